@@ -6,7 +6,7 @@ import pytest
 
 _NEEDS = {
     "triton": "graphtheory/ops/backends/triton/*.py",
-    "transformers": "graphtheory/integrations/hf_*.py",
+    "transformers": "graphtheory/vision/integrations/hf_*.py",
 }
 collect_ignore_glob = [path for name, path in _NEEDS.items() if not find_spec(name)]
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from types import FrameType
 from typing import NamedTuple
@@ -55,7 +56,7 @@ def walk(work: Callable[[], object]) -> Walk:
     finally:
         sys.setprofile(None)
     files = [file for file in files[1:] if file != __file__]
-    changes = [files[0], *(b for a, b in zip(files, files[1:], strict=False) if a != b)]
+    changes = [files[0], *(b for a, b in pairwise(files) if a != b)]
     return Walk(len(files), len(set(files)), len(changes) - len(set(files)))
 
 

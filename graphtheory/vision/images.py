@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -16,13 +15,8 @@ from torch_geometric.utils import from_scipy_sparse_matrix, to_undirected
 from graphtheory.graph import Grid, grid_neighbors, windows
 from graphtheory.graph.grid import check_floating
 
-
-class Edges(Protocol):
-    """Who is linked to whom in one image."""
-
-    def __call__(self, x: Tensor, grid: Grid) -> Tensor:
-        """Edge list [2, E] for nodes x [h * w, F] on a grid of one image."""
-        ...
+Edges = Callable[[Tensor, Grid], Tensor]
+"""Who is linked to whom: nodes x [h * w, F] on a grid of one image -> edge list [2, E]."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +30,6 @@ class Beside:
     diagonal: bool = False
 
     def __call__(self, x: Tensor, grid: Grid) -> Tensor:
-        """Edges by place."""
         return grid_neighbors(grid, diagonal=self.diagonal).edge_index()
 
 
@@ -53,7 +46,6 @@ class InWindow:
     shift: int = 0
 
     def __call__(self, x: Tensor, grid: Grid) -> Tensor:
-        """Edges by place."""
         return windows(grid, self.size, self.shift).on_nodes().edge_index()
 
 
@@ -77,7 +69,6 @@ class Nearest:
             raise ValueError(f"k: got {self.k}, expected 1 or more neighbors")
 
     def __call__(self, x: Tensor, grid: Grid) -> Tensor:
-        """Edges by features."""
         k = min(self.k, grid.size - 1)
         if k < 1:
             return torch.empty(2, 0, dtype=torch.int64)

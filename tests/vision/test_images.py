@@ -12,7 +12,7 @@ from graphtheory.vision.images import (
     superpixel_graph,
 )
 from graphtheory.vision.nn import PatchEmbedding
-from graphtheory.vision.nn.stem import ConvStem
+from graphtheory.vision.nn.patch import ConvStem
 
 
 def test_a_node_is_what_the_patch_embedding_reads() -> None:

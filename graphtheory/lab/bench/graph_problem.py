@@ -26,7 +26,7 @@ from graphtheory.lab.bench.tuned import kept_trial
 from graphtheory.lab.datasets.catalogue import describe
 from graphtheory.lab.datasets.graph_sets import GraphSet, load_graphs
 from graphtheory.lab.datasets.precomputed import precomputed
-from graphtheory.lab.metrics.attention_mass import mass_by_distance
+from graphtheory.lab.metrics import mass_by_distance
 from graphtheory.lab.train import Source, Task
 from graphtheory.lab.zoo import graph_models as graph_zoo
 from graphtheory.nn import SPDTransformerConv, attention_maps

@@ -28,7 +28,7 @@ from graphtheory.lab.bench.tuned import is_tuned, tuned_trial
 from graphtheory.lab.datasets import graphs
 from graphtheory.lab.datasets.catalogue import describe, key
 from graphtheory.lab.datasets.graphs import Data
-from graphtheory.lab.metrics.attention_mass import mass_by_distance
+from graphtheory.lab.metrics import mass_by_distance
 from graphtheory.lab.train import Source, Task
 from graphtheory.lab.zoo import node_models as zoo
 from graphtheory.models import GraphTransformer

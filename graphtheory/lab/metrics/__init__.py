@@ -1,18 +1,16 @@
 """Measures of what a network attends to, computes and has learned."""
 
-from graphtheory.lab.metrics.attention_mass import mass_by_distance, mass_on
-from graphtheory.lab.metrics.flops import Macs, count_macs
-from graphtheory.lab.metrics.probe import linear_probe, nearest_accuracy
+from graphtheory.lab.metrics.network import (
+    Macs,
+    count_macs,
+    linear_probe,
+    mass_by_distance,
+    mass_on,
+    nearest_accuracy,
+)
 from graphtheory.lab.metrics.prompt_baselines import BASELINES, GradientDescent, baseline
 
 __all__ = [
-    "BASELINES",
-    "GradientDescent",
-    "Macs",
-    "baseline",
-    "count_macs",
-    "linear_probe",
-    "mass_by_distance",
-    "mass_on",
-    "nearest_accuracy",
-]
+    "BASELINES", "GradientDescent", "Macs", "baseline", "count_macs", "linear_probe",
+    "mass_by_distance", "mass_on", "nearest_accuracy",
+]  # fmt: skip

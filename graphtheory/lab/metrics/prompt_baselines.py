@@ -48,7 +48,6 @@ class GradientDescent:
             raise ValueError(f"{self}: expected steps of 1 or more and a rate in (0, 2)")
 
     def __call__(self, x: np.ndarray, y: np.ndarray, query: np.ndarray) -> float:
-        """See the class."""
         second, first = x.T @ x / len(y), x.T @ y / len(y)
         size = self.rate / max(float(np.linalg.eigvalsh(second)[-1]), 1e-12)
         w = np.zeros_like(first)
@@ -77,14 +76,10 @@ BASELINES: dict[str, Method] = {
     "gradient descent": GradientDescent(),
     "decision tree": _of(DecisionTreeRegressor, random_state=0),
     "two-layer network": _of(
-        MLPRegressor,
-        hidden_layer_sizes=(100,),
-        alpha=0.0,
-        learning_rate_init=0.005,
-        max_iter=1000,
-        random_state=0,
+        MLPRegressor, hidden_layer_sizes=(100,), alpha=0.0, learning_rate_init=0.005,
+        max_iter=1000, random_state=0,
     ),
-}
+}  # fmt: skip
 """Methods by name. Least squares is that of least norm where examples are few; the strengths of
 ridge and lasso are of outputs with noise of deviation 1 and of sparse ones without. The network has
 100 ReLU neurons, trained on the examples by Adam for at most 1,000 steps."""

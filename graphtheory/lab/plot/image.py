@@ -1,16 +1,27 @@
-"""Graphs over the image that they were made of."""
+"""Graphs and tokens over the image that they were made of."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
+from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 
-from graphtheory.lab.plot.style import COLORS, panels, styled
+from graphtheory.lab.plot.style import COLORS, GRAY, figure_title, panels, styled
 
 _EDGE, _NODE, _CHOSEN = COLORS[0], COLORS[3], COLORS[1]
+_ACROSS = 6  # panels beside each other
+_PANEL = 1.25  # inches
+# Dark and light by turns, so that neighbors differ where colors do not.
+_PATCHES = (
+    "#0072B2", "#F0C27B", "#009E73", "#F4A9C4", "#6A51A3", "#B8DDF2", "#D55E00", "#C7E9C0",
+    "#4D4D4D", "#FDD0A2", "#1F6F8B", "#E6C8E8", "#8C510A", "#D9D9D9", "#7F0000", "#CCEBC5",
+)  # fmt: skip
 
 
 @styled
@@ -41,9 +52,7 @@ def image_graph(
     Raises:
         ValueError: Shapes that do not fit; a target that is no node.
     """
-    pixels, place, edges = np.asarray(image), np.asarray(pos), np.asarray(edge_index)
-    if pixels.ndim != 3 or len(pixels) not in (1, 3):
-        raise ValueError(f"image: shape {pixels.shape}, expected [1 or 3, H, W]")
+    pixels, place, edges = _pixels(image, None), np.asarray(pos), np.asarray(edge_index)
     if target is not None and not 0 <= target < len(place):
         raise ValueError(f"target: got {target}, expected 0..{len(place) - 1}")
     strength = np.ones(edges.shape[1]) if weight is None else np.asarray(weight, dtype=float)
@@ -52,10 +61,9 @@ def image_graph(
     drawn = edges[0] != edges[1]
     if target is not None:
         drawn &= edges[1] == target
-    height, width = pixels.shape[1:]
+    height, width = pixels.shape[:2]
     figure, (axes,) = panels(1, width=6.0, height=6.0 * height / width + 0.6)
-    shown = np.broadcast_to(pixels, (3, height, width)).transpose(1, 2, 0)
-    axes.imshow(0.45 + 0.55 * shown, extent=(0, width, height, 0), interpolation="nearest")
+    axes.imshow(0.45 + 0.55 * pixels, extent=(0, width, height, 0), interpolation="nearest")
     axes.add_collection(_lines(place[edges[:, drawn]], strength[drawn], weight is not None))
     size = min(18.0, 4000 / len(place))
     axes.scatter(
@@ -65,9 +73,7 @@ def image_graph(
         at, own = place[edges[0, drawn]], place[target]
         axes.scatter(at[:, 0], at[:, 1], s=2 * size, color=_EDGE, edgecolors="white", zorder=4)
         axes.scatter(own[0], own[1], s=4 * size, color=_CHOSEN, edgecolors="white", zorder=5)
-    axes.set_xlabel("column (pixels)")
-    axes.set_ylabel("row (pixels)")
-    axes.set_title(title)
+    axes.set(xlabel="column (pixels)", ylabel="row (pixels)", title=title)
     return figure
 
 
@@ -80,3 +86,120 @@ def _lines(ends: np.ndarray, strength: np.ndarray, weighted: bool) -> LineCollec
     return LineCollection(
         list(ends.transpose(1, 0, 2)), colors=_EDGE, linewidths=widths, alpha=alpha
     )
+
+
+@styled
+def token_attention(
+    image: Any, weights: Any, *, names: Sequence[str] = (), title: str = ""
+) -> Figure:
+    """The image, and one picture of it a token: the lighter a patch, the more of its attention.
+
+    All pictures share one scale, from 0 to the largest weight.
+
+    Args:
+        image: Values 0..1, [C, H, W] with 1 or 3 channels.
+        weights: Attention of each token to each patch of a grid, [M, h, w].
+        names: Of the tokens; without them their numbers from 1.
+        title: Above the pictures.
+
+    Raises:
+        ValueError: Shapes that do not fit; not as many names as tokens.
+    """
+    pixels, seen = _pixels(image), np.asarray(weights, dtype=float)
+    if seen.ndim != 3 or not len(seen):
+        raise ValueError(f"weights: shape {seen.shape}, expected [M, h, w]")
+    names = names or [str(i + 1) for i in range(len(seen))]
+    if len(names) != len(seen):
+        raise ValueError(f"names: {len(names)}, expected one a token: {len(seen)}")
+    across = min(_ACROSS, 1 + len(seen))
+    down = math.ceil((1 + len(seen)) / across)
+    size = (_PANEL * across + 0.9, 1.18 * _PANEL * down + 0.35)
+    figure = Figure(figsize=size, layout="constrained")
+    cells = list(figure.subplots(down, across, squeeze=False).flat)
+    figure_title(figure, title)
+    _bare(cells[0], "image")
+    cells[0].imshow(pixels, interpolation="nearest")
+    extent = (0, pixels.shape[1], pixels.shape[0], 0)
+    for axes, name, weight in zip(cells[1:], names, seen, strict=False):
+        _bare(axes, name)
+        shown = axes.imshow(
+            weight, extent=extent, vmin=0, vmax=seen.max(), cmap="magma", interpolation="nearest"
+        )
+        _outline(axes, pixels)
+    for axes in cells[1 + len(seen) :]:
+        axes.set_axis_off()
+    figure.colorbar(shown, ax=cells, shrink=0.8, aspect=30, label="attention weight")
+    return figure
+
+
+@styled
+def token_assignment(image: Any, slot: Any, *, title: str = "") -> Figure:
+    """The image, and which token each of its patches went to: one number and color a token.
+
+    Args:
+        image: Values 0..1, [C, H, W] with 1 or 3 channels.
+        slot: Number of the token of each patch from 0, shown from 1; -1 for a patch that was left.
+            [h, w].
+        title: Above the pictures.
+
+    Raises:
+        ValueError: Shapes that do not fit.
+    """
+    pixels, place = _pixels(image), np.asarray(slot)
+    if place.ndim != 2:
+        raise ValueError(f"slot: shape {place.shape}, expected [h, w]")
+    height, width = pixels.shape[:2]
+    figure, (plain, tokens) = panels(2, width=6.6, height=3.1 * height / width + 0.5)
+    figure_title(figure, title)
+    _bare(plain, "image")
+    _bare(tokens, "token of each patch" + (", white: dropped" if (place < 0).any() else ""))
+    plain.imshow(pixels, interpolation="nearest")
+    known = np.unique(place[place >= 0])
+    rank = np.searchsorted(known, place).astype(float)
+    rank[place < 0] = np.nan
+    shown = ListedColormap([_PATCHES[i % len(_PATCHES)] for i in range(max(len(known), 1))])
+    extent = (0, place.shape[1], place.shape[0], 0)
+    last = max(len(known), 1) - 0.5
+    tokens.imshow(rank, cmap=shown, vmin=-0.5, vmax=last, extent=extent, interpolation="nearest")
+    tokens.set_xticks(range(place.shape[1] + 1), [])
+    tokens.set_yticks(range(place.shape[0] + 1), [])
+    tokens.grid(color="white", linewidth=1)
+    tokens.set_axisbelow(False)
+    _numbers(tokens, place, rank)
+    return figure
+
+
+def _outline(axes: Axes, pixels: np.ndarray) -> None:
+    """Where the image changes from dark to light, as a thin line."""
+    gray = pixels.mean(2)
+    if gray.min() < 0.5 < gray.max():
+        across, down = (np.arange(n) + 0.5 for n in gray.shape[::-1])
+        axes.contour(across, down, gray, levels=[0.5], colors="#14C8E8", linewidths=0.9)
+
+
+def _numbers(axes: Axes, place: np.ndarray, rank: np.ndarray) -> None:
+    size = min(9.0, 90 / max(place.shape))
+    for (row, column), token in np.ndenumerate(place):
+        if token >= 0:
+            dark = int(rank[row, column]) % 2 == 0
+            axes.text(
+                column + 0.5, row + 0.5, str(token + 1), ha="center", va="center", fontsize=size,
+                color="white" if dark else "#222222",
+            )  # fmt: skip
+
+
+def _pixels(image: Any, dtype: type | None = float) -> np.ndarray:
+    """[H, W, 3] of [1 or 3, H, W]."""
+    pixels = np.asarray(image, dtype=dtype)
+    if pixels.ndim != 3 or len(pixels) not in (1, 3):
+        raise ValueError(f"image: shape {pixels.shape}, expected [1 or 3, H, W]")
+    return np.broadcast_to(pixels, (3, *pixels.shape[1:])).transpose(1, 2, 0)
+
+
+def _bare(axes: Axes, name: str) -> None:
+    axes.set_title(name, fontsize=8.5, fontweight="normal", loc="center", pad=3)
+    axes.set(xticks=[], yticks=[])
+    axes.tick_params(length=0)
+    for spine in axes.spines.values():
+        spine.set_visible(True)
+        spine.set_color(GRAY)

@@ -1,27 +1,22 @@
-"""How well networks do, and by how much they differ."""
+"""How well networks do, what that costs, and how they came there."""
 
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from statistics import fmean, stdev
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogFormatter, MaxNLocator
 
-from graphtheory.lab.plot.style import (
-    COLORS,
-    GRAY,
-    Rows,
-    collected,
-    named,
-    order,
-    panels,
-    styled,
-)
+from graphtheory.lab.plot import style
+from graphtheory.lab.plot.style import COLORS, Rows, collected, named, order, panels, styled
 
 _ROW = 0.42  # inches a bar
+_PAPER = {"facecolor": "white", "edgecolor": "none", "alpha": 0.9, "pad": 0.5}
 _TEXT: Any = {"bbox": {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 1.5}}
 
 
@@ -56,9 +51,8 @@ def score_bars(runs: Rows, *, metric: str = "accuracy", unit: str = "%", title: 
     _names(dots, [""] * len(models))
     if unit == "%":
         bars.set_xlim(0, 100)
-    bars.set_xlabel(named(f"test {metric}", unit))
+    bars.set(xlabel=named(f"test {metric}", unit), title=title)
     dots.set_xlabel("enlarged: runs, mean ± standard deviation")
-    bars.set_title(title)
     return figure
 
 
@@ -85,7 +79,7 @@ def paired_differences(
     for place, row in enumerate(found):
         mean, error = scale * row["difference"], 2 * scale * row["standard_error"]
         decided = abs(mean) > error  # False of one seed, whose error is nan
-        color = GRAY if not decided else COLORS[0] if mean > 0 else COLORS[1]
+        color = style.GRAY if not decided else COLORS[0] if mean > 0 else COLORS[1]
         error = 0.0 if math.isnan(error) else error
         axes.errorbar(mean, place, xerr=error, fmt="o", color=color, capsize=4, markersize=6)
     axes.axvline(0, color="black", linewidth=1)
@@ -93,8 +87,7 @@ def paired_differences(
     _names(axes, [f"{one} - {other}" for one, other in pairs])
     amount = "points of the test score" if unit == "%" else named("test score", unit)
     amount += "" if higher_is_better else f" (right of 0: {first} is better)"
-    axes.set_xlabel(f"{amount}, paired by seed: mean ± 2 standard errors")
-    axes.set_title(title)
+    axes.set(xlabel=f"{amount}, paired by seed: mean ± 2 standard errors", title=title)
     axes.margins(x=0.12)
     return figure
 
@@ -109,3 +102,153 @@ def _names(axes: Axes, names: list[str]) -> None:
     axes.set_ylim(len(names) - 0.45, -0.55)
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="x")
+
+
+@styled
+def score_over_cost(runs: Rows, *, metric: str = "accuracy", title: str = "") -> Figure:
+    """Test score of each model over the products of one image: every run, mean and deviation.
+
+    Args:
+        runs: One row a run: model, gmacs (10^9 multiply-accumulate operations), test (0..1).
+        metric: Name of the score for the axis.
+        title: Above the picture.
+
+    Raises:
+        ValueError: No rows.
+    """
+    rows = collected(runs, "runs", "gmacs")
+    figure, (axes,) = panels(1, height=3.6)
+    for index, model in enumerate(order(rows, "model")):
+        mine = [row for row in rows if row["model"] == model]
+        scores = [100 * row["test"] for row in mine]
+        cost = 1000 * mine[0]["gmacs"]
+        color = COLORS[index % len(COLORS)]
+        marker = style.MARKERS[(index + index // len(COLORS)) % len(style.MARKERS)]
+        spread = stdev(scores) if len(scores) > 1 else 0.0
+        axes.plot([cost] * len(scores), scores, ".", color=color, alpha=0.4, markersize=5)
+        axes.errorbar(
+            cost, fmean(scores), yerr=spread, color=color, marker=marker, markersize=7,
+            capsize=3, linestyle="", label=model,
+        )  # fmt: skip
+    axes.set_xlim(left=0)
+    axes.margins(y=0.12)
+    axes.grid()
+    cost_label = "multiply-accumulate operations of one image (millions)"
+    axes.set(xlabel=cost_label, ylabel=f"test {metric} (%)", title=title)
+    figure.legend(loc="outside right upper")
+    return figure
+
+
+@styled
+def learning_curves(
+    rows: Rows,
+    *,
+    metric: str = "accuracy",
+    unit: str = "%",
+    higher_is_better: bool = True,
+    loss_unit: str = "nats",
+    title: str = "",
+) -> Figure:
+    """Training loss and validation score over the epochs: median of the runs, band from q20 to q80.
+
+    Without `val` in the rows, as of learning without labels, the loss alone. A curve ends where
+    fewer than half of a model's runs still train: what early stopping leaves would be another,
+    better selection of runs.
+
+    Args:
+        rows: One row an epoch: model, seed, epoch (from 1), train_loss, val (0..1 for the
+            unit "%").
+        metric: Name of the score for the axis.
+        unit: "%" shows shares in percent; scores of any other unit, or of none (""), as they are.
+        higher_is_better: Of the score; decides where the legend is out of the way.
+        loss_unit: Of the loss; "" for none.
+        title: Above the picture.
+
+    Raises:
+        ValueError: No rows.
+    """
+    epochs = collected(rows, "rows", "epoch")
+    figure, drawn = panels(2 if "val" in epochs[0] else 1, height=3.1)
+    for index, model in enumerate(order(epochs, "model")):
+        mine = [row for row in epochs if row["model"] == model]
+        _curve(drawn[0], mine, "train_loss", 1, index)
+        for score in drawn[1:]:
+            _curve(score, mine, "val", 100 if unit == "%" else 1, index)
+    drawn[0].set_yscale("log")
+    for set_formatter in (drawn[0].yaxis.set_major_formatter, drawn[0].yaxis.set_minor_formatter):
+        set_formatter(_Plain(minor_thresholds=(2, 0.5)))
+    drawn[0].set(ylabel=named("training loss", loss_unit), title=title)
+    for axes in drawn:
+        axes.set_xlabel("epoch")
+        axes.xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 2.5, 5, 10], integer=True))
+        axes.grid(axis="y")
+    for score in drawn[1:]:
+        score.set_ylabel(named(f"validation {metric}", unit))
+        score.legend(loc="lower right" if higher_is_better else "upper right")
+    return figure
+
+
+@styled
+def grouped_bars(
+    rows: Rows, *, label: str, reference: tuple[str, float] | None = None, title: str = ""
+) -> Figure:
+    """A group of bars for each group, a bar for each series, with the numbers on top.
+
+    Args:
+        rows: group (name below the bars), series (name in the legend), value.
+        label: Of the vertical axis, with its unit.
+        reference: Name and height of a horizontal line.
+        title: Above the picture.
+
+    Raises:
+        ValueError: No rows.
+
+    Source: tables B.1 to B.3 and B.8 of Li (2024).
+    """
+    table = collected(rows, "rows", "value")
+    groups, series = order(table, "group"), order(table, "series")
+    figure, (axes,) = panels(1, height=3.1)
+    width = 0.84 / len(series)
+    small = len(groups) * len(series) > 24
+    for index, name in enumerate(series):
+        found = {row["group"]: row["value"] for row in table if row["series"] == name}
+        place = np.array([i for i, g in enumerate(groups) if g in found], dtype=float)
+        look: Any = {
+            "color": COLORS[index % len(COLORS)], "alpha": 0.75, "edgecolor": "white",
+            "hatch": style.HATCHES[index % len(style.HATCHES)],
+        }  # fmt: skip
+        place += width * (index + 0.5) - 0.42
+        bars = axes.bar(place, list(found.values()), width * 0.92, label=name, **look)
+        if not small:
+            axes.bar_label(bars, fmt="{:,.0f}", fontsize=7.5, padding=2, bbox=_PAPER)
+    if reference is not None:
+        axes.axhline(
+            reference[1], color="black", linestyle="--", linewidth=1, label=reference[0], zorder=0.9
+        )
+    axes.set_xticks(range(len(groups)), groups)
+    axes.tick_params(axis="x", length=0)
+    axes.set(ylabel=label, title=title)
+    axes.margins(y=0.12)
+    axes.grid(axis="y")
+    if len(series) > 1 or reference is not None:
+        figure.legend(loc="outside lower center", ncols=4)
+    return figure
+
+
+class _Plain(LogFormatter):
+    """0.9 and not 9 x 10^-1, at the places that matplotlib labels."""
+
+    def __call__(self, x: float, pos: int | None = None) -> str:
+        return f"{x:g}" if super().__call__(x, pos) else ""
+
+
+def _curve(axes: Axes, rows: list[dict[str, Any]], key: str, scale: float, index: int) -> None:
+    at: dict[int, list[float]] = defaultdict(list)
+    for row in rows:
+        at[int(row["epoch"])].append(scale * row[key])
+    runs = len(order(rows, "seed"))
+    shown = [epoch for epoch in sorted(at) if 2 * len(at[epoch]) >= runs]
+    low, middle, high = zip(*(style.band(at[epoch]) for epoch in shown), strict=True)
+    look = style.look(index) | {"marker": None}
+    axes.fill_between(shown, low, high, color=look["color"], alpha=0.15, linewidth=0)
+    axes.plot(shown, middle, label=rows[0]["model"], **look)

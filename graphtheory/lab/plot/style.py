@@ -27,29 +27,15 @@ WIDTH = 7.0  # inches; the text column of a report
 _LETTERS, _HANDLE = 12, 7  # letters of a legend in an inch, and what its line takes of them
 
 _STYLE: Any = {
-    "figure.dpi": 100,
-    "savefig.dpi": 160,
-    "font.size": 9.5,
-    "axes.titlesize": 10.5,
-    "axes.titleweight": "bold",
-    "axes.titlelocation": "left",
-    "axes.labelcolor": "#333333",
-    "axes.edgecolor": GRAY,
-    "axes.linewidth": 0.8,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.axisbelow": True,
-    "grid.color": "#E6E6E6",
-    "grid.linewidth": 0.8,
-    "lines.linewidth": 1.6,
-    "lines.markersize": 4.5,
-    "legend.frameon": False,
-    "legend.fontsize": 9,
-    "xtick.color": "#333333",
-    "ytick.color": "#333333",
-    "svg.fonttype": "path",
+    "figure.dpi": 100, "savefig.dpi": 160, "font.size": 9.5,
+    "axes.titlesize": 10.5, "axes.titleweight": "bold", "axes.titlelocation": "left",
+    "axes.labelcolor": "#333333", "axes.edgecolor": GRAY, "axes.linewidth": 0.8,
+    "axes.spines.top": False, "axes.spines.right": False, "axes.axisbelow": True,
+    "grid.color": "#E6E6E6", "grid.linewidth": 0.8, "lines.linewidth": 1.6, "lines.markersize": 4.5,
+    "legend.frameon": False, "legend.fontsize": 9,
+    "xtick.color": "#333333", "ytick.color": "#333333", "svg.fonttype": "path",
     "svg.hashsalt": "graphtheory",  # the same picture is the same bytes
-}
+}  # fmt: skip
 
 
 def styled(draw: Callable[P, T]) -> Callable[P, T]:
@@ -79,7 +65,7 @@ def look(index: int) -> dict[str, Any]:
 
 
 def collected(rows: Rows, name: str, what: str) -> list[dict[str, Any]]:
-    """The rows as dicts.
+    """Copy the rows to a list of dicts.
 
     Raises:
         ValueError: None, or one without the key `what`.
@@ -98,6 +84,11 @@ def legend_below(figure: Figure, handles: Sequence[Any], labels: Sequence[str]) 
     longest = max((len(label) for label in labels), default=0) + _HANDLE
     columns = int(figure.get_figwidth() * _LETTERS / longest)
     figure.legend(handles, labels, loc="outside lower center", ncols=max(1, min(4, columns)))
+
+
+def figure_title(figure: Figure, title: str) -> None:
+    """A title over all panels, on the left as over a single one."""
+    figure.suptitle(title, x=0.01, ha="left", fontsize=10.5, fontweight="bold")
 
 
 def named(quantity: str, unit: str) -> str:

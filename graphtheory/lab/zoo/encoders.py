@@ -8,9 +8,8 @@ from torch import Tensor, nn
 
 from graphtheory.graph import Neighborhood
 from graphtheory.nn.conv import GCNConv
-from graphtheory.vision.models.readout import MeanToken
 from graphtheory.vision.models.resnet import SmallResNet
-from graphtheory.vision.models.vit import vit_nano
+from graphtheory.vision.models.vit import MeanToken, vit_nano
 
 ENCODERS = ("cnn", "resnet18", "resnet20", "resnet50", "vit")
 """Names of the backbones of images."""

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from torch import nn
 
 from graphtheory.lab.zoo.graph_network import (
-    Attending,
     Convolution,
     GraphAttention,
     GraphBlock,
@@ -139,30 +138,11 @@ def build(
         ValueError: An unknown name or option, or `heads` does not divide `hidden`.
     """
     _check(name, config)
-    c, edges = config, edge_in is not None
-
-    def aggregations() -> list[nn.Module]:
-        if name in ATTENDING:
-            attention = SPDTransformerConv(
-                c.hidden, c.hidden // c.heads, c.heads, dropout=c.attention_dropout,
-                num_buckets=c.num_buckets if name == "gt" else None, root_weight=False,
-                value_encoding=c.value_encoding and name == "gt", own_token=c.readout == "token",
-            )  # fmt: skip
-            local = [Convolution(gine(c.hidden, edges=edges), on_core=False)] if c.local else []
-            return [GraphAttention(attention), *local]
-        if name == "gine":
-            return [Convolution(gine(c.hidden, edges=edges), on_core=False)]
-        if name == "gcn":
-            return [Convolution(EdgeGCNConv(c.hidden), on_core=False)]
-        if name == "gatv2":
-            conv = GATv2Conv(
-                c.hidden, c.hidden // c.heads, c.heads, dropout=c.attention_dropout,
-                edge_dim=c.hidden if edges else None,
-            )  # fmt: skip
-            return [Convolution(conv)]
-        return []
-
-    blocks = [GraphBlock(aggregations(), c.hidden, c.dropout, c.norm) for _ in range(c.layers)]
+    c = config
+    blocks = [
+        GraphBlock(_aggregations(name, c, edge_in is not None), c.hidden, c.dropout, c.norm)
+        for _ in range(c.layers)
+    ]
     head = nn.Sequential(
         nn.Linear(c.hidden, c.hidden), nn.GELU(), nn.Dropout(c.dropout),
         nn.Linear(c.hidden, num_outputs),
@@ -173,12 +153,34 @@ def build(
         None if edge_in is None else feature_encoder(edge_in, c.hidden),
         blocks, make_norm(c.norm, c.hidden), head,
         readout=GraphReadout(c.readout) if level == "graph" else None,
-        attending=_attending(c, edge_in, name == "gt") if name in ATTENDING else None,
+        pairs=_pairs(c, edge_in, name == "gt") if name in ATTENDING else None,
+        token=c.readout == "token",
         virtual_nodes=[VirtualNodes(c.hidden, c.dropout) for _ in range(between)],
     )  # fmt: skip
 
 
-def _attending(config: GraphConfig, edge_in: Columns | None, encoded: bool) -> Attending:
+def _aggregations(name: str, c: GraphConfig, edges: bool) -> list[nn.Module]:
+    """What a block of network `name` adds to its nodes."""
+    local: list[nn.Module] = []
+    if name == "gine" or (name in ATTENDING and c.local):
+        local = [Convolution(gine(c.hidden, edges=edges), on_core=False)]
+    sizes = (c.hidden, c.hidden // c.heads, c.heads)
+    if name in ATTENDING:
+        attention = SPDTransformerConv(
+            *sizes, dropout=c.attention_dropout, root_weight=False, own_token=c.readout == "token",
+            num_buckets=c.num_buckets if name == "gt" else None,
+            value_encoding=c.value_encoding and name == "gt",
+        )  # fmt: skip
+        return [GraphAttention(attention), *local]
+    if name == "gcn":
+        return [Convolution(EdgeGCNConv(c.hidden), on_core=False)]
+    if name == "gatv2":
+        edge_dim = c.hidden if edges else None
+        return [Convolution(GATv2Conv(*sizes, dropout=c.attention_dropout, edge_dim=edge_dim))]
+    return local
+
+
+def _pairs(config: GraphConfig, edge_in: Columns | None, encoded: bool) -> PairBias:
     paths = resistance = None
     if encoded and config.paths:
         if edge_in is None:
@@ -186,7 +188,7 @@ def _attending(config: GraphConfig, edge_in: Columns | None, encoded: bool) -> A
         paths = PathEncoding(edge_in, config.heads, config.paths)
     if encoded and config.resistance:
         resistance = BucketBias(RESISTANCE_BUCKETS, config.heads)
-    return Attending(config.neighbors, config.readout == "token", PairBias(paths, resistance))
+    return PairBias(config.neighbors, paths, resistance)
 
 
 def _check(name: str, config: GraphConfig) -> None:

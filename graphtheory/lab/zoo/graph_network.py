@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,10 +39,6 @@ class GraphView:
     num_graphs: int
 
 
-Aggregation = Callable[[Tensor, GraphView], Tensor]
-"""(x [N, hidden], view) -> [N, hidden]: one of the terms that a block adds to its nodes."""
-
-
 class Convolution(nn.Module):
     """A layer of PyG's or of ours over the edges of a batch.
 
@@ -56,7 +52,6 @@ class Convolution(nn.Module):
         self.conv, self.on_core = conv, on_core
 
     def forward(self, x: Tensor, view: GraphView) -> Tensor:
-        """Same shape as x."""
         edges = view.graph if self.on_core else view.edge_index
         return self.conv(x, edges, *(() if view.edge_attr is None else (view.edge_attr,)))
 
@@ -69,7 +64,6 @@ class GraphAttention(nn.Module):
         self.conv = conv
 
     def forward(self, x: Tensor, view: GraphView) -> Tensor:
-        """Same shape as x."""
         assert view.attended is not None
         return self.conv(x, view.attended, attn_bias=view.attn_bias)
 
@@ -94,11 +88,7 @@ class GraphBlock(nn.Module):
     """
 
     def __init__(
-        self,
-        aggregations: Sequence[nn.Module],
-        width: int,
-        dropout: float,
-        norm: str,
+        self, aggregations: Sequence[nn.Module], width: int, dropout: float, norm: str
     ) -> None:
         super().__init__()
         self.aggregations = nn.ModuleList(aggregations)
@@ -110,7 +100,6 @@ class GraphBlock(nn.Module):
         )
 
     def forward(self, x: Tensor, view: GraphView) -> Tensor:
-        """Same shape as x."""
         if len(self.aggregations):
             normed = self.norm(x)
             first, *others = (aggregation(normed, view) for aggregation in self.aggregations)
@@ -144,19 +133,37 @@ class VirtualNodes(nn.Module):
 
 
 class PairBias(nn.Module):
-    """The bias of all pairs of nodes of a graph that all blocks share: paths and resistance.
+    """What attention sees of the pairs of nodes of a graph, and their bias, which blocks share.
 
     Args:
+        neighbors: "all" nodes of the graph, or those at most "1", "2", ... hops away.
         paths: Reads ``batch.paths``, or None.
         resistance: Reads the buckets ``batch.resistance``, or None.
     """
 
-    def __init__(self, paths: PathEncoding | None, resistance: BucketBias | None) -> None:
+    def __init__(
+        self, neighbors: str, paths: PathEncoding | None, resistance: BucketBias | None
+    ) -> None:
         super().__init__()
-        self.paths, self.resistance = paths, resistance
+        self.neighbors, self.paths, self.resistance = neighbors, paths, resistance
 
-    def forward(self, batch: Any) -> Tensor | None:
-        """[pairs, heads]."""
+    def forward(self, batch: Any, tokens: GraphTokens | None) -> tuple[Neighborhood, Tensor | None]:
+        """T^n of every node with its distances, and a bias [pairs, heads] beside theirs."""
+        distance, bias = _stored(batch, "distance"), self._bias(batch)
+        if tokens is None:
+            everyone = cliques(batch.ptr.diff()).to(distance.device)
+        else:
+            distance, everyone = tokens.distance(distance), tokens.cliques()
+            bias = None if bias is None else tokens.bias(bias)
+        everyone = everyone.replace(distance=distance)
+        if self.neighbors == "all":
+            return everyone, bias
+        near = distance <= int(self.neighbors)
+        if tokens is not None:
+            near |= distance == TOKEN
+        return everyone.keep(near), None if bias is None else bias[near]
+
+    def _bias(self, batch: Any) -> Tensor | None:
         found = []
         if self.paths is not None:
             paths = _stored(batch, "paths")
@@ -178,21 +185,6 @@ def _stored(batch: Any, name: str) -> Tensor:
     return value
 
 
-@dataclass(frozen=True)
-class Attending:
-    """What attention of a network for graphs sees.
-
-    Attributes:
-        neighbors: "all" nodes of the graph, or those at most "1", "2", ... hops away.
-        token: Add a node to each graph that attends to all its nodes and they to it.
-        bias: Of pairs, beside that of distances.
-    """
-
-    neighbors: str
-    token: bool
-    bias: PairBias
-
-
 class GraphNetwork(nn.Module):
     """One vector for each graph of a PyG `Batch`, or for each node of its graphs.
 
@@ -204,7 +196,8 @@ class GraphNetwork(nn.Module):
         head: From `hidden` to the outputs.
         readout: ``readout(x, ptr=ptr) -> [num_graphs, hidden]``, such as `nn.GraphReadout`; None
             leaves a vector for each node.
-        attending: What attention sees; None for a network without attention.
+        pairs: What attention sees; None for a network without attention.
+        token: Add a node to each graph that attends to all its nodes and they to it.
         virtual_nodes: Between two blocks each, or none.
 
     Shapes:
@@ -225,21 +218,19 @@ class GraphNetwork(nn.Module):
         head: nn.Module,
         *,
         readout: nn.Module | None,
-        attending: Attending | None = None,
+        pairs: PairBias | None = None,
+        token: bool = False,
         virtual_nodes: Sequence[nn.Module] = (),
     ) -> None:
         super().__init__()
         self.encoder, self.edge_encoder = encoder, edge_encoder
         self.blocks, self.norm, self.head = nn.ModuleList(blocks), norm, head
         self.virtual_nodes = nn.ModuleList(virtual_nodes)
-        self.readout, self.attending = readout, attending
-        self.bias = nn.Identity() if attending is None else attending.bias
-        self.token = None
-        if attending is not None and attending.token:
+        self.readout, self.bias, self.token = readout, pairs, None
+        if token:
             self.token = nn.Parameter(torch.randn(next(norm.parameters()).numel()) * _TOKEN_STD)
 
     def forward(self, batch: Any) -> Tensor:
-        """Outputs; see the class."""
         x, state, ptr = self.encoder(batch), None, batch.ptr
         tokens = None if self.token is None else GraphTokens(ptr.diff())
         if tokens is not None and self.token is not None:
@@ -266,24 +257,5 @@ class GraphNetwork(nn.Module):
         if graph.perm is not None:  # one order of edges for both, that of the rows
             index, edges = index[:, graph.perm], None if edges is None else edges[graph.perm]
         edges = None if self.edge_encoder is None else self.edge_encoder(edges)
-        attended, bias = self._attended(batch, tokens)
+        attended, bias = (None, None) if self.bias is None else self.bias(batch, tokens)
         return GraphView(graph, index, edges, attended, bias, graph_of, batch.num_graphs)
-
-    def _attended(
-        self, batch: Any, tokens: GraphTokens | None
-    ) -> tuple[Neighborhood | None, Tensor | None]:
-        if self.attending is None:
-            return None, None
-        distance, bias = _stored(batch, "distance"), self.bias(batch)
-        if tokens is None:
-            everyone = cliques(batch.ptr.diff()).to(distance.device)
-        else:
-            distance, everyone = tokens.distance(distance), tokens.cliques()
-            bias = None if bias is None else tokens.bias(bias)
-        everyone = everyone.replace(distance=distance)
-        if self.attending.neighbors == "all":
-            return everyone, bias
-        near = distance <= int(self.attending.neighbors)
-        if tokens is not None:
-            near |= distance == TOKEN
-        return everyone.keep(near), None if bias is None else bias[near]

@@ -97,7 +97,7 @@ class ImageKind:
 
     @property
     def side(self) -> int:
-        """Patches along a side."""
+        """Number of patches along a side."""
         return self.size // self.patch
 
     @property
@@ -121,9 +121,7 @@ def _kvt(kind: ImageKind) -> nn.Module:
 
 def _stvit(kind: ImageKind) -> nn.Module:
     sizes, tokens = kind.network, kind.network.tokens or (16 if kind.side > 4 else 4)
-    return stvit(
-        sizes.width, sizes.depth, sizes.heads, base=1, tokens=tokens, **kind.options
-    )  # fmt: skip
+    return stvit(sizes.width, sizes.depth, sizes.heads, base=1, tokens=tokens, **kind.options)
 
 
 def _swin(kind: ImageKind) -> nn.Module:
@@ -143,8 +141,8 @@ def _vig(kind: ImageKind) -> nn.Module:
     )  # fmt: skip
 
 
-def _reduced(kind: ImageKind, first: Reducer, second: Reducer, **options: Any) -> nn.Module:
-    return ReducedViT(_vit(kind), {1: first, 2: second}, inside=False, **options)
+def _reduced(kind: ImageKind, *rules: Reducer, **options: Any) -> nn.Module:
+    return ReducedViT(_vit(kind), dict(enumerate(rules, 1)), inside=False, **options)
 
 
 def _tome(kind: ImageKind) -> nn.Module:
@@ -154,18 +152,12 @@ def _tome(kind: ImageKind) -> nn.Module:
     return _reduced(kind, Merge(first), Merge(second), proportional=True)
 
 
-def _evit(kind: ImageKind) -> nn.Module:
-    return _reduced(kind, Fuse(kind.network.keep), Fuse(kind.network.keep))
-
-
-def _random_drop(kind: ImageKind) -> nn.Module:
-    keep = kind.network.keep
-    return _reduced(kind, Keep(keep, Random()), Keep(keep, Random()))
-
-
 _BUILDERS: dict[str, Callable[[ImageKind], nn.Module]] = {
-    "vit": _vit, "kvt": _kvt, "stvit": _stvit, "swin": _swin, "evit": _evit, "tome": _tome,
-    "random-drop": _random_drop, "vig": _vig,
+    "vit": _vit, "kvt": _kvt, "stvit": _stvit, "swin": _swin,
+    "evit": lambda kind: _reduced(kind, *2 * [Fuse(kind.network.keep)]),
+    "tome": _tome,
+    "random-drop": lambda kind: _reduced(kind, *2 * [Keep(kind.network.keep, Random())]),
+    "vig": _vig,
     "cnn": lambda kind: SmallResNet(kind.classes, kind.channels),
 }  # fmt: skip
 NAMES = tuple(_BUILDERS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 
 import torch
 from torch import Generator, Tensor, nn
@@ -26,18 +27,9 @@ from graphtheory.patterns import (
 )
 
 NAMES = (
-    "gt",
-    "gt-plain",
-    "gat",
-    "gcn",
-    "mlp",
-    "gat-res",
-    "gcn-res",
-    "gt-gcn",
-    "sage",
-    "sgformer",
+    "gt", "gt-plain", "gat", "gcn", "mlp", "gat-res", "gcn-res", "gt-gcn", "sage", "sgformer",
     "sampled-gcn",
-)
+)  # fmt: skip
 COMPARED = NAMES[:5]
 ENCODED = ("gt", "gt-gcn")
 """Those with a bias for each distance."""
@@ -49,7 +41,7 @@ SAMPLED = ("sampled-gcn",)
 
 @dataclass(frozen=True)
 class NetworkConfig:
-    """Options of a network.
+    """Options of a network for nodes.
 
     Attributes:
         hidden: Width.
@@ -96,7 +88,6 @@ class NodeLinear(nn.Linear):
     """A linear layer that ignores the neighborhood."""
 
     def forward(self, x: Tensor, neighborhood: Neighborhood | None = None) -> Tensor:
-        """Project."""
         return super().forward(x)
 
 
@@ -108,7 +99,6 @@ class WithRoot(nn.Module):
         self.layer, self.root = layer, nn.Linear(width_in, width_out, bias=False)
 
     def forward(self, x: Tensor, neighborhood: Neighborhood) -> Tensor:
-        """Same shape as the layer's."""
         return self.layer(x, neighborhood) + self.root(x)
 
 
@@ -125,7 +115,6 @@ class OneHopNormalize(Pattern):
         return SymmetricNormalize()(neighborhood.replace(weight=near))
 
     def mask(self, base: Tensor) -> Tensor:
-        """Unchanged."""
         return base
 
 
@@ -181,31 +170,15 @@ def _activation(name: str | None) -> nn.Module | None:
     return None if name is None else known[name]()
 
 
-def _gat(config: NetworkConfig) -> Callable[[int, int, bool], nn.Module]:
-    def make(width_in: int, width_out: int, last: bool) -> nn.Module:
-        width = width_out if last else width_out // config.heads
-        return GATConv(
-            width_in, width, config.heads,
-            concat=not last, dropout=config.attention_dropout, add_self_loops=False,
-        )  # fmt: skip
-
-    return make
+def _gat(config: NetworkConfig, width_in: int, width_out: int, last: bool) -> nn.Module:
+    width = width_out if last else width_out // config.heads
+    rate = config.attention_dropout
+    return GATConv(
+        width_in, width, config.heads, concat=not last, dropout=rate, add_self_loops=False
+    )
 
 
-def _freeze_queries(model: GraphTransformer) -> GraphTransformer:
-    for layer in model.attention_layers():
-        for parameter in layer.lin_query.parameters():
-            nn.init.zeros_(parameter).requires_grad_(False)
-    return model
-
-
-def build(
-    name: str,
-    config: NetworkConfig,
-    *,
-    num_features: int,
-    num_classes: int,
-) -> nn.Module:
+def build(name: str, config: NetworkConfig, *, num_features: int, num_classes: int) -> nn.Module:
     """A network `model(x, neighborhood) -> [N, num_classes]` for the neighborhood of `pattern_of`.
 
     Args:
@@ -241,11 +214,9 @@ def build(
         Stack, project=c.project, batch_norm=c.batch_norm, layer_norm=c.layer_norm
     )
     if c.residual:
-        for norm in ("batch_norm", "layer_norm"):
-            if getattr(c, norm):
-                raise ValueError(
-                    f"{norm}: got True, expected False with residual=True (layer norm)"
-                )
+        if c.batch_norm or c.layer_norm:
+            norm = "batch_norm" if c.batch_norm else "layer_norm"
+            raise ValueError(f"{norm}: got True, expected False with residual=True (layer norm)")
         stack = partial(ResidualStack, ffn=c.ffn)
     options = StackOptions(c.dropout, c.input_dropout, _activation(c.activation))
     gcn = partial(GCNConv, normalize=False)
@@ -256,9 +227,12 @@ def build(
             attention_dropout=c.attention_dropout, root_weight=c.root_weight,
             beside=gcn if name == "gt-gcn" else None, pattern=None, stack=stack, options=options,
         )  # fmt: skip
-        return _freeze_queries(model) if c.frozen_query else model
+        queries = [layer.lin_query for layer in model.attention_layers()] if c.frozen_query else []
+        for parameter in chain.from_iterable(query.parameters() for query in queries):
+            nn.init.zeros_(parameter).requires_grad_(False)
+        return model
     makers: dict[str, Callable[[int, int, bool], nn.Module]] = {
-        "gat": _gat(c),
+        "gat": partial(_gat, c),
         "gcn": lambda a, b, _: gcn(a, b),
         "sage": lambda a, b, _: WithRoot(gcn(a, b), a, b),
         "mlp": lambda a, b, _: NodeLinear(a, b),

@@ -11,7 +11,7 @@ from graphtheory import ops
 from graphtheory.graph import Neighborhood
 from graphtheory.nn.attention import attention_maps
 from graphtheory.vision.models.gpt import GPT, gpt_block
-from graphtheory.vision.nn.sequence_position import PeriodicPositions
+from graphtheory.vision.nn.positions import PeriodicPositions
 from graphtheory.vision.nn.token_sets import token_bipartite
 
 

@@ -5,15 +5,22 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from inspect import signature
+from math import log
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import normalize
 from torch.utils.hooks import RemovableHandle
 from transformers import PreTrainedModel
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from graphtheory.vision.integrations.token_layers import Ask, Layers, Positions
+from graphtheory.graph import Grid
+from graphtheory.patterns import TopK
+from graphtheory.vision.integrations.nearest import SWIN_MASKED, nearest_attention
+from graphtheory.vision.integrations.token_hooks import Hooks, Tokens
+from graphtheory.vision.integrations.token_layers import AttentionInputs, Layers, Positions
+from graphtheory.vision.integrations.token_rules import Semantic
 
 # Tokens before the patches by `model_type` of a vision tower, or the option that counts them.
 _PREFIX: dict[str, int | str] = {
@@ -27,6 +34,7 @@ _EXPECTED = (
     "SigLIP"
 )
 _AVERAGING = ("Dinov2", "CLIP", "MetaClip2", "Siglip", "IJepa")  # their ForImageClassification
+_LEAST = 3  # blocks of a Swin: two that compute tokens, one that updates the patches
 # Attention implementations that add a float mask to the logits.
 _ADDING = ("sdpa", "eager", "graphtheory_")
 
@@ -61,41 +69,38 @@ class HFLayers(Layers):
         )
         if config.model_type == "vit_mae":
             self.grid_reason = "its patches are shuffled and some are left out"
-        if not self.knows(self.layers[0], *self._example()):
+        if not self.matches_forward(self.layers[0], self.prefix + 4, **self._example()):
             raise ValueError(f"model: {name} is not built as in transformers 5.23")
 
-    def knows(self, layer: Any, tokens: int, options: Any = None) -> bool:  # type: ignore[override]
-        """As in `Layers`, with the options of a layer."""
-        return super().knows(layer, tokens, **({"attention_mask": None} | (options or {})))
-
-    def _example(self) -> tuple[int, dict[str, Any]]:
-        """Tokens of an image of 2 x 2 patches, and the options that a layer takes with them."""
-        tokens, attention = self.prefix + 4, self.attention(self.layers[0])
-        options: dict[str, Any] = {}
+    def _example(self) -> dict[str, Any]:
+        """The options that a layer takes with an image of 2 x 2 patches."""
+        attention = self.attention(self.layers[0])
+        options: dict[str, Any] = {"attention_mask": None}
         if hasattr(self.base, "rope_embeddings"):
             angle = torch.arange(4.0)[:, None].expand(4, attention.head_dim)
             like = attention.q_proj.weight
             options["position_embeddings"] = (angle.cos().to(like), angle.sin().to(like))
         if hasattr(self.layers[0], "relative_position_bias"):
             options["resolution"] = (2 * self.patch[0], 2 * self.patch[1])
-        return tokens, options
+        return options
 
     def scale(self, layer: Any) -> float:
-        """Factor of the dot products."""
         return _scaling(self.attention(layer))
 
-    def attend(self, attention: Any, x: Tensor, ask: Ask) -> tuple[Tensor, Tensor | None]:
+    def attend(
+        self, attention: Any, x: Tensor, inputs: AttentionInputs
+    ) -> tuple[Tensor, Tensor | None]:
         """Attention with the function that the config names; output and weights."""
-        sources = x if ask.sources is None else ask.sources
-        query, key = ask.turned(heads(attention, x, 0), heads(attention, sources, 1))
-        if ask.parts is not None:
-            ask.parts.extend((query, key))
-        mask = ask.mask(query)
+        sources = x if inputs.sources is None else inputs.sources
+        query, key = inputs.rotate(heads(attention, x, 0), heads(attention, sources, 1))
+        if inputs.parts is not None:
+            inputs.parts.extend((query, key))
+        mask = inputs.mask(query)
         kind = attention.config._attn_implementation
         if mask is not None and not kind.startswith(_ADDING):
             raise ValueError(f"attention: {kind!r} adds no mask, expected sdpa or eager")
         value = heads(attention, sources, 2)
-        return attend_and_project(attention, query, key, value, mask, **ask.positions.options)
+        return attend_and_project(attention, query, key, value, mask, **inputs.positions.options)
 
     def positions(self, layer: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Positions:
         """Relative position biases of BEiT, rotary embeddings of DINOv3."""
@@ -204,3 +209,103 @@ def _layers_of(tower: Any, name: str) -> nn.ModuleList:
     if not found:
         raise ValueError(f"model: {name} is not built as in transformers 5.23")
     return found[0]
+
+
+class SwinHooks(Hooks):
+    """Blocks of the deepest stage of a Swin that compute semantic tokens, and go on with them.
+
+    The first two compute semantic tokens, the last one updates the patches from them, those between
+    run on the tokens.
+
+    Args:
+        model: A Swin.
+        what: Which tokens, and after which block.
+
+    Raises:
+        ValueError: If the blocks do not exist, `tokens` is no square, or the structure of the model
+            is that of another version of transformers; the model is not changed.
+    """
+
+    def __init__(self, model: PreTrainedModel, what: Semantic) -> None:
+        base: Any = model.base_model
+        stages = getattr(getattr(base, "encoder", None), "layers", None)
+        if stages is None or not hasattr(stages[0].blocks[0].attention, "q_proj"):
+            raise ValueError(f"model: {type(model).__name__} is not built as in transformers 5.23")
+        blocks = list(max(stages, key=lambda stage: len(stage.blocks)).blocks)
+        most = len(blocks) - _LEAST
+        if not 0 <= what.base <= most:
+            raise ValueError(
+                f"base: got {what.base}, expected 0..{most}, for {len(blocks)} blocks in a stage"
+            )
+        at = blocks[0].attention.q_proj
+        parts = Tokens(what, at.in_features, at.weight).train(model.training)
+        super().__init__(base, blocks[what.base :], what, parts=parts)
+        self.patches: Tensor | None = None
+
+    def run(self, which: int, x: Tensor, *args: Any, **options: Any) -> Any:
+        size = args[0] if args else options.pop("input_dimensions")
+        options.pop("always_partition", None)
+        block, made = self.layers[which], self.base.semantic
+        if which == 0:
+            self.patches = x
+            centers = made.centers(x.flatten(0, 1), Grid(x.size(0), *size))
+            return _block(block, centers.view(x.size(0), -1, x.size(2)), x, options)
+        patches = self.patches
+        assert patches is not None
+        if which == 1:
+            moved = x if made.global_centers is None else x + made.global_centers
+            return _block(block, moved, torch.cat([x, patches], 1), options)
+        if which < len(self.layers) - 1:
+            return _block(block, x, x, options)
+        self.patches = None  # keep no tensors of this pass
+        return _block(block, patches, x, options)
+
+
+def _block(
+    block: Any, x: Tensor, sources: Tensor, options: dict[str, Any]
+) -> tuple[Tensor, Tensor | None]:
+    """A block as cross-attention from x to the sources, without windows."""
+    norm, at = block.layernorm_before, block.attention
+    parts = (heads(at, norm(y), i) for i, y in enumerate((x, sources, sources)))
+    out, weights = attend_and_project(at, *parts, **options)
+    x = x + block.drop_path(block.dropout(out))
+    return x + block.dropout(block.mlp(block.layernorm_after(x))), weights
+
+
+def swin2_attention(model: nn.Module) -> list[Any]:
+    """The attention modules of Swin v2 in a model."""
+    return [m for m in model.modules() if hasattr(m, "continuous_position_bias_mlp")]
+
+
+def attend_windows(
+    attention: Any, x: Tensor, attention_mask: Tensor | None = None,
+    output_attentions: bool | None = False, *, pattern: TopK,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    """Forward of the attention of Swin v2, by cosines, to the k nearest patches of a window.
+
+    Args:
+        attention: The module.
+        x: Patches of each window.
+        attention_mask: Of the windows of one image, added to the logits.
+        output_attentions: Whether to return the weights, too.
+        pattern: Which patches each one attends to.
+
+    Shapes: x [B * windows, N, dim], attention_mask [windows, N, N] -> [B * windows, N, dim].
+    """
+    shape = (attention.num_attention_heads, attention.attention_head_size)
+    query, key, value = (
+        part(x).unflatten(2, shape).transpose(1, 2)
+        for part in (attention.query, attention.key, attention.value)
+    )
+    scale = attention.logit_scale.clamp(max=log(100)).exp()
+    table = attention.continuous_position_bias_mlp(attention.relative_coords_table).flatten(0, 2)
+    index = attention.relative_position_index
+    mask = 16 * table[index.flatten()].view(*index.shape, -1).permute(2, 0, 1)[None].sigmoid()
+    if attention_mask is not None:
+        mask = mask + attention_mask.repeat(x.size(0) // attention_mask.size(0), 1, 1)[:, None]
+    out, weights = nearest_attention(
+        scale * normalize(query, dim=3), normalize(key, dim=3), value, mask, pattern, scale=1.0,
+        dropout=attention.dropout.p if attention.training else 0.0, masked_from=SWIN_MASKED,
+        with_weights=bool(output_attentions),
+    )  # fmt: skip
+    return (out.flatten(2),) if weights is None else (out.flatten(2), weights)

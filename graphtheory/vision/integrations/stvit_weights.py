@@ -10,33 +10,25 @@ from torch import Tensor, nn
 
 from graphtheory.graph import Grid
 from graphtheory.vision.integrations.timm import SWIN_RULES
-from graphtheory.vision.integrations.weights import Rules, load_renamed, refuse_foreign
+from graphtheory.vision.integrations.weights import (
+    TIMM_BLOCK,
+    Rules,
+    load_renamed,
+    nested,
+    refuse_foreign,
+)
 from graphtheory.vision.models.dumbbell import Dumbbell, token_order
 from graphtheory.vision.models.stvit_swin import STViTRSwin
 from graphtheory.vision.nn import ConvStem
 
 _UNIT = {"side": 3, "reach": 3, "shortcut": False}  # what no name or shape tells of a unit
-_STEM = r"patch_embed\.proj\."
 _CENTERS = "layers.2.semantic_token2"
 _RULES: Rules = (
-    (_STEM + r"0\.c\.(\w+)", r"stem.layers.0.\1"),
-    (_STEM + r"0\.bn\.(\w+)", r"stem.layers.1.\1"),
-    (_STEM + r"2\.c\.(\w+)", r"stem.layers.3.\1"),
-    (_STEM + r"2\.bn\.(\w+)", r"stem.layers.4.\1"),
+    (r"patch_embed\.proj\.0\.c\.(\w+)", r"stem.layers.0.\1"),
+    (r"patch_embed\.proj\.0\.bn\.(\w+)", r"stem.layers.1.\1"),
+    (r"patch_embed\.proj\.2\.c\.(\w+)", r"stem.layers.3.\1"),
+    (r"patch_embed\.proj\.2\.bn\.(\w+)", r"stem.layers.4.\1"),
     (_CENTERS, "stages.2.units.0.global_centers"),
-)
-_FIRST_RULES: Rules = (  # of the six blocks of a unit the one on patches in windows
-    (r"(norm\d|mlp\.fc\d)\.(\w+)", r"\1.\2"),
-    (r"attn\.qkv\.(\w+)", r"attention.qkv.\1"),
-    (r"attn\.proj\.(\w+)", r"attention.out.\1"),
-    (r"attn\.relative_position_bias_table", "attention.bias.table"),
-)
-_OTHER_RULES: Rules = (
-    (r"(norm\d|mlp\.fc\d)\.(\w+)", r"\1.\2"),
-    (r"attn\.q\.(\w+)", r"attention.qkv.\1#0"),
-    (r"attn\.kv\.(\w+)", r"attention.qkv.\1#1"),
-    (r"attn\.proj\.(\w+)", r"attention.out.\1"),
-    (r"layer_scale_(\d)", r"scale\1.gamma"),
 )
 
 
@@ -82,8 +74,9 @@ def _unit_rules(units: int) -> Iterator[tuple[str, str]]:
     for i in range(6 * units):
         unit, block = divmod(i, 6)
         name = f"blocks.{block - 1}" if block else "swin.blocks.0"
-        for theirs, ours in _OTHER_RULES if block else _FIRST_RULES:
-            yield rf"layers\.2\.blocks\.{i}\.{theirs}", f"stages.2.units.{unit}.{name}.{ours}"
+        yield from nested(
+            rf"layers\.2\.blocks\.{i}\.", f"stages.2.units.{unit}.{name}.", TIMM_BLOCK
+        )
 
 
 def _window_by_window(centers: Tensor, unit: Dumbbell) -> Tensor:

@@ -7,44 +7,45 @@ the code that DeiT and Swin were released with.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from torch import Tensor, nn
 
 from graphtheory.patterns import TopK
-from graphtheory.vision.integrations.hf_reduce import (
-    Reduce,
-    ReductionHooks,
-    install,
-    trace,
-    uninstall,
-)
-from graphtheory.vision.integrations.hf_semantic import Semantic, SemanticHooks
-from graphtheory.vision.integrations.timm_attention import (
+from graphtheory.vision.integrations.timm_layers import (
+    TimmLayers,
     attention_layers,
     attention_maps,
     remove_pattern,
     set_pattern,
 )
-from graphtheory.vision.integrations.timm_layers import TimmLayers
-from graphtheory.vision.integrations.weights import Rules, load_renamed, refuse_foreign
+from graphtheory.vision.integrations.token_hooks import (
+    ReductionHooks,
+    SemanticHooks,
+    install,
+    trace,
+    uninstall,
+)
+from graphtheory.vision.integrations.token_rules import Reduce, Semantic, What, as_rule
+from graphtheory.vision.integrations.weights import (
+    TIMM_BLOCK,
+    Rules,
+    load_renamed,
+    nested,
+    refuse_foreign,
+)
 from graphtheory.vision.models.swin import Swin
 from graphtheory.vision.models.vit import ViT
-from graphtheory.vision.nn.reduce import Reducer
 
 __all__ = ["Reduce", "Semantic", "apply", "attention_maps", "load_timm", "trace", "undo"]
 
-_SWIN_BLOCK = r"layers\.(\d+)\.blocks\.(\d+)\."
 _DOWNSAMPLE = re.compile(r"layers\.(\d+)\.downsample\.")
 _VIT_RULES: Rules = (
     ("cls_token", "embed.prefix#0"),
     ("dist_token", "embed.prefix#1"),
     ("pos_embed", "embed.position.table"),
     (r"patch_embed\.proj\.(\w+)", r"embed.patch.projection.\1"),
-    (r"blocks\.(\d+)\.(norm\d|mlp\.fc\d)\.(\w+)", r"blocks.\1.\2.\3"),
-    (r"blocks\.(\d+)\.attn\.qkv\.(\w+)", r"blocks.\1.attention.qkv.\2"),
-    (r"blocks\.(\d+)\.attn\.proj\.(\w+)", r"blocks.\1.attention.out.\2"),
-    (r"blocks\.(\d+)\.ls(\d)\.gamma", r"blocks.\1.scale\2.gamma"),
+    *nested(r"blocks\.(\d+)\.", r"blocks.\1.", TIMM_BLOCK),
     (r"(?:fc_)?norm\.(\w+)", r"norm.\1"),
     (r"head\.(\w+)", r"head.output.\1"),
     (r"head_dist\.(\w+)", r"head.distilled.\1"),
@@ -53,14 +54,7 @@ SWIN_RULES: Rules = (
     (r"patch_embed\.proj\.(\w+)", r"patch.projection.\1"),
     (r"patch_embed\.norm\.(\w+)", r"patch.norm.\1"),
     ("absolute_pos_embed", "position.table"),
-    (_SWIN_BLOCK + r"(norm\d|mlp\.fc\d)\.(\w+)", r"stages.\1.blocks.\2.\3.\4"),
-    (_SWIN_BLOCK + r"attn\.qkv\.(\w+)", r"stages.\1.blocks.\2.attention.qkv.\3"),
-    (_SWIN_BLOCK + r"attn\.proj\.(\w+)", r"stages.\1.blocks.\2.attention.out.\3"),
-    (
-        _SWIN_BLOCK + r"attn\.relative_position_bias_table",
-        r"stages.\1.blocks.\2.attention.bias.table",
-    ),
-    (_SWIN_BLOCK + r"(?:attn\.relative_position_index|attn_mask)", ""),
+    *nested(r"layers\.(\d+)\.blocks\.(\d+)\.", r"stages.\1.blocks.\2.", TIMM_BLOCK),
     (r"layers\.(\d+)\.downsample\.(.*)", r"stages.\1.merge.\2"),
     (r"norm\.(\w+)", r"norm.\1"),
     (r"head\.(?:fc\.)?(\w+)", r"head.output.\1"),
@@ -95,13 +89,10 @@ def load_timm(model: ViT | Swin, state: Mapping[str, Tensor]) -> None:
     return load_renamed(model, renamed, SWIN_RULES)
 
 
-def apply(
-    model: nn.Module,
-    what: TopK | Reduce | Semantic | Reducer | Mapping[int, Reducer] | Sequence[Reducer],
-) -> list[str]:
+def apply(model: nn.Module, what: What) -> list[str]:
     """Patch a model of timm in place: k-NN attention or token reduction.
 
-    As `integrations.hf_attention.apply` for models of `transformers`: class, weights, mode and
+    As `integrations.transformers.apply` for models of `transformers`: class, weights, mode and
     state-dict keys stay, a second call replaces the first of its kind, and one of each kind may be
     applied. `attention_maps` returns the attention weights.
 
@@ -132,20 +123,15 @@ def apply(
     """
     if not isinstance(model, nn.Module):
         raise TypeError(f"model: got {type(model).__name__}, expected a model of timm")
-    if isinstance(what, (Reducer, Mapping, list, tuple)):
-        what = Reduce(what)
-    if isinstance(what, TopK):
+    rule = as_rule(what)
+    if isinstance(rule, TopK):
         layers = attention_layers(model)
         for layer in layers.values():
-            set_pattern(layer, what)
+            set_pattern(layer, rule)
         return list(layers)
-    if isinstance(what, Reduce):
-        install(model, ReductionHooks(TimmLayers(model), what))
-    elif isinstance(what, Semantic):
-        install(model, SemanticHooks(TimmLayers(model), what))
-    else:
-        expected = "expected TopK(...), Keep, Fuse, Merge, Reduce or Semantic"
-        raise TypeError(f"what: got {type(what).__name__}, {expected}")
+    read = TimmLayers(model)
+    made = ReductionHooks if isinstance(rule, Reduce) else SemanticHooks
+    install(model, made(read, rule))  # type: ignore[arg-type]
     return []
 
 

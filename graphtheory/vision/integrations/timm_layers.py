@@ -1,21 +1,167 @@
-"""Access to the blocks of timm's VisionTransformer, recognized by structure."""
+"""Attention and blocks of timm's models, and of the code that DeiT and Swin were released with."""
 
 from __future__ import annotations
 
+from functools import partial
+from inspect import signature
 from typing import Any
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
-from graphtheory.vision.integrations.timm_attention import (
-    PATTERN,
-    attend_and_project,
-    attention_layers,
-    heads,
-    set_pattern,
+from graphtheory.modes import evaluating
+from graphtheory.patterns import TopK
+from graphtheory.vision.integrations.nearest import SWIN_MASKED, nearest_attention
+from graphtheory.vision.integrations.token_layers import (
+    AttentionInputs,
+    Layers,
+    Positions,
+    Removable,
+    agrees_with,
 )
-from graphtheory.vision.integrations.token_layers import Ask, Layers, Positions, Removable
 
-_TOKENS = ("cls_token", "dist_token")
+PATTERN = "_nearest"  # attribute of a layer: its `TopK`
+_RECORD = "_recorded_weights"  # attribute of a layer: list that collects its weights
+_FULL = TopK(1.0)
+_TABLE = "relative_position_bias_table"
+_ARGUMENTS = {"self", "x", "mask", "attn_mask", "is_causal"}
+
+
+def attention_layers(model: nn.Module) -> dict[str, Any]:
+    """All attention modules of a model by name.
+
+    Raises:
+        ValueError: If a module with a map `qkv` computes something else, or there is none.
+    """
+    found = {name: m for name, m in model.named_modules() if isinstance(_get(m, "qkv"), nn.Linear)}
+    for name, layer in found.items():
+        if not _is_known_attention(layer):
+            raise ValueError(
+                f"model: its {name} ({type(layer).__name__}) is no softmax attention of a qkv map "
+                "and a proj map to all tokens, as in timm's VisionTransformer and SwinTransformer"
+            )
+    if not found:
+        kind = type(model).__name__
+        raise ValueError(f"model: {kind} has no attention with a linear map qkv, expected some")
+    return found
+
+
+def set_pattern(layer: Any, pattern: TopK) -> None:
+    """Make a layer attend to the keys that the pattern chooses."""
+    setattr(layer, PATTERN, pattern)
+    if "forward" not in vars(layer):  # else patched for semantic tokens, which use the pattern
+        layer.forward = partial(attend, layer)
+
+
+def remove_pattern(layer: Any) -> bool:
+    """Make a layer attend to all keys again; return whether it had a pattern."""
+    if vars(layer).pop(PATTERN, None) is None:
+        return False
+    made = vars(layer).get("forward")
+    if isinstance(made, partial) and made.func is attend:
+        del layer.forward
+    return True
+
+
+def attend(
+    layer: Any, x: Tensor, mask: Tensor | None = None, is_causal: bool = False,
+    *, attn_mask: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """Forward pass of a layer, restricted to its pattern if it has one.
+
+    Args:
+        layer: One of `attention_layers`.
+        x: Tokens of each image, or of each window.
+        mask: In timm's Swin the mask of the windows of one image [windows, N, N]; else as
+            `attn_mask`.
+        is_causal: Whether tokens attend to no later ones.
+        attn_mask: Bool (True: attend) or added to the logits.
+
+    Shapes: x [B, N, C], attn_mask broadcast to [B, heads, N, N] -> [B, N, C].
+    """
+    if x.dim() != 3:
+        raise ValueError(f"x: shape {tuple(x.shape)}, expected [B, N, C]")
+    mask = _mask(layer, mask if attn_mask is None else attn_mask, x)
+    return attend_and_project(layer, *heads(layer, x), mask, causal=is_causal)
+
+
+def heads(layer: Any, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Query, key and value [B, heads, N, D] of tokens [B, N, C]."""
+    qkv = layer.qkv(x).unflatten(2, (3, layer.num_heads, -1)).permute(2, 0, 3, 1, 4)
+    query, key, value = qkv.unbind(0)
+    return _apply(layer, "q_norm", query), _apply(layer, "k_norm", key), value
+
+
+def attend_and_project(
+    layer: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None,
+    *, causal: bool = False,
+) -> Tensor:  # fmt: skip
+    """Attention output of a layer after its projection, [B, T, C]."""
+    drop, recorded = _get(layer, "attn_drop"), _get(layer, _RECORD)
+    out, weights = nearest_attention(
+        query, key, value, mask, _get(layer, PATTERN) or _FULL, causal=causal, scale=layer.scale,
+        dropout=drop.p if drop is not None and layer.training else 0.0,
+        masked_from=SWIN_MASKED if hasattr(layer, _TABLE) else None,
+        with_weights=recorded is not None,
+    )  # fmt: skip
+    if recorded is not None:
+        recorded.append(weights)
+    return _apply(layer, "proj_drop", layer.proj(_apply(layer, "norm", out.flatten(2))))
+
+
+@torch.no_grad()
+def attention_maps(model: nn.Module, *inputs: Any) -> list[Tensor]:
+    """Attention weights [B, heads, T, S] of every layer, in evaluation mode; in Swin by window.
+
+    Args:
+        model: A model of timm, patched or not; its mode is restored afterwards.
+        inputs: Inputs of the model.
+
+    Raises:
+        ValueError: If the model has attention of an unknown kind.
+    """
+    layers, found = attention_layers(model).values(), list[Tensor]()
+    plain = [layer for layer in layers if "forward" not in vars(layer)]
+    for layer in layers:
+        setattr(layer, _RECORD, found)
+    for layer in plain:
+        layer.forward = partial(attend, layer)
+    try:
+        with evaluating(model):
+            model(*inputs)
+    finally:
+        for layer in plain:
+            del layer.forward
+        for layer in layers:
+            delattr(layer, _RECORD)
+    return found
+
+
+def _is_known_attention(layer: Any) -> bool:
+    if any(_get(layer, name) is None for name in ("proj", "num_heads", "scale")):
+        return False
+    if not {*signature(type(layer).forward).parameters} <= _ARGUMENTS:  # such as rotary embeddings
+        return False
+    tokens = layer.relative_position_index.shape[0] if hasattr(layer, _TABLE) else 5
+    return agrees_with(layer, attend, layer.qkv.weight, tokens, layer.qkv.in_features)
+
+
+def _mask(layer: Any, mask: Tensor | None, x: Tensor) -> Tensor | None:
+    """The mask plus Swin's bias by relative position, [B or 1, heads, N, N]."""
+    if not hasattr(layer, _TABLE):
+        return mask
+    index = layer.relative_position_index
+    bias = getattr(layer, _TABLE)[index.flatten()].view(*index.shape, -1).permute(2, 0, 1)[None]
+    return bias if mask is None else bias + mask.repeat(len(x) // len(mask), 1, 1)[:, None]
+
+
+def _get(layer: Any, name: str) -> Any:
+    return getattr(layer, name, None)
+
+
+def _apply(layer: Any, name: str, x: Tensor) -> Tensor:
+    part = _get(layer, name)
+    return x if part is None else part(x)
 
 
 class _NoMaps:
@@ -23,18 +169,16 @@ class _NoMaps:
 
     def __init__(self, model: Any) -> None:
         self.model = model
-        model.forward_intermediates = _refuse_maps
+        model.forward_intermediates = self
+
+    def __call__(self, *args: Any, **options: Any) -> None:
+        raise ValueError(
+            "forward_intermediates: needs every token after each block, expected a model without "
+            "token reduction; undo(model) restores it"
+        )
 
     def remove(self) -> None:
-        """Give the method back."""
         del self.model.forward_intermediates
-
-
-def _refuse_maps(*args: Any, **options: Any) -> None:
-    raise ValueError(
-        "forward_intermediates: needs every token after each block, expected a model without token "
-        "reduction; undo(model) restores it"
-    )
 
 
 class TimmLayers(Layers):
@@ -52,12 +196,12 @@ class TimmLayers(Layers):
         self.dim = next(iter(attention_layers(model).values())).qkv.in_features
         self.base, self.embedding = model, getattr(model, "patch_embed", None)
         known = self.layers and hasattr(self.embedding, "proj")
-        if not known or not all(self.knows(block, 5) for block in self.layers):
+        if not known or not all(self.matches_forward(block, 5) for block in self.layers):
             raise ValueError(
                 f"model: {type(model).__name__} is not made of pre-norm blocks on all tokens, "
                 "expected a VisionTransformer as timm's; TopK may be applied to others"
             )
-        tokens = sum(getattr(model, name, None) is not None for name in _TOKENS)
+        tokens = sum(_get(model, name) is not None for name in ("cls_token", "dist_token"))
         self.prefix = getattr(model, "num_prefix_tokens", tokens)
         self.averages = getattr(model, "global_pool", None) == "avg"
         if getattr(getattr(model, "patch_drop", None), "prob", 0.0):
@@ -69,17 +213,15 @@ class TimmLayers(Layers):
         """Refuse maps of the tokens of several blocks."""
         return _NoMaps(self.base) if hasattr(self.base, "forward_intermediates") else None
 
-    def attend(self, attention: Any, x: Tensor, ask: Ask) -> Tensor:
-        """Attention of a module, with its pattern if it has one."""
+    def attend(self, attention: Any, x: Tensor, inputs: AttentionInputs) -> Tensor:
         query, key, value = heads(attention, x)
-        if ask.sources is not None:
-            _, key, value = heads(attention, ask.sources)
-        if ask.parts is not None:
-            ask.parts.extend((query, key))
-        return attend_and_project(attention, query, key, value, ask.mask(query))
+        if inputs.sources is not None:
+            _, key, value = heads(attention, inputs.sources)
+        if inputs.parts is not None:
+            inputs.parts.extend((query, key))
+        return attend_and_project(attention, query, key, value, inputs.mask(query))
 
     def scale(self, layer: Any) -> float:
-        """Factor of the dot products."""
         return layer.attn.scale
 
     def release(self, layer: Any) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 # Names of the parts of a layer in transformers, timm and the released code of DeiT.
 _NORM1 = ("layernorm_before", "layer_norm1", "norm1")
@@ -24,17 +24,17 @@ class Positions(NamedTuple):
 
     Attributes:
         bias: Added to the logits, [1, heads or 1, T, T], or None.
-        turn: Cosine and sine of rotary embeddings [T, head_dim], or None; 1 and 0 for tokens that
+        rotary: Cosine and sine of rotary embeddings [T, head_dim], or None; 1 and 0 for tokens that
             are no patches.
         options: Other arguments of the attention.
     """
 
     bias: Tensor | None
-    turn: tuple[Tensor, Tensor] | None
+    rotary: tuple[Tensor, Tensor] | None
     options: dict[str, Any]
 
 
-class Ask(NamedTuple):
+class AttentionInputs(NamedTuple):
     """Which tokens attend to which in one call of an attention module.
 
     Attributes:
@@ -66,18 +66,18 @@ class Ask(NamedTuple):
             mask = logs.expand(-1, -1, like.size(2), -1) if mask is None else mask + logs
         return mask
 
-    def turned(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+    def rotate(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
         """Query and key after rotary embeddings."""
-        if self.positions.turn is None:
+        if self.positions.rotary is None:
             return query, key
-        return self._turn(query, self.rows), self._turn(key, self.columns)
+        return self._rotate(query, self.rows), self._rotate(key, self.columns)
 
-    def _turn(self, x: Tensor, place: Tensor | None) -> Tensor:
-        assert self.positions.turn is not None
+    def _rotate(self, x: Tensor, place: Tensor | None) -> Tensor:
+        assert self.positions.rotary is not None
         if place is None:
-            cos, sin = (t[None, None] for t in self.positions.turn)
+            cos, sin = (t[None, None] for t in self.positions.rotary)
         else:
-            cos, sin = (t[place.clamp(min=0)][:, None] for t in self.positions.turn)
+            cos, sin = (t[place.clamp(min=0)][:, None] for t in self.positions.rotary)
         first, second = x.chunk(2, 3)
         return x * cos + torch.cat([-second, first], 3) * sin
 
@@ -86,7 +86,7 @@ class Removable(Protocol):
     """A change of a model that can be taken back, such as a hook."""
 
     def remove(self) -> None:
-        """Take it back."""
+        """Take the change back, once."""
 
 
 class Layers(ABC):
@@ -113,7 +113,7 @@ class Layers(ABC):
     grid_reason = ""
 
     @abstractmethod
-    def attend(self, attention: Any, x: Tensor, ask: Ask) -> Any:
+    def attend(self, attention: Any, x: Tensor, inputs: AttentionInputs) -> Any:
         """Forward pass of an attention module; the output, or a tuple that begins with it."""
 
     @abstractmethod
@@ -135,7 +135,7 @@ class Layers(ABC):
     def patch_attention(self, layer: Any) -> None:
         """Replace the `forward` of the attention of a layer by `attend`."""
         attention = self.attention(layer)
-        attention.forward = _Attend(self, attention)
+        attention.forward = _PatchedAttention(self, attention)
 
     def release(self, layer: Any) -> None:
         """Restore the `forward` of the attention of a layer."""
@@ -153,16 +153,16 @@ class Layers(ABC):
         """Tokens x after the layer norm before attention."""
         return _part(layer, _NORM1)(x)
 
-    def first(self, layer: Any, x: Tensor, ask: Ask) -> Tensor:
+    def first(self, layer: Any, x: Tensor, inputs: AttentionInputs) -> Tensor:
         """Tokens x plus the attention branch of a layer."""
-        out = self.attention(layer)(self.norm(layer, x), ask)
+        out = self.attention(layer)(self.norm(layer, x), inputs)
         return x + _branch(layer, _BRANCH1, out[0] if isinstance(out, tuple) else out)
 
     def second(self, layer: Any, x: Tensor) -> Tensor:
         """Tokens x plus the MLP branch of a layer."""
         return x + _branch(layer, _BRANCH2, layer.mlp(_part(layer, _NORM2)(x)))
 
-    def knows(self, layer: Any, tokens: int, **options: Any) -> bool:
+    def matches_forward(self, layer: Any, tokens: int, **options: Any) -> bool:
         """Whether `first` and `second` agree with the layer's own forward on random tokens."""
         names = (_NORM1, _ATTENTION, _NORM2, ("mlp",))
         if any(_part(layer, group) is None for group in names):
@@ -170,28 +170,29 @@ class Layers(ABC):
         attention = self.attention(layer)
 
         def formula(layer: Any, x: Tensor) -> Tensor:
-            attention.forward = _Attend(self, attention)
+            attention.forward = _PatchedAttention(self, attention)
             try:
-                ask = Ask(self.positions(layer, (), dict(options)))
-                return self.second(layer, self.first(layer, x, ask))
+                inputs = AttentionInputs(self.positions(layer, (), dict(options)))
+                return self.second(layer, self.first(layer, x, inputs))
             finally:
                 del attention.forward
 
-        return computes(layer, formula, next(layer.mlp.parameters()), tokens, self.dim, **options)
+        like = next(layer.mlp.parameters())
+        return agrees_with(layer, formula, like, tokens, self.dim, **options)
 
 
-class _Attend:
+class _PatchedAttention:
     """`Layers.attend` of one attention module, as its `forward`; may be copied and pickled."""
 
     def __init__(self, read: Layers, attention: Any) -> None:
         self.read, self.attention = read, attention
 
-    def __call__(self, x: Tensor, ask: Ask) -> Any:
-        return self.read.attend(self.attention, x, ask)
+    def __call__(self, x: Tensor, inputs: AttentionInputs) -> Any:
+        return self.read.attend(self.attention, x, inputs)
 
 
 @torch.no_grad()
-def computes(
+def agrees_with(
     layer: Any, formula: Callable[..., Tensor], like: Tensor, tokens: int, dim: int, **options: Any
 ) -> bool:
     """Whether the original forward of a module agrees with a formula on random tokens.
@@ -206,7 +207,7 @@ def computes(
     """
     if like.is_meta:
         return True
-    drawn = torch.Generator().manual_seed(0)
+    drawn = Generator().manual_seed(0)
     x = torch.randn(2, tokens, dim, generator=drawn).to(like)
     kept = [
         (m, {n: vars(m).pop(n) for n in _PATCHED & vars(m).keys()} | {"training": m.training})

@@ -1,26 +1,26 @@
 """Hugging Face transformers: convert its models to ours, or patch them in place.
 
-`apply`, `undo`, `from_pretrained` and `Applied` come from `hf_attention`, which alone requires
+`apply`, `undo`, `from_pretrained` and `Applied` come from `hf_apply`, which alone requires
 transformers to be installed.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from graphtheory.vision.integrations import gpt2
-from graphtheory.vision.integrations.hf_reduce import Reduce, trace
-from graphtheory.vision.integrations.hf_semantic import Semantic
-from graphtheory.vision.integrations.weights import Rules, load_renamed
-from graphtheory.vision.models.gpt import GPT
-from graphtheory.vision.models.readout import ClassToken, DistilledToken, MeanToken
+from graphtheory.vision.integrations.token_hooks import trace
+from graphtheory.vision.integrations.token_rules import Reduce, Semantic
+from graphtheory.vision.integrations.weights import Rules, load_renamed, nested
+from graphtheory.vision.models.gpt import GPT, gpt_block
 from graphtheory.vision.models.swin import Swin, swin
-from graphtheory.vision.models.vit import ViT, vit
+from graphtheory.vision.models.vit import ClassToken, DistilledToken, MeanToken, ViT, vit
 from graphtheory.vision.nn.patch import PositionEmbedding
+from graphtheory.vision.nn.positions import LearnedPositions
 
 __all__ = ["Reduce", "Semantic", "from_huggingface", "load_huggingface", "trace"]
 
@@ -28,48 +28,38 @@ __all__ = ["Reduce", "Semantic", "from_huggingface", "load_huggingface", "trace"
 def __getattr__(name: str) -> Any:
     if name not in ("Applied", "apply", "from_pretrained", "undo"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from graphtheory.vision.integrations import hf_attention
+    from graphtheory.vision.integrations import hf_apply
 
-    return getattr(hf_attention, name)
+    return getattr(hf_apply, name)
 
 
 # Checkpoints on disk use the names before the bar, models of version 5 those after it.
-_VIT = r"(?:vit\.|deit\.)?"
-_SWIN = r"(?:swin\.)?"
-_BLOCK = _VIT + r"(?:encoder\.layer|layers)\.(\d+)\."
-_SWIN_BLOCK = _SWIN + r"encoder\.layers\.(\d+)\.blocks\.(\d+)\."
-
-
-def _block_rules(prefix: str, ours: str) -> list[tuple[str, str]]:
-    """Rules of one kind of block; `ours` names it up to its parts."""
-    last = r"\.(weight|bias)"
-    end = "." + "\\" + str(prefix.count("(\\d+)") + 1)
-    qkv = [
-        (rf"attention\.(?:attention\.|self\.){name}", rf"attention\.{name[0]}_proj", i)
-        for i, name in enumerate(("query", "key", "value"))
-    ]
-    parts = [
-        (r"attention\.output\.dense|attention\.o_proj", "attention.out", ""),
-        (r"intermediate\.dense|mlp\.fc1", "mlp.fc1", ""),
-        (r"output\.dense|mlp\.fc2", "mlp.fc2", ""),
-        ("layernorm_before", "norm1", ""),
-        ("layernorm_after", "norm2", ""),
-        *((f"{old}|{new}", "attention.qkv", f"#{i}") for old, new, i in qkv),
-    ]
-    return [(f"{prefix}(?:{theirs}){last}", ours + own + end + part) for theirs, own, part in parts]
-
-
+_VIT, _SWIN, _GPT = r"(?:vit\.|deit\.)?", r"(?:swin\.)?", r"(?:transformer\.)?"
+_BLOCK: Rules = (
+    (r"attention\.(?:output\.dense|o_proj)\.(\w+)", r"attention.out.\1"),
+    (r"(?:intermediate\.dense|mlp\.fc1)\.(\w+)", r"mlp.fc1.\1"),
+    (r"(?:output\.dense|mlp\.fc2)\.(\w+)", r"mlp.fc2.\1"),
+    (r"layernorm_before\.(\w+)", r"norm1.\1"),
+    (r"layernorm_after\.(\w+)", r"norm2.\1"),
+    (r"attention\.(?:(?:attention|self)\.query|q_proj)\.(\w+)", r"attention.qkv.\1#0"),
+    (r"attention\.(?:(?:attention|self)\.key|k_proj)\.(\w+)", r"attention.qkv.\1#1"),
+    (r"attention\.(?:(?:attention|self)\.value|v_proj)\.(\w+)", r"attention.qkv.\1#2"),
+    (r"attention\.\w+\.relative_position_bias_table", "attention.bias.table"),
+    (r"attention\.\w+\.relative_position_index", ""),
+)
 _VIT_RULES: Rules = (
-    (_VIT + r"embeddings\.cls_token", "embed.prefix#0"),
-    (_VIT + r"embeddings\.distillation_token", "embed.prefix#1"),
-    (_VIT + r"embeddings\.position_embeddings", "embed.position.table"),
-    (_VIT + r"embeddings\.patch_embeddings\.projection\.(\w+)", r"embed.patch.projection.\1"),
+    *nested(_VIT + r"embeddings\.", "embed.", (
+        ("cls_token", "prefix#0"),
+        ("distillation_token", "prefix#1"),
+        ("position_embeddings", "position.table"),
+        (r"patch_embeddings\.projection\.(\w+)", r"patch.projection.\1"),
+    )),
     (_VIT + r"layernorm\.(\w+)", r"norm.\1"),
     (_VIT + r"pooler\.dense\.(\w+)", r"head.output.0.\1"),
     (r"(?:cls_)?classifier\.(\w+)", r"head.output.\1"),
     (r"distillation_classifier\.(\w+)", r"head.distilled.\1"),
-    *_block_rules(_BLOCK, r"blocks.\1."),
-)
+    *nested(_VIT + r"(?:encoder\.layer|layers)\.(\d+)\.", r"blocks.\1.", _BLOCK),
+)  # fmt: skip
 _SWIN_RULES: Rules = (
     (_SWIN + r"embeddings\.patch_embeddings\.projection\.(\w+)", r"patch.projection.\1"),
     (_SWIN + r"embeddings\.norm\.(\w+)", r"patch.norm.\1"),
@@ -77,13 +67,26 @@ _SWIN_RULES: Rules = (
     (_SWIN + r"layernorm\.(\w+)", r"norm.\1"),
     (r"classifier\.(\w+)", r"head.output.\1"),
     (_SWIN + r"encoder\.layers\.(\d+)\.downsample\.(.*)", r"stages.\1.merge.\2"),
-    (
-        _SWIN_BLOCK + r"attention\.\w+\.relative_position_bias_table",
-        r"stages.\1.blocks.\2.attention.bias.table",
+    *nested(
+        _SWIN + r"encoder\.layers\.(\d+)\.blocks\.(\d+)\.", r"stages.\1.blocks.\2.", _BLOCK
     ),
-    (_SWIN_BLOCK + r"attention\.\w+\.relative_position_index", ""),
-    *_block_rules(_SWIN_BLOCK, r"stages.\1.blocks.\2."),
-)
+)  # fmt: skip
+_GPT_RULES: Rules = (
+    (_GPT + r"wte\.weight", "embed.weight"),
+    (_GPT + r"wpe\.weight", "position.table"),
+    (_GPT + r"ln_f\.(\w+)", r"norm.\1"),
+    (r"lm_head\.weight", "head.weight"),
+    *nested(_GPT + r"h\.(\d+)\.", r"blocks.\1.", (
+        (r"attn\.(?:masked_)?bias", ""),  # old checkpoints hold the causal mask
+        (r"ln_([12])\.(\w+)", r"norm\1.\2"),
+        (r"attn\.c_attn\.(\w+)", r"attention.qkv.\1"),
+        (r"attn\.c_proj\.(\w+)", r"attention.out.\1"),
+        (r"mlp\.c_fc\.(\w+)", r"mlp.fc1.\1"),
+        (r"mlp\.c_proj\.(\w+)", r"mlp.fc2.\1"),
+    )),
+)  # fmt: skip
+_GELU_APPROXIMATIONS = {"gelu_new": "tanh", "gelu_pytorch_tanh": "tanh", "gelu": "none"}
+_CONV1D = r".*(?:c_attn|c_proj|c_fc)\.weight"  # Conv1D, whose weight is [in, out]
 
 
 def from_huggingface(model: Any) -> ViT | Swin | GPT:
@@ -118,26 +121,21 @@ def from_huggingface(model: Any) -> ViT | Swin | GPT:
         >>> from_huggingface(theirs)(torch.randn(1, 3, 224, 224)).shape  # doctest: +SKIP
         torch.Size([1, 10])
     """
-    config = getattr(model, "config", None)
+    config: Any = getattr(model, "config", None)
     kind = getattr(config, "model_type", None)
-    if kind not in ("vit", "deit", "swin", "gpt2") or not isinstance(model, nn.Module):
+    if kind not in _EMPTY or not isinstance(model, nn.Module):
         raise TypeError(
             f"model: got {type(model).__name__} of model_type {kind!r}, expected a ViT, DeiT, Swin "
             "or GPT-2 of transformers"
         )
+    _check_options(config, model.training)
     state, some = model.state_dict(), next(model.parameters())
-    if kind == "gpt2":
-        gpt2.check_options(config, model.training)
-    else:
-        _check_options(config)
-    makers: dict[str, Callable[[Any, Mapping[str, Tensor]], ViT | Swin | GPT]]
-    makers = {"swin": _empty_swin, "gpt2": gpt2.empty}
-    make = makers.get(kind, _empty_vit)
     with torch.device("meta"):  # no random initialization for weights that are replaced
-        ours = make(config, state)
+        ours = _EMPTY[kind](config, state)
     ours.to(some.dtype).to_empty(device=some.device)
-    if isinstance(ours, GPT):
-        gpt2.tie(ours, config)
+    if isinstance(ours, GPT) and isinstance(ours.head, nn.Linear) and config.tie_word_embeddings:
+        assert isinstance(ours.embed, nn.Embedding)
+        ours.head.weight = ours.embed.weight
     load_huggingface(ours, state)
     ours.train(model.training)
     return ours
@@ -154,20 +152,34 @@ def load_huggingface(model: ViT | Swin | GPT, state: Mapping[str, Tensor]) -> No
         ValueError: If names are missing or unexpected, or shapes differ; all are listed.
     """
     if isinstance(model, GPT):
-        return load_renamed(model, gpt2.transposed(state), gpt2.RULES)
+        turned = {n: t.t() if re.fullmatch(_CONV1D, n) else t for n, t in state.items()}
+        return load_renamed(model, turned, _GPT_RULES)
     return load_renamed(model, state, _SWIN_RULES if isinstance(model, Swin) else _VIT_RULES)
 
 
-def _check_options(config: Any) -> None:
-    wanted = {"hidden_act": "gelu", "hidden_dropout_prob": 0}
-    if config.model_type != "swin":
-        wanted["pooler_act"] = "tanh"
+def _check_options(config: Any, training: bool) -> None:
+    """Raise ValueError on an option that ours do not have, such as dropout of features."""
+    wanted: dict[str, tuple[object, ...]]
+    if config.model_type == "gpt2":
+        wanted = {
+            "activation_function": tuple(_GELU_APPROXIMATIONS), "scale_attn_weights": (True,),
+            "scale_attn_by_inverse_layer_idx": (False,), "add_cross_attention": (False,),
+        }  # fmt: skip
+        if training:
+            wanted |= {"embd_pdrop": (0,), "resid_pdrop": (0,)}
+    else:
+        wanted = {"hidden_act": ("gelu",), "hidden_dropout_prob": (0,)}
+        if config.model_type != "swin":
+            wanted["pooler_act"] = ("tanh",)
+        for name in ("image_size", "patch_size"):
+            _side(config, name)
     for name, expected in wanted.items():
         found = getattr(config, name)
-        if found != expected:
-            raise ValueError(f"config.{name}: got {found!r}, expected {expected!r}")
-    for name in ("image_size", "patch_size"):
-        _side(config, name)
+        if found not in expected:
+            raise ValueError(
+                f"config.{name}: got {found!r}, expected {' or '.join(map(repr, expected))}"
+                + (" in training mode" if name.endswith("pdrop") else "")
+            )
 
 
 def _side(config: Any, name: str) -> int:
@@ -220,3 +232,26 @@ def _empty_swin(config: Any, state: Mapping[str, Tensor]) -> Swin:
     dim = model.norm.normalized_shape[0]
     model.head = MeanToken() if classes is None else MeanToken.linear(dim, len(classes))
     return model
+
+
+def _empty_gpt2(config: Any, state: Mapping[str, Tensor]) -> GPT:
+    dim, eps = config.n_embd, config.layer_norm_epsilon
+    ratio = (config.n_inner or 4 * dim) / dim
+    blocks = [
+        gpt_block(dim, config.n_head, mlp_ratio=ratio, eps=eps, dropout=config.attn_pdrop)
+        for _ in range(config.n_layer)
+    ]
+    for block in blocks:
+        assert block.mlp is not None
+        block.mlp.act = nn.GELU(approximate=_GELU_APPROXIMATIONS[config.activation_function])
+    bare = "lm_head.weight" not in state
+    head = nn.Identity() if bare else nn.Linear(dim, config.vocab_size, bias=False)
+    return GPT(
+        nn.Embedding(config.vocab_size, dim), LearnedPositions(config.n_positions, dim), blocks,
+        head, norm=nn.LayerNorm(dim, eps),
+    )  # fmt: skip
+
+
+_EMPTY: dict[str, Callable[[Any, Mapping[str, Tensor]], ViT | Swin | GPT]] = {
+    "vit": _empty_vit, "deit": _empty_vit, "swin": _empty_swin, "gpt2": _empty_gpt2,
+}  # fmt: skip

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from itertools import chain
 
 import torch
 from torch import Tensor
 
 from graphtheory.graph import Grid
-from graphtheory.vision.integrations.weights import Rules, fitted_state, refuse_foreign
+from graphtheory.vision.integrations.weights import Rules, fitted_state, nested, refuse_foreign
 from graphtheory.vision.models import ViG
 from graphtheory.vision.nn import GraphBlock, Grapher, MaxRelative
-from graphtheory.vision.nn.grapher import GraphStage
-from graphtheory.vision.nn.nearest import resized_similarity
+from graphtheory.vision.nn.grapher import GraphStage, resized_similarity
 
 _RULES: Rules = (
     (r"pos_embed", "position.table"),
@@ -63,37 +62,26 @@ def load_vig(model: ViG, state: Mapping[str, Tensor]) -> None:
     for part in model.modules():
         if isinstance(part, Grapher):
             _check(part)
-    rules = [
-        (rf"backbone\.{i}\.{theirs}", f"{name}.{ours}")
-        for i, name in enumerate(names)
-        for theirs, ours in _PART_RULES
-    ]
+    parts = [nested(rf"backbone\.{i}\.", f"{name}.", _PART_RULES) for i, name in enumerate(names)]
     learned = {name: _on_nodes(name, t) for name, t in state.items() if name not in places}
-    fitted = fitted_state(model, learned, (*_RULES, *rules))
-    wrong = [name for name, own in places.items() if name in state and not own.fits(state[name])]
+    fitted = fitted_state(model, learned, (*_RULES, *chain(*parts)))
+    wrong = [n for n, own in places.items() if n in state and not _fits(state[n], *own)]
     if wrong:
         raise ValueError(f"state: other places than those of the model in {', '.join(wrong)}")
     model.load_state_dict(fitted)
 
 
-class _Places(NamedTuple):
-    """Whose places a published table has."""
-
-    grapher: Grapher
-    grid: Grid
-
-    def fits(self, table: Tensor) -> bool:
-        """Whether the table, of distances, has the similarities of the model."""
-        reduce, dim = self.grapher.reduce, self.grapher.message.dim
-        own = -resized_similarity(self.grid, reduce, dim, table.device)[None]
-        same_shape = table.shape == own.shape
-        return same_shape and torch.allclose(table.float(), own, rtol=0, atol=_ROUNDING)
+def _fits(table: Tensor, grapher: Grapher, grid: Grid) -> bool:
+    """Whether a published table of distances has the similarities of the model."""
+    own = -resized_similarity(grid, grapher.reduce, grapher.message.dim, table.device)[None]
+    same_shape = table.shape == own.shape
+    return same_shape and torch.allclose(table.float(), own, rtol=0, atol=_ROUNDING)
 
 
-def _published(model: ViG) -> tuple[list[str], dict[str, _Places]]:
-    """Our names of the entries of their `backbone`, and their tables of places."""
+def _published(model: ViG) -> tuple[list[str], dict[str, tuple[Grapher, Grid]]]:
+    """Our names of the entries of their `backbone`, and whose places their tables have."""
     names: list[str] = []
-    places: dict[str, _Places] = {}
+    places: dict[str, tuple[Grapher, Grid]] = {}
     grid = model.position.grid
     for s, stage in enumerate(model.stages):
         assert isinstance(stage, GraphStage)
@@ -103,7 +91,7 @@ def _published(model: ViG) -> tuple[list[str], dict[str, _Places]]:
         for b, block in enumerate(stage.blocks):
             assert isinstance(block, GraphBlock)
             if block.grapher.with_place:
-                places[f"backbone.{len(names)}.0.relative_pos"] = _Places(block.grapher, grid)
+                places[f"backbone.{len(names)}.0.relative_pos"] = (block.grapher, grid)
             names.append(f"stages.{s}.blocks.{b}")
     return names, places
 

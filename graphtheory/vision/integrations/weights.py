@@ -13,18 +13,44 @@ Rules = Sequence[tuple[str, str]]
 """(regular expression of a name, our name); ``name#1`` is the second part of `name`."""
 _SHOWN = 8  # names of a message
 
+TIMM_BLOCK: Rules = (
+    (r"(norm\d|mlp\.fc\d)\.(\w+)", r"\1.\2"),
+    (r"attn\.qkv\.(\w+)", r"attention.qkv.\1"),
+    (r"attn\.q\.(\w+)", r"attention.qkv.\1#0"),
+    (r"attn\.kv\.(\w+)", r"attention.qkv.\1#1"),
+    (r"attn\.proj\.(\w+)", r"attention.out.\1"),
+    (r"attn\.relative_position_bias_table", "attention.bias.table"),
+    (r"attn\.relative_position_index|attn_mask", ""),
+    (r"(?:ls(\d)\.gamma|layer_scale_(\d))", r"scale\1\2.gamma"),
+)
+"""Names in a block of timm, and of the released code of DeiT, Swin and STViT-R."""
 
-def load_renamed(model: nn.Module, state: Mapping[str, Tensor], rules: Rules) -> None:
-    """Load a state dict of another library into a model, by `fitted_state`.
+
+def nested(prefix: str, ours: str, rules: Rules) -> list[tuple[str, str]]:
+    r"""Rules of names behind a prefix, such as those of a block.
 
     Args:
-        model: Receives copies of the tensors.
-        state: State dict of the other library.
-        rules: Regular expressions and replacements of names.
+        prefix: Regular expression of what stands before their names.
+        ours: What stands before our names; its backreferences count the groups of `prefix`.
+        rules: Of the rest of the name, with backreferences to their own groups.
 
-    Raises:
-        ValueError: As in `fitted_state`; the model is not changed then.
+    Example:
+        >>> nested(r"h\.(\d+)\.", r"blocks.\1.", [(r"mlp\.(\w+)", r"mlp.\1")])
+        [('h\\.(\\d+)\\.(?:mlp\\.(\\w+))', 'blocks.\\1.mlp.\\2')]
     """
+    before = re.compile(prefix).groups
+
+    def shifted(match: re.Match[str]) -> str:
+        return f"\\{int(match[1]) + before}"
+
+    return [
+        (f"{prefix}(?:{theirs})", own and ours + re.sub(r"\\(\d)", shifted, own))
+        for theirs, own in rules
+    ]
+
+
+def load_renamed(model: nn.Module, state: Mapping[str, Tensor], rules: Rules) -> None:
+    """Load copies of the tensors of `fitted_state`, which has the same arguments and errors."""
     model.load_state_dict(fitted_state(model, state, rules))
 
 
@@ -50,13 +76,11 @@ def fitted_state(model: nn.Module, state: Mapping[str, Tensor], rules: Rules) ->
     unexpected = []
     for name, tensor in state.items():
         ours = _renamed(name, rules)
-        if ours == "":
-            continue
-        target, _, part = (name if ours is None else ours).partition("#")
-        if ours is None or target not in wanted:
-            unexpected.append(name)
-        else:
+        target, _, part = ours.partition("#")
+        if target in wanted:
             parts.setdefault(target, {})[int(part or 0)] = tensor
+        elif ours:
+            unexpected.append(name)
     missing = [name for name, tensor in wanted.items() if tensor.numel() and name not in parts]
     found = {name: _joined(part, wanted[name]) for name, part in parts.items()}
     shapes = [
@@ -72,11 +96,12 @@ def fitted_state(model: nn.Module, state: Mapping[str, Tensor], rules: Rules) ->
     return wanted | found  # empty tensors stay
 
 
-def _renamed(name: str, rules: Rules) -> str | None:
+def _renamed(name: str, rules: Rules) -> str:
+    """Our name, "" for one to ignore, and what no parameter is called where no rule matches."""
     for pattern, ours in rules:
         if match := re.fullmatch(pattern, name):
             return match.expand(ours)
-    return None
+    return "no rule"
 
 
 def _joined(parts: Mapping[int, Tensor], like: Tensor) -> Tensor:

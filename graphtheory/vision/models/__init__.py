@@ -8,14 +8,13 @@ from graphtheory.lazy import import_when_used
 if TYPE_CHECKING:
     from graphtheory.vision.models.dumbbell import Dumbbell, WindowTokens
     from graphtheory.vision.models.gpt import GPT, gpt, gpt2_small
-    from graphtheory.vision.models.readout import ClassToken, DistilledToken, MeanToken
     from graphtheory.vision.models.reduced_vit import ReducedViT
     from graphtheory.vision.models.resnet import SmallResNet
     from graphtheory.vision.models.stvit import STViT
     from graphtheory.vision.models.stvit_swin import STViTRSwin, STViTSwin
     from graphtheory.vision.models.swin import Swin
     from graphtheory.vision.models.vig import ViG
-    from graphtheory.vision.models.vit import ViT
+    from graphtheory.vision.models.vit import ClassToken, DistilledToken, MeanToken, ViT
 
 # The module of each family of named sizes: `models.vit_tiny` is `models.vit.vit_tiny`.
 _MODULES = {

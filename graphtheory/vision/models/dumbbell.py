@@ -8,13 +8,13 @@ from itertools import product
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
 from graphtheory.graph import Grid, Neighborhood, bipartite, cliques
 from graphtheory.nn import AttentionMap, Block
-from graphtheory.vision.models.swin import Rearranged, SwinStage
+from graphtheory.vision.models.swin import ReorderedAttention, SwinStage
+from graphtheory.vision.nn.centers import tokens_and_patches
 from graphtheory.vision.nn.init import draw_parameter
-from graphtheory.vision.nn.tokens import tokens_and_patches
 
 
 class DumbbellSets(NamedTuple):
@@ -79,7 +79,7 @@ def _bins(length: int, side: int) -> list[slice]:
     return [slice(i * length // side, -(-(i + 1) * length // side)) for i in range(side)]
 
 
-class WindowTokens(Rearranged):
+class WindowTokens(ReorderedAttention):
     r"""Semantic tokens of windows: centers of each, two layers that attend to patches, and others.
 
     .. math:: S_1 = \operatorname{Block}(P; [P, X]_{\text{near}}), \quad
@@ -130,13 +130,12 @@ class WindowTokens(Rearranged):
         shape = None if tokens is None else (tokens, blocks[0].attention.dim)
         self.global_centers = None if shape is None else nn.Parameter(torch.zeros(shape))
 
-    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
-        """Draw G anew."""
+    def reset_parameters(self, generator: Generator | None = None) -> None:
         if self.global_centers is not None:
             draw_parameter(self.global_centers, generator)
 
     def sets(self, grid: Grid, device: torch.device) -> DumbbellSets:
-        """Who attends to whom."""
+        """Who attends to whom on a grid of patches."""
         return dumbbell_sets(grid, self.window, self.side, self.reach, device)
 
     def on_nodes(self, x: Tensor, grid: Grid, *_: Any) -> list[Callable[[AttentionMap], Any]]:
@@ -153,7 +152,7 @@ class WindowTokens(Rearranged):
         return [near]
 
     def tokens(
-        self, x: Tensor, grid: Grid, generator: torch.Generator | None = None, others: int = 0
+        self, x: Tensor, grid: Grid, generator: Generator | None = None, others: int = 0
     ) -> Tensor:
         """Semantic tokens after the first two blocks and as many `others`."""
         sets, options = self.sets(grid, x.device), {"images": grid.count, "generator": generator}
@@ -173,8 +172,7 @@ class WindowTokens(Rearranged):
             tokens = block(tokens, sets.among if i % 2 else sets.within, **options)
         return tokens
 
-    def forward(self, x: Tensor, grid: Grid, generator: torch.Generator | None = None) -> Tensor:
-        """Semantic tokens after all blocks."""
+    def forward(self, x: Tensor, grid: Grid, generator: Generator | None = None) -> Tensor:
         return self.tokens(x, grid, generator, len(self.blocks) - 2)
 
 
@@ -209,8 +207,7 @@ class Dumbbell(WindowTokens):
         super().__init__(blocks, **options)
         self.swin = SwinStage([swin], self.window)
 
-    def forward(self, x: Tensor, grid: Grid, generator: torch.Generator | None = None) -> Tensor:
-        """Patches, who know of the whole image."""
+    def forward(self, x: Tensor, grid: Grid, generator: Generator | None = None) -> Tensor:
         x, _ = self.swin(x, grid, generator)
         tokens, back = self.tokens(x, grid, generator, others=2), self.blocks[4]
         sets = self.sets(grid, x.device)

@@ -7,12 +7,12 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
 from graphtheory.graph import Neighborhood
 from graphtheory.nn.attention import Attention, AttentionMap, attention_maps
 from graphtheory.nn.blocks import Block
-from graphtheory.vision.nn.sequence_position import LearnedPositions
+from graphtheory.vision.nn.positions import LearnedPositions
 from graphtheory.vision.nn.token_sets import token_causal
 
 _STD = 0.02
@@ -64,7 +64,7 @@ class GPT(nn.Module):
         self.reset_parameters()
 
     @torch.no_grad()
-    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
+    def reset_parameters(self, generator: Generator | None = None) -> None:
         """Draw the weights anew: deviation 0.02, in maps onto the residual divided by (2 depth)^½.
 
         Source: Radford et al. (2019), section 2.3.
@@ -81,16 +81,14 @@ class GPT(nn.Module):
             self.position.table.normal_(0, _STD, generator=generator)
 
     def forward(
-        self,
-        inputs: Tensor,
-        mask: Tensor | None = None,
-        *,
-        generator: torch.Generator | None = None,
+        self, inputs: Tensor, mask: Tensor | None = None, *, generator: Generator | None = None
     ) -> Tensor:
         """Outputs of all tokens; `generator` is the source of the dropout of attention."""
         mask = None if mask is None else mask.bool()
-        batch, tokens, kept = self._checked(inputs, mask)
-        x, neighborhood = self._start(inputs, mask, kept)
+        self._check(inputs, mask)
+        batch, tokens = inputs.shape[:2]
+        kept = None if mask is None else mask.flatten().nonzero().flatten()
+        x, neighborhood = self._embedded(inputs, mask, kept)
         for block in self.blocks:
             x = block(x, neighborhood, generator=generator)
         out = self.head(self.norm(x))
@@ -127,25 +125,21 @@ class GPT(nn.Module):
         """
         return attention_maps(self, inputs, mask)
 
-    def _checked(self, inputs: Tensor, mask: Tensor | None) -> tuple[int, int, Tensor | None]:
-        """Sequences, their length, and the places of their tokens in a mask."""
+    def _check(self, inputs: Tensor, mask: Tensor | None) -> None:
         if inputs.dim() != (3 if inputs.is_floating_point() else 2):
             raise ValueError(
                 f"inputs: {inputs.dtype} of shape {tuple(inputs.shape)}, expected ids [batch, "
                 "tokens] or features [batch, tokens, channels]"
             )
-        batch, tokens = inputs.shape[:2]
-        if not batch * tokens:
+        if not inputs.shape[:2].numel():
             raise ValueError(
                 f"inputs: shape {tuple(inputs.shape)}, expected a sequence and a token at least"
             )
-        if mask is None:
-            return batch, tokens, None
-        if mask.shape != (batch, tokens):
-            raise ValueError(f"mask: shape {tuple(mask.shape)}, expected {(batch, tokens)}")
-        return batch, tokens, mask.flatten().nonzero().flatten()
+        if mask is not None and mask.shape != inputs.shape[:2]:
+            expected = tuple(inputs.shape[:2])
+            raise ValueError(f"mask: shape {tuple(mask.shape)}, expected {expected}")
 
-    def _start(
+    def _embedded(
         self, inputs: Tensor, mask: Tensor | None, kept: Tensor | None
     ) -> tuple[Tensor, Neighborhood]:
         """Vectors of the tokens, [nodes, dim], and which tokens each one attends to."""

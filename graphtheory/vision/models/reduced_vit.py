@@ -6,12 +6,12 @@ import copy
 from collections.abc import Mapping
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
 from graphtheory.nn.attention import Attention
 from graphtheory.nn.blocks import Block
 from graphtheory.vision.models.vit import ViT
-from graphtheory.vision.nn.reduce import Reducer, Reduction, follow, pool
+from graphtheory.vision.nn.reduce import Reducer, Reduction, compose_slots, pool
 from graphtheory.vision.nn.token_sets import token_bipartite, token_cliques
 
 
@@ -29,7 +29,6 @@ class SizeBias(nn.Module):
         self.heads = heads
 
     def forward(self, relation: Tensor) -> Tensor:
-        """The bias."""
         bias = relation[:, None].expand(-1, self.heads)
         return bias.contiguous() if bias.is_cpu else bias  # dense kernels of a GPU read one head's
 
@@ -37,7 +36,7 @@ class SizeBias(nn.Module):
 class ReducedViT(ViT):
     """A `ViT` whose tokens are reduced in given blocks; a copy with the same weights.
 
-    State dicts are those of the `ViT`. Sizes of tensors hang on the sizes of the images alone.
+    State dicts are those of the `ViT`. Sizes of tensors depend on the sizes of the images alone.
 
     Args:
         model: Stays as it is.
@@ -103,21 +102,12 @@ class ReducedViT(ViT):
         self.train(model.training)
 
     def tokens(
-        self,
-        images: Tensor,
-        *,
-        score: Tensor | None = None,
-        generator: torch.Generator | None = None,
+        self, images: Tensor, *, score: Tensor | None = None, generator: Generator | None = None
     ) -> Tensor:
-        """Normalized tokens [B, M, dim] that are left; `score` as in `reduced`."""
         return self.reduced(images, score=score, generator=generator).tokens
 
     def reduced(
-        self,
-        images: Tensor,
-        *,
-        score: Tensor | None = None,
-        generator: torch.Generator | None = None,
+        self, images: Tensor, *, score: Tensor | None = None, generator: Generator | None = None
     ) -> Reduction:
         """Normalized tokens that are left, their sizes, and where each token of the image went.
 
@@ -142,7 +132,7 @@ class ReducedViT(ViT):
 
     def _step(
         self, block: Block, rule: Reducer | None, now: Reduction, score: Tensor | None,
-        generator: torch.Generator | None,
+        generator: Generator | None,
     ) -> tuple[Reduction, Tensor | None]:  # fmt: skip
         """One block and its rule."""
         x, images = now.tokens, len(now.tokens)
@@ -176,7 +166,8 @@ class ReducedViT(ViT):
         if score is not None:
             many = found.tokens.size(1)
             score = pool(score * before.size, found.slot, many) / found.size
-        slot, place = follow(before.slot, found.slot), follow(found.place, before.place)
+        slot = compose_slots(before.slot, found.slot)
+        place = compose_slots(found.place, before.place)
         return found._replace(slot=slot, place=place), score
 
     def _layers(self) -> list[Attention]:

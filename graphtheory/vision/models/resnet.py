@@ -34,7 +34,6 @@ class ResidualConv(nn.Module):
             self.way = nn.Sequential(project, nn.BatchNorm2d(width))
 
     def forward(self, x: Tensor) -> Tensor:
-        """See the class."""
         return torch.relu(self.way(x) + self.branch(x))
 
 
@@ -85,7 +84,6 @@ class SmallResNet(nn.Module):
         self.out_channels = before if out_channels is None else out_channels
 
     def forward(self, images: Tensor) -> Tensor:
-        """Logits, or features."""
         # Channels last take about 0.7 of the time on a CPU.
         maps = self.stem(images).contiguous(memory_format=torch.channels_last)
         return self.head(self.blocks(maps).mean((2, 3)))

@@ -8,19 +8,25 @@ from math import isqrt
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
 from graphtheory.graph import Grid, Neighborhood
 from graphtheory.nn import AttentionMap, Block, attention_maps
-from graphtheory.vision.models.readout import ClassToken, MeanToken
-from graphtheory.vision.models.vit import depth_rates, patch_tokens, prenorm_block
+from graphtheory.vision.models.vit import (
+    ClassToken,
+    ImageModel,
+    MeanToken,
+    depth_rates,
+    patch_tokens,
+    prenorm_block,
+)
 from graphtheory.vision.nn import Centers, MaskPool, NoPosition, RelativePosition, SemanticTokens
 from graphtheory.vision.nn.init import draw_parameter, init_transformer
 from graphtheory.vision.nn.patch import PatchTokens
 from graphtheory.vision.nn.token_sets import token_bipartite, token_cliques, token_windows
 
 
-class STViT(nn.Module):
+class STViT(ImageModel):
     """Blocks on patches, semantic tokens of them, blocks on those tokens alone, one vector.
 
     `stvit` and the named constructors put the parts together.
@@ -66,16 +72,14 @@ class STViT(nn.Module):
         self.blocks, self.norm, self.head = nn.ModuleList(blocks), nn.LayerNorm(dim, eps), head
         self.reset_parameters()
 
-    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
+    def reset_parameters(self, generator: Generator | None = None) -> None:
         """Draw the weights anew; positions relative to each other begin at 0."""
         init_transformer(self, generator)
         draw_parameter(self.embed.position.table, generator)
         self.semantic.reset_parameters(generator)
         self.position.reset_parameters(generator)
 
-    def patches(
-        self, images: Tensor, *, generator: torch.Generator | None = None
-    ) -> tuple[Tensor, Grid]:
+    def patches(self, images: Tensor, *, generator: Generator | None = None) -> tuple[Tensor, Grid]:
         """The patches [B * N, dim] that the semantic tokens attend to, and their grid."""
         x, grid = self.embed(images)
         neighborhood = token_cliques(grid.count, grid.size, x.device)
@@ -83,7 +87,7 @@ class STViT(nn.Module):
             x = block(x, neighborhood, images=grid.count, generator=generator)
         return x, grid
 
-    def tokens(self, images: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
+    def tokens(self, images: Tensor, *, generator: Generator | None = None) -> Tensor:
         """Normalized semantic tokens [B, M, dim]."""
         x, grid = self.patches(images, generator=generator)
         count, tokens = grid.count, self.semantic.centers.tokens
@@ -97,10 +101,6 @@ class STViT(nn.Module):
         for block in self.blocks:
             x = block(x, neighborhood, relation=relation, **options)
         return self.norm(x).view(count, tokens, -1)
-
-    def forward(self, images: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
-        """One vector an image; `generator` is the source of stochastic depth and dropout."""
-        return self.head(self.tokens(images, generator=generator))
 
     def attention_maps(self, images: Tensor) -> list[AttentionMap]:
         """Who attended to whom in each layer, and with which weights [E, heads]; no dropout.

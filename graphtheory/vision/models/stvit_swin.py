@@ -2,17 +2,119 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any
 
-from torch import nn
+from torch import Generator, Tensor, nn
 
-from graphtheory.vision.models.dumbbell import Dumbbell, WindowTokens
-from graphtheory.vision.models.readout import MeanToken
-from graphtheory.vision.models.staged_swin import DumbbellStage, SemanticStage, StagedSwin
-from graphtheory.vision.models.swin import PatchMerging, SwinStage, window_block
-from graphtheory.vision.models.vit import depth_rates, prenorm_block
+from graphtheory.graph import Grid
+from graphtheory.nn import Attention
+from graphtheory.nn.attention import record_calls
+from graphtheory.vision.models.dumbbell import Dumbbell, WindowTokens, token_order
+from graphtheory.vision.models.swin import (
+    HierarchicalViT,
+    PatchMerging,
+    SwinStage,
+    window_block,
+    window_stage,
+)
+from graphtheory.vision.models.vit import MeanToken, depth_rates, prenorm_block
 from graphtheory.vision.nn import ConvStem
+
+
+class DumbbellStage(nn.Module):
+    """Units on one grid, then a merging of patches; see `Dumbbell`."""
+
+    def __init__(self, units: list[Dumbbell], merge: PatchMerging | None) -> None:
+        super().__init__()
+        self.units, self.merge = nn.ModuleList(units), merge
+
+    def forward(
+        self, x: Tensor, grid: Grid, generator: Generator | None = None
+    ) -> tuple[Tensor, Grid]:
+        for unit in self.units:
+            x = unit(x, grid, generator)
+        return (x, grid) if self.merge is None else self.merge(x, grid)
+
+
+class SemanticStage(nn.Module):
+    """Blocks on patches, semantic tokens of them, and a linear map in place of a merging.
+
+    Args:
+        base: Shifted windows on the patches, without a merging.
+        semantic: Makes the tokens, which go on alone.
+        widen: Of each token.
+
+    Shapes:
+        x [B * h * w, dim] and its grid -> tokens [B * M, 2 dim] and theirs, `side` rows and columns
+        for each window.
+    """
+
+    def __init__(self, base: SwinStage, semantic: WindowTokens, widen: nn.Linear) -> None:
+        super().__init__()
+        self.base, self.semantic, self.widen = base, semantic, widen
+
+    def forward(
+        self, x: Tensor, grid: Grid, generator: Generator | None = None
+    ) -> tuple[Tensor, Grid]:
+        x, grid = self.base(x, grid, generator)
+        made, order, _ = token_order(grid, self.semantic.window, self.semantic.side, x.device)
+        return self.widen(self.semantic(x, grid, generator)[order]), made
+
+
+class StagedSwin(HierarchicalViT):
+    """Patches, stages on grids, the mean patch: what STViT and STViT-R on Swin share.
+
+    Args:
+        stem: Makes nodes of images.
+        stages: `SwinStage`, `DumbbellStage` or `SemanticStage`, first to last.
+        dim: Features of the last stage.
+        head: Takes the normalized nodes [B, T, dim] of the last grid.
+        eps: Of the last norm.
+
+    Shapes:
+        images [B, C, H, W] of any size, if no part has a G -> what `head` gives.
+    """
+
+    def __init__(
+        self,
+        stem: nn.Module,
+        stages: Sequence[nn.Module],
+        dim: int,
+        head: nn.Module,
+        *,
+        eps: float = 1e-5,
+    ) -> None:
+        super().__init__()
+        self.stem, self.stages = stem, nn.ModuleList(stages)
+        self.norm, self.head = nn.LayerNorm(dim, eps), head
+        self.reset_parameters()
+
+    def embed(self, images: Tensor) -> tuple[Tensor, Grid]:
+        return self.stem(images)
+
+    def assignment(self, images: Tensor) -> Tensor:
+        """Weights [B, heads, M, N] of the patches in the layer that sees all of them; no dropout.
+
+        Of several such layers, in the units of STViT-R, the last. Tokens and patches count row by
+        row on their grids. A row has a sum below 1: the rest went to semantic tokens.
+        """
+        made: Any = [part for part in self.modules() if isinstance(part, WindowTokens)][-1]
+        asked = made.blocks[1].attention
+
+        def note(part: Any, *args: Any, **options: Any) -> Any:
+            if part is made:
+                return args[1]
+            return part.weights(*args, **options) if part is asked else None
+
+        found = record_calls(self, (Attention, WindowTokens), note, images)
+        grid, weights = (each for each in found if each is not None)
+        one = Grid(1, grid.height, grid.width)
+        order = token_order(one, made.window, made.side, images.device)[1]
+        weights = weights.view(len(images), len(order), -1, weights.size(1)).permute(0, 3, 1, 2)
+        return weights[:, :, order, len(order) :]
 
 
 class STViTRSwin(StagedSwin):
@@ -79,26 +181,18 @@ def stvit_swin(
         drop_path: Probability that an image skips the last block; earlier ones have less.
         attention: Options of every `nn.Attention`, such as ``pattern=TopK(0.5)``.
     """
-    depths = (2, 2, base, 2 + semantic, 2)
-    rates = iter(depth_rates(drop_path, sum(depths)))
-    plain = [partial(window_block, dim * 2**i, heads * 2**i, window, **attention) for i in range(3)]
-    first, second, third = (
-        [make(drop_path=next(rates)) for _ in range(depth)]
-        for make, depth in zip(plain, depths, strict=False)
-    )
+    rates = iter(depth_rates(drop_path, base + semantic + 8))
+    stage = _stages(dim, heads, window, rates, attention)
+    patches = [stage(0, 2), stage(1, 2), stage(2, base, merge=False)]
     blocks = [
-        prenorm_block(4 * dim, 4 * heads, drop_path=next(rates), eps=1e-5, **attention)
-        for _ in range(depths[3])
+        prenorm_block(4 * dim, 4 * heads, drop_path=p, eps=1e-5, **attention)
+        for p in islice(rates, 2 + semantic)
     ]
     made = WindowTokens(blocks, window=window, side=side, tokens=tokens, shortcut=shortcut)
-    last = [
-        window_block(8 * dim, 8 * heads, side, drop_path=next(rates), **attention) for _ in range(2)
-    ]
-    stages: list[SwinStage | SemanticStage] = [
-        SwinStage(first, window, PatchMerging(dim)),
-        SwinStage(second, window, PatchMerging(2 * dim)),
-        SemanticStage(SwinStage(third, window), made, nn.Linear(4 * dim, 8 * dim)),
-        SwinStage(last, side),
+    stages = [
+        *patches[:2],
+        SemanticStage(patches[2], made, nn.Linear(4 * dim, 8 * dim)),
+        stage(3, 2, window=side, merge=False),
     ]
     stem = _stem(dim, in_channels) if stem is None else stem
     return STViTSwin(stem, stages, 8 * dim, MeanToken(nn.Linear(8 * dim, out_channels)))
@@ -130,30 +224,32 @@ def stvit_r_swin(
     `units` are the dumbbell units of the third stage, `tokens` are those of the first unit, as in
     `Dumbbell`, 36 for 224 pixels. All other arguments as in `stvit_swin`.
     """
-    rates = depth_rates(drop_path, 6 * units + 6)
-    plain = [partial(window_block, dim * 2**i, heads * 2**i, window, **attention) for i in range(4)]
-    first, second, last = ([plain[i](drop_path=p) for p in rates[a:b]] for i, a, b in (
-        (0, 0, 2), (1, 2, 4), (3, len(rates) - 2, len(rates))
-    ))  # fmt: skip
-    scaled = partial(prenorm_block, 4 * dim, 4 * heads, layer_scale=1e-5, eps=1e-5, **attention)
-    made = []
+    rates = iter(depth_rates(drop_path, 6 * units + 6))
+    stage = _stages(dim, heads, window, rates, attention)
+    patches, made = [stage(0, 2), stage(1, 2)], list[Dumbbell]()
     for unit in range(units):
-        p, *rest = rates[4 + 6 * unit : 10 + 6 * unit]
-        others = [scaled(drop_path=rate) for rate in rest]
-        made.append(
-            Dumbbell(
-                plain[2](drop_path=p), others, window=window, side=side,
-                tokens=tokens if unit == 0 else None,
-            )
-        )  # fmt: skip
-    stages: list[SwinStage | DumbbellStage] = [
-        SwinStage(first, window, PatchMerging(dim)),
-        SwinStage(second, window, PatchMerging(2 * dim)),
-        DumbbellStage(made, PatchMerging(4 * dim)),
-        SwinStage(last, window),
-    ]
+        first = window_block(4 * dim, 4 * heads, window, drop_path=next(rates), **attention)
+        others = [
+            prenorm_block(4 * dim, 4 * heads, drop_path=p, layer_scale=1e-5, eps=1e-5, **attention)
+            for p in islice(rates, 5)
+        ]
+        own = None if unit else tokens
+        made.append(Dumbbell(first, others, window=window, side=side, tokens=own))
+    stages = [*patches, DumbbellStage(made, PatchMerging(4 * dim)), stage(3, 2, merge=False)]
     head = MeanToken(nn.Linear(8 * dim, out_channels))
     return STViTRSwin(_stem(dim, in_channels), stages, 8 * dim, head)
+
+
+def _stages(
+    dim: int, heads: int, window: int, rates: Iterator[float], attention: dict[str, Any]
+) -> Callable[..., SwinStage]:
+    """Makes stage i of so many blocks, with the next rates of stochastic depth."""
+
+    def stage(i: int, depth: int, *, window: int = window, merge: bool = True) -> SwinStage:
+        sizes = (dim * 2**i, heads * 2**i, window, islice(rates, depth))
+        return window_stage(*sizes, merge=merge, **attention)
+
+    return stage
 
 
 def _stem(dim: int, in_channels: int) -> ConvStem:

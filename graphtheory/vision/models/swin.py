@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from itertools import accumulate
+from itertools import islice
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
 from graphtheory.graph import Grid, Neighborhood, Windows
 from graphtheory.nn.attention import Attention, AttentionMap, record_calls
 from graphtheory.nn.bias import BucketBias
 from graphtheory.nn.blocks import Block
-from graphtheory.vision.models.readout import MeanToken
-from graphtheory.vision.models.vit import depth_rates
+from graphtheory.vision.models.vit import ImageModel, MeanToken, depth_rates
 from graphtheory.vision.nn.init import init_transformer
 from graphtheory.vision.nn.patch import PatchEmbedding, PositionEmbedding, from_map, to_map
 from graphtheory.vision.nn.token_sets import token_windows
@@ -37,18 +36,17 @@ class PatchMerging(nn.Module):
         self.norm, self.reduction = nn.LayerNorm(4 * dim), nn.Linear(4 * dim, 2 * dim, bias=False)
 
     def forward(self, x: Tensor, grid: Grid) -> tuple[Tensor, Grid]:
-        """Merged patches, and the grid on which they lie."""
         maps = nn.functional.pad(to_map(x, grid), (0, grid.width % 2, 0, grid.height % 2))
         parts = [maps[:, :, row::2, column::2] for column in range(2) for row in range(2)]
         x, grid = from_map(torch.cat(parts, 1))
         return self.reduction(self.norm(x)), grid
 
 
-class Rearranged(nn.Module):
+class ReorderedAttention(nn.Module):
     """A part whose attention counts nodes in another order than the part that it is in."""
 
-    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
-        """Draw what only this kind of part has; nothing here."""
+    def reset_parameters(self, generator: Generator | None = None) -> None:
+        """Draw what only this kind of part has; this base has nothing."""
 
     def on_nodes(self, x: Tensor, grid: Grid, *_: Any) -> list[Callable[[AttentionMap], Any]]:
         """What makes a map on nodes of the map of each of its attention layers, in order."""
@@ -56,17 +54,17 @@ class Rearranged(nn.Module):
 
 
 def maps_on_nodes(model: nn.Module, images: Tensor) -> list[AttentionMap]:
-    """`nn.attention_maps`, with nodes as they count outside of parts that are `Rearranged`."""
+    """`nn.attention_maps`, with nodes as they count outside of a `ReorderedAttention`."""
     waiting: deque[Callable[[AttentionMap], AttentionMap]] = deque()
 
     def note(part: Any, *args: Any, **options: Any) -> AttentionMap | None:
-        if isinstance(part, Rearranged):
+        if isinstance(part, ReorderedAttention):
             waiting.extendleft(reversed(part.on_nodes(*args)))
             return None
         found = AttentionMap(args[1], part.weights(*args, **options))
         return waiting.popleft()(found) if waiting else found
 
-    found = record_calls(model, (Attention, Rearranged), note, images)
+    found = record_calls(model, (Attention, ReorderedAttention), note, images)
     return [each for each in found if each is not None]
 
 
@@ -77,7 +75,7 @@ def _of_windows(windows: Windows, found: AttentionMap) -> AttentionMap:
     return AttentionMap(rows, found.weights[nodes.perm])
 
 
-class SwinStage(Rearranged):
+class SwinStage(ReorderedAttention):
     """Blocks on one grid, every second one on shifted windows, then a merging of patches.
 
     Args:
@@ -99,13 +97,11 @@ class SwinStage(Rearranged):
         return [token_windows(grid, self.window, s, device) for s in shifts]
 
     def on_nodes(self, x: Tensor, grid: Grid, *_: Any) -> list[Callable[[AttentionMap], Any]]:
-        """Of places in windows nodes row by row."""
         return [partial(_of_windows, found) for found in self.windows(grid, x.device)]
 
     def forward(
-        self, x: Tensor, grid: Grid, generator: torch.Generator | None = None
+        self, x: Tensor, grid: Grid, generator: Generator | None = None
     ) -> tuple[Tensor, Grid]:
-        """Patches [B * h * w, dim], and the grid on which they lie."""
         for block, found in zip(self.blocks, self.windows(grid, x.device), strict=True):
             x = block(
                 x[found.order], found.neighborhood, relation=found.relative,
@@ -114,48 +110,43 @@ class SwinStage(Rearranged):
         return (x, grid) if self.merge is None else self.merge(x, grid)
 
 
-class Staged(nn.Module):
+class HierarchicalViT(ImageModel):
     """Base of networks of images: nodes of patches, stages on ever coarser grids, one vector.
 
-    Subclasses set `stages`, `norm` and `head` and define `start`.
+    Subclasses set `stages`, `norm` and `head` and define `embed`.
     """
 
     stages: nn.ModuleList
     norm: nn.LayerNorm
-    head: nn.Module
 
-    def start(self, images: Tensor) -> tuple[Tensor, Grid]:
+    def embed(self, images: Tensor) -> tuple[Tensor, Grid]:
         """The nodes [B * h * w, dim] of the first stage, and the grid on which they lie."""
         raise NotImplementedError
 
-    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
+    def reset_parameters(self, generator: Generator | None = None) -> None:
         """Draw the weights anew; positions, relative or not, begin at 0."""
         init_transformer(self, generator)
         for part in self.modules():
             if isinstance(part, BucketBias):
                 part.reset_parameters()
-            elif isinstance(part, Rearranged):
+            elif isinstance(part, ReorderedAttention):
                 part.reset_parameters(generator)
 
     def features(
-        self, images: Tensor, *, generator: torch.Generator | None = None
+        self, images: Tensor, *, generator: Generator | None = None
     ) -> list[tuple[Tensor, Grid]]:
         """What each stage gives, (nodes [B * h * w, dim], grid), for dense tasks."""
-        x, grid = self.start(images)
+        x, grid = self.embed(images)
         found = []
         for stage in self.stages:
             x, grid = stage(x, grid, generator)
             found.append((x, grid))
         return found
 
-    def tokens(self, images: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
+    def tokens(self, images: Tensor, *, generator: Generator | None = None) -> Tensor:
         """Normalized nodes [B, T, dim] of the last grid."""
         x, grid = self.features(images, generator=generator)[-1]
         return self.norm(x).view(grid.count, grid.size, -1)
-
-    def forward(self, images: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
-        """One vector an image; `generator` is the source of stochastic depth and dropout."""
-        return self.head(self.tokens(images, generator=generator))
 
     def attention_maps(self, images: Tensor) -> list[AttentionMap]:
         """Who attended to whom in each layer, and with which weights [E, heads]; no dropout.
@@ -167,7 +158,7 @@ class Staged(nn.Module):
         return maps_on_nodes(self, images)
 
 
-class Swin(Staged):
+class Swin(HierarchicalViT):
     """Patches, stages of windowed attention on ever coarser grids, the mean patch.
 
     `swin` and the named constructors put the parts together.
@@ -208,8 +199,7 @@ class Swin(Staged):
         self.norm = nn.LayerNorm(patch.dim * 2 ** (len(stages) - 1), eps)
         self.reset_parameters()
 
-    def start(self, images: Tensor) -> tuple[Tensor, Grid]:
-        """Patches with their positions, and their grid."""
+    def embed(self, images: Tensor) -> tuple[Tensor, Grid]:
         x, grid = self.patch(images)
         if self.position is not None:
             x = x + self.position(grid).repeat(grid.count, 1)
@@ -226,6 +216,14 @@ def window_block(
     return Block(layer, drop_path=drop_path, mlp_ratio=mlp_ratio, eps=eps)
 
 
+def window_stage(
+    dim: int, heads: int, window: int, rates: Iterable[float], *, merge: bool = True, **block: Any
+) -> SwinStage:
+    """A `window_block` for each rate of stochastic depth, then a merging of patches if asked."""
+    blocks = [window_block(dim, heads, window, drop_path=p, **block) for p in rates]
+    return SwinStage(blocks, window, PatchMerging(dim) if merge else None)
+
+
 def swin(
     dim: int,
     depths: Sequence[int],
@@ -238,7 +236,7 @@ def swin(
     drop_path: float = 0.2,
     **block: Any,
 ) -> Swin:
-    """A shifted-window transformer.
+    """Build a shifted-window transformer of equal windows.
 
     Args:
         dim: Features of a patch in the first stage; they double from one to the next.
@@ -248,7 +246,7 @@ def swin(
         window: Rows and columns of a window, in patches.
         patch_size: Rows and columns of a patch, in pixels.
         in_channels: Channels of an image.
-        drop_path: Probability that an image skips the last block; earlier ones have less.
+        drop_path: As in `vit`.
         block: Options of `window_block`, such as ``dropout=0.1``.
 
     Raises:
@@ -256,12 +254,11 @@ def swin(
     """
     if len(heads) != len(depths):
         raise ValueError(f"heads: {len(heads)} stages, expected {len(depths)} as many as depths")
-    rates, last = depth_rates(drop_path, sum(depths)), len(depths) - 1
-    first, stages = list(accumulate(depths, initial=0)), []
-    for i, depth in enumerate(depths):
-        make = partial(window_block, dim * 2**i, heads[i], window, **block)
-        own = [make(drop_path=p) for p in rates[first[i] : first[i] + depth]]
-        stages.append(SwinStage(own, window, PatchMerging(dim * 2**i) if i < last else None))
+    rates, last = iter(depth_rates(drop_path, sum(depths))), len(depths) - 1
+    stages = [
+        window_stage(dim * 2**i, heads[i], window, islice(rates, depth), merge=i < last, **block)
+        for i, depth in enumerate(depths)
+    ]
     patch = PatchEmbedding(dim, patch_size, in_channels, pad=True, norm=True)
     return Swin(patch, stages, MeanToken(nn.Linear(dim * 2**last, out_channels)))
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import islice
 
 import torch
 from torch import Tensor, nn
 
 from graphtheory.graph import Grid
 from graphtheory.nn import Attention, AttentionMap
-from graphtheory.vision.models.readout import MeanToken
-from graphtheory.vision.models.swin import Staged
-from graphtheory.vision.models.vit import depth_rates, patches_along
+from graphtheory.vision.models.swin import HierarchicalViT
+from graphtheory.vision.models.vit import MeanToken, depth_rates, patches_along
 from graphtheory.vision.nn import (
     ConvStem,
     GraphBlock,
@@ -27,7 +27,7 @@ from graphtheory.vision.nn.init import init_transformer
 from graphtheory.vision.nn.messages import GroupedLinear
 
 
-class ViG(Staged):
+class ViG(HierarchicalViT):
     """Overlapping patches, blocks on graphs of near ones, the mean patch.
 
     `vig`, `pyramid_vig` and the named constructors put the parts together. Norms are over the
@@ -49,7 +49,7 @@ class ViG(Staged):
         with 16.8 G operations for 16.8 G. Of Pyramid ViG-M the published 51.7 M count 2.16 M of
         fixed tables of places, those of the others do not; no such table is kept here.
         Differs: see `MaxRelative`, `NearestNeighbors` and, without ``resized_places=True``,
-        `nn.nearest.position_similarity`; nodes left over at the border are averaged in smaller
+        `nn.grapher.position_similarity`; nodes left over at the border are averaged in smaller
         groups.
 
     Example:
@@ -86,13 +86,11 @@ class ViG(Staged):
                 init_transformer(part, generator)
         nn.init.zeros_(self.position.table)
 
-    def start(self, images: Tensor) -> tuple[Tensor, Grid]:
-        """Nodes of the stem with their positions, and their grid."""
+    def embed(self, images: Tensor) -> tuple[Tensor, Grid]:
         x, grid = self.stem(images)
         return x + self.position(grid).repeat(grid.count, 1), grid
 
     def tokens(self, images: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
-        """Nodes [B, T, dim] of the last grid."""
         x, grid = self.features(images, generator=generator)[-1]
         return x.view(grid.count, grid.size, -1)
 
@@ -131,15 +129,14 @@ def vig(
         dim: Features of a node, a multiple of 4.
         depth: Blocks.
         out_channels: Classes.
-        image_size: Rows and columns, in pixels, of the images whose positions are learned; those of
-            other images are interpolated.
+        image_size: As in `vit`.
         patch_size: Distance of two nodes in pixels, a power of 2.
         in_channels: Channels of an image.
         neighbors: Sources of a node in the first block.
         message: Makes the message for a width: `MaxRelative`, `EdgeMessage`,
             `SageMessage`, `SumMessage`, `AttentionMessage`.
         head_width: Features of the hidden layer of the head.
-        drop_path: Probability that an image skips the last block; earlier ones have less.
+        drop_path: As in `vit`.
 
     Raises:
         ValueError: A patch that is no power of 2, or one that does not divide the image.
@@ -178,7 +175,7 @@ def pyramid_vig(
     Each stage has features of a node `dims`, multiples of 4, `depths` blocks, and sources that are
     means of `reduce` rows and columns of nodes. The patch size is that of the first stage. With
     `resized_places` sources lie where the published weights expect them, see
-    `nn.nearest.resized_similarity`. All other arguments as in `vig`; the number of neighbors does
+    `nn.grapher.resized_similarity`. All other arguments as in `vig`; the number of neighbors does
     not grow.
 
     Raises:
@@ -188,21 +185,17 @@ def pyramid_vig(
         if len(given) != len(dims):
             raise ValueError(f"{name}: {len(given)} stages, expected {len(dims)} as many as dims")
     side, last = _side(image_size, patch_size), -(-image_size // (patch_size << (len(dims) - 1)))
-    rates, most, done = depth_rates(drop_path, sum(depths)), last**2 // neighbors, 0
+    rates, most = enumerate(depth_rates(drop_path, sum(depths))), last**2 // neighbors
+
+    def block(dim: int, ratio: int, j: int, drop: float) -> GraphBlock:
+        nearest = NearestNeighbors(neighbors, max(min(j // 4 + 1, most), 1))
+        places = {"with_place": True, "resized_places": resized_places}
+        return GraphBlock(Grapher(message(dim), nearest, reduce=ratio, drop_path=drop, **places))
+
     stages: list[GraphStage] = []
     for i, (dim, depth, ratio) in enumerate(zip(dims, depths, reduce, strict=True)):
-        blocks = [
-            GraphBlock(
-                Grapher(
-                    message(dim), NearestNeighbors(neighbors, max(min(j // 4 + 1, most), 1)),
-                    reduce=ratio, with_place=True, resized_places=resized_places,
-                    drop_path=rates[j],
-                )
-            )
-            for j in range(done, done + depth)
-        ]  # fmt: skip
+        blocks = [block(dim, ratio, *at) for at in islice(rates, depth)]
         stages.append(GraphStage(blocks, ConvStem((dim,), (2,), dims[i - 1]) if i else None))
-        done += depth
     stem = _stem(dims[0], patch_size, in_channels)
     head = _head(dims[-1], head_width, out_channels)
     return ViG(stem, PositionEmbedding(dims[0], side, side), stages, head)

@@ -4,20 +4,113 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from graphtheory.nn.attention import Attention, AttentionMap, attention_maps
 from graphtheory.nn.blocks import Block
-from graphtheory.vision.models.readout import ClassToken
 from graphtheory.vision.nn.init import draw_parameter, init_transformer
 from graphtheory.vision.nn.patch import PatchEmbedding, PatchTokens, PositionEmbedding
 from graphtheory.vision.nn.token_sets import token_cliques
 
 
-class ViT(nn.Module):
+class ClassToken(nn.Module):
+    """The first token, through a module such as a linear map to classes.
+
+    Args:
+        output: Any module; None gives the token itself.
+
+    Shapes:
+        tokens [B, T, dim] -> [B, ...].
+
+    Attributes:
+        prefix: Tokens that it needs before the patches.
+    """
+
+    prefix: ClassVar[int] = 1
+
+    def __init__(self, output: nn.Module | None = None) -> None:
+        super().__init__()
+        self.output = nn.Identity() if output is None else output
+
+    @classmethod
+    def linear(cls, dim: int, out_channels: int) -> ClassToken:
+        """With a linear map to classes."""
+        return cls(nn.Linear(dim, out_channels))
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        return self.output(tokens[:, 0])
+
+
+class MeanToken(ClassToken):
+    """The mean of the tokens, through a module. Arguments and shapes as in `ClassToken`."""
+
+    prefix: ClassVar[int] = 0
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        return self.output(tokens.mean(1))
+
+
+class DistilledToken(ClassToken):
+    """The mean of two outputs: of the class token, and of the distillation token behind it.
+
+    Args:
+        output: Of the class token.
+        distilled: Of the distillation token.
+
+    Shapes:
+        tokens [B, T, dim] -> [B, ...].
+
+    Source: Touvron et al. (2021), Training data-efficient image transformers, section 4.
+    """
+
+    prefix: ClassVar[int] = 2
+
+    def __init__(self, output: nn.Module, distilled: nn.Module) -> None:
+        super().__init__(output)
+        self.distilled = distilled
+
+    @classmethod
+    def linear(cls, dim: int, out_channels: int) -> DistilledToken:
+        """With two linear maps to classes."""
+        return cls(nn.Linear(dim, out_channels), nn.Linear(dim, out_channels))
+
+    def both(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        """The output of either token; a teacher trains the second."""
+        return self.output(tokens[:, 0]), self.distilled(tokens[:, 1])
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        output, distilled = self.both(tokens)
+        return (output + distilled) / 2
+
+
+class ImageModel(nn.Module):
+    """Base of networks that make tokens of images, and one vector of the tokens.
+
+    Subclasses set `head` and define `tokens`.
+    """
+
+    head: nn.Module
+
+    def tokens(self, images: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
+        """The tokens [B, T, dim] that `head` takes."""
+        raise NotImplementedError
+
+    def forward(self, images: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
+        """One vector an image; `generator` is the source of stochastic depth and dropout."""
+        return self.head(self.tokens(images, generator=generator))
+
+    def attention_maps(self, images: Tensor) -> list[AttentionMap]:
+        """Who attended to whom in each layer, and with which weights [E, heads]; no dropout.
+
+        Nodes count image by image, in each of them tokens without a place before the patches.
+        """
+        return attention_maps(self, images)
+
+
+class ViT(ImageModel):
     """Patches, blocks in which every token of an image attends to every other, one vector.
 
     `vit` and the named constructors put the parts together.
@@ -50,7 +143,7 @@ class ViT(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
-        """Draw the weights anew."""
+        """Draw all weights and positions anew."""
         init_transformer(self, generator)
         draw_parameter(self.embed.prefix, generator)
         draw_parameter(self.embed.position.table, generator)
@@ -62,17 +155,6 @@ class ViT(nn.Module):
         for block in self.blocks:
             x = block(x, neighborhood, images=grid.count, generator=generator)
         return self.norm(x).view(grid.count, -1, x.size(1))
-
-    def forward(self, images: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
-        """One vector an image; `generator` is the source of stochastic depth and dropout."""
-        return self.head(self.tokens(images, generator=generator))
-
-    def attention_maps(self, images: Tensor) -> list[AttentionMap]:
-        """Who attended to whom in each layer, and with which weights [E, heads]; no dropout.
-
-        Node i of image b is i + b * T, the tokens without a place before the patches.
-        """
-        return attention_maps(self, images)
 
 
 def prenorm_block(
@@ -109,7 +191,7 @@ def vit(
     drop_path: float = 0.0,
     **block: Any,
 ) -> ViT:
-    """A vision transformer of equal blocks.
+    """Build a vision transformer of equal blocks.
 
     Args:
         dim: Features of a token.

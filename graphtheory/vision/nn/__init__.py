@@ -13,8 +13,9 @@ if TYPE_CHECKING:
         MaxPool,
         MultiScale,
         OverlapPool,
+        SemanticTokens,
     )
-    from graphtheory.vision.nn.grapher import GraphBlock, Grapher
+    from graphtheory.vision.nn.grapher import GraphBlock, Grapher, NearestNeighbors
     from graphtheory.vision.nn.heads import MLPHead, TransformerHead
     from graphtheory.vision.nn.messages import (
         AttentionMessage,
@@ -24,59 +25,25 @@ if TYPE_CHECKING:
         SageMessage,
         SumMessage,
     )
-    from graphtheory.vision.nn.nearest import NearestNeighbors
-    from graphtheory.vision.nn.patch import PatchEmbedding, PositionEmbedding
-    from graphtheory.vision.nn.reduce import unmerge
-    from graphtheory.vision.nn.reducers import Fuse, Keep, Merge, decreasing
-    from graphtheory.vision.nn.sequence_position import (
-        LearnedPositions,
-        PeriodicPositions,
-        SinusoidalPositions,
-    )
-    from graphtheory.vision.nn.stem import ConvStem
-    from graphtheory.vision.nn.token_position import (
+    from graphtheory.vision.nn.patch import ConvStem, PatchEmbedding, PositionEmbedding
+    from graphtheory.vision.nn.positions import (
         ConditionalPosition,
         LearnedPosition,
+        LearnedPositions,
         NoPosition,
+        PeriodicPositions,
         RelativePosition,
+        SinusoidalPositions,
     )
-    from graphtheory.vision.nn.tokens import SemanticTokens
+    from graphtheory.vision.nn.reduce import Fuse, Keep, Merge, decreasing, unmerge
 
 __all__ = [
-    "AttentionMessage",
-    "AveragePool",
-    "Centers",
-    "ConditionalPosition",
-    "ConvStem",
-    "EdgeMessage",
-    "Fuse",
-    "GraphBlock",
-    "Grapher",
-    "Keep",
-    "LearnedCenters",
-    "LearnedPosition",
-    "LearnedPositions",
-    "MLPHead",
-    "MaskPool",
-    "MaxPool",
-    "MaxRelative",
-    "Merge",
-    "Message",
-    "MultiScale",
-    "NearestNeighbors",
-    "NoPosition",
-    "OverlapPool",
-    "PatchEmbedding",
-    "PeriodicPositions",
-    "PositionEmbedding",
-    "RelativePosition",
-    "SageMessage",
-    "SemanticTokens",
-    "SinusoidalPositions",
-    "SumMessage",
-    "TransformerHead",
-    "decreasing",
-    "unmerge",
-]
+    "AttentionMessage", "AveragePool", "Centers", "ConditionalPosition", "ConvStem",
+    "EdgeMessage", "Fuse", "GraphBlock", "Grapher", "Keep", "LearnedCenters", "LearnedPosition",
+    "LearnedPositions", "MLPHead", "MaskPool", "MaxPool", "MaxRelative", "Merge", "Message",
+    "MultiScale", "NearestNeighbors", "NoPosition", "OverlapPool", "PatchEmbedding",
+    "PeriodicPositions", "PositionEmbedding", "RelativePosition", "SageMessage", "SemanticTokens",
+    "SinusoidalPositions", "SumMessage", "TransformerHead", "decreasing", "unmerge",
+]  # fmt: skip
 
 import_when_used(__name__)

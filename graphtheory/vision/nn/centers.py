@@ -1,14 +1,15 @@
-"""The first centers of semantic tokens: a few nodes in place of all patches of an image."""
+"""Semantic tokens in place of all patches: their first centers, and the layers that update them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
-from graphtheory.graph import Grid
+from graphtheory.graph import Grid, Neighborhood
+from graphtheory.nn.blocks import Block
 from graphtheory.vision.nn.init import draw_parameter
 from graphtheory.vision.nn.patch import from_map, to_map
 
@@ -33,7 +34,7 @@ class Centers(nn.Module):
             raise ValueError(f"tokens: got {tokens}, expected at least 1")
         self.tokens, self.side = tokens, side
 
-    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
+    def reset_parameters(self, generator: Generator | None = None) -> None:
         """Draw anew what is neither a linear map nor a convolution."""
 
     def pool(self, x: Tensor, grid: Grid) -> Tensor:
@@ -41,7 +42,6 @@ class Centers(nn.Module):
         raise NotImplementedError
 
     def forward(self, x: Tensor, grid: Grid) -> Tensor:
-        """Centers as nodes."""
         if x.dim() != 2 or x.size(0) != grid.num_nodes:
             expected = f"expected [{grid.num_nodes}, dim] for {grid}"
             raise ValueError(f"x: shape {tuple(x.shape)}, {expected}")
@@ -53,14 +53,19 @@ class Centers(nn.Module):
 
 
 class OnGrid(Centers):
-    """Centers on a grid. Args: side, g, for g * g centers."""
+    """Centers on a grid, by a pooling of maps. Args: side, g, for g * g centers."""
 
     side: int
+    pooling: Callable[..., Tensor]
 
     def __init__(self, side: int) -> None:
         if side < 1:
             raise ValueError(f"side: got {side}, expected at least 1 row and column of centers")
         super().__init__(side**2, side)
+
+    def pool(self, x: Tensor, grid: Grid) -> Tensor:
+        maps = self.pooling(to_map(x.flatten(0, 1), grid), self.side)
+        return from_map(maps)[0].view(grid.count, self.tokens, -1)
 
 
 class AveragePool(OnGrid):
@@ -74,19 +79,13 @@ class AveragePool(OnGrid):
         [2.0, 3.0, 5.0, 6.0]
     """
 
-    def pool(self, x: Tensor, grid: Grid) -> Tensor:
-        """Centers [B, M, dim]."""
-        maps = nn.functional.adaptive_avg_pool2d(to_map(x.flatten(0, 1), grid), self.side)
-        return from_map(maps)[0].view(grid.count, self.tokens, -1)
+    pooling = staticmethod(nn.functional.adaptive_avg_pool2d)
 
 
 class MaxPool(OnGrid):
     """The largest entry, feature by feature, of each bin of `AveragePool`. Arguments as there."""
 
-    def pool(self, x: Tensor, grid: Grid) -> Tensor:
-        """Centers [B, M, dim]."""
-        maps = nn.functional.adaptive_max_pool2d(to_map(x.flatten(0, 1), grid), self.side)
-        return from_map(maps)[0].view(grid.count, self.tokens, -1)
+    pooling = staticmethod(nn.functional.adaptive_max_pool2d)
 
 
 class MaskPool(OnGrid):
@@ -124,7 +123,6 @@ class MaskPool(OnGrid):
         self.norm, self.score = nn.LayerNorm(dim, eps), nn.Linear(dim, 1, bias=False)
 
     def pool(self, x: Tensor, grid: Grid) -> Tensor:
-        """Centers [B, M, dim]."""
         cut = (grid.height, grid.width, self.side, self.overlap)
         # A trace of torch.export may neither fill nor use the cache.
         windows_of = _windows.__wrapped__ if torch.compiler.is_exporting() else _windows
@@ -172,14 +170,12 @@ class MultiScale(Centers):
         super().__init__(sum(part.tokens for part in parts))
         self.parts = nn.ModuleList(parts)
 
-    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
-        """Those of the parts."""
+    def reset_parameters(self, generator: Generator | None = None) -> None:
         for part in self.parts:
             assert isinstance(part, Centers)
             part.reset_parameters(generator)
 
     def pool(self, x: Tensor, grid: Grid) -> Tensor:
-        """Centers [B, M, dim]."""
         found = [part(x.flatten(0, 1), grid) for part in self.parts]
         return torch.cat([p.view(grid.count, -1, x.size(2)) for p in found], 1)
 
@@ -197,12 +193,10 @@ class LearnedCenters(Centers):
         self.table = nn.Parameter(torch.zeros(tokens, dim))
         self.reset_parameters()
 
-    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
-        """Draw the vectors anew."""
+    def reset_parameters(self, generator: Generator | None = None) -> None:
         draw_parameter(self.table, generator)
 
     def pool(self, x: Tensor, grid: Grid) -> Tensor:
-        """Centers [B, M, dim]."""
         return self.table.expand(grid.count, -1, -1)
 
 
@@ -231,3 +225,79 @@ def _windows(height: int, width: int, side: int, overlap: bool, device: torch.de
         column = _cut(width, side, overlap)[None, :, None, :]
         place = (row * width + column).masked_fill((row < 0) | (column < 0), height * width)
         return place.flatten(0, 1).to(device)
+
+
+class SemanticTokens(nn.Module):
+    r"""Semantic tokens of the patches X: centers P, then layers that attend to the patches.
+
+    .. math:: S_1 = \operatorname{Block}(P; X), \qquad
+        S_2 = \operatorname{Block}(S_1 + G; [S_1, X])
+
+    G, a learned vector for each token, is added to the second query alone, not to keys and values.
+    X is not changed. Further layers are as the second, without G.
+
+    Args:
+        centers: Makes P.
+        blocks: The layers, first to last.
+        with_global: Whether there is a G.
+        residual_of_centers: The second layer's attention is added to P in place of S_1 + G.
+
+    Shapes:
+        x [B * N, dim] and its grid -> [B * M, dim].
+
+    Raises:
+        ValueError: No layer; a G or a residual P with one layer alone.
+
+    Source:
+        Chang et al. (2023), section 3.2. One norm serves query, key and value, and the residual of
+        the second layer is S_1 + G, as in the authors' released code for Swin.
+    """
+
+    def __init__(
+        self,
+        centers: Centers,
+        blocks: Sequence[Block],
+        *,
+        with_global: bool = True,
+        residual_of_centers: bool = False,
+    ) -> None:
+        super().__init__()
+        least = 2 if with_global or residual_of_centers else 1
+        if len(blocks) < least:
+            raise ValueError(f"blocks: got {len(blocks)}, expected at least {least}")
+        self.centers, self.blocks = centers, nn.ModuleList(blocks)
+        self.residual_of_centers = residual_of_centers
+        shape = (centers.tokens, blocks[0].attention.dim)
+        self.global_centers = nn.Parameter(torch.zeros(shape)) if with_global else None
+
+    def reset_parameters(self, generator: Generator | None = None) -> None:
+        """Draw G and learned centers anew."""
+        self.centers.reset_parameters(generator)
+        if self.global_centers is not None:
+            draw_parameter(self.global_centers, generator)
+
+    def forward(
+        self,
+        x: Tensor,
+        grid: Grid,
+        of_patches: Neighborhood,
+        of_both: Neighborhood,
+        *,
+        generator: Generator | None = None,
+    ) -> Tensor:
+        """Semantic tokens; blocks of M targets, with N sources, then with M + N of them."""
+        centers = self.centers(x, grid)
+        options = {"images": grid.count, "generator": generator}
+        tokens = self.blocks[0](centers, of_patches, sources=x, **options)
+        for i, block in enumerate(self.blocks[1:]):
+            query, residual = tokens, centers if self.residual_of_centers and i == 0 else None
+            if self.global_centers is not None and i == 0:
+                query = tokens + self.global_centers.repeat(grid.count, 1)
+            sources = tokens_and_patches(tokens, x, grid.count).flatten(0, 1)
+            tokens = block(query, of_both, sources=sources, residual=residual, **options)
+        return tokens
+
+
+def tokens_and_patches(tokens: Tensor, x: Tensor, images: int) -> Tensor:
+    """The tokens of each image, followed by its patches, [B, M + N, dim]."""
+    return torch.cat([t.view(images, len(t) // max(images, 1), -1) for t in (tokens, x)], 1)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import pairwise
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -12,8 +12,6 @@ from graphtheory.graph import Neighborhood
 from graphtheory.nn.attention import Attention
 from graphtheory.nn.blocks import Block
 from graphtheory.vision.nn.token_sets import token_cliques
-
-_PAPER_RATIO = 3.375  # FFN over width: unstated; between 3.28 and 3.41 both sizes are the table's
 
 
 class MLPHead(nn.Module):
@@ -64,7 +62,6 @@ class MLPHead(nn.Module):
         self.out_channels = out_channels
 
     def forward(self, x: Tensor) -> Tensor:
-        """Project each sample."""
         _check_features(x)
         return self.layers(x)
 
@@ -173,36 +170,19 @@ class TransformerHead(nn.Module):
         return self.inward(x), token_cliques(1, len(x), x.device)
 
 
-def transformer_head_small(in_channels: int = 512, **options: Any) -> TransformerHead:
-    """The paper's small one: 5 blocks of width 128, 8 heads of 64; 1.9 M parameters.
+_of_paper = partial(TransformerHead, 512, depth=5, head_dim=64)
+transformer_head_small = partial(_of_paper, width=128, heads=8, hidden_channels=432)
+"""The paper's small one: 5 blocks of width 128, 8 heads of 64; 1.9 M parameters.
 
-    Head size and FFN are not stated; these have the printed number of both sizes.
-    """
-    return _of_paper(128, 8, in_channels, options)
+Head size and FFN are not stated; these have the printed number of both sizes."""
+transformer_head_large = partial(_of_paper, width=256, heads=16, hidden_channels=864)
+"""The paper's large one: 5 blocks of width 256, 16 heads of 64; 7.6 M parameters."""
+mlp_head_small = partial(MLPHead, 512, 640, 512, 5)
+"""The paper's small feed-forward head: 5 maps, 640 wide; 1.9 M parameters from 512 to 512."""
+mlp_head_large = partial(MLPHead, 512, 1024, 512, 8)
+"""The paper's large feed-forward head: 1024 wide; 7.4 M parameters from 512 to 512.
 
-
-def transformer_head_large(in_channels: int = 512, **options: Any) -> TransformerHead:
-    """The paper's large one: 5 blocks of width 256, 16 heads of 64; 7.6 M parameters."""
-    return _of_paper(256, 16, in_channels, options)
-
-
-def _of_paper(width: int, heads: int, in_channels: int, options: dict[str, Any]) -> TransformerHead:
-    sizes = {"width": width, "heads": heads, "head_dim": 64, "depth": 5}
-    hidden = {"hidden_channels": round(_PAPER_RATIO * width)}
-    return TransformerHead(in_channels, **{**sizes, **hidden, **options})
-
-
-def mlp_head_small(in_channels: int = 512) -> MLPHead:
-    """The paper's small feed-forward head: 5 maps, 640 wide; 1.9 M parameters from 512 to 512."""
-    return MLPHead(in_channels, 640, 512, 5)
-
-
-def mlp_head_large(in_channels: int = 512) -> MLPHead:
-    """The paper's large feed-forward head: 1024 wide; 7.4 M parameters from 512 to 512.
-
-    The text says 7 layers, which have 6.3 M; the 7.4 M of its table are those of 8.
-    """
-    return MLPHead(in_channels, 1024, 512, 8)
+The text says 7 layers, which have 6.3 M; the 7.4 M of its table are those of 8."""
 
 
 def _check_counts(**counts: int) -> None:

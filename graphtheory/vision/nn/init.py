@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
 _STD = 0.02
 
 
-def init_transformer(module: nn.Module, generator: torch.Generator | None = None) -> None:
+def init_transformer(module: nn.Module, generator: Generator | None = None) -> None:
     """Linear maps from a normal distribution of deviation 0.02, cut at -2 and 2, biases of zero.
 
     Norms, factors of `LayerScale` and bias tables stay as their constructors made them.
@@ -24,7 +24,7 @@ def init_transformer(module: nn.Module, generator: torch.Generator | None = None
                 nn.init.zeros_(part.bias)
 
 
-def draw_parameter(parameter: Tensor, generator: torch.Generator | None = None) -> None:
+def draw_parameter(parameter: Tensor, generator: Generator | None = None) -> None:
     """Draw one parameter from that distribution."""
     nn.init.trunc_normal_(parameter, std=_STD, generator=generator)
 

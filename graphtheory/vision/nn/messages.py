@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
 from graphtheory import ops
 from graphtheory.graph import neighbor_lists
@@ -35,13 +35,12 @@ class GroupedLinear(nn.Module):
         self.bias = nn.Parameter(torch.zeros(out_features))
         self.reset_parameters()
 
-    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
-        """Draw the weights anew."""
+    def reset_parameters(self, generator: Generator | None = None) -> None:
+        """Draw weights anew and zero the bias."""
         nn.init.kaiming_normal_(self.weight, generator=generator)
         nn.init.zeros_(self.bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Mapped features."""
         parts = x.view(len(x), self.groups, -1).transpose(0, 1)  # [groups, N, in / groups]
         weight = self.weight.view(self.groups, -1, self.weight.size(1)).transpose(1, 2)
         return torch.bmm(parts, weight).transpose(0, 1).flatten(1) + self.bias
@@ -69,7 +68,7 @@ class Message(nn.Module):
         self.dim = dim
 
     def forward(self, x: Tensor, sources: Tensor, lists: Tensor) -> Tensor:
-        """Twice as many features."""
+        """Twice as many features for each target."""
         raise NotImplementedError
 
     def weights(self, x: Tensor, sources: Tensor, lists: Tensor) -> Tensor:
@@ -77,7 +76,20 @@ class Message(nn.Module):
         raise NotImplementedError
 
 
-class MaxRelative(Message):
+class _Largest(Message):
+    """A message that takes each feature from one source, which a kind of it finds."""
+
+    def source_of(self, x: Tensor, sources: Tensor, lists: Tensor) -> Tensor:
+        """The source of each feature, int64 [num_dst, features]."""
+        return largest_source(sources, lists)
+
+    def weights(self, x: Tensor, sources: Tensor, lists: Tensor) -> Tensor:
+        source = self.source_of(x, sources, lists)
+        shares = [(source == column[:, None]).float().mean(1) for column in lists.unbind(1)]
+        return torch.stack(shares, 1).view(-1, 1)
+
+
+class MaxRelative(_Largest):
     r"""The largest difference to a source, feature by feature, mixed in 4 groups with the node.
 
     .. math:: h_i = \operatorname{GELU}\big(\operatorname{BN}\big(W\,
@@ -97,16 +109,11 @@ class MaxRelative(Message):
         self.mix = mixed(2 * dim, 2 * dim)
 
     def forward(self, x: Tensor, sources: Tensor, lists: Tensor) -> Tensor:
-        """See the class."""
         largest = sources.gather(0, largest_source(sources, lists))
         return self.mix(torch.stack([x, largest - x], 2).flatten(1))
 
-    def weights(self, x: Tensor, sources: Tensor, lists: Tensor) -> Tensor:
-        """Shares of the features."""
-        return _shares(largest_source(sources, lists), lists)
 
-
-class SageMessage(Message):
+class SageMessage(_Largest):
     r"""The largest entry of the mapped sources beside the node, mixed in 4 groups.
 
     .. math:: h_i = \sigma\big(W\, [x_i \,\|\, \max_{j \in T^i} \sigma(W' x_j)]\big),
@@ -124,17 +131,15 @@ class SageMessage(Message):
         self.map, self.mix = mixed(dim, dim), mixed(2 * dim, 2 * dim)
 
     def forward(self, x: Tensor, sources: Tensor, lists: Tensor) -> Tensor:
-        """See the class."""
         seen = self.map(sources)
         largest = seen.gather(0, largest_source(seen, lists))
         return self.mix(torch.cat([x, largest], 1))
 
-    def weights(self, x: Tensor, sources: Tensor, lists: Tensor) -> Tensor:
-        """Shares of the features."""
-        return _shares(largest_source(self.map(sources), lists), lists)
+    def source_of(self, x: Tensor, sources: Tensor, lists: Tensor) -> Tensor:
+        return largest_source(self.map(sources), lists)
 
 
-class EdgeMessage(Message):
+class EdgeMessage(_Largest):
     r"""The largest entry over what is made of each edge.
 
     .. math:: h_i = \max_{j \in T^i} \sigma\big(W\, [x_i \,\|\, x_j - x_i]\big),
@@ -153,13 +158,11 @@ class EdgeMessage(Message):
         self.mix = mixed(2 * dim, 2 * dim)
 
     def forward(self, x: Tensor, sources: Tensor, lists: Tensor) -> Tensor:
-        """See the class."""
         return self._of_edges(x, sources, lists).max(1).values
 
-    def weights(self, x: Tensor, sources: Tensor, lists: Tensor) -> Tensor:
-        """Shares of the features."""
+    def source_of(self, x: Tensor, sources: Tensor, lists: Tensor) -> Tensor:
         best = self._of_edges(x, sources, lists)[:, :, self.dim :].argmax(1)
-        return _shares(lists.gather(1, best), lists)
+        return lists.gather(1, best)
 
     def _of_edges(self, x: Tensor, sources: Tensor, lists: Tensor) -> Tensor:
         """[num_dst, k, 2 dim]."""
@@ -181,13 +184,11 @@ class SumMessage(Message):
         self.epsilon, self.mix = nn.Parameter(torch.zeros(1)), mixed(dim, 2 * dim)
 
     def forward(self, x: Tensor, sources: Tensor, lists: Tensor) -> Tensor:
-        """See the class."""
         graph = neighbor_lists(lists, len(sources))
         total = ops.aggregate(None, sources[:, None], graph).squeeze(1)
         return self.mix((1 + self.epsilon) * x + total)
 
     def weights(self, x: Tensor, sources: Tensor, lists: Tensor) -> Tensor:
-        """Ones."""
         return x.new_ones(lists.numel(), 1)
 
 
@@ -204,12 +205,10 @@ class AttentionMessage(Message):
         self.attention, self.mix = Attention(dim, heads), mixed(2 * dim, 2 * dim)
 
     def forward(self, x: Tensor, sources: Tensor, lists: Tensor) -> Tensor:
-        """See the class."""
         seen = self.attention(x, neighbor_lists(lists, len(sources)), sources=sources)
         return self.mix(torch.stack([x, seen], 2).flatten(1))
 
     def weights(self, x: Tensor, sources: Tensor, lists: Tensor) -> Tensor:
-        """Those of the attention."""
         return self.attention.weights(x, neighbor_lists(lists, len(sources)), sources=sources)
 
 
@@ -236,9 +235,3 @@ def largest_source(values: Tensor, lists: Tensor) -> Tensor:
         larger = found > best
         best, source = torch.where(larger, found, best), torch.where(larger, other[:, None], source)
     return source
-
-
-def _shares(source: Tensor, lists: Tensor) -> Tensor:
-    """Share of the features [num_dst, dim] that each edge gave, [num_edges, 1]."""
-    shares = [(source == column[:, None]).float().mean(1) for column in lists.unbind(1)]
-    return torch.stack(shares, 1).view(-1, 1)

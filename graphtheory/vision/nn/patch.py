@@ -1,6 +1,8 @@
-"""Images as nodes: patches, their positions, and the way back to a map."""
+"""Images as nodes: patches or convolutions, their positions, and the way back to a map."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -80,22 +82,18 @@ class PatchEmbedding(nn.Module):
 
     @property
     def dim(self) -> int:
-        """Features of a node."""
+        """Number of features of a node."""
         return self.projection.out_channels
 
     def forward(self, images: Tensor) -> tuple[Tensor, Grid]:
-        """Nodes, and the grid on which they lie."""
         x, grid = from_map(self.projection(self._whole_patches(images)))
         return self.norm(x), grid
 
     def _whole_patches(self, images: Tensor) -> Tensor:
-        check_floating(images)
+        _check_images(images, self.in_channels)
         own = self.projection.weight.dtype
         if images.dtype != own and not torch.is_autocast_enabled(images.device.type):
             raise TypeError(f"images: {images.dtype}, expected {own} as the weights are")
-        if images.dim() != 4 or images.size(1) != self.in_channels or not len(images):
-            expected = f"expected [1 or more, {self.in_channels}, H, W]"
-            raise ValueError(f"images: shape {tuple(images.shape)}, {expected}")
         height, width = images.shape[2:]
         below, right = -height % self.patch_size, -width % self.patch_size
         if not below and not right:
@@ -148,7 +146,6 @@ class PositionEmbedding(nn.Module):
         self.table = nn.Parameter(torch.zeros(prefix + self.grid.size, dim))
 
     def forward(self, grid: Grid) -> Tensor:
-        """Vectors of the tokens of one image."""
         if (grid.height, grid.width) == (self.grid.height, self.grid.width):
             return self.table
         learned = to_map(self.table[self.prefix :], self.grid)
@@ -176,8 +173,66 @@ class PatchTokens(nn.Module):
         self.prefix = nn.Parameter(torch.zeros(position.prefix, patch.dim))
 
     def forward(self, images: Tensor) -> tuple[Tensor, Grid]:
-        """Nodes, and the grid of the patches among them."""
         x, grid = self.patch(images)
         prefix = self.prefix.expand(grid.count, -1, -1)
         tokens = torch.cat([prefix, x.view(grid.count, grid.size, -1)], 1)  # [B, T, dim]
         return (tokens + self.position(grid)).flatten(0, 1), grid
+
+
+class ConvStem(nn.Module):
+    """Convolutions of 3 x 3, each with a norm over the batch, place by place of the last a node.
+
+    Args:
+        widths: Features after each convolution.
+        strides: Of each convolution; their product is the distance of two nodes, in pixels.
+        in_channels: Channels of an image.
+        activation: Between two convolutions.
+        activate_last: Whether it follows the last one, too.
+
+    Shapes:
+        images [B, in_channels, H, W] of any size -> nodes [B * h * w, dim] and the `Grid` (B, h,
+        w); a stride of 2 makes ceil(H / 2) rows of H.
+
+    Raises:
+        ValueError: Not as many strides as widths; no images, or other axes or channels.
+
+    Example:
+        >>> import torch
+        >>> x, grid = ConvStem((4, 8), (2, 2))(torch.randn(2, 3, 9, 16))
+        >>> x.shape, grid
+        (torch.Size([24, 8]), Grid(count=2, height=3, width=4))
+    """
+
+    def __init__(
+        self,
+        widths: Sequence[int],
+        strides: Sequence[int],
+        in_channels: int = 3,
+        *,
+        activation: type[nn.Module] = nn.GELU,
+        activate_last: bool = False,
+    ) -> None:
+        super().__init__()
+        if not widths or len(strides) != len(widths):
+            raise ValueError(
+                f"strides: {len(strides)} for {len(widths)} widths, expected as many, at least one"
+            )
+        self.in_channels = in_channels
+        layers: list[nn.Module] = []
+        before = in_channels
+        for width, stride in zip(widths, strides, strict=True):
+            convolution = nn.Conv2d(before, width, 3, stride, padding=1)
+            layers += [convolution, nn.BatchNorm2d(width), activation()]
+            before = width
+        self.layers = nn.Sequential(*(layers if activate_last else layers[:-1]))
+
+    def forward(self, images: Tensor) -> tuple[Tensor, Grid]:
+        _check_images(images, self.in_channels)
+        return from_map(self.layers(images))
+
+
+def _check_images(images: Tensor, channels: int) -> None:
+    check_floating(images)
+    if images.dim() != 4 or images.size(1) != channels or not len(images):
+        expected = f"expected [1 or more, {channels}, H, W]"
+        raise ValueError(f"images: shape {tuple(images.shape)}, {expected}")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
-from typing import Any, TypeVar
+from functools import lru_cache, wraps
+from typing import ParamSpec
 
 import torch
 
@@ -12,46 +12,33 @@ from graphtheory.graph import Grid, Neighborhood, Windows, bipartite, causal, cl
 
 # A network of four stages needs this many for full and last batches in training and validation.
 _KEPT = 32
+_P = ParamSpec("_P")
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
 
-
-def _uncompiled(function: _Function) -> _Function:
+def _cached(make: Callable[_P, Neighborhood]) -> Callable[_P, Neighborhood]:
     """Not traced: compiled code would build the neighborhoods in every call."""
-    return torch.compiler.disable(function)
+
+    @wraps(make)
+    def outside_inference(*args: _P.args, **options: _P.kwargs) -> Neighborhood:
+        with torch.inference_mode(False):
+            return make(*args, **options)
+
+    return torch.compiler.disable(lru_cache(maxsize=_KEPT)(outside_inference))
 
 
-@_uncompiled
-@lru_cache(maxsize=_KEPT)
+@_cached
 def token_cliques(count: int, tokens: int, device: torch.device) -> Neighborhood:
-    """`count` images of `tokens` nodes each; all nodes of an image attend to each other (cached).
-
-    Args:
-        count: Number of images.
-        tokens: Nodes per image.
-        device: Device of the tensors.
-    """
-    with torch.inference_mode(False):
-        return cliques([tokens] * count).to(device)
+    """`count` images of `tokens` nodes; all nodes of an image attend to each other (cached)."""
+    return cliques([tokens] * count).to(device)
 
 
-@_uncompiled
-@lru_cache(maxsize=_KEPT)
+@_cached
 def token_bipartite(count: int, tokens: int, sources: int, device: torch.device) -> Neighborhood:
-    """`count` images of `tokens` target and `sources` source nodes, fully connected (cached).
-
-    Args:
-        count: Number of images.
-        tokens: Target nodes per image.
-        sources: Source nodes per image.
-        device: Device of the tensors.
-    """
-    with torch.inference_mode(False):
-        return bipartite([tokens] * count, [sources] * count).to(device)
+    """`count` images of `tokens` target and `sources` source nodes, fully connected (cached)."""
+    return bipartite([tokens] * count, [sources] * count).to(device)
 
 
-@_uncompiled
-@lru_cache(maxsize=_KEPT)
+@_cached
 def token_causal(sizes: tuple[int, ...], device: torch.device) -> Neighborhood:
     """Causal attention in sequences: each token attends to itself and earlier ones (cached).
 
@@ -59,19 +46,11 @@ def token_causal(sizes: tuple[int, ...], device: torch.device) -> Neighborhood:
         sizes: Tokens per sequence.
         device: Device of the tensors.
     """
-    with torch.inference_mode(False):
-        return causal(sizes).to(device)
+    return causal(sizes).to(device)
 
 
 @lru_cache(maxsize=_KEPT)
 def token_windows(grid: Grid, size: int, shift: int, device: torch.device) -> Windows:
-    """`graph.windows` (cached).
-
-    Args:
-        grid: Grid of the nodes.
-        size: Rows and columns of a window.
-        shift: Rows and columns of the first windows.
-        device: Device of the tensors.
-    """
+    """`graph.windows` with the same arguments, on a device (cached)."""
     with torch.inference_mode(False):
         return windows(grid, size, shift).to(device)

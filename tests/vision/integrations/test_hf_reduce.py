@@ -16,8 +16,8 @@ from graphtheory.vision.nn.reduce import Random, Reducer
 
 hf = pytest.importorskip("transformers")
 
-from graphtheory.vision.integrations.hf_attention import apply, undo  # noqa: E402
-from graphtheory.vision.integrations.hf_reduce import Reduce, trace  # noqa: E402
+from graphtheory.vision.integrations.hf_apply import apply, undo  # noqa: E402
+from graphtheory.vision.integrations.token_hooks import Reduce, trace  # noqa: E402
 
 VIT = {
     "num_hidden_layers": 3, "num_attention_heads": 2, "hidden_size": 16, "intermediate_size": 24,

@@ -14,8 +14,8 @@ from graphtheory.vision.nn import MaskPool, Merge
 
 hf = pytest.importorskip("transformers")
 
-from graphtheory.vision.integrations.hf_attention import apply, undo  # noqa: E402
-from graphtheory.vision.integrations.hf_semantic import Semantic  # noqa: E402
+from graphtheory.vision.integrations.hf_apply import apply, undo  # noqa: E402
+from graphtheory.vision.integrations.token_hooks import Semantic  # noqa: E402
 
 VIT = {
     "num_hidden_layers": 4, "num_attention_heads": 2, "hidden_size": 16, "intermediate_size": 24,

@@ -13,8 +13,8 @@ from graphtheory.vision.nn import MaskPool, Merge
 
 hf = pytest.importorskip("transformers")
 
-from graphtheory.vision.integrations.hf_attention import apply, undo  # noqa: E402
-from graphtheory.vision.integrations.hf_semantic import Semantic  # noqa: E402
+from graphtheory.vision.integrations.hf_apply import apply, undo  # noqa: E402
+from graphtheory.vision.integrations.token_hooks import Semantic  # noqa: E402
 
 SWIN = {
     "embed_dim": 8, "depths": [1, 5], "num_heads": [2, 4], "image_size": 32, "patch_size": 2,

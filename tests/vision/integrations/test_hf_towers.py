@@ -13,9 +13,12 @@ from graphtheory.vision.nn.reduce import Oracle, Random
 
 hf = pytest.importorskip("transformers")
 
-from graphtheory.vision.integrations.hf_attention import apply, undo  # noqa: E402
-from graphtheory.vision.integrations.hf_reduce import Reduce, trace  # noqa: E402
-from graphtheory.vision.integrations.hf_semantic import Semantic  # noqa: E402
+from graphtheory.vision.integrations.hf_apply import apply, undo  # noqa: E402
+from graphtheory.vision.integrations.token_hooks import (  # noqa: E402
+    Reduce,
+    Semantic,
+    trace,
+)
 
 if not hasattr(hf.ViTModel(hf.ViTConfig(num_hidden_layers=1)), "layers"):
     pytest.skip("an older transformers builds its layers otherwise", allow_module_level=True)

@@ -183,8 +183,8 @@ def test_models_that_we_do_not_have_are_refused() -> None:
 
 
 def test_what_changes_a_model_in_place_is_there_too() -> None:
-    from graphtheory.vision.integrations import hf_attention
+    from graphtheory.vision.integrations import hf_apply
 
-    assert transformers.apply is hf_attention.apply and transformers.undo is hf_attention.undo
+    assert transformers.apply is hf_apply.apply and transformers.undo is hf_apply.undo
     with pytest.raises(AttributeError, match="has no attribute 'aply'"):
         _ = transformers.aply

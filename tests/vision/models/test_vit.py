@@ -6,7 +6,7 @@ import torch
 from graphtheory.ops import dispatch
 from graphtheory.ops.call import AttentionCall
 from graphtheory.vision import models
-from graphtheory.vision.models import DistilledToken, MeanToken, vit_pico
+from graphtheory.vision.models import ClassToken, DistilledToken, MeanToken, vit_pico
 from graphtheory.vision.models.vit import depth_rates, vit
 
 # Parameters as published, or counted by the libraries that publish weights.
@@ -103,3 +103,15 @@ def test_what_is_compiled_takes_the_cliques_that_are_kept(
     expected = model(images)
     monkeypatch.delattr("graphtheory.vision.nn.token_sets.cliques")
     torch.testing.assert_close(torch.compile(model, backend="eager")(images), expected)
+
+
+def test_each_reads_its_tokens() -> None:
+    tokens = torch.randn(2, 5, 4)
+    assert torch.equal(ClassToken()(tokens), tokens[:, 0])
+    assert torch.equal(MeanToken()(tokens), tokens.mean(1))
+    head = DistilledToken.linear(4, 3)
+    output, distilled = head.both(tokens)
+    torch.testing.assert_close(output, head.output(tokens[:, 0]))
+    torch.testing.assert_close(distilled, head.distilled(tokens[:, 1]))
+    torch.testing.assert_close(head(tokens), (output + distilled) / 2)
+    assert (MeanToken.prefix, ClassToken.prefix, DistilledToken.prefix) == (0, 1, 2)

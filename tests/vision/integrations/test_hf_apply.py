@@ -14,7 +14,7 @@ from graphtheory.vision.integrations.transformers import from_huggingface
 
 hf = pytest.importorskip("transformers")
 
-from graphtheory.vision.integrations.hf_attention import (  # noqa: E402
+from graphtheory.vision.integrations.hf_apply import (  # noqa: E402
     apply,
     topk_attention_forward,
     undo,

@@ -2,14 +2,90 @@ from dataclasses import dataclass
 
 import pytest
 import torch
+from sklearn.neighbors import NearestNeighbors
 from torch import Tensor
 
 from graphtheory import Neighborhood, bipartite, causal, cliques, ops
 from graphtheory.graph import Grid, windows
-from graphtheory.lab.metrics import count_macs
+from graphtheory.lab.metrics import (
+    count_macs,
+    linear_probe,
+    mass_by_distance,
+    mass_on,
+    nearest_accuracy,
+)
 from graphtheory.nn import Attention, Block
 from graphtheory.nn.conv import GATConv, GATv2Conv, GCNConv
 from graphtheory.vision import models
+
+# Row 0 sees 0 (itself) and 1; row 1 sees 0, 1 and 2; row 2 sees nobody.
+NB = Neighborhood(
+    torch.tensor([0, 2, 5, 5]),
+    torch.tensor([0, 1, 0, 1, 2]),
+    distance=torch.tensor([0, 1, 1, 0, 255], dtype=torch.uint8),
+)
+# Two heads, rows sum to one.
+WEIGHTS = torch.tensor([[0.8, 0.4], [0.2, 0.6], [0.5, 0.1], [0.5, 0.1], [0.0, 0.8]])
+
+
+def test_mass_by_distance_by_hand() -> None:
+    rows = mass_by_distance([WEIGHTS], NB)
+    assert [row["distance"] for row in rows] == [0, 1, 255]
+    assert [row["layer"] for row in rows] == [1, 1, 1]
+    # Mean over heads: row 0 gives 0.6 and 0.4, row 1 gives 0.3, 0.3, 0.4; mean over 2 busy rows.
+    assert [row["mass"] for row in rows] == pytest.approx([0.45, 0.35, 0.2])
+    # Uniform: 1/2, 1/2 and 1/3, 1/3, 1/3.
+    assert [row["uniform"] for row in rows] == pytest.approx([5 / 12, 5 / 12, 1 / 6])
+
+
+def test_every_layer_has_its_rows_and_sums_to_one() -> None:
+    rows = mass_by_distance([WEIGHTS, WEIGHTS.flip(1), WEIGHTS[:, :1]], NB)
+    for layer in (1, 2, 3):
+        of_layer = [row for row in rows if row["layer"] == layer]
+        assert sum(row["mass"] for row in of_layer) == pytest.approx(1)
+        assert sum(row["uniform"] for row in of_layer) == pytest.approx(1)
+    assert [r["mass"] for r in rows if r["layer"] == 3] == pytest.approx([0.65, 0.35, 0.0])
+
+
+def test_uniform_attention_has_the_uniform_mass() -> None:
+    even = (1 / NB.degree()[NB.targets()])[:, None].expand(-1, 4)
+    for row in mass_by_distance([even], NB):
+        assert row["mass"] == pytest.approx(row["uniform"])
+
+
+def test_no_edges_have_no_mass() -> None:
+    nobody = Neighborhood(
+        torch.zeros(4, dtype=torch.int64),
+        torch.zeros(0, dtype=torch.int64),
+        distance=torch.zeros(0, dtype=torch.uint8),
+    )
+    assert mass_by_distance([torch.zeros(0, 2)], nobody) == []
+
+
+def test_distances_are_needed() -> None:
+    with pytest.raises(ValueError, match="neighborhood: has no distance"):
+        mass_by_distance([WEIGHTS], NB.replace(distance=None))
+
+
+def test_concentration_by_hand() -> None:
+    relevant = NB.indices == 1
+    # Row 0 puts 0.4 on node 1, row 1 puts 0.3; the empty row 2 does not count.
+    assert mass_on(WEIGHTS, NB, relevant) == pytest.approx(0.35)
+    only = torch.tensor([False, True, True])
+    assert mass_on(WEIGHTS, NB, relevant, only) == pytest.approx(0.3)
+
+
+def test_everything_and_nothing_relevant() -> None:
+    everything = torch.ones(5, dtype=torch.bool)
+    assert mass_on(WEIGHTS, NB, everything) == pytest.approx(1)
+    assert mass_on(WEIGHTS, NB, ~everything) == 0
+
+
+def test_concentration_needs_a_target() -> None:
+    only_the_empty_row = torch.tensor([False, False, True])
+    with pytest.raises(ValueError, match="nodes: none of them has a row"):
+        mass_on(WEIGHTS, NB, NB.indices == 1, only_the_empty_row)
+
 
 IMAGE = (1, 3, 224, 224)
 
@@ -173,3 +249,28 @@ def test_the_mode_stays() -> None:
     with torch.device("meta"):
         model, images = models.stvit_pico(), torch.zeros(2, 3, 32, 32)
     assert count_macs(model, images).total == total
+
+
+def test_a_sample_is_not_its_own_neighbor(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("graphtheory.lab.metrics.network._ROWS", 16)
+    x, y = torch.randn(50, 3), torch.randint(3, (50,))
+    near = NearestNeighbors(n_neighbors=2).fit(x.numpy()).kneighbors(x.numpy())[1][:, 1]
+    assert nearest_accuracy(x, y) == pytest.approx(float((y[near] == y).float().mean()))
+    assert nearest_accuracy(torch.zeros(2, 1), torch.tensor([0, 1])) == 0
+    with pytest.raises(ValueError, match="expected 2 or more"):
+        nearest_accuracy(x[:1], y[:1])
+
+
+def test_the_probe_learns_what_is_linear_at_any_scale() -> None:
+    y = torch.arange(60) % 2
+    x = torch.randn(60, 2) * torch.tensor([1e4, 1e-4])
+    x[:, 1] += 1e-3 * (2 * y - 1)
+    assert linear_probe(x[:40], y[:40], x[40:], y[40:]) == 1.0
+    wrong = linear_probe(x[:40], y[:40], x[40:], 1 - y[40:])
+    assert wrong == 0.0
+
+
+def test_neighbors_are_found_beside_a_large_offset() -> None:
+    y = torch.arange(40) % 4
+    x = torch.rand(32) + 1e-4 * (torch.randn(4, 32)[y] + 0.05 * torch.randn(40, 32))
+    assert nearest_accuracy(x, y) == 1.0

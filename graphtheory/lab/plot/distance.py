@@ -1,4 +1,4 @@
-"""What a graph transformer has learned about distance, and where it looks."""
+"""Pictures over the distance of nodes: learned biases, attention, margins."""
 
 from __future__ import annotations
 
@@ -8,20 +8,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from graphtheory.lab.plot.style import (
-    COLORS,
-    GRAY,
-    HATCHES,
-    LIGHT,
-    Rows,
-    band,
-    collected,
-    legend_below,
-    look,
-    order,
-    panels,
-    styled,
-)
+from graphtheory.lab.plot import style
+from graphtheory.lab.plot.style import GRAY, Rows, collected, order, panels, styled
 
 
 @styled
@@ -51,21 +39,26 @@ def learned_bias(rows: Rows, accuracy: Rows | None = None, *, title: str = "") -
     for layer, panel in zip(layers, axes, strict=True):
         for index, head in enumerate(order(table, "head")):
             mine = [r for r in table if (r["layer"], r["head"]) == (layer, head)]
-            _line(panel, mine, "bias", index, f"head {head}")
+            hops, low, middle, high = _bands(mine, "bias")
+            look = style.look(index)
+            panel.fill_between(hops, low, high, color=look["color"], alpha=0.15, linewidth=0)
+            panel.plot(hops, middle, label=f"head {head}", **look)
         panel.axhline(0, color=GRAY, linewidth=0.8)
-        _hops(panel, [row["distance"] for row in table])
-        panel.set_title(f"layer {layer}")
+        largest = max(row["distance"] for row in table)
+        panel.set_xticks(range(0, largest + 1, max(1, -(-largest // 10))))
+        panel.set(xlabel="distance z (hops)", title=f"layer {layer}")
+        panel.grid(axis="y")
     axes[0].set_ylabel("learned bias $b_z$ (logit)")
     handles, labels = axes[0].get_legend_handles_labels()
     for twin in twins[:1]:
         more = twin.get_legend_handles_labels()
         handles, labels = handles + more[0], labels + more[1]
-    legend_below(figure, handles, labels)
+    style.legend_below(figure, handles, labels)
     for twin in twins[:-1]:
         twin.tick_params(labelright=False)
     if twins:
         twins[-1].set_ylabel("test accuracy of models that\naggregate only from distance z (%)")
-    figure.suptitle(title, x=0.01, ha="left", fontsize=10.5, fontweight="bold")
+    style.figure_title(figure, title)
     return figure
 
 
@@ -82,44 +75,64 @@ def attention_mass(rows: Rows, *, title: str = "") -> Figure:
         ValueError: No rows.
     """
     table = collected(rows, "rows", "mass")
-    hops, layers = sorted(order(table, "distance")), order(table, "layer")
+    layers = order(table, "layer")
     figure, (axes,) = panels(1, height=3.1)
     width = 0.8 / (len(layers) + 1)
     series: list[tuple[str, str, Any]] = [("uniform attention", "uniform", layers[0])]
     series += [(f"layer {layer}", "mass", layer) for layer in layers]
+    hops = sorted(order(table, "distance"))
     for index, (label, key, layer) in enumerate(series):
         mine = [row for row in table if row["layer"] == layer]
-        low, middle, high = np.array(
-            [band([100 * r[key] for r in mine if r["distance"] == z]) for z in hops]
-        ).T
+        _, low, middle, high = _bands(mine, key, 100, hops)
         place = np.arange(len(hops)) - 0.4 + width * (index + 0.5)
-        color = LIGHT if index == 0 else COLORS[(index - 1) % len(COLORS)]
-        axes.bar(
-            place, middle, width, color=color, edgecolor=GRAY, linewidth=0.5, label=label,
-            hatch=HATCHES[index % len(HATCHES)],
-        )  # fmt: skip
+        color = style.LIGHT if index == 0 else style.COLORS[(index - 1) % len(style.COLORS)]
+        hatch = style.HATCHES[index % len(style.HATCHES)]
+        look: Any = {"color": color, "edgecolor": GRAY, "linewidth": 0.5, "hatch": hatch}
+        axes.bar(place, middle, width, label=label, **look)
         if index:
-            axes.errorbar(
-                place, middle, [middle - low, high - middle],
-                fmt="none", ecolor="black", elinewidth=0.8, capsize=2,
-            )  # fmt: skip
+            lines: Any = {"fmt": "none", "ecolor": "black", "elinewidth": 0.8, "capsize": 2}
+            axes.errorbar(place, middle, [middle - low, high - middle], **lines)
     axes.set_xticks(range(len(hops)), [str(z) if z else "0\n(itself)" for z in hops])
-    axes.set_xlabel("distance (hops)")
-    axes.set_ylabel("attention mass (%)")
+    axes.set(xlabel="distance (hops)", ylabel="attention mass (%)", title=title)
     axes.grid(axis="y")
-    axes.set_title(title)
     axes.legend()
     return figure
 
 
-def _line(axes: Axes, rows: list[dict[str, Any]], key: str, index: int, label: str) -> None:
-    hops = sorted(order(rows, "distance"))
-    low, middle, high = zip(
-        *(band([r[key] for r in rows if r["distance"] == z]) for z in hops), strict=True
-    )
-    style = look(index)
-    axes.fill_between(hops, low, high, color=style["color"], alpha=0.15, linewidth=0)
-    axes.plot(hops, middle, label=label, **style)
+@styled
+def winning_margin(rows: Rows, *, title: str = "") -> Figure:
+    """Normalized average winning margin over the distance, a line for each series.
+
+    Args:
+        rows: series (name of a line), distance (hops), margin (dimensionless, -1..1).
+        title: Above the picture.
+
+    Raises:
+        ValueError: No rows.
+
+    Source: figure B.5 of Li (2024).
+    """
+    table = collected(rows, "rows", "margin")
+    figure, (axes,) = panels(1, height=3.2)
+    for index, series in enumerate(order(table, "series")):
+        mine = sorted((r["distance"], r["margin"]) for r in table if r["series"] == series)
+        axes.plot(*zip(*mine, strict=True), label=series, **style.look(index))
+    axes.axhline(0, color=GRAY, linewidth=0.8)
+    axes.set_xticks(sorted(order(table, "distance")))
+    axes.set(xlabel="distance z (hops)", ylabel=r"normalized margin $\bar\Delta(z)$", title=title)
+    axes.grid(axis="y")
+    axes.legend()
+    return figure
+
+
+def _bands(
+    rows: list[dict[str, Any]], key: str, scale: int = 1, hops: list[int] | None = None
+) -> tuple[list[int], np.ndarray, np.ndarray, np.ndarray]:
+    """Distances, and of the rows at each of them quantile 0.2, median and quantile 0.8."""
+    hops = sorted(order(rows, "distance")) if hops is None else hops
+    at = [style.band([scale * r[key] for r in rows if r["distance"] == z]) for z in hops]
+    low, middle, high = np.array(at).T
+    return hops, low, middle, high
 
 
 def _accuracy(axes: Axes, rows: list[dict[str, Any]]) -> Axes:
@@ -128,21 +141,12 @@ def _accuracy(axes: Axes, rows: list[dict[str, Any]]) -> Axes:
     axes.set_zorder(twin.get_zorder() + 1)
     axes.patch.set_visible(False)
     for index, series in enumerate(dict.fromkeys(row.get("series", "") for row in rows)):
-        mine = [row for row in rows if row.get("series", "") == series]
-        hops = sorted(order(mine, "distance"))
-        low, middle, high = np.array(
-            [band([100 * r["test"] for r in mine if r["distance"] == z]) for z in hops]
-        ).T
+        hops, low, middle, high = _bands(
+            [row for row in rows if row.get("series", "") == series], "test", 100
+        )
         gray = ("black", GRAY)[index % 2]
         twin.fill_between(hops, low, high, color=gray, alpha=0.1, linewidth=0)
         line = (0, (4, 2)) if index == 0 else (0, (1, 1.5))
         twin.plot(hops, middle, color=gray, linestyle=line, linewidth=2.2, label=series or None)
     twin.spines["right"].set_visible(True)
     return twin
-
-
-def _hops(axes: Axes, distances: list[int]) -> None:
-    largest = max(distances)
-    axes.set_xticks(range(0, largest + 1, max(1, -(-largest // 10))))
-    axes.set_xlabel("distance z (hops)")
-    axes.grid(axis="y")

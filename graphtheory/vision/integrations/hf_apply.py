@@ -1,15 +1,16 @@
-"""k-NN attention and token reduction in models of Hugging Face transformers."""
+"""k-NN attention and token reduction in models of Hugging Face transformers, saved with them."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import safe_open
 from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface, AutoConfig, PreTrainedModel
@@ -18,18 +19,36 @@ from transformers.utils import output_capturing
 from transformers.utils.hub import cached_file
 
 from graphtheory.patterns import TopK
-from graphtheory.vision.integrations.hf_layers import HFLayers
-from graphtheory.vision.integrations.hf_reduce import Reduce, ReductionHooks, install, uninstall
-from graphtheory.vision.integrations.hf_saved import ENTRY, MARK, NEAREST, decoded, saves
-from graphtheory.vision.integrations.hf_semantic import Semantic, SemanticHooks
-from graphtheory.vision.integrations.hf_swin import SwinHooks, attend_windows, swin2_attention
+from graphtheory.vision.integrations.hf_layers import (
+    HFLayers,
+    SwinHooks,
+    attend_windows,
+    swin2_attention,
+)
 from graphtheory.vision.integrations.nearest import SWIN_MASKED, nearest_attention
-from graphtheory.vision.nn.reduce import Reducer
-
-What = TopK | Reduce | Semantic | Reducer | Mapping[int, Reducer] | Sequence[Reducer]
+from graphtheory.vision.integrations.token_hooks import (
+    INSTALLED,
+    Hooks,
+    ReductionHooks,
+    SemanticHooks,
+    install,
+    uninstall,
+)
+from graphtheory.vision.integrations.token_rules import (
+    Reduce,
+    Semantic,
+    What,
+    as_rule,
+    decoded,
+    encoded,
+)
 
 __all__ = ["Applied", "What", "apply", "from_pretrained", "topk_attention_forward", "undo"]
 
+NEAREST = "_nearest_attention"  # attribute of a model: its `TopK` and what was there before
+ENTRY = "graphtheory"  # of the config
+# A tensor that Hugging Face alone does not expect, so that it reports it when it loads the folder.
+MARK = "load_with_graphtheory.vision.integrations.transformers.from_pretrained"
 # Options of attention layers that change the result and are not supported.
 _UNSUPPORTED = ("head_mask", "position_bias", "s_aux", "softcap", "cache")
 
@@ -71,7 +90,7 @@ def apply(model: nn.Module, what: What) -> Applied:
     distillation and register tokens are kept. Heads that need every token are refused, unless
     ``Reduce(..., restore=True)`` gives merged ones back. A single rule is applied in every layer,
     a list one by one, ``{4: Keep(0.7), 7: Keep(0.7)}`` in layers 4 and 7, always between attention
-    and MLP, as in `ReducedViT`; `hf_reduce.trace` maps old tokens to new ones. Merged tokens
+    and MLP, as in `ReducedViT`; `transformers.trace` maps old tokens to new ones. Merged tokens
     count in attention by the number of tokens they represent. Where attention depends on positions
     (BEiT, DINOv3), a merged token has that of the token at whose place it lies; fused and semantic
     ones have none, as the class token.
@@ -100,21 +119,19 @@ def apply(model: nn.Module, what: What) -> Applied:
     """
     if not isinstance(model, PreTrainedModel):
         raise TypeError(f"model: got {type(model).__name__}, expected a model of transformers")
-    if isinstance(what, (Reducer, Mapping, list, tuple)):
-        what = Reduce(what)
-    if isinstance(what, TopK):
-        return _apply_topk(model, what)
-    if not isinstance(what, (Reduce, Semantic)):
-        expected = "expected TopK(...), Keep, Fuse, Merge, Reduce or Semantic"
-        raise TypeError(f"what: got {type(what).__name__}, {expected}")
-    if isinstance(what, Reduce):
-        install(model, ReductionHooks(HFLayers(model, bool(what.restore)), what))
+    rule = as_rule(what)
+    if isinstance(rule, TopK):
+        return _apply_topk(model, rule)
+    made: Hooks
+    if isinstance(rule, Reduce):
+        made = ReductionHooks(HFLayers(model, bool(rule.restore)), rule)
     elif model.config.model_type == "swin":
-        install(model, SwinHooks(model, what))
+        made = SwinHooks(model, rule)
     else:
-        install(model, SemanticHooks(HFLayers(model), what))
-    saves(model)
-    return Applied(what, ((type(model).__name__, model.config._attn_implementation),))
+        made = SemanticHooks(HFLayers(model), rule)
+    install(model, made)
+    _save_with_rules(model)
+    return Applied(rule, ((type(model).__name__, model.config._attn_implementation),))
 
 
 @dataclass(frozen=True)
@@ -142,7 +159,35 @@ def undo(model: nn.Module) -> None:
         config._attn_implementation_internal = kind
     for layer in () if nearest is None else swin2_attention(model):
         del layer.forward
-    saves(model)
+    _save_with_rules(model)
+
+
+def _save_with_rules(model: Any) -> None:
+    """Make ``model.save_pretrained`` save the rules that are applied; or not, if there are none."""
+    vars(model).pop("save_pretrained", None)
+    if _applied(model):
+        model.save_pretrained = partial(_save, model)
+
+
+def _applied(model: Any) -> list[Any]:
+    """What is applied to a model, tokens first."""
+    made, nearest = vars(model).get(INSTALLED), vars(model).get(NEAREST)
+    return [w for w in (getattr(made, "what", None), getattr(nearest, "pattern", None)) if w]
+
+
+def _save(
+    model: Any, folder: str | os.PathLike[str], *args: Any,
+    state_dict: dict[str, Any] | None = None, **options: Any,
+) -> None:  # fmt: skip
+    """``save_pretrained`` with the rules in the config."""
+    entry = [encoded(what) for what in _applied(model)]
+    state = dict(model.state_dict() if state_dict is None else state_dict)
+    state[MARK] = torch.ones(1)
+    setattr(model.config, ENTRY, entry)
+    try:
+        type(model).save_pretrained(model, folder, *args, state_dict=state, **options)
+    finally:
+        delattr(model.config, ENTRY)
 
 
 def from_pretrained(kind: Any, folder: str | os.PathLike[str], *args: Any, **options: Any) -> Any:
@@ -232,7 +277,7 @@ def _apply_topk(model: PreTrainedModel, pattern: TopK) -> Applied:
             part.config._attn_implementation_internal = name
     for layer in swin2_attention(model):
         layer.forward = partial(attend_windows, layer, pattern=pattern)
-    saves(model)
+    _save_with_rules(model)
     names = (type(part).__name__ for part in parts)
     return Applied(pattern, tuple(zip(names, (kind for _, kind in before), strict=True)))
 

@@ -1,0 +1,217 @@
+"""What a network attends to, what it computes, and how much of the classes its features hold."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
+
+import graphtheory.ops  # noqa: F401  # registers what is looked up below
+from graphtheory.graph import Neighborhood
+from graphtheory.modes import evaluating
+
+_ROWS = 1024  # of the table of distances that are held at once
+
+
+def mass_by_distance(
+    weights: list[Tensor], neighborhood: Neighborhood
+) -> list[dict[str, float | int]]:
+    r"""Share of attention that goes to each distance, beside the share of uniform attention.
+
+    .. math:: m_z = \frac1N \sum_n \sum_{s \in T^n : \mathrm{hops}(s, n) = z} w_{sn}
+
+    Nodes with an empty row are left out; heads are averaged.
+
+    Args:
+        weights: [num_edges, heads] of each layer, in the edge order of the neighborhood.
+        neighborhood: Who aggregates from whom, with distances.
+
+    Returns:
+        Rows with keys layer (from 1), distance (hops), mass, uniform.
+
+    Raises:
+        ValueError: The neighborhood has no distances.
+    """
+    if neighborhood.distance is None:
+        raise ValueError("neighborhood: has no distance, expected hops of each edge")
+    rows, hops = neighborhood.targets(), neighborhood.distance.long()
+    degree = neighborhood.degree()
+    busy = max(int((degree > 0).sum()), 1)
+    none = torch.zeros(256, device=hops.device)
+    uniform = none.index_add(0, hops, 1 / degree[rows].float()) / busy
+    out: list[dict[str, float | int]] = []
+    for layer, weight in enumerate(weights, 1):
+        mass = none.index_add(0, hops, weight.float().mean(1)) / busy
+        out += [
+            {"layer": layer, "distance": z, "mass": float(mass[z]), "uniform": float(uniform[z])}
+            for z in torch.unique(hops).tolist()
+        ]
+    return out
+
+
+def mass_on(
+    weights: Tensor, neighborhood: Neighborhood, relevant: Tensor, nodes: Tensor | None = None
+) -> float:
+    r"""Attention concentration, left side of (3.11): mean mass put on relevant edges.
+
+    Args:
+        weights: [num_edges, heads].
+        neighborhood: Who aggregates from whom.
+        relevant: Bool [num_edges], e.g. sources that carry the target's class-relevant pattern.
+        nodes: Bool [num_dst], the targets to average over; default all. Those with an empty row
+            are left out.
+
+    Raises:
+        ValueError: No target is left to average over, or a shape that does not fit.
+    """
+    edges = neighborhood.num_edges
+    if weights.dim() != 2 or weights.size(0) != edges:
+        raise ValueError(f"weights: shape {tuple(weights.shape)}, expected [{edges}, heads]")
+    if relevant.shape != (edges,):
+        raise ValueError(f"relevant: shape {tuple(relevant.shape)}, expected [{edges}]")
+    kept = torch.where(relevant, weights.mean(1), 0)
+    per_node = weights.new_zeros(neighborhood.num_dst).index_add(0, neighborhood.targets(), kept)
+    busy = neighborhood.degree() > 0
+    chosen = busy if nodes is None else busy & nodes
+    if not bool(chosen.any()):
+        raise ValueError("nodes: none of them has a row, expected a target to average over")
+    return float(per_node[chosen].mean())
+
+
+def _on_edges(products: int, nodes: int, structure: int) -> Callable[..., int]:
+    """A formula: `products` dot products of head_dim on each edge and head.
+
+    The arguments of the op at `nodes` and `structure` are shapes: one that ends in [H, D], and of
+    the tensors of a neighborhood, the second of which has one entry an edge.
+    """
+
+    def flops(*shapes: Any, **_: Any) -> int:
+        return 2 * products * shapes[structure][1][0] * math.prod(shapes[nodes][-2:])
+
+    return flops
+
+
+def _formulas() -> dict[Any, Callable[..., int]]:
+    """What torch's counter has no formula for: its kernel on a CPU, and the ops of the core."""
+    own = torch.ops.graphtheory
+    return {
+        torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: (
+            lambda query, key, value, *_, **__: sdpa_flop_count(query, key, value)
+        ),
+        own.attention: _on_edges(2, nodes=0, structure=7),
+        own.edge_dot: _on_edges(1, nodes=0, structure=2),
+        own.aggregate: _on_edges(1, nodes=1, structure=2),
+        own.additive_attention: _on_edges(1, nodes=0, structure=5),
+        own.additive_score: _on_edges(1, nodes=2, structure=6),
+        own.topk_blocks: lambda *shapes, **_: 4 * math.prod(shapes[7]) * math.prod(shapes[0][1:]),
+    }
+
+
+class Macs(NamedTuple):
+    """What a forward pass multiplies and adds.
+
+    Attributes:
+        total: Multiply-accumulate operations.
+        by_module: Those of each module that has any, by its name in the model.
+    """
+
+    total: int
+    by_module: dict[str, int]
+
+
+@torch.no_grad()
+def count_macs(model: nn.Module, *inputs: Any) -> Macs:
+    """Run a model in evaluation mode and count its multiply-accumulate operations (MACs).
+
+    One MAC is two FLOPs of torch's counter, and what papers on vision transformers call a FLOP.
+    Products of matrices, convolutions and attention count, whichever backend runs it: on each
+    edge and head two products of head_dim. What is done entry by entry does not count: norms,
+    activations, softmax, pooling, biases. Attention to the k largest counts every logit and, as
+    published, every value. Ragged sets count as they run, with their padding; the backend
+    "reference" is not counted, for it multiplies entry by entry.
+
+    Args:
+        model: Any module; its mode is the same afterwards.
+        inputs: What the model takes. One image suffices; on the device "meta" nothing is computed,
+            which models with a bias by bucket do not support.
+
+    Example:
+        >>> count_macs(nn.Linear(3, 4), torch.zeros(2, 3)).total
+        24
+    """
+    counting = FlopCounterMode(display=False, custom_mapping=_formulas())
+    with evaluating(model), counting as counter:
+        model(*inputs)
+    counted = {name: sum(of.values()) // 2 for name, of in counter.get_flop_counts().items()}
+    root = type(model).__name__ + "."
+    parts = {n.removeprefix(root): macs for n, macs in counted.items() if n.startswith(root)}
+    return Macs(counted.get("Global", 0), parts)
+
+
+def linear_probe(
+    train: Tensor, train_y: Tensor, test: Tensor, test_y: Tensor, *, strength: float = 1.0
+) -> float:
+    """Accuracy of one linear layer with softmax on frozen features, 0..1.
+
+    scikit-learn's logistic regression, on features that were scaled to mean 0 and deviation 1 over
+    the training samples.
+
+    Args:
+        train: Features that may be learned from.
+        train_y: Their classes.
+        test: Features that are scored.
+        test_y: Their classes.
+        strength: Inverse of the L2 penalty, C.
+
+    Shapes:
+        train [n, F], test [m, F], classes int64 [n] and [m].
+
+    Raises:
+        ValueError: Fewer than two classes to learn from, by scikit-learn.
+
+    Source: Li and Pimentel-Alarcon (2024), "Supervised Test Accuracy".
+    """
+    model = make_pipeline(StandardScaler(), LogisticRegression(C=strength, max_iter=2000))
+    model.fit(train.detach().cpu().double().numpy(), train_y.cpu().numpy())
+    return float(model.score(test.detach().cpu().double().numpy(), test_y.cpu().numpy()))
+
+
+@torch.no_grad()
+def nearest_accuracy(features: Tensor, labels: Tensor) -> float:
+    """Share of samples whose nearest other sample, by Euclidean distance, has their class, 0..1.
+
+    Of equally near ones the first counts.
+
+    Args:
+        features: Of the test samples, which are each other's only neighbors.
+        labels: Their classes.
+
+    Shapes:
+        features [n, F], n at least 2; labels int64 [n].
+
+    Raises:
+        ValueError: Fewer than two samples, or labels of another number.
+
+    Source: Li and Pimentel-Alarcon (2024), "Unsupervised Test Accuracy".
+
+    Example:
+        >>> nearest_accuracy(torch.tensor([[0.0], [1.0], [5.0], [6.0]]), torch.tensor([0, 0, 1, 2]))
+        0.5
+    """
+    if len(features) < 2 or len(labels) != len(features):
+        raise ValueError(f"features: {len(features)} for {len(labels)} labels, expected 2 or more")
+    features = features.double()
+    features = features - features.mean(0)  # rounding of a common offset would hide near ones
+    near = []
+    for rows in torch.arange(len(features)).split(_ROWS):
+        distance = torch.cdist(features[rows], features)
+        distance[torch.arange(len(rows)), rows] = torch.inf
+        near.append(distance.argmin(1))
+    return float((labels[torch.cat(near)] == labels).float().mean())

@@ -1,0 +1,303 @@
+"""Token reduction and semantic tokens (STViT) inside the layers of models of other libraries."""
+
+from __future__ import annotations
+
+import gc
+import warnings
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from graphtheory.graph import Grid
+from graphtheory.vision.integrations.token_layers import (
+    AttentionInputs,
+    Layers,
+    Positions,
+    Removable,
+)
+from graphtheory.vision.integrations.token_rules import Reduce, Semantic
+from graphtheory.vision.nn.reduce import Reducer, compose_slots, unmerge
+
+INSTALLED = "_fewer_tokens"  # attribute of a model: its `Hooks`
+
+
+class Trace(NamedTuple):
+    """Which remaining token represents each token of the last forward pass.
+
+    Attributes:
+        size: Number of tokens that each remaining token represents, [B, M].
+        slot: Index of the remaining token that represents each of the T tokens, int64 [B, T]; -1
+            for dropped tokens.
+        place: Index of the token at whose place each remaining one lies, int64 [B, M]; -1 for a
+            fused token. It has the position of that token where attention depends on positions,
+            a fused one that of the class token.
+    """
+
+    size: Tensor
+    slot: Tensor
+    place: Tensor
+
+
+def trace(model: nn.Module) -> Trace:
+    """The `Trace` of the last forward pass of a model with token reduction.
+
+    ``unmerge(outputs.last_hidden_state, trace(model).slot)`` restores every token.
+
+    Raises:
+        ValueError: If no `Reduce` was applied to the model, or it was not called since.
+    """
+    made = getattr(model, INSTALLED, None)
+    if not isinstance(made, ReductionHooks) or made.now is None:
+        raise ValueError(f"model: no reduction has run in this {type(model).__name__}")
+    return made.now
+
+
+class Tokens(nn.Module):
+    """Centers and G, a submodule of the model, on the device and in the dtype of `like`."""
+
+    def __init__(self, what: Semantic, dim: int, like: nn.Parameter) -> None:
+        super().__init__()
+        self.centers = what.make_centers()
+        shape = (self.centers.tokens, dim)
+        self.global_centers = nn.Parameter(torch.zeros(shape)) if what.with_global else None
+        self.to(like.device, like.dtype)
+
+
+class Hooks:
+    """Layers of a model with another `forward`, and their state during a forward pass.
+
+    Args:
+        base: The module that embeds the images and holds the layers.
+        layers: Their `forward` becomes `run` with their number, from 0.
+        what: The rule that was applied.
+        read: Replaces the attention of these layers, too; None leaves it.
+        parts: New parameters of the model.
+    """
+
+    def __init__(
+        self, base: Any, layers: list[Any], what: Reduce | Semantic,
+        read: Layers | None = None, parts: Tokens | None = None,
+    ) -> None:  # fmt: skip
+        self.base, self.layers, self.what = base, layers, what
+        self.read, self.parts = read, parts
+        self.handles: list[Removable] = []
+
+    def install(self) -> None:
+        """Patch the layers and add the new parameters, as `base.semantic`."""
+        if self.parts is not None:
+            _warn_optimizers(self.base, self.parts)
+            self.base.semantic = self.parts
+        self.handles = self.watch()
+        for which, layer in enumerate(self.layers):
+            layer.forward = partial(self.run, which)
+            if self.read is not None:
+                self.read.patch_attention(layer)
+
+    def remove(self) -> None:
+        """Restore the layers and remove the new parameters."""
+        if self.parts is not None:
+            del self.base.semantic
+        for layer in self.layers:
+            del layer.forward
+            if self.read is not None:
+                self.read.release(layer)
+        for handle in self.handles:
+            handle.remove()
+
+    def watch(self) -> list[Removable]:
+        """Hooks on calls of the model that no layer sees."""
+        guard = None if self.read is None else self.read.guard()
+        return [] if guard is None else [guard]
+
+    def run(self, which: int, x: Tensor, *args: Any, **options: Any) -> Any:
+        """Compute the layer of that number in place of its own forward."""
+        raise NotImplementedError
+
+
+def install(model: nn.Module, made: Hooks) -> None:
+    """Patch a model, in place of what was installed before."""
+    uninstall(model)
+    made.install()
+    setattr(model, INSTALLED, made)
+
+
+def uninstall(model: nn.Module) -> bool:
+    """Undo what was installed; return whether there was anything."""
+    made = getattr(model, INSTALLED, None)
+    if made is not None:
+        made.remove()
+        delattr(model, INSTALLED)
+    return made is not None
+
+
+def _warn_optimizers(base: nn.Module, parts: Tokens) -> None:
+    """Warn of optimizers of the model that will not train its new parameters."""
+    new, old = [n for n, _ in parts.named_parameters()], {id(p) for p in base.parameters()}
+    for found in gc.get_objects() if new else ():
+        if not issubclass(type(found), torch.optim.Optimizer):
+            continue
+        if any(id(p) in old for group in found.param_groups for p in group["params"]):
+            warnings.warn(
+                f"optimizer: this {type(found).__name__} was made before `apply` and does not hold "
+                f"semantic.{', semantic.'.join(new)}, which it will not train; make it afterwards, "
+                "or use add_param_group",
+                stacklevel=5,
+            )
+
+
+class ReductionHooks(Hooks):
+    """Layers between whose attention and MLP tokens get fewer.
+
+    Args:
+        read: The layers of the model.
+        what: The rules.
+
+    Raises:
+        ValueError: As in `Reduce.rules` and `Reduce.restores`; the model is not changed.
+    """
+
+    read: Layers
+
+    def __init__(self, read: Layers, what: Reduce) -> None:
+        super().__init__(read.base, read.layers, what, read)
+        self.rules, self.inside = what.rules(len(read.layers)), what.inside
+        self.proportional, self.restore = what.counts_sizes, what.restores(read.averages)
+        self.now: Trace | None = None
+        self.whole = 0  # tokens before the first layer
+
+    def run(self, which: int, x: Tensor, *args: Any, **options: Any) -> Tensor:
+        layer = self.layers[which]
+        positions = self.read.positions(layer, args, options)
+        if which == 0:
+            size = x.new_ones(x.shape[:2])
+            place = torch.arange(size.size(1), device=size.device).expand_as(size)
+            self.now, self.whole = Trace(size, place, place), x.size(1)
+        assert self.now is not None
+        step = partial(self._step, which + 1, positions, self.now)
+        x, *after = self.read.checkpointed(layer, step, x)
+        self.now = Trace(after[0].detach(), *after[1:])
+        if which + 1 == len(self.layers):
+            x = unmerge(x, self.now.slot) if self.restore else x
+            if torch.compiler.is_exporting():
+                self.now = None  # keep no tensors of a trace
+        return x
+
+    def _step(
+        self, number: int, positions: Positions, now: Trace, x: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Tokens after a layer, their sizes, slots and places."""
+        layer, rule = self.layers[number - 1], self.rules.get(number)
+        place = now.place if any(i < number for i in self.rules) else None
+        size = now.size if self.proportional and x.size(1) < self.whole else None
+        inputs = AttentionInputs(positions, None, place, place, size, [])
+        tokens = self.read.first(layer, x, inputs)
+        if rule is not None and self.inside:
+            tokens, now = self._reduced(rule, layer, tokens, now, inputs)
+        tokens = self.read.second(layer, tokens)
+        if rule is not None and not self.inside:
+            tokens, now = self._reduced(rule, layer, tokens, now, inputs)
+        return tokens, *now
+
+    def _reduced(
+        self, rule: Reducer, layer: Any, tokens: Tensor, before: Trace, inputs: AttentionInputs
+    ) -> tuple[Tensor, Trace]:
+        """Tokens after a rule, which reads what the attention has computed."""
+        assert inputs.parts is not None
+        query, key = inputs.parts
+        wants_attention = rule.needs == "received"
+        found = rule(
+            tokens, size=before.size, prefix=self.read.prefix,
+            received=self._received(layer, query, key, inputs) if wants_attention else None,
+            keys=key.mean(1) if rule.needs == "keys" else None,
+        )  # fmt: skip
+        slot = compose_slots(before.slot, found.slot)
+        return found.tokens, Trace(found.size, slot, compose_slots(found.place, before.place))
+
+    def _received(self, layer: Any, query: Tensor, key: Tensor, inputs: AttentionInputs) -> Tensor:
+        """Attention received by each token, from the class token or else from all, [B, T]."""
+        query = query[:, :, :1] if self.read.prefix else query
+        logits = self.read.scale(layer) * query @ key.transpose(2, 3)  # [B, H, 1 or T, T]
+        mask = inputs.mask(key)
+        if mask is not None:
+            logits = logits + mask[:, :, : query.size(2)]
+        return logits.softmax(3).mean((1, 2))
+
+
+class SemanticHooks(Hooks):
+    """Layers that go on with semantic tokens in place of patches.
+
+    Args:
+        read: The layers of the model.
+        what: Which tokens, and after which layer.
+
+    Raises:
+        ValueError: If the layers do not exist, the patches lie on no grid or `tokens` is no square;
+            the model is not changed.
+    """
+
+    read: Layers
+
+    def __init__(self, read: Layers, what: Semantic) -> None:
+        if not 0 <= what.base <= len(read.layers) - 2:
+            raise ValueError(f"base: got {what.base}, expected 0..{len(read.layers) - 2}")
+        if read.grid_reason:
+            raise ValueError(
+                f"model: {type(read.base).__name__} has no grid of patches, which Semantic pools: "
+                f"{read.grid_reason}; expected a ViT with the same weights"
+            )
+        parts = Tokens(what, read.dim, next(read.base.parameters())).train(read.base.training)
+        super().__init__(read.base, read.layers[what.base :], what, read, parts)
+        self.size = (0, 0)
+        self.patches: Tensor | None = None
+
+    def watch(self) -> list[Removable]:
+        hook = self.read.embedding.register_forward_pre_hook(self.record_size, with_kwargs=True)
+        return [hook, *super().watch()]
+
+    def record_size(
+        self, embeddings: nn.Module, args: tuple[Any, ...], options: dict[str, Any]
+    ) -> None:
+        """Before the embedding: record the size of the images in patches."""
+        images = args[0] if args else options["pixel_values"]
+        (height, width), patch = images.shape[2:], self.read.patch
+        self.size = (height // patch[0], width // patch[1])
+
+    def run(self, which: int, x: Tensor, *args: Any, **options: Any) -> Tensor:
+        layer = self.layers[which]
+        step = partial(self._step, which, self.read.positions(layer, args, options), self.size)
+        if which == 0:
+            self.patches = x[:, self.read.prefix :]
+        if which != 1:
+            return self.read.checkpointed(layer, step, x)
+        patches, self.patches = self.patches, None  # keep no tensors of this pass
+        assert patches is not None
+        return self.read.checkpointed(layer, step, x, patches)
+
+    def _step(
+        self, which: int, positions: Positions, size: tuple[int, int], x: Tensor,
+        patches: Tensor | None = None,
+    ) -> Tensor:  # fmt: skip
+        """Prefix and semantic tokens after a layer; x has the patches in place of these at first.
+
+        Semantic tokens have no position, as the class token.
+        """
+        read, layer, semantic = self.read, self.layers[which], self.base.semantic
+        prefix, rest = x.tensor_split([read.prefix], 1)
+        sources, places = x, torch.arange(x.size(1), device=x.device)[None]
+        none = places.new_full((1, semantic.centers.tokens), -1)
+        if which == 0:
+            centers = semantic.centers(rest.flatten(0, 1), Grid(x.size(0), *size))
+            x = torch.cat([prefix, centers.view(x.size(0), -1, x.size(2))], 1)
+        elif patches is not None:
+            sources = torch.cat([x, patches], 1)
+            places = torch.arange(read.prefix + patches.size(1), device=x.device)[None]
+            places = torch.cat([places[:, : read.prefix], none, places[:, read.prefix :]], 1)
+            if semantic.global_centers is not None:
+                x = torch.cat([prefix, rest + semantic.global_centers], 1)
+        rows = torch.cat([places[:, : read.prefix], none], 1)
+        inputs = AttentionInputs(positions, None, rows, rows)
+        if which < 2:
+            inputs = AttentionInputs(positions, read.norm(layer, sources), rows, places)
+        return read.second(layer, read.first(layer, x, inputs))
