@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphtheory.lab.datasets.dataset_info import Kind
+from graphtheory.lab.datasets.catalogue import Kind
 
 METRICS: dict[str, tuple[str, ...]] = {
     "multiclass": ("accuracy", "f1", "rocauc"),

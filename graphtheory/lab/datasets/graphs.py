@@ -7,7 +7,6 @@ their own, so that the folder with the raw files may be read-only.
 
 from __future__ import annotations
 
-import warnings
 from os import PathLike
 from pathlib import Path
 
@@ -17,11 +16,11 @@ from torch import Generator, Tensor
 from torch_geometric.data import Data as Data
 from torch_geometric.utils import to_undirected
 
-from graphtheory.lab.datasets import embedded, files, planetoid
+from graphtheory.lab.datasets import embedded, files
+from graphtheory.lab.datasets.cache import processed
 from graphtheory.lab.datasets.catalogue import DatasetInfo, describe, known_seed, names
 from graphtheory.lab.datasets.graph_sets import GraphSet, load_graphs
-from graphtheory.lab.datasets.processed import processed
-from graphtheory.lab.datasets.sources import READERS
+from graphtheory.lab.datasets.node_readers import READERS, known_nodes, sparse_rows, topology
 from graphtheory.lab.datasets.splits import Split, by_fraction, per_class
 
 __all__ = [
@@ -97,7 +96,7 @@ def load(
         raise ValueError(f"name: {info.name} is a set of graphs; load_graphs({name!r}) has it")
     chosen = info.known_split(split)
     generator = Generator().manual_seed(known_seed(seed))
-    data = embedded.MAKERS[info.name](generator) if info.embedded else _published(info, root, cache)
+    data = embedded.GRAPHS[info.name](generator) if info.embedded else _published(info, root, cache)
     masks = _masks(data, chosen, seed, generator)
     data.update(dict(zip(_MASKS, masks, strict=True)))
     data.name, data.split, data.metric = info.name, chosen, info.metric
@@ -141,7 +140,7 @@ def load_topology(name: str, root: str | PathLike[str] | None = None) -> Data:
         raise ValueError(f"name: got {name!r}, expected 'Cora', 'CiteSeer' or 'PubMed'")
     found = files.locate_topology(info, root)
     with files.staged(found, files.digests(found, all_pinned=True)) as private:
-        data = planetoid.topology(private / info.folder, info.name)
+        data = topology(private / info.folder, info.name)
     data.num_nodes = len(data.y)
     data.name, data.split, data.metric = info.name, "public", info.metric
     data.num_classes = int(data.y.max()) + 1
@@ -175,7 +174,7 @@ def load_known(name: str, root: str | PathLike[str] | None = None) -> Data:
         except FileNotFoundError:
             raise missing from None
     with files.staged(found, files.digests(found, all_pinned=True)) as private:
-        return planetoid.known_nodes(private / info.folder, info.name)
+        return known_nodes(private / info.folder, info.name)
 
 
 def _classes(y: Tensor) -> int:
@@ -222,9 +221,7 @@ def _unpack(stored: dict[str, Tensor], *, sparse: bool) -> Data:
     indptr, indices, values, shape = (
         stored.pop(f"x_{part}") for part in ("indptr", "indices", "values", "shape")
     )
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Sparse")  # "in beta state", once a process
-        x = torch.sparse_csr_tensor(indptr, indices, values, shape.tolist(), check_invariants=True)
+    x = sparse_rows(indptr, indices, values, tuple(shape.tolist()))
     return Data(x=x if sparse else x.to_dense(), **stored)
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from graphtheory.lab.datasets import planetoid
 from graphtheory.lab.datasets.files import DamagedFileError
+from graphtheory.lab.datasets.node_readers import read_pickled
 
 _UNSIGNED_BYTES = 8  # idx's code of the type
 
@@ -69,7 +69,7 @@ def read_cifar_batch(path: Path) -> tuple[np.ndarray, np.ndarray]:
             f"{path}: MD5 {found}, expected {_CIFAR_MD5.get(path.name)}; the file is truncated or "
             "altered"
         )
-    batch = planetoid.read(path)
+    batch = read_pickled(path)
     return batch["data"].reshape(-1, 3, 32, 32), np.asarray(batch["labels"], np.uint8)
 
 

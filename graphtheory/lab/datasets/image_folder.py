@@ -16,13 +16,13 @@ from torch import Generator, Tensor
 
 from graphtheory.lab.datasets.catalogue import DatasetInfo
 from graphtheory.lab.datasets.files import DamagedFileError
-from graphtheory.lab.datasets.image_catalogue import SPLIT
 from graphtheory.lab.datasets.splits import stratified
 
 _EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
 _TEST, _VALIDATION = "test", "val"
 _OTHER_NAMES = ("training", "valid", "validation", "dev", "testing")
 _TEST_SHARE = 0.2
+_SPLIT = "random-90-10"  # of the training images
 _DEEP = ("I", "F", "I;16", "I;16B", "I;16L")
 
 
@@ -62,7 +62,7 @@ class Listing:
         """What a catalogue would say about it."""
         images = len(self.train) + len(self.val)
         return DatasetInfo(
-            self.folder.name, "folder", folder=str(self.folder), splits=(SPLIT,), task="image",
+            self.folder.name, "folder", folder=str(self.folder), splits=(_SPLIT,), task="image",
             counts=(
                 ("images", images), ("test images", len(self.test)), ("classes", len(self.classes))
             ),

@@ -13,7 +13,7 @@ from importlib.metadata import PackageNotFoundError, version
 import torch
 from torch_geometric.data import Data
 
-from graphtheory.lab.datasets.ogb_import import import_ogb
+from graphtheory.lab.datasets.ogb_readers import import_ogb
 from graphtheory.lab.datasets.splits import Split
 
 
@@ -31,10 +31,10 @@ def rdkit_version() -> str:
         ) from None
 
 
-def category_sizes() -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """How many values each of ogb's atom features and bond features can take."""
+def category_sizes() -> dict[str, list[int]]:
+    """How many values each of ogb's atom features, in x, and bond features, in edge_attr, takes."""
     features = import_ogb("ogb.utils.features")
-    return tuple(features.get_atom_feature_dims()), tuple(features.get_bond_feature_dims())
+    return {"x": features.get_atom_feature_dims(), "edge_attr": features.get_bond_feature_dims()}
 
 
 def molecule(smiles: str) -> Data | None:
@@ -99,17 +99,15 @@ def scaffold_split(smiles: Sequence[str], *, val: float = 0.1, test: float = 0.1
         groups[_scaffold(text, position)].append(position)
     ordered = sorted(groups.values(), key=lambda group: (len(group), group[0]), reverse=True)
     until_val, until_test = (1 - val - test) * len(smiles), (1 - test) * len(smiles)
-    train: list[int] = []
-    valid: list[int] = []
-    rest: list[int] = []
+    parts: tuple[list[int], list[int], list[int]] = ([], [], [])
     for group in ordered:
-        if len(train) + len(group) <= until_val:
-            train += group
-        elif len(train) + len(valid) + len(group) <= until_test:
-            valid += group
+        if len(parts[0]) + len(group) <= until_val:
+            parts[0].extend(group)
+        elif len(parts[0]) + len(parts[1]) + len(group) <= until_test:
+            parts[1].extend(group)
         else:
-            rest += group
-    return Split(*(torch.tensor(sorted(part), dtype=torch.int64) for part in (train, valid, rest)))
+            parts[2].extend(group)
+    return Split(*(torch.tensor(sorted(part), dtype=torch.int64) for part in parts))
 
 
 def _scaffold(smiles: str, position: int) -> str:

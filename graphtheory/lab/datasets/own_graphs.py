@@ -15,8 +15,7 @@ from torch_geometric.data.storage import GlobalStorage
 
 from graphtheory.disk import load_tensors
 from graphtheory.lab.datasets import graph_store as store
-from graphtheory.lab.datasets.catalogue import known_seed
-from graphtheory.lab.datasets.dataset_info import Kind
+from graphtheory.lab.datasets.catalogue import Kind, known_seed
 from graphtheory.lab.datasets.graph_checks import METRICS, alike, level_of, plain, targets_of
 from graphtheory.lab.datasets.graph_sets import GraphSet, SetFacts
 from graphtheory.lab.datasets.splits import Split, positions_by_fraction, stratified

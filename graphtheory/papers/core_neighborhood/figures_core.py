@@ -17,7 +17,7 @@ from graphtheory.lab.bench.trial import NodeTrial, Outcome, run_trial
 from graphtheory.lab.datasets import graphs
 from graphtheory.lab.datasets.catalogue import key
 from graphtheory.lab.datasets.graphs import Data
-from graphtheory.lab.datasets.majority_at_distance import MajorityAtDistance
+from graphtheory.lab.datasets.pattern_graph import MajorityAtDistance
 from graphtheory.lab.datasets.splits import by_fraction
 from graphtheory.lab.report.table import Table, percent_spread
 from graphtheory.models import GraphTransformer

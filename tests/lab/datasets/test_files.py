@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from graphtheory.lab.datasets import graphs, pins
+from graphtheory.lab.datasets import catalogue, graphs
 from graphtheory.lab.datasets.catalogue import DatasetInfo, describe
 from graphtheory.lab.datasets.files import DamagedFileError, digests, locate, staged, verify_counts
 
@@ -33,7 +33,7 @@ def test_a_folder_in_the_place_of_a_file_is_missing(toy: Path) -> None:
 def test_pins_are_enforced_by_content(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = locate(INFO, toy)
     digest = digests(found)["Toy/raw/a.txt"]
-    monkeypatch.setitem(pins.SHA256, "Toy/raw", {"a.txt": (7, digest)})
+    monkeypatch.setitem(catalogue.SHA256, "Toy/raw", {"a.txt": (7, digest)})
     assert digests(found, all_pinned=True) == {"Toy/raw/a.txt": digest}
     (toy / "Toy/raw/a.txt").write_text("conTent")
     with pytest.raises(DamagedFileError) as caught:
@@ -44,9 +44,9 @@ def test_pins_are_enforced_by_content(toy: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_git_blob_id_is_a_pin_too(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(pins.SHA256, "Toy/raw", {"a.txt": (7, "0" * 64)})
+    monkeypatch.setitem(catalogue.SHA256, "Toy/raw", {"a.txt": (7, "0" * 64)})
     blob = "6b584e8ece562ebffc15d38808cd6b98fc3d97ea"  # printf content | git hash-object --stdin
-    monkeypatch.setitem(pins.GIT_BLOB, "Toy/raw", {"a.txt": blob})
+    monkeypatch.setitem(catalogue.GIT_BLOB, "Toy/raw", {"a.txt": blob})
     assert list(digests(locate(INFO, toy), all_pinned=True)) == ["Toy/raw/a.txt"]
 
 

@@ -41,7 +41,7 @@ def test_an_object_array_that_denies_its_objects_is_refused_in_a_process_of_its_
     forged = pickle.dumps(array(1, (4,), DENIES, False, b"A" * 32), 4)
     (tmp_path / "forged.pickle").write_bytes(forged)
     code = (
-        "import sys, pickle, pathlib\nfrom graphtheory.data import safe_pickle as s\n"
+        "import sys, pickle, pathlib\nfrom graphtheory.lab.datasets import safe_pickle as s\n"
         "try: s.read(pathlib.Path(sys.argv[1]), s.ARRAYS)[0]\n"
         "except pickle.UnpicklingError as error: print(error)"
     )

@@ -6,7 +6,7 @@ from torch_geometric.utils import to_undirected
 from graphtheory.graph import Neighborhood
 from graphtheory.lab.datasets import graphs
 from graphtheory.lab.datasets.embedded import digits
-from graphtheory.lab.datasets.majority_at_distance import MajorityAtDistance
+from graphtheory.lab.datasets.pattern_graph import MajorityAtDistance
 from graphtheory.structure import shortest_path_distance
 
 PATH = to_undirected(torch.tensor([[0, 1, 2, 3], [1, 2, 3, 4]]))

@@ -18,7 +18,7 @@ def test_ethanol_has_ogbs_features(capfd: pytest.CaptureFixture[str]) -> None:
     assert graph.x[:, 0].tolist() == [5, 5, 7]  # atomic number - 1
     assert graph.edge_index.tolist() == [[0, 1, 1, 2], [1, 0, 2, 1]]
     assert graph.x.shape == (3, 9) and graph.edge_attr.shape == (4, 3)
-    atoms, bonds = category_sizes()
+    atoms, bonds = category_sizes().values()
     assert bool((graph.x < torch.tensor(atoms)).all()) and len(bonds) == 3
     single = molecule("[Na+]")
     assert single is not None and single.edge_index.shape == (2, 0)

@@ -5,8 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torch_geometric.data import Data
 
-from graphtheory.lab.datasets import graphs, ogbn
+from graphtheory.lab.datasets import graphs, ogb_readers
+from graphtheory.lab.datasets.cache import processed
 from graphtheory.lab.datasets.files import DamagedFileError
 from tests.lab.datasets.ogbn_folder import EDGES, NODES, write_ogbn
 
@@ -15,10 +17,10 @@ import socket, sys, threading
 reached = []
 socket.socket.connect = lambda *a: reached.append(a)
 socket.getaddrinfo = lambda *a, **k: reached.append(a)
-from graphtheory.lab.datasets import ogb_import, ogbn
+from graphtheory.lab.datasets import ogb_readers
 known = set(threading.enumerate())
-assert ogb_import.import_ogb("ogb.nodeproppred").NodePropPredDataset
-assert ogbn.evaluator().eval_metric == "acc"
+assert ogb_readers.import_ogb("ogb.nodeproppred").NodePropPredDataset
+assert ogb_readers.evaluator().eval_metric == "acc"
 assert set(threading.enumerate()) == known, threading.enumerate()
 assert "outdated" not in sys.modules and not reached, reached
 """
@@ -34,7 +36,11 @@ def arxiv(tmp_path: Path) -> Path:
 def test_raw_files_are_read_as_ogb_reads_them(
     arxiv: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    data = ogbn.read_ogbn(arxiv, graphs.describe("ogbn-arxiv"))
+    info = graphs.describe("ogbn-arxiv")
+    stored = processed(
+        info, arxiv, arxiv / "cache", lambda root: dict(ogb_readers.read_ogbn(root, info).items())
+    )
+    data = Data(**stored)
     raw = arxiv / "ogbn_arxiv/raw"
     edges = np.loadtxt(raw / "edge.csv.gz", delimiter=",", dtype=np.int64)  # unpacks by itself
     assert torch.equal(data.edge_index, torch.from_numpy(edges.T))
@@ -65,7 +71,7 @@ def test_proteins_have_the_mean_of_their_edges_and_many_labels(tmp_path: Path) -
     edges = np.random.default_rng(1).integers(NODES - 1, size=(EDGES, 2))
     rows = write_ogbn(tmp_path, "proteins", edge=edges)
     features, labels = rows["edge-feat"], rows["node-label"]
-    data = ogbn.read_ogbn(tmp_path, graphs.describe("ogbn-proteins"))
+    data = ogb_readers.read_ogbn(tmp_path, graphs.describe("ogbn-proteins"))
     assert data.num_edges == 2 * EDGES and data.x.shape == (NODES, 8)
     at = (edges == 5).any(1)
     counted = np.where((edges == 5).all(1), 2, 1)[at, None]  # a self-loop is stored twice
@@ -79,13 +85,13 @@ def test_proteins_have_the_mean_of_their_edges_and_many_labels(tmp_path: Path) -
 
 def test_products_run_both_ways(tmp_path: Path) -> None:
     write_ogbn(tmp_path, "products")
-    data = ogbn.read_ogbn(tmp_path, graphs.describe("ogbn-products"))
+    data = ogb_readers.read_ogbn(tmp_path, graphs.describe("ogbn-products"))
     assert data.num_edges == 2 * EDGES and data.is_undirected() and data.y.dtype == torch.int64
 
 
 def test_evaluator_is_ogbs() -> None:
     y = torch.tensor([[0], [1], [1], [2]])
-    assert ogbn.evaluator().eval({"y_true": y, "y_pred": y.flip(0)}) == {"acc": 0.5}
+    assert ogb_readers.evaluator().eval({"y_true": y, "y_pred": y.flip(0)}) == {"acc": 0.5}
 
 
 def test_importing_ogb_reaches_for_nothing() -> None:

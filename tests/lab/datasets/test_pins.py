@@ -3,15 +3,14 @@ from pathlib import Path
 
 import pytest
 
-from graphtheory.lab.datasets import image_catalogue
-from graphtheory.lab.datasets.catalogue import describe, names
+from graphtheory.lab.datasets.catalogue import GIT_BLOB, SHA256, describe, names
 from graphtheory.lab.datasets.files import digests, locate
-from graphtheory.lab.datasets.pins import GIT_BLOB, SHA256
 
 
 def test_every_pin_is_a_hash_of_a_file_that_a_set_reads() -> None:
     known: dict[str, set[str]] = {}
-    for info in (*map(describe, names()), *map(image_catalogue.describe, image_catalogue.names())):
+    images = [describe(name, task="image") for name in names("image")]
+    for info in (*map(describe, names()), *images):
         known.setdefault(info.folder, set()).update(info.files)
     for folder, pins in SHA256.items():
         for file, (size, digest) in pins.items():

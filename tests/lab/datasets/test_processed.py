@@ -5,9 +5,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from graphtheory.lab.datasets.cache import processed
 from graphtheory.lab.datasets.catalogue import DatasetInfo
 from graphtheory.lab.datasets.files import DamagedFileError
-from graphtheory.lab.datasets.processed import processed
 
 INFO = DatasetInfo("toy", "webkb", folder="Toy/raw", files=("a.txt",))
 
