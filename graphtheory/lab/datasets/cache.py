@@ -31,11 +31,7 @@ def default_folder() -> Path:
 
 
 def write(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Store arrays under `path`: its SHA-256, then an npz; complete or not at all.
-
-    Args:
-        path: Where; the folder is made.
-        arrays: Numbers only.
+    """Store arrays of numbers under `path`: their SHA-256, then an npz; complete or not at all.
 
     Raises:
         OSError: The folder cannot be written; the message says how to choose another.
@@ -57,9 +53,6 @@ def read(path: Path) -> dict[str, np.ndarray] | None:
     """The arrays stored under `path`; None when there are none, or when they are damaged.
 
     A damaged file is reported as a warning; the caller makes it again from the raw files.
-
-    Args:
-        path: Where `write` put them.
     """
     if not path.is_file():
         return None
@@ -86,7 +79,7 @@ def processed(
 
     Args:
         info: The data set.
-        root: Folder that holds `info.folder`; may be read-only.
+        root: Folder with the raw files; may be read-only.
         cache: Folder for processed arrays; None for the default.
         reader: Gets a private root with copies of the raw files.
         readers: What else decides what comes out, such as releases of other packages.

@@ -82,20 +82,16 @@ def infection() -> dict[str, Tensor]:
     return packed([Data(x=one.x, edge_index=one.edge_index, y=one.y) for one in made])
 
 
-def ring_transfer(nodes: int = 10, classes: int = 5, graphs: int = 2000) -> dict[str, Tensor]:
-    """Rings on which one node, the target, must tell what the node opposite to it holds.
+def ring_transfer() -> dict[str, Tensor]:
+    """Rings of 10 nodes on which the target must tell what the node opposite to it holds.
 
-    x of node 0, the source, is one-hot, that of the target zero, that of the others one. Only the
-    target has a class, y = -1 for the other nodes.
-
-    Args:
-        nodes: Nodes of the ring; the target is nodes // 2 hops away.
-        classes: How many classes.
-        graphs: How many rings.
+    There are 2,000 rings of 5 classes. x of node 0, the source, is one-hot, that of the target
+    zero, that of the others one. Only the target has a class, y = -1 for the other nodes.
 
     Source: Di Giovanni et al., "On over-squashing in message passing neural networks", ICML 2023,
         the task RingTransfer.
     """
+    nodes, classes, graphs = 10, 5, 2000
     ring = to_undirected(torch.stack([torch.arange(nodes), (torch.arange(nodes) + 1) % nodes]))
     drawn = torch.randint(classes, (graphs,), generator=Generator().manual_seed(_SEED))
     made = []
@@ -116,12 +112,9 @@ def _with_one_label(x: Tensor, edge_index: Tensor, node: int, label: int) -> Dat
 def neighbors_match(depth: int, graphs: int = 6000) -> dict[str, Tensor]:
     """Binary trees whose root must find the leaf of its own key and tell that leaf's value.
 
-    x has two categories: a key of the root and of the leaves, a value of the leaves, 0 where there
-    is none. Only the root, node 0, has a class, y = -1 for the other nodes.
-
-    Args:
-        depth: Hops from the root to the leaves; 2^depth leaves, keys and values.
-        graphs: How many trees.
+    The leaves are `depth` hops from the root: 2^depth leaves, keys and values. x has two
+    categories: a key of the root and of the leaves, a value of the leaves, 0 where there is none.
+    Only the root, node 0, has a class, y = -1 for the other nodes.
 
     Source: Alon and Yahav, "On the bottleneck of graph neural networks", ICLR 2021, section 4.1;
         edges run both ways here.
@@ -144,10 +137,7 @@ def skip_rings(copies: int = _COPIES) -> Iterator[Data]:
     """The graphs of CSL, rings with skip links: renumbered copies of each of 10 lengths of skip.
 
     All of 41 nodes have four neighbors and the same features, so that no message passing on
-    neighbors alone tells the classes apart.
-
-    Args:
-        copies: How many of the 15 copies of each class.
+    neighbors alone tells the classes apart. Of the 15 copies of each class the first are taken.
 
     Source: Murphy et al., "Relational pooling for graph representations", ICML 2019.
     """

@@ -21,10 +21,6 @@ class DamagedFileError(ValueError):
 def locate(info: DatasetInfo, root: str | PathLike[str] | None) -> dict[str, Path]:
     """The raw files of a data set under `root`, by their path below `root`.
 
-    Args:
-        info: The data set.
-        root: Folder that holds `info.folder`.
-
     Raises:
         FileNotFoundError: Files are missing; one sentence says which, where they go and where
             they come from. Nothing is ever downloaded.
@@ -98,11 +94,7 @@ def digests(files: Mapping[str, Path], *, all_pinned: bool = False) -> dict[str,
 
 
 def verify_counts(info: DatasetInfo, found: Mapping[str, int]) -> None:
-    """Compare what came out of the raw files with what is known to be in them.
-
-    Args:
-        info: The data set; `info.counts` holds what is known.
-        found: Numbers by the same names.
+    """Compare the numbers that came out of the raw files with `info.counts`.
 
     Raises:
         DamagedFileError: A number differs.
@@ -120,11 +112,8 @@ def staged(files: Mapping[str, Path], expected: Mapping[str, str]) -> Iterator[P
     """A private, writable root with copies of the raw files, removed afterwards.
 
     PyG and ogb write beside the raw files they read, and load what they find there by unpickling:
-    here is nothing but what `expected` vouches for, and the copies are what was checked.
-
-    Args:
-        files: Paths by name below `root`.
-        expected: SHA-256 by name.
+    here is nothing but what `expected`, the SHA-256 of each file, vouches for, and the copies are
+    what was checked.
 
     Raises:
         DamagedFileError: A file changed between the check and the copy.

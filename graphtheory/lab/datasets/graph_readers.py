@@ -15,10 +15,13 @@ from torch_geometric.datasets import MoleculeNet, TUDataset
 
 from graphtheory.lab.datasets import safe_pickle
 from graphtheory.lab.datasets.catalogue import DatasetInfo
-from graphtheory.lab.datasets.graph_store import SLICES, as_note, packed, with_notes
-from graphtheory.lab.datasets.molecules import category_sizes, molecule, scaffold_split
-from graphtheory.lab.datasets.ogb_readers import read_ogbg
-from graphtheory.lab.datasets.splits import Split
+from graphtheory.lab.datasets.graph_store import SLICES, packed, with_notes
+from graphtheory.lab.datasets.ogb_readers import (
+    category_sizes,
+    molecule,
+    read_ogbg,
+    scaffold_split,
+)
 
 Stored = dict[str, Tensor]
 _PICKLED = {**safe_pickle.ARRAYS, **safe_pickle.TENSORS}
@@ -63,8 +66,7 @@ def _log_degree(edge_index: Tensor, bounds: dict[str, Tensor]) -> Tensor:
 
 def _ogbg(root: Path, info: DatasetInfo) -> Stored:
     graphs, parts = read_ogbg(root, info)
-    split = {info.default_split: as_note(parts)}
-    stored = packed(graphs, split=split, categories=category_sizes())
+    stored = packed(graphs, split={info.default_split: parts}, categories=category_sizes())
     table = root / info.folder / "mapping/mol.csv.gz"
     if not table.is_file():
         return stored
@@ -88,8 +90,7 @@ def _moleculenet(root: Path, info: DatasetInfo) -> Stored:
     targets = [row[labels] if isinstance(labels, slice) else [row[labels]] for row in rows]
     y = torch.tensor([[float(cell or "nan") for cell in row] for row in targets])
     stored, kept = _from_smiles(texts, y)
-    scaffolds = scaffold_split([texts[row] for row in kept])
-    return with_notes(stored, split={"scaffold": as_note(scaffolds)})
+    return with_notes(stored, split={"scaffold": scaffold_split([texts[row] for row in kept])})
 
 
 def _peptides(root: Path, info: DatasetInfo) -> Stored:
@@ -207,7 +208,7 @@ def _joined(parts: list[list[Data]]) -> Stored:
         if graph.edge_attr.size(0) != graph.edge_index.size(1):
             raise ValueError(f"graph {position}: edge_attr and edge_index of different lengths")
     positions = torch.arange(len(graphs)).split([len(part) for part in parts])
-    return packed(graphs, split={"published": as_note(Split(*positions))})
+    return packed(graphs, split={"published": positions})
 
 
 READERS: dict[str, Callable[[Path, DatasetInfo], Stored]] = {

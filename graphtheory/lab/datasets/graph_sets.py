@@ -19,7 +19,7 @@ from graphtheory.lab.datasets.cache import processed
 from graphtheory.lab.datasets.catalogue import DatasetInfo, Kind, describe, known_seed
 from graphtheory.lab.datasets.files import verify_counts
 from graphtheory.lab.datasets.graph_readers import READERS
-from graphtheory.lab.datasets.molecules import rdkit_version
+from graphtheory.lab.datasets.ogb_readers import rdkit_version
 from graphtheory.lab.datasets.splits import Split, folds, positions_by_fraction, stratified
 
 _FROM_SMILES = ("moleculenet", "peptides")

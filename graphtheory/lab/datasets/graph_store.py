@@ -18,12 +18,7 @@ _NOTES = "notes"
 
 
 def packed(graphs: Sequence[Data], **notes: Any) -> dict[str, Tensor]:
-    """All graphs one after the other, and under "slices/" where each begins.
-
-    Args:
-        graphs: At least one, all with the same attributes.
-        notes: See `with_notes`.
-    """
+    """All graphs one after the other, under "slices/" where each begins, and `with_notes`."""
     data, slices, _ = collate(Data, list(graphs), increment=False, add_batch=False)
     stored = {name: value for name, value in data if isinstance(value, Tensor)}
     bounds = {SLICES + name: value for name, value in slices.items() if name in stored}
@@ -34,11 +29,11 @@ def with_notes(stored: Mapping[str, Tensor], **notes: Any) -> dict[str, Tensor]:
     """The store with facts that are no tensors, as JSON in a tensor of bytes.
 
     Args:
-        stored: The store.
+        stored: All graphs, as `packed` gives them.
         notes: `categories`, by "x" and "edge_attr" how many values each column of categories
-            takes; `split`, by name three lists of positions; `smiles` and `left_out`, lists.
+            takes; `split`, by name the positions of three parts; `smiles` and `left_out`, lists.
     """
-    content = json.dumps(notes_of(stored) | notes).encode()
+    content = json.dumps(notes_of(stored) | notes, default=Tensor.tolist).encode()
     return {**stored, _NOTES: torch.frombuffer(bytearray(content), dtype=torch.uint8)}
 
 
@@ -54,12 +49,7 @@ def bounds_of(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def categories_of(stored: Mapping[str, Tensor], part: str) -> tuple[int, ...] | None:
-    """How many values each column of a categorical feature takes; None of real ones.
-
-    Args:
-        stored: The store.
-        part: "x" or "edge_attr".
-    """
+    """How many values each column of "x" or "edge_attr" takes; None where they are real."""
     if part not in stored or stored[part].is_floating_point():
         return None
     found = tuple(stored[part].amax(0).add(1).tolist()) if len(stored[part]) else ()
@@ -79,16 +69,8 @@ def split_of(stored: Mapping[str, Tensor], name: str) -> Split | None:
     return parts and Split(*(torch.tensor(sorted(part), dtype=torch.int64) for part in parts))
 
 
-def as_note(parts: Split) -> list[list[int]]:
-    """A split as `with_notes` stores it."""
-    return [part.tolist() for part in parts]
-
-
 def check(stored: Mapping[str, Tensor]) -> None:
-    """Refuse graphs that do not hold together.
-
-    Args:
-        stored: x, edge_index and perhaps edge_attr, with their bounds.
+    """Refuse graphs whose parts do not fit together.
 
     Raises:
         ValueError: A graph without nodes, with a node id out of range or with a value that is not

@@ -10,7 +10,6 @@ from __future__ import annotations
 from os import PathLike
 from pathlib import Path
 
-import scipy.sparse
 import torch
 from torch import Generator, Tensor
 from torch_geometric.data import Data as Data
@@ -20,7 +19,13 @@ from graphtheory.lab.datasets import embedded, files
 from graphtheory.lab.datasets.cache import processed
 from graphtheory.lab.datasets.catalogue import DatasetInfo, describe, known_seed, names
 from graphtheory.lab.datasets.graph_sets import GraphSet, load_graphs
-from graphtheory.lab.datasets.node_readers import READERS, known_nodes, sparse_rows, topology
+from graphtheory.lab.datasets.node_readers import (
+    READERS,
+    as_sparse_rows,
+    known_nodes,
+    sparse_rows,
+    topology,
+)
 from graphtheory.lab.datasets.splits import Split, by_fraction, per_class
 
 __all__ = [
@@ -198,19 +203,14 @@ def _pack(data: Data) -> dict[str, Tensor]:
     """Tensors by name; features in CSR parts when most of them are zero."""
     out = {name: value for name, value in data if name != "x" and isinstance(value, Tensor)}
     x = data.x
-    if x.layout != torch.sparse_csr and int(x.count_nonzero()) >= _SPARSE_BELOW * x.numel():
-        return out | {"x": x.float()}
-    if x.layout == torch.sparse_csr:
-        indptr, indices, values = x.crow_indices(), x.col_indices(), x.values()
-    else:
-        matrix = scipy.sparse.csr_array(x.numpy())
-        indptr, indices, values = (
-            torch.from_numpy(part) for part in (matrix.indptr, matrix.indices, matrix.data)
-        )
+    if x.layout != torch.sparse_csr:
+        if int(x.count_nonzero()) >= _SPARSE_BELOW * x.numel():
+            return out | {"x": x.float()}
+        x = as_sparse_rows(x)
     return out | {
-        "x_indptr": indptr.long(),
-        "x_indices": indices.long(),
-        "x_values": values.float(),
+        "x_indptr": x.crow_indices(),
+        "x_indices": x.col_indices(),
+        "x_values": x.values().float(),
         "x_shape": torch.tensor(x.shape),
     }
 
@@ -218,10 +218,8 @@ def _pack(data: Data) -> dict[str, Tensor]:
 def _unpack(stored: dict[str, Tensor], *, sparse: bool) -> Data:
     if "x" in stored:
         return Data(**stored)
-    indptr, indices, values, shape = (
-        stored.pop(f"x_{part}") for part in ("indptr", "indices", "values", "shape")
-    )
-    x = sparse_rows(indptr, indices, values, tuple(shape.tolist()))
+    parts = [stored.pop(f"x_{part}") for part in ("indptr", "indices", "values")]
+    x = sparse_rows(*parts, stored.pop("x_shape").tolist())
     return Data(x=x if sparse else x.to_dense(), **stored)
 
 

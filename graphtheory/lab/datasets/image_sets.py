@@ -6,7 +6,6 @@ was read of them is kept in the cache of `datasets.graphs`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
@@ -19,13 +18,7 @@ from torch import Generator, Tensor
 from graphtheory.lab.datasets import catalogue, files
 from graphtheory.lab.datasets.cache import processed
 from graphtheory.lab.datasets.catalogue import DatasetInfo, key, known_seed
-from graphtheory.lab.datasets.image_files import (
-    read_cifar_batch,
-    read_cifar_jpeg,
-    read_cifar_pixels,
-    read_idx,
-)
-from graphtheory.lab.datasets.image_folder import Listing, listed, read_images
+from graphtheory.lab.datasets.image_files import READERS, Listing, listed, read_images
 from graphtheory.lab.datasets.splits import stratified
 
 __all__ = [
@@ -39,13 +32,9 @@ __all__ = [
     "validation_split",
 ]
 
-_Arrays = tuple[np.ndarray, np.ndarray]
-_GRAY_LEVELS = 16  # of scikit-learn's digits
-_DIGITS, _LOSSLESS = 1437, 3200  # training images of the two sets without a test part
-
 
 class Images(NamedTuple):
-    """Images and their classes.
+    """Images and the class of each.
 
     Shapes: pixels uint8 [N, C, H, W], 0..255; y int64 [N].
     """
@@ -89,7 +78,7 @@ class ImageSet:
 
     @property
     def sha256(self) -> str | None:
-        """Of a folder of images: of the names and sizes of its files; None of a set by name."""
+        """Hash of the names and sizes of the files of a folder of images; None of a set by name."""
         return None
 
     def split(self, y: Tensor, seed: int) -> tuple[Tensor, Tensor]:
@@ -108,8 +97,10 @@ class ImageSet:
         info = replace(self.info, name=f"{self.info.name}-{part}", files=tuple(found))
 
         def read(private: Path) -> dict[str, Tensor]:
-            pixels, y = _READERS[info.family]([private / info.folder / f for f in info.files], part)
-            files.verify_counts(replace(info, counts=(("images", expected),)), {"images": len(y)})
+            pixels, y = READERS[info.family]([private / info.folder / f for f in info.files], part)
+            files.verify_counts(
+                replace(info, counts=(("images", expected),)), {"images": len(pixels)}
+            )
             pixels = np.ascontiguousarray(pixels)
             return {"pixels": torch.tensor(pixels), "y": torch.tensor(y).long()}
 
@@ -123,7 +114,7 @@ class FolderImages(ImageSet):
     """Images of a folder by class, of which `load` makes it; they are read as often as asked for.
 
     Args:
-        files: What lies there; see `image_folder.listed`.
+        files: What lies there; see `image_files.listed`.
         size: Rows and columns that every image is brought to; None leaves them as they are.
     """
 
@@ -194,7 +185,7 @@ def load(
 
     Args:
         name: One of `names()`, whose case does not matter, or a folder of images by class, as
-            torchvision's `ImageFolder` takes them; see `image_folder.listed`.
+            torchvision's `ImageFolder` takes them; see `image_files.listed`.
         root: Folder that holds `describe(name).folder`; may be read-only; not needed for "digits".
         cache: Folder for processed arrays; None for $GRAPHTHEORY_CACHE or ~/.cache/graphtheory.
         size: Of a folder of images: the rows and columns that each is brought to, of a square
@@ -251,35 +242,3 @@ def _present(info: DatasetInfo, root: str | PathLike[str] | None) -> tuple[str, 
         return plain if not (folder / file).is_file() and (folder / plain).is_file() else file
 
     return tuple(map(name, info.files))
-
-
-def _digits(paths: list[Path], part: str) -> _Arrays:
-    from sklearn.datasets import load_digits
-
-    pixels, y = load_digits(return_X_y=True)
-    images = np.rint(pixels * (255 / _GRAY_LEVELS)).astype(np.uint8).reshape(-1, 1, 8, 8)
-    return _cut(images, y, _DIGITS, part)
-
-
-def _idx(paths: list[Path], part: str) -> _Arrays:
-    pixels, y = map(read_idx, paths)
-    return pixels[:, None], y
-
-
-def _pickles(paths: list[Path], part: str) -> _Arrays:
-    pixels, y = zip(*map(read_cifar_batch, paths), strict=True)
-    return np.concatenate(pixels), np.concatenate(y)
-
-
-def _cut(pixels: np.ndarray, y: np.ndarray, train: int, part: str) -> _Arrays:
-    rows = slice(train) if part == "train" else slice(train, None)
-    return pixels[rows], y[rows]
-
-
-_READERS: dict[str, Callable[[list[Path], str], _Arrays]] = {
-    "embedded": _digits,
-    "idx": _idx,
-    "cifar-pickles": _pickles,
-    "cifar-jpeg": lambda paths, part: read_cifar_jpeg(paths[0], part),
-    "cifar-pixels": lambda paths, part: _cut(*read_cifar_pixels(paths[0]), _LOSSLESS, part),
-}

@@ -8,11 +8,12 @@ the unpickler knows the few names that the published files use and refuses every
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy.sparse
 import torch
 from torch import Tensor
 from torch_geometric.data import Data, InMemoryDataset
@@ -66,10 +67,7 @@ def _as_pyg(root: Path, info: DatasetInfo) -> Data:
 
 
 def read_pickled(path: Path) -> Any:
-    """The array, sparse matrix or dictionary in one pickled file of arrays.
-
-    Args:
-        path: A file whose hash was checked.
+    """The array, sparse matrix or dictionary in one pickled file, whose hash was checked.
 
     Raises:
         pickle.UnpicklingError: The file names anything but the known classes and functions.
@@ -104,11 +102,8 @@ def _assembled(folder: Path, name: str, known: str, tested: str) -> Tensor:
 def topology(folder: Path, name: str) -> Data:
     """Edges, labels and the public split, from the five files that hold them.
 
-    Nodes without a label (15 isolated ones in CiteSeer) get class 0, as in PyG.
-
-    Args:
-        folder: Where ind.<name>.{y, ally, ty, graph, test.index} lie.
-        name: "Cora", "CiteSeer" or "PubMed".
+    They are ind.<name>.{y, ally, ty, graph, test.index}. Nodes without a label (15 isolated ones
+    in CiteSeer) get class 0, as in PyG.
     """
     y = _assembled(folder, name, "ally", "ty").argmax(dim=1)
     links = _planetoid_part(folder, name, "graph")
@@ -126,12 +121,7 @@ def topology(folder: Path, name: str) -> Data:
 
 
 def known_nodes(folder: Path, name: str) -> Data:
-    """Features and labels of the training nodes and the test nodes, without ind.<name>.allx.
-
-    Args:
-        folder: Where ind.<name>.{x, tx} lie beside the five files that `topology` reads.
-        name: "Cora", "CiteSeer" or "PubMed".
-    """
+    """Features and labels of the training nodes and the test nodes, without ind.<name>.allx."""
     train, test = (_planetoid_part(folder, name, part).float() for part in ("x", "tx"))
     nodes = torch.cat([torch.arange(len(train)), _test_index(folder, name)])
     return Data(x=torch.cat([train, test]), y=topology(folder, name).y[nodes])
@@ -153,11 +143,18 @@ def _musae(root: Path, info: DatasetInfo) -> Data:
     return Data(x=x, edge_index=to_undirected(edges, num_nodes=len(y)), y=y)
 
 
-def sparse_rows(indptr: Tensor, indices: Tensor, values: Tensor, size: tuple[int, ...]) -> Tensor:
-    """A checked CSR tensor, without torch's remark that these are in beta, once a process."""
+def sparse_rows(indptr: Tensor, indices: Tensor, values: Tensor, size: Sequence[int]) -> Tensor:
+    """A checked CSR tensor, without torch's warning that these are in beta."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta")
         return torch.sparse_csr_tensor(indptr, indices, values, size, check_invariants=True)
+
+
+def as_sparse_rows(x: Tensor) -> Tensor:
+    """A dense matrix as a CSR tensor."""
+    matrix = scipy.sparse.csr_array(x.numpy())
+    parts = [torch.from_numpy(part) for part in (matrix.indptr, matrix.indices, matrix.data)]
+    return sparse_rows(parts[0].long(), parts[1].long(), parts[2], x.shape)
 
 
 def _second_superpixels(root: Path, info: DatasetInfo) -> Data:

@@ -27,8 +27,8 @@ class CoreNeighborhoodGraph:
     every discriminative node `degree` neighbors of its own pattern whatever its other links, so
     that both patterns have a core neighborhood of their own at distance 1.
 
-    The printed parameters with gamma_d = 0.2 cannot be drawn: degree (1 - eps_s) = 114 distinct
-    neighbors are asked of 100 nodes. That is an error, which names the largest degree that fits.
+    The printed parameters with gamma_d = 0.2 cannot be drawn: a node would need degree (1 - eps_s)
+    = 114 distinct neighbors among 100 nodes. The error names the largest degree that fits.
 
     Args:
         num_nodes: Nodes, N.
@@ -225,7 +225,7 @@ class MajorityAtDistance:
         """Draw patterns and noise on a graph; the same generator state gives the same data.
 
         Args:
-            edge_index: The graph, which stays as it is; a path follows edges in their direction.
+            edge_index: The graph, which does not change; a path follows edges in their direction.
             num_nodes: Nodes, N.
             generator: Source of randomness.
 

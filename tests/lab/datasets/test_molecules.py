@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from graphtheory.lab.datasets import molecules
-from graphtheory.lab.datasets.molecules import category_sizes, molecule, scaffold_split
+from graphtheory.lab.datasets import ogb_readers
+from graphtheory.lab.datasets.ogb_readers import category_sizes, molecule, scaffold_split
 
 pytest.importorskip("rdkit", reason="needs the extra [molecules]")
 
@@ -50,8 +50,8 @@ def test_the_split_is_ogbs_on_ogbs_molecules(name: str, data_root: Path) -> None
 
 def test_without_rdkit_one_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(name: str) -> str:
-        raise molecules.PackageNotFoundError(name)
+        raise ogb_readers.PackageNotFoundError(name)
 
-    monkeypatch.setattr(molecules, "version", missing)
+    monkeypatch.setattr(ogb_readers, "version", missing)
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'graphtheory\[molecules\]'"):
         molecule("CC")
