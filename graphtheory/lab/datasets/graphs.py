@@ -218,8 +218,10 @@ def _pack(data: Data) -> dict[str, Tensor]:
 def _unpack(stored: dict[str, Tensor], *, sparse: bool) -> Data:
     if "x" in stored:
         return Data(**stored)
-    parts = [stored.pop(f"x_{part}") for part in ("indptr", "indices", "values")]
-    x = sparse_rows(*parts, stored.pop("x_shape").tolist())
+    indptr, indices, values, shape = (
+        stored.pop(f"x_{part}") for part in ("indptr", "indices", "values", "shape")
+    )
+    x = sparse_rows(indptr, indices, values, tuple(shape.tolist()))
     return Data(x=x if sparse else x.to_dense(), **stored)
 
 

@@ -8,7 +8,7 @@ the unpickler knows the few names that the published files use and refuses every
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -143,7 +143,7 @@ def _musae(root: Path, info: DatasetInfo) -> Data:
     return Data(x=x, edge_index=to_undirected(edges, num_nodes=len(y)), y=y)
 
 
-def sparse_rows(indptr: Tensor, indices: Tensor, values: Tensor, size: Sequence[int]) -> Tensor:
+def sparse_rows(indptr: Tensor, indices: Tensor, values: Tensor, size: tuple[int, ...]) -> Tensor:
     """A checked CSR tensor, without torch's warning that these are in beta."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta")
