@@ -1,7 +1,8 @@
 """The data sets by name: where their raw files lie, which splits they have, how they are scored.
 
 The table is `catalogue.json`, one entry for each set; what the sets of a family share stands there
-under "families", with {name}, {lower}, {upper} and {stem} ("_" for "-") for the name of the set.
+under "families", with {name}, {lower}, {upper} and {stem} ("_" for "-") for the name of the set
+and {archive} for a word of its entry.
 """
 
 from __future__ import annotations
@@ -98,10 +99,12 @@ _FIELDS = [field.name for field in fields(DatasetInfo)]
 
 def _info(entry: Mapping[str, Any]) -> DatasetInfo:
     """An entry of the table, completed by what its family shares."""
-    name = entry["name"]
-    words = {"lower": name.lower(), "upper": name.upper(), "stem": name.replace("-", "_"), **entry}
-    shared = _TABLE["families"].get(entry["family"], {})
-    known = {part: _filled(value, words) for part, value in shared.items()} | dict(entry)
+    name, text = entry["name"], json.dumps(_TABLE["families"].get(entry["family"], {}))
+    stem = name.replace("-", "_")
+    words = {"name": name, "lower": name.lower(), "upper": name.upper(), "stem": stem}
+    for word, value in {**words, "archive": entry.get("archive", "")}.items():
+        text = text.replace(f"{{{word}}}", value)
+    known = json.loads(text) | dict(entry)
     known["counts"] = known.get("counts", {}).items()
     given: dict[str, Any] = {
         part: value if isinstance(value, (str, bool)) else tuple(value)
@@ -109,12 +112,6 @@ def _info(entry: Mapping[str, Any]) -> DatasetInfo:
         if part in _FIELDS
     }
     return DatasetInfo(**given)
-
-
-def _filled(value: Any, words: Mapping[str, Any]) -> Any:
-    if isinstance(value, str):
-        return value.format(**words)
-    return [one.format(**words) for one in value]
 
 
 _ALL = [_info(entry) for entry in _TABLE["sets"]]
