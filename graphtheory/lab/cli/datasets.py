@@ -33,10 +33,10 @@ class Datasets(Command):
 
     def run(self, screen: Screen) -> None:
         """Print the lists."""
-        from graphtheory.lab.datasets import catalogue, image_catalogue
+        from graphtheory.lab.datasets import catalogue
 
         root = data_root(self.root)
-        images = list(map(image_catalogue.describe, image_catalogue.names()))
+        images = [catalogue.describe(name, task="image") for name in catalogue.names("image")]
         lists = [*_graphs(catalogue.names, catalogue.describe), ("Image sets", images)]
         for title, infos in lists:
             screen.table(_table(infos, title if root is None else f"{title}, root {root}", root))

@@ -75,10 +75,11 @@ def compared(
 
 def kinds(dataset: str, root: Path | None = None) -> tuple[str, ...]:
     """What there is of that name: a graph or a set of graphs first, then images."""
-    from graphtheory.lab.datasets import catalogue, image_catalogue
+    from graphtheory.lab.datasets import catalogue
 
     images = {
-        catalogue.key(name): image_catalogue.describe(name) for name in image_catalogue.names()
+        catalogue.key(name): catalogue.describe(name, task="image")
+        for name in catalogue.names("image")
     }
     found = [IMAGES] if catalogue.key(dataset) in images else []
     if not found and Path(dataset).is_dir() and not _is_graph(dataset, root):

@@ -1,19 +1,91 @@
-"""The data sets by name: where their raw files lie, which splits they have, how they are scored."""
+"""The data sets by name: where their raw files lie, which splits they have, how they are scored.
+
+The table is `catalogue.json`, one entry for each set; what the sets of a family share stands there
+under "families", with {name}, {lower}, {upper} and {stem} ("_" for "-") for the name of the set
+and {archive} for a word of its entry.
+"""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
 from os import PathLike
 from pathlib import Path
+from typing import Any, Literal
 
-from graphtheory.lab.datasets.dataset_info import DatasetInfo
-from graphtheory.lab.datasets.graph_catalogue import GRAPH_SETS, tudataset_below
-from graphtheory.lab.datasets.node_catalogue import NODE_SETS
+Kind = Literal["multiclass", "multilabel", "regression"]
 
-__all__ = ["DatasetInfo", "describe", "key", "known_seed", "lookup", "names"]
 
-_ALL = NODE_SETS + GRAPH_SETS
+@dataclass(frozen=True)
+class DatasetInfo:
+    """What is known about a data set before any of its files is opened.
+
+    Args:
+        name: The name to load it by.
+        family: The reader it needs; "embedded" needs no file.
+        folder: Folder of the raw files below `root`.
+        files: Raw files that must lie in `folder`.
+        optional_files: Raw files that are read where present.
+        splits: Names of its splits; the first is the default.
+        metric: "accuracy", or "rocauc" for two unbalanced classes; of sets of graphs also "ap",
+            "mae", "rmse" and "f1", the mean over the classes.
+        task: "node", "graph", "pairs" or "image": one graph, a set of graphs, pairs of graphs to
+            tell apart (`expressiveness.expressiveness_pairs`), or images.
+        source: Where the raw files come from.
+        citation: Who published it.
+        counts: Numbers that hold after loading, such as ("nodes", 2708); "edges" counts stored
+            directions. A mismatch means a damaged file or another release.
+        kind: "multiclass" for one class each, "multilabel" for labels that are true, false or
+            missing; of sets of graphs also "regression" for real values that may be missing.
+        level: Of sets of graphs: "graph" or "node", what carries a label.
+        evaluator: Name for ogb's `Evaluator` of graphs or nodes, None where ogb has none.
+        both_ways: Whether networks are by custom trained on both directions of its edges, which
+            are directed as published.
+        features: Of sets of graphs: what `x` and `edge_attr` are.
+        aliases: Other names of it.
+    """
+
+    name: str
+    family: str
+    folder: str = ""
+    files: tuple[str, ...] = ()
+    optional_files: tuple[str, ...] = ()
+    splits: tuple[str, ...] = ("random-60-20-20",)
+    metric: str = "accuracy"
+    task: str = "node"
+    source: str = ""
+    citation: str = ""
+    counts: tuple[tuple[str, int], ...] = ()
+    kind: Kind = "multiclass"
+    level: Literal["graph", "node"] = "graph"
+    evaluator: str | None = None
+    both_ways: bool = False
+    features: str = ""
+    aliases: tuple[str, ...] = ()
+
+    @property
+    def embedded(self) -> bool:
+        """Whether it comes with the installed packages."""
+        return self.family == "embedded"
+
+    @property
+    def default_split(self) -> str:
+        """The split that is taken when none is asked for."""
+        return self.splits[0]
+
+    def known_split(self, split: str | None) -> str:
+        """The split of that name, the default for None.
+
+        Raises:
+            ValueError: The set has no such split; the message lists those it has.
+        """
+        if split is None:
+            return self.default_split
+        if split not in self.splits:
+            raise ValueError(f"split: {self.name} has {', '.join(self.splits)}; got {split!r}")
+        return split
 
 
 def key(name: str) -> str:
@@ -21,8 +93,46 @@ def key(name: str) -> str:
     return name.lower().replace("_", "-")
 
 
-_BY_KEY = {key(info.name): info for info in _ALL}
+_TABLE: dict[str, Any] = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
+_FIELDS = [field.name for field in fields(DatasetInfo)]
+
+
+def _info(entry: Mapping[str, Any]) -> DatasetInfo:
+    """An entry of the table, completed by what its family shares."""
+    name, text = entry["name"], json.dumps(_TABLE["families"].get(entry["family"], {}))
+    stem = name.replace("-", "_")
+    words = {"name": name, "lower": name.lower(), "upper": name.upper(), "stem": stem}
+    for word, value in {**words, "archive": entry.get("archive", "")}.items():
+        text = text.replace(f"{{{word}}}", value)
+    known = json.loads(text) | dict(entry)
+    known["counts"] = known.get("counts", {}).items()
+    given: dict[str, Any] = {
+        part: value if isinstance(value, (str, bool)) else tuple(value)
+        for part, value in known.items()
+        if part in _FIELDS
+    }
+    return DatasetInfo(**given)
+
+
+_ALL = [_info(entry) for entry in _TABLE["sets"]]
+_IMAGES = {key(info.name): info for info in _ALL if info.task == "image"}
+_GRAPHS = {key(info.name): info for info in _ALL if info.task != "image"}
 _ALIASES = {key(alias): key(info.name) for info in _ALL for alias in info.aliases}
+
+
+def _by_folder(part: str) -> dict[str, dict[str, Any]]:
+    """Those parts of all entries that name raw files, by folder and file."""
+    found: dict[str, dict[str, Any]] = {}
+    for info, entry in zip(_ALL, _TABLE["sets"], strict=True):
+        if part in entry:
+            found.setdefault(info.folder, {}).update(entry[part])
+    return found
+
+
+SHA256: dict[str, dict[str, tuple[int, str]]] = _by_folder("sha256")
+"""Size and SHA-256 of published raw files by folder: what a file must be before it is read."""
+GIT_BLOB: dict[str, dict[str, str]] = _by_folder("git_blob")
+"""Git's own hash of a file whose SHA-256 was not taken of the file itself; accepted as well."""
 
 
 def names(task: str | None = None) -> list[str]:
@@ -30,22 +140,26 @@ def names(task: str | None = None) -> list[str]:
 
     Args:
         task: "node", "graph" or "pairs" for single graphs, sets of graphs or pairs of graphs to
-            tell apart; None for all.
+            tell apart; "image" for image sets; None for all but these.
 
     Example:
         >>> names()[:3]
         ['digits', 'karate', 'core-neighborhood']
     """
-    return [info.name for info in _ALL if task in (None, info.task)]
+    known: Iterable[DatasetInfo] = _IMAGES.values() if task == "image" else _GRAPHS.values()
+    return [info.name for info in known if task in (None, info.task)]
 
 
-def describe(name: str, root: str | PathLike[str] | None = None) -> DatasetInfo:
+def describe(
+    name: str, root: str | PathLike[str] | None = None, *, task: str | None = None
+) -> DatasetInfo:
     """What is known about a data set, without opening its files.
 
     Args:
         name: One of `names()`, or the name of a folder TUDataset/<name>/raw below `root`; case and
             "_" against "-" make no difference.
         root: Folder with the raw files, to find TUDatasets that `names()` does not list.
+        task: "image" for an image set; "digits" is also the name of a graph of the same images.
 
     Raises:
         ValueError: Unknown name; the message holds the nearest match, else the known names.
@@ -53,13 +167,33 @@ def describe(name: str, root: str | PathLike[str] | None = None) -> DatasetInfo:
     Example:
         >>> describe("cora").default_split
         'public'
+        >>> describe("MNIST", task="image").folder
+        'MNIST/raw'
     """
+    if task == "image":
+        return lookup(name, _IMAGES)
     wanted = _ALIASES.get(key(name), key(name))
-    if wanted not in _BY_KEY and root is not None:
-        found = tudataset_below(Path(root), wanted)
+    if wanted not in _GRAPHS and root is not None:
+        found = _tudataset_below(Path(root), wanted)
         if found is not None:
             return found
-    return lookup(wanted if wanted in _BY_KEY else name, _BY_KEY)
+    return lookup(wanted if wanted in _GRAPHS else name, _GRAPHS)
+
+
+def _tudataset_below(root: Path, wanted: str) -> DatasetInfo | None:
+    """The set whose folder TUDataset/<name>/raw lies below `root`; None where there is none."""
+    for folder in sorted((root / "TUDataset").glob("*/raw")):
+        name = folder.parent.name
+        if key(name) != wanted:
+            continue
+        entry: dict[str, Any] = {"name": name, "family": "tudataset"}
+        real = f"{name}_graph_attributes.txt"
+        if not (folder / f"{name}_graph_labels.txt").is_file() and (folder / real).is_file():
+            files = [f"{name}_A.txt", f"{name}_graph_indicator.txt", real]
+            entry |= {"files": files, "splits": ["random-80-10-10"], "metric": "mae"}
+            entry |= {"kind": "regression"}
+        return _info(entry)
+    return None
 
 
 def lookup(name: str, known: Mapping[str, DatasetInfo]) -> DatasetInfo:
@@ -79,7 +213,7 @@ def lookup(name: str, known: Mapping[str, DatasetInfo]) -> DatasetInfo:
 
 
 def known_seed(seed: int) -> int:
-    """The seed itself.
+    """The seed itself, if it is one.
 
     Raises:
         ValueError: Not a whole number, or negative.

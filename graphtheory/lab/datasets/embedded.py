@@ -1,21 +1,27 @@
-"""Graphs that need no files: digits, the karate club, and synthetic ones."""
+"""Graphs and sets of graphs that need no files: digits, the karate club, and synthetic ones."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import networkx as nx
 import torch
-from torch import Generator
+from torch import Generator, Tensor
 from torch_geometric.data import Data
+from torch_geometric.datasets import InfectionDataset
+from torch_geometric.datasets.graph_generator import ERGraph
 from torch_geometric.utils import to_undirected
 
-from graphtheory.lab.datasets.majority_at_distance import MajorityAtDistance
-from graphtheory.lab.datasets.pattern_graph import CoreNeighborhoodGraph
+from graphtheory.lab.datasets.graph_store import packed
+from graphtheory.lab.datasets.pattern_graph import CoreNeighborhoodGraph, MajorityAtDistance
 from graphtheory.lab.datasets.power_law import PowerLawGraph
 
 _NEIGHBORS = 8
 _PIXEL_MAX = 16.0
+_SKIPS = (2, 3, 4, 5, 6, 9, 11, 12, 13, 16)  # of the classes of csl
+_COPIES, _CSL_NODES = 15, 41
+_SEED = 0  # of the sets of graphs, which are the same for every split
 
 
 def digits() -> Data:
@@ -62,7 +68,91 @@ def core_distance(generator: Generator) -> Data:
     return MajorityAtDistance(z=2).sample(graph.edge_index, len(graph.y), generator)
 
 
-MAKERS: dict[str, Callable[[Generator], Data]] = {
+def infection() -> dict[str, Tensor]:
+    """Random graphs with infected nodes; a node's class is its hops to them, 4 for more than 3.
+
+    100 graphs, each of 500 nodes with edges of probability 0.004 and 50 infected.
+
+    Source: PyG's `InfectionDataset` with the numbers of its example; Baldassarre and Azizpour,
+        "Explainability techniques for graph convolutional networks", 2019.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(_SEED)  # PyG draws from the global state
+        made = InfectionDataset(ERGraph(500, 0.004), 50, 3, num_graphs=100)
+    return packed([Data(x=one.x, edge_index=one.edge_index, y=one.y) for one in made])
+
+
+def ring_transfer() -> dict[str, Tensor]:
+    """Rings of 10 nodes on which the target must tell what the node opposite to it holds.
+
+    There are 2,000 rings of 5 classes. x of node 0, the source, is one-hot, that of the target
+    zero, that of the others one. Only the target has a class, y = -1 for the other nodes.
+
+    Source: Di Giovanni et al., "On over-squashing in message passing neural networks", ICML 2023,
+        the task RingTransfer.
+    """
+    nodes, classes, graphs = 10, 5, 2000
+    ring = to_undirected(torch.stack([torch.arange(nodes), (torch.arange(nodes) + 1) % nodes]))
+    drawn = torch.randint(classes, (graphs,), generator=Generator().manual_seed(_SEED))
+    made = []
+    for label in drawn.tolist():
+        x = torch.ones(nodes, classes)
+        x[0] = torch.eye(classes)[label]
+        x[nodes // 2] = 0
+        made.append(_with_one_label(x, ring, nodes // 2, label))
+    return packed(made)
+
+
+def _with_one_label(x: Tensor, edge_index: Tensor, node: int, label: int) -> Data:
+    y = torch.full((len(x),), -1)
+    y[node] = label
+    return Data(x=x, edge_index=edge_index.clone(), y=y)
+
+
+def neighbors_match(depth: int, graphs: int = 6000) -> dict[str, Tensor]:
+    """Binary trees whose root must find the leaf of its own key and tell that leaf's value.
+
+    The leaves are `depth` hops from the root: 2^depth leaves, keys and values. x has two
+    categories: a key of the root and of the leaves, a value of the leaves, 0 where there is none.
+    Only the root, node 0, has a class, y = -1 for the other nodes.
+
+    Source: Alon and Yahav, "On the bottleneck of graph neural networks", ICLR 2021, section 4.1;
+        edges run both ways here.
+    """
+    leaves, generator = 2**depth, Generator().manual_seed(_SEED)
+    child = torch.arange(1, 2 * leaves - 1)
+    tree = to_undirected(torch.stack([child, (child - 1) // 2]))
+    made = []
+    for _ in range(graphs):
+        keys, values = (torch.randperm(leaves, generator=generator) + 1 for _ in range(2))
+        wanted = int(torch.randint(leaves, (1,), generator=generator))
+        x = torch.zeros(2 * leaves - 1, 2, dtype=torch.int64)
+        x[leaves - 1 :] = torch.stack([keys, values], dim=1)
+        x[0, 0] = keys[wanted]
+        made.append(_with_one_label(x, tree, 0, int(values[wanted]) - 1))
+    return packed(made, categories={"x": [leaves + 1, leaves + 1]})
+
+
+def skip_rings(copies: int = _COPIES) -> Iterator[Data]:
+    """The graphs of CSL, rings with skip links: renumbered copies of each of 10 lengths of skip.
+
+    All of 41 nodes have four neighbors and the same features, so that no message passing on
+    neighbors alone tells the classes apart. Of the 15 copies of each class the first are taken.
+
+    Source: Murphy et al., "Relational pooling for graph representations", ICML 2019.
+    """
+    generator = Generator().manual_seed(_SEED)
+    for label, skip in enumerate(_SKIPS):
+        edges = torch.tensor(list(nx.circulant_graph(_CSL_NODES, [1, skip]).edges)).t()
+        for copy in range(_COPIES):
+            order = torch.randperm(_CSL_NODES, generator=generator)
+            if copy < copies:
+                index = to_undirected(order[edges], num_nodes=_CSL_NODES)
+                x, y = torch.ones(_CSL_NODES, 1), torch.tensor([label])
+                yield Data(x=x, edge_index=index, y=y)
+
+
+GRAPHS: dict[str, Callable[[Generator], Data]] = {
     "digits": lambda _: digits(),
     "karate": lambda _: karate(),
     "core-neighborhood": lambda generator: CoreNeighborhoodGraph().sample(generator),
@@ -70,3 +160,10 @@ MAKERS: dict[str, Callable[[Generator], Data]] = {
     "power-law": lambda generator: PowerLawGraph().sample(generator),
 }
 """What makes each embedded graph, by its name in the catalogue."""
+SETS: dict[str, Callable[[], dict[str, Tensor]]] = {
+    "infection": infection,
+    "ring-transfer": ring_transfer,
+    **{f"neighbors-match-{depth}": partial(neighbors_match, depth) for depth in (2, 3, 4, 5)},
+    "csl": lambda: packed(list(skip_rings())),
+}
+"""What makes each embedded set of graphs, by its name in the catalogue."""

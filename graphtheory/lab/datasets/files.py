@@ -1,4 +1,4 @@
-"""Raw files of a data set: found, checked against their pins, copied to where they may be read."""
+"""Raw files are found, checked against their pinned hashes, and copied to where they are read."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 
-from graphtheory.lab.datasets.catalogue import DatasetInfo
-from graphtheory.lab.datasets.pins import GIT_BLOB, SHA256
+from graphtheory.lab.datasets.catalogue import GIT_BLOB, SHA256, DatasetInfo
 
 
 class DamagedFileError(ValueError):
@@ -21,10 +20,6 @@ class DamagedFileError(ValueError):
 
 def locate(info: DatasetInfo, root: str | PathLike[str] | None) -> dict[str, Path]:
     """The raw files of a data set under `root`, by their path below `root`.
-
-    Args:
-        info: The data set.
-        root: Folder that holds `info.folder`.
 
     Raises:
         FileNotFoundError: Files are missing; one sentence says which, where they go and where
@@ -50,7 +45,7 @@ def locate(info: DatasetInfo, root: str | PathLike[str] | None) -> dict[str, Pat
 def locate_topology(
     info: DatasetInfo, root: str | PathLike[str] | None, *more: str
 ) -> dict[str, Path]:
-    """Those files of a Planetoid set that hold no features, wherever they lie under `root`.
+    """Find those files of a Planetoid set that hold no features, in either of two folders.
 
     Args:
         info: A Planetoid set.
@@ -78,34 +73,28 @@ def digests(files: Mapping[str, Path], *, all_pinned: bool = False) -> dict[str,
     Raises:
         DamagedFileError: A file differs from its pin; names the file, both sizes and both hashes.
     """
-    return {name: _digest(name, path, all_pinned) for name, path in files.items()}
-
-
-def _digest(name: str, path: Path, pin_required: bool) -> str:
-    content = path.read_bytes()
-    found = hashlib.sha256(content).hexdigest()
-    folder, _, file = name.rpartition("/")
-    pin = SHA256.get(folder, {}).get(file)
-    if pin is None and pin_required:
-        raise DamagedFileError(f"{path}: no SHA-256 is known for it, so it is not opened")
-    if pin is None or found == pin[1] or _git_blob(content) == GIT_BLOB.get(folder, {}).get(file):
-        return found
-    raise DamagedFileError(
-        f"{path}: expected {pin[0]:,} bytes with SHA-256 {pin[1]}, found {len(content):,} bytes "
-        f"with SHA-256 {found}; the file is truncated or altered, fetch it again"
-    )
-
-
-def _git_blob(content: bytes) -> str:
-    return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
+    found = {}
+    for name, path in files.items():
+        content = path.read_bytes()
+        found[name] = hashlib.sha256(content).hexdigest()
+        folder, _, file = name.rpartition("/")
+        pin = SHA256.get(folder, {}).get(file)
+        if pin is None and all_pinned:
+            raise DamagedFileError(f"{path}: no SHA-256 is known for it, so it is not opened")
+        if pin is None or found[name] == pin[1]:
+            continue
+        blob = hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False)
+        if blob.hexdigest() != GIT_BLOB.get(folder, {}).get(file):
+            raise DamagedFileError(
+                f"{path}: expected {pin[0]:,} bytes with SHA-256 {pin[1]}, found "
+                f"{len(content):,} bytes with SHA-256 {found[name]}; the file is truncated or "
+                "altered, fetch it again"
+            )
+    return found
 
 
 def verify_counts(info: DatasetInfo, found: Mapping[str, int]) -> None:
-    """Compare what came out of the raw files with what is known to be in them.
-
-    Args:
-        info: The data set; `info.counts` holds what is known.
-        found: Numbers by the same names.
+    """Compare the numbers that came out of the raw files with `info.counts`.
 
     Raises:
         DamagedFileError: A number differs.
@@ -123,11 +112,8 @@ def staged(files: Mapping[str, Path], expected: Mapping[str, str]) -> Iterator[P
     """A private, writable root with copies of the raw files, removed afterwards.
 
     PyG and ogb write beside the raw files they read, and load what they find there by unpickling:
-    here is nothing but what `expected` vouches for, and the copies are what was checked.
-
-    Args:
-        files: Paths by name below `root`.
-        expected: SHA-256 by name.
+    here is nothing but what `expected`, the SHA-256 of each file, vouches for, and the copies are
+    what was checked.
 
     Raises:
         DamagedFileError: A file changed between the check and the copy.

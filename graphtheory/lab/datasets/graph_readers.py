@@ -8,38 +8,35 @@ import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.datasets import MoleculeNet, TUDataset
 
-from graphtheory.lab.datasets.dataset_info import DatasetInfo
-from graphtheory.lab.datasets.expressiveness import read_graphsat
-from graphtheory.lab.datasets.graph_store import (
-    SLICES,
-    packed,
-    with_categories,
-    with_split,
-    with_text,
+from graphtheory.lab.datasets import safe_pickle
+from graphtheory.lab.datasets.catalogue import DatasetInfo
+from graphtheory.lab.datasets.graph_store import SLICES, packed, with_notes
+from graphtheory.lab.datasets.ogb_readers import (
+    category_sizes,
+    molecule,
+    read_ogbg,
+    scaffold_split,
 )
-from graphtheory.lab.datasets.molecules import category_sizes, molecule, scaffold_split
-from graphtheory.lab.datasets.ogb_import import import_ogb, quiet
-from graphtheory.lab.datasets.pickled_sets import read_superpixels, read_zinc
-from graphtheory.lab.datasets.silent import silent
-from graphtheory.lab.datasets.splits import Split
 
 Stored = dict[str, Tensor]
+_PICKLED = {**safe_pickle.ARRAYS, **safe_pickle.TENSORS}
+_PARTS = ("train", "val", "test")
+_ZINC_CATEGORIES = {"x": [28], "edge_attr": [4]}  # bond 0 is none
 _STRUCT_TARGETS = (
     *(f"Inertia_{kind}_{axis}" for kind in ("mass", "valence") for axis in "abc"),
     "length_a", "length_b", "length_c", "Spherocity", "Plane_best_fit",
 )  # fmt: skip
 
 
-def read_tudataset(root: Path, info: DatasetInfo) -> Stored:
+def _tudataset(root: Path, info: DatasetInfo) -> Stored:
     """As PyG reads them; where the last graphs have no edges, PyG forgets their bounds."""
     folder = str(root / "TUDataset")
-    dataset = silent(TUDataset)(folder, info.name, use_node_attr=True, use_edge_attr=True)
+    dataset = TUDataset(folder, info.name, use_node_attr=True, use_edge_attr=True)
     stored = {name: value for name, value in dataset._data if isinstance(value, Tensor)}
     bounds = dict(dataset.slices)
     if "x" not in stored:
@@ -67,40 +64,16 @@ def _log_degree(edge_index: Tensor, bounds: dict[str, Tensor]) -> Tensor:
     return degree.float().log1p()[:, None]
 
 
-def read_ogbg(root: Path, info: DatasetInfo) -> Stored:
-    """As ogb reads them; every label float, so that a missing one can be NaN."""
-    folder = root / info.folder
-    (folder / "processed").mkdir()
-    with quiet():
-        dataset = import_ogb("ogb.graphproppred").GraphPropPredDataset(
-            info.name, root=str(folder.parent)
-        )
-    graphs = []
-    for graph, label in zip(dataset.graphs, dataset.labels, strict=True):
-        graphs.append(
-            Data(
-                x=_tensor(graph["node_feat"]),
-                edge_index=_tensor(graph["edge_index"]),
-                edge_attr=_tensor(graph["edge_feat"]),
-                y=_tensor(label).float().view(1, -1),
-            )
-        )
-    parts = dataset.get_idx_split(info.default_split)
-    split = Split(*(_tensor(parts[part]).long() for part in ("train", "valid", "test")))
-    smiles = folder / "mapping" / "mol.csv.gz"
-    return (
-        packed(graphs)
-        | with_split(info.default_split, split, len(graphs))
-        | with_categories(*category_sizes())
-        | (with_text("smiles", _column(smiles, "smiles", len(graphs))) if smiles.is_file() else {})
-    )
-
-
-def _column(path: Path, name: str, length: int) -> list[str]:
-    column = [row[name].strip() for row in csv.DictReader(_lines(path))]
-    if len(column) != length:
-        raise ValueError(f"{path.name} has {len(column)} rows, the set {length} graphs")
-    return column
+def _ogbg(root: Path, info: DatasetInfo) -> Stored:
+    graphs, parts = read_ogbg(root, info)
+    stored = packed(graphs, split={info.default_split: parts}, categories=category_sizes())
+    table = root / info.folder / "mapping/mol.csv.gz"
+    if not table.is_file():
+        return stored
+    smiles = [row["smiles"].strip() for row in csv.DictReader(_lines(table))]
+    if len(smiles) != len(graphs):
+        raise ValueError(f"{table.name} has {len(smiles)} rows, the set {len(graphs)} graphs")
+    return with_notes(stored, smiles=smiles)
 
 
 def _lines(path: Path) -> list[str]:
@@ -109,20 +82,18 @@ def _lines(path: Path) -> list[str]:
     return text.decode("utf-8-sig").splitlines()
 
 
-def read_moleculenet(root: Path, info: DatasetInfo) -> Stored:
+def _moleculenet(root: Path, info: DatasetInfo) -> Stored:
     """A table of SMILES and labels; which columns, says PyG's own list."""
-    key = info.folder.split("/")[1]
-    at, labels = MoleculeNet.names[key][3:5]
+    at, labels = MoleculeNet.names[info.folder.split("/")[1]][3:5]
     rows = [row for row in csv.reader(_lines(root / info.folder / info.files[0])) if row][1:]
     texts = [row[at].strip() for row in rows]
     targets = [row[labels] if isinstance(labels, slice) else [row[labels]] for row in rows]
-    y = np.array([[float(cell or "nan") for cell in row] for row in targets], np.float32)
-    stored, kept = _from_smiles(texts, torch.from_numpy(y))
-    scaffolds = scaffold_split([texts[row] for row in kept])
-    return stored | with_split("scaffold", scaffolds, len(kept))
+    y = torch.tensor([[float(cell or "nan") for cell in row] for row in targets])
+    stored, kept = _from_smiles(texts, y)
+    return with_notes(stored, split={"scaffold": scaffold_split([texts[row] for row in kept])})
 
 
-def read_peptides(root: Path, info: DatasetInfo) -> Stored:
+def _peptides(root: Path, info: DatasetInfo) -> Stored:
     """A table of SMILES and labels with the lists of row numbers of its split."""
     folder = root / info.folder
     rows = list(csv.DictReader(_lines(folder / info.files[0])))
@@ -132,13 +103,12 @@ def read_peptides(root: Path, info: DatasetInfo) -> Stored:
         y = torch.tensor([[float(row[name]) for name in _STRUCT_TARGETS] for row in rows])
         y = ((y - y.mean(0)) / y.std(0)).float()
     stored, kept = _from_smiles([row["smiles"].strip() for row in rows], y)
-    position = torch.full((len(rows),), -1)
-    position[kept] = torch.arange(len(kept))
+    at = {row: position for position, row in enumerate(kept)}
     parts = []
     for name in info.files[1:]:
-        listed = position[torch.tensor([int(line) for line in _lines(folder / name)])]
-        parts.append(listed[listed >= 0])
-    return stored | with_split("published", Split(*parts), len(kept))
+        listed = [range(len(rows))[int(line)] for line in _lines(folder / name)]
+        parts.append([at[row] for row in listed if row in at])
+    return with_notes(stored, split={"published": parts})
 
 
 def _from_smiles(texts: Sequence[str], y: Tensor) -> tuple[Stored, list[int]]:
@@ -157,20 +127,96 @@ def _from_smiles(texts: Sequence[str], y: Tensor) -> tuple[Stored, list[int]]:
     if not graphs:
         raise ValueError(f"none of {len(texts)} rows is a molecule with a label")
     smiles = [texts[row] for row in kept]
-    stored = packed(graphs) | with_categories(*category_sizes())
-    return stored | with_text("smiles", smiles) | with_text("left out", left_out), kept
+    stored = packed(graphs, categories=category_sizes(), smiles=smiles, left_out=left_out)
+    return stored, kept
 
 
-def _tensor(array: np.ndarray) -> Tensor:
-    return torch.from_numpy(np.array(array))  # pandas hands out arrays that must not be written
+def graphsat(path: Path) -> list[Data]:
+    """All graphs of EXP or CEXP with their class: whether the formula behind it can be satisfied.
+
+    Args:
+        path: A count; of each graph its size and class, then a line a node: type, degree,
+            neighbors.
+    """
+    rows = [[int(word) for word in line.split()] for line in path.read_text().splitlines()]
+    graphs, at = [], 1
+    for _ in range(rows[0][0]):
+        size, label = rows[at]
+        nodes = rows[at + 1 : at + 1 + size]
+        if len(nodes) < size or any(len(row) != 2 + row[1] for row in nodes):
+            raise ValueError(f"line {at + 1}: a graph of {size} nodes does not fit the lines below")
+        pairs = [(near, node) for node, row in enumerate(nodes) for near in row[2:]]
+        graphs.append(
+            Data(
+                x=torch.tensor([[row[0]] for row in nodes]),
+                edge_index=torch.tensor(pairs, dtype=torch.int64).view(-1, 2).t().contiguous(),
+                y=torch.tensor([label]),
+            )
+        )
+        at += 1 + size
+    if at != len(rows):
+        raise ValueError(f"{len(rows) - at} lines after the last graph")
+    return graphs
+
+
+def _graphsat(root: Path, info: DatasetInfo) -> Stored:
+    return packed(graphsat(root / info.folder / info.files[0]), categories={"x": [2]})
+
+
+def _zinc(root: Path, info: DatasetInfo) -> Stored:
+    """The molecules whose numbers stand in the index files: 12,000 of the published subset."""
+    folder = root / info.folder
+    parts = []
+    for part in _PARTS:
+        molecules = safe_pickle.read(folder / f"{part}.pickle", _PICKLED)
+        chosen = (folder / f"{part}.index").read_text().strip().split(",")
+        parts.append([_zinc_molecule(molecules[int(number)]) for number in chosen])
+    return with_notes(_joined(parts), categories=_ZINC_CATEGORIES)
+
+
+def _zinc_molecule(molecule: dict[str, Tensor]) -> Data:
+    bonds = molecule["bond_type"].long()
+    index = bonds.nonzero().t().contiguous()
+    return Data(
+        x=molecule["atom_type"].long().view(-1, 1),
+        edge_index=index,
+        edge_attr=bonds[index[0], index[1]].view(-1, 1),
+        y=molecule["logP_SA_cycle_normalized"].float().view(1, 1),
+    )
+
+
+def superpixels(path: Path) -> list[Data]:
+    """Graphs of superpixels with a class each, from tuples of x, edge_attr, edge_index and y."""
+    return [
+        Data(
+            x=torch.as_tensor(x).float(),
+            edge_index=torch.as_tensor(edge_index).long(),
+            edge_attr=torch.as_tensor(edge_attr).float(),
+            y=torch.as_tensor(y).long().view(-1),
+        )
+        for x, edge_attr, edge_index, y in safe_pickle.read(path, _PICKLED)
+    ]
+
+
+def _superpixels(root: Path, info: DatasetInfo) -> Stored:
+    return _joined([superpixels(root / info.folder / f"{part}.pickle") for part in _PARTS])
+
+
+def _joined(parts: list[list[Data]]) -> Stored:
+    graphs = [graph for part in parts for graph in part]
+    for position, graph in enumerate(graphs):
+        if graph.edge_attr.size(0) != graph.edge_index.size(1):
+            raise ValueError(f"graph {position}: edge_attr and edge_index of different lengths")
+    positions = torch.arange(len(graphs)).split([len(part) for part in parts])
+    return packed(graphs, split={"published": positions})
 
 
 READERS: dict[str, Callable[[Path, DatasetInfo], Stored]] = {
-    "tudataset": read_tudataset,
-    "ogbg": read_ogbg,
-    "moleculenet": read_moleculenet,
-    "peptides": read_peptides,
-    "graphsat": read_graphsat,
-    "zinc": read_zinc,
-    "superpixels": read_superpixels,
+    "tudataset": _tudataset,
+    "ogbg": _ogbg,
+    "moleculenet": _moleculenet,
+    "peptides": _peptides,
+    "graphsat": _graphsat,
+    "zinc": _zinc,
+    "superpixels": _superpixels,
 }

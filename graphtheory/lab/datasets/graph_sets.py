@@ -13,14 +13,13 @@ import torch
 from torch import Generator, Tensor
 from torch_geometric.data import Data, InMemoryDataset
 
-from graphtheory.lab.datasets import generated_sets
+from graphtheory.lab.datasets import embedded
 from graphtheory.lab.datasets import graph_store as store
-from graphtheory.lab.datasets.catalogue import describe, known_seed
-from graphtheory.lab.datasets.dataset_info import DatasetInfo, Kind
+from graphtheory.lab.datasets.cache import processed
+from graphtheory.lab.datasets.catalogue import DatasetInfo, Kind, describe, known_seed
 from graphtheory.lab.datasets.files import verify_counts
 from graphtheory.lab.datasets.graph_readers import READERS
-from graphtheory.lab.datasets.molecules import rdkit_version
-from graphtheory.lab.datasets.processed import processed
+from graphtheory.lab.datasets.ogb_readers import rdkit_version
 from graphtheory.lab.datasets.splits import Split, folds, positions_by_fraction, stratified
 
 _FROM_SMILES = ("moleculenet", "peptides")
@@ -154,27 +153,22 @@ def load_graphs(
         return stored
 
     if info.embedded:
-        stored = generated_sets.MAKERS[info.name]()
+        stored = embedded.SETS[info.name]()
     else:
-        stored = processed(info, root, cache, read, readers=_readers(info))
+        releases = ["sets of graphs, 3", f"ogb {version('ogb')}"]
+        releases += [f"rdkit {rdkit_version()}"] if info.family in _FROM_SMILES else []
+        stored = processed(info, root, cache, read, readers=releases)
     facts = _facts(info, stored)
     if facts.left_out:
         more = f" and {len(facts.left_out) - _LISTED} more" * (len(facts.left_out) > _LISTED)
         listed = "; ".join(facts.left_out[:_LISTED])
         warnings.warn(f"{info.name}: left out {listed}{more}", stacklevel=2)
-    parts = store.split_of(stored, chosen) or drawn(stored, facts, chosen, seed)
+    parts = store.split_of(stored, chosen) or _drawn(stored, facts, chosen, seed)
     return GraphSet(stored, facts, parts, chosen)
 
 
-def drawn(stored: Mapping[str, Tensor], facts: SetFacts, split: str, seed: int) -> Split:
-    """A random split, by class where a graph has one.
-
-    Args:
-        stored: All graphs.
-        facts: What the set is about.
-        split: "random-80-10-10" or "folds-<number>".
-        seed: Draws the split, or is the number of the fold that is tested.
-    """
+def _drawn(stored: Mapping[str, Tensor], facts: SetFacts, split: str, seed: int) -> Split:
+    """A random split "random-80-10-10", by class where a graph has one, or "folds-<number>"."""
     y, how, number = stored["y"], *split.split("-")[:2]
     if how == "folds":
         return folds(y, number=int(number), fold=seed)
@@ -185,13 +179,8 @@ def drawn(stored: Mapping[str, Tensor], facts: SetFacts, split: str, seed: int) 
     return positions_by_fraction(size, val=0.1, test=0.1, generator=generator)
 
 
-def _readers(info: DatasetInfo) -> list[str]:
-    found = ["sets of graphs, 2", f"ogb {version('ogb')}"]
-    return [*found, f"rdkit {rdkit_version()}"] if info.family in _FROM_SMILES else found
-
-
 def _facts(info: DatasetInfo, stored: Mapping[str, Tensor]) -> SetFacts:
-    y = stored["y"]
+    y, notes = stored["y"], store.notes_of(stored)
     return SetFacts(
         info.name,
         info.kind,
@@ -201,20 +190,17 @@ def _facts(info: DatasetInfo, stored: Mapping[str, Tensor]) -> SetFacts:
         info.evaluator,
         store.categories_of(stored, "x"),
         store.categories_of(stored, "edge_attr"),
-        store.text_of(stored, "smiles"),
-        tuple(store.text_of(stored, "left out") or ()),
+        notes.get("smiles"),
+        tuple(notes.get("left_out", ())),
     )
 
 
 def _verify(info: DatasetInfo, stored: Mapping[str, Tensor]) -> None:
-    graphs = len(store.bounds_of(stored)["x"]) - 1
-    verify_counts(
-        info,
-        {
-            "graphs": graphs + len(store.text_of(stored, "left out") or ()),
-            "nodes": len(stored["x"]),
-            "edges": stored["edge_index"].size(1),
-            "classes": len(torch.unique(stored["y"])) if info.kind == "multiclass" else 0,
-        },
-    )
-    _facts(info, stored)  # categories out of range
+    facts = _facts(info, stored)  # which refuses categories out of range
+    found = {
+        "graphs": len(store.bounds_of(stored)["x"]) - 1 + len(facts.left_out),
+        "nodes": len(stored["x"]),
+        "edges": stored["edge_index"].size(1),
+        "classes": len(torch.unique(stored["y"])) if info.kind == "multiclass" else 0,
+    }
+    verify_counts(info, found)

@@ -7,21 +7,25 @@ their own, so that the folder with the raw files may be read-only.
 
 from __future__ import annotations
 
-import warnings
 from os import PathLike
 from pathlib import Path
 
-import scipy.sparse
 import torch
 from torch import Generator, Tensor
 from torch_geometric.data import Data as Data
 from torch_geometric.utils import to_undirected
 
-from graphtheory.lab.datasets import embedded, files, planetoid
+from graphtheory.lab.datasets import embedded, files
+from graphtheory.lab.datasets.cache import processed
 from graphtheory.lab.datasets.catalogue import DatasetInfo, describe, known_seed, names
 from graphtheory.lab.datasets.graph_sets import GraphSet, load_graphs
-from graphtheory.lab.datasets.processed import processed
-from graphtheory.lab.datasets.sources import READERS
+from graphtheory.lab.datasets.node_readers import (
+    READERS,
+    as_sparse_rows,
+    known_nodes,
+    sparse_rows,
+    topology,
+)
 from graphtheory.lab.datasets.splits import Split, by_fraction, per_class
 
 __all__ = [
@@ -97,7 +101,7 @@ def load(
         raise ValueError(f"name: {info.name} is a set of graphs; load_graphs({name!r}) has it")
     chosen = info.known_split(split)
     generator = Generator().manual_seed(known_seed(seed))
-    data = embedded.MAKERS[info.name](generator) if info.embedded else _published(info, root, cache)
+    data = embedded.GRAPHS[info.name](generator) if info.embedded else _published(info, root, cache)
     masks = _masks(data, chosen, seed, generator)
     data.update(dict(zip(_MASKS, masks, strict=True)))
     data.name, data.split, data.metric = info.name, chosen, info.metric
@@ -141,7 +145,7 @@ def load_topology(name: str, root: str | PathLike[str] | None = None) -> Data:
         raise ValueError(f"name: got {name!r}, expected 'Cora', 'CiteSeer' or 'PubMed'")
     found = files.locate_topology(info, root)
     with files.staged(found, files.digests(found, all_pinned=True)) as private:
-        data = planetoid.topology(private / info.folder, info.name)
+        data = topology(private / info.folder, info.name)
     data.num_nodes = len(data.y)
     data.name, data.split, data.metric = info.name, "public", info.metric
     data.num_classes = int(data.y.max()) + 1
@@ -175,7 +179,7 @@ def load_known(name: str, root: str | PathLike[str] | None = None) -> Data:
         except FileNotFoundError:
             raise missing from None
     with files.staged(found, files.digests(found, all_pinned=True)) as private:
-        return planetoid.known_nodes(private / info.folder, info.name)
+        return known_nodes(private / info.folder, info.name)
 
 
 def _classes(y: Tensor) -> int:
@@ -199,19 +203,14 @@ def _pack(data: Data) -> dict[str, Tensor]:
     """Tensors by name; features in CSR parts when most of them are zero."""
     out = {name: value for name, value in data if name != "x" and isinstance(value, Tensor)}
     x = data.x
-    if x.layout != torch.sparse_csr and int(x.count_nonzero()) >= _SPARSE_BELOW * x.numel():
-        return out | {"x": x.float()}
-    if x.layout == torch.sparse_csr:
-        indptr, indices, values = x.crow_indices(), x.col_indices(), x.values()
-    else:
-        matrix = scipy.sparse.csr_array(x.numpy())
-        indptr, indices, values = (
-            torch.from_numpy(part) for part in (matrix.indptr, matrix.indices, matrix.data)
-        )
+    if x.layout != torch.sparse_csr:
+        if int(x.count_nonzero()) >= _SPARSE_BELOW * x.numel():
+            return out | {"x": x.float()}
+        x = as_sparse_rows(x)
     return out | {
-        "x_indptr": indptr.long(),
-        "x_indices": indices.long(),
-        "x_values": values.float(),
+        "x_indptr": x.crow_indices(),
+        "x_indices": x.col_indices(),
+        "x_values": x.values().float(),
         "x_shape": torch.tensor(x.shape),
     }
 
@@ -222,9 +221,7 @@ def _unpack(stored: dict[str, Tensor], *, sparse: bool) -> Data:
     indptr, indices, values, shape = (
         stored.pop(f"x_{part}") for part in ("indptr", "indices", "values", "shape")
     )
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Sparse")  # "in beta state", once a process
-        x = torch.sparse_csr_tensor(indptr, indices, values, shape.tolist(), check_invariants=True)
+    x = sparse_rows(indptr, indices, values, tuple(shape.tolist()))
     return Data(x=x if sparse else x.to_dense(), **stored)
 
 

@@ -1,4 +1,4 @@
-"""Readers of image files: one file in, bytes of pixels and labels out."""
+"""Readers of images: published files, and a folder of images by class as of `ImageFolder`."""
 
 from __future__ import annotations
 
@@ -7,16 +7,34 @@ import hashlib
 import io
 import math
 import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
+from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from PIL import Image
+import torch
+from PIL import Image, ImageOps, UnidentifiedImageError
+from torch import Generator, Tensor
 
-from graphtheory.lab.datasets import planetoid
+from graphtheory.lab.datasets.catalogue import DatasetInfo
 from graphtheory.lab.datasets.files import DamagedFileError
+from graphtheory.lab.datasets.node_readers import read_pickled
+from graphtheory.lab.datasets.pixels import DEEP, GRAY
+from graphtheory.lab.datasets.splits import stratified
 
+Arrays = tuple[np.ndarray, np.ndarray]
 _UNSIGNED_BYTES = 8  # idx's code of the type
+_GRAY_LEVELS = 16  # of scikit-learn's digits
+_DIGITS, _LOSSLESS = 1437, 3200  # training images of the two sets without a test part
+_EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
+_TEST, _VALIDATION = "test", "val"
+_OTHER_NAMES = ("training", "valid", "validation", "dev", "testing")
+_TEST_SHARE = 0.2
+_SPLIT = "random-90-10"  # of the training images
 
 # What torchvision checks too. MD5 does not keep a forger out; the reader knows no names that do
 # anything but make arrays, whatever the file says.
@@ -57,7 +75,7 @@ def read_idx(path: Path) -> np.ndarray:
     return np.frombuffer(raw, np.uint8, offset=4 + 4 * axes).reshape(shape)
 
 
-def read_cifar_batch(path: Path) -> tuple[np.ndarray, np.ndarray]:
+def read_cifar_batch(path: Path) -> Arrays:
     """Images [N, 3, 32, 32] and labels [N] of a batch of the official python version.
 
     Raises:
@@ -69,11 +87,11 @@ def read_cifar_batch(path: Path) -> tuple[np.ndarray, np.ndarray]:
             f"{path}: MD5 {found}, expected {_CIFAR_MD5.get(path.name)}; the file is truncated or "
             "altered"
         )
-    batch = planetoid.read(path)
+    batch = read_pickled(path)
     return batch["data"].reshape(-1, 3, 32, 32), np.asarray(batch["labels"], np.uint8)
 
 
-def read_cifar_jpeg(path: Path, part: str) -> tuple[np.ndarray, np.ndarray]:
+def read_cifar_jpeg(path: Path, part: str) -> Arrays:
     """Images [N, 3, 32, 32] and labels [N] of "train" or "test", kept as JPEG files in an npz.
 
     Image i is the JPEG file in bytes offsets[i] to offsets[i + 1] of `<part>_jpeg`.
@@ -86,7 +104,202 @@ def read_cifar_jpeg(path: Path, part: str) -> tuple[np.ndarray, np.ndarray]:
     return np.stack(images).transpose(0, 3, 1, 2), labels
 
 
-def read_cifar_pixels(path: Path) -> tuple[np.ndarray, np.ndarray]:
+def read_cifar_pixels(path: Path) -> Arrays:
     """Images [N, 3, 32, 32] and labels [N], kept as pixels `x` [N, 32, 32, 3] and `y` in an npz."""
     with np.load(path, allow_pickle=False) as found:
         return found["x"].transpose(0, 3, 1, 2), found["y"]
+
+
+def _digits(paths: list[Path], part: str) -> Arrays:
+    from sklearn.datasets import load_digits
+
+    pixels, y = load_digits(return_X_y=True)
+    images = np.rint(pixels * (255 / _GRAY_LEVELS)).astype(np.uint8).reshape(-1, 1, 8, 8)
+    return _cut(images, y, _DIGITS, part)
+
+
+def _idx(paths: list[Path], part: str) -> Arrays:
+    pixels, y = map(read_idx, paths)
+    return pixels[:, None], y
+
+
+def _pickles(paths: list[Path], part: str) -> Arrays:
+    pixels, y = zip(*map(read_cifar_batch, paths), strict=True)
+    return np.concatenate(pixels), np.concatenate(y)
+
+
+def _cut(pixels: np.ndarray, y: np.ndarray, train: int, part: str) -> Arrays:
+    rows = slice(train) if part == "train" else slice(train, None)
+    return pixels[rows], y[rows]
+
+
+READERS: dict[str, Callable[[list[Path], str], Arrays]] = {
+    "embedded": _digits,
+    "idx": _idx,
+    "cifar-pickles": _pickles,
+    "cifar-jpeg": lambda paths, part: read_cifar_jpeg(paths[0], part),
+    "cifar-pixels": lambda paths, part: _cut(*read_cifar_pixels(paths[0]), _LOSSLESS, part),
+}
+"""What reads a part, "train" or "test", of each family of image sets."""
+
+
+@dataclass(frozen=True)
+class Listing:
+    """Files of images and their classes, without a look into any of them.
+
+    Attributes:
+        folder: Where they lie.
+        classes: Names, sorted; a class is its position.
+        train: Files to learn from and their classes.
+        val: Those to validate with; empty where they are drawn from `train`.
+        test: Those for the final score.
+    """
+
+    folder: Path
+    classes: tuple[str, ...]
+    train: tuple[tuple[Path, int], ...]
+    val: tuple[tuple[Path, int], ...]
+    test: tuple[tuple[Path, int], ...]
+
+    @cached_property
+    def sha256(self) -> str:
+        """The hash of names and sizes of all files, hexadecimal."""
+        found = hashlib.sha256()
+        for path, label in (*self.train, *self.val, *self.test):
+            name = path.relative_to(self.folder).as_posix()
+            found.update(f"{name} {label} {path.stat().st_size}\n".encode())
+        return found.hexdigest()
+
+    def test_files(self) -> list[str]:
+        """The paths of the test images below the folder."""
+        return [path.relative_to(self.folder).as_posix() for path, _ in self.test]
+
+    @property
+    def info(self) -> DatasetInfo:
+        """What the catalogue would say about such a set."""
+        images = len(self.train) + len(self.val)
+        counts = {"images": images, "test images": len(self.test), "classes": len(self.classes)}
+        return DatasetInfo(
+            self.folder.name,
+            "folder",
+            folder=str(self.folder),
+            splits=(_SPLIT,),
+            task="image",
+            counts=tuple(counts.items()),
+        )
+
+
+def listed(folder: str | PathLike[str]) -> Listing:
+    """The images of a folder by class.
+
+    Either `folder/train/CLASS/...` with `folder/test/CLASS/...`, and `folder/val/CLASS/...` to
+    validate with; with `val` alone, that is the test part, as in ImageNet. Or `folder/CLASS/...`,
+    or `train` alone, of which a fifth of every class is the test part, always the same. Files lie
+    at any depth below their class; files that are no images by their name are left out.
+
+    Raises:
+        FileNotFoundError: If it is no folder.
+        ValueError: If there are fewer than two classes, a class without an image, or a class of the
+            test part that is not in `train`; or if parts have other names.
+    """
+    root = Path(folder).resolve()
+    if not root.is_dir():
+        raise FileNotFoundError(f"{folder}: not a folder; expected one with a folder of each class")
+    parts = {name: root / name for name in ("train", _VALIDATION, _TEST) if _folders(root / name)}
+    other = [p.name for p in _folders(root) if p.name.lower() in _OTHER_NAMES and _folders(p)]
+    if other:
+        raise ValueError(f"{root}: parts named {', '.join(other)}, expected train, val and test")
+    train = parts.pop("train", root)
+    classes = tuple(path.name for path in _folders(train))
+    if len(classes) < 2:
+        raise ValueError(
+            f"{train}: {len(classes)} folders of classes, expected two or more, as in "
+            "train/CLASS/image.png or CLASS/image.png"
+        )
+    files = tuple(_files(train, classes))
+    empty = sorted(set(range(len(classes))) - {label for _, label in files})
+    if empty:
+        raise ValueError(
+            f"{train / classes[empty[0]]}: no image, expected some of {' '.join(_EXTENSIONS)}"
+        )
+    if _TEST not in parts and _VALIDATION in parts:
+        parts[_TEST] = parts.pop(_VALIDATION)
+    if _TEST not in parts:
+        return Listing(root, classes, *_drawn(files))
+    val, test = (
+        tuple(_files(parts[name], classes)) if name in parts else ()
+        for name in (_VALIDATION, _TEST)
+    )
+    return Listing(root, classes, files, val, test)
+
+
+def read_images(files: tuple[tuple[Path, int], ...], size: int | None) -> dict[str, Tensor]:
+    """Pixels uint8 [N, C, H, W] and classes y int64 [N] of files.
+
+    Gray where all of them are gray, RGB otherwise.
+
+    Args:
+        files: Paths and classes.
+        size: Rows and columns; each image is cut to a square around its middle and resized. None
+            leaves images as they are, which have to be squares of one size then.
+
+    Raises:
+        DamagedFileError: If a file is no image, or cut short.
+        ValueError: If sizes differ or are no squares without `size`, or an image has more than 8
+            bits a channel.
+    """
+    kinds = [_opened(path, lambda image: (image.mode, image.size)) for path, _ in files]
+    for (path, _), (mode, _) in zip(files, kinds, strict=True):
+        if mode in DEEP:
+            raise ValueError(f"{path}: PIL mode {mode}, expected 8 bits a channel")
+    sides = {side for _, side in kinds}
+    if size is None and (len(sides) > 1 or any(width != height for width, height in sides)):
+        least, most = min(sides), max(sides)
+        raise ValueError(
+            f"images: of {least[0]} x {least[1]} to {most[0]} x {most[1]} pixels, expected "
+            "squares of one size, or an image size to bring them to (--image-size 64)"
+        )
+    mode = "L" if {kind for kind, _ in kinds} <= GRAY else "RGB"
+
+    def bring(image: Image.Image) -> np.ndarray:
+        made = image.convert(mode)
+        if size is not None:
+            made = ImageOps.fit(made, (size, size), Image.Resampling.BILINEAR)
+        return np.asarray(made)
+
+    pixels = torch.from_numpy(np.stack([_opened(path, bring) for path, _ in files]))
+    pixels = pixels[:, None] if mode == "L" else pixels.permute(0, 3, 1, 2).contiguous()
+    return {"pixels": pixels, "y": torch.tensor([label for _, label in files])}
+
+
+def _opened(path: Path, look: Callable[[Image.Image], Any]) -> Any:
+    try:
+        with Image.open(path) as image:
+            return look(image)
+    except (UnidentifiedImageError, OSError, SyntaxError) as error:
+        raise DamagedFileError(f"{path}: {error}; expected an image that is whole") from error
+
+
+def _folders(folder: Path) -> list[Path]:
+    if not folder.is_dir():
+        return []
+    return sorted(path for path in folder.iterdir() if path.is_dir() and path.name[0] != ".")
+
+
+def _files(part: Path, classes: tuple[str, ...]) -> Iterator[tuple[Path, int]]:
+    for folder in _folders(part):
+        if folder.name not in classes:
+            raise ValueError(
+                f"{folder}: a class that is not trained on, expected some of {', '.join(classes)}"
+            )
+        for path in sorted(folder.rglob("*")):
+            if path.suffix.lower() in _EXTENSIONS:
+                yield path, classes.index(folder.name)
+
+
+def _drawn(files: tuple[tuple[Path, int], ...]) -> list[tuple[tuple[Path, int], ...]]:
+    """Files to learn from, none to validate with, and a fifth of each class for the test."""
+    y = torch.tensor([label for _, label in files])
+    split = stratified(y, val=0.0, test=_TEST_SHARE, generator=Generator().manual_seed(0))
+    chosen = [tuple(files[i] for i in part.tolist()) for part in (split.train, split.test)]
+    return [chosen[0], (), chosen[1]]

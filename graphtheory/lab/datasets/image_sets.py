@@ -6,7 +6,6 @@ was read of them is kept in the cache of `datasets.graphs`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
@@ -16,18 +15,10 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from graphtheory.lab.datasets import files
-from graphtheory.lab.datasets.catalogue import DatasetInfo, known_seed
-from graphtheory.lab.datasets.image_catalogue import describe as _describe
-from graphtheory.lab.datasets.image_catalogue import is_known, names
-from graphtheory.lab.datasets.image_files import (
-    read_cifar_batch,
-    read_cifar_jpeg,
-    read_cifar_pixels,
-    read_idx,
-)
-from graphtheory.lab.datasets.image_folder import Listing, listed, read_images
-from graphtheory.lab.datasets.processed import processed
+from graphtheory.lab.datasets import catalogue, files
+from graphtheory.lab.datasets.cache import processed
+from graphtheory.lab.datasets.catalogue import DatasetInfo, key, known_seed
+from graphtheory.lab.datasets.image_files import READERS, Listing, listed, read_images
 from graphtheory.lab.datasets.splits import stratified
 
 __all__ = [
@@ -41,12 +32,9 @@ __all__ = [
     "validation_split",
 ]
 
-_Arrays = tuple[np.ndarray, np.ndarray]
-_GRAY_LEVELS = 16  # of scikit-learn's digits
-
 
 class Images(NamedTuple):
-    """Images and their classes.
+    """Images and the class of each.
 
     Shapes: pixels uint8 [N, C, H, W], 0..255; y int64 [N].
     """
@@ -90,23 +78,29 @@ class ImageSet:
 
     @property
     def sha256(self) -> str | None:
-        """Of a folder of images: of the names and sizes of its files; None of a set by name."""
+        """Hash of the names and sizes of the files of a folder of images; None of a set by name."""
         return None
 
     def split(self, y: Tensor, seed: int) -> tuple[Tensor, Tensor]:
         """Positions of training images to learn from and to validate with; `validation_split`."""
         return validation_split(y, seed)
 
+    @property
+    def listing(self) -> Listing | None:
+        """Files and names of classes of a folder of images; None of a set by name."""
+        return None
+
     def _part(self, part: str) -> Images:
         expected = dict(self.info.counts)["images" if part == "train" else "test images"]
-        info = replace(
-            self.info, name=f"{self.info.name}-{part}", counts=(("images", expected),),
-            files=_files_of(_present(self.info, self.root), part),
-        )  # fmt: skip
+        other = ("t10k", "test_batch") if part == "train" else ("train-", "data_batch")
+        found = [name for name in _present(self.info, self.root) if not name.startswith(other)]
+        info = replace(self.info, name=f"{self.info.name}-{part}", files=tuple(found))
 
         def read(private: Path) -> dict[str, Tensor]:
-            pixels, y = _READERS[info.family]([private / info.folder / f for f in info.files], part)
-            files.verify_counts(info, {"images": len(pixels)})
+            pixels, y = READERS[info.family]([private / info.folder / f for f in info.files], part)
+            files.verify_counts(
+                replace(info, counts=(("images", expected),)), {"images": len(pixels)}
+            )
             pixels = np.ascontiguousarray(pixels)
             return {"pixels": torch.tensor(pixels), "y": torch.tensor(y).long()}
 
@@ -114,18 +108,13 @@ class ImageSet:
             return Images(**read(Path()))
         return Images(**processed(info, self.root, self.cache, read))
 
-    @property
-    def listing(self) -> Listing | None:
-        """Files and names of classes of a folder of images; None of a set by name."""
-        return None
-
 
 @dataclass(frozen=True)
 class FolderImages(ImageSet):
     """Images of a folder by class, of which `load` makes it; they are read as often as asked for.
 
     Args:
-        files: What lies there; see `image_folder.listed`.
+        files: What lies there; see `image_files.listed`.
         size: Rows and columns that every image is brought to; None leaves them as they are.
     """
 
@@ -133,17 +122,19 @@ class FolderImages(ImageSet):
     size: int | None = None
 
     @property
+    def listing(self) -> Listing:
+        assert self.files is not None
+        return self.files
+
+    @property
     def sha256(self) -> str:
-        """Of the names and sizes of all files, hexadecimal."""
         return self.listing.sha256
 
     def training(self) -> Images:
-        """All images that may be trained on or validated with."""
-        return self._read(self.listing.train + self.listing.val)
+        return Images(**read_images(self.listing.train + self.listing.val, self.size))
 
     def test(self) -> Images:
-        """The test images, for a final score and nothing else."""
-        return self._read(self.listing.test)
+        return Images(**read_images(self.listing.test, self.size))
 
     def split(self, y: Tensor, seed: int) -> tuple[Tensor, Tensor]:
         """Validation images are those of the folder val, without it drawn by seed."""
@@ -151,19 +142,20 @@ class FolderImages(ImageSet):
             return super().split(y, seed)
         return torch.arange(len(y)).tensor_split([len(self.listing.train)])  # type: ignore[return-value]
 
-    @property
-    def listing(self) -> Listing:
-        """What lies there."""
-        assert self.files is not None
-        return self.files
 
-    def _read(self, files: tuple[tuple[Path, int], ...]) -> Images:
-        return Images(**read_images(files, self.size))
+def names() -> list[str]:
+    """Names of all image sets, the embedded one first.
+
+    Example:
+        >>> names()[:2]
+        ['digits', 'mnist']
+    """
+    return catalogue.names("image")
 
 
 def is_folder(name: str) -> bool:
     """Whether an image set is meant by its folder: a folder that is there, and no known name."""
-    return not is_known(name) and Path(name).is_dir()
+    return key(name) not in map(key, names()) and Path(name).is_dir()
 
 
 def describe(name: str) -> DatasetInfo:
@@ -175,7 +167,7 @@ def describe(name: str) -> DatasetInfo:
     Raises:
         ValueError: If the name is unknown, or the folder has no classes.
     """
-    return listed(name).info if is_folder(name) else _describe(name)
+    return listed(name).info if is_folder(name) else catalogue.describe(name, task="image")
 
 
 def load(
@@ -193,7 +185,7 @@ def load(
 
     Args:
         name: One of `names()`, whose case does not matter, or a folder of images by class, as
-            torchvision's `ImageFolder` takes them; see `image_folder.listed`.
+            torchvision's `ImageFolder` takes them; see `image_files.listed`.
         root: Folder that holds `describe(name).folder`; may be read-only; not needed for "digits".
         cache: Folder for processed arrays; None for $GRAPHTHEORY_CACHE or ~/.cache/graphtheory.
         size: Of a folder of images: the rows and columns that each is brought to, of a square
@@ -217,7 +209,7 @@ def load(
         return FolderImages(found.info, files=found, size=size)
     info = describe(name)
     if not info.embedded:
-        files.locate(_present(info, root), root)
+        files.locate(replace(info, files=_present(info, root)), root)
     return ImageSet(info, root, cache)
 
 
@@ -241,50 +233,12 @@ def validation_split(y: Tensor, seed: int, share: float = 0.1) -> tuple[Tensor, 
     return split.train, split.val
 
 
-def _present(info: DatasetInfo, root: str | PathLike[str] | None) -> DatasetInfo:
-    """The same with the unpacked name of each gzipped file that lies there unpacked alone."""
+def _present(info: DatasetInfo, root: str | PathLike[str] | None) -> tuple[str, ...]:
+    """Its files, by the unpacked name of each gzipped file that lies there unpacked alone."""
     folder = Path(root or "") / info.folder
 
     def name(file: str) -> str:
         plain = file.removesuffix(".gz")
         return plain if not (folder / file).is_file() and (folder / plain).is_file() else file
 
-    return replace(info, files=tuple(map(name, info.files)))
-
-
-def _files_of(info: DatasetInfo, part: str) -> tuple[str, ...]:
-    """Those of the files that hold a part; files of both parts say neither in their names."""
-    other = ("t10k", "test_batch") if part == "train" else ("train-", "data_batch")
-    return tuple(file for file in info.files if not file.startswith(other))
-
-
-def _digits(paths: list[Path], part: str) -> _Arrays:
-    from sklearn.datasets import load_digits
-
-    pixels, y = load_digits(return_X_y=True)
-    images = np.rint(pixels * (255 / _GRAY_LEVELS)).astype(np.uint8).reshape(-1, 1, 8, 8)
-    return _cut(images, y, 1437, part)
-
-
-def _idx(paths: list[Path], part: str) -> _Arrays:
-    pixels, y = map(read_idx, paths)
-    return pixels[:, None], y
-
-
-def _pickles(paths: list[Path], part: str) -> _Arrays:
-    pixels, y = zip(*map(read_cifar_batch, paths), strict=True)
-    return np.concatenate(pixels), np.concatenate(y)
-
-
-def _cut(pixels: np.ndarray, y: np.ndarray, train: int, part: str) -> _Arrays:
-    rows = slice(train) if part == "train" else slice(train, None)
-    return pixels[rows], y[rows]
-
-
-_READERS: dict[str, Callable[[list[Path], str], _Arrays]] = {
-    "embedded": _digits,
-    "idx": _idx,
-    "cifar-pickles": _pickles,
-    "cifar-jpeg": lambda paths, part: read_cifar_jpeg(paths[0], part),
-    "cifar-pixels": lambda paths, part: _cut(*read_cifar_pixels(paths[0]), 3200, part),
-}
+    return tuple(map(name, info.files))

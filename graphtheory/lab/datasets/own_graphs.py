@@ -1,4 +1,4 @@
-"""The user's own graphs: a list of PyG `Data`, checked graph by graph, as a `GraphSet`."""
+"""The user's own graphs: a list of PyG `Data`, checked graph by graph, becomes a `GraphSet`."""
 
 from __future__ import annotations
 
@@ -15,13 +15,19 @@ from torch_geometric.data.storage import GlobalStorage
 
 from graphtheory.disk import load_tensors
 from graphtheory.lab.datasets import graph_store as store
-from graphtheory.lab.datasets.catalogue import known_seed
-from graphtheory.lab.datasets.dataset_info import Kind
-from graphtheory.lab.datasets.graph_checks import METRICS, alike, level_of, plain, targets_of
+from graphtheory.lab.datasets.catalogue import Kind, known_seed
 from graphtheory.lab.datasets.graph_sets import GraphSet, SetFacts
 from graphtheory.lab.datasets.splits import Split, positions_by_fraction, stratified
 
+METRICS: dict[str, tuple[str, ...]] = {
+    "multiclass": ("accuracy", "f1", "rocauc"),
+    "multilabel": ("rocauc", "ap"),
+    "regression": ("rmse", "mae"),
+}
+"""Scores by kind of task; the first is the default."""
 _OF_DATA = [Data, DataEdgeAttr, DataTensorAttr, GlobalStorage]  # what a stored Data consists of
+_CATEGORIES = 2**20  # of a column; a larger integer is no category but an id, a time or a count
+_INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 
 def graph_set(
@@ -71,20 +77,21 @@ def graph_set(
     """
     if not graphs:
         raise ValueError("graphs: got none, expected a list of Data")
-    rows = [plain(graph, position) for position, graph in enumerate(graphs)]
-    level = level_of(rows)
-    found, targets = targets_of(rows, level, kind)
-    for graph, y in zip(rows, targets, strict=True):
-        graph.y = y
-    stored = store.packed(alike(rows))
+    rows = [_checked(graph, f"graph {position}") for position, graph in enumerate(graphs)]
+    level = _level_of(rows)
+    if kind is not None and kind not in METRICS:
+        raise ValueError(f"kind: got {kind!r}, expected one of {', '.join(METRICS)}")
+    found = kind or _inferred([graph.y for graph in rows])
+    _shape_targets(rows, level, found)
+    _check_alike(rows)
+    stored = store.packed(rows)
     store.check(stored)
-    outputs = _outputs(stored, found)
     smiles = [graph.get("smiles") for graph in graphs]
     facts = SetFacts(
         name,
         found,
         level,
-        outputs,
+        _outputs(stored, found),
         _known_metric(found, metric),
         x_categories=store.categories_of(stored, "x"),
         edge_categories=store.categories_of(stored, "edge_attr"),
@@ -114,13 +121,148 @@ def read_graph_file(path: str | PathLike[str]) -> Data | list[Data]:
             found = load_tensors(file.read_bytes())
     except Exception as error:  # a file that is none fails in a dozen ways
         raise ValueError(
-            f"data: {file} cannot be read without running what it may contain; {wanted}"
+            f"data: {file} is not a file written by torch.save, or holds more than graphs; {wanted}"
         ) from error
     if isinstance(found, Data):
         return found
     if isinstance(found, (list, tuple)) and found and all(isinstance(g, Data) for g in found):
         return list(found)
     raise ValueError(f"data: {file} holds {type(found).__name__}, {wanted}")
+
+
+def _checked(graph: Any, at: str) -> Data:
+    """A graph's x, edge_index, edge_attr and y, with two dimensions and of few types."""
+    if not isinstance(graph, Data):
+        raise TypeError(f"{at}: got {type(graph).__name__}, expected a PyG Data")
+    index = graph.edge_index
+    if not isinstance(index, Tensor) or index.shape[:-1] != (2,) or index.dtype != torch.int64:
+        raise ValueError(f"{at}: edge_index is {_shown(index)}, expected int64 [2, E]")
+    x = _columns(graph.x, f"{at}: x", "[n, F]")
+    if len(x) == 0:
+        raise ValueError(f"{at} has no nodes, expected one or more")
+    out = Data(x=x, edge_index=index.cpu(), y=graph.y)
+    if graph.edge_attr is not None:
+        out.edge_attr = _columns(graph.edge_attr, f"{at}: edge_attr", "[E, D]")
+        if len(out.edge_attr) != index.size(1):
+            raise ValueError(
+                f"{at}: edge_attr has {len(out.edge_attr)} rows, expected {index.size(1)}, one for "
+                "each column of edge_index"
+            )
+    if not isinstance(out.y, Tensor):
+        raise ValueError(f"{at}: y is {_shown(out.y)}, expected a tensor")
+    out.y = out.y.detach().cpu()
+    out.y = out.y.view(1) if out.y.dim() == 0 else out.y
+    return out
+
+
+def _columns(value: Any, what: str, shape: str) -> Tensor:
+    expected = f"expected real numbers or integers of shape {shape}"
+    if not isinstance(value, Tensor) or value.dim() not in (1, 2):
+        raise ValueError(f"{what} is {_shown(value)}, {expected}")
+    real = value.is_floating_point()
+    if not real and value.dtype not in _INTEGERS:
+        raise ValueError(f"{what} is {_shown(value)}, {expected}")
+    if value.layout != torch.strided:
+        raise ValueError(f"{what} is sparse, expected a dense tensor {shape}")
+    if value.dim() == 2 and value.size(1) == 0:
+        raise ValueError(f"{what} is {_shown(value)}, expected one column or more")
+    if not real and value.numel() and int(value.max()) >= _CATEGORIES:
+        raise ValueError(
+            f"{what} holds the integer {int(value.max())}, expected categories below "
+            f"{_CATEGORIES:,}; numbers have to be float"
+        )
+    made = value.detach().cpu().float() if real else value.cpu().long()
+    return made.view(-1, 1) if made.dim() == 1 else made
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, Tensor):
+        return f"{str(value.dtype).removeprefix('torch.')} {list(value.shape)}"
+    return "missing" if value is None else type(value).__name__
+
+
+def _check_alike(graphs: list[Data]) -> None:
+    """All graphs must have the columns of the first."""
+    first = graphs[0]
+    for position, graph in enumerate(graphs):
+        for part in ("x", "edge_attr"):
+            here, there = graph.get(part), first.get(part)
+            if (here is None) != (there is None):
+                raise ValueError(
+                    f"graph {position}: {part} is {_shown(here)}, that of graph 0 {_shown(there)}; "
+                    "expected it on all graphs or on none"
+                )
+            if here is None or there is None:
+                continue
+            if here.size(1) != there.size(1) or here.dtype != there.dtype:
+                raise ValueError(
+                    f"graph {position}: {part} is {_shown(here)}, expected {there.size(1)} columns "
+                    f"of {str(there.dtype).removeprefix('torch.')} as in graph 0"
+                )
+
+
+def _level_of(graphs: list[Data]) -> str:
+    """Whether y belongs to the graphs or to their nodes."""
+    of_one = [len(graph.y) == 1 for graph in graphs]
+    if all(of_one):
+        return "graph"
+    of_nodes = [len(graph.y) == len(graph.x) for graph in graphs]
+    fits = of_nodes if sum(of_nodes) > sum(of_one) else of_one
+    if all(fits):
+        return "node"
+    wrong = fits.index(False)
+    raise ValueError(
+        f"graph {wrong}: y is {_shown(graphs[wrong].y)}, expected int64 [1] or float [1, T] for "
+        f"one graph, or int64 [{len(graphs[wrong].x)}], one class for each of its nodes"
+    )
+
+
+def _inferred(y: list[Tensor]) -> Kind:
+    real = y[0].is_floating_point()
+    for position, value in enumerate(y):
+        if value.is_floating_point() != real:
+            raise ValueError(
+                f"graph {position}: y is {_shown(value)}, expected "
+                f"{'real numbers' if real else 'integers'} as in graph 0, or kind="
+            )
+    if not real:
+        return "multilabel" if all(v.dim() == 2 and v.size(1) > 1 for v in y) else "multiclass"
+    known = torch.cat([value.flatten() for value in y])
+    known = known[~known.isnan()]
+    return "multilabel" if bool(((known == 0) | (known == 1)).all()) else "regression"
+
+
+def _shape_targets(graphs: list[Data], level: str, kind: Kind) -> None:
+    """Give y of each graph the type and shape of its kind of task."""
+    classes, width = kind == "multiclass", graphs[0].y.numel()
+    for position, graph in enumerate(graphs):
+        y = graph.y
+        if classes:
+            one_each = y.numel() == len(y) and (level == "node" or len(y) == 1)
+            fits, expected = one_each and y.dtype in (*_INTEGERS, torch.bool), "int64 [1]"
+        else:
+            fits = level == "graph" and y.dim() <= 2 and not y.is_complex() and y.numel() == width
+            expected = f"float [1, {width}] as graph 0"
+        if not fits:
+            expected = f"int64 [{len(graph.x)}]" if level == "node" else expected
+            raise ValueError(f"graph {position}: y is {_shown(y)}, expected {expected}")
+        graph.y = y.view(-1).long() if classes else y.float().view(1, -1)
+        _check_target(graph.y, f"graph {position}: y", kind, level)
+
+
+def _check_target(y: Tensor, what: str, kind: Kind, level: str) -> None:
+    if kind == "multiclass":
+        lowest = -1 if level == "node" else 0
+        if int(y.min()) < lowest:
+            raise ValueError(f"{what} holds {int(y.min())}, expected classes from {lowest}")
+        return
+    if bool(y.isinf().any()):
+        raise ValueError(f"{what} holds an infinite value")
+    if bool(y.isnan().all()):
+        raise ValueError(f"{what} is NaN, so that no label is left; take the graph out")
+    known = y[~y.isnan()]
+    if kind == "multilabel" and bool(((known != 0) & (known != 1)).any()):
+        raise ValueError(f"{what} holds {known.tolist()}, expected labels 0, 1 or NaN")
 
 
 def _outputs(stored: dict[str, Tensor], kind: Kind) -> int:

@@ -10,6 +10,10 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+DEEP = {"I", "F", "I;16", "I;16B", "I;16L"}
+"""PIL's modes of more than 8 bits a channel."""
+GRAY = {"1", "L"}
+"""PIL's modes of one channel."""
 _CHANNELS = (1, 3)
 _LEVELS = 255
 
@@ -73,11 +77,10 @@ def _from_pil(images: Sequence[Any]) -> Tensor:
             f"images: {len(sizes)} sizes, such as {sizes[0]} and {sizes[-1]} pixels, expected one; "
             "PIL.ImageOps.fit makes them equal"
         )
-    deep = {image.mode for image in images} & {"I", "F", "I;16", "I;16B", "I;16L"}
-    if deep:
-        raise TypeError(f"images: PIL mode {min(deep)}, expected 8 bits a channel")
-    gray = {image.mode for image in images} <= {"1", "L"}
-    converted = [np.asarray(image.convert("L" if gray else "RGB")) for image in images]
+    modes = {image.mode for image in images}
+    if modes & DEEP:
+        raise TypeError(f"images: PIL mode {min(modes & DEEP)}, expected 8 bits a channel")
+    converted = [np.asarray(image.convert("L" if modes <= GRAY else "RGB")) for image in images]
     return torch.from_numpy(np.stack(converted))
 
 

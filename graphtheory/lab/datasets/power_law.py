@@ -120,9 +120,8 @@ class PowerLawGraph:
         code = torch.empty(0, dtype=torch.int64)
         while len(code) < self.num_links:
             count = int(1.1 * (self.num_links - len(code))) + 64
-            code = _distinct(
-                torch.cat([code, self._draw(count, nodes, reach, community, generator)])
-            )
+            drawn = self._draw(count, nodes, reach, community, generator)
+            code = _sorted(torch.cat([code, drawn])).unique_consecutive()
         chosen = torch.randperm(len(code), generator=generator)[: self.num_links]
         code = code[chosen]
         low, high = code // self.num_nodes, code % self.num_nodes
@@ -150,8 +149,3 @@ class PowerLawGraph:
 
 def _sorted(code: Tensor) -> Tensor:
     return torch.from_numpy(np.sort(code.numpy()))  # several times as fast as torch's on one thread
-
-
-def _distinct(code: Tensor) -> Tensor:
-    code = _sorted(code)
-    return code[torch.cat([code.new_ones(1, dtype=torch.bool), code[1:] != code[:-1]])]

@@ -1,6 +1,8 @@
-"""What networks for graphs read beside the features, by name."""
+"""Encodings that networks for graphs read in addition to the features, by name."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -43,7 +45,7 @@ def precomputed(
     paths: int = 0,
     resistance: int = 0,
 ) -> GraphSet:
-    """The set with what is asked for on each graph, as `zoo.graph_models.precomputed` names it.
+    """The set with these encodings on each graph, as `zoo.graph_models.precomputed` names them.
 
     Args:
         graphs: A whole set.
@@ -54,13 +56,11 @@ def precomputed(
         paths: Steps of `AddPaths`; 0 is none.
         resistance: 1 adds `resistance` by `AddResistance`.
     """
-    steps: list[BaseTransform] = [AddDistances()] if distance else []
-    if walk:
-        steps.append(AddRandomWalkPE(walk))
-    if laplacian:
-        steps.append(_Eigenvectors(laplacian))
-    if paths:
-        steps.append(AddPaths(paths))
-    if resistance:
-        steps.append(AddResistance())
-    return with_transforms(graphs, steps)
+    steps: list[tuple[int, Callable[[], BaseTransform]]] = [
+        (distance, AddDistances),
+        (walk, lambda: AddRandomWalkPE(walk)),
+        (laplacian, lambda: _Eigenvectors(laplacian)),
+        (paths, lambda: AddPaths(paths)),
+        (resistance, AddResistance),
+    ]
+    return with_transforms(graphs, [make() for wanted, make in steps if wanted])

@@ -40,7 +40,7 @@ class FunctionFamily(ABC):
         """
 
     def prompts(self, count: int, points: int, dim: int, generator: Generator) -> Prompts:
-        """Prompts of so many points, as `train.train_in_context` asks for them."""
+        """Prompts of a number of points, as `train.train_in_context` asks for them."""
         return self.sample(count, points - 1, dim, generator)
 
     def sample(
@@ -54,7 +54,7 @@ class FunctionFamily(ABC):
         noise: float = 0.0,
         labels: Tensor | None = None,
     ) -> Prompts:
-        """Draw prompts.
+        """Draw prompts, each with a function of its own.
 
         Args:
             count: P.
@@ -88,7 +88,6 @@ class Linear(FunctionFamily):
     """
 
     def outputs(self, x: Tensor, generator: Generator) -> Tensor:
-        """See the class."""
         w = torch.randn(len(x), x.size(2), 1, generator=generator)
         return (x @ w)[..., 0]
 
@@ -108,7 +107,6 @@ class NoisyLinear(Linear):
             raise ValueError(f"noise: got {self.noise}, expected a number above 0")
 
     def outputs(self, x: Tensor, generator: Generator) -> Tensor:
-        """See the class."""
         y = super().outputs(x, generator)
         return y + self.noise * torch.randn(y.shape, generator=generator)
 
@@ -122,7 +120,6 @@ class Quadratic(FunctionFamily):
     """
 
     def outputs(self, x: Tensor, generator: Generator) -> Tensor:
-        """See the class."""
         w = torch.randn(len(x), x.size(2), 1, generator=generator)
         return (x.square() @ w)[..., 0] / 3**0.5
 
@@ -138,7 +135,6 @@ class SparseLinear(FunctionFamily):
     nonzero: int = 3
 
     def outputs(self, x: Tensor, generator: Generator) -> Tensor:
-        """See the class."""
         w = torch.randn(len(x), x.size(2), generator=generator)
         key = torch.rand(w.shape, generator=generator)
         left = key.topk(min(self.nonzero, x.size(2)), dim=1).indices
@@ -157,7 +153,6 @@ class TwoLayer(FunctionFamily):
     width: int = 100
 
     def outputs(self, x: Tensor, generator: Generator) -> Tensor:
-        """See the class."""
         w = torch.randn(len(x), x.size(2), self.width, generator=generator)
         v = torch.randn(len(x), self.width, 1, generator=generator) * (2 / self.width) ** 0.5
         return (torch.relu(x @ w) @ v)[..., 0]
@@ -174,12 +169,11 @@ class DecisionTree(FunctionFamily):
     depth: int = 4
 
     def outputs(self, x: Tensor, generator: Generator) -> Tensor:
-        """See the class."""
         prompts, inner = len(x), 2**self.depth - 1
-        asked = torch.randint(x.size(2), (prompts, inner), generator=generator)
+        question = torch.randint(x.size(2), (prompts, inner), generator=generator)
         leaf = torch.randn(prompts, inner + 1, generator=generator)
         node = torch.zeros(x.shape[:2], dtype=torch.int64)  # [P, n], children of k: 2k+1 and 2k+2
         for _ in range(self.depth):
-            coordinate = asked.gather(1, node)[..., None]
+            coordinate = question.gather(1, node)[..., None]
             node = 2 * node + 1 + (x.gather(2, coordinate)[..., 0] > 0).long()
         return leaf.gather(1, node - inner)

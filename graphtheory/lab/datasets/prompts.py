@@ -69,21 +69,21 @@ class Prompts:
 
     @property
     def length(self) -> int:
-        """Contexts, l."""
+        """The number of contexts, l."""
         return self.x.size(1) - 1
 
     @property
     def answer(self) -> Tensor:
-        """Output of every query, [P]."""
+        """The output of every query, [P]."""
         return self.y[:, -1]
 
     def columns(self) -> Tensor:
         """p_1 to p_l and p_query, [P, l + 1, d_x + d_y]; the label part of the query is 0."""
         low, high = self.labels
         middle, half = (high + low) / 2, (high - low) / 2
-        told = torch.addcmul(middle, self.y[..., None], half)
-        told[:, -1] = 0
-        return torch.cat([self.x, told], 2)
+        outputs = torch.addcmul(middle, self.y[..., None], half)
+        outputs[:, -1] = 0
+        return torch.cat([self.x, outputs], 2)
 
     def graph(self) -> tuple[Tensor, Neighborhood, Tensor]:
         """Columns as nodes [P (l + 1), d], the rows of the queries, and the queries' ids [P]."""

@@ -36,7 +36,7 @@ def _said(value: Any) -> str:
 
 
 def _sizes(value: Any, what: str) -> tuple[int, ...]:
-    """A tuple of counts."""
+    """A tuple of counts, each checked."""
     _check(type(value) is tuple, f"{what} {_said(value)}")
     for n in value:
         _check(type(n) is int and n >= 0, f"{what} with the entry {_said(n)}")
@@ -196,7 +196,7 @@ _READ: dict[int, Any] = {code[0]: pickle._Unpickler.dispatch[code[0]] for code i
 
 
 class _Dispatch(dict[int, Any]):
-    """What reads each code."""
+    """The functions that read each code of the stream."""
 
     def __missing__(self, code: int) -> None:
         _check(False, f"the code {bytes([code])!r}")
@@ -219,29 +219,29 @@ class _Unpickler(pickle._Unpickler):
         return self._known[module, name]
 
     def call(self) -> None:
-        """REDUCE."""
+        """Read REDUCE: call a known function."""
         args = self.stack.pop()
         _check(type(self.stack[-1]) is _Maker and type(args) is tuple, "a call of no function")
         self.stack[-1] = self.stack[-1](*args)
 
     def make(self) -> None:
-        """NEWOBJ."""
+        """Read NEWOBJ: make a sparse matrix."""
         args, kind = self.stack.pop(), self.stack.pop()
         _check(kind is _Csr and args == (), "an object that is no matrix")
         self.append(_Csr())
 
     def give_state(self) -> None:
-        """BUILD."""
+        """Read BUILD: give a stand-in its state."""
         state = self.stack.pop()
         _check(isinstance(self.stack[-1], _Made), "a state of what has none")
         self.stack[-1].__setstate__(state)
 
     def set_item(self) -> None:
-        """SETITEM."""
+        """Read SETITEM: add one dictionary entry."""
         self.put([self.stack.pop(-2), self.stack.pop()])
 
     def set_items(self) -> None:
-        """SETITEMS."""
+        """Read SETITEMS: add several dictionary entries."""
         self.put(self.pop_mark())
 
     def put(self, items: list[Any]) -> None:

@@ -1,4 +1,4 @@
-"""Who trains, who validates, who tests: masks over labeled nodes, drawn from a generator."""
+"""Splits into training, validation and test: masks of nodes, or positions of graphs."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from sklearn.model_selection import StratifiedKFold
 from torch import Generator, Tensor
+from torch_geometric.utils import index_to_mask
 
 
 class Split(NamedTuple):
@@ -49,7 +50,7 @@ def by_fraction(y: Tensor, *, val: float, test: float, generator: Generator) -> 
         )
     order = labeled[torch.randperm(len(labeled), generator=generator)]
     parts = order.split([len(order) - num_val - num_test, num_val, num_test])
-    return Split(*(_mask(part, len(y)) for part in parts))
+    return Split(*(index_to_mask(part, len(y)) for part in parts))
 
 
 def per_class(
@@ -91,27 +92,19 @@ def per_class(
             f"{test} more, found {counts.tolist()} labeled nodes of each class"
         )
     chosen = torch.cat([(classes == c).nonzero().view(-1)[:train] for c in range(len(counts))])
-    rest = order[~_mask(chosen, len(order))]
+    rest = order[~index_to_mask(chosen, len(order))]
     parts = (order[chosen], rest[:val], rest[val : val + test])
-    return Split(*(_mask(part, len(y)) for part in parts))
+    return Split(*(index_to_mask(part, len(y)) for part in parts))
 
 
 def stratified(y: Tensor, *, val: float, test: float, generator: Generator) -> Split:
     """A random split of graphs that keeps the share of each class; positions, sorted.
 
-    Rounding is per class, so that a class of a few graphs can be absent from validation.
-
-    Args:
-        y: Class of each graph.
-        val: Fraction of each class for validation.
-        test: Fraction of each class for the test.
-        generator: Source of randomness.
+    Each class is split as by `by_fraction`, so that a class of a few graphs can be absent from
+    validation.
 
     Shapes:
-        y [G] int64; positions int64.
-
-    Raises:
-        ValueError: Fractions that leave nothing of a class to train on.
+        y [G] int64, the class of each graph; positions int64.
     """
     parts: list[Split] = []
     for c in y.unique():
@@ -122,17 +115,7 @@ def stratified(y: Tensor, *, val: float, test: float, generator: Generator) -> S
 
 
 def positions_by_fraction(size: int, *, val: float, test: float, generator: Generator) -> Split:
-    """A random split of so many graphs; positions, sorted.
-
-    Args:
-        size: Graphs.
-        val: Fraction for validation.
-        test: Fraction for the test.
-        generator: Source of randomness.
-
-    Raises:
-        ValueError: Fractions that leave nothing to train on.
-    """
+    """A random split of `size` graphs as `by_fraction` draws it; positions, sorted."""
     everything = torch.zeros(size, dtype=torch.int64)
     masks = by_fraction(everything, val=val, test=test, generator=generator)
     return Split(*(mask.nonzero().view(-1) for mask in masks))
@@ -146,15 +129,12 @@ def folds(y: Tensor, *, number: int, fold: int) -> Split:
     first. Over all folds, every graph is tested once.
 
     Args:
-        y: Class of each graph.
+        y: Class of each graph, int64 [G].
         number: How many folds, at least 3.
         fold: Which one is tested; counted modulo `number`.
 
-    Shapes:
-        y [G] int64; positions int64.
-
     Raises:
-        ValueError: Fewer than 3 folds, or no class with so many graphs.
+        ValueError: Fewer than 3 folds, or no class with that many graphs.
     """
     if number < 3:
         raise ValueError(f"number: got {number} folds, expected at least 3")
@@ -164,9 +144,3 @@ def folds(y: Tensor, *, number: int, fold: int) -> Split:
     rest = torch.ones(len(y), dtype=torch.bool)
     rest[torch.cat([test, val])] = False
     return Split(rest.nonzero().view(-1), val, test)
-
-
-def _mask(members: Tensor, size: int) -> Tensor:
-    mask = torch.zeros(size, dtype=torch.bool)
-    mask[members] = True
-    return mask

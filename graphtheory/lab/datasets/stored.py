@@ -21,7 +21,7 @@ def with_transforms(
 ) -> GraphSet:
     """The same set with what the transforms add or change, computed once and kept in memory.
 
-    What no transform replaces is shared with the given set, which stays as it is. A transform
+    What no transform replaces is shared with the given set, which does not change. A transform
     must leave the labels and the same attributes on every graph.
 
     Args:
@@ -54,7 +54,8 @@ def with_transforms(
         after = copy(before)
         for transform in transforms:
             after = transform(after)
-        changed.append(_differences(before, after))
+        new = {name: value for name, value in after if value is not before.get(name)}
+        changed.append(Data(**new))
         if progress is not None:
             progress(position + 1, len(graphs))
     _check_same(changed)
@@ -62,11 +63,6 @@ def with_transforms(
     whole |= {SLICES + name: bounds for name, bounds in graphs.slices.items()}
     parts = Split(graphs.train_index, graphs.val_index, graphs.test_index)
     return GraphSet(whole | packed(changed), graphs.facts, parts, graphs.split)
-
-
-def _differences(before: Data, after: Data) -> Data:
-    """What is new or another tensor."""
-    return Data(**{name: value for name, value in after if value is not before.get(name)})
 
 
 def _check_same(graphs: Sequence[Data]) -> None:

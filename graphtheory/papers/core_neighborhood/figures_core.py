@@ -19,7 +19,7 @@ from graphtheory.lab.bench.trial import NodeTrial, Outcome, run_trial
 from graphtheory.lab.datasets import graphs
 from graphtheory.lab.datasets.catalogue import key
 from graphtheory.lab.datasets.graphs import Data
-from graphtheory.lab.datasets.majority_at_distance import MajorityAtDistance
+from graphtheory.lab.datasets.pattern_graph import MajorityAtDistance
 from graphtheory.lab.datasets.splits import by_fraction
 from graphtheory.lab.plot.style import (
     COLORS,

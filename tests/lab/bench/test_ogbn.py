@@ -10,7 +10,7 @@ from graphtheory.lab.bench.node_benchmark import Benchmark
 from graphtheory.lab.bench.problem import NodeProblem
 from graphtheory.lab.bench.trial import NodeTrial
 from graphtheory.lab.cli.main import main
-from graphtheory.lab.datasets import files, graphs, ogbn
+from graphtheory.lab.datasets import files, graphs, ogb_readers
 from graphtheory.lab.train import SampledLayers
 from tests.lab.datasets.ogbn_folder import EDGES, NODES, write_ogbn
 
@@ -51,7 +51,7 @@ def test_every_network_trains_and_is_scored_by_ogb(name: str, small_sets: Path) 
             given = {"y_true": y[:, None], "y_pred": out.argmax(1, keepdim=True)}
         else:
             given = {"y_true": y, "y_pred": out}
-        (expected,) = ogbn.evaluator(name).eval(given).values()
+        (expected,) = ogb_readers.evaluator(name).eval(given).values()
         assert task.evaluate(whole).test == pytest.approx(expected)
 
 

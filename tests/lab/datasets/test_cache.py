@@ -1,12 +1,23 @@
 import hashlib
 import io
 import random
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from torch import Tensor
+from torch_geometric.data import Data, InMemoryDataset
 
+from graphtheory.lab.cli.main import main
 from graphtheory.lab.datasets import cache as storage
+from graphtheory.lab.datasets import graphs
+from graphtheory.lab.datasets.cache import processed
+from graphtheory.lab.datasets.catalogue import DatasetInfo
+from graphtheory.lab.datasets.files import DamagedFileError
+from graphtheory.lab.datasets.graph_sets import load_graphs
 
 ARRAYS = {"x": np.arange(400, dtype=np.float32).reshape(20, 20), "y": np.arange(3)}
 
@@ -74,3 +85,121 @@ def test_default_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
     assert storage.default_folder() == tmp_path
     monkeypatch.delenv("GRAPHTHEORY_CACHE")
     assert storage.default_folder() == Path.home() / ".cache/graphtheory"
+
+
+INFO = DatasetInfo("toy", "webkb", folder="Toy/raw", files=("a.txt",))
+
+
+class _Reader:
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __call__(self, private: Path) -> Mapping[str, Tensor]:
+        self.calls += 1
+        (private / "Toy/processed").mkdir()  # as PyG does
+        return {"x": torch.tensor([float((private / "Toy/raw/a.txt").read_text())])}
+
+
+@pytest.fixture
+def toy(tmp_path: Path) -> Path:
+    (tmp_path / "Toy/raw").mkdir(parents=True)
+    (tmp_path / "Toy/raw/a.txt").write_text("1")
+    return tmp_path
+
+
+def test_read_once_for_each_content(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read, cache = _Reader(), toy / "cache"
+    values = [processed(INFO, toy, cache, read)["x"].item() for _ in range(2)]
+    assert values == [1.0, 1.0] and read.calls == 1
+    (toy / "Toy/raw/a.txt").write_text("2")
+    assert processed(INFO, toy, cache, read)["x"].item() == 2.0 and read.calls == 2
+    monkeypatch.setattr("torch_geometric.__version__", "0.0")
+    processed(INFO, toy, cache, read)
+    assert read.calls == 3
+    assert sorted(p.name for p in (toy / "Toy").iterdir()) == ["raw"]
+
+
+def test_a_damaged_cache_is_made_again(toy: Path) -> None:
+    read, cache = _Reader(), toy / "cache"
+    processed(INFO, toy, cache, read)
+    (entry,) = cache.iterdir()
+    entry.write_bytes(entry.read_bytes()[:-1])
+    with pytest.warns(UserWarning, match="damaged"):
+        assert processed(INFO, toy, cache, read)["x"].item() == 1.0
+    assert read.calls == 2
+    assert processed(INFO, toy, cache, read)["x"].item() == 1.0 and read.calls == 2
+
+
+def test_what_a_reader_stumbles_over_names_the_folder(toy: Path) -> None:
+    (toy / "Toy/raw/a.txt").write_text("one")
+    with pytest.raises(
+        DamagedFileError, match=r"toy: the raw files of Toy/raw cannot be read.*'one'"
+    ):
+        processed(INFO, toy, toy / "cache", _Reader())
+    assert not (toy / "cache").exists()
+
+
+Printed = Callable[[Callable[[], Any]], tuple[str, str]]
+
+
+class Toy(InMemoryDataset):
+    """One graph without files, as PyG's classes make theirs."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(str(root))
+        self.load(self.processed_paths[0])
+
+    @property
+    def processed_file_names(self) -> str:
+        return "data.pt"
+
+    def process(self) -> None:
+        self.save([Data(x=torch.ones(3, 2))], self.processed_paths[0])
+
+
+@pytest.fixture
+def printed(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Printed:
+    """What a call writes to both streams outside of pytest, in which PyG prints nothing."""
+
+    def call(work: Callable[[], Any]) -> tuple[str, str]:
+        with monkeypatch.context() as outside:
+            outside.delenv("PYTEST_CURRENT_TEST")
+            work()
+        return capfd.readouterr()
+
+    return call
+
+
+def test_nothing_is_printed_and_the_same_is_read(printed: Printed, tmp_path: Path) -> None:
+    assert printed(lambda: Toy(tmp_path / "theirs")) == ("", "Processing...\nDone!\n")
+    (tmp_path / "a.txt").write_text("")
+    info, cache = DatasetInfo("toy", "webkb", files=("a.txt",)), tmp_path / "cache"
+
+    def read() -> Tensor:
+        return processed(info, tmp_path, cache, lambda private: {"x": Toy(private)[0].x})["x"]
+
+    assert printed(read) == ("", "")
+    assert torch.equal(read(), Toy(tmp_path / "theirs")[0].x)
+
+
+@pytest.mark.parametrize("name", ["Cora", "Actor", "Cornell", "minesweeper", "reed98", "Photo"])
+def test_every_family_of_graphs_is_read_without_a_word(
+    printed: Printed, data_root: Path, tmp_path: Path, name: str
+) -> None:
+    assert printed(lambda: graphs.load(name, data_root, cache=tmp_path)) == ("", "")
+
+
+def test_a_set_of_graphs_is_read_without_a_word(
+    printed: Printed, data_root: Path, tmp_path: Path
+) -> None:
+    assert printed(lambda: load_graphs("ENZYMES", data_root, cache=tmp_path)) == ("", "")
+
+
+def test_quiet_bench_writes_nothing_to_the_error_stream(
+    printed: Printed, data_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GRAPHTHEORY_CACHE", str(tmp_path / "cache"))
+    words = ("bench", "-q", "--dataset", "Cornell", "--models", "mlp", "--seeds", "1")
+    where = ("--root", str(data_root), "--out", str(tmp_path / "run"))
+    out, err = printed(lambda: main([*words, *where, "--epochs", "2", "--distances", "0"]))
+    assert err == "" and "mlp" in out

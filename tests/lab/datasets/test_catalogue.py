@@ -4,6 +4,7 @@ import sys
 
 import pytest
 
+from graphtheory.lab.datasets import graph_readers, image_sets, node_readers
 from graphtheory.lab.datasets.catalogue import describe, known_seed, names
 
 
@@ -40,6 +41,25 @@ def test_every_entry_is_complete_and_frozen() -> None:
         assert info.embedded or (info.folder and info.files and info.source)
         with pytest.raises(dataclasses.FrozenInstanceError):
             info.name = "other"  # type: ignore[misc]
+
+
+def test_every_image_set_is_complete_and_only_digits_is_a_graph_too() -> None:
+    for name in names("image"):
+        info = describe(name, task="image")
+        assert info.task == "image" and info.citation and info.default_split == "random-90-10"
+        assert info.embedded or (info.folder and info.files and info.source)
+        assert {"images", "test images", "classes"} == dict(info.counts).keys()
+    assert {*names("image")} & {*names()} == {"digits"}
+    assert describe("CIFAR10_JPEG", task="image").name == "cifar10-jpeg"
+    with pytest.raises(ValueError, match=r"'mnits', expected .*`graphtheory datasets`.*'mnist'"):
+        image_sets.describe("mnits")
+
+
+def test_every_family_has_a_reader() -> None:
+    for info in map(describe, names()):
+        readers = {"node": node_readers.READERS, "graph": graph_readers.READERS}
+        known = {"embedded", *readers.get(info.task, {"graph6": None})}
+        assert info.family in known, info.name
 
 
 def test_seeds() -> None:

@@ -1,10 +1,11 @@
+import re
 import shutil
 from pathlib import Path
 
 import pytest
 
-from graphtheory.lab.datasets import graphs, pins
-from graphtheory.lab.datasets.catalogue import DatasetInfo, describe
+from graphtheory.lab.datasets import catalogue, graphs
+from graphtheory.lab.datasets.catalogue import GIT_BLOB, SHA256, DatasetInfo, describe, names
 from graphtheory.lab.datasets.files import DamagedFileError, digests, locate, staged, verify_counts
 
 INFO = DatasetInfo("toy", "webkb", folder="Toy/raw", files=("a.txt",), optional_files=("b.txt",))
@@ -33,7 +34,7 @@ def test_a_folder_in_the_place_of_a_file_is_missing(toy: Path) -> None:
 def test_pins_are_enforced_by_content(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = locate(INFO, toy)
     digest = digests(found)["Toy/raw/a.txt"]
-    monkeypatch.setitem(pins.SHA256, "Toy/raw", {"a.txt": (7, digest)})
+    monkeypatch.setitem(catalogue.SHA256, "Toy/raw", {"a.txt": (7, digest)})
     assert digests(found, all_pinned=True) == {"Toy/raw/a.txt": digest}
     (toy / "Toy/raw/a.txt").write_text("conTent")
     with pytest.raises(DamagedFileError) as caught:
@@ -44,9 +45,9 @@ def test_pins_are_enforced_by_content(toy: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_git_blob_id_is_a_pin_too(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(pins.SHA256, "Toy/raw", {"a.txt": (7, "0" * 64)})
+    monkeypatch.setitem(catalogue.SHA256, "Toy/raw", {"a.txt": (7, "0" * 64)})
     blob = "6b584e8ece562ebffc15d38808cd6b98fc3d97ea"  # printf content | git hash-object --stdin
-    monkeypatch.setitem(pins.GIT_BLOB, "Toy/raw", {"a.txt": blob})
+    monkeypatch.setitem(catalogue.GIT_BLOB, "Toy/raw", {"a.txt": blob})
     assert list(digests(locate(INFO, toy), all_pinned=True)) == ["Toy/raw/a.txt"]
 
 
@@ -105,3 +106,30 @@ def test_damage_is_found_in_every_family(
     )
     with pytest.raises(DamagedFileError, match=f"{file}: expected [0-9,]+ bytes with SHA-256"):
         graphs.load(name, tmp_path)
+
+
+def test_every_pin_is_a_hash_of_a_file_that_a_set_reads() -> None:
+    known: dict[str, set[str]] = {}
+    images = [describe(name, task="image") for name in names("image")]
+    for info in (*map(describe, names()), *images):
+        known.setdefault(info.folder, set()).update(info.files)
+    for folder, pins in SHA256.items():
+        for file, (size, digest) in pins.items():
+            assert file in known[folder] and size > 0 and re.fullmatch("[0-9a-f]{64}", digest)
+    assert all(SHA256[folder].keys() >= blobs.keys() for folder, blobs in GIT_BLOB.items())
+
+
+@pytest.mark.parametrize("name", ["Cora", "CiteSeer", "PubMed"])
+def test_all_pickled_files_are_pinned(name: str) -> None:
+    info = describe(name)
+    assert SHA256[info.folder].keys() == set(info.files)
+
+
+def test_pins_are_those_of_the_files_at_hand(data_root: Path) -> None:
+    checked = 0
+    for info in map(describe, names()):
+        if info.folder in SHA256 and all(
+            (data_root / info.folder / f).is_file() for f in info.files
+        ):
+            checked += len(digests(locate(info, data_root), all_pinned=True))
+    assert checked >= 8 + 12 + 24 + 3 + 3 + 1

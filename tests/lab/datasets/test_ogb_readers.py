@@ -1,13 +1,20 @@
+import csv
+import gzip
+import io
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from torch_geometric.data import Data
 
-from graphtheory.lab.datasets import graphs, ogbn
+from graphtheory.lab.datasets import graphs, ogb_readers
+from graphtheory.lab.datasets.cache import processed
 from graphtheory.lab.datasets.files import DamagedFileError
+from graphtheory.lab.datasets.ogb_readers import category_sizes, molecule, scaffold_split
 from tests.lab.datasets.ogbn_folder import EDGES, NODES, write_ogbn
 
 OFFLINE = """
@@ -15,13 +22,16 @@ import socket, sys, threading
 reached = []
 socket.socket.connect = lambda *a: reached.append(a)
 socket.getaddrinfo = lambda *a, **k: reached.append(a)
-from graphtheory.lab.datasets import ogb_import, ogbn
+from graphtheory.lab.datasets import ogb_readers
 known = set(threading.enumerate())
-assert ogb_import.import_ogb("ogb.nodeproppred").NodePropPredDataset
-assert ogbn.evaluator().eval_metric == "acc"
+assert ogb_readers.import_ogb("ogb.nodeproppred").NodePropPredDataset
+assert ogb_readers.evaluator().eval_metric == "acc"
 assert set(threading.enumerate()) == known, threading.enumerate()
 assert "outdated" not in sys.modules and not reached, reached
 """
+
+
+needs_rdkit = pytest.mark.skipif(find_spec("rdkit") is None, reason="needs the extra [molecules]")
 
 
 @pytest.fixture
@@ -34,7 +44,11 @@ def arxiv(tmp_path: Path) -> Path:
 def test_raw_files_are_read_as_ogb_reads_them(
     arxiv: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    data = ogbn.read_ogbn(arxiv, graphs.describe("ogbn-arxiv"))
+    info = graphs.describe("ogbn-arxiv")
+    stored = processed(
+        info, arxiv, arxiv / "cache", lambda root: dict(ogb_readers.read_ogbn(root, info).items())
+    )
+    data = Data(**stored)
     raw = arxiv / "ogbn_arxiv/raw"
     edges = np.loadtxt(raw / "edge.csv.gz", delimiter=",", dtype=np.int64)  # unpacks by itself
     assert torch.equal(data.edge_index, torch.from_numpy(edges.T))
@@ -65,7 +79,7 @@ def test_proteins_have_the_mean_of_their_edges_and_many_labels(tmp_path: Path) -
     edges = np.random.default_rng(1).integers(NODES - 1, size=(EDGES, 2))
     rows = write_ogbn(tmp_path, "proteins", edge=edges)
     features, labels = rows["edge-feat"], rows["node-label"]
-    data = ogbn.read_ogbn(tmp_path, graphs.describe("ogbn-proteins"))
+    data = ogb_readers.read_ogbn(tmp_path, graphs.describe("ogbn-proteins"))
     assert data.num_edges == 2 * EDGES and data.x.shape == (NODES, 8)
     at = (edges == 5).any(1)
     counted = np.where((edges == 5).all(1), 2, 1)[at, None]  # a self-loop is stored twice
@@ -79,13 +93,13 @@ def test_proteins_have_the_mean_of_their_edges_and_many_labels(tmp_path: Path) -
 
 def test_products_run_both_ways(tmp_path: Path) -> None:
     write_ogbn(tmp_path, "products")
-    data = ogbn.read_ogbn(tmp_path, graphs.describe("ogbn-products"))
+    data = ogb_readers.read_ogbn(tmp_path, graphs.describe("ogbn-products"))
     assert data.num_edges == 2 * EDGES and data.is_undirected() and data.y.dtype == torch.int64
 
 
 def test_evaluator_is_ogbs() -> None:
     y = torch.tensor([[0], [1], [1], [2]])
-    assert ogbn.evaluator().eval({"y_true": y, "y_pred": y.flip(0)}) == {"acc": 0.5}
+    assert ogb_readers.evaluator().eval({"y_true": y, "y_pred": y.flip(0)}) == {"acc": 0.5}
 
 
 def test_importing_ogb_reaches_for_nothing() -> None:
@@ -93,3 +107,51 @@ def test_importing_ogb_reaches_for_nothing() -> None:
         [sys.executable, "-c", OFFLINE], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+@needs_rdkit
+def test_ethanol_has_ogbs_features(capfd: pytest.CaptureFixture[str]) -> None:
+    graph = molecule("CCO")
+    assert graph is not None
+    assert graph.x[:, 0].tolist() == [5, 5, 7]  # atomic number - 1
+    assert graph.edge_index.tolist() == [[0, 1, 1, 2], [1, 0, 2, 1]]
+    assert graph.x.shape == (3, 9) and graph.edge_attr.shape == (4, 3)
+    atoms, bonds = category_sizes().values()
+    assert bool((graph.x < torch.tensor(atoms)).all()) and len(bonds) == 3
+    single = molecule("[Na+]")
+    assert single is not None and single.edge_index.shape == (2, 0)
+    assert single.edge_attr.shape == (0, 3)
+    assert [molecule(text) for text in ("", "C(", "c1ccc", "not a molecule")] == [None] * 4
+    assert capfd.readouterr() == ("", "")
+
+
+@needs_rdkit
+def test_scaffolds_stay_together_and_the_largest_train() -> None:
+    rings = [f"c1ccccc1{'C' * i}" for i in range(1, 7)]  # one scaffold
+    others = ["C1CC1C", "C1CCC1C", "C1CCCC1C", "CC"]
+    parts = scaffold_split([*others, *rings])
+    assert set(range(4, 10)) < set(parts.train.tolist())
+    assert [len(part) for part in parts] == [8, 1, 1]
+    assert sorted(torch.cat(list(parts)).tolist()) == list(range(10))
+    with pytest.raises(ValueError, match=r"smiles: row 1, 'C.', is not a SMILES"):
+        scaffold_split(["CC", "C("])
+
+
+@needs_rdkit
+@pytest.mark.parametrize("name", ["molesol", "molbace"])
+def test_the_split_is_ogbs_on_ogbs_molecules(name: str, data_root: Path) -> None:
+    folder = data_root / f"OGB/ogbg_{name}"
+    table = io.StringIO(gzip.decompress((folder / "mapping/mol.csv.gz").read_bytes()).decode())
+    parts = scaffold_split([row["smiles"].strip() for row in csv.DictReader(table)])
+    for part, file in zip(parts, ("train", "valid", "test"), strict=True):
+        published = gzip.decompress((folder / f"split/scaffold/{file}.csv.gz").read_bytes())
+        assert part.tolist() == sorted(map(int, published.split()))
+
+
+def test_without_rdkit_one_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> str:
+        raise ogb_readers.PackageNotFoundError(name)
+
+    monkeypatch.setattr(ogb_readers, "version", missing)
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'graphtheory\[molecules\]'"):
+        molecule("CC")
