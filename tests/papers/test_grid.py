@@ -6,7 +6,7 @@ from typing import ClassVar
 import pytest
 
 from graphtheory.lab.train import CheckpointError
-from graphtheory.lab.train.under_way import next_place
+from graphtheory.lab.train.partial import next_place
 from graphtheory.papers.grid import Grid, Measured, axis, label, under_way, unrecorded
 
 

@@ -13,13 +13,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphtheory.lab.bench.contrastive import ContrastiveRecipe, Prepared, prepare, recipe_for
 from graphtheory.lab.bench.rows import Row
 from graphtheory.lab.report.table import Table, mean_spread
-from graphtheory.lab.train import SimCLR, fit
+from graphtheory.lab.train import fit
 from graphtheory.papers.figure import DataSets, Figure, Measurements, Shown, Verdict
+from graphtheory.papers.fusion.contrastive import SimCLR
 from graphtheory.papers.fusion.figures import IMAGES, settle
 from graphtheory.papers.fusion.picture import attention_by_depth
+from graphtheory.papers.fusion.recipe import ContrastiveRecipe, Prepared, prepare, recipe_for
 from graphtheory.papers.fusion.sharpness import class_mass, sharpness, sharpness_of_means
 from graphtheory.papers.grid import Grid, Measured, axis, unrecorded
 from graphtheory.papers.pivot import groups

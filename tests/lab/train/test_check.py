@@ -5,7 +5,7 @@ import torch
 from torch_geometric.data import Data
 
 from graphtheory.lab.train import FullGraph
-from graphtheory.lab.train.check import check_classes, check_data, fingerprint
+from graphtheory.lab.train.full_graph import check_classes, check_data, fingerprint
 
 
 def nan_in_x(data: Data) -> None:

@@ -109,7 +109,7 @@ def _none(of: torch.Tensor) -> torch.Tensor:
     ("change", "message"),
     [
         (lambda d: (d[:2], _none(d), d[2:3]), "2 and 0 graphs, expected some of either"),
-        (lambda d: (d[:2], d[1:3], d[3:]), "a graph is in them twice"),
+        (lambda d: (d[:2], d[1:3], d[3:]), "graph 1 is in them twice"),
         (lambda d: (d[:2], d[2:3], d[3:] + 1), r"positions outside 0..3"),
     ],
 )

@@ -128,7 +128,7 @@ def test_the_average_follows_its_definition() -> None:
         task.on_train_batch_end(None, None, n)
         keep = min(0.5, (1 + n) / (10 + n))
         expected = float(n) if expected is None else keep * expected + (1 - keep) * n
-    average = task.scored[0].weight  # type: ignore[index]
+    average = task.evaluated[0].weight  # type: ignore[index]
     assert torch.allclose(average, torch.full_like(average, expected or 0.0))
     assert not average.requires_grad and make(images(), ema=None).average is None
 

@@ -4,7 +4,7 @@ import sys
 import pytest
 import torch
 
-from graphtheory.lab.train.memory import PeakMemory
+from graphtheory.lab.train.watch import PeakMemory
 
 on_cpu_linux = pytest.mark.skipif(
     torch.cuda.is_available() or not sys.platform.startswith("linux"),

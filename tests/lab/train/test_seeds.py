@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from graphtheory.lab.train.seeds import borrowed_randomness, derive, seed_all
+from graphtheory.lab.train.watch import borrowed_randomness, seed_all
+from graphtheory.patterns.draw import derive
 
 
 def draws() -> list[float]:

@@ -3,12 +3,12 @@ import warnings
 
 import pytest
 
-from graphtheory.lab.train.trainer import lean_trainer, quiet_lightning
+from graphtheory.lab.train.fit import lean_trainer, quiet_lightning
 
 
 def test_trainer_writes_nothing() -> None:
     with quiet_lightning():
-        trainer = lean_trainer(3, [], [])
+        trainer = lean_trainer(3, [])
     assert trainer.max_epochs == 3
     assert not trainer.loggers and not trainer.checkpoint_callbacks
 

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from graphtheory.lab.bench.contrastive import prepare
 from graphtheory.papers.figure import Figure
 from graphtheory.papers.fusion.figures_attention import FIGURES, Depths, attention, slopes
+from graphtheory.papers.fusion.recipe import prepare
 from tests.papers.conftest import Reproduced
 from tests.papers.fusion.test_figures import TINY
 

@@ -14,19 +14,11 @@ from graphtheory.graph import Neighborhood
 from graphtheory.lab.datasets import graphs, image_sets
 from graphtheory.lab.datasets.splits import stratified
 from graphtheory.lab.metrics import linear_probe, nearest_accuracy
-from graphtheory.lab.train import (
-    AdamOptions,
-    GraphViews,
-    ImageViews,
-    Infomax,
-    Pretraining,
-    SGDOptions,
-    SimCLR,
-    Strengths,
-    Unlabeled,
-)
-from graphtheory.lab.train.views import pixels
-from graphtheory.lab.zoo.encoders import GCNEncoder, image_encoder
+from graphtheory.lab.train import AdamOptions
+from graphtheory.papers.fusion.contrastive import Infomax, Pretraining, SGDOptions, SimCLR
+from graphtheory.papers.fusion.encoders import GCNEncoder, image_encoder
+from graphtheory.papers.fusion.unlabeled import Unlabeled
+from graphtheory.papers.fusion.views import GraphViews, ImageViews, Strengths, pixels
 from graphtheory.patterns.draw import derive
 from graphtheory.vision.nn import MLPHead, TransformerHead
 
@@ -50,7 +42,7 @@ class ContrastiveRecipe:
             are for scoring alone; with `graph` the name of a graph.
         root: Folder with the raw files.
         graph: Whether the samples are nodes of a graph and not images.
-        encoder: One of `zoo.encoders.ENCODERS`; a graph has a 2-layer GCN.
+        encoder: One of `encoders.ENCODERS`; a graph has a 2-layer GCN.
         head: One of `IMAGE_HEADS` or `GRAPH_HEADS`.
         depth: Blocks of a transformer head, and maps of an MLP.
         width: Features of the blocks.

@@ -3,8 +3,7 @@ import torch
 from torch import nn
 
 from graphtheory import Neighborhood
-from graphtheory.lab.train import GraphViews, ImageViews, Strengths
-from graphtheory.lab.train.views import columns_times
+from graphtheory.papers.fusion.views import GraphViews, ImageViews, Strengths, columns_times
 
 
 @pytest.mark.parametrize("channels", [1, 3])

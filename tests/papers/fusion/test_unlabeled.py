@@ -13,17 +13,14 @@ from torch.utils.data import DataLoader, TensorDataset
 from graphtheory.lab.train import (
     CheckpointError,
     FitResult,
-    GraphViews,
-    ImageViews,
-    Loaded,
     NodeTask,
-    SGDOptions,
-    SimCLR,
-    Unlabeled,
     fit,
     read_checkpoint,
 )
-from graphtheory.lab.zoo.encoders import GCNEncoder
+from graphtheory.papers.fusion.contrastive import SGDOptions, SimCLR
+from graphtheory.papers.fusion.encoders import GCNEncoder
+from graphtheory.papers.fusion.unlabeled import Loaded, Unlabeled
+from graphtheory.papers.fusion.views import GraphViews, ImageViews
 
 
 class Noisy(nn.Module):
@@ -134,10 +131,10 @@ def test_bad_numbers_are_named() -> None:
 
 def test_batches_are_a_function_of_seed_and_epoch() -> None:
     one, other = samples(), samples()
-    assert len(list(one.batches(0))) == one.count == 3
-    for a, b in zip(one.batches(4), other.batches(4), strict=True):
+    assert len(list(one.train_batches(0))) == one.count == 3
+    for a, b in zip(one.train_batches(4), other.train_batches(4), strict=True):
         assert torch.equal(a, b)
-    assert not torch.equal(next(one.batches(0)), next(one.batches(1)))
+    assert not torch.equal(next(one.train_batches(0)), next(one.train_batches(1)))
 
 
 def test_a_task_with_labels_is_refused() -> None:
@@ -194,3 +191,9 @@ def test_arrays_and_lists_are_refused_in_words() -> None:
     for samples in (np.zeros((4, 1, 8, 8), np.uint8), [0, 1]):
         with pytest.raises(TypeError, match=r"samples: got .*, expected a tensor; .*as_pixels"):
             Unlabeled(samples, 2, 0)
+
+
+def test_a_loader_has_no_labels_for_a_task_that_needs_them() -> None:
+    task = NodeTask(nn.Linear(3, 2), num_classes=2)
+    with pytest.raises(TypeError, match="datamodule: got DataLoader, expected the batches of"):
+        fit(task, loader(), progress=False)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""The state of a training that is under way: in a file, from which it goes on."""
+"""The state of a training that has not ended, in a file from which it goes on."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _PLACES: ContextVar[Iterator[Path] | None] = ContextVar("places", default=None)
 
 
 @contextmanager
-def kept_under(folder: Path) -> Iterator[None]:
-    """Each training in the block keeps its state under `folder`, and goes on from what is there.
+def checkpoint_dir(folder: Path) -> Iterator[None]:
+    """Let each training in the block keep its state under `folder`, and go on from what is there.
 
-    The first one has the place 0, the next one 1 and so on, so that a block that is run again has
+    The first one has the folder 0, the next one 1 and so on, so that a block that is run again has
     to train in the same order.
     """
     token = _PLACES.set(folder / str(number) for number in count())
@@ -41,14 +41,14 @@ def kept_under(folder: Path) -> Iterator[None]:
 
 
 def next_place() -> Path | None:
-    """The place of the next training in a block of `kept_under`; None outside one."""
+    """Take the folder of the next training in a block of `checkpoint_dir`; None outside one."""
     places = _PLACES.get()
     return None if places is None else next(places)
 
 
 @contextmanager
-def spared() -> Iterator[None]:
-    """What is written for a training to go on from; where that fails, it is said, and no error."""
+def warn_if_unwritable() -> Iterator[None]:
+    """Turn an error of the disk into a warning, where a training can go on without its file."""
     try:
         yield
     except OSError as error:
@@ -59,18 +59,17 @@ def spared() -> Iterator[None]:
 
 
 class Clock:
-    """Says when a minute is over."""
+    """Tells when it is time to write again, about once a minute."""
 
     def __init__(self) -> None:
         self._last = time.monotonic()
 
     def due(self) -> bool:
-        """Whether it is time to write."""
-        return time.monotonic() - self._last >= SECONDS
-
-    def restart(self) -> None:
-        """The minute begins now."""
+        """Whether it is time, from which the next minute counts."""
+        if time.monotonic() - self._last < SECONDS:
+            return False
         self._last = time.monotonic()
+        return True
 
 
 class _HasState(Protocol):
@@ -78,8 +77,8 @@ class _HasState(Protocol):
     def load_state_dict(self, state: dict[str, Any], /) -> Any: ...
 
 
-class UnderWay:
-    """The state of a training by hand, written to a file about once a minute.
+class TrainingState:
+    """The state of a training loop of your own, written to a file about once a minute.
 
     Args:
         path: The file; its folder is made where it is missing.
@@ -94,21 +93,14 @@ class UnderWay:
         self.path, self._settings, self._clock = path, settings, Clock()
         self._generator, self._parts = generator, parts
 
-    def keep(self, losses: list[float], *, last: bool) -> None:
+    def save(self, losses: list[float], *, last: bool = False) -> None:
         """Write the state after so many steps if a minute is over, or they were the last."""
-        if not last and not self._clock.due():
+        if not self._clock.due() and not last:
             return
         drawn = {"prompts": self._generator.get_state(), "others": torch.get_rng_state()}
         state = {name: part.state_dict() for name, part in self._parts.items()}
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        rest = {"settings": self._settings, "losses": losses}
-        write_checkpoint(self.path, state | drawn | rest)
-        self._clock.restart()
-
-    def keep_in_study(self, losses: list[float]) -> None:
-        """The same where nobody asked for the file: a training goes on without, after a warning."""
-        with spared():
-            self.keep(losses, last=False)
+        write_checkpoint(self.path, state | drawn | {"settings": self._settings, "losses": losses})
 
     def restore(self) -> list[float]:
         """Put what the file holds into the parts; the losses so far, none without a file.

@@ -1,4 +1,4 @@
-"""Two augmented views: of images by kornia, of graphs by PyG."""
+"""Two augmented views of a batch: of images by kornia, of a graph's nodes by PyG."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from torch_geometric.utils import dropout_edge, mask_feature
 
 from graphtheory.graph import Neighborhood
 from graphtheory.graph.grid import check_floating
+from graphtheory.lab.train.augment import require_kornia
 
 
 @dataclass(frozen=True)
 class Strengths:
-    """SimCLR's augmentations, how strong.
+    """How strong the augmentations of SimCLR are.
 
     What kornia offers does not take a generator: views are drawn from torch's global random state.
 
@@ -40,17 +41,12 @@ class Strengths:
     blur: float = 0.2
 
     def build(self, channels: int, side: int) -> nn.Module:
-        """The augmentations of float images [N, channels, side, side] with values 0..1.
+        """Make the augmentations of float images [N, channels, side, side] with values 0..1.
 
         Raises:
             ImportError: kornia is not installed.
         """
-        try:
-            from kornia import augmentation as kornia
-        except ImportError as error:
-            raise ImportError(
-                "augmented views need kornia: pip install 'graphtheory[images]'"
-            ) from error
+        kornia = require_kornia()
         jitter, size = self.jitter, (side, side)
         parts: list[Any] = [
             kornia.RandomResizedCrop(size, (self.scale, 1.0), cropping_mode="resample")
@@ -86,14 +82,13 @@ class ImageViews(nn.Module):
         self.backbone, self.augment = backbone, augment
 
     def forward(self, images: Tensor) -> Tensor:
-        """Draw views and look at them."""
         with torch.no_grad():
             views = self.augment(pixels(images).repeat(2, 1, 1, 1))
         return self.backbone(views)
 
 
 def pixels(images: Tensor) -> Tensor:
-    """Bytes as numbers 0..1; floating numbers stay, which are 0..1 already.
+    """Convert bytes to numbers 0..1; floating numbers stay, which are 0..1 already.
 
     Raises:
         TypeError: Images of another dtype.
@@ -112,7 +107,7 @@ class GraphViews(nn.Module):
     Args:
         encoder: `encoder(x, neighborhood)` to features [N, F].
         x: Features of all nodes [N, D], dense or sparse CSR.
-        edge_index: Edges [2, E], row 0 sends.
+        edge_index: Edges [2, E], sources first.
         drop_edge: Probability that an edge is left out.
         drop_feature: Probability that a feature is 0 at all nodes.
 
@@ -139,15 +134,13 @@ class GraphViews(nn.Module):
         self.register_buffer("edge_index", edge_index, persistent=False)
 
     def extra_repr(self) -> str:
-        """The probabilities, which a resumed run must find unchanged."""
         return f"drop_edge={self.drop_edge}, drop_feature={self.drop_feature}"
 
     def forward(self, nodes: Tensor) -> Tensor:
-        """Draw views and look at them."""
         return torch.cat([self.backbone(*self.view())[nodes] for _ in range(2)])
 
     def view(self) -> tuple[Tensor, Neighborhood]:
-        """One view: features, and who aggregates from whom."""
+        """Draw one view: its features, and who aggregates from whom."""
         edges, _ = dropout_edge(self.edge_index, self.drop_edge)
         kept, _ = mask_feature(self.x.new_ones(1, self.x.size(1), layout=torch.strided),
                                self.drop_feature, mode="col")  # fmt: skip
@@ -156,7 +149,7 @@ class GraphViews(nn.Module):
 
 
 def columns_times(x: Tensor, factor: Tensor) -> Tensor:
-    """Column j times factor[j], dense or sparse CSR."""
+    """Multiply column j by factor[j], dense or sparse CSR."""
     if x.layout != torch.sparse_csr:
         return x * factor
     values = x.values() * factor[x.col_indices()]

@@ -1,4 +1,4 @@
-"""Samples without labels as batches."""
+"""Batches of samples without labels, of a tensor or of a `DataLoader` of torch."""
 
 from __future__ import annotations
 
@@ -9,11 +9,24 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from graphtheory.lab.train.contract import Batches, Source, digest
-from graphtheory.lab.train.seeds import derive
+from graphtheory.lab.train.contract import Source, digest
+from graphtheory.patterns.draw import derive
 
 
-class Unlabeled(Source):
+class _WithoutLabels(Source):
+    """Batches that no epoch is scored on."""
+
+    def evaluation_batch(self) -> None:
+        pass
+
+    def check_classes(self, num_classes: int) -> None:
+        raise ValueError(
+            f"datamodule: samples without labels, expected labels in 0..{num_classes - 1}, or a "
+            "task that learns without them"
+        )
+
+
+class Unlabeled(_WithoutLabels):
     """Samples in a new order each epoch, in batches of one size; an incomplete batch is left out.
 
     The order is a function of (seed, epoch).
@@ -30,7 +43,7 @@ class Unlabeled(Source):
 
     Example:
         >>> data = Unlabeled(torch.arange(10), batch_size=4, seed=0)
-        >>> [len(batch) for batch in data.batches(epoch=0)]
+        >>> [len(batch) for batch in data.train_batches(epoch=0)]
         [4, 4]
     """
 
@@ -53,40 +66,22 @@ class Unlabeled(Source):
         count = len(samples) // self.batch_size
         self.count = count if limit is None else min(limit, count)
 
-    def batches(self, epoch: int) -> Iterator[Tensor]:
-        """The batches of one epoch; the same for the same number."""
+    def train_batches(self, epoch: int) -> Iterator[Tensor]:
         generator = torch.Generator().manual_seed(derive(self.seed, epoch))
         order = torch.randperm(len(self.samples), generator=generator)
-        for chosen in order.split(self.batch_size)[: self.count]:
-            yield self.samples[chosen]
+        return (self.samples[chosen] for chosen in order.split(self.batch_size)[: self.count])
 
-    def train_dataloader(self) -> Batches:
-        """One epoch of batches."""
-        return Batches(self.count, self._iterate)
-
-    def _iterate(self) -> Iterator[Tensor]:
-        # A generator, because Lightning asks for an iterator before it knows the epoch.
-        yield from self.batches(self.epoch)
-
-    def evaluation_batch(self) -> None:
-        """None: nothing is scored."""
-
-    def check_classes(self, num_classes: int) -> None:
-        """Refuse: there are no labels."""
-        raise ValueError(
-            f"datamodule: samples without labels, expected labels in 0..{num_classes - 1}, or a "
-            "task that learns without them"
-        )
+    def num_batches(self) -> int:
+        return self.count
 
     def describe(self) -> dict[str, Any]:
-        """What a resumed run must find unchanged."""
         return {
             "shape": list(self.samples.shape), "sha256": digest([self.samples]),
             "batch": self.batch_size, "batches": self.count, "seed": self.seed,
         }  # fmt: skip
 
 
-class Loaded(Source):
+class Loaded(_WithoutLabels):
     """Batches of a `torch.utils.data.DataLoader`, whose labels are left out.
 
     A batch is a tensor of samples, or a tuple or list that begins with one. With
@@ -108,11 +103,7 @@ class Loaded(Source):
         self.loader, self.count = loader, len(loader)
         self.batch_size = loader.batch_size
 
-    def train_dataloader(self) -> Batches:
-        """One epoch of batches."""
-        return Batches(self.count, self._iterate)
-
-    def _iterate(self) -> Iterator[Tensor]:
+    def train_batches(self, epoch: int) -> Iterator[Tensor]:
         for batch in self.loader:
             samples = batch[0] if isinstance(batch, (tuple, list)) and batch else batch
             if not isinstance(samples, Tensor):
@@ -122,17 +113,9 @@ class Loaded(Source):
                 )
             yield samples
 
-    def evaluation_batch(self) -> None:
-        """None: nothing is scored."""
-
-    def check_classes(self, num_classes: int) -> None:
-        """Refuse: labels are left out."""
-        raise ValueError(
-            "datamodule: a DataLoader, whose labels are left out; expected a task that learns "
-            "without them, or ImageData"
-        )
+    def num_batches(self) -> int:
+        return self.count
 
     def describe(self) -> dict[str, Any]:
-        """What a resumed run must find unchanged, as far as a loader tells."""
         samples = len(self.loader.dataset)  # type: ignore[arg-type]
         return {"samples": samples, "batch": self.batch_size, "batches": self.count}

@@ -1,4 +1,4 @@
-"""A large graph as mini-batches of sampled neighborhoods."""
+"""Batches of labeled nodes of a large graph: sampled neighborhoods, or a draw for each layer."""
 
 from __future__ import annotations
 
@@ -17,17 +17,34 @@ from torch_geometric.loader import NeighborLoader
 from graphtheory.graph import Neighborhood
 from graphtheory.graph.csr import take_rows
 from graphtheory.lab.signals import leave_signals_to_parent
-from graphtheory.lab.train.batch import NodeBatch
-from graphtheory.lab.train.contract import Batches
-from graphtheory.lab.train.full_graph import FullGraph, apply
-from graphtheory.lab.train.seeds import derive
+from graphtheory.lab.train.contract import check_at_least, shuffled
+from graphtheory.lab.train.full_graph import FullGraph, NodeBatch, apply
 from graphtheory.patterns import Pattern
+from graphtheory.patterns.draw import derive
+from graphtheory.patterns.rows import layers_on_rows
 
-_ORDER, _SAMPLE, _PATTERN = 2, 3, 4  # streams of randomness; 0 and 1 are FullGraph's
+_ORDER, _SAMPLE, _PATTERN, _LAYERS = 2, 3, 4, 5  # streams of randomness; 0, 1 are FullGraph's
 Key = tuple[Tensor, int, int]  # seed nodes, epoch, step
 
 
-class SampledGraph(FullGraph):
+class _LabeledBatches(FullGraph):
+    """Train on batches of labeled nodes in a new order each epoch."""
+
+    batch_size: int | None
+
+    def order(self, epoch: int) -> list[Tensor]:
+        """Draw the labeled nodes of each batch of an epoch; all of them without a batch size."""
+        nodes = self.data.train_mask.nonzero().flatten()
+        if self.batch_size is None:
+            return [nodes]
+        return list(shuffled(nodes, self.seed, _ORDER, epoch).split(self.batch_size))
+
+    def num_batches(self) -> int:
+        labeled = int(self.data.train_mask.sum())
+        return math.ceil(labeled / (self.batch_size or labeled))
+
+
+class SampledGraph(_LabeledBatches):
     """Train on batches of labeled nodes with sampled neighbors, evaluate on all nodes at once.
 
     PyG's NeighborLoader draws `num_neighbors[k]` sources for each node that the k-th hop reached;
@@ -60,9 +77,8 @@ class SampledGraph(FullGraph):
     ) -> None:
         super().__init__(data, pattern, seed=seed)
         _check_sampler()
-        for name, value, least in (("batch_size", batch_size, 1), ("num_workers", num_workers, 0)):
-            if value < least:
-                raise ValueError(f"{name}: got {value}, expected {least} or more")
+        check_at_least(1, batch_size=batch_size)
+        check_at_least(0, num_workers=num_workers)
         if not num_neighbors or any(n < -1 or n == 0 for n in num_neighbors):
             raise ValueError(
                 f"num_neighbors: got {list(num_neighbors)}, expected at least one count of 1 or "
@@ -74,28 +90,14 @@ class SampledGraph(FullGraph):
         self._loader: DataLoader[NodeBatch] | None = None
 
     def describe(self) -> dict[str, Any]:
-        """What a resumed run must find unchanged."""
         sampling = {"num_neighbors": str(self.num_neighbors), "batch_size": self.batch_size}
         return super().describe() | sampling
 
-    def order(self, epoch: int) -> list[Tensor]:
-        """The labeled nodes of each batch of an epoch."""
-        generator = torch.Generator().manual_seed(derive(self.seed, _ORDER, epoch))
-        nodes = self.data.train_mask.nonzero().flatten()
-        shuffled = nodes[torch.randperm(len(nodes), generator=generator)]
-        return list(shuffled.split(self.batch_size))
-
     def sample(self, nodes: Tensor, epoch: int, step: int) -> NodeBatch:
-        """One batch; `nodes` come first in it."""
+        """Draw one batch; `nodes` come first in it."""
         return self._drawn[nodes, epoch, step]
 
-    def train_dataloader(self) -> Batches:
-        """One epoch of batches."""
-        labeled = int(self.data.train_mask.sum())
-        return Batches(math.ceil(labeled / self.batch_size), self._iterate)
-
-    def _iterate(self) -> Iterator[NodeBatch]:
-        # A generator, because Lightning asks for an iterator before it knows the epoch.
+    def train_batches(self, epoch: int) -> Iterator[NodeBatch]:
         if self._loader is None:
             self._loader = DataLoader(
                 self._drawn,
@@ -110,11 +112,12 @@ class SampledGraph(FullGraph):
         yield from self._loader
 
     def teardown(self, stage: str) -> None:
-        """Lightning's hook: let the workers go."""
-        self._loader = None
+        self._loader = None  # lets the workers go
 
 
 class _Order(Sampler[Key]):
+    """The keys of the batches of the trainer's epoch."""
+
     def __init__(self, data: SampledGraph) -> None:
         self.data = data
 
@@ -158,3 +161,72 @@ def _check_sampler() -> None:
             "SampledGraph: PyG's neighbor sampling needs torch-sparse or pyg-lib, found neither; "
             "install graphtheory[scatter]"
         )
+
+
+class SampledLayers(_LabeledBatches):
+    """Train on labeled nodes and what each layer draws for them, evaluate on all nodes at once.
+
+    A batch has a neighborhood for each layer, as of `data.loaders.NodeSetLoader`, and the features
+    of the nodes in it alone. It is a function of (seed, epoch, step). The model takes a sequence of
+    neighborhoods, as `models.SampledGCN` and a classic stack of GCN layers do. Evaluation sees
+    what `evaluation` makes of the graph: A, or `patterns.Effective` of the pattern for A*.
+
+    Args:
+        data: As for `FullGraph`.
+        pattern: A sampler, perhaps at the end of a `Compose`.
+        num_layers: Of the model, at least 1.
+        evaluation: What evaluation sees.
+        batch_size: Labeled nodes of a step, at least 1, the last of an epoch perhaps fewer; None
+            is all of them.
+        seed: Of order and draws, 0 or more.
+
+    Raises:
+        TypeError, ValueError, IndexError: As for `FullGraph`, a pattern without randomness, or a
+            number out of range.
+
+    Source:
+        Li (2024), section 5.3.2, footnote 23: a draw of its own for each layer.
+
+    Example:
+        >>> from graphtheory.patterns import AddSelf, Compose, UniformNodes
+        >>> mask = torch.tensor([1, 0, 0, 1], dtype=torch.bool)
+        >>> data = Data(x=torch.eye(4), y=torch.tensor([0, 0, 1, 1]), train_mask=mask,
+        ...     val_mask=~mask, edge_index=torch.tensor([[0, 1, 2], [1, 2, 3]]))
+        >>> sampled = SampledLayers(data, Compose(AddSelf(), UniformNodes(4)), 2,
+        ...     evaluation=AddSelf())
+        >>> [(layer.num_dst, layer.num_src) for layer in sampled.train_batch(epoch=0).layers]
+        [(3, 4), (2, 3)]
+    """
+
+    def __init__(
+        self,
+        data: Data,
+        pattern: Pattern,
+        num_layers: int,
+        *,
+        evaluation: Pattern,
+        batch_size: int | None = None,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(data, pattern, seed=seed, evaluation=evaluation)
+        check_at_least(1, num_layers=num_layers, batch_size=batch_size)
+        self.num_layers, self.batch_size = num_layers, batch_size
+
+    def describe(self) -> dict[str, Any]:
+        found = {"num_layers": self.num_layers, "batch_size": str(self.batch_size)}
+        return super().describe() | found
+
+    def train_batch(self, epoch: int, step: int = 0) -> NodeBatch:
+        """Draw one batch of an epoch; its labeled nodes come first."""
+        base, sampler = self.begun()
+        assert sampler is not None
+        seeds = self.order(epoch)[step]
+        generator = torch.Generator().manual_seed(derive(self.seed, _LAYERS, epoch, step))
+        nodes, layers = layers_on_rows(sampler, base, seeds, self.num_layers, generator=generator)
+        everyone = torch.ones(len(seeds), dtype=torch.bool)
+        x, y = take_rows(self.data.x, nodes), self.data.y[seeds]
+        batch = NodeBatch(x, layers[-1], y, everyone, layers=tuple(layers))
+        return batch.to(self.device)
+
+    def train_batches(self, epoch: int) -> Iterator[NodeBatch]:
+        return (self.train_batch(epoch, step) for step in range(self.num_batches()))
