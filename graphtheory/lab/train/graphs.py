@@ -95,15 +95,12 @@ class GraphSets(Source):
         """Refuse classes outside 0..num_classes-1, and rows of labels of another length."""
         for position in self._chosen():
             y = self.graphs[position].y
-            shape, expected = tuple(y.shape), ""
-            if y.is_floating_point() and (y.dim() != 2 or y.size(1) != num_classes):
-                expected = f"[1, {num_classes}], an entry for each output"
-            if not y.is_floating_point() and y.dim() != 1:
-                expected = "[1], a class, or [num_nodes]"
-            if expected:
+            shape, floating = tuple(y.shape), y.is_floating_point()
+            if len(shape) != (2 if floating else 1) or (floating and shape[1] != num_classes):
+                row = f"[1, {num_classes}], an entry for each output"
+                expected = row if floating else "[1], a class, or [num_nodes]"
                 raise ValueError(f"graph {position}: y of shape {shape}, expected {expected}")
-            wrong = (y < -1) | (y >= num_classes)
-            if not y.is_floating_point() and bool(wrong.any()):
+            if not floating and bool((wrong := (y < -1) | (y >= num_classes)).any()):
                 raise ValueError(
                     f"graph {position}: label {int(y[wrong][0])}, expected 0..{num_classes - 1}, "
                     "or -1 for none"
