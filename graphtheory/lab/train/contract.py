@@ -40,7 +40,7 @@ class Source(LightningDataModule, ABC):
 
     @abstractmethod
     def check_classes(self, num_classes: int) -> None:
-        """Refuse labels outside 0..num_classes-1."""
+        """Refuse labels that are outside 0..num_classes-1."""
 
     @abstractmethod
     def describe(self) -> dict[str, Any]:

@@ -41,7 +41,7 @@ class ImageBatch:
 
     @property
     def count(self) -> int:
-        """The number of images."""
+        """The number of images in the batch."""
         return len(self.y)
 
     def to(self, device: torch.device | str) -> ImageBatch:

@@ -205,7 +205,7 @@ class NodeTask(LabelTask):
             raise ValueError(f"num_classes: got {num_classes}, expected {expected} for {metric!r}")
 
     def forward(self, batch: NodeBatch) -> Tensor:
-        """Compute logits [num_dst, num_classes]."""
+        """Compute logits of the targets, [num_dst, num_classes]."""
         graph = batch.neighborhood if batch.layers is None else batch.layers
         return self.outputs((batch.x, graph), batch.neighborhood.num_dst)
 

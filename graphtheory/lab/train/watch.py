@@ -58,7 +58,7 @@ class PeakMemory:
         self._began = 0
 
     def start(self) -> None:
-        """Count from here on."""
+        """Count memory from here on."""
         if torch.cuda.is_available():
             torch.cuda.reset_peak_memory_stats()
             self._began = torch.cuda.memory_allocated()
