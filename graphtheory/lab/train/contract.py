@@ -69,6 +69,11 @@ class Source(LightningDataModule, ABC):
 
         return Batches(self.num_batches(), batches)
 
+    def val_dataloader(self) -> Batches:
+        return Batches(1, lambda: iter([self.evaluation_batch()]))
+
+    test_dataloader = val_dataloader
+
     def transfer_batch_to_device(
         self, batch: Any, device: torch.device, dataloader_idx: int
     ) -> Any:

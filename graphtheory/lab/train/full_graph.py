@@ -11,7 +11,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphtheory.graph import Neighborhood
-from graphtheory.lab.train.contract import Batches, Source, check_at_least, digest
+from graphtheory.lab.train.contract import Source, check_at_least, digest
 from graphtheory.patterns import Compose, Pattern
 from graphtheory.patterns.compose import apply_fixed
 from graphtheory.patterns.draw import derive
@@ -164,11 +164,6 @@ class FullGraph(Source):
         if self._begun is None:
             self._begun = apply_fixed(self.pattern or Compose(), self.graph)
         return self._begun
-
-    def val_dataloader(self) -> Batches:
-        return Batches(1, lambda: iter([self.evaluation_batch()]))
-
-    test_dataloader = val_dataloader
 
 
 def check_data(data: Data) -> None:

@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
 
 from graphtheory.lab.train.contract import (
-    Batches,
     Evaluation,
     Source,
     check_at_least,
@@ -143,11 +142,6 @@ class GraphSets(Source):
             parts = ([self._batch(p) for p in self._cut(part)] for part in (self.val, self.test))
             self._evaluation = Parts(*parts)
         return self._evaluation
-
-    def val_dataloader(self) -> Batches:
-        return Batches(1, lambda: iter([self.evaluation_batch()]))
-
-    test_dataloader = val_dataloader
 
     def _cut(self, positions: Tensor) -> list[Tensor]:
         """Cut into consecutive batches with equal shares of the nodes."""

@@ -164,6 +164,7 @@ class _WithoutLabels(Source):
     """A number of batches, `count`, that no epoch is scored on."""
 
     count: int
+    val_dataloader = test_dataloader = None  # type: ignore[assignment]
 
     def num_batches(self) -> int:
         return self.count

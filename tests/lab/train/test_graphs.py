@@ -4,11 +4,13 @@ from typing import Any
 
 import pytest
 import torch
+from lightning import Trainer
 from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
 from torch_geometric.nn import global_add_pool
 
 from graphtheory.lab.train import AdamOptions, GraphSets, GraphTask, fit
+from graphtheory.lab.train.fit import quiet_lightning
 
 
 def ring(nodes: int, label: int = 0, **changed: Any) -> Data:
@@ -321,3 +323,15 @@ def test_a_model_of_nodes_is_refused() -> None:
     task = GraphTask(Nodes(2, 2), kind="multiclass", num_outputs=2)
     with pytest.raises(ValueError, match=r"outputs of shape \(\d+, 2\), expected \(7, 2\)"):
         fit(task, data, epochs=1, progress=False)
+
+
+def test_a_plain_trainer_logs_what_fit_scores() -> None:
+    task, data = make("multilabel", 2)
+    with quiet_lightning():
+        trainer = Trainer(
+            accelerator="cpu", max_epochs=2, logger=False, enable_checkpointing=False,
+            enable_progress_bar=False, enable_model_summary=False,
+        )  # fmt: skip
+        trainer.fit(task, datamodule=data)
+    found = task.evaluate(data.evaluation_batch())._asdict()
+    assert found == {name: pytest.approx(float(trainer.callback_metrics[name])) for name in found}

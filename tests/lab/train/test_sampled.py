@@ -61,6 +61,17 @@ def test_an_epoch_takes_every_labeled_node_once(data: Data) -> None:
 
 
 @needs_sampler
+@pytest.mark.parametrize("workers", [0, 2])
+def test_the_batches_of_any_epoch_can_be_drawn(data: Data, workers: int) -> None:
+    module = SampledGraph(data, num_neighbors=[2], batch_size=8, num_workers=workers)
+    for epoch in (3, 0):
+        drawn = [batch.y for batch in module.train_batches(epoch)]
+        nodes = module.order(epoch)
+        expected = [module.sample(part, epoch, step).y for step, part in enumerate(nodes)]
+        assert all(map(torch.equal, drawn, expected))
+
+
+@needs_sampler
 def test_the_pattern_is_applied_to_the_sample(data: Data) -> None:
     plain = SampledGraph(data, num_neighbors=[3, 3], batch_size=8)
     wider = SampledGraph(data, KHop(2), num_neighbors=[3, 3], batch_size=8)
