@@ -78,7 +78,7 @@ def fit(
     `best.ckpt`, and `history.csv` a line (without test scores). A run that was stopped for any
     reason goes on from there to bitwise the same parameters; resuming a finished run trains nothing
     and gives the same result. Without `out_dir` nothing is written. Ctrl-C raises
-    KeyboardInterrupt, SIGTERM SystemExit(143), at once; the epoch under way is lost.
+    KeyboardInterrupt, SIGTERM SystemExit(143), at once; the unfinished epoch is lost.
 
     Args:
         task: What to train.
@@ -145,6 +145,10 @@ def fit(
     if watch.best is not None:
         task.load_state_dict(watch.best_state)
     task.eval()
+    return _result(watch)
+
+
+def _result(watch: Watch) -> FitResult:
     best = watch.best or watch.history[-1]
     return FitResult(
         test=best.get("test"),

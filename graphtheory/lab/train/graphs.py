@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
+from lightning.fabric.utilities import move_data_to_device
 from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
 
@@ -28,10 +29,6 @@ class Parts(NamedTuple):
 
     val: list[Batch]
     test: list[Batch]
-
-    def to(self, device: torch.device | str) -> Parts:
-        """Move all batches to a device."""
-        return Parts([b.to(device) for b in self.val], [b.to(device) for b in self.test])
 
 
 class GraphSets(Source):
@@ -283,7 +280,7 @@ class GraphTask(LabelTask):
 
     def evaluate(self, batch: Parts) -> Evaluation:
         with self.evaluating():
-            parts = batch.to(self.device)
+            parts = move_data_to_device(batch, self.device)
             val, y = self._outputs(parts.val)
             test = self._score(*self._outputs(parts.test)) if parts.test else None
         return Evaluation(float(self.loss(val, self._target(y))), self._score(val, y), test)
