@@ -30,6 +30,7 @@ from graphtheory.lab.bench.search import Search
 from graphtheory.lab.cli.main import main
 from graphtheory.lab.datasets import graphs, own_graphs, splits
 from graphtheory.lab.metrics import mass_on, nearest_accuracy
+from graphtheory.papers.fusion.contrastive import nt_xent
 from graphtheory.vision import nn as vision
 from graphtheory.vision.integrations import transformers as hf
 
@@ -222,7 +223,7 @@ CALLS: list[tuple[Callable[..., Any], dict[str, Any], list[Bad]]] = [
     ]),
     (t.Recipe, {"epochs": 2}, [(V, "epochs", 0), (V, "lr", 0.0), (V, "smoothing", 1.5)]),
     (t.Augmentation, {"crop": 1}, [(V, "crop", -1), (V, "erase", 1.5)]),
-    (t.nt_xent, {"first": X, "second": X.flip(0)}, [(V, "second", X[:3]), (V, "temperature", 0.0)]),
+    (nt_xent, {"first": X, "second": X.flip(0)}, [(V, "second", X[:3]), (V, "temperature", 0.0)]),
     (_fit, {"epochs": 1}, [
         (V, "epochs", 0), (V, "patience", 0), (V, "seed", -1), (V, "resume", True),
     ]),

@@ -79,7 +79,7 @@ PLACES: dict[str, tuple[str, ...]] = {
     "llvmlite": _KERNEL_PLACES,
     "matplotlib": ("lab/plot/*", "papers/*"),
     "ogb": ("lab/datasets/*", "lab/train/*"),
-    "kornia": ("lab/train/augment.py", "lab/train/views.py"),
+    "kornia": ("lab/train/augment.py",),
     "lightning": ("lab/train/*", "lab/cli/*", "lab/bench/*", "papers/*"),
     "pytorch_lightning": (),  # the same classes under another name
     "pickle": ("lab/datasets/safe_pickle.py",),  # for an Unpickler that knows a few harmless names

@@ -21,7 +21,7 @@ import torch
 
 from graphtheory.lab.bench.finished import Finished
 from graphtheory.lab.train.checkpoint import CheckpointError
-from graphtheory.lab.train.under_way import kept_under
+from graphtheory.lab.train.partial import checkpoint_dir
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -226,7 +226,7 @@ def _place(kept: Path | None, key: dict[str, Any]) -> Iterator[None]:
         return
     folder = _folder(kept, key)
     try:
-        with kept_under(folder):
+        with checkpoint_dir(folder):
             yield
     except CheckpointError as error:
         raise CheckpointError(f"{error}; without {folder} this cell alone starts anew") from error

@@ -32,7 +32,7 @@ def pictures(task: ImageTask, pixels: Tensor) -> Pictures:
         task: Trained.
         pixels: uint8 [C, H, W].
     """
-    model, image = task.scored, pixels.float() / 255
+    model, image = task.evaluated, pixels.float() / 255
     draw = _of(model)
     if draw is None:
         return {}

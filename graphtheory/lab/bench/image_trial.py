@@ -181,7 +181,7 @@ def run(
     logits = task.logits(test.pixels).cpu()
     parameters = sum(p.numel() for p in task.model.parameters() if p.requires_grad)
     return ImageOutcome(
-        found, accuracy(logits, test.y), logits.argmax(1), test.y, gmacs(task.scored, data),
+        found, accuracy(logits, test.y), logits.argmax(1), test.y, gmacs(task.evaluated, data),
         parameters,
     )  # fmt: skip
 

@@ -17,8 +17,8 @@ from graphtheory.lab.bench.trial import prepare
 from graphtheory.lab.datasets.graphs import Data
 from graphtheory.lab.datasets.splits import by_fraction
 from graphtheory.lab.train import FullGraph
-from graphtheory.lab.train.check import MASKS, check_masks
 from graphtheory.lab.train.contract import digest
+from graphtheory.lab.train.full_graph import MASKS, check_masks
 
 _RANDOM, _GIVEN = "random-60-20-20", "given"
 SHOWN = 12  # letters of a digest in a name

@@ -43,9 +43,9 @@ def steps(console: Console, what: str, *, shown: bool = True) -> Iterator[Steps]
 @contextmanager
 def with_epochs(found: Steps) -> Iterator[None]:
     """Tell also of the epochs of every training in the block."""
-    from graphtheory.lab.train.progress import epochs_told_to
+    from graphtheory.lab.train.progress import report_epochs
 
-    with epochs_told_to(found.epoch):
+    with report_epochs(found.epoch):
         yield
 
 

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from graphtheory.lab.by_name import paper
 from graphtheory.lab.cli.explorer import NAME as EXPLORER
 from graphtheory.lab.cli.explorer import refuse_explorer, write_explorer
 from graphtheory.lab.cli.fitting import IMAGES, fitting
@@ -102,9 +103,7 @@ class Train(OnData):
     def run(self, screen: Screen) -> None:
         """Train, print, write."""
         if self.task == "contrastive":
-            from graphtheory.lab.cli.contrastive import learn
-
-            return learn(self, screen)
+            return paper("fusion.command.learn")(self, screen)
         root = data_root(self.root)
         if self.data is None and (fitting("--model", self.dataset, (self.model,), root) == IMAGES):
             if self.explorer:

@@ -1,4 +1,4 @@
-"""Training on Lightning: tasks on nodes, graphs, images and without labels, their data, `fit`."""
+"""Training on Lightning: tasks on nodes, graphs and images, their data, and one `fit`."""
 
 from typing import TYPE_CHECKING
 
@@ -6,22 +6,15 @@ from graphtheory.lazy import import_when_used
 
 if TYPE_CHECKING:
     from graphtheory.lab.train.augment import Augmentation
-    from graphtheory.lab.train.batch import NodeBatch
     from graphtheory.lab.train.checkpoint import CheckpointError, load_parameters, read_checkpoint
     from graphtheory.lab.train.contract import Evaluation, Source, Task
-    from graphtheory.lab.train.contrastive import Infomax, Pretraining, SGDOptions, SimCLR, nt_xent
     from graphtheory.lab.train.fit import FitResult, fit
-    from graphtheory.lab.train.full_graph import FullGraph
-    from graphtheory.lab.train.graph_sets import GraphSets
-    from graphtheory.lab.train.graph_task import GraphTask
-    from graphtheory.lab.train.image_data import ImageBatch, ImageData
-    from graphtheory.lab.train.image_task import ImageTask, Recipe
+    from graphtheory.lab.train.full_graph import FullGraph, NodeBatch
+    from graphtheory.lab.train.graphs import GraphSets, GraphTask
+    from graphtheory.lab.train.images import ImageBatch, ImageData, ImageTask, Recipe
     from graphtheory.lab.train.in_context import Curriculum, Ramp, predictions, train_in_context
-    from graphtheory.lab.train.sampled_graph import SampledGraph
-    from graphtheory.lab.train.sampled_layers import SampledLayers
+    from graphtheory.lab.train.sampled import SampledGraph, SampledLayers
     from graphtheory.lab.train.task import AdamOptions, NodeTask
-    from graphtheory.lab.train.unlabeled import Loaded, Unlabeled
-    from graphtheory.lab.train.views import GraphViews, ImageViews, Strengths
 
 __all__ = [
     "AdamOptions",
@@ -33,29 +26,19 @@ __all__ = [
     "FullGraph",
     "GraphSets",
     "GraphTask",
-    "GraphViews",
     "ImageBatch",
     "ImageData",
     "ImageTask",
-    "ImageViews",
-    "Infomax",
-    "Loaded",
     "NodeBatch",
     "NodeTask",
-    "Pretraining",
     "Ramp",
     "Recipe",
-    "SGDOptions",
     "SampledGraph",
     "SampledLayers",
-    "SimCLR",
     "Source",
-    "Strengths",
     "Task",
-    "Unlabeled",
     "fit",
     "load_parameters",
-    "nt_xent",
     "predictions",
     "read_checkpoint",
     "train_in_context",

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from lightning.pytorch.plugins.io import CheckpointIO
+from lightning.pytorch.plugins.io import TorchCheckpointIO
 
 from graphtheory.disk import load_tensors, replace_file
 from graphtheory.lab.train.contract import Task, shapes
@@ -39,7 +39,7 @@ def write_checkpoint(path: str | PathLike[str], content: dict[str, Any]) -> None
 
 
 def read_checkpoint(path: str | PathLike[str]) -> dict[str, Any]:
-    """The content of a checkpoint, on the CPU; nothing in it can run code.
+    """Read the content of a checkpoint, on the CPU; nothing in it can run code.
 
     Raises:
         FileNotFoundError: No file at `path`.
@@ -84,7 +84,7 @@ def load_parameters(task: Task, path: str | PathLike[str]) -> None:
 
 
 def first_difference(found: dict[str, Any], expected: dict[str, Any]) -> str:
-    """One clause on where two descriptions part, '' where they do not."""
+    """Say in one clause where two descriptions part; '' where they do not."""
     for name in {**expected, **found}:
         here, there = found.get(name, "absent"), expected.get(name, "absent")
         if isinstance(here, dict) and isinstance(there, dict):
@@ -96,30 +96,21 @@ def first_difference(found: dict[str, Any], expected: dict[str, Any]) -> str:
 
 
 def _sealed(archive: bytearray) -> bytearray:
-    """The zip archive with its digest as comment; the two last bytes are the comment's length."""
+    """Add the digest as the archive's comment, whose length the last two bytes tell."""
     archive[-2:] = _COMMENT.to_bytes(2, "little")
     archive += _LABEL + hashlib.sha256(archive).hexdigest().encode()
     return archive
 
 
-class SafeCheckpointIO(CheckpointIO):
+class SafeCheckpointIO(TorchCheckpointIO):
     """Lightning's plugin for the above: atomic, verified, nothing executable."""
 
     def save_checkpoint(
         self, checkpoint: dict[str, Any], path: str | PathLike[str], storage_options: Any = None
     ) -> None:
-        """Write."""
         write_checkpoint(path, checkpoint)
 
     def load_checkpoint(
-        self,
-        path: str | PathLike[str],
-        map_location: Any = None,
-        weights_only: bool | None = None,
+        self, path: str | PathLike[str], map_location: Any = None, weights_only: bool | None = None
     ) -> dict[str, Any]:
-        """Read, whatever Lightning asks, without running anything."""
         return read_checkpoint(path)
-
-    def remove_checkpoint(self, path: str | PathLike[str]) -> None:
-        """Remove."""
-        Path(path).unlink(missing_ok=True)

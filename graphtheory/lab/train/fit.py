@@ -2,31 +2,34 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from math import nan
 from os import PathLike
+from pathlib import Path
 from statistics import median
 from typing import Any
 
-from lightning import Callback
+import torch
+from lightning import Callback, Trainer
+from lightning.fabric.plugins.environments.lightning import LightningEnvironment
 from torch.utils.data import DataLoader
 
 from graphtheory.lab.signals import prompt_signals
 from graphtheory.lab.train.checkpoint import SafeCheckpointIO
-from graphtheory.lab.train.contract import Source, Task
-from graphtheory.lab.train.folder import Keep, KeepRarely, RunFolder, describe_run
-from graphtheory.lab.train.progress import Listener, Show, Tell, outer_listener
-from graphtheory.lab.train.seeds import borrowed_randomness
-from graphtheory.lab.train.trainer import lean_trainer, quiet_lightning
-from graphtheory.lab.train.under_way import next_place
-from graphtheory.lab.train.unlabeled import Loaded
-from graphtheory.lab.train.watch import EpochRow, Watch
+from graphtheory.lab.train.contract import Source, Task, check_at_least
+from graphtheory.lab.train.folder import RunFolder, StudyFolder
+from graphtheory.lab.train.partial import next_place
+from graphtheory.lab.train.progress import parent_listeners, shown
+from graphtheory.lab.train.watch import EpochRow, Listener, Watch, borrowed_randomness
 
 
 @dataclass(frozen=True)
 class FitResult:
-    """How well a run did.
+    """How well a run of `fit` did.
 
     Args:
         test: Score on the test part at the best epoch, in the metric's own unit (a share 0..1, or
@@ -66,20 +69,21 @@ def fit(
     Every epoch ends with one pass that scores validation, and of graphs the test nodes with it; of
     two epochs the one with the better validation score is better, then the one with the lower
     validation loss. Afterwards the task holds the best epoch's parameters, in evaluation mode. A
-    task that learns without labels, such as `SimCLR`, is not scored: it trains for all epochs and
-    holds the last parameters. The result is a function of the model's parameters, the data and the
-    seeds, on one machine with one number of threads; the caller's random state is left alone.
+    task that learns without labels, such as `papers.fusion.contrastive.SimCLR`, is not scored: it
+    trains for all epochs and holds the last parameters. The result is a function of the model's
+    parameters, the data and the seeds, on one machine with one number of threads; the caller's
+    random state is left alone.
 
     With `out_dir` each epoch leaves `last.ckpt`, the one before it `previous.ckpt`, the best one
     `best.ckpt`, and `history.csv` a line (without test scores). A run that was stopped for any
     reason goes on from there to bitwise the same parameters; resuming a finished run trains nothing
     and gives the same result. Without `out_dir` nothing is written. Ctrl-C raises
-    KeyboardInterrupt, SIGTERM SystemExit(143), at once; the epoch under way is lost.
+    KeyboardInterrupt, SIGTERM SystemExit(143), at once; the unfinished epoch is lost.
 
     Args:
         task: What to train.
         datamodule: A `FullGraph`, `SampledGraph`, `GraphSets` or `ImageData`; of a task without
-            labels `Unlabeled`, or a `DataLoader` of torch; see `Loaded`.
+            labels what it says.
         epochs: At most this many, at least 1; a resumed run may have more than it began with. With
             an `ImageTask` those of its recipe. A task without labels trains for exactly so many,
             at whose end its step size is 0, and a resumed run must have the same number.
@@ -93,6 +97,7 @@ def fit(
 
     Raises:
         ValueError: An argument out of its range, or labels that the task has no class for.
+        TypeError: Data that this task cannot train on.
         FloatingPointError: A loss that is not finite.
         CheckpointError: `out_dir` holds a damaged checkpoint or one of another run.
         FileExistsError: `out_dir` holds a run and `resume` is False.
@@ -112,66 +117,35 @@ def fit(
         >>> fit(task, FullGraph(data), epochs=3, progress=False).epochs
         3
     """
-    _check_arguments(epochs, patience, seed, resume and out_dir is None)
-    if isinstance(datamodule, DataLoader):
-        datamodule = Loaded(datamodule)
-    if labeled := task.num_classes is not None:
-        datamodule.check_classes(task.num_classes)
-    watch = Watch(datamodule, seed=seed, patience=patience)
-    callbacks: list[Callback] = [watch]
-    if progress:
-        callbacks.append(Show(watch, epochs) if progress is True else Tell(watch, progress))
-    if (outer := outer_listener(epochs)) is not None:
-        callbacks.append(Tell(watch, outer))
-    checkpoint: RunFolder | None = None
-    if unasked := out_dir is None:
-        out_dir = next_place()
-        resume = out_dir is not None
-    with ExitStack() as around:
-        if out_dir is not None:
-            folder = RunFolder(out_dir, labeled=labeled)
-            if not unasked:
-                around.enter_context(folder.opened(task, resume=resume))
-            run = describe_run(task, datamodule, epochs, seed)
-            if (content := folder.restore(run, watch)) is not None:
-                checkpoint = folder
-                task.load_state_dict(content["state_dict"])
-            if not unasked:
-                folder.rewrite_log(watch.history)
-            keep = KeepRarely if unasked else Keep
-            callbacks.append(keep(folder, watch, run))
+    check_at_least(1, epochs=epochs, patience=patience)
+    check_at_least(0, seed=seed)
+    if resume and out_dir is None:
+        raise ValueError("resume: got True with out_dir=None, expected the folder of a run")
+    data = task.source(datamodule)
+    if task.num_classes is not None:
+        data.check_classes(task.num_classes)
+    listeners = parent_listeners(epochs)
+    watch = Watch(data, seed=seed, patience=patience, listeners=listeners)
+    folder, checkpoint = None, None
+    if out_dir is not None:
+        folder = RunFolder(out_dir, watch)
+    elif (place := next_place()) is not None:
+        folder = StudyFolder(place, watch)
+    with ExitStack() as stack:
+        if folder is not None:
+            stack.enter_context(folder.opened(task, resume=resume))
+            run = task.describe(epochs) | {"data": data.describe(), "seed": seed}
+            checkpoint = folder.restore(task, run)
         if len(watch.history) < epochs and not watch.out_of_patience:
-            watch.memory.start()
-            _train(task, datamodule, epochs, callbacks, checkpoint)
-            if unasked:  # the checkpoints of a folder have the figure already
-                watch.memory.update()
+            if progress is True:
+                listeners.insert(0, stack.enter_context(shown(watch, epochs)))
+            elif progress:
+                listeners.insert(0, progress)
+            _train(task, watch, folder, epochs, checkpoint)
     if watch.best is not None:
         task.load_state_dict(watch.best_state)
     task.eval()
     return _result(watch)
-
-
-def _check_arguments(epochs: int, patience: int, seed: int, resume_nothing: bool) -> None:
-    for name, value, least in (("epochs", epochs, 1), ("patience", patience, 1), ("seed", seed, 0)):
-        if value < least:
-            raise ValueError(f"{name}: got {value}, expected {least} or more")
-    if resume_nothing:
-        raise ValueError("resume: got True with out_dir=None, expected the folder of a run")
-
-
-def _train(
-    task: Task,
-    data: Source,
-    epochs: int,
-    callbacks: list[Callback],
-    checkpoint: RunFolder | None,
-) -> None:
-    task.train()
-    plugins: list[Any] = [SafeCheckpointIO()]
-    with borrowed_randomness(), quiet_lightning(), prompt_signals():
-        trainer = lean_trainer(epochs, callbacks, plugins)
-        path = None if checkpoint is None else checkpoint.last
-        trainer.fit(task, datamodule=data, ckpt_path=path)
 
 
 def _result(watch: Watch) -> FitResult:
@@ -185,3 +159,46 @@ def _result(watch: Watch) -> FitResult:
         peak_mb=watch.memory.megabytes,
         history=watch.history,
     )
+
+
+def _train(
+    task: Task, watch: Watch, folder: RunFolder | None, epochs: int, checkpoint: Path | None
+) -> None:
+    callbacks: list[Callback] = [watch] if folder is None else [watch, folder]
+    task.train()
+    watch.memory.start()
+    with borrowed_randomness(), quiet_lightning(), prompt_signals():
+        lean_trainer(epochs, callbacks).fit(task, datamodule=watch.data, ckpt_path=checkpoint)
+
+
+def lean_trainer(epochs: int, callbacks: list[Callback]) -> Trainer:
+    """Make a Trainer for one device, without logger and files; validation is for the callbacks."""
+    return Trainer(
+        accelerator="gpu" if torch.cuda.is_available() else "cpu",
+        devices=1,
+        max_epochs=epochs,
+        callbacks=callbacks,
+        # a cluster's environment changes nothing
+        plugins=[LightningEnvironment(), SafeCheckpointIO()],
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        num_sanity_val_steps=0,
+        limit_val_batches=0,
+    )
+
+
+@contextmanager
+def quiet_lightning() -> Iterator[None]:
+    """Keep Lightning's notes on devices, and one warning that it provokes itself, from the user."""
+    logger = logging.getLogger("lightning.pytorch")
+    level = logger.level
+    logger.setLevel(max(level, logging.WARNING))
+    with warnings.catch_warnings():
+        # Lightning 2.6 builds a LeafSpec, which torch 2.13 deprecates.
+        warnings.filterwarnings("ignore", message=r".*LeafSpec.*", category=FutureWarning)
+        try:
+            yield
+        finally:
+            logger.setLevel(level)

@@ -6,13 +6,13 @@ import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Generator, Tensor, nn
 
-from graphtheory.lab.train.under_way import UnderWay
+from graphtheory.lab.train.contract import check_at_least
+from graphtheory.lab.train.partial import TrainingState
 
 Sampler = Callable[[int, int, int, Generator], Any]
 """``sample(prompts, points, dim, generator)`` -> x [P, n, dim] and y [P, n], or what has both."""
@@ -40,7 +40,7 @@ class Ramp:
             raise ValueError(f"{self}: expected 1 <= start <= end, add 0 or more, every 1 or more")
 
     def at(self, step: int) -> int:
-        """The number in step 0, 1 and so on."""
+        """Compute the number in step 0, 1 and so on."""
         return min(self.end, self.start + self.add * (step // self.every))
 
 
@@ -67,7 +67,7 @@ class Curriculum:
 
 
 def interleaved(x: Any, y: Any) -> Tensor:
-    """Tokens x_1, y_1, x_2, y_2 and so on, an output in the first coordinate of its token.
+    """Make tokens x_1, y_1, x_2, y_2 and so on, an output in the first coordinate of its token.
 
     Args:
         x: Inputs [P, n, d], a tensor or an array.
@@ -90,7 +90,7 @@ def interleaved(x: Any, y: Any) -> Tensor:
 
 
 def predictions(model: nn.Module, x: Any, y: Any) -> Tensor:
-    """The model's output at every input, from the examples before it alone, [P, n].
+    """Predict the output at every input, from the examples before it alone, [P, n].
 
     Args:
         model: Causal, tokens [P, 2 n, d] -> [P, 2 n, 1], such as ``gpt(..., in_channels=d,
@@ -125,15 +125,14 @@ def train_in_context(
     progress: Callable[[int, float], None] = lambda step, loss: None,
     checkpoint: str | PathLike[str] | None = None,
 ) -> list[float]:
-    r"""Minimize a loss at every position of new prompts by Adam; the losses of all steps.
+    r"""Minimize a loss at every position of new prompts by Adam, and return the losses.
 
     .. math:: \frac{1}{P n} \sum_{p, i} \ell(M(x_1, f(x_1), \dots, x_i), f(x_i))
 
     Args:
         model: As in `predictions`; trained in place.
         sample: Draws prompts: of a member of `datasets.prompt_tasks`, see the example, or a
-            function of
-            your own that gives arrays.
+            function of your own that gives arrays.
         curriculum: How prompts grow.
         steps: How many.
         generator: Source of the prompts.
@@ -164,9 +163,7 @@ def train_in_context(
         >>> len(train_in_context(model, Linear().prompts, grow, steps=4, generator=draw))
         4
     """
-    for name, value in (("steps", steps), ("batch_size", batch_size)):
-        if value < 1:
-            raise ValueError(f"{name}: got {value}, expected 1 or more")
+    check_at_least(1, steps=steps, batch_size=batch_size)
     if not callable(sample):
         raise TypeError(
             f"sample: got {type(sample).__name__}, expected a function (prompts, points, dim, "
@@ -176,15 +173,11 @@ def train_in_context(
         kind = type(curriculum).__name__
         raise TypeError(f"curriculum: got {kind}, expected Curriculum(dims=Ramp(...), ...)")
     optimizer = torch.optim.Adam(model.parameters(), lr=lr)
-    losses: list[float] = []
     settings = {"batch_size": batch_size, "lr": lr, "curriculum": asdict(curriculum)}
-    kept: UnderWay | None = None
-    if checkpoint is not None:
-        parts: dict[str, Any] = {"model": model, "optimizer": optimizer}
-        kept = UnderWay(Path(checkpoint), settings, generator, **parts)
-        losses = kept.restore()
-        if len(losses) > steps:
-            raise ValueError(f"steps: got {steps}, but {kept.path} has done {len(losses)}")
+    state = TrainingState(checkpoint, settings, generator, model=model, optimizer=optimizer)
+    losses = state.restore()
+    if len(losses) > steps:
+        raise ValueError(f"steps: got {steps}, but {checkpoint} has done {len(losses)}")
     model.train()
     for step in range(len(losses), steps):
         points, dim = curriculum.points.at(step), curriculum.dims.at(step)
@@ -199,8 +192,7 @@ def train_in_context(
         optimizer.zero_grad()
         found_loss.backward()
         optimizer.step()
-        if kept is not None:
-            kept.keep(losses, last=step == steps - 1)
+        state.save(losses, last=step == steps - 1)
         progress(step, losses[-1])
     model.eval()
     return losses
@@ -209,7 +201,7 @@ def train_in_context(
 def _drawn(
     sample: Sampler, asked: tuple[int, int, int], width: int, generator: Generator
 ) -> tuple[Tensor, Tensor]:
-    """Prompts, inputs filled up with zeros to `width` coordinates."""
+    """Draw prompts, their inputs filled up with zeros to `width` coordinates."""
     found = sample(*asked, generator)
     pair = (found.x, found.y) if hasattr(found, "x") else found
     if not isinstance(pair, (tuple, list)) or len(pair) != 2:

@@ -7,13 +7,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from lightning import Callback, LightningModule, Trainer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from graphtheory.lab.train.watch import EpochRow, Watch
+from graphtheory.lab.train.watch import EpochRow, Listener, Watch
 
-Listener = Callable[[EpochRow], None]
 Epochs = Callable[..., None]  # of a number, of how many, and "step" where it is no epoch
 _LINES = 10  # of a whole run, where the output is not a terminal
 _PATIENCE = 2.0  # seconds that need no estimate
@@ -21,8 +19,8 @@ _EPOCHS: ContextVar[Epochs | None] = ContextVar("epochs", default=None)
 
 
 @contextmanager
-def epochs_told_to(listener: Epochs) -> Iterator[None]:
-    """Tell `listener` of every epoch of every `fit` in the block: its number, of how many."""
+def report_epochs(listener: Epochs) -> Iterator[None]:
+    """Call `listener` after every epoch of every `fit` in the block: its number, of how many."""
     token = _EPOCHS.set(listener)
     try:
         yield
@@ -30,74 +28,42 @@ def epochs_told_to(listener: Epochs) -> Iterator[None]:
         _EPOCHS.reset(token)
 
 
-def tell_step(step: int, steps: int) -> None:
-    """Tell the listener of `epochs_told_to`, if there is one, of a step of a training by hand."""
+def report_step(step: int, steps: int) -> None:
+    """Call the listener of `report_epochs`, if there is one, after a step of your own loop."""
     outer = _EPOCHS.get()
     if outer is not None:
         outer(step, steps, "step")
 
 
-def outer_listener(epochs: int) -> Listener | None:
-    """A listener for one `fit` of so many epochs that tells the one of `epochs_told_to`."""
+def parent_listeners(epochs: int) -> list[Listener]:
+    """Make listeners of one `fit` of so many epochs from that of `report_epochs`."""
     outer = _EPOCHS.get()
-    return None if outer is None else lambda row: outer(int(row["epoch"]), epochs)
+    return [] if outer is None else [lambda row: outer(int(row["epoch"]), epochs)]
 
 
-class Tell(Callback):
-    """Pass on each epoch's row, without the test score. Comes after `Watch`."""
+@contextmanager
+def shown(watch: Watch, epochs: int) -> Iterator[Listener]:
+    """Show epochs, loss and validation score on the standard error stream."""
+    console = Console(stderr=True)
+    bar = Progress(
+        TextColumn("epoch"), MofNCompleteColumn(), BarColumn(), TextColumn("{task.description}"),
+        TimeRemainingColumn(), console=console, disable=not console.is_terminal,
+    )  # fmt: skip
+    first, began = len(watch.history), time.monotonic()
+    line = bar.add_task("", total=epochs, completed=first)
 
-    def __init__(self, watch: Watch, listener: Listener) -> None:
-        self.watch, self.listener = watch, listener
-
-    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Tell."""
-        row = self.watch.history[-1]
-        self.listener({name: value for name, value in row.items() if name != "test"})
-
-
-class Show(Callback):
-    """Epochs, loss and validation score on the standard error stream."""
-
-    def __init__(self, watch: Watch, epochs: int, console: Console | None = None) -> None:
-        self.watch, self.epochs = watch, epochs
-        self.console = console or Console(stderr=True)
-        self.bar = Progress(
-            TextColumn("epoch"),
-            MofNCompleteColumn(),
-            BarColumn(),
-            TextColumn("{task.description}"),
-            TimeRemainingColumn(),
-            console=self.console,
-            disable=not self.console.is_terminal,
-        )
-
-    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Begin where a resumed run stands."""
-        self.first, self.began = len(self.watch.history), time.monotonic()
-        self.line = self.bar.add_task("", total=self.epochs, completed=self.first)
-        self.bar.start()
-
-    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Move."""
-        row, best = self.watch.history[-1], self.watch.best
+    def show(row: EpochRow) -> None:
+        epoch = int(row["epoch"])
         text = f"loss {row['train_loss']:.4f}"
-        if best is not None:
-            text += f"  val {row['val']:.4f}  best {best['val']:.4f}"
-        self.bar.update(self.line, completed=row["epoch"], description=text)
-        every = max(1, self.epochs // _LINES)
-        ends = trainer.should_stop or row["epoch"] == self.epochs
-        if not self.console.is_terminal and (row["epoch"] % every == 0 or ends):
-            each = (time.monotonic() - self.began) / (row["epoch"] - self.first)
-            left = 0 if ends else each * (self.epochs - row["epoch"])
+        if watch.best is not None:
+            text += f"  val {row['val']:.4f}  best {watch.best['val']:.4f}"
+        bar.update(line, completed=epoch, description=text)
+        ends = watch.out_of_patience or epoch == epochs
+        if not console.is_terminal and (epoch % max(1, epochs // _LINES) == 0 or ends):
+            each = (time.monotonic() - began) / (epoch - first)
+            left = 0 if ends else each * (epochs - epoch)
             more = f"  at most {left:.0f} s left" if left > _PATIENCE else ""
-            self.console.print(f"epoch {row['epoch']}/{self.epochs}  {text}{more}", highlight=False)
+            console.print(f"epoch {epoch}/{epochs}  {text}{more}", highlight=False)
 
-    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """End."""
-        self.bar.stop()
-
-    def on_exception(
-        self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
-    ) -> None:
-        """Leave the terminal as it was found."""
-        self.bar.stop()
+    with bar:
+        yield show

@@ -1,4 +1,4 @@
-"""How predictions are scored: torchmetrics by name, or ogb's own evaluator."""
+"""Kinds of labels: how each is learned, and how predictions are scored, by torchmetrics or ogb."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
+from typing import Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 from torchmetrics.functional.classification import (
     binary_auroc,
     binary_average_precision,
@@ -17,6 +20,49 @@ from torchmetrics.functional.classification import (
     multiclass_f1_score,
 )
 from torchmetrics.functional.regression import mean_absolute_error, mean_squared_error
+
+Kind = Literal["multiclass", "multilabel", "regression"]
+Loss = Callable[[Tensor, Tensor], Tensor]
+METRICS: dict[str, tuple[str, ...]] = {
+    "multiclass": ("accuracy", "f1", "rocauc"),
+    "multilabel": ("rocauc", "ap"),
+    "regression": ("rmse", "mae"),
+}
+"""Scores of each kind; the first is the default."""
+
+
+def known_metric(kind: str, metric: str | None, metrics: dict[str, tuple[str, ...]]) -> str:
+    """Choose the metric, the first of its kind for None.
+
+    Raises:
+        ValueError: An unknown kind, or a metric that it does not have.
+    """
+    if kind not in metrics:
+        raise ValueError(f"kind: got {kind!r}, expected one of {', '.join(metrics)}")
+    if metric is not None and metric not in metrics[kind]:
+        raise ValueError(
+            f"metric: got {metric!r}, expected one of {', '.join(metrics[kind])} for {kind} labels"
+        )
+    return metric or metrics[kind][0]
+
+
+def _of_known(loss: Loss) -> Loss:
+    """Restrict a mean loss to labels that are not NaN."""
+
+    def mean(out: Tensor, y: Tensor) -> Tensor:
+        known = ~y.isnan()
+        return loss(out[known], y[known].to(out.dtype))
+
+    return mean
+
+
+LOSSES: dict[str, Loss] = {
+    "multiclass": partial(cross_entropy, ignore_index=-1),
+    "multilabel": _of_known(binary_cross_entropy_with_logits),
+    "regression": _of_known(nn.functional.mse_loss),
+    "mae": _of_known(nn.functional.l1_loss),
+}
+"""Mean losses over the labels that are there: by metric where it has one of its own, or by kind."""
 
 
 class UndefinedScoreError(ValueError):
@@ -37,19 +83,17 @@ class Score:
 
     @property
     def worst(self) -> float:
-        """No score is worse: that of a training that diverged."""
+        """The score of a training that diverged: none is worse."""
         return 0.0 if self.higher_is_better else math.inf
 
     def __call__(self, predictions: Tensor, y: Tensor) -> float:
-        """The score."""
         return self.function(predictions, y)
 
 
 def accuracy(logits: Tensor, y: Tensor) -> float:
     """Share of rows whose largest logit is that of their class, 0..1."""
     classes = logits.size(1)
-    right = multiclass_accuracy(logits, y, classes, average="micro", validate_args=False)
-    return float(right)
+    return float(multiclass_accuracy(logits, y, classes, average="micro", validate_args=False))
 
 
 def rocauc(logits: Tensor, y: Tensor) -> float:
@@ -83,16 +127,14 @@ def macro_f1(logits: Tensor, y: Tensor) -> float:
     return float(multiclass_f1_score(logits, y, logits.size(1), average="macro"))
 
 
-def mae(values: Tensor, y: Tensor) -> float:
-    """Mean absolute error over the targets that are not NaN."""
-    known = ~y.isnan()
-    return float(mean_absolute_error(values[known].double(), y[known].double()))
+def _error(of: Callable[..., Tensor]) -> Callable[[Tensor, Tensor], float]:
+    """Restrict an error of torchmetrics to the targets that are not NaN."""
 
+    def error(values: Tensor, y: Tensor) -> float:
+        known = ~y.isnan()
+        return float(of(values[known].double(), y[known].double()))
 
-def rmse(values: Tensor, y: Tensor) -> float:
-    """Root of the mean squared error over the targets that are not NaN."""
-    known = ~y.isnan()
-    return float(mean_squared_error(values[known].double(), y[known].double(), squared=False))
+    return error
 
 
 def _over_labels(score: Callable[..., Tensor], name: str, logits: Tensor, y: Tensor) -> float:
@@ -105,7 +147,7 @@ def _over_labels(score: Callable[..., Tensor], name: str, logits: Tensor, y: Ten
 
 
 def _scored(asked: str, y: Tensor) -> list[int]:
-    """The labels of which both classes occur."""
+    """Find the labels of which both classes occur."""
     both = (y == 0).any(0) & (y == 1).any(0)
     if not bool(both.any()):
         raise UndefinedScoreError(
@@ -120,13 +162,13 @@ SCORES: dict[str, Score] = {
     "rocauc": Score(rocauc),
     "ap": Score(average_precision),
     "f1": Score(macro_f1),
-    "mae": Score(mae, higher_is_better=False),
-    "rmse": Score(rmse, higher_is_better=False),
+    "mae": Score(_error(mean_absolute_error), higher_is_better=False),
+    "rmse": Score(_error(partial(mean_squared_error, squared=False)), higher_is_better=False),
 }
 
 
 def ogb_score(name: str) -> Score:
-    """The score of ogb's `Evaluator` for a set of graphs, or for the nodes of a graph.
+    """Make the score of ogb's `Evaluator` for a set of graphs, or for the nodes of a graph.
 
     Of several labels it leaves out those of which one class alone occurs; where that leaves none,
     the score raises `UndefinedScoreError`.
@@ -153,12 +195,9 @@ def ogb_score(name: str) -> Score:
         given = {"y_true": y.double(), "y_pred": predictions.double()}
         if metric == "acc":  # of a class each
             given = {"y_true": y[:, None], "y_pred": predictions.argmax(1, keepdim=True)}
-        if metric in _OF_BOTH_CLASSES:
+        if metric in ("rocauc", "ap"):
             _scored(f"evaluator={name!r}", y)
         return float(evaluator.eval(given)[metric])
 
-    return Score(score, SCORES[_OGB_NAMES.get(metric, metric)].higher_is_better)
-
-
-_OGB_NAMES = {"acc": "accuracy"}
-_OF_BOTH_CLASSES = ("rocauc", "ap")
+    own = {"acc": "accuracy"}.get(metric, metric)
+    return Score(score, SCORES[own].higher_is_better)

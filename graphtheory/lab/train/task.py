@@ -1,7 +1,10 @@
-"""Classes and labels of nodes as a Lightning module."""
+"""Classes and labels of nodes as a Lightning module, and what it shares with other tasks."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,13 +12,15 @@ import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from graphtheory.lab.train.batch import NodeBatch
 from graphtheory.lab.train.contract import Evaluation, Task
-from graphtheory.lab.train.losses import LOSSES
-from graphtheory.lab.train.score import SCORES, Score, ogb_score
+from graphtheory.lab.train.full_graph import NodeBatch
+from graphtheory.lab.train.score import LOSSES, SCORES, Loss, Score, known_metric, ogb_score
 
-METRICS = {"multiclass": ("accuracy", "rocauc"), "multilabel": ("rocauc", "ap")}
-"""Scores of one graph's nodes."""
+METRICS: dict[str, tuple[str, ...]] = {
+    "multiclass": ("accuracy", "rocauc"),
+    "multilabel": ("rocauc", "ap"),
+}
+"""Scores of the nodes of one graph, by the kind of their labels."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +56,9 @@ class AdamOptions:
             raise ValueError(f"average: got {self.average}, expected a share between 0 and 1")
 
     def build(self, module: nn.Module) -> torch.optim.Optimizer:
-        """An optimizer for the parameters of `module` that learn."""
-        biases = {id(p) for p in _bucket_biases(module)}
+        """Make an optimizer for the parameters of `module` that learn."""
+        marked = (m for m in module.modules() if getattr(m, "is_bucket_bias", False))
+        biases = {id(p) for m in marked for p in m.parameters()}
         learning = [p for p in module.parameters() if p.requires_grad]
         groups: list[dict[str, Any]] = [{"params": [p for p in learning if id(p) not in biases]}]
         if own := [p for p in learning if id(p) in biases]:
@@ -62,25 +68,12 @@ class AdamOptions:
         return kind(groups, lr=self.lr, weight_decay=self.weight_decay)
 
 
-def _bucket_biases(module: nn.Module) -> list[nn.Parameter]:
-    marked = (m for m in module.modules() if getattr(m, "is_bucket_bias", False))
-    return [p for m in marked for p in m.parameters()]
+class ScoredTask(Task):
+    """A task with labels, scored as the running average of its model where it has one."""
 
-
-class AdamTask(Task):
-    """A task whose model learns by Adam, and is evaluated as its running average where it has one.
-
-    Args:
-        model: What is trained.
-        optimizer: Step sizes, decay, and the average.
-    """
-
-    def __init__(self, model: nn.Module, optimizer: AdamOptions) -> None:
+    def __init__(self, model: nn.Module, average: AveragedModel | None) -> None:
         super().__init__()
-        self.model, self.options = model, optimizer
-        self.average: AveragedModel | None = None
-        if (share := optimizer.average) is not None:
-            self.average = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(share))
+        self.model, self.average = model, average
 
     @property
     def evaluated(self) -> nn.Module:
@@ -88,16 +81,82 @@ class AdamTask(Task):
         return self.model if self.average is None else self.average.module
 
     def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:
-        """Let the average follow."""
         if self.average is not None:
             self.average.update_parameters(self.model)
 
+    @contextmanager
+    def evaluating(self) -> Iterator[None]:
+        """Evaluation mode without gradients; the mode before comes back."""
+        was_training = self.training
+        self.eval()
+        try:
+            with torch.no_grad():
+                yield
+        finally:
+            self.train(was_training)
+
+    @abstractmethod
+    def evaluate(self, batch: Any) -> Evaluation: ...
+
+    def validation_step(self, batch: Any, batch_idx: int) -> None:
+        """Log what `evaluate` finds, for a Trainer of your own."""
+        found = self.evaluate(batch)._asdict()
+        self.log_dict({k: v for k, v in found.items() if v is not None}, batch_size=1)
+
+    test_step = validation_step
+
+
+class LabelTask(ScoredTask):
+    """A task whose model learns one of the kinds of labels by Adam.
+
+    `metrics` names the scores of each kind; the other arguments are those of `GraphTask`.
+    """
+
+    num_classes: int
+
+    def __init__(
+        self,
+        model: nn.Module,
+        kind: str,
+        num_outputs: int,
+        metric: str | None,
+        metrics: dict[str, tuple[str, ...]],
+        evaluator: str | None,
+        optimizer: AdamOptions,
+    ) -> None:
+        share, average = optimizer.average, None
+        if share is not None:
+            average = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(share))
+        super().__init__(model, average)
+        self.options, self.kind, self.num_classes = optimizer, kind, num_outputs
+        self.metric = known_metric(kind, metric, metrics)
+        self.score: Score = SCORES[self.metric] if evaluator is None else ogb_score(evaluator)
+        self.higher_is_better = self.score.higher_is_better
+        self.loss: Loss = LOSSES.get(self.metric, LOSSES[kind])
+
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        """The optimizer that the options describe."""
         return self.options.build(self.model)
 
+    def outputs(self, model_input: tuple[Any, ...], rows: int) -> Tensor:
+        """Run the model in training, or the one that evaluation runs, and check the shape."""
+        found = (self.model if self.training else self.evaluated)(*model_input)
+        if found.shape != (expected := (rows, self.num_classes)):
+            raise ValueError(
+                f"model: outputs of shape {tuple(found.shape)}, expected {expected}: rows of "
+                "labels, and an output for each class, label or value"
+            )
+        return found
 
-class NodeTask(AdamTask):
+    def _score(self, outputs: Tensor, y: Tensor) -> float:
+        if not bool(torch.isfinite(outputs).all()):
+            return self.score.worst  # the loss is not finite either, which `fit` reports
+        return self.score(*self._to_score(outputs, y))
+
+    def _to_score(self, outputs: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        return outputs, y
+
+
+class NodeTask(LabelTask):
     r"""Classes or labels of the nodes of one graph: the mean loss over the masked nodes.
 
     ==============  =========================  ===============================================
@@ -128,8 +187,6 @@ class NodeTask(AdamTask):
             that ogb does not know.
     """
 
-    num_classes: int
-
     def __init__(
         self,
         model: nn.Module,
@@ -140,59 +197,24 @@ class NodeTask(AdamTask):
         kind: str = "multiclass",
         evaluator: str | None = None,
     ) -> None:
-        super().__init__(model, optimizer)
-        if kind not in METRICS:
-            raise ValueError(f"kind: got {kind!r}, expected one of {sorted(METRICS)}")
-        if metric not in METRICS[kind]:
-            raise ValueError(f"metric: got {metric!r}, expected one of {sorted(METRICS[kind])}")
+        super().__init__(model, kind, num_classes, metric, METRICS, evaluator, optimizer)
         least = 1 if kind == "multilabel" else 2
         two = kind == "multiclass" and metric == "rocauc"
         if num_classes < least or (two and num_classes != 2):
             expected = "2" if two else f"{least} or more"
             raise ValueError(f"num_classes: got {num_classes}, expected {expected} for {metric!r}")
-        self.num_classes, self.metric, self.kind = num_classes, metric, kind
-        self.loss = LOSSES[kind]
-        self.score: Score = SCORES[metric] if evaluator is None else ogb_score(evaluator)
 
     def forward(self, batch: NodeBatch) -> Tensor:
-        """Logits [num_dst, num_classes]."""
+        """Compute logits of the targets, [num_dst, num_classes]."""
         graph = batch.neighborhood if batch.layers is None else batch.layers
-        logits = (self.model if self.training else self.evaluated)(batch.x, graph)
-        expected = (batch.neighborhood.num_dst, self.num_classes)
-        if logits.shape != expected:
-            raise ValueError(
-                f"model: logits of shape {tuple(logits.shape)}, expected {expected}: nodes and "
-                "classes"
-            )
-        return logits
+        return self.outputs((batch.x, graph), batch.neighborhood.num_dst)
 
     def training_step(self, batch: NodeBatch, batch_idx: int) -> Tensor:
-        """Loss on `batch.mask`."""
         return self.loss(self(batch)[batch.mask], batch.y[batch.mask])
 
-    @torch.no_grad()
     def evaluate(self, batch: NodeBatch) -> Evaluation:
-        """Loss and scores of one forward pass in evaluation mode; the mode before comes back."""
-        was_training = self.training
-        self.eval()
-        logits = self(batch)
-        self.train(was_training)
-        val, y = logits[batch.mask], batch.y[batch.mask]
-        test = batch.test_mask
-        return Evaluation(
-            float(self.loss(val, y)),
-            self._score(val, y),
-            None if test is None else self._score(logits[test], batch.y[test]),
-        )
-
-    def _score(self, logits: Tensor, y: Tensor) -> float:
-        if not bool(torch.isfinite(logits).all()):
-            return self.score.worst  # the loss is not finite either, which `fit` reports
-        return self.score(logits, y)
-
-    def validation_step(self, batch: NodeBatch, batch_idx: int) -> None:
-        """Log what `evaluate` finds, for a Trainer of your own."""
-        found = self.evaluate(batch)._asdict()
-        self.log_dict({k: v for k, v in found.items() if v is not None}, batch_size=1)
-
-    test_step = validation_step
+        with self.evaluating():
+            logits = self(batch)
+        val, y, test = logits[batch.mask], batch.y[batch.mask], batch.test_mask
+        score = None if test is None else self._score(logits[test], batch.y[test])
+        return Evaluation(float(self.loss(val, y)), self._score(val, y), score)

@@ -1,20 +1,86 @@
-"""What happens around each epoch: seeds, scores, the best epoch, and when to stop."""
+"""What happens around each epoch: seeds, memory, scores, the best epoch, and when to stop."""
 
 from __future__ import annotations
 
 import math
+import random
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from lightning import Callback, LightningModule, Trainer
 from torch import Tensor
 
 from graphtheory.lab.train.contract import Source, Task
-from graphtheory.lab.train.memory import PeakMemory
-from graphtheory.lab.train.seeds import derive, seed_all
+from graphtheory.patterns.draw import derive
 
 EpochRow = dict[str, float]
+Listener = Callable[[EpochRow], None]
+_STATUS, _RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+
+
+def seed_all(seed: int) -> None:
+    """Seed torch (CPU and CUDA), numpy and Python, for layers that draw from global state."""
+    torch.default_generator.manual_seed(seed)  # torch.manual_seed costs 1 ms without a GPU
+    if torch.cuda.is_initialized():
+        torch.cuda.manual_seed_all(seed)
+    np.random.seed(seed % 2**32)  # noqa: NPY002  what others may draw from
+    random.seed(seed)
+
+
+@contextmanager
+def borrowed_randomness() -> Iterator[None]:
+    """Change global random state inside; the caller's comes back afterwards, after errors too."""
+    python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
+    devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else []
+    with torch.random.fork_rng(devices):
+        try:
+            yield
+        finally:
+            random.setstate(python)
+            np.random.set_state(numpy)  # noqa: NPY002
+
+
+class PeakMemory:
+    """Peak memory from `start` to the latest `update`, above what was in use at the start.
+
+    On a GPU: what torch's allocator handed out. Otherwise the resident memory of this process,
+    whose high-water mark Linux lets a process reset; DataLoader workers do not count. On another
+    system, which has no such mark, the figure is NaN.
+    """
+
+    def __init__(self) -> None:
+        self.megabytes = 0.0  # MB of 10^6 bytes; set it to go on with work that was interrupted
+        self._began = 0
+
+    def start(self) -> None:
+        """Count memory from here on."""
+        if torch.cuda.is_available():
+            torch.cuda.reset_peak_memory_stats()
+            self._began = torch.cuda.memory_allocated()
+        elif _RESET.exists():
+            _RESET.write_text("5")
+            self._began = _status_bytes("VmRSS")
+
+    def update(self) -> None:
+        """Take the peak up to now into account."""
+        if torch.cuda.is_available():
+            peak = torch.cuda.max_memory_allocated()
+        elif _RESET.exists():
+            peak = _status_bytes("VmHWM")
+        else:
+            self.megabytes = math.nan
+            return
+        self.megabytes = max(self.megabytes, (peak - self._began) / 1e6)
+
+
+def _status_bytes(field: str) -> int:
+    line = next(s for s in _STATUS.read_text().splitlines() if s.startswith(field))
+    return int(line.split()[1]) * 1024
 
 
 class Watch(Callback):
@@ -29,10 +95,13 @@ class Watch(Callback):
         data: Whose validation part decides.
         seed: Of everything that draws from global random state, dropout above all.
         patience: Epochs without a better one after which to stop.
+        listeners: Functions that are given each epoch's row, without the test score.
     """
 
-    def __init__(self, data: Source, *, seed: int, patience: int) -> None:
-        self.data, self.seed, self.patience = data, seed, patience
+    def __init__(
+        self, data: Source, *, seed: int, patience: int, listeners: list[Listener]
+    ) -> None:
+        self.data, self.seed, self.patience, self.listeners = data, seed, patience, listeners
         self.memory = PeakMemory()
         self.history: list[EpochRow] = []
         self.best: EpochRow | None = None
@@ -46,7 +115,6 @@ class Watch(Callback):
         return self.best is not None and len(self.history) - self.best["epoch"] >= self.patience
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Give the epoch its own randomness."""
         self._began = time.perf_counter()
         self._losses = []
         seed_all(derive(self.seed, trainer.current_epoch))
@@ -54,13 +122,10 @@ class Watch(Callback):
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Remember the loss and how many labels it is the mean of."""
         alone = trainer.num_training_batches == 1
-        count = 1 if alone or isinstance(batch, Tensor) else batch.count
-        self._losses.append((outputs["loss"], count))
+        self._losses.append((outputs["loss"], 1 if alone else getattr(batch, "count", 1)))
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Evaluate, remember, decide."""
         assert isinstance(pl_module, Task)
         row = self._row(pl_module, trainer.current_epoch + 1)
         self.history.append(row)
@@ -68,8 +133,10 @@ class Watch(Callback):
             self.best = row
             state = pl_module.state_dict()
             self.best_state = {name: value.detach().clone() for name, value in state.items()}
-        if self.out_of_patience:
-            trainer.should_stop = True
+        trainer.should_stop |= self.out_of_patience
+        self.memory.update()
+        for listener in self.listeners:
+            listener({name: value for name, value in row.items() if name != "test"})
 
     def _is_best(self, row: EpochRow, higher_is_better: bool) -> bool:
         def rank(row: EpochRow) -> tuple[float, float]:
@@ -91,14 +158,13 @@ class Watch(Callback):
         return row | {"seconds": time.perf_counter() - self._began}
 
     def _mean_loss(self, *, weighted: bool) -> float:
-        """Over the labels of all batches; without labels over the batches, all of one size."""
+        """Average over the labels of all batches; without labels over the batches of one size."""
         if not weighted:
             return float(torch.stack([loss for loss, _ in self._losses]).mean())
         labels = sum(count for _, count in self._losses)
         return sum(float(loss) * count for loss, count in self._losses) / labels
 
     def state_dict(self) -> dict[str, Any]:
-        """The record so far, in plain values and tensors."""
         return {
             "history": self.history,
             "best": self.best,
@@ -107,7 +173,6 @@ class Watch(Callback):
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on with a record."""
         self.history, self.best = list(state_dict["history"]), state_dict["best"]
         self.best_state = state_dict["best_state"]
         self.memory.megabytes = state_dict["peak_mb"]

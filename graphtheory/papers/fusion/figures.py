@@ -12,7 +12,12 @@ from typing import Any
 import torch
 
 from graphtheory.lab import plot
-from graphtheory.lab.bench.contrastive import (
+from graphtheory.lab.bench.rows import Row
+from graphtheory.lab.report.table import Table, percent_spread
+from graphtheory.lab.train import fit
+from graphtheory.papers.figure import Claim, DataSets, Figure, Measurements, Shown, Verdict, groups
+from graphtheory.papers.fusion.contrastive import SimCLR
+from graphtheory.papers.fusion.recipe import (
     GRAPH,
     GRAPH_HEADS,
     IMAGE_HEADS,
@@ -26,10 +31,6 @@ from graphtheory.lab.bench.contrastive import (
     prepare,
     recipe_for,
 )
-from graphtheory.lab.bench.rows import Row
-from graphtheory.lab.report.table import Table, percent_spread
-from graphtheory.lab.train import SimCLR, fit
-from graphtheory.papers.figure import Claim, DataSets, Figure, Measurements, Shown, Verdict, groups
 from graphtheory.papers.grid import Cell, Grid, Measured, axis, unrecorded
 from graphtheory.papers.pictures import value_curves
 from graphtheory.papers.stats import student_interval
@@ -95,7 +96,7 @@ def settle(run: Prepared, seed: int) -> None:
         torch.manual_seed(seed)
         run.task.train()
         for epoch in range(-(-_SETTLING // run.data.count)):
-            for batch in run.data.batches(epoch):
+            for batch in run.data.train_batches(epoch):
                 run.task.features(batch)
 
 

@@ -15,13 +15,14 @@ from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure as Canvas
 from torch import Tensor
 
-from graphtheory.lab.bench.contrastive import ContrastiveRecipe, Prepared, prepare, recipe_for
 from graphtheory.lab.bench.rows import Row
 from graphtheory.lab.plot.style import GRAY, Rows, collected, look, order, styled
 from graphtheory.lab.report.table import Table, mean_spread
-from graphtheory.lab.train import SimCLR, fit
+from graphtheory.lab.train import fit
 from graphtheory.papers.figure import DataSets, Figure, Measurements, Shown, Verdict, groups
+from graphtheory.papers.fusion.contrastive import SimCLR
 from graphtheory.papers.fusion.figures import IMAGES, settle
+from graphtheory.papers.fusion.recipe import ContrastiveRecipe, Prepared, prepare, recipe_for
 from graphtheory.papers.fusion.sharpness import class_mass, sharpness, sharpness_of_means
 from graphtheory.papers.grid import Grid, Measured, axis, unrecorded
 from graphtheory.papers.pictures import band_line

@@ -10,8 +10,8 @@ from torch import Generator, Tensor
 
 from graphtheory.lab.datasets.prompts import Prompts
 from graphtheory.lab.train.contract import digest
-from graphtheory.lab.train.progress import tell_step
-from graphtheory.lab.train.under_way import UnderWay, next_place
+from graphtheory.lab.train.partial import TrainingState, next_place, warn_if_unwritable
+from graphtheory.lab.train.progress import report_step
 from graphtheory.papers.hinge import Outcome
 from graphtheory.papers.icl.data import PromptSource
 from graphtheory.papers.icl.training import DIM, World, prompts_of
@@ -83,22 +83,21 @@ def train(learner: GptLearner, given: World, seed: int) -> GPT:
     """Minimize the hinge loss over new prompts in every step.
 
     The loss is that of the query, or the mean over contexts and query; see `GptLearner`. In a block
-    of `kept_under` the training goes on from where it was interrupted.
+    of `checkpoint_dir` the training goes on from where it was interrupted.
     """
     generator = Generator().manual_seed(derive(seed, 62))
     model = learner.model(generator)
     source = given.training(learner.alpha, learner.length)
     optimizer = torch.optim.Adam(model.parameters(), lr=learner.step_size)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, learner.steps)
-    losses: list[float] = []
+    patterns = (given.patterns.relevant, given.patterns.irrelevant)
+    seen = digest([*patterns, given.labels, given.tasks])
+    settings = asdict(learner) | {"seed": seed, "world": seen}
     parts: dict[str, Any] = {"model": model, "optimizer": optimizer, "schedule": schedule}
-    kept: UnderWay | None = None
-    if (place := next_place()) is not None:
-        patterns = (given.patterns.relevant, given.patterns.irrelevant)
-        seen = digest([*patterns, given.labels, given.tasks])
-        settings = asdict(learner) | {"seed": seed, "world": seen}
-        kept = UnderWay(place / "last.ckpt", settings, generator, **parts)
-        losses = kept.restore()
+    place = next_place()
+    file = None if place is None else place / "last.ckpt"
+    state = TrainingState(file, settings, generator, **parts)
+    losses = state.restore()
     for step in range(len(losses), learner.steps):
         prompts = source.sample(learner.batch_size, generator)
         loss = loss_of(model, learner, prompts)
@@ -107,9 +106,9 @@ def train(learner: GptLearner, given: World, seed: int) -> GPT:
         loss.backward()
         optimizer.step()
         schedule.step()
-        if kept is not None:
-            kept.keep_in_study(losses)
-        tell_step(step + 1, learner.steps)
+        with warn_if_unwritable():
+            state.save(losses)
+        report_step(step + 1, learner.steps)
     return model
 
 

@@ -250,8 +250,8 @@ def _pretrained(scene: Scene, train: Images, seed: int) -> ScoredViT:
         scene, model, pictures.rows(slice(held, None)), pictures.rows(slice(held)), len(others),
         seed,
     )  # fmt: skip
-    assert isinstance(task.scored, ScoredViT)
-    return task.scored
+    assert isinstance(task.evaluated, ScoredViT)
+    return task.evaluated
 
 
 def _show_spurious(grid: Spurious, measured: Measurements) -> Shown:

@@ -18,7 +18,7 @@ from graphtheory.lab.train import (
     load_parameters,
     read_checkpoint,
 )
-from graphtheory.lab.train.folder import RunFolder
+from graphtheory.lab.train.folder import locked
 from graphtheory.patterns import Sample
 
 NewTask = Callable[..., NodeTask]
@@ -186,8 +186,7 @@ def test_a_full_disk_is_refused(
 
 @pytest.mark.skipif(os.name != "posix", reason="folders are locked on POSIX systems only")
 def test_a_folder_in_use_is_refused(data: Data, new_task: NewTask, tmp_path: Path) -> None:
-    holder = RunFolder(tmp_path)
-    with holder.opened(new_task(), resume=False), pytest.raises(OSError, match="another run"):
+    with locked(tmp_path), pytest.raises(OSError, match="another run"):
         train(new_task(), data, tmp_path)
     train(new_task(), data, tmp_path)
 

@@ -9,7 +9,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from graphtheory.lab.datasets.prompt_tasks import Linear
-from graphtheory.lab.train import Curriculum, Ramp, predictions, train_in_context, under_way
+from graphtheory.lab.train import Curriculum, Ramp, partial, predictions, train_in_context
 from graphtheory.lab.train.checkpoint import CheckpointError, write_checkpoint
 from graphtheory.lab.train.in_context import interleaved
 from graphtheory.vision.models import gpt
@@ -100,7 +100,7 @@ def test_what_cannot_be_trained_on_is_refused() -> None:
 def test_a_training_that_stopped_goes_on_to_the_same_bits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(under_way, "SECONDS", 0.0)
+    monkeypatch.setattr(partial, "SECONDS", 0.0)
 
     def run(steps: int, stop: int = -1, file: Path | None = None) -> tuple[list[float], nn.Module]:
         def progress(step: int, loss: float) -> None:

@@ -68,7 +68,7 @@ def test_silence_is_silent(
 
 def test_every_fit_of_a_block_tells_its_epochs(data: Data, new_task: NewTask) -> None:
     heard: list[tuple[int, int]] = []
-    with module.epochs_told_to(lambda *at: heard.append(at)):
+    with module.report_epochs(lambda *at: heard.append(at)):
         for progress in (False, lambda row: None):
             fit(new_task(), FullGraph(data), epochs=2, progress=progress)
     fit(new_task(), FullGraph(data), epochs=2, progress=False)

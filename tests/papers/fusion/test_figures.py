@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from graphtheory.lab.bench.contrastive import ContrastiveRecipe
 from graphtheory.lab.cli import main
 from graphtheory.papers.fusion.figures import FIGURES, Heads, ahead_of_others, chosen, gains, scores
+from graphtheory.papers.fusion.recipe import ContrastiveRecipe
 from tests.papers.conftest import Reproduced
 
 TINY = ContrastiveRecipe(depth=2, width=16, heads=2, batch_size=16, epochs=1, limit=1)

@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from graphtheory.lab.bench.contrastive import prepare
 from graphtheory.papers.figure import Figure
 from graphtheory.papers.fusion.figures_attention import (
     FIGURES,
@@ -14,6 +13,7 @@ from graphtheory.papers.fusion.figures_attention import (
     attention_by_depth,
     slopes,
 )
+from graphtheory.papers.fusion.recipe import prepare
 from tests.papers.conftest import Reproduced
 from tests.papers.fusion.test_figures import TINY
 

@@ -5,9 +5,9 @@ from statistics import fmean
 import pytest
 import torch
 
-from graphtheory.lab.train import under_way
-from graphtheory.lab.train.progress import epochs_told_to
-from graphtheory.lab.train.under_way import kept_under
+from graphtheory.lab.train import partial
+from graphtheory.lab.train.partial import checkpoint_dir
+from graphtheory.lab.train.progress import report_epochs
 from graphtheory.papers.icl import gpt as icl_gpt
 from graphtheory.papers.icl.figures import GptErrors, gpt_errors
 from graphtheory.papers.icl.figures_alpha import FIGURES
@@ -49,7 +49,7 @@ def test_a_network_learns() -> None:
 def test_a_training_that_was_interrupted_goes_on_to_the_same_bits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(under_way, "SECONDS", 0.0)
+    monkeypatch.setattr(partial, "SECONDS", 0.0)
     learner, seen = replace(SMALL, steps=9), list[int]()
     given = own_world(learner)
     whole = icl_gpt.train(learner, given, 0)
@@ -59,9 +59,9 @@ def test_a_training_that_was_interrupted_goes_on_to_the_same_bits(
         if step == 5:
             raise KeyboardInterrupt
 
-    with kept_under(tmp_path), epochs_told_to(interrupt), pytest.raises(KeyboardInterrupt):
+    with checkpoint_dir(tmp_path), report_epochs(interrupt), pytest.raises(KeyboardInterrupt):
         icl_gpt.train(learner, given, 0)
-    with kept_under(tmp_path), epochs_told_to(interrupt):
+    with checkpoint_dir(tmp_path), report_epochs(interrupt):
         resumed = icl_gpt.train(learner, given, 0)
     assert seen == [1, 2, 3, 4, 5, 6, 7, 8, 9]
     assert all(map(torch.equal, whole.parameters(), resumed.parameters()))
@@ -95,7 +95,7 @@ def test_one_training_serves_both_figures() -> None:
 
 def test_steps_are_told() -> None:
     told: list[tuple[int, int, str]] = []
-    with epochs_told_to(lambda *at: told.append(at)):
+    with report_epochs(lambda *at: told.append(at)):
         icl_gpt.train(SMALL, own_world(SMALL), 0)
     assert told == [(1, 2, "step"), (2, 2, "step")]
 

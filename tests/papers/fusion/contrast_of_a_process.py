@@ -12,9 +12,9 @@ import torch
 from lightning import Trainer
 from torch import Tensor, nn
 
-from graphtheory.lab.train import SGDOptions, SimCLR
-from graphtheory.lab.train.full_graph import Batches
-from graphtheory.lab.train.trainer import quiet_lightning
+from graphtheory.lab.train.contract import Batches
+from graphtheory.lab.train.fit import quiet_lightning
+from graphtheory.papers.fusion.contrastive import SGDOptions, SimCLR
 
 
 class Twice(nn.Module):

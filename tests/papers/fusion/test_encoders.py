@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from graphtheory import Neighborhood
-from graphtheory.lab.zoo.encoders import GCNEncoder, ResNetFeatures, image_encoder
+from graphtheory.papers.fusion.encoders import GCNEncoder, ResNetFeatures, image_encoder
 
 
 @pytest.mark.parametrize("name", ["cnn", "resnet20", "vit"])

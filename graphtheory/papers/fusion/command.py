@@ -1,11 +1,16 @@
-"""`graphtheory train --task contrastive`."""
+"""The command `graphtheory train --task contrastive` and the report that it writes."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from graphtheory.lab import plot
+from graphtheory.lab.bench.options import checked_options, read_options, with_options
+from graphtheory.lab.bench.rows import Environment
+from graphtheory.lab.bench.table import Table
 from graphtheory.lab.cli.fitting import kinds
 from graphtheory.lab.cli.show import (
     SMALL,
@@ -19,17 +24,17 @@ from graphtheory.lab.cli.show import (
     write_json,
 )
 from graphtheory.lab.cli.train_images import refuse_earlier
+from graphtheory.lab.report.page import Page
+from graphtheory.lab.train import CheckpointError, fit
+from graphtheory.papers.fusion import recipe as c
+from graphtheory.papers.fusion.encoders import ENCODERS
 
 if TYPE_CHECKING:
-    from graphtheory.lab.bench.contrastive import ContrastiveRecipe
     from graphtheory.lab.cli.train import Train
 
 
 def learn(asked: Train, screen: Screen) -> None:
     """Learn features without labels, then say how well frozen ones do."""
-    from graphtheory.lab.bench import contrastive
-    from graphtheory.lab.train import CheckpointError, fit
-
     for option, value in (("--split", asked.split), ("--patience", asked.patience)):
         if value is not None:
             raise RefusedError(f"{option}: got {value}, but a contrastive task has none")
@@ -41,7 +46,7 @@ def learn(asked: Train, screen: Screen) -> None:
         screen.working(f"reading {recipe.dataset}"),
         refusing(ValueError, TypeError, OSError, ImportError),
     ):
-        run = contrastive.prepare(recipe, asked.seed)
+        run = c.prepare(recipe, asked.seed)
     screen.note(
         f"{recipe.encoder} with {recipe.head} head on {recipe.dataset}, seed {asked.seed}: "
         f"{recipe.epochs} epochs of {run.data.count} batches of {run.data.batch_size}, temperature "
@@ -61,11 +66,7 @@ def learn(asked: Train, screen: Screen) -> None:
     _report(screen, out, recipe, asked.seed, found | {"history": trained.history})
 
 
-def _recipe(asked: Train) -> ContrastiveRecipe:
-    from graphtheory.lab.bench import contrastive as c
-    from graphtheory.lab.bench.options import checked_options, read_options, with_options
-    from graphtheory.lab.zoo.encoders import ENCODERS
-
+def _recipe(asked: Train) -> c.ContrastiveRecipe:
     kinds(asked.dataset)
     recipe = c.recipe_for(asked.dataset, data_root(asked.root), size=asked.image_size)
     heads = c.GRAPH_HEADS if recipe.graph else c.IMAGE_HEADS
@@ -80,11 +81,8 @@ def _recipe(asked: Train) -> ContrastiveRecipe:
 
 
 def _report(
-    screen: Screen, out: Path, recipe: ContrastiveRecipe, seed: int, found: dict[str, Any]
+    screen: Screen, out: Path, recipe: c.ContrastiveRecipe, seed: int, found: dict[str, Any]
 ) -> None:
-    from graphtheory.lab.bench.rows import Environment
-    from graphtheory.lab.report.contrastive_run import contrastive_page
-
     screen.say(
         f"test, features of the backbone: linear probe {100 * found['probe']:.2f} %, 1-nearest "
         f"neighbor {100 * found['nearest']:.2f} %; probe on validation {100 * found['val']:.2f} %"
@@ -99,3 +97,40 @@ def _report(
     screen.say(
         f"Written to {out}: report.html, last.ckpt, previous.ckpt, history.csv, result.json."
     )
+
+
+def contrastive_page(
+    recipe: c.ContrastiveRecipe,
+    scores: Mapping[str, float],
+    history: Sequence[Mapping[str, float]],
+    seed: int,
+    command: str,
+) -> Page:
+    """Make the report: how well frozen features do, the loss, every epoch, the command.
+
+    Args:
+        recipe: How the features were learned.
+        scores: `probe`, `nearest` and `val` of `Scores`, 0..1.
+        history: A row an epoch: epoch, train_loss, seconds.
+        seed: Of the run.
+        command: What prints it again.
+    """
+    page = Page(
+        f"{recipe.encoder} with {recipe.head} head on {recipe.dataset}, without labels",
+        f"Test accuracy of frozen features of the backbone: linear probe "
+        f"{100 * scores['probe']:.2f} %, 1-nearest neighbor {100 * scores['nearest']:.2f} %. "
+        f"Probe on validation samples {100 * scores['val']:.2f} %.",
+    )
+    page.section("Training").picture(
+        plot.learning_curves([{"model": recipe.encoder, "seed": seed, **row} for row in history]),
+        "Contrastive loss, one run. The probe is fitted afterwards, on features that stay as they "
+        "are; nothing is chosen by test samples.",
+    )
+    rows = [
+        (str(int(row["epoch"])), f"{row['train_loss']:.4f}", f"{row['seconds']:.3f}")
+        for row in history
+    ]
+    page.folded(Table("Every epoch", ("epoch", "training loss", "s"), rows, words=0))
+    here = Environment.here()
+    page.how_to_reproduce(command, here, [("seed", seed), *asdict(recipe).items()])
+    return page

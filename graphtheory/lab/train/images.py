@@ -1,9 +1,9 @@
-"""Image classification as a Lightning module, and the recipe it learns by."""
+"""Images in one tensor as batches, the task of classifying them, and the recipe it learns by."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,13 +13,139 @@ from torch.nn.functional import cross_entropy
 from torch.optim.swa_utils import AveragedModel
 
 from graphtheory.lab.train.augment import Augmentation, Augmenter, require_kornia
-from graphtheory.lab.train.contract import Evaluation, Task
-from graphtheory.lab.train.image_data import ImageBatch
+from graphtheory.lab.train.contract import (
+    Evaluation,
+    Source,
+    check_at_least,
+    check_parts,
+    digest,
+    shuffled,
+)
 from graphtheory.lab.train.score import accuracy
-from graphtheory.lab.train.seeds import borrowed_randomness, seed_all
+from graphtheory.lab.train.task import ScoredTask
+from graphtheory.lab.train.watch import borrowed_randomness, seed_all
 
+_ORDER = 5  # stream of randomness; 0 to 4 are those of graphs
+_LEVELS = 256
 _CHUNK = 500  # images of one pass without gradients
 _EVALUATION_SEED = 0  # for models that draw even then
+
+
+@dataclass(frozen=True)
+class ImageBatch:
+    """Images uint8 [B, C, H, W] and their classes int64 [B]."""
+
+    pixels: Tensor
+    y: Tensor
+
+    @property
+    def count(self) -> int:
+        """The number of images in the batch."""
+        return len(self.y)
+
+    def to(self, device: torch.device | str) -> ImageBatch:
+        """Move the batch to `device`; nothing is copied where it is there already."""
+        return ImageBatch(self.pixels.to(device), self.y.to(device))
+
+
+class ImageData(Source):
+    """Train on shuffled batches of images, validate on others.
+
+    The order of an epoch is a function of (seed, epoch). Images that fill no whole batch wait for
+    another epoch; where there is no whole batch, all images are one.
+
+    Args:
+        pixels: Every image.
+        y: Its class.
+        train: Positions to train on.
+        val: Positions to validate with; none of `train`.
+        name: Of the data, for the record.
+        batch_size: Images of a batch.
+        seed: Of the order, 0 or more.
+
+    Shapes: pixels uint8 [N, C, H, W]; y int64 [N]; train, val int64.
+
+    Raises:
+        TypeError: Pixels or classes of another dtype.
+        ValueError: Shapes that do not fit, positions that are none, overlap or do not exist.
+
+    Example:
+        >>> pixels, y = torch.zeros(10, 1, 8, 8, dtype=torch.uint8), torch.arange(10) % 2
+        >>> data = ImageData(pixels, y, torch.arange(6), torch.arange(6, 10), batch_size=2)
+        >>> len(data.order(epoch=0)), data.evaluation_batch().count
+        (3, 4)
+    """
+
+    def __init__(
+        self,
+        pixels: Tensor,
+        y: Tensor,
+        train: Tensor,
+        val: Tensor,
+        *,
+        name: str = "unnamed",
+        batch_size: int = 128,
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        _check_images(pixels, y)
+        check_parts("image", len(y), train, val, val[:0])
+        check_at_least(1, batch_size=batch_size)
+        check_at_least(0, seed=seed)
+        self.pixels, self.y, self.train, self.val = pixels, y, train, val
+        self.name, self.batch_size, self.seed = name, batch_size, seed
+
+    def check_classes(self, num_classes: int) -> None:
+        bad = ((self.y < 0) | (self.y >= num_classes)).nonzero().flatten()
+        if len(bad):
+            raise ValueError(
+                f"y: {len(bad)} labels out of range, the first is image {int(bad[0])} with "
+                f"{int(self.y[bad[0]])}; expected 0..{num_classes - 1}"
+            )
+
+    def statistics(self) -> tuple[Tensor, Tensor]:
+        """Compute mean and deviation of the training images by channel, of values 0..1, [C]."""
+        levels = torch.arange(_LEVELS, dtype=torch.float64) / (_LEVELS - 1)
+        used = self.pixels[self.train].transpose(0, 1).flatten(1)
+        counts = torch.stack([channel.bincount(minlength=_LEVELS) for channel in used]).double()
+        shares = counts / used.size(1)
+        mean = shares @ levels
+        return mean.float(), (shares @ levels.square() - mean.square()).clamp(min=0).sqrt().float()
+
+    def describe(self) -> dict[str, Any]:
+        parts = (self.pixels, self.y, self.train, self.val)
+        found = {"name": self.name, "sha256": digest(parts)}
+        return found | {"batch_size": self.batch_size, "seed": self.seed}
+
+    def order(self, epoch: int) -> list[Tensor]:
+        """Draw the positions of each batch of an epoch."""
+        drawn = shuffled(self.train, self.seed, _ORDER, epoch)
+        whole = [part for part in drawn.split(self.batch_size) if len(part) == self.batch_size]
+        return whole or [drawn]
+
+    def train_batches(self, epoch: int) -> Iterator[ImageBatch]:
+        return (ImageBatch(self.pixels[part], self.y[part]) for part in self.order(epoch))
+
+    def num_batches(self) -> int:
+        return max(len(self.train) // self.batch_size, 1)
+
+    def evaluation_batch(self) -> ImageBatch:
+        return ImageBatch(self.pixels[self.val], self.y[self.val])
+
+
+def _check_images(pixels: Tensor, y: Tensor) -> None:
+    for name, found, dtype in (("pixels", pixels, torch.uint8), ("y", y, torch.int64)):
+        if not isinstance(found, Tensor) or found.dtype != dtype:
+            got = found.dtype if isinstance(found, Tensor) else type(found).__name__
+            hint = "; data.pixels.as_pixels makes it of PIL images, arrays and floating numbers"
+            raise TypeError(
+                f"{name}: got {got}, expected a tensor of {dtype}{hint if name == 'pixels' else ''}"
+            )
+    if pixels.dim() != 4 or y.shape != pixels.shape[:1]:
+        raise ValueError(
+            f"pixels, y: shapes {tuple(pixels.shape)} and {tuple(y.shape)}, expected [N, C, H, W] "
+            "and [N]"
+        )
 
 
 @dataclass(frozen=True)
@@ -68,7 +194,7 @@ class Recipe:
                 raise ValueError(f"{name}: got {value}, expected a number in [0, 1)")
 
     def factor(self, step: int, steps: int) -> float:
-        """Share of `lr` in step 0..steps-1: linear up, then half a cosine down to 0.
+        """Compute the share of `lr` in step 0..steps-1: linear up, then half a cosine down to 0.
 
         Example:
             >>> [round(Recipe(warmup=0.5).factor(step, 4), 2) for step in range(4)]
@@ -81,7 +207,7 @@ class Recipe:
         return 0.5 + 0.5 * math.cos(math.pi * done)
 
     def optimizer(self, model: nn.Module) -> torch.optim.Optimizer:
-        """AdamW on the parameters of `model` that learn."""
+        """Make AdamW on the parameters of `model` that learn."""
         kinds = (nn.Linear, nn.Conv2d)
         decayed = {id(m.weight) for m in model.modules() if isinstance(m, kinds)}
         learning = [p for p in model.parameters() if p.requires_grad]
@@ -92,7 +218,7 @@ class Recipe:
         return torch.optim.AdamW(groups, lr=self.lr, weight_decay=self.weight_decay)
 
 
-class ImageTask(Task):
+class ImageTask(ScoredTask):
     """Cross-entropy on classes of images, mixed and smoothed as the recipe says.
 
     Args:
@@ -128,38 +254,31 @@ class ImageTask(Task):
         statistics: tuple[Tensor, Tensor],
         recipe: Recipe = Recipe(),
     ) -> None:
-        super().__init__()
         if num_classes < 2:
             raise ValueError(f"num_classes: got {num_classes}, expected 2 or more")
-        self.model, self.num_classes, self.metric = model, num_classes, "accuracy"
-        self.options = recipe
         if recipe.augment.needs_kornia:
             require_kornia()
-        self.average: AveragedModel | None = None
+        average = None
         if recipe.ema is not None:
-            average = _averaging(recipe.ema)
-            self.average = AveragedModel(model, multi_avg_fn=average, use_buffers=True)
-            self.average.requires_grad_(False)
+            step = _averaging(recipe.ema)
+            average = AveragedModel(model, multi_avg_fn=step, use_buffers=True)
+            average.requires_grad_(False)
+        super().__init__(model, average)
+        self.num_classes, self.metric, self.options = num_classes, "accuracy", recipe
         mean, std = statistics
         self.register_buffer("mean", mean.view(-1, 1, 1))
         self.register_buffer("std", std.clamp(min=1e-6).view(-1, 1, 1))
         self._augmenter: Augmenter | None = None
 
-    @property
-    def scored(self) -> nn.Module:
-        """The model whose scores count: the average where there is one."""
-        return self.model if self.average is None else self.average.module
-
     def normalize(self, images: Tensor) -> Tensor:
-        """Values 0..1 to mean 0 and deviation 1."""
+        """Bring values 0..1 to mean 0 and deviation 1."""
         return (images - self.mean) / self.std
 
     def forward(self, images: Tensor) -> Tensor:
-        """Logits of images with values 0..1, by the model whose scores count."""
-        return self.scored(self.normalize(images))
+        """Compute logits of images with values 0..1, by the model whose scores count."""
+        return self.evaluated(self.normalize(images))
 
     def training_step(self, batch: ImageBatch, batch_idx: int) -> Tensor:
-        """Loss of one batch."""
         if self._augmenter is None:
             height, width = batch.pixels.shape[2:]
             self._augmenter = Augmenter(self.options.augment, (height, width), self.num_classes)
@@ -167,43 +286,26 @@ class ImageTask(Task):
         images, target = self._augmenter.blend(images, batch.y)
         return cross_entropy(self.model(images), target, label_smoothing=self.options.smoothing)
 
-    def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:
-        """Average."""
-        if self.average is not None:
-            self.average.update_parameters(self.model)
-
-    @torch.no_grad()
     def logits(self, pixels: Tensor) -> Tensor:
-        """Logits [N, num_classes] of images uint8 [N, C, H, W], in evaluation mode.
+        """Compute logits [N, num_classes] of images uint8 [N, C, H, W], in evaluation mode.
 
         A model that draws even then, such as one that drops random tokens, draws the same at every
         call.
         """
-        was_training = self.training
-        self.eval()
-        with borrowed_randomness():
+        with self.evaluating(), borrowed_randomness():
             seed_all(_EVALUATION_SEED)
             parts = [self(part.to(self.device).float() / 255) for part in pixels.split(_CHUNK)]
-        self.train(was_training)
         return torch.cat(parts)
 
     def evaluate(self, batch: ImageBatch) -> Evaluation:
-        """Loss and accuracy."""
         logits, y = self.logits(batch.pixels), batch.y.to(self.device)
         return Evaluation(float(cross_entropy(logits, y)), accuracy(logits, y), None)
 
-    def validation_step(self, batch: ImageBatch, batch_idx: int) -> None:
-        """Log what `evaluate` finds, for a Trainer of your own."""
-        found = self.evaluate(batch)
-        self.log_dict({"val_loss": found.val_loss, "val": found.val}, batch_size=batch.count)
-
     def configure_gradient_clipping(self, optimizer: Any, *args: Any, **options: Any) -> None:
-        """Clip as the recipe says."""
         if self.options.clip is not None:
             nn.utils.clip_grad_norm_(self.model.parameters(), self.options.clip)
 
     def configure_optimizers(self) -> Any:
-        """AdamW, and a step size that changes with every batch."""
         optimizer = self.options.optimizer(self.model)
         trainer = self.trainer
         batches = int(trainer.estimated_stepping_batches) // (trainer.max_epochs or 1)
@@ -215,7 +317,7 @@ class ImageTask(Task):
 
 
 def _averaging(decay: float) -> Callable[[Any, Any, Any], None]:
-    """What `AveragedModel` takes: a step of the average towards the weights, in place."""
+    """Make what `AveragedModel` takes: a step of the average towards the weights, in place."""
 
     def average(past: list[Tensor], now: list[Tensor], step: Tensor) -> None:
         if not past[0].is_floating_point():  # counters of batch norm

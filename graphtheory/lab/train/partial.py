@@ -1,4 +1,4 @@
-"""The state of a training that is under way: in a file, from which it goes on."""
+"""The state of a training that has not ended, in a file from which it goes on."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import count
+from os import PathLike
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Generator
@@ -27,10 +28,10 @@ _PLACES: ContextVar[Iterator[Path] | None] = ContextVar("places", default=None)
 
 
 @contextmanager
-def kept_under(folder: Path) -> Iterator[None]:
-    """Each training in the block keeps its state under `folder`, and goes on from what is there.
+def checkpoint_dir(folder: Path) -> Iterator[None]:
+    """Let each training in the block keep its state under `folder`, and go on from what is there.
 
-    The first one has the place 0, the next one 1 and so on, so that a block that is run again has
+    The first one has the folder 0, the next one 1 and so on, so that a block that is run again has
     to train in the same order.
     """
     token = _PLACES.set(folder / str(number) for number in count())
@@ -41,14 +42,14 @@ def kept_under(folder: Path) -> Iterator[None]:
 
 
 def next_place() -> Path | None:
-    """The place of the next training in a block of `kept_under`; None outside one."""
+    """Take the folder of the next training in a block of `checkpoint_dir`; None outside one."""
     places = _PLACES.get()
     return None if places is None else next(places)
 
 
 @contextmanager
-def spared() -> Iterator[None]:
-    """What is written for a training to go on from; where that fails, it is said, and no error."""
+def warn_if_unwritable() -> Iterator[None]:
+    """Turn an error of the disk into a warning, where a training can go on without its file."""
     try:
         yield
     except OSError as error:
@@ -59,56 +60,48 @@ def spared() -> Iterator[None]:
 
 
 class Clock:
-    """Says when a minute is over."""
+    """Tells when it is time to write again, about once a minute."""
 
     def __init__(self) -> None:
         self._last = time.monotonic()
 
     def due(self) -> bool:
-        """Whether it is time to write."""
-        return time.monotonic() - self._last >= SECONDS
-
-    def restart(self) -> None:
-        """The minute begins now."""
+        """Whether it is time, from which the next minute counts."""
+        if time.monotonic() - self._last < SECONDS:
+            return False
         self._last = time.monotonic()
+        return True
 
 
-class _HasState(Protocol):
-    def state_dict(self) -> dict[str, Any]: ...
-    def load_state_dict(self, state: dict[str, Any], /) -> Any: ...
-
-
-class UnderWay:
-    """The state of a training by hand, written to a file about once a minute.
+class TrainingState:
+    """The state of a training loop of your own, written to a file about once a minute.
 
     Args:
-        path: The file; its folder is made where it is missing.
+        path: The file; its folder is made where it is missing. None: nothing is kept.
         settings: What has to be the same for a training to go on, as plain values.
         generator: Source of what it draws, beside torch's global one.
         **parts: What has a state, `model` among them, in the order in which it is put back.
     """
 
     def __init__(
-        self, path: Path, settings: dict[str, Any], generator: Generator, **parts: _HasState
+        self,
+        path: str | PathLike[str] | None,
+        settings: dict[str, Any],
+        generator: Generator,
+        **parts: Any,
     ) -> None:
-        self.path, self._settings, self._clock = path, settings, Clock()
+        self.path = None if path is None else Path(path)
+        self._settings, self._clock = settings, Clock()
         self._generator, self._parts = generator, parts
 
-    def keep(self, losses: list[float], *, last: bool) -> None:
+    def save(self, losses: list[float], *, last: bool = False) -> None:
         """Write the state after so many steps if a minute is over, or they were the last."""
-        if not last and not self._clock.due():
+        if self.path is None or not (self._clock.due() or last):
             return
         drawn = {"prompts": self._generator.get_state(), "others": torch.get_rng_state()}
         state = {name: part.state_dict() for name, part in self._parts.items()}
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        rest = {"settings": self._settings, "losses": losses}
-        write_checkpoint(self.path, state | drawn | rest)
-        self._clock.restart()
-
-    def keep_in_study(self, losses: list[float]) -> None:
-        """The same where nobody asked for the file: a training goes on without, after a warning."""
-        with spared():
-            self.keep(losses, last=False)
+        write_checkpoint(self.path, state | drawn | {"settings": self._settings, "losses": losses})
 
     def restore(self) -> list[float]:
         """Put what the file holds into the parts; the losses so far, none without a file.
@@ -116,7 +109,7 @@ class UnderWay:
         Raises:
             CheckpointError: Damaged, or of another training; the message says what differs.
         """
-        if not self.path.exists():
+        if self.path is None or not self.path.exists():
             return []
         state = read_checkpoint(self.path)
         if "losses" not in state or not self._parts.keys() <= state.keys():

@@ -11,11 +11,14 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, normalize
 from torch.optim.lr_scheduler import CosineAnnealingLR
 from torch.utils.checkpoint import checkpoint
+from torch.utils.data import DataLoader
 from torch_geometric.nn import DeepGraphInfomax
 
 from graphtheory.graph import Neighborhood
-from graphtheory.lab.train.contract import Task, digest, lines, shapes
-from graphtheory.lab.train.task import AdamOptions
+from graphtheory.graph.csr import take_rows
+from graphtheory.lab.train import AdamOptions, Source, Task
+from graphtheory.lab.train.contract import digest, lines, shapes
+from graphtheory.papers.fusion.views import Loaded
 
 
 def nt_xent(
@@ -33,7 +36,7 @@ def nt_xent(
         {\sum_{k \ne i} \exp(\cos(z_i, z_k) / \tau)}
 
     with i' the other view of the same sample. One sample alone has loss 0. With `chunk` so many
-    rows of the 2 N x 2 N logits are held at a time, and computed again in the backward pass.
+    rows of the 2 N x 2 N logits are held at a time, and recomputed in the backward pass.
 
     Args:
         first: Projections of the first view.
@@ -99,7 +102,7 @@ class Optimizer(Protocol):
     """What makes an optimizer, such as `AdamOptions`."""
 
     def build(self, module: nn.Module) -> torch.optim.Optimizer:
-        """An optimizer for the parameters of `module` that learn."""
+        """Make an optimizer for the parameters of `module` that learn."""
         ...
 
 
@@ -128,7 +131,7 @@ class SGDOptions:
             )
 
     def build(self, module: nn.Module) -> torch.optim.Optimizer:
-        """An optimizer for the parameters of `module` that learn."""
+        """Make an optimizer for the parameters of `module` that learn."""
         learning = [p for p in module.parameters() if p.requires_grad]
         return torch.optim.SGD(
             learning, self.lr, momentum=self.momentum, weight_decay=self.weight_decay
@@ -138,7 +141,8 @@ class SGDOptions:
 class Pretraining(Task):
     """A task that learns without labels; its step size falls to 0 over half a cosine.
 
-    `fit` trains it for all epochs and keeps the last parameters; nothing is scored on the way.
+    `fit` trains it for all epochs and keeps the last parameters; nothing is scored on the way. It
+    takes `Unlabeled` samples, or a `DataLoader` of torch; see `Loaded`.
 
     Args:
         optimizer: What takes the steps.
@@ -148,11 +152,13 @@ class Pretraining(Task):
         super().__init__()
         self.options = optimizer
 
+    def source(self, data: Any) -> Source:
+        return Loaded(data) if isinstance(data, DataLoader) else super().source(data)
+
     def evaluate(self, batch: Any) -> None:
-        """None: there are no labels to score with."""
+        pass
 
     def describe(self, epochs: int) -> dict[str, Any]:
-        """What a resumed run must find unchanged, the number of epochs among it."""
         kept = self.state_dict()
         fixed = {n: digest([b]) for n, b in self.named_buffers() if n not in kept}
         return {
@@ -166,7 +172,6 @@ class Pretraining(Task):
         }
 
     def configure_optimizers(self) -> Any:
-        """The optimizer, its step size after each epoch on half a cosine over all epochs."""
         optimizer = self.options.build(self)
         return [optimizer], [CosineAnnealingLR(optimizer, self.trainer.max_epochs or 1)]
 
@@ -203,7 +208,6 @@ class SimCLR(Pretraining):
         self.temperature, self.chunk = temperature, chunk
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
-        """The loss of one batch."""
         first, second = self.head(self.features(batch)).chunk(2)
         every, rank = None, 0
         if self.trainer.world_size > 1:
@@ -252,20 +256,9 @@ class Infomax(Pretraining):
         )
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
-        """The loss on the whole graph."""
         return self.model.loss(*self.model(self.x, self.neighborhood.to(self.x.device)))
 
 
 def _shuffled(x: Tensor, neighborhood: Neighborhood) -> tuple[Tensor, Neighborhood]:
-    """The same graph with the features of other nodes."""
-    order = torch.randperm(x.size(0), device=x.device)
-    if x.layout != torch.sparse_csr:
-        return x[order], neighborhood
-    start, count = x.crow_indices()[order], x.crow_indices().diff()[order]
-    indptr = torch.cat([count.new_zeros(1), count.cumsum(0)])
-    entries = torch.arange(int(indptr[-1]), device=x.device) + (
-        start - indptr[:-1]
-    ).repeat_interleave(count)
-    parts = x.col_indices()[entries], x.values()[entries]
-    shuffled = torch.sparse_csr_tensor(indptr, *parts, x.shape, check_invariants=False)
-    return shuffled, neighborhood
+    """Give the nodes of the same graph the features of other nodes."""
+    return take_rows(x, torch.randperm(x.size(0), device=x.device)), neighborhood

@@ -78,7 +78,6 @@ class ResNetFeatures(nn.Module):
         self.out_channels = sizes["hidden_sizes"][-1]
 
     def forward(self, images: Tensor) -> Tensor:
-        """The mean over the last map."""
         return self.network(pixel_values=images).pooler_output.flatten(1)
 
 
@@ -100,7 +99,6 @@ class ViTFeatures(nn.Module):
         self.out_channels = 128
 
     def forward(self, images: Tensor) -> Tensor:
-        """The mean token."""
         return self.network(images)
 
 
@@ -125,12 +123,11 @@ class GCNEncoder(nn.Module):
         self.out_channels = out_channels
 
     def forward(self, x: Tensor, neighborhood: Neighborhood) -> Tensor:
-        """Features of all nodes."""
         return self.act2(self.conv2(self.act1(self.conv1(x, neighborhood)), neighborhood))
 
 
 def image_encoder(name: str, in_channels: int, image_size: int) -> nn.Module:
-    """A backbone by name, with `out_channels`.
+    """Make a backbone by its name, with `out_channels`.
 
     Args:
         name: One of `ENCODERS`; "resnet20" is the `SmallResNet` of 20 layers.

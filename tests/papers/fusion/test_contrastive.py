@@ -11,8 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from graphtheory import Neighborhood
-from graphtheory.lab.train import Infomax, SGDOptions, nt_xent
-from graphtheory.lab.train.contrastive import _shuffled
+from graphtheory.papers.fusion.contrastive import Infomax, SGDOptions, _shuffled, nt_xent
 
 
 def definition(first: Tensor, second: Tensor, tau: float) -> float:
@@ -52,7 +51,8 @@ SCRIPT = str(Path(__file__).with_name("contrast_of_a_process.py"))
 @pytest.mark.skipif(os.name != "posix", reason="forks processes")
 def test_two_processes_take_the_step_of_one(tmp_path: Path) -> None:
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["graphtheory.lab.train"])  # imported once, not by every process
+    # imported once, not by every process
+    context.set_forkserver_preload(["graphtheory.papers.fusion.contrastive"])
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

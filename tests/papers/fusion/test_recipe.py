@@ -3,7 +3,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from graphtheory.lab.bench.contrastive import (
+from graphtheory.lab.train import fit
+from graphtheory.papers.fusion.recipe import (
     GRAPH,
     IMAGE_HEADS,
     MLP,
@@ -13,7 +14,6 @@ from graphtheory.lab.bench.contrastive import (
     prepare,
     recipe_for,
 )
-from graphtheory.lab.train import fit
 
 SMALL = ContrastiveRecipe(depth=2, width=32, heads=2, batch_size=32, epochs=1, limit=2)
 

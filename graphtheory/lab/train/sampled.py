@@ -1,0 +1,218 @@
+"""Batches of labeled nodes of a large graph: sampled neighborhoods, or a draw for each layer."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+import torch_geometric.typing
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+from torch_geometric.data import Data
+from torch_geometric.loader import NeighborLoader
+
+from graphtheory.graph import Neighborhood
+from graphtheory.graph.csr import take_rows
+from graphtheory.lab.signals import leave_signals_to_parent
+from graphtheory.lab.train.contract import check_at_least, shuffled
+from graphtheory.lab.train.full_graph import FullGraph, NodeBatch, apply
+from graphtheory.patterns import Pattern
+from graphtheory.patterns.draw import derive
+from graphtheory.patterns.rows import layers_on_rows
+
+_ORDER, _SAMPLE, _PATTERN, _LAYERS = 2, 3, 4, 5  # streams of randomness; 0, 1 are FullGraph's
+Key = tuple[Tensor, int, int]  # seed nodes, epoch, step
+
+
+class _LabeledBatches(FullGraph):
+    """Train on batches of labeled nodes in a new order each epoch."""
+
+    batch_size: int | None
+
+    def order(self, epoch: int) -> list[Tensor]:
+        """Draw the labeled nodes of each batch of an epoch; all of them without a batch size."""
+        nodes = self.data.train_mask.nonzero().flatten()
+        if self.batch_size is None:
+            return [nodes]
+        return list(shuffled(nodes, self.seed, _ORDER, epoch).split(self.batch_size))
+
+    def num_batches(self) -> int:
+        labeled = int(self.data.train_mask.sum())
+        return math.ceil(labeled / (self.batch_size or labeled))
+
+
+class SampledGraph(_LabeledBatches):
+    """Train on batches of labeled nodes with sampled neighbors, evaluate on all nodes at once.
+
+    PyG's NeighborLoader draws `num_neighbors[k]` sources for each node that the k-th hop reached;
+    the pattern, distances included, is computed on what was drawn, and the loss on the nodes that
+    the drawing began with, which are the first rows. Every batch is a function of (seed, epoch,
+    step), whatever the number of workers.
+
+    Args:
+        data: As for `FullGraph`.
+        pattern: Who aggregates from whom, given the sampled graph; None is the sampled graph.
+        num_neighbors: Sources for each hop, -1 for all; one entry for each layer of the model.
+        batch_size: Labeled nodes in a batch; the last batch may be smaller.
+        num_workers: Processes that sample; 0 samples in this one.
+        seed: Of order, sampling and pattern, 0 or more.
+
+    Raises:
+        ImportError: Neither torch-sparse nor pyg-lib is installed.
+        TypeError, ValueError, IndexError: As for `FullGraph`, or a count out of range.
+    """
+
+    def __init__(
+        self,
+        data: Data,
+        pattern: Pattern | None = None,
+        *,
+        num_neighbors: Sequence[int],
+        batch_size: int = 1024,
+        num_workers: int = 0,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(data, pattern, seed=seed)
+        _check_sampler()
+        check_at_least(1, batch_size=batch_size)
+        check_at_least(0, num_workers=num_workers)
+        if not num_neighbors or any(n < -1 or n == 0 for n in num_neighbors):
+            raise ValueError(
+                f"num_neighbors: got {list(num_neighbors)}, expected at least one count of 1 or "
+                "more, or -1 for all"
+            )
+        self.num_neighbors, self.batch_size = list(num_neighbors), batch_size
+        self.num_workers = num_workers
+        self._drawn = _Drawn(data, pattern, self.num_neighbors, seed)
+        self._keys: list[Key] = []  # of the epoch's batches, for a loader that outlives it
+        self._loader: DataLoader[NodeBatch] | None = None
+
+    def describe(self) -> dict[str, Any]:
+        sampling = {"num_neighbors": str(self.num_neighbors), "batch_size": self.batch_size}
+        return super().describe() | sampling
+
+    def sample(self, nodes: Tensor, epoch: int, step: int) -> NodeBatch:
+        """Draw one batch; `nodes` come first in it."""
+        return self._drawn[nodes, epoch, step]
+
+    def train_batches(self, epoch: int) -> Iterator[NodeBatch]:
+        self._keys[:] = [(nodes, epoch, step) for step, nodes in enumerate(self.order(epoch))]
+        if self._loader is None:
+            self._loader = DataLoader(
+                self._drawn,
+                sampler=self._keys,
+                batch_size=None,
+                num_workers=self.num_workers,
+                persistent_workers=self.num_workers > 0,
+                worker_init_fn=leave_signals_to_parent,
+                generator=torch.Generator(),  # otherwise it draws from global state
+            )
+        yield from self._loader
+
+    def teardown(self, stage: str) -> None:
+        self._loader = None  # lets the workers go
+
+
+class _Drawn(Dataset[NodeBatch]):
+    """Batches by key; this is all that a worker gets."""
+
+    def __init__(
+        self, data: Data, pattern: Pattern | None, num_neighbors: list[int], seed: int
+    ) -> None:
+        self.x, self.y, self.pattern, self.seed = data.x, data.y, pattern, seed
+        bare = Data(edge_index=data.edge_index, num_nodes=data.x.size(0))
+        with warnings.catch_warnings():
+            # PyG prefers pyg-lib, whose wheels are not on the package index; torch-sparse will do.
+            warnings.filterwarnings("ignore", message=".*without a 'pyg-lib' installation")
+            self.sampler = NeighborLoader(bare, num_neighbors)
+
+    def __getitem__(self, key: Key) -> NodeBatch:
+        nodes, *position = key
+        with torch.random.fork_rng(devices=[]):  # the sampler draws from global state
+            torch.manual_seed(derive(self.seed, _SAMPLE, *position))
+            drawn = self.sampler(nodes)
+        graph = Neighborhood.from_edge_index(drawn.edge_index, drawn.num_nodes)
+        graph = apply(self.pattern, graph, derive(self.seed, _PATTERN, *position))
+        mask = torch.arange(drawn.num_nodes) < len(nodes)
+        return NodeBatch(take_rows(self.x, drawn.n_id), graph, self.y[drawn.n_id], mask)
+
+
+def _check_sampler() -> None:
+    known = torch_geometric.typing
+    if not (known.WITH_PYG_LIB or known.WITH_TORCH_SPARSE):
+        raise ImportError(
+            "SampledGraph: PyG's neighbor sampling needs torch-sparse or pyg-lib, found neither; "
+            "install graphtheory[scatter]"
+        )
+
+
+class SampledLayers(_LabeledBatches):
+    """Train on labeled nodes and what each layer draws for them, evaluate on all nodes at once.
+
+    A batch has a neighborhood for each layer, as of `data.loaders.NodeSetLoader`, and the features
+    of the nodes in it alone. It is a function of (seed, epoch, step). The model takes a sequence of
+    neighborhoods, as `models.SampledGCN` and a classic stack of GCN layers do. Evaluation sees
+    what `evaluation` makes of the graph: A, or `patterns.Effective` of the pattern for A*.
+
+    Args:
+        data: As for `FullGraph`.
+        pattern: A sampler, perhaps at the end of a `Compose`.
+        num_layers: Of the model, at least 1.
+        evaluation: What evaluation sees.
+        batch_size: Labeled nodes of a step, at least 1, the last of an epoch perhaps fewer; None
+            is all of them.
+        seed: Of order and draws, 0 or more.
+
+    Raises:
+        TypeError, ValueError, IndexError: As for `FullGraph`, a pattern without randomness, or a
+            number out of range.
+
+    Source:
+        Li (2024), section 5.3.2, footnote 23: a draw of its own for each layer.
+
+    Example:
+        >>> from graphtheory.patterns import AddSelf, Compose, UniformNodes
+        >>> mask = torch.tensor([1, 0, 0, 1], dtype=torch.bool)
+        >>> data = Data(x=torch.eye(4), y=torch.tensor([0, 0, 1, 1]), train_mask=mask,
+        ...     val_mask=~mask, edge_index=torch.tensor([[0, 1, 2], [1, 2, 3]]))
+        >>> sampled = SampledLayers(data, Compose(AddSelf(), UniformNodes(4)), 2,
+        ...     evaluation=AddSelf())
+        >>> [(layer.num_dst, layer.num_src) for layer in sampled.train_batch(epoch=0).layers]
+        [(3, 4), (2, 3)]
+    """
+
+    def __init__(
+        self,
+        data: Data,
+        pattern: Pattern,
+        num_layers: int,
+        *,
+        evaluation: Pattern,
+        batch_size: int | None = None,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(data, pattern, seed=seed, evaluation=evaluation)
+        check_at_least(1, num_layers=num_layers, batch_size=batch_size)
+        self.num_layers, self.batch_size = num_layers, batch_size
+
+    def describe(self) -> dict[str, Any]:
+        found = {"num_layers": self.num_layers, "batch_size": str(self.batch_size)}
+        return super().describe() | found
+
+    def train_batch(self, epoch: int, step: int = 0) -> NodeBatch:
+        """Draw one batch of an epoch; its labeled nodes come first."""
+        base, sampler = self.begun()
+        assert sampler is not None
+        seeds = self.order(epoch)[step]
+        generator = torch.Generator().manual_seed(derive(self.seed, _LAYERS, epoch, step))
+        nodes, layers = layers_on_rows(sampler, base, seeds, self.num_layers, generator=generator)
+        everyone = torch.ones(len(seeds), dtype=torch.bool)
+        x, y = take_rows(self.data.x, nodes), self.data.y[seeds]
+        batch = NodeBatch(x, layers[-1], y, everyone, layers=tuple(layers))
+        return batch.to(self.device)
+
+    def train_batches(self, epoch: int) -> Iterator[NodeBatch]:
+        return (self.train_batch(epoch, step) for step in range(self.num_batches()))
