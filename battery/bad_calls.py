@@ -130,10 +130,11 @@ CALLS: list[tuple[Callable[..., Any], dict[str, Any], list[Bad]]] = [
         (V, "value", X[:, 0]),
     ]),
     (ops.additive_attention, {
-        "value": QKV["value"], "sent": X[:, :2], "received": X[:, :2], "neighborhood": GRAPH,
+        "value": QKV["value"], "src_score": X[:, :2], "dst_score": X[:, :2],
+        "neighborhood": GRAPH,
     }, [
-        (V, "sent", X[:, :3]), (V, "received", X[:3, :2]), (V, "dropout", 2.0), (V, "value", LONG),
-        (V, "sent", X[:3, :2]),
+        (V, "src_score", X[:, :3]), (V, "dst_score", X[:3, :2]), (V, "dropout", 2.0),
+        (V, "value", LONG), (V, "src_score", X[:3, :2]),
     ]),
     (ops.edge_softmax, {"logits": torch.randn(5, 2), "neighborhood": GRAPH}, [
         (V, "logits", torch.randn(4, 2)), (T, "neighborhood", None), (T, "logits", None),

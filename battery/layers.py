@@ -187,7 +187,14 @@ def _obeys(lines: dict[str, Line], case: Case, operation: Operation, number: int
     plain = operation.call(tensors, nb, None)
     same = torch.arange(nb.num_dst)
     tries = {
-        "relabeled": (sent[src], received[dst], torch.arange(nb.num_edges), sent, received, 0),
+        "relabeled": (
+            sent[src],
+            received[dst],
+            torch.arange(nb.num_edges),
+            sent,
+            received,
+            0,
+        ),
         "reordered": (src[order], dst[order], order, torch.arange(nb.num_src), same, 0),
         "isolated": (src, dst, torch.arange(nb.num_edges), torch.arange(nb.num_src), same, 1),
     }

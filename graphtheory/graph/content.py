@@ -13,7 +13,7 @@ import torch
 from numba import njit
 from torch import Tensor
 
-from graphtheory.graph.outside import innermost_transform, outside
+from graphtheory.graph.inference import innermost_transform, leave_inference_mode
 
 _WORD = 8  # bytes
 _IDS = (torch.int64, torch.int32)
@@ -121,7 +121,7 @@ def fingerprint(tensor: Tensor) -> int:
 def _array(tensor: Tensor) -> np.ndarray:
     """The content as one axis, in bytes where numpy does not know the type."""
     if innermost_transform() is not None:  # which would wrap what is made of a plain tensor
-        with outside():
+        with leave_inference_mode():
             return _array(tensor)
     if tensor.dtype in _IDS and tensor.dim() == 1 and tensor.is_contiguous():
         return tensor.numpy()
@@ -162,7 +162,7 @@ def ascends(pointers: Tensor, end: int) -> bool:
 
 def holds(dense: Tensor, indptr: Tensor, columns: Tensor, values: Tensor) -> bool:
     """Whether a matrix in main memory has these non-zeros, given by row, and no others."""
-    with outside():
+    with leave_inference_mode():
         if dense.dtype not in (torch.float32, torch.float64):
             rows = torch.repeat_interleave(indptr.diff())
             same = torch.equal(dense[rows, columns], values)

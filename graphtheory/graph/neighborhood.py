@@ -21,8 +21,8 @@ from graphtheory.graph.csr import (
     row_places,
 )
 from graphtheory.graph.groups import Group, edge_places, group_sets
+from graphtheory.graph.inference import leave_inference_mode, savable
 from graphtheory.graph.memory import require_memory
-from graphtheory.graph.outside import for_training, outside
 from graphtheory.graph.sets import Sets
 
 _OF_EDGES = ("weight", "distance")  # what `replace` takes
@@ -100,9 +100,9 @@ class Neighborhood:
             indptr, indices = indptr.clone(), indices.clone()
             perm = perm.clone() if isinstance(perm, Tensor) else perm
         self._store(
-            indptr=for_training(indptr), indices=for_training(indices), num_dst=num_dst,
-            num_src=num_dst if num_src is None else num_src, weight=for_training(weight),
-            distance=for_training(distance), perm=for_training(perm), sets=sets, plans={},
+            indptr=savable(indptr), indices=savable(indices), num_dst=num_dst,
+            num_src=num_dst if num_src is None else num_src, weight=savable(weight),
+            distance=savable(distance), perm=savable(perm), sets=sets, plans={},
         )  # fmt: skip
         if validate and not torch.compiler.is_compiling():
             check_structure(self)
@@ -215,7 +215,7 @@ class Neighborhood:
         self.check_unchanged()
         found, state = self._targets or (None, None)
         if found is None or state != state_of(found):
-            with outside():
+            with leave_inference_mode():
                 found = csr_targets(self.indptr, self.num_edges)
                 self._store(_targets=(found, state_of(found)))
         return found
@@ -229,7 +229,7 @@ class Neighborhood:
         assert self.sets is not None
         self.check_unchanged()
         if self._groups is None:
-            with outside():
+            with leave_inference_mode():
                 self._store(_groups=group_sets(self.sets, self.device))
         assert self._groups is not None
         return self._groups
@@ -238,7 +238,7 @@ class Neighborhood:
         """The edge at each position of each of the `groups` (cached)."""
         groups = self.groups()
         if self._edge_places is None:
-            with outside():
+            with leave_inference_mode():
                 found = [edge_places(g, self.indptr, self.num_edges) for g in groups]
                 self._store(_edge_places=found)
         assert self._edge_places is not None
@@ -264,7 +264,7 @@ class Neighborhood:
         """`transpose` without `weight` and `distance`, which may change."""
         self.check_unchanged()
         if self._transpose is None:
-            with outside():
+            with leave_inference_mode():
                 self._adopt_transpose(*csr_transpose(self.indptr, self.indices, self.num_src))
         turned = self._transpose
         assert turned is not None

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from graphtheory.nn.conv.sparse_features import with_few
+from graphtheory.nn.conv.sparse_features import maybe_sparse
 
 _PREPARE = "__prepare_scriptable__"  # what torch.jit.script asks a module for
 
@@ -43,7 +43,7 @@ def _read_few(model: nn.Module, args: Any, kwargs: Any) -> Any:
 
 def _few(x: Any) -> Any:
     """Features by their non-zeros, also those of each kind of nodes in a dict."""
-    return {kind: with_few(v) for kind, v in x.items()} if type(x) is dict else with_few(x)
+    return {kind: maybe_sparse(v) for kind, v in x.items()} if type(x) is dict else maybe_sparse(x)
 
 
 def _unhooked(model: nn.Module) -> nn.Module:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from graphtheory.graph import TOKEN
 from graphtheory.ops import BucketedBias
 from graphtheory.ops.look_up import bias_per_edge, look_up
-from graphtheory.ops.once import Once
+from graphtheory.ops.once import PerTensorCache
 from graphtheory.structure import UNREACHABLE
 
 _BYTE = 254  # buckets that fit a byte beside `UNREACHABLE`
@@ -68,8 +68,8 @@ class _Sorting:
 
 
 @lru_cache
-def _known(sorting: _Sorting) -> Once[Tensor]:
-    return Once(sorting._checked)
+def _known(sorting: _Sorting) -> PerTensorCache[Tensor]:
+    return PerTensorCache(sorting._checked)
 
 
 class BucketBias(nn.Module):

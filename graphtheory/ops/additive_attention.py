@@ -40,7 +40,7 @@ def _definition(a: Any) -> Tensor:
 
 _attention = FusedOp(
     "additive_attention",
-    "value:MHD sent:MH received:NH? edge:EH? seed:any? parts:parts slope:float dropout:float",
+    "value:MHD src_score:MH dst_score:NH? edge:EH? seed:any? parts:parts slope:float dropout:float",
     "NHD saved!",
     run=lambda kernels, a: kernels.additive_attention(
         *a.parts[:2], *a[:4], a.slope, a.dropout, a.seed
@@ -64,9 +64,9 @@ def run(call: Call, backend: Backend) -> Tensor:
 
 
 def _composed(call: Call, backend: Backend) -> Tensor:
-    nb, (value, sent, received, edge), (seed, slope, dropout) = call[1:]
-    assert value is not None and sent is not None
-    logits = reference.additive_logits(sent, received, edge, nb, slope)
+    nb, (value, src_score, dst_score, edge), (seed, slope, dropout) = call[1:]
+    assert value is not None and src_score is not None
+    logits = reference.additive_logits(src_score, dst_score, edge, nb, slope)
     weights = backend.run(Call("edge_softmax", nb, (logits,)))
     if seed is not None:
         weights = weights * dropout_factor(dropout, seed, weights)
@@ -75,8 +75,8 @@ def _composed(call: Call, backend: Backend) -> Tensor:
 
 def additive_attention(
     value: Tensor,
-    sent: Tensor,
-    received: Tensor | None,
+    src_score: Tensor,
+    dst_score: Tensor | None,
     neighborhood: Neighborhood,
     *,
     edge: Tensor | None = None,
@@ -97,8 +97,8 @@ def additive_attention(
 
     Args:
         value: Vectors of the source nodes.
-        sent: s, one value per source node and head.
-        received: r, one value per target node and head, or None.
+        src_score: s, one value per source node and head.
+        dst_score: r, one value per target node and head, or None.
         neighborhood: Who aggregates from whom.
         edge: b, one value per edge and head in the neighborhood's order; -inf excludes the edge.
         negative_slope: Slope of the leaky ReLU below 0 (dimensionless).
@@ -108,7 +108,7 @@ def additive_attention(
             can run the call.
 
     Shapes:
-        value [num_src, heads, head_dim], sent [num_src, heads], received [num_dst, heads],
+        value [num_src, heads, head_dim], src_score [num_src, heads], dst_score [num_dst, heads],
         edge [num_edges, heads] -> [num_dst, heads, head_dim].
 
     Raises:
@@ -126,26 +126,29 @@ def additive_attention(
         [0.0, 2.0]
     """
     kind = kind_of(
-        "additive_attention", neighborhood, value, sent, received, edge, negative_slope, dropout,
-        backend,
+        "additive_attention", neighborhood, value, src_score, dst_score, edge, negative_slope,
+        dropout, backend,
     )  # fmt: skip
     planned = known(neighborhood, kind)
     if planned is not None:
         seed = draw_seed(generator, value.device) if dropout > 0 else None
         options = (seed, float(negative_slope), float(dropout))
-        tensors = (value, sent, received, edge)
+        tensors = (value, src_score, dst_score, edge)
         return planned.run(Call("additive_attention", neighborhood, tensors, options))
     check_nodes("value", value, neighborhood, "sources")
     heads = value.size(1)
-    _check("sent", sent, neighborhood, neighborhood.num_src, heads)
-    if received is not None:
-        _check("received", received, neighborhood, neighborhood.num_dst, heads)
+    _check("src_score", src_score, neighborhood, neighborhood.num_src, heads)
+    if dst_score is not None:
+        _check("dst_score", dst_score, neighborhood, neighborhood.num_dst, heads)
     if edge is not None:
         check_edges("edge", edge, neighborhood, heads)
     if not 0 <= dropout < 1:
         raise ValueError(f"dropout: got {dropout}, expected a probability in [0, 1)")
     seed = draw_seed(generator, value.device) if dropout > 0 else None
-    tensors, options = (value, sent, received, edge), (seed, float(negative_slope), float(dropout))
+    tensors, options = (
+        (value, src_score, dst_score, edge),
+        (seed, float(negative_slope), float(dropout)),
+    )
     call = Call("additive_attention", neighborhood, tensors, options)
     chosen = choose(call, backend)
     remember(neighborhood, kind, chosen)

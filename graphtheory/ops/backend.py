@@ -48,7 +48,7 @@ class Backend:
         name: What `backend=` takes.
         operations: Names of the operations that it runs.
         tolerance: Largest error relative to the largest entry of a float64 result, for each dtype.
-        recomputes_from: What its backward pass of attention needs besides query, key and value
+        backward_needs: What its backward pass of attention needs besides query, key and value
             where it computes the weights again: some of "out", "bias" and "table".
         fuses_additive_attention: Whether it has kernels for `additive_attention`; otherwise it
             takes `edge_softmax` and `aggregate`.
@@ -65,7 +65,7 @@ class Backend:
         torch.bfloat16: 2e-2,
         torch.float16: 3e-3,
     }
-    recomputes_from: tuple[str, ...] = ()
+    backward_needs: tuple[str, ...] = ()
     fuses_additive_attention = False
     fuses_mapped_relu_sum = False
     kernels: Any = None
@@ -78,7 +78,7 @@ class Backend:
         """Reasons why a call cannot run here; empty when it can."""
         return []
 
-    def slower(self, call: Call | AttentionCall) -> bool:
+    def is_slower(self, call: Call | AttentionCall) -> bool:
         """Whether a later backend was measured to be faster; then only the name asks for this."""
         return False
 

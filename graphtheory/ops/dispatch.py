@@ -21,7 +21,7 @@ def choose(call: Call | AttentionCall, backend: str | Backend | None = None) -> 
     known = BY_OPERATION[call.operation]
     if backend is None:
         for chosen in known:
-            if not chosen.unsupported(call) and not chosen.slower(call):
+            if not chosen.unsupported(call) and not chosen.is_slower(call):
                 return chosen
     if isinstance(backend, Backend):
         return backend

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from graphtheory.graph.content import is_plain, within
-from graphtheory.graph.outside import outside, unwrapped
-from graphtheory.ops.once import Once
+from graphtheory.graph.inference import leave_inference_mode, unwrapped
+from graphtheory.ops.once import PerTensorCache
 
 MOST_ROWS = 256  # of a table: a row number is a byte, and sums by row are [num_dst, heads, rows]
 
@@ -139,7 +139,9 @@ def check_rows(row: Tensor | None, num_rows: int) -> None:
         check_lookup("edges.row", row, num_rows, "rows of edges.features")
 
 
-_range: Once[tuple[int, int]] = Once(lambda ids: (int(ids.min()), int(ids.max())))
+_range: PerTensorCache[tuple[int, int]] = PerTensorCache(
+    lambda ids: (int(ids.min()), int(ids.max()))
+)
 
 
 def check_lookup(name: str, ids: Tensor, rows: int, what: str) -> None:
@@ -151,7 +153,7 @@ def check_lookup(name: str, ids: Tensor, rows: int, what: str) -> None:
         return
     if ids.is_cpu and is_plain(ids) and within(ids, rows):
         return
-    with outside():
+    with leave_inference_mode():
         ids = unwrapped(ids)
         if ids.is_cpu and is_plain(ids) and within(ids, rows):
             return

@@ -59,7 +59,7 @@ class _Explain(Backend):
             objections = backend.unsupported(call)
             if objections:
                 reasons[backend.name] = f"cannot run it: {'; '.join(objections)}"
-            elif backend.slower(call):
+            elif backend.is_slower(call):
                 reasons[backend.name] = "slower here, by measurement"
             elif backend is not chosen:
                 reasons[backend.name] = f"could run it, but comes after {chosen.name}"

@@ -31,7 +31,7 @@ def room_to_save(out: Tensor, num_edges: int, backend: str, *, additive: bool = 
 
 def read_again(out: Tensor, saved: Tensor, backend: str) -> Tensor | None:
     """The output if the backward pass reads it beside what was saved."""
-    recomputed = saved.dim() == 3 and "out" in BACKENDS[backend].recomputes_from
+    recomputed = saved.dim() == 3 and "out" in BACKENDS[backend].backward_needs
     return out if recomputed else None
 
 
@@ -52,7 +52,7 @@ def _gradients(kernels: Any, a: Any, grads: Any, kept: Any, needs: Any) -> Any:
     buckets = 0 if a.table is None else a.table.size(0)
     check_buckets(a.bucket, buckets)
     given = {"out": out, "bias": a.bias, "table": a.table} if saved.dim() == 3 else {}
-    again = {name: given.get(name) for name in BACKENDS[a.backend].recomputes_from}
+    again = {name: given.get(name) for name in BACKENDS[a.backend].backward_needs}
     return kernels.attention_backward(
         *a.parts, *grads, a.query, a.key, a.value, saved, a.bucket, buckets, a.scale, a.dropout,
         a.seed, **again,

@@ -56,7 +56,7 @@ def _fake(a: Any) -> tuple[Tensor, Tensor, Tensor]:
 
 def _keep(a: Any, outputs: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor | None, ...]:
     out, sums, saved = outputs
-    recomputed = saved.dim() == 3 and "out" in BACKENDS[a.backend].recomputes_from
+    recomputed = saved.dim() == 3 and "out" in BACKENDS[a.backend].backward_needs
     return (saved, out, sums) if recomputed else (saved, None, None)
 
 
@@ -64,7 +64,7 @@ def _gradients(kernels: Any, a: Any, grads: Any, kept: Any, needs: Any) -> Any:
     _check(a)
     saved, out, sums = kept
     given = {"out": out, "bias": a.bias, "table": a.table} if saved.dim() == 3 else {}
-    names = BACKENDS[a.backend].recomputes_from
+    names = BACKENDS[a.backend].backward_needs
     again = {name: given.get(name) for name in names}
     if "out" in names:
         again["sums"] = sums

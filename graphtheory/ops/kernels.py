@@ -13,7 +13,7 @@ from torch import Tensor
 
 from graphtheory.graph import Neighborhood
 from graphtheory.graph.csr import csr_targets
-from graphtheory.graph.outside import innermost_transform
+from graphtheory.graph.inference import innermost_transform
 from graphtheory.ops.backend import BACKENDS, Backend
 from graphtheory.ops.call import AttentionCall, Call, needs_grad
 from graphtheory.ops.operator import operator

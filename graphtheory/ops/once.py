@@ -10,12 +10,12 @@ from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from graphtheory.graph.content import state_of
-from graphtheory.graph.outside import innermost_transform, outside
+from graphtheory.graph.inference import innermost_transform, leave_inference_mode
 
 Fact = TypeVar("Fact")
 
 
-def followed() -> bool:
+def is_tracing() -> bool:
     """Whether something compiles, transforms or traces a call, to which what is known is fixed."""
     return (
         torch.compiler.is_compiling()
@@ -25,7 +25,7 @@ def followed() -> bool:
     )
 
 
-class Once(Generic[Fact]):
+class PerTensorCache(Generic[Fact]):
     """A function of a tensor, computed once for each, and again after any change of its content.
 
     Where something traces or transforms the call, to which an answer from before would be a
@@ -42,7 +42,7 @@ class Once(Generic[Fact]):
 
     def __call__(self, tensor: Tensor, *more: Tensor) -> Fact:
         """The answer for `tensor`."""
-        state = None if followed() else state_of(tensor, *more)
+        state = None if is_tracing() else state_of(tensor, *more)
         if state is None:
             return self._compute(tensor, *more)
         known = self._known.get(tensor)
@@ -50,7 +50,7 @@ class Once(Generic[Fact]):
             fact = known[2]
             if not isinstance(fact, Tensor) or state_of(fact) == known[1]:
                 return fact
-        with outside():  # inference mode: what is known must serve training
+        with leave_inference_mode():  # inference mode: what is known must serve training
             fact = self._compute(tensor, *more)
         held = state_of(fact) if isinstance(fact, Tensor) else None
         self._known[tensor] = state, held, fact

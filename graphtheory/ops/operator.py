@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 from torch.utils._pytree import tree_map
 
-from graphtheory.graph.outside import innermost_transform
+from graphtheory.graph.inference import innermost_transform
 from graphtheory.ops.bounds import Layout
 
 _PLAIN = (Tensor, torch.nn.Parameter)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from graphtheory.graph import Neighborhood
-from graphtheory.graph.outside import innermost_transform
+from graphtheory.graph.inference import innermost_transform
 from graphtheory.ops.backend import BY_OPERATION, Backend
 from graphtheory.ops.call import BucketedBias
 

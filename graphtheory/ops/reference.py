@@ -73,12 +73,12 @@ def additive_score(
 
 
 def additive_logits(
-    sent: Tensor, received: Tensor | None, edge: Tensor | None, nb: Neighborhood, slope: float
+    src_score: Tensor, dst_score: Tensor | None, edge: Tensor | None, nb: Neighborhood, slope: float
 ) -> Tensor:
-    """Leaky(sent + received + edge) as [E, H]; -inf where `edge` is -inf."""
-    out = sent.index_select(0, nb.indices)
-    if received is not None:
-        out = out + received.index_select(0, nb.targets())
+    """Leaky(src_score + dst_score + edge) as [E, H]; -inf where `edge` is -inf."""
+    out = src_score.index_select(0, nb.indices)
+    if dst_score is not None:
+        out = out + dst_score.index_select(0, nb.targets())
     if edge is None:
         return leaky_relu(out, slope)
     barred = edge == -torch.inf

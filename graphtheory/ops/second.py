@@ -43,7 +43,7 @@ def second_gradients(
     Returns:
         The gradients by `grads` and by `tensors`.
     """
-    if any(need and _is_lost(t) for t, need in zip((*grads, *tensors), needed, strict=True)):
+    if any(need and _has_no_graph(t) for t, need in zip((*grads, *tensors), needed, strict=True)):
         return _by_transforms(definition, tensors, grads, upstream, needed)
     again = torch.is_grad_enabled()  # a third derivative may follow
     with torch.enable_grad():
@@ -54,7 +54,7 @@ def second_gradients(
     return found[: len(above)], found[len(above) :]
 
 
-def _is_lost(tensor: Tensor | None) -> bool:
+def _has_no_graph(tensor: Tensor | None) -> bool:
     """Whether nothing computed from a tensor has a gradient, as where `torch.func.vjp` has ended.
 
     Such a tensor still says that it requires one.

@@ -10,9 +10,11 @@ from torch import Tensor
 from graphtheory.graph import Neighborhood, bipartite, causal, cliques
 from graphtheory.ops.attention import attention
 from graphtheory.ops.call import BucketedBias
-from graphtheory.ops.once import Once
+from graphtheory.ops.once import PerTensorCache
 
-_lengths: Once[tuple[int, ...]] = Once(lambda offsets: tuple(offsets.diff().tolist()))
+_lengths: PerTensorCache[tuple[int, ...]] = PerTensorCache(
+    lambda offsets: tuple(offsets.diff().tolist())
+)
 
 
 def varlen_neighborhood(

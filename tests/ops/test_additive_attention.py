@@ -144,11 +144,11 @@ def test_second_derivatives_of_weights_that_drop() -> None:
 def test_bad_input() -> None:
     nb = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 1]]), 2)
     value, flat = torch.ones(2, 1, 1), torch.zeros(2, 1)
-    with pytest.raises(ValueError, match=r"sent: shape \(3, 1\), expected \[2, 1\]"):
+    with pytest.raises(ValueError, match=r"src_score: shape \(3, 1\), expected \[2, 1\]"):
         ops.additive_attention(value, torch.zeros(3, 1), flat, nb)
-    with pytest.raises(ValueError, match=r"received: shape \(2, 2\), expected \[2, 1\]"):
+    with pytest.raises(ValueError, match=r"dst_score: shape \(2, 2\), expected \[2, 1\]"):
         ops.additive_attention(value, flat, torch.zeros(2, 2), nb)
-    with pytest.raises(TypeError, match=r"sent: dtype torch.int64"):
+    with pytest.raises(TypeError, match=r"src_score: dtype torch.int64"):
         ops.additive_attention(value, flat.long(), flat, nb)
     with pytest.raises(ValueError, match="edge: shape"):
         ops.additive_attention(value, flat, flat, nb, edge=torch.zeros(3, 1))

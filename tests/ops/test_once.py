@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphtheory.ops.once import Once
+from graphtheory.ops.once import PerTensorCache
 
 
 @pytest.fixture
@@ -18,15 +18,15 @@ def asked() -> list[int]:
 
 
 @pytest.fixture
-def largest(asked: list[int]) -> Once[int]:
+def largest(asked: list[int]) -> PerTensorCache[int]:
     def compute(tensor: Tensor) -> int:
         asked.append(len(tensor))
         return int(tensor.max())
 
-    return Once(compute)
+    return PerTensorCache(compute)
 
 
-def test_each_tensor_is_read_once(largest: Once[int], asked: list[int]) -> None:
+def test_each_tensor_is_read_once(largest: PerTensorCache[int], asked: list[int]) -> None:
     one, same_values = torch.tensor([3, 4]), torch.tensor([3, 4])
     assert [largest(one), largest(one), largest(same_values), largest(one)] == [4, 4, 4, 4]
     assert asked == [2, 2]
@@ -58,7 +58,10 @@ CHANGES = [in_place, by_numpy, by_data, by_set, by_shared_storage]
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("inference", [False, True])
 def test_every_change_is_seen(
-    largest: Once[int], asked: list[int], change: Callable[[Tensor], None], inference: bool
+    largest: PerTensorCache[int],
+    asked: list[int],
+    change: Callable[[Tensor], None],
+    inference: bool,
 ) -> None:
     with torch.inference_mode(inference):
         tensor = torch.tensor([3, 4])
@@ -68,21 +71,23 @@ def test_every_change_is_seen(
     assert len(asked) == 2
 
 
-def test_what_was_read_cannot_be_resized(largest: Once[int]) -> None:
+def test_what_was_read_cannot_be_resized(largest: PerTensorCache[int]) -> None:
     tensor = torch.tensor([3, 4])
     assert largest(tensor) == 4
     with pytest.raises(RuntimeError, match="not resizable"):
         tensor.resize_(3)
 
 
-def test_a_tensor_of_inference_mode_is_read_once(largest: Once[int], asked: list[int]) -> None:
+def test_a_tensor_of_inference_mode_is_read_once(
+    largest: PerTensorCache[int], asked: list[int]
+) -> None:
     with torch.inference_mode():
         tensor = torch.tensor([3, 4])
         assert [largest(tensor), largest(tensor)] == [4, 4]
     assert len(asked) == 1
 
 
-def test_nothing_outlives_its_tensor(largest: Once[int]) -> None:
+def test_nothing_outlives_its_tensor(largest: PerTensorCache[int]) -> None:
     tensor = torch.tensor([3, 4])
     largest(tensor)
     assert len(largest._known) == 1

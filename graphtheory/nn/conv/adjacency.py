@@ -23,7 +23,7 @@ from torch_geometric.utils.sparse import set_sparse_value
 from graphtheory.graph import Neighborhood, neighborhood_from
 from graphtheory.graph.content import state_of
 from graphtheory.graph.csr import check_edge_index
-from graphtheory.graph.outside import innermost_transform, outside
+from graphtheory.graph.inference import innermost_transform, leave_inference_mode
 
 Sizes = tuple[int | None, int | None]
 
@@ -56,11 +56,11 @@ class Adjacency:
         """Number of edges without the appended self-loops."""
         return self.neighborhood.num_edges - self.loops
 
-    def to_rows(self, per_edge: Tensor) -> Tensor:
+    def to_csr_order(self, per_edge: Tensor) -> Tensor:
         """From the given order to CSR order."""
         return per_edge if self.order is None else per_edge.index_select(0, self.order)
 
-    def to_given(self, per_edge: Tensor) -> Tensor:
+    def to_edge_order(self, per_edge: Tensor) -> Tensor:
         """From CSR order to the given order."""
         if self.order is None:
             return per_edge
@@ -85,7 +85,10 @@ class Adjacency:
         ids = torch.arange(nb.num_edges + 1, device=nb.device)
         order, by_edge = ids[:-1], (self.targets(), ids[:-1])
         if given_order and self.order is not None:
-            order, by_edge = self.order, (self.to_given(by_edge[0]), self.to_given(by_edge[1]))
+            order, by_edge = (
+                self.order,
+                (self.to_edge_order(by_edge[0]), self.to_edge_order(by_edge[1])),
+            )
         out = Neighborhood(nb.indptr, order, nb.num_edges, validate=False)
         out._adopt_transpose(ids, *by_edge)
         return out
@@ -105,11 +108,11 @@ class Adjacency:
         """What PyG returns for `return_attention_weights`: edges and their attention weights.
 
         Args:
-            given: The adjacency that was passed to `read`.
+            given: The adjacency that was passed to `adjacency_of`.
             weights: [E, heads] in CSR order.
             stored: Return a torch sparse matrix with the weights as values, not unchanged.
         """
-        weights = self.to_given(weights)
+        weights = self.to_edge_order(weights)
         if self.edges is None:
             return with_given_edges(given, weights, stored)
         kept = self.edges[0] != self.edges[1]
@@ -117,7 +120,7 @@ class Adjacency:
         return _like_given(given, self.edges[:, kept], weights[kept], self.neighborhood)
 
 
-def read(
+def adjacency_of(
     given: Any,
     num_src: int,
     num_dst: int | None,
@@ -245,7 +248,7 @@ _CACHE = WeakIdKeyDictionary()  # tensor or Neighborhood -> (state, {key: what w
 
 def outside_inference_mode(make: Callable[[], Any]) -> Any:
     """The result of `make`, usable in training even if called in inference mode or torch.func."""
-    with outside():
+    with leave_inference_mode():
         return make()
 
 

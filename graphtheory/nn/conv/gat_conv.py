@@ -10,7 +10,7 @@ from torch_geometric.nn import conv as pyg
 from torch_geometric.typing import OptPairTensor, OptTensor, Size
 
 from graphtheory.nn.conv import on_core
-from graphtheory.nn.conv.adjacency import Adjacency, read
+from graphtheory.nn.conv.adjacency import Adjacency, adjacency_of
 from graphtheory.nn.conv.gat_base import GATBase
 from graphtheory.ops import additive_attention
 from graphtheory.ops.reference import additive_logits
@@ -113,7 +113,7 @@ class GATConv(GATBase, pyg.GATConv):
             return super().forward(x, edge_index, edge_attr, size, return_attention_weights or None)
         x_src, x_dst = on_core.pair(x, self.flow)
         num_dst = on_core.num_targets(x_src, x_dst, size)
-        adj = read(
+        adj = adjacency_of(
             edge_index, x_src.size(0), num_dst, add_self_loops=self.add_self_loops, flow=self.flow
         )
         source, target = self._project(x_src, x_dst)

@@ -10,7 +10,7 @@ from torch_geometric.nn import conv as pyg
 from torch_geometric.typing import OptTensor, PairTensor
 
 from graphtheory.nn.conv import on_core
-from graphtheory.nn.conv.adjacency import Adjacency, read
+from graphtheory.nn.conv.adjacency import Adjacency, adjacency_of
 from graphtheory.nn.conv.gat_base import GATBase
 from graphtheory.ops import additive_score
 
@@ -110,7 +110,7 @@ class GATv2Conv(GATBase, pyg.GATv2Conv):
             edge_index = self.for_messages(edge_index)
             return super().forward(x, edge_index, edge_attr, return_attention_weights or None)
         x_src, x_dst = on_core.two_features(x, self.flow)
-        adj = read(
+        adj = adjacency_of(
             edge_index,
             x_src.size(0),
             x_dst.size(0),

@@ -11,7 +11,7 @@ from torch_geometric.utils import is_torch_sparse_tensor
 
 from graphtheory.graph import Neighborhood
 from graphtheory.graph.interop import neighborhood_from, to_sparse_tensor
-from graphtheory.nn.conv.adjacency import TO_SPARSE, outside_inference_mode, read
+from graphtheory.nn.conv.adjacency import TO_SPARSE, adjacency_of, outside_inference_mode
 from graphtheory.nn.conv.on_core import OnCore
 
 Rows = tuple[Neighborhood, Tensor | None]  # and the weight of each edge in its order
@@ -125,5 +125,5 @@ def _rows(given: Any, num_nodes: int, flow: str) -> Rows:
     if weight is None:  # a sparse matrix, which holds its values
         nb = neighborhood_from(edges, num_nodes=num_nodes)
         return nb, nb.weight
-    adj = read(edges, num_nodes, num_nodes, flow=flow)
-    return adj.neighborhood, adj.to_rows(weight)
+    adj = adjacency_of(edges, num_nodes, num_nodes, flow=flow)
+    return adj.neighborhood, adj.to_csr_order(weight)

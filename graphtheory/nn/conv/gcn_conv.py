@@ -15,7 +15,12 @@ from torch_geometric.utils import is_torch_sparse_tensor
 from graphtheory import ops
 from graphtheory.graph import Neighborhood, neighborhood_from
 from graphtheory.nn.conv import on_core
-from graphtheory.nn.conv.adjacency import Adjacency, outside_inference_mode, read, stored_values
+from graphtheory.nn.conv.adjacency import (
+    Adjacency,
+    adjacency_of,
+    outside_inference_mode,
+    stored_values,
+)
 from graphtheory.nn.conv.gcn_cache import KeepsEdges, Rows
 
 
@@ -152,14 +157,14 @@ class GCNConv(KeepsEdges, pyg.GCNConv):
         elif isinstance(given, Neighborhood) and weight is None:
             weight = given.weight
         loops = self.normalize and self.add_self_loops
-        adj = read(given, num_src, num_dst, add_self_loops=loops, flow=self.flow)
+        adj = adjacency_of(given, num_src, num_dst, add_self_loops=loops, flow=self.flow)
         if weight is not None and weight.shape != (adj.num_given,):
             shape = tuple(weight.shape)
             raise ValueError(f"edge_weight: shape {shape}, expected one per edge [{adj.num_given}]")
         if weight is not None and not weight.is_floating_point():
             raise TypeError(f"edge_weight: dtype {weight.dtype}, expected a floating type")
         if not self.normalize:
-            return adj.neighborhood, None if weight is None else adj.to_rows(weight)
+            return adj.neighborhood, None if weight is None else adj.to_csr_order(weight)
         if weight is not None:
             return adj.neighborhood, self._normalized(adj, weight, one_set, x_src.dtype)
         key = ("gcn", self.improved, one_set, x_src.dtype)
@@ -168,7 +173,7 @@ class GCNConv(KeepsEdges, pyg.GCNConv):
         )
 
     def _loops(self, given: Any, nb: Neighborhood, one_set: bool) -> int:
-        """Number of self-loops that `read` appended."""
+        """Number of self-loops that `adjacency_of` appended."""
         matrix = isinstance(given, SparseTensor) or is_torch_sparse_tensor(given)
         by_pyg = one_set and matrix
         return 0 if by_pyg or not self.add_self_loops else min(nb.num_src, nb.num_dst)
@@ -195,7 +200,7 @@ class GCNConv(KeepsEdges, pyg.GCNConv):
             # the degree of a hub overflows in float16
             wide = torch.promote_types(dtype, torch.float32)
             weight = torch.ones(adj.num_given, dtype=wide, device=nb.device)
-        weight = adj.to_rows(_with_loops(adj, weight, fill))
+        weight = adj.to_csr_order(_with_loops(adj, weight, fill))
         received = _sums(weight, nb)
         sent = received
         if not one_set:

@@ -12,7 +12,7 @@ from torch_geometric.nn.conv import MessagePassing
 
 from graphtheory import ops
 from graphtheory.nn.conv import on_core
-from graphtheory.nn.conv.adjacency import Adjacency, read
+from graphtheory.nn.conv.adjacency import Adjacency, adjacency_of
 from graphtheory.nn.conv.given_edges import gather
 from graphtheory.nn.conv.own_propagate import (
     REDUCTIONS,
@@ -47,7 +47,7 @@ class GINEConv(OwnPropagate, pyg.GINEConv):
         if edge_attr is None or x_src.dim() != 2:
             return None
         num_dst = on_core.num_targets(x_src, x_dst, size)
-        adj = read(edge_index, x_src.size(0), num_dst, flow=self.flow)
+        adj = adjacency_of(edge_index, x_src.size(0), num_dst, flow=self.flow)
         reduce = REDUCTIONS[type(self.aggr_module)]
         is_own = type(self).message is not pyg.GINEConv.message or "message" in vars(self)
         if reduce in ("sum", "mean") and not is_own and isinstance(edge_attr, Tensor):

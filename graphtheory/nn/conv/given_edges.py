@@ -10,7 +10,7 @@ from graphtheory import ops
 from graphtheory.graph import Neighborhood
 from graphtheory.graph.content import state_of
 from graphtheory.nn.conv.adjacency import Adjacency
-from graphtheory.ops.once import followed
+from graphtheory.ops.once import is_tracing
 
 
 def in_rows(adj: Adjacency, features: Tensor) -> Tensor:
@@ -20,19 +20,19 @@ def in_rows(adj: Adjacency, features: Tensor) -> Tensor:
     copied by each layer: of a shared copy the gradient could be taken once alone.
     """
     if adj.order is None or features.requires_grad or not _can_be_shared(features):
-        return adj.to_rows(features)
+        return adj.to_csr_order(features)
     copies = adj.cached("features", WeakTensorKeyDictionary)  # -> (state, the copy)
     state, (before, known) = state_of(features), copies.get(features, (None, None))
     copy = known() if state is not None and before == state else None
     if copy is None:
-        copy = adj.to_rows(features)
+        copy = adj.to_csr_order(features)
         copies[features] = (state, TensorWeakRef(copy))
     return copy
 
 
 def _can_be_shared(features: Tensor) -> bool:
     """Whether a copy of now serves a later layer: nothing traces, and changes are counted."""
-    if followed():
+    if is_tracing():
         return False
     if features.is_cuda and torch.cuda.is_current_stream_capturing():
         return False  # a recorded step must not read a copy from before, which may be freed
@@ -48,11 +48,11 @@ def gather(value: Tensor, adj: Adjacency, *, given_order: bool = True) -> Tensor
 def _edges_as_targets(adj: Adjacency, given_order: bool) -> Neighborhood:
     nb = adj.neighborhood
     ids = torch.arange(nb.num_edges + 1, device=nb.device)
-    indices = adj.to_given(nb.indices) if given_order else nb.indices
+    indices = adj.to_edge_order(nb.indices) if given_order else nb.indices
     return Neighborhood(ids, indices, nb.num_src, validate=False)
 
 
-def pay_by_edge(features: Tensor, head_dim: int, num_dst: int) -> bool:
+def project_per_edge(features: Tensor, head_dim: int, num_dst: int) -> bool:
     """Whether W f, [E, H, C], is smaller than W^T q, [N_dst, H, D]: few edges, wide features.
 
     Never while a program is traced, which takes any number of edges.
@@ -70,6 +70,6 @@ def with_edges(
 
     W f is in the order of the given edges.
     """
-    of_edges = adj.to_rows(of_edges).view(-1, *key.shape[1:])
+    of_edges = adj.to_csr_order(of_edges).view(-1, *key.shape[1:])
     key, value = (gather(one, adj, given_order=False) + of_edges for one in (key, value))
     return key, value, adj.edges_as_sources()

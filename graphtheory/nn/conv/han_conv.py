@@ -9,7 +9,7 @@ from torch_geometric.nn import conv as pyg
 from torch_geometric.nn.conv import MessagePassing
 
 from graphtheory import ops
-from graphtheory.nn.conv.adjacency import read
+from graphtheory.nn.conv.adjacency import adjacency_of
 from graphtheory.nn.conv.own_propagate import OwnPropagate
 
 
@@ -30,7 +30,7 @@ class HANConv(OwnPropagate, pyg.HANConv):
 
     def _run(self, edge_index: Any, size: Any, given: dict[str, Any]) -> Tensor | None:
         (x_src, x_dst), (of_source, of_target) = given["x"], given["alpha"]
-        adj = read(edge_index, x_src.size(0), x_dst.size(0))
+        adj = adjacency_of(edge_index, x_src.size(0), x_dst.size(0))
         return ops.additive_attention(
             x_src, of_source, of_target, adj.neighborhood, negative_slope=self.negative_slope,
             dropout=self.dropout if self.training else 0.0,

@@ -17,7 +17,7 @@ from torch_geometric.typing import EdgeType
 from graphtheory import ops
 from graphtheory.graph import Neighborhood
 from graphtheory.nn.conv import on_core
-from graphtheory.nn.conv.adjacency import Adjacency, read
+from graphtheory.nn.conv.adjacency import Adjacency, adjacency_of
 
 
 class HGTConv(on_core.OnCore, pyg.HGTConv):
@@ -100,7 +100,7 @@ def joined(edges: Mapping[EdgeType, Any], sizes: Mapping[str, int]) -> Neighborh
     Target nodes are those of all types in the order of `sizes`; source nodes are those of each kind
     of edge in the order of `edges`, so that a node type is there once for each of its kinds.
     """
-    adjs = [read(e, sizes[kind[0]], sizes[kind[-1]]) for kind, e in edges.items()]
+    adjs = [adjacency_of(e, sizes[kind[0]], sizes[kind[-1]]) for kind, e in edges.items()]
     kept = adjs[0].cached("joined", dict)
     # the adjacencies are kept as well, whose identity would otherwise be given to others
     found = kept.get("found")

@@ -15,7 +15,7 @@ from torch_geometric.typing import SparseTensor
 
 from graphtheory import ops
 from graphtheory.graph import Neighborhood
-from graphtheory.nn.conv.adjacency import read
+from graphtheory.nn.conv.adjacency import adjacency_of
 from graphtheory.nn.conv.given_edges import gather
 from graphtheory.nn.conv.own_propagate import REDUCTIONS, OwnPropagate, check_layout
 
@@ -87,7 +87,7 @@ class PNAConv(OwnPropagate, pyg.PNAConv):
         """Every aggregation [N, towers, F], and degrees; None where only PyG has them."""
         if edge_attr is None and (self.edge_dim or isinstance(edge_index, SparseTensor)):
             return None
-        adj = read(edge_index, x.size(0), x.size(0), flow=self.flow)
+        adj = adjacency_of(edge_index, x.size(0), x.size(0), flow=self.flow)
         weight = torch.stack([network[0].weight for network in self.pre_nns])  # [T, F, 2 or 3 F]
         bias = torch.stack([network[0].bias for network in self.pre_nns])
         of_target, of_source, *of_edge = weight.split(self.F_in, 2)

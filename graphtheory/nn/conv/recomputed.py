@@ -14,10 +14,10 @@ from torch_geometric.nn.dense.linear import Linear
 from graphtheory.nn.attention import Bias
 from graphtheory.nn.conv import on_core
 from graphtheory.nn.conv.adjacency import Adjacency
-from graphtheory.nn.conv.given_edges import pay_by_edge
+from graphtheory.nn.conv.given_edges import project_per_edge
 from graphtheory.ops import projected
 from graphtheory.ops.dropout import draw_seed
-from graphtheory.ops.once import followed
+from graphtheory.ops.once import is_tracing
 
 
 class _Kept(NamedTuple):
@@ -85,7 +85,7 @@ class Projections:
     """
 
     def __init__(self, on: bool) -> None:
-        self._on = on and not followed() and _hooks_are_free()
+        self._on = on and not is_tracing() and _hooks_are_free()
         self._known: dict[int | None, tuple[Tensor, tuple[Tensor, ...]]] = {}
 
     def __call__(self, linear: Linear, x: Tensor) -> Tensor:
@@ -102,7 +102,7 @@ class Projections:
         return out
 
     @contextmanager
-    def saved(self) -> Iterator[None]:
+    def saving(self) -> Iterator[None]:
         """The context in which results are used; those of before are forgotten at its end."""
         if not self._on:
             yield
@@ -120,20 +120,24 @@ class Projections:
         return _Map(tuple(map(_keep, tensors)), out.dtype, part)
 
 
-def in_turn(
+def can_stream_backward(
     layer: Any, x_src: Tensor, x_dst: Tensor, features: Tensor | None, adj: Adjacency
 ) -> bool:
     """Whether `attend` runs a layer: on a CPU, with features of edges and in full precision."""
     if features is None or not layer.recompute or features.device.type != "cpu":
         return False
-    if followed() or not torch.is_grad_enabled() or torch.is_autocast_enabled("cpu"):
+    if is_tracing() or not torch.is_grad_enabled() or torch.is_autocast_enabled("cpu"):
         return False
     if any(is_lazy(one.weight) for one in (layer.lin_query, layer.lin_key, layer.lin_value)):
         return False  # a first call makes the weights
     tensors = (x_src, x_dst, features, layer.lin_query.weight)
     same = all(t.dtype == features.dtype and t.layout == torch.strided for t in tensors)
     full = features.dtype in (torch.float32, torch.float64)
-    return same and full and not pay_by_edge(features, layer.out_channels, adj.neighborhood.num_dst)
+    return (
+        same
+        and full
+        and not project_per_edge(features, layer.out_channels, adj.neighborhood.num_dst)
+    )
 
 
 def attend(

@@ -88,7 +88,7 @@ def relations_of(adj: Adjacency, kinds: Tensor, num_relations: int) -> Relations
 
     def make() -> Relations:
         check_index("edge_type", kinds, num_relations)
-        return Relations(adj, adj.to_rows(kinds.detach().long()), num_relations)
+        return Relations(adj, adj.to_csr_order(kinds.detach().long()), num_relations)
 
     cache = cached_for(kinds)
     if cache is None:

@@ -12,7 +12,7 @@ from torch_geometric.typing import OptTensor
 
 from graphtheory import ops
 from graphtheory.nn.conv import on_core
-from graphtheory.nn.conv.adjacency import read, stored_values
+from graphtheory.nn.conv.adjacency import adjacency_of, stored_values
 from graphtheory.nn.conv.own_propagate import REDUCTIONS, check_layout, check_reduction
 from graphtheory.nn.conv.relations import Relations, relations_of
 from graphtheory.ops.edge import Reduction
@@ -68,7 +68,7 @@ class Relational(on_core.OnCore):
             return super().forward(x, self.for_messages(edge_index), edge_type)
         num_src = self.in_channels_l if x_src is None else x_src.size(0)
         num_dst = num_src if x_dst is None else x_dst.size(0)
-        adj = read(edge_index, num_src, num_dst, flow=self.flow)
+        adj = adjacency_of(edge_index, num_src, num_dst, flow=self.flow)
         kinds = stored_values(edge_index) if edge_type is None else edge_type
         if kinds is None or kinds.shape != (adj.num_given,):
             got = None if kinds is None else tuple(kinds.shape)

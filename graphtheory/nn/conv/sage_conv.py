@@ -11,9 +11,9 @@ from torch_geometric.nn import conv as pyg
 from torch_geometric.nn.conv import MessagePassing
 
 from graphtheory.graph import Neighborhood
-from graphtheory.graph.outside import innermost_transform
+from graphtheory.graph.inference import innermost_transform
 from graphtheory.nn.conv import on_core
-from graphtheory.nn.conv.adjacency import read
+from graphtheory.nn.conv.adjacency import adjacency_of
 from graphtheory.nn.conv.own_propagate import REDUCTIONS
 from graphtheory.nn.conv.weighted_sums import WeightedSums
 
@@ -64,7 +64,7 @@ class SAGEConv(WeightedSums, pyg.SAGEConv):
             or not (on_core.is_plain(self.lin_l) and on_core.is_plain(self.lin_r))
         ):
             return None
-        adj = read(edge_index, x_src.size(0), on_core.num_targets(x_src, x_dst, size))
+        adj = adjacency_of(edge_index, x_src.size(0), on_core.num_targets(x_src, x_dst, size))
         return adj.cached("first rows", lambda: _up_to_the_last_edge(adj.neighborhood))
 
 

@@ -15,10 +15,10 @@ from graphtheory import ops
 from graphtheory.graph import Neighborhood
 from graphtheory.graph.content import holds, is_plain
 from graphtheory.nn.conv.adjacency import outside_inference_mode
-from graphtheory.ops.once import followed
+from graphtheory.ops.once import is_tracing
 
-MOST = 0.05  # the largest share of non-zeros that is read by rows
-LEAST = 1 << 16  # the least number of entries for which that is worth it
+MAX_DENSITY = 0.05  # the largest share of non-zeros that is read by rows
+MIN_ENTRIES = 1 << 16  # the least number of entries for which that is worth it
 
 
 class SparseFeatures(Tensor):
@@ -178,22 +178,27 @@ _OF_SHAPE: set[Any] = {
 }  # fmt: skip
 
 
-def with_few(x: Any) -> Any:
+def maybe_sparse(x: Any) -> Any:
     """`x` by its non-zeros if it was seen before and has few, otherwise as it is.
 
     The first time that a tensor is seen it is only marked, so a batch that is used once costs
     nothing.
     """
-    if type(x) is not Tensor or x.dim() != 2 or x.numel() < LEAST or not x.is_floating_point():
+    if (
+        type(x) is not Tensor
+        or x.dim() != 2
+        or x.numel() < MIN_ENTRIES
+        or not x.is_floating_point()
+    ):
         return x
-    if x.requires_grad or not is_plain(x) or x.is_inference() or followed():
+    if x.requires_grad or not is_plain(x) or x.is_inference() or is_tracing():
         return x
     known = _SEEN.get(x, _NEW)
     if known is _NEW or (known and not known.hold_of(x)):
         _SEEN[x] = None
         return x
     if known is None:
-        few = _share(x[:64]) <= MOST and _share(x) <= MOST
+        few = _share(x[:64]) <= MAX_DENSITY and _share(x) <= MAX_DENSITY
         known = _SEEN[x] = outside_inference_mode(lambda: _read(x)) if few else ()
     return _wrap(known.rows, known.values, x) if known else x
 

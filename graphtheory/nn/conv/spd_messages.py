@@ -10,9 +10,9 @@ from torch_geometric.utils import softmax
 
 from graphtheory.graph import Neighborhood
 from graphtheory.nn.conv import on_core
-from graphtheory.nn.conv.adjacency import Adjacency, edge_list, read
+from graphtheory.nn.conv.adjacency import Adjacency, adjacency_of, edge_list
 from graphtheory.ops.look_up import bias_per_edge, look_up
-from graphtheory.ops.once import Once
+from graphtheory.ops.once import PerTensorCache
 
 if TYPE_CHECKING:
     from graphtheory.nn.conv.spd_transformer_conv import SPDTransformerConv
@@ -25,7 +25,7 @@ def run(
     """`attend` on what the layer was called with, checked; weights are in the given order."""
     edges = edge_list(layer.for_messages(given))
     if not torch.onnx.is_in_onnx_export():
-        read(given, x_src.size(0), x_dst.size(0))  # checks sizes and node ids
+        adjacency_of(given, x_src.size(0), x_dst.size(0))  # checks sizes and node ids
     own = given.distance if isinstance(given, Neighborhood) else None
     if layer.edge_dim is not None:
         edge_attr = on_core.given_features(edge_attr, given, layer.edge_dim)
@@ -101,7 +101,9 @@ def attend(
     return out, weights
 
 
-_between: Once[Tensor] = Once(lambda targets, sources: (sources != targets).to(torch.uint8))
+_between: PerTensorCache[Tensor] = PerTensorCache(
+    lambda targets, sources: (sources != targets).to(torch.uint8)
+)
 
 
 def hops(nb: Neighborhood) -> Tensor:
@@ -116,8 +118,8 @@ def _selected(distance: Tensor, order: Tensor) -> Tensor:
 def in_rows(adj: Adjacency, distance: Tensor) -> Tensor:
     """Distances of given edges in CSR order, sorted once for the same tensor and edges."""
     if adj.order is None or torch.compiler.is_compiling():
-        return adj.to_rows(distance)
-    known: Once[Tensor] = adj.cached("distances", lambda: Once(_selected))
+        return adj.to_csr_order(distance)
+    known: PerTensorCache[Tensor] = adj.cached("distances", lambda: PerTensorCache(_selected))
     return known(distance, adj.order)
 
 

@@ -14,8 +14,8 @@ from graphtheory.graph import Neighborhood
 from graphtheory.nn.attention import AttentionMap, Bias
 from graphtheory.nn.bias import BucketBias
 from graphtheory.nn.conv import on_core, recomputed, spd_messages
-from graphtheory.nn.conv.adjacency import Adjacency, read, with_given_edges
-from graphtheory.nn.conv.given_edges import in_rows, pay_by_edge, with_edges
+from graphtheory.nn.conv.adjacency import Adjacency, adjacency_of, with_given_edges
+from graphtheory.nn.conv.given_edges import in_rows, project_per_edge, with_edges
 from graphtheory.ops.look_up import bias_per_edge
 from graphtheory.patterns import attention_logits
 
@@ -171,18 +171,20 @@ class SPDTransformerConv(on_core.OnCore):
             if return_attention_weights:
                 return out, with_given_edges(edge_index, alpha, stored=True)
             return out
-        adj = read(edge_index, x_src.size(0), x_dst.size(0))
+        adj = adjacency_of(edge_index, x_src.size(0), x_dst.size(0))
         bias = self._bias(adj, distance)
         features = self._features(adj, edge_attr, edge_index)
         total = self._with_more(bias, attn_bias, adj)
         want = bool(return_attention_weights)
-        in_turn = self.value_table is None and not want
-        if in_turn and recomputed.in_turn(self, x_src, x_dst, features, adj):
+        can_stream_backward = self.value_table is None and not want
+        if can_stream_backward and recomputed.can_stream_backward(
+            self, x_src, x_dst, features, adj
+        ):
             out = recomputed.attend(self, x_src, x_dst, adj, features, total, self.scale)
             weights = None
         else:
             made = recomputed.Projections(self.recompute)
-            with made.saved():
+            with made.saving():
                 nodes = (made, x_src, x_dst)
                 out, weights = self._attend(*nodes, adj, features, bias, total, want_weights=want)
         out = self._with_root(out, x_dst)
@@ -199,7 +201,7 @@ class SPDTransformerConv(on_core.OnCore):
         nb, p = adj.neighborhood, self.dropout if self.training else 0.0
         if (
             features is not None and self.lin_edge is not None
-            and pay_by_edge(features, self.out_channels, nb.num_dst)
+            and project_per_edge(features, self.out_channels, nb.num_dst)
         ):  # fmt: skip
             key, value, nb = with_edges(key, value, self.lin_edge(features), adj)
             features = None
@@ -245,7 +247,9 @@ class SPDTransformerConv(on_core.OnCore):
         spd_messages.check_bias(more, adj.neighborhood.num_edges, self.heads)
         if more is None:
             return bias
-        return adj.to_rows(more) if bias is None else bias_per_edge(bias) + adj.to_rows(more)
+        return (
+            adj.to_csr_order(more) if bias is None else bias_per_edge(bias) + adj.to_csr_order(more)
+        )
 
     def _features(self, adj: Adjacency, edge_attr: Tensor | None, given: object) -> Tensor | None:
         if self.edge_dim is not None:
@@ -289,7 +293,7 @@ class SPDTransformerConv(on_core.OnCore):
         x_src, x_dst = (x, x) if isinstance(x, Tensor) else x
         query = self.lin_query(x_dst).view(-1, self.heads, self.out_channels)
         key = self.lin_key(x_src).view(-1, self.heads, self.out_channels)
-        adj = read(edge_index, x_src.size(0), x_dst.size(0))
+        adj = adjacency_of(edge_index, x_src.size(0), x_dst.size(0))
         bias = self._bias(adj, distance)
         edges, _ = self._edges(adj, query, bias, self._features(adj, edge_attr, edge_index))
         bias = self._with_more(bias, attn_bias, adj)

@@ -12,8 +12,8 @@ from torch_geometric.typing import OptTensor
 from graphtheory import ops
 from graphtheory.graph import Neighborhood
 from graphtheory.nn.conv import on_core, recomputed
-from graphtheory.nn.conv.adjacency import Adjacency, read
-from graphtheory.nn.conv.given_edges import in_rows, pay_by_edge, with_edges
+from graphtheory.nn.conv.adjacency import Adjacency, adjacency_of
+from graphtheory.nn.conv.given_edges import in_rows, project_per_edge, with_edges
 
 
 class TransformerConv(on_core.OnCore, pyg.TransformerConv):
@@ -113,16 +113,16 @@ class TransformerConv(on_core.OnCore, pyg.TransformerConv):
         x_src, x_dst = on_core.two_features(x, self.flow)
         on_core.check_features("x", x_src, self.lin_key.in_channels)
         on_core.check_features("x", x_dst, self.lin_query.in_channels)
-        adj = read(edge_index, x_src.size(0), x_dst.size(0), flow=self.flow)
+        adj = adjacency_of(edge_index, x_src.size(0), x_dst.size(0), flow=self.flow)
         edge_attr = on_core.given_features(edge_attr, edge_index, self.edge_dim)
         features = on_core.checked_features(edge_attr, adj, self.lin_edge)
         want = bool(return_attention_weights)
-        if not want and recomputed.in_turn(self, x_src, x_dst, features, adj):
+        if not want and recomputed.can_stream_backward(self, x_src, x_dst, features, adj):
             out = recomputed.attend(self, x_src, x_dst, adj, features, None, None)
             weights = None
         else:
             made = recomputed.Projections(self.recompute)
-            with made.saved():
+            with made.saving():
                 out, weights = self._attend(made, x_src, x_dst, adj, features, want_weights=want)
         out = self._with_root(out.flatten(1) if self.concat else out.mean(1), x_dst)
         if weights is None:
@@ -139,7 +139,7 @@ class TransformerConv(on_core.OnCore, pyg.TransformerConv):
         value = made(self.lin_value, x_src).view(shape)
         nb, p = adj.neighborhood, self.dropout if self.training else 0.0
         edges = weights = None
-        if features is not None and pay_by_edge(features, self.out_channels, nb.num_dst):
+        if features is not None and project_per_edge(features, self.out_channels, nb.num_dst):
             key, value, nb = with_edges(key, value, self.lin_edge(features), adj)
         elif features is not None:
             features = in_rows(adj, features)

@@ -14,9 +14,9 @@ from torch_geometric.nn import conv as pyg
 from torch_geometric.nn.conv import MessagePassing
 
 from graphtheory import ops
-from graphtheory.graph.outside import innermost_transform
+from graphtheory.graph.inference import innermost_transform
 from graphtheory.nn.conv import on_core
-from graphtheory.nn.conv.adjacency import read, stored_values
+from graphtheory.nn.conv.adjacency import adjacency_of, stored_values
 from graphtheory.nn.conv.own_propagate import (
     REDUCTIONS,
     OwnPropagate,
@@ -51,7 +51,7 @@ class WeightedSums(OwnPropagate):
             return None
         num_dst = on_core.num_targets(x_src, x_dst, size)
         edge_index = _kept(self, edge_index) if self.weight_name is not None else edge_index
-        adj = read(edge_index, x_src.size(0), num_dst, flow=self.flow)
+        adj = adjacency_of(edge_index, x_src.size(0), num_dst, flow=self.flow)
         weight = None if self.weight_name is None else given[self.weight_name]
         stored = None if self.weight_name is None else stored_values(edge_index)
         weight = weight if stored is None else stored
@@ -61,7 +61,7 @@ class WeightedSums(OwnPropagate):
                     f"{self.weight_name}: shape {tuple(weight.shape)}, expected one per edge "
                     f"[{adj.num_given}]"
                 )
-            weight = adj.to_rows(weight.flatten())[:, None]
+            weight = adj.to_csr_order(weight.flatten())[:, None]
         reduce = REDUCTIONS[type(self.aggr_module)]
         return ops.aggregate(weight, x_src[:, None], adj.neighborhood, reduce).squeeze(1)
 
@@ -70,7 +70,7 @@ _LAST: WeakKeyDictionary[WeightedSums, Tensor] = WeakKeyDictionary()
 
 
 def _kept(layer: WeightedSums, edge_index: Any) -> Any:
-    """The edges of the call before, if these are equal, so that `read` need not sort them.
+    """The edges of the call before, if these are equal, so that `adjacency_of` need not sort them.
 
     A forward of PyG that normalizes weights makes a new tensor of the same edges in every call.
     """

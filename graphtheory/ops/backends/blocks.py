@@ -52,7 +52,7 @@ class Blocks(Backend):
             reasons.append("there are no edges")
         return reasons
 
-    def slower(self, call: Call | AttentionCall) -> bool:
+    def is_slower(self, call: Call | AttentionCall) -> bool:
         """Where loops over edges are faster on a CPU."""
         assert isinstance(call, AttentionCall)
         on_cpu = call.query.is_cpu

@@ -16,7 +16,7 @@ class NumbaCSR(CSRBackend):
 
     name = "numba_csr"
     module = "graphtheory.ops.backends.cpu.kernels"
-    recomputes_from = ("bias", "table")
+    backward_needs = ("bias", "table")
     fuses_additive_attention = True
     fuses_mapped_relu_sum = True
 

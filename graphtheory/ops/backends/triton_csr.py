@@ -56,7 +56,7 @@ class TritonCSR(CSRBackend):
     name = "triton_csr"
     operations = CSRBackend.operations - {"topk_attention"}
     module = "graphtheory.ops.backends.triton.kernels"
-    recomputes_from = ("out", "bias", "table")
+    backward_needs = ("out", "bias", "table")
     fuses_additive_attention = True
 
     def unsupported(self, call: Call | AttentionCall) -> list[str]:

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from graphtheory import Neighborhood
-from graphtheory.nn.conv.adjacency import edge_list, read
+from graphtheory.nn.conv.adjacency import adjacency_of, edge_list
 
 
 @pytest.fixture
@@ -15,7 +15,7 @@ def edge_index(make_graph):
 
 def rows(adj):
     """Targets and sources with the given order of the edges put back."""
-    return adj.to_given(adj.neighborhood.edge_index().T).T
+    return adj.to_edge_order(adj.neighborhood.edge_index().T).T
 
 
 @pytest.mark.parametrize("form", ["edge_index", "EdgeIndex", "csr", "coo", "csc", "SparseTensor"])
@@ -23,42 +23,42 @@ def test_the_given_order_comes_back(make_graph, sparse_forms, form) -> None:
     forms = sparse_forms(make_graph(1, 6, 4, 30).simple(), 6, 4)
     if form not in forms:
         pytest.skip("needs torch-sparse")
-    adj = read(forms[form], 6, 4)
+    adj = adjacency_of(forms[form], 6, 4)
     assert torch.equal(rows(adj), edge_list(forms[form]))
     values = torch.arange(adj.neighborhood.num_edges)
-    assert torch.equal(adj.to_given(adj.to_rows(values)), values)
+    assert torch.equal(adj.to_edge_order(adj.to_csr_order(values)), values)
 
 
 def test_self_loops_come_last_and_given_ones_are_marked(edge_index) -> None:
-    adj = read(edge_index, 6, 6, add_self_loops=True)
+    adj = adjacency_of(edge_index, 6, 6, add_self_loops=True)
     loops = torch.arange(6).expand(2, 6)
     assert torch.equal(adj.edges, torch.cat([edge_index, loops], 1))
     assert torch.equal(rows(adj), adj.edges)
-    marked = adj.to_given(adj.replaced)
+    marked = adj.to_edge_order(adj.replaced)
     assert torch.equal(marked[:20], edge_index[0] == edge_index[1])
     assert not marked[20:].any()
     without = edge_index[:, edge_index[0] != edge_index[1]]
-    assert read(without, 6, 6, add_self_loops=True).replaced is None
+    assert adjacency_of(without, 6, 6, add_self_loops=True).replaced is None
 
 
 def test_self_loops_beside_ids_of_32_bits_have_32(edge_index) -> None:
     nb = Neighborhood.from_edge_index(edge_index, 6)
-    wide, narrow = (read(form, 6, 6, add_self_loops=True) for form in (nb, nb.to_int32()))
+    wide, narrow = (adjacency_of(form, 6, 6, add_self_loops=True) for form in (nb, nb.to_int32()))
     assert narrow.neighborhood.transpose().indices.dtype == torch.int32
     assert torch.equal(rows(narrow), rows(wide))
 
 
 def test_other_flow_exchanges_the_ends(edge_index) -> None:
-    adj = read(edge_index, 6, 6, flow="target_to_source")
+    adj = adjacency_of(edge_index, 6, 6, flow="target_to_source")
     assert torch.equal(rows(adj), edge_index.flip(0))
 
 
 @pytest.mark.parametrize("options", [{}, {"add_self_loops": True}, {"flow": "target_to_source"}])
 def test_the_same_tensor_is_not_sorted_again(edge_index, options) -> None:
-    first = read(edge_index, 6, 6, **options)
-    assert read(edge_index, 6, 6, **options) is first
-    assert read(edge_index, 7, 6, **options) is not first
-    assert read(edge_index.clone(), 6, 6, **options) is not first
+    first = adjacency_of(edge_index, 6, 6, **options)
+    assert adjacency_of(edge_index, 6, 6, **options) is first
+    assert adjacency_of(edge_index, 7, 6, **options) is not first
+    assert adjacency_of(edge_index.clone(), 6, 6, **options) is not first
 
 
 @pytest.mark.parametrize("options", [{}, {"add_self_loops": True}])
@@ -73,10 +73,10 @@ def test_the_same_tensor_is_not_sorted_again(edge_index, options) -> None:
     ],
 )
 def test_a_tensor_changed_in_place_is_sorted_again(edge_index, change, options) -> None:
-    read(edge_index, 6, 6, **options)
+    adjacency_of(edge_index, 6, 6, **options)
     change(edge_index)
-    wanted = read(edge_index.clone(), 6, 6, **options)
-    assert torch.equal(rows(read(edge_index, 6, 6, **options)), rows(wanted))
+    wanted = adjacency_of(edge_index.clone(), 6, 6, **options)
+    assert torch.equal(rows(adjacency_of(edge_index, 6, 6, **options)), rows(wanted))
 
 
 @pytest.mark.parametrize("form", ["edge_index", "EdgeIndex", "csr", "coo", "csc", "SparseTensor"])
@@ -87,8 +87,8 @@ def test_what_was_found_dies_with_the_graph(make_graph, sparse_forms, form, add_
         pytest.skip("needs torch-sparse")
     given = forms[form]
     del forms
-    adj = read(given, 6, 6, add_self_loops=add_self_loops)
-    assert read(given, 6, 6, add_self_loops=add_self_loops) is adj
+    adj = adjacency_of(given, 6, 6, add_self_loops=add_self_loops)
+    assert adjacency_of(given, 6, 6, add_self_loops=add_self_loops) is adj
     found = weakref.ref(adj)
     del given, adj
     gc.collect()
@@ -97,9 +97,9 @@ def test_what_was_found_dies_with_the_graph(make_graph, sparse_forms, form, add_
 
 def test_a_neighborhood_dies_with_what_was_found(edge_index) -> None:
     nb = Neighborhood.from_edge_index(edge_index, num_nodes=6)
-    adj = read(nb, 6, 6, add_self_loops=True)
-    assert read(nb, 6, 6, add_self_loops=True) is adj
-    assert read(nb, 6, 6).neighborhood is nb
+    adj = adjacency_of(nb, 6, 6, add_self_loops=True)
+    assert adjacency_of(nb, 6, 6, add_self_loops=True) is adj
+    assert adjacency_of(nb, 6, 6).neighborhood is nb
     found = weakref.ref(adj)
     del nb, adj
     gc.collect()
@@ -109,14 +109,14 @@ def test_a_neighborhood_dies_with_what_was_found(edge_index) -> None:
 def test_tensors_that_do_not_tell_of_changes_are_sorted_every_time() -> None:
     with torch.inference_mode():
         edge_index = torch.tensor([[0, 1], [1, 2]])
-        first = read(edge_index, 3, 3)
+        first = adjacency_of(edge_index, 3, 3)
         edge_index[0, 0] = 2
-        assert torch.equal(rows(read(edge_index, 3, 3)), edge_index)
+        assert torch.equal(rows(adjacency_of(edge_index, 3, 3)), edge_index)
         assert not torch.equal(rows(first), edge_index)
 
 
 def test_edges_as_sources_know_their_transpose(edge_index) -> None:
-    edges = read(edge_index, 6, 6).edges_as_sources()
+    edges = adjacency_of(edge_index, 6, 6).edges_as_sources()
     known = edges.transpose()
     plain = Neighborhood(edges.indptr, edges.indices, edges.num_src).transpose()
     for name in ("indptr", "indices", "perm"):
@@ -137,4 +137,4 @@ def test_edges_as_sources_know_their_transpose(edge_index) -> None:
 @pytest.mark.parametrize("add_self_loops", [True, False])
 def test_errors_name_the_argument(given, error, message, add_self_loops) -> None:
     with pytest.raises(error, match=message):
-        read(given, 6, 6, add_self_loops=add_self_loops)
+        adjacency_of(given, 6, 6, add_self_loops=add_self_loops)

@@ -9,15 +9,15 @@ from torch_geometric.utils import scatter
 from graphtheory import Neighborhood, ops
 from graphtheory.nn import SPDTransformerConv, TransformerConv
 from graphtheory.nn.conv import spd_transformer_conv, transformer_conv
-from graphtheory.nn.conv.adjacency import read
-from graphtheory.nn.conv.given_edges import gather, in_rows, pay_by_edge
+from graphtheory.nn.conv.adjacency import adjacency_of
+from graphtheory.nn.conv.given_edges import gather, in_rows, project_per_edge
 
 
 @pytest.mark.parametrize("flow", ["source_to_target", "target_to_source"])
 def test_messages_keep_the_given_order(flow, make_graph) -> None:
     graph = make_graph(3, 7, 7, 20)
     src, dst = graph.edge_index if flow == "source_to_target" else graph.edge_index.flip(0)
-    adj = read(graph.edge_index, 7, 7, flow=flow)
+    adj = adjacency_of(graph.edge_index, 7, 7, flow=flow)
     x, messages = (
         graph.features(7, 2, 3).requires_grad_(),
         graph.features(20, 2, 3).requires_grad_(),
@@ -35,12 +35,12 @@ def test_messages_keep_the_given_order(flow, make_graph) -> None:
 def test_rows_are_their_own_order(make_graph) -> None:
     nb = Neighborhood.from_edge_index(make_graph(3, 7, 5, 20).edge_index, num_src=7, num_dst=5)
     x = torch.arange(7.0)[:, None]
-    torch.testing.assert_close(gather(x, read(nb, 7, 5)), x[nb.indices])
+    torch.testing.assert_close(gather(x, adjacency_of(nb, 7, 5)), x[nb.indices])
 
 
 def test_what_is_smaller_is_computed() -> None:
-    assert pay_by_edge(torch.zeros(30, 64), head_dim=16, num_dst=10)
-    assert not pay_by_edge(torch.zeros(40, 64), head_dim=16, num_dst=10)
+    assert project_per_edge(torch.zeros(30, 64), head_dim=16, num_dst=10)
+    assert not project_per_edge(torch.zeros(40, 64), head_dim=16, num_dst=10)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_either_way_drops_the_same_weights(module, conv, make_graph, monkeypatch
     x, edge_attr = graph.features(7, 5), graph.features(20, 3).requires_grad_()
     found = []
     for by_edge in (False, True):
-        monkeypatch.setattr(module, "pay_by_edge", lambda *given, by_edge=by_edge: by_edge)
+        monkeypatch.setattr(module, "project_per_edge", lambda *given, by_edge=by_edge: by_edge)
         torch.manual_seed(1)
         out = conv(x, graph.edge_index, edge_attr=edge_attr)
         leaves = [edge_attr, *conv.parameters()]
@@ -72,10 +72,10 @@ def unsorted() -> torch.Tensor:
 
 def test_layers_share_a_copy_while_one_keeps_it() -> None:
     edge_index, features = unsorted(), torch.randn(5, 3)
-    adj = read(edge_index, 4, 4)
+    adj = adjacency_of(edge_index, 4, 4)
     first = in_rows(adj, features)
     assert torch.equal(first, features[adj.order])
-    assert in_rows(read(edge_index, 4, 4), features) is first
+    assert in_rows(adjacency_of(edge_index, 4, 4), features) is first
     assert in_rows(adj, features.clone()) is not first
     features[0] = 7.0
     changed = in_rows(adj, features)
@@ -90,9 +90,11 @@ def test_layers_share_a_copy_while_one_keeps_it() -> None:
 def test_a_stack_of_layers_keeps_one_copy(
     layer: Callable[..., torch.nn.Module], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made, adjacency = [], type(read(unsorted(), 4, 4))
-    to_rows = adjacency.to_rows
-    monkeypatch.setattr(adjacency, "to_rows", lambda self, t: made.append(t) or to_rows(self, t))
+    made, adjacency = [], type(adjacency_of(unsorted(), 4, 4))
+    to_csr_order = adjacency.to_csr_order
+    monkeypatch.setattr(
+        adjacency, "to_csr_order", lambda self, t: made.append(t) or to_csr_order(self, t)
+    )
     edge_index, features = unsorted(), torch.randn(5, 3)
     layers = [layer(4, 4, edge_dim=3) for _ in range(3)]
     for _ in range(2):  # the copy of the first step is gone by the second
@@ -120,7 +122,7 @@ def test_what_has_a_gradient_is_copied_by_each_layer() -> None:
 
 def test_no_copy_of_inference_mode_serves_training() -> None:
     edge_index, features = unsorted(), torch.randn(5, 3)
-    adj = read(edge_index, 4, 4)
+    adj = adjacency_of(edge_index, 4, 4)
     with torch.inference_mode():
         kept = in_rows(adj, features)
         assert in_rows(adj, features) is not kept

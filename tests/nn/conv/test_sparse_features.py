@@ -128,13 +128,13 @@ def test_few_non_zeros_are_found_at_the_second_sight(monkeypatch) -> None:
     monkeypatch.setattr(sparse_features, "LEAST", 100)
     few, many = torch.zeros(20, 20), torch.ones(20, 20)
     few[0, 0] = 1
-    assert sparse_features.with_few(few) is few
-    found = sparse_features.with_few(few)
+    assert sparse_features.maybe_sparse(few) is few
+    found = sparse_features.maybe_sparse(few)
     assert type(found) is SparseFeatures and found.dense is few
-    assert sparse_features.with_few(few)._rows is found._rows
+    assert sparse_features.maybe_sparse(few)._rows is found._rows
     few[1, 1] = 2  # another content: it is new again
-    assert sparse_features.with_few(few) is few
-    assert float(sparse_features.with_few(few).dense[1, 1]) == 2
+    assert sparse_features.maybe_sparse(few) is few
+    assert float(sparse_features.maybe_sparse(few).dense[1, 1]) == 2
     for other in (many, few.long(), few[0], few[:2, :2], few.clone().requires_grad_(), None, "x"):
         for _ in range(3):
-            assert sparse_features.with_few(other) is other
+            assert sparse_features.maybe_sparse(other) is other

@@ -10,7 +10,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from graphtheory import Neighborhood
 from graphtheory.nn import SPDTransformerConv
 from graphtheory.nn.conv import spd_messages
-from graphtheory.nn.conv.adjacency import read
+from graphtheory.nn.conv.adjacency import adjacency_of
 from graphtheory.patterns import AddSelf, Compose, KHop
 
 
@@ -194,7 +194,7 @@ def test_distances_of_an_edge_list_are_sorted_once_for_its_edges(make_graph) -> 
     distance = torch.randint(9, (20,), generator=torch.Generator().manual_seed(0))
     with torch.inference_mode():
         conv(x, one, distance)
-    adj = read(one, 6, 6)
+    adj = adjacency_of(one, 6, 6)
     assert spd_messages.in_rows(adj, distance) is spd_messages.in_rows(adj, distance)
     for changed in range(2):
         distance[0] += changed

@@ -71,7 +71,16 @@ def flow_rows(
         for e in range(indptr[i], indptr[i + 1]):
             j = indices[e] * heads
             leaky_flow(
-                grad, e * heads, slope, sent, j, received, i * of_row, edge, e * of_edge, heads
+                grad,
+                e * heads,
+                slope,
+                sent,
+                j,
+                received,
+                i * of_row,
+                edge,
+                e * of_edge,
+                heads,
             )
             add(total, 0, one, grad, e * heads, heads)
         if of_row > 0:
@@ -134,7 +143,17 @@ def forward(
     while chunk < chunks:
         first, last = first_row(indptr, chunk, chunks), first_row(indptr, chunk + 1, chunks)
         score_rows(
-            first, last, indptr, indices, sent, received, of_row, edge, of_edge, slope, weights
+            first,
+            last,
+            indptr,
+            indices,
+            sent,
+            received,
+            of_row,
+            edge,
+            of_edge,
+            slope,
+            weights,
         )
         softmax_rows(first, last, indptr, weights, nothing, no_bucket, nothing, one, weights, each)
         sum_rows(first, last, indptr, indices, weights, one, p, seed, value, out)

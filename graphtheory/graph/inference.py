@@ -12,7 +12,7 @@ from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 
 
 @contextmanager
-def _outside() -> Iterator[None]:
+def _left() -> Iterator[None]:
     """Leave inference mode and torch.func: what is cached must serve every later call."""
     with torch.inference_mode(False), temporarily_clear_interpreter_stack():
         yield
@@ -22,12 +22,12 @@ innermost_transform: Callable[[], Any] = torch._C._functorch.peek_interpreter_st
 """The call of torch.func that runs now; None outside."""
 
 
-def outside() -> AbstractContextManager[object]:
-    """`_outside` where there is something to leave."""
+def leave_inference_mode() -> AbstractContextManager[object]:
+    """`_left` where there is something to leave."""
     if torch.compiler.is_compiling():
         return nullcontext()
     transformed = innermost_transform() is not None
-    return _outside() if transformed or torch.is_inference_mode_enabled() else nullcontext()
+    return _left() if transformed or torch.is_inference_mode_enabled() else nullcontext()
 
 
 def unwrapped(tensor: Tensor) -> Tensor:
@@ -38,11 +38,11 @@ def unwrapped(tensor: Tensor) -> Tensor:
     return tensor
 
 
-def for_training(tensor: Tensor | None) -> Tensor | None:
+def savable(tensor: Tensor | None) -> Tensor | None:
     """The tensor; of one made in inference mode, which no backward pass can save, a copy."""
     if torch.compiler.is_compiling() or not isinstance(tensor, Tensor):
         return tensor
     if not tensor.is_inference():
         return tensor
-    with outside():
+    with leave_inference_mode():
         return tensor.clone()
