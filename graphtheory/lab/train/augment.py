@@ -49,21 +49,12 @@ class Augmentation:
 
     @property
     def needs_kornia(self) -> bool:
-        """Whether anything is done."""
+        """Whether anything is done to images."""
         return self != Augmentation()
 
 
 class Augmenter:
-    """An `Augmentation` at work on images of one size; draws from torch's global random state.
-
-    Args:
-        options: What is done.
-        size: Rows and columns of an image.
-        num_classes: C.
-
-    Raises:
-        ImportError: Something is done and kornia is not installed.
-    """
+    """An `Augmentation` at work on images of one size; draws from torch's global random state."""
 
     def __init__(self, options: Augmentation, size: tuple[int, int], num_classes: int) -> None:
         self.options, self.num_classes = options, num_classes
@@ -81,13 +72,13 @@ class Augmenter:
         self._cutmix = kornia.RandomCutMixV2(**both, use_correct_lambda=True)
 
     def reshape(self, images: Tensor) -> Tensor:
-        """Cropped and mirrored images; black is 0."""
+        """Crop and mirror images; black is 0."""
         for change in self._shape:
             images = change(images)
         return images
 
     def blend(self, images: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """Normalized images, erased and blended, and the shares of their classes [B, C]."""
+        """Erase and blend normalized images; these and the shares of their classes [B, C]."""
         target = one_hot(y, self.num_classes).to(images.dtype)
         options = self.options
         if options.erase:
@@ -102,16 +93,12 @@ class Augmenter:
         return images, target
 
     def _shares(self, target: Tensor, label: Tensor, kept: Tensor) -> Tensor:
-        """Of the image's own class `kept` [B, 1], the rest of that in column 1 of the label."""
+        """Share out: `kept` [B, 1] to the own class, the rest to that in column 1 of the label."""
         return kept * target + (1 - kept) * one_hot(label[:, 1].long(), self.num_classes)
 
 
 def require_kornia() -> ModuleType:
-    """`kornia.augmentation`.
-
-    Raises:
-        ImportError: kornia is not installed.
-    """
+    """Import `kornia.augmentation`, or say which extra installs it."""
     try:
         import kornia.augmentation
     except ImportError as error:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from lightning.pytorch.plugins.io import CheckpointIO
+from lightning.pytorch.plugins.io import TorchCheckpointIO
 
 from graphtheory.disk import load_tensors, replace_file
 from graphtheory.lab.train.contract import Task, shapes
@@ -102,7 +102,7 @@ def _sealed(archive: bytearray) -> bytearray:
     return archive
 
 
-class SafeCheckpointIO(CheckpointIO):
+class SafeCheckpointIO(TorchCheckpointIO):
     """Lightning's plugin for the above: atomic, verified, nothing executable."""
 
     def save_checkpoint(
@@ -114,6 +114,3 @@ class SafeCheckpointIO(CheckpointIO):
         self, path: str | PathLike[str], map_location: Any = None, weights_only: bool | None = None
     ) -> dict[str, Any]:
         return read_checkpoint(path)
-
-    def remove_checkpoint(self, path: str | PathLike[str]) -> None:
-        Path(path).unlink(missing_ok=True)

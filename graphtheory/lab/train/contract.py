@@ -40,7 +40,7 @@ class Source(LightningDataModule, ABC):
 
     @abstractmethod
     def check_classes(self, num_classes: int) -> None:
-        """Refuse labels outside 0..num_classes-1."""
+        """Refuse labels that are outside 0..num_classes-1."""
 
     @abstractmethod
     def describe(self) -> dict[str, Any]:
@@ -58,21 +58,16 @@ class Source(LightningDataModule, ABC):
     def evaluation_batch(self) -> Any:
         """Make what `Task.evaluate` takes after every epoch."""
 
-    @property
-    def epoch(self) -> int:
-        """The number of the trainer's epoch, from 0; 0 without a trainer."""
-        return 0 if self.trainer is None else self.trainer.current_epoch
-
     def train_dataloader(self) -> Batches:
         def batches() -> Iterator[Any]:  # Lightning asks for an iterator before it knows the epoch
-            yield from self.train_batches(self.epoch)
+            yield from self.train_batches(self.trainer.current_epoch if self.trainer else 0)
 
         return Batches(self.num_batches(), batches)
 
-    def transfer_batch_to_device(
-        self, batch: Any, device: torch.device, dataloader_idx: int
-    ) -> Any:
-        return batch.to(device)
+    def val_dataloader(self) -> Batches:
+        return Batches(1, lambda: iter([self.evaluation_batch()]))
+
+    test_dataloader = val_dataloader
 
 
 class Task(LightningModule, ABC):

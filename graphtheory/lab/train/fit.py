@@ -11,11 +11,12 @@ from math import nan
 from os import PathLike
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from lightning import Callback, Trainer
 from lightning.fabric.plugins.environments.lightning import LightningEnvironment
+from torch.utils.data import DataLoader
 
 from graphtheory.lab.signals import prompt_signals
 from graphtheory.lab.train.checkpoint import SafeCheckpointIO
@@ -25,13 +26,10 @@ from graphtheory.lab.train.partial import next_place
 from graphtheory.lab.train.progress import parent_listeners, shown
 from graphtheory.lab.train.watch import EpochRow, Listener, Watch, borrowed_randomness
 
-if TYPE_CHECKING:
-    from torch.utils.data import DataLoader
-
 
 @dataclass(frozen=True)
 class FitResult:
-    """How well a run did.
+    """How well a run of `fit` did.
 
     Args:
         test: Score on the test part at the best epoch, in the metric's own unit (a share 0..1, or
@@ -80,7 +78,7 @@ def fit(
     `best.ckpt`, and `history.csv` a line (without test scores). A run that was stopped for any
     reason goes on from there to bitwise the same parameters; resuming a finished run trains nothing
     and gives the same result. Without `out_dir` nothing is written. Ctrl-C raises
-    KeyboardInterrupt, SIGTERM SystemExit(143), at once; the epoch under way is lost.
+    KeyboardInterrupt, SIGTERM SystemExit(143), at once; the unfinished epoch is lost.
 
     Args:
         task: What to train.
@@ -128,9 +126,12 @@ def fit(
         data.check_classes(task.num_classes)
     listeners = parent_listeners(epochs)
     watch = Watch(data, seed=seed, patience=patience, listeners=listeners)
-    folder = _folder(watch, out_dir)
+    folder, checkpoint = None, None
+    if out_dir is not None:
+        folder = RunFolder(out_dir, watch)
+    elif (place := next_place()) is not None:
+        folder = StudyFolder(place, watch)
     with ExitStack() as stack:
-        checkpoint = None
         if folder is not None:
             stack.enter_context(folder.opened(task, resume=resume))
             run = task.describe(epochs) | {"data": data.describe(), "seed": seed}
@@ -147,12 +148,17 @@ def fit(
     return _result(watch)
 
 
-def _folder(watch: Watch, out_dir: str | PathLike[str] | None) -> RunFolder | None:
-    """Choose where the run is kept: where it was asked for, or among the trainings of a study."""
-    if out_dir is not None:
-        return RunFolder(out_dir, watch)
-    place = next_place()
-    return None if place is None else StudyFolder(place, watch)
+def _result(watch: Watch) -> FitResult:
+    best = watch.best or watch.history[-1]
+    return FitResult(
+        test=best.get("test"),
+        val=best.get("val", nan),
+        best_epoch=int(best["epoch"]),
+        epochs=len(watch.history),
+        seconds_per_epoch=median(row["seconds"] for row in watch.history),
+        peak_mb=watch.memory.megabytes,
+        history=watch.history,
+    )
 
 
 def _train(
@@ -196,16 +202,3 @@ def quiet_lightning() -> Iterator[None]:
             yield
         finally:
             logger.setLevel(level)
-
-
-def _result(watch: Watch) -> FitResult:
-    best = watch.best or watch.history[-1]
-    return FitResult(
-        test=best.get("test"),
-        val=best.get("val", nan),
-        best_epoch=int(best["epoch"]),
-        epochs=len(watch.history),
-        seconds_per_epoch=median(row["seconds"] for row in watch.history),
-        peak_mb=watch.memory.megabytes,
-        history=watch.history,
-    )

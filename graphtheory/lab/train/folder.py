@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 import lightning
@@ -80,11 +81,9 @@ class RunFolder(Callback):
             yield
 
     def _require_writable(self) -> None:
-        probe = self.path / f".probe.{os.getpid()}.draft"
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            probe.touch()
-            probe.unlink()
+            TemporaryFile(dir=self.path).close()
         except OSError as error:
             message = f"out_dir cannot be written to: {error.strerror}"
             raise type(error)(error.errno, message, str(self.path)) from None
@@ -92,24 +91,21 @@ class RunFolder(Callback):
     def restore(self, task: Task, run: dict[str, Any]) -> Path | None:
         """Give `watch` and the task what the last checkpoint holds; its path, None without one.
 
-        Args:
-            task: Whose parameters are put back.
-            run: What has to be the same for a run to go on where another stopped.
+        `run` is what has to be the same for a run to go on where another stopped.
 
         Raises:
             CheckpointError: Damaged, or of another run; the message says what differs.
         """
         self.run = run
-        if not self.last.exists():
-            self.rewrite_log()
-            return None
-        content = self._read_last()
-        if difference := first_difference(content.get("run", {}), run):
-            raise CheckpointError(f"{self.last}: checkpoint of another run: {difference}")
-        self.watch.load_state_dict(content["callbacks"][self.watch.state_key])
-        task.load_state_dict(content["state_dict"])
+        there = self.last.exists()
+        if there:
+            content = self._read_last()
+            if difference := first_difference(content.get("run", {}), run):
+                raise CheckpointError(f"{self.last}: checkpoint of another run: {difference}")
+            self.watch.load_state_dict(content["callbacks"][self.watch.state_key])
+            task.load_state_dict(content["state_dict"])
         self.rewrite_log()
-        return self.last
+        return self.last if there else None
 
     def _read_last(self) -> dict[str, Any]:
         try:

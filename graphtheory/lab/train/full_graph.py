@@ -11,7 +11,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphtheory.graph import Neighborhood
-from graphtheory.lab.train.contract import Batches, Source, check_at_least, digest
+from graphtheory.lab.train.contract import Source, check_at_least, digest
 from graphtheory.patterns import Compose, Pattern
 from graphtheory.patterns.compose import apply_fixed
 from graphtheory.patterns.draw import derive
@@ -165,20 +165,12 @@ class FullGraph(Source):
             self._begun = apply_fixed(self.pattern or Compose(), self.graph)
         return self._begun
 
-    def val_dataloader(self) -> Batches:
-        return Batches(1, lambda: iter([self.evaluation_batch()]))
-
-    test_dataloader = val_dataloader
-
 
 def check_data(data: Data) -> None:
     """Refuse features that are not finite, labels out of range and masks that overlap.
 
-    Labels are a class of each node, int64 [N], or several of each, float [N, T] of 0, 1 or NaN.
-
-    Raises:
-        TypeError: Something is missing or of the wrong type.
-        ValueError: Otherwise; the message says how many and where.
+    Labels are a class of each node, int64 [N], or several of each, float [N, T] of 0, 1 or NaN. A
+    message says how many are wrong, and where.
     """
     if not isinstance(data, Data):
         raise TypeError(f"data: got {type(data).__name__}, expected a Data of PyG")
@@ -202,11 +194,7 @@ def check_data(data: Data) -> None:
 
 
 def check_masks(masks: dict[str, Tensor], nodes: int) -> None:
-    """Refuse masks that are not Bool [nodes] or have no node, and nodes in two of them.
-
-    Raises:
-        ValueError: The message names the mask, or says how many nodes are in several.
-    """
+    """Refuse masks that are not Bool [nodes] or have no node, and nodes in two of them."""
     for name, mask in masks.items():
         if mask.dtype != torch.bool or mask.shape != (nodes,):
             raise ValueError(
@@ -228,9 +216,6 @@ def check_classes(data: Data, num_classes: int | None) -> None:
     """Refuse labels of masked nodes outside 0..num_classes-1; None is without upper limit.
 
     Of several labels there are `num_classes`, each 0, 1 or NaN.
-
-    Raises:
-        ValueError: How many are not, and the first.
     """
     if data.y.dim() == 2:
         _check_labels(data.y, num_classes)
@@ -269,13 +254,10 @@ def fingerprint(data: Data) -> str:
 def _check_finite(x: Tensor) -> None:
     sparse = x.layout == torch.sparse_csr
     bad = ~torch.isfinite(x.values() if sparse else x)
-    if not bool(bad.any()):
-        return
-    first = bad.nonzero()[0]
-    if sparse:
-        row = torch.searchsorted(x.crow_indices(), first, right=True) - 1
-        first = torch.cat([row, x.col_indices()[first]])
-    raise ValueError(
-        f"data.x: {int(bad.sum())} entries are NaN or infinite, the first at "
-        f"{first.tolist()}; expected finite features"
-    )
+    if bool(bad.any()):
+        at = bad.nonzero()[0]
+        first = x.to_sparse_coo().indices()[:, at[0]] if sparse else at
+        raise ValueError(
+            f"data.x: {int(bad.sum())} entries are NaN or infinite, the first at "
+            f"{first.tolist()}; expected finite features"
+        )

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
+from lightning.fabric.utilities import move_data_to_device
 from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
 
 from graphtheory.lab.train.contract import (
-    Batches,
     Evaluation,
     Source,
     check_at_least,
@@ -29,10 +29,6 @@ class Parts(NamedTuple):
 
     val: list[Batch]
     test: list[Batch]
-
-    def to(self, device: torch.device | str) -> Parts:
-        """Move all batches to a device."""
-        return Parts([b.to(device) for b in self.val], [b.to(device) for b in self.test])
 
 
 class GraphSets(Source):
@@ -95,15 +91,12 @@ class GraphSets(Source):
         """Refuse classes outside 0..num_classes-1, and rows of labels of another length."""
         for position in self._chosen():
             y = self.graphs[position].y
-            shape, expected = tuple(y.shape), ""
-            if y.is_floating_point() and (y.dim() != 2 or y.size(1) != num_classes):
-                expected = f"[1, {num_classes}], an entry for each output"
-            if not y.is_floating_point() and y.dim() != 1:
-                expected = "[1], a class, or [num_nodes]"
-            if expected:
+            shape, floating = tuple(y.shape), y.is_floating_point()
+            if len(shape) != (2 if floating else 1) or (floating and shape[1] != num_classes):
+                row = f"[1, {num_classes}], an entry for each output"
+                expected = row if floating else "[1], a class, or [num_nodes]"
                 raise ValueError(f"graph {position}: y of shape {shape}, expected {expected}")
-            wrong = (y < -1) | (y >= num_classes)
-            if not y.is_floating_point() and bool(wrong.any()):
+            if not floating and bool((wrong := (y < -1) | (y >= num_classes)).any()):
                 raise ValueError(
                     f"graph {position}: label {int(y[wrong][0])}, expected 0..{num_classes - 1}, "
                     "or -1 for none"
@@ -146,11 +139,6 @@ class GraphSets(Source):
             parts = ([self._batch(p) for p in self._cut(part)] for part in (self.val, self.test))
             self._evaluation = Parts(*parts)
         return self._evaluation
-
-    def val_dataloader(self) -> Batches:
-        return Batches(1, lambda: iter([self.evaluation_batch()]))
-
-    test_dataloader = val_dataloader
 
     def _cut(self, positions: Tensor) -> list[Tensor]:
         """Cut into consecutive batches with equal shares of the nodes."""
@@ -292,7 +280,7 @@ class GraphTask(LabelTask):
 
     def evaluate(self, batch: Parts) -> Evaluation:
         with self.evaluating():
-            parts = batch.to(self.device)
+            parts = move_data_to_device(batch, self.device)
             val, y = self._outputs(parts.val)
             test = self._score(*self._outputs(parts.test)) if parts.test else None
         return Evaluation(float(self.loss(val, self._target(y))), self._score(val, y), test)

@@ -14,7 +14,6 @@ from torch.optim.swa_utils import AveragedModel
 
 from graphtheory.lab.train.augment import Augmentation, Augmenter, require_kornia
 from graphtheory.lab.train.contract import (
-    Batches,
     Evaluation,
     Source,
     check_at_least,
@@ -41,7 +40,7 @@ class ImageBatch:
 
     @property
     def count(self) -> int:
-        """The number of images."""
+        """The number of images in the batch."""
         return len(self.y)
 
     def to(self, device: torch.device | str) -> ImageBatch:
@@ -132,9 +131,6 @@ class ImageData(Source):
 
     def evaluation_batch(self) -> ImageBatch:
         return ImageBatch(self.pixels[self.val], self.y[self.val])
-
-    def val_dataloader(self) -> Batches:
-        return Batches(1, lambda: iter([self.evaluation_batch()]))
 
 
 def _check_images(pixels: Tensor, y: Tensor) -> None:

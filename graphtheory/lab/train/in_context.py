@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -174,15 +173,11 @@ def train_in_context(
         kind = type(curriculum).__name__
         raise TypeError(f"curriculum: got {kind}, expected Curriculum(dims=Ramp(...), ...)")
     optimizer = torch.optim.Adam(model.parameters(), lr=lr)
-    losses: list[float] = []
     settings = {"batch_size": batch_size, "lr": lr, "curriculum": asdict(curriculum)}
-    kept: TrainingState | None = None
-    if checkpoint is not None:
-        parts: dict[str, Any] = {"model": model, "optimizer": optimizer}
-        kept = TrainingState(Path(checkpoint), settings, generator, **parts)
-        losses = kept.restore()
-        if len(losses) > steps:
-            raise ValueError(f"steps: got {steps}, but {kept.path} has done {len(losses)}")
+    state = TrainingState(checkpoint, settings, generator, model=model, optimizer=optimizer)
+    losses = state.restore()
+    if len(losses) > steps:
+        raise ValueError(f"steps: got {steps}, but {checkpoint} has done {len(losses)}")
     model.train()
     for step in range(len(losses), steps):
         points, dim = curriculum.points.at(step), curriculum.dims.at(step)
@@ -197,8 +192,7 @@ def train_in_context(
         optimizer.zero_grad()
         found_loss.backward()
         optimizer.step()
-        if kept is not None:
-            kept.save(losses, last=step == steps - 1)
+        state.save(losses, last=step == steps - 1)
         progress(step, losses[-1])
     model.eval()
     return losses

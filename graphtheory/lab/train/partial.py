@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import count
+from os import PathLike
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Generator
@@ -72,30 +73,30 @@ class Clock:
         return True
 
 
-class _HasState(Protocol):
-    def state_dict(self) -> dict[str, Any]: ...
-    def load_state_dict(self, state: dict[str, Any], /) -> Any: ...
-
-
 class TrainingState:
     """The state of a training loop of your own, written to a file about once a minute.
 
     Args:
-        path: The file; its folder is made where it is missing.
+        path: The file; its folder is made where it is missing. None: nothing is kept.
         settings: What has to be the same for a training to go on, as plain values.
         generator: Source of what it draws, beside torch's global one.
         **parts: What has a state, `model` among them, in the order in which it is put back.
     """
 
     def __init__(
-        self, path: Path, settings: dict[str, Any], generator: Generator, **parts: _HasState
+        self,
+        path: str | PathLike[str] | None,
+        settings: dict[str, Any],
+        generator: Generator,
+        **parts: Any,
     ) -> None:
-        self.path, self._settings, self._clock = path, settings, Clock()
+        self.path = None if path is None else Path(path)
+        self._settings, self._clock = settings, Clock()
         self._generator, self._parts = generator, parts
 
     def save(self, losses: list[float], *, last: bool = False) -> None:
         """Write the state after so many steps if a minute is over, or they were the last."""
-        if not self._clock.due() and not last:
+        if self.path is None or not (self._clock.due() or last):
             return
         drawn = {"prompts": self._generator.get_state(), "others": torch.get_rng_state()}
         state = {name: part.state_dict() for name, part in self._parts.items()}
@@ -108,7 +109,7 @@ class TrainingState:
         Raises:
             CheckpointError: Damaged, or of another training; the message says what differs.
         """
-        if not self.path.exists():
+        if self.path is None or not self.path.exists():
             return []
         state = read_checkpoint(self.path)
         if "losses" not in state or not self._parts.keys() <= state.keys():

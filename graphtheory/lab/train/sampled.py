@@ -10,7 +10,7 @@ from typing import Any
 import torch
 import torch_geometric.typing
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, Sampler
+from torch.utils.data import DataLoader, Dataset
 from torch_geometric.data import Data
 from torch_geometric.loader import NeighborLoader
 
@@ -87,6 +87,7 @@ class SampledGraph(_LabeledBatches):
         self.num_neighbors, self.batch_size = list(num_neighbors), batch_size
         self.num_workers = num_workers
         self._drawn = _Drawn(data, pattern, self.num_neighbors, seed)
+        self._keys: list[Key] = []  # of the epoch's batches, for a loader that outlives it
         self._loader: DataLoader[NodeBatch] | None = None
 
     def describe(self) -> dict[str, Any]:
@@ -98,12 +99,12 @@ class SampledGraph(_LabeledBatches):
         return self._drawn[nodes, epoch, step]
 
     def train_batches(self, epoch: int) -> Iterator[NodeBatch]:
+        self._keys[:] = [(nodes, epoch, step) for step, nodes in enumerate(self.order(epoch))]
         if self._loader is None:
             self._loader = DataLoader(
                 self._drawn,
-                sampler=_Order(self),
+                sampler=self._keys,
                 batch_size=None,
-                collate_fn=_unchanged,
                 num_workers=self.num_workers,
                 persistent_workers=self.num_workers > 0,
                 worker_init_fn=leave_signals_to_parent,
@@ -113,17 +114,6 @@ class SampledGraph(_LabeledBatches):
 
     def teardown(self, stage: str) -> None:
         self._loader = None  # lets the workers go
-
-
-class _Order(Sampler[Key]):
-    """The keys of the batches of the trainer's epoch."""
-
-    def __init__(self, data: SampledGraph) -> None:
-        self.data = data
-
-    def __iter__(self) -> Iterator[Key]:
-        epoch = self.data.epoch
-        return ((nodes, epoch, step) for step, nodes in enumerate(self.data.order(epoch)))
 
 
 class _Drawn(Dataset[NodeBatch]):
@@ -148,10 +138,6 @@ class _Drawn(Dataset[NodeBatch]):
         graph = apply(self.pattern, graph, derive(self.seed, _PATTERN, *position))
         mask = torch.arange(drawn.num_nodes) < len(nodes)
         return NodeBatch(take_rows(self.x, drawn.n_id), graph, self.y[drawn.n_id], mask)
-
-
-def _unchanged(batch: Any) -> Any:
-    return batch
 
 
 def _check_sampler() -> None:

@@ -69,12 +69,7 @@ class AdamOptions:
 
 
 class ScoredTask(Task):
-    """A task with labels, scored as the running average of its model where it has one.
-
-    Args:
-        model: What is trained.
-        average: The average that follows it, or None.
-    """
+    """A task with labels, scored as the running average of its model where it has one."""
 
     def __init__(self, model: nn.Module, average: AveragedModel | None) -> None:
         super().__init__()
@@ -112,16 +107,9 @@ class ScoredTask(Task):
 
 
 class LabelTask(ScoredTask):
-    """A task whose model learns kinds of labels by Adam.
+    """A task whose model learns one of the kinds of labels by Adam.
 
-    Args:
-        model: What is trained.
-        kind: "multiclass", "multilabel" or "regression".
-        num_outputs: Classes, labels or values.
-        metric: Name of the score; None is the first that the kind has.
-        metrics: Names of the scores of each kind.
-        evaluator: Name of the set whose `Evaluator` of ogb computes the score in its place.
-        optimizer: Step sizes, decay, and the average.
+    `metrics` names the scores of each kind; the other arguments are those of `GraphTask`.
     """
 
     num_classes: int
@@ -217,7 +205,7 @@ class NodeTask(LabelTask):
             raise ValueError(f"num_classes: got {num_classes}, expected {expected} for {metric!r}")
 
     def forward(self, batch: NodeBatch) -> Tensor:
-        """Compute logits [num_dst, num_classes]."""
+        """Compute logits of the targets, [num_dst, num_classes]."""
         graph = batch.neighborhood if batch.layers is None else batch.layers
         return self.outputs((batch.x, graph), batch.neighborhood.num_dst)
 

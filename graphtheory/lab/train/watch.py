@@ -49,15 +49,8 @@ class PeakMemory:
     """Peak memory from `start` to the latest `update`, above what was in use at the start.
 
     On a GPU: what torch's allocator handed out. Otherwise the resident memory of this process,
-    whose high-water mark Linux lets a process reset; DataLoader workers do not count. Edge of the
-    domain: where there is no such mark (another system than Linux) the figure is NaN.
-
-    Example:
-        >>> memory = PeakMemory()
-        >>> memory.start()
-        >>> memory.update()
-        >>> memory.megabytes >= 0 or not _RESET.exists()
-        True
+    whose high-water mark Linux lets a process reset; DataLoader workers do not count. On another
+    system, which has no such mark, the figure is NaN.
     """
 
     def __init__(self) -> None:
@@ -65,7 +58,7 @@ class PeakMemory:
         self._began = 0
 
     def start(self) -> None:
-        """Count from here on."""
+        """Count memory from here on."""
         if torch.cuda.is_available():
             torch.cuda.reset_peak_memory_stats()
             self._began = torch.cuda.memory_allocated()

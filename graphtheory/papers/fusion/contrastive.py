@@ -18,7 +18,7 @@ from graphtheory.graph import Neighborhood
 from graphtheory.graph.csr import take_rows
 from graphtheory.lab.train import AdamOptions, Source, Task
 from graphtheory.lab.train.contract import digest, lines, shapes
-from graphtheory.papers.fusion.unlabeled import Loaded
+from graphtheory.papers.fusion.views import Loaded
 
 
 def nt_xent(

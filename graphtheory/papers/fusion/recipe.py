@@ -17,8 +17,7 @@ from graphtheory.lab.metrics import linear_probe, nearest_accuracy
 from graphtheory.lab.train import AdamOptions
 from graphtheory.papers.fusion.contrastive import Infomax, Pretraining, SGDOptions, SimCLR
 from graphtheory.papers.fusion.encoders import GCNEncoder, image_encoder
-from graphtheory.papers.fusion.unlabeled import Unlabeled
-from graphtheory.papers.fusion.views import GraphViews, ImageViews, Strengths, pixels
+from graphtheory.papers.fusion.views import GraphViews, ImageViews, Strengths, Unlabeled, pixels
 from graphtheory.patterns.draw import derive
 from graphtheory.vision.nn import MLPHead, TransformerHead
 
@@ -35,44 +34,26 @@ _SPLIT, _PROBE, _DRAW = 0, 1, 2  # streams of randomness
 
 @dataclass(frozen=True)
 class ContrastiveRecipe:
-    """How features of a data set are learned.
+    """How features of a data set are learned."""
 
-    Attributes:
-        dataset: One of `datasets.image_sets.names`, or a folder of images by class, whose classes
-            are for scoring alone; with `graph` the name of a graph.
-        root: Folder with the raw files.
-        graph: Whether the samples are nodes of a graph and not images.
-        encoder: One of `encoders.ENCODERS`; a graph has a 2-layer GCN.
-        head: One of `IMAGE_HEADS` or `GRAPH_HEADS`.
-        depth: Blocks of a transformer head, and maps of an MLP.
-        width: Features of the blocks.
-        heads: Attention heads of a block.
-        norm_first: Where the norms of a transformer head stand, as in `TransformerHead`.
-        temperature: tau.
-        batch_size: Images or nodes a step; twice as many views.
-        epochs: Passes over the images; steps on a graph.
-        lr: Step size at the beginning: SGD's on images, Adam's on a graph.
-        weight_decay: L2 coefficient.
-        limit: Batches an epoch, at most; None is all.
-        image_size: Rows and columns that images of a folder are brought to; None leaves them.
-    """
-
+    # one of `datasets.image_sets.names`, or a folder of images by class, whose classes are for
+    # scoring alone; with `graph` the name of a graph
     dataset: str = "digits"
-    root: Path | None = None
-    graph: bool = False
-    encoder: str = "cnn"
-    head: str = TRANSFORMER
-    depth: int = 5
-    width: int = 128
-    heads: int = 8
-    norm_first: bool = True
-    temperature: float = 0.2
-    batch_size: int = 256
-    epochs: int = 40
-    lr: float = 0.1
-    weight_decay: float = 1e-3
-    limit: int | None = None
-    image_size: int | None = None
+    root: Path | None = None  # folder with the raw files
+    graph: bool = False  # whether the samples are nodes of a graph and not images
+    encoder: str = "cnn"  # one of `encoders.ENCODERS`; a graph has a 2-layer GCN
+    head: str = TRANSFORMER  # one of `IMAGE_HEADS` or `GRAPH_HEADS`
+    depth: int = 5  # blocks of a transformer head, and maps of an MLP
+    width: int = 128  # features of the blocks
+    heads: int = 8  # attention heads of a block
+    norm_first: bool = True  # where the norms of a transformer head stand, as in `TransformerHead`
+    temperature: float = 0.2  # tau
+    batch_size: int = 256  # images or nodes a step; twice as many views
+    epochs: int = 40  # passes over the images; steps on a graph
+    lr: float = 0.1  # step size at the beginning: SGD's on images, Adam's on a graph
+    weight_decay: float = 1e-3  # L2 coefficient
+    limit: int | None = None  # batches an epoch, at most; None is all
+    image_size: int | None = None  # rows and columns of images of a folder; None leaves them
 
 
 GRAPH = ContrastiveRecipe(
@@ -85,7 +66,7 @@ GRAPH = ContrastiveRecipe(
 def recipe_for(
     dataset: str, root: Path | None, head: str = TRANSFORMER, *, size: int | None = None
 ) -> ContrastiveRecipe:
-    """The recipe of a data set, by its name; "digits" is images.
+    """Choose the recipe of a data set by its name; "digits" is images.
 
     An epoch of larger images is 20 batches, so that they take as many steps as "digits";
     "facebook", with eight times the nodes of Cora, has two thirds of its steps.
@@ -100,37 +81,24 @@ def recipe_for(
 
 
 class Scores(NamedTuple):
-    """How well frozen features do, 0..1.
+    """How well frozen features do, 0..1."""
 
-    Attributes:
-        val: Linear probe on validation samples; what options are chosen by.
-        probe: Linear probe on the test samples.
-        nearest: 1-nearest neighbor among the test samples.
-    """
-
-    val: float
-    probe: float
-    nearest: float
+    val: float  # linear probe on validation samples; what options are chosen by
+    probe: float  # linear probe on the test samples
+    nearest: float  # 1-nearest neighbor among the test samples
 
 
 class Prepared(NamedTuple):
-    """A run before it begins.
-
-    Attributes:
-        task: What is trained.
-        data: On what.
-        score: How well the features do, now.
-        embed: Features of the test samples and their classes.
-    """
+    """A run before it begins: what is trained, and on what."""
 
     task: Pretraining
     data: Unlabeled
-    score: Callable[[], Scores]
-    embed: Callable[[], tuple[Tensor, Tensor]]
+    score: Callable[[], Scores]  # how well the features do, now
+    embed: Callable[[], tuple[Tensor, Tensor]]  # features of the test samples and their classes
 
 
 def make_head(recipe: ContrastiveRecipe, in_channels: int) -> nn.Module:
-    """The head of a recipe; an MLP is as wide as it takes to have a transformer's parameters."""
+    """Make the head of a recipe; an MLP gets as many parameters as the transformer has."""
     if recipe.head in (NONE, DGI, UNTRAINED, PIXELS):
         return nn.Identity()
     if recipe.head == LINEAR:
@@ -155,7 +123,7 @@ def make_head(recipe: ContrastiveRecipe, in_channels: int) -> nn.Module:
 
 
 def prepare(recipe: ContrastiveRecipe, seed: int) -> Prepared:
-    """Model and data of a recipe; the seed fixes the split, the parameters and the labels.
+    """Make model and data of a recipe; the seed fixes the split, the parameters and the labels.
 
     Raises:
         ValueError: Names that are not known.
@@ -192,12 +160,13 @@ def _on_images(recipe: ContrastiveRecipe, seed: int) -> Prepared:
         test = embed()
         return Scores(val, linear_probe(*known, *test), nearest_accuracy(*test))
 
-    return Prepared(task, _batches(images[split.train], recipe, seed), score, embed)
+    batches = Unlabeled(images[split.train], recipe.batch_size, seed, recipe.limit)
+    return Prepared(task, batches, score, embed)
 
 
 @torch.no_grad()
 def features_of(encoder: nn.Module, images: Tensor, batch: int = 1024) -> Tensor:
-    """What a backbone makes of images [N, C, H, W] uint8, in evaluation mode; without a head."""
+    """Compute features of images [N, C, H, W] uint8 by a backbone in evaluation mode."""
     training = encoder.training
     encoder.eval()
     found = torch.cat([encoder(pixels(part)) for part in images.split(batch)])
@@ -207,7 +176,6 @@ def features_of(encoder: nn.Module, images: Tensor, batch: int = 1024) -> Tensor
 
 def _on_graph(recipe: ContrastiveRecipe, seed: int) -> Prepared:
     data = graphs.load(recipe.dataset, recipe.root, seed=seed)
-    nodes = torch.arange(data.num_nodes)
     graph = Neighborhood.from_edge_index(data.edge_index, data.num_nodes)
     encoder = GCNEncoder(data.x.size(1), recipe.width)
     options = AdamOptions(recipe.lr, recipe.weight_decay)
@@ -233,11 +201,8 @@ def _on_graph(recipe: ContrastiveRecipe, seed: int) -> Prepared:
         probe = linear_probe(*parts[0], *test, strength=best)
         return Scores(val[best], probe, nearest_accuracy(*test))
 
-    return Prepared(task, _batches(nodes, recipe, seed), score, embed)
-
-
-def _batches(samples: Tensor, recipe: ContrastiveRecipe, seed: int) -> Unlabeled:
-    return Unlabeled(samples, recipe.batch_size, seed, recipe.limit)
+    batches = Unlabeled(torch.arange(data.num_nodes), recipe.batch_size, seed, recipe.limit)
+    return Prepared(task, batches, score, embed)
 
 
 def _generator(seed: int, stream: int) -> Generator:

@@ -90,15 +90,14 @@ def train(learner: GptLearner, given: World, seed: int) -> GPT:
     source = given.training(learner.alpha, learner.length)
     optimizer = torch.optim.Adam(model.parameters(), lr=learner.step_size)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, learner.steps)
-    losses: list[float] = []
+    patterns = (given.patterns.relevant, given.patterns.irrelevant)
+    seen = digest([*patterns, given.labels, given.tasks])
+    settings = asdict(learner) | {"seed": seed, "world": seen}
     parts: dict[str, Any] = {"model": model, "optimizer": optimizer, "schedule": schedule}
-    kept: TrainingState | None = None
-    if (place := next_place()) is not None:
-        patterns = (given.patterns.relevant, given.patterns.irrelevant)
-        seen = digest([*patterns, given.labels, given.tasks])
-        settings = asdict(learner) | {"seed": seed, "world": seen}
-        kept = TrainingState(place / "last.ckpt", settings, generator, **parts)
-        losses = kept.restore()
+    place = next_place()
+    file = None if place is None else place / "last.ckpt"
+    state = TrainingState(file, settings, generator, **parts)
+    losses = state.restore()
     for step in range(len(losses), learner.steps):
         prompts = source.sample(learner.batch_size, generator)
         loss = loss_of(model, learner, prompts)
@@ -107,9 +106,8 @@ def train(learner: GptLearner, given: World, seed: int) -> GPT:
         loss.backward()
         optimizer.step()
         schedule.step()
-        if kept is not None:
-            with warn_if_unwritable():
-                kept.save(losses)
+        with warn_if_unwritable():
+            state.save(losses)
         report_step(step + 1, learner.steps)
     return model
 

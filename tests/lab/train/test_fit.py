@@ -1,3 +1,5 @@
+import logging
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from time import process_time
@@ -9,6 +11,7 @@ from torch import nn
 from torch_geometric.data import Data
 
 from graphtheory.lab.train import FitResult, FullGraph, NodeTask, SampledGraph, fit, read_checkpoint
+from graphtheory.lab.train.fit import lean_trainer, quiet_lightning
 from graphtheory.patterns import Sample
 
 NewTask = Callable[..., NodeTask]
@@ -127,3 +130,35 @@ def test_an_epoch_costs_little_more_than_a_bare_one(data: Data, new_task: NewTas
     module = FullGraph(data)
     more = min(fitted() for _ in range(3)) - min(bare() for _ in range(3))
     assert more / epochs < 3e-3
+
+
+def test_trainer_writes_nothing() -> None:
+    with quiet_lightning():
+        trainer = lean_trainer(3, [])
+    assert trainer.max_epochs == 3
+    assert not trainer.loggers and not trainer.checkpoint_callbacks
+
+
+def test_quiet_is_only_inside_and_only_that() -> None:
+    logger = logging.getLogger("lightning.pytorch")
+    level = logger.level
+    old = "`isinstance(treespec, LeafSpec)` is deprecated"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with quiet_lightning():
+            assert not logger.isEnabledFor(logging.INFO) and logger.isEnabledFor(logging.WARNING)
+            warnings.warn(old, FutureWarning, stacklevel=1)
+            with pytest.raises(UserWarning, match="anything else"):
+                warnings.warn("anything else", UserWarning, stacklevel=1)
+        with pytest.raises(FutureWarning):
+            warnings.warn(old, FutureWarning, stacklevel=1)
+    assert logger.level == level
+
+
+def test_a_level_that_is_quieter_still_is_kept() -> None:
+    logger = logging.getLogger("lightning.pytorch")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    with quiet_lightning():
+        assert logger.level == logging.CRITICAL
+    logger.setLevel(level)

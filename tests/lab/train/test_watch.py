@@ -1,10 +1,16 @@
+import mmap
+import random
+import sys
 from collections.abc import Callable, Iterator
 
+import numpy as np
 import pytest
 import torch
 from torch_geometric.data import Data
 
 from graphtheory.lab.train import Evaluation, FitResult, FullGraph, NodeBatch, NodeTask, fit
+from graphtheory.lab.train.watch import PeakMemory, borrowed_randomness, seed_all
+from graphtheory.patterns.draw import derive
 
 NewTask = Callable[..., NodeTask]
 
@@ -75,3 +81,80 @@ def test_a_loss_that_is_not_finite_ends_the_run(data: Data, new_task: NewTask) -
     task = new_task(lr=1e37)
     with pytest.raises(FloatingPointError, match=r"epoch \d: .*expected a finite loss.*lr=1e\+37"):
         fit(task, FullGraph(data), epochs=20, progress=False)
+
+
+def draws() -> list[float]:
+    return [float(torch.rand(())), np.random.rand(), random.random()]  # noqa: NPY002
+
+
+def test_places_have_seeds_of_their_own() -> None:
+    seeds = {derive(a, b, c) for a in range(10) for b in range(10) for c in range(10)}
+    assert len(seeds) == 1000
+    assert all(0 <= seed < 2**63 for seed in seeds)
+    assert derive(1) != derive(1, 0)
+
+
+def test_a_seed_fixes_what_all_three_draw() -> None:
+    with borrowed_randomness():
+        seed_all(derive(3, 4))
+        first = draws()
+        seed_all(derive(3, 4))
+        assert draws() == first
+        seed_all(derive(3, 5))
+        assert all(a != b for a, b in zip(draws(), first, strict=True))
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_callers_random_state_comes_back(fails: bool) -> None:
+    torch.manual_seed(1)
+    np.random.seed(1)  # noqa: NPY002
+    random.seed(1)
+    expected = draws()
+    torch.manual_seed(1)
+    np.random.seed(1)  # noqa: NPY002
+    random.seed(1)
+    try:
+        with borrowed_randomness():
+            seed_all(7)
+            draws()
+            if fails:
+                raise KeyError
+    except KeyError:
+        pass
+    assert draws() == expected
+
+
+on_cpu_linux = pytest.mark.skipif(
+    torch.cuda.is_available() or not sys.platform.startswith("linux"),
+    reason="reads the resident memory of a Linux process that trains on the CPU",
+)
+
+
+@on_cpu_linux
+def test_a_block_that_was_freed_counts() -> None:
+    memory = PeakMemory()
+    memory.start()
+    with mmap.mmap(-1, 50_000_000) as block:  # pages of its own, whatever malloc has in store
+        for page in range(0, len(block), 4096):
+            block[page] = 1
+    memory.update()
+    assert 45 < memory.megabytes < 80
+
+
+@on_cpu_linux
+def test_what_came_before_does_not_count() -> None:
+    block = torch.ones(200_000_000, dtype=torch.uint8)
+    del block
+    memory = PeakMemory()
+    memory.start()
+    memory.update()
+    assert memory.megabytes < 50
+
+
+@on_cpu_linux
+def test_the_peak_before_an_interruption_counts() -> None:
+    memory = PeakMemory()
+    memory.megabytes = 1e9
+    memory.start()
+    memory.update()
+    assert memory.megabytes == 1e9
