@@ -217,7 +217,7 @@ def grouped_bars(
             "color": COLORS[index % len(COLORS)], "alpha": 0.75, "edgecolor": "white",
             "hatch": style.HATCHES[index % len(style.HATCHES)],
         }  # fmt: skip
-        place += width * (index + 0.5) - 0.42
+        place = place - 0.42 + width * (index + 0.5)
         bars = axes.bar(place, list(found.values()), width * 0.92, label=name, **look)
         if not small:
             axes.bar_label(bars, fmt="{:,.0f}", fontsize=7.5, padding=2, bbox=_PAPER)

@@ -161,9 +161,7 @@ def build(
 
 def _aggregations(name: str, c: GraphConfig, edges: bool) -> list[nn.Module]:
     """What a block of network `name` adds to its nodes."""
-    local: list[nn.Module] = []
-    if name == "gine" or (name in ATTENDING and c.local):
-        local = [Convolution(gine(c.hidden, edges=edges), on_core=False)]
+    found: list[nn.Module] = []
     sizes = (c.hidden, c.hidden // c.heads, c.heads)
     if name in ATTENDING:
         attention = SPDTransformerConv(
@@ -171,13 +169,16 @@ def _aggregations(name: str, c: GraphConfig, edges: bool) -> list[nn.Module]:
             num_buckets=c.num_buckets if name == "gt" else None,
             value_encoding=c.value_encoding and name == "gt",
         )  # fmt: skip
-        return [GraphAttention(attention), *local]
+        found.append(GraphAttention(attention))
+    if name == "gine" or (name in ATTENDING and c.local):
+        found.append(Convolution(gine(c.hidden, edges=edges), on_core=False))
     if name == "gcn":
-        return [Convolution(EdgeGCNConv(c.hidden), on_core=False)]
+        found.append(Convolution(EdgeGCNConv(c.hidden), on_core=False))
     if name == "gatv2":
         edge_dim = c.hidden if edges else None
-        return [Convolution(GATv2Conv(*sizes, dropout=c.attention_dropout, edge_dim=edge_dim))]
-    return local
+        conv = GATv2Conv(*sizes, dropout=c.attention_dropout, edge_dim=edge_dim)
+        found.append(Convolution(conv))
+    return found
 
 
 def _pairs(config: GraphConfig, edge_in: Columns | None, encoded: bool) -> PairBias:

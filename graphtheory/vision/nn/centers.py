@@ -200,33 +200,6 @@ class LearnedCenters(Centers):
         return self.table.expand(grid.count, -1, -1)
 
 
-def _cut(length: int, parts: int, overlap: bool) -> Tensor:
-    """Places of `parts` windows in a row of `length`, [parts, k]; -1 is padding."""
-    window, first = torch.arange(parts), -(-length // parts)
-    missing = first * parts - length
-    if overlap and length < parts:
-        raise ValueError(f"grid: {length} patches on a side, expected {parts} for {parts} centers")
-    if overlap:
-        stride = length // parts
-        return (window * stride)[:, None] + torch.arange(length - (parts - 1) * stride)
-    if -(-missing // 2) < first:
-        place = torch.arange(first * parts).view(parts, first) - missing // 2
-        return place.masked_fill((place < 0) | (place >= length), -1)
-    start, end = window * length // parts, -(-(window + 1) * length // parts)
-    place = start[:, None] + torch.arange(int((end - start).max()))
-    return place.masked_fill(place >= end[:, None], -1)
-
-
-@lru_cache(maxsize=32)
-def _windows(height: int, width: int, side: int, overlap: bool, device: torch.device) -> Tensor:
-    """The patch at each place of each window, [side ** 2, k, k]; height * width is padding."""
-    with torch.inference_mode(False):
-        row = _cut(height, side, overlap)[:, None, :, None]
-        column = _cut(width, side, overlap)[None, :, None, :]
-        place = (row * width + column).masked_fill((row < 0) | (column < 0), height * width)
-        return place.flatten(0, 1).to(device)
-
-
 class SemanticTokens(nn.Module):
     r"""Semantic tokens of the patches X: centers P, then layers that attend to the patches.
 
@@ -301,3 +274,30 @@ class SemanticTokens(nn.Module):
 def tokens_and_patches(tokens: Tensor, x: Tensor, images: int) -> Tensor:
     """The tokens of each image, followed by its patches, [B, M + N, dim]."""
     return torch.cat([t.view(images, len(t) // max(images, 1), -1) for t in (tokens, x)], 1)
+
+
+def _cut(length: int, parts: int, overlap: bool) -> Tensor:
+    """Places of `parts` windows in a row of `length`, [parts, k]; -1 is padding."""
+    window, first = torch.arange(parts), -(-length // parts)
+    missing = first * parts - length
+    if overlap and length < parts:
+        raise ValueError(f"grid: {length} patches on a side, expected {parts} for {parts} centers")
+    if overlap:
+        stride = length // parts
+        return (window * stride)[:, None] + torch.arange(length - (parts - 1) * stride)
+    if -(-missing // 2) < first:
+        place = torch.arange(first * parts).view(parts, first) - missing // 2
+        return place.masked_fill((place < 0) | (place >= length), -1)
+    start, end = window * length // parts, -(-(window + 1) * length // parts)
+    place = start[:, None] + torch.arange(int((end - start).max()))
+    return place.masked_fill(place >= end[:, None], -1)
+
+
+@lru_cache(maxsize=32)
+def _windows(height: int, width: int, side: int, overlap: bool, device: torch.device) -> Tensor:
+    """The patch at each place of each window, [side ** 2, k, k]; height * width is padding."""
+    with torch.inference_mode(False):
+        row = _cut(height, side, overlap)[:, None, :, None]
+        column = _cut(width, side, overlap)[None, :, None, :]
+        place = (row * width + column).masked_fill((row < 0) | (column < 0), height * width)
+        return place.flatten(0, 1).to(device)
