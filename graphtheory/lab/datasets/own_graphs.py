@@ -113,9 +113,7 @@ def read_graph_file(path: str | PathLike[str]) -> Data | list[Data]:
         with torch.serialization.safe_globals([one for one in _OF_DATA if one not in known]):
             found = load_tensors(file.read_bytes())
     except Exception as error:  # a file that is none fails in a dozen ways
-        raise ValueError(
-            f"data: {file} cannot be read without running what it may contain; {wanted}"
-        ) from error
+        raise ValueError(f"data: {file} is not a file written by torch.save; {wanted}") from error
     if isinstance(found, Data):
         return found
     if isinstance(found, (list, tuple)) and found and all(isinstance(g, Data) for g in found):

@@ -1,4 +1,4 @@
-"""Reports: results as tables, as one page that needs nothing else, and as house rows."""
+"""Reports: results as tables, as one page that needs nothing else, and as result rows."""
 
 from graphtheory.lab.bench.summary import (
     difference_table,

@@ -202,7 +202,7 @@ def test_files_are_read_without_running_them(tmp_path) -> None:
         read_graph_file(tmp_path / "dict.pt")
     for name in ("code.pt", "text.pt"):
         with pytest.raises(
-            ValueError, match=rf"{name} cannot be read without.*expected a PyG Data"
+            ValueError, match=rf"{name} is not a file written by.*expected a PyG Data"
         ):
             read_graph_file(tmp_path / name)
     with pytest.raises(FileNotFoundError, match="there is no file"):
