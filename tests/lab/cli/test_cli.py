@@ -475,7 +475,7 @@ def test_an_interrupted_bench_keeps_its_runs_and_goes_on(
 def test_ctrl_c_ends_a_process_with_130(tmp_path: Path) -> None:
     words = ["bench", *KARATE, "--models", "mlp", "--seeds", "1000", "--out", "b"]
     process = subprocess.Popen(
-        [sys.executable, "-m", "graphtheory.lab.cli", *words],
+        [sys.executable, "-m", "graphtheory", *words],
         cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     deadline = time.monotonic() + 60
