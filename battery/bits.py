@@ -32,10 +32,10 @@ MODELS = ("gt", "gat", "gcn", "sage", "sampled-gcn")
 
 def digest_of_a_run(seed: int, model: str) -> str:
     """SHA-256 of scores, history and parameters after three epochs on a small graph."""
-    from graphtheory.lab.bench.problem import NodeProblem
+    from graphtheory.lab.bench.node_task import NodeBenchTask
 
-    problem = NodeProblem("karate")
-    found = problem.run(problem.trial(model)[0], seed=seed, epochs=3, patience=3)
+    task = NodeBenchTask("karate")
+    found = task.run(task.config(model)[0], seed=seed, epochs=3, patience=3)
     history = [
         {name: value for name, value in row.items() if name != "seconds"}
         for row in found.fit.history

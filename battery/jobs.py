@@ -24,7 +24,7 @@ import torch
 from torch_geometric.data import Data
 
 from graphtheory.data.loaders import GraphFolder
-from graphtheory.lab.bench.node_benchmark import FinishedRuns
+from graphtheory.lab.bench.benchmark import FinishedRuns
 from graphtheory.lab.cli.main import main
 from graphtheory.lab.datasets import cache
 from graphtheory.lab.train import checkpoint, folder, read_checkpoint

@@ -34,13 +34,12 @@ from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import breadth_first_order
 from torch_geometric.utils import subgraph
 
-from graphtheory.lab.bench.facts import Facts
+from graphtheory.lab.bench.node_config import NodeRunConfig
+from graphtheory.lab.bench.node_task import NodeBenchTask, OwnNodes
 from graphtheory.lab.bench.options import with_options
-from graphtheory.lab.bench.own import OwnNodes
-from graphtheory.lab.bench.problem import NodeProblem
 from graphtheory.lab.bench.rows import Row
 from graphtheory.lab.bench.search import SearchLog
-from graphtheory.lab.bench.trial import NodeTrial
+from graphtheory.lab.bench.spaces import GraphFacts
 from graphtheory.lab.datasets import graphs
 from graphtheory.lab.datasets.graphs import Data
 
@@ -86,7 +85,7 @@ class Tried:
     score: float
 
 
-def options_of(trial: NodeTrial) -> dict[str, Any]:
+def options_of(trial: NodeRunConfig) -> dict[str, Any]:
     """The options that are looked at, as far as the model reads them."""
     network, optimizer = trial.network, trial.optimizer
     stack = next((told for name, told in _STACK.items() if getattr(network, name)), "classic")
@@ -106,14 +105,14 @@ def tried() -> list[Tried]:
     groups = defaultdict(list)
     for file in sorted(RESULTS.glob("search-*.jsonl")):
         for one in SearchLog(file):
-            if isinstance(one.trial, NodeTrial):
-                groups[one.dataset, one.trial.model, one.seeds].append(one)
+            if isinstance(one.config, NodeRunConfig):
+                groups[one.dataset, one.config.model, one.seeds].append(one)
     found = []
     for (dataset, model, _), ones in groups.items():
         mean, spread = fmean(o.val for o in ones), pstdev(o.val for o in ones) or 1.0
         for one in ones:
             score = max(-_CLIPPED, min(_CLIPPED, (one.val - mean) / spread))
-            found.append(Tried(dataset, model, options_of(one.trial), score))
+            found.append(Tried(dataset, model, options_of(one.config), score))
     return found
 
 
@@ -154,11 +153,11 @@ def of_logs(root: str | None) -> list[Row]:
     kinds: dict[str, dict[str, Any]] = {kind: {} for kind in KINDS}
     for name in sorted({one.dataset for one in candidates}):
         data = graphs.load(name, root, split=SPLITS.get(graphs.describe(name).name))
-        facts, adjusted = Facts.of(data), homophily(data)
+        facts, adjusted = GraphFacts.of(data), homophily(data)
         rows.append(Row.of("adjusted homophily of training edges", adjusted, "1", dataset=name))
         rows.append(Row.of("columns of features", facts.features, "1", dataset=name))
         rows.append(Row.of("training labels a class", facts.labels_per_class, "1", dataset=name))
-        side = (0, adjusted >= _HOMOPHILOUS, facts.few_columns, facts.few_of_a_class)
+        side = (0, adjusted >= _HOMOPHILOUS, facts.has_few_features, facts.few_of_a_class)
         for kind, of in zip(KINDS, side, strict=True):
             kinds[kind][name] = of
     for option in sorted({name for one in candidates for name in one.options}):
@@ -194,23 +193,23 @@ def nearest(data: Data, nodes: int, seed: int) -> Data:
 
 
 @cache
-def problem_of(name: str, part: int | None, seed: int, root: str | None) -> NodeProblem:
+def node_task_of(name: str, part: int | None, seed: int, root: str | None) -> NodeBenchTask:
     """A graph, or a part of it that follows from the seed; options that a search kept are not."""
     split = SPLITS.get(name)
     if part is not None:
         return OwnNodes(nearest(graphs.load(name, root, split=split), part, seed))
-    problem = NodeProblem(name, split, root)
-    problem.kept = False
-    return problem
+    task = NodeBenchTask(name, split, root)
+    task.kept = False
+    return task
 
 
 def validation(name: str, part: int | None, seed: int, model: str, variant: str,
                root: str | None) -> float:  # fmt: skip
     """Validation score of one training."""
-    problem = problem_of(name, part, 0 if part is None else seed, root)
-    trial, epochs, patience = problem.trial(model)
+    task = node_task_of(name, part, 0 if part is None else seed, root)
+    trial, epochs, patience = task.config(model)
     trial = with_options(trial, VARIANTS[variant])
-    return problem.run(trial, seed=seed, epochs=epochs, patience=patience).fit.val
+    return task.run(trial, seed=seed, epochs=epochs, patience=patience).fit.val
 
 
 def rows_of(name: str, model: str, scores: Mapping[str, list[float]]) -> list[Row]:

@@ -2,15 +2,14 @@
 
 from statistics import mean, stdev
 
-from graphtheory.lab.bench.node_benchmark import Benchmark
+from graphtheory.lab.bench.benchmark import Benchmark
+from graphtheory.lab.bench.node_config import NodeRunConfig, load, train_nodes
 from graphtheory.lab.bench.search import Search, best
-from graphtheory.lab.bench.spaces import make_trial
-from graphtheory.lab.bench.trial import load, run_trial
 
 # One network on one split: 34 members of a karate club, two factions.
 data = load("karate", root=None, split=None, seed=0, degree=False)
-trial = make_trial("gt", hidden=16, heads=2, layers=2, neighbors="2", lr=0.01, bias_lr=0.05)
-outcome = run_trial(trial, data, seed=0, epochs=40, patience=30)
+trial = NodeRunConfig.of("gt", hidden=16, heads=2, layers=2, neighbors="2", lr=0.01, bias_lr=0.05)
+outcome = train_nodes(trial, data, seed=0, epochs=40, patience=30)
 print(outcome.fit)
 print("learned bias, first layer, head 0, by hops:")
 print([round(value, 3) for value in outcome.model.bucket_bias_table()[0, :3, 0].tolist()])
@@ -30,6 +29,6 @@ for model in models:
     )
 
 # Options are chosen on validation alone, with one budget for every network.
-judged = Search("karate", models=("gt", "gcn"), budget=2).run()
-for model, winner in best(judged).items():
-    print(f"\n{model}: validation {winner.val:.3f} with {winner.trial.optimizer}")
+found = Search("karate", models=("gt", "gcn"), budget=2).run()
+for model, winner in best(found).items():
+    print(f"\n{model}: validation {winner.val:.3f} with {winner.config.optimizer}")

@@ -16,9 +16,9 @@ from graphtheory.lab.cli.show import (
     at_least,
     data_root,
     known,
-    refusing,
+    on_interrupt,
     set_aside,
-    told_on_stop,
+    usage_errors,
     write_json,
 )
 
@@ -76,7 +76,7 @@ class Reproduce(Command):
         figure = _figure(self.figure)
         dataset = self._dataset(figure)
         self._refuse(figure)
-        with refusing():
+        with usage_errors():
             if figure.data:
                 with screen.working(f"reading {dataset}"):
                     _load(dataset, root, figure.data)
@@ -129,12 +129,12 @@ class Reproduce(Command):
         def tell() -> None:
             screen.note(f"\nFinished runs are in {kept}; the same command with --resume goes on.")
 
-        with refusing():
+        with usage_errors():
             kept.parent.mkdir(parents=True, exist_ok=True)
             with locked(kept.parent, f".{kept.stem}.lock"):
                 if not self.resume:
                     set_aside(screen, kept, under_way(kept))
-                with told_on_stop(tell), screen.steps("run") as steps:
+                with on_interrupt(tell), screen.steps("run") as steps:
                     return grid.measure(figure.run, steps, kept=kept)
 
 

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from graphtheory.lab import plot
+from graphtheory.lab.bench.benchmark import Benchmark, Run
 from graphtheory.lab.bench.diagnose import Diagnosis
-from graphtheory.lab.bench.node_benchmark import Benchmark, Run
+from graphtheory.lab.bench.node_config import NodeRunConfig
 from graphtheory.lab.bench.rows import Environment, Row
-from graphtheory.lab.bench.search import Judged
-from graphtheory.lab.bench.trial import NodeTrial
+from graphtheory.lab.bench.search import SearchResult
 from graphtheory.lab.report import (
     BenchmarkReport,
     Page,
@@ -239,8 +239,12 @@ def test_distance_rows_become_bias_and_accuracy() -> None:
 
 
 def test_search_log_is_sorted_and_shown() -> None:
-    log = [Judged("karate", NodeTrial("gt"), val, 100, 2.0, 1, 60, 20) for val in (0.5, 0.75)]
-    table = search_table([*log, Judged("karate", NodeTrial("gat"), 0.1, 50, 1.0, 1, 60, 20)])
+    log = [
+        SearchResult("karate", NodeRunConfig("gt"), val, 100, 2.0, 1, 60, 20) for val in (0.5, 0.75)
+    ]
+    table = search_table(
+        [*log, SearchResult("karate", NodeRunConfig("gat"), 0.1, 50, 1.0, 1, 60, 20)]
+    )
     assert [(row[0], row[2]) for row in table.rows] == [
         ("gat", "10.0"), ("gt", "75.0"), ("gt", "50.0"),
     ]  # fmt: skip
@@ -248,8 +252,8 @@ def test_search_log_is_sorted_and_shown() -> None:
 
 
 def test_options_are_those_that_differ_from_the_default() -> None:
-    assert options(NodeTrial("gt")) == "hidden=64, layers=2, lr=0.01, row_scale=True"
-    other = NodeTrial("gt", degree=True, row_scale=False)
+    assert options(NodeRunConfig("gt")) == "hidden=64, layers=2, lr=0.01, row_scale=True"
+    other = NodeRunConfig("gt", degree=True, row_scale=False)
     assert options(other).endswith("degree=True, row_scale=False")
 
 
@@ -266,7 +270,7 @@ def test_the_diagnosis_is_sound_and_loads_nothing(tmp_path: Path) -> None:
     assert Reader(text).sources and not re.search(r"https?://", text)
     assert len(pictures(page)) == 3
     assert "Core distance" in text and "Beside the printed numbers" not in text
-    assert "largest at 2 hops, divided by the number of nodes there at 1: a graph tra" in text
+    assert "The total margin peaks at 2 hops, the margin per node at 1. A distance bias may" in text
 
 
 def _margins(*values: float) -> list[Row]:
@@ -280,8 +284,8 @@ def _margins(*values: float) -> list[Row]:
 
 
 def test_the_margins_are_read_in_a_sentence() -> None:
-    assert "largest at 1 hop, divided" in reading(_margins(0.3, 0.2))
-    assert "largest at 2 hops" in reading(_margins(0.2, 0.3))
+    assert "The total margin peaks at 1 hop, the margin per node" in reading(_margins(0.3, 0.2))
+    assert "The total margin peaks at 2 hops" in reading(_margins(0.2, 0.3))
     assert "MLP is the model to beat" in reading(_margins(0.0, -0.2))
     assert "MLP is the model to beat" in reading(_margins(0.0, 0.0))
     assert reading([]) == ""

@@ -29,14 +29,14 @@ def test_an_interrupted_study_goes_on_and_a_new_one_sets_its_runs_aside(
 ) -> None:
     words = ["reproduce", "fig-3-9", "--dataset", "karate", "--quick", "--out", str(tmp_path)]
     kept = tmp_path / "fig-3-9-karate.jsonl"
-    train = figures_labels.run_trial
+    train = figures_labels.train_nodes
 
     def until_the_third(*args: Any, **options: Any) -> Any:
         if kept.exists() and len(kept.read_text().splitlines()) == 2:
             raise KeyboardInterrupt
         return train(*args, **options)
 
-    monkeypatch.setattr(figures_labels, "run_trial", until_the_third)
+    monkeypatch.setattr(figures_labels, "train_nodes", until_the_third)
     assert main(words) == 130
     assert "Finished runs are in" in capsys.readouterr().out
     monkeypatch.undo()
@@ -45,7 +45,7 @@ def test_an_interrupted_study_goes_on_and_a_new_one_sets_its_runs_aside(
     assert len(kept.read_text().splitlines()) == 12
     networks = tmp_path / "fig-3-9-karate.under-way"
     (networks / "a network").mkdir(parents=True)
-    monkeypatch.setattr(figures_labels, "run_trial", until_the_third)
+    monkeypatch.setattr(figures_labels, "train_nodes", until_the_third)
     with locked(tmp_path, ".fig-3-9-karate.lock"):
         assert main(words) == 2
     assert "another run is using it" in capsys.readouterr().err and networks.exists()
@@ -63,7 +63,7 @@ def test_sigterm_tells_what_is_kept(
     def told_to_leave(*_: Any, **__: Any) -> Any:
         signal.raise_signal(signal.SIGTERM)
 
-    monkeypatch.setattr(figures_labels, "run_trial", told_to_leave)
+    monkeypatch.setattr(figures_labels, "train_nodes", told_to_leave)
     before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
     try:
         with pytest.raises(SystemExit) as caught:

@@ -10,11 +10,11 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from graphtheory.lab.bench.benchmark import Benchmark, FinishedRuns, Run
 from graphtheory.lab.bench.comparison import Comparison
-from graphtheory.lab.bench.node_benchmark import Benchmark, FinishedRuns, Run
-from graphtheory.lab.bench.own import as_problem
 from graphtheory.lab.bench.rows import Environment
 from graphtheory.lab.bench.search import Search, best
+from graphtheory.lab.bench.tasks import bench_task
 
 
 def compare(
@@ -44,8 +44,8 @@ def compare(
         split: Kind of split of a named set; for own graphs three fractions or lists of positions.
         seeds: How many; a seed draws the split, the weights and everything else.
         epochs: At most so many; None is the data's own number.
-        budget: Candidates a model of a search on validation before; 0 takes options that are
-            known, or defaults, and the table says so.
+        budget: Candidates a model of a search on validation that runs first; 0 takes options that
+            are known, or defaults, and the table says so.
         options: Set by hand, such as {"walk": 16, "readout": "token"}, in the place of those of
             every model that reads them; not with a search.
         out: Folder where finished runs are kept and taken up again, and results are written.
@@ -83,46 +83,37 @@ def compare(
     if budget and options:
         raise ValueError(f"budget: got {budget}, expected 0 beside options set by hand")
     folder = root or os.environ.get("GRAPHTHEORY_DATA")
-    problem = as_problem(data, task=task, metric=metric, split=split, root=folder)
-    chosen = problem.compared if models is None else tuple(dict.fromkeys(models))
+    bench = bench_task(data, task=task, metric=metric, split=split, root=folder)
+    chosen = bench.compared if models is None else tuple(dict.fromkeys(models))
     if not chosen:
         raise ValueError("models: got none, expected one or more names")
     for model in chosen:
-        problem.known_model(model)
+        bench.known_model(model)
     where = None if out is None else Path(out)
-    trials = {}
+
+    def candidate_started(model: str, done: int, total: int) -> None:
+        if progress:
+            print(f"candidate {done + 1}/{total}  {model}", file=sys.stderr)
+
+    def run_finished(run: Run) -> None:
+        if progress:
+            test = measure.format(run.test)
+            print(f"{run.model}, seed {run.seed}: test {test}", file=sys.stderr)
+
+    measure, configs = bench.measure, {}
     if budget:
         log = None if where is None else where / "search.jsonl"
-        judged = Search(problem, chosen, budget, log=log).run(_told("candidate", progress))
-        trials = {m: found.trial for m, found in best(judged, problem.measure).items()}
-    record = None if where is None else FinishedRuns(where / "runs.jsonl")
-    bench = Benchmark(
-        problem, chosen, seeds, problem.split, epochs=epochs, record=record,
-        finished=_said(problem.measure, progress), chosen=trials,
-        budget=budget or None, options=options or {},
+        tried = Search(bench, chosen, budget, log=log).run(candidate_started)
+        configs = {m: found.config for m, found in best(tried, measure).items()}
+    benchmark = Benchmark(
+        bench, chosen, seeds, bench.split, epochs=epochs,
+        record=None if where is None else FinishedRuns(where / "runs.jsonl"),
+        finished=run_finished, chosen=configs, budget=budget or None, options=options or {},
     )  # fmt: skip
-    runs = bench.run()
-    command = f"graphtheory.bench({data if isinstance(data, str) else problem.name!r}, ...)"
-    found = Comparison(
-        bench, runs, str(problem.split), problem.measure.name, command, Environment.here()
-    )
+    runs = benchmark.run()
+    command = f"graphtheory.bench({data if isinstance(data, str) else bench.name!r}, ...)"
+    here = Environment.here()
+    found = Comparison(benchmark, runs, str(bench.split), measure.name, command, here)
     if where is not None:
         found.save(where)
     return found
-
-
-def _told(what: str, progress: bool) -> Any:
-    def tell(model: str, done: int, total: int) -> None:
-        if progress:
-            print(f"{what} {done + 1}/{total}  {model}", file=sys.stderr)
-
-    return tell
-
-
-def _said(measure: Any, progress: bool) -> Any:
-    def say(run: Run) -> None:
-        if progress:
-            test = measure.told(measure.shown(run.test))
-            print(f"{run.model}, seed {run.seed}: test {test}", file=sys.stderr)
-
-    return say

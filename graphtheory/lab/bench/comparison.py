@@ -1,4 +1,4 @@
-"""What a benchmark found: its table, its differences and its files."""
+"""The results of a benchmark: its table, its differences and its files."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from graphtheory.disk import replace_file
+from graphtheory.lab.bench.benchmark import Benchmark, FinishedRuns, Run
 from graphtheory.lab.bench.finished import add_line
 from graphtheory.lab.bench.measure import Measure, measure_of
-from graphtheory.lab.bench.node_benchmark import Benchmark, FinishedRuns, Run
 from graphtheory.lab.bench.rows import Environment, Row, finite, write_csv
 from graphtheory.lab.bench.summary import (
     Difference,
@@ -50,8 +50,8 @@ class Comparison:
 
     @property
     def name(self) -> str:
-        """Of the data."""
-        return self.benchmark.problem.name
+        """The name of the data."""
+        return self.benchmark.task.name
 
     @property
     def first(self) -> str:
@@ -60,7 +60,7 @@ class Comparison:
 
     @property
     def measure(self) -> Measure:
-        """How scores are read."""
+        """How test scores are read."""
         return measure_of(self.metric)
 
     @property
@@ -74,7 +74,7 @@ class Comparison:
         return dict.fromkeys(self.benchmark.chosen, self.benchmark.searched)
 
     def scores(self, title: str = "") -> Table:
-        """Scores; the note says whose options are defaults and who learned nothing."""
+        """Score table; a footnote marks untuned models and those no better than a constant."""
         return score_table(
             summaries(self.runs), self.measure, title,
             not_tuned=self.benchmark.not_tuned(), unlearned=unlearned(self.runs),
@@ -87,7 +87,7 @@ class Comparison:
         return differences(self.runs, self.first, self.measure)
 
     def tables(self) -> list[Table]:
-        """Scores, and differences where there are some."""
+        """The score table, and that of differences where there are some."""
         title, against = f"{self.name}, split {self.split}", self.differences()
         paired = [difference_table(against, self.first, measure=self.measure)] if against else []
         return [self.scores(title), *paired]
@@ -102,9 +102,9 @@ class Comparison:
         )  # fmt: skip
 
     def settings(self) -> dict[str, Any]:
-        """What determines the numbers, in plain values."""
+        """The settings that determine the numbers, in plain values."""
         bench = self.benchmark
-        trials = {model: bench.trial(model) for model in bench.models}
+        configs = {model: bench.config(model) for model in bench.models}
         by_hand = {"set_by_hand": bench.set_by_hand} if bench.set_by_hand else {}
         return by_hand | {
             "dataset": self.name,
@@ -114,20 +114,20 @@ class Comparison:
             "root": None if bench.root is None else str(bench.root),
             "models": {
                 model: {"options": self.chosen_by(model), "epochs": epochs, "patience": patience}
-                | trial.as_dict()
-                for model, (trial, epochs, patience) in trials.items()
+                | config.as_dict()
+                for model, (config, epochs, patience) in configs.items()
             },
         }
 
     def chosen_by(self, model: str) -> str:
         """Whether a model's options are those of a search, and which are set by hand."""
-        told = self.benchmark.set_in(model)
-        untold = model in self.benchmark.not_tuned()
-        others = "defaults, not tuned" if untold else self._searched.get(model, "search")
-        return f"set by hand: {told}; others {others}" if told else others
+        by_hand = self.benchmark.set_in(model)
+        untuned = model in self.benchmark.not_tuned()
+        others = "defaults, not tuned" if untuned else self._searched.get(model, "search")
+        return f"set by hand: {by_hand}; others {others}" if by_hand else others
 
     def results(self) -> dict[str, Any]:
-        """All of it in plain values."""
+        """The whole comparison in plain values, as in results.json."""
         others = [asdict(d) for d in self.differences()]
         return {
             "command": self.command, "settings": self.settings(),
@@ -154,9 +154,9 @@ class Comparison:
                 add_line(out / "runs.jsonl", record.line(settings, run))
 
     def __str__(self) -> str:
-        """The tables as text."""
+        """The tables as lines of text."""
         return "\n\n".join(str(table) for table in self.tables())
 
     def _repr_html_(self) -> str:
-        """What a notebook shows."""
+        """The tables as HTML, which a notebook shows."""
         return f"<pre>{escape(str(self))}</pre>"

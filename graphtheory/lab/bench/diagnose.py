@@ -60,7 +60,7 @@ class Diagnosis:
         return graphs.describe(self.dataset).name
 
     def run(self, progress: Progress = lambda *_: None) -> list[Row]:
-        """All rows.
+        """Measure, and return all result rows.
 
         Args:
             progress: Called before each definition of discriminative nodes: its name, how many are
@@ -194,6 +194,6 @@ def load_graph(
 
 
 def both_ways(graph: Neighborhood) -> Neighborhood:
-    """Every edge in both directions, once."""
+    """Make a graph with every edge in both directions, once."""
     edges = torch.cat([graph.edge_index(), graph.edge_index().flip(0)], 1).unique(dim=1)
     return Neighborhood.from_edge_index(edges, graph.num_dst)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
 from importlib.util import find_spec
 from typing import Any
@@ -13,8 +13,8 @@ import torch
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from torch import Tensor
 
+from graphtheory.lab.bench.config import RunConfig, RunResult, constant_score
 from graphtheory.lab.bench.spaces import Space
-from graphtheory.lab.bench.trial import Outcome, constant_score
 from graphtheory.lab.datasets.graph_sets import GraphSet
 from graphtheory.lab.train import FitResult
 from graphtheory.lab.train.score import SCORES, Score, ogb_score
@@ -31,7 +31,7 @@ _AXES: dict[str, tuple[Any, ...]] = {
 
 
 @dataclass(frozen=True)
-class FingerprintTrial:
+class TreesRunConfig(RunConfig):
     """Options of the trees and of the fingerprints.
 
     Attributes:
@@ -56,26 +56,14 @@ class FingerprintTrial:
     radius: int = 2
     bits: int = 2048
 
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values, for a log."""
-        return asdict(self)
-
-
-DEFAULT = FingerprintTrial()
-
-
-def make(model: str, **options: Any) -> FingerprintTrial:
-    """A trial from flat options."""
-    return FingerprintTrial(model, **options)
-
 
 def space(like: Space) -> Space:
     """The axes of the trees, judged on as many seeds as networks are."""
-    return Space(like.epochs, like.patience, like.search_seeds, _AXES, make=make)
+    return Space(like.epochs, like.patience, like.search_seeds, _AXES, config=TreesRunConfig)
 
 
 def check(graphs: GraphSet) -> list[str]:
-    """The molecules' SMILES; no others are taken, nor an installation without rdkit.
+    """Return the molecules' SMILES; no others are taken, nor an installation without rdkit.
 
     Raises:
         ValueError: Either of these, or a SMILES that rdkit does not read.
@@ -103,7 +91,7 @@ def _unread(smiles: tuple[str, ...]) -> int | None:
         return next((i for i, s in enumerate(smiles) if Chem.MolFromSmiles(s) is None), None)
 
 
-def run(trial: FingerprintTrial, graphs: GraphSet, *, seed: int) -> Outcome:
+def run(config: TreesRunConfig, graphs: GraphSet, *, seed: int) -> RunResult:
     """Train once on the split of the set; `seed` is the trees' random_state.
 
     The number of trees is that of the best validation score, as networks take their best epoch.
@@ -111,12 +99,12 @@ def run(trial: FingerprintTrial, graphs: GraphSet, *, seed: int) -> Outcome:
     Raises:
         ValueError: Graphs that are no molecules, or no rdkit.
     """
-    bits = _bits(tuple(check(graphs)), trial.radius, trial.bits)
+    bits = _bits(tuple(check(graphs)), config.radius, config.bits)
     y = torch.as_tensor(graphs._data.y)
     parts = [graphs.train_index, graphs.val_index, graphs.test_index]
     score = _score(graphs)
     began = time.perf_counter()
-    found, leaves = _staged(trial, graphs.kind, bits, y, parts, seed)
+    found, leaves = _staged(config, graphs.kind, bits, y, parts, seed)
     seconds = time.perf_counter() - began
     (train, val, test) = (y[part] for part in parts)
     history, best = [], 0
@@ -130,7 +118,7 @@ def run(trial: FingerprintTrial, graphs: GraphSet, *, seed: int) -> Outcome:
         seconds / len(history), float("nan"), [],
     )  # fmt: skip
     constant = constant_score(score, graphs.kind, train, test, graphs.num_outputs)
-    return Outcome(fit, None, None, leaves, constant)
+    return RunResult(fit, None, None, leaves, constant)
 
 
 def _better(score: Score, one: float, other: float) -> bool:
@@ -143,7 +131,7 @@ def _score(graphs: GraphSet) -> Score:
 
 @lru_cache(maxsize=2)
 def _bits(smiles: tuple[str, ...], radius: int, bits: int) -> np.ndarray:
-    """Fingerprints uint8 [G, bits]."""
+    """Compute Morgan fingerprints, uint8 [G, bits]."""
     from rdkit import Chem
     from rdkit.Chem.rdFingerprintGenerator import GetMorganGenerator
 
@@ -152,7 +140,7 @@ def _bits(smiles: tuple[str, ...], radius: int, bits: int) -> np.ndarray:
 
 
 def _staged(
-    trial: FingerprintTrial, kind: str, bits: np.ndarray, y: Tensor, parts: list[Tensor], seed: int
+    config: TreesRunConfig, kind: str, bits: np.ndarray, y: Tensor, parts: list[Tensor], seed: int
 ) -> tuple[list[tuple[Tensor, Tensor]], int]:
     """Predictions on validation and test after every tree, and the number of leaves in the end."""
     columns = [y] if kind == "multiclass" else list(y.unbind(1))
@@ -162,9 +150,9 @@ def _staged(
         given = label[train].numpy()
         if len(np.unique(given)) < 2:  # nothing to tell apart: every molecule is predicted alike
             flat = [torch.full((len(p), 1), float(given[0]) if len(given) else 0.0) for p in parts]
-            stages.append([(flat[1], flat[2])] * trial.max_iter)
+            stages.append([(flat[1], flat[2])] * config.max_iter)
             continue
-        model = _model(trial, kind, seed).fit(bits[train.numpy()], given)
+        model = _model(config, kind, seed).fit(bits[train.numpy()], given)
         leaves += sum(t.get_n_leaf_nodes() for trees in model._predictors for t in trees)
         staged = model.staged_predict if kind == "regression" else model.staged_decision_function
         pairs = zip(*(staged(bits[p.numpy()]) for p in parts[1:]), strict=True)
@@ -176,14 +164,14 @@ def _staged(
     ], leaves
 
 
-def _model(trial: FingerprintTrial, kind: str, seed: int) -> Any:
+def _model(config: TreesRunConfig, kind: str, seed: int) -> Any:
     trees = (
         HistGradientBoostingRegressor if kind == "regression" else HistGradientBoostingClassifier
     )
     return trees(
-        learning_rate=trial.learning_rate, max_iter=trial.max_iter,
-        max_leaf_nodes=trial.max_leaf_nodes, min_samples_leaf=trial.min_samples_leaf,
-        l2_regularization=trial.l2_regularization, max_features=trial.max_features,
+        learning_rate=config.learning_rate, max_iter=config.max_iter,
+        max_leaf_nodes=config.max_leaf_nodes, min_samples_leaf=config.min_samples_leaf,
+        l2_regularization=config.l2_regularization, max_features=config.max_features,
         early_stopping=False, random_state=seed,
     )  # fmt: skip
 

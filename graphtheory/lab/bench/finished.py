@@ -59,7 +59,7 @@ class Finished(Generic[V]):
         return len(self._runs)
 
     def __iter__(self) -> Iterator[V]:
-        """What the runs gave, in the order in which they were added."""
+        """Iterate over what the runs gave, in the order in which they were added."""
         return (value for _, value in self._runs.values())
 
     def find(self, settings: Settings) -> V | None:
@@ -83,18 +83,18 @@ class Finished(Generic[V]):
         return value
 
     def add(self, settings: Settings, value: V) -> None:
-        """Add a run, on the disk before this returns."""
+        """Add a run, which is on the disk before this returns."""
         line = _plain(self.line(settings, value))  # a resumed study sees no other value
         self._runs[self._name(settings)] = _plain(settings), self.read(line)[1]
         if self.path is not None:
             add_line(self.path, line)
 
     def line(self, settings: Settings, value: V) -> dict[str, Any]:
-        """A run as an object of plain values."""
+        """Write a run as an object of plain values."""
         return {"settings": settings, "rows": value}
 
     def read(self, line: dict[str, Any]) -> tuple[Settings, V]:
-        """Settings and value of a line; the inverse of `line`."""
+        """Read the settings and the value of a line; the inverse of `line`."""
         return dict(line["settings"]), line["rows"]
 
     def _name(self, settings: Settings) -> str:

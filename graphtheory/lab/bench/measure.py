@@ -35,55 +35,59 @@ class Measure:
 
     @property
     def scale(self) -> int:
-        """By how much a shown number is larger than the score."""
+        """The factor by which a shown number is larger than the score."""
         return 100 if self.share else 1
 
     @property
     def symbol(self) -> str:
-        """Unit of what is shown: "%" of shares, else that of the target."""
+        """The unit of what is shown: "%" of shares, else that of the target."""
         return "%" if self.share else self.unit
 
     @property
     def row_unit(self) -> str:
-        """Unit of the score itself, for rows of results."""
+        """The unit of the score itself, for rows of results."""
         return "1" if self.share else self.unit or "unit of the target"
 
     @property
     def worst(self) -> float:
-        """The score of a training that diverged: no other one is worse."""
+        """The score of a training that diverged, the worst there is."""
         return SCORES[self.name].worst
 
     def better(self, score: float, than: float) -> bool:
-        """Whether a score is strictly better than another."""
+        """Whether a score is strictly better than another one."""
         return score > than if self.higher_is_better else score < than
 
     def gain(self, first: float, other: float) -> float:
-        """By how much the first score is better than the other one; negative where it is worse."""
+        """The advantage of the first score over the other one; negative where it is worse."""
         return first - other if self.higher_is_better else other - first
 
     def shown(self, score: float, spread: float = math.nan, sign: str = "") -> str:
-        """A score without its unit as "91.20 ± 0.51"; without the spread where that is nan."""
+        """Write a score without its unit as "91.20 ± 0.51", or "91.20" where the spread is nan."""
         digits = 2 if self.share else _decimals(score, spread)
         text = f"{self.scale * score:{sign}.{digits}f}"
         return text if math.isnan(spread) else f"{text} ± {self.scale * spread:.{digits}f}"
 
     def short(self, score: float, digits: str = ".1f") -> str:
-        """A score without its unit for a line of progress; `digits` is the format of a percent."""
+        """Write a score without its unit for a line of progress; `digits` formats a percent."""
         return f"{100 * score:{digits}}" if self.share else self.shown(score)
 
-    def told(self, text: str) -> str:
-        """A shown score with its unit."""
+    def format(self, score: float, spread: float = math.nan) -> str:
+        """Write a score as `shown` does, with its unit."""
+        return self.with_unit(self.shown(score, spread))
+
+    def with_unit(self, text: str) -> str:
+        """Add the unit to a shown score or a title."""
         return f"{text} {self.symbol}".rstrip()
 
     @property
     def axis_unit(self) -> str:
         """Unit and, where lower is better, the direction, for axes and notes; "%" of shares."""
-        said = [self.symbol] if self.symbol else []
-        return ", ".join(said if self.higher_is_better else [*said, "lower is better"])
+        parts = [self.symbol] if self.symbol else []
+        return ", ".join(parts if self.higher_is_better else [*parts, "lower is better"])
 
     @property
     def heading(self) -> str:
-        """Title with unit and direction."""
+        """The title with unit and direction, such as "RMSE (lower is better)"."""
         return f"{self.title} ({self.axis_unit})"
 
 
@@ -104,7 +108,7 @@ ACCURACY = MEASURES["accuracy"]
 
 
 def measure_of(metric: str, unit: str = "") -> Measure:
-    """How a metric is read.
+    """Look up how a metric is read.
 
     Args:
         metric: "accuracy", "rocauc", "ap", "f1", "mae" or "rmse".

@@ -1,4 +1,4 @@
-"""Options of a trial set by hand: read, put in the place of the chosen ones, told in words."""
+"""Options set by hand: read from words, put in place of the chosen ones, and described."""
 
 from __future__ import annotations
 
@@ -7,55 +7,14 @@ from dataclasses import fields, is_dataclass, replace
 from types import NoneType
 from typing import Any, get_args, get_type_hints
 
-from graphtheory.lab.bench.trial import NodeTrial
 from graphtheory.lab.zoo import graph_models as graph_zoo
-from graphtheory.lab.zoo import node_models as zoo
 
 Options = dict[str, Any]
 """Values by name of the option."""
 
-_ENCODED, _HEADS = ("gt",), (*graph_zoo.ATTENDING, "gatv2")
-_NODE_HEADS, _ROOTS = (*zoo.ATTENDING, "gat", "gat-res"), ("gat-res", "gcn-res")
-_SAMPLED = ("sampled-gcn",)
-_REDUCING = ("evit", "tome", "random-drop")
-_VITS = ("vit", "kvt", "stvit", *_REDUCING)
-_FIXED = (
-    "model",
-    "epochs",
-    "dataset",
-    "root",
-    "graph",
-    "encoder",
-    "head",
-    "image_size",
-)  # set otherwise
-_STACKS = (*zoo.ATTENDING, "gat", "gcn", "mlp", "gat-res", "gcn-res", "sage")
-READ_BY: dict[str, dict[str, tuple[str, ...]]] = {
-    "ImageTrial": {
-        "width": (*_VITS, "swin", "vig"), "depth": (*_VITS, "vig"), "heads": _VITS,
-        "patch": (*_VITS, "swin", "vig"), "tokens": ("stvit",), "k": ("kvt", "vig"),
-        "keep": _REDUCING, "drop_path": (*_VITS, "swin", "vig"),
-    },
-    "GraphTrial": {
-        "heads": _HEADS, "attention_dropout": _HEADS,
-        "neighbors": graph_zoo.ATTENDING, "local": graph_zoo.ATTENDING,
-        "num_buckets": _ENCODED, "value_encoding": _ENCODED, "paths": _ENCODED,
-        "resistance": _ENCODED, "bias_lr": _ENCODED,
-    },
-    "NodeTrial": {
-        "heads": _NODE_HEADS, "attention_dropout": _NODE_HEADS, "neighbors": zoo.ATTENDING,
-        "frozen_query": zoo.ATTENDING, "root_weight": zoo.ATTENDING + _ROOTS,
-        "num_buckets": zoo.ENCODED, "bias_lr": zoo.ENCODED,
-        "sampler": _SAMPLED, "share": _SAMPLED, "fanout": (*_STACKS, "sgformer"),
-    }
-    | dict.fromkeys(
-        ("residual", "ffn", "project", "batch_norm", "layer_norm", "activation", "input_dropout"),
-        _STACKS,
-    ),
-}  # fmt: skip
-"""By the kind of trial: options that some networks ignore -> those that read them."""
-_VALUES_OF = {("readout", "token"): graph_zoo.ATTENDING}
-"""Values that only some networks have."""
+# Fields of a configuration that are set otherwise.
+_FIXED = ("model", "epochs", "dataset", "root", "graph", "encoder", "head", "image_size")
+_READERS_OF_VALUE = {("readout", "token"): graph_zoo.ATTENDING}
 _FROM_ONE = (
     "hidden", "layers", "heads", "num_buckets", "nodes_per_batch", "batch_size", "fanout", "width",
     "depth", "patch", "tokens",
@@ -65,7 +24,7 @@ _KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: 
 
 
 def read_options(words: Iterable[str]) -> dict[str, str]:
-    """Words such as "walk=16" as names and values.
+    """Read words such as "walk=16" as names and values.
 
     Raises:
         ValueError: A word of another form, or a name that comes twice.
@@ -85,11 +44,11 @@ def read_options(words: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def known_options(trial: Any) -> dict[str, Any]:
-    """Every option of a trial by name, with its type."""
-    hints, found = get_type_hints(type(trial)), dict[str, Any]()
-    for field in fields(trial):
-        value = getattr(trial, field.name)
+def known_options(config: Any) -> dict[str, Any]:
+    """Every option of a configuration by name, with its type."""
+    hints, found = get_type_hints(type(config)), dict[str, Any]()
+    for field in fields(config):
+        value = getattr(config, field.name)
         if is_dataclass(value):
             found |= known_options(value)
         elif field.name not in _FIXED:
@@ -97,84 +56,85 @@ def known_options(trial: Any) -> dict[str, Any]:
     return found
 
 
-def checked_options(trials: Sequence[Any], given: Mapping[str, Any]) -> Options:
-    """The values as the options of these trials have them.
+def check_known(names: Iterable[str], known: Iterable[str]) -> None:
+    """Raise ValueError, with the list of all options, for a name that is not known."""
+    if unknown := sorted(set(names) - set(known)):
+        listed = ", ".join(sorted(known))
+        raise ValueError(f"options: unknown {unknown[0]!r}, expected some of {listed}")
+
+
+def checked_options(configs: Sequence[Any], given: Mapping[str, Any]) -> Options:
+    """Convert the given values to the types that these configurations have.
 
     Args:
-        trials: Those of the compared models.
+        configs: Those of the compared models.
         given: Values by name; text such as "16", "true" or "none" is read as the type of the
             option.
 
     Raises:
-        ValueError: A name that none of the trials has, or a value of another type.
+        ValueError: A name that none of them has, or a value of another type.
     """
-    known = {name: kind for trial in trials for name, kind in known_options(trial).items()}
-    for name in given:
-        if name not in known:
-            listed = ", ".join(sorted(known))
-            raise ValueError(f"options: unknown {name!r}, expected some of {listed}")
+    known = {name: kind for config in configs for name, kind in known_options(config).items()}
+    check_known(given, known)
     return {name: _value(name, value, known[name]) for name, value in given.items()}
 
 
-def with_options(trial: Any, options: Options) -> Any:
-    """A trial with these values in the place of its own; its model keeps what it does not read.
+def with_options(config: Any, options: Options) -> Any:
+    """Put these values in place of a configuration's own, except those that its model ignores.
 
     Raises:
         ValueError: A value that the optimizer does not take, or one that has no effect beside the
             other options.
     """
-    read = {name: value for name, value in options.items() if not ignores(trial, name, value)}
-    changed = _replaced(trial, read)
-    if isinstance(trial, NodeTrial):
-        for name, residual in (("ffn", True), ("project", False)):
-            if read.get(name) and changed.network.residual != residual:
-                raise ValueError(
-                    f"{name}: got true, expected residual={shown(residual)} beside it; the "
-                    f"{trial.model} here has residual={shown(not residual)}"
-                )
-        if "fanout" in read and changed.sampling.batch_size is None:
-            raise ValueError(f"fanout: got {read['fanout']}, expected a batch_size beside it")
+    read = {name: value for name, value in options.items() if not ignores(config, name, value)}
+    changed = replaced(config, read)
+    if check := getattr(changed, "check_options", None):
+        check(read)
     return changed
 
 
-def _replaced(part: Any, read: Options) -> Any:
-    """A dataclass with these values in the place of its own, and in those that it holds."""
+def replaced(part: Any, read: Options) -> Any:
+    """Put these values into a dataclass and into the dataclasses that it holds."""
     changes = {}
     for field in fields(part):
         value = getattr(part, field.name)
         if is_dataclass(value):
-            changes[field.name] = _replaced(value, read)
+            changes[field.name] = replaced(value, read)
         elif field.name in read:
             changes[field.name] = read[field.name]
     return replace(part, **changes)
 
 
-def ignores(trial: Any, name: str, value: Any = None) -> bool:
-    """Whether the model of a trial does not read an option, or does not have that value of it."""
-    readers = READ_BY.get(type(trial).__name__, {}).get(name) or _VALUES_OF.get((name, value))
-    return name not in known_options(trial) or (readers is not None and trial.model not in readers)
+def ignores(config: Any, name: str, value: Any = None) -> bool:
+    """Whether a configuration's model does not read an option, or does not have that value."""
+    readers = getattr(config, "readers", {}).get(name) or _READERS_OF_VALUE.get((name, value))
+    return name not in known_options(config) or (
+        readers is not None and config.model not in readers
+    )
 
 
-def told_options(options: Options, trials: Sequence[Any] = ()) -> str:
-    """Options in words, and which of the models of `trials` ignore some.
+def describe_options(options: Options, configs: Sequence[Any] = ()) -> str:
+    """Describe options in words, and which models of the configurations ignore some.
 
     Example:
-        >>> from graphtheory.lab.bench.graph_trial import GraphTrial
-        >>> told_options({"walk": 16, "paths": 5}, [GraphTrial("gt"), GraphTrial("gcn")])
+        >>> from graphtheory.lab.bench.graph_config import GraphRunConfig
+        >>> both = [GraphRunConfig("gt"), GraphRunConfig("gcn")]
+        >>> describe_options({"walk": 16, "paths": 5}, both)
         'walk=16, paths=5 (gcn ignores paths)'
     """
     pairs = {name: f"{name}={shown(value)}" for name, value in options.items()}
     groups: dict[str, list[str]] = {}
     for name, value in options.items():
-        if models := [t.model for t in trials if ignores(t, name, value)]:
-            said = f"{', '.join(models)} {'ignore' if len(models) > 1 else 'ignores'}"
-            groups.setdefault(said, []).append(pairs[name] if (name, value) in _VALUES_OF else name)
-    told = "; ".join(f"{said} {', '.join(names)}" for said, names in groups.items())
-    return ", ".join(pairs.values()) + (f" ({told})" if told else "")
+        if models := [config.model for config in configs if ignores(config, name, value)]:
+            who = f"{', '.join(models)} {'ignore' if len(models) > 1 else 'ignores'}"
+            one = pairs[name] if (name, value) in _READERS_OF_VALUE else name
+            groups.setdefault(who, []).append(one)
+    ignored = "; ".join(f"{who} {', '.join(names)}" for who, names in groups.items())
+    return ", ".join(pairs.values()) + (f" ({ignored})" if ignored else "")
 
 
 def shown(value: Any) -> str:
-    """A value as it is typed."""
+    """Write a value as it is typed."""
     return str(value).lower() if value is None or isinstance(value, bool) else str(value)
 
 

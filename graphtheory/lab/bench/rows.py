@@ -30,7 +30,7 @@ _PACKAGES = ("graphtheory", "torch", "torch-geometric", "numba", "numpy", "scipy
 
 @dataclass(frozen=True)
 class Row:
-    """One result.
+    """One result over its repeats, with unit and quantiles.
 
     Attributes:
         name: What was measured.
@@ -56,7 +56,7 @@ class Row:
 
     @classmethod
     def of(cls, name: str, values: float | Sequence[float], unit: str, **parameters: Any) -> Row:
-        """The row of one number or of repeated measurements.
+        """Make the row of one number or of repeated measurements.
 
         Raises:
             ValueError: No measurement.
@@ -76,7 +76,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Environment:
-    """What a result was measured on.
+    """The machine, versions and commit that a result was measured with.
 
     Attributes:
         device: Processor, or the accelerator that torch sees, and torch's number of threads.
@@ -91,7 +91,7 @@ class Environment:
 
     @classmethod
     def here(cls) -> Environment:
-        """This process."""
+        """The environment of this process and this checkout."""
         return cls(_device(), _versions(), _commit())
 
 
@@ -106,7 +106,7 @@ def lines_of(rows: Iterable[Row], environment: Environment) -> list[dict[str, An
 
 
 def write_lines(path: str | PathLike[str], lines: Iterable[Mapping[str, Any]]) -> None:
-    """A CSV file with the columns `FIELDS`."""
+    """Write a CSV file with the columns `FIELDS`."""
     file = io.StringIO(newline="")
     writer = csv.DictWriter(file, FIELDS)
     writer.writeheader()
@@ -115,7 +115,7 @@ def write_lines(path: str | PathLike[str], lines: Iterable[Mapping[str, Any]]) -
 
 
 def write_csv(path: str | PathLike[str], rows: Iterable[Row], environment: Environment) -> None:
-    """One line a row."""
+    """Write rows as lines of a CSV file."""
     write_lines(path, lines_of(rows, environment))
 
 

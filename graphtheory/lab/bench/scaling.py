@@ -1,4 +1,4 @@
-"""Whether rows of features are scaled where no search has chosen it."""
+"""Decides whether rows of features are scaled where no search has chosen it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
-from graphtheory.lab.bench.trial import prepare
+from graphtheory.lab.bench.node_config import prepare
 from graphtheory.lab.datasets.graphs import Data
 
 _TRAIN, _VAL = 2000, 4000

@@ -3,41 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from math import inf
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from graphtheory.lab.bench.fingerprints import FingerprintTrial
+from graphtheory.lab.bench.config import RunConfig
+from graphtheory.lab.bench.fingerprints import TreesRunConfig
 from graphtheory.lab.bench.finished import Finished, Settings
-from graphtheory.lab.bench.graph_problem import named_problem
-from graphtheory.lab.bench.graph_trial import GraphTrial
+from graphtheory.lab.bench.graph_config import GraphRunConfig
 from graphtheory.lab.bench.measure import ACCURACY, Measure
-from graphtheory.lab.bench.problem import Problem
-from graphtheory.lab.bench.trial import NodeTrial
+from graphtheory.lab.bench.node_config import NodeRunConfig
+from graphtheory.lab.bench.task import BenchTask
+from graphtheory.lab.bench.tasks import named_task
 from graphtheory.lab.zoo.node_models import COMPARED
+
+_SETTINGS = ("dataset", "split", "trial", "seeds", "epochs", "patience")
 
 
 @dataclass(frozen=True)
-class Judged:
-    """One line of the search log.
+class SearchResult:
+    """One line of the search log: a candidate and its validation score.
 
     Attributes:
         dataset: Name of the graph.
-        trial: What was tried.
+        config: What was tried; "trial" in the log.
         val: Mean validation score over the search's seeds, 0..1 or in the unit of the target; for
             one that diverged 0, or infinity where lower is better. Test scores are not looked at.
-        parameters: Trainable numbers.
+        parameters: Number of trainable parameters.
         seconds: Training time of all its seeds.
-        seeds: How many splits it was judged on.
+        seeds: On how many splits it was tried.
         epochs: Upper bound.
         patience: Epochs without a better validation score.
         split: Kind of split; lines of older logs have None for the data set's own.
     """
 
     dataset: str
-    trial: Any
+    config: Any
     val: float
     parameters: int
     seconds: float
@@ -46,43 +49,46 @@ class Judged:
     patience: int
     split: str | None = None
 
+    def as_dict(self) -> dict[str, Any]:
+        """The result as plain values under the names of a log's line."""
+        names = {"config": "trial"}
+        values = {names.get(f.name, f.name): getattr(self, f.name) for f in fields(self)}
+        return values | {"trial": self.config.as_dict()}
 
-class SearchLog(Finished[Judged]):
-    """The candidates that searches judged, a line each with the fields of `Judged`."""
 
-    def line(self, settings: Settings, value: Judged) -> dict[str, Any]:
-        """All fields, the settings among them; JSON has no infinity, which stands as null."""
-        found = asdict(value)
-        return found | {"val": found["val"] if found["val"] != inf else None}
+class SearchLog(Finished[SearchResult]):
+    """The candidates that searches tried, a line each with the fields of `SearchResult`."""
 
-    def read(self, line: dict[str, Any]) -> tuple[Settings, Judged]:
+    def line(self, settings: Settings, value: SearchResult) -> dict[str, Any]:
+        """All fields, the settings among them; JSON has no infinity, which is written as null."""
+        return value.as_dict() | {"val": value.val if value.val != inf else None}
+
+    def read(self, line: dict[str, Any]) -> tuple[Settings, SearchResult]:
         """The inverse of `line`; options that an older log does not know have their defaults."""
+        rest = {name: value for name, value in line.items() if name not in ("trial", "val")}
         val = inf if line["val"] is None else line["val"]
-        judged = Judged(**line | {"trial": trial_from(line["trial"]), "val": val})
-        return {name: asdict(judged)[name] for name in _SETTINGS}, judged
+        found = SearchResult(config=config_from(line["trial"]), val=val, **rest)
+        return {name: found.as_dict()[name] for name in _SETTINGS}, found
 
 
-def trial_from(values: dict[str, Any]) -> Any:
-    """The trial of plain values: of nodes, of graphs, or of fingerprints."""
+def config_from(values: dict[str, Any]) -> RunConfig:
+    """The configuration of plain values: of nodes, of graphs, or of fingerprints."""
     if "bits" in values:
-        return FingerprintTrial(**values)
-    return (GraphTrial if "nodes_per_batch" in values else NodeTrial).from_dict(values)
-
-
-_SETTINGS = ("dataset", "split", "trial", "seeds", "epochs", "patience")
+        return TreesRunConfig.from_dict(values)
+    return (GraphRunConfig if "nodes_per_batch" in values else NodeRunConfig).from_dict(values)
 
 
 @dataclass(frozen=True)
 class Search:
-    """Random search: `budget` candidates a network, each judged by its mean validation score.
+    """Random search: `budget` candidates a network, compared by their mean validation scores.
 
     Attributes:
-        dataset: Name of a graph or of a set of graphs, or your own data as a `Problem`.
+        dataset: Name of a graph or of a set of graphs, or your own data as a `BenchTask`.
         models: Names of networks.
         budget: Candidates a network.
         split: Kind of split; None is the data set's own.
         root: Folder with the raw files.
-        log: File of a `SearchLog`; candidates that stand in it, with the same data set, kind and
+        log: File of a `SearchLog`; candidates that are in it, with the same data set, kind and
             number of splits, epochs and patience, are not run again. None keeps none.
         epochs: At most so many for a candidate; None is what the space says.
 
@@ -90,7 +96,7 @@ class Search:
         ValueError: No budget, or a log with a line that is no candidate; the message says which.
     """
 
-    dataset: str | Problem
+    dataset: str | BenchTask
     models: tuple[str, ...] = COMPARED
     budget: int = 8
     split: str | None = None
@@ -99,7 +105,6 @@ class Search:
     epochs: int | None = None
 
     def __post_init__(self) -> None:
-        """Check."""
         if self.budget < 1:
             raise ValueError(f"budget: got {self.budget}, expected 1 or more candidates")
 
@@ -112,52 +117,53 @@ class Search:
         """
         return SearchLog(self.log)
 
-    def run(self, progress: Callable[[str, int, int], None] = lambda *_: None) -> list[Judged]:
-        """The whole log of these networks and candidates, in the order tried."""
+    def run(
+        self, progress: Callable[[str, int, int], None] = lambda *_: None
+    ) -> list[SearchResult]:
+        """Try all candidates of these networks, and return them in the order tried."""
         given, log = self.dataset, self.tried
-        problem = named_problem(given, self.split, self.root) if isinstance(given, str) else given
-        spaces = {model: problem.space(problem.known_model(model)) for model in self.models}
-        todo = [t for m, space in spaces.items() for t in space.candidates(m, self.budget)]
+        task = named_task(given, self.split, self.root) if isinstance(given, str) else given
+        spaces = {model: task.space(task.known_model(model)) for model in self.models}
+        todo = [c for m, space in spaces.items() for c in space.candidates(m, self.budget)]
         out = []
-        for done, trial in enumerate(todo):
-            progress(trial.model, done, len(todo))
-            space = spaces[trial.model]
+        for done, config in enumerate(todo):
+            progress(config.model, done, len(todo))
+            space = spaces[config.model]
             patience = space.search_patience or space.patience
             epochs = space.search_epochs or space.epochs
             length = (space.search_seeds, min(epochs, self.epochs or epochs), patience)
-            asked = (problem.key, problem.split, trial.as_dict(), *length)
+            asked = (task.key, task.split, config.as_dict(), *length)
             settings = dict(zip(_SETTINGS, asked, strict=True))
-            judged = log.find(settings)
-            if judged is None:
-                judged = self._judge(problem, trial, *length)
-                log.add(settings, judged)
-            out.append(judged)
+            found = log.find(settings)
+            if found is None:
+                found = _try(task, config, *length)
+                log.add(settings, found)
+            out.append(found)
         return out
 
-    def _judge(
-        self, problem: Problem, trial: Any, seeds: int, epochs: int, patience: int
-    ) -> Judged:
-        scores, seconds, parameters = [], 0.0, 0
-        for seed in range(seeds):
-            try:
-                outcome = problem.run(trial, seed=seed, epochs=epochs, patience=patience)
-            except FloatingPointError:
-                scores.append(problem.measure.worst)  # it diverged
-                continue
-            scores.append(outcome.fit.val)
-            seconds += outcome.fit.seconds_per_epoch * outcome.fit.epochs
-            parameters = outcome.parameters
-        return Judged(
-            problem.key, trial, mean(scores), parameters, seconds,
-            seeds, epochs, patience, problem.split,
-        )  # fmt: skip
+
+def _try(task: BenchTask, config: Any, seeds: int, epochs: int, patience: int) -> SearchResult:
+    scores, seconds, parameters = [], 0.0, 0
+    for seed in range(seeds):
+        try:
+            result = task.run(config, seed=seed, epochs=epochs, patience=patience)
+        except FloatingPointError:
+            scores.append(task.measure.worst)  # it diverged
+            continue
+        scores.append(result.fit.val)
+        seconds += result.fit.seconds_per_epoch * result.fit.epochs
+        parameters = result.parameters
+    val, split = mean(scores), task.split
+    return SearchResult(
+        task.key, config, val, parameters, seconds, seeds, epochs, patience, split
+    )  # fmt: skip
 
 
-def best(log: list[Judged], measure: Measure = ACCURACY) -> dict[str, Judged]:
+def best(log: list[SearchResult], measure: Measure = ACCURACY) -> dict[str, SearchResult]:
     """The candidate of the best validation score of each network, the earlier one on a tie."""
-    out: dict[str, Judged] = {}
-    for judged in log:
-        model = judged.trial.model
-        if model not in out or measure.better(judged.val, out[model].val):
-            out[model] = judged
+    out: dict[str, SearchResult] = {}
+    for found in log:
+        model = found.config.model
+        if model not in out or measure.better(found.val, out[model].val):
+            out[model] = found
     return out

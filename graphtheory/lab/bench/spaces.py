@@ -1,8 +1,9 @@
-"""What the search on validation may choose from: the same axes for every network and graph."""
+"""What the search on validation may choose from, by what is known of a graph or a set of graphs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any
@@ -10,21 +11,16 @@ from zlib import crc32
 
 import torch
 
-from graphtheory.lab.bench.facts import Facts
-from graphtheory.lab.bench.sampling import SAMPLERS, Sampling
-from graphtheory.lab.bench.trial import NodeTrial
-from graphtheory.lab.train import AdamOptions
-from graphtheory.lab.zoo.node_models import ATTENDING, ENCODED, NetworkConfig
-
-_NETWORK = frozenset(NetworkConfig.__dataclass_fields__)
-_OPTIMIZER = frozenset(AdamOptions.__dataclass_fields__)
-_SAMPLING = frozenset(Sampling.__dataclass_fields__)
-_INPUTS = frozenset({"degree", "row_scale", "undirected"})
+from graphtheory.lab.bench.config import RunConfig
+from graphtheory.lab.bench.graph_config import GraphRunConfig
+from graphtheory.lab.bench.node_config import SAMPLERS, NodeRunConfig
+from graphtheory.lab.datasets.graphs import Data
+from graphtheory.lab.zoo.node_models import ATTENDING, ENCODED
 
 
 @dataclass(frozen=True)
 class Space:
-    """Options to draw from.
+    """The options that a search draws from.
 
     Attributes:
         epochs: Upper bound.
@@ -36,7 +32,7 @@ class Space:
         extra: Axes that one network has besides; a network that is not listed has none.
         first: Options of the first candidate of every network, which no search has to find.
         first_of: Those that one network has besides or instead.
-        make: A trial from a model and flat options; None is `make_trial`.
+        config: Kind of configuration that a draw becomes.
     """
 
     epochs: int
@@ -48,7 +44,7 @@ class Space:
     first_of: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     search_epochs: int | None = None
     search_patience: int | None = None
-    make: Callable[..., Any] | None = None
+    config: type[RunConfig] = NodeRunConfig
 
     def along(self, name: str, value: Any) -> Space:
         """The same with one option of every network set to a value."""
@@ -59,14 +55,13 @@ class Space:
         return self if self.first is None else replace(self, first={**self.first, **options})
 
     def candidates(self, model: str, budget: int) -> list[Any]:
-        """`budget` different trials: the first one, then draws that take every value as often.
+        """Draw `budget` different configurations, of which the first one is given.
 
-        An axis of n values takes each of them once in every n draws, in random order. Candidate i
-        of one network shares candidate i's options with every other network, as far as both have
-        them: gt and gt-plain differ in the encoding alone.
+        The others take every value as often: an axis of n values takes each of them once in every
+        n draws, in random order. Candidate i of one network shares candidate i's options with every
+        other network, as far as both have them: gt and gt-plain differ in the encoding alone.
         """
         axes = self.shared | self.extra.get(model, {})
-        make = self.make or make_trial
         draws: Iterable[dict[str, Any]] = (
             {name: values[_turn(name, len(values), i)] for name, values in axes.items()}
             for i in range(50 * budget)
@@ -77,8 +72,8 @@ class Space:
         for draw in draws:
             if len(found) == budget:
                 break
-            trial = make(model, **_flat(draw))
-            found.setdefault(repr(trial), trial)
+            config = self.config.of(model, **_flat(draw))
+            found.setdefault(repr(config), config)
         return list(found.values())
 
 
@@ -97,24 +92,56 @@ def _flat(draw: Mapping[str, Any]) -> dict[str, Any]:
     return out
 
 
-def make_trial(model: str, **options: Any) -> NodeTrial:
-    """A trial from flat options.
+_FEW_OF_A_CLASS, _FEW_OF_ALL = 50, 0.2
+_FEW_FEATURES = 64
 
-    Raises:
-        ValueError: An option that a trial does not have.
+
+@dataclass(frozen=True)
+class GraphFacts:
+    """Graph statistics that default options depend on; no label of validation or test is read.
+
+    Attributes:
+        nodes: All of them.
+        edges: Directed ones.
+        labels_per_class: Labeled training nodes, a class on average.
+        labeled: Share of the nodes that are labeled for training.
+        features: Columns of features.
     """
-    network = {k: v for k, v in options.items() if k in _NETWORK}
-    optimizer = {k: v for k, v in options.items() if k in _OPTIMIZER}
-    sampling = {k: v for k, v in options.items() if k in _SAMPLING}
-    unknown = set(options) - set(network) - set(optimizer) - set(sampling) - _INPUTS
-    if unknown:
-        known = ", ".join(sorted(_NETWORK | _OPTIMIZER | _SAMPLING | _INPUTS))
-        raise ValueError(f"options: unknown {sorted(unknown)[0]!r}, expected some of {known}")
-    inputs = {k: v for k, v in options.items() if k in _INPUTS}
-    return NodeTrial(
-        model, NetworkConfig(**network), AdamOptions(**optimizer),
-        sampling=Sampling(**sampling), **inputs,
-    )  # fmt: skip
+
+    nodes: int
+    edges: int
+    labels_per_class: float
+    labeled: float
+    features: int
+
+    @property
+    def few_of_a_class(self) -> bool:
+        """Whether there are few labels to learn a class from: small graphs, citation graphs."""
+        return self.labels_per_class < _FEW_OF_A_CLASS
+
+    @property
+    def few_labels(self) -> bool:
+        """Whether most nodes, and most of what is learned, are without labels: citation graphs."""
+        return self.few_of_a_class and self.labeled < _FEW_OF_ALL
+
+    @property
+    def has_few_features(self) -> bool:
+        """Whether every feature counts: numbers and attributes, in contrast to words."""
+        return self.features < _FEW_FEATURES
+
+    @property
+    def two_hops(self) -> float:
+        """Estimate how many pairs of nodes are within two hops."""
+        return self.edges * self.edges / max(1, self.nodes)
+
+    @classmethod
+    def of(cls, data: Data) -> GraphFacts:
+        """The statistics of a graph with `train_mask` and `num_classes`."""
+        labels, nodes = int(data.train_mask.sum()), int(data.num_nodes)
+        return cls(
+            nodes, int(data.num_edges), labels / int(data.num_classes), labels / nodes,
+            int(data.x.size(1)),
+        )  # fmt: skip
 
 
 _NORMED: dict[str, Any] = {"residual": False, "activation": "relu", "input_dropout": 0.0}
@@ -154,15 +181,15 @@ _SMALL: dict[str, Any] = {"weight_decay": 5e-3}
 _FEW_COLUMNS: dict[str, Any] = {"dropout": 0.2, "input_dropout": 0.0}
 
 
-def _first(facts: Facts, deepest: int) -> dict[str, Any]:
+def _first(facts: GraphFacts, deepest: int) -> dict[str, Any]:
     """The default options, the same for every network."""
     if facts.few_labels:
         return _FEW
     found = _MANY | (_SMALL if facts.few_of_a_class else {})
-    return found | _FEW_COLUMNS | {"layers": min(4, deepest)} if facts.few_columns else found
+    return found | _FEW_COLUMNS | {"layers": min(4, deepest)} if facts.has_few_features else found
 
 
-def node_space(facts: Facts) -> Space:
+def node_space(facts: GraphFacts) -> Space:
     """The space of a graph by what is known of it: its size, its labels and columns of features.
 
     The axes are those of tuned classic networks (Luo et al., 2024: norm, residual connection,
@@ -207,6 +234,49 @@ def node_space(facts: Facts) -> Space:
 
 
 DEFAULT = node_space(
-    Facts(nodes=10_000, edges=100_000, labels_per_class=1000, labeled=0.6, features=1000)
+    GraphFacts(nodes=10_000, edges=100_000, labels_per_class=1000, labeled=0.6, features=1000)
 )
 """That of a graph of which nothing is known."""
+
+_FULL_LENGTH = 30_000  # training nodes of a set that is trained for all epochs
+_MOST_EPOCHS, _LEAST_EPOCHS = 100, 30
+_FEW_GRAPHS = 2000  # training graphs of a set on which one seed decides too little
+
+GRAPH_AXES: dict[str, tuple[Any, ...]] = {
+    "hidden": (64, 128),
+    "layers": (3, 4),
+    "dropout": (0.1, 0.3, 0.5),
+    "lr": (1e-3, 2e-3),
+    "weight_decay": (0.0, 1e-2),
+    "decoupled": (True,),
+    "average": (0.98,),
+    "norm": ("batch", "layer"),
+    "readout": ("mean", "sum"),
+    "virtual_node": (False, True),
+    "walk": (0, 16),
+    "nodes_per_batch": (1024, 2048),
+}
+_HEADS: dict[str, tuple[Any, ...]] = {"heads": (4, 8), "attention_dropout": (0.0, 0.2)}
+_GT_PLAIN = _HEADS | {"neighbors": ("all", "3"), "local": ("gine", None)}
+GRAPH_AXES_OF: dict[str, dict[str, tuple[Any, ...]]] = {
+    "gt": _GT_PLAIN | {"num_buckets": (10, 20), "value_encoding": (False, True)},
+    "gt-plain": _GT_PLAIN,
+    "gatv2": _HEADS,
+    "mlp": {"walk": (0,), "virtual_node": (False,)},
+}
+
+
+def graph_space(graphs: int, nodes: int) -> Space:
+    """The space of a set by its training part; a larger set is passed over less often.
+
+    Args:
+        graphs: Training graphs.
+        nodes: Their nodes.
+    """
+    longest = math.sqrt(_FULL_LENGTH / nodes)
+    epochs = round(min(_MOST_EPOCHS, max(_LEAST_EPOCHS, _MOST_EPOCHS * longest)))
+    return Space(
+        epochs, patience=max(10, epochs // 3), search_seeds=2 if graphs < _FEW_GRAPHS else 1,
+        shared=GRAPH_AXES, extra=GRAPH_AXES_OF, first={},
+        search_epochs=max(_LEAST_EPOCHS, epochs // 2), config=GraphRunConfig,
+    )  # fmt: skip

@@ -9,25 +9,25 @@ from statistics import fmean, median, stdev
 
 from scipy.special import stdtrit
 
+from graphtheory.lab.bench.benchmark import Run
 from graphtheory.lab.bench.measure import ACCURACY, Measure, measure_of
-from graphtheory.lab.bench.node_benchmark import Run
-from graphtheory.lab.bench.problem import CONSTANT
 from graphtheory.lab.bench.rows import Row
 from graphtheory.lab.bench.table import Table, counted
+from graphtheory.lab.bench.task import CONSTANT
 
 _FEW_SEEDS = 5
 
 
 @dataclass(frozen=True)
 class Summary:
-    """A model over its seeds.
+    """The scores and costs of a model over its seeds.
 
     Attributes:
         model: Name.
         seeds: How many.
         mean: Of the test scores: 0..1, or in the unit of the target.
         std: Standard deviation of the test scores (n - 1); nan of one seed.
-        parameters: Trainable numbers.
+        parameters: Number of trainable parameters.
         seconds_per_epoch: Median.
         peak_mb: Median.
     """
@@ -43,7 +43,7 @@ class Summary:
 
 @dataclass(frozen=True)
 class Difference:
-    """By how much the first model is ahead of another on the same seeds.
+    """The advantage of the first model over another on the same seeds.
 
     Attributes:
         model: The other one.
@@ -62,7 +62,7 @@ class Difference:
 
 
 def summaries(runs: Iterable[Run]) -> list[Summary]:
-    """One line a model, in the order in which they come."""
+    """Summarize the runs of each model, in the order in which they come."""
     return [
         Summary(
             model,
@@ -78,7 +78,7 @@ def summaries(runs: Iterable[Run]) -> list[Summary]:
 
 
 def by_model(runs: Iterable[Run]) -> dict[str, list[Run]]:
-    """The runs of each model, in the order in which they come."""
+    """Group the runs by model, in the order in which they come."""
     grouped: dict[str, list[Run]] = {}
     for run in runs:
         grouped.setdefault(run.model, []).append(run)
@@ -91,7 +91,7 @@ def best_of(found: Sequence[Summary], measure: Measure) -> Summary:
 
 
 def differences(runs: Iterable[Run], first: str, measure: Measure = ACCURACY) -> list[Difference]:
-    """The model `first` against each other one, paired by seed; none where no seed is shared."""
+    """Compare the model `first` with each other one, by shared seeds; none where there are none."""
     scores = {m: {run.seed: run.test for run in own} for m, own in by_model(runs).items()}
     mine = scores.pop(first, {})
     out = []
@@ -123,15 +123,15 @@ def score_table(
     set_by_hand: str = "",
     searched: Mapping[str, str] | None = None,
 ) -> Table:
-    """`model | test mean ± std | params | s/epoch | peak MB`.
+    """Make the table `model | test mean ± std | params | s/epoch | peak MB`.
 
     Args:
         found: A line each.
         metric: Name of the metric, or how it is read.
         title: Above the table.
         not_tuned: Models whose options no search has chosen; the note names them.
-        unlearned: Models that learned nothing on so many seeds, as `unlearned` gives them; they are
-            marked, and the note says what the mark means.
+        unlearned: Models that are no better than a constant prediction on some seeds, as
+            `unlearned` gives them; they are marked, and the note says what the mark means.
         set_by_hand: Options that were set by hand, in words.
         searched: Models -> how a search chose their options.
     """
@@ -147,44 +147,46 @@ def score_table(
     columns = ("model", "test mean ± std", "params", "s/epoch", "peak MB")
     seeds = " or ".join(str(n) for n in sorted({s.seeds for s in found}))
     note = f"Test {measure.heading} at the epoch of best validation; {counted(seeds, 'seed')}."
-    options = (_untold(found, not_tuned, set_by_hand), _told_search(found, searched or {}))
-    parts = (note, *options, _flat(flat))
+    options = (_untuned_note(found, not_tuned, set_by_hand), _search_note(found, searched or {}))
+    parts = (note, *options, _constant_note(flat, measure))
     return Table(title, columns, rows, note=" ".join(filter(None, parts)))
 
 
-def _flat(models: Mapping[str, str]) -> str:
+def _constant_note(models: Mapping[str, str], measure: Measure) -> str:
     if not models:
         return ""
-    told = ", ".join(f"{model} on {seeds} seeds" for model, seeds in models.items())
-    return f"(!) Learned nothing, no better than one constant prediction for all: {told}."
+    first, *others = (f"{model}{{}} on {seeds} seeds" for model, seeds in models.items())
+    kind = "class" if measure.name in ("accuracy", "f1") else "value"
+    text = first.format(f" was no better than always predicting one {kind}")
+    return f"(!) {', '.join([text, *(one.format('') for one in others)])}."
 
 
-def _untold(found: list[Summary], not_tuned: Sequence[str], set_by_hand: str) -> str:
+def _untuned_note(found: list[Summary], not_tuned: Sequence[str], set_by_hand: str) -> str:
     """Which options are defaults and which are set by hand, in words."""
     alike = "one stack, width, dropout and step size"
-    named, said = "Options", ""
+    named, note = "Options", ""
     if set_by_hand:
-        named, said = f"Options set by hand: {set_by_hand}. Other options", "tuned"
+        named, note = f"Options set by hand: {set_by_hand}. Other options", "tuned"
     if not_tuned and all(s.model in not_tuned for s in found):
-        said = f"defaults, not tuned ({alike} for all models)"
+        note = f"defaults, not tuned ({alike} for all models)"
     elif not_tuned:
         listed = ", ".join(not_tuned)
-        said = f"defaults, not tuned, for {listed} ({alike}); tuned for the others"
-    return f"{named}: {said}." if said else ""
+        note = f"defaults, not tuned, for {listed} ({alike}); tuned for the others"
+    return f"{named}: {note}." if note else ""
 
 
-def _told_search(found: list[Summary], searched: Mapping[str, str]) -> str:
+def _search_note(found: list[Summary], searched: Mapping[str, str]) -> str:
     """How options were chosen, and whose where others were known from before."""
     every = all(s.model in searched for s in found)
-    told = ", ".join(dict.fromkeys(searched.values()))
+    how = ", ".join(dict.fromkeys(searched.values()))
     whose = "" if every else f", for {', '.join(searched)}; those of the others are kept ones"
-    return f"Options: {told}{whose}." if searched else ""
+    return f"Options: {how}{whose}." if searched else ""
 
 
 def difference_table(
     found: list[Difference], first: str, title: str = "", *, measure: Measure = ACCURACY
 ) -> Table:
-    """`first - other | mean ± standard error | seeds ahead | reading`.
+    """Make the table `first - other | mean ± standard error | seeds ahead | reading`.
 
     Where lower scores are better the columns say `other - first`: a positive number is an advantage
     of the first model in either case.
@@ -197,14 +199,14 @@ def difference_table(
         )
         for d in found
     ]  # fmt: skip
-    amount = "points" if measure.share else measure.told(measure.title)
+    amount = "points" if measure.share else measure.with_unit(measure.title)
     columns = ("paired by seed", f"{amount} ± s.e.", "seeds ahead", "differ (95 %)")
-    note = "" if measure.higher_is_better else f"Positive: {first} is better, as lower is better."
-    return Table(title, columns, rows, note=note)
+    note = f"Positive values favor {first} (lower {measure.title} is better)."
+    return Table(title, columns, rows, note="" if measure.higher_is_better else note)
 
 
 def paired_name(first: str, other: str, measure: Measure) -> str:
-    """What is subtracted from what, so that positive is an advantage of the first model."""
+    """Write the difference whose positive values are an advantage of the first model."""
     return f"{first} - {other}" if measure.higher_is_better else f"{other} - {first}"
 
 
@@ -232,7 +234,7 @@ def rows(
     searched: Mapping[str, str] | None = None,
     **shared: object,
 ) -> list[Row]:
-    """The same numbers as rows for the CSV file; models of `not_tuned` are marked.
+    """Make rows for the CSV file of the same numbers; models of `not_tuned` are marked.
 
     With `set_by_hand`, models -> options in words, the rows of a model have its own, and with
     `searched`, models -> how a search chose theirs, that.
@@ -241,12 +243,12 @@ def rows(
     unit, flat = measure.row_unit, unlearned(runs)
     for model, own in by_model(runs).items():
         where = shared | {"model": model}
-        if told := (set_by_hand or {}).get(model):
-            where["set by hand"] = told
+        if by_hand := (set_by_hand or {}).get(model):
+            where["set by hand"] = by_hand
         if model in not_tuned:
             where["options"] = "defaults, not tuned"
-        elif told := (searched or {}).get(model):
-            where["options"] = told
+        elif how := (searched or {}).get(model):
+            where["options"] = how
         if model in flat:
             where["learned nothing"] = f"{flat[model]} seeds"
         for name, its, values in (

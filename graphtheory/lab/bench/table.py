@@ -1,4 +1,4 @@
-"""A table of text, which a page and a terminal both can show."""
+"""A table of text, which both a page and a terminal can show."""
 
 from __future__ import annotations
 
@@ -58,17 +58,17 @@ class Table:
 
 
 def pairs(title: str, values: Iterable[tuple[str, object]]) -> Table:
-    """A table of names and values."""
+    """Make a table of names and values, without headings."""
     return Table(title, ("", ""), [(name, str(value)) for name, value in values], words=2)
 
 
 def counted(count: int | str, thing: str) -> str:
-    """A number of things, such as "1 seed" and "3 seeds"."""
+    """Write a number of things, such as "1 seed" and "3 seeds"."""
     return f"{count} {thing}" if str(count) == "1" else f"{count} {thing}s"
 
 
 def mean_spread(values: Sequence[float], digits: str = ".2f") -> str:
-    """Mean ± standard deviation of a sample; one value alone.
+    """Write mean ± standard deviation of a sample; one value alone.
 
     Example:
         >>> mean_spread([1.0, 2.0]), mean_spread([1.25], ".1f")
@@ -80,7 +80,7 @@ def mean_spread(values: Sequence[float], digits: str = ".2f") -> str:
 
 
 def percent_mean(shares: Sequence[float], digits: str = ".1f") -> str:
-    """The mean of shares (0..1) in percent.
+    """Write the mean of shares (0..1) in percent.
 
     Example:
         >>> percent_mean([0.25, 0.5])
@@ -90,7 +90,7 @@ def percent_mean(shares: Sequence[float], digits: str = ".1f") -> str:
 
 
 def percent_spread(shares: Sequence[float], digits: str = ".2f") -> str:
-    """`mean_spread` of shares (0..1) in percent.
+    """Write `mean_spread` of shares (0..1) in percent.
 
     Example:
         >>> percent_spread([0.25, 0.75], ".0f")

@@ -1,15 +1,14 @@
-"""`graphtheory bench`."""
+"""`graphtheory bench` on graphs, sets of graphs and images."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graphtheory.lab.by_name import paper
-from graphtheory.lab.cli.bench_images import bench_images
-from graphtheory.lab.cli.bench_runs import say_known, search_all, told_where_runs_are, train_all
-from graphtheory.lab.cli.fitting import IMAGES, compared, fitting
+from graphtheory.lab.cli.fitting import IMAGES
 from graphtheory.lab.cli.on_data import OnData
 from graphtheory.lab.cli.options import Count, File, Folder, Names, Settings
 from graphtheory.lab.cli.show import (
@@ -19,17 +18,19 @@ from graphtheory.lab.cli.show import (
     at_least,
     data_root,
     file_there,
-    refusing,
+    on_interrupt,
     set_aside,
     threads,
+    usage_errors,
 )
+from graphtheory.lab.cli.train_images import FinishedImageRun
 
 if TYPE_CHECKING:
-    from graphtheory.lab.bench.node_benchmark import Benchmark
-    from graphtheory.lab.bench.problem import Problem
-    from graphtheory.lab.bench.search import Judged
+    from graphtheory.lab.bench.benchmark import Benchmark, Run
+    from graphtheory.lab.bench.search import SearchResult
+    from graphtheory.lab.bench.task import BenchTask
 
-SEEDS = 10
+SEEDS, IMAGE_SEEDS = 10, 3
 NODES = "the nodes of one graph"
 
 
@@ -68,17 +69,17 @@ class Bench(OnData):
     out: Folder = None
     """Where the results go; without it runs/bench-DATASET, of images runs/bench-DATASET-images."""
     resume: bool = False
-    """Take finished runs from runs.jsonl there; otherwise that file is set aside, not lost."""
+    """Take finished runs from runs.jsonl there; otherwise that file is renamed, never deleted."""
     epochs: Count = None
     """At most so many epochs a run; without it the data set's own number."""
     patience: Count = None
     """Stop a run after so many epochs without a better validation score; without it the data set's
     own number."""
     budget: Count = None
-    """Before, try so many candidates of each model's options on validation, of the models for which
-    no search has chosen any; most tables of the documentation have 16, some of sets of graphs 4.
-    Tried candidates are lines of search.jsonl and are not tried again. Without it such a model has
-    default options, and the output says so."""
+    """First search N sets of options per model on validation data. Skipped for models that ship
+    with tuned options. Most tables of the documentation have 16, some of sets of graphs 4. Tried
+    sets are lines of search.jsonl and are not tried again. Without it such a model has default
+    options, and the output says so."""
     no_kept: bool = False
     """Treat a named set as a graph that nobody has seen: without the options that searches have
     chosen for it before."""
@@ -90,65 +91,64 @@ class Bench(OnData):
     with the list of all."""
     distances: Count = None
     """Also train, on one seed, models that aggregate only from nodes at distance exactly z, for z
-    up to this: what figure 3.8 sets beside the learned bias. Without it 3 on a graph of at most
+    up to this: what figure 3.8 shows next to the learned bias. Without it 3 on a graph of at most
     5,000 nodes, 0, which is none, on a larger one."""
     search_log: File = None
     """Log of `graphtheory tune` for the report; without it runs/tune-DATASET/search.jsonl."""
 
     def check(self) -> None:
-        """The options alone."""
         at_least(1, seeds=self.seeds, epochs=self.epochs, patience=self.patience)
         at_least(0, distances=self.distances)
         file_there("--search-log", self.search_log)
         super().check()
 
     def run(self, screen: Screen) -> None:
-        """Train, print, write."""
-        root = data_root(self.root)
-        models = self.models
-        if self.data is None:
-            models = compared(self.dataset, self.models, type(self).models, root)
-        if not models:
-            raise RefusedError("--models: no name, expected one or more separated by commas")
-        if self.data is None and fitting("--models", self.dataset, models, root) == IMAGES:
-            if self.budget is not None:
-                raise RefusedError(f"--budget: got {self.budget}, not for images: a fixed recipe")
-            bench_images(screen, self, models)
-        elif self.image_size is not None:
-            raise RefusedError(f"--image-size: got {self.image_size}, only for a folder of images")
-        else:
-            self._on_graphs(screen, models)
-
-    def _on_graphs(self, screen: Screen, models: tuple[str, ...]) -> None:
         from graphtheory.lab.bench.rows import Environment
-        from graphtheory.lab.report import BenchmarkReport
+        from graphtheory.lab.report.benchmark import BenchmarkReport, ImageReport
+        from graphtheory.lab.train import CheckpointError
+        from graphtheory.lab.train.score import UndefinedScoreError
 
-        bench, log, out = self._prepared(screen, models)
-        problem, nodes = bench.problem, bench.problem.num_nodes
-        with told_where_runs_are(screen, bench, out), threads(self.threads, nodes):
-            runs = train_all(screen, bench, problem.measure, ".1f", ", {whole:.1f} s")
-            studied = self._distances(screen, problem, nodes, out)
-            report = BenchmarkReport(
-                bench, runs, str(problem.split), problem.measure.name, screen.command,
-                Environment.here(), distance_rows=studied, search_log=log,
+        bench, log, out = self._prepared(screen)
+        task, images = bench.task, bench.task.has_folders
+
+        def stopped() -> None:
+            more = ", with the run under way from its last epoch" if images else ""
+            screen.note(
+                f"\n{bench.count_known()} of {bench.total} runs are in {out / 'runs.jsonl'}; the "
+                f"same command with --resume goes on{more}."
+            )
+
+        wrong: tuple[type[Exception], ...] = (UndefinedScoreError,)
+        wrong = (CheckpointError, ValueError, OSError, ImportError) if images else wrong
+        with on_interrupt(stopped), threads(self.threads, task.num_nodes):
+            with usage_errors(*wrong), screen.steps("run") as steps:
+                telling = replace(bench, finished=_told(steps.finished, task))
+                runs = telling.run(steps.before)
+            report = (ImageReport if images else BenchmarkReport)(
+                bench, runs, str(task.split), task.measure.name, screen.command,
+                Environment.here(), distance_rows=self._distances(screen, task, out),
+                search_log=log,
             )  # fmt: skip
         for table in report.tables():
             screen.table(table)
         with screen.working("report.html"):
             report.save(out)
         screen.result({"folder": out, **report.results()})
-        screen.say(f"Written to {out}: report.html, results.json, results.csv, runs.jsonl.")
+        more = ", and a folder for each run" if images else ""
+        screen.say(f"Written to {out}: report.html, results.json, results.csv, runs.jsonl{more}.")
 
-    def _prepared(
-        self, screen: Screen, models: tuple[str, ...]
-    ) -> tuple[Benchmark, list[Judged], Path]:
-        """Benchmark, the search's log and the folder, after all that can be refused."""
-        from graphtheory.lab.bench.node_benchmark import Benchmark, FinishedRuns
-        from graphtheory.lab.bench.options import read_options
-        from graphtheory.lab.bench.search import SearchLog
-        from graphtheory.lab.datasets.catalogue import describe
+    def _refuse(self, images: bool) -> None:
+        """Refuse options that do not go together or not with this kind of data."""
         from graphtheory.structure.distance import MAX_CUTOFF
 
+        if images:
+            if self.budget is not None:
+                raise RefusedError(f"--budget: got {self.budget}, not for images: a fixed recipe")
+            for name in ("patience", "distances", "search_log"):
+                if getattr(self, name) is not None:
+                    raise RefusedError(f"--{name.replace('_', '-')}: not for images")
+        elif self.image_size is not None:
+            raise RefusedError(f"--image-size: got {self.image_size}, only for a folder of images")
         if self.budget is not None and self.budget < 2:
             raise RefusedError(
                 f"--budget: got {self.budget}, expected 2 or more candidates; the first is the "
@@ -162,34 +162,41 @@ class Bench(OnData):
             raise RefusedError(
                 f"--distances: got {self.distances}, expected {MAX_CUTOFF} hops or fewer"
             )
+
+    def _prepared(self, screen: Screen) -> tuple[Benchmark, list[SearchResult], Path]:
+        """Benchmark, the search's log and the folder, after all that can be refused."""
+        from graphtheory.lab.bench.benchmark import Benchmark, FinishedRuns
+        from graphtheory.lab.bench.options import read_options
+        from graphtheory.lab.bench.search import SearchLog
+
         root = data_root(self.root)
-        with refusing():
-            problem = self.problem(root)
-            problem.kept = not self.no_kept
-            if self.data is not None and models == type(self).models:
-                models = problem.compared
-            if self.distances and (problem.reads != NODES or self.data is not None):
-                raise RefusedError(f"--distances: got {self.distances}, only for {NODES} by name")
-            if self.distances and describe(problem.name).kind != "multiclass":
-                raise RefusedError(f"--distances: got {self.distances}, only for one class a node")
+        models, kind = self.models_and_kind(self.models, root)
+        images = kind == IMAGES
+        self._refuse(images)
+        with usage_errors():
+            task = self.bench_task(root, images)
+            task.kept = not self.no_kept
+            models = self.own_models(models, task)
+            self._check_distances(task)
             for model in models:
-                problem.known_model(model)
-            with screen.working(f"reading {problem.name}"):
-                assert problem.num_nodes and problem.measure  # the files are read
-                for model in models:  # default options ask the features of a graph
-                    problem.trial(model)
-            tried = self.search_log or Path(f"runs/tune-{problem.name}/search.jsonl")
-            log = list(SearchLog(tried))
-            out = self.out or Path(f"runs/bench-{problem.name}")
+                task.known_model(model)
+            with screen.working(f"reading {task.name}"):
+                assert task.settings() and task.num_nodes != 0 and task.measure  # files are read
+                for model in models:  # default options depend on the features of a graph
+                    task.config(model)
+            tried = self.search_log or Path(f"runs/tune-{task.name}/search.jsonl")
+            log = [] if images else list(SearchLog(tried))
+            out = self.out or Path(f"runs/bench-{task.name}{'-images' if images else ''}")
+            seeds = self.seeds or (IMAGE_SEEDS if images else SEEDS)
             bench = Benchmark(
-                problem, models, self.seeds or SEEDS, problem.split, root, self.epochs,
-                self.patience, options=read_options(self.set),
+                task, models, seeds, task.split, root, self.epochs, self.patience,
+                options=read_options(self.set), kept=_keep(screen, task),
             )  # fmt: skip
-            if told := bench.set_by_hand:
-                screen.note(f"Set by hand: {told}.")
+            if by_hand := bench.set_by_hand:
+                screen.note(f"Set by hand: {by_hand}.")
             out.mkdir(parents=True, exist_ok=True)
         if self.budget is not None and (todo := bench.not_tuned()):
-            searched, chosen = self._searched(screen, problem, todo, out)
+            searched, chosen = self._searched(screen, task, todo, out)
             bench = replace(bench, chosen=chosen, budget=self.budget)
             log = [*log, *searched]
         if default := bench.not_tuned():
@@ -197,49 +204,80 @@ class Bench(OnData):
                 f"Options: defaults, not tuned: {', '.join(default)}. --budget 16 chooses them on "
                 "validation first."
             )
-        with refusing():
+        with usage_errors():
             if not self.resume:
-                set_aside(screen, out / "runs.jsonl")
+                folders = [f"{m}-{s}" for m in models for s in range(bench.seeds) if images]
+                for earlier in ("runs.jsonl", *folders):
+                    set_aside(screen, out / earlier)
             bench = replace(bench, record=FinishedRuns(out / "runs.jsonl"))
-            say_known(screen, bench)
+            if known := bench.count_known():
+                screen.note(f"{known} of {bench.total} runs are known from earlier.")
         return bench, log, out
 
     def _searched(
-        self, screen: Screen, problem: Problem, models: tuple[str, ...], out: Path
-    ) -> tuple[list[Judged], dict[str, Any]]:
-        """What a search tried, and the best trial of each model."""
+        self, screen: Screen, task: BenchTask, models: tuple[str, ...], out: Path
+    ) -> tuple[list[SearchResult], dict[str, Any]]:
+        """What a search tried, and the best configuration of each model."""
         from graphtheory.lab.bench.search import Search, best
 
-        with refusing():
+        with usage_errors():
             study = Search(
-                problem, models, self.budget or 0, log=out / "search.jsonl", epochs=self.epochs
+                task, models, self.budget or 0, log=out / "search.jsonl", epochs=self.epochs
             )
-            len(study.tried)  # a damaged line is told before anything is tried
-        found = search_all(screen, study, self.threads, problem.num_nodes)
-        return found, {m: judged.trial for m, judged in best(found, problem.measure).items()}
+            len(study.tried)  # a damaged line is refused before anything is tried
+        found = self.search(screen, study, task)
+        return found, {m: one.config for m, one in best(found, task.measure).items()}
 
-    def _distances(
-        self, screen: Screen, problem: Problem, nodes: int, out: Path
-    ) -> list[dict[str, Any]]:
+    def _check_distances(self, task: BenchTask) -> None:
+        from graphtheory.lab.datasets.catalogue import describe
+
+        if self.distances and (task.reads != NODES or self.data is not None):
+            raise RefusedError(f"--distances: got {self.distances}, only for {NODES} by name")
+        if self.distances and describe(task.name).kind != "multiclass":
+            raise RefusedError(f"--distances: got {self.distances}, only for one class a node")
+
+    def _distances(self, screen: Screen, task: BenchTask, out: Path) -> list[dict[str, Any]]:
         """Rows of the distance-z models; those of an earlier run of the same study are taken."""
         from graphtheory.lab.datasets.catalogue import describe
 
-        farthest = self.distances
+        if self.data is not None or task.reads != NODES:
+            return []
+        info, farthest = describe(task.name), self.distances
         if farthest is None:
-            named = self.data is None and problem.reads == NODES
-            fits = named and nodes <= SMALL and describe(problem.name).kind == "multiclass"
+            fits = (task.num_nodes or 0) <= SMALL and info.kind == "multiclass"
             farthest = 3 if fits else 0
-        if (
-            self.data is not None
-            or farthest == 0
-            or problem.split != describe(problem.name).default_split
-        ):
+        if farthest == 0 or task.split != info.default_split:
             return []
         kept = out / "distances.jsonl"
         if not self.resume:
             set_aside(screen, kept)
-        with refusing(), screen.steps("one distance alone, run") as steps:
+        with usage_errors(), screen.steps("one distance alone, run") as steps:
             return paper("core_neighborhood.figures_distance.distance_rows")(
-                problem.name, data_root(self.root), farthest, epochs=self.epochs, progress=steps,
+                task.name, data_root(self.root), farthest, epochs=self.epochs, progress=steps,
                 kept=kept,
             )  # fmt: skip
+
+
+def _told(say: Callable[[str], None], task: BenchTask) -> Callable[[Run], None]:
+    """Say how a run ended in a line of progress."""
+    short, images = task.measure.short, task.has_folders
+
+    def finished(run: Run) -> None:
+        each = run.seconds_per_epoch
+        time = f" of {each:.1f} s" if images else f", {each * run.epochs:.1f} s"
+        test, val = (short(score, ".2f" if images else ".1f") for score in (run.test, run.val))
+        say(
+            f"{run.model}, seed {run.seed}: test {test}, validation {val} after {run.epochs} "
+            f"epochs{time}"
+        )
+
+    return finished
+
+
+def _keep(screen: Screen, task: Any) -> Callable[[Any, Any, int, Path], None]:
+    """Write the files of a run on images into its folder."""
+
+    def keep(config: Any, result: Any, seed: int, folder: Path) -> None:
+        FinishedImageRun(config, task.images, result, seed).write(folder, screen.command)
+
+    return keep

@@ -1,4 +1,4 @@
-"""`graphtheory datasets`."""
+"""`graphtheory datasets`, which lists graphs and image sets."""
 
 from __future__ import annotations
 
@@ -32,7 +32,6 @@ class Datasets(Command):
     """Folder with the raw files, to see which are there; without it that of $GRAPHTHEORY_DATA."""
 
     def run(self, screen: Screen) -> None:
-        """Print the lists."""
         from graphtheory.lab.datasets import catalogue
 
         root = data_root(self.root)
@@ -76,24 +75,10 @@ def _table(infos: list[DatasetInfo], title: str, root: Path | None) -> Table:
     from graphtheory.lab.bench.table import Table
 
     rows = [
-        (
-            info.name,
-            _size(info),
-            info.metric,
-            ", ".join(info.splits),
-            info.folder,
-            _files(info, root),
-        )
-        for info in infos
+        (i.name, _size(i), i.metric, ", ".join(i.splits), i.folder, _files(i, root)) for i in infos
     ]
-    columns = (
-        "name",
-        "size",
-        "score",
-        "splits, the default first",
-        "folder below the root",
-        "files",
-    )
+    splits, folder = "splits, the default first", "folder below the root"
+    columns = ("name", "size", "score", splits, folder, "files")
     return Table(title, columns, rows, words=6)
 
 

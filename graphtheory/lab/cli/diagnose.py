@@ -1,7 +1,8 @@
-"""`graphtheory diagnose`."""
+"""`graphtheory diagnose`, which measures a graph before anything is trained."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from graphtheory.lab.cli.show import (
     at_least,
     data_root,
     known,
-    refusing,
+    usage_errors,
     write_json,
 )
 
@@ -27,7 +28,7 @@ class Diagnose(Command):
 
     Which nodes carry a feature that tells their class, at which distance they outnumber those of
     other classes (winning margin, core distance), and how balanced the classes are: tables B.1 to
-    B.3, B.5, B.6, B.8 and figure B.5 of Li (2024), beside the printed numbers where there are some.
+    B.3, B.5, B.6, B.8 and figure B.5 of Li (2024), beside the printed numbers if there are some.
     Writes diagnosis.json, diagnosis.csv, report.html and the pictures.
 
     With --sampling NAME instead what a sampler makes of the graph (chapter 5): the norm of its
@@ -66,7 +67,6 @@ class Diagnose(Command):
     """Draws for what is estimated; without it 20."""
 
     def check(self) -> None:
-        """The options alone."""
         if self.sampling is None:
             self._refuse("without --sampling", "share", "neighbors", "groups", "p_star", "draws")
             at_least(1, max_distance=self.max_distance)
@@ -77,11 +77,9 @@ class Diagnose(Command):
         data_root(self.root)
 
     def check_names(self) -> None:
-        """The data set."""
         kinds(self.dataset, data_root(self.root))
 
     def run(self, screen: Screen) -> None:
-        """Measure, print, write."""
         found = kinds(self.dataset, data_root(self.root))
         if GRAPH not in found:
             holds = "holds images" if found == (IMAGES,) else f"is {found[0]}"
@@ -113,78 +111,81 @@ class Diagnose(Command):
 
     def _features(self, screen: Screen) -> None:
         from graphtheory.lab.bench.diagnose import Diagnosis
-        from graphtheory.lab.bench.rows import Environment, write_csv
-        from graphtheory.lab.plot import save
+        from graphtheory.lab.bench.rows import Environment
         from graphtheory.lab.report import diagnosis_page, pictures, reading, tables
         from graphtheory.structure.distance import MAX_CUTOFF
 
-        beside = paper("core_neighborhood.figures_tables.beside")
-        verdicts = paper("core_neighborhood.figures_tables.verdicts")
-
+        thesis = "core_neighborhood.figures_tables"
         distance = 12 if self.max_distance is None else self.max_distance
         if distance >= MAX_CUTOFF:
             raise RefusedError(f"--max-distance: got {distance}, expected {MAX_CUTOFF - 1} or less")
-        root = data_root(self.root)
-        with refusing():
-            study = Diagnosis(self.dataset, root, distance, self.directed)
-            out = self.out or Path(f"runs/diagnose-{study.name}")
-            out.mkdir(parents=True, exist_ok=True)
+        with usage_errors():
+            study = Diagnosis(self.dataset, data_root(self.root), distance, self.directed)
+            out = self._folder(study.name)
             with screen.steps("margins") as steps:
                 rows = study.run(steps)
-        here, printed = Environment.here(), beside(rows)
+        printed = paper(f"{thesis}.beside")(rows)
         for table in tables(rows, printed):
             screen.table(table)
         missing = "The features are missing: shares and margins are not measured."
         screen.say(reading(rows) or missing)
-        write_csv(out / "diagnosis.csv", rows, here)
-        found = {
-            "command": screen.command, "environment": asdict(here),
-            "rows": [asdict(row) for row in rows], "verdicts": [asdict(v) for v in verdicts(rows)],
-        }  # fmt: skip
-        write_json(out / "diagnosis.json", found)
-        screen.result({"folder": out, **found})
+        verdicts = [asdict(v) for v in paper(f"{thesis}.verdicts")(rows)]
+        _write(screen, out, "diagnosis", rows, verdicts=verdicts)
         with screen.working("pictures"):
-            for name, figure, _ in pictures(rows, printed):
-                save(figure, out / f"{name}.png")
-            diagnosis_page(rows, screen.command, here, printed).save(out / "report.html")
+            page = diagnosis_page(rows, screen.command, Environment.here(), printed)
+            drawn = {name: figure for name, figure, _ in pictures(rows, printed)}
+            _draw(out, page, drawn)
         screen.say(f"Written to {out}: report.html, diagnosis.json, diagnosis.csv and pictures.")
 
     def _sampling(self, screen: Screen, name: str) -> None:
-        from graphtheory.lab.bench.rows import Environment, write_csv
-        from graphtheory.lab.plot import save
+        from graphtheory.lab.bench.rows import Environment
 
         diagnosis = "topology.diagnosis"
         known("--sampling", name, tuple(paper(f"{diagnosis}.SAMPLERS")))
         self._refuse_for(name)
-        given = {"share": self.share, "neighbors": self.neighbors, "groups": self.groups,
-                 "draws": self.draws}  # fmt: skip
-        options: dict[str, Any] = {k: value for k, value in given.items() if value is not None}
-        p_star = _numbers(self.p_star)
-        root = data_root(self.root)
-        with refusing():
+        given = {n: getattr(self, n) for n in ("share", "neighbors", "groups", "draws")}
+        options: dict[str, Any] = {n: value for n, value in given.items() if value is not None}
+        options["p_star"] = _numbers(self.p_star)
+        with usage_errors():
             study = paper(f"{diagnosis}.SamplingDiagnosis")(
-                self.dataset, name, root, p_star=p_star, **options
+                self.dataset, name, data_root(self.root), **options
             )
-            out = self.out or Path(f"runs/diagnose-{study.name}-{name}")
-            out.mkdir(parents=True, exist_ok=True)
+            out = self._folder(f"{study.name}-{name}")
             with screen.steps(f"{name} on {study.name}") as steps:
                 steps.before("effective adjacency", 0, 1)
                 rows = study.run(steps.draw)
-        here = Environment.here()
         for table in paper(f"{diagnosis}.sampling_tables")(rows):
             screen.table(table)
-        write_csv(out / "sampling.csv", rows, here)
-        found = {
-            "command": screen.command, "environment": asdict(here),
-            "rows": [asdict(row) for row in rows],
-        }  # fmt: skip
-        write_json(out / "sampling.json", found)
-        screen.result({"folder": out, **found})
-        picture = paper(f"{diagnosis}.sampling_picture")(rows)
-        save(picture, out / "influence.png")
+        _write(screen, out, "sampling", rows)
+        picture, here = paper(f"{diagnosis}.sampling_picture")(rows), Environment.here()
         page = paper(f"{diagnosis}.sampling_page")(rows, picture, screen.command, here)
-        page.save(out / "report.html")
+        _draw(out, page, {"influence": picture})
         screen.say(f"Written to {out}: report.html, sampling.json, sampling.csv, influence.png.")
+
+    def _folder(self, name: str) -> Path:
+        out = self.out or Path(f"runs/diagnose-{name}")
+        out.mkdir(parents=True, exist_ok=True)
+        return out
+
+
+def _write(screen: Screen, out: Path, name: str, rows: Sequence[Any], **more: Any) -> None:
+    """Write rows as JSON and CSV, and print them where JSON is asked for."""
+    from graphtheory.lab.bench.rows import Environment, write_csv
+
+    here = Environment.here()
+    write_csv(out / f"{name}.csv", rows, here)
+    found = {"command": screen.command, "environment": asdict(here)}
+    found |= {"rows": [asdict(row) for row in rows]} | more
+    write_json(out / f"{name}.json", found)
+    screen.result({"folder": out, **found})
+
+
+def _draw(out: Path, page: Any, pictures: dict[str, Any]) -> None:
+    from graphtheory.lab.plot import save
+
+    page.save(out / "report.html")
+    for name, figure in pictures.items():
+        save(figure, out / f"{name}.png")
 
 
 def _numbers(words: tuple[str, ...]) -> tuple[float, ...]:

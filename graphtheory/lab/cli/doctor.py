@@ -1,4 +1,4 @@
-"""`graphtheory doctor`."""
+"""`graphtheory doctor`, which says what is installed and what runs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ class Doctor(Command):
     needs = ("torch",)
 
     def run(self, screen: Screen) -> None:
-        """Look and print."""
         from graphtheory.lab.bench.rows import Environment
         from graphtheory.lab.bench.table import Table, pairs
 

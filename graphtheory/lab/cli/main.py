@@ -1,4 +1,4 @@
-"""From words to a command, and from what happens to an exit code."""
+"""Parses the command line, runs the command and sets the exit code."""
 
 from __future__ import annotations
 
@@ -26,7 +26,15 @@ from graphtheory.lab.cli.bench import Bench
 from graphtheory.lab.cli.datasets import Datasets
 from graphtheory.lab.cli.diagnose import Diagnose
 from graphtheory.lab.cli.doctor import Doctor
-from graphtheory.lab.cli.show import Command, Output, RefusedError, Screen, console, known, said
+from graphtheory.lab.cli.show import (
+    Command,
+    Output,
+    RefusedError,
+    Screen,
+    console,
+    known,
+    message_of,
+)
 from graphtheory.lab.cli.train import Train
 from graphtheory.lab.cli.tune import Tune
 from graphtheory.lab.signals import exit_on_sigterm, insistent_signals
@@ -49,13 +57,12 @@ class Completion(Command):
     """bash, zsh or fish."""
 
     def run(self, screen: Screen) -> None:
-        """Print."""
         found = completion_script(known("SHELL", self.shell, SHELLS))
         screen.result({"shell": self.shell, "script": found})
         screen.say(found)
 
 
-_DESCRIPTION = """Graph transformers with distance encoding beside GAT, GCN and MLP.
+_DESCRIPTION = """Graph transformers with distance encoding, compared with GAT, GCN and MLP.
 
   graphtheory bench                                five models on an embedded graph, a report
   graphtheory bench --dataset Cora --root DATA     the same on a real one
@@ -89,7 +96,7 @@ WRONG_INPUT, INTERRUPTED, FAILED = 2, 130, 1
 
 
 def script() -> None:
-    """`main` as a process: a second Ctrl-C, while that ends, is no error of what is taken down."""
+    """Run `main` as a process, in which a second Ctrl-C while it ends is no error."""
     code = main()
     if code == INTERRUPTED:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -136,7 +143,7 @@ def _run(command: Command, words: list[str]) -> int:
     except BrokenPipeError:
         raise
     except (FloatingPointError, MemoryError, OSError) as failure:  # such as a full disk
-        return screen.error(said(failure), FAILED)
+        return screen.error(message_of(failure), FAILED)
     return 0
 
 
@@ -162,22 +169,22 @@ def _parsed(words: list[str]) -> Command:
 
 
 def _with_help_that_wraps(kind: type[Command]) -> type[Command]:
-    """The command with each paragraph on one line, but examples, and what is said of each option.
+    """The command with each paragraph on one line, but examples, and the help of each option.
 
     tyro keeps breaks before signs, and in docstrings of fields, so these become an Args section.
     """
-    said: dict[str, str] = {}
+    docs: dict[str, str] = {}
     for one in reversed(kind.__mro__[:-1]):
-        said |= {name: doc for name, (doc, *_) in AttributeDocstrings().get_attr_docs(one).items()}
+        docs |= {name: doc for name, (doc, *_) in AttributeDocstrings().get_attr_docs(one).items()}
     paragraphs = inspect.cleandoc(kind.__doc__ or "").split("\n\n")
     text = (p if p.startswith("Try:") else " ".join(p.split()) for p in paragraphs)
-    options = (f"    {name}: {' '.join(doc.split())}" for name, doc in said.items())
+    options = (f"    {name}: {' '.join(doc.split())}" for name, doc in docs.items())
     doc = "\n\n".join([*text, "Args:\n" + "\n".join(options)])
     return type(kind.__name__, (kind,), {"__doc__": doc})
 
 
 def _options(kind: type[Command]) -> tuple[str, ...]:
-    """What a command takes with two dashes."""
+    """The options that a command takes with two dashes."""
     hints = get_type_hints(kind, include_extras=True)
     names = [field.name for field in dataclasses.fields(kind) if field.name != "output"]
     named = [n for n in names if tyro.conf.Positional not in getattr(hints[n], "__metadata__", ())]
@@ -186,13 +193,13 @@ def _options(kind: type[Command]) -> tuple[str, ...]:
 
 
 def completion_script(shell: str) -> str:
-    """What lets a shell complete the commands and their options."""
-    said = io.StringIO()
+    """Write the script that lets a shell complete the commands and their options."""
+    script = io.StringIO()
     words = ("--tyro-write-completion", shell, "-")
-    with redirect_stdout(said), suppress(SystemExit):
+    with redirect_stdout(script), suppress(SystemExit):
         tyro.cli(_either(), prog="graphtheory", args=words, config=_PLAIN_FLAGS)
     # tyro writes explanations as they stand, and each line of one would become a completion.
-    return re.sub(r"(?m)^COMPLETION_SPEC = .*", _on_one_line, said.getvalue().rstrip())
+    return re.sub(r"(?m)^COMPLETION_SPEC = .*", _on_one_line, script.getvalue().rstrip())
 
 
 def _on_one_line(spec: re.Match[str]) -> str:
@@ -200,7 +207,7 @@ def _on_one_line(spec: re.Match[str]) -> str:
 
 
 def _either() -> Any:
-    """Any of the commands."""
+    """The union of all commands, for tyro."""
     return reduce(or_, (_summarized(name, kind) for name, kind in _COMMANDS.items()))
 
 

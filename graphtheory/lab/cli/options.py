@@ -22,7 +22,7 @@ Name = Annotated[str | None, _optional("NAME")]
 
 
 def _separated(metavar: str) -> Any:
-    """Words separated by commas."""
+    """Read words that are separated by commas."""
     return PrimitiveConstructorSpec(
         nargs=1,
         metavar=metavar,

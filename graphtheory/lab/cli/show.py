@@ -1,4 +1,4 @@
-"""What every command shares: the screen, progress and refusals."""
+"""The screen, progress and usage errors that every command shares."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _PLAIN_WIDTH = 160  # characters of a line where the output is a file
 
 @dataclass(frozen=True)
 class Output:
-    """What is printed."""
+    """The options that say what is printed."""
 
     json: bool = False
-    """One JSON document on the standard output in place of text; remarks go to the error stream."""
+    """One JSON document on the standard output in place of text; notes go to the error stream."""
     quiet: Annotated[bool, tyro.conf.arg(aliases=["-q"])] = False
-    """No progress and no remarks, only results."""
+    """No progress and no notes, only results."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Command(ABC):
 
     @abstractmethod
     def run(self, screen: Screen) -> None:
-        """Do it."""
+        """Do what the command says, and print it."""
 
 
 class RefusedError(Exception):
@@ -62,13 +62,13 @@ class RefusedError(Exception):
 
 
 @contextmanager
-def refusing(*kinds: type[Exception]) -> Iterator[None]:
-    """Turn complaints about input into refusals; without `kinds` those of loading and checking."""
+def usage_errors(*kinds: type[Exception]) -> Iterator[None]:
+    """Turn errors about input into refusals; without `kinds` those of loading and checking."""
     expected = kinds or (ValueError, TypeError, OSError)
     try:
         yield
     except expected as error:
-        raise RefusedError(said(error)) from error
+        raise RefusedError(message_of(error)) from error
 
 
 # Arguments of the library, and the options that give them.
@@ -77,8 +77,8 @@ _OPTIONS = {"name": "--dataset", "options": "--set", "p_star": "--p-star"} | {
 }
 
 
-def said(error: Exception) -> str:
-    """An error as the one line that its user sees; arguments have the names of their options."""
+def message_of(error: Exception) -> str:
+    """Write an error as the one line that its user sees, with options in place of arguments."""
     text = str(error)
     if isinstance(error, OSError) and error.strerror:
         where = f": {error.filename}" if error.filename else ""
@@ -103,7 +103,7 @@ def file_there(option: str, file: Path | None) -> None:
 
 
 def known(what: str, name: str, names: tuple[str, ...], listing: str = "") -> str:
-    """The name itself.
+    """The name itself, if it is one of `names`.
 
     Raises:
         RefusedError: It is not among `names`; the message holds the nearest, and all of them or
@@ -134,12 +134,12 @@ def data_root(root: Path | None) -> Path | None:
 
 
 @contextmanager
-def threads(asked: int | None, num_nodes: int) -> Iterator[None]:
-    """Compute on so many threads; unasked on one for a small graph, where more only wait."""
+def threads(asked: int | None, num_nodes: int | None) -> Iterator[None]:
+    """Compute on the threads asked for; unasked on one for a small graph, where more only wait."""
     import torch
 
     before = torch.get_num_threads()
-    torch.set_num_threads(asked or (1 if num_nodes <= SMALL else before))
+    torch.set_num_threads(asked or (1 if num_nodes is not None and num_nodes <= SMALL else before))
     try:
         yield
     finally:
@@ -147,19 +147,19 @@ def threads(asked: int | None, num_nodes: int) -> Iterator[None]:
 
 
 def as_json(value: Any) -> str:
-    """Indented, with null for what is not finite."""
+    """Write a value as indented JSON, with null for what is not finite."""
     from graphtheory.lab.bench.rows import finite
 
     return json.dumps(finite(value), indent=1, default=str)
 
 
 def write_json(path: Path, value: Any) -> None:
-    """The value as a file."""
+    """Write a value as a file of JSON."""
     replace_file(path, f"{as_json(value)}\n".encode())
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A stream; the lines of one that is no terminal are as long as a table needs."""
+    """Open a stream; the lines of one that is no terminal are as long as a table needs."""
     stream = Console(stderr=stderr)
     return stream if stream.is_terminal else Console(stderr=stderr, width=_PLAIN_WIDTH)
 
@@ -181,29 +181,29 @@ class Screen:
     output: Output = Output()
 
     def error(self, message: str, code: int) -> int:
-        """One line on the error stream; returns `code`."""
+        """Print one line on the error stream; returns `code`."""
         text = f"graphtheory: {' '.join(message.split())}"
         self.err.print(text, style="bold red", markup=False, highlight=False, soft_wrap=True)
         return code
 
     def say(self, text: str = "") -> None:
-        """One line of the result; none beside JSON."""
+        """Print one line of the result; none beside JSON."""
         if not self.output.json:
             self.out.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def note(self, text: str) -> None:
-        """A remark on the way."""
+        """Print a note on the way, unless the output is quiet."""
         if not self.output.quiet:
             stream = self.err if self.output.json else self.out
             stream.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def result(self, found: Any) -> None:
-        """The whole result in plain values, where JSON is asked for."""
+        """Print the whole result in plain values, where JSON is asked for."""
         if self.output.json:
             self.out.file.write(as_json(found) + "\n")
 
     def table(self, table: Table) -> None:
-        """A table; none beside JSON."""
+        """Print a table; none beside JSON."""
         if self.output.json:
             return
         grid = Grid(title=table.title or None, title_justify="left", title_style="bold")
@@ -218,12 +218,12 @@ class Screen:
 
     @property
     def progress(self) -> bool:
-        """Whether progress is asked for."""
+        """Whether progress is to be shown."""
         return not self.output.quiet
 
     @contextmanager
     def steps(self, what: str) -> Iterator[Steps]:
-        """Progress over a number of runs, until the block ends."""
+        """Show progress over a number of runs, until the block ends."""
         with (
             progress.steps(self.err, what, shown=self.progress) as found,
             progress.with_epochs(found),
@@ -232,13 +232,13 @@ class Screen:
 
     @contextmanager
     def working(self, what: str) -> Iterator[None]:
-        """Say what a block is at that takes seconds and has no steps to count."""
+        """Say what a block does that takes seconds and has no steps to count."""
         with progress.working(self.err, what, shown=self.progress):
             yield
 
 
 def set_aside(screen: Screen, *earlier: Path) -> None:
-    """Give earlier files and folders a number of their own, the same for all."""
+    """Rename earlier files and folders with a number, the same for all."""
     there = [path for path in earlier if path.exists() or path.is_symlink()]
     if not there:
         return
@@ -256,10 +256,23 @@ def _numbered(path: Path, number: int) -> Path:
 
 
 @contextmanager
-def told_on_stop(tell: Callable[[], None]) -> Iterator[None]:
+def on_interrupt(say: Callable[[], None]) -> Iterator[None]:
     """Say where things stand when Ctrl-C or SIGTERM ends the block."""
     try:
         yield
     except (KeyboardInterrupt, SystemExit):
-        tell()
+        say()
         raise
+
+
+def refuse_earlier(screen: Screen, out: Path, resume: bool) -> None:
+    """Refuse a folder with a run that was not asked to go on; say where there is none to go on.
+
+    Raises:
+        RefusedError: It holds one.
+    """
+    there = (out / "last.ckpt").exists()
+    if resume and not there:
+        screen.note(f"No checkpoint in {out}: from the first epoch.")
+    if there and not resume:
+        raise RefusedError(f"--out: {out} holds an earlier run; add --resume to go on with it")

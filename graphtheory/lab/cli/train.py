@@ -1,14 +1,14 @@
-"""`graphtheory train`."""
+"""`graphtheory train` on graphs, sets of graphs and images."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from graphtheory.lab.by_name import paper
-from graphtheory.lab.cli.explorer import NAME as EXPLORER
-from graphtheory.lab.cli.explorer import refuse_explorer, write_explorer
 from graphtheory.lab.cli.fitting import IMAGES, fitting
 from graphtheory.lab.cli.on_data import OnData
 from graphtheory.lab.cli.options import Count, Folder, Settings, Whole
@@ -18,15 +18,18 @@ from graphtheory.lab.cli.show import (
     at_least,
     data_root,
     known,
-    refusing,
+    on_interrupt,
+    refuse_earlier,
     threads,
-    told_on_stop,
+    usage_errors,
     write_json,
 )
-from graphtheory.lab.cli.train_images import refuse_earlier, train_on_images
+from graphtheory.lab.cli.train_images import FinishedImageRun, files_of
 
 if TYPE_CHECKING:
-    from graphtheory.lab.bench.measure import Measure
+    from graphtheory.lab.train import Source, Task
+
+EXPLORER = "explorer.html"
 
 
 @dataclass(frozen=True)
@@ -88,7 +91,6 @@ class Train(OnData):
     node; for gt, gt-plain, gat and other networks with attention, on at most 20,000 nodes."""
 
     def check(self) -> None:
-        """The options alone."""
         if known("--task", self.task, ("classify", "contrastive")) == "contrastive":
             if self.explorer:
                 raise RefusedError("--explorer: got True, expected none of a contrastive task")
@@ -101,110 +103,191 @@ class Train(OnData):
         super().check()
 
     def run(self, screen: Screen) -> None:
-        """Train, print, write."""
         if self.task == "contrastive":
             return paper("fusion.command.learn")(self, screen)
         root = data_root(self.root)
-        if self.data is None and (fitting("--model", self.dataset, (self.model,), root) == IMAGES):
-            if self.explorer:
-                raise RefusedError("--explorer: only for networks on graphs, not on images")
-            train_on_images(screen, self)
-        elif self.image_size is not None:
+        named = self.data is None
+        images = named and fitting("--model", self.dataset, (self.model,), root) == IMAGES
+        if images and self.explorer:
+            raise RefusedError("--explorer: only for networks on graphs, not on images")
+        if images and self.patience is not None:
+            raise RefusedError("--patience: not for images, whose recipe has a number of epochs")
+        if not images and self.image_size is not None:
             raise RefusedError(f"--image-size: got {self.image_size}, only for a folder of images")
-        else:
-            self._on_graph(screen)
+        run = self._prepared(screen, root, images)
+        (self._on_images if images else self._on_graph)(screen, run)
 
-    def _on_graph(self, screen: Screen) -> None:
-        from graphtheory.lab.bench.options import (
-            read_options,
-            told_options,
-            with_options,
+    def _prepared(self, screen: Screen, root: Path | None, images: bool) -> _Prepared:
+        """The run, after all that can be refused."""
+        from graphtheory.lab.bench.options import describe_options, read_options, with_options
+
+        with usage_errors(ValueError, TypeError, OSError, ImportError):
+            bench = self.bench_task(root, images)
+            bench.known_model(self.model)
+            with screen.working(f"reading {bench.name}"):
+                config, epochs, patience = bench.config(self.model, self.epochs)
+            options = bench.checked_options([config], read_options(self.set))
+            config = with_options(config, options)
+            with screen.working(f"reading {bench.name}"):
+                task, data = bench.prepare(config, self.seed)
+        name = f"{bench.name}-{self.model}-{bench.split}-{self.seed}"
+        out = self.out or Path(f"runs/train-{name}")
+        refuse_earlier(screen, out, self.resume)
+        by_hand = describe_options(options, [config])
+        patience = self.patience or patience
+        return _Prepared(bench, config, epochs, patience, by_hand, task, data, out)
+
+    @contextmanager
+    def _training(
+        self, screen: Screen, run: _Prepared, *wrong: type[Exception]
+    ) -> Iterator[dict[str, Any]]:
+        """The training itself, for which it yields the options that `fit` has in any case."""
+        from graphtheory.lab.train import CheckpointError
+
+        if run.by_hand:
+            screen.note(f"Set by hand: {run.by_hand}.")
+        with (
+            on_interrupt(
+                lambda: screen.note(f"\nCheckpoint in {run.out}; --resume goes on from it.")
+            ),
+            usage_errors(CheckpointError, OSError, *wrong),
+            threads(self.threads, run.bench.num_nodes),
+        ):
+            yield {"out_dir": run.out, "resume": self.resume, "seed": self.seed,
+                   "progress": screen.progress}  # fmt: skip
+
+    def _on_images(self, screen: Screen, run: _Prepared) -> None:
+        from graphtheory.lab.bench.image_config import train_images
+
+        images, config = run.bench.images, run.config
+        name = f"{images.info.name} ({files_of(images)})"
+        screen.note(f"{self.model} on {name}, split {run.bench.split}, seed {self.seed}")
+        if images.listing:
+            screen.note(f"classes: {', '.join(images.listing.classes)}")
+        screen.note(f"{config.recipe}, batches of {config.batch_size}")
+        with self._training(screen, run, ValueError) as options:
+            result = train_images(run.task, run.data, images, **options)
+            finished = FinishedImageRun(config, images, result, self.seed)
+            with screen.working("pictures"):
+                drawn = finished.write(run.out, screen.command)
+        screen.result({"folder": run.out, **finished.kept(screen.command)})
+        screen.say(finished.line())
+        screen.say(
+            f"{result.gmacs:.4f} GMACs an image, {result.parameters:,} parameters, "
+            f"{result.fit.seconds_per_epoch:.2f} s/epoch, peak {result.fit.peak_mb:.0f} MB"
         )
-        from graphtheory.lab.bench.problem import CONSTANT
+        more = f", pictures/ ({', '.join(drawn)})" if drawn else ""
+        screen.say(
+            f"Written to {run.out}: report.html, last.ckpt, previous.ckpt, best.ckpt, history.csv, "
+            f"result.json, predictions.csv{more}."
+        )
+
+    def _on_graph(self, screen: Screen, run: _Prepared) -> None:
         from graphtheory.lab.bench.rows import Environment
-        from graphtheory.lab.report import options
+        from graphtheory.lab.bench.task import CONSTANT
+        from graphtheory.lab.report import options as shown
         from graphtheory.lab.report.run import graph_run_page
-        from graphtheory.lab.train import CheckpointError, fit
+        from graphtheory.lab.train import fit
         from graphtheory.lab.train.score import UndefinedScoreError
 
-        model, root = self.model, data_root(self.root)
-        with refusing(ValueError, TypeError, OSError, ImportError):
-            problem = self.problem(root)
-            problem.known_model(model)
-            with screen.working(f"reading {problem.name}"):
-                trial, epochs, patience = problem.trial(model)
-            chosen = problem.checked_options([trial], read_options(self.set))
-            trial = with_options(trial, chosen)
-            with screen.working(f"reading {problem.name}"):
-                task, batches = problem.task(trial, self.seed)
-                nodes, measure = problem.num_nodes, problem.measure
-        name, split = problem.name, problem.split
-        out = self.out or Path(f"runs/train-{name}-{model}-{split}-{self.seed}")
-        refuse_earlier(screen, out, self.resume)
+        bench, task = run.bench, run.task
         if self.explorer:
-            refuse_explorer(model, task, nodes)
-        title = f"{model} on {name}, split {split}, seed {self.seed}"
-        screen.note(f"{title}: {options(trial)}")
-        untold, by_hand = not problem.is_tuned(model), told_options(chosen, [trial])
-        if by_hand:
-            screen.note(f"Set by hand: {by_hand}.")
-        if untold:
-            screen.say(
-                f"{'Other options' if by_hand else 'Options'}: defaults, not tuned. `graphtheory "
-                "bench --budget 16` chooses them on validation first."
-            )
-        with (
-            told_on_stop(lambda: screen.note(f"\nCheckpoint in {out}; --resume goes on from it.")),
-            refusing(CheckpointError, OSError, UndefinedScoreError),
-            threads(self.threads, nodes),
-        ):
-            result = fit(
-                task, batches, epochs=self.epochs or epochs, patience=self.patience or patience,
-                out_dir=out, resume=self.resume, seed=self.seed, progress=screen.progress,
-            )  # fmt: skip
-        parameters = sum(p.numel() for p in task.model.parameters())
-        found = asdict(result) | {"parameters": parameters}
-        told: dict[str, Any] = {"set_by_hand": by_hand} if by_hand else {}
-        told["chosen_by"] = "defaults, not tuned" if untold else "search"
-        constant = problem.constant(task, batches)
-        flat = problem.learned_nothing(result.test, constant)
-        if flat:
-            told[CONSTANT] = constant
-        kept = {"command": screen.command, "options": trial.as_dict(), **told, "result": found}
-        kept["environment"] = asdict(Environment.here())
-        write_json(out / "result.json", kept)
-        chosen_by = f"{told['chosen_by']}; {options(trial)}"
-        setting = [("options", chosen_by), ("parameters", f"{parameters:,}")]
-        if flat and constant is not None:
-            nothing = (
-                f"no better than one constant prediction, {measure.told(measure.shown(constant))}"
-            )
-            setting.append(("(!) learned nothing", nothing))
-            screen.say(f"(!) Learned nothing: {nothing}.")
+            _refuse_explorer(self.model, task, bench.num_nodes)
+        title = f"{self.model} on {bench.name}, split {bench.split}, seed {self.seed}"
+        screen.note(f"{title}: {shown(run.config)}")
+        untuned, measure = not bench.is_tuned(self.model), bench.measure
+        with self._training(screen, run, UndefinedScoreError) as options:
+            if untuned:
+                screen.say(
+                    f"{'Other options' if run.by_hand else 'Options'}: defaults, not tuned. "
+                    "`graphtheory bench --budget 16` chooses them on validation first."
+                )
+            result = fit(task, run.data, epochs=run.epochs, patience=run.patience, **options)
+        found = asdict(result)
+        found["parameters"] = sum(p.numel() for p in task.model.parameters())
+        chosen_by = "defaults, not tuned" if untuned else "search"
+        setting = [("options", f"{chosen_by}; {shown(run.config)}"),
+                   ("parameters", f"{found['parameters']:,}")]  # fmt: skip
+        kept = {"command": screen.command, "options": run.config.as_dict()}
+        kept |= ({"set_by_hand": run.by_hand} if run.by_hand else {}) | {"chosen_by": chosen_by}
+        constant = bench.constant(task, run.data)
+        if constant is not None and bench.no_better_than_constant(result.test, constant):
+            kept[CONSTANT] = constant
+            flat = f"no better than a constant prediction, {measure.format(constant)}"
+            setting.append(("(!) test score", flat))
+            screen.say(f"(!) {self.model} was {flat}.")
+        kept |= {"result": found, "environment": asdict(Environment.here())}
+        write_json(run.out / "result.json", kept)
         with screen.working("report.html"):
             page = graph_run_page(title, result, measure, setting, screen.command)
-            page.save(out / "report.html")
+            page.save(run.out / "report.html")
         if self.explorer:
-            write_explorer(screen, task, batches, out, title)
-        screen.result({"folder": out, **kept})
-        self._report(screen, out, found, measure)
-
-    def _report(self, screen: Screen, out: Path, found: dict[str, Any], measure: Measure) -> None:
+            _write_explorer(screen, task, run.data, run.out, title)
+        screen.result({"folder": run.out, **kept})
         test, val = (
-            "none" if score is None else measure.told(measure.shown(score))
-            for score in (found["test"], found["val"])
+            "none" if score is None else measure.format(score)
+            for score in (result.test, result.val)
         )
         named = "" if measure.share else f"{measure.title}: "
         screen.say(
-            f"{named}test {test}, validation {val}, best epoch "
-            f"{found['best_epoch']} of {found['epochs']}"
+            f"{named}test {test}, validation {val}, best epoch {result.best_epoch} of "
+            f"{result.epochs}"
         )
         screen.say(
-            f"{found['parameters']:,} parameters, {found['seconds_per_epoch']:.3f} s/epoch, peak "
-            f"{found['peak_mb']:.0f} MB"
+            f"{found['parameters']:,} parameters, {result.seconds_per_epoch:.3f} s/epoch, peak "
+            f"{result.peak_mb:.0f} MB"
         )
         more = f", {EXPLORER}" if self.explorer else ""
         screen.say(
-            f"Written to {out}: report.html{more}, last.ckpt, previous.ckpt, best.ckpt, "
+            f"Written to {run.out}: report.html{more}, last.ckpt, previous.ckpt, best.ckpt, "
             "history.csv, result.json."
         )
+
+
+class _Prepared(NamedTuple):
+    """A run that is ready to be trained."""
+
+    bench: Any  # BenchTask
+    config: Any
+    epochs: int
+    patience: int
+    by_hand: str
+    task: Any
+    data: Any
+    out: Path
+
+
+def _refuse_explorer(model: str, task: Task, num_nodes: int) -> None:
+    """Refuse, before anything is trained, what the page could not show.
+
+    Raises:
+        RefusedError: A network without attention weights, or too many nodes.
+    """
+    from graphtheory.lab.report.explorer import MOST_NODES
+    from graphtheory.nn.attention import attends
+
+    if not any(map(attends, task.model.modules())):
+        raise RefusedError(f"--explorer: {model} has no attention weights; gt and gat have some")
+    if num_nodes > MOST_NODES:
+        raise RefusedError(
+            f"--explorer: the graph has {num_nodes:,} nodes, expected {MOST_NODES:,} or fewer"
+        )
+
+
+def _write_explorer(screen: Screen, task: Task, data: Source, out: Path, title: str) -> None:
+    """Write the page: of one graph all of it, of a set the first graphs of validation."""
+    from graphtheory.lab.report import attention_explorer
+    from graphtheory.lab.train import FullGraph
+    from graphtheory.nn import attention_maps
+
+    batch = data.evaluation_batch()
+    graph = labels = None
+    inputs: tuple[object, ...]
+    if isinstance(data, FullGraph):
+        inputs, graph = (batch.x, batch.neighborhood), data.graph
+        labels = batch.y if batch.y.dim() == 1 else None
+    else:
+        inputs = (batch.val[0],)
+    with screen.working("the page of attention"), usage_errors():
+        maps = attention_maps(task.model, *inputs)
+        attention_explorer(maps, graph, labels=labels, title=title).save(out / EXPLORER)

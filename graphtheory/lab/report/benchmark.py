@@ -1,22 +1,26 @@
-"""The report of a benchmark."""
+"""The report of a benchmark on graphs or images: its page with pictures, and its files."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from graphtheory.lab import plot
+from graphtheory.lab.bench.benchmark import Run
 from graphtheory.lab.bench.comparison import Comparison
+from graphtheory.lab.bench.config import RunConfig
 from graphtheory.lab.bench.measure import ACCURACY, Measure
-from graphtheory.lab.bench.node_benchmark import Run
 from graphtheory.lab.bench.options import ignores
-from graphtheory.lab.bench.search import Judged
-from graphtheory.lab.bench.summary import best_of, difference_table, summaries
+from graphtheory.lab.bench.rows import Row
+from graphtheory.lab.bench.search import SearchResult
+from graphtheory.lab.bench.summary import best_of, difference_table, rows, summaries
 from graphtheory.lab.bench.table import Table, counted
 from graphtheory.lab.report.page import Page
+
+_BAND = "Median over the seeds, band from the 20 % to the 80 % quantile"
 
 
 @dataclass(frozen=True)
@@ -25,24 +29,29 @@ class BenchmarkReport(Comparison):
 
     Attributes:
         distance_rows: Of figure 3.8, where it ran: kind, z, seed, value.
-        search_log: Candidates that the search judged, where its log is at hand.
+        search_log: Candidates that the search tried, where its log is at hand.
     """
 
     distance_rows: Sequence[Mapping[str, Any]] = ()
-    search_log: Sequence[Judged] = field(default=(), repr=False)
+    search_log: Sequence[SearchResult] = field(default=(), repr=False)
+
+    @property
+    def title(self) -> str:
+        """The name of the data as headings write it."""
+        return self.name
 
     def page(self) -> Page:
-        """The whole page."""
-        page = Page(f"{self.name}: models side by side", self._lead())
+        """Make the whole page with its pictures."""
+        page = Page(f"{self.title}: models side by side", self._lead())
         self._results(page)
+        self._against(page)
         self._training(page)
-        self._distance(page)
-        self._choices(page)
-        self._setting(page)
+        self._details(page)
+        setting = [("data set", self.title), *self._setting()]
+        page.how_to_reproduce(self.command, self.environment, setting)
         return page
 
     def results(self) -> dict[str, Any]:
-        """All of it in plain values."""
         return super().results() | {"distance_study": self.distance_rows}
 
     def save(self, folder: str | PathLike[str]) -> None:
@@ -53,52 +62,53 @@ class BenchmarkReport(Comparison):
     def _lead(self) -> str:
         found, measure = summaries(self.runs), self.measure
         best = best_of(found, measure)
-        score, kind = measure.told(measure.shown(best.mean, best.std)), "highest"
-        if not measure.higher_is_better:
-            kind = "lowest and so the best"
+        kind = "highest" if measure.higher_is_better else "lowest and so the best"
         return (
-            f"Of {len(found)} models on the {self.split} split, {best.model} has the {kind} mean "
-            f"test {measure.title}: {score} over {counted(best.seeds, 'seed')}."
+            f"Of {counted(len(found), 'model')} on the {self.split} split, {best.model} has the "
+            f"{kind} mean test {measure.title}: {measure.format(best.mean, best.std)} over "
+            f"{counted(best.seeds, 'seed')}."
         )
 
     def _results(self, page: Page) -> None:
         page.section("Results").table(self.scores())
-        rows = [{"model": run.model, "test": run.test} for run in self.runs]
-        measure = self.measure
+        scores, measure = [{"model": r.model, "test": r.test} for r in self.runs], self.measure
         page.picture(
-            plot.score_bars(rows, metric=measure.title, unit=measure.axis_unit),
+            plot.score_bars(scores, metric=measure.title, unit=measure.axis_unit),
             "Test scores. Left: means from 0. Right, enlarged: every run, the mean and one "
             "standard deviation to each side.",
         )
-        against = self.differences()
-        if against:
-            page.section(f"{self.first} against the others")
-            page.table(difference_table(against, self.first, measure=measure))
-            page.picture(
-                plot.paired_differences(
-                    [vars(d) for d in against],
-                    first=self.first,
-                    unit=measure.symbol,
-                    higher_is_better=measure.higher_is_better,
-                ),
-                "Differences on the same seed and split. A line that crosses 0 decides nothing.",
-            )
+
+    def _against(self, page: Page) -> None:
+        against, measure = self.differences(), self.measure
+        if not against:
+            return
+        page.section(f"{self.first} against the others")
+        page.table(difference_table(against, self.first, measure=measure))
+        page.picture(
+            plot.paired_differences(
+                [vars(d) for d in against], first=self.first, unit=measure.symbol,
+                higher_is_better=measure.higher_is_better,
+            ),
+            "Differences on the same seed and split. A line that crosses 0 decides nothing.",
+        )  # fmt: skip
 
     def _training(self, page: Page) -> None:
-        epochs, measure = epoch_rows(self.runs), self.measure
-        if not epochs:
-            return
-        page.section("Training").picture(
-            plot.learning_curves(
-                epochs,
-                metric=measure.title,
-                unit=measure.axis_unit,
-                higher_is_better=measure.higher_is_better,
-                loss_unit="nats" if measure.share else "",
-            ),
-            "Median over the seeds, band from the 20 % to the 80 % quantile; a curve ends where "
-            "fewer than half of the runs still train.",
-        )
+        if epochs := epoch_rows(self.runs):
+            page.section("Training").picture(learning_curves(epochs, self.measure), self._curves)
+
+    @property
+    def _curves(self) -> str:
+        return f"{_BAND}; a curve ends where fewer than half of the runs still train."
+
+    def _details(self, page: Page) -> None:
+        self._distance(page)
+        b = self.benchmark
+        chosen = [(m, self.chosen_by(m), options(b.config(m)[0])) for m in b.models]
+        note = "Search: chosen on validation scores alone."
+        page.section("Options")
+        page.table(Table("", ("model", "chosen by", "options"), chosen, words=3, note=note))
+        if self.search_log:
+            page.table(search_table(self.search_log, self.measure))
 
     def _distance(self, page: Page) -> None:
         bias, mass = bias_rows(self.runs), mass_rows(self.runs, self.first)
@@ -126,29 +136,108 @@ class BenchmarkReport(Comparison):
                 "uniform attention over the same nodes would give.",
             )
 
-    def _choices(self, page: Page) -> None:
+    def _setting(self) -> list[tuple[str, object]]:
         b = self.benchmark
-        chosen = [(m, self.chosen_by(m), options(b.trial(m)[0])) for m in b.models]
-        note = "Search: chosen on validation scores alone."
-        page.section("Options")
-        page.table(Table("", ("model", "chosen by", "options"), chosen, words=3, note=note))
-        if self.search_log:
-            page.table(search_table(self.search_log, self.measure))
-
-    def _setting(self, page: Page) -> None:
-        b = self.benchmark
-        limits = {b.trial(model)[1:] for model in b.models}
-        setting = [
-            ("data set", self.name),
+        limits = {b.config(model)[1:] for model in b.models}
+        return [
             ("split", self.split),
             ("seeds", f"0..{b.seeds - 1}"),
             ("epochs, patience", "; ".join(f"{e}, {p}" for e, p in sorted(limits))),
         ]
-        page.how_to_reproduce(self.command, self.environment, setting)
+
+
+@dataclass(frozen=True)
+class ImageReport(BenchmarkReport):
+    """Everything that is known about a benchmark on images, whose models share one recipe."""
+
+    @property
+    def title(self) -> str:
+        """The data set and its file, since there are several of CIFAR-10."""
+        info = self.benchmark.task.images.info  # type: ignore[attr-defined]
+        files = "/".join(filter(None, (info.folder, *info.files[:1])))
+        return f"{info.name} ({files or 'embedded'})"
+
+    def tables(self) -> list[Table]:
+        return [self.scores(self.title), *super().tables()[1:]]
+
+    def scores(self, title: str = "") -> Table:
+        """Make the table `model | test mean ± std | MMACs | params | s/epoch`."""
+        cost, epochs = self._cost(), self.benchmark.config(self.first)[1]
+        found = [
+            (
+                s.model, ACCURACY.shown(s.mean, s.std), f"{1000 * cost[s.model]:.2f}",
+                f"{s.parameters:,}", f"{s.seconds_per_epoch:.1f}",
+            )
+            for s in summaries(self.runs)
+        ]  # fmt: skip
+        seeds, by_hand = counted(self.benchmark.seeds, "seed"), self.benchmark.set_by_hand
+        note = (
+            "Test accuracy (%) at the epoch of best validation; 10^6 multiply-accumulates an "
+            f"image; {seeds}, one recipe and {counted(epochs, 'epoch')} for all."
+            + (f" Set by hand: {by_hand}." if by_hand else "")
+        )
+        columns = ("model", "test mean ± std", "MMACs", "params", "s/epoch")
+        return Table(title or self.title, columns, found, note=note)
+
+    def results(self) -> dict[str, Any]:
+        found = super().results()
+        models = self.benchmark.models
+        return {
+            "command": self.command, "data": self.title,
+            "settings": {model: self.benchmark.settings(model) for model in models},
+            "environment": found["environment"], "models": found["models"],
+            "differences": found["differences"]["others"], "runs": found["runs"],
+        }  # fmt: skip
+
+    def rows(self) -> list[Row]:
+        found = rows(self.runs, self.first, ACCURACY, dataset=self.title)
+        name = "multiply-accumulates of an image"
+        return found + [
+            Row.of(name, gmacs, "10^9", dataset=self.title, model=model)
+            for model, gmacs in self._cost().items()
+        ]
+
+    def _cost(self) -> dict[str, float]:
+        """Model -> 10^9 multiply-accumulates of an image."""
+        return {run.model: run.extra["gmacs"] for run in self.runs}
+
+    def _results(self, page: Page) -> None:
+        super()._results(page)
+        costs = [
+            {"model": run.model, "test": run.test, "gmacs": run.extra["gmacs"]} for run in self.runs
+        ]
+        page.picture(plot.score_over_cost(costs), "Test accuracy over what it costs.")
+
+    @property
+    def _curves(self) -> str:
+        return f"{_BAND}. The loss is that of changed images and smoothed labels."
+
+    def _details(self, page: Page) -> None:
+        return
+
+    def _setting(self) -> list[tuple[str, object]]:
+        recipe = recipe_rows(self.benchmark.config(self.first)[0])
+        return [("seeds", f"0..{self.benchmark.seeds - 1}"), *recipe]
+
+
+def recipe_rows(config: Any) -> list[tuple[str, object]]:
+    """List how networks for images were trained, as names and values."""
+    recipe = asdict(config.recipe)
+    augment = recipe.pop("augment")
+    sizes = {"batch size": config.batch_size, "drop path": config.drop_path}
+    return list((recipe | augment | sizes).items())
+
+
+def learning_curves(epochs: Sequence[Mapping[str, Any]], measure: Measure) -> Any:
+    """Draw the learning curves of rows with model, seed and what the history holds."""
+    return plot.learning_curves(
+        epochs, metric=measure.title, unit=measure.axis_unit,
+        higher_is_better=measure.higher_is_better, loss_unit="nats" if measure.share else "",
+    )  # fmt: skip
 
 
 def epoch_rows(runs: Iterable[Run]) -> list[dict[str, Any]]:
-    """One row an epoch: model, seed, and what the history holds."""
+    """Make one row an epoch: model, seed, and what the history holds."""
     return [{"model": r.model, "seed": r.seed} | epoch for r in runs for epoch in r.history]
 
 
@@ -195,34 +284,31 @@ def figure_3_8(
 _ALWAYS = ("hidden", "layers", "lr", "sampler", "share")
 
 
-def options(trial: Any) -> str:
-    """The options of a trial on one line that its model reads, if not what they are by default."""
-    plain = type(trial)(trial.model).as_dict()
-    chosen = trial.as_dict()
+def options(config: RunConfig) -> str:
+    """The options that a configuration's model reads, on one line, if they are no defaults."""
+    plain, chosen = type(config)(config.model).as_dict(), config.as_dict()
     if "network" not in chosen:  # trees, which have neither network nor optimizer
         return ", ".join(f"{name}={value}" for name, value in chosen.items() if name != "model")
     pairs = [
         (name, value)
         for group in ("network", "optimizer", "sampling")
         for name, value in chosen.get(group, {}).items()
-        if (value != plain[group][name] or name in _ALWAYS) and not ignores(trial, name, value)
+        if (value != plain[group][name] or name in _ALWAYS) and not ignores(config, name, value)
     ]
     pairs += [(name, True) for name in ("degree", "undirected") if chosen.get(name)]
-    pairs += [("row_scale", chosen["row_scale"])] if "row_scale" in chosen else []
-    if "nodes_per_batch" in chosen:
-        pairs.append(("nodes_per_batch", chosen["nodes_per_batch"]))
+    pairs += [(n, chosen[n]) for n in ("row_scale", "nodes_per_batch") if n in chosen]
     return ", ".join(f"{name}={value}" for name, value in pairs)
 
 
-def search_table(log: Iterable[Judged], measure: Measure = ACCURACY) -> Table:
-    """Every candidate, the best of each model first."""
-    order = sorted(log, key=lambda j: (j.trial.model, measure.gain(0.0, j.val)))
+def search_table(log: Iterable[SearchResult], measure: Measure = ACCURACY) -> Table:
+    """Make a table of every candidate, the best of each model first."""
+    order = sorted(log, key=lambda one: (one.config.model, measure.gain(0.0, one.val)))
     rows = [
         (
-            j.trial.model, options(j.trial), measure.short(j.val), f"{j.parameters:,}",
-            f"{j.seconds:.0f}",
+            one.config.model, options(one.config), measure.short(one.val), f"{one.parameters:,}",
+            f"{one.seconds:.0f}",
         )
-        for j in order
+        for one in order
     ]  # fmt: skip
     columns = ("model", "options", "validation", "params", "s")
     return Table("Search log", columns, rows, words=2, note="Test scores are not looked at.")

@@ -1,4 +1,4 @@
-"""The report of a diagnosis."""
+"""The report of what a graph offers before training."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Printed:
 
 
 def margin_table(rows: Sequence[Row]) -> Table:
-    """Average margins over the distance, in the rings N_z."""
+    """Make the table of average margins over the distance, in the rings N_z."""
     value = {
         (r.name, r.parameters["moment"], r.parameters["distance"]): r.value
         for r in rows
@@ -67,7 +67,7 @@ def core_distances(rows: Sequence[Row]) -> dict[tuple[str, str, str], int | None
 
 
 def reading(rows: Sequence[Row]) -> str:
-    """What the margins suggest to try, in a sentence; empty without margins."""
+    """Say in a sentence what the margins suggest to try; empty without margins."""
     found = core_distances(rows)
     if not found:
         return ""
@@ -77,24 +77,24 @@ def reading(rows: Sequence[Row]) -> str:
             "No distance has more nodes typical of a node's own class than of others, on average: "
             "an MLP is the model to beat."
         )
-    share = "" if normalized is None else f", divided by the number of nodes there at {normalized}"
+    share = "" if normalized is None else f", the margin per node at {normalized}"
     if whole == 1:
         return (
-            f"The winning margin is largest at 1 hop{share}: neighbors tell the class best, so try "
-            "GCN and GAT first."
+            f"The total margin peaks at 1 hop{share}. Neighbors tell the class best: try GCN and "
+            "GAT first."
         )
     return (
-        f"The winning margin is largest at {whole} hops{share}: a graph transformer with a bias "
-        "for each distance (gt) may gain over the same without it (gt-plain); bench compares them."
+        f"The total margin peaks at {whole} hops{share}. A distance bias may help: compare "
+        "`--models gt,gt-plain`."
     )
 
 
 def core_table(rows: Sequence[Row]) -> Table:
-    """Where each margin is largest, in hops."""
+    """Make the table of the hops where each margin is largest."""
     hops: dict[tuple[str, str], list[str]] = {}
     for (moment, region, _), largest in core_distances(rows).items():
-        told = "none" if largest is None else str(largest)
-        hops.setdefault((moment, REGIONS[region]), []).append(told)
+        text = "none" if largest is None else str(largest)
+        hops.setdefault((moment, REGIONS[region]), []).append(text)
     return Table(
         "Core distance z_m (hops): where the average margin is largest",
         ("discriminative by", "counted in", *_MARGINS),
@@ -107,7 +107,7 @@ def core_table(rows: Sequence[Row]) -> Table:
 
 
 def positive_table(rows: Sequence[Row]) -> Table:
-    """Nodes whose margin is above 0, under every definition."""
+    """Make the table of nodes whose margin is above 0, under every definition."""
     shares: dict[tuple[str, str, str], dict[str, str]] = {}
     for row in rows:
         if row.name == "positive margin":
@@ -124,7 +124,7 @@ def positive_table(rows: Sequence[Row]) -> Table:
 
 
 def share_table(rows: Sequence[Row], printed: Printed | None = None) -> Table:
-    """Discriminative nodes of each class, percent, and the printed ones."""
+    """Make the table of discriminative nodes of each class, percent, and the printed ones."""
     series = dict(_share_series(rows, printed))
     groups = sorted({group for found in series.values() for group in found})
     return Table(
@@ -182,7 +182,7 @@ def pictures(rows: Sequence[Row], printed: Printed | None = None) -> Iterator[tu
 def diagnosis_page(
     rows: Sequence[Row], command: str, environment: Environment, printed: Printed | None = None
 ) -> Page:
-    """The whole page."""
+    """Make the whole page of a diagnosis."""
     dataset = rows[0].parameters["dataset"]
     page = Page(
         f"{dataset}: what the graph offers before training",

@@ -40,7 +40,7 @@ class AttentionExplorer:
     document: str
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the document."""
+        """Write the document into a file."""
         replace_file(Path(path), self.document.encode())
 
     def _repr_html_(self) -> str:
@@ -204,7 +204,7 @@ def _groups(
 def _places(
     positions: Tensor | None, edges: NDArray[np.int64], num_nodes: int
 ) -> NDArray[np.float64]:
-    """Positions within -1..1."""
+    """Scale positions into -1..1, or seek them."""
     if positions is None:
         return force_layout(edges, num_nodes)
     if positions.shape != (num_nodes, 2) or not bool(positions.isfinite().all()):

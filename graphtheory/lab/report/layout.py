@@ -1,4 +1,4 @@
-"""Where the nodes of a drawn graph are placed."""
+"""Decides where the nodes of a drawn graph are placed."""
 
 from __future__ import annotations
 

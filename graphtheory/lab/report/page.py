@@ -1,4 +1,4 @@
-"""A page in one file: no script, no font, no picture from elsewhere."""
+"""A page in one file, without scripts, fonts or pictures from elsewhere."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from typing import Any
 from graphtheory.disk import replace_file
 from graphtheory.lab import plot
 from graphtheory.lab.bench.rows import Environment
-from graphtheory.lab.report.table import Table, pairs
+from graphtheory.lab.bench.table import Table, pairs
 
 
 def asset(name: str) -> str:
-    """The text of a file in `assets/`."""
+    """Read the text of a file in `assets/`."""
     return (files("graphtheory.lab.report") / "assets" / name).read_text(encoding="utf-8")
 
 
@@ -42,29 +42,29 @@ class Page:
     _parts: list[str] = field(default_factory=list, init=False, repr=False)
 
     def section(self, title: str) -> Page:
-        """A heading; returns the page."""
+        """Begin a section with a heading; returns the page."""
         self._parts.append(f"<h2>{escape(title)}</h2>")
         return self
 
     def paragraph(self, text: str) -> None:
-        """Running text."""
+        """Add a paragraph of text."""
         self._parts.append(f"<p>{escape(text)}</p>")
 
     def code(self, text: str) -> None:
-        """Something to copy."""
+        """Add a block of code to copy."""
         self._parts.append(f"<pre><code>{escape(text)}</code></pre>")
 
     def table(self, table: Table) -> None:
-        """A table, with its title above and its note below; a click on a heading sorts."""
+        """Add a table, with its title above and its note below; a click on a heading sorts."""
         self._parts.append(_table(table))
 
     def folded(self, table: Table) -> None:
-        """A long table behind its title, which a click opens."""
+        """Add a long table behind its title, which a click opens."""
         shown = _table(replace(table, title=""))
         self._parts.append(f"<details><summary>{escape(table.title)}</summary>{shown}</details>")
 
     def picture(self, figure: Any, caption: str) -> None:
-        """A figure of `graphtheory.lab.plot`; the caption is also what a screen reader says."""
+        """Add a figure of `graphtheory.lab.plot`; the caption is also what a screen reader says."""
         image = base64.b64encode(plot.svg(figure).encode()).decode()
         text = escape(caption)
         self._parts.append(
@@ -73,19 +73,19 @@ class Page:
         )
 
     def drawing(self, svg: str, caption: str) -> None:
-        """An SVG element as it is, whose titles a browser shows under the pointer."""
+        """Add an SVG element as it is, whose titles a browser shows under the pointer."""
         self._parts.append(f"<figure>{svg}<figcaption>{escape(caption)}</figcaption></figure>")
 
     def how_to_reproduce(
         self, command: str, here: Environment, setting: Iterable[tuple[str, object]] = ()
     ) -> None:
-        """The last section: what was typed, under which settings, where and with which versions."""
+        """Add the last section: the command, its settings, the machine and the versions."""
         where = [("device", here.device), ("commit", here.commit or "not from a checkout")]
         self.section("How to reproduce").code(command)
         self.table(pairs("", [*setting, *where, *here.versions.items()]))
 
     def html(self) -> str:
-        """The whole document."""
+        """Write the whole document as text."""
         return (
             '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
             '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
@@ -96,7 +96,7 @@ class Page:
         )
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the document."""
+        """Write the document into a file."""
         replace_file(Path(path), self.html().encode())
 
 

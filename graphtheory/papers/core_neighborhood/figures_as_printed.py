@@ -12,9 +12,9 @@ import torch
 from scipy.stats import spearmanr
 
 from graphtheory.lab import plot
+from graphtheory.lab.bench.config import trainable
+from graphtheory.lab.bench.node_config import NodeRunConfig, load
 from graphtheory.lab.bench.rows import Row
-from graphtheory.lab.bench.spaces import make_trial
-from graphtheory.lab.bench.trial import NodeTrial, load, trainable
 from graphtheory.lab.datasets.graphs import Data
 from graphtheory.lab.report.table import Table, percent_mean
 from graphtheory.lab.zoo import node_models as zoo
@@ -46,7 +46,7 @@ _EPOCHS, _PATIENCE = 150, 40
 _WIDEST = 4096  # of a GCN
 
 
-def printed(model: str, **options: Any) -> NodeTrial:
+def printed(model: str, **options: Any) -> NodeRunConfig:
     """Four blocks of four heads and a feed-forward part, or a GCN of four layers.
 
     The text says no more than that, Z = 20 and 20 nodes of the whole graph. Width and optimizer
@@ -60,10 +60,10 @@ def printed(model: str, **options: Any) -> NodeTrial:
         else {"heads": 4, "residual": True, "ffn": True, "root_weight": False, "num_buckets": 20,
               "neighbors": "all:20", "bias_lr": 0.05}
     )  # fmt: skip
-    return make_trial(model, **(shared | own | options))
+    return NodeRunConfig.of(model, **(shared | own | options))
 
 
-def parameters(trial: NodeTrial, data: Data) -> int:
+def parameters(trial: NodeRunConfig, data: Data) -> int:
     """How many numbers of the network learn."""
     with torch.device("meta"):
         return trainable(
@@ -74,10 +74,10 @@ def parameters(trial: NodeTrial, data: Data) -> int:
         )  # fmt: skip
 
 
-def at_least_as_large(trial: NodeTrial, other: NodeTrial, data: Data) -> NodeTrial:
+def at_least_as_large(trial: NodeRunConfig, other: NodeRunConfig, data: Data) -> NodeRunConfig:
     """The trial with the least width that gives it as many parameters as another has."""
 
-    def of(width: int) -> NodeTrial:
+    def of(width: int) -> NodeRunConfig:
         return replace(trial, network=replace(trial.network, hidden=width))
 
     least = parameters(other, data)
@@ -97,7 +97,7 @@ class PrintedDistances(Distances):
         "network", (Network(BIAS), Network(CONTROL, 0), *(Network(MODEL, z) for z in range(1, 7)))
     )
 
-    def trial(self, network: Network) -> NodeTrial:
+    def trial(self, network: Network) -> NodeRunConfig:
         """The options of a network."""
         return printed("gt", neighbors=self.seen_by(network), num_buckets=self.num_buckets)
 

@@ -13,9 +13,10 @@ from matplotlib.ticker import MaxNLocator
 from torch import Generator
 from torch_geometric.utils import to_undirected
 
+from graphtheory.lab.bench.config import RunResult
+from graphtheory.lab.bench.node_config import NodeRunConfig, train_nodes
 from graphtheory.lab.bench.rows import Row
 from graphtheory.lab.bench.spaces import Space
-from graphtheory.lab.bench.trial import NodeTrial, Outcome, run_trial
 from graphtheory.lab.datasets import graphs
 from graphtheory.lab.datasets.catalogue import key
 from graphtheory.lab.datasets.graphs import Data
@@ -112,7 +113,7 @@ class Network:
     model: str  # one of `lab.zoo.node_models.NAMES`
     beyond: int | None = None  # the ball has z + `beyond` hops; None for layers of one hop
 
-    def trial(self, chosen: NodeTrial, z: int) -> NodeTrial:
+    def trial(self, chosen: NodeRunConfig, z: int) -> NodeRunConfig:
         """The options of a candidate on this network's neighbors and depth."""
         wide = self.beyond is not None
         network = replace(
@@ -187,7 +188,7 @@ def scores(grid: CoreDistance, z: int, network: Network, seed: int) -> list[Meas
 
 
 @lru_cache(maxsize=64)
-def chosen(cell: CoreDistance) -> NodeTrial:
+def chosen(cell: CoreDistance) -> NodeRunConfig:
     """The best candidate of the one network of a grid, at its one distance, on its first seed."""
     (z,), (network,) = cell.distances, cell.networks
     data = _draw(cell.dataset, cell.root, z, 0)
@@ -199,8 +200,8 @@ def chosen(cell: CoreDistance) -> NodeTrial:
     return max(found, key=lambda trial: _train(cell, trial, data, 0).fit.val)
 
 
-def _train(grid: CoreDistance, trial: NodeTrial, data: Data, seed: int) -> Outcome:
-    return run_trial(trial, data, seed=seed, epochs=grid.epochs, patience=grid.patience)
+def _train(grid: CoreDistance, trial: NodeRunConfig, data: Data, seed: int) -> RunResult:
+    return train_nodes(trial, data, seed=seed, epochs=grid.epochs, patience=grid.patience)
 
 
 @lru_cache(maxsize=1)

@@ -11,10 +11,9 @@ from typing import Any
 import torch
 
 from graphtheory.lab import plot
+from graphtheory.lab.bench.node_config import NodeRunConfig, load, train_nodes
 from graphtheory.lab.bench.rows import Row
-from graphtheory.lab.bench.spaces import make_trial
-from graphtheory.lab.bench.trial import NodeTrial, load, run_trial
-from graphtheory.lab.bench.tuned import tuned_trial
+from graphtheory.lab.bench.tuned import tuned_config
 from graphtheory.lab.datasets.graphs import Data
 from graphtheory.lab.report.benchmark import figure_3_8
 from graphtheory.lab.report.table import Table
@@ -70,9 +69,9 @@ class Distances(Grid):
     epochs: int = 150  # upper bound for each network
     patience: int = 40  # epochs without a better validation score
 
-    def trial(self, network: Network) -> NodeTrial:
+    def trial(self, network: Network) -> NodeRunConfig:
         """The options of a network."""
-        return make_trial(
+        return NodeRunConfig.of(
             "gt", row_scale=self.row_scale, layers=1, hidden=64, heads=1, dropout=0.5,
             root_weight=False, project=True, lr=0.01, weight_decay=5e-4, bias_lr=0.05,
             num_buckets=self.num_buckets, neighbors=self.seen_by(network),
@@ -86,7 +85,7 @@ class Distances(Grid):
 
 def on_dataset(grid: Distances, dataset: str, root: Path | None) -> Distances:
     """The grid on a graph."""
-    row_scale = tuned_trial(dataset, "gt")[0].row_scale
+    row_scale = tuned_config(dataset, "gt")[0].row_scale
     return replace(grid, dataset=dataset, root=root, row_scale=row_scale)
 
 
@@ -97,7 +96,7 @@ def values(grid: Distances, seed: int, network: Network) -> list[Measured]:
     """
     trial = grid.trial(network)
     data = _loaded(grid.dataset, grid.root, seed, trial.row_scale)
-    outcome = run_trial(trial, data, seed=seed, epochs=grid.epochs, patience=grid.patience)
+    outcome = train_nodes(trial, data, seed=seed, epochs=grid.epochs, patience=grid.patience)
     if network.kind != BIAS:
         found = [(network.kind, network.z, outcome.fit.test)]
     else:

@@ -11,10 +11,9 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
+from graphtheory.lab.bench.node_config import NodeRunConfig, load, train_nodes
 from graphtheory.lab.bench.rows import Row
-from graphtheory.lab.bench.spaces import make_trial
-from graphtheory.lab.bench.trial import NodeTrial, load, run_trial
-from graphtheory.lab.bench.tuned import tuned_trial
+from graphtheory.lab.bench.tuned import tuned_config
 from graphtheory.lab.datasets.catalogue import key
 from graphtheory.lab.plot.style import Rows, band, collected, look, order, panels, styled
 from graphtheory.lab.report.table import Table, percent_mean
@@ -69,13 +68,13 @@ class Recipe:
     """A network and how long it trains."""
 
     name: str  # in progress and rows
-    trial: NodeTrial  # options of the network
+    trial: NodeRunConfig  # options of the network
     epochs: int  # upper bound
     patience: int  # epochs without a better validation score
 
     def test(self, model: str, data: Any, seed: int) -> float | None:
         """The test score of the network, as another model of the same options."""
-        return run_trial(
+        return train_nodes(
             replace(self.trial, model=model), data, seed=seed, epochs=self.epochs,
             patience=self.patience,
         ).fit.test  # fmt: skip
@@ -87,7 +86,7 @@ def tuned(dataset: str) -> tuple[Recipe, ...]:
     The transformer without encoding has the configuration of the one with it, b left out.
     """
     found = [
-        (model, *tuned_trial(dataset, "gt" if model == "gt-plain" else model)) for model in MODELS
+        (model, *tuned_config(dataset, "gt" if model == "gt-plain" else model)) for model in MODELS
     ]
     return tuple(
         Recipe(model, replace(trial, model=model), epochs, patience)
@@ -256,13 +255,15 @@ CASES: dict[str, tuple[int, tuple[Recipe, ...]]] = {
     "cora": (
         10,
         (
-            Recipe("cora-1-hop", make_trial("gt", neighbors="1", **_CORA), 200, 60),
-            Recipe("cora-2-hop", make_trial("gt", neighbors="2", **_CORA), 200, 60),
-            Recipe("cora-whole-graph", make_trial("gt", neighbors="all:20", **_FAR), 300, 150),
+            Recipe("cora-1-hop", NodeRunConfig.of("gt", neighbors="1", **_CORA), 200, 60),
+            Recipe("cora-2-hop", NodeRunConfig.of("gt", neighbors="2", **_CORA), 200, 60),
+            Recipe(
+                "cora-whole-graph", NodeRunConfig.of("gt", neighbors="all:20", **_FAR), 300, 150
+            ),
         ),
     ),
     "minesweeper": (
-        2, (Recipe("minesweeper-2-hop", make_trial("gt", neighbors="2", **_DEEP), 150, 60),)
+        2, (Recipe("minesweeper-2-hop", NodeRunConfig.of("gt", neighbors="2", **_DEEP), 150, 60),)
     ),
 }  # fmt: skip
 """Key of a data set -> number of splits, and what is compared on it."""

@@ -18,12 +18,12 @@ from graphtheory.lab.cli.show import (
     Screen,
     data_root,
     known,
-    refusing,
+    on_interrupt,
+    refuse_earlier,
     threads,
-    told_on_stop,
+    usage_errors,
     write_json,
 )
-from graphtheory.lab.cli.train_images import refuse_earlier
 from graphtheory.lab.report.page import Page
 from graphtheory.lab.train import CheckpointError, fit
 from graphtheory.papers.fusion import recipe as c
@@ -44,7 +44,7 @@ def learn(asked: Train, screen: Screen) -> None:
     refuse_earlier(screen, out, asked.resume)
     with (
         screen.working(f"reading {recipe.dataset}"),
-        refusing(ValueError, TypeError, OSError, ImportError),
+        usage_errors(ValueError, TypeError, OSError, ImportError),
     ):
         run = c.prepare(recipe, asked.seed)
     screen.note(
@@ -53,8 +53,8 @@ def learn(asked: Train, screen: Screen) -> None:
         f"{recipe.temperature:g}, step {recipe.lr:g}"
     )
     with (
-        told_on_stop(lambda: screen.note(f"\nCheckpoint in {out}; --resume goes on from it.")),
-        refusing(CheckpointError, OSError),
+        on_interrupt(lambda: screen.note(f"\nCheckpoint in {out}; --resume goes on from it.")),
+        usage_errors(CheckpointError, OSError),
         threads(asked.threads, SMALL + 1),
     ):
         trained = fit(
@@ -76,7 +76,7 @@ def _recipe(asked: Train) -> c.ContrastiveRecipe:
         names = ("gcn",) if recipe.graph else ENCODERS
         encoder = known("--model", asked.model, names)
     recipe = replace(recipe, head=head, encoder=encoder, epochs=asked.epochs or recipe.epochs)
-    with refusing():
+    with usage_errors():
         return with_options(recipe, checked_options([recipe], read_options(asked.set)))
 
 

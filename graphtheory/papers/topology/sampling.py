@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from graphtheory.graph import Neighborhood
-from graphtheory.lab.bench.trial import NodeTrial, load, run_trial
-from graphtheory.lab.bench.tuned import tuned_trial
+from graphtheory.lab.bench.node_config import NodeRunConfig, load, train_nodes
+from graphtheory.lab.bench.tuned import tuned_config
 from graphtheory.lab.train import FitResult, NodeTask, SampledLayers, fit
 from graphtheory.lab.zoo import node_models as zoo
 from graphtheory.papers.figure import Measurements, groups
@@ -134,7 +134,7 @@ class Candidate:
     """A sampler with options of the GCN that is trained on its samples."""
 
     sampler: str  # one of `NAMES`
-    trial: NodeTrial  # network and optimizer
+    trial: NodeRunConfig  # network and optimizer
     variant: str = ""  # one of the sampler's in `SAMPLERS`, or ""
     tried: int = 0  # place in the list of options that are tried
     budget: float = 1.0  # share of the neighbors of the rows in use
@@ -213,7 +213,7 @@ def candidates(
 
     Tried are changes of the options that a search chose for the GCN on all neighbors.
     """
-    mlp, gcn = (tuned_trial(dataset, name)[0] for name in ("mlp", "gcn"))
+    mlp, gcn = (tuned_config(dataset, name)[0] for name in ("mlp", "gcn"))
     changed = [_changed(gcn, options) for options in tried]
     return tuple(
         Candidate(name, trial, variant, place, budget if name in SAMPLERS else 1.0)
@@ -223,7 +223,7 @@ def candidates(
     )
 
 
-def _changed(trial: NodeTrial, options: Options) -> NodeTrial:
+def _changed(trial: NodeRunConfig, options: Options) -> NodeRunConfig:
     changes: dict[str, Any] = dict(options)
     dropout = changes.pop("dropout", trial.network.dropout)
     # Without skip connections the layers can have neighborhoods of different nodes.
@@ -253,7 +253,7 @@ def scores(grid: Sampling, candidate: Candidate, seed: int) -> list[Measured]:
     if candidate.sampler in SAMPLERS:
         found, star, use = _on_samples(candidate, data, **how)
     else:
-        found = run_trial(trial, data, **how).fit
+        found = train_nodes(trial, data, **how).fit
     row = {name: getattr(candidate, name) for name in ("sampler", "variant", "tried", "budget")}
     row |= {"seed": seed, "val": found.val, "test": found.test, "star": star}
     return [row | {"heard": use.neighbors, "edges": use.edges, "epochs": found.epochs}]

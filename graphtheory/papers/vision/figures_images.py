@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import nn
 
-from graphtheory.lab.bench.image_trial import image_trial, prepare, run
+from graphtheory.lab.bench.image_config import image_config, prepare, train_images
 from graphtheory.lab.bench.rows import Row
 from graphtheory.lab.datasets import image_sets
 from graphtheory.lab.report.table import percent_spread
@@ -82,10 +82,10 @@ class Variants(Grid):
 def accuracies(grid: Variants, variant: Variant, seed: int) -> list[Measured]:
     """Validation accuracy after each epoch, and at last the test accuracy of the best one."""
     images = image_sets.load(grid.dataset, grid.root)
-    trial = image_trial(grid.dataset, "vit", grid.epochs)
+    trial = image_config(grid.dataset, "vit", grid.epochs)
     trial = replace(trial, network=grid.network, batch_size=grid.batch_size)
     task, data = prepare(trial, images, seed, variant.build)
-    found = run(task, data, images, seed=seed, progress=False)
+    found = train_images(task, data, images, seed=seed, progress=False)
     return [
         asdict(variant) | {"seed": seed, "test": found.test, "gmacs": round(found.gmacs, 5)}
         | {f"epoch {row['epoch']}": row["val"] for row in found.fit.history}

@@ -4,11 +4,12 @@ from typing import Any
 
 import pytest
 
-from graphtheory.lab.bench import problem
+from graphtheory.lab.bench import node_task
+from graphtheory.lab.bench.config import RunResult
+from graphtheory.lab.bench.node_config import NodeRunConfig, train_nodes
 from graphtheory.lab.bench.spaces import Space
-from graphtheory.lab.bench.trial import NodeTrial, Outcome, run_trial
 
-Listen = Callable[..., list[tuple[NodeTrial, int]]]
+Listen = Callable[..., list[tuple[NodeRunConfig, int]]]
 
 
 def nearly(rows: Any) -> Any:
@@ -31,14 +32,14 @@ def nearly(rows: Any) -> Any:
 def listen(monkeypatch: pytest.MonkeyPatch) -> Listen:
     """`listen(module)` is a list that every training the module asks for is added to."""
 
-    def to(module: ModuleType = problem) -> list[tuple[NodeTrial, int]]:
-        heard: list[tuple[NodeTrial, int]] = []
+    def to(module: ModuleType = node_task) -> list[tuple[NodeRunConfig, int]]:
+        heard: list[tuple[NodeRunConfig, int]] = []
 
-        def told(trial: NodeTrial, data: object, *, seed: int, **options: Any) -> Outcome:
+        def told(trial: NodeRunConfig, data: object, *, seed: int, **options: Any) -> RunResult:
             heard.append((trial, seed))
-            return run_trial(trial, data, seed=seed, **options)
+            return train_nodes(trial, data, seed=seed, **options)
 
-        monkeypatch.setattr(module, "run_trial", told)
+        monkeypatch.setattr(module, "train_nodes", told)
         return heard
 
     return to
@@ -54,5 +55,5 @@ def small_space(monkeypatch: pytest.MonkeyPatch) -> Space:
         shared={"residual": (True, False), "hidden": (4, 8), "lr": (0.01, 0.1), "layers": (1, 2)},
         extra={"gt": {"heads": (1, 2), "bias_lr": (None, 0.05)}},
     )
-    monkeypatch.setattr(problem, "node_space", lambda _: space)
+    monkeypatch.setattr(node_task, "node_space", lambda _: space)
     return space

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from graphtheory.lab.bench import node_benchmark as module
+from graphtheory.lab.bench import benchmark as module
+from graphtheory.lab.bench.benchmark import Benchmark, FinishedRuns, Run
 from graphtheory.lab.bench.finished import Finished
-from graphtheory.lab.bench.node_benchmark import Benchmark, FinishedRuns, Run
 
 SETTINGS = {"dataset": "karate", "epochs": 3, "model": "gt", "seed": 0}
 RUN = Run("gt", 0, 0.5, 0.25, 10, 0.1, 1.0, 1, [{"epoch": 1, "val": 0.25}], {"bias": [[1.0]]})

@@ -3,11 +3,10 @@ from typing import Any
 
 import pytest
 
+from graphtheory.lab.bench.benchmark import Run
 from graphtheory.lab.bench.measure import MEASURES, measure_of
-from graphtheory.lab.bench.node_benchmark import Run
-from graphtheory.lab.bench.problem import CONSTANT
-from graphtheory.lab.bench.search import Judged, SearchLog, best
-from graphtheory.lab.bench.spaces import make_trial
+from graphtheory.lab.bench.node_config import NodeRunConfig
+from graphtheory.lab.bench.search import SearchLog, SearchResult, best
 from graphtheory.lab.bench.summary import (
     Difference,
     best_of,
@@ -19,6 +18,7 @@ from graphtheory.lab.bench.summary import (
     summaries,
     unlearned,
 )
+from graphtheory.lab.bench.task import CONSTANT
 from graphtheory.lab.train.score import SCORES
 
 RMSE = measure_of("rmse", "log mol/L")
@@ -54,9 +54,9 @@ def test_of_errors_the_lowest_is_best_everywhere() -> None:
     assert found.difference == pytest.approx((0.2 - 0.05) / 2) and found.ahead == 1
     table = difference_table([found], "gt", measure=RMSE)
     assert table.rows[0][0] == "gine - gt" and table.rows[0][1].startswith("+0.0750")
-    assert table.columns[1] == "RMSE log mol/L ± s.e." and "Positive: gt is better" in table.note
+    assert table.columns[1] == "RMSE log mol/L ± s.e." and "Positive values favor gt" in table.note
     low, high = (
-        Judged("k", make_trial("gt", hidden=h), v, 1, 1.0, 1, 1, 1)
+        SearchResult("k", NodeRunConfig.of("gt", hidden=h), v, 1, 1.0, 1, 1, 1)
         for h, v in ((8, 0.5), (16, 0.7))
     )
     assert best([high, low], RMSE)["gt"] == low and best([high, low])["gt"] == high  # fmt: skip
@@ -81,9 +81,9 @@ def test_a_model_that_learned_nothing_is_marked() -> None:
     assert flat == {"mlp": "1 of 2"}
     table = score_table(summaries(runs), "accuracy", unlearned=flat)
     assert [row[0] for row in table.rows] == ["gt", "mlp (!)"]
-    assert "Learned nothing, no better than one constant prediction for all: mlp on 1 of 2" in (
-        table.note
-    )
+    assert "(!) mlp was no better than always predicting one class on 1 of 2 seeds." in table.note
+    both = score_table(summaries(runs), RMSE, unlearned={"gt": "2 of 2", "mlp": "1 of 2"})
+    assert "one value on 2 of 2 seeds, mlp on 1 of 2 seeds." in both.note
     marked = {
         r.parameters["model"]
         for r in rows(runs, "gt", "accuracy")
@@ -93,7 +93,7 @@ def test_a_model_that_learned_nothing_is_marked() -> None:
 
 
 def test_a_diverged_candidate_is_the_worst_and_comes_back_from_its_line() -> None:
-    lost = Judged("k", make_trial("gt"), RMSE.worst, 1, 1.0, 1, 1, 1)
+    lost = SearchResult("k", NodeRunConfig.of("gt"), RMSE.worst, 1, 1.0, 1, 1, 1)
     line = SearchLog().line({}, lost)
     assert line["val"] is None and SearchLog().read(line)[1].val == math.inf
 

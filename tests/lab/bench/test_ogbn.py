@@ -6,9 +6,9 @@ import torch
 from torch_geometric import typing as pyg_typing
 from torch_geometric.utils import to_undirected
 
-from graphtheory.lab.bench.node_benchmark import Benchmark
-from graphtheory.lab.bench.problem import NodeProblem
-from graphtheory.lab.bench.trial import NodeTrial
+from graphtheory.lab.bench.benchmark import Benchmark
+from graphtheory.lab.bench.node_config import NodeRunConfig
+from graphtheory.lab.bench.node_task import NodeBenchTask
 from graphtheory.lab.cli.main import main
 from graphtheory.lab.datasets import files, graphs, ogb_readers
 from graphtheory.lab.train import SampledLayers
@@ -33,13 +33,13 @@ def test_every_network_trains_and_is_scored_by_ogb(name: str, small_sets: Path) 
     sampled = name != "ogbn-arxiv"
     if sampled and not HAS_SAMPLING:
         pytest.skip("needs torch-sparse or pyg-lib: install graphtheory[scatter]")
-    problem = NodeProblem(name, "published", small_sets)
+    problem = NodeBenchTask(name, "published", small_sets)
     options = {"hidden": 8, "layers": 2} | ({"batch_size": 8} if sampled else {})
     runs = Benchmark(problem, MODELS, 1, options=options, epochs=2).run()
     assert [run.model for run in runs] == list(MODELS)
     for model in MODELS:
-        trial = Benchmark(problem, MODELS, 1, options=options).trial(model)[0]
-        task, batches = problem.task(trial, 0)
+        trial = Benchmark(problem, MODELS, 1, options=options).config(model)[0]
+        task, batches = problem.prepare(trial, 0)
         steps = list(batches.train_dataloader())
         assert len(steps) == (3 if sampled else 1)  # 18 labeled nodes
         assert sum(batch.count for batch in steps) == 18
@@ -56,16 +56,16 @@ def test_every_network_trains_and_is_scored_by_ogb(name: str, small_sets: Path) 
 
 
 def test_arxiv_is_trained_on_both_ways_unless_told_otherwise(small_sets: Path) -> None:
-    problem = NodeProblem("ogbn-arxiv", "published", small_sets)
+    problem = NodeBenchTask("ogbn-arxiv", "published", small_sets)
     published = graphs.load("ogbn-arxiv", small_sets).edge_index
     assert published.size(1) == EDGES
-    both = problem.data(0, **NodeTrial("gcn").inputs).edge_index
+    both = problem.data(0, **NodeRunConfig("gcn").inputs).edge_index
     assert torch.equal(both, to_undirected(published, num_nodes=NODES))
-    directed = problem.data(0, **NodeTrial("gcn", undirected=False).inputs).edge_index
+    directed = problem.data(0, **NodeRunConfig("gcn", undirected=False).inputs).edge_index
     assert torch.equal(directed, published)
     bench = Benchmark(problem, ("gcn",), options={"undirected": "false"})
-    assert bench.trial("gcn")[0].undirected is False
-    assert NodeTrial.from_dict(bench.trial("gcn")[0].as_dict()) == bench.trial("gcn")[0]
+    assert bench.config("gcn")[0].undirected is False
+    assert NodeRunConfig.from_dict(bench.config("gcn")[0].as_dict()) == bench.config("gcn")[0]
 
 
 def test_the_command_is_quiet_but_for_its_own_lines(

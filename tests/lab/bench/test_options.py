@@ -11,9 +11,11 @@ from torch_geometric.data import Batch, Data
 
 import graphtheory
 from graphtheory.graph import Neighborhood
-from graphtheory.lab.bench.fingerprints import FingerprintTrial
-from graphtheory.lab.bench.graph_trial import GraphTrial, network_of
-from graphtheory.lab.bench.node_benchmark import Benchmark, FinishedRuns
+from graphtheory.lab.bench.benchmark import Benchmark, FinishedRuns
+from graphtheory.lab.bench.fingerprints import TreesRunConfig
+from graphtheory.lab.bench.graph_config import GraphRunConfig, network_of
+from graphtheory.lab.bench.graph_task import OwnGraphs
+from graphtheory.lab.bench.node_config import NodeRunConfig
 from graphtheory.lab.bench.options import (
     checked_options,
     ignores,
@@ -21,8 +23,6 @@ from graphtheory.lab.bench.options import (
     read_options,
     with_options,
 )
-from graphtheory.lab.bench.own import OwnGraphs
-from graphtheory.lab.bench.trial import NodeTrial
 from graphtheory.lab.datasets.precomputed import precomputed
 from graphtheory.lab.train import AdamOptions
 from graphtheory.lab.zoo import graph_models as graph_zoo
@@ -58,10 +58,10 @@ def molecules(count: int = 12) -> OwnGraphs:
 def test_ignored_options_change_nothing_and_all_others_do(model: str) -> None:
     assert set(OTHER) == {f.name for f in fields(graph_zoo.GraphConfig)}
     facts = molecules().graphs(0)
-    small = GraphTrial(model, graph_zoo.GraphConfig(hidden=8, layers=2, heads=4))
+    small = GraphRunConfig(model, graph_zoo.GraphConfig(hidden=8, layers=2, heads=4))
 
     def seen(options: dict[str, Any]) -> tuple[Any, torch.Tensor]:
-        trial = GraphTrial(model, graph_zoo.GraphConfig(**vars(small.network) | options))
+        trial = GraphRunConfig(model, graph_zoo.GraphConfig(**vars(small.network) | options))
         needs = {"distance": 1, "walk": 3, "laplacian": 2, "paths": 2, "resistance": 1}
         batch = Batch.from_data_list(list(precomputed(facts, **needs)))
         torch.manual_seed(0)
@@ -97,18 +97,18 @@ def test_the_same_of_networks_for_nodes(model: str) -> None:
         base = {"residual": True} if name == "ffn" else {}
         (shapes, out), (others, changed) = seen(base), seen(base | {name: value})
         same = shapes == others and torch.equal(out, changed)
-        assert same == ignores(NodeTrial(model), name, value), name
+        assert same == ignores(NodeRunConfig(model), name, value), name
 
 
 @pytest.mark.parametrize("model", ["gt", "gt-plain", "gine"])
 def test_a_step_size_of_biases_is_for_networks_that_have_them(model: str) -> None:
-    network = network_of(GraphTrial(model), molecules().graphs(0))
+    network = network_of(GraphRunConfig(model), molecules().graphs(0))
     groups = AdamOptions(bias_lr=0.5).build(network).param_groups
-    assert (len(groups) == 1) == ignores(GraphTrial(model), "bias_lr")
+    assert (len(groups) == 1) == ignores(GraphRunConfig(model), "bias_lr")
 
 
 def test_options_take_the_place_of_those_of_models_that_read_them() -> None:
-    trials = [GraphTrial("gt"), GraphTrial("gcn"), FingerprintTrial()]
+    trials = [GraphRunConfig("gt"), GraphRunConfig("gcn"), TreesRunConfig()]
     words = "walk=16,readout=token,paths=5,value_encoding=true,local=none,lr=1e-3,bits=64"
     found = checked_options(trials, read_options(words.split(",")))
     gt, gcn, trees = (with_options(trial, found) for trial in trials)
@@ -116,13 +116,13 @@ def test_options_take_the_place_of_those_of_models_that_read_them() -> None:
         walk=16, readout="token", paths=5, value_encoding=True, local=None
     )
     assert gt.optimizer == AdamOptions(1e-3, 0.0) and gt.nodes_per_batch == 1024
-    assert gcn.network == graph_zoo.GraphConfig(walk=16) and trees == FingerprintTrial(bits=64)
+    assert gcn.network == graph_zoo.GraphConfig(walk=16) and trees == TreesRunConfig(bits=64)
     assert checked_options(trials[:1], {"walk": 16, "lr": 1, "local": None}) == {
         "walk": 16, "lr": 1.0, "local": None,
     }  # fmt: skip
-    node = with_options(NodeTrial("gat"), {"degree": True, "hidden": 32, "num_buckets": 3})
+    node = with_options(NodeRunConfig("gat"), {"degree": True, "hidden": 32, "num_buckets": 3})
     assert node.degree and node.network == zoo.NetworkConfig(hidden=32)
-    assert {"walk", "lr", "nodes_per_batch"} <= known_options(GraphTrial("gt")).keys()
+    assert {"walk", "lr", "nodes_per_batch"} <= known_options(GraphRunConfig("gt")).keys()
 
 
 @pytest.mark.parametrize(
@@ -148,10 +148,10 @@ def test_options_that_cannot_be_used(given: dict[str, Any], expected: str) -> No
 
 
 def test_options_without_effect_are_refused() -> None:
-    assert with_options(NodeTrial("gcn"), {"ffn": True, "residual": True}).network.ffn
+    assert with_options(NodeRunConfig("gcn"), {"ffn": True, "residual": True}).network.ffn
     for given, wanted in (({"ffn": True}, "true"), ({"project": True, "residual": True}, "false")):
         with pytest.raises(ValueError, match=f"got true, expected residual={wanted} beside it"):
-            with_options(NodeTrial("gcn"), given)
+            with_options(NodeRunConfig("gcn"), given)
     for words in (["walk"], ["walk="], ["=3"]):
         with pytest.raises(ValueError, match="expected NAME=VALUE such as walk=16"):
             read_options(words)

@@ -5,13 +5,18 @@ from typing import Any
 import pytest
 import torch
 
-from graphtheory.lab.bench.facts import Facts
-from graphtheory.lab.bench.node_benchmark import Benchmark
+from graphtheory.lab.bench.benchmark import Benchmark
+from graphtheory.lab.bench.node_config import (
+    SAMPLERS,
+    NodeRunConfig,
+    Sampling,
+    load,
+    task_of,
+    train_nodes,
+)
+from graphtheory.lab.bench.node_task import NodeBenchTask
 from graphtheory.lab.bench.options import ignores, with_options
-from graphtheory.lab.bench.problem import NodeProblem
-from graphtheory.lab.bench.sampling import SAMPLERS, Sampling
-from graphtheory.lab.bench.spaces import make_trial
-from graphtheory.lab.bench.trial import NodeTrial, load, run_trial, task_of
+from graphtheory.lab.bench.spaces import GraphFacts
 from graphtheory.lab.report.benchmark import options
 from graphtheory.lab.train import FullGraph, SampledGraph, SampledLayers
 from graphtheory.lab.zoo import node_models as zoo
@@ -19,10 +24,10 @@ from graphtheory.models import SampledGCN
 from graphtheory.patterns import AddSelf, Compose, SymmetricNormalize
 
 WHOLE = Compose(AddSelf(), SymmetricNormalize())
-TRIAL = make_trial("sampled-gcn", hidden=8, layers=3, dropout=0.0, share=0.4)
+TRIAL = NodeRunConfig.of("sampled-gcn", hidden=8, layers=3, dropout=0.0, share=0.4)
 
 
-def batches(trial: NodeTrial = TRIAL, dataset: str = "karate") -> SampledLayers:
+def batches(trial: NodeRunConfig = TRIAL, dataset: str = "karate") -> SampledLayers:
     found = task_of(trial, load(dataset, None, None, 0), 0)[1]
     assert isinstance(found, SampledLayers)
     return found
@@ -30,7 +35,7 @@ def batches(trial: NodeTrial = TRIAL, dataset: str = "karate") -> SampledLayers:
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
 def test_every_sampler_draws_its_share_afresh_around_the_whole_graph(sampler: str) -> None:
-    trial = make_trial("sampled-gcn", layers=2, sampler=sampler, share=0.3)
+    trial = NodeRunConfig.of("sampled-gcn", layers=2, sampler=sampler, share=0.3)
     data, found = load("karate", None, None, 0), batches(trial)
     adjacency = WHOLE(found.graph)
     pattern = trial.sampling.pattern(found.graph.degree())
@@ -72,7 +77,7 @@ def test_networks_read_what_concerns_them(model: str) -> None:
     data, small = load("karate", None, None, 0), {"hidden": 8, "heads": 2, "layers": 2}
 
     def first(**options: Any) -> tuple[type, list[int]]:
-        found = task_of(make_trial(model, **small, **options), data, 0)[1]
+        found = task_of(NodeRunConfig.of(model, **small, **options), data, 0)[1]
         batch = next(iter(found.train_dataloader()))
         return type(found), batch.neighborhood.indices.tolist()
 
@@ -80,7 +85,7 @@ def test_networks_read_what_concerns_them(model: str) -> None:
     sampled = model in zoo.SAMPLED
     assert plain[0] is (SampledLayers if sampled else FullGraph)
     assert batched[0] is (SampledLayers if sampled else SampledGraph) and batched != plain
-    other = make_trial(model)
+    other = NodeRunConfig.of(model)
     for name, value in (("sampler", "uniform"), ("share", 0.9)):
         assert (plain == first(**{name: value})) == ignores(other, name), name
     assert (batched == first(batch_size=3, fanout=1)) == ignores(other, "fanout")
@@ -88,20 +93,20 @@ def test_networks_read_what_concerns_them(model: str) -> None:
 
 
 def test_large_graphs_are_trained_on_in_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    facts = Facts(
+    facts = GraphFacts(
         nodes=2_000_000, edges=60_000_000, labels_per_class=4000, labeled=0.08, features=100
     )
-    monkeypatch.setattr(NodeProblem, "scales_rows", False)
-    monkeypatch.setattr(NodeProblem, "facts", facts)
-    trial = make_trial("gt")
+    monkeypatch.setattr(NodeBenchTask, "scales_rows", False)
+    monkeypatch.setattr(NodeBenchTask, "facts", facts)
+    trial = NodeRunConfig.of("gt")
     assert trial.fitting(10_000_000) is trial
     assert trial.fitting(10_000_001).sampling == Sampling(batch_size=1024)
-    chosen = make_trial("gt", batch_size=7)
+    chosen = NodeRunConfig.of("gt", batch_size=7)
     assert chosen.fitting(10**9) is chosen
     for name, size in (("ogbn-products", 1024), ("ogbn-proteins", 1024), ("ogbn-arxiv", None)):
         for model in ("gt", "sampled-gcn"):
-            assert NodeProblem(name).trial(model)[0].sampling.batch_size == size
-            candidates = NodeProblem(name).space(model).candidates(model, 3)
+            assert NodeBenchTask(name).config(model)[0].sampling.batch_size == size
+            candidates = NodeBenchTask(name).space(model).candidates(model, 3)
             assert {trial.sampling.batch_size for trial in candidates} == {size}
     with pytest.raises(ValueError, match="fanout: got 5, expected a batch_size beside it"):
         with_options(trial, {"fanout": 5})
@@ -109,34 +114,34 @@ def test_large_graphs_are_trained_on_in_batches(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_it_learns_from_samples_in_steps_and_again_the_same() -> None:
-    trial = make_trial(
+    trial = NodeRunConfig.of(
         "sampled-gcn", hidden=16, dropout=0.0, sampler="fastgcn", share=0.5, batch_size=8
     )
     data = load("karate", None, None, 0)
     assert len(batches(trial).train_dataloader()) == 3  # 20 labeled nodes
-    first, again = (run_trial(trial, data, seed=0, epochs=30, patience=30).fit for _ in range(2))
+    first, again = (train_nodes(trial, data, seed=0, epochs=30, patience=30).fit for _ in range(2))
     assert first.history[-1]["train_loss"] == again.history[-1]["train_loss"]
     assert first.test is not None and first.test >= 0.7
-    other = run_trial(trial, data, seed=1, epochs=1, patience=1).fit
+    other = train_nodes(trial, data, seed=1, epochs=1, patience=1).fit
     assert other.history[0]["train_loss"] != first.history[0]["train_loss"]
 
 
 def test_options_go_through_a_line_of_text_and_the_command() -> None:
     trial = replace(TRIAL, sampling=Sampling("ladies", 0.2, 64))
-    assert NodeTrial.from_dict(json.loads(json.dumps(trial.as_dict()))) == trial
+    assert NodeRunConfig.from_dict(json.loads(json.dumps(trial.as_dict()))) == trial
     older = {name: value for name, value in trial.as_dict().items() if name != "sampling"}
-    assert NodeTrial.from_dict(older).sampling == Sampling()
+    assert NodeRunConfig.from_dict(older).sampling == Sampling()
     words = {"sampler": "fastgcn", "share": "0.25", "batch_size": "none", "heads": "2"}
     bench = Benchmark("karate", ("sampled-gcn", "gcn"), options=words)
-    assert bench.trial("sampled-gcn")[0].sampling == Sampling("fastgcn", 0.25)
-    assert bench.trial("gcn")[0].sampling == Sampling()
+    assert bench.config("sampled-gcn")[0].sampling == Sampling("fastgcn", 0.25)
+    assert bench.config("gcn")[0].sampling == Sampling()
     assert (
         "sampler=fastgcn" in bench.set_in("sampled-gcn")
         and bench.set_in("gcn") == "batch_size=none"
     )
-    told = options(bench.trial("sampled-gcn")[0])
+    told = options(bench.config("sampled-gcn")[0])
     assert "sampler=fastgcn, share=0.25" in told and "residual" not in told
-    assert "sampler" not in options(bench.trial("gcn")[0])
+    assert "sampler" not in options(bench.config("gcn")[0])
 
 
 @pytest.mark.parametrize(
@@ -153,4 +158,4 @@ def test_what_cannot_be_drawn_is_refused(given: dict[str, Any], message: str) ->
     with pytest.raises(ValueError, match=message):
         Sampling(**given)
     with pytest.raises(ValueError, match=message.split(",")[0]):
-        Benchmark("karate", ("sampled-gcn",), options=given).trial("sampled-gcn")
+        Benchmark("karate", ("sampled-gcn",), options=given).config("sampled-gcn")

@@ -6,9 +6,9 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphtheory.lab.bench import scaling
-from graphtheory.lab.bench.problem import NodeProblem
+from graphtheory.lab.bench.node_config import as_csr
+from graphtheory.lab.bench.node_task import NodeBenchTask
 from graphtheory.lab.bench.scaling import scales_rows
-from graphtheory.lab.bench.trial import _as_csr
 
 
 def graph(x: Tensor, y: Tensor) -> Data:
@@ -46,7 +46,7 @@ def test_sparse_features_say_the_same() -> None:
     for label_by in ("mix", "length"):
         data = words(label_by)
         found = scales_rows(data, False)
-        data.x = _as_csr(data.x)
+        data.x = as_csr(data.x)
         assert scales_rows(data, False) is found
 
 
@@ -76,7 +76,7 @@ def test_nothing_is_fitted_where_scaling_cannot_help(
 
 def test_default_options_follow_it(monkeypatch: pytest.MonkeyPatch) -> None:
     for answer in (True, False):
-        monkeypatch.setattr(NodeProblem, "scales_rows", answer)
-        problem = NodeProblem("karate")
+        monkeypatch.setattr(NodeBenchTask, "scales_rows", answer)
+        problem = NodeBenchTask("karate")
         problem.kept = False
-        assert {problem.trial(model)[0].row_scale for model in problem.models} == {answer}
+        assert {problem.config(model)[0].row_scale for model in problem.models} == {answer}

@@ -1,15 +1,16 @@
 import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
 import pytest
 
-from graphtheory.lab.bench import problem
-from graphtheory.lab.bench.search import Judged, Search, SearchLog, best
-from graphtheory.lab.bench.spaces import Space, make_trial
-from graphtheory.lab.bench.trial import NodeTrial, Outcome, load, run_trial
+from graphtheory.lab.bench import node_task
+from graphtheory.lab.bench.config import RunResult
+from graphtheory.lab.bench.node_config import NodeRunConfig, load, train_nodes
+from graphtheory.lab.bench.search import Search, SearchLog, SearchResult, best
+from graphtheory.lab.bench.spaces import Space
 from tests.lab.bench.conftest import Listen
 
 pytestmark = pytest.mark.usefixtures("small_space")
@@ -23,28 +24,28 @@ def log(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def runs(listen: Listen) -> list[tuple[NodeTrial, int]]:
+def runs(listen: Listen) -> list[tuple[NodeRunConfig, int]]:
     """Every training that a search asks for."""
     return listen()
 
 
-def judged(model: str, val: float, **options: Any) -> Judged:
-    return Judged("karate", make_trial(model, **options), val, 10, 1.0, 1, 60, 20)
+def judged(model: str, val: float, **options: Any) -> SearchResult:
+    return SearchResult("karate", NodeRunConfig.of(model, **options), val, 10, 1.0, 1, 60, 20)
 
 
-def without_clock(log: list[Judged]) -> list[Judged]:
+def without_clock(log: list[SearchResult]) -> list[SearchResult]:
     return [replace(j, seconds=0.0) for j in log]
 
 
 def test_every_candidate_is_judged_by_its_mean_validation_score(small_space: Space) -> None:
     found = Search("Karate", MODELS, budget=2).run()
-    assert [j.trial for j in found] == [
+    assert [j.config for j in found] == [
         *small_space.candidates("gt", 2),
         *small_space.candidates("mlp", 2),
     ]
     for j in found:
         outcomes = [
-            run_trial(j.trial, load("karate", None, None, s), seed=s, epochs=3, patience=3)
+            train_nodes(j.config, load("karate", None, None, s), seed=s, epochs=3, patience=3)
             for s in range(2)
         ]
         assert j.val == mean(o.fit.val for o in outcomes)
@@ -52,7 +53,7 @@ def test_every_candidate_is_judged_by_its_mean_validation_score(small_space: Spa
         assert j.seconds > 0
 
 
-def test_nothing_runs_twice(log: Path, runs: list[tuple[NodeTrial, int]]) -> None:
+def test_nothing_runs_twice(log: Path, runs: list[tuple[NodeRunConfig, int]]) -> None:
     first = Search("karate", MODELS, budget=2, log=log).run()
     assert len(runs) == 2 * 2 * 2  # models, candidates, splits
     more = Search("karate", MODELS, budget=4, log=log).run()
@@ -63,7 +64,7 @@ def test_nothing_runs_twice(log: Path, runs: list[tuple[NodeTrial, int]]) -> Non
     assert sorted(map(str, list(SearchLog(log)))) == sorted(map(str, more))
 
 
-def test_a_stopped_search_goes_on(log: Path, runs: list[tuple[NodeTrial, int]]) -> None:
+def test_a_stopped_search_goes_on(log: Path, runs: list[tuple[NodeRunConfig, int]]) -> None:
     def stop_in_the_third(model: str, done: int, total: int) -> None:
         if done == 2:
             raise KeyboardInterrupt
@@ -79,20 +80,20 @@ def test_a_stopped_search_goes_on(log: Path, runs: list[tuple[NodeTrial, int]]) 
 
 
 def test_lines_of_another_data_set_or_split_do_not_count(
-    log: Path, runs: list[tuple[NodeTrial, int]], monkeypatch: pytest.MonkeyPatch
+    log: Path, runs: list[tuple[NodeRunConfig, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(problem.NodeProblem, "facts", problem.NodeProblem("karate").facts)
-    monkeypatch.setattr(problem.NodeProblem, "scales_rows", False)
+    monkeypatch.setattr(node_task.NodeBenchTask, "facts", node_task.NodeBenchTask("karate").facts)
+    monkeypatch.setattr(node_task.NodeBenchTask, "scales_rows", False)
     task = Search("karate", ("mlp",), budget=1, log=log)
     task.run()
     (line,) = list(SearchLog(log))
-    log.write_text(json.dumps(asdict(replace(line, dataset="cora"))) + "\n")
+    log.write_text(json.dumps(replace(line, dataset="cora").as_dict()) + "\n")
     task.run()
     assert len(runs) == 4
-    log.write_text(json.dumps(asdict(replace(line, split="random-20"))) + "\n")
+    log.write_text(json.dumps(replace(line, split="random-20").as_dict()) + "\n")
     task.run()
     assert len(runs) == 6
-    other = problem.NodeProblem("karate", "random-20")
+    other = node_task.NodeBenchTask("karate", "random-20")
     assert Search(other, ("mlp",), 1, log=log).run()[0].val == line.val
     assert len(runs) == 6
 
@@ -166,12 +167,12 @@ def test_test_scores_neither_choose_nor_stand_in_the_log(
 ) -> None:
     scores = iter([(0.5, 0.9), (0.5, 0.9), (0.8, 0.123456), (0.8, 0.123456)])  # val, test
 
-    def scored(*args: Any, **options: Any) -> Outcome:
-        outcome = run_trial(*args, **options)
+    def scored(*args: Any, **options: Any) -> RunResult:
+        outcome = train_nodes(*args, **options)
         val, test = next(scores)
         return replace(outcome, fit=replace(outcome.fit, val=val, test=test))
 
-    monkeypatch.setattr(problem, "run_trial", scored)
+    monkeypatch.setattr(node_task, "train_nodes", scored)
     found = Search("karate", ("mlp",), budget=2, log=log).run()
     assert best(found)["mlp"] == found[1]
     assert "test" not in log.read_text() and "123456" not in log.read_text()
@@ -197,6 +198,6 @@ def test_a_longer_search_is_a_new_question(
 ) -> None:
     first = Search("karate", ("mlp",), budget=1, log=log).run()
     longer = replace(small_space, epochs=4)
-    monkeypatch.setattr(problem, "node_space", lambda _: longer)
+    monkeypatch.setattr(node_task, "node_space", lambda _: longer)
     assert Search("karate", ("mlp",), budget=1, log=log).run()[0].epochs == 4
     assert len(list(SearchLog(log))) == 2 and first[0].epochs != 4

@@ -4,28 +4,26 @@ from math import prod
 
 import pytest
 
-from graphtheory.lab.bench.facts import Facts
-from graphtheory.lab.bench.graph_spaces import graph_space
-from graphtheory.lab.bench.problem import NodeProblem
-from graphtheory.lab.bench.spaces import Space, make_trial, node_space
-from graphtheory.lab.bench.trial import NodeTrial
+from graphtheory.lab.bench.node_config import NodeRunConfig
+from graphtheory.lab.bench.node_task import NodeBenchTask
+from graphtheory.lab.bench.spaces import GraphFacts, Space, graph_space, node_space
 from graphtheory.lab.zoo import node_models as zoo
 
 FACTS = {
-    "few labels": Facts(2708, 10_556, 20.0, 0.05, 1433),
-    "small": Facts(183, 280, 17.6, 0.48, 1703),
-    "middle": Facts(7650, 238_162, 574.0, 0.6, 745),
-    "large": Facts(18_660, 1_581_554, 4_600.0, 0.5, 4735),
-    "few columns": Facts(10_000, 78_804, 2_500.0, 0.5, 7),
-    "few columns, large": Facts(11_758, 1_038_000, 2_940.0, 0.5, 10),
-    "few columns, small": Facts(183, 280, 17.6, 0.48, 63),
+    "few labels": GraphFacts(2708, 10_556, 20.0, 0.05, 1433),
+    "small": GraphFacts(183, 280, 17.6, 0.48, 1703),
+    "middle": GraphFacts(7650, 238_162, 574.0, 0.6, 745),
+    "large": GraphFacts(18_660, 1_581_554, 4_600.0, 0.5, 4735),
+    "few columns": GraphFacts(10_000, 78_804, 2_500.0, 0.5, 7),
+    "few columns, large": GraphFacts(11_758, 1_038_000, 2_940.0, 0.5, 10),
+    "few columns, small": GraphFacts(183, 280, 17.6, 0.48, 63),
 }
 SPACES = {name: node_space(facts) for name, facts in FACTS.items()}
 every_space = pytest.mark.parametrize("space", SPACES.values(), ids=SPACES)
 every_model = pytest.mark.parametrize("model", zoo.NAMES)
 
 
-def flat(trial: NodeTrial) -> dict[str, object]:
+def flat(trial: NodeRunConfig) -> dict[str, object]:
     values = trial.as_dict()
     return (
         values["network"]
@@ -35,7 +33,7 @@ def flat(trial: NodeTrial) -> dict[str, object]:
     )
 
 
-def holds(value: object, name: str, trial: NodeTrial) -> bool:
+def holds(value: object, name: str, trial: NodeRunConfig) -> bool:
     """Whether a trial has one value of an axis, or all options that it stands for."""
     options = value if isinstance(value, Mapping) else {name: value}
     return all(flat(trial)[option] == given for option, given in options.items())
@@ -58,7 +56,7 @@ def test_candidates_lie_in_the_space_and_can_be_built(space: Space, model: str) 
     axes = space.shared | space.extra.get(model, {})
     first, *drawn = space.candidates(model, 8)
     assert space.first is not None
-    assert first == make_trial(model, **{**space.first, **space.first_of.get(model, {})})
+    assert first == NodeRunConfig.of(model, **{**space.first, **space.first_of.get(model, {})})
     for trial in drawn:
         assert trial.model == model
         for name, values in axes.items():
@@ -97,9 +95,9 @@ def test_the_first_draws_of_a_set_of_graphs_have_both_norms() -> None:
 
 def test_a_space_follows_from_the_graph_and_from_no_name(monkeypatch: pytest.MonkeyPatch) -> None:
     for facts in FACTS.values():
-        monkeypatch.setattr(NodeProblem, "facts", facts)
-        monkeypatch.setattr(NodeProblem, "scales_rows", False)
-        spaces = [NodeProblem(name).space("gt") for name in ("Cora", "Actor", "digits")]
+        monkeypatch.setattr(NodeBenchTask, "facts", facts)
+        monkeypatch.setattr(NodeBenchTask, "scales_rows", False)
+        spaces = [NodeBenchTask(name).space("gt") for name in ("Cora", "Actor", "digits")]
         assert spaces == [node_space(facts)] * 3
     assert SPACES["middle"].extra["gt"]["neighbors"] == ("1",)  # two hops would be most pairs
     assert SPACES["small"].extra["gt"]["neighbors"] == ("1", "2")
@@ -114,7 +112,7 @@ def test_default_options_follow_from_how_many_nodes_are_labeled() -> None:
     assert SPACES["few labels"].candidates("gcn-res", 1)[0].network.root_weight  # it is that term
 
 
-def default(name: str, model: str = "gt") -> NodeTrial:
+def default(name: str, model: str = "gt") -> NodeRunConfig:
     (trial,) = SPACES[name].candidates(model, 1)
     return trial
 
@@ -124,8 +122,8 @@ def test_default_options_follow_from_columns_of_features() -> None:
     assert (few.layers, large.layers, many.layers) == (4, 3, 2)  # the space of large has no four
     assert few.input_dropout == large.input_dropout == 0 and many.input_dropout is None
     assert few.dropout == large.dropout < many.dropout
-    assert FACTS["few columns, small"].few_columns
-    assert not replace(FACTS["few columns, small"], features=64).few_columns
+    assert FACTS["few columns, small"].has_few_features
+    assert not replace(FACTS["few columns, small"], features=64).has_few_features
 
 
 def test_default_weight_decay_follows_from_labels_of_a_class() -> None:
@@ -142,25 +140,25 @@ def test_default_options_are_the_same_for_every_network(name: str) -> None:
 
 
 def test_facts_read_no_label_of_validation_or_test() -> None:
-    data = NodeProblem("karate").data(0)
-    before = Facts.of(data)
+    data = NodeBenchTask("karate").data(0)
+    before = GraphFacts.of(data)
     data.y[~data.train_mask] = 0
-    assert Facts.of(data) == before and before.features == data.x.size(1)
+    assert GraphFacts.of(data) == before and before.features == data.x.size(1)
 
 
 def test_facts_of_a_graph() -> None:
-    facts = NodeProblem("karate").facts
+    facts = NodeBenchTask("karate").facts
     assert (facts.nodes, facts.edges) == (34, 156)
-    data = NodeProblem("karate").data(0)
+    data = NodeBenchTask("karate").data(0)
     assert facts.labels_per_class == float(data.train_mask.sum()) / int(data.num_classes)
     assert facts.two_hops == 156**2 / 34
 
 
 def test_unknown_option() -> None:
     with pytest.raises(ValueError, match=r"options: unknown 'depth', expected some of .*layers"):
-        make_trial("gt", depth=3)
+        NodeRunConfig.of("gt", depth=3)
     with pytest.raises(ValueError, match="lr: got -1"):
-        make_trial("gt", lr=-1)
+        NodeRunConfig.of("gt", lr=-1)
 
 
 @every_space

@@ -4,8 +4,9 @@ from pathlib import Path
 import pytest
 
 from graphtheory.lab.bench import tuned
-from graphtheory.lab.bench.search import Judged, trial_from
-from graphtheory.lab.bench.spaces import DEFAULT, make_trial
+from graphtheory.lab.bench.node_config import NodeRunConfig
+from graphtheory.lab.bench.search import SearchResult, config_from
+from graphtheory.lab.bench.spaces import DEFAULT
 from graphtheory.lab.datasets import graphs
 from graphtheory.lab.datasets.catalogue import describe
 from graphtheory.lab.zoo import graph_models as graph_zoo
@@ -20,18 +21,19 @@ OF_GRAPHS = {dataset: of for dataset, of in ALL.items() if dataset not in NODE_S
 
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A file of tuned options of its own, empty at first."""
-    monkeypatch.setattr(tuned, "FILE", tmp_path / "tuned.json")
-    return tuned.FILE
+    """The user's file in a cache folder of its own, none at first, and no file of the package."""
+    monkeypatch.setattr(tuned, "FILE", tmp_path / "shipped.json")
+    monkeypatch.setenv("GRAPHTHEORY_CACHE", str(tmp_path / "cache"))
+    return tuned.user_file()
 
 
-def chosen(model: str, val: float = 0.5, dataset: str = "karate", lr: float = 0.02) -> Judged:
-    return Judged(dataset, make_trial(model, lr=lr), val, 12, 1.0, 1, 60, 20)
+def chosen(model: str, val: float = 0.5, dataset: str = "karate", lr: float = 0.02) -> SearchResult:
+    return SearchResult(dataset, NodeRunConfig.of(model, lr=lr), val, 12, 1.0, 1, 60, 20)
 
 
 @pytest.mark.parametrize(("dataset", "model"), [(d, m) for d in KEPT for m in KEPT[d]])
 def test_what_is_kept_can_be_built(dataset: str, model: str) -> None:
-    trial, epochs, patience = tuned.tuned_trial(dataset, model)
+    trial, epochs, patience = tuned.tuned_config(dataset, model)
     assert trial.model == model and tuned.is_tuned(dataset, model)
     assert 0 < patience < epochs
     zoo.build(model, trial.network, num_features=5, num_classes=3)
@@ -42,8 +44,8 @@ def test_what_is_kept_can_be_built(dataset: str, model: str) -> None:
 @pytest.mark.parametrize(("dataset", "model"), [(d, m) for d in OF_GRAPHS for m in OF_GRAPHS[d]])
 def test_what_is_kept_of_sets_of_graphs_can_be_built(dataset: str, model: str) -> None:
     assert describe(dataset).task == "graph"
-    values, epochs, patience = tuned.kept_trial(dataset, model)
-    trial = trial_from(values)
+    values, epochs, patience = tuned.kept_options(dataset, model)
+    trial = config_from(values)
     assert trial.model == model and 0 < patience < epochs
     if model in graph_zoo.NAMES:
         graph_zoo.build(
@@ -52,8 +54,8 @@ def test_what_is_kept_of_sets_of_graphs_can_be_built(dataset: str, model: str) -
 
 
 def test_every_way_to_write_a_name_finds_its_options() -> None:
-    wanted = tuned.tuned_trial("chameleon-filtered", "gt")
-    assert tuned.tuned_trial("Chameleon_Filtered", "gt") == wanted
+    wanted = tuned.tuned_config("chameleon-filtered", "gt")
+    assert tuned.tuned_config("Chameleon_Filtered", "gt") == wanted
     assert tuned.is_tuned("CHAMELEON_filtered", "gt")
 
 
@@ -64,8 +66,8 @@ def test_networks_that_are_compared_were_searched_together(dataset: str) -> None
 
 def test_kept_and_read_again(file: Path) -> None:
     tuned.keep({"gt": chosen("gt"), "mlp": chosen("mlp")}, SPACES, file)
-    wanted = make_trial("gt", lr=0.02), DEFAULT.epochs, DEFAULT.patience
-    assert tuned.tuned_trial("Karate", "gt") == wanted
+    wanted = NodeRunConfig.of("gt", lr=0.02), DEFAULT.epochs, DEFAULT.patience
+    assert tuned.tuned_config("Karate", "gt") == wanted
     assert tuned.is_tuned("KARATE", "mlp") and not tuned.is_tuned("karate", "gcn")
 
 
@@ -73,22 +75,34 @@ def test_other_entries_stay(file: Path) -> None:
     tuned.keep({"gt": chosen("gt"), "mlp": chosen("mlp")}, SPACES, file)
     tuned.keep({"gt": chosen("gt", lr=0.5)}, SPACES, file)
     tuned.keep({"gt": chosen("gt", dataset="actor")}, SPACES, file)
-    assert tuned.tuned_trial("karate", "gt")[0].optimizer.lr == 0.5
-    assert tuned.tuned_trial("karate", "mlp")[0].optimizer.lr == 0.02
+    assert tuned.tuned_config("karate", "gt")[0].optimizer.lr == 0.5
+    assert tuned.tuned_config("karate", "mlp")[0].optimizer.lr == 0.02
     assert list(json.loads(file.read_text())) == ["actor", "karate"]  # in order, for short diffs
+
+
+def test_the_users_file_is_read_before_the_shipped_one(file: Path) -> None:
+    for where, lr in ((tuned.FILE, 0.1), (None, 0.2)):
+        tuned.keep({"gt": chosen("gt", lr=lr)}, SPACES, where)
+    tuned.keep({"mlp": chosen("mlp", lr=0.3)}, SPACES, tuned.FILE)
+    assert file.parent.name == "cache" and list(json.loads(file.read_text())["karate"]) == ["gt"]
+    assert tuned.tuned_config("karate", "gt")[0].optimizer.lr == 0.2
+    assert tuned.tuned_config("karate", "mlp")[0].optimizer.lr == 0.3
+    file.write_text("{")
+    with pytest.raises(ValueError, match=r"tuned\.json is not a file of tuned options"):
+        tuned.is_tuned("karate", "gt")
 
 
 def test_without_a_search_there_are_plain_options(file: Path) -> None:
     for model in zoo.NAMES:
-        trial, epochs, patience = tuned.tuned_trial("a graph of your own", model)
+        trial, epochs, patience = tuned.tuned_config("a graph of your own", model)
         assert trial.model == model
         assert (epochs, patience) == (DEFAULT.epochs, DEFAULT.patience)
         zoo.build(model, trial.network, num_features=5, num_classes=3)
-        same = tuned.tuned_trial("a graph of your own", "gt")[0]
+        same = tuned.tuned_config("a graph of your own", "gt")[0]
         assert (trial.network, trial.optimizer) == (same.network, same.optimizer)  # one stack
     assert not tuned.is_tuned("karate", "gt")
 
 
 def test_unknown_model(file: Path) -> None:
     with pytest.raises(ValueError, match="model: got 'sag', expected one of gt"):
-        tuned.tuned_trial("cora", "sag")
+        tuned.tuned_config("cora", "sag")

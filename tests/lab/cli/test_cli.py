@@ -19,12 +19,12 @@ import torch
 from PIL import Image
 from torch_geometric.data import Data
 
-from graphtheory.lab.bench import problem
+from graphtheory.lab.bench import node_task
 from graphtheory.lab.bench.rows import FIELDS
 from graphtheory.lab.cli import main, script
 from graphtheory.lab.cli.bench import Bench
 from graphtheory.lab.cli.main import _COMMANDS
-from graphtheory.lab.cli.show import Output, said
+from graphtheory.lab.cli.show import Output, message_of
 from graphtheory.lab.cli.train import Train
 from graphtheory.lab.cli.tune import Tune
 from graphtheory.lab.zoo import image_models as image_zoo
@@ -453,7 +453,7 @@ def test_without_resume_earlier_runs_are_set_aside(copied: Path, run: Run) -> No
 def test_an_interrupted_bench_keeps_its_runs_and_goes_on(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    trained = problem.run_trial
+    trained = node_task.train_nodes
     calls = iter(range(2))
 
     def until_interrupted(*args: Any, **options: Any) -> Any:
@@ -461,11 +461,11 @@ def test_an_interrupted_bench_keeps_its_runs_and_goes_on(
             raise KeyboardInterrupt
         return trained(*args, **options)
 
-    monkeypatch.setattr(problem, "run_trial", until_interrupted)
+    monkeypatch.setattr(node_task, "train_nodes", until_interrupted)
     code, out, err = run(*BENCH)
     assert (code, err.splitlines()[-1]) == (130, "graphtheory: interrupted")
     assert "2 of 4 runs are in b/runs.jsonl; the same command with --resume goes on." in out
-    monkeypatch.setattr(problem, "run_trial", trained)
+    monkeypatch.setattr(node_task, "train_nodes", trained)
     code, out, _ = run(*BENCH, "--resume")
     assert code == 0 and "2 of 4 runs are known" in out
     assert len((tmp_path / "b/runs.jsonl").read_text().splitlines()) == 4
@@ -508,7 +508,7 @@ def test_bench_train_and_tune_on_the_users_own_graphs(
     words = ("bench", "--data", molecules, "--epochs", "2", "--models", "gine,mlp", "--seeds")
     code, out, err = run(*words, "1")
     assert code == 0 and "mine, split random-80-10-10" in out and "lower is better" in out
-    assert "mlp - gine" in out and "Positive: gine is better" in out and "run 2/2" in err
+    assert "mlp - gine" in out and "Positive values favor gine (lower" in out and "run 2/2" in err
     folder = tmp_path / "runs/bench-mine"
     names = {file.name for file in folder.iterdir()}
     assert names == {"runs.jsonl", "results.json", "results.csv", "report.html"}
@@ -518,10 +518,10 @@ def test_bench_train_and_tune_on_the_users_own_graphs(
     code, out, _ = run("train", "--data", molecules, "--model", "gcn", "--epochs", "2")
     assert code == 0 and re.search(r"RMSE: test \d\.\d+, validation \d\.\d+, best epoch", out)
     assert (tmp_path / "runs/train-mine-gcn-random-80-10-10-0/last.ckpt").exists()
-    from graphtheory.lab.bench import graph_spaces
+    from graphtheory.lab.bench import spaces
 
-    monkeypatch.setattr(graph_spaces, "_MOST", 2)
-    monkeypatch.setattr(graph_spaces, "_LEAST", 2)
+    monkeypatch.setattr(spaces, "_MOST_EPOCHS", 2)
+    monkeypatch.setattr(spaces, "_LEAST_EPOCHS", 2)
     words = ("tune", "--data", molecules, "--models", "gine,mlp", "--budget", "1")
     code, out, err = run(*words)
     assert code == 0 and "candidate 2/2  mlp" in err and "nodes_per_batch=" in out
@@ -755,17 +755,21 @@ def test_bench_on_images_goes_on_where_it_stopped(run: Run, tmp_path: Path) -> N
 def test_tune_keeps_a_log_and_goes_on(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from graphtheory.lab.bench import problem
+    from graphtheory.lab.bench import node_task, tuned
     from graphtheory.lab.bench.spaces import Space
 
     axes = {"hidden": (4, 8), "lr": (0.01, 0.1), "residual": (True,)}
-    monkeypatch.setattr(problem, "node_space", lambda _: Space(2, 2, 1, axes))
+    monkeypatch.setattr(node_task, "node_space", lambda _: Space(2, 2, 1, axes))
     words = ("tune", "--dataset", "karate", "--models", "mlp,gcn", "--out", "t", "--budget")
     code, out, err = run(*words, "1")
     assert code == 0 and "candidate 2/2  gcn" in err and "Search log" in out
     first = (tmp_path / "t/search.jsonl").read_text()
     assert len(first.splitlines()) == 2
-    assert run(*words, "2")[0] == 0
+    monkeypatch.setenv("GRAPHTHEORY_CACHE", str(tmp_path / "cache"))
+    shipped = tuned.FILE.read_bytes()
+    code, out, _ = run(*words, "2", "--keep")
+    assert code == 0 and f"Kept for `train` and `bench` in {tmp_path / 'cache/tuned.json'}" in out
+    assert tuned.is_tuned("karate", "gcn") and tuned.FILE.read_bytes() == shipped
     longer = (tmp_path / "t/search.jsonl").read_text()
     assert longer.startswith(first) and len(longer.splitlines()) == 4
     assert set(json.loads((tmp_path / "t/tuned.json").read_text())["karate"]) == {"mlp", "gcn"}
@@ -896,11 +900,11 @@ def test_doctor_prints_one_json_document(run: Run) -> None:
 def test_a_short_search_before_a_benchmark(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from graphtheory.lab.bench import problem
+    from graphtheory.lab.bench import node_task
     from graphtheory.lab.bench.spaces import Space
 
     axes = {"hidden": (4, 8), "lr": (0.01, 0.1), "residual": (True,)}
-    monkeypatch.setattr(problem, "node_space", lambda _: Space(2, 2, 1, axes))
+    monkeypatch.setattr(node_task, "node_space", lambda _: Space(2, 2, 1, axes))
     quick = ("--seeds", "1", "--epochs", "2", "--distances", "0")
     words = ("bench", "--dataset", "karate", "--models", "mlp,gcn", *quick, "--out", "b")
     assert "Options: defaults, not tuned: mlp, gcn. --budget" in run(*words)[1]
@@ -968,9 +972,9 @@ def test_a_second_ctrl_c_while_the_process_ends_is_no_error(
 
 def test_a_folder_in_use_is_told_by_the_option() -> None:
     error = OSError(11, "out_dir: another run is using it", "runs/a")
-    assert said(error) == "--out: another run is using it: runs/a"
-    assert said(OSError(2, "No such file", "out_dir/a")) == "No such file: out_dir/a"
-    assert said(OSError("out_dir cannot be written to")) == "--out cannot be written to"
+    assert message_of(error) == "--out: another run is using it: runs/a"
+    assert message_of(OSError(2, "No such file", "out_dir/a")) == "No such file: out_dir/a"
+    assert message_of(OSError("out_dir cannot be written to")) == "--out cannot be written to"
 
 
 def test_resume_says_where_there_is_nothing_to_go_on_from(

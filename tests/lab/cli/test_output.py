@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from graphtheory.lab.bench import problem
+from graphtheory.lab.bench import node_task
 from graphtheory.lab.bench.spaces import Space
 from graphtheory.lab.cli import progress
 from graphtheory.lab.cli.progress import Steps, steps, working
@@ -46,7 +46,7 @@ KEYS: dict[str, set[str]] = {
 @pytest.fixture(autouse=True)
 def _small_space(monkeypatch: pytest.MonkeyPatch) -> None:
     axes = {"hidden": (4, 8), "lr": (0.01, 0.1), "residual": (True,)}
-    monkeypatch.setattr(problem, "node_space", lambda _: Space(2, 2, 1, axes))
+    monkeypatch.setattr(node_task, "node_space", lambda _: Space(2, 2, 1, axes))
 
 
 @pytest.mark.parametrize("name", WORDS)

@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from graphtheory.lab.bench.trial import load, task_of, trainable
+from graphtheory.lab.bench.config import trainable
+from graphtheory.lab.bench.node_config import load, task_of
 from graphtheory.papers.core_neighborhood import figures_distance, figures_labels
 from graphtheory.papers.core_neighborhood.figures_as_printed import (
     FIGURES,

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 import torch
 
-from graphtheory.lab.bench.spaces import make_trial
+from graphtheory.lab.bench.node_config import NodeRunConfig
 from graphtheory.papers.core_neighborhood import figures_core
 from graphtheory.papers.core_neighborhood.figures_core import (
     BALL,
@@ -34,7 +34,7 @@ def row(network: str, z: int, seed: int, test: float, **more: Any) -> dict[str, 
 
 
 def test_balls_and_depths_follow_the_distance() -> None:
-    options = make_trial("gt", hidden=8, layers=2, neighbors="1", lr=0.5, residual=True)
+    options = NodeRunConfig.of("gt", hidden=8, layers=2, neighbors="1", lr=0.5, residual=True)
     networks = [network.trial(options, 3).network for network in NETWORKS]
     assert [(n.layers, n.neighbors) for n in networks] == [
         (1, "3"), (1, "3"), (1, "4"), (1, "4"), (3, "1"), (3, "1"), (3, "1"), (3, "1")
@@ -74,7 +74,7 @@ def test_candidates_are_judged_on_validation(monkeypatch: pytest.MonkeyPatch) ->
         judged.append(trial)
         return Outcome([0.2, 0.9, 0.1, 0.3][len(judged) - 1])
 
-    monkeypatch.setattr(figures_core, "run_trial", run)
+    monkeypatch.setattr(figures_core, "train_nodes", run)
     cell = replace(SMALL, distances=(2,), networks=(BALL,), budget=4, seeds=1)
     assert chosen(cell) is judged[1] and len(judged) == 4
     chosen.cache_clear()

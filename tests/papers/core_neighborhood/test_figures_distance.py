@@ -4,8 +4,8 @@ from typing import Any
 import pytest
 import torch
 
-from graphtheory.lab.bench.trial import load
-from graphtheory.lab.bench.tuned import tuned_trial
+from graphtheory.lab.bench.node_config import load
+from graphtheory.lab.bench.tuned import tuned_config
 from graphtheory.papers.core_neighborhood import figures_distance
 from graphtheory.papers.core_neighborhood.figures_distance import (
     FIGURES,
@@ -101,7 +101,7 @@ def test_a_flat_curve_has_no_trend() -> None:
 
 def test_a_graph_brings_the_scaling_that_the_search_chose() -> None:
     scaled = [FIGURE.settings(name).row_scale for name in ("Cora", "karate", "Actor")]
-    assert scaled == [tuned_trial(n, "gt")[0].row_scale for n in ("Cora", "karate", "Actor")]
+    assert scaled == [tuned_config(n, "gt")[0].row_scale for n in ("Cora", "karate", "Actor")]
     assert len(set(scaled)) == 2
     assert len(FIGURE.settings("Cora").cells()) == 3 * 13
 

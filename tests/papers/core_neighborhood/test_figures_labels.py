@@ -4,8 +4,7 @@ from itertools import pairwise
 import pytest
 import torch
 
-from graphtheory.lab.bench.spaces import make_trial
-from graphtheory.lab.bench.trial import load
+from graphtheory.lab.bench.node_config import NodeRunConfig, load
 from graphtheory.lab.datasets import graphs
 from graphtheory.lab.zoo import node_models as zoo
 from graphtheory.papers.core_neighborhood import figures_labels
@@ -109,7 +108,7 @@ def test_cases_name_known_graphs_and_can_be_built() -> None:
 
 
 def test_rows_with_and_without_the_encoding(listen: Listen) -> None:
-    trial = make_trial("gt", hidden=8, heads=2, neighbors="2", bias_lr=0.05)
+    trial = NodeRunConfig.of("gt", hidden=8, heads=2, neighbors="2", bias_lr=0.05)
     trained = listen(figures_labels)
     grid = Encoding("karate", recipes=(Recipe("club", trial, 3, 3),), seeds=2)
     rows = grid.measure(with_and_without)

@@ -2,17 +2,18 @@ from pathlib import Path
 
 import pytest
 
-from graphtheory.lab.bench.image_benchmark import ImageBenchmark
-from graphtheory.lab.bench.node_benchmark import FinishedRuns
+from graphtheory.lab.bench.benchmark import Benchmark, FinishedRuns
+from graphtheory.lab.bench.image_task import ImageBenchTask
 from graphtheory.lab.bench.rows import Environment
-from graphtheory.lab.report.image_benchmark import ImageReport
+from graphtheory.lab.report.benchmark import ImageReport
 
 pytest.importorskip("kornia")
 
 
-def make(folder: Path, epochs: int = 1) -> ImageBenchmark:
+def make(folder: Path, epochs: int = 1) -> Benchmark:
     record = FinishedRuns(folder / "runs.jsonl")
-    return ImageBenchmark("digits", ("cnn", "vit"), 1, epochs=epochs, record=record)
+    task = ImageBenchTask("digits")
+    return Benchmark(task, ("cnn", "vit"), 1, epochs=epochs, record=record)
 
 
 def test_finished_runs_are_taken_and_others_added(tmp_path: Path) -> None:
@@ -25,8 +26,9 @@ def test_finished_runs_are_taken_and_others_added(tmp_path: Path) -> None:
     assert again.count_known() == 2 and again.run() == runs
     with pytest.raises(ValueError, match="holds model cnn, seed 0 under other settings: recipe"):
         make(tmp_path, epochs=2).count_known()
-    report = ImageReport(again, runs, "the command", Environment("none", {}, ""))
-    table = report.table()
+    here = Environment("none", {}, "")
+    report = ImageReport(again, runs, "standard", "accuracy", "the command", here)
+    table = report.tables()[0]
     assert table.title == "digits (embedded)" and len(table.rows) == 2
     assert "1 epoch" in table.note and "1 seed," in table.note
     assert {row.name for row in report.rows()} >= {"multiply-accumulates of an image"}

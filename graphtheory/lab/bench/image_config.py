@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, field, replace
 from os import PathLike
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
+from graphtheory.lab.bench.config import RunConfig, RunResult, trainable
 from graphtheory.lab.bench.options import checked_options, with_options
 from graphtheory.lab.datasets.image_sets import ImageSet, describe, is_folder
 from graphtheory.lab.metrics import count_macs
-from graphtheory.lab.train import Augmentation, FitResult, ImageData, ImageTask, Recipe, fit
+from graphtheory.lab.train import Augmentation, ImageData, ImageTask, Recipe, fit
 from graphtheory.lab.train.score import accuracy
 from graphtheory.lab.train.watch import EpochRow
 from graphtheory.lab.zoo import image_models as image_zoo
 from graphtheory.lab.zoo.image_models import ImageNetwork
 
+_REDUCING = ("evit", "tome", "random-drop")
+_VITS = ("vit", "kvt", "stvit", *_REDUCING)
+_BLOCKS = (*_VITS, "swin", "vig")
+
 
 @dataclass(frozen=True)
-class ImageTrial:
-    """Everything that a run on images hangs on but the seed.
+class ImageRunConfig(RunConfig):
+    """Everything that a run on images depends on except the seed.
 
     Attributes:
         model: One of `image_zoo.NAMES`.
@@ -32,43 +37,39 @@ class ImageTrial:
         network: Sizes of the network.
     """
 
-    model: str
     recipe: Recipe
     batch_size: int = 128
     drop_path: float = 0.0
     network: ImageNetwork = ImageNetwork()
+    readers: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "width": _BLOCKS, "depth": (*_VITS, "vig"), "heads": _VITS, "patch": _BLOCKS,
+        "tokens": ("stvit",), "k": ("kvt", "vig"), "keep": _REDUCING, "drop_path": _BLOCKS,
+    }  # fmt: skip
 
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values, for a log."""
-        return asdict(self)
+
+def _recipe(epochs: int, crop: int, batch_size: int) -> ImageRunConfig:
+    recipe = Recipe(epochs=epochs, lr=2e-3, augment=Augmentation(crop=crop))
+    return ImageRunConfig("vit", recipe, batch_size)
 
 
-_NATURAL = ImageTrial(
-    "vit",
-    Recipe(
-        epochs=30, lr=2e-3,
-        augment=Augmentation(crop=4, flip=True, erase=0.1, mixup=0.2, cutmix=0.2),
-    ),
-    drop_path=0.1,
-)  # fmt: skip
+_STRONG = Augmentation(crop=4, flip=True, erase=0.1, mixup=0.2, cutmix=0.2)
+_NATURAL = ImageRunConfig("vit", Recipe(epochs=30, lr=2e-3, augment=_STRONG), drop_path=0.1)
 # One recipe for all models of a data set: chosen for vit on validation, and not again for others.
-_TRIALS = {
-    "digits": ImageTrial("vit", Recipe(epochs=40, lr=2e-3, augment=Augmentation(crop=1)), 32),
-    "mnist": ImageTrial("vit", Recipe(epochs=3, lr=2e-3, augment=Augmentation(crop=2)), 64),
+_CONFIGS = {
+    "digits": _recipe(epochs=40, crop=1, batch_size=32),
+    "mnist": _recipe(epochs=3, crop=2, batch_size=64),
     "cifar10": _NATURAL,
     "cifar10-jpeg": _NATURAL,
     "cifar10-lossless4000": replace(_NATURAL, recipe=replace(_NATURAL.recipe, epochs=100)),
 }
-
-
-_FOLDER = ImageTrial("vit", Recipe(epochs=30, lr=2e-3, augment=Augmentation(crop=2)), 64)
+_FOLDER = _recipe(epochs=30, crop=2, batch_size=64)
 _STEPS, _LEAST_BATCH = 500, 8  # a shorter run takes smaller batches, down to this
 
 
-def image_trial(
+def image_config(
     dataset: str, model: str, epochs: int | None = None, options: Mapping[str, Any] | None = None
-) -> ImageTrial:
-    """The trial of a model on a data set, by the recipe that all models share there.
+) -> ImageRunConfig:
+    """The configuration of a model on a data set, by the recipe that all models share there.
 
     Where a run would have fewer than 500 steps, batches are halved down to 8 images: a network
     that begins with random weights needs steps above all.
@@ -85,65 +86,56 @@ def image_trial(
         ValueError: An unknown option, or a value that it does not take.
     """
     info = describe(dataset)
-    shared = _FOLDER if is_folder(dataset) else _TRIALS[info.name]
-    trial = replace(shared, model=model)
-    given = checked_options([trial], options or {})
+    shared = _FOLDER if is_folder(dataset) else _CONFIGS[info.name]
+    config = replace(shared, model=model)
+    given = checked_options([config], options or {})
     if epochs is not None:
-        trial = replace(trial, recipe=replace(trial.recipe, epochs=epochs))
-    count = round(0.9 * dict(info.counts)["images"])
-    while (
-        trial.batch_size > _LEAST_BATCH
-        and trial.recipe.epochs * (count // trial.batch_size) < _STEPS
-    ):
-        trial = replace(trial, batch_size=trial.batch_size // 2)
-    return with_options(trial, given)
+        config = replace(config, recipe=replace(config.recipe, epochs=epochs))
+    count, size = round(0.9 * dict(info.counts)["images"]), config.batch_size
+    while size > _LEAST_BATCH and config.recipe.epochs * (count // size) < _STEPS:
+        size //= 2
+    return with_options(replace(config, batch_size=size), given)
 
 
 def prepare(
-    trial: ImageTrial,
+    config: ImageRunConfig,
     images: ImageSet,
     seed: int,
     build: Callable[[image_zoo.ImageKind], nn.Module] | None = None,
 ) -> tuple[ImageTask, ImageData]:
     """The task and its data; weights, order and validation images follow from `seed`.
 
-    `build` makes the network; None is the trial's own.
+    `build` makes the network; None is the configuration's own.
     """
     pixels, y = images.training()
     train, val = images.split(y, seed)
     classes = dict(images.info.counts)["classes"]
     data = ImageData(
-        pixels, y, train, val, name=images.info.name, batch_size=trial.batch_size, seed=seed
+        pixels, y, train, val, name=images.info.name, batch_size=config.batch_size, seed=seed
     )
     kind = image_zoo.ImageKind(
-        pixels.size(2), pixels.size(1), classes, trial.drop_path, trial.network
+        pixels.size(2), pixels.size(1), classes, config.drop_path, config.network
     )
     with torch.random.fork_rng(devices=[]):  # the caller's state comes back
         torch.manual_seed(seed)
-        model = build(kind) if build else image_zoo.build(trial.model, kind)
-    task = ImageTask(model, num_classes=classes, statistics=data.statistics(), recipe=trial.recipe)
+        model = build(kind) if build else image_zoo.build(config.model, kind)
+    task = ImageTask(model, num_classes=classes, statistics=data.statistics(), recipe=config.recipe)
     return task, data
 
 
 @dataclass(frozen=True)
-class ImageOutcome:
-    """What a run gives.
+class ImageRunResult(RunResult):
+    """What a run on images gives; `model` is its trained task.
 
     Attributes:
-        fit: The training; its `test` is None.
-        test: Accuracy on the test images of the epoch that was best on validation, 0..1.
         predicted: Class of each test image, int64 [N].
         y: The true ones.
         gmacs: 10^9 multiply-accumulate operations an image; see `metrics.count_macs`.
-        parameters: Trainable numbers.
     """
 
-    fit: FitResult
-    test: float
-    predicted: Tensor
-    y: Tensor
-    gmacs: float
-    parameters: int
+    predicted: Tensor = field(kw_only=True)
+    y: Tensor = field(kw_only=True)
+    gmacs: float = field(kw_only=True)
 
     def rows(self, images: ImageSet) -> list[list[str]]:
         """The test images as rows of a table: file or number, true and predicted class."""
@@ -156,7 +148,7 @@ class ImageOutcome:
         return found
 
 
-def run(
+def train_images(
     task: ImageTask,
     data: ImageData,
     images: ImageSet,
@@ -165,7 +157,7 @@ def run(
     out_dir: str | PathLike[str] | None = None,
     resume: bool = False,
     progress: bool | Callable[[EpochRow], None] = True,
-) -> ImageOutcome:
+) -> ImageRunResult:
     """Train what `prepare` made, then open the test images and score once.
 
     Raises:
@@ -179,14 +171,8 @@ def run(
     )  # fmt: skip
     test = images.test()
     logits = task.logits(test.pixels).cpu()
-    parameters = sum(p.numel() for p in task.model.parameters() if p.requires_grad)
-    return ImageOutcome(
-        found, accuracy(logits, test.y), logits.argmax(1), test.y, gmacs(task.evaluated, data),
-        parameters,
+    image = torch.zeros(1, *data.pixels.shape[1:], device=next(task.evaluated.parameters()).device)
+    return ImageRunResult(
+        replace(found, test=accuracy(logits, test.y)), task, data, trainable(task.model),
+        predicted=logits.argmax(1), y=test.y, gmacs=count_macs(task.evaluated, image).total / 1e9,
     )  # fmt: skip
-
-
-def gmacs(model: nn.Module, data: ImageData) -> float:
-    """10^9 multiply-accumulate operations of one image."""
-    image = torch.zeros(1, *data.pixels.shape[1:], device=next(model.parameters()).device)
-    return count_macs(model, image).total / 1e9

@@ -4,12 +4,12 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from graphtheory.lab.bench.spaces import make_trial
-from graphtheory.lab.bench.trial import NodeTrial, Outcome, load, prepare, run_trial
+from graphtheory.lab.bench.config import RunResult
+from graphtheory.lab.bench.node_config import NodeRunConfig, load, prepare, train_nodes
 from graphtheory.lab.train import AdamOptions
 from graphtheory.lab.zoo.node_models import NetworkConfig
 
-TRIAL = NodeTrial(
+TRIAL = NodeRunConfig(
     "gt",
     NetworkConfig(hidden=8, heads=2, neighbors="2:5", dropout=0.3, ffn=True),
     AdamOptions(lr=0.02, bias_lr=0.1),
@@ -21,14 +21,16 @@ def graph(x: torch.Tensor) -> Data:
     return Data(x=x, edge_index=torch.tensor([[0, 1, 2, 3], [1, 1, 1, 0]]))
 
 
-def trained(trial: NodeTrial, seed: int = 0, epochs: int = 4) -> Outcome:
+def trained(trial: NodeRunConfig, seed: int = 0, epochs: int = 4) -> RunResult:
     data = load("karate", None, None, seed, **trial.inputs)
-    return run_trial(trial, data, seed=seed, epochs=epochs, patience=epochs)
+    return train_nodes(trial, data, seed=seed, epochs=epochs, patience=epochs)
 
 
-@pytest.mark.parametrize("trial", [TRIAL, NodeTrial("mlp"), make_trial("gat", lr=0.1, heads=8)])
-def test_round_trip_through_a_line_of_text(trial: NodeTrial) -> None:
-    assert NodeTrial.from_dict(json.loads(json.dumps(trial.as_dict()))) == trial
+@pytest.mark.parametrize(
+    "trial", [TRIAL, NodeRunConfig("mlp"), NodeRunConfig.of("gat", lr=0.1, heads=8)]
+)
+def test_round_trip_through_a_line_of_text(trial: NodeRunConfig) -> None:
+    assert NodeRunConfig.from_dict(json.loads(json.dumps(trial.as_dict()))) == trial
 
 
 def test_rows_of_features_sum_to_one() -> None:
@@ -72,7 +74,7 @@ def test_preparing_leaves_the_given_graph_alone() -> None:
 
 @pytest.mark.parametrize("model", ["gt", "gat", "gcn", "mlp"])
 def test_everything_random_follows_from_the_seed(model: str) -> None:
-    trial = make_trial(model, hidden=8, heads=2, neighbors="all:5", attention_dropout=0.2)
+    trial = NodeRunConfig.of(model, hidden=8, heads=2, neighbors="all:5", attention_dropout=0.2)
     outcomes = []
     for noise in (1, 2):
         torch.manual_seed(noise)
@@ -87,8 +89,8 @@ def test_everything_random_follows_from_the_seed(model: str) -> None:
 
 
 def test_options_reach_the_network_and_the_optimizer() -> None:
-    slow = trained(make_trial("mlp", hidden=8, lr=1e-9))
-    fast = trained(make_trial("mlp", hidden=8, lr=0.1))
+    slow = trained(NodeRunConfig.of("mlp", hidden=8, lr=1e-9))
+    fast = trained(NodeRunConfig.of("mlp", hidden=8, lr=0.1))
     losses = [[row["val_loss"] for row in o.fit.history] for o in (slow, fast)]
     assert losses[0][0] == pytest.approx(losses[0][-1], abs=1e-6)
     assert abs(losses[1][0] - losses[1][-1]) > 1e-3
@@ -96,8 +98,10 @@ def test_options_reach_the_network_and_the_optimizer() -> None:
 
 
 def test_parameters_are_those_that_learn() -> None:
-    free = trained(make_trial("gt", hidden=8, heads=2, layers=1), epochs=1)
-    frozen = trained(make_trial("gt", hidden=8, heads=2, layers=1, frozen_query=True), epochs=1)
+    free = trained(NodeRunConfig.of("gt", hidden=8, heads=2, layers=1), epochs=1)
+    frozen = trained(
+        NodeRunConfig.of("gt", hidden=8, heads=2, layers=1, frozen_query=True), epochs=1
+    )
     query = 34 * 4 + 4  # one output layer: 34 features, 2 heads of 2 classes
     assert free.parameters - frozen.parameters == query
     assert free.parameters == sum(p.numel() for p in free.model.parameters())
@@ -108,6 +112,6 @@ def test_rows_stay_as_they_are_without_row_scale() -> None:
     assert prepare(graph(x)).x.tolist() == [[0.75, 0.25], [0.5, 0.0], [0.0, 0.0], [0.5, 0.5]]
     assert torch.equal(prepare(graph(x), row_scale=False).x, x)
     assert (
-        NodeTrial.from_dict(NodeTrial("mlp", row_scale=False).as_dict()).inputs["row_scale"]
+        NodeRunConfig.from_dict(NodeRunConfig("mlp", row_scale=False).as_dict()).inputs["row_scale"]
         is False
     )

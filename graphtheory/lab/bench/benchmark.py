@@ -1,4 +1,4 @@
-"""Networks side by side on one problem: the same splits, seeds, features and training."""
+"""Networks side by side on one task: the same splits, seeds, features and training."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from graphtheory.lab.bench.config import RunResult
 from graphtheory.lab.bench.finished import Finished, Settings
-from graphtheory.lab.bench.graph_problem import problem_of
-from graphtheory.lab.bench.options import ignores, told_options, with_options
-from graphtheory.lab.bench.problem import Problem
+from graphtheory.lab.bench.options import describe_options, ignores, with_options
+from graphtheory.lab.bench.task import BenchTask
+from graphtheory.lab.bench.tasks import as_task
 from graphtheory.lab.zoo.node_models import COMPARED
 
 
@@ -27,14 +28,14 @@ class Run:
         seed: Number of the split and of everything random.
         test: Score at the epoch of best validation, 0..1 or in the unit of the target.
         val: That validation score.
-        parameters: Trainable numbers.
+        parameters: Number of trainable parameters.
         seconds_per_epoch: Median, evaluation included.
         peak_mb: Growth of memory during training.
         epochs: Epochs trained.
         history: Epoch by epoch: epoch, train_loss, val_loss, val, test.
-        extra: Findings: of a graph transformer "attention_mass", rows (layer, distance,
-            mass, uniform), and with encoding "bias" [layers][Z][heads]; `problem.CONSTANT` where
-            the run is no better than a constant prediction.
+        extra: Analysis: of a graph transformer "attention_mass", rows (layer, distance,
+            mass, uniform), and with encoding "bias" [layers][Z][heads]; `task.CONSTANT` where the
+            run is no better than a constant prediction; of images "gmacs".
     """
 
     model: str
@@ -55,12 +56,11 @@ class FinishedRuns(Finished[Run]):
     named_by = ("model", "seed")
 
     def line(self, settings: Settings, value: Run) -> dict[str, Any]:
-        """The seed stands in the run alone."""
+        """A line's settings and run; the seed is written in the run alone."""
         shared = {name: value for name, value in settings.items() if name != "seed"}
         return {"settings": shared, "run": asdict(value)}
 
     def read(self, line: dict[str, Any]) -> tuple[Settings, Run]:
-        """The inverse of `line`."""
         run = Run(**line["run"])
         return line["settings"] | {"model": run.model, "seed": run.seed}, run
 
@@ -69,13 +69,18 @@ Progress = Callable[[str, int, int], None]
 """(model, runs done, runs in all), called before each run."""
 
 
+def _keep_nothing(*_: Any) -> None:
+    return
+
+
 @dataclass(frozen=True)
 class Benchmark:
     """Train models side by side.
 
     Attributes:
         dataset: Name of a graph or of a set of graphs, as
-            `graphtheory.lab.datasets.graphs.names()` lists them; or your own data as a `Problem`.
+            `graphtheory.lab.datasets.graphs.names()` lists them; or your own data, or
+            images, as a `BenchTask`.
         models: Names of networks, in the order of the table.
         seeds: Number of seeds; seed s uses published split s.
         split: Kind of split; None is the data set's own.
@@ -85,7 +90,9 @@ class Benchmark:
             own.
         record: Where finished runs are kept and taken from; None keeps none.
         finished: Called with each run that was trained now.
-        chosen: Trials of some models that take the place of those kept in tuned.json.
+        kept: Called with configuration, result, seed and folder of each run of data whose runs
+            have folders, as images; not without a record.
+        chosen: Configurations of some models that take the place of those kept in tuned.json.
         budget: From how many candidates a search chose these, where one did.
         options: Options set by hand, in the place of those of every model that reads them; text
             such as "16" or "true" is read as the type of the option.
@@ -94,7 +101,7 @@ class Benchmark:
         ValueError: On first use, if no model has an option of such a name, or not with that value.
     """
 
-    dataset: str | Problem = "digits"
+    dataset: str | BenchTask = "digits"
     models: tuple[str, ...] = COMPARED
     seeds: int = 10
     split: str | None = None
@@ -103,61 +110,61 @@ class Benchmark:
     patience: int | None = None
     record: FinishedRuns | None = field(default=None, kw_only=True)
     finished: Callable[[Run], None] = field(default=lambda _: None, kw_only=True)
+    kept: Callable[[Any, RunResult, int, Path], None] = field(default=_keep_nothing, kw_only=True)
     chosen: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
     budget: int | None = field(default=None, kw_only=True)
     options: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
 
     @property
     def searched(self) -> str:
-        """How options that are no defaults were chosen, in words."""
+        """Describe how options that are no defaults were chosen."""
         return "search" if self.budget is None else f"best of {self.budget} on validation"
 
     @property
     def total(self) -> int:
-        """How many runs there are."""
+        """The number of runs, finished or not."""
         return self.seeds * len(self.models)
 
     @cached_property
-    def problem(self) -> Problem:
-        """What is benchmarked."""
-        return problem_of(self.dataset, self.split, self.root)
+    def task(self) -> BenchTask:
+        """The data that is benchmarked, and what its networks learn."""
+        return as_task(self.dataset, self.split, self.root)
 
-    def trial(self, model: str) -> tuple[Any, int, int]:
-        """The trial of a model here, tuned or default or set by hand, with epochs and patience."""
-        trial, epochs, patience = self.problem.trial(model)
-        trial = with_options(self.chosen.get(model, trial), self._by_hand)
-        epochs = epochs if self.epochs is None else self.epochs
-        return trial, epochs, patience if self.patience is None else self.patience
+    def config(self, model: str) -> tuple[Any, int, int]:
+        """The options of a model, tuned, default or set by hand, with epochs and patience."""
+        config, epochs, patience = self.task.config(model, self.epochs)
+        config = with_options(self.chosen.get(model, config), self._by_hand)
+        return config, epochs, patience if self.patience is None else self.patience
 
     @cached_property
     def _by_hand(self) -> dict[str, Any]:
-        """The options set by hand, after a look that every model can be built with them."""
+        """The options set by hand, if every model can be built with them."""
         if not self.options:
             return {}
-        trials = [self.chosen.get(m, self.problem.trial(m)[0]) for m in self.models]
-        return self.problem.checked_options(trials, self.options)
+        configs = [self.chosen.get(m, self.task.config(m, self.epochs)[0]) for m in self.models]
+        return self.task.checked_options(configs, self.options)
 
     @cached_property
     def set_by_hand(self) -> str:
-        """The options set by hand in words, and which models ignore some; "" where there are none.
+        """Describe the options set by hand, and which models ignore some; "" where there are none.
 
         Raises:
             ValueError: If they cannot be used.
         """
         if not self.options:
             return ""
-        return told_options(self._by_hand, [self.trial(m)[0] for m in self.models])
+        return describe_options(self._by_hand, [self.config(m)[0] for m in self.models])
 
     def set_in(self, model: str) -> str:
-        """Those of the options set by hand that a model reads, in words; "" where none are."""
+        """Describe those of the options set by hand that a model reads; "" where none are."""
         if not self.options:
             return ""
-        trial, items = self.trial(model)[0], self._by_hand.items()
-        return told_options({n: v for n, v in items if not ignores(trial, n, v)})
+        config, items = self.config(model)[0], self._by_hand.items()
+        return describe_options({n: v for n, v in items if not ignores(config, n, v)})
 
     def not_tuned(self) -> tuple[str, ...]:
         """The models whose options no search has chosen on this data set."""
-        known = self.problem
+        known = self.task
         return tuple(m for m in self.models if m not in self.chosen and not known.is_tuned(m))
 
     def run(self, progress: Progress = lambda *_: None) -> list[Run]:
@@ -184,12 +191,8 @@ class Benchmark:
         return sum(self._known(model, seed) is not None for model, seed in self._pairs())
 
     def settings(self, model: str) -> Settings:
-        """What a run of this model has to agree in."""
-        trial, epochs, patience = self.trial(model)
-        return {
-            **self.problem.settings(),
-            "epochs": epochs, "patience": patience, **trial.as_dict(),
-        }  # fmt: skip
+        """The settings that a run of this model has to agree in."""
+        return self.task.run_settings(*self.config(model))
 
     def _pairs(self) -> list[tuple[str, int]]:
         return [(model, seed) for seed in range(self.seeds) for model in self.models]
@@ -200,13 +203,19 @@ class Benchmark:
         return self.record.find(self.settings(model) | {"seed": seed})
 
     def _trained(self, model: str, seed: int) -> Run:
-        trial, epochs, patience = self.trial(model)
-        outcome = self.problem.run(trial, seed=seed, epochs=epochs, patience=patience)
-        fit = outcome.fit
+        config, epochs, patience = self.config(model)
+        path = self.record.path if self.record is not None and self.task.has_folders else None
+        folder = None if path is None else path.parent / f"{model}-{seed}"
+        result = self.task.run(
+            config, seed=seed, epochs=epochs, patience=patience, out_dir=folder
+        )  # fmt: skip
+        if folder is not None:
+            self.kept(config, result, seed, folder)
+        fit = result.fit
         assert fit.test is not None
         return Run(
-            model, seed, fit.test, fit.val, outcome.parameters, fit.seconds_per_epoch, fit.peak_mb,
-            fit.epochs, fit.history, self.problem.findings(outcome),
+            model, seed, fit.test, fit.val, result.parameters, fit.seconds_per_epoch, fit.peak_mb,
+            fit.epochs, fit.history, self.task.analysis(result),
         )  # fmt: skip
 
 

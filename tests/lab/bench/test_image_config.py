@@ -3,8 +3,8 @@ from dataclasses import replace
 import pytest
 import torch
 
+from graphtheory.lab.bench.image_config import image_config, prepare, train_images
 from graphtheory.lab.bench.image_pictures import pictures
-from graphtheory.lab.bench.image_trial import image_trial, prepare, run
 from graphtheory.lab.datasets import image_sets
 from graphtheory.lab.zoo.image_models import NAMES
 
@@ -13,36 +13,36 @@ pytest.importorskip("kornia")
 
 def test_every_set_has_a_recipe_shared_by_its_models() -> None:
     for name in image_sets.names():
-        trial = image_trial(name, "stvit", epochs=3)
+        trial = image_config(name, "stvit", epochs=3)
         assert trial.model == "stvit" and trial.recipe.epochs == 3
-        assert replace(image_trial(name, "vit"), model="swin") == image_trial(name, "swin")
+        assert replace(image_config(name, "vit"), model="swin") == image_config(name, "swin")
 
 
 def test_short_runs_take_smaller_batches_and_options_their_place() -> None:
-    sizes = [image_trial("digits", "vit", epochs).batch_size for epochs in (40, 6, 1)]
+    sizes = [image_config("digits", "vit", epochs).batch_size for epochs in (40, 6, 1)]
     assert sizes == [32, 8, 8]  # 1,293 images
     given = {"lr": "0.01", "mixup": 0.2, "batch_size": 4, "tokens": "9"}
-    found = image_trial("digits", "stvit", 1, given)
+    found = image_config("digits", "stvit", 1, given)
     assert (found.recipe.lr, found.recipe.augment.mixup, found.batch_size) == (0.01, 0.2, 4)
     assert (
-        found.network.tokens == 9 and image_trial("digits", "vit", 1, given).network.tokens is None
+        found.network.tokens == 9 and image_config("digits", "vit", 1, given).network.tokens is None
     )
     with pytest.raises(
         ValueError, match=r"k: got 1\.5, expected a share below 1 or a whole number"
     ):
-        image_trial("digits", "kvt", options={"k": 1.5})
+        image_config("digits", "kvt", options={"k": 1.5})
     with pytest.raises(ValueError, match="width: got 30, expected a multiple of heads=4"):
-        image_trial("digits", "vit", options={"width": 30})
+        image_config("digits", "vit", options={"width": 30})
 
 
 def test_images_of_figures_are_not_mirrored() -> None:
-    flips = {name: image_trial(name, "vit").recipe.augment.flip for name in image_sets.names()}
+    flips = {name: image_config(name, "vit").recipe.augment.flip for name in image_sets.names()}
     assert not flips["mnist"] and not flips["digits"] and flips["cifar10"]
 
 
 def test_a_run_scores_the_test_images_once_it_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
     images = image_sets.load("digits")
-    task, data = prepare(image_trial("digits", "cnn", epochs=2), images, seed=1)
+    task, data = prepare(image_config("digits", "cnn", epochs=2), images, seed=1)
     assert len(data.val) + len(data.train) == 1437
     opened: list[int] = []
     test = image_sets.ImageSet.test
@@ -53,7 +53,9 @@ def test_a_run_scores_the_test_images_once_it_is_over(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(image_sets.ImageSet, "test", noted)
     epochs: list[float] = []
-    found = run(task, data, images, seed=1, progress=lambda row: epochs.append(row["epoch"]))
+    found = train_images(
+        task, data, images, seed=1, progress=lambda row: epochs.append(row["epoch"])
+    )
     assert opened == [2]  # after both epochs
     assert found.test == pytest.approx(float((found.predicted == found.y).double().mean()))
     assert found.test > 0.5 and found.gmacs > 0
@@ -63,7 +65,7 @@ def test_a_run_scores_the_test_images_once_it_is_over(monkeypatch: pytest.Monkey
 
 
 def test_weights_and_images_follow_from_the_seed() -> None:
-    images, trial = image_sets.load("digits"), image_trial("digits", "vit")
+    images, trial = image_sets.load("digits"), image_config("digits", "vit")
     one, same, other = (prepare(trial, images, seed) for seed in (0, 0, 1))
     assert one[1].train.equal(same[1].train) and not one[1].train.equal(other[1].train)
     weights = [task.model.head.output.weight for task, _ in (one, same, other)]  # type: ignore[union-attr]
@@ -85,7 +87,7 @@ def test_weights_and_images_follow_from_the_seed() -> None:
 def test_pictures_of_a_model(model: str, expected: set[str]) -> None:
     assert model in NAMES
     images = image_sets.load("digits")
-    task, data = prepare(image_trial("digits", model), images, seed=0)
+    task, data = prepare(image_config("digits", model), images, seed=0)
     drawn = pictures(task, data.pixels[0])
     assert drawn.keys() == expected and task.training
     assert torch.is_grad_enabled()

@@ -11,15 +11,15 @@ from torch_geometric.data import Data
 
 import graphtheory
 from graphtheory.lab.bench import fingerprints
-from graphtheory.lab.bench.graph_problem import GraphProblem, named_problem
-from graphtheory.lab.bench.graph_spaces import EXTRA, SHARED, graph_space, make_graph_trial
-from graphtheory.lab.bench.graph_trial import GraphTrial
-from graphtheory.lab.bench.node_benchmark import Benchmark, FinishedRuns
-from graphtheory.lab.bench.own import OwnGraphs, as_problem
-from graphtheory.lab.bench.own_nodes import OwnNodes
-from graphtheory.lab.bench.problem import CONSTANT
+from graphtheory.lab.bench.benchmark import Benchmark, FinishedRuns
+from graphtheory.lab.bench.config import constant_score
+from graphtheory.lab.bench.graph_config import GraphRunConfig
+from graphtheory.lab.bench.graph_task import GraphBenchTask, OwnGraphs
+from graphtheory.lab.bench.node_task import OwnNodes
 from graphtheory.lab.bench.search import Search, SearchLog, best
-from graphtheory.lab.bench.trial import constant_score
+from graphtheory.lab.bench.spaces import GRAPH_AXES, GRAPH_AXES_OF, graph_space
+from graphtheory.lab.bench.task import CONSTANT
+from graphtheory.lab.bench.tasks import bench_task, named_task
 from graphtheory.lab.datasets.own_graphs import graph_set
 from graphtheory.lab.report import BenchmarkReport
 from graphtheory.lab.train.score import SCORES
@@ -77,7 +77,7 @@ def test_a_search_chooses_the_lowest_error_and_goes_on(tmp_path: Path) -> None:
     assert best(judged, problem.measure)["gine"].val == min(j.val for j in judged[:2])
     assert Search(problem, ("gine", "mlp"), budget=2, log=log).run() == judged
     assert len(SearchLog(log)) == 4 and judged[0].dataset == problem.key
-    assert all(isinstance(j.trial, GraphTrial) for j in SearchLog(log))
+    assert all(isinstance(j.config, GraphRunConfig) for j in SearchLog(log))
 
 
 @pytest.mark.parametrize("model", graph_zoo.NAMES)
@@ -86,7 +86,7 @@ def test_the_space_is_one_for_all_sets_and_candidates_are_shared(model: str) -> 
     trials = space.candidates(model, 6)
     assert len({repr(t) for t in trials}) == 6
     for trial, other in zip(trials, space.candidates("gt", 6), strict=True):
-        assert GraphTrial.from_dict(json.loads(json.dumps(trial.as_dict()))) == trial
+        assert GraphRunConfig.from_dict(json.loads(json.dumps(trial.as_dict()))) == trial
         for option in ("hidden", "layers", "dropout", "norm", "readout"):
             assert getattr(trial.network, option) == getattr(other.network, option)
         assert trial.nodes_per_batch == other.nodes_per_batch
@@ -95,11 +95,11 @@ def test_the_space_is_one_for_all_sets_and_candidates_are_shared(model: str) -> 
 
 
 def test_plain_transformer_has_the_axes_of_the_encoded_one() -> None:
-    encoded = dict(EXTRA["gt"])
+    encoded = dict(GRAPH_AXES_OF["gt"])
     assert encoded.pop("num_buckets") and encoded.pop("value_encoding")
-    assert encoded == EXTRA["gt-plain"] and not set(EXTRA["gt"]) & set(SHARED)
+    assert encoded == GRAPH_AXES_OF["gt-plain"] and not set(GRAPH_AXES_OF["gt"]) & set(GRAPH_AXES)
     with pytest.raises(ValueError, match="options: unknown 'depth'"):
-        make_graph_trial("gt", depth=3)
+        GraphRunConfig.of("gt", depth=3)
 
 
 def test_own_nodes_by_mask_or_by_random_split() -> None:
@@ -154,21 +154,21 @@ def test_bench_is_called_as_a_package(tmp_path: Path) -> None:
         ("csl", {"task": "regression"}, "task: got 'regression', expected 'multiclass', that of"),
         ("csl", {"metric": "mae"}, "metric: got 'mae', expected 'accuracy', that of csl"),
         ("karate", {"metric": "rocauc"}, "metric: got 'rocauc', expected 'accuracy', that of kar"),
-        (OwnGraphs(classes()), {"metric": "f1"}, "metric: got 'f1', expected None: a problem has"),
+        (OwnGraphs(classes()), {"metric": "f1"}, "metric: got 'f1', expected None: a task has"),
         (graph_set(classes())[:20], {}, "data: 20 indexed graphs of graphs, whose split is of the"),
     ],
 )
 def test_what_cannot_be_benchmarked_is_refused(data: Any, options: Any, expected: str) -> None:
     with pytest.raises((TypeError, ValueError), match=expected):
-        as_problem(data, **options)
+        bench_task(data, **options)
 
 
 def test_part_of_a_set_has_a_split_of_its_own_and_molecules_their_smiles() -> None:
     graphs = [Data(**one.to_dict(), smiles="C" * (i + 1)) for i, one in enumerate(classes())]
     whole = graph_set(graphs, split=(range(10), range(10, 20), range(20, 30)))
-    part = as_problem(whole[torch.arange(29, -1, -1)], split=(0.8, 0.1, 0.1)).graphs(0)
+    part = bench_task(whole[torch.arange(29, -1, -1)], split=(0.8, 0.1, 0.1)).graphs(0)
     assert part.smiles == whole.smiles[::-1] and part.split == "random-80-10-10"
-    assert as_problem(whole).graphs(0).test_index.tolist() == list(range(20, 30))
+    assert bench_task(whole).graphs(0).test_index.tolist() == list(range(20, 30))
 
 
 @pytest.mark.parametrize(
@@ -216,7 +216,7 @@ def test_a_report_shows_where_a_graph_transformer_looks(readout: str, tmp_path: 
 
 def test_what_scores_no_better_than_a_constant_is_found() -> None:
     problem = OwnGraphs(values(), metric="rmse")
-    trial = make_graph_trial("mlp", lr=1e-9, hidden=8, heads=1)
+    trial = GraphRunConfig.of("mlp", lr=1e-9, hidden=8, heads=1)
     outcome = problem.run(trial, seed=0, epochs=1, patience=1)
     train = torch.cat([g.y for g in (problem.own[i] for i in problem.graphs(0).train_index)])
     test = torch.cat([g.y for g in (problem.own[i] for i in problem.graphs(0).test_index)])
@@ -225,9 +225,9 @@ def test_what_scores_no_better_than_a_constant_is_found() -> None:
     worse = float(outcome.constant or 0) + 1
     fit = type(outcome.fit)(**{**vars(outcome.fit), "test": worse})
     flat = type(outcome)(fit, None, None, 1, outcome.constant)
-    assert problem.findings(flat) == {CONSTANT: outcome.constant}
+    assert problem.analysis(flat) == {CONSTANT: outcome.constant}
     fit = type(outcome.fit)(**{**vars(outcome.fit), "test": 0.0})
-    assert problem.findings(type(outcome)(fit, None, None, 1, outcome.constant)) == {}
+    assert problem.analysis(type(outcome)(fit, None, None, 1, outcome.constant)) == {}
 
 
 def test_a_constant_is_scored_on_nodes_that_have_a_class() -> None:
@@ -239,8 +239,8 @@ def test_a_constant_is_scored_on_nodes_that_have_a_class() -> None:
 def test_sets_with_labels_of_nodes_or_of_graphs(
     name: str,
 ) -> None:
-    problem = named_problem(name)
-    assert isinstance(problem, GraphProblem)
+    problem = named_task(name)
+    assert isinstance(problem, GraphBenchTask)
     found = problem.graphs(0)
     few = 4 if name == "infection" else 40  # of 500 nodes each
     parts = (found.train_index[:few], found.val_index[:few], found.test_index[:few])
@@ -269,17 +269,17 @@ def test_fingerprints_are_paired_by_seed(kind: str) -> None:
     graphs = [ring(4, row, smiles=name) for row, name in zip(rows, names, strict=True)]
     fixed = (list(range(24)), list(range(24, 32)), list(range(32, 40)))
     problem = OwnGraphs(graphs, split=fixed)
-    trial = fingerprints.FingerprintTrial(max_iter=20, min_samples_leaf=2, max_features=0.5)
+    trial = fingerprints.TreesRunConfig(max_iter=20, min_samples_leaf=2, max_features=0.5)
     first, again, other = (problem.run(trial, seed=s, epochs=1, patience=1) for s in (0, 0, 1))
     assert (first.fit.test, first.fit.val) == (again.fit.test, again.fit.val)
     if kind == "regression":  # shares of few molecules tie
         assert first.fit.test != other.fit.test
     assert first.constant is not None and problem.measure.better(first.fit.test, first.constant)
-    assert SearchLog().read(SearchLog().line({}, _judged(trial)))[1].trial == trial
+    assert SearchLog().read(SearchLog().line({}, _judged(trial)))[1].config == trial
     assert len(fingerprints.space(graph_space(10, 10)).candidates("ecfp", 5)) == 5
 
 
 def _judged(trial: Any) -> Any:
-    from graphtheory.lab.bench.search import Judged
+    from graphtheory.lab.bench.search import SearchResult
 
-    return Judged("k", trial, 0.5, 1, 1.0, 1, 1, 1)
+    return SearchResult("k", trial, 0.5, 1, 1.0, 1, 1, 1)

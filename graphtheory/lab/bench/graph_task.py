@@ -1,30 +1,32 @@
-"""Sets of graphs as problems, and the problem of any name."""
+"""Sets of graphs as tasks of a benchmark: by name, or the user's own list."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from graphtheory.graph.tokens import TOKEN
 from graphtheory.lab.bench import fingerprints
-from graphtheory.lab.bench.graph_spaces import SHARED, graph_space
-from graphtheory.lab.bench.graph_trial import (
-    GraphTrial,
+from graphtheory.lab.bench.config import RunConfig, RunResult
+from graphtheory.lab.bench.finished import Settings
+from graphtheory.lab.bench.graph_config import (
+    GraphRunConfig,
     constant_of_graphs,
     graph_task_of,
     network_of,
-    run_graph_trial,
+    train_graphs,
 )
 from graphtheory.lab.bench.measure import Measure, measure_of
 from graphtheory.lab.bench.options import Options
-from graphtheory.lab.bench.problem import NodeProblem, Problem, Root
-from graphtheory.lab.bench.spaces import Space
-from graphtheory.lab.bench.trial import Outcome
-from graphtheory.lab.bench.tuned import kept_trial
-from graphtheory.lab.datasets.catalogue import describe
+from graphtheory.lab.bench.spaces import GRAPH_AXES, Space, graph_space
+from graphtheory.lab.bench.task import BenchTask, OwnData, Root
+from graphtheory.lab.bench.tuned import kept_options
 from graphtheory.lab.datasets.graph_sets import GraphSet, load_graphs
+from graphtheory.lab.datasets.graphs import Data
+from graphtheory.lab.datasets.own_graphs import graph_set
 from graphtheory.lab.datasets.precomputed import precomputed
 from graphtheory.lab.metrics import mass_by_distance
 from graphtheory.lab.train import Source, Task
@@ -34,7 +36,7 @@ from graphtheory.nn import SPDTransformerConv, attention_maps
 _SETS_KEPT = 3  # encodings of a set that are kept at the same time
 
 
-class GraphProblem(Problem):
+class GraphBenchTask(BenchTask):
     """A set of graphs, with a label for each graph or for each of their nodes.
 
     Args:
@@ -53,31 +55,28 @@ class GraphProblem(Problem):
         self._encoded: dict[str, tuple[GraphSet, list[Any]]] = {}
 
     def graphs(self, seed: int) -> GraphSet:
-        """The set with the split of that seed."""
+        """The set of graphs with the split of that seed."""
         if seed not in self._sets:
             self._sets = {seed: self.load(seed)}
         return self._sets[seed]
 
     def load(self, seed: int) -> GraphSet:
-        """Read it."""
+        """Read the set with the split of that seed."""
         return load_graphs(self.name, self.root, split=self.split, seed=seed)
 
     @property
     def measure(self) -> Measure:
-        """How its scores are read."""
         return measure_of(self.graphs(0).metric)
 
     def space(self, model: str) -> Space:
-        """What the search may choose from for a model; fingerprints have axes of their own."""
         found = self.graphs(0)
         train = found.train_index
         sizes = found.slices["x"].diff()[train]
         shared = graph_space(len(train), int(sizes.sum()))
         return fingerprints.space(shared) if model == fingerprints.NAME else shared
 
-    def checked_options(self, trials: Sequence[Any], given: Mapping[str, Any]) -> Options:
-        """Options set by hand; of a set with labels of nodes none that says what is read out."""
-        found = super().checked_options(trials, given)
+    def checked_options(self, configs: Sequence[Any], given: Mapping[str, Any]) -> Options:
+        found = super().checked_options(configs, given)
         read = found.get("readout", "token")
         if self.graphs(0).level == "node" and read != "token":
             raise ValueError(
@@ -86,41 +85,38 @@ class GraphProblem(Problem):
             )
         return found
 
-    def buildable(self, trial: Any) -> Any:
-        """The trial itself, after a look that its network can be built for these graphs."""
-        if isinstance(trial, GraphTrial):
+    def check_buildable(self, config: Any) -> None:
+        if isinstance(config, GraphRunConfig):
             with torch.random.fork_rng(devices=[]):
-                network_of(trial, self.graphs(0))
-        return trial
+                network_of(config, self.graphs(0))
 
     @property
     def num_nodes(self) -> int:
-        """Those of a batch."""
-        return int(max(SHARED["nodes_per_batch"]))
+        return int(max(GRAPH_AXES["nodes_per_batch"]))
 
     def known_model(self, model: str) -> str:
-        """The name itself.
+        """The name itself, if a network of that name fits.
 
         Raises:
-            ValueError: If no network of that name fits, or fingerprints are asked for of graphs
+            ValueError: If none does, or fingerprints are asked for of graphs
                 that are no molecules, or without rdkit.
         """
         if super().known_model(model) == fingerprints.NAME:
             fingerprints.check(self.graphs(0))
         return model
 
-    def trial(self, model: str) -> tuple[Any, int, int]:
-        """The options to run for a model, tuned or default, with epochs and patience."""
+    def config(self, model: str, epochs: int | None = None) -> tuple[RunConfig, int, int]:
         self.known_model(model)
-        trees = model == fingerprints.NAME
-        kept = kept_trial(self.key, model) if self.kept else None
+        kind: type[RunConfig] = fingerprints.TreesRunConfig
+        kind = kind if model == fingerprints.NAME else GraphRunConfig
+        kept = kept_options(self.key, model) if self.kept else None
         if kept is None:
             space = self.space(model)
-            default: Any = fingerprints.DEFAULT if trees else GraphTrial(model)
-            return default, space.epochs, space.patience
-        values, epochs, patience = kept
-        trial: Any = fingerprints.make(**values) if trees else GraphTrial.from_dict(values)
-        return trial, epochs, patience
+            config, longest, patience = kind(model), space.epochs, space.patience
+        else:
+            values, longest, patience = kept
+            config = kind.from_dict(values)
+        return config, longest if epochs is None else epochs, patience
 
     def encoded(self, found: GraphSet, needs: dict[str, int]) -> list[Any]:
         """The graphs with what `needs` names; sets that differ in the split alone share them."""
@@ -133,40 +129,40 @@ class GraphProblem(Problem):
             self._encoded.pop(next(iter(self._encoded)))
         return known[1]
 
-    def task(self, trial: Any, seed: int) -> tuple[Task, Source]:
-        """The task of a trial and its batches.
+    def prepare(self, config: Any, seed: int) -> tuple[Task, Source]:
+        """The task of a configuration and its batches.
 
         Raises:
             ValueError: Fingerprints, which `train.fit` does not train.
         """
-        if not isinstance(trial, GraphTrial):
-            raise ValueError(f"model: {trial.model} is not trained by gradients; `bench` runs it")
+        if not isinstance(config, GraphRunConfig):
+            raise ValueError(f"model: {config.model} is not trained by gradients; `bench` runs it")
         found = self.graphs(seed)
-        return graph_task_of(trial, found, self.encoded(found, trial.precomputed), seed)
+        return graph_task_of(config, found, self.encoded(found, config.precomputed), seed)
 
     def constant(self, task: Any, batches: Any) -> float | None:
-        """Test score of the best constant prediction."""
         return constant_of_graphs(task, batches)
 
-    def run(self, trial: Any, *, seed: int, epochs: int, patience: int) -> Outcome:
-        """Train once; split and everything random follow from `seed`."""
+    def run(
+        self, config: Any, *, seed: int, epochs: int, patience: int, out_dir: Path | None = None
+    ) -> RunResult:
         found = self.graphs(seed)
-        if not isinstance(trial, GraphTrial):
-            return fingerprints.run(trial, found, seed=seed)
-        given = self.encoded(found, trial.precomputed)
-        return run_graph_trial(trial, found, given, seed=seed, epochs=epochs, patience=patience)
+        if not isinstance(config, GraphRunConfig):
+            return fingerprints.run(config, found, seed=seed)
+        given = self.encoded(found, config.precomputed)
+        return train_graphs(config, found, given, seed=seed, epochs=epochs, patience=patience)
 
-    def findings(self, outcome: Outcome) -> dict[str, Any]:
+    def analysis(self, result: RunResult) -> dict[str, Any]:
         """Attention of a graph transformer by distance over the validation graphs, and its bias.
 
         Pairs without a path, and pairs with a graph token, are left out of the rows.
         """
-        out = super().findings(outcome)
-        model = outcome.model
+        out = super().analysis(result)
+        model = result.model
         layers = [m for m in model.modules() if isinstance(m, SPDTransformerConv)] if model else []
         if not layers:
             return out
-        out["attention_mass"] = _mass(model, outcome.batches.evaluation_batch().val)
+        out["attention_mass"] = _mass(model, result.batches.evaluation_batch().val)
         tables = [c.bucket_bias for c in layers if c.bucket_bias is not None]
         if tables:
             out["bias"] = [t.table.detach()[: t.num_buckets].tolist() for t in tables]
@@ -204,23 +200,46 @@ def _same(one: GraphSet, other: GraphSet) -> bool:
     )
 
 
-def named_problem(name: str, split: str | None = None, root: Root = None) -> Problem:
-    """The problem of a data set by its own name and with its own kind of split.
+class OwnGraphs(OwnData, GraphBenchTask):
+    """A list of the user's graphs with labels, as `datasets.own_graphs.graph_set` takes it.
+
+    Args:
+        graphs: PyG `Data`, all with the same columns.
+        name: In reports.
+        kind: "multiclass", "multilabel" or "regression"; None takes it from y.
+        metric: Of that kind; None takes its first.
+        split: Fractions of training, validation and test, drawn by seed; or three lists of
+            positions, the same for every seed.
 
     Raises:
-        ValueError: Unknown name or split; the message lists the known ones.
+        TypeError, ValueError: As `graph_set`.
     """
-    info = describe(name, root)
-    return problem_of(info.name, info.known_split(split), root)
 
+    def __init__(
+        self,
+        graphs: Sequence[Data],
+        name: str = "graphs",
+        kind: Any = None,
+        metric: str | None = None,
+        split: Sequence[Any] = (0.8, 0.1, 0.1),
+    ) -> None:
+        self.own, self.kind, self.asked, self.parts = list(graphs), kind, metric, split
+        super().__init__(name)
+        found = self.graphs(0)
+        if found.level == "node":
+            for position, graph in enumerate(self.own):
+                if int(graph.y.max()) < 0:
+                    raise ValueError(
+                        f"graph {position}: y is -1 for all nodes, so that no label is left; take "
+                        "the graph out"
+                    )
+        self.split = found.split
+        self.sign(self.own)
 
-def problem_of(data: str | Problem, split: str | None = None, root: Root = None) -> Problem:
-    """The problem of a data set's name; a problem itself.
+    def settings(self) -> Settings:
+        return super().settings() | {"kind": self.graphs(0).kind}
 
-    Raises:
-        ValueError: Unknown name; the message lists the known ones.
-    """
-    if isinstance(data, Problem):
-        return data
-    info = describe(data, root)
-    return (GraphProblem if info.task == "graph" else NodeProblem)(data, split, root)
+    def load(self, seed: int) -> GraphSet:
+        return graph_set(
+            self.own, name=self.name, kind=self.kind, metric=self.asked, split=self.parts, seed=seed
+        )

@@ -1,77 +1,44 @@
-"""The user's own graphs as a problem, and the problem of a name, a graph or a list of graphs."""
+"""The benchmark task of a name, a graph or a list of graphs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
-from graphtheory.lab.bench.finished import Settings
-from graphtheory.lab.bench.graph_problem import GraphProblem, named_problem
-from graphtheory.lab.bench.own_nodes import SHOWN, OwnNodes, tensors_of
-from graphtheory.lab.bench.problem import NodeProblem, Problem, Root
+from graphtheory.lab.bench.graph_task import GraphBenchTask, OwnGraphs
+from graphtheory.lab.bench.node_task import NodeBenchTask, OwnNodes
+from graphtheory.lab.bench.task import BenchTask, Root
 from graphtheory.lab.datasets.catalogue import describe
 from graphtheory.lab.datasets.graph_sets import GraphSet
 from graphtheory.lab.datasets.graphs import Data
-from graphtheory.lab.datasets.own_graphs import graph_set
-from graphtheory.lab.train.contract import digest
 
 NODE, GRAPH = "node", "graph"
 KINDS = ("multiclass", "multilabel", "regression")
 
 
-class OwnGraphs(GraphProblem):
-    """A list of graphs with labels, as `datasets.own_graphs.graph_set` takes it.
-
-    Args:
-        graphs: PyG `Data`, all with the same columns.
-        name: In reports.
-        kind: "multiclass", "multilabel" or "regression"; None takes it from y.
-        metric: Of that kind; None takes its first.
-        split: Fractions of training, validation and test, drawn by seed; or three lists of
-            positions, the same for every seed.
+def named_task(name: str, split: str | None = None, root: Root = None) -> BenchTask:
+    """The task of a data set by its own name and with its own kind of split.
 
     Raises:
-        TypeError, ValueError: As `graph_set`.
+        ValueError: Unknown name or split; the message lists the known ones.
     """
-
-    def __init__(
-        self,
-        graphs: Sequence[Data],
-        name: str = "graphs",
-        kind: Any = None,
-        metric: str | None = None,
-        split: Sequence[Any] = (0.8, 0.1, 0.1),
-    ) -> None:
-        self.own, self.kind, self.asked, self.parts = list(graphs), kind, metric, split
-        super().__init__(name)
-        found = self.graphs(0)
-        if found.level == NODE:
-            for position, graph in enumerate(self.own):
-                if int(graph.y.max()) < 0:
-                    raise ValueError(
-                        f"graph {position}: y is -1 for all nodes, so that no label is left; take "
-                        "the graph out"
-                    )
-        self.split, self.sha256 = found.split, digest(tensors_of(self.own))
-
-    @property
-    def key(self) -> str:
-        """Name and content."""
-        return f"{super().key}-{self.sha256[:SHOWN]}"
-
-    def settings(self) -> Settings:
-        """What a run on this data has to agree in."""
-        found = {"sha256": self.sha256, "kind": self.graphs(0).kind}
-        return super().settings() | found | {"metric": self.measure.name}
-
-    def load(self, seed: int) -> GraphSet:
-        """The set with the split of that seed."""
-        return graph_set(
-            self.own, name=self.name, kind=self.kind, metric=self.asked, split=self.parts, seed=seed
-        )
+    info = describe(name, root)
+    return as_task(info.name, info.known_split(split), root)
 
 
-def as_problem(
+def as_task(data: str | BenchTask, split: str | None = None, root: Root = None) -> BenchTask:
+    """The task of a data set's name, with name and split as given; a task itself.
+
+    Raises:
+        ValueError: Unknown name; the message lists the known ones.
+    """
+    if isinstance(data, BenchTask):
+        return data
+    graphs = describe(data, root).task == "graph"
+    return (GraphBenchTask if graphs else NodeBenchTask)(data, split, root)
+
+
+def bench_task(
     data: Any,
     *,
     task: str | None = None,
@@ -79,12 +46,12 @@ def as_problem(
     split: Any = None,
     root: Root = None,
     name: str | None = None,
-) -> Problem:
-    """Anything that can be benchmarked as a problem.
+) -> BenchTask:
+    """The task of anything that can be benchmarked.
 
     Args:
         data: Name of a data set; a PyG `Data` for its nodes; a list of `Data` or a PyG dataset for
-            its graphs, one graph of a dataset for its nodes; or a problem.
+            its graphs, one graph of a dataset for its nodes; or a task.
         task: "node" or "graph"; for graphs also "multiclass", "multilabel" or "regression". None
             takes it from the data.
         metric: Of the user's own data; None is accuracy for nodes, and the first of its kind for
@@ -100,13 +67,13 @@ def as_problem(
     if task is not None and task not in (NODE, GRAPH, *KINDS):
         raise ValueError(f"task: got {task!r}, expected node, graph or {', '.join(KINDS)}")
     if isinstance(data, str):
-        named = named_problem(data, split, root)
+        named = named_task(data, split, root)
         _fits_named(named, data, task, metric)
         return named
-    if isinstance(data, Problem):
+    if isinstance(data, BenchTask):
         for argument, value in (("task", task), ("metric", metric), ("split", split)):
             if value is not None:
-                raise ValueError(f"{argument}: got {value!r}, expected None: a problem has its own")
+                raise ValueError(f"{argument}: got {value!r}, expected None: a task has its own")
         return data
     if isinstance(data, GraphSet):  # it knows its task and its split
         _fits(task, GRAPH, data.name)
@@ -154,9 +121,9 @@ def _with_smiles(graphs: GraphSet) -> list[Data]:
     return found
 
 
-def _fits_named(named: Problem, name: str, task: str | None, metric: str | None) -> None:
+def _fits_named(named: BenchTask, name: str, task: str | None, metric: str | None) -> None:
     """Raise unless a named set has that task and that metric."""
-    _fits(task, NODE if isinstance(named, NodeProblem) else GRAPH, name)
+    _fits(task, NODE if isinstance(named, NodeBenchTask) else GRAPH, name)
     if task in KINDS and task != (kind := describe(name, named.root).kind):
         raise ValueError(f"task: got {task!r}, expected {kind!r}, that of {name}")
     if metric is not None and metric != named.measure.name:

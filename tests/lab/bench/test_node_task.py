@@ -8,7 +8,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 import graphtheory
-from graphtheory.lab.bench.own_nodes import OwnNodes
+from graphtheory.lab.bench.node_task import OwnNodes
 
 
 def graph(x: Tensor | None = None, **masks: Tensor) -> Data:

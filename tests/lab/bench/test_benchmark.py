@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from graphtheory import Neighborhood
-from graphtheory.lab.bench.node_benchmark import Benchmark, Run
-from graphtheory.lab.bench.trial import load, run_trial
+from graphtheory.lab.bench.benchmark import Benchmark, Run
+from graphtheory.lab.bench.node_config import load, train_nodes
 from graphtheory.lab.zoo import node_models as zoo
 
 SMALL = Benchmark("karate", models=("gt", "mlp"), seeds=2, epochs=4)
@@ -57,9 +57,9 @@ def test_bitwise_the_same_again_and_in_any_order(rows: list[Run]) -> None:
 
 def test_a_seed_is_that_of_the_split_and_of_the_training(rows: list[Run]) -> None:
     for run in rows:
-        trial, epochs, patience = SMALL.trial(run.model)
+        trial, epochs, patience = SMALL.config(run.model)
         data = load("karate", None, None, run.seed, **trial.inputs)
-        outcome = run_trial(trial, data, seed=run.seed, epochs=epochs, patience=patience)
+        outcome = train_nodes(trial, data, seed=run.seed, epochs=epochs, patience=patience)
         assert losses(outcome.fit.history) == losses(run.history)
         assert outcome.parameters == run.parameters
     assert losses(rows[0].history) != losses(rows[2].history)
@@ -67,7 +67,7 @@ def test_a_seed_is_that_of_the_split_and_of_the_training(rows: list[Run]) -> Non
 
 def test_findings_on_a_transformer(rows: list[Run]) -> None:
     encoded = rows[0]
-    trial, _, _ = SMALL.trial("gt")
+    trial, _, _ = SMALL.config("gt")
     data = load("karate", None, None, 0, **trial.inputs)
     graph = Neighborhood.from_edge_index(data.edge_index, data.num_nodes)
     nb = zoo.pattern_of("gt", trial.network)(graph)
@@ -91,9 +91,9 @@ def test_every_network_runs() -> None:
 
 
 def test_own_epochs_and_patience_count() -> None:
-    assert Benchmark("karate", epochs=7, patience=3).trial("gt")[1:] == (7, 3)
-    _, epochs, patience = Benchmark("karate").trial("gt")
-    assert Benchmark("karate", epochs=7).trial("gt")[1:] == (7, patience)
+    assert Benchmark("karate", epochs=7, patience=3).config("gt")[1:] == (7, 3)
+    _, epochs, patience = Benchmark("karate").config("gt")
+    assert Benchmark("karate", epochs=7).config("gt")[1:] == (7, patience)
     assert epochs > 7
     with pytest.raises(ValueError, match="epochs: got 0, expected 1 or more"):
         replace(SMALL, epochs=0).run()

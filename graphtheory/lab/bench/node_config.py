@@ -1,0 +1,238 @@
+"""One network for the nodes of a graph: its options, what it reads, and its training."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from os import PathLike
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from graphtheory.graph import Neighborhood
+from graphtheory.lab.bench.config import RunConfig, RunResult, constant_score, trainable
+from graphtheory.lab.bench.options import shown
+from graphtheory.lab.datasets import graphs
+from graphtheory.lab.datasets.graphs import Data
+from graphtheory.lab.train import AdamOptions, FullGraph, NodeTask, SampledGraph, SampledLayers, fit
+from graphtheory.lab.zoo import node_models as zoo
+from graphtheory.patterns import (
+    LADIES,
+    Compose,
+    DegreeGroups,
+    FastGCN,
+    GraphSAGE,
+    Pattern,
+    UniformNodes,
+)
+from graphtheory.patterns.groups import group_by_degree
+
+SAMPLERS = ("degree-groups", "fastgcn", "ladies", "graphsage", "uniform")
+_GROUPS = 5
+_SPARSE_BELOW = 0.1
+_EDGES_AT_ONCE, _BATCH = 10_000_000, 1024
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """The labeled nodes of a step, and how the nodes that they aggregate from are drawn.
+
+    Networks of `zoo.SAMPLED` draw by a sampler for each layer in every step, whose mean is the
+    graph's own matrix A. Others see the whole graph, or with a `batch_size` the neighbors that
+    PyG's NeighborLoader draws, `fanout` of each node and layer. Evaluation is on the whole graph.
+
+    Args:
+        sampler: degree-groups (of up to five groups of similar degree the same share of each),
+            fastgcn and ladies (importance sampling of different nodes), graphsage (a number of
+            neighbors of each node), uniform (nodes).
+        share: Of all nodes, those that a layer draws; of graphsage the neighbors that are drawn
+            for a node, in units of the average number of neighbors, rounded to 1 or more. In
+            (0, 1].
+        batch_size: Labeled nodes of a step; None is all of them.
+        fanout: Neighbors of a node and layer, of networks without a sampler of their own.
+
+    Raises:
+        ValueError: An unknown sampler, or a number out of its range.
+    """
+
+    sampler: str = "degree-groups"
+    share: float = 0.1
+    batch_size: int | None = None
+    fanout: int = 10
+
+    def __post_init__(self) -> None:
+        if self.sampler not in SAMPLERS:
+            raise ValueError(
+                f"sampler: got {self.sampler!r}, expected one of {', '.join(SAMPLERS)}"
+            )
+        UniformNodes(share=self.share)  # which checks the share
+        if self.batch_size is not None and self.batch_size < 1:
+            raise ValueError(f"batch_size: got {self.batch_size}, expected 1 or more, or None")
+        if self.fanout < 1:
+            raise ValueError(f"fanout: got {self.fanout}, expected 1 or more")
+
+    def pattern(self, degree: Tensor) -> Pattern:
+        """The sampler for a graph whose nodes have these degrees, int64 [N]."""
+        if self.sampler == "graphsage":
+            return GraphSAGE(max(1, round(self.share * float(degree.double().mean()))))
+        if self.sampler == "degree-groups":
+            # Groups that no node falls into are left out.
+            _, group = group_by_degree(degree, _GROUPS).unique(return_inverse=True)
+            return DegreeGroups(share=self.share, assignment=group)
+        if self.sampler == "uniform":
+            return UniformNodes(share=self.share)
+        kind = FastGCN if self.sampler == "fastgcn" else LADIES
+        return kind(share=self.share, replace=False)
+
+
+_ATTENTION = (*zoo.ATTENDING, "gat", "gat-res")
+_SAMPLED = ("sampled-gcn",)
+_STACKS = (*zoo.ATTENDING, "gat", "gcn", "mlp", "gat-res", "gcn-res", "sage")
+_OF_STACKS = (
+    "residual", "ffn", "project", "batch_norm", "layer_norm", "activation", "input_dropout",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class NodeRunConfig(RunConfig):
+    """A network for the nodes of one graph with its options.
+
+    Attributes:
+        model: One of `zoo.NAMES`.
+        network: Options of the network.
+        optimizer: Options of Adam.
+        degree: Give every node the logarithm of its degree as one feature more.
+        row_scale: Scale rows of non-negative features that sum to more than 1 down to that.
+        sampling: What a training step sees of the graph, of networks that learn on samples.
+        undirected: Give the graph both directions of each edge; None does so where it is the custom
+            for a set whose edges are directed as published (ogbn-arxiv).
+    """
+
+    network: zoo.NetworkConfig = field(default_factory=zoo.NetworkConfig)
+    optimizer: AdamOptions = field(default_factory=AdamOptions)
+    degree: bool = False
+    row_scale: bool = True
+    sampling: Sampling = field(default_factory=Sampling)
+    undirected: bool | None = None
+    readers: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "heads": _ATTENTION, "attention_dropout": _ATTENTION, "neighbors": zoo.ATTENDING,
+        "frozen_query": zoo.ATTENDING, "root_weight": (*zoo.ATTENDING, "gat-res", "gcn-res"),
+        "num_buckets": zoo.ENCODED, "bias_lr": zoo.ENCODED,
+        "sampler": _SAMPLED, "share": _SAMPLED, "fanout": (*_STACKS, "sgformer"),
+    } | dict.fromkeys(_OF_STACKS, _STACKS)  # fmt: skip
+
+    @property
+    def inputs(self) -> dict[str, bool]:
+        """What `load` does to features and edges."""
+        found = {"degree": self.degree, "row_scale": self.row_scale}
+        return found if self.undirected is None else found | {"undirected": self.undirected}
+
+    def fitting(self, edges: int) -> NodeRunConfig:
+        """The same, in batches of labeled nodes for a graph of more edges than a step should hold.
+
+        A configuration that has a batch size keeps it.
+        """
+        if edges <= _EDGES_AT_ONCE or self.sampling.batch_size is not None:
+            return self
+        return replace(self, sampling=replace(self.sampling, batch_size=_BATCH))
+
+    def check_options(self, given: Mapping[str, Any]) -> None:
+        for name, residual in (("ffn", True), ("project", False)):
+            if given.get(name) and self.network.residual != residual:
+                raise ValueError(
+                    f"{name}: got true, expected residual={shown(residual)} beside it; the "
+                    f"{self.model} here has residual={shown(not residual)}"
+                )
+        if "fanout" in given and self.sampling.batch_size is None:
+            raise ValueError(f"fanout: got {given['fanout']}, expected a batch_size beside it")
+
+
+def prepare(
+    data: Data, *, degree: bool = False, row_scale: bool = True, undirected: bool = False
+) -> Data:
+    """Features as a network gets them: sparse where mostly zero, and with `row_scale` rows scaled.
+
+    Rows that sum to more than 1 then sum to 1; rows that sum to less, and features with negative
+    entries, stay as they are. With `degree` one column more, log(1 + in-degree), standardized. With
+    `undirected` both directions of each edge.
+    """
+    data = graphs.both_ways(data) if undirected else data.clone()
+    x = data.x.to_dense() if data.x.layout == torch.sparse_csr else data.x
+    if row_scale and bool((x >= 0).all()):
+        x = x / x.sum(1, keepdim=True).clamp(min=1)
+    if degree:
+        count = Neighborhood.from_edge_index(data.edge_index, x.size(0)).degree()
+        log = count.float().log1p()
+        x = torch.cat([x, ((log - log.mean()) / log.std().clamp(min=1e-6))[:, None]], 1)
+    few = x.size(1) >= 256 and int(x.count_nonzero()) < _SPARSE_BELOW * x.numel()
+    data.x = as_csr(x) if few else x
+    return data
+
+
+def as_csr(x: Tensor) -> Tensor:
+    """Convert to sparse rows without torch's warning that these are in beta."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta")
+        return x.to_sparse_csr()
+
+
+def load(
+    dataset: str, root: str | PathLike[str] | None, split: str | None, seed: int, **inputs: bool
+) -> Data:
+    """Load a data set's split, prepared; `inputs` are the options of `prepare`."""
+    inputs = {"undirected": graphs.describe(dataset).both_ways} | inputs
+    return prepare(graphs.load(dataset, root, split=split, seed=seed), **inputs)
+
+
+def task_of(config: NodeRunConfig, data: Data, seed: int) -> tuple[NodeTask, FullGraph]:
+    """The task of a configuration and its batches; weights and draws follow from `seed`."""
+    classes = int(data.num_classes)
+    with torch.random.fork_rng(devices=[]):  # the caller's state comes back
+        torch.manual_seed(seed)
+        model = zoo.build(
+            config.model, config.network, num_features=data.x.size(1), num_classes=classes
+        )
+    batches = _batches(config, data, seed)
+    task = NodeTask(
+        model, num_classes=classes, metric=data.metric, optimizer=config.optimizer,
+        kind="multilabel" if data.y.dim() == 2 else "multiclass", evaluator=data.get("evaluator"),
+    )  # fmt: skip
+    return task, batches
+
+
+def _batches(config: NodeRunConfig, data: Data, seed: int) -> FullGraph:
+    """All nodes in every step, or what `config.sampling` says; evaluation is on all nodes."""
+    whole, sampling = zoo.pattern_of(config.model, config.network), config.sampling
+    if config.model not in zoo.SAMPLED:
+        if sampling.batch_size is None:
+            return FullGraph(data, whole, seed=seed)
+        return SampledGraph(
+            data, whole, num_neighbors=[sampling.fanout] * config.network.layers,
+            batch_size=sampling.batch_size, seed=seed,
+        )  # fmt: skip
+    sampler = sampling.pattern(data.edge_index[1].bincount(minlength=data.x.size(0)))
+    return SampledLayers(
+        data, Compose(whole, sampler), config.network.layers,
+        evaluation=whole, batch_size=sampling.batch_size, seed=seed,
+    )  # fmt: skip
+
+
+def train_nodes(
+    config: NodeRunConfig, data: Data, *, seed: int, epochs: int, patience: int
+) -> RunResult:
+    """Train once on the nodes of a graph; everything random follows from `seed`."""
+    task, batches = task_of(config, data, seed)
+    result = fit(task, batches, epochs=epochs, patience=patience, seed=seed, progress=False)
+    constant = constant_of_nodes(data, task)
+    return RunResult(result, task.evaluated, batches, trainable(task.model), constant)
+
+
+def constant_of_nodes(data: Data, task: NodeTask) -> float | None:
+    """Test score of the best constant prediction for nodes; None where there is no test."""
+    test = data.get("test_mask")
+    if test is None:
+        return None
+    train, y = data.y[data.train_mask], data.y[test]
+    return constant_score(task.score, task.kind, train, y, task.num_classes)
