@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import lightning
 import torch
@@ -24,7 +24,9 @@ from graphtheory.lab.train.checkpoint import (
 )
 from graphtheory.lab.train.contract import Source, Task
 from graphtheory.lab.train.under_way import Clock, spared
-from graphtheory.lab.train.watch import EpochRow, Watch
+
+if TYPE_CHECKING:
+    from graphtheory.lab.train.watch import EpochRow, Watch
 
 _LOGGED = ("epoch", "train_loss", "val_loss", "val", "seconds")
 _LOGGED_WITHOUT_LABELS = ("epoch", "train_loss", "seconds")
