@@ -116,9 +116,11 @@ class Reproduce(Command):
 
     def _folder(self, figure: str, dataset: str) -> tuple[Path, Path]:
         """Where the results go, and the file of finished cells there."""
-        from graphtheory.lab.datasets.catalogue import key
+        name = figure
+        if dataset:
+            from graphtheory.lab.datasets.catalogue import key
 
-        name = "-".join(filter(None, (figure, key(dataset))))
+            name += f"-{key(dataset)}"
         out = self.out or Path(f"runs/{name}")
         return out, out / f"{name}.jsonl"
 

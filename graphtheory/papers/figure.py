@@ -9,7 +9,7 @@ from statistics import fmean
 from typing import Any, NamedTuple, TypeVar
 
 from graphtheory.lab.bench.rows import Row
-from graphtheory.lab.report.table import Table, counted
+from graphtheory.lab.bench.table import Table, counted
 from graphtheory.papers.grid import Grid, Measured
 from graphtheory.papers.stats import FEWEST_SEEDS
 
