@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import lightning
 import torch
@@ -20,7 +20,9 @@ from graphtheory.disk import name_file, replace_file
 from graphtheory.lab.train.checkpoint import CheckpointError, first_difference, read_checkpoint
 from graphtheory.lab.train.contract import Task
 from graphtheory.lab.train.partial import Clock, warn_if_unwritable
-from graphtheory.lab.train.watch import EpochRow, Watch
+
+if TYPE_CHECKING:
+    from graphtheory.lab.train.watch import EpochRow, Watch
 
 _COPIES = 14  # parameters, two Adam moments and the best ones, in three files, one being written
 
