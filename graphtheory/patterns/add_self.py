@@ -10,7 +10,7 @@ from torch import Tensor
 
 from graphtheory.graph import Neighborhood
 from graphtheory.patterns.base import Pattern, require_square
-from graphtheory.structure._subsets import with_loops
+from graphtheory.structure._loops import with_loops
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def add_self(rows: Neighborhood, targets: Tensor) -> Neighborhood:
 
 
 def _with_loops(rows: Neighborhood, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """`structure._subsets.with_loops` on any device."""
+    """`structure._loops.with_loops` on any device."""
     row = rows.targets()
     lacks = torch.ones(rows.num_dst, dtype=torch.bool, device=rows.device)
     lacks[row[rows.indices == targets[row]]] = False

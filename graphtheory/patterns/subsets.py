@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from graphtheory.structure._subsets import floyd, sample_rows
+from graphtheory.structure._loops import floyd, sample_rows
 
 _SEEN_BYTES = 2**26  # largest table of what is drawn already; without it each draw is compared
 
@@ -33,7 +33,7 @@ def distinct(
 
 
 def _floyd(draws: Tensor, limit: Tensor, highest: int) -> Tensor:
-    """`structure._subsets.floyd` on any device."""
+    """`structure._loops.floyd` on any device."""
     chosen, (n, rows), device = torch.empty_like(draws), draws.shape, draws.device
     small = rows * highest <= _SEEN_BYTES
     seen = torch.zeros(rows * highest if small else 0, dtype=torch.bool, device=device)

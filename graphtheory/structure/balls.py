@@ -9,8 +9,7 @@ from graphtheory.graph import Neighborhood
 from graphtheory.graph.memory import require_memory
 from graphtheory.structure import _bfs
 from graphtheory.structure._check import as_hops, as_ids, num_nodes_of, rows_of
-from graphtheory.structure._scratch import pool_of
-from graphtheory.structure._threads import for_chunks
+from graphtheory.structure._search import for_chunks, pool_of
 from graphtheory.structure.distance import MAX_CUTOFF
 
 _AT_ONCE = 64  # balls per chunk of a thread

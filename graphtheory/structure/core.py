@@ -9,9 +9,9 @@ from torch import Tensor
 
 from graphtheory.graph import Neighborhood
 from graphtheory.graph.memory import require_memory
-from graphtheory.structure import _bfs, _counts
+from graphtheory.structure import _bfs, _loops
 from graphtheory.structure._check import as_hops, num_nodes_of, rows_of
-from graphtheory.structure._threads import for_chunks
+from graphtheory.structure._search import for_chunks
 from graphtheory.structure.distance import MAX_CUTOFF, reachability
 
 
@@ -82,7 +82,7 @@ def count_by_distance(
         nodes = torch.arange(start, stop).numpy()
         cut = max_distance + 1
         _bfs.from_sources(*rows, parts.order, parts.strong, nodes, cut, table)
-        _counts.count_columns(table, group, count[start:stop])
+        _loops.count_columns(table, group, count[start:stop])
 
     for_chunks(work, num_nodes, _bfs.SOURCES_AT_ONCE)
     out = out.to(graph.device)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from graphtheory.graph import Neighborhood
 from graphtheory.graph.memory import require_memory
-from graphtheory.structure import _bfs, _components
+from graphtheory.structure import _bfs, _loops
 from graphtheory.structure._check import (
     Rows,
     as_hops,
@@ -20,8 +20,7 @@ from graphtheory.structure._check import (
     num_nodes_of,
     rows_of,
 )
-from graphtheory.structure._scratch import pool_of
-from graphtheory.structure._threads import for_chunks
+from graphtheory.structure._search import for_chunks, pool_of
 
 UNREACHABLE = _bfs.UNREACHABLE
 """Distance of a pair without any path: 255, above every cutoff."""
@@ -108,9 +107,9 @@ def reachability(graph: Neighborhood) -> Reachability:
     parts = _known.get(graph)
     if parts is None:
         rows = rows_of(graph)
-        strong = _components.strong_components(*rows)
+        strong = _loops.strong_components(*rows)
         order = np.argsort(strong, kind="stable")
-        parts = Reachability(strong, _components.weak_components(*rows), order)
+        parts = Reachability(strong, _loops.weak_components(*rows), order)
         _known[graph] = parts
     return parts
 

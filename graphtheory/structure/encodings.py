@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from graphtheory.graph import Neighborhood
-from graphtheory.structure import _bfs, _components, _counts
+from graphtheory.structure import _bfs, _loops
 from graphtheory.structure._check import as_hops, num_nodes_of, rows_of
-from graphtheory.structure._threads import for_chunks
+from graphtheory.structure._search import for_chunks
 from graphtheory.structure.distance import MAX_CUTOFF
 
 
@@ -91,7 +91,7 @@ def centroids(
     """
     num_nodes = num_nodes_of(graph)
     rows = rows_of(_undirected(graph))
-    component = _components.weak_components(*rows)
+    component = _loops.weak_components(*rows)
     sources = np.arange(num_nodes)
     if num_samples is not None:
         sources = _sample(component, num_samples, generator)
@@ -136,7 +136,7 @@ def centroid_distance(
     cutoff = as_hops("cutoff", cutoff, 1, MAX_CUTOFF)
     targets = centroids(graph, num_samples=num_samples, generator=generator)
     out = torch.full((graph.num_dst,), cutoff, dtype=torch.uint8)
-    _counts.nearest(*rows_of(_undirected(graph)), targets.cpu().numpy(), cutoff, out.numpy())
+    _loops.nearest(*rows_of(_undirected(graph)), targets.cpu().numpy(), cutoff, out.numpy())
     return out.to(graph.device)
 
 

@@ -8,9 +8,9 @@ from torch import Tensor
 
 from graphtheory.graph import Neighborhood
 from graphtheory.graph.memory import require_memory
-from graphtheory.structure import _paths
+from graphtheory.structure import _loops
 from graphtheory.structure._check import as_hops, num_nodes_of, rows_of
-from graphtheory.structure._threads import for_chunks
+from graphtheory.structure._search import for_chunks
 from graphtheory.structure.distance import MAX_CUTOFF
 
 _TARGETS_AT_ONCE = 16
@@ -64,7 +64,7 @@ def shortest_path_edges(graph: Neighborhood, max_steps: int = 5) -> Tensor:
     named = np.ascontiguousarray(names.numpy())
 
     def work(start: int, stop: int) -> None:
-        _paths.path_edges(*rows, named, start, stop, out[start:stop])
+        _loops.path_edges(*rows, named, start, stop, out[start:stop])
 
     for_chunks(work, num_nodes, _TARGETS_AT_ONCE)
     return found.to(graph.device)

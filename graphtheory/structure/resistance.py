@@ -8,7 +8,7 @@ from torch import Tensor
 
 from graphtheory.graph import Neighborhood
 from graphtheory.graph.memory import require_memory
-from graphtheory.structure import _components
+from graphtheory.structure import _loops
 from graphtheory.structure._check import num_nodes_of, rows_of
 from graphtheory.structure.distance import MAX_CUTOFF, UNREACHABLE
 
@@ -50,7 +50,7 @@ def resistance_distance(graph: Neighborhood) -> Tensor:
         f"resistance_distance: {num_nodes} x {num_nodes} values", 32 * num_nodes**2,
         "take smaller graphs, or structure.shortest_path_distance",
     )  # fmt: skip
-    component = _components.weak_components(*rows_of(graph))
+    component = _loops.weak_components(*rows_of(graph))
     found = np.full((num_nodes, num_nodes), np.inf)
     source, target = graph.indices.cpu().numpy(), graph.targets().cpu().numpy()
     order = np.argsort(component, kind="stable")

@@ -6,7 +6,7 @@ import time
 import pytest
 import torch
 
-from graphtheory.structure._threads import for_chunks
+from graphtheory.structure._search import for_chunks
 
 
 @pytest.mark.parametrize(("total", "chunk"), [(0, 4), (1, 4), (8, 4), (9, 4), (100, 1)])

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from graphtheory.ops.backends.cpu import run as calls
 from graphtheory.ops.backends.cpu.attention.rows import AHEAD, FAR, first_row
-from graphtheory.ops.backends.cpu.counters import next_chunk, take_chunk
 from graphtheory.ops.backends.cpu.decorators import part
+from graphtheory.ops.backends.cpu.launch import next_chunk, take_chunk
 from graphtheory.ops.backends.cpu.memory import empty
 from graphtheory.ops.backends.cpu.terms import (
     TILE,

@@ -16,8 +16,8 @@ from graphtheory.ops.backends.cpu.attention.rows import (
     first_row,
     first_to_ask_for,
 )
-from graphtheory.ops.backends.cpu.counters import next_chunk, take_chunk
 from graphtheory.ops.backends.cpu.decorators import part
+from graphtheory.ops.backends.cpu.launch import next_chunk, take_chunk
 from graphtheory.ops.backends.cpu.memory import empty
 from graphtheory.ops.backends.cpu.vector.lanes import (
     add_hits,

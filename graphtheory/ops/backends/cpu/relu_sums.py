@@ -11,9 +11,9 @@ from torch import Tensor
 
 from graphtheory.ops.backends.cpu import run as calls
 from graphtheory.ops.backends.cpu.attention.rows import AHEAD, FAR, edge_of, first_row
-from graphtheory.ops.backends.cpu.counters import next_chunk, take_chunk
 from graphtheory.ops.backends.cpu.decorators import part
 from graphtheory.ops.backends.cpu.gat.attention import columns_loop as sum_by_source
+from graphtheory.ops.backends.cpu.launch import next_chunk, take_chunk
 from graphtheory.ops.backends.cpu.memory import empty
 from graphtheory.ops.backends.cpu.vector.lanes import add_relu, clear, relu_flow, warm
 from graphtheory.ops.backends.precision import widened

@@ -18,7 +18,7 @@ from graphtheory import Neighborhood, ops
 from graphtheory.ops import threads
 from graphtheory.ops.backends.cpu import launch, primitives
 from graphtheory.ops.backends.cpu.attention import rows
-from graphtheory.ops.backends.cpu.counters import next_chunk, take_chunk
+from graphtheory.ops.backends.cpu.launch import next_chunk, take_chunk
 from tests.conformance.check import GRAPHS, draw_inputs
 
 MUCH = 10 * launch.WORTH_A_THREAD

@@ -14,8 +14,7 @@ from graphtheory import Neighborhood, ops
 from graphtheory.ops import BucketedBias
 from graphtheory.ops.backends.cpu import launch, primitives, regimes, run
 from graphtheory.ops.backends.cpu.attention import calls, tiles, tiles_backward
-from graphtheory.ops.backends.cpu.counters import turns
-from graphtheory.ops.backends.cpu.launch import _compiled
+from graphtheory.ops.backends.cpu.launch import _compiled, turns
 
 NODES, HUB, EDGES, HEADS, DIM = 900, 2500, 7000, 3, 5
 

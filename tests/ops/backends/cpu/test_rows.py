@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from numba import TypingError
 
 from graphtheory.ops.backends.cpu.attention import rows as loops
-from graphtheory.ops.backends.cpu.counters import _NEXT, turns
 from graphtheory.ops.backends.cpu.decorators import part
-from graphtheory.ops.backends.cpu.launch import _compiled
+from graphtheory.ops.backends.cpu.launch import _NEXT, _compiled, turns
 from graphtheory.ops.backends.cpu.vector import lanes
 
 INDPTR = np.array([0, 0, 3, 4, 6])

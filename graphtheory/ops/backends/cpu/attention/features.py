@@ -20,8 +20,8 @@ from graphtheory.ops.backends.cpu.attention.rows import (
     softmax_backward_rows,
     softmax_rows,
 )
-from graphtheory.ops.backends.cpu.counters import next_chunk, take_chunk
 from graphtheory.ops.backends.cpu.decorators import part
+from graphtheory.ops.backends.cpu.launch import next_chunk, take_chunk
 from graphtheory.ops.backends.cpu.vector.lanes import add, clear, dot, warm
 from graphtheory.ops.backends.cpu.vector.rows import add_rows, write_dots
 

@@ -15,8 +15,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from graphtheory.ops.backends.cpu.counters import next_chunk, take_chunk
 from graphtheory.ops.backends.cpu.decorators import part
+from graphtheory.ops.backends.cpu.launch import next_chunk, take_chunk
 from graphtheory.ops.backends.cpu.vector.lanes import (
     add,
     add_product,

@@ -19,8 +19,8 @@ from graphtheory.ops.backends.cpu.attention.rows import (
     first_to_ask_for,
     kept,
 )
-from graphtheory.ops.backends.cpu.counters import next_chunk, take_chunk
 from graphtheory.ops.backends.cpu.decorators import part
+from graphtheory.ops.backends.cpu.launch import next_chunk, take_chunk
 from graphtheory.ops.backends.cpu.vector.lanes import (
     add,
     clear,

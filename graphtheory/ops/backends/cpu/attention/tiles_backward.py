@@ -20,8 +20,8 @@ from graphtheory.ops.backends.cpu.attention.rows import (
     first_to_ask_for,
 )
 from graphtheory.ops.backends.cpu.attention.tiles import dots, drop, finish, spread
-from graphtheory.ops.backends.cpu.counters import next_chunk, take_chunk
 from graphtheory.ops.backends.cpu.decorators import part
+from graphtheory.ops.backends.cpu.launch import next_chunk, take_chunk
 from graphtheory.ops.backends.cpu.vector.lanes import (
     add,
     clear,

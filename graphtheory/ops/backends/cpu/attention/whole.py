@@ -16,8 +16,8 @@ from graphtheory.ops.backends.cpu.attention.rows import (
     softmax_backward_rows,
     softmax_rows,
 )
-from graphtheory.ops.backends.cpu.counters import next_chunk, take_chunk, wait_for
 from graphtheory.ops.backends.cpu.decorators import part
+from graphtheory.ops.backends.cpu.launch import next_chunk, take_chunk, wait_for
 from graphtheory.ops.backends.cpu.vector.lanes import clear
 
 

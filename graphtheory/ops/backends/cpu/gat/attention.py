@@ -24,8 +24,8 @@ from graphtheory.ops.backends.cpu.attention.rows import (
     softmax_rows,
 )
 from graphtheory.ops.backends.cpu.attention.whole import sum_rows
-from graphtheory.ops.backends.cpu.counters import next_chunk, take_chunk, wait_for
 from graphtheory.ops.backends.cpu.decorators import part
+from graphtheory.ops.backends.cpu.launch import next_chunk, take_chunk, wait_for
 from graphtheory.ops.backends.cpu.memory import empty
 from graphtheory.ops.backends.cpu.regimes import rows_stay_whole
 from graphtheory.ops.backends.cpu.vector.lanes import (

@@ -18,11 +18,12 @@ from torch import Tensor
 
 from graphtheory.ops.backends.cpu import run as calls
 from graphtheory.ops.backends.cpu.attention.rows import count_chunks, first_row
-from graphtheory.ops.backends.cpu.counters import next_chunk, take_chunk
+from graphtheory.ops.backends.cpu.launch import next_chunk, take_chunk
 from graphtheory.ops.backends.cpu.memory import empty
 from graphtheory.ops.backends.cpu.topk.buckets import SUMS, TOGETHER, settle
-from graphtheory.ops.backends.cpu.topk.choice import choose, chosen
 from graphtheory.ops.backends.cpu.topk.row import (
+    choose,
+    chosen,
     drop,
     finish,
     scale_rows,

@@ -1,15 +1,17 @@
-"""Buffers of the size of a graph that searches share, so that no search has to clear them."""
+"""Buffers that searches of one graph share, and the threads that run them."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from weakref import WeakKeyDictionary
 
 import numpy as np
+import torch
 
 from graphtheory.graph import Neighborhood
+from graphtheory.ops.threads import on_threads
 
 _LAST_TURN = np.iinfo(np.int32).max
 
@@ -61,3 +63,9 @@ _pools: WeakKeyDictionary[Neighborhood, Pool] = WeakKeyDictionary()
 def pool_of(graph: Neighborhood) -> Pool:
     """The buffers of a graph (cached)."""
     return _pools.setdefault(graph, Pool(graph.num_dst))
+
+
+def for_chunks(work: Callable[[int, int], None], total: int, chunk: int) -> None:
+    """Call ``work(start, stop)`` for consecutive ranges that cover 0..total-1; errors propagate."""
+    ranges = [(start, min(start + chunk, total)) for start in range(0, total, chunk)]
+    on_threads(work, ranges, min(torch.get_num_threads(), len(ranges)))

@@ -1,0 +1,232 @@
+"""Loops that numba compiles: components, counts by distance, paths, random subsets, self-loops."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from graphtheory.structure._bfs import _lowest_bit
+
+
+@njit(cache=True, nogil=True)
+def _close(root, count, component, waiting, held):
+    """Assign component `count` to all waiting nodes down to `root`; returns how many still wait."""
+    while component[root] < 0:
+        held -= 1
+        component[waiting[held]] = count
+    return held
+
+
+@njit(cache=True, nogil=True)
+def strong_components(indptr, indices):
+    """Tarjan's algorithm without recursion: component of each node, int64 [N].
+
+    Row v lists the sources of v. A component is closed after all components that lead to it, so
+    along every edge component[source] <= component[target], with equality inside a component.
+    """
+    num_nodes = len(indptr) - 1
+    component = np.full(num_nodes, -1, np.int64)
+    visit = np.full(num_nodes, -1, np.int64)  # order of first visit
+    low = np.empty(num_nodes, np.int64)  # earliest visit reached from the subtree
+    cursor = indptr[:-1].copy()  # next edge to follow
+    path = np.empty(num_nodes, np.int64)  # from the root of the search to the current node
+    waiting = np.empty(num_nodes, np.int64)  # visited, component not closed
+    visited, held, closed = 0, 0, 0
+    for root in range(num_nodes):
+        depth = 0
+        if visit[root] < 0:
+            path[0], depth = root, 1
+        while depth > 0:
+            v = path[depth - 1]
+            if visit[v] < 0:
+                visit[v] = low[v] = visited
+                waiting[held] = v
+                visited, held = visited + 1, held + 1
+            if cursor[v] < indptr[v + 1]:
+                source = indices[cursor[v]]
+                cursor[v] += 1
+                if visit[source] < 0:
+                    path[depth] = source
+                    depth += 1
+                elif component[source] < 0:
+                    low[v] = min(low[v], visit[source])
+                continue
+            depth -= 1
+            if depth > 0:
+                low[path[depth - 1]] = min(low[path[depth - 1]], low[v])
+            if low[v] == visit[v]:
+                held = _close(v, closed, component, waiting, held)
+                closed += 1
+    return component
+
+
+@njit(cache=True, nogil=True)
+def _root(parent, node):
+    while parent[node] != node:
+        parent[node] = parent[parent[node]]
+        node = parent[node]
+    return node
+
+
+@njit(cache=True, nogil=True)
+def weak_components(indptr, indices):
+    """The smallest node of each node's component when directions are ignored, int64 [N]."""
+    parent = np.arange(len(indptr) - 1)
+    for v in range(len(parent)):
+        for e in range(indptr[v], indptr[v + 1]):
+            a, b = _root(parent, v), _root(parent, indices[e])
+            parent[max(a, b)] = min(a, b)
+    for v in range(len(parent)):
+        parent[v] = parent[parent[v]]  # a parent is smaller than its child, so it is final
+    return parent
+
+
+@njit(cache=True, nogil=True)
+def count_columns(table, group, count):
+    """count[k, table[s, k], group[s]] += 1 for all s, k whose distance is within `count`."""
+    num_distances = count.shape[1]
+    for s in range(table.shape[0]):
+        for k in range(table.shape[1]):
+            if table[s, k] < num_distances:
+                count[k, table[s, k], group[s]] += 1
+
+
+@njit(cache=True, nogil=True)
+def nearest(indptr, indices, targets, cutoff, out):
+    """Set out[v], for every v within `cutoff` hops, to the hops from v to the nearest target."""
+    queue = np.empty(len(indptr) - 1, np.int64)
+    for i in range(len(targets)):
+        queue[i] = targets[i]
+        out[targets[i]] = 0
+    start, stop = 0, len(targets)
+    while start < stop:
+        v = queue[start]
+        start += 1
+        if out[v] + 1 >= cutoff:
+            continue
+        for e in range(indptr[v], indptr[v + 1]):
+            if out[indices[e]] > out[v] + 1:
+                out[indices[e]] = out[v] + 1
+                queue[stop] = indices[e]
+                stop += 1
+
+
+@njit(cache=True, nogil=True)
+def path_edges(indptr, indices, names, start, stop, out):
+    """Fill out[i - start, s, :], i in start..stop-1, with edges of a path from s to i, from i on.
+
+    `out` is -1 before. Nodes are visited breadth first, edges in the order of the rows, so that a
+    path is that of the node before its source and one edge more.
+    """
+    num_nodes, steps = out.shape[1], out.shape[2]
+    mark = np.full(num_nodes, -1, np.int64)
+    hops = np.empty(num_nodes, np.int64)
+    queue = np.empty(num_nodes, np.int64)
+    for i in range(start, stop):
+        paths = out[i - start]
+        mark[i], hops[i], queue[0] = i, 0, i
+        first, last = 0, 1
+        while first < last:
+            v = queue[first]
+            first += 1
+            for e in range(indptr[v], indptr[v + 1]):
+                s = indices[e]
+                if mark[s] == i:
+                    continue
+                mark[s], hops[s], queue[last] = i, hops[v] + 1, s
+                last += 1
+                known = min(hops[v], steps)
+                for step in range(known):
+                    paths[s, step] = paths[v, step]
+                if known < steps:
+                    paths[s, known] = names[e]
+
+
+@njit(cache=True, nogil=True)
+def floyd(draws, limit, highest):
+    """The subsets [rows, n] of Floyd's algorithm.
+
+    Step k of a row takes draws[k, row], from 0..limit[row]-n+k, or the largest of these if that
+    one is already taken. `limit` is at most `highest`.
+    """
+    n, rows = draws.shape
+    chosen = np.empty((rows, n), np.int64)
+    taken = np.zeros(highest, np.bool_)
+    for row in range(rows):
+        top = limit[row] - n
+        for k in range(n):
+            drawn = draws[k, row]
+            if taken[drawn]:
+                drawn = top + k
+            taken[drawn] = True
+            chosen[row, k] = drawn
+        for k in range(n):
+            taken[chosen[row, k]] = False
+    return chosen
+
+
+@njit(cache=True, nogil=True)
+def _take(shares, column, limit, taken):
+    """Set the bits of the subset that `floyd` chooses if it draws these shares of its ranges."""
+    n = shares.shape[0]
+    for k in range(n):
+        top = limit - n + k
+        drawn = np.int64(shares[k, column] * (top + 1))
+        if (taken[drawn >> 6] >> np.uint64(drawn & 63)) & np.uint64(1):
+            drawn = top
+        taken[drawn >> 6] |= np.uint64(1) << np.uint64(drawn & 63)
+
+
+@njit(cache=True, nogil=True)
+def sample_rows(start, degree, shares):
+    """(indptr [rows + 1], edges): n edges of each row that has more, and all edges of other rows.
+
+    Row i has the edges start[i]..start[i]+degree[i]-1; chosen ones ascend. The rows with more than
+    n edges use the columns of `shares` [n, such rows], in [0, 1), one after the other.
+    """
+    n, rows = shares.shape[0], start.shape[0]
+    indptr = np.zeros(rows + 1, np.int64)
+    for i in range(rows):
+        indptr[i + 1] = indptr[i] + min(degree[i], n)
+    places = np.empty(indptr[rows], np.int64)
+    taken = np.zeros((degree.max() if rows else 0) // 64 + 1, np.uint64)
+    column = 0
+    for i in range(rows):
+        at = indptr[i]
+        if degree[i] <= n:
+            for k in range(degree[i]):
+                places[at + k] = start[i] + k
+            continue
+        _take(shares, column, degree[i], taken)
+        column += 1
+        for w in range(degree[i] // 64 + 1):
+            word = taken[w]
+            taken[w] = 0
+            while word != 0:
+                places[at] = start[i] + 64 * w + np.int64(_lowest_bit(word))
+                at += 1
+                word &= word - np.uint64(1)
+    return indptr, places
+
+
+@njit(cache=True, nogil=True)
+def with_loops(indptr, indices, targets):
+    """(indptr, edges) of rows with their self-loop appended where it is missing.
+
+    Edge e of the given rows is numbered e, the self-loop of row i num_edges + i.
+    """
+    rows, num_edges = targets.shape[0], indices.shape[0]
+    longer = np.empty(rows + 1, np.int64)
+    edges = np.empty(num_edges + rows, np.int64)
+    longer[0] = at = 0
+    for i in range(rows):
+        lacks = True
+        for e in range(indptr[i], indptr[i + 1]):
+            lacks &= indices[e] != targets[i]
+            edges[at] = e
+            at += 1
+        if lacks:
+            edges[at] = num_edges + i
+            at += 1
+        longer[i + 1] = at
+    return longer, edges[:at]
