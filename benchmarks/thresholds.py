@@ -8,7 +8,7 @@ takes one way at all sizes and a second process the other way, with machine code
 take turns, so that both meet the same weather. A step is attention on a uniform random graph in
 float32, forward and backward. The table has how many times as long the way takes that the constant
 does not choose: below 1 it would have been faster. `KEPT_WEIGHTS_BELOW` saves memory, for which its
-other way may cost some time. The table of `sets.py` is that of `ops/crossover.py`.
+other way may cost some time. The table of `sets.py` is that of `ops/backends/blocks.py`.
 """
 
 from __future__ import annotations

@@ -9,9 +9,8 @@ from torch import Tensor
 
 from graphtheory.graph import Neighborhood
 from graphtheory.ops import reference
-from graphtheory.ops.backend import BACKENDS, Backend
+from graphtheory.ops.backend import BACKENDS, Backend, choose
 from graphtheory.ops.call import Call, check_device, check_edges, check_nodes
-from graphtheory.ops.dispatch import choose
 from graphtheory.ops.dropout import draw_seed, dropout_factor
 from graphtheory.ops.fused import read_again, room_to_save
 from graphtheory.ops.fused_op import FusedOp

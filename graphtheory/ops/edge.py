@@ -7,8 +7,8 @@ from typing import Literal, get_args
 from torch import Tensor
 
 from graphtheory.graph import Neighborhood
+from graphtheory.ops.backend import choose
 from graphtheory.ops.call import Call, check_edges, check_nodes
-from graphtheory.ops.dispatch import choose
 
 Reduction = Literal["sum", "mean", "max", "min"]
 

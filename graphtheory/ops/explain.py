@@ -10,13 +10,11 @@ import torch
 
 from graphtheory.ops.additive import additive_score
 from graphtheory.ops.additive_attention import additive_attention
-from graphtheory.ops.attention import attention
-from graphtheory.ops.backend import BY_OPERATION, Backend
+from graphtheory.ops.attention import attention, topk_attention
+from graphtheory.ops.backend import BY_OPERATION, Backend, backend_names, choose, operation_name
 from graphtheory.ops.call import AttentionCall, Call
-from graphtheory.ops.dispatch import backend_names, choose, operation_name
 from graphtheory.ops.edge import aggregate, edge_dot, edge_softmax
 from graphtheory.ops.relu_sum import relu_sum
-from graphtheory.ops.topk import topk_attention
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     function.__name__: function

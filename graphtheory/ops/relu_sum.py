@@ -9,9 +9,8 @@ from torch import Tensor
 
 from graphtheory.graph import Neighborhood
 from graphtheory.ops import reference
-from graphtheory.ops.backend import Backend
+from graphtheory.ops.backend import Backend, choose
 from graphtheory.ops.call import Call, check_nodes, check_tensor, edge_dim_of, needs_grad
-from graphtheory.ops.dispatch import choose
 from graphtheory.ops.fused_op import FusedOp
 from graphtheory.ops.kernels import structure
 

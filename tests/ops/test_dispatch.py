@@ -12,7 +12,8 @@ import pytest
 import torch
 
 from graphtheory import Neighborhood, causal, cliques, ops, star
-from graphtheory.ops import dispatch, reference
+from graphtheory.ops import backend as dispatch
+from graphtheory.ops import reference
 from graphtheory.ops.backend import BACKENDS, BY_OPERATION, OPERATIONS, Backend, register
 from graphtheory.ops.backends import triton_csr
 from graphtheory.ops.call import AttentionCall

@@ -5,7 +5,7 @@ from itertools import pairwise
 import torch
 
 from graphtheory import Neighborhood
-from graphtheory.structure import _scratch, hop_ball, shortest_path_distance
+from graphtheory.structure import _search, hop_ball, shortest_path_distance
 from graphtheory.structure._check import rows_of
 from graphtheory.structure.distance import columns_of
 
@@ -38,7 +38,7 @@ def test_what_earlier_searches_left_behind_changes_nothing():
 
 def test_marks_are_cleared_before_their_numbers_come_again(monkeypatch):
     first = answers(random_graph(0))
-    monkeypatch.setattr(_scratch, "_LAST_TURN", 1200)  # a pair takes two, a center one
+    monkeypatch.setattr(_search, "_LAST_TURN", 1200)  # a pair takes two, a center one
     graph = random_graph(0)
     for _ in range(4):
         assert all(map(torch.equal, answers(graph), first))

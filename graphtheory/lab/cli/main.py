@@ -23,9 +23,8 @@ from docstring_parser.attrdoc import AttributeDocstrings
 
 from graphtheory.lab.by_name import paper
 from graphtheory.lab.cli.bench import Bench
-from graphtheory.lab.cli.datasets import Datasets
+from graphtheory.lab.cli.datasets import Datasets, Doctor
 from graphtheory.lab.cli.diagnose import Diagnose
-from graphtheory.lab.cli.doctor import Doctor
 from graphtheory.lab.cli.show import (
     Command,
     Output,

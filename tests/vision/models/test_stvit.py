@@ -3,7 +3,7 @@ from importlib import import_module
 import pytest
 import torch
 
-from graphtheory.ops import dispatch
+from graphtheory.ops import backend as dispatch
 from graphtheory.ops.call import AttentionCall
 from graphtheory.vision import models, nn
 from graphtheory.vision.models import STViT, stvit_nano, stvit_pico
