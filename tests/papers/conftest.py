@@ -24,7 +24,7 @@ def reproduced(
 
     def reproduce(name: str, small: Callable[[Any], Any]) -> str:
         figure = replace(figures[name], quick=small)
-        monkeypatch.setattr(index, "figures", lambda: {name: figure})
+        monkeypatch.setattr(index, "figure", lambda _: figure)
         first = () if figure.data else ("--seed", "3")
         assert main(["reproduce", name, "--quick", *first, "--out", str(tmp_path)]) == 0
         printed = " ".join(capsys.readouterr().out.split())

@@ -115,7 +115,7 @@ def test_the_command_prints_and_draws(
         grid = figure.quick(grid)
         return replace(grid, scene=replace(grid.scene, updates=2), seeds=1)
 
-    monkeypatch.setattr(index, "figures", lambda: {name: replace(figure, quick=small)})
+    monkeypatch.setattr(index, "figure", lambda _: replace(figure, quick=small))
     assert main(["reproduce", name, "--quick", "--out", str(tmp_path)]) == 0
     printed = " ".join(capsys.readouterr().out.split())
     found = json.loads((tmp_path / f"{name}-digits.json").read_text())
