@@ -3,8 +3,9 @@
     python benchmarks/sets.py --out benchmarks/results/cpu-sets.csv
 
 `ops.backends.blocks` decides by these figures. The dense kernel is torch's
-scaled_dot_product_attention, given query, key and value node by node as ours are. In float32 outputs and gradients are compared
-before anything is timed; in bfloat16 the kernels round at other places.
+scaled_dot_product_attention, given query, key and value node by node as ours are. In float32
+outputs and gradients are compared before anything is timed; in bfloat16 the kernels round at
+other places.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import namedtuple
 from collections.abc import Callable, Sequence
+from functools import cache
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -17,9 +18,10 @@ from graphtheory.ops.second import second_gradients
 
 _TYPES = {
     "parts": "Tensor[]", "relu_parts": "Tensor[]", "blocks": "SymInt[]", "int": "SymInt",
-    "float": "float", "bool": "bool", "str": "str", "flags": "bool[]",
+    "float": "float", "bool": "bool", "str": "str",
 }  # fmt: skip
-_UNCHECKED = frozenset(("int", "float", "bool", "str", "flags", "any"))
+_DIGITS = "01".__getitem__
+_UNCHECKED = frozenset(("int", "float", "bool", "str", "any"))
 
 
 class _Argument(NamedTuple):
@@ -107,7 +109,7 @@ class FusedOp:
             for k, word in enumerate(kept.split())
         ]
         self._first = len(grads), len(grads) + len(kept_ones)
-        backward = [*grads, *kept_ones, _Argument("needs", "flags", False), *given]
+        backward = [*grads, *kept_ones, _Argument("needs", "str", False), *given]
         self._value = _operator(name, given, len(self._outputs), self._forward)
         self._grad = _operator(f"{name}_backward", backward, len(self._asked), self._backward)
         self._value.register_fake(self._fake if fake is None else self._named(fake))
@@ -168,7 +170,7 @@ class FusedOp:
     def _apart(self, args: Sequence[Any]) -> tuple[Any, Any, Sequence[bool], Sequence[Any]]:
         """Gradients of the outputs, what was kept, which gradients are needed, the arguments."""
         first, second = self._first
-        return args[:first], args[first:second], args[second], args[second + 1 :]
+        return args[:first], args[first:second], _flags(args[second]), args[second + 1 :]
 
     def _hold(self, ctx: Any, more: Sequence[Any], args: Sequence[Any]) -> None:
         ctx.set_materialize_grads(False)
@@ -210,8 +212,8 @@ class FusedOp:
                 if grads[k] is None:
                     grads[k] = like.new_zeros(shape, dtype=dtype)
         kept, args = self._held(ctx, self._first[1] - self._first[0])
-        needs = list(self._take_asked(ctx.needs_input_grad))
-        found = self._grad(*grads, *kept, needs, *args)
+        needs = self._take_asked(ctx.needs_input_grad)
+        found = self._grad(*grads, *kept, "".join(map(_DIGITS, needs)), *args)
         found = list(found) if isinstance(found, tuple) else [found]
         for k, need in enumerate(needs):
             if not need:
@@ -248,6 +250,12 @@ class FusedOp:
         )  # fmt: skip
         kept = (None,) * (second - first)
         return (*of_grads, *kept, None, *self._of_arguments(ctx, found))
+
+
+@cache
+def _flags(digits: str) -> tuple[bool, ...]:
+    """Which gradients are needed; as digits they are a constant to whatever compiles a call."""
+    return tuple(digit == "1" for digit in digits)
 
 
 def _taker(places: Sequence[int]) -> Callable[[Any], tuple[Any, ...]]:

@@ -201,12 +201,12 @@ def test_an_operator_refuses_other_shapes(name: str, way: str) -> None:
 def test_sums_of_relu_refuse_features_and_sources_that_do_not_cover_the_edges(short: str) -> None:
     op, given = _operators()["graphtheory::relu_sum_backward"]
     args = _copied(list(given))
-    grad, value, features, parts, backend = args
+    grad, needs, value, features, parts, backend = args
     parts[2] = parts[2][:0]  # edge e has row e
-    op(grad, value, features, parts, backend)
+    op(grad, needs, value, features, parts, backend)
     value, features = (value, features[:-1]) if short == "features" else (value[:-1], features)
     with pytest.raises((ValueError, IndexError), match="expected"):
-        op(grad, value, features, parts, backend)
+        op(grad, needs, value, features, parts, backend)
 
 
 def _change(nb: Neighborhood, name: str) -> None:
@@ -342,7 +342,7 @@ def test_a_number_of_buckets_needs_buckets(backend: str) -> None:
     table = torch.zeros(10**6, 1)
     with pytest.raises(ValueError, match="got None with 1000000 buckets"):
         torch.ops.graphtheory.attention_backward(
-            x, weights, None, [True] * 5, x, x, x, None, table, None, None, parts, 1.0, 0.0, backend
+            x, weights, None, "11111", x, x, x, None, table, None, None, parts, 1.0, 0.0, backend
         )
 
 
@@ -373,13 +373,13 @@ def test_gradients_refuse_edges_by_source_that_are_absent() -> None:
     ops_of = torch.ops.graphtheory
     with pytest.raises(ValueError, match="t_indptr: empty"):
         ops_of.additive_attention_backward(
-            value, x, None, [True] * 4, value, x, x, None, None, parts, 0.2, 0.0, "numba_csr"
+            value, x, None, "1111", value, x, x, None, None, parts, 0.2, 0.0, "numba_csr"
         )
     ops_of.attention_backward(  # gradients of the query alone need none
         value,
         x,
         None,
-        [True] + [False] * 4,
+        "10000",
         *(value,) * 3,
         *(None,) * 4,
         parts,

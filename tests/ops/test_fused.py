@@ -36,7 +36,7 @@ def test_ops_are_registered_as_torch_demands(graph: str, bias: str, backend: str
             inputs.grad,
             weights,
             None,
-            [True] * 5,
+            "11111",
             *plain,
             None,
             table,

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphtheory.lab.by_name import paper
 from graphtheory.lab.cli.fitting import IMAGES
-from graphtheory.lab.cli.on_data import OnData
-from graphtheory.lab.cli.options import Count, File, Folder, Names, Settings
+from graphtheory.lab.cli.options import Count, File, Folder, Names, OnData, Settings
 from graphtheory.lab.cli.show import (
     SMALL,
     RefusedError,

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from graphtheory.lab.by_name import paper
 from graphtheory.lab.cli.fitting import IMAGES, fitting
-from graphtheory.lab.cli.on_data import OnData
-from graphtheory.lab.cli.options import Count, Folder, Settings, Whole
+from graphtheory.lab.cli.options import Count, Folder, OnData, Settings, Whole
 from graphtheory.lab.cli.show import (
     RefusedError,
     Screen,

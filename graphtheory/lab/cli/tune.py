@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from graphtheory.lab.cli.fitting import IMAGES
-from graphtheory.lab.cli.on_data import OnData
-from graphtheory.lab.cli.options import Folder, Names, Whole
+from graphtheory.lab.cli.options import Folder, Names, OnData, Whole
 from graphtheory.lab.cli.show import RefusedError, Screen, at_least, data_root, usage_errors
 
 

@@ -234,7 +234,7 @@ def test_attention_is_a_proper_torch_op() -> None:
     out, norm = forward(*given)
     torch.library.opcheck(
         torch.ops.graphtheory.attention_backward,
-        (inputs.grad, norm, out.detach(), [True] * 5, *(x.detach() for x in nodes), None,
+        (inputs.grad, norm, out.detach(), "11111", *(x.detach() for x in nodes), None,
          table.detach(), bucket, torch.tensor(5), parts, *options),
         test_utils=("test_schema", "test_faketensor"),
     )  # fmt: skip
