@@ -125,7 +125,7 @@ def test_a_product_that_does_not_fit_has_torchs_error(x) -> None:
 
 
 def test_few_non_zeros_are_found_at_the_second_sight(monkeypatch) -> None:
-    monkeypatch.setattr(sparse_features, "LEAST", 100)
+    monkeypatch.setattr(sparse_features, "MIN_ENTRIES", 100)
     few, many = torch.zeros(20, 20), torch.ones(20, 20)
     few[0, 0] = 1
     assert sparse_features.maybe_sparse(few) is few

@@ -91,7 +91,9 @@ def test_attention_runs_on_dense_blocks(monkeypatch: pytest.MonkeyPatch) -> None
         chosen.append(choose(call, name).name)
         return choose(call, name)
 
-    monkeypatch.setattr(import_module("graphtheory.ops.attention"), "choose", note)
+    module = import_module("graphtheory.ops.attention")
+    monkeypatch.setattr(module, "choose", note)
+    monkeypatch.setattr(module, "known", lambda neighborhood, kind: None)  # what ran such a call
     stvit_pico()(torch.randn(2, 3, 32, 32))
     assert chosen == ["blocks"] * 4
 

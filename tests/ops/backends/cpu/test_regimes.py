@@ -58,9 +58,9 @@ def test_both_forms_of_additive_attention_agree(
     def drawn(*shape: int) -> Tensor:
         return torch.randn(*shape, generator=generator, dtype=torch.float64).requires_grad_()
 
-    given = {"value": drawn(257, 2, dim), "sent": drawn(257, 2), "received": None}
+    given = {"value": drawn(257, 2, dim), "src_score": drawn(257, 2), "dst_score": None}
     if option != "nothing":
-        given["received"] = drawn(257, 2)
+        given["dst_score"] = drawn(257, 2)
     if option == "edge":
         barred = torch.arange(nb.num_edges)[:, None] % 7 == 0
         given["edge"] = drawn(nb.num_edges, 2).detach().masked_fill(barred, -torch.inf)
