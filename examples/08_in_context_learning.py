@@ -55,7 +55,6 @@ for name, test in asked.items():
     print(f"{name}: {wrong:.1%} wrong, {mass['same']:.0%} of the attention on the query's pattern, "
           f"which {mass['uniform same']:.0%} of the contexts have")  # fmt: skip
 
-few = asked["unseen tasks"].sample(6, draw)
-found = icl_predict(net, few.columns())
+found = icl_predict(net, (few := asked["unseen tasks"].sample(6, draw)).columns())
 prompt_page(few, found.attention[0], found.value[0]).save("prompts.html")
 print(f"prompts.html: {Path('prompts.html').stat().st_size // 1000} kB, open it in a browser")
