@@ -42,6 +42,7 @@ default_role = "code"
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_preserve_defaults = True
+autodoc_inherit_docstrings = False  # those of torch and Lightning refer to their own pages
 napoleon_custom_sections = ["Shapes", "Source"]
 napoleon_use_ivar = True  # attributes as fields, each described once
 napoleon_use_rtype = False
