@@ -17,7 +17,7 @@ from graphtheory.graph.inference import innermost_transform, leave_inference_mod
 
 _WORD = 8  # bytes
 _IDS = (torch.int64, torch.int32)
-_PLAIN = (Tensor, torch.nn.Parameter)
+PLAIN = (Tensor, torch.nn.Parameter)
 
 
 @njit(cache=True, nogil=True)
@@ -92,7 +92,7 @@ def state_of(*tensors: Tensor) -> Hashable | None:
 
 def is_plain(tensor: Tensor) -> bool:
     """Whether it holds its values itself: no subclass, not on meta, not traced or transformed."""
-    if type(tensor) not in _PLAIN or torch.compiler.is_compiling():
+    if type(tensor) not in PLAIN or torch.compiler.is_compiling():
         return False
     wrapped = innermost_transform() is not None and (
         torch._C._functorch.is_functorch_wrapped_tensor(tensor)

@@ -128,29 +128,24 @@ def additive_attention(
         "additive_attention", neighborhood, value, src_score, dst_score, edge, negative_slope,
         dropout, backend,
     )  # fmt: skip
-    planned = known(neighborhood, kind)
-    if planned is not None:
-        seed = draw_seed(generator, value.device) if dropout > 0 else None
-        options = (seed, float(negative_slope), float(dropout))
-        tensors = (value, src_score, dst_score, edge)
-        return planned.run(Call("additive_attention", neighborhood, tensors, options))
-    check_nodes("value", value, neighborhood, "sources")
-    heads = value.size(1)
-    _check("src_score", src_score, neighborhood, neighborhood.num_src, heads)
-    if dst_score is not None:
-        _check("dst_score", dst_score, neighborhood, neighborhood.num_dst, heads)
-    if edge is not None:
-        check_edges("edge", edge, neighborhood, heads)
-    if not 0 <= dropout < 1:
-        raise ValueError(f"dropout: got {dropout}, expected a probability in [0, 1)")
+    chosen = known(neighborhood, kind)
+    if chosen is None:
+        check_nodes("value", value, neighborhood, "sources")
+        heads = value.size(1)
+        _check("src_score", src_score, neighborhood, neighborhood.num_src, heads)
+        if dst_score is not None:
+            _check("dst_score", dst_score, neighborhood, neighborhood.num_dst, heads)
+        if edge is not None:
+            check_edges("edge", edge, neighborhood, heads)
+        if not 0 <= dropout < 1:
+            raise ValueError(f"dropout: got {dropout}, expected a probability in [0, 1)")
     seed = draw_seed(generator, value.device) if dropout > 0 else None
-    tensors, options = (
-        (value, src_score, dst_score, edge),
-        (seed, float(negative_slope), float(dropout)),
-    )
+    tensors = (value, src_score, dst_score, edge)
+    options = (seed, float(negative_slope), float(dropout))
     call = Call("additive_attention", neighborhood, tensors, options)
-    chosen = choose(call, backend)
-    remember(neighborhood, kind, chosen)
+    if chosen is None:
+        chosen = choose(call, backend)
+        remember(neighborhood, kind, chosen)
     return chosen.run(call)
 
 

@@ -11,7 +11,6 @@ from torch import Tensor
 from graphtheory.graph import Neighborhood
 from graphtheory.ops.backend import choose
 from graphtheory.ops.call import AttentionCall, BucketedBias
-from graphtheory.ops.dropout import draw_seed
 from graphtheory.ops.edge_features import EdgeFeatures
 from graphtheory.ops.plan import kind_of, known, remember
 
@@ -126,11 +125,8 @@ def attention(
     if edges is None:
         kind = kind_of("attention", neighborhood, query, key, value, bias, scale, dropout, backend)
         if (planned := known(neighborhood, kind)) is not None:
-            if scale is None:
-                scale = max(query.size(2), 1) ** -0.5
-            seed = draw_seed(generator, query.device) if dropout > 0 else None
-            call = AttentionCall(query, key, value, neighborhood, bias, scale, dropout, seed)
-            return planned.run(call)
+            given = (query, key, value, neighborhood, bias, scale, dropout, generator)
+            return planned.run(AttentionCall.of(*given))
     call = AttentionCall.checked(
         query, key, value, neighborhood,
         bias=bias, scale=scale, dropout=dropout, generator=generator, edges=edges,

@@ -96,14 +96,28 @@ class AttentionCall:
             raise TypeError(f"scale: got {scale!r}, expected a number or None")
         if bias is not None:
             check_bias(bias, neighborhood, query.size(1))
-        return cls(
-            query, key, value, neighborhood, bias,
-            scale=max(query.size(2), 1) ** -0.5 if scale is None else float(scale),
-            dropout=float(dropout),
-            seed=draw_seed(generator, query.device) if dropout > 0 else None,
-            k=k,
-            edges=() if edges is None else checked_edges(edges, neighborhood.num_edges, query),
-        )  # fmt: skip
+        found = () if edges is None else checked_edges(edges, neighborhood.num_edges, query)
+        return cls.of(
+            query, key, value, neighborhood, bias, scale, dropout, generator, k=k, edges=found
+        )
+
+    @classmethod
+    def of(
+        cls,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        neighborhood: Neighborhood,
+        bias: Tensor | BucketedBias | None,
+        scale: float | None,
+        dropout: float,
+        generator: torch.Generator | None,
+        **more: Any,
+    ) -> AttentionCall:
+        """A call of arguments that are known to fit, with its scale and its drawn seed."""
+        scale = max(query.size(2), 1) ** -0.5 if scale is None else float(scale)
+        seed = draw_seed(generator, query.device) if dropout > 0 else None
+        return cls(query, key, value, neighborhood, bias, scale, float(dropout), seed, **more)
 
     @property
     def operation(self) -> str:

@@ -12,10 +12,10 @@ from torch import Tensor
 from torch.autograd import forward_ad
 from torch.utils._pytree import tree_map
 
+from graphtheory.graph.content import PLAIN
 from graphtheory.graph.inference import innermost_transform
 from graphtheory.ops.bounds import Layout
 
-_PLAIN = (Tensor, torch.nn.Parameter)
 _TRANSFORMS = torch._C._functorch.TransformType
 _BATCHED_GRADS: Any = torch._C._parse_dispatch_key("VmapMode")
 
@@ -145,7 +145,7 @@ def _traced(args: tuple[Any, ...]) -> bool:
     if torch._C._len_torch_dispatch_stack() > 0 or torch._C._is_tracing():
         return True
     for a in args:  # noqa: SIM110  (a generator costs as much as the rest)
-        if isinstance(a, Tensor) and type(a) not in _PLAIN:
+        if isinstance(a, Tensor) and type(a) not in PLAIN:
             return True
     return False
 

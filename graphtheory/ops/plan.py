@@ -5,15 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from graphtheory.graph import Neighborhood
-from graphtheory.graph.inference import innermost_transform
+from graphtheory.graph.content import PLAIN
 from graphtheory.ops.backend import BY_OPERATION, Backend
 from graphtheory.ops.call import BucketedBias
+from graphtheory.ops.once import is_tracing
 
 _MOST = 64  # kinds of calls that a neighborhood remembers
-_PLAIN = (Tensor, torch.nn.Parameter)
 _OPTIONS = (str, float, int, bool, type(None))
 
 
@@ -23,18 +22,12 @@ def kind_of(operation: str, neighborhood: object, *args: Any) -> tuple[Any, ...]
     None where something traces or transforms the call, and for tensors and options of other types,
     so that the general path decides.
     """
-    if (
-        type(neighborhood) is not Neighborhood
-        or torch.compiler.is_compiling()
-        or innermost_transform() is not None
-        or torch._C._len_torch_dispatch_stack() > 0
-        or torch._C._is_tracing()
-    ):
+    if type(neighborhood) is not Neighborhood or is_tracing():
         return None
     found: list[Any] = [BY_OPERATION[operation], torch.is_grad_enabled(), torch.get_num_threads()]
     rest = list(args)
     for a in rest:  # which grows
-        if type(a) in _PLAIN:
+        if type(a) in PLAIN:
             found += (a.shape, a.dtype, a.device, a.requires_grad, a.is_inference())
         elif type(a) is BucketedBias:
             rest += a

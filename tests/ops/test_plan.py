@@ -7,6 +7,7 @@ import torch
 
 from graphtheory import Neighborhood, cliques, ops
 from graphtheory.ops import call, plan
+from graphtheory.ops.backends.csr import CSRBackend
 
 
 def path(nodes: int = 4) -> Neighborhood:
@@ -43,6 +44,15 @@ def test_options_are_part_of_the_kind(options) -> None:
         x, x, x, path(), **options, **given and {"generator": torch.Generator().manual_seed(1)}
     )
     assert all(torch.equal(one, wanted) for one in again)
+
+
+def test_whole_numbers_are_the_same_kind_and_reach_loops_as_floats(monkeypatch) -> None:
+    nb, x, seen = path(), torch.randn(4, 2, 3), []
+    run = CSRBackend.run
+    monkeypatch.setattr(CSRBackend, "run", lambda self, call: seen.append(call) or run(self, call))
+    first, again = (ops.attention(x, x, x, nb, scale=1, dropout=0) for _ in range(2))
+    assert torch.equal(first, again)
+    assert [(type(c.scale), type(c.dropout)) for c in seen] == [(float, float)] * 2
 
 
 def test_what_does_not_fit_is_refused_after_calls_that_fit() -> None:
