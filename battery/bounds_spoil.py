@@ -69,7 +69,7 @@ def words_of(name: str) -> tuple[str, ...]:
     """The declaration of an operator."""
     if name not in _layouts:
         _layouts.update({one.name: one for one in gc.get_objects() if type(one) is Layout})
-    return _layouts[name]._words
+    return _layouts[name].words
 
 
 def spoil_argument(
@@ -78,7 +78,7 @@ def spoil_argument(
     """Spoil one of the arguments in its list: (whether that must be refused, what it was)."""
     at = int(rng.integers(len(args)))
     given, word, name = args[at], words[at], op._schema.arguments[at].name
-    if word in ("parts", "relu_parts"):
+    if word == "parts":
         before = "backward" in op.name() or "by_source" in op.name()
         return _spoil_parts(args, at, words, nb, rng, build, before)
     if word == "blocks":
@@ -90,13 +90,10 @@ def spoil_argument(
     if not isinstance(given, Tensor):
         args[at] = type(given)([-1, 0, 10**6][int(rng.integers(3))])
         return None, f"{name} {args[at]} for {given}"
-    limits = {"indices": nb.num_src, "order": nb.num_edges}
+    limits = {"order": nb.num_edges}
     limits |= {"bucket": _rows_of("table", op, args), "row": _rows_of("num_rows", op, args)}
     if not given.is_floating_point() and rng.random() < 0.7:
-        if name == "indptr":
-            return True, name if spoil_pointers(given, rng) else None
-        read = name in limits and not op.name().endswith("::edge_softmax")
-        if (read and name in words) or name in ("bucket", "row"):
+        if name in limits and name in words:
             return True, name if spoil_id(given, limits[name], rng) else None
     way = WAYS[int(rng.integers(len(WAYS)))]
     other = spoil_shape(given, way)
@@ -120,14 +117,14 @@ def _must_fit(
 ) -> bool | None:
     """Whether a shape must be refused: its letters stand elsewhere, too, or a list decides them."""
     if way == "axes":
-        return None if word == "." else True
+        return True if word.isupper() or word in ("order", "bucket", "row", "saved") else None
     axis = {"rows": 0, "heads": 1, "dim": 2, "nothing": 0}.get(way)
     if axis is None or not word.isupper() or len(word) <= axis:
         return None
     letter, others = word[axis], 0
     for other, arg in zip(words, args, strict=True):
         others += other.isupper() and letter in other and isinstance(arg, Tensor)
-    decided = letter in "N" and any(w in words for w in ("parts", "relu_parts", "indptr", "blocks"))
+    decided = letter in "N" and any(w in words for w in ("parts", "blocks"))
     empty = all(not a.numel() for w, a in zip(words, args, strict=True) if w == "order")
     decided |= letter == "E" or (letter == "F" and empty)
     return True if decided or others > 1 else None
@@ -143,23 +140,20 @@ def _spoil_parts(
     before: bool,
 ) -> tuple[bool | None, str | None]:
     """One entry of the list of a neighborhood."""
-    parts, of_relu = list(args[at]), words[at] == "relu_parts"
-    args[at] = parts
+    args[at] = parts = list(args[at])
     names = ("indptr", "indices", "t_indptr", "targets", "perm")
-    if of_relu:
-        names = ("indptr", "indices", "order", "t_indptr", "edges")
     limits = {"indices": nb.num_src, "targets": nb.num_dst}
     entry, way = int(rng.integers(len(parts))), int(rng.integers(7))
     name, part = names[entry], parts[entry]
     if part.numel() == 0 or nb.num_edges == 0:
         return None, None
-    read = True if before or entry < 2 + of_relu else None  # forward passes hand the rest on
+    read = True if before or entry < 2 else None  # forward passes hand the rest on
     if way == 0:
         del parts[entry:]
         return read, f"without {name}"
     if way == 1:
         parts[entry] = part[:0]
-        return (None if name == "order" else read), f"{name} of size 0"
+        return read, f"{name} of size 0"
     if way == 2:  # pointers may have become those of fewer rows
         parts[entry] = placed(part[:-1], build, rng)
         return (None if "indptr" in name else read), f"{name} one shorter"

@@ -77,10 +77,21 @@ def state_of(*tensors: Tensor) -> Hashable | None:
     other devices, where reading waits, torch's count of changes: it misses writes through `.data`.
     """
     states: list[Hashable] = []
+    undisturbed = innermost_transform() is None and not torch.compiler.is_compiling()
     for tensor in tensors:
-        if not is_plain(tensor):
+        if (
+            undisturbed
+            and type(tensor) is Tensor
+            and tensor.dtype is torch.int64
+            and tensor.layout is torch.strided
+            and tensor.is_cpu
+            and tensor.is_contiguous()
+        ):  # edge lists, row pointers, distances
+            mixed = int(_mixed(tensor.numpy().reshape(-1).view(np.uint64)))
+            states.append((tensor.shape, tensor.dtype, mixed))
+        elif not is_plain(tensor):
             return None
-        if tensor.is_cpu:
+        elif tensor.is_cpu:
             states.append((tensor.shape, tensor.dtype, fingerprint(tensor)))
         elif tensor.is_inference():
             return None
@@ -102,13 +113,6 @@ def is_plain(tensor: Tensor) -> bool:
 
 def fingerprint(tensor: Tensor) -> int:
     """64 bits that depend on every byte of a tensor in main memory, and on their order."""
-    if (
-        tensor.dtype is torch.int64
-        and tensor.dim() == 1
-        and tensor.is_contiguous()
-        and (innermost_transform() is None)
-    ):
-        return int(_mixed(tensor.numpy().view(np.uint64)))  # edge lists, row pointers, distances
     found = _array(tensor)
     begin = found.__array_interface__["data"][0]
     if found.itemsize == _WORD or not (found.nbytes % _WORD or begin % _WORD):

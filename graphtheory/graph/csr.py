@@ -36,9 +36,12 @@ def check_rows(indptr: Tensor, indices: Tensor, num_src: int) -> None:
     check_index("indices", indices, num_src)
 
 
-def check_pointers(indptr: Tensor, num_edges: int) -> None:
-    """Raise unless row pointers run from 0 to the number of edges and never fall."""
-    if indptr.dim() == 1 and len(indptr) and not indptr.is_floating_point():
+def check_pointers(
+    indptr: Tensor, num_edges: int, name: str = "indptr", rows: int | None = None
+) -> None:
+    """Raise unless row pointers, of so many rows, run from 0 to the number of edges, never down."""
+    of_rows = rows is None or len(indptr) == rows + 1
+    if indptr.dim() == 1 and len(indptr) and of_rows and not indptr.is_floating_point():
         if indptr.is_cpu and is_plain(indptr):
             fits = ascends(indptr, num_edges)
         else:
@@ -47,7 +50,7 @@ def check_pointers(indptr: Tensor, num_edges: int) -> None:
         if fits:
             return
     raise ValueError(
-        f"indptr: {indptr.dtype} of shape {tuple(indptr.shape)}, expected row pointers that run "
+        f"{name}: {indptr.dtype} of shape {tuple(indptr.shape)}, expected row pointers that run "
         f"from 0 to {num_edges}, the number of edges, without decreasing"
     )
 

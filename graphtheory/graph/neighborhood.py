@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from graphtheory.graph.check import check_edge_vector, check_int32, check_structure, node_counts
-from graphtheory.graph.content import fingerprint, is_plain, state_of
+from graphtheory.graph.content import state_of
 from graphtheory.graph.csr import (
     check_edge_index,
     check_index,
@@ -128,12 +128,9 @@ class Neighborhood:
         Raises:
             ValueError: If `indptr` or `indices` were changed in place since.
         """
-        if not is_plain(self.indices):
+        state = state_of(self.indptr, self.indices)
+        if state is None:
             return None
-        if self.indices.is_cpu and self.indptr.is_cpu:
-            state: Hashable = fingerprint(self.indptr), fingerprint(self.indices)
-        else:
-            state = state_of(self.indptr, self.indices)
         if self._first_state is None:
             self._store(_first_state=state)
         elif state != self._first_state:
@@ -246,6 +243,7 @@ class Neighborhood:
 
     def transpose(self) -> Neighborhood:
         """The same edges by source (cached); its `perm` is the position of each edge here."""
+        self.check_unchanged()
         turned = self._turned()
         turned.check_unchanged()  # from here on others can change it
         of_edges = {n: t for n in _OF_EDGES if (t := getattr(self, n)) is not None}
@@ -261,8 +259,7 @@ class Neighborhood:
         return known[1]
 
     def _turned(self) -> Neighborhood:
-        """`transpose` without `weight` and `distance`, which may change."""
-        self.check_unchanged()
+        """`transpose` without `weight` and `distance`, of ids that were found unchanged."""
         if self._transpose is None:
             with leave_inference_mode():
                 self._adopt_transpose(*csr_transpose(self.indptr, self.indices, self.num_src))

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from graphtheory.graph import TOKEN
 from graphtheory.ops import BucketedBias
 from graphtheory.ops.look_up import bias_per_edge, look_up
-from graphtheory.ops.once import PerTensorCache
+from graphtheory.graph.cache import PerTensorCache
 from graphtheory.structure import UNREACHABLE
 
 _BYTE = 254  # buckets that fit a byte beside `UNREACHABLE`

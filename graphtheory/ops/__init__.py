@@ -1,16 +1,16 @@
 """Pure differentiable functions of tensors and a neighborhood."""
 
 import graphtheory.ops.backends  # noqa: F401  (registers them)
-from graphtheory.ops.additive import additive_score
-from graphtheory.ops.additive_attention import additive_attention
-from graphtheory.ops.attention import attention, topk_attention
-from graphtheory.ops.backend import backend_names
-from graphtheory.ops.call import BucketedBias
-from graphtheory.ops.edge import aggregate, edge_dot, edge_softmax
-from graphtheory.ops.edge_features import EdgeFeatures
-from graphtheory.ops.explain import Explanation, explain
-from graphtheory.ops.relu_sum import relu_sum
-from graphtheory.ops.varlen import varlen_attention, varlen_neighborhood
+from graphtheory.ops.additive import additive_attention, additive_score
+from graphtheory.ops.attention import (
+    attention,
+    topk_attention,
+    varlen_attention,
+    varlen_neighborhood,
+)
+from graphtheory.ops.backend import Explanation, backend_names, explain
+from graphtheory.ops.call import BucketedBias, EdgeFeatures
+from graphtheory.ops.edge import aggregate, edge_dot, edge_softmax, relu_sum
 
 __all__ = [
     "BucketedBias",

@@ -1,9 +1,11 @@
-"""What a backend declares about itself, the registry of backends, and which one runs a call."""
+"""What a backend declares about itself, which one runs a call, and why the others do not."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
 
 import torch
 
@@ -13,30 +15,6 @@ OPERATIONS = (
     "edge_dot", "edge_softmax", "aggregate", "relu_sum", "additive_score", "additive_attention",
     "attention", "topk_attention",
 )  # fmt: skip
-
-
-class Sizes(NamedTuple):
-    """Sizes of an attention call, on which the shape of what it saves depends.
-
-    Attributes:
-        num_dst: Rows of the neighborhood.
-        num_edges: Its edges.
-        num_heads: Heads of the call.
-        dtype: Type in which sums are taken.
-        on_blocks: Whether the k nearest of equal complete blocks are asked for.
-        with_edges: Whether there are features of edges.
-        narrow: Features of a head if they are of a narrower type than the sums, otherwise 0.
-        additive: Whether the scores are those of `additive_attention`.
-    """
-
-    num_dst: int
-    num_edges: int
-    num_heads: int
-    dtype: torch.dtype
-    on_blocks: bool = False
-    with_edges: bool = False
-    narrow: int = 0
-    additive: bool = False
 
 
 class Backend:
@@ -87,13 +65,25 @@ class Backend:
         """Whether the backward pass of a call reads the transposed neighborhood."""
         return True
 
-    def saved_shape(self, sizes: Sizes) -> tuple[int, ...]:
+    def saved_shape(
+        self, operation: str, num_dst: int, num_edges: int, num_heads: int, dtype: torch.dtype,
+        narrow: int,
+    ) -> tuple[int, ...]:  # fmt: skip
         """Shape of what the forward pass of attention saves besides its inputs and its output.
 
         [num_edges, H] are the weights. Three dimensions are facts of each row, from which the
         backward pass computes the weights again.
+
+        Args:
+            operation: "attention", "edge_attention", "additive_attention" or "topk_attention", the
+                last on equal complete blocks.
+            num_dst: Rows of the neighborhood.
+            num_edges: Its edges.
+            num_heads: Heads of the call.
+            dtype: Type in which sums are taken.
+            narrow: Features of a head if they are of a narrower type than the sums, otherwise 0.
         """
-        return sizes.num_edges, sizes.num_heads
+        return num_edges, num_heads
 
 
 BACKENDS: dict[str, Backend] = {}
@@ -175,3 +165,78 @@ def backend_names(operation: str | Callable[..., Any] = "attention") -> list[str
         ['numba_csr', 'triton_csr', 'torch_csr', 'reference']
     """
     return [b.name for b in BY_OPERATION[operation_name(operation)]]
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Why a call runs where it runs; `str` has one line per backend.
+
+    Attributes:
+        operation: Name of the operation.
+        chosen: Name of the backend that runs the call.
+        reasons: For each other backend, in the order of choice, why it does not run the call.
+    """
+
+    operation: str
+    chosen: str
+    reasons: dict[str, str]
+
+    def __str__(self) -> str:
+        names = backend_names(self.operation)
+        width = max(map(len, names))
+        lines = (f"  {n:{width}}  {self.reasons.get(n, 'runs this call')}" for n in names)
+        return "\n".join([f"{self.operation} runs on {self.chosen}", *lines])
+
+
+class _Explain(Backend):
+    """Answers a call with an explanation."""
+
+    name = "explain"
+
+    def run(self, call: Call | AttentionCall) -> Any:
+        chosen, reasons = choose(call), {}
+        for backend in BY_OPERATION[call.operation]:
+            objections = backend.unsupported(call)
+            if objections:
+                reasons[backend.name] = f"cannot run it: {'; '.join(objections)}"
+            elif backend.is_slower(call):
+                reasons[backend.name] = "slower here, by measurement"
+            elif backend is not chosen:
+                reasons[backend.name] = f"could run it, but comes after {chosen.name}"
+        return Explanation(call.operation, chosen.name, reasons)
+
+
+def explain(operation: str | Callable[..., Any], *args: Any, **options: Any) -> Explanation:
+    """Which backend would run a call, and why each other would not; nothing is computed.
+
+    The arguments are checked as the operation checks them. No random number is drawn.
+
+    Args:
+        operation: A function of `ops`, or its name.
+        *args: Its arguments.
+        **options: Its options without `backend`.
+
+    Raises:
+        ValueError: If `operation` is no such function.
+        TypeError: If `backend` is among the options. Also what the operation raises.
+
+    Example:
+        >>> from graphtheory import causal, ops
+        >>> x = torch.zeros(6, 1, 4)
+        >>> print(ops.explain(ops.attention, x, x, x, causal([3, 3])))
+        attention runs on numba_csr
+          blocks      slower here, by measurement
+          numba_csr   runs this call
+          triton_csr  cannot run it: tensors lie on cpu, expected cuda
+          torch_csr   could run it, but comes after numba_csr
+          reference   could run it, but comes after numba_csr
+    """
+    name = operation_name(operation)
+    function = getattr(import_module("graphtheory.ops"), name)
+    if operation not in (function, name):
+        raise ValueError(f"operation: got {operation!r}, expected ops.{name}")
+    if "backend" in options:
+        raise TypeError("backend: explain speaks of every backend, expected none of them")
+    if options.get("dropout"):
+        options["generator"] = torch.Generator()  # the caller's draws stay as they are
+    return function(*args, backend=_Explain(), **options)

@@ -1,17 +1,22 @@
-"""One attention call, checked: what every backend receives."""
+"""One call of an operation, checked: what every backend receives."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from graphtheory.graph import Neighborhood
+from graphtheory.ops.bounds import check_arguments, check_device, check_lookup, check_same_type
 from graphtheory.ops.dropout import draw_seed
-from graphtheory.ops.edge_features import EdgeFeatures, check_lookup, checked_edges
+
+if TYPE_CHECKING:
+    from graphtheory.ops.plan import Plan
+
+MOST_ROWS = 256  # of a table: a row number is a byte, and sums by row are [num_dst, heads, rows]
 
 
 class BucketedBias(NamedTuple):
@@ -25,6 +30,65 @@ class BucketedBias(NamedTuple):
     bucket: Tensor
     table: Tensor
 
+    def check(self) -> None:
+        """Raise unless every bucket is a row of the table; what looks it up calls this."""
+        check_lookup("bias.bucket", self.bucket, self.table.size(0))
+
+
+@dataclass(frozen=True, eq=False)
+class EdgeFeatures:
+    r"""Features f of edges, which enter the logits and are summed with the attention weights.
+
+    .. math::
+        s_{ij,h} = \text{scale} \cdot \big( \langle q_{i,h}, k_{j,h} \rangle
+        + \langle q'_{i,h}, f_{ij} \rangle \big) + b_{ij,h}, \qquad
+        \text{sums}_{i,h} = \sum_{j \in T^i} a_{ij,h} f_{ij}
+
+    With q' = W^T q this is attention whose keys and values are k + W f and v + W f, since
+    q . (k + W f) = q . k + (W^T q) . f and sum a (v + W f) = sum a v + W sum a f. No tensor with an
+    edge axis and a feature axis is built beside f itself and, if it needs one, its gradient; with a
+    table nothing of the size of f exists at all.
+
+    Args:
+        features: f, one row per edge in the neighborhood's order. With `row` a table, whose rows
+            edges share; it may have different rows for each head.
+        query: q', one vector per target node and head, of the dtype of the attention's query. None
+            leaves the logits as they are.
+        row: The row of the table of each edge: a bucket of distance, a type of bond.
+
+    Shapes:
+        features [num_edges, D]; or with row a table [R, D] or [R, heads, D] of R = 1 to 256 rows;
+        query [num_dst, heads, D], row uint8 or int64 [num_edges].
+
+    Source:
+        Shi et al. (2021), eq. (3) and (4); with a table, Shaw et al. (2018), eq. (3) and (4).
+
+    Example:
+        >>> from graphtheory import Neighborhood, ops
+        >>> nb = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 1]]), num_nodes=2)
+        >>> x, f = torch.zeros(2, 1, 3), torch.tensor([[1.0], [5.0]])
+        >>> out, sums = ops.attention(x, x, x, nb, edges=ops.EdgeFeatures(f))
+        >>> sums.flatten().tolist()
+        [0.0, 3.0]
+    """
+
+    features: Tensor
+    query: Tensor | None = None
+    row: Tensor | None = None
+
+    @property
+    def dim(self) -> int:
+        """Features of an edge, D."""
+        return self.features.size(-1)
+
+    def per_edge(self) -> Tensor:
+        """The features of every edge, [num_edges, 1 or heads, D]."""
+        if self.row is None:
+            return self.features[:, None]
+        check_lookup("edges.row", self.row, self.features.size(0))
+        found = self.features.index_select(0, self.row.long())
+        return found[:, None] if found.dim() == 2 else found
+
 
 class Call(NamedTuple):
     """A checked call of an operation other than attention.
@@ -34,12 +98,14 @@ class Call(NamedTuple):
         neighborhood: Who aggregates from whom.
         tensors: Its tensors, in the order of the operation's arguments; absent ones are None.
         options: What else its kernels take.
+        plan: What is known of calls of its kind.
     """
 
     operation: str
     neighborhood: Neighborhood
     tensors: tuple[Tensor | None, ...]
     options: tuple[Any, ...] = ()
+    plan: Plan | None = None
 
 
 @dataclass(frozen=True)
@@ -60,60 +126,14 @@ class AttentionCall:
     seed: Tensor | None
     k: int | None = None
     edges: tuple[EdgeFeatures, ...] = ()
-
-    @classmethod
-    def checked(
-        cls,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        neighborhood: Neighborhood,
-        *,
-        bias: Tensor | BucketedBias | None,
-        scale: float | None,
-        dropout: float,
-        generator: torch.Generator | None,
-        k: int | None = None,
-        edges: EdgeFeatures | Sequence[EdgeFeatures] | None = None,
-    ) -> AttentionCall:
-        """Check what `ops.attention` takes, and draw the seed of the dropout."""
-        check_nodes("query", query, neighborhood, "targets")
-        check_nodes("key", key, neighborhood, "sources")
-        check_nodes("value", value, neighborhood, "sources")
-        for name, tensor in (("key", key), ("value", value)):
-            if tensor.shape[1:] != query.shape[1:]:
-                raise ValueError(
-                    f"{name}: shape {tuple(tensor.shape)}, expected the heads and head_dim of "
-                    f"query {tuple(query.shape)}"
-                )
-            if tensor.dtype != query.dtype:
-                raise TypeError(
-                    f"{name}: dtype {tensor.dtype}, expected {query.dtype} as query has"
-                )
-        if not 0 <= dropout < 1:
-            raise ValueError(f"dropout: got {dropout}, expected a probability in [0, 1)")
-        if scale is not None and not isinstance(scale, (int, float)):
-            raise TypeError(f"scale: got {scale!r}, expected a number or None")
-        if bias is not None:
-            check_bias(bias, neighborhood, query.size(1))
-        found = () if edges is None else checked_edges(edges, neighborhood.num_edges, query)
-        return cls.of(
-            query, key, value, neighborhood, bias, scale, dropout, generator, k=k, edges=found
-        )
+    plan: Plan | None = None
 
     @classmethod
     def of(
-        cls,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        neighborhood: Neighborhood,
-        bias: Tensor | BucketedBias | None,
-        scale: float | None,
-        dropout: float,
-        generator: torch.Generator | None,
-        **more: Any,
-    ) -> AttentionCall:
+        cls, query: Tensor, key: Tensor, value: Tensor, neighborhood: Neighborhood,
+        bias: Tensor | BucketedBias | None, scale: float | None, dropout: float,
+        generator: torch.Generator | None, **more: Any,
+    ) -> AttentionCall:  # fmt: skip
         """A call of arguments that are known to fit, with its scale and its drawn seed."""
         scale = max(query.size(2), 1) ** -0.5 if scale is None else float(scale)
         seed = draw_seed(generator, query.device) if dropout > 0 else None
@@ -128,15 +148,21 @@ class AttentionCall:
     def tensors(self) -> list[Tensor]:
         """Every tensor that may need a gradient."""
         bias = self.bias.table if isinstance(self.bias, BucketedBias) else self.bias
-        found = [t for t in (self.query, self.key, self.value, bias) if t is not None]
-        for edges in self.edges:
-            found += edges.tensors
-        return found
+        of_edges = (t for edges in self.edges for t in (edges.features, edges.query))
+        some = (self.query, self.key, self.value, bias, *of_edges)
+        return [t for t in some if t is not None]
 
     @property
     def needs_grad(self) -> bool:
         """Whether a backward pass may follow."""
         return needs_grad(self.tensors)
+
+    @property
+    def bias_parts(self) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+        """The bias by edge, the table of one by buckets, and the buckets; absent ones are None."""
+        if isinstance(self.bias, BucketedBias):
+            return None, self.bias.table, self.bias.bucket
+        return self.bias, None, None
 
 
 def needs_grad(tensors: Sequence[Tensor | None]) -> bool:
@@ -148,107 +174,84 @@ def needs_grad(tensors: Sequence[Tensor | None]) -> bool:
     return False
 
 
-def check_neighborhood(given: object) -> None:
-    """Raise unless it is one."""
-    if not isinstance(given, Neighborhood):
-        raise TypeError(
-            f"neighborhood: got {type(given).__name__}, expected a Neighborhood, such as "
-            "Neighborhood.from_edge_index(edge_index, num_nodes)"
-        )
+def check_attention(
+    query: Tensor, key: Tensor, value: Tensor, neighborhood: Neighborhood,
+    bias: Tensor | BucketedBias | None, scale: float | None, dropout: float,
+    edges: EdgeFeatures | Sequence[EdgeFeatures] | None = None,
+) -> tuple[EdgeFeatures, ...]:  # fmt: skip
+    """Raise unless the arguments of attention fit together; the features of edges as a tuple."""
+    check_arguments(neighborhood, "NHD MHD MHD", query=query, key=key, value=value)
+    check_same_type(query=query, key=key, value=value)
+    check_dropout(dropout)
+    if scale is not None and not isinstance(scale, (int, float)):
+        raise TypeError(f"scale: got {scale!r}, expected a number or None")
+    if isinstance(bias, BucketedBias):
+        for name, part in bias._asdict().items():
+            _check_tensor(f"bias.{name}", part, neighborhood)
+        check_rows_of_edges("bias.bucket", bias.bucket, (torch.uint8,), neighborhood)
+        _check_table("bias.table", bias.table, (query.size(1),), "[rows, heads]")
+    elif bias is not None:
+        _check_tensor("bias", bias, neighborhood, " or BucketedBias(bucket, table)")
+        check_arguments(neighborhood, "NHD EH", query=query, bias=bias)
+    return () if edges is None else _checked_edges(edges, neighborhood, query)
 
 
-def check_nodes(name: str, tensor: Tensor, nb: Neighborhood, side: str) -> None:
-    """Raise unless `tensor` is floating [nodes of that side, heads, head_dim]."""
-    check_neighborhood(nb)
-    num_nodes = nb.num_dst if side == "targets" else nb.num_src
-    if not isinstance(tensor, Tensor):
-        raise TypeError(f"{name}: got {type(tensor).__name__}, expected a tensor")
-    if not tensor.is_floating_point():
-        raise TypeError(f"{name}: dtype {tensor.dtype}, expected a floating type")
-    if tensor.dim() != 3 or tensor.size(0) != num_nodes:
+def check_dropout(dropout: float) -> None:
+    """Raise unless it is the probability of dropping some."""
+    if not 0 <= dropout < 1:
+        raise ValueError(f"dropout: got {dropout}, expected a probability in [0, 1)")
+
+
+def _checked_edges(
+    edges: EdgeFeatures | Sequence[EdgeFeatures], neighborhood: Neighborhood, query: Tensor
+) -> tuple[EdgeFeatures, ...]:
+    given = (edges,) if isinstance(edges, EdgeFeatures) else edges
+    if not isinstance(given, (tuple, list)) or not all(isinstance(e, EdgeFeatures) for e in given):
+        raise TypeError(f"edges: got {type(edges).__name__}, expected EdgeFeatures, one or two")
+    for one in given:
+        features, of_query = one.features, (query.size(0), query.size(1), one.dim)
+        _check_tensor("edges.features", features, neighborhood)
+        if one.row is None:
+            check_arguments(neighborhood, "EK", **{"edges.features": features})
+        else:
+            check_rows_of_edges("edges.row", one.row, (torch.uint8, torch.int64), neighborhood)
+            of_heads = (query.size(1),) if features.dim() == 3 else ()
+            shape = "[rows, edge_dim] or [rows, heads, edge_dim]"
+            _check_table("edges.features", features, (*of_heads, one.dim), shape)
+        if one.query is not None and tuple(one.query.shape) != of_query:
+            raise ValueError(f"edges.query: shape {tuple(one.query.shape)}, expected {of_query}")
+        check_same_type(**{"query": query, "edges.query": one.query})
+    tables = sum(one.row is not None for one in given)
+    if not 1 <= len(given) <= 2 or tables > 1 or len(given) - tables > 1:
         raise ValueError(
-            f"{name}: shape {tuple(tensor.shape)}, expected [{num_nodes}, heads, head_dim] "
-            f"(the neighborhood has {num_nodes} {side})"
+            f"edges: got {len(given)}, of which {tables} have a table; expected one, or one by "
+            "edge and one with a table"
         )
-    check_device(name, tensor, nb)
+    return tuple(given)
 
 
-def check_edges(name: str, tensor: Tensor, nb: Neighborhood, num_heads: int | None = None) -> None:
-    """Raise unless `tensor` is floating [num_edges, num_heads]."""
-    check_neighborhood(nb)
-    if not isinstance(tensor, Tensor) or not tensor.is_floating_point():
-        found = tensor.dtype if isinstance(tensor, Tensor) else type(tensor).__name__
-        raise TypeError(f"{name}: got {found}, expected a floating tensor")
-    heads = "heads" if num_heads is None else num_heads
-    wrong_heads = num_heads is not None and tensor.dim() == 2 and tensor.size(1) != num_heads
-    if tensor.dim() != 2 or tensor.size(0) != nb.num_edges or wrong_heads:
+def _check_tensor(name: str, given: object, nb: Neighborhood, other: str = "") -> None:
+    if not isinstance(given, Tensor):
+        raise TypeError(f"{name}: got {type(given).__name__}, expected a tensor{other}")
+    check_device(name, given, nb)
+
+
+def check_rows_of_edges(
+    name: str, ids: Tensor, dtypes: tuple[torch.dtype, ...], nb: Neighborhood
+) -> None:
+    """Raise unless there is a row number for each edge; `check_lookup` reads them."""
+    if ids.dtype not in dtypes or ids.shape != (nb.num_edges,):
+        kinds = " or ".join(str(dtype).removeprefix("torch.") for dtype in dtypes)
         raise ValueError(
-            f"{name}: shape {tuple(tensor.shape)}, expected [{nb.num_edges}, {heads}] "
-            "(one row per edge, in the neighborhood's order)"
-        )
-    check_device(name, tensor, nb)
-
-
-def check_tensor(
-    name: str, tensor: object, shape: Sequence[int | str], nb: Neighborhood,
-    dtype: torch.dtype | None = None,
-) -> None:  # fmt: skip
-    """Raise unless it is a tensor of that shape, of `dtype` or else floating; words fit no size."""
-    found = tensor.dtype if isinstance(tensor, Tensor) else type(tensor).__name__
-    if not isinstance(tensor, Tensor) or not (
-        tensor.is_floating_point() if dtype is None else found == dtype
-    ):
-        wanted = "a floating tensor" if dtype is None else f"{dtype} as value has"
-        raise TypeError(f"{name}: got {found}, expected {wanted}")
-    if tuple(tensor.shape) != tuple(shape):
-        words = ", ".join(map(str, shape))
-        raise ValueError(f"{name}: shape {tuple(tensor.shape)}, expected ({words})")
-    check_device(name, tensor, nb)
-
-
-def edge_dim_of(matrix: object) -> int | str:
-    """Features of an edge that a matrix [heads, edge_dim, head_dim] maps; a word if it is none."""
-    return matrix.size(1) if isinstance(matrix, Tensor) and matrix.dim() == 3 else "edge_dim"
-
-
-def check_device(name: str, tensor: Tensor, nb: Neighborhood) -> None:
-    """Raise unless the tensor is where the neighborhood is."""
-    if tensor.device != nb.indices.device:
-        raise ValueError(
-            f"{name}: on {tensor.device}, expected {nb.indices.device} as the neighborhood is"
+            f"{name}: {ids.dtype} of shape {tuple(ids.shape)}, expected {kinds} [{nb.num_edges}]"
         )
 
 
-def check_bias(bias: Tensor | BucketedBias, nb: Neighborhood, num_heads: int) -> None:
-    """Raise unless `bias` fits the edges and heads; `check_buckets` reads the values."""
-    if not isinstance(bias, BucketedBias):
-        if not isinstance(bias, Tensor):
-            kind = type(bias).__name__
-            raise TypeError(f"bias: got {kind}, expected a tensor or BucketedBias(bucket, table)")
-        check_edges("bias", bias, nb, num_heads)
-        return
-    for name, part in bias._asdict().items():
-        if not isinstance(part, Tensor):
-            raise TypeError(f"bias.{name}: got {type(part).__name__}, expected a tensor")
-        check_device(f"bias.{name}", part, nb)
-    bucket, table = bias
-    if bucket.dtype != torch.uint8 or bucket.shape != (nb.num_edges,):
-        raise ValueError(
-            f"bias.bucket: {bucket.dtype} of shape {tuple(bucket.shape)}, "
-            f"expected uint8 [{nb.num_edges}]"
-        )
+def _check_table(name: str, table: Tensor, of_row: tuple[int, ...], wanted: str) -> None:
     if not table.is_floating_point():
-        raise TypeError(f"bias.table: dtype {table.dtype}, expected a floating type")
-    if table.dim() != 2 or table.size(1) != num_heads or not 1 <= table.size(0) <= 256:
+        raise TypeError(f"{name}: dtype {table.dtype}, expected a floating type")
+    if table.dim() < 2 or tuple(table.shape[1:]) != of_row or not 1 <= table.size(0) <= MOST_ROWS:
         raise ValueError(
-            f"bias.table: shape {tuple(table.shape)}, "
-            f"expected [1 to 256 buckets, {num_heads} heads]"
+            f"{name}: a table of shape {tuple(table.shape)}, expected {wanted} of 1 to "
+            f"{MOST_ROWS} rows, each {list(of_row)}"
         )
-
-
-def check_buckets(bucket: Tensor | None, rows: int) -> None:
-    """Raise unless every bucket is one of the rows of a table; what looks it up calls this."""
-    if bucket is not None:
-        check_lookup("bias.bucket", bucket, rows, "rows of bias.table")
-    elif rows:
-        raise ValueError(f"bias.bucket: got None with {rows} buckets, expected one per edge")

@@ -1,14 +1,20 @@
-"""The three primitives of aggregation over a neighborhood, differentiable any number of times."""
+"""Aggregation over a neighborhood, differentiable any number of times."""
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
+import torch
 from torch import Tensor
 
 from graphtheory.graph import Neighborhood
-from graphtheory.ops.backend import choose
-from graphtheory.ops.call import Call, check_edges, check_nodes
+from graphtheory.ops import reference
+from graphtheory.ops.backend import Backend
+from graphtheory.ops.bounds import check_arguments, check_same_type
+from graphtheory.ops.call import Call
+from graphtheory.ops.fused_op import FusedOp
+from graphtheory.ops.kernels import structure
+from graphtheory.ops.plan import run
 
 Reduction = Literal["sum", "mean", "max", "min"]
 
@@ -42,23 +48,14 @@ def edge_dot(
         Li (2024), eq. (3.1): the inner product of W_K x_s and W_Q x_n.
 
     Example:
-        >>> import torch
         >>> nb = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 1]]), num_nodes=2)
         >>> x = torch.tensor([[[1.0, 2.0]], [[3.0, 4.0]]])
         >>> edge_dot(x, x, nb).flatten().tolist()
         [11.0, 25.0]
     """
-    check_nodes("query", query, neighborhood, "targets")
-    check_nodes("key", key, neighborhood, "sources")
-    if query.shape[1:] != key.shape[1:]:
-        raise ValueError(
-            f"key: shape {tuple(key.shape)}, "
-            f"expected heads and head_dim of query {tuple(query.shape)}"
-        )
-    if query.dtype != key.dtype:
-        raise TypeError(f"key: dtype {key.dtype}, expected {query.dtype} as query has")
-    call = Call("edge_dot", neighborhood, (query, key))
-    return choose(call, backend).run(call)
+    check_arguments(neighborhood, "NHD MHD", query=query, key=key)
+    check_same_type(query=query, key=key)
+    return run(Call("edge_dot", neighborhood, (query, key)), backend)
 
 
 def edge_softmax(
@@ -87,14 +84,12 @@ def edge_softmax(
         Li (2024), eq. (3.1): softmax_n.
 
     Example:
-        >>> import torch
         >>> nb = Neighborhood.from_edge_index(torch.tensor([[0, 1, 1], [0, 0, 1]]), num_nodes=3)
         >>> edge_softmax(torch.zeros(3, 1), nb).flatten().tolist()
         [0.5, 0.5, 1.0]
     """
-    check_edges("logits", logits, neighborhood)
-    call = Call("edge_softmax", neighborhood, (logits,))
-    return choose(call, backend).run(call)
+    check_arguments(neighborhood, "EH", logits=logits)
+    return run(Call("edge_softmax", neighborhood, (logits,)), backend)
 
 
 def aggregate(
@@ -133,13 +128,12 @@ def aggregate(
         NotImplementedError: If `backend` cannot run this call; the message says why.
 
     Example:
-        >>> import torch
         >>> nb = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 1]]), num_nodes=2)
         >>> value = torch.tensor([[[1.0]], [[2.0]]])
         >>> [aggregate(None, value, nb, reduce=r)[1].item() for r in ("sum", "mean", "max", "min")]
         [3.0, 1.5, 2.0, 1.0]
     """
-    check_nodes("value", value, neighborhood, "sources")
+    check_arguments(neighborhood, "MHD", value=value)
     if reduce not in get_args(Reduction):
         raise ValueError(f"reduce: got {reduce!r}, expected one of {get_args(Reduction)}")
     if weights is None:
@@ -147,10 +141,145 @@ def aggregate(
         if one is None:
             one = value.new_ones(neighborhood.num_edges)
         weights = one.to(value.dtype)[:, None].expand(-1, value.size(1))
-    check_edges("weights", weights, neighborhood, value.size(1))
-    options = () if reduce == "sum" else (reduce,)
-    call = Call("aggregate", neighborhood, (weights, value), options)
-    return choose(call, backend).run(call)
+    check_arguments(neighborhood, "MHD EH", value=value, weights=weights)
+    return run(Call("aggregate", neighborhood, (weights, value), (reduce,)), backend)
 
 
-__all__ = ["aggregate", "edge_dot", "edge_softmax"]
+_WORD = 16  # signs in an entry of what kernels save, `vector.llvm.FULL` of those on a CPU
+
+
+def _definition(a: Any, matrix: Tensor | None = None) -> Tensor:
+    perm = a.order if len(a.order) else None
+    nb = Neighborhood(a.parts[0], a.parts[1], a.value.size(0), perm=perm, validate=False)
+    return reference.relu_sum(a.value, a.features, nb, perm is not None, matrix)
+
+
+def _gradients(kernels: Any, a: Any, grads: Any, kept: Any, needs: Any) -> Any:
+    indptr, indices, t_indptr, _, perm = a.parts
+    rows = a.order.index_select(0, perm) if len(a.order) else perm  # of the features, by source
+    return kernels.relu_sum_backward(
+        indptr, indices, a.order, t_indptr, rows, *grads, a.value, a.features
+    )
+
+
+_sum = FusedOp(
+    "relu_sum",
+    "value:MHD features:FHD order:order parts:parts",
+    "NHD",
+    run=lambda kernels, a: kernels.relu_sum(*a.parts[:2], a.order, a.value, a.features),
+    gradients=_gradients,
+    definition=_definition,
+)
+
+
+def _words(a: Any) -> tuple[int, int]:
+    """Shape of the signs that the forward pass keeps, an entry for some features of an edge."""
+    return a.parts[1].size(0), -(-a.value.size(1) * a.value.size(2) // _WORD)
+
+
+def _fake_of_mapped(a: Any) -> tuple[Tensor, Tensor]:
+    out = a.value.new_empty(a.parts[0].size(0) - 1, *a.value.shape[1:])
+    return out, a.value.new_empty(_words(a), dtype=torch.int16)
+
+
+def _gradients_of_mapped(kernels: Any, a: Any, grads: Any, kept: Any, needs: Any) -> Any:
+    (signs,) = kept
+    if signs.shape != _words(a):
+        raise ValueError(f"signs: shape {tuple(signs.shape)}, not of the forward pass")
+    return kernels.mapped_relu_sum_backward(
+        *a.parts, a.order, *grads, a.features, a.matrix, signs, needs[1]
+    )
+
+
+_mapped_sum = FusedOp(
+    "mapped_relu_sum",
+    "value:MHD features:FK matrix:HKD order:order parts:parts",
+    "NHD EW!",
+    run=lambda kernels, a: kernels.mapped_relu_sum(
+        *a.parts[:2], a.order, a.value, a.features, a.matrix
+    ),
+    gradients=_gradients_of_mapped,
+    definition=lambda a: _definition(a, a.matrix),
+    kept="any",
+    keep=lambda a, outputs: outputs[1:],
+    fake=_fake_of_mapped,
+)
+
+
+def run_relu_sum(call: Call, backend: Backend) -> Tensor:
+    """Sums [num_dst, H, D] by the kernels of a backend; see `relu_sum`.
+
+    Features of edge e are row order[e], where there is an order. Of backends with kernels for a
+    matrix, its product with the features is never written.
+    """
+    nb, (given_order,) = call.neighborhood, call.options
+    value, features, matrix = call.tensors
+    assert value is not None and features is not None
+    order, parts = nb.perm if given_order else None, structure(call, backend)
+    if order is None:
+        order = nb.indptr.new_empty(0)
+    if matrix is not None and matrix.numel() and backend.fuses_mapped_relu_sum:
+        return _mapped_sum(value, features, matrix, order, parts, backend.name)[0]
+    if matrix is not None:
+        product = features @ matrix.transpose(0, 1).flatten(1)
+        features = product.view(len(features), matrix.size(0), matrix.size(2))
+    return _sum(value, features, order, parts, backend.name)
+
+
+def relu_sum(
+    value: Tensor,
+    edge_features: Tensor,
+    neighborhood: Neighborhood,
+    *,
+    edge_matrix: Tensor | None = None,
+    given_order: bool = False,
+    backend: str | None = None,
+) -> Tensor:
+    r"""Sum over the source nodes of ReLU(source + edge), per target node.
+
+    .. math:: o_{i,h} = \sum_{e = (j \to i)} \operatorname{ReLU}(v_{j,h} + f_{e,h}), \qquad
+        f_{e,h} = M_h g_e \text{ with a matrix}
+
+    An empty row gives zeros. On a CPU no tensor with an edge axis and a feature axis is built but
+    the gradient of `edge_features`; with Triton and a matrix, the product is built as well. Second
+    derivatives build such tensors on every device.
+
+    Args:
+        value: v, vectors of the source nodes.
+        edge_features: f, or g with a matrix, one vector per edge in the neighborhood's order, of
+            the dtype of `value`.
+        neighborhood: Who aggregates from whom.
+        edge_matrix: M, from features of an edge to those of a head, of the dtype of `value`.
+        given_order: `edge_features` are in the order of the edge list that the neighborhood was
+            made of, as its `perm` has it, and are not sorted first.
+        backend: A name of `ops.backend_names(ops.relu_sum)`; None takes the first that can.
+
+    Shapes:
+        value [num_src, heads, head_dim], edge_features [num_edges, heads, head_dim], with
+        edge_matrix [heads, edge_dim, head_dim] edge_features [num_edges, edge_dim]
+        -> [num_dst, heads, head_dim].
+
+    Raises:
+        TypeError: If a tensor is not floating, or dtypes differ.
+        ValueError: If shapes do not fit; `given_order` of a neighborhood without `perm`.
+        NotImplementedError: If `backend` cannot run this call; the message says why.
+
+    Source:
+        Hu et al. (2020), Strategies for pre-training GNNs, as `torch_geometric.nn.GINEConv`.
+
+    Example:
+        >>> nb = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 1]]), num_nodes=2)
+        >>> value = torch.tensor([[[1.0]], [[-3.0]]])
+        >>> relu_sum(value, torch.ones(2, 1, 1), nb).flatten().tolist()
+        [0.0, 2.0]
+    """
+    words = "MHD EHD" if edge_matrix is None else "MHD EK HKD"
+    tensors = {"value": value, "edge_features": edge_features, "edge_matrix": edge_matrix}
+    if edge_matrix is None:
+        del tensors["edge_matrix"]
+    check_arguments(neighborhood, words, **tensors)
+    check_same_type(**tensors)
+    if given_order and neighborhood.perm is None:
+        raise ValueError("given_order: got True, but the neighborhood has no perm")
+    given = (value, edge_features, edge_matrix)
+    return run(Call("relu_sum", neighborhood, given, (given_order,)), backend)

@@ -6,45 +6,20 @@ from collections import namedtuple
 from collections.abc import Callable, Sequence
 from functools import cache
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from graphtheory.ops.backend import BACKENDS
-from graphtheory.ops.bounds import Layout
 from graphtheory.ops.operator import Operator
 from graphtheory.ops.second import second_gradients
 
 _TYPES = {
-    "parts": "Tensor[]", "relu_parts": "Tensor[]", "blocks": "SymInt[]", "int": "SymInt",
-    "float": "float", "bool": "bool", "str": "str",
+    "parts": "Tensor[]", "blocks": "SymInt[]", "int": "SymInt", "float": "float", "bool": "bool",
+    "str": "str",
 }  # fmt: skip
 _DIGITS = "01".__getitem__
-_UNCHECKED = frozenset(("int", "float", "bool", "str", "any"))
-
-
-class _Argument(NamedTuple):
-    """An argument as a declaration writes it, such as "bias:EH?"."""
-
-    name: str
-    layout: str
-    optional: bool
-
-    @classmethod
-    def read(cls, text: str) -> _Argument:
-        name, _, layout = text.partition(":")
-        return cls(name, layout.rstrip("?"), layout.endswith("?"))
-
-    @property
-    def kind(self) -> str:
-        """Its type in a schema of torch."""
-        return _TYPES.get(self.layout, "Tensor") + "?" * self.optional
-
-    @property
-    def word(self) -> str:
-        """Its word in a `Layout`."""
-        return "." if self.layout in _UNCHECKED else self.layout
 
 
 class FusedOp:
@@ -56,19 +31,19 @@ class FusedOp:
 
     Args:
         name: Of the op, "graphtheory::name"; that of the gradients is "graphtheory::name_backward".
-        arguments: ``name:layout`` for each argument, with "?" where it may be None. A layout is a
-            word of `Layout`; "any" is a tensor that is not checked; or "int", "float", "bool". The
-            arguments whose layout is a shape have gradients. An argument "backend" is added.
-        outputs: The layout of each output; "!" marks one without a gradient.
+        arguments: ``name:word`` for each argument, with "?" where it may be None. A word is one of
+            `Layout`; "any" is a tensor that is not checked; or "int", "float", "bool". The
+            arguments whose word is a shape have gradients. An argument "backend" is added.
+        outputs: The shape of each output; "!" marks one without a gradient.
         run: From the kernels of the backend and the arguments to the outputs.
         gradients: From the kernels, the arguments, the gradients of the outputs, what was kept, and
             which gradients are needed, to the gradient of each argument that has one, in any type;
             what is not needed may be anything.
         definition: From the arguments to the outputs that have gradients, by functions that
             autograd differentiates.
-        kept: Layouts of what the backward pass reads beside the arguments.
-        keep: What that is, from the arguments and the outputs.
-        fake: Outputs without values, for tracing; without it their layouts say all.
+        kept: Words of what the backward pass reads beside the arguments.
+        keep: What that is, from the arguments and the tuple of outputs.
+        fake: Outputs without values, for tracing; without it their shapes say all.
         strided: Arguments whose gradients lie in memory as they do.
     """
 
@@ -82,44 +57,41 @@ class FusedOp:
         gradients: Callable[[Any, Any, Sequence[Tensor], Sequence[Any], Sequence[bool]], Any],
         definition: Callable[[Any], Any],
         kept: str = "",
-        keep: Callable[[Any, Any], tuple[Any, ...]] = lambda a, outputs: (),
+        keep: Callable[[Any, tuple[Any, ...]], tuple[Any, ...]] = lambda a, outputs: (),
         fake: Callable[[Any], Any] | None = None,
         strided: tuple[str, ...] = (),
     ) -> None:
-        given = [_Argument.read(text) for text in (*arguments.split(), "backend:str")]
-        self._given = given
-        self._as_named: Any = namedtuple("Arguments", [a.name for a in given])  # type: ignore[misc]
+        given = [text.split(":") for text in (*arguments.split(), "backend:str")]
+        self._names = [one for one, _ in given]
+        self._as_named: Any = namedtuple("Arguments", self._names)  # type: ignore[misc]
         self._run, self._gradients, self._definition = run, gradients, definition
         self._keep, self._strided = keep, strided
         self._outputs = [out.rstrip("!") for out in outputs.split()]
-        self._open = [i for i, out in enumerate(outputs.split()) if not out.endswith("!")]
-        self._closed = [i for i in range(len(self._outputs)) if i not in self._open]
-        self._take_open, self._take_closed = _taker(self._open), _taker(self._closed)
-        self._tensors = [i for i, a in enumerate(given) if a.kind.startswith("Tensor")]
-        self._lists = [i for i in self._tensors if a_list(given[i])]
-        self._tensors = [i for i in self._tensors if i not in self._lists]
-        self._asked = [i for i, a in enumerate(given) if a.layout.isupper()]
-        self._take_asked = _taker(self._asked)
-        self._options = [i for i in range(len(given)) if i not in (*self._tensors, *self._lists)]
-        self._take_tensors, self._take_options = _taker(self._tensors), _taker(self._options)
+        self._open = [k for k, out in enumerate(outputs.split()) if not out.endswith("!")]
+        words = [word.rstrip("?") for _, word in given]
+        self._parts = words.index("parts") if "parts" in words else None  # the one list of tensors
+        self._tensors = [k for k, word in enumerate(words) if word not in _TYPES]
+        self._options = [k for k, word in enumerate(words) if word in _TYPES and k != self._parts]
+        self._asked = [k for k, word in enumerate(words) if word.isupper()]
+        self._take_tensors, self._take_asked = _taker(self._tensors), _taker(self._asked)
+        self._take_options = _taker(self._options)
 
-        grads = [_Argument(f"grad{k}", self._outputs[i], False) for k, i in enumerate(self._open)]
-        kept_ones = [
-            _Argument(f"kept{k}", word.rstrip("?"), word.endswith("?"))
-            for k, word in enumerate(kept.split())
-        ]
-        self._first = len(grads), len(grads) + len(kept_ones)
-        backward = [*grads, *kept_ones, _Argument("needs", "str", False), *given]
-        self._value = _operator(name, given, len(self._outputs), self._forward)
+        grads = [f"grad{k}:{self._outputs[at]}" for k, at in enumerate(self._open)]
+        kept_ones = [f"kept{k}:{word}" for k, word in enumerate(kept.split())]
+        self._first, self._second = len(grads), len(grads) + len(kept_ones)
+        backward = " ".join((*grads, *kept_ones, "needs:str", arguments, "backend:str"))
+        self._value = _operator(name, f"{arguments} backend:str", len(self._outputs), self._forward)
         self._grad = _operator(f"{name}_backward", backward, len(self._asked), self._backward)
-        self._value.register_fake(self._fake if fake is None else self._named(fake))
+        self._value.register_fake(
+            self._fake if fake is None else lambda *args: fake(self._as_named(*args))
+        )
         self._grad.register_fake(self._fake_gradients)
         self._value.register_autograd(self._differentiate, setup_context=self._save)
         self._grad.register_autograd(self._differentiate_again, setup_context=self._save_again)
 
-    def __call__(self, *args: Any) -> Any:
+    def __call__(self, *args: Any, plan: Any = None) -> Any:
         """The outputs, differentiable any number of times; the last argument names a backend."""
-        return self._value(*args)
+        return self._value(*args) if plan is None else self._value.call_planned(plan.grad, args)
 
     @property
     def op(self) -> Any:
@@ -131,101 +103,93 @@ class FusedOp:
         """The op of the gradients."""
         return self._grad
 
-    def _named(self, function: Callable[[Any], Any]) -> Callable[..., Any]:
-        return lambda *args: function(self._as_named(*args))
-
     def _forward(self, *args: Any) -> Any:
         return self._run(BACKENDS[args[-1]].kernels, self._as_named(*args))
 
     def _fake(self, *args: Any) -> Any:
-        sizes = self._value.held.sizes(args)
+        sizes = self._value.layout.sizes(args)
         like = args[self._tensors[0]]
-        found = [like.new_empty([sizes[letter] for letter in word]) for word in self._outputs]
-        return found[0] if len(found) == 1 else tuple(found)
+        return _one_or_all(
+            like.new_empty([sizes[letter] for letter in word]) for word in self._outputs
+        )
 
     def _backward(self, *args: Any) -> Any:
         grads, kept, needs, rest = self._apart(args)
-        found = self._gradients(
-            BACKENDS[args[-1]].kernels, self._as_named(*rest), grads, kept, needs
+        kernels, named = BACKENDS[args[-1]].kernels, self._as_named(*rest)
+        found = self._gradients(kernels, named, grads, kept, needs)
+        return _one_or_all(
+            grads[0].new_empty(0) if not need or rest[k] is None else one.to(rest[k].dtype)
+            for k, need, one in zip(self._asked, needs, found, strict=True)
         )
-        out = []
-        for place, need, one in zip(self._asked, needs, found, strict=True):
-            given = rest[place]
-            out.append(grads[0].new_empty(0) if not need or given is None else one.to(given.dtype))
-        return out[0] if len(out) == 1 else tuple(out)
 
     def _fake_gradients(self, *args: Any) -> Any:
         grads, _, needs, rest = self._apart(args)
-        out = []
-        for place, need in zip(self._asked, needs, strict=True):
-            given = rest[place]
-            if not need or given is None:
-                out.append(grads[0].new_empty(0))
-            elif self._given[place].name in self._strided:
-                out.append(torch.empty_like(given))
-            else:
-                out.append(given.new_empty(given.shape))
-        return out[0] if len(out) == 1 else tuple(out)
+
+        def fake(given: Any, name: str) -> Tensor:
+            strided = name in self._strided
+            return torch.empty_like(given) if strided else given.new_empty(given.shape)
+
+        return _one_or_all(
+            fake(rest[k], self._names[k]) if need and rest[k] is not None else grads[0].new_empty(0)
+            for k, need in zip(self._asked, needs, strict=True)
+        )
 
     def _apart(self, args: Sequence[Any]) -> tuple[Any, Any, Sequence[bool], Sequence[Any]]:
         """Gradients of the outputs, what was kept, which gradients are needed, the arguments."""
-        first, second = self._first
+        first, second = self._first, self._second
         return args[:first], args[first:second], _flags(args[second]), args[second + 1 :]
 
     def _hold(self, ctx: Any, more: Sequence[Any], args: Sequence[Any]) -> None:
         ctx.set_materialize_grads(False)
-        ctx.options, ctx.lengths, lists = self._take_options(args), [], []
-        for i in self._lists:
-            ctx.lengths.append(len(args[i]))
-            lists += args[i]
-        ctx.save_for_backward(*more, *self._take_tensors(args), *lists)
+        parts = () if self._parts is None else args[self._parts]
+        ctx.options, ctx.num_parts = self._take_options(args), len(parts)
+        ctx.save_for_backward(*more, *self._take_tensors(args), *parts)
 
     def _held(self, ctx: Any, count: int) -> tuple[Sequence[Any], list[Any]]:
         """What was held, `count` tensors and the arguments."""
         saved = ctx.saved_tensors  # once: to read them twice is an error under checkpointing
-        args: list[Any] = [None] * len(self._given)
+        args: list[Any] = [None] * len(self._names)
         end = count + len(self._tensors)
-        for i, tensor in zip(self._tensors, saved[count:end], strict=True):
-            args[i] = tensor
-        for i, length in zip(self._lists, ctx.lengths, strict=True):
-            args[i] = list(saved[end : end + length])
-            end += length
-        for i, option in zip(self._options, ctx.options, strict=True):
-            args[i] = option
+        for k, tensor in zip(self._tensors, saved[count:end], strict=True):
+            args[k] = tensor
+        for k, option in zip(self._options, ctx.options, strict=True):
+            args[k] = option
+        if self._parts is not None:
+            args[self._parts] = list(saved[end:])
         return saved[:count], args
 
     def _save(self, ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
         outputs = output if isinstance(output, tuple) else (output,)
-        if self._closed:
-            ctx.mark_non_differentiable(*self._take_closed(outputs))
+        if len(self._open) < len(outputs):
+            closed = (out for k, out in enumerate(outputs) if k not in self._open)
+            ctx.mark_non_differentiable(*closed)
         if len(self._open) > 1:
-            ctx.shapes = [(outputs[i].shape, outputs[i].dtype) for i in self._open]
-        self._hold(ctx, self._keep(self._as_named(*inputs), output), inputs)
+            ctx.shapes = [(outputs[k].shape, outputs[k].dtype) for k in self._open]
+        self._hold(ctx, self._keep(self._as_named(*inputs), outputs), inputs)
 
     def _differentiate(self, ctx: Any, *above: Tensor | None) -> tuple[Any, ...]:
-        grads = list(self._take_open(above))
-        if grads.count(None) == len(grads):
+        grads = [above[k] for k in self._open]
+        some = [grad for grad in grads if grad is not None]
+        if not some:
             return self._of_arguments(ctx)
-        if None in grads:
-            like = next(grad for grad in grads if grad is not None)
+        if len(some) < len(grads):
             for k, (shape, dtype) in enumerate(ctx.shapes):
                 if grads[k] is None:
-                    grads[k] = like.new_zeros(shape, dtype=dtype)
-        kept, args = self._held(ctx, self._first[1] - self._first[0])
+                    grads[k] = some[0].new_zeros(shape, dtype=dtype)
+        kept, args = self._held(ctx, self._second - self._first)
         needs = self._take_asked(ctx.needs_input_grad)
         found = self._grad(*grads, *kept, "".join(map(_DIGITS, needs)), *args)
-        found = list(found) if isinstance(found, tuple) else [found]
-        for k, need in enumerate(needs):
-            if not need:
-                found[k] = None
-        return self._of_arguments(ctx, found)
+        found = found if isinstance(found, tuple) else (found,)
+        return self._of_arguments(
+            ctx, [grad if need else None for grad, need in zip(found, needs, strict=True)]
+        )
 
     def _of_arguments(self, ctx: Any, found: Any = ()) -> tuple[Any, ...]:
-        out: list[Any] = [None] * len(self._given)
-        for i, grad in zip(self._asked, found, strict=False):
-            out[i] = grad
-        for i, length in zip(self._lists, ctx.lengths, strict=True):
-            out[i] = [None] * length
+        out: list[Any] = [None] * len(self._names)
+        for k, grad in zip(self._asked, found, strict=False):
+            out[k] = grad
+        if self._parts is not None:
+            out[self._parts] = [None] * ctx.num_parts
         return tuple(out)
 
     def _save_again(self, ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
@@ -233,22 +197,21 @@ class FusedOp:
         self._hold(ctx, grads, args)
 
     def _differentiate_again(self, ctx: Any, *upstream: Tensor | None) -> tuple[Any, ...]:
-        (first, second), asked = self._first, self._asked
-        grads, args = self._held(ctx, first)
+        grads, args = self._held(ctx, self._first)
 
         def definition(*tensors: Any) -> Any:
             now = list(args)
-            for i, tensor in zip(asked, tensors, strict=True):
-                now[i] = tensor
+            for k, tensor in zip(self._asked, tensors, strict=True):
+                now[k] = tensor
             return self._definition(self._as_named(*now))
 
         ups = [up if need else None for up, need in zip(upstream, ctx.needs, strict=True)]
-        by = [*range(first), *(second + 1 + i for i in asked)]
+        by = [*range(self._first), *(self._second + 1 + k for k in self._asked)]
         of_grads, found = second_gradients(
-            definition, [args[i] for i in asked], grads, ups,
-            [ctx.needs_input_grad[i] for i in by],
+            definition, [args[k] for k in self._asked], grads, ups,
+            [ctx.needs_input_grad[k] for k in by],
         )  # fmt: skip
-        kept = (None,) * (second - first)
+        kept = (None,) * (self._second - self._first)
         return (*of_grads, *kept, None, *self._of_arguments(ctx, found))
 
 
@@ -263,18 +226,21 @@ def _taker(places: Sequence[int]) -> Callable[[Any], tuple[Any, ...]]:
     if len(places) == 1:
         (place,) = places
         return lambda entries: (entries[place],)
-    return itemgetter(*places) if places else lambda entries: ()
+    return itemgetter(*places)
 
 
-def a_list(argument: _Argument) -> bool:
-    """Whether an argument is several tensors."""
-    return argument.kind.startswith("Tensor[]")
+def _one_or_all(found: Any) -> Any:
+    """As torch wants what an op returns: a tensor, or several as a tuple."""
+    out = tuple(found)
+    return out[0] if len(out) == 1 else out
 
 
-def _operator(
-    name: str, given: Sequence[_Argument], outputs: int, function: Callable[..., Any]
-) -> Operator:
-    full = f"graphtheory::{name}"
+def _operator(name: str, arguments: str, outputs: int, function: Callable[..., Any]) -> Operator:
     results = "Tensor" if outputs == 1 else f"({', '.join(['Tensor'] * outputs)})"
-    schema = f"({', '.join(f'{a.kind} {a.name}' for a in given)}) -> {results}"
-    return Operator(full, Layout(full, " ".join(a.word for a in given)), function, schema)
+    given = []
+    for text in arguments.split():
+        one, word = text.split(":")
+        kind = _TYPES.get(word.rstrip("?"), "Tensor") + "?" * word.endswith("?")
+        given.append(f"{kind} {one}")
+    schema = f"({', '.join(given)}) -> {results}"
+    return Operator(f"graphtheory::{name}", arguments.replace("?", ""), function, schema)

@@ -6,17 +6,28 @@ follow the transposed structure [t_indptr, targets, perm] after it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from graphtheory.graph import Neighborhood
 from graphtheory.graph.csr import csr_targets
 from graphtheory.graph.inference import innermost_transform
+from graphtheory.ops import reference
 from graphtheory.ops.backend import BACKENDS, Backend
 from graphtheory.ops.call import AttentionCall, Call, needs_grad
-from graphtheory.ops.operator import operator
+from graphtheory.ops.fused_op import FusedOp
+from graphtheory.ops.operator import Operator, operator
+
+
+def sum_type(*tensors: Tensor) -> torch.dtype:
+    """The type in which sums of the tensors are taken, float32 or wider."""
+    dtype = torch.float32
+    for t in tensors:
+        dtype = torch.promote_types(dtype, t.dtype)
+    return dtype
 
 
 def structure(call: Call | AttentionCall, backend: Backend) -> list[Tensor]:
@@ -24,17 +35,20 @@ def structure(call: Call | AttentionCall, backend: Backend) -> list[Tensor]:
 
     They are empty if `backend` does not need them.
     """
-    nb = call.neighborhood
-    out = [nb.indptr, nb.indices]
-    # A tensor of an outer call of torch.func does not say that it needs a gradient.
-    if innermost_transform() is not None or needs_grad(call.tensors):
-        if backend.needs_transpose(call):
-            t = nb._turned()
-            assert t.perm is not None
-            out += [t.indptr, t.indices, t.perm]
-        else:
-            out += [nb.indptr.new_empty(0)] * 3
-    return out
+    nb, plan = call.neighborhood, call.plan
+    if plan is not None:
+        grad, by_source = plan.grad, plan.by_source
+    else:  # a tensor of an outer call of torch.func does not say that it needs a gradient
+        grad = innermost_transform() is not None or needs_grad(call.tensors)
+        by_source = grad and backend.needs_transpose(call)
+        nb.check_unchanged()
+    if not grad:
+        return [nb.indptr, nb.indices]
+    if not by_source:
+        return [nb.indptr, nb.indices, *[nb.indptr.new_empty(0)] * 3]
+    t = nb._turned()
+    assert t.perm is not None
+    return [nb.indptr, nb.indices, t.indptr, t.indices, t.perm]
 
 
 def neighborhood_of(parts: Sequence[Tensor], num_src: int) -> Neighborhood:
@@ -45,132 +59,112 @@ def neighborhood_of(parts: Sequence[Tensor], num_src: int) -> Neighborhood:
     return nb
 
 
-@operator("graphtheory::edge_dot", "NHD MHD parts .")
+@operator("graphtheory::edge_dot", "NHD MHD parts any")
 def _edge_dot(query: Tensor, key: Tensor, parts: Sequence[Tensor], backend: str) -> Tensor:
     return BACKENDS[backend].kernels.edge_dot(parts[0], parts[1], query, key)
 
 
-@_edge_dot.register_fake
-def _(query: Tensor, key: Tensor, parts: Sequence[Tensor], backend: str) -> Tensor:
-    return query.new_empty(parts[1].size(0), query.size(1))
-
-
-@operator("graphtheory::aggregate", "EH MHD parts .")
+@operator("graphtheory::aggregate", "EH MHD parts any")
 def _aggregate(weights: Tensor, value: Tensor, parts: Sequence[Tensor], backend: str) -> Tensor:
     return BACKENDS[backend].kernels.aggregate(parts[0], parts[1], weights, value)
 
 
-@_aggregate.register_fake
-def _(weights: Tensor, value: Tensor, parts: Sequence[Tensor], backend: str) -> Tensor:
-    return value.new_empty(parts[0].size(0) - 1, value.size(1), value.size(2))
-
-
-@operator("graphtheory::aggregate_by_source", "EH NHD parts .")
-def _aggregate_by_source(
-    weights: Tensor, value: Tensor, parts: Sequence[Tensor], backend: str
-) -> Tensor:
+@operator("graphtheory::aggregate_by_source", "EH NHD parts any")
+def _by_source(weights: Tensor, value: Tensor, parts: Sequence[Tensor], backend: str) -> Tensor:
     _, _, t_indptr, targets, perm = parts
     return BACKENDS[backend].kernels.aggregate(t_indptr, targets, weights, value, perm)
 
 
-@_aggregate_by_source.register_fake
-def _(weights: Tensor, value: Tensor, parts: Sequence[Tensor], backend: str) -> Tensor:
-    return value.new_empty(parts[2].size(0) - 1, value.size(1), value.size(2))
-
-
-_Grads = tuple[Tensor | None, Tensor | None, list[None], None]
-
-
-def _edge_dot_backward(ctx: Any, grad: Tensor) -> _Grads:
-    query, key, *parts = ctx.saved_tensors
-    need_query, need_key = ctx.needs_input_grad[:2]
-    grad_query = _aggregate(grad, key, parts, ctx.backend) if need_query else None
-    grad_key = _aggregate_by_source(grad, query, parts, ctx.backend) if need_key else None
-    return grad_query, grad_key, [None] * len(parts), None
-
-
-def _aggregate_backward(ctx: Any, grad: Tensor) -> _Grads:
-    weights, value, *parts = ctx.saved_tensors
-    need_weights, need_value = ctx.needs_input_grad[:2]
-    grad_weights = _edge_dot(grad, value, parts, ctx.backend) if need_weights else None
-    grad_value = _aggregate_by_source(weights, grad, parts, ctx.backend) if need_value else None
-    return _as(grad_weights, weights), grad_value, [None] * len(parts), None
-
-
-def _aggregate_by_source_backward(ctx: Any, grad: Tensor) -> _Grads:
-    weights, value, *parts = ctx.saved_tensors
-    need_weights, need_value = ctx.needs_input_grad[:2]
-    grad_weights = _edge_dot(value, grad, parts, ctx.backend) if need_weights else None
-    grad_value = _aggregate(weights, grad, parts, ctx.backend) if need_value else None
-    return _as(grad_weights, weights), grad_value, [None] * len(parts), None
-
-
-def _as(grad: Tensor | None, of: Tensor) -> Tensor | None:
-    return None if grad is None else grad.to(of.dtype)
-
-
-def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    first, second, parts, ctx.backend = inputs
-    ctx.save_for_backward(first, second, *parts)
-
-
-_edge_dot.register_autograd(_edge_dot_backward, setup_context=_save)
-_aggregate.register_autograd(_aggregate_backward, setup_context=_save)
-_aggregate_by_source.register_autograd(_aggregate_by_source_backward, setup_context=_save)
-
-
-@operator("graphtheory::edge_softmax", "EH indptr . .")
-def _edge_softmax(logits: Tensor, indptr: Tensor, indices: Tensor, backend: str) -> Tensor:
-    return BACKENDS[backend].kernels.edge_softmax(indptr, logits)
-
-
-@_edge_softmax.register_fake
-def _(logits: Tensor, indptr: Tensor, indices: Tensor, backend: str) -> Tensor:
-    return logits.new_empty(logits.shape)
-
-
-@operator("graphtheory::edge_softmax_backward", "EH EH indptr .")
-def _edge_softmax_grad(weights: Tensor, grad: Tensor, indptr: Tensor, backend: str) -> Tensor:
-    return BACKENDS[backend].kernels.edge_softmax_backward(indptr, weights, grad)
-
-
-@_edge_softmax_grad.register_fake
-def _(weights: Tensor, grad: Tensor, indptr: Tensor, backend: str) -> Tensor:
-    return weights.new_empty(weights.shape)
-
-
-def _row_sums(per_edge: Tensor, indptr: Tensor) -> Tensor:
-    """Sum of each row, given back to every edge of it."""
-    rows = csr_targets(indptr, per_edge.size(0))
-    total = per_edge.new_zeros(indptr.size(0) - 1, per_edge.size(1))
-    return total.index_add(0, rows, per_edge)[rows]
-
-
-def _edge_softmax_backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
-    weights, indptr = ctx.saved_tensors
-    return _edge_softmax_grad(weights, grad, indptr, ctx.backend), None, None, None
-
-
-def _edge_softmax_grad_backward(ctx: Any, up: Tensor) -> tuple[Tensor, Tensor, None, None]:
-    weights, grad, indptr = ctx.saved_tensors
-    grad_weights = up * (grad - _row_sums(weights * grad, indptr)) - grad * _row_sums(
-        weights * up, indptr
+_edge_dot.register_fake(
+    lambda query, key, parts, backend: query.new_empty(parts[1].size(0), query.size(1))
+)
+for _operator, _pointers in ((_aggregate, 0), (_by_source, 2)):
+    _operator.register_fake(
+        lambda weights, value, parts, backend, at=_pointers: value.new_empty(
+            parts[at].size(0) - 1, *value.shape[1:]
+        )
     )
-    return grad_weights, _edge_softmax_grad(weights, up, indptr, ctx.backend), None, None
 
 
-def _save_softmax(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    _, indptr, _, ctx.backend = inputs
-    ctx.save_for_backward(output, indptr)
+@operator("graphtheory::edge_softmax", "EH parts any")
+def _edge_softmax(logits: Tensor, parts: Sequence[Tensor], backend: str) -> Tensor:
+    return BACKENDS[backend].kernels.edge_softmax(parts[0], logits)
 
 
-def _save_softmax_grad(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    *tensors, ctx.backend = inputs
-    ctx.save_for_backward(*tensors)
+@operator("graphtheory::edge_softmax_backward", "EH EH parts any")
+def _edge_softmax_grad(
+    weights: Tensor, grad: Tensor, parts: Sequence[Tensor], backend: str
+) -> Tensor:
+    return BACKENDS[backend].kernels.edge_softmax_backward(parts[0], weights, grad)
 
 
-_edge_softmax.register_autograd(_edge_softmax_backward, setup_context=_save_softmax)
-_edge_softmax_grad.register_autograd(_edge_softmax_grad_backward, setup_context=_save_softmax_grad)
+for _operator in (_edge_softmax, _edge_softmax_grad):
+    _operator.register_fake(lambda per_edge, *rest: per_edge.new_empty(per_edge.shape))
+
+
+def _register_gradients(
+    op: Operator, of_first: Callable[..., Tensor], of_second: Callable[..., Tensor]
+) -> None:
+    """Let an op of two tensors have gradients, each from that of the output and both tensors."""
+
+    def save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        first, second, parts, ctx.backend = inputs
+        ctx.save_for_backward(first, second, *parts)
+
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, list[None], None]:
+        first, second, *parts = ctx.saved_tensors
+        given = (grad, first, second, parts, ctx.backend)
+        need_first, need_second = ctx.needs_input_grad[:2]
+        grad_first = of_first(*given).to(first.dtype) if need_first else None
+        return grad_first, of_second(*given) if need_second else None, [None] * len(parts), None
+
+    op.register_autograd(backward, setup_context=save)
+
+
+def _of_weights(up: Tensor, weights: Tensor, grad: Tensor, parts: Any, backend: str) -> Tensor:
+    """Second derivative of the softmax by its weights."""
+    rows = csr_targets(parts[0], weights.size(0))
+
+    def mean(per_edge: Tensor) -> Tensor:
+        total = per_edge.new_zeros(parts[0].size(0) - 1, per_edge.size(1))
+        return total.index_add(0, rows, per_edge)[rows]
+
+    return up * (grad - mean(weights * grad)) - grad * mean(weights * up)
+
+
+_register_gradients(
+    _edge_dot,
+    lambda grad, query, key, *rest: _aggregate(grad, key, *rest),
+    lambda grad, query, key, *rest: _by_source(grad, query, *rest),
+)
+_register_gradients(
+    _aggregate,
+    lambda grad, weights, value, *rest: _edge_dot(grad, value, *rest),
+    lambda grad, weights, value, *rest: _by_source(weights, grad, *rest),
+)
+_register_gradients(
+    _by_source,
+    lambda grad, weights, value, *rest: _edge_dot(value, grad, *rest),
+    lambda grad, weights, value, *rest: _aggregate(weights, grad, *rest),
+)
+_register_gradients(
+    _edge_softmax_grad,
+    _of_weights,
+    lambda up, weights, grad, *rest: _edge_softmax_grad(weights, up, *rest),
+)
+
+
+def _save_weights(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    _, parts, ctx.backend = inputs
+    ctx.save_for_backward(output, *parts)
+
+
+def _edge_softmax_backward(ctx: Any, grad: Tensor) -> tuple[Tensor, list[None], None]:
+    weights, *parts = ctx.saved_tensors
+    return _edge_softmax_grad(weights, grad, parts, ctx.backend), [None] * len(parts), None
+
+
+_edge_softmax.register_autograd(_edge_softmax_backward, setup_context=_save_weights)
 
 
 def edge_dot(call: Call, backend: Backend) -> Tensor:
@@ -181,9 +175,42 @@ def edge_dot(call: Call, backend: Backend) -> Tensor:
 def edge_softmax(call: Call, backend: Backend) -> Tensor:
     """Weights [E, H]; see `ops.edge_softmax`."""
     nb = call.neighborhood
-    return _edge_softmax(call.tensors[0], nb.indptr, nb.indices, backend.name)
+    return _edge_softmax(call.tensors[0], [nb.indptr, nb.indices], backend.name)
+
+
+def _largest(a: Any) -> Tensor:
+    wide, nb = sum_type(a.weights, a.value), neighborhood_of(a.parts, a.value.size(0))
+    return reference.aggregate(a.weights.to(wide), a.value.to(wide), nb, "max")
+
+
+_max = FusedOp(
+    "aggregate_max",
+    "weights:EH value:MHD parts:parts",
+    "NHD",
+    run=lambda kernels, a: kernels.aggregate_max(*a.parts[:2], a.weights, a.value),
+    gradients=lambda kernels, a, grads, kept, needs: kernels.aggregate_max_backward(
+        *a.parts, *grads, *kept, a.weights, a.value, needs[0]
+    ),
+    definition=_largest,
+    kept="NHD",
+    keep=lambda a, outputs: outputs,
+    fake=lambda a: a.value.new_empty(
+        a.parts[0].size(0) - 1, *a.value.shape[1:], dtype=sum_type(a.weights, a.value)
+    ),
+)
 
 
 def aggregate(call: Call, backend: Backend) -> Tensor:
-    """Sums [num_dst, H, D]; see `ops.aggregate`."""
-    return _aggregate(*call.tensors, structure(call, backend), backend.name)
+    """Sums, means, largest or smallest values [num_dst, H, D]; see `ops.aggregate`."""
+    weights, value = call.tensors
+    assert weights is not None and value is not None
+    nb, (reduce,) = call.neighborhood, call.options
+    parts, name = structure(call, backend), backend.name
+    if reduce == "max":
+        return _max(weights, value, parts, name).to(value.dtype)
+    if reduce == "min":
+        return -_max(-weights, value, parts, name).to(value.dtype)
+    if reduce == "mean":
+        share = 1 / nb.degree().clamp(min=1).to(sum_type(weights))
+        weights = weights * share.index_select(0, nb.targets())[:, None]
+    return _aggregate(weights, value, parts, name)

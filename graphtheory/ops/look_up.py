@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding
 
-from graphtheory.ops.call import BucketedBias, check_buckets
+from graphtheory.ops.call import BucketedBias
 from graphtheory.ops.operator import operator
 
 _FEW = 256  # rows of a table whose gradient is summed by bucket: every 32 of them are one more pass
@@ -39,7 +39,7 @@ def bias_per_edge(bias: Tensor | BucketedBias) -> Tensor:
     """The [E, H] form of a bias, as `reference.edge_bias` defines it."""
     if not isinstance(bias, BucketedBias):
         return bias
-    check_buckets(bias.bucket, bias.table.size(0))
+    bias.check()
     return look_up(bias.table, bias.bucket)
 
 
@@ -69,40 +69,28 @@ def _by_bucket(rows: Tensor) -> bool:
     return few and any(not kernel.objections(rows.device) for kernel in _kernels)
 
 
-@operator("graphtheory::look_up", ". .")
+@operator("graphtheory::look_up", "any any")
 def _rows(table: Tensor, row: Tensor) -> Tensor:
     return embedding(row.long(), table)
 
 
-@operator("graphtheory::sum_by_row", ". . .")
+@operator("graphtheory::sum_by_row", "any any any")
 def _sums(values: Tensor, row: Tensor, count: int) -> Tensor:
     wide = torch.promote_types(values.dtype, torch.float32)
     return _kernels[0].sums(row, values.to(wide).contiguous(), count).to(values.dtype)
 
 
-@_rows.register_fake
-def _(table: Tensor, row: Tensor) -> Tensor:
-    return table.new_empty(row.size(0), table.size(1))
-
-
-@_sums.register_fake
-def _(values: Tensor, row: Tensor, count: int) -> Tensor:
-    return values.new_empty(count, values.size(1))
-
-
-def _save_rows(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    table, row = inputs
-    ctx.count = table.size(0)
+def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    given, row, *_ = inputs
+    ctx.count = len(given)
     ctx.save_for_backward(row)
 
 
-def _save_sums(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    ctx.save_for_backward(inputs[1])
-
-
+_rows.register_fake(lambda table, row: table.new_empty(row.size(0), table.size(1)))
+_sums.register_fake(lambda values, row, count: values.new_empty(count, values.size(1)))
 _rows.register_autograd(
-    lambda ctx, grad: (_sums(grad, *ctx.saved_tensors, ctx.count), None), setup_context=_save_rows
+    lambda ctx, grad: (_sums(grad, *ctx.saved_tensors, ctx.count), None), setup_context=_save
 )
 _sums.register_autograd(
-    lambda ctx, grad: (_rows(grad, *ctx.saved_tensors), None, None), setup_context=_save_sums
+    lambda ctx, grad: (_rows(grad, *ctx.saved_tensors), None, None), setup_context=_save
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import threading
 from collections.abc import Callable
 from functools import wraps
@@ -44,34 +45,37 @@ class Operator:
 
     Args:
         name: Of the op, "graphtheory::...".
-        held: What holds of its arguments.
+        layout: What holds of its arguments, as `Layout` describes it.
         function: Changes none of its arguments and returns none of them.
         schema: In torch's language; without it that of the function's annotations.
     """
 
     def __init__(
-        self, name: str, held: Layout, function: Callable[..., Any], schema: str | None = None
+        self, name: str, layout: str, function: Callable[..., Any], schema: str | None = None
     ) -> None:
-        self.held = held
+        self.layout = Layout(name, layout)
 
         @wraps(function)
-        def checked(*args: Any) -> Any:
-            if _thread.backward:
-                held.check_shapes(args)
-            held.check_ids(args)
+        def planned(*args: Any) -> Any:
+            self.layout.check_lookups(args)
             return function(*args)
 
+        def checked(*args: Any) -> Any:
+            if _thread.backward:
+                self.layout.check_shapes(args)
+            self.layout.check_ids(args)
+            return planned(*args)
+
         def from_outside(*args: Any) -> Any:
-            held.check_shapes(args)
+            self.layout.check_shapes(args)
             return checked(*args)
 
         schema = schema or torch.library.infer_schema(function, mutates_args=())
         self.op = torch.library.custom_op(name, from_outside, mutates_args=(), schema=schema)
         self.op.register_vmap(_entry_by_entry(self))
         self.register_fake = self.op.register_fake
-        self._function = checked
-        self._direct: Callable[..., Any] = self.op  # which says so where there is no gradient
-        self._transformed: Callable[..., Any] = self.op
+        self._checked, self._planned = checked, planned
+        self._direct = self._transformed = self._planned_direct = self.op  # without a gradient
 
     def register_autograd(
         self,
@@ -81,12 +85,16 @@ class Operator:
     ) -> None:
         """As of torch's custom ops; the gradient of a list is a list or None."""
         self.op.register_autograd(backward, setup_context=setup_context)
-        direct, transformed = _differentiable(
-            self.op._qualname, self._function, backward, setup_context
-        )
+        name = self.op._qualname
+        self._direct = _differentiable(name, self._checked, backward, setup_context).apply
+        self._planned_direct = _differentiable(name, self._planned, backward, setup_context).apply
+
+        transformed = _differentiable(name, self._checked, backward, setup_context)
+        transformed.forward = staticmethod(lambda *args: self._checked(*_detached(args)))
+        transformed.setup_context = staticmethod(setup_context)
         transformed.vmap = staticmethod(_entry_by_entry(self))
-        transformed.jvp = staticmethod(lambda ctx, *tangents: _refuse_tangents(self.op._qualname))
-        self._direct, self._transformed = direct.apply, transformed.apply
+        transformed.jvp = staticmethod(lambda ctx, *tangents: _refuse_tangents(name))
+        self._transformed = transformed.apply
 
     def __call__(self, *args: Any) -> Any:
         """The value of the function, differentiable.
@@ -102,19 +110,31 @@ class Operator:
         _check_derivatives(self.op._qualname, transform, args)
         if transform is not None:  # a gradient takes no op of torch's
             return (self._transformed if transform == _TRANSFORMS.Grad else self.op)(*args)
-        if _traced(args):
+        if _is_traced(args):
             return self.op(*args)
         if not _needs_grad(args):
-            return self._function(*args)
+            return self._checked(*args)
         if torch.is_grad_enabled():
             return self._direct(*args)
-        return self._function(*_detached(args))
+        return self._checked(*_detached(args))
+
+    def call_planned(self, with_gradient: bool, args: Any) -> Any:
+        """The same of a call whose kind was run before, and whose ids are those of that call.
+
+        Plain tensors alone, of which one requires a gradient if `with_gradient`; nothing traces,
+        transforms or differentiates forward. What tables are looked up by is checked.
+        """
+        return self._planned_direct(*args) if with_gradient else self._planned(*_detached(args))
 
 
-def operator(name: str, layout: str | Layout) -> Callable[[Callable[..., Any]], Operator]:
-    """Decorate the function of an `Operator`, whose arguments a `Layout` or its words describe."""
-    held = Layout(name, layout) if isinstance(layout, str) else layout
-    return lambda function: Operator(name, held, function)
+def operator(name: str, layout: str) -> Callable[[Callable[..., Any]], Operator]:
+    """Decorate the function of an `Operator`; the layout has a word for each argument."""
+
+    def make(function: Callable[..., Any]) -> Operator:
+        names = zip(inspect.signature(function).parameters, layout.split(), strict=True)
+        return Operator(name, " ".join(map(":".join, names)), function)
+
+    return make
 
 
 def _check_derivatives(name: str, transform: Any, args: tuple[Any, ...]) -> None:
@@ -124,12 +144,10 @@ def _check_derivatives(name: str, transform: Any, args: tuple[Any, ...]) -> None
             f"{name}: no batches of gradients (is_grads_batched=True, or vectorize=True of "
             "torch.autograd.functional); torch.func.jacrev works"
         )
-    if transform is not None:
-        tangents = transform == _TRANSFORMS.Jvp
-    else:
-        tangents = forward_ad._current_level >= 0 and any(
-            isinstance(a, Tensor) and forward_ad.unpack_dual(a).tangent is not None for a in args
-        )
+    tangents = transform == _TRANSFORMS.Jvp
+    if transform is None and forward_ad._current_level >= 0:
+        tensors = (a for a in args if isinstance(a, Tensor))
+        tangents = any(forward_ad.unpack_dual(a).tangent is not None for a in tensors)
     if tangents:
         _refuse_tangents(name)
 
@@ -141,7 +159,7 @@ def _refuse_tangents(name: str) -> NoReturn:
     )
 
 
-def _traced(args: tuple[Any, ...]) -> bool:
+def _is_traced(args: tuple[Any, ...]) -> bool:
     if torch._C._len_torch_dispatch_stack() > 0 or torch._C._is_tracing():
         return True
     for a in args:  # noqa: SIM110  (a generator costs as much as the rest)
@@ -190,8 +208,8 @@ def _differentiable(
     function: Callable[..., Any],
     backward: Callable[..., Any],
     setup: Callable[..., None],
-) -> tuple[type[torch.autograd.Function], type[Any]]:
-    """The function with that gradient, for plain calls and for the gradients of torch.func."""
+) -> type[Any]:
+    """A function with that gradient, for plain calls."""
 
     class Direct(torch.autograd.Function):
         @staticmethod
@@ -209,16 +227,6 @@ def _differentiable(
             finally:
                 _thread.backward = before
             out = list(found) if isinstance(found, tuple) else [found]
-            for k, grad in enumerate(out):
-                if isinstance(grad, list):
-                    out[k] = None
-            return tuple(out)
+            return tuple(None if isinstance(grad, list) else grad for grad in out)
 
-    class Transformed(Direct):
-        @staticmethod
-        def forward(*inputs: Any) -> Any:
-            return function(*_detached(inputs))
-
-        setup_context = staticmethod(setup)
-
-    return Direct, Transformed
+    return Direct

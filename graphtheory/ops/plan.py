@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from graphtheory.graph import Neighborhood
+from graphtheory.graph.cache import is_tracing
 from graphtheory.graph.content import PLAIN
-from graphtheory.ops.backend import BY_OPERATION, Backend
-from graphtheory.ops.call import BucketedBias
-from graphtheory.ops.once import is_tracing
+from graphtheory.ops.backend import BY_OPERATION, Backend, choose
+from graphtheory.ops.call import AttentionCall, BucketedBias, Call, needs_grad
 
 _MOST = 64  # kinds of calls that a neighborhood remembers
 _OPTIONS = (str, float, int, bool, type(None))
+
+
+class Plan(NamedTuple):
+    """What calls of a kind have in common.
+
+    Attributes:
+        backend: What runs them.
+        grad: Whether a backward pass may follow.
+        by_source: Whether that reads the edges by source.
+    """
+
+    backend: Backend
+    grad: bool
+    by_source: bool
 
 
 def kind_of(operation: str, neighborhood: object, *args: Any) -> tuple[Any, ...] | None:
@@ -39,17 +53,25 @@ def kind_of(operation: str, neighborhood: object, *args: Any) -> tuple[Any, ...]
     return tuple(found)
 
 
-def known(neighborhood: Neighborhood, kind: tuple[Any, ...] | None) -> Backend | None:
-    """The backend that ran a call of this kind, whose arguments were checked then."""
-    backend: Backend | None = None if kind is None else neighborhood.plans.get(kind)
-    if backend is not None and neighborhood.sets is not None:  # of which some read no ids
+def known(neighborhood: Neighborhood, kind: tuple[Any, ...] | None) -> Plan | None:
+    """What is known of calls of this kind, on the ids that were checked in the first of them."""
+    plan: Plan | None = None if kind is None else neighborhood.plans.get(kind)
+    if plan is not None:
         neighborhood.check_unchanged()
-    return backend
+    return plan
 
 
-def remember(neighborhood: Neighborhood, kind: tuple[Any, ...] | None, backend: Backend) -> None:
-    """Keep what ran a call whose arguments were found to fit."""
-    if kind is not None:
-        if len(neighborhood.plans) >= _MOST:
-            neighborhood.plans.clear()
-        neighborhood.plans[kind] = backend
+def run(
+    call: Call | AttentionCall, backend: str | Backend | None, kind: tuple[Any, ...] | None = None
+) -> Any:
+    """The result of a checked call on the named backend or the first that can; kept as a plan."""
+    if call.plan is not None:
+        return call.plan.backend.run(call)
+    chosen, nb = choose(call, backend), call.neighborhood
+    result = chosen.run(call)
+    if kind is not None and nb.check_unchanged() is not None:
+        if len(nb.plans) >= _MOST:
+            nb.plans.clear()
+        grad = needs_grad(call.tensors)
+        nb.plans[kind] = Plan(chosen, grad, grad and chosen.needs_transpose(call))
+    return result

@@ -14,10 +14,9 @@ from torch import Tensor
 from torch.nn.functional import linear
 
 from graphtheory.graph import Neighborhood
+from graphtheory.ops import fused
 from graphtheory.ops.backend import BACKENDS
-from graphtheory.ops.call import AttentionCall, BucketedBias, check_buckets
-from graphtheory.ops.edge_features import EdgeFeatures
-from graphtheory.ops.fused_edges import attention as fused
+from graphtheory.ops.call import AttentionCall, BucketedBias, EdgeFeatures
 from graphtheory.ops.fused_op import FusedOp
 from graphtheory.ops.kernels import neighborhood_of
 
@@ -33,21 +32,12 @@ def _maps(a: Any) -> list[Linear]:
     return [(a.query, a.query_bias), (a.key, a.key_bias), (a.value, a.value_bias)]
 
 
-def _run(kernels: Any, a: Any) -> tuple[Tensor, Tensor, Tensor]:
-    check_buckets(a.bucket, 0 if a.table is None else a.table.size(0))
-    return kernels.projected_attention(
-        *a.parts[:2], a.order, a.x_src, a.x_dst, _maps(a), a.matrix, a.features, a.bias, a.bucket,
-        a.table, a.scale, a.dropout, _number(a.seed),
-    )  # fmt: skip
-
-
 def _gradients(kernels: Any, a: Any, grads: Any, kept: Any, needs: Any) -> Any:
-    buckets = 0 if a.table is None else a.table.size(0)
-    check_buckets(a.bucket, buckets)
     with torch.autocast("cpu", enabled=False):  # the caller's says nothing of the forward pass
         return kernels.projected_attention_backward(
             a.parts, a.order, *grads, a.x_src, a.x_dst, _maps(a), a.matrix, a.features, *kept,
-            a.bucket, buckets, (needs[0], needs[1], needs[9]), a.scale, a.dropout, _number(a.seed),
+            a.bucket, fused.num_buckets(a), (needs[0], needs[1], needs[9]), a.scale, a.dropout,
+            _number(a.seed),
         )  # fmt: skip
 
 
@@ -58,14 +48,11 @@ def _definition(a: Any) -> Tensor:
             linear(x, *one).unflatten(1, (len(a.matrix), -1))
             for x, one in zip((a.x_dst, a.x_src, a.x_src), _maps(a), strict=True)
         )
-        nb = neighborhood_of(a.parts, a.x_src.size(0))
-        bias = a.bias if a.table is None else BucketedBias(a.bucket, a.table)
+        nb, bias = neighborhood_of(a.parts, a.x_src.size(0)), fused.bias_of(a)
         rows = a.features if a.order.numel() == 0 else a.features.index_select(0, a.order)
-        edges = EdgeFeatures(rows, torch.einsum("nhc,hdc->nhd", query, a.matrix))
-        call = AttentionCall(
-            query, key, value, nb, bias, a.scale, a.dropout, a.seed, edges=(edges,)
-        )
-        out, (sums,) = fused(call, BACKENDS[a.backend])
+        edges = (EdgeFeatures(rows, torch.einsum("nhc,hdc->nhd", query, a.matrix)),)
+        call = AttentionCall(query, key, value, nb, bias, a.scale, a.dropout, a.seed, edges=edges)
+        out, (sums,) = fused.attention(call, BACKENDS[a.backend])
         return out + torch.einsum("nhd,hdc->nhc", sums, a.matrix)
 
 
@@ -75,12 +62,15 @@ _attention = FusedOp(
     "features:FK bias:EH? table:BH? bucket:bucket? seed:any? order:order parts:parts scale:float "
     "dropout:float",
     "NHC EH! NHK!",
-    run=_run,
+    run=lambda kernels, a: kernels.projected_attention(
+        *a.parts[:2], a.order, a.x_src, a.x_dst, _maps(a), a.matrix, a.features, a.bias, a.bucket,
+        a.table, a.scale, a.dropout, _number(a.seed),
+    ),
     gradients=_gradients,
     definition=_definition,
     kept="EH NHK",
     keep=lambda a, outputs: outputs[1:],
-)
+)  # fmt: skip
 
 
 def attention(
@@ -103,11 +93,11 @@ def attention(
         dropout: Probability of dropping a weight.
         seed: Which are dropped.
     """
+    nb.check_unchanged()
     t = nb._turned()
     assert t.perm is not None
-    dense, (bucket, table) = (
-        (None, bias) if isinstance(bias, BucketedBias) else (bias, (None, None))
-    )
+    by_bucket = isinstance(bias, BucketedBias)
+    dense, table, bucket = (None, bias.table, bias.bucket) if by_bucket else (bias, None, None)  # type: ignore[union-attr]
     return _attention(
         x_src, x_dst, *(t for one in maps for t in one), matrix, features, dense, table, bucket,
         seed, nb.indptr.new_empty(0) if order is None else order,

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.functional import leaky_relu, relu
 
 from graphtheory.graph import Neighborhood
-from graphtheory.ops.call import AttentionCall, BucketedBias, check_buckets
+from graphtheory.ops.call import AttentionCall, BucketedBias
 from graphtheory.ops.dropout import dropout_factor
 
 
@@ -90,7 +90,7 @@ def edge_bias(bias: Tensor | BucketedBias) -> Tensor:
     """The [E, H] form of a bias."""
     if not isinstance(bias, BucketedBias):
         return bias
-    check_buckets(bias.bucket, bias.table.size(0))
+    bias.check()
     return bias.table.index_select(0, bias.bucket.long())
 
 

@@ -24,7 +24,20 @@ def first_gradients(
     """
     with torch.enable_grad():
         inputs = [None if t is None else t.view_as(t) for t in tensors]
-        return _grad(_outputs(definition, inputs), grads, inputs, again=True)
+        outputs = definition(*inputs)
+        pairs = [
+            (out, up.to(out.dtype))
+            for out, up in zip(_as_tuple(outputs), grads, strict=True)
+            if out is not None and up is not None and out.requires_grad
+        ]
+        asked = [k for k, t in enumerate(inputs) if t is not None and t.requires_grad]
+        found: list[Tensor | None] = [None] * len(inputs)
+        if pairs and asked:
+            outs, ups = zip(*pairs, strict=True)
+            by = [inputs[k] for k in asked]
+            some = torch.autograd.grad(outs, by, ups, create_graph=True, allow_unused=True)  # type: ignore[arg-type]
+            found = _replaced(found, asked, some)
+        return found
 
 
 def second_gradients(
@@ -43,60 +56,39 @@ def second_gradients(
     Returns:
         The gradients by `grads` and by `tensors`.
     """
-    if any(need and _has_no_graph(t) for t, need in zip((*grads, *tensors), needed, strict=True)):
-        return _by_transforms(definition, tensors, grads, upstream, needed)
-    again = torch.is_grad_enabled()  # a third derivative may follow
-    with torch.enable_grad():
-        inputs, above = ([_own(t, again) for t in some] for some in (tensors, grads))
-        asked = [None if u is None else t for t, u in zip(inputs, upstream, strict=True)]
-        firsts = _grad(_outputs(definition, inputs), above, asked, again=True)
-        found = _grad(firsts, upstream, [*above, *inputs], again)
-    return found[: len(above)], found[len(above) :]
-
-
-def _has_no_graph(tensor: Tensor | None) -> bool:
-    """Whether nothing computed from a tensor has a gradient, as where `torch.func.vjp` has ended.
-
-    Such a tensor still says that it requires one.
-    """
-    with torch.enable_grad():
-        return tensor is not None and not tensor.view_as(tensor).requires_grad
-
-
-def _by_transforms(
-    definition: Callable[..., Any], tensors: Maybe, grads: Maybe, upstream: Maybe,
-    needed: Sequence[bool],
-) -> tuple[list[Tensor | None], list[Tensor | None]]:  # fmt: skip
-    """The same by `torch.func.vjp`, of tensors that autograd does not follow."""
-    given = [None if t is None else t.view_as(t) for t in (*grads, *tensors)]  # no ended wrapper
+    given = [None if t is None else t.view_as(t) for t in (*grads, *tensors)]
     count = len(grads)
     by = [k for k, need in enumerate(needed) if need and given[k] is not None]
     asked = [k for k, u in enumerate(upstream) if u is not None and tensors[k] is not None]
+    if not by or not asked or all(up is None for up in grads):
+        return [None] * count, [None] * len(tensors)
 
     def firsts(*some: Tensor) -> tuple[Tensor, ...]:
-        now = _with(given, by, some)
+        now = _replaced(given, by, some)
         above, inputs = now[:count], now[count:]
 
         def outputs(*some: Tensor) -> tuple[Tensor, ...]:
-            found = _outputs(definition, _with(inputs, asked, some))
+            found = _as_tuple(definition(*_replaced(inputs, asked, some)))
             pairs = zip(found, above, strict=True)
             return tuple(out for out, up in pairs if out is not None and up is not None)
 
         outs, back, *_ = torch.func.vjp(outputs, *(inputs[k] for k in asked))
         ups = (up for up in above if up is not None)
-        grads: tuple[Tensor, ...] = back(
+        found: tuple[Tensor, ...] = back(
             tuple(up.to(out.dtype) for out, up in zip(outs, ups, strict=True))
         )
-        return grads
+        return found
 
     found, back, *_ = torch.func.vjp(firsts, *(given[k] for k in by))
     ups = zip(found, (upstream[k] for k in asked), strict=True)
     of = back(tuple(up.to(first.dtype) for first, up in ups if up is not None))
-    out = _with([None] * len(given), by, of)
+    out = _replaced([None] * len(given), by, of)
     return out[:count], out[count:]
 
 
-def _with(tensors: Sequence[Tensor | None], places: list[int], some: Any) -> list[Tensor | None]:
+def _replaced(
+    tensors: Sequence[Tensor | None], places: list[int], some: Any
+) -> list[Tensor | None]:
     """The tensors, those at some places replaced."""
     out = list(tensors)
     for k, t in zip(places, some, strict=True):
@@ -104,28 +96,5 @@ def _with(tensors: Sequence[Tensor | None], places: list[int], some: Any) -> lis
     return out
 
 
-def _outputs(definition: Callable[..., Any], inputs: Maybe) -> Maybe:
-    outputs = definition(*inputs)
+def _as_tuple(outputs: Any) -> Maybe:
     return outputs if isinstance(outputs, tuple) else (outputs,)
-
-
-def _own(tensor: Tensor | None, again: bool) -> Tensor | None:
-    """A tensor by which alone the derivative is taken; part of the graph if one more may follow."""
-    if tensor is None or not tensor.requires_grad:
-        return tensor
-    return tensor.view_as(tensor) if again else tensor.detach().requires_grad_()
-
-
-def _grad(outputs: Maybe, above: Maybe, inputs: Maybe, again: bool) -> list[Tensor | None]:
-    """The gradient of each input that has one."""
-    pairs = [
-        (out, up)
-        for out, up in zip(outputs, above, strict=True)
-        if out is not None and up is not None and out.requires_grad
-    ]
-    asked = [t for t in inputs if t is not None and t.requires_grad]
-    if not pairs or not asked:
-        return [None] * len(inputs)
-    outs, ups = zip(*((out, up.to(out.dtype)) for out, up in pairs), strict=True)
-    found = iter(torch.autograd.grad(outs, asked, ups, create_graph=again, allow_unused=True))
-    return [next(found) if t is not None and t.requires_grad else None for t in inputs]

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from graphtheory import Neighborhood, ops
 from graphtheory.ops import reference
-from graphtheory.ops.additive_attention import _attention, additive_attention
+from graphtheory.ops.additive import _attention, additive_attention
 from graphtheory.ops.backend import BACKENDS
 from graphtheory.ops.call import Call
 from graphtheory.ops.dropout import dropout_factor

@@ -35,8 +35,8 @@ def test_ops_are_registered_as_torch_demands(graph: str, dtype: torch.dtype) -> 
     torch.library.opcheck(ops.aggregate, (weights, key, parts, NAME), **checks)
     torch.library.opcheck(ops.aggregate_by_source, (weights, query, parts, NAME), **checks)
     torch.library.opcheck(ops.aggregate_max, (weights, key, parts, NAME), **checks)
-    torch.library.opcheck(ops.edge_softmax, (logits, nb.indptr, nb.indices, NAME), **checks)
-    torch.library.opcheck(ops.edge_softmax_backward, (weights, logits, nb.indptr, NAME), **checks)
+    torch.library.opcheck(ops.edge_softmax, (logits, parts[:2], NAME), **checks)
+    torch.library.opcheck(ops.edge_softmax_backward, (weights, logits, parts[:2], NAME), **checks)
 
 
 def test_the_transposed_structure_is_made_only_for_a_gradient() -> None:

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from graphtheory import Neighborhood, cliques, ops
-from graphtheory.ops import call, plan
+from graphtheory.ops import plan
 from graphtheory.ops.backends.csr import CSRBackend
 
 
@@ -22,7 +22,7 @@ def refuse(*args, **options):
 def test_a_second_call_of_a_kind_is_not_checked_again(monkeypatch) -> None:
     nb, x = path(), torch.randn(4, 2, 3)
     first = ops.attention(x, x, x, nb)
-    monkeypatch.setattr(call.AttentionCall, "checked", refuse)
+    monkeypatch.setattr(import_module("graphtheory.ops.attention"), "check_attention", refuse)
     assert torch.equal(ops.attention(x, x, x, nb), first)
     with pytest.raises(AssertionError, match="checked again"):
         ops.attention(x, x, x, path())  # other edges
@@ -85,7 +85,7 @@ def test_sets_that_were_changed_in_place_are_refused() -> None:
 def test_gat_attention_keeps_its_plan(monkeypatch) -> None:
     nb, value, score = path(), torch.randn(4, 2, 3), torch.randn(4, 2)
     first = ops.additive_attention(value, score, score, nb)
-    monkeypatch.setattr(import_module("graphtheory.ops.additive_attention"), "check_nodes", refuse)
+    monkeypatch.setattr(import_module("graphtheory.ops.additive"), "check_arguments", refuse)
     assert torch.equal(ops.additive_attention(value, score, score, nb), first)
     with pytest.raises(AssertionError, match="checked again"):
         ops.additive_attention(value, score, None, nb)
@@ -96,7 +96,7 @@ def test_a_traced_or_transformed_call_takes_the_general_path(monkeypatch) -> Non
     ops.attention(x, x, x, nb)
     assert plan.kind_of("attention", nb, x) is not None
     grad = torch.func.grad(lambda q: ops.attention(q, x, x, nb).sum())
-    monkeypatch.setattr(call.AttentionCall, "checked", refuse)
+    monkeypatch.setattr(import_module("graphtheory.ops.attention"), "check_attention", refuse)
     with pytest.raises(AssertionError, match="checked again"):
         grad(x)
 

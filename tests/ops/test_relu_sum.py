@@ -9,7 +9,7 @@ from graphtheory import Neighborhood, cliques, ops
 from graphtheory.ops.backend import BACKENDS as KNOWN
 from graphtheory.ops.call import Call
 from graphtheory.ops.kernels import structure
-from graphtheory.ops.relu_sum import _mapped_sum, _sum
+from graphtheory.ops.edge import _mapped_sum, _sum
 
 BACKENDS = ["numba_csr", "torch_csr", "reference"]
 

@@ -10,7 +10,7 @@ from graphtheory import ops
 from graphtheory.graph import Neighborhood
 from graphtheory.graph.content import state_of
 from graphtheory.nn.conv.adjacency import Adjacency
-from graphtheory.ops.once import is_tracing
+from graphtheory.graph.cache import is_tracing
 
 
 def in_rows(adj: Adjacency, features: Tensor) -> Tensor:

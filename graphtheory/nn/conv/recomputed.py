@@ -17,7 +17,7 @@ from graphtheory.nn.conv.adjacency import Adjacency
 from graphtheory.nn.conv.given_edges import project_per_edge
 from graphtheory.ops import projected
 from graphtheory.ops.dropout import draw_seed
-from graphtheory.ops.once import is_tracing
+from graphtheory.graph.cache import is_tracing
 
 
 class _Kept(NamedTuple):

@@ -15,7 +15,7 @@ from graphtheory import ops
 from graphtheory.graph import Neighborhood
 from graphtheory.graph.content import holds, is_plain
 from graphtheory.nn.conv.adjacency import outside_inference_mode
-from graphtheory.ops.once import is_tracing
+from graphtheory.graph.cache import is_tracing
 
 MAX_DENSITY = 0.05  # the largest share of non-zeros that is read by rows
 MIN_ENTRIES = 1 << 16  # the least number of entries for which that is worth it

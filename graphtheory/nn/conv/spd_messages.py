@@ -12,7 +12,7 @@ from graphtheory.graph import Neighborhood
 from graphtheory.nn.conv import on_core
 from graphtheory.nn.conv.adjacency import Adjacency, adjacency_of, edge_list
 from graphtheory.ops.look_up import bias_per_edge, look_up
-from graphtheory.ops.once import PerTensorCache
+from graphtheory.graph.cache import PerTensorCache
 
 if TYPE_CHECKING:
     from graphtheory.nn.conv.spd_transformer_conv import SPDTransformerConv

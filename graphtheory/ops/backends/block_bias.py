@@ -12,7 +12,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import pad, scaled_dot_product_attention
 
 from graphtheory.graph.inference import innermost_transform
-from graphtheory.ops.call import BucketedBias, check_buckets
+from graphtheory.ops.call import BucketedBias
 from graphtheory.ops.look_up import look_up
 from graphtheory.ops.second import first_gradients
 
@@ -197,7 +197,7 @@ def of_edges(bias: Tensor | BucketedBias, places: Tensor | None = None) -> Block
     It is looked up, and its gradient summed, in float32 or wider.
     """
     if isinstance(bias, BucketedBias):
-        check_buckets(bias.bucket, bias.table.size(0))
+        bias.check()
         values, columns = bias.table.t(), bias.bucket.long()
     else:
         values, columns = bias.t(), None

@@ -8,26 +8,17 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-from graphtheory.ops import (
-    additive,
-    additive_attention,
-    fused,
-    fused_edges,
-    fused_topk,
-    kernels,
-    reductions,
-    relu_sum,
-)
+from graphtheory.ops import additive, edge, fused, fused_topk, kernels
 from graphtheory.ops.backend import Backend
 from graphtheory.ops.call import AttentionCall, Call
 
 _RUN: dict[str, Callable[[Any, Backend], Any]] = {
     "edge_dot": kernels.edge_dot,
     "edge_softmax": kernels.edge_softmax,
-    "aggregate": reductions.aggregate,
-    "relu_sum": relu_sum.run,
-    "additive_score": additive.run,
-    "additive_attention": additive_attention.run,
+    "aggregate": kernels.aggregate,
+    "relu_sum": edge.run_relu_sum,
+    "additive_score": additive.run_score,
+    "additive_attention": additive.run_attention,
     "attention": fused.attention,
     "topk_attention": fused_topk.on_edges,
 }
@@ -54,6 +45,4 @@ class CSRBackend(Backend):
 
     def run(self, call: Call | AttentionCall) -> Any:
         """The result of a call, differentiable."""
-        if isinstance(call, AttentionCall) and call.edges:
-            return fused_edges.attention(call, self)
         return _RUN[call.operation](call, self)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import torch
 
-from graphtheory.ops.backend import Sizes
 from graphtheory.ops.backends.cpu.regimes import keeps_weights
 from graphtheory.ops.backends.csr import CSRBackend
 from graphtheory.ops.call import AttentionCall, BucketedBias, Call
-from graphtheory.ops.fused import sum_type
+from graphtheory.ops.kernels import sum_type
 
 
 class NumbaCSR(CSRBackend):
@@ -37,19 +36,17 @@ class NumbaCSR(CSRBackend):
         if call.edges or bias is None or not bias.requires_grad:
             return False
         edges, heads = call.neighborhood.num_edges, call.query.size(1)
-        return not _keeps(edges, heads, sum_type(call.query.dtype).itemsize)
+        return not _keeps(edges, heads, sum_type(call.query).itemsize)
 
-    def saved_shape(self, sizes: Sizes) -> tuple[int, ...]:
-        """The weights, or of many weights two facts of each row; on blocks four facts.
-
-        With features of edges, and of additive attention, always the weights.
-        """
-        heads = sizes.num_heads
-        if sizes.on_blocks:
-            return sizes.num_dst, heads, 4
-        kept = sizes.with_edges or sizes.additive
-        kept = kept or _keeps(sizes.num_edges, heads, sizes.dtype.itemsize)
-        return (sizes.num_edges, heads) if kept else (sizes.num_dst, 2, heads)
+    def saved_shape(
+        self, operation: str, num_dst: int, num_edges: int, num_heads: int, dtype: torch.dtype,
+        narrow: int,
+    ) -> tuple[int, ...]:  # fmt: skip
+        """The weights, or of many weights of attention two facts of each row; on blocks four."""
+        if operation == "topk_attention":
+            return num_dst, num_heads, 4
+        kept = operation != "attention" or _keeps(num_edges, num_heads, dtype.itemsize)
+        return (num_edges, num_heads) if kept else (num_dst, 2, num_heads)
 
 
 def _keeps(edges: int, heads: int, itemsize: int) -> bool:

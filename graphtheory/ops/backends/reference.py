@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from graphtheory.ops import additive_attention, reference
+from graphtheory.ops import additive, reference
 from graphtheory.ops.backend import Backend
 from graphtheory.ops.call import AttentionCall, Call
 
@@ -19,7 +19,7 @@ class Reference(Backend):
         if isinstance(call, AttentionCall):
             return reference.attention(call)
         if call.operation == "additive_attention":
-            return additive_attention.run(call, self)
+            return additive.run_attention(call, self)
         definition = getattr(reference, call.operation)
         if call.operation == "relu_sum":
             *tensors, matrix = call.tensors

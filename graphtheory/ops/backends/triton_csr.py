@@ -8,7 +8,6 @@ from importlib.util import find_spec
 import torch
 from torch import Tensor
 
-from graphtheory.ops.backend import Sizes
 from graphtheory.ops.backends.csr import CSRBackend
 from graphtheory.ops.call import AttentionCall, BucketedBias, Call
 from graphtheory.ops.look_up import SumsOfRows, register_sums
@@ -75,15 +74,18 @@ class TritonCSR(CSRBackend):
             reasons.append(f"it has no kernel for reduce={call.options[0]!r}")
         return reasons
 
-    def saved_shape(self, sizes: Sizes) -> tuple[int, ...]:
-        """Two facts of each row and, of a narrow type, its output as it was before it was rounded.
+    def saved_shape(
+        self, operation: str, num_dst: int, num_edges: int, num_heads: int, dtype: torch.dtype,
+        narrow: int,
+    ) -> tuple[int, ...]:  # fmt: skip
+        """Two facts of each row and, of a narrow type, its output before it was rounded.
 
         With features of edges the weights; on blocks five facts.
         """
-        if sizes.with_edges:
-            return sizes.num_edges, sizes.num_heads
-        rows, heads = sizes.num_dst, sizes.num_heads
-        return (rows, heads, 5) if sizes.on_blocks else (rows, 2 + sizes.narrow, heads)
+        if operation == "edge_attention":
+            return num_edges, num_heads
+        facts = (num_heads, 5) if operation == "topk_attention" else (2 + narrow, num_heads)
+        return num_dst, *facts
 
 
 def topk_limits(call: AttentionCall) -> list[str]:

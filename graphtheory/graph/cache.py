@@ -7,6 +7,7 @@ from typing import Generic, TypeVar
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from graphtheory.graph.content import state_of
@@ -22,6 +23,7 @@ def is_tracing() -> bool:
         or innermost_transform() is not None
         or torch._C._len_torch_dispatch_stack() > 0
         or torch._C._is_tracing()
+        or forward_ad._current_level >= 0
     )
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphtheory.ops.once import PerTensorCache
+from graphtheory.graph.cache import PerTensorCache
 
 
 @pytest.fixture
