@@ -92,9 +92,9 @@ def spoil_argument(
         return None, f"{name} {args[at]} for {given}"
     limits = {"order": nb.num_edges}
     limits |= {"bucket": _rows_of("table", op, args), "row": _rows_of("num_rows", op, args)}
-    if not given.is_floating_point() and rng.random() < 0.7:
-        if name in limits and name in words:
-            return True, name if spoil_id(given, limits[name], rng) else None
+    is_id = name in limits and name in words
+    if is_id and not given.is_floating_point() and rng.random() < 0.7:
+        return True, name if spoil_id(given, limits[name], rng) else None
     way = WAYS[int(rng.integers(len(WAYS)))]
     other = spoil_shape(given, way)
     if other is None or (other.shape == given.shape and way != "type"):

@@ -225,7 +225,8 @@ class Layout:
                     continue
                 wanted = [sizes.get(letter, _NAMES.get(letter, letter)) for letter in word]
                 raise ValueError(
-                    f"{self.name}: {self.names[k]} has the shape {list(args[k].shape)}, expected {wanted}"
+                    f"{self.name}: {self.names[k]} has the shape {list(args[k].shape)}, expected "
+                    f"{wanted}"
                 )
         if {"W", "H", "C"} <= sizes.keys() and sizes["W"] != sizes["H"] * sizes["C"]:
             raise ValueError(

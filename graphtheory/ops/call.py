@@ -189,7 +189,7 @@ def check_attention(
         for name, part in bias._asdict().items():
             _check_tensor(f"bias.{name}", part, neighborhood)
         check_rows_of_edges("bias.bucket", bias.bucket, (torch.uint8,), neighborhood)
-        _check_table("bias.table", bias.table, (query.size(1),), "[rows, heads]")
+        _check_table("bias.table", bias.table, (query.size(1),))
     elif bias is not None:
         _check_tensor("bias", bias, neighborhood, " or BucketedBias(bucket, table)")
         check_arguments(neighborhood, "NHD EH", query=query, bias=bias)
@@ -216,8 +216,7 @@ def _checked_edges(
         else:
             check_rows_of_edges("edges.row", one.row, (torch.uint8, torch.int64), neighborhood)
             of_heads = (query.size(1),) if features.dim() == 3 else ()
-            shape = "[rows, edge_dim] or [rows, heads, edge_dim]"
-            _check_table("edges.features", features, (*of_heads, one.dim), shape)
+            _check_table("edges.features", features, (*of_heads, one.dim))
         if one.query is not None and tuple(one.query.shape) != of_query:
             raise ValueError(f"edges.query: shape {tuple(one.query.shape)}, expected {of_query}")
         check_same_type(**{"query": query, "edges.query": one.query})
@@ -247,11 +246,9 @@ def check_rows_of_edges(
         )
 
 
-def _check_table(name: str, table: Tensor, of_row: tuple[int, ...], wanted: str) -> None:
+def _check_table(name: str, table: Tensor, of_row: tuple[int, ...]) -> None:
     if not table.is_floating_point():
         raise TypeError(f"{name}: dtype {table.dtype}, expected a floating type")
     if table.dim() < 2 or tuple(table.shape[1:]) != of_row or not 1 <= table.size(0) <= MOST_ROWS:
-        raise ValueError(
-            f"{name}: a table of shape {tuple(table.shape)}, expected {wanted} of 1 to "
-            f"{MOST_ROWS} rows, each {list(of_row)}"
-        )
+        wanted = ", ".join([f"1 to {MOST_ROWS} rows", *map(str, of_row)])
+        raise ValueError(f"{name}: shape {tuple(table.shape)}, expected [{wanted}]")

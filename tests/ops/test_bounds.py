@@ -118,7 +118,8 @@ def _ids(op: Any, args: list[Any]) -> list[tuple[str, Tensor]]:
     found = []
     for word, given in zip(_words(op), args, strict=True):
         if word == "parts":
-            read = given if _by_source(op) else given[:2]
+            softmax = "::edge_softmax" in op.name()  # which reads row pointers alone
+            read = given[:1] if softmax else given if _by_source(op) else given[:2]
             found += [(f"{word}[{k}]", part) for k, part in enumerate(read)]
         elif word in ("order", "bucket", "row") and given is not None:
             found.append((word, given))
