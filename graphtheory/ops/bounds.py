@@ -12,7 +12,7 @@ from graphtheory.graph import Neighborhood
 from graphtheory.graph.cache import PerTensorCache
 from graphtheory.graph.content import fit, fit_both_ways, is_plain, within
 from graphtheory.graph.csr import check_index, check_pointers, plain
-from graphtheory.graph.inference import leave_inference_mode, unwrapped
+from graphtheory.graph.inference import innermost_transform, leave_inference_mode, unwrapped
 
 _NAMES = {
     "N": "num_dst", "M": "num_src", "E": "num_edges", "H": "heads", "D": "head_dim",
@@ -94,8 +94,10 @@ def check_lookup(name: str, ids: Tensor | None, rows: int) -> None:
         return
     if torch.compiler.is_compiling() or ids.numel() == 0 or ids.is_meta:
         return
-    if ids.is_cpu and is_plain(ids) and within(ids, rows):
-        return
+    if type(ids) is Tensor and ids.is_cpu and innermost_transform() is None:
+        given = ids.numpy()  # one pass, which every call takes
+        if given.min() >= 0 and given.max() < rows:
+            return
     with leave_inference_mode():
         ids = unwrapped(ids)
         if ids.is_cpu and is_plain(ids) and within(ids, rows):

@@ -29,14 +29,10 @@ def saved_like(out: Tensor, num_edges: int, backend: str, operation: str) -> Ten
     return out.new_empty(shape, dtype=wide)
 
 
-def computes_weights_again(saved: Tensor) -> bool:
-    """Whether what was saved are facts of each row, and not the weights [E, H]."""
-    return saved.dim() == 3
-
-
 def outputs_to_keep(a: Any, saved: Tensor, *outputs: Tensor) -> tuple[Tensor | None, ...]:
     """The outputs if the backward pass of a backend reads them beside what was saved."""
-    read = computes_weights_again(saved) and "out" in BACKENDS[a.backend].backward_needs
+    facts = saved.dim() == 3  # of each row, and not the weights [E, H]
+    read = facts and "out" in BACKENDS[a.backend].backward_needs
     return outputs if read else (None,) * len(outputs)
 
 
@@ -47,7 +43,7 @@ def num_buckets(a: Any) -> int:
 
 def _named(a: Any, saved: Tensor, **outputs: Tensor | None) -> dict[str, Tensor | None]:
     """What a backend that computes the weights again has asked for by name."""
-    given = {"bias": a.bias, "table": a.table, **outputs} if computes_weights_again(saved) else {}
+    given = {"bias": a.bias, "table": a.table, **outputs} if saved.dim() == 3 else {}
     return {name: given.get(name) for name in BACKENDS[a.backend].backward_needs}
 
 

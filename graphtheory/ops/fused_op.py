@@ -68,6 +68,7 @@ class FusedOp:
         self._keep, self._strided = keep, strided
         self._outputs = [out.rstrip("!") for out in outputs.split()]
         self._open = [k for k, out in enumerate(outputs.split()) if not out.endswith("!")]
+        self._closed = [k for k in range(len(self._outputs)) if k not in self._open]
         words = [word.rstrip("?") for _, word in given]
         self._parts = words.index("parts") if "parts" in words else None  # the one list of tensors
         self._tensors = [k for k, word in enumerate(words) if word not in _TYPES]
@@ -91,7 +92,9 @@ class FusedOp:
 
     def __call__(self, *args: Any, plan: Any = None) -> Any:
         """The outputs, differentiable any number of times; the last argument names a backend."""
-        return self._value(*args) if plan is None else self._value.call_planned(plan.grad, args)
+        if plan is None:
+            return self._value(*args)
+        return (self._value.planned_direct if plan.grad else self._value.planned)(*args)
 
     @property
     def op(self) -> Any:
@@ -160,9 +163,8 @@ class FusedOp:
 
     def _save(self, ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
         outputs = output if isinstance(output, tuple) else (output,)
-        if len(self._open) < len(outputs):
-            closed = (out for k, out in enumerate(outputs) if k not in self._open)
-            ctx.mark_non_differentiable(*closed)
+        if self._closed:
+            ctx.mark_non_differentiable(*[outputs[k] for k in self._closed])
         if len(self._open) > 1:
             ctx.shapes = [(outputs[k].shape, outputs[k].dtype) for k in self._open]
         self._hold(ctx, self._keep(self._as_named(*inputs), outputs), inputs)

@@ -41,7 +41,10 @@ class Operator:
 
     Every call checks the ids that loops read. Calls of the op itself, as compiled and exported
     programs make, check all shapes as well, which the functions of `ops` have done, and so do calls
-    in a backward pass, since `.data` of a saved tensor may have another shape by then.
+    in a backward pass, since `.data` of a saved tensor may have another shape by then. `planned`
+    and `planned_direct`, the latter with a gradient, run a call whose kind was run before on ids
+    that were found unchanged, of plain tensors that nothing traces or transforms: they check only
+    what tables are looked up by.
 
     Args:
         name: Of the op, "graphtheory::...".
@@ -58,7 +61,7 @@ class Operator:
         @wraps(function)
         def planned(*args: Any) -> Any:
             self.layout.check_lookups(args)
-            return function(*args)
+            return function(*_detached(args))
 
         def checked(*args: Any) -> Any:
             if _thread.backward:
@@ -74,8 +77,8 @@ class Operator:
         self.op = torch.library.custom_op(name, from_outside, mutates_args=(), schema=schema)
         self.op.register_vmap(_entry_by_entry(self))
         self.register_fake = self.op.register_fake
-        self._checked, self._planned = checked, planned
-        self._direct = self._transformed = self._planned_direct = self.op  # without a gradient
+        self._checked, self.planned = checked, planned
+        self._direct = self._transformed = self.planned_direct = self.op  # without a gradient
 
     def register_autograd(
         self,
@@ -87,10 +90,10 @@ class Operator:
         self.op.register_autograd(backward, setup_context=setup_context)
         name = self.op._qualname
         self._direct = _differentiable(name, self._checked, backward, setup_context).apply
-        self._planned_direct = _differentiable(name, self._planned, backward, setup_context).apply
+        self.planned_direct = _differentiable(name, self.planned, backward, setup_context).apply
 
         transformed = _differentiable(name, self._checked, backward, setup_context)
-        transformed.forward = staticmethod(lambda *args: self._checked(*_detached(args)))
+        transformed.forward = staticmethod(self._checked)
         transformed.setup_context = staticmethod(setup_context)
         transformed.vmap = staticmethod(_entry_by_entry(self))
         transformed.jvp = staticmethod(lambda ctx, *tangents: _refuse_tangents(name))
@@ -112,19 +115,9 @@ class Operator:
             return (self._transformed if transform == _TRANSFORMS.Grad else self.op)(*args)
         if _is_traced(args):
             return self.op(*args)
-        if not _needs_grad(args):
-            return self._checked(*args)
-        if torch.is_grad_enabled():
+        if torch.is_grad_enabled() and _needs_grad(args):
             return self._direct(*args)
-        return self._checked(*_detached(args))
-
-    def call_planned(self, with_gradient: bool, args: Any) -> Any:
-        """The same of a call whose kind was run before, and whose ids are those of that call.
-
-        Plain tensors alone, of which one requires a gradient if `with_gradient`; nothing traces,
-        transforms or differentiates forward. What tables are looked up by is checked.
-        """
-        return self._planned_direct(*args) if with_gradient else self._planned(*_detached(args))
+        return self._checked(*args)
 
 
 def operator(name: str, layout: str) -> Callable[[Callable[..., Any]], Operator]:
@@ -214,7 +207,7 @@ def _differentiable(
     class Direct(torch.autograd.Function):
         @staticmethod
         def forward(ctx: Any, *inputs: Any) -> Any:
-            output = function(*_detached(inputs))
+            output = function(*inputs)
             setup(ctx, inputs, output)
             return output
 
