@@ -2,9 +2,9 @@
 
     python benchmarks/walks.py --out benchmarks/results/walks.csv
 
-Counted with `sys.setprofile`, after a first call that compiles and imports: calls of Python functions (C functions are not counted), the
-files that they stand in, and how often the walk comes back to a file that it has left. One thread; the counts do not depend on the machine,
-but on the versions of torch and PyG.
+Counted with `sys.setprofile`, after a first call that compiles and imports: calls of Python functions of this package and of PyG (torch's
+and C functions are not counted), the files that they stand in, and how often the walk comes back to a file that it has left. One thread;
+the counts do not depend on the machine, but on the version of PyG.
 """  # noqa: E501
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from types import FrameType
 from typing import NamedTuple
 
 import torch
+import torch_geometric
 import torch_geometric.nn as pyg
 import tyro
 from _rows import save, show
@@ -26,6 +27,8 @@ from torch import Tensor, nn
 import graphtheory
 from graphtheory.lab.bench.rows import Row
 from graphtheory.nn import SPDTransformerConv
+
+COUNTED = tuple(str(Path(package.__file__).parent) for package in (graphtheory, torch_geometric))
 
 
 class Walk(NamedTuple):
@@ -47,16 +50,16 @@ def walk(work: Callable[[], object]) -> Walk:
     files: list[str] = []
 
     def note(frame: FrameType, event: str, argument: object) -> None:
-        if event == "call":
-            files.append(frame.f_code.co_filename)
+        file = frame.f_code.co_filename
+        if event == "call" and file.startswith(COUNTED):
+            files.append(file)
 
     sys.setprofile(note)
     try:
         work()
     finally:
         sys.setprofile(None)
-    files = [file for file in files[1:] if file != __file__]
-    changes = [files[0], *(b for a, b in pairwise(files) if a != b)]
+    changes = [*files[:1], *(b for a, b in pairwise(files) if a != b)]
     return Walk(len(files), len(set(files)), len(changes) - len(set(files)))
 
 

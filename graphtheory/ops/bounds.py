@@ -181,8 +181,10 @@ class Layout:
             sources = parts[2].size(0) - 1 if backward else None
         order = None if self._order is None else args[self._order]
         rows = self._size("F", args)
-        if sources is not None and _fit(parts, sources, backward) and _in_rows(order, rows, edges):
-            return
+        if sources is not None and (order is None or _in_rows(order, rows, edges)):
+            fits = fit_both_ways(parts, sources) if backward else fit(*parts[:2], sources)
+            if fits:
+                return
         self._say_what_does_not_fit(parts, sources, backward, order, rows)
 
     def _say_what_does_not_fit(
@@ -222,7 +224,11 @@ class Layout:
         """
         sizes = self._known(args)
         for k, word in self._shapes:
-            if args[k] is not None and not _agrees(word, args[k].shape, sizes):
+            shape = () if args[k] is None else args[k].shape
+            fits = len(shape) == len(word)
+            for letter, size in zip(word, shape, strict=False):
+                fits = fits and sizes.setdefault(letter, size) == size
+            if not fits and args[k] is not None:
                 if self.words[k] == "saved" and _are_facts(args[k].shape, sizes):
                     continue
                 wanted = [sizes.get(letter, _NAMES.get(letter, letter)) for letter in word]
@@ -264,14 +270,7 @@ class Layout:
         return sizes
 
 
-def _fit(parts: list[Tensor], sources: int, backward: bool) -> bool:
-    """Whether rows hold together, in the fewest steps; False also where that was not asked."""
-    return fit_both_ways(parts, sources) if backward else fit(parts[0], parts[1], sources)
-
-
-def _in_rows(order: Tensor | None, rows: int | None, edges: int) -> bool:
-    if order is None:
-        return True
+def _in_rows(order: Tensor, rows: int | None, edges: int) -> bool:
     if order.dim() != 1 or not order.numel():
         return order.dim() == 1
     return order.numel() == edges and within(order, rows or 0)

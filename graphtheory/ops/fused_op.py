@@ -113,29 +113,32 @@ class FusedOp:
         sizes = self._value.layout.sizes(args)
         like = args[self._tensors[0]]
         return _one_or_all(
-            like.new_empty([sizes[letter] for letter in word]) for word in self._outputs
+            [like.new_empty([sizes[letter] for letter in word]) for word in self._outputs]
         )
 
     def _backward(self, *args: Any) -> Any:
         grads, kept, needs, rest = self._apart(args)
         kernels, named = BACKENDS[args[-1]].kernels, self._as_named(*rest)
         found = self._gradients(kernels, named, grads, kept, needs)
-        return _one_or_all(
-            grads[0].new_empty(0) if not need or rest[k] is None else one.to(rest[k].dtype)
-            for k, need, one in zip(self._asked, needs, found, strict=True)
-        )
+        out = []
+        for k, need, one in zip(self._asked, needs, found, strict=True):
+            absent = not need or rest[k] is None
+            out.append(grads[0].new_empty(0) if absent else one.to(rest[k].dtype))
+        return _one_or_all(out)
 
     def _fake_gradients(self, *args: Any) -> Any:
         grads, _, needs, rest = self._apart(args)
 
-        def fake(given: Any, name: str) -> Tensor:
-            strided = name in self._strided
-            return torch.empty_like(given) if strided else given.new_empty(given.shape)
-
-        return _one_or_all(
-            fake(rest[k], self._names[k]) if need and rest[k] is not None else grads[0].new_empty(0)
-            for k, need in zip(self._asked, needs, strict=True)
-        )
+        out = []
+        for k, need in zip(self._asked, needs, strict=True):
+            given = rest[k] if need else None
+            if given is None:
+                out.append(grads[0].new_empty(0))
+            elif self._names[k] in self._strided:
+                out.append(torch.empty_like(given))
+            else:
+                out.append(given.new_empty(given.shape))
+        return _one_or_all(out)
 
     def _apart(self, args: Sequence[Any]) -> tuple[Any, Any, Sequence[bool], Sequence[Any]]:
         """Gradients of the outputs, what was kept, which gradients are needed, the arguments."""
@@ -181,10 +184,11 @@ class FusedOp:
         kept, args = self._held(ctx, self._second - self._first)
         needs = self._take_asked(ctx.needs_input_grad)
         found = self._grad(*grads, *kept, "".join(map(_DIGITS, needs)), *args)
-        found = found if isinstance(found, tuple) else (found,)
-        return self._of_arguments(
-            ctx, [grad if need else None for grad, need in zip(found, needs, strict=True)]
-        )
+        found = list(found) if isinstance(found, tuple) else [found]
+        for k, need in enumerate(needs):
+            if not need:
+                found[k] = None
+        return self._of_arguments(ctx, found)
 
     def _of_arguments(self, ctx: Any, found: Any = ()) -> tuple[Any, ...]:
         out: list[Any] = [None] * len(self._names)
@@ -231,10 +235,9 @@ def _taker(places: Sequence[int]) -> Callable[[Any], tuple[Any, ...]]:
     return itemgetter(*places)
 
 
-def _one_or_all(found: Any) -> Any:
+def _one_or_all(found: list[Any]) -> Any:
     """As torch wants what an op returns: a tensor, or several as a tuple."""
-    out = tuple(found)
-    return out[0] if len(out) == 1 else out
+    return found[0] if len(found) == 1 else tuple(found)
 
 
 def _operator(name: str, arguments: str, outputs: int, function: Callable[..., Any]) -> Operator:

@@ -220,6 +220,9 @@ def _differentiable(
             finally:
                 _thread.backward = before
             out = list(found) if isinstance(found, tuple) else [found]
-            return tuple(None if isinstance(grad, list) else grad for grad in out)
+            for k, grad in enumerate(out):
+                if isinstance(grad, list):
+                    out[k] = None
+            return tuple(out)
 
     return Direct
