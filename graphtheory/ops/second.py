@@ -22,22 +22,10 @@ def first_gradients(
         tensors: Its inputs.
         grads: Gradient of each output.
     """
+    asked = [k for k, t in enumerate(tensors) if t is not None and t.requires_grad]
     with torch.enable_grad():
-        inputs = [None if t is None else t.view_as(t) for t in tensors]
-        outputs = definition(*inputs)
-        pairs = [
-            (out, up.to(out.dtype))
-            for out, up in zip(_as_tuple(outputs), grads, strict=True)
-            if out is not None and up is not None and out.requires_grad
-        ]
-        asked = [k for k, t in enumerate(inputs) if t is not None and t.requires_grad]
-        found: list[Tensor | None] = [None] * len(inputs)
-        if pairs and asked:
-            outs, ups = zip(*pairs, strict=True)
-            by = [inputs[k] for k in asked]
-            some = torch.autograd.grad(outs, by, ups, create_graph=True, allow_unused=True)  # type: ignore[arg-type]
-            found = _replaced(found, asked, some)
-        return found
+        found = _gradients(definition, tensors, grads, asked)
+    return _replaced([None] * len(tensors), asked, found)
 
 
 def second_gradients(
@@ -56,45 +44,41 @@ def second_gradients(
     Returns:
         The gradients by `grads` and by `tensors`.
     """
-    given = [None if t is None else t.view_as(t) for t in (*grads, *tensors)]
-    count = len(grads)
+    given, count = [None if t is None else t.view_as(t) for t in (*grads, *tensors)], len(grads)
     by = [k for k, need in enumerate(needed) if need and given[k] is not None]
     asked = [k for k, u in enumerate(upstream) if u is not None and tensors[k] is not None]
-    if not by or not asked or all(up is None for up in grads):
-        return [None] * count, [None] * len(tensors)
+    out: list[Tensor | None] = [None] * len(given)
+    if by and asked and any(up is not None for up in grads):
 
-    def firsts(*some: Tensor) -> tuple[Tensor, ...]:
-        now = _replaced(given, by, some)
-        above, inputs = now[:count], now[count:]
+        def firsts(*now: Tensor | None) -> Maybe:
+            return _gradients(definition, now[count:], now[:count], asked)
 
-        def outputs(*some: Tensor) -> tuple[Tensor, ...]:
-            found = _as_tuple(definition(*_replaced(inputs, asked, some)))
-            pairs = zip(found, above, strict=True)
-            return tuple(out for out, up in pairs if out is not None and up is not None)
-
-        outs, back, *_ = torch.func.vjp(outputs, *(inputs[k] for k in asked))
-        ups = (up for up in above if up is not None)
-        found: tuple[Tensor, ...] = back(
-            tuple(up.to(out.dtype) for out, up in zip(outs, ups, strict=True))
-        )
-        return found
-
-    found, back, *_ = torch.func.vjp(firsts, *(given[k] for k in by))
-    ups = zip(found, (upstream[k] for k in asked), strict=True)
-    of = back(tuple(up.to(first.dtype) for first, up in ups if up is not None))
-    out = _replaced([None] * len(given), by, of)
+        found = _gradients(firsts, given, [upstream[k] for k in asked], by)
+        out = _replaced(out, by, found)
     return out[:count], out[count:]
 
 
-def _replaced(
-    tensors: Sequence[Tensor | None], places: list[int], some: Any
-) -> list[Tensor | None]:
+def _gradients(
+    definition: Callable[..., Any], tensors: Maybe, grads: Maybe, asked: list[int]
+) -> Maybe:
+    """Gradients of sum(grads * definition(*tensors)) by some of the tensors."""
+    if not asked:
+        return []
+
+    def outputs(*some: Tensor) -> tuple[Tensor, ...]:
+        found = definition(*_replaced(tensors, asked, some))
+        pairs = zip(found if isinstance(found, (tuple, list)) else (found,), grads, strict=True)
+        return tuple(out for out, up in pairs if out is not None and up is not None)
+
+    outs, back, *_ = torch.func.vjp(outputs, *(tensors[k] for k in asked))
+    ups = (up for up in grads if up is not None)
+    found: Maybe = back(tuple(up.to(out.dtype) for out, up in zip(outs, ups, strict=True)))
+    return found
+
+
+def _replaced(tensors: Maybe, places: list[int], some: Maybe) -> list[Tensor | None]:
     """The tensors, those at some places replaced."""
     out = list(tensors)
     for k, t in zip(places, some, strict=True):
         out[k] = t
     return out
-
-
-def _as_tuple(outputs: Any) -> Maybe:
-    return outputs if isinstance(outputs, tuple) else (outputs,)
