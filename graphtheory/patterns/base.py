@@ -10,14 +10,15 @@ from torch import Tensor
 
 from graphtheory.graph import Neighborhood
 
+Randomness = torch.Generator | None  # None draws from torch's global random state
+
 
 class Pattern(ABC):
     """A rule for who aggregates from whom: a function from a neighborhood to a neighborhood.
 
     Subclasses are frozen dataclasses. Where the hops between source and target are known, the
     result carries them as `.distance`. A subclass must define the call and `mask`; the other
-    methods have defaults that are correct for every rule, which a subclass may replace by faster
-    ones.
+    methods have defaults that are correct for every rule.
 
     Attributes:
         is_random: Whether the result depends on a draw.
@@ -33,9 +34,7 @@ class Pattern(ABC):
     by_row: ClassVar[bool] = False
 
     @abstractmethod
-    def __call__(
-        self, neighborhood: Neighborhood, *, generator: torch.Generator | None = None
-    ) -> Neighborhood:
+    def __call__(self, neighborhood: Neighborhood, *, generator: Randomness = None) -> Neighborhood:
         """Apply the rule; a random pattern draws again on every call."""
 
     @abstractmethod
@@ -69,7 +68,7 @@ class Pattern(ABC):
         return self.expected(neighborhood)
 
     def on_rows(
-        self, graph: Neighborhood, targets: Tensor, *, generator: torch.Generator | None = None
+        self, graph: Neighborhood, targets: Tensor, *, generator: Randomness = None
     ) -> Neighborhood:
         """The rows `targets` of ``self(graph)``, [R, N]; arguments as in `patterns.on_rows`.
 
@@ -80,7 +79,7 @@ class Pattern(ABC):
         return self(graph, generator=generator).rows(targets)
 
     def narrow(
-        self, rows: Neighborhood, targets: Tensor, *, generator: torch.Generator | None = None
+        self, rows: Neighborhood, targets: Tensor, *, generator: Randomness = None
     ) -> Neighborhood:
         """Apply a rule that is `by_row` to some rows: row i is that of node targets[i]."""
         return self(rows, generator=generator)
@@ -95,7 +94,7 @@ class Pattern(ABC):
         neighborhood: Neighborhood,
         num_layers: int,
         *,
-        generator: torch.Generator | None = None,
+        generator: Randomness = None,
         targets: Tensor | None = None,
     ) -> list[Neighborhood]:
         """One neighborhood per layer, first layer first; arguments as in `patterns.per_layer`.
@@ -105,6 +104,24 @@ class Pattern(ABC):
         if not self.is_random:
             return [self(neighborhood)] * num_layers
         return [self(neighborhood, generator=generator) for _ in range(num_layers)]
+
+
+class RowPattern(Pattern):
+    """A pattern that computes some rows at their cost: `on_rows` and the call are one method."""
+
+    def __call__(self, neighborhood: Neighborhood, *, generator: Randomness = None) -> Neighborhood:
+        return self.of_rows(neighborhood, None, generator)
+
+    def on_rows(
+        self, graph: Neighborhood, targets: Tensor, *, generator: Randomness = None
+    ) -> Neighborhood:
+        return self.of_rows(graph, targets, generator)
+
+    @abstractmethod
+    def of_rows(
+        self, graph: Neighborhood, targets: Tensor | None, generator: Randomness
+    ) -> Neighborhood:
+        """The rows `targets` of the result; None is all rows."""
 
 
 def require_square(neighborhood: Neighborhood, who: str) -> int:

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from graphtheory.graph import Neighborhood
+from graphtheory.patterns.base import Randomness
 
 _FEW_GROUPS = 16  # up to here one pass over the nodes per group is faster than sorting them
 
@@ -14,23 +15,14 @@ _FEW_GROUPS = 16  # up to here one pass over the nodes per group is faster than 
 def derive(seed: int, *position: int) -> int:
     """A 63-bit seed for one position in a run, such as (epoch,) or (epoch, step).
 
-    Adjacent seeds and positions give unrelated results. A resumed run draws what an uninterrupted
-    one draws at the same position, because nothing depends on earlier draws.
-
-    Example:
-        >>> derive(0, 1) != derive(1, 0), derive(3, 2) == derive(3, 2)
-        (True, True)
+    Adjacent seeds and positions give unrelated results, and nothing depends on earlier draws.
     """
     words = np.random.SeedSequence((len(position), seed, *position)).generate_state(1, np.uint64)
     return int(words[0]) >> 1
 
 
-def draw_device(generator: torch.Generator | None, neighborhood: Neighborhood) -> torch.device:
-    """The device to draw on: that of the generator, so that a seed gives one draw on any device.
-
-    Raises:
-        TypeError: If `generator` is neither a `torch.Generator` nor None.
-    """
+def draw_device(generator: Randomness, neighborhood: Neighborhood) -> torch.device:
+    """The device to draw on: that of the generator, so that a seed gives one draw on any device."""
     if generator is None:
         return neighborhood.device
     if not isinstance(generator, torch.Generator):
@@ -51,23 +43,26 @@ def weighted(neighborhood: Neighborhood) -> Neighborhood:
     return neighborhood.replace(weight=edge_weight(neighborhood))
 
 
-def scale_columns(neighborhood: Neighborhood, factor: Tensor) -> Neighborhood:
-    """A P for the diagonal P = diag(factor) [num_src]; edges with factor 0 are dropped."""
-    factor = factor.to(neighborhood.device)
-    kept = neighborhood.keep((factor != 0)[neighborhood.indices])
-    weight = edge_weight(kept)
-    return kept.replace(weight=weight * factor[kept.indices].to(weight.dtype))
+def scaled(neighborhood: Neighborhood, factor: Tensor) -> Neighborhood:
+    """Weights times `factor` [num_edges], in the precision of the weights."""
+    weight = edge_weight(neighborhood)
+    return neighborhood.replace(weight=weight * factor.to(weight))
 
 
 def scale_edges(neighborhood: Neighborhood, factor: Tensor) -> Neighborhood:
     """Weights times `factor` [num_edges]; edges with factor 0 are dropped."""
     stays = factor != 0
-    kept = neighborhood.keep(stays)
-    weight = edge_weight(kept)
-    return kept.replace(weight=weight * factor[stays].to(weight.dtype))
+    return scaled(neighborhood.keep(stays), factor[stays])
 
 
-def ranks(group: Tensor, generator: torch.Generator | None, device: torch.device) -> Tensor:
+def scale_columns(neighborhood: Neighborhood, factor: Tensor) -> Neighborhood:
+    """A P for the diagonal P = diag(factor) [num_src]; edges with factor 0 are dropped."""
+    factor = factor.to(neighborhood.device)
+    kept = neighborhood.keep((factor != 0)[neighborhood.indices])
+    return scaled(kept, factor[kept.indices])
+
+
+def ranks(group: Tensor, generator: Randomness, device: torch.device) -> Tensor:
     """Rank of each node in a random order of its group [N]; those below S are a uniform sample."""
     key = torch.rand(len(group), generator=generator, dtype=torch.float64, device=device)
     order = torch.argsort(group + key.to(group.device), stable=True)
@@ -78,7 +73,7 @@ def ranks(group: Tensor, generator: torch.Generator | None, device: torch.device
 
 
 def first_of_each(
-    group: Tensor, size: Tensor, generator: torch.Generator | None, device: torch.device
+    group: Tensor, size: Tensor, generator: Randomness, device: torch.device
 ) -> Tensor:
     """Bool [N]: `size[l]` nodes of each group l, uniformly without replacement.
 

@@ -12,8 +12,7 @@ from torch import Tensor
 from graphtheory.data.loaders.seeds import SeedBatches, SeedLoader
 from graphtheory.data.loaders.source import NodeSource, source_of
 from graphtheory.graph import Neighborhood
-from graphtheory.patterns import Pattern, on_rows
-from graphtheory.patterns.add_self import add_self
+from graphtheory.patterns import AddSelf, Pattern, on_rows
 from graphtheory.patterns.rows import relabel
 from graphtheory.structure import shortest_path_distance
 from graphtheory.structure.distance import MAX_CUTOFF
@@ -52,7 +51,7 @@ class SharedAnchors:
             torch.arange(len(seeds) + 1) * len(anchors), anchors.repeat(len(seeds)), nodes,
             distance=distance.flatten(), validate=False,
         )  # fmt: skip
-        return add_self(rows, seeds) if self.with_self else rows
+        return AddSelf().narrow(rows, seeds) if self.with_self else rows
 
 
 class AttentionSetLoader(SeedLoader):

@@ -29,7 +29,7 @@ from graphtheory.patterns import (
     Pattern,
     UniformNodes,
 )
-from graphtheory.patterns.fastgcn import column_norms
+from graphtheory.patterns.importance import column_norms
 from graphtheory.patterns.rows import layers_on_rows
 
 EVEN, LEAST = "even shares", "shares of least variance"
