@@ -51,11 +51,7 @@ class Compose(Pattern):
         return base
 
     def row_size(self, base: Tensor) -> Tensor:
-        """Row sizes where they do not depend on the draw.
-
-        That is for one random pattern at most, followed by nothing but an `AddSelf` where the node
-        itself cannot have been drawn.
-        """
+        """Known for one random pattern, followed at most by an `AddSelf` of nodes not drawn."""
         size = base.sum(1)
         for pattern in self.patterns:
             after = pattern.mask(base)
@@ -116,10 +112,9 @@ class Compose(Pattern):
 def apply_fixed(
     pattern: Pattern, neighborhood: Neighborhood
 ) -> tuple[Neighborhood, Pattern | None]:
-    """Apply the parts of a pattern that come before the first random one.
+    """The result of the parts before the first random one, and what remains from there on.
 
-    Returns:
-        The result, and what remains, from the first random part on; None if no part is random.
+    None remains if no part is random.
     """
     parts = flat(pattern)
     first = next((i for i, part in enumerate(parts) if part.is_random), len(parts))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
@@ -13,8 +14,14 @@ from torch import Tensor
 
 from graphtheory.graph import Neighborhood
 from graphtheory.patterns.base import Randomness, RowPattern, require_square
-from graphtheory.patterns.draw import draw_device, first_of_each, scale_columns, scale_edges, scaled
-from graphtheory.patterns.samplers import Sampler
+from graphtheory.patterns.draw import (
+    Sampler,
+    draw_device,
+    first_of_each,
+    scale_columns,
+    scale_edges,
+    scaled,
+)
 
 Numbers = tuple[float, ...]
 
@@ -63,31 +70,15 @@ def group_sizes(index: Tensor, groups: int | Numbers) -> Tensor:
 
 
 def each_group(
-    name: str,
-    value: float | Numbers,
-    groups: int,
-    *,
-    least: float,
-    most: float = math.inf,
-    above: bool = False,
-    whole: bool = False,
+    name: str, value: float | Numbers, groups: int, fits: Callable[[float], bool], expected: str
 ) -> Tensor:
-    """One value per group, float64 [L], from one value for all groups or one per group.
-
-    Of its range, `above` excludes `least` itself, `whole` all fractions.
-    """
+    """One value per group, float64 [L], from one value for all groups or one per group."""
     values = value if isinstance(value, tuple) else (value,) * groups
     if len(values) != groups:
         raise ValueError(f"{name}: {len(values)} values, expected one for each of {groups} groups")
     for group, number in enumerate(values):
-        low = number > least if above else number >= least
-        broken = whole and not float(number).is_integer()
-        if broken or not (low and number <= most and math.isfinite(number)):
-            limits = f"{'above ' if above else ''}{least:g}" + (
-                " or more" if most == math.inf and not above else f" to {most:g}"
-            )
-            limits = f"a whole number, {limits}" if whole else limits
-            raise ValueError(f"{name}: got {number} for group {group}, expected {limits}")
+        if not (math.isfinite(number) and fits(number)):
+            raise ValueError(f"{name}: got {number} for group {group}, expected {expected}")
     return torch.tensor(values, dtype=torch.float64)
 
 
@@ -100,11 +91,6 @@ def check_assignment(assignment: Tensor) -> None:
         raise ValueError(
             f"assignment: shape {tuple(assignment.shape)}, expected one group of 0 or more per node"
         )
-
-
-def digest(assignment: Tensor) -> str:
-    """A hash of the assignment, hexadecimal."""
-    return hashlib.sha256(assignment.cpu().contiguous().numpy().tobytes()).hexdigest()[:16]
 
 
 class Groups(NamedTuple):
@@ -191,7 +177,8 @@ class DegreeGroups(RowPattern, Sampler):
                     f"groups: got {self.groups} together with assignment, expected one"
                 )
             check_assignment(self.assignment)
-            object.__setattr__(self, "assignment_sha256", digest(self.assignment))
+            content = self.assignment.cpu().contiguous().numpy().tobytes()
+            object.__setattr__(self, "assignment_sha256", hashlib.sha256(content).hexdigest()[:16])
 
     def groups_of(self, neighborhood: Neighborhood) -> Groups:
         """Groups of the nodes, their sizes, and the number of nodes drawn from each."""
@@ -202,16 +189,20 @@ class DegreeGroups(RowPattern, Sampler):
         elif len(index) != nodes:
             raise ValueError(f"assignment: {len(index)} nodes, expected the graph's {nodes}")
         size = group_sizes(index, self.groups).cpu()
-        p_star = each_group("p_star", self.p_star, len(size), least=0.0)
+        p_star = each_group("p_star", self.p_star, len(size), lambda p: p >= 0, "0 or more")
         parts = (index, size, self._drawn(size), p_star)
         return Groups(*(part.to(neighborhood.device) for part in parts))
 
     def _drawn(self, size: Tensor) -> Tensor:
         if self.count is None:
             given = 0.5 if self.share is None else self.share
-            share = each_group("share", given, len(size), least=0.0, most=1.0, above=True)
+            share = each_group("share", given, len(size), lambda s: 0 < s <= 1, "above 0 to 1")
             return (share * size).round().long().clamp(min=1)
-        count = each_group("count", self.count, len(size), least=1.0, whole=True).long()
+        expected = "a whole number, 1 or more"
+        whole = each_group(
+            "count", self.count, len(size), lambda n: n >= 1 and float(n).is_integer(), expected
+        )
+        count = whole.long()
         if bool((count > size).any()):
             group = int((count > size).nonzero()[0])
             raise ValueError(

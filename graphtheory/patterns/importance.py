@@ -14,8 +14,14 @@ from graphtheory.graph import Neighborhood
 from graphtheory.graph.content import state_of
 from graphtheory.graph.csr import check_index, distinct_ids
 from graphtheory.patterns.base import Randomness, RowPattern
-from graphtheory.patterns.draw import draw_device, edge_weight, scale_columns, scale_edges, scaled
-from graphtheory.patterns.samplers import NodeSampler
+from graphtheory.patterns.draw import (
+    NodeSampler,
+    draw_device,
+    edge_weight,
+    scale_columns,
+    scale_edges,
+    scaled,
+)
 
 _norms: WeakKeyDictionary[Neighborhood, tuple[Hashable, Tensor]] = WeakKeyDictionary()
 

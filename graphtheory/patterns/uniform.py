@@ -11,8 +11,7 @@ from torch import Tensor
 
 from graphtheory.graph import Neighborhood
 from graphtheory.patterns.base import Randomness, RowPattern, require_square
-from graphtheory.patterns.draw import draw_device, ranks, scaled
-from graphtheory.patterns.samplers import Sampler
+from graphtheory.patterns.draw import Sampler, draw_device, ranks, scaled
 from graphtheory.structure import shortest_path_distance
 from graphtheory.structure._loops import floyd, sample_rows
 from graphtheory.structure.distance import MAX_CUTOFF
@@ -190,9 +189,9 @@ def _floyd(draws: Tensor, limit: Tensor, highest: int) -> Tensor:
 def sample_edges(
     start: Tensor, degree: Tensor, n: int, generator: Randomness, device: torch.device
 ) -> tuple[Tensor, Tensor]:
-    """Row pointers and edges of uniform subsets of at most n edges per row, drawn on `device`.
+    """Row pointers and edges, ascending, of uniform subsets of at most n edges per row.
 
-    Row i has the edges start[i]..start[i]+degree[i]-1; those of a subset ascend.
+    Row i has the edges start[i]..start[i]+degree[i]-1.
     """
     if device.type != "cpu":
         return _sample_edges(start, degree, n, generator, device)

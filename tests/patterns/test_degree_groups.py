@@ -9,7 +9,7 @@ from torch import Tensor
 
 from graphtheory import Neighborhood
 from graphtheory.patterns import AddSelf, Compose, DegreeGroups, SymmetricNormalize
-from graphtheory.patterns.degree_groups import digest, each_group, group_by_degree, group_sizes
+from graphtheory.patterns.degree_groups import group_by_degree, group_sizes
 from tests.patterns.laws import GRAPHS, both_ways, source, weighted
 
 
@@ -31,21 +31,6 @@ def test_a_node_without_sources_is_in_the_first_group() -> None:
 def test_an_empty_group_is_refused() -> None:
     with pytest.raises(ValueError, match=r"group 1 of 0\.\.1 has no node.*sizes are \[3, 0\]"):
         group_sizes(group_by_degree(torch.tensor([4, 4, 4]), (9.0,)), (9.0,))
-
-
-def test_one_number_is_for_all_groups() -> None:
-    assert each_group("share", 0.5, 3, least=0.0).tolist() == [0.5, 0.5, 0.5]
-    with pytest.raises(ValueError, match="share: 2 values, expected one for each of 3 groups"):
-        each_group("share", (0.5, 0.5), 3, least=0.0)
-
-
-@pytest.mark.parametrize("counts", [(2, 2.5), 1.5])
-def test_a_fraction_of_a_node_is_refused(counts: float | tuple[float, ...]) -> None:
-    with pytest.raises(
-        ValueError, match=r"count: got \d\.5 for group \d, expected a whole number, 1"
-    ):
-        each_group("count", counts, 2, least=1.0, whole=True)
-    assert each_group("count", 2.0, 1, least=1.0, whole=True).tolist() == [2.0]
 
 
 @pytest.mark.parametrize(
@@ -72,11 +57,6 @@ def test_bad_degrees_and_limits_are_refused(
 ) -> None:
     with pytest.raises(error, match=message):
         group_by_degree(degree, groups)
-
-
-def test_equal_assignments_have_one_digest() -> None:
-    a, b = torch.tensor([0, 1, 1]), torch.tensor([0, 1, 0])
-    assert digest(a) == digest(a.clone()) != digest(b)
 
 
 STAR = GRAPHS["star"]  # node 0 hears 6 leaves, each leaf hears node 0

@@ -26,6 +26,7 @@ from graphtheory.patterns import (
     on_rows,
     per_layer,
 )
+from graphtheory.patterns.base import Randomness
 from tests.patterns.laws import GRAPHS, dense, kinds_of, pairs, random_directed, source
 
 GRAPH = random_directed(7, 0.4, seed=2)
@@ -67,12 +68,12 @@ def test_fixed_pattern_has_the_same_rows(pattern):
 
 @pytest.mark.parametrize("pattern", RANDOM, ids=repr)
 def test_random_pattern_has_the_same_mean(pattern):
-    drawn, whole = source(3), source(4)
+    drawn, whole, draws = source(3), source(4), 700
     found = torch.stack(
-        [on_rows(pattern, GRAPH, ROWS, generator=drawn).to_dense() for _ in range(1500)]
+        [on_rows(pattern, GRAPH, ROWS, generator=drawn).to_dense() for _ in range(draws)]
     )
-    expected = torch.stack([pattern(GRAPH, generator=whole).to_dense()[ROWS] for _ in range(1500)])
-    error = ((found.var(0) + expected.var(0)) / 1500) ** 0.5
+    expected = torch.stack([pattern(GRAPH, generator=whole).to_dense()[ROWS] for _ in range(draws)])
+    error = ((found.var(0) + expected.var(0)) / draws) ** 0.5
     assert ((found.mean(0) - expected.mean(0)).abs() <= 5 * error + 1e-6).all()
 
 
@@ -153,7 +154,6 @@ def test_graph_is_square():
         on_rows(KHop(1), bipartite([2], [3]), torch.tensor([0]))
 
 
-GRAPH = random_directed(7, 0.4, seed=2)
 SAMPLERS: list[Pattern] = [
     DegreeGroups(share=0.6),
     FastGCN(count=4),
@@ -169,15 +169,11 @@ SAMPLERS: list[Pattern] = [
 def test_product_of_the_layers_has_the_mean_of_the_powers(sampler: Pattern) -> None:
     base = Compose(AddSelf(), SymmetricNormalize())(GRAPH)
     base = base.replace(weight=base.weight.double())
-    drawn = source(3)
-    found = torch.stack(
-        [
-            layers[1].to_dense() @ layers[0].to_dense()
-            for layers in (per_layer(sampler, base, 2, generator=drawn) for _ in range(2000))
-        ]
-    )
-    error = found.std(0) / 2000**0.5
+    drawn, draws = source(3), 800
+    layers = (per_layer(sampler, base, 2, generator=drawn) for _ in range(draws))
+    found = torch.stack([top.to_dense() @ low.to_dense() for low, top in layers])
     expected = base.to_dense() @ base.to_dense()
+    error = found.std(0) / draws**0.5
     assert ((found.mean(0) - expected).abs() <= 4 * error + 1e-12).all()
 
 
@@ -239,9 +235,7 @@ class Alternating(Pattern):
 
     is_random: ClassVar[bool] = True
 
-    def __call__(
-        self, neighborhood: Neighborhood, *, generator: torch.Generator | None = None
-    ) -> Neighborhood:
+    def __call__(self, neighborhood: Neighborhood, *, generator: Randomness = None) -> Neighborhood:
         return KHop(1)(neighborhood)
 
     def mask(self, base: Tensor) -> Tensor:
