@@ -15,7 +15,7 @@ from graphtheory.integrations.flex import flex_attention
 from graphtheory.nn import BucketBias, SPDTransformerConv
 from graphtheory.nn import GPSConv as OwnGPSConv
 from graphtheory.ops.reference import edge_bias
-from graphtheory.patterns.fastgcn import _known_norms
+from graphtheory.patterns.importance import _known_norms
 
 WIDTH, OUT = 6, 4
 _GRAPHS = ("list", "EdgeIndex", "coo", "csr", "csc", "SparseTensor")

@@ -11,7 +11,7 @@ from torch import Generator, Tensor
 
 from graphtheory.graph import Neighborhood
 from graphtheory.patterns import AddSelf, Compose, Pattern, Sample
-from graphtheory.patterns.rows import on_rows
+from graphtheory.patterns.base import on_rows
 
 
 def class_codes(num_classes: int) -> Tensor:

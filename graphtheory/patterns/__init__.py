@@ -5,26 +5,17 @@ from typing import TYPE_CHECKING
 from graphtheory.lazy import import_when_used
 
 if TYPE_CHECKING:
-    from graphtheory.patterns.add_self import AddSelf
-    from graphtheory.patterns.base import Pattern
+    from graphtheory.patterns.base import Pattern, layers_on_rows, on_rows, per_layer
+    from graphtheory.patterns.batches import Expander, VirtualNode, Window
     from graphtheory.patterns.compose import Compose, apply_fixed
     from graphtheory.patterns.degree_groups import DegreeGroups
-    from graphtheory.patterns.dilated_hops import DilatedHops
+    from graphtheory.patterns.draw import Sampler, UniformNodes
     from graphtheory.patterns.effective import Effective, EffectiveAdjacency, effective_adjacency
-    from graphtheory.patterns.expander import Expander
-    from graphtheory.patterns.fastgcn import FastGCN
-    from graphtheory.patterns.hops import AtDistance, KHop
-    from graphtheory.patterns.ladies import LADIES
-    from graphtheory.patterns.normalize import MeanNormalize, SymmetricNormalize
-    from graphtheory.patterns.rows import layers_on_rows, on_rows, per_layer
-    from graphtheory.patterns.sage import GraphSAGE
-    from graphtheory.patterns.samplers import Sampler
-    from graphtheory.patterns.scores import AllSources, ScorePattern, attention_logits
-    from graphtheory.patterns.topk import TopK
-    from graphtheory.patterns.uniform import Sample, pair_distance
-    from graphtheory.patterns.uniform_nodes import UniformNodes
-    from graphtheory.patterns.virtual_node import VirtualNode
-    from graphtheory.patterns.window import Window
+    from graphtheory.patterns.hops import AtDistance, DilatedHops, KHop
+    from graphtheory.patterns.importance import LADIES, FastGCN
+    from graphtheory.patterns.normalize import AddSelf, MeanNormalize, SymmetricNormalize
+    from graphtheory.patterns.scores import AllSources, ScorePattern, TopK, attention_logits
+    from graphtheory.patterns.uniform import GraphSAGE, Sample, pair_distance
 
 __all__ = [
     "LADIES",

@@ -1,4 +1,4 @@
-"""What a pattern is."""
+"""What a pattern is; patterns on some rows of a graph, and for the layers of a network."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ import torch
 from torch import Tensor
 
 from graphtheory.graph import Neighborhood
+from graphtheory.graph.csr import distinct_ids
+
+Randomness = torch.Generator | None  # None draws from torch's global random state
 
 
 class Pattern(ABC):
@@ -16,8 +19,7 @@ class Pattern(ABC):
 
     Subclasses are frozen dataclasses. Where the hops between source and target are known, the
     result carries them as `.distance`. A subclass must define the call and `mask`; the other
-    methods have defaults that are correct for every rule, which a subclass may replace by faster
-    ones.
+    methods have defaults that are correct for every rule.
 
     Attributes:
         is_random: Whether the result depends on a draw.
@@ -33,34 +35,28 @@ class Pattern(ABC):
     by_row: ClassVar[bool] = False
 
     @abstractmethod
-    def __call__(
-        self, neighborhood: Neighborhood, *, generator: torch.Generator | None = None
-    ) -> Neighborhood:
+    def __call__(self, neighborhood: Neighborhood, *, generator: Randomness = None) -> Neighborhood:
         """Apply the rule; a random pattern draws again on every call."""
 
     @abstractmethod
     def mask(self, base: Tensor) -> Tensor:
         """The rule's definition on a dense Bool [dst, src], slow; tests compare with it.
 
-        ``base[i, j]`` says whether node i aggregates from node j, also in what is returned.
-
-        The result of a deterministic pattern has exactly these pairs. A random one draws from
-        them, `row_size` per row.
+        ``base[i, j]`` says whether node i aggregates from node j, also in what is returned. A
+        deterministic pattern has exactly these pairs; a random one draws `row_size` per row.
         """
 
     def row_size(self, base: Tensor) -> Tensor:
         """Sources of each row of the result, int64 [dst], for a dense Bool [dst, src].
 
-        -1 where the draw decides, as it does where whole columns are kept or dropped. That is the
-        default of a random pattern.
+        -1 where the draw decides, which is the default of a random pattern.
         """
         return torch.full((len(base),), -1) if self.is_random else self.mask(base).sum(1)
 
     def expected(self, neighborhood: Neighborhood) -> Neighborhood | None:
-        """The mean of the result's weights over all draws, E[A^s], where it is known exactly.
+        """The mean of the result's weights over all draws, E[A^s]; None where no formula is known.
 
-        An edge without a weight weighs 1, a pair that is not drawn 0. None where it is known from
-        draws only: `effective_adjacency` estimates it then.
+        An edge without a weight weighs 1, a pair that is not drawn 0.
         """
         return None if self.is_random else self(neighborhood)
 
@@ -69,7 +65,7 @@ class Pattern(ABC):
         return self.expected(neighborhood)
 
     def on_rows(
-        self, graph: Neighborhood, targets: Tensor, *, generator: torch.Generator | None = None
+        self, graph: Neighborhood, targets: Tensor, *, generator: Randomness = None
     ) -> Neighborhood:
         """The rows `targets` of ``self(graph)``, [R, N]; arguments as in `patterns.on_rows`.
 
@@ -80,7 +76,7 @@ class Pattern(ABC):
         return self(graph, generator=generator).rows(targets)
 
     def narrow(
-        self, rows: Neighborhood, targets: Tensor, *, generator: torch.Generator | None = None
+        self, rows: Neighborhood, targets: Tensor, *, generator: Randomness = None
     ) -> Neighborhood:
         """Apply a rule that is `by_row` to some rows: row i is that of node targets[i]."""
         return self(rows, generator=generator)
@@ -95,7 +91,7 @@ class Pattern(ABC):
         neighborhood: Neighborhood,
         num_layers: int,
         *,
-        generator: torch.Generator | None = None,
+        generator: Randomness = None,
         targets: Tensor | None = None,
     ) -> list[Neighborhood]:
         """One neighborhood per layer, first layer first; arguments as in `patterns.per_layer`.
@@ -107,6 +103,24 @@ class Pattern(ABC):
         return [self(neighborhood, generator=generator) for _ in range(num_layers)]
 
 
+class RowPattern(Pattern):
+    """A pattern that computes some rows at their cost: `on_rows` and the call are one method."""
+
+    def __call__(self, neighborhood: Neighborhood, *, generator: Randomness = None) -> Neighborhood:
+        return self.of_rows(neighborhood, None, generator)
+
+    def on_rows(
+        self, graph: Neighborhood, targets: Tensor, *, generator: Randomness = None
+    ) -> Neighborhood:
+        return self.of_rows(graph, targets, generator)
+
+    @abstractmethod
+    def of_rows(
+        self, graph: Neighborhood, targets: Tensor | None, generator: Randomness
+    ) -> Neighborhood:
+        """The rows `targets` of the result; None is all rows."""
+
+
 def require_square(neighborhood: Neighborhood, who: str) -> int:
     """Number of nodes, or an error where sources and targets are different nodes."""
     if neighborhood.num_src != neighborhood.num_dst:
@@ -115,3 +129,147 @@ def require_square(neighborhood: Neighborhood, who: str) -> int:
             "targets, expected a graph whose nodes are both"
         )
     return neighborhood.num_dst
+
+
+def on_rows(
+    pattern: Pattern,
+    graph: Neighborhood,
+    targets: Tensor,
+    *,
+    generator: torch.Generator | None = None,
+) -> Neighborhood:
+    """The rows `targets` of ``pattern(graph)``, in that order; sources are all nodes.
+
+    `KHop`, `AtDistance`, `DilatedHops` and ``Sample(whole_graph=True)`` as the first pattern, and
+    `Sample`, `AddSelf`, `GraphSAGE`, `UniformNodes` and `LADIES` anywhere, cost what those rows
+    cost. `FastGCN` and `DegreeGroups` that is not symmetric, as the first pattern, cost one pass
+    over the nodes in addition. Draws have the same distribution as those for the whole graph, but
+    need not be the same draws. `LADIES` draws for these targets. Any other pattern is applied to
+    the whole graph (`Pattern.costs_rows` tells).
+
+    Args:
+        pattern: Who aggregates from whom.
+        graph: Nodes both send and receive.
+        targets: int64 node ids [R], each once.
+        generator: Source of randomness.
+
+    Returns:
+        Neighborhood [R, N].
+
+    Raises:
+        ValueError: If sources and targets of the graph are different nodes.
+
+    Example:
+        >>> from graphtheory.patterns import KHop
+        >>> path = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 2]]), num_nodes=3)
+        >>> on_rows(KHop(2), path, torch.tensor([2])).edge_index().tolist()
+        [[0, 1], [0, 0]]
+    """
+    require_square(graph, "on_rows")
+    return pattern.on_rows(graph, targets, generator=generator)
+
+
+def per_layer(
+    pattern: Pattern,
+    neighborhood: Neighborhood,
+    num_layers: int,
+    *,
+    generator: torch.Generator | None = None,
+    targets: Tensor | None = None,
+) -> list[Neighborhood]:
+    """One neighborhood per layer; the layer that is computed first has index 0.
+
+    Every layer gets its own draw, first layer first; without randomness all layers get the same
+    object. What comes before a random pattern in a `Compose` is applied once. `LADIES` goes from
+    the top layer down: the sources that a layer drew are the targets of the layer below.
+
+    Args:
+        pattern: Who aggregates from whom; a sampler, perhaps at the end of a `Compose`.
+        neighborhood: The graph; nodes both send and receive.
+        num_layers: At least 1.
+        generator: Source of randomness of all layers.
+        targets: int64 node ids whose outputs are needed, for `LADIES`; None is all. Other
+            patterns ignore it.
+
+    Raises:
+        ValueError: If there is less than one layer, or if sources and targets are different
+            nodes.
+
+    Source:
+        Li (2024), section 5.3.2, footnote 23: independent draws; Zou et al. (2019), algorithm 1.
+
+    Example:
+        >>> from graphtheory.patterns import AddSelf, Compose, UniformNodes
+        >>> path = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 2]]), num_nodes=3)
+        >>> len(per_layer(Compose(AddSelf(), UniformNodes()), path, 3))
+        3
+    """
+    if not isinstance(num_layers, int) or num_layers < 1:
+        raise ValueError(f"num_layers: got {num_layers!r}, expected at least 1")
+    require_square(neighborhood, "per_layer")
+    return pattern.layers(neighborhood, num_layers, generator=generator, targets=targets)
+
+
+def layers_on_rows(
+    pattern: Pattern,
+    graph: Neighborhood,
+    targets: Tensor,
+    num_layers: int,
+    *,
+    generator: torch.Generator | None = None,
+) -> tuple[Tensor, list[Neighborhood]]:
+    """One neighborhood per layer for the outputs of `targets`, drawn from the top layer down.
+
+    The targets of a layer are all nodes of the layer above it. Nodes are numbered so that those
+    of a layer come first in the layer below.
+
+    Args:
+        pattern: Who aggregates from whom; drawn again for each layer.
+        graph: Nodes both send and receive.
+        targets: int64 node ids [R], each once.
+        num_layers: At least 1.
+        generator: Source of randomness of all layers.
+
+    Returns:
+        Ids of the needed nodes [n], the targets first, and one neighborhood per layer whose nodes
+        are positions in these ids, first layer first.
+
+    Source:
+        Zou et al. (2019), algorithm 1; targets are added to the drawn nodes, as in their code.
+
+    Example:
+        >>> from graphtheory.patterns import KHop
+        >>> path = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 2]]), num_nodes=3)
+        >>> nodes, layers = layers_on_rows(KHop(1), path, torch.tensor([2]), 2)
+        >>> nodes.tolist(), [(layer.num_dst, layer.num_src) for layer in layers]
+        ([2, 1, 0], [(2, 3), (1, 2)])
+    """
+    layers: list[Neighborhood] = []
+    nodes = targets
+    for _ in range(num_layers):
+        nodes, layer = relabel(nodes, on_rows(pattern, graph, nodes, generator=generator))
+        layers.insert(0, layer)
+    return nodes, layers
+
+
+def relabel(targets: Tensor, rows: Neighborhood) -> tuple[Tensor, Neighborhood]:
+    """Node ids [n], the targets first, then the other sources, and the rows [R, n] over them.
+
+    The cost depends on the rows, not on the number of all nodes.
+    """
+    sources, place = distinct_ids(rows.indices, rows.num_src)
+    local, known = places_among(targets, sources)
+    fresh = sources[~known]
+    local[~known] = torch.arange(len(targets), len(targets) + len(fresh))
+    nodes = torch.cat([targets, fresh])
+    return nodes, Neighborhood(
+        rows.indptr, local[place], len(nodes), weight=rows.weight, distance=rows.distance,
+        validate=False,
+    )  # fmt: skip
+
+
+def places_among(nodes: Tensor, ids: Tensor) -> tuple[Tensor, Tensor]:
+    """The place of each id in `nodes`, each once, and whether it is there at all."""
+    ascending, order = nodes.sort()
+    at = torch.searchsorted(ascending, ids).clamp_(max=len(nodes) - 1)
+    return order[at], ascending[at] == ids

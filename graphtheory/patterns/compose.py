@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from graphtheory.graph import Neighborhood
-from graphtheory.patterns.base import Pattern
+from graphtheory.patterns.base import Pattern, Randomness
 
 
 @dataclass(frozen=True, init=False)
@@ -38,29 +38,20 @@ class Compose(Pattern):
 
     @property
     def is_random(self) -> bool:  # type: ignore[override]
-        """Whether one of the patterns is."""
         return any(p.is_random for p in self.patterns)
 
-    def __call__(
-        self, neighborhood: Neighborhood, *, generator: torch.Generator | None = None
-    ) -> Neighborhood:
-        """Apply every pattern in turn, all from one generator."""
+    def __call__(self, neighborhood: Neighborhood, *, generator: Randomness = None) -> Neighborhood:
         for pattern in self.patterns:
             neighborhood = pattern(neighborhood, generator=generator)
         return neighborhood
 
     def mask(self, base: Tensor) -> Tensor:
-        """Composition of the masks."""
         for pattern in self.patterns:
             base = pattern.mask(base)
         return base
 
     def row_size(self, base: Tensor) -> Tensor:
-        """Row sizes where they do not depend on the draw.
-
-        That is for one random pattern at most, followed by nothing but an `AddSelf` where the node
-        itself cannot have been drawn.
-        """
+        """Known for one random pattern, followed at most by an `AddSelf` of nodes not drawn."""
         size = base.sum(1)
         for pattern in self.patterns:
             after = pattern.mask(base)
@@ -72,11 +63,9 @@ class Compose(Pattern):
         return size
 
     def expected(self, neighborhood: Neighborhood) -> Neighborhood | None:
-        """Known where only the last pattern is random, and its mean is known."""
         return self._of_last("expected", neighborhood)
 
     def effective(self, neighborhood: Neighborhood) -> Neighborhood | None:
-        """Known where `expected` is."""
         return self._of_last("effective", neighborhood)
 
     def _of_last(self, matrix: str, neighborhood: Neighborhood) -> Neighborhood | None:
@@ -90,14 +79,12 @@ class Compose(Pattern):
 
     @property
     def costs_rows(self) -> bool:
-        """Whether the first pattern can be computed for some rows, and all others are `by_row`."""
         parts = flat(self)
         return not parts or (parts[0].costs_rows and all(part.by_row for part in parts[1:]))
 
     def on_rows(
-        self, graph: Neighborhood, targets: Tensor, *, generator: torch.Generator | None = None
+        self, graph: Neighborhood, targets: Tensor, *, generator: Randomness = None
     ) -> Neighborhood:
-        """The rows of the first pattern, narrowed by the others where these are `by_row`."""
         parts = flat(self)
         if not parts or not self.costs_rows:
             return super().on_rows(graph, targets, generator=generator)
@@ -111,10 +98,9 @@ class Compose(Pattern):
         neighborhood: Neighborhood,
         num_layers: int,
         *,
-        generator: torch.Generator | None = None,
+        generator: Randomness = None,
         targets: Tensor | None = None,
     ) -> list[Neighborhood]:
-        """What comes before the first random pattern is applied once, for all layers."""
         base, sampler = apply_fixed(self, neighborhood)
         if sampler is None:
             return [base] * num_layers
@@ -126,11 +112,9 @@ class Compose(Pattern):
 def apply_fixed(
     pattern: Pattern, neighborhood: Neighborhood
 ) -> tuple[Neighborhood, Pattern | None]:
-    """Apply the parts of a pattern that come before the first random one.
+    """The result of the parts before the first random one, and what remains from there on.
 
-    Returns:
-        The result, and the remaining pattern, which begins with a random part; None if no part is
-        random.
+    None remains if no part is random.
     """
     parts = flat(pattern)
     first = next((i for i, part in enumerate(parts) if part.is_random), len(parts))

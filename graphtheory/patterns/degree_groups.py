@@ -2,31 +2,95 @@
 
 from __future__ import annotations
 
+import hashlib
+import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from graphtheory.graph import Neighborhood
-from graphtheory.patterns.base import require_square
+from graphtheory.patterns.base import Randomness, RowPattern, require_square
 from graphtheory.patterns.draw import (
+    Sampler,
     draw_device,
-    edge_weight,
     first_of_each,
     scale_columns,
+    scale_edges,
+    scaled,
 )
-from graphtheory.patterns.groups import (
-    check_assignment,
-    check_boundaries,
-    digest,
-    each_group,
-    group_by_degree,
-    group_sizes,
-)
-from graphtheory.patterns.samplers import Sampler
 
 Numbers = tuple[float, ...]
+
+
+def check_boundaries(groups: int | Numbers) -> None:
+    """Raise unless this is a number of groups, or a tuple of increasing limits."""
+    if isinstance(groups, tuple):
+        if not groups or not all(a < b for a, b in pairwise((-math.inf, *groups))):
+            raise ValueError(f"groups: got {groups}, expected increasing degrees, at least one")
+    elif not isinstance(groups, int) or groups < 1:
+        raise ValueError(
+            f"groups: got {groups!r}, expected a whole number of groups, at least 1, or a tuple of "
+            "the degrees at which the next one begins"
+        )
+
+
+def group_by_degree(degree: Tensor, groups: int | Numbers) -> Tensor:
+    """Group of each node from its degree, int64 [N]; `groups` as in `DegreeGroups`."""
+    if not isinstance(degree, Tensor) or degree.dtype != torch.int64 or degree.dim() != 1:
+        kind, shape = getattr(degree, "dtype", type(degree).__name__), getattr(degree, "shape", ())
+        raise TypeError(
+            f"degree: got {kind} of shape {tuple(shape)}, expected int64 [N], the sources of each "
+            "node"
+        )
+    check_boundaries(groups)
+    if isinstance(groups, int):
+        if groups == 1 or len(degree) == 0:
+            return torch.zeros_like(degree)
+        least, most = (max(int(end), 1) for end in (degree.min(), degree.max()))
+        groups = tuple(least * (most / least) ** (k / groups) for k in range(1, groups))
+    limits = torch.tensor(groups, dtype=torch.float64, device=degree.device)
+    return torch.bucketize(degree.double(), limits, right=True)
+
+
+def group_sizes(index: Tensor, groups: int | Numbers) -> Tensor:
+    """N_l, int64 [L]; raises where a group has no node."""
+    expected = groups if isinstance(groups, int) else len(groups) + 1
+    size = torch.bincount(index, minlength=expected)
+    if bool((size == 0).any()):
+        empty = int((size == 0).nonzero()[0])
+        raise ValueError(
+            f"groups: group {empty} of 0..{len(size) - 1} has no node, expected at least one; "
+            f"sizes are {size.tolist()}"
+        )
+    return size
+
+
+def each_group(
+    name: str, value: float | Numbers, groups: int, fits: Callable[[float], bool], expected: str
+) -> Tensor:
+    """One value per group, float64 [L], from one value for all groups or one per group."""
+    values = value if isinstance(value, tuple) else (value,) * groups
+    if len(values) != groups:
+        raise ValueError(f"{name}: {len(values)} values, expected one for each of {groups} groups")
+    for group, number in enumerate(values):
+        if not (math.isfinite(number) and fits(number)):
+            raise ValueError(f"{name}: got {number} for group {group}, expected {expected}")
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def check_assignment(assignment: Tensor) -> None:
+    """Raise unless this is one group per node."""
+    if not isinstance(assignment, Tensor) or assignment.dtype != torch.int64:
+        kind = getattr(assignment, "dtype", type(assignment).__name__)
+        raise TypeError(f"assignment: got {kind}, expected an int64 tensor [N]")
+    if assignment.dim() != 1 or (len(assignment) and int(assignment.min()) < 0):
+        raise ValueError(
+            f"assignment: shape {tuple(assignment.shape)}, expected one group of 0 or more per node"
+        )
 
 
 class Groups(NamedTuple):
@@ -46,7 +110,7 @@ class Groups(NamedTuple):
 
 
 @dataclass(frozen=True)
-class DegreeGroups(Sampler):
+class DegreeGroups(RowPattern, Sampler):
     r"""S_l of the N_l nodes of each degree group, uniformly without replacement, rescaled.
 
     .. math::
@@ -113,14 +177,11 @@ class DegreeGroups(Sampler):
                     f"groups: got {self.groups} together with assignment, expected one"
                 )
             check_assignment(self.assignment)
-            object.__setattr__(self, "assignment_sha256", digest(self.assignment))
+            content = self.assignment.cpu().contiguous().numpy().tobytes()
+            object.__setattr__(self, "assignment_sha256", hashlib.sha256(content).hexdigest()[:16])
 
     def groups_of(self, neighborhood: Neighborhood) -> Groups:
-        """Groups of the nodes, their sizes, and the number of nodes drawn from each.
-
-        Raises:
-            ValueError: As for the class.
-        """
+        """Groups of the nodes, their sizes, and the number of nodes drawn from each."""
         nodes = require_square(neighborhood, "DegreeGroups")
         index = self.assignment
         if index is None:
@@ -128,17 +189,20 @@ class DegreeGroups(Sampler):
         elif len(index) != nodes:
             raise ValueError(f"assignment: {len(index)} nodes, expected the graph's {nodes}")
         size = group_sizes(index, self.groups).cpu()
-        p_star = each_group("p_star", self.p_star, len(size), least=0.0)
+        p_star = each_group("p_star", self.p_star, len(size), lambda p: p >= 0, "0 or more")
         parts = (index, size, self._drawn(size), p_star)
         return Groups(*(part.to(neighborhood.device) for part in parts))
 
     def _drawn(self, size: Tensor) -> Tensor:
-        """S_l."""
         if self.count is None:
             given = 0.5 if self.share is None else self.share
-            share = each_group("share", given, len(size), least=0.0, most=1.0, above=True)
+            share = each_group("share", given, len(size), lambda s: 0 < s <= 1, "above 0 to 1")
             return (share * size).round().long().clamp(min=1)
-        count = each_group("count", self.count, len(size), least=1.0, whole=True).long()
+        expected = "a whole number, 1 or more"
+        whole = each_group(
+            "count", self.count, len(size), lambda n: n >= 1 and float(n).is_integer(), expected
+        )
+        count = whole.long()
         if bool((count > size).any()):
             group = int((count > size).nonzero()[0])
             raise ValueError(
@@ -147,33 +211,24 @@ class DegreeGroups(Sampler):
             )
         return count
 
-    def __call__(
-        self, neighborhood: Neighborhood, *, generator: torch.Generator | None = None
-    ) -> Neighborhood:
-        """Draw."""
-        if require_square(neighborhood, "DegreeGroups") == 0:
-            return neighborhood
-        factor = self.factor(neighborhood, generator)
-        if not self.symmetric:
-            return scale_columns(neighborhood, factor)
-        drawn = scale_columns(neighborhood, factor.sqrt())
-        rows, weight = factor.sqrt()[drawn.targets()], edge_weight(drawn)
-        return drawn.replace(weight=weight * rows.to(weight)).keep(rows != 0)
-
     @property
     def costs_rows(self) -> bool:
-        """Whether only columns are scaled."""
-        return not self.symmetric
+        return not self.symmetric  # then only columns are scaled
 
-    def on_rows(
-        self, graph: Neighborhood, targets: Tensor, *, generator: torch.Generator | None = None
+    def of_rows(
+        self, graph: Neighborhood, targets: Tensor | None, generator: Randomness
     ) -> Neighborhood:
-        """Draw nodes of the whole graph, and scale their columns in those rows only."""
-        if self.symmetric:
-            return super().on_rows(graph, targets, generator=generator)
-        return scale_columns(graph.rows(targets), self.factor(graph, generator))
+        if require_square(graph, "DegreeGroups") == 0:
+            return graph
+        factor = self.factor(graph, generator)
+        if not self.symmetric:
+            return scale_columns(graph if targets is None else graph.rows(targets), factor)
+        root = factor.sqrt()
+        drawn = scale_columns(graph, root)
+        drawn = scale_edges(drawn, root[drawn.targets()])
+        return drawn if targets is None else drawn.rows(targets)
 
-    def factor(self, neighborhood: Neighborhood, generator: torch.Generator | None) -> Tensor:
+    def factor(self, neighborhood: Neighborhood, generator: Randomness) -> Tensor:
         """p*_l N_l / S_l for drawn nodes and 0 for the others, float64 [N]."""
         device = draw_device(generator, neighborhood)
         if require_square(neighborhood, "DegreeGroups") == 0:
@@ -190,8 +245,7 @@ class DegreeGroups(Sampler):
         factor = groups.p_star[groups.group[neighborhood.indices]]
         if self.symmetric:
             factor = (factor * groups.p_star[groups.group[neighborhood.targets()]]).sqrt()
-        weight = edge_weight(neighborhood)
-        return neighborhood.replace(weight=weight * factor.to(weight))
+        return scaled(neighborhood, factor)
 
     def expected(self, neighborhood: Neighborhood) -> Neighborhood:
         """A*; if symmetric, with the factors given in the class docstring."""
@@ -204,5 +258,4 @@ class DegreeGroups(Sampler):
         within = ((drawn - 1) / (size - 1).clamp(min=1).double())[ends[0]]
         both = torch.where(ends[0] == ends[1], within, share[ends].prod(0).sqrt())
         both[neighborhood.indices == neighborhood.targets()] = 1.0
-        assert star.weight is not None
-        return star.replace(weight=star.weight * both.to(star.weight))
+        return scaled(star, both)

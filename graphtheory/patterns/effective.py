@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import torch
@@ -11,7 +12,7 @@ from torch import Tensor
 
 from graphtheory.graph import Neighborhood, neighborhood_from
 from graphtheory.graph.csr import sort_by_key
-from graphtheory.patterns.base import Pattern
+from graphtheory.patterns.base import Pattern, Randomness
 from graphtheory.patterns.compose import Compose, apply_fixed
 from graphtheory.patterns.draw import edge_weight, weighted
 
@@ -86,7 +87,7 @@ def effective_adjacency(
     base, sampler = apply_fixed(pattern, neighborhood)
     drawn = sampler or Compose()
     sample = (drawn(base, generator=generator) for _ in range(draws))
-    mean, error = _mean_and_error(_told(sample, progress), draws)
+    mean, error = _mean_and_error(sample, draws, progress)
     return EffectiveAdjacency(mean, mean, error, draws)
 
 
@@ -108,10 +109,7 @@ class Effective(Pattern):
 
     pattern: Pattern = field(default_factory=Compose)
 
-    def __call__(
-        self, neighborhood: Neighborhood, *, generator: torch.Generator | None = None
-    ) -> Neighborhood:
-        """A*."""
+    def __call__(self, neighborhood: Neighborhood, *, generator: Randomness = None) -> Neighborhood:
         star = self.pattern.effective(neighborhood)
         if star is None:
             raise ValueError(
@@ -121,25 +119,17 @@ class Effective(Pattern):
         return star
 
     def mask(self, base: Tensor) -> Tensor:
-        """Every pair that the pattern can draw."""
         return self.pattern.mask(base)
 
 
-def _told(
-    sample: Iterator[Neighborhood], progress: Callable[[int], None]
-) -> Iterator[Neighborhood]:
-    """The same, with `progress` told of each once it was made use of."""
-    for done, one in enumerate(sample, 1):
-        yield one
-        progress(done)
-
-
-def _mean_and_error(sample: Iterator[Neighborhood], draws: int) -> tuple[Neighborhood, Tensor]:
+def _mean_and_error(
+    sample: Iterator[Neighborhood], draws: int, progress: Callable[[int], None]
+) -> tuple[Neighborhood, Tensor]:
     """Moments over the union of all drawn pairs; duplicates within a draw are summed."""
     first = next(sample)
     pair = torch.empty(0, dtype=torch.int64, device=first.device)
     moments = torch.zeros(2, 0, dtype=torch.float64, device=first.device)
-    for one in (first, *sample):
+    for done, one in enumerate(chain([first], sample), 1):
         code, place = (one.targets() * one.num_src + one.indices).unique(return_inverse=True)
         value = torch.zeros(len(code), dtype=torch.float64, device=one.device)
         value.index_add_(0, place, edge_weight(one).detach().double())
@@ -151,6 +141,7 @@ def _mean_and_error(sample: Iterator[Neighborhood], draws: int) -> tuple[Neighbo
         moments[:, place[-len(code) :] if len(code) else place[:0]] += torch.stack(
             [value, value.square()]
         )
+        progress(done)
     mean = moments[0] / draws
     variance = ((moments[1] - draws * mean.square()) / (draws - 1)).clamp(min=0)
     rows = torch.div(pair, max(first.num_src, 1), rounding_mode="floor")

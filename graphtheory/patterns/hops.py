@@ -1,15 +1,16 @@
-"""Neighborhoods by distance: all nodes within k hops, or exactly z hops away."""
+"""Neighborhoods by distance: all nodes within k hops, exactly z hops away, or at every d-th hop."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from graphtheory.graph import Neighborhood
-from graphtheory.patterns.base import Pattern
-from graphtheory.structure import at_distance, hop_ball
+from graphtheory.patterns.base import Randomness, RowPattern
+from graphtheory.structure import hop_ball
 
 
 def check_hops(name: str, value: int, low: int, high: int = 254) -> None:
@@ -19,16 +20,34 @@ def check_hops(name: str, value: int, low: int, high: int = 254) -> None:
         raise ValueError(f"{name}: got {value!r}, expected {low}..{high} hops")
 
 
-def _reach(base: Tensor, hops: int) -> Tensor:
-    """Bool [n, n]: whether a walk of at most `hops` edges leads from column to row."""
-    reach = torch.eye(base.size(0), dtype=torch.bool)
-    for _ in range(hops):
-        reach = reach | ((base.double() @ reach.double()) > 0)
-    return reach
+class ByDistance(RowPattern):
+    """The nodes at some distances from each node; a subclass says at which."""
+
+    @property
+    @abstractmethod
+    def distances(self) -> range:
+        """The distances in hops, ascending."""
+
+    def of_rows(
+        self, graph: Neighborhood, targets: Tensor | None, generator: Randomness
+    ) -> Neighborhood:
+        hops = self.distances
+        ball, distance = hop_ball(graph, hops[-1], inner=hops[0], targets=targets)
+        return ball if hops.step == 1 else ball.keep(distance % hops.step == 0)
+
+    def mask(self, base: Tensor) -> Tensor:
+        fresh = seen = torch.eye(base.size(0), dtype=torch.bool)
+        mask = torch.zeros_like(base)
+        for hops in range(self.distances[-1] + 1):
+            if hops in self.distances:
+                mask |= fresh
+            fresh = ((base.double() @ fresh.double()) > 0) & ~seen
+            seen = seen | fresh
+        return mask
 
 
 @dataclass(frozen=True)
-class KHop(Pattern):
+class KHop(ByDistance):
     r"""Nodes at 1 to `radius` hops: :math:`T^n = \{s : 1 \le \mathrm{hops}(s \to n) \le k\}`.
 
     The node itself is left out (add it with `AddSelf`); duplicate edges become one, and weights are
@@ -48,25 +67,13 @@ class KHop(Pattern):
     def __post_init__(self) -> None:
         check_hops("radius", self.radius, 1)
 
-    def __call__(
-        self, neighborhood: Neighborhood, *, generator: torch.Generator | None = None
-    ) -> Neighborhood:
-        """The k-hop ball without its center."""
-        return hop_ball(neighborhood, self.radius, inner=1)[0]
-
-    def on_rows(
-        self, graph: Neighborhood, targets: Tensor, *, generator: torch.Generator | None = None
-    ) -> Neighborhood:
-        """The balls around those nodes."""
-        return hop_ball(graph, self.radius, inner=1, targets=targets)[0]
-
-    def mask(self, base: Tensor) -> Tensor:
-        """A walk of at most `radius` edges, without the diagonal."""
-        return _reach(base, self.radius) & ~torch.eye(base.size(0), dtype=torch.bool)
+    @property
+    def distances(self) -> range:
+        return range(1, self.radius + 1)
 
 
 @dataclass(frozen=True)
-class AtDistance(Pattern):
+class AtDistance(ByDistance):
     r"""Nodes exactly z hops away: :math:`\mathcal N_z(n)` of Li (2024), eq. (3.5).
 
     `Compose(AtDistance(z), Sample(20))` is the distance-z model of figure 3.8. Rows may be empty.
@@ -80,19 +87,51 @@ class AtDistance(Pattern):
     def __post_init__(self) -> None:
         check_hops("z", self.z, 0)
 
-    def __call__(
-        self, neighborhood: Neighborhood, *, generator: torch.Generator | None = None
-    ) -> Neighborhood:
-        """The nodes at distance z."""
-        return at_distance(neighborhood, self.z)
+    @property
+    def distances(self) -> range:
+        return range(self.z, self.z + 1)
 
-    def on_rows(
-        self, graph: Neighborhood, targets: Tensor, *, generator: torch.Generator | None = None
-    ) -> Neighborhood:
-        """The nodes at distance z from those nodes."""
-        return hop_ball(graph, self.z, inner=self.z, targets=targets)[0]
 
-    def mask(self, base: Tensor) -> Tensor:
-        """Reached within z hops, but not within z - 1."""
-        within = _reach(base, self.z)
-        return within & ~_reach(base, self.z - 1) if self.z > 0 else within
+@dataclass(frozen=True)
+class DilatedHops(ByDistance):
+    r"""Nodes at d, 2d, ... hops, up to k: a ball with gaps, as a dilated convolution has them.
+
+    .. math:: T^n = \{s : \mathrm{hops}(s \to n) \in \{d, 2d, \dots, \lfloor k / d \rfloor d\}\}
+
+    Otherwise as `KHop`. ``DilatedHops(k, 1)`` is `KHop(k)`, ``DilatedHops(k, k)`` is
+    `AtDistance(k)`.
+
+    Args:
+        hops: Largest distance k, 1..254 hops; where it is no multiple of `step`, the next smaller
+            multiple is the largest distance.
+        step: Hops d from one distance to the next, 1..hops.
+
+    Shapes:
+        From a neighborhood [N, N] the call makes one [N, N], whose `.distance` is uint8 [E].
+
+    Raises:
+        ValueError: If `hops` or `step` is not an integer in its range; in the call, if sources and
+            targets are different nodes.
+        MemoryError: In the call, if the ball of `hops` does not fit into the available memory.
+
+    Source:
+        Ours: what a dilated convolution is over positions, over hops.
+
+    Example:
+        >>> edge_index = torch.tensor([[0, 1, 2, 3], [1, 2, 3, 4]])
+        >>> path = Neighborhood.from_edge_index(edge_index, num_nodes=5)
+        >>> even = DilatedHops(4, 2)(path)
+        >>> even.edge_index().tolist(), even.distance.tolist()
+        ([[0, 1, 0, 2], [2, 3, 4, 4]], [2, 2, 4, 2])
+    """
+
+    hops: int = 4
+    step: int = 2
+
+    def __post_init__(self) -> None:
+        check_hops("hops", self.hops, 1)
+        check_hops("step", self.step, 1, self.hops)
+
+    @property
+    def distances(self) -> range:
+        return range(self.step, self.hops + 1, self.step)

@@ -1,9 +1,29 @@
-"""Importance sampling: nodes drawn in proportion to a mass, with or without replacement."""
+"""Importance sampling of source nodes, for a whole layer or from the top layer down."""
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import ClassVar
+from weakref import WeakKeyDictionary
+
 import torch
 from torch import Tensor
+
+from graphtheory.graph import Neighborhood
+from graphtheory.graph.content import state_of
+from graphtheory.graph.csr import check_index, distinct_ids
+from graphtheory.patterns.base import Randomness, RowPattern
+from graphtheory.patterns.draw import (
+    NodeSampler,
+    draw_device,
+    edge_weight,
+    scale_columns,
+    scale_edges,
+    scaled,
+)
+
+_norms: WeakKeyDictionary[Neighborhood, tuple[Hashable, Tensor]] = WeakKeyDictionary()
 
 
 def total(values: Tensor) -> Tensor:
@@ -11,24 +31,13 @@ def total(values: Tensor) -> Tensor:
     return values.cumsum(0)[-1]
 
 
-def importance_factor(
-    mass: Tensor, count: int, *, replace: bool, generator: torch.Generator | None
-) -> Tensor:
-    """Draw nodes in proportion to `mass`; returns a factor per node whose mean over draws is 1.
+def importance_factor(mass: Tensor, count: int, *, replace: bool, generator: Randomness) -> Tensor:
+    """Draw nodes in proportion to `mass` float64 [n]: a factor per node, its mean over draws 1.
 
     With replacement: `count` independent draws from q = mass / sum; the factor is the number of
     times that a node was drawn, divided by count q. Without replacement: `count` different nodes by
     systematic sampling in random order, node j with probability pi_j = min(1, c q_j); the factor of
     a drawn node is 1 / pi_j. Nodes with mass 0 are never drawn and have factor 0.
-
-    Args:
-        mass: float64 [n], not negative, on the device to draw on.
-        count: Number of draws.
-        replace: Whether a node can be drawn twice.
-        generator: Source of randomness.
-
-    Raises:
-        ValueError: If a mass is not finite.
     """
     if not bool(mass.isfinite().all()):
         raise ValueError("weight: NaN, infinite, or too large to square, expected finite weights")
@@ -40,7 +49,7 @@ def importance_factor(
     return factor
 
 
-def _with_replacement(mass: Tensor, count: int, generator: torch.Generator | None) -> Tensor:
+def _with_replacement(mass: Tensor, count: int, generator: Randomness) -> Tensor:
     reach = mass.cumsum(0)
     key = torch.rand(count, generator=generator, dtype=torch.float64, device=mass.device)
     drawn = torch.searchsorted(reach, key * reach[-1], right=True).clamp(max=len(mass) - 1)
@@ -61,7 +70,7 @@ def inclusion(mass: Tensor, count: int) -> Tensor:
         certain |= above
 
 
-def _systematic(mass: Tensor, count: int, generator: torch.Generator | None) -> Tensor:
+def _systematic(mass: Tensor, count: int, generator: Randomness) -> Tensor:
     chance = inclusion(mass, count)
     order = torch.randperm(len(mass), generator=generator, device=mass.device)
     start = torch.rand(1, generator=generator, dtype=torch.float64, device=mass.device)
@@ -70,3 +79,195 @@ def _systematic(mass: Tensor, count: int, generator: torch.Generator | None) -> 
     drawn = chance.new_ones(len(mass))
     drawn[order] = steps.diff(prepend=steps.new_zeros(1))
     return drawn / chance
+
+
+def _known_norms(neighborhood: Neighborhood) -> Tensor:
+    """`column_norms`, cached per graph object: every layer of every batch draws by them.
+
+    They are computed again if the weights hold something else, and on every call where that cannot
+    be seen.
+    """
+    weight = neighborhood.weight
+    state = state_of(neighborhood.indptr if weight is None else weight)
+    if state is None or neighborhood.check_unchanged() is None:
+        return column_norms(neighborhood)
+    if neighborhood not in _norms or _norms[neighborhood][0] != state:
+        _norms[neighborhood] = (state, column_norms(neighborhood))
+    return _norms[neighborhood][1]
+
+
+def column_norms(neighborhood: Neighborhood) -> Tensor:
+    """Squared norm of each source's column, float64 [num_src]."""
+    square = edge_weight(neighborhood).detach().double().square()
+    return square.new_zeros(neighborhood.num_src).index_add(0, neighborhood.indices, square)
+
+
+@dataclass(frozen=True)
+class FastGCN(RowPattern, NodeSampler):
+    r"""S sources for the whole layer, in proportion to the squared norms of their columns.
+
+    .. math::
+        q_j = \frac{\sum_i A_{ij}^2}{\sum_{ij} A_{ij}^2}, \qquad
+        A^s_{ij} = A_{ij}\, \frac{c_j}{S q_j}, \qquad E[A^s] = A
+
+    where :math:`c_j` counts how often j was drawn in S independent draws. Without replacement, S
+    different nodes are drawn, j with probability :math:`\pi_j = \min(1, c\, q_j)` such that they
+    sum to S, and :math:`A^s_{ij} = A_{ij} / \pi_j`; the mean is A again. A column of zeros is never
+    drawn; without edges nothing is drawn.
+
+    With `unbiased=False`, columns of different nodes are divided by S q_j, as if a node could be
+    drawn twice, as in the authors' code. Then :math:`A^*_{ij} = A_{ij}\, \pi_j / (S q_j)`: of the
+    sources that are always drawn, larger columns are scaled down; all others are scaled equally.
+
+    Args:
+        count: S, at least 1; without replacement at most the number of sources.
+        share: S divided by the number of sources instead, in (0, 1], rounded to at least one node.
+            The default of both is half of the sources.
+        replace: Whether a node can be drawn twice.
+        unbiased: Keep the mean; False only without replacement.
+
+    Raises:
+        ValueError: If both sizes are given, one is out of range, more different nodes are asked for
+            than exist, or a draw with replacement is to be biased.
+        TypeError: If `generator` is not a torch.Generator.
+
+    Source:
+        Chen, Ma and Xiao (2018), eq. (10) and proposition 4. Their code draws different nodes one
+        after the other, which gives probabilities close to pi_j without a closed form.
+
+    Example:
+        >>> star = Neighborhood.from_edge_index(torch.tensor([[0, 0, 1], [1, 2, 2]]), num_nodes=3)
+        >>> FastGCN(share=1.0, replace=False)(star).weight.tolist()
+        [1.0, 1.0, 1.0]
+    """
+
+    replace: bool = True
+    unbiased: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.replace and not self.unbiased:
+            raise ValueError("unbiased: got False with replace=True, whose mean is A by itself")
+
+    def of_rows(
+        self, graph: Neighborhood, targets: Tensor | None, generator: Randomness
+    ) -> Neighborhood:
+        rows = graph if targets is None else graph.rows(targets)
+        return scale_columns(rows, self.factor(graph, generator))
+
+    def factor(self, neighborhood: Neighborhood, generator: Randomness) -> Tensor:
+        """The factor of each column for one draw, float64 [num_src]; 0 if it was not drawn."""
+        device = draw_device(generator, neighborhood)
+        norm = _known_norms(neighborhood).to(device)
+        size = self.size(len(norm), distinct=not self.replace)
+        drawn = importance_factor(norm, size, replace=self.replace, generator=generator)
+        return self._times_bias(neighborhood, drawn)
+
+    def _times_bias(self, neighborhood: Neighborhood, factor: Tensor) -> Tensor:
+        """`factor` [num_src], times pi_j / (S q_j) if the draw is biased."""
+        if self.unbiased:
+            return factor
+        norm = _known_norms(neighborhood).to(factor.device)
+        alive = norm.nonzero().flatten()
+        if len(alive) == 0:
+            return factor
+        size = self.size(neighborhood.num_src)
+        mass = norm[alive]
+        chance = inclusion(mass, size)
+        return factor.index_copy(0, alive, factor[alive] * chance * total(mass) / (size * mass))
+
+    def expected(self, neighborhood: Neighborhood) -> Neighborhood:
+        ones = torch.ones(neighborhood.num_src, dtype=torch.float64, device=neighborhood.device)
+        return scaled(neighborhood, self._times_bias(neighborhood, ones)[neighborhood.indices])
+
+
+@dataclass(frozen=True)
+class LADIES(NodeSampler):
+    r"""S sources, in proportion to their squared column norms restricted to the active rows.
+
+    .. math::
+        q_j = \frac{\sum_{i \in R} A_{ij}^2}{\sum_{i \in R} \sum_k A_{ik}^2}, \qquad
+        A^s_{ij} = A_{ij}\, \frac{c_j}{S q_j} \text{ for } i \in R, \qquad E[A^s] = A \text{ on } R
+
+    R are the active rows: the sources that the layer above drew (`per_layer` goes from the top
+    layer down). Rows outside R are empty. `FastGCN` is the same with all nodes as R.
+
+    Args:
+        count: S, at least 1; without replacement at most the number of sources.
+        share: S divided by the number of sources instead; the default of both is half of them.
+        replace: Whether a node can be drawn twice.
+        normalize: Divide every row by its sum afterwards, as in the paper. The mean is then not A,
+            and known from draws only.
+
+    Raises:
+        ValueError: If both sizes are given, one is out of range, or more different nodes are asked
+            for than exist.
+        TypeError: If `generator` is not a torch.Generator, or `targets` is not int64.
+        IndexError: If a target does not exist.
+
+    Source:
+        Zou et al. (2019), algorithm 1. Differs: the mean is A by default, and the targets
+        are not added to the drawn nodes.
+
+    Example:
+        >>> path = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 2]]), num_nodes=3)
+        >>> LADIES(count=1)(path, targets=torch.tensor([2])).edge_index().tolist()
+        [[1], [2]]
+    """
+
+    replace: bool = True
+    normalize: bool = False
+    by_row: ClassVar[bool] = True
+
+    def __call__(
+        self,
+        neighborhood: Neighborhood,
+        *,
+        generator: Randomness = None,
+        targets: Tensor | None = None,
+    ) -> Neighborhood:
+        """Draw for the rows `targets`, int64 node ids; None is every row."""
+        if targets is not None:
+            neighborhood = only_rows(neighborhood, targets)
+        device = draw_device(generator, neighborhood)
+        size = self.size(neighborhood.num_src, distinct=not self.replace)
+        # Sources without an edge to these rows are left out: a draw costs what the rows cost.
+        sources, place = distinct_ids(neighborhood.indices, neighborhood.num_src)
+        square = edge_weight(neighborhood).detach().double().square()
+        norm = square.new_zeros(len(sources)).index_add(0, place, square).to(device)
+        factor = importance_factor(norm, size, replace=self.replace, generator=generator)
+        drawn = scale_edges(neighborhood, factor.to(place.device)[place])
+        return _row_normalized(drawn) if self.normalize else drawn
+
+    def layers(
+        self,
+        neighborhood: Neighborhood,
+        num_layers: int,
+        *,
+        generator: Randomness = None,
+        targets: Tensor | None = None,
+    ) -> list[Neighborhood]:
+        layers: list[Neighborhood] = []
+        for _ in range(num_layers):
+            layers.insert(0, self(neighborhood, generator=generator, targets=targets))
+            targets = layers[0].indices.unique().long()
+        return layers
+
+    def expected(self, neighborhood: Neighborhood) -> Neighborhood | None:
+        return None if self.normalize else super().expected(neighborhood)
+
+
+def only_rows(neighborhood: Neighborhood, targets: Tensor) -> Neighborhood:
+    """The same neighborhood with all other rows empty."""
+    if targets.dtype != torch.int64:
+        raise TypeError(f"targets: dtype {targets.dtype}, expected int64 node ids")
+    check_index("targets", targets, neighborhood.num_dst)
+    used = torch.zeros(neighborhood.num_dst, dtype=torch.bool, device=neighborhood.device)
+    used[targets] = True
+    return neighborhood.keep(used[neighborhood.targets()])
+
+
+def _row_normalized(neighborhood: Neighborhood) -> Neighborhood:
+    weight, rows = edge_weight(neighborhood), neighborhood.targets()
+    sums = weight.new_zeros(neighborhood.num_dst).index_add(0, rows, weight)[rows]
+    return neighborhood.replace(weight=weight / torch.where(sums == 0, 1, sums))

@@ -1,15 +1,64 @@
-"""Weights of the GCN, the symmetrically normalized adjacency, and those of a mean."""
+"""Self-loops, and weights: those of the GCN, the symmetrically normalized adjacency, or means."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from graphtheory.graph import Neighborhood
-from graphtheory.patterns.base import Pattern, require_square
+from graphtheory.patterns.base import Pattern, Randomness, require_square
 from graphtheory.patterns.draw import edge_weight
+from graphtheory.structure._loops import with_loops
+
+
+@dataclass(frozen=True)
+class AddSelf(Pattern):
+    """Add the node itself, at distance 0 and with weight 1, to every row without it."""
+
+    by_row: ClassVar[bool] = True
+
+    def __call__(self, neighborhood: Neighborhood, *, generator: Randomness = None) -> Neighborhood:
+        nodes = require_square(neighborhood, "AddSelf")
+        return self.narrow(neighborhood, torch.arange(nodes, device=neighborhood.device))
+
+    def narrow(
+        self, rows: Neighborhood, targets: Tensor, *, generator: Randomness = None
+    ) -> Neighborhood:
+        if rows.device.type == "cpu":
+            arrays = (t.numpy() for t in (rows.indptr, rows.indices, targets))
+            indptr, edges = map(torch.from_numpy, with_loops(*arrays))
+        else:
+            indptr, edges = _with_loops(rows, targets)
+        indices = torch.cat([rows.indices, targets]).index_select(0, edges)
+        weight, distance = rows.weight, rows.distance
+        if weight is not None:
+            weight = torch.cat([weight, weight.new_ones(len(targets))])[edges]
+        if distance is not None:
+            hops = torch.cat([distance, distance.new_zeros(len(targets))])
+            distance = hops.index_select(0, edges)
+        return Neighborhood(
+            indptr, indices, rows.num_src, weight=weight, distance=distance, validate=False
+        )
+
+    def mask(self, base: Tensor) -> Tensor:
+        return base | torch.eye(base.size(0), dtype=torch.bool)
+
+
+def _with_loops(rows: Neighborhood, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """`structure._loops.with_loops` on any device."""
+    row = rows.targets()
+    lacks = torch.ones(rows.num_dst, dtype=torch.bool, device=rows.device)
+    lacks[row[rows.indices == targets[row]]] = False
+    added = torch.cat([rows.indptr.new_zeros(1), lacks.cumsum(0)])
+    indptr = rows.indptr + added
+    edges = torch.empty(int(indptr[-1]), dtype=torch.int64, device=rows.device)
+    old = torch.arange(rows.num_edges, device=rows.device)
+    edges[old + added[row]] = old
+    edges[indptr[1:][lacks] - 1] = rows.num_edges + lacks.nonzero().flatten()
+    return indptr, edges
 
 
 @dataclass(frozen=True)
@@ -25,10 +74,7 @@ class SymmetricNormalize(Pattern):
         [1.0, 1.0]
     """
 
-    def __call__(
-        self, neighborhood: Neighborhood, *, generator: torch.Generator | None = None
-    ) -> Neighborhood:
-        """Compute the weights."""
+    def __call__(self, neighborhood: Neighborhood, *, generator: Randomness = None) -> Neighborhood:
         nodes = require_square(neighborhood, "SymmetricNormalize")
         rows, sources = neighborhood.targets(), neighborhood.indices
         weight = edge_weight(neighborhood)
@@ -37,7 +83,6 @@ class SymmetricNormalize(Pattern):
         return neighborhood.replace(weight=weight * root[rows] * root[sources])
 
     def mask(self, base: Tensor) -> Tensor:
-        """Unchanged."""
         return base
 
 
@@ -53,14 +98,10 @@ class MeanNormalize(Pattern):
         [0.5, 0.5]
     """
 
-    def __call__(
-        self, neighborhood: Neighborhood, *, generator: torch.Generator | None = None
-    ) -> Neighborhood:
-        """Compute the weights."""
+    def __call__(self, neighborhood: Neighborhood, *, generator: Randomness = None) -> Neighborhood:
         rows, weight = neighborhood.targets(), edge_weight(neighborhood)
         degree = weight.new_zeros(neighborhood.num_dst).index_add(0, rows, weight)
         return neighborhood.replace(weight=torch.where(degree > 0, 1 / degree, 0)[rows] * weight)
 
     def mask(self, base: Tensor) -> Tensor:
-        """Unchanged."""
         return base

@@ -10,13 +10,14 @@ import torch
 from torch import Tensor
 
 from graphtheory.graph import Neighborhood
-from graphtheory.patterns.base import Pattern, require_square
-from graphtheory.patterns.draw import draw_device, edge_weight, ranks
-from graphtheory.patterns.subsets import distinct, sample_edges
+from graphtheory.patterns.base import Randomness, RowPattern, require_square
+from graphtheory.patterns.draw import Sampler, draw_device, ranks, scaled
 from graphtheory.structure import shortest_path_distance
+from graphtheory.structure._loops import floyd, sample_rows
 from graphtheory.structure.distance import MAX_CUTOFF
 
-_TABLE_BYTES = 2**30
+_TABLE_BYTES = 2**30  # largest table of the distances of all pairs
+_SEEN_BYTES = 2**26  # largest table of what is drawn already; without it each draw is compared
 _FLOYD = 64  # comparisons that cost as much as sorting one edge
 _tables: WeakKeyDictionary[Neighborhood, Tensor] = WeakKeyDictionary()
 
@@ -35,7 +36,7 @@ def pair_distance(graph: Neighborhood, pairs: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Sample(Pattern):
+class Sample(RowPattern):
     """At most `n` sources per row, uniformly without replacement, drawn again on every call.
 
     A row with at most n sources stays whole. With `whole_graph` the given edges do not matter:
@@ -57,42 +58,27 @@ class Sample(Pattern):
         if not isinstance(self.n, int) or self.n < 1:
             raise ValueError(f"n: got {self.n!r}, expected a whole number of sources, at least 1")
 
-    def __call__(
-        self, neighborhood: Neighborhood, *, generator: torch.Generator | None = None
-    ) -> Neighborhood:
-        """Draw."""
-        draw = self._of_all_nodes if self.whole_graph else self._of_rows
-        return draw(neighborhood, None, generator)
-
     @property
     def by_row(self) -> bool:  # type: ignore[override]
-        """Whether each row draws from its own sources."""
         return not self.whole_graph
 
-    def on_rows(
-        self, graph: Neighborhood, targets: Tensor, *, generator: torch.Generator | None = None
+    def of_rows(
+        self, graph: Neighborhood, targets: Tensor | None, generator: Randomness
     ) -> Neighborhood:
-        """Draw for those rows, which are not copied."""
-        draw = self._of_all_nodes if self.whole_graph else self._of_rows
-        return draw(graph, targets, generator)
-
-    def _of_rows(
-        self, neighborhood: Neighborhood, nodes: Tensor | None, generator: torch.Generator | None
-    ) -> Neighborhood:
-        """Draw from the rows of `nodes`, or from all."""
-        start, end = neighborhood.indptr[:-1], neighborhood.indptr[1:]
-        if nodes is not None:
-            start, end = start[nodes], end[nodes]
-        degree, device = end - start, draw_device(generator, neighborhood)
+        if self.whole_graph:
+            return self._of_all_nodes(graph, targets, generator)
+        start, end = graph.indptr[:-1], graph.indptr[1:]
+        if targets is not None:
+            start, end = start[targets], end[targets]
+        degree, device = end - start, draw_device(generator, graph)
         long = int((degree > self.n).sum())
         if self.n**2 * long > _FLOYD * int(degree.sum()):
-            rows = neighborhood if nodes is None else neighborhood.rows(nodes)
-            place = ranks(rows.targets(), generator, device)
-            return rows.keep(place < self.n)
-        return neighborhood.pick(*sample_edges(start, degree, self.n, generator, device))
+            rows = graph if targets is None else graph.rows(targets)
+            return rows.keep(ranks(rows.targets(), generator, device) < self.n)
+        return graph.pick(*sample_edges(start, degree, self.n, generator, device))
 
     def _of_all_nodes(
-        self, graph: Neighborhood, targets: Tensor | None, generator: torch.Generator | None
+        self, graph: Neighborhood, targets: Tensor | None, generator: Randomness
     ) -> Neighborhood:
         """Draw from all nodes for some targets, or for all."""
         nodes = require_square(graph, "Sample(whole_graph=True)")
@@ -109,11 +95,9 @@ class Sample(Pattern):
         return Neighborhood(indptr, sources, nodes, distance=distance, validate=False)
 
     def mask(self, base: Tensor) -> Tensor:
-        """The pairs that it can draw."""
         return torch.ones_like(base) if self.whole_graph else base
 
     def row_size(self, base: Tensor) -> Tensor:
-        """At most n."""
         return self.mask(base).sum(1).clamp(max=self.n)
 
     def expected(self, neighborhood: Neighborhood) -> Neighborhood | None:
@@ -121,5 +105,113 @@ class Sample(Pattern):
         if self.whole_graph:
             return None
         share = (self.n / neighborhood.degree().double()).clamp(max=1)
-        weight = edge_weight(neighborhood)
-        return neighborhood.replace(weight=weight * share[neighborhood.targets()].to(weight))
+        return scaled(neighborhood, share[neighborhood.targets()])
+
+
+@dataclass(frozen=True)
+class GraphSAGE(Sampler):
+    r"""n sources per row, uniformly without replacement, with rescaled weights.
+
+    .. math:: A^s_{ij} = A_{ij}\, \frac{|T^i|}{n} \text{ if j was drawn, else } 0, \qquad E[A^s] = A
+
+    A row with at most n sources stays as it is.
+
+    Args:
+        n: Sources per row, at least 1.
+
+    Raises:
+        ValueError: If n is not a whole number, or below 1.
+        TypeError: If `generator` is not a torch.Generator.
+
+    Source:
+        Hamilton, Ying and Leskovec (2017), algorithm 2. Their mean over the drawn sources is this
+        pattern on rows with weights `1/|T^i|`; `Sample` draws the same sources without rescaling.
+
+    Example:
+        >>> pair = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 1]]), num_nodes=2)
+        >>> GraphSAGE(1)(pair, generator=torch.Generator().manual_seed(0)).weight.tolist()
+        [2.0]
+    """
+
+    n: int = 10
+    by_row: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        Sample(self.n)  # which checks n
+
+    def __call__(self, neighborhood: Neighborhood, *, generator: Randomness = None) -> Neighborhood:
+        draw_device(generator, neighborhood)
+        factor = (neighborhood.degree().double() / self.n).clamp(min=1)[neighborhood.targets()]
+        return Sample(self.n)(scaled(neighborhood, factor), generator=generator)
+
+    def row_size(self, base: Tensor) -> Tensor:
+        return base.sum(1).clamp(max=self.n)
+
+
+def distinct(
+    rows: int, n: int, limit: int | Tensor, generator: Randomness, device: torch.device
+) -> Tensor:
+    """`rows` uniform n-subsets of 0..limit-1, [rows, n]: Floyd's algorithm on all rows at once.
+
+    A tensor gives one limit per row, int64 [rows]; none of them is below n.
+    """
+    step = torch.arange(n, device=device)[:, None]
+    if isinstance(limit, Tensor):
+        shares = torch.rand(n, rows, generator=generator, dtype=torch.float64, device=device)
+        draws = (shares * (limit - n + 1 + step)).long()
+        highest = int(limit.max()) if rows else 0
+    else:
+        tops = range(limit - n + 1, limit + 1)
+        ints = [torch.randint(t, (rows,), generator=generator, device=device) for t in tops]
+        draws = torch.stack(ints) if n else step.new_empty(0, rows)
+        highest, limit = limit, torch.full((rows,), limit, device=device)
+    if device.type == "cpu":
+        return torch.from_numpy(floyd(draws.numpy(), limit.numpy(), highest))
+    return _floyd(draws, limit, highest)
+
+
+def _floyd(draws: Tensor, limit: Tensor, highest: int) -> Tensor:
+    """`structure._loops.floyd` on any device."""
+    chosen, (n, rows), device = torch.empty_like(draws), draws.shape, draws.device
+    small = rows * highest <= _SEEN_BYTES
+    seen = torch.zeros(rows * highest if small else 0, dtype=torch.bool, device=device)
+    first = torch.arange(rows, device=device) * highest
+    for k in range(n):
+        top = limit - n + k
+        place = first + draws[k] if small else draws[k]
+        taken = seen[place] if small else (chosen[:k] == draws[k]).any(0)
+        chosen[k] = torch.where(taken, top, draws[k])
+        if small:
+            seen[torch.where(taken, first + top, place)] = True
+    return chosen.t()
+
+
+def sample_edges(
+    start: Tensor, degree: Tensor, n: int, generator: Randomness, device: torch.device
+) -> tuple[Tensor, Tensor]:
+    """Row pointers and edges, ascending, of uniform subsets of at most n edges per row.
+
+    Row i has the edges start[i]..start[i]+degree[i]-1.
+    """
+    if device.type != "cpu":
+        return _sample_edges(start, degree, n, generator, device)
+    size = degree.cpu()
+    shares = torch.rand(n, int((size > n).sum()), generator=generator, dtype=torch.float64)
+    found = sample_rows(start.cpu().numpy(), size.numpy(), shares.numpy())
+    indptr, edges = (torch.from_numpy(array).to(start.device) for array in found)
+    return indptr, edges
+
+
+def _sample_edges(
+    start: Tensor, degree: Tensor, n: int, generator: Randomness, device: torch.device
+) -> tuple[Tensor, Tensor]:
+    """`sample_edges` on any device."""
+    count = degree.clamp(max=n)
+    indptr = torch.cat([count.new_zeros(1), count.cumsum(0)])
+    first = (start - indptr[:-1]).repeat_interleave(count)
+    edges = first + torch.arange(len(first), device=first.device)  # rows that stay whole
+    long = (degree > n).nonzero().flatten()
+    drawn = distinct(len(long), n, degree[long].to(device), generator, device)
+    places = indptr[long][:, None] + torch.arange(n, device=long.device)
+    edges[places] = start[long][:, None] + drawn.sort(1).values.to(long.device)
+    return indptr, edges

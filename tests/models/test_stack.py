@@ -7,7 +7,7 @@ from graphtheory import Neighborhood, ops
 from graphtheory.models import ResidualStack, Stack, StackOptions
 from graphtheory.nn import GCNConv
 from graphtheory.patterns import Compose
-from graphtheory.patterns.rows import layers_on_rows
+from graphtheory.patterns.base import layers_on_rows
 from tests.models.conftest import Tiny
 
 

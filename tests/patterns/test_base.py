@@ -1,101 +1,263 @@
+"""Rows drawn alone are rows of the whole pattern, and layers are draws of their own."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
 import pytest
 import torch
+from torch import Tensor
 
 from graphtheory import Neighborhood, bipartite
 from graphtheory.patterns import (
+    LADIES,
     AddSelf,
     AtDistance,
     Compose,
     DegreeGroups,
+    DilatedHops,
     FastGCN,
     GraphSAGE,
     KHop,
+    Pattern,
     Sample,
     SymmetricNormalize,
     UniformNodes,
+    layers_on_rows,
+    on_rows,
+    per_layer,
 )
-from tests.patterns.laws import GRAPHS, dense, pairs, source
+from graphtheory.patterns.base import Randomness
+from tests.patterns.laws import GRAPHS, dense, kinds_of, pairs, random_directed, source
 
-PATH = GRAPHS["path"]
-
-
-def test_no_patterns_change_nothing() -> None:
-    assert Compose()(PATH) is PATH
-    assert Compose().mask(dense(PATH)).equal(dense(PATH))
-
-
-def test_the_first_pattern_comes_first() -> None:
-    self_last, self_first = Compose(KHop(1), AddSelf())(PATH), Compose(AddSelf(), KHop(1))(PATH)
-    assert dense(self_last).diag().all()
-    assert not dense(self_first).diag().any()  # KHop leaves the node itself out again
-
-
-def test_composing_is_associative() -> None:
-    flat = Compose(KHop(2), Sample(1), AddSelf())
-    nested = Compose(KHop(2), Compose(Sample(1), AddSelf()))
-    assert pairs(flat(PATH, generator=source())) == pairs(nested(PATH, generator=source()))
-
-
-def test_one_generator_feeds_every_pattern() -> None:
-    clique = GRAPHS["clique"]
-    composed = Compose(Sample(5), Sample(2))(clique, generator=source())
-    drawn = source()
-    by_hand = Sample(2)(Sample(5)(clique, generator=drawn), generator=drawn)
-    assert torch.equal(composed.edge_index(), by_hand.edge_index())
-
-
-def test_is_random_where_a_part_is() -> None:
-    assert Compose(KHop(2), Compose(Sample(3)), AddSelf()).is_random
-    assert not Compose(KHop(2), AddSelf()).is_random
-    assert not Compose().is_random
+GRAPH = random_directed(7, 0.4, seed=2)
+ROWS = torch.tensor([5, 0, 3])
+# Besides the default of every kind, which a new pattern is tried with without a line here.
+FIXED = [
+    *(kind() for kind in kinds_of(Pattern) if not kind().is_random),
+    KHop(2),
+    AtDistance(2),
+    DilatedHops(2, 1),
+    Compose(KHop(2), AddSelf()),
+    Compose(AddSelf(), SymmetricNormalize()),
+    Compose(AtDistance(2), KHop(2)),
+]
+RANDOM = [
+    *(kind() for kind in kinds_of(Pattern) if kind().is_random),
+    Sample(2),
+    Compose(KHop(2), Sample(2), AddSelf()),
+    GraphSAGE(2),
+    UniformNodes(share=0.6),
+    FastGCN(count=4),
+    DegreeGroups(share=0.6),
+    DegreeGroups(share=0.6, symmetric=True),
+    Compose(AddSelf(), GraphSAGE(2)),
+    Compose(Sample(3, whole_graph=True), AddSelf()),
+    Compose(Sample(3), FastGCN(count=4)),
+]
 
 
-def test_row_size_of_a_sample_with_the_node_itself() -> None:
-    s_nt = Compose(KHop(2), Sample(2), AddSelf())
-    # Rows of the directed path see 0, 1, 2, 2, 2, 2 nodes within 2 hops.
-    assert s_nt.row_size(dense(PATH)).tolist() == [1, 2, 3, 3, 3, 3]
+@pytest.mark.parametrize("pattern", FIXED, ids=repr)
+def test_fixed_pattern_has_the_same_rows(pattern):
+    whole, rows = pattern(GRAPH), on_rows(pattern, GRAPH, ROWS)
+    assert torch.equal(rows.to_dense(), whole.to_dense()[ROWS])
+    assert (rows.num_dst, rows.num_src) == (3, 7)
+    expected = whole.rows(ROWS).distance
+    assert (rows.distance is None) == (expected is None)
+    assert expected is None or torch.equal(rows.distance, expected)
 
 
-def test_what_is_no_pattern_is_refused() -> None:
-    with pytest.raises(TypeError, match="patterns: got int, expected Pattern objects"):
-        Compose(KHop(2), 60)
+@pytest.mark.parametrize("pattern", RANDOM, ids=repr)
+def test_random_pattern_has_the_same_mean(pattern):
+    drawn, whole, draws = source(3), source(4), 700
+    found = torch.stack(
+        [on_rows(pattern, GRAPH, ROWS, generator=drawn).to_dense() for _ in range(draws)]
+    )
+    expected = torch.stack([pattern(GRAPH, generator=whole).to_dense()[ROWS] for _ in range(draws)])
+    error = ((found.var(0) + expected.var(0)) / draws) ** 0.5
+    assert ((found.mean(0) - expected.mean(0)).abs() <= 5 * error + 1e-6).all()
+
+
+@pytest.mark.parametrize("replace", [True, False])
+def test_ladies_draws_for_these_targets(replace):
+    sampler = LADIES(count=3, replace=replace)
+    found = on_rows(sampler, GRAPH, ROWS, generator=source(1))
+    expected = sampler(GRAPH, targets=ROWS, generator=source(1)).rows(ROWS)
+    torch.testing.assert_close(found.to_dense(), expected.to_dense())
 
 
 @pytest.mark.parametrize(
-    "pattern",
+    ("pattern", "cheap"),
     [
-        AddSelf(),
-        Sample(2, whole_graph=True),
-        SymmetricNormalize(),
-        KHop(1),
-        AtDistance(1),
-        DegreeGroups(),
+        (Compose(KHop(2), Sample(2), AddSelf()), True),
+        (Compose(Sample(2, whole_graph=True), GraphSAGE(1)), True),
+        (DilatedHops(), True),
+        (LADIES(3), True),
+        (FastGCN(3), True),
+        (DegreeGroups(), True),
+        (DegreeGroups(symmetric=True), False),
+        (Compose(Sample(3), FastGCN(3)), False),
+        (Compose(Sample(2), KHop(2)), False),
+        (Compose(AddSelf(), SymmetricNormalize()), False),
     ],
+)
+def test_what_costs_its_rows_alone(pattern, cheap):
+    assert pattern.costs_rows == cheap
+
+
+@dataclass(frozen=True)
+class EvenSources(Pattern):
+    """Keeps sources with an even id, and can do so for some rows without a look at the others."""
+
+    by_row: ClassVar[bool] = True
+
+    def __call__(self, neighborhood, *, generator=None):
+        assert neighborhood.num_dst == 3, "applied to the whole graph"
+        return neighborhood.keep(neighborhood.indices % 2 == 0)
+
+    def mask(self, base):
+        return base & (torch.arange(base.size(1)) % 2 == 0)
+
+
+@dataclass(frozen=True)
+class Ring(Pattern):
+    """Each node's successor by id; the rows are made from the ids alone."""
+
+    def __call__(self, neighborhood, *, generator=None):
+        raise AssertionError("applied to the whole graph")
+
+    def on_rows(self, graph, targets, *, generator=None):
+        places = torch.arange(len(targets) + 1)
+        return Neighborhood(places, (targets + 1) % graph.num_dst, graph.num_dst)
+
+    def mask(self, base):
+        return torch.eye(base.size(0), dtype=torch.bool).roll(1, 1)
+
+
+@pytest.mark.parametrize(
+    "pattern", [EvenSources(), Ring(), Compose(Ring(), EvenSources())], ids=repr
+)
+def test_a_pattern_of_the_users_own_costs_its_rows(pattern):
+    assert pattern.costs_rows
+    expected = pattern.mask(dense(GRAPH))[ROWS]
+    assert torch.equal(dense(on_rows(pattern, GRAPH, ROWS)), expected)
+    assert not Compose(EvenSources(), Ring()).costs_rows
+
+
+def test_layers_on_rows_of_the_users_own_pattern():
+    nodes, layers = layers_on_rows(Ring(), GRAPH, ROWS, 2)
+    assert nodes.tolist() == [5, 0, 3, 1, 4, 6, 2]
+    assert [(one.num_dst, one.num_src) for one in layers] == [(6, 7), (3, 6)]
+
+
+def test_graph_is_square():
+    with pytest.raises(ValueError, match="on_rows"):
+        on_rows(KHop(1), bipartite([2], [3]), torch.tensor([0]))
+
+
+SAMPLERS: list[Pattern] = [
+    DegreeGroups(share=0.6),
+    FastGCN(count=4),
+    FastGCN(count=4, replace=False),
+    GraphSAGE(2),
+    LADIES(count=4),
+    LADIES(count=4, replace=False),
+    UniformNodes(share=0.6),
+]
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS, ids=repr)
+def test_product_of_the_layers_has_the_mean_of_the_powers(sampler: Pattern) -> None:
+    base = Compose(AddSelf(), SymmetricNormalize())(GRAPH)
+    base = base.replace(weight=base.weight.double())
+    drawn, draws = source(3), 800
+    layers = (per_layer(sampler, base, 2, generator=drawn) for _ in range(draws))
+    found = torch.stack([top.to_dense() @ low.to_dense() for low, top in layers])
+    expected = base.to_dense() @ base.to_dense()
+    error = found.std(0) / draws**0.5
+    assert ((found.mean(0) - expected).abs() <= 4 * error + 1e-12).all()
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS, ids=repr)
+def test_layers_are_different_draws_that_the_seed_decides(sampler: Pattern) -> None:
+    pattern = Compose(AddSelf(), sampler)
+    first, again = (per_layer(pattern, GRAPH, 3, generator=source(1)) for _ in range(2))
+    assert [pairs(a) for a in first] == [pairs(b) for b in again]
+    assert len({str(sorted(pairs(a))) for a in first}) == 3
+
+
+@pytest.mark.parametrize(
+    "sampler",
+    [*SAMPLERS, FastGCN(share=0.6), FastGCN(share=0.3, replace=False), LADIES(normalize=True)],
     ids=repr,
 )
-def test_bipartite_is_refused_where_a_graph_is_meant(pattern: Compose) -> None:
-    two_by_three = bipartite([2], [3])
+def test_threads_change_nothing(sampler: Pattern, two_threads: None) -> None:
+    edges = torch.randint(50_000, (2, 200_000), generator=source())
+    weight = torch.rand(200_000, generator=source())
+    graph = Neighborhood.from_edge_index(edges, 50_000, weight=weight)
+    two = sampler(graph, generator=source(6))
+    torch.set_num_threads(1)
+    one = sampler(graph, generator=source(6))
+    assert torch.equal(one.indices, two.indices) and torch.equal(one.weight, two.weight)
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS, ids=repr)
+def test_ids_of_32_bits_change_no_layer(sampler: Pattern) -> None:
+    two = (per_layer(sampler, g, 3, generator=source(1)) for g in (GRAPH, GRAPH.to_int32()))
+    for wide, narrow in zip(*two, strict=True):
+        assert torch.equal(narrow.edge_index(), wide.edge_index())
+
+
+def test_ladies_goes_down_from_the_targets_that_are_needed() -> None:
+    needed = torch.tensor([3])
+    low, middle, top = per_layer(
+        LADIES(count=3), AddSelf()(GRAPH), 3, generator=source(), targets=needed
+    )
+    assert top.targets().unique().tolist() == [3]
+    assert set(middle.targets().tolist()) <= set(top.indices.tolist())
+    assert set(low.targets().tolist()) <= set(middle.indices.tolist())
+
+
+def test_ladies_behind_other_patterns_still_goes_down() -> None:
+    pattern = Compose(Compose(AddSelf(), SymmetricNormalize()), LADIES(count=2))
+    _, top = per_layer(pattern, GRAPH, 2, generator=source(), targets=torch.tensor([0]))
+    assert top.targets().unique().tolist() == [0]
+
+
+def test_what_is_not_random_is_made_once() -> None:
+    first, second = per_layer(KHop(2), GRAPH, 2)
+    assert first is second
+    assert len(per_layer(Compose(Sample(1), AddSelf()), GRAPH, 1, generator=source())) == 1
+
+
+@dataclass(frozen=True)
+class Alternating(Pattern):
+    """Two hops in the layers of even number; one hop elsewhere."""
+
+    is_random: ClassVar[bool] = True
+
+    def __call__(self, neighborhood: Neighborhood, *, generator: Randomness = None) -> Neighborhood:
+        return KHop(1)(neighborhood)
+
+    def mask(self, base: Tensor) -> Tensor:
+        return KHop(1).mask(base)
+
+    def layers(
+        self, neighborhood: Neighborhood, num_layers: int, **options: object
+    ) -> list[Neighborhood]:
+        return [KHop(2 - place % 2)(neighborhood) for place in range(num_layers)]
+
+
+@pytest.mark.parametrize("pattern", [Alternating(), Compose(KHop(1), Alternating())], ids=repr)
+def test_a_pattern_of_the_users_own_says_what_its_layers_are(pattern: Pattern) -> None:
+    found = per_layer(pattern, GRAPH, 3)
+    two, one = (pairs(KHop(hops)(GRAPH)) for hops in (2, 1))
+    assert [pairs(layer) for layer in found] == [two, one, two]
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    for wrong in (0, 1.5):
+        with pytest.raises(ValueError, match=f"num_layers: got {wrong}, expected at least 1"):
+            per_layer(FastGCN(), GRAPH, wrong)
     with pytest.raises(ValueError, match="3 sources and 2 targets"):
-        pattern(two_by_three)
-
-
-def test_sample_narrows_a_bipartite_neighborhood() -> None:
-    drawn = Sample(2)(bipartite([2], [3]), generator=source())
-    assert isinstance(drawn, Neighborhood)
-    assert drawn.degree().tolist() == [2, 2] and drawn.num_src == 3
-
-
-def test_row_size_that_the_draw_decides_stays_unknown() -> None:
-    loops_after = Compose(KHop(1), UniformNodes(), AddSelf())
-    assert loops_after.row_size(dense(PATH)).tolist() == [-1] * 6
-
-
-def test_mean_is_that_of_the_last_pattern() -> None:
-    clique = GRAPHS["clique"]
-    weights = Compose(AddSelf(), SymmetricNormalize())(clique).weight
-    for sampler in (FastGCN(), UniformNodes(), GraphSAGE(2)):
-        mean = Compose(AddSelf(), SymmetricNormalize(), sampler).expected(clique)
-        assert mean is not None and torch.equal(mean.weight, weights)
-    assert Compose().expected(clique) is clique
-    assert Compose(Sample(2), AddSelf()).expected(clique) is None
-    assert Compose(Sample(2), UniformNodes()).effective(clique) is None
+        per_layer(FastGCN(), bipartite([2], [3]), 2)
+    assert len(per_layer(FastGCN(), GRAPHS["no nodes"], 2)) == 2

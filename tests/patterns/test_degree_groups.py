@@ -1,3 +1,6 @@
+"""Draws from groups of similar degree."""
+
+import math
 from typing import Any
 
 import pytest
@@ -6,7 +9,55 @@ from torch import Tensor
 
 from graphtheory import Neighborhood
 from graphtheory.patterns import AddSelf, Compose, DegreeGroups, SymmetricNormalize
+from graphtheory.patterns.degree_groups import group_by_degree, group_sizes
 from tests.patterns.laws import GRAPHS, both_ways, source, weighted
+
+
+def test_limits_lie_evenly_on_a_log_scale() -> None:
+    degree = torch.tensor([1, 9, 10, 99, 100, 1000])
+    assert group_by_degree(degree, 3).tolist() == [0, 0, 1, 1, 2, 2]
+    assert group_by_degree(degree, 1).tolist() == [0] * 6
+
+
+def test_a_limit_begins_a_group() -> None:
+    degree = torch.tensor([0, 2, 3, 5, 6])
+    assert group_by_degree(degree, (3, 6)).tolist() == [0, 0, 1, 1, 2]
+
+
+def test_a_node_without_sources_is_in_the_first_group() -> None:
+    assert group_by_degree(torch.tensor([0, 0, 16]), 2).tolist() == [0, 0, 1]
+
+
+def test_an_empty_group_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"group 1 of 0\.\.1 has no node.*sizes are \[3, 0\]"):
+        group_sizes(group_by_degree(torch.tensor([4, 4, 4]), (9.0,)), (9.0,))
+
+
+@pytest.mark.parametrize(
+    ("degree", "groups", "error", "message"),
+    [
+        (torch.ones(3), 2, TypeError, r"degree: got torch.float32 of shape \(3,\), expected int64"),
+        (torch.ones(3, 2).long(), 2, TypeError, r"degree: got torch.int64 of shape \(3, 2\)"),
+        ([1, 2], 2, TypeError, r"degree: got list of shape \(\), expected int64 \[N\]"),
+        (torch.tensor([1, 2]), 0, ValueError, "groups: got 0, expected a whole number of groups"),
+        (torch.tensor([1, 2]), 2.5, ValueError, "groups: got 2.5, expected .* or a tuple of the"),
+        (torch.tensor([1, 2]), [1, 2], ValueError, r"groups: got \[1, 2\], expected .* or a tuple"),
+        (torch.tensor([1, 2]), (3, 2), ValueError, r"groups: got \(3, 2\), expected increasing"),
+        (
+            torch.tensor([1, 2]),
+            (math.nan,),
+            ValueError,
+            r"groups: got \(nan,\), expected increasing",
+        ),
+        (torch.tensor([1, 2]), (), ValueError, r"groups: got \(\), expected increasing degrees"),
+    ],
+)
+def test_bad_degrees_and_limits_are_refused(
+    degree: Any, groups: Any, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        group_by_degree(degree, groups)
+
 
 STAR = GRAPHS["star"]  # node 0 hears 6 leaves, each leaf hears node 0
 HUB_AND_LEAVES = torch.tensor([0, 1, 1, 1, 1, 1, 1])

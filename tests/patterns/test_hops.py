@@ -1,55 +1,98 @@
+"""Balls, rings and dilated balls, worked out by hand; `test_laws.py` compares them with masks."""
+
+import re
+from functools import partial
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 
-from graphtheory import Neighborhood
-from graphtheory.patterns import AtDistance, KHop
-from tests.patterns.laws import GRAPHS, pairs
+from graphtheory import Neighborhood, bipartite
+from graphtheory.patterns import AddSelf, AtDistance, Compose, DilatedHops, KHop, Pattern, on_rows
+from tests.patterns.laws import GRAPHS, carries_distances, pairs
+
+PATH = GRAPHS["path"]  # 0 -> 1 -> 2 -> 3 -> 4 -> 5
+RANDOM = GRAPHS["random directed"]
+WRONG = [-1, 255, 2.0, "4", True, None]  # for every number of hops
 
 
-def test_ball_by_hand() -> None:
-    # 0 -> 1 -> 2 -> 3: source, target, hops.
-    path = Neighborhood.from_edge_index(torch.tensor([[0, 1, 2], [1, 2, 3]]), 4)
-    assert pairs(KHop(2)(path)) == {(0, 1, 1), (1, 2, 1), (2, 3, 1), (0, 2, 2), (1, 3, 2)}
+def test_by_hand() -> None:
+    # Source, target, hops: never against an edge.
+    one = {(i, i + 1, 1) for i in range(5)}
+    two = {(0, 2, 2), (1, 3, 2), (2, 4, 2), (3, 5, 2)}
+    assert pairs(KHop(2)(PATH)) == one | two
+    assert pairs(AtDistance(2)(PATH)) == two
+    assert pairs(DilatedHops(3, 2)(PATH)) == two
+    assert pairs(DilatedHops(4, 2)(PATH)) == two | {(0, 4, 4), (1, 5, 4)}
+    assert pairs(DilatedHops(5, 2)(PATH)) == two | {(0, 4, 4), (1, 5, 4)}  # 5 is no multiple of 2
 
 
-def test_ring_by_hand() -> None:
+@pytest.mark.parametrize("pattern", [AtDistance(2), DilatedHops(4, 2)], ids=repr)
+def test_a_node_with_none_at_these_distances_has_an_empty_row(pattern: Pattern) -> None:
     # Two leaves of a star are two hops apart, through the hub; the hub has nobody there.
-    ring = AtDistance(2)(GRAPHS["star"])
+    ring = pattern(GRAPHS["star"])
     assert ring.degree().tolist() == [0, 5, 5, 5, 5, 5, 5]
     assert ring.distance is not None and ring.distance.unique().tolist() == [2]
+    assert pattern(GRAPHS["clique"]).num_edges == 0
 
 
-def test_a_ball_is_its_rings_together() -> None:
-    graph = GRAPHS["random directed"]
-    rings = set().union(*(pairs(AtDistance(z)(graph)) for z in (1, 2, 3)))
-    assert pairs(KHop(3)(graph)) == rings
+def test_balls_are_their_rings_together() -> None:
+    ring = [pairs(AtDistance(z)(RANDOM)) for z in range(5)]
+    assert pairs(KHop(3)(RANDOM)) == ring[1] | ring[2] | ring[3]
+    assert ring[2] | ring[4] and pairs(DilatedHops(4, 2)(RANDOM)) == ring[2] | ring[4]
+
+
+def test_step_1_is_the_ball_and_step_k_the_ring() -> None:
+    for k in (1, 2, 3, 254):
+        assert pairs(DilatedHops(k, 1)(RANDOM)) == pairs(KHop(k)(RANDOM))
+        assert pairs(DilatedHops(k, k)(RANDOM)) == pairs(AtDistance(k)(RANDOM))
 
 
 def test_loops_duplicates_and_weights_are_dropped() -> None:
-    edges = torch.tensor([[0, 0, 1, 1], [1, 1, 1, 0]])
-    ball = KHop(1)(Neighborhood.from_edge_index(edges, 2, weight=torch.ones(4)))
-    assert ball.edge_index().tolist() == [[1, 0], [0, 1]]
-    assert ball.weight is None
+    edges = torch.tensor([[0, 0, 0, 1, 0], [0, 1, 1, 2, 0]])
+    graph = Neighborhood.from_edge_index(edges, 3, weight=torch.ones(5))
+    for pattern, found in ((KHop(1), [[0, 1], [1, 2]]), (DilatedHops(2, 2), [[0], [2]])):
+        out = pattern(graph)
+        assert out.edge_index().tolist() == found and out.weight is None
 
 
-@pytest.mark.parametrize("radius", [0, -1, 255])
-def test_radius_out_of_range(radius: int) -> None:
-    with pytest.raises(ValueError, match=rf"radius: got {radius}, expected 1\.\.254 hops"):
-        KHop(radius)
+def test_the_node_itself_comes_by_add_self() -> None:
+    together = Compose(DilatedHops(2, 2), AddSelf())
+    carries_distances(together, PATH)
+    assert pairs(together(PATH)) == pairs(DilatedHops(2, 2)(PATH)) | {(n, n, 0) for n in range(6)}
 
 
-@pytest.mark.parametrize("z", [-1, 255])
-def test_distance_out_of_range(z: int) -> None:
-    with pytest.raises(ValueError, match=rf"z: got {z}, expected 0\.\.254 hops"):
-        AtDistance(z)
+def test_rows_come_in_the_order_asked_for() -> None:
+    rows = on_rows(DilatedHops(4, 2), PATH, torch.tensor([5, 2]))
+    assert rows.edge_index().tolist() == [[1, 3, 0], [0, 0, 1]]
+    assert rows.distance is not None and rows.distance.tolist() == [4, 2, 2]
+
+
+@pytest.mark.parametrize(
+    ("make", "name", "span", "values"),
+    [
+        (KHop, "radius", "1..254", [0, *WRONG]),
+        (AtDistance, "z", "0..254", WRONG),
+        (partial(DilatedHops, step=1), "hops", "1..254", [0, *WRONG]),
+        (partial(DilatedHops, 4), "step", "1..4", [0, 5, *WRONG]),
+    ],
+)
+def test_hops_out_of_range(make: Any, name: str, span: str, values: list[Any]) -> None:
+    for value in values:
+        message = re.escape(f"{name}: got {value!r}, expected {span} hops")
+        with pytest.raises(ValueError, match=message):
+            make(**{name: value})
 
 
 def test_a_whole_number_of_numpy_is_one() -> None:
     path = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 2]]), num_nodes=np.int64(3))
     assert KHop(np.int64(2))(path).indices.tolist() == KHop(2)(path).indices.tolist()
     assert AtDistance(np.int64(2))(path).indices.tolist() == [0]
-    with pytest.raises(ValueError, match="radius: got '2'"):
-        KHop("2")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="radius: got True"):
-        KHop(True)
+    assert pairs(DilatedHops(np.int64(4), np.int64(2))(PATH)) == pairs(DilatedHops(4, 2)(PATH))
+
+
+@pytest.mark.parametrize("pattern", [KHop(), AtDistance(), DilatedHops()], ids=repr)
+def test_graph_is_square(pattern: Pattern) -> None:
+    with pytest.raises(ValueError, match="3 sources and 2 targets"):
+        pattern(bipartite([2], [3]))

@@ -27,7 +27,7 @@ from graphtheory.patterns import (
     VirtualNode,
     Window,
 )
-from graphtheory.patterns.rows import layers_on_rows, on_rows
+from graphtheory.patterns.base import Randomness, layers_on_rows, on_rows
 from tests.patterns import laws
 from tests.patterns.laws import GRAPHS, kinds_of
 
@@ -201,34 +201,26 @@ def test_backends_agree_on_the_result(pattern: Pattern, graph: Neighborhood) -> 
 
 @dataclass(frozen=True)
 class OneHopMore(KHop):
-    def __call__(
-        self, neighborhood: Neighborhood, *, generator: torch.Generator | None = None
-    ) -> Neighborhood:
+    def __call__(self, neighborhood: Neighborhood, *, generator: Randomness = None) -> Neighborhood:
         return KHop(self.radius + 1)(neighborhood)
 
 
 @dataclass(frozen=True)
 class Transposed(KHop):
-    def __call__(
-        self, neighborhood: Neighborhood, *, generator: torch.Generator | None = None
-    ) -> Neighborhood:
+    def __call__(self, neighborhood: Neighborhood, *, generator: Randomness = None) -> Neighborhood:
         return KHop(self.radius)(neighborhood.transpose())
 
 
 @dataclass(frozen=True)
 class FirstOnes(Sample):
-    def __call__(
-        self, neighborhood: Neighborhood, *, generator: torch.Generator | None = None
-    ) -> Neighborhood:
+    def __call__(self, neighborhood: Neighborhood, *, generator: Randomness = None) -> Neighborhood:
         place = torch.arange(neighborhood.num_edges) - neighborhood.indptr[neighborhood.targets()]
         return neighborhood.keep(place < self.n)
 
 
 @dataclass(frozen=True)
 class Global(Sample):
-    def __call__(
-        self, neighborhood: Neighborhood, *, generator: torch.Generator | None = None
-    ) -> Neighborhood:
+    def __call__(self, neighborhood: Neighborhood, *, generator: Randomness = None) -> Neighborhood:
         return super().__call__(neighborhood)
 
 
@@ -238,9 +230,7 @@ class OddNodesOnly(Pattern):
 
     is_random: ClassVar[bool] = False
 
-    def __call__(
-        self, neighborhood: Neighborhood, *, generator: torch.Generator | None = None
-    ) -> Neighborhood:
+    def __call__(self, neighborhood: Neighborhood, *, generator: Randomness = None) -> Neighborhood:
         return neighborhood.keep(neighborhood.indices % 2 == 1)
 
     def mask(self, base: Tensor) -> Tensor:
@@ -249,9 +239,7 @@ class OddNodesOnly(Pattern):
 
 @dataclass(frozen=True)
 class OffByOneDistance(KHop):
-    def __call__(
-        self, neighborhood: Neighborhood, *, generator: torch.Generator | None = None
-    ) -> Neighborhood:
+    def __call__(self, neighborhood: Neighborhood, *, generator: Randomness = None) -> Neighborhood:
         ball = super().__call__(neighborhood)
         assert ball.distance is not None
         return ball.replace(distance=ball.distance - 1)
@@ -259,9 +247,7 @@ class OffByOneDistance(KHop):
 
 @dataclass(frozen=True)
 class NotRescaled(DegreeGroups):
-    def __call__(
-        self, neighborhood: Neighborhood, *, generator: torch.Generator | None = None
-    ) -> Neighborhood:
+    def __call__(self, neighborhood: Neighborhood, *, generator: Randomness = None) -> Neighborhood:
         drawn = super().__call__(neighborhood, generator=generator)
         groups = self.groups_of(neighborhood)
         share = (groups.drawn / groups.size.double())[groups.group[drawn.indices]]
@@ -272,9 +258,7 @@ class NotRescaled(DegreeGroups):
 class RowsForColumns(DegreeGroups):
     """Scales the target's row where the source's column is meant."""
 
-    def __call__(
-        self, neighborhood: Neighborhood, *, generator: torch.Generator | None = None
-    ) -> Neighborhood:
+    def __call__(self, neighborhood: Neighborhood, *, generator: Randomness = None) -> Neighborhood:
         drawn = super().__call__(neighborhood, generator=generator)
         groups = self.groups_of(neighborhood)
         of_node = groups.p_star[groups.group]
@@ -287,9 +271,7 @@ class RowsForColumns(DegreeGroups):
 class NextColumn(FastGCN):
     """Each weight is divided by the probability of the next node."""
 
-    def __call__(
-        self, neighborhood: Neighborhood, *, generator: torch.Generator | None = None
-    ) -> Neighborhood:
+    def __call__(self, neighborhood: Neighborhood, *, generator: Randomness = None) -> Neighborhood:
         drawn = super().__call__(neighborhood, generator=generator)
         square = neighborhood.weight.square()
         norm = square.new_zeros(neighborhood.num_src).index_add(0, neighborhood.indices, square)
@@ -299,9 +281,7 @@ class NextColumn(FastGCN):
 
 @dataclass(frozen=True)
 class DegreeForgotten(GraphSAGE):
-    def __call__(
-        self, neighborhood: Neighborhood, *, generator: torch.Generator | None = None
-    ) -> Neighborhood:
+    def __call__(self, neighborhood: Neighborhood, *, generator: Randomness = None) -> Neighborhood:
         return Sample(self.n)(neighborhood, generator=generator)
 
 

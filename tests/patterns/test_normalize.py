@@ -1,8 +1,29 @@
+"""Self-loops and normalized weights."""
+
 import torch
 
 from graphtheory import Neighborhood
-from graphtheory.patterns import AddSelf, Compose, SymmetricNormalize
-from tests.patterns.laws import GRAPHS
+from graphtheory.patterns import AddSelf, Compose, KHop, SymmetricNormalize
+from tests.patterns.laws import GRAPHS, pairs, weighted
+
+
+def test_self_has_distance_0_and_weight_1_and_others_keep_theirs() -> None:
+    ball = weighted(KHop(2)(GRAPHS["random directed"]))
+    with_self = AddSelf()(ball)
+    loops = {(i, i, 1.0, 0) for i in range(ball.num_dst)}
+    assert pairs(with_self) == pairs(ball) | loops
+
+
+def test_adding_self_twice_is_adding_it_once() -> None:
+    once = AddSelf()(GRAPHS["random directed"])  # which has some loops already
+    assert torch.equal(AddSelf()(once).edge_index(), once.edge_index())
+
+
+def test_a_loop_that_is_there_keeps_its_weight() -> None:
+    graph = Neighborhood.from_edge_index(
+        torch.tensor([[0, 0], [0, 1]]), 2, weight=torch.tensor([5.0, 2.0])
+    )
+    assert pairs(AddSelf()(graph)) == {(0, 0, 5.0), (0, 1, 2.0), (1, 1, 1.0)}
 
 
 def test_gcn_matrix_by_dense_algebra() -> None:
@@ -18,11 +39,8 @@ def test_weighted_degrees() -> None:
     edges = torch.tensor([[0, 1, 0], [0, 0, 1]])
     graph = Neighborhood.from_edge_index(edges, 2, weight=torch.tensor([2.0, 2.0, 1.0]))
     assert SymmetricNormalize()(graph).to_dense().tolist() == [[0.5, 1.0], [0.5, 0.0]]
-
-
-def test_a_source_that_nothing_leads_to_has_weight_0() -> None:
-    graph = Neighborhood.from_edge_index(torch.tensor([[0], [1]]), 2)
-    assert SymmetricNormalize()(graph).weight.tolist() == [0.0]
+    to_source = Neighborhood.from_edge_index(torch.tensor([[0], [1]]), 2)  # of degree 0
+    assert SymmetricNormalize()(to_source).weight.tolist() == [0.0]
 
 
 def test_edges_distances_and_positions_stay() -> None:
@@ -34,11 +52,11 @@ def test_edges_distances_and_positions_stay() -> None:
 
 
 def test_gradient_reaches_the_given_weights() -> None:
-    drawn = torch.Generator().manual_seed(0)
-    weight = torch.rand(4, generator=drawn, dtype=torch.float64).requires_grad_()
+    weight = torch.rand(4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 
     def normalized(weight: torch.Tensor) -> torch.Tensor:
         edges = torch.tensor([[0, 1, 2, 0], [1, 0, 1, 2]])
-        return SymmetricNormalize()(Neighborhood.from_edge_index(edges, 3, weight=weight)).weight
+        graph = Neighborhood.from_edge_index(edges, 3, weight=weight)
+        return Compose(AddSelf(), SymmetricNormalize())(graph).weight
 
-    assert torch.autograd.gradcheck(normalized, weight)
+    assert torch.autograd.gradcheck(normalized, weight.requires_grad_())

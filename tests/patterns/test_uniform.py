@@ -1,9 +1,12 @@
+"""Uniform draws of sources, row by row."""
+
+import numpy as np
 import pytest
 import torch
 from scipy.stats import chisquare
 
 from graphtheory import Neighborhood
-from graphtheory.patterns import KHop, Sample, pair_distance, uniform
+from graphtheory.patterns import GraphSAGE, KHop, Sample, pair_distance, uniform
 from graphtheory.structure import shortest_path_distance
 from tests.patterns.laws import GRAPHS, both_ways, pairs, source
 
@@ -17,8 +20,9 @@ def weighted(graph: Neighborhood) -> Neighborhood:
 
 
 def test_short_rows_stay_whole() -> None:
-    graph = GRAPHS["random directed"]
-    assert pairs(Sample(100)(graph, generator=source())) == pairs(graph)
+    graph = weighted(GRAPHS["random directed"])
+    for pattern in (Sample(100), GraphSAGE(100)):
+        assert pairs(pattern(graph, generator=source())) == pairs(graph)
 
 
 @pytest.mark.parametrize("floyd", [0, 64])
@@ -107,3 +111,50 @@ def test_draws_without_a_generator_follow_torch() -> None:
 def test_number_of_sources_out_of_range(n: int) -> None:
     with pytest.raises(ValueError, match=f"n: got {n}, expected a whole number of sources"):
         Sample(n)
+
+
+@pytest.mark.parametrize("limit", [torch.arange(50) % 31 + 9, 12])
+def test_distinct_draws_are_the_same_compiled_with_a_table_and_without(
+    limit: int | torch.Tensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def draw() -> torch.Tensor:
+        return uniform.distinct(50, 9, limit, source(), torch.device("cpu"))
+
+    found = draw()
+    assert all(len(set(row)) == 9 for row in found.tolist())
+    assert bool((found >= 0).all())
+    assert bool((found.max(1).values < limit).all())
+
+    def on_any_device(draws: np.ndarray, limit: np.ndarray, highest: int) -> np.ndarray:
+        return uniform._floyd(torch.from_numpy(draws), torch.from_numpy(limit), highest).numpy()
+
+    monkeypatch.setattr(uniform, "floyd", on_any_device)
+    for room in (0, 2**26):
+        monkeypatch.setattr(uniform, "_SEEN_BYTES", room)
+        assert torch.equal(draw(), found)
+
+
+def test_no_rows_and_all_of_a_row() -> None:
+    cpu = torch.device("cpu")
+    assert uniform.distinct(0, 3, torch.empty(0, dtype=torch.int64), source(), cpu).shape == (0, 3)
+    every = uniform.distinct(4, 5, 5, source(), cpu).sort(1).values
+    assert torch.equal(every, torch.arange(5).expand(4, 5))
+
+
+def test_the_draw_is_that_of_sample() -> None:
+    graph = GRAPHS["random directed"]
+    drawn, plain = (p(graph, generator=source()) for p in (GraphSAGE(2), Sample(2)))
+    assert torch.equal(drawn.edge_index(), plain.edge_index())
+
+
+def test_weights_make_up_for_who_is_missing() -> None:
+    drawn = GraphSAGE(2)(GRAPHS["star"], generator=source())
+    assert drawn.degree().tolist() == [2, 1, 1, 1, 1, 1, 1]
+    assert drawn.weight.tolist() == [3.0, 3.0, *[1.0] * 6]
+
+
+def test_out_of_range() -> None:
+    with pytest.raises(ValueError, match="n: got 0, expected a whole number of sources"):
+        GraphSAGE(0)
+    with pytest.raises(TypeError, match="generator: got int"):
+        GraphSAGE(2)(GRAPHS["star"], generator=0)

@@ -4,12 +4,11 @@ Example:
     >>> from graphtheory.data.loaders import AttentionSetLoader, NodeSetLoader
 """
 
-from graphtheory.data.loaders.attention_sets import AttentionSetLoader, SharedAnchors
 from graphtheory.data.loaders.folder import GraphFolder
 from graphtheory.data.loaders.layer_wise import LayerWiseLoader
-from graphtheory.data.loaders.node_sets import NodeSetLoader
 from graphtheory.data.loaders.partitions import PartitionLoader, metis
 from graphtheory.data.loaders.seeds import SeedLoader
+from graphtheory.data.loaders.sets import AttentionSetLoader, NodeSetLoader, SharedAnchors
 
 __all__ = [
     "AttentionSetLoader",

@@ -14,9 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphtheory.data.loaders.attributes import check_names
 from graphtheory.data.loaders.partitions import check_part
-from graphtheory.data.loaders.source import NodeSource, source_of
+from graphtheory.data.loaders.source import NodeSource, check_names, source_of
 from graphtheory.disk import replace_file
 from graphtheory.graph import Neighborhood
 from graphtheory.graph.content import within

@@ -11,9 +11,9 @@ from torch_geometric.data import Data
 from torch_geometric.loader import NodeLoader
 from torch_geometric.sampler import BaseSampler, SamplerOutput
 
-from graphtheory.data.loaders.attributes import SPD
 from graphtheory.data.loaders.seeds import seeds_of
-from graphtheory.data.loaders.source import source_of
+from graphtheory.data.loaders.sets import check_layers
+from graphtheory.data.loaders.source import SPD, source_of
 from graphtheory.graph import Neighborhood
 from graphtheory.graph.csr import distinct_ids
 from graphtheory.patterns import Compose, Pattern, on_rows
@@ -84,10 +84,7 @@ class LayerWiseLoader(NodeLoader):
         if not isinstance(data, Data) or "edge_index" not in data:
             kind = type(data).__name__
             raise TypeError(f"data: got {kind}, expected Data with edge_index")
-        if not isinstance(pattern, Pattern):
-            raise TypeError(f"pattern: got {type(pattern).__name__}, expected a Pattern")
-        if not isinstance(num_layers, int) or num_layers < 1:
-            raise ValueError(f"num_layers: got {num_layers!r}, expected at least 1")
+        check_layers(pattern, num_layers)
         if options.get("transform_sampler_output") is not None:
             raise TypeError("transform_sampler_output: edges have weights here, expected None")
         if pairs := [name for name in SPD if name in data]:
@@ -117,7 +114,7 @@ class _LayerWise(BaseSampler):
         self.pattern, self.edge_index, self.num_layers = pattern, data.edge_index, num_layers
         self.epoch: int | None = None
         self.base, sampler = apply_fixed(pattern, graph)
-        self.sampler = Compose() if sampler is None else sampler
+        self.sampler = sampler or Compose()
         everyone, generator = torch.arange(graph.num_dst), torch.Generator()
         self._check(unrolled(self.sampler, self.base, everyone, 1, generator=generator)[0])
 

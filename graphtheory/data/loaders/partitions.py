@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,7 +13,7 @@ from torch_geometric.loader import ClusterData
 from torch_geometric.utils import remove_self_loops, to_undirected
 
 from graphtheory.data.loaders.seeds import SeedBatches, SeedLoader
-from graphtheory.data.loaders.source import NodeSource, source_of
+from graphtheory.data.loaders.source import NodeSource, induced
 from graphtheory.graph import Neighborhood, neighborhood_from
 from graphtheory.graph.csr import row_places, sort_by_key
 from graphtheory.patterns import Compose, Pattern, per_layer
@@ -73,38 +73,28 @@ def _by_pymetis(both: Tensor, nodes: int, num_parts: int) -> Tensor:
 class PartitionLoader(SeedLoader):
     r"""Batches of whole parts of a graph, with the edges among their nodes.
 
-    ================  ==============  ======================================================
-    of a batch        shape           content
-    ================  ==============  ======================================================
-    `neighborhood`    [n, n]          the pattern on the graph that the nodes of these parts
-                                      induce; with `num_layers` instead of it
-    `neighborhoods`   list            one for each layer, as of `patterns.per_layer`
-    `n_id`            int64 [n]       the nodes in the whole graph, seeds first
-    `input_id`        int64 [S]       the seeds' places in `input_nodes`
-    `batch_size`      int             S, the seeds in these parts
-    `x`, `y`, ...     [n, ...]        the rows of these n nodes, and no others
-    ================  ==============  ======================================================
+    A batch has what every batch of a `SeedLoader` has, where S are the seeds in these parts, and
+    `neighborhood` [n, n]: the pattern on the graph that the nodes of these parts induce; with
+    `num_layers` instead of it a list `neighborhoods`, one for each layer, as of
+    `patterns.per_layer`.
 
     ``model(batch.x, batch.neighborhood)[: batch.batch_size]`` are the outputs of the seeds: any
     network learns on parts as it learns on a graph. Edges between parts count where both parts are
     in a batch, which `shuffle` draws afresh in every epoch. Nothing is computed for the whole
     graph, also not what comes before a random pattern: a batch costs what its parts cost, and of a
-    `GraphFolder` written with the same parts only their pages are read.
+    `GraphFolder` written with the same parts only their pages are read. Parts without any seed are
+    left out.
 
     Args:
-        data: What `NodeSetLoader` takes, among it a `GraphFolder`.
+        data: The graph, see `SeedLoader`, among it a `GraphFolder`.
         part: The part of each node, int64 [N], 0 or more, such as of `metis`.
         pattern: Who aggregates from whom within a batch; None is the induced graph.
         num_layers: Layers that get a neighborhood each; None gives one for all.
-        input_nodes: The seeds, ids or a Bool mask; None is all nodes. Parts without any are left
-            out.
-        edge_type: Of `HeteroData` the relation to take, as in `NodeSetLoader`.
-        attributes: Names of what travels with the nodes; None is all that can.
-        options: Those of `SeedLoader`, but `batch_size` is the number of parts in a batch, and
-            processes share the parts.
+        options: Those of `SeedLoader`, as in `NodeSetLoader`, but `batch_size` is the number of
+            parts in a batch, and processes share the parts.
 
     Raises:
-        TypeError, ValueError, IndexError: As in `NodeSetLoader`, or parts of another type or shape.
+        TypeError, ValueError, IndexError: As `SeedLoader`, or parts of another type or shape.
 
     Source:
         Chiang et al. (2019), Cluster-GCN, algorithm 1; several parts: section 3.2.
@@ -123,25 +113,21 @@ class PartitionLoader(SeedLoader):
         pattern: Pattern | None = None,
         *,
         num_layers: int | None = None,
-        input_nodes: Any = None,
-        edge_type: tuple[str, str, str] | None = None,
-        attributes: Sequence[str] | None = None,
         **options: Any,
     ) -> None:
         if pattern is not None and not isinstance(pattern, Pattern):
             raise TypeError(f"pattern: got {type(pattern).__name__}, expected a Pattern or None")
-        source = source_of(data, attributes, edge_type)
-        batches = _Parts(source, input_nodes, part, pattern or Compose(), num_layers)
-        super().__init__(batches, **options)
+        make = partial(_Parts, part=part, pattern=pattern or Compose(), num_layers=num_layers)
+        super().__init__(data, make, **options)
 
 
 class _Parts(SeedBatches):
     def __init__(
-        self, source: NodeSource, seeds: Any, part: Tensor, pattern: Pattern, layers: int | None
+        self, source: NodeSource, seeds: Any, part: Tensor, pattern: Pattern, num_layers: int | None
     ) -> None:
         super().__init__(source, seeds)
         check_part(part, source.graph.num_dst)
-        self.pattern, self.num_layers = pattern, layers
+        self.pattern, self.num_layers = pattern, num_layers
         self.indptr, self.order = sort_by_key(part, int(part.max()) + 1)
         self.place = torch.full_like(part, -1)  # of each node among the seeds
         self.place[self.nodes] = self.input_id
@@ -177,15 +163,3 @@ def check_part(part: Any, nodes: int) -> None:
             f"part: shape {tuple(part.shape)}, expected one part of 0 or more for each of the "
             f"{nodes} nodes"
         )
-
-
-def induced(graph: Neighborhood, nodes: Tensor) -> Neighborhood:
-    """The edges among some nodes, which are numbered by their places in `nodes`, each once."""
-    rows = graph.rows(nodes)
-    ascending, order = nodes.sort()
-    at = torch.searchsorted(ascending, rows.indices).clamp_(max=len(nodes) - 1)
-    inside = ascending[at] == rows.indices
-    kept = rows.keep(inside)
-    return Neighborhood(
-        kept.indptr, order[at[inside]], len(nodes), weight=kept.weight, validate=False
-    )

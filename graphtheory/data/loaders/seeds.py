@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 from torch_geometric.data import Data
 
-from graphtheory.data.loaders.source import NodeSource
+from graphtheory.data.loaders.source import NodeSource, source_of
 from graphtheory.graph.csr import check_index
 from graphtheory.patterns.draw import derive
 
@@ -56,7 +56,22 @@ class SeedBatches(Dataset[Data]):
 
 
 class SeedLoader(DataLoader[Data]):
-    """What `NodeSetLoader` and `AttentionSetLoader` share: order, epochs, workers.
+    """What the loaders of seeds share: a batch of seeds, order, epochs, processes and workers.
+
+    ================  ==============  ======================================================
+    of every batch    shape           content
+    ================  ==============  ======================================================
+    `n_id`            int64 [n]       the nodes in the whole graph, seeds first
+    `input_id`        int64 [S]       the seeds' places in `input_nodes`
+    `batch_size`      int             S
+    `x`, `y`, ...     [n, ...]        the rows of these n nodes, and no others
+    ================  ==============  ======================================================
+
+    Attributes of edges stay behind, but for `edge_weight`, which patterns read. Numbers and strings
+    are in every batch. `AddShortestPathDistance` comes out as the pairs of which both nodes are in
+    the batch, at their distance in the whole graph; any other attribute that may speak of pairs is
+    refused. What is refused is told by name and shape: node ids *in* an attribute with a row for
+    each node stay those of the whole graph, which `n_id` translates.
 
     A batch is a function of (seed, epoch, place in the epoch): the same bits for any number of
     workers, whichever makes it, and for a run that begins at a later epoch. Every iteration is an
@@ -64,7 +79,13 @@ class SeedLoader(DataLoader[Data]):
     evaluation gives it the same draws. The global random state is neither read nor changed.
 
     Args:
-        batches: What draws a batch.
+        data: `Data`, `HeteroData` with `edge_type`, a `GraphFolder`, or a pair (FeatureStore,
+            GraphStore) of one node type and without weights.
+        make: What draws a batch, made of the graph and of `input_nodes`.
+        input_nodes: The seeds, ids or a Bool mask; None is all nodes.
+        edge_type: Of `HeteroData` the relation to take, such as ("paper", "cites", "paper"), with
+            its one type of nodes, whose ids all ids then are. None for other data.
+        attributes: Names of what travels with the nodes; None is all that can.
         transform: Called on each finished batch, by the process that made it: a worker where there
             are any, to which it must pickle unless they are forked. What it draws from torch's
             global state is a function of (seed, epoch, place), too. None changes nothing.
@@ -81,15 +102,22 @@ class SeedLoader(DataLoader[Data]):
             `worker_init_fn`, `multiprocessing_context`: see `torch.utils.data.DataLoader`.
 
     Raises:
-        ValueError: A number out of its range, or a last batch with fewer seeds than processes.
-        TypeError: An option that the loader decides itself, or one that torch does not know; a
-            transform that cannot be called.
+        TypeError: `HeteroData` without a relation or no graph at all, seeds that are no node ids, a
+            transform that cannot be called, an option that the loader decides itself, or one that
+            torch does not know.
+        ValueError: An attribute that cannot be cut (it is named), no nodes, no seeds, a seed that
+            comes twice, a number out of its range, or a last batch with fewer seeds than processes.
+        IndexError: A seed that does not exist.
     """
 
     def __init__(
         self,
-        batches: SeedBatches,
+        data: Any,
+        make: Callable[[NodeSource, Any], SeedBatches],
         *,
+        input_nodes: Any = None,
+        edge_type: tuple[str, str, str] | None = None,
+        attributes: Sequence[str] | None = None,
         transform: Callable[[Data], Any] | None = None,
         batch_size: int = 1,
         shuffle: bool = False,
@@ -99,6 +127,7 @@ class SeedLoader(DataLoader[Data]):
         world_size: int = 1,
         **options: Any,
     ) -> None:
+        batches = make(source_of(data, attributes, edge_type), input_nodes)
         for name, value, least in (
             ("batch_size", batch_size, 1), ("seed", seed, 0), ("rank", rank, 0),
             ("world_size", world_size, 1),
@@ -190,16 +219,8 @@ def _unchanged(batch: Data) -> Data:
     return batch
 
 
-def seeds_of(
-    input_nodes: Any, num_nodes: int, *, repeated: bool = False
-) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """(node ids [S], what PyG calls their `input_id` [S]); None is all nodes.
-
-    Raises:
-        TypeError: Neither None, nor int64 or int32 ids, nor a Bool mask.
-        ValueError: No seed, one that comes twice (unless `repeated`), or a mask of another size.
-        IndexError: A node that does not exist.
-    """
+def seeds_of(input_nodes: Any, num_nodes: int, *, repeated: bool = False) -> tuple[Tensor, Tensor]:
+    """(node ids [S], what PyG calls their `input_id` [S]); None is all nodes."""
     everyone = torch.arange(num_nodes)
     if input_nodes is None:
         return everyone, everyone

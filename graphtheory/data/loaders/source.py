@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Collection, Sequence
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 from torch_geometric.data import Data, FeatureStore, GraphStore, HeteroData
 from torch_geometric.data.graph_store import EdgeLayout
+from torch_geometric.index import ptr2index
 
-from graphtheory.data.loaders.attributes import SPD, STRUCTURE, Level, check_names, level_of
 from graphtheory.data.transforms import pair_neighborhood
 from graphtheory.graph import Neighborhood, neighborhood_from
 from graphtheory.graph.csr import check_rows, take_rows
+from graphtheory.patterns.base import places_among
+
+SPD = ("spd_index", "spd_distance", "spd_node_index", "spd_num_pairs")
+STRUCTURE = ("edge_index", "adj_t", "edge_weight", "num_nodes")
+OWN = ("n_id", "input_id", "batch_size", "neighborhood", "neighborhoods")
+Level = Literal["node", "edge", "graph"]
+
+_REMEDY = "name those that shall travel in `attributes`, without it, or take it out of the data"
 
 
 class NodeSource(ABC):
@@ -31,14 +39,7 @@ class NodeSource(ABC):
 def source_of(
     data: Any, attributes: Sequence[str] | None, edge_type: tuple[str, str, str] | None = None
 ) -> NodeSource:
-    """Read `data`, which a loader was given.
-
-    Raises:
-        TypeError: It is neither `Data`, a `GraphFolder` nor a pair of stores, or it is
-            `HeteroData` and no relation is named.
-        ValueError: No nodes, no edges, not on the CPU, an attribute that cannot be cut, or a
-            relation that is not there or joins two node types.
-    """
+    """Read `data`, which a loader was given, or say what it should be."""
     if isinstance(data, HeteroData):
         data = relation_of(data, edge_type)
     elif edge_type is not None:
@@ -97,35 +98,37 @@ class OfData(NodeSource):
                 self._take(name, data[name], asked=attributes is not None)
 
     def _take(self, name: str, value: Any, *, asked: bool) -> None:
-        nodes, edges = self.graph.num_dst, self.graph.num_edges
+        level: Level = "graph"
         if isinstance(value, Tensor):
-            named_by_caller = asked and value.dim() > 0 and value.size(0) == nodes
-            level = "node" if named_by_caller else level_of(name, value.shape, nodes, edges)
-            if level == "edge":
-                return
-            (self.node if level == "node" else self.whole)[name] = value
-        elif isinstance(value, (str, int, float, bool)):
-            self.whole[name] = value
-        else:
+            level = level_of(name, value.shape, self.graph, asked=asked)
+        elif not isinstance(value, (str, int, float, bool)):
             raise ValueError(
                 f"{name}: got {type(value).__name__}, expected a tensor, a number or a string; "
                 "name those that shall travel in `attributes`"
             )
+        if level != "edge":
+            (self.node if level == "node" else self.whole)[name] = value
 
     def of_nodes(self, nodes: Tensor) -> dict[str, Any]:
-        """Rows of tensors, numbers and strings as they are, distances between these nodes."""
         found = self.whole | {name: take_rows(value, nodes) for name, value in self.node.items()}
         return found if self.pairs is None else found | _pairs_among(self.pairs, nodes)
 
 
+def induced(graph: Neighborhood, nodes: Tensor) -> Neighborhood:
+    """The edges among some nodes, which are numbered by their places in `nodes`, each once."""
+    rows = graph.rows(nodes)
+    place, inside = places_among(nodes, rows.indices)
+    kept = rows.keep(inside)
+    return Neighborhood(
+        kept.indptr, place[inside], len(nodes),
+        weight=kept.weight, distance=kept.distance, validate=False,
+    )  # fmt: skip
+
+
 def _pairs_among(pairs: Neighborhood, nodes: Tensor) -> dict[str, Any]:
     """The attributes of `AddShortestPathDistance` under the nodes' new numbers."""
-    local = nodes.new_full((pairs.num_src,), -1)
-    local[nodes] = torch.arange(len(nodes))
-    rows = pairs.rows(nodes)
-    rows = rows.keep(local[rows.indices] >= 0)
-    index = torch.stack([local[rows.indices], rows.targets()])
-    values = (index, rows.distance, torch.arange(len(nodes)), index.size(1))
+    here = induced(pairs, nodes)
+    values = (here.edge_index(), here.distance, torch.arange(len(nodes)), here.num_edges)
     return dict(zip(SPD, values, strict=True))
 
 
@@ -156,14 +159,13 @@ class OfStores(NodeSource):
         self.attrs: dict[str, Any] = {}
         self.whole: dict[str, Any] = {}
         for name in known if attributes is None else attributes:
-            level = _level(name, sizes[name], self.graph, asked=attributes is not None)
+            level = level_of(name, sizes[name], self.graph, asked=attributes is not None)
             if level == "node":
                 self.attrs[name] = known[name]
             elif level == "graph":
                 self.whole[name] = features.get_tensor(known[name])
 
     def of_nodes(self, nodes: Tensor) -> dict[str, Any]:
-        """The features, asked for by id."""
         asked = [copy.copy(attr) for attr in self.attrs.values()]
         for attr in asked:
             attr.index = nodes
@@ -184,12 +186,6 @@ def _of_type(features: FeatureStore, node_type: str | None) -> dict[str, Any]:
         if attr.group_name == node_type and attr.attr_name not in ("edge_index", "adj_t"):
             found[attr.attr_name] = attr
     return found
-
-
-def _level(name: str, shape: tuple[int, ...], graph: Neighborhood, *, asked: bool) -> Level:
-    if asked and shape[:1] == (graph.num_dst,):
-        return "node"
-    return level_of(name, shape, graph.num_dst, graph.num_edges)
 
 
 def _only_node_type(graph: GraphStore) -> str | None:
@@ -230,9 +226,51 @@ def _read(graph: GraphStore, num_nodes: int) -> Neighborhood:
         check_rows(col, row, num_nodes)
         return Neighborhood(col, row, num_nodes, validate=False)
     if attr.layout == EdgeLayout.CSR:
-        row = _of_each_edge(row)
+        row = ptr2index(row)
     return Neighborhood.from_edge_index(torch.stack([row, col]), num_nodes)
 
 
-def _of_each_edge(indptr: Tensor) -> Tensor:
-    return torch.arange(len(indptr) - 1).repeat_interleave(indptr.diff())
+def level_of(name: str, shape: Sequence[int], graph: Neighborhood, *, asked: bool) -> Level:
+    """What a tensor has one row for; decided by PyG's naming rule first, then by size.
+
+    Refused is what may speak of pairs of nodes, whose ids would stay those of the whole graph,
+    unless it was `asked` for and has a row for each node.
+    """
+    num_nodes, num_edges = graph.num_dst, graph.num_edges
+    if asked and tuple(shape[:1]) == (num_nodes,):
+        return "node"
+    if "index" in name or "face" in name:
+        raise ValueError(
+            f"{name}: by PyG's naming rule it holds node ids, which would stay those of the whole "
+            f"graph in a batch; {_REMEDY}"
+        )
+    if len(shape) == 0:
+        return "graph"
+    if name != "x" and len(shape) > 1 and tuple(shape[:2]) == (num_nodes, num_nodes) != (1, 1):
+        raise ValueError(
+            f"{name}: shape {tuple(shape)} has a column for each of the {num_nodes} nodes, which a "
+            f"batch would not have; {_REMEDY}"
+        )
+    if shape[0] == num_nodes and not (shape[0] == num_edges and "edge" in name):
+        return "node"
+    if shape[0] == num_edges:
+        return "edge"
+    if tuple(shape) == (1,):
+        return "graph"
+    raise ValueError(
+        f"{name}: shape {tuple(shape)}, expected one row for each of the {num_nodes} nodes or "
+        f"{num_edges} edges, since others may speak of pairs of nodes; {_REMEDY}"
+    )
+
+
+def check_names(known: Collection[str], attributes: Sequence[str] | None) -> None:
+    """Raise for names that are not there, and for those that the batch needs itself."""
+    if isinstance(attributes, str):
+        raise TypeError(f"attributes: got the string {attributes!r}, expected a list of names")
+    for name in known if attributes is None else attributes:
+        if name not in known:
+            raise ValueError(f"attributes: {name!r} is none of the data's {sorted(known)}")
+        if name in OWN:
+            raise ValueError(
+                f"{name}: the batch says something else under this name; rename it in the data"
+            )

@@ -27,7 +27,7 @@ from graphtheory.patterns import (
     Pattern,
     UniformNodes,
 )
-from graphtheory.patterns.groups import group_by_degree
+from graphtheory.patterns.degree_groups import group_by_degree
 
 SAMPLERS = ("degree-groups", "fastgcn", "ladies", "graphsage", "uniform")
 _GROUPS = 5

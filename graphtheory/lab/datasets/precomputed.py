@@ -9,7 +9,7 @@ import torch
 from torch_geometric.data import Data
 from torch_geometric.transforms import AddLaplacianEigenvectorPE, AddRandomWalkPE, BaseTransform
 
-from graphtheory.data.transforms.distances import AddDistances, AddPaths, AddResistance
+from graphtheory.data.transforms import AddDistances, AddPaths, AddResistance
 from graphtheory.lab.datasets.graph_sets import GraphSet
 from graphtheory.lab.datasets.stored import with_transforms
 

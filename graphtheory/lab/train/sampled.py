@@ -20,8 +20,8 @@ from graphtheory.lab.signals import leave_signals_to_parent
 from graphtheory.lab.train.contract import check_at_least, shuffled
 from graphtheory.lab.train.full_graph import FullGraph, NodeBatch, apply
 from graphtheory.patterns import Pattern
+from graphtheory.patterns.base import layers_on_rows
 from graphtheory.patterns.draw import derive
-from graphtheory.patterns.rows import layers_on_rows
 
 _ORDER, _SAMPLE, _PATTERN, _LAYERS = 2, 3, 4, 5  # streams of randomness; 0, 1 are FullGraph's
 Key = tuple[Tensor, int, int]  # seed nodes, epoch, step

@@ -29,8 +29,8 @@ from graphtheory.patterns import (
     Pattern,
     UniformNodes,
 )
-from graphtheory.patterns.fastgcn import column_norms
-from graphtheory.patterns.rows import layers_on_rows
+from graphtheory.patterns.base import layers_on_rows
+from graphtheory.patterns.importance import column_norms
 
 EVEN, LEAST = "even shares", "shares of least variance"
 SAMPLERS: dict[str, tuple[str, ...]] = {

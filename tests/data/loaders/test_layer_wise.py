@@ -25,7 +25,7 @@ from graphtheory.patterns import (
     SymmetricNormalize,
     UniformNodes,
 )
-from graphtheory.patterns.rows import layers_on_rows
+from graphtheory.patterns.base import layers_on_rows
 
 SAMPLERS = [
     DegreeGroups(groups=2, share=0.5, p_star=(0.9, 0.4)),

@@ -7,7 +7,7 @@ from graphtheory import Neighborhood
 from graphtheory.lab.zoo import node_models as zoo
 from graphtheory.papers.topology.sampling import NAMES, SAMPLERS, candidates, fitted, neighbor_use
 from graphtheory.patterns import AddSelf, Compose, GraphSAGE, SymmetricNormalize
-from graphtheory.patterns.fastgcn import column_norms
+from graphtheory.patterns.importance import column_norms
 from tests.patterns.laws import random_directed
 
 GRAPH = Compose(AddSelf(), SymmetricNormalize())(random_directed(150, 0.15, seed=1))
