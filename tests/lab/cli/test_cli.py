@@ -453,7 +453,7 @@ def test_without_resume_earlier_runs_are_set_aside(copied: Path, run: Run) -> No
 def test_an_interrupted_bench_keeps_its_runs_and_goes_on(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    trained = node_task.train_nodes
+    trained = node_task.NodeBenchTask.run
     calls = iter(range(2))
 
     def until_interrupted(*args: Any, **options: Any) -> Any:
@@ -461,11 +461,11 @@ def test_an_interrupted_bench_keeps_its_runs_and_goes_on(
             raise KeyboardInterrupt
         return trained(*args, **options)
 
-    monkeypatch.setattr(node_task, "train_nodes", until_interrupted)
+    monkeypatch.setattr(node_task.NodeBenchTask, "run", until_interrupted)
     code, out, err = run(*BENCH)
     assert (code, err.splitlines()[-1]) == (130, "graphtheory: interrupted")
     assert "2 of 4 runs are in b/runs.jsonl; the same command with --resume goes on." in out
-    monkeypatch.setattr(node_task, "train_nodes", trained)
+    monkeypatch.setattr(node_task.NodeBenchTask, "run", trained)
     code, out, _ = run(*BENCH, "--resume")
     assert code == 0 and "2 of 4 runs are known" in out
     assert len((tmp_path / "b/runs.jsonl").read_text().splitlines()) == 4
