@@ -518,10 +518,10 @@ def test_bench_train_and_tune_on_the_users_own_graphs(
     code, out, _ = run("train", "--data", molecules, "--model", "gcn", "--epochs", "2")
     assert code == 0 and re.search(r"RMSE: test \d\.\d+, validation \d\.\d+, best epoch", out)
     assert (tmp_path / "runs/train-mine-gcn-random-80-10-10-0/last.ckpt").exists()
-    from graphtheory.lab.bench import spaces
+    from graphtheory.lab.bench import graph_task
 
-    monkeypatch.setattr(spaces, "_MOST_EPOCHS", 2)
-    monkeypatch.setattr(spaces, "_LEAST_EPOCHS", 2)
+    monkeypatch.setattr(graph_task, "_MOST_EPOCHS", 2)
+    monkeypatch.setattr(graph_task, "_LEAST_EPOCHS", 2)
     words = ("tune", "--data", molecules, "--models", "gine,mlp", "--budget", "1")
     code, out, err = run(*words)
     assert code == 0 and "candidate 2/2  mlp" in err and "nodes_per_batch=" in out
