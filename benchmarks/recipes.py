@@ -34,9 +34,9 @@ from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import breadth_first_order
 from torch_geometric.utils import subgraph
 
+from graphtheory.lab.bench.config import with_options
 from graphtheory.lab.bench.node_config import NodeRunConfig
 from graphtheory.lab.bench.node_task import NodeBenchTask, OwnNodes
-from graphtheory.lab.bench.options import with_options
 from graphtheory.lab.bench.rows import Row
 from graphtheory.lab.bench.search import SearchLog
 from graphtheory.lab.bench.spaces import GraphFacts

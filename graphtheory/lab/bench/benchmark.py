@@ -11,9 +11,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from graphtheory.lab.bench.config import RunResult
+from graphtheory.lab.bench.config import RunResult, describe_options, ignores, with_options
 from graphtheory.lab.bench.finished import Finished, Settings
-from graphtheory.lab.bench.options import describe_options, ignores, with_options
 from graphtheory.lab.bench.task import BenchTask
 from graphtheory.lab.bench.tasks import as_task
 from graphtheory.lab.zoo.node_models import COMPARED
@@ -23,30 +22,20 @@ from graphtheory.lab.zoo.node_models import COMPARED
 class Run:
     """One row of a benchmark: a model on one seed.
 
-    Attributes:
-        model: Name of the network.
-        seed: Number of the split and of everything random.
-        test: Score at the epoch of best validation, 0..1 or in the unit of the target.
-        val: That validation score.
-        parameters: Number of trainable parameters.
-        seconds_per_epoch: Median, evaluation included.
-        peak_mb: Growth of memory during training.
-        epochs: Epochs trained.
-        history: Epoch by epoch: epoch, train_loss, val_loss, val, test.
-        extra: Analysis: of a graph transformer "attention_mass", rows (layer, distance,
-            mass, uniform), and with encoding "bias" [layers][Z][heads]; `task.CONSTANT` where the
-            run is no better than a constant prediction; of images "gmacs".
+    Its analysis, `extra`, has of a graph transformer "attention_mass", rows (layer, distance, mass,
+    uniform), and with encoding "bias" [layers][Z][heads]; `task.CONSTANT` where the run is no
+    better than a constant prediction; of images "gmacs".
     """
 
     model: str
-    seed: int
-    test: float
-    val: float
-    parameters: int
-    seconds_per_epoch: float
-    peak_mb: float
-    epochs: int
-    history: list[dict[str, float]]
+    seed: int  # number of the split and of everything random
+    test: float  # at the epoch of best validation, 0..1 or in the unit of the target
+    val: float  # that validation score
+    parameters: int  # trainable ones
+    seconds_per_epoch: float  # median, evaluation included
+    peak_mb: float  # growth of memory during training
+    epochs: int  # that were trained
+    history: list[dict[str, float]]  # epoch, train_loss, val_loss, val, test
     extra: dict[str, Any]
 
 
@@ -75,45 +64,25 @@ def _keep_nothing(*_: Any) -> None:
 
 @dataclass(frozen=True)
 class Benchmark:
-    """Train models side by side.
+    """Train models side by side on the same splits, seeds, features and training."""
 
-    Attributes:
-        dataset: Name of a graph or of a set of graphs, as
-            `graphtheory.lab.datasets.graphs.names()` lists them; or your own data, or
-            images, as a `BenchTask`.
-        models: Names of networks, in the order of the table.
-        seeds: Number of seeds; seed s uses published split s.
-        split: Kind of split; None is the data set's own.
-        root: Folder with the raw files; not needed for embedded sets.
-        epochs: Upper bound; None is the data set's own.
-        patience: Epochs without a better validation score before stopping; None is the data set's
-            own.
-        record: Where finished runs are kept and taken from; None keeps none.
-        finished: Called with each run that was trained now.
-        kept: Called with configuration, result, seed and folder of each run of data whose runs
-            have folders, as images; not without a record.
-        chosen: Configurations of some models that take the place of those kept in tuned.json.
-        budget: From how many candidates a search chose these, where one did.
-        options: Options set by hand, in the place of those of every model that reads them; text
-            such as "16" or "true" is read as the type of the option.
-
-    Raises:
-        ValueError: On first use, if no model has an option of such a name, or not with that value.
-    """
-
-    dataset: str | BenchTask = "digits"
-    models: tuple[str, ...] = COMPARED
-    seeds: int = 10
-    split: str | None = None
-    root: Path | None = None
-    epochs: int | None = None
-    patience: int | None = None
-    record: FinishedRuns | None = field(default=None, kw_only=True)
-    finished: Callable[[Run], None] = field(default=lambda _: None, kw_only=True)
+    dataset: str | BenchTask = "digits"  # name of a graph or of a set of graphs, or data as a task
+    models: tuple[str, ...] = COMPARED  # in the order of the table
+    seeds: int = 10  # seed s uses published split s
+    split: str | None = None  # None is the data set's own
+    root: Path | None = None  # folder with the raw files; not needed for embedded sets
+    epochs: int | None = None  # upper bound; None is the data set's own
+    patience: int | None = None  # epochs without a better validation score; None the data set's own
+    record: FinishedRuns | None = field(default=None, kw_only=True)  # where runs are kept and found
+    finished: Callable[[Run], None] = field(default=_keep_nothing, kw_only=True)
+    """Called with each run that was trained now."""
     kept: Callable[[Any, RunResult, int, Path], None] = field(default=_keep_nothing, kw_only=True)
+    """Called with configuration, result, seed and folder of recorded runs that have folders."""
     chosen: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
-    budget: int | None = field(default=None, kw_only=True)
+    """Configurations of some models that take the place of those kept in tuned.json."""
+    budget: int | None = field(default=None, kw_only=True)  # candidates of a search that chose them
     options: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
+    """Set by hand, in place of those of every model that reads them; text is read as a value."""
 
     @property
     def searched(self) -> str:
@@ -146,19 +115,11 @@ class Benchmark:
 
     @cached_property
     def set_by_hand(self) -> str:
-        """Describe the options set by hand, and which models ignore some; "" where there are none.
-
-        Raises:
-            ValueError: If they cannot be used.
-        """
-        if not self.options:
-            return ""
+        """Describe the options set by hand, and which models ignore some; "" without any."""
         return describe_options(self._by_hand, [self.config(m)[0] for m in self.models])
 
     def set_in(self, model: str) -> str:
         """Describe those of the options set by hand that a model reads; "" where none are."""
-        if not self.options:
-            return ""
         config, items = self.config(model)[0], self._by_hand.items()
         return describe_options({n: v for n, v in items if not ignores(config, n, v)})
 
@@ -183,11 +144,7 @@ class Benchmark:
         return rows
 
     def count_known(self) -> int:
-        """How many of the runs the record holds already.
-
-        Raises:
-            ValueError: If it holds some of them, made under other settings.
-        """
+        """How many of the runs the record holds already."""
         return sum(self._known(model, seed) is not None for model, seed in self._pairs())
 
     def settings(self, model: str) -> Settings:
@@ -206,9 +163,8 @@ class Benchmark:
         config, epochs, patience = self.config(model)
         path = self.record.path if self.record is not None and self.task.has_folders else None
         folder = None if path is None else path.parent / f"{model}-{seed}"
-        result = self.task.run(
-            config, seed=seed, epochs=epochs, patience=patience, out_dir=folder
-        )  # fmt: skip
+        length = {"epochs": epochs, "patience": patience}
+        result = self.task.run(config, seed=seed, **length, out_dir=folder)
         if folder is not None:
             self.kept(config, result, seed, folder)
         fit = result.fit

@@ -1,39 +1,34 @@
-"""A run's configuration: one model with all its options, and what a run of it gives."""
+"""A run's configuration, options of it that are set by hand, and what a run of it gives."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, is_dataclass
-from typing import Any, ClassVar, TypeVar, get_type_hints
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, is_dataclass, replace
+from types import NoneType
+from typing import Any, ClassVar, TypeVar, get_args, get_type_hints
 
 import torch
 from torch import Tensor
 
-from graphtheory.lab.bench.options import check_known, known_options, replaced
-from graphtheory.lab.train import FitResult
+from graphtheory.lab.train import FitResult, GraphSets, fit
+from graphtheory.lab.zoo import graph_models as graph_zoo
 
 C = TypeVar("C", bound="RunConfig")
+Options = dict[str, Any]
+"""Values by name of the option."""
 
 
 @dataclass(frozen=True)
 class RunConfig:
-    """One model with every option that is chosen on validation; subclasses add the options.
-
-    Attributes:
-        model: Name of the network.
-        readers: Options that some networks ignore -> the networks that read them.
-    """
+    """One model with every option that is chosen on validation; subclasses add the options."""
 
     model: str
     readers: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    """Options that some networks ignore -> the networks that read them."""
 
     @classmethod
     def of(cls: type[C], model: str, **options: Any) -> C:
-        """The configuration of a model from flat options; the others have their defaults.
-
-        Raises:
-            ValueError: An option that the configuration does not have.
-        """
+        """The configuration of a model from flat options; the others have their defaults."""
         config = cls(model)
         check_known(options, known_options(config))
         return replaced(config, options)
@@ -58,24 +53,146 @@ def _from_plain(kind: Any, values: Any) -> Any:
     return kind(**{name: _from_plain(hints[name], value) for name, value in values.items()})  # type: ignore[operator]
 
 
+# Fields of a configuration that are set otherwise.
+_FIXED = ("model", "epochs", "dataset", "root", "graph", "encoder", "head", "image_size")
+_READERS_OF_VALUE = {("readout", "token"): graph_zoo.ATTENDING}
+_FROM_ONE = (
+    "hidden", "layers", "heads", "num_buckets", "nodes_per_batch", "batch_size", "fanout", "width",
+    "depth", "patch", "tokens",
+)  # fmt: skip
+_TRUTH = {"true": True, "false": False}
+_KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a word"}
+
+
+def read_options(words: Iterable[str]) -> dict[str, str]:
+    """Read words such as "walk=16" as names and values; a name may not come twice."""
+    found: dict[str, str] = {}
+    for word in words:
+        name, sign, value = word.partition("=")
+        if not (name and sign and value):
+            raise ValueError(f"options: got {word!r}, expected NAME=VALUE such as walk=16")
+        if name in found:
+            raise ValueError(f"options: {name} is set twice, to {found[name]} and to {value}")
+        found[name] = value
+    return found
+
+
+def known_options(config: Any) -> dict[str, Any]:
+    """Every option of a configuration by name, with its type."""
+    hints, found = get_type_hints(type(config)), dict[str, Any]()
+    for field in fields(config):
+        value = getattr(config, field.name)
+        if is_dataclass(value):
+            found |= known_options(value)
+        elif field.name not in _FIXED:
+            found[field.name] = hints[field.name]
+    return found
+
+
+def check_known(names: Iterable[str], known: Iterable[str]) -> None:
+    """Raise ValueError, with the list of all options, for a name that is not known."""
+    if unknown := sorted(set(names) - set(known)):
+        listed = ", ".join(sorted(known))
+        raise ValueError(f"options: unknown {unknown[0]!r}, expected some of {listed}")
+
+
+def checked_options(configs: Sequence[Any], given: Mapping[str, Any]) -> Options:
+    """The given values, text among them, as the types that one of these configurations has."""
+    known = {name: kind for config in configs for name, kind in known_options(config).items()}
+    check_known(given, known)
+    return {name: _value(name, value, known[name]) for name, value in given.items()}
+
+
+def with_options(config: Any, options: Options) -> Any:
+    """Put these values in place of a configuration's own, except those that its model ignores."""
+    read = {name: value for name, value in options.items() if not ignores(config, name, value)}
+    changed = replaced(config, read)
+    if check := getattr(changed, "check_options", None):
+        check(read)
+    return changed
+
+
+def replaced(part: Any, read: Options) -> Any:
+    """Put these values into a dataclass and into the dataclasses that it holds."""
+    changes = {}
+    for field in fields(part):
+        value = getattr(part, field.name)
+        if is_dataclass(value):
+            changes[field.name] = replaced(value, read)
+        elif field.name in read:
+            changes[field.name] = read[field.name]
+    return replace(part, **changes)
+
+
+def ignores(config: Any, name: str, value: Any = None) -> bool:
+    """Whether a configuration's model does not read an option, or does not have that value."""
+    readers = getattr(config, "readers", {}).get(name) or _READERS_OF_VALUE.get((name, value))
+    return name not in known_options(config) or (
+        readers is not None and config.model not in readers
+    )
+
+
+def describe_options(options: Options, configs: Sequence[Any] = ()) -> str:
+    """Describe options, as "walk=16, paths=5 (gcn ignores paths)" with the models that ignore some.
+
+    Example:
+        >>> describe_options({"walk": 16, "norm": None, "degree": True})
+        'walk=16, norm=none, degree=true'
+    """
+    pairs = {name: f"{name}={shown(value)}" for name, value in options.items()}
+    groups: dict[str, list[str]] = {}
+    for name, value in options.items():
+        if models := [config.model for config in configs if ignores(config, name, value)]:
+            who = f"{', '.join(models)} {'ignore' if len(models) > 1 else 'ignores'}"
+            one = pairs[name] if (name, value) in _READERS_OF_VALUE else name
+            groups.setdefault(who, []).append(one)
+    ignored = "; ".join(f"{who} {', '.join(names)}" for who, names in groups.items())
+    return ", ".join(pairs.values()) + (f" ({ignored})" if ignored else "")
+
+
+def shown(value: Any) -> str:
+    """Write a value as it is typed."""
+    return str(value).lower() if value is None or isinstance(value, bool) else str(value)
+
+
+def _value(name: str, given: Any, kind: Any) -> Any:
+    kinds = [one for one in get_args(kind) or (kind,) if one is not NoneType]
+    optional, wanted = len(kinds) < len(get_args(kind)), kinds[0]
+    value = _parsed(given, wanted, optional) if isinstance(given, str) else given
+    if value is None and optional:
+        return None
+    if wanted is float and isinstance(value, int) and not isinstance(value, bool):
+        value = float(value)
+    if type(value) is not wanted:
+        expected = _KINDS[wanted] + (", or none" if optional else "")
+        raise ValueError(f"{name}: got {given!r}, expected {expected}")
+    least = 1 if name in _FROM_ONE else 0
+    if wanted is int and value < least:
+        raise ValueError(f"{name}: got {value}, expected {least} or more")
+    return value
+
+
+def _parsed(text: str, wanted: type, optional: bool) -> Any:
+    """Text as a value, or the text itself where it is none of that type."""
+    if optional and text.lower() == "none":
+        return None
+    if wanted is bool:
+        return _TRUTH.get(text.lower(), text)
+    try:
+        return wanted(text)
+    except ValueError:
+        return text
+
+
 @dataclass(frozen=True)
 class RunResult:
-    """A trained network, its data and its scores.
-
-    Attributes:
-        fit: How well it did.
-        model: The trained network.
-        batches: Its data.
-        parameters: Number of trainable parameters.
-        constant: Test score of the best constant prediction, chosen on the training labels; None
-            where there are no test labels.
-    """
+    """A trained network, its data and its scores."""
 
     fit: FitResult
     model: Any
     batches: Any
-    parameters: int
-    constant: float | None = None
+    parameters: int  # trainable ones
+    constant: float | None = None  # test score of the best constant prediction, where there is one
 
     @property
     def test(self) -> float | None:
@@ -83,9 +200,30 @@ class RunResult:
         return self.fit.test
 
 
+def train(task: Any, batches: Any, *, seed: int, epochs: int, patience: int) -> RunResult:
+    """Train a task on nodes or on graphs once; what is random follows from `seed`."""
+    result = fit(task, batches, epochs=epochs, patience=patience, seed=seed, progress=False)
+    constant = constant_of(task, batches)
+    return RunResult(result, task.evaluated, batches, trainable(task.model), constant)
+
+
 def trainable(model: torch.nn.Module) -> int:
     """Count the trainable parameters of a model."""
     return sum(p.numel() for p in model.parameters() if p.requires_grad)
+
+
+def constant_of(task: Any, batches: Any) -> float | None:
+    """Test score of the best constant prediction for nodes or graphs; None without a test."""
+    if isinstance(batches, GraphSets):
+        parts = (batches.train.tolist(), batches.test.tolist())
+        found = [[batches.graphs[i].y for i in part] for part in parts]
+    else:
+        masks = (batches.data.train_mask, batches.data.get("test_mask"))
+        found = [[] if mask is None else [batches.data.y[mask]] for mask in masks]
+    if not found[1]:
+        return None
+    train, test = map(torch.cat, found)
+    return constant_score(task.score, task.kind, train, test, task.num_classes)
 
 
 def constant_score(
@@ -93,14 +231,8 @@ def constant_score(
 ) -> float | None:
     """Score of the best constant prediction: the commonest class, or the mean or median of a value.
 
-    None where the scored labels have no such score, as the ROC AUC of one class.
-
-    Args:
-        score: (predictions, y) -> score.
-        kind: "multiclass", "multilabel" or "regression".
-        train: Labels that choose the constant.
-        test: Labels that are scored; a class of -1 is none and is left out.
-        outputs: Classes, labels or values.
+    None where the scored labels have no such score, as the ROC AUC of one class. A class of -1 is
+    none and is left out.
     """
     if kind == "multiclass":
         test, constant = test[test >= 0], torch.zeros(outputs)

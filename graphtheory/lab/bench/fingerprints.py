@@ -6,7 +6,6 @@ import time
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.util import find_spec
-from typing import Any
 
 import numpy as np
 import torch
@@ -14,47 +13,28 @@ from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostin
 from torch import Tensor
 
 from graphtheory.lab.bench.config import RunConfig, RunResult, constant_score
-from graphtheory.lab.bench.spaces import Space
+from graphtheory.lab.bench.spaces import AXES, Space
 from graphtheory.lab.datasets.graph_sets import GraphSet
 from graphtheory.lab.train import FitResult
-from graphtheory.lab.train.score import SCORES, Score, ogb_score
+from graphtheory.lab.train.score import SCORES, ogb_score
 
 NAME = "ecfp"
-_AXES: dict[str, tuple[Any, ...]] = {
-    "learning_rate": (0.02, 0.05, 0.1),
-    "max_iter": (100, 300),
-    "max_leaf_nodes": (7, 15, 31),
-    "min_samples_leaf": (5, 20),
-    "l2_regularization": (0.0, 1.0, 10.0),
-    "max_features": (0.1, 0.3, 1.0),
-}
+_AXES = AXES["fingerprints"]["every"]
 
 
 @dataclass(frozen=True)
 class TreesRunConfig(RunConfig):
-    """Options of the trees and of the fingerprints.
-
-    Attributes:
-        model: "ecfp".
-        learning_rate: Of the boosting.
-        max_iter: Trees of a label; the number used is chosen on validation.
-        max_leaf_nodes: Leaves of a tree.
-        min_samples_leaf: Molecules of a leaf.
-        l2_regularization: Of the leaves' values.
-        max_features: Share of the bits that a split may choose from.
-        radius: Bonds around an atom that a substructure reaches.
-        bits: Of a fingerprint.
-    """
+    """Options of scikit-learn's boosted trees, in its names, and of the fingerprints."""
 
     model: str = NAME
     learning_rate: float = 0.05
-    max_iter: int = 300
+    max_iter: int = 300  # trees of a label; the number used is chosen on validation
     max_leaf_nodes: int = 15
     min_samples_leaf: int = 20
     l2_regularization: float = 0.0
     max_features: float = 0.3
-    radius: int = 2
-    bits: int = 2048
+    radius: int = 2  # bonds around an atom that a substructure reaches
+    bits: int = 2048  # of a fingerprint
 
 
 def space(like: Space) -> Space:
@@ -63,11 +43,7 @@ def space(like: Space) -> Space:
 
 
 def check(graphs: GraphSet) -> list[str]:
-    """Return the molecules' SMILES; no others are taken, nor an installation without rdkit.
-
-    Raises:
-        ValueError: Either of these, or a SMILES that rdkit does not read.
-    """
+    """The molecules' SMILES, all of which rdkit, if installed, has to read."""
     if graphs.smiles is None:
         raise ValueError(f"model: {NAME} reads molecules, and {graphs.name} has no SMILES")
     if find_spec("rdkit") is None:
@@ -95,38 +71,27 @@ def run(config: TreesRunConfig, graphs: GraphSet, *, seed: int) -> RunResult:
     """Train once on the split of the set; `seed` is the trees' random_state.
 
     The number of trees is that of the best validation score, as networks take their best epoch.
-
-    Raises:
-        ValueError: Graphs that are no molecules, or no rdkit.
     """
     bits = _bits(tuple(check(graphs)), config.radius, config.bits)
     y = torch.as_tensor(graphs._data.y)
     parts = [graphs.train_index, graphs.val_index, graphs.test_index]
-    score = _score(graphs)
+    score = SCORES[graphs.metric] if graphs.evaluator is None else ogb_score(graphs.evaluator)
     began = time.perf_counter()
     found, leaves = _staged(config, graphs.kind, bits, y, parts, seed)
     seconds = time.perf_counter() - began
     (train, val, test) = (y[part] for part in parts)
-    history, best = [], 0
-    for step, (on_val, on_test) in enumerate(found):
-        row = {"epoch": float(step + 1), "val": score(on_val, val), "test": score(on_test, test)}
-        history.append(row)
-        if _better(score, row["val"], history[best]["val"]):
-            best = step
+    history = [
+        {"epoch": float(step), "val": score(on_val, val), "test": score(on_test, test)}
+        for step, (on_val, on_test) in enumerate(found, 1)
+    ]
+    choose = max if score.higher_is_better else min
+    best = choose(history, key=lambda row: row["val"])  # the earliest on a tie
     fit = FitResult(
-        history[best]["test"], history[best]["val"], best + 1, len(history),
-        seconds / len(history), float("nan"), [],
+        best["test"], best["val"], int(best["epoch"]), len(history), seconds / len(history),
+        float("nan"), [],
     )  # fmt: skip
     constant = constant_score(score, graphs.kind, train, test, graphs.num_outputs)
     return RunResult(fit, None, None, leaves, constant)
-
-
-def _better(score: Score, one: float, other: float) -> bool:
-    return one > other if score.higher_is_better else one < other
-
-
-def _score(graphs: GraphSet) -> Score:
-    return SCORES[graphs.metric] if graphs.evaluator is None else ogb_score(graphs.evaluator)
 
 
 @lru_cache(maxsize=2)
@@ -143,7 +108,11 @@ def _staged(
     config: TreesRunConfig, kind: str, bits: np.ndarray, y: Tensor, parts: list[Tensor], seed: int
 ) -> tuple[list[tuple[Tensor, Tensor]], int]:
     """Predictions on validation and test after every tree, and the number of leaves in the end."""
-    columns = [y] if kind == "multiclass" else list(y.unbind(1))
+    columns, values = [y] if kind == "multiclass" else list(y.unbind(1)), kind == "regression"
+    trees = (
+        HistGradientBoostingRegressor if kind == "regression" else HistGradientBoostingClassifier
+    )
+    options = {name: getattr(config, name) for name in _AXES}
     stages, leaves = [], 0
     for label in columns:
         train = parts[0][~label[parts[0]].isnan()] if label.is_floating_point() else parts[0]
@@ -152,9 +121,10 @@ def _staged(
             flat = [torch.full((len(p), 1), float(given[0]) if len(given) else 0.0) for p in parts]
             stages.append([(flat[1], flat[2])] * config.max_iter)
             continue
-        model = _model(config, kind, seed).fit(bits[train.numpy()], given)
-        leaves += sum(t.get_n_leaf_nodes() for trees in model._predictors for t in trees)
-        staged = model.staged_predict if kind == "regression" else model.staged_decision_function
+        model = trees(**options, early_stopping=False, random_state=seed)
+        model.fit(bits[train.numpy()], given)
+        leaves += sum(tree.get_n_leaf_nodes() for step in model._predictors for tree in step)
+        staged = model.staged_predict if values else model.staged_decision_function
         pairs = zip(*(staged(bits[p.numpy()]) for p in parts[1:]), strict=True)
         stages.append([(_column(a, kind), _column(b, kind)) for a, b in pairs])
     together = zip(*stages, strict=True)
@@ -162,18 +132,6 @@ def _staged(
         (torch.cat([a for a, _ in step], 1), torch.cat([b for _, b in step], 1))
         for step in together
     ], leaves
-
-
-def _model(config: TreesRunConfig, kind: str, seed: int) -> Any:
-    trees = (
-        HistGradientBoostingRegressor if kind == "regression" else HistGradientBoostingClassifier
-    )
-    return trees(
-        learning_rate=config.learning_rate, max_iter=config.max_iter,
-        max_leaf_nodes=config.max_leaf_nodes, min_samples_leaf=config.min_samples_leaf,
-        l2_regularization=config.l2_regularization, max_features=config.max_features,
-        early_stopping=False, random_state=seed,
-    )  # fmt: skip
 
 
 def _column(found: np.ndarray, kind: str) -> Tensor:

@@ -21,17 +21,7 @@ class Finished(Generic[V]):
     A line is ``{"settings": ..., "rows": ...}``; subclasses may write another form. Every line is
     on the disk before `add` returns; a last line that a crash cut short is dropped. A line ends
     with a digest of itself, so that a changed digit is seen; lines without one are read as well.
-
-    Args:
-        path: The file; its folder is made when the first run is added. None keeps runs in memory.
-
-    Attributes:
-        path: The file.
-        named_by: Settings that name a run: one that agrees in these and in another differs is an
-            error. Empty: all settings together name it.
-
-    Raises:
-        ValueError: If a line is no finished run; the message says which.
+    Without a path runs are kept in memory.
 
     Example:
         >>> finished = Finished()
@@ -41,6 +31,7 @@ class Finished(Generic[V]):
     """
 
     named_by: ClassVar[tuple[str, ...]] = ()
+    """Settings that name a run, of which others have to agree; without them all name it."""
 
     def __init__(self, path: Path | None = None) -> None:
         self.path = path
@@ -63,12 +54,7 @@ class Finished(Generic[V]):
         return (value for _, value in self._runs.values())
 
     def find(self, settings: Settings) -> V | None:
-        """What the run with these settings gave; None where there is none yet.
-
-        Raises:
-            ValueError: If a run of that name was made under other settings; the message says where
-                they differ.
-        """
+        """What the run with these settings gave; None where there is none yet."""
         name, settings = self._name(settings), _plain(settings)
         if name not in self._runs:
             return None
@@ -117,11 +103,7 @@ def _digest(line: dict[str, Any]) -> str:
 
 
 def _verified(line: dict[str, Any]) -> dict[str, Any]:
-    """A line without its digest, which has to fit the others.
-
-    Raises:
-        ValueError: It does not.
-    """
+    """A line without its digest, which has to fit the others."""
     if not isinstance(line, dict):
         raise ValueError("it is no object")
     digest = line.pop(_DIGEST, None)

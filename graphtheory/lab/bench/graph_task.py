@@ -2,48 +2,81 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
+from torch import Tensor
 
 from graphtheory.graph.tokens import TOKEN
 from graphtheory.lab.bench import fingerprints
-from graphtheory.lab.bench.config import RunConfig, RunResult
+from graphtheory.lab.bench.config import Options, RunConfig, RunResult
 from graphtheory.lab.bench.finished import Settings
-from graphtheory.lab.bench.graph_config import (
-    GraphRunConfig,
-    constant_of_graphs,
-    graph_task_of,
-    network_of,
-    train_graphs,
-)
 from graphtheory.lab.bench.measure import Measure, measure_of
-from graphtheory.lab.bench.options import Options
-from graphtheory.lab.bench.spaces import GRAPH_AXES, Space, graph_space
+from graphtheory.lab.bench.spaces import AXES, Space
 from graphtheory.lab.bench.task import BenchTask, OwnData, Root
-from graphtheory.lab.bench.tuned import kept_options
 from graphtheory.lab.datasets.graph_sets import GraphSet, load_graphs
 from graphtheory.lab.datasets.graphs import Data
 from graphtheory.lab.datasets.own_graphs import graph_set
 from graphtheory.lab.datasets.precomputed import precomputed
 from graphtheory.lab.metrics import mass_by_distance
-from graphtheory.lab.train import Source, Task
+from graphtheory.lab.train import AdamOptions, GraphSets, GraphTask, Source, Task
 from graphtheory.lab.zoo import graph_models as graph_zoo
+from graphtheory.lab.zoo.graph_network import GraphNetwork
 from graphtheory.nn import SPDTransformerConv, attention_maps
 
+_ATTENTION = (*graph_zoo.ATTENDING, "gatv2")
+_ENCODED = ("num_buckets", "value_encoding", "paths", "resistance", "bias_lr")
+_FULL_LENGTH = 30_000  # training nodes of a set that is trained for all epochs
+_MOST_EPOCHS, _LEAST_EPOCHS = 100, 30
 _SETS_KEPT = 3  # encodings of a set that are kept at the same time
 
 
-class GraphBenchTask(BenchTask):
-    """A set of graphs, with a label for each graph or for each of their nodes.
+@dataclass(frozen=True)
+class GraphRunConfig(RunConfig):
+    """A network for graphs with its options."""
 
-    Args:
-        name: Of the set; of `datasets.graphs.names("graph")` where it is loaded by name.
-        split: Kind of split; None is the set's own.
-        root: Folder with the raw files.
-    """
+    network: graph_zoo.GraphConfig = field(default_factory=graph_zoo.GraphConfig)
+    optimizer: AdamOptions = field(default_factory=lambda: AdamOptions(1e-3, 0.0))
+    nodes_per_batch: int = 1024  # about so many
+    readers: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "heads": _ATTENTION, "attention_dropout": _ATTENTION,
+        "neighbors": graph_zoo.ATTENDING, "local": graph_zoo.ATTENDING,
+    } | dict.fromkeys(_ENCODED, ("gt",))  # fmt: skip
+
+
+def graph_space(graphs: int, nodes: int) -> Space:
+    """The space of a set by its training graphs and their nodes; a large set gets fewer epochs."""
+    longest = _MOST_EPOCHS * math.sqrt(_FULL_LENGTH / nodes)
+    epochs = round(min(_MOST_EPOCHS, max(_LEAST_EPOCHS, longest)))
+    seeds = 2 if graphs < 2000 else 1  # of few graphs one seed decides too little
+    return Space(
+        epochs, max(10, epochs // 3), seeds, AXES["graph"]["every"], AXES["graph"], first={},
+        search_epochs=max(_LEAST_EPOCHS, epochs // 2), config=GraphRunConfig,
+    )  # fmt: skip
+
+
+def network_of(config: GraphRunConfig, facts: GraphSet) -> GraphNetwork:
+    """Build the untrained network of a configuration for a set of graphs."""
+    first = facts[0]
+    edges = first.get("edge_attr")
+    return graph_zoo.build(
+        config.model, config.network,
+        node_in=_columns(first.x, facts.x_categories),
+        edge_in=None if edges is None else _columns(edges, facts.edge_categories),
+        num_outputs=facts.num_outputs, level=facts.level,
+    )  # fmt: skip
+
+
+def _columns(values: Tensor, categories: tuple[int, ...] | None) -> graph_zoo.Columns:
+    return values.size(1) if categories is None else tuple(categories)
+
+
+class GraphBenchTask(BenchTask):
+    """A set of graphs, with a label for each graph or for each of their nodes."""
 
     models = (*graph_zoo.NAMES, fingerprints.NAME)
     compared = graph_zoo.COMPARED
@@ -68,12 +101,14 @@ class GraphBenchTask(BenchTask):
     def measure(self) -> Measure:
         return measure_of(self.graphs(0).metric)
 
+    def config_kind(self, model: str) -> type[RunConfig]:
+        return fingerprints.TreesRunConfig if model == fingerprints.NAME else GraphRunConfig
+
     def space(self, model: str) -> Space:
         found = self.graphs(0)
-        train = found.train_index
-        sizes = found.slices["x"].diff()[train]
-        shared = graph_space(len(train), int(sizes.sum()))
-        return fingerprints.space(shared) if model == fingerprints.NAME else shared
+        nodes = int(found.slices["x"].diff()[found.train_index].sum())
+        space = graph_space(len(found.train_index), nodes)
+        return fingerprints.space(space) if model == fingerprints.NAME else space
 
     def checked_options(self, configs: Sequence[Any], given: Mapping[str, Any]) -> Options:
         found = super().checked_options(configs, given)
@@ -92,31 +127,13 @@ class GraphBenchTask(BenchTask):
 
     @property
     def num_nodes(self) -> int:
-        return int(max(GRAPH_AXES["nodes_per_batch"]))
+        return max(AXES["graph"]["every"]["nodes_per_batch"])
 
     def known_model(self, model: str) -> str:
-        """The name itself, if a network of that name fits.
-
-        Raises:
-            ValueError: If none does, or fingerprints are asked for of graphs
-                that are no molecules, or without rdkit.
-        """
+        """The name itself, if a network of that name fits; fingerprints only of molecules."""
         if super().known_model(model) == fingerprints.NAME:
             fingerprints.check(self.graphs(0))
         return model
-
-    def config(self, model: str, epochs: int | None = None) -> tuple[RunConfig, int, int]:
-        self.known_model(model)
-        kind: type[RunConfig] = fingerprints.TreesRunConfig
-        kind = kind if model == fingerprints.NAME else GraphRunConfig
-        kept = kept_options(self.key, model) if self.kept else None
-        if kept is None:
-            space = self.space(model)
-            config, longest, patience = kind(model), space.epochs, space.patience
-        else:
-            values, longest, patience = kept
-            config = kind.from_dict(values)
-        return config, longest if epochs is None else epochs, patience
 
     def encoded(self, found: GraphSet, needs: dict[str, int]) -> list[Any]:
         """The graphs with what `needs` names; sets that differ in the split alone share them."""
@@ -130,27 +147,30 @@ class GraphBenchTask(BenchTask):
         return known[1]
 
     def prepare(self, config: Any, seed: int) -> tuple[Task, Source]:
-        """The task of a configuration and its batches.
-
-        Raises:
-            ValueError: Fingerprints, which `train.fit` does not train.
-        """
         if not isinstance(config, GraphRunConfig):
             raise ValueError(f"model: {config.model} is not trained by gradients; `bench` runs it")
-        found = self.graphs(seed)
-        return graph_task_of(config, found, self.encoded(found, config.precomputed), seed)
-
-    def constant(self, task: Any, batches: Any) -> float | None:
-        return constant_of_graphs(task, batches)
+        facts = self.graphs(seed)
+        batches = GraphSets(
+            self.encoded(facts, graph_zoo.precomputed(config.model, config.network)),
+            facts.train_index, facts.val_index, facts.test_index,
+            nodes_per_batch=config.nodes_per_batch, name=facts.name, seed=seed,
+        )  # fmt: skip
+        with torch.random.fork_rng(devices=[]):  # the caller's state comes back
+            torch.manual_seed(seed)
+            model = network_of(config, facts)
+        task = GraphTask(
+            model, kind=facts.kind, num_outputs=facts.num_outputs, metric=facts.metric,
+            evaluator=facts.evaluator, optimizer=config.optimizer,
+            statistics=batches.statistics() if facts.kind == "regression" else None,
+        )  # fmt: skip
+        return task, batches
 
     def run(
         self, config: Any, *, seed: int, epochs: int, patience: int, out_dir: Path | None = None
     ) -> RunResult:
-        found = self.graphs(seed)
-        if not isinstance(config, GraphRunConfig):
-            return fingerprints.run(config, found, seed=seed)
-        given = self.encoded(found, config.precomputed)
-        return train_graphs(config, found, given, seed=seed, epochs=epochs, patience=patience)
+        if config.model == fingerprints.NAME:
+            return fingerprints.run(config, self.graphs(seed), seed=seed)
+        return super().run(config, seed=seed, epochs=epochs, patience=patience)
 
     def analysis(self, result: RunResult) -> dict[str, Any]:
         """Attention of a graph transformer by distance over the validation graphs, and its bias.
@@ -203,16 +223,8 @@ def _same(one: GraphSet, other: GraphSet) -> bool:
 class OwnGraphs(OwnData, GraphBenchTask):
     """A list of the user's graphs with labels, as `datasets.own_graphs.graph_set` takes it.
 
-    Args:
-        graphs: PyG `Data`, all with the same columns.
-        name: In reports.
-        kind: "multiclass", "multilabel" or "regression"; None takes it from y.
-        metric: Of that kind; None takes its first.
-        split: Fractions of training, validation and test, drawn by seed; or three lists of
-            positions, the same for every seed.
-
-    Raises:
-        TypeError, ValueError: As `graph_set`.
+    The split is fractions of training, validation and test, drawn by seed, or three lists of
+    positions, the same for every seed.
     """
 
     def __init__(

@@ -2,39 +2,156 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
+import torch
+from torch import Tensor, nn
+
+from graphtheory.lab.bench.config import RunConfig, RunResult, trainable
 from graphtheory.lab.bench.finished import Settings
-from graphtheory.lab.bench.image_config import (
-    ImageRunConfig,
-    ImageRunResult,
-    image_config,
-    prepare,
-    train_images,
-)
 from graphtheory.lab.bench.measure import ACCURACY, Measure
 from graphtheory.lab.bench.task import BenchTask, Root
 from graphtheory.lab.datasets import image_sets
-from graphtheory.lab.train import Source, Task
-from graphtheory.lab.zoo.image_models import NAMES
+from graphtheory.lab.metrics import count_macs
+from graphtheory.lab.train import Augmentation, ImageData, ImageTask, Recipe, Source, Task, fit
+from graphtheory.lab.train.score import accuracy
+from graphtheory.lab.train.watch import EpochRow
+from graphtheory.lab.zoo import image_models as image_zoo
+from graphtheory.lab.zoo.image_models import ImageNetwork
+
+_REDUCING = ("evit", "tome", "random-drop")
+_VITS = ("vit", "kvt", "stvit", *_REDUCING)
+_BLOCKS = (*_VITS, "swin", "vig")
+
+
+@dataclass(frozen=True)
+class ImageRunConfig(RunConfig):
+    """Everything that a run on images depends on except the seed."""
+
+    recipe: Recipe
+    batch_size: int = 128
+    drop_path: float = 0.0  # probability that an image skips the last block in training
+    network: ImageNetwork = ImageNetwork()
+    readers: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "width": _BLOCKS, "depth": (*_VITS, "vig"), "heads": _VITS, "patch": _BLOCKS,
+        "tokens": ("stvit",), "k": ("kvt", "vig"), "keep": _REDUCING, "drop_path": _BLOCKS,
+    }  # fmt: skip
+
+
+def _recipe(epochs: int, crop: int, batch_size: int) -> ImageRunConfig:
+    recipe = Recipe(epochs=epochs, lr=2e-3, augment=Augmentation(crop=crop))
+    return ImageRunConfig("vit", recipe, batch_size)
+
+
+_STRONG = Augmentation(crop=4, flip=True, erase=0.1, mixup=0.2, cutmix=0.2)
+_NATURAL = ImageRunConfig("vit", Recipe(epochs=30, lr=2e-3, augment=_STRONG), drop_path=0.1)
+# One recipe for all models of a data set: chosen for vit on validation, and not again for others.
+_CONFIGS = {
+    "digits": _recipe(epochs=40, crop=1, batch_size=32),
+    "mnist": _recipe(epochs=3, crop=2, batch_size=64),
+    "cifar10": _NATURAL,
+    "cifar10-jpeg": _NATURAL,
+    "cifar10-lossless4000": replace(_NATURAL, recipe=replace(_NATURAL.recipe, epochs=100)),
+}
+_FOLDER = _recipe(epochs=30, crop=2, batch_size=64)
+_STEPS, _LEAST_BATCH = 500, 8  # a shorter run takes smaller batches, down to this
+
+
+def image_config(dataset: str, model: str, epochs: int | None = None) -> ImageRunConfig:
+    """The configuration of a model on an image set or folder, by the recipe that all models share.
+
+    Where a run would have fewer than 500 steps, batches are halved down to 8 images: a network that
+    begins with random weights needs steps above all.
+    """
+    info = image_sets.describe(dataset)
+    shared = _FOLDER if image_sets.is_folder(dataset) else _CONFIGS[info.name]
+    recipe = shared.recipe if epochs is None else replace(shared.recipe, epochs=epochs)
+    count, size = round(0.9 * dict(info.counts)["images"]), shared.batch_size
+    while size > _LEAST_BATCH and recipe.epochs * (count // size) < _STEPS:
+        size //= 2
+    return replace(shared, model=model, recipe=recipe, batch_size=size)
+
+
+def prepare(
+    config: ImageRunConfig,
+    images: image_sets.ImageSet,
+    seed: int,
+    build: Callable[[image_zoo.ImageKind], nn.Module] | None = None,
+) -> tuple[ImageTask, ImageData]:
+    """The task and its data, which follow from `seed`; None builds the configuration's network."""
+    pixels, y = images.training()
+    train, val = images.split(y, seed)
+    classes = dict(images.info.counts)["classes"]
+    data = ImageData(
+        pixels, y, train, val, name=images.info.name, batch_size=config.batch_size, seed=seed
+    )
+    kind = image_zoo.ImageKind(
+        pixels.size(2), pixels.size(1), classes, config.drop_path, config.network
+    )
+    with torch.random.fork_rng(devices=[]):  # the caller's state comes back
+        torch.manual_seed(seed)
+        model = build(kind) if build else image_zoo.build(config.model, kind)
+    task = ImageTask(model, num_classes=classes, statistics=data.statistics(), recipe=config.recipe)
+    return task, data
+
+
+@dataclass(frozen=True)
+class ImageRunResult(RunResult):
+    """What a run on images gives; `model` is its trained task."""
+
+    predicted: Tensor = field(kw_only=True)  # class of each test image, int64 [N]
+    y: Tensor = field(kw_only=True)  # the true ones
+    gmacs: float = field(kw_only=True)  # 10^9 multiply-accumulate operations an image
+
+    def rows(self, images: image_sets.ImageSet) -> list[list[str]]:
+        """The test images as rows of a table: file or number, true and predicted class."""
+        listing = images.listing
+        names, classes = (listing.test_files(), listing.classes) if listing else ((), ())
+        found = [["image", "class", "predicted"]]
+        for i, pair in enumerate(zip(self.y.tolist(), self.predicted.tolist(), strict=True)):
+            of = [classes[k] if classes else str(k) for k in pair]
+            found.append([names[i] if names else str(i), *of])
+        return found
+
+
+def train_images(
+    task: ImageTask,
+    data: ImageData,
+    images: image_sets.ImageSet,
+    *,
+    seed: int,
+    out_dir: str | PathLike[str] | None = None,
+    resume: bool = False,
+    progress: bool | Callable[[EpochRow], None] = True,
+) -> ImageRunResult:
+    """Train what `prepare` made, then open the test images and score once."""
+    epochs = task.options.epochs
+    found = fit(
+        task, data, epochs=epochs, patience=epochs, out_dir=out_dir, resume=resume,
+        progress=progress, seed=seed,
+    )  # fmt: skip
+    test = images.test()
+    logits = task.logits(test.pixels).cpu()
+    image = torch.zeros(1, *data.pixels.shape[1:], device=next(task.evaluated.parameters()).device)
+    return ImageRunResult(
+        replace(found, test=accuracy(logits, test.y)), task, data, trainable(task.model),
+        predicted=logits.argmax(1), y=test.y, gmacs=count_macs(task.evaluated, image).total / 1e9,
+    )  # fmt: skip
 
 
 class ImageBenchTask(BenchTask):
-    """The images of a set; every run has a folder of its own beside the record of a benchmark.
+    """The images of a set or a folder, which `image_size` brings to so many rows and columns.
 
     A run that was stopped goes on from its last epoch. Seeds choose the validation images, the
     weights, the order and every draw; the test images are the same for all.
-
-    Args:
-        name: Name of an image set or a folder of images, as `image_sets.load` takes it.
-        split: Kind of split; None is the set's own.
-        root: Folder with the raw files.
-        image_size: Rows and columns that images of a folder are brought to; None leaves them.
     """
 
-    models = compared = NAMES
+    models = compared = image_zoo.NAMES
     reads = "images"
     has_folders = True
 
@@ -61,9 +178,8 @@ class ImageBenchTask(BenchTask):
 
     def settings(self) -> Settings:
         info, sha256 = self.images.info, self.images.sha256
-        settings: Settings = {"dataset": info.name, "split": info.default_split}
         more = {} if sha256 is None else {"sha256": sha256, "image_size": self.image_size}
-        return settings | more
+        return {"dataset": info.name, "split": info.default_split} | more
 
     def run_settings(self, config: Any, epochs: int, patience: int) -> Settings:
         return self.settings() | config.as_dict()  # the recipe has the number of epochs

@@ -14,29 +14,24 @@ _SIGNIFICANT = 4  # digits of a score in the unit of its target
 class Measure:
     """A metric as tables and pictures show it.
 
-    Attributes:
-        name: As `train` and the data sets spell it.
-        title: As it is written in a sentence.
-        share: Whether it lies in 0..1 and is shown in percent; otherwise it has the unit of the
-            target.
-        higher_is_better: Direction.
-        unit: Of the target, such as "log mol/L"; "" where it is not known, or for shares.
-
     Example:
         >>> measure_of("rocauc").shown(0.875, 0.01), measure_of("rmse").shown(0.8512, 0.0123)
         ('87.50 ± 1.00', '0.8512 ± 0.0123')
     """
 
-    name: str
-    title: str
-    share: bool = True
-    higher_is_better: bool = True
-    unit: str = ""
+    name: str  # as `train` and the data sets spell it
+    title: str  # as it is written in a sentence
+    unit: str = ""  # of the target, such as "log mol/L"; "" where it is not known, or for shares
 
     @property
-    def scale(self) -> int:
-        """The factor by which a shown number is larger than the score."""
-        return 100 if self.share else 1
+    def higher_is_better(self) -> bool:
+        """Whether a higher score is a better one; False of errors."""
+        return SCORES[self.name].higher_is_better
+
+    @property
+    def share(self) -> bool:
+        """Whether it lies in 0..1 and is shown in percent; errors have the unit of the target."""
+        return self.higher_is_better
 
     @property
     def symbol(self) -> str:
@@ -63,9 +58,9 @@ class Measure:
 
     def shown(self, score: float, spread: float = math.nan, sign: str = "") -> str:
         """Write a score without its unit as "91.20 ± 0.51", or "91.20" where the spread is nan."""
-        digits = 2 if self.share else _decimals(score, spread)
-        text = f"{self.scale * score:{sign}.{digits}f}"
-        return text if math.isnan(spread) else f"{text} ± {self.scale * spread:.{digits}f}"
+        digits, scale = (2, 100) if self.share else (_decimals(score, spread), 1)
+        text = f"{scale * score:{sign}.{digits}f}"
+        return text if math.isnan(spread) else f"{text} ± {scale * spread:.{digits}f}"
 
     def short(self, score: float, digits: str = ".1f") -> str:
         """Write a score without its unit for a line of progress; `digits` formats a percent."""
@@ -82,8 +77,8 @@ class Measure:
     @property
     def axis_unit(self) -> str:
         """Unit and, where lower is better, the direction, for axes and notes; "%" of shares."""
-        parts = [self.symbol] if self.symbol else []
-        return ", ".join(parts if self.higher_is_better else [*parts, "lower is better"])
+        direction = "" if self.higher_is_better else "lower is better"
+        return ", ".join(filter(None, (self.symbol, direction)))
 
     @property
     def heading(self) -> str:
@@ -92,31 +87,15 @@ class Measure:
 
 
 _TITLES = {
-    "accuracy": "accuracy",
-    "rocauc": "ROC AUC",
-    "ap": "average precision",
-    "f1": "macro F1",
-    "mae": "MAE",
-    "rmse": "RMSE",
-}
-MEASURES = {
-    name: Measure(name, title, share=up, higher_is_better=up)
-    for name, title in _TITLES.items()
-    for up in (SCORES[name].higher_is_better,)
-}
+    "accuracy": "accuracy", "rocauc": "ROC AUC", "ap": "average precision", "f1": "macro F1",
+    "mae": "MAE", "rmse": "RMSE",
+}  # fmt: skip
+MEASURES = {name: Measure(name, title) for name, title in _TITLES.items()}
 ACCURACY = MEASURES["accuracy"]
 
 
 def measure_of(metric: str, unit: str = "") -> Measure:
-    """Look up how a metric is read.
-
-    Args:
-        metric: "accuracy", "rocauc", "ap", "f1", "mae" or "rmse".
-        unit: Of the target, for metrics that have it.
-
-    Raises:
-        ValueError: If the metric has another name.
-    """
+    """Look up how a metric is read; `unit` is that of the target, of metrics that have it."""
     if metric not in MEASURES:
         raise ValueError(f"metric: got {metric!r}, expected one of {', '.join(MEASURES)}")
     found = MEASURES[metric]

@@ -12,11 +12,10 @@ import torch
 from torch import Tensor
 
 from graphtheory.graph import Neighborhood
-from graphtheory.lab.bench.config import RunConfig, RunResult, constant_score, trainable
-from graphtheory.lab.bench.options import shown
+from graphtheory.lab.bench.config import RunConfig, RunResult, shown, train
 from graphtheory.lab.datasets import graphs
 from graphtheory.lab.datasets.graphs import Data
-from graphtheory.lab.train import AdamOptions, FullGraph, NodeTask, SampledGraph, SampledLayers, fit
+from graphtheory.lab.train import AdamOptions, FullGraph, NodeTask, SampledGraph, SampledLayers
 from graphtheory.lab.zoo import node_models as zoo
 from graphtheory.patterns import (
     LADIES,
@@ -42,24 +41,13 @@ class Sampling:
     Networks of `zoo.SAMPLED` draw by a sampler for each layer in every step, whose mean is the
     graph's own matrix A. Others see the whole graph, or with a `batch_size` the neighbors that
     PyG's NeighborLoader draws, `fanout` of each node and layer. Evaluation is on the whole graph.
-
-    Args:
-        sampler: degree-groups (of up to five groups of similar degree the same share of each),
-            fastgcn and ladies (importance sampling of different nodes), graphsage (a number of
-            neighbors of each node), uniform (nodes).
-        share: Of all nodes, those that a layer draws; of graphsage the neighbors that are drawn
-            for a node, in units of the average number of neighbors, rounded to 1 or more. In
-            (0, 1].
-        batch_size: Labeled nodes of a step; None is all of them.
-        fanout: Neighbors of a node and layer, of networks without a sampler of their own.
-
-    Raises:
-        ValueError: An unknown sampler, or a number out of its range.
+    A layer draws a `share` of all nodes; graphsage draws so many neighbors for a node, in units of
+    their average number. Degree groups, up to five of similar degree, have the same share each.
     """
 
     sampler: str = "degree-groups"
     share: float = 0.1
-    batch_size: int | None = None
+    batch_size: int | None = None  # labeled nodes of a step; None is all of them
     fanout: int = 10
 
     def __post_init__(self) -> None:
@@ -97,25 +85,14 @@ _OF_STACKS = (
 
 @dataclass(frozen=True)
 class NodeRunConfig(RunConfig):
-    """A network for the nodes of one graph with its options.
-
-    Attributes:
-        model: One of `zoo.NAMES`.
-        network: Options of the network.
-        optimizer: Options of Adam.
-        degree: Give every node the logarithm of its degree as one feature more.
-        row_scale: Scale rows of non-negative features that sum to more than 1 down to that.
-        sampling: What a training step sees of the graph, of networks that learn on samples.
-        undirected: Give the graph both directions of each edge; None does so where it is the custom
-            for a set whose edges are directed as published (ogbn-arxiv).
-    """
+    """A network for the nodes of one graph with its options; `prepare` explains the inputs."""
 
     network: zoo.NetworkConfig = field(default_factory=zoo.NetworkConfig)
     optimizer: AdamOptions = field(default_factory=AdamOptions)
     degree: bool = False
     row_scale: bool = True
     sampling: Sampling = field(default_factory=Sampling)
-    undirected: bool | None = None
+    undirected: bool | None = None  # None: as is the custom for the set, such as ogbn-arxiv
     readers: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "heads": _ATTENTION, "attention_dropout": _ATTENTION, "neighbors": zoo.ATTENDING,
         "frozen_query": zoo.ATTENDING, "root_weight": (*zoo.ATTENDING, "gat-res", "gcn-res"),
@@ -130,10 +107,7 @@ class NodeRunConfig(RunConfig):
         return found if self.undirected is None else found | {"undirected": self.undirected}
 
     def fitting(self, edges: int) -> NodeRunConfig:
-        """The same, in batches of labeled nodes for a graph of more edges than a step should hold.
-
-        A configuration that has a batch size keeps it.
-        """
+        """The same, in batches of labeled nodes for a graph of more edges than a step can hold."""
         if edges <= _EDGES_AT_ONCE or self.sampling.batch_size is not None:
             return self
         return replace(self, sampling=replace(self.sampling, batch_size=_BATCH))
@@ -223,16 +197,4 @@ def train_nodes(
     config: NodeRunConfig, data: Data, *, seed: int, epochs: int, patience: int
 ) -> RunResult:
     """Train once on the nodes of a graph; everything random follows from `seed`."""
-    task, batches = task_of(config, data, seed)
-    result = fit(task, batches, epochs=epochs, patience=patience, seed=seed, progress=False)
-    constant = constant_of_nodes(data, task)
-    return RunResult(result, task.evaluated, batches, trainable(task.model), constant)
-
-
-def constant_of_nodes(data: Data, task: NodeTask) -> float | None:
-    """Test score of the best constant prediction for nodes; None where there is no test."""
-    test = data.get("test_mask")
-    if test is None:
-        return None
-    train, y = data.y[data.train_mask], data.y[test]
-    return constant_score(task.score, task.kind, train, y, task.num_classes)
+    return train(*task_of(config, data, seed), seed=seed, epochs=epochs, patience=patience)

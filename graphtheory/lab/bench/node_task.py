@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
+import numpy as np
+import scipy.sparse as sp
 import torch
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
 from torch import Generator, Tensor
 
-from graphtheory.lab.bench.config import RunResult
+from graphtheory.lab.bench.config import RunConfig, RunResult
 from graphtheory.lab.bench.measure import Measure, measure_of
-from graphtheory.lab.bench.node_config import (
-    NodeRunConfig,
-    constant_of_nodes,
-    load,
-    prepare,
-    task_of,
-    train_nodes,
-)
-from graphtheory.lab.bench.scaling import scales_rows
+from graphtheory.lab.bench.node_config import NodeRunConfig, load, prepare, task_of
 from graphtheory.lab.bench.spaces import GraphFacts, Space, node_space
 from graphtheory.lab.bench.task import BenchTask, OwnData
-from graphtheory.lab.bench.tuned import tuned_config
 from graphtheory.lab.datasets import graphs
 from graphtheory.lab.datasets.catalogue import describe
 from graphtheory.lab.datasets.graphs import Data
@@ -35,17 +30,14 @@ from graphtheory.lab.zoo import node_models as zoo
 from graphtheory.models import GraphTransformer
 from graphtheory.nn import attention_maps
 
+_TRAIN, _VAL = 2000, 4000
+_STRENGTHS = (1.0, 100.0)
+
 _RANDOM, _GIVEN = "random-60-20-20", "given"
 
 
 class NodeBenchTask(BenchTask):
-    """The labeled nodes of one graph.
-
-    Args:
-        name: Of the graph; of `datasets.graphs.names("node")` where it is loaded by name.
-        split: Kind of split; None is the data set's own.
-        root: Folder with the raw files.
-    """
+    """The labeled nodes of one graph."""
 
     models = zoo.NAMES
     compared = zoo.COMPARED
@@ -91,26 +83,15 @@ class NodeBenchTask(BenchTask):
     def num_nodes(self) -> int:
         return self.facts.nodes
 
+    def config_kind(self, model: str) -> type[RunConfig]:
+        return NodeRunConfig
+
     def config(self, model: str, epochs: int | None = None) -> tuple[NodeRunConfig, int, int]:
-        if self.is_tuned(model):
-            config, longest, patience = tuned_config(self.key, model)
-        else:
-            space = self.space(self.known_model(model))
-            config, longest, patience = space.candidates(model, 1)[0], space.epochs, space.patience
-        return config.fitting(self.num_edges), longest if epochs is None else epochs, patience
+        config, longest, patience = super().config(model, epochs)
+        return config.fitting(self.num_edges), longest, patience
 
     def prepare(self, config: NodeRunConfig, seed: int) -> tuple[Task, Source]:
         return task_of(config, self.data(seed, **config.inputs), seed)
-
-    def constant(self, task: Any, batches: Any) -> float | None:
-        return constant_of_nodes(batches.data, task)
-
-    def run(
-        self, config: NodeRunConfig, *, seed: int, epochs: int, patience: int,
-        out_dir: Path | None = None,
-    ) -> RunResult:  # fmt: skip
-        data = self.data(seed, **config.inputs)
-        return train_nodes(config, data, seed=seed, epochs=epochs, patience=patience)
 
     def analysis(self, result: RunResult) -> dict[str, Any]:
         """The base's, attention of a graph transformer by distance, and its learned bias."""
@@ -129,20 +110,9 @@ class NodeBenchTask(BenchTask):
 class OwnNodes(OwnData, NodeBenchTask):
     """One graph of the user's with a class for each node.
 
-    Args:
-        data: A PyG `Data` with x [N, F], numbers of any type, dense or sparse, which are read as
-            float32; edge_index, as it is: directed edges stay directed; y whole numbers [N] or
-            [N, 1], -1 for a node without a class; with train_mask, val_mask and test_mask Bool [N]
-            or [N, S], of which seed s takes column s mod S, or with none of them for a random split
-            of 60, 20 and 20 percent by seed. No network for nodes reads `edge_weight` or
-            `edge_attr`: a warning says so.
-        name: In reports.
-        metric: "accuracy", or "rocauc" for two classes.
-
-    Raises:
-        TypeError: If x or a mask has another type.
-        ValueError: If there are some of the masks and not the others, if x, y or a mask has another
-            shape, if a feature is not finite, or if there are fewer than two classes.
+    Features of any type, dense or sparse, are read as float32; directed edges stay directed; y is
+    -1 for a node without a class. Seed s takes column s mod S of masks [N, S]; without masks it
+    draws a random split of 60, 20 and 20 percent.
     """
 
     def __init__(self, data: Data, name: str = "graph", metric: str = "accuracy") -> None:
@@ -246,3 +216,67 @@ def _has_masks(data: Data) -> bool:
         except ValueError as error:
             raise ValueError(f"{error}, in the split of seed {seed}") from error
     return True
+
+
+def scales_rows(data: Data, otherwise: bool) -> bool:
+    r"""Whether rows are scaled, by how many validation labels a linear classifier has right.
+
+    Logistic regression reads :math:`[x_n, \sum_{m} \hat A_{nm} x_m]`, a node's features beside the
+    mean over its neighbors, with the features as they are and with rows scaled as `prepare` does,
+    at two strengths of regularization; on at most 2,000 training and 4,000 validation nodes. One
+    has to be ahead by a standard error of the better share.
+    Where neither is, and with several labels a node, `otherwise` holds; where scaling changes
+    nothing, with negative entries or rows that sum to at most 1, it is False.
+    """
+    dense = data.x.values() if data.x.layout == torch.sparse_csr else data.x
+    if bool((dense < 0).any()):
+        return False
+    if data.y.dim() > 1:
+        return otherwise
+    plain, scaled = (_csr(prepare(data, row_scale=scale).x) for scale in (False, True))
+    if np.array_equal(plain.data, scaled.data):
+        return False
+    train, val = _some(data.train_mask, _TRAIN), _some(data.val_mask, _VAL)
+    if len(val) == 0 or len(np.unique(data.y.numpy()[train])) < 2:
+        return otherwise
+    mean = _mean_over_neighbors(data.edge_index.numpy(), plain.shape[0])
+    y = data.y.numpy()
+    scores = [_score(x, mean, y, train, val) for x in (plain, scaled)]
+    best = max(scores)
+    if abs(scores[1] - scores[0]) <= math.sqrt(best * (1 - best) / len(val)):
+        return otherwise
+    return scores[1] > scores[0]
+
+
+def _score(
+    x: sp.csr_matrix, mean: sp.csr_matrix, y: np.ndarray, train: np.ndarray, val: np.ndarray
+) -> float:
+    """The best share of right validation labels over the strengths of regularization."""
+    seen, held = (sp.hstack([x[rows], mean[rows] @ x]).tocsr() for rows in (train, val))
+    scores = []
+    for strength in _STRENGTHS:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # a comparison needs no last digit
+            found = LogisticRegression(C=strength, max_iter=50).fit(seen, y[train])
+        scores.append(float(found.score(held, y[val])))
+    return max(scores)
+
+
+def _mean_over_neighbors(edge_index: np.ndarray, nodes: int) -> sp.csr_matrix:
+    sources, targets = edge_index
+    adjacency = sp.csr_matrix((np.ones(len(sources)), (targets, sources)), (nodes, nodes))
+    return sp.diags(1 / np.maximum(adjacency.sum(1).A1, 1)) @ adjacency
+
+
+def _csr(x: Tensor) -> sp.csr_matrix:
+    if x.layout != torch.sparse_csr:
+        return sp.csr_matrix(x.numpy())
+    parts = (x.values().numpy(), x.col_indices().numpy(), x.crow_indices().numpy())
+    return sp.csr_matrix(parts, tuple(x.shape))
+
+
+def _some(mask: Tensor, most: int) -> np.ndarray:
+    """At most so many nodes of a mask, drawn with a fixed seed."""
+    nodes = mask.nonzero().flatten()
+    order = torch.randperm(len(nodes), generator=torch.Generator().manual_seed(0))
+    return nodes[order[:most].sort().values].numpy()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 from statistics import mean
@@ -12,7 +12,7 @@ from typing import Any
 from graphtheory.lab.bench.config import RunConfig
 from graphtheory.lab.bench.fingerprints import TreesRunConfig
 from graphtheory.lab.bench.finished import Finished, Settings
-from graphtheory.lab.bench.graph_config import GraphRunConfig
+from graphtheory.lab.bench.graph_task import GraphRunConfig
 from graphtheory.lab.bench.measure import ACCURACY, Measure
 from graphtheory.lab.bench.node_config import NodeRunConfig
 from graphtheory.lab.bench.task import BenchTask
@@ -24,35 +24,22 @@ _SETTINGS = ("dataset", "split", "trial", "seeds", "epochs", "patience")
 
 @dataclass(frozen=True)
 class SearchResult:
-    """One line of the search log: a candidate and its validation score.
-
-    Attributes:
-        dataset: Name of the graph.
-        config: What was tried; "trial" in the log.
-        val: Mean validation score over the search's seeds, 0..1 or in the unit of the target; for
-            one that diverged 0, or infinity where lower is better. Test scores are not looked at.
-        parameters: Number of trainable parameters.
-        seconds: Training time of all its seeds.
-        seeds: On how many splits it was tried.
-        epochs: Upper bound.
-        patience: Epochs without a better validation score.
-        split: Kind of split; lines of older logs have None for the data set's own.
-    """
+    """One line of the search log: a candidate and its validation score."""
 
     dataset: str
-    config: Any
-    val: float
-    parameters: int
-    seconds: float
-    seeds: int
-    epochs: int
-    patience: int
-    split: str | None = None
+    config: Any  # what was tried; "trial" in the log
+    val: float  # mean over the seeds; of one that diverged 0, or infinity where lower is better
+    parameters: int  # trainable ones
+    seconds: float  # training time of all its seeds
+    seeds: int  # on how many splits it was tried
+    epochs: int  # upper bound
+    patience: int  # epochs without a better validation score
+    split: str | None = None  # lines of older logs have None for the data set's own
 
     def as_dict(self) -> dict[str, Any]:
         """The result as plain values under the names of a log's line."""
         names = {"config": "trial"}
-        values = {names.get(f.name, f.name): getattr(self, f.name) for f in fields(self)}
+        values = {names.get(name, name): value for name, value in vars(self).items()}
         return values | {"trial": self.config.as_dict()}
 
 
@@ -82,27 +69,17 @@ def config_from(values: dict[str, Any]) -> RunConfig:
 class Search:
     """Random search: `budget` candidates a network, compared by their mean validation scores.
 
-    Attributes:
-        dataset: Name of a graph or of a set of graphs, or your own data as a `BenchTask`.
-        models: Names of networks.
-        budget: Candidates a network.
-        split: Kind of split; None is the data set's own.
-        root: Folder with the raw files.
-        log: File of a `SearchLog`; candidates that are in it, with the same data set, kind and
-            number of splits, epochs and patience, are not run again. None keeps none.
-        epochs: At most so many for a candidate; None is what the space says.
-
-    Raises:
-        ValueError: No budget, or a log with a line that is no candidate; the message says which.
+    Candidates that are in the log with the same data set, kind and number of splits, epochs and
+    patience are not run again.
     """
 
     dataset: str | BenchTask
     models: tuple[str, ...] = COMPARED
     budget: int = 8
-    split: str | None = None
+    split: str | None = None  # None is the data set's own
     root: Path | None = None
-    log: Path | None = None
-    epochs: int | None = None
+    log: Path | None = None  # file of a `SearchLog`; None keeps none
+    epochs: int | None = None  # at most so many for a candidate; None is what the space says
 
     def __post_init__(self) -> None:
         if self.budget < 1:
@@ -110,11 +87,7 @@ class Search:
 
     @property
     def tried(self) -> SearchLog:
-        """The log as it is in the file now.
-
-        Raises:
-            ValueError: A line that is no candidate; the message says which.
-        """
+        """The log as it is in the file now."""
         return SearchLog(self.log)
 
     def run(
@@ -129,15 +102,16 @@ class Search:
         for done, config in enumerate(todo):
             progress(config.model, done, len(todo))
             space = spaces[config.model]
-            patience = space.search_patience or space.patience
             epochs = space.search_epochs or space.epochs
-            length = (space.search_seeds, min(epochs, self.epochs or epochs), patience)
-            asked = (task.key, task.split, config.as_dict(), *length)
-            settings = dict(zip(_SETTINGS, asked, strict=True))
-            found = log.find(settings)
+            length: dict[str, int] = {
+                "seeds": space.search_seeds, "epochs": min(epochs, self.epochs or epochs),
+                "patience": space.search_patience or space.patience,
+            }  # fmt: skip
+            settings = {"dataset": task.key, "split": task.split, "trial": config.as_dict()}
+            found = log.find(settings | length)
             if found is None:
-                found = _try(task, config, *length)
-                log.add(settings, found)
+                found = _try(task, config, **length)
+                log.add(settings | length, found)
             out.append(found)
         return out
 
@@ -153,10 +127,8 @@ def _try(task: BenchTask, config: Any, seeds: int, epochs: int, patience: int) -
         scores.append(result.fit.val)
         seconds += result.fit.seconds_per_epoch * result.fit.epochs
         parameters = result.parameters
-    val, split = mean(scores), task.split
-    return SearchResult(
-        task.key, config, val, parameters, seconds, seeds, epochs, patience, split
-    )  # fmt: skip
+    trained = (mean(scores), parameters, seconds, seeds, epochs, patience)
+    return SearchResult(task.key, config, *trained, task.split)
 
 
 def best(log: list[SearchResult], measure: Measure = ACCURACY) -> dict[str, SearchResult]:

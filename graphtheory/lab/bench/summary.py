@@ -20,61 +20,42 @@ _FEW_SEEDS = 5
 
 @dataclass(frozen=True)
 class Summary:
-    """The scores and costs of a model over its seeds.
-
-    Attributes:
-        model: Name.
-        seeds: How many.
-        mean: Of the test scores: 0..1, or in the unit of the target.
-        std: Standard deviation of the test scores (n - 1); nan of one seed.
-        parameters: Number of trainable parameters.
-        seconds_per_epoch: Median.
-        peak_mb: Median.
-    """
+    """The scores and costs of a model over its seeds."""
 
     model: str
     seeds: int
-    mean: float
-    std: float
-    parameters: int
-    seconds_per_epoch: float
-    peak_mb: float
+    mean: float  # of the test scores: 0..1, or in the unit of the target
+    std: float  # of the test scores (n - 1); nan of one seed
+    parameters: int  # trainable ones
+    seconds_per_epoch: float  # median
+    peak_mb: float  # median
 
 
 @dataclass(frozen=True)
 class Difference:
     """The advantage of the first model over another on the same seeds.
 
-    Attributes:
-        model: The other one.
-        difference: Mean over the seeds that both have, 0..1 or in the unit of the target; positive
-            where the first model is better, whether higher or lower scores are better.
-        standard_error: Of that mean; nan of one seed.
-        ahead: Seeds on which the first model is strictly better.
-        seeds: Seeds that both have.
+    It is positive where the first model is better, whether higher or lower scores are better.
     """
 
-    model: str
-    difference: float
-    standard_error: float
-    ahead: int
-    seeds: int
+    model: str  # the other one
+    difference: float  # mean over the seeds that both have, 0..1 or in the unit of the target
+    standard_error: float  # of that mean; nan of one seed
+    ahead: int  # seeds on which the first model is strictly better
+    seeds: int  # that both have
 
 
 def summaries(runs: Iterable[Run]) -> list[Summary]:
     """Summarize the runs of each model, in the order in which they come."""
-    return [
-        Summary(
-            model,
-            len(own),
-            fmean(run.test for run in own),
-            _std([run.test for run in own]),
-            own[0].parameters,
-            median(run.seconds_per_epoch for run in own),
-            median(run.peak_mb for run in own),
+    found = []
+    for model, own in by_model(runs).items():
+        tests = [run.test for run in own]
+        seconds, peak = (
+            median(getattr(run, name) for run in own) for name in ("seconds_per_epoch", "peak_mb")
         )
-        for model, own in by_model(runs).items()
-    ]
+        scores = (len(own), fmean(tests), _std(tests))
+        found.append(Summary(model, *scores, own[0].parameters, seconds, peak))
+    return found
 
 
 def by_model(runs: Iterable[Run]) -> dict[str, list[Run]]:
@@ -92,25 +73,29 @@ def best_of(found: Sequence[Summary], measure: Measure) -> Summary:
 
 def differences(runs: Iterable[Run], first: str, measure: Measure = ACCURACY) -> list[Difference]:
     """Compare the model `first` with each other one, by shared seeds; none where there are none."""
+    found = []
+    for model, gaps in _gaps(runs, first, measure).items():
+        error, ahead = _std(gaps) / math.sqrt(len(gaps)), sum(gap > 0 for gap in gaps)
+        found.append(Difference(model, fmean(gaps), error, ahead, len(gaps)))
+    return found
+
+
+def _gaps(runs: Iterable[Run], first: str, measure: Measure) -> dict[str, list[float]]:
+    """Advantages of the model `first` over each other one, by shared seeds."""
     scores = {m: {run.seed: run.test for run in own} for m, own in by_model(runs).items()}
     mine = scores.pop(first, {})
-    out = []
-    for model, other in scores.items():
-        gaps = [measure.gain(mine[seed], other[seed]) for seed in mine if seed in other]
-        if gaps:
-            error = _std(gaps) / math.sqrt(len(gaps))
-            wins = sum(gap > 0 for gap in gaps)
-            out.append(Difference(model, fmean(gaps), error, wins, len(gaps)))
-    return out
+    found = {
+        model: [measure.gain(mine[seed], other[seed]) for seed in mine if seed in other]
+        for model, other in scores.items()
+    }
+    return {model: gaps for model, gaps in found.items() if gaps}
 
 
 def unlearned(runs: Iterable[Run]) -> dict[str, str]:
     """Models with runs that score no better than a constant prediction -> "3 of 10"."""
-    found = {}
-    for model, own in by_model(runs).items():
-        if flat := sum(CONSTANT in run.extra for run in own):
-            found[model] = f"{flat} of {len(own)}"
-    return found
+    grouped = by_model(runs).items()
+    flat = {model: sum(CONSTANT in run.extra for run in own) for model, own in grouped}
+    return {model: f"{flat[model]} of {len(own)}" for model, own in grouped if flat[model]}
 
 
 def score_table(
@@ -240,7 +225,7 @@ def rows(
     `searched`, models -> how a search chose theirs, that.
     """
     runs, out, measure = list(runs), [], _measure(metric)
-    unit, flat = measure.row_unit, unlearned(runs)
+    unit, flat, gaps = measure.row_unit, unlearned(runs), _gaps(runs, first, measure)
     for model, own in by_model(runs).items():
         where = shared | {"model": model}
         if by_hand := (set_by_hand or {}).get(model):
@@ -260,13 +245,10 @@ def rows(
             ("peak memory", "MB", [run.peak_mb for run in own]),
         ):
             out.append(Row.of(name, values, its, **where))
-        if model != first:
-            base = {run.seed: run.test for run in runs if run.model == first}
-            gaps = [measure.gain(base[run.seed], run.test) for run in own if run.seed in base]
-            if gaps:
-                between = paired_name(first, "model", measure)
-                name = f"paired difference of test {measure.name}, {between}"
-                out.append(Row.of(name, gaps, unit, **where))
+        if model in gaps:
+            between = paired_name(first, "model", measure)
+            name = f"paired difference of test {measure.name}, {between}"
+            out.append(Row.of(name, gaps[model], unit, **where))
     return out
 
 

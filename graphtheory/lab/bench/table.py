@@ -68,32 +68,17 @@ def counted(count: int | str, thing: str) -> str:
 
 
 def mean_spread(values: Sequence[float], digits: str = ".2f") -> str:
-    """Write mean ± standard deviation of a sample; one value alone.
-
-    Example:
-        >>> mean_spread([1.0, 2.0]), mean_spread([1.25], ".1f")
-        ('1.50 ± 0.71', '1.2')
-    """
+    """Write mean ± standard deviation of a sample, such as "1.50 ± 0.71"; one value alone."""
     if len(values) == 1:
         return f"{values[0]:{digits}}"
     return f"{fmean(values):{digits}} ± {stdev(values):{digits}}"
 
 
-def percent_mean(shares: Sequence[float], digits: str = ".1f") -> str:
-    """Write the mean of shares (0..1) in percent.
-
-    Example:
-        >>> percent_mean([0.25, 0.5])
-        '37.5'
-    """
-    return f"{100 * fmean(shares):{digits}}"
+def percent_mean(shares: Sequence[float]) -> str:
+    """Write the mean of shares (0..1) in percent, such as "37.5"."""
+    return f"{100 * fmean(shares):.1f}"
 
 
 def percent_spread(shares: Sequence[float], digits: str = ".2f") -> str:
-    """Write `mean_spread` of shares (0..1) in percent.
-
-    Example:
-        >>> percent_spread([0.25, 0.75], ".0f")
-        '50 ± 35'
-    """
+    """Write `mean_spread` of shares (0..1) in percent."""
     return mean_spread([100 * share for share in shares], digits)

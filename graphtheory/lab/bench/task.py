@@ -11,12 +11,18 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from graphtheory.lab.bench.config import RunResult
+from graphtheory.lab.bench.config import (
+    Options,
+    RunConfig,
+    RunResult,
+    checked_options,
+    train,
+    with_options,
+)
 from graphtheory.lab.bench.finished import Settings
 from graphtheory.lab.bench.measure import Measure
-from graphtheory.lab.bench.options import Options, checked_options, with_options
 from graphtheory.lab.bench.spaces import Space
-from graphtheory.lab.bench.tuned import is_tuned
+from graphtheory.lab.bench.tuned import kept_options
 from graphtheory.lab.datasets.catalogue import key
 from graphtheory.lab.datasets.graphs import Data
 from graphtheory.lab.train import Source, Task
@@ -30,22 +36,17 @@ _SHOWN = 12  # letters of a digest in a name
 class BenchTask(ABC):
     """Labeled data with its splits, and the networks that can be trained on it.
 
-    Attributes:
-        name: Of the data.
+    Args:
+        name: Of the data, or of a set that is loaded by name.
         split: Kind of split; None is the data's own.
         root: Folder with the raw files.
-        models: Names of the networks that fit.
-        compared: Those that are compared where none are asked for.
-        reads: What the networks read, in words.
-        has_folders: Whether each run of a benchmark has a folder with its checkpoint.
-        kept: Whether options that earlier searches chose for this data are taken.
     """
 
-    models: ClassVar[tuple[str, ...]]
-    compared: ClassVar[tuple[str, ...]]
-    reads: ClassVar[str]
-    has_folders: ClassVar[bool] = False
-    kept = True
+    models: ClassVar[tuple[str, ...]]  # names of the networks that fit
+    compared: ClassVar[tuple[str, ...]]  # those that are compared where none are asked for
+    reads: ClassVar[str]  # what the networks read, in words
+    has_folders: ClassVar[bool] = False  # whether a benchmark's runs have folders with checkpoints
+    kept = True  # whether options that earlier searches chose for this data are taken
 
     def __init__(self, name: str, split: str | None = None, root: Root = None) -> None:
         self.name, self.split, self.root = name, split, root
@@ -64,25 +65,28 @@ class BenchTask(ABC):
         return {**self.settings(), "epochs": epochs, "patience": patience, **config.as_dict()}
 
     def known_model(self, model: str) -> str:
-        """The name itself, if a network of that name fits.
-
-        Raises:
-            ValueError: If none does.
-        """
+        """The name itself, if a network of that name fits."""
         if model not in self.models:
             raise ValueError(f"model: got {model!r}, expected one of {', '.join(self.models)}")
         return model
 
     def is_tuned(self, model: str) -> bool:
         """Whether a search has chosen this model's options on this data."""
-        return self.kept and is_tuned(self.key, model)
+        return self.kept and kept_options(self.key, model) is not None
+
+    def config(self, model: str, epochs: int | None = None) -> tuple[Any, int, int]:
+        """The options to run for a model, tuned or default, with epochs and patience."""
+        kept = kept_options(self.key, self.known_model(model)) if self.kept else None
+        if kept is None:
+            space = self.space(model)
+            config, longest, patience = space.default(model), space.epochs, space.patience
+        else:
+            values, longest, patience = kept
+            config = self.config_kind(model).from_dict(values)
+        return config, longest if epochs is None else epochs, patience
 
     def checked_options(self, configs: Sequence[Any], given: Mapping[str, Any]) -> Options:
-        """Options set by hand as these configurations have them, if they can be used here.
-
-        Raises:
-            ValueError: A name that none of them has, or a value that cannot be used.
-        """
+        """Options set by hand as these configurations have them, if they can be used here."""
         found = checked_options(configs, given)
         for config in configs if found else ():
             self.check_buildable(with_options(config, found))
@@ -92,17 +96,13 @@ class BenchTask(ABC):
         """Raise ValueError if the network of a configuration cannot be built for this data."""
         return
 
+    def config_kind(self, model: str) -> type[RunConfig]:
+        """The kind of configuration that a model of searched options has."""
+        raise NotImplementedError
+
     def space(self, model: str) -> Space:
-        """What the search may choose from for a model.
-
-        Raises:
-            ValueError: If the options of the data's models are not searched.
-        """
+        """What the search may choose from for a model."""
         raise ValueError(f"data: {self.name} has a fixed recipe, which no search chooses")
-
-    def constant(self, task: Any, batches: Any) -> float | None:
-        """Test score of the best constant prediction; None where there is no test."""
-        return None
 
     @property
     @abstractmethod
@@ -115,23 +115,14 @@ class BenchTask(ABC):
         """Nodes that are computed with at the same time; None of images."""
 
     @abstractmethod
-    def config(self, model: str, epochs: int | None = None) -> tuple[Any, int, int]:
-        """The options to run for a model, tuned or default, with epochs and patience.
-
-        Args:
-            model: Its name.
-            epochs: In place of the data's own number.
-        """
-
-    @abstractmethod
     def prepare(self, config: Any, seed: int) -> tuple[Task, Source]:
         """The task of a configuration and its batches, for `train.fit`."""
 
-    @abstractmethod
     def run(
         self, config: Any, *, seed: int, epochs: int, patience: int, out_dir: Path | None = None
     ) -> RunResult:
         """Train once; split and everything random follow from `seed`."""
+        return train(*self.prepare(config, seed), seed=seed, epochs=epochs, patience=patience)
 
     def no_better_than_constant(self, test: float | None, constant: float | None) -> bool:
         """Whether a test score is no better than that of a constant prediction."""

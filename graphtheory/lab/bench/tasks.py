@@ -17,21 +17,13 @@ KINDS = ("multiclass", "multilabel", "regression")
 
 
 def named_task(name: str, split: str | None = None, root: Root = None) -> BenchTask:
-    """The task of a data set by its own name and with its own kind of split.
-
-    Raises:
-        ValueError: Unknown name or split; the message lists the known ones.
-    """
+    """The task of a data set by its own name and with its own kind of split."""
     info = describe(name, root)
     return as_task(info.name, info.known_split(split), root)
 
 
 def as_task(data: str | BenchTask, split: str | None = None, root: Root = None) -> BenchTask:
-    """The task of a data set's name, with name and split as given; a task itself.
-
-    Raises:
-        ValueError: Unknown name; the message lists the known ones.
-    """
+    """The task of a data set's name, with name and split as given; a task itself."""
     if isinstance(data, BenchTask):
         return data
     graphs = describe(data, root).task == "graph"
@@ -47,22 +39,9 @@ def bench_task(
     root: Root = None,
     name: str | None = None,
 ) -> BenchTask:
-    """The task of anything that can be benchmarked.
+    """The task of anything that can be benchmarked, as `graphtheory.bench` takes it.
 
-    Args:
-        data: Name of a data set; a PyG `Data` for its nodes; a list of `Data` or a PyG dataset for
-            its graphs, one graph of a dataset for its nodes; or a task.
-        task: "node" or "graph"; for graphs also "multiclass", "multilabel" or "regression". None
-            takes it from the data.
-        metric: Of the user's own data; None is accuracy for nodes, and the first of its kind for
-            graphs.
-        split: Kind of split of a named set; for own graphs three fractions or lists of positions.
-        root: Folder with the raw files of a named set.
-        name: Of the user's own data, for reports.
-
-    Raises:
-        TypeError: If `data` is none of these.
-        ValueError: If the task does not fit the data.
+    One graph of a dataset is benchmarked by its nodes; `name` is that of the user's own data.
     """
     if task is not None and task not in (NODE, GRAPH, *KINDS):
         raise ValueError(f"task: got {task!r}, expected node, graph or {', '.join(KINDS)}")
@@ -97,8 +76,7 @@ def bench_task(
         if not data or not all(isinstance(graph, Data) for graph in data):
             kinds = sorted({type(graph).__name__ for graph in data})
             raise TypeError(f"data: got a list of {kinds or 'nothing'}, expected PyG Data")
-        alone = len(data) == 1 and task in (None, NODE)
-        data = data[0] if alone else data
+        data = data[0] if len(data) == 1 and task in (None, NODE) else data
     else:
         raise TypeError(
             f"data: got {type(data).__name__}, expected a name, a PyG Data or a list of Data"
@@ -122,7 +100,6 @@ def _with_smiles(graphs: GraphSet) -> list[Data]:
 
 
 def _fits_named(named: BenchTask, name: str, task: str | None, metric: str | None) -> None:
-    """Raise unless a named set has that task and that metric."""
     _fits(task, NODE if isinstance(named, NodeBenchTask) else GRAPH, name)
     if task in KINDS and task != (kind := describe(name, named.root).kind):
         raise ValueError(f"task: got {task!r}, expected {kind!r}, that of {name}")

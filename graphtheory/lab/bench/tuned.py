@@ -24,26 +24,16 @@ FILE = Path(__file__).with_name("tuned.json")
 
 
 def user_file() -> Path:
-    """The file of the user's own options: tuned.json in $GRAPHTHEORY_CACHE or ~/.cache/graphtheory.
-
-    Its entries take the place of those shipped with the package.
-    """
+    """The file of the user's own options, whose entries take the place of the shipped ones."""
     return default_folder() / "tuned.json"
 
 
 def tuned_config(dataset: str, model: str) -> tuple[NodeRunConfig, int, int]:
-    """The configuration to run for a model on a data set, with its epochs and patience.
+    """The configuration of a network for nodes on a data set, with its epochs and patience.
 
     A pair that was never searched gets the first candidate of the space of any graph with many
     labels: the same stack, width, dropout and step size for every model, so that only the layer
     differs.
-
-    Args:
-        dataset: Its name in any case, of any kind of split.
-        model: One of `zoo.NAMES`.
-
-    Raises:
-        ValueError: An unknown model, or a damaged file of the user's own options.
     """
     if model not in NAMES:
         raise ValueError(f"model: got {model!r}, expected one of {', '.join(NAMES)}")
@@ -61,34 +51,14 @@ def kept_options(dataset: str, model: str) -> tuple[dict[str, Any], int, int] | 
     return None
 
 
-def is_tuned(dataset: str, model: str) -> bool:
-    """Whether a search has chosen this model's options on this data set."""
-    return kept_options(dataset, model) is not None
-
-
-def keep(
-    chosen: dict[str, SearchResult], spaces: Mapping[str, Space], file: Path | None = None
-) -> None:
-    """Write the best candidates into `file` and leave its other entries.
-
-    Args:
-        chosen: By model.
-        spaces: By model; they say for how long the winner trains.
-        file: None is `user_file()`, which `tuned_config` reads; its folder is made.
-
-    Raises:
-        ValueError: The file holds something else.
-    """
-    file = file or user_file()
+def keep(chosen: dict[str, SearchResult], spaces: Mapping[str, Space], file: Path) -> None:
+    """Write the best candidate of each model into `file` and leave its other entries."""
     kept = _read(file)
     for model, found in chosen.items():
         kept.setdefault(found.dataset, {})[model] = {
-            "val": found.val,
-            "parameters": found.parameters,
-            "epochs": spaces[model].epochs,
-            "patience": spaces[model].patience,
-            "trial": found.config.as_dict(),
-        }
+            "val": found.val, "parameters": found.parameters, "epochs": spaces[model].epochs,
+            "patience": spaces[model].patience, "trial": found.config.as_dict(),
+        }  # fmt: skip
     ordered = {d: dict(sorted(kept[d].items())) for d in sorted(kept)}
     file.parent.mkdir(parents=True, exist_ok=True)
     replace_file(file, (json.dumps(ordered, indent=1) + "\n").encode())

@@ -165,7 +165,7 @@ class Bench(OnData):
     def _prepared(self, screen: Screen) -> tuple[Benchmark, list[SearchResult], Path]:
         """Benchmark, the search's log and the folder, after all that can be refused."""
         from graphtheory.lab.bench.benchmark import Benchmark, FinishedRuns
-        from graphtheory.lab.bench.options import read_options
+        from graphtheory.lab.bench.config import read_options
         from graphtheory.lab.bench.search import SearchLog
 
         root = data_root(self.root)

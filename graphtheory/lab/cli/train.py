@@ -118,7 +118,7 @@ class Train(OnData):
 
     def _prepared(self, screen: Screen, root: Path | None, images: bool) -> _Prepared:
         """The run, after all that can be refused."""
-        from graphtheory.lab.bench.options import describe_options, read_options, with_options
+        from graphtheory.lab.bench.config import describe_options, read_options, with_options
 
         with usage_errors(ValueError, TypeError, OSError, ImportError):
             bench = self.bench_task(root, images)
@@ -156,7 +156,7 @@ class Train(OnData):
                    "progress": screen.progress}  # fmt: skip
 
     def _on_images(self, screen: Screen, run: _Prepared) -> None:
-        from graphtheory.lab.bench.image_config import train_images
+        from graphtheory.lab.bench.image_task import train_images
 
         images, config = run.bench.images, run.config
         name = f"{images.info.name} ({files_of(images)})"
@@ -182,6 +182,7 @@ class Train(OnData):
         )
 
     def _on_graph(self, screen: Screen, run: _Prepared) -> None:
+        from graphtheory.lab.bench.config import constant_of
         from graphtheory.lab.bench.rows import Environment
         from graphtheory.lab.bench.task import CONSTANT
         from graphtheory.lab.report import options as shown
@@ -209,7 +210,7 @@ class Train(OnData):
                    ("parameters", f"{found['parameters']:,}")]  # fmt: skip
         kept = {"command": screen.command, "options": run.config.as_dict()}
         kept |= ({"set_by_hand": run.by_hand} if run.by_hand else {}) | {"chosen_by": chosen_by}
-        constant = bench.constant(task, run.data)
+        constant = constant_of(task, run.data)
         if constant is not None and bench.no_better_than_constant(result.test, constant):
             kept[CONSTANT] = constant
             flat = f"no better than a constant prediction, {measure.format(constant)}"

@@ -12,7 +12,7 @@ from graphtheory.disk import replace_file
 from graphtheory.lab.cli.show import write_json
 
 if TYPE_CHECKING:
-    from graphtheory.lab.bench.image_config import ImageRunConfig, ImageRunResult
+    from graphtheory.lab.bench.image_task import ImageRunConfig, ImageRunResult
     from graphtheory.lab.datasets.image_sets import ImageSet
 
 

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from graphtheory.lab import plot
-from graphtheory.lab.bench.image_config import ImageRunConfig, ImageRunResult
+from graphtheory.lab.bench.image_task import ImageRunConfig, ImageRunResult
 from graphtheory.lab.bench.measure import Measure
 from graphtheory.lab.bench.rows import Environment
 from graphtheory.lab.bench.table import Table

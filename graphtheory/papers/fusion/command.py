@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graphtheory.lab import plot
-from graphtheory.lab.bench.options import checked_options, read_options, with_options
+from graphtheory.lab.bench.config import checked_options, read_options, with_options
 from graphtheory.lab.bench.rows import Environment
 from graphtheory.lab.bench.table import Table
 from graphtheory.lab.cli.fitting import kinds

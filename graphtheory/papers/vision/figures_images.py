@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import nn
 
-from graphtheory.lab.bench.image_config import image_config, prepare, train_images
+from graphtheory.lab.bench.image_task import image_config, prepare, train_images
 from graphtheory.lab.bench.rows import Row
 from graphtheory.lab.datasets import image_sets
 from graphtheory.lab.report.table import percent_spread

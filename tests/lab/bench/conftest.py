@@ -6,7 +6,8 @@ import pytest
 
 from graphtheory.lab.bench import node_task
 from graphtheory.lab.bench.config import RunResult
-from graphtheory.lab.bench.node_config import NodeRunConfig, train_nodes
+from graphtheory.lab.bench.node_config import NodeRunConfig
+from graphtheory.lab.bench.node_task import NodeBenchTask
 from graphtheory.lab.bench.spaces import Space
 
 Listen = Callable[..., list[tuple[NodeRunConfig, int]]]
@@ -30,16 +31,21 @@ def nearly(rows: Any) -> Any:
 
 @pytest.fixture
 def listen(monkeypatch: pytest.MonkeyPatch) -> Listen:
-    """`listen(module)` is a list that every training the module asks for is added to."""
+    """`listen(module)` is a list that every training the module asks for is added to.
 
-    def to(module: ModuleType = node_task) -> list[tuple[NodeRunConfig, int]]:
+    Without a module these are the trainings that benchmarks and searches ask for.
+    """
+
+    def to(module: ModuleType | None = None) -> list[tuple[NodeRunConfig, int]]:
         heard: list[tuple[NodeRunConfig, int]] = []
+        target, name = (NodeBenchTask, "run") if module is None else (module, "train_nodes")
+        train = getattr(target, name)
 
-        def told(trial: NodeRunConfig, data: object, *, seed: int, **options: Any) -> RunResult:
-            heard.append((trial, seed))
-            return train_nodes(trial, data, seed=seed, **options)
+        def told(*given: Any, seed: int, **options: Any) -> RunResult:
+            heard.append((next(one for one in given if isinstance(one, NodeRunConfig)), seed))
+            return train(*given, seed=seed, **options)
 
-        monkeypatch.setattr(module, "train_nodes", told)
+        monkeypatch.setattr(target, name, told)
         return heard
 
     return to

@@ -13,11 +13,10 @@ import graphtheory
 from graphtheory.lab.bench import fingerprints
 from graphtheory.lab.bench.benchmark import Benchmark, FinishedRuns
 from graphtheory.lab.bench.config import constant_score
-from graphtheory.lab.bench.graph_config import GraphRunConfig
-from graphtheory.lab.bench.graph_task import GraphBenchTask, OwnGraphs
+from graphtheory.lab.bench.graph_task import GraphBenchTask, GraphRunConfig, OwnGraphs, graph_space
 from graphtheory.lab.bench.node_task import OwnNodes
 from graphtheory.lab.bench.search import Search, SearchLog, best
-from graphtheory.lab.bench.spaces import GRAPH_AXES, GRAPH_AXES_OF, graph_space
+from graphtheory.lab.bench.spaces import AXES
 from graphtheory.lab.bench.task import CONSTANT
 from graphtheory.lab.bench.tasks import bench_task, named_task
 from graphtheory.lab.datasets.own_graphs import graph_set
@@ -95,9 +94,10 @@ def test_the_space_is_one_for_all_sets_and_candidates_are_shared(model: str) -> 
 
 
 def test_plain_transformer_has_the_axes_of_the_encoded_one() -> None:
-    encoded = dict(GRAPH_AXES_OF["gt"])
+    axes = AXES["graph"]
+    encoded = dict(axes["gt"])
     assert encoded.pop("num_buckets") and encoded.pop("value_encoding")
-    assert encoded == GRAPH_AXES_OF["gt-plain"] and not set(GRAPH_AXES_OF["gt"]) & set(GRAPH_AXES)
+    assert encoded == axes["gt-plain"] and not set(axes["gt"]) & set(axes["every"])
     with pytest.raises(ValueError, match="options: unknown 'depth'"):
         GraphRunConfig.of("gt", depth=3)
 

@@ -1,10 +1,12 @@
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 
-from graphtheory.lab.bench.image_config import image_config, prepare, train_images
+from graphtheory.lab.bench.config import checked_options, with_options
 from graphtheory.lab.bench.image_pictures import pictures
+from graphtheory.lab.bench.image_task import image_config, prepare, train_images
 from graphtheory.lab.datasets import image_sets
 from graphtheory.lab.zoo.image_models import NAMES
 
@@ -22,17 +24,20 @@ def test_short_runs_take_smaller_batches_and_options_their_place() -> None:
     sizes = [image_config("digits", "vit", epochs).batch_size for epochs in (40, 6, 1)]
     assert sizes == [32, 8, 8]  # 1,293 images
     given = {"lr": "0.01", "mixup": 0.2, "batch_size": 4, "tokens": "9"}
-    found = image_config("digits", "stvit", 1, given)
+
+    def with_given(model: str, **options: Any) -> Any:
+        config = image_config("digits", model, 1)
+        return with_options(config, checked_options([config], options))
+
+    found = with_given("stvit", **given)
     assert (found.recipe.lr, found.recipe.augment.mixup, found.batch_size) == (0.01, 0.2, 4)
-    assert (
-        found.network.tokens == 9 and image_config("digits", "vit", 1, given).network.tokens is None
-    )
+    assert found.network.tokens == 9 and with_given("vit", **given).network.tokens is None
     with pytest.raises(
         ValueError, match=r"k: got 1\.5, expected a share below 1 or a whole number"
     ):
-        image_config("digits", "kvt", options={"k": 1.5})
+        with_given("kvt", k=1.5)
     with pytest.raises(ValueError, match="width: got 30, expected a multiple of heads=4"):
-        image_config("digits", "vit", options={"width": 30})
+        with_given("vit", width=30)
 
 
 def test_images_of_figures_are_not_mirrored() -> None:

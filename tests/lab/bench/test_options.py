@@ -12,17 +12,16 @@ from torch_geometric.data import Batch, Data
 import graphtheory
 from graphtheory.graph import Neighborhood
 from graphtheory.lab.bench.benchmark import Benchmark, FinishedRuns
-from graphtheory.lab.bench.fingerprints import TreesRunConfig
-from graphtheory.lab.bench.graph_config import GraphRunConfig, network_of
-from graphtheory.lab.bench.graph_task import OwnGraphs
-from graphtheory.lab.bench.node_config import NodeRunConfig
-from graphtheory.lab.bench.options import (
+from graphtheory.lab.bench.config import (
     checked_options,
     ignores,
     known_options,
     read_options,
     with_options,
 )
+from graphtheory.lab.bench.fingerprints import TreesRunConfig
+from graphtheory.lab.bench.graph_task import GraphRunConfig, OwnGraphs, network_of
+from graphtheory.lab.bench.node_config import NodeRunConfig
 from graphtheory.lab.datasets.precomputed import precomputed
 from graphtheory.lab.train import AdamOptions
 from graphtheory.lab.zoo import graph_models as graph_zoo

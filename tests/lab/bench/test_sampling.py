@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from graphtheory.lab.bench.benchmark import Benchmark
+from graphtheory.lab.bench.config import ignores, with_options
 from graphtheory.lab.bench.node_config import (
     SAMPLERS,
     NodeRunConfig,
@@ -15,7 +16,6 @@ from graphtheory.lab.bench.node_config import (
     train_nodes,
 )
 from graphtheory.lab.bench.node_task import NodeBenchTask
-from graphtheory.lab.bench.options import ignores, with_options
 from graphtheory.lab.bench.spaces import GraphFacts
 from graphtheory.lab.report.benchmark import options
 from graphtheory.lab.train import FullGraph, SampledGraph, SampledLayers

@@ -5,10 +5,9 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphtheory.lab.bench import scaling
+from graphtheory.lab.bench import node_task
 from graphtheory.lab.bench.node_config import as_csr
-from graphtheory.lab.bench.node_task import NodeBenchTask
-from graphtheory.lab.bench.scaling import scales_rows
+from graphtheory.lab.bench.node_task import NodeBenchTask, scales_rows
 
 
 def graph(x: Tensor, y: Tensor) -> Data:
@@ -60,7 +59,7 @@ def test_test_labels_are_not_asked() -> None:
 def test_nothing_is_fitted_where_scaling_cannot_help(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delattr(scaling, "LogisticRegression")
+    monkeypatch.delattr(node_task, "LogisticRegression")
     data = words("mix")
     if kind == "negative":
         data.x[0, 0] = -1.0

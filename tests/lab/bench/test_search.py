@@ -167,12 +167,14 @@ def test_test_scores_neither_choose_nor_stand_in_the_log(
 ) -> None:
     scores = iter([(0.5, 0.9), (0.5, 0.9), (0.8, 0.123456), (0.8, 0.123456)])  # val, test
 
+    trained = node_task.NodeBenchTask.run
+
     def scored(*args: Any, **options: Any) -> RunResult:
-        outcome = train_nodes(*args, **options)
+        outcome = trained(*args, **options)
         val, test = next(scores)
         return replace(outcome, fit=replace(outcome.fit, val=val, test=test))
 
-    monkeypatch.setattr(node_task, "train_nodes", scored)
+    monkeypatch.setattr(node_task.NodeBenchTask, "run", scored)
     found = Search("karate", ("mlp",), budget=2, log=log).run()
     assert best(found)["mlp"] == found[1]
     assert "test" not in log.read_text() and "123456" not in log.read_text()

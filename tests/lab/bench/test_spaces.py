@@ -4,9 +4,10 @@ from math import prod
 
 import pytest
 
+from graphtheory.lab.bench.graph_task import graph_space
 from graphtheory.lab.bench.node_config import NodeRunConfig
 from graphtheory.lab.bench.node_task import NodeBenchTask
-from graphtheory.lab.bench.spaces import GraphFacts, Space, graph_space, node_space
+from graphtheory.lab.bench.spaces import GraphFacts, Space, node_space
 from graphtheory.lab.zoo import node_models as zoo
 
 FACTS = {

@@ -34,7 +34,7 @@ def chosen(model: str, val: float = 0.5, dataset: str = "karate", lr: float = 0.
 @pytest.mark.parametrize(("dataset", "model"), [(d, m) for d in KEPT for m in KEPT[d]])
 def test_what_is_kept_can_be_built(dataset: str, model: str) -> None:
     trial, epochs, patience = tuned.tuned_config(dataset, model)
-    assert trial.model == model and tuned.is_tuned(dataset, model)
+    assert trial.model == model and tuned.kept_options(dataset, model)
     assert 0 < patience < epochs
     zoo.build(model, trial.network, num_features=5, num_classes=3)
     zoo.pattern_of(model, trial.network)
@@ -56,7 +56,7 @@ def test_what_is_kept_of_sets_of_graphs_can_be_built(dataset: str, model: str) -
 def test_every_way_to_write_a_name_finds_its_options() -> None:
     wanted = tuned.tuned_config("chameleon-filtered", "gt")
     assert tuned.tuned_config("Chameleon_Filtered", "gt") == wanted
-    assert tuned.is_tuned("CHAMELEON_filtered", "gt")
+    assert tuned.kept_options("CHAMELEON_filtered", "gt")
 
 
 @pytest.mark.parametrize("dataset", KEPT)
@@ -68,7 +68,7 @@ def test_kept_and_read_again(file: Path) -> None:
     tuned.keep({"gt": chosen("gt"), "mlp": chosen("mlp")}, SPACES, file)
     wanted = NodeRunConfig.of("gt", lr=0.02), DEFAULT.epochs, DEFAULT.patience
     assert tuned.tuned_config("Karate", "gt") == wanted
-    assert tuned.is_tuned("KARATE", "mlp") and not tuned.is_tuned("karate", "gcn")
+    assert tuned.kept_options("KARATE", "mlp") and tuned.kept_options("karate", "gcn") is None
 
 
 def test_other_entries_stay(file: Path) -> None:
@@ -81,7 +81,7 @@ def test_other_entries_stay(file: Path) -> None:
 
 
 def test_the_users_file_is_read_before_the_shipped_one(file: Path) -> None:
-    for where, lr in ((tuned.FILE, 0.1), (None, 0.2)):
+    for where, lr in ((tuned.FILE, 0.1), (file, 0.2)):
         tuned.keep({"gt": chosen("gt", lr=lr)}, SPACES, where)
     tuned.keep({"mlp": chosen("mlp", lr=0.3)}, SPACES, tuned.FILE)
     assert file.parent.name == "cache" and list(json.loads(file.read_text())["karate"]) == ["gt"]
@@ -89,7 +89,7 @@ def test_the_users_file_is_read_before_the_shipped_one(file: Path) -> None:
     assert tuned.tuned_config("karate", "mlp")[0].optimizer.lr == 0.3
     file.write_text("{")
     with pytest.raises(ValueError, match=r"tuned\.json is not a file of tuned options"):
-        tuned.is_tuned("karate", "gt")
+        tuned.kept_options("karate", "gt")
 
 
 def test_without_a_search_there_are_plain_options(file: Path) -> None:
@@ -100,7 +100,7 @@ def test_without_a_search_there_are_plain_options(file: Path) -> None:
         zoo.build(model, trial.network, num_features=5, num_classes=3)
         same = tuned.tuned_config("a graph of your own", "gt")[0]
         assert (trial.network, trial.optimizer) == (same.network, same.optimizer)  # one stack
-    assert not tuned.is_tuned("karate", "gt")
+    assert tuned.kept_options("karate", "gt") is None
 
 
 def test_unknown_model(file: Path) -> None:

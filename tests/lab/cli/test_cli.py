@@ -453,7 +453,7 @@ def test_without_resume_earlier_runs_are_set_aside(copied: Path, run: Run) -> No
 def test_an_interrupted_bench_keeps_its_runs_and_goes_on(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    trained = node_task.train_nodes
+    trained = node_task.NodeBenchTask.run
     calls = iter(range(2))
 
     def until_interrupted(*args: Any, **options: Any) -> Any:
@@ -461,11 +461,11 @@ def test_an_interrupted_bench_keeps_its_runs_and_goes_on(
             raise KeyboardInterrupt
         return trained(*args, **options)
 
-    monkeypatch.setattr(node_task, "train_nodes", until_interrupted)
+    monkeypatch.setattr(node_task.NodeBenchTask, "run", until_interrupted)
     code, out, err = run(*BENCH)
     assert (code, err.splitlines()[-1]) == (130, "graphtheory: interrupted")
     assert "2 of 4 runs are in b/runs.jsonl; the same command with --resume goes on." in out
-    monkeypatch.setattr(node_task, "train_nodes", trained)
+    monkeypatch.setattr(node_task.NodeBenchTask, "run", trained)
     code, out, _ = run(*BENCH, "--resume")
     assert code == 0 and "2 of 4 runs are known" in out
     assert len((tmp_path / "b/runs.jsonl").read_text().splitlines()) == 4
@@ -518,10 +518,10 @@ def test_bench_train_and_tune_on_the_users_own_graphs(
     code, out, _ = run("train", "--data", molecules, "--model", "gcn", "--epochs", "2")
     assert code == 0 and re.search(r"RMSE: test \d\.\d+, validation \d\.\d+, best epoch", out)
     assert (tmp_path / "runs/train-mine-gcn-random-80-10-10-0/last.ckpt").exists()
-    from graphtheory.lab.bench import spaces
+    from graphtheory.lab.bench import graph_task
 
-    monkeypatch.setattr(spaces, "_MOST_EPOCHS", 2)
-    monkeypatch.setattr(spaces, "_LEAST_EPOCHS", 2)
+    monkeypatch.setattr(graph_task, "_MOST_EPOCHS", 2)
+    monkeypatch.setattr(graph_task, "_LEAST_EPOCHS", 2)
     words = ("tune", "--data", molecules, "--models", "gine,mlp", "--budget", "1")
     code, out, err = run(*words)
     assert code == 0 and "candidate 2/2  mlp" in err and "nodes_per_batch=" in out
