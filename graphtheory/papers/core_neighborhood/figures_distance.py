@@ -15,7 +15,6 @@ from graphtheory.lab.bench.node_config import NodeRunConfig, load, train_nodes
 from graphtheory.lab.bench.rows import Row
 from graphtheory.lab.bench.tuned import tuned_config
 from graphtheory.lab.datasets.graphs import Data
-from graphtheory.lab.report.benchmark import figure_3_8
 from graphtheory.lab.report.table import Table
 from graphtheory.papers.figure import DataSets, Figure, Measurements, Shown, Verdict, groups
 from graphtheory.papers.grid import Grid, Measured, Progress, axis, unrecorded
@@ -201,6 +200,8 @@ def _percent(share: float) -> str:
 
 
 def _picture(grid: Distances, measured: Measurements, title: str) -> Any:
+    from graphtheory.lab.report.benchmark import figure_3_8  # which imports every kind of benchmark
+
     return plot.learned_bias(*figure_3_8(measured), title=title)
 
 
