@@ -120,16 +120,7 @@ def distance_rows(
     progress: Progress = lambda *_: None,
     kept: Path | None = None,
 ) -> list[Measured]:
-    """What figure 3.8 measures on one split of a graph: kind, z, seed, value.
-
-    Args:
-        dataset: Name of a graph.
-        root: Folder with the raw files.
-        farthest: Largest distance, hops.
-        epochs: Upper bound for each network; None for that of the figure.
-        progress: Called before each network is trained.
-        kept: A file of finished networks, which are not trained again.
-    """
+    """What figure 3.8 measures on one split of a graph: kind, z, seed, value."""
     grid = replace(
         on_dataset(Distances(), dataset, root), networks=up_to(farthest), seeds=1,
         epochs=epochs or Distances.epochs,

@@ -29,11 +29,6 @@ TIMM_BLOCK: Rules = (
 def nested(prefix: str, ours: str, rules: Rules) -> list[tuple[str, str]]:
     r"""Rules of names behind a prefix, such as those of a block.
 
-    Args:
-        prefix: Regular expression of what stands before their names.
-        ours: What stands before our names; its backreferences count the groups of `prefix`.
-        rules: Of the rest of the name, with backreferences to their own groups.
-
     Example:
         >>> nested(r"h\.(\d+)\.", r"blocks.\1.", [(r"mlp\.(\w+)", r"mlp.\1")])
         [('h\\.(\\d+)\\.(?:mlp\\.(\\w+))', 'blocks.\\1.mlp.\\2')]
@@ -60,15 +55,6 @@ def fitted_state(model: nn.Module, state: Mapping[str, Tensor], rules: Rules) ->
     Every name is rewritten by the first rule that matches it in full. Parts ``name#0``, ``name#1``
     are concatenated along the first axis; leading axes of size 1 that our parameter lacks are
     squeezed. A rule to "" ignores a name.
-
-    Args:
-        model: Says what is wanted; not changed.
-        state: State dict of the other library.
-        rules: Regular expressions and replacements of names.
-
-    Raises:
-        TypeError: If it is no state dict.
-        ValueError: If names are missing or unexpected, or shapes differ; the first ones are listed.
     """
     refuse_foreign(state)
     wanted = model.state_dict()
