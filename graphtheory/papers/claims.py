@@ -87,10 +87,6 @@ def fewer(needed: Mapping[float, Sequence[float]], things: str, letter: str) -> 
 
     `needed` maps a value of the letter to the size that each trial needs; `things` says what it
     counts.
-
-    Example:
-        >>> fewer({0.2: [8.0] * 3, 0.4: [4.0] * 3}, "examples", "alpha")
-        '8, 4 examples at alpha = 0.2, 0.4, fewer with every larger value: holds'
     """
     middle = [median(sizes) for sizes in needed.values()]
     falls = all(later < earlier for earlier, later in pairwise(middle))
@@ -121,11 +117,6 @@ def over(setting: str, measure: str, line: str = "{case}") -> Read:
 
     A line is named with keys of a measurement in braces, such as "{labels} images". Measurements
     without the measure are left out.
-
-    Example:
-        >>> measured = [{"case": "a", "n": n, "seed": 0, "error": 1 / n} for n in (4, 2)]
-        >>> over("n", "error")(None, measured)
-        {'a': {2: [0.5], 4: [0.25]}}
     """
 
     def read(grid: Any, measured: Measurements) -> dict[str, dict[float, list[float]]]:

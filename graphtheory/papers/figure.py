@@ -153,12 +153,7 @@ def verdict_of(holds: bool | str, seeds: int) -> str:
 
 
 def groups(measured: Iterable[Measured], *keys: str) -> dict[tuple[Any, ...], list[Measured]]:
-    """Values of these keys -> the measurements that have them, in the order of appearance.
-
-    Example:
-        >>> groups([{"a": 1, "b": 2}, {"a": 1, "b": 3}], "a")
-        {(1,): [{'a': 1, 'b': 2}, {'a': 1, 'b': 3}]}
-    """
+    """Values of these keys -> the measurements that have them, in the order of appearance."""
     out: dict[tuple[Any, ...], list[Measured]] = {}
     for one in measured:
         out.setdefault(tuple(one[key] for key in keys), []).append(one)

@@ -128,11 +128,7 @@ class Grid:
     side_by_side: ClassVar[bool] = False
 
     def cells(self) -> list[Cell]:
-        """All combinations of the axes' entries.
-
-        Raises:
-            ValueError: If an axis has the name of another axis or of a setting.
-        """
+        """All combinations of the axes' entries."""
         names = [f.metadata.get("axis", f.name) for f in fields(self)]
         if twice := [name for name in names if names.count(name) > 1]:
             raise ValueError(f"{type(self).__name__}: {twice[0]!r} names two fields of the grid")
@@ -166,9 +162,6 @@ class Grid:
                 stand there under the same key are not run again. Beside it, in `under_way(kept)`,
                 trainings of the cells that have not ended leave their state about once a minute,
                 and go on from there.
-
-        Raises:
-            ValueError: If `kept` is no such file.
         """
         cells, finished = self.cells(), _Cells(kept)
         todo = [cell for cell in cells if finished.find(self.key(cell)) is None]

@@ -15,9 +15,6 @@ def figures() -> dict[str, Figure]:
 
     They are the entries of `FIGURES` of the modules `papers/<chapter>/figures*.py`, so that a new
     figure is an entry there, or a new file of that name.
-
-    Raises:
-        ValueError: If two figures share an ID.
     """
     return dict(sorted(_read(_modules()).items(), key=lambda item: _order(item[0])))
 

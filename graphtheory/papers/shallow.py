@@ -14,16 +14,7 @@ from graphtheory.ops import BucketedBias
 
 
 def orthonormal(count: int, dim: int, generator: Generator) -> Tensor:
-    """Random orthonormal rows [count, dim].
-
-    Raises:
-        ValueError: If there are more rows than dimensions, or none.
-
-    Example:
-        >>> rows = orthonormal(2, 3, Generator().manual_seed(0))
-        >>> torch.allclose(rows @ rows.t(), torch.eye(2), atol=1e-6)
-        True
-    """
+    """Random orthonormal rows [count, dim]."""
     if not 0 < count <= dim:
         raise ValueError(f"count: got {count}, expected 1 to dim={dim}")
     return torch.linalg.qr(torch.randn(dim, count, generator=generator))[0].t().contiguous()
@@ -78,16 +69,7 @@ class ShallowAttention(nn.Module):
         - **position:** int64 [T R] in 0..P-1; default all 0.
         - **output:** [T, R].
 
-    Raises:
-        ValueError: If a number is below 1 (buckets below 0), or shapes do not fit.
-
     Source: Li (2024), eqs. (3.1), (2.1) before the mean over targets, and (6.2).
-
-    Example:
-        >>> path = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 2]]), num_nodes=4)
-        >>> net = ShallowAttention(3, 3, width=8, trials=2)
-        >>> net(torch.randn(4, 3), path).shape
-        torch.Size([2, 2])
     """
 
     a: Tensor
@@ -232,12 +214,6 @@ class PatternStart:
         Li (2024), assumption B.2.1, which states the first two. Section 3.5.1 prints
         W_Q = W_K = delta^2 I / c_0^2 and W_V = sigma^2 U / c_0^2, whose norms for its own numbers
         are 400 and 100: logits of 160,000. This is the assumption instead, which the proofs use.
-
-    Example:
-        >>> net = ShallowAttention(6, 6, width=8)
-        >>> PatternStart(sigma=0)(net, torch.eye(6)[None, :3], Generator().manual_seed(0))
-        >>> (net.W_V[0] @ torch.eye(6)[:3].t()).norm(dim=0).allclose(torch.ones(3))
-        True
     """
 
     sigma: float = 0.1  # error of the values
@@ -252,11 +228,7 @@ class PatternStart:
 
     @torch.no_grad()
     def __call__(self, model: ShallowAttention, mu: Tensor, generator: Generator) -> None:
-        """Overwrite the start of a model, with orthonormal patterns of each trial, [T, M, d].
-
-        Raises:
-            ValueError: If the embeddings have no room for that many patterns.
-        """
+        """Overwrite the start of a model, with orthonormal patterns of each trial, [T, M, d]."""
         patterns, matched = mu.size(1), self.matched
         matched = patterns if matched is None else min(matched, patterns)
         other = patterns - matched

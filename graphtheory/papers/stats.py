@@ -153,13 +153,9 @@ def _ones(design: Array) -> Array:
 def regression(
     values: Sequence[float], counts: Sequence[float], resamples: int = 1000, seed: int = 0
 ) -> Exponent:
-    """The power law of numbers by least squares of logarithms; the interval resamples the points.
+    """The power law of numbers, by least squares of logarithms, at two or more different v.
 
-    Args:
-        values: v of each measurement, above 0, at least two different ones.
-        counts: What was measured, above 0.
-        resamples: Of the bootstrap, within each v.
-        seed: Of the bootstrap.
+    The interval is that of a bootstrap, which resamples the points within each v.
     """
     x, y = np.log(np.asarray(values, float)), np.log(np.asarray(counts, float))
     line = linregress(x, y)
@@ -326,12 +322,7 @@ def crossing(
         log_y: The line is straight in the logarithm of y, of which what lies below a hundredth of
             the threshold counts as that hundredth.
 
-    Returns:
-        The first x where that point is past the threshold already, infinity where none is.
-
-    Example:
-        >>> crossing([(0, 1.0), (10, 0.6), (20, 0.2)], 0.4)
-        15.0
+    Returns: The first x where that point is past the threshold already, infinity where none is.
     """
     x, y = curve[0]
     for x_next, y_next in curve:

@@ -134,11 +134,12 @@ def _swin(kind: ImageKind) -> nn.Module:
 
 
 def _vig(kind: ImageKind) -> nn.Module:
-    sizes = kind.network
+    sizes, neighbors = kind.network, int(kind.network.k or _NEAR)
+    if neighbors < 1:
+        raise ValueError(f"k: got {sizes.k}, expected 1 or more neighbors of a patch for vig")
     return vig(
-        sizes.width, sizes.depth, neighbors=int(sizes.k or _NEAR), head_width=2 * sizes.width,
-        **kind.options,
-    )  # fmt: skip
+        sizes.width, sizes.depth, neighbors=neighbors, head_width=2 * sizes.width, **kind.options
+    )
 
 
 def _reduced(kind: ImageKind, *rules: Reducer, **options: Any) -> nn.Module:

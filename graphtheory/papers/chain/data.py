@@ -80,9 +80,6 @@ def step_positions(patterns: Tensor, steps: int, generator: Generator) -> Tensor
     The lower half, which holds the values, is 0. Patterns [M, d] are orthonormal, K is at most d -
     M.
 
-    Raises:
-        ValueError: If there is no room for K, no step, or patterns are not orthonormal.
-
     Source: Li (2024), sections 7.2.2 and 7.3.2, which only ask for orthogonality.
     """
     checks.check_count(steps=steps)
@@ -99,8 +96,7 @@ def step_positions(patterns: Tensor, steps: int, generator: Generator) -> Tensor
 def shift_tasks(count: int, patterns: int, steps: int, generator: Generator) -> Tensor:
     r"""Tasks :math:`f_k(\mu_{p_i}) = \mu_{p_{(i+k) \bmod M}}`, each with its own permutation p.
 
-    Returns:
-        int64 [B, K, M], entry (k, i) the pattern that follows pattern i in step k.
+    Returns: int64 [B, K, M], entry (k, i) the pattern that follows pattern i in step k.
 
     Source: Li (2024), section 7.5.
     """
@@ -128,10 +124,6 @@ def draw_prompts(
     matrices [B, K, M, M], None for right steps, and their vectors have noise :math:`\delta \perp
     \mathcal M'` of fixed length. The query has right steps and no noise. Patterns are [M, d],
     orthonormal where there is noise.
-
-    Raises:
-        ValueError: If a number is out of range, tasks or matrices do not fit, or there is noise
-            and the patterns span the space or are not orthonormal.
 
     Source: Li (2024), eqs. (7.10) to (7.12).
     """
@@ -178,14 +170,6 @@ class ChainData:
     Source:
         Li (2024), section 7.5. Every prompt has a task of its own, in training, too; the source
         does not say how many permutations it draws.
-
-    Example:
-        >>> data, generator = ChainData(), Generator().manual_seed(0)
-        >>> mu = data.patterns(generator)
-        >>> prompts = data.training(mu, 4, generator)
-        >>> columns, sizes, label = prompts.at(torch.tensor([1, 2, 3, 3]))
-        >>> columns.shape, sizes.tolist(), label.shape
-        (torch.Size([4, 63, 60]), [61, 62, 63, 63], torch.Size([4, 30]))
     """
 
     dim: int = 30  # d_X

@@ -84,10 +84,6 @@ def trajectories(task: Tensor) -> Tensor:
 
     Tasks int64 [..., K, M], entry (k, i) the pattern that follows pattern i in step k, give int64
     [..., K + 1, M], the first row 0..M-1.
-
-    Example:
-        >>> trajectories(torch.tensor([[1, 2, 0], [2, 1, 0]])).tolist()
-        [[0, 1, 2], [1, 2, 0], [1, 0, 2]]
     """
     at = [torch.arange(task.size(-1), device=task.device).expand_as(task[..., 0, :])]
     for step in task.unbind(-2):
@@ -99,12 +95,6 @@ def k_step_matrix(transitions: Tensor) -> Tensor:
     r""":math:`B^f = \prod_k A^f_k` [..., M, M], the probability of each end after K steps.
 
     Source: Li (2024), before eq. (7.13).
-
-    Example:
-        >>> a = torch.tensor([[[0.6, 0.4], [0.4, 0.6]], [[0.4, 0.6], [0.8, 0.2]]])
-        >>> print(k_step_matrix(a))
-        tensor([[0.5600, 0.4400],
-                [0.6400, 0.3600]])
     """
     out, *rest = transitions.unbind(-3)
     for step in rest:
@@ -170,20 +160,9 @@ class TrajectoryErrors:
     the rest. "pairs": starts 2n and 2n + 1 are rivals, so that a second error can undo the first.
     "next": the rival of i is i + 1, cyclically, so that errors add up.
 
-    Raises:
-        ValueError: If probabilities are out of range or of different number.
-
     Source:
         Our choice: the source gives tau^f and rho^f but no matrices. The choice matters: with
         "pairs" condition 7.3.2 always holds, with "next" it may fail at the same tau_o and rho_o.
-
-    Example:
-        >>> from graphtheory.papers.chain.errors import primacy, trajectory_probability
-        >>> errors = TrajectoryErrors.even(tau=0.5, rho=0.8, steps=3, patterns=10)
-        >>> task = torch.stack([torch.arange(10).roll(k) for k in (1, 2, 3)])
-        >>> a = errors(task)
-        >>> [round(f(a, task).item(), 2) for f in (trajectory_probability, primacy)]
-        [0.5, 0.8]
     """
 
     right: tuple[float, ...]  # p_1..p_K
@@ -208,10 +187,6 @@ class TrajectoryErrors:
         """For given tau^f and rho^f of K steps on M' patterns, with errors in pairs in all steps.
 
         Tau is the probability that all steps are right, rho the primacy of every step, M' is even.
-
-        Raises:
-            ValueError: If rho is impossible with this tau (the message gives the range), tau is
-                no probability above 0, or there is no step.
         """
         check_count(steps=steps)
         check_probability("tau", tau)
@@ -241,9 +216,6 @@ class TrajectoryErrors:
         Tau_o is the probability of the most probable end, rho_o its primacy over the second. Unless
         condition 7.3.2 `holds`, two steps have errors, onto the next start; else the first `wrong`
         ones do, None being all.
-
-        Raises:
-            ValueError: If no such matrices have these numbers.
         """
         check_count(steps=steps)
         check_probability("tau_o", tau_o)
@@ -261,12 +233,7 @@ class TrajectoryErrors:
         return cls(right, rival, "pairs" if holds else "next")
 
     def __call__(self, task: Tensor) -> Tensor:
-        """Step-wise transition matrices, float32 [..., K, M, M], of tasks int64 [..., K, M].
-
-        Raises:
-            ValueError: If the number of steps differs, pairs are asked of an odd number of
-                patterns, or a step maps two patterns to one.
-        """
+        """Step-wise transition matrices, float32 [..., K, M, M], of tasks int64 [..., K, M]."""
         *_, steps, patterns = task.shape
         if steps != len(self.right):
             raise ValueError(f"task: {steps} steps, expected {len(self.right)}")

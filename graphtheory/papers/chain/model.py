@@ -26,26 +26,11 @@ class ChainAttention(nn.Module):
     T independent models can train in one computation, each on prompts of its own. W starts at
     N(0, xi^2).
 
-    Args:
-        positions: c_1..c_K [K, 2 d].
-        trials: Models, T.
-        xi: Spread of the start.
-        generator: Source of the start.
-
     Shapes:
         columns [B, L, 2 d], those of the first of T models first; sizes int64 [B], how many of
         the L columns belong to each prompt, at least 2, None for all -> [B, d].
 
-    Raises:
-        ValueError: If columns have another width or are fewer than two, T does not divide the
-            prompts, a size is out of range, or there is no model.
-
     Source: Li (2024), eq. (7.2) with W = W_K^T W_Q, and section 7.2.2.
-
-    Example:
-        >>> model = ChainAttention(torch.eye(3, 8))
-        >>> model(torch.randn(5, 13, 8)).shape
-        torch.Size([5, 4])
     """
 
     def __init__(
@@ -103,24 +88,6 @@ class ChainAttention(nn.Module):
 
 class ChainTransformer(nn.Module):
     """A GPT-2-style transformer whose last column answers; `ChainAttention` with depth and heads.
-
-    Args:
-        position: Gives vectors [L, 2 d] of positions: `vision.nn.PeriodicPositions`,
-            `vision.nn.SinusoidalPositions` or `vision.nn.LearnedPositions`.
-        dim: Features of a column, 2 d.
-        depth: Layers.
-        heads: Of each layer.
-        norm: Whether there are layer norms.
-        mlp_ratio: Width of the MLPs over `dim`; 0 is attention alone.
-        generator: Source of the start.
-
-    Shapes:
-        columns [B, L, 2 d]; sizes int64 [B], how many of the L columns belong to each prompt, at
-        least 2, None for all -> [B, d].
-
-    Raises:
-        ValueError: If the width is odd or the heads do not divide it, columns have another width
-            or are fewer than two, or a size is out of range.
 
     Source:
         Li (2024), section 7.5, "three-layer two-head transformer", and F.1.3, which give no other
@@ -240,25 +207,7 @@ def cot_generate(
     .. math:: P_{k+1} = (P_k \; q_{k+1}), \quad q_k = (v_{k-1}^\top \; v_k^\top)^\top, \quad
         q_{k+1} = (v_k^\top \; 0^\top)^\top
 
-    Args:
-        model: Trained.
-        context: E_1..E_l of `ChainPrompts.columns`, [B, l K, 2 d].
-        query: x_query [B, d].
-        vocabulary: The possible outputs [M, d].
-        steps: K.
-        attention: Whether to return the weights of every step.
-
-    Raises:
-        ValueError: If there is no step, no example, or queries of another number or width.
-
     Source: Li (2024), eqs. (7.4) to (7.6), algorithm 4.
-
-    Example:
-        >>> from graphtheory.papers.chain.model import ChainAttention
-        >>> model = ChainAttention(torch.eye(2, 6))
-        >>> context, query = torch.randn(4, 8, 6), torch.randn(4, 3)
-        >>> cot_generate(model, context, query, torch.eye(3), steps=2).pattern.shape
-        torch.Size([4, 2])
     """
     if steps < 1:
         raise ValueError(f"steps: got {steps}, expected at least 1")

@@ -34,20 +34,13 @@ def cot_error(found: Tensor, wanted: Tensor) -> Tensor:
     r"""Share of wrong steps, :math:`\frac1K \sum_k 1[z_k \ne v_k]`, of each prompt: eq. (7.7), [B].
 
     Answers v and right steps z are int64 [B, K].
-
-    Raises:
-        ValueError: If the shapes differ.
     """
     _check(found, wanted)
     return (found != wanted).float().mean(1)
 
 
 def icl_error(found: Tensor, wanted: Tensor) -> Tensor:
-    r"""Whether the last step's answer is wrong, :math:`1[z_K \ne v]`, of each prompt: eq. (7.9).
-
-    Raises:
-        ValueError: If the shapes differ.
-    """
+    r"""Whether the last step's answer is wrong, :math:`1[z_K \ne v]`, of each prompt: eq. (7.9)."""
     _check(found, wanted)
     return (found != wanted).float()
 
@@ -63,8 +56,7 @@ def chain_mass(weights: Tensor, same_step: Tensor, same_pattern: Tensor) -> dict
     Weights are those of the query on all columns [B, heads, L]; whether an example column, the
     first n, is of the query's step, and whether it has its pattern, are bool [B, n].
 
-    Returns:
-        Means over the prompts [heads] for each of `MASSES`, and "own columns" n to L - 1.
+    Returns: Means over the prompts [heads] for each of `MASSES`, and "own columns" n to L - 1.
 
     Source: Li (2024), eq. (7.23) and figure 7.6.
     """

@@ -51,16 +51,7 @@ from graphtheory.papers.pictures import band_line
 
 @styled
 def accuracy_and_bias(rows: Rows, *, bias_of: Sequence[str], title: str = "") -> Any:
-    """Test accuracy over the distance z that decides, and the learned b over the distance.
-
-    Args:
-        rows: One row per run: network, z (hops), test (0..1), and b (per distance) of some.
-        bias_of: Networks whose b is drawn, a line for each z; of each z the first that has one.
-        title: Above the picture.
-
-    Raises:
-        ValueError: If there are no rows.
-    """
+    """Test accuracy over the distance z that decides, and the learned b over the distance."""
     runs = collected(rows, "rows", "test")
     figure, (left, right) = panels(2, height=4.2, width=9.0)
     for index, name in enumerate(order(runs, "network")):

@@ -15,7 +15,6 @@ from graphtheory.lab.bench.node_config import NodeRunConfig, load, train_nodes
 from graphtheory.lab.bench.rows import Row
 from graphtheory.lab.bench.tuned import tuned_config
 from graphtheory.lab.datasets.graphs import Data
-from graphtheory.lab.report.benchmark import figure_3_8
 from graphtheory.lab.report.table import Table
 from graphtheory.papers.figure import DataSets, Figure, Measurements, Shown, Verdict, groups
 from graphtheory.papers.grid import Grid, Measured, Progress, axis, unrecorded
@@ -121,16 +120,7 @@ def distance_rows(
     progress: Progress = lambda *_: None,
     kept: Path | None = None,
 ) -> list[Measured]:
-    """What figure 3.8 measures on one split of a graph: kind, z, seed, value.
-
-    Args:
-        dataset: Name of a graph.
-        root: Folder with the raw files.
-        farthest: Largest distance, hops.
-        epochs: Upper bound for each network; None for that of the figure.
-        progress: Called before each network is trained.
-        kept: A file of finished networks, which are not trained again.
-    """
+    """What figure 3.8 measures on one split of a graph: kind, z, seed, value."""
     grid = replace(
         on_dataset(Distances(), dataset, root), networks=up_to(farthest), seeds=1,
         epochs=epochs or Distances.epochs,
@@ -201,6 +191,8 @@ def _percent(share: float) -> str:
 
 
 def _picture(grid: Distances, measured: Measurements, title: str) -> Any:
+    from graphtheory.lab.report.benchmark import figure_3_8  # which imports every kind of benchmark
+
     return plot.learned_bias(*figure_3_8(measured), title=title)
 
 

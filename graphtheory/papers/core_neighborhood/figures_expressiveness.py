@@ -40,12 +40,7 @@ class Message(nn.Module):
 
 
 class Attention(nn.Module):
-    """Attention over all nodes with a bias by distance, and with vectors by distance in the values.
-
-    Args:
-        values: Whether the distances enter the values, too.
-        resistance: Whether a second layer on buckets of resistance is added.
-    """
+    """Attention over all nodes by distance in the logits, and if asked in the values."""
 
     def __init__(self, values: bool = False, resistance: bool = False) -> None:
         super().__init__()

@@ -25,14 +25,6 @@ from graphtheory.papers.grid import Grid, Measured, axis, unrecorded
 def accuracy_over_labels(rows: Rows, *, metric: str = "accuracy", title: str = "") -> Any:
     """Test score over the number of labeled nodes: median of each model, band from q20 to q80.
 
-    Args:
-        rows: One row per run: model, labels (nodes), test (0..1).
-        metric: Name of the score for the axis.
-        title: Above the picture.
-
-    Raises:
-        ValueError: If there are no rows.
-
     Source: figures 3.9 and B.8 of Li (2024).
     """
     runs = collected(rows, "rows", "labels")
@@ -116,14 +108,7 @@ def scores(grid: Labels, seed: int, share: float, recipe: Recipe) -> list[Measur
 
 
 def fewer_labels(y: Tensor, train: Tensor, share: float, seed: int) -> Tensor:
-    """A training mask with `share` of every class's training nodes, at least one of each.
-
-    Args:
-        y: Labels [N].
-        train: Bool [N].
-        share: In (0, 1].
-        seed: Of the draw; smaller shares are subsets of larger ones.
-    """
+    """A training mask with `share` of every class's training nodes, at least one of each."""
     kept = torch.zeros_like(train)
     generator = Generator().manual_seed(seed)
     for label in torch.unique(y[train]):

@@ -106,15 +106,7 @@ def contrastive_page(
     seed: int,
     command: str,
 ) -> Page:
-    """Make the report: how well frozen features do, the loss, every epoch, the command.
-
-    Args:
-        recipe: How the features were learned.
-        scores: `probe`, `nearest` and `val` of `Scores`, 0..1.
-        history: A row an epoch: epoch, train_loss, seconds.
-        seed: Of the run.
-        command: What prints it again.
-    """
+    """Make the report: how well frozen features do, the loss, every epoch, the command."""
     page = Page(
         f"{recipe.encoder} with {recipe.head} head on {recipe.dataset}, without labels",
         f"Test accuracy of frozen features of the backbone: linear probe "

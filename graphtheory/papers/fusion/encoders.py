@@ -26,12 +26,7 @@ _RESNETS: dict[int, dict[str, Any]] = {
 class SmallCNN(nn.Sequential):
     """Four 3 x 3 convolutions with batch norm and ReLU, the second and fourth halve; then the mean.
 
-    Args:
-        in_channels: Channels of an image.
-        out_channels: Features; the convolutions have a quarter, a half, a half and all of it.
-
-    Shapes:
-        images [B, C, H, W] -> [B, out_channels].
+    Shapes: images [B, C, H, W] -> [B, out_channels].
 
     Source:
         Li and Pimentel-Alarcon (2024) name a 4-layer CNN for MNIST; widths and strides are ours.
@@ -50,16 +45,7 @@ class SmallCNN(nn.Sequential):
 class ResNetFeatures(nn.Module):
     """Hugging Face's ResNet with the stem for small images: 3 x 3, stride 1, no pooling.
 
-    Args:
-        depth: 18 or 50.
-        in_channels: Channels of an image.
-
-    Shapes:
-        images [B, C, H, W] -> [B, 512], of depth 50 [B, 2048].
-
-    Raises:
-        ImportError: transformers is not installed.
-        ValueError: Another depth.
+    Shapes: images [B, C, H, W] -> [B, 512], of depth 50 [B, 2048].
     """
 
     def __init__(self, depth: int = 18, in_channels: int = 3) -> None:
@@ -84,12 +70,7 @@ class ResNetFeatures(nn.Module):
 class ViTFeatures(nn.Module):
     """`vit_nano` without classes: the mean of its tokens, 128 features.
 
-    Args:
-        in_channels: Channels of an image.
-        image_size: Rows and columns in pixels, a multiple of 4.
-
-    Shapes:
-        images [B, C, H, W] -> [B, 128].
+    Shapes: images [B, C, H, W] -> [B, 128].
     """
 
     def __init__(self, in_channels: int = 1, image_size: int = 28) -> None:
@@ -105,12 +86,7 @@ class ViTFeatures(nn.Module):
 class GCNEncoder(nn.Module):
     """Two graph convolutions, PReLU after each.
 
-    Args:
-        in_channels: Features of a node.
-        out_channels: Features out; twice as many between the convolutions.
-
-    Shapes:
-        x [N, in_channels], dense or sparse CSR -> [N, out_channels].
+    Shapes: x [N, in_channels], dense or sparse CSR -> [N, out_channels].
 
     Source: Zhu et al. (2020), GRACE: a 2-layer GCN.
     """
@@ -127,17 +103,7 @@ class GCNEncoder(nn.Module):
 
 
 def image_encoder(name: str, in_channels: int, image_size: int) -> nn.Module:
-    """Make a backbone by its name, with `out_channels`.
-
-    Args:
-        name: One of `ENCODERS`; "resnet20" is the `SmallResNet` of 20 layers.
-        in_channels: Channels of an image.
-        image_size: Rows and columns in pixels.
-
-    Raises:
-        ValueError: Unknown name.
-        ImportError: What it needs is not installed.
-    """
+    """Make a backbone by its name, with `out_channels`."""
     if name == "cnn":
         return SmallCNN(in_channels)
     if name in ("resnet18", "resnet50"):

@@ -35,11 +35,6 @@ class Subspaces:
     with unit vectors; the noise is as large as eq. (6) allows.
 
     Source: Li and Pimentel-Alarcon (2024), Deep Fusion, "One-Layer Fusion without Noise", eq. (6).
-
-    Example:
-        >>> sample = Subspaces(4, 2, 1, 2).sample(Generator().manual_seed(0))
-        >>> sample.x.shape, sample.y.tolist()
-        (torch.Size([4, 4]), [0, 0, 1, 1])
     """
 
     dim: int  # m
@@ -148,9 +143,6 @@ def cluster_integrity(
     u|, by the sign of x^T u; the paper moves by +x, which for a negative product makes the least
     one smaller. It stops when a step changes the least product of no search by more than tau.
 
-    Raises:
-        ValueError: If there are fewer than two clusters, no start, or shapes do not fit.
-
     Source: Li and Pimentel-Alarcon (2024), definition 1 and algorithm 1.
     """
     if starts < 1:
@@ -207,10 +199,6 @@ def fusion_weights(x: Tensor, labels: Tensor) -> FusionWeights:
     Then entries between clusters are 0, and entries within cluster k, of nu samples, are at least
     nu rho'^2. That takes what the paper does not state: all samples of a cluster on one side of a
     w. Solved exactly, as a least-distance problem, for unit vectors x [n, m] of clusters int64 [n].
-
-    Raises:
-        ValueError: If no w has all samples of a cluster, which is named, on one side, or there are
-            fewer than two clusters.
 
     Source:
         Li and Pimentel-Alarcon (2024), theorem 1 and its proof. Differs: the sign condition; rho'

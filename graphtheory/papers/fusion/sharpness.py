@@ -20,17 +20,7 @@ def sharpness(attention: Tensor, labels: Tensor, *, diagonal: bool = False) -> f
     [..., B, B], where leading axes, such as heads, count as more pairs, labels int64 [B];
     `diagonal` says whether the attention of a sample to itself counts as within its class.
 
-    Raises:
-        ValueError: If shapes do not fit, weights are negative or not finite, or there is one class,
-        or
-            no pair within a class.
-
     Source: Li and Pimentel-Alarcon (2024), definition 2, which does not say whether i = j counts.
-
-    Example:
-        >>> attention = torch.tensor([[0.5, 0.4, 0.1], [0.4, 0.4, 0.2], [0.1, 0.2, 0.7]])
-        >>> round(sharpness(attention, torch.tensor([0, 0, 1])), 6)
-        2.0
     """
     within, between = _pairs(attention, labels, diagonal)
     _no_negative(attention)
@@ -92,9 +82,6 @@ def noise_bounds(noise: float, integrity: float) -> NoiseBounds:
 
     A noisy unit sample has at least cosine 1 - epsilon with its own.
 
-    Raises:
-        ValueError: If a number is outside [0, 1].
-
     Source: Li and Pimentel-Alarcon (2024), eq. (6) and after.
     """
     for name, value in (("noise", noise), ("integrity", integrity)):
@@ -122,9 +109,6 @@ def growth_bound(count: int, delta: float, Delta: float) -> GrowthBound:
     with n = `count` samples in the batch. It is below 1 wherever delta < Delta and n is 3 or more,
     that is, it does not say that sharpness grows; and the number under the square is negative
     there.
-
-    Raises:
-        ValueError: If a number is out of its range: n >= 1, delta >= 0, Delta > 0.
 
     Source: Li and Pimentel-Alarcon (2024), theorem 2, the last line of its proof.
     """

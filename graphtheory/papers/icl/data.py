@@ -18,15 +18,7 @@ class Patterns:
 
     .. math:: x = \mu_j + \kappa \nu_k, \quad \kappa \sim U(-K, K)
 
-    Raises:
-        ValueError: If relevant patterns are fewer than two, dimensions differ or K is negative.
-
     Source: Li (2024), eqs. (6.6) and (6.8), where "U(K', K')" is printed for U(-K', K').
-
-    Example:
-        >>> inside = Patterns.orthogonal(4, 6, dim=10, generator=Generator().manual_seed(0))
-        >>> inside.relevant.norm(dim=1).round().tolist()
-        [3.0, 3.0, 3.0, 3.0]
     """
 
     relevant: Tensor  # mu_j, floating [M1, d_x]; any vectors
@@ -54,11 +46,7 @@ class Patterns:
         spread: float = 0.5,
         generator: Generator,
     ) -> Patterns:
-        """Random orthogonal patterns of equal norm: M1, M2, d_x, beta and K, in this order.
-
-        Raises:
-            ValueError: If patterns exceed the dimensions or a number is out of its range.
-        """
+        """Random orthogonal patterns of equal norm: M1, M2, d_x, beta and K, in this order."""
         if irrelevant < 0:
             raise ValueError(f"irrelevant: got {irrelevant}, expected 0 or more")
         if not 0 < norm < math.inf:
@@ -91,9 +79,6 @@ def section_6_5(total: float) -> Tensor:
 
     with a + b = S_1 = `total`, a >= b and norm 1: |S_1| is at most
     :math:`\sqrt{2 (1 - 2 \cdot 0.3^2)} = 1.28`.
-
-    Raises:
-        ValueError: If no a and b of that norm have this sum.
     """
     rest = 0.3
     left = 1 - 2 * rest**2
@@ -109,10 +94,6 @@ def unmet_conditions(coefficients: Tensor, tolerance: float = 1e-4) -> list[str]
     """Conditions of theorem 6.3.4 that patterns with k [M1', M1] fail; none where it applies.
 
     It asks for sums S_j of at least 1 and for orthogonal patterns of norm beta.
-
-    Example:
-        >>> unmet_conditions(section_6_5(1.0)), unmet_conditions(section_6_5(0.5))
-        ([], ['S_1 = 0.5, expected at least 1'])
     """
     found = [
         f"S_{j} = {total:g}, expected at least 1"
@@ -152,14 +133,7 @@ def training_tasks(patterns: int, blocks: int = 1) -> Tensor:
 
     With M1 - 1 blocks these are all tasks; int64 [blocks * M1, 2].
 
-    Raises:
-        ValueError: If there are too many blocks, or none.
-
     Source: Li (2024), section 6.5.
-
-    Example:
-        >>> training_tasks(3).tolist()
-        [[0, 1], [1, 2], [2, 0]]
     """
     if not 1 <= blocks < patterns:
         raise ValueError(f"blocks: got {blocks}, expected 1 to {patterns - 1}")
@@ -197,13 +171,6 @@ def uncovered(tasks: Tensor, patterns: int) -> list[str]:
     """Why training tasks T_tr fail condition 6.3.2; none where they satisfy it.
 
     Every pattern has to be mapped to each label by |T_tr| / M1 tasks, at least one.
-
-    Example:
-        >>> uncovered(training_tasks(4), 4)
-        []
-        >>> uncovered(torch.tensor([[0, 1], [1, 2]]), 3)
-        ['2 tasks, expected a multiple of M1 = 3', 'no task maps mu_1 to -1',
-         'no task maps mu_3 to +1']
     """
     check_tasks(tasks, patterns)
     each, uneven = divmod(len(tasks), patterns)
@@ -241,20 +208,9 @@ class PromptSource:
     (1 - alpha) / (M1 - 2). Outputs are +1 and -1 of the decisive patterns, random of the others.
     Every input also has an irrelevant pattern, drawn evenly.
 
-    Raises:
-        ValueError: If tasks or labels have another shape or a number is out of its range.
-
     Source:
         Li (2024), eqs. (6.6) to (6.8) and section 6.3.2; tests draw contexts in the same way,
         section 6.5; patterns of queries are drawn evenly, subroutine 2 of appendix E.
-
-    Example:
-        >>> from graphtheory.papers.icl.data import label_embedding
-        >>> draw = Generator().manual_seed(0)
-        >>> patterns = Patterns.orthogonal(generator=draw)
-        >>> source = PromptSource(patterns, torch.tensor([[0, 1]]), label_embedding(generator=draw))
-        >>> source.sample(100, draw).columns().shape
-        torch.Size([100, 21, 60])
     """
 
     patterns: Patterns  # mu, nu and K
@@ -280,9 +236,6 @@ class PromptSource:
         """Draw P = `count` prompts; the same generator state gives the same prompts.
 
         `task` is the index in `tasks` of every prompt, int64 [P]; None draws them.
-
-        Raises:
-            ValueError: If the number is below 0 or `task` has another shape or no such index.
         """
         _check_asked(count, task, len(self.tasks))
         if task is None:

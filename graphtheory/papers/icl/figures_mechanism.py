@@ -30,23 +30,15 @@ from graphtheory.papers.shallow import ShallowAttention
 
 
 def mass_by_kind(attention: Tensor, pattern: Tensor, task: Tensor) -> dict[str, float]:
-    r"""Mean attention on the contexts of each kind, and the share of contexts of that kind.
+    """Mean attention on the contexts of each kind, and the share of contexts of that kind.
 
     Kinds: "same", with the query's relevant pattern; "rival", with the task's other decisive
     pattern; "other", with a pattern that decides nothing. Prompts without a context of the query's
     pattern are left out.
 
-    Args:
-        attention: Weights [..., P, l], such as [T, P, l] of `icl_predict`.
-        pattern: Relevant patterns int64 [..., P, l + 1], the query's last.
-        task: Decisive patterns int64 [..., P, 2], one of them the query's.
-
     Returns:
         "same", "rival" and "other": attention, together 1; "uniform same", "uniform rival" and
         "uniform other": shares of the contexts.
-
-    Raises:
-        ValueError: If no prompt has a context of the query's pattern.
 
     Source: Li (2024), corollary 6.4.3, whose left side is "same".
     """

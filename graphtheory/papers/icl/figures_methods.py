@@ -61,15 +61,7 @@ def context_predictions(name: str, x: Tensor, y: Tensor) -> Tensor:
     columns, which are not read. Where all contexts have one label, that is the answer; of least
     squares it is any number, whose sign is the answer, [P].
 
-    Raises:
-        ValueError: If the name is unknown or shapes do not fit.
-
     Source: Li (2024), figure 6.4, but for least squares.
-
-    Example:
-        >>> x = torch.tensor([[[0.0], [1.0], [0.9]]])
-        >>> context_predictions("1-NN", x, torch.tensor([[-1.0, 1.0]])).tolist()
-        [1.0]
     """
     if name not in BASELINES:
         raise ValueError(f"name: got {name!r}, expected one of {', '.join(BASELINES)}")

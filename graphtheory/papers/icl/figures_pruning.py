@@ -40,9 +40,6 @@ def removal_order(rule: str, norms: Tensor, generator: Generator | None = None) 
 
     The rule is one of `RULES`; neurons of equal norm go in the order of their ids.
 
-    Raises:
-        ValueError: If the rule is unknown.
-
     Source: Li (2024), section 6.2.4.
     """
     if rule not in RULES:
@@ -53,11 +50,7 @@ def removal_order(rule: str, norms: Tensor, generator: Generator | None = None) 
 
 
 def kept_mask(order: Tensor, share: float) -> Tensor:
-    """Which neurons stay when a share of them, rounded, is removed in that order, bool [..., m].
-
-    Raises:
-        ValueError: If the share is below 0 or above 1.
-    """
+    """Which neurons stay when a share of them, rounded, is removed in that order, bool [..., m]."""
     if not 0 <= share <= 1:
         raise ValueError(f"share: got {share}, expected 0 to 1")
     removed = order[..., : round(share * order.size(-1))]
@@ -71,9 +64,6 @@ def while_pruned(weight: Tensor, kept: Tensor) -> Iterator[None]:
     The weight may be W_O of T networks at once, [T, m, n] with `kept` [T, m]. A neuron without
     weights and bias is 0 behind a ReLU, as if its row were taken out. To prune the weight of a
     linear or convolution layer for good, `torch.nn.utils.prune.ln_structured` is enough.
-
-    Raises:
-        ValueError: If the first axes differ. Nothing is pruned then.
     """
     if weight.shape[: kept.dim()] != kept.shape:
         raise ValueError(

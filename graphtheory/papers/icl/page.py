@@ -33,26 +33,6 @@ def prompt_page(
     highest bar of a row is the largest weight of that prompt. A bar is blue for the label +1,
     orange for -1, green for another number; a dark frame marks contexts with the query's relevant
     pattern. The page is one file without scripts.
-
-    Args:
-        prompts: A few dozen at most.
-        attention: Weights [P, l], or the weights of several heads or layers by name.
-        value: F of each prompt [P]; its sign is the answer.
-        title: Of the page.
-        pattern: Names of the relevant patterns, by their number.
-        lead: The sentence below the title; "" gives the number of right answers.
-
-    Raises:
-        ValueError: If weights or values have another shape, weights are not finite, or prompts
-            have no context.
-
-    Example:
-        >>> import torch
-        >>> from graphtheory.lab.datasets.prompt_tasks import Linear
-        >>> asked = Linear().sample(2, 3, 4, torch.Generator().manual_seed(0), classify=True)
-        >>> page = prompt_page(asked, torch.full((2, 3), 1 / 3), asked.answer)
-        >>> "2 of 2 answers are right" in page.html()
-        True
     """
     rows = {"attention": attention} if isinstance(attention, Tensor) else dict(attention)
     _check(prompts, rows, value)

@@ -112,12 +112,6 @@ class DiagonalStart:
     entries of W_O ~ N(0, 1 / m).
 
     Source: Li (2024), section 6.2.3.
-
-    Example:
-        >>> net = ShallowAttention(5, 6, width=8)
-        >>> DiagonalStart(features=2)(net, Generator().manual_seed(0))
-        >>> net.W_Q[0].diagonal().tolist()
-        [0.10..., 0.10..., 0.0, 0.0, 0.0]
     """
 
     features: int  # d_x; the entries below, of the label, are in no key and no query
@@ -162,23 +156,7 @@ def icl_predict(
 ) -> PromptPrediction:
     """F(Psi; P) of eq. (6.2) for many prompts, and the attention weights of each query.
 
-    Args:
-        model: T networks.
-        columns: p_1 to p_l and p_query of each prompt, [P, l + 1, d], the same for all networks, or
-            [T, P, l + 1, d]; `lab.datasets.prompts.Prompts.columns` makes them.
-        attention: Whether to return the weights, too.
-        chunk: Prompts computed at once.
-
-    Raises:
-        ValueError: If columns have another shape.
-
     Source: Li (2024), eq. (6.2).
-
-    Example:
-        >>> net = ShallowAttention(3, 3, width=8, trials=2)
-        >>> found = icl_predict(net, torch.randn(5, 7, 3))
-        >>> found.value.shape, found.attention.shape
-        (torch.Size([2, 5]), torch.Size([2, 5, 6]))
     """
     trials, dim = model.trials, model.W_Q.size(2)
     own = columns if columns.dim() == 4 else columns.expand(trials, *columns.shape)

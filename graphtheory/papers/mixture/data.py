@@ -34,16 +34,7 @@ class GaussianMixture:
     Group l is a minority where lambda_l < 1 / L. A weight may be 0: that group is then never drawn,
     but has a risk of its own.
 
-    Raises:
-        ValueError: If shapes do not fit, weights are no probabilities, or a covariance is not
-            symmetric and positive definite.
-
     Source: Li (2024), section 4.3 and (C.3).
-
-    Example:
-        >>> mixture = GaussianMixture.isotropic((0.8, 0.2), ((1.0, 1.0), (0.0, 0.0)), (1.0, 3.0))
-        >>> mixture.sample(4, Generator().manual_seed(0))[0].shape
-        torch.Size([4, 2])
     """
 
     weights: Tensor  # lambda_l, 0 or more with sum 1 [L]
@@ -191,11 +182,7 @@ class TensorInit:
     def __call__(
         self, density: GaussianMixture, x: Tensor, y: Tensor, generator: Generator
     ) -> Tensor:
-        """W_0 [d, K] from features [n, d] and labels 0 or 1 [n].
-
-        Raises:
-            ValueError: If there are more neurons than features.
-        """
+        """W_0 [d, K] from features [n, d] and labels 0 or 1 [n]."""
         if self.neurons > x.size(1):
             raise ValueError(f"neurons: got {self.neurons}, expected at most d = {x.size(1)}")
         label = y - y.mean() if self.centered else y

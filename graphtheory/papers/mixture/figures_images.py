@@ -48,11 +48,6 @@ class TwoKinds:
     with pixels p, their mean image m and standard deviation s on the training images, and R, a
     rotation by 90 degrees. Both groups have mean 0; the covariance of the faint one is that of the
     other, rotated and divided by 4.
-
-    Example:
-        >>> kinds = TwoKinds.of(torch.tensor([0, 100, 200, 20]).view(4, 1, 1, 1))
-        >>> float(kinds(torch.tensor([[[[80]]]]), 1))
-        0.0
     """
 
     mean: Tensor  # m, [C, H, W]
@@ -73,11 +68,7 @@ class TwoKinds:
     def draw(
         self, pixels: Tensor, y: Tensor, counts: tuple[int, int], generator: Generator
     ) -> Grouped:
-        """Draw images of each kind; no image is in both.
-
-        Raises:
-            ValueError: If that is more than there are.
-        """
+        """Draw images of each kind; no image is in both."""
         if min(counts) < 0 or sum(counts) > len(pixels):
             raise ValueError(f"counts: got {counts}, expected 0 or more, {len(pixels)} at most")
         order = torch.randperm(len(pixels), generator=generator)
@@ -100,9 +91,6 @@ def with_noisy_copies(
     """The examples, and copies of some of a group with N(0, variance) added to every entry.
 
     No example is copied twice.
-
-    Raises:
-        ValueError: If the group has fewer than that, or the variance is below 0.
 
     Source: Li (2024), section 4.5.2.
     """

@@ -18,29 +18,13 @@ class OneHidden(nn.Module):
     H is the probability of the label 1. The start is N(0, 1) in every entry, as the teachers of
     the source are drawn.
 
-    Args:
-        dim: Features, d.
-        neurons: K.
-        trials: T.
-        starts: S.
-        dtype: Of W; double precision for curves that end near a critical point.
-        generator: Source of the start.
-
     Shapes:
         - **W:** [T, S, d, K].
         - **x:** [T, n, d].
         - **y:** 0 or 1, floating point [T, n].
         - **output:** [T, S, n].
 
-    Raises:
-        ValueError: If a number is below 1.
-
     Source: Li (2024), eqs. (4.1) to (4.3), (C.71).
-
-    Example:
-        >>> net = OneHidden(3, 2, trials=4)
-        >>> net(torch.randn(4, 5, 3)).shape
-        torch.Size([4, 1, 5])
     """
 
     def __init__(
@@ -149,10 +133,6 @@ def weight_error(weights: Tensor, teacher: Tensor) -> Tensor:
     .. math:: \min_P \|W - W^* P\|_F
 
     Infinite or NaN where weights are.
-
-    Example:
-        >>> float(weight_error(torch.tensor([[2.0, 1.0]]), torch.tensor([[1.0, 2.0]])))
-        0.0
     """
     gap = weights[..., :, None] - teacher[..., None, :]  # [..., d, K, K]
     size = teacher.size(1)

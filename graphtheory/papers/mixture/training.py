@@ -21,9 +21,6 @@ class Algorithm1:
 
     .. math:: W_{t+1} = W_t - \eta_0 \Big( \nabla f_n(W_t) + \frac1n \sum_{i=1}^n \nu_i \Big)
 
-    Raises:
-        ValueError: If a step size is not positive, or a number is below 0 (examples: below 1).
-
     Source: Li (2024), eq. (4.6) and appendix C.1.
     """
 
@@ -54,11 +51,6 @@ def gradient_descent(
 
     `watch` is called with the number of steps taken, before each step and after the last; descent
     ends where it returns True.
-
-    Example:
-        >>> w = torch.tensor([4.0])
-        >>> gradient_descent(w, lambda: 2 * w, Algorithm1(0.25, 2)), w
-        (2, tensor([1.]))
     """
     size = torch.as_tensor(options.step_size, dtype=weights.dtype)
     size = size.view(-1, *(1,) * (weights.dim() - 1)) if size.dim() else size
@@ -252,8 +244,7 @@ def critical_point(
     Networks whose Hessian is not positive definite, or that Newton's method would move by more than
     1, are left where they are. The Hessian needs double precision.
 
-    Returns:
-        The networks, in double precision, and which of them are at a minimum, bool [T, S].
+    Returns: The networks, in double precision, and which of them are at a minimum, bool [T, S].
     """
     x, y = (values.double() for values in examples(trials))
     begun = net.W.double()

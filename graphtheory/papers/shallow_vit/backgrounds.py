@@ -37,12 +37,6 @@ class Pasted:
         Li (2024), section 2.4.2: CIFAR-10 images in regions of 26 x 26 pixels of ImageNet plants of
         32 x 32. Differs: textures that are drawn in place of photographs of plants, and regions
         that the patch divides.
-
-    Example:
-        >>> canvas = Pasted(10, 8, 2)
-        >>> pictures = canvas(torch.zeros(3, 1, 8, 8, dtype=torch.uint8), Generator())
-        >>> pictures.shape, canvas.tokens, canvas.relevant
-        (torch.Size([3, 2, 10, 10]), 25, 16)
     """
 
     size: int  # rows and columns of the canvas, in pixels
@@ -126,19 +120,7 @@ class ScoredViT(nn.Module):
     The score of a patch is the mean of that channel over its pixels, so that pictures pass through
     any loop that trains on images. The channel itself is not seen by the network.
 
-    Args:
-        vit: Its rules may be by `vision.nn.reduce.Oracle`.
-
-    Shapes:
-        images [B, C + 1, H, W] -> what the head gives.
-
-    Example:
-        >>> from graphtheory.vision.models import vit_pico
-        >>> from graphtheory.vision.nn import Keep
-        >>> from graphtheory.vision.nn.reduce import Oracle
-        >>> model = ScoredViT(ReducedViT(vit_pico(out_channels=10), {0: Keep(16, Oracle())}))
-        >>> model(torch.randn(2, 4, 32, 32)).shape
-        torch.Size([2, 10])
+    Shapes: images [B, C + 1, H, W] -> what the head gives.
     """
 
     def __init__(self, vit: ReducedViT) -> None:

@@ -43,17 +43,9 @@ class TokenPatterns:
     has mu_1 and a share alpha_confusion mu_2, of label -1 the other way round; the others spread
     evenly over mu_3..mu_M. Shares are the same in every set, rounded to whole tokens.
 
-    Raises:
-        ValueError: If a parameter is out of its range, or the shares leave no majority.
-
     Source:
         Li (2024), sections 2.3.2 and 2.4.1. `noisy` is not in the source, whose figure 2.5 removes
         tokens of significant noise and does not say how many there are.
-
-    Example:
-        >>> sets = TokenPatterns(10, 0.5, 0.1).sample(4, torch.eye(10)[:5], Generator())
-        >>> sets.relevant.sum(1).tolist(), sets.y.tolist()
-        ([5, 5, 5, 5], [1.0, -1.0, 1.0, -1.0])
     """
 
     tokens: int = 50  # L
@@ -128,22 +120,7 @@ class ShallowViT:
     Rows of a neighborhood are the tokens of each set that stay, so that a pattern that samples
     them is token sparsification at random; tokens attend to each other within their row.
 
-    Args:
-        network: The T networks, with one `a` or with one for every place.
-        place: Of each token in its set, int64 [tokens]; None where `a` is shared.
-
-    Raises:
-        ValueError: If the network has an `a` for each place, but no places are given.
-
     Source: Li (2024), eq. (2.1).
-
-    Example:
-        >>> import torch
-        >>> network = ShallowAttention(3, 3, width=8, trials=2)
-        >>> vit = ShallowViT(network)
-        >>> rows = Neighborhood(torch.tensor([0, 2, 4]), torch.arange(4), 4)
-        >>> vit(torch.randn(4, 3), rows, torch.tensor([0, 2])).shape
-        torch.Size([2, 1])
     """
 
     def __init__(self, network: ShallowAttention, place: Tensor | None = None) -> None:
@@ -158,9 +135,6 @@ class ShallowViT:
 
         The tokens x [tokens, d] are of all trials. Rows [T B, tokens] hold those of each set, as
         many of each, those of trial 0 first; ids of the sets are not read.
-
-        Raises:
-            ValueError: If the sets have different sizes.
         """
         tokens, inside, place = self._of(x, rows)
         out = self.network(tokens, inside, position=place)  # [T, B S]

@@ -21,11 +21,7 @@ def infinity_norm(neighborhood: Neighborhood) -> float:
 
 
 def infinity_distance(first: Neighborhood, second: Neighborhood) -> float:
-    r""":math:`\|A - B\|_\infty`, of matrices with the same or with different edges.
-
-    Raises:
-        ValueError: Other numbers of targets or sources.
-    """
+    r""":math:`\|A - B\|_\infty`, of matrices with the same or with different edges."""
     shapes = [(nb.num_dst, nb.num_src) for nb in (first, second)]
     if shapes[0] != shapes[1]:
         raise ValueError(f"second: {shapes[1]} targets and sources, expected {shapes[0]}")
@@ -78,11 +74,7 @@ class InfluenceChange(NamedTuple):
 
 
 def influence_change(original: Neighborhood, effective: Neighborhood) -> InfluenceChange:
-    """Which nodes gain and which lose influence when A* takes the place of A.
-
-    Raises:
-        ValueError: Other numbers of sources.
-    """
+    """Which nodes gain and which lose influence when A* takes the place of A."""
     if original.num_src != effective.num_src:
         raise ValueError(f"effective: {effective.num_src} sources, expected {original.num_src}")
     before, after = influence(original), influence(effective)
@@ -135,14 +127,7 @@ def psi(degree: Tensor, size: Tensor) -> Tensor:
 
     with :math:`d_L` the largest degree.
 
-    Raises:
-        ValueError: If lengths differ, or a number is out of range.
-
     Source: Li (2024), eq. (5.9).
-
-    Example:
-        >>> psi(torch.tensor([1.0, 4.0]), torch.tensor([8, 2])).tolist()
-        [1.0, 0.5]
     """
     degree, size = degree.double(), size.double()
     if degree.shape != size.shape or degree.dim() != 1:

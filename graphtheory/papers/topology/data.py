@@ -108,9 +108,6 @@ def degree_group_graph(
         edge_index int64 [2, E], both directions of each edge, and the group of each node, int64
         [N]; the nodes of a group are consecutive.
 
-    Raises:
-        ValueError: If there are not as many degrees as sizes, or one is out of its range.
-
     Source: Li (2024), section 5.4, which says that edges are random and degrees about d_l.
     """
     if len(sizes) != len(degrees) or not sizes:

@@ -114,15 +114,7 @@ class SamplingDiagnosis:
         )
 
     def run(self, progress: Callable[[int, int], None] = lambda *_: None) -> list[Row]:
-        """Norms, degree groups, the nodes that change most, and influence over the degree.
-
-        Args:
-            progress: Called after each draw: how many there are, of how many.
-
-        Raises:
-            ValueError: An unknown name, or a number out of range.
-            FileNotFoundError: Raw files are missing.
-        """
+        """Norms, degree groups, the nodes that change most, and influence over the degree."""
         return list(self._rows(progress))
 
     def _rows(self, progress: Callable[[int, int], None]) -> Iterator[Row]:

@@ -34,12 +34,6 @@ class TargetFunction(nn.Module):
     The columns of W and V have norm 1 and the entries of C are in [-1, 1]; `project` restores that
     after a step. They are drawn from N(0, 1) first. A node with an empty row of A* has output 0.
 
-    Args:
-        features: d.
-        size: p_1 = p_2.
-        outputs: K.
-        generator: Source of the initial parameters.
-
     Source: Li (2024), eq. (5.12), which leaves the three functions open but for smoothness.
     """
 
@@ -109,14 +103,6 @@ def least_risk(
     .. math:: \mathrm{OPT}_{A^*} = \min_{W_k^*, V_k^*, C^*} E\, L(F^*_{A^*}(e_g, X), y)
 
     The expectation is over the node g, uniform; features and targets have no noise.
-
-    Args:
-        x: Features [N, d].
-        y: Targets [N, K].
-        adjacency: A*, with weights.
-        size: p_1 = p_2 of the class.
-        descent: How it is looked for.
-        generator: Source of the starts.
 
     Source: Li (2024), eq. (5.16).
     """

@@ -138,13 +138,6 @@ def train_on_samples(
         loss: Mean over a batch, of outputs and entries of y; `cross_entropy` for classes.
         generator: Source of all randomness; None draws a seed from torch's global state.
 
-    Raises:
-        TypeError: If the model has no trained parameters W and V, `labeled` is no mask, or the loss
-            cannot compare with the type of y.
-        ValueError: If no node is labeled, or y does not fit the outputs in shape or classes; for
-            losses other than `mse_loss` and `cross_entropy` only the number of rows is checked.
-        FloatingPointError: If a loss is not finite.
-
     Source:
         Li (2024), algorithm 2 and eq. (5.11). With `Algorithm2(decay=False)` it is SGD on samples.
     """

@@ -45,9 +45,6 @@ class SampledTrials:
     one network, with all rows and all options of algorithm 2. All tasks have the same numbers of
     features, outputs and labeled nodes.
 
-    Raises:
-        TypeError: If a sampler does not scale columns alone.
-
     Source: Li (2024), eq. (5.4) and section 5.4; the initial values of section 5.3.3.
     """
 

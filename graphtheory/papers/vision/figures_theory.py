@@ -82,9 +82,6 @@ def lemma_2(grid: Clusters, k: int, sigma: float, purity: float, largest: float)
     \log(d / \delta)`; here :math:`\nu_1 = \nu_5 = 1`, :math:`\nu_4 = \nu_6` is the gain and
     :math:`\nu_2` is 0. `largest` is the norm in it.
 
-    Raises:
-        ValueError: Where the lemma does not hold: :math:`\sqrt d < 3 (\psi + \nu_2 + \nu_4)`.
-
     Source: Wang et al. (2022), supplement, eq. (6).
     """
     d, gain = grid.dim, grid.gain

@@ -40,16 +40,7 @@ _ADDING = ("sdpa", "eager", "graphtheory_")
 
 
 class HFLayers(Layers):
-    """`Layers` of a model of transformers.
-
-    Args:
-        model: A model with a vision tower of `_PREFIX`.
-        restored: Whether every token is there again after the last layer.
-
-    Raises:
-        ValueError: If the model is another one or needs every token, or its structure is that of
-            another version of transformers; the message says why.
-    """
+    """`Layers` of a model of transformers; `restored` says that every token is there at the end."""
 
     def __init__(self, model: PreTrainedModel, restored: bool = False) -> None:
         self.base = _tower(model, restored)
@@ -216,14 +207,6 @@ class SwinHooks(Hooks):
 
     The first two compute semantic tokens, the last one updates the patches from them, those between
     run on the tokens.
-
-    Args:
-        model: A Swin.
-        what: Which tokens, and after which block.
-
-    Raises:
-        ValueError: If the blocks do not exist, `tokens` is no square, or the structure of the model
-            is that of another version of transformers; the model is not changed.
     """
 
     def __init__(self, model: PreTrainedModel, what: Semantic) -> None:
@@ -282,13 +265,6 @@ def attend_windows(
     output_attentions: bool | None = False, *, pattern: TopK,
 ) -> tuple[Tensor, ...]:  # fmt: skip
     """Forward of the attention of Swin v2, by cosines, to the k nearest patches of a window.
-
-    Args:
-        attention: The module.
-        x: Patches of each window.
-        attention_mask: Of the windows of one image, added to the logits.
-        output_attentions: Whether to return the weights, too.
-        pattern: Which patches each one attends to.
 
     Shapes: x [B * windows, N, dim], attention_mask [windows, N, N] -> [B * windows, N, dim].
     """

@@ -27,27 +27,11 @@ def nearest_attention(
 ) -> tuple[Tensor, Tensor | None]:
     """Attention over the k nearest keys per query and head, among those that the mask allows.
 
-    Args:
-        query: Query vectors.
-        key: Key vectors, of as many heads as the query or a divisor of that.
-        value: Value vectors.
-        mask: Bool (True: attend) or added to the logits, or None.
-        pattern: Which keys each query attends to.
-        causal: Whether tokens attend to no later ones if there is no mask.
-        scale: Factor of the dot products; None means 1 / sqrt(head_dim).
-        dropout: Probability of dropping an attention weight.
-        masked_from: Additive mask values up to this one mask a key; None means the lowest finite
-            value of the dtype.
-        with_weights: Whether to return the attention weights, too.
+    Additive mask values up to `masked_from` mask a key; None is the lowest finite value.
 
     Shapes:
         query [B, H, T, D], key and value [B, H, S, D], mask of four axes or fewer, broadcast to
         [B, H, T, S] -> [B, T, H, D], and the weights [B, H, T, S] or None.
-
-    Example:
-        >>> x = torch.randn(1, 2, 5, 4)
-        >>> nearest_attention(x, x, x, None, TopK(2))[0].shape
-        torch.Size([1, 5, 2, 4])
     """
     groups = query.size(1) // key.size(1)
     key, value = (t.repeat_interleave(groups, 1) if groups > 1 else t for t in (key, value))

@@ -9,11 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from graphtheory.graph import Grid
-from graphtheory.vision.integrations.timm import SWIN_RULES
 from graphtheory.vision.integrations.weights import (
-    TIMM_BLOCK,
-    Rules,
     load_renamed,
+    named_rules,
     nested,
     refuse_foreign,
 )
@@ -23,13 +21,6 @@ from graphtheory.vision.nn import ConvStem
 
 _UNIT = {"side": 3, "reach": 3, "shortcut": False}  # what no name or shape tells of a unit
 _CENTERS = "layers.2.semantic_token2"
-_RULES: Rules = (
-    (r"patch_embed\.proj\.0\.c\.(\w+)", r"stem.layers.0.\1"),
-    (r"patch_embed\.proj\.0\.bn\.(\w+)", r"stem.layers.1.\1"),
-    (r"patch_embed\.proj\.2\.c\.(\w+)", r"stem.layers.3.\1"),
-    (r"patch_embed\.proj\.2\.bn\.(\w+)", r"stem.layers.4.\1"),
-    (_CENTERS, "stages.2.units.0.global_centers"),
-)
 
 
 def load_stvit_r(model: STViTRSwin, state: Mapping[str, Tensor]) -> None:
@@ -66,7 +57,8 @@ def load_stvit_r(model: STViTRSwin, state: Mapping[str, Tensor]) -> None:
     fitted = no_bias | dict(state)
     if _CENTERS in fitted:
         fitted[_CENTERS] = _window_by_window(fitted[_CENTERS], units[0])
-    load_renamed(model, fitted, [*_RULES, *_unit_rules(len(units)), *SWIN_RULES])
+    swin = named_rules("Swin of timm")
+    load_renamed(model, fitted, [*named_rules("STViT-R"), *_unit_rules(len(units)), *swin])
 
 
 def _unit_rules(units: int) -> Iterator[tuple[str, str]]:
@@ -74,9 +66,8 @@ def _unit_rules(units: int) -> Iterator[tuple[str, str]]:
     for i in range(6 * units):
         unit, block = divmod(i, 6)
         name = f"blocks.{block - 1}" if block else "swin.blocks.0"
-        yield from nested(
-            rf"layers\.2\.blocks\.{i}\.", f"stages.2.units.{unit}.{name}.", TIMM_BLOCK
-        )
+        ours = f"stages.2.units.{unit}.{name}."
+        yield from nested(rf"layers\.2\.blocks\.{i}\.", ours, named_rules("block of timm"))
 
 
 def _window_by_window(centers: Tensor, unit: Dumbbell) -> Tensor:

@@ -27,38 +27,13 @@ from graphtheory.vision.integrations.token_hooks import (
     uninstall,
 )
 from graphtheory.vision.integrations.token_rules import Reduce, Semantic, What, as_rule
-from graphtheory.vision.integrations.weights import (
-    TIMM_BLOCK,
-    Rules,
-    load_renamed,
-    nested,
-    refuse_foreign,
-)
+from graphtheory.vision.integrations.weights import load_renamed, named_rules, refuse_foreign
 from graphtheory.vision.models.swin import Swin
 from graphtheory.vision.models.vit import ViT
 
 __all__ = ["Reduce", "Semantic", "apply", "attention_maps", "load_timm", "trace", "undo"]
 
 _DOWNSAMPLE = re.compile(r"layers\.(\d+)\.downsample\.")
-_VIT_RULES: Rules = (
-    ("cls_token", "embed.prefix#0"),
-    ("dist_token", "embed.prefix#1"),
-    ("pos_embed", "embed.position.table"),
-    (r"patch_embed\.proj\.(\w+)", r"embed.patch.projection.\1"),
-    *nested(r"blocks\.(\d+)\.", r"blocks.\1.", TIMM_BLOCK),
-    (r"(?:fc_)?norm\.(\w+)", r"norm.\1"),
-    (r"head\.(\w+)", r"head.output.\1"),
-    (r"head_dist\.(\w+)", r"head.distilled.\1"),
-)
-SWIN_RULES: Rules = (
-    (r"patch_embed\.proj\.(\w+)", r"patch.projection.\1"),
-    (r"patch_embed\.norm\.(\w+)", r"patch.norm.\1"),
-    ("absolute_pos_embed", "position.table"),
-    *nested(r"layers\.(\d+)\.blocks\.(\d+)\.", r"stages.\1.blocks.\2.", TIMM_BLOCK),
-    (r"layers\.(\d+)\.downsample\.(.*)", r"stages.\1.merge.\2"),
-    (r"norm\.(\w+)", r"norm.\1"),
-    (r"head\.(?:fc\.)?(\w+)", r"head.output.\1"),
-)
 
 
 def load_timm(model: ViT | Swin, state: Mapping[str, Tensor]) -> None:
@@ -78,7 +53,7 @@ def load_timm(model: ViT | Swin, state: Mapping[str, Tensor]) -> None:
     """
     refuse_foreign(state)
     if not isinstance(model, Swin):
-        return load_renamed(model, state, _VIT_RULES)
+        return load_renamed(model, state, named_rules("ViT of timm"))
     merging = {int(match[1]) for name in state if (match := _DOWNSAMPLE.match(name))}
     at_beginning = 0 if 0 in merging or not merging else 1
 
@@ -86,7 +61,7 @@ def load_timm(model: ViT | Swin, state: Mapping[str, Tensor]) -> None:
         return f"layers.{int(match[1]) - at_beginning}.downsample."
 
     renamed = {_DOWNSAMPLE.sub(stage_before, name): tensor for name, tensor in state.items()}
-    return load_renamed(model, renamed, SWIN_RULES)
+    return load_renamed(model, renamed, named_rules("Swin of timm"))
 
 
 def apply(model: nn.Module, what: What) -> list[str]:

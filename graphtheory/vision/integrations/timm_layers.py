@@ -28,11 +28,7 @@ _ARGUMENTS = {"self", "x", "mask", "attn_mask", "is_causal"}
 
 
 def attention_layers(model: nn.Module) -> dict[str, Any]:
-    """All attention modules of a model by name.
-
-    Raises:
-        ValueError: If a module with a map `qkv` computes something else, or there is none.
-    """
+    """All attention modules of a model by name."""
     found = {name: m for name, m in model.named_modules() if isinstance(_get(m, "qkv"), nn.Linear)}
     for name, layer in found.items():
         if not _is_known_attention(layer):
@@ -69,13 +65,7 @@ def attend(
 ) -> Tensor:  # fmt: skip
     """Forward pass of a layer, restricted to its pattern if it has one.
 
-    Args:
-        layer: One of `attention_layers`.
-        x: Tokens of each image, or of each window.
-        mask: In timm's Swin the mask of the windows of one image [windows, N, N]; else as
-            `attn_mask`.
-        is_causal: Whether tokens attend to no later ones.
-        attn_mask: Bool (True: attend) or added to the logits.
+    In timm's Swin `mask` is that of the windows of one image; else it is as `attn_mask`.
 
     Shapes: x [B, N, C], attn_mask broadcast to [B, heads, N, N] -> [B, N, C].
     """
@@ -182,14 +172,7 @@ class _NoMaps:
 
 
 class TimmLayers(Layers):
-    """`Layers` of a model of timm.
-
-    Args:
-        model: A VisionTransformer, or a model of the same structure.
-
-    Raises:
-        ValueError: If the model is another one.
-    """
+    """`Layers` of a model of timm."""
 
     def __init__(self, model: Any) -> None:
         self.layers = list(getattr(model, "blocks", ()))

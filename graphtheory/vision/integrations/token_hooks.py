@@ -68,12 +68,7 @@ class Tokens(nn.Module):
 class Hooks:
     """Layers of a model with another `forward`, and their state during a forward pass.
 
-    Args:
-        base: The module that embeds the images and holds the layers.
-        layers: Their `forward` becomes `run` with their number, from 0.
-        what: The rule that was applied.
-        read: Replaces the attention of these layers, too; None leaves it.
-        parts: New parameters of the model.
+    `read` replaces the attention of these layers, too; `parts` are new parameters of the model.
     """
 
     def __init__(
@@ -148,15 +143,7 @@ def _warn_optimizers(base: nn.Module, parts: Tokens) -> None:
 
 
 class ReductionHooks(Hooks):
-    """Layers between whose attention and MLP tokens get fewer.
-
-    Args:
-        read: The layers of the model.
-        what: The rules.
-
-    Raises:
-        ValueError: As in `Reduce.rules` and `Reduce.restores`; the model is not changed.
-    """
+    """Layers between whose attention and MLP tokens get fewer."""
 
     read: Layers
 
@@ -226,16 +213,7 @@ class ReductionHooks(Hooks):
 
 
 class SemanticHooks(Hooks):
-    """Layers that go on with semantic tokens in place of patches.
-
-    Args:
-        read: The layers of the model.
-        what: Which tokens, and after which layer.
-
-    Raises:
-        ValueError: If the layers do not exist, the patches lie on no grid or `tokens` is no square;
-            the model is not changed.
-    """
+    """Layers that go on with semantic tokens in place of patches."""
 
     read: Layers
 

@@ -20,39 +20,25 @@ _TOLERANCE = 0.02  # relative difference of norms, wide enough for half precisio
 
 
 class Positions(NamedTuple):
-    """How attention depends on positions, for all T tokens that a model embeds.
+    """How attention depends on positions, for all T tokens that a model embeds."""
 
-    Attributes:
-        bias: Added to the logits, [1, heads or 1, T, T], or None.
-        rotary: Cosine and sine of rotary embeddings [T, head_dim], or None; 1 and 0 for tokens that
-            are no patches.
-        options: Other arguments of the attention.
-    """
-
-    bias: Tensor | None
+    bias: Tensor | None  # added to the logits, [1, heads or 1, T, T]
+    # cosine and sine of rotary embeddings [T, head_dim]; 1 and 0 for tokens that are no patches
     rotary: tuple[Tensor, Tensor] | None
-    options: dict[str, Any]
+    options: dict[str, Any]  # other arguments of the attention
 
 
 class AttentionInputs(NamedTuple):
-    """Which tokens attend to which in one call of an attention module.
+    """Which tokens attend to which in one call of an attention module."""
 
-    Attributes:
-        positions: Of all tokens of the model.
-        sources: Normalized tokens [B, S, dim] that are attended to; None means the same ones.
-        rows: Place of each token that attends, int64 [B or 1, T], for its position; -1, and with
-            it the position of the first token, is none. None means all tokens, in order.
-        columns: Place of each token that is attended to.
-        size: Number of tokens that each of these represents, [B, S]; None means 1.
-        parts: Receives query and key, [B, heads, tokens, head_dim].
-    """
-
-    positions: Positions
-    sources: Tensor | None = None
+    positions: Positions  # of all tokens of the model
+    sources: Tensor | None = None  # normalized tokens [B, S, dim] attended to; None: the same ones
+    # place of each token that attends, int64 [B or 1, T], for its position; -1, and with it the
+    # position of the first token, is none. None means all tokens, in order
     rows: Tensor | None = None
-    columns: Tensor | None = None
-    size: Tensor | None = None
-    parts: list[Tensor] | None = None
+    columns: Tensor | None = None  # place of each token that is attended to
+    size: Tensor | None = None  # tokens that each of these represents, [B, S]; None means 1
+    parts: list[Tensor] | None = None  # receives query and key, [B, heads, tokens, head_dim]
 
     def mask(self, like: Tensor) -> Tensor | None:
         """What is added to the logits [B, heads, T, S], or None; `like` is the query."""
@@ -90,27 +76,16 @@ class Removable(Protocol):
 
 
 class Layers(ABC):
-    """The layers of a model: `hf_layers.HFLayers`, `timm_layers.TimmLayers`.
+    """The layers of a model: `hf_layers.HFLayers`, `timm_layers.TimmLayers`."""
 
-    Attributes:
-        layers: All layers, first to last.
-        prefix: Number of tokens before the patches.
-        base: The module to which new parameters are added.
-        embedding: The module that embeds the images.
-        dim: Features per token.
-        patch: Rows and columns of a patch, in pixels.
-        averages: Whether a head averages the patches at the end.
-        grid_reason: Why the patches lie on no grid; empty where they do.
-    """
-
-    layers: list[Any]
-    prefix: int
-    base: Any
-    embedding: Any
-    dim: int
-    patch: tuple[int, int]
-    averages = False
-    grid_reason = ""
+    layers: list[Any]  # first to last
+    prefix: int  # number of tokens before the patches
+    base: Any  # the module to which new parameters are added
+    embedding: Any  # the module that embeds the images
+    dim: int  # features per token
+    patch: tuple[int, int]  # rows and columns of a patch, in pixels
+    averages = False  # whether a head averages the patches at the end
+    grid_reason = ""  # why the patches lie on no grid; empty where they do
 
     @abstractmethod
     def attend(self, attention: Any, x: Tensor, inputs: AttentionInputs) -> Any:
@@ -122,11 +97,7 @@ class Layers(ABC):
 
     @abstractmethod
     def positions(self, layer: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Positions:
-        """Positions from the arguments of a layer, besides the tokens.
-
-        Raises:
-            ValueError: If the layer is called in a way that token reduction does not support.
-        """
+        """Positions from the arguments of a layer, besides the tokens."""
 
     def guard(self) -> Removable | None:
         """Refuse calls of the model that no layer sees."""
@@ -197,13 +168,7 @@ def agrees_with(
 ) -> bool:
     """Whether the original forward of a module agrees with a formula on random tokens.
 
-    Args:
-        layer: The module; patches of its parts are ignored.
-        formula: Takes the module and tokens [2, `tokens`, `dim`].
-        like: Its dtype and device are those of the tokens; on the device "meta" nothing is tried.
-        tokens: Number of tokens.
-        dim: Features of a token.
-        options: Further arguments of the module.
+    Tokens are as `like` is, and where that is on "meta" nothing is tried; patches are ignored.
     """
     if like.is_meta:
         return True

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from graphtheory.vision.integrations.token_hooks import trace
 from graphtheory.vision.integrations.token_rules import Reduce, Semantic
-from graphtheory.vision.integrations.weights import Rules, load_renamed, nested
+from graphtheory.vision.integrations.weights import load_renamed, named_rules
 from graphtheory.vision.models.gpt import GPT, gpt_block
 from graphtheory.vision.models.swin import Swin, swin
 from graphtheory.vision.models.vit import ClassToken, DistilledToken, MeanToken, ViT, vit
@@ -33,58 +33,6 @@ def __getattr__(name: str) -> Any:
     return getattr(hf_apply, name)
 
 
-# Checkpoints on disk use the names before the bar, models of version 5 those after it.
-_VIT, _SWIN, _GPT = r"(?:vit\.|deit\.)?", r"(?:swin\.)?", r"(?:transformer\.)?"
-_BLOCK: Rules = (
-    (r"attention\.(?:output\.dense|o_proj)\.(\w+)", r"attention.out.\1"),
-    (r"(?:intermediate\.dense|mlp\.fc1)\.(\w+)", r"mlp.fc1.\1"),
-    (r"(?:output\.dense|mlp\.fc2)\.(\w+)", r"mlp.fc2.\1"),
-    (r"layernorm_before\.(\w+)", r"norm1.\1"),
-    (r"layernorm_after\.(\w+)", r"norm2.\1"),
-    (r"attention\.(?:(?:attention|self)\.query|q_proj)\.(\w+)", r"attention.qkv.\1#0"),
-    (r"attention\.(?:(?:attention|self)\.key|k_proj)\.(\w+)", r"attention.qkv.\1#1"),
-    (r"attention\.(?:(?:attention|self)\.value|v_proj)\.(\w+)", r"attention.qkv.\1#2"),
-    (r"attention\.\w+\.relative_position_bias_table", "attention.bias.table"),
-    (r"attention\.\w+\.relative_position_index", ""),
-)
-_VIT_RULES: Rules = (
-    *nested(_VIT + r"embeddings\.", "embed.", (
-        ("cls_token", "prefix#0"),
-        ("distillation_token", "prefix#1"),
-        ("position_embeddings", "position.table"),
-        (r"patch_embeddings\.projection\.(\w+)", r"patch.projection.\1"),
-    )),
-    (_VIT + r"layernorm\.(\w+)", r"norm.\1"),
-    (_VIT + r"pooler\.dense\.(\w+)", r"head.output.0.\1"),
-    (r"(?:cls_)?classifier\.(\w+)", r"head.output.\1"),
-    (r"distillation_classifier\.(\w+)", r"head.distilled.\1"),
-    *nested(_VIT + r"(?:encoder\.layer|layers)\.(\d+)\.", r"blocks.\1.", _BLOCK),
-)  # fmt: skip
-_SWIN_RULES: Rules = (
-    (_SWIN + r"embeddings\.patch_embeddings\.projection\.(\w+)", r"patch.projection.\1"),
-    (_SWIN + r"embeddings\.norm\.(\w+)", r"patch.norm.\1"),
-    (_SWIN + r"embeddings\.position_embeddings", "position.table"),
-    (_SWIN + r"layernorm\.(\w+)", r"norm.\1"),
-    (r"classifier\.(\w+)", r"head.output.\1"),
-    (_SWIN + r"encoder\.layers\.(\d+)\.downsample\.(.*)", r"stages.\1.merge.\2"),
-    *nested(
-        _SWIN + r"encoder\.layers\.(\d+)\.blocks\.(\d+)\.", r"stages.\1.blocks.\2.", _BLOCK
-    ),
-)  # fmt: skip
-_GPT_RULES: Rules = (
-    (_GPT + r"wte\.weight", "embed.weight"),
-    (_GPT + r"wpe\.weight", "position.table"),
-    (_GPT + r"ln_f\.(\w+)", r"norm.\1"),
-    (r"lm_head\.weight", "head.weight"),
-    *nested(_GPT + r"h\.(\d+)\.", r"blocks.\1.", (
-        (r"attn\.(?:masked_)?bias", ""),  # old checkpoints hold the causal mask
-        (r"ln_([12])\.(\w+)", r"norm\1.\2"),
-        (r"attn\.c_attn\.(\w+)", r"attention.qkv.\1"),
-        (r"attn\.c_proj\.(\w+)", r"attention.out.\1"),
-        (r"mlp\.c_fc\.(\w+)", r"mlp.fc1.\1"),
-        (r"mlp\.c_proj\.(\w+)", r"mlp.fc2.\1"),
-    )),
-)  # fmt: skip
 _GELU_APPROXIMATIONS = {"gelu_new": "tanh", "gelu_pytorch_tanh": "tanh", "gelu": "none"}
 _CONV1D = r".*(?:c_attn|c_proj|c_fc)\.weight"  # Conv1D, whose weight is [in, out]
 
@@ -153,8 +101,9 @@ def load_huggingface(model: ViT | Swin | GPT, state: Mapping[str, Tensor]) -> No
     """
     if isinstance(model, GPT):
         turned = {n: t.t() if re.fullmatch(_CONV1D, n) else t for n, t in state.items()}
-        return load_renamed(model, turned, _GPT_RULES)
-    return load_renamed(model, state, _SWIN_RULES if isinstance(model, Swin) else _VIT_RULES)
+        return load_renamed(model, turned, named_rules("GPT-2"))
+    kind = "Swin" if isinstance(model, Swin) else "ViT"
+    return load_renamed(model, state, named_rules(f"{kind} of transformers"))
 
 
 def _check_options(config: Any, training: bool) -> None:

@@ -9,26 +9,16 @@ import torch
 from torch import Tensor
 
 from graphtheory.graph import Grid
-from graphtheory.vision.integrations.weights import Rules, fitted_state, nested, refuse_foreign
+from graphtheory.vision.integrations.weights import (
+    fitted_state,
+    named_rules,
+    nested,
+    refuse_foreign,
+)
 from graphtheory.vision.models import ViG
 from graphtheory.vision.nn import GraphBlock, Grapher, MaxRelative
 from graphtheory.vision.nn.grapher import GraphStage, resized_similarity
 
-_RULES: Rules = (
-    (r"pos_embed", "position.table"),
-    (r"stem\.convs\.(.*)", r"stem.layers.\1"),
-    (r"prediction\.([01])\.(.*)", r"head.output.\1.\2"),
-    (r"prediction\.4\.(.*)", r"head.output.3.\1"),
-)
-_PART_RULES: Rules = (  # behind "backbone.7." and behind "stages.1." or "stages.1.blocks.0."
-    (r"conv\.(.*)", r"coarser.layers.\1"),
-    (r"0\.fc1\.(.*)", r"grapher.before.\1"),
-    (r"0\.graph_conv\.gconv\.nn\.(.*)", r"grapher.message.mix.\1"),
-    (r"0\.fc2\.(.*)", r"grapher.after.\1"),
-    (r"1\.fc1\.([01])\.(.*)", r"mlp.\1.\2"),
-    (r"1\.fc2\.0\.(.*)", r"mlp.3.\1"),
-    (r"1\.fc2\.1\.(.*)", r"mlp.4.\1"),
-)
 _ROUNDING = 1e-3  # between two tables of places, of which one may have been in half precision
 
 
@@ -62,9 +52,10 @@ def load_vig(model: ViG, state: Mapping[str, Tensor]) -> None:
     for part in model.modules():
         if isinstance(part, Grapher):
             _check(part)
-    parts = [nested(rf"backbone\.{i}\.", f"{name}.", _PART_RULES) for i, name in enumerate(names)]
+    part = named_rules("part of ViG")
+    parts = [nested(rf"backbone\.{i}\.", f"{name}.", part) for i, name in enumerate(names)]
     learned = {name: _on_nodes(name, t) for name, t in state.items() if name not in places}
-    fitted = fitted_state(model, learned, (*_RULES, *chain(*parts)))
+    fitted = fitted_state(model, learned, (*named_rules("ViG"), *chain(*parts)))
     wrong = [n for n, own in places.items() if n in state and not _fits(state[n], *own)]
     if wrong:
         raise ValueError(f"state: other places than those of the model in {', '.join(wrong)}")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -13,26 +15,20 @@ Rules = Sequence[tuple[str, str]]
 """(regular expression of a name, our name); ``name#1`` is the second part of `name`."""
 _SHOWN = 8  # names of a message
 
-TIMM_BLOCK: Rules = (
-    (r"(norm\d|mlp\.fc\d)\.(\w+)", r"\1.\2"),
-    (r"attn\.qkv\.(\w+)", r"attention.qkv.\1"),
-    (r"attn\.q\.(\w+)", r"attention.qkv.\1#0"),
-    (r"attn\.kv\.(\w+)", r"attention.qkv.\1#1"),
-    (r"attn\.proj\.(\w+)", r"attention.out.\1"),
-    (r"attn\.relative_position_bias_table", "attention.bias.table"),
-    (r"attn\.relative_position_index|attn_mask", ""),
-    (r"(?:ls(\d)\.gamma|layer_scale_(\d))", r"scale\1\2.gamma"),
-)
-"""Names in a block of timm, and of the released code of DeiT, Swin and STViT-R."""
+_NAMES = json.loads(Path(__file__).with_name("names.json").read_text())
+
+
+def named_rules(kind: str) -> list[tuple[str, str]]:
+    """The rules that names.json has of a kind of model; what is nested lies behind a prefix."""
+    found: list[tuple[str, str]] = []
+    for theirs, ours in _NAMES[kind].items():
+        inner = isinstance(ours, list)
+        found += nested(theirs, ours[0], named_rules(ours[1])) if inner else [(theirs, ours)]
+    return found
 
 
 def nested(prefix: str, ours: str, rules: Rules) -> list[tuple[str, str]]:
     r"""Rules of names behind a prefix, such as those of a block.
-
-    Args:
-        prefix: Regular expression of what stands before their names.
-        ours: What stands before our names; its backreferences count the groups of `prefix`.
-        rules: Of the rest of the name, with backreferences to their own groups.
 
     Example:
         >>> nested(r"h\.(\d+)\.", r"blocks.\1.", [(r"mlp\.(\w+)", r"mlp.\1")])
@@ -60,15 +56,6 @@ def fitted_state(model: nn.Module, state: Mapping[str, Tensor], rules: Rules) ->
     Every name is rewritten by the first rule that matches it in full. Parts ``name#0``, ``name#1``
     are concatenated along the first axis; leading axes of size 1 that our parameter lacks are
     squeezed. A rule to "" ignores a name.
-
-    Args:
-        model: Says what is wanted; not changed.
-        state: State dict of the other library.
-        rules: Regular expressions and replacements of names.
-
-    Raises:
-        TypeError: If it is no state dict.
-        ValueError: If names are missing or unexpected, or shapes differ; the first ones are listed.
     """
     refuse_foreign(state)
     wanted = model.state_dict()

@@ -160,16 +160,7 @@ def gpt_block(
     dim: int, heads: int, *, mlp_ratio: float = 4.0, norm: bool = True, eps: float = 1e-5,
     dropout: float = 0.0,
 ) -> Block:  # fmt: skip
-    """A block as GPT-2 has them.
-
-    Args:
-        dim: Features of a token.
-        heads: Attention heads.
-        mlp_ratio: Width of the MLP over `dim`; 0 is attention alone.
-        norm: Whether both branches begin with a layer norm.
-        eps: Of the norms.
-        dropout: Probability with which an attention weight is dropped in training.
-    """
+    """A block as GPT-2 has them; with `mlp_ratio` 0 it is attention alone."""
     return Block(
         Attention(dim, heads, dropout=dropout), mlp_ratio=mlp_ratio, norm=norm, eps=eps,
         act=nn.GELU(approximate="tanh"),

@@ -18,9 +18,6 @@ from graphtheory.vision.nn.token_sets import token_bipartite, token_cliques
 class SizeBias(nn.Module):
     """A source that stands for s tokens counts s times: log s for each edge and head.
 
-    Args:
-        heads: Heads.
-
     Shapes: log of the source's size by edge [num_edges] -> [num_edges, heads].
     """
 

@@ -11,11 +11,6 @@ from torch import Tensor, nn
 class ResidualConv(nn.Module):
     """relu(x + two convolutions of 3 x 3 with batch norm); of another shape x is projected.
 
-    Args:
-        width_in: Channels in.
-        width: Channels out.
-        stride: Of the first convolution.
-
     Shapes: [B, width_in, h, w] -> [B, width, ceil(h / stride), ceil(w / stride)].
     """
 

@@ -42,11 +42,6 @@ class DumbbellStage(nn.Module):
 class SemanticStage(nn.Module):
     """Blocks on patches, semantic tokens of them, and a linear map in place of a merging.
 
-    Args:
-        base: Shifted windows on the patches, without a merging.
-        semantic: Makes the tokens, which go on alone.
-        widen: Of each token.
-
     Shapes:
         x [B * h * w, dim] and its grid -> tokens [B * M, 2 dim] and theirs, `side` rows and columns
         for each window.
@@ -67,15 +62,7 @@ class SemanticStage(nn.Module):
 class StagedSwin(HierarchicalViT):
     """Patches, stages on grids, the mean patch: what STViT and STViT-R on Swin share.
 
-    Args:
-        stem: Makes nodes of images.
-        stages: `SwinStage`, `DumbbellStage` or `SemanticStage`, first to last.
-        dim: Features of the last stage.
-        head: Takes the normalized nodes [B, T, dim] of the last grid.
-        eps: Of the last norm.
-
-    Shapes:
-        images [B, C, H, W] of any size, if no part has a G -> what `head` gives.
+    Shapes: images [B, C, H, W] of any size, if no part has a G -> what `head` gives.
     """
 
     def __init__(

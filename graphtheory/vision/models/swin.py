@@ -24,11 +24,7 @@ from graphtheory.vision.nn.token_sets import token_windows
 class PatchMerging(nn.Module):
     """2 x 2 patches become one of twice the width; a missing row or column counts as zeros.
 
-    Args:
-        dim: Features of a patch.
-
-    Shapes:
-        x [B * h * w, dim] and its grid -> [B * ceil(h / 2) * ceil(w / 2), 2 dim] and its grid.
+    Shapes: x [B * h * w, dim] and its grid -> [B * ceil(h / 2) * ceil(w / 2), 2 dim] and its grid.
     """
 
     def __init__(self, dim: int) -> None:
@@ -76,13 +72,7 @@ def _of_windows(windows: Windows, found: AttentionMap) -> AttentionMap:
 
 
 class SwinStage(ReorderedAttention):
-    """Blocks on one grid, every second one on shifted windows, then a merging of patches.
-
-    Args:
-        blocks: Their attention has a `BucketBias` of (2 * window - 1) ** 2 relative positions.
-        window: Rows and columns of a window; a grid that is not larger is not shifted.
-        merge: What follows the blocks, or None.
-    """
+    """Blocks on one grid, every second one on shifted windows, then a merging of patches."""
 
     def __init__(
         self, blocks: Sequence[Block], window: int, merge: PatchMerging | None = None

@@ -169,12 +169,7 @@ def prenorm_block(
 
 
 def depth_rates(drop_path: float, depth: int) -> list[float]:
-    """The rate of stochastic depth of each block, from 0 in the first to `drop_path` in the last.
-
-    Example:
-        >>> depth_rates(0.2, 3)
-        [0.0, 0.1, 0.2]
-    """
+    """Rates of stochastic depth, from 0 in the first block to `drop_path` in the last."""
     return [drop_path * i / max(depth - 1, 1) for i in range(depth)]
 
 

@@ -126,15 +126,6 @@ def position_similarity(
 
     It is 1 for a place and itself, of which rows and columns make one half each. (kept)
 
-    Args:
-        grid: The targets.
-        reduce: Rows and columns of targets of which a source is the mean.
-        dim: Numbers of an encoding, a multiple of 4.
-        device: Where the tensors lie.
-
-    Raises:
-        ValueError: A `dim` that is no multiple of 4.
-
     Source:
         Han et al. (2022), the code of Pyramid ViG. Differs: encodings are averaged as features
         are; theirs is `resized_similarity`.
@@ -187,33 +178,17 @@ def _axis(length: int, reduce: int, dim: int) -> Tensor:
 
 
 class PatchGraph(NamedTuple):
-    """Who sent to whom in one block.
+    """Who sent to whom in one block of a network."""
 
-    Attributes:
-        neighborhood: Sources of each node, in the order of their distance.
-        weights: What each edge had part in, [num_edges, heads]; see the message.
-        grid: On which the targets lie.
-        reduce: Rows and columns of targets of which a source is the mean; with 1 the sources are
-            the targets.
-    """
-
-    neighborhood: Neighborhood
-    weights: Tensor
-    grid: Grid
-    reduce: int
+    neighborhood: Neighborhood  # sources of each node, in the order of their distance
+    weights: Tensor  # what each edge had part in, [num_edges, heads]; see the message
+    grid: Grid  # on which the targets lie
+    reduce: int  # rows and columns of targets of which a source is the mean
 
     def drawing(self, image: int, height: int, width: int) -> dict[str, Tensor]:
         """Of one image what `plot.image_graph` takes: `pos`, `edge_index` and `weight`.
 
         Sources that are means of several nodes are nodes of their own, behind the others.
-
-        Args:
-            image: Its number in the batch.
-            height: Rows of the image, in pixels.
-            width: Its columns.
-
-        Raises:
-            ValueError: A number that the batch does not have.
         """
         if not 0 <= image < self.grid.count:
             raise ValueError(f"image: got {image}, expected 0..{self.grid.count - 1}")
@@ -351,12 +326,7 @@ class GraphBlock(nn.Module):
 class GraphStage(nn.Module):
     """Blocks on one grid, behind a convolution that makes a coarser one of the grid before.
 
-    Args:
-        blocks: First to last.
-        coarser: Makes nodes of maps, or None.
-
-    Shapes:
-        x [B * h * w, dim] and its grid -> nodes and their grid.
+    Shapes: x [B * h * w, dim] and its grid -> nodes and their grid.
     """
 
     def __init__(self, blocks: Sequence[GraphBlock], coarser: ConvStem | None = None) -> None:
@@ -374,10 +344,5 @@ class GraphStage(nn.Module):
 
 
 def patch_graphs_of(model: nn.Module, *inputs: Any) -> list[PatchGraph]:
-    """Run a model in evaluation mode and note the graph of every `Grapher` in it, in order.
-
-    Args:
-        model: Any module with such layers; its mode is the same afterwards.
-        inputs: What the model takes.
-    """
+    """Run a model in evaluation mode and note the graph of every `Grapher` in it, in order."""
     return record_calls(model, Grapher, Grapher.graph, *inputs)

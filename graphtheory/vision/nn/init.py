@@ -12,10 +12,6 @@ def init_transformer(module: nn.Module, generator: Generator | None = None) -> N
     """Linear maps from a normal distribution of deviation 0.02, cut at -2 and 2, biases of zero.
 
     Norms, factors of `LayerScale` and bias tables stay as their constructors made them.
-
-    Args:
-        module: Its linear and convolution layers, at any depth, are drawn anew.
-        generator: Source of randomness; None takes torch's global one.
     """
     for part in module.modules():
         if isinstance(part, (nn.Linear, nn.Conv2d)):
@@ -45,22 +41,9 @@ def init_for_small(module: nn.Module) -> None:
 def sine_positions(dim: int, height: int, width: int) -> Tensor:
     """Sines and cosines of column and row at dim / 4 wave lengths from 2 pi to 20000 pi.
 
-    Args:
-        dim: Features, a multiple of 4.
-        height: Rows of the grid.
-        width: Its columns.
-
     Shapes: [height * width, dim]; sine and cosine of the column, then of the row.
 
-    Raises:
-        ValueError: No multiple of 4.
-
-    Source:
-        Beyer, Zhai and Kolesnikov (2022), Better plain ViT baselines for ImageNet-1k.
-
-    Example:
-        >>> sine_positions(4, 1, 2)[0].tolist()
-        [0.0, 1.0, 0.0, 1.0]
+    Source: Beyer, Zhai and Kolesnikov (2022), Better plain ViT baselines for ImageNet-1k.
     """
     if dim < 4 or dim % 4:
         raise ValueError(f"dim: got {dim}, expected a multiple of 4")

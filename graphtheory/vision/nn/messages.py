@@ -11,18 +11,7 @@ from graphtheory.nn.attention import Attention
 
 
 class GroupedLinear(nn.Module):
-    """A linear map of each of several equal parts of the features: a grouped 1 x 1 convolution.
-
-    Args:
-        in_features: Features in.
-        out_features: Features out.
-        groups: Parts of both.
-
-    Shapes: x [N, in_features] -> [N, out_features].
-
-    Raises:
-        ValueError: `groups` does not divide both.
-    """
+    """A linear map of each of several equal parts of the features: a grouped 1 x 1 convolution."""
 
     def __init__(self, in_features: int, out_features: int, groups: int = 4) -> None:
         super().__init__()
@@ -214,20 +203,7 @@ class AttentionMessage(Message):
 
 @torch.no_grad()
 def largest_source(values: Tensor, lists: Tensor) -> Tensor:
-    """Of each target and feature the source with the largest value, the first of equal ones.
-
-    Args:
-        values: Of the sources, [num_src, dim].
-        lists: int64 [num_dst, k].
-
-    Returns:
-        Ids of sources, int64 [num_dst, dim].
-
-    Example:
-        >>> values = torch.tensor([[1.0, 5.0], [2.0, 4.0], [0.0, 9.0]])
-        >>> largest_source(values, torch.tensor([[0, 1], [1, 2]])).tolist()
-        [[1, 0], [1, 2]]
-    """
+    """Of each target and feature the source with the largest value, the first of equal ones."""
     first, *others = lists.unbind(1)
     best, source = values[first], first[:, None].expand(-1, values.size(1))
     for other in others:  # one list entry at a time: nothing of edges and features

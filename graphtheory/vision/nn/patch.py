@@ -16,11 +16,6 @@ class PatchConv2d(nn.Conv2d):
 
     On a GPU it is one product: of three channels cuDNN's convolution took a tenth of a pass of
     DeiT-S on an H100.
-
-    Args:
-        in_channels: Of an image.
-        out_channels: Of the maps.
-        patch_size: p, rows and columns of a window, which have to divide the image.
     """
 
     def __init__(self, in_channels: int, out_channels: int, patch_size: int) -> None:
@@ -113,11 +108,7 @@ def from_map(maps: Tensor) -> tuple[Tensor, Grid]:
 
 
 def to_map(x: Tensor, grid: Grid) -> Tensor:
-    """Nodes [B * h * w, dim] as maps [B, dim, h, w].
-
-    Raises:
-        ValueError: Not as many nodes as the grid has.
-    """
+    """Nodes [B * h * w, dim] as maps [B, dim, h, w]."""
     if x.dim() != 2 or x.size(0) != grid.num_nodes:
         raise ValueError(f"x: shape {tuple(x.shape)}, expected [{grid.num_nodes}, dim] for {grid}")
     return x.view(grid.count, grid.height, grid.width, -1).permute(0, 3, 1, 2)
@@ -157,10 +148,6 @@ class PositionEmbedding(nn.Module):
 
 class PatchTokens(nn.Module):
     """Patches with their positions, after tokens that every image has: class, distillation.
-
-    Args:
-        patch: Makes nodes of patches.
-        position: Of the patches and, with a `prefix`, of as many learned tokens before them.
 
     Shapes:
         images [B, C, H, W] -> nodes [B * (prefix + h * w), dim], image by image, and the grid of

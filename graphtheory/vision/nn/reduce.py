@@ -13,40 +13,24 @@ from graphtheory.patterns import TopK
 
 
 class Reduction(NamedTuple):
-    """Fewer tokens, and the way back.
+    """Fewer tokens, and the way back."""
 
-    Attributes:
-        tokens: [B, M, dim], in the order of the tokens that they come from.
-        size: Tokens that each stands for, [B, M].
-        slot: Which of the M each of the T tokens went to, int64 [B, T]; -1 for one that was left.
-        place: Which of the T tokens each lies at the place of, int64 [B, M]; -1 for a fused one.
-    """
-
-    tokens: Tensor
-    size: Tensor
-    slot: Tensor
-    place: Tensor
+    tokens: Tensor  # [B, M, dim], in the order of the tokens that they come from
+    size: Tensor  # tokens that each stands for, [B, M]
+    slot: Tensor  # which of the M each of the T tokens went to, int64 [B, T]; -1: it was left
+    place: Tensor  # which of the T tokens each lies at the place of, int64 [B, M]; -1: fused
 
 
 @dataclass(frozen=True)
 class LayerState:
-    """The tokens of a layer and what is known of them; what was not given is None.
+    """The tokens of a layer and what is known of them; what was not given is None."""
 
-    Attributes:
-        tokens: [B, T, dim].
-        size: Tokens that each stands for already, [B, T].
-        prefix: Protected tokens at the beginning: class and distillation tokens.
-        received: Attention that each receives, [B, T].
-        keys: By which alike ones are found, [B, T, any]; the tokens where None.
-        score: Of an oracle, larger is more important, [B, T].
-    """
-
-    tokens: Tensor
-    size: Tensor
-    prefix: int
-    received: Tensor | None
-    keys: Tensor | None
-    score: Tensor | None
+    tokens: Tensor  # [B, T, dim]
+    size: Tensor  # tokens that each stands for already, [B, T]
+    prefix: int  # protected tokens at the beginning: class and distillation tokens
+    received: Tensor | None  # attention that each receives, [B, T]
+    keys: Tensor | None  # by which alike ones are found, [B, T, any]; the tokens where None
+    score: Tensor | None  # of an oracle, larger is more important, [B, T]
 
     def required(self, name: str) -> Tensor:
         """`received` or `score`; a ValueError if it was not given."""
@@ -100,11 +84,7 @@ class Random:
 
 @dataclass(frozen=True, eq=False)
 class Clean:
-    """Noisiest tokens go first: those farthest from the nearest of the known patterns.
-
-    Args:
-        patterns: What tokens are without noise, [patterns, dim].
-    """
+    """Noisiest tokens go first: those farthest from the nearest of the known patterns."""
 
     patterns: Tensor
     needs: ClassVar[str | None] = None
@@ -140,20 +120,7 @@ class Reducer(ABC):
         prefix: int = 1,
         generator: Generator | None = None,
     ) -> Reduction:
-        """Reduce the tokens [B, T, dim]; the other arguments are those of `LayerState`.
-
-        Args:
-            tokens: Of a layer.
-            received: Attention that each receives.
-            size: None is 1 for each.
-            keys: Of the attention, heads averaged.
-            score: Of an oracle.
-            prefix: Tokens at the beginning that are neither left nor merged.
-            generator: Source of a random rule.
-
-        Raises:
-            ValueError: Shapes that do not fit, or something missing that the rule reads.
-        """
+        """Reduce the tokens [B, T, dim]; the other arguments are those of `LayerState`."""
         if tokens.dim() != 3 or not 0 <= prefix <= tokens.size(1):
             raise ValueError(
                 f"tokens: shape {tuple(tokens.shape)}, expected [B, {prefix} or more, dim]"

@@ -40,12 +40,7 @@ def token_bipartite(count: int, tokens: int, sources: int, device: torch.device)
 
 @_cached
 def token_causal(sizes: tuple[int, ...], device: torch.device) -> Neighborhood:
-    """Causal attention in sequences: each token attends to itself and earlier ones (cached).
-
-    Args:
-        sizes: Tokens per sequence.
-        device: Device of the tensors.
-    """
+    """Causal attention in sequences: each token attends to itself and earlier ones (cached)."""
     return causal(sizes).to(device)
 
 

@@ -35,6 +35,8 @@ def test_wrong_names_and_sizes() -> None:
         image_zoo.build("vti", MNIST)
     with pytest.raises(ValueError, match="size: got 30 pixels, expected a multiple of 4"):
         image_zoo.build("vit", ImageKind(30, 1, 10))
+    with pytest.raises(ValueError, match=r"k: got 0\.3, expected 1 or more neighbors"):
+        image_zoo.build("vig", ImageKind(28, 1, 10, network=image_zoo.ImageNetwork(k=0.3)))
 
 
 def test_positions_begin_apart_and_the_class_token_as_it_was() -> None:
