@@ -132,7 +132,7 @@ def additive_attention(
     plan = known(neighborhood, kind)
     if plan is None:
         check_arguments(
-            neighborhood, "MHD MH NH EH",
+            neighborhood, "MHD MH NH? EH?",
             value=value, src_score=src_score, dst_score=dst_score, edge=edge,
         )  # fmt: skip
         check_dropout(dropout)
@@ -216,7 +216,7 @@ def additive_score(
     if (edge_features is None) != (edge_matrix is None):
         raise ValueError("edge_features: expected together with edge_matrix, got one alone")
     sizes = check_arguments(
-        neighborhood, "MHD NHD HD HKD EK",
+        neighborhood, "MHD NHD HD HKD? EK?",
         source=source, target=target, att=att, edge_matrix=edge_matrix, edge_features=edge_features,
     )  # fmt: skip
     if edge_features is None or edge_matrix is None:

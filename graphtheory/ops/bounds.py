@@ -28,8 +28,9 @@ def check_arguments(neighborhood: Neighborhood, words: str, **tensors: object) -
 
     Args:
         neighborhood: Who aggregates from whom.
-        words: The shape of each tensor, a letter an axis, as in a `Layout`.
-        **tensors: The tensors by name; None is left out.
+        words: The shape of each tensor, a letter an axis, as in a `Layout`; "?" marks one that may
+            be None.
+        **tensors: The tensors by name.
 
     Returns:
         The size that each letter stands for.
@@ -42,8 +43,9 @@ def check_arguments(neighborhood: Neighborhood, words: str, **tensors: object) -
     rows, edges = neighborhood.num_dst, neighborhood.num_edges
     sizes = {"N": rows, "M": neighborhood.num_src, "E": edges}
     for word, (name, tensor) in zip(words.split(), tensors.items(), strict=True):
-        if tensor is None:
+        if tensor is None and word[-1] == "?":
             continue
+        word = word.rstrip("?")
         if not isinstance(tensor, Tensor):
             raise TypeError(f"{name}: got {type(tensor).__name__}, expected a tensor")
         if not tensor.is_floating_point():

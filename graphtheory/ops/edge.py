@@ -273,12 +273,11 @@ def relu_sum(
         >>> relu_sum(value, torch.ones(2, 1, 1), nb).flatten().tolist()
         [0.0, 2.0]
     """
-    words = "MHD EHD" if edge_matrix is None else "MHD EK HKD"
-    tensors = {"value": value, "edge_features": edge_features, "edge_matrix": edge_matrix}
-    if edge_matrix is None:
-        del tensors["edge_matrix"]
-    check_arguments(neighborhood, words, **tensors)
-    check_same_type(**tensors)
+    check_arguments(
+        neighborhood, "MHD EHD HKD?" if edge_matrix is None else "MHD EK HKD",
+        value=value, edge_features=edge_features, edge_matrix=edge_matrix,
+    )  # fmt: skip
+    check_same_type(value=value, edge_features=edge_features, edge_matrix=edge_matrix)
     if given_order and neighborhood.perm is None:
         raise ValueError("given_order: got True, but the neighborhood has no perm")
     given = (value, edge_features, edge_matrix)

@@ -160,10 +160,16 @@ def test_gradients_of_gradients(backend) -> None:
 def test_is_a_proper_torch_op(given_order) -> None:
     _, nb, (value, features) = case(3, 5, 4, 12, 2, 3)
     order, t = nb.perm if given_order else nb.perm[:0], nb.transpose()
-    parts = [nb.indptr, nb.indices, order, t.indptr, order[t.perm] if given_order else t.perm]
-    torch.library.opcheck(_sum.op, (value, features, parts, "numba_csr"))
+    given = (
+        value,
+        features,
+        order,
+        [nb.indptr, nb.indices, t.indptr, t.indices, t.perm],
+        "numba_csr",
+    )
+    torch.library.opcheck(_sum.op, given)
     grad = torch.randn(4, 2, 3, dtype=value.dtype, requires_grad=True)
-    torch.library.opcheck(_sum.gradients.op, (grad, "11", value, features, parts, "numba_csr"))
+    torch.library.opcheck(_sum.gradients.op, (grad, "11", *given))
 
 
 def test_only_the_gradient_that_is_asked_for() -> None:
@@ -203,8 +209,8 @@ def test_wrong_input_is_named() -> None:
     for tensors, error, message in (
         ((value.long(), features), TypeError, "value: dtype torch.int64, expected a floating"),
         ((value[:3], features), ValueError, r"value: shape \(3, 2, 3\), expected \[4, heads"),
-        ((value, features.double()), TypeError, "edge_features: got torch.float64, expected"),
-        ((value, None), TypeError, "edge_features: got NoneType, expected torch.float32"),
+        ((value, features.double()), TypeError, "edge_features: dtype torch.float64, expected"),
+        ((value, None), TypeError, "edge_features: got NoneType, expected a tensor"),
         ((value, features[:5]), ValueError, r"edge_features: shape \(5, 2, 3\), expected \(8, 2"),
         ((value, features[:, :, :1]), ValueError, r"edge_features: shape \(8, 2, 1\), expected"),
         ((value, features.to("meta")), ValueError, "edge_features: on meta, expected cpu"),
