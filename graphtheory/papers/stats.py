@@ -286,10 +286,9 @@ def boundaries(found: Successes, resamples: int = 300, seed: int = 0) -> tuple[A
 
 def trend(values: Sequence[float], sample: tuple[Array, Array]) -> Correlation:
     """The trend of `medians`, `means` or `boundaries` over the settings, which rise."""
-    whole, drawn = sample
-    every = np.array([_spearman(np.asarray(values), line) for line in drawn])
-    low, high = np.quantile(every, _LEVEL)
-    return Correlation(_spearman(np.asarray(values), whole), float(low), float(high))
+    rho, *drawn = _spearman(np.asarray(values), np.vstack(sample))
+    low, high = np.quantile(drawn, _LEVEL)
+    return Correlation(float(rho), float(low), float(high))
 
 
 def lowest(values: Sequence[float], sample: tuple[Array, Array]) -> Minimum:
@@ -300,12 +299,12 @@ def lowest(values: Sequence[float], sample: tuple[Array, Array]) -> Minimum:
     return Minimum(float(values[int(whole.argmin())]), float(inside.mean()))
 
 
-def _spearman(x: Array, y: Array) -> float:
-    """0 where all y are equal."""
-    a, b = rankdata(x), rankdata(y)
-    a, b = a - a.mean(), b - b.mean()
-    size = float(np.sqrt((a @ a) * (b @ b)))
-    return float(a @ b) / size if size else 0.0
+def _spearman(x: Array, y: Array) -> Array:
+    """Rank correlations [R] of x [V] with each row of y [R, V]; 0 where a row has equal entries."""
+    a, b = rankdata(x), rankdata(y, axis=1)
+    a, b = a - a.mean(), b - b.mean(1, keepdims=True)
+    size = np.sqrt((a @ a) * (b * b).sum(1))
+    return np.divide(b @ a, size, out=np.zeros_like(size), where=size != 0)
 
 
 def crossing(

@@ -1,16 +1,26 @@
+import csv
 import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 
 from graphtheory.lab.cli import main
+from graphtheory.lab.datasets.image_sets import Images, ImageSet
 from graphtheory.papers import index
 from tests.lab.bench.conftest import listen, small_space  # noqa: F401  (fixtures)
 
-Reproduced = Callable[[str, Callable[[Any], Any]], str]
+_FEW = 300  # images of each part
+
+
+class Reproduced(Protocol):
+    """A figure's name and small form, its data set, what is printed -> its verdict."""
+
+    def __call__(
+        self, name: str, small: Callable[[Any], Any], dataset: str = "", *told: str
+    ) -> str: ...
 
 
 @pytest.fixture
@@ -22,19 +32,32 @@ def reproduced(
     It looks at what is printed and written, and returns the verdict.
     """
 
-    def reproduce(name: str, small: Callable[[Any], Any]) -> str:
+    def reproduce(name: str, small: Callable[[Any], Any], dataset: str = "", *told: str) -> str:
         figure = replace(figures[name], quick=small)
         monkeypatch.setattr(index, "figure", lambda _: figure)
-        first = () if figure.data else ("--seed", "3")
-        assert main(["reproduce", name, "--quick", *first, "--out", str(tmp_path)]) == 0
+        given = ["--dataset", dataset] if dataset else [] if figure.data else ["--seed", "3"]
+        assert main(["reproduce", name, "--quick", *given, "--out", str(tmp_path)]) == 0
         printed = " ".join(capsys.readouterr().out.split())
         (path,) = tmp_path.glob("*.json")
         found = json.loads(path.read_text())
-        assert found["verdict"] in printed
-        assert not first or found["rows"][0]["seed"] == 3
+        assert found["verdict"] in printed and all(words in printed for words in told)
+        assert figure.data or found["rows"][0]["seed"] == 3
         assert path.with_suffix(".png").read_bytes()[:4] == b"\x89PNG"
-        assert path.with_suffix(".csv").exists()
+        with path.with_suffix(".csv").open() as file:
+            rows = list(csv.DictReader(file))
+        assert rows and all(f"dataset={dataset}" in row["parameters"] for row in rows if dataset)
         return found["verdict"]
 
     figures = index.figures()
     return reproduce
+
+
+@pytest.fixture
+def few_images(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first images of each part stand for all, where a test asks what is done with them."""
+    part = ImageSet._part
+
+    def few(images: ImageSet, name: str) -> Images:
+        return Images(*(of[:_FEW] for of in part(images, name)))
+
+    monkeypatch.setattr(ImageSet, "_part", few)

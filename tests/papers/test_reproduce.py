@@ -30,16 +30,17 @@ def test_an_interrupted_study_goes_on_and_a_new_one_sets_its_runs_aside(
     words = ["reproduce", "fig-3-9", "--dataset", "karate", "--quick", "--out", str(tmp_path)]
     kept = tmp_path / "fig-3-9-karate.jsonl"
     train = figures_labels.train_nodes
+    monkeypatch.setattr(figures_labels, "_QUICK_EPOCHS", 1)
 
     def until_the_third(*args: Any, **options: Any) -> Any:
         if kept.exists() and len(kept.read_text().splitlines()) == 2:
             raise KeyboardInterrupt
         return train(*args, **options)
 
-    monkeypatch.setattr(figures_labels, "train_nodes", until_the_third)
-    assert main(words) == 130
+    with monkeypatch.context() as patched:
+        patched.setattr(figures_labels, "train_nodes", until_the_third)
+        assert main(words) == 130
     assert "Finished runs are in" in capsys.readouterr().out
-    monkeypatch.undo()
     assert main([*words, "--resume"]) == 0
     assert "run 3/" in (told := capsys.readouterr().err) and "run 2/" not in told
     assert len(kept.read_text().splitlines()) == 12

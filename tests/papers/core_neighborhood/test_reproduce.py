@@ -1,31 +1,31 @@
 """Figures 3.8 and 3.9 and the tables of appendix B from the command line to their files."""
 
-import csv
-import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from graphtheory.lab.cli import main
+from graphtheory.papers.core_neighborhood.figures_distance import Distances, up_to
+from graphtheory.papers.core_neighborhood.figures_labels import Labels
+from tests.papers.conftest import Reproduced
 
 
-@pytest.mark.parametrize(
-    ("figure", "columns"),
-    [("fig-3-8", ("distance-z model", "W_Q frozen")), ("fig-3-9", ("labels", "gt - gcn"))],
-)
-def test_a_study_prints_its_rows_and_draws(
-    figure: str, columns: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = ["reproduce", figure, "--dataset", "karate", "--quick", "--out", str(tmp_path)]
-    assert main(words) == 0
-    printed = " ".join(capsys.readouterr().out.split())
-    assert all(column in printed for column in columns)
-    found = json.loads((tmp_path / f"{figure}-karate.json").read_text())
-    assert found["verdict"] in printed
-    with (tmp_path / f"{figure}-karate.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    assert rows and all("dataset=karate" in row["parameters"] for row in rows)
-    assert (tmp_path / f"{figure}-karate.png").read_bytes()[:4] == b"\x89PNG"
+def few_epochs(grid: Distances) -> Distances:
+    return replace(grid, seeds=1, epochs=2, networks=up_to(3))
+
+
+def few_labels(grid: Labels) -> Labels:
+    recipes = tuple(replace(recipe, epochs=2) for recipe in grid.recipes)
+    return replace(grid, seeds=1, shares=grid.shares[-2:], recipes=recipes)
+
+
+def test_a_study_prints_its_rows_and_draws(reproduced: Reproduced) -> None:
+    assert reproduced("fig-3-8", few_epochs, "karate", "distance-z model", "W_Q frozen")
+
+
+def test_a_study_of_labels_prints_its_rows_and_draws(reproduced: Reproduced) -> None:
+    assert reproduced("fig-3-9", few_labels, "karate", "labels", "gt - gcn")
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import pytest
 from graphtheory.lab.cli import main
 
 
+@pytest.mark.usefixtures("few_images")
 def test_train_learns_without_labels_and_resumes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

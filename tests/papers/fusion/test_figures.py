@@ -49,6 +49,7 @@ def test_a_verdict_has_its_pairs_as_rows() -> None:
     assert "linear probe +10.0 (one seed), 1-nearest neighbor -10.0 (one seed)" in of_one_seed.text
 
 
+@pytest.mark.usefixtures("few_images")
 def test_a_backbone_as_drawn_is_scored_once_per_seed() -> None:
     pytest.importorskip("kornia", reason="kornia is not installed")
     grid = Heads(TINY, heads=("untrained",), seeds=1)
@@ -56,6 +57,7 @@ def test_a_backbone_as_drawn_is_scored_once_per_seed() -> None:
     assert row["lr"] == grid.lrs[0] and 0.1 < row["nearest"] <= 1
 
 
+@pytest.mark.usefixtures("few_images")
 def test_statistics_of_batch_norm_as_drawn_follow_from_the_seed() -> None:
     pytest.importorskip("transformers")  # the ResNet is its
     pytest.importorskip("kornia", reason="kornia is not installed")
@@ -86,6 +88,7 @@ def test_the_large_graph_has_one_step_size_and_its_folder_is_no_part_of_the_key(
     assert cora.root == Path("x") and "root" not in cora.key(cora.cells()[0])
 
 
+@pytest.mark.usefixtures("few_images")
 @pytest.mark.parametrize(
     ("figure", "told"),
     [

@@ -70,6 +70,7 @@ def test_the_long_ones_take_as_many_updates_on_every_set(figure: Figure) -> None
     assert digits.norm_first == mnist.norm_first == (not figure.id.endswith("post-norm"))
 
 
+@pytest.mark.usefixtures("few_images")
 def test_it_prints_and_draws(reproduced: Reproduced) -> None:
     pytest.importorskip("kornia", reason="kornia is not installed")
 

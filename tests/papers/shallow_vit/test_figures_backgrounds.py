@@ -1,13 +1,9 @@
-import json
 import math
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from graphtheory.lab.cli import main
-from graphtheory.papers import index
 from graphtheory.papers.figure import Figure
 from graphtheory.papers.shallow_vit import backgrounds as scenes
 from graphtheory.papers.shallow_vit.figures_backgrounds import (
@@ -22,6 +18,7 @@ from graphtheory.papers.shallow_vit.figures_backgrounds import (
     gain,
     gaps,
 )
+from tests.papers.conftest import Reproduced
 
 SCENE = replace(scenes.SCENES["digits"], updates=2, batch_size=16)
 ALPHAS = (0.64, 0.8, 1.0)
@@ -105,27 +102,21 @@ def test_gains_are_those_of_each_seed() -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["fig-2-6b", "fig-2-6c"])
-def test_the_command_prints_and_draws(
-    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    figure = index.figures()[name]
-
+@pytest.mark.usefixtures("few_images")
+@pytest.mark.parametrize("figure", FIGURES[1:], ids=lambda figure: figure.id)
+def test_the_command_prints_and_draws(figure: Figure, reproduced: Reproduced) -> None:
     def small(grid: Any) -> Any:
         grid = figure.quick(grid)
-        return replace(grid, scene=replace(grid.scene, updates=2), seeds=1)
+        few = {"labels": 40} if isinstance(grid, Spurious) else {"labels": (40, 80), "most": 80}
+        return replace(grid, scene=replace(grid.scene, updates=2, batch_size=16), seeds=1, **few)
 
-    monkeypatch.setattr(index, "figure", lambda _: replace(figure, quick=small))
-    assert main(["reproduce", name, "--quick", "--out", str(tmp_path)]) == 0
-    printed = " ".join(capsys.readouterr().out.split())
-    found = json.loads((tmp_path / f"{name}-digits.json").read_text())
-    assert found["verdict"] in printed and found["rows"][0]["seed"] == 0
-    assert (tmp_path / f"{name}-digits.png").read_bytes()[:4] == b"\x89PNG"
+    assert reproduced(figure.id, small)
 
 
+@pytest.mark.usefixtures("few_images")
 def test_rows_of_backgrounds_that_say_the_class() -> None:
     scene = replace(scenes.SCENES["digits"], updates=2, batch_size=16)
-    rows = Spurious(scene=scene, kept=(16,), labels=100, seeds=1).measure(gaps)
+    rows = Spurious(scene=scene, kept=(16,), labels=30, seeds=1).measure(gaps)
     assert [row["start"] for row in rows] == [DRAWN, PRETRAINED]
     for row in rows:
         assert row["accuracy"] == pytest.approx((row[AGREEING] + row[CONFLICTING]) / 2)

@@ -105,7 +105,8 @@ def test_targets_of_the_class_are_fitted_with_the_adjacency_that_made_them() -> 
     assert error["(5.12)", "(0.9, 0.1)", 4] < 0.2
     assert error["(5.12)", "(0.1, 0.9)", 4] > 0.8
     assert all(r["error"] == pytest.approx(r["risk"] / _variance(r, rows)) for r in rows)
-    assert SMALL.measure(least_risks) == rows
+    one = replace(SMALL, p_stars=SMALL.p_stars[:1], sizes=(1,), targets=SMALL.targets[:1])
+    assert one.measure(least_risks) == rows[:1]
 
 
 def _variance(row: dict[str, Any], rows: list[dict[str, Any]]) -> float:

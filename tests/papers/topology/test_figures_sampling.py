@@ -1,17 +1,15 @@
 """The study of sampling: what is chosen, the difference to the full batch, and the command."""
 
-import csv
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from graphtheory.lab.cli import main
 from graphtheory.papers.grid import Measured
-from graphtheory.papers.topology.figures_sampling import FIGURES, on_dataset, summary
+from graphtheory.papers.topology.figures_sampling import FIGURES, on_dataset, quick, summary
 from graphtheory.papers.topology.sampling import FULL, MLP, Sampling, candidates, choose, scores
+from tests.papers.conftest import Reproduced
 
 (FIGURE,) = FIGURES
 TRIED: Any = ({}, {"lr": 0.5})
@@ -100,16 +98,8 @@ def test_differences_are_paired_and_judged_by_one_point() -> None:
     assert fastgcn["gaps"] == pytest.approx([-0.02, -0.015])
 
 
-def test_the_study_prints_its_rows_and_draws(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = ["reproduce", "sampling", "--dataset", "karate", "--quick", "--out", str(tmp_path)]
-    assert main(words) == 0
-    printed = " ".join(capsys.readouterr().out.split())
-    assert "neighbors used" in printed and "within 1 point" in printed
-    found = json.loads((tmp_path / "sampling-karate.json").read_text())
-    assert found["verdict"] in printed
-    with (tmp_path / "sampling-karate.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    assert rows and all("dataset=karate" in row["parameters"] for row in rows)
-    assert (tmp_path / "sampling-karate.png").read_bytes()[:4] == b"\x89PNG"
+def test_the_study_prints_its_rows_and_draws(reproduced: Reproduced) -> None:
+    def small(grid: Sampling) -> Sampling:
+        return replace(quick(grid), epochs=2, search_epochs=1)
+
+    assert reproduced("sampling", small, "karate", "neighbors used", "within 1 point")

@@ -26,12 +26,14 @@ def test_variants_differ_in_what_they_name() -> None:
     assert kinds == {"ViT", "STViT"}
 
 
+@pytest.mark.usefixtures("few_images")
 def test_a_run_tells_validation_of_every_epoch_and_repeats() -> None:
     grid = replace(FIGURES[0].grid, epochs=2)
     (one,), (again,) = (accuracies(grid, Variant("1/2", 0.5), 0) for _ in range(2))
     assert one == again and {"epoch 1", "epoch 2", "test"} <= one.keys()
 
 
+@pytest.mark.usefixtures("few_images")
 def test_it_prints_and_draws(reproduced: Reproduced) -> None:
     figure = FIGURES[0]
     two = (Variant("1/2", 0.5), Variant("all"))

@@ -8,6 +8,7 @@ from torch import nn
 
 from graphtheory.vision.integrations.transformers import from_huggingface, load_huggingface
 from graphtheory.vision.models import gpt
+from tests.vision.integrations.conftest import drawn
 
 hf = pytest.importorskip("transformers")
 
@@ -18,11 +19,7 @@ NO_DROPOUT = {"attn_pdrop": 0.0, "resid_pdrop": 0.0, "embd_pdrop": 0.0}
 def made(kind: type = hf.GPT2LMHeadModel, **options: Any) -> nn.Module:
     """A model in which every weight differs from what the constructor gave."""
     config = hf.GPT2Config(**SIZES | {"bos_token_id": 0, "eos_token_id": 0} | options)
-    model, drawn = kind(config), torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.3 * torch.randn(parameter.shape, generator=drawn))
-    return model.eval()
+    return drawn(kind(config))
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from graphtheory.nn import Attention
 from graphtheory.patterns import TopK
 from graphtheory.vision.integrations.transformers import from_huggingface
+from tests.vision.integrations.conftest import drawn, pixels
 
 hf = pytest.importorskip("transformers")
 
@@ -29,18 +30,6 @@ SWIN = {
 TEXT = {**SIZES, "intermediate_size": 24, "vocab_size": 50, "max_position_embeddings": 12}
 TOKENS = torch.tensor([[3, 7, 7, 1, 9, 4], [5, 2, 8, 6, 49, 49]])
 PADDED = torch.tensor([[1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 0, 0]])
-
-
-def drawn(model: nn.Module) -> nn.Module:
-    draw = torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.3 * torch.randn(parameter.shape, generator=draw))
-    return model.eval()
-
-
-def pixels() -> Tensor:
-    return torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(1))
 
 
 def gpt2(**options: Any) -> nn.Module:
@@ -70,7 +59,7 @@ MODELS = {
 
 def logits(model: nn.Module, inputs: dict[str, Tensor]) -> Tensor:
     given = (
-        inputs if isinstance(model, hf.GPT2LMHeadModel) else {**inputs, "pixel_values": pixels()}
+        inputs if isinstance(model, hf.GPT2LMHeadModel) else {**inputs, "pixel_values": pixels(32)}
     )
     with torch.no_grad():
         out = model(**given)
@@ -102,7 +91,7 @@ def test_it_is_our_network_with_the_same_option(name: str) -> None:
         if isinstance(layer, Attention):
             layer.pattern = TopK(0.3)
     apply(theirs, TopK(0.3))
-    torch.testing.assert_close(logits(theirs, {}), ours(pixels()), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(logits(theirs, {}), ours(pixels(32)), atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("option", [TopK(0.5), TopK(2)], ids=str)
@@ -134,7 +123,7 @@ def test_a_cache_gives_what_the_whole_text_gives() -> None:
 @pytest.mark.parametrize("name", ["vit", "swin", "gpt2"])
 def test_attention_weights_where_they_are_asked_for(name: str) -> None:
     model, inputs = MODELS[name]()
-    given = inputs if name == "gpt2" else {"pixel_values": pixels()}
+    given = inputs if name == "gpt2" else {"pixel_values": pixels(32)}
     apply(model, TopK(0.5))
     assert not model(**given).attentions
     first, *_ = found = model(**given, output_attentions=True).attentions
@@ -153,7 +142,7 @@ def test_attention_weights_where_they_are_asked_for(name: str) -> None:
 def test_dropout_is_on_in_training_and_gradients_flow() -> None:
     model = drawn(hf.ViTModel(hf.ViTConfig(**VIT, attention_probs_dropout_prob=0.5))).train()
     apply(model, TopK(0.5))
-    outs = [model(pixels()).last_hidden_state for _ in range(2)]
+    outs = [model(pixels(32)).last_hidden_state for _ in range(2)]
     assert not torch.equal(*outs)
     outs[0].sum().backward()
     assert all(p.grad is not None for n, p in model.named_parameters() if "layers" in n)

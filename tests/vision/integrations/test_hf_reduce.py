@@ -13,6 +13,7 @@ from graphtheory.vision.integrations.transformers import from_huggingface
 from graphtheory.vision.models import ReducedViT
 from graphtheory.vision.nn import Fuse, Keep, Merge, decreasing, unmerge
 from graphtheory.vision.nn.reduce import Random, Reducer
+from tests.vision.integrations.conftest import drawn, pixels
 
 hf = pytest.importorskip("transformers")
 
@@ -35,21 +36,12 @@ if not hasattr(hf.ViTModel(hf.ViTConfig(**VIT)), "layers"):
 
 def made(name: str, **options: Any) -> nn.Module:
     model, config = MODELS[name]
-    found = model(config(**VIT, **options)).eval()
-    draw = torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for parameter in found.parameters():
-            parameter.add_(0.2 * torch.randn(parameter.shape, generator=draw))
-    return found
-
-
-def pixels(count: int = 2) -> Tensor:
-    return torch.randn(count, 3, 24, 24, generator=torch.Generator().manual_seed(1))
+    return drawn(model(config(**VIT, **options)), 0.2)
 
 
 @torch.no_grad()
 def logits(model: nn.Module) -> Tensor:
-    return model(pixels()).logits
+    return model(pixels(24)).logits
 
 
 @every_model
@@ -84,9 +76,9 @@ def test_it_is_our_network_with_the_same_rules(
         from_huggingface(theirs), rules, proportional=proportional, inside=inside
     ).eval()
     apply(theirs, Reduce(rules, proportional, inside=inside))
-    torch.testing.assert_close(logits(theirs), ours(pixels()), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(logits(theirs), ours(pixels(24)), atol=1e-5, rtol=1e-5)
     with torch.no_grad():
-        found = ours.reduced(pixels())
+        found = ours.reduced(pixels(24))
     assert torch.equal(trace(theirs).slot, found.slot)
     assert torch.equal(trace(theirs).place, found.place)
     torch.testing.assert_close(trace(theirs).size, found.size)
@@ -96,7 +88,7 @@ def test_a_rule_alone_comes_after_every_layer_and_merging_counts_sizes() -> None
     model = made("vit", attn_implementation="eager")
     apply(model, Merge(5))
     with torch.no_grad():
-        out = model(pixels(), output_attentions=True, output_hidden_states=True)
+        out = model(pixels(24), output_attentions=True, output_hidden_states=True)
     assert [a.shape for a in out.attentions] == [(2, 2, n, n) for n in (37, 32, 27)]
     whole = logits(model)
     apply(model, Reduce(Merge(5), proportional=False))
@@ -109,7 +101,7 @@ def test_class_tokens_stay_and_all_tokens_come_back(name: str) -> None:
     model = made(name).base_model
     apply(model, {1: Keep(3, Random()), 3: Merge(2)})
     with torch.no_grad():
-        out = model(pixels()).last_hidden_state
+        out = model(pixels(24)).last_hidden_state
     prefix = {"vit": 1, "deit": 2}[name]
     found = trace(model)
     assert out.shape == (2, prefix + 1, 16) and found.size.sum(1).tolist() == [prefix + 3.0] * 2
@@ -130,7 +122,7 @@ def test_nearest_attention_goes_with_fewer_tokens() -> None:
     for block in ours.blocks:
         block.attention.pattern = TopK(0.5)
     reduced = ReducedViT(ours, dict.fromkeys((1, 2, 3), Merge(4)), proportional=True)
-    torch.testing.assert_close(logits(model), reduced(pixels()), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(logits(model), reduced(pixels(24)), atol=1e-5, rtol=1e-5)
     undo(model)
     assert torch.equal(logits(model), before)
 
@@ -139,14 +131,14 @@ def test_gradients_flow_and_a_copy_is_its_own() -> None:
     model = made("vit").train()
     apply(model, {1: Fuse(0.5), 2: Merge(4)})
     other = copy.deepcopy(model)
-    model(pixels()).logits.sum().backward()
+    model(pixels(24)).logits.sum().backward()
     assert all(p.grad is not None for p in model.parameters())
     assert all(p.grad is None for p in other.parameters())
     with pytest.raises(ValueError, match="model: no reduction has run"):
         trace(other)
-    torch.testing.assert_close(other(pixels()).logits, model(pixels()).logits)
+    torch.testing.assert_close(other(pixels(24)).logits, model(pixels(24)).logits)
     undo(other)
-    assert not torch.allclose(other(pixels()).logits, model(pixels()).logits, atol=1e-4)
+    assert not torch.allclose(other(pixels(24)).logits, model(pixels(24)).logits, atol=1e-4)
 
 
 def test_what_is_not_supported_is_named_and_changes_nothing() -> None:
@@ -172,7 +164,7 @@ def test_what_is_not_supported_is_named_and_changes_nothing() -> None:
     model.set_attn_implementation("eager")
     torch.testing.assert_close(logits(model), whole)
     with pytest.raises(ValueError, match="attention_mask: given, expected none"):
-        model.base_model(pixels(), attention_mask=torch.ones(2, 37).tril())
+        model.base_model(pixels(24), attention_mask=torch.ones(2, 37).tril())
 
 
 @pytest.mark.parametrize(

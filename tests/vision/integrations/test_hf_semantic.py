@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from graphtheory.graph import Grid
 from graphtheory.patterns import TopK
 from graphtheory.vision.nn import MaskPool, Merge
+from tests.vision.integrations.conftest import drawn, pixels
 
 hf = pytest.importorskip("transformers")
 
@@ -28,16 +29,7 @@ if not hasattr(hf.ViTModel(hf.ViTConfig(**VIT)), "layers"):
 
 def made(kind: Any = None, **options: Any) -> nn.Module:
     kind = hf.ViTForImageClassification if kind is None else kind
-    model = kind(kind.config_class(**VIT, **options)).eval()
-    draw = torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.2 * torch.randn(parameter.shape, generator=draw))
-    return model
-
-
-def pixels(height: int = 24, width: int = 24) -> Tensor:
-    return torch.randn(2, 3, height, width, generator=torch.Generator().manual_seed(1))
+    return drawn(kind(kind.config_class(**VIT, **options)), 0.2)
 
 
 def plain(layer: nn.Module, query: Tensor, sources: Tensor) -> Tensor:
@@ -54,13 +46,13 @@ def plain(layer: nn.Module, query: Tensor, sources: Tensor) -> Tensor:
 @torch.no_grad()
 def test_equal_to_the_formulas_in_plain_torch_and_undo_goes_back(name: str) -> None:
     model, prefix = made(getattr(hf, name)), 1 if name[0] == "V" else 2
-    before, names = model(pixels()).logits, set(model.state_dict())
+    before, names = model(pixels(24)).logits, set(model.state_dict())
     apply(model, Semantic(tokens=9, base=1))
     base = model.base_model
     assert set(model.state_dict()) - names == {f"{model.base_model_prefix}.semantic.global_centers"}
     nn.init.normal_(base.semantic.global_centers)
     first, second, third, last = base.layers
-    x = base.embeddings(pixels())
+    x = base.embeddings(pixels(24))
     x = plain(first, x, x)
     maps = x[:, prefix:].transpose(1, 2).unflatten(2, (6, 6))
     start = F.adaptive_avg_pool2d(maps, 3).flatten(2).transpose(1, 2)
@@ -69,16 +61,16 @@ def test_equal_to_the_formulas_in_plain_torch_and_undo_goes_back(name: str) -> N
     moved[:, prefix:] += base.semantic.global_centers
     found = plain(third, moved, torch.cat([found, x[:, prefix:]], 1))
     wanted = base.layernorm(plain(last, found, found))
-    torch.testing.assert_close(base(pixels()).last_hidden_state, wanted, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(base(pixels(24)).last_hidden_state, wanted, atol=1e-5, rtol=1e-5)
     undo(model)
-    assert torch.equal(model(pixels()).logits, before) and set(model.state_dict()) == names
+    assert torch.equal(model(pixels(24)).logits, before) and set(model.state_dict()) == names
 
 
 @torch.no_grad()
 def test_attention_maps_assign_patches_to_tokens() -> None:
     model = made(attn_implementation="eager")
     apply(model, Semantic(tokens=4, base=1))
-    maps = model(pixels(), output_attentions=True).attentions
+    maps = model(pixels(24), output_attentions=True).attentions
     assert [m.shape[2:] for m in maps] == [(37, 37), (5, 37), (5, 41), (5, 5)]
     torch.testing.assert_close(maps[2].sum(3), torch.ones(2, 2, 5))
 
@@ -100,14 +92,14 @@ def test_images_of_other_sizes_and_centers_that_learn() -> None:
 def test_one_of_each_kind_at_a_time() -> None:
     model = made()
     with torch.no_grad():
-        before = model(pixels()).logits
+        before = model(pixels(24)).logits
         apply(model, Semantic(4, base=1))
-        few = model(pixels()).logits
+        few = model(pixels(24)).logits
         apply(model, TopK(0.5))
-        assert not torch.allclose(model(pixels()).logits, few, atol=1e-4)
+        assert not torch.allclose(model(pixels(24)).logits, few, atol=1e-4)
         apply(model, Merge(0))  # in the place of semantic tokens
         apply(model, TopK(1.0))
-        torch.testing.assert_close(model(pixels()).logits, before, atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(model(pixels(24)).logits, before, atol=1e-5, rtol=1e-5)
     assert not hasattr(model.vit, "semantic")
 
 

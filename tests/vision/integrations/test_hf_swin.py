@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 from graphtheory.patterns import TopK
 from graphtheory.vision.nn import MaskPool, Merge
+from tests.vision.integrations.conftest import drawn, pixels
 
 hf = pytest.importorskip("transformers")
 
@@ -24,16 +25,7 @@ SWIN = {
 
 def made(kind: Any = None, **options: Any) -> Any:
     kind = hf.SwinForImageClassification if kind is None else kind
-    model = kind(hf.SwinConfig(**{**SWIN, **options})).eval()
-    draw = torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.2 * torch.randn(parameter.shape, generator=draw))
-    return model
-
-
-def pixels(height: int = 32, width: int = 32) -> Tensor:
-    return torch.randn(2, 3, height, width, generator=torch.Generator().manual_seed(1))
+    return drawn(kind(hf.SwinConfig(**{**SWIN, **options})), 0.2)
 
 
 def plain(block: Any, query: Tensor, sources: Tensor) -> Tensor:
@@ -49,12 +41,12 @@ def plain(block: Any, query: Tensor, sources: Tensor) -> Tensor:
 @torch.no_grad()
 def test_equal_to_the_formulas_in_plain_torch_and_undo_goes_back() -> None:
     model = made()
-    before, names = model(pixels()).logits, set(model.state_dict())
+    before, names = model(pixels(32)).logits, set(model.state_dict())
     apply(model, Semantic(tokens=9, base=1))
     assert set(model.state_dict()) - names == {"swin.semantic.global_centers"}
     base = model.swin
     nn.init.normal_(base.semantic.global_centers)
-    x, size = base.embeddings(pixels())
+    x, size = base.embeddings(pixels(32))
     x = base.encoder.layers[0](x, size)[0]
     stage = base.encoder.layers[1]
     first, making, again, among, back = stage.blocks
@@ -64,21 +56,21 @@ def test_equal_to_the_formulas_in_plain_torch_and_undo_goes_back() -> None:
     tokens = plain(again, tokens + base.semantic.global_centers, torch.cat([tokens, x], 1))
     tokens = plain(among, tokens, tokens)
     wanted = base.layernorm(plain(back, x, tokens))
-    found = base(pixels())
+    found = base(pixels(32))
     torch.testing.assert_close(found.last_hidden_state, wanted, atol=1e-5, rtol=1e-5)
     undo(model)
-    assert torch.equal(model(pixels()).logits, before) and set(model.state_dict()) == names
+    assert torch.equal(model(pixels(32)).logits, before) and set(model.state_dict()) == names
 
 
 @torch.no_grad()
 def test_the_whole_grid_is_there_again_and_its_weights_too() -> None:
     model = made(attn_implementation="eager")
     apply(model, Semantic(tokens=4, base=0))
-    out = model.swin(pixels(), output_attentions=True, output_hidden_states=True)
+    out = model.swin(pixels(32), output_attentions=True, output_hidden_states=True)
     assert out.attentions[-1].shape == (2, 4, 64, 4)  # of the patches to the tokens
     assert out.reshaped_hidden_states[-1].shape == (2, 16, 8, 8)
     apply(model, TopK(0.5))
-    weights = model.swin(pixels(), output_attentions=True).attentions[-1]
+    weights = model.swin(pixels(32), output_attentions=True).attentions[-1]
     assert ((weights > 0).sum(3) == 2).all()
 
 
@@ -119,7 +111,7 @@ def test_nearest_attention_in_windows_of_swin_v2() -> None:
     draw = torch.Generator().manual_seed(0)
     for parameter in model.parameters():
         parameter.add_(0.2 * torch.randn(parameter.shape, generator=draw))
-    images = pixels()
+    images = pixels(32)
     before = model(images, output_attentions=True)
     apply(model, TopK(1.0))
     whole = model(images, output_attentions=True)

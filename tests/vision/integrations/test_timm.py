@@ -11,6 +11,7 @@ from graphtheory.vision.integrations.timm import load_timm
 from graphtheory.vision.models import DistilledToken, MeanToken, swin_pico
 from graphtheory.vision.models.swin import swin
 from graphtheory.vision.models.vit import vit
+from tests.vision.integrations.conftest import drawn
 
 timm = pytest.importorskip("timm")
 
@@ -32,11 +33,7 @@ MODELS = [
 
 
 def made(name: str, options: dict[str, Any]) -> nn.Module:
-    model, drawn = timm.create_model(name, num_classes=5, **options), torch.Generator()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.3 * torch.randn(parameter.shape, generator=drawn.manual_seed(0)))
-    return model.eval()
+    return drawn(timm.create_model(name, num_classes=5, **options))
 
 
 @pytest.mark.parametrize(("name", "options", "ours"), MODELS)

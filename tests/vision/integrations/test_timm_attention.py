@@ -27,6 +27,8 @@ from graphtheory.vision.models import DistilledToken, ReducedViT, ViT
 from graphtheory.vision.models.vit import vit
 from graphtheory.vision.nn import AveragePool, Fuse, Keep, Merge, unmerge
 from graphtheory.vision.nn.reduce import Reducer
+from tests.vision.integrations.conftest import drawn
+from tests.vision.integrations.conftest import pixels as images_of
 
 DIM, HEADS = 16, 2
 
@@ -117,14 +119,6 @@ class Averaging(StandIn):
         return self.features(images)
 
 
-def drawn(model: nn.Module) -> Any:
-    draw = torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.3 * torch.randn(parameter.shape, generator=draw))
-    return model.eval()
-
-
 def of_timm(name: str, **options: Any) -> Any:
     timm = pytest.importorskip("timm")
     return drawn(timm.create_model(name, num_classes=5, **options))
@@ -150,8 +144,7 @@ every_vit = pytest.mark.parametrize("name", ["stand-in", "deit", "registers"])
 
 
 def pixels(name: str = "") -> Tensor:
-    side = {"swin": 32, "stem of convolutions": 64}.get(name, 24)
-    return torch.randn(2, 3, side, side, generator=torch.Generator().manual_seed(1))
+    return images_of({"swin": 32, "stem of convolutions": 64}.get(name, 24))
 
 
 def ours(theirs: nn.Module, pattern: TopK | None = None) -> ViT:

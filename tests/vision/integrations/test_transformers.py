@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from graphtheory.vision.integrations import transformers
 from graphtheory.vision.integrations.transformers import from_huggingface, load_huggingface
 from graphtheory.vision.models import vit_pico
+from tests.vision.integrations.conftest import drawn, pixels
 
 hf = pytest.importorskip("transformers")
 
@@ -39,19 +40,8 @@ BASES = [
 
 
 def made(kind: Callable[..., nn.Module], config: object) -> nn.Module:
-    """A new model, for a Swin keeps the shifts of the smallest image that it has seen.
-
-    Every weight differs from what the constructor gave, biases and tokens included.
-    """
-    model, drawn = kind(config), torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.3 * torch.randn(parameter.shape, generator=drawn))
-    return model.eval()
-
-
-def pixels(*size: int) -> Tensor:
-    return torch.randn(2, 3, *size, generator=torch.Generator().manual_seed(1))
+    """A new model, for a Swin keeps the shifts of the smallest image that it has seen."""
+    return drawn(kind(config))
 
 
 @pytest.mark.parametrize(("kind", "config"), CLASSIFIERS)

@@ -1,10 +1,9 @@
-from importlib import import_module
+from collections.abc import Callable
+from functools import partial
 
 import pytest
 import torch
 
-from graphtheory.ops import backend as dispatch
-from graphtheory.ops.call import AttentionCall
 from graphtheory.vision import models
 from graphtheory.vision.models import ClassToken, DistilledToken, MeanToken, vit_pico
 from graphtheory.vision.models.vit import depth_rates, vit
@@ -45,16 +44,7 @@ def test_images_do_not_see_each_other(readout: type) -> None:
     assert model.tokens(images).shape == (3, readout.prefix + 63, 64)
 
 
-def test_attention_runs_on_dense_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    chosen, choose = [], dispatch.choose
-
-    def note(call: AttentionCall, name: str | None = None) -> dispatch.Backend:
-        chosen.append(choose(call, name).name)
-        return choose(call, name)
-
-    module = import_module("graphtheory.ops.attention")
-    monkeypatch.setattr(module, "choose", note)
-    monkeypatch.setattr(module, "known", lambda neighborhood, kind: None)  # what ran such a call
+def test_attention_runs_on_dense_blocks(chosen: list[str]) -> None:
     vit_pico()(torch.randn(2, 3, 32, 32))
     assert chosen == ["blocks"] * 4
 
@@ -69,24 +59,10 @@ def test_maps_are_of_each_layer() -> None:
     assert model.training
 
 
-def test_it_learns_and_repeats() -> None:
-    images, labels = torch.randn(8, 3, 32, 32), torch.arange(8) % 4
-
-    def losses() -> list[float]:
-        drawn = torch.Generator().manual_seed(0)
-        model = vit_pico(out_channels=4, drop_path=0.1)
-        model.reset_parameters(drawn)
-        optimizer, found = torch.optim.AdamW(model.parameters(), 2e-3), []
-        for _ in range(12):
-            loss = torch.nn.functional.cross_entropy(model(images, generator=drawn), labels)
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            found.append(loss.item())
-        return found
-
-    first = losses()
-    assert first == losses() and first[-1] < 0.5 * first[0]
+def test_it_learns_and_repeats(losses: Callable[..., list[float]]) -> None:
+    make = partial(vit_pico, out_channels=4, drop_path=0.1)
+    first = losses(make)
+    assert first == losses(make) and first[-1] < 0.5 * first[0]
 
 
 def test_options_reach_the_blocks_and_bad_ones_are_named() -> None:

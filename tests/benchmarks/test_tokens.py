@@ -1,0 +1,19 @@
+from collections.abc import Callable
+from types import ModuleType
+
+import pytest
+
+from tests.benchmarks.conftest import BENCHMARKS
+
+hf = pytest.importorskip("transformers")
+
+if not hasattr(hf.ViTModel(hf.ViTConfig(num_hidden_layers=1)), "layers"):
+    pytest.skip("an older transformers builds its layers otherwise", allow_module_level=True)
+
+
+def test_the_table_of_the_docs_is_what_the_script_prints(
+    script: Callable[[str], ModuleType],
+) -> None:
+    page = (BENCHMARKS.parent / "docs" / "transformers.md").read_text()
+    rows, reasons = script("tokens").table(("forward", "train", "undo")).split("\n\n")
+    assert rows in page and reasons in page and "fails" not in rows
