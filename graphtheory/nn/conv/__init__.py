@@ -1,7 +1,6 @@
 """Layers with the contract of PyG's, on the core."""
 
-from graphtheory.nn.conv.gat_conv import GATConv
-from graphtheory.nn.conv.gatv2_conv import GATv2Conv
+from graphtheory.nn.conv.gat_conv import GATConv, GATv2Conv
 from graphtheory.nn.conv.gcn_conv import GCNConv
 from graphtheory.nn.conv.gps_conv import GPSConv
 from graphtheory.nn.conv.sparse_features import SparseFeatures
