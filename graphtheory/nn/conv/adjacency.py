@@ -36,7 +36,6 @@ class Adjacency:
     matrix, the columns of a CSC matrix; appended self-loops come last, sorted by node.
 
     Attributes:
-        neighborhood: The edges in CSR order.
         order: Edge e in CSR order is edge ``order[e]`` of the given order; None is the identity.
         edges: [2, E] source and target nodes in the given order; None without appended self-loops.
         loops: Number of appended self-loops.
@@ -103,10 +102,9 @@ class Adjacency:
         return torch.cat([features, fill[: self.loops]])
 
     def with_weights(self, given: Any, weights: Tensor, *, stored: bool = True) -> Any:
-        """What PyG returns for `return_attention_weights`: edges and their attention weights.
+        """What PyG returns for `return_attention_weights`, of weights [E, heads] in CSR order.
 
-        `given` is what `adjacency_of` took; with `stored` a torch sparse matrix has the weights
-        [E, heads], here in CSR order, as values.
+        With `stored` they are the values of a torch sparse matrix.
         """
         weights = self.to_edge_order(weights)
         if self.edges is None:

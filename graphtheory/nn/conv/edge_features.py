@@ -63,11 +63,7 @@ def checked_features(edge_attr: Tensor | None, num_edges: int, linear: Any) -> T
 
 
 def matrix_of(linear: torch.nn.Module, features: Tensor, heads: int) -> Tensor:
-    """The weights of a linear layer as a matrix [heads, edge_dim, out_channels].
-
-    Computed as the layer's output on the identity matrix, so lazy initialization, parametrizations
-    and adapters of the layer apply.
-    """
+    """A layer's matrix [heads, edge_dim, out_channels], by a call: it may be lazy or wrapped."""
     eye = torch.eye(features.size(1), dtype=features.dtype, device=features.device)
     mapped = linear(eye)
     return mapped.view(len(eye), heads, mapped.size(1) // heads).transpose(0, 1)

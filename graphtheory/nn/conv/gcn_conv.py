@@ -15,30 +15,19 @@ from torch_geometric.utils import is_torch_sparse_tensor
 from graphtheory import ops
 from graphtheory.graph import Neighborhood, neighborhood_from
 from graphtheory.graph.interop import to_sparse_tensor
-from graphtheory.nn.conv import on_core
-from graphtheory.nn.conv.adjacency import (
-    TO_SPARSE,
-    Adjacency,
-    adjacency_of,
-    outside_inference_mode,
-    stored_values,
-)
+from graphtheory.nn.conv import adjacency, on_core
+from graphtheory.nn.conv.adjacency import Adjacency
 
 Rows = tuple[Neighborhood, Tensor | None]  # and the weight of each edge in its order
 
 
 class Kept(NamedTuple):
-    """The edges of a call; at least one of two forms.
-
-    `rows` are for `ops`, None until a call needs them; `given` is as PyG's layer keeps them, None
-    if it has to be computed. The last `loops` edges of the list that the rows were read from are
-    self-loops; `layout` is that of a matrix.
-    """
+    """The edges of a call, for `ops` or as PyG's layer keeps them, or both."""
 
     rows: Rows | None
     given: Any = None
-    loops: int = 0
-    layout: Any = None
+    loops: int = 0  # self-loops, the last edges of the list that the rows were read from
+    layout: Any = None  # of the matrix that they were read from
 
 
 def _as_pyg(kept: Kept, flow: str) -> Any:
@@ -49,7 +38,9 @@ def _as_pyg(kept: Kept, flow: str) -> Any:
         return to_sparse_tensor(nb if weight is None else nb.replace(weight=weight))
     edges = nb.edge_index()
     if kept.layout is not None:
-        return TO_SPARSE[kept.layout](edges.flip(0), weight, (nb.num_dst, nb.num_src)), None
+        return adjacency.TO_SPARSE[kept.layout](
+            edges.flip(0), weight, (nb.num_dst, nb.num_src)
+        ), None
     if nb.perm is not None:
         order = nb.perm.argsort()
         edges, weight = edges[:, order], None if weight is None else weight[order]
@@ -67,7 +58,7 @@ def _shown(name: str, slot: str) -> property:
         kept = getattr(layer, slot)
         if kept is None or kept.given is not None:
             return None if kept is None else kept.given
-        return outside_inference_mode(lambda: _as_pyg(kept, layer.flow))
+        return adjacency.outside_inference_mode(lambda: _as_pyg(kept, layer.flow))
 
     def put(layer: Any, given: Any) -> None:
         vars(layer)[name] = None  # what PyG's layer has before its first call
@@ -144,7 +135,7 @@ class GCNConv(on_core.OnCore, pyg.GCNConv):
             rows = self._kept_rows(edge_index, x_src.shape[self.node_dim])
         keeps = self.cached and self.normalize and not torch.compiler.is_exporting()
         if rows is None and keeps:
-            rows = outside_inference_mode(lambda: self._rows(*args))
+            rows = adjacency.outside_inference_mode(lambda: self._rows(*args))
             self._keep(edge_index, rows, one_set)
         elif rows is None:
             rows = self._rows(*args)
@@ -162,7 +153,7 @@ class GCNConv(on_core.OnCore, pyg.GCNConv):
         kept: Kept | None = getattr(self, name)
         if kept is None or kept.rows is not None:
             return None if kept is None else kept.rows
-        rows = outside_inference_mode(lambda: _rows(kept.given, num_nodes, self.flow))
+        rows = adjacency.outside_inference_mode(lambda: _rows(kept.given, num_nodes, self.flow))
         setattr(self, name, kept._replace(rows=rows))
         return rows
 
@@ -206,11 +197,11 @@ class GCNConv(on_core.OnCore, pyg.GCNConv):
                 raise ValueError("edge_weight: got some beside a sparse matrix, which has its own")
             if self.normalize and one_set:
                 return self._normalized_by_pyg(given, x_src)
-            weight = stored_values(given)
+            weight = adjacency.stored_values(given)
         elif isinstance(given, Neighborhood) and weight is None:
             weight = given.weight
         loops = self.normalize and self.add_self_loops
-        adj = adjacency_of(given, num_src, num_dst, add_self_loops=loops, flow=self.flow)
+        adj = adjacency.adjacency_of(given, num_src, num_dst, add_self_loops=loops, flow=self.flow)
         if weight is not None and weight.shape != (adj.num_given,):
             shape = tuple(weight.shape)
             raise ValueError(f"edge_weight: shape {shape}, expected one per edge [{adj.num_given}]")
@@ -296,5 +287,5 @@ def _rows(given: Any, num_nodes: int, flow: str) -> Rows:
     if weight is None:  # a sparse matrix, which holds its values
         nb = neighborhood_from(edges, num_nodes=num_nodes)
         return nb, nb.weight
-    adj = adjacency_of(edges, num_nodes, num_nodes, flow=flow)
+    adj = adjacency.adjacency_of(edges, num_nodes, num_nodes, flow=flow)
     return adj.neighborhood, adj.to_csr_order(weight)

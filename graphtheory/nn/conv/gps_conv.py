@@ -241,11 +241,9 @@ def _check_kind(attn_type: str) -> None:
 
 
 def clique_edges(batch: Tensor, num_pairs: int | None = None) -> Neighborhood:
-    """All pairs of nodes of the same graph, by operators that can be traced.
+    """The edges of `graph.cliques`, by operators that `torch.export` traces for any number of them.
 
-    The edges are those of `graph.cliques` in the same order. `torch.export` leaves their number
-    open, which a list of sizes, read while it traces, would fix. `num_pairs` is their number where
-    a tensor with one row per pair tells it; any other is an error where the program runs.
+    `num_pairs` is that number where a tensor with one row per pair tells it.
     """
     first = torch.searchsorted(batch, batch)
     size = torch.searchsorted(batch, batch, right=True) - first
@@ -259,10 +257,7 @@ def clique_edges(batch: Tensor, num_pairs: int | None = None) -> Neighborhood:
 def dense_attention(
     query: Tensor, key: Tensor, value: Tensor, batch: Tensor | None, dropout: float
 ) -> Tensor:
-    """Attention [N, H, C] among all nodes of each graph by torch's own operator, which ONNX has.
-
-    Several graphs are told apart by a mask [N, N]; without `batch` there is one.
-    """
+    """Attention [N, H, C] within graphs by torch's own operator, which ONNX has, with a mask."""
     q, k, v = (t.transpose(0, 1)[None] for t in (query, key, value))  # [1, H, N, C]
     mask = None if batch is None else batch[:, None] == batch
     out = functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout)

@@ -32,12 +32,6 @@ class HGTConv(on_core.OnCore, pyg.HGTConv):
     this name, but that the order of `edge_index_dict` need not be that of `metadata`: PyG's weights
     then belong to other kinds.
 
-    Shapes:
-        - **x_dict:** [N_t, in_channels] for each node type t.
-        - **edge_index_dict:** an edge list, torch sparse matrix, `SparseTensor` or `Neighborhood`
-          for each kind of edge.
-        - **output:** [N_t, out_channels] for each node type that is a target.
-
     Source: Hu et al. (2020), Heterogeneous Graph Transformer, eq. (3) to (5).
     """
 
@@ -85,8 +79,7 @@ class HGTConv(on_core.OnCore, pyg.HGTConv):
 def joined(edges: Mapping[EdgeType, Any], sizes: Mapping[str, int]) -> Neighborhood:
     """One neighborhood of all kinds of edges, kept while the given edges are the same tensors.
 
-    Target nodes are those of all types in the order of `sizes`; source nodes are those of each kind
-    of edge in the order of `edges`, so that a node type is there once for each of its kinds.
+    Targets are the nodes of all types, sources those of each kind of edge, one after another.
     """
     adjs = [adjacency_of(e, sizes[kind[0]], sizes[kind[-1]]) for kind, e in edges.items()]
     kept = adjs[0].cached("joined", dict)

@@ -32,22 +32,17 @@ class OnCore(MessagePassing):
     and materializes no messages, unless an explainer (`conv.explain`), a hook on propagation,
     messages, aggregation or edge updates, or `torch.onnx.export` asks for them: then PyG's message
     passing runs, with the same result. TorchScript compiles PyG's layer.
-
-    Attributes:
-        decomposes: Whether it computes `decomposed_layers`.
-        flows_back: Whether it computes `flow="target_to_source"`.
-        smallest: Arguments of a layer of PyG of this kind.
-        parts: Kinds of submodules that it knows how to run; None if PyG's forward runs them.
-        inlined: Submodules whose weights it uses without calling them.
     """
 
     # PyG generates a fast `propagate` per class, without support for explainers, and keeps the
     # inherited one for them. That must be MessagePassing's, not the one generated for PyG's layer.
     propagate = MessagePassing.propagate
-    decomposes: ClassVar[bool] = False
-    flows_back: ClassVar[bool] = True
-    smallest: ClassVar[tuple[Any, ...]] = (1, 1)
+    decomposes: ClassVar[bool] = False  # computes `decomposed_layers`
+    flows_back: ClassVar[bool] = True  # computes `flow="target_to_source"`
+    smallest: ClassVar[tuple[Any, ...]] = (1, 1)  # arguments of a layer of PyG of this kind
+    # kinds of submodules that it knows how to run; None if PyG's forward runs them
     parts: ClassVar[tuple[type, ...] | None] = (Linear, SumAggregation)
+    # submodules whose weights it uses without calling them
     inlined: ClassVar[tuple[str, ...]] = ("lin_edge", "aggr_module")
 
     def needs_messages(self) -> bool:

@@ -14,14 +14,8 @@ from torch_geometric.typing import OptTensor
 from graphtheory import ops
 from graphtheory.graph import Neighborhood
 from graphtheory.graph.csr import check_index, sort_by_key
-from graphtheory.nn.conv import on_core
-from graphtheory.nn.conv.adjacency import (
-    Adjacency,
-    adjacency_of,
-    cached_for,
-    outside_inference_mode,
-    stored_values,
-)
+from graphtheory.nn.conv import adjacency, on_core
+from graphtheory.nn.conv.adjacency import Adjacency
 from graphtheory.nn.conv.on_core import REDUCTIONS
 from graphtheory.ops.edge import Reduction
 
@@ -29,11 +23,11 @@ from graphtheory.ops.edge import Reduction
 class Relations:
     """The relation of each edge in CSR order, and the pairs of relation and target with edges."""
 
-    def __init__(self, adjacency: Adjacency, kinds: Tensor, num_relations: int) -> None:
-        self.adjacency, self.kinds, self.num_relations = adjacency, kinds, num_relations
+    def __init__(self, adj: Adjacency, kinds: Tensor, num_relations: int) -> None:
+        self.adjacency, self.kinds, self.num_relations = adj, kinds, num_relations
         # edges by relation, in each by target node as before
         _, order = sort_by_key(kinds, num_relations)
-        ends, kinds = adjacency.targets()[order], kinds[order]
+        ends, kinds = adj.targets()[order], kinds[order]
         new = torch.ones_like(kinds, dtype=torch.bool)
         new[1:] = (kinds[1:] != kinds[:-1]) | (ends[1:] != ends[:-1])
         self._sorted = order, ends, new
@@ -86,12 +80,12 @@ def relations_of(adj: Adjacency, kinds: Tensor, num_relations: int) -> Relations
         check_index("edge_type", kinds, num_relations)
         return Relations(adj, adj.to_csr_order(kinds.detach().long()), num_relations)
 
-    cache = cached_for(kinds)
+    cache = adjacency.cached_for(kinds)
     if cache is None:
         return make()
     found = cache.get("relations")
     if found is None or found.adjacency is not adj or found.num_relations != num_relations:
-        found = cache["relations"] = outside_inference_mode(make)
+        found = cache["relations"] = adjacency.outside_inference_mode(make)
     return found
 
 
@@ -106,12 +100,6 @@ class Relational(on_core.OnCore):
     relation's weight, and summed. Ids of nodes in the place of features take rows of the weights,
     with a basis decomposition those of the bases, so that no [relations, nodes, features] is built;
     with ids and a largest value PyG's own path runs.
-
-    Shapes:
-        - **x:** [N, in_channels], ids [N] or None for all ids; or a pair of these.
-        - **edge_index:** [2, E], `EdgeIndex`, a `SparseTensor` of relations, or a `Neighborhood`.
-        - **edge_type:** relation of each edge [E], in the order of the given edges.
-        - **output:** [N_dst, out_channels].
 
     Source: Schlichtkrull et al. (2018), eq. (2) to (4).
     """
@@ -136,8 +124,8 @@ class Relational(on_core.OnCore):
             return super().forward(x, self.for_messages(edge_index), edge_type)
         num_src = self.in_channels_l if x_src is None else x_src.size(0)
         num_dst = num_src if x_dst is None else x_dst.size(0)
-        adj = adjacency_of(edge_index, num_src, num_dst, flow=self.flow)
-        kinds = stored_values(edge_index) if edge_type is None else edge_type
+        adj = adjacency.adjacency_of(edge_index, num_src, num_dst, flow=self.flow)
+        kinds = adjacency.stored_values(edge_index) if edge_type is None else edge_type
         if kinds is None or kinds.shape != (adj.num_given,):
             got = None if kinds is None else tuple(kinds.shape)
             raise ValueError(f"edge_type: shape {got}, expected one per edge [{adj.num_given}]")

@@ -175,11 +175,7 @@ for _name in ("shape", "ndim", "dtype", "device", "layout", "is_sparse", "is_cud
 
 
 def maybe_sparse(x: Any) -> Any:
-    """`x` by its non-zeros if it was seen before and has few, otherwise as it is.
-
-    The first time that a tensor is seen it is only marked, so a batch that is used once costs
-    nothing.
-    """
+    """`x` by its non-zeros if it has few and was seen before: a batch used once costs nothing."""
     if type(x) is not Tensor or x.dim() != 2 or x.numel() < MIN_ENTRIES:
         return x
     if not x.is_floating_point() or x.requires_grad or not is_plain(x):
@@ -202,20 +198,14 @@ _NEW = object()
 
 
 class _NonZeros(NamedTuple):
-    """What differs from 0 in a tensor, which this does not refer to.
-
-    Row by row which columns differ, what is there, and torch's count of changes when it was read.
-    """
+    """What differs from 0 in a version of a tensor, to which it keeps no reference."""
 
     rows: Neighborhood
     values: Tensor
     version: int
 
     def hold_of(self, x: Tensor) -> bool:
-        """Whether they are still those of x, however it was written to.
-
-        Where a look would wait for a device, torch's count of changes alone decides.
-        """
+        """Whether they are still those of x; off a CPU torch's count of changes alone decides."""
         if version_of(x) != self.version or x.shape != (self.rows.num_dst, self.rows.num_src):
             return False
         return not x.is_cpu or holds(x, self.rows.indptr, self.rows.indices, self.values)

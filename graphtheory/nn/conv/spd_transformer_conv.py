@@ -13,13 +13,8 @@ from torch_geometric.utils import softmax
 from graphtheory.graph import Neighborhood
 from graphtheory.nn.attention import AttentionMap, Bias
 from graphtheory.nn.bias import BucketBias
-from graphtheory.nn.conv import on_core
-from graphtheory.nn.conv.adjacency import (
-    Adjacency,
-    adjacency_of,
-    edge_list,
-    with_given_edges,
-)
+from graphtheory.nn.conv import adjacency, on_core
+from graphtheory.nn.conv.adjacency import Adjacency
 from graphtheory.nn.conv.edge_features import checked_features, given_features
 from graphtheory.nn.conv.transformer_conv import DotProduct
 from graphtheory.ops.look_up import bias_per_edge, look_up
@@ -167,9 +162,9 @@ class SPDTransformerConv(DotProduct):
             out, alpha = by_messages(self, *given)
             out = self._with_root(out, x_dst)
             if return_attention_weights:
-                return out, with_given_edges(edge_index, alpha, stored=True)
+                return out, adjacency.with_given_edges(edge_index, alpha, stored=True)
             return out
-        adj = adjacency_of(edge_index, x_src.size(0), x_dst.size(0))
+        adj = adjacency.adjacency_of(edge_index, x_src.size(0), x_dst.size(0))
         bias = self._bias(adj, distance)
         features = self._features(adj, edge_attr, edge_index)
         total = self._with_more(bias, attn_bias, adj)
@@ -228,7 +223,7 @@ class SPDTransformerConv(DotProduct):
         x_src, x_dst = (x, x) if isinstance(x, Tensor) else x
         query = self.lin_query(x_dst).view(-1, self.heads, self.out_channels)
         key = self.lin_key(x_src).view(-1, self.heads, self.out_channels)
-        adj = adjacency_of(edge_index, x_src.size(0), x_dst.size(0))
+        adj = adjacency.adjacency_of(edge_index, x_src.size(0), x_dst.size(0))
         bias = self._bias(adj, distance)
         edges, _ = self._edges(adj, query, bias, self._features(adj, edge_attr, edge_index))
         bias = self._with_more(bias, attn_bias, adj)
@@ -244,9 +239,9 @@ def by_messages(
     distance: Tensor | None, edge_attr: Tensor | None, attn_bias: Tensor | None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """`attend` on what the layer was called with, checked; weights are in the given order."""
-    edges = edge_list(layer.for_messages(given))
+    edges = adjacency.edge_list(layer.for_messages(given))
     if not torch.onnx.is_in_onnx_export():
-        adjacency_of(given, x_src.size(0), x_dst.size(0))  # checks sizes and node ids
+        adjacency.adjacency_of(given, x_src.size(0), x_dst.size(0))  # checks sizes and node ids
     own = given.distance if isinstance(given, Neighborhood) else None
     if layer.edge_dim is not None:
         edge_attr = given_features(edge_attr, given, layer.edge_dim)

@@ -12,42 +12,24 @@ from torch_geometric.typing import OptTensor
 from graphtheory import ops
 from graphtheory.graph import Neighborhood
 from graphtheory.nn.attention import Bias
-from graphtheory.nn.conv import on_core, recomputed
+from graphtheory.nn.conv import edge_features, on_core, recomputed
 from graphtheory.nn.conv.adjacency import Adjacency, adjacency_of
-from graphtheory.nn.conv.edge_features import (
-    checked_features,
-    edge_logits,
-    given_features,
-    in_rows,
-    matrix_of,
-    project_per_edge,
-    with_edges,
-)
 from graphtheory.nn.conv.recomputed import Projections, can_stream_backward
 from graphtheory.patterns import attention_logits
 
 
 class DotProduct(on_core.OnCore):
-    """Mixin of the layers with dot products of queries and keys, and maybe features of edges.
-
-    Attributes:
-        recompute: Keep x in place of queries, keys and values.
-        scale: Factor of the dot products; None means 1/sqrt(out_channels).
-        value_table: Vectors that the values of edges get by bucket; None is none.
-    """
+    """Mixin of the layers with dot products of queries and keys, and maybe features of edges."""
 
     recompute: bool = False
-    scale: float | None = None
-    value_table: Tensor | None
+    scale: float | None = None  # of the dot products; None is 1/sqrt(out_channels)
+    value_table: Tensor | None  # vectors by bucket that are added to the values of edges
 
     def _attend(
         self, x_src: Tensor, x_dst: Tensor, adj: Adjacency, features: Tensor | None,
         by_bucket: Bias, bias: Bias, *, want: bool,
     ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
-        """Sums [N_dst, heads, out_channels], and the weights [E, heads] if they are wanted.
-
-        `bias` is added to the logits; the part of it that lies in buckets names rows of the table.
-        """
+        """Sums [N_dst, heads, out_channels], and the weights [E, heads] if they are wanted."""
         nb, can_stream = adj.neighborhood, not want and self.value_table is None
         if can_stream and can_stream_backward(self, x_src, x_dst, features, adj):
             return recomputed.attend(self, x_src, x_dst, adj, features, bias, self.scale), None
@@ -57,8 +39,10 @@ class DotProduct(on_core.OnCore):
             query = made(self.lin_query, x_dst).view(shape)
             key = made(self.lin_key, x_src).view(shape)
             value = made(self.lin_value, x_src).view(shape)
-            if features is not None and project_per_edge(features, self.out_channels, nb.num_dst):
-                key, value, nb = with_edges(key, value, self.lin_edge(features), adj)
+            if features is not None and edge_features.project_per_edge(
+                features, self.out_channels, nb.num_dst
+            ):
+                key, value, nb = edge_features.with_edges(key, value, self.lin_edge(features), adj)
                 features = None
             edges: tuple[ops.EdgeFeatures, ...] = ()
             if features is not None or self.value_table is not None:
@@ -82,8 +66,8 @@ class DotProduct(on_core.OnCore):
         """Features by edge and vectors by bucket, of which some are absent; and W_E [H, D, C]."""
         edges, matrix = [], None
         if features is not None:
-            features = in_rows(adj, features)
-            matrix = matrix_of(self.lin_edge, features, self.heads)
+            features = edge_features.in_rows(adj, features)
+            matrix = edge_features.matrix_of(self.lin_edge, features, self.heads)
             edges.append(ops.EdgeFeatures(features, torch.einsum("nhc,hdc->nhd", query, matrix)))
         if self.value_table is not None and isinstance(by_bucket, ops.BucketedBias):
             table = self.value_table.view(-1, self.heads, self.out_channels)
@@ -99,7 +83,7 @@ class DotProduct(on_core.OnCore):
         scale = self.out_channels**-0.5 if self.scale is None else self.scale
         for one in edges:
             if one.query is not None:
-                logits = logits + scale * edge_logits(one.query, one.features, adj)
+                logits = logits + scale * edge_features.edge_logits(one.query, one.features, adj)
         return ops.edge_softmax(logits, adj.neighborhood)
 
 
@@ -162,10 +146,10 @@ class TransformerConv(DotProduct, pyg.TransformerConv):
         on_core.check_features("x", x_src, self.lin_key.in_channels)
         on_core.check_features("x", x_dst, self.lin_query.in_channels)
         adj = adjacency_of(edge_index, x_src.size(0), x_dst.size(0), flow=self.flow)
-        edge_attr = given_features(edge_attr, edge_index, self.edge_dim)
+        edge_attr = edge_features.given_features(edge_attr, edge_index, self.edge_dim)
         features = None
         if edge_attr is not None or self.lin_edge is not None:
-            features = checked_features(edge_attr, adj.num_given, self.lin_edge)
+            features = edge_features.checked_features(edge_attr, adj.num_given, self.lin_edge)
         out, weights = self._attend(
             x_src, x_dst, adj, features, None, None, want=bool(return_attention_weights)
         )
@@ -181,7 +165,7 @@ class TransformerConv(DotProduct, pyg.TransformerConv):
         logits = ops.edge_dot(query, key, nb)
         for one in edges:
             if one.query is not None:
-                logits = logits + edge_logits(one.query, one.features, adj)
+                logits = logits + edge_features.edge_logits(one.query, one.features, adj)
         return ops.edge_softmax(logits * self.out_channels**-0.5, adj.neighborhood)
 
     def _with_root(self, out: Tensor, x_dst: Tensor) -> Tensor:

@@ -35,13 +35,9 @@ class Sums(on_core.OwnPropagate):
 
 
 class WeightedSums(Sums):
-    """Mixin of a layer whose message is a neighbor's features, maybe times a weight of the edge.
+    """Mixin of a layer whose message is a neighbor's features, maybe times a weight of the edge."""
 
-    Attributes:
-        weight_name: The argument of `propagate` that is one number per edge, if there is one.
-    """
-
-    weight_name: ClassVar[str | None] = None
+    weight_name: ClassVar[str | None] = None  # of the argument of `propagate` with these weights
 
     def _run(self, edge_index: Any, size: Any, given: dict[str, Any]) -> Tensor | None:
         x = given["x"]

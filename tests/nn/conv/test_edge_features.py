@@ -6,7 +6,7 @@ from torch_geometric.utils import scatter
 
 from graphtheory import Neighborhood, ops
 from graphtheory.nn import SPDTransformerConv, TransformerConv
-from graphtheory.nn.conv import transformer_conv
+from graphtheory.nn.conv import edge_features
 from graphtheory.nn.conv.adjacency import Adjacency, adjacency_of
 from graphtheory.nn.conv.edge_features import gather, in_rows, project_per_edge
 
@@ -45,7 +45,7 @@ def test_either_way_drops_the_same_weights(kind, make_graph, monkeypatch) -> Non
     x, edge_attr = graph.features(7, 5), graph.features(20, 3).requires_grad_()
     found = []
     for by_edge in (False, True):
-        monkeypatch.setattr(transformer_conv, "project_per_edge", lambda *_, on=by_edge: on)
+        monkeypatch.setattr(edge_features, "project_per_edge", lambda *_, on=by_edge: on)
         torch.manual_seed(1)
         out = conv(x, graph.edge_index, edge_attr=edge_attr)
         leaves = [edge_attr, *conv.parameters()]
