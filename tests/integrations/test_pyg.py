@@ -54,11 +54,6 @@ class Two(nn.Module):
         return self.second(self.first(x, edge_index, *per_edge).relu(), edge_index, *per_edge)
 
 
-@pytest.fixture(autouse=True)
-def _same_numbers_in_any_order() -> None:
-    torch.manual_seed(0)
-
-
 def graph():
     """Edges with self-loops and duplicates."""
     edge_index = torch.randint(NODES, (2, EDGES))

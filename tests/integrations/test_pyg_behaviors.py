@@ -24,11 +24,6 @@ STAR = torch.tensor([[0, 0, 0, 1, 2, 3], [1, 2, 3, 0, 0, 0]])
 pytestmark = pytest.mark.filterwarnings("ignore:Sparse")  # torch says that they are young
 
 
-@pytest.fixture(autouse=True)
-def _same_numbers_in_any_order() -> None:
-    torch.manual_seed(0)
-
-
 def swapped(before: nn.Module) -> Any:
     """A copy after `accelerate`, with the same parameters."""
     after = copy.deepcopy(before)

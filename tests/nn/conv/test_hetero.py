@@ -14,7 +14,6 @@ NODES = {"a": 7, "b": 4}
 
 @pytest.fixture
 def data():
-    torch.manual_seed(0)
     data = HeteroData()
     for t, n in NODES.items():
         data[t].x = torch.randn(n, 6, dtype=torch.float64)

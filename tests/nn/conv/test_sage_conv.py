@@ -15,7 +15,6 @@ NODES, WITH_NEIGHBORS, EDGES = 40, 12, 60
 @pytest.fixture
 def batch():
     """Features of sources and targets, and edges to the first targets."""
-    torch.manual_seed(0)
     edges = torch.stack([torch.randint(NODES, (EDGES,)), torch.randint(WITH_NEIGHBORS, (EDGES,))])
     edges[1, -1] = WITH_NEIGHBORS - 1
     return torch.randn(NODES, 5), torch.randn(NODES - 3, 4), edges

@@ -50,7 +50,6 @@ def test_products_are_those_of_the_dense_tensor(function, shapes, x, monkeypatch
 
 
 def test_dropout_keeps_the_probability_and_the_scale(x) -> None:
-    torch.manual_seed(0)
     sparse = SparseFeatures(x)
     dropped = functional.dropout(sparse, 0.4)
     assert dropped._dense is None and dropped.shape == x.shape and dropped.dtype == x.dtype

@@ -220,7 +220,6 @@ SPD = [
 @pytest.mark.parametrize(("options", "names"), SPD, ids=str)
 def test_onnx_of_the_graph_transformer(options, names, tmp_path) -> None:
     """PyG has no such layer, so its messages are those of its definition."""
-    torch.manual_seed(0)
     layer = SPDTransformerConv(6, 3, **options).eval()
     with torch.no_grad():
         for parameter in layer.parameters():
