@@ -28,7 +28,7 @@ from torch_geometric import nn as pyg
 
 from graphtheory import nn
 from graphtheory.lab.bench.rows import Row
-from graphtheory.nn.conv.gine_conv import GINEConv
+from graphtheory.nn.conv.weighted_sums import GINEConv
 
 Layer = Literal[
     "PyG", "TransformerConv", "SPDTransformerConv", "TransformerConv, recompute",

@@ -82,15 +82,7 @@ def neighborhood_of(
 ) -> Neighborhood:
     """The edges of a mask, made once for what it allows; queries and keys of a batch side by side.
 
-    Args:
-        block_mask: Torch's mask, of one batch entry or of each; None is everyone.
-        batch: Entries of the batch.
-        queries: Queries of an entry.
-        keys: Keys of an entry.
-
-    Raises:
-        ValueError: If the mask has other sizes.
-        NotImplementedError: If it differs by head.
+    The mask is of one batch entry or of each, the same for every head; None is everyone.
     """
     if block_mask is None:
         return bipartite([queries] * batch, [keys] * batch)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -12,41 +14,28 @@ from torch.nn.parameter import is_lazy
 from torch_geometric.nn import MessagePassing
 from torch_geometric.nn import conv as pyg
 
-from graphtheory.integrations import pyg_features
-from graphtheory.nn.conv import GATConv, GATv2Conv, GCNConv, GPSConv, TransformerConv, weighted_sums
-from graphtheory.nn.conv.gine_conv import GINEConv
-from graphtheory.nn.conv.han_conv import HANConv
-from graphtheory.nn.conv.hgt_conv import HGTConv
-from graphtheory.nn.conv.on_core import OnCore
-from graphtheory.nn.conv.own_propagate import OwnPropagate
-from graphtheory.nn.conv.pna_conv import PNAConv
-from graphtheory.nn.conv.rgcn_conv import FastRGCNConv, RGCNConv
-from graphtheory.nn.conv.sage_conv import SAGEConv
+from graphtheory.nn import conv
+from graphtheory.nn.conv import GPSConv, hgt_conv, pna_conv, rgcn_conv, weighted_sums
+from graphtheory.nn.conv.on_core import OnCore, OwnPropagate
+from graphtheory.nn.conv.sparse_features import maybe_sparse
 
 _DROP_INS: dict[type[nn.Module], Any] = {
-    pyg.TransformerConv: TransformerConv,
-    pyg.GATConv: GATConv,
-    pyg.GATv2Conv: GATv2Conv,
-    pyg.GCNConv: GCNConv,
-    pyg.GPSConv: GPSConv,
-    pyg.SAGEConv: SAGEConv,
-    pyg.GINConv: weighted_sums.GINConv,
-    pyg.GraphConv: weighted_sums.GraphConv,
-    pyg.ChebConv: weighted_sums.ChebConv,
-    pyg.SGConv: weighted_sums.SGConv,
-    pyg.APPNP: weighted_sums.APPNP,
-    pyg.GINEConv: GINEConv,
-    pyg.PNAConv: PNAConv,
-    pyg.RGCNConv: RGCNConv,
-    pyg.FastRGCNConv: FastRGCNConv,
-    pyg.HGTConv: HGTConv,
-    pyg.HANConv: HANConv,
+    getattr(pyg, name): getattr(module, name)
+    for module, names in (
+        (conv, "TransformerConv GATConv GATv2Conv GCNConv GPSConv"),
+        (weighted_sums, "SAGEConv GINConv GINEConv GraphConv ChebConv SGConv APPNP"),
+        (pna_conv, "PNAConv"),
+        (rgcn_conv, "RGCNConv FastRGCNConv"),
+        (hgt_conv, "HGTConv HANConv"),
+    )
+    for name in names.split()
 }
 _NAMES = {kind.__name__ for kind in _DROP_INS}
 _METHODS = (
     "forward", "propagate", "message", "aggregate", "update", "message_and_aggregate",
     "edge_updater", "edge_update",
 )  # fmt: skip
+_PREPARE = "__prepare_scriptable__"  # what torch.jit.script asks a module for
 _HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
 
 
@@ -83,12 +72,8 @@ class Acceleration:
     def undo(self) -> None:
         """Restore the class of every swapped layer; the weights stay as they are.
 
-        A `GCNConv` with `cached=True` caches the edges of its next call. Calling `undo` again does
-        nothing.
-
-        Raises:
-            RuntimeError: If a layer has changed class since, as by parametrization; no layer is
-                changed then.
+        A `GCNConv` with `cached=True` caches the edges of its next call. If a layer has changed
+        class since, as by parametrization, that is a RuntimeError and none is changed.
         """
         for layer, (name, _, after) in self._layers:
             if type(layer) is not after:
@@ -97,7 +82,7 @@ class Acceleration:
                     f"{after.__name__} that it was swapped for"
                 )
         if self._layers:
-            pyg_features.uninstall(self._model)
+            _read_densely(self._model)
         while self._layers:
             layer, (_, before, _) = self._layers.pop()
             for name in ("_kept_edges", "_kept_matrix"):
@@ -122,11 +107,10 @@ def accelerate(model: nn.Module, *, sparse_features: bool = True) -> Acceleratio
     Every `TransformerConv`, `GATConv`, `GATv2Conv`, `GCNConv`, `GPSConv`, `RGCNConv`,
     `FastRGCNConv` and `HGTConv` of PyG in the model, itself included, becomes ours, with the same
     results; `SAGEConv`, `GINConv`, `GINEConv`, `GraphConv`, `ChebConv`, `SGConv`, `APPNP`,
-    `PNAConv` and `HANConv` keep PyG's forward and reduce by `ops`. Only its class
-    changes: it stays the same object with the same parameters, hooks and mode, so optimizers,
-    shared layers and state dicts remain valid. Attention dropout draws other random numbers, and
-    the docstrings of the new layers say what else differs. TorchScript compiles PyG's own layer in
-    their place: `torch.jit.script(model)` leaves that one, with the same parameters, in `model`.
+    `PNAConv` and `HANConv` keep PyG's forward and reduce by `ops`. Only the class of a layer
+    changes: parameters, hooks, optimizers, shared layers and state dicts remain. Attention dropout
+    draws other random numbers, and the docstrings of the new layers say what else differs.
+    `torch.jit.script(model)` compiles, and leaves in `model`, PyG's layers with these parameters.
 
     Features with few non-zeros, such as Cora's, reach the model as `nn.SparseFeatures` from the
     second call with the same tensor on: linear maps and dropout then skip the zeros. Results are
@@ -179,7 +163,7 @@ def accelerate(model: nn.Module, *, sparse_features: bool = True) -> Acceleratio
         if issubclass(swap.after, OwnPropagate):  # PyG's own, after an explanation
             vars(layer).pop("propagate", None)
     if layers and sparse_features:
-        pyg_features.install(model)
+        _read_sparsely(model)
     return Acceleration(tuple(swap for _, swap in layers), tuple(kept), layers, model)
 
 
@@ -204,11 +188,17 @@ def _objections(layer: nn.Module) -> Iterator[str]:
     elif isinstance(layer, pyg.GPSConv):
         yield from _objections_to_gps(layer)
     else:
-        yield from _objections_to_state(layer, _DROP_INS[base])
-        yield from _objections_to_parts(layer)
+        yield from _objections_to_messages(layer, _DROP_INS[base])
 
 
-def _objections_to_state(layer: MessagePassing, drop_in: type[OnCore]) -> Iterator[str]:
+def _objections_to_options(layer: nn.Module, drop_in: Any) -> Iterator[str]:
+    try:
+        drop_in.check_options(layer)
+    except ValueError as error:
+        yield str(error)
+
+
+def _objections_to_messages(layer: MessagePassing, drop_in: type[OnCore]) -> Iterator[str]:
     if any(is_lazy(parameter) for parameter in layer.parameters()):
         yield "has no weights yet: run the model once before"
     if OnCore.needs_messages(layer):
@@ -216,10 +206,20 @@ def _objections_to_state(layer: MessagePassing, drop_in: type[OnCore]) -> Iterat
     for cache in ("_cached_edge_index", "_cached_adj_t"):
         if getattr(layer, cache, None) is not None:
             yield "holds the edges of an earlier call (cached=True): accelerate before the first"
-    try:
-        drop_in.check_options(layer)
-    except ValueError as error:
-        yield str(error)
+    yield from _objections_to_options(layer, drop_in)
+    kinds: tuple[Any, ...] = (type(layer), drop_in)
+    # PyG sets one of these on the layer after an explanation or for a decomposition.
+    own = {method for k in kinds for method in (k._orig_propagate, k._jinja_propagate)}
+    for name in _METHODS:
+        method = vars(layer).get(name)
+        if method is not None and getattr(method, "__func__", None) not in own:
+            yield f"its {name} was replaced"
+    for name, part in layer.named_children():
+        if drop_in.parts is not None and type(part) not in drop_in.parts:
+            yield f"its {name} is a {type(part).__name__}, not PyG's own"
+        hooks = any(getattr(p, hook) for p in part.modules() for hook in _HOOKS)
+        if name in drop_in.inlined and hooks:
+            yield f"a hook on its {name}, which the drop-in does not run edge by edge"
 
 
 def _objections_to_gps(layer: pyg.GPSConv) -> Iterator[str]:
@@ -230,26 +230,47 @@ def _objections_to_gps(layer: pyg.GPSConv) -> Iterator[str]:
     for name, part in parts.items():
         if any(getattr(part, hooks, None) for hooks in _HOOKS):
             yield f"a hook on its {name}, which the drop-in does not call"
-    try:
-        GPSConv.check_options(layer)
-    except ValueError as error:
-        yield str(error)
+    yield from _objections_to_options(layer, GPSConv)
     if type(attn) is not nn.MultiheadAttention:
         yield f"its attn is a {type(attn).__name__}, not torch's MultiheadAttention"
 
 
-def _objections_to_parts(layer: MessagePassing) -> Iterator[str]:
-    kinds: tuple[Any, ...] = (type(layer), _DROP_INS[type(layer)])
-    # PyG sets one of these on the layer after an explanation or for a decomposition.
-    own = {method for k in kinds for method in (k._orig_propagate, k._jinja_propagate)}
-    for name in _METHODS:
-        method = vars(layer).get(name)
-        if method is not None and getattr(method, "__func__", None) not in own:
-            yield f"its {name} was replaced"
-    drop_in: type[OnCore] = _DROP_INS[type(layer)]
-    for name, part in layer.named_children():
-        if drop_in.parts is not None and type(part) not in drop_in.parts:
-            yield f"its {name} is a {type(part).__name__}, not PyG's own"
-        hooks = any(getattr(p, hook) for p in part.modules() for hook in _HOOKS)
-        if name in drop_in.inlined and hooks:
-            yield f"a hook on its {name}, which the drop-in does not run edge by edge"
+def _read_sparsely(model: nn.Module) -> None:
+    """Let a model get `SparseFeatures` in the place of dense features with few non-zeros."""
+    compiled = hasattr(model, "_orig_mod")  # torch.compile takes no such tensor
+    if not compiled and _place(model) is None:
+        model.register_forward_pre_hook(_read_few, with_kwargs=True)
+        vars(model)[_PREPARE] = partial(_unhooked, model)
+
+
+def _read_densely(model: nn.Module) -> None:
+    place = _place(model)
+    if place is not None:
+        del model._forward_pre_hooks[place]
+        model._forward_pre_hooks_with_kwargs.pop(place, None)
+        vars(model).pop(_PREPARE, None)
+
+
+def _place(model: nn.Module) -> int | None:
+    return next((i for i, hook in model._forward_pre_hooks.items() if hook is _read_few), None)
+
+
+def _read_few(model: nn.Module, args: Any, kwargs: Any) -> Any:
+    if torch.compiler.is_compiling():
+        return None
+    return tuple(map(_few, args)), {name: _few(x) for name, x in kwargs.items()}
+
+
+def _few(x: Any) -> Any:
+    """Features by their non-zeros, also those of each kind of nodes in a dict."""
+    return {kind: maybe_sparse(v) for kind, v in x.items()} if type(x) is dict else maybe_sparse(x)
+
+
+def _unhooked(model: nn.Module) -> nn.Module:
+    """The model that TorchScript compiles, which takes no hooks with `kwargs`."""
+    prepare = getattr(type(model), _PREPARE, copy.copy)
+    twin: nn.Module = prepare(model)
+    for name in ("_forward_pre_hooks", "_forward_pre_hooks_with_kwargs"):
+        setattr(twin, name, copy.copy(getattr(twin, name)))
+    _read_densely(twin)
+    return twin

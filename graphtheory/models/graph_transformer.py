@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -17,14 +16,13 @@ ONE_HOP = Compose(KHop(1), AddSelf())
 
 
 class Sum(nn.Module):
-    """The sum of what layers make of the same nodes and neighborhood."""
+    """The sum of what layers make of the same nodes and neighborhood, of equal shapes."""
 
     def __init__(self, *layers: nn.Module) -> None:
         super().__init__()
         self.layers = nn.ModuleList(layers)
 
     def forward(self, x: Tensor, neighborhood: Neighborhood) -> Tensor:
-        """Shape of each layer's output."""
         first, *others = (layer(x, neighborhood) for layer in self.layers)
         return sum(others, first)
 
@@ -40,8 +38,7 @@ class GraphTransformer(nn.Module):
         in_channels: Features of a node.
         hidden_channels: Width of the network; a multiple of `heads`.
         out_channels: Classes.
-        num_layers: L.
-        heads: Attention heads of a layer.
+        num_layers, heads: L, and attention heads of a layer.
         num_buckets: Z of eq. (3.2); None is the network without encoding.
         attention_dropout: Probability of dropping an attention weight.
         root_weight: Add W_R x_n to the output of every layer.
@@ -94,16 +91,14 @@ class GraphTransformer(nn.Module):
         if pattern is not None and not isinstance(pattern, Pattern):
             raise TypeError(f"pattern: got {pattern!r}, expected a Pattern such as KHop(2) or None")
         self.pattern = pattern
-        attention: dict[str, Any] = {
-            "num_buckets": num_buckets,
-            "dropout": attention_dropout,
-            "root_weight": root_weight,
-        }
 
         def make(width_in: int, width_out: int, last: bool) -> nn.Module:
             width = width_out if last else width_out // heads
             # the heads of an output layer are averaged
-            layer = SPDTransformerConv(width_in, width, heads, concat=not last, **attention)
+            layer = SPDTransformerConv(
+                width_in, width, heads, concat=not last, num_buckets=num_buckets,
+                dropout=attention_dropout, root_weight=root_weight,
+            )  # fmt: skip
             return layer if beside is None else Sum(layer, beside(width_in, width_out))
 
         self.body = stack(make, in_channels, hidden_channels, out_channels, num_layers, options)
@@ -131,14 +126,9 @@ class GraphTransformer(nn.Module):
         return [m for m in self.modules() if isinstance(m, SPDTransformerConv)]
 
     def bucket_bias_table(self) -> Tensor:
-        """Learned b, [layers, Z, heads]; figure 3.8 plots it over the distance.
-
-        Raises:
-            ValueError: If the network has no encoding.
-        """
-        tables: list[Tensor] = [
-            c.bucket_bias.table for c in self.attention_layers() if c.bucket_bias is not None
-        ]
+        """Learned b, [layers, Z, heads], as in figure 3.8; a ValueError without encoding."""
+        biases = [layer.bucket_bias for layer in self.attention_layers()]
+        tables: list[Tensor] = [bias.table for bias in biases if bias is not None]
         if not tables:
             raise ValueError("num_buckets: this network has None, so there is no b to read")
         return torch.stack(tables).detach()

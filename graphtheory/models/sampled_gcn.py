@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from graphtheory import ops
 from graphtheory.graph import Neighborhood
+from graphtheory.models.stack import per_layer
 
 NUM_LAYERS = 3
 
@@ -21,11 +22,10 @@ class SampledGCN(nn.Module):
     .. math::
         F = A_3\, \sigma(A_2\, \sigma(A_1 X W + B_1)\, V + B_2)\, C, \qquad \sigma = \max(\cdot, 0)
 
-    All rows of B_1 are equal, and so are all rows of B_2. The initial entries are
-    :math:`W, B_1 \sim N(0, 1/m_1)`, :math:`V, B_2 \sim N(0, 1/m_2)`, :math:`C \sim N(0, 1)`,
-    which are meant for features of norm 1. A node with an empty row aggregates from no node: where
-    all three of its rows are empty its output is 0. With L - 1 widths there are L layers in the
-    same form; the weights of the third hidden layer are `W3` and `B3`, and so on.
+    All rows of B_1 are equal, and so are those of B_2. Initially :math:`W, B_1 \sim N(0, 1/m_1)`,
+    :math:`V, B_2 \sim N(0, 1/m_2)`, :math:`C \sim N(0, 1)`, which is meant for features of norm 1.
+    A node whose three rows are empty gives 0. With L - 1 widths there are L layers in the same
+    form; the weights of the third hidden layer are `W3` and `B3`, and so on.
 
     With `fixed`, the form of the theory, W and V are trained and B_1, B_2 and C keep their initial
     values. Otherwise, the form of practice, all are trained and the biases start at 0.
@@ -44,14 +44,13 @@ class SampledGCN(nn.Module):
         - **output:** [N, out_channels].
 
     Raises:
-        ValueError: If a width is below 1, dropout is outside [0, 1), or it is called with a number
-            of neighborhoods other than one or L.
-        TypeError: If it is called with something other than neighborhoods.
+        ValueError: If a width is below 1, dropout is outside [0, 1), or there are other than one or
+            L neighborhoods.
+        TypeError: If it is called with something else.
 
     Source:
         Li (2024), eq. (5.4) and section 5.3.3. Differs: B_2 has one row per node, as the sum
-        requires, where the text says m_1 rows; dropout, which section 5.4 uses, is on hidden
-        layers; there are three layers.
+        requires, not m_1; dropout, which section 5.4 uses, is on hidden layers.
 
     Example:
         >>> from graphtheory import patterns as p
@@ -62,10 +61,6 @@ class SampledGCN(nn.Module):
         torch.Size([3, 2])
     """
 
-    W: Tensor
-    V: Tensor
-    B1: Tensor
-    B2: Tensor
     C: Tensor
 
     def __init__(
@@ -81,13 +76,10 @@ class SampledGCN(nn.Module):
         super().__init__()
         if isinstance(hidden_channels, int):
             hidden_channels = (hidden_channels,) * (NUM_LAYERS - 1)
-        for name, width in (
-            ("in_channels", in_channels),
-            ("hidden_channels", min(hidden_channels, default=1)),
-            ("out_channels", out_channels),
-        ):
+        widths = in_channels, min(hidden_channels, default=1), out_channels
+        for name, width in zip(("in", "hidden", "out"), widths, strict=True):
             if width < 1:
-                raise ValueError(f"{name}: got {width}, expected at least 1")
+                raise ValueError(f"{name}_channels: got {width}, expected at least 1")
         if not 0 <= dropout < 1:
             raise ValueError(f"dropout: got {dropout}, expected a probability in [0, 1)")
         self.fixed, self.drop = fixed, nn.Dropout(dropout)
@@ -100,10 +92,11 @@ class SampledGCN(nn.Module):
             self.register_parameter(name, nn.Parameter(torch.empty(shape)))
         biases = {name: shape[1:] for name, shape in zip(self._biases, ends, strict=True)}
         for name, sizes in (biases | {"C": last}).items():
+            value = torch.empty(sizes)
             if fixed:
-                self.register_buffer(name, torch.empty(sizes))
+                self.register_buffer(name, value)
             else:
-                self.register_parameter(name, nn.Parameter(torch.empty(sizes)))
+                self.register_parameter(name, nn.Parameter(value))
         self.reset_parameters(generator)
 
     @torch.no_grad()
@@ -118,14 +111,13 @@ class SampledGCN(nn.Module):
                 bias.zero_()
 
     def forward(self, x: Tensor, neighborhoods: Neighborhood | Sequence[Neighborhood]) -> Tensor:
-        """Outputs of every node; see the class for shapes."""
-        hidden = zip(self._weights, self._biases, strict=True)
-        parameters = [(getattr(self, weight), getattr(self, bias)) for weight, bias in hidden]
+        biases = [*(getattr(self, name) for name in self._biases), None]
         layers = [
-            partial(_propagate, weight=weight, bias=bias)
-            for weight, bias in (*parameters, (self.C, None))
+            partial(_propagate, weight=getattr(self, name), bias=bias)
+            for name, bias in zip((*self._weights, "C"), biases, strict=True)
         ]
-        return three_layers(x, _per_layer(neighborhoods, self.num_layers), layers, self.drop)
+        given = per_layer("neighborhoods", neighborhoods, self.num_layers)
+        return three_layers(x, given, layers, self.drop)
 
 
 def three_layers(
@@ -134,14 +126,10 @@ def three_layers(
     layers: Sequence[Callable[[Tensor, Neighborhood], Tensor]],
     drop: Callable[[Tensor], Tensor],
 ) -> Tensor:
-    r"""Eq. (5.4), whatever computes its affine layers: one network, or several side by side.
+    """Eq. (5.4), or the same of another number of layers, whatever computes A_l Z W_l + B_l.
 
-    .. math:: F = f_3(h_2), \qquad h_2 = \sigma(f_2(h_1)), \qquad h_1 = \sigma(f_1(X)), \qquad
-        f_l(Z) = A_l Z W_l + B_l
-
-    X [n, d] are features of the nodes that the first layer aggregates from, the neighborhoods A_1,
-    A_2 and A_3; each layer takes Z and A_l, and dropout is on h_1 and h_2. Any other number of
-    layers is computed in the same way.
+    A layer takes Z and A_l, the first the features of the nodes that it aggregates from; dropout is
+    on the outputs of all others than the last.
     """
     *hidden, last = zip(layers, neighborhoods, strict=True)
     for layer, neighborhood in hidden:
@@ -153,20 +141,6 @@ def three_layers(
 def aggregate_rows(value: Tensor, neighborhood: Neighborhood) -> Tensor:
     """A Z of a matrix Z [num_src, channels]: [num_dst, channels]."""
     return ops.aggregate(None, value[:, None], neighborhood).squeeze(1)
-
-
-def _per_layer(given: Neighborhood | Sequence[Neighborhood], layers: int) -> Sequence[Neighborhood]:
-    if isinstance(given, Neighborhood):
-        return [given] * layers
-    parts = given if isinstance(given, Sequence) else [given]
-    if strangers := [type(part).__name__ for part in parts if not isinstance(part, Neighborhood)]:
-        raise TypeError(
-            f"neighborhoods: got {strangers[0]}, expected one Neighborhood or a list of "
-            f"{layers}; graph.neighborhood_from reads an edge_index or PyG's Data"
-        )
-    if len(given) != layers:
-        raise ValueError(f"neighborhoods: got {len(given)}, expected one or {layers}")
-    return given
 
 
 def _propagate(

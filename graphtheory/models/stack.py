@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from torch import Tensor, nn
 
@@ -11,7 +12,6 @@ from graphtheory.graph import Neighborhood
 from graphtheory.nn.dropout import FeatureDropout
 
 MakeLayer = Callable[[int, int, bool], nn.Module]
-"""(in_channels, out_channels, is_last) -> layer(x, neighborhood)."""
 
 
 @dataclass(frozen=True)
@@ -29,29 +29,49 @@ class StackOptions:
     input_dropout: float | None = None
     activation: nn.Module | None = None
 
-    def input_drop(self) -> nn.Module:
-        """Dropout for the input features."""
-        return FeatureDropout(self.dropout if self.input_dropout is None else self.input_dropout)
-
 
 DEFAULTS = StackOptions()
 
 
-def _check_layers(num_layers: int) -> None:
-    if num_layers < 1:
-        raise ValueError(f"num_layers: got {num_layers}, expected at least 1")
+class _Stacked(nn.Module):
+    """What both kinds of stack have: the activation, and dropout of features and of the input."""
+
+    def __init__(self, num_layers: int, options: StackOptions, activation: nn.Module) -> None:
+        super().__init__()
+        if num_layers < 1:
+            raise ValueError(f"num_layers: got {num_layers}, expected at least 1")
+        p, p_input = options.dropout, options.input_dropout
+        self.act, self.drop = options.activation or activation, nn.Dropout(p)
+        self.input_drop = FeatureDropout(p if p_input is None else p_input)
 
 
-class Stack(nn.Module):
+def per_layer(
+    name: str, given: Neighborhood | Sequence[Neighborhood], layers: int
+) -> Sequence[Neighborhood]:
+    """One neighborhood for each of so many layers."""
+    if isinstance(given, Neighborhood):
+        return [given] * layers
+    parts = given if isinstance(given, Sequence) else [given]
+    if strangers := [type(part).__name__ for part in parts if not isinstance(part, Neighborhood)]:
+        raise TypeError(
+            f"{name}: got {strangers[0]}, expected one Neighborhood or a list of {layers}; "
+            "graph.neighborhood_from reads an edge_index or PyG's Data"
+        )
+    if len(given) != layers:
+        raise ValueError(f"{name}: got {len(given)}, expected one or {layers}")
+    return given
+
+
+class Stack(_Stacked):
     """Layer, activation, dropout, L times; the last layer returns the outputs.
 
     Call it with one neighborhood for all layers, or with one per layer, first layer first.
 
     Args:
-        make: Builds a layer.
-        in_channels: Input features per node.
-        hidden_channels: Width between layers.
-        out_channels: Outputs per node.
+        make: Builds a layer ``layer(x, neighborhood)`` from its in and out channels and whether it
+            is the last.
+        in_channels, hidden_channels, out_channels: Features of the input, between layers, and of
+            the output.
         num_layers: L, at least 1.
         options: Dropout before every layer, and the activation between layers.
         project: Apply a linear map to `hidden_channels` first.
@@ -59,8 +79,8 @@ class Stack(nn.Module):
         layer_norm: Normalize the features of every node there instead.
 
     Raises:
-        ValueError: If there is no layer, both norms are asked for, or the number of neighborhoods
-            is neither 1 nor L.
+        ValueError: If there is no layer, both norms are asked for, or there are other than one or L
+            neighborhoods.
     """
 
     def __init__(
@@ -68,26 +88,20 @@ class Stack(nn.Module):
         num_layers: int, options: StackOptions = DEFAULTS,
         *, project: bool = False, batch_norm: bool = False, layer_norm: bool = False,
     ) -> None:  # fmt: skip
-        super().__init__()
-        _check_layers(num_layers)
+        super().__init__(num_layers, options, nn.ELU())
         if batch_norm and layer_norm:
             raise ValueError("layer_norm: got True beside batch_norm=True, expected one norm")
         norm = nn.BatchNorm1d if batch_norm else nn.LayerNorm if layer_norm else nn.Identity
         self.input = nn.Linear(in_channels, hidden_channels) if project else None
         first = hidden_channels if project else in_channels
-        widths = [first, *[hidden_channels] * (num_layers - 1)]
-        last = num_layers - 1
+        widths = [first, *[hidden_channels] * (num_layers - 1), out_channels]
         self.layers = nn.ModuleList(
-            make(w, out_channels if i == last else hidden_channels, i == last)
-            for i, w in enumerate(widths)
+            make(*ends, i == num_layers) for i, ends in enumerate(pairwise(widths), 1)
         )
-        self.norms = nn.ModuleList(norm(hidden_channels) for _ in range(last))
-        self.act, self.drop = options.activation or nn.ELU(), nn.Dropout(options.dropout)
-        self.input_drop = options.input_drop()
+        self.norms = nn.ModuleList(norm(hidden_channels) for _ in range(num_layers - 1))
 
     def forward(self, x: Tensor, neighborhood: Neighborhood | Sequence[Neighborhood]) -> Tensor:
-        """Outputs [N, out_channels]."""
-        *first, last = self._per_layer(neighborhood)
+        *first, last = per_layer("neighborhood", neighborhood, len(self.layers))
         x = self.input_drop(x)
         if self.input is not None:
             x = self.drop(self.act(self.input(x)))
@@ -95,13 +109,6 @@ class Stack(nn.Module):
         for layer, norm, nb in zip(hidden, self.norms, first, strict=True):
             x = self.drop(self.act(norm(_apply(layer, x, nb))))
         return _apply(output, x, last)
-
-    def _per_layer(self, given: Neighborhood | Sequence[Neighborhood]) -> Sequence[Neighborhood]:
-        if isinstance(given, Neighborhood):
-            return [given] * len(self.layers)
-        if len(given) != len(self.layers):
-            raise ValueError(f"neighborhood: got {len(given)}, expected one or {len(self.layers)}")
-        return given
 
 
 def _apply(layer: nn.Module, x: Tensor, nb: Neighborhood) -> Tensor:
@@ -126,12 +133,11 @@ class Block(nn.Module):
             )  # fmt: skip
 
     def forward(self, x: Tensor, neighborhood: Neighborhood) -> Tensor:
-        """Same shape as x."""
         x = x + self.drop(self.act(self.layer(self.norm(x), neighborhood)))
         return x if self.ffn is None else x + self.ffn(x)
 
 
-class ResidualStack(nn.Module):
+class ResidualStack(_Stacked):
     """Linear map, L residual blocks, layer norm, linear map. Arguments as in `Stack`.
 
     Args:
@@ -142,12 +148,9 @@ class ResidualStack(nn.Module):
         self, make: MakeLayer, in_channels: int, hidden_channels: int, out_channels: int,
         num_layers: int, options: StackOptions = DEFAULTS, *, ffn: bool = False,
     ) -> None:  # fmt: skip
-        super().__init__()
-        _check_layers(num_layers)
+        super().__init__(num_layers, options, nn.GELU())
         width = hidden_channels
         self.input = nn.Linear(in_channels, width)
-        self.act, self.drop = options.activation or nn.GELU(), nn.Dropout(options.dropout)
-        self.input_drop = options.input_drop()
         self.blocks = nn.ModuleList(
             Block(make(width, width, False), width, options.dropout, ffn, self.act)
             for _ in range(num_layers)
@@ -155,7 +158,6 @@ class ResidualStack(nn.Module):
         self.norm, self.output = nn.LayerNorm(width), nn.Linear(width, out_channels)
 
     def forward(self, x: Tensor, neighborhood: Neighborhood) -> Tensor:
-        """Outputs [N, out_channels]."""
         x = self.drop(self.act(self.input(self.input_drop(x))))
         for block in self.blocks:
             x = block(x, neighborhood)

@@ -1,4 +1,4 @@
-"""Layers on the core; PyG"s contract in `nn.conv`. Their parts are in the modules."""
+"""Layers on the core; PyG's contract in `nn.conv`. Their parts are in the modules."""
 
 from typing import TYPE_CHECKING
 
@@ -6,6 +6,7 @@ from graphtheory.lazy import import_when_used
 
 if TYPE_CHECKING:
     from graphtheory.nn.attention import Attention, AttentionMap, attention_maps
+    from graphtheory.nn.batches import GraphReadout
     from graphtheory.nn.bias import BucketBias, JointBias
     from graphtheory.nn.blocks import Block
     from graphtheory.nn.conv import (
@@ -17,9 +18,14 @@ if TYPE_CHECKING:
         SPDTransformerConv,
         TransformerConv,
     )
-    from graphtheory.nn.graph_encoders import CategoricalEncoder, NodeEncoder, feature_encoder
-    from graphtheory.nn.graph_positions import DegreeEmbedding, LaplacianEncoding, WalkEncoding
-    from graphtheory.nn.graph_readout import GraphReadout
+    from graphtheory.nn.graph_encoders import (
+        CategoricalEncoder,
+        DegreeEmbedding,
+        LaplacianEncoding,
+        NodeEncoder,
+        WalkEncoding,
+        feature_encoder,
+    )
     from graphtheory.nn.path_encoding import PathEncoding
 
 __all__ = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from inspect import signature
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -176,11 +176,6 @@ class AttentionMap(NamedTuple):
     weights: Tensor
 
 
-@runtime_checkable
-class _HasAttentionMap(Protocol):
-    def attention_map(self, *args: Any, **options: Any) -> AttentionMap: ...
-
-
 def attention_maps(model: nn.Module, *inputs: Any) -> list[AttentionMap]:
     """Run a model in evaluation mode and collect the attention of every layer, in order.
 
@@ -204,13 +199,12 @@ def attention_maps(model: nn.Module, *inputs: Any) -> list[AttentionMap]:
 
 def attends(layer: nn.Module) -> bool:
     """Whether `attention_maps` can read the attention weights of a layer."""
-    return isinstance(layer, _HasAttentionMap) or (
-        "return_attention_weights" in signature(layer.forward).parameters
-    )
+    takes = signature(layer.forward).parameters
+    return hasattr(layer, "attention_map") or "return_attention_weights" in takes
 
 
 def _map_of_call(layer: Any, *args: Any, **options: Any) -> AttentionMap:
-    if isinstance(layer, _HasAttentionMap):
+    if hasattr(layer, "attention_map"):
         return layer.attention_map(*args, **options)
     # Not layer(...), whose hook brought us here.
     out, (edges, weights) = layer.forward(*args, **options, return_attention_weights=True)
@@ -236,20 +230,16 @@ def record_calls(
     record: Callable[..., Any],
     *inputs: Any,
 ) -> list[Any]:
-    """Run a model in evaluation mode and record each call of a kind of layer, in order.
-
-    Args:
-        model: Any module; its mode is the same afterwards.
-        kind: Class of the layers, or several, or a function that says whether a module is one.
-        record: Takes a layer and its inputs; what it returns is listed.
-        inputs: What the model takes.
-    """
+    """What `record` makes of each call, with its inputs, of a kind of layer in evaluation mode."""
     found: list[Any] = []
 
     def hook(layer: nn.Module, args: tuple[Any, ...], options: dict[str, Any]) -> None:
         found.append(record(layer, *args, **options))
 
-    layers = [m for m in model.modules() if _is_one(m, kind)]
+    if isinstance(kind, (type, tuple)):
+        layers = [m for m in model.modules() if isinstance(m, kind)]
+    else:
+        layers = [m for m in model.modules() if kind(m)]
     hooks = [layer.register_forward_pre_hook(hook, with_kwargs=True) for layer in layers]
     try:
         with evaluating(model):
@@ -258,7 +248,3 @@ def record_calls(
         for handle in hooks:
             handle.remove()
     return found
-
-
-def _is_one(module: nn.Module, kind: type | tuple[type, ...] | Callable[[nn.Module], bool]) -> bool:
-    return isinstance(module, kind) if isinstance(kind, (type, tuple)) else kind(module)

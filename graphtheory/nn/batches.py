@@ -1,34 +1,26 @@
-"""The graphs of a batch: their sizes, and all pairs of nodes of each."""
+"""The graphs of a batch: their sizes, all pairs of nodes, and one vector for each of them."""
 
 from __future__ import annotations
 
 from weakref import WeakValueDictionary
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.weak import WeakIdKeyDictionary
 
 from graphtheory.graph import Neighborhood, cliques
 from graphtheory.graph.content import state_of
 
+_NAMES = ("sum", "mean", "max", "token")
 _CLIQUES = WeakIdKeyDictionary()  # batch -> (its state, Neighborhood)
 _OF_ONE: WeakValueDictionary[tuple[int, torch.device], Neighborhood] = WeakValueDictionary()
 
 
 def graph_sizes(batch: Tensor, num_graphs: int | None = None) -> Tensor:
-    """Number of nodes of each graph, int64 [num_graphs].
+    """Number of nodes of each graph, int64 [num_graphs]; graphs without nodes have 0.
 
-    Args:
-        batch: Graph of each node, int64 [N], ascending, as in a PyG `Batch`.
-        num_graphs: B; None is the last entry + 1. Graphs without nodes have 0.
-
-    Raises:
-        TypeError: If `batch` is not an int64 tensor.
-        ValueError: If it has not one axis, does not ascend, or names a graph outside 0..B-1.
-
-    Example:
-        >>> graph_sizes(torch.tensor([0, 0, 2])).tolist()
-        [2, 0, 1]
+    `batch` is the graph of each node, int64 [N], ascending, as in a PyG `Batch`; without a number
+    there are as many graphs as the last entry + 1.
     """
     if not isinstance(batch, Tensor) or batch.dtype != torch.int64:
         kind = batch.dtype if isinstance(batch, Tensor) else type(batch).__name__
@@ -38,6 +30,12 @@ def graph_sizes(batch: Tensor, num_graphs: int | None = None) -> Tensor:
     if not torch.compiler.is_compiling():
         _check_order(batch, num_graphs)
     return torch.bincount(batch, minlength=num_graphs or 0)
+
+
+def _wrong_length(batch: Tensor, num_nodes: int) -> ValueError:
+    return ValueError(
+        f"batch: shape {tuple(batch.shape)}, expected one entry per node: [{num_nodes}]"
+    )
 
 
 def _check_order(batch: Tensor, num_graphs: int | None) -> None:
@@ -55,22 +53,11 @@ def _check_order(batch: Tensor, num_graphs: int | None) -> None:
 
 
 def graph_cliques(batch: Tensor | None, num_nodes: int, device: torch.device) -> Neighborhood:
-    """All pairs of nodes of the same graph, kept as long as `batch` lives and does not change.
-
-    Args:
-        batch: As in `graph_sizes`; None is one graph.
-        num_nodes: N.
-        device: Device of the result.
-
-    Raises:
-        ValueError: If `batch` has not one entry per node; as in `graph_sizes`.
-    """
+    """All pairs of nodes of the same graph, kept as long as `batch` lives and does not change."""
     if batch is None:
         return _one_clique(num_nodes, device)
     if batch.shape != (num_nodes,):
-        raise ValueError(
-            f"batch: shape {tuple(batch.shape)}, expected one entry per node: [{num_nodes}]"
-        )
+        raise _wrong_length(batch, num_nodes)
     content = None if torch.compiler.is_compiling() else state_of(batch)
     if content is None:
         return cliques(graph_sizes(batch)).to(device)
@@ -92,3 +79,84 @@ def _one_clique(num_nodes: int, device: torch.device) -> Neighborhood:
         if not torch.compiler.is_compiling():
             _OF_ONE[key] = found
     return found
+
+
+class GraphReadout(nn.Module):
+    r"""Sum, mean or maximum over the nodes of each graph, a PyG aggregation, or the graph token.
+
+    .. math:: F(X_i) = K \sum_{n \in T^i} F(x_n)
+
+    with K = 1 for "sum" and `1 / |T^i|` for "mean", T^i the nodes of graph i.
+
+    A graph without nodes gives zeros, as in PyG; "token" refuses one. Sums are in the order of the
+    nodes and do not depend on threads.
+
+    Args:
+        reduce: "sum", "mean", "max", "token" (the last node of each graph, where
+            `graph.GraphTokens` puts the token), or a module called as PyG's `Aggregation`:
+            ``reduce(x, index, dim_size=num_graphs)``.
+
+    Shapes:
+        x [N, F]; batch int64 [N], ascending, or None for one graph; or instead ptr int64
+        [num_graphs + 1], the first node of each graph and N -> [num_graphs, F].
+
+    Raises:
+        ValueError: If `reduce` is another name; if `batch` does not ascend or has not one entry per
+            node; if a graph has no node to take as token.
+        TypeError: If `reduce` is neither a name nor a module.
+
+    Source: Li (2024), eq. (B.224): "sum" and "mean" of the outputs of the nodes.
+
+    Example:
+        >>> x, batch = torch.tensor([[1.0], [3.0], [5.0]]), torch.tensor([0, 0, 1])
+        >>> [GraphReadout(name)(x, batch).flatten().tolist() for name in ("sum", "mean", "token")]
+        [[4.0, 5.0], [2.0, 5.0], [3.0, 5.0]]
+    """
+
+    def __init__(self, reduce: str | nn.Module = "mean") -> None:
+        super().__init__()
+        if isinstance(reduce, str):
+            if reduce not in _NAMES:
+                raise ValueError(f"reduce: got {reduce!r}, expected a module or one of {_NAMES}")
+        elif not isinstance(reduce, nn.Module):
+            raise TypeError(f"reduce: got {type(reduce).__name__}, expected a module or a name")
+        self.reduce = reduce
+
+    def forward(
+        self,
+        x: Tensor,
+        batch: Tensor | None = None,
+        num_graphs: int | None = None,
+        *,
+        ptr: Tensor | None = None,
+    ) -> Tensor:
+        """One vector per graph; `num_graphs` counts empty last graphs, `ptr` replaces `batch`."""
+        if ptr is not None:
+            sizes = ptr.diff()
+        else:
+            if batch is None:
+                batch = torch.zeros(len(x), dtype=torch.int64, device=x.device)
+                num_graphs = 1 if num_graphs is None else num_graphs
+            if batch.shape != x.shape[:1]:
+                raise _wrong_length(batch, len(x))
+            sizes = graph_sizes(batch, num_graphs)
+        if isinstance(self.reduce, nn.Module):
+            graphs = torch.arange(len(sizes), device=x.device)
+            index = graphs.repeat_interleave(sizes, output_size=len(x))
+            return self.reduce(x, index, dim_size=len(sizes))
+        if self.reduce == "token":
+            return x[self._last(sizes)]
+        reduce = "max" if self.reduce == "max" else "sum"
+        out = torch.segment_reduce(x, reduce, lengths=sizes, axis=0, unsafe=True)
+        if self.reduce == "mean":
+            return out / sizes.clamp(min=1)[:, None].to(x.dtype)
+        return torch.where(sizes[:, None] > 0, out, torch.zeros_like(out))
+
+    def _last(self, sizes: Tensor) -> Tensor:
+        if not torch.compiler.is_compiling() and bool((sizes == 0).any()):
+            graph = int((sizes == 0).nonzero()[0])
+            raise ValueError(f"batch: graph {graph} has no node, expected a token in every graph")
+        return sizes.cumsum(0) - 1
+
+    def extra_repr(self) -> str:
+        return "" if isinstance(self.reduce, nn.Module) else repr(self.reduce)

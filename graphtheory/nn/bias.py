@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from graphtheory.graph import TOKEN
+from graphtheory.graph.cache import PerTensorCache
 from graphtheory.ops import BucketedBias
 from graphtheory.ops.look_up import bias_per_edge, look_up
-from graphtheory.graph.cache import PerTensorCache
 from graphtheory.structure import UNREACHABLE
 
 _BYTE = 254  # buckets that fit a byte beside `UNREACHABLE`
@@ -20,10 +20,7 @@ _BYTE = 254  # buckets that fit a byte beside `UNREACHABLE`
 
 @dataclass(frozen=True)
 class _Sorting:
-    """How `BucketBias` sorts distances, which layers of equal buckets do once for a tensor.
-
-    To look whether they are in range waits for the device.
-    """
+    """How `BucketBias` sorts distances, which layers of equal buckets do once for a tensor."""
 
     size: int
     own_unreachable: bool
@@ -80,8 +77,8 @@ class BucketBias(nn.Module):
     A distance of z hops falls into row z of the table, and everything of Z - 1 hops or more,
     unreachable pairs (255) included, into the last. With `own_unreachable` the table has one row
     more, for pairs without a path; with `own_token` one more behind it, for pairs with the token of
-    a graph (`graph.TOKEN` = 254, as `graph.GraphTokens` marks them). Relative positions in a window
-    are buckets, too; more than 254 of them, which no distance needs, are looked up for each edge.
+    a graph (`graph.TOKEN` = 254). Relative positions in a window are buckets, too; more than 254 of
+    them, which no distance needs, are looked up for each edge.
 
     Args:
         num_buckets: Z, at least 1; at most 254 with `own_unreachable`, 253 with `own_token`.
@@ -99,8 +96,7 @@ class BucketBias(nn.Module):
             buckets.
         TypeError: Distances that are no integers.
 
-    Source:
-        Li (2024), eq. (3.2). Differs: buckets count from 0; the last may be split in two.
+    Source: Li (2024), eq. (3.2). Differs: buckets count from 0; the last may be split in two.
 
     Example:
         >>> bias = BucketBias(num_buckets=3, heads=1)
@@ -120,18 +116,15 @@ class BucketBias(nn.Module):
         saturate: bool = True,
     ) -> None:
         super().__init__()
-        if num_buckets < 1:
-            raise ValueError(f"num_buckets: got {num_buckets}, expected at least 1")
-        if num_buckets > _BYTE and own_unreachable:
-            raise ValueError(
-                f"num_buckets: got {num_buckets}, expected at most {_BYTE} with own_unreachable"
-            )
-        if num_buckets >= _BYTE and own_token:
-            raise ValueError(
-                f"num_buckets: got {num_buckets}, expected at most {_BYTE - 1} with own_token"
-            )
-        if heads < 1:
-            raise ValueError(f"heads: got {heads}, expected at least 1")
+        for name, value in (("num_buckets", num_buckets), ("heads", heads)):
+            if value < 1:
+                raise ValueError(f"{name}: got {value}, expected at least 1")
+        limits = (("own_unreachable", own_unreachable, _BYTE), ("own_token", own_token, _BYTE - 1))
+        for option, is_on, most in limits:
+            if is_on and num_buckets > most:
+                raise ValueError(
+                    f"num_buckets: got {num_buckets}, expected at most {most} with {option}"
+                )
         self.num_buckets, self.saturate = num_buckets, saturate
         self.own_unreachable, self.own_token = own_unreachable, own_token
         rows = num_buckets + own_unreachable + own_token
@@ -142,20 +135,18 @@ class BucketBias(nn.Module):
         nn.init.zeros_(self.table)
 
     def forward(self, distance: Tensor) -> BucketedBias | Tensor:
-        """Sort distances into buckets."""
         if distance.is_floating_point() or distance.dim() != 1:
-            shape = tuple(distance.shape)
             raise TypeError(
-                f"distance: {distance.dtype} of shape {shape}, expected integer hops [num_edges]"
+                f"distance: {distance.dtype} of shape {tuple(distance.shape)}, expected integer "
+                "hops [num_edges]"
             )
-        sort = _Sorting(self.num_buckets, self.own_unreachable, self.own_token, self.saturate)
-        bucket = sort(distance)
+        options = self.num_buckets, self.own_unreachable, self.own_token, self.saturate
+        bucket = _Sorting(*options)(distance)
         if self.num_buckets > _BYTE:
             return look_up(self.table, bucket)
         return BucketedBias(bucket, self.table)
 
     def extra_repr(self) -> str:
-        """Sizes."""
         return f"num_buckets={self.num_buckets}, heads={self.table.size(1)}"
 
 
@@ -200,7 +191,6 @@ class JointBias(nn.Module):
             nn.init.zeros_(table)
 
     def forward(self, distance: Tensor) -> BucketedBias | Tensor:
-        """Sort each column into buckets, and add."""
         if distance.dim() != 2 or distance.size(1) != len(self.parts):
             shape = tuple(distance.shape)
             raise ValueError(f"distance: shape {shape}, expected [num_edges, {len(self.parts)}]")

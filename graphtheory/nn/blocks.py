@@ -10,13 +10,7 @@ from graphtheory.nn.attention import Attention
 
 
 class MLP(nn.Module):
-    """linear, GELU, linear.
-
-    Args:
-        dim: Features of a node, in and out.
-        hidden: Features between the two maps.
-        act: In place of GELU.
-    """
+    """A linear map to `hidden` features, GELU or another activation, and a linear map back."""
 
     def __init__(self, dim: int, hidden: int, act: nn.Module | None = None) -> None:
         super().__init__()
@@ -24,16 +18,11 @@ class MLP(nn.Module):
         self.act = nn.GELU() if act is None else act
 
     def forward(self, x: Tensor) -> Tensor:
-        """Same shape as x."""
         return self.fc2(self.act(self.fc1(x)))
 
 
 class LayerScale(nn.Module):
-    """A learned factor for each feature of a branch.
-
-    Args:
-        dim: Features of a node.
-        start: The factors at the beginning, such as 1e-5.
+    """A learned factor for each feature of a branch; `start` is the first value, such as 1e-5.
 
     Source: Touvron et al. (2021), Going deeper with image transformers, eq. (4).
     """
@@ -43,7 +32,6 @@ class LayerScale(nn.Module):
         self.gamma = nn.Parameter(torch.full((dim,), start))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Same shape as x."""
         return self.gamma * x
 
 
@@ -51,12 +39,6 @@ class DropPath(nn.Module):
     """Stochastic depth: in training a branch is left out for an image with probability p.
 
     Of images that keep it the branch is divided by 1 - p.
-
-    Args:
-        p: Probability in [0, 1).
-
-    Raises:
-        ValueError: p outside [0, 1); nodes that are not as many for each image.
 
     Source: Huang et al. (2016), Deep networks with stochastic depth. Differs: drawn for each image.
     """
@@ -68,7 +50,6 @@ class DropPath(nn.Module):
         self.p = p
 
     def forward(self, x: Tensor, images: int, generator: torch.Generator | None = None) -> Tensor:
-        """Same shape as x, [N, dim]: `images` with as many consecutive nodes each."""
         if not self.training or self.p == 0:
             return x
         if images < 1 or len(x) % images:
@@ -80,7 +61,6 @@ class DropPath(nn.Module):
         return (x.view(images, -1, x.size(1)) * factor).view_as(x)
 
     def extra_repr(self) -> str:
-        """Probability."""
         return f"p={self.p}"
 
 

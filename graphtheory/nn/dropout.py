@@ -19,7 +19,6 @@ class FeatureDropout(nn.Dropout):
     """
 
     def forward(self, x: Tensor) -> Tensor:
-        """Drop entries in training."""
         if x.layout != torch.sparse_csr:
             return super().forward(x)
         if not self.training or self.p == 0:

@@ -31,8 +31,8 @@ class PathEncoding(nn.Module):
         - **edge_attr:** floating [E, features] or integers [E, columns].
         - **paths:** integers [P, S] of `structure.shortest_path_edges(graph, S)`, flattened to
           pairs in the order of `graph.cliques`; entries of -1 are no edges.
-        - **edge_index, batch:** of a PyG `Batch`: edge ids of each graph count from its first
-          edge. None is one graph.
+        - **edge_index, batch:** of a PyG `Batch`, where edge ids count from the first edge of each
+          graph; None is one graph.
         - **output:** [P, heads], for `attn_bias` of `GPSConv` or `bias` of `ops.attention`.
 
     Raises:
@@ -69,7 +69,6 @@ class PathEncoding(nn.Module):
         edge_index: Tensor | None = None,
         batch: Tensor | None = None,
     ) -> Tensor:
-        """The bias of every pair and head."""
         if paths.is_floating_point() or paths.dim() != 2 or paths.size(1) != self.max_steps:
             raise ValueError(
                 f"paths: {paths.dtype} of shape {tuple(paths.shape)}, expected integers "

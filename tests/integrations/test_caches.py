@@ -232,28 +232,6 @@ def test_a_layer_that_moves_compares_no_edges_across_devices() -> None:
 
 # --- what else a layer may be given --------------------------------------------------------------
 
-OF_LISTS = [
-    "GCNConv", "GATConv", "GATv2Conv", "TransformerConv", "SPDTransformerConv without distances",
-    "SAGEConv", "GINConv", "GraphConv", "SGConv", "APPNP", "PNAConv",
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("way", ["set_", "data"])
-def test_more_edges_in_the_same_tensor(way: str) -> None:
-    for name in OF_LISTS:
-        layer, x = LAYERS[name].make(), torch.randn(NODES, WIDTH)
-        accelerate(layer)
-        edges = torch.randint(NODES, (2, 30))
-        for _ in range(2):
-            layer(x, edges)
-        more = torch.randint(NODES, (2, 50))
-        if way == "set_":
-            edges.set_(more)
-        else:
-            edges.data = more
-        wanted = copy.deepcopy(layer)(x, more.clone())
-        torch.testing.assert_close(layer(x, edges), wanted)
-
 
 @pytest.mark.parametrize("form", ["list", "SparseTensor", "csr"])
 def test_layers_of_one_graph_do_not_mix(form: str) -> None:

@@ -8,7 +8,6 @@ import torch
 import torch_geometric.nn as pyg
 from torch import nn
 from torch.nn.utils import parametrize
-from torch_geometric.data import HeteroData
 from torch_geometric.explain import Explainer, GNNExplainer
 from torch_geometric.nn import models
 from torch_geometric.nn.aggr import SumAggregation
@@ -20,7 +19,26 @@ from graphtheory.integrations.pyg import Kept, Swapped, accelerate
 
 NAMES = ["TransformerConv", "GATConv", "GATv2Conv", "GCNConv"]
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5}
-NODES, TARGETS, EDGES = 9, 5, 30
+NODES, EDGES = 9, 30
+
+
+KINDS = [("a", "to", "a"), ("a", "on", "b"), ("b", "by", "a")]
+METADATA, RELATIONS = (["a", "b"], KINDS), 4
+DEGREES = torch.tensor([0, 3, 2, 1])
+ALL = ["sum", "mean", "min", "max", "std"]
+
+MAKE = {
+    "GINEConv": lambda: pyg.GINEConv(nn.Linear(6, 4), edge_dim=3),
+    "PNAConv": lambda: pyg.PNAConv(6, 4, ALL, ["attenuation"], DEGREES, edge_dim=3, towers=2),
+    "RGCNConv": lambda: pyg.RGCNConv(6, 4, RELATIONS, num_bases=2),
+    "FastRGCNConv": lambda: pyg.FastRGCNConv(6, 4, RELATIONS, num_blocks=2),
+    "HGTConv": lambda: pyg.HGTConv(6, 4, METADATA, heads=2),
+    "HANConv": lambda: pyg.HANConv(6, 4, METADATA, heads=2),
+    "GATConv": lambda: pyg.GATConv(6, 4, heads=2, edge_dim=3),
+    "SAGEConv": lambda: pyg.SAGEConv((6, 6), 4),
+    "GINConv": lambda: pyg.GINConv(nn.Linear(6, 4)),
+    "GraphConv": lambda: pyg.GraphConv((6, 6), 4),
+}
 
 
 class Two(nn.Module):
@@ -29,29 +47,16 @@ class Two(nn.Module):
     def __init__(self, name, in_channels=6, **options) -> None:
         super().__init__()
         layer = getattr(pyg, name)
-        lazy = in_channels in (-1, (-1, -1))
         width = 4 * options.get("heads", 1) if options.get("concat", True) else 4
-        self.first = layer(in_channels, 4, **options)
-        self.second = layer(in_channels if lazy else width, 3, **options)
+        self.first, self.second = layer(in_channels, 4, **options), layer(width, 3, **options)
 
-    def forward(self, x, edge_index):
-        return self.second(self.first(x, edge_index).relu(), edge_index)
-
-
-class TwoWithEdges(Two):
-    def forward(self, x, edge_index, per_edge):
-        return self.second(self.first(x, edge_index, per_edge).relu(), edge_index, per_edge)
+    def forward(self, x, edge_index, *per_edge):
+        return self.second(self.first(x, edge_index, *per_edge).relu(), edge_index, *per_edge)
 
 
-@pytest.fixture(autouse=True)
-def _same_numbers_in_any_order() -> None:
-    torch.manual_seed(0)
-
-
-def graph(num_src=NODES, num_dst=NODES):
+def graph():
     """Edges with self-loops and duplicates."""
-    ends = [torch.randint(n, (EDGES,)) for n in (num_src, num_dst)]
-    edge_index = torch.stack(ends)
+    edge_index = torch.randint(NODES, (2, EDGES))
     edge_index[:, :2] = 1
     return edge_index
 
@@ -84,29 +89,22 @@ def assert_close(found, wanted):
 
 
 def assert_same_after(model, *args):
-    """`accelerate` swaps something, and the model gives what it gave."""
-    wanted = run(model, *args)
+    """`accelerate` swaps something, and the model gives what it gave, also when that is undone."""
+    wanted, kinds = run(model, *args), [type(layer) for layer in model.modules()]
     report = accelerate(model)
     assert report.swapped
     assert not report.kept
     assert_close(run(model, *args), wanted)
+    report.undo()
+    assert [type(layer) for layer in model.modules()] == kinds
 
 
 OPTIONS = [
-    ("GCNConv", {}),
-    ("GCNConv", {"improved": True, "weights": True}),
-    ("GCNConv", {"add_self_loops": False, "bias": False}),
-    ("GCNConv", {"normalize": False, "weights": True}),
-    ("GCNConv", {"decomposed_layers": 2}),
+    ("GCNConv", {"improved": True, "weights": True}),  # more of these four: tests/nn/conv
     ("GCNConv", {"flow": "target_to_source"}),
-    ("GATConv", {"heads": 3, "residual": True}),
     ("GATConv", {"heads": 2, "concat": False, "edge_dim": 2, "add_self_loops": False}),
-    ("GATConv", {"edge_dim": 2, "fill_value": "max", "negative_slope": 0.4}),
     ("GATv2Conv", {"heads": 2, "residual": True, "edge_dim": 2}),
-    ("GATv2Conv", {"heads": 2, "concat": False, "share_weights": True, "add_self_loops": False}),
-    ("TransformerConv", {"heads": 3, "beta": True}),
     ("TransformerConv", {"heads": 2, "concat": False, "edge_dim": 2, "bias": False}),
-    ("TransformerConv", {"root_weight": False, "flow": "target_to_source"}),
     *(("SAGEConv", {"aggr": aggr}) for aggr in ("sum", "mean", "max", "min")),
     ("SAGEConv", {"normalize": True, "project": True}),
     ("SAGEConv", {"normalize": True, "flow": "target_to_source"}),
@@ -123,61 +121,15 @@ def test_layers_give_what_they_gave(name, options, dtype) -> None:
     per_edge = [torch.rand(EDGES, dtype=dtype)] if options.pop("weights", False) else []
     if "edge_dim" in options:
         per_edge = [torch.randn(EDGES, options["edge_dim"], dtype=dtype)]
-    model = (TwoWithEdges if per_edge else Two)(name, **options)
+    model = Two(name, **options)
     args = [torch.randn(NODES, 6, dtype=dtype), graph(), *per_edge]
     assert_same_after(randomized(model, dtype), *args)
-
-
-class Bipartite(nn.Module):
-    """A layer between two sets of nodes, each with features of its own."""
-
-    def __init__(self, layer) -> None:
-        super().__init__()
-        self.layer = layer
-
-    def forward(self, x_src, x_dst, edge_index):
-        return self.layer((x_src, x_dst), edge_index)
 
 
 def test_a_projected_pair_with_the_flow_reversed_stays_pygs() -> None:
     layer = pyg.SAGEConv(6, 3, project=True, flow="target_to_source")
     report = accelerate(nn.Sequential(layer))
     assert "project=True" in str(report)
-
-
-@pytest.mark.filterwarnings("ignore:Sparse")  # torch, of PyG's sum by a matrix
-@pytest.mark.parametrize("name", ["SAGEConv", "GraphConv", "GINConv"])
-def test_weighted_sums_take_pairs_matrices_and_hooks(name) -> None:
-    sparse = pytest.importorskip("torch_sparse")
-    layer = pyg.GINConv(nn.Linear(6, 3)) if name == "GINConv" else getattr(pyg, name)((6, 6), 3)
-    edges = graph(NODES, TARGETS).unique(dim=1)
-    x_src, x_dst = torch.randn(NODES, 6), torch.randn(TARGETS, 6)
-    weight = torch.rand(edges.size(1)) if name == "GraphConv" else None
-    matrix = sparse.SparseTensor.from_edge_index(edges, weight, (NODES, TARGETS)).t()
-    calls = [((x_src, x_dst), edges), ((x_src, x_dst), matrix)]
-    calls.append(((x_src, None), edges, *([weight] if name == "GraphConv" else ())))
-    wanted = [layer(*call, size=(NODES, TARGETS)) for call in calls]
-    report, counts = accelerate(layer), []
-    assert report.swapped and not report.kept
-    for call, one in zip(calls, wanted, strict=True):
-        torch.testing.assert_close(layer(*call, size=(NODES, TARGETS)), one)
-    hook = layer.register_message_forward_hook(lambda *args: counts.append(1))
-    torch.testing.assert_close(layer(*calls[0]), wanted[0])
-    hook.remove()
-    again = copy.deepcopy(layer)
-    torch.testing.assert_close(again(*calls[0]), wanted[0])
-    assert counts == [1]
-    report.undo()
-    torch.testing.assert_close(layer(*calls[0]), wanted[0])
-
-
-@pytest.mark.parametrize("name", NAMES[:3])
-@pytest.mark.parametrize("dtype", TOLERANCE)
-def test_two_sets_of_nodes(name, dtype) -> None:
-    options = {} if name == "TransformerConv" else {"add_self_loops": False}
-    model = randomized(Bipartite(getattr(pyg, name)((6, 4), 3, heads=2, **options)), dtype)
-    sides = torch.randn(NODES, 6, dtype=dtype), torch.randn(TARGETS, 4, dtype=dtype)
-    assert_same_after(model, *sides, graph(NODES, TARGETS))
 
 
 MODELS = {
@@ -226,27 +178,6 @@ def test_a_fault_of_a_drop_in_shows(monkeypatch) -> None:
     monkeypatch.setitem(integration._DROP_INS, pyg.GATConv, Faulty)
     with pytest.raises(AssertionError, match="not close"):
         assert_same_after(models.GAT(6, 8, 2, 4), torch.randn(NODES, 6), graph())
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_to_hetero_models(name) -> None:
-    data = HeteroData()
-    types = [("paper", "cites", "paper")]
-    data["paper"].x = torch.randn(NODES, 6)
-    if name != "GCNConv":  # PyG's takes no two sets of nodes
-        data["author"].x = torch.randn(TARGETS, 4)
-        types += [("author", "writes", "paper"), ("paper", "by", "author")]
-    for source, relation, target in types:
-        edges = graph(data[source].num_nodes, data[target].num_nodes)
-        data[source, relation, target].edge_index = edges
-    size = -1 if name == "GCNConv" else (-1, -1)
-    options = {} if name == "TransformerConv" else {"add_self_loops": False}
-    model = pyg.to_hetero(Two(name, size, **options), data.metadata())
-    wanted = model(data.x_dict, data.edge_index_dict)
-    report = accelerate(model)
-    assert len(report.swapped) == 2 * len(types)
-    assert report.swapped[0].name == "first.paper__cites__paper"
-    torch.testing.assert_close(model(data.x_dict, data.edge_index_dict), wanted)
 
 
 def train(model, optimizer, steps, x, edge_index):
@@ -359,16 +290,6 @@ def test_cached_edges_are_those_of_the_first_call_after_the_swap() -> None:
         torch.testing.assert_close(undone(x, other), plain(x, other))
 
 
-@pytest.mark.parametrize("twin", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
-def test_copies_of_an_accelerated_model(twin) -> None:
-    model, args = models.GAT(6, 8, 2, 4, heads=2), (torch.randn(NODES, 6), graph())
-    accelerate(model)
-    other = twin(model)
-    assert [type(conv) for conv in other.convs] == [on_core.GATConv] * 2
-    assert_close(run(other, *args), run(model, *args))
-    assert accelerate(other).swapped == ()
-
-
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_compiles(when, monkeypatch) -> None:
     torch._dynamo.reset()
@@ -387,6 +308,98 @@ def test_compiles(when, monkeypatch) -> None:
         compiled = torch.compile(model, backend="aot_eager")
     assert_close(run(compiled, *args), wanted)
     assert calls
+
+
+def args_of(name):
+    """Arguments of a layer's forward."""
+    edges = torch.randint(NODES, (2, EDGES))
+    if name in ("HGTConv", "HANConv"):
+        x = {t: torch.randn(NODES, 6).double() for t in ("a", "b")}
+        return x, {kind: torch.randint(NODES, (2, EDGES)) for kind in KINDS}
+    x = torch.randn(NODES, 6).double()
+    if name in ("SAGEConv", "GINConv"):
+        return (x, torch.randn(NODES, 6).double()), edges
+    if name == "GraphConv":
+        return (x, torch.randn(NODES, 6).double()), edges, torch.rand(EDGES).double()
+    kinds = torch.randint(RELATIONS, (EDGES,))
+    return x, edges, kinds if "RGCN" in name else torch.randn(EDGES, 3).double()
+
+
+def total(out):
+    return sum(o.sin().sum() for o in out.values()) if isinstance(out, dict) else out.sin().sum()
+
+
+def run_typed(layer, args):
+    """Output and gradients of all parameters."""
+    layer.zero_grad()
+    out = layer(*args)
+    total(out).backward()
+    return out, [p.grad for p in layer.parameters()]
+
+
+@pytest.fixture(params=MAKE)
+def case(request):
+    """A layer of PyG, and what it is called with."""
+    return MAKE[request.param]().double(), args_of(request.param)
+
+
+def test_gives_what_it_gave_and_goes_back(case) -> None:
+    layer, args = case
+    kind, wanted = type(layer), run_typed(layer, args)
+    state = list(layer.state_dict())
+    report = accelerate(layer)
+    assert report.swapped and not report.kept and type(layer) is not kind
+    torch.testing.assert_close(run_typed(layer, args), wanted, rtol=1e-9, atol=1e-9)
+    assert list(layer.state_dict()) == state
+    for twin in (copy.deepcopy(layer), pickle.loads(pickle.dumps(layer))):
+        torch.testing.assert_close(run_typed(twin, args), wanted, rtol=1e-9, atol=1e-9)
+        assert accelerate(twin).swapped == ()
+    report.undo()
+    assert type(layer) is kind and "propagate" not in vars(layer)
+    torch.testing.assert_close(run_typed(layer, args), wanted)
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute")  # torch, where a graph breaks
+@pytest.mark.parametrize("name", list(MAKE)[:6])  # others: `tests/nn/conv/test_tools.py`
+def test_compiled_gives_the_same(name) -> None:
+    torch._dynamo.reset()
+    layer, args = MAKE[name]().double(), args_of(name)
+    wanted = run_typed(layer, args)
+    accelerate(layer)
+    compiled = torch.compile(layer, backend="aot_eager")
+    torch.testing.assert_close(run_typed(compiled, args), wanted, rtol=1e-9, atol=1e-9)
+
+
+def test_hooks_see_messages(case) -> None:
+    layer, args = case
+    wanted = run_typed(layer, args)
+    accelerate(layer)
+    seen = []
+    handle = layer.register_message_forward_hook(lambda *given: seen.append(1))
+    torch.testing.assert_close(run_typed(layer, args), wanted, rtol=1e-9, atol=1e-9)
+    assert seen
+    handle.remove()
+    torch.testing.assert_close(run_typed(layer, args), wanted, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch, of TorchScript itself
+@pytest.mark.parametrize("name", list(MAKE)[:4])
+def test_torchscript_compiles_the_layer_of_pyg(name) -> None:
+    layer, args = MAKE[name]().double(), args_of(name)
+    wanted = layer(*args)
+    accelerate(layer)
+    scripted = torch.jit.script(layer)
+    assert scripted.original_name == name
+    torch.testing.assert_close(scripted(*args), wanted)
+
+
+class Third(nn.Module):
+    def __init__(self, layer) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x, edge_index, third):
+        return self.layer(x, edge_index, third)
 
 
 def test_an_accelerated_model_has_nothing_to_do() -> None:
@@ -428,6 +441,16 @@ def after_a_call_on_a_matrix():
     return conv
 
 
+def hooked(layer, part):
+    part(layer).register_forward_hook(lambda *args: None)
+    return layer
+
+
+class Halved(pyg.RGCNConv):
+    def message(self, x_j, edge_type_ptr):
+        return x_j / 2
+
+
 REASONS = {
     "no drop-in for this class": lambda: pyg.TAGConv(6, 4),
     "a subclass of GATConv, which may compute something else": lambda: Doubled(6, 4),
@@ -464,6 +487,19 @@ REASONS = {
     "dropout: got 1.0, expected a probability in [0, 1)": lambda: pyg.GATv2Conv(6, 4, dropout=1.0),
     "decomposed_layers: got 2, expected 1": lambda: pyg.TransformerConv(6, 4, decomposed_layers=2),
     "compiled by TorchScript: accelerate before": lambda: torch.jit.script(pyg.GCNConv(6, 4)),
+    "pre_layers: got 2, expected 1": lambda: pyg.PNAConv(
+        6, 4, ALL, ["identity"], DEGREES, pre_layers=2
+    ),
+    "aggregators: got MulAggregation": lambda: pyg.PNAConv(
+        6, 4, ["mul", "mean"], ["identity"], DEGREES
+    ),
+    "a hook on its pre_nns": lambda: hooked(MAKE["PNAConv"](), lambda c: c.pre_nns[1][0]),
+    "a hook on its v_rel": lambda: hooked(MAKE["HGTConv"](), lambda c: c.v_rel),
+    "has no weights": lambda: pyg.HGTConv(-1, 4, METADATA),
+    "dropout: got 1.0, expected": lambda: pyg.HANConv(6, 4, METADATA, dropout=1.0),
+    "aggr: got 'mul', expected 'sum'": lambda: pyg.RGCNConv(6, 4, 2, aggr="mul"),
+    "aggr: got 'softmax', expected": lambda: pyg.GINEConv(nn.Linear(6, 4), aggr="softmax"),
+    "a subclass of RGCNConv, which may": lambda: Halved(6, 4, 2),
 }
 
 
@@ -491,34 +527,37 @@ def test_the_report_reads_as_a_table() -> None:
     assert "(model)" in str(accelerate(pyg.GATConv(6, 4)))
 
 
-def explanation(model, x, edge_index):
+def explanation(model, *given, **more):
+    """Masks of edges, for a node or for all."""
     torch.manual_seed(0)
-    config = {
-        "mode": "multiclass_classification", "task_level": "node", "return_type": "raw",
-    }  # fmt: skip
+    mode = "regression" if more else "multiclass_classification"
     explainer = Explainer(
         model, GNNExplainer(epochs=5), explanation_type="model", edge_mask_type="object",
-        model_config=config,
+        model_config={"mode": mode, "task_level": "node", "return_type": "raw"},
     )  # fmt: skip
-    return explainer(x, edge_index, index=2).edge_mask
+    return explainer(*given, **(more or {"index": 2})).edge_mask
 
 
 @pytest.mark.parametrize("copied", [False, True])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES, "GINEConv", "PNAConv"])
 def test_explains_what_it_explained(name, copied) -> None:
-    model, x = Two(name).eval(), torch.randn(NODES, 6)
-    edge_index = graph()
-    edge_index = edge_index[:, edge_index[0] != edge_index[1]]
-    wanted = explanation(model, x, edge_index)
+    edge_index, more = graph(), {}
+    if name in NAMES:
+        model, swaps = Two(name).eval(), 2  # the explainer is done
+        edge_index = edge_index[:, edge_index[0] != edge_index[1]]
+    else:
+        model, swaps, more = Third(MAKE[name]()).eval(), 1, {"third": torch.randn(EDGES, 3)}
+    given = torch.randn(NODES, 6), edge_index
+    wanted = explanation(model, *given, **more)
     report = accelerate(model)
-    assert len(report.swapped) == 2  # the explainer is done
-    found = explanation(copy.deepcopy(model) if copied else model, x, edge_index)
+    assert len(report.swapped) == swaps
+    found = explanation(copy.deepcopy(model) if copied else model, *given, **more)
     torch.testing.assert_close(found, wanted)
     assert found.std() > 0
-    explanation(model, x, edge_index)
+    explanation(model, *given, **more)
     report.undo()
-    torch.testing.assert_close(explanation(model, x, edge_index), wanted)
-    assert len(accelerate(model).swapped) == 2
+    torch.testing.assert_close(explanation(model, *given, **more), wanted)
+    assert len(accelerate(model).swapped) == swaps
 
 
 @pytest.mark.parametrize("model", [None, {"a": 1}, models.GAT], ids=["None", "dict", "class"])

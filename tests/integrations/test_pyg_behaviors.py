@@ -4,6 +4,7 @@ Each layer is compared with PyG's before the swap. docs/pyg_tests.md is the tabl
 """
 
 import copy
+from typing import Any
 
 import pytest
 import torch
@@ -23,12 +24,7 @@ STAR = torch.tensor([[0, 0, 0, 1, 2, 3], [1, 2, 3, 0, 0, 0]])
 pytestmark = pytest.mark.filterwarnings("ignore:Sparse")  # torch says that they are young
 
 
-@pytest.fixture(autouse=True)
-def _same_numbers_in_any_order() -> None:
-    torch.manual_seed(0)
-
-
-def swapped(before: nn.Module) -> nn.Module:
+def swapped(before: nn.Module) -> Any:
     """A copy after `accelerate`, with the same parameters."""
     after = copy.deepcopy(before)
     report = accelerate(after)
@@ -125,31 +121,33 @@ def test_two_sets_of_nodes_in_every_form(name) -> None:
             assert_same(one, wanted)
 
 
-def test_features_of_edges_as_values_of_a_matrix() -> None:
-    before, edge_attr = pyg.GINEConv(mlp(), train_eps=True), torch.randn(4, 16)
-    after, x = swapped(before), torch.randn(4, 16)
-    wanted = before(x, TWO, edge_attr)
-    assert_same(after(x, TWO, edge_attr, size=(4, 4)), wanted)
-    for graph in forms(TWO, (4, 4), edge_attr, ("SparseTensor",)):
-        assert_same(after(x, graph), wanted)
+def chebyshev():
+    x, weight, edges = torch.randn(4, 16), torch.rand(4), torch.tensor([[0, 1, 2, 3], [1, 0, 3, 2]])
+    batch, most = torch.tensor([0, 0, 1, 1]), torch.tensor([2.0, 3.0])
+    more = (), (weight,), (weight, None, 3.0), (weight, batch), (weight, batch, most)
+    return [(x, edges, *given) for given in more]
 
 
-@pytest.mark.parametrize("inner", [mlp, lambda: nn.Linear(16, 32)])
-def test_features_of_edges_are_projected(inner) -> None:
-    before = pyg.GINEConv(inner(), train_eps=True, edge_dim=8)
-    given = torch.randn(4, 16), TWO, torch.randn(4, 8)
-    assert_same(swapped(before)(*given), before(*given))
+WIDE, OF_STAR, OF_TWO = torch.randn(4, 16), torch.randn(6, 16), torch.randn(4, 8)
+STATIC = torch.randn(3, 4, 16)  # features of several graphs
+CALLS = [
+    (lambda: pyg.GINEConv(mlp(), train_eps=True), [(STATIC, STAR, OF_STAR)]),
+    (lambda: pyg.GINConv(mlp(), train_eps=True), [(STATIC, STAR)]),
+    (lambda: pyg.GINEConv(mlp(), train_eps=True, edge_dim=8), [(WIDE, TWO, OF_TWO)]),
+    (lambda: pyg.GINEConv(nn.Linear(16, 32), train_eps=True, edge_dim=8), [(WIDE, TWO, OF_TWO)]),
+    (lambda: pyg.ChebConv(16, 32, K=3), chebyshev()),
+]
 
 
-@pytest.mark.parametrize("name", ["GINConv", "GINEConv"])
-def test_static_graphs(name) -> None:
-    """Features [3, nodes, channels] on one graph."""
-    before = getattr(pyg, name)(mlp(), train_eps=True)
-    more = (torch.randn(6, 16),) if name == "GINEConv" else ()
-    given = torch.randn(3, 4, 16), STAR, *more
-    found = swapped(before)(*given)
-    assert found.shape == (3, 4, 32)
-    assert_same(found, before(*given))
+@pytest.mark.parametrize(("make", "calls"), CALLS)
+def test_other_arguments(make, calls) -> None:
+    """Static graphs, projected features of edges, Chebyshev's weights, scales and graphs."""
+    before = make()
+    after = swapped(before)
+    for given in calls:
+        found, wanted = after(*given), before(*given)
+        assert found.shape[:-1] == given[0].shape[:-1]
+        assert_same(found, wanted)
 
 
 def test_cached_features_and_edges() -> None:
@@ -171,18 +169,6 @@ def test_appnp_drops_every_edge() -> None:
     after, x = swapped(pyg.APPNP(K=2, alpha=0.1, dropout=1.0)), torch.randn(4, 16)
     for graph in (STAR, *forms(STAR, (4, 4), kinds=("csc", "SparseTensor"))):
         assert_same(after(x, graph), 0.1 * x)
-
-
-def test_chebyshev_of_weights_scales_and_graphs() -> None:
-    before = pyg.ChebConv(16, 32, K=3)
-    after, x = swapped(before), torch.randn(4, 16)
-    edges, batch = torch.tensor([[0, 1, 2, 3], [1, 0, 3, 2]]), torch.tensor([0, 0, 1, 1])
-    weight, most = torch.rand(4), torch.tensor([2.0, 3.0])
-    for given in (
-        (edges,), (edges, weight), (edges, weight, None, 3.0), (edges, weight, batch),
-        (edges, weight, batch, most),
-    ):  # fmt: skip
-        assert_same(after(x, *given), before(x, *given))
 
 
 def test_chebyshev_of_a_batch_is_that_of_its_graphs() -> None:
@@ -277,3 +263,139 @@ def test_degrees_of_a_loader_are_counted() -> None:
     graphs = [Data(num_nodes=5, edge_index=edges) for edges in (path, other)]
     found = PNAConv.get_degree_histogram(DataLoader(graphs, batch_size=1))
     assert torch.equal(found, torch.tensor([2, 3, 4, 1]))
+
+
+# HGT, HAN and RGCN --------------------------------------------------------------------------------
+
+WIDTHS = {"author": 16, "paper": 32}
+NODES = {"author": 4, "paper": 6, "university": 10}
+WRITES = [("author", "writes", "paper"), ("paper", "written_by", "author")]
+PATHS = [("author", "to", "author"), ("paper", "to", "paper"), ("paper", "cites", "paper")]
+LAYERS = [("HGTConv", WRITES), ("HANConv", PATHS)]
+
+
+def features(widths):
+    return {kind: torch.randn(NODES[kind], width) for kind, width in widths.items()}
+
+
+def edges_of(kinds, count=8):
+    """Edges without duplicates, which a matrix would add up."""
+    ends = [[torch.randint(NODES[t], (count,)) for t in (k[0], k[2])] for k in kinds]
+    return {k: torch.stack(e).unique(dim=1) for k, e in zip(kinds, ends, strict=True)}
+
+
+def as_matrices(edges, sparse):
+    out = {}
+    for kind, ends in edges.items():
+        size = NODES[kind[0]], NODES[kind[2]]
+        if sparse:
+            out[kind] = SparseTensor.from_edge_index(ends, sparse_sizes=size).t()
+        else:
+            out[kind] = to_torch_csc_tensor(ends, size=size).t()
+    return out
+
+
+@pytest.mark.parametrize(
+    "widths", [{"author": 16, "paper": 16}, WIDTHS], ids=["equal", "different"]
+)
+@pytest.mark.parametrize(("name", "kinds"), LAYERS, ids=["HGT", "HAN"])
+def test_every_form_of_the_edges(name, kinds, widths) -> None:
+    before = getattr(pyg, name)(widths, 32, (list(widths), kinds), heads=2)
+    after, x, edges = swapped(before), features(widths), edges_of(kinds)
+    assert str(after) == str(before)
+    wanted = before(x, edges)
+    assert_same(after(x, edges), wanted)
+    for sparse in (False, True)[: 1 + WITH_TORCH_SPARSE]:
+        assert_same(after(x, as_matrices(edges, sparse)), wanted)
+
+
+@pytest.mark.parametrize(("name", "kinds"), LAYERS, ids=["HGT", "HAN"])
+def test_sizes_of_typed_layers_are_read_off_the_first_input(name, kinds) -> None:
+    layer = getattr(pyg, name)(-1, 32, (list(WIDTHS), kinds), heads=2)
+    assert "has no weights yet" in accelerate(layer).kept[0].reason
+    x, edges = features(WIDTHS), edges_of(kinds)
+    wanted = layer(x, edges)
+    assert_same(swapped(layer)(x, edges), wanted)
+
+
+@pytest.mark.parametrize(("name", "kinds"), LAYERS, ids=["HGT", "HAN"])
+def test_inputs_stay_as_they_were(name, kinds) -> None:
+    after = swapped(getattr(pyg, name)(WIDTHS, 64, (list(WIDTHS), kinds)))
+    x, edges = features(WIDTHS), edges_of(kinds)
+    kept = copy.deepcopy((x, edges))
+    after(x, edges)
+    torch.testing.assert_close((x, edges), kept, rtol=0, atol=0)
+
+
+def test_kinds_of_nodes_and_edges_that_are_missing() -> None:
+    """Nodes that are no targets, nodes and edges of the metadata that a batch has not."""
+    employs = ("university", "employs", "author")
+    widths = WIDTHS | {"university": 32}
+    before = pyg.HGTConv(widths, 64, (list(widths), [*WRITES, employs]))
+    after = swapped(before)
+    x, edges = features(widths), edges_of([*WRITES, employs])
+    found = after(x, edges)
+    assert "university" not in found
+    assert_same(found, before(x, edges))
+    del edges[employs]
+    found = after(x, edges)
+    assert "university" not in found
+    assert_same(found, before(x, edges))
+    del x["university"], edges[WRITES[1]]
+    assert_same(after(x, edges), before(x, edges))
+
+
+def test_han_without_edges_of_a_kind_of_nodes() -> None:
+    widths = WIDTHS | {"university": 3}
+    before = pyg.HANConv(widths, 16, (list(widths), PATHS), heads=2)
+    after, x, edges = swapped(before), features(widths), edges_of(PATHS)
+    found = after(x, edges)
+    assert found["university"] is None
+    assert_same(found, before(x, edges))
+
+
+def test_han_without_nodes_and_edges() -> None:
+    kinds = [("paper", "to", "author"), ("author", "to", "paper"), ("paper", "to", "paper")]
+    x = {"author": torch.randn(6, 16), "paper": torch.empty(0, 32)}
+    after = swapped(pyg.HANConv(WIDTHS, 16, (list(WIDTHS), kinds), heads=2))
+    found = after(x, {kind: torch.empty(2, 0, dtype=torch.int64) for kind in kinds})
+    assert found["author"].shape == (6, 16) and (found["author"] == 0).all()
+    assert found["paper"].shape == (0, 16)
+
+
+SOME = {"basis": (2, None), "blocks": (None, 2), "full": (None, None)}
+ENDS = torch.tensor([[0, 1, 1, 2, 2, 3], [0, 0, 1, 0, 1, 1]])
+TYPES = torch.tensor([0, 1, 1, 0, 0, 1])
+
+
+@pytest.mark.parametrize("weights", SOME)
+def test_both_relational_layers_agree(weights) -> None:
+    before = pyg.RGCNConv(4, 32, 2, *SOME[weights], aggr="sum")
+    fast = pyg.FastRGCNConv(4, 32, 2, *SOME[weights], aggr="sum")
+    fast.load_state_dict(before.state_dict())
+    x = torch.randn(4, 4)
+    for given in (x, None)[: 1 if weights == "blocks" else 2]:
+        wanted = before(given, ENDS, TYPES)
+        assert_same(swapped(before)(given, ENDS, TYPES), wanted)
+        assert_same(swapped(fast)(given, ENDS, TYPES), wanted)
+
+
+@pytest.mark.parametrize("weights", SOME)
+@pytest.mark.parametrize("name", ["RGCNConv", "FastRGCNConv"])
+@pytest.mark.parametrize("pair", [False, True])
+def test_relations_as_values_and_ids_as_features(name, weights, pair) -> None:
+    """Kinds of edges in a `SparseTensor`, node ids or None in the place of features, two sets."""
+    widths, targets = ((4, 16), 2) if pair else (4, 4)
+    before = getattr(pyg, name)(widths, 32, 2, *SOME[weights], aggr="sum")
+    after, ids = swapped(before), torch.arange(4)
+    inputs = [(torch.randn(4, 4), torch.randn(2, 16)) if pair else torch.randn(4, 4)]
+    if weights != "blocks":
+        inputs += [(None, ids[:2]), (ids, ids[:2])] if pair else [None, ids]
+    assert str(after) == str(before)
+    for x in inputs:
+        wanted = before(x, ENDS, TYPES)
+        assert wanted.shape == (targets, 32)
+        assert_same(after(x, ENDS, TYPES), wanted)
+        if WITH_TORCH_SPARSE:
+            matrix = SparseTensor.from_edge_index(ENDS, TYPES, (4, targets)).t()
+            assert_same(after(x, matrix), wanted)

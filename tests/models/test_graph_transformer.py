@@ -13,18 +13,8 @@ BALL = Compose(KHop(2), AddSelf())
 
 
 def one_layer(tiny: Tiny, **options: object) -> GraphTransformer:
-    model = GraphTransformer(
-        6,
-        8,
-        3,
-        1,
-        heads=2,
-        num_buckets=4,
-        pattern=BALL,
-        stack=Stack,
-        options=StackOptions(0.0),
-        **options,
-    )
+    stacked = {"stack": Stack, "options": StackOptions(0.0)}
+    model = GraphTransformer(6, 8, 3, 1, heads=2, num_buckets=4, pattern=BALL, **stacked, **options)
     drawn = torch.Generator().manual_seed(1)
     for conv in model.attention_layers():
         with torch.no_grad():
@@ -41,18 +31,12 @@ def dense_weights(conv: SPDTransformerConv, x: Tensor, hops: Tensor, radius: int
     return scores.masked_fill((hops > radius)[..., None], -torch.inf).softmax(1)
 
 
-def test_weights_follow_the_equations(tiny: Tiny) -> None:
-    model = one_layer(tiny)
-    (conv,) = model.attention_layers()
-    expected = dense_weights(conv, tiny.x, shortest_path_distance(tiny.graph), radius=2)
-    ((nb, found),) = attention_maps(model, tiny.x, tiny.edge_index)
-    torch.testing.assert_close(found, expected[nb.targets(), nb.indices])
-
-
-def test_output_follows_the_equations(tiny: Tiny) -> None:
+def test_weights_and_output_follow_the_equations(tiny: Tiny) -> None:
     model = one_layer(tiny)
     (conv,) = model.attention_layers()
     weights = dense_weights(conv, tiny.x, shortest_path_distance(tiny.graph), radius=2)
+    ((nb, found),) = attention_maps(model, tiny.x, tiny.edge_index)
+    torch.testing.assert_close(found, weights[nb.targets(), nb.indices])
     values = conv.lin_value(tiny.x).view(10, 2, 3)
     expected = torch.einsum("nsh,shd->nhd", weights, values).mean(1) + conv.lin_skip(tiny.x)
     torch.testing.assert_close(model(tiny.x, tiny.edge_index), expected)
@@ -68,8 +52,10 @@ def test_rows_of_weights_sum_to_one(tiny: Tiny) -> None:
 
 
 def test_reading_weights_leaves_the_model_as_it_was(tiny: Tiny) -> None:
-    model = GraphTransformer(6, 8, 3, 2, heads=2, attention_dropout=0.5)
+    undropped = StackOptions(0.0)
+    model = GraphTransformer(6, 8, 3, 2, 2, attention_dropout=0.5, options=undropped)
     model.body.norm.eval()  # one part frozen in evaluation mode, the rest training
+    assert not torch.equal(model(tiny.x, tiny.graph), model(tiny.x, tiny.graph))
     first, again = (attention_maps(model, tiny.x, tiny.graph)[1].weights for _ in range(2))
     assert torch.equal(first, again) and not first.requires_grad
     assert model.training and not model.body.norm.training
@@ -93,15 +79,12 @@ def test_an_edge_list_and_a_neighborhood_of_the_same_edges_give_the_same(
     assert torch.equal(one, from_edges) == (pattern is None or not pattern.is_random)
 
 
-def test_without_a_pattern_the_graph_is_taken_as_given(tiny: Tiny) -> None:
+def test_the_neighborhood_is_the_given_graph_or_one_hop_and_the_node_itself(tiny: Tiny) -> None:
     model = GraphTransformer(6, 8, 3, 2, heads=2, pattern=BALL).eval()
     as_given = GraphTransformer(6, 8, 3, 2, heads=2, pattern=None).eval()
     as_given.load_state_dict(model.state_dict())
     assert torch.equal(model(tiny.x, tiny.graph), as_given(tiny.x, BALL(tiny.graph)))
     assert as_given.neighborhood(tiny.graph) is tiny.graph
-
-
-def test_default_neighborhood_is_one_hop_and_the_node_itself(tiny: Tiny) -> None:
     nb = GraphTransformer(6, 8, 3).neighborhood(tiny.edge_index, 10)
     assert torch.equal(nb.to_dense(), tiny.graph.to_dense() + torch.eye(10))
     assert nb.distance is not None
@@ -113,23 +96,18 @@ def set_table(model: GraphTransformer, values: list[float]) -> None:
             conv.bucket_bias.table.copy_(torch.tensor(values)[:, None].expand(-1, conv.heads))
 
 
-def test_the_encoding_steers_attention(tiny: Tiny) -> None:
-    model = one_layer(tiny)
-    for z in (0, 1, 2):
-        set_table(model, [50.0 * (i == z) for i in range(4)])
-        ((nb, weights),) = attention_maps(model, tiny.x, tiny.graph)
-        mass = torch.zeros(10, 2).index_add(0, nb.targets(), weights * (nb.distance == z)[:, None])
-        torch.testing.assert_close(mass[:9], torch.ones(9, 2))  # the ring has all three distances
-
-
-def test_only_differences_between_distances_matter(tiny: Tiny) -> None:
+def test_the_encoding_steers_attention_by_differences_between_distances(tiny: Tiny) -> None:
     model = one_layer(tiny)
     before = model(tiny.x, tiny.graph)
     with torch.no_grad():
         model.attention_layers()[0].bucket_bias.table.add_(3.0)
     torch.testing.assert_close(model(tiny.x, tiny.graph), before)
-    set_table(model, [1.0, 0.0, 0.0, 0.0])
-    assert not torch.allclose(model(tiny.x, tiny.edge_index), before, atol=1e-3)
+    for z in (0, 1, 2):
+        set_table(model, [50.0 * (i == z) for i in range(4)])
+        assert not torch.allclose(model(tiny.x, tiny.edge_index), before, atol=1e-3)
+        ((nb, weights),) = attention_maps(model, tiny.x, tiny.graph)
+        mass = torch.zeros(10, 2).index_add(0, nb.targets(), weights * (nb.distance == z)[:, None])
+        torch.testing.assert_close(mass[:9], torch.ones(9, 2))  # the ring has all three distances
 
 
 def test_farther_than_z_shares_the_last_bucket(tiny: Tiny) -> None:
@@ -198,13 +176,6 @@ def test_a_sampled_neighborhood_is_drawn_afresh(tiny: Tiny) -> None:
     again = model.neighborhood(tiny.graph, generator=torch.Generator().manual_seed(0))
     assert torch.equal(first.indices, again.indices)
     assert not torch.equal(model(tiny.x, tiny.edge_index), model(tiny.x, tiny.edge_index))
-
-
-def test_attention_dropout_acts_in_training_alone(tiny: Tiny) -> None:
-    model = GraphTransformer(6, 8, 3, 1, heads=2, options=StackOptions(0.0), attention_dropout=0.5)
-    assert not torch.equal(model(tiny.x, tiny.graph), model(tiny.x, tiny.graph))
-    model.eval()
-    assert torch.equal(model(tiny.x, tiny.graph), model(tiny.x, tiny.graph))
 
 
 @pytest.mark.parametrize("heads", [0, 3, -2])

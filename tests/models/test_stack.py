@@ -29,10 +29,6 @@ class Loud(nn.Module):
         return x
 
 
-def widths(stack: nn.Module) -> list[tuple[int, int, bool]]:
-    return [m.made_with for m in stack.modules() if isinstance(m, Sum)]
-
-
 @pytest.mark.parametrize(
     ("layers", "project", "expected"),
     [
@@ -40,17 +36,14 @@ def widths(stack: nn.Module) -> list[tuple[int, int, bool]]:
         (3, False, [(6, 8, False), (8, 8, False), (8, 3, True)]),
         (1, True, [(8, 3, True)]),
         (2, True, [(8, 8, False), (8, 3, True)]),
+        (2, None, [(8, 8, False), (8, 8, False)]),  # a residual stack
     ],
 )
-def test_widths_of_a_classic_stack(
-    layers: int, project: bool, expected: list[tuple[int, int, bool]]
-) -> None:
-    assert widths(Stack(Sum, 6, 8, 3, layers, StackOptions(0.5), project=project)) == expected
-
-
-def test_widths_of_a_residual_stack() -> None:
-    stack = ResidualStack(Sum, 6, 8, 3, 2, StackOptions(0.5))
-    assert widths(stack) == [(8, 8, False), (8, 8, False)]
+def test_widths(layers: int, project: bool | None, expected: list[tuple[int, int, bool]]) -> None:
+    stack = ResidualStack(Sum, 6, 8, 3, layers)
+    if project is not None:
+        stack = Stack(Sum, 6, 8, 3, layers, project=project)
+    assert [m.made_with for m in stack.modules() if isinstance(m, Sum)] == expected
 
 
 def test_classic_stack_by_hand(tiny: Tiny) -> None:
@@ -83,20 +76,15 @@ def test_residual_stack_by_hand(tiny: Tiny) -> None:
     norm, wider, _, _, narrower, _ = block.ffn
     hidden = hidden + narrower(gelu(wider(norm(hidden))))
     torch.testing.assert_close(stack(tiny.x, tiny.graph), stack.output(stack.norm(hidden)))
-
-
-def test_without_ffn_there_are_fewer_parameters() -> None:
-    assert ResidualStack(Sum, 6, 8, 3, 1, StackOptions(0.0)).blocks[0].ffn is None
+    assert ResidualStack(Sum, 6, 8, 3, 1).blocks[0].ffn is None
 
 
 @pytest.mark.parametrize("layers", [1, 2, 3])
 @pytest.mark.parametrize("kind", [Stack, ResidualStack])
 def test_an_output_sees_exactly_so_many_hops(kind: type, layers: int) -> None:
     nodes = torch.arange(6)
-    path = Neighborhood.from_edge_index(torch.stack([nodes[:-1], nodes[1:]]), 6)
-    with_self = Neighborhood.from_edge_index(
-        torch.cat([path.edge_index(), torch.stack([nodes, nodes])], 1), 6
-    )
+    edges = torch.stack([torch.cat([nodes[:-1], nodes]), torch.cat([nodes[1:], nodes])])
+    with_self = Neighborhood.from_edge_index(edges, 6)
     stack = kind(Sum, 4, 8, 3, layers, StackOptions(0.0))
     x = torch.randn(6, 4, generator=torch.Generator().manual_seed(0), requires_grad=True)
     stack(x, with_self)[5].sum().backward()
@@ -105,11 +93,13 @@ def test_an_output_sees_exactly_so_many_hops(kind: type, layers: int) -> None:
 
 
 @pytest.mark.parametrize("kind", [Stack, ResidualStack])
-def test_dropout_acts_in_training_alone(kind: type, tiny: Tiny) -> None:
+def test_dropout_acts_in_training_alone_and_no_layer_is_refused(kind: type, tiny: Tiny) -> None:
     stack = kind(Sum, 6, 8, 3, 2, StackOptions(0.5))
     assert not torch.equal(stack(tiny.x, tiny.graph), stack(tiny.x, tiny.graph))
     stack.eval()
     assert torch.equal(stack(tiny.x, tiny.graph), stack(tiny.x, tiny.graph))
+    with pytest.raises(ValueError, match="num_layers: got 0, expected at least 1"):
+        kind(Sum, 6, 8, 3, 0)
 
 
 def test_dropout_comes_before_every_classic_layer(tiny: Tiny) -> None:
@@ -118,9 +108,3 @@ def test_dropout_comes_before_every_classic_layer(tiny: Tiny) -> None:
     kept = out != 0
     assert 0 < int(kept.sum()) < out.numel()
     torch.testing.assert_close(out[kept], 2 * tiny.x[kept])
-
-
-@pytest.mark.parametrize("kind", [Stack, ResidualStack])
-def test_no_layer_is_refused(kind: type) -> None:
-    with pytest.raises(ValueError, match="num_layers: got 0, expected at least 1"):
-        kind(Sum, 6, 8, 3, 0, StackOptions(0.0))

@@ -43,11 +43,8 @@ def test_sources_may_be_other_nodes() -> None:
 
 @pytest.mark.parametrize("buckets", [3, 300])
 def test_a_bias_is_read_by_relation_in_output_and_weights(buckets: int) -> None:
-    layer, x, nb = (
-        drawn(Attention(8, 2, bias=BucketBias(buckets, 2))),
-        torch.randn(6, 8),
-        cliques([3, 3]),
-    )
+    layer, x = drawn(Attention(8, 2, bias=BucketBias(buckets, 2))), torch.randn(6, 8)
+    nb = cliques([3, 3])
     relation = torch.arange(nb.num_edges) % 3
     plain = Attention(8, 2)
     plain.load_state_dict({n: t for n, t in layer.state_dict().items() if n != "bias.table"})

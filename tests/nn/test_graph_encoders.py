@@ -124,7 +124,6 @@ def test_what_a_batch_lacks_is_named() -> None:
 
 
 def test_normalized_features_have_no_unit() -> None:
-    torch.manual_seed(0)
     encoder = NodeEncoder(3, 4, normalize=True)
     x, edge_index = torch.randn(20, 3), torch.zeros(2, 0, dtype=torch.int64)
     plain, scaled = (encoder(Data(x=values, edge_index=edge_index)) for values in (x, 1e4 * x + 7))

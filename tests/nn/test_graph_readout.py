@@ -60,15 +60,11 @@ def test_equation_b_224(name, mean) -> None:
     w_k, w_q, w_v = (lin.weight for lin in (conv.lin_key, conv.lin_query, conv.lin_value))
     b, first, edge = conv.bucket_bias.table[:, 0], 0, 0
     for graph, size in enumerate(sizes):
-        total = 0.0
-        for n in range(first, first + size):
-            sources = range(first, first + size)
-            u = [min(int(distance[edge + i]), 2) for i in range(size)]
-            edge += size
-            logits = torch.stack([(w_k @ x[s]) @ (w_q @ x[n]) + b[u[i]]
-                                  for i, s in enumerate(sources)])  # fmt: skip
-            mixed = sum(p * (w_v @ x[s]) for p, s in zip(logits.softmax(0), sources, strict=True))
-            total = total + a @ (w_o @ mixed).relu()
+        mine, total = x[first : first + size], 0.0
+        for x_n in mine:
+            u = distance[edge : edge + size].long().clamp(max=2)
+            mixed = ((mine @ w_k.T) @ (w_q @ x_n) + b[u]).softmax(0) @ (mine @ w_v.T)
+            total, edge = total + a @ (w_o @ mixed).relu(), edge + size
         first += size
         torch.testing.assert_close(found[graph, 0], total / size if mean else total)
 

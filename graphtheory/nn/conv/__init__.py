@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 from graphtheory.lazy import import_when_used
 
 if TYPE_CHECKING:
-    from graphtheory.nn.conv.gat_conv import GATConv
-    from graphtheory.nn.conv.gatv2_conv import GATv2Conv
+    from graphtheory.nn.conv.gat_conv import GATConv, GATv2Conv
     from graphtheory.nn.conv.gcn_conv import GCNConv
     from graphtheory.nn.conv.gps_conv import GPSConv
     from graphtheory.nn.conv.sparse_features import SparseFeatures

@@ -36,7 +36,6 @@ class Adjacency:
     matrix, the columns of a CSC matrix; appended self-loops come last, sorted by node.
 
     Attributes:
-        neighborhood: The edges in CSR order.
         order: Edge e in CSR order is edge ``order[e]`` of the given order; None is the identity.
         edges: [2, E] source and target nodes in the given order; None without appended self-loops.
         loops: Number of appended self-loops.
@@ -57,11 +56,11 @@ class Adjacency:
         return self.neighborhood.num_edges - self.loops
 
     def to_csr_order(self, per_edge: Tensor) -> Tensor:
-        """From the given order to CSR order."""
+        """Values in CSR order of those in the given order."""
         return per_edge if self.order is None else per_edge.index_select(0, self.order)
 
     def to_edge_order(self, per_edge: Tensor) -> Tensor:
-        """From CSR order to the given order."""
+        """Values in the given order of those in CSR order."""
         if self.order is None:
             return per_edge
         return torch.zeros_like(per_edge).index_copy(0, self.order.long(), per_edge)
@@ -85,10 +84,8 @@ class Adjacency:
         ids = torch.arange(nb.num_edges + 1, device=nb.device)
         order, by_edge = ids[:-1], (self.targets(), ids[:-1])
         if given_order and self.order is not None:
-            order, by_edge = (
-                self.order,
-                (self.to_edge_order(by_edge[0]), self.to_edge_order(by_edge[1])),
-            )
+            order = self.order
+            by_edge = self.to_edge_order(by_edge[0]), self.to_edge_order(by_edge[1])
         out = Neighborhood(nb.indptr, order, nb.num_edges, validate=False)
         out._adopt_transpose(ids, *by_edge)
         return out
@@ -105,12 +102,9 @@ class Adjacency:
         return torch.cat([features, fill[: self.loops]])
 
     def with_weights(self, given: Any, weights: Tensor, *, stored: bool = True) -> Any:
-        """What PyG returns for `return_attention_weights`: edges and their attention weights.
+        """What PyG returns for `return_attention_weights`, of weights [E, heads] in CSR order.
 
-        Args:
-            given: The adjacency that was passed to `adjacency_of`.
-            weights: [E, heads] in CSR order.
-            stored: Return a torch sparse matrix with the weights as values, not unchanged.
+        With `stored` they are the values of a torch sparse matrix.
         """
         weights = self.to_edge_order(weights)
         if self.edges is None:
@@ -131,20 +125,9 @@ def adjacency_of(
     """The neighborhood of whatever a PyG layer accepts as `edge_index`.
 
     The result is cached per tensor, so an unchanged `edge_index` is not sorted again. What it holds
-    is compared, so that every change is noticed; see `graph.content`.
-
-    Args:
-        given: Edge list, `EdgeIndex`, torch sparse matrix, `SparseTensor` or `Neighborhood`.
-        num_src: Number of source nodes (rows of x).
-        num_dst: Number of target nodes; None means the size of `given`, or `num_src`.
-        add_self_loops: Append a self-loop to each of the first min(num_src, num_dst) nodes; given
-            self-loops are marked as replaced.
-        flow: As in PyG; "target_to_source" swaps the rows of an edge list.
-
-    Raises:
-        TypeError: If `given` is no adjacency, or not of an integer dtype.
-        ValueError: If its sizes differ from those of x, or it does not support `flow`.
-        IndexError: If a node index is out of range.
+    is compared, so that every change is noticed; see `graph.content`. Without `num_dst` the number
+    of target nodes is that of `given`, else `num_src`. Self-loops are appended for the first
+    min(num_src, num_dst) nodes, and given ones marked as replaced.
     """
     reverse = flow == "target_to_source"
     if reverse and not _is_edge_list(given):

@@ -10,17 +10,7 @@ from torch_geometric.utils import degree
 
 
 def gine(width: int, *, edges: bool) -> nn.Module:
-    r"""GIN of a width with a two-layer network and batch norm; with `edges` PyG's GINEConv.
-
-    .. math:: x'_i = \operatorname{MLP}\Big((1 + \epsilon) x_i
-        + \sum_{j \in N(i)} \operatorname{ReLU}(x_j + e_{ij})\Big)
-
-    Args:
-        width: Features of a node, in and out, and of an edge.
-        edges: Whether edges have features; without them no ReLU in the sum.
-
-    Source: Hu et al. (2020), Strategies for pre-training GNNs, as `torch_geometric.nn.GINEConv`.
-    """
+    """GIN with a two-layer network and batch norm; with `edges` PyG's GINEConv."""
     network = nn.Sequential(
         nn.Linear(width, 2 * width), nn.BatchNorm1d(2 * width), nn.ReLU(),
         nn.Linear(2 * width, width),
@@ -34,11 +24,7 @@ class EdgeGCNConv(MessagePassing):
     .. math:: x'_i = \frac{\operatorname{ReLU}(W x_i + r)}{d_i} + \sum_{j \in N(i)}
         \frac{\operatorname{ReLU}(W x_j + e_{ij})}{\sqrt{d_i d_j}}, \qquad d_i = 1 + |N(i)|
 
-    Args:
-        width: Features of a node, in and out, and of an edge.
-
-    Shapes:
-        x [N, width], edge_index [2, E], edge_attr [E, width] or None -> [N, width].
+    Nodes and edges have `width` features, in and out; edge_attr may be None.
 
     Source: Hu et al. (2020), Open Graph Benchmark, the GCN of its molecular baselines.
     """
@@ -48,7 +34,6 @@ class EdgeGCNConv(MessagePassing):
         self.linear, self.root = nn.Linear(width, width), nn.Parameter(torch.zeros(width))
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor | None = None) -> Tensor:
-        """See the class."""
         x = self.linear(x)
         count = degree(edge_index[1], x.size(0), x.dtype) + 1
         scale = count.rsqrt()
@@ -59,5 +44,4 @@ class EdgeGCNConv(MessagePassing):
         return sums + (x + self.root).relu() / count[:, None]
 
     def message(self, x_j: Tensor, edge_attr: Tensor, weight: Tensor) -> Tensor:
-        """Of each edge."""
         return weight[:, None] * (x_j + edge_attr).relu()

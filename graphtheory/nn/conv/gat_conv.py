@@ -1,19 +1,58 @@
-"""PyG's GATConv on the core."""
+"""PyG's GATConv and GATv2Conv on the core."""
 
 from __future__ import annotations
 
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch_geometric.nn import conv as pyg
-from torch_geometric.typing import OptPairTensor, OptTensor, Size
+from torch_geometric.typing import OptPairTensor, OptTensor, PairTensor, Size
 
+from graphtheory import ops
 from graphtheory.nn.conv import on_core
 from graphtheory.nn.conv.adjacency import Adjacency, adjacency_of
-from graphtheory.nn.conv.gat_base import GATBase
-from graphtheory.ops import additive_attention
+from graphtheory.nn.conv.edge_features import edge_features, given_features, in_rows, matrix_of
 from graphtheory.ops.reference import additive_logits
+
+
+class GATBase(on_core.OnCore):
+    """Mixin of the layers whose attention logits go through a LeakyReLU."""
+
+    def _edge_features(
+        self, adj: Adjacency, edge_attr: Tensor | None, edge_index: Any
+    ) -> tuple[Tensor, Tensor] | tuple[None, None]:
+        """Features [E, edge_dim] in CSR order, self-loops included, and their matrix [H, D, C]."""
+        edge_attr = given_features(edge_attr, edge_index, self.edge_dim)
+        if edge_attr is None or self.lin_edge is None:
+            return None, None
+        edge_attr = edge_features(edge_attr, adj.num_given, self.lin_edge.in_channels)
+        features = in_rows(adj, adj.with_loops(edge_attr, self.fill_value))
+        return features, matrix_of(self.lin_edge, features, self.heads)
+
+    def _project(
+        self, x_src: Tensor, x_dst: Tensor | None, of_source: Any, of_target: Any
+    ) -> tuple[Tensor, Tensor | None]:
+        """Projected source and target features [N, H, C], by one shared matrix or one each."""
+        on_core.check_features("x", x_src, of_source.in_channels)
+        source = of_source(x_src).view(-1, self.heads, self.out_channels)
+        if x_dst is None or (x_dst is x_src and of_target is of_source):
+            return source, None if x_dst is None else source
+        on_core.check_features("x", x_dst, of_target.in_channels)
+        return source, of_target(x_dst).view(-1, self.heads, self.out_channels)
+
+    def _attend(self, adj: Adjacency, logits: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        """Weighted sums [N_dst, H, C], and attention weights [E, H] after dropout."""
+        weights = ops.edge_softmax(logits, adj.neighborhood)
+        weights = nn.functional.dropout(weights, self.dropout, self.training)
+        return ops.aggregate(weights, value, adj.neighborhood), weights
+
+    def _finish(self, out: Tensor, x_dst: Tensor | None) -> Tensor:
+        """Concatenate or average the heads, then add residual and bias."""
+        out = out.flatten(1) if self.concat else out.mean(1)
+        if self.res is not None and x_dst is not None:
+            out = out + self.res(x_dst)
+        return out if self.bias is None else out + self.bias
 
 
 class GATConv(GATBase, pyg.GATConv):
@@ -24,28 +63,11 @@ class GATConv(GATBase, pyg.GATConv):
         \alpha_{ij} = \operatorname{softmax}_j\, \operatorname{leaky}\big(
         a_s^\top \Theta x_j + a_t^\top \Theta x_i + a_e^\top \Theta_e e_{ij} \big)
 
-    Same arguments, parameters, state dict and results as PyG's layer of this name. A node
-    without neighbors attends to itself, and gives zeros without self-loops. No
-    tensor has both an edge axis and a feature axis per head: edge features are multiplied by the
-    vector :math:`\Theta_e^\top a_e`.
-
-    Args:
-        in_channels: Input features per node; -1 infers them from the first input; a pair for
-            source and target nodes, which then have one weight matrix each.
-        out_channels: Output features per head.
-        heads: Number of attention heads.
-        concat: Concatenate the heads; otherwise average them.
-        negative_slope: Slope of the LeakyReLU.
-        dropout: Probability of dropping an attention weight in training.
-        add_self_loops: Replace existing self-loops by one per node that is both source and target,
-            the first min(N_src, N_dst).
-        edge_dim: Features per edge, if any.
-        fill_value: Edge features of self-loops: a number, a tensor, or how to reduce the features
-            of a node's incoming edges.
-        bias: Add a bias to the output.
-        residual: Add a linear map of the target node's features.
-        **kwargs: Arguments of PyG's `MessagePassing`; `aggr` must be a sum, and
-            `flow="target_to_source"` requires an edge list.
+    Same arguments, parameters, state dict and results as PyG's layer of this name, whose
+    documentation explains the arguments; `aggr` must be a sum, and `flow="target_to_source"`
+    requires an edge list. A node without neighbors attends to itself, and gives zeros without
+    self-loops. No tensor has both an edge axis and a feature axis per head: edge features are
+    multiplied by the vector :math:`\Theta_e^\top a_e`.
 
     Shapes:
         - **x:** [N, in_channels], or a pair ([N_src, .], [N_dst, .] or None).
@@ -55,7 +77,7 @@ class GATConv(GATBase, pyg.GATConv):
         - **size:** (N_src, N_dst), needed if x_dst is None.
         - **output:** [N_dst, heads * out_channels], or [N_dst, out_channels] without `concat`; with
           `return_attention_weights=True` also (edge_index, weights [E, heads] after dropout),
-          self-loops last.
+          self-loops last: one for each of the first min(N_src, N_dst) nodes.
 
     Raises:
         ValueError: If an option or a shape is not supported.
@@ -67,7 +89,6 @@ class GATConv(GATBase, pyg.GATConv):
         `SparseTensor` as features if there is one value per edge.
 
     Example:
-        >>> import torch
         >>> conv = GATConv(16, 8, heads=4)
         >>> conv(torch.randn(3, 16), torch.tensor([[0, 1, 2], [1, 2, 0]])).shape
         torch.Size([3, 32])
@@ -75,29 +96,7 @@ class GATConv(GATBase, pyg.GATConv):
 
     propagate_type: ClassVar[dict[str, Any]] = {"x": OptPairTensor, "alpha": Tensor}
     edge_updater_type: ClassVar[dict[str, Any]] = {"alpha": OptPairTensor, "edge_attr": OptTensor}
-
-    def __init__(
-        self,
-        in_channels: int | tuple[int, int],
-        out_channels: int,
-        heads: int = 1,
-        concat: bool = True,
-        negative_slope: float = 0.2,
-        dropout: float = 0.0,
-        add_self_loops: bool = True,
-        edge_dim: int | None = None,
-        fill_value: float | Tensor | str = "mean",
-        bias: bool = True,
-        residual: bool = False,
-        **kwargs: Any,
-    ) -> None:
-        on_core.check_channels(in_channels)
-        on_core.check_counts(out_channels=out_channels, heads=heads)
-        super().__init__(
-            in_channels, out_channels, heads, concat, negative_slope, dropout, add_self_loops,
-            edge_dim, fill_value, bias, residual, **kwargs,
-        )  # fmt: skip
-        self.check_options(self)
+    __init__ = on_core.checked(pyg.GATConv.__init__)
 
     def forward(
         self,
@@ -107,7 +106,6 @@ class GATConv(GATBase, pyg.GATConv):
         size: Size = None,
         return_attention_weights: bool | None = None,
     ) -> Any:
-        """Attend; see the class for shapes."""
         if self.needs_messages():
             edge_index = self.for_messages(edge_index)
             return super().forward(x, edge_index, edge_attr, size, return_attention_weights or None)
@@ -116,11 +114,12 @@ class GATConv(GATBase, pyg.GATConv):
         adj = adjacency_of(
             edge_index, x_src.size(0), num_dst, add_self_loops=self.add_self_loops, flow=self.flow
         )
-        source, target = self._project(x_src, x_dst)
+        maps = (self.lin_src, self.lin_dst) if self.lin is None else (self.lin, self.lin)
+        source, target = self._project(x_src, x_dst, *maps)
         of_source, of_target = self._node_scores(source, target)
         edge = self._edge_scores(adj, edge_attr, edge_index)
         if not return_attention_weights:
-            out = additive_attention(
+            out = ops.additive_attention(
                 source, of_source, of_target, adj.neighborhood, edge=edge,
                 negative_slope=self.negative_slope, dropout=self.dropout if self.training else 0.0,
             )  # fmt: skip
@@ -128,18 +127,6 @@ class GATConv(GATBase, pyg.GATConv):
         logits = additive_logits(of_source, of_target, edge, adj.neighborhood, self.negative_slope)
         out, weights = self._attend(adj, logits, source)
         return self._finish(out, x_dst), adj.with_weights(edge_index, weights)
-
-    def _project(self, x_src: Tensor, x_dst: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """Projected source and target features [N, H, C], by one shared matrix or one each."""
-        pair = (self.lin, self.lin) if self.lin is not None else (self.lin_src, self.lin_dst)
-        on_core.check_features("x", x_src, pair[0].in_channels)
-        source = pair[0](x_src).view(-1, self.heads, self.out_channels)
-        if x_dst is None:
-            return source, None
-        if x_dst is x_src and self.lin is not None:
-            return source, source
-        on_core.check_features("x", x_dst, pair[1].in_channels)
-        return source, pair[1](x_dst).view(-1, self.heads, self.out_channels)
 
     def _node_scores(self, source: Tensor, target: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """Source and target scores [N, H], as a product with a block-diagonal matrix."""
@@ -152,10 +139,9 @@ class GATConv(GATBase, pyg.GATConv):
 
     def _edge_scores(self, adj: Adjacency, edge_attr: Tensor | None, given: Any) -> Tensor | None:
         """Edge scores [E, H] in CSR order; -inf for replaced self-loops."""
-        features = self._edge_features(adj, edge_attr, given)
+        features, matrix = self._edge_features(adj, edge_attr, given)
         out = None
-        if features is not None:
-            matrix = on_core.matrix_of(self.lin_edge, features, self.heads)  # [H, D, C]
+        if features is not None and matrix is not None:
             vectors = (matrix * self.att_edge.view(self.heads, 1, -1)).sum(-1)
             out = features @ vectors.t()
         if adj.replaced is None:
@@ -168,3 +154,66 @@ class GATConv(GATBase, pyg.GATConv):
 def _block_diagonal(att: Tensor) -> Tensor:
     """[K, H, C] -> [H * C, K * H], the matrix that maps a head's features to its K scores."""
     return torch.diag_embed(att.transpose(1, 2)).permute(2, 1, 0, 3).flatten(2).flatten(0, 1)
+
+
+class GATv2Conv(GATBase, pyg.GATv2Conv):
+    r"""GATv2 attention: a learned vector times the LeakyReLU of the summed features.
+
+    .. math::
+        x'_i = \sum_{j \in N(i) \cup \{i\}} \alpha_{ij} \Theta_s x_j, \qquad
+        \alpha_{ij} = \operatorname{softmax}_j\, a^\top \operatorname{leaky}\big(
+        \Theta_s x_j + \Theta_t x_i + \Theta_e e_{ij} \big)
+
+    Same arguments, parameters, state dict and results as PyG's layer of this name; what `GATConv`
+    says of arguments, shapes, self-loops, edge features and errors holds here, but that a pair x
+    needs the features of the target nodes and there is no `size`. On a CPU, and on a GPU with
+    Triton, no tensor has both an edge axis and a feature axis per head.
+
+    Source: Brody, Alon and Yahav (2022), eq. (7). Differs from PyG as `GATConv` does.
+
+    Example:
+        >>> conv = GATv2Conv(16, 8, heads=4)
+        >>> conv(torch.randn(3, 16), torch.tensor([[0, 1, 2], [1, 2, 0]])).shape
+        torch.Size([3, 32])
+    """
+
+    propagate_type: ClassVar[dict[str, Any]] = {"x": PairTensor, "alpha": Tensor}
+    edge_updater_type: ClassVar[dict[str, Any]] = {"x": PairTensor, "edge_attr": OptTensor}
+    __init__ = on_core.checked(pyg.GATv2Conv.__init__)
+
+    def forward(
+        self,
+        x: Tensor | tuple[Tensor, Tensor],
+        edge_index: Any,
+        edge_attr: Tensor | None = None,
+        return_attention_weights: bool | None = None,
+    ) -> Any:
+        if self.needs_messages():
+            edge_index = self.for_messages(edge_index)
+            return super().forward(x, edge_index, edge_attr, return_attention_weights or None)
+        x_src, x_dst = on_core.two_features(x, self.flow)
+        num_dst = x_dst.size(0)
+        adj = adjacency_of(
+            edge_index, x_src.size(0), num_dst, add_self_loops=self.add_self_loops, flow=self.flow
+        )
+        source, target = self._project(x_src, x_dst, self.lin_l, self.lin_r)
+        logits = self._logits(adj, source, target, edge_attr, edge_index)
+        out, weights = self._attend(adj, logits, source)
+        out = self._finish(out, x_dst)
+        return (out, adj.with_weights(edge_index, weights)) if return_attention_weights else out
+
+    def _logits(
+        self, adj: Adjacency, source: Tensor, target: Tensor | None, edge_attr: Any, given: Any
+    ) -> Tensor:
+        """Attention logits [E, H] in CSR order; -inf for replaced self-loops."""
+        if edge_attr is not None and self.lin_edge is None:
+            raise ValueError("edge_attr: got some, but the layer has edge_dim=None")
+        features, matrix = self._edge_features(adj, edge_attr, given)
+        assert target is not None
+        logits = ops.additive_score(
+            source, target, self.att[0], adj.neighborhood, negative_slope=self.negative_slope,
+            edge_features=features, edge_matrix=matrix,
+        )  # fmt: skip
+        if adj.replaced is None:
+            return logits
+        return logits.masked_fill(adj.replaced[:, None], -torch.inf)

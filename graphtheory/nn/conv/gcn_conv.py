@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,44 +14,80 @@ from torch_geometric.utils import is_torch_sparse_tensor
 
 from graphtheory import ops
 from graphtheory.graph import Neighborhood, neighborhood_from
-from graphtheory.nn.conv import on_core
-from graphtheory.nn.conv.adjacency import (
-    Adjacency,
-    adjacency_of,
-    outside_inference_mode,
-    stored_values,
-)
-from graphtheory.nn.conv.gcn_cache import KeepsEdges, Rows
+from graphtheory.graph.interop import to_sparse_tensor
+from graphtheory.nn.conv import adjacency, on_core
+from graphtheory.nn.conv.adjacency import Adjacency
+
+Rows = tuple[Neighborhood, Tensor | None]  # and the weight of each edge in its order
 
 
-class GCNConv(KeepsEdges, pyg.GCNConv):
+class Kept(NamedTuple):
+    """The edges of a call, for `ops` or as PyG's layer keeps them, or both."""
+
+    rows: Rows | None
+    given: Any = None
+    loops: int = 0  # self-loops, the last edges of the list that the rows were read from
+    layout: Any = None  # of the matrix that they were read from
+
+
+def _as_pyg(kept: Kept, flow: str) -> Any:
+    """Edge list and weights, the given edges and a self-loop of each node, or the matrix."""
+    assert kept.rows is not None
+    nb, weight = kept.rows
+    if kept.layout is SparseTensor:
+        return to_sparse_tensor(nb if weight is None else nb.replace(weight=weight))
+    edges = nb.edge_index()
+    if kept.layout is not None:
+        return adjacency.TO_SPARSE[kept.layout](
+            edges.flip(0), weight, (nb.num_dst, nb.num_src)
+        ), None
+    if nb.perm is not None:
+        order = nb.perm.argsort()
+        edges, weight = edges[:, order], None if weight is None else weight[order]
+    if kept.loops:
+        stays = edges[0] != edges[1]
+        stays[-kept.loops :] = True
+        edges, weight = edges[:, stays], None if weight is None else weight[stays]
+    return edges if flow == "source_to_target" else edges.flip(0), weight
+
+
+def _shown(name: str, slot: str) -> property:
+    """PyG's attribute of a layer, by what is kept in a slot."""
+
+    def show(layer: Any) -> Any:
+        kept = getattr(layer, slot)
+        if kept is None or kept.given is not None:
+            return None if kept is None else kept.given
+        return adjacency.outside_inference_mode(lambda: _as_pyg(kept, layer.flow))
+
+    def put(layer: Any, given: Any) -> None:
+        vars(layer)[name] = None  # what PyG's layer has before its first call
+        vars(layer).pop(slot, None)
+        if given is not None:
+            setattr(layer, slot, Kept(None, given))
+
+    return property(show, put)
+
+
+class GCNConv(on_core.OnCore, pyg.GCNConv):
     r"""Sum over the neighbors and the node itself with symmetric degree normalization.
 
     .. math::
         x'_i = \Theta^\top \sum_{j \in N(i) \cup \{i\}} \frac{w_{ij}}{\sqrt{d_j\, d_i}}\, x_j,
         \qquad d_i = \sum_j w_{ij}
 
-    Same arguments, parameters, state dict and results as PyG's layer of this name. A node without
-    incoming edges gets only the bias.
+    Same arguments, parameters, state dict and results as PyG's layer of this name, whose
+    documentation explains the arguments; `aggr` must be a sum, and `flow="target_to_source"`
+    requires an edge list. A node without incoming edges gets only the bias. With `cached` the
+    normalized edges of the first call serve all later calls with a graph of its kind: PyG's
+    attribute `_cached_adj_t` shows and clears those of a `SparseTensor`, `_cached_edge_index` those
+    of any other graph.
 
     Unlike PyG's layer, this one accepts a pair (x_src, x_dst) of different node sets. The degree of
     a source node is then :math:`d_j = \sum_i w_{ij}`, and self-loops connect the first
     min(N_src, N_dst) nodes of both sets, as in a sampled block whose target nodes are its first
     source nodes; pass `add_self_loops=False` if the sets have no nodes in common. The `weight` of a
-    `Neighborhood` is used as `edge_weight`; with `normalize=False` it is used unchanged, which a
-    sampler that corrects its own bias needs.
-
-    Args:
-        in_channels: Input features per node; -1 infers them from the first input.
-        out_channels: Output features per node.
-        improved: Use self-loops of weight 2; as in PyG only if there are edge weights.
-        cached: Reuse the normalized edges of the first call in all later calls with a graph of its
-            kind; PyG's attributes `_cached_edge_index` and `_cached_adj_t` show and clear them.
-        add_self_loops: Add a self-loop to each node without one; the default is `normalize`.
-        normalize: Divide by the degrees; False uses the given weights unchanged.
-        bias: Add a bias to the output.
-        **kwargs: Arguments of PyG's `MessagePassing`; `aggr` must be a sum, and
-            `flow="target_to_source"` requires an edge list.
+    `Neighborhood` is its `edge_weight`, unchanged with `normalize=False`.
 
     Shapes:
         - **x:** [..., N, in_channels], dense or sparse, or a pair ([N_src, in_channels], [N_dst, .]
@@ -62,13 +98,9 @@ class GCNConv(KeepsEdges, pyg.GCNConv):
         - **size:** (N_src, N_dst), needed if x_dst is None.
         - **output:** [..., N_dst, out_channels].
 
-    Raises:
-        ValueError: If an option or a shape is not supported.
-        IndexError: If a node index is out of range.
-
     Source:
-        Kipf and Welling (2017), eq. (2). Differs from PyG as said above; `edge_weight`
-        together with a sparse matrix is an error.
+        Kipf and Welling (2017), eq. (2). Differs from PyG as said above; `edge_weight` beside a
+        sparse matrix is an error.
 
     Example:
         >>> conv = GCNConv(16, 8)
@@ -78,24 +110,11 @@ class GCNConv(KeepsEdges, pyg.GCNConv):
 
     propagate_type: ClassVar[dict[str, Any]] = {"x": Tensor, "edge_weight": OptTensor}
     decomposes = True
-
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        improved: bool = False,
-        cached: bool = False,
-        add_self_loops: bool | None = None,
-        normalize: bool = True,
-        bias: bool = True,
-        **kwargs: Any,
-    ) -> None:
-        on_core.check_channels(in_channels)
-        on_core.check_counts(out_channels=out_channels)
-        super().__init__(
-            in_channels, out_channels, improved, cached, add_self_loops, normalize, bias, **kwargs
-        )
-        self.check_options(self)
+    _kept_edges: Kept | None = None
+    _kept_matrix: Kept | None = None
+    _cached_edge_index = _shown("_cached_edge_index", "_kept_edges")
+    _cached_adj_t = _shown("_cached_adj_t", "_kept_matrix")
+    __init__ = on_core.checked(pyg.GCNConv.__init__)
 
     def forward(
         self,
@@ -104,7 +123,6 @@ class GCNConv(KeepsEdges, pyg.GCNConv):
         edge_weight: Tensor | None = None,
         size: Size = None,
     ) -> Tensor:
-        """Project, then sum; see the class for shapes."""
         if self.needs_messages():
             return self._by_messages(x, edge_index, edge_weight)
         one_set = isinstance(x, Tensor)
@@ -117,12 +135,38 @@ class GCNConv(KeepsEdges, pyg.GCNConv):
             rows = self._kept_rows(edge_index, x_src.shape[self.node_dim])
         keeps = self.cached and self.normalize and not torch.compiler.is_exporting()
         if rows is None and keeps:
-            rows = outside_inference_mode(lambda: self._rows(*args))
-            self._keep(edge_index, rows, self._loops(edge_index, rows[0], one_set))
+            rows = adjacency.outside_inference_mode(lambda: self._rows(*args))
+            self._keep(edge_index, rows, one_set)
         elif rows is None:
             rows = self._rows(*args)
         out = self._sum(self.lin(x_src), *rows)
         return out if self.bias is None else out + self.bias
+
+    def __prepare_scriptable__(self) -> Any:
+        twin: Any = super().__prepare_scriptable__()
+        twin._cached_edge_index, twin._cached_adj_t = self._cached_edge_index, self._cached_adj_t
+        return twin
+
+    def _kept_rows(self, given: Any, num_nodes: int) -> Rows | None:
+        """The rows that are kept for graphs of the kind of `given`."""
+        name = "_kept_matrix" if isinstance(given, SparseTensor) else "_kept_edges"
+        kept: Kept | None = getattr(self, name)
+        if kept is None or kept.rows is not None:
+            return None if kept is None else kept.rows
+        rows = adjacency.outside_inference_mode(lambda: _rows(kept.given, num_nodes, self.flow))
+        setattr(self, name, kept._replace(rows=rows))
+        return rows
+
+    def _keep(self, given: Any, rows: Rows, one_set: bool) -> None:
+        """Keep the rows of a graph for all later ones of its kind."""
+        layout: Any = SparseTensor if isinstance(given, SparseTensor) else None
+        if isinstance(given, Tensor) and is_torch_sparse_tensor(given):
+            layout = torch.sparse_coo if given.layout is torch.sparse_coo else torch.sparse_csr
+        by_pyg = one_set and layout is not None  # then no self-loops were appended
+        loops = min(rows[0].num_src, rows[0].num_dst)
+        loops = 0 if by_pyg or not self.add_self_loops else loops
+        name = "_kept_matrix" if layout is SparseTensor else "_kept_edges"
+        setattr(self, name, Kept(rows, None, loops, layout))
 
     def _by_messages(self, x: Any, edge_index: Any, edge_weight: Tensor | None) -> Tensor:
         if not isinstance(x, Tensor):
@@ -153,11 +197,11 @@ class GCNConv(KeepsEdges, pyg.GCNConv):
                 raise ValueError("edge_weight: got some beside a sparse matrix, which has its own")
             if self.normalize and one_set:
                 return self._normalized_by_pyg(given, x_src)
-            weight = stored_values(given)
+            weight = adjacency.stored_values(given)
         elif isinstance(given, Neighborhood) and weight is None:
             weight = given.weight
         loops = self.normalize and self.add_self_loops
-        adj = adjacency_of(given, num_src, num_dst, add_self_loops=loops, flow=self.flow)
+        adj = adjacency.adjacency_of(given, num_src, num_dst, add_self_loops=loops, flow=self.flow)
         if weight is not None and weight.shape != (adj.num_given,):
             shape = tuple(weight.shape)
             raise ValueError(f"edge_weight: shape {shape}, expected one per edge [{adj.num_given}]")
@@ -171,12 +215,6 @@ class GCNConv(KeepsEdges, pyg.GCNConv):
         return adj.neighborhood, adj.cached(
             key, lambda: self._normalized(adj, None, one_set, x_src.dtype)
         )
-
-    def _loops(self, given: Any, nb: Neighborhood, one_set: bool) -> int:
-        """Number of self-loops that `adjacency_of` appended."""
-        matrix = isinstance(given, SparseTensor) or is_torch_sparse_tensor(given)
-        by_pyg = one_set and matrix
-        return 0 if by_pyg or not self.add_self_loops else min(nb.num_src, nb.num_dst)
 
     def _normalized_by_pyg(self, given: Any, x: Tensor) -> Rows:
         """PyG's normalization, which treats self-loops differently per kind of sparse matrix."""
@@ -238,3 +276,16 @@ def _inverse_root(degree: Tensor) -> Tensor:
     """Inverse square root of the degree; 0 with zero gradient where the degree is 0."""
     empty = degree == 0
     return torch.where(empty, 0, torch.where(empty, 1, degree) ** -0.5)
+
+
+def _rows(given: Any, num_nodes: int, flow: str) -> Rows:
+    """What PyG's layer keeps as rows."""
+    if isinstance(given, SparseTensor):
+        nb = neighborhood_from(given, num_nodes=num_nodes)
+        return nb, nb.weight
+    edges, weight = given
+    if weight is None:  # a sparse matrix, which holds its values
+        nb = neighborhood_from(edges, num_nodes=num_nodes)
+        return nb, nb.weight
+    adj = adjacency.adjacency_of(edges, num_nodes, num_nodes, flow=flow)
+    return adj.neighborhood, adj.to_csr_order(weight)

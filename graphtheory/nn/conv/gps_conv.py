@@ -15,14 +15,8 @@ from graphtheory import ops
 from graphtheory.graph import Neighborhood
 from graphtheory.nn.attention import AttentionMap, Bias
 from graphtheory.nn.batches import graph_cliques
-from graphtheory.nn.conv.gps_export import clique_edges, dense_attention
 from graphtheory.ops.look_up import bias_per_edge
 from graphtheory.patterns import attention_logits
-
-_EXTRA_SOURCES = {
-    "add_bias_kv": "adds a learned source to every graph",
-    "add_zero_attn": "adds a zero source to every graph",
-}
 
 
 class GPSConv(pyg.GPSConv):
@@ -35,19 +29,12 @@ class GPSConv(pyg.GPSConv):
 
     Drop-in for PyG's `GPSConv` with ``attn_type="multihead"``: same constructor, parameters and
     state dict, same results up to rounding; only attention dropout draws other random numbers.
-    Each graph is a set of `graph.cliques`, so that memory depends on the graphs of the batch and
-    not on the largest of them. A graph without nodes changes nothing. `torch.export` takes any
-    number of nodes, edges and graphs, ONNX too where nothing is added to the logits.
+    Each graph is a set of `graph.cliques`, so memory depends on the graphs of the batch and not on
+    the largest of them. `torch.export` takes any number of nodes, edges and graphs, ONNX too where
+    nothing is added to the logits.
 
     Args:
-        channels: Features of a node, in and out.
-        conv: Any layer ``conv(x, edge_index, **kwargs)``; None is attention alone.
-        heads: Heads of the attention; a divisor of `channels`.
-        dropout: Probability of dropping a feature in training.
-        act: Name of the activation of the MLP, or the activation.
-        act_kwargs: Its arguments.
-        norm: Name of the normalization, or the normalization; None is none.
-        norm_kwargs: Its arguments.
+        channels, conv, heads, dropout, act, act_kwargs, norm, norm_kwargs: As in PyG.
         attn_type: "multihead".
         attn_kwargs: Arguments of `torch.nn.MultiheadAttention`, such as ``{"dropout": 0.1}``.
         bias: Module that makes the bias of every pair of nodes from its `distance`, as `BucketBias`
@@ -74,7 +61,6 @@ class GPSConv(pyg.GPSConv):
         layer, which PyG's leaves out.
 
     Example:
-        >>> import torch
         >>> from torch_geometric.nn import GCNConv
         >>> layer = GPSConv(16, GCNConv(16, 16), heads=4)
         >>> edge_index = torch.tensor([[0, 1, 2, 3], [1, 0, 3, 2]])
@@ -110,18 +96,16 @@ class GPSConv(pyg.GPSConv):
 
     @staticmethod
     def check_options(layer: pyg.GPSConv) -> None:
-        """Raise if `layer`, PyG's or this one, attends in a way that this class does not compute.
-
-        Raises:
-            ValueError: If it does; the message names the option.
-        """
+        """Raise if `layer`, PyG's or this one, attends in a way that is not computed here."""
         _check_kind(layer.attn_type)
         attn = layer.attn
-        added = {"add_bias_kv": attn.bias_k is not None, "add_zero_attn": attn.add_zero_attn}
+        added = {"bias_kv": attn.bias_k is not None, "zero_attn": attn.add_zero_attn}
         for option, is_on in added.items():
             if is_on:
+                kind = "learned" if option == "bias_kv" else "zero"
                 raise ValueError(
-                    f"attn_kwargs: got {option}=True, expected False: it {_EXTRA_SOURCES[option]}"
+                    f"attn_kwargs: got add_{option}=True, expected False: it adds a {kind} source "
+                    "to every graph"
                 )
         if not attn._qkv_same_embed_dim:
             raise ValueError(
@@ -130,7 +114,6 @@ class GPSConv(pyg.GPSConv):
             )
 
     def reset_parameters(self) -> None:
-        """Reinitialize everything, and set the biases of distances to zero."""
         super().reset_parameters()
         if self._modules.get("bias") is not None:
             reset(self._modules["bias"])
@@ -146,14 +129,15 @@ class GPSConv(pyg.GPSConv):
         neighbors: Neighborhood | None = None,
         **kwargs: Any,
     ) -> Tensor:
-        """Message passing and attention; see the class for shapes."""
         if x.dim() != 2 or x.size(1) != self.channels:
             raise ValueError(f"x: shape {tuple(x.shape)}, expected [num_nodes, {self.channels}]")
         parts = []
         if self.conv is not None:
             parts.append(self._add(self.conv(x, edge_index, **kwargs), x, self.norm1, batch))
-        plain = neighbors is None and distance is None and attn_bias is None and not self._biased
-        if plain and _traced_densely(batch):
+        plain = neighbors is None and distance is None and attn_bias is None
+        exporting = torch.compiler.is_exporting()
+        dense = exporting and (batch is None or torch.onnx.is_in_onnx_export())
+        if dense and plain and self._modules.get("bias") is None:  # by torch's own operator
             attended = self._attend(x, batch)
         else:
             of_pairs = attn_bias if distance is None else distance
@@ -179,10 +163,6 @@ class GPSConv(pyg.GPSConv):
         query, key, _ = self._project(x)
         logits = attention_logits(query, key, nb, self._bias(nb, distance, attn_bias), None)
         return AttentionMap(nb, ops.edge_softmax(logits, nb))
-
-    @property
-    def _biased(self) -> bool:
-        return self._modules.get("bias") is not None
 
     def _neighbors(
         self, x: Tensor, batch: Tensor | None, neighbors: Neighborhood | None,
@@ -254,12 +234,31 @@ class GPSConv(pyg.GPSConv):
         return norm(h, batch=batch) if self.norm_with_batch else norm(h)
 
 
-def _traced_densely(batch: Tensor | None) -> bool:
-    """Whether a program is made that attends by torch's operator: of one graph, or for ONNX."""
-    return torch.compiler.is_exporting() and (batch is None or torch.onnx.is_in_onnx_export())
-
-
 def _check_kind(attn_type: str) -> None:
     if attn_type != "multihead":
         why = ": Performer replaces the softmax by random features" * (attn_type == "performer")
         raise ValueError(f"attn_type: got {attn_type!r}, expected 'multihead'{why}")
+
+
+def clique_edges(batch: Tensor, num_pairs: int | None = None) -> Neighborhood:
+    """The edges of `graph.cliques`, by operators that `torch.export` traces for any number of them.
+
+    `num_pairs` is that number where a tensor with one row per pair tells it.
+    """
+    first = torch.searchsorted(batch, batch)
+    size = torch.searchsorted(batch, batch, right=True) - first
+    indptr = torch.cat([size.new_zeros(1), size.cumsum(0)])
+    nodes = torch.arange(batch.size(0), device=batch.device)
+    rows = nodes.repeat_interleave(size, output_size=num_pairs)  # [E]
+    place = torch.arange(rows.size(0), device=batch.device) - indptr.index_select(0, rows)
+    return Neighborhood(indptr, first.index_select(0, rows) + place, validate=False)
+
+
+def dense_attention(
+    query: Tensor, key: Tensor, value: Tensor, batch: Tensor | None, dropout: float
+) -> Tensor:
+    """Attention [N, H, C] within graphs by torch's own operator, which ONNX has, with a mask."""
+    q, k, v = (t.transpose(0, 1)[None] for t in (query, key, value))  # [1, H, N, C]
+    mask = None if batch is None else batch[:, None] == batch
+    out = functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout)
+    return out[0].transpose(0, 1)

@@ -1,4 +1,4 @@
-"""PyG's HGTConv on the core."""
+"""PyG's HGTConv and HANConv, for several kinds of nodes and edges, on the core."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.nn import conv as pyg
 from torch_geometric.nn.aggr import SumAggregation
-from torch_geometric.nn.conv import MessagePassing
 from torch_geometric.nn.dense import HeteroDictLinear, HeteroLinear
 from torch_geometric.nn.parameter_dict import ParameterDict
 from torch_geometric.typing import EdgeType
@@ -29,17 +28,9 @@ class HGTConv(on_core.OnCore, pyg.HGTConv):
 
     where r is the kind of the edge. Key and value are transformed once per source node and kind of
     edge, with the prior :math:`\mu_r` multiplied into the key, and one `ops.attention` runs over
-    the joined neighborhood, which is kept while the given edges are the same tensors.
-
-    Same arguments, parameters, state dict and results as PyG's layer of this name. Differs where
-    `edge_index_dict` lists the kinds of edges in another order than `metadata`: PyG's weights then
-    belong to other kinds.
-
-    Shapes:
-        - **x_dict:** [N_t, in_channels] for each node type t.
-        - **edge_index_dict:** an edge list, torch sparse matrix, `SparseTensor` or `Neighborhood`
-          for each kind of edge.
-        - **output:** [N_t, out_channels] for each node type that is a target.
+    the joined neighborhood. Same arguments, parameters, state dict and results as PyG's layer of
+    this name, but that the order of `edge_index_dict` need not be that of `metadata`: PyG's weights
+    then belong to other kinds.
 
     Source: Hu et al. (2020), Heterogeneous Graph Transformer, eq. (3) to (5).
     """
@@ -50,18 +41,11 @@ class HGTConv(on_core.OnCore, pyg.HGTConv):
     parts = (SumAggregation, HeteroDictLinear, HeteroLinear, ParameterDict)
     inlined = ("aggr_module", "k_rel", "v_rel")
     smallest = (1, 1, (["a"], [("a", "to", "a")]))
-
-    @classmethod
-    def check_options(cls, layer: MessagePassing) -> None:
-        """Raise if `layer`, PyG's or this one, has options that `ops` does not compute."""
-        super().check_options(layer)
-        if layer.flow != "source_to_target":
-            raise ValueError(f"flow: got {layer.flow!r}, expected the default")
+    flows_back = False
 
     def forward(
         self, x_dict: dict[str, Tensor], edge_index_dict: dict[EdgeType, Any]
     ) -> dict[str, Tensor | None]:
-        """Attend; see the class for shapes."""
         if self.needs_messages():
             given = {kind: self.for_messages(e) for kind, e in edge_index_dict.items()}
             return super().forward(x_dict, given)
@@ -77,7 +61,11 @@ class HGTConv(on_core.OnCore, pyg.HGTConv):
         out = ops.attention(query, key, value, nb).flatten(1).split(list(sizes.values()))
         of_type = {t: o for t, o in zip(sizes, out, strict=True) if t in self.dst_node_types}
         found = self.out_lin({t: nn.functional.gelu(o) for t, o in of_type.items()})
-        return {t: self._skipped(found[t], x_dict[t], t) for t in of_type}
+        for t in of_type:
+            if found[t].size(-1) == x_dict[t].size(-1):
+                gate = self.skip[t].sigmoid()
+                found[t] = gate * found[t] + (1 - gate) * x_dict[t]
+        return {t: found[t] for t in of_type}
 
     def _transformed(self, x: Tensor, linear: Any, kind: EdgeType) -> Tensor:
         """Keys or values [N_src, H, D] for a kind of edge; keys with its prior."""
@@ -87,18 +75,11 @@ class HGTConv(on_core.OnCore, pyg.HGTConv):
             weight = weight * self.p_rel["__".join(kind)].view(-1, 1, 1)
         return torch.einsum("nhd,hde->nhe", x, weight)
 
-    def _skipped(self, out: Tensor, x: Tensor, node_type: str) -> Tensor:
-        if out.size(-1) != x.size(-1):
-            return out
-        gate = self.skip[node_type].sigmoid()
-        return gate * out + (1 - gate) * x
-
 
 def joined(edges: Mapping[EdgeType, Any], sizes: Mapping[str, int]) -> Neighborhood:
     """One neighborhood of all kinds of edges, kept while the given edges are the same tensors.
 
-    Target nodes are those of all types in the order of `sizes`; source nodes are those of each kind
-    of edge in the order of `edges`, so that a node type is there once for each of its kinds.
+    Targets are the nodes of all types, sources those of each kind of edge, one after another.
     """
     adjs = [adjacency_of(e, sizes[kind[0]], sizes[kind[-1]]) for kind, e in edges.items()]
     kept = adjs[0].cached("joined", dict)
@@ -123,3 +104,22 @@ def _join(
         parts.append(torch.stack([src + num_src, dst + first[kind[-1]]]))
         num_src += adj.neighborhood.num_src
     return Neighborhood.from_edge_index(torch.cat(parts, 1), num_src=num_src, num_dst=total)
+
+
+class HANConv(on_core.OwnPropagate, pyg.HANConv):
+    r"""PyG's `HANConv` with the attention along each kind of edge by `ops.additive_attention`.
+
+    Dropout draws other random numbers than PyG's, with the same probability.
+
+    Source: Wang et al. (2019), eq. (2) to (4).
+    """
+
+    flows_back = False
+
+    def _run(self, edge_index: Any, size: Any, given: dict[str, Any]) -> Tensor | None:
+        (x_src, x_dst), (of_source, of_target) = given["x"], given["alpha"]
+        adj = adjacency_of(edge_index, x_src.size(0), x_dst.size(0))
+        return ops.additive_attention(
+            x_src, of_source, of_target, adj.neighborhood, negative_slope=self.negative_slope,
+            dropout=self.dropout if self.training else 0.0,
+        ).flatten(1)  # fmt: skip

@@ -1,47 +1,48 @@
-"""Base class and argument checks of the drop-in layers."""
+"""Base classes of the drop-in layers, and checks of what they are given."""
 
 from __future__ import annotations
 
 import copy
-from typing import Any, ClassVar
+from collections.abc import Callable
+from functools import wraps
+from inspect import signature
+from typing import Any, ClassVar, TypeVar, cast
 
 import torch
 from torch import Tensor
 from torch.nn.modules.module import _has_any_global_hook
-from torch_geometric.nn.aggr import SumAggregation
+from torch_geometric.nn.aggr import MaxAggregation, MeanAggregation, MinAggregation, SumAggregation
 from torch_geometric.nn.conv import MessagePassing
 from torch_geometric.nn.dense import Linear
-from torch_geometric.typing import SparseTensor
 
-from graphtheory import ops
 from graphtheory.graph import Neighborhood
-from graphtheory.nn.conv.adjacency import Adjacency, stored_values
+from graphtheory.ops.edge import Reduction
 
 _STAGES = ("propagate", "message", "aggregate", "message_and_aggregate", "edge_update")
 _HOOKS = tuple(f"_{stage}_forward{pre}_hooks" for stage in _STAGES for pre in ("_pre", ""))
+REDUCTIONS: dict[type, Reduction] = {
+    SumAggregation: "sum", MeanAggregation: "mean", MaxAggregation: "max", MinAggregation: "min",
+}  # fmt: skip
 
 
 class OnCore(MessagePassing):
     """Mixin of a drop-in layer; list it before PyG's layer of the same name.
 
     Parameters, initialization, state dict and representation are PyG's own. `forward` calls `ops`
-    and materializes no messages. While an explainer is on (`conv.explain`), a hook on
-    propagation, messages, aggregation or edge updates is registered, or `torch.onnx.export` traces
-    the layer, `forward` runs PyG's message passing instead, with the same result. TorchScript
-    compiles PyG's layer.
-
-    Attributes:
-        parts: Kinds of submodules that the layer knows how to run; None if PyG's forward runs them.
-        smallest: Arguments of a layer of PyG of this kind.
-        inlined: Submodules whose weights it uses without calling them.
+    and materializes no messages, unless an explainer (`conv.explain`), a hook on propagation,
+    messages, aggregation or edge updates, or `torch.onnx.export` asks for them: then PyG's message
+    passing runs, with the same result. TorchScript compiles PyG's layer.
     """
 
     # PyG generates a fast `propagate` per class, without support for explainers, and keeps the
     # inherited one for them. That must be MessagePassing's, not the one generated for PyG's layer.
     propagate = MessagePassing.propagate
-    decomposes: ClassVar[bool] = False
-    smallest: ClassVar[tuple[Any, ...]] = (1, 1)
+    decomposes: ClassVar[bool] = False  # computes `decomposed_layers`
+    flows_back: ClassVar[bool] = True  # computes `flow="target_to_source"`
+    smallest: ClassVar[tuple[Any, ...]] = (1, 1)  # arguments of a layer of PyG of this kind
+    # kinds of submodules that it knows how to run; None if PyG's forward runs them
     parts: ClassVar[tuple[type, ...] | None] = (Linear, SumAggregation)
+    # submodules whose weights it uses without calling them
     inlined: ClassVar[tuple[str, ...]] = ("lin_edge", "aggr_module")
 
     def needs_messages(self) -> bool:
@@ -57,12 +58,7 @@ class OnCore(MessagePassing):
         return False
 
     def for_messages(self, edge_index: Any) -> Any:
-        """`edge_index` in a form that PyG accepts.
-
-        Raises:
-            NotImplementedError: If an explainer asks for it, which weighs the edges of an edge list
-                in its order, and it is a `Neighborhood`, whose edges have another.
-        """
+        """`edge_index` in a form that PyG accepts; an explainer is refused a `Neighborhood`."""
         if not isinstance(edge_index, Neighborhood):
             return edge_index
         hooks = self._message_forward_hooks.values()
@@ -74,11 +70,7 @@ class OnCore(MessagePassing):
         return edge_index.edge_index()
 
     def __prepare_scriptable__(self) -> MessagePassing:
-        """PyG's layer with the same parameters, which `torch.jit.script` compiles instead.
-
-        Raises:
-            NotImplementedError: If PyG has no such layer, or this is a subclass of the drop-in.
-        """
+        """PyG's layer with the same parameters, which `torch.jit.script` compiles instead."""
         kind: Any = next(k for k in type(self).__mro__ if not issubclass(k, OnCore))
         own = type(self).__module__.startswith(f"{__package__}.")
         if kind is MessagePassing or not own:
@@ -106,6 +98,76 @@ class OnCore(MessagePassing):
                 f"decomposed_layers: got {layer.decomposed_layers}, expected 1: "
                 "attention takes all features of a head at once"
             )
+        if layer.flow != "source_to_target" and not cls.flows_back:
+            raise ValueError(f"flow: got {layer.flow!r}, expected the default")
+
+
+Constructor = TypeVar("Constructor", bound=Callable[..., None])
+
+
+def checked(init: Constructor) -> Constructor:
+    """PyG's constructor with checks of its arguments before and of the layer after it."""
+    names = list(signature(init).parameters)[1:]
+    counts = [name for name in names if name in ("out_channels", "heads")]
+
+    @wraps(init)
+    def run(self: Any, *args: Any, **kwargs: Any) -> None:
+        given = dict(zip(names, args, strict=False)) | kwargs
+        if "in_channels" in given:
+            check_channels(given["in_channels"])
+        check_counts(**{name: given[name] for name in counts if name in given})
+        init(self, *args, **kwargs)
+        self.check_options(self)
+
+    return cast(Constructor, run)
+
+
+class OwnPropagate(OnCore):
+    """Mixin of a layer that keeps PyG's `forward`; list it before PyG's layer.
+
+    A subclass has `_run`, which returns what PyG's `propagate` does, or None where only PyG's can;
+    then that one runs, as while an explainer or a hook asks for messages.
+    """
+
+    parts: ClassVar[tuple[type, ...] | None] = None  # PyG's own forward runs them
+    inlined: ClassVar[tuple[str, ...]] = ("aggr_module",)
+
+    def _run(self, edge_index: Any, size: Any, given: dict[str, Any]) -> Tensor | None:
+        raise NotImplementedError
+
+    def _set_jittable_templates(self, raise_on_error: bool = False) -> None:
+        """Keep this `propagate`, which PyG would replace by one that it generates."""
+
+    def __prepare_scriptable__(self) -> MessagePassing:
+        twin: Any = copy.copy(self)
+        twin.__class__ = next(k for k in type(self).__mro__ if not issubclass(k, OnCore))
+        twin._set_jittable_templates()  # as PyG does when its first layer is made
+        return twin
+
+    def propagate(self, edge_index: Any, size: Any = None, **kwargs: Any) -> Tensor:
+        out = None if self.needs_messages() else self._run(edge_index, size, kwargs)
+        if out is not None:
+            return out
+        edge_index = self.for_messages(edge_index)
+        return MessagePassing.propagate(self, edge_index, size=size, **kwargs)
+
+    # what PyG puts on a layer while it is explained, and afterwards
+    _orig_propagate, _jinja_propagate = MessagePassing.propagate, propagate
+
+
+def check_reduction(layer: MessagePassing, node_dim: int) -> None:
+    """Raise unless `layer` reduces by one of `REDUCTIONS` and has its usual layout."""
+    if type(layer.aggr_module) not in REDUCTIONS:
+        raise ValueError(f"aggr: got {layer.aggr!r}, expected 'sum', 'mean', 'max' or 'min'")
+    check_layout(layer, node_dim)
+
+
+def check_layout(layer: MessagePassing, node_dim: int) -> None:
+    """Raise unless nodes are on the layer's usual axis and features are not decomposed."""
+    if layer.decomposed_layers != 1:
+        raise ValueError(f"decomposed_layers: got {layer.decomposed_layers}, expected 1")
+    if layer.node_dim != node_dim:
+        raise ValueError(f"node_dim: got {layer.node_dim}, expected {node_dim}")
 
 
 def check_counts(**counts: int) -> None:
@@ -176,75 +238,8 @@ def check_features(name: str, features: Tensor, channels: int) -> None:
         )
 
 
-def given_features(edge_attr: Tensor | None, edge_index: Any, edge_dim: int | None) -> Any:
-    """`edge_attr` or, if None, the values [E, D] of a sparse matrix, or [E] of a `SparseTensor`."""
-    values = stored_values(edge_index)
-    if edge_attr is not None or values is None:
-        return edge_attr
-    one = isinstance(edge_index, SparseTensor) and edge_dim in (1, -1)
-    if values.dim() > 1 or one:
-        return values
-    if edge_dim is not None and isinstance(edge_index, SparseTensor):
-        raise ValueError(
-            "edge_attr: got none beside a SparseTensor of one value per edge, which is a weight; "
-            f"expected [E, {edge_dim}] of features"
-        )
-    return None  # a torch sparse matrix always has values, even if no weights are meant
-
-
-def edge_features(edge_attr: Tensor, num_edges: int, edge_dim: int) -> Tensor:
-    """`edge_attr` as [E, edge_dim]; [E] means one feature per edge."""
-    if edge_attr.dim() == 1:
-        edge_attr = edge_attr[:, None]
-    if edge_attr.dim() != 2 or edge_attr.size(0) != num_edges:
-        raise ValueError(
-            f"edge_attr: shape {tuple(edge_attr.shape)}, expected [{num_edges}, edge_dim]: "
-            "one row per edge"
-        )
-    if not edge_attr.is_floating_point():
-        raise TypeError(
-            f"edge_attr: dtype {edge_attr.dtype}, expected a floating type; categories are "
-            "embedded first, for instance by ogb's BondEncoder"
-        )
-    check_features("edge_attr", edge_attr, edge_dim)
-    return edge_attr
-
-
-def checked_features(edge_attr: Tensor | None, adj: Adjacency, linear: Any) -> Tensor | None:
-    """`edge_attr` as [E, edge_dim]; needed if, and only if, there is a linear map."""
-    check_given(edge_attr, linear)
-    if edge_attr is None:
-        return None
-    return edge_features(edge_attr, adj.num_given, linear.in_channels)
-
-
-def check_given(edge_attr: Tensor | None, linear: Any) -> None:
-    """Raise unless there are features of edges if, and only if, there is a linear map for them."""
-    if (linear is None) != (edge_attr is None):
-        got = "none" if edge_attr is None else "some"
-        dim = None if linear is None else linear.in_channels
-        raise ValueError(f"edge_attr: got {got}, but the layer has edge_dim={dim}")
-
-
-def matrix_of(linear: torch.nn.Module, features: Tensor, heads: int) -> Tensor:
-    """The weights of a linear layer as a matrix [heads, edge_dim, out_channels].
-
-    Computed as the layer's output on the identity matrix, so lazy initialization, parametrizations
-    and adapters of the layer apply.
-    """
-    eye = torch.eye(features.size(1), dtype=features.dtype, device=features.device)
-    mapped = linear(eye)
-    return mapped.view(len(eye), heads, mapped.size(1) // heads).transpose(0, 1)
-
-
 def is_plain(linear: torch.nn.Module) -> bool:
     """Whether nobody else sees what goes through a linear map."""
     hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
     seen = _has_any_global_hook() or any(getattr(linear, name) for name in hooks)
     return type(linear) is Linear and "forward" not in vars(linear) and not seen
-
-
-def edge_logits(edge_query: Tensor, features: Tensor, adj: Adjacency) -> Tensor:
-    """Dot products [E, H] of features [E, D] of edges and queries [N_dst, H, D], by head."""
-    sources, edges = features[:, None], adj.edges_as_sources()
-    return torch.cat([ops.edge_dot(q[:, None], sources, edges) for q in edge_query.unbind(1)], 1)

@@ -16,8 +16,8 @@ from torch_geometric.typing import SparseTensor
 from graphtheory import ops
 from graphtheory.graph import Neighborhood
 from graphtheory.nn.conv.adjacency import adjacency_of
-from graphtheory.nn.conv.given_edges import gather
-from graphtheory.nn.conv.own_propagate import REDUCTIONS, OwnPropagate, check_layout
+from graphtheory.nn.conv.edge_features import gather
+from graphtheory.nn.conv.on_core import REDUCTIONS, OwnPropagate, check_layout
 
 
 class PNAConv(OwnPropagate, pyg.PNAConv):
@@ -41,7 +41,6 @@ class PNAConv(OwnPropagate, pyg.PNAConv):
 
     @classmethod
     def check_options(cls, layer: MessagePassing) -> None:
-        """Raise if `layer`, PyG's or this one, has options that `ops` does not compute."""
         check_layout(layer, 0)
         for network in layer.pre_nns:
             if [type(part) for part in network] != [Linear]:
@@ -60,7 +59,6 @@ class PNAConv(OwnPropagate, pyg.PNAConv):
                 )
 
     def forward(self, x: Tensor, edge_index: Any, edge_attr: Tensor | None = None) -> Tensor:
-        """Aggregate, scale and map; see PyG's layer."""
         towers = self.towers if self.divide_input else 1
         split = x.view(-1, towers, self.F_in).expand(-1, self.towers, -1)
         out = None if self.needs_messages() else self._reduced(edge_index, split, edge_attr)

@@ -11,13 +11,14 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 from torch_geometric.nn.dense.linear import Linear
 
+from graphtheory.graph.cache import is_tracing
 from graphtheory.nn.attention import Bias
-from graphtheory.nn.conv import on_core
 from graphtheory.nn.conv.adjacency import Adjacency
-from graphtheory.nn.conv.given_edges import project_per_edge
+from graphtheory.nn.conv.edge_features import matrix_of, project_per_edge
+from graphtheory.nn.conv.on_core import is_plain
+from graphtheory.nn.conv.sparse_features import version_of
 from graphtheory.ops import projected
 from graphtheory.ops.dropout import draw_seed
-from graphtheory.graph.cache import is_tracing
 
 
 class _Kept(NamedTuple):
@@ -35,16 +36,12 @@ class _Map(NamedTuple):
     part: tuple[Any, ...]  # size, strides, offset
 
 
-def _version(tensor: Tensor) -> int:
-    return 0 if tensor.is_inference() else tensor._version
-
-
 def _keep(tensor: Tensor) -> _Kept:
-    return _Kept(tensor, _version(tensor))
+    return _Kept(tensor, version_of(tensor))
 
 
 def _unchanged(kept: _Kept) -> Tensor:
-    if kept.version != _version(kept.tensor):
+    if kept.version != version_of(kept.tensor):
         raise RuntimeError(
             f"recompute: a tensor {list(kept.tensor.shape)} that the backward pass needs was "
             "changed in place after the forward pass: x, a weight, or what was computed of them"
@@ -61,19 +58,11 @@ def _unpack(packed: _Kept | _Map) -> Tensor:
 
 
 def _check_plain(linear: Any) -> None:
-    if not on_core.is_plain(linear):
+    if not is_plain(linear):
         raise TypeError(
             f"recompute: got a {type(linear).__name__} that is wrapped or has hooks, "
             "maybe global ones, expected PyG's Linear alone: what is made again is W x + b"
         )
-
-
-def _hooks_are_free() -> bool:
-    """Whether nobody else decides what is kept, or forbids to."""
-    autograd: Any = torch._C._autograd
-    if not autograd._saved_tensors_hooks_is_enabled():
-        return False
-    return autograd._top_saved_tensors_default_hooks(True) is None
 
 
 class Projections:
@@ -85,15 +74,14 @@ class Projections:
     """
 
     def __init__(self, on: bool) -> None:
-        self._on = on and not is_tracing() and _hooks_are_free()
+        autograd: Any = torch._C._autograd
+        free = autograd._saved_tensors_hooks_is_enabled  # whether nobody else decides what is kept
+        top = autograd._top_saved_tensors_default_hooks
+        self._on = on and not is_tracing() and free() and top(True) is None
         self._known: dict[int | None, tuple[Tensor, tuple[Tensor, ...]]] = {}
 
     def __call__(self, linear: Linear, x: Tensor) -> Tensor:
-        """The layer's output.
-
-        Raises:
-            TypeError: If it is to be made again and the layer is more than a linear map.
-        """
+        """The layer's output; what is to be made again has to be a linear map alone."""
         out = linear(x)
         if self._on and torch.is_grad_enabled():
             _check_plain(linear)
@@ -131,13 +119,10 @@ def can_stream_backward(
     if any(is_lazy(one.weight) for one in (layer.lin_query, layer.lin_key, layer.lin_value)):
         return False  # a first call makes the weights
     tensors = (x_src, x_dst, features, layer.lin_query.weight)
-    same = all(t.dtype == features.dtype and t.layout == torch.strided for t in tensors)
+    if not all(t.dtype == features.dtype and t.layout == torch.strided for t in tensors):
+        return False
     full = features.dtype in (torch.float32, torch.float64)
-    return (
-        same
-        and full
-        and not project_per_edge(features, layer.out_channels, adj.neighborhood.num_dst)
-    )
+    return full and not project_per_edge(features, layer.out_channels, adj.neighborhood.num_dst)
 
 
 def attend(
@@ -146,10 +131,7 @@ def attend(
 ) -> Tensor:  # fmt: skip
     """Attention [N_dst, H, C] whose backward pass has one gradient of a map after another.
 
-    The features [E, D] are in the given order.
-
-    Raises:
-        TypeError: If a map is more than a linear one.
+    The features [E, D] are in the given order; each map has to be a linear one alone.
     """
     assert features is not None
     maps = (layer.lin_query, layer.lin_key, layer.lin_value)
@@ -158,7 +140,7 @@ def attend(
     dropout = layer.dropout if layer.training else 0.0
     return projected.attention(
         x_src, x_dst, [(linear.weight, linear.bias) for linear in maps],
-        on_core.matrix_of(layer.lin_edge, features, layer.heads), features, adj.neighborhood,
+        matrix_of(layer.lin_edge, features, layer.heads), features, adj.neighborhood,
         adj.order, bias, layer.out_channels**-0.5 if scale is None else scale, dropout,
         draw_seed(None, features.device) if dropout > 0 else None,
     )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any, ClassVar
 
 import torch
@@ -11,11 +12,81 @@ from torch_geometric.nn.conv import MessagePassing
 from torch_geometric.typing import OptTensor
 
 from graphtheory import ops
-from graphtheory.nn.conv import on_core
-from graphtheory.nn.conv.adjacency import adjacency_of, stored_values
-from graphtheory.nn.conv.own_propagate import REDUCTIONS, check_layout, check_reduction
-from graphtheory.nn.conv.relations import Relations, relations_of
+from graphtheory.graph import Neighborhood
+from graphtheory.graph.csr import check_index, sort_by_key
+from graphtheory.nn.conv import adjacency, on_core
+from graphtheory.nn.conv.adjacency import Adjacency
+from graphtheory.nn.conv.on_core import REDUCTIONS
 from graphtheory.ops.edge import Reduction
+
+
+class Relations:
+    """The relation of each edge in CSR order, and the pairs of relation and target with edges."""
+
+    def __init__(self, adj: Adjacency, kinds: Tensor, num_relations: int) -> None:
+        self.adjacency, self.kinds, self.num_relations = adj, kinds, num_relations
+        # edges by relation, in each by target node as before
+        _, order = sort_by_key(kinds, num_relations)
+        ends, kinds = adj.targets()[order], kinds[order]
+        new = torch.ones_like(kinds, dtype=torch.bool)
+        new[1:] = (kinds[1:] != kinds[:-1]) | (ends[1:] != ends[:-1])
+        self._sorted = order, ends, new
+
+    @cached_property
+    def sources(self) -> Neighborhood:
+        """[P pairs <- N_src]: the source nodes of each pair, pairs sorted by relation."""
+        order, _, new = self._sorted
+        starts = torch.cat([new.nonzero().flatten(), new.new_tensor([len(new)], dtype=torch.long)])
+        nb = self.adjacency.neighborhood
+        return Neighborhood(starts, nb.indices[order], nb.num_src, validate=False)
+
+    @cached_property
+    def targets(self) -> Neighborhood:
+        """[N_dst <- P pairs]: the pairs of each target node."""
+        _, targets, new = self._sorted
+        ends = targets[new]
+        edges = torch.stack([torch.arange(len(ends), device=ends.device), ends])
+        num_dst = self.adjacency.neighborhood.num_dst
+        return Neighborhood.from_edge_index(edges, num_src=len(ends), num_dst=num_dst)
+
+    @cached_property
+    def counts(self) -> list[int]:
+        """Number of pairs of each relation."""
+        order, _, new = self._sorted
+        found = torch.bincount(self.kinds[order][new], minlength=self.num_relations)
+        return [int(count) for count in found.tolist()]
+
+    @cached_property
+    def share(self) -> Tensor:
+        """1 / number of edges of its relation and target node, for each edge in CSR order [E]."""
+        order, _, new = self._sorted
+        per_pair = self.sources.degree().to(torch.float64).reciprocal()
+        return torch.zeros_like(order, dtype=torch.float64).index_copy(
+            0, order, per_pair[new.cumsum(0) - 1]
+        )
+
+    @cached_property
+    def by_kind(self) -> Neighborhood:
+        """The edges with a source node of its own for each relation: relation * N_src + source."""
+        nb = self.adjacency.neighborhood
+        indices = self.kinds * nb.num_src + nb.indices
+        return Neighborhood(nb.indptr, indices, self.num_relations * nb.num_src, validate=False)
+
+
+def relations_of(adj: Adjacency, kinds: Tensor, num_relations: int) -> Relations:
+    """The relations, made once for an adjacency and a tensor `kinds` in the given order."""
+
+    def make() -> Relations:
+        check_index("edge_type", kinds, num_relations)
+        return Relations(adj, adj.to_csr_order(kinds.detach().long()), num_relations)
+
+    cache = adjacency.cached_for(kinds)
+    if cache is None:
+        return make()
+    found = cache.get("relations")
+    if found is None or found.adjacency is not adj or found.num_relations != num_relations:
+        found = cache["relations"] = adjacency.outside_inference_mode(make)
+    return found
 
 
 class Relational(on_core.OnCore):
@@ -24,23 +95,11 @@ class Relational(on_core.OnCore):
     .. math:: x'_i = \Theta_0^\top x_i + \sum_r \Theta_r^\top
         \operatorname{reduce}_{j \in N_r(i)} x_j
 
-    Features are reduced once for each pair of relation and target node that has edges, multiplied
-    by the relation's weight, and summed. Ids of nodes in the place of features take rows of the
-    weights, with a basis decomposition those of the bases, so that no [relations, nodes, features]
-    is built. The sorted pairs are kept while edges and `edge_type` are the same tensors.
-
-    Same arguments, parameters, state dict and results as PyG's layer of this name. With ids and a
-    largest value PyG's own path runs.
-
-    Shapes:
-        - **x:** [N, in_channels], ids [N] or None for all ids; or a pair of these.
-        - **edge_index:** [2, E], `EdgeIndex`, a `SparseTensor` of relations, or a `Neighborhood`.
-        - **edge_type:** relation of each edge [E], in the order of the given edges.
-        - **output:** [N_dst, out_channels].
-
-    Raises:
-        ValueError: If there is not one relation per edge.
-        IndexError: If a relation or a node is out of range.
+    Same arguments, parameters, state dict and results as PyG's layer of this name. Features are
+    reduced once for each pair of relation and target node that has edges, multiplied by the
+    relation's weight, and summed. Ids of nodes in the place of features take rows of the weights,
+    with a basis decomposition those of the bases, so that no [relations, nodes, features] is built;
+    with ids and a largest value PyG's own path runs.
 
     Source: Schlichtkrull et al. (2018), eq. (2) to (4).
     """
@@ -53,12 +112,9 @@ class Relational(on_core.OnCore):
 
     @classmethod
     def check_options(cls, layer: MessagePassing) -> None:
-        """Raise if `layer`, PyG's or this one, has options that `ops` does not compute."""
-        check_reduction(layer)
-        check_layout(layer, 0)
+        on_core.check_reduction(layer, 0)
 
     def forward(self, x: Any, edge_index: Any, edge_type: Tensor | None = None) -> Tensor:
-        """Reduce by relation and target node, multiply and sum; see the class for shapes."""
         x_src, x_dst = x if isinstance(x, tuple) else (x, x)
         ids = x_src is None or not x_src.is_floating_point()
         reduce = REDUCTIONS[type(self.aggr_module)]
@@ -68,8 +124,8 @@ class Relational(on_core.OnCore):
             return super().forward(x, self.for_messages(edge_index), edge_type)
         num_src = self.in_channels_l if x_src is None else x_src.size(0)
         num_dst = num_src if x_dst is None else x_dst.size(0)
-        adj = adjacency_of(edge_index, num_src, num_dst, flow=self.flow)
-        kinds = stored_values(edge_index) if edge_type is None else edge_type
+        adj = adjacency.adjacency_of(edge_index, num_src, num_dst, flow=self.flow)
+        kinds = adjacency.stored_values(edge_index) if edge_type is None else edge_type
         if kinds is None or kinds.shape != (adj.num_given,):
             got = None if kinds is None else tuple(kinds.shape)
             raise ValueError(f"edge_type: shape {got}, expected one per edge [{adj.num_given}]")
@@ -122,8 +178,8 @@ class RGCNConv(Relational, pyg.RGCNConv):
     """PyG's `RGCNConv` with its sums by `ops`; see `Relational`."""
 
     def __prepare_scriptable__(self) -> MessagePassing:
-        """PyG's layer, with an attribute that TorchScript needs and only its forward sets."""
         twin: Any = super().__prepare_scriptable__()
+        # TorchScript needs this attribute, which only the forward of PyG's layer sets
         vars(twin).setdefault("_use_segment_matmul_heuristic_output", False)
         return twin
 
@@ -139,7 +195,6 @@ class FastRGCNConv(Relational, pyg.FastRGCNConv):
 
     @classmethod
     def check_options(cls, layer: MessagePassing) -> None:
-        """Raise if `layer`, PyG's or this one, has options that `ops` does not compute."""
         super().check_options(layer)
         if layer.aggr not in ("add", "sum", "mean"):
             raise ValueError(f"aggr: got {layer.aggr!r}, expected 'add', 'sum' or 'mean'")

@@ -13,9 +13,9 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from graphtheory import ops
 from graphtheory.graph import Neighborhood
+from graphtheory.graph.cache import is_tracing
 from graphtheory.graph.content import holds, is_plain
 from graphtheory.nn.conv.adjacency import outside_inference_mode
-from graphtheory.graph.cache import is_tracing
 
 MAX_DENSITY = 0.05  # the largest share of non-zeros that is read by rows
 MIN_ENTRIES = 1 << 16  # the least number of entries for which that is worth it
@@ -37,10 +37,7 @@ class SparseFeatures(Tensor):
     which takes 25 times as long on Cora.
 
     Args:
-        x: Dense features, not changed; kept, so that other functions find it.
-
-    Shapes:
-        [N, F].
+        x: Dense features [N, F], not changed; kept, so that other functions find it.
 
     Raises:
         TypeError: If `x` is not floating.
@@ -83,7 +80,7 @@ class SparseFeatures(Tensor):
             nb = self._rows
             out = self._nonzeros.new_zeros(nb.num_dst, nb.num_src)
             self._dense = out.index_put_((nb.targets(), nb.indices), self._nonzeros)
-            self._version_read = _version(self._dense)
+            self._version_read = version_of(self._dense)
         return self._dense
 
     @property
@@ -92,7 +89,7 @@ class SparseFeatures(Tensor):
         dense = self._dense
         if dense is None:
             return True
-        if _version(dense) != self._version_read or dense.requires_grad:
+        if version_of(dense) != self._version_read or dense.requires_grad:
             return False
         return self._read is None or self._read.hold_of(dense)
 
@@ -122,7 +119,8 @@ class SparseFeatures(Tensor):
         return func(*args, **kwargs)
 
 
-def _version(dense: Tensor) -> int:
+def version_of(dense: Tensor) -> int:
+    """Torch's count of changes, 0 of a tensor of inference mode, which has none."""
     return 0 if dense.is_inference() else dense._version
 
 
@@ -135,7 +133,7 @@ def _wrap(
     )
     assert isinstance(out, SparseFeatures)
     out._rows, out._nonzeros, out._dense = rows, values, dense
-    out._version_read = 0 if dense is None else _version(dense)
+    out._version_read = 0 if dense is None else version_of(dense)
     out._read = read
     return out
 
@@ -171,27 +169,18 @@ _BY_ROWS: dict[Callable[..., Any], Callable[..., Any]] = {
 }  # fmt: skip
 _OF_SHAPE: set[Any] = {
     Tensor.size, Tensor.dim, Tensor.numel, Tensor.is_floating_point, Tensor.__len__,
-    *(
-        getattr(Tensor, name).__get__
-        for name in ("shape", "ndim", "dtype", "device", "layout", "is_sparse", "is_cuda")
-    ),
 }  # fmt: skip
+for _name in ("shape", "ndim", "dtype", "device", "layout", "is_sparse", "is_cuda"):
+    _OF_SHAPE.add(getattr(Tensor, _name).__get__)
 
 
 def maybe_sparse(x: Any) -> Any:
-    """`x` by its non-zeros if it was seen before and has few, otherwise as it is.
-
-    The first time that a tensor is seen it is only marked, so a batch that is used once costs
-    nothing.
-    """
-    if (
-        type(x) is not Tensor
-        or x.dim() != 2
-        or x.numel() < MIN_ENTRIES
-        or not x.is_floating_point()
-    ):
+    """`x` by its non-zeros if it has few and was seen before: a batch used once costs nothing."""
+    if type(x) is not Tensor or x.dim() != 2 or x.numel() < MIN_ENTRIES:
         return x
-    if x.requires_grad or not is_plain(x) or x.is_inference() or is_tracing():
+    if not x.is_floating_point() or x.requires_grad or not is_plain(x):
+        return x
+    if x.is_inference() or is_tracing():
         return x
     known = _SEEN.get(x, _NEW)
     if known is _NEW or (known and not known.hold_of(x)):
@@ -209,24 +198,15 @@ _NEW = object()
 
 
 class _NonZeros(NamedTuple):
-    """What differs from 0 in a tensor, which this does not refer to.
-
-    Attributes:
-        rows: Columns of each row that do.
-        values: What is there.
-        version: Of the tensor when it was read.
-    """
+    """What differs from 0 in a version of a tensor, to which it keeps no reference."""
 
     rows: Neighborhood
     values: Tensor
     version: int
 
     def hold_of(self, x: Tensor) -> bool:
-        """Whether they are still those of x, however it was written to.
-
-        Where a look would wait for a device, torch's count of changes alone decides.
-        """
-        if _version(x) != self.version or x.shape != (self.rows.num_dst, self.rows.num_src):
+        """Whether they are still those of x; off a CPU torch's count of changes alone decides."""
+        if version_of(x) != self.version or x.shape != (self.rows.num_dst, self.rows.num_src):
             return False
         return not x.is_cpu or holds(x, self.rows.indptr, self.rows.indices, self.values)
 
@@ -236,7 +216,7 @@ def _read(x: Tensor) -> _NonZeros:
     counts = torch.bincount(row, minlength=x.size(0))
     indptr = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
     rows = Neighborhood(indptr, column, x.size(1), validate=False)
-    return _NonZeros(rows, x[row, column], _version(x))
+    return _NonZeros(rows, x[row, column], version_of(x))
 
 
 def _share(x: Tensor) -> float:

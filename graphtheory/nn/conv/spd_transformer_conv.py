@@ -8,16 +8,17 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.nn.dense.linear import Linear
 from torch_geometric.typing import OptTensor
+from torch_geometric.utils import softmax
 
-from graphtheory import ops
 from graphtheory.graph import Neighborhood
+from graphtheory.graph.cache import PerTensorCache
 from graphtheory.nn.attention import AttentionMap, Bias
 from graphtheory.nn.bias import BucketBias
-from graphtheory.nn.conv import on_core, recomputed, spd_messages
-from graphtheory.nn.conv.adjacency import Adjacency, adjacency_of, with_given_edges
-from graphtheory.nn.conv.given_edges import in_rows, project_per_edge, with_edges
-from graphtheory.ops.look_up import bias_per_edge
-from graphtheory.patterns import attention_logits
+from graphtheory.nn.conv import adjacency, on_core
+from graphtheory.nn.conv.adjacency import Adjacency
+from graphtheory.nn.conv.edge_features import checked_features, given_features
+from graphtheory.nn.conv.transformer_conv import DotProduct
+from graphtheory.ops.look_up import bias_per_edge, look_up
 
 PairTensor = tuple[Tensor, Tensor]
 
@@ -25,7 +26,7 @@ MOST_BUCKETS = 254  # of vectors in the values: a bucket is a byte
 _VALUE_STD = 0.02  # of those vectors at the start, as of Graphormer's embeddings
 
 
-class SPDTransformerConv(on_core.OnCore):
+class SPDTransformerConv(DotProduct):
     r"""Multi-head attention over any neighborhood, with a learned bias per distance.
 
     .. math::
@@ -33,29 +34,25 @@ class SPDTransformerConv(on_core.OnCore):
         \operatorname{softmax}_{s \in T^n}\Big(
         \tfrac{1}{\sqrt{d}} (W_K^h x_s)^\top (W_Q^h x_n) + u_{(s,n)}^\top b^h \Big)
 
-    With `edge_dim` the features e of an edge are added to its keys and values: W_K x_s + W_E e and
-    W_V x_s + W_E e, as in PyG's `TransformerConv`. With `value_encoding` the values are
-    W_V x_s + p[bucket of (s, n)], with a learned vector p for each bucket and head: where all nodes
-    have the same features, a bias in the logits alone gives every node the same output.
-
-    A node with an empty T^n gives W_R x_n (zeros without `root_weight`). PyG's `to_hetero`, its
-    explainers, hooks on messages and ONNX take the layer; TorchScript does not.
+    With `edge_dim` the features e of an edge are added to its keys and values, W_K x_s + W_E e and
+    W_V x_s + W_E e, as in PyG's `TransformerConv`. With `value_encoding` a learned vector p for
+    each bucket and head is added to the values: where all nodes have equal features, a bias in the
+    logits alone gives every node the same output. A node with an empty T^n gives W_R x_n (zeros
+    without `root_weight`). PyG's `to_hetero`, its explainers, hooks on messages and ONNX take the
+    layer; TorchScript does not.
 
     Args:
-        in_channels: Input features per node; -1 infers them from the first input; a pair for
-            source and target nodes.
+        in_channels: Input features per node, a pair for source and target nodes; -1 infers them.
         out_channels: Output features per head.
         heads: Heads, side by side in the output when `concat`, else averaged.
-        num_buckets: Z; distances of Z - 1 hops or more share the last entry of b. None
-            disables the encoding (b = 0).
+        num_buckets: Z; distances of Z - 1 hops or more share the last entry of b. None is b = 0.
         concat: Concatenate the heads.
         dropout: Probability of dropping an attention weight in training.
         root_weight: Add W_R x_n.
         bias: Add a bias to W_Q, W_K, W_V and W_R.
         scale: Factor of the dot products; None means 1/sqrt(out_channels); the theory model uses 1.
         edge_dim: Features per edge, if any.
-        value_encoding: Add a learned vector per bucket and head to the values; small and random at
-            the start. Needs `num_buckets`, at most 254.
+        value_encoding: Add vectors p, small and random at the start; for 1 to 254 buckets.
         own_token: Give pairs with a graph token, at distance `graph.TOKEN`, a bucket of their own.
 
     Attributes:
@@ -66,15 +63,14 @@ class SPDTransformerConv(on_core.OnCore):
         - **edge_index:** [2, E], any other adjacency that PyG's layers take, or a `Neighborhood`.
         - **distance:** integer hops [E], in the order of the given edges. None takes ``.distance``
           of the neighborhood or, if it has none, 0 for self-loops and 1 for all other edges.
-        - **edge_attr:** [E, edge_dim], in the order of the given edges; needed with `edge_dim`.
+        - **edge_attr:** [E, edge_dim], in that order; needed with `edge_dim`.
         - **attn_bias:** [E, heads], in that order, added to the logits; such as `PathEncoding`'s.
         - **output:** [N_dst, heads * out_channels], or [N_dst, out_channels] without `concat`; with
           `return_attention_weights=True` also (edge_index, weights [E, heads]).
 
     Raises:
         ValueError: If channels, heads or `edge_dim` are below 1; `value_encoding` without buckets;
-            `distance` not of shape [E], `edge_attr` not of shape [E, edge_dim], or `attn_bias` not
-            of shape [E, heads].
+            `distance`, `edge_attr` or `attn_bias` of another shape.
         IndexError: If a node index is out of range.
 
     Source:
@@ -92,7 +88,6 @@ class SPDTransformerConv(on_core.OnCore):
     propagate_type: ClassVar[dict[str, Any]] = {
         "value": Tensor, "alpha": Tensor, "edge_value": OptTensor,
     }  # fmt: skip
-    recompute = False
 
     def __init__(
         self,
@@ -141,7 +136,6 @@ class SPDTransformerConv(on_core.OnCore):
             nn.init.normal_(self.value_table, std=_VALUE_STD)
 
     def reset_parameters(self) -> None:
-        """Reinitialize the projections and p, and set b = 0."""
         for part in (
             self.lin_key, self.lin_query, self.lin_value, self.lin_skip, self.bucket_bias,
             self.lin_edge,
@@ -160,66 +154,25 @@ class SPDTransformerConv(on_core.OnCore):
         edge_attr: Tensor | None = None,
         attn_bias: Tensor | None = None,
     ) -> Any:
-        """Attend; see the class for shapes."""
         x_src, x_dst = on_core.two_features(x)
         on_core.check_features("x", x_src, self.lin_key.in_channels)
         on_core.check_features("x", x_dst, self.lin_query.in_channels)
         if self.needs_messages():
             given = (x_src, x_dst, edge_index, distance, edge_attr, attn_bias)
-            out, alpha = spd_messages.run(self, *given)
+            out, alpha = by_messages(self, *given)
             out = self._with_root(out, x_dst)
             if return_attention_weights:
-                return out, with_given_edges(edge_index, alpha, stored=True)
+                return out, adjacency.with_given_edges(edge_index, alpha, stored=True)
             return out
-        adj = adjacency_of(edge_index, x_src.size(0), x_dst.size(0))
+        adj = adjacency.adjacency_of(edge_index, x_src.size(0), x_dst.size(0))
         bias = self._bias(adj, distance)
         features = self._features(adj, edge_attr, edge_index)
         total = self._with_more(bias, attn_bias, adj)
-        want = bool(return_attention_weights)
-        can_stream_backward = self.value_table is None and not want
-        if can_stream_backward and recomputed.can_stream_backward(
-            self, x_src, x_dst, features, adj
-        ):
-            out = recomputed.attend(self, x_src, x_dst, adj, features, total, self.scale)
-            weights = None
-        else:
-            made = recomputed.Projections(self.recompute)
-            with made.saving():
-                nodes = (made, x_src, x_dst)
-                out, weights = self._attend(*nodes, adj, features, bias, total, want_weights=want)
+        out, weights = self._attend(
+            x_src, x_dst, adj, features, bias, total, want=bool(return_attention_weights)
+        )
         out = self._with_root(out, x_dst)
         return out if weights is None else (out, adj.with_weights(edge_index, weights))
-
-    def _attend(
-        self, made: recomputed.Projections, x_src: Tensor, x_dst: Tensor, adj: Adjacency,
-        features: Tensor | None, bias: Bias, total: Bias, *, want_weights: bool,
-    ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
-        """Sums [N_dst, heads, out_channels], and the weights [E, heads] if they are wanted."""
-        shape = (-1, self.heads, self.out_channels)
-        query, key = made(self.lin_query, x_dst).view(shape), made(self.lin_key, x_src).view(shape)
-        value = made(self.lin_value, x_src).view(shape)
-        nb, p = adj.neighborhood, self.dropout if self.training else 0.0
-        if (
-            features is not None and self.lin_edge is not None
-            and project_per_edge(features, self.out_channels, nb.num_dst)
-        ):  # fmt: skip
-            key, value, nb = with_edges(key, value, self.lin_edge(features), adj)
-            features = None
-        edges, matrix = self._edges(adj, query, bias, features)
-        weights = self._softmax(query, key, adj, nb, total, edges) if want_weights else None
-        if edges:
-            out, sums = ops.attention(
-                query, key, value, nb, bias=total, scale=self.scale, dropout=p, edges=edges
-            )
-            for one, found in zip(edges, sums, strict=True):
-                if one.row is None:
-                    found = torch.einsum("nhd,hdc->nhc", found, matrix)
-                out = out + found
-        elif weights is not None:
-            out = ops.aggregate(nn.functional.dropout(weights, p), value, nb)
-        else:
-            out = ops.attention(query, key, value, nb, bias=total, scale=self.scale, dropout=p)
-        return out, weights
 
     def _with_root(self, out: Tensor, x_dst: Tensor) -> Tensor:
         """The heads side by side or averaged, and W_R x."""
@@ -236,15 +189,15 @@ class SPDTransformerConv(on_core.OnCore):
         nb = adj.neighborhood
         if self.bucket_bias is None:
             return None
-        found = spd_messages.checked_distance(distance, nb.distance, nb.num_edges)
+        found = checked_distance(distance, nb.distance, nb.num_edges)
         if distance is not None and found is not None:
-            found = spd_messages.in_rows(adj, found)
+            found = hops_in_rows(adj, found)
         if found is None:
-            found = spd_messages.hops(nb)
+            found = hops(nb)
         return self.bucket_bias(found)
 
     def _with_more(self, bias: Bias, more: Tensor | None, adj: Adjacency) -> Bias:
-        spd_messages.check_bias(more, adj.neighborhood.num_edges, self.heads)
+        check_bias(more, adj.neighborhood.num_edges, self.heads)
         if more is None:
             return bias
         return (
@@ -253,33 +206,10 @@ class SPDTransformerConv(on_core.OnCore):
 
     def _features(self, adj: Adjacency, edge_attr: Tensor | None, given: object) -> Tensor | None:
         if self.edge_dim is not None:
-            edge_attr = on_core.given_features(edge_attr, given, self.edge_dim)
-        return on_core.checked_features(edge_attr, adj, self.lin_edge)
-
-    def _edges(
-        self, adj: Adjacency, query: Tensor, bias: Bias, features: Tensor | None
-    ) -> tuple[tuple[ops.EdgeFeatures, ...], Tensor | None]:
-        """Features by edge and vectors by bucket, of which some are absent; and W_E [H, D, C]."""
-        edges, matrix = [], None
-        if features is not None and self.lin_edge is not None:
-            features = in_rows(adj, features)
-            matrix = on_core.matrix_of(self.lin_edge, features, self.heads)
-            edges.append(ops.EdgeFeatures(features, torch.einsum("nhc,hdc->nhd", query, matrix)))
-        if self.value_table is not None and isinstance(bias, ops.BucketedBias):
-            table = self.value_table.view(-1, self.heads, self.out_channels)
-            edges.append(ops.EdgeFeatures(table, row=bias.bucket))
-        return tuple(edges), matrix
-
-    def _softmax(
-        self, query: Tensor, key: Tensor, adj: Adjacency, nb: Neighborhood, bias: Bias,
-        edges: tuple[ops.EdgeFeatures, ...],
-    ) -> Tensor:  # fmt: skip
-        logits = attention_logits(query, key, nb, bias, self.scale)
-        scale = self.out_channels**-0.5 if self.scale is None else self.scale
-        for one in edges:
-            if one.query is not None:
-                logits = logits + scale * on_core.edge_logits(one.query, one.features, adj)
-        return ops.edge_softmax(logits, adj.neighborhood)
+            edge_attr = given_features(edge_attr, given, self.edge_dim)
+        if edge_attr is None and self.lin_edge is None:
+            return None
+        return checked_features(edge_attr, adj.num_given, self.lin_edge)
 
     def attention_map(
         self,
@@ -293,7 +223,7 @@ class SPDTransformerConv(on_core.OnCore):
         x_src, x_dst = (x, x) if isinstance(x, Tensor) else x
         query = self.lin_query(x_dst).view(-1, self.heads, self.out_channels)
         key = self.lin_key(x_src).view(-1, self.heads, self.out_channels)
-        adj = adjacency_of(edge_index, x_src.size(0), x_dst.size(0))
+        adj = adjacency.adjacency_of(edge_index, x_src.size(0), x_dst.size(0))
         bias = self._bias(adj, distance)
         edges, _ = self._edges(adj, query, bias, self._features(adj, edge_attr, edge_index))
         bias = self._with_more(bias, attn_bias, adj)
@@ -302,3 +232,106 @@ class SPDTransformerConv(on_core.OnCore):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.in_channels}, {self.out_channels}, heads={self.heads})"
+
+
+def by_messages(
+    layer: SPDTransformerConv, x_src: Tensor, x_dst: Tensor, given: object,
+    distance: Tensor | None, edge_attr: Tensor | None, attn_bias: Tensor | None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """`attend` on what the layer was called with, checked; weights are in the given order."""
+    edges = adjacency.edge_list(layer.for_messages(given))
+    if not torch.onnx.is_in_onnx_export():
+        adjacency.adjacency_of(given, x_src.size(0), x_dst.size(0))  # checks sizes and node ids
+    own = given.distance if isinstance(given, Neighborhood) else None
+    if layer.edge_dim is not None:
+        edge_attr = given_features(edge_attr, given, layer.edge_dim)
+    edge_attr = checked_features(edge_attr, edges.size(1), layer.lin_edge)
+    if layer.bucket_bias is not None:
+        distance = checked_distance(distance, own, edges.size(1))
+    check_bias(attn_bias, edges.size(1), layer.heads)
+    return attend(layer, x_src, x_dst, edges, distance, edge_attr, attn_bias)
+
+
+def attend(
+    layer: SPDTransformerConv, x_src: Tensor, x_dst: Tensor, edges: Tensor,
+    distance: Tensor | None = None, edge_attr: Tensor | None = None,
+    attn_bias: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    r"""Attention of a layer by operators of torch and PyG alone, without W_R.
+
+    .. math::
+        o_n = \sum_{s \in T^n} \alpha_{sn} v_{sn}, \qquad \alpha_{sn} = \operatorname{softmax}_s
+        \big(\text{scale} \cdot \langle q_n, k_{sn} \rangle + b[\text{bucket}(s, n)] + c_{sn}\big)
+
+    by head, with q_n = W_Q x_n, k_sn = W_K x_s + W_E e_sn, v_sn = W_V x_s + W_E e_sn +
+    p[bucket(s, n)], and c of `attn_bias`: [N_dst, heads, out_channels], and weights [E, heads]
+    before dropout. Unlike `ops.attention` it has vectors for each edge.
+    """
+    shape = (-1, layer.heads, layer.out_channels)
+    edges = edges.long()
+    src, dst = edges.unbind(0)
+    query = layer.lin_query(x_dst).view(shape).index_select(0, dst)
+    key = layer.lin_key(x_src).view(shape).index_select(0, src)
+    value = layer.lin_value(x_src).view(shape)
+    edge_value = None
+    if layer.lin_edge is not None and edge_attr is not None:
+        edge_value = layer.lin_edge(edge_attr).view(shape)
+        key = key + edge_value
+    scale = layer.out_channels**-0.5 if layer.scale is None else layer.scale
+    logits = scale * (query * key).sum(-1)  # [E, H]
+    if layer.bucket_bias is not None:
+        bias = layer.bucket_bias((src != dst).long() if distance is None else distance)
+        logits = logits + bias_per_edge(bias)
+        if layer.value_table is not None and not isinstance(bias, Tensor):
+            vectors = look_up(layer.value_table.view(shape), bias.bucket)
+            edge_value = vectors if edge_value is None else edge_value + vectors
+    if attn_bias is not None:
+        logits = logits + attn_bias
+    weights = softmax(logits, dst, num_nodes=x_dst.size(0))
+    out: Tensor = layer.propagate(
+        edges, size=(x_src.size(0), x_dst.size(0)), value=value, alpha=weights,
+        edge_value=edge_value,
+    )  # fmt: skip
+    return out, weights
+
+
+_between: PerTensorCache[Tensor] = PerTensorCache(
+    lambda targets, sources: (sources != targets).to(torch.uint8)
+)
+
+
+def hops(nb: Neighborhood) -> Tensor:
+    """Of a neighborhood without distances: 0 for self-loops and 1 for all other edges."""
+    return _between(nb.targets(), nb.indices)
+
+
+def hops_in_rows(adj: Adjacency, distance: Tensor) -> Tensor:
+    """Distances of given edges in CSR order, sorted once for the same tensor and edges."""
+    if adj.order is None or torch.compiler.is_compiling():
+        return adj.to_csr_order(distance)
+    known: PerTensorCache[Tensor] = adj.cached(
+        "distances", lambda: PerTensorCache(lambda hops, order: hops.index_select(0, order))
+    )
+    return known(distance, adj.order)
+
+
+def checked_distance(distance: Tensor | None, own: Tensor | None, edges: int) -> Tensor | None:
+    """`distance`, or what the neighborhood has; raises unless it has one entry per edge."""
+    if distance is None:
+        return own
+    if not isinstance(distance, Tensor):
+        raise TypeError(f"distance: got {type(distance).__name__}, expected a tensor of hops")
+    if distance.shape != (edges,):
+        raise ValueError(
+            f"distance: shape {tuple(distance.shape)}, expected one entry per edge: [{edges}]"
+        )
+    return distance
+
+
+def check_bias(attn_bias: Tensor | None, edges: int, heads: int) -> None:
+    """Raise unless `attn_bias`, if any, has one value per edge and head."""
+    if attn_bias is not None and attn_bias.shape != (edges, heads):
+        raise ValueError(
+            f"attn_bias: shape {tuple(attn_bias.shape)}, expected one value per edge and head: "
+            f"{[edges, heads]}"
+        )

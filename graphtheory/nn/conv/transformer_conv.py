@@ -1,4 +1,4 @@
-"""PyG's TransformerConv on the core."""
+"""PyG's TransformerConv on the core, and what `SPDTransformerConv` shares with it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,83 @@ from torch_geometric.typing import OptTensor
 
 from graphtheory import ops
 from graphtheory.graph import Neighborhood
-from graphtheory.nn.conv import on_core, recomputed
+from graphtheory.nn.attention import Bias
+from graphtheory.nn.conv import edge_features, on_core, recomputed
 from graphtheory.nn.conv.adjacency import Adjacency, adjacency_of
-from graphtheory.nn.conv.given_edges import in_rows, project_per_edge, with_edges
+from graphtheory.nn.conv.recomputed import Projections, can_stream_backward
+from graphtheory.patterns import attention_logits
 
 
-class TransformerConv(on_core.OnCore, pyg.TransformerConv):
+class DotProduct(on_core.OnCore):
+    """Mixin of the layers with dot products of queries and keys, and maybe features of edges."""
+
+    recompute: bool = False
+    scale: float | None = None  # of the dot products; None is 1/sqrt(out_channels)
+    value_table: Tensor | None  # vectors by bucket that are added to the values of edges
+
+    def _attend(
+        self, x_src: Tensor, x_dst: Tensor, adj: Adjacency, features: Tensor | None,
+        by_bucket: Bias, bias: Bias, *, want: bool,
+    ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
+        """Sums [N_dst, heads, out_channels], and the weights [E, heads] if they are wanted."""
+        nb, can_stream = adj.neighborhood, not want and self.value_table is None
+        if can_stream and can_stream_backward(self, x_src, x_dst, features, adj):
+            return recomputed.attend(self, x_src, x_dst, adj, features, bias, self.scale), None
+        shape, p = (-1, self.heads, self.out_channels), self.dropout if self.training else 0.0
+        made = Projections(self.recompute)
+        with made.saving():
+            query = made(self.lin_query, x_dst).view(shape)
+            key = made(self.lin_key, x_src).view(shape)
+            value = made(self.lin_value, x_src).view(shape)
+            if features is not None and edge_features.project_per_edge(
+                features, self.out_channels, nb.num_dst
+            ):
+                key, value, nb = edge_features.with_edges(key, value, self.lin_edge(features), adj)
+                features = None
+            edges: tuple[ops.EdgeFeatures, ...] = ()
+            if features is not None or self.value_table is not None:
+                edges, matrix = self._edges(adj, query, by_bucket, features)
+            weights = self._softmax(query, key, adj, nb, bias, edges) if want else None
+            if not edges and weights is not None:
+                return ops.aggregate(nn.functional.dropout(weights, p), value, nb), weights
+            found = ops.attention(
+                query, key, value, nb, bias=bias, scale=self.scale, dropout=p, edges=edges or None
+            )
+            out, sums = found if isinstance(found, tuple) else (found, ())
+            for one, of_edges in zip(edges, sums, strict=True):
+                if one.row is None:
+                    of_edges = torch.einsum("nhd,hdc->nhc", of_edges, matrix)
+                out = out + of_edges
+            return out, weights
+
+    def _edges(
+        self, adj: Adjacency, query: Tensor, by_bucket: Bias, features: Tensor | None
+    ) -> tuple[tuple[ops.EdgeFeatures, ...], Tensor | None]:
+        """Features by edge and vectors by bucket, of which some are absent; and W_E [H, D, C]."""
+        edges, matrix = [], None
+        if features is not None:
+            features = edge_features.in_rows(adj, features)
+            matrix = edge_features.matrix_of(self.lin_edge, features, self.heads)
+            edges.append(ops.EdgeFeatures(features, torch.einsum("nhc,hdc->nhd", query, matrix)))
+        if self.value_table is not None and isinstance(by_bucket, ops.BucketedBias):
+            table = self.value_table.view(-1, self.heads, self.out_channels)
+            edges.append(ops.EdgeFeatures(table, row=by_bucket.bucket))
+        return tuple(edges), matrix
+
+    def _softmax(
+        self, query: Tensor, key: Tensor, adj: Adjacency, nb: Neighborhood, bias: Bias,
+        edges: tuple[ops.EdgeFeatures, ...],
+    ) -> Tensor:  # fmt: skip
+        """Attention weights [E, H] before dropout."""
+        logits = attention_logits(query, key, nb, bias, self.scale)
+        scale = self.out_channels**-0.5 if self.scale is None else self.scale
+        for one in edges:
+            if one.query is not None:
+                logits = logits + scale * edge_features.edge_logits(one.query, one.features, adj)
+        return ops.edge_softmax(logits, adj.neighborhood)
+
+
+class TransformerConv(DotProduct, pyg.TransformerConv):
     r"""Multi-head dot-product attention over the neighbors, with edge features and a gate.
 
     .. math::
@@ -24,31 +95,17 @@ class TransformerConv(on_core.OnCore, pyg.TransformerConv):
         \alpha_{ij} = \operatorname{softmax}_j
         \frac{(W_3 x_i)^\top (W_4 x_j + W_6 e_{ij})}{\sqrt{d}}
 
-    Same arguments, parameters, state dict and results as PyG's layer of this name. A node
-    without neighbors gives W_1 x_i. No tensor has both an edge axis and a feature axis but e
-    itself: inside the fused `ops.attention` edge features enter as
-    :math:`(W_6^\top W_3 x_i)^\top e_{ij}` and :math:`W_6 \sum_j \alpha_{ij} e_{ij}`. Where these,
-    one vector of the size of e per node and head, are larger than :math:`W_6 e` of all edges, that
-    is computed instead.
-
-    Args:
-        in_channels: Input features per node; -1 infers them from the first input; a pair for
-            source and target nodes.
-        out_channels: d, output features per head.
-        heads: Number of attention heads.
-        concat: Concatenate the heads; otherwise average them.
-        beta: Combine W_1 x_i and the sum with a learned gate, eq. (5).
-        dropout: Probability of dropping an attention weight in training.
-        edge_dim: Features per edge, if any.
-        bias: Add a bias to W_1 to W_4.
-        root_weight: Add W_1 x_i; without it there is no gate.
-        **kwargs: Arguments of PyG's `MessagePassing`; `aggr` must be a sum, and
-            `flow="target_to_source"` requires an edge list.
+    Same arguments, parameters, state dict and results as PyG's layer of this name, whose
+    documentation explains the arguments; `aggr` must be a sum, and `flow="target_to_source"`
+    requires an edge list. A node without neighbors gives W_1 x_i. No tensor has both an edge axis
+    and a feature axis but e itself: edge features enter `ops.attention` as
+    :math:`(W_6^\top W_3 x_i)^\top e_{ij}` and :math:`W_6 \sum_j \alpha_{ij} e_{ij}`, or, where that
+    is smaller, as :math:`W_6 e` of all edges.
 
     Attributes:
         recompute: Keep x in place of queries, keys and values, which the backward pass makes
             again: less memory for more time. With edge features on a CPU it also computes one
-            gradient after another and reads e where it lies, without a copy. False at the start.
+            gradient after another and reads e without a copy. False at the start.
 
     Shapes:
         - **x:** [N, in_channels], or a pair ([N_src, .], [N_dst, .]).
@@ -57,10 +114,6 @@ class TransformerConv(on_core.OnCore, pyg.TransformerConv):
         - **edge_attr:** [E, edge_dim], in the order of the given edges.
         - **output:** [N_dst, heads * out_channels], or [N_dst, out_channels] without `concat`; with
           `return_attention_weights=True` also (edge_index, weights [E, heads]) before dropout.
-
-    Raises:
-        ValueError: If an option or a shape is not supported.
-        IndexError: If a node index is out of range.
 
     Source:
         Shi et al. (2021), eq. (3) to (5). Differs from PyG: `return_attention_weights=False`
@@ -76,28 +129,8 @@ class TransformerConv(on_core.OnCore, pyg.TransformerConv):
     propagate_type: ClassVar[dict[str, Any]] = {
         "query": Tensor, "key": Tensor, "value": Tensor, "edge_attr": OptTensor,
     }  # fmt: skip
-    recompute = False
-
-    def __init__(
-        self,
-        in_channels: int | tuple[int, int],
-        out_channels: int,
-        heads: int = 1,
-        concat: bool = True,
-        beta: bool = False,
-        dropout: float = 0.0,
-        edge_dim: int | None = None,
-        bias: bool = True,
-        root_weight: bool = True,
-        **kwargs: Any,
-    ) -> None:
-        on_core.check_channels(in_channels)
-        on_core.check_counts(out_channels=out_channels, heads=heads)
-        super().__init__(
-            in_channels, out_channels, heads, concat, beta, dropout, edge_dim, bias, root_weight,
-            **kwargs,
-        )  # fmt: skip
-        self.check_options(self)
+    value_table = None
+    __init__ = on_core.checked(pyg.TransformerConv.__init__)
 
     def forward(
         self,
@@ -106,7 +139,6 @@ class TransformerConv(on_core.OnCore, pyg.TransformerConv):
         edge_attr: Tensor | None = None,
         return_attention_weights: bool | None = None,
     ) -> Any:
-        """Attend; see the class for shapes."""
         if self.needs_messages():
             edge_index = self.for_messages(edge_index)
             return super().forward(x, edge_index, edge_attr, return_attention_weights or None)
@@ -114,54 +146,26 @@ class TransformerConv(on_core.OnCore, pyg.TransformerConv):
         on_core.check_features("x", x_src, self.lin_key.in_channels)
         on_core.check_features("x", x_dst, self.lin_query.in_channels)
         adj = adjacency_of(edge_index, x_src.size(0), x_dst.size(0), flow=self.flow)
-        edge_attr = on_core.given_features(edge_attr, edge_index, self.edge_dim)
-        features = on_core.checked_features(edge_attr, adj, self.lin_edge)
-        want = bool(return_attention_weights)
-        if not want and recomputed.can_stream_backward(self, x_src, x_dst, features, adj):
-            out = recomputed.attend(self, x_src, x_dst, adj, features, None, None)
-            weights = None
-        else:
-            made = recomputed.Projections(self.recompute)
-            with made.saving():
-                out, weights = self._attend(made, x_src, x_dst, adj, features, want_weights=want)
+        edge_attr = edge_features.given_features(edge_attr, edge_index, self.edge_dim)
+        features = None
+        if edge_attr is not None or self.lin_edge is not None:
+            features = edge_features.checked_features(edge_attr, adj.num_given, self.lin_edge)
+        out, weights = self._attend(
+            x_src, x_dst, adj, features, None, None, want=bool(return_attention_weights)
+        )
         out = self._with_root(out.flatten(1) if self.concat else out.mean(1), x_dst)
         if weights is None:
             return out
         return out, adj.with_weights(edge_index, weights, stored=False)
 
-    def _attend(
-        self, made: recomputed.Projections, x_src: Tensor, x_dst: Tensor, adj: Adjacency,
-        features: Tensor | None, *, want_weights: bool,
-    ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
-        """Sums [N_dst, heads, out_channels], and the weights [E, heads] if they are wanted."""
-        shape = (-1, self.heads, self.out_channels)
-        query, key = made(self.lin_query, x_dst).view(shape), made(self.lin_key, x_src).view(shape)
-        value = made(self.lin_value, x_src).view(shape)
-        nb, p = adj.neighborhood, self.dropout if self.training else 0.0
-        edges = weights = None
-        if features is not None and project_per_edge(features, self.out_channels, nb.num_dst):
-            key, value, nb = with_edges(key, value, self.lin_edge(features), adj)
-        elif features is not None:
-            features = in_rows(adj, features)
-            matrix = on_core.matrix_of(self.lin_edge, features, self.heads)  # [H, D, C]
-            edges = ops.EdgeFeatures(features, torch.einsum("nhc,hdc->nhd", query, matrix))
-        if want_weights:
-            weights = self._weights(query, key, adj, nb, edges)
-        if edges is not None:
-            out, sums = ops.attention(query, key, value, nb, dropout=p, edges=edges)
-            return out + torch.einsum("nhd,hdc->nhc", sums, matrix), weights
-        if weights is not None:
-            return ops.aggregate(nn.functional.dropout(weights, p), value, nb), weights
-        return ops.attention(query, key, value, nb, dropout=p), None
-
-    def _weights(
-        self, query: Tensor, key: Tensor, adj: Adjacency, nb: Neighborhood,
-        edges: ops.EdgeFeatures | None,
+    def _softmax(
+        self, query: Tensor, key: Tensor, adj: Adjacency, nb: Neighborhood, bias: Bias,
+        edges: tuple[ops.EdgeFeatures, ...],
     ) -> Tensor:  # fmt: skip
-        """Attention weights [E, H] before dropout."""
         logits = ops.edge_dot(query, key, nb)
-        if edges is not None and edges.query is not None:
-            logits = logits + on_core.edge_logits(edges.query, edges.features, adj)
+        for one in edges:
+            if one.query is not None:
+                logits = logits + edge_features.edge_logits(one.query, one.features, adj)
         return ops.edge_softmax(logits * self.out_channels**-0.5, adj.neighborhood)
 
     def _with_root(self, out: Tensor, x_dst: Tensor) -> Tensor:

@@ -1,44 +1,43 @@
-"""PyG's layers whose message is a neighbor's features times a number, on the core.
+"""PyG's layers that keep their `forward`, on the core: their sums over neighbors run on `ops`.
 
-Their `forward` is PyG's own; only `propagate`, which gathers and scatters messages there, is ours.
+Only `propagate`, which gathers and scatters messages in PyG, is ours.
 """
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
+from torch.nn import functional
+from torch.nn.parameter import is_lazy
 from torch_geometric.nn import conv as pyg
 from torch_geometric.nn.conv import MessagePassing
 
 from graphtheory import ops
+from graphtheory.graph import Neighborhood
 from graphtheory.graph.inference import innermost_transform
 from graphtheory.nn.conv import on_core
 from graphtheory.nn.conv.adjacency import adjacency_of, stored_values
-from graphtheory.nn.conv.own_propagate import (
-    REDUCTIONS,
-    OwnPropagate,
-    check_layout,
-    check_reduction,
-)
+from graphtheory.nn.conv.edge_features import gather
+from graphtheory.nn.conv.on_core import REDUCTIONS
+
+_MOST = 0.75  # share of the target nodes up to which `SAGEConv` leaves the others out
 
 
-class WeightedSums(OwnPropagate):
-    """Mixin of a layer whose `propagate` reduces weighted features; list it before PyG's layer.
-
-    Attributes:
-        weight_name: The argument of `propagate` that is one number per edge, if there is one.
-    """
-
-    weight_name: ClassVar[str | None] = None
+class Sums(on_core.OwnPropagate):
+    """Mixin of a layer whose `propagate` reduces features of neighbors by one of `REDUCTIONS`."""
 
     @classmethod
     def check_options(cls, layer: MessagePassing) -> None:
-        """Raise if `layer`, PyG's or this one, has options that `ops` does not compute."""
-        check_reduction(layer)
-        check_layout(layer, -2)
+        on_core.check_reduction(layer, -2)
+
+
+class WeightedSums(Sums):
+    """Mixin of a layer whose message is a neighbor's features, maybe times a weight of the edge."""
+
+    weight_name: ClassVar[str | None] = None  # of the argument of `propagate` with these weights
 
     def _run(self, edge_index: Any, size: Any, given: dict[str, Any]) -> Tensor | None:
         x = given["x"]
@@ -78,15 +77,12 @@ def _kept(layer: WeightedSums, edge_index: Any) -> Any:
     if not listed or innermost_transform() is not None or torch.compiler.is_compiling():
         return edge_index
     last = _LAST.get(layer)
-    if last is not None and _alike(last, edge_index) and torch.equal(last, edge_index):
+    if last is not None and (last.dtype, last.device) != (edge_index.dtype, edge_index.device):
+        last = None  # the layer moved
+    if last is not None and torch.equal(last, edge_index):
         return last
     _LAST[layer] = edge_index.detach()
     return _LAST[layer]
-
-
-def _alike(one: Tensor, other: Tensor) -> bool:
-    """Whether values may be compared: of a layer that moved, the edges lie on another device."""
-    return (one.shape, one.dtype, one.device) == (other.shape, other.dtype, other.device)
 
 
 class GINConv(WeightedSums, pyg.GINConv):
@@ -115,3 +111,136 @@ class APPNP(WeightedSums, pyg.APPNP):
     """PyG's `APPNP` with its K sums over the neighbors by `ops`."""
 
     weight_name = "edge_weight"
+
+
+class SAGEConv(WeightedSums, pyg.SAGEConv):
+    """PyG's `SAGEConv` with a sum, mean, largest or smallest over the neighbors by `ops`.
+
+    A loader that samples neighbors puts the nodes that have some first; the nodes of its last hop,
+    which are most of a batch, have none. On a CPU the sums and their linear map are computed for
+    the first rows alone: the others all have the map of zero, the bias.
+    """
+
+    @classmethod
+    def check_options(cls, layer: MessagePassing) -> None:
+        super().check_options(layer)
+        if layer.project and layer.flow != "source_to_target":
+            raise ValueError(f"flow: got {layer.flow!r} with project=True, expected the default")
+
+    def forward(self, x: Any, edge_index: Any, size: Any = None) -> Tensor:
+        first = self._first_rows(x, edge_index, size)
+        if first is None:
+            return super().forward(x, edge_index, size)
+        x_src, x_dst = on_core.pair(x)
+        if self.project:
+            x_src = self.lin(x_src).relu()
+        sums = self.propagate(first, x=(x_src, None))
+        alone = self.lin_l(sums.new_zeros(1, sums.size(1)))
+        add: Any = _Added.apply
+        out = add(self.lin_r(x_dst), self.lin_l(sums), alone)
+        return functional.normalize(out, p=2.0, dim=-1) if self.normalize else out
+
+    def _first_rows(self, x: Any, edge_index: Any, size: Any) -> Neighborhood | None:
+        """The rows up to the last with an edge; None where PyG's forward has to, or may as well."""
+        if not self.root_weight or torch.compiler.is_compiling() or self.needs_messages():
+            return None
+        if self.flow != "source_to_target" or (isinstance(x, Tensor) and x.dim() != 2):
+            return None
+        x_src, x_dst = on_core.pair(x, self.flow)
+        if (
+            x_dst is None
+            or x_src.device.type != "cpu"
+            or innermost_transform() is not None
+            or type(self.aggr_module) not in REDUCTIONS
+            or not (on_core.is_plain(self.lin_l) and on_core.is_plain(self.lin_r))
+        ):
+            return None
+        adj = adjacency_of(edge_index, x_src.size(0), on_core.num_targets(x_src, x_dst, size))
+        return adj.cached("first rows", lambda: _up_to_the_last_edge(adj.neighborhood))
+
+
+def _up_to_the_last_edge(nb: Neighborhood) -> Neighborhood | None:
+    rows = int(torch.searchsorted(nb.indptr, nb.num_edges))
+    if rows > _MOST * nb.num_dst:
+        return None
+    return Neighborhood(nb.indptr[: rows + 1], nb.indices, nb.num_src, validate=False)
+
+
+class _Added(torch.autograd.Function):
+    """`root` [N, F] plus `first` [n, F] on its first rows and `others` [1, F] below, in place."""
+
+    @staticmethod
+    def forward(ctx: Any, root: Tensor, first: Tensor, others: Tensor) -> Tensor:
+        ctx.rows = len(first)
+        ctx.mark_dirty(root)
+        root[: ctx.rows] += first
+        root[ctx.rows :] += others
+        return root
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        return grad, grad[: ctx.rows], grad[ctx.rows :].sum(0, keepdim=True)
+
+
+class GINEConv(Sums, pyg.GINEConv):
+    r"""PyG's `GINEConv` with gathering and reducing by `ops`.
+
+    .. math:: x'_i = h\Big((1 + \epsilon) x_i
+        + \sum_{j \in N(i)} \operatorname{ReLU}(x_j + e_{ij})\Big)
+
+    Messages are built, as PyG builds them, only for the largest and the smallest; where the values
+    of a `SparseTensor` are the features, PyG's own path runs.
+
+    Source: Hu et al. (2020), Strategies for pre-training GNNs.
+    """
+
+    def _run(self, edge_index: Any, size: Any, given: dict[str, Any]) -> Tensor | None:
+        (x_src, x_dst), edge_attr = given["x"], given["edge_attr"]
+        if x_dst is not None and x_dst is not x_src and self.flow != "source_to_target":
+            raise ValueError(f"flow: got {self.flow!r} with a pair, expected the default")
+        if edge_attr is None or x_src.dim() != 2:
+            return None
+        num_dst = on_core.num_targets(x_src, x_dst, size)
+        adj = adjacency_of(edge_index, x_src.size(0), num_dst, flow=self.flow)
+        reduce = REDUCTIONS[type(self.aggr_module)]
+        is_own = type(self).message is not pyg.GINEConv.message or "message" in vars(self)
+        if reduce in ("sum", "mean") and not is_own and isinstance(edge_attr, Tensor):
+            if edge_attr.shape[:1] != (adj.neighborhood.num_edges,):
+                raise ValueError(
+                    f"edge_attr: shape {tuple(edge_attr.shape)}, expected a row for each of the "
+                    f"{adj.neighborhood.num_edges} edges"
+                )
+            x, of_edges, matrix = _terms(x_src, edge_attr, self.lin)
+            if matrix is not None or of_edges.shape[1:] == x_src.shape[1:]:
+                if matrix is None:
+                    dtype = torch.promote_types(
+                        x.dtype, of_edges.dtype
+                    )  # they differ under autocast
+                    x, of_edges = x.to(dtype), of_edges.to(dtype)[:, None]
+                nb, given_order = adj.neighborhood, adj.order is not None
+                out = ops.relu_sum(
+                    x[:, None], of_edges, nb, edge_matrix=matrix, given_order=given_order
+                ).squeeze(1)
+                return out if reduce == "sum" else out / nb.degree().clamp(min=1)[:, None]
+        messages = self.message(gather(x_src, adj), edge_attr)[:, None]
+        return ops.aggregate(
+            None, messages, adj.edges_as_sources(given_order=True), reduce
+        ).squeeze(1)
+
+
+def _terms(
+    x: Tensor, edge_attr: Tensor, lin: torch.nn.Module | None
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Nodes, features of edges, and on a CPU the matrix [1, edge_dim, D] by which `ops` maps these.
+
+    The bias of the map is added to the nodes then, which are fewer.
+    """
+    if lin is None:
+        return x, edge_attr, None
+    if not x.is_cpu or not on_core.is_plain(lin) or torch.is_autocast_enabled("cpu"):
+        return x, lin(edge_attr), None
+    weight, bias = cast(Tensor, lin.weight), cast("Tensor | None", lin.bias)
+    fits = not is_lazy(weight) and weight.shape == (x.size(1), *edge_attr.shape[1:])
+    if not fits or not x.dtype == edge_attr.dtype == weight.dtype:
+        return x, lin(edge_attr), None
+    return x if bias is None else x + bias, edge_attr, weight.T[None]

@@ -9,6 +9,8 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from battery import caches
+
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5}
 
 
@@ -56,6 +58,13 @@ def draw_graph() -> Callable[..., Graph]:
         return _graph(data.draw(st.integers(0, 2**31), "seed"), num_src, num_dst, num_edges)
 
     return draw
+
+
+@pytest.fixture(scope="module")
+def short_collections() -> Iterator[None]:
+    """Garbage is looked for only among what the tests of a module make."""
+    with caches.short_collections():
+        yield
 
 
 def _leaves(value: Any) -> Any:
@@ -135,3 +144,24 @@ def sparse_forms() -> Callable[..., dict[str, Any]]:
         return out
 
     return forms
+
+
+Kind = tuple[str, str, str]
+
+
+def typed_graph(
+    nodes: dict[str, int], widths: dict[str, int], kinds: list[Kind]
+) -> tuple[dict[str, Tensor], dict[Kind, Tensor]]:
+    """Normal features in float64 of each kind of node, and 15 random edges of each kind."""
+    generator = torch.Generator().manual_seed(0)
+    x = {
+        t: torch.randn(n, widths[t], generator=generator, dtype=torch.float64)
+        for t, n in nodes.items()
+    }
+    edges = {
+        kind: torch.stack(
+            [torch.randint(nodes[t], (15,), generator=generator) for t in (kind[0], kind[2])]
+        )
+        for kind in kinds
+    }
+    return x, edges

@@ -7,6 +7,8 @@ import torch
 from graphtheory import Neighborhood
 from graphtheory.nn.conv.adjacency import adjacency_of, edge_list
 
+pytestmark = pytest.mark.usefixtures("short_collections")
+
 
 @pytest.fixture
 def edge_index(make_graph):

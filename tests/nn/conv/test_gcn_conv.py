@@ -57,23 +57,20 @@ def test_several_self_loops_of_a_node_without_weights_equal_pyg(assert_same) -> 
     assert_same(*both(5, 6), torch.randn(4, 5, dtype=torch.float64), edge_index)
 
 
-@pytest.mark.parametrize("shape", [(2, 6, 5), (2, 3, 6, 5)])
-def test_static_graphs_equal_pyg(make_graph, assert_same, shape) -> None:
-    graph = make_graph(0, 6, 6, 20)
-    edge_index = simple_loops(graph.edge_index)
-    assert_same(*both(5, 4), graph.features(*shape), edge_index)
-
-
-def test_other_axis_of_nodes_equals_pyg(make_graph, assert_same) -> None:
-    graph = make_graph(0, 6, 6, 20)
-    assert_same(*both(5, 4, node_dim=0), graph.features(6, 5), simple_loops(graph.edge_index))
-
-
-def test_other_flow_equals_pyg(make_graph, assert_same) -> None:
+@pytest.mark.parametrize(
+    ("shape", "options", "weighted"),
+    [
+        ((2, 6, 5), {}, False), ((2, 3, 6, 5), {}, False), ((6, 5), {"node_dim": 0}, False),
+        ((6, 5), {"flow": "target_to_source"}, True),
+    ],
+)  # fmt: skip
+def test_static_graphs_other_axis_and_flow_equal_pyg(
+    make_graph, assert_same, shape, options, weighted
+) -> None:
     graph = make_graph(0, 6, 6, 20)
     graph = graph._replace(edge_index=simple_loops(graph.edge_index))
-    layers = both(5, 4, flow="target_to_source")
-    assert_same(*layers, graph.features(6, 5), graph.edge_index, graph.weights())
+    weight = [graph.weights()] if weighted else []
+    assert_same(*both(5, 4, **options), graph.features(*shape), graph.edge_index, *weight)
 
 
 def test_sparse_features_equal_pyg(make_graph) -> None:
@@ -153,12 +150,10 @@ def test_two_node_sets(make_graph, sparse_forms, form) -> None:
 def test_self_loops_join_the_first_nodes_of_two_sets(make_graph) -> None:
     edge_index = make_graph(5, 7, 4, 18).edge_index
     edge_index = edge_index[:, edge_index[0] != edge_index[1]]
-    loops = torch.arange(4).expand(2, 4)
-    ones = torch.ones(edge_index.size(1) + 4)
+    every = torch.cat([edge_index, torch.arange(4).expand(2, 4)], 1)
     conv, x = GCNConv(5, 3), torch.randn(7, 5)
-    matrix = dense(torch.cat([edge_index, loops], 1), ones, 7, 4)
-    out = conv((x, None), edge_index, size=(7, 4))
-    torch.testing.assert_close(out, matrix @ conv.lin(x) + conv.bias)
+    wanted = dense(every, torch.ones(every.size(1)), 7, 4) @ conv.lin(x) + conv.bias
+    torch.testing.assert_close(conv((x, None), edge_index, size=(7, 4)), wanted)
 
 
 def test_one_set_of_nodes_as_a_pair_counts_both_directions(make_graph) -> None:
@@ -253,15 +248,11 @@ def test_each_kind_of_graph_has_a_cache_that_can_be_cleared(make_graph, sparse_f
         torch.testing.assert_close(conv(x, graph["SparseTensor"]), wanted)
     conv._cached_edge_index = None
     torch.testing.assert_close(conv(x, other["edge_index"]), wanted)
-
-
-def test_edges_that_another_layer_cached_are_taken(make_graph) -> None:
-    first, second = (make_graph(seed, 6, 6, 20).edge_index for seed in (9, 10))
-    theirs, ours, x = pyg.GCNConv(5, 2, cached=True), GCNConv(5, 2, cached=True), torch.randn(6, 5)
-    ours.load_state_dict(theirs.state_dict())
-    wanted = theirs(x, first)
-    ours._cached_edge_index = theirs._cached_edge_index
-    torch.testing.assert_close(ours(x, second), wanted)
+    theirs = pyg.GCNConv(5, 2, cached=True)  # what another layer cached is taken
+    theirs.load_state_dict(conv.state_dict())
+    theirs(x, graph["edge_index"])
+    conv._cached_edge_index = theirs._cached_edge_index
+    torch.testing.assert_close(conv(x, other["edge_index"]), out)
 
 
 def test_half_precision_survives_a_hub() -> None:

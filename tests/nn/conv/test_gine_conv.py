@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graphtheory import Neighborhood
-from graphtheory.nn.conv import gine_conv
-from graphtheory.nn.conv.gine_conv import GINEConv
-from graphtheory.nn.conv.given_edges import gather
+from graphtheory.nn.conv import weighted_sums
+from graphtheory.nn.conv.edge_features import gather
+from graphtheory.nn.conv.weighted_sums import GINEConv
 
 
 def both(width=6, **options):
@@ -37,7 +37,7 @@ def test_equals_pyg(data, aggr, edge_dim, bipartite, draw_graph, assert_same) ->
 @pytest.mark.parametrize("edge_dim", [None, 2])
 def test_sums_and_means_build_no_messages(aggr, edge_dim, make_graph, monkeypatch) -> None:
     graph, built = make_graph(0, 6, 6, 20), []
-    monkeypatch.setattr(gine_conv, "gather", lambda x, adj: built.append(1) or gather(x, adj))
+    monkeypatch.setattr(weighted_sums, "gather", lambda x, adj: built.append(1) or gather(x, adj))
     x, edge_attr = graph.features(6, 6), graph.features(20, edge_dim or 6)
     both(aggr=aggr, edge_dim=edge_dim)[0](x, graph.edge_index, edge_attr)
     assert len(built) == (aggr in ("max", "min"))
@@ -45,9 +45,9 @@ def test_sums_and_means_build_no_messages(aggr, edge_dim, make_graph, monkeypatc
 
 def test_features_of_edges_are_mapped_where_they_are_read(make_graph, monkeypatch) -> None:
     graph, given = make_graph(0, 6, 6, 20), []
-    relu_sum = gine_conv.ops.relu_sum
+    relu_sum = weighted_sums.ops.relu_sum
     monkeypatch.setattr(
-        gine_conv.ops, "relu_sum",
+        weighted_sums.ops, "relu_sum",
         lambda *args, **options: given.append(options["edge_matrix"]) or relu_sum(*args, **options),
     )  # fmt: skip
     x, edge_attr = graph.features(6, 6), graph.features(20, 2)
@@ -102,21 +102,14 @@ def test_under_autocast(make_graph) -> None:
     torch.testing.assert_close(found, wanted, rtol=2e-2, atol=2e-2)
 
 
-def test_every_form_of_the_edges(make_graph) -> None:
+def test_features_follow_the_rows_of_a_neighborhood(make_graph) -> None:
+    """Other forms: `tests/integrations/test_pyg_behaviors.py`."""
     graph = make_graph(0, 6, 4, 20)
-    edges = graph.simple()
-    ours, theirs = both()
-    ours.load_state_dict(theirs.state_dict())
-    x = graph.features(6, 6), graph.features(4, 6)
-    edge_attr = graph.features(edges.size(1), 6)
-    wanted = theirs(x, edges, edge_attr)
-    torch.testing.assert_close(ours(x, edges, edge_attr), wanted)
-    nb = Neighborhood.from_edge_index(edges, num_src=6, num_dst=4)
-    torch.testing.assert_close(ours(x, nb, edge_attr[nb.perm]), wanted)
-    assert ours((x[0], None), edges, edge_attr, size=(6, 4)).shape == (4, 3)
-    sparse = pytest.importorskip("torch_sparse")
-    matrix = sparse.SparseTensor.from_edge_index(edges, edge_attr, (6, 4)).t()
-    torch.testing.assert_close(ours(x, matrix), wanted)
+    nb = Neighborhood.from_edge_index(graph.edge_index, num_src=6, num_dst=4)
+    ours, x, edge_attr = both()[0], graph.features(6, 6), graph.features(20, 6)
+    for pair, size in (((x, graph.features(4, 6)), {}), ((x, None), {"size": (6, 4)})):
+        wanted = ours(pair, graph.edge_index, edge_attr, **size)
+        torch.testing.assert_close(ours(pair, nb, edge_attr[nb.perm], **size), wanted)
 
 
 def test_features_that_do_not_fit_are_pygs_error(make_graph) -> None:

@@ -14,7 +14,6 @@ NODES = {"a": 7, "b": 4}
 
 @pytest.fixture
 def data():
-    torch.manual_seed(0)
     data = HeteroData()
     for t, n in NODES.items():
         data[t].x = torch.randn(n, 6, dtype=torch.float64)
@@ -33,6 +32,7 @@ def run(model, data):
 
 LAYERS = {
     "GATConv": lambda: pyg.GATConv((6, 6), 6, heads=2, concat=False, add_self_loops=False),
+    "GATv2Conv": lambda: pyg.GATv2Conv((6, 6), 6, add_self_loops=False),
     "SAGEConv": lambda: pyg.SAGEConv((6, 6), 6),
     "GraphConv": lambda: pyg.GraphConv((6, 6), 6, aggr="max"),
     "TransformerConv": lambda: pyg.TransformerConv((6, 6), 6),
@@ -66,6 +66,7 @@ def test_to_hetero(name, data) -> None:
     wanted = run(model, data)
     report = accelerate(model)
     assert len(report.swapped) == 6 and not report.kept
+    assert report.swapped[0].name == "first.a__to__a"
     torch.testing.assert_close(run(model, data), wanted)
 
 

@@ -1,4 +1,4 @@
-"""HGTConv beside PyG's."""
+"""HGTConv and HANConv beside PyG's."""
 
 import pytest
 import torch
@@ -6,7 +6,7 @@ import torch_geometric.nn as pyg
 
 from graphtheory import Neighborhood
 from graphtheory.nn.conv import hgt_conv
-from tests.nn.conv.typed_graphs import typed_graph
+from tests.nn.conv.conftest import typed_graph
 
 KINDS = [("a", "to", "a"), ("a", "on", "b"), ("b", "by", "a"), ("a", "by", "a")]
 NODES, WIDTHS = {"a": 7, "b": 4, "alone": 2}, {"a": 6, "b": 5, "alone": 3}
@@ -19,10 +19,10 @@ def given():
     return typed_graph(NODES, WIDTHS, KINDS)
 
 
-def both(**options):
+def both(name="HGTConv", **options):
     ours, theirs = (
-        kind(WIDTHS, 6, METADATA, heads=2, **options).double()
-        for kind in (hgt_conv.HGTConv, pyg.HGTConv)
+        getattr(room, name)(WIDTHS, 6, METADATA, heads=2, **options).double()
+        for room in (hgt_conv, pyg)
     )
     with torch.no_grad():
         for parameter in theirs.parameters():
@@ -35,20 +35,25 @@ def gradients(layer, x, edges):
     """Outputs by node type, and gradients of inputs and parameters."""
     x = {t: v.clone().requires_grad_() for t, v in x.items()}
     layer.zero_grad()
-    out = layer(x, edges)
+    more = {"return_semantic_attention_weights": True} if isinstance(layer, pyg.HANConv) else {}
+    out = layer(x, edges, **more)
+    out, attention = out if more else (out, {})
     generator = torch.Generator().manual_seed(1)
     sum(
-        (o * torch.randn(o.shape, generator=generator, dtype=o.dtype)).sum() for o in out.values()
-    ).backward()
+        (o * torch.randn(o.shape, generator=generator, dtype=o.dtype)).sum()
+        for o in out.values() if o is not None
+    ).backward()  # fmt: skip
     leaves = {**{f"x {t}": v for t, v in x.items()}, **dict(layer.named_parameters())}
-    return out, {n: torch.zeros(1) if t.grad is None else t.grad for n, t in leaves.items()}
+    grads = {n: torch.zeros(1) if t.grad is None else t.grad for n, t in leaves.items()}
+    return out, attention, grads
 
 
-def test_equals_pyg(given) -> None:
-    ours, theirs = both()
-    for found, wanted in zip(gradients(ours, *given), gradients(theirs, *given), strict=True):
-        assert list(found) == list(wanted)
-        torch.testing.assert_close(found, wanted, rtol=1e-10, atol=1e-10)
+@pytest.mark.parametrize("name", ["HGTConv", "HANConv"])
+def test_equals_pyg(name, given) -> None:
+    ours, theirs = both(name)
+    found, wanted = gradients(ours, *given), gradients(theirs, *given)
+    assert list(found[0]) == list(wanted[0])
+    torch.testing.assert_close(found, wanted, rtol=1e-10, atol=1e-10)
 
 
 def test_edges_that_change_are_read_anew(given) -> None:
@@ -80,6 +85,23 @@ def test_kinds_in_another_order_give_the_same(given) -> None:
     torch.testing.assert_close(ours(x, turned), theirs(x, edges))
 
 
-def test_other_flow_is_refused_by_name() -> None:
+def test_dropout_is_in_training_alone_and_keeps_the_mean(given) -> None:
+    ours, theirs = both("HANConv", dropout=0.5)
+    (x, edges), kind = given, KINDS[0]
+    scores = torch.zeros(7, 2, dtype=torch.float64)
+    value = x["a"].view(7, 2, 3)
+    torch.testing.assert_close(ours.eval()(x, edges), theirs.eval()(x, edges))
+    more = {"x": (value, value), "alpha": (scores, scores)}
+    whole = ours.propagate(edges[kind], **more)
+    torch.testing.assert_close(whole, theirs.propagate(edges[kind], **more))
+    ours.train()
+    torch.manual_seed(0)
+    drawn = torch.stack([ours.propagate(edges[kind], **more) for _ in range(2000)])
+    assert not torch.equal(drawn[0], drawn[1])
+    torch.testing.assert_close(drawn.mean(0), whole, rtol=0, atol=0.1)
+
+
+@pytest.mark.parametrize("name", ["HGTConv", "HANConv"])
+def test_other_flow_is_refused_by_name(name) -> None:
     with pytest.raises(ValueError, match="flow: got 'target_to_source', expected the default"):
-        hgt_conv.HGTConv.check_options(both(flow="target_to_source")[1])
+        getattr(hgt_conv, name).check_options(both(name, flow="target_to_source")[1])

@@ -13,13 +13,13 @@ import pytest
 import torch
 import torch_geometric.nn as pyg
 from torch import nn
-from torch_geometric.data import HeteroData
 from torch_geometric.explain import AttentionExplainer, Explainer, GNNExplainer
 
 import graphtheory.nn.conv as drop_in
 from graphtheory import Neighborhood
 from graphtheory.ops.backends import numba_csr
 from graphtheory.ops.backends.cpu import regimes
+from graphtheory.patterns import KHop
 
 ATTENTION = ["TransformerConv", "GATConv", "GATv2Conv"]
 NAMES = [*ATTENTION, "GCNConv"]
@@ -39,24 +39,16 @@ def edge_index(make_graph):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_constructor_is_that_of_pyg(name) -> None:
+def test_constructor_and_forward_take_what_pyg_takes(name) -> None:
     ours, theirs = (
-        [
-            (p.name, p.default, p.kind)
-            for p in inspect.signature(getattr(room, name)).parameters.values()
-        ]
-        for room in (drop_in, pyg)
+        [(p.name, p.default, p.kind) for p in inspect.signature(kind).parameters.values()]
+        for kind in (getattr(drop_in, name), getattr(pyg, name))
     )
     assert ours == theirs
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_forward_takes_what_pyg_takes(name) -> None:
     ours, theirs = (
         list(inspect.signature(getattr(room, name).forward).parameters) for room in (drop_in, pyg)
     )
-    assert ours[: len(theirs)] == theirs
-    assert ours[len(theirs) :] == (["size"] if name == "GCNConv" else [])
+    assert ours == theirs + (["size"] if name == "GCNConv" else [])
 
 
 @pytest.mark.parametrize(
@@ -107,18 +99,14 @@ def test_two_lazy_sizes(name, make_graph) -> None:
     assert conv((torch.randn(6, 5), torch.randn(4, 3)), graph.edge_index).shape == (4, 4)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_copies_and_pickles_give_the_same(name, edge_index) -> None:
-    conv, x = getattr(drop_in, name)(5, 4), torch.randn(6, 5)
+@pytest.mark.parametrize(
+    ("name", "options"), [*((n, {}) for n in NAMES), ("GCNConv", {"cached": 1})]
+)
+def test_copies_and_pickles_give_the_same(name, options, edge_index) -> None:
+    conv, x = getattr(drop_in, name)(5, 4, **options), torch.randn(6, 5)
     out = conv(x, edge_index)
     for twin in (copy.deepcopy(conv), copy.copy(conv), pickle.loads(pickle.dumps(conv))):
         torch.testing.assert_close(twin(x, edge_index), out)
-
-
-def test_a_layer_with_cached_edges_pickles(edge_index) -> None:
-    conv, x = drop_in.GCNConv(5, 4, cached=True), torch.randn(6, 5)
-    out = conv(x, edge_index)
-    torch.testing.assert_close(pickle.loads(pickle.dumps(conv))(x, edge_index), out)
 
 
 @pytest.mark.parametrize("kind", ["edge_index", "Neighborhood"])
@@ -146,42 +134,41 @@ def test_trains_on_what_was_found_in_inference_mode(name, options, kind, edge_in
     torch.testing.assert_close(out, wanted.clone())
 
 
+COMPILED = [
+    *((name, {"add_self_loops": loops}, {}) for name, loops in LOOPS),
+    *((name, {}, {}) for name in ("TransformerConv", "SPDTransformerConv")),
+    *((name, {"heads": 2, "edge_dim": 3}, {"edge_attr": torch.randn(20, 3)}) for name in ATTENTION),
+    ("SPDTransformerConv", {"heads": 2, "recompute": True}, {}),
+    ("GCNConv", {"improved": True}, {"edge_weight": torch.rand(20)}),
+]
+
+
 @pytest.mark.parametrize("kind", ["edge_index", "Neighborhood"])
-@pytest.mark.parametrize(("name", "loops"), [("TransformerConv", None), *LOOPS])
-def test_compiles_without_a_graph_break(name, loops, kind, edge_index) -> None:
-    options = {} if loops is None else {"add_self_loops": loops}
+@pytest.mark.parametrize(("name", "options", "more"), COMPILED, ids=str)
+def test_compiles_without_a_graph_break(name, options, more, kind, edge_index) -> None:
+    """What is given by edge is that of the rows of a neighborhood."""
+    options = dict(options)
+    again = options.pop("recompute", False)
     conv = getattr(drop_in, name)(5, 4, **options)
+    conv.recompute = again
+    with torch.no_grad():
+        for parameter in conv.parameters():
+            parameter.normal_(0, 0.5)
     adj = edge_index
     if kind == "Neighborhood":
         adj = Neighborhood.from_edge_index(edge_index, num_nodes=6)
+        adj = KHop(2)(adj) if name == "SPDTransformerConv" else adj
     x = torch.randn(6, 5, requires_grad=True)
+    more = {key: value.clone().requires_grad_() for key, value in more.items()}
     torch._dynamo.reset()
     compiled = torch.compile(conv, fullgraph=True, backend="aot_eager")
     results = []
     for layer in (conv, compiled):
-        out = layer(x, adj)
-        results.append((out, *torch.autograd.grad(out.square().sum(), [x, *conv.parameters()])))
+        out = layer(x, adj, **more)
+        leaves = [x, *more.values(), *conv.parameters()]
+        grads = torch.autograd.grad(out.square().sum(), leaves, materialize_grads=True)
+        results.append((out, *grads))
     torch.testing.assert_close(*results)
-
-
-@pytest.mark.parametrize("name", ATTENTION)
-def test_compiles_with_features_of_edges(name, edge_index) -> None:
-    options = {} if name == "TransformerConv" else {"fill_value": "mean"}
-    conv = getattr(drop_in, name)(5, 4, heads=2, edge_dim=3, **options)
-    x, edge_attr = torch.randn(6, 5), torch.randn(20, 3, requires_grad=True)
-    torch._dynamo.reset()
-    compiled = torch.compile(conv, fullgraph=True, backend="aot_eager")
-    results = [layer(x, edge_index, edge_attr) for layer in (conv, compiled)]
-    torch.testing.assert_close(*results)
-    grads = [torch.autograd.grad(out.square().sum(), edge_attr)[0] for out in results]
-    torch.testing.assert_close(*grads)
-
-
-def test_compiles_with_weights(edge_index) -> None:
-    conv, x, weight = drop_in.GCNConv(5, 4, improved=True), torch.randn(6, 5), torch.rand(20)
-    torch._dynamo.reset()
-    compiled = torch.compile(conv, fullgraph=True, backend="aot_eager")
-    torch.testing.assert_close(compiled(x, edge_index, weight), conv(x, edge_index, weight))
 
 
 EXPORTED = [
@@ -283,6 +270,15 @@ def test_gradients_of_functions_are_those_of_autograd(name, options, more, edge_
     torch.testing.assert_close(slopes, of_torch)
 
 
+class Net(nn.Module):
+    def __init__(self, conv) -> None:
+        super().__init__()
+        self.conv = conv
+
+    def forward(self, x: torch.Tensor, edge_index: torch.Tensor) -> torch.Tensor:
+        return self.conv(x, edge_index)
+
+
 class Two(nn.Module):
     """Two layers of a kind, on the core or PyG's."""
 
@@ -306,38 +302,15 @@ def test_a_count_of_numpy_is_a_count() -> None:
         drop_in.SPDTransformerConv(4, 3, heads=1.5)
 
 
-class Single(torch.nn.Module):
-    def __init__(self, layer) -> None:
-        super().__init__()
-        self.layer = layer
-
-    def forward(self, x, edge_index):
-        return self.layer(x, edge_index)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_to_hetero_gives_what_pyg_gives(name) -> None:
-    data = HeteroData()
-    data["paper"].x, data["author"].x = torch.randn(6, 5), torch.randn(4, 7)
-    types = [("paper", "cites", "paper"), ("author", "writes", "paper"), ("paper", "by", "author")]
-    for source, relation, target in types:
-        ends = [torch.randint(data[side].num_nodes, (12,)) for side in (source, target)]
-        data[source, relation, target].edge_index = torch.stack(ends)
-    if name == "GCNConv":  # PyG's takes no pair; ours does, with lazy sizes on either side
-        model = pyg.to_hetero(Two(drop_in, name, -1, add_self_loops=False), data.metadata())
-        out = model(data.x_dict, data.edge_index_dict)
-        assert {k: v.shape for k, v in out.items()} == {"paper": (6, 3), "author": (4, 3)}
-        return
-    options = {} if name == "TransformerConv" else {"add_self_loops": False}
-    models = [
-        pyg.to_hetero(Two(room, name, (-1, -1), **options), data.metadata())
-        for room in (drop_in, pyg)
-    ]
-    with torch.no_grad():
-        wanted = models[1](data.x_dict, data.edge_index_dict)
-        models[0](data.x_dict, data.edge_index_dict)
-        models[0].load_state_dict(models[1].state_dict(), strict=True)
-        torch.testing.assert_close(models[0](data.x_dict, data.edge_index_dict), wanted)
+def test_to_hetero_takes_pairs_of_sizes_that_are_not_known() -> None:
+    """Of GCNConv, whose layer in PyG takes no pair; others are in `test_hetero.py`."""
+    metadata = (["paper", "author"], [("paper", "cites", "paper"), ("author", "writes", "paper"),
+                                      ("paper", "by", "author")])  # fmt: skip
+    x = {"paper": torch.randn(6, 5), "author": torch.randn(4, 7)}
+    edges = {k: torch.stack([torch.randint(len(x[t]), (12,)) for t in k[::2]]) for k in metadata[1]}
+    model = pyg.to_hetero(Two(drop_in, "GCNConv", -1, add_self_loops=False), metadata)
+    shapes = {kind: out.shape for kind, out in model(x, edges).items()}
+    assert shapes == {"paper": (6, 3), "author": (4, 3)}
 
 
 def test_to_hetero_sums_the_kinds_of_edges_that_reach_a_node() -> None:
@@ -345,10 +318,10 @@ def test_to_hetero_sums_the_kinds_of_edges_that_reach_a_node() -> None:
     ends = {("a", "to", "b"): swap, ("b", "in", "b"): swap[:, :1], ("b", "of", "a"): swap}
     x = {"a": torch.randn(2, 3), "b": torch.randn(2, 4)}
     layer = drop_in.SPDTransformerConv((-1, -1), 5, heads=2)
-    model = pyg.to_hetero(Single(layer), (list(x), list(ends)))
+    model = pyg.to_hetero(Net(layer), (list(x), list(ends)))
     out = model(x, ends)["b"]
-    wanted = model.layer["a__to__b"]((x["a"], x["b"]), ends["a", "to", "b"])
-    wanted = wanted + model.layer["b__in__b"]((x["b"], x["b"]), ends["b", "in", "b"])
+    wanted = model.conv["a__to__b"]((x["a"], x["b"]), ends["a", "to", "b"])
+    wanted = wanted + model.conv["b__in__b"]((x["b"], x["b"]), ends["b", "in", "b"])
     torch.testing.assert_close(out, wanted)
 
 
@@ -360,18 +333,11 @@ def test_to_hetero_refuses_self_loops_between_kinds() -> None:
 
 def explain(model, algorithm, x, edge_index, **more):
     torch.manual_seed(0)
+    config = {"mode": "multiclass_classification", "task_level": "node", "return_type": "raw"}
     explainer = Explainer(
-        model,
-        algorithm,
-        explanation_type="model",
-        edge_mask_type="object",
+        model, algorithm, explanation_type="model", edge_mask_type="object", model_config=config,
         node_mask_type="attributes" if isinstance(algorithm, GNNExplainer) else None,
-        model_config={
-            "mode": "multiclass_classification",
-            "task_level": "node",
-            "return_type": "raw",
-        },
-    )
+    )  # fmt: skip
     explanation = explainer(x, edge_index, index=2, **more)
     return {key: explanation[key] for key in ("edge_mask", "node_mask") if key in explanation}
 
@@ -535,15 +501,6 @@ def test_one_value_per_edge_in_a_sparse_tensor_is_a_feature(name, edge_dim, edge
     assert not torch.allclose(out, conv(x, edge_index, edge_attr=torch.zeros_like(values)))
 
 
-class Net(nn.Module):
-    def __init__(self, conv) -> None:
-        super().__init__()
-        self.conv = conv
-
-    def forward(self, x: torch.Tensor, edge_index: torch.Tensor) -> torch.Tensor:
-        return self.conv(x, edge_index)
-
-
 @pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
 @pytest.mark.parametrize("name", ["GCNConv", "TransformerConv"])
 def test_torchscript_compiles_the_layer_of_pyg(name, edge_index) -> None:
@@ -593,27 +550,27 @@ def test_mixed_precision_like_pyg(name, edge_index) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_works_inside_pyg_containers(name, edge_index) -> None:
-    ours, theirs = pair_of(name, 5, 4)
-    x = torch.randn(6, 5)
-    models = [pyg.Sequential("x, e", [(c, "x, e -> x"), nn.ReLU()]) for c in (ours, theirs)]
-    torch.testing.assert_close(models[0](x, edge_index), models[1](x, edge_index))
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_warns_of_nothing(name, edge_index) -> None:
+def test_works_inside_pyg_containers_and_warns_of_nothing(name, edge_index) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         message = "Failing to pass a value to the 'type_params' parameter"  # PyG's, on Python 3.13
         warnings.filterwarnings("ignore", message, DeprecationWarning)
-        getattr(drop_in, name)(5, 4)(torch.randn(6, 5), edge_index)
+        ours, theirs = pair_of(name, 5, 4)
+        x = torch.randn(6, 5)
+        models = [pyg.Sequential("x, e", [(c, "x, e -> x"), nn.ReLU()]) for c in (ours, theirs)]
+        torch.testing.assert_close(models[0](x, edge_index), models[1](x, edge_index))
 
 
 BAD_OPTIONS = [
-    ({"out_channels": 0}, "out_channels: got 0, expected at least 1", NAMES),
+    (
+        {"out_channels": 0},
+        "out_channels: got 0, expected at least 1",
+        [*NAMES, "SPDTransformerConv"],
+    ),
     ({"aggr": "max"}, "aggr: got 'max', expected 'add'", NAMES),
-    ({"heads": 0}, "heads: got 0, expected at least 1", ATTENTION),
-    ({"dropout": 1.5}, "dropout: got 1.5, expected a probability", ATTENTION),
+    ({"heads": 0}, "heads: got 0, expected at least 1", [*ATTENTION, "SPDTransformerConv"]),
+    ({"dropout": 1.0}, "dropout: got 1.0, expected a prob", [*ATTENTION, "SPDTransformerConv"]),
+    ({"num_buckets": 0}, "num_buckets: got 0, expected at least 1", ["SPDTransformerConv"]),
     ({"decomposed_layers": 2}, "decomposed_layers: got 2, expected 1", ATTENTION),
 ]
 
@@ -633,15 +590,9 @@ def test_decomposed_sums_equal_pyg(edge_index) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_other_flow_needs_an_edge_list(name, edge_index) -> None:
-    conv = getattr(drop_in, name)(5, 4, flow="target_to_source")
+def test_a_neighborhood_of_another_flow_or_size_is_named(name, edge_index) -> None:
     nb = Neighborhood.from_edge_index(edge_index, num_nodes=6)
     with pytest.raises(ValueError, match=r"edge_index: a Neighborhood .* flow='target_to_source'"):
-        conv(torch.randn(6, 5), nb)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_graphs_of_another_size_are_named(name, edge_index) -> None:
-    nb = Neighborhood.from_edge_index(edge_index, num_nodes=6)
+        getattr(drop_in, name)(5, 4, flow="target_to_source")(torch.randn(6, 5), nb)
     with pytest.raises(ValueError, match="edge_index: has 6 sources, expected 7 as x has rows"):
         getattr(drop_in, name)(5, 4)(torch.randn(7, 5), nb)

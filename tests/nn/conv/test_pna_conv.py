@@ -56,10 +56,7 @@ def test_flow_and_matrices(make_graph, assert_same) -> None:
     [
         ({"pre_layers": 3}, "pre_layers: got 3, expected 1"),
         ({"aggregators": ["mean", "median"]}, "aggregators: got MedianAggregation, expected sums"),
-        (
-            {"aggregators": [pyg.VarAggregation(semi_grad=True), "mean"]},
-            "aggregators: got VarAggregation",
-        ),
+        ({"aggregators": [pyg.VarAggregation(semi_grad=True), "mean"]}, "aggregators: got VarAggr"),
     ],
 )
 def test_what_is_not_computed_is_named(options, message) -> None:

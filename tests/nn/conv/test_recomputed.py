@@ -12,18 +12,20 @@ from torch.utils.checkpoint import checkpoint
 from graphtheory import Neighborhood, nn
 from graphtheory.nn.conv.recomputed import Projections
 
+pytestmark = pytest.mark.usefixtures("short_collections")
 KINDS = [nn.TransformerConv, nn.SPDTransformerConv]
 N, E = 40, 300
 
 
-def graph(seed=0, dtype=torch.float64):
+def graph(seed=0, dtype=torch.float64, edge_dim=3):
+    """Edges, features of nodes, and of edges if these have some."""
     generator = torch.Generator().manual_seed(seed)
     edges = torch.randint(N, (2, E), generator=generator)
     x, features = (
         torch.randn(n, d, generator=generator, dtype=torch.float64).to(dtype).requires_grad_()
         for n, d in ((N, 5), (E, 3))
     )
-    return edges, x, features
+    return edges, x, None if edge_dim is None else features
 
 
 def twins(kind, dtype=torch.float64, **options):
@@ -47,8 +49,7 @@ def results(layer, edges, x, features, **more):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("edge_dim", [None, 3])
 def test_gives_the_same(kind, edge_dim) -> None:
-    edges, x, features = graph()
-    features = None if edge_dim is None else features
+    edges, x, features = graph(edge_dim=edge_dim)
     more = {}
     if kind is nn.SPDTransformerConv:
         more["distance"] = torch.randint(9, (E,))
@@ -63,10 +64,9 @@ def test_gives_the_same(kind, edge_dim) -> None:
 
 @pytest.mark.parametrize("edge_dim", [None, 3])
 def test_vectors_in_the_values_and_a_bias_by_edge_stay_apart(edge_dim) -> None:
-    edges, x, features = graph()
+    edges, x, features = graph(edge_dim=edge_dim)
     more = {"distance": torch.randint(9, (E,)), "attn_bias": torch.randn(E, 2).double()}
     layers = twins(nn.SPDTransformerConv, edge_dim=edge_dim, value_encoding=True)
-    features = None if edge_dim is None else features
     found, wanted = (results(one, edges, x, features, **more) for one in layers)
     torch.testing.assert_close(found, wanted)
     x, table = x.detach(), layers[0].value_table
@@ -81,8 +81,7 @@ def test_vectors_in_the_values_and_a_bias_by_edge_stay_apart(edge_dim) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("edge_dim", [None, 3])
 def test_dropout_drops_the_same_edges(kind, edge_dim) -> None:
-    edges, x, features = graph()
-    features = None if edge_dim is None else features
+    edges, x, features = graph(edge_dim=edge_dim)
     layers, found = twins(kind, edge_dim=edge_dim, dropout=0.5), []
     for layer in layers:
         torch.manual_seed(3)
@@ -97,8 +96,7 @@ def test_dropout_drops_the_same_edges(kind, edge_dim) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("edge_dim", [None, 3])
 def test_second_gradients(kind, edge_dim) -> None:
-    edges, x, features = graph()
-    features = None if edge_dim is None else features
+    edges, x, features = graph(edge_dim=edge_dim)
     found = []
     for layer in twins(kind, edge_dim=edge_dim):
         out = layer(x, edges, edge_attr=features)
@@ -128,8 +126,7 @@ def test_queries_keys_and_values_are_not_kept(kind) -> None:
 
 @pytest.mark.parametrize("edge_dim", [None, 3])
 def test_a_change_in_place_is_an_error(edge_dim) -> None:
-    edges, x, features = graph()
-    features = None if edge_dim is None else features
+    edges, x, features = graph(edge_dim=edge_dim)
     layer = twins(nn.TransformerConv, edge_dim=edge_dim)[0]
     out = layer(x.detach(), edges, edge_attr=features)
     with torch.no_grad():
@@ -241,8 +238,7 @@ def test_a_projection_with_more_to_it_is_named(how) -> None:
 
 @pytest.mark.parametrize("edge_dim", [None, 3])
 def test_under_autocast(edge_dim) -> None:
-    edges, x, features = graph(dtype=torch.float32)
-    features = None if edge_dim is None else features
+    edges, x, features = graph(dtype=torch.float32, edge_dim=edge_dim)
     found = []
     for layer in twins(nn.TransformerConv, torch.float32, edge_dim=edge_dim):
         with torch.autocast("cpu", torch.bfloat16):
@@ -269,8 +265,7 @@ def test_what_is_made_again_has_the_same_bits_and_shape() -> None:
 @pytest.mark.parametrize("edge_dim", [None, 3])
 @pytest.mark.parametrize("reentrant", [False, True])
 def test_inside_a_checkpoint(edge_dim, reentrant) -> None:
-    edges, x, features = graph()
-    features = None if edge_dim is None else features
+    edges, x, features = graph(edge_dim=edge_dim)
     layer = twins(nn.TransformerConv, edge_dim=edge_dim, dropout=0.3)[0]
 
     def run(x):
@@ -290,8 +285,7 @@ def test_inside_a_checkpoint(edge_dim, reentrant) -> None:
 
 @pytest.mark.parametrize("edge_dim", [None, 3])
 def test_a_checkpoint_keeps_what_it_keeps_without(edge_dim) -> None:
-    edges, x, features = graph(dtype=torch.float32)
-    features = None if edge_dim is None else features
+    edges, x, features = graph(dtype=torch.float32, edge_dim=edge_dim)
     again, plain = (
         kept_bytes(lambda x, one=one: checkpoint(one, x, edges, features, use_reentrant=False), x)
         for one in twins(nn.TransformerConv, torch.float32, edge_dim=edge_dim)

@@ -7,26 +7,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from graphtheory import Neighborhood
+from graphtheory import Neighborhood, cliques
+from graphtheory.graph import TOKEN
 from graphtheory.nn import SPDTransformerConv
-from graphtheory.nn.conv import spd_messages
 from graphtheory.nn.conv.adjacency import adjacency_of
+from graphtheory.nn.conv.spd_transformer_conv import attend, hops_in_rows
 from graphtheory.patterns import AddSelf, Compose, KHop
 
 
-def definition(conv, x_src, x_dst, edge_index, distance, edge_attr=None):
-    """Eq. (3.1) and (3.2) node by node, head by head, with nothing but sums."""
-    heads, dim = conv.heads, conv.out_channels
-    query, key, value = (
-        linear(x).view(-1, heads, dim)
-        for linear, x in (
-            (conv.lin_query, x_dst),
-            (conv.lin_key, x_src),
-            (conv.lin_value, x_src),
-        )
-    )
+def definition(conv, x_src, x_dst, edge_index, distance, edge_attr=None, attn_bias=None):
+    """Eq. (3.1) and (3.2) node by node, head by head, with nothing but sums; and the weights."""
+    heads, dim, rows = conv.heads, conv.out_channels, []
+    maps = (conv.lin_query, x_dst), (conv.lin_key, x_src), (conv.lin_value, x_src)
+    query, key, value = (linear(x).view(-1, heads, dim) for linear, x in maps)
     scale = dim**-0.5 if conv.scale is None else conv.scale
-    rows = []
+    if conv.bucket_bias is not None:
+        z = conv.bucket_bias.num_buckets
+        bucket = distance.clamp(max=z - 1)
+        if conv.bucket_bias.own_token:
+            bucket = torch.where(distance == TOKEN, z, bucket)
+    alpha = torch.zeros(edge_index.size(1), heads, dtype=x_src.dtype)
     for n in range(x_dst.size(0)):
         edges = (edge_index[1] == n).nonzero().flatten()
         sources = edge_index[0, edges]
@@ -37,16 +37,17 @@ def definition(conv, x_src, x_dst, edge_index, distance, edge_attr=None):
                 of_edges = conv.lin_edge(edge_attr[edges]).view(-1, heads, dim)[:, h]
                 keys, values = keys + of_edges, values + of_edges
             if conv.value_table is not None:
-                vectors = conv.value_table.view(-1, heads, dim)
-                values = values + vectors[distance[edges].clamp(max=len(vectors) - 1), h]
+                values = values + conv.value_table.view(-1, heads, dim)[bucket[edges], h]
             logits = scale * (keys @ query[n, h])
             if conv.bucket_bias is not None:
-                table = conv.bucket_bias.table
-                logits = logits + table[distance[edges].clamp(max=table.size(0) - 1), h]
+                logits = logits + conv.bucket_bias.table[bucket[edges], h]
+            if attn_bias is not None:
+                logits = logits + attn_bias[edges, h]
+            alpha[edges, h] = logits.softmax(0)
             per_head.append(logits.softmax(0) @ values)
         rows.append(torch.cat(per_head) if conv.concat else torch.stack(per_head).mean(0))
     out = torch.stack(rows)
-    return out if conv.lin_skip is None else out + conv.lin_skip(x_dst)
+    return (out if conv.lin_skip is None else out + conv.lin_skip(x_dst)), alpha
 
 
 def randomized(conv):
@@ -68,6 +69,8 @@ OPTIONS = [
     {"heads": 2, "edge_dim": 1, "num_buckets": None, "scale": 1.0, "concat": False},
     {"heads": 2, "num_buckets": 4, "value_encoding": True},
     {"heads": 3, "num_buckets": 4, "value_encoding": True, "edge_dim": 2, "root_weight": False},
+    {"heads": 3, "num_buckets": 4, "value_encoding": True, "edge_dim": 3, "own_token": True},
+    {"heads": 2, "num_buckets": 300},
 ]
 
 
@@ -75,36 +78,43 @@ OPTIONS = [
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 @settings(max_examples=8)
 @given(data=st.data())
-def test_equals_the_equations(data, options, recompute, draw_graph) -> None:
+def test_layer_and_messages_equal_the_equations(data, options, recompute, draw_graph) -> None:
+    """Outputs, weights, and gradients of every input and parameter, in float64."""
     graph = draw_graph(data, bipartite=True)
     conv = randomized(SPDTransformerConv((5, 3), 4, **options).double())
     conv.recompute = recompute
-    x = tuple(
-        graph.features(*shape).requires_grad_()
-        for shape in ((graph.num_src, 5), (graph.num_dst, 3))
-    )
-    size = (graph.edge_index.size(1),)
-    distance = torch.randint(0, 30, size, generator=graph.generator)
-    leaves, edge_attr = [*x, *conv.parameters()], None
+    x, edges, size = (graph.num_src, 5), graph.edge_index, graph.edge_index.size(1)
+    x = tuple(graph.features(*shape).requires_grad_() for shape in (x, (graph.num_dst, 3)))
+    distance = torch.randint(0, 30, (size,), generator=graph.generator)
+    distance[:3] = TOKEN
+    edge_attr, attn_bias = None, graph.features(size, conv.heads).requires_grad_()
+    leaves = [*x, attn_bias, *conv.parameters()]
     if conv.edge_dim is not None:
-        edge_attr = graph.features(*size, conv.edge_dim).requires_grad_()
+        edge_attr = graph.features(size, conv.edge_dim).requires_grad_()
         leaves.append(edge_attr)
+
+    def by_layer():
+        more = {"edge_attr": edge_attr, "attn_bias": attn_bias}
+        out, (_, weights) = conv(x, edges, distance, return_attention_weights=True, **more)
+        plain = conv(x, edges, distance, **more)
+        torch.testing.assert_close(plain, out)
+        return plain, weights
+
+    def by_messages():
+        out, weights = attend(conv, *x, edges, distance, edge_attr, attn_bias)
+        return conv._with_root(out, x[1]), weights
+
+    def by_equations():
+        return definition(conv, *x, edges, distance, edge_attr, attn_bias)
+
     results = []
-    for out in (
-        conv(x, graph.edge_index, distance, edge_attr=edge_attr),
-        definition(conv, *x, graph.edge_index, distance, edge_attr),
-    ):
-        grads = torch.autograd.grad(out.square().sum(), leaves, allow_unused=True)
-        results.append(
-            [
-                out,
-                *(
-                    torch.zeros_like(t) if g is None else g
-                    for g, t in zip(grads, leaves, strict=True)
-                ),
-            ]
-        )
-    torch.testing.assert_close(*results, rtol=1e-9, atol=1e-9)
+    for run in (by_equations, by_layer, by_messages):
+        out, weights = run()
+        loss = out.square().sum() + weights.pow(3).sum()
+        grads = torch.autograd.grad(loss, leaves, allow_unused=True, materialize_grads=True)
+        results.append([out, weights, *grads])
+    for found in results[1:]:
+        torch.testing.assert_close(found, results[0], rtol=1e-9, atol=1e-9)
 
 
 def test_without_encoding_it_is_the_transformer_of_pyg(make_graph) -> None:
@@ -158,22 +168,6 @@ def test_vectors_in_the_values_start_small_and_learn() -> None:
     assert (conv.value_table.grad.abs().sum(1) > 0).tolist() == [False, True, True, False, False]
 
 
-@pytest.mark.parametrize(
-    ("options", "edge_attr", "message"),
-    [
-        ({}, torch.randn(2, 3), "edge_attr: got some, .* edge_dim=None"),
-        ({"edge_dim": 3}, None, "edge_attr: got none, .* edge_dim=3"),
-        ({"edge_dim": 3}, torch.randn(2, 2), "edge_attr: shape .2, 2., expected 3 features"),
-        ({"edge_dim": 3}, torch.randn(3, 3), "edge_attr: shape .3, 3., expected .2, edge_dim."),
-        ({"edge_dim": 3}, torch.ones(2, 3).long(), "edge_attr: dtype torch.int64, .* floating"),
-    ],
-)
-def test_wrong_edge_features_are_named(options, edge_attr, message) -> None:
-    conv = SPDTransformerConv(4, 3, **options)
-    with pytest.raises((ValueError, TypeError), match=message):
-        conv(torch.randn(3, 4), torch.tensor([[0, 1], [1, 2]]), edge_attr=edge_attr)
-
-
 @pytest.mark.parametrize("num_buckets", [None, 255])
 def test_vectors_in_the_values_need_buckets(num_buckets) -> None:
     with pytest.raises(ValueError, match=f"value_encoding: got num_buckets={num_buckets}"):
@@ -195,12 +189,12 @@ def test_distances_of_an_edge_list_are_sorted_once_for_its_edges(make_graph) -> 
     with torch.inference_mode():
         conv(x, one, distance)
     adj = adjacency_of(one, 6, 6)
-    assert spd_messages.in_rows(adj, distance) is spd_messages.in_rows(adj, distance)
+    assert hops_in_rows(adj, distance) is hops_in_rows(adj, distance)
     for changed in range(2):
         distance[0] += changed
         for edges in (one, other):
             out = conv(x, edges, distance)
-            torch.testing.assert_close(out, definition(conv, x, x, edges, distance))
+            torch.testing.assert_close(out, definition(conv, x, x, edges, distance)[0])
             out.sum().backward()
     known, later = distance.to(torch.uint8), (distance + 3).to(torch.uint8)
     conv(x, one, known)
@@ -218,7 +212,7 @@ def test_a_pattern_brings_its_distances(make_graph) -> None:
         randomized(SPDTransformerConv(5, 4, num_buckets=4).double()),
         torch.randn(8, 5).double(),
     )
-    wanted = definition(conv, x, x, nb.edge_index(), nb.distance.long())
+    wanted, _ = definition(conv, x, x, nb.edge_index(), nb.distance.long())
     torch.testing.assert_close(conv(x, nb), wanted)
     torch.testing.assert_close(conv(x, nb.replace(distance=None), nb.distance), wanted)
 
@@ -253,37 +247,6 @@ def test_a_node_without_neighbors_keeps_its_own_term() -> None:
     assert torch.equal(bare(x, edge_index)[2], torch.zeros(4))
 
 
-def test_dropout_keeps_the_expectation_and_rests_in_evaluation(make_graph) -> None:
-    graph = make_graph(5, 5, 5, 20)
-    conv, x = SPDTransformerConv(4, 3, dropout=0.4, root_weight=False), torch.randn(5, 4)
-    torch.manual_seed(0)
-    with torch.no_grad():
-        draws = torch.stack([conv(x, graph.edge_index) for _ in range(800)])
-        conv.eval()
-        wanted = conv(x, graph.edge_index)
-        assert torch.equal(conv(x, graph.edge_index), wanted)
-    assert draws.std(0).max() > 0.1
-    assert (draws.mean(0) - wanted).abs().max() < 0.15
-
-
-@pytest.mark.parametrize("recompute", [False, True])
-@pytest.mark.parametrize("kind", ["edge_index", "Neighborhood"])
-def test_compiles_without_a_graph_break(make_graph, kind, recompute) -> None:
-    adj = make_graph(6, 6, 6, 20).edge_index
-    if kind == "Neighborhood":
-        adj = KHop(2)(Neighborhood.from_edge_index(adj, num_nodes=6))
-    conv = randomized(SPDTransformerConv(5, 4, heads=2))
-    conv.recompute = recompute
-    x = torch.randn(6, 5, requires_grad=True)
-    torch._dynamo.reset()
-    compiled = torch.compile(conv, fullgraph=True, backend="aot_eager")
-    results = []
-    for layer in (conv, compiled):
-        out = layer(x, adj)
-        results.append((out, *torch.autograd.grad(out.square().sum(), [x, *conv.parameters()])))
-    torch.testing.assert_close(*results)
-
-
 def test_sizes_are_read_off_the_first_input(make_graph) -> None:
     edge_index = make_graph(7, 6, 6, 20).edge_index
     conv = SPDTransformerConv(-1, 4)
@@ -302,47 +265,67 @@ def test_representation_reset_and_pickle(make_graph) -> None:
     assert torch.equal(conv.bucket_bias.table, torch.zeros(20, 2))
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"out_channels": 0}, "out_channels: got 0, expected at least 1"),
-        ({"heads": 0}, "heads: got 0, expected at least 1"),
-        ({"dropout": 1.0}, "dropout: got 1.0, expected a probability"),
-        ({"num_buckets": 0}, "num_buckets: got 0, expected at least 1"),
-    ],
-)
-def test_options_out_of_range_are_named(options, message) -> None:
-    with pytest.raises(ValueError, match=message):
-        SPDTransformerConv(**{"in_channels": 5, "out_channels": 4, **options})
-
-
-def test_errors_name_the_argument() -> None:
-    conv, x, edge_index = SPDTransformerConv(5, 4), torch.randn(3, 5), torch.tensor([[0], [1]])
-    with pytest.raises(ValueError, match=r"distance: shape .2,., expected one entry per edge: .1."):
-        conv(x, edge_index, torch.tensor([1, 1]))
-    with pytest.raises(TypeError, match=r"distance: torch.float32"):
-        conv(x, edge_index, torch.tensor([1.0]))
-    with pytest.raises(TypeError, match=r"edge_index: dtype torch.float32"):
-        conv(x, edge_index.float())
-    with pytest.raises(IndexError, match=r"edge_index\[1\]: entry 0 is 3"):
-        conv(x, torch.tensor([[0], [3]]))
-    with pytest.raises(ValueError, match=r"edge_index: .*5"):
-        conv(x, Neighborhood.from_edge_index(edge_index, num_nodes=5))
-
-
-def test_every_form_of_the_graph_gives_the_same(make_graph, sparse_forms) -> None:
+def test_distances_follow_the_order_of_each_form(make_graph, sparse_forms) -> None:
     edge_index = make_graph(9, 6, 4, 30).simple()
     conv = randomized(SPDTransformerConv((5, 3), 4, heads=2))
     x = (torch.randn(6, 5), torch.randn(4, 3))
     distance = torch.randint(0, 9, (edge_index.size(1),))
-    wanted = conv(x, edge_index)
     nb = Neighborhood.from_edge_index(edge_index, num_src=6, num_dst=4)
-    forms = {"Neighborhood": nb, "ids of 32 bits": nb.to_int32()}
-    for form, adj in {**sparse_forms(edge_index, 6, 4), **forms}.items():
-        torch.testing.assert_close(conv(x, adj), wanted, msg=lambda m, form=form: f"{form}: {m}")
     wanted = conv(x, edge_index, distance)
     torch.testing.assert_close(conv(x, nb, distance[nb.perm]), wanted)
     by_row = torch.argsort(edge_index[1] * 6 + edge_index[0])
-    torch.testing.assert_close(
-        conv(x, sparse_forms(edge_index, 6, 4)["csr"], distance[by_row]), wanted
-    )
+    matrix = sparse_forms(edge_index, 6, 4)["csr"]
+    torch.testing.assert_close(conv(x, matrix, distance[by_row]), wanted)
+
+
+def test_hops_that_are_not_given(make_graph) -> None:
+    graph = make_graph(1, 6, 6, 20)
+    conv = SPDTransformerConv(5, 4, num_buckets=3).double()
+    torch.nn.init.normal_(conv.bucket_bias.table)
+    x = graph.features(6, 5)
+    out, _ = attend(conv, x, x, graph.edge_index)
+    wanted = conv(x, graph.edge_index)
+    torch.testing.assert_close(out.flatten(1) + conv.lin_skip(x), wanted)
+    hops = torch.where(graph.edge_index[0] == graph.edge_index[1], 0, 1)
+    torch.testing.assert_close(conv(x, graph.edge_index, hops), wanted)
+    other, _ = attend(conv, x, x, graph.edge_index, hops + 1)
+    assert not torch.allclose(other, out)
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [
+        ({"distance": torch.zeros(3)}, ValueError, r"distance: shape \(3,\), expected one entry"),
+        ({"distance": [1]}, TypeError, "distance: got list, expected a tensor of hops"),
+        ({"attn_bias": torch.zeros(20, 3)}, ValueError, r"attn_bias: shape \(20, 3\), expected"),
+        ({"edge_attr": torch.zeros(20, 3)}, ValueError, "edge_attr: got some, but the layer has"),
+        ({"distance": torch.rand(20)}, TypeError, "distance: torch.float32"),
+        (
+            {"x": torch.zeros(3, 5)},
+            IndexError,
+            r"edge_index\[0\]: entry .* expected a node id in 0..2",
+        ),
+        ({"edge_index": torch.rand(2, 20)}, TypeError, "edge_index: dtype torch.float32"),
+        ({"edge_index": cliques([5])}, ValueError, r"edge_index: .*5"),
+    ],
+)
+def test_layer_and_messages_name_what_they_refuse(given, error, message, make_graph) -> None:
+    conv, handles = SPDTransformerConv(5, 4, heads=2), []
+    arguments = {"x": torch.zeros(6, 5), "edge_index": make_graph(0, 6, 6, 20).edge_index} | given
+    for _ in range(2):  # without a hook, then with one, which asks for messages
+        with pytest.raises(error, match=message):
+            conv(**arguments)
+        handles.append(conv.register_message_forward_hook(lambda *_: None))
+
+
+def test_hops_of_a_neighborhood_reach_the_messages(make_graph) -> None:
+    edge_index = make_graph(0, 6, 6, 20).edge_index
+    nb = Neighborhood.from_edge_index(edge_index, num_nodes=6)
+    nb = nb.replace(distance=torch.arange(20, dtype=torch.uint8))
+    conv, x = SPDTransformerConv(5, 4), torch.randn(6, 5)
+    torch.nn.init.normal_(conv.bucket_bias.table)
+    wanted, seen = conv(x, nb), []
+    conv.register_message_forward_hook(lambda *given: seen.append(given))
+    torch.testing.assert_close(conv(x, nb), wanted)
+    assert len(seen) == 1
+    assert not torch.allclose(conv(x, nb.edge_index()), wanted)

@@ -13,6 +13,7 @@ from torch_geometric.profile import count_parameters, get_model_size
 
 from graphtheory.integrations.pyg import accelerate
 from graphtheory.nn.conv import GPSConv, SPDTransformerConv
+from tests.nn.conv.conftest import typed_graph
 
 LAYERS = {
     "GATConv": lambda: models.GAT(6, 8, 2, 3, heads=2),
@@ -29,21 +30,52 @@ LAYERS = {
 }
 
 
-@pytest.fixture(params=LAYERS)
-def case(request):
-    """A model of PyG before and after `accelerate`, features and edges."""
+KINDS = [("a", "to", "a"), ("a", "on", "b"), ("b", "by", "a")]
+NODES, WIDTHS = {"a": 7, "b": 4}, {"a": 6, "b": 5}
+BY_RELATION, BY_KIND = ["RGCNConv", "FastRGCNConv"], ["HGTConv", "HANConv"]
+
+
+class Typed(nn.Module):
+    """A layer and a linear map of its result, of node type "a" where there are types."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        layer = getattr(pyg, name)
+        if name in BY_RELATION:
+            self.conv = layer(6, 8, num_relations=2)
+        else:
+            self.conv = layer(WIDTHS, 8, (list(NODES), KINDS), heads=2)
+        self.out = nn.Linear(8, 3)
+
+    def forward(self, x, edges, edge_type=None):
+        if edge_type is None:
+            return self.out(self.conv(x, edges)["a"].relu())
+        return self.out(self.conv(x, edges, edge_type).relu())
+
+
+def made(name: str):
+    """A model of PyG before and after `accelerate`, and what it is called with."""
     torch.manual_seed(0)
-    before = LAYERS[request.param]().eval()
-    after = LAYERS[request.param]().eval()
+    before, after = (LAYERS[name]() if name in LAYERS else Typed(name) for _ in range(2))
     after.load_state_dict(before.state_dict())
-    assert accelerate(after).swapped
+    assert accelerate(after.eval()).swapped
+    if name in BY_KIND:
+        x, edges = typed_graph(NODES, WIDTHS, KINDS)
+        return before.eval(), after, ({t: features.float() for t, features in x.items()}, edges)
     edges = torch.randint(9, (2, 30))
-    return before, after, torch.randn(9, 6), edges[:, edges[0] != edges[1]]
+    given = torch.randn(9, 6), edges[:, edges[0] != edges[1]] if name in LAYERS else edges
+    given += (torch.randint(2, (30,)),) if name in BY_RELATION else ()
+    return before.eval(), after, given
 
 
-def test_summary(case) -> None:
-    before, after, x, edges = case
-    assert summary(after, x, edges) == summary(before, x, edges)
+@pytest.mark.parametrize("name", [*LAYERS, *BY_RELATION, *BY_KIND])
+def test_summary_and_profile(name) -> None:
+    before, after, given = made(name)
+    table = summary(after, *given)
+    assert table == summary(before, *given)
+    assert name in table
+    assert count_parameters(after) == count_parameters(before)
+    assert get_model_size(after) == pytest.approx(get_model_size(before), rel=0.05)
 
 
 def test_summary_of_gps_has_no_shapes_of_its_attention() -> None:
@@ -62,16 +94,11 @@ def _cells(table: str) -> list[list[str]]:
     return [[cell.strip() for cell in row] for row in rows]
 
 
-def test_profile_counts(case) -> None:
-    before, after, _, _ = case
-    assert count_parameters(after) == count_parameters(before)
-    assert get_model_size(after) == pytest.approx(get_model_size(before), rel=0.05)
-
-
 @pytest.mark.filterwarnings("ignore:The .grad attribute")  # torch, where a graph breaks
-def test_compile_dynamic(case) -> None:
+@pytest.mark.parametrize("name", LAYERS)
+def test_compile_dynamic(name) -> None:
     torch._dynamo.reset()
-    _, after, x, edges = case
+    _, after, (x, edges) = made(name)
     compiled = torch.compile(after, backend="eager", dynamic=True)
     for n in (9, 5):
         part = edges[:, (edges < n).all(0)]
@@ -79,18 +106,23 @@ def test_compile_dynamic(case) -> None:
 
 
 @pytest.mark.filterwarnings("ignore")  # Captum's own
-def test_captum(case) -> None:
+@pytest.mark.parametrize("name", [*LAYERS, *BY_RELATION, *BY_KIND])
+def test_captum(name) -> None:
+    """Of typed layers only nodes: PyG itself weighs no edges of these."""
     pytest.importorskip("captum")
-    before, after, x, edges = case
+    before, after, (x, edges, *types) = made(name)
+    config = {"mode": "multiclass_classification", "task_level": "node", "return_type": "raw"}
 
     def attribution(model: nn.Module):
-        config = {"mode": "multiclass_classification", "task_level": "node", "return_type": "raw"}
         explainer = Explainer(
             model, CaptumExplainer("IntegratedGradients", n_steps=3), explanation_type="model",
-            node_mask_type="attributes", edge_mask_type="object", model_config=config,
+            node_mask_type="attributes", edge_mask_type="object" if name in LAYERS else None,
+            model_config=config,
         )  # fmt: skip
-        found = explainer(x, edges, index=2)
-        return found.node_mask, found.edge_mask
+        found = explainer(x, edges, index=2, **({"edge_type": types[0]} if types else {}))
+        if name in BY_KIND:
+            return [found[kind].node_mask for kind in NODES]
+        return [found.node_mask, found.edge_mask] if name in LAYERS else [found.node_mask]
 
     wanted = attribution(before)
     torch.testing.assert_close(attribution(after), wanted, rtol=1e-3, atol=1e-4)
@@ -178,18 +210,16 @@ def test_onnx_of_attention_beside_messages(batched, tmp_path) -> None:
 
 
 SPD = [
-    ({"heads": 2}, ()),
+    ({"heads": 2, "num_buckets": 300}, ()),
     ({"heads": 2, "own_token": True, "concat": False}, ("distance",)),
     ({"num_buckets": None, "scale": 1.0, "root_weight": False}, ("attn_bias",)),
     ({"heads": 2, "edge_dim": 4, "value_encoding": True}, ("distance", "edge_attr", "attn_bias")),
-    ({"num_buckets": 300}, ("distance",)),
 ]
 
 
 @pytest.mark.parametrize(("options", "names"), SPD, ids=str)
 def test_onnx_of_the_graph_transformer(options, names, tmp_path) -> None:
-    """PyG has no such layer, so its messages are those of `spd_messages`."""
-    torch.manual_seed(0)
+    """PyG has no such layer, so its messages are those of its definition."""
     layer = SPDTransformerConv(6, 3, **options).eval()
     with torch.no_grad():
         for parameter in layer.parameters():
@@ -216,8 +246,9 @@ def test_aot_inductor(tmp_path) -> None:
         shapes = {"x": {0: auto}, "edge_index": {1: auto}}
         program = torch.export.export(layer, given, dynamic_shapes=shapes)
         path = torch._inductor.aoti_compile_and_package(
-            program, package_path=str(tmp_path / "l.pt2")
-        )
+            program, package_path=str(tmp_path / "l.pt2"),
+            inductor_configs={"aot_inductor.debug_compile": True},  # which takes less time
+        )  # fmt: skip
         loaded = torch._inductor.aoti_load_package(path)
         for nodes, count in ((9, 30), (5, 12)):
             x, edges = torch.randn(nodes, 6), torch.randint(nodes, (2, count))

@@ -1,16 +1,14 @@
 """Features in the order of rows; gathered and reduced messages beside indexing and scattering."""
 
-from collections.abc import Callable
-
 import pytest
 import torch
 from torch_geometric.utils import scatter
 
 from graphtheory import Neighborhood, ops
 from graphtheory.nn import SPDTransformerConv, TransformerConv
-from graphtheory.nn.conv import spd_transformer_conv, transformer_conv
-from graphtheory.nn.conv.adjacency import adjacency_of
-from graphtheory.nn.conv.given_edges import gather, in_rows, project_per_edge
+from graphtheory.nn.conv import edge_features
+from graphtheory.nn.conv.adjacency import Adjacency, adjacency_of
+from graphtheory.nn.conv.edge_features import gather, in_rows, project_per_edge
 
 
 @pytest.mark.parametrize("flow", ["source_to_target", "target_to_source"])
@@ -18,10 +16,7 @@ def test_messages_keep_the_given_order(flow, make_graph) -> None:
     graph = make_graph(3, 7, 7, 20)
     src, dst = graph.edge_index if flow == "source_to_target" else graph.edge_index.flip(0)
     adj = adjacency_of(graph.edge_index, 7, 7, flow=flow)
-    x, messages = (
-        graph.features(7, 2, 3).requires_grad_(),
-        graph.features(20, 2, 3).requires_grad_(),
-    )
+    x, messages = (graph.features(n, 2, 3).requires_grad_() for n in (7, 20))
     factor = graph.features(20, 2, 3)
     torch.testing.assert_close(gather(x, adj), x[src])
     sums = ops.aggregate(None, messages, adj.edges_as_sources(given_order=True))
@@ -43,19 +38,14 @@ def test_what_is_smaller_is_computed() -> None:
     assert not project_per_edge(torch.zeros(40, 64), head_dim=16, num_dst=10)
 
 
-@pytest.mark.parametrize(
-    ("module", "conv"),
-    [
-        (transformer_conv, TransformerConv(5, 4, heads=2, edge_dim=3, dropout=0.5)),
-        (spd_transformer_conv, SPDTransformerConv(5, 4, heads=2, edge_dim=3, dropout=0.5)),
-    ],
-)
-def test_either_way_drops_the_same_weights(module, conv, make_graph, monkeypatch) -> None:
+@pytest.mark.parametrize("kind", [TransformerConv, SPDTransformerConv])
+def test_either_way_drops_the_same_weights(kind, make_graph, monkeypatch) -> None:
+    conv = kind(5, 4, heads=2, edge_dim=3, dropout=0.5)
     graph, conv = make_graph(3, 7, 7, 20), conv.double()
     x, edge_attr = graph.features(7, 5), graph.features(20, 3).requires_grad_()
     found = []
     for by_edge in (False, True):
-        monkeypatch.setattr(module, "project_per_edge", lambda *given, by_edge=by_edge: by_edge)
+        monkeypatch.setattr(edge_features, "project_per_edge", lambda *_, on=by_edge: on)
         torch.manual_seed(1)
         out = conv(x, graph.edge_index, edge_attr=edge_attr)
         leaves = [edge_attr, *conv.parameters()]
@@ -87,14 +77,9 @@ def test_layers_share_a_copy_while_one_keeps_it() -> None:
 
 
 @pytest.mark.parametrize("layer", [TransformerConv, SPDTransformerConv])
-def test_a_stack_of_layers_keeps_one_copy(
-    layer: Callable[..., torch.nn.Module], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made, adjacency = [], type(adjacency_of(unsorted(), 4, 4))
-    to_csr_order = adjacency.to_csr_order
-    monkeypatch.setattr(
-        adjacency, "to_csr_order", lambda self, t: made.append(t) or to_csr_order(self, t)
-    )
+def test_a_stack_of_layers_keeps_one_copy(layer, monkeypatch) -> None:
+    made, sort = [], Adjacency.to_csr_order
+    monkeypatch.setattr(Adjacency, "to_csr_order", lambda a, t: made.append(t) or sort(a, t))
     edge_index, features = unsorted(), torch.randn(5, 3)
     layers = [layer(4, 4, edge_dim=3) for _ in range(3)]
     for _ in range(2):  # the copy of the first step is gone by the second
@@ -114,9 +99,8 @@ def test_what_has_a_gradient_is_copied_by_each_layer() -> None:
     one.backward()  # frees what it went through
     other.backward()
     found, features.grad = features.grad, None
-    (
-        first(x, edge_index, features).square() + second(x, edge_index, features).square()
-    ).sum().backward()
+    both = (layer(x, edge_index, features).square().sum() for layer in (first, second))
+    sum(both).backward()
     torch.testing.assert_close(found, features.grad)
 
 
