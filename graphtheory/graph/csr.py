@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import is_fake
 
-from graphtheory.graph.content import ascends, is_plain, within
+from graphtheory.graph.content import ascends, fit, is_plain, within
 
 _TABLE = 4  # table entries that cost as much as sorting one id
 
@@ -137,8 +137,11 @@ def sort_by_key(key: Tensor, num_keys: int) -> tuple[Tensor, Tensor]:
 @torch.library.custom_op("graphtheory::csr_from_edges", mutates_args=())
 def csr_from_edges(edge_index: Tensor, num_src: int, num_dst: int) -> tuple[Tensor, Tensor, Tensor]:
     """Sort edges by target: (indptr [num_dst + 1], indices [E], perm [E])."""
-    check_index("edge_index[0]", edge_index[0], num_src)
-    check_index("edge_index[1]", edge_index[1], num_dst)
+    for side, limit in enumerate((num_src, num_dst)):
+        row = edge_index[side]
+        in_range = not row.numel() or (int(row.min()) >= 0 and int(row.max()) < limit)
+        if not in_range:
+            check_index(f"edge_index[{side}]", row, limit)  # which names an offender
     indptr, perm = sort_by_key(edge_index[1].contiguous(), num_dst)
     return indptr, edge_index[0].long()[perm], perm
 
@@ -157,8 +160,8 @@ def csr_transpose(indptr: Tensor, indices: Tensor, num_src: int) -> tuple[Tensor
 
     Targets and perm have the dtype of `indices`.
     """
-    if indptr.is_cpu:
-        check_rows(indptr, indices, num_src)
+    if indptr.is_cpu and not fit(indptr, indices, num_src):
+        check_rows(indptr, indices, num_src)  # which names what is wrong
     t_indptr, perm = sort_by_key(indices, num_src)
     rows = torch.arange(indptr.numel() - 1, dtype=indices.dtype, device=indptr.device)
     targets = torch.repeat_interleave(rows, indptr.diff())[perm]

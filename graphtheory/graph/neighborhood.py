@@ -99,11 +99,15 @@ class Neighborhood:
         if validate:
             indptr, indices = indptr.clone(), indices.clone()
             perm = perm.clone() if isinstance(perm, Tensor) else perm
-        self._store(
-            indptr=savable(indptr), indices=savable(indices), num_dst=num_dst,
-            num_src=num_dst if num_src is None else num_src, weight=savable(weight),
-            distance=savable(distance), perm=savable(perm), sets=sets, plans={},
-        )  # fmt: skip
+        fields = {
+            "indptr": indptr, "indices": indices, "weight": weight, "distance": distance,
+            "perm": perm,
+        }  # fmt: skip
+        for name, tensor in fields.items():
+            if isinstance(tensor, Tensor) and tensor.is_inference():
+                fields[name] = savable(tensor)
+        num_src = num_dst if num_src is None else num_src
+        self._store(**fields, num_dst=num_dst, num_src=num_src, sets=sets, plans={})
         if validate and not torch.compiler.is_compiling():
             check_structure(self)
 

@@ -27,17 +27,19 @@ class _Sorting:
     own_token: bool
     saturate: bool
 
-    def __call__(self, distance: Tensor) -> Tensor:
+    def __call__(self, distance: Tensor, *order: Tensor) -> Tensor:
         """Bytes, or int64 where there are too many buckets for a byte."""
         if torch.compiler.is_compiling():
-            return self._buckets(distance)
-        return _known(self)(distance)
+            return self._buckets(distance, *order)
+        return _known(self)(distance, *order)
 
-    def _checked(self, distance: Tensor) -> Tensor:
+    def _checked(self, distance: Tensor, *order: Tensor) -> Tensor:
         self._check_range(distance)
-        return self._buckets(distance)
+        return self._buckets(distance, *order)
 
-    def _buckets(self, distance: Tensor) -> Tensor:
+    def _buckets(self, distance: Tensor, *order: Tensor) -> Tensor:
+        if order:
+            distance = distance.index_select(0, *order)
         if self.size > _BYTE:
             return distance.long().clamp(max=self.size - 1)
         bucket = distance.clamp(max=self.size - 1).to(torch.uint8)
@@ -88,8 +90,9 @@ class BucketBias(nn.Module):
         saturate: False makes a reachable distance of Z hops or more an error instead.
 
     Shapes:
-        distance, an integer tensor [num_edges] in hops -> `ops.BucketedBias` with table [Z, heads];
-        with more than 254 buckets a tensor [num_edges, heads].
+        distance, an integer tensor [num_edges] in hops, and the order int64 [num_edges] in which it
+        is taken, if that is another one -> `ops.BucketedBias` with table [Z, heads]; with more than
+        254 buckets a tensor [num_edges, heads].
 
     Raises:
         ValueError: `num_buckets` or `heads` out of range; a distance below 0, or too long for the
@@ -134,14 +137,14 @@ class BucketBias(nn.Module):
         """Back to b = 0."""
         nn.init.zeros_(self.table)
 
-    def forward(self, distance: Tensor) -> BucketedBias | Tensor:
+    def forward(self, distance: Tensor, order: Tensor | None = None) -> BucketedBias | Tensor:
         if distance.is_floating_point() or distance.dim() != 1:
             raise TypeError(
                 f"distance: {distance.dtype} of shape {tuple(distance.shape)}, expected integer "
                 "hops [num_edges]"
             )
         options = self.num_buckets, self.own_unreachable, self.own_token, self.saturate
-        bucket = _Sorting(*options)(distance)
+        bucket = _Sorting(*options)(*((distance,) if order is None else (distance, order)))
         if self.num_buckets > _BYTE:
             return look_up(self.table, bucket)
         return BucketedBias(bucket, self.table)

@@ -135,7 +135,10 @@ def adjacency_of(
             f"edge_index: a {type(given).__name__} has fixed target nodes; "
             "flow='target_to_source' requires an edge list"
         )
-    num_src, num_dst = _sizes(given, num_src, num_dst)
+    if type(given) is not Tensor or given.layout is not torch.strided:
+        num_src, num_dst = _sizes(given, num_src, num_dst)
+    elif num_dst is None:
+        num_dst = num_src
     if isinstance(given, Neighborhood) and not add_self_loops:
         return Adjacency(given, None)
     key = (num_src, num_dst, add_self_loops, reverse)
@@ -143,7 +146,8 @@ def adjacency_of(
     if cache is None:
         return _build(given, *key)
     if key not in cache:
-        cache[key] = outside_inference_mode(lambda: _build(given, *key))
+        with leave_inference_mode():
+            cache[key] = _build(given, *key)
     return cache[key]
 
 
@@ -173,11 +177,13 @@ def _build(
     given: Any, num_src: int, num_dst: int, add_self_loops: bool, reverse: bool
 ) -> Adjacency:
     if not add_self_loops and not reverse:
-        nb = _neighborhood(given, size=(num_src, num_dst))
-        # A detached copy: the cache must keep neither `given` nor an autograd graph alive.
-        indptr, indices = nb.indptr.detach(), nb.indices.detach()
-        own = Neighborhood(indptr, indices, num_src, perm=nb.perm, validate=False)
-        return Adjacency(own, nb.perm)
+        if type(given) is Tensor and given.layout is torch.strided:
+            nb = Neighborhood.from_edge_index(given, num_src=num_src, num_dst=num_dst)
+        else:
+            nb = _neighborhood(given, size=(num_src, num_dst))
+        if nb.weight is not None:  # the cache must keep no autograd graph alive
+            nb = nb.replace(weight=None)
+        return Adjacency(nb, nb.perm)
     edges = edge_list(given)
     loops = min(num_src, num_dst) if add_self_loops else 0
     ids = torch.arange(loops, dtype=edges.dtype, device=edges.device)
@@ -240,7 +246,8 @@ def cached_for(given: Any) -> dict[Any, Any] | None:
     if torch.compiler.is_compiling() or innermost_transform() is not None:
         return None
     key = given.storage.col() if isinstance(given, SparseTensor) else given
-    state = _state(given)
+    is_edge_list = type(given) is Tensor and given.layout is torch.strided
+    state = state_of(given) if is_edge_list else _state(given)
     if state is None:
         return None
     entry = _CACHE.get(key)
@@ -261,7 +268,7 @@ def _state(given: Any) -> Any:
         state = state_of(*_ids_of(given))
         merged = given.layout is not torch.sparse_coo or given.is_coalesced()
         return None if state is None else (given.layout, merged, state)
-    return state_of(given) if type(given) is Tensor else None
+    return None
 
 
 def _ids_of(matrix: Tensor) -> tuple[Tensor, ...]:

@@ -47,7 +47,7 @@ class OnCore(MessagePassing):
 
     def needs_messages(self) -> bool:
         """Whether an explainer, a hook or ONNX, which has no operator of `ops`, needs messages."""
-        if self.explain or torch.onnx.is_in_onnx_export():
+        if self._explain or torch.onnx.is_in_onnx_export():
             return True
         if torch.compiler.is_compiling():
             return False
@@ -207,11 +207,16 @@ def pair(x: Any, flow: str = "source_to_target") -> tuple[Tensor, Tensor | None]
     return x_src, x_dst
 
 
-def two_features(x: Any, flow: str = "source_to_target") -> tuple[Tensor, Tensor]:
-    """`pair` for a layer that needs the features of the target nodes."""
+def two_features(
+    x: Any, of_src: int, of_dst: int, flow: str = "source_to_target"
+) -> tuple[Tensor, Tensor]:
+    """`pair` for a layer that needs the features of the target nodes, in so many channels."""
     x_src, x_dst = pair(x, flow)
     if x_dst is None:
         raise ValueError("x: got (x_src, None), expected features of the target nodes too")
+    check_features("x", x_src, of_src)
+    if x_dst is not x_src or of_dst != of_src:
+        check_features("x", x_dst, of_dst)
     return x_src, x_dst
 
 

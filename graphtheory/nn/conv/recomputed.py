@@ -66,18 +66,18 @@ def _check_plain(linear: Any) -> None:
 
 
 class Projections:
-    """Linear maps of x whose results a backward pass makes again, or keeps if `on` is False.
+    """Linear maps of x whose results a backward pass makes again.
 
     Tensors that autograd saves within `saved` are looked up among the results. Where something
     compiles, transforms or traces the call, or decides itself what is kept (checkpoints of torch,
     `save_on_cpu`), all is left to it.
     """
 
-    def __init__(self, on: bool) -> None:
+    def __init__(self) -> None:
         autograd: Any = torch._C._autograd
         free = autograd._saved_tensors_hooks_is_enabled  # whether nobody else decides what is kept
         top = autograd._top_saved_tensors_default_hooks
-        self._on = on and not is_tracing() and free() and top(True) is None
+        self._on = not is_tracing() and free() and top(True) is None
         self._known: dict[int | None, tuple[Tensor, tuple[Tensor, ...]]] = {}
 
     def __call__(self, linear: Linear, x: Tensor) -> Tensor:
@@ -112,7 +112,7 @@ def can_stream_backward(
     layer: Any, x_src: Tensor, x_dst: Tensor, features: Tensor | None, adj: Adjacency
 ) -> bool:
     """Whether `attend` runs a layer: on a CPU, with features of edges and in full precision."""
-    if features is None or not layer.recompute or features.device.type != "cpu":
+    if features is None or features.device.type != "cpu":
         return False
     if is_tracing() or not torch.is_grad_enabled() or torch.is_autocast_enabled("cpu"):
         return False

@@ -154,9 +154,8 @@ class SPDTransformerConv(DotProduct):
         edge_attr: Tensor | None = None,
         attn_bias: Tensor | None = None,
     ) -> Any:
-        x_src, x_dst = on_core.two_features(x)
-        on_core.check_features("x", x_src, self.lin_key.in_channels)
-        on_core.check_features("x", x_dst, self.lin_query.in_channels)
+        channels = self.lin_key.in_channels, self.lin_query.in_channels
+        x_src, x_dst = on_core.two_features(x, *channels)
         if self.needs_messages():
             given = (x_src, x_dst, edge_index, distance, edge_attr, attn_bias)
             out, alpha = by_messages(self, *given)
@@ -167,7 +166,7 @@ class SPDTransformerConv(DotProduct):
         adj = adjacency.adjacency_of(edge_index, x_src.size(0), x_dst.size(0))
         bias = self._bias(adj, distance)
         features = self._features(adj, edge_attr, edge_index)
-        total = self._with_more(bias, attn_bias, adj)
+        total = bias if attn_bias is None else self._with_more(bias, attn_bias, adj)
         out, weights = self._attend(
             x_src, x_dst, adj, features, bias, total, want=bool(return_attention_weights)
         )
@@ -189,26 +188,23 @@ class SPDTransformerConv(DotProduct):
         nb = adj.neighborhood
         if self.bucket_bias is None:
             return None
-        found = checked_distance(distance, nb.distance, nb.num_edges)
-        if distance is not None and found is not None:
-            found = hops_in_rows(adj, found)
-        if found is None:
-            found = hops(nb)
-        return self.bucket_bias(found)
+        if distance is None:
+            return self.bucket_bias(hops(nb) if nb.distance is None else nb.distance)
+        check_distance(distance, nb.indices.size(0))
+        return self.bucket_bias(distance, adj.order)
 
     def _with_more(self, bias: Bias, more: Tensor | None, adj: Adjacency) -> Bias:
-        check_bias(more, adj.neighborhood.num_edges, self.heads)
         if more is None:
             return bias
-        return (
-            adj.to_csr_order(more) if bias is None else bias_per_edge(bias) + adj.to_csr_order(more)
-        )
+        check_bias(more, adj.neighborhood.num_edges, self.heads)
+        more = adj.to_csr_order(more)
+        return more if bias is None else bias_per_edge(bias) + more
 
     def _features(self, adj: Adjacency, edge_attr: Tensor | None, given: object) -> Tensor | None:
-        if self.edge_dim is not None:
-            edge_attr = given_features(edge_attr, given, self.edge_dim)
         if edge_attr is None and self.lin_edge is None:
             return None
+        if self.edge_dim is not None:
+            edge_attr = given_features(edge_attr, given, self.edge_dim)
         return checked_features(edge_attr, adj.num_given, self.lin_edge)
 
     def attention_map(
@@ -246,8 +242,10 @@ def by_messages(
     if layer.edge_dim is not None:
         edge_attr = given_features(edge_attr, given, layer.edge_dim)
     edge_attr = checked_features(edge_attr, edges.size(1), layer.lin_edge)
-    if layer.bucket_bias is not None:
-        distance = checked_distance(distance, own, edges.size(1))
+    if layer.bucket_bias is not None and distance is None:
+        distance = own
+    elif layer.bucket_bias is not None:
+        check_distance(distance, edges.size(1))
     check_bias(attn_bias, edges.size(1), layer.heads)
     return attend(layer, x_src, x_dst, edges, distance, edge_attr, attn_bias)
 
@@ -305,27 +303,14 @@ def hops(nb: Neighborhood) -> Tensor:
     return _between(nb.targets(), nb.indices)
 
 
-def hops_in_rows(adj: Adjacency, distance: Tensor) -> Tensor:
-    """Distances of given edges in CSR order, sorted once for the same tensor and edges."""
-    if adj.order is None or torch.compiler.is_compiling():
-        return adj.to_csr_order(distance)
-    known: PerTensorCache[Tensor] = adj.cached(
-        "distances", lambda: PerTensorCache(lambda hops, order: hops.index_select(0, order))
-    )
-    return known(distance, adj.order)
-
-
-def checked_distance(distance: Tensor | None, own: Tensor | None, edges: int) -> Tensor | None:
-    """`distance`, or what the neighborhood has; raises unless it has one entry per edge."""
-    if distance is None:
-        return own
+def check_distance(distance: object, edges: int) -> None:
+    """Raise unless there is one entry per edge."""
     if not isinstance(distance, Tensor):
         raise TypeError(f"distance: got {type(distance).__name__}, expected a tensor of hops")
     if distance.shape != (edges,):
         raise ValueError(
             f"distance: shape {tuple(distance.shape)}, expected one entry per edge: [{edges}]"
         )
-    return distance
 
 
 def check_bias(attn_bias: Tensor | None, edges: int, heads: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any, ClassVar
 
 import torch
@@ -30,15 +31,16 @@ class DotProduct(on_core.OnCore):
         by_bucket: Bias, bias: Bias, *, want: bool,
     ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
         """Sums [N_dst, heads, out_channels], and the weights [E, heads] if they are wanted."""
-        nb, can_stream = adj.neighborhood, not want and self.value_table is None
+        nb, by_edge = adj.neighborhood, features is not None
+        can_stream = by_edge and self.recompute and not want and self.value_table is None
         if can_stream and can_stream_backward(self, x_src, x_dst, features, adj):
             return recomputed.attend(self, x_src, x_dst, adj, features, bias, self.scale), None
         shape, p = (-1, self.heads, self.out_channels), self.dropout if self.training else 0.0
-        made = Projections(self.recompute)
-        with made.saving():
-            query = made(self.lin_query, x_dst).view(shape)
-            key = made(self.lin_key, x_src).view(shape)
-            value = made(self.lin_value, x_src).view(shape)
+        made = Projections() if self.recompute else None
+        with made.saving() if made else nullcontext():
+            query = (made(self.lin_query, x_dst) if made else self.lin_query(x_dst)).view(shape)
+            key = (made(self.lin_key, x_src) if made else self.lin_key(x_src)).view(shape)
+            value = (made(self.lin_value, x_src) if made else self.lin_value(x_src)).view(shape)
             if features is not None and edge_features.project_per_edge(
                 features, self.out_channels, nb.num_dst
             ):
@@ -142,9 +144,8 @@ class TransformerConv(DotProduct, pyg.TransformerConv):
         if self.needs_messages():
             edge_index = self.for_messages(edge_index)
             return super().forward(x, edge_index, edge_attr, return_attention_weights or None)
-        x_src, x_dst = on_core.two_features(x, self.flow)
-        on_core.check_features("x", x_src, self.lin_key.in_channels)
-        on_core.check_features("x", x_dst, self.lin_query.in_channels)
+        channels = self.lin_key.in_channels, self.lin_query.in_channels
+        x_src, x_dst = on_core.two_features(x, *channels, self.flow)
         adj = adjacency_of(edge_index, x_src.size(0), x_dst.size(0), flow=self.flow)
         edge_attr = edge_features.given_features(edge_attr, edge_index, self.edge_dim)
         features = None
