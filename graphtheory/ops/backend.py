@@ -53,6 +53,10 @@ class Backend:
         """The result of a call, differentiable; with features of edges a pair, see `attention`."""
         raise NotImplementedError
 
+    def runner(self, operation: str) -> Callable[[Any], Any]:
+        """What `run` does for calls of one operation."""
+        return self.run
+
     def unsupported(self, call: Call | AttentionCall) -> list[str]:
         """Reasons why a call cannot run here; empty when it can."""
         return []

@@ -50,15 +50,18 @@ def check_arguments(neighborhood: Neighborhood, words: str, **tensors: object) -
             raise TypeError(f"{name}: got {type(tensor).__name__}, expected a tensor")
         if not tensor.is_floating_point():
             raise TypeError(f"{name}: dtype {tensor.dtype}, expected a floating type")
-        if not _agrees(word, tensor.shape, sizes):
+        shape, fits = tensor.shape, tensor.dim() == len(word)
+        for letter, size in zip(word, shape, strict=False):
+            fits = fits and sizes.setdefault(letter, size) == size
+        if not fits:
             wanted = ", ".join(str(sizes.get(letter, _NAMES[letter])) for letter in word)
             names = ", ".join(_NAMES[letter] for letter in word)
             order = ", edges in the neighborhood's order" if word[0] == "E" else ""
             raise ValueError(
-                f"{name}: shape {tuple(tensor.shape)}, expected [{wanted}] "
-                f"(which is [{names}]{order})"
+                f"{name}: shape {tuple(shape)}, expected [{wanted}] (which is [{names}]{order})"
             )
-        check_device(name, tensor, neighborhood)
+        if tensor.device != neighborhood.indices.device:
+            check_device(name, tensor, neighborhood)
     return sizes
 
 
@@ -109,16 +112,6 @@ def check_lookup(name: str, ids: Tensor | None, rows: int) -> None:
         raise IndexError(
             f"{name}: entries {low} to {high}, expected 0..{rows - 1} (rows of a table)"
         )
-
-
-def _agrees(word: str, shape: Sequence[int], sizes: dict[str, int]) -> bool:
-    """Whether a shape has the axes of a word, whose new letters get their sizes."""
-    if len(shape) != len(word):
-        return False
-    for letter, size in zip(word, shape, strict=True):
-        if sizes.setdefault(letter, size) != size:
-            return False
-    return True
 
 
 class Layout:
@@ -249,7 +242,7 @@ class Layout:
         sizes = self._known(args)
         for k, word in self._shapes:
             if args[k] is not None:
-                _agrees(word, args[k].shape, sizes)
+                sizes |= zip(word, args[k].shape, strict=False)
         return sizes
 
     def _size(self, letter: str, args: Sequence[Any]) -> int | None:

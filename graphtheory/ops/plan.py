@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -20,12 +21,12 @@ class Plan(NamedTuple):
     """What calls of a kind have in common.
 
     Attributes:
-        backend: What runs them.
+        run: What runs them, from the call to its result.
         grad: Whether a backward pass may follow.
         by_source: Whether that reads the edges by source.
     """
 
-    backend: Backend
+    run: Callable[[Any], Any]
     grad: bool
     by_source: bool
 
@@ -66,12 +67,13 @@ def run(
 ) -> Any:
     """The result of a checked call on the named backend or the first that can; kept as a plan."""
     if call.plan is not None:
-        return call.plan.backend.run(call)
+        return call.plan.run(call)
     chosen, nb = choose(call, backend), call.neighborhood
     result = chosen.run(call)
     if kind is not None and nb.check_unchanged() is not None:
         if len(nb.plans) >= _MOST:
             nb.plans.clear()
         grad = needs_grad(call.tensors)
-        nb.plans[kind] = Plan(chosen, grad, grad and chosen.needs_transpose(call))
+        by_source = grad and chosen.needs_transpose(call)
+        nb.plans[kind] = Plan(chosen.runner(call.operation), grad, by_source)
     return result

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, partial
 from importlib import import_module
 from types import ModuleType
 from typing import Any
@@ -42,6 +42,10 @@ class CSRBackend(Backend):
         with their arguments, but those of `topk_blocks` and `projected_attention`.
         """
         return import_module(self.module)
+
+    def runner(self, operation: str) -> Callable[[Any], Any]:
+        """What `run` does for calls of one operation."""
+        return partial(_RUN[operation], backend=self)
 
     def run(self, call: Call | AttentionCall) -> Any:
         """The result of a call, differentiable."""
