@@ -128,7 +128,7 @@ class Benchmark:
         known = self.task
         return tuple(m for m in self.models if m not in self.chosen and not known.is_tuned(m))
 
-    def run(self, progress: Progress = lambda *_: None) -> list[Run]:
+    def run(self, progress: Progress = _keep_nothing) -> list[Run]:
         """Every model on every seed, seed by seed so that an interrupted run is comparable."""
         rows: list[Run] = []
         for model, seed in self._pairs():

@@ -1,31 +1,266 @@
-"""The results of a benchmark: its table, its differences and its files."""
+"""Runs of a benchmark side by side: in a few numbers, as tables, paired by seed, and as files."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from html import escape
 from os import PathLike
 from pathlib import Path
+from statistics import fmean, median, stdev
 from typing import Any
+
+from scipy.special import stdtrit
 
 from graphtheory.disk import replace_file
 from graphtheory.lab.bench.benchmark import Benchmark, FinishedRuns, Run
 from graphtheory.lab.bench.finished import add_line
-from graphtheory.lab.bench.measure import Measure, measure_of
+from graphtheory.lab.bench.measure import ACCURACY, Measure, measure_of
 from graphtheory.lab.bench.rows import Environment, Row, finite, write_csv
-from graphtheory.lab.bench.summary import (
-    Difference,
-    best_of,
-    difference_table,
-    differences,
-    rows,
-    score_table,
-    summaries,
-    unlearned,
-)
-from graphtheory.lab.bench.table import Table
+from graphtheory.lab.bench.table import Table, counted
+from graphtheory.lab.bench.task import CONSTANT
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The scores and costs of a model over its seeds."""
+
+    model: str
+    seeds: int
+    mean: float  # of the test scores: 0..1, or in the unit of the target
+    std: float  # of the test scores (n - 1); nan of one seed
+    parameters: int  # trainable ones
+    seconds_per_epoch: float  # median
+    peak_mb: float  # median
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The advantage of the first model over another on the same seeds.
+
+    It is positive where the first model is better, whether higher or lower scores are better.
+    """
+
+    model: str  # the other one
+    difference: float  # mean over the seeds that both have, 0..1 or in the unit of the target
+    standard_error: float  # of that mean; nan of one seed
+    ahead: int  # seeds on which the first model is strictly better
+    seeds: int  # that both have
+
+
+def summaries(runs: Iterable[Run]) -> list[Summary]:
+    """Summarize the runs of each model, in the order in which they come."""
+    found = []
+    for model, own in by_model(runs).items():
+        tests = [run.test for run in own]
+        seconds, peak = (
+            median(getattr(run, name) for run in own) for name in ("seconds_per_epoch", "peak_mb")
+        )
+        scores = (len(own), fmean(tests), _std(tests))
+        found.append(Summary(model, *scores, own[0].parameters, seconds, peak))
+    return found
+
+
+def by_model(runs: Iterable[Run]) -> dict[str, list[Run]]:
+    """Group the runs by model, in the order in which they come."""
+    grouped: dict[str, list[Run]] = {}
+    for run in runs:
+        grouped.setdefault(run.model, []).append(run)
+    return grouped
+
+
+def best_of(found: Sequence[Summary], measure: Measure) -> Summary:
+    """The model with the best mean test score, the earlier one on a tie."""
+    return (max if measure.higher_is_better else min)(found, key=lambda summary: summary.mean)
+
+
+def differences(runs: Iterable[Run], first: str, measure: Measure = ACCURACY) -> list[Difference]:
+    """Compare the model `first` with each other one, by shared seeds; none where there are none."""
+    found = []
+    for model, gaps in _gaps(runs, first, measure).items():
+        error, ahead = _std(gaps) / math.sqrt(len(gaps)), sum(gap > 0 for gap in gaps)
+        found.append(Difference(model, fmean(gaps), error, ahead, len(gaps)))
+    return found
+
+
+def _gaps(runs: Iterable[Run], first: str, measure: Measure) -> dict[str, list[float]]:
+    """Advantages of the model `first` over each other one, by shared seeds."""
+    scores = {m: {run.seed: run.test for run in own} for m, own in by_model(runs).items()}
+    mine = scores.pop(first, {})
+    found = {
+        model: [measure.gain(mine[seed], other[seed]) for seed in mine if seed in other]
+        for model, other in scores.items()
+    }
+    return {model: gaps for model, gaps in found.items() if gaps}
+
+
+def unlearned(runs: Iterable[Run]) -> dict[str, str]:
+    """Models with runs that score no better than a constant prediction -> "3 of 10"."""
+    grouped = by_model(runs).items()
+    flat = {model: sum(CONSTANT in run.extra for run in own) for model, own in grouped}
+    return {model: f"{flat[model]} of {len(own)}" for model, own in grouped if flat[model]}
+
+
+def score_table(
+    found: list[Summary],
+    metric: str | Measure,
+    title: str = "",
+    *,
+    not_tuned: Sequence[str] = (),
+    unlearned: Mapping[str, str] | None = None,
+    set_by_hand: str = "",
+    searched: Mapping[str, str] | None = None,
+) -> Table:
+    """Make the table `model | test mean ± std | params | s/epoch | peak MB`.
+
+    Args:
+        found: A line each.
+        metric: Name of the metric, or how it is read.
+        title: Above the table.
+        not_tuned: Models whose options no search has chosen; the note names them.
+        unlearned: Models that are no better than a constant prediction on some seeds, as
+            `unlearned` gives them; they are marked, and the note says what the mark means.
+        set_by_hand: Options that were set by hand, in words.
+        searched: Models -> how a search chose their options.
+    """
+    measure, flat = measure_of(metric), unlearned or {}
+    rows = [
+        (
+            f"{s.model} (!)" if s.model in flat else s.model, measure.shown(s.mean, s.std),
+            f"{s.parameters:,}", f"{s.seconds_per_epoch:.3f}",
+            "-" if math.isnan(s.peak_mb) else f"{s.peak_mb:.0f}",
+        )
+        for s in found
+    ]  # fmt: skip
+    columns = ("model", "test mean ± std", "params", "s/epoch", "peak MB")
+    seeds = " or ".join(str(n) for n in sorted({s.seeds for s in found}))
+    score = f"{measure.title} ({measure.axis_unit})"
+    note = f"Test {score} at the epoch of best validation; {counted(seeds, 'seed')}."
+    options = (_untuned_note(found, not_tuned, set_by_hand), _search_note(found, searched or {}))
+    parts = (note, *options, _constant_note(flat, measure))
+    return Table(title, columns, rows, note=" ".join(filter(None, parts)))
+
+
+def _constant_note(models: Mapping[str, str], measure: Measure) -> str:
+    if not models:
+        return ""
+    kind = "class" if measure.name in ("accuracy", "f1") else "value"
+    (first, seeds), *others = models.items()
+    more = "".join(f", {model} on {seeds} seeds" for model, seeds in others)
+    return f"(!) {first} was no better than always predicting one {kind} on {seeds} seeds{more}."
+
+
+def _untuned_note(found: list[Summary], not_tuned: Sequence[str], set_by_hand: str) -> str:
+    """Which options are defaults and which are set by hand, in words."""
+    alike = "one stack, width, dropout and step size"
+    named, note = "Options", ""
+    if set_by_hand:
+        named, note = f"Options set by hand: {set_by_hand}. Other options", "tuned"
+    if not_tuned and all(s.model in not_tuned for s in found):
+        note = f"defaults, not tuned ({alike} for all models)"
+    elif not_tuned:
+        listed = ", ".join(not_tuned)
+        note = f"defaults, not tuned, for {listed} ({alike}); tuned for the others"
+    return f"{named}: {note}." if note else ""
+
+
+def _search_note(found: list[Summary], searched: Mapping[str, str]) -> str:
+    """How options were chosen, and whose where others were known from before."""
+    every = all(s.model in searched for s in found)
+    how = ", ".join(dict.fromkeys(searched.values()))
+    whose = "" if every else f", for {', '.join(searched)}; those of the others are kept ones"
+    return f"Options: {how}{whose}." if searched else ""
+
+
+def difference_table(
+    found: list[Difference], first: str, title: str = "", *, measure: Measure = ACCURACY
+) -> Table:
+    """Make the table `first - other | mean ± standard error | seeds ahead | reading`.
+
+    Where lower scores are better the columns say `other - first`: a positive number is an advantage
+    of the first model in either case.
+    """
+    rows = [
+        (
+            paired_name(first, d.model, measure),
+            measure.shown(d.difference, d.standard_error, sign="+"),
+            f"{d.ahead} of {d.seeds}", reading(d),
+        )
+        for d in found
+    ]  # fmt: skip
+    amount = "points" if measure.share else measure.with_unit(measure.title)
+    columns = ("paired by seed", f"{amount} ± s.e.", "seeds ahead", "differ (95 %)")
+    note = f"Positive values favor {first} (lower {measure.title} is better)."
+    return Table(title, columns, rows, note="" if measure.higher_is_better else note)
+
+
+def paired_name(first: str, other: str, measure: Measure) -> str:
+    """Write the difference whose positive values are an advantage of the first model."""
+    return f"{first} - {other}" if measure.higher_is_better else f"{other} - {first}"
+
+
+def reading(found: Difference) -> str:
+    """Whether the 95 % interval of Student's t around a difference leaves 0 out.
+
+    Two seeds need a difference of 12.7 standard errors for that, five 2.8, ten 2.3. Where every
+    seed has the same difference, of few seeds by chance, it says "no" below five.
+    """
+    if math.isnan(found.standard_error):
+        return "one seed"
+    if found.standard_error == 0 and found.seeds < 5:
+        return "no"
+    if abs(found.difference) <= stdtrit(found.seeds - 1, 0.975) * found.standard_error:
+        return "no"
+    return "ahead" if found.difference > 0 else "behind"
+
+
+def rows(
+    runs: Iterable[Run],
+    first: str,
+    metric: str | Measure,
+    not_tuned: Sequence[str] = (),
+    set_by_hand: Mapping[str, str] | None = None,
+    searched: Mapping[str, str] | None = None,
+    **shared: object,
+) -> list[Row]:
+    """Make rows for the CSV file of the same numbers; models of `not_tuned` are marked.
+
+    With `set_by_hand`, models -> options in words, the rows of a model have its own, and with
+    `searched`, models -> how a search chose theirs, that.
+    """
+    runs, out, measure = list(runs), [], measure_of(metric)
+    unit = "1" if measure.share else measure.unit or "unit of the target"
+    flat, gaps = unlearned(runs), _gaps(runs, first, measure)
+    for model, own in by_model(runs).items():
+        where = shared | {"model": model}
+        if by_hand := (set_by_hand or {}).get(model):
+            where["set by hand"] = by_hand
+        if model in not_tuned:
+            where["options"] = "defaults, not tuned"
+        elif how := (searched or {}).get(model):
+            where["options"] = how
+        if model in flat:
+            where["learned nothing"] = f"{flat[model]} seeds"
+        for name, its, values in (
+            (f"test {measure.name}", unit, [run.test for run in own]),
+            (f"validation {measure.name}", unit, [run.val for run in own]),
+            ("parameters", "1", [run.parameters for run in own]),
+            ("epochs", "1", [run.epochs for run in own]),
+            ("time per epoch", "s", [run.seconds_per_epoch for run in own]),
+            ("peak memory", "MB", [run.peak_mb for run in own]),
+        ):
+            out.append(Row.of(name, values, its, **where))
+        if model in gaps:
+            between = paired_name(first, "model", measure)
+            name = f"paired difference of test {measure.name}, {between}"
+            out.append(Row.of(name, gaps[model], unit, **where))
+    return out
+
+
+def _std(values: list[float]) -> float:
+    return stdev(values) if len(values) > 1 else math.nan
 
 
 @dataclass(frozen=True)
@@ -76,9 +311,8 @@ class Comparison:
     def scores(self, title: str = "") -> Table:
         """Score table; a footnote marks untuned models and those no better than a constant."""
         return score_table(
-            summaries(self.runs), self.measure, title,
-            not_tuned=self.benchmark.not_tuned(), unlearned=unlearned(self.runs),
-            set_by_hand=self.benchmark.set_by_hand,
+            summaries(self.runs), self.measure, title, not_tuned=self.benchmark.not_tuned(),
+            unlearned=unlearned(self.runs), set_by_hand=self.benchmark.set_by_hand,
             searched=self._searched,
         )  # fmt: skip
 
@@ -97,27 +331,22 @@ class Comparison:
         return rows(
             self.runs, self.first, self.measure, not_tuned=self.benchmark.not_tuned(),
             set_by_hand={m: self.benchmark.set_in(m) for m in self.benchmark.models},
-            searched=self._searched,
-            dataset=self.name, split=self.split,
+            searched=self._searched, dataset=self.name, split=self.split,
         )  # fmt: skip
 
     def settings(self) -> dict[str, Any]:
         """The settings that determine the numbers, in plain values."""
-        bench = self.benchmark
-        configs = {model: bench.config(model) for model in bench.models}
+        bench, models = self.benchmark, {}
+        for model in bench.models:
+            config, epochs, patience = bench.config(model)
+            length = {"epochs": epochs, "patience": patience}
+            models[model] = {"options": self.chosen_by(model)} | length | config.as_dict()
         by_hand = {"set_by_hand": bench.set_by_hand} if bench.set_by_hand else {}
+        root = None if bench.root is None else str(bench.root)
         return by_hand | {
-            "dataset": self.name,
-            "split": self.split,
-            "seeds": bench.seeds,
-            "metric": self.metric,
-            "root": None if bench.root is None else str(bench.root),
-            "models": {
-                model: {"options": self.chosen_by(model), "epochs": epochs, "patience": patience}
-                | config.as_dict()
-                for model, (config, epochs, patience) in configs.items()
-            },
-        }
+            "dataset": self.name, "split": self.split, "seeds": bench.seeds,
+            "metric": self.metric, "root": root, "models": models,
+        }  # fmt: skip
 
     def chosen_by(self, model: str) -> str:
         """Whether a model's options are those of a search, and which are set by hand."""

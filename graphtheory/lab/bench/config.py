@@ -157,11 +157,12 @@ def shown(value: Any) -> str:
 
 def _value(name: str, given: Any, kind: Any) -> Any:
     kinds = [one for one in get_args(kind) or (kind,) if one is not NoneType]
-    optional, wanted = len(kinds) < len(get_args(kind)), kinds[0]
-    value = _parsed(given, wanted, optional) if isinstance(given, str) else given
+    optional, wanted, value = len(kinds) < len(get_args(kind)), kinds[0], given
+    if isinstance(given, str):
+        value = None if optional and given.lower() == "none" else _parsed(given, wanted)
     if value is None and optional:
         return None
-    if wanted is float and isinstance(value, int) and not isinstance(value, bool):
+    if wanted is float and type(value) is int:
         value = float(value)
     if type(value) is not wanted:
         expected = _KINDS[wanted] + (", or none" if optional else "")
@@ -172,15 +173,11 @@ def _value(name: str, given: Any, kind: Any) -> Any:
     return value
 
 
-def _parsed(text: str, wanted: type, optional: bool) -> Any:
+def _parsed(text: str, wanted: type) -> Any:
     """Text as a value, or the text itself where it is none of that type."""
-    if optional and text.lower() == "none":
-        return None
-    if wanted is bool:
-        return _TRUTH.get(text.lower(), text)
     try:
-        return wanted(text)
-    except ValueError:
+        return _TRUTH[text.lower()] if wanted is bool else wanted(text)
+    except (KeyError, ValueError):
         return text
 
 

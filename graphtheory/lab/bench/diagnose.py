@@ -34,25 +34,15 @@ MOMENTS = ("uncentered", "covariance")
 class Diagnosis:
     """Discriminative nodes, winning margins and class balance of one graph.
 
-    Without features, as of a PubMed whose feature files are missing, only the class balance and
-    the sizes are measured.
-
-    Attributes:
-        dataset: Name of a graph; `graphtheory.lab.datasets.graphs.names("node")` lists them.
-        root: Folder with the raw files; not needed for embedded sets.
-        max_distance: Largest distance z of the margins, hops, 1..253.
-        directed: Distances along the edges as the data set gives them; otherwise every edge counts
-            in both directions, as in Li (2024), whose 26,659 edges of Actor are undirected.
-        moments: Second-moment matrices whose eigenvectors define discriminative nodes.
-        seed: Of the synthetic graph "core-neighborhood"; no other set depends on it.
+    Of a PubMed whose feature files are missing only the class balance and the sizes are measured.
     """
 
     dataset: str = "Cora"
-    root: Path | None = None
-    max_distance: int = 12
-    directed: bool = False
-    moments: tuple[str, ...] = MOMENTS
-    seed: int = 0
+    root: Path | None = None  # folder with the raw files; not needed for embedded sets
+    max_distance: int = 12  # z of the margins, hops, 1..253
+    directed: bool = False  # else each edge counts both ways, as Actor's 26,659 in Li (2024)
+    moments: tuple[str, ...] = MOMENTS  # whose eigenvectors define discriminative nodes
+    seed: int = 0  # of the synthetic graph "core-neighborhood"
 
     @cached_property
     def name(self) -> str:
@@ -60,72 +50,39 @@ class Diagnosis:
         return graphs.describe(self.dataset).name
 
     def run(self, progress: Progress = lambda *_: None) -> list[Row]:
-        """Measure, and return all result rows.
-
-        Args:
-            progress: Called before each definition of discriminative nodes: its name, how many are
-                done, of how many.
-
-        Raises:
-            ValueError: An unknown data set, or `max_distance` out of range.
-            FileNotFoundError: Raw files are missing.
-        """
+        """Measure all rows; `progress` hears of each definition, how many are done, of how many."""
         return list(self._rows(progress))
 
     def _rows(self, progress: Progress) -> Iterator[Row]:
-        x, y, graph = load_graph(self.name, self.root, self.seed)
-        graph = graph if self.directed else both_ways(graph)
-        yield from self._sizes(x, y, graph)
-        labeled = y >= 0
-        for c, size in enumerate(torch.bincount(y[labeled]).tolist(), 1):
-            yield Row.of("class size", size, "nodes", dataset=self.name, group=c)
-        balance = class_balance(y)
-        for name, value in balance._asdict().items():
-            yield Row.of(f"balance {name}", value, "nodes", dataset=self.name)
-        if x is None:
-            return
-        for done, moment in enumerate(self.moments):
-            progress(moment, done, len(self.moments))
-            yield from self._margins(x, y, graph, moment)
-
-    def _sizes(self, x: Tensor | None, y: Tensor, graph: Neighborhood) -> Iterator[Row]:
-        edges = both_ways(graph).edge_index()
-        sizes = {
-            "nodes": len(y),
-            "edges": int((edges[0] < edges[1]).sum()),
-            "classes": int(y.max()) + 1,
-        }
-        if x is not None:
-            sizes["features"] = x.size(1)
-        for name, size in sizes.items():
+        x, y, published = load_graph(self.name, self.root, self.seed)
+        graph = both_ways(published)
+        edges, classes = graph.edge_index(), int(y.max()) + 1
+        sizes = {"nodes": len(y), "edges": int((edges[0] < edges[1]).sum()), "classes": classes}
+        for name, size in (sizes | ({} if x is None else {"features": x.size(1)})).items():
             yield Row.of(name, size, "1", dataset=self.name)
-
-    def _margins(self, x: Tensor, y: Tensor, graph: Neighborhood, moment: str) -> Iterator[Row]:
-        where = {"dataset": self.name, "moment": moment}
-        found = _discriminative(x, y, moment)
-        classes = int(y.max()) + 1
-        yield from _shares(found, y, where)
-        pattern = y.where(found, torch.full_like(y, -1))
-        rings = count_by_distance(graph, pattern, classes, max_distance=self.max_distance)
-        for region, counts in (("ring", rings), ("ball", rings.within())):
-            yield from _core(counts, y, where | {"region": region})
+        for c, size in enumerate(torch.bincount(y[y >= 0]).tolist(), 1):
+            yield Row.of("class size", size, "nodes", dataset=self.name, group=c)
+        for name, value in class_balance(y)._asdict().items():
+            yield Row.of(f"balance {name}", value, "nodes", dataset=self.name)
+        for done, moment in enumerate(self.moments if x is not None else ()):
+            progress(moment, done, len(self.moments))
+            where = {"dataset": self.name, "moment": moment}
+            found = _discriminative(x, y, moment)
+            yield from _shares(found, y, where)
+            pattern, seen = y.where(found, -1), published if self.directed else graph
+            rings = count_by_distance(seen, pattern, classes, max_distance=self.max_distance)
+            for region, counts in (("ring", rings), ("ball", rings.within())):
+                yield from _core(counts, y, where | {"region": region})
 
 
 def discriminative_shares(
     dataset: str, x: Tensor, y: Tensor, moments: Sequence[str] = MOMENTS
 ) -> list[Row]:
-    """The rows of a diagnosis that need neither edges nor nodes without features.
-
-    Args:
-        dataset: Name in the rows.
-        x: Features [N, d].
-        y: Classes [N]; -1 for none.
-        moments: As of a `Diagnosis`.
-    """
-    about = [{"dataset": dataset, "moment": moment} for moment in moments]
-    return [
-        row for where in about for row in _shares(_discriminative(x, y, where["moment"]), y, where)
-    ]
+    """The rows of a diagnosis that need neither edges nor nodes without features."""
+    found = []
+    for moment in moments:
+        found += _shares(_discriminative(x, y, moment), y, {"dataset": dataset, "moment": moment})
+    return found
 
 
 def _shares(found: Tensor, y: Tensor, where: dict[str, Any]) -> Iterator[Row]:
@@ -150,15 +107,13 @@ def _core(counts: DistanceCounts, y: Tensor, where: dict[str, Any]) -> Iterator[
     counts only those with a discriminative one.
     """
     labeled = y >= 0
-    counts = DistanceCounts(counts.pattern[labeled], counts.size[labeled])
-    y = y[labeled]
+    counts, y = DistanceCounts(counts.pattern[labeled], counts.size[labeled]), y[labeled]
     plain, normalized = (winning_margin(counts, y, normalized=n) for n in (False, True))
     size = counts.size[:, 1:].double()
-    pooled = plain.sum(0) / size.sum(0).clamp(min=1)
     for name, curve, unit in (
         ("margin", plain.mean(0), "nodes"),
         ("normalized margin", normalized.mean(0), "1"),
-        ("pooled margin", pooled, "1"),
+        ("pooled margin", plain.sum(0) / size.sum(0).clamp(min=1), "1"),
         ("reach", 100 * (size > 0).double().mean(0), "%"),
     ):
         for z, value in enumerate(curve.tolist(), 1):
@@ -177,13 +132,7 @@ def _core(counts: DistanceCounts, y: Tensor, where: dict[str, Any]) -> Iterator[
 def load_graph(
     name: str, root: Path | None, seed: int
 ) -> tuple[Tensor | None, Tensor, Neighborhood]:
-    """Features, labels and edges as published; a PubMed whose features are missing has None.
-
-    Args:
-        name: As `graphs.describe` writes it.
-        root: Folder with the raw files.
-        seed: Of a synthetic graph.
-    """
+    """Features, labels and edges as published; a PubMed whose features are missing has None."""
     try:
         data = graphs.load(name, root, seed=seed)
     except FileNotFoundError:

@@ -48,8 +48,7 @@ def check(graphs: GraphSet) -> list[str]:
         raise ValueError(f"model: {NAME} reads molecules, and {graphs.name} has no SMILES")
     if find_spec("rdkit") is None:
         raise ValueError(f"model: {NAME} needs rdkit: pip install 'graphtheory[molecules]'")
-    wrong = _unread(tuple(graphs.smiles))
-    if wrong is not None:
+    if (wrong := _unread(tuple(graphs.smiles))) is not None:
         raise ValueError(
             f"model: {NAME} cannot read the SMILES of graph {wrong}, {graphs.smiles[wrong]!r}; "
             "take the graph out"
@@ -109,9 +108,7 @@ def _staged(
 ) -> tuple[list[tuple[Tensor, Tensor]], int]:
     """Predictions on validation and test after every tree, and the number of leaves in the end."""
     columns, values = [y] if kind == "multiclass" else list(y.unbind(1)), kind == "regression"
-    trees = (
-        HistGradientBoostingRegressor if kind == "regression" else HistGradientBoostingClassifier
-    )
+    trees = HistGradientBoostingRegressor if values else HistGradientBoostingClassifier
     options = {name: getattr(config, name) for name in _AXES}
     stages, leaves = [], 0
     for label in columns:
@@ -127,10 +124,9 @@ def _staged(
         staged = model.staged_predict if values else model.staged_decision_function
         pairs = zip(*(staged(bits[p.numpy()]) for p in parts[1:]), strict=True)
         stages.append([(_column(a, kind), _column(b, kind)) for a, b in pairs])
-    together = zip(*stages, strict=True)
     return [
         (torch.cat([a for a, _ in step], 1), torch.cat([b for _, b in step], 1))
-        for step in together
+        for step in zip(*stages, strict=True)
     ], leaves
 
 

@@ -12,7 +12,6 @@ from typing import Any, ClassVar, Generic, TypeVar
 Settings = dict[str, Any]
 """All that decides what a run gives, as plain values."""
 V = TypeVar("V")
-_DIGEST = "sha256"
 
 
 class Finished(Generic[V]):
@@ -56,9 +55,7 @@ class Finished(Generic[V]):
     def find(self, settings: Settings) -> V | None:
         """What the run with these settings gave; None where there is none yet."""
         name, settings = self._name(settings), _plain(settings)
-        if name not in self._runs:
-            return None
-        there, value = self._runs[name]
+        there, value = self._runs.get(name, (settings, None))
         for key in {**there, **settings}:
             if there.get(key) != settings.get(key):
                 told = ", ".join(f"{part} {settings[part]}" for part in self.named_by)
@@ -91,9 +88,8 @@ class Finished(Generic[V]):
 def add_line(path: Path, line: dict[str, Any]) -> None:
     """Append an object, on the disk before this returns; the folder is made where it is missing."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    line = line | {_DIGEST: _digest(line)}
     with path.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(line) + "\n")
+        file.write(json.dumps(line | {"sha256": _digest(line)}) + "\n")
         file.flush()
         os.fsync(file.fileno())
 
@@ -106,7 +102,7 @@ def _verified(line: dict[str, Any]) -> dict[str, Any]:
     """A line without its digest, which has to fit the others."""
     if not isinstance(line, dict):
         raise ValueError("it is no object")
-    digest = line.pop(_DIGEST, None)
+    digest = line.pop("sha256", None)
     if digest is not None and digest != _digest(line):
         raise ValueError("it does not match its own digest")
     return line
@@ -119,8 +115,7 @@ def _whole_text(path: Path | None) -> str:
     content = path.read_bytes()
     whole = content[: content.rfind(b"\n") + 1]
     if len(whole) < len(content):
-        with path.open("r+b") as file:
-            file.truncate(len(whole))
+        os.truncate(path, len(whole))
     return whole.decode(errors="replace")
 
 

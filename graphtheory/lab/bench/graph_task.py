@@ -61,18 +61,13 @@ def graph_space(graphs: int, nodes: int) -> Space:
 
 def network_of(config: GraphRunConfig, facts: GraphSet) -> GraphNetwork:
     """Build the untrained network of a configuration for a set of graphs."""
-    first = facts[0]
-    edges = first.get("edge_attr")
+    first, of_nodes, of_edges = facts[0], facts.x_categories, facts.edge_categories
+    if of_edges is None and (edges := first.get("edge_attr")) is not None:
+        of_edges = edges.size(1)
     return graph_zoo.build(
-        config.model, config.network,
-        node_in=_columns(first.x, facts.x_categories),
-        edge_in=None if edges is None else _columns(edges, facts.edge_categories),
-        num_outputs=facts.num_outputs, level=facts.level,
+        config.model, config.network, node_in=first.x.size(1) if of_nodes is None else of_nodes,
+        edge_in=of_edges, num_outputs=facts.num_outputs, level=facts.level,
     )  # fmt: skip
-
-
-def _columns(values: Tensor, categories: tuple[int, ...] | None) -> graph_zoo.Columns:
-    return values.size(1) if categories is None else tuple(categories)
 
 
 class GraphBenchTask(BenchTask):
@@ -114,10 +109,8 @@ class GraphBenchTask(BenchTask):
         found = super().checked_options(configs, given)
         read = found.get("readout", "token")
         if self.graphs(0).level == "node" and read != "token":
-            raise ValueError(
-                f"readout: got {read!r}, expected none or 'token', as {self.name} has a label for "
-                "each node"
-            )
+            each = f"as {self.name} has a label for each node"
+            raise ValueError(f"readout: got {read!r}, expected none or 'token', {each}")
         return found
 
     def check_buildable(self, config: Any) -> None:
@@ -137,8 +130,7 @@ class GraphBenchTask(BenchTask):
 
     def encoded(self, found: GraphSet, needs: dict[str, int]) -> list[Any]:
         """The graphs with what `needs` names; sets that differ in the split alone share them."""
-        name = repr(needs)
-        known = self._encoded.pop(name, None)
+        known = self._encoded.pop(name := repr(needs), None)
         if known is None or not _same(known[0], found):
             known = found, list(precomputed(found, **needs))
         self._encoded[name] = known
@@ -209,14 +201,15 @@ def _mass(model: torch.nn.Module, batches: Sequence[Any]) -> list[dict[str, floa
 
 def _same(one: GraphSet, other: GraphSet) -> bool:
     """Whether two sets have the same graphs in the same order, whatever their splits."""
-    if one is other:
-        return True
     mine, yours = one._data.to_dict(), other._data.to_dict()
-    return mine.keys() == yours.keys() and all(
-        value.shape == yours[name].shape
-        and torch.equal(value.nan_to_num(), yours[name].nan_to_num())
-        for name, value in mine.items()
-        if isinstance(value, torch.Tensor)
+    return one is other or (
+        mine.keys() == yours.keys()
+        and all(
+            value.shape == yours[name].shape
+            and torch.equal(value.nan_to_num(), yours[name].nan_to_num())
+            for name, value in mine.items()
+            if isinstance(value, Tensor)
+        )
     )
 
 
@@ -237,15 +230,13 @@ class OwnGraphs(OwnData, GraphBenchTask):
     ) -> None:
         self.own, self.kind, self.asked, self.parts = list(graphs), kind, metric, split
         super().__init__(name)
-        found = self.graphs(0)
-        if found.level == "node":
-            for position, graph in enumerate(self.own):
-                if int(graph.y.max()) < 0:
-                    raise ValueError(
-                        f"graph {position}: y is -1 for all nodes, so that no label is left; take "
-                        "the graph out"
-                    )
-        self.split = found.split
+        self.split = self.graphs(0).split
+        for position, graph in enumerate(self.own if self.graphs(0).level == "node" else ()):
+            if int(graph.y.max()) < 0:
+                raise ValueError(
+                    f"graph {position}: y is -1 for all nodes, so that no label is left; take the "
+                    "graph out"
+                )
         self.sign(self.own)
 
     def settings(self) -> Settings:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -19,21 +18,13 @@ Pictures = dict[str, Any]
 
 @torch.no_grad()
 def pictures(task: ImageTask, pixels: Tensor) -> Pictures:
-    """Pictures of one image by name; none of a network that has no tokens.
-
-    stvit: "semantic-attention", where each semantic token looks in the last layer that sees the
-    patches, heads averaged, and "assignment", the token that looks at each patch most. vit and kvt:
-    "class-attention", where the class token looks in each block; kvt also "k-nearest", whom the
-    middle patch attends to in the last block, first head. evit, tome and random-drop: "assignment",
-    the token that each patch ended in. swin: "window-attention" of the middle patch. vig:
-    "nearest-first" and "nearest-last", the patches that send to the middle one in these blocks.
-
-    Args:
-        task: Trained.
-        pixels: uint8 [C, H, W].
-    """
+    """Pictures of one image, uint8 [C, H, W], by name; none of a network that has no tokens."""
     model, image = task.evaluated, pixels.float() / 255
-    draw = _of(model)
+    kinds: tuple[tuple[type[nn.Module], Any], ...] = (
+        (STViT, _semantic), (ReducedViT, _reduced), (ViT, _class), (Swin, _window),
+        (ViG, _nearest),
+    )  # fmt: skip
+    draw = next((draw for kind, draw in kinds if isinstance(model, kind)), None)
     if draw is None:
         return {}
     was_training = task.training
@@ -45,24 +36,15 @@ def pictures(task: ImageTask, pixels: Tensor) -> Pictures:
         task.train(was_training)
 
 
-def _of(model: nn.Module) -> Callable[[Any, Tensor, Tensor], Pictures] | None:
-    kinds: tuple[tuple[type[nn.Module], Any], ...] = (
-        (STViT, _semantic), (ReducedViT, _reduced), (ViT, _class), (Swin, _window),
-        (ViG, _nearest),
-    )  # fmt: skip
-    return next((draw for kind, draw in kinds if isinstance(model, kind)), None)
-
-
 def _semantic(model: STViT, given: Tensor, image: Tensor) -> Pictures:
+    """Where each semantic token looks in the last layer that sees the patches."""
     grid = model.patches(given)[1]
     weights = model.assignment(given)[0].mean(0).view(-1, grid.height, grid.width)
+    title, most = "Attention of each semantic token, heads averaged", weights.argmax(0).cpu()
+    looks = "The semantic token that looks most at a patch"
     return {
-        "semantic-attention": plot.token_attention(
-            image, weights.cpu(), title="Attention of each semantic token, heads averaged"
-        ),
-        "assignment": plot.token_assignment(
-            image, weights.argmax(0).cpu(), title="The semantic token that looks most at a patch"
-        ),
+        "semantic-attention": plot.token_attention(image, weights.cpu(), title=title),
+        "assignment": plot.token_assignment(image, most, title=looks),
     }
 
 
@@ -76,6 +58,7 @@ def _reduced(model: ReducedViT, given: Tensor, image: Tensor) -> Pictures:
 
 
 def _class(model: ViT, given: Tensor, image: Tensor) -> Pictures:
+    """Where the class token looks in each block, and of k-NN attention whom a patch attends to."""
     grid, maps = model.embed(given)[1], model.attention_maps(given)
     prefix = len(model.embed.prefix)
     rows = [m.weights.mean(1).view(prefix + grid.size, -1)[0, prefix:] for m in maps]
@@ -103,15 +86,11 @@ def _nearest(model: ViG, given: Tensor, image: Tensor) -> Pictures:
     return {
         f"nearest-{name}": plot.image_graph(
             image, **found.drawing(0, image.size(1), image.size(2)),
-            target=_middle(found.grid.height, found.grid.width),
+            target=found.grid.height // 2 * found.grid.width + found.grid.width // 2,
             title=f"What the middle patch aggregates from, {name} block",
         )
         for name, found in (("first", first), ("last", last))
     }  # fmt: skip
-
-
-def _middle(height: int, width: int) -> int:
-    return height // 2 * width + width // 2
 
 
 def _edges(
@@ -124,6 +103,5 @@ def _edges(
     size = torch.tensor([image.size(2) / width, image.size(1) / height])
     nodes = torch.arange(height * width)
     pos = (torch.stack([nodes % width, nodes // width], 1) + 0.5) * size
-    return plot.image_graph(
-        image, pos, edges, weight=weight[kept], target=_middle(height, width), title=title
-    )
+    middle = height // 2 * width + width // 2
+    return plot.image_graph(image, pos, edges, weight=weight[kept], target=middle, title=title)

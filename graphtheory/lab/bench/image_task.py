@@ -12,13 +12,14 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from graphtheory.lab.bench.config import RunConfig, RunResult, trainable
+from graphtheory.lab.bench.config import RunConfig, RunResult, replaced, trainable
 from graphtheory.lab.bench.finished import Settings
-from graphtheory.lab.bench.measure import ACCURACY, Measure
+from graphtheory.lab.bench.measure import ACCURACY
+from graphtheory.lab.bench.spaces import AXES
 from graphtheory.lab.bench.task import BenchTask, Root
 from graphtheory.lab.datasets import image_sets
 from graphtheory.lab.metrics import count_macs
-from graphtheory.lab.train import Augmentation, ImageData, ImageTask, Recipe, Source, Task, fit
+from graphtheory.lab.train import ImageData, ImageTask, Recipe, Source, Task, fit
 from graphtheory.lab.train.score import accuracy
 from graphtheory.lab.train.watch import EpochRow
 from graphtheory.lab.zoo import image_models as image_zoo
@@ -43,38 +44,23 @@ class ImageRunConfig(RunConfig):
     }  # fmt: skip
 
 
-def _recipe(epochs: int, crop: int, batch_size: int) -> ImageRunConfig:
-    recipe = Recipe(epochs=epochs, lr=2e-3, augment=Augmentation(crop=crop))
-    return ImageRunConfig("vit", recipe, batch_size)
-
-
-_STRONG = Augmentation(crop=4, flip=True, erase=0.1, mixup=0.2, cutmix=0.2)
-_NATURAL = ImageRunConfig("vit", Recipe(epochs=30, lr=2e-3, augment=_STRONG), drop_path=0.1)
-# One recipe for all models of a data set: chosen for vit on validation, and not again for others.
-_CONFIGS = {
-    "digits": _recipe(epochs=40, crop=1, batch_size=32),
-    "mnist": _recipe(epochs=3, crop=2, batch_size=64),
-    "cifar10": _NATURAL,
-    "cifar10-jpeg": _NATURAL,
-    "cifar10-lossless4000": replace(_NATURAL, recipe=replace(_NATURAL.recipe, epochs=100)),
-}
-_FOLDER = _recipe(epochs=30, crop=2, batch_size=64)
 _STEPS, _LEAST_BATCH = 500, 8  # a shorter run takes smaller batches, down to this
 
 
 def image_config(dataset: str, model: str, epochs: int | None = None) -> ImageRunConfig:
     """The configuration of a model on an image set or folder, by the recipe that all models share.
 
-    Where a run would have fewer than 500 steps, batches are halved down to 8 images: a network that
-    begins with random weights needs steps above all.
+    It was chosen for vit on validation. Where a run would have fewer than 500 steps, batches are
+    halved down to 8 images: a network that begins with random weights needs steps above all.
     """
     info = image_sets.describe(dataset)
-    shared = _FOLDER if image_sets.is_folder(dataset) else _CONFIGS[info.name]
-    recipe = shared.recipe if epochs is None else replace(shared.recipe, epochs=epochs)
-    count, size = round(0.9 * dict(info.counts)["images"]), shared.batch_size
-    while size > _LEAST_BATCH and recipe.epochs * (count // size) < _STEPS:
+    options = AXES["image recipes"]["folder" if image_sets.is_folder(dataset) else info.name]
+    options = options if epochs is None else options | {"epochs": epochs}
+    config = replaced(ImageRunConfig(model, Recipe(lr=2e-3)), options)
+    count, size = round(0.9 * dict(info.counts)["images"]), config.batch_size
+    while size > _LEAST_BATCH and config.recipe.epochs * (count // size) < _STEPS:
         size //= 2
-    return replace(shared, model=model, recipe=recipe, batch_size=size)
+    return replace(config, batch_size=size)
 
 
 def prepare(
@@ -84,15 +70,11 @@ def prepare(
     build: Callable[[image_zoo.ImageKind], nn.Module] | None = None,
 ) -> tuple[ImageTask, ImageData]:
     """The task and its data, which follow from `seed`; None builds the configuration's network."""
-    pixels, y = images.training()
-    train, val = images.split(y, seed)
-    classes = dict(images.info.counts)["classes"]
-    data = ImageData(
-        pixels, y, train, val, name=images.info.name, batch_size=config.batch_size, seed=seed
-    )
-    kind = image_zoo.ImageKind(
-        pixels.size(2), pixels.size(1), classes, config.drop_path, config.network
-    )
+    (pixels, y), classes = images.training(), dict(images.info.counts)["classes"]
+    named = {"name": images.info.name, "batch_size": config.batch_size, "seed": seed}
+    data = ImageData(pixels, y, *images.split(y, seed), **named)
+    sizes = (pixels.size(2), pixels.size(1), classes)
+    kind = image_zoo.ImageKind(*sizes, config.drop_path, config.network)
     with torch.random.fork_rng(devices=[]):  # the caller's state comes back
         torch.manual_seed(seed)
         model = build(kind) if build else image_zoo.build(config.model, kind)
@@ -154,6 +136,7 @@ class ImageBenchTask(BenchTask):
     models = compared = image_zoo.NAMES
     reads = "images"
     has_folders = True
+    measure, num_nodes = ACCURACY, None
 
     def __init__(
         self, name: str, split: str | None = None, root: Root = None, image_size: int | None = None
@@ -167,14 +150,6 @@ class ImageBenchTask(BenchTask):
         """The images that networks are trained on."""
         root = None if self.root is None else Path(self.root)
         return image_sets.load(self.dataset, root, size=self.image_size)
-
-    @property
-    def measure(self) -> Measure:
-        return ACCURACY
-
-    @property
-    def num_nodes(self) -> int | None:
-        return None
 
     def settings(self) -> Settings:
         info, sha256 = self.images.info, self.images.sha256

@@ -38,16 +38,6 @@ class Measure:
         """The unit of what is shown: "%" of shares, else that of the target."""
         return "%" if self.share else self.unit
 
-    @property
-    def row_unit(self) -> str:
-        """The unit of the score itself, for rows of results."""
-        return "1" if self.share else self.unit or "unit of the target"
-
-    @property
-    def worst(self) -> float:
-        """The score of a training that diverged, the worst there is."""
-        return SCORES[self.name].worst
-
     def better(self, score: float, than: float) -> bool:
         """Whether a score is strictly better than another one."""
         return score > than if self.higher_is_better else score < than
@@ -80,11 +70,6 @@ class Measure:
         direction = "" if self.higher_is_better else "lower is better"
         return ", ".join(filter(None, (self.symbol, direction)))
 
-    @property
-    def heading(self) -> str:
-        """The title with unit and direction, such as "RMSE (lower is better)"."""
-        return f"{self.title} ({self.axis_unit})"
-
 
 _TITLES = {
     "accuracy": "accuracy", "rocauc": "ROC AUC", "ap": "average precision", "f1": "macro F1",
@@ -94,8 +79,10 @@ MEASURES = {name: Measure(name, title) for name, title in _TITLES.items()}
 ACCURACY = MEASURES["accuracy"]
 
 
-def measure_of(metric: str, unit: str = "") -> Measure:
+def measure_of(metric: str | Measure, unit: str = "") -> Measure:
     """Look up how a metric is read; `unit` is that of the target, of metrics that have it."""
+    if isinstance(metric, Measure):
+        return metric
     if metric not in MEASURES:
         raise ValueError(f"metric: got {metric!r}, expected one of {', '.join(MEASURES)}")
     found = MEASURES[metric]

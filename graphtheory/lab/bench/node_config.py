@@ -128,9 +128,8 @@ def prepare(
 ) -> Data:
     """Features as a network gets them: sparse where mostly zero, and with `row_scale` rows scaled.
 
-    Rows that sum to more than 1 then sum to 1; rows that sum to less, and features with negative
-    entries, stay as they are. With `degree` one column more, log(1 + in-degree), standardized. With
-    `undirected` both directions of each edge.
+    Rows that sum to more than 1 then sum to 1; features with negative entries stay as they are.
+    With `degree` one column more, log(1 + in-degree), standardized; `undirected` adds edges back.
     """
     data = graphs.both_ways(data) if undirected else data.clone()
     x = data.x.to_dense() if data.x.layout == torch.sparse_csr else data.x
@@ -179,18 +178,15 @@ def task_of(config: NodeRunConfig, data: Data, seed: int) -> tuple[NodeTask, Ful
 def _batches(config: NodeRunConfig, data: Data, seed: int) -> FullGraph:
     """All nodes in every step, or what `config.sampling` says; evaluation is on all nodes."""
     whole, sampling = zoo.pattern_of(config.model, config.network), config.sampling
-    if config.model not in zoo.SAMPLED:
-        if sampling.batch_size is None:
-            return FullGraph(data, whole, seed=seed)
-        return SampledGraph(
-            data, whole, num_neighbors=[sampling.fanout] * config.network.layers,
-            batch_size=sampling.batch_size, seed=seed,
-        )  # fmt: skip
-    sampler = sampling.pattern(data.edge_index[1].bincount(minlength=data.x.size(0)))
-    return SampledLayers(
-        data, Compose(whole, sampler), config.network.layers,
-        evaluation=whole, batch_size=sampling.batch_size, seed=seed,
-    )  # fmt: skip
+    layers, size = config.network.layers, sampling.batch_size
+    if config.model in zoo.SAMPLED:
+        sampler = sampling.pattern(data.edge_index[1].bincount(minlength=data.x.size(0)))
+        drawn = Compose(whole, sampler)
+        return SampledLayers(data, drawn, layers, evaluation=whole, batch_size=size, seed=seed)
+    if size is None:
+        return FullGraph(data, whole, seed=seed)
+    neighbors = [sampling.fanout] * layers
+    return SampledGraph(data, whole, num_neighbors=neighbors, batch_size=size, seed=seed)
 
 
 def train_nodes(

@@ -16,7 +16,7 @@ from torch import Generator, Tensor
 
 from graphtheory.lab.bench.config import RunConfig, RunResult
 from graphtheory.lab.bench.measure import Measure, measure_of
-from graphtheory.lab.bench.node_config import NodeRunConfig, load, prepare, task_of
+from graphtheory.lab.bench.node_config import NodeRunConfig, as_csr, load, prepare, task_of
 from graphtheory.lab.bench.spaces import GraphFacts, Space, node_space
 from graphtheory.lab.bench.task import BenchTask, OwnData
 from graphtheory.lab.datasets import graphs
@@ -47,14 +47,13 @@ class NodeBenchTask(BenchTask):
         """The graph with the split of that seed, its features prepared."""
         return load(self.name, self.root, self.split, seed, **inputs)
 
-    @property
-    def measure(self) -> Measure:
+    @cached_property
+    def measure(self) -> Measure:  # type: ignore[override]
         return measure_of(describe(self.name).metric)
 
     def space(self, model: str) -> Space:
-        space = node_space(self.facts).beginning_with(row_scale=self.scales_rows)
         size = NodeRunConfig("gcn").fitting(self.num_edges).sampling.batch_size
-        return space if size is None else space.along("batch_size", size)
+        return node_space(self.facts, self.scales_rows, size)
 
     @cached_property
     def facts(self) -> GraphFacts:
@@ -63,10 +62,7 @@ class NodeBenchTask(BenchTask):
 
     @cached_property
     def scales_rows(self) -> bool:
-        """Whether default options scale rows of features: by the validation labels of seed 0.
-
-        Where they do not tell, rows are scaled if few nodes are labeled, as is the custom.
-        """
+        """Whether default options scale rows: by validation labels, else where labels are few."""
         return scales_rows(self.data(0, row_scale=False), otherwise=self.facts.few_labels)
 
     @property
@@ -121,17 +117,15 @@ class OwnNodes(OwnData, NodeBenchTask):
                 warnings.warn(f"data.{unread}: no network for nodes reads it here", stacklevel=2)
         y, given = _checked_labels(data), _has_masks(data)
         super().__init__(name, _GIVEN if given else _RANDOM)
-        self._measure, self.own = measure_of(metric), data.clone()
-        self.own.x, self.own.y = _as_float32(data.x), y.long()
+        self.measure, self.own = measure_of(metric), data.clone()
+        x = data.x.detach()  # as the networks read features: dense, or sparse by rows
+        x = x if x.layout in (torch.strided, torch.sparse_csr) else as_csr(x)
+        self.own.x, self.own.y = x.to(torch.float32), y.long()
         try:
             FullGraph(self.data(0, row_scale=False))  # which checks it
         except IndexError as error:
             raise ValueError(str(error)) from error
         self.sign([self.own])
-
-    @property
-    def measure(self) -> Measure:
-        return self._measure
 
     def data(self, seed: int, **inputs: bool) -> Data:
         data = self.own.clone()
@@ -179,15 +173,6 @@ def _shape(value: object) -> str:
     return f"{value.dtype} {list(value.shape)}" if isinstance(value, Tensor) else repr(value)
 
 
-def _as_float32(x: Tensor) -> Tensor:
-    """Features as the networks read them: dense, or sparse by rows."""
-    x = x.detach()
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta")
-        x = x if x.layout in (torch.strided, torch.sparse_csr) else x.to_sparse_csr()
-    return x.to(torch.float32)
-
-
 def _given_split(data: Data, seed: int) -> dict[str, Tensor]:
     """The masks of a seed, Bool [N]: column s mod S of each."""
     columns = {name: data[name].view(len(data.x), -1).bool() for name in MASKS}
@@ -196,13 +181,12 @@ def _given_split(data: Data, seed: int) -> dict[str, Tensor]:
 
 def _has_masks(data: Data) -> bool:
     """Whether there are masks, every column of which has to be a split."""
-    lacking = [name for name in MASKS if data.get(name) is None]
+    lacking, nodes = [name for name in MASKS if data.get(name) is None], len(data.x)
     if len(lacking) == len(MASKS):
         return False
     if lacking:
         missing = ", ".join(lacking)
         raise ValueError(f"data: {missing} is missing, expected all three masks or none")
-    nodes = len(data.x)
     for name in MASKS:
         mask = data[name]
         fits = isinstance(mask, Tensor) and mask.dtype in (torch.bool, torch.uint8)
@@ -236,36 +220,23 @@ def scales_rows(data: Data, otherwise: bool) -> bool:
     plain, scaled = (_csr(prepare(data, row_scale=scale).x) for scale in (False, True))
     if np.array_equal(plain.data, scaled.data):
         return False
-    train, val = _some(data.train_mask, _TRAIN), _some(data.val_mask, _VAL)
-    if len(val) == 0 or len(np.unique(data.y.numpy()[train])) < 2:
+    y, train, val = data.y.numpy(), _some(data.train_mask, _TRAIN), _some(data.val_mask, _VAL)
+    if len(val) == 0 or len(np.unique(y[train])) < 2:
         return otherwise
-    mean = _mean_over_neighbors(data.edge_index.numpy(), plain.shape[0])
-    y = data.y.numpy()
-    scores = [_score(x, mean, y, train, val) for x in (plain, scaled)]
+    (sources, targets), nodes = data.edge_index.numpy(), plain.shape[0]
+    adjacency = sp.csr_matrix((np.ones(len(sources)), (targets, sources)), (nodes, nodes))
+    mean = sp.diags(1 / np.maximum(adjacency.sum(1).A1, 1)) @ adjacency
+    scores = []
+    for x in (plain, scaled):
+        seen, held = (sp.hstack([x[rows], mean[rows] @ x]).tocsr() for rows in (train, val))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # a comparison needs no last digit
+            fits = [LogisticRegression(C=c, max_iter=50).fit(seen, y[train]) for c in _STRENGTHS]
+        scores.append(max(float(fit.score(held, y[val])) for fit in fits))
     best = max(scores)
     if abs(scores[1] - scores[0]) <= math.sqrt(best * (1 - best) / len(val)):
         return otherwise
     return scores[1] > scores[0]
-
-
-def _score(
-    x: sp.csr_matrix, mean: sp.csr_matrix, y: np.ndarray, train: np.ndarray, val: np.ndarray
-) -> float:
-    """The best share of right validation labels over the strengths of regularization."""
-    seen, held = (sp.hstack([x[rows], mean[rows] @ x]).tocsr() for rows in (train, val))
-    scores = []
-    for strength in _STRENGTHS:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # a comparison needs no last digit
-            found = LogisticRegression(C=strength, max_iter=50).fit(seen, y[train])
-        scores.append(float(found.score(held, y[val])))
-    return max(scores)
-
-
-def _mean_over_neighbors(edge_index: np.ndarray, nodes: int) -> sp.csr_matrix:
-    sources, targets = edge_index
-    adjacency = sp.csr_matrix((np.ones(len(sources)), (targets, sources)), (nodes, nodes))
-    return sp.diags(1 / np.maximum(adjacency.sum(1).A1, 1)) @ adjacency
 
 
 def _csr(x: Tensor) -> sp.csr_matrix:

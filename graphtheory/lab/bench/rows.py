@@ -81,8 +81,7 @@ class Environment:
     Attributes:
         device: Processor, or the accelerator that torch sees, and torch's number of threads.
         versions: Of Python and the packages that compute.
-        commit: Of the checkout that the package lies in, "+" where files differ from it; ""
-            outside a checkout.
+        commit: Of the checkout that the package lies in, "+" where files differ from it, or "".
     """
 
     device: str
@@ -97,12 +96,12 @@ class Environment:
 
 def lines_of(rows: Iterable[Row], environment: Environment) -> list[dict[str, Any]]:
     """A line of a CSV file for each row: `FIELDS`, parameters and versions as "name=value; ..."."""
-    shared = {
-        "device": environment.device,
-        "versions": _joined(environment.versions),
-        "commit": environment.commit,
-    }
-    return [asdict(row) | {"parameters": _joined(row.parameters)} | shared for row in rows]
+
+    def joined(pairs: dict[str, Any]) -> str:
+        return "; ".join(f"{key}={value}" for key, value in pairs.items())
+
+    shared = asdict(environment) | {"versions": joined(environment.versions)}
+    return [asdict(row) | {"parameters": joined(row.parameters)} | shared for row in rows]
 
 
 def write_lines(path: str | PathLike[str], lines: Iterable[Mapping[str, Any]]) -> None:
@@ -130,23 +129,15 @@ def finite(value: Any) -> Any:
     return value
 
 
-def _joined(pairs: dict[str, Any]) -> str:
-    return "; ".join(f"{key}={value}" for key, value in pairs.items())
-
-
 def _device() -> str:
     if torch.cuda.is_available():
         return torch.cuda.get_device_name()
-    return f"{_processor()}, {torch.get_num_threads()} of {os.cpu_count()} cores"
-
-
-def _processor() -> str:
-    description = Path("/proc/cpuinfo")  # Linux; elsewhere the platform module knows
-    if description.exists():
-        for line in description.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
+    processor, description = platform.processor() or platform.machine(), Path("/proc/cpuinfo")
+    if description.exists():  # Linux; elsewhere the platform module knows
+        lines = description.read_text().splitlines()
+        names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+        processor = next(names, processor)
+    return f"{processor}, {torch.get_num_threads()} of {os.cpu_count()} cores"
 
 
 def _versions() -> dict[str, str]:
@@ -161,6 +152,8 @@ def _versions() -> dict[str, str]:
 
 def _commit() -> str:
     here = Path(__file__).parent
+    if not (here.parents[2] / ".git").exists():  # an environment may lie in another's checkout
+        return ""
     try:
         asked = subprocess.run(
             ["git", "describe", "--always", "--abbrev=10", "--dirty=+", "--exclude=*"],
@@ -168,9 +161,4 @@ def _commit() -> str:
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return asked.stdout.strip() if _is_checkout(here) else ""
-
-
-def _is_checkout(here: Path) -> bool:
-    """Whether the package lies in its own checkout; an environment may lie in another's."""
-    return (here.parent.parent / ".git").exists()
+    return asked.stdout.strip()

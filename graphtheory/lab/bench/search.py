@@ -17,6 +17,7 @@ from graphtheory.lab.bench.measure import ACCURACY, Measure
 from graphtheory.lab.bench.node_config import NodeRunConfig
 from graphtheory.lab.bench.task import BenchTask
 from graphtheory.lab.bench.tasks import named_task
+from graphtheory.lab.train.score import SCORES
 from graphtheory.lab.zoo.node_models import COMPARED
 
 _SETTINGS = ("dataset", "split", "trial", "seeds", "epochs", "patience")
@@ -38,8 +39,7 @@ class SearchResult:
 
     def as_dict(self) -> dict[str, Any]:
         """The result as plain values under the names of a log's line."""
-        names = {"config": "trial"}
-        values = {names.get(name, name): value for name, value in vars(self).items()}
+        values = {"trial" if name == "config" else name: of for name, of in vars(self).items()}
         return values | {"trial": self.config.as_dict()}
 
 
@@ -103,15 +103,13 @@ class Search:
             progress(config.model, done, len(todo))
             space = spaces[config.model]
             epochs = space.search_epochs or space.epochs
-            length: dict[str, int] = {
-                "seeds": space.search_seeds, "epochs": min(epochs, self.epochs or epochs),
-                "patience": space.search_patience or space.patience,
-            }  # fmt: skip
-            settings = {"dataset": task.key, "split": task.split, "trial": config.as_dict()}
-            found = log.find(settings | length)
-            if found is None:
-                found = _try(task, config, **length)
-                log.add(settings | length, found)
+            epochs, patience = min(epochs, self.epochs or epochs), space.search_patience
+            length = (space.search_seeds, epochs, patience or space.patience)
+            asked = (task.key, task.split, config.as_dict(), *length)
+            settings = dict(zip(_SETTINGS, asked, strict=True))
+            if (found := log.find(settings)) is None:
+                found = _try(task, config, *length)
+                log.add(settings, found)
             out.append(found)
         return out
 
@@ -122,7 +120,7 @@ def _try(task: BenchTask, config: Any, seeds: int, epochs: int, patience: int) -
         try:
             result = task.run(config, seed=seed, epochs=epochs, patience=patience)
         except FloatingPointError:
-            scores.append(task.measure.worst)  # it diverged
+            scores.append(SCORES[task.measure.name].worst)  # it diverged
             continue
         scores.append(result.fit.val)
         seconds += result.fit.seconds_per_epoch * result.fit.epochs

@@ -1,21 +1,29 @@
-"""What the search on validation may choose from, by what is known of a graph or a set of graphs."""
+"""What the search on validation may choose from, and the options that searches have chosen.
+
+The space follows from what is known of a graph. Chosen options are shipped with the package; those
+that `graphtheory tune --keep` writes into the cache folder take their place.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from zlib import crc32
 
 import torch
 
+from graphtheory.disk import replace_file
 from graphtheory.lab.bench.config import RunConfig
 from graphtheory.lab.bench.node_config import NodeRunConfig
+from graphtheory.lab.datasets.cache import default_folder
+from graphtheory.lab.datasets.catalogue import key
 from graphtheory.lab.datasets.graphs import Data
-from graphtheory.lab.zoo.node_models import ATTENDING, ENCODED
+from graphtheory.lab.zoo.node_models import ATTENDING, ENCODED, NAMES
 
+FILE = Path(__file__).with_name("tuned.json")
 Axes = dict[str, tuple[Any, ...]]
 """Options -> values to choose from; a value may be several options at once."""
 
@@ -27,7 +35,7 @@ def _tuples(part: dict[str, Any]) -> dict[str, Any]:
 AXES: dict[str, dict[str, dict[str, Any]]] = json.loads(
     Path(__file__).with_name("spaces.json").read_text(), object_hook=_tuples
 )
-"""By kind of data the axes of every network and of single ones, and default options of nodes."""
+"""By kind of data the axes of every network and of single ones, default options and recipes."""
 
 
 @dataclass(frozen=True)
@@ -44,14 +52,6 @@ class Space:
     search_epochs: int | None = None  # of a candidate; None is `epochs`
     search_patience: int | None = None  # of a candidate; None is `patience`
     config: type[RunConfig] = NodeRunConfig  # that a draw becomes
-
-    def along(self, name: str, value: Any) -> Space:
-        """The same with one option of every network set to a value."""
-        return replace(self, shared=self.shared | {name: (value,)}).beginning_with(**{name: value})
-
-    def beginning_with(self, **options: Any) -> Space:
-        """The same with these options in the first candidate; itself where none is given."""
-        return self if self.first is None else replace(self, first={**self.first, **options})
 
     def default(self, model: str) -> Any:
         """The configuration of a model for which no search has chosen options."""
@@ -132,8 +132,8 @@ def _first(facts: GraphFacts, deepest: int) -> dict[str, Any]:
 
     With few labels two classic layers under strong dropout, as is the custom on citation graphs,
     and attention without a term of the node's own, as GCN and GAT are without one; with more of
-    them residual blocks. Whether rows of features are scaled is asked of the validation labels.
-    That edges join nodes of a class changes nothing: benchmarks/recipes.py has what searches say.
+    them residual blocks. That edges join nodes of a class changes nothing: benchmarks/recipes.py
+    has what searches say.
     """
     kept = AXES["node defaults"]
     if facts.few_labels:
@@ -143,26 +143,28 @@ def _first(facts: GraphFacts, deepest: int) -> dict[str, Any]:
     return found | fewer if facts.has_few_features else found
 
 
-def node_space(facts: GraphFacts) -> Space:
+def node_space(facts: GraphFacts, row_scale: bool = False, batch_size: int | None = None) -> Space:
     """The space of a graph by what is known of it: its size, its labels and columns of features.
 
     The axes are those of tuned classic networks (Luo et al., 2024: norm, residual connection,
     depth, width, dropout), for every network; sampled-gcn, whose own stack has no residual
     connections, takes less dropout. Wide and deep candidates are left out of graphs on which each
-    would train for many minutes on a processor.
+    would train for many minutes on a processor. `row_scale` is that of the default options.
     """
     kept = AXES["node"]
     small, middle = (facts.edges <= edges for edges in _EDGES)
     shared = kept["every"] | kept["small" if small else "middle" if middle else "large"]
+    first = _first(facts, deepest=max(shared["layers"])) | {"row_scale": row_scale}
+    if batch_size is not None:
+        shared, first = shared | {"batch_size": (batch_size,)}, first | {"batch_size": batch_size}
     hops = ("1", "2") if facts.two_hops <= _PAIRS else ("1",)
     plain = kept["attention"] | kept["root"] | {"neighbors": hops}
     extra = dict.fromkeys(ENCODED, plain | kept["encoded"]) | {"gt-plain": plain}
     extra |= dict.fromkeys(("gat", "gat-res"), kept["attention"])
-    extra["sampled-gcn"] = kept["sampled-gcn"]
     return Space(
         epochs=200 if middle else 150, patience=50,
-        search_seeds=3 if facts.nodes <= 3000 else 1, shared=shared, extra=extra,
-        first=_first(facts, deepest=max(shared["layers"])),
+        search_seeds=3 if facts.nodes <= 3000 else 1, shared=shared,
+        extra=extra | {"sampled-gcn": kept["sampled-gcn"]}, first=first,
         first_of={model: {"root_weight": not facts.few_labels} for model in ATTENDING},
         search_epochs=80 if middle else 60, search_patience=50 if middle else 30,
     )  # fmt: skip
@@ -172,3 +174,53 @@ DEFAULT = node_space(
     GraphFacts(nodes=10_000, edges=100_000, labels_per_class=1000, labeled=0.6, features=1000)
 )
 """That of a graph of which nothing is known."""
+
+
+def user_file() -> Path:
+    """The file of the user's own options, whose entries take the place of the shipped ones."""
+    return default_folder() / "tuned.json"
+
+
+def tuned_config(dataset: str, model: str) -> tuple[NodeRunConfig, int, int]:
+    """The configuration of a network for nodes on a data set, with its epochs and patience.
+
+    A pair that was never searched gets the first candidate of the space of any graph with many
+    labels: the same stack, width, dropout and step size for every model, so that only the layer
+    differs.
+    """
+    if model not in NAMES:
+        raise ValueError(f"model: got {model!r}, expected one of {', '.join(NAMES)}")
+    if (kept := kept_options(dataset, model)) is not None:
+        return NodeRunConfig.from_dict(kept[0]), *kept[1:]
+    return DEFAULT.candidates(model, 1)[0], DEFAULT.epochs, DEFAULT.patience
+
+
+def kept_options(dataset: str, model: str) -> tuple[dict[str, Any], int, int] | None:
+    """What a search has chosen, as plain values, with epochs and patience; None where none has."""
+    name = key(dataset)
+    for file in (user_file(), FILE):
+        if (kept := _read(file).get(name, {}).get(model)) is not None:
+            return kept["trial"], kept["epochs"], kept["patience"]
+    return None
+
+
+def keep(chosen: dict[str, Any], spaces: Mapping[str, Space], file: Path) -> None:
+    """Write the best candidate of each model into `file` and leave its other entries."""
+    kept = _read(file)
+    for model, found in chosen.items():
+        kept.setdefault(found.dataset, {})[model] = {
+            "val": found.val, "parameters": found.parameters, "epochs": spaces[model].epochs,
+            "patience": spaces[model].patience, "trial": found.config.as_dict(),
+        }  # fmt: skip
+    ordered = {d: dict(sorted(kept[d].items())) for d in sorted(kept)}
+    file.parent.mkdir(parents=True, exist_ok=True)
+    replace_file(file, (json.dumps(ordered, indent=1) + "\n").encode())
+
+
+def _read(file: Path) -> dict[str, dict[str, Any]]:
+    try:
+        return json.loads(file.read_text())
+    except FileNotFoundError:
+        return {}
+    except ValueError as error:
+        raise ValueError(f"{file} is not a file of tuned options ({error}); delete it") from error

@@ -21,8 +21,7 @@ from graphtheory.lab.bench.config import (
 )
 from graphtheory.lab.bench.finished import Settings
 from graphtheory.lab.bench.measure import Measure
-from graphtheory.lab.bench.spaces import Space
-from graphtheory.lab.bench.tuned import kept_options
+from graphtheory.lab.bench.spaces import Space, kept_options
 from graphtheory.lab.datasets.catalogue import key
 from graphtheory.lab.datasets.graphs import Data
 from graphtheory.lab.train import Source, Task

@@ -38,7 +38,8 @@ class Tune(OnData):
         super().check()
 
     def run(self, screen: Screen) -> None:
-        from graphtheory.lab.bench import search, tuned
+        from graphtheory.lab.bench import search
+        from graphtheory.lab.bench.spaces import keep, user_file
         from graphtheory.lab.report import search_table
 
         root = data_root(self.root)
@@ -64,11 +65,11 @@ class Tune(OnData):
         screen.table(search_table(log, task.measure))
         spaces = {model: task.space(model) for model in best}
         with usage_errors(ValueError):
-            for file in [out / "tuned.json", *([tuned.user_file()] if self.keep else [])]:
-                tuned.keep(best, spaces, file)
+            for file in [out / "tuned.json", *([user_file()] if self.keep else [])]:
+                keep(best, spaces, file)
         chosen = {model: found.config.as_dict() for model, found in best.items()}
         tried = [found.as_dict() for found in log]
         screen.result({"folder": out, "best": chosen, "candidates": tried})
         screen.say(f"Written to {out}: search.jsonl, tuned.json.")
         if self.keep:
-            screen.say(f"Kept for `train` and `bench` in {tuned.user_file()}.")
+            screen.say(f"Kept for `train` and `bench` in {user_file()}.")

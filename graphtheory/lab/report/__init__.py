@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from graphtheory.lazy import import_when_used
 
 if TYPE_CHECKING:
-    from graphtheory.lab.bench.summary import (
+    from graphtheory.lab.bench.comparison import (
         difference_table,
         differences,
         rows,

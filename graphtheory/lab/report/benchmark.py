@@ -10,12 +10,11 @@ from typing import Any
 
 from graphtheory.lab import plot
 from graphtheory.lab.bench.benchmark import Run
-from graphtheory.lab.bench.comparison import Comparison
+from graphtheory.lab.bench.comparison import Comparison, best_of, difference_table, rows, summaries
 from graphtheory.lab.bench.config import RunConfig, ignores
 from graphtheory.lab.bench.measure import ACCURACY, Measure
 from graphtheory.lab.bench.rows import Row
 from graphtheory.lab.bench.search import SearchResult
-from graphtheory.lab.bench.summary import best_of, difference_table, rows, summaries
 from graphtheory.lab.bench.table import Table, counted
 from graphtheory.lab.report.page import Page
 

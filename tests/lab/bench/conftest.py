@@ -61,5 +61,5 @@ def small_space(monkeypatch: pytest.MonkeyPatch) -> Space:
         shared={"residual": (True, False), "hidden": (4, 8), "lr": (0.01, 0.1), "layers": (1, 2)},
         extra={"gt": {"heads": (1, 2), "bias_lr": (None, 0.05)}},
     )
-    monkeypatch.setattr(node_task, "node_space", lambda _: space)
+    monkeypatch.setattr(node_task, "node_space", lambda *_: space)
     return space

@@ -7,6 +7,7 @@ import torch
 from graphtheory import Neighborhood
 from graphtheory.lab.bench.benchmark import Benchmark, Run
 from graphtheory.lab.bench.node_config import load, train_nodes
+from graphtheory.lab.bench.task import CONSTANT
 from graphtheory.lab.zoo import node_models as zoo
 
 SMALL = Benchmark("karate", models=("gt", "mlp"), seeds=2, epochs=4)
@@ -28,21 +29,16 @@ def rows() -> list[Run]:
     return SMALL.run()
 
 
-def test_one_row_a_model_and_seed(rows: list[Run]) -> None:
+def test_one_complete_row_a_model_and_seed_with_the_score_of_the_best_validation(
+    rows: list[Run],
+) -> None:
     assert [(r.seed, r.model) for r in rows] == [(0, "gt"), (0, "mlp"), (1, "gt"), (1, "mlp")]
-
-
-def test_rows_are_complete(rows: list[Run]) -> None:
     for run in rows:
         assert 0 <= run.test <= 1 and 0 <= run.val <= 1
         assert run.parameters > 0 and run.seconds_per_epoch > 0 and run.peak_mb >= 0
         assert run.epochs == len(run.history) == 4
         assert [row["epoch"] for row in run.history] == [1, 2, 3, 4]
         assert set(run.history[0]) >= {"epoch", "train_loss", "val_loss", "val", "test"}
-
-
-def test_the_score_is_that_of_the_best_validation(rows: list[Run]) -> None:
-    for run in rows:
         best = max(run.history, key=lambda row: (row["val"], -row["val_loss"]))
         assert (run.val, run.test) == (best["val"], best["test"])
 
@@ -80,14 +76,10 @@ def test_findings_on_a_transformer(rows: list[Run]) -> None:
     assert rows[1].extra == {}
 
 
-def test_without_encoding_there_is_no_bias_to_report() -> None:
-    (run,) = replace(SMALL, models=("gt-plain",), seeds=1, epochs=1).run()
-    assert set(run.extra) == {"attention_mass"}
-
-
-def test_every_network_runs() -> None:
-    rows = replace(SMALL, models=zoo.NAMES, seeds=1, epochs=2).run()
-    assert [r.model for r in rows] == list(zoo.NAMES)
+def test_every_network_runs_and_has_a_bias_to_report_with_encoding_alone() -> None:
+    rows = {r.model: r for r in replace(SMALL, models=zoo.NAMES, seeds=1, epochs=2).run()}
+    assert list(rows) == list(zoo.NAMES)
+    assert set(rows["gt-plain"].extra) - {CONSTANT} == {"attention_mass"}
 
 
 def test_own_epochs_and_patience_count() -> None:
@@ -99,14 +91,12 @@ def test_own_epochs_and_patience_count() -> None:
         replace(SMALL, epochs=0).run()
 
 
-def test_progress_counts_runs() -> None:
+def test_progress_counts_runs_and_training_says_nothing(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     told: list[tuple[str, int, int]] = []
     replace(SMALL, epochs=1).run(lambda *args: told.append(args))
     assert told == [("gt", 0, 4), ("mlp", 1, 4), ("gt", 2, 4), ("mlp", 3, 4)]
-
-
-def test_training_says_nothing(capfd: pytest.CaptureFixture[str]) -> None:
-    replace(SMALL, seeds=1, epochs=2).run()
     assert capfd.readouterr() == ("", "")
 
 

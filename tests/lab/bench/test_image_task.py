@@ -1,13 +1,98 @@
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
 from graphtheory.lab.bench.benchmark import Benchmark, FinishedRuns
-from graphtheory.lab.bench.image_task import ImageBenchTask
+from graphtheory.lab.bench.config import checked_options, with_options
+from graphtheory.lab.bench.image_pictures import pictures
+from graphtheory.lab.bench.image_task import ImageBenchTask, image_config, prepare, train_images
 from graphtheory.lab.bench.rows import Environment
+from graphtheory.lab.datasets import image_sets
 from graphtheory.lab.report.benchmark import ImageReport
+from graphtheory.lab.zoo.image_models import NAMES
 
 pytest.importorskip("kornia")
+
+
+def test_every_set_has_a_recipe_shared_by_its_models_and_figures_are_not_mirrored() -> None:
+    for name in image_sets.names():
+        trial = image_config(name, "stvit", epochs=3)
+        assert trial.model == "stvit" and trial.recipe.epochs == 3
+        assert replace(image_config(name, "vit"), model="swin") == image_config(name, "swin")
+    flips = {name: image_config(name, "vit").recipe.augment.flip for name in image_sets.names()}
+    assert not flips["mnist"] and not flips["digits"] and flips["cifar10"]
+
+
+def test_short_runs_take_smaller_batches_and_options_their_place() -> None:
+    sizes = [image_config("digits", "vit", epochs).batch_size for epochs in (40, 6, 1)]
+    assert sizes == [32, 8, 8]  # 1,293 images
+    given = {"lr": "0.01", "mixup": 0.2, "batch_size": 4, "tokens": "9"}
+
+    def with_given(model: str, **options: Any) -> Any:
+        config = image_config("digits", model, 1)
+        return with_options(config, checked_options([config], options))
+
+    found = with_given("stvit", **given)
+    assert (found.recipe.lr, found.recipe.augment.mixup, found.batch_size) == (0.01, 0.2, 4)
+    assert found.network.tokens == 9 and with_given("vit", **given).network.tokens is None
+    with pytest.raises(
+        ValueError, match=r"k: got 1\.5, expected a share below 1 or a whole number"
+    ):
+        with_given("kvt", k=1.5)
+    with pytest.raises(ValueError, match="width: got 30, expected a multiple of heads=4"):
+        with_given("vit", width=30)
+
+
+def test_a_run_scores_the_test_images_once_it_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    images = image_sets.load("digits")
+    task, data = prepare(image_config("digits", "cnn", epochs=2), images, seed=1)
+    assert len(data.val) + len(data.train) == 1437
+    opened: list[int] = []
+    test = image_sets.ImageSet.test
+
+    def noted(self: image_sets.ImageSet) -> image_sets.Images:
+        opened.append(len(epochs))
+        return test(self)
+
+    monkeypatch.setattr(image_sets.ImageSet, "test", noted)
+    epochs: list[float] = []
+    found = train_images(
+        task, data, images, seed=1, progress=lambda row: epochs.append(row["epoch"])
+    )
+    assert opened == [2]  # after both epochs
+    assert found.test == pytest.approx(float((found.predicted == found.y).double().mean()))
+    assert found.test > 0.5 and found.gmacs > 0
+    table = found.rows(images)
+    assert table[0] == ["image", "class", "predicted"] and len(table) == 361
+    assert table[1] == ["0", str(int(found.y[0])), str(int(found.predicted[0]))]
+
+
+def test_weights_and_images_follow_from_the_seed() -> None:
+    images, trial = image_sets.load("digits"), image_config("digits", "vit")
+    one, same, other = (prepare(trial, images, seed) for seed in (0, 0, 1))
+    assert one[1].train.equal(same[1].train) and not one[1].train.equal(other[1].train)
+    weights = [task.model.head.output.weight for task, _ in (one, same, other)]  # type: ignore[union-attr]
+    assert weights[0].equal(weights[1]) and not weights[0].equal(weights[2])
+
+
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    [
+        ("vit", {"class-attention"}), ("kvt", {"class-attention", "k-nearest"}),
+        ("stvit", {"semantic-attention", "assignment"}), ("evit", {"assignment"}),
+        ("swin", {"window-attention"}), ("vig", {"nearest-first", "nearest-last"}), ("cnn", set()),
+    ],
+)  # fmt: skip
+def test_pictures_of_a_model(model: str, expected: set[str]) -> None:
+    assert model in NAMES
+    images = image_sets.load("digits")
+    task, data = prepare(image_config("digits", model), images, seed=0)
+    drawn = pictures(task, data.pixels[0])
+    assert drawn.keys() == expected and task.training
+    assert torch.is_grad_enabled()
 
 
 def make(folder: Path, epochs: int = 1) -> Benchmark:

@@ -46,11 +46,9 @@ def test_every_network_trains_and_is_scored_by_ogb(name: str, small_sets: Path) 
         assert isinstance(batches, SampledLayers) == (model == "sampled-gcn")
         whole = batches.evaluation_batch()
         out = task.eval()(whole)[whole.test_mask].detach()
-        y = whole.y[whole.test_mask]
-        if y.dim() == 1:
-            given = {"y_true": y[:, None], "y_pred": out.argmax(1, keepdim=True)}
-        else:
-            given = {"y_true": y, "y_pred": out}
+        given = {"y_true": whole.y[whole.test_mask], "y_pred": out}
+        if whole.y.dim() == 1:
+            given = {"y_true": given["y_true"][:, None], "y_pred": out.argmax(1, keepdim=True)}
         (expected,) = ogb_readers.evaluator(name).eval(given).values()
         assert task.evaluate(whole).test == pytest.approx(expected)
 

@@ -9,25 +9,16 @@ import torch
 from graphtheory.lab.bench.rows import FIELDS, Environment, Row, finite, write_csv
 
 
-def test_a_row_of_repeats_holds_its_spread() -> None:
+def test_a_row_holds_the_spread_of_its_repeats() -> None:
     row = Row.of("time", [1.0, 2.0, 3.0, 4.0, 10.0], "s", model="gt")
     assert (row.value, row.median, row.repeats) == (4.0, 3.0, 5)
     assert (row.q20, row.q80) == (pytest.approx(1.8), pytest.approx(5.2))
     assert row.std == pytest.approx(12.5**0.5)
     assert row.parameters == {"model": "gt"}
-
-
-def test_one_number_is_its_own_median() -> None:
-    row = Row.of("nodes", 34, "1")
-    assert {row.value, row.median, row.q20, row.q80} == {34.0}
-    assert (row.repeats, row.std) == (1, None)
-
-
-def test_what_is_not_finite_has_no_deviation() -> None:
+    one = Row.of("nodes", 34, "1")
+    assert {one.value, one.median, one.q20, one.q80} == {34.0}
+    assert (one.repeats, one.std) == (1, None)
     assert Row.of("peak memory", [1.0, math.nan], "MB").std is None
-
-
-def test_nothing_measured_is_refused() -> None:
     with pytest.raises(ValueError, match="values: none for 'time'"):
         Row.of("time", [], "s")
 
@@ -52,6 +43,7 @@ def test_the_environment_is_this_one() -> None:
     here = Environment.here()
     assert here.versions["torch"] == torch.__version__
     assert here.device and "python" in here.versions
+    assert bool(here.commit) == (Path(__file__).parents[3] / ".git").exists()
 
 
 def test_json_gets_null_for_what_is_not_finite() -> None:

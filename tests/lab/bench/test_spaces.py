@@ -1,13 +1,20 @@
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from math import prod
+from pathlib import Path
 
 import pytest
 
-from graphtheory.lab.bench.graph_task import graph_space
+from graphtheory.lab.bench import spaces
+from graphtheory.lab.bench.graph_task import GraphRunConfig, graph_space
 from graphtheory.lab.bench.node_config import NodeRunConfig
 from graphtheory.lab.bench.node_task import NodeBenchTask
-from graphtheory.lab.bench.spaces import GraphFacts, Space, node_space
+from graphtheory.lab.bench.search import SearchResult, config_from
+from graphtheory.lab.bench.spaces import DEFAULT, GraphFacts, Space, node_space
+from graphtheory.lab.datasets import graphs
+from graphtheory.lab.datasets.catalogue import describe
+from graphtheory.lab.zoo import graph_models as graph_zoo
 from graphtheory.lab.zoo import node_models as zoo
 
 FACTS = {
@@ -26,12 +33,8 @@ every_model = pytest.mark.parametrize("model", zoo.NAMES)
 
 def flat(trial: NodeRunConfig) -> dict[str, object]:
     values = trial.as_dict()
-    return (
-        values["network"]
-        | values["optimizer"]
-        | values["sampling"]
-        | {name: values[name] for name in ("degree", "row_scale")}
-    )
+    groups = values["network"] | values["optimizer"] | values["sampling"]
+    return groups | {name: values[name] for name in ("degree", "row_scale")}
 
 
 def holds(value: object, name: str, trial: NodeRunConfig) -> bool:
@@ -42,35 +45,23 @@ def holds(value: object, name: str, trial: NodeRunConfig) -> bool:
 
 @every_model
 @every_space
-def test_candidates_are_the_same_again_distinct_and_a_prefix(space: Space, model: str) -> None:
-    four, eight = space.candidates(model, 4), space.candidates(model, 8)
-    assert eight == space.candidates(model, 8)
-    assert eight[:4] == four
-    assert len(set(eight)) == len(eight)
-    choices = prod(len(v) for v in (space.shared | space.extra.get(model, {})).values())
-    assert len(eight) == 8 < choices
-
-
-@every_model
-@every_space
-def test_candidates_lie_in_the_space_and_can_be_built(space: Space, model: str) -> None:
+def test_candidates_lie_in_the_space_can_be_built_and_come_again(space: Space, model: str) -> None:
     axes = space.shared | space.extra.get(model, {})
-    first, *drawn = space.candidates(model, 8)
+    eight = space.candidates(model, 8)
+    assert eight == space.candidates(model, 8) and eight[:4] == space.candidates(model, 4)
+    assert len(set(eight)) == len(eight) == 8 < prod(len(values) for values in axes.values())
+    first, *drawn = eight
     assert space.first is not None
     assert first == NodeRunConfig.of(model, **{**space.first, **space.first_of.get(model, {})})
     for trial in drawn:
         assert trial.model == model
         for name, values in axes.items():
             assert any(holds(value, name, trial) for value in values), name
-    for trial in (first, *drawn):
+    for trial in eight:
         zoo.build(model, trial.network, num_features=5, num_classes=3)
         zoo.pattern_of(model, trial.network)
-
-
-@every_space
-def test_only_the_network_on_samples_narrows_a_common_axis(space: Space) -> None:
-    for model in set(zoo.NAMES) - {"sampled-gcn"}:
-        assert not set(space.extra.get(model, {})) & set(space.shared), model
+    if model != "sampled-gcn":  # the network on samples alone narrows a common axis
+        assert not set(space.extra.get(model, {})) & set(space.shared)
 
 
 @every_space
@@ -79,6 +70,8 @@ def test_plain_transformer_has_the_choices_of_the_encoded_one(space: Space) -> N
     assert encoded.pop("bias_lr")  # which without encoding means nothing
     assert encoded == plain
     assert space.extra["gt-gcn"] == space.extra["gt"]
+    networks = {trial.network for trial in space.candidates("gt-plain", 4)}
+    assert all(trial.network in networks for trial in space.candidates("gt", 4))
 
 
 @every_space
@@ -113,57 +106,114 @@ def test_default_options_follow_from_how_many_nodes_are_labeled() -> None:
     assert SPACES["few labels"].candidates("gcn-res", 1)[0].network.root_weight  # it is that term
 
 
-def default(name: str, model: str = "gt") -> NodeRunConfig:
-    (trial,) = SPACES[name].candidates(model, 1)
-    return trial
-
-
-def test_default_options_follow_from_columns_of_features() -> None:
-    few, large, many = (default(n).network for n in ("few columns", "few columns, large", "middle"))
+def test_default_options_follow_from_columns_of_features_and_labels_of_a_class() -> None:
+    names = ("few columns", "few columns, large", "middle")
+    few, large, many = (SPACES[name].default("gt").network for name in names)
     assert (few.layers, large.layers, many.layers) == (4, 3, 2)  # the space of large has no four
     assert few.input_dropout == large.input_dropout == 0 and many.input_dropout is None
     assert few.dropout == large.dropout < many.dropout
     assert FACTS["few columns, small"].has_few_features
     assert not replace(FACTS["few columns, small"], features=64).has_few_features
-
-
-def test_default_weight_decay_follows_from_labels_of_a_class() -> None:
-    decay = {name: default(name).optimizer.weight_decay for name in FACTS}
+    decay = {n: space.default("gt").optimizer.weight_decay for n, space in SPACES.items()}
     assert decay["small"] == decay["few columns, small"] > decay["few labels"] > decay["middle"]
     assert decay["middle"] == decay["large"] == decay["few columns"]
 
 
-@pytest.mark.parametrize("name", FACTS)
-def test_default_options_are_the_same_for_every_network(name: str) -> None:
-    trials = [default(name, model) for model in zoo.NAMES]
+@every_space
+def test_default_options_are_the_same_for_every_network(space: Space) -> None:
+    trials = [space.default(model) for model in zoo.NAMES]
     assert len({replace(trial.network, root_weight=True) for trial in trials}) == 1
     assert len({(t.optimizer, t.degree, t.row_scale, t.sampling) for t in trials}) == 1
 
 
-def test_facts_read_no_label_of_validation_or_test() -> None:
-    data = NodeBenchTask("karate").data(0)
+def test_facts_of_a_graph_read_no_label_of_validation_or_test() -> None:
+    facts, data = NodeBenchTask("karate").facts, NodeBenchTask("karate").data(0)
+    assert (facts.nodes, facts.edges) == (34, 156) and facts.two_hops == 156**2 / 34
+    assert facts.labels_per_class == float(data.train_mask.sum()) / int(data.num_classes)
     before = GraphFacts.of(data)
     data.y[~data.train_mask] = 0
     assert GraphFacts.of(data) == before and before.features == data.x.size(1)
 
 
-def test_facts_of_a_graph() -> None:
-    facts = NodeBenchTask("karate").facts
-    assert (facts.nodes, facts.edges) == (34, 156)
-    data = NodeBenchTask("karate").data(0)
-    assert facts.labels_per_class == float(data.train_mask.sum()) / int(data.num_classes)
-    assert facts.two_hops == 156**2 / 34
+ALL = json.loads(spaces.FILE.read_text()) if spaces.FILE.exists() else {}
+NODE_SETS = {name.lower() for name in graphs.names("node")}
+KEPT = {dataset: of for dataset, of in ALL.items() if dataset in NODE_SETS}
 
 
-def test_unknown_option() -> None:
-    with pytest.raises(ValueError, match=r"options: unknown 'depth', expected some of .*layers"):
-        NodeRunConfig.of("gt", depth=3)
-    with pytest.raises(ValueError, match="lr: got -1"):
-        NodeRunConfig.of("gt", lr=-1)
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The user's file in a cache folder of its own, none at first, and no file of the package."""
+    monkeypatch.setattr(spaces, "FILE", tmp_path / "shipped.json")
+    monkeypatch.setenv("GRAPHTHEORY_CACHE", str(tmp_path / "cache"))
+    return spaces.user_file()
 
 
-@every_space
-def test_transformers_share_their_candidates_but_for_the_encoding(space: Space) -> None:
-    encoded, plain = (space.candidates(model, 4) for model in ("gt", "gt-plain"))
-    networks = {trial.network for trial in plain}
-    assert all(trial.network in networks for trial in encoded)
+def chosen(model: str, val: float = 0.5, dataset: str = "karate", lr: float = 0.02) -> SearchResult:
+    return SearchResult(dataset, NodeRunConfig.of(model, lr=lr), val, 12, 1.0, 1, 60, 20)
+
+
+@pytest.mark.parametrize(("dataset", "model"), [(d, m) for d in ALL for m in ALL[d]])
+def test_what_is_kept_can_be_built(dataset: str, model: str) -> None:
+    kept = spaces.kept_options(dataset, model)
+    assert kept is not None
+    trial, epochs, patience = config_from(kept[0]), *kept[1:]
+    assert trial.model == model and 0 < patience < epochs
+    if dataset in NODE_SETS:
+        assert isinstance(trial, NodeRunConfig)
+        assert spaces.tuned_config(dataset, model) == (trial, epochs, patience)
+        zoo.build(model, trial.network, num_features=5, num_classes=3)
+        zoo.pattern_of(model, trial.network)
+        assert 0 < KEPT[dataset][model]["val"] <= 1
+        return
+    assert describe(dataset).task == "graph"
+    if isinstance(trial, GraphRunConfig):
+        assert model in graph_zoo.NAMES
+        graph_zoo.build(
+            model, trial.network, node_in=(4, 3), edge_in=(5,), num_outputs=1, level="graph"
+        )
+
+
+@pytest.mark.parametrize("dataset", KEPT)
+def test_networks_that_are_compared_were_searched_together(dataset: str) -> None:
+    assert {model.removesuffix("-res") for model in KEPT[dataset]} >= set(zoo.COMPARED)
+    wanted = spaces.tuned_config("chameleon-filtered", "gt")
+    assert spaces.tuned_config("Chameleon_Filtered", "gt") == wanted
+    assert spaces.kept_options("CHAMELEON_filtered", "gt")
+
+
+def test_kept_and_read_again_beside_other_entries(file: Path) -> None:
+    every = dict.fromkeys(zoo.NAMES, DEFAULT)
+    spaces.keep({"gt": chosen("gt"), "mlp": chosen("mlp")}, every, file)
+    wanted = NodeRunConfig.of("gt", lr=0.02), DEFAULT.epochs, DEFAULT.patience
+    assert spaces.tuned_config("Karate", "gt") == wanted
+    assert spaces.kept_options("KARATE", "mlp") and spaces.kept_options("karate", "gcn") is None
+    spaces.keep({"gt": chosen("gt", lr=0.5)}, every, file)
+    spaces.keep({"gt": chosen("gt", dataset="actor")}, every, file)
+    assert spaces.tuned_config("karate", "gt")[0].optimizer.lr == 0.5
+    assert spaces.tuned_config("karate", "mlp")[0].optimizer.lr == 0.02
+    assert list(json.loads(file.read_text())) == ["actor", "karate"]  # in order, for short diffs
+
+
+def test_the_users_file_is_read_before_the_shipped_one(file: Path) -> None:
+    for where, lr in ((spaces.FILE, 0.1), (file, 0.2)):
+        spaces.keep({"gt": chosen("gt", lr=lr)}, dict.fromkeys(zoo.NAMES, DEFAULT), where)
+    spaces.keep({"mlp": chosen("mlp", lr=0.3)}, dict.fromkeys(zoo.NAMES, DEFAULT), spaces.FILE)
+    assert file.parent.name == "cache" and list(json.loads(file.read_text())["karate"]) == ["gt"]
+    assert spaces.tuned_config("karate", "gt")[0].optimizer.lr == 0.2
+    assert spaces.tuned_config("karate", "mlp")[0].optimizer.lr == 0.3
+    file.write_text("{")
+    with pytest.raises(ValueError, match=r"tuned\.json is not a file of tuned options"):
+        spaces.kept_options("karate", "gt")
+
+
+def test_without_a_search_there_are_plain_options(file: Path) -> None:
+    for model in zoo.NAMES:
+        trial, epochs, patience = spaces.tuned_config("a graph of your own", model)
+        assert trial.model == model
+        assert (epochs, patience) == (DEFAULT.epochs, DEFAULT.patience)
+        zoo.build(model, trial.network, num_features=5, num_classes=3)
+        same = spaces.tuned_config("a graph of your own", "gt")[0]
+        assert (trial.network, trial.optimizer) == (same.network, same.optimizer)  # one stack
+    assert spaces.kept_options("karate", "gt") is None
+    with pytest.raises(ValueError, match="model: got 'sag', expected one of gt"):
+        spaces.tuned_config("cora", "sag")

@@ -755,21 +755,20 @@ def test_bench_on_images_goes_on_where_it_stopped(run: Run, tmp_path: Path) -> N
 def test_tune_keeps_a_log_and_goes_on(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from graphtheory.lab.bench import node_task, tuned
-    from graphtheory.lab.bench.spaces import Space
+    from graphtheory.lab.bench.spaces import FILE, Space, kept_options
 
     axes = {"hidden": (4, 8), "lr": (0.01, 0.1), "residual": (True,)}
-    monkeypatch.setattr(node_task, "node_space", lambda _: Space(2, 2, 1, axes))
+    monkeypatch.setattr(node_task, "node_space", lambda *_: Space(2, 2, 1, axes))
     words = ("tune", "--dataset", "karate", "--models", "mlp,gcn", "--out", "t", "--budget")
     code, out, err = run(*words, "1")
     assert code == 0 and "candidate 2/2  gcn" in err and "Search log" in out
     first = (tmp_path / "t/search.jsonl").read_text()
     assert len(first.splitlines()) == 2
     monkeypatch.setenv("GRAPHTHEORY_CACHE", str(tmp_path / "cache"))
-    shipped = tuned.FILE.read_bytes()
+    shipped = FILE.read_bytes()
     code, out, _ = run(*words, "2", "--keep")
     assert code == 0 and f"Kept for `train` and `bench` in {tmp_path / 'cache/tuned.json'}" in out
-    assert tuned.is_tuned("karate", "gcn") and tuned.FILE.read_bytes() == shipped
+    assert kept_options("karate", "gcn") and FILE.read_bytes() == shipped
     longer = (tmp_path / "t/search.jsonl").read_text()
     assert longer.startswith(first) and len(longer.splitlines()) == 4
     assert set(json.loads((tmp_path / "t/tuned.json").read_text())["karate"]) == {"mlp", "gcn"}
@@ -904,7 +903,7 @@ def test_a_short_search_before_a_benchmark(
     from graphtheory.lab.bench.spaces import Space
 
     axes = {"hidden": (4, 8), "lr": (0.01, 0.1), "residual": (True,)}
-    monkeypatch.setattr(node_task, "node_space", lambda _: Space(2, 2, 1, axes))
+    monkeypatch.setattr(node_task, "node_space", lambda *_: Space(2, 2, 1, axes))
     quick = ("--seeds", "1", "--epochs", "2", "--distances", "0")
     words = ("bench", "--dataset", "karate", "--models", "mlp,gcn", *quick, "--out", "b")
     assert "Options: defaults, not tuned: mlp, gcn. --budget" in run(*words)[1]

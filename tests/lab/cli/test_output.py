@@ -46,7 +46,7 @@ KEYS: dict[str, set[str]] = {
 @pytest.fixture(autouse=True)
 def _small_space(monkeypatch: pytest.MonkeyPatch) -> None:
     axes = {"hidden": (4, 8), "lr": (0.01, 0.1), "residual": (True,)}
-    monkeypatch.setattr(node_task, "node_space", lambda _: Space(2, 2, 1, axes))
+    monkeypatch.setattr(node_task, "node_space", lambda *_: Space(2, 2, 1, axes))
 
 
 @pytest.mark.parametrize("name", WORDS)

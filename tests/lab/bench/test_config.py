@@ -146,7 +146,12 @@ def test_options_that_cannot_be_used(given: dict[str, Any], expected: str) -> No
         graphtheory.bench(molecules(), ("gt", "gcn"), options=given, progress=False)
 
 
-def test_options_without_effect_are_refused() -> None:
+def test_options_without_effect_or_name_are_refused() -> None:
+    for kind in (NodeRunConfig, GraphRunConfig):
+        with pytest.raises(ValueError, match=r"options: unknown 'depth', expected some.*layers"):
+            kind.of("gt", depth=3)
+    with pytest.raises(ValueError, match="lr: got -1"):
+        NodeRunConfig.of("gt", lr=-1)
     assert with_options(NodeRunConfig("gcn"), {"ffn": True, "residual": True}).network.ffn
     for given, wanted in (({"ffn": True}, "true"), ({"project": True, "residual": True}, "false")):
         with pytest.raises(ValueError, match=f"got true, expected residual={wanted} beside it"):
