@@ -1,4 +1,5 @@
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from graphtheory.papers.claims import (
 from graphtheory.papers.stats import Successes, boundaries, boundary, regression_of
 
 CLAIM = Crossing("contexts")
+FEW_DRAWS, BOUNDARIES = partial(boundary, resamples=50), partial(boundaries, resamples=30)
 
 
 def curve(value: float, needed: float, seed: int) -> list[dict]:
@@ -126,13 +128,13 @@ def test_a_power_that_is_not_claimed_or_of_too_little_has_no_verdict() -> None:
 @pytest.mark.parametrize(("claimed", "word"), [(-2.0, "holds"), (-4.0, "not found")])
 def test_a_power_of_a_boundary_says_whether_it_is_one(claimed: float, word: str) -> None:
     claim = Power(
-        what="labels", letter="v", read=lambda *_: {"GT": successes(64)}, fit=boundary,
+        what="labels", letter="v", read=lambda *_: {"GT": successes(64)}, fit=FEW_DRAWS,
         claimed=claimed, least=3,
     )  # fmt: skip
     assert f"{word} (a power law fits, p = " in claim(None, []).text
     few = successes(64)
     few = Successes(few.values[:2], few.labels, few.counts[:2], 20)
-    assert claim.tell(boundary(few), 0, few).endswith("no verdict of fewer than 3 values")
+    assert claim.tell(FEW_DRAWS(few), 0, few).endswith("no verdict of fewer than 3 values")
     bent = successes(64)
     bent.counts[1] = bent.counts[0]
     assert "not found (no power law fits, p = " in claim.tell(claim.find(bent), 0, bent)
@@ -153,7 +155,7 @@ def test_a_trend_and_one_that_is_denied() -> None:
     assert flat.find({1.0: [1.0]}) is None and "too few values" in flat.tell(None, 0, {})
     told = Trend(what="y", letter="n", read=READ, claimed=None)(None, rows).text
     assert told.startswith("low line: y rises with n (1.00 [1.00, 1.00]). high")
-    fewer = Trend(what="labels", letter="v", read=READ, claimed="falls", sample=boundaries)
+    fewer = Trend(what="labels", letter="v", read=READ, claimed="falls", sample=BOUNDARIES)
     assert fewer.tell(fewer.find(successes(64)), 0, successes(64)).endswith("holds")
 
 

@@ -13,7 +13,7 @@ FIGURES = {
     "fusion": "deep-fusion-heads",
     "icl": "fig-6-5a",
     "mixture": "fig-4-8",
-    "shallow_vit": "fig-2-6a",
+    "shallow_vit": "fig-2-1a",
     "topology": "opt-5",
     "vision": "kvt-lemma-2",
 }

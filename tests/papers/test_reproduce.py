@@ -86,11 +86,16 @@ def test_sigterm_tells_what_is_kept(
         (["table-b-1", "--dataset", "Actor"], "table-b-1 has no Actor, expected Cora"),
         (["table-b-1", "--seeds", "3"], "table-b-1 draws nothing"),
         (["table-b-2", "--root", "{}"], "PubMed: 8 of 8 raw files are missing"),
+        (["fig-4-8", "--dataset", "cifar10"], "fig-4-8 has no cifar10, expected digits, mnist"),
+        (["deep-fusion-heads", "--dataset", "Cora"], "expected digits, mnist"),
+        (["deep-fusion-heads", "--dataset", "mnist"], "MNIST/raw"),
     ],
 )
 def test_what_cannot_be_run_is_refused_in_one_line(
-    words: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+    words: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.delenv("GRAPHTHEORY_DATA", raising=False)
     words = [word.format(tmp_path) for word in words]
     assert main(["reproduce", *words, "--out", str(tmp_path)]) == 2
     error = capsys.readouterr().err.strip()

@@ -52,8 +52,8 @@ def load_vig(model: ViG, state: Mapping[str, Tensor]) -> None:
     for part in model.modules():
         if isinstance(part, Grapher):
             _check(part)
-    part = named_rules("part of ViG")
-    parts = [nested(rf"backbone\.{i}\.", f"{name}.", part) for i, name in enumerate(names)]
+    rules = named_rules("part of ViG")
+    parts = [nested(rf"backbone\.{i}\.", f"{name}.", rules) for i, name in enumerate(names)]
     learned = {name: _on_nodes(name, t) for name, t in state.items() if name not in places}
     fitted = fitted_state(model, learned, (*named_rules("ViG"), *chain(*parts)))
     wrong = [n for n, own in places.items() if n in state and not _fits(state[n], *own)]

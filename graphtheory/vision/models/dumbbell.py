@@ -75,7 +75,7 @@ def _wider(cut: slice, reach: int) -> slice:
 
 
 def _bins(length: int, side: int) -> list[slice]:
-    """Of adaptive pooling."""
+    """Where adaptive pooling cuts a row of that length."""
     return [slice(i * length // side, -(-(i + 1) * length // side)) for i in range(side)]
 
 

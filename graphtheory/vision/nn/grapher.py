@@ -171,7 +171,7 @@ def _codes(length: int, dim: int) -> Tensor:
 
 
 def _axis(length: int, reduce: int, dim: int) -> Tensor:
-    """[length, ceil(length / reduce)]."""
+    """Similarities of places along one axis, [length, ceil(length / reduce)]."""
     own = _codes(length, dim)
     means = torch.stack([part.mean(0) for part in own.split(reduce)])
     return 2 / dim * own @ means.T
@@ -287,7 +287,7 @@ class Grapher(nn.Module):
         return PatchGraph(neighbor_lists(lists, len(sources)), weights, grid, self.reduce)
 
     def _ask(self, x: Tensor, grid: Grid) -> tuple[Tensor, Tensor, Tensor]:
-        """Targets, sources and lists."""
+        """Targets, sources, and the lists of the nearest sources."""
         nodes = self.before(x)
         sources = coarser(nodes, grid, self.reduce)
         place: PositionSimilarity | Tensor | None = None

@@ -154,7 +154,7 @@ class EdgeMessage(_Largest):
         return lists.gather(1, best)
 
     def _of_edges(self, x: Tensor, sources: Tensor, lists: Tensor) -> Tensor:
-        """[num_dst, k, 2 dim]."""
+        """What is made of each edge, [num_dst, k, 2 dim]."""
         own = x[:, None].expand(-1, lists.size(1), -1)
         edges = torch.cat([own, sources[lists] - own], 2)
         return self.mix(edges.flatten(0, 1)).view_as(edges)

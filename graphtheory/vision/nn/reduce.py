@@ -46,7 +46,7 @@ class Score(Protocol):
     needs: ClassVar[str | None]
 
     def __call__(self, state: LayerState, generator: Generator | None) -> Tensor:
-        """Scores of the tokens."""
+        """Scores of all tokens of a layer, [B, T]."""
         ...
 
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from graphtheory.lab.cli import main
 from graphtheory.papers.fusion.figures import FIGURES, Heads, ahead_of_others, chosen, gains, scores
 from graphtheory.papers.fusion.recipe import ContrastiveRecipe
 from tests.papers.conftest import Reproduced
@@ -113,17 +112,3 @@ def test_the_figure_of_graphs_prints_and_draws(
         "deep-fusion-graphs", lambda grid: replace(small(grid), heads=("transformer", "dgi"))
     )
     assert "DGI: linear probe" in verdict
-
-
-@pytest.mark.parametrize(
-    ("dataset", "message"), [("Cora", "expected digits, mnist"), ("mnist", "MNIST/raw")]
-)
-def test_what_cannot_be_run_is_refused_in_one_line(
-    dataset: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
-    monkeypatch.delenv("GRAPHTHEORY_DATA", raising=False)
-    words = ["reproduce", "deep-fusion-heads", "--dataset", dataset, "--out", str(tmp_path)]
-    assert main(words) == 2
-    error = capsys.readouterr().err.strip()
-    assert message in error and "\n" not in error

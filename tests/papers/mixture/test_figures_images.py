@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
-from graphtheory.lab.cli import main
 from graphtheory.papers.mixture.figures_images import (
     FIGURES,
     Grouped,
@@ -170,8 +169,3 @@ def test_a_figure_prints_and_draws(
 
     found = reproduced(figure, small)
     assert all(text in found for text in told)
-
-
-def test_a_set_without_groups_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["reproduce", "fig-4-8", "--dataset", "cifar10"]) != 0
-    assert "fig-4-8 has no cifar10, expected digits, mnist" in capsys.readouterr().err
