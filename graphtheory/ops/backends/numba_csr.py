@@ -40,10 +40,7 @@ class NumbaCSR(CSRBackend):
         return not _keeps(edges, heads, sum_type(call.query.dtype).itemsize)
 
     def saved_shape(self, sizes: Sizes) -> tuple[int, ...]:
-        """The weights, or of many weights two facts of each row; on blocks four facts.
-
-        With features of edges, and of additive attention, always the weights.
-        """
+        """The weights, or of many weights two statistics of each row; on blocks four."""
         heads = sizes.num_heads
         if sizes.on_blocks:
             return sizes.num_dst, heads, 4
@@ -55,8 +52,7 @@ class NumbaCSR(CSRBackend):
 def _keeps(edges: int, heads: int, itemsize: int) -> bool:
     """`keeps_weights`; False for a number of edges that an exported program leaves open.
 
-    Compared, that number would get a bound, and the program would refuse larger graphs. The saved
-    tensor is no output of an exported program, so its shape there does not matter.
+    Compared, that number would get a bound, and the program would refuse larger graphs.
     """
     left_open = isinstance(edges, torch.SymInt) and torch.compiler.is_exporting()
     return not left_open and keeps_weights(edges, heads, itemsize)

@@ -76,9 +76,9 @@ class TritonCSR(CSRBackend):
         return reasons
 
     def saved_shape(self, sizes: Sizes) -> tuple[int, ...]:
-        """Two facts of each row and, of a narrow type, its output as it was before it was rounded.
+        """Two statistics of each row and, of a narrow type, its output before it was rounded.
 
-        With features of edges the weights; on blocks five facts.
+        With features of edges the weights; on blocks five statistics.
         """
         if sizes.with_edges:
             return sizes.num_edges, sizes.num_heads
