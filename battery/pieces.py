@@ -10,11 +10,10 @@ from unittest import mock
 
 import torch
 
-from graphtheory.ops.backends.cpu import launch, regimes, run
-from graphtheory.ops.backends.cpu.attention import rows
+from graphtheory.ops.backends.cpu import launch, regimes
 
 _CHUNK = 8  # rows and edges in place of 512: some thirty chunks of an ordinary case
-_MANY = ((rows, "_CHUNK", _CHUNK), (launch, "WORTH_A_THREAD", 1))
+_MANY = ((launch, "_CHUNK", _CHUNK), (launch, "WORTH_A_THREAD", 1))
 _SHARED = (*_MANY, (regimes, "WHOLE_ROWS_BELOW", 0))
 REGIMES = (  # every loop over a graph that the CPU's kernels have
     (), _MANY, _SHARED, (*_SHARED, (regimes, "KEPT_WEIGHTS_BELOW", 0)),
@@ -45,11 +44,11 @@ def _added_twice(loop: Callable[..., None], *carried: Any) -> None:
         _MERGE(loop, *carried)
 
 
-_MERGE = run.run_merge
+_MERGE = launch.run_merge
 FAULTS: dict[str, tuple[Any, str, Any]] = {
-    "what a chunk carries is lost": (run, "run_merge", lambda *args: None),
-    "what a chunk carries is added twice": (run, "run_merge", _added_twice),
+    "what a chunk carries is lost": (launch, "run_merge", lambda *args: None),
+    "what a chunk carries is added twice": (launch, "run_merge", _added_twice),
 }
 """Of how the compiled loops are called: module, name, what takes its place."""
-CHUNKS_BY_THREADS = (run, "count_chunks", partial(_by_threads, rows.count_chunks))
+CHUNKS_BY_THREADS = (launch, "count_chunks", partial(_by_threads, launch.count_chunks))
 """A fault: sums that hang on the number of threads."""

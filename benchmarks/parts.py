@@ -21,7 +21,7 @@ from _rows import show
 from edge_features import BESIDE, step_of
 
 from graphtheory.lab.bench.rows import Row
-from graphtheory.ops.backends.cpu import run
+from graphtheory.ops.backends.cpu import launch as loops
 
 Times = dict[str, list[float]]
 Ours = Literal[tuple(BESIDE)]  # type: ignore[valid-type]
@@ -30,18 +30,18 @@ Ours = Literal[tuple(BESIDE)]  # type: ignore[valid-type]
 @contextmanager
 def timed(times: Times) -> Iterator[None]:
     """Add the seconds of every loop to the last number of its list."""
-    launch = run.launch
+    launch = loops.launch
 
     def launch_and_tell(loop: Callable[..., None], *args: Any) -> None:
         begin = perf_counter()
         launch(loop, *args)
         times[loop.__name__][-1] += perf_counter() - begin
 
-    run.launch = launch_and_tell
+    loops.launch = launch_and_tell
     try:
         yield
     finally:
-        run.launch = launch
+        loops.launch = launch
 
 
 def main(

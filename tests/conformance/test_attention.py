@@ -12,7 +12,6 @@ from torch import Tensor
 from graphtheory import Neighborhood, cliques, ops
 from graphtheory.ops.backend import BACKENDS
 from graphtheory.ops.backends.cpu import launch, regimes
-from graphtheory.ops.backends.cpu.attention import rows
 from tests.conformance.check import (
     BIASES,
     GRAPHS,
@@ -113,7 +112,7 @@ def test_threads_do_not_change_a_bit(
 
     monkeypatch.setattr(launch.team, "run", partial(counted, launch.team.run, 1))
     monkeypatch.setattr(launch.helpers, "ask", partial(counted, launch.helpers.ask, 0))
-    monkeypatch.setattr(rows, "_CHUNK", 64)
+    monkeypatch.setattr(launch, "_CHUNK", 64)
     monkeypatch.setattr(launch, "WORTH_A_THREAD", 1)
     nb = GRAPHS["random"](257)
     inputs = draw_inputs(nb, 3, 16, bias)

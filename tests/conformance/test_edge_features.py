@@ -13,7 +13,6 @@ from graphtheory import Neighborhood, ops
 from graphtheory.ops import EdgeFeatures
 from graphtheory.ops.backend import BACKENDS
 from graphtheory.ops.backends.cpu import launch, regimes
-from graphtheory.ops.backends.cpu.attention import rows
 from tests.conformance.check import BIASES, GRAPHS, SIZES
 from tests.conformance.check_edges import FORMS, assert_edges_conform, draw_edges, results
 
@@ -79,7 +78,7 @@ def test_threads_do_not_change_a_bit(
     form: str, two_threads: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(regimes, "WHOLE_ROWS_BELOW", 0)  # the hub is shared out
-    monkeypatch.setattr(rows, "_CHUNK", 64)
+    monkeypatch.setattr(launch, "_CHUNK", 64)
     monkeypatch.setattr(launch, "WORTH_A_THREAD", 1)
     for graph in ("random", "hub"):
         nb = GRAPHS[graph](257)
@@ -94,7 +93,7 @@ def test_threads_do_not_change_a_bit(
 
 
 def test_a_hub_in_many_chunks_conforms(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rows, "_CHUNK", 64)
+    monkeypatch.setattr(launch, "_CHUNK", 64)
     nb = GRAPHS["hub"](1000)
     for form in FORMS:
         inputs = draw_edges(nb, 2, 3, form, "edges", torch.float64)

@@ -20,15 +20,10 @@ _TILE = 2**18  # logits that the backward pass holds at once
 
 
 class BlockBias(NamedTuple):
-    """What is added to the logits of dense sets.
+    """What is added to the logits of dense sets."""
 
-    Attributes:
-        values: [H, Z] for a table of buckets, [H, sets * dst * src] for a bias by edge.
-        columns: Column of `values` for each place [sets * dst * src]; None where each has its own.
-    """
-
-    values: Tensor
-    columns: Tensor | None
+    values: Tensor  # [H, Z] for a table of buckets, [H, sets * dst * src] for a bias by edge
+    columns: Tensor | None  # of `values`, for each place [sets * dst * src]; None if each has one
 
     def mask(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
         """The kernel's mask [sets, H, dst, src]."""
@@ -60,11 +55,7 @@ def learned_on_cpu(bias: Tensor | BucketedBias | None) -> bool:
 
 
 class LearnedBias(torch.autograd.Function):
-    """Attention with a bias that has a gradient.
-
-    For a mask with one, torch's kernel on a CPU keeps the weights of all sets; this computes them
-    again, of a few sets at a time.
-    """
+    """Attention with a learned bias, a few sets at a time; torch's keeps the weights of all."""
 
     @staticmethod
     def forward(
@@ -97,9 +88,9 @@ class LearnedBias(torch.autograd.Function):
         for first in range(0, len(query), at_once):
             tensors = [t[first : first + at_once] for t in (grad, query, key, value, out)]
             bias = whole.part(first * of_set, len(tensors[0]) * of_set)
-            of_nodes, flow = _gradients(tensors, bias, ctx.scale)
+            of_nodes, logit_grad = _gradients(tensors, bias, ctx.scale)
             nodes.append(of_nodes)
-            biases.append(_of_values(flow, bias))
+            biases.append(_of_values(logit_grad, bias))
         of_values = torch.cat(biases, 1) if columns is None else torch.stack(biases).sum(0)
         return *(torch.cat(of) for of in zip(*nodes, strict=True)), of_values, None, None
 
@@ -107,8 +98,7 @@ class LearnedBias(torch.autograd.Function):
 class SecondDerivative(torch.autograd.Function):
     """Passes the output of torch's dense kernel on, with a gradient that has one of its own.
 
-    Those kernels have none. Where `create_graph` asks for it the gradient is that of torch's
-    formula, and nothing flows back into the kernel.
+    Where `create_graph` asks for it that is torch's formula, and nothing flows into the kernel.
     """
 
     @staticmethod
@@ -146,16 +136,11 @@ def _by_formula(
 
 
 def _graph_wanted(tensors: Sequence[Tensor | None]) -> bool:
-    """Whether gradients that are computed now may be differentiated.
-
-    Transforms of torch.func always record a graph; it is used if a tensor has a gradient outside.
-    """
-    if not torch.is_grad_enabled():
-        return False
+    """Whether gradients that are computed now may be differentiated."""
     transform = innermost_transform()
-    if transform is None:
-        return True
-    level = transform.level()
+    if transform is None or not torch.is_grad_enabled():
+        return torch.is_grad_enabled()
+    level = transform.level()  # it always records a graph, used if a tensor has a gradient outside
     outside = (torch._C._functorch._unwrap_for_grad(t, level) for t in tensors if t is not None)
     return any(t.requires_grad for t in outside)
 
@@ -176,15 +161,15 @@ def _gradients(
     nothing = logits.amax(-1, keepdim=True) == -torch.inf
     weights = logits.softmax(-1).masked_fill(nothing, 0)
     inner = (grad * out).sum(-1, keepdim=True)
-    flow = (grad @ value.transpose(-1, -2)).sub_(inner) * weights
-    turned = flow.transpose(-1, -2)
-    nodes = (scale * (flow @ key), turned @ query, weights.transpose(-1, -2) @ grad)
-    return tuple(t.to(dtype) for t in nodes), flow
+    logit_grad = (grad @ value.transpose(-1, -2)).sub_(inner) * weights
+    turned = logit_grad.transpose(-1, -2)
+    nodes = (scale * (logit_grad @ key), turned @ query, weights.transpose(-1, -2) @ grad)
+    return tuple(t.to(dtype) for t in nodes), logit_grad
 
 
-def _of_values(flow: Tensor, bias: BlockBias) -> Tensor:
+def _of_values(logit_grad: Tensor, bias: BlockBias) -> Tensor:
     """Gradient of the values of a bias, given that of the logits [sets, H, dst, src]."""
-    places = flow.transpose(0, 1).flatten(1)
+    places = logit_grad.transpose(0, 1).flatten(1)
     if bias.columns is None:
         return places
     columns = bias.columns.expand(len(bias.values), -1)
@@ -192,10 +177,7 @@ def _of_values(flow: Tensor, bias: BlockBias) -> Tensor:
 
 
 def of_edges(bias: Tensor | BucketedBias, places: Tensor | None = None) -> BlockBias:
-    """The bias of every edge; of the edges in some places, with -inf where the place is E.
-
-    It is looked up, and its gradient summed, in float32 or wider.
-    """
+    """The bias, in float32 or wider, of every edge or of those in `places`; -inf at place E."""
     if isinstance(bias, BucketedBias):
         bias.check()
         values, columns = bias.table.t(), bias.bucket.long()

@@ -83,10 +83,7 @@ def own_loops_beat_sdpa(call: AttentionCall) -> bool:
 
 
 class Blocks(Backend):
-    """Attention over sets of nodes of which all, or all that came before, are sources.
-
-    k-nearest attention over equal complete sets runs on kernels for these.
-    """
+    """Attention over sets of nodes of which all, or all that came before, are sources."""
 
     name = "blocks"
     operations = frozenset({"attention", "topk_attention"})
@@ -115,8 +112,7 @@ class Blocks(Backend):
     def is_slower(self, call: Call | AttentionCall) -> bool:
         """Where loops over edges are faster on a CPU."""
         assert isinstance(call, AttentionCall)
-        on_cpu = call.query.is_cpu
-        return call.k is None and on_cpu and not blocks_beat_edge_loops(call)
+        return call.k is None and call.query.is_cpu and not blocks_beat_edge_loops(call)
 
     def run(self, call: Call | AttentionCall) -> Tensor:
         """The result of a call, differentiable."""
@@ -132,9 +128,8 @@ def _kernels(call: AttentionCall) -> Backend:
 def attention(call: AttentionCall) -> Tensor:
     """Attention of every set; a bias becomes the kernel's mask [count, H, dst, src].
 
-    Equal sets are views of the nodes, and one call. Ragged ones are gathered into groups of
-    similar size, and each group is a call. On a CPU most equal sets go to the loops of k-nearest
-    attention, of which all are the nearest here.
+    Equal sets are one call; ragged ones are gathered into groups of similar size, a call each. On a
+    CPU most equal sets go to the loops of k-nearest attention, with all sources as the nearest.
     """
     blocks, sets = call.neighborhood.blocks, call.neighborhood.sets
     nodes = (call.query, call.key, call.value)
@@ -150,14 +145,9 @@ def attention(call: AttentionCall) -> Tensor:
 
 
 def _dense(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    count: int,
-    scale: float,
-    bias: BlockBias | Tensor | None,
-    causal: bool,
-) -> Tensor:
+    query: Tensor, key: Tensor, value: Tensor, count: int, scale: float,
+    bias: BlockBias | Tensor | None, causal: bool,
+) -> Tensor:  # fmt: skip
     """Attention of `count` sets of as many nodes each; [count * rows, H, D] in and out."""
     heads, dim = query.shape[1:]
     q, k, v = (

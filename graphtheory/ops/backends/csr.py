@@ -25,13 +25,9 @@ _RUN: dict[str, Callable[[Any, Backend], Any]] = {
 
 
 class CSRBackend(Backend):
-    """A backend whose kernels are functions of row pointers, ids of source nodes and tensors.
+    """A backend whose kernels are functions of row pointers, ids of source nodes and tensors."""
 
-    Attributes:
-        module: Name of the module with the kernels; it is imported when one is first needed.
-    """
-
-    module: str
+    module: str  # with the kernels; imported when one is first needed
 
     @cached_property
     def kernels(self) -> ModuleType:

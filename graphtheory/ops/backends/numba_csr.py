@@ -42,7 +42,7 @@ class NumbaCSR(CSRBackend):
         self, operation: str, num_dst: int, num_edges: int, num_heads: int, dtype: torch.dtype,
         narrow: int,
     ) -> tuple[int, ...]:  # fmt: skip
-        """The weights, or of many weights of attention two facts of each row; on blocks four."""
+        """The weights, or of many weights of attention two statistics of each row; on blocks four."""
         if operation == "topk_attention":
             return num_dst, num_heads, 4
         kept = operation != "attention" or _keeps(num_edges, num_heads, dtype.itemsize)
@@ -52,8 +52,7 @@ class NumbaCSR(CSRBackend):
 def _keeps(edges: int, heads: int, itemsize: int) -> bool:
     """`keeps_weights`; False for a number of edges that an exported program leaves open.
 
-    Compared, that number would get a bound, and the program would refuse larger graphs. The saved
-    tensor is no output of an exported program, so its shape there does not matter.
+    Compared, that number would get a bound, and the program would refuse larger graphs.
     """
     left_open = isinstance(edges, torch.SymInt) and torch.compiler.is_exporting()
     return not left_open and keeps_weights(edges, heads, itemsize)

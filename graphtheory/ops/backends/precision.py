@@ -1,4 +1,4 @@
-"""The type that sums are taken in."""
+"""The type that sums are taken in: float32, or float64 where a tensor has it."""
 
 from __future__ import annotations
 
@@ -6,13 +6,18 @@ import torch
 from torch import Tensor
 
 
-def widened(*tensors: Tensor) -> list[Tensor]:
-    """Detached and contiguous, in one type: float32, or float64 where a tensor has it."""
+def sum_type(*tensors: Tensor) -> torch.dtype:
+    """The type of sums of these tensors."""
     dtype = torch.float32
     for t in tensors:
         if t.dtype != dtype:
             dtype = torch.promote_types(dtype, t.dtype)
-    found = list(tensors)
+    return dtype
+
+
+def widened(*tensors: Tensor) -> list[Tensor]:
+    """Detached and contiguous, in the type of their sums."""
+    dtype, found = sum_type(*tensors), list(tensors)
     for k, t in enumerate(found):
         if t.dtype != dtype or t.requires_grad or not t.is_contiguous():
             found[k] = t.detach().to(dtype).contiguous()

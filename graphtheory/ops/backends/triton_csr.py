@@ -78,9 +78,9 @@ class TritonCSR(CSRBackend):
         self, operation: str, num_dst: int, num_edges: int, num_heads: int, dtype: torch.dtype,
         narrow: int,
     ) -> tuple[int, ...]:  # fmt: skip
-        """Two facts of each row and, of a narrow type, its output before it was rounded.
+        """Two statistics of each row and, of a narrow type, its output before it was rounded.
 
-        With features of edges the weights; on blocks five facts.
+        With features of edges the weights; on blocks five statistics.
         """
         if operation == "edge_attention":
             return num_edges, num_heads

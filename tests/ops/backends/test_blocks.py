@@ -1,4 +1,7 @@
-"""Sets on torch's dense attention: how often it is called, with what, and what stays apart."""
+"""Sets on torch's dense attention: how often it is called, with what, and what stays apart.
+
+The backward pass of a learned bias takes a few sets at a time.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ import torch
 from torch import Tensor
 
 from graphtheory import Neighborhood, bipartite, causal, cliques, ops, star
-from graphtheory.ops.backends import blocks
+from graphtheory.ops.backends import block_bias, blocks
 from tests.conformance.check import draw_inputs
 
 Calls = list[dict[str, Any]]
@@ -36,27 +39,22 @@ def dense(nb: Neighborhood, bias: str = "none") -> Tensor:
     )
 
 
-@pytest.mark.parametrize(("nb", "n"), [(cliques([300] * 3), 300), (causal([5] * 3), 5)])
-def test_equal_sets_are_one_call_without_a_mask_or_a_copy(
-    nb: Neighborhood, n: int, calls: Calls
+@pytest.mark.parametrize(
+    ("nb", "shapes"),
+    [
+        (cliques([300] * 3), [(3, 2, 300, 4)]),
+        (causal([5] * 3), [(3, 2, 5, 4)]),
+        (cliques([5] * 3), []),  # equal sets of few sources go to loops of our own
+        (causal([5, 20, 3, 0, 17]), [(2, 2, 5, 4), (2, 2, 20, 4)]),
+    ],
+)
+def test_sets_are_few_calls_without_a_mask_and_equal_ones_without_a_copy(
+    nb: Neighborhood, shapes: list[tuple[int, ...]], calls: Calls
 ) -> None:
     dense(nb)
-    assert len(calls) == 1
-    assert calls[0]["shape"] == (3, 2, n, 4)
-    assert calls[0]["attn_mask"] is None
-    assert calls[0]["is_causal"] == (nb.blocks is None)
-    assert nb._groups is None
-
-
-def test_equal_sets_of_few_sources_go_to_loops_of_our_own(calls: Calls) -> None:
-    dense(cliques([5] * 3))
-    assert not calls
-
-
-def test_ragged_causal_sets_need_no_mask(calls: Calls) -> None:
-    dense(causal([5, 20, 3, 0, 17]))
-    assert [c["shape"][:3] for c in calls] == [(2, 2, 5), (2, 2, 20)]
-    assert all(c["attn_mask"] is None and c["is_causal"] for c in calls)
+    assert [c["shape"] for c in calls] == shapes
+    assert all(c["attn_mask"] is None and c["is_causal"] == nb.sets.causal for c in calls)
+    assert (nb._groups is None) == nb.sets.equal
 
 
 def test_ragged_complete_sets_hide_their_padding(calls: Calls) -> None:
@@ -149,9 +147,54 @@ def test_a_table_in_half_precision_sums_its_gradient_in_single() -> None:
 
 
 @pytest.mark.parametrize("shape", [(0, 3), (2, 0)])
-@pytest.mark.parametrize("nb", [cliques([3, 2]), causal([3, 2]), causal([2, 2])])
+@pytest.mark.parametrize("nb", [cliques([3, 3]), cliques([3, 2]), causal([3, 2]), causal([2, 2])])
 def test_no_heads_and_no_features(nb: Neighborhood, shape: tuple[int, int]) -> None:
     x = torch.zeros(nb.num_dst, *shape, requires_grad=True)
-    out = ops.attention(x, x, x, nb, backend="blocks")
-    assert out.shape == x.shape
-    out.sum().backward()
+    learned = torch.zeros(nb.num_edges, shape[0], requires_grad=True)
+    for bias in (None, learned):
+        out = ops.attention(x, x, x, nb, bias=bias, backend="blocks")
+        assert out.shape == x.shape
+        out.sum().backward()
+    assert learned.grad.shape == learned.shape
+
+
+@pytest.mark.parametrize("bias", ["edges", "buckets"])
+@pytest.mark.parametrize("nb", [cliques([5] * 7), cliques([3, 17, 4, 16, 5]), causal([5] * 7)])
+def test_the_size_of_a_part_does_not_matter(
+    monkeypatch: pytest.MonkeyPatch, nb: Neighborhood, bias: str
+) -> None:
+    inputs = draw_inputs(nb, 2, 4, bias, torch.float64)
+    leaves = list(inputs.leaves().values())
+
+    def gradients(backend: str) -> tuple[torch.Tensor, ...]:
+        nodes = (inputs.query, inputs.key, inputs.value)
+        out = ops.attention(*nodes, nb, bias=inputs.bias, backend=backend)
+        return out, *torch.autograd.grad(out, leaves, inputs.grad)
+
+    true = gradients("reference")
+    for places in (1, 2 * 2 * 25):  # one set at a time, and two
+        monkeypatch.setattr(block_bias, "_TILE", places)
+        for found, expected in zip(gradients("blocks"), true, strict=True):
+            torch.testing.assert_close(found, expected)
+
+
+def test_a_shared_bias_with_a_gradient_has_that_of_each_head() -> None:
+    shared = torch.randn(18, 1).expand(-1, 4).detach().requires_grad_()
+    weigh = torch.randn(2, 4, 3, 3)
+    for bias in (shared, shared.detach().clone().requires_grad_()):
+        mask = block_bias.of_edges(bias).mask((2, 3, 3), torch.float32)
+        (grad,) = torch.autograd.grad((mask * weigh).sum(), bias)
+        assert torch.equal(grad, weigh.transpose(0, 1).flatten(1).t())
+
+
+def test_a_bias_that_heads_share_stays_one() -> None:
+    shared = torch.randn(18, 1).expand(-1, 4)
+    mask = block_bias.of_edges(shared).mask((2, 3, 3), torch.float32)
+    assert mask.stride(1) == 0
+    assert torch.equal(mask[1, 2], shared[9:, 0].view(3, 3))
+    x = torch.randn(6, 4, 8)
+    found, true = (
+        ops.attention(x, x, x, cliques([3, 3]), bias=shared, backend=b)
+        for b in ("blocks", "reference")
+    )
+    torch.testing.assert_close(found, true)

@@ -1,4 +1,10 @@
-"""Run a compiled loop over chunks, which torch's threads take in turn by shared counters."""
+"""Run compiled loops over chunks of rows, which torch's threads take in turn by shared counters.
+
+A loop is a plain function, which `launch` compiles, of parts, compiled here. The work, rows and
+edges in the order of the rows, is cut into chunks of equal size. How many depends on the graph
+alone, what a row is summed in is the order of its edges, cut at the same places whatever the number
+of threads, and one machine code serves all threads: results are the same bits for any number.
+"""
 
 from __future__ import annotations
 
@@ -12,43 +18,110 @@ import torch
 from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
+from torch import Tensor
 
-from graphtheory.ops.backends.cpu.decorators import MATH
 from graphtheory.ops.threads import helpers, team
 
+MATH = {"reassoc", "contract", "nsz", "arcp"}
+"""Sums may be reassociated; NaN and infinity keep their meaning."""
+MOST_CHUNKS = 128
+_CHUNK = 512  # rows and edges that are worth a chunk
 _NEXT, _DONE = 0, 8  # places in the counters, a cache line apart
-_LEAVE = 4000  # looks, some microseconds: as long as a thread takes to let go of the interpreter
+_SPINS = 4000  # looks, some microseconds: as long as a thread takes to let go of the interpreter
+
+# NumPy's: where this module is imported while torch traces, torch would make fake ones.
+NO_EDGES: Any = np.empty(0, np.int64)
+NO_BUCKETS: Any = np.empty(0, np.uint8)
+NO_ROWS: Any = {t: np.empty((0, 0), n) for t, n in (
+    (torch.float32, np.float32), (torch.float64, np.float64)
+)}  # fmt: skip
 
 
-def turns() -> np.ndarray:
+def part(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile what a loop does to a chunk, a row or a tile into each loop that calls it.
+
+    A part that stayed a function of its own would stand in the machine code of every loop that
+    calls it, optimized with that loop and so with sums in an order of its own, and the linker would
+    take the copy that the process met first: bits would depend on what was compiled or loaded from
+    disk before. Arrays are not reference-counted: each that is named would cost an atomic call, and
+    threads would wait for one another. So a part cannot allocate, and is given what it works in.
+    """
+    return njit(forceinline=True, fastmath=MATH, _nrt=False)(function)
+
+
+def count_chunks(num_rows: int, num_edges: int) -> int:
+    """Number of chunks of a graph."""
+    return max(1, min(MOST_CHUNKS, (num_rows + num_edges) // _CHUNK))
+
+
+@part
+def chunk_start(indptr, chunk, chunks):
+    """Where a chunk starts in the list of every row followed by its edges."""
+    rows = indptr.shape[0] - 1
+    return (indptr[rows] + rows) * chunk // chunks
+
+
+@part
+def first_row(indptr, chunk, chunks):
+    """Lowest row that starts in the chunk or after it: row i is item indptr[i] + i."""
+    target = chunk_start(indptr, chunk, chunks)
+    low, high = 0, indptr.shape[0] - 1
+    while low < high:
+        middle = (low + high) // 2
+        if indptr[middle] + middle < target:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@part
+def rows_of(indptr, chunk, chunks):
+    """The first row that starts in a chunk, and the one after its last."""
+    return first_row(indptr, chunk, chunks), first_row(indptr, chunk + 1, chunks)
+
+
+@part
+def items_of(indptr, chunk, chunks):
+    """Items begin..end-1 of a chunk, and who has edges among them: rows start..last-1.
+
+    Returns begin, end, start, the first row that starts in the chunk, last, and the first edge.
+    """
+    first, last = rows_of(indptr, chunk, chunks)
+    begin, end = chunk_start(indptr, chunk, chunks), chunk_start(indptr, chunk + 1, chunks)
+    start = max(first - 1, 0)
+    return begin, end, start, first, last, max(indptr[start], begin - start - 1)
+
+
+@part
+def cut(indptr, i, start, stop):
+    """Edges of row i, which are items indptr[i] + i + 1 and after, among items start..stop-1."""
+    return max(indptr[i], start - i - 1), min(indptr[i + 1], stop - i - 1)
+
+
+def new_counters() -> np.ndarray:
     """Counters of one pass over chunks."""
     return np.zeros(16, np.int64)
 
 
-def _place(context: Any, builder: Any, kind: Any, array: Any, at: Any) -> Any:
-    return builder.gep(context.make_array(kind)(context, builder, array).data, [at])
+def _atomic(operate: Callable[[Any, Any], Any]) -> Any:
+    """A compiled function (counters, at) that does an atomic operation and returns a number."""
+
+    @intrinsic
+    def number(_, counters, at):
+        def code(context, builder, _signature, args):
+            data = context.make_array(counters)(context, builder, args[0]).data
+            return operate(builder, builder.gep(data, [args[1]]))
+
+        return types.int64(counters, types.int64), code
+
+    return number
 
 
-@intrinsic
-def _add_one(_, counters, at):
-    """The number at a place before it grows by one."""
-
-    def code(context, builder, _signature, args):
-        place = _place(context, builder, counters, *args)
-        return builder.atomic_rmw("add", place, ir.Constant(ir.IntType(64), 1), "seq_cst")
-
-    return types.int64(counters, types.int64), code
-
-
-@intrinsic
-def _look(_, counters, at):
-    """The number at a place, whichever thread wrote it last."""
-
-    def code(context, builder, _signature, args):
-        place = _place(context, builder, counters, *args)
-        return builder.load_atomic(place, "seq_cst", 8)
-
-    return types.int64(counters, types.int64), code
+_add_one = _atomic(  # the number before
+    lambda builder, at: builder.atomic_rmw("add", at, ir.Constant(ir.IntType(64), 1), "seq_cst")
+)
+_look = _atomic(lambda builder, at: builder.load_atomic(at, "seq_cst", 8))
 
 
 @njit(cache=True)
@@ -72,13 +145,13 @@ def wait_for(counters, chunks):
 
 
 @njit(cache=True, nogil=True)
-def settled(counters, chunks, patience):
+def all_done(counters, chunks, patience):
     """Whether so many chunks are done, looking again so many times."""
     if _look(counters, _DONE) >= chunks:
         return True
     for _ in range(patience):
         if _look(counters, _DONE) >= chunks:
-            for _ in range(_LEAVE):
+            for _ in range(_SPINS):
                 _look(counters, _DONE)
             return True
     return False
@@ -104,17 +177,10 @@ def launch(loop: Callable[..., None], chunks: int, work: int, *args: Any) -> Non
     chunks are given out does nothing, and is not waited for. To others, too, goes the first call of
     a kind, which may compile: what that raises, or an interrupt, would be lost on torch's.
 
-    Args:
-        loop: A plain function that numba compiles; it does chunks `take_chunk(counters)`,
-            `next_chunk(counters)`, ... of `counters` below `chunks`, each of which one thread gets.
-        chunks: Number of chunks.
-        work: Of all chunks, in multiply-adds; decides whether threads pay.
-        *args: Arrays and numbers.
-
-    Raises:
-        RuntimeError: A thread of torch's left chunks undone, for want of memory, say.
+    A loop does chunks `take_chunk(counters)`, `next_chunk(counters)`, ... below `chunks`, each of
+    which one thread gets. How many threads pay is decided by the `work` in multiply-adds.
     """
-    code, counters = _compiled(loop), turns()
+    code, counters = _compiled(loop), new_counters()
     others = min(torch.get_num_threads(), 1 + work // WORTH_A_THREAD, chunks) - 1
     if others < 1:
         code(counters, *args)
@@ -122,7 +188,7 @@ def launch(loop: Callable[..., None], chunks: int, work: int, *args: Any) -> Non
     kinds = (loop, *(getattr(arg, "dtype", type(arg)) for arg in args))
     if kinds in _ready and team.takes(others + 1):
         team.run(partial(code, counters, *args), others + 1)
-        if not settled(counters, chunks, 1):
+        if not all_done(counters, chunks, 1):
             raise RuntimeError(f"{loop.__name__}: ended early; the reason is in the error output")
         return
     errors: list[BaseException] = []
@@ -135,8 +201,75 @@ def launch(loop: Callable[..., None], chunks: int, work: int, *args: Any) -> Non
 
     helpers.ask(help_out, others)
     code(counters, *args)
-    while not settled(counters, chunks, _PATIENCE) and not errors:
+    while not all_done(counters, chunks, _PATIENCE) and not errors:
         sleep(_NAP)
     if errors:
         raise errors[0]
     _ready.add(kinds)
+
+
+def arrays(*args: Any) -> list[Any]:
+    """Of tensors, contiguous; other things as they are. What is written to is contiguous before."""
+    found = list(args)
+    for k, a in enumerate(found):  # a comprehension costs as much as the rest
+        if isinstance(a, Tensor):
+            found[k] = a.contiguous().numpy()
+    return found
+
+
+def chunks_of(indptr: Tensor, per_edge: Tensor) -> int:
+    """Number of chunks of a structure, whose edges are the first axis of `per_edge`."""
+    return count_chunks(indptr.size(0) - 1, per_edge.size(0))
+
+
+def run(loop: Callable[..., None], work: int, chunks: int, *args: Any, passes: int = 1) -> None:
+    """Launch a loop over chunks of rows, or one pass after the other, on tensors and numbers."""
+    launch(loop, passes * chunks, work, chunks, *arrays(*args))
+
+
+def cast(x: float, like: Tensor) -> np.floating[Any]:
+    """Of the type of the sums."""
+    return np.float64(x) if like.dtype == torch.float64 else np.float32(x)
+
+
+def options(
+    like: Tensor, bias: Tensor | None, bucket: Tensor | None, table: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Absent parts as empty arrays, so that one machine code serves all."""
+    return wide(bias, like), buckets(bucket), wide(table, like)
+
+
+def wide(tensor: Tensor | None, like: Tensor) -> Tensor:
+    """A contiguous tensor in the type of the sums; of nothing [0, 0]."""
+    if tensor is None:
+        return NO_ROWS[like.dtype]
+    return tensor.detach().to(like.dtype).contiguous()
+
+
+def buckets(bucket: Tensor | None) -> Tensor:
+    """Buckets, or row numbers, of edges, if there are any."""
+    return NO_BUCKETS if bucket is None else bucket.contiguous()
+
+
+def tables_of(weights: Tensor, chunks: int, num_buckets: int) -> Tensor:
+    """Zeros [Z * H] for each chunk."""
+    if num_buckets == 0:
+        return NO_ROWS[weights.dtype]
+    return weights.new_zeros(chunks, num_buckets * weights.size(1))
+
+
+def sum_tables(tables: Tensor, num_buckets: int, weights: Tensor) -> Tensor:
+    """Their sum [Z, H]."""
+    heads = weights.size(1)
+    return tables.sum(0).view(num_buckets, heads) if num_buckets else weights.new_empty(0, heads)
+
+
+def partial_buffers(chunks: int, *outs: Tensor) -> tuple[Tensor, ...]:
+    """Room for the row that a chunk only adds to, and for what it adds to some outputs."""
+    rows = (out.new_empty(chunks, *out.shape[1:]) for out in outs)
+    return torch.empty(chunks, dtype=torch.int64), *rows
+
+
+def run_merge(loop: Callable[..., None], split_row: Tensor, *parts: Any) -> None:
+    """Launch a loop that adds the partial sums of split rows."""
+    launch(loop, len(split_row), 0, len(split_row), *arrays(split_row, *parts))

@@ -1,4 +1,4 @@
-"""Memory of large outputs: in large pages where the system has them, and used again."""
+"""Reusable output buffers, in large pages where the system has them."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from torch import Tensor
 
 _PAGE = 2**21
 _SMALL = 2**16  # a multiple of small pages, which what lies beyond the last large one takes
-_LARGE = 2**20  # bytes of an output that is worth a room of its own
+_LARGE = 2**20  # bytes of an output that is worth a buffer of its own
 _KEPT = 2**29  # bytes that are kept for the next outputs; malloc would keep 2**26
 _NUMPYS = {torch.float32: np.float32, torch.float64: np.float64}
 
 
 def _rounded(size: int) -> int:
     """Up to large pages, or to small ones where more than half of the last would be idle."""
-    room = -(-size // _PAGE) * _PAGE
-    return room if 2 * (room - size) <= _PAGE else -(-size // _SMALL) * _SMALL
+    buffer = -(-size // _PAGE) * _PAGE
+    return buffer if 2 * (buffer - size) <= _PAGE else -(-size // _SMALL) * _SMALL
 
 
 def _new(size: int) -> np.ndarray:
@@ -41,59 +41,59 @@ def _new(size: int) -> np.ndarray:
     return space[first : first + size]
 
 
-def _fits(room: np.ndarray, size: int) -> bool:
-    """Whether a room holds that many bytes, and not much more: sampled batches differ a little."""
-    return size <= room.size <= size + size // 4
+def _fits(buffer: np.ndarray, size: int) -> bool:
+    """Whether a buffer holds that many bytes, and not much more: batches differ a little."""
+    return size <= buffer.size <= size + size // 4
 
 
-class _Lease(weakref.ref[np.ndarray]):
+class _Loan(weakref.ref[np.ndarray]):
     """Ends with the array that was given out; a `weakref.finalize` costs ten times as much."""
 
-    __slots__ = ("room",)
-    room: np.ndarray
+    __slots__ = ("buffer",)
+    buffer: np.ndarray
 
 
-class Rooms:
-    """Memory that outputs have left, for the next ones."""
+class BufferPool:
+    """Reusable output buffers: the memory that outputs have left, for the next ones."""
 
     def __init__(self) -> None:
         self.free: list[np.ndarray] = []  # the last freed at the end
-        self._leases: dict[int, _Lease] = {}
+        self._loans: dict[int, _Loan] = {}
 
     def lend(self, shape: Sequence[int], size: int, dtype: torch.dtype) -> Tensor:
         """An uninitialized tensor, `size` bytes at the start of a large page."""
-        room = self.take(size)
-        part = room[:size].view(_NUMPYS[dtype]).reshape(shape)
-        lease = _Lease(part, self._end)
-        lease.room = room
-        self._leases[id(lease)] = lease
+        buffer = self.take(size)
+        part = buffer[:size].view(_NUMPYS[dtype]).reshape(shape)
+        loan = _Loan(part, self._end)
+        loan.buffer = buffer
+        self._loans[id(loan)] = loan
         return torch.from_numpy(part)
 
-    def _end(self, lease: _Lease) -> None:
-        del self._leases[id(lease)]
-        self.put_back(lease.room)
+    def _end(self, loan: _Loan) -> None:
+        del self._loans[id(loan)]
+        self.put_back(loan.buffer)
 
     def take(self, size: int) -> np.ndarray:
-        """A room of as many pages as that many bytes need, or a freed one a little larger."""
+        """A buffer of as many pages as that many bytes need, or a freed one a little larger."""
         wanted = _rounded(size)
-        with suppress(IndexError):  # other threads take and free rooms meanwhile
+        with suppress(IndexError):  # other threads take and free buffers meanwhile
             for place in reversed(range(len(self.free))):
                 if _fits(self.free[place], wanted):
-                    room = self.free.pop(place)
-                    if _fits(room, wanted):
-                        return room
-                    self.put_back(room)
+                    buffer = self.free.pop(place)
+                    if _fits(buffer, wanted):
+                        return buffer
+                    self.put_back(buffer)
         return _new(wanted)
 
-    def put_back(self, room: np.ndarray) -> None:
-        """Keep a room for the next output, and let go of the oldest that are too many."""
-        self.free.append(room)
+    def put_back(self, buffer: np.ndarray) -> None:
+        """Keep a buffer for the next output, and let go of the oldest that are too many."""
+        self.free.append(buffer)
         with suppress(IndexError):
             while sum(map(len, self.free)) > _KEPT:
                 del self.free[0]
 
 
-_rooms = Rooms()
+_pool = BufferPool()
 
 
 def empty(shape: Sequence[int], like: Tensor) -> Tensor:
@@ -106,4 +106,4 @@ def empty(shape: Sequence[int], like: Tensor) -> Tensor:
     size = prod(shape) * like.element_size()
     if size < _LARGE:
         return like.new_empty(tuple(shape))
-    return _rooms.lend(shape, size, like.dtype)
+    return _pool.lend(shape, size, like.dtype)

@@ -12,10 +12,10 @@ import torch
 from numba import njit
 from torch import Tensor
 
-from graphtheory.ops.backends.cpu import run as calls
+from graphtheory.ops.backends.cpu import launch
 from graphtheory.ops.backends.cpu.attention.rows import edge_of
-from graphtheory.ops.backends.cpu.decorators import part
-from graphtheory.ops.backends.cpu.vector.lanes import put, warm
+from graphtheory.ops.backends.cpu.launch import part
+from graphtheory.ops.backends.cpu.vector.lanes import prefetch_rows, scale_into
 from graphtheory.ops.backends.cpu.vector.products import matrices, matrix, multiply
 
 TILE = 48  # edges at a time
@@ -28,7 +28,7 @@ def copy_of(given, like):
     rows, columns = given.shape
     copy = matrix(rows, columns, like)
     for i in range(rows):
-        put(copy, i * copy.shape[1], copy.dtype.type(1), given, i * columns, columns)
+        scale_into(copy, i * copy.shape[1], copy.dtype.type(1), given, i * columns, columns)
     return copy
 
 
@@ -50,9 +50,9 @@ def room_to_turn(turned, like):
 def take_features(low, high, features, order, given):
     """Copy the features of edges low..high-1 to `given`."""
     dim, one = features.shape[1], given.dtype.type(1)
-    warm(order, high, high + TILE, features, dim)
+    prefetch_rows(order, high, high + TILE, features, dim)
     for e in range(low, high):
-        put(given, (e - low) * given.shape[1], one, features, edge_of(order, e) * dim, dim)
+        scale_into(given, (e - low) * given.shape[1], one, features, edge_of(order, e) * dim, dim)
 
 
 @part
@@ -64,18 +64,20 @@ def write_terms(low, high, features, order, given, copy, width, terms):
 
 
 @part
-def give_back(low, high, flows, order, given, dim, width, turned, asked, found, of_features, table):
+def give_back(
+    low, high, sum_grads, order, given, dim, width, turned, needed, found, of_features, table
+):
     """From the gradients of the terms of edges low..high-1 those of the matrix and of features.
 
-    That of the matrix is added to `table`; those of features are written if they are asked for.
+    That of the matrix is added to `table`; those of features are written if they are needed.
     """
-    one = flows.dtype.type(1)
-    multiply(given.T, flows, table, dim, high - low, width, True)
-    if asked:
-        multiply(flows, turned, found, high - low, width, dim, False)
+    one = sum_grads.dtype.type(1)
+    multiply(given.T, sum_grads, table, dim, high - low, width, True)
+    if needed:
+        multiply(sum_grads, turned, found, high - low, width, dim, False)
         for e in range(low, high):
             at = edge_of(order, e) * dim
-            put(of_features, at, one, found, (e - low) * found.shape[1], dim)
+            scale_into(of_features, at, one, found, (e - low) * found.shape[1], dim)
 
 
 def flat_of(matrix: Tensor) -> Tensor:
@@ -90,7 +92,7 @@ def turned_of(flat: Tensor, of_features: bool) -> Tensor:
 
 def tables_for(indptr: Tensor, indices: Tensor, matrix: Tensor) -> tuple[int, np.ndarray]:
     """Number of chunks, and zeros for the gradient of the matrix of each."""
-    chunks, (heads, edge_dim, dim) = calls.chunks_of(indptr, indices), matrix.shape
+    chunks, (heads, edge_dim, dim) = launch.chunks_of(indptr, indices), matrix.shape
     if matrix.numel():
         chunks = min(chunks, max(8, _TABLES // matrix.numel()))
     return chunks, matrices(chunks, edge_dim, heads * dim, matrix.numpy())

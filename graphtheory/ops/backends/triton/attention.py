@@ -1,7 +1,9 @@
-"""Kernels of attention: forward, merging of chunks, and the backward pass over targets.
+"""Kernels of attention: forward, merging of chunks, and the two backward passes.
 
 Forward, a row goes along its edges with a running maximum, sum and weighted sum of values; `merge`
-puts the chunks of a long row together by the same formula.
+puts the chunks of a long row together by the same formula. A logit is a scaled dot product of query
+and key, or GAT's score, the leaky sum of a value of the source, the target and the edge: then there
+are no queries and keys, the edge's value is the bias, and the scale is the slope below 0.
 """
 
 from __future__ import annotations
@@ -12,12 +14,12 @@ import triton.language as tl
 from graphtheory.ops.backends.triton.parts import (
     SIZES,
     by_head,
+    cast,
     dropout_factor,
     entries,
     features,
     finite,
     gather,
-    number,
     own,
     per_edge,
     per_row,
@@ -32,20 +34,41 @@ from graphtheory.ops.backends.triton.parts import (
 
 
 @triton.jit
+def _of_target(
+    query, dst_score, row, live, head, head_live, column, exists,
+    HEADS: tl.constexpr, DIM: tl.constexpr, ACC: tl.constexpr,
+    R: tl.constexpr, G: tl.constexpr,
+):  # fmt: skip
+    """The queries [R, F] of rows, or their scores [R, G], 0 where there are none."""
+    if query is not None:  # with a return here Triton would compile what follows too
+        mine = own(query, row, live, column, exists, HEADS * DIM, ACC)
+    else:
+        mine = tl.zeros((R, G), ACC)
+        if dst_score is not None:
+            mine += per_row(dst_score, row, live, head, head_live, HEADS, ACC)
+    return mine
+
+
+@triton.jit
 def _step(
-    offset, start, stop, head, head_live, column, exists, query,
-    indices, key, value, bias, bucket, table, scale,
+    offset, start, stop, head, head_live, column, exists, mine,
+    indices, key, value, src_score, bias, bucket, table, scale,
     HEADS: tl.constexpr, DIM: tl.constexpr, BUCKETS: tl.constexpr, ACC: tl.constexpr,
     B: tl.constexpr, G: tl.constexpr, C: tl.constexpr,
 ):  # fmt: skip
-    """The B next edges of each row: edge, whether it is one, logits [R, B, G], keys and values.
+    """The B next edges of each row: edge, whether it is one, logits [R, B, G], slopes and values.
 
-    A logit is minus infinity where there is no edge, and NaN for a bucket beyond the table.
+    Slopes are what a logit grows by with `mine`: keys, or those of the leaky sum. A logit is minus
+    infinity where there is no edge, or a score is; it is NaN for a bucket beyond the table.
     """
     edge, live, node = entries(indices, None, start, stop, offset, B)
-    keys = gather(key, node, live, column, exists, HEADS * DIM, ACC)
+    if key is not None:
+        slopes = gather(key, node, live, column, exists, HEADS * DIM, ACC)
     values = gather(value, node, live, column, exists, HEADS * DIM, ACC)
-    logits = by_head(query[:, None, :] * keys, G, C) * number(scale, ACC)
+    if key is not None:
+        logits = by_head(mine[:, None, :] * slopes, G, C) * cast(scale, ACC)
+    else:
+        logits = mine[:, None, :] + per_edge(src_score, node, live, head, head_live, HEADS, ACC)
     if bias is not None:
         logits += per_edge(bias, edge, live, head, head_live, HEADS, ACC)
     if bucket is not None:
@@ -53,7 +76,12 @@ def _step(
         known = (row < BUCKETS)[:, :, None] & head_live[None, None, :]
         at = table + row[:, :, None] * HEADS + head[None, None, :]
         logits += tl.load(at, mask=known, other=float("nan")).to(ACC)
-    return edge, live, tl.where(live[:, :, None], logits, float("-inf")), keys, values
+    there = live[:, :, None]
+    if key is None:
+        slopes = tl.where(logits > 0, 1.0, cast(scale, ACC))
+        there = there & (logits != float("-inf"))  # a slope of 0 would make it NaN
+        logits = tl.where(there, logits, 0.0) * slopes
+    return edge, live, tl.where(there, logits, float("-inf")), slopes, values
 
 
 @triton.jit
@@ -64,80 +92,68 @@ def _raised(top, s):
 
 
 @triton.jit
-def with_edges(
-    top, total, sums, s, v, edge, head, seed, threshold, kept,
-    HEADS: tl.constexpr, ACC: tl.constexpr, C: tl.constexpr,
-):  # fmt: skip
-    """Of rows the maximum, sum of exponentials and sum of values [R, F], with B more edges."""
-    top, old, p = _raised(top, s)
-    total = total * old + tl.sum(p, 1)
-    if seed is not None:
-        p *= dropout_factor(edge, head, seed, threshold, kept, HEADS, ACC)
-    return top, total, sums * spread_row(old, C) + tl.sum(spread(p, C) * v, 1)
-
-
-@triton.jit
-def put_rows(
-    out, norm, place, live, head, head_live, column, exists, top, total, sums,
+def _put_rows(
+    out, softmax_stats, place, live, head, head_live, column, exists, top, total, sums,
     WIDE: tl.constexpr,
-    HEADS: tl.constexpr, DIM: tl.constexpr, NORM: tl.constexpr, C: tl.constexpr,
+    HEADS: tl.constexpr, DIM: tl.constexpr, STATS: tl.constexpr, C: tl.constexpr,
 ):  # fmt: skip
-    """Write out and norm as `forward` has them, its D rows of `norm` only if WIDE.
-
-    Nothing to sum gives 0.
-    """
+    """Write what `forward` writes, the unrounded output only if WIDE; nothing to sum gives 0."""
     some = tl.where(total == 0, 1.0, total)
     result = sums / spread_row(some, C)
     put_own(out, place, live, column, exists, result, HEADS * DIM)
-    put_per_row(norm, NORM * place, live, head, head_live, top, HEADS)
-    put_per_row(norm, NORM * place + 1, live, head, head_live, tl.log(some), HEADS)
+    put_per_row(softmax_stats, STATS * place, live, head, head_live, top, HEADS)
+    put_per_row(softmax_stats, STATS * place + 1, live, head, head_live, tl.log(some), HEADS)
     if WIDE:
-        put_own(norm + 2 * HEADS, place, live, column, exists, result, NORM * HEADS)
+        put_own(softmax_stats + 2 * HEADS, place, live, column, exists, result, STATS * HEADS)
 
 
 @triton.jit(do_not_specialize=SIZES)
 def forward(
-    rows, starts, indptr, count, out, norm,
-    indices, query, key, value, bias, bucket, table, seed,
+    rows, starts, indptr, count, out, softmax_stats,
+    indices, query, key, value, src_score, dst_score, bias, bucket, table, seed,
     scale: tl.float64, threshold: tl.int64, kept: tl.float64,
     HEADS: tl.constexpr, DIM: tl.constexpr, BUCKETS: tl.constexpr, ACC: tl.constexpr,
-    NORM: tl.constexpr,
+    STATS: tl.constexpr,
     CHUNK: tl.constexpr, R: tl.constexpr, B: tl.constexpr, G: tl.constexpr, C: tl.constexpr,
 ):  # fmt: skip
-    """Write out [N, H, D] and norm [N, NORM, H] of some rows, or of chunks at the chunks' places.
+    """Write out [N, H, D] and statistics [N, STATS, H] of some rows, or of chunks at their places.
 
-    `norm` is the row's largest logit and the log of the sum of exponentials less it: apart, because
+    These are the row's largest logit and the log of the sum of exponentials less it: apart, because
     the sum of the two would round away the digits that the exponentials of large logits need. If
-    NORM is more than 2, D rows follow, the output as it was before it was rounded.
+    STATS is more than 2, D rows follow, the output as it was before it was rounded.
     """
     row, place, live, start, stop = span(rows, starts, indptr, count, R, CHUNK)
     head, head_live, column, exists = features(HEADS, DIM, G, C)
-    q = own(query, row, live, column, exists, HEADS * DIM, ACC)
+    mine = _of_target(
+        query, dst_score, row, live, head, head_live, column, exists, HEADS, DIM, ACC, R, G
+    )
     top = tl.full((R, G), float("-inf"), ACC)
     total = tl.zeros((R, G), ACC)
     sums = tl.zeros((R, G * C), ACC)
     longest = tl.max(stop - start, 0).to(tl.int32)
     for offset in range(0, longest, B):
         edge, _, s, _, v = _step(
-            offset, start, stop, head, head_live, column, exists, q,
-            indices, key, value, bias, bucket, table, scale, HEADS, DIM, BUCKETS, ACC, B, G, C,
+            offset, start, stop, head, head_live, column, exists, mine, indices, key, value,
+            src_score, bias, bucket, table, scale, HEADS, DIM, BUCKETS, ACC, B, G, C,
         )  # fmt: skip
-        top, total, sums = with_edges(
-            top, total, sums, s, v, edge, head, seed, threshold, kept, HEADS, ACC, C
-        )
-    put_rows(
-        out, norm, place, live, head, head_live, column, exists, top, total, sums,
-        NORM > 2 and CHUNK == 0, HEADS, DIM, NORM, C,
+        top, old, p = _raised(top, s)
+        total = total * old + tl.sum(p, 1)
+        if seed is not None:
+            p *= dropout_factor(edge, head, seed, threshold, kept, HEADS, ACC)
+        sums = sums * spread_row(old, C) + tl.sum(spread(p, C) * v, 1)
+    _put_rows(
+        out, softmax_stats, place, live, head, head_live, column, exists, top, total, sums,
+        STATS > 2 and CHUNK == 0, HEADS, DIM, STATS, C,
     )  # fmt: skip
 
 
 @triton.jit
 def merge(
-    long, bounds, part, part_norm, out, norm,
-    HEADS: tl.constexpr, DIM: tl.constexpr, ACC: tl.constexpr, NORM: tl.constexpr,
+    long, bounds, part, part_stats, out, softmax_stats,
+    HEADS: tl.constexpr, DIM: tl.constexpr, ACC: tl.constexpr, STATS: tl.constexpr,
     B: tl.constexpr, G: tl.constexpr, C: tl.constexpr,
 ):  # fmt: skip
-    """Write out and norm of a long row from those of its chunks, B chunks a step."""
+    """Write out and statistics of a long row from those of its chunks, B chunks a step."""
     place = tl.program_id(0) + tl.arange(0, 1)
     head, head_live, column, exists = features(HEADS, DIM, G, C)
     first, last = tl.load(bounds + place), tl.load(bounds + place + 1)
@@ -147,43 +163,43 @@ def merge(
     for offset in range(0, tl.max(last - first, 0).to(tl.int32), B):
         chunk = first[:, None] + offset + tl.arange(0, B)[None, :]
         live = chunk < last[:, None]
-        s = per_edge(part_norm, NORM * chunk, live, head, head_live, HEADS, ACC)
-        log_sum = per_edge(part_norm, NORM * chunk + 1, live, head, head_live, HEADS, ACC)
+        s = per_edge(part_stats, STATS * chunk, live, head, head_live, HEADS, ACC)
+        log_sum = per_edge(part_stats, STATS * chunk + 1, live, head, head_live, HEADS, ACC)
         top, old, p = _raised(top, tl.where(live[:, :, None], s, float("-inf")))
         p *= tl.exp(log_sum)
         total = total * old + tl.sum(p, 1)
         v = gather(part, chunk, live, column, exists, HEADS * DIM, ACC)
         sums = sums * spread_row(old, C) + tl.sum(spread(p, C) * v, 1)
     row = tl.load(long + place).to(tl.int64)
-    put_rows(
-        out, norm, row, row >= 0, head, head_live, column, exists, top, total, sums,
-        NORM > 2, HEADS, DIM, NORM, C,
+    _put_rows(
+        out, softmax_stats, row, row >= 0, head, head_live, column, exists, top, total, sums,
+        STATS > 2, HEADS, DIM, STATS, C,
     )  # fmt: skip
 
 
 @triton.jit
-def facts_of(
-    g, out, norm, row, live, head, head_live, column, exists,
-    HEADS: tl.constexpr, DIM: tl.constexpr, ACC: tl.constexpr, NORM: tl.constexpr,
+def _row_stats(
+    g, out, softmax_stats, row, live, head, head_live, column, exists,
+    HEADS: tl.constexpr, DIM: tl.constexpr, ACC: tl.constexpr, STATS: tl.constexpr,
     G: tl.constexpr, C: tl.constexpr,
 ):  # fmt: skip
-    """Of rows with gradient g [R, F] the two of `norm` and the mean gradient of weights, [R, G].
+    """Of rows with gradient g [R, F] maximum, log of the sum, and mean gradient of weights, [R, G].
 
     The mean is the sum over the row of each weight times its gradient, with dropout
     too. A rounded output would leave a gradient where the true one is 0, as in a row whose sources
     are all alike.
     """
-    if NORM > 2:
-        was = own(norm + 2 * HEADS, row, live, column, exists, NORM * HEADS, ACC)
+    if STATS > 2:
+        was = own(softmax_stats + 2 * HEADS, row, live, column, exists, STATS * HEADS, ACC)
     else:
         was = own(out, row, live, column, exists, HEADS * DIM, ACC)
     mean = row_by_head(g * was, G, C)
-    best = finite(per_row(norm, NORM * row, live, head, head_live, HEADS, ACC))
-    return best, per_row(norm, NORM * row + 1, live, head, head_live, HEADS, ACC), mean
+    best = finite(per_row(softmax_stats, STATS * row, live, head, head_live, HEADS, ACC))
+    return best, per_row(softmax_stats, STATS * row + 1, live, head, head_live, HEADS, ACC), mean
 
 
 @triton.jit
-def flow_of(
+def _logit_grad(
     s, v, g, best, log_sum, mean, whole, edge, head, seed, threshold, kept,
     HEADS: tl.constexpr, ACC: tl.constexpr, CHUNK: tl.constexpr, G: tl.constexpr, C: tl.constexpr,
 ):  # fmt: skip
@@ -204,34 +220,70 @@ def flow_of(
 
 @triton.jit(do_not_specialize=SIZES)
 def targets(
-    rows, starts, indptr, count, grad_query,
-    grad, out, norm, weights, grad_logits,
-    indices, query, key, value, bias, bucket, table, seed,
+    rows, starts, indptr, count, of_target,
+    grad, out, softmax_stats, weights, grads,
+    indices, query, key, value, src_score, dst_score, bias, bucket, table, seed,
     scale: tl.float64, threshold: tl.int64, kept: tl.float64,
     HEADS: tl.constexpr, DIM: tl.constexpr, BUCKETS: tl.constexpr, ACC: tl.constexpr,
-    NORM: tl.constexpr,
+    STATS: tl.constexpr,
     CHUNK: tl.constexpr, R: tl.constexpr, B: tl.constexpr, G: tl.constexpr, C: tl.constexpr,
 ):  # fmt: skip
-    """Write grad_query of rows (or chunks), and of their edges grad_logits and kept weights."""
+    """Write kept weights of the edges of rows (or chunks), and gradients of logits or leaky sums.
+
+    These, added up, are the gradient of the query or of dst_score, which goes to `of_target`.
+    """
     row, place, live, start, stop = span(rows, starts, indptr, count, R, CHUNK)
     head, head_live, column, exists = features(HEADS, DIM, G, C)
-    q = own(query, row, live, column, exists, HEADS * DIM, ACC)
-    g = own(grad, row, live, column, exists, HEADS * DIM, ACC)
-    best, log_sum, mean = facts_of(
-        g, out, norm, row, live, head, head_live, column, exists, HEADS, DIM, ACC, NORM, G, C
+    mine = _of_target(
+        query, dst_score, row, live, head, head_live, column, exists, HEADS, DIM, ACC, R, G
     )
-    sums = tl.zeros((R, G * C), ACC)
+    g = own(grad, row, live, column, exists, HEADS * DIM, ACC)
+    best, log_sum, mean = _row_stats(
+        g, out, softmax_stats, row, live, head, head_live, column, exists,
+        HEADS, DIM, ACC, STATS, G, C,
+    )  # fmt: skip
+    sums = tl.zeros_like(mine)
     longest = tl.max(stop - start, 0).to(tl.int32)
     for offset in range(0, longest, B):
-        edge, here, s, k, v = _step(
-            offset, start, stop, head, head_live, column, exists, q,
-            indices, key, value, bias, bucket, table, scale, HEADS, DIM, BUCKETS, ACC, B, G, C,
+        edge, here, s, slopes, v = _step(
+            offset, start, stop, head, head_live, column, exists, mine, indices, key, value,
+            src_score, bias, bucket, table, scale, HEADS, DIM, BUCKETS, ACC, B, G, C,
         )  # fmt: skip
-        weight, flow = flow_of(
+        weight, found = _logit_grad(
             s, v, g, best, log_sum, mean, longest <= B, edge, head, seed, threshold, kept,
             HEADS, ACC, CHUNK, G, C,
         )  # fmt: skip
-        sums += tl.sum(spread(flow, C) * k, 1)
+        if query is not None:
+            sums += tl.sum(spread(found, C) * slopes, 1)
+        else:
+            found *= slopes
+            sums += tl.sum(found, 1)
         put_per_edge(weights, edge, here, head, head_live, weight, HEADS)
-        put_per_edge(grad_logits, edge, here, head, head_live, flow, HEADS)
-    put_own(grad_query, place, live, column, exists, sums * number(scale, ACC), HEADS * DIM)
+        put_per_edge(grads, edge, here, head, head_live, found, HEADS)
+    if query is not None:
+        put_own(of_target, place, live, column, exists, sums * cast(scale, ACC), HEADS * DIM)
+    elif of_target is not None:
+        put_per_row(of_target, place, live, head, head_live, sums, HEADS)
+
+
+@triton.jit(do_not_specialize=SIZES)
+def scored_sources(
+    rows, starts, indptr, count, of_value, of_src_score,
+    indices, perm, weights, grads, grad,
+    HEADS: tl.constexpr, DIM: tl.constexpr, ACC: tl.constexpr,
+    CHUNK: tl.constexpr, R: tl.constexpr, B: tl.constexpr, G: tl.constexpr, C: tl.constexpr,
+):  # fmt: skip
+    """Write of sources the sums of weights * grad, and of grads; entry t is edge perm[t]."""
+    _, place, live, start, stop = span(rows, starts, indptr, count, R, CHUNK)
+    head, head_live, column, exists = features(HEADS, DIM, G, C)
+    sums = tl.zeros((R, G * C), ACC)
+    total = tl.zeros((R, G), ACC)
+    longest = tl.max(stop - start, 0).to(tl.int32)
+    for offset in range(0, longest, B):
+        edge, here, node = entries(indices, perm, start, stop, offset, B)
+        w = per_edge(weights, edge, here, head, head_live, HEADS, ACC)
+        g = gather(grad, node, here, column, exists, HEADS * DIM, ACC)
+        sums += tl.sum(spread(w, C) * g, 1)
+        total += tl.sum(per_edge(grads, edge, here, head, head_live, HEADS, ACC), 1)
+    put_own(of_value, place, live, column, exists, sums, HEADS * DIM)
+    put_per_row(of_src_score, place, live, head, head_live, total, HEADS)

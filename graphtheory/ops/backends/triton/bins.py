@@ -31,51 +31,33 @@ _MOST = 64  # rows, or edges of a row
 
 @dataclass(frozen=True)
 class Bin:
-    """Rows, or chunks of rows, of one launch.
-
-    Attributes:
-        count: How many.
-        edges: Of a row or chunk, about: a power of two.
-        rows: Row of each, int32 [count]; None is 0..count-1.
-        starts: First edge of each chunk, int64 [count]; None when rows are whole.
-        chunk: Edges of a chunk; 0 when rows are whole.
-    """
+    """Rows, or chunks of rows, of one launch."""
 
     count: int
-    edges: int
-    rows: Tensor | None = None
-    starts: Tensor | None = None
-    chunk: int = 0
+    edges: int  # of a row or chunk, about: a power of two
+    rows: Tensor | None = None  # row of each, int32 [count]; None is 0..count-1
+    starts: Tensor | None = None  # first edge of each chunk, int64; None when rows are whole
+    chunk: int = 0  # edges of a chunk; 0 when rows are whole
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Every row of a structure once.
-
-    Attributes:
-        bins: Of chunks and of whole rows.
-        long: The rows that were cut into chunks, int32.
-        bounds: Chunks bounds[l]..bounds[l+1]-1 make row long[l]; int64.
-    """
+    """Every row of a structure once."""
 
     bins: tuple[Bin, ...]
-    long: Tensor
-    bounds: Tensor
+    long: Tensor  # the rows that were cut into chunks, int32
+    bounds: Tensor  # chunks bounds[l]..bounds[l+1]-1 make row long[l]; int64
 
 
 @dataclass(frozen=True)
 class Tile:
-    """What a program holds at a time, powers of two: [rows, edges, heads x dim].
-
-    Attributes:
-        warps: Of 32 threads: one, but for heads of thousands of features.
-    """
+    """What a program holds at a time, powers of two: [rows, edges, heads x dim]."""
 
     rows: int
     edges: int
     heads: int
     dim: int
-    warps: int
+    warps: int  # of 32 threads: one, but for heads of thousands of features
 
 
 def power(n: int) -> int:
@@ -105,8 +87,8 @@ def _plan(indptr: Tensor) -> Plan:
     if longest <= chunk:
         return Plan((Bin(degree.numel(), power(edges // degree.numel())),), none, none.long())
     pieces = torch.where(degree > chunk, (degree + chunk - 1) // chunk, 0)
-    facts = [pieces.sum(), (pieces > 0).sum(), degree[pieces == 0].sum()]
-    chunks, cut, edges = torch.stack(facts).tolist()
+    counts = [pieces.sum(), (pieces > 0).sum(), degree[pieces == 0].sum()]
+    chunks, cut, edges = torch.stack(counts).tolist()
     # Copies: the start of a slice may be unaligned, for which Triton compiles another program.
     long, short = (
         rows.clone() for rows in (pieces == 0).int().sort(stable=True)[1].int().tensor_split([cut])

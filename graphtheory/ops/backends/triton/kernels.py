@@ -21,52 +21,63 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import torch
 from torch import Tensor
 
+from graphtheory.ops.backends.precision import sum_type
 from graphtheory.ops.backends.triton import attention as attention_kernels
-from graphtheory.ops.backends.triton import edges as edge_kernels
-from graphtheory.ops.backends.triton import sums as sum_kernels
-from graphtheory.ops.backends.triton.feature_calls import attention as edge_attention
-from graphtheory.ops.backends.triton.feature_calls import (
-    attention_backward as edge_attention_backward,
+from graphtheory.ops.backends.triton import primitives
+from graphtheory.ops.backends.triton.features import (  # noqa: F401
+    edge_attention,
+    edge_attention_backward,
 )
-from graphtheory.ops.backends.triton.gat import attention as additive_attention
-from graphtheory.ops.backends.triton.gat import attention_backward as additive_attention_backward
 from graphtheory.ops.backends.triton.launch import (
     by_bucket,
     merge_softmax,
-    norm_like,
     options,
     over_logits,
     over_rows,
     plain,
-    sum_type,
+    room_like,
+    weighted_sums,
 )
-from graphtheory.ops.backends.triton.relu_sums import relu_sum, relu_sum_backward
-from graphtheory.ops.backends.triton.score import score as additive_score
-from graphtheory.ops.backends.triton.score import score_backward as additive_score_backward
-from graphtheory.ops.backends.triton.topk import attention as topk_blocks
-from graphtheory.ops.backends.triton.topk import attention_backward as topk_blocks_backward
+from graphtheory.ops.backends.triton.relu_sums import relu_sum, relu_sum_backward  # noqa: F401
+from graphtheory.ops.backends.triton.score import (  # noqa: F401
+    additive_score,
+    additive_score_backward,
+)
+from graphtheory.ops.backends.triton.topk import topk_blocks, topk_blocks_backward  # noqa: F401
 
-__all__ = [
-    "additive_attention",
-    "additive_attention_backward",
-    "additive_score",
-    "additive_score_backward",
-    "aggregate",
-    "attention",
-    "attention_backward",
-    "edge_attention",
-    "edge_attention_backward",
-    "edge_dot",
-    "edge_softmax",
-    "edge_softmax_backward",
-    "relu_sum",
-    "relu_sum_backward",
-    "topk_blocks",
-    "topk_blocks_backward",
-]
+
+def _forward(
+    indptr: Tensor, indices: Tensor, given: Sequence[Tensor | None], like: Tensor,
+    scale: float, dropout: float, seed: Tensor | None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """Output in the type of `like`, and softmax statistics of rows: see the kernel `forward`."""
+    out = like.new_empty(indptr.size(0) - 1, *like.shape[1:])
+    numbers, constants = options(like, given[-1], scale, dropout, seed)
+    acc, shape = constants["ACC"], out.shape[1:]
+    stats = out.new_empty(len(out), 2 if acc == out.dtype else 2 + shape[1], shape[0], dtype=acc)
+    args = [*plain(indices, *given), *numbers]
+    over_rows(
+        attention_kernels.forward, indptr, shape, [out, stats], args, merge_softmax,
+        STATS=stats.size(1), **constants,
+    )  # fmt: skip
+    return out, stats
+
+
+def _by_target(
+    indptr: Tensor, indices: Tensor, given: Sequence[Tensor | None], of_target: Tensor | None,
+    grad: Tensor, out: Tensor, stats: Tensor, scale: float, dropout: float, seed: Tensor | None,
+) -> list[Tensor]:  # fmt: skip
+    """Kept weights of edges, and gradients of their logits or sums; see the kernel `targets`."""
+    numbers, constants = options(grad, given[-1], scale, dropout, seed)
+    found = [stats.new_empty(indices.size(0), grad.size(1)) for _ in range(2)]
+    args = [*plain(grad, out, stats), *found, *plain(indices, *given), *numbers]
+    over_rows(
+        attention_kernels.targets, indptr, grad.shape[1:], [of_target], args,
+        STATS=stats.size(1), **constants,
+    )  # fmt: skip
+    return found
 
 
 def attention(
@@ -74,22 +85,14 @@ def attention(
     bias: Tensor | None, bucket: Tensor | None, table: Tensor | None,
     scale: float, dropout: float, seed: Tensor | None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Output as `query`, and the norm of rows: see the kernel `forward`."""
-    numbers, constants = options(query, table, scale, dropout, seed)
-    out = torch.empty_like(query, memory_format=torch.contiguous_format)
-    norm = norm_like(query)
-    args = [*plain(indices, query, key, value, bias, bucket, table), *numbers]
-    shape = (query.size(1), query.size(2))
-    over_rows(
-        attention_kernels.forward, indptr, shape, [out, norm], args, merge_softmax,
-        NORM=norm.size(1), **constants,
-    )  # fmt: skip
-    return out, norm
+    """Output as `query`, and softmax statistics of rows."""
+    given = (query, key, value, None, None, bias, bucket, table)
+    return _forward(indptr, indices, given, query, scale, dropout, seed)
 
 
 def attention_backward(
     indptr: Tensor, indices: Tensor, t_indptr: Tensor, sources_rows: Tensor, perm: Tensor,
-    grad: Tensor, query: Tensor, key: Tensor, value: Tensor, norm: Tensor,
+    grad: Tensor, query: Tensor, key: Tensor, value: Tensor, stats: Tensor,
     bucket: Tensor | None, num_buckets: int, scale: float, dropout: float, seed: Tensor | None,
     *, out: Tensor, bias: Tensor | None, table: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
@@ -97,50 +100,70 @@ def attention_backward(
 
     Those of the logits are [E, H] with a bias by edge, and else [0, H].
     """
-    numbers, constants = options(query, table, scale, dropout, seed)
-    acc, shape = constants["ACC"], (query.size(1), query.size(2))
-    grad_query, grad_key, grad_value = (
-        torch.empty_like(t, memory_format=torch.contiguous_format) for t in (query, key, value)
+    of_query, of_key, of_value = room_like(query, key, value)
+    given, drop = (query, key, value, None, None, bias, bucket, table), (dropout, seed)
+    weights, logits = _by_target(indptr, indices, given, of_query, grad, out, stats, scale, *drop)
+    args = [*plain(sources_rows, perm, logits, query, weights, grad), scale]
+    over_rows(
+        primitives.weighted, t_indptr, query.shape[1:], [of_key, of_value], args, ACC=stats.dtype
     )
-    weights, grad_logits = (
-        query.new_empty(indices.size(0), query.size(1), dtype=acc) for _ in range(2)
-    )
-    args = [
-        *plain(grad, out, norm), weights, grad_logits,
-        *plain(indices, query, key, value, bias, bucket, table), *numbers,
-    ]  # fmt: skip
-    kernel, constants["NORM"] = attention_kernels.targets, norm.size(1)
-    over_rows(kernel, indptr, shape, [grad_query], args, **constants)
-    args = [*plain(sources_rows, perm, grad_logits, query, weights, grad), scale]
-    over_rows(sum_kernels.weighted, t_indptr, shape, [grad_key, grad_value], args, ACC=acc)
-    grad_table = by_bucket(bucket, grad_logits, num_buckets)
+    of_table = by_bucket(bucket, logits, num_buckets)
     if bias is None:
-        grad_logits = grad_logits.new_empty(0, query.size(1))
-    return grad_query, grad_key, grad_value, grad_logits, grad_table
+        logits = logits.new_empty(0, query.size(1))
+    return of_query, of_key, of_value, logits, of_table
+
+
+def additive_attention(
+    indptr: Tensor, indices: Tensor, value: Tensor, src_score: Tensor, dst_score: Tensor | None,
+    edge: Tensor | None, slope: float, dropout: float, seed: Tensor | None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """Output as `value`, and softmax statistics of rows."""
+    given = (None, None, value, src_score, dst_score, edge, None, None)
+    return _forward(indptr, indices, given, value, slope, dropout, seed)
+
+
+def additive_attention_backward(
+    indptr: Tensor, indices: Tensor, t_indptr: Tensor, sources_rows: Tensor, perm: Tensor,
+    grad: Tensor, value: Tensor, src_score: Tensor, dst_score: Tensor | None, edge: Tensor | None,
+    stats: Tensor, slope: float, dropout: float, seed: Tensor | None, *, out: Tensor,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    """Gradients of value, src_score, dst_score (no rows without it) and the sums [E, H]."""
+    (num_src, heads, _), (of_value,) = value.shape, room_like(value)
+    of_src = src_score.new_empty(num_src, heads, 1)  # as rows of values, whose chunks are merged
+    of_dst = src_score.new_empty(0 if dst_score is None else len(stats), heads, 1)
+    given = (None, None, value, src_score, dst_score, edge, None, None)
+    of_target, drop = None if dst_score is None else of_dst, (dropout, seed)
+    weights, grads = _by_target(indptr, indices, given, of_target, grad, out, stats, slope, *drop)
+    args = [*plain(sources_rows, perm), weights, grads, *plain(grad)]
+    over_rows(
+        attention_kernels.scored_sources, t_indptr, value.shape[1:], [of_value, of_src], args,
+        ACC=stats.dtype,
+    )  # fmt: skip
+    return of_value, of_src[..., 0], of_dst[..., 0], grads
 
 
 def edge_dot(indptr: Tensor, indices: Tensor, query: Tensor, key: Tensor) -> Tensor:
     """Logits [E, H]."""
-    out, shape = query.new_empty(indices.size(0), query.size(1)), (query.size(1), query.size(2))
-    args = [*plain(indices, query, key), out]
-    over_rows(edge_kernels.dot, indptr, shape, [], args, ACC=sum_type(query, key))
+    out = query.new_empty(indices.size(0), query.size(1))
+    args, acc = [*plain(indices, query, key), out], sum_type(query, key)
+    over_rows(primitives.dot, indptr, query.shape[1:], [], args, ACC=acc)
     return out
 
 
-def _rows_of_logits(kernel: Any, indptr: Tensor, inputs: Sequence[Tensor]) -> Tensor:
-    out = torch.empty_like(inputs[0], memory_format=torch.contiguous_format)
+def _rows_of_logits(kernel: Any, indptr: Tensor, *inputs: Tensor) -> Tensor:
+    (out,) = room_like(inputs[0])
     over_logits(kernel, indptr, out.size(1), [*plain(*inputs), out], sum_type(*inputs))
     return out
 
 
 def edge_softmax(indptr: Tensor, logits: Tensor) -> Tensor:
     """Weights [E, H]."""
-    return _rows_of_logits(edge_kernels.softmax, indptr, [logits])
+    return _rows_of_logits(primitives.softmax, indptr, logits)
 
 
 def edge_softmax_backward(indptr: Tensor, weights: Tensor, grad: Tensor) -> Tensor:
     """Gradient of the logits [E, H]."""
-    return _rows_of_logits(edge_kernels.softmax_backward, indptr, [weights, grad])
+    return _rows_of_logits(primitives.softmax_backward, indptr, weights, grad)
 
 
 def aggregate(
@@ -148,7 +171,4 @@ def aggregate(
 ) -> Tensor:
     """Sums [N, H, D]; entry t of a row has the weight of edge perm[t], if `perm` is given."""
     out = value.new_empty(indptr.size(0) - 1, *value.shape[1:])
-    args = [*plain(indices, perm, weights, value), None, None, 1.0]
-    shape, acc = (value.size(1), value.size(2)), sum_type(weights, value)
-    over_rows(sum_kernels.weighted, indptr, shape, [out, None], args, ACC=acc)
-    return out
+    return weighted_sums(indptr, indices, perm, weights, value, out, sum_type(weights, value))

@@ -9,7 +9,8 @@ import torch
 import triton.language as tl
 from torch import Tensor
 
-from graphtheory.ops.backends.triton import attention, sums
+from graphtheory.ops.backends.precision import sum_type
+from graphtheory.ops.backends.triton import attention, primitives
 from graphtheory.ops.backends.triton.bins import Bin, plan, power, tile
 
 # Multiply and add in one instruction: twice the speed and less rounding. Triton's default changes
@@ -23,14 +24,6 @@ _LOGITS = 256  # of a program of rows, 8 for each thread
 _TYPES = {torch.float32: tl.float32, torch.float64: tl.float64}
 Outs = Sequence[Tensor | None]
 Merge = Callable[[Outs, Outs, Tensor, Tensor], None]
-
-
-def sum_type(*tensors: Tensor) -> torch.dtype:
-    """The type that sums are taken in: float32, or float64 where a tensor has it."""
-    dtype = torch.float32
-    for t in tensors:
-        dtype = torch.promote_types(dtype, t.dtype)
-    return dtype
 
 
 def ceiling(count: int, size: int) -> int:
@@ -52,11 +45,9 @@ def options(
     return numbers, {"ACC": sum_type(query), "BUCKETS": 0 if table is None else table.size(0)}
 
 
-def norm_like(out: Tensor) -> Tensor:
-    """Room for what attention saves of the rows of `out`: see `attention.forward`."""
-    acc = sum_type(out)
-    facts = 2 if acc == out.dtype else 2 + out.size(2)
-    return out.new_empty(out.size(0), facts, out.size(1), dtype=acc)
+def room_like(*tensors: Tensor) -> list[Tensor]:
+    """Uninitialized tensors of these shapes and types, without gaps."""
+    return [torch.empty_like(t, memory_format=torch.contiguous_format) for t in tensors]
 
 
 def launch(
@@ -72,19 +63,13 @@ def launch(
 
 
 def over_rows(
-    kernel: Any, indptr: Tensor, shape: tuple[int, int], outs: Outs, args: Sequence[Any],
+    kernel: Any, indptr: Tensor, shape: Sequence[int], outs: Outs, args: Sequence[Any],
     merge: Merge | None = None, **constants: Any,
 ) -> None:  # fmt: skip
-    """Run a kernel on every row.
+    """Run a kernel (rows, starts, indptr, count, *outs, *args) on every row of [heads, dim] nodes.
 
-    Args:
-        kernel: Takes (rows, starts, indptr, count, *outs, *args) and the constants of a tile.
-        indptr: Row pointers.
-        shape: (heads, head_dim) of a node.
-        outs: Results with an axis of rows; None where a result is not wanted.
-        args: Everything else.
-        merge: Makes results of long rows from those of their chunks; default adds them.
-        **constants: Of the kernel, ACC among them.
+    `outs` have an axis of rows; None where a result is not wanted. Results of long rows are made by
+    `merge` from those of their chunks, or added up.
     """
     heads, dim = shape
     acc = constants["ACC"]
@@ -107,6 +92,16 @@ def over_rows(
             (merge or _add)(places, outs, rows.long, rows.bounds)
 
 
+def weighted_sums(
+    indptr: Tensor, indices: Tensor, perm: Tensor | None, weights: Tensor, value: Tensor,
+    out: Tensor, acc: torch.dtype, scale: float = 1.0,
+) -> Tensor:  # fmt: skip
+    """Write scale * sum over the row of weights[e, h] * value[j, h] to `out`."""
+    args = [*plain(indices, perm, weights, value), None, None, scale]
+    over_rows(primitives.weighted, indptr, value.shape[1:], [out, None], args, ACC=acc)
+    return out
+
+
 def over_long(
     kernel: Any, long: Tensor, bounds: Tensor, part: Tensor, args: Sequence[Any], **constants: Any
 ) -> None:
@@ -124,15 +119,14 @@ def over_long(
 def _add(parts: Outs, outs: Outs, long: Tensor, bounds: Tensor) -> None:
     for part, out in zip(parts, outs, strict=True):
         if part is not None:
-            over_long(sums.add_chunks, long, bounds, part, [out])
+            over_long(primitives.add_chunks, long, bounds, part, [out])
 
 
 def merge_softmax(parts: Outs, outs: Outs, long: Tensor, bounds: Tensor) -> None:
-    """Make [out, norm] of attention of long rows from those of their chunks."""
-    part, norm = parts
-    assert part is not None
-    assert norm is not None
-    over_long(attention.merge, long, bounds, part, [norm, *outs], NORM=norm.size(1))
+    """Make [out, softmax statistics] of attention of long rows from those of their chunks."""
+    part, stats = parts
+    assert part is not None and stats is not None
+    over_long(attention.merge, long, bounds, part, [stats, *outs], STATS=stats.size(1))
 
 
 def over_logits(kernel: Any, indptr: Tensor, heads: int, args: Sequence[Any], acc: Any) -> None:
@@ -166,7 +160,7 @@ def by_bucket(bucket: Tensor | None, values: Tensor, num_buckets: int) -> Tensor
     shares = min(_SHARES, ceiling(edges, step), max(1, edges // num_buckets))
     out = values.new_empty(shares, num_buckets, heads)
     launch(
-        sums.by_bucket, (shares, ceiling(num_buckets, rows), ceiling(heads, group)), values,
+        primitives.by_bucket, (shares, ceiling(num_buckets, rows), ceiling(heads, group)), values,
         bucket.contiguous(), values, out, edges,
         HEADS=heads, BUCKETS=num_buckets, ACC=values.dtype, B=step, Z=rows, G=group,
     )  # fmt: skip

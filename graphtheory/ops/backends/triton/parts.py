@@ -154,7 +154,7 @@ def put_per_edge(base, edge, live, head, head_live, what, HEADS: tl.constexpr):
 
 
 @triton.jit
-def number(x, ACC: tl.constexpr):
+def cast(x, ACC: tl.constexpr):
     """A float64 argument in the type of sums."""
     return tl.full((), x, ACC)
 
@@ -177,7 +177,7 @@ def factor_of(counter, seed, threshold, kept, ACC: tl.constexpr):
     """Factor of the weights with these numbers: the rule of `ops.dropout.dropout_factor`."""
     low, high = counter.to(tl.uint32), (counter >> 32).to(tl.uint32)
     draw = _mix(_mix(low ^ tl.load(seed).to(tl.uint32)) ^ high)
-    return tl.where(draw.to(tl.int64) >= threshold, number(kept, ACC), 0.0)
+    return tl.where(draw.to(tl.int64) >= threshold, cast(kept, ACC), 0.0)
 
 
 @triton.jit

@@ -5,13 +5,12 @@ Edge t has row order[t] of the features, or row t without `order`.
 
 from __future__ import annotations
 
-import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from graphtheory.ops.backends.triton import sums
-from graphtheory.ops.backends.triton.launch import over_rows, plain, sum_type
+from graphtheory.ops.backends.precision import sum_type
+from graphtheory.ops.backends.triton.launch import over_rows, plain, room_like, weighted_sums
 from graphtheory.ops.backends.triton.parts import (
     SIZES,
     entries,
@@ -44,7 +43,7 @@ def forward(
 
 
 @triton.jit(do_not_specialize=SIZES)
-def flows(
+def edge_grads(
     rows, starts, indptr, count,
     indices, order, value, given, grad, out,
     HEADS: tl.constexpr, DIM: tl.constexpr, ACC: tl.constexpr,
@@ -70,8 +69,7 @@ def relu_sum(
     """Sums [N, H, D] in the dtype of `value`."""
     out = value.new_empty(indptr.size(0) - 1, *value.shape[1:])
     args = plain(indices, order if len(order) else None, value, features)
-    shape = (value.size(1), value.size(2))
-    over_rows(forward, indptr, shape, [out], args, ACC=sum_type(value))
+    over_rows(forward, indptr, value.shape[1:], [out], args, ACC=sum_type(value))
     return out
 
 
@@ -80,12 +78,9 @@ def relu_sum_backward(
     grad: Tensor, value: Tensor, features: Tensor,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Gradients of value and features."""
-    shape, acc = (value.size(1), value.size(2)), sum_type(value)
-    of_value = torch.empty_like(value, memory_format=torch.contiguous_format)
-    of_features = torch.empty_like(features, memory_format=torch.contiguous_format)
+    acc, (of_value, of_features) = sum_type(value), room_like(value, features)
     args = plain(indices, order if len(order) else None, value, features, grad)
-    over_rows(flows, indptr, shape, [], [*args, of_features], ACC=acc)
+    over_rows(edge_grads, indptr, value.shape[1:], [], [*args, of_features], ACC=acc)
     ones = value.new_ones(indices.size(0), value.size(1))
-    weighted = (*plain(edges, None, ones, of_features), None, None, 1.0)
-    over_rows(sums.weighted, t_indptr, shape, [of_value, None], weighted, ACC=acc)
+    weighted_sums(t_indptr, edges, None, ones, of_features, of_value, acc)
     return of_value, of_features

@@ -15,16 +15,23 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from graphtheory.ops.backends.torch_rows import rows_of
+from graphtheory.ops.backends.precision import sum_type
+from graphtheory.ops.backends.torch_csr import rows_of
 from graphtheory.ops.backends.triton.bins import power, tile
-from graphtheory.ops.backends.triton.launch import ceiling, launch, over_rows, plain, sum_type
+from graphtheory.ops.backends.triton.launch import (
+    ceiling,
+    launch,
+    over_rows,
+    plain,
+    room_like,
+)
 from graphtheory.ops.backends.triton.parts import (
     SIZES,
     by_head,
+    cast,
     entries,
     features,
     gather,
-    number,
     own,
     per_edge,
     put_own,
@@ -70,7 +77,7 @@ def scores(
         edge, here, node = entries(indices, None, start, stop, offset, B)
         z = mine[:, None, :] + gather(source, node, here, column, exists, HEADS * DIM, ACC)
         z = _with_term(z, edge, here, column, exists, given, matrix, EDGE_DIM, HEADS * DIM, ACC)
-        z = tl.where(z > 0, z, z * number(slope, ACC))
+        z = tl.where(z > 0, z, z * cast(slope, ACC))
         found = by_head(z * a[None, None, :], G, C)
         put_per_edge(out, edge, here, head, head_live, found, HEADS)
 
@@ -91,7 +98,7 @@ def sums(
     head, head_live, column, exists = features(HEADS, DIM, G, C)
     here_is = own(mine, row, live, column, exists, HEADS * DIM, ACC)
     a = tl.load(att + column, mask=exists, other=0).to(ACC)
-    flows = tl.zeros((R, G * C), ACC)
+    total = tl.zeros((R, G * C), ACC)
     if leaky_out is not None:
         leaky = tl.zeros((R, G * C), ACC)
     longest = tl.max(stop - start, 0).to(tl.int32)
@@ -100,18 +107,18 @@ def sums(
         z = here_is[:, None, :] + gather(other, node, here, column, exists, HEADS * DIM, ACC)
         z = _with_term(z, edge, here, column, exists, given, matrix, EDGE_DIM, HEADS * DIM, ACC)
         up = per_edge(grad, edge, here, head, head_live, HEADS, ACC)
-        flow = spread(up, C) * tl.where(z > 0, 1.0, number(slope, ACC))
-        flows += tl.sum(flow, 1)
+        sum_grad = spread(up, C) * tl.where(z > 0, 1.0, cast(slope, ACC))
+        total += tl.sum(sum_grad, 1)
         if leaky_out is not None:
-            leaky += tl.sum(tl.where(here[:, :, None], flow * z, 0.0), 1)
+            leaky += tl.sum(tl.where(here[:, :, None], sum_grad * z, 0.0), 1)
         if given_out is not None:
-            flow *= a[None, None, :]
+            sum_grad *= a[None, None, :]
             at = given_out + (edge * tl.num_programs(1) + tl.program_id(1)) * EDGE_DIM
             for k in range(EDGE_DIM):
                 m = tl.load(matrix + k * (HEADS * DIM) + column, mask=exists, other=0).to(ACC)
-                tl.store(at + k, tl.sum(flow * m[None, None, :], 2), mask=here)
-    flows = tl.where((start < stop)[:, None], flows * a[None, :], 0.0)  # of none 0, whatever att is
-    put_own(out, place, live, column, exists, flows, HEADS * DIM)
+                tl.store(at + k, tl.sum(sum_grad * m[None, None, :], 2), mask=here)
+    total = tl.where((start < stop)[:, None], total * a[None, :], 0.0)  # of none 0, whatever att is
+    put_own(out, place, live, column, exists, total, HEADS * DIM)
     if leaky_out is not None:
         put_own(leaky_out, place, live, column, exists, leaky, HEADS * DIM)
 
@@ -139,10 +146,10 @@ def sum_matrix(
         z += gather(source, j, here, column, exists, width, ACC)
         z = _with_term(z, edge, here, column, exists, given, matrix, EDGE_DIM, width, ACC)
         up = gather(grad, edge, here, column // DIM, exists, HEADS, ACC)
-        flow = up * tl.where(z > 0, 1.0, number(slope, ACC))
+        sum_grad = up * tl.where(z > 0, 1.0, cast(slope, ACC))
         mask = known[:, None] & here
         f = tl.load(given + edge * EDGE_DIM + k[:, None], mask=mask, other=0).to(ACC)
-        sums += tl.dot(f, tl.reshape(flow, (B, F)), input_precision="ieee", out_dtype=ACC)
+        sums += tl.dot(f, tl.reshape(sum_grad, (B, F)), input_precision="ieee", out_dtype=ACC)
     at = out + (tl.program_id(0).to(tl.int64) * EDGE_DIM + k[:, None]) * width + column[None, :]
     tl.store(at, sums, mask=known[:, None] & exists[None, :])
 
@@ -154,7 +161,7 @@ def _terms(given: Tensor, matrix: Tensor) -> tuple[list[Tensor | None], dict[str
     return plain(given if edge_dim else None, flat), {"EDGE_DIM": edge_dim}
 
 
-def score(
+def additive_score(
     indptr: Tensor, indices: Tensor, source: Tensor, target: Tensor, att: Tensor,
     given: Tensor, matrix: Tensor, slope: float,
 ) -> Tensor:  # fmt: skip
@@ -168,15 +175,14 @@ def score(
     return out
 
 
-def score_backward(
+def additive_score_backward(
     indptr: Tensor, indices: Tensor, t_indptr: Tensor, sources_rows: Tensor, perm: Tensor,
     grad: Tensor, source: Tensor, target: Tensor, att: Tensor, given: Tensor, matrix: Tensor,
     slope: float, of_features: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     """Gradients of source, target, att, features of edges ([0] unless asked for) and matrix."""
-    acc, shape = sum_type(grad, source, target, att, given, matrix), (att.size(0), att.size(1))
-    of_source = torch.empty_like(source, memory_format=torch.contiguous_format)
-    of_target = torch.empty_like(target, memory_format=torch.contiguous_format)
+    acc, shape = sum_type(grad, source, target, att, given, matrix), att.shape
+    of_source, of_target = room_like(source, target)
     of_att = torch.empty_like(of_target, dtype=acc)  # [num_dst, H, C]: a row's share
     terms, constants = _terms(given, matrix)
     parts = None  # of the gradients of features, one for each program of a row

@@ -2,7 +2,7 @@
 
 A program of the forward pass holds the logits of some rows with all their sources, chooses from
 them, and adds up values. The backward pass computes the logits again, once by rows and once by
-sources, so that no sum has two programs. What is done to a row is in `topk_row`. Sums are in
+sources, so that no sum has two programs. What is done to a row is in `topk_parts`. Sums are in
 float32.
 """
 
@@ -11,26 +11,36 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
 from graphtheory.ops.backends.triton.bins import power
-from graphtheory.ops.backends.triton.launch import by_bucket, ceiling, launch, options, plain
-from graphtheory.ops.backends.triton.parts import factor_of, number
-from graphtheory.ops.backends.triton.topk_blocks import (
+from graphtheory.ops.backends.triton.launch import (
+    by_bucket,
+    ceiling,
+    launch,
+    options,
+    plain,
+    room_like,
+)
+from graphtheory.ops.backends.triton.parts import cast, factor_of
+from graphtheory.ops.backends.triton.topk_parts import (
     ROWS,
+    STATS,
     TERMS,
+    choose,
+    exponentials,
     logits,
     nodes,
     part,
     product,
     products,
     put_nodes,
+    put_stats,
     put_sums,
+    weights,
 )
-from graphtheory.ops.backends.triton.topk_row import FACTS, choose, exponentials, put_facts, weights
 
 SIZES = ("dst", "src", "k", "threshold")  # no new machine code for each of these
 # Logits that a thread holds, twice as many in the longest rows and eight times as many where a
@@ -48,13 +58,13 @@ _COLUMNS = 256
 
 @triton.jit(do_not_specialize=SIZES)
 def forward(
-    out, facts, dst, src, k, query, key, value, bias, bucket, table, seed,
+    out, stats, dst, src, k, query, key, value, bias, bucket, table, seed,
     scale: tl.float64, threshold: tl.int64, kept: tl.float64,
     HEADS: tl.constexpr, WIDTH: tl.constexpr, DIM: tl.constexpr, BUCKETS: tl.constexpr,
     ACC: tl.constexpr,
     M: tl.constexpr, N: tl.constexpr, DIMS: tl.constexpr,
 ):  # fmt: skip
-    """Write out and facts of M rows."""
+    """Write out and statistics of M rows."""
     b, head, i = part(dst, HEADS, M)
     j = tl.arange(0, N)
     row, here, there, at = b * dst + i, i < dst, j < src, head * DIM
@@ -68,7 +78,7 @@ def forward(
     w = exponentials(x, j, low, high, last, top)
     total = tl.sum(w, 1)
     share = 1 / tl.where(total == 0, 1.0, total)
-    put_facts(facts, row * HEADS + head, here, low, high, last, top, share)
+    put_stats(stats, row * HEADS + head, here, low, high, last, top, share)
     w *= share[:, None]
     if seed is not None:
         w *= factor_of(edge * HEADS + head, seed, threshold, kept, ACC)
@@ -77,7 +87,7 @@ def forward(
 
 @triton.jit
 def _weights_and_gradient(
-    grad, facts, query, row, row_live, key, value, column, j, column_live, edge, head,
+    grad, stats, query, row, row_live, key, value, column, j, column_live, edge, head,
     bias, bucket, table, seed, scale, threshold, kept,
     HEADS: tl.constexpr, WIDTH: tl.constexpr, DIM: tl.constexpr, BUCKETS: tl.constexpr,
     ACC: tl.constexpr,
@@ -88,7 +98,7 @@ def _weights_and_gradient(
         query, row, row_live, key, column, column_live, edge, head, bias, bucket, table, scale,
         HEADS, WIDTH, DIM, BUCKETS, DIMS,
     )  # fmt: skip
-    w = weights(x, j, facts, row * HEADS + head, row_live)
+    w = weights(x, j, stats, row * HEADS + head, row_live)
     up = products(grad, row, row_live, value, column, column_live, HEADS * DIM, WIDTH, DIM, DIMS)
     factor = 1.0
     if seed is not None:
@@ -98,7 +108,7 @@ def _weights_and_gradient(
 
 @triton.jit(do_not_specialize=SIZES)
 def targets(
-    of_query, of_logits, means, dst, src, grad, facts, query, key, value, bias, bucket, table, seed,
+    of_query, of_logits, means, dst, src, grad, stats, query, key, value, bias, bucket, table, seed,
     scale: tl.float64, threshold: tl.int64, kept: tl.float64,
     HEADS: tl.constexpr, WIDTH: tl.constexpr, DIM: tl.constexpr, BUCKETS: tl.constexpr,
     ACC: tl.constexpr,
@@ -114,23 +124,23 @@ def targets(
     of = b * src * WIDTH + at
     edge = row[:, None] * src + j[None, :]
     w, up, _ = _weights_and_gradient(
-        grad + at, facts, query + at, row, here, key + of, value + of, j, j, there, edge, head,
+        grad + at, stats, query + at, row, here, key + of, value + of, j, j, there, edge, head,
         bias, bucket, table, seed, scale, threshold, kept, HEADS, WIDTH, DIM, BUCKETS, ACC, DIMS,
     )  # fmt: skip
     mean = tl.sum(w * up, 1)
     tl.store(means + row * HEADS + head, mean, mask=here)
-    flow = w * (up - mean[:, None])
+    logit_grad = w * (up - mean[:, None])
     if of_logits is not None:
-        tl.store(of_logits + edge * HEADS + head, flow, mask=here[:, None] & there[None, :])
+        tl.store(of_logits + edge * HEADS + head, logit_grad, mask=here[:, None] & there[None, :])
     put_sums(
-        of_query + at, row, here, flow, key + of, j, there, number(scale, ACC),
+        of_query + at, row, here, logit_grad, key + of, j, there, cast(scale, ACC),
         HEADS * DIM, WIDTH, DIM, DIMS,
     )  # fmt: skip
 
 
 @triton.jit(do_not_specialize=SIZES)
 def sources(
-    of_key, of_value, means, dst, src, grad, facts, query, key, value, bias, bucket, table, seed,
+    of_key, of_value, means, dst, src, grad, stats, query, key, value, bias, bucket, table, seed,
     scale: tl.float64, threshold: tl.int64, kept: tl.float64,
     HEADS: tl.constexpr, WIDTH: tl.constexpr, DIM: tl.constexpr, BUCKETS: tl.constexpr,
     ACC: tl.constexpr,
@@ -145,17 +155,17 @@ def sources(
         row, here = b * dst + i, i < dst
         edge = row[:, None] * src + j[None, :]
         w, up, factor = _weights_and_gradient(
-            grad + at, facts, query + at, row, here, key + at, value + at, column, j, there, edge,
+            grad + at, stats, query + at, row, here, key + at, value + at, column, j, there, edge,
             head, bias, bucket, table, seed, scale, threshold, kept,
             HEADS, WIDTH, DIM, BUCKETS, ACC, DIMS,
         )  # fmt: skip
         mean = tl.load(means + row * HEADS + head, mask=here, other=0)
-        flow = w * (up - mean[:, None])
+        logit_grad = w * (up - mean[:, None])
         g = nodes(grad + at, row, here, 0, HEADS * DIM, DIM, C)
         sum_value = product(tl.trans(w * factor), g, sum_value)
         q = nodes(query + at, row, here, 0, WIDTH, DIM, C)
-        sum_key = product(tl.trans(flow), q, sum_key)
-    sum_key *= number(scale, ACC)
+        sum_key = product(tl.trans(logit_grad), q, sum_key)
+    sum_key *= cast(scale, ACC)
     put_nodes(of_key + at, column, there, 0, sum_key, HEADS * DIM, DIM, C)
     put_nodes(of_value + at, column, there, 0, sum_value, HEADS * DIM, DIM, C)
 
@@ -187,33 +197,29 @@ def _side_by_side(*nodes: Tensor) -> tuple[list[Tensor], int]:
     return [t.contiguous() for t in nodes], heads * dim
 
 
-def _like(*tensors: Tensor) -> list[Tensor]:
-    return [torch.empty_like(t, memory_format=torch.contiguous_format) for t in tensors]
-
-
-def attention(
+def topk_blocks(
     query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, bucket: Tensor | None,
     table: Tensor | None, seed: Tensor | None, blocks: Sequence[int],
     k: int, scale: float, dropout: float,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Output as `query`, and the facts of each row."""
+    """Output as `query`, and the statistics of each row."""
     (_, dst, src), (_, heads, dim) = blocks, query.shape
     numbers, constants = options(query, table, scale, dropout, seed)
-    (out,) = _like(query)
-    facts = query.new_empty(len(query), heads, FACTS.value, dtype=constants["ACC"])
+    (out,) = room_like(query)
+    stats = query.new_empty(len(query), heads, STATS.value, dtype=constants["ACC"])
     programs, tile = _rows_of(query, blocks, alone=bias is bucket is seed is None)
     parts, width = _side_by_side(query, key, value)
     launch(
-        forward, (programs,), query, out, facts, dst, src, min(k, src),
+        forward, (programs,), query, out, stats, dst, src, min(k, src),
         *parts, *plain(bias, bucket, table), *numbers,
         HEADS=heads, WIDTH=width, DIM=dim, **constants, **tile,
     )  # fmt: skip
-    return out, facts
+    return out, stats
 
 
-def attention_backward(
+def topk_blocks_backward(
     grad: Tensor, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None,
-    bucket: Tensor | None, table: Tensor | None, seed: Tensor | None, facts: Tensor,
+    bucket: Tensor | None, table: Tensor | None, seed: Tensor | None, stats: Tensor,
     blocks: Sequence[int], with_bias: bool, scale: float, dropout: float,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     """Gradients of query, key, value, and of bias and table, without rows unless `with_bias`."""
@@ -221,10 +227,10 @@ def attention_backward(
     numbers, constants = options(query, table, scale, dropout, seed)
     parts, width = _side_by_side(query, key, value)
     constants |= {"HEADS": heads, "WIDTH": width, "DIM": dim}
-    of_query, of_key, of_value = _like(query, key, value)
-    of_logits = facts.new_empty(len(query) * src if with_bias else 0, heads)
-    means = facts.new_empty(len(query), heads)
-    given: list[Any] = [*plain(grad, facts), *parts, *plain(bias, bucket, table), *numbers]
+    of_query, of_key, of_value = room_like(query, key, value)
+    of_logits = stats.new_empty(len(query) * src if with_bias else 0, heads)
+    means = stats.new_empty(len(query), heads)
+    given: list[Any] = [*plain(grad, stats), *parts, *plain(bias, bucket, table), *numbers]
     programs, tile = _rows_of(query, blocks)
     launch(
         targets, (programs,), query, of_query, of_logits if with_bias else None, means, dst, src,
@@ -236,6 +242,6 @@ def attention_backward(
         C=max(power(dim), 16), **constants, warps=_WARPS,
     )  # fmt: skip
     if table is None:
-        return of_query, of_key, of_value, of_logits, facts.new_empty(0, heads)
+        return of_query, of_key, of_value, of_logits, stats.new_empty(0, heads)
     of_table = by_bucket(bucket, of_logits, table.size(0) if with_bias else 0)
-    return of_query, of_key, of_value, facts.new_empty(0, heads), of_table
+    return of_query, of_key, of_value, stats.new_empty(0, heads), of_table

@@ -7,34 +7,28 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from unittest import mock
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader
 
 from graphtheory import Neighborhood, ops
 from graphtheory.ops import threads
 from graphtheory.ops.backends.cpu import launch, primitives
-from graphtheory.ops.backends.cpu.attention import rows
 from graphtheory.ops.backends.cpu.launch import next_chunk, take_chunk
 from tests.conformance.check import GRAPHS, draw_inputs
 
 MUCH = 10 * launch.WORTH_A_THREAD
 
 
-class Everything(set[object]):
-    """Holds what it is asked for."""
-
-    def __contains__(self, _: object) -> bool:
-        return True
-
-
 @pytest.fixture(params=[True, False], ids=["torch's threads", "plain threads"], autouse=True)
 def of_torch(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Both kinds of threads in turn, those of torch from the first call on."""
-    monkeypatch.setattr(launch, "_ready", Everything())
+    monkeypatch.setattr(launch, "_ready", mock.MagicMock(__contains__=lambda *_: True))
     if not request.param:
         monkeypatch.setattr(launch.team, "_region", None)
     return bool(request.param)
@@ -44,7 +38,7 @@ def of_torch(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 def threads_pay(two_threads: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two threads, and loops that take both however small they are."""
     monkeypatch.setattr(launch, "WORTH_A_THREAD", 1)
-    monkeypatch.setattr(rows, "_CHUNK", 64)
+    monkeypatch.setattr(launch, "_CHUNK", 64)
 
 
 @pytest.fixture
@@ -73,17 +67,15 @@ def test_every_chunk_is_done_once(
     assert sorted(chunk for chunk, _ in seen) == list(range(chunks))
 
 
-def test_two_threads_share_the_work(seen: list[tuple[int, int]], two_threads: None) -> None:
-    launch.launch(print, 128, MUCH, 128)
-    assert len({thread for _, thread in seen}) == 2
-    assert threading.get_ident() in {thread for _, thread in seen}
-
-
-def test_little_work_stays_in_the_calling_thread(
+def test_little_work_stays_in_the_calling_thread_and_much_is_shared(
     seen: list[tuple[int, int]], two_threads: None
 ) -> None:
     launch.launch(print, 16, launch.WORTH_A_THREAD - 1, 16)
     assert seen == [(chunk, threading.get_ident()) for chunk in range(16)]
+    seen.clear()
+    launch.launch(print, 128, MUCH, 128)
+    assert len({thread for _, thread in seen}) == 2
+    assert threading.get_ident() in {thread for _, thread in seen}
 
 
 @pytest.mark.parametrize(
@@ -183,22 +175,17 @@ def attend(nb: Neighborhood) -> Tensor:
     return torch.cat([out.detach(), *grads])
 
 
-class InWorkers(Dataset[Tensor]):
-    """Attention of one graph, computed where the item is loaded."""
-
-    def __len__(self) -> int:
-        return 4
-
-    def __getitem__(self, i: int) -> Tensor:
-        assert torch.utils.data.get_worker_info() is not None
-        return attend(GRAPHS["random"](300))
+def attend_in_worker(_: int) -> Tensor:
+    assert torch.utils.data.get_worker_info() is not None
+    return attend(GRAPHS["random"](300))
 
 
 def test_workers_attend_after_their_parent_did_on_threads(threads_pay: None) -> None:
     here = attend(GRAPHS["random"](300))  # on two threads, before the fork
     loader = DataLoader(
-        InWorkers(), batch_size=None, num_workers=2, multiprocessing_context="fork", timeout=60
-    )
+        range(4), batch_size=None, num_workers=2, multiprocessing_context="fork", timeout=60,
+        collate_fn=attend_in_worker,
+    )  # fmt: skip
     for there in loader:
         assert torch.equal(there, here)
     assert torch.equal(attend(GRAPHS["random"](300)), here)  # and the parent goes on
@@ -219,13 +206,5 @@ def test_a_forked_child_runs_loops_on_threads_of_its_own(threads_pay: None) -> N
 def test_calls_from_several_threads_do_not_disturb_each_other(threads_pay: None) -> None:
     graphs = [GRAPHS["random"](n) for n in (200, 250, 300)]
     alone = [attend(nb) for nb in graphs]
-    found: dict[int, Tensor] = {}
-    callers = [
-        threading.Thread(target=lambda g=g: found.__setitem__(g, attend(graphs[g])))
-        for g in range(3)
-    ]
-    for caller in callers:
-        caller.start()
-    for caller in callers:
-        caller.join()
-    assert all(torch.equal(found[g], alone[g]) for g in range(3))
+    with ThreadPoolExecutor(3) as callers:
+        assert all(map(torch.equal, callers.map(attend, graphs), alone))

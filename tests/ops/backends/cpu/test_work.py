@@ -11,10 +11,10 @@ from torch import Tensor
 
 from graphtheory import Neighborhood, cliques, ops
 from graphtheory.ops import EdgeFeatures
-from graphtheory.ops.backends.cpu import regimes, run
+from graphtheory.ops.backends.cpu import launch, regimes
 
-NODES, HEADS, DIM = 32, 4, 64
-Made = Callable[[int, int, int], Any]
+NODES, HEADS, DIM, EDGE_DIM = 32, 4, 64, 32
+CPU = {"backend": "numba_csr"}
 
 
 def graph(nodes: int) -> Neighborhood:
@@ -28,113 +28,87 @@ def draw(*shape: int) -> Tensor:
     return torch.randn(shape).requires_grad_()
 
 
-def attention(nodes: int, heads: int, dim: int) -> Tensor:
-    x, nb = draw(nodes, heads, dim), graph(nodes)
-    return ops.attention(x, x, x, nb, backend="numba_csr")
-
-
-def attention_with_features(nodes: int, heads: int, dim: int) -> Tensor:
-    x, nb = draw(nodes, heads, dim), graph(nodes)
-    edges = EdgeFeatures(draw(nb.num_edges, dim), draw(nodes, heads, dim))
-    out, sums = ops.attention(x, x, x, nb, edges=edges, backend="numba_csr")
+def with_features(x: Tensor, nb: Neighborhood) -> Tensor:
+    edges = EdgeFeatures(draw(nb.num_edges, x.size(2)), draw(*x.shape))
+    out, sums = ops.attention(x, x, x, nb, edges=edges, **CPU)
     return out + sums
 
 
-def primitives(nodes: int, heads: int, dim: int) -> Tensor:
-    x, nb = draw(nodes, heads, dim), graph(nodes)
-    logits = ops.edge_dot(x, x, nb, backend="numba_csr")
-    weights = ops.edge_softmax(logits, nb, backend="numba_csr")
-    return ops.aggregate(weights, x, nb, backend="numba_csr")
+def primitives(x: Tensor, nb: Neighborhood) -> Tensor:
+    weights = ops.edge_softmax(ops.edge_dot(x, x, nb, **CPU), nb, **CPU)
+    return ops.aggregate(weights, x, nb, **CPU)
 
 
-def largest(nodes: int, heads: int, dim: int) -> Tensor:
-    nb = graph(nodes)
-    weights, value = draw(nb.num_edges, heads), draw(nodes, heads, dim)
-    return ops.aggregate(weights, value, nb, "max", backend="numba_csr")
+def score_with_features(x: Tensor, nb: Neighborhood) -> Tensor:
+    features, matrix = draw(nb.num_edges, EDGE_DIM), draw(x.size(1), EDGE_DIM, x.size(2))
+    return ops.additive_score(x, x, x[0], nb, edge_features=features, edge_matrix=matrix, **CPU)
 
 
-def additive_attention(nodes: int, heads: int, dim: int) -> Tensor:
-    value, sent = draw(nodes, heads, dim), draw(nodes, heads)
-    return ops.additive_attention(value, sent, sent, graph(nodes), backend="numba_csr")
+CALLS: dict[str, Callable[[Tensor, Neighborhood], Tensor]] = {
+    "attention": lambda x, nb: ops.attention(x, x, x, nb, **CPU),
+    "attention with features": with_features,
+    "primitives": primitives,
+    "largest": lambda x, nb: ops.aggregate(draw(nb.num_edges, x.size(1)), x, nb, "max", **CPU),
+    "GAT": lambda x, nb: ops.additive_attention(x, x[..., 0], x[..., 0], nb, **CPU),
+    "score": lambda x, nb: ops.additive_score(x, x, x[0], nb, **CPU),
+    "score with features": score_with_features,
+    "ReLU sum": lambda x, nb: ops.relu_sum(x, draw(nb.num_edges, *x.shape[1:]), nb),
+    "nearest of sets": lambda x, nb: ops.topk_attention(
+        x, x, x, cliques([8] * (len(x) // 8)), 3, backend="blocks"
+    ),
+    "nearest of edges": lambda x, nb: ops.topk_attention(x, x, x, nb, 3, **CPU),
+}
 
 
-def additive_score(nodes: int, heads: int, dim: int) -> Tensor:
-    x, att = draw(nodes, heads, dim), draw(heads, dim)
-    return ops.additive_score(x, x, att, graph(nodes), backend="numba_csr")
-
-
-def additive_score_with_features(nodes: int, heads: int, dim: int) -> Tensor:
-    x, att, nb = draw(nodes, heads, dim), draw(heads, dim), graph(nodes)
-    edges = {"edge_features": draw(nb.num_edges, 32), "edge_matrix": draw(heads, 32, dim)}
-    return ops.additive_score(x, x, att, nb, backend="numba_csr", **edges)
-
-
-def relu_sum(nodes: int, heads: int, dim: int) -> Tensor:
-    nb = graph(nodes)
-    return ops.relu_sum(draw(nodes, heads, dim), draw(nb.num_edges, heads, dim), nb)
-
-
-def nearest_of_sets(nodes: int, heads: int, dim: int) -> Tensor:
-    x = draw(nodes, heads, dim)
-    return ops.topk_attention(x, x, x, cliques([8] * (nodes // 8)), 3, backend="blocks")
-
-
-def nearest_of_edges(nodes: int, heads: int, dim: int) -> Tensor:
-    x = draw(nodes, heads, dim)
-    return ops.topk_attention(x, x, x, graph(nodes), 3, backend="numba_csr")
-
-
-CALLS = [
-    attention, attention_with_features, primitives, largest, additive_attention, additive_score,
-    additive_score_with_features, relu_sum, nearest_of_sets, nearest_of_edges,
-]  # fmt: skip
+def call(name: str, nodes: int, heads: int, dim: int) -> Tensor:
+    return CALLS[name](draw(nodes, heads, dim), graph(nodes))
 
 
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
     """(loop, multiply-adds) of every loop that is run."""
     found: list[tuple[str, int]] = []
-    launch = run.launch
+    run = launch.launch
 
     def launch_and_tell(loop: Callable[..., None], chunks: int, work: int, *args: Any) -> None:
         found.append((loop.__name__, work))
-        launch(loop, chunks, work, *args)
+        run(loop, chunks, work, *args)
 
-    monkeypatch.setattr(run, "launch", launch_and_tell)
+    monkeypatch.setattr(launch, "launch", launch_and_tell)
     return found
 
 
 @pytest.mark.parametrize("recomputed", [False, True])
-@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("name", CALLS)
 def test_work_doubles_with_edges_and_heads_and_grows_with_features(
-    call: Made, recomputed: bool, told: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch
+    name: str, recomputed: bool, told: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if recomputed:
         monkeypatch.setattr(regimes, "KEPT_WEIGHTS_BELOW", 0)
 
     def works(nodes: int, heads: int, dim: int) -> list[tuple[str, int]]:
         told.clear()
-        call(nodes, heads, dim).sum().backward()
-        return [(name, work) for name, work in told if work > 0]  # a merge is said to cost nothing
+        call(name, nodes, heads, dim).sum().backward()
+        return [(loop, work) for loop, work in told if work > 0]  # a merge is said to cost nothing
 
     once = works(NODES, HEADS, DIM)
     edges, heads, dims = (
         works(2 * NODES, HEADS, DIM), works(NODES, 2 * HEADS, DIM), works(NODES, HEADS, 2 * DIM),
     )  # fmt: skip
     assert once
-    for (name, base), (_, of_edges), (_, of_heads), (_, of_dims) in zip(
+    for (loop, base), (_, of_edges), (_, of_heads), (_, of_dims) in zip(
         once, edges, heads, dims, strict=True
     ):
-        assert base >= graph(NODES).num_edges * HEADS, name  # each entry costs something
-        assert of_edges == 2 * base and of_heads == 2 * base, name
-        assert of_dims == base or 1.2 * base < of_dims <= 2 * base, name
+        assert base >= graph(NODES).num_edges * HEADS, loop  # each entry costs something
+        assert of_edges == 2 * base and of_heads == 2 * base, loop
+        assert of_dims == base or 1.2 * base < of_dims <= 2 * base, loop
     assert any(of_dims > base for (_, base), (_, of_dims) in zip(once, dims, strict=True))
 
 
 def test_products_of_features_of_edges_are_work_of_the_loops(told: list[tuple[str, int]]) -> None:
-    additive_score(NODES, HEADS, DIM).sum().backward()
+    call("score", NODES, HEADS, DIM).sum().backward()
     plain, _ = dict(told), told.clear()
-    additive_score_with_features(NODES, HEADS, DIM).sum().backward()
+    call("score with features", NODES, HEADS, DIM).sum().backward()
     each = graph(NODES).num_edges * HEADS * DIM
     assert plain == {"score_loop": 2 * each, "rows_loop": 4 * each, "columns_loop": each}
     more = {"score_loop": (2 + 32) * each, "rows_loop": (4 + 3 * 32) * each}

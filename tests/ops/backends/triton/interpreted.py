@@ -94,14 +94,6 @@ def low_limits(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     bins.tile.cache_clear()
 
 
-def conforms(
-    nb: Neighborhood, heads: int, dim: int, bias: str = "none",
-    dtype: torch.dtype = torch.float32, dropout: float = 0.0,
-) -> None:  # fmt: skip
-    inputs = draw_inputs(nb, heads, dim, bias, dtype)
-    assert_conforms(attend, nb, inputs, dropout=dropout, tolerance=TOLERANCE)
-
-
 def test_the_graph_of_every_bin_has_every_bin() -> None:
     nb = GRAPHS["every bin"]()
     for indptr in (nb.indptr, nb.transpose().indptr):
@@ -111,25 +103,29 @@ def test_the_graph_of_every_bin_has_every_bin() -> None:
     assert len(nb.edge_index().unique(dim=1).T) < nb.num_edges
 
 
-@pytest.mark.parametrize("bias", BIASES)
-def test_attention_in_every_bin(bias: str) -> None:
-    conforms(GRAPHS["every bin"](), 3, 5, bias, dropout=0.4 if bias in ("none", "buckets") else 0)
+F32, F64, BF16 = torch.float32, torch.float64, torch.bfloat16
+MORE = {
+    "four rows": lambda: graph([6, 1, 2, 0], 4),
+    "many chunks": lambda: graph([45, 1], 2, hub=0.9),
+}
+ATTENTION = [  # graph, heads, features of a head, bias, type, dropout
+    *(("every bin", 3, 5, b, F32, 0.4 if b in ("none", "buckets") else 0.0) for b in BIASES),
+    *(("every bin", 3, 5, b, dtype, 0.4) for b in ("edges", "buckets") for dtype in (F64, BF16)),
+    *((name, 2, 3, "masked", F32, 0.4) for name in GRAPHS if name != "every bin"),
+    *(("four rows", h, d, "buckets", F32, 0.0) for h, d in ((1, 1), (3, 16), (1, 33), (5, 130))),
+    ("many chunks", 1, 3, "large", F32, 0.0),
+    ("equal rows", 3, 5, "buckets", F32, 0.4),
+]
 
 
-@pytest.mark.parametrize("bias", ["edges", "buckets"])
-@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16], ids=lambda d: str(d)[6:])
-def test_attention_of_every_type(dtype: torch.dtype, bias: str) -> None:
-    conforms(GRAPHS["every bin"](), 3, 5, bias, dtype, dropout=0.4)
-
-
-@pytest.mark.parametrize("name", [name for name in GRAPHS if name != "every bin"])
-def test_attention_on_every_graph(name: str) -> None:
-    conforms(GRAPHS[name](), 2, 3, "masked", dropout=0.4)
-
-
-@pytest.mark.parametrize(("heads", "dim"), [(1, 1), (3, 16), (1, 33), (5, 130)])
-def test_attention_of_every_shape(heads: int, dim: int) -> None:
-    conforms(graph([6, 1, 2, 0], 4), heads, dim, "buckets")
+@pytest.mark.usefixtures("poisoned_memory")
+@pytest.mark.parametrize(("name", "heads", "dim", "bias", "dtype", "dropout"), ATTENTION)
+def test_attention_conforms(
+    name: str, heads: int, dim: int, bias: str, dtype: torch.dtype, dropout: float
+) -> None:
+    nb = (GRAPHS | MORE)[name]()
+    inputs = draw_inputs(nb, heads, dim, bias, dtype)
+    assert_conforms(attend, nb, inputs, dropout=dropout, tolerance=TOLERANCE)
 
 
 @pytest.mark.parametrize("shape", [(4, 0, 3), (4, 2, 0)])
@@ -140,26 +136,9 @@ def test_attention_without_heads_or_features(shape: tuple[int, int, int]) -> Non
     out.sum().backward()
 
 
-def test_attention_over_many_chunks() -> None:
-    conforms(graph([45, 1], 2, hub=0.9), 1, 3, "large")
-
-
-@pytest.mark.usefixtures("poisoned_memory")
-def test_attention_reads_nothing_before_it_is_written() -> None:
-    for name in ("every bin", "equal rows"):
-        conforms(GRAPHS[name](), 3, 5, "buckets", dropout=0.4)
-
-
 def test_attention_of_strided_tensors() -> None:
     nb = GRAPHS["every bin"]()
     assert_conforms(attend, nb, expanded(draw_inputs(nb, 3, 5, "buckets")), tolerance=TOLERANCE)
-
-
-def test_attention_twice_gives_the_same_bits() -> None:
-    nb = GRAPHS["every bin"]()
-    inputs = draw_inputs(nb, 3, 5, "buckets")
-    once, again = (outputs_and_gradients(attend, nb, inputs, 0.3) for _ in range(2))
-    assert all(torch.equal(once[name], again[name]) for name in once)
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -168,13 +147,6 @@ def test_features_of_edges(graph_name: str, form: str) -> None:
     nb = GRAPHS[graph_name]()
     for dtype, bias, p in ((torch.float32, "buckets", 0.4), (torch.bfloat16, "masked", 0.0)):
         assert_edges_conform(attend, nb, draw_edges(nb, 3, 5, form, bias, dtype), TOLERANCE, p)
-
-
-def test_features_of_edges_twice_give_the_same_bits() -> None:
-    nb = GRAPHS["every bin"]()
-    given = draw_edges(nb, 2, 3, "both", "edges", torch.float32)
-    once, again = (results_with_edges(attend, nb, given, 0.3) for _ in range(2))
-    assert all(torch.equal(once[name], again[name]) for name in once)
 
 
 def test_attention_sorts_rows_once_a_structure(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -231,10 +203,10 @@ def test_attention_is_a_proper_torch_op() -> None:
     forward = torch.ops.graphtheory.attention
     given = (*nodes, None, table, bucket, torch.tensor(5), parts, *options)
     torch.library.opcheck(forward, given, test_utils=("test_schema", "test_faketensor"))
-    out, norm = forward(*given)
+    out, stats = forward(*given)
     torch.library.opcheck(
         torch.ops.graphtheory.attention_backward,
-        (inputs.grad, norm, out.detach(), "11111", *(x.detach() for x in nodes), None,
+        (inputs.grad, stats, out.detach(), "11111", *(x.detach() for x in nodes), None,
          table.detach(), bucket, torch.tensor(5), parts, *options),
         test_utils=("test_schema", "test_faketensor"),
     )  # fmt: skip
@@ -262,6 +234,15 @@ def test_dropout_is_that_of_the_other_backends(p: float, seed: int, first: int) 
     assert out[out > 0].sub(1 / (1 - p)).abs().le(1e-6 / (1 - p)).all()
 
 
+def assert_within(
+    found: list[Tensor], plain: list[Tensor], true: list[Tensor], dtype: torch.dtype
+) -> None:
+    """Types, and errors that plain torch's in the same type allow."""
+    for ours, torchs, wanted in zip(found, plain, true, strict=True):
+        assert ours.dtype == dtype
+        assert largest_error(ours, wanted) <= allowed_error(wanted, torchs, TOLERANCE)
+
+
 HERE = [name for name in SHAPES if name.partition(" by ")[2] not in ("max", "min")]  # no kernel
 
 
@@ -283,9 +264,7 @@ def test_primitives(name: str, dtype: torch.dtype) -> None:
         true = results(called(name, reference), exact, nb)
         plain = results(called(name, reference), leaves, nb)
         found = results(run_by("triton_csr", name), leaves, nb)
-        for ours, torchs, wanted in zip(found, plain, true, strict=True):
-            assert ours.dtype == dtype
-            assert largest_error(ours, wanted) <= allowed_error(wanted, torchs, TOLERANCE)
+        assert_within(found, plain, true, dtype)
 
 
 @pytest.mark.usefixtures("primitives")
@@ -304,36 +283,19 @@ def test_softmax_of_a_row_of_minus_infinity() -> None:
 )
 def test_additive_score(name: str, edge_dim: int) -> None:
     nb = GRAPHS[name]()
-    for heads, dim, dtype in (
-        (2, 5, torch.float64),
-        (5, 66, torch.float32),
-        (1, 3, torch.bfloat16),
-    ):
+    for heads, dim, dtype in ((2, 5, F64), (5, 66, F32), (1, 3, BF16)):
         _, tensors = case(1, nb.num_src, nb.num_dst, nb.num_edges, heads, dim, edge_dim, dtype)
         exact = [t.detach().double().requires_grad_() for t in tensors]
         for asked in ([0, 1, 2, 3, 4], [0, 1, 2, 4]) if edge_dim else ([0, 1, 2],):
             for k, t in enumerate(tensors):
                 t.requires_grad_(k in asked)
-            plain = with_gradients(
-                definition_of_score(nb, *tensors, 0.3), [tensors[k] for k in asked]
+            plain, true = (
+                with_gradients(definition_of_score(nb, *given, 0.3), [given[k] for k in asked])
+                for given in (tensors, exact)
             )
-            true = with_gradients(definition_of_score(nb, *exact, 0.3), [exact[k] for k in asked])
             score = call_of_score(nb, tensors, 0.3, "triton_csr")
             found = with_gradients(score, [tensors[k] for k in asked])
-            for ours, torchs, wanted in zip(found, plain, true, strict=True):
-                assert ours.dtype == dtype
-                assert largest_error(ours, wanted) <= allowed_error(wanted, torchs, TOLERANCE)
-
-
-@pytest.mark.usefixtures("primitives")
-def test_additive_score_twice_gives_the_same_bits() -> None:
-    nb = GRAPHS["every bin"]()
-    _, tensors = case(1, nb.num_src, nb.num_dst, nb.num_edges, 3, 5, 4, torch.float32)
-
-    def run() -> list[Tensor]:
-        return with_gradients(call_of_score(nb, tensors, 0.3, "triton_csr"), tensors)
-
-    assert all(torch.equal(a, b) for a, b in zip(run(), run(), strict=True))
+            assert_within(found, plain, true, dtype)
 
 
 @pytest.mark.usefixtures("primitives", "poisoned_memory")
@@ -342,19 +304,21 @@ def test_additive_score_twice_gives_the_same_bits() -> None:
 def test_additive_attention(name: str, parts: str) -> None:
     nb, seed = GRAPHS[name](), draw_seed(torch.Generator().manual_seed(3))
     for heads, dim, dtype, slope, p in (
-        (1, 1, torch.float64, 0.2, 0.0), (3, 5, torch.float64, 0.0, 0.4),
-        (2, 7, torch.float32, 0.2, 0.0), (2, 4, torch.bfloat16, 0.2, 0.4),
-    ):  # fmt: skip
+        (1, 1, F64, 0.2, 0.0),
+        (3, 5, F64, 0.0, 0.4),
+        (2, 7, F32, 0.2, 0.0),
+        (2, 4, BF16, 0.2, 0.4),
+    ):
         leaves = draw_gat(nb, heads, dim, parts, dtype)
         exact = [t.detach().double().requires_grad_() for t in leaves]
-        true = with_gradients(definition_of_gat(exact, nb, slope, p, int(seed)), exact)
-        plain = with_gradients(definition_of_gat(leaves, nb, slope, p, int(seed)), leaves)
+        true, plain = (
+            with_gradients(definition_of_gat(given, nb, slope, p, int(seed)), given)
+            for given in (exact, leaves)
+        )
         options = {"negative_slope": slope, "dropout": p, "backend": "triton_csr"}
         out = run_gat(leaves, nb, generator=torch.Generator().manual_seed(3), **options)
         found = with_gradients(out, leaves)
-        for ours, torchs, wanted in zip(found, plain, true, strict=True):
-            assert ours.dtype == dtype
-            assert largest_error(ours, wanted) <= allowed_error(wanted, torchs, TOLERANCE)
+        assert_within(found, plain, true, dtype)
 
 
 @pytest.mark.usefixtures("primitives")
@@ -371,13 +335,23 @@ def test_second_derivatives_of_additive_attention() -> None:
 
 
 @pytest.mark.usefixtures("primitives")
-def test_primitives_twice_give_the_same_bits() -> None:
+@pytest.mark.parametrize("name", ["attention", "features of edges", "score", *HERE])
+def test_twice_gives_the_same_bits(name: str) -> None:
     nb = GRAPHS["every bin"]()
-    for name in HERE:
-        leaves = draw(name, nb, 7, torch.float32)
-        run = run_by("triton_csr", name)
-        runs = [results(run, leaves, nb) for _ in range(2)]
-        assert all(torch.equal(a, b) for a, b in zip(*runs, strict=True))
+
+    def found() -> list[Tensor]:
+        if name == "attention":
+            inputs = draw_inputs(nb, 3, 5, "buckets")
+            return list(outputs_and_gradients(attend, nb, inputs, 0.3).values())
+        if name == "features of edges":
+            given = draw_edges(nb, 2, 3, "both", "edges", torch.float32)
+            return list(results_with_edges(attend, nb, given, 0.3).values())
+        if name == "score":
+            _, tensors = case(1, nb.num_src, nb.num_dst, nb.num_edges, 3, 5, 4, torch.float32)
+            return with_gradients(call_of_score(nb, tensors, 0.3, "triton_csr"), tensors)
+        return results(run_by("triton_csr", name), draw(name, nb, 7, torch.float32), nb)
+
+    assert all(torch.equal(a, b) for a, b in zip(found(), found(), strict=True))
 
 
 @pytest.mark.parametrize("shape", [(5, 3), (40, 9)])

@@ -1,4 +1,4 @@
-"""Triton's kernels of k-nearest attention, interpreted on the CPU; see `testtopk.py`."""
+"""Triton's kernels of k-nearest attention, interpreted on the CPU; see `test_kernels.py`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from graphtheory import Neighborhood, bipartite, cliques, ops
 from graphtheory.ops import fused_topk, reference
 from graphtheory.ops.backend import BACKENDS
 from graphtheory.ops.backends.triton import topk
-from graphtheory.ops.backends.triton.topk_row import choose, exponentials
+from graphtheory.ops.backends.triton.topk_parts import choose, exponentials
 from graphtheory.ops.call import AttentionCall
 from tests.conformance.check import BIASES, Inputs, draw_inputs, expanded
 from tests.ops.test_topk import assert_same, halves, run, with_gradients
@@ -28,12 +28,6 @@ pytestmark = [
     ),
 ]
 
-BLOCKS = {  # count, targets, sources; rows in one program and in some, sources in steps and not
-    "one edge": (1, 1, 1),
-    "small": (2, 5, 7),
-    "a tile": (2, 17, 32),
-    "some tiles": (1, 40, 70),
-}
 SEED = 77
 
 
@@ -61,24 +55,24 @@ def blocks(count: int, targets: int, sources: int) -> Neighborhood:
     return bipartite([targets] * count, [sources] * count)
 
 
+def call_of(inputs: Inputs, nb: Neighborhood, k: int, dropout: float = 0.0) -> AttentionCall:
+    seed = torch.tensor(SEED) if dropout else None
+    nodes = (inputs.query, inputs.key, inputs.value)
+    return AttentionCall(*nodes, nb, inputs.bias, inputs.query.size(2) ** -0.5, dropout, seed, k)
+
+
 def attend(
     inputs: Inputs, nb: Neighborhood, k: int, dropout: float = 0.0, backend: str = "triton_csr"
 ) -> list[Tensor]:
     """Output and gradients of a module that computes blocks."""
-    seed = torch.tensor(SEED) if dropout else None
-    scale = inputs.query.size(2) ** -0.5
-    nodes = (inputs.query, inputs.key, inputs.value)
-    call = AttentionCall(*nodes, nb, inputs.bias, scale, dropout, seed, k)
-    return with_gradients(fused_topk.on_blocks(call, BACKENDS[backend]), inputs)
+    out = fused_topk.on_blocks(call_of(inputs, nb, k, dropout), BACKENDS[backend])
+    return with_gradients(out, inputs)
 
 
 def definition(inputs: Inputs, nb: Neighborhood, k: int, dropout: float = 0.0) -> list[Tensor]:
     """The same in float64, by the definition."""
-    exact, seed = inputs.to(torch.float64), torch.tensor(SEED) if dropout else None
-    scale = exact.query.size(2) ** -0.5
-    nodes = (exact.query, exact.key, exact.value)
-    call = AttentionCall(*nodes, nb, exact.bias, scale, dropout, seed, k)
-    return with_gradients(reference.attention(call), exact)
+    exact = inputs.to(torch.float64)
+    return with_gradients(reference.attention(call_of(exact, nb, k, dropout)), exact)
 
 
 def conforms(
@@ -89,19 +83,26 @@ def conforms(
     assert_same(found, definition(inputs, nb, k, dropout), tolerance)
 
 
-@pytest.mark.usefixtures("poisoned_memory")
-@pytest.mark.parametrize("bias", BIASES)
-def test_outputs_and_gradients(bias: str) -> None:
-    nb = blocks(*BLOCKS["some tiles"])
-    conforms(draw_inputs(nb, 1, 5, bias), nb, 30, tolerance=1e-4 if bias == "large" else 1e-5)
+F32, BF16, F16 = torch.float32, torch.bfloat16, torch.float16
+SIZES = [(1, 1, 1), (2, 5, 7), (2, 17, 32), (1, 40, 70)]  # one program and some, steps and none
+CASES = [  # count, targets, sources; heads, features, bias, k, dropout, type, tolerance
+    *(((1, 40, 70), 1, 5, b, 30, 0.0, F32, 1e-4 if b == "large" else 1e-5) for b in BIASES),
+    *((s, 1, 5, "masked", k, 0.0, F32, 1e-5) for s in SIZES for k in {1, s[2] // 2 + 1, 1000}),
+    *(((1, 6, 9), *shape, "buckets", 4, 0.0, F32, 1e-5)
+      for shape in ((1, 1), (3, 16), (1, 33), (1, 128))),
+    *(((1, 20, 40), 2, 20, b, 15, 0.4, dtype, error)
+      for b in ("edges", "buckets") for dtype, error in ((BF16, 2e-2), (F16, 2e-3))),
+]  # fmt: skip
 
 
 @pytest.mark.usefixtures("poisoned_memory")
-@pytest.mark.parametrize("name", BLOCKS)
-def test_every_size_of_blocks_and_k(name: str) -> None:
-    nb = blocks(*BLOCKS[name])
-    for k in {1, nb.blocks[2] // 2 + 1, 1000}:
-        conforms(draw_inputs(nb, 1, 5, "masked"), nb, k)
+@pytest.mark.parametrize(("sizes", "heads", "dim", "bias", "k", "dropout", "dtype", "error"), CASES)
+def test_outputs_and_gradients(
+    sizes: tuple[int, int, int], heads: int, dim: int, bias: str, k: int, dropout: float,
+    dtype: torch.dtype, error: float,
+) -> None:  # fmt: skip
+    nb = blocks(*sizes)
+    conforms(draw_inputs(nb, heads, dim, bias, dtype), nb, k, dropout, error)
 
 
 @pytest.mark.parametrize("bias", ["masked", "buckets"])
@@ -117,21 +118,6 @@ def test_equal_logits_stay_equal_where_they_are_made_anew() -> None:
     key = inputs.key.detach().view(3, 24, 1, 33)[:1].expand(3, -1, -1, -1).reshape(72, 1, 33)
     for k in (1, 50):
         conforms(replace(inputs, key=key.requires_grad_()), nb, k)
-
-
-@pytest.mark.parametrize(("heads", "dim"), [(1, 1), (3, 16), (1, 33), (1, 128)])
-def test_every_shape(heads: int, dim: int) -> None:
-    nb = blocks(1, 6, 9)
-    conforms(draw_inputs(nb, heads, dim, "buckets"), nb, 4)
-
-
-@pytest.mark.parametrize(
-    ("dtype", "tolerance"), [(torch.bfloat16, 2e-2), (torch.float16, 2e-3)], ids=["bf16", "fp16"]
-)
-@pytest.mark.parametrize("bias", ["edges", "buckets"])
-def test_narrower_numbers(bias: str, dtype: torch.dtype, tolerance: float) -> None:
-    nb = blocks(1, 20, 40)
-    conforms(draw_inputs(nb, 2, 20, bias, dtype), nb, 15, 0.4, tolerance)
 
 
 @pytest.mark.parametrize("p", [0.4, 0.999])
@@ -165,7 +151,7 @@ def test_views_of_one_projection_are_read_where_they_lie() -> None:
     nb = blocks(2, 9, 9)
     both = torch.randn(18, 3, 2, 5).unbind(1)
     views, copies = (
-        topk.attention(*nodes, None, None, None, None, nb.blocks, 4, 1.0, 0.0)
+        topk.topk_blocks(*nodes, None, None, None, None, nb.blocks, 4, 1.0, 0.0)
         for nodes in (both, [t.contiguous() for t in both])
     )
     assert topk._side_by_side(*both)[0][1] is both[1]
@@ -193,7 +179,7 @@ def test_a_bucket_beyond_the_table_is_not_a_number() -> None:
     # The check before the launch raises; a recorded CUDA graph runs the kernel alone.
     x, table = torch.zeros(4, 1, 1), torch.zeros(3, 1)
     bucket = torch.tensor([0, 3, 2, 2, 1, 1, 0, 0], dtype=torch.uint8)
-    out, _ = topk.attention(x, x, x, None, bucket, table, None, (2, 2, 2), 1, 1.0, 0.0)
+    out, _ = topk.topk_blocks(x, x, x, None, bucket, table, None, (2, 2, 2), 1, 1.0, 0.0)
     assert out.isnan().flatten().tolist() == [True, False, False, False]
 
 
@@ -202,9 +188,9 @@ def test_without_need_the_gradient_of_the_logits_is_not_written() -> None:
     inputs = draw_inputs(nb, 2, 3, "buckets")
     nodes = (inputs.query.detach(), inputs.key.detach(), inputs.value.detach())
     bias = (None, inputs.bias.bucket, inputs.bias.table.detach(), None)
-    _, facts = topk.attention(*nodes, *bias, nb.blocks, 3, 1.0, 0.0)
+    _, stats = topk.topk_blocks(*nodes, *bias, nb.blocks, 3, 1.0, 0.0)
     found = [
-        topk.attention_backward(inputs.grad, *nodes, *bias, facts, nb.blocks, wanted, 1.0, 0.0)
+        topk.topk_blocks_backward(inputs.grad, *nodes, *bias, stats, nb.blocks, wanted, 1.0, 0.0)
         for wanted in (True, False)
     ]
     assert [t.shape for t in found[1][3:]] == [(0, 2), (0, 2)]
@@ -221,18 +207,18 @@ def test_is_a_proper_torch_op() -> None:
     torch.library.opcheck(
         registered.topk_blocks, (*given, nb.blocks, 2, *options), test_utils=checks
     )
-    _, facts = registered.topk_blocks(*given, nb.blocks, 2, *options)
+    _, stats = registered.topk_blocks(*given, nb.blocks, 2, *options)
     given = [None if t is None else t.detach() for t in given]
     torch.library.opcheck(
         registered.topk_blocks_backward,
-        (inputs.grad, facts, "11111", *given, nb.blocks, 2, *options),
+        (inputs.grad, stats, "11111", *given, nb.blocks, 2, *options),
         test_utils=checks,
     )
 
 
 @triton.jit
 def choose_and_look_again(x, y, out, k, N: tl.constexpr):
-    """Write the exponentials of the numbers y of a row whose facts are those of x."""
+    """Write the exponentials of the numbers y of a row whose stats are those of x."""
     j = tl.arange(0, N)
     low, high, last, top = choose(tl.load(x + j)[None, :] + 0.0, j, k)
     found = exponentials(tl.load(y + j)[None, :], j, low, high, last, top)

@@ -1,53 +1,132 @@
-"""Triton's kernels without a GPU: interpreted against the definition, and compiled for two GPUs."""
+"""Triton's kernels without a GPU: interpreted against the definition, and compiled for two GPUs.
+
+Triton decides when it is imported whether it interprets, so that interpreted kernels have a process
+of their own; compiled ones come from a launching side whose programs are not run.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from importlib.util import find_spec
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from importlib import import_module
+from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
 from graphtheory import Neighborhood
-from tests.ops.backends.triton.harness import Launches, assert_interpreted_tests_pass
 
-pytestmark = pytest.mark.skipif(find_spec("triton") is None, reason="triton is not installed")
+triton = pytest.importorskip("triton", reason="triton is not installed")
+bins, kernels, launch, score, topk = (
+    import_module(f"graphtheory.ops.backends.triton.{name}")
+    for name in ("bins", "kernels", "launch", "score", "topk")
+)
 
-IN_PARTS = "every_bin or every_type"  # so that none takes long on a busy machine
+HERE = Path(__file__).parent
+NAMES = {
+    torch.float64: "fp64", torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16",
+    torch.int64: "i64", torch.int32: "i32", torch.uint8: "u8",
+}  # fmt: skip
+SHARED = 48 * 1024  # bytes that every GPU gives a program unasked
+# In parts, so that none takes long on a busy machine.
+INTERPRETED = ["conforms", "attention and not conforms", "not attention and not conforms"]
 
 
 @pytest.mark.timeout(400)  # interpreted, on a machine that may be busy
 @pytest.mark.parametrize(
-    "which", [IN_PARTS, f"attention and not ({IN_PARTS})", f"not attention and not ({IN_PARTS})"]
+    ("file", "options"),
+    [("interpreted.py", ["-k", which]) for which in INTERPRETED] + [("interpreted_topk.py", [])],
 )
-def test_interpreted_kernels_fulfil_the_definition(which: str) -> None:
-    assert_interpreted_tests_pass("interpreted.py", "-k", which)
+def test_interpreted_kernels_fulfil_the_definition(file: str, options: list[str]) -> None:
+    command = [sys.executable, "-m", "pytest", str(HERE / file), *options]
+    environment = os.environ | {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
+    environment.pop("PYTEST_XDIST_WORKER", None)
+    command += ["-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
+    run = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stdout[-5000:] + run.stderr[-5000:]
+    assert "passed" in run.stdout and "skipped" not in run.stdout
 
 
-@pytest.fixture(autouse=True)
-def short_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    from graphtheory.ops.backends.triton import bins
+class Launches:
+    """Collects what would be launched, each different program once."""
 
+    def __init__(self) -> None:
+        self.programs: dict[str, tuple[Any, dict[str, str], dict[str, Any], int]] = {}
+
+    def __call__(
+        self, kernel: Any, grid: tuple[int, ...], like: Tensor, *args: Any,
+        warps: int = 4, **constants: Any,
+    ) -> None:  # fmt: skip
+        constants["ACC"] = launch._TYPES[constants["ACC"]]
+        signature = {}
+        for parameter, arg in zip(kernel.params, args, strict=False):
+            if isinstance(arg, Tensor):
+                signature[parameter.name] = f"*{NAMES[arg.dtype]}"
+            elif arg is None:
+                constants[parameter.name] = None
+            else:
+                signature[parameter.name] = parameter.annotation_type or "i32"
+        signature |= dict.fromkeys(constants, "constexpr")
+        signature = {name: signature[name] for name in kernel.arg_names}
+        name = f"{kernel.fn.__name__} {signature} {constants} {warps}"
+        self.programs[name] = kernel, signature, constants, warps
+
+    def assert_fits(self, capability: int, folder: Path, shared: int, spilled: int) -> None:
+        """Compile every program: no more than so many bytes shared, and of registers in memory."""
+        for name, compiled in self._compile(capability):
+            assert compiled.metadata.shared <= shared, name
+            assert stack(compiled.asm["cubin"], folder) <= spilled, name
+
+    def _compile(self, capability: int) -> Iterator[tuple[str, Any]]:
+        from triton.backends.compiler import GPUTarget
+        from triton.compiler import ASTSource
+
+        for name, (kernel, signature, constants, warps) in self.programs.items():
+            pointers = [i for i, kind in enumerate(signature.values()) if kind[0] == "*"]
+            aligned = {(i,): [["tt.divisibility", 16]] for i in pointers}
+            source = ASTSource(kernel, signature, constants, aligned)
+            target = GPUTarget("cuda", capability, 32)
+            options = {"num_warps": warps} | launch.OPTIONS
+            yield name, triton.compile(source, target=target, options=options)
+
+
+def stack(binary: bytes, folder: Path) -> int:
+    """Bytes a thread keeps in memory for want of registers."""
+    from triton import knobs
+
+    path = folder / "kernel.cubin"
+    path.write_bytes(binary)
+    command = [knobs.nvidia.cuobjdump.path, "-res-usage", str(path)]
+    usage = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return int(usage.partition("STACK:")[2].split()[0])
+
+
+@pytest.fixture
+def launches(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Launches:
+    """Nothing runs; the launching side is asked what it would run, on chunks of 20 edges."""
+    found = Launches()
+    for module in (launch, score, topk):
+        monkeypatch.setattr(module, "launch", found)
     monkeypatch.setattr(bins, "_OF_SMALL", 20)
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    return found
 
 
-def graph(degrees: list[int]) -> Neighborhood:
-    """Rows of these lengths, and columns as well, so that both directions have every bin."""
+def graph(degrees: list[int], narrow: bool = False) -> Neighborhood:
+    """Rows of these lengths, and columns as well; all bins both ways; `narrow` ids have 32 bits."""
     nb = Neighborhood.from_edge_index(
         torch.stack([torch.zeros(sum(degrees)).long(), torch.arange(len(degrees)).repeat_interleave(
             torch.tensor(degrees))]), len(degrees),
     )  # fmt: skip
-    nb._adopt_transpose(nb.indptr, nb.indices, torch.arange(nb.num_edges))
+    nb, perm = (nb.to_int32() if narrow else nb), torch.arange(nb.num_edges)
+    nb._adopt_transpose(nb.indptr, nb.indices, perm.to(nb.indices.dtype))
     return nb
-
-
-def narrow(nb: Neighborhood) -> Neighborhood:
-    """The same with ids of 32 bits."""
-    out = nb.to_int32()
-    out._adopt_transpose(out.indptr, out.indices, torch.arange(nb.num_edges).int())
-    return out
 
 
 def parts(nb: Neighborhood) -> list[Tensor]:
@@ -57,8 +136,6 @@ def parts(nb: Neighborhood) -> list[Tensor]:
 
 
 def attention(nb: Neighborhood, dtype: torch.dtype, by: str, dropout: float) -> None:
-    from graphtheory.ops.backends.triton import kernels
-
     heads, dim = 8, 16
     x = torch.zeros(nb.num_dst, heads, dim, dtype=dtype)
     bucket = table = None
@@ -67,9 +144,9 @@ def attention(nb: Neighborhood, dtype: torch.dtype, by: str, dropout: float) -> 
     bias = torch.zeros(nb.num_edges, heads) if by == "edges" else None
     seed = torch.tensor(1) if dropout else None
     structure = parts(nb)
-    _, norm = kernels.attention(*structure[:2], x, x, x, bias, bucket, table, 1.0, dropout, seed)
+    _, stats = kernels.attention(*structure[:2], x, x, x, bias, bucket, table, 1.0, dropout, seed)
     kernels.attention_backward(
-        *structure, x, x, x, x, norm, bucket, 20 if bucket is not None else 0, 1.0, dropout, seed,
+        *structure, x, x, x, x, stats, bucket, 20 if bucket is not None else 0, 1.0, dropout, seed,
         out=x, bias=bias, table=table,
     )  # fmt: skip
 
@@ -77,8 +154,6 @@ def attention(nb: Neighborhood, dtype: torch.dtype, by: str, dropout: float) -> 
 def with_edges(
     nb: Neighborhood, dtype: torch.dtype, width: int = 12, rows: int = 20, asked: bool = True
 ) -> None:
-    from graphtheory.ops.backends.triton import kernels
-
     heads, dim = 8, 16
     x, n = torch.zeros(nb.num_dst, heads, dim, dtype=dtype), nb.num_edges
     features = torch.zeros(n, width, dtype=dtype) if width else None
@@ -95,8 +170,6 @@ def with_edges(
 
 
 def primitives(nb: Neighborhood, dtype: torch.dtype) -> None:
-    from graphtheory.ops.backends.triton import kernels
-
     x = torch.zeros(nb.num_dst, 8, 16, dtype=dtype)
     logits = torch.zeros(nb.num_edges, 8, dtype=dtype)
     kernels.edge_dot(nb.indptr, nb.indices, x, x)
@@ -109,8 +182,6 @@ def primitives(nb: Neighborhood, dtype: torch.dtype) -> None:
 def scores(
     nb: Neighborhood, heads: int, dim: int, edge_dim: int, dtype: torch.dtype, asked: bool = False
 ) -> None:
-    from graphtheory.ops.backends.triton import kernels
-
     x = torch.zeros(nb.num_dst, heads, dim, dtype=dtype)
     edges, matrix = (
         torch.zeros(s).to(dtype) for s in ((nb.num_edges, edge_dim), (heads, edge_dim, dim))
@@ -121,20 +192,16 @@ def scores(
 
 
 def additive_attention(
-    nb: Neighborhood, dtype: torch.dtype, p: float, received: bool = True, scored: bool = False
+    nb: Neighborhood, dtype: torch.dtype, p: float, of_target: bool = True, scored: bool = False
 ) -> None:
-    from graphtheory.ops.backends.triton import kernels
-
     x, structure = torch.zeros(nb.num_dst, 8, 16, dtype=dtype), parts(nb)
     edge, seed = torch.zeros(nb.num_edges, 8) if scored else None, torch.tensor(1) if p else None
-    given = (x, x[..., 0], x[..., 0] if received else None, edge)
-    _, norm = kernels.additive_attention(*structure[:2], *given, 0.2, p, seed)
-    kernels.additive_attention_backward(*structure, x, *given, norm, 0.2, p, seed, out=x)
+    given = (x, x[..., 0], x[..., 0] if of_target else None, edge)
+    _, stats = kernels.additive_attention(*structure[:2], *given, 0.2, p, seed)
+    kernels.additive_attention_backward(*structure, x, *given, stats, 0.2, p, seed, out=x)
 
 
 def relu_sums(nb: Neighborhood, heads: int, dim: int, dtype: torch.dtype) -> None:
-    from graphtheory.ops.backends.triton import kernels
-
     x, features = (torch.zeros(n, heads, dim, dtype=dtype) for n in (nb.num_dst, nb.num_edges))
     indptr, indices, t_indptr, _, perm = parts(nb)
     for order in (perm, perm[:0]):
@@ -142,72 +209,87 @@ def relu_sums(nb: Neighborhood, heads: int, dim: int, dtype: torch.dtype) -> Non
         kernels.relu_sum_backward(indptr, indices, order, t_indptr, perm, x, x, features)
 
 
+F32, F64, BF16 = torch.float32, torch.float64, torch.bfloat16
 BINS = [3, 50]  # up to 8, more than a chunk
 EQUAL = [16, 16]
 CASES: dict[str, tuple[Callable[[], None], int]] = {
-    "buckets": (lambda: attention(graph(BINS), torch.bfloat16, "buckets", 0.0), 9),
-    "equal rows": (lambda: attention(graph(EQUAL), torch.float32, "buckets", 0.1), 4),
-    "float64": (lambda: attention(graph([18, 17]), torch.float64, "edges", 0.1), 3),
-    "ids of 32 bits": (lambda: attention(narrow(graph(EQUAL)), torch.bfloat16, "buckets", 0.0), 4),
-    "features of edges": (lambda: with_edges(graph(BINS), torch.bfloat16), 23),
-    "GAT": (lambda: additive_attention(graph(BINS), torch.bfloat16, 0.0), 9),
-    "GAT, edges, dropout": (
-        lambda: additive_attention(graph(EQUAL), torch.float32, 0.1, scored=True),
-        3,
-    ),
-    "primitives": (lambda: primitives(graph([70]), torch.float32), 8),
-    "scores with features": (lambda: scores(graph(BINS), 8, 16, 16, torch.bfloat16, True), 9),
-    "scores of a wide head": (lambda: scores(graph(EQUAL), 1, 300, 50, torch.float32), 4),
-    "scores in float64": (lambda: scores(graph(EQUAL), 4, 64, 3, torch.float64, True), 4),
-    "ReLU sums": (lambda: relu_sums(graph([70]), 8, 16, torch.float32), 6),
-    "ReLU sums of a wide head": (lambda: relu_sums(graph([70]), 1, 300, torch.bfloat16), 6),
+    "buckets": (lambda: attention(graph(BINS), BF16, "buckets", 0.0), 9),
+    "equal rows": (lambda: attention(graph(EQUAL), F32, "buckets", 0.1), 4),
+    "float64": (lambda: attention(graph([18, 17]), F64, "edges", 0.1), 3),
+    "ids of 32 bits": (lambda: attention(graph(EQUAL, True), BF16, "buckets", 0.0), 4),
+    "features of edges": (lambda: with_edges(graph(BINS), BF16), 23),
+    "GAT": (lambda: additive_attention(graph(BINS), BF16, 0.0), 9),
+    "GAT, edges, dropout": (lambda: additive_attention(graph(EQUAL), F32, 0.1, scored=True), 3),
+    "primitives": (lambda: primitives(graph([70]), F32), 8),
+    "scores with features": (lambda: scores(graph(BINS), 8, 16, 16, BF16, True), 9),
+    "scores of a wide head": (lambda: scores(graph(EQUAL), 1, 300, 50, F32), 4),
+    "scores in float64": (lambda: scores(graph(EQUAL), 4, 64, 3, F64, True), 4),
+    "ReLU sums": (lambda: relu_sums(graph([70]), 8, 16, F32), 6),
+    "ReLU sums of a wide head": (lambda: relu_sums(graph([70]), 1, 300, BF16), 6),
 }
 
 
-@pytest.mark.parametrize("capability", [80, 90])
-@pytest.mark.parametrize("name", CASES)
-def test_every_kernel_compiles_and_fits_the_registers(
-    name: str, capability: int, launches: Launches, tmp_path: Path
-) -> None:
-    run, different = CASES[name]
-    run()
-    assert len(launches.programs) == different, list(launches.programs)
-    launches.assert_fits(capability, tmp_path)
-
-
-def attentions(dtype: torch.dtype) -> None:
-    for by in ("none", "edges", "buckets"):
-        for dropout in (0.0, 0.1):
-            attention(graph(EQUAL), dtype, by, dropout)
-
-
-def additive_attentions() -> None:
-    for received in (True, False):
-        for scored in (True, False):
-            for p in (0.0, 0.1):
-                additive_attention(graph(EQUAL), torch.float32, p, received, scored)
-
-
-def with_all_edges() -> None:
-    for width, rows in ((12, 20), (12, 0), (0, 20)):
-        for asked in (True, False):
-            with_edges(graph(EQUAL), torch.float32, width, rows, asked)
+def each(run: Callable[..., None], *options: tuple[Any, ...]) -> Callable[[], None]:
+    """Run a call on equal rows with every choice of options."""
+    return lambda: [run(graph(EQUAL), *chosen) for chosen in product(*options)]
 
 
 # Triton compiles what follows a `return` under a condition, which the interpreter does not run.
+BOTH, BIASES, DROPOUTS = (True, False), ("none", "edges", "buckets"), (0.0, 0.1)
 ABSENT: dict[str, tuple[Callable[[], None], int]] = {
-    "attention": (lambda: attentions(torch.float32), 14),
-    "attention in 16 bits": (lambda: attentions(torch.bfloat16), 14),
-    "GAT": (additive_attentions, 17),
-    "features of edges": (with_all_edges, 11),
+    "attention": (each(attention, (F32,), BIASES, DROPOUTS), 14),
+    "attention in 16 bits": (each(attention, (BF16,), BIASES, DROPOUTS), 14),
+    "GAT": (each(additive_attention, (F32,), DROPOUTS, BOTH, BOTH), 17),
+    "features of edges": (
+        each(
+            lambda nb, widths, asked: with_edges(nb, F32, *widths, asked),
+            ((12, 20), (12, 0), (0, 20)), BOTH,
+        ),
+        11,
+    ),
+}  # fmt: skip
+
+
+def nearest(tokens: int, dim: int, dtype: torch.dtype, bias: str, dropout: float) -> None:
+    """What forward and backward of one block launch, a bias having a gradient."""
+    heads, edges, blocks = 6, tokens * tokens, (1, tokens, tokens)
+    x = torch.zeros(tokens, heads, dim, dtype=dtype)
+    by_edge = torch.zeros(edges, heads, dtype=dtype) if bias == "edges" else None
+    bucket = torch.zeros(edges, dtype=torch.uint8) if bias == "buckets" else None
+    table = torch.zeros(20, heads) if bias == "buckets" else None
+    parts = (by_edge, bucket, table, torch.tensor(1) if dropout else None)
+    _, stats = kernels.topk_blocks(x, x, x, *parts, blocks, 100, 1.0, dropout)
+    given = (x, x, x, x, *parts, stats, blocks, bias != "none", 1.0, dropout)
+    kernels.topk_blocks_backward(*given)
+
+
+# Tokens, features, type, bias, dropout, programs, bytes of shared memory, bytes of registers put in
+# memory: NVIDIA's GPUs since 8.0 have 99 KiB, and the H100 227.
+NEAREST = {
+    "image": ((197, 64, F32, "buckets", 0.1), (4, SHARED, 16)),
+    "image in 16 bits": ((197, 64, BF16, "none", 0.0), (3, SHARED, 640)),
+    "long row": ((512, 64, F32, "none", 0.0), (3, 96 * 1024, 32)),
+    "longest row": ((1024, 64, BF16, "none", 0.0), (3, 64 * 1024, 128)),
+    "longest row in 32 bits": ((1024, 64, F32, "none", 0.0), (3, 192 * 1024, 128)),
+    "longest row, widest head": ((1024, 128, BF16, "edges", 0.0), (3, 64 * 1024, 2560)),
 }
 
 
-@pytest.mark.parametrize("name", ABSENT)
-def test_kernels_compile_without_what_may_be_absent(
-    name: str, launches: Launches, tmp_path: Path
-) -> None:
-    run, different = ABSENT[name]
+PROGRAMS = [  # what runs, different programs, bytes shared and in memory, compute capability
+    *(pytest.param(*case, SHARED, 16, capability, id=f"{name} on {capability}")
+      for name, case in CASES.items() for capability in (80, 90)),
+    *(pytest.param(*case, SHARED, 16, 90, id=f"{name}, all that may be absent")
+      for name, case in ABSENT.items()),
+    *(pytest.param(partial(nearest, *case), *limits, capability, id=f"{name} on {capability}")
+      for name, (case, limits) in NEAREST.items() for capability in (80, 90)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("run", "different", "shared", "spilled", "capability"), PROGRAMS)
+def test_every_kernel_compiles_and_fits_the_registers(
+    run: Callable[[], None], different: int, shared: int, spilled: int, capability: int,
+    launches: Launches, tmp_path: Path,
+) -> None:  # fmt: skip
     run()
     assert len(launches.programs) == different, list(launches.programs)
-    launches.assert_fits(90, tmp_path)
+    launches.assert_fits(capability, tmp_path, shared, spilled)

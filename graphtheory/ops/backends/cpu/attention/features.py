@@ -12,17 +12,20 @@ import numpy as np
 from numba import njit
 
 from graphtheory.ops.backends.cpu.attention.rows import (
-    cut,
     edge_of,
-    first_item,
-    first_row,
     kept,
     softmax_backward_rows,
     softmax_rows,
 )
-from graphtheory.ops.backends.cpu.decorators import part
-from graphtheory.ops.backends.cpu.launch import next_chunk, take_chunk
-from graphtheory.ops.backends.cpu.vector.lanes import add, clear, dot, warm
+from graphtheory.ops.backends.cpu.launch import (
+    cut,
+    items_of,
+    next_chunk,
+    part,
+    rows_of,
+    take_chunk,
+)
+from graphtheory.ops.backends.cpu.vector.lanes import add, clear, dot, prefetch_rows
 from graphtheory.ops.backends.cpu.vector.rows import add_rows, write_dots
 
 TILE = 64  # edges whose rows stay in the first cache from their dot products to their sums
@@ -30,10 +33,10 @@ LEAD = 48  # edges ahead of which rows in another order are asked for: each take
 
 
 @part
-def add_dots(i, low, high, query, features, order, row, out):
+def _add_dots(i, low, high, query, features, order, row, out):
     """Add <query[i, h], features[e]> to out[e, h] of edges low..high-1 of row i."""
     (_, heads, width), dim, begin = query.shape, features.shape[1], i * query.shape[1]
-    warm(order, low + LEAD, high + LEAD, features, dim)
+    prefetch_rows(order, low + LEAD, high + LEAD, features, dim)
     if dim > 0 and not write_dots(
         out, 0, order[:0], True, query, begin * width, width, low, high, order, features, dim, 0,
         heads, dim,
@@ -49,7 +52,7 @@ def add_dots(i, low, high, query, features, order, row, out):
 
 
 @part
-def add_sums(at, low, high, weights, scale, p, seed, features, order, row, out):
+def _add_sums(at, low, high, weights, scale, p, seed, features, order, row, out):
     """Add scale * kept weights[e, h] * features[e] to out[at, h]."""
     (_, heads, width), dim, real = out.shape, features.shape[1], weights.dtype.type
     done = dim == 0
@@ -72,8 +75,8 @@ def add_sums(at, low, high, weights, scale, p, seed, features, order, row, out):
 
 
 @njit(inline="always")
-def write_slopes(i, low, high, logits, query, scale, weights, grad, p, seed, order, out):
-    """Write the rows of out of edges low..high-1 of row i, see `slopes`."""
+def _write_grads(i, low, high, logits, query, scale, weights, grad, p, seed, order, out):
+    """`feature_grad` of edges low..high-1 of row i."""
     heads, width, dim = weights.shape[1], grad.shape[2], out.shape[1]
     real = weights.dtype.type
     for e in range(low, high):
@@ -89,7 +92,7 @@ def write_slopes(i, low, high, logits, query, scale, weights, grad, p, seed, ord
 
 
 @part
-def next_tile(indptr, first, last):
+def _next_tile(indptr, first, last):
     """The row after those from `first` on that have `TILE` edges together, or one row more."""
     stop = first + 1
     while stop < last and indptr[stop + 1] - indptr[first] <= TILE:
@@ -98,26 +101,26 @@ def next_tile(indptr, first, last):
 
 
 @part
-def dot_rows(first, last, indptr, query, features, order, row, out):
+def _dot_rows(first, last, indptr, query, features, order, row, out):
     """Add dot products of rows first..last-1, if there are queries."""
     if query.shape[0] > 0:
         for i in range(first, last):
-            add_dots(i, indptr[i], indptr[i + 1], query, features, order, row, out)
+            _add_dots(i, indptr[i], indptr[i + 1], query, features, order, row, out)
 
 
 @part
-def sum_rows(first, last, indptr, weights, scale, p, seed, features, order, row, out):
+def _sum_rows(first, last, indptr, weights, scale, p, seed, features, order, row, out):
     """Write the sums of rows first..last-1, if they have entries."""
     size = out.shape[1] * out.shape[2]
     if size > 0:
         clear(out, first * size, (last - first) * size)
         for i in range(first, last):
             low, high = indptr[i], indptr[i + 1]
-            add_sums(i, low, high, weights, scale, p, seed, features, order, row, out)
+            _add_sums(i, low, high, weights, scale, p, seed, features, order, row, out)
 
 
 def attend(
-    turns, chunks, indptr, query, features, order, row, bias, bucket, table, scale, one, p, seed,
+    counters, chunks, indptr, query, features, order, row, bias, bucket, table, scale, one, p, seed,
     weights, out,
 ):  # fmt: skip
     """Write softmax weights in place of dot products, and what they sum.
@@ -127,20 +130,20 @@ def attend(
     starts, and its features are read from afar once. `one` is 1.
     """
     each = np.empty(weights.shape[1], weights.dtype)
-    chunk = take_chunk(turns)
+    chunk = take_chunk(counters)
     while chunk < chunks:
-        first, end = first_row(indptr, chunk, chunks), first_row(indptr, chunk + 1, chunks)
+        first, end = rows_of(indptr, chunk, chunks)
         while first < end:
-            last = next_tile(indptr, first, end)
-            dot_rows(first, last, indptr, query, features, order, row, weights)
+            last = _next_tile(indptr, first, end)
+            _dot_rows(first, last, indptr, query, features, order, row, weights)
             softmax_rows(first, last, indptr, weights, bias, bucket, table, scale, weights, each)
-            sum_rows(first, last, indptr, weights, one, p, seed, features, order, row, out)
+            _sum_rows(first, last, indptr, weights, one, p, seed, features, order, row, out)
             first = last
-        chunk = next_chunk(turns)
+        chunk = next_chunk(counters)
 
 
 def attend_backward(
-    turns, chunks, indptr, grad, features, order, row, weights, bucket, scale, p, seed, logits,
+    counters, chunks, indptr, grad, features, order, row, weights, bucket, scale, p, seed, logits,
     tables, out,
 ):  # fmt: skip
     """Write gradients of logits in place of those of the kept weights, and what they sum.
@@ -149,38 +152,36 @@ def attend_backward(
     * features[e] goes to out[i, h], if it has entries, that of logits to tables by bucket.
     """
     mean = np.empty(weights.shape[1], weights.dtype)
-    chunk = take_chunk(turns)
+    chunk = take_chunk(counters)
     while chunk < chunks:
-        first, end = first_row(indptr, chunk, chunks), first_row(indptr, chunk + 1, chunks)
+        first, end = rows_of(indptr, chunk, chunks)
         while first < end:
-            last = next_tile(indptr, first, end)
-            dot_rows(first, last, indptr, grad, features, order, row, logits)
+            last = _next_tile(indptr, first, end)
+            _dot_rows(first, last, indptr, grad, features, order, row, logits)
             softmax_backward_rows(
                 first, last, indptr, weights, logits, bucket, p, seed, logits, tables, chunk, mean
             )
-            sum_rows(first, last, indptr, logits, scale, 0.0, seed, features, order, row, out)
+            _sum_rows(first, last, indptr, logits, scale, 0.0, seed, features, order, row, out)
             first = last
-        chunk = next_chunk(turns)
+        chunk = next_chunk(counters)
 
 
 @part
-def _slopes_chunk(chunk, chunks, indptr, logits, query, scale, weights, grad, p, seed, order, out):
-    begin, end = first_item(indptr, chunk, chunks), first_item(indptr, chunk + 1, chunks)
-    for i in range(max(first_row(indptr, chunk, chunks) - 1, 0), indptr.shape[0] - 1):
-        if indptr[i] + i >= end:
-            break
+def _grad_chunk(chunk, chunks, indptr, logits, query, scale, weights, grad, p, seed, order, out):
+    begin, end, start, _, last, _ = items_of(indptr, chunk, chunks)
+    for i in range(start, last):
         low, high = cut(indptr, i, begin, end)
-        write_slopes(i, low, high, logits, query, scale, weights, grad, p, seed, order, out)
+        _write_grads(i, low, high, logits, query, scale, weights, grad, p, seed, order, out)
 
 
-def slopes(turns, chunks, indptr, logits, query, scale, weights, grad, p, seed, order, out):
+def feature_grad(
+    counters, chunks, indptr, logits, query, scale, weights, grad, p, seed, order, out
+):
     """Write the gradient of the features, `grad` being that of their sums.
 
     Edge e gives sum over h of scale * logits[e, h] * query[i, h] + kept weights[e, h] * grad[i, h].
     """
-    chunk = take_chunk(turns)
+    chunk = take_chunk(counters)
     while chunk < chunks:
-        _slopes_chunk(
-            chunk, chunks, indptr, logits, query, scale, weights, grad, p, seed, order, out
-        )
-        chunk = next_chunk(turns)
+        _grad_chunk(chunk, chunks, indptr, logits, query, scale, weights, grad, p, seed, order, out)
+        chunk = next_chunk(counters)

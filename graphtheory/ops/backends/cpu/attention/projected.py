@@ -1,6 +1,6 @@
 """Attention on linear maps of x, which are made where they are read and freed after it.
 
-The conventions are those of `feature_calls`. Of [N, H, C] a forward pass has two at a time and its
+The conventions are those of `calls`. Of [N, H, C] a forward pass has two at a time and its
 output, a backward pass two beside the gradient that it is given.
 """
 
@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from graphtheory.ops.backends.cpu.attention.feature_calls import EdgeRows
+from graphtheory.ops.backends.cpu.attention.calls import EdgeRows
 from graphtheory.ops.backends.cpu.memory import empty
 from graphtheory.ops.backends.cpu.primitives import dot, sums
 
@@ -43,7 +43,7 @@ class Map(NamedTuple):
         return grad.t() @ x, grad.sum(0)
 
 
-def asked(query: Map, matrix: Tensor) -> Map:
+def edge_queries(query: Map, matrix: Tensor) -> Map:
     """Queries for the features of edges, M q_h for the matrix M [H, D, C] of each head."""
     weight = query.weight.unflatten(0, matrix.shape[::2])
     bias = None if query.bias is None else query.bias.view(*matrix.shape[::2], 1)
@@ -58,7 +58,7 @@ def by_head(x: Tensor, matrix: Tensor) -> Tensor:
     return out
 
 
-def attention(
+def projected_attention(
     indptr: Tensor, indices: Tensor, order: Tensor, x_src: Tensor, x_dst: Tensor,
     maps: Sequence[Pair], matrix: Tensor, features: Tensor, bias: Tensor | None,
     bucket: Tensor | None, table: Tensor | None, scale: float, dropout: float, seed: int,
@@ -68,8 +68,8 @@ def attention(
     edges = EdgeRows.of(features, None, x_src, order)
     weights = dot(indptr, indices, query(x_dst), key(x_src))  # so far the logits
     found = edges.attend(
-        indptr, weights, asked(query, matrix)(x_dst), matrix.size(1), scale, bias, bucket, table,
-        dropout, seed,
+        indptr, weights, edge_queries(query, matrix)(x_dst), matrix.size(1), scale, bias, bucket,
+        table, dropout, seed,
     )  # fmt: skip
     out = sums(indptr, indices, weights, value(x_src), dropout=dropout, seed=seed)
     by = out.transpose(0, 1)
@@ -77,7 +77,7 @@ def attention(
     return out, weights, found
 
 
-def attention_backward(
+def projected_attention_backward(
     parts: Sequence[Tensor], order: Tensor, grad: Tensor, x_src: Tensor, x_dst: Tensor,
     maps: Sequence[Pair], matrix: Tensor, features: Tensor, weights: Tensor, found: Tensor,
     bucket: Tensor | None, num_buckets: int, of_inputs: tuple[bool, bool, bool], scale: float,
@@ -99,9 +99,9 @@ def attention_backward(
         indptr, weights, logits, grad_sums, matrix.size(1), scale, bucket, num_buckets, dropout,
         seed,
     )  # fmt: skip
-    of_features, ask = None, asked(query, matrix)
+    of_features, ask = None, edge_queries(query, matrix)
     if of_inputs[2]:
-        of_features = edges.slopes(
+        of_features = edges.feature_grad(
             indptr, logits, ask(x_dst), scale, weights, grad_sums, dropout, seed
         )
     more, more_bias = (

@@ -1,40 +1,29 @@
-"""Loops of scores that are leaky sums of a source's, a target's and an edge's number.
+"""GAT's attention: scores are leaky sums of a source's, a target's and an edge's value per head.
 
-The conventions are those of `attention.rows`; node arrays are [N, H] here. `received` and `edge`
+The conventions are those of `attention.rows`; node arrays are [N, H] here. `dst_score` and `edge`
 may have no rows. An edge whose own value is -inf is excluded.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 import torch
 from numba import njit
 from torch import Tensor
 
-from graphtheory.ops.backends.cpu import primitives
-from graphtheory.ops.backends.cpu import run as calls
+from graphtheory.ops.backends.cpu import launch, primitives
 from graphtheory.ops.backends.cpu.attention.calls import run_whole
 from graphtheory.ops.backends.cpu.attention.rows import (
     add_entries,
     dot_entries,
-    first_row,
     softmax_backward_rows,
     softmax_rows,
+    sum_rows,
 )
-from graphtheory.ops.backends.cpu.attention.whole import sum_rows
-from graphtheory.ops.backends.cpu.decorators import part
-from graphtheory.ops.backends.cpu.launch import next_chunk, take_chunk, wait_for
+from graphtheory.ops.backends.cpu.launch import next_chunk, part, rows_of, take_chunk, wait_for
 from graphtheory.ops.backends.cpu.memory import empty
 from graphtheory.ops.backends.cpu.regimes import rows_stay_whole
-from graphtheory.ops.backends.cpu.vector.lanes import (
-    add,
-    clear,
-    leaky_flow,
-    leaky_sum,
-    put,
-)
+from graphtheory.ops.backends.cpu.vector.lanes import add, clear, leaky_grad, leaky_sum, scale_into
 from graphtheory.ops.backends.precision import widened
 
 
@@ -48,224 +37,198 @@ def of_none(array, like):
 
 
 @part
-def score_rows(first, last, indptr, indices, sent, received, of_row, edge, of_edge, slope, out):
-    """The part of `scores_loop` of rows first..last-1."""
-    heads = sent.shape[1]
+def _score_rows(
+    first, last, indptr, indices, src_score, dst_score, of_row, edge, of_edge, slope, out
+):  # fmt: skip
+    heads = src_score.shape[1]
     for i in range(first, last):
+        at_i = i * of_row
         for e in range(indptr[i], indptr[i + 1]):
-            j = indices[e] * heads
-            leaky_sum(
-                out, e * heads, slope, sent, j, received, i * of_row, edge, e * of_edge, heads
-            )
+            at_j, at = indices[e] * heads, e * heads
+            leaky_sum(out, at, slope, src_score, at_j, dst_score, at_i, edge, e * of_edge, heads)
 
 
 @part
-def flow_rows(
-    first, last, indptr, indices, sent, received, of_row, edge, of_edge, slope, grad, of_received,
-    total,
+def _grad_rows(
+    first, last, indptr, indices, src_score, dst_score, of_row, edge, of_edge, slope, grad,
+    of_dst_score, total,
 ):  # fmt: skip
-    """The part of `rows_loop` of rows first..last-1; `total` is room for a number of each head."""
-    heads, one = sent.shape[1], grad.dtype.type(1)
+    """`rows_loop` of rows first..last-1; `total` has a value per head."""
+    heads, one = src_score.shape[1], grad.dtype.type(1)
     for i in range(first, last):
+        at_i = i * of_row
         clear(total, 0, heads)
         for e in range(indptr[i], indptr[i + 1]):
-            j = indices[e] * heads
-            leaky_flow(
-                grad,
-                e * heads,
-                slope,
-                sent,
-                j,
-                received,
-                i * of_row,
-                edge,
-                e * of_edge,
-                heads,
-            )
-            add(total, 0, one, grad, e * heads, heads)
+            at_j, at = indices[e] * heads, e * heads
+            leaky_grad(grad, at, slope, src_score, at_j, dst_score, at_i, edge, e * of_edge, heads)
+            add(total, 0, one, grad, at, heads)
         if of_row > 0:
-            put(of_received, i * heads, one, total, 0, heads)
+            scale_into(of_dst_score, i * heads, one, total, 0, heads)
 
 
-def scores_loop(turns, chunks, indptr, indices, sent, received, edge, slope, out):
-    """Write out[e, h] = leaky(sent[j, h] + received[i, h] + edge[e, h])."""
-    (received, of_row), (edge, of_edge) = of_none(received, out), of_none(edge, out)
-    chunk = take_chunk(turns)
+def scores_loop(counters, chunks, indptr, indices, src_score, dst_score, edge, slope, out):
+    """Write out[e, h] = leaky(src_score[j, h] + dst_score[i, h] + edge[e, h])."""
+    (dst_score, of_row), (edge, of_edge) = of_none(dst_score, out), of_none(edge, out)
+    chunk = take_chunk(counters)
     while chunk < chunks:
-        first, last = first_row(indptr, chunk, chunks), first_row(indptr, chunk + 1, chunks)
-        score_rows(first, last, indptr, indices, sent, received, of_row, edge, of_edge, slope, out)
-        chunk = next_chunk(turns)
+        first, last = rows_of(indptr, chunk, chunks)
+        _score_rows(
+            first, last, indptr, indices, src_score, dst_score, of_row, edge, of_edge, slope, out
+        )
+        chunk = next_chunk(counters)
 
 
 def rows_loop(
-    turns, chunks, indptr, indices, sent, received, edge, slope, grad, of_received
+    counters, chunks, indptr, indices, src_score, dst_score, edge, slope, grad, of_dst_score
 ):  # fmt: skip
     """Replace the gradient of the scores by that of the sums, and add it up by target."""
-    (received, of_row), (edge, of_edge) = of_none(received, grad), of_none(edge, grad)
+    (dst_score, of_row), (edge, of_edge) = of_none(dst_score, grad), of_none(edge, grad)
     total = np.empty(grad.shape[1], grad.dtype)
-    chunk = take_chunk(turns)
+    chunk = take_chunk(counters)
     while chunk < chunks:
-        first, last = first_row(indptr, chunk, chunks), first_row(indptr, chunk + 1, chunks)
-        flow_rows(
-            first, last, indptr, indices, sent, received, of_row, edge, of_edge, slope, grad,
-            of_received, total,
+        first, last = rows_of(indptr, chunk, chunks)
+        _grad_rows(
+            first, last, indptr, indices, src_score, dst_score, of_row, edge, of_edge, slope, grad,
+            of_dst_score, total,
         )  # fmt: skip
-        chunk = next_chunk(turns)
+        chunk = next_chunk(counters)
 
 
 @part
-def sum_columns(first, last, t_indptr, perm, grad, of_sent):
-    """The part of `columns_loop` of rows first..last-1."""
+def _sum_columns(first, last, t_indptr, perm, grad, out):
     heads, one = grad.shape[1], grad.dtype.type(1)
     for j in range(first, last):
-        clear(of_sent, j * heads, heads)
+        clear(out, j * heads, heads)
         for t in range(t_indptr[j], t_indptr[j + 1]):
-            add(of_sent, j * heads, one, grad, perm[t] * heads, heads)
+            add(out, j * heads, one, grad, perm[t] * heads, heads)
 
 
-def columns_loop(turns, chunks, t_indptr, perm, grad, of_sent):
-    """Add up the gradient of the sums by source."""
-    chunk = take_chunk(turns)
+def columns_loop(counters, chunks, t_indptr, perm, grad, out):
+    """Add up rows of a gradient, by edge, for each source."""
+    chunk = take_chunk(counters)
     while chunk < chunks:
-        first, last = first_row(t_indptr, chunk, chunks), first_row(t_indptr, chunk + 1, chunks)
-        sum_columns(first, last, t_indptr, perm, grad, of_sent)
-        chunk = next_chunk(turns)
+        first, last = rows_of(t_indptr, chunk, chunks)
+        _sum_columns(first, last, t_indptr, perm, grad, out)
+        chunk = next_chunk(counters)
 
 
 def forward(
-    turns, chunks, indptr, indices, sent, received, edge, slope, value, nothing, no_bucket, p, seed,
-    weights, out,
+    counters, chunks, indptr, indices, src_score, dst_score, edge, slope, value, nothing,
+    no_bucket, p, seed, weights, out,
 ):  # fmt: skip
     """Whole rows: write the weights of the edges and the sums of the values."""
     one, each = weights.dtype.type(1), np.empty(weights.shape[1], weights.dtype)
-    (received, of_row), (edge, of_edge) = of_none(received, weights), of_none(edge, weights)
-    chunk = take_chunk(turns)
+    (dst_score, of_row), (edge, of_edge) = of_none(dst_score, weights), of_none(edge, weights)
+    chunk = take_chunk(counters)
     while chunk < chunks:
-        first, last = first_row(indptr, chunk, chunks), first_row(indptr, chunk + 1, chunks)
-        score_rows(
-            first,
-            last,
-            indptr,
-            indices,
-            sent,
-            received,
-            of_row,
-            edge,
-            of_edge,
-            slope,
+        first, last = rows_of(indptr, chunk, chunks)
+        _score_rows(
+            first, last, indptr, indices, src_score, dst_score, of_row, edge, of_edge, slope,
             weights,
-        )
+        )  # fmt: skip
         softmax_rows(first, last, indptr, weights, nothing, no_bucket, nothing, one, weights, each)
         sum_rows(first, last, indptr, indices, weights, one, p, seed, value, out)
-        chunk = next_chunk(turns)
+        chunk = next_chunk(counters)
 
 
 @part
-def sum_sources(
-    first, last, t_indptr, targets, perm, value, grad, weights, p, seed, flow, of_value
+def _sum_sources(
+    first, last, t_indptr, targets, perm, value, grad, weights, p, seed, edge_grad, of_value
 ):  # fmt: skip
     """The first pass of `backward` over rows first..last-1."""
     width, one = value.shape[1] * value.shape[2], weights.dtype.type(1)
     for j in range(first, last):
         low, high = t_indptr[j], t_indptr[j + 1]
-        dot_entries(j, low, high, targets, perm, value, grad, flow)
+        dot_entries(j, low, high, targets, perm, value, grad, edge_grad, 0)
         clear(of_value, j * width, width)
-        add_entries(of_value, j, low, high, targets, perm, weights, one, p, seed, grad)
+        add_entries(of_value, j, low, high, targets, perm, weights, one, p, seed, grad, 0)
 
 
 def backward(
-    turns, chunks, indptr, indices, t_indptr, targets, perm, sent, received, edge, slope, value,
-    grad, weights, nothing, no_bucket, p, seed, flow, of_value, of_sent, of_received,
+    counters, chunks, indptr, indices, t_indptr, targets, perm, src_score, dst_score, edge, slope,
+    value, grad, weights, nothing, no_bucket, p, seed, edge_grad, of_value, of_src_score,
+    of_dst_score,
 ):  # fmt: skip
     """Whole rows: three passes, each of which needs what the one before wrote.
 
-    The gradients of the kept weights go to `flow`, with those of the values; then that of the sums
-    takes their place, added up by target; then by source.
+    The gradients of the kept weights go to `edge_grad`, with those of the values; then that of the
+    sums takes their place, added up by target; then by source.
     """
-    (received, of_row), (edge, of_edge) = of_none(received, flow), of_none(edge, flow)
-    each = np.empty(flow.shape[1], flow.dtype)
-    chunk = take_chunk(turns)
+    (dst_score, of_row), (edge, of_edge) = of_none(dst_score, edge_grad), of_none(edge, edge_grad)
+    each = np.empty(edge_grad.shape[1], edge_grad.dtype)
+    chunk = take_chunk(counters)
     while chunk < chunks:
-        first, last = first_row(t_indptr, chunk, chunks), first_row(t_indptr, chunk + 1, chunks)
-        sum_sources(
-            first, last, t_indptr, targets, perm, value, grad, weights, p, seed, flow, of_value
+        first, last = rows_of(t_indptr, chunk, chunks)
+        _sum_sources(
+            first, last, t_indptr, targets, perm, value, grad, weights, p, seed, edge_grad, of_value
         )
-        chunk = next_chunk(turns)
-    wait_for(turns, chunks)
+        chunk = next_chunk(counters)
+    wait_for(counters, chunks)
     while chunk < 2 * chunks:
-        here = chunk - chunks
-        first, last = first_row(indptr, here, chunks), first_row(indptr, here + 1, chunks)
+        first, last = rows_of(indptr, chunk - chunks, chunks)
         softmax_backward_rows(
-            first, last, indptr, weights, flow, no_bucket, p, seed, flow, nothing, here, each
-        )
-        flow_rows(
-            first, last, indptr, indices, sent, received, of_row, edge, of_edge, slope, flow,
-            of_received, each,
+            first, last, indptr, weights, edge_grad, no_bucket, p, seed, edge_grad, nothing, chunk,
+            each,
         )  # fmt: skip
-        chunk = next_chunk(turns)
-    wait_for(turns, 2 * chunks)
+        _grad_rows(
+            first, last, indptr, indices, src_score, dst_score, of_row, edge, of_edge, slope,
+            edge_grad, of_dst_score, each,
+        )  # fmt: skip
+        chunk = next_chunk(counters)
+    wait_for(counters, 2 * chunks)
     while chunk < 3 * chunks:
-        here = chunk - 2 * chunks
-        first, last = first_row(t_indptr, here, chunks), first_row(t_indptr, here + 1, chunks)
-        sum_columns(first, last, t_indptr, perm, flow, of_sent)
-        chunk = next_chunk(turns)
+        first, last = rows_of(t_indptr, chunk - 2 * chunks, chunks)
+        _sum_columns(first, last, t_indptr, perm, edge_grad, of_src_score)
+        chunk = next_chunk(counters)
 
 
-def _options(
-    sent: Tensor, received: Tensor | None, edge: Tensor | None, slope: float
-) -> tuple[Any, ...]:
-    """Absent parts as empty arrays, so that one machine code serves all."""
-    none, parts = calls.NO_ROWS[sent.dtype], (received, edge)
-    given = (none if t is None else t.detach().to(sent.dtype).contiguous() for t in parts)
-    return sent, *given, calls.number(slope, sent)
-
-
-def attention(
-    indptr: Tensor, indices: Tensor, value: Tensor, sent: Tensor, received: Tensor | None,
+def additive_attention(
+    indptr: Tensor, indices: Tensor, value: Tensor, src_score: Tensor, dst_score: Tensor | None,
     edge: Tensor | None, slope: float, dropout: float, seed: Tensor | None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Output as `value`, and the weights [E, H] before dropout in the type of the sums."""
     dtype, drawn = value.dtype, 0 if seed is None else int(seed)
-    value, sent = widened(value, sent)
-    weights = empty((indices.size(0), sent.size(1)), sent)
-    options = _options(sent, received, edge, slope)
+    value, src_score = widened(value, src_score)
+    weights = empty((indices.size(0), src_score.size(1)), src_score)
+    scores = (src_score, *(launch.wide(t, value) for t in (dst_score, edge)))
+    given = (indptr, indices, *scores, launch.cast(slope, value))
     if rows_stay_whole(indices, value):
         out = empty((indptr.size(0) - 1, *value.shape[1:]), value)
-        absent = (calls.NO_ROWS[value.dtype], calls.NO_BUCKETS)
-        arrays = (indptr, indices, *options, value, *absent, dropout, drawn, weights, out)
-        run_whole(forward, weights, value, *arrays)
+        absent = (launch.NO_ROWS[value.dtype], launch.NO_BUCKETS)
+        run_whole(forward, weights, value, *given, value, *absent, dropout, drawn, weights, out)
         return out.to(dtype), weights
-    chunks = calls.chunks_of(indptr, weights)
-    calls.run(scores_loop, 4 * weights.numel(), chunks, indptr, indices, *options, weights)
+    chunks = launch.chunks_of(indptr, weights)
+    launch.run(scores_loop, 4 * weights.numel(), chunks, *given, weights)
     primitives.softmax_(indptr, weights)
     out = primitives.sums(indptr, indices, weights, value, dropout=dropout, seed=drawn)
     return out.to(dtype), weights
 
 
-def attention_backward(
+def additive_attention_backward(
     indptr: Tensor, indices: Tensor, t_indptr: Tensor, targets: Tensor, perm: Tensor,
-    grad: Tensor, value: Tensor, sent: Tensor, received: Tensor | None, edge: Tensor | None,
+    grad: Tensor, value: Tensor, src_score: Tensor, dst_score: Tensor | None, edge: Tensor | None,
     weights: Tensor, slope: float, dropout: float, seed: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-    """Gradients of value, sent, received (no rows without it) and the sums [E, H]."""
-    dtypes, drawn = (value.dtype, sent.dtype), 0 if seed is None else int(seed)
-    grad, value, sent, weights = widened(grad, value, sent, weights)
-    options = _options(sent, received, edge, slope)
-    of_sent, rows = torch.empty_like(sent), 0 if received is None else received.size(0)
-    of_received = sent.new_empty(rows, sent.size(1))
+    """Gradients of value, src_score, dst_score (no rows without it) and the sums [E, H]."""
+    dtypes, drawn = (value.dtype, src_score.dtype), 0 if seed is None else int(seed)
+    grad, value, src_score, weights = widened(grad, value, src_score, weights)
+    scores = (src_score, *(launch.wide(t, value) for t in (dst_score, edge)))
+    given = (*scores, launch.cast(slope, value))
+    of_src, rows = torch.empty_like(src_score), 0 if dst_score is None else dst_score.size(0)
+    of_dst = src_score.new_empty(rows, src_score.size(1))
     if rows_stay_whole(indices, value):
-        flow, of_value = empty(weights.shape, weights), empty(value.shape, value)
+        edge_grad, of_value = empty(weights.shape, weights), empty(value.shape, value)
         run_whole(
-            backward, weights, value, indptr, indices, t_indptr, targets, perm, *options, value,
-            grad, weights, calls.NO_ROWS[value.dtype], calls.NO_BUCKETS, dropout, drawn, flow,
-            of_value, of_sent, of_received, passes=3,
+            backward, weights, value, indptr, indices, t_indptr, targets, perm, *given, value,
+            grad, weights, launch.NO_ROWS[value.dtype], launch.NO_BUCKETS, dropout, drawn,
+            edge_grad, of_value, of_src, of_dst, passes=3,
         )  # fmt: skip
     else:
-        work, chunks = 8 * weights.numel(), calls.chunks_of(indptr, weights)
+        work, chunks = 8 * weights.numel(), launch.chunks_of(indptr, weights)
         of_value = primitives.sums(t_indptr, targets, weights, grad, perm, 1.0, dropout, drawn)
-        flow = primitives.dot(indptr, indices, grad, value)  # so far the gradient of the weights
-        primitives.softmax_backward_(indptr, weights, flow, None, 0, dropout, drawn)
-        calls.run(rows_loop, work, chunks, indptr, indices, *options, flow, of_received)
-        chunks = calls.chunks_of(t_indptr, weights)
-        calls.run(columns_loop, work, chunks, t_indptr, perm, flow, of_sent)
-    return of_value.to(dtypes[0]), of_sent.to(dtypes[1]), of_received.to(dtypes[1]), flow
+        edge_grad = primitives.dot(indptr, indices, grad, value)  # so far that of the weights
+        primitives.softmax_backward_(indptr, weights, edge_grad, None, 0, dropout, drawn)
+        launch.run(rows_loop, work, chunks, indptr, indices, *given, edge_grad, of_dst)
+        chunks = launch.chunks_of(t_indptr, weights)
+        launch.run(columns_loop, work, chunks, t_indptr, perm, edge_grad, of_src)
+    return of_value.to(dtypes[0]), of_src.to(dtypes[1]), of_dst.to(dtypes[1]), edge_grad

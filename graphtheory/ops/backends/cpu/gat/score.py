@@ -1,4 +1,4 @@
-"""Loops of the additive score, plain functions that `launch` compiles, and their calls.
+"""The additive score of GATv2.
 
 The terms of edges, features @ matrix, are made for some edges at a time, where they are read.
 Nothing has both an edge axis and a feature axis but the signs of the sums, a bit each, which the
@@ -12,10 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphtheory.ops.backends.cpu import run as calls
-from graphtheory.ops.backends.cpu.attention.rows import AHEAD, FAR, first_row
-from graphtheory.ops.backends.cpu.decorators import part
-from graphtheory.ops.backends.cpu.launch import next_chunk, take_chunk
+from graphtheory.ops.backends.cpu import launch
+from graphtheory.ops.backends.cpu.attention.rows import AHEAD, FAR
+from graphtheory.ops.backends.cpu.launch import next_chunk, part, rows_of, take_chunk
 from graphtheory.ops.backends.cpu.memory import empty
 from graphtheory.ops.backends.cpu.terms import (
     TILE,
@@ -28,7 +27,7 @@ from graphtheory.ops.backends.cpu.terms import (
     turned_of,
     write_terms,
 )
-from graphtheory.ops.backends.cpu.vector.lanes import clear, fill, multiply, warm
+from graphtheory.ops.backends.cpu.vector.lanes import clear, fill, multiply, prefetch_rows
 from graphtheory.ops.backends.cpu.vector.products import matrix
 from graphtheory.ops.backends.cpu.vector.relus import (
     add_by_sign,
@@ -40,10 +39,9 @@ from graphtheory.ops.backends.precision import widened
 
 
 @part
-def score_rows(
+def _score_rows(
     first, last, indptr, indices, source, target, att, features, slope, given, terms, copy, out
 ):  # fmt: skip
-    """The part of `score_loop` of rows first..last-1."""
     (heads, dim), width, far = att.shape, att.size, source.nbytes > FAR
     step = terms.shape[1] if features.shape[1] > 0 else 0
     i, low, end = first, indptr[first], indptr[last]
@@ -54,7 +52,7 @@ def score_rows(
             while indptr[i + 1] <= e:
                 i += 1
             if far:
-                warm(indices, e + AHEAD, e + AHEAD + 1, source, width)
+                prefetch_rows(indices, e + AHEAD, e + AHEAD + 1, source, width)
             j, at = indices[e] * width, (e - low) * step
             for h in range(heads):
                 c = h * dim
@@ -64,25 +62,25 @@ def score_rows(
         low = high
 
 
-def score_loop(turns, chunks, indptr, indices, source, target, att, features, flat, slope, out):
+def score_loop(counters, chunks, indptr, indices, source, target, att, features, flat, slope, out):
     """Write out[e, h] = <att[h], leaky(source[j, h] + target[i, h] + term of e)>."""
     given, terms, copy = room_for(flat, out)
-    chunk = take_chunk(turns)
+    chunk = take_chunk(counters)
     while chunk < chunks:
-        first, last = first_row(indptr, chunk, chunks), first_row(indptr, chunk + 1, chunks)
-        score_rows(
+        first, last = rows_of(indptr, chunk, chunks)
+        _score_rows(
             first, last, indptr, indices, source, target, att, features, slope, given, terms, copy,
             out,
         )  # fmt: skip
-        chunk = next_chunk(turns)
+        chunk = next_chunk(counters)
 
 
 @part
-def flow_tile(
-    i, low, high, indptr, indices, grad, source, target, att, slope, bits, terms, flows, step,
-    ups, of_target, of_att, at_att,
+def _grad_tile(
+    i, low, high, indptr, indices, grad, source, target, att, slope, bits, terms, sum_grads,
+    step, ups, of_target, of_att, at_att,
 ):  # fmt: skip
-    """Write signs of edges low..high-1, from row i on, and the gradients of their sums to `flows`.
+    """Write signs of the sums of edges low..high-1, from row i on, and gradients of these sums.
 
     Add those up by target, and what each adds to that of att; return the row of the last.
     """
@@ -92,56 +90,55 @@ def flow_tile(
         while indptr[i + 1] <= e:
             i += 1
         if far:
-            warm(indices, e + AHEAD, e + AHEAD + 1, source, width)
+            prefetch_rows(indices, e + AHEAD, e + AHEAD + 1, source, width)
         j, at = indices[e] * width, (e - low) * step
         for h in range(heads):
             fill(ups, h * dim, grad[e, h], dim)
         leaky_gradients(
-            ups, slope, source, j, target, i * width, terms, at, att, bits, e * words, flows, at,
-            of_target, of_att, at_att, width,
+            ups, slope, source, j, target, i * width, terms, at, att, bits, e * words, sum_grads,
+            at, of_target, of_att, at_att, width,
         )  # fmt: skip
     return i
 
 
 def rows_loop(
-    turns, chunks, indptr, indices, grad, source, target, att, features, flat, turned, slope, bits,
-    of_target, of_att, of_features, of_flat,
+    counters, chunks, indptr, indices, grad, source, target, att, features, flat, turned, slope,
+    bits, of_target, of_att, of_features, of_flat,
 ):  # fmt: skip
-    """Pass over targets: their gradients, those of features if asked for, and signs of the sums.
+    """Pass over targets: their gradients, those of features if needed, and signs of the sums.
 
     Those of att and of the matrix have one table a chunk.
     """
     given, terms, copy = room_for(flat, grad)
-    (dim, width), asked = flat.shape, turned.shape[1] > 0
-    flows, step = matrix(len(terms), width, grad), 0
+    (dim, width), needed = flat.shape, turned.shape[1] > 0
+    sum_grads, step = matrix(len(terms), width, grad), 0
     if dim > 0:
-        flows, step = terms, terms.shape[1]
+        sum_grads, step = terms, terms.shape[1]
     (across, found), ups = room_to_turn(turned, grad), np.zeros(width, grad.dtype)
-    chunk = take_chunk(turns)
+    chunk = take_chunk(counters)
     while chunk < chunks:
-        first, last = first_row(indptr, chunk, chunks), first_row(indptr, chunk + 1, chunks)
+        first, last = rows_of(indptr, chunk, chunks)
         clear(of_target, first * width, (last - first) * width)
         clear(of_att, chunk * width, width)
         i, low, end = first, indptr[first], indptr[last]
         while low < end:
             high = min(low + TILE, end)
             write_terms(low, high, features, indices[:0], given, copy, width, terms)
-            i = flow_tile(
+            i = _grad_tile(
                 i, low, high, indptr, indices, grad, source, target, att, slope, bits, terms,
-                flows, step, ups, of_target, of_att, chunk * width,
+                sum_grads, step, ups, of_target, of_att, chunk * width,
             )  # fmt: skip
             if dim > 0:
                 give_back(
-                    low, high, flows, indices[:0], given, dim, width, across, asked, found,
+                    low, high, sum_grads, indices[:0], given, dim, width, across, needed, found,
                     of_features, of_flat[chunk],
                 )  # fmt: skip
             low = high
-        chunk = next_chunk(turns)
+        chunk = next_chunk(counters)
 
 
 @part
-def sum_columns(first, last, t_indptr, perm, grad, bits, att, slope, ups, out):
-    """The part of `columns_loop` of rows first..last-1."""
+def _sum_columns(first, last, t_indptr, perm, grad, bits, att, slope, ups, out):
     (heads, dim), width, words, far = att.shape, att.size, bits.shape[1], grad.nbytes > FAR
     for j in range(first, last):
         low, high = t_indptr[j], t_indptr[j + 1]
@@ -149,26 +146,26 @@ def sum_columns(first, last, t_indptr, perm, grad, bits, att, slope, ups, out):
         for t in range(low, high):
             e = perm[t]
             if far:
-                warm(perm, t + AHEAD, t + AHEAD + 1, grad, heads)
-                warm(perm, t + AHEAD, t + AHEAD + 1, bits, words)
+                prefetch_rows(perm, t + AHEAD, t + AHEAD + 1, grad, heads)
+                prefetch_rows(perm, t + AHEAD, t + AHEAD + 1, bits, words)
             for h in range(heads):
                 fill(ups, h * dim, grad[e, h], dim)
-            add_by_sign(out, j * width, bits, e * words, slope, ups, 0, width)
+            add_by_sign(out, j * width, bits, e * words, ups, 0, slope, width)
         if low < high:  # of none 0, whatever att is
             multiply(out, j * width, att, 0, width)
 
 
-def columns_loop(turns, chunks, t_indptr, perm, grad, bits, att, slope, out):
+def columns_loop(counters, chunks, t_indptr, perm, grad, bits, att, slope, out):
     """Pass over sources: their gradients, from the signs of the sums of their edges."""
     ups = np.zeros(att.size, out.dtype)
-    chunk = take_chunk(turns)
+    chunk = take_chunk(counters)
     while chunk < chunks:
-        first, last = first_row(t_indptr, chunk, chunks), first_row(t_indptr, chunk + 1, chunks)
-        sum_columns(first, last, t_indptr, perm, grad, bits, att, slope, ups, out)
-        chunk = next_chunk(turns)
+        first, last = rows_of(t_indptr, chunk, chunks)
+        _sum_columns(first, last, t_indptr, perm, grad, bits, att, slope, ups, out)
+        chunk = next_chunk(counters)
 
 
-def score(
+def additive_score(
     indptr: Tensor, indices: Tensor, source: Tensor, target: Tensor, att: Tensor,
     features: Tensor, matrix: Tensor, slope: float,
 ) -> Tensor:  # fmt: skip
@@ -176,13 +173,13 @@ def score(
     dtype = source.dtype
     source, target, att, features, matrix = widened(source, target, att, features, matrix)
     out, flat = empty((indices.size(0), att.size(0)), source), flat_of(matrix)
-    work, chunks = len(indices) * (2 + len(flat)) * att.numel(), calls.chunks_of(indptr, indices)
-    given = (indptr, indices, source, target, att, features, flat, calls.number(slope, out))
-    calls.run(score_loop, work, chunks, *given, out)
+    work, chunks = len(indices) * (2 + len(flat)) * att.numel(), launch.chunks_of(indptr, indices)
+    given = (indptr, indices, source, target, att, features, flat, launch.cast(slope, out))
+    launch.run(score_loop, work, chunks, *given, out)
     return out.to(dtype)
 
 
-def score_backward(
+def additive_score_backward(
     indptr: Tensor, indices: Tensor, t_indptr: Tensor, targets: Tensor, perm: Tensor,
     grad: Tensor, source: Tensor, target: Tensor, att: Tensor, features: Tensor, matrix: Tensor,
     slope: float, of_features: bool,
@@ -192,8 +189,8 @@ def score_backward(
     grad, source, target, att, features, matrix = widened(grad, *inputs)
     (heads, edge_dim, dim), width, edges = matrix.shape, att.numel(), len(indices)
     of_source, of_target = empty(source.shape, source), empty(target.shape, target)
-    of_given = empty(features.shape, features) if of_features else calls.NO_ROWS[grad.dtype]
-    flat, real = flat_of(matrix), calls.number(slope, grad)
+    of_given = empty(features.shape, features) if of_features else launch.NO_ROWS[grad.dtype]
+    flat, real = flat_of(matrix), launch.cast(slope, grad)
     turned = turned_of(flat, of_features)
     bits = torch.empty(edges, words_of(width), dtype=torch.int16)
     chunks, tables = tables_for(indptr, indices, matrix)
@@ -201,9 +198,9 @@ def score_backward(
     given = (indptr, indices, grad, source, target, att, features, flat, turned, real, bits)
     outs = (of_target, of_att, of_given, tables)
     work = edges * (4 + (2 + of_features) * edge_dim) * width
-    calls.run(rows_loop, work, chunks, *given, *outs)
-    chunks, back = calls.chunks_of(t_indptr, perm), (t_indptr, perm, grad, bits, att, real)
-    calls.run(columns_loop, edges * width, chunks, *back, of_source)
+    launch.run(rows_loop, work, chunks, *given, *outs)
+    chunks, back = launch.chunks_of(t_indptr, perm), (t_indptr, perm, grad, bits, att, real)
+    launch.run(columns_loop, edges * width, chunks, *back, of_source)
     of_edges = of_given if of_features else features.new_empty(0)
     out = (of_source, of_target, of_att.sum(0), of_edges, of_matrix(tables, matrix))
     return tuple(g.to(t.dtype) for g, t in zip(out, inputs, strict=True))  # type: ignore[return-value]

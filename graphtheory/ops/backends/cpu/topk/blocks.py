@@ -16,9 +16,8 @@ import torch
 from numba import njit
 from torch import Tensor
 
-from graphtheory.ops.backends.cpu import run as calls
-from graphtheory.ops.backends.cpu.attention.rows import count_chunks, first_row
-from graphtheory.ops.backends.cpu.launch import next_chunk, take_chunk
+from graphtheory.ops.backends.cpu import launch
+from graphtheory.ops.backends.cpu.launch import next_chunk, rows_of, take_chunk
 from graphtheory.ops.backends.cpu.memory import empty
 from graphtheory.ops.backends.cpu.topk.buckets import SUMS, TOGETHER, settle
 from graphtheory.ops.backends.cpu.topk.row import (
@@ -31,12 +30,12 @@ from graphtheory.ops.backends.cpu.topk.row import (
     weigh,
     weigh_backward,
 )
-from graphtheory.ops.backends.cpu.vector.lanes import ask_for, put, turn
+from graphtheory.ops.backends.cpu.vector.lanes import prefetch, scale_into, store_strided
 from graphtheory.ops.backends.cpu.vector.products import TILE, matrices, matrix, multiply, whole
 from graphtheory.ops.backends.precision import widened
 
 _ROWS = 66  # at most at once
-_AHEAD = 12  # nodes that are asked for while as many before them are copied
+_AHEAD = 12  # nodes that are prefetched while as many before them are copied
 _SMALL = 2**14  # keys of a head of a block, in numbers: those of several heads fit a cache
 _ENOUGH = 128  # heads of all blocks of which threads get enough where several are taken together
 CHUNKS = 128  # at most: of pairs of block and head
@@ -51,8 +50,8 @@ def place_of(nodes, node, h):
 
 @njit(cache=True)
 def place_to_read(nodes, node, h):
-    """The same; asks for a node ahead."""
-    ask_for(nodes, place_of(nodes, node + _AHEAD, h), nodes.shape[2])
+    """The same; prefetches a node ahead."""
+    prefetch(nodes, place_of(nodes, node + _AHEAD, h), nodes.shape[2])
     return place_of(nodes, node, h)
 
 
@@ -70,7 +69,7 @@ def take(nodes, first, head, some, n, out):
         x = out[g]
         for i in range(n):
             at = place_to_read(nodes, first + i, head + g)
-            put(x, i * x.shape[1], nodes.dtype.type(1), nodes, at, nodes.shape[2])
+            scale_into(x, i * x.shape[1], nodes.dtype.type(1), nodes, at, nodes.shape[2])
 
 
 @njit(cache=True)
@@ -80,7 +79,7 @@ def take_turned(nodes, first, head, some, n, out):
         x = out[g]
         for i in range(n):
             at = place_to_read(nodes, first + i, head + g)
-            turn(x, i, x.shape[1], nodes, at, nodes.shape[2])
+            store_strided(x, i, x.shape[1], nodes, at, nodes.shape[2])
 
 
 @njit(cache=True)
@@ -96,7 +95,7 @@ def give(rows, i, n, scale, nodes, first, h):
     """Write n rows from row i on as head h of nodes from `first` on."""
     for j in range(n):
         at = place_of(nodes, first + j, h)
-        put(nodes, at, scale, rows, (i + j) * rows.shape[1], nodes.shape[2])
+        scale_into(nodes, at, scale, rows, (i + j) * rows.shape[1], nodes.shape[2])
 
 
 @njit(cache=True)
@@ -113,35 +112,36 @@ def first_unit(units, chunk, chunks):
     return -(-units * chunk // chunks)
 
 
-def edges_loop(turns, chunks, indptr, logits, k, out):
+def edges_loop(counters, chunks, indptr, logits, k, out):
     """Write whether the entry of edge e and head h is chosen in its row."""
-    facts = np.empty((1, 1, 3), logits.dtype)
-    chunk = take_chunk(turns)
+    stats = np.empty((1, 1, 3), logits.dtype)
+    chunk = take_chunk(counters)
     while chunk < chunks:
-        for i in range(first_row(indptr, chunk, chunks), first_row(indptr, chunk + 1, chunks)):
+        first, last = rows_of(indptr, chunk, chunks)
+        for i in range(first, last):
             low, high = indptr[i], indptr[i + 1]
             for h in range(logits.shape[1]):
                 x = np.full(whole(high - low), -np.inf, logits.dtype)
                 for j in range(high - low):
                     x[j] = logits[low + j, h]
-                choose(x, 0, 1, high - low, k, facts, 0, 0)
+                choose(x, 0, 1, high - low, k, stats, 0, 0)
                 for j in range(high - low):
-                    out[low + j, h] = chosen(x, j, facts[0, 0, 0], facts[0, 0, 1])
-        chunk = next_chunk(turns)
+                    out[low + j, h] = chosen(x, j, stats[0, 0, 0], stats[0, 0, 1])
+        chunk = next_chunk(counters)
 
 
 def forward_loop(
-    turns, chunks, blocks, together, query, key, value, bias, bucket, table, k, scale, p, seed,
-    facts, out,
+    counters, chunks, blocks, together, query, key, value, bias, bucket, table, k, scale, p, seed,
+    stats, out,
 ):  # fmt: skip
-    """Write the output and the facts of every row."""
+    """Write the output and the statistics of every row."""
     (count, dst, src), (_, heads, dim) = blocks, query.shape
     rows, units = rows_at_once(dst, src, together), count * -(-heads // together)
     queries, values = matrices(together, rows, dim, out), matrices(together, src, dim, out)
     keys_turned, logits = matrices(together, dim, src, out), matrices(together, rows, src, out)
     planes, step, sums = logits.reshape(together, -1), logits.shape[2], matrix(rows, dim, out)
     columns = np.zeros((len(table), together), out.dtype)
-    chunk = take_chunk(turns)
+    chunk = take_chunk(counters)
     while chunk < chunks:
         for unit in range(first_unit(units, chunk, chunks), first_unit(units, chunk + 1, chunks)):
             b, head, some = heads_of(unit, heads, together)
@@ -158,20 +158,20 @@ def forward_loop(
                     x, h = planes[g], head + g
                     for i in range(n):
                         finish(x, i * step, src, bias, (first + i) * src, h)
-                    choose(x, step, n, src, k, facts, first, h)
+                    choose(x, step, n, src, k, stats, first, h)
                     for i in range(n):
-                        weigh(x, i * step, src, facts, first + i, h)
+                        weigh(x, i * step, src, stats, first + i, h)
                         if p > 0:
                             drop(x, i * step, src, (first + i) * src * heads + h, heads, p, seed)
                     multiply(logits[g], values[g], sums, n, src, dim, False)
                     for i in range(n):
-                        give(sums, i, 1, facts[first + i, h, 3], out, first + i, h)
-        chunk = next_chunk(turns)
+                        give(sums, i, 1, stats[first + i, h, 3], out, first + i, h)
+        chunk = next_chunk(counters)
 
 
 def backward_loop(
-    turns, chunks, blocks, together, grad, query, key, value, bias, bucket, table, scale, p, seed,
-    facts, of_query, of_key, of_value, of_bias, tables,
+    counters, chunks, blocks, together, grad, query, key, value, bias, bucket, table, scale, p,
+    seed, stats, of_query, of_key, of_value, of_bias, tables,
 ):  # fmt: skip
     """Write the gradients; that of the table in parts, one a chunk."""
     (count, dst, src), (_, heads, dim), one = blocks, query.shape, grad.dtype.type(1)
@@ -181,12 +181,12 @@ def backward_loop(
     of_values, sums = matrices(together, src, dim, grad), matrix(rows, dim, grad)
     keys_turned = matrices(together, dim, src, grad)
     values_turned = matrices(together, dim, src, grad)
-    logits, flows = matrices(together, rows, src, grad), matrices(together, rows, src, grad)
+    logits, grads = matrices(together, rows, src, grad), matrices(together, rows, src, grad)
     planes, step = logits.reshape(together, -1), logits.shape[2]
-    of_planes = flows.reshape(together, -1)
+    of_planes = grads.reshape(together, -1)
     columns = np.zeros((len(table), together), grad.dtype)
     of_columns = np.zeros((tables.shape[1], SUMS, together), grad.dtype)
-    chunk = take_chunk(turns)
+    chunk = take_chunk(counters)
     while chunk < chunks:
         if tables.shape[0] > 0:
             tables[chunk] = 0
@@ -204,22 +204,22 @@ def backward_loop(
                     multiply(queries[g], keys_turned[g], logits[g], n, dim, src, False)
                 scale_rows(planes, step, n, src, scale, bucket, first * src, columns)
                 for g in range(some):
-                    x, flow, h = planes[g], of_planes[g], head + g
-                    multiply(ups[g], values_turned[g], flows[g], n, dim, src, False)
+                    x, logit_grad, h = planes[g], of_planes[g], head + g
+                    multiply(ups[g], values_turned[g], grads[g], n, dim, src, False)
                     for i in range(n):
                         e, at = (first + i) * src, i * step
                         finish(x, at, src, bias, e, h)
                         if p > 0:
-                            drop(flow, at, src, e * heads + h, heads, p, seed)
-                        weigh_backward(x, flow, at, src, facts, first + i, h)
+                            drop(logit_grad, at, src, e * heads + h, heads, p, seed)
+                        weigh_backward(x, logit_grad, at, src, stats, first + i, h)
                         if p > 0:
                             drop(x, at, src, e * heads + h, heads, p, seed)
                         if of_bias.shape[0] > 0:
                             for j in range(src):
-                                of_bias[e + j, h] = flow[at + j]
-                    multiply(flows[g], keys[g], sums, n, src, dim, False)
+                                of_bias[e + j, h] = logit_grad[at + j]
+                    multiply(grads[g], keys[g], sums, n, src, dim, False)
                     give(sums, 0, n, scale, of_query, first, h)
-                    multiply(flows[g].T, queries[g], of_keys[g], src, n, dim, more)
+                    multiply(grads[g].T, queries[g], of_keys[g], src, n, dim, more)
                     multiply(logits[g].T, ups[g], of_values[g], src, n, dim, more)
                 if tables.shape[0] > 0:
                     tally_rows(of_columns, of_planes, step, n, src, bucket, first * src)
@@ -228,7 +228,7 @@ def backward_loop(
                 give(of_values[g], 0, src, one, of_value, b * src, head + g)
             if tables.shape[0] > 0:
                 settle(of_columns, some, tables[chunk], head)
-        chunk = next_chunk(turns)
+        chunk = next_chunk(counters)
 
 
 def heads_together(blocks: Sequence[int], query: Tensor, table: Tensor) -> int:
@@ -241,50 +241,50 @@ def heads_together(blocks: Sequence[int], query: Tensor, table: Tensor) -> int:
 def top_edges(indptr: Tensor, indices: Tensor, logits: Tensor, k: int) -> Tensor:
     """Whether an entry of [E, H] is chosen in its row."""
     out = torch.empty_like(logits, dtype=torch.bool)
-    chunks = count_chunks(indptr.size(0) - 1, logits.size(0))
-    calls.run(edges_loop, _ENTRY * logits.numel(), chunks, indptr, logits, k, out)
+    work, chunks = _ENTRY * logits.numel(), launch.chunks_of(indptr, logits)
+    launch.run(edges_loop, work, chunks, indptr, logits, k, out)
     return out
 
 
-def attention(
+def topk_blocks(
     query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, bucket: Tensor | None,
     table: Tensor | None, seed: Tensor | None, blocks: Sequence[int],
     k: int, scale: float, dropout: float,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Output as `query`, and the facts of each row."""
+    """Output as `query`, and the statistics of each row."""
     dtype, drawn = query.dtype, 0 if seed is None else int(seed)
     query, key, value = widened(query, key, value)
-    bias, bucket, table = calls.options(query, bias, bucket, table)
-    number = calls.number(scale, query)
-    out, facts = empty(query.shape, query), query.new_empty(*query.shape[:2], 4)
+    bias, bucket, table = launch.options(query, bias, bucket, table)
+    number = launch.cast(scale, query)
+    out, stats = empty(query.shape, query), query.new_empty(*query.shape[:2], 4)
     together = heads_together(blocks, query, table)
     work = len(query) * query.size(1) * blocks[2] * (2 * query.size(2) + _ENTRY)
-    calls.run(
+    launch.run(
         forward_loop, work, CHUNKS, tuple(blocks), together, query, key, value, bias, bucket, table,
-        k, number, dropout, drawn, facts, out,
+        k, number, dropout, drawn, stats, out,
     )  # fmt: skip
-    return out.to(dtype), facts
+    return out.to(dtype), stats
 
 
-def attention_backward(
+def topk_blocks_backward(
     grad: Tensor, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None,
-    bucket: Tensor | None, table: Tensor | None, seed: Tensor | None, facts: Tensor,
+    bucket: Tensor | None, table: Tensor | None, seed: Tensor | None, stats: Tensor,
     blocks: Sequence[int], with_bias: bool, scale: float, dropout: float,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     """Gradients of query, key, value, and of bias and table, without rows unless `with_bias`."""
     dtype, drawn = query.dtype, 0 if seed is None else int(seed)
     grad, query, key, value = widened(grad, query, key, value)
-    bias, bucket, table = calls.options(query, bias, bucket, table)
-    number = calls.number(scale, query)
+    bias, bucket, table = launch.options(query, bias, bucket, table)
+    number = launch.cast(scale, query)
     of_query, of_key, of_value = (empty(t.shape, t) for t in (query, key, value))
     heads, buckets = query.size(1), len(table) if with_bias else 0
     of_bias = query.new_empty(len(bias) if with_bias else 0, heads)
     tables = query.new_empty(CHUNKS if buckets else 0, buckets, heads)
     together = heads_together(blocks, query, table)
     work = len(query) * heads * blocks[2] * (5 * query.size(2) + _ENTRY)
-    calls.run(
+    launch.run(
         backward_loop, work, CHUNKS, tuple(blocks), together, grad, query, key, value, bias, bucket,
-        table, number, dropout, drawn, facts, of_query, of_key, of_value, of_bias, tables,
+        table, number, dropout, drawn, stats, of_query, of_key, of_value, of_bias, tables,
     )  # fmt: skip
     nodes = (t.to(dtype) for t in (of_query, of_key, of_value))
     return *nodes, of_bias, tables.sum(0)  # type: ignore[return-value]

@@ -99,12 +99,12 @@ def _turned(v: Vectors, vectors: Sequence[Any]) -> list[Any]:
         return [_gathered(v, vectors, lane) for lane in range(width)]
     if n > 8:
         halves = _turned(v, vectors[: n // 2]), _turned(v, vectors[n // 2 :])
-        return [_picked(v, x, y, range(n)) for x, y in zip(*halves, strict=True)]
+        return [v.picked(x, y, range(n)) for x, y in zip(*halves, strict=True)]
     if width > 4:
         parts = range(width // 2), range(width // 2, width)
-        return [x for part in parts for x in _turned(v, [_picked(v, y, y, part) for y in vectors])]
+        return [x for part in parts for x in _turned(v, [v.picked(y, y, part) for y in vectors])]
     if n == 8:
-        vectors = [_picked(v, vectors[i], vectors[i + 4], range(8)) for i in range(4)]
+        vectors = [v.picked(vectors[i], vectors[i + 4], range(8)) for i in range(4)]
     return _turned_by_fours(v, *vectors)
 
 
@@ -115,18 +115,12 @@ def _turned_by_fours(v: Vectors, a: Any, b: Any, c: Any, d: Any) -> list[Any]:
         """Lanes 0 to 3 of each four are those of x, 4 to 7 those of y."""
         width = x.type.count
         lanes = [i % 4 + width * (i // 4) for i in of_four]
-        return _picked(v, x, y, [start + i for start in range(0, width, 4) for i in lanes])
+        return v.picked(x, y, [start + i for start in range(0, width, 4) for i in lanes])
 
     rows = [
         (from_both(a, b, *lanes), from_both(c, d, *lanes)) for lanes in ((0, 4, 1, 5), (2, 6, 3, 7))
     ]
     return [from_both(*pair, *lanes) for pair in rows for lanes in ((0, 1, 4, 5), (2, 3, 6, 7))]
-
-
-def _picked(v: Vectors, x: Any, y: Any, lanes: Sequence[int]) -> Any:
-    """Lanes of two vectors, those of the second counted on from the first's."""
-    mask = ir.Constant(ir.VectorType(ir.IntType(32), len(lanes)), list(lanes))
-    return v.builder.shuffle_vector(x, y, mask)
 
 
 def _gathered(v: Vectors, vectors: Sequence[Any], lane: int) -> Any:

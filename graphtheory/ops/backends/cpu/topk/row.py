@@ -10,9 +10,9 @@ from numba import njit, types
 from numba.extending import intrinsic
 
 from graphtheory.ops.backends.cpu.attention.rows import kept
-from graphtheory.ops.backends.cpu.decorators import MATH, part
+from graphtheory.ops.backends.cpu.launch import MATH, part
 from graphtheory.ops.backends.cpu.topk.buckets import scale_and_look_up, tally
-from graphtheory.ops.backends.cpu.vector.lanes import multiply_by, slope
+from graphtheory.ops.backends.cpu.vector.lanes import multiply, softmax_grad
 from graphtheory.ops.backends.cpu.vector.llvm import FULL, Vectors, fixed
 from graphtheory.ops.backends.cpu.vector.products import whole
 
@@ -78,7 +78,7 @@ def at_least(_, x, at, n, t):
 
 
 @njit(forceinline=True, fastmath=MATH)
-def choose(x, step, rows, n, k, facts, first, h):
+def choose(x, step, rows, n, k, stats, first, h):
     """Write threshold, last place and largest of the n entries of each row, `step` apart in x.
 
     All rows take a step before any takes the next, since of one row alone a step waits for the
@@ -87,17 +87,17 @@ def choose(x, step, rows, n, k, facts, first, h):
     real, lowest, full = x.dtype.type, np.finfo(x.dtype).min, whole(n)
     if k >= n:
         for i in range(rows):
-            facts[first + i, h, 0], facts[first + i, h, 1] = lowest, n
-            facts[first + i, h, 2] = highest(x, i * step, full)
+            stats[first + i, h, 0], stats[first + i, h, 1] = lowest, n
+            stats[first + i, h, 2] = highest(x, i * step, full)
         return
     bounds, reach = np.empty((rows, 2), x.dtype), np.zeros((rows, 2), np.int64)
     todo, left, steps = np.empty(rows, np.int64), 0, 0
     for i in range(rows):
         low, top, strange = extent(x, i * step, full, lowest, real(np.inf))
         normal = strange == 0
-        facts[first + i, h, 0] = lowest if normal else real(np.nan)
-        facts[first + i, h, 1] = n
-        facts[first + i, h, 2] = top if normal else real(np.nan)
+        stats[first + i, h, 0] = lowest if normal else real(np.nan)
+        stats[first + i, h, 1] = n
+        stats[first + i, h, 2] = top if normal else real(np.nan)
         if normal:
             bounds[i, 0], bounds[i, 1], reach[i, 0] = low, top, at_least(x, i * step, full, low)
             todo[left] = i
@@ -119,12 +119,15 @@ def choose(x, step, rows, n, k, facts, first, h):
                 t = real(0.5) * low + real(0.5) * high
             if t <= low or t >= high:
                 low = high if at_least(x, at, full, high) >= k else low  # high may be the largest
-                facts[first + i, h, 0], facts[first + i, h, 1] = low, last_equal(x, at, n, k, low)
+                stats[first + i, h, 0], stats[first + i, h, 1] = (
+                    low,
+                    last_equal(x, at, n, k, low),
+                )
                 continue
             found = at_least(x, at, full, t)
             side = 0 if found >= k else 1
             bounds[i, side], reach[i, side] = t, found
-            facts[first + i, h, 0] = bounds[i, 0]
+            stats[first + i, h, 0] = bounds[i, 0]
             todo[rest] = i
             rest += found != k
         left, steps = rest, steps + 1
@@ -202,7 +205,7 @@ def scale_rows(planes, step, rows, n, scale, bucket, e, columns):
             scale_and_look_up(x, i * step, plane, n, scale, bucket, e + i * n, columns)
         else:
             for g in range(planes.shape[0]):
-                multiply_by(x, g * plane + i * step, n, scale)
+                multiply(x, g * plane + i * step, scale, n)
 
 
 @njit(cache=True)
@@ -244,23 +247,28 @@ def drop(x, at, n, counter, heads, p, seed):
 
 
 @njit(forceinline=True, fastmath=MATH)
-def weigh(x, at, n, facts, i, h):
+def weigh(x, at, n, stats, i, h):
     """Replace chosen logits by their exponentials, and all else by 0.
 
-    Writes the last of the facts, which makes them weights that sum to 1.
+    Writes the last of the statistics, which makes them weights that sum to 1.
     """
-    t, last, top = facts[i, h, 0], int(facts[i, h, 1]), facts[i, h, 2]
+    t, last, top = stats[i, h, 0], int(stats[i, h, 1]), stats[i, h, 2]
     bar_late_ties(x, at, n, t, last)
     total = exponentials(x, at, whole(n), t, top)
-    facts[i, h, 3] = x.dtype.type(1) / total if total != 0 else total
+    stats[i, h, 3] = x.dtype.type(1) / total if total != 0 else total
 
 
 @njit(forceinline=True, fastmath=MATH)
-def weigh_backward(x, g, at, n, facts, i, h):
+def weigh_backward(x, g, at, n, stats, i, h):
     """The weights in place of the logits x, and in place of their gradient g that of the logits."""
-    t, last, top, share = facts[i, h, 0], int(facts[i, h, 1]), facts[i, h, 2], facts[i, h, 3]
+    t, last, top, share = (
+        stats[i, h, 0],
+        int(stats[i, h, 1]),
+        stats[i, h, 2],
+        stats[i, h, 3],
+    )
     bar_late_ties(x, at, n, t, last)
     for j in range(n, whole(n)):  # where a row before may have left NaN
         g[at + j] = 0
     mean = weights(x, at, whole(n), t, top, share, g)
-    slope(g, at, x, at, mean, whole(n))
+    softmax_grad(g, at, x, at, mean, whole(n))

@@ -63,13 +63,16 @@ class Vectors:
         place = pointer(self.context, self.builder, kind, array, at, vector.type)
         self.builder.store(vector, place, align=self.bits // 8)
 
+    def picked(self, x: Any, y: Any, lanes: Sequence[int]) -> Any:
+        """Lanes of two vectors, those of the second counted on from the first's."""
+        mask = ir.Constant(ir.VectorType(ir.IntType(32), len(lanes)), list(lanes))
+        return self.builder.shuffle_vector(x, y, mask)
+
     def fill(self, number: Any, width: int) -> Any:
         """One number in every lane."""
-        lane = ir.IntType(32)
-        none = ir.Constant(ir.VectorType(self.number, width), ir.Undefined)
-        first = self.builder.insert_element(none, number, ir.Constant(lane, 0))
-        every = ir.Constant(ir.VectorType(lane, width), [0] * width)
-        return self.builder.shuffle_vector(first, none, every)
+        none = ir.Constant(ir.VectorType(number.type, width), ir.Undefined)
+        first = self.builder.insert_element(none, number, ir.Constant(ir.IntType(32), 0))
+        return self.picked(first, none, [0] * width)
 
     def times(self, x: Any, y: Any) -> Any:
         """Product."""
@@ -254,64 +257,65 @@ def fixed(like: Any, number: float) -> Any:
     return ir.Constant(kind, [number] * kind.count)
 
 
-@intrinsic
-def dot_product(_, x, at_x, y, at_y, n):
-    """Of n numbers of two arrays."""
-
-    def code(context, builder, _signature, args):
-        vectors, (a, at_a, b, at_b, n) = Vectors(context, builder, x.dtype), args
-
-        def products(at: Any, width: int) -> Any:
-            left = vectors.load(x, a, builder.add(at_a, at), width)
-            return vectors.times(left, vectors.load(y, b, builder.add(at_b, at), width))
-
-        return vectors.fold(n, products, vectors.plus, vectors.sum)
-
-    return x.dtype(x, at_x, y, at_y, n), code
-
-
-@intrinsic
-def largest_size(_, x, at, n):
-    """The largest |x| of n numbers, of none 0; NaN is passed over."""
-
-    def code(context, builder, _signature, args):
-        vectors, (a, at_a, n) = Vectors(context, builder, x.dtype), args
-
-        def sizes(place: Any, width: int) -> Any:
-            return vectors.size(vectors.load(x, a, builder.add(at_a, place), width))
-
-        return vectors.fold(n, sizes, vectors.larger, vectors.largest)
-
-    return x.dtype(x, at, n), code
+def _given(vectors: Vectors, kinds: Any, values: Any, at: Any, width: int) -> list[Any]:
+    """A vector of each number, and of each array from `at` after the position that follows it."""
+    found = []
+    for kind, value, position in zip_longest(kinds, values, values[1:]):
+        if isinstance(kind, types.Array):
+            place = vectors.builder.add(position, at)
+            found.append(vectors.load(kind, value, place, width))
+        elif isinstance(kind, types.Float):
+            found.append(vectors.fill(value, width))
+    return found
 
 
 def lane_by_lane(formula: Callable[..., Any]) -> Callable[..., Any]:
-    """A function (out, at, n, ...) that replaces n numbers of an array from a position on.
+    """A compiled function (out, at, ..., n) that replaces n numbers of `out` from a position on.
 
-    Then come numbers, and arrays each followed by a position. The formula gets `Vectors`, the old
-    numbers, and for each number and array a vector.
+    Between are numbers, and arrays each followed by a position, of which the formula gets a vector,
+    after `Vectors` and the old numbers of `out`.
     """
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        (of_out, _, _, kinds), (out, at_out, n, others) = signature.args, args
-        others = cgutils.unpack_tuple(builder, others)
+        (of_out, _, kinds), (out, at_out, values) = signature.args, args
+        values = cgutils.unpack_tuple(builder, values)
         vectors = Vectors(context, builder, of_out.dtype)
 
         def body(at: Any, width: int) -> None:
-            place, given = builder.add(at_out, at), []
-            for kind, other, position in zip_longest(kinds, others, others[1:]):
-                if isinstance(kind, types.Array):
-                    given.append(vectors.load(kind, other, builder.add(position, at), width))
-                elif isinstance(kind, types.Float):
-                    given.append(vectors.fill(other, width))
+            place, given = builder.add(at_out, at), _given(vectors, kinds, values, at, width)
             old = vectors.load(of_out, out, place, width)  # no instruction where it is not used
             vectors.store(formula(vectors, old, *given), of_out, out, place)
 
-        vectors.each(n, body)
+        vectors.each(values[-1], body)
         return context.get_dummy_value()
 
     @intrinsic
-    def replace(_, out, at, n, *others):
-        return types.void(out, at, n, types.StarArgTuple(others)), code
+    def replace(_, out, at, *others):
+        return types.void(out, at, types.StarArgTuple(others)), code
 
     return replace
+
+
+def over_lanes(
+    formula: Callable[..., Any], combine: Callable[..., Any] = Vectors.plus,
+    across: Callable[[Vectors, Any], Any] = Vectors.sum,
+) -> Callable[..., Any]:  # fmt: skip
+    """A compiled function (..., n): the sum of a formula of n numbers; see `lane_by_lane`."""
+
+    @intrinsic
+    def total(_, *kinds):
+        number = next(kind.dtype for kind in kinds if isinstance(kind, types.Array))
+
+        def code(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+            values = cgutils.unpack_tuple(builder, args[0])
+            vectors = Vectors(context, builder, number)
+
+            def element(at: Any, width: int) -> Any:
+                return formula(vectors, *_given(vectors, kinds, values, at, width))
+
+            ways = partial(combine, vectors), partial(across, vectors)
+            return vectors.fold(values[-1], element, *ways)
+
+        return number(types.StarArgTuple(kinds)), code
+
+    return total

@@ -10,10 +10,18 @@ from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
-from numba import njit, types
+from numba import types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
-from graphtheory.ops.backends.cpu.vector.llvm import FULL, Vectors, call_llvm, fixed, pointer
+from graphtheory.ops.backends.cpu.vector.llvm import (
+    FULL,
+    Vectors,
+    call_llvm,
+    fixed,
+    over_lanes,
+    pointer,
+)
 
 _WORD, _LANE = ir.IntType(FULL), ir.IntType(64)
 _MASK = ir.VectorType(ir.IntType(1), FULL)
@@ -32,13 +40,8 @@ class _Masked(Vectors):
         self._full(n, lambda at, _: body(at, None))
         count, none = self.builder.and_(n, ir.Constant(n.type, FULL - 1)), ir.Constant(n.type, 0)
         with self.builder.if_then(self.builder.icmp_signed("!=", count, none)):
-            lanes = ir.VectorType(_LANE, FULL)
-            every = self.builder.insert_element(
-                ir.Constant(lanes, ir.Undefined), count, ir.Constant(ir.IntType(32), 0)
-            )
-            zeros = ir.Constant(ir.VectorType(ir.IntType(32), FULL), [0] * FULL)
-            every = self.builder.shuffle_vector(every, ir.Constant(lanes, ir.Undefined), zeros)
-            mask = self.builder.icmp_signed("<", ir.Constant(lanes, list(range(FULL))), every)
+            places = ir.Constant(ir.VectorType(_LANE, FULL), list(range(FULL)))
+            mask = self.builder.icmp_signed("<", places, self.fill(count, FULL))
             body(self._without(n, FULL), mask)
 
     def take(self, kind: Any, array: Any, at: Any, mask: Any) -> Any:
@@ -66,37 +69,22 @@ class _Masked(Vectors):
         return pointer(self.context, self.builder, kind, words, at, _WORD)
 
 
-@intrinsic
-def leaky_dot(_, slope, x, at_x, y, at_y, z, at_z, att, at_att, n):
-    """Sum of att * leaky(x + y + z) of n numbers."""
+def _leaky(v: Vectors, slope: Any, x: Any, y: Any, z: Any, att: Any) -> Any:
+    total = v.plus(v.plus(x, y), z)
+    return v.times(v.where(">", total, 0.0, total, v.times(total, slope)), att)
 
-    def code(context, builder, _signature, args):
-        vectors = Vectors(context, builder, x.dtype)
-        rate, a, at_a, b, at_b, c, at_c, d, at_d, n = args
 
-        def terms(at: Any, width: int) -> Any:
-            total = vectors.load(x, a, builder.add(at_a, at), width)
-            for kind, array, first in ((y, b, at_b), (z, c, at_c)):
-                total = vectors.plus(
-                    total, vectors.load(kind, array, builder.add(first, at), width)
-                )
-            low = vectors.times(total, vectors.fill(rate, width))
-            total = vectors.where(">", total, 0.0, total, low)
-            return vectors.times(total, vectors.load(att, d, builder.add(at_d, at), width))
-
-        return vectors.fold(n, terms, vectors.plus, vectors.sum)
-
-    return x.dtype(slope, x, at_x, y, at_y, z, at_z, att, at_att, n), code
+leaky_dot = over_lanes(_leaky)  # the sum of att * leaky(x + y + z)
 
 
 @intrinsic
 def leaky_gradients(
-    _, ups, slope, x, at_x, y, at_y, z, at_z, att, bits, at_bits, flows, at_flows, of_y, of_att,
+    _, ups, slope, x, at_x, y, at_y, z, at_z, att, bits, at_bits, grads, at_grads, of_y, of_att,
     at_att, n,
 ):  # fmt: skip
     """Gradients of sum(ups * att * leaky(x + y + z)) of n numbers.
 
-    That of the sums goes to flows, and is added to of_y[at_y]; that of att is added to
+    That of the sums goes to grads, and is added to of_y[at_y]; that of att is added to
     of_att[at_att]. Which sums are positive goes to int16 `bits`.
     """
 
@@ -121,26 +109,27 @@ def leaky_gradients(
             up = builder.select(signs, up, vectors.times(up, rate))
             share = vectors.times(up, total)
             give(vectors.plus(take(of_att, of_d, at_d), share), of_att, of_d, at_d)
-            flow = vectors.times(up, take(att, d))
-            give(flow, flows, out, at_out)
-            give(vectors.plus(take(of_y, of_b, at_b), flow), of_y, of_b, at_b)
+            sum_grad = vectors.times(up, take(att, d))
+            give(sum_grad, grads, out, at_out)
+            give(vectors.plus(take(of_y, of_b, at_b), sum_grad), of_y, of_b, at_b)
 
         vectors.each_full(n, body)
         return context.get_dummy_value()
 
-    given = (ups, slope, x, at_x, y, at_y, z, at_z, att, bits, at_bits, flows, at_flows, of_y)
+    given = (ups, slope, x, at_x, y, at_y, z, at_z, att, bits, at_bits, grads, at_grads, of_y)
     return types.void(*given, of_att, at_att, n), code
 
 
 def _with_bits(formula: Callable[..., Any]) -> Any:
-    """A function that replaces n numbers of `out` by formula(bits, w, x, out), w being a number."""
+    """A function that replaces numbers of `out` by formula(bits, out, x, *numbers)."""
 
     @intrinsic
-    def replace(_, out, at, bits, at_bits, w, x, at_x, n):
+    def replace(_, out, at, bits, at_bits, x, at_x, *others):
         def code(context, builder, _signature, args):
             vectors = _Masked(context, builder, x.dtype)
-            out_array, at, words, at_bits, w, array, at_x, n = args
-            w = vectors.fill(w, FULL)
+            out_array, at, words, at_bits, array, at_x, others = args
+            *numbers, n = cgutils.unpack_tuple(builder, others)
+            numbers = [vectors.fill(number, FULL) for number in numbers]
 
             def body(place: Any, mask: Any) -> None:
                 word = vectors.word(bits, words, at_bits, place)
@@ -148,43 +137,27 @@ def _with_bits(formula: Callable[..., Any]) -> Any:
                 here = builder.add(at, place)
                 old = vectors.take(out, out_array, here, mask)  # LLVM drops it if it is not used
                 given = vectors.take(x, array, builder.add(at_x, place), mask)
-                vectors.give(formula(vectors, signs, w, given, old), out, out_array, here, mask)
+                new = formula(vectors, signs, old, given, *numbers)
+                vectors.give(new, out, out_array, here, mask)
 
             vectors.each_full(n, body)
             return context.get_dummy_value()
 
-        return types.void(out, at, bits, at_bits, w, x, at_x, n), code
+        return types.void(out, at, bits, at_bits, x, at_x, types.StarArgTuple(others)), code
 
     return replace
 
 
-_add_where = _with_bits(lambda v, bits, w, x, old: v.builder.select(bits, v.plus(old, x), old))
-_keep_where = _with_bits(lambda v, bits, w, x, old: v.builder.select(bits, x, fixed(x, 0.0)))
-_add_by_sign = _with_bits(
-    lambda v, bits, w, x, old: v.plus(old, v.builder.select(bits, x, v.times(x, w)))
+# Where the bit is set out += x, or out = x and else 0; out += x, or slope * x where it is not set.
+add_where = _with_bits(lambda v, bits, old, x: v.builder.select(bits, v.plus(old, x), old))
+keep_where = _with_bits(lambda v, bits, old, x: v.builder.select(bits, x, fixed(x, 0.0)))
+add_by_sign = _with_bits(
+    lambda v, bits, old, x, slope: v.plus(old, v.builder.select(bits, x, v.times(x, slope)))
 )
 
 
-@njit(inline="always")
-def add_where(out, at, bits, at_bits, x, at_x, n):
-    """Out += x where the bit is set."""
-    _add_where(out, at, bits, at_bits, x.dtype.type(0), x, at_x, n)
-
-
-@njit(inline="always")
-def keep_where(out, at, bits, at_bits, x, at_x, n):
-    """Out = x where the bit is set, else 0."""
-    _keep_where(out, at, bits, at_bits, x.dtype.type(0), x, at_x, n)
-
-
-@njit(inline="always")
-def add_by_sign(out, at, bits, at_bits, slope, x, at_x, n):
-    """Out += x where the bit is set, else slope * x."""
-    _add_by_sign(out, at, bits, at_bits, slope, x, at_x, n)
-
-
 @intrinsic
-def add_relu(_, out, at, bits, at_bits, x, at_x, y, at_y, n):
+def add_relu_signs(_, out, at, bits, at_bits, x, at_x, y, at_y, n):
     """Out += x + y where that is positive or NaN, which goes to int16 `bits`, of n numbers."""
 
     def code(context, builder, _signature, args):

@@ -66,15 +66,13 @@ class _Rows:
         """The first half of each `size` lanes plus the second; of 1 lane, all side by side."""
         half, count = size // 2, len(xs) * xs[0].type.count
         if size == 1:
-            return self._picked(range(count), *xs)
+            return self.vectors.picked(xs[0], xs[-1], range(count))
         first = [place for place in range(count) if place % size < half]
-        second = self._picked([place + half for place in first], *xs)
-        return self.vectors.plus(self._picked(first, *xs), second)
-
-    def _picked(self, places: Sequence[int], *xs: Any) -> Any:
-        """Some lanes of one or two vectors."""
-        mask = ir.Constant(ir.VectorType(ir.IntType(32), len(places)), list(places))
-        return self.builder.shuffle_vector(xs[0], xs[-1], mask)
+        halves = (
+            self.vectors.picked(xs[0], xs[-1], lanes)
+            for lanes in (first, [place + half for place in first])
+        )
+        return self.vectors.plus(*halves)
 
     def chosen(self, array: Any, there: Any, entry: Any) -> Any:
         """array[entry], or the entry itself where there is none."""

@@ -1,4 +1,4 @@
-"""Kernels that add up: weighted sums of rows, chunks of a row, and edges by bucket.
+"""Kernels of the primitives: dot products, softmax of rows, and sums of rows, chunks and buckets.
 
 No atomics: every sum has one program, or parts that are added in a fixed order.
 """
@@ -10,15 +10,91 @@ import triton.language as tl
 
 from graphtheory.ops.backends.triton.parts import (
     SIZES,
+    by_head,
+    cast,
     entries,
     features,
+    finite,
     gather,
-    number,
+    next_edges,
+    own,
     per_edge,
     put_own,
+    put_per_edge,
     span,
     spread,
 )
+
+
+@triton.jit(do_not_specialize=SIZES)
+def dot(
+    rows, starts, indptr, count,
+    indices, query, key, out,
+    HEADS: tl.constexpr, DIM: tl.constexpr, ACC: tl.constexpr,
+    CHUNK: tl.constexpr, R: tl.constexpr, B: tl.constexpr, G: tl.constexpr, C: tl.constexpr,
+):  # fmt: skip
+    """Write <query[i, h], key[j, h]> of the edges of rows, or of chunks."""
+    row, _, live, start, stop = span(rows, starts, indptr, count, R, CHUNK)
+    head, head_live, column, exists = features(HEADS, DIM, G, C)
+    q = own(query, row, live, column, exists, HEADS * DIM, ACC)
+    longest = tl.max(stop - start, 0).to(tl.int32)
+    for offset in range(0, longest, B):
+        edge, here, node = entries(indices, None, start, stop, offset, B)
+        k = gather(key, node, here, column, exists, HEADS * DIM, ACC)
+        dots = by_head(q[:, None, :] * k, G, C)
+        put_per_edge(out, edge, here, head, head_live, dots, HEADS)
+
+
+@triton.jit(do_not_specialize=SIZES)
+def softmax(
+    rows, starts, indptr, count, logits, out,
+    HEADS: tl.constexpr, ACC: tl.constexpr,
+    CHUNK: tl.constexpr, R: tl.constexpr, B: tl.constexpr, G: tl.constexpr,
+):  # fmt: skip
+    """Write the weights of rows: one sweep for maximum and sum, one for the result."""
+    _, _, _, start, stop = span(rows, starts, indptr, count, R, CHUNK)
+    head = tl.program_id(1) * G + tl.arange(0, G)
+    longest = tl.max(stop - start, 0).to(tl.int32)
+    top = tl.full((R, B, G), float("-inf"), ACC)
+    total = tl.zeros((R, B, G), ACC)
+    for offset in range(0, longest, B):
+        edge, here = next_edges(start, stop, offset, B)
+        s = per_edge(logits, edge, here, head, head < HEADS, HEADS, ACC)
+        s = tl.where(here[:, :, None], s, float("-inf"))
+        new = tl.maximum(top, s)
+        total = total * tl.exp(top - finite(new)) + tl.exp(s - finite(new))
+        top = new
+    best = finite(tl.max(top, 1))
+    total = tl.sum(total * tl.exp(top - best[:, None, :]), 1)
+    share = 1.0 / tl.where(total == 0, 1.0, total)
+    for offset in range(0, longest, B):
+        edge, here = next_edges(start, stop, offset, B)
+        s = per_edge(logits, edge, here, head, head < HEADS, HEADS, ACC)
+        w = tl.exp(s - best[:, None, :]) * share[:, None, :]
+        put_per_edge(out, edge, here, head, head < HEADS, w, HEADS)
+
+
+@triton.jit(do_not_specialize=SIZES)
+def softmax_backward(
+    rows, starts, indptr, count, weights, grad, out,
+    HEADS: tl.constexpr, ACC: tl.constexpr,
+    CHUNK: tl.constexpr, R: tl.constexpr, B: tl.constexpr, G: tl.constexpr,
+):  # fmt: skip
+    """Write weights * (grad - sum over the row of weights * grad)."""
+    _, _, _, start, stop = span(rows, starts, indptr, count, R, CHUNK)
+    head = tl.program_id(1) * G + tl.arange(0, G)
+    longest = tl.max(stop - start, 0).to(tl.int32)
+    sums = tl.zeros((R, B, G), ACC)
+    for offset in range(0, longest, B):
+        edge, here = next_edges(start, stop, offset, B)
+        w = per_edge(weights, edge, here, head, head < HEADS, HEADS, ACC)
+        sums += w * per_edge(grad, edge, here, head, head < HEADS, HEADS, ACC)
+    mean = tl.sum(sums, 1)
+    for offset in range(0, longest, B):
+        edge, here = next_edges(start, stop, offset, B)
+        w = per_edge(weights, edge, here, head, head < HEADS, HEADS, ACC)
+        g = per_edge(grad, edge, here, head, head < HEADS, HEADS, ACC)
+        put_per_edge(out, edge, here, head, head < HEADS, w * (g - mean[:, None, :]), HEADS)
 
 
 @triton.jit(do_not_specialize=SIZES)
@@ -47,7 +123,7 @@ def weighted(
             w = per_edge(other_weights, edge, here, head, head_live, HEADS, ACC)
             v = gather(other_value, node, here, column, exists, HEADS * DIM, ACC)
             other_sums += tl.sum(spread(w, C) * v, 1)
-    put_own(out, place, live, column, exists, sums * number(scale, ACC), HEADS * DIM)
+    put_own(out, place, live, column, exists, sums * cast(scale, ACC), HEADS * DIM)
     if other_out is not None:
         put_own(other_out, place, live, column, exists, other_sums, HEADS * DIM)
 
