@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import ClassVar
-from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
@@ -14,12 +13,12 @@ from graphtheory.patterns.base import Randomness, RowPattern, require_square
 from graphtheory.patterns.draw import Sampler, draw_device, ranks, scaled
 from graphtheory.structure import shortest_path_distance
 from graphtheory.structure._loops import floyd, sample_rows
+from graphtheory.structure._search import kept_with_graph
 from graphtheory.structure.distance import MAX_CUTOFF
 
 _TABLE_BYTES = 2**30  # largest table of the distances of all pairs
 _SEEN_BYTES = 2**26  # largest table of what is drawn already; without it each draw is compared
 _FLOYD = 64  # comparisons that cost as much as sorting one edge
-_tables: WeakKeyDictionary[Neighborhood, Tensor] = WeakKeyDictionary()
 
 
 def pair_distance(graph: Neighborhood, pairs: Tensor) -> Tensor:
@@ -29,10 +28,12 @@ def pair_distance(graph: Neighborhood, pairs: Tensor) -> Tensor:
     """
     if graph.num_dst**2 > _TABLE_BYTES:
         return shortest_path_distance(graph, pairs=pairs, cutoff=MAX_CUTOFF)
-    graph.check_unchanged()
-    if graph not in _tables:
-        _tables[graph] = shortest_path_distance(graph, cutoff=MAX_CUTOFF)
-    return _tables[graph][pairs[1], pairs[0]]
+    return _table(graph)[pairs[1], pairs[0]]
+
+
+@kept_with_graph
+def _table(graph: Neighborhood) -> Tensor:
+    return shortest_path_distance(graph, cutoff=MAX_CUTOFF)
 
 
 @dataclass(frozen=True)

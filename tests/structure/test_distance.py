@@ -14,7 +14,7 @@ from graphtheory import Neighborhood, bipartite
 from graphtheory.graph import memory
 from graphtheory.structure import (
     UNREACHABLE,
-    _check,
+    _search,
     at_distance,
     hop_ball,
     shortest_path_distance,
@@ -242,10 +242,10 @@ def test_graphs_too_large_for_narrow_ids_take_wide_ones(monkeypatch):
     graph = random_graph(300, 700, seed=12)
     pairs = all_pairs_of(300)
     ball, expected = hop_ball(graph, 3), shortest_path_distance(graph, pairs=pairs)
-    assert _check.rows_of(graph)[1].dtype == np.int32
-    monkeypatch.setattr(_check, "fit_int32", lambda *counts: max(counts) < 700)
+    assert _search.rows_of(graph)[1].dtype == np.int32
+    monkeypatch.setattr(_search, "fit_int32", lambda *counts: max(counts) < 700)
     graph = random_graph(300, 700, seed=12)  # narrow ids are kept with their graph
-    assert _check.rows_of(graph)[1].dtype == np.int64
+    assert _search.rows_of(graph)[1].dtype == np.int64
     wide = hop_ball(graph, 3)
     assert torch.equal(wide[0].indices, ball[0].indices) and torch.equal(wide[1], ball[1])
     assert torch.equal(shortest_path_distance(graph, pairs=pairs), expected)

@@ -6,7 +6,7 @@ import torch
 
 from graphtheory import Neighborhood
 from graphtheory.structure import _search, hop_ball, shortest_path_distance
-from graphtheory.structure._check import rows_of
+from graphtheory.structure._search import rows_of
 from graphtheory.structure.distance import columns_of
 
 
