@@ -1,4 +1,4 @@
-"""Graphs: neighborhoods, their constructors, and conversion from and to other libraries."""
+"""Graphs: neighborhoods, their constructors, and conversion from other libraries."""
 
 from graphtheory.graph.build import (
     bipartite,

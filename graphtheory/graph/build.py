@@ -36,7 +36,7 @@ def cliques(sizes: Sequence[int] | Tensor) -> Neighborhood:
         [[1.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
     """
     counts = _as_sizes("sizes", sizes)
-    return bipartite(counts, counts)
+    return _of_sets(counts, counts)
 
 
 def bipartite(sizes_dst: Sequence[int] | Tensor, sizes_src: Sequence[int] | Tensor) -> Neighborhood:
@@ -55,7 +55,11 @@ def bipartite(sizes_dst: Sequence[int] | Tensor, sizes_src: Sequence[int] | Tens
         raise ValueError(
             f"sizes_src: {len(src)} blocks, expected {len(dst)} as many as sizes_dst has"
         )
-    sets = Sets(tuple(dst), tuple(src))
+    return _of_sets(dst, src)
+
+
+def _of_sets(dst: list[int], src: list[int], *, causal: bool = False) -> Neighborhood:
+    sets = Sets(tuple(dst), tuple(src), causal=causal)
     return Neighborhood(*rows(sets), sets.num_src, sets=sets, validate=False)
 
 
@@ -117,9 +121,8 @@ def causal(sizes: Sequence[int] | Tensor) -> Neighborhood:
         >>> causal([3, 1]).edge_index().tolist()
         [[0, 0, 1, 0, 1, 2, 3], [0, 1, 1, 2, 2, 2, 3]]
     """
-    counts = tuple(_as_sizes("sizes", sizes))
-    sets = Sets(counts, counts, causal=True)
-    return Neighborhood(*rows(sets), sets.num_src, sets=sets, validate=False)
+    counts = _as_sizes("sizes", sizes)
+    return _of_sets(counts, counts, causal=True)
 
 
 def neighbor_lists(sources: Tensor, num_src: int | None = None) -> Neighborhood:
@@ -178,10 +181,9 @@ def union(graphs: Sequence[Neighborhood]) -> Neighborhood:
     indices = [one + first for one, first in zip(ids, sources, strict=False)]
     weight = distance = None
     if any(g.weight is not None for g in graphs):
-        ones = [g.indices.new_ones(g.num_edges, dtype=torch.float32) for g in graphs]
-        weight = torch.cat(
-            [o if g.weight is None else g.weight for g, o in zip(graphs, ones, strict=True)]
-        )
+        ones = (torch.ones(g.num_edges, device=g.device) for g in graphs)
+        weights = (o if g.weight is None else g.weight for g, o in zip(graphs, ones, strict=True))
+        weight = torch.cat(list(weights))
     known = [g.distance for g in graphs if g.distance is not None]
     if len(known) == len(graphs):
         distance = torch.cat(known)
