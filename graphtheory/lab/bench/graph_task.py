@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from graphtheory.graph.tokens import TOKEN
+from graphtheory.graph.build import TOKEN
 from graphtheory.lab.bench import fingerprints
 from graphtheory.lab.bench.config import RunConfig, RunResult
 from graphtheory.lab.bench.finished import Settings
