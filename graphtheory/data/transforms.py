@@ -337,10 +337,7 @@ def pair_neighborhood(data: Data) -> Neighborhood:
 def _apart(
     data: Data, index: Tensor, distance: Tensor, nodes: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The ids of each graph of a batch moved out of the others' reach.
-
-    A graph that nodes were taken out of has larger ids than nodes, and batching shifts by nodes.
-    """
+    """Ids of a batch's graphs out of each other's reach: subgraphs have ids above their size."""
     pairs = torch.as_tensor(data.spd_num_pairs)
     if pairs.numel() == 1:
         return index, distance, nodes

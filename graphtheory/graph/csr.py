@@ -141,10 +141,7 @@ def _(edge_index: Tensor, num_src: int, num_dst: int) -> tuple[Tensor, Tensor, T
 
 @torch.library.custom_op("graphtheory::csr_transpose", mutates_args=())
 def csr_transpose(indptr: Tensor, indices: Tensor, num_src: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Sort the edges of a CSR by source: (indptr [num_src + 1], targets [E], perm [E]).
-
-    Targets and perm have the dtype of `indices`.
-    """
+    """Sort a CSR's edges by source: (indptr, targets, perm), the last two typed as `indices`."""
     if indptr.is_cpu:
         check_rows(indptr, indices, num_src)
     t_indptr, perm = sort_by_key(indices, num_src)

@@ -84,10 +84,7 @@ def to_data(nb: Neighborhood) -> Any:
 
 
 def to_sparse_tensor(nb: Neighborhood) -> Any:
-    """`adj_t` as `torch_sparse.SparseTensor` [num_dst, num_src]; duplicate edges are kept.
-
-    It sorts sources within a row, so its values need not lie in the order of `nb`.
-    """
+    """`adj_t` as `torch_sparse.SparseTensor`, which sorts sources within a row."""
     from torch_sparse import SparseTensor
 
     sources, size = nb.indices.long(), (nb.num_dst, nb.num_src)

@@ -152,10 +152,7 @@ class GraphSAGE(Sampler):
 def distinct(
     rows: int, n: int, limit: int | Tensor, generator: Randomness, device: torch.device
 ) -> Tensor:
-    """`rows` uniform n-subsets of 0..limit-1, [rows, n]: Floyd's algorithm on all rows at once.
-
-    A tensor gives one limit per row, int64 [rows]; none of them is below n.
-    """
+    """Uniform n-subsets [rows, n] of 0..limit-1, one limit or one per row: Floyd's algorithm."""
     step = torch.arange(n, device=device)[:, None]
     if isinstance(limit, Tensor):
         shares = torch.rand(n, rows, generator=generator, dtype=torch.float64, device=device)
@@ -190,10 +187,7 @@ def _floyd(draws: Tensor, limit: Tensor, highest: int) -> Tensor:
 def sample_edges(
     start: Tensor, degree: Tensor, n: int, generator: Randomness, device: torch.device
 ) -> tuple[Tensor, Tensor]:
-    """Row pointers and edges, ascending, of uniform subsets of at most n edges per row.
-
-    Row i has the edges start[i]..start[i]+degree[i]-1.
-    """
+    """(indptr, edges) of uniform subsets, ascending, of at most n edges of each row."""
     if device.type != "cpu":
         return _sample_edges(start, degree, n, generator, device)
     size = degree.cpu()

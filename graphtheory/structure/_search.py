@@ -89,11 +89,7 @@ def as_ids(name: str, value: Tensor, num_nodes: int, *, rows: int | None = None)
 
 
 class Scratch:
-    """Marks and queues of one search at a time.
-
-    A search distinguishes its marks from older ones by their number, the turn; it leaves all else
-    unchanged. 21 bytes per node if all nodes are reached; untouched pages of queues take no memory.
-    """
+    """Marks and queues of one search at a time, which tells its marks by their number."""
 
     def __init__(self, num_nodes: int) -> None:
         self.mark = np.zeros(num_nodes, np.int32)

@@ -107,10 +107,7 @@ def reachability(graph: Neighborhood) -> Reachability:
 
 @kept_with_graph
 def columns_of(graph: Neighborhood) -> Rows:
-    """(indptr, indices) of the edges by source (cached); the arrays of `rows_of` if both are equal.
-
-    `Neighborhood.transpose` would also keep a `perm` in 64 bits, which no search reads.
-    """
+    """(indptr, indices) of the edges by source; those of `rows_of` where both are equal."""
     indptr, indices = rows = rows_of(graph)
     entries = (np.ones(len(indices), np.int8), indices, indptr)
     turned = scipy.sparse.csr_array(entries, shape=(graph.num_dst, graph.num_src)).tocsc()
