@@ -131,9 +131,6 @@ def causal(sizes: Sequence[int] | Tensor) -> Neighborhood:
 def neighbor_lists(sources: Tensor, num_src: int | None = None) -> Neighborhood:
     """K sources for every target, as searches for the k nearest neighbors return them.
 
-    Nothing is sorted or counted. The row pointers take 8 bytes per target: loops that compute
-    them instead were not faster.
-
     Args:
         sources: int64 or int32 [num_dst, k]; row i lists the sources of target i, in any order.
             They are copied.

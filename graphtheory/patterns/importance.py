@@ -145,8 +145,8 @@ class FastGCN(RowPattern, NodeSampler):
         if self.replace and not self.unbiased:
             raise ValueError("unbiased: got False with replace=True, whose mean is A by itself")
 
-    def of_rows(
-        self, graph: Neighborhood, targets: Tensor | None, generator: Randomness
+    def on_rows(
+        self, graph: Neighborhood, targets: Tensor | None, *, generator: Randomness = None
     ) -> Neighborhood:
         rows = graph if targets is None else graph.rows(targets)
         return scale_columns(rows, self.factor(graph, generator))

@@ -63,8 +63,8 @@ class Sample(RowPattern):
     def by_row(self) -> bool:  # type: ignore[override]
         return not self.whole_graph
 
-    def of_rows(
-        self, graph: Neighborhood, targets: Tensor | None, generator: Randomness
+    def on_rows(
+        self, graph: Neighborhood, targets: Tensor | None, *, generator: Randomness = None
     ) -> Neighborhood:
         if self.whole_graph:
             return self._of_all_nodes(graph, targets, generator)

@@ -1,7 +1,5 @@
 """Breadth-first search kernels on rows of sources; each processes one chunk, without the GIL."""
 
-from __future__ import annotations
-
 import numpy as np
 from llvmlite import ir
 from numba import njit, types

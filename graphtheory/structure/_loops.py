@@ -1,7 +1,5 @@
 """Loops that numba compiles: components, counts by distance, paths, random subsets, self-loops."""
 
-from __future__ import annotations
-
 import numpy as np
 from numba import njit
 

@@ -46,10 +46,9 @@ def shortest_path_distance(
     `UNREACHABLE` = 255, whatever the cutoff. Weights, duplicate edges and self-loops change
     nothing. A graph without nodes gives an empty result.
 
-    All pairs and `sources` advance 512 sources together, one bit each: about (N / 512) x hops
-    passes over the edges. `pairs` searches from both ends of each pair until they meet; between
-    strongly connected components of a directed graph it may visit all nodes of one side. For many
-    queries on a graph whose N^2 bytes fit, compute all pairs once and index.
+    All pairs and `sources` take about (N / 512) x hops passes over the edges. `pairs` searches from
+    both ends of each pair until they meet, in a directed graph through all nodes of one side at
+    worst. For many queries on a graph whose N^2 bytes fit, compute all pairs once and index.
 
     Args:
         graph: A graph whose nodes both send and receive.

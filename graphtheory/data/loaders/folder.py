@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphtheory.data.loaders.partitions import check_part
+from graphtheory.data.loaders.sets import check_part
 from graphtheory.data.loaders.source import NodeSource, check_names, source_of
 from graphtheory.disk import replace_file
 from graphtheory.graph import Neighborhood

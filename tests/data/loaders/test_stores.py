@@ -158,16 +158,10 @@ def stores(data, layout="coo", node_type=None, *, size=True):
     features, graph = MyFeatureStore(), MyGraphStore()
     for name in ("x", "y"):
         features.put_tensor(data[name], group_name=node_type, attr_name=name, index=None)
-    (row, col), nodes = data.edge_index, data.num_nodes
-    if layout == "csc":
-        col = index2ptr(col, nodes)
-    if layout == "csr":
-        row, order = index_sort(row)
-        row, col = index2ptr(row, nodes), col[order]
+    (kind, edges), nodes = layouts(data)[layout], data.num_nodes
     edge_type = None if node_type is None else (node_type, "to", node_type)
-    graph.put_edge_index(
-        (row, col), edge_type=edge_type, layout=layout, size=(nodes, nodes) if size else None
-    )
+    shape = (nodes, nodes) if size else None
+    graph.put_edge_index(edges(), edge_type=edge_type, layout=kind, size=shape)
     return features, graph
 
 
