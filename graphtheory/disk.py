@@ -20,13 +20,7 @@ _PICKLES = 5  # that torch's format of before archives begins with
 
 
 def replace_file(path: Path, content: bytes | bytearray) -> None:
-    """Write beside the file, to the disk, then rename over it.
-
-    What a writer left beside it that was killed an hour ago or more is removed.
-
-    Raises:
-        OSError: With path, bytes needed and bytes free; the old file is intact.
-    """
+    """Write beside the file, to the disk, then rename; on failure the old file is intact."""
     draft = _draft_of(path)
     try:
         with draft.open("wb") as file:
@@ -49,10 +43,7 @@ def replace_file(path: Path, content: bytes | bytearray) -> None:
 
 
 def name_file(path: Path, name: Path) -> None:
-    """Give the file a second name beside it, in the place of what had that name, in one step.
-
-    Where a disk has no links, the second name is of a copy.
-    """
+    """Give the file a second name beside it, in one step; a copy where there are no links."""
     draft = _draft_of(name)
     try:
         try:

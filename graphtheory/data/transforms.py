@@ -1,8 +1,8 @@
 """PyG transforms: distances and paths of all pairs, degrees, distances to the centroid.
 
-Laplacian eigenvectors and random walks come with PyG: `AddLaplacianEigenvectorPE` and
-`AddRandomWalkPE`. `lab.datasets.stored.with_transforms` applies
-any of them once to a whole set of graphs.
+Each reads the graph of `Data` of one node type; other data raise TypeError. Laplacian eigenvectors
+and random walks come with PyG: `AddLaplacianEigenvectorPE` and `AddRandomWalkPE`.
+`lab.datasets.stored.with_transforms` applies any of them once to a whole set of graphs.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class AddDistances(BaseTransform):
         distance uint8 [n * n].
 
     Raises:
-        TypeError: The data is no `Data` of one node type, or the cutoff is no whole number.
+        TypeError: If the cutoff is no whole number.
         ValueError: If the cutoff is out of range.
         MemoryError: All pairs do not fit into the available memory.
 
@@ -99,7 +99,6 @@ class AddPaths(BaseTransform):
         paths, integers [n * n, steps]: columns of the graph's own edge_index, -1 for none.
 
     Raises:
-        TypeError: The data is no `Data` of one node type.
         ValueError: If there is no step.
 
     Source: Ying et al. (2021), eq. (7).
@@ -131,7 +130,6 @@ class AddResistance(BaseTransform):
         resistance uint8 [n * n]; 255 for pairs without a path.
 
     Raises:
-        TypeError: The data is no `Data` of one node type.
         ValueError: If the width is not above 0.
 
     Source: Zhang et al. (2023), Graphormer-GD.
@@ -162,7 +160,6 @@ class AddDegreeEncoding(BaseTransform):
         log: Take log(1 + degree); otherwise the degree itself.
 
     Raises:
-        TypeError: The data is no `Data` of one node type.
         ValueError: An unknown direction.
 
     Example:
@@ -193,7 +190,6 @@ class AddCentroidDistance(BaseTransform):
         seed: Draws the samples, the same ones for every graph of a size.
 
     Raises:
-        TypeError: The data is no `Data` of one node type.
         ValueError: A cutoff or `num_samples` out of range.
 
     Example:
@@ -257,7 +253,7 @@ class AddShortestPathDistance(BaseTransform):
             a path 255.
 
     Raises:
-        TypeError: The data is no `Data` of one node type, or a radius is no integer.
+        TypeError: A radius is no integer.
         ValueError: A radius or cutoff out of range, or data without edges.
         MemoryError: All pairs do not fit into the available memory.
 
@@ -287,11 +283,8 @@ class AddShortestPathDistance(BaseTransform):
             ball, distance = hop_ball(graph, self.radius)
             return ball.edge_index(), distance
         nodes = graph.num_dst
-        require_memory(
-            f"AddShortestPathDistance: all pairs of {nodes} nodes",
-            _BYTES_A_PAIR * nodes**2,
-            "give a radius",
-        )
+        what = f"AddShortestPathDistance: all pairs of {nodes} nodes"
+        require_memory(what, _BYTES_A_PAIR * nodes**2, "give a radius")
         table = shortest_path_distance(graph, cutoff=self.cutoff)
         everyone = torch.arange(nodes, device=graph.device)
         sources, targets = everyone.repeat(nodes), everyone.repeat_interleave(nodes)
@@ -344,10 +337,7 @@ def pair_neighborhood(data: Data) -> Neighborhood:
 def _apart(
     data: Data, index: Tensor, distance: Tensor, nodes: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The ids of each graph of a batch moved out of the others' reach.
-
-    A graph that nodes were taken out of has larger ids than nodes, and batching shifts by nodes.
-    """
+    """Ids of a batch's graphs out of each other's reach: subgraphs have ids above their size."""
     pairs = torch.as_tensor(data.spd_num_pairs)
     if pairs.numel() == 1:
         return index, distance, nodes

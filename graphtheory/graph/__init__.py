@@ -1,6 +1,8 @@
-"""Graphs: neighborhoods, their constructors, and conversion from and to other libraries."""
+"""Graphs: neighborhoods, their constructors, and conversion from other libraries."""
 
 from graphtheory.graph.build import (
+    TOKEN,
+    GraphTokens,
     bipartite,
     causal,
     cliques,
@@ -13,7 +15,6 @@ from graphtheory.graph.grid import Grid, Windows, grid_neighbors, windows
 from graphtheory.graph.interop import neighborhood_from
 from graphtheory.graph.neighborhood import Neighborhood
 from graphtheory.graph.sets import Sets
-from graphtheory.graph.tokens import TOKEN, GraphTokens
 
 __all__ = [
     "TOKEN",

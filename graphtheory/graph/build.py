@@ -13,6 +13,9 @@ from graphtheory.graph.csr import check_index
 from graphtheory.graph.neighborhood import Neighborhood
 from graphtheory.graph.sets import Sets, rows
 
+TOKEN = 254
+"""Distance of a pair with a graph token, which `nn.BucketBias(own_token=True)` has a bucket for."""
+
 
 def _as_sizes(name: str, sizes: Sequence[int] | Tensor) -> list[int]:
     counts = sizes.tolist() if isinstance(sizes, Tensor) else list(sizes)
@@ -36,7 +39,7 @@ def cliques(sizes: Sequence[int] | Tensor) -> Neighborhood:
         [[1.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
     """
     counts = _as_sizes("sizes", sizes)
-    return bipartite(counts, counts)
+    return _of_sets(counts, counts)
 
 
 def bipartite(sizes_dst: Sequence[int] | Tensor, sizes_src: Sequence[int] | Tensor) -> Neighborhood:
@@ -55,7 +58,11 @@ def bipartite(sizes_dst: Sequence[int] | Tensor, sizes_src: Sequence[int] | Tens
         raise ValueError(
             f"sizes_src: {len(src)} blocks, expected {len(dst)} as many as sizes_dst has"
         )
-    sets = Sets(tuple(dst), tuple(src))
+    return _of_sets(dst, src)
+
+
+def _of_sets(dst: list[int], src: list[int], *, causal: bool = False) -> Neighborhood:
+    sets = Sets(tuple(dst), tuple(src), causal=causal)
     return Neighborhood(*rows(sets), sets.num_src, sets=sets, validate=False)
 
 
@@ -117,16 +124,12 @@ def causal(sizes: Sequence[int] | Tensor) -> Neighborhood:
         >>> causal([3, 1]).edge_index().tolist()
         [[0, 0, 1, 0, 1, 2, 3], [0, 1, 1, 2, 2, 2, 3]]
     """
-    counts = tuple(_as_sizes("sizes", sizes))
-    sets = Sets(counts, counts, causal=True)
-    return Neighborhood(*rows(sets), sets.num_src, sets=sets, validate=False)
+    counts = _as_sizes("sizes", sizes)
+    return _of_sets(counts, counts, causal=True)
 
 
 def neighbor_lists(sources: Tensor, num_src: int | None = None) -> Neighborhood:
     """K sources for every target, as searches for the k nearest neighbors return them.
-
-    Nothing is sorted or counted. The row pointers take 8 bytes per target: loops that compute
-    them instead were not faster.
 
     Args:
         sources: int64 or int32 [num_dst, k]; row i lists the sources of target i, in any order.
@@ -178,10 +181,9 @@ def union(graphs: Sequence[Neighborhood]) -> Neighborhood:
     indices = [one + first for one, first in zip(ids, sources, strict=False)]
     weight = distance = None
     if any(g.weight is not None for g in graphs):
-        ones = [g.indices.new_ones(g.num_edges, dtype=torch.float32) for g in graphs]
-        weight = torch.cat(
-            [o if g.weight is None else g.weight for g, o in zip(graphs, ones, strict=True)]
-        )
+        ones = (torch.ones(g.num_edges, device=g.device) for g in graphs)
+        weights = (o if g.weight is None else g.weight for g, o in zip(graphs, ones, strict=True))
+        weight = torch.cat(list(weights))
     known = [g.distance for g in graphs if g.distance is not None]
     if len(known) == len(graphs):
         distance = torch.cat(known)
@@ -189,3 +191,87 @@ def union(graphs: Sequence[Neighborhood]) -> Neighborhood:
         torch.cat([graphs[0].indptr[:1], *indptr]), torch.cat(indices), sources[-1],
         weight=weight, distance=distance, validate=False,
     )  # fmt: skip
+
+
+class GraphTokens:
+    """A token behind the nodes of each graph: where nodes and tokens are, and what links them.
+
+    A graph of n nodes becomes n + 1 nodes, the token last, so that the graphs stay the sets of
+    `cliques`. A graph without nodes consists of its token.
+
+    Args:
+        sizes: Nodes of each graph, without tokens.
+
+    Attributes:
+        sizes: Nodes of each graph with its token.
+        nodes: New id of each of the N nodes, int64 [N].
+        tokens: Id of each token, int64 [num_graphs].
+        batch: Graph of each node and token, int64 [N + num_graphs].
+
+    Raises:
+        ValueError: If an entry of `sizes` is not a count.
+
+    Source:
+        Ying et al. (2021), section 3.2, special node: a virtual distance of its own to all nodes.
+
+    Example:
+        >>> tokens = GraphTokens([2, 1])
+        >>> tokens.nodes.tolist(), tokens.tokens.tolist(), tokens.sizes
+        ([0, 1, 3], [2, 4], (3, 2))
+    """
+
+    def __init__(self, sizes: Sequence[int] | Tensor) -> None:
+        device = sizes.device if isinstance(sizes, Tensor) else torch.device("cpu")
+        counts = _as_sizes("sizes", sizes)
+        self.sizes = tuple(n + 1 for n in counts)
+        count = torch.tensor(counts, dtype=torch.int64, device=device)
+        graphs = torch.arange(len(counts), device=device)
+        of_node = graphs.repeat_interleave(count)
+        self.nodes = torch.arange(len(of_node), device=device) + of_node
+        self.tokens = count.cumsum(0) + graphs
+        self.batch = graphs.repeat_interleave(count + 1)
+
+    def features(self, x: Tensor, token: Tensor) -> Tensor:
+        """Features [N + num_graphs, F] from those of nodes [N, F] and tokens [F] or [B, F]."""
+        if len(x) != len(self.nodes):
+            raise ValueError(f"x: {len(x)} rows, expected {len(self.nodes)}: one per node")
+        out = x.new_empty(len(self.batch), x.size(1)).index_copy(0, self.nodes, x)
+        return out.index_copy(0, self.tokens, token.to(x).expand(len(self.tokens), -1))
+
+    def edge_index(self, edge_index: Tensor) -> Tensor:
+        """The same edges by new ids; tokens have none."""
+        return self.nodes[edge_index]
+
+    def distance(self, distance: Tensor) -> Tensor:
+        """Distances of all pairs with tokens, in the order of `cliques(self.sizes)`, uint8.
+
+        Given uint8 [P] hops of all pairs of nodes of each graph, in the order of `cliques`. 254
+        ("254 or more") becomes 253, since 254, `TOKEN`, is that of a pair with a token.
+        """
+        inside = self._inside()
+        if distance.shape != (int(inside.sum()),):
+            raise ValueError(
+                f"distance: shape {tuple(distance.shape)}, expected [{int(inside.sum())}]: one per "
+                "pair of nodes of a graph"
+            )
+        out = torch.full(inside.shape, TOKEN, dtype=torch.uint8, device=distance.device)
+        out[inside] = torch.where(distance == TOKEN, TOKEN - 1, distance).to(torch.uint8)
+        return out
+
+    def bias(self, bias: Tensor) -> Tensor:
+        """A bias [P, heads] of all pairs of nodes as one of nodes and tokens, 0 for tokens."""
+        places = self._inside().nonzero().flatten()
+        if len(bias) != len(places):
+            raise ValueError(f"bias: {len(bias)} rows, expected {len(places)}: one per pair")
+        out = bias.new_zeros(sum(n * n for n in self.sizes), bias.size(1))
+        return out.index_copy(0, places, bias)
+
+    def cliques(self) -> Neighborhood:
+        """All pairs of nodes and token of each graph."""
+        return cliques(self.sizes).to(self.batch.device)
+
+    def _inside(self) -> Tensor:
+        """Bool, for all pairs in the order of `cliques`: neither is a token."""
+        nb, is_node = self.cliques(), torch.ones_like(self.batch, dtype=torch.bool)
+        is_node[self.tokens] = False
+        return is_node[nb.indices] & is_node[nb.targets()]

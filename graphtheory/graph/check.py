@@ -95,10 +95,9 @@ def check_structure(nb: Neighborhood) -> None:
             raise TypeError(f"perm: got {kind}, expected int64 or int32 places of edges")
         if nb.perm.shape != nb.indices.shape:
             raise ValueError(f"perm: shape {tuple(nb.perm.shape)}, expected [{nb.num_edges}]")
-        if nb.num_edges and int(nb.perm.min()) < 0:
+        if nb.num_edges and (least := int(nb.perm.min())) < 0:
             raise IndexError(
-                f"perm: smallest entry is {int(nb.perm.min())}, expected the places of edges, 0 or "
-                "more"
+                f"perm: smallest entry is {least}, expected the places of edges, 0 or more"
             )
     if nb.sets is not None:
         check_sets(nb.sets, nb.indptr, nb.indices, nb.num_src)

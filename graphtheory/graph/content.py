@@ -136,13 +136,7 @@ def _array(tensor: Tensor) -> np.ndarray:
 
 
 def fit(pointers: Tensor, ids: Tensor, limit: int) -> bool:
-    """Whether rows of ids, in main memory, hold together; reads them once.
-
-    Args:
-        pointers: Row pointers that have to run from 0 to the number of `ids` and never fall.
-        ids: What has to lie in 0..limit-1.
-        limit: How many things the ids name.
-    """
+    """Whether pointers run from 0 to the number of ids, never fall, and ids lie in 0..limit-1."""
     return bool(_fit(_array(pointers), _array(ids), limit))
 
 

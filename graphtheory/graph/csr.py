@@ -103,11 +103,7 @@ def row_places(indptr: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def distinct_ids(ids: Tensor, limit: int) -> tuple[Tensor, Tensor]:
-    """(distinct ids, ascending [n]; the position of each id among them [E]), both int64.
-
-    The ids lie in 0..limit-1. A table of `limit` entries is used unless it is much longer than
-    `ids`.
-    """
+    """(distinct ids, ascending [n]; the position of each id among them [E]), both int64."""
     if limit > _TABLE * len(ids):
         order = _stable_order(ids, limit)
         ascending = ids[order].long()
@@ -123,12 +119,7 @@ def distinct_ids(ids: Tensor, limit: int) -> tuple[Tensor, Tensor]:
 
 
 def sort_by_key(key: Tensor, num_keys: int) -> tuple[Tensor, Tensor]:
-    """(indptr [num_keys + 1], order [E]) that groups equal keys, each group in the given order.
-
-    Args:
-        key: Integers in 0..num_keys-1.
-        num_keys: Number of possible keys.
-    """
+    """(indptr [num_keys + 1], order [E]) that groups equal keys, each group in the given order."""
     counts = torch.bincount(key, minlength=num_keys)
     indptr = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
     return indptr, _stable_order(key, num_keys)

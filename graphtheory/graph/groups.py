@@ -12,36 +12,22 @@ from torch import Tensor
 from graphtheory.graph.sets import Sets
 
 # Sets whose sizes round up to the same multiple of this share a group, padded to the largest of
-# them. Torch's dense attention on a CPU works on 16 values at once, so sets of 24 take longer than
-# the same nodes in sets of 32, and fewer groups are fewer calls. Forward and backward on one
-# thread, 8 heads of 16 and 4 of 64, compared with one group per exact size: 64 sets of 20 to 200
-# nodes (11 groups instead of 54) take 0.84 to 1.02 of the time, complete or causal, in multiples of
-# 32 0.91 to 1.13; 256 sets of 10 to 40 (3 instead of 31) 0.9 with narrow heads and 1.2 with wide
-# ones, where the loops over edges are faster than both.
+# them: torch's dense attention on a CPU works on 16 values at once, and fewer groups are fewer
+# calls. Compared with one group per exact size, 64 sets of 20 to 200 nodes (11 groups instead of
+# 54) take 0.84 to 1.02 of the time, in multiples of 32 0.91 to 1.13.
 ROUND = 16
 
 
 class Group(NamedTuple):
-    """Sets side by side as one dense array [sets, dst, src].
-
-    Attributes:
-        sets: Number of sets.
-        dst: Targets of the largest set.
-        src: Sources of the largest set.
-        targets: Node at each of the [sets * dst] positions, int64; a padded position repeats the
-            last target of its set.
-        sources: The same for the [sets * src] positions of sources.
-        rows: `targets`, but a padded position holds the number of targets of all sets.
-        padded: Bool [sets, src], True for a padded source; None if all sets have `src` sources.
-    """
+    """Sets side by side as one dense array [sets, dst, src], dst and src those of the largest."""
 
     sets: int
     dst: int
     src: int
-    targets: Tensor
-    sources: Tensor
-    rows: Tensor
-    padded: Tensor | None
+    targets: Tensor  # int64 [sets * dst] nodes; a padded position repeats the last of its set
+    sources: Tensor  # the same of the [sets * src] positions of sources
+    rows: Tensor  # `targets`, but a padded position holds the number of targets of all sets
+    padded: Tensor | None  # Bool [sets, src]; None if all sets have `src` sources
 
 
 def group_sets(sets: Sets, device: torch.device) -> list[Group]:

@@ -13,7 +13,6 @@ from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 
 @contextmanager
 def _left() -> Iterator[None]:
-    """Leave inference mode and torch.func: what is cached must serve every later call."""
     with torch.inference_mode(False), temporarily_clear_interpreter_stack():
         yield
 
@@ -23,7 +22,7 @@ innermost_transform: Callable[[], Any] = torch._C._functorch.peek_interpreter_st
 
 
 def leave_inference_mode() -> AbstractContextManager[object]:
-    """`_left` where there is something to leave."""
+    """Leave inference mode and torch.func: what is cached must serve every later call."""
     if torch.compiler.is_compiling():
         return nullcontext()
     transformed = innermost_transform() is not None

@@ -110,11 +110,7 @@ class Sets:
 
 
 def rows(sets: Sets) -> tuple[Tensor, Tensor]:
-    """The edges of the sets, row by row: (indptr [num_dst + 1], indices [num_edges]).
-
-    Raises:
-        MemoryError: If they do not fit into the available memory.
-    """
+    """The edges of the sets, row by row: (indptr [num_dst + 1], indices [num_edges])."""
     if sets.num_edges > _LARGE:
         require_memory(
             f"{sets}: edges of all pairs", 24 * sets.num_edges,

@@ -104,19 +104,14 @@ class Pattern(ABC):
 
 
 class RowPattern(Pattern):
-    """A pattern that computes some rows at their cost: `on_rows` and the call are one method."""
+    """A pattern that computes some rows at their cost: the call asks `on_rows` for all of them."""
 
     def __call__(self, neighborhood: Neighborhood, *, generator: Randomness = None) -> Neighborhood:
-        return self.of_rows(neighborhood, None, generator)
-
-    def on_rows(
-        self, graph: Neighborhood, targets: Tensor, *, generator: Randomness = None
-    ) -> Neighborhood:
-        return self.of_rows(graph, targets, generator)
+        return self.on_rows(neighborhood, None, generator=generator)
 
     @abstractmethod
-    def of_rows(
-        self, graph: Neighborhood, targets: Tensor | None, generator: Randomness
+    def on_rows(
+        self, graph: Neighborhood, targets: Tensor | None, *, generator: Randomness = None
     ) -> Neighborhood:
         """The rows `targets` of the result; None is all rows."""
 

@@ -215,8 +215,8 @@ class DegreeGroups(RowPattern, Sampler):
     def costs_rows(self) -> bool:
         return not self.symmetric  # then only columns are scaled
 
-    def of_rows(
-        self, graph: Neighborhood, targets: Tensor | None, generator: Randomness
+    def on_rows(
+        self, graph: Neighborhood, targets: Tensor | None, *, generator: Randomness = None
     ) -> Neighborhood:
         if require_square(graph, "DegreeGroups") == 0:
             return graph

@@ -78,10 +78,7 @@ def ranks(group: Tensor, generator: Randomness, device: torch.device) -> Tensor:
 def first_of_each(
     group: Tensor, size: Tensor, generator: Randomness, device: torch.device
 ) -> Tensor:
-    """Bool [N]: `size[l]` nodes of each group l, uniformly without replacement.
-
-    The nodes with the smallest random keys: ``ranks(...) < size[group]`` without sorting.
-    """
+    """Bool [N]: the `size[l]` nodes of each group l with the smallest random keys."""
     if len(size) > _FEW_GROUPS:
         return ranks(group, generator, device) < size[group]
     key = torch.rand(len(group), generator=generator, dtype=torch.float64, device=device)

@@ -28,8 +28,8 @@ class ByDistance(RowPattern):
     def distances(self) -> range:
         """The distances in hops, ascending."""
 
-    def of_rows(
-        self, graph: Neighborhood, targets: Tensor | None, generator: Randomness
+    def on_rows(
+        self, graph: Neighborhood, targets: Tensor | None, *, generator: Randomness = None
     ) -> Neighborhood:
         hops = self.distances
         ball, distance = hop_ball(graph, hops[-1], inner=hops[0], targets=targets)

@@ -82,11 +82,7 @@ def _systematic(mass: Tensor, count: int, generator: Randomness) -> Tensor:
 
 
 def _known_norms(neighborhood: Neighborhood) -> Tensor:
-    """`column_norms`, cached per graph object: every layer of every batch draws by them.
-
-    They are computed again if the weights hold something else, and on every call where that cannot
-    be seen.
-    """
+    """`column_norms`, kept per graph object for as long as its weights hold the same."""
     weight = neighborhood.weight
     state = state_of(neighborhood.indptr if weight is None else weight)
     if state is None or neighborhood.check_unchanged() is None:
@@ -149,8 +145,8 @@ class FastGCN(RowPattern, NodeSampler):
         if self.replace and not self.unbiased:
             raise ValueError("unbiased: got False with replace=True, whose mean is A by itself")
 
-    def of_rows(
-        self, graph: Neighborhood, targets: Tensor | None, generator: Randomness
+    def on_rows(
+        self, graph: Neighborhood, targets: Tensor | None, *, generator: Randomness = None
     ) -> Neighborhood:
         rows = graph if targets is None else graph.rows(targets)
         return scale_columns(rows, self.factor(graph, generator))

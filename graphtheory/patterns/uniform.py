@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import ClassVar
-from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
@@ -14,12 +13,12 @@ from graphtheory.patterns.base import Randomness, RowPattern, require_square
 from graphtheory.patterns.draw import Sampler, draw_device, ranks, scaled
 from graphtheory.structure import shortest_path_distance
 from graphtheory.structure._loops import floyd, sample_rows
+from graphtheory.structure._search import kept_with_graph
 from graphtheory.structure.distance import MAX_CUTOFF
 
 _TABLE_BYTES = 2**30  # largest table of the distances of all pairs
 _SEEN_BYTES = 2**26  # largest table of what is drawn already; without it each draw is compared
 _FLOYD = 64  # comparisons that cost as much as sorting one edge
-_tables: WeakKeyDictionary[Neighborhood, Tensor] = WeakKeyDictionary()
 
 
 def pair_distance(graph: Neighborhood, pairs: Tensor) -> Tensor:
@@ -29,10 +28,12 @@ def pair_distance(graph: Neighborhood, pairs: Tensor) -> Tensor:
     """
     if graph.num_dst**2 > _TABLE_BYTES:
         return shortest_path_distance(graph, pairs=pairs, cutoff=MAX_CUTOFF)
-    graph.check_unchanged()
-    if graph not in _tables:
-        _tables[graph] = shortest_path_distance(graph, cutoff=MAX_CUTOFF)
-    return _tables[graph][pairs[1], pairs[0]]
+    return _table(graph)[pairs[1], pairs[0]]
+
+
+@kept_with_graph
+def _table(graph: Neighborhood) -> Tensor:
+    return shortest_path_distance(graph, cutoff=MAX_CUTOFF)
 
 
 @dataclass(frozen=True)
@@ -62,8 +63,8 @@ class Sample(RowPattern):
     def by_row(self) -> bool:  # type: ignore[override]
         return not self.whole_graph
 
-    def of_rows(
-        self, graph: Neighborhood, targets: Tensor | None, generator: Randomness
+    def on_rows(
+        self, graph: Neighborhood, targets: Tensor | None, *, generator: Randomness = None
     ) -> Neighborhood:
         if self.whole_graph:
             return self._of_all_nodes(graph, targets, generator)
@@ -151,10 +152,7 @@ class GraphSAGE(Sampler):
 def distinct(
     rows: int, n: int, limit: int | Tensor, generator: Randomness, device: torch.device
 ) -> Tensor:
-    """`rows` uniform n-subsets of 0..limit-1, [rows, n]: Floyd's algorithm on all rows at once.
-
-    A tensor gives one limit per row, int64 [rows]; none of them is below n.
-    """
+    """Uniform n-subsets [rows, n] of 0..limit-1, one limit or one per row: Floyd's algorithm."""
     step = torch.arange(n, device=device)[:, None]
     if isinstance(limit, Tensor):
         shares = torch.rand(n, rows, generator=generator, dtype=torch.float64, device=device)
@@ -189,10 +187,7 @@ def _floyd(draws: Tensor, limit: Tensor, highest: int) -> Tensor:
 def sample_edges(
     start: Tensor, degree: Tensor, n: int, generator: Randomness, device: torch.device
 ) -> tuple[Tensor, Tensor]:
-    """Row pointers and edges, ascending, of uniform subsets of at most n edges per row.
-
-    Row i has the edges start[i]..start[i]+degree[i]-1.
-    """
+    """(indptr, edges) of uniform subsets, ascending, of at most n edges of each row."""
     if device.type != "cpu":
         return _sample_edges(start, degree, n, generator, device)
     size = degree.cpu()

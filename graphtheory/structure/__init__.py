@@ -1,21 +1,33 @@
-"""Quantities computed from a graph: distances, encodings, margins."""
+"""Quantities computed from a graph: distances, encodings, margins.
 
-from graphtheory.structure.balls import at_distance, hop_ball
+A `graph` is a `Neighborhood` whose nodes both send and receive: others raise TypeError, bipartite
+ones ValueError. A result that does not fit into the available memory raises MemoryError, with the
+sizes, before it is computed.
+"""
+
 from graphtheory.structure.core import (
+    ClassBalance,
     DistanceCounts,
+    class_balance,
     core_distance,
     count_by_distance,
+    discriminative_nodes,
     winning_margin,
 )
-from graphtheory.structure.discriminative import (
-    ClassBalance,
-    class_balance,
-    discriminative_nodes,
+from graphtheory.structure.distance import (
+    UNREACHABLE,
+    at_distance,
+    hop_ball,
+    shortest_path_distance,
+    shortest_path_edges,
 )
-from graphtheory.structure.distance import UNREACHABLE, shortest_path_distance
-from graphtheory.structure.encodings import centroid_distance, centroids, degree_encoding
-from graphtheory.structure.paths import shortest_path_edges
-from graphtheory.structure.resistance import resistance_bucket, resistance_distance
+from graphtheory.structure.encodings import (
+    centroid_distance,
+    centroids,
+    degree_encoding,
+    resistance_bucket,
+    resistance_distance,
+)
 
 __all__ = [
     "UNREACHABLE",

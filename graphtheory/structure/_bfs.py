@@ -1,7 +1,5 @@
 """Breadth-first search kernels on rows of sources; each processes one chunk, without the GIL."""
 
-from __future__ import annotations
-
 import numpy as np
 from llvmlite import ir
 from numba import njit, types
@@ -92,10 +90,7 @@ def _close(indptr, indices, order, component, seen, out, hops):
 
 @njit(cache=True, nogil=True)
 def from_sources(indptr, indices, order, component, sources, cutoff, out):
-    """Fill out [N, S]: hops from S sources, up to 512, to every node.
-
-    One bit per source: a hop is one OR over each row; only rows with active neighbors are written.
-    """
+    """Fill out [N, S]: hops from up to 512 sources, one bit each, to every node."""
     num_nodes = len(indptr) - 1
     front = np.zeros((num_nodes, WORDS), np.uint64)
     after = np.empty((num_nodes, WORDS), np.uint64)
@@ -233,10 +228,7 @@ def _levels(indptr, indices, row, radius, mark, turn, queue, level_end):
 
 @njit(cache=True, nogil=True)
 def count_ball(indptr, indices, centers, start, stop, inner, radius, count, mark, queue, turn):
-    """count[i] = nodes whose distance to centers[i] is in inner..radius, for i start..stop-1.
-
-    Marks are numbered by center from `turn` on, so nothing is cleared.
-    """
+    """count[i] = nodes at inner..radius hops from centers[i], for i in start..stop-1."""
     level_end = np.empty(radius + 2, np.int64)
     for c in range(start, stop):
         own = np.int32(turn + c - start)

@@ -1,7 +1,5 @@
 """Loops that numba compiles: components, counts by distance, paths, random subsets, self-loops."""
 
-from __future__ import annotations
-
 import numpy as np
 from numba import njit
 
@@ -113,11 +111,7 @@ def nearest(indptr, indices, targets, cutoff, out):
 
 @njit(cache=True, nogil=True)
 def path_edges(indptr, indices, names, start, stop, out):
-    """Fill out[i - start, s, :], i in start..stop-1, with edges of a path from s to i, from i on.
-
-    `out` is -1 before. Nodes are visited breadth first, edges in the order of the rows, so that a
-    path is that of the node before its source and one edge more.
-    """
+    """Fill out[i - start, s, :], -1 before, with the edges of a path from s to i, from i on."""
     num_nodes, steps = out.shape[1], out.shape[2]
     mark = np.full(num_nodes, -1, np.int64)
     hops = np.empty(num_nodes, np.int64)
@@ -211,10 +205,7 @@ def sample_rows(start, degree, shares):
 
 @njit(cache=True, nogil=True)
 def with_loops(indptr, indices, targets):
-    """(indptr, edges) of rows with their self-loop appended where it is missing.
-
-    Edge e of the given rows is numbered e, the self-loop of row i num_edges + i.
-    """
+    """(indptr, edges) with the loops that rows lack; that of row i is num_edges + i."""
     rows, num_edges = targets.shape[0], indices.shape[0]
     longer = np.empty(rows + 1, np.int64)
     edges = np.empty(num_edges + rows, np.int64)

@@ -1,27 +1,95 @@
-"""Buffers that searches of one graph share, and the threads that run them."""
+"""What searches of a graph share: checks of arguments, rows, buffers, and threads."""
 
 from __future__ import annotations
 
+import operator
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import wraps
+from typing import TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from graphtheory.graph import Neighborhood
+from graphtheory.graph.check import fit_int32
+from graphtheory.graph.csr import check_index, check_pointers
 from graphtheory.ops.threads import on_threads
 
+Rows = tuple[np.ndarray, np.ndarray]
+Found = TypeVar("Found")
 _LAST_TURN = np.iinfo(np.int32).max
 
 
-class Scratch:
-    """Marks and queues of one search at a time.
+def num_nodes_of(graph: Neighborhood) -> int:
+    """Number of nodes of a graph; raises for anything else, bipartite neighborhoods included."""
+    if not isinstance(graph, Neighborhood):
+        raise TypeError(f"graph: got {type(graph).__name__}, expected a Neighborhood")
+    if graph.num_src != graph.num_dst:
+        raise ValueError(
+            f"graph: {graph.num_src} sources and {graph.num_dst} targets, "
+            "expected a graph whose nodes are both, not some of its rows"
+        )
+    return graph.num_dst
 
-    A search distinguishes its marks from older ones by their number, the turn; it leaves all else
-    unchanged. 21 bytes per node if all nodes are reached; untouched pages of queues take no memory.
-    """
+
+def kept_with_graph(compute: Callable[[Neighborhood], Found]) -> Callable[[Neighborhood], Found]:
+    """The same function, which computes once for each graph object that stays unchanged."""
+    kept: WeakKeyDictionary[Neighborhood, Found] = WeakKeyDictionary()
+
+    @wraps(compute)
+    def known(graph: Neighborhood) -> Found:
+        graph.check_unchanged()
+        found = kept.get(graph)
+        if found is None:
+            found = kept[graph] = compute(graph)
+        return found
+
+    return known
+
+
+@kept_with_graph
+def rows_of(graph: Neighborhood) -> Rows:
+    """(indptr, indices) in main memory, as the kernels read them (cached)."""
+    check_pointers(graph.indptr, graph.num_edges)
+    check_index("indices", graph.indices, graph.num_src)
+    narrow = fit_int32(graph.num_edges, graph.num_src)
+    dtype = torch.int32 if narrow else torch.int64  # searches are bound by memory: read half
+    ids = (t.cpu().to(dtype, copy=True).contiguous() for t in (graph.indptr, graph.indices))
+    indptr, indices = (t.numpy() for t in ids)
+    return indptr, indices
+
+
+def as_hops(name: str, value: int, low: int, high: int) -> int:
+    """A whole number in low..high."""
+    try:
+        hops = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name}: got {value!r}, expected a whole number of hops") from None
+    if isinstance(value, bool) or not low <= hops <= high:
+        raise ValueError(f"{name}: got {value!r}, expected hops in {low}..{high}")
+    return hops
+
+
+def as_ids(name: str, value: Tensor, num_nodes: int, *, rows: int | None = None) -> Tensor:
+    """Node ids int64 [S], or [rows, P], contiguous in main memory."""
+    ids = torch.as_tensor(value)
+    if ids.shape == (0,) and rows is None:
+        ids = ids.long()  # an empty list has no integer dtype of its own
+    if ids.dtype not in (torch.int64, torch.int32):
+        raise TypeError(f"{name}: dtype {ids.dtype}, expected int64 or int32 node ids")
+    if ids.dim() != (1 if rows is None else 2) or (rows is not None and ids.size(0) != rows):
+        wanted = f"[num_{name}]" if rows is None else f"[{rows}, num_{name}]"
+        raise ValueError(f"{name}: shape {tuple(ids.shape)}, expected {wanted}")
+    check_index(name, ids.flatten(), num_nodes)
+    return ids.long().cpu().contiguous()
+
+
+class Scratch:
+    """Marks and queues of one search at a time, which tells its marks by their number."""
 
     def __init__(self, num_nodes: int) -> None:
         self.mark = np.zeros(num_nodes, np.int32)
@@ -40,29 +108,19 @@ class Scratch:
         return first
 
 
-class Pool:
-    """Scratch buffers for the threads that search one graph at the same time."""
-
-    def __init__(self, num_nodes: int) -> None:
-        self.num_nodes, self._free = num_nodes, deque[Scratch]()
-
-    @contextmanager
-    def scratch(self) -> Iterator[Scratch]:
-        """A buffer that no other thread uses; after an error it is dropped."""
-        try:
-            found = self._free.pop()
-        except IndexError:
-            found = Scratch(self.num_nodes)
-        yield found
-        self._free.append(found)
+_free: WeakKeyDictionary[Neighborhood, deque[Scratch]] = WeakKeyDictionary()
 
 
-_pools: WeakKeyDictionary[Neighborhood, Pool] = WeakKeyDictionary()
-
-
-def pool_of(graph: Neighborhood) -> Pool:
-    """The buffers of a graph (cached)."""
-    return _pools.setdefault(graph, Pool(graph.num_dst))
+@contextmanager
+def scratch_of(graph: Neighborhood) -> Iterator[Scratch]:
+    """Buffers of the graph that no other thread uses; after an error they are dropped."""
+    free = _free.setdefault(graph, deque())
+    try:
+        found = free.pop()
+    except IndexError:
+        found = Scratch(graph.num_dst)
+    yield found
+    free.append(found)
 
 
 def for_chunks(work: Callable[[int, int], None], total: int, chunk: int) -> None:

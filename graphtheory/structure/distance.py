@@ -1,9 +1,8 @@
-"""Shortest-path distances in hops: all pairs, from some sources, for given pairs."""
+"""Shortest paths in hops: all pairs, from some sources, given pairs, balls, and their edges."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import scipy.sparse
@@ -13,20 +12,22 @@ from torch import Tensor
 from graphtheory.graph import Neighborhood
 from graphtheory.graph.memory import require_memory
 from graphtheory.structure import _bfs, _loops
-from graphtheory.structure._check import (
+from graphtheory.structure._search import (
     Rows,
     as_hops,
     as_ids,
+    for_chunks,
+    kept_with_graph,
     num_nodes_of,
     rows_of,
+    scratch_of,
 )
-from graphtheory.structure._search import for_chunks, pool_of
 
 UNREACHABLE = _bfs.UNREACHABLE
 """Distance of a pair without any path: 255, above every cutoff."""
 
 MAX_CUTOFF = UNREACHABLE - 1
-_PAIRS_AT_ONCE = 1024
+_PAIRS_AT_ONCE, _BALLS_AT_ONCE, _TARGETS_AT_ONCE = 1024, 64, 16
 
 
 def shortest_path_distance(
@@ -45,10 +46,9 @@ def shortest_path_distance(
     `UNREACHABLE` = 255, whatever the cutoff. Weights, duplicate edges and self-loops change
     nothing. A graph without nodes gives an empty result.
 
-    All pairs and `sources` advance 512 sources together, one bit each: about (N / 512) x hops
-    passes over the edges. `pairs` searches from both ends of each pair until they meet; between
-    strongly connected components of a directed graph it may visit all nodes of one side. For many
-    queries on a graph whose N^2 bytes fit, compute all pairs once and index.
+    All pairs and `sources` take about (N / 512) x hops passes over the edges. `pairs` searches from
+    both ends of each pair until they meet, in a directed graph through all nodes of one side at
+    worst. For many queries on a graph whose N^2 bytes fit, compute all pairs once and index.
 
     Args:
         graph: A graph whose nodes both send and receive.
@@ -60,11 +60,9 @@ def shortest_path_distance(
         uint8 [N, N]; with `sources` [N, S], column k for sources[k]; with `pairs` [P].
 
     Raises:
-        TypeError: If `graph` is not a Neighborhood, or if ids or cutoff are not integers.
-        ValueError: If the graph is bipartite, the cutoff is out of range, shapes are wrong, or both
-            `sources` and `pairs` are given.
+        TypeError: If ids or cutoff are not integers.
+        ValueError: If the cutoff is out of range, shapes are wrong, or both ids are given.
         IndexError: If a node id is out of range.
-        MemoryError: If the result does not fit into the available memory; the message gives sizes.
 
     Source: the distance behind the encoding of equation (3.2); bucket i holds D = i - 1.
 
@@ -98,41 +96,22 @@ class Reachability(NamedTuple):
     order: np.ndarray  # nodes by strong component, sources first
 
 
-_known: WeakKeyDictionary[Neighborhood, Reachability] = WeakKeyDictionary()
-
-
+@kept_with_graph
 def reachability(graph: Neighborhood) -> Reachability:
     """Components of the graph (cached)."""
-    graph.check_unchanged()
-    parts = _known.get(graph)
-    if parts is None:
-        rows = rows_of(graph)
-        strong = _loops.strong_components(*rows)
-        order = np.argsort(strong, kind="stable")
-        parts = Reachability(strong, _loops.weak_components(*rows), order)
-        _known[graph] = parts
-    return parts
+    rows = rows_of(graph)
+    strong = _loops.strong_components(*rows)
+    return Reachability(strong, _loops.weak_components(*rows), np.argsort(strong, kind="stable"))
 
 
-_columns: WeakKeyDictionary[Neighborhood, Rows] = WeakKeyDictionary()
-
-
+@kept_with_graph
 def columns_of(graph: Neighborhood) -> Rows:
-    """(indptr, indices) of the edges by source (cached); the arrays of `rows_of` if both are equal.
-
-    `Neighborhood.transpose` would also keep a `perm` in 64 bits, which no search reads.
-    """
-    graph.check_unchanged()
-    found = _columns.get(graph)
-    if found is None:
-        indptr, indices = rows = rows_of(graph)
-        entries = (np.ones(len(indices), np.int8), indices, indptr)
-        by_source = scipy.sparse.csr_array(entries, shape=(graph.num_dst, graph.num_src)).tocsc()
-        found = tuple(
-            part.astype(indptr.dtype, copy=False) for part in (by_source.indptr, by_source.indices)
-        )
-        found = _columns[graph] = rows if all(map(np.array_equal, rows, found)) else found
-    return found
+    """(indptr, indices) of the edges by source; those of `rows_of` where both are equal."""
+    indptr, indices = rows = rows_of(graph)
+    entries = (np.ones(len(indices), np.int8), indices, indptr)
+    turned = scipy.sparse.csr_array(entries, shape=(graph.num_dst, graph.num_src)).tocsc()
+    found = tuple(part.astype(indptr.dtype, copy=False) for part in (turned.indptr, turned.indices))
+    return rows if all(map(np.array_equal, rows, found)) else found
 
 
 def _from_sources(graph: Neighborhood, sources: Tensor, cutoff: int) -> Tensor:
@@ -153,16 +132,157 @@ def _from_sources(graph: Neighborhood, sources: Tensor, cutoff: int) -> Tensor:
 
 def _between(graph: Neighborhood, pairs: Tensor, cutoff: int) -> Tensor:
     rows, columns, parts = rows_of(graph), columns_of(graph), reachability(graph)
-    pool = pool_of(graph)
     result = torch.empty(pairs.size(1), dtype=torch.uint8)
     ids, out = pairs.numpy(), result.numpy()
 
     def work(start: int, stop: int) -> None:
         batch = np.ascontiguousarray(ids[:, start:stop])
-        with pool.scratch() as s:
+        with scratch_of(graph) as s:
             own = (s.mark, s.queue, s.behind, s.turns(2 * (stop - start)))
             of_graph = (rows, columns, parts.strong, parts.weak)
             _bfs.between_pairs(*of_graph, batch, cutoff, out[start:stop], *own)
 
     for_chunks(work, len(out), _PAIRS_AT_ONCE)
     return result
+
+
+def hop_ball(
+    graph: Neighborhood, radius: int, *, inner: int = 0, targets: Tensor | None = None
+) -> tuple[Neighborhood, Tensor]:
+    r"""Everything within `radius` hops, with its distance, without a table of all pairs.
+
+    .. math:: T^n = \{ s : \mathrm{inner} \le \mathrm{hops}(s \to n) \le \mathrm{radius} \}
+
+    The center n is at distance 0 and belongs to its ball unless `inner` > 0. Sources of a row
+    ascend, each once. A row may be empty when `inner` > 0. Edge weights are dropped.
+
+    Args:
+        graph: A graph whose nodes both send and receive.
+        radius: Hops, 0..254.
+        inner: Hops, 0..radius; nearer nodes are left out.
+        targets: Node ids [R] of the centers, whose balls are the rows; default all nodes.
+
+    Returns:
+        The neighborhood [R, N], which carries the distances as `.distance`, and the distances:
+        uint8 [E] in edge order.
+
+    Raises:
+        TypeError: If a radius is not an integer.
+        ValueError: If a radius is out of range.
+        IndexError: If a target does not exist.
+
+    Source: section 3.5.1, the distance-1 and distance-2 neighborhoods of S^{n,t}.
+
+    Example:
+        >>> path = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 2]]), num_nodes=3)
+        >>> ball, distance = hop_ball(path, 2)
+        >>> ball.edge_index().tolist(), distance.tolist()
+        ([[0, 0, 1, 0, 1, 2], [0, 1, 1, 2, 2, 2]], [0, 1, 0, 2, 1, 0])
+    """
+    num_nodes = num_nodes_of(graph)
+    radius = as_hops("radius", radius, 0, MAX_CUTOFF)
+    inner = as_hops("inner", inner, 0, radius)
+    rows = rows_of(graph)
+    ids = torch.arange(num_nodes) if targets is None else as_ids("targets", targets, num_nodes)
+    centers, balls = ids.numpy(), len(ids)
+    indptr = torch.zeros(balls + 1, dtype=torch.int64)
+    count = indptr.numpy()[1:]
+
+    def measure(a: int, b: int) -> None:
+        with scratch_of(graph) as s:
+            own = (s.mark, s.queue, s.turns(b - a))
+            _bfs.count_ball(*rows, centers, a, b, inner, radius, count, *own)
+
+    for_chunks(measure, balls, _BALLS_AT_ONCE)
+    torch.cumsum(indptr, 0, out=indptr)
+    total = int(indptr[-1])
+    require_memory(f"hop_ball: {total} edges", 9 * total, "ask for a smaller radius")
+    sources = torch.empty(total, dtype=torch.int64)
+    distance = torch.empty(total, dtype=torch.uint8)
+    out = indptr.numpy(), sources.numpy(), distance.numpy()
+
+    def fill(a: int, b: int) -> None:
+        with scratch_of(graph) as s:
+            own = (s.mark, s.queue, s.turns(b - a), s.hops_of, s.words, s.used)
+            _bfs.fill_ball(*rows, centers, a, b, inner, radius, *out, *own)
+
+    for_chunks(fill, balls, _BALLS_AT_ONCE)
+    ball = Neighborhood(indptr, sources, num_nodes, distance=distance, validate=False)
+    return ball.to(graph.device), distance.to(graph.device)
+
+
+def at_distance(graph: Neighborhood, z: int) -> Neighborhood:
+    """The distance-z neighborhood N_z(n): for every n, the nodes s with hops(s -> n) exactly z.
+
+    Rows without such nodes are empty; z = 0 is the node itself. Its `.distance` is z everywhere.
+
+    Args:
+        graph: A graph whose nodes both send and receive.
+        z: Hops, 0..254.
+
+    Raises:
+        TypeError: If `z` is not an integer.
+        ValueError: If `z` is out of range.
+
+    Source: section 3.4.2, above equation (3.5).
+
+    Example:
+        >>> path = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 2]]), num_nodes=3)
+        >>> at_distance(path, 2).edge_index().tolist()
+        [[0], [2]]
+    """
+    z = as_hops("z", z, 0, MAX_CUTOFF)
+    return hop_ball(graph, z, inner=z)[0]
+
+
+def shortest_path_edges(graph: Neighborhood, max_steps: int = 5) -> Tensor:
+    r"""Edges of one shortest path from every source to every target, the target's end first.
+
+    .. math:: P[n, s] = (e_1, \dots, e_{\min(d, S)}), \qquad d = \mathrm{hops}(s \to n)
+
+    e_1 ends in node n. An edge is named by its position in the edge list that the graph was built
+    from (that of `edge_attr`), in a `Neighborhood` of another origin by its position there. Behind
+    the path, for n = s and where there is no path, entries are -1. Of several shortest paths the
+    order of the edges decides, so the same graph always gives the same ones.
+
+    The time is that of one search per node, O(N (N S + E)), the result N^2 S times 2 bytes (4 from
+    2^15 edges on). Compute it once per graph of a set and store it.
+
+    Args:
+        graph: A graph whose nodes both send and receive.
+        max_steps: S, edges to keep of each path, 1..254; later ones are left out.
+
+    Returns:
+        int16 or int32 [N, N, max_steps]; row n is the target, as in `shortest_path_distance`.
+
+    Raises:
+        TypeError: If `max_steps` is not an integer.
+        ValueError: If `max_steps` is out of range.
+
+    Source:
+        Ying et al. (2021), the paths SP_ij of eq. (7).
+
+    Example:
+        >>> path = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 2]]), num_nodes=3)
+        >>> shortest_path_edges(path, 2)[2].tolist()
+        [[1, 0], [1, -1], [-1, -1]]
+    """
+    num_nodes = num_nodes_of(graph)
+    max_steps = as_hops("max_steps", max_steps, 1, MAX_CUTOFF)
+    names = torch.arange(graph.num_edges) if graph.perm is None else graph.perm.cpu().long()
+    highest = int(names.max()) if len(names) else 0
+    dtype = torch.int16 if highest < 2**15 else torch.int32
+    require_memory(
+        f"shortest_path_edges: {num_nodes} x {num_nodes} paths of {max_steps} edges",
+        num_nodes**2 * max_steps * dtype.itemsize,
+        "ask for fewer max_steps",
+    )
+    found = torch.full((num_nodes, num_nodes, max_steps), -1, dtype=dtype)
+    rows, out = rows_of(graph), found.numpy()
+    named = np.ascontiguousarray(names.numpy())
+
+    def work(start: int, stop: int) -> None:
+        _loops.path_edges(*rows, named, start, stop, out[start:stop])
+
+    for_chunks(work, num_nodes, _TARGETS_AT_ONCE)
+    return found.to(graph.device)

@@ -1,4 +1,4 @@
-"""Absolute encodings of a node's position in its graph: degree, distance to the centroid.
+"""Encodings of nodes and pairs by their graph: degree, distance to the centroid, resistance.
 
 Laplacian eigenvectors and random walks come with PyG: `AddLaplacianEigenvectorPE` and
 `AddRandomWalkPE`.
@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 
 from graphtheory.graph import Neighborhood
+from graphtheory.graph.memory import require_memory
 from graphtheory.structure import _bfs, _loops
-from graphtheory.structure._check import as_hops, num_nodes_of, rows_of
-from graphtheory.structure._search import for_chunks
-from graphtheory.structure.distance import MAX_CUTOFF
+from graphtheory.structure._search import as_hops, for_chunks, num_nodes_of, rows_of
+from graphtheory.structure.distance import MAX_CUTOFF, UNREACHABLE
 
 
 def degree_encoding(
@@ -39,8 +39,7 @@ def degree_encoding(
         float32 [N, 1].
 
     Raises:
-        TypeError: If `graph` is not a Neighborhood.
-        ValueError: If the graph is bipartite, or the direction is unknown.
+        ValueError: If the direction is unknown.
 
     Source: degree encoding of section B.5.2.
 
@@ -80,9 +79,7 @@ def centroids(
         Node ids int64 [K], ascending.
 
     Raises:
-        TypeError: If `graph` is not a Neighborhood.
-        ValueError: If the graph is bipartite, `num_samples` is out of range, or the generator for
-            it is missing.
+        ValueError: If `num_samples` is out of range, or the generator for it is missing.
 
     Example:
         >>> path = Neighborhood.from_edge_index(torch.tensor([[0, 1, 2], [1, 2, 3]]), num_nodes=4)
@@ -123,7 +120,7 @@ def centroid_distance(
         uint8 [N].
 
     Raises:
-        TypeError: If `graph` is not a Neighborhood, or the cutoff is not an integer.
+        TypeError: If the cutoff is not an integer.
         ValueError: As in `centroids`, or if the cutoff is out of range.
 
     Source: distance to the centroid of the whole graph, section B.5.2, which does not define it.
@@ -171,3 +168,83 @@ def _farness(rows: tuple[np.ndarray, np.ndarray], sources: np.ndarray) -> np.nda
 
     for_chunks(work, len(sources), _bfs.SOURCES_AT_ONCE)
     return total
+
+
+def resistance_distance(graph: Neighborhood) -> Tensor:
+    r"""Effective resistance between all pairs of nodes, each edge a resistor of 1 ohm.
+
+    .. math:: R_{ij} = L^+_{ii} + L^+_{jj} - 2 L^+_{ij}, \qquad L = D - A
+
+    Directions, weights, duplicate edges and self-loops are ignored. R is at most the number of hops
+    and equal to it in a tree. Nodes of different components have infinite resistance.
+
+    The pseudo-inverse of each component of n nodes costs O(n^3) time and 3 n^2 values of 8 bytes;
+    the result takes 8 N^2 bytes.
+
+    Returns:
+        float64 [N, N], symmetric, 0 on the diagonal.
+
+    Source:
+        Zhang et al. (2023), Rethinking the expressive power of GNNs via graph biconnectivity,
+        section 4 (Graphormer-GD).
+
+    Example:
+        >>> edges = torch.tensor([[0, 1, 2], [1, 2, 0]])  # a triangle: 1 ohm beside 2 ohm
+        >>> ring = Neighborhood.from_edge_index(edges, num_nodes=3)
+        >>> round(resistance_distance(ring)[0, 1].item(), 4)
+        0.6667
+    """
+    num_nodes = num_nodes_of(graph)
+    require_memory(
+        f"resistance_distance: {num_nodes} x {num_nodes} values", 32 * num_nodes**2,
+        "take smaller graphs, or structure.shortest_path_distance",
+    )  # fmt: skip
+    component = _loops.weak_components(*rows_of(graph))
+    found = np.full((num_nodes, num_nodes), np.inf)
+    source, target = graph.indices.cpu().numpy(), graph.targets().cpu().numpy()
+    linked = np.zeros((num_nodes, num_nodes), bool)
+    linked[source, target] = linked[target, source] = True
+    np.fill_diagonal(linked, False)
+    order = np.argsort(component, kind="stable")
+    starts = np.flatnonzero(np.diff(component[order], prepend=-1))
+    for nodes in np.split(order, starts[1:]) if num_nodes else []:
+        block = np.ix_(nodes, nodes)
+        found[block] = _of_component(linked[block].astype(np.float64))
+    return torch.from_numpy(found).to(graph.device)
+
+
+def _of_component(linked: np.ndarray) -> np.ndarray:
+    """Resistances of a connected graph: inv(L + J/n) is the pseudo-inverse of L plus J/n."""
+    inverse = np.linalg.inv(np.diag(linked.sum(0)) - linked + 1 / len(linked))
+    diagonal = np.diag(inverse)
+    resistance = diagonal[:, None] + diagonal - inverse - inverse.T
+    np.fill_diagonal(resistance, 0)
+    return resistance
+
+
+def resistance_bucket(resistance: Tensor, width: float = 0.5) -> Tensor:
+    """Buckets of equal width, in the form of distances in hops, so that `nn.BucketBias` reads them.
+
+    Bucket i holds resistances within half a width of i widths; 254 is 254 widths or more, 255
+    (`UNREACHABLE`) no path.
+
+    Args:
+        resistance: Floating, 0 or more, of any shape.
+        width: Ohms per bucket, above 0.
+
+    Returns:
+        uint8 of the same shape.
+
+    Raises:
+        ValueError: If the width is not above 0, or a resistance is negative or not a number.
+
+    Example:
+        >>> resistance_bucket(torch.tensor([0.0, 0.7, 2.0, torch.inf])).tolist()
+        [0, 1, 4, 255]
+    """
+    if not width > 0:
+        raise ValueError(f"width: got {width}, expected more than 0 ohms")
+    if resistance.numel() and not bool((resistance >= 0).all()):
+        raise ValueError("resistance: a value is negative or not a number, expected 0 or more")
+    bucket = (resistance / width).round().clamp(max=MAX_CUTOFF)
+    return torch.where(resistance.isinf(), UNREACHABLE, bucket).to(torch.uint8)

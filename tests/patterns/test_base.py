@@ -200,13 +200,6 @@ def test_threads_change_nothing(sampler: Pattern, two_threads: None) -> None:
     assert torch.equal(one.indices, two.indices) and torch.equal(one.weight, two.weight)
 
 
-@pytest.mark.parametrize("sampler", SAMPLERS, ids=repr)
-def test_ids_of_32_bits_change_no_layer(sampler: Pattern) -> None:
-    two = (per_layer(sampler, g, 3, generator=source(1)) for g in (GRAPH, GRAPH.to_int32()))
-    for wide, narrow in zip(*two, strict=True):
-        assert torch.equal(narrow.edge_index(), wide.edge_index())
-
-
 def test_ladies_goes_down_from_the_targets_that_are_needed() -> None:
     needed = torch.tensor([3])
     low, middle, top = per_layer(

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from graphtheory import Neighborhood, bipartite
+from graphtheory import Neighborhood
 from graphtheory.patterns import AddSelf, AtDistance, Compose, DilatedHops, KHop, Pattern, on_rows
 from tests.patterns.laws import GRAPHS, carries_distances, pairs
 
@@ -90,9 +90,3 @@ def test_a_whole_number_of_numpy_is_one() -> None:
     assert KHop(np.int64(2))(path).indices.tolist() == KHop(2)(path).indices.tolist()
     assert AtDistance(np.int64(2))(path).indices.tolist() == [0]
     assert pairs(DilatedHops(np.int64(4), np.int64(2))(PATH)) == pairs(DilatedHops(4, 2)(PATH))
-
-
-@pytest.mark.parametrize("pattern", [KHop(), AtDistance(), DilatedHops()], ids=repr)
-def test_graph_is_square(pattern: Pattern) -> None:
-    with pytest.raises(ValueError, match="3 sources and 2 targets"):
-        pattern(bipartite([2], [3]))

@@ -27,7 +27,7 @@ from graphtheory.patterns import (
     VirtualNode,
     Window,
 )
-from graphtheory.patterns.base import Randomness, layers_on_rows, on_rows
+from graphtheory.patterns.base import Randomness, layers_on_rows, on_rows, per_layer
 from tests.patterns import laws
 from tests.patterns.laws import GRAPHS, kinds_of
 
@@ -127,6 +127,7 @@ def test_ids_of_32_bits_change_nothing(pattern: Pattern) -> None:
         lambda g: pattern(g, generator=laws.source(3)),
         lambda g: on_rows(pattern, g, rows, generator=laws.source(3)),
         lambda g: layers_on_rows(pattern, g, rows, 2, generator=laws.source(3))[1][0],
+        lambda g: per_layer(pattern, g, 3, generator=laws.source(3))[0],
     ):
         wide, narrow = run(graph), run(graph.to_int32())
         assert torch.equal(narrow.edge_index(), wide.edge_index())

@@ -1,4 +1,4 @@
-"""Distances against networkx and scipy, and what happens at every border of the definition."""
+"""Distances and paths against networkx and scipy, and at every border of the definition."""
 
 import multiprocessing
 
@@ -14,11 +14,13 @@ from graphtheory import Neighborhood, bipartite
 from graphtheory.graph import memory
 from graphtheory.structure import (
     UNREACHABLE,
-    _check,
+    _search,
     at_distance,
     hop_ball,
     shortest_path_distance,
+    shortest_path_edges,
 )
+from tests.patterns.laws import GRAPHS
 
 
 def graph_of(edges, num_nodes, *, undirected=False):
@@ -242,10 +244,10 @@ def test_graphs_too_large_for_narrow_ids_take_wide_ones(monkeypatch):
     graph = random_graph(300, 700, seed=12)
     pairs = all_pairs_of(300)
     ball, expected = hop_ball(graph, 3), shortest_path_distance(graph, pairs=pairs)
-    assert _check.rows_of(graph)[1].dtype == np.int32
-    monkeypatch.setattr(_check, "fit_int32", lambda *counts: max(counts) < 700)
+    assert _search.rows_of(graph)[1].dtype == np.int32
+    monkeypatch.setattr(_search, "fit_int32", lambda *counts: max(counts) < 700)
     graph = random_graph(300, 700, seed=12)  # narrow ids are kept with their graph
-    assert _check.rows_of(graph)[1].dtype == np.int64
+    assert _search.rows_of(graph)[1].dtype == np.int64
     wide = hop_ball(graph, 3)
     assert torch.equal(wide[0].indices, ball[0].indices) and torch.equal(wide[1], ball[1])
     assert torch.equal(shortest_path_distance(graph, pairs=pairs), expected)
@@ -303,3 +305,79 @@ def test_what_does_not_fit_is_refused_before_it_is_computed(monkeypatch):
     assert shortest_path_distance(graph, sources=torch.arange(100)).shape == (200, 100)
     with pytest.raises(MemoryError, match="smaller radius"):
         hop_ball(graph, 20)
+
+
+def check(edge_index: torch.Tensor, nodes: int, steps: int) -> None:
+    graph = Neighborhood.from_edge_index(edge_index, nodes)
+    paths = shortest_path_edges(graph, steps)
+    hops = shortest_path_distance(graph, cutoff=254)
+    assert paths.shape == (nodes, nodes, steps)
+    for n in range(nodes):
+        for s in range(nodes):
+            known = paths[n, s].tolist()
+            if hops[n, s] == UNREACHABLE:
+                assert known == [-1] * steps
+                continue
+            length = int(hops[n, s])
+            assert known[length:] == [-1] * len(known[length:])
+            at = n
+            for edge in known[:length]:  # from the target backward
+                assert int(edge_index[1, edge]) == at
+                at = int(edge_index[0, edge])
+            if length <= steps:
+                assert at == s
+            else:  # the rest is as long as the distance says
+                assert hops[at, s] == length - steps
+
+
+@pytest.mark.parametrize("steps", [1, 2, 7])
+def test_paths_of_random_graphs(steps) -> None:
+    for seed in range(8):
+        generator = torch.Generator().manual_seed(seed)
+        nodes = 1 + 3 * seed
+        edges = torch.randint(nodes, (2, 2 * nodes), generator=generator)
+        check(edges, nodes, steps)
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_paths_of_special_graphs(name) -> None:
+    check(GRAPHS[name].edge_index(), GRAPHS[name].num_dst, 4)
+
+
+def test_same_for_any_threads_and_dtype(two_threads) -> None:
+    edges = torch.randint(60, (2, 200), generator=torch.Generator().manual_seed(0))
+    graph = Neighborhood.from_edge_index(edges, 60)
+    found = shortest_path_edges(graph)
+    assert found.dtype == torch.int16
+    torch.set_num_threads(1)
+    assert torch.equal(shortest_path_edges(graph), found)
+    assert torch.equal(shortest_path_edges(graph.to_int32()), found)
+    many = torch.randint(3, (2, 2**15 + 1), generator=torch.Generator().manual_seed(0))
+    many = shortest_path_edges(Neighborhood.from_edge_index(many, 3), 1)
+    assert many.dtype == torch.int32
+
+
+def test_wrong_input_is_refused() -> None:
+    graph = GRAPHS["path"]
+    with pytest.raises(ValueError, match="max_steps: got 0"):
+        shortest_path_edges(graph, 0)
+    with pytest.raises(TypeError, match="graph: got Tensor"):
+        shortest_path_edges(graph.indices)
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"), [(2**15 - 1, torch.int16), (2**15, torch.int32), (2**31 - 1, torch.int32)]
+)
+def test_names_of_edges_fit_the_type(name: int, dtype: torch.dtype) -> None:
+    edges = torch.tensor([0, 0, 1]), torch.tensor([0])
+    paths = shortest_path_edges(Neighborhood(*edges, 2, perm=torch.tensor([name])), 1)
+    assert paths.dtype == dtype
+    assert paths.flatten().tolist() == [-1, -1, name, -1]
+
+
+def test_five_steps_are_kept_by_default() -> None:
+    chain = Neighborhood.from_edge_index(torch.stack([torch.arange(9), torch.arange(1, 10)]))
+    assert shortest_path_edges(chain)[9, 0].tolist() == [8, 7, 6, 5, 4]
+    with pytest.raises(ValueError, match=r"max_steps: got 255, expected hops in 1\.\.254"):
+        shortest_path_edges(chain, 255)
+    assert shortest_path_edges(chain, 254).shape == (10, 10, 254)

@@ -6,9 +6,14 @@ Example:
 
 from graphtheory.data.loaders.folder import GraphFolder
 from graphtheory.data.loaders.layer_wise import LayerWiseLoader
-from graphtheory.data.loaders.partitions import PartitionLoader, metis
 from graphtheory.data.loaders.seeds import SeedLoader
-from graphtheory.data.loaders.sets import AttentionSetLoader, NodeSetLoader, SharedAnchors
+from graphtheory.data.loaders.sets import (
+    AttentionSetLoader,
+    NodeSetLoader,
+    PartitionLoader,
+    SharedAnchors,
+    metis,
+)
 
 __all__ = [
     "AttentionSetLoader",

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphtheory.data.loaders.partitions import check_part
+from graphtheory.data.loaders.sets import check_part
 from graphtheory.data.loaders.source import NodeSource, check_names, source_of
 from graphtheory.disk import replace_file
 from graphtheory.graph import Neighborhood
@@ -31,11 +31,10 @@ Named = dict[str, Tensor]
 class GraphFolder(NodeSource):
     """A graph that `write` left in a folder; loaders take it in place of `Data`.
 
-    Rows of edges and of attributes are memory-mapped: what a batch asks for is read from the disk,
-    and the system keeps as many pages as there is memory for. A pattern that is not applied to some
-    rows alone, such as ``Compose(AddSelf(), SymmetricNormalize())`` in `NodeSetLoader`, still makes
-    a copy of all edges in memory: apply it before, as `edge_weight`, or use `PartitionLoader`,
-    which applies it to the parts of a batch. Ids and row pointers are
+    Rows of edges and of attributes are memory-mapped: what a batch asks for is read from the disk.
+    A pattern that is not applied to some rows alone, such as
+    ``Compose(AddSelf(), SymmetricNormalize())`` in `NodeSetLoader`, still makes a copy of all edges
+    in memory: apply it before, as `edge_weight`, or use `PartitionLoader`. Ids and row pointers are
     read once when it is opened, and refused where they do not hold together; `verify` reads all
     files and notices every changed byte.
 
@@ -85,8 +84,7 @@ class GraphFolder(NodeSource):
         self.node = {name: self._rows(f"x.{name}", nodes) for name in names}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Another process maps the files itself."""
-        return type(self), (self.folder, self.attributes)
+        return type(self), (self.folder, self.attributes)  # another process maps the files itself
 
     def _rows(self, name: str, rows: int) -> Tensor:
         """A mapped file with that many rows."""
@@ -120,16 +118,11 @@ class GraphFolder(NodeSource):
         )
 
     def of_nodes(self, nodes: Tensor) -> dict[str, Any]:
-        """Their rows, and which nodes they are in the graph that was written."""
         found = {name: take_rows(value, nodes) for name, value in self.node.items()}
         return self.whole | found | {_ORIGINAL: self.original_id[nodes]}
 
     def verify(self) -> None:
-        """Read every file once and compare it with the digest that `write` took.
-
-        Raises:
-            ValueError: A file whose bytes have changed; the message names it.
-        """
+        """Read every file once; raise for one whose bytes are not those that `write` wrote."""
         told = _told_by(self.folder / _TOLD)
         if not told["sha256"]:
             raise ValueError(f"{self.folder}: written without digests; write it again")
@@ -162,8 +155,7 @@ class GraphFolder(NodeSource):
 
         Raises:
             FileExistsError: Something lies in the folder.
-            TypeError, ValueError: As in `NodeSetLoader`, parts of another type or shape, or an
-                attribute that is sparse or has no row for each node.
+            TypeError, ValueError: As `SeedLoader`, or a part or attribute that does not fit.
         """
         source, folder = source_of(data, attributes), Path(folder)
         nodes = source.graph.num_dst

@@ -43,8 +43,7 @@ class LayerWiseLoader(NodeLoader):
 
     An epoch takes one number from torch's global random state, and each batch draws by that and by
     its seeds, so that it is the same for any number of workers. `persistent_workers` outlive the
-    epoch: with them each draw follows the random state of its worker. PyG's `NodeLoader` itself is
-    not enough: it has no place for the weights of a draw, without which the mean is not A*.
+    epoch: with them each draw follows the random state of its worker.
 
     Args:
         data: `Data` with `edge_index`, its `edge_weight` (or ones) A:

@@ -1,4 +1,4 @@
-"""Mini-batches of seeds with the nodes that they aggregate from: layer by layer, or attended to."""
+"""Mini-batches of seeds with the nodes that they need: by layer, attended to, or whole parts."""
 
 from __future__ import annotations
 
@@ -8,11 +8,16 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch_geometric.data import Data
+from torch_geometric.index import ptr2index
+from torch_geometric.loader import ClusterData
+from torch_geometric.utils import remove_self_loops, to_undirected
 
 from graphtheory.data.loaders.seeds import SeedBatches, SeedLoader
-from graphtheory.data.loaders.source import NodeSource
-from graphtheory.graph import Neighborhood
-from graphtheory.patterns import AddSelf, Compose, Pattern, layers_on_rows, on_rows
+from graphtheory.data.loaders.source import NodeSource, induced
+from graphtheory.graph import Neighborhood, neighborhood_from
+from graphtheory.graph.csr import row_places, sort_by_key
+from graphtheory.patterns import AddSelf, Compose, Pattern, layers_on_rows, on_rows, per_layer
 from graphtheory.patterns.base import relabel
 from graphtheory.patterns.compose import apply_fixed
 from graphtheory.structure import shortest_path_distance
@@ -184,3 +189,149 @@ class _AttentionSets(SeedBatches):
         # Others may count hops in a graph that an earlier pattern of theirs made.
         pairs = torch.stack([rows.indices, seeds[rows.targets()]])
         return rows.replace(distance=shortest_path_distance(graph, pairs=pairs, cutoff=MAX_CUTOFF))
+
+
+def metis(data: Any, num_parts: int) -> Tensor:
+    """The part of each node, int64 [N]: parts of about equal size with few edges between them.
+
+    Edges count in both directions, self-loops do not. A part may be empty where `num_parts` is
+    close to the number of nodes. The edges must fit into memory, here a few times.
+
+    Args:
+        data: `Data`, a `Neighborhood`, or what else `graph.neighborhood_from` reads.
+        num_parts: Parts, from 1 to the number of nodes.
+
+    Raises:
+        ImportError: None of pyg-lib and torch-sparse, with METIS, and pymetis is installed.
+        ValueError: A number of parts out of its range.
+
+    Source:
+        Karypis and Kumar (1998), by PyG's `ClusterData`, or by pymetis.
+
+    Example:
+        >>> two = torch.tensor([[0, 1, 2, 3, 4, 5, 2], [1, 2, 0, 4, 5, 3, 3]])  # two triangles
+        >>> part = metis(Data(edge_index=two, num_nodes=6), 2)  # doctest: +SKIP
+        >>> part.tolist()  # doctest: +SKIP
+        [1, 1, 1, 0, 0, 0]
+    """
+    graph = neighborhood_from(data)
+    nodes = graph.num_dst
+    if not isinstance(num_parts, int) or not 1 <= num_parts <= nodes:
+        raise ValueError(f"num_parts: got {num_parts!r}, expected 1 to {nodes} nodes")
+    if num_parts == 1:
+        return torch.zeros(nodes, dtype=torch.int64)
+    both = to_undirected(remove_self_loops(graph.edge_index())[0], num_nodes=nodes)
+    try:
+        found = ClusterData(Data(edge_index=both, num_nodes=nodes), num_parts, log=False).partition
+    except ImportError:  # of neither package, or of one that was built without METIS
+        return _by_pymetis(both, nodes, num_parts)
+    part = torch.empty_like(found.node_perm)
+    return part.index_copy_(0, found.node_perm, ptr2index(found.partptr))
+
+
+def _by_pymetis(both: Tensor, nodes: int, num_parts: int) -> Tensor:
+    try:
+        import pymetis
+    except ImportError as error:
+        raise ImportError(
+            "metis: found neither pyg-lib nor torch-sparse with METIS, nor pymetis; install "
+            "graphtheory[partition], which is pymetis"
+        ) from error
+    graph = Neighborhood.from_edge_index(both, nodes)
+    adjacency = pymetis.CSRAdjacency(graph.indptr.numpy(), graph.indices.numpy())
+    return torch.tensor(pymetis.part_graph(num_parts, adjacency).vertex_part)
+
+
+class PartitionLoader(SeedLoader):
+    r"""Batches of whole parts of a graph, with the edges among their nodes.
+
+    A batch has what every batch of a `SeedLoader` has, where S are the seeds in these parts, and
+    `neighborhood` [n, n]: the pattern on the graph that the nodes of these parts induce; with
+    `num_layers` instead of it a list `neighborhoods`, one for each layer, as of
+    `patterns.per_layer`.
+
+    ``model(batch.x, batch.neighborhood)[: batch.batch_size]`` are the outputs of the seeds: any
+    network learns on parts as it learns on a graph. Edges between parts count where both parts are
+    in a batch, which `shuffle` draws afresh in every epoch. Nothing is computed for the whole
+    graph, also not what comes before a random pattern: a batch costs what its parts cost, and of a
+    `GraphFolder` written with the same parts only their pages are read. Parts without any seed are
+    left out.
+
+    Args:
+        data: The graph, see `SeedLoader`, among it a `GraphFolder`.
+        part: The part of each node, int64 [N], 0 or more, such as of `metis`.
+        pattern: Who aggregates from whom within a batch; None is the induced graph.
+        num_layers: Layers that get a neighborhood each; None gives one for all.
+        options: Those of `SeedLoader`, as in `NodeSetLoader`, but `batch_size` is the number of
+            parts in a batch, and processes share the parts.
+
+    Raises:
+        TypeError, ValueError, IndexError: As `SeedLoader`, or parts of another type or shape.
+
+    Source:
+        Chiang et al. (2019), Cluster-GCN, algorithm 1; several parts: section 3.2.
+
+    Example:
+        >>> path = Data(x=torch.eye(4), edge_index=torch.tensor([[0, 1, 2], [1, 2, 3]]))
+        >>> loader = PartitionLoader(path, torch.tensor([0, 0, 1, 1]), input_nodes=[1, 3])
+        >>> [(batch.n_id.tolist(), batch.neighborhood.indices.tolist()) for batch in loader]
+        [([1, 0], [1]), ([3, 2], [1])]
+    """
+
+    def __init__(
+        self,
+        data: Any,
+        part: Tensor,
+        pattern: Pattern | None = None,
+        *,
+        num_layers: int | None = None,
+        **options: Any,
+    ) -> None:
+        if pattern is not None and not isinstance(pattern, Pattern):
+            raise TypeError(f"pattern: got {type(pattern).__name__}, expected a Pattern or None")
+        make = partial(_Parts, part=part, pattern=pattern or Compose(), num_layers=num_layers)
+        super().__init__(data, make, **options)
+
+
+class _Parts(SeedBatches):
+    def __init__(
+        self, source: NodeSource, seeds: Any, part: Tensor, pattern: Pattern, num_layers: int | None
+    ) -> None:
+        super().__init__(source, seeds)
+        check_part(part, source.graph.num_dst)
+        self.pattern, self.num_layers = pattern, num_layers
+        self.indptr, self.order = sort_by_key(part, int(part.max()) + 1)
+        self.place = torch.full_like(part, -1)  # of each node among the seeds
+        self.place[self.nodes] = self.input_id
+        self.nodes = part[self.nodes].unique()  # those that are drawn are parts
+
+    def draw(self, seeds: Tensor, generator: torch.Generator) -> tuple[Tensor, dict[str, Any]]:
+        nodes = self._of_parts(seeds)
+        graph = induced(self.source.graph, nodes)
+        if self.num_layers is None:
+            return nodes, {"neighborhood": self.pattern(graph, generator=generator)}
+        layers = per_layer(self.pattern, graph, self.num_layers, generator=generator)
+        return nodes, {"neighborhoods": layers}
+
+    def of_seeds(self, position: Tensor) -> dict[str, Any]:
+        place = self.place[self._of_parts(self.nodes[position])]
+        place = place[place >= 0]
+        return {"input_id": place, "batch_size": len(place)}
+
+    def _of_parts(self, parts: Tensor) -> Tensor:
+        """Their nodes, the seeds first."""
+        nodes = self.order[row_places(self.indptr, parts)[1]]
+        seed = self.place[nodes] >= 0
+        return torch.cat([nodes[seed], nodes[~seed]])
+
+
+def check_part(part: Any, nodes: int) -> None:
+    """Raise unless this is a part of each node."""
+    if not isinstance(part, Tensor) or part.dtype != torch.int64:
+        kind = getattr(part, "dtype", type(part).__name__)
+        raise TypeError(f"part: got {kind}, expected an int64 tensor [{nodes}]")
+    if part.shape != (nodes,) or int(part.min()) < 0:
+        raise ValueError(
+            f"part: shape {tuple(part.shape)}, expected one part of 0 or more for each of the "
+            f"{nodes} nodes"
+        )

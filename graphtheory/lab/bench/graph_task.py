@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from graphtheory.graph.tokens import TOKEN
+from graphtheory.graph.build import TOKEN
 from graphtheory.lab.bench import fingerprints
 from graphtheory.lab.bench.config import Options, RunConfig, RunResult
 from graphtheory.lab.bench.finished import Settings

