@@ -7,7 +7,7 @@ from graphtheory.lazy import import_when_used
 if TYPE_CHECKING:
     from graphtheory.nn.attention import Attention, AttentionMap, attention_maps
     from graphtheory.nn.batches import GraphReadout
-    from graphtheory.nn.bias import BucketBias, JointBias
+    from graphtheory.nn.bias import BucketBias, JointBias, PathEncoding
     from graphtheory.nn.blocks import Block
     from graphtheory.nn.conv import (
         GATConv,
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
         WalkEncoding,
         feature_encoder,
     )
-    from graphtheory.nn.path_encoding import PathEncoding
 
 __all__ = [
     "Attention",

@@ -1,92 +1,20 @@
-"""PyG's TransformerConv on the core, and what `SPDTransformerConv` shares with it."""
+"""PyG's TransformerConv on the core."""
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch_geometric.nn import conv as pyg
 from torch_geometric.typing import OptTensor
 
 from graphtheory import ops
 from graphtheory.graph import Neighborhood
 from graphtheory.nn.attention import Bias
-from graphtheory.nn.conv import edge_features, on_core, recomputed
+from graphtheory.nn.conv import edge_features, on_core
 from graphtheory.nn.conv.adjacency import Adjacency, adjacency_of
-from graphtheory.nn.conv.recomputed import Projections, can_stream_backward
-from graphtheory.patterns import attention_logits
-
-
-class DotProduct(on_core.OnCore):
-    """Mixin of the layers with dot products of queries and keys, and maybe features of edges."""
-
-    recompute: bool = False
-    scale: float | None = None  # of the dot products; None is 1/sqrt(out_channels)
-    value_table: Tensor | None  # vectors by bucket that are added to the values of edges
-
-    def _attend(
-        self, x_src: Tensor, x_dst: Tensor, adj: Adjacency, features: Tensor | None,
-        by_bucket: Bias, bias: Bias, *, want: bool,
-    ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
-        """Sums [N_dst, heads, out_channels], and the weights [E, heads] if they are wanted."""
-        nb, by_edge = adj.neighborhood, features is not None
-        can_stream = by_edge and self.recompute and not want and self.value_table is None
-        if can_stream and can_stream_backward(self, x_src, x_dst, features, adj):
-            return recomputed.attend(self, x_src, x_dst, adj, features, bias, self.scale), None
-        shape, p = (-1, self.heads, self.out_channels), self.dropout if self.training else 0.0
-        made = Projections() if self.recompute else None
-        with made.saving() if made else nullcontext():
-            query = (made(self.lin_query, x_dst) if made else self.lin_query(x_dst)).view(shape)
-            key = (made(self.lin_key, x_src) if made else self.lin_key(x_src)).view(shape)
-            value = (made(self.lin_value, x_src) if made else self.lin_value(x_src)).view(shape)
-            if features is not None and edge_features.project_per_edge(
-                features, self.out_channels, nb.num_dst
-            ):
-                key, value, nb = edge_features.with_edges(key, value, self.lin_edge(features), adj)
-                features = None
-            edges: tuple[ops.EdgeFeatures, ...] = ()
-            if features is not None or self.value_table is not None:
-                edges, matrix = self._edges(adj, query, by_bucket, features)
-            weights = self._softmax(query, key, adj, nb, bias, edges) if want else None
-            if not edges and weights is not None:
-                return ops.aggregate(nn.functional.dropout(weights, p), value, nb), weights
-            found = ops.attention(
-                query, key, value, nb, bias=bias, scale=self.scale, dropout=p, edges=edges or None
-            )
-            out, sums = found if isinstance(found, tuple) else (found, ())
-            for one, of_edges in zip(edges, sums, strict=True):
-                if one.row is None:
-                    of_edges = torch.einsum("nhd,hdc->nhc", of_edges, matrix)
-                out = out + of_edges
-            return out, weights
-
-    def _edges(
-        self, adj: Adjacency, query: Tensor, by_bucket: Bias, features: Tensor | None
-    ) -> tuple[tuple[ops.EdgeFeatures, ...], Tensor | None]:
-        """Features by edge and vectors by bucket, of which some are absent; and W_E [H, D, C]."""
-        edges, matrix = [], None
-        if features is not None:
-            features = edge_features.in_rows(adj, features)
-            matrix = edge_features.matrix_of(self.lin_edge, features, self.heads)
-            edges.append(ops.EdgeFeatures(features, torch.einsum("nhc,hdc->nhd", query, matrix)))
-        if self.value_table is not None and isinstance(by_bucket, ops.BucketedBias):
-            table = self.value_table.view(-1, self.heads, self.out_channels)
-            edges.append(ops.EdgeFeatures(table, row=by_bucket.bucket))
-        return tuple(edges), matrix
-
-    def _softmax(
-        self, query: Tensor, key: Tensor, adj: Adjacency, nb: Neighborhood, bias: Bias,
-        edges: tuple[ops.EdgeFeatures, ...],
-    ) -> Tensor:  # fmt: skip
-        """Attention weights [E, H] before dropout."""
-        logits = attention_logits(query, key, nb, bias, self.scale)
-        scale = self.out_channels**-0.5 if self.scale is None else self.scale
-        for one in edges:
-            if one.query is not None:
-                logits = logits + scale * edge_features.edge_logits(one.query, one.features, adj)
-        return ops.edge_softmax(logits, adj.neighborhood)
+from graphtheory.nn.conv.dot_product import DotProduct
 
 
 class TransformerConv(DotProduct, pyg.TransformerConv):

@@ -42,7 +42,7 @@ class NumbaCSR(CSRBackend):
         self, operation: str, num_dst: int, num_edges: int, num_heads: int, dtype: torch.dtype,
         narrow: int,
     ) -> tuple[int, ...]:  # fmt: skip
-        """The weights, or of many weights of attention two statistics of each row; on blocks four."""
+        """The weights, or of many weights two statistics of each row; on blocks four."""
         if operation == "topk_attention":
             return num_dst, num_heads, 4
         kept = operation != "attention" or _keeps(num_edges, num_heads, dtype.itemsize)
