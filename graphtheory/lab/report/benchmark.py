@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from graphtheory.lab import plot
 from graphtheory.lab.bench.benchmark import Run
@@ -34,6 +34,7 @@ class BenchmarkReport(Comparison):
 
     distance_rows: Sequence[Mapping[str, Any]] = ()
     search_log: Sequence[SearchResult] = field(default=(), repr=False)
+    _CURVES: ClassVar = f"{_BAND}; a curve ends where fewer than half of the runs still train."
 
     @property
     def title(self) -> str:
@@ -42,10 +43,29 @@ class BenchmarkReport(Comparison):
 
     def page(self) -> Page:
         """Make the whole page with its pictures."""
-        page = Page(f"{self.title}: models side by side", self._lead())
+        found, measure = summaries(self.runs), self.measure
+        best = best_of(found, measure)
+        kind = "highest" if measure.higher_is_better else "lowest and so the best"
+        page = Page(
+            f"{self.title}: models side by side",
+            f"Of {counted(len(found), 'model')} on the {self.split} split, {best.model} has the "
+            f"{kind} mean test {measure.title}: {measure.format(best.mean, best.std)} over "
+            f"{counted(best.seeds, 'seed')}.",
+        )
         self._results(page)
-        self._against(page)
-        self._training(page)
+        if against := self.differences():
+            page.section(f"{self.first} against the others")
+            page.table(difference_table(against, self.first, measure=measure))
+            page.picture(
+                plot.paired_differences(
+                    [vars(d) for d in against], first=self.first, unit=measure.symbol,
+                    higher_is_better=measure.higher_is_better,
+                ),
+                "Differences on the same seed and split. A line that crosses 0 decides nothing.",
+            )  # fmt: skip
+        epochs = [{"model": r.model, "seed": r.seed} | e for r in self.runs for e in r.history]
+        if epochs:
+            page.section("Training").picture(learning_curves(epochs, measure), self._CURVES)
         self._details(page)
         setting = [("data set", self.title), *self._setting()]
         page.how_to_reproduce(self.command, self.environment, setting)
@@ -59,46 +79,14 @@ class BenchmarkReport(Comparison):
         super().save(folder)
         self.page().save(Path(folder) / "report.html")
 
-    def _lead(self) -> str:
-        found, measure = summaries(self.runs), self.measure
-        best = best_of(found, measure)
-        kind = "highest" if measure.higher_is_better else "lowest and so the best"
-        return (
-            f"Of {counted(len(found), 'model')} on the {self.split} split, {best.model} has the "
-            f"{kind} mean test {measure.title}: {measure.format(best.mean, best.std)} over "
-            f"{counted(best.seeds, 'seed')}."
-        )
-
     def _results(self, page: Page) -> None:
         page.section("Results").table(self.scores())
-        scores, measure = [{"model": r.model, "test": r.test} for r in self.runs], self.measure
+        scores = [{"model": r.model, "test": r.test} for r in self.runs]
         page.picture(
-            plot.score_bars(scores, metric=measure.title, unit=measure.axis_unit),
+            plot.score_bars(scores, metric=self.measure.title, unit=self.measure.axis_unit),
             "Test scores. Left: means from 0. Right, enlarged: every run, the mean and one "
             "standard deviation to each side.",
         )
-
-    def _against(self, page: Page) -> None:
-        against, measure = self.differences(), self.measure
-        if not against:
-            return
-        page.section(f"{self.first} against the others")
-        page.table(difference_table(against, self.first, measure=measure))
-        page.picture(
-            plot.paired_differences(
-                [vars(d) for d in against], first=self.first, unit=measure.symbol,
-                higher_is_better=measure.higher_is_better,
-            ),
-            "Differences on the same seed and split. A line that crosses 0 decides nothing.",
-        )  # fmt: skip
-
-    def _training(self, page: Page) -> None:
-        if epochs := epoch_rows(self.runs):
-            page.section("Training").picture(learning_curves(epochs, self.measure), self._curves)
-
-    @property
-    def _curves(self) -> str:
-        return f"{_BAND}; a curve ends where fewer than half of the runs still train."
 
     def _details(self, page: Page) -> None:
         self._distance(page)
@@ -111,7 +99,8 @@ class BenchmarkReport(Comparison):
             page.table(search_table(self.search_log, self.measure))
 
     def _distance(self, page: Page) -> None:
-        bias, mass = bias_rows(self.runs), mass_rows(self.runs, self.first)
+        bias, first = bias_rows(self.runs), (r for r in self.runs if r.model == self.first)
+        mass = [row for run in first for row in run.extra.get("attention_mass", ())]
         if not (bias or mass or self.distance_rows):
             return
         page.section("What distance is worth")
@@ -150,6 +139,8 @@ class BenchmarkReport(Comparison):
 class ImageReport(BenchmarkReport):
     """Everything that is known about a benchmark on images, whose models share one recipe."""
 
+    _CURVES: ClassVar = f"{_BAND}. The loss is that of changed images and smoothed labels."
+
     @property
     def title(self) -> str:
         """The data set and its file, since there are several of CIFAR-10."""
@@ -163,11 +154,9 @@ class ImageReport(BenchmarkReport):
     def scores(self, title: str = "") -> Table:
         """Make the table `model | test mean ± std | MMACs | params | s/epoch`."""
         cost, epochs = self._cost(), self.benchmark.config(self.first)[1]
-        found = [
-            (
-                s.model, ACCURACY.shown(s.mean, s.std), f"{1000 * cost[s.model]:.2f}",
-                f"{s.parameters:,}", f"{s.seconds_per_epoch:.1f}",
-            )
+        rows = [
+            (s.model, ACCURACY.shown(s.mean, s.std), f"{1000 * cost[s.model]:.2f}",
+             f"{s.parameters:,}", f"{s.seconds_per_epoch:.1f}")
             for s in summaries(self.runs)
         ]  # fmt: skip
         seeds, by_hand = counted(self.benchmark.seeds, "seed"), self.benchmark.set_by_hand
@@ -177,11 +166,10 @@ class ImageReport(BenchmarkReport):
             + (f" Set by hand: {by_hand}." if by_hand else "")
         )
         columns = ("model", "test mean ± std", "MMACs", "params", "s/epoch")
-        return Table(title or self.title, columns, found, note=note)
+        return Table(title or self.title, columns, rows, note=note)
 
     def results(self) -> dict[str, Any]:
-        found = super().results()
-        models = self.benchmark.models
+        found, models = super().results(), self.benchmark.models
         return {
             "command": self.command, "data": self.title,
             "settings": {model: self.benchmark.settings(model) for model in models},
@@ -203,14 +191,8 @@ class ImageReport(BenchmarkReport):
 
     def _results(self, page: Page) -> None:
         super()._results(page)
-        costs = [
-            {"model": run.model, "test": run.test, "gmacs": run.extra["gmacs"]} for run in self.runs
-        ]
+        costs = [{"model": r.model, "test": r.test} | r.extra for r in self.runs]
         page.picture(plot.score_over_cost(costs), "Test accuracy over what it costs.")
-
-    @property
-    def _curves(self) -> str:
-        return f"{_BAND}. The loss is that of changed images and smoothed labels."
 
     def _details(self, page: Page) -> None:
         return
@@ -236,29 +218,19 @@ def learning_curves(epochs: Sequence[Mapping[str, Any]], measure: Measure) -> An
     )  # fmt: skip
 
 
-def epoch_rows(runs: Iterable[Run]) -> list[dict[str, Any]]:
-    """Make one row an epoch: model, seed, and what the history holds."""
-    return [{"model": r.model, "seed": r.seed} | epoch for r in runs for epoch in r.history]
-
-
 def bias_rows(runs: Iterable[Run]) -> list[dict[str, Any]]:
-    """Learned b: layer, head, distance, seed, bias; of the distances that the network sees."""
+    """Learned b: layer, head, distance, bias; of the distances that the network sees."""
     out = []
     for run in runs:
         seen = {row["distance"] for row in run.extra.get("attention_mass", ())}
-        for layer, table in enumerate(run.extra.get("bias", ()), 1):
-            for distance, heads in enumerate(table):
-                if distance in seen:
-                    out += [
-                        {"layer": layer, "head": head, "distance": distance, "bias": bias}
-                        for head, bias in enumerate(heads, 1)
-                    ]
+        out += [
+            {"layer": layer, "head": head, "distance": distance, "bias": bias}
+            for layer, table in enumerate(run.extra.get("bias", ()), 1)
+            for distance, heads in enumerate(table)
+            if distance in seen
+            for head, bias in enumerate(heads, 1)
+        ]
     return out
-
-
-def mass_rows(runs: Iterable[Run], model: str) -> list[dict[str, Any]]:
-    """Attention mass of one model's runs: layer, distance, mass, uniform."""
-    return [row for r in runs if r.model == model for row in r.extra.get("attention_mass", ())]
 
 
 def figure_3_8(
@@ -273,11 +245,8 @@ def figure_3_8(
         if row["kind"] in named
     ]
     farthest = max(row["distance"] for row in accuracy)
-    bias = [
-        {"layer": 1, "head": 1, "distance": row["z"], "bias": row["value"]}
-        for row in rows
-        if row["kind"] == "b" and row["z"] <= farthest
-    ]
+    learned = (row for row in rows if row["kind"] == "b" and row["z"] <= farthest)
+    bias = [{"layer": 1, "head": 1, "distance": r["z"], "bias": r["value"]} for r in learned]
     return bias, accuracy
 
 
@@ -302,13 +271,10 @@ def options(config: RunConfig) -> str:
 
 def search_table(log: Iterable[SearchResult], measure: Measure = ACCURACY) -> Table:
     """Make a table of every candidate, the best of each model first."""
-    order = sorted(log, key=lambda one: (one.config.model, measure.gain(0.0, one.val)))
     rows = [
-        (
-            one.config.model, options(one.config), measure.short(one.val), f"{one.parameters:,}",
-            f"{one.seconds:.0f}",
-        )
-        for one in order
+        (one.config.model, options(one.config), measure.short(one.val), f"{one.parameters:,}",
+         f"{one.seconds:.0f}")
+        for one in sorted(log, key=lambda one: (one.config.model, measure.gain(0.0, one.val)))
     ]  # fmt: skip
     columns = ("model", "options", "validation", "params", "s")
     return Table("Search log", columns, rows, words=2, note="Test scores are not looked at.")

@@ -31,26 +31,17 @@ _CAPTIONS = {
 def graph_run_page(
     title: str, result: FitResult, measure: Measure, setting: list[tuple[str, Any]], command: str
 ) -> Page:
-    """Scores, curves, every epoch, and how to run it again.
-
-    Args:
-        title: Of the run: the model and its data.
-        result: How well it did.
-        measure: How its scores are read.
-        setting: Names and values worth knowing, such as the options.
-        command: What prints it again.
-    """
+    """Make the page of a run on graphs; its title names the model, then the data."""
     test = "none" if result.test is None else measure.format(result.test)
     page = Page(
         title,
         f"Test {measure.title} {test}, at epoch {result.best_epoch} of {result.epochs}, which has "
         f"the best score on validation, {measure.format(result.val)}.",
     )
-    model = title.partition(" ")[0]
-    epochs = [{"model": model, "seed": 0, **row} for row in result.history]
+    epochs = [{"model": title.partition(" ")[0], "seed": 0, **row} for row in result.history]
+    curves = learning_curves(epochs, measure)
     page.section("Training").picture(
-        learning_curves(epochs, measure),
-        "One run. The test score was not used to choose anything.",
+        curves, "One run. The test score was not used to choose anything."
     )
     rows = [
         (str(int(r["epoch"])), f"{r['train_loss']:.4f}", f"{r['val_loss']:.4f}",
@@ -64,10 +55,7 @@ def graph_run_page(
 
 
 def class_table(result: ImageRunResult) -> Table:
-    """Of each class how many test images there are, how many are right, and what is taken for it.
-
-    The last column is the class that most of its wrong images were taken for.
-    """
+    """Of each class the share that is right, and what most of its wrong images are taken for."""
     rows = []
     for label in result.y.unique().tolist():
         found = result.predicted[result.y == label]
@@ -79,23 +67,10 @@ def class_table(result: ImageRunResult) -> Table:
 
 
 def image_run_page(
-    title: str,
-    config: ImageRunConfig,
-    result: ImageRunResult,
-    pictures: Mapping[str, Any],
-    seed: int,
-    command: str,
-) -> Page:
-    """Scores, curves, classes, pictures of the first test image, and how to run it again.
-
-    Args:
-        title: The data set and its files.
-        config: How it was trained.
-        result: How well it did.
-        pictures: Of `bench.image_pictures`, by name.
-        seed: Of the run.
-        command: What prints it again.
-    """
+    title: str, config: ImageRunConfig, result: ImageRunResult, pictures: Mapping[str, Any],
+    seed: int, command: str,
+) -> Page:  # fmt: skip
+    """Make the page of a run on images; its title names the data set and its files."""
     fit = result.fit
     page = Page(
         f"{config.model} on {title}",
