@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from graphtheory.lab.by_name import paper
-from graphtheory.lab.cli.fitting import GRAPH, IMAGES, kinds
-from graphtheory.lab.cli.options import Count, Folder, Name, Names, Part
+from graphtheory.lab.cli.options import GRAPH, Count, Folder, Name, Names, Part, holding, kinds
 from graphtheory.lab.cli.show import (
     Command,
     RefusedError,
@@ -67,13 +66,12 @@ class Diagnose(Command):
     """Draws for what is estimated; without it 20."""
 
     def check(self) -> None:
-        if self.sampling is None:
-            self._refuse("without --sampling", "share", "neighbors", "groups", "p_star", "draws")
-            at_least(1, max_distance=self.max_distance)
-        else:
-            self._refuse("with --sampling", "directed", "max_distance")
-            at_least(1, groups=self.groups, neighbors=self.neighbors)
-            at_least(2, draws=self.draws)
+        alone, beside = "got {}, expected none without --sampling", "got {}, expected none with "
+        options = ("share", "neighbors", "groups", "p_star", "draws")
+        self.refuse(self.sampling is None, alone, *options)
+        self.refuse(self.sampling, f"{beside}--sampling", "directed", "max_distance")
+        at_least(1, max_distance=self.max_distance, groups=self.groups, neighbors=self.neighbors)
+        at_least(2, draws=self.draws)
         data_root(self.root)
 
     def check_names(self) -> None:
@@ -82,32 +80,11 @@ class Diagnose(Command):
     def run(self, screen: Screen) -> None:
         found = kinds(self.dataset, data_root(self.root))
         if GRAPH not in found:
-            holds = "holds images" if found == (IMAGES,) else f"is {found[0]}"
-            raise RefusedError(f"--dataset: {self.dataset} {holds}, expected one graph")
+            raise RefusedError(f"--dataset: {self.dataset} {holding(found)}, expected one graph")
         if self.sampling is None:
             self._features(screen)
         else:
             self._sampling(screen, self.sampling)
-
-    def _refuse(self, where: str, *names: str) -> None:
-        """Refuse options that were given and would do nothing."""
-        for name in names:
-            value = getattr(self, name)
-            if value is not None and value is not False and value != ():
-                got = ",".join(value) if isinstance(value, tuple) else value
-                option = f"--{name.replace('_', '-')}"
-                raise RefusedError(f"{option}: got {got}, expected none {where}")
-
-    def _refuse_for(self, sampler: str) -> None:
-        """Refuse what this sampler takes no notice of."""
-        graphsage, grouped = sampler == "graphsage", sampler.startswith("degree-groups")
-        where = f"with --sampling {sampler}"
-        if graphsage:
-            self._refuse(f"{where}, which takes --neighbors", "share")
-        else:
-            self._refuse(f"{where}, only with graphsage", "neighbors")
-        if not grouped:
-            self._refuse(f"{where}, only with samplers by degree groups", "p_star")
 
     def _features(self, screen: Screen) -> None:
         from graphtheory.lab.bench.diagnose import Diagnosis
@@ -142,7 +119,11 @@ class Diagnose(Command):
 
         diagnosis = "topology.diagnosis"
         known("--sampling", name, tuple(paper(f"{diagnosis}.SAMPLERS")))
-        self._refuse_for(name)
+        where, graphsage = f"got {{}}, expected none with --sampling {name}", name == "graphsage"
+        self.refuse(graphsage, f"{where}, which takes --neighbors", "share")
+        self.refuse(not graphsage, f"{where}, only with graphsage", "neighbors")
+        by_groups = name.startswith("degree-groups")
+        self.refuse(not by_groups, f"{where}, only with samplers by degree groups", "p_star")
         given = {n: getattr(self, n) for n in ("share", "neighbors", "groups", "draws")}
         options: dict[str, Any] = {n: value for n, value in given.items() if value is not None}
         options["p_star"] = _numbers(self.p_star)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from graphtheory.lab.cli.fitting import IMAGES
 from graphtheory.lab.cli.options import Folder, Names, OnData, Whole
 from graphtheory.lab.cli.show import RefusedError, Screen, at_least, data_root, usage_errors
 
@@ -41,20 +40,18 @@ class Tune(OnData):
         from graphtheory.lab.bench import search, tuned
         from graphtheory.lab.report import search_table
 
-        root = data_root(self.root)
-        models, kind = self.models_and_kind(self.models, root)
-        if kind == IMAGES:
+        models = self.compared(self.models)
+        if self.on_images(models, "--models"):
             raise RefusedError(f"--dataset: {self.dataset} holds images, whose recipe is fixed")
         with usage_errors():
-            task = self.bench_task(root)
-            models = self.own_models(models, task)
-            for model in models:
-                task.known_model(model)
+            task = self.bench_task()
+            models = self.known_models(models, task)
             with screen.working(f"reading {task.name}"):
                 assert task.num_nodes and task.measure  # the files are read
             out = self.out or Path(f"runs/tune-{task.name}")
             out.mkdir(parents=True, exist_ok=True)
             log_file = out / "search.jsonl"
+            root = data_root(self.root)
             study = search.Search(task, models, self.budget, self.split, root, log_file)
             before = len(study.tried)
         if before:
