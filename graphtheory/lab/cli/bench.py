@@ -32,65 +32,20 @@ NODES = "the nodes of one graph"
 
 @dataclass(frozen=True)
 class Bench(OnData):
-    """Train models side by side on the same splits and seeds, and compare them.
-
-    Works on the nodes of one graph, on sets of graphs such as molecules, on images, and on your own
-    PyG data (--data FILE).
-
-    Prints a table and the paired differences of the first model, and writes results.json,
-    results.csv and report.html (one file with pictures, nothing loaded from elsewhere). Each
-    finished run is a line of runs.jsonl at once: after Ctrl-C or a crash the same command with
-    --resume goes on; with more --seeds or --models it adds those that are missing.
-
-    Try:  graphtheory bench --dataset Cora --models gt,gt-plain,gat,gcn,mlp --seeds 10 --root DATA
-          graphtheory bench --dataset ogbg-molesol --models gt,gine,ecfp --seeds 3 --root DATA
-          graphtheory bench --data graph.pt --budget 16
-          graphtheory bench --data graphs.pt --set walk=16,layers=5
-    """
+    """Options of `graphtheory bench`, which trains models side by side."""
 
     image_size: Count = None
-    """Rows and columns that images of a folder are cut and resized to; without it they stay as they
-    are, which have to be squares of one size."""
     models: Names = ("gt", "gt-plain", "gat", "gcn", "mlp")
-    """Names of models, separated by commas; the others are compared with the first. One graph: gt
-    (graph transformer with distance encoding), gt-plain (without), gat, gcn, mlp, gat-res and
-    gcn-res (with a linear term of the node itself in each layer), gt-gcn (gt with a graph
-    convolution beside each attention layer), sage (GraphSAGE), sgformer, sampled-gcn (learns on
-    draws of a sampler: --set sampler=fastgcn,share=0.1). Sets of graphs: gt, gt-plain, gine, gcn,
-    gatv2, mlp, all of them by default, and for molecules ecfp (fingerprints with boosted trees).
-    Images: vit, kvt, stvit, swin, evit, tome, random-drop, vig, cnn, all of them by default."""
     seeds: Count = None
-    """How many seeds; seed s takes the published split s where there are several. Without it 10, of
-    image sets 3."""
     out: Folder = None
-    """Where the results go; without it runs/bench-DATASET, of images runs/bench-DATASET-images."""
     resume: bool = False
-    """Take finished runs from runs.jsonl there; otherwise that file is renamed, never deleted."""
     epochs: Count = None
-    """At most so many epochs a run; without it the data set's own number."""
     patience: Count = None
-    """Stop a run after so many epochs without a better validation score; without it the data set's
-    own number."""
     budget: Count = None
-    """First search N sets of options per model on validation data. Skipped for models that ship
-    with tuned options. Most tables of the documentation have 16, some of sets of graphs 4. Tried
-    sets are lines of search.jsonl and are not tried again. Without it such a model has default
-    options, and the output says so."""
     no_kept: bool = False
-    """Treat a named set as a graph that nobody has seen: without the options that searches have
-    chosen for it before."""
     set: Settings = ()
-    """Options of the models, instead of tuned or default ones, such as
-    walk=16,readout=token,paths=5,resistance=true,laplacian=8,value_encoding=true,lr=0.001;
-    of images lr=0.001,batch_size=64,flip=true,width=128,depth=8,k=20,tokens=25,keep=0.7. A model
-    without such an option is left as it is, and the output says so. An unknown name is answered
-    with the list of all."""
     distances: Count = None
-    """Also train, on one seed, models that aggregate only from nodes at distance exactly z, for z
-    up to this: what figure 3.8 shows next to the learned bias. Without it 3 on a graph of at most
-    5,000 nodes, 0, which is none, on a larger one."""
     search_log: File = None
-    """Log of `graphtheory tune` for the report; without it runs/tune-DATASET/search.jsonl."""
 
     def check(self) -> None:
         at_least(1, seeds=self.seeds, epochs=self.epochs, patience=self.patience)

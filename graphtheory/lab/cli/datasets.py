@@ -24,19 +24,11 @@ _SETS = (  # heading of sets of graphs, what a label is, and of what
 
 @dataclass(frozen=True)
 class Datasets(Command):
-    """List the graphs and the image sets, their splits, and where their raw files go.
-
-    Nothing is ever downloaded. The files of a set lie in its folder below the root, as published;
-    they are checked against their SHA-256 where that is known, and the folder may be read-only. Any
-    other TUDataset has its name from its folder TUDataset/NAME/raw.
-
-    Try:  graphtheory datasets --root DATA
-    """
+    """Options of `graphtheory datasets`, which downloads nothing."""
 
     needs = ("torch",)
 
     root: Folder = None
-    """Folder with the raw files, to see which are there; without it that of $GRAPHTHEORY_DATA."""
 
     def run(self, screen: Screen) -> None:
         from graphtheory.lab.bench.table import Table
@@ -99,11 +91,7 @@ def _files(info: DatasetInfo, root: Path | None) -> str:
 
 @dataclass(frozen=True)
 class Doctor(Command):
-    """Say what is installed, which backends run attention here, and why others do not.
-
-    Try:  graphtheory doctor
-          graphtheory doctor --json
-    """
+    """`graphtheory doctor`, which has no options of its own."""
 
     needs = ("torch",)
 

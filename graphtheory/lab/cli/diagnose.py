@@ -23,47 +23,21 @@ from graphtheory.lab.cli.show import (
 
 @dataclass(frozen=True)
 class Diagnose(Command):
-    """Measure what a graph offers before anything is trained.
-
-    Which nodes carry a feature that tells their class, at which distance they outnumber those of
-    other classes (winning margin, core distance), and how balanced the classes are: tables B.1 to
-    B.3, B.5, B.6, B.8 and figure B.5 of Li (2024), beside the printed numbers if there are some.
-    Writes diagnosis.json, diagnosis.csv, report.html and the pictures.
-
-    With --sampling NAME instead what a sampler makes of the graph (chapter 5): the norm of its
-    effective adjacency, how far draws are from it, what the theory admits for each degree group,
-    and who gains and loses influence. NAME is one of degree-groups, degree-groups-symmetric,
-    fastgcn, fastgcn-biased, ladies, ladies-normalized, graphsage, uniform. Writes sampling.json,
-    sampling.csv and influence.png.
-
-    Try:  graphtheory diagnose --dataset Cora --root DATA
-    """
+    """Options of `graphtheory diagnose`, of a graph or of a sampler on it."""
 
     needs = ("graphtheory.lab.report",)
 
     dataset: str = "core-distance"
-    """Name of a graph; `graphtheory datasets` lists them."""
     root: Folder = None
-    """Folder with the raw files; without it that of $GRAPHTHEORY_DATA. Not for embedded graphs."""
     out: Folder = None
-    """Where the results go; without it runs/diagnose-DATASET."""
     max_distance: Count = None
-    """Largest distance of the margins, hops, 1 to 253; without it 12. Not with --sampling."""
     directed: bool = False
-    """Follow edges in their own direction only, where a graph is directed; not with --sampling."""
     sampling: Name = None
-    """A sampler to look at instead."""
     share: Part = None
-    """Part of the nodes that the sampler draws, above 0 and at most 1; without it 0.5. Not for
-    graphsage."""
     neighbors: Count = None
-    """Sources that graphsage draws a row; without it 10."""
     groups: Count = None
-    """Degree groups, evenly on a log scale of the degree; without it 3."""
     p_star: Names = ()
-    """Scaling of each degree group, such as 0.9,0.1,0.5, for samplers by degree groups; else 1."""
     draws: Count = None
-    """Draws for what is estimated; without it 20."""
 
     def check(self) -> None:
         alone, beside = "got {}, expected none without --sampling", "got {}, expected none with "

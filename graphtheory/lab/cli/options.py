@@ -80,24 +80,12 @@ class OnData(Command):
     needs = ("graphtheory.lab.report",)
 
     dataset: str = "digits"
-    """Name of a graph, a set of graphs, or an image set (not for `tune`); `graphtheory datasets`
-    lists them. Or a folder of images, in train/CLASS/ and test/CLASS/, or in CLASS/ alone."""
     data: File = None
-    """Your own data instead of a named set: what torch.save(data, FILE) wrote of one PyG Data (a
-    class for each node) or of a list of Data (a class, labels or values for each graph)."""
     kind: Name = None
-    """Of your own graphs: multiclass, multilabel or regression; without it what y says, in which
-    whole numbers are classes."""
     metric: Name = None
-    """Score of your own data: of classes accuracy, f1 or rocauc, of labels rocauc or ap, of values
-    rmse or mae; without it the first. Of the nodes of one graph accuracy or rocauc."""
     split: Name = None
-    """Kind of split; without it the data set's own. `graphtheory datasets` lists them."""
     root: Folder = None
-    """Folder with the raw files; without it that of $GRAPHTHEORY_DATA. Not for embedded sets."""
     threads: Count = None
-    """Number of threads. Default: 1 for graphs of up to 5,000 nodes, where more are slower;
-    otherwise one per core."""
 
     def check(self) -> None:
         at_least(1, threads=self.threads)

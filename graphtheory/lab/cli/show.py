@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -48,10 +50,25 @@ class Output:
 
 @dataclass(frozen=True)
 class Command(ABC):
-    """What `graphtheory NAME` does: a dataclass whose fields are the options."""
+    """What `graphtheory NAME` does: a dataclass whose fields are the options.
+
+    `--help` is the section with the name of the class in `help.md` beside it.
+    """
 
     needs: ClassVar[tuple[str, ...]] = ()  # modules that take seconds to import
+    helps: ClassVar[dict[str, str]] = {}  # option -> what `--help` says of it
     output: Annotated[Output, tyro.conf.arg(name="")] = Output()
+
+    def __init_subclass__(cls) -> None:
+        section = help_section(inspect.getfile(cls), cls.__name__)
+        about, *options = f"\n\n{section}".split("\n\n## ")
+        named = (option.partition("\n\n") for option in options)
+        cls.helps = cls.helps | {name: " ".join(text.split()) for name, _, text in named}
+        if about:
+            parts = about.split("\n\n")
+            lines = (p if p.startswith("Try:") else " ".join(p.split()) for p in parts)
+            arguments = (f"    {name}: {text}" for name, text in cls.helps.items())
+            cls.__doc__ = "\n".join(["\n\n".join(lines).strip(), "", "Args:", *arguments])
 
     def check(self) -> None:
         """Refuse what is wrong whatever the data, before torch is imported."""
@@ -72,6 +89,14 @@ class Command(ABC):
             if value != getattr(type(self), name):  # the default
                 got = ",".join(value) if isinstance(value, tuple) else value
                 raise RefusedError(f"--{name.replace('_', '-')}: {why.format(got)}")
+
+
+def help_section(module: str, name: str) -> str:
+    """The section of that name in `help.md` beside a module; "" where there is none."""
+    file = Path(module).with_name("help.md")
+    text = file.read_text(encoding="utf-8") if file.exists() else ""
+    sections = (part.partition("\n\n") for part in re.split("(?m)^# ", text))
+    return {title: section.strip() for title, _, section in sections}.get(name, "")
 
 
 @contextmanager

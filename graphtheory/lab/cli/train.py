@@ -35,61 +35,19 @@ EXPLORER = "explorer.html"
 
 @dataclass(frozen=True)
 class Train(OnData):
-    """Train one model on one split, and report the test score of the best epoch on validation.
-
-    Works on the nodes of one graph, on sets of graphs such as molecules, on images, and on your own
-    PyG data (--data FILE). The options of a model for graphs are those that a search chose for this
-    data set, else defaults; all models for images share the recipe of their data set. Every epoch
-    leaves a checkpoint; after Ctrl-C, a crash or, on graphs, with more epochs, the same command
-    with --resume goes on from there to the same parameters, bit by bit. Writes last.ckpt and the
-    one before it, previous.ckpt, best.ckpt, history.csv, result.json and report.html; of images
-    also predictions.csv, and pictures/ of what the model makes of the first test image. With
-    --explorer, on graphs, also explorer.html: click a node and see whom it attends to, by layer
-    and head.
-
-    Try:  graphtheory train --dataset Cora --model gt --split public --seed 0 --root DATA
-          graphtheory train --dataset karate --model gat --explorer
-    """
+    """Options of `graphtheory train`, which trains one model on one split."""
 
     task: str = "classify"
-    """classify, or contrastive: features without labels, of images or of the nodes of a graph.
-    Then --model is a backbone (cnn, resnet18, resnet20, resnet50, vit; of a graph gcn), and there
-    is no split, no validation on the way and no patience."""
     head: str = "transformer"
-    """Of a contrastive task: transformer, mlp, linear, none; on a graph also dgi, deep graph
-    infomax."""
     image_size: Count = None
-    """Rows and columns that images of a folder are cut and resized to; without it they stay as they
-    are, which have to be squares of one size."""
     model: str = "gt"
-    """One graph: gt (graph transformer with distance encoding), gt-plain (without), gat, gcn, mlp,
-    gat-res and gcn-res (with a linear term of the node itself in each layer), gt-gcn (gt with a
-    graph convolution beside each attention layer), sage, sgformer, sampled-gcn (learns on draws of
-    a sampler: --set sampler=fastgcn,share=0.1). Sets of graphs: gt, gt-plain, gine, gcn, gatv2,
-    mlp. Images: vit, kvt (k-nearest attention), stvit (semantic tokens), swin, evit (keeps what is
-    attended to), tome (merges tokens), random-drop, vig, cnn. On digits, which is both a graph and
-    an image set, the model decides."""
     seed: Whole = 0
-    """Number of the split and of everything random, 0 or more."""
     out: Folder = None
-    """Where the run is kept; without it runs/train-DATASET-MODEL-SPLIT-SEED."""
     resume: bool = False
-    """Go on from the checkpoint in that folder, from the start where it holds none."""
     epochs: Count = None
-    """At most so many epochs; without it the data set's own number. Of images exactly so many, over
-    which the step size goes down to 0."""
     patience: Count = None
-    """Stop after so many epochs without a better validation score; without it the data set's own
-    number. Not for images."""
     set: Settings = ()
-    """Options of the models, instead of tuned or default ones, such as
-    walk=16,readout=token,paths=5,resistance=true,laplacian=8,value_encoding=true,lr=0.001;
-    of images lr=0.001,batch_size=64,flip=true,width=128,depth=8,k=20,tokens=25,keep=0.7; of a
-    contrastive task temperature=0.5,lr=0.03,depth=3. An unknown name is answered with
-    the list of all."""
     explorer: bool = False
-    """Also write explorer.html, the graph with the attention of every layer and head behind each
-    node; for gt, gt-plain, gat and other networks with attention, on at most 20,000 nodes."""
 
     def check(self) -> None:
         contrastive = known("--task", self.task, ("classify", "contrastive")) == "contrastive"

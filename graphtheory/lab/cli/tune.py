@@ -11,26 +11,12 @@ from graphtheory.lab.cli.show import RefusedError, Screen, at_least, data_root, 
 
 @dataclass(frozen=True)
 class Tune(OnData):
-    """Choose the options of models on validation scores, with as many candidates for each.
-
-    A random search; a model whose axes have fewer combinations than that tries them all. Each
-    candidate is a line of search.jsonl; those that are there already are not tried again, so that
-    the same command goes on where it was stopped. The best candidates go to tuned.json.
-
-    Try:  graphtheory tune --dataset Cora --models gt,gcn --budget 8 --root DATA
-    """
+    """Options of `graphtheory tune`, which searches on validation scores."""
 
     models: Names = ("gt", "gt-plain", "gat", "gcn", "mlp")
-    """Names of models, separated by commas; of a set of graphs, without it gt, gt-plain, gine, gcn,
-    gatv2, mlp. `graphtheory bench --help` explains them."""
     budget: Whole = 8
-    """Candidates a model."""
     out: Folder = None
-    """Where search.jsonl and tuned.json go; without it runs/tune-DATASET."""
     keep: bool = False
-    """Also write the best into tuned.json of your cache folder ($GRAPHTHEORY_CACHE, or
-    ~/.cache/graphtheory), where `train` and `bench` look before the options that ship with the
-    package."""
 
     def check(self) -> None:
         at_least(1, budget=self.budget)
