@@ -1,5 +1,7 @@
 """Pictures: plain rows in, one matplotlib Figure out, all in one style.
 
+A picture of rows raises ValueError where there are none, or one lacks the value that is drawn.
+
 Example:
     >>> from graphtheory.lab.plot import score_bars, svg
     >>> rows = [{"model": "gt", "test": 0.9}, {"model": "gt", "test": 0.8}]

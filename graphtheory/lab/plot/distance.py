@@ -26,9 +26,6 @@ def learned_bias(rows: Rows, accuracy: Rows | None = None, *, title: str = "") -
             such models series, the name of the kind.
         title: Above the picture.
 
-    Raises:
-        ValueError: No rows.
-
     Source: figures 3.8 and B.7 of Li (2024).
     """
     table = collected(rows, "rows", "bias")
@@ -39,10 +36,8 @@ def learned_bias(rows: Rows, accuracy: Rows | None = None, *, title: str = "") -
     for layer, panel in zip(layers, axes, strict=True):
         for index, head in enumerate(order(table, "head")):
             mine = [r for r in table if (r["layer"], r["head"]) == (layer, head)]
-            hops, low, middle, high = _bands(mine, "bias")
-            look = style.look(index)
-            panel.fill_between(hops, low, high, color=look["color"], alpha=0.15, linewidth=0)
-            panel.plot(hops, middle, label=f"head {head}", **look)
+            line = style.look(index) | {"label": f"head {head}"}
+            style.band_line(panel, style.grouped(mine, "distance", "bias"), line)
         panel.axhline(0, color=GRAY, linewidth=0.8)
         largest = max(row["distance"] for row in table)
         panel.set_xticks(range(0, largest + 1, max(1, -(-largest // 10))))
@@ -70,9 +65,6 @@ def attention_mass(rows: Rows, *, title: str = "") -> Figure:
         rows: One row a run, layer and distance: layer (from 1), distance (hops), mass, uniform
             (both 0..1). Over several runs the bar is the median, the line q20 to q80.
         title: Above the picture.
-
-    Raises:
-        ValueError: No rows.
     """
     table = collected(rows, "rows", "mass")
     layers = order(table, "layer")
@@ -83,7 +75,8 @@ def attention_mass(rows: Rows, *, title: str = "") -> Figure:
     hops = sorted(order(table, "distance"))
     for index, (label, key, layer) in enumerate(series):
         mine = [row for row in table if row["layer"] == layer]
-        _, low, middle, high = _bands(mine, key, 100, hops)
+        bands = map(style.band, style.grouped(mine, "distance", key, 100).values())
+        low, middle, high = np.array(list(bands)).T
         place = np.arange(len(hops)) - 0.4 + width * (index + 0.5)
         color = style.LIGHT if index == 0 else style.COLORS[(index - 1) % len(style.COLORS)]
         hatch = style.HATCHES[index % len(style.HATCHES)]
@@ -107,9 +100,6 @@ def winning_margin(rows: Rows, *, title: str = "") -> Figure:
         rows: series (name of a line), distance (hops), margin (dimensionless, -1..1).
         title: Above the picture.
 
-    Raises:
-        ValueError: No rows.
-
     Source: figure B.5 of Li (2024).
     """
     table = collected(rows, "rows", "margin")
@@ -125,28 +115,17 @@ def winning_margin(rows: Rows, *, title: str = "") -> Figure:
     return figure
 
 
-def _bands(
-    rows: list[dict[str, Any]], key: str, scale: int = 1, hops: list[int] | None = None
-) -> tuple[list[int], np.ndarray, np.ndarray, np.ndarray]:
-    """Distances, and of the rows at each of them quantile 0.2, median and quantile 0.8."""
-    hops = sorted(order(rows, "distance")) if hops is None else hops
-    at = [style.band([scale * r[key] for r in rows if r["distance"] == z]) for z in hops]
-    low, middle, high = np.array(at).T
-    return hops, low, middle, high
-
-
 def _accuracy(axes: Axes, rows: list[dict[str, Any]]) -> Axes:
     """The right axis of a panel."""
     twin = axes.twinx()
     axes.set_zorder(twin.get_zorder() + 1)
     axes.patch.set_visible(False)
     for index, series in enumerate(dict.fromkeys(row.get("series", "") for row in rows)):
-        hops, low, middle, high = _bands(
-            [row for row in rows if row.get("series", "") == series], "test", 100
-        )
-        gray = ("black", GRAY)[index % 2]
-        twin.fill_between(hops, low, high, color=gray, alpha=0.1, linewidth=0)
-        line = (0, (4, 2)) if index == 0 else (0, (1, 1.5))
-        twin.plot(hops, middle, color=gray, linestyle=line, linewidth=2.2, label=series or None)
+        mine = [row for row in rows if row.get("series", "") == series]
+        line = {
+            "color": ("black", GRAY)[index % 2], "linewidth": 2.2, "label": series or None,
+            "linestyle": (0, (4, 2)) if index == 0 else (0, (1, 1.5)),
+        }  # fmt: skip
+        style.band_line(twin, style.grouped(mine, "distance", "test", 100), line, alpha=0.1)
     twin.spines["right"].set_visible(True)
     return twin

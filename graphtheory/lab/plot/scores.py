@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from statistics import fmean, stdev
 from typing import Any
 
@@ -29,9 +28,6 @@ def score_bars(runs: Rows, *, metric: str = "accuracy", unit: str = "%", title: 
         metric: Name of the score for the axis.
         unit: "%" shows shares in percent; scores of any other unit, or of none (""), as they are.
         title: Above the picture.
-
-    Raises:
-        ValueError: No rows.
     """
     rows = collected(runs, "runs", "test")
     models, scale = order(rows, "model"), _scale(unit)
@@ -69,9 +65,6 @@ def paired_differences(
         unit: "%" shows shares in percent points; any other, or none (""), the score as it is.
         higher_is_better: Of the score, for the names: `first - other`, else `other - first`.
         title: Above the picture.
-
-    Raises:
-        ValueError: No rows.
     """
     found = collected(rows, "rows", "difference")
     figure, (axes,) = panels(1, height=1.1 + _ROW * len(found))
@@ -112,9 +105,6 @@ def score_over_cost(runs: Rows, *, metric: str = "accuracy", title: str = "") ->
         runs: One row a run: model, gmacs (10^9 multiply-accumulate operations), test (0..1).
         metric: Name of the score for the axis.
         title: Above the picture.
-
-    Raises:
-        ValueError: No rows.
     """
     rows = collected(runs, "runs", "gmacs")
     figure, (axes,) = panels(1, height=3.6)
@@ -163,9 +153,6 @@ def learning_curves(
         higher_is_better: Of the score; decides where the legend is out of the way.
         loss_unit: Of the loss; "" for none.
         title: Above the picture.
-
-    Raises:
-        ValueError: No rows.
     """
     epochs = collected(rows, "rows", "epoch")
     figure, drawn = panels(2 if "val" in epochs[0] else 1, height=3.1)
@@ -175,8 +162,8 @@ def learning_curves(
         for score in drawn[1:]:
             _curve(score, mine, "val", 100 if unit == "%" else 1, index)
     drawn[0].set_yscale("log")
-    for set_formatter in (drawn[0].yaxis.set_major_formatter, drawn[0].yaxis.set_minor_formatter):
-        set_formatter(_Plain(minor_thresholds=(2, 0.5)))
+    drawn[0].yaxis.set_major_formatter(_Plain(minor_thresholds=(2, 0.5)))
+    drawn[0].yaxis.set_minor_formatter(_Plain(minor_thresholds=(2, 0.5)))
     drawn[0].set(ylabel=named("training loss", loss_unit), title=title)
     for axes in drawn:
         axes.set_xlabel("epoch")
@@ -199,9 +186,6 @@ def grouped_bars(
         label: Of the vertical axis, with its unit.
         reference: Name and height of a horizontal line.
         title: Above the picture.
-
-    Raises:
-        ValueError: No rows.
 
     Source: tables B.1 to B.3 and B.8 of Li (2024).
     """
@@ -243,12 +227,6 @@ class _Plain(LogFormatter):
 
 
 def _curve(axes: Axes, rows: list[dict[str, Any]], key: str, scale: float, index: int) -> None:
-    at: dict[int, list[float]] = defaultdict(list)
-    for row in rows:
-        at[int(row["epoch"])].append(scale * row[key])
-    runs = len(order(rows, "seed"))
-    shown = [epoch for epoch in sorted(at) if 2 * len(at[epoch]) >= runs]
-    low, middle, high = zip(*(style.band(at[epoch]) for epoch in shown), strict=True)
-    look = style.look(index) | {"marker": None}
-    axes.fill_between(shown, low, high, color=look["color"], alpha=0.15, linewidth=0)
-    axes.plot(shown, middle, label=rows[0]["model"], **look)
+    runs, at = len(order(rows, "seed")), style.grouped(rows, "epoch", key, scale)
+    shown = {epoch: values for epoch, values in at.items() if 2 * len(values) >= runs}
+    style.band_line(axes, shown, style.look(index) | {"marker": None, "label": rows[0]["model"]})
