@@ -34,27 +34,6 @@ def test_a_set_of_graphs_shows_those_of_validation(run: Run, tmp_path: Path) -> 
     assert re.search(r"drawn: \d+ of \d+ edges", page)
 
 
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        ((*TRAIN, "gcn"), "--explorer: gcn has no attention weights; gt and gat have some"),
-        (
-            ("train", "--dataset", "digits", "--model", "vit", "--explorer"),
-            "--explorer: only for networks on graphs, not on images",
-        ),
-        (
-            ("train", "--task", "contrastive", "--explorer"),
-            "--explorer: got True, expected none of a contrastive task",
-        ),
-    ],
-)
-def test_what_has_no_page_is_refused_before_training(
-    run: Run, tmp_path: Path, words: tuple[str, ...], expected: str
-) -> None:
-    code, _, err = run(*words)
-    assert code == 2 and expected in err and not (tmp_path / "runs").exists()
-
-
 def test_too_many_nodes_are_refused_before_training(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
