@@ -19,7 +19,7 @@ from typing import Annotated, Any, get_type_hints
 import tyro
 
 from graphtheory.lab.by_name import paper
-from graphtheory.lab.cli.bench import Bench
+from graphtheory.lab.cli.bench import Bench, Tune
 from graphtheory.lab.cli.datasets import Datasets, Doctor
 from graphtheory.lab.cli.diagnose import Diagnose
 from graphtheory.lab.cli.show import (
@@ -33,7 +33,6 @@ from graphtheory.lab.cli.show import (
     message_of,
 )
 from graphtheory.lab.cli.train import Train
-from graphtheory.lab.cli.tune import Tune
 from graphtheory.lab.signals import exit_on_sigterm, insistent_signals
 
 SHELLS = ("bash", "zsh", "fish")

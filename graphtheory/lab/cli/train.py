@@ -137,7 +137,7 @@ class Train(OnData):
         from graphtheory.lab.bench.rows import Environment
         from graphtheory.lab.bench.task import CONSTANT
         from graphtheory.lab.report import options as shown
-        from graphtheory.lab.report.run import graph_run_page
+        from graphtheory.lab.report.benchmark import graph_run_page
         from graphtheory.lab.train import fit
         from graphtheory.lab.train.score import UndefinedScoreError
 
@@ -263,7 +263,7 @@ class FinishedImageRun:
         """Write report.html, result.json, predictions.csv and pictures; return their names."""
         from graphtheory.lab.bench.image_pictures import pictures
         from graphtheory.lab.plot import save
-        from graphtheory.lab.report.run import image_run_page
+        from graphtheory.lab.report.benchmark import image_run_page
 
         write_json(out / "result.json", self.kept(command))
         table = io.StringIO()

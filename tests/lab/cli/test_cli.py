@@ -23,18 +23,18 @@ from torch_geometric.data import Data
 from graphtheory.lab.bench import node_task
 from graphtheory.lab.bench.rows import FIELDS
 from graphtheory.lab.cli import main, script
-from graphtheory.lab.cli.bench import Bench
+from graphtheory.lab.cli.bench import Bench, Tune
 from graphtheory.lab.cli.diagnose import Diagnose
 from graphtheory.lab.cli.main import _COMMANDS
 from graphtheory.lab.cli.show import message_of
 from graphtheory.lab.cli.train import Train
-from graphtheory.lab.cli.tune import Tune
 from graphtheory.lab.zoo import image_models as image_zoo
 from graphtheory.lab.zoo import node_models as zoo
 from graphtheory.papers.topology.diagnosis import SAMPLERS
 
 Run = Callable[..., tuple[int, str, str]]
 KARATE = ("--dataset", "karate", "--epochs", "3")
+EXPLORED = ("train", "--dataset", "karate", "--epochs", "2", "--explorer", "--model")
 ON_DATA = ("train", "bench", "tune", "diagnose")
 REFUSED = [
     line
@@ -125,8 +125,10 @@ def test_help_is_wrapped_at_the_width_of_the_terminal(
     assert "Data (a class for each node) or of a list of Data" in out
 
 
-def test_version(run: Run) -> None:
+def test_version_and_help_without_a_command(run: Run) -> None:
     assert re.fullmatch(r"graphtheory \d+\.\d+\S*\n", run("--version")[1])
+    code, out, _ = run()
+    assert code == 0 and "graphtheory bench" in out
 
 
 def test_defaults_are_those_of_the_library() -> None:
@@ -246,18 +248,44 @@ def test_train_writes_a_run_and_resumes_it(run: Run, tmp_path: Path) -> None:
     assert len(rows[1]) == 5 and rows[1][:3] == rows[0]
 
 
-def test_a_checkpoint_of_another_model_is_refused(run: Run) -> None:
-    assert run("train", *KARATE, "--model", "mlp", "--out", "one")[0] == 0
-    line = refused(run("train", *KARATE, "--model", "gcn", "--out", "one", "--resume"))
-    assert "checkpoint of another run" in line
-
-
-def test_a_damaged_checkpoint_is_refused(run: Run, tmp_path: Path) -> None:
-    assert run("train", *KARATE, "--model", "mlp", "--out", "one")[0] == 0
+def test_a_checkpoint_of_another_model_or_a_damaged_one_is_refused(
+    run: Run, tmp_path: Path
+) -> None:
+    words = ("train", *KARATE, "--out", "one", "--model")
+    assert run(*words, "mlp")[0] == 0
+    assert "checkpoint of another run" in refused(run(*words, "gcn", "--resume"))
     (tmp_path / "one/last.ckpt").write_bytes(b"PK")
-    assert "last.ckpt" in refused(
-        run("train", *KARATE, "--model", "mlp", "--out", "one", "--resume")
-    )
+    assert "last.ckpt" in refused(run(*words, "mlp", "--resume"))
+
+
+@pytest.mark.parametrize("model", ["gt", "gat"])
+def test_a_page_is_written_beside_the_report(run: Run, tmp_path: Path, model: str) -> None:
+    code, out, err = run(*EXPLORED, model, "--out", "o")
+    assert code == 0, err
+    assert "Written to o: report.html, explorer.html" in out
+    page = (tmp_path / "o/explorer.html").read_text(encoding="utf-8")
+    assert f"{model} on karate" in page and "34 nodes" in page and "drawn: 78 of 78 edges" in page
+    assert "Every epoch" in (tmp_path / "o/report.html").read_text(encoding="utf-8")
+
+
+def test_a_set_of_graphs_shows_those_of_validation(run: Run, tmp_path: Path) -> None:
+    edges = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+    made = [Data(x=torch.rand(3, 2), y=torch.tensor([i % 2]), edge_index=edges) for i in range(40)]
+    torch.save(made, tmp_path / "mine.pt")
+    words = ("train", "--data", "mine.pt", "--epochs", "1", "--explorer", "--out", "o", "--model")
+    code, _, err = run(*words, "gatv2")
+    assert code == 0, err
+    page = (tmp_path / "o/explorer.html").read_text(encoding="utf-8")
+    assert re.search(r"drawn: \d+ of \d+ edges", page)
+
+
+def test_too_many_nodes_are_refused_before_training(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("graphtheory.lab.report.explorer.MOST_NODES", 33)
+    code, _, err = run(*EXPLORED, "gt")
+    assert code == 2 and "--explorer: the graph has 34 nodes, expected 33 or fewer" in err
+    assert not (tmp_path / "runs").exists()
 
 
 # bench --------------------------------------------------------------------------------------------
@@ -317,12 +345,9 @@ def test_a_line_that_was_cut_short_is_run_again(copied: Path, run: Run) -> None:
     assert [[r[k] for k in keep] for r in runs] == [[r[k] for k in keep] for r in first]
 
 
-def test_runs_under_other_settings_are_refused(copied: Path, run: Run) -> None:
+def test_other_settings_and_what_is_no_record_are_refused(copied: Path, run: Run) -> None:
     line = refused(run(*BENCH, "--resume", "--epochs", "4"))
     assert "holds model gt, seed 0 under other settings: epochs 3 there, 4 here" in line
-
-
-def test_a_file_that_is_no_record_is_refused(copied: Path, run: Run) -> None:
     (copied / "runs.jsonl").write_text("[1]\n")
     assert "is no finished run" in refused(run(*BENCH, "--resume"))
 
@@ -379,15 +404,15 @@ def test_ctrl_c_ends_a_process_with_130(tmp_path: Path) -> None:
 # sets of graphs, and own data -------------------------------------------------------------------
 
 
+def molecule(i: int, **more: Any) -> Data:
+    edges, y = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]), torch.tensor([[0.3 * i]])
+    return Data(x=torch.full((3, 2), 0.1 * i), edge_index=edges, y=y, **more)
+
+
 @pytest.fixture
 def molecules(tmp_path: Path) -> str:
     """A file with twenty small graphs that have a value each."""
-    edges = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
-    graphs = [
-        Data(x=torch.full((3, 2), 0.1 * i), edge_index=edges, y=torch.tensor([[0.3 * i]]))
-        for i in range(20)
-    ]
-    torch.save(graphs, tmp_path / "mine.pt")
+    torch.save([molecule(i) for i in range(20)], tmp_path / "mine.pt")
     return "mine.pt"
 
 
@@ -454,14 +479,8 @@ def test_bad_graphs_are_named_in_one_line(run: Run, tmp_path: Path, what: str) -
     import graphtheory
 
     change, expected = BAD[what]
-    edges = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
-    graphs = [
-        Data(
-            x=torch.full((3, 2), 0.1 * i), edge_index=edges, edge_attr=torch.ones(4, 2),
-            y=torch.tensor([[0.3 * i + 0.1]]), smiles="C" * (i + 1),
-        )
-        for i in range(20)
-    ]  # fmt: skip
+    each = torch.ones(4, 2)
+    graphs = [molecule(i, edge_attr=each, smiles="C" * (i + 1)) for i in range(20)]
     for name, value in change.items():
         graphs[5][name] = value
     models = ("mlp", "ecfp") if what == "smiles" else ("mlp",)
@@ -700,9 +719,6 @@ def test_doctor_names_versions_backends_and_optional_packages(run: Run) -> None:
     assert code == 0
     assert torch.__version__ in out and "numba_csr" in out and "transformers" in out
     assert "pip install '.[EXTRA]'" in out
-
-
-def test_doctor_prints_one_json_document(run: Run) -> None:
     code, out, err = run("doctor", "--json")
     found = json.loads(out)
     assert (code, err) == (0, "")
@@ -790,10 +806,3 @@ def test_resume_says_where_there_is_nothing_to_go_on_from(
     assert f"No checkpoint in {tmp_path}: from the first epoch." in capsys.readouterr().out
     assert main(words) == 0
     assert "No checkpoint" not in capsys.readouterr().out
-
-
-def test_no_command_is_a_request_for_help(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main([])
-    assert ended.value.code in (0, None)
-    assert "graphtheory bench" in capsys.readouterr().out
