@@ -7,16 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Event, Thread
 
+from rich import progress as rich
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    SpinnerColumn,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 
 PATIENCE = 2.0  # seconds that nothing needs to be said
 _TELLS, _LONG = 0.01, 60.0  # share of all steps, or seconds, that tell how long the rest takes
@@ -38,8 +30,8 @@ def steps(console: Console, what: str, *, shown: bool = True) -> Iterator[Steps]
 def working(console: Console, what: str, *, shown: bool = True) -> Iterator[None]:
     """A line with the time that the block takes; in a file only if it takes long, then again."""
     if console.is_terminal or not shown:
-        with Progress(
-            SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(),
+        with rich.Progress(
+            rich.SpinnerColumn(), rich.TextColumn("{task.description}"), rich.TimeElapsedColumn(),
             console=console, disable=not shown, transient=True,
         ) as bar:  # fmt: skip
             bar.add_task(what, total=None)
@@ -69,9 +61,10 @@ class Steps:
 
     def __init__(self, console: Console, what: str, shown: bool) -> None:
         self.console, self.what, self.shown = console, what, shown
-        self.bar = Progress(
-            TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-            TimeRemainingColumn(), TextColumn("{task.description}"),
+        self.bar = rich.Progress(
+            rich.TextColumn(what), rich.BarColumn(), rich.MofNCompleteColumn(),
+            rich.TimeElapsedColumn(), rich.TimeRemainingColumn(),
+            rich.TextColumn("{task.description}"),
             console=console, disable=not (shown and console.is_terminal),
         )  # fmt: skip
         self.line = self.bar.add_task("", total=None)
