@@ -22,7 +22,7 @@ LOADED_WHEN_USED = {
     "tyro",
 }
 LAB = {
-    "docstring_parser", "lightning", "matplotlib", "networkx", "ogb", "rich", "sklearn",
+    "lightning", "matplotlib", "networkx", "ogb", "rich", "sklearn",
     "torchmetrics", "tyro",
 }  # fmt: skip
 SECONDS = 3.0

@@ -4,9 +4,8 @@ import sys
 from importlib.util import find_spec
 
 _PACKAGES = {
-    "docstring_parser": "docstring-parser", "lightning": "lightning", "matplotlib": "matplotlib",
-    "networkx": "networkx", "ogb": "ogb", "rich": "rich", "sklearn": "scikit-learn",
-    "torchmetrics": "torchmetrics", "tyro": "tyro",
+    "lightning": "lightning", "matplotlib": "matplotlib", "networkx": "networkx", "ogb": "ogb",
+    "rich": "rich", "sklearn": "scikit-learn", "torchmetrics": "torchmetrics", "tyro": "tyro",
 }  # fmt: skip
 
 

@@ -28,34 +28,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Reproduce(Command):
-    """Run one study again: its rows, its picture, and what was found of its claims.
-
-    Every ID, what it shows and what data it needs: `graphtheory reproduce --list`.
-
-    Try:  graphtheory reproduce fig-3-8 --dataset Cora --root DATA
-    """
+    """Options of `graphtheory reproduce`, which runs one study again."""
 
     needs = ("graphtheory.papers.index",)
 
     figure: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ID")] = ""
-    """A figure or table; --list prints them all."""
     dataset: Name = None
-    """Name of a graph, which `graphtheory datasets` lists; not for figures that draw their own."""
     root: Folder = None
-    """Folder with the raw files; without it that of $GRAPHTHEORY_DATA. Not for embedded graphs."""
     out: Folder = None
-    """Where the results go; without it runs/ID-DATASET."""
     seeds: Count = None
-    """How many splits or draws; without it the study's own number."""
     seed: Whole = 0
-    """The first seed of figures that draw their data; the others take splits from the first on."""
     quick: bool = False
-    """One seed and few epochs, for a first look."""
     resume: bool = False
-    """Take finished runs from the .jsonl file there, and go on with networks that were under way;
-    otherwise both are set aside, not lost."""
     list: bool = False
-    """Print the IDs and stop."""
 
     def check(self) -> None:
         """Check the options that need no data."""

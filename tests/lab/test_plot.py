@@ -58,6 +58,8 @@ BARS = [
 PATCHES = np.array([[x, y] for y in (1, 3) for x in (1, 3, 5)], dtype=float)
 LINKED = np.array([[0, 1, 2, 4, 4], [1, 1, 1, 1, 5]])  # one of them from a patch to itself
 IMAGE = np.linspace(0.7, 1, 3 * 4 * 6).reshape(3, 4, 6)
+DIGIT = np.linspace(0, 1, 64).reshape(1, 8, 8)
+TOKENS = np.arange(12, dtype=float).reshape(3, 2, 2)
 COSTLY = [
     {"model": name, "gmacs": cost, "test": 0.9 + 0.01 * seed + cost}
     for name, cost in (("vit", 0.014), ("stvit", 0.007))
@@ -262,22 +264,53 @@ def test_series_differ_in_more_than_color() -> None:
 
 
 @pytest.mark.parametrize(
-    ("draw", "name"),
+    ("draw", "message"),
     [
-        (plot.score_bars, "runs"),
-        (plot.learning_curves, "rows"),
-        (plot.winning_margin, "rows"),
-        (plot.attention_mass, "rows"),
+        (lambda: plot.token_attention(DIGIT[0], TOKENS), r"image: shape \(8, 8\)"),
+        (lambda: plot.token_attention(DIGIT, TOKENS[0]), r"weights: shape \(2, 2\)"),
+        (
+            lambda: plot.token_attention(DIGIT, TOKENS, names=("a", "b")),
+            "names: 2, expected one a token: 3",
+        ),
+        (lambda: plot.token_assignment(DIGIT, TOKENS), r"slot: shape \(3, 2, 2\)"),
+        *(
+            (lambda draw=draw: draw([]), f"{name}: no rows")
+            for draw, name in (
+                (plot.score_bars, "runs"),
+                (plot.learning_curves, "rows"),
+                (plot.winning_margin, "rows"),
+                (plot.attention_mass, "rows"),
+            )
+        ),
+        (lambda: plot.score_bars([{"model": "gt"}]), r"runs: .*\['model'\], expected 'test'"),
     ],
 )
-def test_no_rows_are_refused_by_name(draw: Callable[[Any], Figure], name: str) -> None:
-    with pytest.raises(ValueError, match=f"{name}: no rows"):
-        draw([])
+def test_what_cannot_be_drawn_is_refused(draw: Callable[[], Figure], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        draw()
 
 
-def test_a_row_without_its_value_is_refused_by_name() -> None:
-    with pytest.raises(ValueError, match=r"runs: .*\['model'\], expected 'test'"):
-        plot.score_bars([{"model": "gt"}])
+def test_every_token_has_a_picture_on_one_scale() -> None:
+    figure = plot.token_attention(DIGIT, TOKENS, names=("a", "b", "c"), title="Karate")
+    assert figure.get_suptitle() == "Karate"
+    first, *panels, bar = figure.axes
+    assert [axes.get_title() for axes in (first, *panels)] == ["image", "a", "b", "c"]
+    for axes, weight in zip(panels, TOKENS, strict=True):
+        (shown,) = axes.images
+        assert (shown.get_array() == weight).all() and shown.get_clim() == (0, 11)
+        assert shown.get_extent() == [0, 8, 8, 0]  # over the whole image
+    assert bar.get_ylabel() == "attention weight"
+
+
+def test_patches_of_one_token_have_one_number_and_color() -> None:
+    figure = plot.token_assignment(DIGIT, [[0, 0, 7], [3, -1, 7]])
+    _, tokens = figure.axes
+    assert [text.get_text() for text in tokens.texts] == ["1", "1", "8", "4", "8"]
+    (shown,) = tokens.images
+    colors = shown.to_rgba(shown.get_array())[..., :3]
+    assert (colors[0, 0] == colors[0, 1]).all() and (colors[0, 2] == colors[1, 2]).all()
+    assert len(np.unique(colors.reshape(-1, 3)[[0, 2, 3]], axis=0)) == 3
+    assert "white: dropped" in tokens.get_title()
 
 
 @pytest.mark.parametrize("ending", ["png", "svg"])

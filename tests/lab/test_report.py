@@ -29,23 +29,15 @@ from graphtheory.lab.report import (
     search_table,
     summaries,
 )
+from graphtheory.lab.report.benchmark import bias_rows, figure_3_8
 
 HERE = Environment("a <processor>", {"torch": "2.13"}, "abc123")
 VOID = {"meta", "img", "br", "hr", "link", "input"}
 
 
 def run(model: str, seed: int, test: float, **extra: Any) -> Run:
-    history = [
-        {
-            "epoch": e,
-            "train_loss": 1 / e,
-            "val_loss": 1.0,
-            "val": 0.1 * e,
-            "test": 0.1,
-            "seconds": 1,
-        }
-        for e in (1, 2, 3)
-    ]
+    same = {"val_loss": 1.0, "test": 0.1, "seconds": 1}
+    history = [{"epoch": e, "train_loss": 1 / e, "val": 0.1 * e} | same for e in (1, 2, 3)]
     return Run(model, seed, test, 0.5, 100, 0.5 + seed, 10.0, 3, history, extra)
 
 
@@ -144,11 +136,8 @@ def test_note_names_models_that_were_not_tuned() -> None:
 
 
 def test_rows_mark_models_that_were_not_tuned() -> None:
-    found = rows(RUNS, "gt", "accuracy", not_tuned=["gcn"])
-    marked = {
-        r.parameters["model"] for r in found if "not tuned" in r.parameters.get("options", "")
-    }
-    assert marked == {"gcn"}
+    parameters = [r.parameters for r in rows(RUNS, "gt", "accuracy", not_tuned=["gcn"])]
+    assert {p["model"] for p in parameters if "not tuned" in p.get("options", "")} == {"gcn"}
 
 
 def test_unknown_memory_is_no_number() -> None:
@@ -222,8 +211,6 @@ def test_the_report_has_the_pictures_that_its_runs_have_something_for() -> None:
 
 
 def test_bias_is_shown_for_distances_that_occur() -> None:
-    from graphtheory.lab.report.benchmark import bias_rows
-
     found = bias_rows(RUNS[:1])
     assert {(r["distance"], r["head"]): r["bias"] for r in found} == {
         (0, 1): 0.1, (0, 2): 0.2, (1, 1): 0.3, (1, 2): 0.4,
@@ -231,8 +218,6 @@ def test_bias_is_shown_for_distances_that_occur() -> None:
 
 
 def test_distance_rows_become_bias_and_accuracy() -> None:
-    from graphtheory.lab.report.benchmark import figure_3_8
-
     bias, accuracy = figure_3_8(STUDY)
     assert [row["distance"] for row in bias] == [0, 1, 2]  # as far as there are models
     assert {row["series"] for row in accuracy} == {"all weights learned", "control, W_Q frozen"}
@@ -286,6 +271,6 @@ def _margins(*values: float) -> list[Row]:
 def test_the_margins_are_read_in_a_sentence() -> None:
     assert "The total margin peaks at 1 hop, the margin per node" in reading(_margins(0.3, 0.2))
     assert "The total margin peaks at 2 hops" in reading(_margins(0.2, 0.3))
-    assert "MLP is the model to beat" in reading(_margins(0.0, -0.2))
-    assert "MLP is the model to beat" in reading(_margins(0.0, 0.0))
+    for second in (-0.2, 0.0):
+        assert "MLP is the model to beat" in reading(_margins(0.0, second))
     assert reading([]) == ""

@@ -12,6 +12,10 @@ import pytest
 from graphtheory.lab.signals import exit_on_sigterm, insistent_signals, prompt_signals
 
 
+class Subject:
+    """What a weak reference refers to until its last name is gone."""
+
+
 @pytest.mark.parametrize(
     ("number", "error"),
     [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)],
@@ -29,9 +33,6 @@ def test_a_signal_ends_the_block(number: signal.Signals, error: type[BaseExcepti
 def test_a_signal_that_meets_a_finalizer_comes_again(
     block: Callable[[], AbstractContextManager[None]],
 ) -> None:
-    class Subject:
-        pass
-
     subject = Subject()
     reference = weakref.ref(subject, lambda _: os.kill(os.getpid(), signal.SIGINT))
     with pytest.raises(KeyboardInterrupt), block():
@@ -70,9 +71,6 @@ def test_sigterm_is_an_exit() -> None:
 def test_other_errors_of_finalizers_are_reported_as_before(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    class Subject:
-        pass
-
     reported = []
     monkeypatch.setattr(sys, "unraisablehook", lambda report: reported.append(report.exc_type))
     subject = Subject()

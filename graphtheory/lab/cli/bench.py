@@ -1,15 +1,13 @@
-"""`graphtheory bench` on graphs, sets of graphs and images."""
+"""`graphtheory bench` on graphs, sets of graphs and images, and `tune`, which searches options."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graphtheory.lab.by_name import paper
-from graphtheory.lab.cli.fitting import IMAGES
-from graphtheory.lab.cli.options import Count, File, Folder, Names, OnData, Settings
+from graphtheory.lab.cli.options import Count, File, Folder, Names, OnData, Settings, Whole
 from graphtheory.lab.cli.show import (
     SMALL,
     RefusedError,
@@ -22,7 +20,7 @@ from graphtheory.lab.cli.show import (
     threads,
     usage_errors,
 )
-from graphtheory.lab.cli.train_images import FinishedImageRun
+from graphtheory.lab.cli.train import FinishedImageRun
 
 if TYPE_CHECKING:
     from graphtheory.lab.bench.benchmark import Benchmark, Run
@@ -35,65 +33,20 @@ NODES = "the nodes of one graph"
 
 @dataclass(frozen=True)
 class Bench(OnData):
-    """Train models side by side on the same splits and seeds, and compare them.
-
-    Works on the nodes of one graph, on sets of graphs such as molecules, on images, and on your own
-    PyG data (--data FILE).
-
-    Prints a table and the paired differences of the first model, and writes results.json,
-    results.csv and report.html (one file with pictures, nothing loaded from elsewhere). Each
-    finished run is a line of runs.jsonl at once: after Ctrl-C or a crash the same command with
-    --resume goes on; with more --seeds or --models it adds those that are missing.
-
-    Try:  graphtheory bench --dataset Cora --models gt,gt-plain,gat,gcn,mlp --seeds 10 --root DATA
-          graphtheory bench --dataset ogbg-molesol --models gt,gine,ecfp --seeds 3 --root DATA
-          graphtheory bench --data graph.pt --budget 16
-          graphtheory bench --data graphs.pt --set walk=16,layers=5
-    """
+    """Options of `graphtheory bench`, which trains models side by side."""
 
     image_size: Count = None
-    """Rows and columns that images of a folder are cut and resized to; without it they stay as they
-    are, which have to be squares of one size."""
     models: Names = ("gt", "gt-plain", "gat", "gcn", "mlp")
-    """Names of models, separated by commas; the others are compared with the first. One graph: gt
-    (graph transformer with distance encoding), gt-plain (without), gat, gcn, mlp, gat-res and
-    gcn-res (with a linear term of the node itself in each layer), gt-gcn (gt with a graph
-    convolution beside each attention layer), sage (GraphSAGE), sgformer, sampled-gcn (learns on
-    draws of a sampler: --set sampler=fastgcn,share=0.1). Sets of graphs: gt, gt-plain, gine, gcn,
-    gatv2, mlp, all of them by default, and for molecules ecfp (fingerprints with boosted trees).
-    Images: vit, kvt, stvit, swin, evit, tome, random-drop, vig, cnn, all of them by default."""
     seeds: Count = None
-    """How many seeds; seed s takes the published split s where there are several. Without it 10, of
-    image sets 3."""
     out: Folder = None
-    """Where the results go; without it runs/bench-DATASET, of images runs/bench-DATASET-images."""
     resume: bool = False
-    """Take finished runs from runs.jsonl there; otherwise that file is renamed, never deleted."""
     epochs: Count = None
-    """At most so many epochs a run; without it the data set's own number."""
     patience: Count = None
-    """Stop a run after so many epochs without a better validation score; without it the data set's
-    own number."""
     budget: Count = None
-    """First search N sets of options per model on validation data. Skipped for models that ship
-    with tuned options. Most tables of the documentation have 16, some of sets of graphs 4. Tried
-    sets are lines of search.jsonl and are not tried again. Without it such a model has default
-    options, and the output says so."""
     no_kept: bool = False
-    """Treat a named set as a graph that nobody has seen: without the options that searches have
-    chosen for it before."""
     set: Settings = ()
-    """Options of the models, instead of tuned or default ones, such as
-    walk=16,readout=token,paths=5,resistance=true,laplacian=8,value_encoding=true,lr=0.001;
-    of images lr=0.001,batch_size=64,flip=true,width=128,depth=8,k=20,tokens=25,keep=0.7. A model
-    without such an option is left as it is, and the output says so. An unknown name is answered
-    with the list of all."""
     distances: Count = None
-    """Also train, on one seed, models that aggregate only from nodes at distance exactly z, for z
-    up to this: what figure 3.8 shows next to the learned bias. Without it 3 on a graph of at most
-    5,000 nodes, 0, which is none, on a larger one."""
     search_log: File = None
-    """Log of `graphtheory tune` for the report; without it runs/tune-DATASET/search.jsonl."""
 
     def check(self) -> None:
         at_least(1, seeds=self.seeds, epochs=self.epochs, patience=self.patience)
@@ -121,8 +74,11 @@ class Bench(OnData):
         wrong = (CheckpointError, ValueError, OSError, ImportError) if images else wrong
         with on_interrupt(stopped), threads(self.threads, task.num_nodes):
             with usage_errors(*wrong), screen.steps("run") as steps:
-                telling = replace(bench, finished=_told(steps.finished, task))
-                runs = telling.run(steps.before)
+
+                def finished(run: Run) -> None:
+                    steps.finished(_ended(run, task))
+
+                runs = replace(bench, finished=finished).run(steps.before)
             report = (ImageReport if images else BenchmarkReport)(
                 bench, runs, str(task.split), task.measure.name, screen.command,
                 Environment.here(), distance_rows=self._distances(screen, task, out),
@@ -140,27 +96,24 @@ class Bench(OnData):
         """Refuse options that do not go together or not with this kind of data."""
         from graphtheory.structure.distance import MAX_CUTOFF
 
-        if images:
-            if self.budget is not None:
-                raise RefusedError(f"--budget: got {self.budget}, not for images: a fixed recipe")
-            for name in ("patience", "distances", "search_log"):
-                if getattr(self, name) is not None:
-                    raise RefusedError(f"--{name.replace('_', '-')}: not for images")
-        elif self.image_size is not None:
-            raise RefusedError(f"--image-size: got {self.image_size}, only for a folder of images")
-        if self.budget is not None and self.budget < 2:
-            raise RefusedError(
-                f"--budget: got {self.budget}, expected 2 or more candidates; the first is the "
-                "defaults, which are taken without it"
-            )
-        if self.data is not None and self.dataset != type(self).dataset:
-            raise RefusedError(f"--dataset: got {self.dataset}, expected none beside --data")
-        if self.budget is not None and self.set:
-            raise RefusedError(f"--budget: got {self.budget}, expected none beside --set")
-        if self.distances is not None and self.distances > MAX_CUTOFF:
-            raise RefusedError(
-                f"--distances: got {self.distances}, expected {MAX_CUTOFF} hops or fewer"
-            )
+        self.refuse(images, "got {}, not for images: a fixed recipe", "budget")
+        self.refuse(images, "not for images", "patience", "distances", "search_log")
+        self.refuse(not images, "got {}, only for a folder of images", "image_size")
+        few = "got {}, expected 2 or more candidates; the first is the defaults, which are taken "
+        self.refuse(self.budget is not None and self.budget < 2, f"{few}without it", "budget")
+        self.refuse(self.data, "got {}, expected none beside --data", "dataset")
+        self.refuse(self.set, "got {}, expected none beside --set", "budget")
+        far = f"got {{}}, expected {MAX_CUTOFF} hops or fewer"
+        self.refuse((self.distances or 0) > MAX_CUTOFF, far, "distances")
+
+    def _refuse_distances(self, task: BenchTask) -> None:
+        from graphtheory.lab.datasets.catalogue import describe
+
+        if self.distances:
+            other = task.reads != NODES or self.data is not None
+            self.refuse(other, f"got {{}}, only for {NODES} by name", "distances")
+            several = describe(task.name).kind != "multiclass"
+            self.refuse(several, "got {}, only for one class a node", "distances")
 
     def _prepared(self, screen: Screen) -> tuple[Benchmark, list[SearchResult], Path]:
         """Benchmark, the search's log and the folder, after all that can be refused."""
@@ -168,17 +121,18 @@ class Bench(OnData):
         from graphtheory.lab.bench.config import read_options
         from graphtheory.lab.bench.search import SearchLog
 
-        root = data_root(self.root)
-        models, kind = self.models_and_kind(self.models, root)
-        images = kind == IMAGES
+        models = self.compared(self.models)
+        images = self.on_images(models, "--models")
         self._refuse(images)
+
+        def keep(config: Any, result: Any, seed: int, folder: Path) -> None:
+            FinishedImageRun(task.images, config, result, seed).write(folder, screen.command)
+
         with usage_errors():
-            task = self.bench_task(root, images)
+            task: Any = self.bench_task(images)
             task.kept = not self.no_kept
-            models = self.own_models(models, task)
-            self._check_distances(task)
-            for model in models:
-                task.known_model(model)
+            self._refuse_distances(task)
+            models = self.known_models(models, task)
             with screen.working(f"reading {task.name}"):
                 assert task.settings() and task.num_nodes != 0 and task.measure  # files are read
                 for model in models:  # default options depend on the features of a graph
@@ -188,15 +142,14 @@ class Bench(OnData):
             out = self.out or Path(f"runs/bench-{task.name}{'-images' if images else ''}")
             seeds = self.seeds or (IMAGE_SEEDS if images else SEEDS)
             bench = Benchmark(
-                task, models, seeds, task.split, root, self.epochs, self.patience,
-                options=read_options(self.set), kept=_keep(screen, task),
+                task, models, seeds, task.split, data_root(self.root), self.epochs, self.patience,
+                options=read_options(self.set), kept=keep,
             )  # fmt: skip
             if by_hand := bench.set_by_hand:
                 screen.note(f"Set by hand: {by_hand}.")
             out.mkdir(parents=True, exist_ok=True)
-        if self.budget is not None and (todo := bench.not_tuned()):
-            searched, chosen = self._searched(screen, task, todo, out)
-            bench = replace(bench, chosen=chosen, budget=self.budget)
+        if self.budget is not None and bench.not_tuned():
+            bench, searched = self._searched(screen, bench, out)
             log = [*log, *searched]
         if default := bench.not_tuned():
             screen.note(
@@ -214,26 +167,20 @@ class Bench(OnData):
         return bench, log, out
 
     def _searched(
-        self, screen: Screen, task: BenchTask, models: tuple[str, ...], out: Path
-    ) -> tuple[list[SearchResult], dict[str, Any]]:
-        """What a search tried, and the best configuration of each model."""
+        self, screen: Screen, bench: Benchmark, out: Path
+    ) -> tuple[Benchmark, list[SearchResult]]:
+        """The benchmark with the best options of a search, and what that tried."""
         from graphtheory.lab.bench.search import Search, best
 
+        task, budget = bench.task, self.budget or 0
         with usage_errors():
             study = Search(
-                task, models, self.budget or 0, log=out / "search.jsonl", epochs=self.epochs
+                task, bench.not_tuned(), budget, log=out / "search.jsonl", epochs=self.epochs
             )
             len(study.tried)  # a damaged line is refused before anything is tried
         found = self.search(screen, study, task)
-        return found, {m: one.config for m, one in best(found, task.measure).items()}
-
-    def _check_distances(self, task: BenchTask) -> None:
-        from graphtheory.lab.datasets.catalogue import describe
-
-        if self.distances and (task.reads != NODES or self.data is not None):
-            raise RefusedError(f"--distances: got {self.distances}, only for {NODES} by name")
-        if self.distances and describe(task.name).kind != "multiclass":
-            raise RefusedError(f"--distances: got {self.distances}, only for one class a node")
+        chosen = {model: one.config for model, one in best(found, task.measure).items()}
+        return replace(bench, chosen=chosen, budget=budget), found
 
     def _distances(self, screen: Screen, task: BenchTask, out: Path) -> list[dict[str, Any]]:
         """Rows of the distance-z models; those of an earlier run of the same study are taken."""
@@ -257,26 +204,61 @@ class Bench(OnData):
             )  # fmt: skip
 
 
-def _told(say: Callable[[str], None], task: BenchTask) -> Callable[[Run], None]:
+def _ended(run: Run, task: BenchTask) -> str:
     """Say how a run ended in a line of progress."""
-    short, images = task.measure.short, task.has_folders
-
-    def finished(run: Run) -> None:
-        each = run.seconds_per_epoch
-        time = f" of {each:.1f} s" if images else f", {each * run.epochs:.1f} s"
-        test, val = (short(score, ".2f" if images else ".1f") for score in (run.test, run.val))
-        say(
-            f"{run.model}, seed {run.seed}: test {test}, validation {val} after {run.epochs} "
-            f"epochs{time}"
-        )
-
-    return finished
+    short, images, each = task.measure.short, task.has_folders, run.seconds_per_epoch
+    time = f" of {each:.1f} s" if images else f", {each * run.epochs:.1f} s"
+    test, val = (short(score, ".2f" if images else ".1f") for score in (run.test, run.val))
+    return (
+        f"{run.model}, seed {run.seed}: test {test}, validation {val} after {run.epochs} "
+        f"epochs{time}"
+    )
 
 
-def _keep(screen: Screen, task: Any) -> Callable[[Any, Any, int, Path], None]:
-    """Write the files of a run on images into its folder."""
+@dataclass(frozen=True)
+class Tune(OnData):
+    """Options of `graphtheory tune`, which searches on validation scores."""
 
-    def keep(config: Any, result: Any, seed: int, folder: Path) -> None:
-        FinishedImageRun(config, task.images, result, seed).write(folder, screen.command)
+    models: Names = ("gt", "gt-plain", "gat", "gcn", "mlp")
+    budget: Whole = 8
+    out: Folder = None
+    keep: bool = False
 
-    return keep
+    def check(self) -> None:
+        at_least(1, budget=self.budget)
+        super().check()
+
+    def run(self, screen: Screen) -> None:
+        from graphtheory.lab.bench import search
+        from graphtheory.lab.bench.spaces import keep, user_file
+        from graphtheory.lab.report import search_table
+
+        models = self.compared(self.models)
+        if self.on_images(models, "--models"):
+            raise RefusedError(f"--dataset: {self.dataset} holds images, whose recipe is fixed")
+        with usage_errors():
+            task = self.bench_task()
+            models = self.known_models(models, task)
+            with screen.working(f"reading {task.name}"):
+                assert task.num_nodes and task.measure  # the files are read
+            out = self.out or Path(f"runs/tune-{task.name}")
+            out.mkdir(parents=True, exist_ok=True)
+            log_file = out / "search.jsonl"
+            root = data_root(self.root)
+            study = search.Search(task, models, self.budget, self.split, root, log_file)
+            before = len(study.tried)
+        if before:
+            screen.note(f"{before} candidates are known from {study.log}.")
+        log = self.search(screen, study, task)
+        best = search.best(log, task.measure)
+        screen.table(search_table(log, task.measure))
+        spaces = {model: task.space(model) for model in best}
+        with usage_errors(ValueError):
+            for file in [out / "tuned.json", *([user_file()] if self.keep else [])]:
+                keep(best, spaces, file)
+        chosen = {model: found.config.as_dict() for model, found in best.items()}
+        tried = [found.as_dict() for found in log]
+        screen.result({"folder": out, "best": chosen, "candidates": tried})
+        screen.say(f"Written to {out}: search.jsonl, tuned.json.")
+        if self.keep:
+            screen.say(f"Kept for `train` and `bench` in {user_file()}.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
@@ -12,75 +12,61 @@ from graphtheory.lab.cli.options import Folder
 from graphtheory.lab.cli.show import Command, Screen, data_root
 
 if TYPE_CHECKING:
-    from graphtheory.lab.bench.table import Table
     from graphtheory.lab.datasets.catalogue import DatasetInfo
+
+_SETS = (  # heading of sets of graphs, what a label is, and of what
+    ("Sets of graphs, one class each", "multiclass", "graph"),
+    ("Sets of graphs, labels that are true or false", "multilabel", "graph"),
+    ("Sets of graphs, real values", "regression", "graph"),
+    ("Sets of graphs, classes of nodes", "multiclass", "node"),
+)
 
 
 @dataclass(frozen=True)
 class Datasets(Command):
-    """List the graphs and the image sets, their splits, and where their raw files go.
-
-    Nothing is ever downloaded. The files of a set lie in its folder below the root, as published;
-    they are checked against their SHA-256 where that is known, and the folder may be read-only. Any
-    other TUDataset has its name from its folder TUDataset/NAME/raw.
-
-    Try:  graphtheory datasets --root DATA
-    """
+    """Options of `graphtheory datasets`, which downloads nothing."""
 
     needs = ("torch",)
 
     root: Folder = None
-    """Folder with the raw files, to see which are there; without it that of $GRAPHTHEORY_DATA."""
 
     def run(self, screen: Screen) -> None:
-        from graphtheory.lab.datasets import catalogue
+        from graphtheory.lab.bench.table import Table
 
-        root = data_root(self.root)
-        images = [catalogue.describe(name, task="image") for name in catalogue.names("image")]
-        lists = [*_graphs(catalogue.names, catalogue.describe), ("Image sets", images)]
-        for title, infos in lists:
-            screen.table(_table(infos, title if root is None else f"{title}, root {root}", root))
-        screen.result([_plain(info, title, root) for title, infos in lists for info in infos])
+        root, found = data_root(self.root), []
+        columns = ("name", "size", "score", "splits, the default first", "folder below the root",
+                   "files")  # fmt: skip
+        for title, infos in _listed():
+            rows = []
+            for i in infos:
+                files = _files(i, root)
+                rows.append((i.name, _size(i), i.metric, ", ".join(i.splits), i.folder, files))
+                there = i.embedded or (None if root is None else files == "there")
+                found.append({
+                    "name": i.name, "kind": title, "counts": dict(i.counts), "score": i.metric,
+                    "splits": list(i.splits), "folder": i.folder, "files": list(i.files),
+                    "there": there,  # None where one cannot know
+                })  # fmt: skip
+            where = "" if root is None else f", root {root}"
+            screen.table(Table(f"{title}{where}", columns, rows, words=6))
+        screen.result(found)
         if root is None:
             screen.say("No root: give --root DIR or set GRAPHTHEORY_DATA.")
 
 
-def _graphs(
-    names: Callable[[str], list[str]], describe: Callable[[str], DatasetInfo]
-) -> Iterator[tuple[str, list[DatasetInfo]]]:
+def _listed() -> Iterator[tuple[str, list[DatasetInfo]]]:
     """The entries by what is learned on them, each with a heading."""
-    yield "Graphs, classes of nodes", list(map(describe, names("node")))
-    sets = list(map(describe, names("graph")))
-    kinds = (
-        ("Sets of graphs, one class each", "multiclass", "graph"),
-        ("Sets of graphs, labels that are true or false", "multilabel", "graph"),
-        ("Sets of graphs, real values", "regression", "graph"),
-        ("Sets of graphs, classes of nodes", "multiclass", "node"),
-    )
-    for title, kind, level in kinds:
+    from graphtheory.lab.datasets.catalogue import describe, names
+
+    def every(task: str) -> list[DatasetInfo]:
+        return [describe(name, task=task) for name in names(task)]
+
+    yield "Graphs, classes of nodes", every("node")
+    sets = every("graph")
+    for title, kind, level in _SETS:
         yield title, [info for info in sets if (info.kind, info.level) == (kind, level)]
-    yield "Pairs of graphs to tell apart", list(map(describe, names("pairs")))
-
-
-def _plain(info: DatasetInfo, kind: str, root: Path | None) -> dict[str, Any]:
-    """An entry in plain values; "there" is None where one cannot know."""
-    files = _files(info, root)
-    return {
-        "name": info.name, "kind": kind, "counts": dict(info.counts), "score": info.metric,
-        "splits": list(info.splits), "folder": info.folder, "files": list(info.files),
-        "there": info.embedded or (None if root is None else files == "there"),
-    }  # fmt: skip
-
-
-def _table(infos: list[DatasetInfo], title: str, root: Path | None) -> Table:
-    from graphtheory.lab.bench.table import Table
-
-    rows = [
-        (i.name, _size(i), i.metric, ", ".join(i.splits), i.folder, _files(i, root)) for i in infos
-    ]
-    splits, folder = "splits, the default first", "folder below the root"
-    columns = ("name", "size", "score", splits, folder, "files")
-    return Table(title, columns, rows, words=6)
+    yield "Pairs of graphs to tell apart", every("pairs")
+    yield "Image sets", every("image")
 
 
 def _size(info: DatasetInfo) -> str:
@@ -105,11 +91,7 @@ def _files(info: DatasetInfo, root: Path | None) -> str:
 
 @dataclass(frozen=True)
 class Doctor(Command):
-    """Say what is installed, which backends run attention here, and why others do not.
-
-    Try:  graphtheory doctor
-          graphtheory doctor --json
-    """
+    """`graphtheory doctor`, which has no options of its own."""
 
     needs = ("torch",)
 
@@ -122,7 +104,11 @@ class Doctor(Command):
         screen.result(found | {"optional": extras})
         screen.table(pairs("Installed", [("device", here.device), *here.versions.items()]))
         screen.table(Table("Attention", ("backend", "here"), list(backends.items()), words=2))
-        rows = [(name, extra, found or "missing") for (name, extra, found) in _listed(extras)]
+        rows = [
+            (name, extra, installed or "missing")
+            for extra, packages in extras.items()
+            for name, installed in packages.items()
+        ]
         note = "To add a missing package, run pip install '.[EXTRA]' in your clone."
         screen.table(Table("Optional", ("package", "extra", "version"), rows, 3, note))
 
@@ -167,7 +153,3 @@ def _version(package: str) -> str | None:
         return version(package)
     except PackageNotFoundError:
         return None
-
-
-def _listed(extras: dict[str, dict[str, Any]]) -> list[tuple[str, str, str | None]]:
-    return [(name, extra, v) for extra, found in extras.items() for name, v in found.items()]

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from graphtheory.lab.by_name import paper
-from graphtheory.lab.cli.fitting import GRAPH, IMAGES, kinds
-from graphtheory.lab.cli.options import Count, Folder, Name, Names, Part
+from graphtheory.lab.cli.options import GRAPH, Count, Folder, Name, Names, Part, holding, kinds
 from graphtheory.lab.cli.show import (
     Command,
     RefusedError,
@@ -24,56 +23,29 @@ from graphtheory.lab.cli.show import (
 
 @dataclass(frozen=True)
 class Diagnose(Command):
-    """Measure what a graph offers before anything is trained.
-
-    Which nodes carry a feature that tells their class, at which distance they outnumber those of
-    other classes (winning margin, core distance), and how balanced the classes are: tables B.1 to
-    B.3, B.5, B.6, B.8 and figure B.5 of Li (2024), beside the printed numbers if there are some.
-    Writes diagnosis.json, diagnosis.csv, report.html and the pictures.
-
-    With --sampling NAME instead what a sampler makes of the graph (chapter 5): the norm of its
-    effective adjacency, how far draws are from it, what the theory admits for each degree group,
-    and who gains and loses influence. NAME is one of degree-groups, degree-groups-symmetric,
-    fastgcn, fastgcn-biased, ladies, ladies-normalized, graphsage, uniform. Writes sampling.json,
-    sampling.csv and influence.png.
-
-    Try:  graphtheory diagnose --dataset Cora --root DATA
-    """
+    """Options of `graphtheory diagnose`, of a graph or of a sampler on it."""
 
     needs = ("graphtheory.lab.report",)
 
     dataset: str = "core-distance"
-    """Name of a graph; `graphtheory datasets` lists them."""
     root: Folder = None
-    """Folder with the raw files; without it that of $GRAPHTHEORY_DATA. Not for embedded graphs."""
     out: Folder = None
-    """Where the results go; without it runs/diagnose-DATASET."""
     max_distance: Count = None
-    """Largest distance of the margins, hops, 1 to 253; without it 12. Not with --sampling."""
     directed: bool = False
-    """Follow edges in their own direction only, where a graph is directed; not with --sampling."""
     sampling: Name = None
-    """A sampler to look at instead."""
     share: Part = None
-    """Part of the nodes that the sampler draws, above 0 and at most 1; without it 0.5. Not for
-    graphsage."""
     neighbors: Count = None
-    """Sources that graphsage draws a row; without it 10."""
     groups: Count = None
-    """Degree groups, evenly on a log scale of the degree; without it 3."""
     p_star: Names = ()
-    """Scaling of each degree group, such as 0.9,0.1,0.5, for samplers by degree groups; else 1."""
     draws: Count = None
-    """Draws for what is estimated; without it 20."""
 
     def check(self) -> None:
-        if self.sampling is None:
-            self._refuse("without --sampling", "share", "neighbors", "groups", "p_star", "draws")
-            at_least(1, max_distance=self.max_distance)
-        else:
-            self._refuse("with --sampling", "directed", "max_distance")
-            at_least(1, groups=self.groups, neighbors=self.neighbors)
-            at_least(2, draws=self.draws)
+        alone, beside = "got {}, expected none without --sampling", "got {}, expected none with "
+        options = ("share", "neighbors", "groups", "p_star", "draws")
+        self.refuse(self.sampling is None, alone, *options)
+        self.refuse(self.sampling, f"{beside}--sampling", "directed", "max_distance")
+        at_least(1, max_distance=self.max_distance, groups=self.groups, neighbors=self.neighbors)
+        at_least(2, draws=self.draws)
         data_root(self.root)
 
     def check_names(self) -> None:
@@ -82,32 +54,11 @@ class Diagnose(Command):
     def run(self, screen: Screen) -> None:
         found = kinds(self.dataset, data_root(self.root))
         if GRAPH not in found:
-            holds = "holds images" if found == (IMAGES,) else f"is {found[0]}"
-            raise RefusedError(f"--dataset: {self.dataset} {holds}, expected one graph")
+            raise RefusedError(f"--dataset: {self.dataset} {holding(found)}, expected one graph")
         if self.sampling is None:
             self._features(screen)
         else:
             self._sampling(screen, self.sampling)
-
-    def _refuse(self, where: str, *names: str) -> None:
-        """Refuse options that were given and would do nothing."""
-        for name in names:
-            value = getattr(self, name)
-            if value is not None and value is not False and value != ():
-                got = ",".join(value) if isinstance(value, tuple) else value
-                option = f"--{name.replace('_', '-')}"
-                raise RefusedError(f"{option}: got {got}, expected none {where}")
-
-    def _refuse_for(self, sampler: str) -> None:
-        """Refuse what this sampler takes no notice of."""
-        graphsage, grouped = sampler == "graphsage", sampler.startswith("degree-groups")
-        where = f"with --sampling {sampler}"
-        if graphsage:
-            self._refuse(f"{where}, which takes --neighbors", "share")
-        else:
-            self._refuse(f"{where}, only with graphsage", "neighbors")
-        if not grouped:
-            self._refuse(f"{where}, only with samplers by degree groups", "p_star")
 
     def _features(self, screen: Screen) -> None:
         from graphtheory.lab.bench.diagnose import Diagnosis
@@ -142,7 +93,11 @@ class Diagnose(Command):
 
         diagnosis = "topology.diagnosis"
         known("--sampling", name, tuple(paper(f"{diagnosis}.SAMPLERS")))
-        self._refuse_for(name)
+        where, graphsage = f"got {{}}, expected none with --sampling {name}", name == "graphsage"
+        self.refuse(graphsage, f"{where}, which takes --neighbors", "share")
+        self.refuse(not graphsage, f"{where}, only with graphsage", "neighbors")
+        by_groups = name.startswith("degree-groups")
+        self.refuse(not by_groups, f"{where}, only with samplers by degree groups", "p_star")
         given = {n: getattr(self, n) for n in ("share", "neighbors", "groups", "draws")}
         options: dict[str, Any] = {n: value for n, value in given.items() if value is not None}
         options["p_star"] = _numbers(self.p_star)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import io
 import os
-import re
 import shlex
 import signal
 import sys
@@ -19,10 +17,9 @@ from operator import or_
 from typing import Annotated, Any, get_type_hints
 
 import tyro
-from docstring_parser.attrdoc import AttributeDocstrings
 
 from graphtheory.lab.by_name import paper
-from graphtheory.lab.cli.bench import Bench
+from graphtheory.lab.cli.bench import Bench, Tune
 from graphtheory.lab.cli.datasets import Datasets, Doctor
 from graphtheory.lab.cli.diagnose import Diagnose
 from graphtheory.lab.cli.show import (
@@ -31,11 +28,11 @@ from graphtheory.lab.cli.show import (
     RefusedError,
     Screen,
     console,
+    help_section,
     known,
     message_of,
 )
 from graphtheory.lab.cli.train import Train
-from graphtheory.lab.cli.tune import Tune
 from graphtheory.lab.signals import exit_on_sigterm, insistent_signals
 
 SHELLS = ("bash", "zsh", "fish")
@@ -43,41 +40,15 @@ SHELLS = ("bash", "zsh", "fish")
 
 @dataclasses.dataclass(frozen=True)
 class Completion(Command):
-    """Print the script that lets a shell complete commands and options: bash, zsh or fish.
-
-    bash  graphtheory completion bash > ~/.local/share/bash-completion/completions/graphtheory
-    zsh   graphtheory completion zsh > ~/.zfunc/_graphtheory, with fpath+=~/.zfunc before compinit
-    fish  graphtheory completion fish > ~/.config/fish/completions/graphtheory.fish
-
-    Try:  graphtheory completion bash
-    """
+    """Options of `graphtheory completion`, which writes to the standard output."""
 
     shell: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="SHELL")] = "bash"
-    """bash, zsh or fish."""
 
     def run(self, screen: Screen) -> None:
         found = completion_script(known("SHELL", self.shell, SHELLS))
         screen.result({"shell": self.shell, "script": found})
         screen.say(found)
 
-
-_DESCRIPTION = """Graph transformers with distance encoding, compared with GAT, GCN and MLP.
-
-  graphtheory bench                                five models on an embedded graph, a report
-  graphtheory bench --dataset Cora --root DATA     the same on a real one
-  graphtheory bench --dataset ENZYMES --root DATA  a set of graphs; molecules and --data FILE alike
-  graphtheory train --dataset Actor --model gt --root DATA
-  graphtheory diagnose --dataset Cora --root DATA  what a graph offers before training
-  graphtheory reproduce fig-3-8 --root DATA        one study of a paper again
-
-  graphtheory COMMAND --help                       every option of a command
-  graphtheory COMMAND --json                       one JSON document and nothing else
-  graphtheory COMMAND -q (--quiet)                 results alone, no progress
-  graphtheory --version                            the version
-
-DATA is a folder with the raw files; $GRAPHTHEORY_DATA may name it instead.
-
-Exit codes: 0 done, 2 wrong usage or input, 130 Ctrl-C, 1 anything else."""
 
 _COMMANDS: dict[str, type[Command]] = {
     "train": Train,
@@ -103,12 +74,10 @@ def script() -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command line; without `argv` that of the process.
+    """Run a command line, without `argv` that of the process, and return its exit code.
 
-    Returns:
-        The exit code: 0 done, 2 input that cannot be used, 130 Ctrl-C, 1 a failure with a message.
-        Wrong usage leaves through SystemExit(2), SIGTERM through SystemExit(143); a bug through its
-        own exception.
+    0 done, 2 input that cannot be used, 130 Ctrl-C, 1 a failure with a message. Wrong usage leaves
+    through SystemExit(2), SIGTERM through SystemExit(143); a bug through its own exception.
     """
     words = list(sys.argv[1:] if argv is None else argv) or ["--help"]
     if words == ["--version"]:
@@ -147,17 +116,11 @@ def _run(command: Command, words: list[str]) -> int:
 
 
 def _parsed(words: list[str]) -> Command:
-    """The command with its options; help and values of a wrong type leave through SystemExit.
-
-    Raises:
-        RefusedError: There is no such command or option.
-    """
+    """The command with its options; help and values of a wrong type leave through SystemExit."""
     if words[0] in ("--help", "-h"):
-        return tyro.cli(_either(), prog="graphtheory", description=_DESCRIPTION, args=words)
-    kind = _COMMANDS[known("command", words[0], tuple(_COMMANDS))]
-    name = f"graphtheory {words[0]}"
-    if {"--help", "-h"} & set(words):
-        kind = _with_help_that_wraps(kind)
+        about = help_section(__file__, "graphtheory")
+        return tyro.cli(_either(), prog="graphtheory", description=about, args=words)
+    kind, name = _COMMANDS[known("command", words[0], tuple(_COMMANDS))], f"graphtheory {words[0]}"
     command, unknown = tyro.cli(
         kind, prog=name, args=words[1:], config=_PLAIN_FLAGS, return_unknown_args=True
     )
@@ -167,28 +130,15 @@ def _parsed(words: list[str]) -> Command:
     return command
 
 
-def _with_help_that_wraps(kind: type[Command]) -> type[Command]:
-    """The command with each paragraph on one line, but examples, and the help of each option.
-
-    tyro keeps breaks before signs, and in docstrings of fields, so these become an Args section.
-    """
-    docs: dict[str, str] = {}
-    for one in reversed(kind.__mro__[:-1]):
-        docs |= {name: doc for name, (doc, *_) in AttributeDocstrings().get_attr_docs(one).items()}
-    paragraphs = inspect.cleandoc(kind.__doc__ or "").split("\n\n")
-    text = (p if p.startswith("Try:") else " ".join(p.split()) for p in paragraphs)
-    options = (f"    {name}: {' '.join(doc.split())}" for name, doc in docs.items())
-    doc = "\n\n".join([*text, "Args:\n" + "\n".join(options)])
-    return type(kind.__name__, (kind,), {"__doc__": doc})
-
-
 def _options(kind: type[Command]) -> tuple[str, ...]:
     """The options that a command takes with two dashes."""
     hints = get_type_hints(kind, include_extras=True)
-    names = [field.name for field in dataclasses.fields(kind) if field.name != "output"]
-    named = [n for n in names if tyro.conf.Positional not in getattr(hints[n], "__metadata__", ())]
-    shown = (field.name for field in dataclasses.fields(Output))
-    return tuple(f"--{name.replace('_', '-')}" for name in (*named, *shown))
+    hints |= get_type_hints(Output, include_extras=True)
+    fields = (*dataclasses.fields(kind), *dataclasses.fields(Output))
+    named = (field.name for field in fields if field.name != "output")
+    positional = tyro.conf.Positional
+    named = (n for n in named if positional not in getattr(hints[n], "__metadata__", ()))
+    return tuple(f"--{name.replace('_', '-')}" for name in named)
 
 
 def completion_script(shell: str) -> str:
@@ -197,20 +147,14 @@ def completion_script(shell: str) -> str:
     words = ("--tyro-write-completion", shell, "-")
     with redirect_stdout(script), suppress(SystemExit):
         tyro.cli(_either(), prog="graphtheory", args=words, config=_PLAIN_FLAGS)
-    # tyro writes explanations as they stand, and each line of one would become a completion.
-    return re.sub(r"(?m)^COMPLETION_SPEC = .*", _on_one_line, script.getvalue().rstrip())
-
-
-def _on_one_line(spec: re.Match[str]) -> str:
-    return spec[0].replace("\\n", " ")
+    return script.getvalue().rstrip()
 
 
 def _either() -> Any:
-    """The union of all commands, for tyro."""
-    return reduce(or_, (_summarized(name, kind) for name, kind in _COMMANDS.items()))
+    """The union of all commands, each with its summary, for tyro."""
 
+    def summarized(name: str, kind: type[Command]) -> Any:
+        summary = (kind.__doc__ or "").partition("\n")[0]
+        return Annotated[kind, tyro.conf.subcommand(name, description=summary)]
 
-def _summarized(name: str, kind: type[Command]) -> Any:
-    """A command as the list of commands shows it: with the first line of its docstring."""
-    summary = (kind.__doc__ or "").partition("\n")[0]
-    return Annotated[kind, tyro.conf.subcommand(name, description=summary)]
+    return reduce(or_, (summarized(name, kind) for name, kind in _COMMANDS.items()))

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 from tyro.constructors import PrimitiveConstructorSpec
 
-from graphtheory.lab.cli.fitting import compared, fitting, kinds
 from graphtheory.lab.cli.show import (
     Command,
     RefusedError,
@@ -17,66 +18,59 @@ from graphtheory.lab.cli.show import (
     at_least,
     data_root,
     file_there,
+    known,
     on_interrupt,
     threads,
     usage_errors,
 )
 
-_UNSET = tyro.conf.arg(help_behavior_hint="")
-"""An option that may be left out: the help says what then, not "(default: None)"."""
-
-
-def _optional(metavar: str) -> Any:
-    return tyro.conf.arg(metavar=metavar, help_behavior_hint="")
-
-
-Folder = Annotated[Path | None, _optional("DIR")]
-File = Annotated[Path | None, _optional("FILE")]
-Name = Annotated[str | None, _optional("NAME")]
-
-
-def _separated(metavar: str) -> Any:
-    """Read words that are separated by commas."""
-    return PrimitiveConstructorSpec(
-        nargs=1,
-        metavar=metavar,
-        instance_from_str=lambda words: tuple(filter(None, words[0].split(","))),
-        is_instance=lambda value: isinstance(value, tuple),
-        str_from_instance=lambda value: [",".join(value)],
-    )
-
-
-Names = Annotated[tuple[str, ...], _separated("NAME,NAME,...")]
-
-
-def _number(kind: type, metavar: str, expected: str) -> PrimitiveConstructorSpec[Any]:
-    """A number; a word that is none is refused in words."""
-
-    def read(words: list[str]) -> Any:
-        try:
-            return kind(words[0])
-        except ValueError:
-            raise ValueError(f"got {words[0]!r}, expected {expected}") from None
-
-    return PrimitiveConstructorSpec(
-        nargs=1,
-        metavar=metavar,
-        instance_from_str=read,
-        is_instance=lambda value: value is None or isinstance(value, kind),
-        str_from_instance=lambda value: [str(value)],
-    )
-
-
-_WHOLE = _number(int, "INT", "a whole number")
-Whole = Annotated[int, _WHOLE]
-Count = Annotated[int | None, _WHOLE, _UNSET]
-Part = Annotated[float | None, _number(float, "FLOAT", "a number"), _UNSET]
-Settings = Annotated[tuple[str, ...], _separated("NAME=VALUE,..."), _UNSET]
-
-
 if TYPE_CHECKING:
     from graphtheory.lab.bench.search import Search, SearchResult
     from graphtheory.lab.bench.task import BenchTask
+
+
+def _unset(metavar: str | None = None) -> Any:
+    """An option that may be left out: the help says what then, not "(default: None)"."""
+    return tyro.conf.arg(metavar=metavar, help_behavior_hint="")
+
+
+def _word(metavar: str, read: Callable[[str], Any], kind: type, write: Any = str) -> Any:
+    """An option of one word, which `read` makes a value of that kind of."""
+    return PrimitiveConstructorSpec(
+        nargs=1,
+        metavar=metavar,
+        instance_from_str=lambda words: read(words[0]),
+        is_instance=lambda value: value is None or isinstance(value, kind),
+        str_from_instance=lambda value: [write(value)],
+    )
+
+
+def _separated(word: str) -> tuple[str, ...]:
+    return tuple(filter(None, word.split(",")))
+
+
+def _number(kind: type, expected: str, word: str) -> Any:
+    try:
+        return kind(word)
+    except ValueError:
+        raise ValueError(f"got {word!r}, expected {expected}") from None
+
+
+_WHOLE = _word("INT", partial(_number, int, "a whole number"), int)
+_REAL = _word("FLOAT", partial(_number, float, "a number"), float)
+_SETTINGS = _word("NAME=VALUE,...", _separated, tuple, ",".join)
+
+Folder = Annotated[Path | None, _unset("DIR")]
+File = Annotated[Path | None, _unset("FILE")]
+Name = Annotated[str | None, _unset("NAME")]
+Names = Annotated[tuple[str, ...], _word("NAME,NAME,...", _separated, tuple, ",".join)]
+Settings = Annotated[tuple[str, ...], _SETTINGS, _unset()]
+Whole = Annotated[int, _WHOLE]
+Count = Annotated[int | None, _WHOLE, _unset()]
+Part = Annotated[float | None, _REAL, _unset()]
+
+GRAPH, GRAPHS, IMAGES = "a graph", "a set of graphs", "images"
+_PLURAL = {GRAPH: "graphs", GRAPHS: "sets of graphs", IMAGES: "images"}
 
 
 @dataclass(frozen=True)
@@ -86,73 +80,62 @@ class OnData(Command):
     needs = ("graphtheory.lab.report",)
 
     dataset: str = "digits"
-    """Name of a graph, a set of graphs, or an image set (not for `tune`); `graphtheory datasets`
-    lists them. Or a folder of images, in train/CLASS/ and test/CLASS/, or in CLASS/ alone."""
     data: File = None
-    """Your own data instead of a named set: what torch.save(data, FILE) wrote of one PyG Data (a
-    class for each node) or of a list of Data (a class, labels or values for each graph)."""
     kind: Name = None
-    """Of your own graphs: multiclass, multilabel or regression; without it what y says, in which
-    whole numbers are classes."""
     metric: Name = None
-    """Score of your own data: of classes accuracy, f1 or rocauc, of labels rocauc or ap, of values
-    rmse or mae; without it the first. Of the nodes of one graph accuracy or rocauc."""
     split: Name = None
-    """Kind of split; without it the data set's own. `graphtheory datasets` lists them."""
     root: Folder = None
-    """Folder with the raw files; without it that of $GRAPHTHEORY_DATA. Not for embedded sets."""
     threads: Count = None
-    """Number of threads. Default: 1 for graphs of up to 5,000 nodes, where more are slower;
-    otherwise one per core."""
 
     def check(self) -> None:
         at_least(1, threads=self.threads)
         file_there("--data", self.data)
-        for option, value in (("--kind", self.kind), ("--metric", self.metric)):
-            if value is not None and self.data is None:
-                raise RefusedError(f"{option}: got {value}, expected none without --data")
+        self.refuse(self.data is None, "got {}, expected none without --data", "kind", "metric")
         data_root(self.root)
 
     def check_names(self) -> None:
         if self.data is None:
             kinds(self.dataset, data_root(self.root))
 
-    def bench_task(self, root: Path | None, images: bool = False) -> BenchTask:
-        """The data that is learned from.
-
-        Raises:
-            RefusedError: A split beside a file.
-            ValueError, TypeError, OSError: What is wrong with the name, the file or its graphs.
-        """
+    def bench_task(self, images: bool = False) -> BenchTask:
+        """Open the data to learn from; ValueError, TypeError or OSError say what is wrong."""
         from graphtheory.lab.bench.image_task import ImageBenchTask
         from graphtheory.lab.bench.tasks import bench_task, named_task
         from graphtheory.lab.datasets.own_graphs import read_graph_file
 
+        root = data_root(self.root)
         if images:
             size = getattr(self, "image_size", None)
             return ImageBenchTask(self.dataset, self.split, root, size)
         if self.data is None:
             return named_task(self.dataset, self.split, root)
-        if self.split is not None:
-            raise RefusedError(f"--split: got {self.split}, expected none with --data")
+        self.refuse(True, "got {}, expected none with --data", "split")
         own = read_graph_file(self.data)
         return bench_task(own, task=self.kind, metric=self.metric, name=self.data.stem)
 
-    def models_and_kind(
-        self, models: tuple[str, ...], root: Path | None
-    ) -> tuple[tuple[str, ...], str]:
-        """The models asked for or, of a named set, those that fit it, and its kind of data."""
+    def on_images(self, models: tuple[str, ...], option: str) -> bool:
+        """Whether these networks read images, if they fit the data set and each other."""
+        root = data_root(self.root)
+        return self.data is None and fitting(option, self.dataset, models, root) == IMAGES
+
+    def compared(self, models: tuple[str, ...]) -> tuple[str, ...]:
+        """The models asked for, each once; for the default those that fit a named set."""
+        from graphtheory.lab.zoo import graph_models, image_models
+
         if self.data is None:
-            models = compared(self.dataset, models, _default(self), root)
+            found = kinds(self.dataset, data_root(self.root))
+            others = {GRAPHS: graph_models.COMPARED, IMAGES: image_models.NAMES}
+            default = models == _default(self) and len(found) == 1
+            models = others.get(found[0], models) if default else tuple(dict.fromkeys(models))
         if not models:
             raise RefusedError("--models: no name, expected one or more separated by commas")
-        named = self.data is None
-        return models, fitting("--models", self.dataset, models, root) if named else ""
+        return models
 
-    def own_models(self, models: tuple[str, ...], task: BenchTask) -> tuple[str, ...]:
-        """The models asked for or, of the user's own data, those that fit it."""
-        default = self.data is not None and models == _default(self)
-        return task.compared if default else models
+    def known_models(self, models: tuple[str, ...], task: BenchTask) -> tuple[str, ...]:
+        """The models asked for, which have to be known, or those that fit the user's own data."""
+        if self.data is not None and models == _default(self):
+            models = task.compared
+        return tuple(task.known_model(model) for model in models)
 
     def search(self, screen: Screen, study: Search, task: BenchTask) -> list[SearchResult]:
         """Try the candidates of a search, and on a stop say where they are."""
@@ -170,3 +153,58 @@ class OnData(Command):
 
 def _default(command: Any) -> tuple[str, ...]:
     return type(command).models
+
+
+def fitting(option: str, dataset: str, models: tuple[str, ...], root: Path | None) -> str:
+    """Which kind of data a name means to networks that `option` named: "digits" is of two kinds."""
+    from graphtheory.lab.bench.fingerprints import NAME
+    from graphtheory.lab.zoo import graph_models, image_models, node_models
+
+    networks: dict[str, tuple[str, ...]] = {
+        GRAPH: node_models.NAMES,
+        GRAPHS: (*graph_models.NAMES, NAME),
+        IMAGES: image_models.NAMES,
+    }
+    found, every = kinds(dataset, root), dict.fromkeys(n for k in networks.values() for n in k)
+    for model in models:
+        known(option, model, tuple(every))
+    for kind in found:
+        if set(models) <= set(networks[kind]):
+            return kind
+    if len(found) > 1:
+        holds = "is trained on by one kind of network at a time"
+        wrong = next(m for m in models if m in networks[IMAGES])
+    else:
+        holds = holding(found)
+        wrong = next(m for m in models if m not in networks[found[0]])
+    reads = next(_PLURAL[kind] for kind, names in networks.items() if wrong in names)
+    raise RefusedError(
+        f"{option}: {wrong} reads {reads} and {dataset} {holds}; for {_PLURAL[found[0]]} there are "
+        f"{', '.join(networks[found[0]])}"
+    )
+
+
+def holding(found: tuple[str, ...]) -> str:
+    """Say of a data set of one kind what it is."""
+    return "holds images" if found == (IMAGES,) else f"is {found[0]}"
+
+
+def kinds(dataset: str, root: Path | None = None) -> tuple[str, ...]:
+    """List the kinds of data of that name: a graph or a set of graphs first, then images."""
+    from graphtheory.lab.datasets import catalogue
+
+    images = {
+        catalogue.key(name): catalogue.describe(name, task="image")
+        for name in catalogue.names("image")
+    }
+    found = (IMAGES,) if catalogue.key(dataset) in images else ()
+    try:
+        task = catalogue.describe(dataset, root).task
+    except ValueError:
+        if found or Path(dataset).is_dir():
+            return (IMAGES,)
+        graphs = {catalogue.key(name): catalogue.describe(name) for name in catalogue.names()}
+        with usage_errors():
+            catalogue.lookup(dataset, {**graphs, **images})
+        return ()
+    return (GRAPHS if task == "graph" else GRAPH, *found)

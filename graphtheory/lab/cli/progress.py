@@ -7,16 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Event, Thread
 
+from rich import progress as rich
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    SpinnerColumn,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 
 PATIENCE = 2.0  # seconds that nothing needs to be said
 _TELLS, _LONG = 0.01, 60.0  # share of all steps, or seconds, that tell how long the rest takes
@@ -26,65 +18,56 @@ _KEPT = 0.01  # seconds of a step that was taken from an earlier run, at most
 
 @contextmanager
 def steps(console: Console, what: str, *, shown: bool = True) -> Iterator[Steps]:
-    """Progress over a number of steps, until the block ends."""
-    with Progress(
-        TextColumn(what),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.description}"),
-        console=console,
-        disable=not (shown and console.is_terminal),
-    ) as bar:
-        yield Steps(console, what, bar, shown)
-
-
-@contextmanager
-def with_epochs(found: Steps) -> Iterator[None]:
-    """Tell also of the epochs of every training in the block."""
+    """Progress over a number of steps and the epochs of their trainings, until the block ends."""
     from graphtheory.lab.train.progress import report_epochs
 
-    with report_epochs(found.epoch):
-        yield
+    found = Steps(console, what, shown)
+    with found.bar, report_epochs(found.epoch):
+        yield found
 
 
 @contextmanager
 def working(console: Console, what: str, *, shown: bool = True) -> Iterator[None]:
     """A line with the time that the block takes; in a file only if it takes long, then again."""
-    if shown and not console.is_terminal:
-        over, began = Event(), time.monotonic()
-
-        def tell() -> None:
-            pause = PATIENCE
-            while not over.wait(pause):
-                spent = time.monotonic() - began
-                since = f"  ({duration(spent)})" if spent > _SILENCE else ""
-                console.print(f"{what} ...{since}", markup=False, highlight=False)
-                pause = max(_SILENCE, spent)  # twice as late each time
-
-        teller = Thread(target=tell, daemon=True)
-        teller.start()
-        try:
+    if console.is_terminal or not shown:
+        with rich.Progress(
+            rich.SpinnerColumn(), rich.TextColumn("{task.description}"), rich.TimeElapsedColumn(),
+            console=console, disable=not shown, transient=True,
+        ) as bar:  # fmt: skip
+            bar.add_task(what, total=None)
             yield
-        finally:
-            over.set()
-            teller.join()
         return
-    with Progress(
-        SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(),
-        console=console, disable=not shown, transient=True,
-    ) as bar:  # fmt: skip
-        bar.add_task(what, total=None)
+    over, began = Event(), time.monotonic()
+
+    def tell() -> None:
+        pause = PATIENCE
+        while not over.wait(pause):
+            spent = time.monotonic() - began
+            since = f"  ({duration(spent)})" if spent > _SILENCE else ""
+            console.print(f"{what} ...{since}", markup=False, highlight=False)
+            pause = max(_SILENCE, spent)  # twice as late each time
+
+    teller = Thread(target=tell, daemon=True)
+    teller.start()
+    try:
         yield
+    finally:
+        over.set()
+        teller.join()
 
 
 class Steps:
     """One moving line on a terminal, a line for each step in a file."""
 
-    def __init__(self, console: Console, what: str, bar: Progress, shown: bool = True) -> None:
-        self.console, self.what, self.bar, self.shown = console, what, bar, shown
-        self.line = bar.add_task("", total=None)
+    def __init__(self, console: Console, what: str, shown: bool) -> None:
+        self.console, self.what, self.shown = console, what, shown
+        self.bar = rich.Progress(
+            rich.TextColumn(what), rich.BarColumn(), rich.MofNCompleteColumn(),
+            rich.TimeElapsedColumn(), rich.TimeRemainingColumn(),
+            rich.TextColumn("{task.description}"),
+            console=console, disable=not (shown and console.is_terminal),
+        )  # fmt: skip
+        self.line = self.bar.add_task("", total=None)
         self.done = self.total = self.first = 0
         self.name = ""
         self.began: float | None = None
@@ -106,23 +89,22 @@ class Steps:
 
     def epoch(self, epoch: int, epochs: int, unit: str = "epoch") -> None:
         """Within a step that trains: an epoch is over."""
-        self.within(f"{unit} {epoch:,} of at most {epochs:,}", epoch / epochs)
+        self._within(f"{unit} {epoch:,} of at most {epochs:,}", epoch / epochs)
 
     def draw(self, drawn: int, draws: int) -> None:
         """Within a step that averages draws: so many of them are there."""
-        self.within(f"draw {drawn:,} of {draws:,}", drawn / draws)
-
-    def within(self, text: str, part: float) -> None:
-        """A part of a step, 0..1, is over."""
-        done = self.done + part
-        self.bar.update(self.line, completed=done)
-        if time.monotonic() - self.told > _SILENCE:
-            self._tell(f"{self.name}, {text}", done)
+        self._within(f"draw {drawn:,} of {draws:,}", drawn / draws)
 
     def finished(self, text: str) -> None:
         """After a step: what it gave."""
         self.bar.update(self.line, completed=self.done + 1)
         self._tell(text, self.done + 1)
+
+    def _within(self, text: str, part: float) -> None:
+        done = self.done + part
+        self.bar.update(self.line, completed=done)
+        if time.monotonic() - self.told > _SILENCE:
+            self._tell(f"{self.name}, {text}", done)
 
     def _tell(self, text: str, done: float) -> None:
         self.told = time.monotonic()

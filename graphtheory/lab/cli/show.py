@@ -1,13 +1,16 @@
-"""The screen, progress and usage errors that every command shares."""
+"""The screen, usage errors and files that every command shares."""
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
@@ -21,10 +24,18 @@ from graphtheory.lab.cli import progress
 from graphtheory.lab.cli.progress import Steps
 
 if TYPE_CHECKING:
-    from graphtheory.lab.report.table import Table
+    from graphtheory.lab.bench.table import Table
 
 SMALL = 5000  # nodes of a small graph
 _PLAIN_WIDTH = 160  # characters of a line where the output is a file
+# Arguments of the library, and the options that give them.
+_OPTIONS = {"name": "--dataset", "options": "--set", "p_star": "--p-star"} | {
+    argument: f"--{argument}" for argument in ("data", "root", "split", "seed", "share")
+}
+
+
+class RefusedError(Exception):
+    """Input that a command cannot use; the message is the one line that its user sees."""
 
 
 @dataclass(frozen=True)
@@ -39,10 +50,25 @@ class Output:
 
 @dataclass(frozen=True)
 class Command(ABC):
-    """What `graphtheory NAME` does: a dataclass whose fields are the options."""
+    """What `graphtheory NAME` does: a dataclass whose fields are the options.
+
+    `--help` is the section with the name of the class in `help.md` beside it.
+    """
 
     needs: ClassVar[tuple[str, ...]] = ()  # modules that take seconds to import
+    helps: ClassVar[dict[str, str]] = {}  # option -> what `--help` says of it
     output: Annotated[Output, tyro.conf.arg(name="")] = Output()
+
+    def __init_subclass__(cls) -> None:
+        section = help_section(inspect.getfile(cls), cls.__name__)
+        about, *options = f"\n\n{section}".split("\n\n## ")
+        named = (option.partition("\n\n") for option in options)
+        cls.helps = cls.helps | {name: " ".join(text.split()) for name, _, text in named}
+        if about:
+            parts = about.split("\n\n")
+            lines = (p if p.startswith("Try:") else " ".join(p.split()) for p in parts)
+            arguments = (f"    {name}: {text}" for name, text in cls.helps.items())
+            cls.__doc__ = "\n".join(["\n\n".join(lines).strip(), "", "Args:", *arguments])
 
     def check(self) -> None:
         """Refuse what is wrong whatever the data, before torch is imported."""
@@ -56,9 +82,21 @@ class Command(ABC):
     def run(self, screen: Screen) -> None:
         """Do what the command says, and print it."""
 
+    def refuse(self, when: object, why: str, *names: str) -> None:
+        """Refuse options that are given where they would do nothing; "{}" of `why` is the value."""
+        for name in names if when else ():
+            value = getattr(self, name)
+            if value != getattr(type(self), name):  # the default
+                got = ",".join(value) if isinstance(value, tuple) else value
+                raise RefusedError(f"--{name.replace('_', '-')}: {why.format(got)}")
 
-class RefusedError(Exception):
-    """Input that a command cannot use; the message is the one line that its user sees."""
+
+def help_section(module: str, name: str) -> str:
+    """The section of that name in `help.md` beside a module; "" where there is none."""
+    file = Path(module).with_name("help.md")
+    text = file.read_text(encoding="utf-8") if file.exists() else ""
+    sections = (part.partition("\n\n") for part in re.split("(?m)^# ", text))
+    return {title: section.strip() for title, _, section in sections}.get(name, "")
 
 
 @contextmanager
@@ -69,12 +107,6 @@ def usage_errors(*kinds: type[Exception]) -> Iterator[None]:
         yield
     except expected as error:
         raise RefusedError(message_of(error)) from error
-
-
-# Arguments of the library, and the options that give them.
-_OPTIONS = {"name": "--dataset", "options": "--set", "p_star": "--p-star"} | {
-    argument: f"--{argument}" for argument in ("data", "root", "split", "seed", "share")
-}
 
 
 def message_of(error: Exception) -> str:
@@ -103,12 +135,7 @@ def file_there(option: str, file: Path | None) -> None:
 
 
 def known(what: str, name: str, names: tuple[str, ...], listing: str = "") -> str:
-    """The name itself, if it is one of `names`.
-
-    Raises:
-        RefusedError: It is not among `names`; the message holds the nearest, and all of them or
-            `listing`, the command that lists them.
-    """
+    """The name itself; one that is not among `names` is refused with the nearest and a list."""
     import difflib
 
     if name in names:
@@ -120,11 +147,7 @@ def known(what: str, name: str, names: tuple[str, ...], listing: str = "") -> st
 
 
 def data_root(root: Path | None) -> Path | None:
-    """The folder asked for, else that of $GRAPHTHEORY_DATA, else none.
-
-    Raises:
-        RefusedError: It is not there.
-    """
+    """The folder asked for, else that of $GRAPHTHEORY_DATA, else none; it has to be there."""
     source = "--root"
     if root is None and os.environ.get("GRAPHTHEORY_DATA"):
         root, source = Path(os.environ["GRAPHTHEORY_DATA"]), "$GRAPHTHEORY_DATA"
@@ -150,12 +173,12 @@ def as_json(value: Any) -> str:
     """Write a value as indented JSON, with null for what is not finite."""
     from graphtheory.lab.bench.rows import finite
 
-    return json.dumps(finite(value), indent=1, default=str)
+    return json.dumps(finite(value), indent=1, default=str) + "\n"
 
 
 def write_json(path: Path, value: Any) -> None:
     """Write a value as a file of JSON."""
-    replace_file(path, f"{as_json(value)}\n".encode())
+    replace_file(path, as_json(value).encode())
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -166,18 +189,11 @@ def console(*, stderr: bool = False) -> Console:
 
 @dataclass(frozen=True)
 class Screen:
-    """Results go to one stream, progress and complaints to the other.
-
-    Attributes:
-        out: The standard output.
-        err: The standard error stream.
-        command: What was typed, for the reports.
-        output: What of it is asked for.
-    """
+    """Results go to one stream, progress and complaints to the other."""
 
     out: Console
     err: Console
-    command: str
+    command: str  # what was typed, for the reports
     output: Output = Output()
 
     def error(self, message: str, code: int) -> int:
@@ -186,21 +202,21 @@ class Screen:
         self.err.print(text, style="bold red", markup=False, highlight=False, soft_wrap=True)
         return code
 
-    def say(self, text: str = "") -> None:
+    def say(self, text: str) -> None:
         """Print one line of the result; none beside JSON."""
         if not self.output.json:
             self.out.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def note(self, text: str) -> None:
         """Print a note on the way, unless the output is quiet."""
-        if not self.output.quiet:
+        if self.progress:
             stream = self.err if self.output.json else self.out
             stream.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def result(self, found: Any) -> None:
         """Print the whole result in plain values, where JSON is asked for."""
         if self.output.json:
-            self.out.file.write(as_json(found) + "\n")
+            self.out.file.write(as_json(found))
 
     def table(self, table: Table) -> None:
         """Print a table; none beside JSON."""
@@ -211,7 +227,7 @@ class Screen:
         for index, name in enumerate(table.columns):
             grid.add_column(name, justify="left" if index < table.words else "right")
         for row in table.rows:
-            grid.add_row(*(Text(entry) for entry in row))
+            grid.add_row(*map(Text, row))
         self.out.print(grid)
         if table.note:
             self.say(table.note)
@@ -221,38 +237,27 @@ class Screen:
         """Whether progress is to be shown."""
         return not self.output.quiet
 
-    @contextmanager
-    def steps(self, what: str) -> Iterator[Steps]:
+    def steps(self, what: str) -> AbstractContextManager[Steps]:
         """Show progress over a number of runs, until the block ends."""
-        with (
-            progress.steps(self.err, what, shown=self.progress) as found,
-            progress.with_epochs(found),
-        ):
-            yield found
+        return progress.steps(self.err, what, shown=self.progress)
 
-    @contextmanager
-    def working(self, what: str) -> Iterator[None]:
+    def working(self, what: str) -> AbstractContextManager[None]:
         """Say what a block does that takes seconds and has no steps to count."""
-        with progress.working(self.err, what, shown=self.progress):
-            yield
+        return progress.working(self.err, what, shown=self.progress)
 
 
 def set_aside(screen: Screen, *earlier: Path) -> None:
     """Rename earlier files and folders with a number, the same for all."""
+
+    def numbered(path: Path, number: int) -> Path:
+        return path.with_name(f"{path.stem}.{number}{path.suffix}")
+
     there = [path for path in earlier if path.exists() or path.is_symlink()]
     if not there:
         return
-    number = 1
-    while any(_numbered(path, number).exists() for path in earlier):
-        number += 1
-    for path in there:
-        path.rename(_numbered(path, number))
-    names = " and ".join(str(_numbered(path, number)) for path in there)
+    free = next(n for n in count(1) if not any(numbered(path, n).exists() for path in earlier))
+    names = " and ".join(str(path.rename(numbered(path, free))) for path in there)
     screen.note(f"Earlier runs are now in {names}; --resume would have gone on with them.")
-
-
-def _numbered(path: Path, number: int) -> Path:
-    return path.with_name(f"{path.stem}.{number}{path.suffix}")
 
 
 @contextmanager
@@ -266,11 +271,7 @@ def on_interrupt(say: Callable[[], None]) -> Iterator[None]:
 
 
 def refuse_earlier(screen: Screen, out: Path, resume: bool) -> None:
-    """Refuse a folder with a run that was not asked to go on; say where there is none to go on.
-
-    Raises:
-        RefusedError: It holds one.
-    """
+    """Refuse a folder with a run that was not asked to go on; say where there is none to go on."""
     there = (out / "last.ckpt").exists()
     if resume and not there:
         screen.note(f"No checkpoint in {out}: from the first epoch.")

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from graphtheory.disk import replace_file
 from graphtheory.lab.by_name import paper
-from graphtheory.lab.cli.fitting import IMAGES, fitting
 from graphtheory.lab.cli.options import Count, Folder, OnData, Settings, Whole
 from graphtheory.lab.cli.show import (
     RefusedError,
     Screen,
     at_least,
-    data_root,
     known,
     on_interrupt,
     refuse_earlier,
@@ -23,9 +24,10 @@ from graphtheory.lab.cli.show import (
     usage_errors,
     write_json,
 )
-from graphtheory.lab.cli.train_images import FinishedImageRun, files_of
 
 if TYPE_CHECKING:
+    from graphtheory.lab.bench.image_task import ImageRunConfig, ImageRunResult
+    from graphtheory.lab.datasets.image_sets import ImageSet
     from graphtheory.lab.train import Source, Task
 
 EXPLORER = "explorer.html"
@@ -33,70 +35,25 @@ EXPLORER = "explorer.html"
 
 @dataclass(frozen=True)
 class Train(OnData):
-    """Train one model on one split, and report the test score of the best epoch on validation.
-
-    Works on the nodes of one graph, on sets of graphs such as molecules, on images, and on your own
-    PyG data (--data FILE). The options of a model for graphs are those that a search chose for this
-    data set, else defaults; all models for images share the recipe of their data set. Every epoch
-    leaves a checkpoint; after Ctrl-C, a crash or, on graphs, with more epochs, the same command
-    with --resume goes on from there to the same parameters, bit by bit. Writes last.ckpt and the
-    one before it, previous.ckpt, best.ckpt, history.csv, result.json and report.html; of images
-    also predictions.csv, and pictures/ of what the model makes of the first test image. With
-    --explorer, on graphs, also explorer.html: click a node and see whom it attends to, by layer
-    and head.
-
-    Try:  graphtheory train --dataset Cora --model gt --split public --seed 0 --root DATA
-          graphtheory train --dataset karate --model gat --explorer
-    """
+    """Options of `graphtheory train`, which trains one model on one split."""
 
     task: str = "classify"
-    """classify, or contrastive: features without labels, of images or of the nodes of a graph.
-    Then --model is a backbone (cnn, resnet18, resnet20, resnet50, vit; of a graph gcn), and there
-    is no split, no validation on the way and no patience."""
     head: str = "transformer"
-    """Of a contrastive task: transformer, mlp, linear, none; on a graph also dgi, deep graph
-    infomax."""
     image_size: Count = None
-    """Rows and columns that images of a folder are cut and resized to; without it they stay as they
-    are, which have to be squares of one size."""
     model: str = "gt"
-    """One graph: gt (graph transformer with distance encoding), gt-plain (without), gat, gcn, mlp,
-    gat-res and gcn-res (with a linear term of the node itself in each layer), gt-gcn (gt with a
-    graph convolution beside each attention layer), sage, sgformer, sampled-gcn (learns on draws of
-    a sampler: --set sampler=fastgcn,share=0.1). Sets of graphs: gt, gt-plain, gine, gcn, gatv2,
-    mlp. Images: vit, kvt (k-nearest attention), stvit (semantic tokens), swin, evit (keeps what is
-    attended to), tome (merges tokens), random-drop, vig, cnn. On digits, which is both a graph and
-    an image set, the model decides."""
     seed: Whole = 0
-    """Number of the split and of everything random, 0 or more."""
     out: Folder = None
-    """Where the run is kept; without it runs/train-DATASET-MODEL-SPLIT-SEED."""
     resume: bool = False
-    """Go on from the checkpoint in that folder, from the start where it holds none."""
     epochs: Count = None
-    """At most so many epochs; without it the data set's own number. Of images exactly so many, over
-    which the step size goes down to 0."""
     patience: Count = None
-    """Stop after so many epochs without a better validation score; without it the data set's own
-    number. Not for images."""
     set: Settings = ()
-    """Options of the models, instead of tuned or default ones, such as
-    walk=16,readout=token,paths=5,resistance=true,laplacian=8,value_encoding=true,lr=0.001;
-    of images lr=0.001,batch_size=64,flip=true,width=128,depth=8,k=20,tokens=25,keep=0.7; of a
-    contrastive task temperature=0.5,lr=0.03,depth=3. An unknown name is answered with
-    the list of all."""
     explorer: bool = False
-    """Also write explorer.html, the graph with the attention of every layer and head behind each
-    node; for gt, gt-plain, gat and other networks with attention, on at most 20,000 nodes."""
 
     def check(self) -> None:
-        if known("--task", self.task, ("classify", "contrastive")) == "contrastive":
-            if self.explorer:
-                raise RefusedError("--explorer: got True, expected none of a contrastive task")
-            if self.data is not None:
-                raise RefusedError(f"--data: got {self.data}, expected none of a contrastive task")
-        elif self.head != type(self).head:
-            raise RefusedError(f"--head: got {self.head}, but only --task contrastive has one")
+        contrastive = known("--task", self.task, ("classify", "contrastive")) == "contrastive"
+        none = "got {}, expected none of a contrastive task"
+        self.refuse(contrastive, none, "explorer", "data")
+        self.refuse(not contrastive, "got {}, but only --task contrastive has one", "head")
         at_least(0, seed=self.seed)
         at_least(1, epochs=self.epochs, patience=self.patience)
         super().check()
@@ -104,24 +61,19 @@ class Train(OnData):
     def run(self, screen: Screen) -> None:
         if self.task == "contrastive":
             return paper("fusion.command.learn")(self, screen)
-        root = data_root(self.root)
-        named = self.data is None
-        images = named and fitting("--model", self.dataset, (self.model,), root) == IMAGES
-        if images and self.explorer:
-            raise RefusedError("--explorer: only for networks on graphs, not on images")
-        if images and self.patience is not None:
-            raise RefusedError("--patience: not for images, whose recipe has a number of epochs")
-        if not images and self.image_size is not None:
-            raise RefusedError(f"--image-size: got {self.image_size}, only for a folder of images")
-        run = self._prepared(screen, root, images)
+        images = self.on_images((self.model,), "--model")
+        self.refuse(images, "only for networks on graphs, not on images", "explorer")
+        self.refuse(images, "not for images, whose recipe has a number of epochs", "patience")
+        self.refuse(not images, "got {}, only for a folder of images", "image_size")
+        run = self._prepared(screen, images)
         (self._on_images if images else self._on_graph)(screen, run)
 
-    def _prepared(self, screen: Screen, root: Path | None, images: bool) -> _Prepared:
+    def _prepared(self, screen: Screen, images: bool) -> _Prepared:
         """The run, after all that can be refused."""
         from graphtheory.lab.bench.config import describe_options, read_options, with_options
 
         with usage_errors(ValueError, TypeError, OSError, ImportError):
-            bench = self.bench_task(root, images)
+            bench = self.bench_task(images)
             bench.known_model(self.model)
             with screen.working(f"reading {bench.name}"):
                 config, epochs, patience = bench.config(self.model, self.epochs)
@@ -133,8 +85,7 @@ class Train(OnData):
         out = self.out or Path(f"runs/train-{name}")
         refuse_earlier(screen, out, self.resume)
         by_hand = describe_options(options, [config])
-        patience = self.patience or patience
-        return _Prepared(bench, config, epochs, patience, by_hand, task, data, out)
+        return _Prepared(bench, config, epochs, self.patience or patience, by_hand, task, data, out)
 
     @contextmanager
     def _training(
@@ -143,15 +94,15 @@ class Train(OnData):
         """The training itself, for which it yields the options that `fit` has in any case."""
         from graphtheory.lab.train import CheckpointError
 
+        def stopped() -> None:
+            screen.note(f"\nCheckpoint in {run.out}; --resume goes on from it.")
+
         if run.by_hand:
             screen.note(f"Set by hand: {run.by_hand}.")
         with (
-            on_interrupt(
-                lambda: screen.note(f"\nCheckpoint in {run.out}; --resume goes on from it.")
-            ),
-            usage_errors(CheckpointError, OSError, *wrong),
+            on_interrupt(stopped), usage_errors(CheckpointError, OSError, *wrong),
             threads(self.threads, run.bench.num_nodes),
-        ):
+        ):  # fmt: skip
             yield {"out_dir": run.out, "resume": self.resume, "seed": self.seed,
                    "progress": screen.progress}  # fmt: skip
 
@@ -166,27 +117,28 @@ class Train(OnData):
         screen.note(f"{config.recipe}, batches of {config.batch_size}")
         with self._training(screen, run, ValueError) as options:
             result = train_images(run.task, run.data, images, **options)
-            finished = FinishedImageRun(config, images, result, self.seed)
+            finished = FinishedImageRun(images, config, result, self.seed)
             with screen.working("pictures"):
                 drawn = finished.write(run.out, screen.command)
         screen.result({"folder": run.out, **finished.kept(screen.command)})
-        screen.say(finished.line())
+        fit = result.fit
+        screen.say(
+            f"test {100 * (fit.test or 0.0):.2f} %, validation {100 * fit.val:.2f} %, best epoch "
+            f"{fit.best_epoch} of {fit.epochs}; data {files_of(images)}"
+        )
         screen.say(
             f"{result.gmacs:.4f} GMACs an image, {result.parameters:,} parameters, "
-            f"{result.fit.seconds_per_epoch:.2f} s/epoch, peak {result.fit.peak_mb:.0f} MB"
+            f"{fit.seconds_per_epoch:.2f} s/epoch, peak {fit.peak_mb:.0f} MB"
         )
         more = f", pictures/ ({', '.join(drawn)})" if drawn else ""
-        screen.say(
-            f"Written to {run.out}: report.html, last.ckpt, previous.ckpt, best.ckpt, history.csv, "
-            f"result.json, predictions.csv{more}."
-        )
+        _say_written(screen, run.out, "", f"result.json, predictions.csv{more}")
 
     def _on_graph(self, screen: Screen, run: _Prepared) -> None:
         from graphtheory.lab.bench.config import constant_of
         from graphtheory.lab.bench.rows import Environment
         from graphtheory.lab.bench.task import CONSTANT
         from graphtheory.lab.report import options as shown
-        from graphtheory.lab.report.run import graph_run_page
+        from graphtheory.lab.report.benchmark import graph_run_page
         from graphtheory.lab.train import fit
         from graphtheory.lab.train.score import UndefinedScoreError
 
@@ -203,11 +155,10 @@ class Train(OnData):
                     "`graphtheory bench --budget 16` chooses them on validation first."
                 )
             result = fit(task, run.data, epochs=run.epochs, patience=run.patience, **options)
-        found = asdict(result)
-        found["parameters"] = sum(p.numel() for p in task.model.parameters())
+        parameters = sum(p.numel() for p in task.model.parameters())
         chosen_by = "defaults, not tuned" if untuned else "search"
         setting = [("options", f"{chosen_by}; {shown(run.config)}"),
-                   ("parameters", f"{found['parameters']:,}")]  # fmt: skip
+                   ("parameters", f"{parameters:,}")]  # fmt: skip
         kept = {"command": screen.command, "options": run.config.as_dict()}
         kept |= ({"set_by_hand": run.by_hand} if run.by_hand else {}) | {"chosen_by": chosen_by}
         constant = constant_of(task, run.data)
@@ -216,7 +167,8 @@ class Train(OnData):
             flat = f"no better than a constant prediction, {measure.format(constant)}"
             setting.append(("(!) test score", flat))
             screen.say(f"(!) {self.model} was {flat}.")
-        kept |= {"result": found, "environment": asdict(Environment.here())}
+        kept["result"] = asdict(result) | {"parameters": parameters}
+        kept["environment"] = asdict(Environment.here())
         write_json(run.out / "result.json", kept)
         with screen.working("report.html"):
             page = graph_run_page(title, result, measure, setting, screen.command)
@@ -224,27 +176,21 @@ class Train(OnData):
         if self.explorer:
             _write_explorer(screen, task, run.data, run.out, title)
         screen.result({"folder": run.out, **kept})
-        test, val = (
-            "none" if score is None else measure.format(score)
-            for score in (result.test, result.val)
-        )
+        test = "none" if result.test is None else measure.format(result.test)
         named = "" if measure.share else f"{measure.title}: "
         screen.say(
-            f"{named}test {test}, validation {val}, best epoch {result.best_epoch} of "
-            f"{result.epochs}"
+            f"{named}test {test}, validation {measure.format(result.val)}, best epoch "
+            f"{result.best_epoch} of {result.epochs}"
         )
         screen.say(
-            f"{found['parameters']:,} parameters, {result.seconds_per_epoch:.3f} s/epoch, peak "
+            f"{parameters:,} parameters, {result.seconds_per_epoch:.3f} s/epoch, peak "
             f"{result.peak_mb:.0f} MB"
         )
-        more = f", {EXPLORER}" if self.explorer else ""
-        screen.say(
-            f"Written to {run.out}: report.html{more}, last.ckpt, previous.ckpt, best.ckpt, "
-            "history.csv, result.json."
-        )
+        _say_written(screen, run.out, f", {EXPLORER}" if self.explorer else "", "result.json")
 
 
-class _Prepared(NamedTuple):
+@dataclass(frozen=True)
+class _Prepared:
     """A run that is ready to be trained."""
 
     bench: Any  # BenchTask
@@ -257,12 +203,13 @@ class _Prepared(NamedTuple):
     out: Path
 
 
-def _refuse_explorer(model: str, task: Task, num_nodes: int) -> None:
-    """Refuse, before anything is trained, what the page could not show.
+def _say_written(screen: Screen, out: Path, pages: str, more: str) -> None:
+    checkpoints = "last.ckpt, previous.ckpt, best.ckpt, history.csv"
+    screen.say(f"Written to {out}: report.html{pages}, {checkpoints}, {more}.")
 
-    Raises:
-        RefusedError: A network without attention weights, or too many nodes.
-    """
+
+def _refuse_explorer(model: str, task: Task, num_nodes: int) -> None:
+    """Refuse, before anything is trained, what the page could not show."""
     from graphtheory.lab.report.explorer import MOST_NODES
     from graphtheory.nn.attention import attends
 
@@ -281,13 +228,68 @@ def _write_explorer(screen: Screen, task: Task, data: Source, out: Path, title: 
     from graphtheory.nn import attention_maps
 
     batch = data.evaluation_batch()
-    graph = labels = None
     inputs: tuple[object, ...]
     if isinstance(data, FullGraph):
         inputs, graph = (batch.x, batch.neighborhood), data.graph
         labels = batch.y if batch.y.dim() == 1 else None
     else:
-        inputs = (batch.val[0],)
+        inputs, graph, labels = (batch.val[0],), None, None
     with screen.working("the page of attention"), usage_errors():
         maps = attention_maps(task.model, *inputs)
         attention_explorer(maps, graph, labels=labels, title=title).save(out / EXPLORER)
+
+
+@dataclass(frozen=True)
+class FinishedImageRun:
+    """A finished run on images of `train` or of `bench`, which writes its files."""
+
+    images: ImageSet
+    config: ImageRunConfig
+    result: ImageRunResult
+    seed: int
+
+    def kept(self, command: str) -> dict[str, Any]:
+        """The content of result.json as plain values."""
+        from graphtheory.lab.bench.rows import Environment
+
+        listing, result = self.images.listing, self.result
+        numbers = {"gmacs": result.gmacs, "parameters": result.parameters}
+        return {
+            "command": command, "data": files_of(self.images),
+            "classes": listing and listing.classes, "options": self.config.as_dict(),
+            "result": asdict(result.fit) | numbers, "environment": asdict(Environment.here()),
+        }  # fmt: skip
+
+    def write(self, out: Path, command: str) -> list[str]:
+        """Write report.html, result.json, predictions.csv and pictures; return their names."""
+        from graphtheory.lab.bench.image_pictures import pictures
+        from graphtheory.lab.plot import save
+        from graphtheory.lab.report.benchmark import image_run_page
+
+        write_json(out / "result.json", self.kept(command))
+        table = io.StringIO()
+        csv.writer(table, lineterminator="\n").writerows(self.result.rows(self.images))
+        replace_file(out / "predictions.csv", table.getvalue().encode())
+        drawn = pictures(self.result.model, self.images.test().pixels[0])
+        title = f"{self.images.info.name} ({files_of(self.images)})"
+        page = image_run_page(title, self.config, self.result, drawn, self.seed, command)
+        page.save(out / "report.html")
+        for name, figure in drawn.items():
+            (out / "pictures").mkdir(exist_ok=True)
+            save(figure, out / "pictures" / f"{name}.png")
+        return list(drawn)
+
+
+def files_of(images: ImageSet) -> str:
+    """Name the files of a set: of CIFAR-10 there are several that cannot be compared."""
+    info = images.info
+    if info.embedded:
+        return "scikit-learn's digits"
+    if not info.files:
+        counts = dict(info.counts)
+        return (
+            f"{info.folder}, {counts['images']:,} + {counts['test images']:,} images of "
+            f"{counts['classes']} classes"
+        )
+    more = f" and {len(info.files) - 1} more" if len(info.files) > 1 else ""
+    return f"{info.folder}/{info.files[0]}{more}"

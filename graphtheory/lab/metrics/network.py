@@ -86,13 +86,9 @@ def mass_on(
 
 
 def _on_edges(products: int, nodes: int, structure: int) -> Callable[..., int]:
-    """A formula: `products` dot products of head_dim on each edge and head.
+    """A formula: `products` dot products of head_dim on each edge and head."""
 
-    The arguments of the op at `nodes` and `structure` are shapes: one that ends in [H, D], and of
-    the tensors of a neighborhood, the second of which has one entry an edge.
-    """
-
-    def flops(*shapes: Any, **_: Any) -> int:
+    def flops(*shapes: Any, **_: Any) -> int:  # [..., H, D], and those of a neighborhood's tensors
         return 2 * products * shapes[structure][1][0] * math.prod(shapes[nodes][-2:])
 
     return flops
@@ -164,14 +160,11 @@ def linear_probe(
     the training samples.
 
     Args:
-        train: Features that may be learned from.
-        train_y: Their classes.
-        test: Features that are scored.
-        test_y: Their classes.
+        train: Features that may be learned from, [n, F].
+        train_y: Their classes, int64 [n].
+        test: Features that are scored, [m, F].
+        test_y: Their classes, int64 [m].
         strength: Inverse of the L2 penalty, C.
-
-    Shapes:
-        train [n, F], test [m, F], classes int64 [n] and [m].
 
     Raises:
         ValueError: Fewer than two classes to learn from, by scikit-learn.
@@ -190,11 +183,8 @@ def nearest_accuracy(features: Tensor, labels: Tensor) -> float:
     Of equally near ones the first counts.
 
     Args:
-        features: Of the test samples, which are each other's only neighbors.
-        labels: Their classes.
-
-    Shapes:
-        features [n, F], n at least 2; labels int64 [n].
+        features: Of the test samples, which are each other's only neighbors; [n, F], n at least 2.
+        labels: Their classes, int64 [n].
 
     Raises:
         ValueError: Fewer than two samples, or labels of another number.

@@ -65,11 +65,7 @@ def look(index: int) -> dict[str, Any]:
 
 
 def collected(rows: Rows, name: str, what: str) -> list[dict[str, Any]]:
-    """Copy the rows to a list of dicts.
-
-    Raises:
-        ValueError: None, or one without the key `what`.
-    """
+    """Copy the rows to a list of dicts; there has to be one, and each has the key `what`."""
     out = [dict(row) for row in rows]
     if not out:
         raise ValueError(f"{name}: no rows, expected at least one")
@@ -105,6 +101,25 @@ def band(values: Sequence[float]) -> tuple[float, float, float]:
     """Quantile 0.2, median, quantile 0.8."""
     low, middle, high = np.quantile(np.asarray(values, dtype=float), (0.2, 0.5, 0.8))
     return float(low), float(middle), float(high)
+
+
+def grouped(
+    rows: Iterable[Mapping[str, Any]], at: str, key: str, scale: float = 1
+) -> dict[Any, list[float]]:
+    """The values of `key` times `scale` at each value of `at`, which is in order."""
+    found: dict[Any, list[float]] = {}
+    for row in rows:
+        found.setdefault(row[at], []).append(scale * row[key])
+    return dict(sorted(found.items()))
+
+
+def band_line(
+    axes: Axes, values: Mapping[Any, Sequence[float]], line: dict[str, Any], *, alpha: float = 0.15
+) -> None:
+    """Draw the median of the values at each place as a line, and a band from q20 to q80."""
+    low, middle, high = zip(*map(band, values.values()), strict=True)
+    axes.fill_between(list(values), low, high, color=line["color"], alpha=alpha, linewidth=0)
+    axes.plot(list(values), middle, **line)
 
 
 @styled

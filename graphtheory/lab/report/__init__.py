@@ -19,23 +19,9 @@ if TYPE_CHECKING:
     from graphtheory.lab.report.page import Page
 
 __all__ = [
-    "AttentionExplorer",
-    "BenchmarkReport",
-    "Page",
-    "Table",
-    "attention_explorer",
-    "diagnosis_page",
-    "difference_table",
-    "differences",
-    "options",
-    "pairs",
-    "pictures",
-    "reading",
-    "rows",
-    "score_table",
-    "search_table",
-    "summaries",
-    "tables",
-]
+    "AttentionExplorer", "BenchmarkReport", "Page", "Table", "attention_explorer",
+    "diagnosis_page", "difference_table", "differences", "options", "pairs", "pictures", "reading",
+    "rows", "score_table", "search_table", "summaries", "tables",
+]  # fmt: skip
 
 import_when_used(__name__)

@@ -1,4 +1,4 @@
-"""The report of a benchmark on graphs or images: its page with pictures, and its files."""
+"""The pages of benchmarks and of single runs, on graphs or images, with pictures and files."""
 
 from __future__ import annotations
 
@@ -6,18 +6,31 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from graphtheory.lab import plot
 from graphtheory.lab.bench.benchmark import Run
 from graphtheory.lab.bench.comparison import Comparison, best_of, difference_table, rows, summaries
 from graphtheory.lab.bench.config import RunConfig, ignores
+from graphtheory.lab.bench.image_task import ImageRunConfig, ImageRunResult
 from graphtheory.lab.bench.measure import ACCURACY, Measure
-from graphtheory.lab.bench.rows import Row
+from graphtheory.lab.bench.rows import Environment, Row
 from graphtheory.lab.bench.search import SearchResult
 from graphtheory.lab.bench.table import Table, counted
 from graphtheory.lab.report.page import Page
 
+if TYPE_CHECKING:
+    from graphtheory.lab.train import FitResult
+
+_CAPTIONS = {
+    "semantic-attention": "The patches that each semantic token attends to, in the last layer.",
+    "assignment": "The token that each patch of the first test image ended in.",
+    "class-attention": "The patches that the class token attends to, block by block.",
+    "k-nearest": "The patches that the middle one attends to, last block, first head.",
+    "window-attention": "The patches that the middle one attends to in its window.",
+    "nearest-first": "What the middle patch aggregates from in the first block.",
+    "nearest-last": "What the middle patch aggregates from in the last block.",
+}
 _BAND = "Median over the seeds, band from the 20 % to the 80 % quantile"
 
 
@@ -32,6 +45,7 @@ class BenchmarkReport(Comparison):
 
     distance_rows: Sequence[Mapping[str, Any]] = ()
     search_log: Sequence[SearchResult] = field(default=(), repr=False)
+    _CURVES: ClassVar = f"{_BAND}; a curve ends where fewer than half of the runs still train."
 
     @property
     def title(self) -> str:
@@ -40,10 +54,29 @@ class BenchmarkReport(Comparison):
 
     def page(self) -> Page:
         """Make the whole page with its pictures."""
-        page = Page(f"{self.title}: models side by side", self._lead())
+        found, measure = summaries(self.runs), self.measure
+        best = best_of(found, measure)
+        kind = "highest" if measure.higher_is_better else "lowest and so the best"
+        page = Page(
+            f"{self.title}: models side by side",
+            f"Of {counted(len(found), 'model')} on the {self.split} split, {best.model} has the "
+            f"{kind} mean test {measure.title}: {measure.format(best.mean, best.std)} over "
+            f"{counted(best.seeds, 'seed')}.",
+        )
         self._results(page)
-        self._against(page)
-        self._training(page)
+        if against := self.differences():
+            page.section(f"{self.first} against the others")
+            page.table(difference_table(against, self.first, measure=measure))
+            page.picture(
+                plot.paired_differences(
+                    [vars(d) for d in against], first=self.first, unit=measure.symbol,
+                    higher_is_better=measure.higher_is_better,
+                ),
+                "Differences on the same seed and split. A line that crosses 0 decides nothing.",
+            )  # fmt: skip
+        epochs = [{"model": r.model, "seed": r.seed} | e for r in self.runs for e in r.history]
+        if epochs:
+            page.section("Training").picture(learning_curves(epochs, measure), self._CURVES)
         self._details(page)
         setting = [("data set", self.title), *self._setting()]
         page.how_to_reproduce(self.command, self.environment, setting)
@@ -57,46 +90,14 @@ class BenchmarkReport(Comparison):
         super().save(folder)
         self.page().save(Path(folder) / "report.html")
 
-    def _lead(self) -> str:
-        found, measure = summaries(self.runs), self.measure
-        best = best_of(found, measure)
-        kind = "highest" if measure.higher_is_better else "lowest and so the best"
-        return (
-            f"Of {counted(len(found), 'model')} on the {self.split} split, {best.model} has the "
-            f"{kind} mean test {measure.title}: {measure.format(best.mean, best.std)} over "
-            f"{counted(best.seeds, 'seed')}."
-        )
-
     def _results(self, page: Page) -> None:
         page.section("Results").table(self.scores())
-        scores, measure = [{"model": r.model, "test": r.test} for r in self.runs], self.measure
+        scores = [{"model": r.model, "test": r.test} for r in self.runs]
         page.picture(
-            plot.score_bars(scores, metric=measure.title, unit=measure.axis_unit),
+            plot.score_bars(scores, metric=self.measure.title, unit=self.measure.axis_unit),
             "Test scores. Left: means from 0. Right, enlarged: every run, the mean and one "
             "standard deviation to each side.",
         )
-
-    def _against(self, page: Page) -> None:
-        against, measure = self.differences(), self.measure
-        if not against:
-            return
-        page.section(f"{self.first} against the others")
-        page.table(difference_table(against, self.first, measure=measure))
-        page.picture(
-            plot.paired_differences(
-                [vars(d) for d in against], first=self.first, unit=measure.symbol,
-                higher_is_better=measure.higher_is_better,
-            ),
-            "Differences on the same seed and split. A line that crosses 0 decides nothing.",
-        )  # fmt: skip
-
-    def _training(self, page: Page) -> None:
-        if epochs := epoch_rows(self.runs):
-            page.section("Training").picture(learning_curves(epochs, self.measure), self._curves)
-
-    @property
-    def _curves(self) -> str:
-        return f"{_BAND}; a curve ends where fewer than half of the runs still train."
 
     def _details(self, page: Page) -> None:
         self._distance(page)
@@ -109,7 +110,8 @@ class BenchmarkReport(Comparison):
             page.table(search_table(self.search_log, self.measure))
 
     def _distance(self, page: Page) -> None:
-        bias, mass = bias_rows(self.runs), mass_rows(self.runs, self.first)
+        bias, first = bias_rows(self.runs), (r for r in self.runs if r.model == self.first)
+        mass = [row for run in first for row in run.extra.get("attention_mass", ())]
         if not (bias or mass or self.distance_rows):
             return
         page.section("What distance is worth")
@@ -148,6 +150,8 @@ class BenchmarkReport(Comparison):
 class ImageReport(BenchmarkReport):
     """Everything that is known about a benchmark on images, whose models share one recipe."""
 
+    _CURVES: ClassVar = f"{_BAND}. The loss is that of changed images and smoothed labels."
+
     @property
     def title(self) -> str:
         """The data set and its file, since there are several of CIFAR-10."""
@@ -161,11 +165,9 @@ class ImageReport(BenchmarkReport):
     def scores(self, title: str = "") -> Table:
         """Make the table `model | test mean ± std | MMACs | params | s/epoch`."""
         cost, epochs = self._cost(), self.benchmark.config(self.first)[1]
-        found = [
-            (
-                s.model, ACCURACY.shown(s.mean, s.std), f"{1000 * cost[s.model]:.2f}",
-                f"{s.parameters:,}", f"{s.seconds_per_epoch:.1f}",
-            )
+        rows = [
+            (s.model, ACCURACY.shown(s.mean, s.std), f"{1000 * cost[s.model]:.2f}",
+             f"{s.parameters:,}", f"{s.seconds_per_epoch:.1f}")
             for s in summaries(self.runs)
         ]  # fmt: skip
         seeds, by_hand = counted(self.benchmark.seeds, "seed"), self.benchmark.set_by_hand
@@ -175,11 +177,10 @@ class ImageReport(BenchmarkReport):
             + (f" Set by hand: {by_hand}." if by_hand else "")
         )
         columns = ("model", "test mean ± std", "MMACs", "params", "s/epoch")
-        return Table(title or self.title, columns, found, note=note)
+        return Table(title or self.title, columns, rows, note=note)
 
     def results(self) -> dict[str, Any]:
-        found = super().results()
-        models = self.benchmark.models
+        found, models = super().results(), self.benchmark.models
         return {
             "command": self.command, "data": self.title,
             "settings": {model: self.benchmark.settings(model) for model in models},
@@ -201,14 +202,8 @@ class ImageReport(BenchmarkReport):
 
     def _results(self, page: Page) -> None:
         super()._results(page)
-        costs = [
-            {"model": run.model, "test": run.test, "gmacs": run.extra["gmacs"]} for run in self.runs
-        ]
+        costs = [{"model": r.model, "test": r.test} | r.extra for r in self.runs]
         page.picture(plot.score_over_cost(costs), "Test accuracy over what it costs.")
-
-    @property
-    def _curves(self) -> str:
-        return f"{_BAND}. The loss is that of changed images and smoothed labels."
 
     def _details(self, page: Page) -> None:
         return
@@ -234,29 +229,19 @@ def learning_curves(epochs: Sequence[Mapping[str, Any]], measure: Measure) -> An
     )  # fmt: skip
 
 
-def epoch_rows(runs: Iterable[Run]) -> list[dict[str, Any]]:
-    """Make one row an epoch: model, seed, and what the history holds."""
-    return [{"model": r.model, "seed": r.seed} | epoch for r in runs for epoch in r.history]
-
-
 def bias_rows(runs: Iterable[Run]) -> list[dict[str, Any]]:
-    """Learned b: layer, head, distance, seed, bias; of the distances that the network sees."""
+    """Learned b: layer, head, distance, bias; of the distances that the network sees."""
     out = []
     for run in runs:
         seen = {row["distance"] for row in run.extra.get("attention_mass", ())}
-        for layer, table in enumerate(run.extra.get("bias", ()), 1):
-            for distance, heads in enumerate(table):
-                if distance in seen:
-                    out += [
-                        {"layer": layer, "head": head, "distance": distance, "bias": bias}
-                        for head, bias in enumerate(heads, 1)
-                    ]
+        out += [
+            {"layer": layer, "head": head, "distance": distance, "bias": bias}
+            for layer, table in enumerate(run.extra.get("bias", ()), 1)
+            for distance, heads in enumerate(table)
+            if distance in seen
+            for head, bias in enumerate(heads, 1)
+        ]
     return out
-
-
-def mass_rows(runs: Iterable[Run], model: str) -> list[dict[str, Any]]:
-    """Attention mass of one model's runs: layer, distance, mass, uniform."""
-    return [row for r in runs if r.model == model for row in r.extra.get("attention_mass", ())]
 
 
 def figure_3_8(
@@ -271,11 +256,8 @@ def figure_3_8(
         if row["kind"] in named
     ]
     farthest = max(row["distance"] for row in accuracy)
-    bias = [
-        {"layer": 1, "head": 1, "distance": row["z"], "bias": row["value"]}
-        for row in rows
-        if row["kind"] == "b" and row["z"] <= farthest
-    ]
+    learned = (row for row in rows if row["kind"] == "b" and row["z"] <= farthest)
+    bias = [{"layer": 1, "head": 1, "distance": r["z"], "bias": r["value"]} for r in learned]
     return bias, accuracy
 
 
@@ -300,13 +282,79 @@ def options(config: RunConfig) -> str:
 
 def search_table(log: Iterable[SearchResult], measure: Measure = ACCURACY) -> Table:
     """Make a table of every candidate, the best of each model first."""
-    order = sorted(log, key=lambda one: (one.config.model, measure.gain(0.0, one.val)))
     rows = [
-        (
-            one.config.model, options(one.config), measure.short(one.val), f"{one.parameters:,}",
-            f"{one.seconds:.0f}",
-        )
-        for one in order
+        (one.config.model, options(one.config), measure.short(one.val), f"{one.parameters:,}",
+         f"{one.seconds:.0f}")
+        for one in sorted(log, key=lambda one: (one.config.model, measure.gain(0.0, one.val)))
     ]  # fmt: skip
     columns = ("model", "options", "validation", "params", "s")
     return Table("Search log", columns, rows, words=2, note="Test scores are not looked at.")
+
+
+def graph_run_page(
+    title: str, result: FitResult, measure: Measure, setting: list[tuple[str, Any]], command: str
+) -> Page:
+    """Make the page of a run on graphs; its title names the model, then the data."""
+    test = "none" if result.test is None else measure.format(result.test)
+    page = Page(
+        title,
+        f"Test {measure.title} {test}, at epoch {result.best_epoch} of {result.epochs}, which has "
+        f"the best score on validation, {measure.format(result.val)}.",
+    )
+    epochs = [{"model": title.partition(" ")[0], "seed": 0, **row} for row in result.history]
+    curves = learning_curves(epochs, measure)
+    page.section("Training").picture(
+        curves, "One run. The test score was not used to choose anything."
+    )
+    rows = [
+        (str(int(r["epoch"])), f"{r['train_loss']:.4f}", f"{r['val_loss']:.4f}",
+         measure.short(r["val"]), f"{r['seconds']:.3f}")
+        for r in result.history
+    ]  # fmt: skip
+    columns = ("epoch", "training loss", "validation loss", "validation", "s")
+    page.folded(Table("Every epoch", columns, rows, words=0))
+    page.how_to_reproduce(command, Environment.here(), setting)
+    return page
+
+
+def class_table(result: ImageRunResult) -> Table:
+    """Of each class the share that is right, and what most of its wrong images are taken for."""
+    rows = []
+    for label in result.y.unique().tolist():
+        found = result.predicted[result.y == label]
+        wrong = found[found != label]
+        instead = str(int(wrong.mode().values)) if len(wrong) else "-"
+        right = 100 * (1 - len(wrong) / len(found))
+        rows.append((str(label), str(len(found)), f"{right:.1f}", instead))
+    return Table("", ("class", "test images", "right (%)", "most often taken for"), rows)
+
+
+def image_run_page(
+    title: str, config: ImageRunConfig, result: ImageRunResult, pictures: Mapping[str, Any],
+    seed: int, command: str,
+) -> Page:  # fmt: skip
+    """Make the page of a run on images; its title names the data set and its files."""
+    fit = result.fit
+    page = Page(
+        f"{config.model} on {title}",
+        f"Test accuracy {100 * (fit.test or 0.0):.2f} % on {len(result.y):,} images, at epoch "
+        f"{fit.best_epoch} of {fit.epochs}, which has the best validation accuracy, "
+        f"{100 * fit.val:.2f} %.",
+    )
+    page.section("Training").picture(
+        plot.learning_curves([{"model": config.model, "seed": seed, **row} for row in fit.history]),
+        "The loss is that of changed images and smoothed labels.",
+    )
+    page.section("Classes").table(class_table(result))
+    if pictures:
+        page.section("The first test image")
+    for name, figure in pictures.items():
+        page.picture(figure, _CAPTIONS[name])
+    cost = [
+        ("seed", seed), ("parameters", f"{result.parameters:,}"),
+        ("10^9 multiply-accumulates an image", f"{result.gmacs:.4f}"),
+        ("seconds an epoch", f"{fit.seconds_per_epoch:.2f}"),
+    ]  # fmt: skip
+    setting = [*cost, *asdict(config.network).items(), *recipe_rows(config)]
+    page.how_to_reproduce(command, Environment.here(), setting)
+    return page

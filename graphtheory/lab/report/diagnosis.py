@@ -8,8 +8,8 @@ from typing import Any
 
 from graphtheory.lab import plot
 from graphtheory.lab.bench.rows import Environment, Row
+from graphtheory.lab.bench.table import Table, pairs
 from graphtheory.lab.report.page import Page
-from graphtheory.lab.report.table import Table, pairs
 
 _MARGINS = ("margin", "normalized margin", "pooled margin")
 _CORE = "core distance by "
@@ -19,56 +19,48 @@ NODES = {"all": "all nodes", "hearing": "nodes that reach a discriminative one"}
 
 @dataclass(frozen=True)
 class Printed:
-    """Numbers of a publication about the same graph, to be shown beside those found.
+    """Numbers of a publication about the same graph, to be shown beside those found."""
 
-    Attributes:
-        name: Of the publication, as a legend writes it.
-        shares: Discriminative nodes of each class, percent; empty where it prints none.
-        table: Its other numbers beside those found.
-    """
-
-    name: str
-    shares: Sequence[float]
-    table: Table
+    name: str  # of the publication, as a legend writes it
+    shares: Sequence[float]  # discriminative nodes of each class, percent; may be empty
+    table: Table  # its other numbers beside those found
 
 
-def margin_table(rows: Sequence[Row]) -> Table:
+def _margin_table(rows: Sequence[Row]) -> Table:
     """Make the table of average margins over the distance, in the rings N_z."""
     value = {
-        (r.name, r.parameters["moment"], r.parameters["distance"]): r.value
+        (r.name, p["moment"], p["distance"]): r.value
         for r in rows
-        if r.parameters.get("region") == "ring" and "distance" in r.parameters
+        if (p := r.parameters).get("region") == "ring" and "distance" in p
     }
-    moments = dict.fromkeys(moment for _, moment, _ in value)
+    moments = list(dict.fromkeys(moment for _, moment, _ in value))
     columns = [(name, moment) for moment in moments for name in _MARGINS]
-    columns.append(("reach", next(iter(moments))))  # the same for every moment
+    headings = [f"{name}, {moment}" for name, moment in columns]
+    columns.append(("reach", moments[0]))  # the same for every moment
     hops = sorted({z for _, _, z in value})
     return Table(
         "Winning margin over the distance",
-        ("z", *(f"{name}, {moment}" for name, moment in columns[:-1]), "reach (%)"),
+        ("z", *headings, "reach (%)"),
         [(str(z), *(f"{value[name, moment, z]:.3f}" for name, moment in columns)) for z in hops],
         note="Reach: nodes that have any node at distance z.",
     )
 
 
-def core_distances(rows: Sequence[Row]) -> dict[tuple[str, str, str], int | None]:
+def _core_distances(rows: Sequence[Row]) -> dict[tuple[str, str, str], int | None]:
     """(moment, region, kind of margin) -> hops where it is largest; None where none is above 0."""
-    above = {
-        (r.parameters["moment"], r.parameters["region"], r.name)
-        for r in rows
-        if r.name in _MARGINS and r.value > 0
-    }
-    places = {
-        (r.parameters["moment"], r.parameters["region"], r.name.removeprefix(_CORE)): int(r.value)
-        for r in rows
-        if r.name.startswith(_CORE)
-    }
-    return {place: hops if place in above else None for place, hops in places.items()}
+    margins, places = set(), {}
+    for row in rows:
+        where, name = row.parameters, row.name.removeprefix(_CORE)
+        if name in _MARGINS and name != row.name:
+            places[where["moment"], where["region"], name] = int(row.value)
+        elif name in _MARGINS and row.value > 0:
+            margins.add((where["moment"], where["region"], name))
+    return {place: hops if place in margins else None for place, hops in places.items()}
 
 
 def reading(rows: Sequence[Row]) -> str:
     """Say in a sentence what the margins suggest to try; empty without margins."""
-    found = core_distances(rows)
+    found = _core_distances(rows)
     if not found:
         return ""
     whole, normalized = (found["covariance", "ring", name] for name in _MARGINS[:2])
@@ -89,10 +81,10 @@ def reading(rows: Sequence[Row]) -> str:
     )
 
 
-def core_table(rows: Sequence[Row]) -> Table:
+def _core_table(rows: Sequence[Row]) -> Table:
     """Make the table of the hops where each margin is largest."""
     hops: dict[tuple[str, str], list[str]] = {}
-    for (moment, region, _), largest in core_distances(rows).items():
+    for (moment, region, _), largest in _core_distances(rows).items():
         text = "none" if largest is None else str(largest)
         hops.setdefault((moment, REGIONS[region]), []).append(text)
     return Table(
@@ -106,14 +98,12 @@ def core_table(rows: Sequence[Row]) -> Table:
     )
 
 
-def positive_table(rows: Sequence[Row]) -> Table:
+def _positive_table(rows: Sequence[Row]) -> Table:
     """Make the table of nodes whose margin is above 0, under every definition."""
     shares: dict[tuple[str, str, str], dict[str, str]] = {}
-    for row in rows:
-        if row.name == "positive margin":
-            p = row.parameters
-            where = (p["moment"], REGIONS[p["region"]], str(p["distance"]))
-            shares.setdefault(where, {})[p["nodes"]] = f"{row.value:.2f}"
+    for p, value in ((r.parameters, r.value) for r in rows if r.name == "positive margin"):
+        where = (p["moment"], REGIONS[p["region"]], str(p["distance"]))
+        shares.setdefault(where, {})[p["nodes"]] = f"{value:.2f}"
     return Table(
         "Nodes with a margin above 0 (%)",
         ("discriminative by", "counted in", "z", *NODES.values()),
@@ -125,7 +115,7 @@ def positive_table(rows: Sequence[Row]) -> Table:
 
 def share_table(rows: Sequence[Row], printed: Printed | None = None) -> Table:
     """Make the table of discriminative nodes of each class, percent, and the printed ones."""
-    series = dict(_share_series(rows, printed))
+    series = _share_series(rows, printed)
     groups = sorted({group for found in series.values() for group in found})
     return Table(
         "Discriminative nodes by class (%)",
@@ -136,11 +126,12 @@ def share_table(rows: Sequence[Row], printed: Printed | None = None) -> Table:
 
 def tables(rows: Sequence[Row], printed: Printed | None = None) -> list[Table]:
     """The tables that the rows have something for, and the printed numbers."""
-    sizes = [(r.name, f"{r.value:,.6g}") for r in rows if r.parameters.keys() == {"dataset"}]
-    out = [pairs("Graph", [(name.replace("_", " "), text) for name, text in sizes])]
+    sizes = [r for r in rows if r.parameters.keys() == {"dataset"}]
+    named = ((r.name.replace("_", " "), f"{r.value:,.6g}") for r in sizes)
+    out = [pairs("Graph", named)]
     if any(row.name == "discriminative share" for row in rows):
-        out += [share_table(rows, printed), margin_table(rows)]
-        out += [core_table(rows), positive_table(rows)]
+        out += [share_table(rows, printed), _margin_table(rows)]
+        out += [_core_table(rows), _positive_table(rows)]
     return out if printed is None else [*out, printed.table]
 
 
@@ -153,7 +144,13 @@ def pictures(rows: Sequence[Row], printed: Printed | None = None) -> Iterator[tu
         if r.name == "class size"
     ]
     (mean,) = (row.value for row in rows if row.name == "balance mean")
-    if curve := [_margin(row) for row in rows if _is_curve(row)]:
+    curve = [
+        {"series": f"{row.name.removesuffix(' margin')}, {row.parameters['moment']}",
+         "distance": row.parameters["distance"], "margin": row.value}
+        for row in rows
+        if row.name in _MARGINS[1:] and row.parameters["region"] == "ring"
+    ]  # fmt: skip
+    if curve:
         yield (
             "margin",
             plot.winning_margin(curve, title=dataset),
@@ -162,7 +159,7 @@ def pictures(rows: Sequence[Row], printed: Printed | None = None) -> Iterator[tu
         )
         shares = [
             {"group": f"class {group}", "series": name, "value": value}
-            for name, found in _share_series(rows, printed)
+            for name, found in _share_series(rows, printed).items()
             for group, value in found.items()
         ]
         yield (
@@ -198,22 +195,12 @@ def diagnosis_page(
     return page
 
 
-def _share_series(
-    rows: Sequence[Row], printed: Printed | None
-) -> Iterator[tuple[str, dict[int, float]]]:
-    own = [row for row in rows if row.name == "discriminative share"]
-    for moment in dict.fromkeys(row.parameters["moment"] for row in own):
-        mine = [row for row in own if row.parameters["moment"] == moment]
-        yield moment, {row.parameters["group"]: row.value for row in mine}
-    if own and printed is not None:
-        yield printed.name, dict(enumerate(printed.shares, 1))
-
-
-def _is_curve(row: Row) -> bool:
-    return row.name in _MARGINS[1:] and row.parameters["region"] == "ring"
-
-
-def _margin(row: Row) -> dict[str, Any]:
-    p = row.parameters
-    series = f"{row.name.removesuffix(' margin')}, {p['moment']}"
-    return {"series": series, "distance": p["distance"], "margin": row.value}
+def _share_series(rows: Sequence[Row], printed: Printed | None) -> dict[str, dict[int, float]]:
+    """Definition of discriminative nodes -> class -> their share, and the printed shares."""
+    series: dict[str, dict[int, float]] = {}
+    for row in rows:
+        if row.name == "discriminative share":
+            series.setdefault(row.parameters["moment"], {})[row.parameters["group"]] = row.value
+    if series and printed is not None:
+        series[printed.name] = dict(enumerate(printed.shares, 1))
+    return series

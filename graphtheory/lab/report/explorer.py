@@ -6,27 +6,31 @@ import base64
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from html import escape
 from os import PathLike
 from pathlib import Path
-from string import Template
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import fft, sparse
 from torch import Tensor
 
 from graphtheory.disk import replace_file
 from graphtheory.graph import Neighborhood
-from graphtheory.lab.report.layout import force_layout
 from graphtheory.lab.report.page import asset
 
 MOST_NODES = 20_000
 MOST_WEIGHTS = 20_000_000  # over edges, layers and heads; a page of about 55 MB
 _MOST_LINES = 50_000
+_KEPT = {"indptr": "<u4", "indices": "<u4", "distance": "u1"}  # of a neighborhood
 _ABOVE_ONE = 1e-3  # what rounding may add to a weight
 
+_STEPS, _CELLS, _GRAVITY = 300, 128, 0.05  # of the layout
+
 Map = tuple[Neighborhood | Tensor, Tensor]
+Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -98,27 +102,23 @@ def attention_explorer(
     if names is not None and len(names) != num_nodes:
         raise ValueError(f"names: {len(names)}, expected one for each of {num_nodes} nodes")
     group, groups = _groups(labels, num_nodes)
-    places = _places(positions, edges, num_nodes)
     kept = edges[:, :: max(1, -(-edges.shape[1] // _MOST_LINES))]
     graphs = list({id(nb): nb for nb, _ in layers}.values())
+    at = {id(nb): number for number, nb in enumerate(graphs)}
     data = {
         "nodes": num_nodes,
-        "places": _packed(places, "<f4"),
-        "group": None if group is None else _packed(group, "<u2"),
+        "places": _packed(_places(positions, edges, num_nodes), "<f4"),
+        "group": _packed(group, "<u2"),
         "groups": groups,
         "names": None if names is None else list(map(str, names)),
         "lines": _packed(kept.T, "<u4"),
         "graphs": [
-            {
-                "indptr": _packed(nb.indptr, "<u4"),
-                "indices": _packed(nb.indices, "<u4"),
-                "distance": None if nb.distance is None else _packed(nb.distance, "u1"),
-            }
+            {name: _packed(getattr(nb, name), kind) for name, kind in _KEPT.items()}
             for nb in graphs
         ],
         "layers": [
             {
-                "graph": next(i for i, other in enumerate(graphs) if other is nb),
+                "graph": at[id(nb)],
                 "heads": weights.size(1),
                 "weights": _packed((65535 * weights.T.clamp(0, 1)).round(), "<u2"),
             }
@@ -126,14 +126,11 @@ def attention_explorer(
         ],
     }
     counted = f"{num_nodes:,} nodes, {len(layers)} layers; drawn: {kept.shape[1]:,} of "
-    return AttentionExplorer(
-        Template(asset("explorer.html")).substitute(
-            title=escape(title),
-            data=json.dumps(data).replace("<", "\\u003c"),
-            note=f"{counted}{edges.shape[1]:,} edges.",
-            script=asset("explorer.js"),
-        )
-    )
+    document = asset(
+        "explorer.html", title=escape(title), data=json.dumps(data).replace("<", "\\u003c"),
+        note=f"{counted}{edges.shape[1]:,} edges.", script=asset("explorer.js"),
+    )  # fmt: skip
+    return AttentionExplorer(document)
 
 
 def _layer(number: int, graph: Neighborhood | Tensor, weights: Tensor) -> tuple[Neighborhood, Any]:
@@ -201,20 +198,87 @@ def _groups(
     return np.array([number[label] for label in given]), list(map(str, found))
 
 
-def _places(
-    positions: Tensor | None, edges: NDArray[np.int64], num_nodes: int
-) -> NDArray[np.float64]:
+def _places(positions: Tensor | None, edges: NDArray[np.int64], num_nodes: int) -> Array:
     """Scale positions into -1..1, or seek them."""
     if positions is None:
         return force_layout(edges, num_nodes)
     if positions.shape != (num_nodes, 2) or not bool(positions.isfinite().all()):
         shape = list(positions.shape)
         raise ValueError(f"positions: shape {shape}, expected finite values [{num_nodes}, 2]")
-    given = positions.detach().double().cpu().numpy()
-    middle = (given.max(0) + given.min(0)) / 2
-    return (given - middle) / max(float(np.abs(given - middle).max()), 1e-9)
+    return _within_one(positions.detach().double().cpu().numpy())
 
 
-def _packed(values: Tensor | NDArray[Any], kind: str) -> str:
+def _within_one(place: Array) -> Array:
+    place = place - (place.max(0) + place.min(0)) / 2
+    return place / max(float(np.abs(place).max()), 1e-9)
+
+
+def _packed(values: Tensor | NDArray[Any] | None, kind: str) -> str | None:
+    if values is None:
+        return None
     array = values.detach().cpu().numpy() if isinstance(values, Tensor) else values
     return base64.b64encode(np.ascontiguousarray(array.astype(kind)).tobytes()).decode()
+
+
+def force_layout(edges: NDArray[np.integer], num_nodes: int, *, seed: int = 0) -> Array:
+    r"""Positions at which edges are short and nodes far from each other, the same for one seed.
+
+    .. math:: F_i = \sum_{j \ne i} \frac{m_i m_j}{d_{ij}} u_{ji} + \sum_{(i,j)} d_{ij} u_{ij}
+        - g\, m_i\, x_i, \qquad m_i = \deg_i + 1
+
+    with :math:`u_{ij}` the unit vector from i to j. The repulsion is a convolution over a grid of
+    128 x 128 cells, so that a step takes O(N + E) and nodes within one cell hardly repel.
+
+    The result lies within -1..1. Of `edges` [2, E] direction, loops and duplicates do not matter.
+
+    Source:
+        The forces of ForceAtlas2 (Jacomy et al. 2014), section 3. Differs: the sum over a grid in
+        place of a tree, steps that shrink evenly.
+    """
+    draw = np.random.default_rng(seed)
+    place = draw.normal(size=(num_nodes, 2)) * np.sqrt(num_nodes)
+    ones = np.ones(edges.shape[1])
+    links = sparse.csr_matrix((ones, (edges[0], edges[1])), (num_nodes, num_nodes))
+    links = ((links + links.T) > 0).astype(float)
+    links.setdiag(0)
+    links.eliminate_zeros()
+    degree = np.asarray(links.sum(1)).ravel()
+    mass = degree + 1
+    for step in range(_STEPS):
+        force = _repulsion(place, mass) * mass[:, None]
+        force += links @ place - degree[:, None] * place - _GRAVITY * mass[:, None] * place
+        move = force / mass[:, None]  # a hub is as quick as a leaf
+        length = np.linalg.norm(move, axis=1, keepdims=True)
+        reach = np.ptp(place, axis=0).max() * 0.1 * (1 - step / _STEPS) + 1e-9
+        place += move * np.minimum(1, reach / np.maximum(length, 1e-9)) * 0.5
+    return _within_one(place)
+
+
+def _repulsion(place: Array, mass: Array) -> Array:
+    """Sum over the other nodes of their mass, over the distance, along the direction from them."""
+    low = place.min(0)
+    cell = max(float(np.ptp(place, axis=0).max()), 1e-9) / (_CELLS - 2)
+    where = (place - low) / cell
+    corner = where.astype(int)
+    share = where - corner
+    size = 2 * _CELLS  # twice, so that nothing wraps around
+    density = np.zeros(size * size)
+    corners = []
+    for i in (0, 1):
+        for j in (0, 1):
+            part = np.abs(1 - i - share[:, 0]) * np.abs(1 - j - share[:, 1])
+            at = (corner[:, 0] + i) * size + corner[:, 1] + j
+            density += np.bincount(at, mass * part, size * size)
+            corners.append((at, part))
+    spread = fft.ifft2(fft.fft2(density.reshape(size, size)) * _away()).ravel() / cell
+    found = np.sum([spread[at] * part for at, part in corners], axis=0)
+    return np.stack([found.real, found.imag], 1)
+
+
+@cache
+def _away() -> NDArray[np.complex128]:
+    """Transform of 1 / distance along the direction x + iy, over the grid in cells."""
+    steps = np.fft.fftfreq(2 * _CELLS, 1 / (2 * _CELLS))
+    x, y = np.meshgrid(steps, steps, indexing="ij")
+    kernel: NDArray[np.complex128] = fft.fft2((x + 1j * y) / np.maximum(x**2 + y**2, 0.5))
+    return kernel

@@ -9,6 +9,7 @@ from html import escape
 from importlib.resources import files
 from os import PathLike
 from pathlib import Path
+from string import Template
 from typing import Any
 
 from graphtheory.disk import replace_file
@@ -17,9 +18,10 @@ from graphtheory.lab.bench.rows import Environment
 from graphtheory.lab.bench.table import Table, pairs
 
 
-def asset(name: str) -> str:
-    """Read the text of a file in `assets/`."""
-    return (files("graphtheory.lab.report") / "assets" / name).read_text(encoding="utf-8")
+def asset(name: str, **values: str) -> str:
+    """Read the text of a file in `assets/` and fill in its $names."""
+    text = (files("graphtheory.lab.report") / "assets" / name).read_text(encoding="utf-8")
+    return Template(text).substitute(values) if values else text
 
 
 @dataclass
@@ -66,11 +68,8 @@ class Page:
     def picture(self, figure: Any, caption: str) -> None:
         """Add a figure of `graphtheory.lab.plot`; the caption is also what a screen reader says."""
         image = base64.b64encode(plot.svg(figure).encode()).decode()
-        text = escape(caption)
-        self._parts.append(
-            f'<figure><img alt="{text}" src="data:image/svg+xml;base64,{image}">'
-            f"<figcaption>{text}</figcaption></figure>"
-        )
+        shown = f'<img alt="{escape(caption)}" src="data:image/svg+xml;base64,{image}">'
+        self.drawing(shown, caption)
 
     def drawing(self, svg: str, caption: str) -> None:
         """Add an SVG element as it is, whose titles a browser shows under the pointer."""
@@ -86,14 +85,10 @@ class Page:
 
     def html(self) -> str:
         """Write the whole document as text."""
-        return (
-            '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-            '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-            f"<title>{escape(self.title)}</title>\n<style>\n{asset('page.css')}</style>\n</head>\n<body>\n"
-            f'<h1>{escape(self.title)}</h1>\n<p class="lead">{escape(self.lead)}</p>\n'
-            + "\n".join(self._parts)
-            + f"\n<script>\n{asset('sort.js')}</script>\n</body>\n</html>\n"
-        )
+        return asset(
+            "page.html", title=escape(self.title), lead=escape(self.lead), style=asset("page.css"),
+            parts="\n".join(self._parts), script=asset("sort.js"),
+        )  # fmt: skip
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the document into a file."""
@@ -102,16 +97,14 @@ class Page:
 
 def _table(table: Table) -> str:
     caption = f"<caption>{escape(table.title)}</caption>" if table.title else ""
-    head = _cells("th", table.columns, table.words) if any(table.columns) else ""
-    body = "".join(f"<tr>{_cells('td', row, table.words)}</tr>" for row in table.rows)
-    top = f"<thead><tr>{head}</tr></thead>" if head else ""
-    shown = f"<table>{caption}{top}<tbody>{body}</tbody></table>"
+    head = f"<thead>{_row('th', table.columns, table)}</thead>" if any(table.columns) else ""
+    body = "".join(_row("td", row, table) for row in table.rows)
     note = f'<p class="note">{escape(table.note)}</p>' if table.note else ""
+    shown = f"<table>{caption}{head}<tbody>{body}</tbody></table>"
     return f'<div class="scroll">{shown}</div>{note}'
 
 
-def _cells(tag: str, texts: Sequence[str], words: int) -> str:
-    return "".join(
-        f"<{tag}{' class=' + chr(34) + 'word' + chr(34) if i < words else ''}>{escape(t)}</{tag}>"
-        for i, t in enumerate(texts)
-    )
+def _row(tag: str, texts: Sequence[str], table: Table) -> str:
+    kinds = [' class="word"'] * table.words + [""] * len(texts)
+    cells = (f"<{tag}{kind}>{escape(t)}</{tag}>" for kind, t in zip(kinds, texts, strict=False))
+    return f"<tr>{''.join(cells)}</tr>"

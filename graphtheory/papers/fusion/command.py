@@ -11,7 +11,7 @@ from graphtheory.lab import plot
 from graphtheory.lab.bench.config import checked_options, read_options, with_options
 from graphtheory.lab.bench.rows import Environment
 from graphtheory.lab.bench.table import Table
-from graphtheory.lab.cli.fitting import kinds
+from graphtheory.lab.cli.options import kinds
 from graphtheory.lab.cli.show import (
     SMALL,
     RefusedError,

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from graphtheory.lab.bench import node_task
+from graphtheory.lab.bench.spaces import Space
 from graphtheory.lab.cli import main
 
 Run = Callable[..., tuple[int, str, str]]
@@ -25,3 +27,10 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
         return code, said.out, said.err
 
     return command
+
+
+@pytest.fixture
+def small_space(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few and quick candidates for every search on a graph."""
+    axes = {"hidden": (4, 8), "lr": (0.01, 0.1), "residual": (True,)}
+    monkeypatch.setattr(node_task, "node_space", lambda *_: Space(2, 2, 1, axes))

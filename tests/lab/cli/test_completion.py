@@ -52,8 +52,3 @@ def test_a_script_is_one_that_its_shell_reads(run: Run, tmp_path: Path, shell: s
     script = tmp_path / "script"
     script.write_text(out)
     subprocess.run([shell, "-n", str(script)], check=True, capture_output=True)
-
-
-def test_another_shell_is_refused(run: Run) -> None:
-    code, _, err = run("completion", "csh")
-    assert code == 2 and "SHELL: unknown name 'csh'; did you mean 'zsh'? known: bash, zsh" in err

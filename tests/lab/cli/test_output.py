@@ -10,8 +10,6 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from graphtheory.lab.bench import node_task
-from graphtheory.lab.bench.spaces import Space
 from graphtheory.lab.cli import progress
 from graphtheory.lab.cli.progress import Steps, steps, working
 
@@ -43,10 +41,7 @@ KEYS: dict[str, set[str]] = {
 }
 
 
-@pytest.fixture(autouse=True)
-def _small_space(monkeypatch: pytest.MonkeyPatch) -> None:
-    axes = {"hidden": (4, 8), "lr": (0.01, 0.1), "residual": (True,)}
-    monkeypatch.setattr(node_task, "node_space", lambda *_: Space(2, 2, 1, axes))
+pytestmark = pytest.mark.usefixtures("small_space")
 
 
 @pytest.mark.parametrize("name", WORDS)
@@ -90,89 +85,99 @@ def test_a_refusal_is_a_sentence_and_no_json(run: Run) -> None:
 # Progress -----------------------------------------------------------------------------------------
 
 
+@pytest.fixture
 def in_a_file(capsys: pytest.CaptureFixture[str]) -> Console:
     return Console(stderr=True, width=160)
 
 
-@pytest.fixture
-def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The time that progress reads, which a test moves on."""
-    found = [0.0]
-    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: found[0]))
-    return found
+Told = Callable[[Steps, Callable[[float], None]], None]
 
 
-def test_lines_in_a_file_say_how_long_the_rest_takes(
-    capsys: pytest.CaptureFixture[str], now: list[float]
-) -> None:
-    with steps(in_a_file(capsys), "run") as tell:
-        for done in range(4):  # two are known from earlier
-            tell.before("gt", done + 2, 6)
-            now[0] += 50
-            tell.finished("ready")
-    assert capsys.readouterr().err.splitlines() == [
-        "run 3/6  ready  (2 min left)", "run 4/6  ready  (2 min left)",
-        "run 5/6  ready  (50 s left)", "run 6/6  ready",
-    ]  # fmt: skip
-
-
-def test_what_was_kept_tells_nothing_of_the_rest(
-    capsys: pytest.CaptureFixture[str], now: list[float]
-) -> None:
-    with steps(in_a_file(capsys), "candidate") as tell:
-        for done in range(15):
-            tell("gt", done, 20)
-        tell.before("gt", 15, 20)
-        now[0] += 100
-        tell.epoch(1, 4)
-    last = capsys.readouterr().err.splitlines()[-1]
-    left = "(5 min left of this one, 32 min of all)"
-    assert last == f"candidate 16/20  gt, epoch 1 of at most 4  {left}"
-
-
-def test_the_first_of_many_epochs_tells_no_time(
-    capsys: pytest.CaptureFixture[str], now: list[float]
-) -> None:
-    with steps(in_a_file(capsys), "run") as tell:
-        tell.before("gt", 0, 20)
-        for epoch in (1, 2, 3):  # the first one compiles
-            now[0] += 25
-            tell.epoch(epoch, 100)
-    assert capsys.readouterr().err.splitlines() == [
-        "run 1/20  gt, epoch 1 of at most 100",
-        "run 1/20  gt, epoch 2 of at most 100",
-        "run 1/20  gt, epoch 3 of at most 100  (40 min left of this one, 13 h 52 min of all)",
-    ]
-
-
-def test_a_long_step_tells_of_its_epochs(
-    capsys: pytest.CaptureFixture[str], now: list[float]
-) -> None:
-    with steps(in_a_file(capsys), "run") as tell:
-        tell.before("gt", 0, 2)
-        for epoch in range(1, 9):
-            now[0] += 4
-            tell.epoch(epoch, 10)
+def four_of_six(tell: Steps, wait: Callable[[float], None]) -> None:
+    for done in range(4):  # two are known from earlier
+        tell.before("gt", done + 2, 6)
+        wait(50)
         tell.finished("ready")
-    assert capsys.readouterr().err.splitlines() == [
-        "run 1/2  gt, epoch 3 of at most 10  (28 s left of this one, 1 min of all)",
-        "run 1/2  gt, epoch 6 of at most 10  (16 s left of this one, 56 s of all)",
-        "run 1/2  ready  (32 s left)",
-    ]
 
 
-def test_the_last_step_is_timed_by_itself(
-    capsys: pytest.CaptureFixture[str], now: list[float]
-) -> None:
-    with steps(in_a_file(capsys), "run") as tell:
-        for done, each in enumerate((900, 30)):
-            tell.before("gt", done, 2)
-            now[0] += each
-            tell.epoch(1, 4)
-    assert capsys.readouterr().err.splitlines() == [
-        "run 1/2  gt, epoch 1 of at most 4  (45 min left of this one, 1 h 45 min of all)",
-        "run 2/2  gt, epoch 1 of at most 4  (2 min left)",
-    ]
+def mostly_kept(tell: Steps, wait: Callable[[float], None]) -> None:
+    for done in range(15):
+        tell.before("gt", done, 20)
+    tell.before("gt", 15, 20)
+    wait(100)
+    tell.epoch(1, 4)
+
+
+def first_compiles(tell: Steps, wait: Callable[[float], None]) -> None:
+    tell.before("gt", 0, 20)
+    for epoch in (1, 2, 3):
+        wait(25)
+        tell.epoch(epoch, 100)
+
+
+def long_step(tell: Steps, wait: Callable[[float], None]) -> None:
+    tell.before("gt", 0, 2)
+    for epoch in range(1, 9):
+        wait(4)
+        tell.epoch(epoch, 10)
+    tell.finished("ready")
+
+
+def quick_last(tell: Steps, wait: Callable[[float], None]) -> None:
+    for done, each in enumerate((900, 30)):
+        tell.before("gt", done, 2)
+        wait(each)
+        tell.epoch(1, 4)
+
+
+def draws(tell: Steps, wait: Callable[[float], None]) -> None:
+    tell.before("gt", 0, 1)
+    for drawn in (1, 2):
+        wait(20)
+        tell.draw(drawn, 4)
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        (
+            four_of_six,
+            ["3/6  ready  (2 min left)", "4/6  ready  (2 min left)", "5/6  ready  (50 s left)",
+             "6/6  ready"],
+        ),
+        (mostly_kept, ["16/20  gt, epoch 1 of at most 4  (5 min left of this one, 32 min of all)"]),
+        (
+            first_compiles,
+            ["1/20  gt, epoch 1 of at most 100", "1/20  gt, epoch 2 of at most 100",
+             "1/20  gt, epoch 3 of at most 100  (40 min left of this one, 13 h 52 min of all)"],
+        ),
+        (
+            long_step,
+            ["1/2  gt, epoch 3 of at most 10  (28 s left of this one, 1 min of all)",
+             "1/2  gt, epoch 6 of at most 10  (16 s left of this one, 56 s of all)",
+             "1/2  ready  (32 s left)"],
+        ),
+        (
+            quick_last,
+            ["1/2  gt, epoch 1 of at most 4  (45 min left of this one, 1 h 45 min of all)",
+             "2/2  gt, epoch 1 of at most 4  (2 min left)"],
+        ),
+        (draws, ["1/1  gt, draw 1 of 4  (1 min left)", "1/1  gt, draw 2 of 4  (40 s left)"]),
+    ],
+)  # fmt: skip
+def test_lines_in_a_file_say_how_long_the_rest_takes(
+    told: Told, expected: list[str], in_a_file: Console,
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    now = [0.0]  # the time that progress reads
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: now[0]))
+
+    def wait(seconds: float) -> None:
+        now[0] += seconds
+
+    with steps(in_a_file, "run") as tell:
+        told(tell, wait)
+    assert capsys.readouterr().err.splitlines() == [f"run {line}" for line in expected]
 
 
 def test_a_benchmark_tells_of_epochs(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,37 +186,27 @@ def test_a_benchmark_tells_of_epochs(run: Run, monkeypatch: pytest.MonkeyPatch) 
     assert "mlp, epoch 1 of at most 2" in run(*WORDS["tune"])[2]
 
 
-def test_draws_tell_of_the_time_left(capsys: pytest.CaptureFixture[str], now: list[float]) -> None:
-    with steps(in_a_file(capsys), "ladies on Cora") as tell:
-        tell.before("effective adjacency", 0, 1)
-        for drawn in (1, 2):
-            now[0] += 20.0
-            tell.draw(drawn, 4)
-    err = capsys.readouterr().err
-    assert "ladies on Cora 1/1  effective adjacency, draw 2 of 4  (40 s left)" in err
-
-
 def test_long_work_in_a_file_says_how_long_it_has_taken(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    in_a_file: Console, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(progress, "PATIENCE", 0.01)
     monkeypatch.setattr(progress, "_SILENCE", 0.02)
-    with working(in_a_file(capsys), "reading Cora"):
+    with working(in_a_file, "reading Cora"):
         time.sleep(0.2)
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "reading Cora ..." and "reading Cora ...  (0 s)" in lines[1:]
 
 
 def test_work_without_steps_is_told_of_when_it_takes_long(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    in_a_file: Console, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(progress, "PATIENCE", 0.05)
-    with working(in_a_file(capsys), "reading Cora"):
+    with working(in_a_file, "reading Cora"):
         time.sleep(0.3)
     assert capsys.readouterr().err == "reading Cora ...\n"
-    with working(in_a_file(capsys), "reading Cora"):
+    with working(in_a_file, "reading Cora"):
         pass
-    with working(in_a_file(capsys), "reading Cora", shown=False):
+    with working(in_a_file, "reading Cora", shown=False):
         time.sleep(0.2)
     assert capsys.readouterr().err == ""
 

@@ -19,11 +19,8 @@ from graphtheory.nn.conv import GATConv, GATv2Conv, GCNConv
 from graphtheory.vision import models
 
 # Row 0 sees 0 (itself) and 1; row 1 sees 0, 1 and 2; row 2 sees nobody.
-NB = Neighborhood(
-    torch.tensor([0, 2, 5, 5]),
-    torch.tensor([0, 1, 0, 1, 2]),
-    distance=torch.tensor([0, 1, 1, 0, 255], dtype=torch.uint8),
-)
+HOPS = torch.tensor([0, 1, 1, 0, 255], dtype=torch.uint8)
+NB = Neighborhood(torch.tensor([0, 2, 5, 5]), torch.tensor([0, 1, 0, 1, 2]), distance=HOPS)
 # Two heads, rows sum to one.
 WEIGHTS = torch.tensor([[0.8, 0.4], [0.2, 0.6], [0.5, 0.1], [0.5, 0.1], [0.0, 0.8]])
 
@@ -54,15 +51,8 @@ def test_uniform_attention_has_the_uniform_mass() -> None:
 
 
 def test_no_edges_have_no_mass() -> None:
-    nobody = Neighborhood(
-        torch.zeros(4, dtype=torch.int64),
-        torch.zeros(0, dtype=torch.int64),
-        distance=torch.zeros(0, dtype=torch.uint8),
-    )
+    nobody = Neighborhood(torch.zeros(4).long(), torch.zeros(0).long(), distance=HOPS[:0])
     assert mass_by_distance([torch.zeros(0, 2)], nobody) == []
-
-
-def test_distances_are_needed() -> None:
     with pytest.raises(ValueError, match="neighborhood: has no distance"):
         mass_by_distance([WEIGHTS], NB.replace(distance=None))
 
@@ -73,15 +63,9 @@ def test_concentration_by_hand() -> None:
     assert mass_on(WEIGHTS, NB, relevant) == pytest.approx(0.35)
     only = torch.tensor([False, True, True])
     assert mass_on(WEIGHTS, NB, relevant, only) == pytest.approx(0.3)
-
-
-def test_everything_and_nothing_relevant() -> None:
     everything = torch.ones(5, dtype=torch.bool)
     assert mass_on(WEIGHTS, NB, everything) == pytest.approx(1)
     assert mass_on(WEIGHTS, NB, ~everything) == 0
-
-
-def test_concentration_needs_a_target() -> None:
     only_the_empty_row = torch.tensor([False, False, True])
     with pytest.raises(ValueError, match="nodes: none of them has a row"):
         mass_on(WEIGHTS, NB, NB.indices == 1, only_the_empty_row)
@@ -113,10 +97,7 @@ def test_stvit_costs_in_other_sizes() -> None:
     found = [macs("stvit_deit_small", tokens=n) for n in (25, 100)]
     assert found == pytest.approx([2.04, 3.15], abs=0.01)
     assert macs("deit_small") == pytest.approx(4.60, abs=0.02)
-
-
-def test_windows_with_a_bias_are_counted_without_computing() -> None:
-    assert macs("swin_tiny") == pytest.approx(4.5, abs=0.03)
+    assert macs("swin_tiny") == pytest.approx(4.5, abs=0.03)  # windows with a bias, not computed
 
 
 def test_stvit_on_lv_vit_differs_by_its_convolutions() -> None:
@@ -259,6 +240,9 @@ def test_a_sample_is_not_its_own_neighbor(monkeypatch: pytest.MonkeyPatch) -> No
     assert nearest_accuracy(torch.zeros(2, 1), torch.tensor([0, 1])) == 0
     with pytest.raises(ValueError, match="expected 2 or more"):
         nearest_accuracy(x[:1], y[:1])
+    y = torch.arange(40) % 4  # beside a large offset
+    x = torch.rand(32) + 1e-4 * (torch.randn(4, 32)[y] + 0.05 * torch.randn(40, 32))
+    assert nearest_accuracy(x, y) == 1.0
 
 
 def test_the_probe_learns_what_is_linear_at_any_scale() -> None:
@@ -268,9 +252,3 @@ def test_the_probe_learns_what_is_linear_at_any_scale() -> None:
     assert linear_probe(x[:40], y[:40], x[40:], y[40:]) == 1.0
     wrong = linear_probe(x[:40], y[:40], x[40:], 1 - y[40:])
     assert wrong == 0.0
-
-
-def test_neighbors_are_found_beside_a_large_offset() -> None:
-    y = torch.arange(40) % 4
-    x = torch.rand(32) + 1e-4 * (torch.randn(4, 32)[y] + 0.05 * torch.randn(40, 32))
-    assert nearest_accuracy(x, y) == 1.0

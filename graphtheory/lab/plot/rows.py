@@ -1,9 +1,8 @@
-"""How well networks do, what that costs, and how they came there."""
+"""Pictures of rows: how well networks do and how they came there, and what distance is worth."""
 
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from statistics import fmean, stdev
 from typing import Any
 
@@ -13,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogFormatter, MaxNLocator
 
 from graphtheory.lab.plot import style
-from graphtheory.lab.plot.style import COLORS, Rows, collected, named, order, panels, styled
+from graphtheory.lab.plot.style import COLORS, GRAY, Rows, collected, named, order, panels, styled
 
 _ROW = 0.42  # inches a bar
 _PAPER = {"facecolor": "white", "edgecolor": "none", "alpha": 0.9, "pad": 0.5}
@@ -29,9 +28,6 @@ def score_bars(runs: Rows, *, metric: str = "accuracy", unit: str = "%", title: 
         metric: Name of the score for the axis.
         unit: "%" shows shares in percent; scores of any other unit, or of none (""), as they are.
         title: Above the picture.
-
-    Raises:
-        ValueError: No rows.
     """
     rows = collected(runs, "runs", "test")
     models, scale = order(rows, "model"), _scale(unit)
@@ -69,9 +65,6 @@ def paired_differences(
         unit: "%" shows shares in percent points; any other, or none (""), the score as it is.
         higher_is_better: Of the score, for the names: `first - other`, else `other - first`.
         title: Above the picture.
-
-    Raises:
-        ValueError: No rows.
     """
     found = collected(rows, "rows", "difference")
     figure, (axes,) = panels(1, height=1.1 + _ROW * len(found))
@@ -79,7 +72,7 @@ def paired_differences(
     for place, row in enumerate(found):
         mean, error = scale * row["difference"], 2 * scale * row["standard_error"]
         decided = abs(mean) > error  # False of one seed, whose error is nan
-        color = style.GRAY if not decided else COLORS[0] if mean > 0 else COLORS[1]
+        color = GRAY if not decided else COLORS[0] if mean > 0 else COLORS[1]
         error = 0.0 if math.isnan(error) else error
         axes.errorbar(mean, place, xerr=error, fmt="o", color=color, capsize=4, markersize=6)
     axes.axvline(0, color="black", linewidth=1)
@@ -112,9 +105,6 @@ def score_over_cost(runs: Rows, *, metric: str = "accuracy", title: str = "") ->
         runs: One row a run: model, gmacs (10^9 multiply-accumulate operations), test (0..1).
         metric: Name of the score for the axis.
         title: Above the picture.
-
-    Raises:
-        ValueError: No rows.
     """
     rows = collected(runs, "runs", "gmacs")
     figure, (axes,) = panels(1, height=3.6)
@@ -163,9 +153,6 @@ def learning_curves(
         higher_is_better: Of the score; decides where the legend is out of the way.
         loss_unit: Of the loss; "" for none.
         title: Above the picture.
-
-    Raises:
-        ValueError: No rows.
     """
     epochs = collected(rows, "rows", "epoch")
     figure, drawn = panels(2 if "val" in epochs[0] else 1, height=3.1)
@@ -175,8 +162,8 @@ def learning_curves(
         for score in drawn[1:]:
             _curve(score, mine, "val", 100 if unit == "%" else 1, index)
     drawn[0].set_yscale("log")
-    for set_formatter in (drawn[0].yaxis.set_major_formatter, drawn[0].yaxis.set_minor_formatter):
-        set_formatter(_Plain(minor_thresholds=(2, 0.5)))
+    drawn[0].yaxis.set_major_formatter(_Plain(minor_thresholds=(2, 0.5)))
+    drawn[0].yaxis.set_minor_formatter(_Plain(minor_thresholds=(2, 0.5)))
     drawn[0].set(ylabel=named("training loss", loss_unit), title=title)
     for axes in drawn:
         axes.set_xlabel("epoch")
@@ -199,9 +186,6 @@ def grouped_bars(
         label: Of the vertical axis, with its unit.
         reference: Name and height of a horizontal line.
         title: Above the picture.
-
-    Raises:
-        ValueError: No rows.
 
     Source: tables B.1 to B.3 and B.8 of Li (2024).
     """
@@ -243,12 +227,125 @@ class _Plain(LogFormatter):
 
 
 def _curve(axes: Axes, rows: list[dict[str, Any]], key: str, scale: float, index: int) -> None:
-    at: dict[int, list[float]] = defaultdict(list)
-    for row in rows:
-        at[int(row["epoch"])].append(scale * row[key])
-    runs = len(order(rows, "seed"))
-    shown = [epoch for epoch in sorted(at) if 2 * len(at[epoch]) >= runs]
-    low, middle, high = zip(*(style.band(at[epoch]) for epoch in shown), strict=True)
-    look = style.look(index) | {"marker": None}
-    axes.fill_between(shown, low, high, color=look["color"], alpha=0.15, linewidth=0)
-    axes.plot(shown, middle, label=rows[0]["model"], **look)
+    runs, at = len(order(rows, "seed")), style.grouped(rows, "epoch", key, scale)
+    shown = {epoch: values for epoch, values in at.items() if 2 * len(values) >= runs}
+    style.band_line(axes, shown, style.look(index) | {"marker": None, "label": rows[0]["model"]})
+
+
+@styled
+def learned_bias(rows: Rows, accuracy: Rows | None = None, *, title: str = "") -> Figure:
+    """Learned b_z over the distance, a panel for each layer, a line for each head.
+
+    With `accuracy` each panel also shows, dashed on its right axis, the test accuracy of models
+    that aggregate only from nodes at distance exactly z. Over several runs a line is the median,
+    its band q20 to q80.
+
+    Args:
+        rows: layer (from 1), head (from 1), distance (hops), bias (dimensionless, a logit).
+        accuracy: One row a run: distance (hops), test (0..1), and where there are several kinds of
+            such models series, the name of the kind.
+        title: Above the picture.
+
+    Source: figures 3.8 and B.7 of Li (2024).
+    """
+    table = collected(rows, "rows", "bias")
+    layers = order(table, "layer")
+    figure, axes = panels(len(layers), height=3.4, width=max(5.0, 3.5 * len(layers)), sharey=True)
+    beside = [] if accuracy is None else collected(accuracy, "accuracy", "test")
+    twins = [_accuracy(panel, beside) for panel in axes if beside]
+    for layer, panel in zip(layers, axes, strict=True):
+        for index, head in enumerate(order(table, "head")):
+            mine = [r for r in table if (r["layer"], r["head"]) == (layer, head)]
+            line = style.look(index) | {"label": f"head {head}"}
+            style.band_line(panel, style.grouped(mine, "distance", "bias"), line)
+        panel.axhline(0, color=GRAY, linewidth=0.8)
+        largest = max(row["distance"] for row in table)
+        panel.set_xticks(range(0, largest + 1, max(1, -(-largest // 10))))
+        panel.set(xlabel="distance z (hops)", title=f"layer {layer}")
+        panel.grid(axis="y")
+    axes[0].set_ylabel("learned bias $b_z$ (logit)")
+    handles, labels = axes[0].get_legend_handles_labels()
+    for twin in twins[:1]:
+        more = twin.get_legend_handles_labels()
+        handles, labels = handles + more[0], labels + more[1]
+    style.legend_below(figure, handles, labels)
+    for twin in twins[:-1]:
+        twin.tick_params(labelright=False)
+    if twins:
+        twins[-1].set_ylabel("test accuracy of models that\naggregate only from distance z (%)")
+    style.figure_title(figure, title)
+    return figure
+
+
+@styled
+def attention_mass(rows: Rows, *, title: str = "") -> Figure:
+    """Share of attention that goes to each distance, a bar a layer, uniform attention beside them.
+
+    Args:
+        rows: One row a run, layer and distance: layer (from 1), distance (hops), mass, uniform
+            (both 0..1). Over several runs the bar is the median, the line q20 to q80.
+        title: Above the picture.
+    """
+    table = collected(rows, "rows", "mass")
+    layers = order(table, "layer")
+    figure, (axes,) = panels(1, height=3.1)
+    width = 0.8 / (len(layers) + 1)
+    series: list[tuple[str, str, Any]] = [("uniform attention", "uniform", layers[0])]
+    series += [(f"layer {layer}", "mass", layer) for layer in layers]
+    hops = sorted(order(table, "distance"))
+    for index, (label, key, layer) in enumerate(series):
+        mine = [row for row in table if row["layer"] == layer]
+        bands = map(style.band, style.grouped(mine, "distance", key, 100).values())
+        low, middle, high = np.array(list(bands)).T
+        place = np.arange(len(hops)) - 0.4 + width * (index + 0.5)
+        color = style.LIGHT if index == 0 else COLORS[(index - 1) % len(COLORS)]
+        hatch = style.HATCHES[index % len(style.HATCHES)]
+        look: Any = {"color": color, "edgecolor": GRAY, "linewidth": 0.5, "hatch": hatch}
+        axes.bar(place, middle, width, label=label, **look)
+        if index:
+            lines: Any = {"fmt": "none", "ecolor": "black", "elinewidth": 0.8, "capsize": 2}
+            axes.errorbar(place, middle, [middle - low, high - middle], **lines)
+    axes.set_xticks(range(len(hops)), [str(z) if z else "0\n(itself)" for z in hops])
+    axes.set(xlabel="distance (hops)", ylabel="attention mass (%)", title=title)
+    axes.grid(axis="y")
+    axes.legend()
+    return figure
+
+
+@styled
+def winning_margin(rows: Rows, *, title: str = "") -> Figure:
+    """Normalized average winning margin over the distance, a line for each series.
+
+    Args:
+        rows: series (name of a line), distance (hops), margin (dimensionless, -1..1).
+        title: Above the picture.
+
+    Source: figure B.5 of Li (2024).
+    """
+    table = collected(rows, "rows", "margin")
+    figure, (axes,) = panels(1, height=3.2)
+    for index, series in enumerate(order(table, "series")):
+        mine = sorted((r["distance"], r["margin"]) for r in table if r["series"] == series)
+        axes.plot(*zip(*mine, strict=True), label=series, **style.look(index))
+    axes.axhline(0, color=GRAY, linewidth=0.8)
+    axes.set_xticks(sorted(order(table, "distance")))
+    axes.set(xlabel="distance z (hops)", ylabel=r"normalized margin $\bar\Delta(z)$", title=title)
+    axes.grid(axis="y")
+    axes.legend()
+    return figure
+
+
+def _accuracy(axes: Axes, rows: list[dict[str, Any]]) -> Axes:
+    """The right axis of a panel."""
+    twin = axes.twinx()
+    axes.set_zorder(twin.get_zorder() + 1)
+    axes.patch.set_visible(False)
+    for index, series in enumerate(dict.fromkeys(row.get("series", "") for row in rows)):
+        mine = [row for row in rows if row.get("series", "") == series]
+        line = {
+            "color": ("black", GRAY)[index % 2], "linewidth": 2.2, "label": series or None,
+            "linestyle": (0, (4, 2)) if index == 0 else (0, (1, 1.5)),
+        }  # fmt: skip
+        style.band_line(twin, style.grouped(mine, "distance", "test", 100), line, alpha=0.1)
+    twin.spines["right"].set_visible(True)
+    return twin
