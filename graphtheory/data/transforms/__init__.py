@@ -1,7 +1,7 @@
 """PyG transforms: distances and paths of all pairs, degrees, distances to the centroid.
 
 Laplacian eigenvectors and random walks come with PyG: `AddLaplacianEigenvectorPE` and
-`AddRandomWalkPE`. `lab.datasets.stored.with_transforms` applies
+`AddRandomWalkPE`. `lab.datasets.graph_sets.with_transforms` applies
 any of them once to a whole set of graphs.
 """
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from graphtheory.disk import replace_file
 from graphtheory.lab.bench.node_config import NodeRunConfig
 from graphtheory.lab.bench.spaces import DEFAULT, Space
-from graphtheory.lab.datasets.cache import default_folder
 from graphtheory.lab.datasets.catalogue import key
+from graphtheory.lab.datasets.files import cache_folder
 from graphtheory.lab.zoo.node_models import NAMES
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def user_file() -> Path:
 
     Its entries take the place of those shipped with the package.
     """
-    return default_folder() / "tuned.json"
+    return cache_folder() / "tuned.json"
 
 
 def tuned_config(dataset: str, model: str) -> tuple[NodeRunConfig, int, int]:

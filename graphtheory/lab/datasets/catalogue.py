@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
@@ -45,6 +45,8 @@ class DatasetInfo:
             are directed as published.
         features: Of sets of graphs: what `x` and `edge_attr` are.
         aliases: Other names of it.
+        sha256: Size and SHA-256 of raw files, each checked before its file is read.
+        git_blob: Git's own hash of a file whose SHA-256 was not taken of the file itself.
     """
 
     name: str
@@ -64,6 +66,8 @@ class DatasetInfo:
     both_ways: bool = False
     features: str = ""
     aliases: tuple[str, ...] = ()
+    sha256: Mapping[str, tuple[int, str]] = field(default_factory=dict, hash=False)
+    git_blob: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     @property
     def embedded(self) -> bool:
@@ -76,16 +80,10 @@ class DatasetInfo:
         return self.splits[0]
 
     def known_split(self, split: str | None) -> str:
-        """The split of that name, the default for None.
-
-        Raises:
-            ValueError: The set has no such split; the message lists those it has.
-        """
-        if split is None:
-            return self.default_split
-        if split not in self.splits:
+        """The split of that name, the default for None; ValueError where the set has none such."""
+        if split is not None and split not in self.splits:
             raise ValueError(f"split: {self.name} has {', '.join(self.splits)}; got {split!r}")
-        return split
+        return split or self.default_split
 
 
 def key(name: str) -> str:
@@ -94,23 +92,19 @@ def key(name: str) -> str:
 
 
 _TABLE: dict[str, Any] = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
-_FIELDS = [field.name for field in fields(DatasetInfo)]
 
 
 def _info(entry: Mapping[str, Any]) -> DatasetInfo:
     """An entry of the table, completed by what its family shares."""
     name, text = entry["name"], json.dumps(_TABLE["families"].get(entry["family"], {}))
-    stem = name.replace("-", "_")
-    words = {"name": name, "lower": name.lower(), "upper": name.upper(), "stem": stem}
-    for word, value in {**words, "archive": entry.get("archive", "")}.items():
+    words = {"name": name, "lower": name.lower(), "upper": name.upper()}
+    words |= {"stem": name.replace("-", "_"), "archive": entry.get("archive", "")}
+    for word, value in words.items():
         text = text.replace(f"{{{word}}}", value)
     known = json.loads(text) | dict(entry)
-    known["counts"] = known.get("counts", {}).items()
-    given: dict[str, Any] = {
-        part: value if isinstance(value, (str, bool)) else tuple(value)
-        for part, value in known.items()
-        if part in _FIELDS
-    }
+    known.pop("archive", None)
+    known["counts"] = list(known.get("counts", {}).items())
+    given = {part: tuple(v) if isinstance(v, list) else v for part, v in known.items()}
     return DatasetInfo(**given)
 
 
@@ -118,21 +112,6 @@ _ALL = [_info(entry) for entry in _TABLE["sets"]]
 _IMAGES = {key(info.name): info for info in _ALL if info.task == "image"}
 _GRAPHS = {key(info.name): info for info in _ALL if info.task != "image"}
 _ALIASES = {key(alias): key(info.name) for info in _ALL for alias in info.aliases}
-
-
-def _by_folder(part: str) -> dict[str, dict[str, Any]]:
-    """Those parts of all entries that name raw files, by folder and file."""
-    found: dict[str, dict[str, Any]] = {}
-    for info, entry in zip(_ALL, _TABLE["sets"], strict=True):
-        if part in entry:
-            found.setdefault(info.folder, {}).update(entry[part])
-    return found
-
-
-SHA256: dict[str, dict[str, tuple[int, str]]] = _by_folder("sha256")
-"""Size and SHA-256 of published raw files by folder: what a file must be before it is read."""
-GIT_BLOB: dict[str, dict[str, str]] = _by_folder("git_blob")
-"""Git's own hash of a file whose SHA-256 was not taken of the file itself; accepted as well."""
 
 
 def names(task: str | None = None) -> list[str]:
@@ -146,8 +125,8 @@ def names(task: str | None = None) -> list[str]:
         >>> names()[:3]
         ['digits', 'karate', 'core-neighborhood']
     """
-    known: Iterable[DatasetInfo] = _IMAGES.values() if task == "image" else _GRAPHS.values()
-    return [info.name for info in known if task in (None, info.task)]
+    known = _IMAGES if task == "image" else _GRAPHS
+    return [info.name for info in known.values() if task in (None, info.task)]
 
 
 def describe(
@@ -170,14 +149,19 @@ def describe(
         >>> describe("MNIST", task="image").folder
         'MNIST/raw'
     """
-    if task == "image":
-        return lookup(name, _IMAGES)
-    wanted = _ALIASES.get(key(name), key(name))
-    if wanted not in _GRAPHS and root is not None:
-        found = _tudataset_below(Path(root), wanted)
-        if found is not None:
-            return found
-    return lookup(wanted if wanted in _GRAPHS else name, _GRAPHS)
+    known = _IMAGES if task == "image" else _GRAPHS
+    wanted = key(name) if task == "image" else _ALIASES.get(key(name), key(name))
+    if wanted in known:
+        return known[wanted]
+    found = None if root is None or task == "image" else _tudataset_below(Path(root), wanted)
+    if found is not None:
+        return found
+    near = difflib.get_close_matches(wanted, known, n=1)
+    if near:
+        hint = f"a name that `graphtheory datasets` lists; did you mean {known[near[0]].name!r}?"
+    else:
+        hint = f"one of {', '.join(info.name for info in known.values())}"
+    raise ValueError(f"name: unknown data set {name!r}, expected {hint}")
 
 
 def _tudataset_below(root: Path, wanted: str) -> DatasetInfo | None:
@@ -196,28 +180,8 @@ def _tudataset_below(root: Path, wanted: str) -> DatasetInfo | None:
     return None
 
 
-def lookup(name: str, known: Mapping[str, DatasetInfo]) -> DatasetInfo:
-    """The entry of that name in a catalogue by `key`.
-
-    Raises:
-        ValueError: Unknown name; the message holds the nearest match, else the known names.
-    """
-    if key(name) in known:
-        return known[key(name)]
-    near = difflib.get_close_matches(key(name), known, n=1)
-    if near:
-        hint = f"a name that `graphtheory datasets` lists; did you mean {known[near[0]].name!r}?"
-    else:
-        hint = f"one of {', '.join(info.name for info in known.values())}"
-    raise ValueError(f"name: unknown data set {name!r}, expected {hint}")
-
-
 def known_seed(seed: int) -> int:
-    """The seed itself, if it is one.
-
-    Raises:
-        ValueError: Not a whole number, or negative.
-    """
+    """The seed itself; ValueError where it is no whole number or negative."""
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**63:
         raise ValueError(f"seed: got {seed!r}, expected a whole number, 0 or more, below 2^63")
     return seed

@@ -13,9 +13,12 @@ from torch_geometric.datasets import InfectionDataset
 from torch_geometric.datasets.graph_generator import ERGraph
 from torch_geometric.utils import to_undirected
 
-from graphtheory.lab.datasets.graph_store import packed
-from graphtheory.lab.datasets.pattern_graph import CoreNeighborhoodGraph, MajorityAtDistance
-from graphtheory.lab.datasets.power_law import PowerLawGraph
+from graphtheory.lab.datasets.graph_sets import Stored, packed
+from graphtheory.lab.datasets.pattern_graph import (
+    CoreNeighborhoodGraph,
+    MajorityAtDistance,
+    PowerLawGraph,
+)
 
 _NEIGHBORS = 8
 _PIXEL_MAX = 16.0
@@ -29,9 +32,6 @@ def digits() -> Data:
 
     x_n is the image, 8 x 8 gray values divided by 16. Distance is Euclidean, exact because the
     gray values are whole numbers; of equally near images the first ones count.
-
-    Shapes:
-        x [1797, 64]; y [1797] in 0..9.
     """
     from sklearn.datasets import load_digits
 
@@ -68,7 +68,7 @@ def core_distance(generator: Generator) -> Data:
     return MajorityAtDistance(z=2).sample(graph.edge_index, len(graph.y), generator)
 
 
-def infection() -> dict[str, Tensor]:
+def infection() -> Stored:
     """Random graphs with infected nodes; a node's class is its hops to them, 4 for more than 3.
 
     100 graphs, each of 500 nodes with edges of probability 0.004 and 50 infected.
@@ -82,7 +82,7 @@ def infection() -> dict[str, Tensor]:
     return packed([Data(x=one.x, edge_index=one.edge_index, y=one.y) for one in made])
 
 
-def ring_transfer() -> dict[str, Tensor]:
+def ring_transfer() -> Stored:
     """Rings of 10 nodes on which the target must tell what the node opposite to it holds.
 
     There are 2,000 rings of 5 classes. x of node 0, the source, is one-hot, that of the target
@@ -109,7 +109,7 @@ def _with_one_label(x: Tensor, edge_index: Tensor, node: int, label: int) -> Dat
     return Data(x=x, edge_index=edge_index.clone(), y=y)
 
 
-def neighbors_match(depth: int, graphs: int = 6000) -> dict[str, Tensor]:
+def neighbors_match(depth: int, graphs: int = 6000) -> Stored:
     """Binary trees whose root must find the leaf of its own key and tell that leaf's value.
 
     The leaves are `depth` hops from the root: 2^depth leaves, keys and values. x has two
@@ -160,7 +160,7 @@ GRAPHS: dict[str, Callable[[Generator], Data]] = {
     "power-law": lambda generator: PowerLawGraph().sample(generator),
 }
 """What makes each embedded graph, by its name in the catalogue."""
-SETS: dict[str, Callable[[], dict[str, Tensor]]] = {
+SETS: dict[str, Callable[[], Stored]] = {
     "infection": infection,
     "ring-transfer": ring_transfer,
     **{f"neighbors-match-{depth}": partial(neighbors_match, depth) for depth in (2, 3, 4, 5)},

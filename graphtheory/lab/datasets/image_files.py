@@ -27,6 +27,7 @@ from graphtheory.lab.datasets.pixels import DEEP, GRAY
 from graphtheory.lab.datasets.splits import stratified
 
 Arrays = tuple[np.ndarray, np.ndarray]
+Files = tuple[tuple[Path, int], ...]
 _UNSIGNED_BYTES = 8  # idx's code of the type
 _GRAY_LEVELS = 16  # of scikit-learn's digits
 _DIGITS, _LOSSLESS = 1437, 3200  # training images of the two sets without a test part
@@ -49,11 +50,7 @@ _CIFAR_MD5 = {
 
 
 def read_idx(path: Path) -> np.ndarray:
-    """The array of bytes in an idx file, gzipped where its name ends in .gz.
-
-    Raises:
-        DamagedFileError: Truncated, not gzip, not idx, or of another type than bytes.
-    """
+    """The array of bytes in an idx file, gzipped where its name ends in .gz."""
     raw = path.read_bytes()
     if path.suffix == ".gz":
         try:
@@ -76,11 +73,7 @@ def read_idx(path: Path) -> np.ndarray:
 
 
 def read_cifar_batch(path: Path) -> Arrays:
-    """Images [N, 3, 32, 32] and labels [N] of a batch of the official python version.
-
-    Raises:
-        DamagedFileError: Not, by its MD5, the published file.
-    """
+    """Images [N, 3, 32, 32] and labels [N] of a batch of the official python version."""
     found = hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest()
     if found != _CIFAR_MD5.get(path.name):
         raise DamagedFileError(
@@ -145,21 +138,13 @@ READERS: dict[str, Callable[[list[Path], str], Arrays]] = {
 
 @dataclass(frozen=True)
 class Listing:
-    """Files of images and their classes, without a look into any of them.
-
-    Attributes:
-        folder: Where they lie.
-        classes: Names, sorted; a class is its position.
-        train: Files to learn from and their classes.
-        val: Those to validate with; empty where they are drawn from `train`.
-        test: Those for the final score.
-    """
+    """Files of images and their classes, without a look into any of them."""
 
     folder: Path
-    classes: tuple[str, ...]
-    train: tuple[tuple[Path, int], ...]
-    val: tuple[tuple[Path, int], ...]
-    test: tuple[tuple[Path, int], ...]
+    classes: tuple[str, ...]  # names, sorted; a class is its position
+    train: Files
+    val: Files  # to validate with; empty where they are drawn from `train`
+    test: Files
 
     @cached_property
     def sha256(self) -> str:
@@ -179,29 +164,13 @@ class Listing:
         """What the catalogue would say about such a set."""
         images = len(self.train) + len(self.val)
         counts = {"images": images, "test images": len(self.test), "classes": len(self.classes)}
-        return DatasetInfo(
-            self.folder.name,
-            "folder",
-            folder=str(self.folder),
-            splits=(_SPLIT,),
-            task="image",
-            counts=tuple(counts.items()),
-        )
+        name, folder = self.folder.name, str(self.folder)
+        known = tuple(counts.items())
+        return DatasetInfo(name, "folder", folder, splits=(_SPLIT,), task="image", counts=known)
 
 
 def listed(folder: str | PathLike[str]) -> Listing:
-    """The images of a folder by class.
-
-    Either `folder/train/CLASS/...` with `folder/test/CLASS/...`, and `folder/val/CLASS/...` to
-    validate with; with `val` alone, that is the test part, as in ImageNet. Or `folder/CLASS/...`,
-    or `train` alone, of which a fifth of every class is the test part, always the same. Files lie
-    at any depth below their class; files that are no images by their name are left out.
-
-    Raises:
-        FileNotFoundError: If it is no folder.
-        ValueError: If there are fewer than two classes, a class without an image, or a class of the
-            test part that is not in `train`; or if parts have other names.
-    """
+    """The images of a folder by class, in the layouts that `image_sets.load` takes."""
     root = Path(folder).resolve()
     if not root.is_dir():
         raise FileNotFoundError(f"{folder}: not a folder; expected one with a folder of each class")
@@ -225,7 +194,12 @@ def listed(folder: str | PathLike[str]) -> Listing:
     if _TEST not in parts and _VALIDATION in parts:
         parts[_TEST] = parts.pop(_VALIDATION)
     if _TEST not in parts:
-        return Listing(root, classes, *_drawn(files))
+        y = torch.tensor([label for _, label in files])
+        drawn = stratified(y, val=0.0, test=_TEST_SHARE, generator=Generator().manual_seed(0))
+        train_files, test_files = (
+            tuple(files[i] for i in part.tolist()) for part in (drawn.train, drawn.test)
+        )
+        return Listing(root, classes, train_files, (), test_files)
     val, test = (
         tuple(_files(parts[name], classes)) if name in parts else ()
         for name in (_VALIDATION, _TEST)
@@ -233,20 +207,11 @@ def listed(folder: str | PathLike[str]) -> Listing:
     return Listing(root, classes, files, val, test)
 
 
-def read_images(files: tuple[tuple[Path, int], ...], size: int | None) -> dict[str, Tensor]:
-    """Pixels uint8 [N, C, H, W] and classes y int64 [N] of files.
+def read_images(files: Files, size: int | None) -> tuple[Tensor, Tensor]:
+    """Pixels uint8 [N, C, H, W] and classes y int64 [N] of files; RGB unless all are gray.
 
-    Gray where all of them are gray, RGB otherwise.
-
-    Args:
-        files: Paths and classes.
-        size: Rows and columns; each image is cut to a square around its middle and resized. None
-            leaves images as they are, which have to be squares of one size then.
-
-    Raises:
-        DamagedFileError: If a file is no image, or cut short.
-        ValueError: If sizes differ or are no squares without `size`, or an image has more than 8
-            bits a channel.
+    Each image is cut to a square around its middle and resized to `size` rows and columns; without
+    a size images have to be squares of one size.
     """
     kinds = [_opened(path, lambda image: (image.mode, image.size)) for path, _ in files]
     for (path, _), (mode, _) in zip(files, kinds, strict=True):
@@ -269,7 +234,7 @@ def read_images(files: tuple[tuple[Path, int], ...], size: int | None) -> dict[s
 
     pixels = torch.from_numpy(np.stack([_opened(path, bring) for path, _ in files]))
     pixels = pixels[:, None] if mode == "L" else pixels.permute(0, 3, 1, 2).contiguous()
-    return {"pixels": pixels, "y": torch.tensor([label for _, label in files])}
+    return pixels, torch.tensor([label for _, label in files])
 
 
 def _opened(path: Path, look: Callable[[Image.Image], Any]) -> Any:
@@ -295,11 +260,3 @@ def _files(part: Path, classes: tuple[str, ...]) -> Iterator[tuple[Path, int]]:
         for path in sorted(folder.rglob("*")):
             if path.suffix.lower() in _EXTENSIONS:
                 yield path, classes.index(folder.name)
-
-
-def _drawn(files: tuple[tuple[Path, int], ...]) -> list[tuple[tuple[Path, int], ...]]:
-    """Files to learn from, none to validate with, and a fifth of each class for the test."""
-    y = torch.tensor([label for _, label in files])
-    split = stratified(y, val=0.0, test=_TEST_SHARE, generator=Generator().manual_seed(0))
-    chosen = [tuple(files[i] for i in part.tolist()) for part in (split.train, split.test)]
-    return [chosen[0], (), chosen[1]]

@@ -16,21 +16,13 @@ import torch
 from torch import Generator, Tensor
 
 from graphtheory.lab.datasets import catalogue, files
-from graphtheory.lab.datasets.cache import processed
 from graphtheory.lab.datasets.catalogue import DatasetInfo, key, known_seed
 from graphtheory.lab.datasets.image_files import READERS, Listing, listed, read_images
 from graphtheory.lab.datasets.splits import stratified
 
-__all__ = [
-    "FolderImages",
-    "ImageSet",
-    "Images",
-    "describe",
-    "is_folder",
-    "load",
-    "names",
-    "validation_split",
-]
+__all__ = ["ImageSet", "Images", "describe", "is_folder", "load", "names"]
+
+_VALIDATION_SHARE = 0.1
 
 
 class Images(NamedTuple):
@@ -54,11 +46,16 @@ class ImageSet:
         info: What is known about it.
         root: Folder with the raw files.
         cache: Folder for what was read of them.
+        listing: Files and names of classes of a folder of images, which are read as often as they
+            are asked for; None of a set by name.
+        size: Of a folder of images: the rows and columns that every image is brought to.
     """
 
     info: DatasetInfo
     root: str | PathLike[str] | None = None
     cache: str | PathLike[str] | None = None
+    listing: Listing | None = None
+    size: int | None = None
 
     def training(self) -> Images:
         """All images that may be trained on or validated with.
@@ -66,7 +63,9 @@ class ImageSet:
         Raises:
             DamagedFileError: A raw file is truncated or altered.
         """
-        return self._part("train")
+        if self.listing is not None:
+            return Images(*read_images(self.listing.train + self.listing.val, self.size))
+        return self._part("train", "images", ("t10k", "test_batch"))
 
     def test(self) -> Images:
         """The test images, for a final score and nothing else.
@@ -74,73 +73,40 @@ class ImageSet:
         Raises:
             DamagedFileError: A raw file is truncated or altered.
         """
-        return self._part("test")
+        if self.listing is not None:
+            return Images(*read_images(self.listing.test, self.size))
+        return self._part("test", "test images", ("train-", "data_batch"))
 
     @property
     def sha256(self) -> str | None:
         """Hash of the names and sizes of the files of a folder of images; None of a set by name."""
-        return None
+        return self.listing and self.listing.sha256
 
     def split(self, y: Tensor, seed: int) -> tuple[Tensor, Tensor]:
-        """Positions of training images to learn from and to validate with; `validation_split`."""
-        return validation_split(y, seed)
+        """Positions of training images to learn from and to validate with.
 
-    @property
-    def listing(self) -> Listing | None:
-        """Files and names of classes of a folder of images; None of a set by name."""
-        return None
+        The latter are those of the folder val, or else a tenth of each class, drawn by the seed.
+        """
+        if self.listing is not None and self.listing.val:
+            train, val = torch.arange(len(y)).tensor_split([len(self.listing.train)])
+            return train, val
+        generator = Generator().manual_seed(known_seed(seed))
+        return stratified(y, val=_VALIDATION_SHARE, test=0.0, generator=generator)[:2]
 
-    def _part(self, part: str) -> Images:
-        expected = dict(self.info.counts)["images" if part == "train" else "test images"]
-        other = ("t10k", "test_batch") if part == "train" else ("train-", "data_batch")
-        found = [name for name in _present(self.info, self.root) if not name.startswith(other)]
+    def _part(self, part: str, counted: str, other: tuple[str, ...]) -> Images:
+        found = (name for name in _present(self.info, self.root) if not name.startswith(other))
         info = replace(self.info, name=f"{self.info.name}-{part}", files=tuple(found))
 
         def read(private: Path) -> dict[str, Tensor]:
             pixels, y = READERS[info.family]([private / info.folder / f for f in info.files], part)
-            files.verify_counts(
-                replace(info, counts=(("images", expected),)), {"images": len(pixels)}
-            )
+            expected = (("images", dict(info.counts)[counted]),)
+            files.verify_counts(replace(info, counts=expected), {"images": len(pixels)})
             pixels = np.ascontiguousarray(pixels)
             return {"pixels": torch.tensor(pixels), "y": torch.tensor(y).long()}
 
         if info.embedded:
             return Images(**read(Path()))
-        return Images(**processed(info, self.root, self.cache, read))
-
-
-@dataclass(frozen=True)
-class FolderImages(ImageSet):
-    """Images of a folder by class, of which `load` makes it; they are read as often as asked for.
-
-    Args:
-        files: What lies there; see `image_files.listed`.
-        size: Rows and columns that every image is brought to; None leaves them as they are.
-    """
-
-    files: Listing | None = None
-    size: int | None = None
-
-    @property
-    def listing(self) -> Listing:
-        assert self.files is not None
-        return self.files
-
-    @property
-    def sha256(self) -> str:
-        return self.listing.sha256
-
-    def training(self) -> Images:
-        return Images(**read_images(self.listing.train + self.listing.val, self.size))
-
-    def test(self) -> Images:
-        return Images(**read_images(self.listing.test, self.size))
-
-    def split(self, y: Tensor, seed: int) -> tuple[Tensor, Tensor]:
-        """Validation images are those of the folder val, without it drawn by seed."""
-        if not self.listing.val:
-            return super().split(y, seed)
-        return torch.arange(len(y)).tensor_split([len(self.listing.train)])  # type: ignore[return-value]
+        return Images(**files.processed(info, self.root, self.cache, read))
 
 
 def names() -> list[str]:
@@ -183,9 +149,14 @@ def load(
     "cifar10-lossless4000" the first 4,000 of them: scores on either are not comparable with those
     that were published on CIFAR-10.
 
+    A folder holds train/CLASS/... with test/CLASS/..., and val/CLASS/... to validate with; with
+    `val` alone, that is the test part, as in ImageNet. Or it holds CLASS/..., as torchvision's
+    `ImageFolder` takes them, or `train` alone, of which a fifth of every class is the test part,
+    always the same. Files lie at any depth below their class; files that are no images by their
+    name are left out.
+
     Args:
-        name: One of `names()`, whose case does not matter, or a folder of images by class, as
-            torchvision's `ImageFolder` takes them; see `image_files.listed`.
+        name: One of `names()`, whose case does not matter, or a folder of images by class.
         root: Folder that holds `describe(name).folder`; may be read-only; not needed for "digits".
         cache: Folder for processed arrays; None for $GRAPHTHEORY_CACHE or ~/.cache/graphtheory.
         size: Of a folder of images: the rows and columns that each is brought to, of a square
@@ -193,7 +164,8 @@ def load(
 
     Raises:
         ValueError: Unknown name; the message lists the known ones. A size of a set by name, or
-            below 1.
+            below 1. A folder with fewer than two classes, a class without an image, a class of the
+            test part that is not in `train`, or parts of other names.
         FileNotFoundError: Raw files are missing; the message says which, and where they go.
 
     Example:
@@ -206,31 +178,11 @@ def load(
         )
     if is_folder(name):
         found = listed(name)
-        return FolderImages(found.info, files=found, size=size)
+        return ImageSet(found.info, listing=found, size=size)
     info = describe(name)
     if not info.embedded:
         files.locate(replace(info, files=_present(info, root)), root)
     return ImageSet(info, root, cache)
-
-
-def validation_split(y: Tensor, seed: int, share: float = 0.1) -> tuple[Tensor, Tensor]:
-    """Positions to train on and to validate with, of each class in equal shares.
-
-    Args:
-        y: Class of each training image.
-        seed: 0 or more.
-        share: For validation, in (0, 1).
-
-    Shapes: y [N] int64; positions int64.
-
-    Example:
-        >>> train, val = validation_split(torch.arange(2).repeat(10), seed=0)
-        >>> len(train), len(val)
-        (18, 2)
-    """
-    generator = Generator().manual_seed(known_seed(seed))
-    split = stratified(y, val=share, test=0.0, generator=generator)
-    return split.train, split.val
 
 
 def _present(info: DatasetInfo, root: str | PathLike[str] | None) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Generator, Tensor
@@ -14,7 +14,7 @@ from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
 from torch_geometric.data.storage import GlobalStorage
 
 from graphtheory.disk import load_tensors
-from graphtheory.lab.datasets import graph_store as store
+from graphtheory.lab.datasets import graph_sets as store
 from graphtheory.lab.datasets.catalogue import Kind, known_seed
 from graphtheory.lab.datasets.graph_sets import GraphSet, SetFacts
 from graphtheory.lab.datasets.splits import Split, positions_by_fraction, stratified
@@ -82,30 +82,32 @@ def graph_set(
     if kind is not None and kind not in METRICS:
         raise ValueError(f"kind: got {kind!r}, expected one of {', '.join(METRICS)}")
     found = kind or _inferred([graph.y for graph in rows])
-    _shape_targets(rows, level, found)
+    for position, graph in enumerate(rows):
+        graph.y = _target(graph, f"graph {position}: y", level, found, rows[0].y.numel())
     _check_alike(rows)
     stored = store.packed(rows)
     store.check(stored)
     smiles = [graph.get("smiles") for graph in graphs]
+    outputs, known = _outputs(stored["y"], found), METRICS[found]
+    if metric is not None and metric not in known:
+        raise ValueError(f"metric: got {metric!r}, a {found} task has {', '.join(known)}")
     facts = SetFacts(
         name,
         found,
         level,
-        _outputs(stored, found),
-        _known_metric(found, metric),
+        outputs,
+        metric or known[0],
         x_categories=store.categories_of(stored, "x"),
         edge_categories=store.categories_of(stored, "edge_attr"),
         smiles=smiles if all(isinstance(text, str) for text in smiles) else None,
     )
-    parts, how = _split(split, stored, facts, len(rows), known_seed(seed))
+    classes = stored["y"] if found == "multiclass" and level == "graph" else None
+    parts, how = _split(split, classes, len(rows), known_seed(seed))
     return GraphSet(stored, facts, parts, how)
 
 
 def read_graph_file(path: str | PathLike[str]) -> Data | list[Data]:
     """The graph or the list of graphs that `torch.save` stored, read without running anything.
-
-    Args:
-        path: A file that holds a PyG `Data` or a list of them.
 
     Raises:
         FileNotFoundError: There is no such file.
@@ -156,12 +158,16 @@ def _checked(graph: Any, at: str) -> Data:
 
 
 def _columns(value: Any, what: str, shape: str) -> Tensor:
-    expected = f"expected real numbers or integers of shape {shape}"
-    if not isinstance(value, Tensor) or value.dim() not in (1, 2):
-        raise ValueError(f"{what} is {_shown(value)}, {expected}")
-    real = value.is_floating_point()
-    if not real and value.dtype not in _INTEGERS:
-        raise ValueError(f"{what} is {_shown(value)}, {expected}")
+    """Features as float or categories as int64, in two dimensions."""
+    real = isinstance(value, Tensor) and value.is_floating_point()
+    if (
+        not isinstance(value, Tensor)
+        or value.dim() not in (1, 2)
+        or not (real or value.dtype in _INTEGERS)
+    ):
+        raise ValueError(
+            f"{what} is {_shown(value)}, expected real numbers or integers of shape {shape}"
+        )
     if value.layout != torch.strided:
         raise ValueError(f"{what} is sparse, expected a dense tensor {shape}")
     if value.dim() == 2 and value.size(1) == 0:
@@ -183,10 +189,9 @@ def _shown(value: Any) -> str:
 
 def _check_alike(graphs: list[Data]) -> None:
     """All graphs must have the columns of the first."""
-    first = graphs[0]
     for position, graph in enumerate(graphs):
         for part in ("x", "edge_attr"):
-            here, there = graph.get(part), first.get(part)
+            here, there = graph.get(part), graphs[0].get(part)
             if (here is None) != (there is None):
                 raise ValueError(
                     f"graph {position}: {part} is {_shown(here)}, that of graph 0 {_shown(there)}; "
@@ -194,7 +199,7 @@ def _check_alike(graphs: list[Data]) -> None:
                 )
             if here is None or there is None:
                 continue
-            if here.size(1) != there.size(1) or here.dtype != there.dtype:
+            if (here.size(1), here.dtype) != (there.size(1), there.dtype):
                 raise ValueError(
                     f"graph {position}: {part} is {_shown(here)}, expected {there.size(1)} columns "
                     f"of {str(there.dtype).removeprefix('torch.')} as in graph 0"
@@ -232,30 +237,24 @@ def _inferred(y: list[Tensor]) -> Kind:
     return "multilabel" if bool(((known == 0) | (known == 1)).all()) else "regression"
 
 
-def _shape_targets(graphs: list[Data], level: str, kind: Kind) -> None:
-    """Give y of each graph the type and shape of its kind of task."""
-    classes, width = kind == "multiclass", graphs[0].y.numel()
-    for position, graph in enumerate(graphs):
-        y = graph.y
-        if classes:
-            one_each = y.numel() == len(y) and (level == "node" or len(y) == 1)
-            fits, expected = one_each and y.dtype in (*_INTEGERS, torch.bool), "int64 [1]"
-        else:
-            fits = level == "graph" and y.dim() <= 2 and not y.is_complex() and y.numel() == width
-            expected = f"float [1, {width}] as graph 0"
-        if not fits:
-            expected = f"int64 [{len(graph.x)}]" if level == "node" else expected
-            raise ValueError(f"graph {position}: y is {_shown(y)}, expected {expected}")
-        graph.y = y.view(-1).long() if classes else y.float().view(1, -1)
-        _check_target(graph.y, f"graph {position}: y", kind, level)
-
-
-def _check_target(y: Tensor, what: str, kind: Kind, level: str) -> None:
+def _target(graph: Data, what: str, level: str, kind: Kind, width: int) -> Tensor:
+    """A graph's y in the type and shape of its kind of task, of `width` labels or values."""
+    y = graph.y
     if kind == "multiclass":
-        lowest = -1 if level == "node" else 0
+        one_each = y.numel() == len(y) and (level == "node" or len(y) == 1)
+        fits, expected = one_each and y.dtype in (*_INTEGERS, torch.bool), "int64 [1]"
+    else:
+        fits = level == "graph" and y.dim() <= 2 and not y.is_complex() and y.numel() == width
+        expected = f"float [1, {width}] as graph 0"
+    if not fits:
+        expected = f"int64 [{len(graph.x)}]" if level == "node" else expected
+        raise ValueError(f"{what} is {_shown(y)}, expected {expected}")
+    if kind == "multiclass":
+        y, lowest = y.view(-1).long(), -1 if level == "node" else 0
         if int(y.min()) < lowest:
             raise ValueError(f"{what} holds {int(y.min())}, expected classes from {lowest}")
-        return
+        return y
+    y = y.float().view(1, -1)
     if bool(y.isinf().any()):
         raise ValueError(f"{what} holds an infinite value")
     if bool(y.isnan().all()):
@@ -263,10 +262,11 @@ def _check_target(y: Tensor, what: str, kind: Kind, level: str) -> None:
     known = y[~y.isnan()]
     if kind == "multilabel" and bool(((known != 0) & (known != 1)).any()):
         raise ValueError(f"{what} holds {known.tolist()}, expected labels 0, 1 or NaN")
+    return y
 
 
-def _outputs(stored: dict[str, Tensor], kind: Kind) -> int:
-    y = stored["y"]
+def _outputs(y: Tensor, kind: Kind) -> int:
+    """Classes, labels or values."""
     if kind != "multiclass":
         return y.size(1)
     classes, labels = int(y.max()) + 1, int((y >= 0).sum())
@@ -280,21 +280,15 @@ def _outputs(stored: dict[str, Tensor], kind: Kind) -> int:
     return classes
 
 
-def _known_metric(kind: Kind, metric: str | None) -> str:
-    known = METRICS[kind]
-    if metric is not None and metric not in known:
-        raise ValueError(f"metric: got {metric!r}, a {kind} task has {', '.join(known)}")
-    return metric or known[0]
-
-
-def _split(
-    split: Sequence[Any], stored: dict[str, Tensor], facts: SetFacts, size: int, seed: int
-) -> tuple[Split, str]:
+def _split(split: Sequence[Any], y: Tensor | None, size: int, seed: int) -> tuple[Split, str]:
+    """The parts that were asked for and their name; `y` are classes to draw by."""
     if not isinstance(split, (tuple, list)) or len(split) != 3:
         raise ValueError(f"split: got {split!r}, expected three fractions or lists of positions")
     if all(isinstance(part, (int, float)) for part in split):
-        return _by_fractions(cast("Sequence[float]", split), stored["y"], facts, size, seed)
-    parts = Split(*(_positions(part) for part in split))
+        parts, how = _drawn(split, y, size, seed), "-".join(f"{100 * part:g}" for part in split)
+        how = f"random-{how}"
+    else:
+        parts, how = Split(*map(_positions, split)), "own"
     whole = torch.cat(list(parts))
     if len(whole) and (int(whole.min()) < 0 or int(whole.max()) >= size):
         raise ValueError(
@@ -302,7 +296,14 @@ def _split(
         )
     if len(whole.unique()) != len(whole):
         raise ValueError("split: a graph is in two parts, or twice in one")
-    return _filled(parts, split, size), "own"
+    for part, positions in zip(Split._fields, parts, strict=True):
+        if len(positions) == 0:
+            given = tuple(split) if isinstance(split[0], float) else "the lists"
+            raise ValueError(
+                f"split: {given} of {size} graphs leaves none for {part}; give larger fractions or "
+                "three lists of positions"
+            )
+    return parts, how
 
 
 def _positions(part: Any) -> Tensor:
@@ -312,28 +313,11 @@ def _positions(part: Any) -> Tensor:
     return found.to(torch.int64).view(-1)
 
 
-def _by_fractions(
-    split: Sequence[float], y: Tensor, facts: SetFacts, size: int, seed: int
-) -> tuple[Split, str]:
+def _drawn(split: Sequence[float], y: Tensor | None, size: int, seed: int) -> Split:
     train, val, test = split
     if min(split) <= 0 or abs(train + val + test - 1) > 1e-6:
         raise ValueError(f"split: got {tuple(split)}, expected three positive fractions of sum 1")
     generator = Generator().manual_seed(seed)
-    by_class = facts.kind == "multiclass" and facts.level == "graph"
-    if by_class and int(y.unique(return_counts=True)[1].min()) * min(val, test) >= 1:
-        parts = stratified(y, val=val, test=test, generator=generator)
-    else:
-        parts = positions_by_fraction(size, val=val, test=test, generator=generator)
-    name = "random-" + "-".join(f"{100 * part:g}" for part in split)
-    return _filled(parts, split, size), name
-
-
-def _filled(parts: Split, split: Sequence[Any], size: int) -> Split:
-    for part, positions in zip(Split._fields, parts, strict=True):
-        if len(positions) == 0:
-            given = tuple(split) if isinstance(split[0], float) else "the lists"
-            raise ValueError(
-                f"split: {given} of {size} graphs leaves none for {part}; give larger fractions or "
-                "three lists of positions"
-            )
-    return parts
+    if y is not None and int(y.unique(return_counts=True)[1].min()) * min(val, test) >= 1:
+        return stratified(y, val=val, test=test, generator=generator)
+    return positions_by_fraction(size, val=val, test=test, generator=generator)

@@ -1,4 +1,4 @@
-"""Synthetic nodes with noisy patterns, whose labels other nodes decide: neighbors, or far ones."""
+"""Synthetic graphs: noisy patterns, whose labels neighbors or far nodes decide, and power laws."""
 
 from __future__ import annotations
 
@@ -14,8 +14,14 @@ from graphtheory.graph import Neighborhood
 from graphtheory.structure import count_by_distance
 
 
+class _Parameters:
+    def _require(self, name: str, holds: bool, expected: str) -> None:
+        if not holds:
+            raise ValueError(f"{name}: got {getattr(self, name)!r}, expected {expected}")
+
+
 @dataclass(frozen=True)
-class CoreNeighborhoodGraph:
+class CoreNeighborhoodGraph(_Parameters):
     r"""Nodes that carry noisy patterns; a few patterns decide the labels of their neighbors.
 
     x_n ~ N(mu_j, c_0^2 I) with orthonormal mu_1..mu_M. Nodes of mu_1 have label +1, of mu_2
@@ -25,10 +31,8 @@ class CoreNeighborhoodGraph:
     Variants: "printed" adds edges among mu_1 nodes, and among mu_2 nodes, only where a degree is
     below `degree`; for gamma_d below about one half there is nothing to add. "regular" gives
     every discriminative node `degree` neighbors of its own pattern whatever its other links, so
-    that both patterns have a core neighborhood of their own at distance 1.
-
-    The printed parameters with gamma_d = 0.2 cannot be drawn: a node would need degree (1 - eps_s)
-    = 114 distinct neighbors among 100 nodes. The error names the largest degree that fits.
+    that both patterns have a core neighborhood of their own at distance 1. The printed parameters
+    cannot be drawn with gamma_d = 0.2; the error names the largest degree that fits.
 
     Args:
         num_nodes: Nodes, N.
@@ -76,10 +80,6 @@ class CoreNeighborhoodGraph:
         room = f"{self.carriers} nodes of each discriminative pattern (gamma_d = {self.gamma_d})"
         self._require("degree", 0 <= self.degree <= limit, f"0 to {limit}, for {room}")
 
-    def _require(self, name: str, holds: bool, expected: str) -> None:
-        if not holds:
-            raise ValueError(f"{name}: got {getattr(self, name)!r}, expected {expected}")
-
     @property
     def carriers(self) -> int:
         """Nodes of mu_1, and as many of mu_2."""
@@ -97,9 +97,6 @@ class CoreNeighborhoodGraph:
     def sample(self, generator: Generator) -> Data:
         """Draw one graph; the same generator state gives the same graph.
 
-        Args:
-            generator: Source of randomness.
-
         Shapes:
             x [N, d]; edge_index [2, E], both directions; y [N], 1 for the label +1 and 0 for -1;
             pattern [N], 0-based, so that mu_1 is 0; mu [M, d]; flipped [N] bool.
@@ -108,7 +105,8 @@ class CoreNeighborhoodGraph:
             The graph, nodes of mu_1 first, then of mu_2, then the others.
         """
         pattern = self._patterns()
-        y = self._labels(pattern, generator)
+        coin = torch.randint(2, (self.num_nodes,), generator=generator)
+        y = torch.where(pattern < 2, 1 - pattern, coin)  # mu_1 is +1, stored as 1
         links = self._votes(y, generator)
         for first in (0, self.carriers):
             links |= self._within(links, first, generator)
@@ -131,10 +129,6 @@ class CoreNeighborhoodGraph:
         spread = 2 + torch.arange(others) % (self.num_patterns - 2)
         decisive = torch.arange(2).repeat_interleave(self.carriers)
         return torch.cat([decisive, spread])  # [N]
-
-    def _labels(self, pattern: Tensor, generator: Generator) -> Tensor:
-        coin = torch.randint(2, (self.num_nodes,), generator=generator)
-        return torch.where(pattern < 2, 1 - pattern, coin)  # mu_1 is +1, stored as 1
 
     def _votes(self, y: Tensor, generator: Generator) -> Tensor:
         """Links of non-discriminative nodes to both patterns, as a symmetric matrix [N, N]."""
@@ -176,7 +170,7 @@ class CoreNeighborhoodGraph:
 
 
 @dataclass(frozen=True)
-class MajorityAtDistance:
+class MajorityAtDistance(_Parameters):
     r"""Every node carries a noisy pattern; its label is the commonest one among nodes z hops away.
 
     .. math::
@@ -212,22 +206,15 @@ class MajorityAtDistance:
     def __post_init__(self) -> None:
         for name, least in (("z", 1), ("num_patterns", 2)):
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise ValueError(
-                    f"{name}: got {value!r}, expected a whole number, at least {least}"
-                )
-        if self.z > 253:
-            raise ValueError(f"z: got {self.z}, expected 1..253 hops")
-        if not 0 <= self.noise < float("inf"):
-            raise ValueError(f"noise: got {self.noise!r}, expected 0 or more")
+            whole = isinstance(value, int) and not isinstance(value, bool)
+            self._require(name, whole and value >= least, f"a whole number, at least {least}")
+        self._require("z", self.z <= 253, "1..253 hops")
+        self._require("noise", 0 <= self.noise < float("inf"), "0 or more")
 
     def sample(self, edge_index: Tensor, num_nodes: int, generator: Generator) -> Data:
         """Draw patterns and noise on a graph; the same generator state gives the same data.
 
-        Args:
-            edge_index: The graph, which does not change; a path follows edges in their direction.
-            num_nodes: Nodes, N.
-            generator: Source of randomness.
+        Paths follow edges in their direction.
 
         Shapes:
             edge_index [2, E]; x [N, M]; y [N] in -1..M-1; pattern [N] in 0..M-1; tie and empty [N]
@@ -249,3 +236,137 @@ class MajorityAtDistance:
             tie=tie,
             empty=empty,
         )
+
+
+@dataclass(frozen=True)
+class PowerLawGraph(_Parameters):
+    r"""Nodes that link within communities; labels mostly follow communities, features labels.
+
+    Node n belongs to community z_n = k with a probability in proportion to 1 / (k + 2), so that the
+    largest of 40 has 15 % of the nodes. One end of a link is drawn in proportion to weights w, the
+    other likewise, with probability `homophily` in the same community and otherwise outside it. The
+    weights are the quantiles of a power law with density :math:`w^{-\mathrm{exponent}}`, cut where
+    the expected degree is `max_degree`. The label is :math:`y_n = z_n` with probability `agreement`
+    and otherwise a community drawn as above; :math:`x_n = \mu_{y_n} + c\,\epsilon_n` with
+    :math:`\mu_k` uniform on the unit sphere, :math:`\epsilon_n \sim N(0, I)`, c = `noise`.
+
+    Neither part decides alone: the graph tells z, which is y for nine nodes in ten, and the best
+    guess from x_n alone is right for about half of the nodes. Links are distinct and join different
+    nodes. Isolated nodes are possible.
+
+    Args:
+        num_nodes: N, at least 2.
+        num_links: Undirected links, at most a quarter of all pairs.
+        num_classes: Communities and classes, at least 2.
+        dim: Features of a node.
+        exponent: Of the degree distribution, above 2.
+        max_degree: Cut of the expected degree, above the mean; drawn degrees scatter about it.
+        homophily: Share of links within a community, 0 to 1.
+        agreement: Probability that a label is its community, 0 to 1.
+        noise: c, standard deviation of a feature, 0 or more.
+
+    Raises:
+        ValueError: A parameter out of its range.
+
+    Source:
+        The degree-corrected block model of Karrer and Newman, Physical Review E 83, 2011, with
+        links drawn one at a time. Nodes, links, features and classes are as many as in ogbn-arxiv
+        (Hu et al., NeurIPS 2020), of which two thirds of the links join equal labels; here 0.65.
+
+    Example:
+        >>> graph = PowerLawGraph(num_nodes=500, num_links=2000, max_degree=100)
+        >>> graph.sample(Generator().manual_seed(0)).edge_index.shape
+        torch.Size([2, 4000])
+    """
+
+    num_nodes: int = 169_343
+    num_links: int = 1_166_243
+    num_classes: int = 40
+    dim: int = 128
+    exponent: float = 2.4
+    max_degree: int = 13_161
+    homophily: float = 0.8
+    agreement: float = 0.9
+    noise: float = 0.5
+
+    def __post_init__(self) -> None:
+        pairs, mean = self.num_nodes * (self.num_nodes - 1) // 2, 2 * self.num_links
+        self._require("num_nodes", self.num_nodes >= 2, "at least 2")
+        self._require("num_links", 1 <= self.num_links <= pairs // 4, f"1 to {pairs // 4}")
+        self._require("num_classes", self.num_classes >= 2, "at least 2")
+        self._require("dim", self.dim >= 1, "at least 1")
+        self._require("exponent", self.exponent > 2, "above 2, where the mean degree is finite")
+        above_mean = self.max_degree * self.num_nodes > mean
+        self._require("max_degree", above_mean, f"above the mean, {mean / self.num_nodes:g}")
+        self._require("homophily", 0 <= self.homophily <= 1, "between 0 and 1")
+        self._require("agreement", 0 <= self.agreement <= 1, "between 0 and 1")
+        self._require("noise", self.noise >= 0, "at least 0")
+
+    def sample(self, generator: Generator) -> Data:
+        """Draw one graph; the same generator state gives the same graph.
+
+        Shapes:
+            x [N, dim] float32; edge_index [2, 2 num_links], both directions, by target and then
+            by source; y [N] and community [N], int64 in 0..num_classes-1.
+        """
+        community = self._communities(self.num_nodes, generator)
+        astray = torch.rand(self.num_nodes, generator=generator) >= self.agreement
+        y = community.clone()
+        y[astray] = self._communities(int(astray.sum()), generator)
+        mu = torch.randn(self.num_classes, self.dim, generator=generator)
+        mu /= mu.norm(dim=1, keepdim=True)
+        x = torch.randn(self.num_nodes, self.dim, generator=generator).mul_(self.noise)
+        for some in torch.arange(self.num_nodes).split(2**16):  # mu[y] would be as large as x
+            x[some] += mu[y[some]]
+        return Data(x=x, edge_index=self._edges(community, generator), y=y, community=community)
+
+    def _communities(self, count: int, generator: Generator) -> Tensor:
+        share = 1 / torch.arange(2.0, self.num_classes + 2, dtype=torch.float64)
+        draws = torch.rand(count, generator=generator, dtype=torch.float64) * share.sum()
+        return torch.searchsorted(share.cumsum(0), draws).clamp(max=self.num_classes - 1)
+
+    def _weights(self, generator: Generator) -> Tensor:
+        """Expected degrees in random order, float64 [N]."""
+        level = (torch.arange(self.num_nodes, dtype=torch.float64) + 0.5) / self.num_nodes
+        weight = level ** (-1 / (self.exponent - 1))
+        for _ in range(50):  # cutting hubs lifts the others: a fixed point, near after a few steps
+            weight *= 2 * self.num_links / weight.sum()
+            weight.clamp_(max=self.max_degree)
+        return weight[torch.randperm(self.num_nodes, generator=generator)]
+
+    def _edges(self, community: Tensor, generator: Generator) -> Tensor:
+        """Both directions of all links, int64 [2, 2 num_links]."""
+        nodes = community.argsort(stable=True)  # communities side by side
+        reach = self._weights(generator).cumsum(0)
+        code = torch.empty(0, dtype=torch.int64)
+        while len(code) < self.num_links:
+            count = int(1.1 * (self.num_links - len(code))) + 64
+            drawn = self._draw(count, nodes, reach, community, generator)
+            code = _sorted(torch.cat([code, drawn])).unique_consecutive()
+        chosen = torch.randperm(len(code), generator=generator)[: self.num_links]
+        code = code[chosen]
+        low, high = code // self.num_nodes, code % self.num_nodes
+        both = _sorted(torch.cat([code, high * self.num_nodes + low]))
+        return torch.stack([both % self.num_nodes, both // self.num_nodes])
+
+    def _draw(
+        self, count: int, nodes: Tensor, reach: Tensor, community: Tensor, generator: Generator
+    ) -> Tensor:
+        """Links that are no loops, as lower end times N plus higher end."""
+        size = torch.bincount(community, minlength=self.num_classes)
+        after = torch.cat([reach.new_zeros(1), reach])[size.cumsum(0)]
+        before = torch.cat([reach.new_zeros(1), after[:-1]])
+        place, coin, at = torch.rand(3, count, generator=generator, dtype=torch.float64)
+        one = nodes[torch.searchsorted(reach, place * reach[-1]).clamp_(max=len(reach) - 1)]
+        own = community[one]
+        low, width = before[own], (after - before)[own]
+        outside = at * (reach[-1] - width)
+        outside += width * (outside >= low)
+        spot = torch.where(coin < self.homophily, low + at * width, outside)
+        other = nodes[torch.searchsorted(reach, spot).clamp_(max=len(reach) - 1)]
+        code = torch.minimum(one, other) * self.num_nodes + torch.maximum(one, other)
+        return code[one != other]
+
+
+def _sorted(code: Tensor) -> Tensor:
+    return torch.from_numpy(np.sort(code.numpy()))  # several times as fast as torch's on one thread

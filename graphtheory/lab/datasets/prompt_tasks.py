@@ -29,15 +29,7 @@ class FunctionFamily(ABC):
 
     @abstractmethod
     def outputs(self, x: Tensor, generator: Generator) -> Tensor:
-        """f_p(x_pi) with a function of its own for each prompt p.
-
-        Args:
-            x: Inputs [P, n, d].
-            generator: Source of the functions.
-
-        Returns:
-            Outputs [P, n].
-        """
+        """f_p(x_pi) with a function of its own for each prompt p, [P, n], of inputs x [P, n, d]."""
 
     def prompts(self, count: int, points: int, dim: int, generator: Generator) -> Prompts:
         """Prompts of a number of points, as `train.train_in_context` asks for them."""
@@ -52,9 +44,8 @@ class FunctionFamily(ABC):
         *,
         classify: bool = False,
         noise: float = 0.0,
-        labels: Tensor | None = None,
     ) -> Prompts:
-        """Draw prompts, each with a function of its own.
+        """Draw prompts of `length` contexts, each with a function of its own.
 
         Args:
             count: P.
@@ -63,10 +54,6 @@ class FunctionFamily(ABC):
             generator: Source of inputs, functions and noise.
             classify: Give the sign of the outputs, +1 where they are 0.
             noise: Standard deviation of what is added to the contexts' outputs, before the sign.
-            labels: Embeddings of the outputs -1 and +1, [2, d_y]; None is the number itself.
-
-        Raises:
-            ValueError: If the noise is negative.
         """
         if noise < 0:
             raise ValueError(f"noise: got {noise}, expected 0 or more")
@@ -75,7 +62,7 @@ class FunctionFamily(ABC):
         y[:, :-1] += noise * torch.randn(count, length, generator=generator)
         if classify:
             y = torch.where(y < 0, -1.0, 1.0)
-        return Prompts(x, y, torch.tensor([[-1.0], [1.0]]) if labels is None else labels)
+        return Prompts(x, y, torch.tensor([[-1.0], [1.0]]))
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ from graphtheory.lab.bench.benchmark import Benchmark
 from graphtheory.lab.bench.node_config import NodeRunConfig
 from graphtheory.lab.bench.node_task import NodeBenchTask
 from graphtheory.lab.cli.main import main
-from graphtheory.lab.datasets import files, graphs, ogb_readers
+from graphtheory.lab.datasets import files, graphs
+from graphtheory.lab.datasets.graph_readers import import_ogb
 from graphtheory.lab.train import SampledLayers
 from tests.lab.datasets.ogbn_folder import EDGES, NODES, write_ogbn
 
@@ -51,7 +52,7 @@ def test_every_network_trains_and_is_scored_by_ogb(name: str, small_sets: Path) 
             given = {"y_true": y[:, None], "y_pred": out.argmax(1, keepdim=True)}
         else:
             given = {"y_true": y, "y_pred": out}
-        (expected,) = ogb_readers.evaluator(name).eval(given).values()
+        (expected,) = import_ogb("ogb.nodeproppred").Evaluator(name).eval(given).values()
         assert task.evaluate(whole).test == pytest.approx(expected)
 
 

@@ -23,7 +23,7 @@ from graphtheory.lab.bench.options import (
     read_options,
     with_options,
 )
-from graphtheory.lab.datasets.precomputed import precomputed
+from graphtheory.lab.datasets.graph_sets import precomputed
 from graphtheory.lab.train import AdamOptions
 from graphtheory.lab.zoo import graph_models as graph_zoo
 from graphtheory.lab.zoo import node_models as zoo

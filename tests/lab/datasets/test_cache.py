@@ -12,22 +12,21 @@ from torch import Tensor
 from torch_geometric.data import Data, InMemoryDataset
 
 from graphtheory.lab.cli.main import main
-from graphtheory.lab.datasets import cache as storage
+from graphtheory.lab.datasets import files as storage
 from graphtheory.lab.datasets import graphs
-from graphtheory.lab.datasets.cache import processed
 from graphtheory.lab.datasets.catalogue import DatasetInfo
-from graphtheory.lab.datasets.files import DamagedFileError
-from graphtheory.lab.datasets.graph_sets import load_graphs
+from graphtheory.lab.datasets.files import DamagedFileError, processed
+from graphtheory.lab.datasets.graphs import load_graphs
 
 ARRAYS = {"x": np.arange(400, dtype=np.float32).reshape(20, 20), "y": np.arange(3)}
 
 
 def test_arrays_return_as_they_were(tmp_path: Path) -> None:
     path = tmp_path / "folder/set.arrays"
-    assert storage.read(path) is None
+    assert storage.read_arrays(path) is None
     for arrays in (ARRAYS, {"x": np.zeros(0)}):  # the second takes the place of the first
-        storage.write(path, arrays)
-        stored = storage.read(path)
+        storage.write_arrays(path, arrays)
+        stored = storage.read_arrays(path)
         assert stored is not None and stored.keys() == arrays.keys()
         for name, array in arrays.items():
             assert stored[name].dtype == array.dtype and np.array_equal(stored[name], array)
@@ -36,7 +35,7 @@ def test_arrays_return_as_they_were(tmp_path: Path) -> None:
 
 def test_every_damage_is_found(tmp_path: Path) -> None:
     path, draw = tmp_path / "set.arrays", random.Random(0)
-    storage.write(path, ARRAYS)
+    storage.write_arrays(path, ARRAYS)
     good = path.read_bytes()
     damaged = [good[:length] for length in draw.sample(range(len(good)), 100)]
     for position in draw.sample(range(len(good)), 300):
@@ -46,7 +45,7 @@ def test_every_damage_is_found(tmp_path: Path) -> None:
     for content in damaged:
         path.write_bytes(content)
         with pytest.warns(UserWarning, match="set.arrays: damaged, made again from the raw files"):
-            assert storage.read(path) is None
+            assert storage.read_arrays(path) is None
 
 
 def test_objects_are_not_unpickled(tmp_path: Path) -> None:
@@ -55,14 +54,14 @@ def test_objects_are_not_unpickled(tmp_path: Path) -> None:
     path = tmp_path / "set.arrays"
     path.write_bytes(hashlib.sha256(buffer.getvalue()).digest() + buffer.getvalue())
     with pytest.raises(ValueError, match="allow_pickle=False"):
-        storage.read(path)
+        storage.read_arrays(path)
 
 
 def test_a_failed_write_leaves_what_was_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "set.arrays"
-    storage.write(path, ARRAYS)
+    storage.write_arrays(path, ARRAYS)
     good = path.read_bytes()
 
     def full(descriptor: int) -> None:
@@ -70,21 +69,21 @@ def test_a_failed_write_leaves_what_was_there(
 
     monkeypatch.setattr("os.fsync", full)
     with pytest.raises(OSError, match=r"cache: .*set.arrays cannot be written \(No space left"):
-        storage.write(path, {"x": np.zeros(1000)})
+        storage.write_arrays(path, {"x": np.zeros(1000)})
     assert path.read_bytes() == good and list(tmp_path.iterdir()) == [path]
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match="give another folder as cache= or in GRAPHTHEORY_CACHE"):
-        storage.write(tmp_path / "file/set.arrays", ARRAYS)
+        storage.write_arrays(tmp_path / "file/set.arrays", ARRAYS)
 
 
 def test_default_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("GRAPHTHEORY_CACHE", str(tmp_path))
-    assert storage.default_folder() == tmp_path
+    assert storage.cache_folder() == tmp_path
     monkeypatch.delenv("GRAPHTHEORY_CACHE")
-    assert storage.default_folder() == Path.home() / ".cache/graphtheory"
+    assert storage.cache_folder() == Path.home() / ".cache/graphtheory"
 
 
 INFO = DatasetInfo("toy", "webkb", folder="Toy/raw", files=("a.txt",))

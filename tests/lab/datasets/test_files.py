@@ -1,11 +1,12 @@
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from graphtheory.lab.datasets import catalogue, graphs
-from graphtheory.lab.datasets.catalogue import GIT_BLOB, SHA256, DatasetInfo, describe, names
+from graphtheory.lab.datasets import graphs
+from graphtheory.lab.datasets.catalogue import DatasetInfo, describe, names
 from graphtheory.lab.datasets.files import DamagedFileError, digests, locate, staged, verify_counts
 
 INFO = DatasetInfo("toy", "webkb", folder="Toy/raw", files=("a.txt",), optional_files=("b.txt",))
@@ -31,34 +32,33 @@ def test_a_folder_in_the_place_of_a_file_is_missing(toy: Path) -> None:
         locate(INFO, toy)
 
 
-def test_pins_are_enforced_by_content(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pins_are_enforced_by_content(toy: Path) -> None:
     found = locate(INFO, toy)
-    digest = digests(found)["Toy/raw/a.txt"]
-    monkeypatch.setitem(catalogue.SHA256, "Toy/raw", {"a.txt": (7, digest)})
-    assert digests(found, all_pinned=True) == {"Toy/raw/a.txt": digest}
+    digest = digests(INFO, found)["Toy/raw/a.txt"]
+    info = replace(INFO, sha256={"a.txt": (7, digest)})
+    assert digests(info, found, all_pinned=True) == {"Toy/raw/a.txt": digest}
     (toy / "Toy/raw/a.txt").write_text("conTent")
     with pytest.raises(DamagedFileError) as caught:
-        digests(found)
+        digests(info, found)
     message = str(caught.value)
     assert str(toy / "Toy/raw/a.txt") in message and "truncated or altered" in message
     assert f"expected 7 bytes with SHA-256 {digest}, found 7 bytes with SHA-256" in message
 
 
-def test_a_git_blob_id_is_a_pin_too(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(catalogue.SHA256, "Toy/raw", {"a.txt": (7, "0" * 64)})
+def test_a_git_blob_id_is_a_pin_too(toy: Path) -> None:
     blob = "6b584e8ece562ebffc15d38808cd6b98fc3d97ea"  # printf content | git hash-object --stdin
-    monkeypatch.setitem(catalogue.GIT_BLOB, "Toy/raw", {"a.txt": blob})
-    assert list(digests(locate(INFO, toy), all_pinned=True)) == ["Toy/raw/a.txt"]
+    info = replace(INFO, sha256={"a.txt": (7, "0" * 64)}, git_blob={"a.txt": blob})
+    assert list(digests(info, locate(INFO, toy), all_pinned=True)) == ["Toy/raw/a.txt"]
 
 
 def test_without_a_pin_a_pickle_is_not_opened(toy: Path) -> None:
     with pytest.raises(DamagedFileError, match=r"a.txt: no SHA-256 is known for it"):
-        digests(locate(INFO, toy), all_pinned=True)
+        digests(INFO, locate(INFO, toy), all_pinned=True)
 
 
 def test_staged_copies_are_private_and_vanish(toy: Path) -> None:
     found = locate(INFO, toy)
-    with staged(found, digests(found)) as private:
+    with staged(found, digests(INFO, found)) as private:
         copy = private / "Toy/raw/a.txt"
         assert copy.read_text() == "content" and not copy.is_symlink()
         assert private.stat().st_mode & 0o077 == 0
@@ -67,7 +67,7 @@ def test_staged_copies_are_private_and_vanish(toy: Path) -> None:
 
 def test_a_file_that_changes_after_the_check_is_refused(toy: Path) -> None:
     found = locate(INFO, toy)
-    checked = digests(found)
+    checked = digests(INFO, found)
     (toy / "Toy/raw/a.txt").write_text("swapped")
     with pytest.raises(DamagedFileError, match="changed while it was being read"):  # noqa: SIM117
         with staged(found, checked):
@@ -109,27 +109,22 @@ def test_damage_is_found_in_every_family(
 
 
 def test_every_pin_is_a_hash_of_a_file_that_a_set_reads() -> None:
-    known: dict[str, set[str]] = {}
     images = [describe(name, task="image") for name in names("image")]
     for info in (*map(describe, names()), *images):
-        known.setdefault(info.folder, set()).update(info.files)
-    for folder, pins in SHA256.items():
-        for file, (size, digest) in pins.items():
-            assert file in known[folder] and size > 0 and re.fullmatch("[0-9a-f]{64}", digest)
-    assert all(SHA256[folder].keys() >= blobs.keys() for folder, blobs in GIT_BLOB.items())
+        for file, (size, digest) in info.sha256.items():
+            assert file in info.files and size > 0 and re.fullmatch("[0-9a-f]{64}", digest)
+        assert info.sha256.keys() >= info.git_blob.keys()
 
 
 @pytest.mark.parametrize("name", ["Cora", "CiteSeer", "PubMed"])
 def test_all_pickled_files_are_pinned(name: str) -> None:
     info = describe(name)
-    assert SHA256[info.folder].keys() == set(info.files)
+    assert info.sha256.keys() == set(info.files)
 
 
 def test_pins_are_those_of_the_files_at_hand(data_root: Path) -> None:
     checked = 0
     for info in map(describe, names()):
-        if info.folder in SHA256 and all(
-            (data_root / info.folder / f).is_file() for f in info.files
-        ):
-            checked += len(digests(locate(info, data_root), all_pinned=True))
+        if info.sha256 and all((data_root / info.folder / f).is_file() for f in info.files):
+            checked += len(digests(info, locate(info, data_root), all_pinned=True))
     assert checked >= 8 + 12 + 24 + 3 + 3 + 1

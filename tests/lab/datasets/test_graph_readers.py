@@ -7,7 +7,7 @@ import torch
 from torch_geometric.datasets import MoleculeNet
 
 from graphtheory.lab.datasets.files import DamagedFileError
-from graphtheory.lab.datasets.graph_sets import load_graphs
+from graphtheory.lab.datasets.graphs import load_graphs
 
 OGB_PARTS = ("edge", "node-feat", "edge-feat", "graph-label", "num-node-list", "num-edge-list")
 
@@ -115,9 +115,7 @@ def write_moleculenet(root: Path, rows: list[str], monkeypatch: pytest.MonkeyPat
     folder = root / "MoleculeNet/freesolv/raw"
     folder.mkdir(parents=True)
     (folder / "SAMPL.csv").write_text("\n".join(["iupac,smiles,expt,calc", *rows]) + "\n")
-    monkeypatch.setattr(
-        "graphtheory.lab.datasets.graph_sets.verify_counts", lambda info, found: None
-    )
+    monkeypatch.setattr("graphtheory.lab.datasets.files.verify_counts", lambda info, found: None)
 
 
 def test_a_row_that_is_no_molecule_is_named_and_the_others_kept(
@@ -164,9 +162,7 @@ def test_esol_is_pygs_but_for_the_order_of_edges(data_root: Path, tmp_path: Path
 
 def test_peptides_keep_their_lists_of_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("rdkit", reason="needs the extra [molecules]")
-    monkeypatch.setattr(
-        "graphtheory.lab.datasets.graph_sets.verify_counts", lambda info, found: None
-    )
+    monkeypatch.setattr("graphtheory.lab.datasets.files.verify_counts", lambda info, found: None)
     folder = tmp_path / "LRGB/peptides-functional"
     (folder / "raw").mkdir(parents=True)
     (folder / "split").mkdir()

@@ -8,7 +8,7 @@ from torch_geometric.loader import DataLoader
 
 from graphtheory.lab.datasets import graphs
 from graphtheory.lab.datasets.files import DamagedFileError
-from graphtheory.lab.datasets.graph_sets import load_graphs
+from graphtheory.lab.datasets.graphs import load_graphs
 
 
 def test_enzymes_has_its_published_counts(data_root: Path, untouched: None) -> None:
@@ -58,9 +58,7 @@ def test_truncated_files_are_refused(part: str, data_root: Path, tmp_path: Path)
 def test_slices_and_tensors_must_agree(
     data_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        "graphtheory.lab.datasets.graph_sets.verify_counts", lambda info, found: None
-    )
+    monkeypatch.setattr("graphtheory.lab.datasets.files.verify_counts", lambda info, found: None)
     shutil.copytree(data_root / "TUDataset", tmp_path / "TUDataset")
     path = tmp_path / "TUDataset/ENZYMES/raw/ENZYMES_graph_labels.txt"
     path.write_text("\n".join(path.read_text().splitlines()[:-5]) + "\n")

@@ -2,6 +2,7 @@ import hashlib
 import os
 import pickle
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -99,7 +100,9 @@ def pubmed(data_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     content = _pickled_as_in_2016(csr_matrix(rows))
     (tmp_path / RAW / "ind.pubmed.allx").write_bytes(content)
     pin = (len(content), hashlib.sha256(content).hexdigest())
-    monkeypatch.setitem(catalogue.SHA256, RAW, catalogue.SHA256[RAW] | {"ind.pubmed.allx": pin})
+    info = graphs.describe("PubMed")
+    pinned = replace(info, sha256={**info.sha256, "ind.pubmed.allx": pin})
+    monkeypatch.setitem(catalogue._GRAPHS, "pubmed", pinned)
     return tmp_path
 
 

@@ -11,10 +11,10 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from graphtheory.lab.datasets import graphs, ogb_readers
-from graphtheory.lab.datasets.cache import processed
-from graphtheory.lab.datasets.files import DamagedFileError
-from graphtheory.lab.datasets.ogb_readers import category_sizes, molecule, scaffold_split
+from graphtheory.lab.datasets import graph_readers, graphs
+from graphtheory.lab.datasets.files import DamagedFileError, processed
+from graphtheory.lab.datasets.graph_readers import molecule, scaffold_split
+from graphtheory.lab.datasets.node_readers import read_ogbn
 from tests.lab.datasets.ogbn_folder import EDGES, NODES, write_ogbn
 
 OFFLINE = """
@@ -22,10 +22,10 @@ import socket, sys, threading
 reached = []
 socket.socket.connect = lambda *a: reached.append(a)
 socket.getaddrinfo = lambda *a, **k: reached.append(a)
-from graphtheory.lab.datasets import ogb_readers
+from graphtheory.lab.datasets.graph_readers import import_ogb
 known = set(threading.enumerate())
-assert ogb_readers.import_ogb("ogb.nodeproppred").NodePropPredDataset
-assert ogb_readers.evaluator().eval_metric == "acc"
+module = import_ogb("ogb.nodeproppred")
+assert module.NodePropPredDataset and module.Evaluator("ogbn-arxiv").eval_metric == "acc"
 assert set(threading.enumerate()) == known, threading.enumerate()
 assert "outdated" not in sys.modules and not reached, reached
 """
@@ -46,7 +46,7 @@ def test_raw_files_are_read_as_ogb_reads_them(
 ) -> None:
     info = graphs.describe("ogbn-arxiv")
     stored = processed(
-        info, arxiv, arxiv / "cache", lambda root: dict(ogb_readers.read_ogbn(root, info).items())
+        info, arxiv, arxiv / "cache", lambda root: dict(read_ogbn(root, info).items())
     )
     data = Data(**stored)
     raw = arxiv / "ogbn_arxiv/raw"
@@ -79,7 +79,7 @@ def test_proteins_have_the_mean_of_their_edges_and_many_labels(tmp_path: Path) -
     edges = np.random.default_rng(1).integers(NODES - 1, size=(EDGES, 2))
     rows = write_ogbn(tmp_path, "proteins", edge=edges)
     features, labels = rows["edge-feat"], rows["node-label"]
-    data = ogb_readers.read_ogbn(tmp_path, graphs.describe("ogbn-proteins"))
+    data = read_ogbn(tmp_path, graphs.describe("ogbn-proteins"))
     assert data.num_edges == 2 * EDGES and data.x.shape == (NODES, 8)
     at = (edges == 5).any(1)
     counted = np.where((edges == 5).all(1), 2, 1)[at, None]  # a self-loop is stored twice
@@ -93,13 +93,8 @@ def test_proteins_have_the_mean_of_their_edges_and_many_labels(tmp_path: Path) -
 
 def test_products_run_both_ways(tmp_path: Path) -> None:
     write_ogbn(tmp_path, "products")
-    data = ogb_readers.read_ogbn(tmp_path, graphs.describe("ogbn-products"))
+    data = read_ogbn(tmp_path, graphs.describe("ogbn-products"))
     assert data.num_edges == 2 * EDGES and data.is_undirected() and data.y.dtype == torch.int64
-
-
-def test_evaluator_is_ogbs() -> None:
-    y = torch.tensor([[0], [1], [1], [2]])
-    assert ogb_readers.evaluator().eval({"y_true": y, "y_pred": y.flip(0)}) == {"acc": 0.5}
 
 
 def test_importing_ogb_reaches_for_nothing() -> None:
@@ -116,7 +111,7 @@ def test_ethanol_has_ogbs_features(capfd: pytest.CaptureFixture[str]) -> None:
     assert graph.x[:, 0].tolist() == [5, 5, 7]  # atomic number - 1
     assert graph.edge_index.tolist() == [[0, 1, 1, 2], [1, 0, 2, 1]]
     assert graph.x.shape == (3, 9) and graph.edge_attr.shape == (4, 3)
-    atoms, bonds = category_sizes().values()
+    atoms, bonds = graph_readers._category_sizes().values()
     assert bool((graph.x < torch.tensor(atoms)).all()) and len(bonds) == 3
     single = molecule("[Na+]")
     assert single is not None and single.edge_index.shape == (2, 0)
@@ -150,8 +145,8 @@ def test_the_split_is_ogbs_on_ogbs_molecules(name: str, data_root: Path) -> None
 
 def test_without_rdkit_one_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(name: str) -> str:
-        raise ogb_readers.PackageNotFoundError(name)
+        raise graph_readers.PackageNotFoundError(name)
 
-    monkeypatch.setattr(ogb_readers, "version", missing)
+    monkeypatch.setattr(graph_readers, "version", missing)
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'graphtheory\[molecules\]'"):
         molecule("CC")

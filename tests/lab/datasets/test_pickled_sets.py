@@ -8,17 +8,14 @@ import torch
 from torch_geometric.datasets import ZINC, LRGBDataset
 
 from graphtheory.lab.datasets.files import DamagedFileError
-from graphtheory.lab.datasets.graph_sets import load_graphs
-from graphtheory.lab.datasets.graphs import load
+from graphtheory.lab.datasets.graphs import load, load_graphs
 
 PARTS = ("train", "val", "test")
 
 
 @pytest.fixture(autouse=True)
 def any_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "graphtheory.lab.datasets.graph_sets.verify_counts", lambda info, found: None
-    )
+    monkeypatch.setattr("graphtheory.lab.datasets.files.verify_counts", lambda info, found: None)
 
 
 def write_zinc(root: Path, generator: torch.Generator) -> None:

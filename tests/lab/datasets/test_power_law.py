@@ -3,7 +3,7 @@ import torch
 from torch import Generator
 from torch_geometric.utils import is_undirected
 
-from graphtheory.lab.datasets.power_law import PowerLawGraph
+from graphtheory.lab.datasets.pattern_graph import PowerLawGraph
 
 SMALL = {"num_nodes": 20_000, "num_links": 100_000, "max_degree": 2000}
 

@@ -34,14 +34,10 @@ def expressiveness_pairs(
     cexp    600 pairs, of which it tells half apart
     ======  ===========================================================================
 
-    x is 1 for every node, in EXP and CEXP a category of two.
-
-    Args:
-        name: One of the names above; case does not matter.
-        root: Folder with the raw files; not needed for "csl".
+    x is 1 for every node, in EXP and CEXP a category of two. "csl" needs no `root`.
 
     Raises:
-        ValueError: An unknown name.
+        ValueError: An unknown name; case does not matter.
         FileNotFoundError: Raw files are missing; the message says which, and where they go.
         DamagedFileError: A raw file cannot be read.
 
