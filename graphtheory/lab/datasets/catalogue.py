@@ -104,8 +104,9 @@ def _info(entry: Mapping[str, Any]) -> DatasetInfo:
     known = json.loads(text) | dict(entry)
     known.pop("archive", None)
     known["counts"] = list(known.get("counts", {}).items())
-    given = {part: tuple(v) if isinstance(v, list) else v for part, v in known.items()}
-    return DatasetInfo(**given)
+    for part, value in known.items():
+        known[part] = tuple(value) if isinstance(value, list) else value
+    return DatasetInfo(**known)
 
 
 _ALL = [_info(entry) for entry in _TABLE["sets"]]
@@ -151,12 +152,17 @@ def describe(
     """
     known = _IMAGES if task == "image" else _GRAPHS
     wanted = key(name) if task == "image" else _ALIASES.get(key(name), key(name))
-    if wanted in known:
-        return known[wanted]
-    found = None if root is None or task == "image" else _tudataset_below(Path(root), wanted)
-    if found is not None:
-        return found
-    near = difflib.get_close_matches(wanted, known, n=1)
+    found = None
+    if wanted not in known and root is not None and task != "image":
+        found = _tudataset_below(Path(root), wanted)
+    return found or lookup(wanted if wanted in known else name, known)
+
+
+def lookup(name: str, known: Mapping[str, DatasetInfo]) -> DatasetInfo:
+    """The entry of that name by `key`; ValueError with the nearest name, else with all names."""
+    if key(name) in known:
+        return known[key(name)]
+    near = difflib.get_close_matches(key(name), known, n=1)
     if near:
         hint = f"a name that `graphtheory datasets` lists; did you mean {known[near[0]].name!r}?"
     else:

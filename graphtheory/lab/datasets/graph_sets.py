@@ -80,7 +80,7 @@ class GraphSet(InMemoryDataset):
         self.slices = bounds_of(stored)
         self.data = Data(**{name: stored[name] for name in self.slices})
         self.facts, self.split = facts, split
-        vars(self).update(vars(facts))
+        self.__dict__.update(vars(facts))
         self.train_index, self.val_index, self.test_index = parts
 
     @property

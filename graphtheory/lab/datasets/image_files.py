@@ -1,4 +1,4 @@
-"""Readers of images: published files, and a folder of images by class as of `ImageFolder`."""
+"""Readers of images: published files, a folder of images by class as of `ImageFolder`, arrays."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import hashlib
 import io
 import math
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -23,16 +23,16 @@ from torch import Generator, Tensor
 from graphtheory.lab.datasets.catalogue import DatasetInfo
 from graphtheory.lab.datasets.files import DamagedFileError
 from graphtheory.lab.datasets.node_readers import read_pickled
-from graphtheory.lab.datasets.pixels import DEEP, GRAY
 from graphtheory.lab.datasets.splits import stratified
 
 Arrays = tuple[np.ndarray, np.ndarray]
-Files = tuple[tuple[Path, int], ...]
+Files = tuple[tuple[Path, int], ...]  # with the class of each
+_DEEP = {"I", "F", "I;16", "I;16B", "I;16L"}  # PIL's modes of more than 8 bits a channel
+_GRAY = {"1", "L"}  # PIL's modes of one channel
 _UNSIGNED_BYTES = 8  # idx's code of the type
 _GRAY_LEVELS = 16  # of scikit-learn's digits
 _DIGITS, _LOSSLESS = 1437, 3200  # training images of the two sets without a test part
 _EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
-_TEST, _VALIDATION = "test", "val"
 _OTHER_NAMES = ("training", "valid", "validation", "dev", "testing")
 _TEST_SHARE = 0.2
 _SPLIT = "random-90-10"  # of the training images
@@ -174,11 +174,11 @@ def listed(folder: str | PathLike[str]) -> Listing:
     root = Path(folder).resolve()
     if not root.is_dir():
         raise FileNotFoundError(f"{folder}: not a folder; expected one with a folder of each class")
-    parts = {name: root / name for name in ("train", _VALIDATION, _TEST) if _folders(root / name)}
     other = [p.name for p in _folders(root) if p.name.lower() in _OTHER_NAMES and _folders(p)]
     if other:
         raise ValueError(f"{root}: parts named {', '.join(other)}, expected train, val and test")
-    train = parts.pop("train", root)
+    parts = {name: root / name for name in ("train", "val", "test") if _folders(root / name)}
+    train = parts.get("train", root)
     classes = tuple(path.name for path in _folders(train))
     if len(classes) < 2:
         raise ValueError(
@@ -191,58 +191,15 @@ def listed(folder: str | PathLike[str]) -> Listing:
         raise ValueError(
             f"{train / classes[empty[0]]}: no image, expected some of {' '.join(_EXTENSIONS)}"
         )
-    if _TEST not in parts and _VALIDATION in parts:
-        parts[_TEST] = parts.pop(_VALIDATION)
-    if _TEST not in parts:
+    val, test = (tuple(_files(parts[n], classes)) if n in parts else () for n in ("val", "test"))
+    if "test" not in parts and "val" in parts:
+        val, test = (), val
+    elif "test" not in parts:
         y = torch.tensor([label for _, label in files])
         drawn = stratified(y, val=0.0, test=_TEST_SHARE, generator=Generator().manual_seed(0))
-        train_files, test_files = (
-            tuple(files[i] for i in part.tolist()) for part in (drawn.train, drawn.test)
-        )
-        return Listing(root, classes, train_files, (), test_files)
-    val, test = (
-        tuple(_files(parts[name], classes)) if name in parts else ()
-        for name in (_VALIDATION, _TEST)
-    )
+        test = tuple(files[i] for i in drawn.test.tolist())
+        files = tuple(files[i] for i in drawn.train.tolist())
     return Listing(root, classes, files, val, test)
-
-
-def read_images(files: Files, size: int | None) -> tuple[Tensor, Tensor]:
-    """Pixels uint8 [N, C, H, W] and classes y int64 [N] of files; RGB unless all are gray.
-
-    Each image is cut to a square around its middle and resized to `size` rows and columns; without
-    a size images have to be squares of one size.
-    """
-    kinds = [_opened(path, lambda image: (image.mode, image.size)) for path, _ in files]
-    for (path, _), (mode, _) in zip(files, kinds, strict=True):
-        if mode in DEEP:
-            raise ValueError(f"{path}: PIL mode {mode}, expected 8 bits a channel")
-    sides = {side for _, side in kinds}
-    if size is None and (len(sides) > 1 or any(width != height for width, height in sides)):
-        least, most = min(sides), max(sides)
-        raise ValueError(
-            f"images: of {least[0]} x {least[1]} to {most[0]} x {most[1]} pixels, expected "
-            "squares of one size, or an image size to bring them to (--image-size 64)"
-        )
-    mode = "L" if {kind for kind, _ in kinds} <= GRAY else "RGB"
-
-    def bring(image: Image.Image) -> np.ndarray:
-        made = image.convert(mode)
-        if size is not None:
-            made = ImageOps.fit(made, (size, size), Image.Resampling.BILINEAR)
-        return np.asarray(made)
-
-    pixels = torch.from_numpy(np.stack([_opened(path, bring) for path, _ in files]))
-    pixels = pixels[:, None] if mode == "L" else pixels.permute(0, 3, 1, 2).contiguous()
-    return pixels, torch.tensor([label for _, label in files])
-
-
-def _opened(path: Path, look: Callable[[Image.Image], Any]) -> Any:
-    try:
-        with Image.open(path) as image:
-            return look(image)
-    except (UnidentifiedImageError, OSError, SyntaxError) as error:
-        raise DamagedFileError(f"{path}: {error}; expected an image that is whole") from error
 
 
 def _folders(folder: Path) -> list[Path]:
@@ -260,3 +217,118 @@ def _files(part: Path, classes: tuple[str, ...]) -> Iterator[tuple[Path, int]]:
         for path in sorted(folder.rglob("*")):
             if path.suffix.lower() in _EXTENSIONS:
                 yield path, classes.index(folder.name)
+
+
+def read_images(files: Files, size: int | None) -> tuple[Tensor, Tensor]:
+    """Pixels uint8 [N, C, H, W] and classes y int64 [N] of files; RGB unless all are gray.
+
+    Each image is cut to a square around its middle and resized to `size` rows and columns; without
+    a size images have to be squares of one size.
+    """
+    kinds = [_opened(path, lambda image: (image.mode, image.size)) for path, _ in files]
+    for (path, _), (mode, _) in zip(files, kinds, strict=True):
+        if mode in _DEEP:
+            raise ValueError(f"{path}: PIL mode {mode}, expected 8 bits a channel")
+    sides = {side for _, side in kinds}
+    if size is None and (len(sides) > 1 or any(width != height for width, height in sides)):
+        least, most = min(sides), max(sides)
+        raise ValueError(
+            f"images: of {least[0]} x {least[1]} to {most[0]} x {most[1]} pixels, expected "
+            "squares of one size, or an image size to bring them to (--image-size 64)"
+        )
+    mode = "L" if {kind for kind, _ in kinds} <= _GRAY else "RGB"
+
+    def bring(image: Image.Image) -> Image.Image:
+        made = image.convert(mode)
+        return made if size is None else ImageOps.fit(made, (size, size), Image.Resampling.BILINEAR)
+
+    pixels = as_pixels([_opened(path, bring) for path, _ in files])
+    return pixels, torch.tensor([label for _, label in files])
+
+
+def _opened(path: Path, look: Callable[[Image.Image], Any]) -> Any:
+    try:
+        with Image.open(path) as image:
+            return look(image)
+    except (UnidentifiedImageError, OSError, SyntaxError) as error:
+        raise DamagedFileError(f"{path}: {error}; expected an image that is whole") from error
+
+
+def as_pixels(images: Any) -> Tensor:
+    """Images as bytes [N, C, H, W], 1 or 3 channels, of one size.
+
+    They are a tensor or an array [N, C, H, W], [N, H, W, C] or [N, H, W], or a sequence of PIL
+    images, or of tensors or arrays without the first axis. Bytes are taken as they are, floating
+    numbers 0..1 are multiplied by 255 and rounded. Where two axes could be the channels, the first
+    one is. PIL images of 8 bits become gray where all of them are gray, and RGB otherwise.
+
+    Example:
+        >>> as_pixels([Image.new("RGB", (8, 4))]).shape
+        torch.Size([1, 3, 4, 8])
+    """
+    if isinstance(images, Image.Image):
+        raise TypeError("images: got one PIL image, expected a sequence, such as [image]")
+    if isinstance(images, Sequence) and not isinstance(images, str):
+        images = _stacked(images)
+    if isinstance(images, np.ndarray):
+        images = torch.from_numpy(np.ascontiguousarray(images))
+    if not isinstance(images, Tensor):
+        raise TypeError(
+            f"images: got {type(images).__name__}, expected a tensor, an array, or a sequence of "
+            "PIL images, tensors or arrays"
+        )
+    images = _bytes(images)
+    if images.dim() == 3:
+        images = images.unsqueeze(1)
+    if images.dim() != 4 or not len(images):
+        raise ValueError(
+            f"images: shape {tuple(images.shape)}, expected [N, C, H, W], [N, H, W, C] or [N, H, W]"
+        )
+    if images.size(1) in (1, 3):
+        return images
+    if images.size(3) in (1, 3):
+        return images.permute(0, 3, 1, 2).contiguous()
+    raise ValueError(
+        f"images: shape {tuple(images.shape)}, expected 1 or 3 channels in the second or last axis"
+    )
+
+
+def _stacked(images: Sequence[Any]) -> Tensor:
+    if not images:
+        raise ValueError("images: got none, expected one or more")
+    if all(isinstance(image, Image.Image) for image in images):
+        return _from_pil(images)
+    tensors = [torch.as_tensor(image) for image in images]
+    shapes = {tuple(image.shape) for image in tensors}
+    if len(shapes) > 1:
+        raise ValueError(f"images: of shapes {sorted(shapes)[:3]}, expected one for all")
+    return torch.stack(tensors)
+
+
+def _from_pil(images: Sequence[Image.Image]) -> Tensor:
+    """Bytes with channels first."""
+    sizes = sorted({image.size for image in images})
+    if len(sizes) > 1:
+        raise ValueError(
+            f"images: {len(sizes)} sizes, such as {sizes[0]} and {sizes[-1]} pixels, expected one; "
+            "PIL.ImageOps.fit makes them equal"
+        )
+    modes = {image.mode for image in images}
+    if modes & _DEEP:
+        raise TypeError(f"images: PIL mode {min(modes & _DEEP)}, expected 8 bits a channel")
+    mode = "L" if modes <= _GRAY else "RGB"
+    pixels = torch.from_numpy(np.stack([np.asarray(image.convert(mode)) for image in images]))
+    return pixels[:, None] if mode == "L" else pixels.permute(0, 3, 1, 2).contiguous()
+
+
+def _bytes(images: Tensor) -> Tensor:
+    if images.dtype == torch.uint8:
+        return images
+    if not images.is_floating_point():
+        raise TypeError(f"images: dtype {images.dtype}, expected uint8, or floating 0..1")
+    if images.numel() and not bool(((images >= 0) & (images <= 1)).all()):
+        raise ValueError(
+            f"images: floating numbers from {float(images.min()):g} to {float(images.max()):g}, "
+            "expected 0..1; images that were normalized have to be taken before that"
+        )
+    return (images * 255).round().to(torch.uint8)

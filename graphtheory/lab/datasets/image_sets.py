@@ -80,7 +80,7 @@ class ImageSet:
     @property
     def sha256(self) -> str | None:
         """Hash of the names and sizes of the files of a folder of images; None of a set by name."""
-        return self.listing and self.listing.sha256
+        return None if self.listing is None else self.listing.sha256
 
     def split(self, y: Tensor, seed: int) -> tuple[Tensor, Tensor]:
         """Positions of training images to learn from and to validate with.

@@ -34,20 +34,6 @@ class CoreNeighborhoodGraph(_Parameters):
     that both patterns have a core neighborhood of their own at distance 1. The printed parameters
     cannot be drawn with gamma_d = 0.2; the error names the largest degree that fits.
 
-    Args:
-        num_nodes: Nodes, N.
-        gamma_d: Fraction of nodes with a discriminative pattern, half of them each.
-        eps_s: Fraction of confusion links of a non-discriminative node, 0 to 1/2.
-        eps_0: Fraction of all nodes whose label is flipped after the graph is drawn.
-        num_patterns: Patterns, M; the non-discriminative nodes spread over M - 2 of them evenly.
-        dim: Feature dimension d, at least M.
-        c_0: Standard deviation of the feature noise.
-        degree: Links of a non-discriminative node, and least degree of a discriminative one.
-        variant: "printed" or "regular".
-
-    Raises:
-        ValueError: A parameter out of its range, or a degree that the pattern sizes cannot give.
-
     Source:
         Li, thesis, 2024, section 3.5.1, with (3.7) for eps_s and Assumption 3.4.2 for eps_0.
         Counts are rounded to the nearest whole number; "regular" is not in the source.
@@ -58,14 +44,14 @@ class CoreNeighborhoodGraph(_Parameters):
         torch.Size([100, 20])
     """
 
-    num_nodes: int = 1000
-    gamma_d: float = 0.4
-    eps_s: float = 0.05
-    eps_0: float = 0.0
-    num_patterns: int = 10
-    dim: int = 20
-    c_0: float = 0.01
-    degree: int = 120
+    num_nodes: int = 1000  # N
+    gamma_d: float = 0.4  # fraction of nodes with a discriminative pattern, half of them each
+    eps_s: float = 0.05  # fraction of confusion links of a non-discriminative node, 0 to 1/2
+    eps_0: float = 0.0  # fraction of all nodes whose label is flipped after the graph is drawn
+    num_patterns: int = 10  # M; the non-discriminative nodes spread over M - 2 of them evenly
+    dim: int = 20  # features d, at least M
+    c_0: float = 0.01  # standard deviation of the feature noise
+    degree: int = 120  # links of a non-discriminative node, least degree of a discriminative one
     variant: Literal["printed", "regular"] = "printed"
 
     def __post_init__(self) -> None:
@@ -95,16 +81,14 @@ class CoreNeighborhoodGraph(_Parameters):
         return min(limit, self.carriers - 1) if self.variant == "regular" else limit
 
     def sample(self, generator: Generator) -> Data:
-        """Draw one graph; the same generator state gives the same graph.
+        """Draw one graph, nodes of mu_1 first, then of mu_2, then the others.
 
-        Shapes:
-            x [N, d]; edge_index [2, E], both directions; y [N], 1 for the label +1 and 0 for -1;
-            pattern [N], 0-based, so that mu_1 is 0; mu [M, d]; flipped [N] bool.
-
-        Returns:
-            The graph, nodes of mu_1 first, then of mu_2, then the others.
+        It has x [N, d]; edge_index [2, E], both directions; y [N], 1 for the label +1 and 0 for -1;
+        pattern [N], 0-based, so that mu_1 is 0; mu [M, d]; flipped [N] bool.
         """
-        pattern = self._patterns()
+        others = torch.arange(self.num_nodes - 2 * self.carriers)
+        decisive = torch.arange(2).repeat_interleave(self.carriers)
+        pattern = torch.cat([decisive, 2 + others % (self.num_patterns - 2)])  # [N]
         coin = torch.randint(2, (self.num_nodes,), generator=generator)
         y = torch.where(pattern < 2, 1 - pattern, coin)  # mu_1 is +1, stored as 1
         links = self._votes(y, generator)
@@ -123,12 +107,6 @@ class CoreNeighborhoodGraph(_Parameters):
             mu=mu.contiguous(),
             flipped=flipped,
         )
-
-    def _patterns(self) -> Tensor:
-        others = self.num_nodes - 2 * self.carriers
-        spread = 2 + torch.arange(others) % (self.num_patterns - 2)
-        decisive = torch.arange(2).repeat_interleave(self.carriers)
-        return torch.cat([decisive, spread])  # [N]
 
     def _votes(self, y: Tensor, generator: Generator) -> Tensor:
         """Links of non-discriminative nodes to both patterns, as a symmetric matrix [N, N]."""
@@ -179,15 +157,7 @@ class MajorityAtDistance(_Parameters):
 
     with p_n drawn uniformly from the M patterns. A node's own pattern, and those at every other
     distance, say nothing about its label. The label is -1 where two patterns are equally common,
-    and where no node lies at distance z; such nodes are in no split.
-
-    Args:
-        z: Distance, hops, 1..253.
-        num_patterns: Patterns and classes, M, 2 or more.
-        noise: Standard deviation of the feature noise.
-
-    Raises:
-        ValueError: If an argument is out of its range.
+    and where no node lies at distance z; such nodes are in no split. Paths follow edges.
 
     Source:
         Ours, for the core distance of Li (2024), section 3.4.2: the distance whose nodes decide.
@@ -199,9 +169,9 @@ class MajorityAtDistance(_Parameters):
         (True, -1, [False, True, False])
     """
 
-    z: int = 2
-    num_patterns: int = 6
-    noise: float = 0.1
+    z: int = 2  # hops
+    num_patterns: int = 6  # patterns and classes, M
+    noise: float = 0.1  # standard deviation of the feature noise
 
     def __post_init__(self) -> None:
         for name, least in (("z", 1), ("num_patterns", 2)):
@@ -212,13 +182,10 @@ class MajorityAtDistance(_Parameters):
         self._require("noise", 0 <= self.noise < float("inf"), "0 or more")
 
     def sample(self, edge_index: Tensor, num_nodes: int, generator: Generator) -> Data:
-        """Draw patterns and noise on a graph; the same generator state gives the same data.
+        """Draw patterns and noise on a graph of N nodes, which does not change.
 
-        Paths follow edges in their direction.
-
-        Shapes:
-            edge_index [2, E]; x [N, M]; y [N] in -1..M-1; pattern [N] in 0..M-1; tie and empty [N]
-            bool, why a node has no label.
+        It has x [N, M]; y [N] in -1..M-1; pattern [N] in 0..M-1; tie and empty [N] bool, why a node
+        has no label.
         """
         pattern = torch.randint(self.num_patterns, (num_nodes,), generator=generator)
         noise = torch.randn(num_nodes, self.num_patterns, generator=generator)
@@ -254,20 +221,6 @@ class PowerLawGraph(_Parameters):
     guess from x_n alone is right for about half of the nodes. Links are distinct and join different
     nodes. Isolated nodes are possible.
 
-    Args:
-        num_nodes: N, at least 2.
-        num_links: Undirected links, at most a quarter of all pairs.
-        num_classes: Communities and classes, at least 2.
-        dim: Features of a node.
-        exponent: Of the degree distribution, above 2.
-        max_degree: Cut of the expected degree, above the mean; drawn degrees scatter about it.
-        homophily: Share of links within a community, 0 to 1.
-        agreement: Probability that a label is its community, 0 to 1.
-        noise: c, standard deviation of a feature, 0 or more.
-
-    Raises:
-        ValueError: A parameter out of its range.
-
     Source:
         The degree-corrected block model of Karrer and Newman, Physical Review E 83, 2011, with
         links drawn one at a time. Nodes, links, features and classes are as many as in ogbn-arxiv
@@ -279,15 +232,15 @@ class PowerLawGraph(_Parameters):
         torch.Size([2, 4000])
     """
 
-    num_nodes: int = 169_343
-    num_links: int = 1_166_243
-    num_classes: int = 40
-    dim: int = 128
-    exponent: float = 2.4
-    max_degree: int = 13_161
-    homophily: float = 0.8
-    agreement: float = 0.9
-    noise: float = 0.5
+    num_nodes: int = 169_343  # N
+    num_links: int = 1_166_243  # undirected, at most a quarter of all pairs
+    num_classes: int = 40  # communities and classes
+    dim: int = 128  # features of a node
+    exponent: float = 2.4  # of the degree distribution
+    max_degree: int = 13_161  # cut of the expected degree; drawn degrees scatter about it
+    homophily: float = 0.8  # share of links within a community
+    agreement: float = 0.9  # probability that a label is its community
+    noise: float = 0.5  # c, standard deviation of a feature
 
     def __post_init__(self) -> None:
         pairs, mean = self.num_nodes * (self.num_nodes - 1) // 2, 2 * self.num_links
@@ -303,11 +256,9 @@ class PowerLawGraph(_Parameters):
         self._require("noise", self.noise >= 0, "at least 0")
 
     def sample(self, generator: Generator) -> Data:
-        """Draw one graph; the same generator state gives the same graph.
+        """Draw one graph, its edges in both directions, by target and then by source.
 
-        Shapes:
-            x [N, dim] float32; edge_index [2, 2 num_links], both directions, by target and then
-            by source; y [N] and community [N], int64 in 0..num_classes-1.
+        It has x [N, dim] float32; edge_index [2, 2 num_links]; y and community, int64 [N].
         """
         community = self._communities(self.num_nodes, generator)
         astray = torch.rand(self.num_nodes, generator=generator) >= self.agreement

@@ -20,21 +20,10 @@ class Split(NamedTuple):
 
 
 def by_fraction(y: Tensor, *, val: float, test: float, generator: Generator) -> Split:
-    """A random split of the labeled entries; what validation and test leave, trains.
+    """A random split of the entries whose y is not -1, of fractions `val` and `test`, into masks.
 
-    The sizes are those of PyG's `RandomNodeSplit("train_rest")`, which draws from the global state.
-
-    Args:
-        y: Labels; -1 means unlabeled and stays out of every mask.
-        val: Fraction of the labeled entries for validation.
-        test: Fraction for the test.
-        generator: Source of randomness.
-
-    Shapes:
-        y [N] int64; masks [N] bool.
-
-    Raises:
-        ValueError: Fractions that leave nothing to train on.
+    What validation and test leave, trains. The sizes are those of PyG's
+    `RandomNodeSplit("train_rest")`, which draws from the global state.
 
     Example:
         >>> y = torch.zeros(10, dtype=torch.long)
@@ -56,16 +45,9 @@ def by_fraction(y: Tensor, *, val: float, test: float, generator: Generator) -> 
 def per_class(
     y: Tensor, *, train: int = 20, val: int = 500, test: int = 1000, generator: Generator
 ) -> Split:
-    """A random split with `train` nodes of each class; the sizes are Planetoid's.
+    """A random split with `train` labeled nodes of each class; the sizes are Planetoid's.
 
-    Shapes:
-        y [N] int64, -1 for an unlabeled node; masks [N] bool.
-
-    Raises:
-        ValueError: A class with fewer than `train` nodes, or too few nodes for `val` and `test`.
-
-    Source:
-        Shchur et al., "Pitfalls of Graph Neural Network Evaluation", 2018, section 3.
+    Source: Shchur et al., "Pitfalls of Graph Neural Network Evaluation", 2018, section 3.
     """
     order = torch.randperm(len(y), generator=generator)
     order = order[y[order] >= 0]
@@ -103,14 +85,11 @@ def positions_by_fraction(size: int, *, val: float, test: float, generator: Gene
 
 
 def folds(y: Tensor, *, number: int, fold: int) -> Split:
-    """One of several folds that keep the share of each class: positions, sorted.
+    """One of at least 3 folds that keep the share of each class y [G]: positions, sorted.
 
     The folds are scikit-learn's `StratifiedKFold` after one fixed shuffle, the same for every
     `fold`: fold s, modulo `number`, is tested, fold s + 1 validates, the others train; after the
     last comes the first. Over all folds, every graph is tested once.
-
-    Raises:
-        ValueError: Fewer than 3 folds, or no class with that many graphs.
     """
     if number < 3:
         raise ValueError(f"number: got {number} folds, expected at least 3")
