@@ -20,53 +20,37 @@ Kind = Literal["multiclass", "multilabel", "regression"]
 
 @dataclass(frozen=True)
 class DatasetInfo:
-    """What is known about a data set before any of its files is opened.
+    """What is known about a data set before any of its files is opened."""
 
-    Args:
-        name: The name to load it by.
-        family: The reader it needs; "embedded" needs no file.
-        folder: Folder of the raw files below `root`.
-        files: Raw files that must lie in `folder`.
-        optional_files: Raw files that are read where present.
-        splits: Names of its splits; the first is the default.
-        metric: "accuracy", or "rocauc" for two unbalanced classes; of sets of graphs also "ap",
-            "mae", "rmse" and "f1", the mean over the classes.
-        task: "node", "graph", "pairs" or "image": one graph, a set of graphs, pairs of graphs to
-            tell apart (`expressiveness.expressiveness_pairs`), or images.
-        source: Where the raw files come from.
-        citation: Who published it.
-        counts: Numbers that hold after loading, such as ("nodes", 2708); "edges" counts stored
-            directions. A mismatch means a damaged file or another release.
-        kind: "multiclass" for one class each, "multilabel" for labels that are true, false or
-            missing; of sets of graphs also "regression" for real values that may be missing.
-        level: Of sets of graphs: "graph" or "node", what carries a label.
-        evaluator: Name for ogb's `Evaluator` of graphs or nodes, None where ogb has none.
-        both_ways: Whether networks are by custom trained on both directions of its edges, which
-            are directed as published.
-        features: Of sets of graphs: what `x` and `edge_attr` are.
-        aliases: Other names of it.
-        sha256: Size and SHA-256 of raw files, each checked before its file is read.
-        git_blob: Git's own hash of a file whose SHA-256 was not taken of the file itself.
-    """
-
-    name: str
-    family: str
-    folder: str = ""
-    files: tuple[str, ...] = ()
-    optional_files: tuple[str, ...] = ()
-    splits: tuple[str, ...] = ("random-60-20-20",)
+    name: str  #: The name to load it by.
+    family: str  #: The reader it needs; "embedded" needs no file.
+    folder: str = ""  #: Folder of the raw files below `root`.
+    files: tuple[str, ...] = ()  #: Raw files that must lie in `folder`.
+    optional_files: tuple[str, ...] = ()  #: Raw files that are read where present.
+    splits: tuple[str, ...] = ("random-60-20-20",)  #: The first is the default.
+    #: "accuracy", or "rocauc" for two unbalanced classes; of sets of graphs also "ap", "mae",
+    #: "rmse" and "f1", the mean over the classes.
     metric: str = "accuracy"
+    #: "node", "graph", "pairs" or "image": one graph, a set of graphs, pairs of graphs to tell
+    #: apart (`papers.core_neighborhood.expressiveness`), or images.
     task: str = "node"
-    source: str = ""
-    citation: str = ""
+    source: str = ""  #: Where the raw files come from.
+    citation: str = ""  #: Who published it.
+    #: Numbers that hold after loading, such as ("nodes", 2708); "edges" counts stored directions. A
+    #: mismatch means a damaged file or another release.
     counts: tuple[tuple[str, int], ...] = ()
+    #: "multiclass" for one class each, "multilabel" for labels that are true, false or missing; of
+    #: sets of graphs also "regression" for real values that may be missing.
     kind: Kind = "multiclass"
-    level: Literal["graph", "node"] = "graph"
-    evaluator: str | None = None
+    level: Literal["graph", "node"] = "graph"  #: What carries a label in a set of graphs.
+    evaluator: str | None = None  #: Name for ogb's `Evaluator`, None where ogb has none.
+    #: Whether networks are by custom trained on both directions of its directed edges.
     both_ways: bool = False
-    features: str = ""
-    aliases: tuple[str, ...] = ()
+    features: str = ""  #: Of sets of graphs: what `x` and `edge_attr` are.
+    aliases: tuple[str, ...] = ()  #: Other names of it.
+    #: Size and SHA-256 of raw files, each checked before its file is read.
     sha256: Mapping[str, tuple[int, str]] = field(default_factory=dict, hash=False)
+    #: Git's own hash of a file whose SHA-256 was not taken of the file itself.
     git_blob: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     @property
@@ -174,15 +158,14 @@ def _tudataset_below(root: Path, wanted: str) -> DatasetInfo | None:
     """The set whose folder TUDataset/<name>/raw lies below `root`; None where there is none."""
     for folder in sorted((root / "TUDataset").glob("*/raw")):
         name = folder.parent.name
-        if key(name) != wanted:
-            continue
-        entry: dict[str, Any] = {"name": name, "family": "tudataset"}
-        real = f"{name}_graph_attributes.txt"
-        if not (folder / f"{name}_graph_labels.txt").is_file() and (folder / real).is_file():
-            files = [f"{name}_A.txt", f"{name}_graph_indicator.txt", real]
-            entry |= {"files": files, "splits": ["random-80-10-10"], "metric": "mae"}
-            entry |= {"kind": "regression"}
-        return _info(entry)
+        if key(name) == wanted:
+            entry: dict[str, Any] = {"name": name, "family": "tudataset"}
+            real = f"{name}_graph_attributes.txt"
+            if not (folder / f"{name}_graph_labels.txt").is_file() and (folder / real).is_file():
+                files = [f"{name}_A.txt", f"{name}_graph_indicator.txt", real]
+                entry |= {"files": files, "splits": ["random-80-10-10"]}
+                entry |= {"kind": "regression", "metric": "mae"}
+            return _info(entry)
     return None
 
 

@@ -144,17 +144,15 @@ def load_graphs(
         root: Folder with the raw files in PyG's layout (`describe(name).folder`).
         split: One of `describe(name).splits`; None for the first of them.
         seed: Draws the split, or is its number, 0 or more.
-        cache: Folder for processed arrays; None for $GRAPHTHEORY_CACHE or ~/.cache/graphtheory.
+        cache: Folder for processed arrays, as of `load`.
 
     Returns:
         A PyG dataset with train_index, val_index, test_index (int64 positions), split, and the
         fields of `SetFacts` as attributes.
 
     Raises:
-        ValueError: Unknown name or split; the message lists the known ones.
-        FileNotFoundError: Raw files are missing; the message says which, and where they go.
-        DamagedFileError: The raw files do not fit together, or the counts are not the known ones.
         ModuleNotFoundError: Molecules are to be read from SMILES and rdkit is not installed.
+        ValueError, FileNotFoundError, DamagedFileError: As `load`.
     """
     info = describe(name, root)
     if info.task != "graph":
@@ -206,19 +204,18 @@ def load_topology(name: str, root: str | PathLike[str] | None = None) -> Data:
     """A Planetoid graph without features: edges, labels and public split, for want of allx.
 
     PubMed's features are one 7.6 MB file that is often missing; distances, sampling and kernels do
-    not need it. The files may lie in Planetoid/<name>/raw or in Planetoid_<name>_partial.
+    not need it.
 
     Args:
         name: "Cora", "CiteSeer" or "PubMed".
-        root: Folder that holds one of the two folders.
+        root: Folder that holds Planetoid/<name>/raw or Planetoid_<name>_partial.
 
     Returns:
         Data as `load` gives it with split "public", and x None.
 
     Raises:
         ValueError: Not a Planetoid set.
-        FileNotFoundError: Raw files are missing.
-        DamagedFileError: A raw file is not the published one.
+        FileNotFoundError, DamagedFileError: As `load`.
     """
     info = describe(name)
     if info.family != "planetoid":
@@ -240,11 +237,6 @@ def load_known(name: str, root: str | PathLike[str] | None = None) -> Data:
     Args:
         name: One of `names("node")`.
         root: Folder with the raw files, as `load` or `load_topology` takes it.
-
-    Raises:
-        ValueError: Unknown name.
-        FileNotFoundError: Raw files are missing.
-        DamagedFileError: A raw file is not the published one.
     """
     try:
         data = load(name, root)

@@ -26,13 +26,10 @@ _VALIDATION_SHARE = 0.1
 
 
 class Images(NamedTuple):
-    """Images and the class of each.
+    """Images and the class of each."""
 
-    Shapes: pixels uint8 [N, C, H, W], 0..255; y int64 [N].
-    """
-
-    pixels: Tensor
-    y: Tensor
+    pixels: Tensor  # uint8 [N, C, H, W]
+    y: Tensor  # int64 [N]
 
 
 @dataclass(frozen=True)
@@ -42,37 +39,22 @@ class ImageSet:
     The test images of "digits" are the last 360 of 1,797 and those of "cifar10-lossless4000" the
     last 800 of 4,000: these two come without a test part of their own.
 
-    Args:
-        info: What is known about it.
-        root: Folder with the raw files.
-        cache: Folder for what was read of them.
-        listing: Files and names of classes of a folder of images, which are read as often as they
-            are asked for; None of a set by name.
-        size: Of a folder of images: the rows and columns that every image is brought to.
     """
 
     info: DatasetInfo
-    root: str | PathLike[str] | None = None
-    cache: str | PathLike[str] | None = None
-    listing: Listing | None = None
-    size: int | None = None
+    root: str | PathLike[str] | None = None  # folder with the raw files
+    cache: str | PathLike[str] | None = None  # folder for what was read of them
+    listing: Listing | None = None  # of a folder of images, read as often as they are asked for
+    size: int | None = None  # rows and columns that every image of a folder is brought to
 
     def training(self) -> Images:
-        """All images that may be trained on or validated with.
-
-        Raises:
-            DamagedFileError: A raw file is truncated or altered.
-        """
+        """All images that may be trained on or validated with."""
         if self.listing is not None:
             return Images(*read_images(self.listing.train + self.listing.val, self.size))
         return self._part("train", "images", ("t10k", "test_batch"))
 
     def test(self) -> Images:
-        """The test images, for a final score and nothing else.
-
-        Raises:
-            DamagedFileError: A raw file is truncated or altered.
-        """
+        """The test images, for a final score and nothing else."""
         if self.listing is not None:
             return Images(*read_images(self.listing.test, self.size))
         return self._part("test", "test images", ("train-", "data_batch"))
@@ -110,12 +92,7 @@ class ImageSet:
 
 
 def names() -> list[str]:
-    """Names of all image sets, the embedded one first.
-
-    Example:
-        >>> names()[:2]
-        ['digits', 'mnist']
-    """
+    """Names of all image sets, the embedded one first."""
     return catalogue.names("image")
 
 
@@ -125,14 +102,7 @@ def is_folder(name: str) -> bool:
 
 
 def describe(name: str) -> DatasetInfo:
-    """What is known about an image set, without a look into its files.
-
-    Args:
-        name: One of `names()`, or a folder of images by class.
-
-    Raises:
-        ValueError: If the name is unknown, or the folder has no classes.
-    """
+    """What is known about an image set or a folder of images, without a look into its files."""
     return listed(name).info if is_folder(name) else catalogue.describe(name, task="image")
 
 

@@ -136,13 +136,13 @@ def _checked(graph: Any, at: str) -> Data:
     """A graph's x, edge_index, edge_attr and y, with two dimensions and of few types."""
     if not isinstance(graph, Data):
         raise TypeError(f"{at}: got {type(graph).__name__}, expected a PyG Data")
-    index = graph.edge_index
+    index, y = graph.edge_index, graph.y
     if not isinstance(index, Tensor) or index.shape[:-1] != (2,) or index.dtype != torch.int64:
-        raise ValueError(f"{at}: edge_index is {_shown(index)}, expected int64 [2, E]")
+        raise _unfit(f"{at}: edge_index", index, "int64 [2, E]")
     x = _columns(graph.x, f"{at}: x", "[n, F]")
     if len(x) == 0:
         raise ValueError(f"{at} has no nodes, expected one or more")
-    out = Data(x=x, edge_index=index.cpu(), y=graph.y)
+    out = Data(x=x, edge_index=index.cpu())
     if graph.edge_attr is not None:
         out.edge_attr = _columns(graph.edge_attr, f"{at}: edge_attr", "[E, D]")
         if len(out.edge_attr) != index.size(1):
@@ -150,28 +150,22 @@ def _checked(graph: Any, at: str) -> Data:
                 f"{at}: edge_attr has {len(out.edge_attr)} rows, expected {index.size(1)}, one for "
                 "each column of edge_index"
             )
-    if not isinstance(out.y, Tensor):
-        raise ValueError(f"{at}: y is {_shown(out.y)}, expected a tensor")
-    out.y = out.y.detach().cpu()
-    out.y = out.y.view(1) if out.y.dim() == 0 else out.y
+    if not isinstance(y, Tensor):
+        raise _unfit(f"{at}: y", y, "a tensor")
+    out.y = y.detach().cpu().view(1) if y.dim() == 0 else y.detach().cpu()
     return out
 
 
 def _columns(value: Any, what: str, shape: str) -> Tensor:
     """Features as float or categories as int64, in two dimensions."""
-    real = isinstance(value, Tensor) and value.is_floating_point()
-    if (
-        not isinstance(value, Tensor)
-        or value.dim() not in (1, 2)
-        or not (real or value.dtype in _INTEGERS)
-    ):
-        raise ValueError(
-            f"{what} is {_shown(value)}, expected real numbers or integers of shape {shape}"
-        )
+    tensor = isinstance(value, Tensor) and value.dim() in (1, 2)
+    real = tensor and value.is_floating_point()
+    if not real and not (tensor and value.dtype in _INTEGERS):
+        raise _unfit(what, value, f"real numbers or integers of shape {shape}")
     if value.layout != torch.strided:
         raise ValueError(f"{what} is sparse, expected a dense tensor {shape}")
     if value.dim() == 2 and value.size(1) == 0:
-        raise ValueError(f"{what} is {_shown(value)}, expected one column or more")
+        raise _unfit(what, value, "one column or more")
     if not real and value.numel() and int(value.max()) >= _CATEGORIES:
         raise ValueError(
             f"{what} holds the integer {int(value.max())}, expected categories below "
@@ -179,6 +173,10 @@ def _columns(value: Any, what: str, shape: str) -> Tensor:
         )
     made = value.detach().cpu().float() if real else value.cpu().long()
     return made.view(-1, 1) if made.dim() == 1 else made
+
+
+def _unfit(what: str, value: Any, expected: str) -> ValueError:
+    return ValueError(f"{what} is {_shown(value)}, expected {expected}")
 
 
 def _shown(value: Any) -> str:
@@ -191,19 +189,15 @@ def _check_alike(graphs: list[Data]) -> None:
     """All graphs must have the columns of the first."""
     for position, graph in enumerate(graphs):
         for part in ("x", "edge_attr"):
-            here, there = graph.get(part), graphs[0].get(part)
-            if (here is None) != (there is None):
+            what, here, first = f"graph {position}: {part}", graph.get(part), graphs[0].get(part)
+            if (here is None) != (first is None):
                 raise ValueError(
-                    f"graph {position}: {part} is {_shown(here)}, that of graph 0 {_shown(there)}; "
-                    "expected it on all graphs or on none"
+                    f"{what} is {_shown(here)}, that of graph 0 {_shown(first)}; expected it on "
+                    "all graphs or on none"
                 )
-            if here is None or there is None:
-                continue
-            if (here.size(1), here.dtype) != (there.size(1), there.dtype):
-                raise ValueError(
-                    f"graph {position}: {part} is {_shown(here)}, expected {there.size(1)} columns "
-                    f"of {str(there.dtype).removeprefix('torch.')} as in graph 0"
-                )
+            if here is not None and (here.size(1), here.dtype) != (first.size(1), first.dtype):
+                kind = str(first.dtype).removeprefix("torch.")
+                raise _unfit(what, here, f"{first.size(1)} columns of {kind} as in graph 0")
 
 
 def _level_of(graphs: list[Data]) -> str:
@@ -216,20 +210,17 @@ def _level_of(graphs: list[Data]) -> str:
     if all(fits):
         return "node"
     wrong = fits.index(False)
-    raise ValueError(
-        f"graph {wrong}: y is {_shown(graphs[wrong].y)}, expected int64 [1] or float [1, T] for "
-        f"one graph, or int64 [{len(graphs[wrong].x)}], one class for each of its nodes"
-    )
+    expected = f"int64 [1] or float [1, T] for one graph, or int64 [{len(graphs[wrong].x)}]"
+    expected = f"{expected}, one class for each of its nodes"
+    raise _unfit(f"graph {wrong}: y", graphs[wrong].y, expected)
 
 
 def _inferred(y: list[Tensor]) -> Kind:
     real = y[0].is_floating_point()
     for position, value in enumerate(y):
         if value.is_floating_point() != real:
-            raise ValueError(
-                f"graph {position}: y is {_shown(value)}, expected "
-                f"{'real numbers' if real else 'integers'} as in graph 0, or kind="
-            )
+            numbers = "real numbers" if real else "integers"
+            raise _unfit(f"graph {position}: y", value, f"{numbers} as in graph 0, or kind=")
     if not real:
         return "multilabel" if all(v.dim() == 2 and v.size(1) > 1 for v in y) else "multiclass"
     known = torch.cat([value.flatten() for value in y])
@@ -247,19 +238,18 @@ def _target(graph: Data, what: str, level: str, kind: Kind, width: int) -> Tenso
         fits = level == "graph" and y.dim() <= 2 and not y.is_complex() and y.numel() == width
         expected = f"float [1, {width}] as graph 0"
     if not fits:
-        expected = f"int64 [{len(graph.x)}]" if level == "node" else expected
-        raise ValueError(f"{what} is {_shown(y)}, expected {expected}")
+        raise _unfit(what, y, f"int64 [{len(graph.x)}]" if level == "node" else expected)
     if kind == "multiclass":
         y, lowest = y.view(-1).long(), -1 if level == "node" else 0
         if int(y.min()) < lowest:
             raise ValueError(f"{what} holds {int(y.min())}, expected classes from {lowest}")
         return y
     y = y.float().view(1, -1)
+    known = y[~y.isnan()]
     if bool(y.isinf().any()):
         raise ValueError(f"{what} holds an infinite value")
-    if bool(y.isnan().all()):
+    if not len(known):
         raise ValueError(f"{what} is NaN, so that no label is left; take the graph out")
-    known = y[~y.isnan()]
     if kind == "multilabel" and bool(((known != 0) & (known != 1)).any()):
         raise ValueError(f"{what} holds {known.tolist()}, expected labels 0, 1 or NaN")
     return y
@@ -284,26 +274,21 @@ def _split(split: Sequence[Any], y: Tensor | None, size: int, seed: int) -> tupl
     """The parts that were asked for and their name; `y` are classes to draw by."""
     if not isinstance(split, (tuple, list)) or len(split) != 3:
         raise ValueError(f"split: got {split!r}, expected three fractions or lists of positions")
-    if all(isinstance(part, (int, float)) for part in split):
-        parts, how = _drawn(split, y, size, seed), "-".join(f"{100 * part:g}" for part in split)
-        how = f"random-{how}"
-    else:
-        parts, how = Split(*map(_positions, split)), "own"
+    drawn = all(isinstance(part, (int, float)) for part in split)
+    parts = _drawn(split, y, size, seed) if drawn else Split(*map(_positions, split))
     whole = torch.cat(list(parts))
     if len(whole) and (int(whole.min()) < 0 or int(whole.max()) >= size):
-        raise ValueError(
-            f"split: positions {int(whole.min())}..{int(whole.max())} of {size} graphs"
-        )
+        given = f"{int(whole.min())}..{int(whole.max())}"
+        raise ValueError(f"split: positions {given} of {size} graphs")
     if len(whole.unique()) != len(whole):
         raise ValueError("split: a graph is in two parts, or twice in one")
     for part, positions in zip(Split._fields, parts, strict=True):
         if len(positions) == 0:
-            given = tuple(split) if isinstance(split[0], float) else "the lists"
             raise ValueError(
-                f"split: {given} of {size} graphs leaves none for {part}; give larger fractions or "
-                "three lists of positions"
+                f"split: {tuple(split) if drawn else 'the lists'} of {size} graphs leaves none for "
+                f"{part}; give larger fractions or three lists of positions"
             )
-    return parts, how
+    return parts, "random-" + "-".join(f"{100 * part:g}" for part in split) if drawn else "own"
 
 
 def _positions(part: Any) -> Tensor:
