@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 Kind = Literal["multiclass", "multilabel", "regression"]
+Root = str | PathLike[str] | None  # a folder
 
 
 @dataclass(frozen=True)
@@ -114,9 +115,7 @@ def names(task: str | None = None) -> list[str]:
     return [info.name for info in known.values() if task in (None, info.task)]
 
 
-def describe(
-    name: str, root: str | PathLike[str] | None = None, *, task: str | None = None
-) -> DatasetInfo:
+def describe(name: str, root: Root = None, *, task: str | None = None) -> DatasetInfo:
     """What is known about a data set, without opening its files.
 
     Args:

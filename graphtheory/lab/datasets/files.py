@@ -16,7 +16,6 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from os import PathLike
 from pathlib import Path
 
 import numpy as np
@@ -25,22 +24,19 @@ import torch_geometric
 from torch import Tensor
 
 from graphtheory.disk import replace_file
-from graphtheory.lab.datasets.catalogue import DatasetInfo
+from graphtheory.lab.datasets.catalogue import DatasetInfo, Root
 
 _HASH_BYTES = 32
 _FORMAT = 2  # of what a reader returns
+Reader = Callable[[Path], Mapping[str, Tensor]]
 
 
 class DamagedFileError(ValueError):
     """A raw file is not, byte for byte, the published one."""
 
 
-def locate(info: DatasetInfo, root: str | PathLike[str] | None) -> dict[str, Path]:
-    """The raw files of a data set, by their path below `root`; nothing is ever downloaded.
-
-    Raises:
-        FileNotFoundError: Files are missing; one sentence says which and where they go.
-    """
+def locate(info: DatasetInfo, root: Root) -> dict[str, Path]:
+    """The raw files of a data set, by their path below `root`; nothing is ever downloaded."""
     if root is None:
         raise FileNotFoundError(
             f"root: {info.name} does not come with the package, give the folder that has "
@@ -67,9 +63,8 @@ def digests(
     """
     found = {}
     for name, path in files.items():
-        content = path.read_bytes()
+        content, file = path.read_bytes(), name.removeprefix(f"{info.folder}/")
         found[name] = hashlib.sha256(content).hexdigest()
-        file = name.removeprefix(f"{info.folder}/")
         size, pin = info.sha256.get(file, (0, None))
         if pin is None and all_pinned:
             raise DamagedFileError(f"{path}: no SHA-256 is known for it, so it is not opened")
@@ -113,13 +108,8 @@ def staged(files: Mapping[str, Path], expected: Mapping[str, str]) -> Iterator[P
 
 
 @contextmanager
-def staged_topology(
-    info: DatasetInfo, root: str | PathLike[str] | None, *more: str
-) -> Iterator[Path]:
-    """A folder with those files of a Planetoid set that hold no features, and `more` by their ends.
-
-    They lie in Planetoid/<name>/raw or Planetoid_<name>_partial below `root`.
-    """
+def staged_topology(info: DatasetInfo, root: Root, *more: str) -> Iterator[Path]:
+    """A folder with those files of a Planetoid set without features, and `more` by their ends."""
     parts = (".y", ".ally", ".ty", ".graph", ".test.index", *more)
     needed = replace(info, files=tuple(n for n in info.files if n.endswith(parts)))
     partial = replace(needed, folder=f"Planetoid_{info.name}_partial")
@@ -164,17 +154,11 @@ def read_arrays(path: Path) -> dict[str, np.ndarray] | None:
 
 
 def processed(
-    info: DatasetInfo,
-    root: str | PathLike[str] | None,
-    cache: str | PathLike[str] | None,
-    reader: Callable[[Path], Mapping[str, Tensor]],
-    *,
-    readers: Sequence[str] = (),
+    info: DatasetInfo, root: Root, cache: Root, reader: Reader, *, readers: Sequence[str] = ()
 ) -> dict[str, Tensor]:
     """The tensors that a reader makes of a private copy of the raw files, from the cache if there.
 
-    The cache knows them by the content of every raw file, the release of PyG and those of other
-    `readers`: other files or another release never meet an old entry.
+    Other files, another release of PyG or of other `readers` never meet an old entry.
     """
     found = locate(info, root)
     hashes = digests(info, found, all_pinned=info.family == "planetoid")

@@ -182,10 +182,7 @@ def rdkit_version() -> str:
 
 
 def molecule(smiles: str) -> Data | None:
-    """The graph of a molecule with ogb's atom and bond features; None for what is no molecule.
-
-    That is a SMILES that rdkit does not parse, or one without atoms.
-    """
+    """The graph of a molecule with ogb's features; None for what rdkit finds no atoms in."""
     rdkit_version()
     chem, base = import_module("rdkit.Chem"), import_module("rdkit.rdBase")
     with base.BlockLogs():  # rdkit reports what it cannot parse on stderr
@@ -201,11 +198,9 @@ def molecule(smiles: str) -> Data | None:
 def scaffold_split(smiles: Sequence[str]) -> Split:
     """Molecules by their Bemis-Murcko scaffold, so that the test has scaffolds never trained on.
 
-    Molecules of one scaffold stay together. Scaffolds are taken in the order of their size, the
-    largest first and of equally large ones the one that comes up later in the data; each goes to
-    training as long as training has room for all its molecules, else to validation by the same
-    rule, else to the test. The order is that of DeepChem's ScaffoldSplitter and of ogb's molecules;
-    Bemis and Murcko, J. Med. Chem. 39, 1996.
+    Scaffolds are taken in the order of their size, of equally large ones the later first; each goes
+    to training as long as training has room for all its molecules, else to validation by the same
+    rule, else to the test, as in DeepChem's ScaffoldSplitter and in ogb.
     """
     rdkit_version()
     murcko = import_module("rdkit.Chem.Scaffolds.MurckoScaffold")
@@ -231,8 +226,7 @@ def scaffold_split(smiles: Sequence[str]) -> Split:
 def graphsat(path: Path) -> list[Data]:
     """All graphs of EXP or CEXP with their class: whether the formula behind it can be satisfied.
 
-    The file has a count; of each graph its size and class, then a line a node: type, degree,
-    neighbors.
+    Behind their count come of each its size and class, then a line a node: type, degree, neighbors.
     """
     rows = [[int(word) for word in line.split()] for line in path.read_text().splitlines()]
     graphs, at = [], 1

@@ -54,12 +54,6 @@ class GraphSet(InMemoryDataset):
     int64 [2, E]; perhaps edge_attr, float [E, D] or categories int64 [E, K]; and y: of classes
     int64 [1], of labels and values float [1, T] with NaN for a missing one, of classes of nodes
     int64 [n] with -1 for a node that has none.
-
-    Args:
-        stored: All graphs one after the other, and under "slices/" where each begins.
-        facts: What the set is about.
-        parts: Positions of the graphs of each part.
-        split: Name of the split.
     """
 
     name: str
@@ -178,10 +172,6 @@ def with_transforms(graphs: GraphSet, transforms: Sequence[Transform]) -> GraphS
     What no transform replaces is shared with the given set, which does not change. A transform
     must leave the labels and the same attributes on every graph.
 
-    Args:
-        graphs: A whole set, not an indexed part of it.
-        transforms: Applied one after the other to each graph.
-
     Raises:
         ValueError: If part of a set is given, or an attribute is there on some graphs alone.
 
@@ -239,9 +229,8 @@ def precomputed(
 
 def _add_eigenvectors(data: Data, count: int) -> Data:
     """PyG's Laplacian encoding, zeros where eigenvectors lack, the same signs at every call."""
-    kept = min(count, data.num_nodes - 1)
     vectors = torch.zeros(data.num_nodes, count)
-    if kept > 0:
+    if (kept := min(count, data.num_nodes - 1)) > 0:
         start = np.random.default_rng(0).uniform(-1, 1, data.num_nodes)
         add = AddLaplacianEigenvectorPE(kept, "found", v0=start)
         with torch.random.fork_rng(devices=[]):

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from importlib.metadata import version
-from os import PathLike
 from pathlib import Path
 
 import torch
@@ -18,18 +18,11 @@ from torch import Generator, Tensor
 from torch_geometric.data import Data as Data
 from torch_geometric.utils import to_undirected
 
-from graphtheory.lab.datasets import embedded, files, graph_readers, node_readers
+from graphtheory.lab.datasets import embedded, files, graph_readers, node_readers, splits
 from graphtheory.lab.datasets import graph_sets as store
-from graphtheory.lab.datasets.catalogue import DatasetInfo, describe, known_seed, names
+from graphtheory.lab.datasets.catalogue import DatasetInfo, Root, describe, known_seed, names
 from graphtheory.lab.datasets.graph_sets import GraphSet, SetFacts
-from graphtheory.lab.datasets.splits import (
-    Split,
-    by_fraction,
-    folds,
-    per_class,
-    positions_by_fraction,
-    stratified,
-)
+from graphtheory.lab.datasets.splits import Split
 
 __all__ = [
     "DatasetInfo",
@@ -51,12 +44,7 @@ _LISTED = 3  # rows that a warning names
 
 
 def load(
-    name: str,
-    root: str | PathLike[str] | None = None,
-    *,
-    split: str | None = None,
-    seed: int = 0,
-    cache: str | PathLike[str] | None = None,
+    name: str, root: Root = None, *, split: str | None = None, seed: int = 0, cache: Root = None
 ) -> Data:
     """One graph with node labels and the masks of one split.
 
@@ -117,12 +105,7 @@ def load(
 
 
 def load_graphs(
-    name: str,
-    root: str | PathLike[str] | None = None,
-    *,
-    split: str | None = None,
-    seed: int = 0,
-    cache: str | PathLike[str] | None = None,
+    name: str, root: Root = None, *, split: str | None = None, seed: int = 0, cache: Root = None
 ) -> GraphSet:
     """A set of labeled graphs and one of its splits.
 
@@ -200,18 +183,15 @@ def both_ways(data: Data) -> Data:
     return data
 
 
-def load_topology(name: str, root: str | PathLike[str] | None = None) -> Data:
+def load_topology(name: str, root: Root = None) -> Data:
     """A Planetoid graph without features: edges, labels and public split, for want of allx.
 
     PubMed's features are one 7.6 MB file that is often missing; distances, sampling and kernels do
-    not need it.
+    not need it. All else is as `load` gives it with the split "public".
 
     Args:
         name: "Cora", "CiteSeer" or "PubMed".
         root: Folder that holds Planetoid/<name>/raw or Planetoid_<name>_partial.
-
-    Returns:
-        Data as `load` gives it with split "public", and x None.
 
     Raises:
         ValueError: Not a Planetoid set.
@@ -228,7 +208,7 @@ def load_topology(name: str, root: str | PathLike[str] | None = None) -> Data:
     return data
 
 
-def load_known(name: str, root: str | PathLike[str] | None = None) -> Data:
+def load_known(name: str, root: Root = None) -> Data:
     """Features and labels of the nodes whose features are at hand, without edges.
 
     These are all nodes of a graph; of a Planetoid set whose file allx is missing the training nodes
@@ -257,9 +237,7 @@ def _classes(y: Tensor) -> int:
     return y.size(1) if y.dim() == 2 else int(y.max()) + 1
 
 
-def _published(
-    info: DatasetInfo, root: str | PathLike[str] | None, cache: str | PathLike[str] | None
-) -> Data:
+def _published(info: DatasetInfo, root: Root, cache: Root) -> Data:
     """The graph in its files, whose features the cache keeps in CSR where most of them are zero."""
 
     def read(private: Path) -> dict[str, Tensor]:
@@ -291,9 +269,9 @@ def _masks(data: Data, split: str, seed: int, generator: Generator) -> Split:
         masks = (data[name].view(data.num_nodes, -1).bool() for name in _MASKS)
         return Split(*(mask[:, seed % mask.size(1)].contiguous() for mask in masks))
     if split == "random-20":
-        return per_class(data.y, generator=generator)
+        return splits.per_class(data.y, generator=generator)
     share = {"random-60-20-20": 0.2, "random-50-25-25": 0.25}[split]
-    return by_fraction(data.y, val=share, test=share, generator=generator)
+    return splits.by_fraction(data.y, val=share, test=share, generator=generator)
 
 
 def _positions(stored: Mapping[str, Tensor], facts: SetFacts, split: str, seed: int) -> Split:
@@ -303,25 +281,22 @@ def _positions(stored: Mapping[str, Tensor], facts: SetFacts, split: str, seed: 
         return Split(*(torch.tensor(sorted(part), dtype=torch.int64) for part in known))
     y, how, number = stored["y"], *split.split("-")[:2]
     if how == "folds":
-        return folds(y, number=int(number), fold=seed)
+        return splits.folds(y, number=int(number), fold=seed)
     generator = Generator().manual_seed(seed)
     if facts.kind == "multiclass" and facts.level == "graph":
-        return stratified(y, val=0.1, test=0.1, generator=generator)
+        return splits.stratified(y, val=0.1, test=0.1, generator=generator)
     size = len(stored[store.SLICES + "x"]) - 1
-    return positions_by_fraction(size, val=0.1, test=0.1, generator=generator)
+    return splits.positions_by_fraction(size, val=0.1, test=0.1, generator=generator)
 
 
 def _facts(info: DatasetInfo, stored: Mapping[str, Tensor]) -> SetFacts:
     y, notes = stored["y"], store.notes_of(stored)
-    return SetFacts(
-        info.name,
-        info.kind,
-        info.level,
-        int(y.max()) + 1 if info.kind == "multiclass" else y.size(1),
-        info.metric,
-        info.evaluator,
-        store.categories_of(stored, "x"),
-        store.categories_of(stored, "edge_attr"),
-        notes.get("smiles"),
-        tuple(notes.get("left_out", ())),
+    outputs = int(y.max()) + 1 if info.kind == "multiclass" else y.size(1)
+    facts = SetFacts(info.name, info.kind, info.level, outputs, info.metric, info.evaluator)
+    return replace(
+        facts,
+        x_categories=store.categories_of(stored, "x"),
+        edge_categories=store.categories_of(stored, "edge_attr"),
+        smiles=notes.get("smiles"),
+        left_out=tuple(notes.get("left_out", ())),
     )

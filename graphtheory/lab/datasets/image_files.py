@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 from PIL import Image, ImageOps, UnidentifiedImageError
+from sklearn.datasets import load_digits
 from torch import Generator, Tensor
 
 from graphtheory.lab.datasets.catalogue import DatasetInfo
@@ -31,7 +32,7 @@ _DEEP = {"I", "F", "I;16", "I;16B", "I;16L"}  # PIL's modes of more than 8 bits 
 _GRAY = {"1", "L"}  # PIL's modes of one channel
 _UNSIGNED_BYTES = 8  # idx's code of the type
 _GRAY_LEVELS = 16  # of scikit-learn's digits
-_DIGITS, _LOSSLESS = 1437, 3200  # training images of the two sets without a test part
+_TRAINING = {"embedded": 1437, "cifar-pixels": 3200}  # images of the two sets without a test part
 _EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
 _OTHER_NAMES = ("training", "valid", "validation", "dev", "testing")
 _TEST_SHARE = 0.2
@@ -85,15 +86,12 @@ def read_cifar_batch(path: Path) -> Arrays:
 
 
 def read_cifar_jpeg(path: Path, part: str) -> Arrays:
-    """Images [N, 3, 32, 32] and labels [N] of "train" or "test", kept as JPEG files in an npz.
-
-    Image i is the JPEG file in bytes offsets[i] to offsets[i + 1] of `<part>_jpeg`.
-    """
+    """Images [N, 3, 32, 32] and labels [N] of "train" or "test", kept as JPEG files in an npz."""
     with np.load(path, allow_pickle=False) as found:
         content, offsets = found[f"{part}_jpeg"].tobytes(), found[f"{part}_offsets"].tolist()
         labels = found[f"{part}_y"]
-    spans = (slice(*ends) for ends in pairwise(offsets))
-    images = [np.asarray(Image.open(io.BytesIO(content[span]))) for span in spans]
+    files = (io.BytesIO(content[begin:end]) for begin, end in pairwise(offsets))
+    images = [np.asarray(Image.open(file)) for file in files]
     return np.stack(images).transpose(0, 3, 1, 2), labels
 
 
@@ -103,37 +101,24 @@ def read_cifar_pixels(path: Path) -> Arrays:
         return found["x"].transpose(0, 3, 1, 2), found["y"]
 
 
-def _digits(paths: list[Path], part: str) -> Arrays:
-    from sklearn.datasets import load_digits
-
-    pixels, y = load_digits(return_X_y=True)
-    images = np.rint(pixels * (255 / _GRAY_LEVELS)).astype(np.uint8).reshape(-1, 1, 8, 8)
-    return _cut(images, y, _DIGITS, part)
-
-
-def _idx(paths: list[Path], part: str) -> Arrays:
-    pixels, y = map(read_idx, paths)
-    return pixels[:, None], y
-
-
-def _pickles(paths: list[Path], part: str) -> Arrays:
-    pixels, y = zip(*map(read_cifar_batch, paths), strict=True)
-    return np.concatenate(pixels), np.concatenate(y)
-
-
-def _cut(pixels: np.ndarray, y: np.ndarray, train: int, part: str) -> Arrays:
-    rows = slice(train) if part == "train" else slice(train, None)
-    return pixels[rows], y[rows]
-
-
-READERS: dict[str, Callable[[list[Path], str], Arrays]] = {
-    "embedded": _digits,
-    "idx": _idx,
-    "cifar-pickles": _pickles,
-    "cifar-jpeg": lambda paths, part: read_cifar_jpeg(paths[0], part),
-    "cifar-pixels": lambda paths, part: _cut(*read_cifar_pixels(paths[0]), _LOSSLESS, part),
-}
-"""What reads a part, "train" or "test", of each family of image sets."""
+def read_part(family: str, paths: list[Path], part: str) -> Arrays:
+    """Images [N, C, H, W] and labels [N] of "train" or "test" in the files of a family of sets."""
+    if family == "idx":
+        pixels, y = map(read_idx, paths)
+        return pixels[:, None], y
+    if family == "cifar-pickles":
+        batches = zip(*map(read_cifar_batch, paths), strict=True)
+        pixels, y = map(np.concatenate, batches)
+        return pixels, y
+    if family == "cifar-jpeg":
+        return read_cifar_jpeg(paths[0], part)
+    if family == "cifar-pixels":
+        pixels, y = read_cifar_pixels(paths[0])
+    else:
+        gray, y = load_digits(return_X_y=True)
+        pixels = np.rint(gray * (255 / _GRAY_LEVELS)).astype(np.uint8).reshape(-1, 1, 8, 8)
+    train = _TRAINING[family]
+    return (pixels[:train], y[:train]) if part == "train" else (pixels[train:], y[train:])
 
 
 @dataclass(frozen=True)
@@ -149,22 +134,22 @@ class Listing:
     @cached_property
     def sha256(self) -> str:
         """The hash of names and sizes of all files, hexadecimal."""
-        found = hashlib.sha256()
-        for path, label in (*self.train, *self.val, *self.test):
-            name = path.relative_to(self.folder).as_posix()
-            found.update(f"{name} {label} {path.stat().st_size}\n".encode())
-        return found.hexdigest()
+        files = (*self.train, *self.val, *self.test)
+        lines = (f"{self._name(path)} {label} {path.stat().st_size}\n" for path, label in files)
+        return hashlib.sha256("".join(lines).encode()).hexdigest()
 
     def test_files(self) -> list[str]:
         """The paths of the test images below the folder."""
-        return [path.relative_to(self.folder).as_posix() for path, _ in self.test]
+        return [self._name(path) for path, _ in self.test]
+
+    def _name(self, path: Path) -> str:
+        return path.relative_to(self.folder).as_posix()
 
     @property
     def info(self) -> DatasetInfo:
         """What the catalogue would say about such a set."""
-        images = len(self.train) + len(self.val)
+        images, name, folder = len(self.train) + len(self.val), self.folder.name, str(self.folder)
         counts = {"images": images, "test images": len(self.test), "classes": len(self.classes)}
-        name, folder = self.folder.name, str(self.folder)
         known = tuple(counts.items())
         return DatasetInfo(name, "folder", folder, splits=(_SPLIT,), task="image", counts=known)
 
@@ -261,10 +246,6 @@ def as_pixels(images: Any) -> Tensor:
     images, or of tensors or arrays without the first axis. Bytes are taken as they are, floating
     numbers 0..1 are multiplied by 255 and rounded. Where two axes could be the channels, the first
     one is. PIL images of 8 bits become gray where all of them are gray, and RGB otherwise.
-
-    Example:
-        >>> as_pixels([Image.new("RGB", (8, 4))]).shape
-        torch.Size([1, 3, 4, 8])
     """
     if isinstance(images, Image.Image):
         raise TypeError("images: got one PIL image, expected a sequence, such as [image]")
@@ -277,20 +258,16 @@ def as_pixels(images: Any) -> Tensor:
             f"images: got {type(images).__name__}, expected a tensor, an array, or a sequence of "
             "PIL images, tensors or arrays"
         )
-    images = _bytes(images)
-    if images.dim() == 3:
+    shape, images = tuple(images.shape), _bytes(images)
+    if len(shape) == 3:
         images = images.unsqueeze(1)
     if images.dim() != 4 or not len(images):
+        raise ValueError(f"images: shape {shape}, expected [N, C, H, W], [N, H, W, C] or [N, H, W]")
+    if images.size(1) not in (1, 3) and images.size(3) not in (1, 3):
         raise ValueError(
-            f"images: shape {tuple(images.shape)}, expected [N, C, H, W], [N, H, W, C] or [N, H, W]"
+            f"images: shape {shape}, expected 1 or 3 channels in the second or last axis"
         )
-    if images.size(1) in (1, 3):
-        return images
-    if images.size(3) in (1, 3):
-        return images.permute(0, 3, 1, 2).contiguous()
-    raise ValueError(
-        f"images: shape {tuple(images.shape)}, expected 1 or 3 channels in the second or last axis"
-    )
+    return images if images.size(1) in (1, 3) else images.permute(0, 3, 1, 2).contiguous()
 
 
 def _stacked(images: Sequence[Any]) -> Tensor:

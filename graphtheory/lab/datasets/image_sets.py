@@ -7,7 +7,6 @@ was read of them is kept in the cache of `datasets.graphs`.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from os import PathLike
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,8 +15,8 @@ import torch
 from torch import Generator, Tensor
 
 from graphtheory.lab.datasets import catalogue, files
-from graphtheory.lab.datasets.catalogue import DatasetInfo, key, known_seed
-from graphtheory.lab.datasets.image_files import READERS, Listing, listed, read_images
+from graphtheory.lab.datasets.catalogue import DatasetInfo, Root, key, known_seed
+from graphtheory.lab.datasets.image_files import Listing, listed, read_images, read_part
 from graphtheory.lab.datasets.splits import stratified
 
 __all__ = ["ImageSet", "Images", "describe", "is_folder", "load", "names"]
@@ -36,14 +35,12 @@ class Images(NamedTuple):
 class ImageSet:
     """An image set whose files were found; `load` makes it.
 
-    The test images of "digits" are the last 360 of 1,797 and those of "cifar10-lossless4000" the
-    last 800 of 4,000: these two come without a test part of their own.
-
+    "digits" and "cifar10-lossless4000" have no test part of their own: it is their last fifth.
     """
 
     info: DatasetInfo
-    root: str | PathLike[str] | None = None  # folder with the raw files
-    cache: str | PathLike[str] | None = None  # folder for what was read of them
+    root: Root = None  # folder with the raw files
+    cache: Root = None  # folder for what was read of them
     listing: Listing | None = None  # of a folder of images, read as often as they are asked for
     size: int | None = None  # rows and columns that every image of a folder is brought to
 
@@ -80,7 +77,8 @@ class ImageSet:
         info = replace(self.info, name=f"{self.info.name}-{part}", files=tuple(found))
 
         def read(private: Path) -> dict[str, Tensor]:
-            pixels, y = READERS[info.family]([private / info.folder / f for f in info.files], part)
+            paths = [private / info.folder / file for file in info.files]
+            pixels, y = read_part(info.family, paths, part)
             expected = (("images", dict(info.counts)[counted]),)
             files.verify_counts(replace(info, counts=expected), {"images": len(pixels)})
             pixels = np.ascontiguousarray(pixels)
@@ -106,13 +104,7 @@ def describe(name: str) -> DatasetInfo:
     return listed(name).info if is_folder(name) else catalogue.describe(name, task="image")
 
 
-def load(
-    name: str,
-    root: str | PathLike[str] | None = None,
-    *,
-    cache: str | PathLike[str] | None = None,
-    size: int | None = None,
-) -> ImageSet:
+def load(name: str, root: Root = None, *, cache: Root = None, size: int | None = None) -> ImageSet:
     """Find an image set; its images are read when they are asked for.
 
     "cifar10" is the published set. "cifar10-jpeg" holds the same images as JPEG of quality 75 and
@@ -155,12 +147,11 @@ def load(
     return ImageSet(info, root, cache)
 
 
-def _present(info: DatasetInfo, root: str | PathLike[str] | None) -> tuple[str, ...]:
+def _present(info: DatasetInfo, root: Root) -> tuple[str, ...]:
     """Its files, by the unpacked name of each gzipped file that lies there unpacked alone."""
-    folder = Path(root or "") / info.folder
-
-    def name(file: str) -> str:
+    folder, found = Path(root or "") / info.folder, []
+    for file in info.files:
         plain = file.removesuffix(".gz")
-        return plain if not (folder / file).is_file() and (folder / plain).is_file() else file
-
-    return tuple(map(name, info.files))
+        unpacked = not (folder / file).is_file() and (folder / plain).is_file()
+        found.append(plain if unpacked else file)
+    return tuple(found)

@@ -70,13 +70,15 @@ def read_pickled(path: Path) -> Any:
     return safe_pickle.read(path, _KNOWN)
 
 
-def _planetoid_part(folder: Path, name: str, part: str) -> Tensor:
-    found = read_pickled(folder / f"ind.{name.lower()}.{part}")
+def _part(folder: Path, name: str, part: str) -> Any:
+    """What is in ind.<name>.<part>, matrices as tensors."""
+    path = folder / f"ind.{name.lower()}.{part}"
+    if part == "test.index":
+        return torch.from_numpy(np.loadtxt(path, dtype=np.int64))
+    found = read_pickled(path)
+    if isinstance(found, dict):
+        return found
     return torch.from_numpy(found if isinstance(found, np.ndarray) else found.toarray())
-
-
-def _test_index(folder: Path, name: str) -> Tensor:
-    return torch.from_numpy(np.loadtxt(folder / f"ind.{name.lower()}.test.index", dtype=np.int64))
 
 
 def _assembled(folder: Path, name: str, known: str, tested: str) -> Tensor:
@@ -84,11 +86,10 @@ def _assembled(folder: Path, name: str, known: str, tested: str) -> Tensor:
 
     Nodes that are in neither keep zeros: isolated ones in CiteSeer.
     """
-    first, last = (_planetoid_part(folder, name, part) for part in (known, tested))
-    test_index = _test_index(folder, name)
-    rows = first.new_zeros(max(len(first), int(test_index.max()) + 1), first.size(1))
+    first, last, at = (_part(folder, name, part) for part in (known, tested, "test.index"))
+    rows = first.new_zeros(max(len(first), int(at.max()) + 1), first.size(1))
     rows[: len(first)] = first
-    rows[test_index] = last
+    rows[at] = last
     return rows
 
 
@@ -98,21 +99,21 @@ def topology(folder: Path, name: str) -> Data:
     Nodes without a label (15 isolated ones in CiteSeer) get class 0, as in PyG.
     """
     y = _assembled(folder, name, "ally", "ty").argmax(dim=1)
-    links = read_pickled(folder / f"ind.{name.lower()}.graph")
+    links, known, tested = (_part(folder, name, part) for part in ("graph", "y", "test.index"))
     pairs = [(node, other) for node, others in links.items() for other in others]
     edge_index, _ = remove_self_loops(torch.tensor(pairs).t())
-    nodes, num_train = torch.arange(len(y)), len(_planetoid_part(folder, name, "y"))
-    parts = (nodes[:num_train], nodes[num_train:][:_NUM_VAL], _test_index(folder, name))
-    masks = (index_to_mask(part, size=len(y)) for part in parts)
     edge_index = coalesce(edge_index, num_nodes=len(y), sort_by_row=False)
+    nodes = torch.arange(len(y))
+    parts = (nodes[: len(known)], nodes[len(known) :][:_NUM_VAL], tested)
+    masks = (index_to_mask(part, size=len(y)) for part in parts)
     return Data(edge_index=edge_index, y=y, **dict(zip(_MASKS, masks, strict=True)))
 
 
 def known_nodes(folder: Path, name: str) -> Data:
     """Features and labels of the training nodes and the test nodes, without ind.<name>.allx."""
-    train, test = (_planetoid_part(folder, name, part).float() for part in ("x", "tx"))
-    nodes = torch.cat([torch.arange(len(train)), _test_index(folder, name)])
-    return Data(x=torch.cat([train, test]), y=topology(folder, name).y[nodes])
+    train, test, at = (_part(folder, name, part) for part in ("x", "tx", "test.index"))
+    nodes = torch.cat([torch.arange(len(train)), at])
+    return Data(x=torch.cat([train, test]).float(), y=topology(folder, name).y[nodes])
 
 
 def _planetoid(root: Path, info: DatasetInfo) -> Data:

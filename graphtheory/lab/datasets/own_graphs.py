@@ -51,8 +51,8 @@ def graph_set(
         name: Name of the set, for reports.
         kind: "multiclass", "multilabel" or "regression"; None takes it from y.
         metric: A score of that kind; None takes the first of `METRICS`.
-        split: Fractions for training, validation and test, drawn by class where each class
-            is large enough for every part; or three lists of positions.
+        split: Fractions, drawn by class where each class is large enough for every part; or three
+            lists of positions.
         seed: Draws the split.
 
     Shapes:
@@ -60,18 +60,13 @@ def graph_set(
 
     Raises:
         TypeError: If an entry of `graphs` is no `Data`; the message has its position.
-        ValueError: If a graph does not fit the others or itself: no nodes, ids out of range, other
-            widths or types, a value that is not finite, labels of another shape, no label left. The
-            message has its position. Also for a metric of another kind and a split that leaves a
-            part empty.
+        ValueError: If a graph does not fit the others or itself; the message has its position. Also
+            for a metric of another kind and a split that leaves a part empty.
 
     Example:
-        >>> edge = torch.tensor([[0, 1], [1, 0]])
-        >>> graphs = [
-        ...     Data(x=torch.ones(2, 3), edge_index=edge, y=torch.tensor([i % 2]))
-        ...     for i in range(20)
-        ... ]
-        >>> made = graph_set(graphs)
+        >>> edge, x = torch.tensor([[0, 1], [1, 0]]), torch.ones(2, 3)
+        >>> y = torch.arange(20)[:, None] % 2
+        >>> made = graph_set([Data(x=x, edge_index=edge, y=label) for label in y])
         >>> made.kind, made.num_outputs, len(made.train_index)
         ('multiclass', 2, 16)
     """
@@ -107,12 +102,7 @@ def graph_set(
 
 
 def read_graph_file(path: str | PathLike[str]) -> Data | list[Data]:
-    """The graph or the list of graphs that `torch.save` stored, read without running anything.
-
-    Raises:
-        FileNotFoundError: There is no such file.
-        ValueError: If the file holds anything else; the message says what is expected.
-    """
+    """The graph or the list of graphs that `torch.save` stored, read without running anything."""
     file = Path(path)
     if not file.is_file():
         raise FileNotFoundError(f"data: there is no file {file}")

@@ -29,19 +29,13 @@ class CoreNeighborhoodGraph(_Parameters):
     of its own class's pattern and degree eps_s of the other's. No edge joins mu_1 and mu_2.
 
     Variants: "printed" adds edges among mu_1 nodes, and among mu_2 nodes, only where a degree is
-    below `degree`; for gamma_d below about one half there is nothing to add. "regular" gives
+    below `degree`; for gamma_d below about one half there is nothing to add. "regular", ours, gives
     every discriminative node `degree` neighbors of its own pattern whatever its other links, so
     that both patterns have a core neighborhood of their own at distance 1. The printed parameters
     cannot be drawn with gamma_d = 0.2; the error names the largest degree that fits.
 
-    Source:
-        Li, thesis, 2024, section 3.5.1, with (3.7) for eps_s and Assumption 3.4.2 for eps_0.
-        Counts are rounded to the nearest whole number; "regular" is not in the source.
-
-    Example:
-        >>> graph = CoreNeighborhoodGraph(num_nodes=100, degree=10)
-        >>> graph.sample(Generator().manual_seed(0)).x.shape
-        torch.Size([100, 20])
+    Source: Li, thesis, 2024, section 3.5.1, with (3.7) for eps_s and Assumption 3.4.2 for eps_0;
+        counts are rounded to the nearest whole number.
     """
 
     num_nodes: int = 1000  # N
@@ -73,10 +67,7 @@ class CoreNeighborhoodGraph(_Parameters):
 
     @property
     def max_degree(self) -> int:
-        """The largest `degree` for which a non-discriminative node finds enough own-class nodes.
-
-        "regular" also asks a node for that many others of its own pattern.
-        """
+        """The largest `degree` for which each node finds enough nodes of its own class."""
         limit = int(self.carriers / (1 - self.eps_s) + 1e-9)  # 0.95 and the like are not exact
         return min(limit, self.carriers - 1) if self.variant == "regular" else limit
 
@@ -121,11 +112,7 @@ class CoreNeighborhoodGraph(_Parameters):
         return links | links.t()
 
     def _within(self, links: Tensor, first: int, generator: Generator) -> Tensor:
-        """Links among the nodes of one pattern, so that none has fewer than `degree`.
-
-        Nodes in random order take the partners that lack most, ties broken at random; this gives
-        exactly regular graphs where they exist.
-        """
+        """Links in one pattern, none below `degree`: partners are those that lack most."""
         members = slice(first, first + self.carriers)
         counted = 0 if self.variant == "regular" else links[members].sum(1)
         lacking = (self.degree - counted) * torch.ones(self.carriers, dtype=torch.long)
@@ -159,14 +146,7 @@ class MajorityAtDistance(_Parameters):
     distance, say nothing about its label. The label is -1 where two patterns are equally common,
     and where no node lies at distance z; such nodes are in no split. Paths follow edges.
 
-    Source:
-        Ours, for the core distance of Li (2024), section 3.4.2: the distance whose nodes decide.
-
-    Example:
-        >>> path = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
-        >>> data = MajorityAtDistance(z=2).sample(path, 3, Generator().manual_seed(0))
-        >>> bool(data.y[0] == data.pattern[2]), data.y[1].item(), data.empty.tolist()
-        (True, -1, [False, True, False])
+    Source: Ours, for the core distance of Li (2024), section 3.4.2, whose nodes decide.
     """
 
     z: int = 2  # hops
@@ -221,15 +201,8 @@ class PowerLawGraph(_Parameters):
     guess from x_n alone is right for about half of the nodes. Links are distinct and join different
     nodes. Isolated nodes are possible.
 
-    Source:
-        The degree-corrected block model of Karrer and Newman, Physical Review E 83, 2011, with
-        links drawn one at a time. Nodes, links, features and classes are as many as in ogbn-arxiv
-        (Hu et al., NeurIPS 2020), of which two thirds of the links join equal labels; here 0.65.
-
-    Example:
-        >>> graph = PowerLawGraph(num_nodes=500, num_links=2000, max_degree=100)
-        >>> graph.sample(Generator().manual_seed(0)).edge_index.shape
-        torch.Size([2, 4000])
+    Source: The degree-corrected block model of Karrer and Newman, Physical Review E 83, 2011. Sizes
+        are ogbn-arxiv's (Hu et al., 2020), where 2/3 of the links join equal labels; here 0.65.
     """
 
     num_nodes: int = 169_343  # N

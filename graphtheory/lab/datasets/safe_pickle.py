@@ -178,8 +178,6 @@ _READ: dict[int, Any] = {code[0]: pickle._Unpickler.dispatch[code[0]] for code i
 
 
 class _Dispatch(dict[int, Any]):
-    """The functions that read each code of the stream."""
-
     def __missing__(self, code: int) -> None:
         _check(False, f"the code {bytes([code])!r}")
 
@@ -246,11 +244,7 @@ class _StorageUnpickler(_Unpickler):
 
 
 def read(path: Path, known: Known) -> Any:
-    """What a pickled file holds: numbers, text, arrays, matrices, tensors, and lists of these.
-
-    UnpicklingError tells of a file that names anything but the `known` classes and functions, holds
-    parts that do not fit together, or is none.
-    """
+    """Numbers, text, arrays, matrices, tensors, and lists of these, of the `known` names alone."""
     content = path.read_bytes()
     try:
         return _plain(_Unpickler(io.BytesIO(content), known).load(), {})

@@ -22,13 +22,7 @@ class Split(NamedTuple):
 def by_fraction(y: Tensor, *, val: float, test: float, generator: Generator) -> Split:
     """A random split of the entries whose y is not -1, of fractions `val` and `test`, into masks.
 
-    What validation and test leave, trains. The sizes are those of PyG's
-    `RandomNodeSplit("train_rest")`, which draws from the global state.
-
-    Example:
-        >>> y = torch.zeros(10, dtype=torch.long)
-        >>> [int(m.sum()) for m in by_fraction(y, val=0.2, test=0.2, generator=Generator())]
-        [6, 2, 2]
+    The sizes are those of PyG's `RandomNodeSplit("train_rest")`, which draws from the global state.
     """
     labeled = (y >= 0).nonzero().view(-1)
     num_val, num_test = round(len(labeled) * val), round(len(labeled) * test)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from itertools import combinations
-from os import PathLike
 
 import networkx as nx
 import torch
 from torch_geometric.data import Data
 
 from graphtheory.lab.datasets import files
-from graphtheory.lab.datasets.catalogue import describe
+from graphtheory.lab.datasets.catalogue import Root, describe
 from graphtheory.lab.datasets.embedded import skip_rings
 from graphtheory.lab.datasets.graph_readers import graphsat
 
@@ -18,9 +17,7 @@ _COPIES = 64  # of a pair in BREC: 32 renumberings of each graph, the two graphs
 _PAIRS = ("brec", "sr25", "csl", "exp", "cexp")
 
 
-def expressiveness_pairs(
-    name: str, root: str | PathLike[str] | None = None
-) -> list[tuple[Data, Data]]:
+def expressiveness_pairs(name: str, root: Root = None) -> list[tuple[Data, Data]]:
     """Pairs of graphs that are not isomorphic, for a network to tell apart.
 
     ======  ===========================================================================
