@@ -16,7 +16,7 @@ from torch_geometric.data import Data
 from battery.line import Line, timed
 from graphtheory.data.loaders import GraphFolder
 from graphtheory.lab.bench.finished import Finished
-from graphtheory.lab.datasets import cache
+from graphtheory.lab.datasets.files import read_arrays, write_arrays
 from graphtheory.lab.train import checkpoint
 
 DAMAGES = 1_500  # of a format
@@ -61,7 +61,7 @@ def _same_checkpoint(found: Any, expected: Any) -> bool:
 
 def _write_cache(folder: Path) -> Path:
     path = folder / "arrays.npz"
-    cache.write(path, {"x": np.arange(900.0)})
+    write_arrays(path, {"x": np.arange(900.0)})
     return path
 
 
@@ -125,7 +125,7 @@ FORMATS = (
         "checkpoint", _write_checkpoint, checkpoint.read_checkpoint, _same_checkpoint,
         lambda path: torch.load(path, weights_only=True),
     ),
-    Format("cache of a data set", _write_cache, cache.read, _same_arrays, _unsafe_cache),
+    Format("cache of a data set", _write_cache, read_arrays, _same_arrays, _unsafe_cache),
     Format("record of finished runs", _write_lines, _read_lines, _none_wrong, _unsafe_lines),
     Format("graph folder, verified", _write_graph, _read_graph, _same_arrays, _unsafe_graph),
 )  # fmt: skip

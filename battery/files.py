@@ -36,7 +36,8 @@ from battery.line import Line, timed
 from graphtheory import ops
 from graphtheory.data.loaders import GraphFolder
 from graphtheory.data.loaders.folder import _digest_of
-from graphtheory.lab.datasets import cache, safe_pickle
+from graphtheory.lab.datasets import safe_pickle
+from graphtheory.lab.datasets.files import read_arrays
 from graphtheory.lab.datasets.own_graphs import read_graph_file
 
 FILES, BATCH, MEMORY = 5_000, 500, 12 * 2**30  # of a format; of a child; bytes that a child gets
@@ -202,7 +203,7 @@ def write_manifest(rng: random.Random, path: Path, mark: Path) -> None:
 
 
 def _cached(rng: random.Random, mark: Path) -> io.BytesIO:
-    """Arrays as `cache.write` packs them, at times one of objects."""
+    """Arrays as `files.write_arrays` packs them, at times one of objects."""
     buffer, run = io.BytesIO(), Forged(os.system, (f"touch {mark}",))
     objects = np.array([run] * 3, dtype=object)
     np.savez(buffer, x=rng.choice([np.arange(3.0), objects]), y=np.arange(5))
@@ -249,7 +250,7 @@ def _digested(content: bytes) -> bool:
 
 def _use_archive(path: Path) -> None:
     if _digested(path.read_bytes()):
-        touch(cache.read(path))
+        touch(read_arrays(path))
         return
     found = read_graph_file(path)
     touch([one.to_dict() for one in (found if isinstance(found, list) else [found])])

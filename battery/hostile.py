@@ -16,7 +16,8 @@ from torch_geometric.data import Data
 
 from battery.line import Line, timed
 from graphtheory.data.loaders import GraphFolder
-from graphtheory.lab.datasets import cache, safe_pickle
+from graphtheory.lab.datasets import safe_pickle
+from graphtheory.lab.datasets.files import read_arrays
 from graphtheory.lab.datasets.own_graphs import read_graph_file
 from graphtheory.lab.train import read_checkpoint
 from graphtheory.lab.train.checkpoint import _sealed
@@ -110,7 +111,7 @@ PLACES: dict[str, tuple[Callable[[Any, Path], None], Reader]] = {
     "user's list of graphs": (_beside_a_graph, read_graph_file),
     "raw pickle of a data set": (_plain, _unpickle),
     "array in a raw pickle": (_in_an_array, _unpickle),
-    "cache": (_cached, cache.read),
+    "cache": (_cached, read_arrays),
     "graph folder": (_in_a_folder, GraphFolder),
 }
 """Where a payload may lie -> how it gets there, and what reads it."""

@@ -26,7 +26,7 @@ from torch_geometric.data import Data
 from graphtheory.data.loaders import GraphFolder
 from graphtheory.lab.bench.benchmark import FinishedRuns
 from graphtheory.lab.cli.main import main
-from graphtheory.lab.datasets import cache
+from graphtheory.lab.datasets.files import read_arrays, write_arrays
 from graphtheory.lab.train import checkpoint, folder, read_checkpoint
 from graphtheory.lab.train.contract import digest
 
@@ -152,12 +152,12 @@ def _verify_graph(out: Path) -> None:
 def _write_cache(out: Path, number: int) -> int:
     path = out / "arrays.npz"
     for turn in range(20):
-        cache.write(path, {"x": np.random.default_rng([number, turn]).random(20_000)})
+        write_arrays(path, {"x": np.random.default_rng([number, turn]).random(20_000)})
     return 0
 
 
 def _cache_facts(out: Path, number: int) -> str:
-    found = cache.read(out / "arrays.npz")
+    found = read_arrays(out / "arrays.npz")
     assert found is not None
     return str(found["x"].sum())
 
@@ -166,7 +166,7 @@ JOBS = {
     "train": Job(_train, _train_facts, _checkpoints),
     "bench": Job(_bench, _bench_facts, lambda out: [*FinishedRuns(out / "runs.jsonl")] and None),
     "graph folder": Job(_write_graph, _graph_facts, _verify_graph),
-    "cache": Job(_write_cache, _cache_facts, lambda out: cache.read(out / "arrays.npz") and None),
+    "cache": Job(_write_cache, _cache_facts, lambda out: read_arrays(out / "arrays.npz") and None),
 }
 
 

@@ -18,8 +18,7 @@ from torch_geometric.loader import DataLoader, LinkNeighborLoader, NeighborLoade
 from torch_geometric.transforms import NormalizeFeatures
 from torch_geometric.typing import WITH_PYG_LIB, WITH_TORCH_SPARSE
 
-from graphtheory.lab.datasets.graph_sets import load_graphs
-from graphtheory.lab.datasets.graphs import load
+from graphtheory.lab.datasets.graphs import load, load_graphs
 
 FEATURES, CLASSES = 128, 40  # of ogbn-arxiv
 

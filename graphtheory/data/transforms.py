@@ -2,7 +2,7 @@
 
 Each reads the graph of `Data` of one node type; other data raise TypeError. Laplacian eigenvectors
 and random walks come with PyG: `AddLaplacianEigenvectorPE` and `AddRandomWalkPE`.
-`lab.datasets.stored.with_transforms` applies any of them once to a whole set of graphs.
+`lab.datasets.graph_sets.with_transforms` applies any of them once to a whole set of graphs.
 """
 
 from __future__ import annotations

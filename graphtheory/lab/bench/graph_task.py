@@ -18,10 +18,9 @@ from graphtheory.lab.bench.finished import Settings
 from graphtheory.lab.bench.measure import Measure, measure_of
 from graphtheory.lab.bench.spaces import AXES, Space
 from graphtheory.lab.bench.task import BenchTask, OwnData, Root
-from graphtheory.lab.datasets.graph_sets import GraphSet, load_graphs
-from graphtheory.lab.datasets.graphs import Data
+from graphtheory.lab.datasets.graph_sets import GraphSet, precomputed
+from graphtheory.lab.datasets.graphs import Data, load_graphs
 from graphtheory.lab.datasets.own_graphs import graph_set
-from graphtheory.lab.datasets.precomputed import precomputed
 from graphtheory.lab.metrics import mass_by_distance
 from graphtheory.lab.train import AdamOptions, GraphSets, GraphTask, Source, Task
 from graphtheory.lab.zoo import graph_models as graph_zoo

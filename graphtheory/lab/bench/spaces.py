@@ -18,8 +18,8 @@ import torch
 from graphtheory.disk import replace_file
 from graphtheory.lab.bench.config import RunConfig
 from graphtheory.lab.bench.node_config import NodeRunConfig
-from graphtheory.lab.datasets.cache import default_folder
 from graphtheory.lab.datasets.catalogue import key
+from graphtheory.lab.datasets.files import cache_folder
 from graphtheory.lab.datasets.graphs import Data
 from graphtheory.lab.zoo.node_models import ATTENDING, ENCODED, NAMES
 
@@ -178,7 +178,7 @@ DEFAULT = node_space(
 
 def user_file() -> Path:
     """The file of the user's own options, whose entries take the place of the shipped ones."""
-    return default_folder() / "tuned.json"
+    return cache_folder() / "tuned.json"
 
 
 def tuned_config(dataset: str, model: str) -> tuple[NodeRunConfig, int, int]:

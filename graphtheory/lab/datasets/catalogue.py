@@ -9,61 +9,50 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
 
 Kind = Literal["multiclass", "multilabel", "regression"]
+Root = str | PathLike[str] | None  # a folder
 
 
 @dataclass(frozen=True)
 class DatasetInfo:
-    """What is known about a data set before any of its files is opened.
+    """What is known about a data set before any of its files is opened."""
 
-    Args:
-        name: The name to load it by.
-        family: The reader it needs; "embedded" needs no file.
-        folder: Folder of the raw files below `root`.
-        files: Raw files that must lie in `folder`.
-        optional_files: Raw files that are read where present.
-        splits: Names of its splits; the first is the default.
-        metric: "accuracy", or "rocauc" for two unbalanced classes; of sets of graphs also "ap",
-            "mae", "rmse" and "f1", the mean over the classes.
-        task: "node", "graph", "pairs" or "image": one graph, a set of graphs, pairs of graphs to
-            tell apart (`expressiveness.expressiveness_pairs`), or images.
-        source: Where the raw files come from.
-        citation: Who published it.
-        counts: Numbers that hold after loading, such as ("nodes", 2708); "edges" counts stored
-            directions. A mismatch means a damaged file or another release.
-        kind: "multiclass" for one class each, "multilabel" for labels that are true, false or
-            missing; of sets of graphs also "regression" for real values that may be missing.
-        level: Of sets of graphs: "graph" or "node", what carries a label.
-        evaluator: Name for ogb's `Evaluator` of graphs or nodes, None where ogb has none.
-        both_ways: Whether networks are by custom trained on both directions of its edges, which
-            are directed as published.
-        features: Of sets of graphs: what `x` and `edge_attr` are.
-        aliases: Other names of it.
-    """
-
-    name: str
-    family: str
-    folder: str = ""
-    files: tuple[str, ...] = ()
-    optional_files: tuple[str, ...] = ()
-    splits: tuple[str, ...] = ("random-60-20-20",)
+    name: str  #: The name to load it by.
+    family: str  #: The reader it needs; "embedded" needs no file.
+    folder: str = ""  #: Folder of the raw files below `root`.
+    files: tuple[str, ...] = ()  #: Raw files that must lie in `folder`.
+    optional_files: tuple[str, ...] = ()  #: Raw files that are read where present.
+    splits: tuple[str, ...] = ("random-60-20-20",)  #: The first is the default.
+    #: "accuracy", or "rocauc" for two unbalanced classes; of sets of graphs also "ap", "mae",
+    #: "rmse" and "f1", the mean over the classes.
     metric: str = "accuracy"
+    #: "node", "graph", "pairs" or "image": one graph, a set of graphs, pairs of graphs to tell
+    #: apart (`papers.core_neighborhood.expressiveness`), or images.
     task: str = "node"
-    source: str = ""
-    citation: str = ""
+    source: str = ""  #: Where the raw files come from.
+    citation: str = ""  #: Who published it.
+    #: Numbers that hold after loading, such as ("nodes", 2708); "edges" counts stored directions. A
+    #: mismatch means a damaged file or another release.
     counts: tuple[tuple[str, int], ...] = ()
+    #: "multiclass" for one class each, "multilabel" for labels that are true, false or missing; of
+    #: sets of graphs also "regression" for real values that may be missing.
     kind: Kind = "multiclass"
-    level: Literal["graph", "node"] = "graph"
-    evaluator: str | None = None
+    level: Literal["graph", "node"] = "graph"  #: What carries a label in a set of graphs.
+    evaluator: str | None = None  #: Name for ogb's `Evaluator`, None where ogb has none.
+    #: Whether networks are by custom trained on both directions of its directed edges.
     both_ways: bool = False
-    features: str = ""
-    aliases: tuple[str, ...] = ()
+    features: str = ""  #: Of sets of graphs: what `x` and `edge_attr` are.
+    aliases: tuple[str, ...] = ()  #: Other names of it.
+    #: Size and SHA-256 of raw files, each checked before its file is read.
+    sha256: Mapping[str, tuple[int, str]] = field(default_factory=dict, hash=False)
+    #: Git's own hash of a file whose SHA-256 was not taken of the file itself.
+    git_blob: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     @property
     def embedded(self) -> bool:
@@ -76,16 +65,10 @@ class DatasetInfo:
         return self.splits[0]
 
     def known_split(self, split: str | None) -> str:
-        """The split of that name, the default for None.
-
-        Raises:
-            ValueError: The set has no such split; the message lists those it has.
-        """
-        if split is None:
-            return self.default_split
-        if split not in self.splits:
+        """The split of that name, the default for None; ValueError where the set has none such."""
+        if split is not None and split not in self.splits:
             raise ValueError(f"split: {self.name} has {', '.join(self.splits)}; got {split!r}")
-        return split
+        return split or self.default_split
 
 
 def key(name: str) -> str:
@@ -94,45 +77,27 @@ def key(name: str) -> str:
 
 
 _TABLE: dict[str, Any] = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
-_FIELDS = [field.name for field in fields(DatasetInfo)]
 
 
 def _info(entry: Mapping[str, Any]) -> DatasetInfo:
     """An entry of the table, completed by what its family shares."""
     name, text = entry["name"], json.dumps(_TABLE["families"].get(entry["family"], {}))
-    stem = name.replace("-", "_")
-    words = {"name": name, "lower": name.lower(), "upper": name.upper(), "stem": stem}
-    for word, value in {**words, "archive": entry.get("archive", "")}.items():
+    words = {"name": name, "lower": name.lower(), "upper": name.upper()}
+    words |= {"stem": name.replace("-", "_"), "archive": entry.get("archive", "")}
+    for word, value in words.items():
         text = text.replace(f"{{{word}}}", value)
     known = json.loads(text) | dict(entry)
-    known["counts"] = known.get("counts", {}).items()
-    given: dict[str, Any] = {
-        part: value if isinstance(value, (str, bool)) else tuple(value)
-        for part, value in known.items()
-        if part in _FIELDS
-    }
-    return DatasetInfo(**given)
+    known.pop("archive", None)
+    known["counts"] = list(known.get("counts", {}).items())
+    for part, value in known.items():
+        known[part] = tuple(value) if isinstance(value, list) else value
+    return DatasetInfo(**known)
 
 
 _ALL = [_info(entry) for entry in _TABLE["sets"]]
 _IMAGES = {key(info.name): info for info in _ALL if info.task == "image"}
 _GRAPHS = {key(info.name): info for info in _ALL if info.task != "image"}
 _ALIASES = {key(alias): key(info.name) for info in _ALL for alias in info.aliases}
-
-
-def _by_folder(part: str) -> dict[str, dict[str, Any]]:
-    """Those parts of all entries that name raw files, by folder and file."""
-    found: dict[str, dict[str, Any]] = {}
-    for info, entry in zip(_ALL, _TABLE["sets"], strict=True):
-        if part in entry:
-            found.setdefault(info.folder, {}).update(entry[part])
-    return found
-
-
-SHA256: dict[str, dict[str, tuple[int, str]]] = _by_folder("sha256")
-"""Size and SHA-256 of published raw files by folder: what a file must be before it is read."""
-GIT_BLOB: dict[str, dict[str, str]] = _by_folder("git_blob")
-"""Git's own hash of a file whose SHA-256 was not taken of the file itself; accepted as well."""
 
 
 def names(task: str | None = None) -> list[str]:
@@ -146,13 +111,11 @@ def names(task: str | None = None) -> list[str]:
         >>> names()[:3]
         ['digits', 'karate', 'core-neighborhood']
     """
-    known: Iterable[DatasetInfo] = _IMAGES.values() if task == "image" else _GRAPHS.values()
-    return [info.name for info in known if task in (None, info.task)]
+    known = _IMAGES if task == "image" else _GRAPHS
+    return [info.name for info in known.values() if task in (None, info.task)]
 
 
-def describe(
-    name: str, root: str | PathLike[str] | None = None, *, task: str | None = None
-) -> DatasetInfo:
+def describe(name: str, root: Root = None, *, task: str | None = None) -> DatasetInfo:
     """What is known about a data set, without opening its files.
 
     Args:
@@ -170,38 +133,16 @@ def describe(
         >>> describe("MNIST", task="image").folder
         'MNIST/raw'
     """
-    if task == "image":
-        return lookup(name, _IMAGES)
-    wanted = _ALIASES.get(key(name), key(name))
-    if wanted not in _GRAPHS and root is not None:
+    known = _IMAGES if task == "image" else _GRAPHS
+    wanted = key(name) if task == "image" else _ALIASES.get(key(name), key(name))
+    found = None
+    if wanted not in known and root is not None and task != "image":
         found = _tudataset_below(Path(root), wanted)
-        if found is not None:
-            return found
-    return lookup(wanted if wanted in _GRAPHS else name, _GRAPHS)
-
-
-def _tudataset_below(root: Path, wanted: str) -> DatasetInfo | None:
-    """The set whose folder TUDataset/<name>/raw lies below `root`; None where there is none."""
-    for folder in sorted((root / "TUDataset").glob("*/raw")):
-        name = folder.parent.name
-        if key(name) != wanted:
-            continue
-        entry: dict[str, Any] = {"name": name, "family": "tudataset"}
-        real = f"{name}_graph_attributes.txt"
-        if not (folder / f"{name}_graph_labels.txt").is_file() and (folder / real).is_file():
-            files = [f"{name}_A.txt", f"{name}_graph_indicator.txt", real]
-            entry |= {"files": files, "splits": ["random-80-10-10"], "metric": "mae"}
-            entry |= {"kind": "regression"}
-        return _info(entry)
-    return None
+    return found or lookup(wanted if wanted in known else name, known)
 
 
 def lookup(name: str, known: Mapping[str, DatasetInfo]) -> DatasetInfo:
-    """The entry of that name in a catalogue by `key`.
-
-    Raises:
-        ValueError: Unknown name; the message holds the nearest match, else the known names.
-    """
+    """The entry of that name by `key`; ValueError with the nearest name, else with all names."""
     if key(name) in known:
         return known[key(name)]
     near = difflib.get_close_matches(key(name), known, n=1)
@@ -212,12 +153,23 @@ def lookup(name: str, known: Mapping[str, DatasetInfo]) -> DatasetInfo:
     raise ValueError(f"name: unknown data set {name!r}, expected {hint}")
 
 
-def known_seed(seed: int) -> int:
-    """The seed itself, if it is one.
+def _tudataset_below(root: Path, wanted: str) -> DatasetInfo | None:
+    """The set whose folder TUDataset/<name>/raw lies below `root`; None where there is none."""
+    for folder in sorted((root / "TUDataset").glob("*/raw")):
+        name = folder.parent.name
+        if key(name) == wanted:
+            entry: dict[str, Any] = {"name": name, "family": "tudataset"}
+            real = f"{name}_graph_attributes.txt"
+            if not (folder / f"{name}_graph_labels.txt").is_file() and (folder / real).is_file():
+                files = [f"{name}_A.txt", f"{name}_graph_indicator.txt", real]
+                entry |= {"files": files, "splits": ["random-80-10-10"]}
+                entry |= {"kind": "regression", "metric": "mae"}
+            return _info(entry)
+    return None
 
-    Raises:
-        ValueError: Not a whole number, or negative.
-    """
+
+def known_seed(seed: int) -> int:
+    """The seed itself; ValueError where it is no whole number or negative."""
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**63:
         raise ValueError(f"seed: got {seed!r}, expected a whole number, 0 or more, below 2^63")
     return seed

@@ -13,12 +13,14 @@ from torch_geometric.datasets import InfectionDataset
 from torch_geometric.datasets.graph_generator import ERGraph
 from torch_geometric.utils import to_undirected
 
-from graphtheory.lab.datasets.graph_store import packed
-from graphtheory.lab.datasets.pattern_graph import CoreNeighborhoodGraph, MajorityAtDistance
-from graphtheory.lab.datasets.power_law import PowerLawGraph
+from graphtheory.lab.datasets.graph_sets import Stored, packed
+from graphtheory.lab.datasets.pattern_graph import (
+    CoreNeighborhoodGraph,
+    MajorityAtDistance,
+    PowerLawGraph,
+)
 
 _NEIGHBORS = 8
-_PIXEL_MAX = 16.0
 _SKIPS = (2, 3, 4, 5, 6, 9, 11, 12, 13, 16)  # of the classes of csl
 _COPIES, _CSL_NODES = 15, 41
 _SEED = 0  # of the sets of graphs, which are the same for every split
@@ -27,11 +29,7 @@ _SEED = 0  # of the sets of graphs, which are the same for every split
 def digits() -> Data:
     """scikit-learn's 1,797 images of digits, each linked to its 8 nearest, in both directions.
 
-    x_n is the image, 8 x 8 gray values divided by 16. Distance is Euclidean, exact because the
-    gray values are whole numbers; of equally near images the first ones count.
-
-    Shapes:
-        x [1797, 64]; y [1797] in 0..9.
+    x is the image, gray values divided by 16; of equally near images the first ones count.
     """
     from sklearn.datasets import load_digits
 
@@ -43,16 +41,11 @@ def digits() -> Data:
     rank.fill_diagonal_(torch.iinfo(torch.int64).max)
     nearest = rank.topk(_NEIGHBORS, largest=False).indices  # [N, 8]
     pairs = torch.stack([torch.arange(len(y)).repeat_interleave(_NEIGHBORS), nearest.flatten()])
-    return Data(
-        x=(images / _PIXEL_MAX).float(), edge_index=to_undirected(pairs, num_nodes=len(y)), y=y
-    )
+    return Data(x=(images / 16).float(), edge_index=to_undirected(pairs, num_nodes=len(y)), y=y)
 
 
 def karate() -> Data:
-    """Zachary's karate club: 34 members, 78 friendships, two clubs after the quarrel.
-
-    Features are one-hot, a member's number; y is 0 for the instructor's club, 1 for the officer's.
-    """
+    """Zachary's karate club, x one-hot; y is 0 for the instructor's club, 1 for the officer's."""
     graph = nx.karate_club_graph()
     clubs = [graph.nodes[node]["club"] for node in graph]
     return Data(
@@ -68,13 +61,10 @@ def core_distance(generator: Generator) -> Data:
     return MajorityAtDistance(z=2).sample(graph.edge_index, len(graph.y), generator)
 
 
-def infection() -> dict[str, Tensor]:
-    """Random graphs with infected nodes; a node's class is its hops to them, 4 for more than 3.
+def infection() -> Stored:
+    """100 random graphs with 50 of 500 nodes infected; a class is the hops to them, at most 4.
 
-    100 graphs, each of 500 nodes with edges of probability 0.004 and 50 infected.
-
-    Source: PyG's `InfectionDataset` with the numbers of its example; Baldassarre and Azizpour,
-        "Explainability techniques for graph convolutional networks", 2019.
+    Source: PyG's `InfectionDataset`, numbers of its example; Baldassarre and Azizpour, 2019.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(_SEED)  # PyG draws from the global state
@@ -82,14 +72,13 @@ def infection() -> dict[str, Tensor]:
     return packed([Data(x=one.x, edge_index=one.edge_index, y=one.y) for one in made])
 
 
-def ring_transfer() -> dict[str, Tensor]:
+def ring_transfer() -> Stored:
     """Rings of 10 nodes on which the target must tell what the node opposite to it holds.
 
     There are 2,000 rings of 5 classes. x of node 0, the source, is one-hot, that of the target
     zero, that of the others one. Only the target has a class, y = -1 for the other nodes.
 
-    Source: Di Giovanni et al., "On over-squashing in message passing neural networks", ICML 2023,
-        the task RingTransfer.
+    Source: Di Giovanni et al., "On over-squashing in message passing neural networks", ICML 2023.
     """
     nodes, classes, graphs = 10, 5, 2000
     ring = to_undirected(torch.stack([torch.arange(nodes), (torch.arange(nodes) + 1) % nodes]))
@@ -97,8 +86,7 @@ def ring_transfer() -> dict[str, Tensor]:
     made = []
     for label in drawn.tolist():
         x = torch.ones(nodes, classes)
-        x[0] = torch.eye(classes)[label]
-        x[nodes // 2] = 0
+        x[0], x[nodes // 2] = torch.eye(classes)[label], 0
         made.append(_with_one_label(x, ring, nodes // 2, label))
     return packed(made)
 
@@ -106,15 +94,14 @@ def ring_transfer() -> dict[str, Tensor]:
 def _with_one_label(x: Tensor, edge_index: Tensor, node: int, label: int) -> Data:
     y = torch.full((len(x),), -1)
     y[node] = label
-    return Data(x=x, edge_index=edge_index.clone(), y=y)
+    return Data(x=x, edge_index=edge_index, y=y)
 
 
-def neighbors_match(depth: int, graphs: int = 6000) -> dict[str, Tensor]:
+def neighbors_match(depth: int, graphs: int = 6000) -> Stored:
     """Binary trees whose root must find the leaf of its own key and tell that leaf's value.
 
-    The leaves are `depth` hops from the root: 2^depth leaves, keys and values. x has two
-    categories: a key of the root and of the leaves, a value of the leaves, 0 where there is none.
-    Only the root, node 0, has a class, y = -1 for the other nodes.
+    The 2^depth leaves have keys and values. x has two categories: a key of the root and of the
+    leaves, a value of the leaves, 0 where there is none. Only the root, node 0, has a class.
 
     Source: Alon and Yahav, "On the bottleneck of graph neural networks", ICLR 2021, section 4.1;
         edges run both ways here.
@@ -136,10 +123,8 @@ def neighbors_match(depth: int, graphs: int = 6000) -> dict[str, Tensor]:
 def skip_rings(copies: int = _COPIES) -> Iterator[Data]:
     """The graphs of CSL, rings with skip links: renumbered copies of each of 10 lengths of skip.
 
-    All of 41 nodes have four neighbors and the same features, so that no message passing on
-    neighbors alone tells the classes apart. Of the 15 copies of each class the first are taken.
-
-    Source: Murphy et al., "Relational pooling for graph representations", ICML 2019.
+    All of 41 nodes have four neighbors and the same features, so that color refinement is blind.
+    Of the 15 copies of each class the first are taken. Murphy et al., "Relational pooling", 2019.
     """
     generator = Generator().manual_seed(_SEED)
     for label, skip in enumerate(_SKIPS):
@@ -160,7 +145,7 @@ GRAPHS: dict[str, Callable[[Generator], Data]] = {
     "power-law": lambda generator: PowerLawGraph().sample(generator),
 }
 """What makes each embedded graph, by its name in the catalogue."""
-SETS: dict[str, Callable[[], dict[str, Tensor]]] = {
+SETS: dict[str, Callable[[], Stored]] = {
     "infection": infection,
     "ring-transfer": ring_transfer,
     **{f"neighbors-match-{depth}": partial(neighbors_match, depth) for depth in (2, 3, 4, 5)},

@@ -1,34 +1,46 @@
-"""Raw files are found, checked against their pinned hashes, and copied to where they are read."""
+"""Raw files are found, checked, read in a private copy, and kept as plain arrays in a cache.
+
+A file of the cache is an npz of numbers behind its SHA-256: nothing executable, every byte covered.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import io
+import json
+import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from os import PathLike
 from pathlib import Path
 
-from graphtheory.lab.datasets.catalogue import GIT_BLOB, SHA256, DatasetInfo
+import numpy as np
+import torch
+import torch_geometric
+from torch import Tensor
+
+from graphtheory.disk import replace_file
+from graphtheory.lab.datasets.catalogue import DatasetInfo, Root
+
+_HASH_BYTES = 32
+_FORMAT = 2  # of what a reader returns
+Reader = Callable[[Path], Mapping[str, Tensor]]
 
 
 class DamagedFileError(ValueError):
     """A raw file is not, byte for byte, the published one."""
 
 
-def locate(info: DatasetInfo, root: str | PathLike[str] | None) -> dict[str, Path]:
-    """The raw files of a data set under `root`, by their path below `root`.
-
-    Raises:
-        FileNotFoundError: Files are missing; one sentence says which, where they go and where
-            they come from. Nothing is ever downloaded.
-    """
-    place = f"{info.folder}/ ({len(info.files)} raw files from {info.source})"
+def locate(info: DatasetInfo, root: Root) -> dict[str, Path]:
+    """The raw files of a data set, by their path below `root`; nothing is ever downloaded."""
     if root is None:
         raise FileNotFoundError(
-            f"root: {info.name} does not come with the package, give the folder that has {place}"
+            f"root: {info.name} does not come with the package, give the folder that has "
+            f"{info.folder}/ ({len(info.files)} raw files from {info.source})"
         )
     folder = Path(root) / info.folder
     missing = [name for name in info.files if not (folder / name).is_file()]
@@ -42,63 +54,33 @@ def locate(info: DatasetInfo, root: str | PathLike[str] | None) -> dict[str, Pat
     return {f"{info.folder}/{name}": folder / name for name in (*info.files, *present)}
 
 
-def locate_topology(
-    info: DatasetInfo, root: str | PathLike[str] | None, *more: str
-) -> dict[str, Path]:
-    """Find those files of a Planetoid set that hold no features, in either of two folders.
+def digests(
+    info: DatasetInfo, files: Mapping[str, Path], *, all_pinned: bool = False
+) -> dict[str, str]:
+    """SHA-256 of files that `locate` found, each checked against its pin where one is known.
 
-    Args:
-        info: A Planetoid set.
-        root: Folder that holds Planetoid/<name>/raw or Planetoid_<name>_partial.
-        more: Ends of the names of other files that are needed, such as ".tx".
-
-    Raises:
-        FileNotFoundError: Neither folder has all of them.
-    """
-    parts = (".y", ".ally", ".ty", ".graph", ".test.index", *more)
-    needed = replace(info, files=tuple(n for n in info.files if n.endswith(parts)))
-    partial = Path(root or "") / f"Planetoid_{info.name}_partial"
-    if root is not None and all((partial / name).is_file() for name in needed.files):
-        return {f"{info.folder}/{name}": partial / name for name in needed.files}
-    return locate(needed, root)
-
-
-def digests(files: Mapping[str, Path], *, all_pinned: bool = False) -> dict[str, str]:
-    """SHA-256 of every file, each checked against its pin where one is known.
-
-    Args:
-        files: Paths by name below `root`, as `locate` returns them.
-        all_pinned: Refuse a file without a pin: for formats that can carry code.
-
-    Raises:
-        DamagedFileError: A file differs from its pin; names the file, both sizes and both hashes.
+    With `all_pinned`, for formats that can carry code, a file without a pin is refused.
     """
     found = {}
     for name, path in files.items():
-        content = path.read_bytes()
+        content, file = path.read_bytes(), name.removeprefix(f"{info.folder}/")
         found[name] = hashlib.sha256(content).hexdigest()
-        folder, _, file = name.rpartition("/")
-        pin = SHA256.get(folder, {}).get(file)
+        size, pin = info.sha256.get(file, (0, None))
         if pin is None and all_pinned:
             raise DamagedFileError(f"{path}: no SHA-256 is known for it, so it is not opened")
-        if pin is None or found[name] == pin[1]:
+        if pin in (None, found[name]):
             continue
         blob = hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False)
-        if blob.hexdigest() != GIT_BLOB.get(folder, {}).get(file):
+        if blob.hexdigest() != info.git_blob.get(file):
             raise DamagedFileError(
-                f"{path}: expected {pin[0]:,} bytes with SHA-256 {pin[1]}, found "
-                f"{len(content):,} bytes with SHA-256 {found[name]}; the file is truncated or "
-                "altered, fetch it again"
+                f"{path}: expected {size:,} bytes with SHA-256 {pin}, found {len(content):,} bytes "
+                f"with SHA-256 {found[name]}; the file is truncated or altered, fetch it again"
             )
     return found
 
 
 def verify_counts(info: DatasetInfo, found: Mapping[str, int]) -> None:
-    """Compare the numbers that came out of the raw files with `info.counts`.
-
-    Raises:
-        DamagedFileError: A number differs.
-    """
+    """Raise DamagedFileError unless `info.counts` are what came out of the raw files."""
     for what, expected in info.counts:
         if found[what] != expected:
             raise DamagedFileError(
@@ -114,9 +96,6 @@ def staged(files: Mapping[str, Path], expected: Mapping[str, str]) -> Iterator[P
     PyG and ogb write beside the raw files they read, and load what they find there by unpickling:
     here is nothing but what `expected`, the SHA-256 of each file, vouches for, and the copies are
     what was checked.
-
-    Raises:
-        DamagedFileError: A file changed between the check and the copy.
     """
     with tempfile.TemporaryDirectory(prefix="graphtheory-") as folder:
         for name, path in files.items():
@@ -126,3 +105,85 @@ def staged(files: Mapping[str, Path], expected: Mapping[str, str]) -> Iterator[P
             if hashlib.sha256(copy.read_bytes()).hexdigest() != expected[name]:
                 raise DamagedFileError(f"{path}: changed while it was being read")
         yield Path(folder)
+
+
+@contextmanager
+def staged_topology(info: DatasetInfo, root: Root, *more: str) -> Iterator[Path]:
+    """A folder with those files of a Planetoid set without features, and `more` by their ends."""
+    parts = (".y", ".ally", ".ty", ".graph", ".test.index", *more)
+    needed = replace(info, files=tuple(n for n in info.files if n.endswith(parts)))
+    partial = replace(needed, folder=f"Planetoid_{info.name}_partial")
+    try:
+        needed, found = partial, locate(partial, root)
+    except FileNotFoundError:
+        found = locate(needed, root)
+    with staged(found, digests(needed, found, all_pinned=True)) as private:
+        yield private / needed.folder
+
+
+def cache_folder() -> Path:
+    """The folder $GRAPHTHEORY_CACHE, or ~/.cache/graphtheory."""
+    return Path(os.environ.get("GRAPHTHEORY_CACHE", "~/.cache/graphtheory")).expanduser()
+
+
+def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    """Store arrays of numbers under `path`, complete or not at all."""
+    buffer = io.BytesIO()
+    np.savez(buffer, **arrays)  # type: ignore[arg-type]
+    content = buffer.getvalue()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(path, hashlib.sha256(content).digest() + content)
+    except OSError as error:
+        raise OSError(
+            f"cache: {path} cannot be written ({error.strerror}); "
+            "give another folder as cache= or in GRAPHTHEORY_CACHE"
+        ) from error
+
+
+def read_arrays(path: Path) -> dict[str, np.ndarray] | None:
+    """The arrays stored under `path`; None when there are none or, with a warning, damaged ones."""
+    if not path.is_file():
+        return None
+    content = path.read_bytes()
+    if hashlib.sha256(content[_HASH_BYTES:]).digest() != content[:_HASH_BYTES]:
+        warnings.warn(f"{path}: damaged, made again from the raw files", stacklevel=2)
+        return None
+    with np.load(io.BytesIO(content[_HASH_BYTES:]), allow_pickle=False) as stored:
+        return {name: stored[name] for name in stored.files}
+
+
+def processed(
+    info: DatasetInfo, root: Root, cache: Root, reader: Reader, *, readers: Sequence[str] = ()
+) -> dict[str, Tensor]:
+    """The tensors that a reader makes of a private copy of the raw files, from the cache if there.
+
+    Other files, another release of PyG or of other `readers` never meet an old entry.
+    """
+    found = locate(info, root)
+    hashes = digests(info, found, all_pinned=info.family == "planetoid")
+    versions = [_FORMAT, torch_geometric.__version__, info.name, *readers]
+    key = hashlib.sha256(json.dumps([versions, hashes], sort_keys=True).encode()).hexdigest()
+    folder = cache_folder() if cache is None else Path(cache)
+    path = folder / f"{info.name}-{key[:16]}.arrays"
+    stored = read_arrays(path)
+    if stored is None:
+        with staged(found, hashes) as private, _damage_named(info):
+            stored = {name: value.numpy() for name, value in reader(private).items()}
+        write_arrays(path, stored)
+    return {name: torch.from_numpy(value) for name, value in stored.items()}
+
+
+@contextmanager
+def _damage_named(info: DatasetInfo) -> Iterator[None]:
+    hush = io.StringIO()  # PyG and ogb report every step with print and progress bars
+    try:
+        with contextlib.redirect_stdout(hush), contextlib.redirect_stderr(hush):
+            yield
+    except (MemoryError, ImportError, DamagedFileError):
+        raise
+    except Exception as error:  # readers of a dozen formats fail in as many ways
+        raise DamagedFileError(
+            f"{info.name}: the raw files of {info.folder} cannot be read, one is truncated or "
+            f"altered ({type(error).__name__}: {error})"
+        ) from error

@@ -1,29 +1,33 @@
-"""Readers of sets of graphs, one a family: a folder of raw files in, packed tensors out."""
+"""Readers of sets of graphs, one a family: a folder of raw files in, packed tensors out.
+
+ogb only reads here and reaches for no network. SMILES need the extra [molecules], which is rdkit.
+"""
 
 from __future__ import annotations
 
 import csv
 import gzip
 import json
-from collections.abc import Callable, Sequence
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.datasets import MoleculeNet, TUDataset
+from torch_geometric.utils import degree
 
 from graphtheory.lab.datasets import safe_pickle
 from graphtheory.lab.datasets.catalogue import DatasetInfo
-from graphtheory.lab.datasets.graph_store import SLICES, packed, with_notes
-from graphtheory.lab.datasets.ogb_readers import (
-    category_sizes,
-    molecule,
-    read_ogbg,
-    scaffold_split,
-)
+from graphtheory.lab.datasets.graph_sets import SLICES, Stored, packed, with_notes
+from graphtheory.lab.datasets.splits import Split
 
-Stored = dict[str, Tensor]
 _PICKLED = {**safe_pickle.ARRAYS, **safe_pickle.TENSORS}
 _PARTS = ("train", "val", "test")
 _ZINC_CATEGORIES = {"x": [28], "edge_attr": [4]}  # bond 0 is none
@@ -31,6 +35,7 @@ _STRUCT_TARGETS = (
     *(f"Inertia_{kind}_{axis}" for kind in ("mass", "valence") for axis in "abc"),
     "length_a", "length_b", "length_c", "Spherocity", "Plane_best_fit",
 )  # fmt: skip
+_SCAFFOLDS = (0.8, 0.9)  # where training ends, and validation
 
 
 def _tudataset(root: Path, info: DatasetInfo) -> Stored:
@@ -42,10 +47,12 @@ def _tudataset(root: Path, info: DatasetInfo) -> Stored:
     if "x" not in stored:
         sizes = torch.tensor(dataset._data._num_nodes)
         bounds["x"] = torch.cat([sizes.new_zeros(1), sizes.cumsum(0)])
-        stored["x"] = _log_degree(stored["edge_index"], bounds)
-    for name in ("edge_index", "edge_attr"):
-        if name in bounds and (short := len(bounds["x"]) - len(bounds[name])) > 0:
-            bounds[name] = torch.cat([bounds[name], bounds[name][-1:].expand(short)])
+        edges = bounds["edge_index"].diff()
+        targets = stored["edge_index"][1] + bounds["x"][: len(edges)].repeat_interleave(edges)
+        stored["x"] = degree(targets, int(bounds["x"][-1])).log1p()[:, None]
+    for name in {"edge_index", "edge_attr"} & bounds.keys():
+        short = max(len(bounds["x"]) - len(bounds[name]), 0)
+        bounds[name] = torch.cat([bounds[name], bounds[name][-1:].expand(short)])
     if "edge_attr" in stored:
         stored["edge_attr"] = stored["edge_attr"].float()
     for name, bound in bounds.items():
@@ -57,17 +64,50 @@ def _tudataset(root: Path, info: DatasetInfo) -> Stored:
     return stored | {SLICES + name: bound for name, bound in bounds.items()}
 
 
-def _log_degree(edge_index: Tensor, bounds: dict[str, Tensor]) -> Tensor:
-    edges = bounds["edge_index"].diff()
-    first = bounds["x"][: len(edges)].repeat_interleave(edges)
-    degree = torch.bincount(edge_index[1] + first, minlength=int(bounds["x"][-1]))
-    return degree.float().log1p()[:, None]
+def import_ogb(name: str) -> ModuleType:
+    """A module of ogb, imported without a look for newer releases in the network.
+
+    ogb starts that look in a thread unless the package `outdated` is absent, and `outdated` starts
+    one of its own: while ogb is imported, it is.
+    """
+    before = {"outdated": sys.modules["outdated"]} if "outdated" in sys.modules else {}
+    sys.modules["outdated"] = None  # type: ignore[assignment]
+    try:
+        return import_module(name)
+    finally:
+        del sys.modules["outdated"]
+        sys.modules.update(before)
+
+
+def ogb_split(parts: Mapping[str, Any]) -> Split:
+    """The positions that ogb gives by name."""
+    return Split(*(torch.tensor(parts[part]).long() for part in ("train", "valid", "test")))
+
+
+def _category_sizes() -> dict[str, list[int]]:
+    """How many values each of ogb's atom features, in x, and bond features, in edge_attr, takes."""
+    features = import_ogb("ogb.utils.features")
+    return {"x": features.get_atom_feature_dims(), "edge_attr": features.get_bond_feature_dims()}
+
+
+def _from_ogb(graph: Mapping[str, Any], y: Tensor | None = None) -> Data:
+    index, x, edge_attr = (
+        torch.from_numpy(graph[name]) for name in ("edge_index", "node_feat", "edge_feat")
+    )
+    return Data(x=x, edge_index=index, edge_attr=edge_attr, y=y)
 
 
 def _ogbg(root: Path, info: DatasetInfo) -> Stored:
-    graphs, parts = read_ogbg(root, info)
-    stored = packed(graphs, split={info.default_split: parts}, categories=category_sizes())
-    table = root / info.folder / "mapping/mol.csv.gz"
+    """As ogb reads them; labels are float, NaN for a missing one."""
+    folder = root / info.folder
+    (folder / "processed").mkdir()  # empty, so that ogb reads csv and unpickles nothing
+    ogbg = import_ogb("ogb.graphproppred")
+    dataset = ogbg.GraphPropPredDataset(info.name, root=str(folder.parent))
+    labels = torch.tensor(dataset.labels).float().view(len(dataset.labels), 1, -1)
+    graphs = [_from_ogb(graph, y) for graph, y in zip(dataset.graphs, labels, strict=True)]
+    split = {info.default_split: ogb_split(dataset.get_idx_split(info.default_split))}
+    stored = packed(graphs, split=split, categories=_category_sizes())
+    table = folder / "mapping/mol.csv.gz"
     if not table.is_file():
         return stored
     smiles = [row["smiles"].strip() for row in csv.DictReader(_lines(table))]
@@ -127,16 +167,66 @@ def _from_smiles(texts: Sequence[str], y: Tensor) -> tuple[Stored, list[int]]:
     if not graphs:
         raise ValueError(f"none of {len(texts)} rows is a molecule with a label")
     smiles = [texts[row] for row in kept]
-    stored = packed(graphs, categories=category_sizes(), smiles=smiles, left_out=left_out)
+    stored = packed(graphs, categories=_category_sizes(), smiles=smiles, left_out=left_out)
     return stored, kept
+
+
+def rdkit_version() -> str:
+    """The installed release of rdkit, which decides what a SMILES is read as."""
+    try:
+        return version("rdkit")
+    except PackageNotFoundError:
+        raise ModuleNotFoundError(
+            "rdkit: reading SMILES needs it; pip install 'graphtheory[molecules]'", name="rdkit"
+        ) from None
+
+
+def molecule(smiles: str) -> Data | None:
+    """The graph of a molecule with ogb's features; None for what rdkit finds no atoms in."""
+    rdkit_version()
+    chem, base = import_module("rdkit.Chem"), import_module("rdkit.rdBase")
+    with base.BlockLogs():  # rdkit reports what it cannot parse on stderr
+        try:
+            graph = import_ogb("ogb.utils.mol").smiles2graph(smiles)
+        except AttributeError:  # of the None that rdkit parses it to
+            if chem.MolFromSmiles(smiles) is not None:
+                raise
+            return None
+    return _from_ogb(graph) if graph["num_nodes"] else None
+
+
+def scaffold_split(smiles: Sequence[str]) -> Split:
+    """Molecules by their Bemis-Murcko scaffold, so that the test has scaffolds never trained on.
+
+    Scaffolds are taken in the order of their size, of equally large ones the later first; each goes
+    to training as long as training has room for all its molecules, else to validation by the same
+    rule, else to the test, as in DeepChem's ScaffoldSplitter and in ogb.
+    """
+    rdkit_version()
+    murcko = import_module("rdkit.Chem.Scaffolds.MurckoScaffold")
+    groups: dict[str, list[int]] = defaultdict(list)
+    for position, text in enumerate(smiles):
+        try:
+            scaffold = murcko.MurckoScaffoldSmiles(smiles=text, includeChirality=True)
+        except ValueError:
+            raise ValueError(f"smiles: row {position}, {text!r}, is not a SMILES") from None
+        groups[scaffold].append(position)
+    parts: tuple[list[int], list[int], list[int]] = ([], [], [])
+    until_val, until_test = (share * len(smiles) for share in _SCAFFOLDS)
+    for group in sorted(groups.values(), key=lambda group: (len(group), group[0]), reverse=True):
+        if len(parts[0]) + len(group) <= until_val:
+            parts[0].extend(group)
+        elif len(parts[0]) + len(parts[1]) + len(group) <= until_test:
+            parts[1].extend(group)
+        else:
+            parts[2].extend(group)
+    return Split(*(torch.tensor(sorted(part), dtype=torch.int64) for part in parts))
 
 
 def graphsat(path: Path) -> list[Data]:
     """All graphs of EXP or CEXP with their class: whether the formula behind it can be satisfied.
 
-    Args:
-        path: A count; of each graph its size and class, then a line a node: type, degree,
-            neighbors.
+    Behind their count come of each its size and class, then a line a node: type, degree, neighbors.
     """
     rows = [[int(word) for word in line.split()] for line in path.read_text().splitlines()]
     graphs, at = [], 1
@@ -146,13 +236,9 @@ def graphsat(path: Path) -> list[Data]:
         if len(nodes) < size or any(len(row) != 2 + row[1] for row in nodes):
             raise ValueError(f"line {at + 1}: a graph of {size} nodes does not fit the lines below")
         pairs = [(near, node) for node, row in enumerate(nodes) for near in row[2:]]
-        graphs.append(
-            Data(
-                x=torch.tensor([[row[0]] for row in nodes]),
-                edge_index=torch.tensor(pairs, dtype=torch.int64).view(-1, 2).t().contiguous(),
-                y=torch.tensor([label]),
-            )
-        )
+        index = torch.tensor(pairs, dtype=torch.int64).view(-1, 2).t().contiguous()
+        x = torch.tensor([row[:1] for row in nodes])
+        graphs.append(Data(x=x, edge_index=index, y=torch.tensor([label])))
         at += 1 + size
     if at != len(rows):
         raise ValueError(f"{len(rows) - at} lines after the last graph")
@@ -165,11 +251,10 @@ def _graphsat(root: Path, info: DatasetInfo) -> Stored:
 
 def _zinc(root: Path, info: DatasetInfo) -> Stored:
     """The molecules whose numbers stand in the index files: 12,000 of the published subset."""
-    folder = root / info.folder
     parts = []
     for part in _PARTS:
-        molecules = safe_pickle.read(folder / f"{part}.pickle", _PICKLED)
-        chosen = (folder / f"{part}.index").read_text().strip().split(",")
+        molecules = safe_pickle.read(root / info.folder / f"{part}.pickle", _PICKLED)
+        chosen = (root / info.folder / f"{part}.index").read_text().strip().split(",")
         parts.append([_zinc_molecule(molecules[int(number)]) for number in chosen])
     return with_notes(_joined(parts), categories=_ZINC_CATEGORIES)
 

@@ -1,58 +1,49 @@
-"""Sets of labeled graphs by name, each a PyG dataset that knows its task and its split."""
+"""Sets of labeled graphs in memory: PyG data sets that know their task and their split.
+
+They are stored as one array per attribute, all graphs one after the other, with the bounds of each
+graph under "slices/" and facts that are no tensors, `notes`, as JSON in a tensor of bytes.
+"""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from importlib.metadata import version
-from os import PathLike
-from pathlib import Path
+import json
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
+import numpy as np
 import torch
-from torch import Generator, Tensor
+from torch import Tensor
 from torch_geometric.data import Data, InMemoryDataset
+from torch_geometric.data.collate import collate
+from torch_geometric.transforms import AddLaplacianEigenvectorPE, AddRandomWalkPE
 
-from graphtheory.lab.datasets import embedded
-from graphtheory.lab.datasets import graph_store as store
-from graphtheory.lab.datasets.cache import processed
-from graphtheory.lab.datasets.catalogue import DatasetInfo, Kind, describe, known_seed
-from graphtheory.lab.datasets.files import verify_counts
-from graphtheory.lab.datasets.graph_readers import READERS
-from graphtheory.lab.datasets.ogb_readers import rdkit_version
-from graphtheory.lab.datasets.splits import Split, folds, positions_by_fraction, stratified
+from graphtheory.data.transforms import AddDistances, AddPaths, AddResistance
+from graphtheory.lab.datasets.catalogue import Kind
+from graphtheory.lab.datasets.splits import Split
 
-_FROM_SMILES = ("moleculenet", "peptides")
-_LISTED = 3  # rows that a warning names
+SLICES = "slices/"  # what tells the bounds of graphs from their tensors
+_NOTES = "notes"
+Stored = dict[str, Tensor]
+Transform = Callable[[Data], Data]
 
 
 @dataclass(frozen=True)
 class SetFacts:
-    """What a set of graphs is about.
-
-    Args:
-        name: Its name.
-        kind: "multiclass", "multilabel" or "regression".
-        level: "graph" or "node": what carries a label.
-        num_outputs: Classes, labels or values.
-        metric: "accuracy", "f1" (mean over the classes), "rocauc", "ap", "mae" or "rmse".
-        evaluator: Name for `ogb.graphproppred.Evaluator`; None where ogb has none.
-        x_categories: Of categorical features how many values each column of x takes, else None.
-        edge_categories: The same of edge_attr; None also without edge features.
-        smiles: Of molecules a SMILES each, else None.
-        left_out: Rows of the raw file that are no labeled molecule, and why.
-    """
+    """What a set of graphs is about."""
 
     name: str
     kind: Kind
-    level: str
-    num_outputs: int
-    metric: str
-    evaluator: str | None = None
-    x_categories: tuple[int, ...] | None = None
+    level: str  # "graph" or "node": what carries a label
+    num_outputs: int  # classes, labels or values
+    metric: str  # "accuracy", "f1" (mean over the classes), "rocauc", "ap", "mae" or "rmse"
+    evaluator: str | None = None  # name for `ogb.graphproppred.Evaluator`
+    x_categories: tuple[int, ...] | None = None  # how many values each column of categories takes
     edge_categories: tuple[int, ...] | None = None
-    smiles: list[str] | None = None
-    left_out: tuple[str, ...] = ()
+    smiles: list[str] | None = None  # of molecules
+    left_out: tuple[str, ...] = ()  # rows of the raw file that are no labeled molecule, and why
 
 
 class GraphSet(InMemoryDataset):
@@ -63,12 +54,6 @@ class GraphSet(InMemoryDataset):
     int64 [2, E]; perhaps edge_attr, float [E, D] or categories int64 [E, K]; and y: of classes
     int64 [1], of labels and values float [1, T] with NaN for a missing one, of classes of nodes
     int64 [n] with -1 for a node that has none.
-
-    Args:
-        stored: All graphs one after the other, and under "slices/" where each begins.
-        facts: What the set is about.
-        parts: Positions of the graphs of each part.
-        split: Name of the split.
     """
 
     name: str
@@ -86,11 +71,10 @@ class GraphSet(InMemoryDataset):
         self, stored: Mapping[str, Tensor], facts: SetFacts, parts: Split, split: str
     ) -> None:
         super().__init__()
-        self.slices = store.bounds_of(stored)
+        self.slices = bounds_of(stored)
         self.data = Data(**{name: stored[name] for name in self.slices})
         self.facts, self.split = facts, split
-        for field in fields(facts):
-            setattr(self, field.name, getattr(facts, field.name))
+        self.__dict__.update(vars(facts))
         self.train_index, self.val_index, self.test_index = parts
 
     @property
@@ -99,108 +83,158 @@ class GraphSet(InMemoryDataset):
         return self.num_outputs
 
 
-def load_graphs(
-    name: str,
-    root: str | PathLike[str] | None = None,
-    *,
-    split: str | None = None,
-    seed: int = 0,
-    cache: str | PathLike[str] | None = None,
-) -> GraphSet:
-    """A set of labeled graphs and one of its splits.
+def packed(graphs: Sequence[Data], **notes: Any) -> Stored:
+    """All graphs one after the other, under "slices/" where each begins, and `with_notes`."""
+    data, slices, _ = collate(Data, list(graphs), increment=False, add_batch=False)
+    stored = {name: value for name, value in data if isinstance(value, Tensor)}
+    bounds = {SLICES + name: value for name, value in slices.items() if name in stored}
+    return with_notes(stored | bounds, **notes)
 
-    TUDatasets, in the catalogue or not, have the published attributes followed by the one-hot
-    labels as features, of nodes and of edges; without either, x is log(1 + degree). Molecules
-    have ogb's categorical atom and bond features: those of ogb as ogb reads them, those of
-    MoleculeNet and the peptides of LRGB from their SMILES. A row that is no molecule or has no
-    label is left out, in a warning and in `left_out`. The raw files have no pinned hashes, since
-    they are in circulation in several packings: what is checked is that they fit together and that
-    the known counts come out.
 
-    Splits: "scaffold" is ogb's own, and of MoleculeNet that of `scaffold_split`, which equals
-    ogb's on the same molecules; "published" is the set's own; "random-80-10-10" keeps the share of
-    each class; "folds-10" of seed s tests on fold s of ten, validates on the next and trains on
-    the others, with the folds the same for every seed.
+def with_notes(stored: Mapping[str, Tensor], **notes: Any) -> Stored:
+    """The store with more notes: `categories` by attribute, `split` by name, `smiles`, `left_out`.
 
-    Args:
-        name: One of `names("graph")`, or a folder TUDataset/<name>/raw; case does not matter.
-        root: Folder with the raw files in PyG's layout (`describe(name).folder`).
-        split: One of `describe(name).splits`; None for the first of them.
-        seed: Draws the split, or is its number, 0 or more.
-        cache: Folder for processed arrays; None for $GRAPHTHEORY_CACHE or ~/.cache/graphtheory.
+    Categories are how many values each column takes, a split the positions of its three parts.
+    """
+    content = json.dumps(notes_of(stored) | notes, default=Tensor.tolist).encode()
+    return {**stored, _NOTES: torch.frombuffer(bytearray(content), dtype=torch.uint8)}
 
-    Returns:
-        A PyG dataset with train_index, val_index, test_index (int64 positions), split, and the
-        fields of `SetFacts` as attributes.
+
+def notes_of(stored: Mapping[str, Tensor]) -> dict[str, Any]:
+    """What `with_notes` stored, by name."""
+    return json.loads(stored[_NOTES].numpy().tobytes()) if _NOTES in stored else {}
+
+
+def bounds_of(stored: Mapping[str, Tensor]) -> Stored:
+    """Where each graph begins, by attribute."""
+    found = {name: value for name, value in stored.items() if name.startswith(SLICES)}
+    return {name.removeprefix(SLICES): value for name, value in found.items()}
+
+
+def categories_of(stored: Mapping[str, Tensor], part: str) -> tuple[int, ...] | None:
+    """How many values each column of "x" or "edge_attr" takes; None where they are real."""
+    if part not in stored or stored[part].is_floating_point():
+        return None
+    found = tuple(stored[part].amax(0).add(1).tolist()) if len(stored[part]) else ()
+    known = tuple(notes_of(stored).get("categories", {}).get(part, found))
+    fits = len(found) == len(known) and all(f <= k for f, k in zip(found, known, strict=True))
+    if found and not fits:
+        raise ValueError(f"{part}: categories up to {found}, its columns have {known}")
+    return known
+
+
+def check(stored: Mapping[str, Tensor]) -> None:
+    """Raise ValueError, with the position of the graph, where parts do not fit together.
+
+    That is a graph without nodes, with a node id out of range, a value that is not finite or a
+    negative category; or a split of other graphs, or with one graph twice.
+    """
+    bounds = bounds_of(stored)
+    nodes, edges = bounds["x"].diff(), bounds["edge_index"].diff()
+    if len(nodes) != len(edges):
+        raise ValueError(f"x of {len(nodes)} graphs, edge_index of {len(edges)}")
+    if bool((nodes == 0).any()):
+        empty = int((nodes == 0).nonzero()[0])
+        raise ValueError(f"graph {empty} has no nodes, expected one or more")
+    graph = torch.arange(len(edges)).repeat_interleave(edges)
+    index = stored["edge_index"]
+    outside = ((index < 0) | (index >= nodes[graph])).any(0)
+    if bool(outside.any()):
+        first = int(outside.nonzero()[0])
+        at = int(graph[first])
+        raise ValueError(
+            f"graph {at}: edge {index[:, first].tolist()} in edge_index, expected ids in "
+            f"0..{int(nodes[at]) - 1}"
+        )
+    for part in ("x", "edge_attr"):
+        if part in stored:
+            _check_values(part, stored[part], bounds[part])
+    for name, parts in notes_of(stored).get("split", {}).items():
+        listed = [position for part in parts for position in part]
+        if len(set(listed)) < len(listed) or not set(listed) <= set(range(len(nodes))):
+            raise ValueError(f"split {name}: expected positions of {len(nodes)} graphs, each once")
+
+
+def _check_values(part: str, values: Tensor, bounds: Tensor) -> None:
+    real = values.is_floating_point()
+    wrong = ~values.isfinite() if real else values < 0
+    if bool(wrong.any()):
+        row = int(wrong.flatten(1).any(1).nonzero()[0])
+        found = values[row].flatten()[wrong[row].flatten()][0].item()
+        wanted = "finite numbers" if real else "categories from 0; numbers have to be float"
+        graph = int(torch.searchsorted(bounds, row, right=True)) - 1
+        raise ValueError(f"graph {graph}: {part} holds {found}, expected {wanted}")
+
+
+def with_transforms(graphs: GraphSet, transforms: Sequence[Transform]) -> GraphSet:
+    """The same set with what the transforms add or change, computed once and kept in memory.
+
+    What no transform replaces is shared with the given set, which does not change. A transform
+    must leave the labels and the same attributes on every graph.
 
     Raises:
-        ValueError: Unknown name or split; the message lists the known ones.
-        FileNotFoundError: Raw files are missing; the message says which, and where they go.
-        DamagedFileError: The raw files do not fit together, or the counts are not the known ones.
-        ModuleNotFoundError: Molecules are to be read from SMILES and rdkit is not installed.
+        ValueError: If part of a set is given, or an attribute is there on some graphs alone.
+
+    Example:
+        >>> from graphtheory.lab.datasets.graphs import load_graphs
+        >>> from graphtheory.data.transforms import AddDistances
+        >>> with_transforms(load_graphs("csl"), [AddDistances()])[0].distance.shape  # of 41 nodes
+        torch.Size([1681])
     """
-    info = describe(name, root)
-    if info.task != "graph":
-        where = "expressiveness_pairs" if info.task == "pairs" else "load"
-        what = "pairs of graphs" if info.task == "pairs" else "one graph"
-        raise ValueError(f"name: {info.name} is {what}; {where}({name!r}) has it")
-    chosen, seed = info.known_split(split), known_seed(seed)
-
-    def read(private: Path) -> dict[str, Tensor]:
-        stored = READERS[info.family](private, info)
-        store.check(stored)
-        _verify(info, stored)
-        return stored
-
-    if info.embedded:
-        stored = embedded.SETS[info.name]()
-    else:
-        releases = ["sets of graphs, 3", f"ogb {version('ogb')}"]
-        releases += [f"rdkit {rdkit_version()}"] if info.family in _FROM_SMILES else []
-        stored = processed(info, root, cache, read, readers=releases)
-    facts = _facts(info, stored)
-    if facts.left_out:
-        more = f" and {len(facts.left_out) - _LISTED} more" * (len(facts.left_out) > _LISTED)
-        listed = "; ".join(facts.left_out[:_LISTED])
-        warnings.warn(f"{info.name}: left out {listed}{more}", stacklevel=2)
-    parts = store.split_of(stored, chosen) or _drawn(stored, facts, chosen, seed)
-    return GraphSet(stored, facts, parts, chosen)
+    if not transforms:
+        return graphs
+    if graphs._indices is not None:
+        raise ValueError(f"graphs: {len(graphs)} indexed graphs, expected the whole set")
+    changed: list[Data] = []
+    for position in range(len(graphs)):
+        before = graphs.get(position)
+        after = copy(before)
+        for transform in transforms:
+            after = transform(after)
+        new = {name: value for name, value in after if value is not before.get(name)}
+        changed.append(Data(**new))
+        if odd := set(changed[0].keys()) ^ set(new):
+            raise ValueError(
+                f"transforms: {', '.join(sorted(odd))} is stored on some graphs and not on others, "
+                f"such as 0 and {position}"
+            )
+    whole = {name: graphs._data[name] for name in graphs.slices}
+    whole |= {SLICES + name: bounds for name, bounds in graphs.slices.items()}
+    parts = Split(graphs.train_index, graphs.val_index, graphs.test_index)
+    return GraphSet(whole | packed(changed), graphs.facts, parts, graphs.split)
 
 
-def _drawn(stored: Mapping[str, Tensor], facts: SetFacts, split: str, seed: int) -> Split:
-    """A random split "random-80-10-10", by class where a graph has one, or "folds-<number>"."""
-    y, how, number = stored["y"], *split.split("-")[:2]
-    if how == "folds":
-        return folds(y, number=int(number), fold=seed)
-    generator = Generator().manual_seed(seed)
-    if facts.kind == "multiclass" and facts.level == "graph":
-        return stratified(y, val=0.1, test=0.1, generator=generator)
-    size = len(stored[store.SLICES + "x"]) - 1
-    return positions_by_fraction(size, val=0.1, test=0.1, generator=generator)
+def precomputed(
+    graphs: GraphSet,
+    *,
+    distance: int = 0,
+    walk: int = 0,
+    laplacian: int = 0,
+    paths: int = 0,
+    resistance: int = 0,
+) -> GraphSet:
+    """The set with these encodings on each graph, as `zoo.graph_models.precomputed` names them.
+
+    1 adds distances or resistances; other numbers are steps of walks and paths, and eigenvectors.
+    """
+    steps: list[tuple[int, Callable[[], Transform]]] = [
+        (distance, AddDistances),
+        (walk, lambda: AddRandomWalkPE(walk)),
+        (laplacian, lambda: partial(_add_eigenvectors, count=laplacian)),
+        (paths, lambda: AddPaths(paths)),
+        (resistance, AddResistance),
+    ]
+    return with_transforms(graphs, [make() for wanted, make in steps if wanted])
 
 
-def _facts(info: DatasetInfo, stored: Mapping[str, Tensor]) -> SetFacts:
-    y, notes = stored["y"], store.notes_of(stored)
-    return SetFacts(
-        info.name,
-        info.kind,
-        info.level,
-        int(y.max()) + 1 if info.kind == "multiclass" else y.size(1),
-        info.metric,
-        info.evaluator,
-        store.categories_of(stored, "x"),
-        store.categories_of(stored, "edge_attr"),
-        notes.get("smiles"),
-        tuple(notes.get("left_out", ())),
-    )
-
-
-def _verify(info: DatasetInfo, stored: Mapping[str, Tensor]) -> None:
-    facts = _facts(info, stored)  # which refuses categories out of range
-    found = {
-        "graphs": len(store.bounds_of(stored)["x"]) - 1 + len(facts.left_out),
-        "nodes": len(stored["x"]),
-        "edges": stored["edge_index"].size(1),
-        "classes": len(torch.unique(stored["y"])) if info.kind == "multiclass" else 0,
-    }
-    verify_counts(info, found)
+def _add_eigenvectors(data: Data, count: int) -> Data:
+    """PyG's Laplacian encoding, zeros where eigenvectors lack, the same signs at every call."""
+    vectors = torch.zeros(data.num_nodes, count)
+    if (kept := min(count, data.num_nodes - 1)) > 0:
+        start = np.random.default_rng(0).uniform(-1, 1, data.num_nodes)
+        add = AddLaplacianEigenvectorPE(kept, "found", v0=start)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            vectors[:, :kept] = add(data.clone()).found
+    data.laplacian_eigenvector_pe = vectors
+    return data

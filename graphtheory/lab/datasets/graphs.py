@@ -1,4 +1,4 @@
-"""Graphs by name: embedded ones at once, published ones from raw files that already lie there.
+"""Graphs and sets of graphs by name, from the package or from raw files that already lie there.
 
 Nothing is ever downloaded. Raw files are checked against their SHA-256 where it is known, read by
 PyG's or ogb's own class in a private copy of their folder, and kept as plain arrays in a cache of
@@ -7,7 +7,10 @@ their own, so that the folder with the raw files may be read-only.
 
 from __future__ import annotations
 
-from os import PathLike
+import warnings
+from collections.abc import Mapping
+from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 
 import torch
@@ -15,18 +18,11 @@ from torch import Generator, Tensor
 from torch_geometric.data import Data as Data
 from torch_geometric.utils import to_undirected
 
-from graphtheory.lab.datasets import embedded, files
-from graphtheory.lab.datasets.cache import processed
-from graphtheory.lab.datasets.catalogue import DatasetInfo, describe, known_seed, names
-from graphtheory.lab.datasets.graph_sets import GraphSet, load_graphs
-from graphtheory.lab.datasets.node_readers import (
-    READERS,
-    as_sparse_rows,
-    known_nodes,
-    sparse_rows,
-    topology,
-)
-from graphtheory.lab.datasets.splits import Split, by_fraction, per_class
+from graphtheory.lab.datasets import embedded, files, graph_readers, node_readers, splits
+from graphtheory.lab.datasets import graph_sets as store
+from graphtheory.lab.datasets.catalogue import DatasetInfo, Root, describe, known_seed, names
+from graphtheory.lab.datasets.graph_sets import GraphSet, SetFacts
+from graphtheory.lab.datasets.splits import Split
 
 __all__ = [
     "DatasetInfo",
@@ -43,15 +39,12 @@ __all__ = [
 _SPARSE_BELOW = 0.25  # density under which the cache keeps features sparse
 _SPARSE = ("musae", "coauthor")  # families whose features would fill much memory
 _MASKS = ("train_mask", "val_mask", "test_mask")
+_FROM_SMILES = ("moleculenet", "peptides")
+_LISTED = 3  # rows that a warning names
 
 
 def load(
-    name: str,
-    root: str | PathLike[str] | None = None,
-    *,
-    split: str | None = None,
-    seed: int = 0,
-    cache: str | PathLike[str] | None = None,
+    name: str, root: Root = None, *, split: str | None = None, seed: int = 0, cache: Root = None
 ) -> Data:
     """One graph with node labels and the masks of one split.
 
@@ -111,6 +104,74 @@ def load(
     return data
 
 
+def load_graphs(
+    name: str, root: Root = None, *, split: str | None = None, seed: int = 0, cache: Root = None
+) -> GraphSet:
+    """A set of labeled graphs and one of its splits.
+
+    TUDatasets, in the catalogue or not, have the published attributes followed by the one-hot
+    labels as features, of nodes and of edges; without either, x is log(1 + degree). Molecules
+    have ogb's categorical atom and bond features: those of ogb as ogb reads them, those of
+    MoleculeNet and the peptides of LRGB from their SMILES. A row that is no molecule or has no
+    label is left out, in a warning and in `left_out`. The raw files have no pinned hashes, since
+    they are in circulation in several packings: what is checked is that they fit together and that
+    the known counts come out.
+
+    Splits: "scaffold" is ogb's own, and of MoleculeNet one by the same rule, which equals ogb's on
+    the same molecules; "published" is the set's own; "random-80-10-10" keeps the share of each
+    class; "folds-10" of seed s tests on fold s of ten, validates on the next and trains on the
+    others, with the folds the same for every seed.
+
+    Args:
+        name: One of `names("graph")`, or a folder TUDataset/<name>/raw; case does not matter.
+        root: Folder with the raw files in PyG's layout (`describe(name).folder`).
+        split: One of `describe(name).splits`; None for the first of them.
+        seed: Draws the split, or is its number, 0 or more.
+        cache: Folder for processed arrays, as of `load`.
+
+    Returns:
+        A PyG dataset with train_index, val_index, test_index (int64 positions), split, and the
+        fields of `SetFacts` as attributes.
+
+    Raises:
+        ModuleNotFoundError: Molecules are to be read from SMILES and rdkit is not installed.
+        ValueError, FileNotFoundError, DamagedFileError: As `load`.
+    """
+    info = describe(name, root)
+    if info.task != "graph":
+        where = "expressiveness_pairs" if info.task == "pairs" else "load"
+        what = "pairs of graphs" if info.task == "pairs" else "one graph"
+        raise ValueError(f"name: {info.name} is {what}; {where}({name!r}) has it")
+    chosen, seed = info.known_split(split), known_seed(seed)
+
+    def read(private: Path) -> dict[str, Tensor]:
+        stored = graph_readers.READERS[info.family](private, info)
+        store.check(stored)
+        facts = _facts(info, stored)  # which refuses categories out of range
+        found = {
+            "graphs": len(store.bounds_of(stored)["x"]) - 1 + len(facts.left_out),
+            "nodes": len(stored["x"]),
+            "edges": stored["edge_index"].size(1),
+            "classes": len(torch.unique(stored["y"])) if info.kind == "multiclass" else 0,
+        }
+        files.verify_counts(info, found)
+        return stored
+
+    if info.embedded:
+        stored = embedded.SETS[info.name]()
+    else:
+        releases = ["sets of graphs, 3", f"ogb {version('ogb')}"]
+        if info.family in _FROM_SMILES:
+            releases.append(f"rdkit {graph_readers.rdkit_version()}")
+        stored = files.processed(info, root, cache, read, readers=releases)
+    facts = _facts(info, stored)
+    if facts.left_out:
+        more = f" and {len(facts.left_out) - _LISTED} more" * (len(facts.left_out) > _LISTED)
+        listed = "; ".join(facts.left_out[:_LISTED])
+        warnings.warn(f"{info.name}: left out {listed}{more}", stacklevel=2)
+    return GraphSet(stored, facts, _positions(stored, facts, chosen, seed), chosen)
+
+
 def both_ways(data: Data) -> Data:
     """The graph with both directions of each edge, each once.
 
@@ -122,37 +183,32 @@ def both_ways(data: Data) -> Data:
     return data
 
 
-def load_topology(name: str, root: str | PathLike[str] | None = None) -> Data:
+def load_topology(name: str, root: Root = None) -> Data:
     """A Planetoid graph without features: edges, labels and public split, for want of allx.
 
     PubMed's features are one 7.6 MB file that is often missing; distances, sampling and kernels do
-    not need it. The files may lie in Planetoid/<name>/raw or in Planetoid_<name>_partial.
+    not need it. All else is as `load` gives it with the split "public".
 
     Args:
         name: "Cora", "CiteSeer" or "PubMed".
-        root: Folder that holds one of the two folders.
-
-    Returns:
-        Data as `load` gives it with split "public", and x None.
+        root: Folder that holds Planetoid/<name>/raw or Planetoid_<name>_partial.
 
     Raises:
         ValueError: Not a Planetoid set.
-        FileNotFoundError: Raw files are missing.
-        DamagedFileError: A raw file is not the published one.
+        FileNotFoundError, DamagedFileError: As `load`.
     """
     info = describe(name)
     if info.family != "planetoid":
         raise ValueError(f"name: got {name!r}, expected 'Cora', 'CiteSeer' or 'PubMed'")
-    found = files.locate_topology(info, root)
-    with files.staged(found, files.digests(found, all_pinned=True)) as private:
-        data = topology(private / info.folder, info.name)
+    with files.staged_topology(info, root) as folder:
+        data = node_readers.topology(folder, info.name)
     data.num_nodes = len(data.y)
     data.name, data.split, data.metric = info.name, "public", info.metric
-    data.num_classes = int(data.y.max()) + 1
+    data.num_classes = _classes(data.y)
     return data
 
 
-def load_known(name: str, root: str | PathLike[str] | None = None) -> Data:
+def load_known(name: str, root: Root = None) -> Data:
     """Features and labels of the nodes whose features are at hand, without edges.
 
     These are all nodes of a graph; of a Planetoid set whose file allx is missing the training nodes
@@ -161,11 +217,6 @@ def load_known(name: str, root: str | PathLike[str] | None = None) -> Data:
     Args:
         name: One of `names("node")`.
         root: Folder with the raw files, as `load` or `load_topology` takes it.
-
-    Raises:
-        ValueError: Unknown name.
-        FileNotFoundError: Raw files are missing.
-        DamagedFileError: A raw file is not the published one.
     """
     try:
         data = load(name, root)
@@ -175,11 +226,10 @@ def load_known(name: str, root: str | PathLike[str] | None = None) -> Data:
         if info.family != "planetoid":
             raise
         try:
-            found = files.locate_topology(info, root, ".x", ".tx")
+            with files.staged_topology(info, root, ".x", ".tx") as folder:
+                return node_readers.known_nodes(folder, info.name)
         except FileNotFoundError:
             raise missing from None
-    with files.staged(found, files.digests(found, all_pinned=True)) as private:
-        return known_nodes(private / info.folder, info.name)
 
 
 def _classes(y: Tensor) -> int:
@@ -187,50 +237,66 @@ def _classes(y: Tensor) -> int:
     return y.size(1) if y.dim() == 2 else int(y.max()) + 1
 
 
-def _published(
-    info: DatasetInfo, root: str | PathLike[str] | None, cache: str | PathLike[str] | None
-) -> Data:
+def _published(info: DatasetInfo, root: Root, cache: Root) -> Data:
+    """The graph in its files, whose features the cache keeps in CSR where most of them are zero."""
+
     def read(private: Path) -> dict[str, Tensor]:
-        data = READERS[info.family](private, info)
+        data = node_readers.READERS[info.family](private, info)
         found = {"nodes": data.num_nodes, "edges": data.num_edges, "features": data.x.size(1)}
         files.verify_counts(info, found | {"classes": _classes(data.y)})
-        return _pack(data)
+        out = {name: value for name, value in data if isinstance(value, Tensor)}
+        x = out.pop("x")
+        if x.layout != torch.sparse_csr:
+            if int(x.count_nonzero()) >= _SPARSE_BELOW * x.numel():
+                return out | {"x": x.float()}
+            x = node_readers.as_sparse_rows(x)
+        parts = {"indptr": x.crow_indices(), "indices": x.col_indices()}
+        parts |= {"values": x.values().float(), "shape": torch.tensor(x.shape)}
+        return out | {f"x_{part}": value for part, value in parts.items()}
 
-    return _unpack(processed(info, root, cache, read), sparse=info.family in _SPARSE)
-
-
-def _pack(data: Data) -> dict[str, Tensor]:
-    """Tensors by name; features in CSR parts when most of them are zero."""
-    out = {name: value for name, value in data if name != "x" and isinstance(value, Tensor)}
-    x = data.x
-    if x.layout != torch.sparse_csr:
-        if int(x.count_nonzero()) >= _SPARSE_BELOW * x.numel():
-            return out | {"x": x.float()}
-        x = as_sparse_rows(x)
-    return out | {
-        "x_indptr": x.crow_indices(),
-        "x_indices": x.col_indices(),
-        "x_values": x.values().float(),
-        "x_shape": torch.tensor(x.shape),
-    }
-
-
-def _unpack(stored: dict[str, Tensor], *, sparse: bool) -> Data:
-    if "x" in stored:
-        return Data(**stored)
-    indptr, indices, values, shape = (
-        stored.pop(f"x_{part}") for part in ("indptr", "indices", "values", "shape")
-    )
-    x = sparse_rows(indptr, indices, values, tuple(shape.tolist()))
-    return Data(x=x if sparse else x.to_dense(), **stored)
+    stored = files.processed(info, root, cache, read)
+    if "x" not in stored:
+        parts = ("x_indptr", "x_indices", "x_values", "x_shape")
+        indptr, indices, values, shape = map(stored.pop, parts)
+        x = node_readers.sparse_rows(indptr, indices, values, tuple(shape.tolist()))
+        stored["x"] = x if info.family in _SPARSE else x.to_dense()
+    return Data(**stored)
 
 
 def _masks(data: Data, split: str, seed: int, generator: Generator) -> Split:
+    """A split of nodes, drawn or one of those that were read."""
     if split in ("public", "published"):
         masks = (data[name].view(data.num_nodes, -1).bool() for name in _MASKS)
         return Split(*(mask[:, seed % mask.size(1)].contiguous() for mask in masks))
     if split == "random-20":
-        return per_class(data.y, generator=generator)
-    shares = {"random-60-20-20": (0.2, 0.2), "random-50-25-25": (0.25, 0.25)}
-    val, test = shares[split]
-    return by_fraction(data.y, val=val, test=test, generator=generator)
+        return splits.per_class(data.y, generator=generator)
+    share = {"random-60-20-20": 0.2, "random-50-25-25": 0.25}[split]
+    return splits.by_fraction(data.y, val=share, test=share, generator=generator)
+
+
+def _positions(stored: Mapping[str, Tensor], facts: SetFacts, split: str, seed: int) -> Split:
+    """A split of graphs: stored, random by class where a graph has one, or a fold."""
+    known = store.notes_of(stored).get("split", {}).get(split)
+    if known is not None:
+        return Split(*(torch.tensor(sorted(part), dtype=torch.int64) for part in known))
+    y, how, number = stored["y"], *split.split("-")[:2]
+    if how == "folds":
+        return splits.folds(y, number=int(number), fold=seed)
+    generator = Generator().manual_seed(seed)
+    if facts.kind == "multiclass" and facts.level == "graph":
+        return splits.stratified(y, val=0.1, test=0.1, generator=generator)
+    size = len(stored[store.SLICES + "x"]) - 1
+    return splits.positions_by_fraction(size, val=0.1, test=0.1, generator=generator)
+
+
+def _facts(info: DatasetInfo, stored: Mapping[str, Tensor]) -> SetFacts:
+    y, notes = stored["y"], store.notes_of(stored)
+    outputs = int(y.max()) + 1 if info.kind == "multiclass" else y.size(1)
+    facts = SetFacts(info.name, info.kind, info.level, outputs, info.metric, info.evaluator)
+    return replace(
+        facts,
+        x_categories=store.categories_of(stored, "x"),
+        edge_categories=store.categories_of(stored, "edge_attr"),
+        smiles=notes.get("smiles"),
+        left_out=tuple(notes.get("left_out", ())),
+    )

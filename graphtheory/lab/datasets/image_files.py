@@ -1,4 +1,4 @@
-"""Readers of images: published files, and a folder of images by class as of `ImageFolder`."""
+"""Readers of images: published files, a folder of images by class as of `ImageFolder`, arrays."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import hashlib
 import io
 import math
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -18,20 +18,22 @@ from typing import Any
 import numpy as np
 import torch
 from PIL import Image, ImageOps, UnidentifiedImageError
+from sklearn.datasets import load_digits
 from torch import Generator, Tensor
 
 from graphtheory.lab.datasets.catalogue import DatasetInfo
 from graphtheory.lab.datasets.files import DamagedFileError
 from graphtheory.lab.datasets.node_readers import read_pickled
-from graphtheory.lab.datasets.pixels import DEEP, GRAY
 from graphtheory.lab.datasets.splits import stratified
 
 Arrays = tuple[np.ndarray, np.ndarray]
+Files = tuple[tuple[Path, int], ...]  # with the class of each
+_DEEP = {"I", "F", "I;16", "I;16B", "I;16L"}  # PIL's modes of more than 8 bits a channel
+_GRAY = {"1", "L"}  # PIL's modes of one channel
 _UNSIGNED_BYTES = 8  # idx's code of the type
 _GRAY_LEVELS = 16  # of scikit-learn's digits
-_DIGITS, _LOSSLESS = 1437, 3200  # training images of the two sets without a test part
+_TRAINING = {"embedded": 1437, "cifar-pixels": 3200}  # images of the two sets without a test part
 _EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
-_TEST, _VALIDATION = "test", "val"
 _OTHER_NAMES = ("training", "valid", "validation", "dev", "testing")
 _TEST_SHARE = 0.2
 _SPLIT = "random-90-10"  # of the training images
@@ -49,11 +51,7 @@ _CIFAR_MD5 = {
 
 
 def read_idx(path: Path) -> np.ndarray:
-    """The array of bytes in an idx file, gzipped where its name ends in .gz.
-
-    Raises:
-        DamagedFileError: Truncated, not gzip, not idx, or of another type than bytes.
-    """
+    """The array of bytes in an idx file, gzipped where its name ends in .gz."""
     raw = path.read_bytes()
     if path.suffix == ".gz":
         try:
@@ -76,11 +74,7 @@ def read_idx(path: Path) -> np.ndarray:
 
 
 def read_cifar_batch(path: Path) -> Arrays:
-    """Images [N, 3, 32, 32] and labels [N] of a batch of the official python version.
-
-    Raises:
-        DamagedFileError: Not, by its MD5, the published file.
-    """
+    """Images [N, 3, 32, 32] and labels [N] of a batch of the official python version."""
     found = hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest()
     if found != _CIFAR_MD5.get(path.name):
         raise DamagedFileError(
@@ -92,15 +86,12 @@ def read_cifar_batch(path: Path) -> Arrays:
 
 
 def read_cifar_jpeg(path: Path, part: str) -> Arrays:
-    """Images [N, 3, 32, 32] and labels [N] of "train" or "test", kept as JPEG files in an npz.
-
-    Image i is the JPEG file in bytes offsets[i] to offsets[i + 1] of `<part>_jpeg`.
-    """
+    """Images [N, 3, 32, 32] and labels [N] of "train" or "test", kept as JPEG files in an npz."""
     with np.load(path, allow_pickle=False) as found:
         content, offsets = found[f"{part}_jpeg"].tobytes(), found[f"{part}_offsets"].tolist()
         labels = found[f"{part}_y"]
-    spans = (slice(*ends) for ends in pairwise(offsets))
-    images = [np.asarray(Image.open(io.BytesIO(content[span]))) for span in spans]
+    files = (io.BytesIO(content[begin:end]) for begin, end in pairwise(offsets))
+    images = [np.asarray(Image.open(file)) for file in files]
     return np.stack(images).transpose(0, 3, 1, 2), labels
 
 
@@ -110,106 +101,69 @@ def read_cifar_pixels(path: Path) -> Arrays:
         return found["x"].transpose(0, 3, 1, 2), found["y"]
 
 
-def _digits(paths: list[Path], part: str) -> Arrays:
-    from sklearn.datasets import load_digits
-
-    pixels, y = load_digits(return_X_y=True)
-    images = np.rint(pixels * (255 / _GRAY_LEVELS)).astype(np.uint8).reshape(-1, 1, 8, 8)
-    return _cut(images, y, _DIGITS, part)
-
-
-def _idx(paths: list[Path], part: str) -> Arrays:
-    pixels, y = map(read_idx, paths)
-    return pixels[:, None], y
-
-
-def _pickles(paths: list[Path], part: str) -> Arrays:
-    pixels, y = zip(*map(read_cifar_batch, paths), strict=True)
-    return np.concatenate(pixels), np.concatenate(y)
-
-
-def _cut(pixels: np.ndarray, y: np.ndarray, train: int, part: str) -> Arrays:
-    rows = slice(train) if part == "train" else slice(train, None)
-    return pixels[rows], y[rows]
-
-
-READERS: dict[str, Callable[[list[Path], str], Arrays]] = {
-    "embedded": _digits,
-    "idx": _idx,
-    "cifar-pickles": _pickles,
-    "cifar-jpeg": lambda paths, part: read_cifar_jpeg(paths[0], part),
-    "cifar-pixels": lambda paths, part: _cut(*read_cifar_pixels(paths[0]), _LOSSLESS, part),
-}
-"""What reads a part, "train" or "test", of each family of image sets."""
+def read_part(family: str, paths: list[Path], part: str) -> Arrays:
+    """Images [N, C, H, W] and labels [N] of "train" or "test" in the files of a family of sets."""
+    if family == "idx":
+        pixels, y = map(read_idx, paths)
+        return pixels[:, None], y
+    if family == "cifar-pickles":
+        batches = zip(*map(read_cifar_batch, paths), strict=True)
+        pixels, y = map(np.concatenate, batches)
+        return pixels, y
+    if family == "cifar-jpeg":
+        return read_cifar_jpeg(paths[0], part)
+    if family == "cifar-pixels":
+        pixels, y = read_cifar_pixels(paths[0])
+    else:
+        gray, y = load_digits(return_X_y=True)
+        pixels = np.rint(gray * (255 / _GRAY_LEVELS)).astype(np.uint8).reshape(-1, 1, 8, 8)
+    train = _TRAINING[family]
+    return (pixels[:train], y[:train]) if part == "train" else (pixels[train:], y[train:])
 
 
 @dataclass(frozen=True)
 class Listing:
-    """Files of images and their classes, without a look into any of them.
-
-    Attributes:
-        folder: Where they lie.
-        classes: Names, sorted; a class is its position.
-        train: Files to learn from and their classes.
-        val: Those to validate with; empty where they are drawn from `train`.
-        test: Those for the final score.
-    """
+    """Files of images and their classes, without a look into any of them."""
 
     folder: Path
-    classes: tuple[str, ...]
-    train: tuple[tuple[Path, int], ...]
-    val: tuple[tuple[Path, int], ...]
-    test: tuple[tuple[Path, int], ...]
+    classes: tuple[str, ...]  # names, sorted; a class is its position
+    train: Files
+    val: Files  # to validate with; empty where they are drawn from `train`
+    test: Files
 
     @cached_property
     def sha256(self) -> str:
         """The hash of names and sizes of all files, hexadecimal."""
-        found = hashlib.sha256()
-        for path, label in (*self.train, *self.val, *self.test):
-            name = path.relative_to(self.folder).as_posix()
-            found.update(f"{name} {label} {path.stat().st_size}\n".encode())
-        return found.hexdigest()
+        files = (*self.train, *self.val, *self.test)
+        lines = (f"{self._name(path)} {label} {path.stat().st_size}\n" for path, label in files)
+        return hashlib.sha256("".join(lines).encode()).hexdigest()
 
     def test_files(self) -> list[str]:
         """The paths of the test images below the folder."""
-        return [path.relative_to(self.folder).as_posix() for path, _ in self.test]
+        return [self._name(path) for path, _ in self.test]
+
+    def _name(self, path: Path) -> str:
+        return path.relative_to(self.folder).as_posix()
 
     @property
     def info(self) -> DatasetInfo:
         """What the catalogue would say about such a set."""
-        images = len(self.train) + len(self.val)
+        images, name, folder = len(self.train) + len(self.val), self.folder.name, str(self.folder)
         counts = {"images": images, "test images": len(self.test), "classes": len(self.classes)}
-        return DatasetInfo(
-            self.folder.name,
-            "folder",
-            folder=str(self.folder),
-            splits=(_SPLIT,),
-            task="image",
-            counts=tuple(counts.items()),
-        )
+        known = tuple(counts.items())
+        return DatasetInfo(name, "folder", folder, splits=(_SPLIT,), task="image", counts=known)
 
 
 def listed(folder: str | PathLike[str]) -> Listing:
-    """The images of a folder by class.
-
-    Either `folder/train/CLASS/...` with `folder/test/CLASS/...`, and `folder/val/CLASS/...` to
-    validate with; with `val` alone, that is the test part, as in ImageNet. Or `folder/CLASS/...`,
-    or `train` alone, of which a fifth of every class is the test part, always the same. Files lie
-    at any depth below their class; files that are no images by their name are left out.
-
-    Raises:
-        FileNotFoundError: If it is no folder.
-        ValueError: If there are fewer than two classes, a class without an image, or a class of the
-            test part that is not in `train`; or if parts have other names.
-    """
+    """The images of a folder by class, in the layouts that `image_sets.load` takes."""
     root = Path(folder).resolve()
     if not root.is_dir():
         raise FileNotFoundError(f"{folder}: not a folder; expected one with a folder of each class")
-    parts = {name: root / name for name in ("train", _VALIDATION, _TEST) if _folders(root / name)}
     other = [p.name for p in _folders(root) if p.name.lower() in _OTHER_NAMES and _folders(p)]
     if other:
         raise ValueError(f"{root}: parts named {', '.join(other)}, expected train, val and test")
-    train = parts.pop("train", root)
+    parts = {name: root / name for name in ("train", "val", "test") if _folders(root / name)}
+    train = parts.get("train", root)
     classes = tuple(path.name for path in _folders(train))
     if len(classes) < 2:
         raise ValueError(
@@ -222,62 +176,15 @@ def listed(folder: str | PathLike[str]) -> Listing:
         raise ValueError(
             f"{train / classes[empty[0]]}: no image, expected some of {' '.join(_EXTENSIONS)}"
         )
-    if _TEST not in parts and _VALIDATION in parts:
-        parts[_TEST] = parts.pop(_VALIDATION)
-    if _TEST not in parts:
-        return Listing(root, classes, *_drawn(files))
-    val, test = (
-        tuple(_files(parts[name], classes)) if name in parts else ()
-        for name in (_VALIDATION, _TEST)
-    )
+    val, test = (tuple(_files(parts[n], classes)) if n in parts else () for n in ("val", "test"))
+    if "test" not in parts and "val" in parts:
+        val, test = (), val
+    elif "test" not in parts:
+        y = torch.tensor([label for _, label in files])
+        drawn = stratified(y, val=0.0, test=_TEST_SHARE, generator=Generator().manual_seed(0))
+        test = tuple(files[i] for i in drawn.test.tolist())
+        files = tuple(files[i] for i in drawn.train.tolist())
     return Listing(root, classes, files, val, test)
-
-
-def read_images(files: tuple[tuple[Path, int], ...], size: int | None) -> dict[str, Tensor]:
-    """Pixels uint8 [N, C, H, W] and classes y int64 [N] of files.
-
-    Gray where all of them are gray, RGB otherwise.
-
-    Args:
-        files: Paths and classes.
-        size: Rows and columns; each image is cut to a square around its middle and resized. None
-            leaves images as they are, which have to be squares of one size then.
-
-    Raises:
-        DamagedFileError: If a file is no image, or cut short.
-        ValueError: If sizes differ or are no squares without `size`, or an image has more than 8
-            bits a channel.
-    """
-    kinds = [_opened(path, lambda image: (image.mode, image.size)) for path, _ in files]
-    for (path, _), (mode, _) in zip(files, kinds, strict=True):
-        if mode in DEEP:
-            raise ValueError(f"{path}: PIL mode {mode}, expected 8 bits a channel")
-    sides = {side for _, side in kinds}
-    if size is None and (len(sides) > 1 or any(width != height for width, height in sides)):
-        least, most = min(sides), max(sides)
-        raise ValueError(
-            f"images: of {least[0]} x {least[1]} to {most[0]} x {most[1]} pixels, expected "
-            "squares of one size, or an image size to bring them to (--image-size 64)"
-        )
-    mode = "L" if {kind for kind, _ in kinds} <= GRAY else "RGB"
-
-    def bring(image: Image.Image) -> np.ndarray:
-        made = image.convert(mode)
-        if size is not None:
-            made = ImageOps.fit(made, (size, size), Image.Resampling.BILINEAR)
-        return np.asarray(made)
-
-    pixels = torch.from_numpy(np.stack([_opened(path, bring) for path, _ in files]))
-    pixels = pixels[:, None] if mode == "L" else pixels.permute(0, 3, 1, 2).contiguous()
-    return {"pixels": pixels, "y": torch.tensor([label for _, label in files])}
-
-
-def _opened(path: Path, look: Callable[[Image.Image], Any]) -> Any:
-    try:
-        with Image.open(path) as image:
-            return look(image)
-    except (UnidentifiedImageError, OSError, SyntaxError) as error:
-        raise DamagedFileError(f"{path}: {error}; expected an image that is whole") from error
 
 
 def _folders(folder: Path) -> list[Path]:
@@ -297,9 +204,108 @@ def _files(part: Path, classes: tuple[str, ...]) -> Iterator[tuple[Path, int]]:
                 yield path, classes.index(folder.name)
 
 
-def _drawn(files: tuple[tuple[Path, int], ...]) -> list[tuple[tuple[Path, int], ...]]:
-    """Files to learn from, none to validate with, and a fifth of each class for the test."""
-    y = torch.tensor([label for _, label in files])
-    split = stratified(y, val=0.0, test=_TEST_SHARE, generator=Generator().manual_seed(0))
-    chosen = [tuple(files[i] for i in part.tolist()) for part in (split.train, split.test)]
-    return [chosen[0], (), chosen[1]]
+def read_images(files: Files, size: int | None) -> tuple[Tensor, Tensor]:
+    """Pixels uint8 [N, C, H, W] and classes y int64 [N] of files; RGB unless all are gray.
+
+    Each image is cut to a square around its middle and resized to `size` rows and columns; without
+    a size images have to be squares of one size.
+    """
+    kinds = [_opened(path, lambda image: (image.mode, image.size)) for path, _ in files]
+    for (path, _), (mode, _) in zip(files, kinds, strict=True):
+        if mode in _DEEP:
+            raise ValueError(f"{path}: PIL mode {mode}, expected 8 bits a channel")
+    sides = {side for _, side in kinds}
+    if size is None and (len(sides) > 1 or any(width != height for width, height in sides)):
+        least, most = min(sides), max(sides)
+        raise ValueError(
+            f"images: of {least[0]} x {least[1]} to {most[0]} x {most[1]} pixels, expected "
+            "squares of one size, or an image size to bring them to (--image-size 64)"
+        )
+    mode = "L" if {kind for kind, _ in kinds} <= _GRAY else "RGB"
+
+    def bring(image: Image.Image) -> Image.Image:
+        made = image.convert(mode)
+        return made if size is None else ImageOps.fit(made, (size, size), Image.Resampling.BILINEAR)
+
+    pixels = as_pixels([_opened(path, bring) for path, _ in files])
+    return pixels, torch.tensor([label for _, label in files])
+
+
+def _opened(path: Path, look: Callable[[Image.Image], Any]) -> Any:
+    try:
+        with Image.open(path) as image:
+            return look(image)
+    except (UnidentifiedImageError, OSError, SyntaxError) as error:
+        raise DamagedFileError(f"{path}: {error}; expected an image that is whole") from error
+
+
+def as_pixels(images: Any) -> Tensor:
+    """Images as bytes [N, C, H, W], 1 or 3 channels, of one size.
+
+    They are a tensor or an array [N, C, H, W], [N, H, W, C] or [N, H, W], or a sequence of PIL
+    images, or of tensors or arrays without the first axis. Bytes are taken as they are, floating
+    numbers 0..1 are multiplied by 255 and rounded. Where two axes could be the channels, the first
+    one is. PIL images of 8 bits become gray where all of them are gray, and RGB otherwise.
+    """
+    if isinstance(images, Image.Image):
+        raise TypeError("images: got one PIL image, expected a sequence, such as [image]")
+    if isinstance(images, Sequence) and not isinstance(images, str):
+        images = _stacked(images)
+    if isinstance(images, np.ndarray):
+        images = torch.from_numpy(np.ascontiguousarray(images))
+    if not isinstance(images, Tensor):
+        raise TypeError(
+            f"images: got {type(images).__name__}, expected a tensor, an array, or a sequence of "
+            "PIL images, tensors or arrays"
+        )
+    shape, images = tuple(images.shape), _bytes(images)
+    if len(shape) == 3:
+        images = images.unsqueeze(1)
+    if images.dim() != 4 or not len(images):
+        raise ValueError(f"images: shape {shape}, expected [N, C, H, W], [N, H, W, C] or [N, H, W]")
+    if images.size(1) not in (1, 3) and images.size(3) not in (1, 3):
+        raise ValueError(
+            f"images: shape {shape}, expected 1 or 3 channels in the second or last axis"
+        )
+    return images if images.size(1) in (1, 3) else images.permute(0, 3, 1, 2).contiguous()
+
+
+def _stacked(images: Sequence[Any]) -> Tensor:
+    if not images:
+        raise ValueError("images: got none, expected one or more")
+    if all(isinstance(image, Image.Image) for image in images):
+        return _from_pil(images)
+    tensors = [torch.as_tensor(image) for image in images]
+    shapes = {tuple(image.shape) for image in tensors}
+    if len(shapes) > 1:
+        raise ValueError(f"images: of shapes {sorted(shapes)[:3]}, expected one for all")
+    return torch.stack(tensors)
+
+
+def _from_pil(images: Sequence[Image.Image]) -> Tensor:
+    """Bytes with channels first."""
+    sizes = sorted({image.size for image in images})
+    if len(sizes) > 1:
+        raise ValueError(
+            f"images: {len(sizes)} sizes, such as {sizes[0]} and {sizes[-1]} pixels, expected one; "
+            "PIL.ImageOps.fit makes them equal"
+        )
+    modes = {image.mode for image in images}
+    if modes & _DEEP:
+        raise TypeError(f"images: PIL mode {min(modes & _DEEP)}, expected 8 bits a channel")
+    mode = "L" if modes <= _GRAY else "RGB"
+    pixels = torch.from_numpy(np.stack([np.asarray(image.convert(mode)) for image in images]))
+    return pixels[:, None] if mode == "L" else pixels.permute(0, 3, 1, 2).contiguous()
+
+
+def _bytes(images: Tensor) -> Tensor:
+    if images.dtype == torch.uint8:
+        return images
+    if not images.is_floating_point():
+        raise TypeError(f"images: dtype {images.dtype}, expected uint8, or floating 0..1")
+    if images.numel() and not bool(((images >= 0) & (images <= 1)).all()):
+        raise ValueError(
+            f"images: floating numbers from {float(images.min()):g} to {float(images.max()):g}, "
+            "expected 0..1; images that were normalized have to be taken before that"
+        )
+    return (images * 255).round().to(torch.uint8)

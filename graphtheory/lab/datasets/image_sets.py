@@ -7,7 +7,6 @@ was read of them is kept in the cache of `datasets.graphs`.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from os import PathLike
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,140 +15,82 @@ import torch
 from torch import Generator, Tensor
 
 from graphtheory.lab.datasets import catalogue, files
-from graphtheory.lab.datasets.cache import processed
-from graphtheory.lab.datasets.catalogue import DatasetInfo, key, known_seed
-from graphtheory.lab.datasets.image_files import READERS, Listing, listed, read_images
+from graphtheory.lab.datasets.catalogue import DatasetInfo, Root, key, known_seed
+from graphtheory.lab.datasets.image_files import Listing, listed, read_images, read_part
 from graphtheory.lab.datasets.splits import stratified
 
-__all__ = [
-    "FolderImages",
-    "ImageSet",
-    "Images",
-    "describe",
-    "is_folder",
-    "load",
-    "names",
-    "validation_split",
-]
+__all__ = ["ImageSet", "Images", "describe", "is_folder", "load", "names"]
+
+_VALIDATION_SHARE = 0.1
 
 
 class Images(NamedTuple):
-    """Images and the class of each.
+    """Images and the class of each."""
 
-    Shapes: pixels uint8 [N, C, H, W], 0..255; y int64 [N].
-    """
-
-    pixels: Tensor
-    y: Tensor
+    pixels: Tensor  # uint8 [N, C, H, W]
+    y: Tensor  # int64 [N]
 
 
 @dataclass(frozen=True)
 class ImageSet:
     """An image set whose files were found; `load` makes it.
 
-    The test images of "digits" are the last 360 of 1,797 and those of "cifar10-lossless4000" the
-    last 800 of 4,000: these two come without a test part of their own.
-
-    Args:
-        info: What is known about it.
-        root: Folder with the raw files.
-        cache: Folder for what was read of them.
+    "digits" and "cifar10-lossless4000" have no test part of their own: it is their last fifth.
     """
 
     info: DatasetInfo
-    root: str | PathLike[str] | None = None
-    cache: str | PathLike[str] | None = None
+    root: Root = None  # folder with the raw files
+    cache: Root = None  # folder for what was read of them
+    listing: Listing | None = None  # of a folder of images, read as often as they are asked for
+    size: int | None = None  # rows and columns that every image of a folder is brought to
 
     def training(self) -> Images:
-        """All images that may be trained on or validated with.
-
-        Raises:
-            DamagedFileError: A raw file is truncated or altered.
-        """
-        return self._part("train")
+        """All images that may be trained on or validated with."""
+        if self.listing is not None:
+            return Images(*read_images(self.listing.train + self.listing.val, self.size))
+        return self._part("train", "images", ("t10k", "test_batch"))
 
     def test(self) -> Images:
-        """The test images, for a final score and nothing else.
-
-        Raises:
-            DamagedFileError: A raw file is truncated or altered.
-        """
-        return self._part("test")
+        """The test images, for a final score and nothing else."""
+        if self.listing is not None:
+            return Images(*read_images(self.listing.test, self.size))
+        return self._part("test", "test images", ("train-", "data_batch"))
 
     @property
     def sha256(self) -> str | None:
         """Hash of the names and sizes of the files of a folder of images; None of a set by name."""
-        return None
+        return None if self.listing is None else self.listing.sha256
 
     def split(self, y: Tensor, seed: int) -> tuple[Tensor, Tensor]:
-        """Positions of training images to learn from and to validate with; `validation_split`."""
-        return validation_split(y, seed)
+        """Positions of training images to learn from and to validate with.
 
-    @property
-    def listing(self) -> Listing | None:
-        """Files and names of classes of a folder of images; None of a set by name."""
-        return None
+        The latter are those of the folder val, or else a tenth of each class, drawn by the seed.
+        """
+        if self.listing is not None and self.listing.val:
+            train, val = torch.arange(len(y)).tensor_split([len(self.listing.train)])
+            return train, val
+        generator = Generator().manual_seed(known_seed(seed))
+        return stratified(y, val=_VALIDATION_SHARE, test=0.0, generator=generator)[:2]
 
-    def _part(self, part: str) -> Images:
-        expected = dict(self.info.counts)["images" if part == "train" else "test images"]
-        other = ("t10k", "test_batch") if part == "train" else ("train-", "data_batch")
-        found = [name for name in _present(self.info, self.root) if not name.startswith(other)]
+    def _part(self, part: str, counted: str, other: tuple[str, ...]) -> Images:
+        found = (name for name in _present(self.info, self.root) if not name.startswith(other))
         info = replace(self.info, name=f"{self.info.name}-{part}", files=tuple(found))
 
         def read(private: Path) -> dict[str, Tensor]:
-            pixels, y = READERS[info.family]([private / info.folder / f for f in info.files], part)
-            files.verify_counts(
-                replace(info, counts=(("images", expected),)), {"images": len(pixels)}
-            )
+            paths = [private / info.folder / file for file in info.files]
+            pixels, y = read_part(info.family, paths, part)
+            expected = (("images", dict(info.counts)[counted]),)
+            files.verify_counts(replace(info, counts=expected), {"images": len(pixels)})
             pixels = np.ascontiguousarray(pixels)
             return {"pixels": torch.tensor(pixels), "y": torch.tensor(y).long()}
 
         if info.embedded:
             return Images(**read(Path()))
-        return Images(**processed(info, self.root, self.cache, read))
-
-
-@dataclass(frozen=True)
-class FolderImages(ImageSet):
-    """Images of a folder by class, of which `load` makes it; they are read as often as asked for.
-
-    Args:
-        files: What lies there; see `image_files.listed`.
-        size: Rows and columns that every image is brought to; None leaves them as they are.
-    """
-
-    files: Listing | None = None
-    size: int | None = None
-
-    @property
-    def listing(self) -> Listing:
-        assert self.files is not None
-        return self.files
-
-    @property
-    def sha256(self) -> str:
-        return self.listing.sha256
-
-    def training(self) -> Images:
-        return Images(**read_images(self.listing.train + self.listing.val, self.size))
-
-    def test(self) -> Images:
-        return Images(**read_images(self.listing.test, self.size))
-
-    def split(self, y: Tensor, seed: int) -> tuple[Tensor, Tensor]:
-        """Validation images are those of the folder val, without it drawn by seed."""
-        if not self.listing.val:
-            return super().split(y, seed)
-        return torch.arange(len(y)).tensor_split([len(self.listing.train)])  # type: ignore[return-value]
+        return Images(**files.processed(info, self.root, self.cache, read))
 
 
 def names() -> list[str]:
-    """Names of all image sets, the embedded one first.
-
-    Example:
-        >>> names()[:2]
-        ['digits', 'mnist']
-    """
+    """Names of all image sets, the embedded one first."""
     return catalogue.names("image")
 
 
@@ -159,33 +100,25 @@ def is_folder(name: str) -> bool:
 
 
 def describe(name: str) -> DatasetInfo:
-    """What is known about an image set, without a look into its files.
-
-    Args:
-        name: One of `names()`, or a folder of images by class.
-
-    Raises:
-        ValueError: If the name is unknown, or the folder has no classes.
-    """
+    """What is known about an image set or a folder of images, without a look into its files."""
     return listed(name).info if is_folder(name) else catalogue.describe(name, task="image")
 
 
-def load(
-    name: str,
-    root: str | PathLike[str] | None = None,
-    *,
-    cache: str | PathLike[str] | None = None,
-    size: int | None = None,
-) -> ImageSet:
+def load(name: str, root: Root = None, *, cache: Root = None, size: int | None = None) -> ImageSet:
     """Find an image set; its images are read when they are asked for.
 
     "cifar10" is the published set. "cifar10-jpeg" holds the same images as JPEG of quality 75 and
     "cifar10-lossless4000" the first 4,000 of them: scores on either are not comparable with those
     that were published on CIFAR-10.
 
+    A folder holds train/CLASS/... with test/CLASS/..., and val/CLASS/... to validate with; with
+    `val` alone, that is the test part, as in ImageNet. Or it holds CLASS/..., as torchvision's
+    `ImageFolder` takes them, or `train` alone, of which a fifth of every class is the test part,
+    always the same. Files lie at any depth below their class; files that are no images by their
+    name are left out.
+
     Args:
-        name: One of `names()`, whose case does not matter, or a folder of images by class, as
-            torchvision's `ImageFolder` takes them; see `image_files.listed`.
+        name: One of `names()`, whose case does not matter, or a folder of images by class.
         root: Folder that holds `describe(name).folder`; may be read-only; not needed for "digits".
         cache: Folder for processed arrays; None for $GRAPHTHEORY_CACHE or ~/.cache/graphtheory.
         size: Of a folder of images: the rows and columns that each is brought to, of a square
@@ -193,7 +126,8 @@ def load(
 
     Raises:
         ValueError: Unknown name; the message lists the known ones. A size of a set by name, or
-            below 1.
+            below 1. A folder with fewer than two classes, a class without an image, a class of the
+            test part that is not in `train`, or parts of other names.
         FileNotFoundError: Raw files are missing; the message says which, and where they go.
 
     Example:
@@ -206,39 +140,18 @@ def load(
         )
     if is_folder(name):
         found = listed(name)
-        return FolderImages(found.info, files=found, size=size)
+        return ImageSet(found.info, listing=found, size=size)
     info = describe(name)
     if not info.embedded:
         files.locate(replace(info, files=_present(info, root)), root)
     return ImageSet(info, root, cache)
 
 
-def validation_split(y: Tensor, seed: int, share: float = 0.1) -> tuple[Tensor, Tensor]:
-    """Positions to train on and to validate with, of each class in equal shares.
-
-    Args:
-        y: Class of each training image.
-        seed: 0 or more.
-        share: For validation, in (0, 1).
-
-    Shapes: y [N] int64; positions int64.
-
-    Example:
-        >>> train, val = validation_split(torch.arange(2).repeat(10), seed=0)
-        >>> len(train), len(val)
-        (18, 2)
-    """
-    generator = Generator().manual_seed(known_seed(seed))
-    split = stratified(y, val=share, test=0.0, generator=generator)
-    return split.train, split.val
-
-
-def _present(info: DatasetInfo, root: str | PathLike[str] | None) -> tuple[str, ...]:
+def _present(info: DatasetInfo, root: Root) -> tuple[str, ...]:
     """Its files, by the unpacked name of each gzipped file that lies there unpacked alone."""
-    folder = Path(root or "") / info.folder
-
-    def name(file: str) -> str:
+    folder, found = Path(root or "") / info.folder, []
+    for file in info.files:
         plain = file.removesuffix(".gz")
-        return plain if not (folder / file).is_file() and (folder / plain).is_file() else file
-
-    return tuple(map(name, info.files))
+        unpacked = not (folder / file).is_file() and (folder / plain).is_file()
+        found.append(plain if unpacked else file)
+    return tuple(found)

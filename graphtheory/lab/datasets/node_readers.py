@@ -16,27 +16,26 @@ import numpy as np
 import scipy.sparse
 import torch
 from torch import Tensor
+from torch_geometric import datasets as pyg
 from torch_geometric.data import Data, InMemoryDataset
-from torch_geometric.datasets import (
-    Actor,
-    Amazon,
-    Coauthor,
-    HeterophilousGraphDataset,
-    LINKXDataset,
-    WebKB,
+from torch_geometric.utils import (
+    coalesce,
+    index_to_mask,
+    remove_self_loops,
+    scatter,
+    to_undirected,
 )
-from torch_geometric.utils import coalesce, index_to_mask, remove_self_loops, to_undirected
 
 from graphtheory.lab.datasets import safe_pickle
 from graphtheory.lab.datasets.catalogue import DatasetInfo
-from graphtheory.lab.datasets.graph_readers import superpixels
-from graphtheory.lab.datasets.ogb_readers import read_ogbn
+from graphtheory.lab.datasets.graph_readers import import_ogb, ogb_split, superpixels
 
 _NUM_VAL = 500  # of Planetoid's public splits
 _KNOWN = {**safe_pickle.ARRAYS, **safe_pickle.MATRICES}
+_MASKS = ("train_mask", "val_mask", "test_mask")
 
 
-class _Heterophilous(HeterophilousGraphDataset):
+class _Heterophilous(pyg.HeterophilousGraphDataset):
     """PyG's class for every file of that layout: PyG refuses the filtered sets by name."""
 
     def __init__(self, root: str, name: str) -> None:
@@ -45,19 +44,19 @@ class _Heterophilous(HeterophilousGraphDataset):
         self.load(self.processed_paths[0])
 
 
-class _LINKX(LINKXDataset):
+class _LINKX(pyg.LINKXDataset):
     """PyG's class without penn94's published splits, which are a pickled array of objects."""
 
     splits: dict[str, str] = {}  # noqa: RUF012 - PyG's attribute, emptied
 
 
 _CLASSES: dict[str, Any] = {
-    "actor": lambda root, _: Actor(root),
-    "webkb": WebKB,
+    "actor": lambda root, _: pyg.Actor(root),
+    "webkb": pyg.WebKB,
     "heterophilous": _Heterophilous,
     "linkx": _LINKX,
-    "amazon": Amazon,
-    "coauthor": Coauthor,
+    "amazon": pyg.Amazon,
+    "coauthor": pyg.Coauthor,
 }
 
 
@@ -67,23 +66,19 @@ def _as_pyg(root: Path, info: DatasetInfo) -> Data:
 
 
 def read_pickled(path: Path) -> Any:
-    """The array, sparse matrix or dictionary in one pickled file, whose hash was checked.
-
-    Raises:
-        pickle.UnpicklingError: The file names anything but the known classes and functions.
-    """
+    """The array, sparse matrix or dictionary in one pickled file, whose hash was checked."""
     return safe_pickle.read(path, _KNOWN)
 
 
-def _planetoid_part(folder: Path, name: str, part: str) -> Any:
-    found = read_pickled(folder / f"ind.{name.lower()}.{part}")
-    if part == "graph":
+def _part(folder: Path, name: str, part: str) -> Any:
+    """What is in ind.<name>.<part>, matrices as tensors."""
+    path = folder / f"ind.{name.lower()}.{part}"
+    if part == "test.index":
+        return torch.from_numpy(np.loadtxt(path, dtype=np.int64))
+    found = read_pickled(path)
+    if isinstance(found, dict):
         return found
     return torch.from_numpy(found if isinstance(found, np.ndarray) else found.toarray())
-
-
-def _test_index(folder: Path, name: str) -> Tensor:
-    return torch.from_numpy(np.loadtxt(folder / f"ind.{name.lower()}.test.index", dtype=np.int64))
 
 
 def _assembled(folder: Path, name: str, known: str, tested: str) -> Tensor:
@@ -91,40 +86,34 @@ def _assembled(folder: Path, name: str, known: str, tested: str) -> Tensor:
 
     Nodes that are in neither keep zeros: isolated ones in CiteSeer.
     """
-    first, last = (_planetoid_part(folder, name, part) for part in (known, tested))
-    test_index = _test_index(folder, name)
-    rows = first.new_zeros(max(len(first), int(test_index.max()) + 1), first.size(1))
+    first, last, at = (_part(folder, name, part) for part in (known, tested, "test.index"))
+    rows = first.new_zeros(max(len(first), int(at.max()) + 1), first.size(1))
     rows[: len(first)] = first
-    rows[test_index] = last
+    rows[at] = last
     return rows
 
 
 def topology(folder: Path, name: str) -> Data:
-    """Edges, labels and the public split, from the five files that hold them.
+    """Edges, labels and the public split, from ind.<name>.{y, ally, ty, graph, test.index}.
 
-    They are ind.<name>.{y, ally, ty, graph, test.index}. Nodes without a label (15 isolated ones
-    in CiteSeer) get class 0, as in PyG.
+    Nodes without a label (15 isolated ones in CiteSeer) get class 0, as in PyG.
     """
     y = _assembled(folder, name, "ally", "ty").argmax(dim=1)
-    links = _planetoid_part(folder, name, "graph")
+    links, known, tested = (_part(folder, name, part) for part in ("graph", "y", "test.index"))
     pairs = [(node, other) for node, others in links.items() for other in others]
     edge_index, _ = remove_self_loops(torch.tensor(pairs).t())
-    num_train = len(_planetoid_part(folder, name, "y"))
-    val_index = torch.arange(num_train, num_train + _NUM_VAL)
-    return Data(
-        edge_index=coalesce(edge_index, num_nodes=len(y), sort_by_row=False),
-        y=y,
-        train_mask=index_to_mask(torch.arange(num_train), size=len(y)),
-        val_mask=index_to_mask(val_index, size=len(y)),
-        test_mask=index_to_mask(_test_index(folder, name), size=len(y)),
-    )
+    edge_index = coalesce(edge_index, num_nodes=len(y), sort_by_row=False)
+    nodes = torch.arange(len(y))
+    parts = (nodes[: len(known)], nodes[len(known) :][:_NUM_VAL], tested)
+    masks = (index_to_mask(part, size=len(y)) for part in parts)
+    return Data(edge_index=edge_index, y=y, **dict(zip(_MASKS, masks, strict=True)))
 
 
 def known_nodes(folder: Path, name: str) -> Data:
     """Features and labels of the training nodes and the test nodes, without ind.<name>.allx."""
-    train, test = (_planetoid_part(folder, name, part).float() for part in ("x", "tx"))
-    nodes = torch.cat([torch.arange(len(train)), _test_index(folder, name)])
-    return Data(x=torch.cat([train, test]), y=topology(folder, name).y[nodes])
+    train, test, at = (_part(folder, name, part) for part in ("x", "tx", "test.index"))
+    nodes = torch.cat([torch.arange(len(train)), at])
+    return Data(x=torch.cat([train, test]).float(), y=topology(folder, name).y[nodes])
 
 
 def _planetoid(root: Path, info: DatasetInfo) -> Data:
@@ -135,12 +124,11 @@ def _planetoid(root: Path, info: DatasetInfo) -> Data:
 
 def _musae(root: Path, info: DatasetInfo) -> Data:
     with np.load(root / info.folder / info.files[0], allow_pickle=False) as raw:
-        y = torch.from_numpy(raw["y"]).long()
-        edges = torch.from_numpy(raw["edges"]).long().t()
-        indptr, indices = (torch.from_numpy(raw[f"feat_{part}"]) for part in ("indptr", "indices"))
+        parts = (raw[name] for name in ("y", "edges", "feat_indptr", "feat_indices"))
+        y, edges, indptr, indices = (torch.from_numpy(part).long() for part in parts)
         size = (len(y), int(raw["num_features"]))
-    x = sparse_rows(indptr.long(), indices.long(), torch.ones(len(indices)), size)
-    return Data(x=x, edge_index=to_undirected(edges, num_nodes=len(y)), y=y)
+    x = sparse_rows(indptr, indices, torch.ones(len(indices)), size)
+    return Data(x=x, edge_index=to_undirected(edges.t(), num_nodes=len(y)), y=y)
 
 
 def sparse_rows(indptr: Tensor, indices: Tensor, values: Tensor, size: tuple[int, ...]) -> Tensor:
@@ -162,6 +150,27 @@ def _second_superpixels(root: Path, info: DatasetInfo) -> Data:
     graph = superpixels(root / info.folder / info.files[0])[1]
     y = graph.y.unique(return_inverse=True)[1]
     return Data(x=graph.x, edge_index=graph.edge_index, y=y)
+
+
+def read_ogbn(root: Path, info: DatasetInfo) -> Data:
+    """The graph with ogb's edges and its one split, from a folder of raw files only.
+
+    Edges of arxiv are directed; those of products and proteins run both ways. Nodes of proteins
+    come without features: x is the mean of the features of the edges at a node, zero without any.
+    Its y [N, 112] is float, one column a label.
+    """
+    (root / info.folder / "processed").mkdir()  # empty, so that ogb reads csv and unpickles nothing
+    dataset = import_ogb("ogb.nodeproppred").NodePropPredDataset(info.name, root=str(root))
+    graph, labels = dataset[0]
+    index, y = torch.tensor(graph["edge_index"]).long(), torch.tensor(labels)
+    if graph["node_feat"] is not None:
+        x = torch.tensor(graph["node_feat"]).float()
+    else:
+        x = scatter(torch.tensor(graph["edge_feat"]).float(), index[1], 0, len(y), reduce="mean")
+    y = y.float() if info.kind == "multilabel" else y.view(-1).long()
+    parts = ogb_split(dataset.get_idx_split())
+    masks = (index_to_mask(part, size=len(y))[:, None] for part in parts)
+    return Data(x=x, edge_index=index, y=y, **dict(zip(_MASKS, masks, strict=True)))
 
 
 READERS: dict[str, Callable[[Path, DatasetInfo], Data]] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Generator, Tensor
@@ -14,7 +14,7 @@ from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
 from torch_geometric.data.storage import GlobalStorage
 
 from graphtheory.disk import load_tensors
-from graphtheory.lab.datasets import graph_store as store
+from graphtheory.lab.datasets import graph_sets as store
 from graphtheory.lab.datasets.catalogue import Kind, known_seed
 from graphtheory.lab.datasets.graph_sets import GraphSet, SetFacts
 from graphtheory.lab.datasets.splits import Split, positions_by_fraction, stratified
@@ -51,8 +51,8 @@ def graph_set(
         name: Name of the set, for reports.
         kind: "multiclass", "multilabel" or "regression"; None takes it from y.
         metric: A score of that kind; None takes the first of `METRICS`.
-        split: Fractions for training, validation and test, drawn by class where each class
-            is large enough for every part; or three lists of positions.
+        split: Fractions, drawn by class where each class is large enough for every part; or three
+            lists of positions.
         seed: Draws the split.
 
     Shapes:
@@ -60,18 +60,13 @@ def graph_set(
 
     Raises:
         TypeError: If an entry of `graphs` is no `Data`; the message has its position.
-        ValueError: If a graph does not fit the others or itself: no nodes, ids out of range, other
-            widths or types, a value that is not finite, labels of another shape, no label left. The
-            message has its position. Also for a metric of another kind and a split that leaves a
-            part empty.
+        ValueError: If a graph does not fit the others or itself; the message has its position. Also
+            for a metric of another kind and a split that leaves a part empty.
 
     Example:
-        >>> edge = torch.tensor([[0, 1], [1, 0]])
-        >>> graphs = [
-        ...     Data(x=torch.ones(2, 3), edge_index=edge, y=torch.tensor([i % 2]))
-        ...     for i in range(20)
-        ... ]
-        >>> made = graph_set(graphs)
+        >>> edge, x = torch.tensor([[0, 1], [1, 0]]), torch.ones(2, 3)
+        >>> y = torch.arange(20)[:, None] % 2
+        >>> made = graph_set([Data(x=x, edge_index=edge, y=label) for label in y])
         >>> made.kind, made.num_outputs, len(made.train_index)
         ('multiclass', 2, 16)
     """
@@ -82,35 +77,32 @@ def graph_set(
     if kind is not None and kind not in METRICS:
         raise ValueError(f"kind: got {kind!r}, expected one of {', '.join(METRICS)}")
     found = kind or _inferred([graph.y for graph in rows])
-    _shape_targets(rows, level, found)
+    for position, graph in enumerate(rows):
+        graph.y = _target(graph, f"graph {position}: y", level, found, rows[0].y.numel())
     _check_alike(rows)
     stored = store.packed(rows)
     store.check(stored)
     smiles = [graph.get("smiles") for graph in graphs]
+    outputs, known = _outputs(stored["y"], found), METRICS[found]
+    if metric is not None and metric not in known:
+        raise ValueError(f"metric: got {metric!r}, a {found} task has {', '.join(known)}")
     facts = SetFacts(
         name,
         found,
         level,
-        _outputs(stored, found),
-        _known_metric(found, metric),
+        outputs,
+        metric or known[0],
         x_categories=store.categories_of(stored, "x"),
         edge_categories=store.categories_of(stored, "edge_attr"),
         smiles=smiles if all(isinstance(text, str) for text in smiles) else None,
     )
-    parts, how = _split(split, stored, facts, len(rows), known_seed(seed))
+    classes = stored["y"] if found == "multiclass" and level == "graph" else None
+    parts, how = _split(split, classes, len(rows), known_seed(seed))
     return GraphSet(stored, facts, parts, how)
 
 
 def read_graph_file(path: str | PathLike[str]) -> Data | list[Data]:
-    """The graph or the list of graphs that `torch.save` stored, read without running anything.
-
-    Args:
-        path: A file that holds a PyG `Data` or a list of them.
-
-    Raises:
-        FileNotFoundError: There is no such file.
-        ValueError: If the file holds anything else; the message says what is expected.
-    """
+    """The graph or the list of graphs that `torch.save` stored, read without running anything."""
     file = Path(path)
     if not file.is_file():
         raise FileNotFoundError(f"data: there is no file {file}")
@@ -134,13 +126,13 @@ def _checked(graph: Any, at: str) -> Data:
     """A graph's x, edge_index, edge_attr and y, with two dimensions and of few types."""
     if not isinstance(graph, Data):
         raise TypeError(f"{at}: got {type(graph).__name__}, expected a PyG Data")
-    index = graph.edge_index
+    index, y = graph.edge_index, graph.y
     if not isinstance(index, Tensor) or index.shape[:-1] != (2,) or index.dtype != torch.int64:
-        raise ValueError(f"{at}: edge_index is {_shown(index)}, expected int64 [2, E]")
+        raise _unfit(f"{at}: edge_index", index, "int64 [2, E]")
     x = _columns(graph.x, f"{at}: x", "[n, F]")
     if len(x) == 0:
         raise ValueError(f"{at} has no nodes, expected one or more")
-    out = Data(x=x, edge_index=index.cpu(), y=graph.y)
+    out = Data(x=x, edge_index=index.cpu())
     if graph.edge_attr is not None:
         out.edge_attr = _columns(graph.edge_attr, f"{at}: edge_attr", "[E, D]")
         if len(out.edge_attr) != index.size(1):
@@ -148,24 +140,22 @@ def _checked(graph: Any, at: str) -> Data:
                 f"{at}: edge_attr has {len(out.edge_attr)} rows, expected {index.size(1)}, one for "
                 "each column of edge_index"
             )
-    if not isinstance(out.y, Tensor):
-        raise ValueError(f"{at}: y is {_shown(out.y)}, expected a tensor")
-    out.y = out.y.detach().cpu()
-    out.y = out.y.view(1) if out.y.dim() == 0 else out.y
+    if not isinstance(y, Tensor):
+        raise _unfit(f"{at}: y", y, "a tensor")
+    out.y = y.detach().cpu().view(1) if y.dim() == 0 else y.detach().cpu()
     return out
 
 
 def _columns(value: Any, what: str, shape: str) -> Tensor:
-    expected = f"expected real numbers or integers of shape {shape}"
-    if not isinstance(value, Tensor) or value.dim() not in (1, 2):
-        raise ValueError(f"{what} is {_shown(value)}, {expected}")
-    real = value.is_floating_point()
-    if not real and value.dtype not in _INTEGERS:
-        raise ValueError(f"{what} is {_shown(value)}, {expected}")
+    """Features as float or categories as int64, in two dimensions."""
+    tensor = isinstance(value, Tensor) and value.dim() in (1, 2)
+    real = tensor and value.is_floating_point()
+    if not real and not (tensor and value.dtype in _INTEGERS):
+        raise _unfit(what, value, f"real numbers or integers of shape {shape}")
     if value.layout != torch.strided:
         raise ValueError(f"{what} is sparse, expected a dense tensor {shape}")
     if value.dim() == 2 and value.size(1) == 0:
-        raise ValueError(f"{what} is {_shown(value)}, expected one column or more")
+        raise _unfit(what, value, "one column or more")
     if not real and value.numel() and int(value.max()) >= _CATEGORIES:
         raise ValueError(
             f"{what} holds the integer {int(value.max())}, expected categories below "
@@ -173,6 +163,10 @@ def _columns(value: Any, what: str, shape: str) -> Tensor:
         )
     made = value.detach().cpu().float() if real else value.cpu().long()
     return made.view(-1, 1) if made.dim() == 1 else made
+
+
+def _unfit(what: str, value: Any, expected: str) -> ValueError:
+    return ValueError(f"{what} is {_shown(value)}, expected {expected}")
 
 
 def _shown(value: Any) -> str:
@@ -183,22 +177,17 @@ def _shown(value: Any) -> str:
 
 def _check_alike(graphs: list[Data]) -> None:
     """All graphs must have the columns of the first."""
-    first = graphs[0]
     for position, graph in enumerate(graphs):
         for part in ("x", "edge_attr"):
-            here, there = graph.get(part), first.get(part)
-            if (here is None) != (there is None):
+            what, here, first = f"graph {position}: {part}", graph.get(part), graphs[0].get(part)
+            if (here is None) != (first is None):
                 raise ValueError(
-                    f"graph {position}: {part} is {_shown(here)}, that of graph 0 {_shown(there)}; "
-                    "expected it on all graphs or on none"
+                    f"{what} is {_shown(here)}, that of graph 0 {_shown(first)}; expected it on "
+                    "all graphs or on none"
                 )
-            if here is None or there is None:
-                continue
-            if here.size(1) != there.size(1) or here.dtype != there.dtype:
-                raise ValueError(
-                    f"graph {position}: {part} is {_shown(here)}, expected {there.size(1)} columns "
-                    f"of {str(there.dtype).removeprefix('torch.')} as in graph 0"
-                )
+            if here is not None and (here.size(1), here.dtype) != (first.size(1), first.dtype):
+                kind = str(first.dtype).removeprefix("torch.")
+                raise _unfit(what, here, f"{first.size(1)} columns of {kind} as in graph 0")
 
 
 def _level_of(graphs: list[Data]) -> str:
@@ -211,20 +200,17 @@ def _level_of(graphs: list[Data]) -> str:
     if all(fits):
         return "node"
     wrong = fits.index(False)
-    raise ValueError(
-        f"graph {wrong}: y is {_shown(graphs[wrong].y)}, expected int64 [1] or float [1, T] for "
-        f"one graph, or int64 [{len(graphs[wrong].x)}], one class for each of its nodes"
-    )
+    expected = f"int64 [1] or float [1, T] for one graph, or int64 [{len(graphs[wrong].x)}]"
+    expected = f"{expected}, one class for each of its nodes"
+    raise _unfit(f"graph {wrong}: y", graphs[wrong].y, expected)
 
 
 def _inferred(y: list[Tensor]) -> Kind:
     real = y[0].is_floating_point()
     for position, value in enumerate(y):
         if value.is_floating_point() != real:
-            raise ValueError(
-                f"graph {position}: y is {_shown(value)}, expected "
-                f"{'real numbers' if real else 'integers'} as in graph 0, or kind="
-            )
+            numbers = "real numbers" if real else "integers"
+            raise _unfit(f"graph {position}: y", value, f"{numbers} as in graph 0, or kind=")
     if not real:
         return "multilabel" if all(v.dim() == 2 and v.size(1) > 1 for v in y) else "multiclass"
     known = torch.cat([value.flatten() for value in y])
@@ -232,41 +218,35 @@ def _inferred(y: list[Tensor]) -> Kind:
     return "multilabel" if bool(((known == 0) | (known == 1)).all()) else "regression"
 
 
-def _shape_targets(graphs: list[Data], level: str, kind: Kind) -> None:
-    """Give y of each graph the type and shape of its kind of task."""
-    classes, width = kind == "multiclass", graphs[0].y.numel()
-    for position, graph in enumerate(graphs):
-        y = graph.y
-        if classes:
-            one_each = y.numel() == len(y) and (level == "node" or len(y) == 1)
-            fits, expected = one_each and y.dtype in (*_INTEGERS, torch.bool), "int64 [1]"
-        else:
-            fits = level == "graph" and y.dim() <= 2 and not y.is_complex() and y.numel() == width
-            expected = f"float [1, {width}] as graph 0"
-        if not fits:
-            expected = f"int64 [{len(graph.x)}]" if level == "node" else expected
-            raise ValueError(f"graph {position}: y is {_shown(y)}, expected {expected}")
-        graph.y = y.view(-1).long() if classes else y.float().view(1, -1)
-        _check_target(graph.y, f"graph {position}: y", kind, level)
-
-
-def _check_target(y: Tensor, what: str, kind: Kind, level: str) -> None:
+def _target(graph: Data, what: str, level: str, kind: Kind, width: int) -> Tensor:
+    """A graph's y in the type and shape of its kind of task, of `width` labels or values."""
+    y = graph.y
     if kind == "multiclass":
-        lowest = -1 if level == "node" else 0
+        one_each = y.numel() == len(y) and (level == "node" or len(y) == 1)
+        fits, expected = one_each and y.dtype in (*_INTEGERS, torch.bool), "int64 [1]"
+    else:
+        fits = level == "graph" and y.dim() <= 2 and not y.is_complex() and y.numel() == width
+        expected = f"float [1, {width}] as graph 0"
+    if not fits:
+        raise _unfit(what, y, f"int64 [{len(graph.x)}]" if level == "node" else expected)
+    if kind == "multiclass":
+        y, lowest = y.view(-1).long(), -1 if level == "node" else 0
         if int(y.min()) < lowest:
             raise ValueError(f"{what} holds {int(y.min())}, expected classes from {lowest}")
-        return
+        return y
+    y = y.float().view(1, -1)
+    known = y[~y.isnan()]
     if bool(y.isinf().any()):
         raise ValueError(f"{what} holds an infinite value")
-    if bool(y.isnan().all()):
+    if not len(known):
         raise ValueError(f"{what} is NaN, so that no label is left; take the graph out")
-    known = y[~y.isnan()]
     if kind == "multilabel" and bool(((known != 0) & (known != 1)).any()):
         raise ValueError(f"{what} holds {known.tolist()}, expected labels 0, 1 or NaN")
+    return y
 
 
-def _outputs(stored: dict[str, Tensor], kind: Kind) -> int:
-    y = stored["y"]
+def _outputs(y: Tensor, kind: Kind) -> int:
+    """Classes, labels or values."""
     if kind != "multiclass":
         return y.size(1)
     classes, labels = int(y.max()) + 1, int((y >= 0).sum())
@@ -280,29 +260,25 @@ def _outputs(stored: dict[str, Tensor], kind: Kind) -> int:
     return classes
 
 
-def _known_metric(kind: Kind, metric: str | None) -> str:
-    known = METRICS[kind]
-    if metric is not None and metric not in known:
-        raise ValueError(f"metric: got {metric!r}, a {kind} task has {', '.join(known)}")
-    return metric or known[0]
-
-
-def _split(
-    split: Sequence[Any], stored: dict[str, Tensor], facts: SetFacts, size: int, seed: int
-) -> tuple[Split, str]:
+def _split(split: Sequence[Any], y: Tensor | None, size: int, seed: int) -> tuple[Split, str]:
+    """The parts that were asked for and their name; `y` are classes to draw by."""
     if not isinstance(split, (tuple, list)) or len(split) != 3:
         raise ValueError(f"split: got {split!r}, expected three fractions or lists of positions")
-    if all(isinstance(part, (int, float)) for part in split):
-        return _by_fractions(cast("Sequence[float]", split), stored["y"], facts, size, seed)
-    parts = Split(*(_positions(part) for part in split))
+    drawn = all(isinstance(part, (int, float)) for part in split)
+    parts = _drawn(split, y, size, seed) if drawn else Split(*map(_positions, split))
     whole = torch.cat(list(parts))
     if len(whole) and (int(whole.min()) < 0 or int(whole.max()) >= size):
-        raise ValueError(
-            f"split: positions {int(whole.min())}..{int(whole.max())} of {size} graphs"
-        )
+        given = f"{int(whole.min())}..{int(whole.max())}"
+        raise ValueError(f"split: positions {given} of {size} graphs")
     if len(whole.unique()) != len(whole):
         raise ValueError("split: a graph is in two parts, or twice in one")
-    return _filled(parts, split, size), "own"
+    for part, positions in zip(Split._fields, parts, strict=True):
+        if len(positions) == 0:
+            raise ValueError(
+                f"split: {tuple(split) if drawn else 'the lists'} of {size} graphs leaves none for "
+                f"{part}; give larger fractions or three lists of positions"
+            )
+    return parts, "random-" + "-".join(f"{100 * part:g}" for part in split) if drawn else "own"
 
 
 def _positions(part: Any) -> Tensor:
@@ -312,28 +288,11 @@ def _positions(part: Any) -> Tensor:
     return found.to(torch.int64).view(-1)
 
 
-def _by_fractions(
-    split: Sequence[float], y: Tensor, facts: SetFacts, size: int, seed: int
-) -> tuple[Split, str]:
+def _drawn(split: Sequence[float], y: Tensor | None, size: int, seed: int) -> Split:
     train, val, test = split
     if min(split) <= 0 or abs(train + val + test - 1) > 1e-6:
         raise ValueError(f"split: got {tuple(split)}, expected three positive fractions of sum 1")
     generator = Generator().manual_seed(seed)
-    by_class = facts.kind == "multiclass" and facts.level == "graph"
-    if by_class and int(y.unique(return_counts=True)[1].min()) * min(val, test) >= 1:
-        parts = stratified(y, val=val, test=test, generator=generator)
-    else:
-        parts = positions_by_fraction(size, val=val, test=test, generator=generator)
-    name = "random-" + "-".join(f"{100 * part:g}" for part in split)
-    return _filled(parts, split, size), name
-
-
-def _filled(parts: Split, split: Sequence[Any], size: int) -> Split:
-    for part, positions in zip(Split._fields, parts, strict=True):
-        if len(positions) == 0:
-            given = tuple(split) if isinstance(split[0], float) else "the lists"
-            raise ValueError(
-                f"split: {given} of {size} graphs leaves none for {part}; give larger fractions or "
-                "three lists of positions"
-            )
-    return parts
+    if y is not None and int(y.unique(return_counts=True)[1].min()) * min(val, test) >= 1:
+        return stratified(y, val=val, test=test, generator=generator)
+    return positions_by_fraction(size, val=val, test=test, generator=generator)

@@ -1,4 +1,4 @@
-"""Synthetic nodes with noisy patterns, whose labels other nodes decide: neighbors, or far ones."""
+"""Synthetic graphs: noisy patterns, whose labels neighbors or far nodes decide, and power laws."""
 
 from __future__ import annotations
 
@@ -14,8 +14,14 @@ from graphtheory.graph import Neighborhood
 from graphtheory.structure import count_by_distance
 
 
+class _Parameters:
+    def _require(self, name: str, holds: bool, expected: str) -> None:
+        if not holds:
+            raise ValueError(f"{name}: got {getattr(self, name)!r}, expected {expected}")
+
+
 @dataclass(frozen=True)
-class CoreNeighborhoodGraph:
+class CoreNeighborhoodGraph(_Parameters):
     r"""Nodes that carry noisy patterns; a few patterns decide the labels of their neighbors.
 
     x_n ~ N(mu_j, c_0^2 I) with orthonormal mu_1..mu_M. Nodes of mu_1 have label +1, of mu_2
@@ -23,45 +29,23 @@ class CoreNeighborhoodGraph:
     of its own class's pattern and degree eps_s of the other's. No edge joins mu_1 and mu_2.
 
     Variants: "printed" adds edges among mu_1 nodes, and among mu_2 nodes, only where a degree is
-    below `degree`; for gamma_d below about one half there is nothing to add. "regular" gives
+    below `degree`; for gamma_d below about one half there is nothing to add. "regular", ours, gives
     every discriminative node `degree` neighbors of its own pattern whatever its other links, so
-    that both patterns have a core neighborhood of their own at distance 1.
+    that both patterns have a core neighborhood of their own at distance 1. The printed parameters
+    cannot be drawn with gamma_d = 0.2; the error names the largest degree that fits.
 
-    The printed parameters with gamma_d = 0.2 cannot be drawn: a node would need degree (1 - eps_s)
-    = 114 distinct neighbors among 100 nodes. The error names the largest degree that fits.
-
-    Args:
-        num_nodes: Nodes, N.
-        gamma_d: Fraction of nodes with a discriminative pattern, half of them each.
-        eps_s: Fraction of confusion links of a non-discriminative node, 0 to 1/2.
-        eps_0: Fraction of all nodes whose label is flipped after the graph is drawn.
-        num_patterns: Patterns, M; the non-discriminative nodes spread over M - 2 of them evenly.
-        dim: Feature dimension d, at least M.
-        c_0: Standard deviation of the feature noise.
-        degree: Links of a non-discriminative node, and least degree of a discriminative one.
-        variant: "printed" or "regular".
-
-    Raises:
-        ValueError: A parameter out of its range, or a degree that the pattern sizes cannot give.
-
-    Source:
-        Li, thesis, 2024, section 3.5.1, with (3.7) for eps_s and Assumption 3.4.2 for eps_0.
-        Counts are rounded to the nearest whole number; "regular" is not in the source.
-
-    Example:
-        >>> graph = CoreNeighborhoodGraph(num_nodes=100, degree=10)
-        >>> graph.sample(Generator().manual_seed(0)).x.shape
-        torch.Size([100, 20])
+    Source: Li, thesis, 2024, section 3.5.1, with (3.7) for eps_s and Assumption 3.4.2 for eps_0;
+        counts are rounded to the nearest whole number.
     """
 
-    num_nodes: int = 1000
-    gamma_d: float = 0.4
-    eps_s: float = 0.05
-    eps_0: float = 0.0
-    num_patterns: int = 10
-    dim: int = 20
-    c_0: float = 0.01
-    degree: int = 120
+    num_nodes: int = 1000  # N
+    gamma_d: float = 0.4  # fraction of nodes with a discriminative pattern, half of them each
+    eps_s: float = 0.05  # fraction of confusion links of a non-discriminative node, 0 to 1/2
+    eps_0: float = 0.0  # fraction of all nodes whose label is flipped after the graph is drawn
+    num_patterns: int = 10  # M; the non-discriminative nodes spread over M - 2 of them evenly
+    dim: int = 20  # features d, at least M
+    c_0: float = 0.01  # standard deviation of the feature noise
+    degree: int = 120  # links of a non-discriminative node, least degree of a discriminative one
     variant: Literal["printed", "regular"] = "printed"
 
     def __post_init__(self) -> None:
@@ -76,10 +60,6 @@ class CoreNeighborhoodGraph:
         room = f"{self.carriers} nodes of each discriminative pattern (gamma_d = {self.gamma_d})"
         self._require("degree", 0 <= self.degree <= limit, f"0 to {limit}, for {room}")
 
-    def _require(self, name: str, holds: bool, expected: str) -> None:
-        if not holds:
-            raise ValueError(f"{name}: got {getattr(self, name)!r}, expected {expected}")
-
     @property
     def carriers(self) -> int:
         """Nodes of mu_1, and as many of mu_2."""
@@ -87,28 +67,21 @@ class CoreNeighborhoodGraph:
 
     @property
     def max_degree(self) -> int:
-        """The largest `degree` for which a non-discriminative node finds enough own-class nodes.
-
-        "regular" also asks a node for that many others of its own pattern.
-        """
+        """The largest `degree` for which each node finds enough nodes of its own class."""
         limit = int(self.carriers / (1 - self.eps_s) + 1e-9)  # 0.95 and the like are not exact
         return min(limit, self.carriers - 1) if self.variant == "regular" else limit
 
     def sample(self, generator: Generator) -> Data:
-        """Draw one graph; the same generator state gives the same graph.
+        """Draw one graph, nodes of mu_1 first, then of mu_2, then the others.
 
-        Args:
-            generator: Source of randomness.
-
-        Shapes:
-            x [N, d]; edge_index [2, E], both directions; y [N], 1 for the label +1 and 0 for -1;
-            pattern [N], 0-based, so that mu_1 is 0; mu [M, d]; flipped [N] bool.
-
-        Returns:
-            The graph, nodes of mu_1 first, then of mu_2, then the others.
+        It has x [N, d]; edge_index [2, E], both directions; y [N], 1 for the label +1 and 0 for -1;
+        pattern [N], 0-based, so that mu_1 is 0; mu [M, d]; flipped [N] bool.
         """
-        pattern = self._patterns()
-        y = self._labels(pattern, generator)
+        others = torch.arange(self.num_nodes - 2 * self.carriers)
+        decisive = torch.arange(2).repeat_interleave(self.carriers)
+        pattern = torch.cat([decisive, 2 + others % (self.num_patterns - 2)])  # [N]
+        coin = torch.randint(2, (self.num_nodes,), generator=generator)
+        y = torch.where(pattern < 2, 1 - pattern, coin)  # mu_1 is +1, stored as 1
         links = self._votes(y, generator)
         for first in (0, self.carriers):
             links |= self._within(links, first, generator)
@@ -126,16 +99,6 @@ class CoreNeighborhoodGraph:
             flipped=flipped,
         )
 
-    def _patterns(self) -> Tensor:
-        others = self.num_nodes - 2 * self.carriers
-        spread = 2 + torch.arange(others) % (self.num_patterns - 2)
-        decisive = torch.arange(2).repeat_interleave(self.carriers)
-        return torch.cat([decisive, spread])  # [N]
-
-    def _labels(self, pattern: Tensor, generator: Generator) -> Tensor:
-        coin = torch.randint(2, (self.num_nodes,), generator=generator)
-        return torch.where(pattern < 2, 1 - pattern, coin)  # mu_1 is +1, stored as 1
-
     def _votes(self, y: Tensor, generator: Generator) -> Tensor:
         """Links of non-discriminative nodes to both patterns, as a symmetric matrix [N, N]."""
         size, confusion = self.carriers, round(self.degree * self.eps_s)
@@ -149,11 +112,7 @@ class CoreNeighborhoodGraph:
         return links | links.t()
 
     def _within(self, links: Tensor, first: int, generator: Generator) -> Tensor:
-        """Links among the nodes of one pattern, so that none has fewer than `degree`.
-
-        Nodes in random order take the partners that lack most, ties broken at random; this gives
-        exactly regular graphs where they exist.
-        """
+        """Links in one pattern, none below `degree`: partners are those that lack most."""
         members = slice(first, first + self.carriers)
         counted = 0 if self.variant == "regular" else links[members].sum(1)
         lacking = (self.degree - counted) * torch.ones(self.carriers, dtype=torch.long)
@@ -176,7 +135,7 @@ class CoreNeighborhoodGraph:
 
 
 @dataclass(frozen=True)
-class MajorityAtDistance:
+class MajorityAtDistance(_Parameters):
     r"""Every node carries a noisy pattern; its label is the commonest one among nodes z hops away.
 
     .. math::
@@ -185,53 +144,28 @@ class MajorityAtDistance:
 
     with p_n drawn uniformly from the M patterns. A node's own pattern, and those at every other
     distance, say nothing about its label. The label is -1 where two patterns are equally common,
-    and where no node lies at distance z; such nodes are in no split.
+    and where no node lies at distance z; such nodes are in no split. Paths follow edges.
 
-    Args:
-        z: Distance, hops, 1..253.
-        num_patterns: Patterns and classes, M, 2 or more.
-        noise: Standard deviation of the feature noise.
-
-    Raises:
-        ValueError: If an argument is out of its range.
-
-    Source:
-        Ours, for the core distance of Li (2024), section 3.4.2: the distance whose nodes decide.
-
-    Example:
-        >>> path = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
-        >>> data = MajorityAtDistance(z=2).sample(path, 3, Generator().manual_seed(0))
-        >>> bool(data.y[0] == data.pattern[2]), data.y[1].item(), data.empty.tolist()
-        (True, -1, [False, True, False])
+    Source: Ours, for the core distance of Li (2024), section 3.4.2, whose nodes decide.
     """
 
-    z: int = 2
-    num_patterns: int = 6
-    noise: float = 0.1
+    z: int = 2  # hops
+    num_patterns: int = 6  # patterns and classes, M
+    noise: float = 0.1  # standard deviation of the feature noise
 
     def __post_init__(self) -> None:
         for name, least in (("z", 1), ("num_patterns", 2)):
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise ValueError(
-                    f"{name}: got {value!r}, expected a whole number, at least {least}"
-                )
-        if self.z > 253:
-            raise ValueError(f"z: got {self.z}, expected 1..253 hops")
-        if not 0 <= self.noise < float("inf"):
-            raise ValueError(f"noise: got {self.noise!r}, expected 0 or more")
+            whole = isinstance(value, int) and not isinstance(value, bool)
+            self._require(name, whole and value >= least, f"a whole number, at least {least}")
+        self._require("z", self.z <= 253, "1..253 hops")
+        self._require("noise", 0 <= self.noise < float("inf"), "0 or more")
 
     def sample(self, edge_index: Tensor, num_nodes: int, generator: Generator) -> Data:
-        """Draw patterns and noise on a graph; the same generator state gives the same data.
+        """Draw patterns and noise on a graph of N nodes, which does not change.
 
-        Args:
-            edge_index: The graph, which does not change; a path follows edges in their direction.
-            num_nodes: Nodes, N.
-            generator: Source of randomness.
-
-        Shapes:
-            edge_index [2, E]; x [N, M]; y [N] in -1..M-1; pattern [N] in 0..M-1; tie and empty [N]
-            bool, why a node has no label.
+        It has x [N, M]; y [N] in -1..M-1; pattern [N] in 0..M-1; tie and empty [N] bool, why a node
+        has no label.
         """
         pattern = torch.randint(self.num_patterns, (num_nodes,), generator=generator)
         noise = torch.randn(num_nodes, self.num_patterns, generator=generator)
@@ -249,3 +183,114 @@ class MajorityAtDistance:
             tie=tie,
             empty=empty,
         )
+
+
+@dataclass(frozen=True)
+class PowerLawGraph(_Parameters):
+    r"""Nodes that link within communities; labels mostly follow communities, features labels.
+
+    Node n belongs to community z_n = k with a probability in proportion to 1 / (k + 2), so that the
+    largest of 40 has 15 % of the nodes. One end of a link is drawn in proportion to weights w, the
+    other likewise, with probability `homophily` in the same community and otherwise outside it. The
+    weights are the quantiles of a power law with density :math:`w^{-\mathrm{exponent}}`, cut where
+    the expected degree is `max_degree`. The label is :math:`y_n = z_n` with probability `agreement`
+    and otherwise a community drawn as above; :math:`x_n = \mu_{y_n} + c\,\epsilon_n` with
+    :math:`\mu_k` uniform on the unit sphere, :math:`\epsilon_n \sim N(0, I)`, c = `noise`.
+
+    Neither part decides alone: the graph tells z, which is y for nine nodes in ten, and the best
+    guess from x_n alone is right for about half of the nodes. Links are distinct and join different
+    nodes. Isolated nodes are possible.
+
+    Source: The degree-corrected block model of Karrer and Newman, Physical Review E 83, 2011. Sizes
+        are ogbn-arxiv's (Hu et al., 2020), where 2/3 of the links join equal labels; here 0.65.
+    """
+
+    num_nodes: int = 169_343  # N
+    num_links: int = 1_166_243  # undirected, at most a quarter of all pairs
+    num_classes: int = 40  # communities and classes
+    dim: int = 128  # features of a node
+    exponent: float = 2.4  # of the degree distribution
+    max_degree: int = 13_161  # cut of the expected degree; drawn degrees scatter about it
+    homophily: float = 0.8  # share of links within a community
+    agreement: float = 0.9  # probability that a label is its community
+    noise: float = 0.5  # c, standard deviation of a feature
+
+    def __post_init__(self) -> None:
+        pairs, mean = self.num_nodes * (self.num_nodes - 1) // 2, 2 * self.num_links
+        self._require("num_nodes", self.num_nodes >= 2, "at least 2")
+        self._require("num_links", 1 <= self.num_links <= pairs // 4, f"1 to {pairs // 4}")
+        self._require("num_classes", self.num_classes >= 2, "at least 2")
+        self._require("dim", self.dim >= 1, "at least 1")
+        self._require("exponent", self.exponent > 2, "above 2, where the mean degree is finite")
+        above_mean = self.max_degree * self.num_nodes > mean
+        self._require("max_degree", above_mean, f"above the mean, {mean / self.num_nodes:g}")
+        self._require("homophily", 0 <= self.homophily <= 1, "between 0 and 1")
+        self._require("agreement", 0 <= self.agreement <= 1, "between 0 and 1")
+        self._require("noise", self.noise >= 0, "at least 0")
+
+    def sample(self, generator: Generator) -> Data:
+        """Draw one graph, its edges in both directions, by target and then by source.
+
+        It has x [N, dim] float32; edge_index [2, 2 num_links]; y and community, int64 [N].
+        """
+        community = self._communities(self.num_nodes, generator)
+        astray = torch.rand(self.num_nodes, generator=generator) >= self.agreement
+        y = community.clone()
+        y[astray] = self._communities(int(astray.sum()), generator)
+        mu = torch.randn(self.num_classes, self.dim, generator=generator)
+        mu /= mu.norm(dim=1, keepdim=True)
+        x = torch.randn(self.num_nodes, self.dim, generator=generator).mul_(self.noise)
+        for some in torch.arange(self.num_nodes).split(2**16):  # mu[y] would be as large as x
+            x[some] += mu[y[some]]
+        return Data(x=x, edge_index=self._edges(community, generator), y=y, community=community)
+
+    def _communities(self, count: int, generator: Generator) -> Tensor:
+        share = 1 / torch.arange(2.0, self.num_classes + 2, dtype=torch.float64)
+        draws = torch.rand(count, generator=generator, dtype=torch.float64) * share.sum()
+        return torch.searchsorted(share.cumsum(0), draws).clamp(max=self.num_classes - 1)
+
+    def _weights(self, generator: Generator) -> Tensor:
+        """Expected degrees in random order, float64 [N]."""
+        level = (torch.arange(self.num_nodes, dtype=torch.float64) + 0.5) / self.num_nodes
+        weight = level ** (-1 / (self.exponent - 1))
+        for _ in range(50):  # cutting hubs lifts the others: a fixed point, near after a few steps
+            weight *= 2 * self.num_links / weight.sum()
+            weight.clamp_(max=self.max_degree)
+        return weight[torch.randperm(self.num_nodes, generator=generator)]
+
+    def _edges(self, community: Tensor, generator: Generator) -> Tensor:
+        """Both directions of all links, int64 [2, 2 num_links]."""
+        nodes = community.argsort(stable=True)  # communities side by side
+        reach = self._weights(generator).cumsum(0)
+        code = torch.empty(0, dtype=torch.int64)
+        while len(code) < self.num_links:
+            count = int(1.1 * (self.num_links - len(code))) + 64
+            drawn = self._draw(count, nodes, reach, community, generator)
+            code = _sorted(torch.cat([code, drawn])).unique_consecutive()
+        chosen = torch.randperm(len(code), generator=generator)[: self.num_links]
+        code = code[chosen]
+        low, high = code // self.num_nodes, code % self.num_nodes
+        both = _sorted(torch.cat([code, high * self.num_nodes + low]))
+        return torch.stack([both % self.num_nodes, both // self.num_nodes])
+
+    def _draw(
+        self, count: int, nodes: Tensor, reach: Tensor, community: Tensor, generator: Generator
+    ) -> Tensor:
+        """Links that are no loops, as lower end times N plus higher end."""
+        size = torch.bincount(community, minlength=self.num_classes)
+        after = torch.cat([reach.new_zeros(1), reach])[size.cumsum(0)]
+        before = torch.cat([reach.new_zeros(1), after[:-1]])
+        place, coin, at = torch.rand(3, count, generator=generator, dtype=torch.float64)
+        one = nodes[torch.searchsorted(reach, place * reach[-1]).clamp_(max=len(reach) - 1)]
+        own = community[one]
+        low, width = before[own], (after - before)[own]
+        outside = at * (reach[-1] - width)
+        outside += width * (outside >= low)
+        spot = torch.where(coin < self.homophily, low + at * width, outside)
+        other = nodes[torch.searchsorted(reach, spot).clamp_(max=len(reach) - 1)]
+        code = torch.minimum(one, other) * self.num_nodes + torch.maximum(one, other)
+        return code[one != other]
+
+
+def _sorted(code: Tensor) -> Tensor:
+    return torch.from_numpy(np.sort(code.numpy()))  # several times as fast as torch's on one thread

@@ -13,31 +13,21 @@ from graphtheory.lab.datasets.prompts import Prompts
 
 @dataclass(frozen=True)
 class FunctionFamily(ABC):
-    """Draws one random function for each prompt and gives its outputs.
+    """Draws one random function for each prompt and gives its outputs on inputs N(0, I).
 
-    Source:
-        Garg et al., What can transformers learn in-context?, 2022, sections 3 and 4; inputs are
-        N(0, I), functions as there unless a member says otherwise.
+    Source: Garg et al., What can transformers learn in-context?, 2022, sections 3 and 4; functions
+        are as there unless a member says otherwise.
     """
 
     def __post_init__(self) -> None:
         for field in fields(self):
             if getattr(self, field.name) < 1:
-                raise ValueError(
-                    f"{field.name}: got {getattr(self, field.name)}, expected at least 1"
-                )
+                value = getattr(self, field.name)
+                raise ValueError(f"{field.name}: got {value}, expected at least 1")
 
     @abstractmethod
     def outputs(self, x: Tensor, generator: Generator) -> Tensor:
-        """f_p(x_pi) with a function of its own for each prompt p.
-
-        Args:
-            x: Inputs [P, n, d].
-            generator: Source of the functions.
-
-        Returns:
-            Outputs [P, n].
-        """
+        """f_p(x_pi) with a function of its own for each prompt p, [P, n], of inputs x [P, n, d]."""
 
     def prompts(self, count: int, points: int, dim: int, generator: Generator) -> Prompts:
         """Prompts of a number of points, as `train.train_in_context` asks for them."""
@@ -52,21 +42,11 @@ class FunctionFamily(ABC):
         *,
         classify: bool = False,
         noise: float = 0.0,
-        labels: Tensor | None = None,
     ) -> Prompts:
-        """Draw prompts, each with a function of its own.
+        """Draw P prompts of l contexts with d_x coordinates, each with a function of its own.
 
-        Args:
-            count: P.
-            length: Contexts of a prompt, l.
-            dim: d_x.
-            generator: Source of inputs, functions and noise.
-            classify: Give the sign of the outputs, +1 where they are 0.
-            noise: Standard deviation of what is added to the contexts' outputs, before the sign.
-            labels: Embeddings of the outputs -1 and +1, [2, d_y]; None is the number itself.
-
-        Raises:
-            ValueError: If the noise is negative.
+        Outputs of contexts get `noise`, a standard deviation; then, with `classify`, all outputs
+        become their signs, +1 where they are 0.
         """
         if noise < 0:
             raise ValueError(f"noise: got {noise}, expected 0 or more")
@@ -75,7 +55,7 @@ class FunctionFamily(ABC):
         y[:, :-1] += noise * torch.randn(count, length, generator=generator)
         if classify:
             y = torch.where(y < 0, -1.0, 1.0)
-        return Prompts(x, y, torch.tensor([[-1.0], [1.0]]) if labels is None else labels)
+        return Prompts(x, y, torch.tensor([[-1.0], [1.0]]))
 
 
 @dataclass(frozen=True)
@@ -94,13 +74,9 @@ class Linear(FunctionFamily):
 
 @dataclass(frozen=True)
 class NoisyLinear(Linear):
-    """`Linear` with N(0, noise^2) added to every output, that of the query too.
+    """`Linear` with N(0, noise^2) added to every output, that of the query too."""
 
-    Args:
-        noise: Standard deviation, above 0.
-    """
-
-    noise: float = 1.0
+    noise: float = 1.0  # standard deviation, above 0
 
     def __post_init__(self) -> None:
         if not self.noise > 0:
@@ -115,8 +91,7 @@ class NoisyLinear(Linear):
 class Quadratic(FunctionFamily):
     r""":math:`f(x) = \sum_i w_i x_i^2 / \sqrt 3` with w ~ N(0, I): as large as a `Linear` one.
 
-    Source:
-        Garg et al. (2022) name the class in their code; the factor makes E f(x)^2 = d.
+    Source: Garg et al. (2022) name the class in their code; the factor makes E f(x)^2 = d.
     """
 
     def outputs(self, x: Tensor, generator: Generator) -> Tensor:
@@ -126,13 +101,9 @@ class Quadratic(FunctionFamily):
 
 @dataclass(frozen=True)
 class SparseLinear(FunctionFamily):
-    r""":math:`f(x) = w^\top x` with w ~ N(0, I) but for all coordinates except a few, which are 0.
+    r""":math:`f(x) = w^\top x` with w ~ N(0, I) in a few coordinates and 0 in the others."""
 
-    Args:
-        nonzero: Number of other coordinates, drawn for each prompt; all where x has fewer.
-    """
-
-    nonzero: int = 3
+    nonzero: int = 3  # coordinates, drawn for each prompt; all where x has fewer
 
     def outputs(self, x: Tensor, generator: Generator) -> Tensor:
         w = torch.randn(len(x), x.size(2), generator=generator)
@@ -144,13 +115,9 @@ class SparseLinear(FunctionFamily):
 
 @dataclass(frozen=True)
 class TwoLayer(FunctionFamily):
-    r""":math:`f(x) = \sum_{i \le r} v_i \max(w_i^\top x, 0)`, v_i ~ N(0, 2 / r), w_i ~ N(0, I).
+    r""":math:`f(x) = \sum_{i \le r} v_i \max(w_i^\top x, 0)`, v_i ~ N(0, 2 / r), w_i ~ N(0, I)."""
 
-    Args:
-        width: Neurons, r.
-    """
-
-    width: int = 100
+    width: int = 100  # neurons, r
 
     def outputs(self, x: Tensor, generator: Generator) -> Tensor:
         w = torch.randn(len(x), x.size(2), self.width, generator=generator)
@@ -160,13 +127,9 @@ class TwoLayer(FunctionFamily):
 
 @dataclass(frozen=True)
 class DecisionTree(FunctionFamily):
-    """A full binary tree; a node asks for the sign of a random coordinate, a leaf has a N(0, 1).
+    """A full binary tree; a node asks for the sign of a random coordinate, a leaf has a N(0, 1)."""
 
-    Args:
-        depth: Questions on the way to a leaf.
-    """
-
-    depth: int = 4
+    depth: int = 4  # questions on the way to a leaf
 
     def outputs(self, x: Tensor, generator: Generator) -> Tensor:
         prompts, inner = len(x), 2**self.depth - 1

@@ -45,8 +45,8 @@ class Prompts:
         if self.labels.dim() != 2 or len(self.labels) != 2:
             raise ValueError(f"labels: shape {tuple(self.labels.shape)}, expected [2, d_y]")
         count, places, _ = self.x.shape
-        for name, wanted in (("y", (count, places)), ("pattern", (count, places)),
-                             ("task", (count, 2))):  # fmt: skip
+        shapes = {"y": (count, places), "pattern": (count, places), "task": (count, 2)}
+        for name, wanted in shapes.items():
             given = getattr(self, name)
             if given is not None and given.shape != wanted:
                 shape = tuple(given.shape)
@@ -56,13 +56,9 @@ class Prompts:
         return len(self.x)
 
     def __getitem__(self, chosen: int | slice | Tensor) -> Prompts:
-        """Some of the prompts, or one of them, as `Prompts`.
-
-        Raises:
-            IndexError: If there is no prompt of that number.
-        """
+        """Some of the prompts, or one of them, as `Prompts`."""
         if isinstance(chosen, int):
-            at = range(len(self))[chosen]
+            at = range(len(self))[chosen]  # raises IndexError
             chosen = slice(at, at + 1)
         pattern, task = (None if t is None else t[chosen] for t in (self.pattern, self.task))
         return Prompts(self.x[chosen], self.y[chosen], self.labels, pattern, task)

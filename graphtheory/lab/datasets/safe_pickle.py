@@ -46,8 +46,6 @@ def _sizes(value: Any, what: str) -> tuple[int, ...]:
 class _Made:
     """What a file made, of which it can change nothing."""
 
-    __slots__ = ("value",)
-
     def __init__(self, value: Any = None) -> None:
         self.value = value
 
@@ -58,16 +56,12 @@ class _Made:
 class _Maker(_Made):
     """A function that a file may call."""
 
-    __slots__ = ()
-
     def __call__(self, *args: Any) -> Any:
         return self.value(*args)
 
 
 class _Dtype(_Made):
     """A type of numbers; its state says the order of bytes, and no more."""
-
-    __slots__ = ()
 
     def __init__(self, name: Any, align: Any = 0, copy: Any = 0) -> None:
         found = _NUMBERS.fullmatch(name) if type(name) is str else None
@@ -83,8 +77,6 @@ class _Dtype(_Made):
 
 class _Array(_Made):
     """An array of numbers; its state is shape, type, order of memory and bytes."""
-
-    __slots__ = ()
 
     def __setstate__(self, state: Any) -> None:
         _check(type(state) is tuple and len(state) == 5, "an array of another state")
@@ -102,8 +94,6 @@ class _Array(_Made):
 class _Csr(_Made):
     """A sparse matrix; its state are its arrays and its shape."""
 
-    __slots__ = ()
-
     def __setstate__(self, state: Any) -> None:
         _check(type(state) is dict, "a matrix of another state")
         parts = [state.get(name) for name in ("data", "indices", "indptr")]
@@ -114,10 +104,6 @@ class _Csr(_Made):
         matrix = scipy.sparse.csr_matrix((data, indices, indptr), shape)
         matrix.check_format(full_check=True)
         self.value = matrix
-
-
-def _array(of: Any, shape: Any, code: Any) -> _Array:
-    return _Array()
 
 
 def _storage(content: Any) -> _Made:
@@ -150,27 +136,23 @@ def _tensor(storage: Any, offset: Any, size: Any, stride: Any, grad: Any, hooks:
     return _Made(flat.as_strided(size, stride, offset))
 
 
-def _dict(*_: Any) -> dict[Any, Any]:
-    return {}
-
-
 ARRAYS: Known = {
-    ("numpy.core.multiarray", "_reconstruct"): _Maker(_array),
-    ("numpy._core.multiarray", "_reconstruct"): _Maker(_array),
+    ("numpy.core.multiarray", "_reconstruct"): _Maker(lambda *_: _Array()),
+    ("numpy._core.multiarray", "_reconstruct"): _Maker(lambda *_: _Array()),
     ("numpy", "ndarray"): _Made(),
     ("numpy", "dtype"): _Maker(_Dtype),
 }
 """What arrays of numbers are made of."""
 MATRICES: Known = {
     ("scipy.sparse.csr", "csr_matrix"): _Csr,
-    ("collections", "defaultdict"): _Maker(_dict),
+    ("collections", "defaultdict"): _Maker(lambda *_: {}),
     ("__builtin__", "list"): _Made(),
 }
 """What sparse matrices are made of, and lists by key."""
 TENSORS: Known = {
     ("torch._utils", "_rebuild_tensor_v2"): _Maker(_tensor),
     ("torch.storage", "_load_from_bytes"): _Maker(_storage),
-    ("collections", "OrderedDict"): _Maker(_dict),
+    ("collections", "OrderedDict"): _Maker(lambda *_: {}),
 }
 """What tensors are made of."""
 
@@ -196,8 +178,6 @@ _READ: dict[int, Any] = {code[0]: pickle._Unpickler.dispatch[code[0]] for code i
 
 
 class _Dispatch(dict[int, Any]):
-    """The functions that read each code of the stream."""
-
     def __missing__(self, code: int) -> None:
         _check(False, f"the code {bytes([code])!r}")
 
@@ -218,30 +198,25 @@ class _Unpickler(pickle._Unpickler):
             raise pickle.UnpicklingError(f"{module}.{name} is not part of such a file")
         return self._known[module, name]
 
-    def call(self) -> None:
-        """Read REDUCE: call a known function."""
+    def call(self) -> None:  # REDUCE: of a known function
         args = self.stack.pop()
         _check(type(self.stack[-1]) is _Maker and type(args) is tuple, "a call of no function")
         self.stack[-1] = self.stack[-1](*args)
 
-    def make(self) -> None:
-        """Read NEWOBJ: make a sparse matrix."""
+    def make(self) -> None:  # NEWOBJ: a sparse matrix
         args, kind = self.stack.pop(), self.stack.pop()
         _check(kind is _Csr and args == (), "an object that is no matrix")
         self.append(_Csr())
 
-    def give_state(self) -> None:
-        """Read BUILD: give a stand-in its state."""
+    def give_state(self) -> None:  # BUILD: to a stand-in
         state = self.stack.pop()
         _check(isinstance(self.stack[-1], _Made), "a state of what has none")
         self.stack[-1].__setstate__(state)
 
-    def set_item(self) -> None:
-        """Read SETITEM: add one dictionary entry."""
+    def set_item(self) -> None:  # SETITEM
         self.put([self.stack.pop(-2), self.stack.pop()])
 
-    def set_items(self) -> None:
-        """Read SETITEMS: add several dictionary entries."""
+    def set_items(self) -> None:  # SETITEMS
         self.put(self.pop_mark())
 
     def put(self, items: list[Any]) -> None:
@@ -269,16 +244,7 @@ class _StorageUnpickler(_Unpickler):
 
 
 def read(path: Path, known: Known) -> Any:
-    """What a pickled file holds: numbers, text, arrays, matrices, tensors, and lists of these.
-
-    Args:
-        path: The file.
-        known: The classes and functions that it may name.
-
-    Raises:
-        pickle.UnpicklingError: The file names anything else, holds parts that do not fit together,
-            or is none.
-    """
+    """Numbers, text, arrays, matrices, tensors, and lists of these, of the `known` names alone."""
     content = path.read_bytes()
     try:
         return _plain(_Unpickler(io.BytesIO(content), known).load(), {})
@@ -292,21 +258,18 @@ def read(path: Path, known: Known) -> Any:
 
 def _plain(given: Any, made: dict[int, Any]) -> Any:
     """With arrays, matrices and tensors in the place of stand-ins, each made once."""
-    if type(given) in _AS_THEY_ARE:
+    kind = type(given)
+    if kind in _AS_THEY_ARE:
         return given
     if id(given) not in made:
-        made[id(given)] = None
-        made[id(given)] = _replaced(given, made)
+        made[id(given)] = value = given.value if isinstance(given, _Made) else None
+        if kind is dict:
+            value = {key: _plain(one, made) for key, one in given.items()}
+        elif kind in (list, tuple):
+            value = kind(_plain(one, made) for one in given)
+        else:
+            known = (np.ndarray, scipy.sparse.csr_matrix, Tensor)
+            _check(isinstance(value, known), f"a {kind.__name__}")
+        made[id(given)] = value
     _check(made[id(given)] is not None, "a list within itself")
     return made[id(given)]
-
-
-def _replaced(given: Any, made: dict[int, Any]) -> Any:
-    kind = type(given)
-    if kind is dict:
-        return {key: _plain(value, made) for key, value in given.items()}
-    if kind in (list, tuple):
-        return kind(_plain(one, made) for one in given)
-    value = given.value if isinstance(given, _Made) else None
-    _check(isinstance(value, (np.ndarray, scipy.sparse.csr_matrix, Tensor)), f"a {kind.__name__}")
-    return value

@@ -20,26 +20,9 @@ class Split(NamedTuple):
 
 
 def by_fraction(y: Tensor, *, val: float, test: float, generator: Generator) -> Split:
-    """A random split of the labeled entries; what validation and test leave, trains.
+    """A random split of the entries whose y is not -1, of fractions `val` and `test`, into masks.
 
     The sizes are those of PyG's `RandomNodeSplit("train_rest")`, which draws from the global state.
-
-    Args:
-        y: Labels; -1 means unlabeled and stays out of every mask.
-        val: Fraction of the labeled entries for validation.
-        test: Fraction for the test.
-        generator: Source of randomness.
-
-    Shapes:
-        y [N] int64; masks [N] bool.
-
-    Raises:
-        ValueError: Fractions that leave nothing to train on.
-
-    Example:
-        >>> y = torch.zeros(10, dtype=torch.long)
-        >>> [int(m.sum()) for m in by_fraction(y, val=0.2, test=0.2, generator=Generator())]
-        [6, 2, 2]
     """
     labeled = (y >= 0).nonzero().view(-1)
     num_val, num_test = round(len(labeled) * val), round(len(labeled) * test)
@@ -54,33 +37,11 @@ def by_fraction(y: Tensor, *, val: float, test: float, generator: Generator) -> 
 
 
 def per_class(
-    y: Tensor,
-    *,
-    train: int = 20,
-    val: int = 500,
-    test: int = 1000,
-    generator: Generator,
+    y: Tensor, *, train: int = 20, val: int = 500, test: int = 1000, generator: Generator
 ) -> Split:
-    """A random split with equally many training nodes of each class.
+    """A random split with `train` labeled nodes of each class; the sizes are Planetoid's.
 
-    The sizes are those of the public Planetoid splits.
-
-    Args:
-        y: Labels; -1 means unlabeled.
-        train: Training nodes of each class.
-        val: Validation nodes.
-        test: Test nodes.
-        generator: Source of randomness.
-
-    Shapes:
-        y [N] int64; masks [N] bool.
-
-    Raises:
-        ValueError: A class with fewer than `train` nodes, or too few nodes for `val` and `test`.
-
-    Source:
-        Shchur et al., "Pitfalls of Graph Neural Network Evaluation", 2018, section 3; the sizes
-        of validation and test are Planetoid's.
+    Source: Shchur et al., "Pitfalls of Graph Neural Network Evaluation", 2018, section 3.
     """
     order = torch.randperm(len(y), generator=generator)
     order = order[y[order] >= 0]
@@ -98,13 +59,10 @@ def per_class(
 
 
 def stratified(y: Tensor, *, val: float, test: float, generator: Generator) -> Split:
-    """A random split of graphs that keeps the share of each class; positions, sorted.
+    """A random split of graphs, y [G] their classes, into sorted positions.
 
     Each class is split as by `by_fraction`, so that a class of a few graphs can be absent from
     validation.
-
-    Shapes:
-        y [G] int64, the class of each graph; positions int64.
     """
     parts: list[Split] = []
     for c in y.unique():
@@ -116,25 +74,16 @@ def stratified(y: Tensor, *, val: float, test: float, generator: Generator) -> S
 
 def positions_by_fraction(size: int, *, val: float, test: float, generator: Generator) -> Split:
     """A random split of `size` graphs as `by_fraction` draws it; positions, sorted."""
-    everything = torch.zeros(size, dtype=torch.int64)
-    masks = by_fraction(everything, val=val, test=test, generator=generator)
+    masks = by_fraction(torch.zeros(size).long(), val=val, test=test, generator=generator)
     return Split(*(mask.nonzero().view(-1) for mask in masks))
 
 
 def folds(y: Tensor, *, number: int, fold: int) -> Split:
-    """One of several folds that keep the share of each class: positions, sorted.
+    """One of at least 3 folds that keep the share of each class y [G]: positions, sorted.
 
     The folds are scikit-learn's `StratifiedKFold` after one fixed shuffle, the same for every
-    `fold`: fold s is tested, fold s + 1 validates, the others train; after the last comes the
-    first. Over all folds, every graph is tested once.
-
-    Args:
-        y: Class of each graph, int64 [G].
-        number: How many folds, at least 3.
-        fold: Which one is tested; counted modulo `number`.
-
-    Raises:
-        ValueError: Fewer than 3 folds, or no class with that many graphs.
+    `fold`: fold s, modulo `number`, is tested, fold s + 1 validates, the others train; after the
+    last comes the first. Over all folds, every graph is tested once.
     """
     if number < 3:
         raise ValueError(f"number: got {number} folds, expected at least 3")

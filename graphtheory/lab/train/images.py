@@ -137,7 +137,7 @@ def _check_images(pixels: Tensor, y: Tensor) -> None:
     for name, found, dtype in (("pixels", pixels, torch.uint8), ("y", y, torch.int64)):
         if not isinstance(found, Tensor) or found.dtype != dtype:
             got = found.dtype if isinstance(found, Tensor) else type(found).__name__
-            hint = "; data.pixels.as_pixels makes it of PIL images, arrays and floating numbers"
+            hint = "; lab.datasets.image_files.as_pixels makes it of PIL images, arrays and floats"
             raise TypeError(
                 f"{name}: got {got}, expected a tensor of {dtype}{hint if name == 'pixels' else ''}"
             )

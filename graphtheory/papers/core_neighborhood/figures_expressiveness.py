@@ -14,9 +14,9 @@ from torch_geometric.nn import GINConv
 
 from graphtheory.graph import Neighborhood, cliques
 from graphtheory.lab.bench.rows import Row
-from graphtheory.lab.datasets.expressiveness import expressiveness_pairs
 from graphtheory.lab.report.table import Table
 from graphtheory.nn import SPDTransformerConv
+from graphtheory.papers.core_neighborhood.expressiveness import expressiveness_pairs
 from graphtheory.papers.figure import DataSets, Figure, Measurements, Shown, Verdict, groups
 from graphtheory.papers.grid import Grid, Measured, axis, unrecorded
 from graphtheory.structure import resistance_bucket, resistance_distance, shortest_path_distance

@@ -22,7 +22,7 @@ from graphtheory.lab.bench.config import (
 from graphtheory.lab.bench.fingerprints import TreesRunConfig
 from graphtheory.lab.bench.graph_task import GraphRunConfig, OwnGraphs, network_of
 from graphtheory.lab.bench.node_config import NodeRunConfig
-from graphtheory.lab.datasets.precomputed import precomputed
+from graphtheory.lab.datasets.graph_sets import precomputed
 from graphtheory.lab.train import AdamOptions
 from graphtheory.lab.zoo import graph_models as graph_zoo
 from graphtheory.lab.zoo import node_models as zoo

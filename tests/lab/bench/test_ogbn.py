@@ -10,7 +10,8 @@ from graphtheory.lab.bench.benchmark import Benchmark
 from graphtheory.lab.bench.node_config import NodeRunConfig
 from graphtheory.lab.bench.node_task import NodeBenchTask
 from graphtheory.lab.cli.main import main
-from graphtheory.lab.datasets import files, graphs, ogb_readers
+from graphtheory.lab.datasets import files, graphs
+from graphtheory.lab.datasets.graph_readers import import_ogb
 from graphtheory.lab.train import SampledLayers
 from tests.lab.datasets.ogbn_folder import EDGES, NODES, write_ogbn
 
@@ -46,10 +47,12 @@ def test_every_network_trains_and_is_scored_by_ogb(name: str, small_sets: Path) 
         assert isinstance(batches, SampledLayers) == (model == "sampled-gcn")
         whole = batches.evaluation_batch()
         out = task.eval()(whole)[whole.test_mask].detach()
-        given = {"y_true": whole.y[whole.test_mask], "y_pred": out}
-        if whole.y.dim() == 1:
-            given = {"y_true": given["y_true"][:, None], "y_pred": out.argmax(1, keepdim=True)}
-        (expected,) = ogb_readers.evaluator(name).eval(given).values()
+        y = whole.y[whole.test_mask]
+        if y.dim() == 1:
+            given = {"y_true": y[:, None], "y_pred": out.argmax(1, keepdim=True)}
+        else:
+            given = {"y_true": y, "y_pred": out}
+        (expected,) = import_ogb("ogb.nodeproppred").Evaluator(name).eval(given).values()
         assert task.evaluate(whole).test == pytest.approx(expected)
 
 

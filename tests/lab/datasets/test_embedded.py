@@ -6,7 +6,7 @@ from torch_geometric.utils import contains_self_loops, is_undirected, remove_sel
 
 from graphtheory.graph import neighborhood_from
 from graphtheory.lab.datasets import embedded
-from graphtheory.lab.datasets.graph_sets import load_graphs
+from graphtheory.lab.datasets.graphs import load_graphs
 from graphtheory.structure import shortest_path_distance
 
 

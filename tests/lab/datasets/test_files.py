@@ -1,12 +1,34 @@
+import hashlib
+import io
+import random
 import re
 import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+import torch
+from torch import Tensor
+from torch_geometric.data import Data, InMemoryDataset
 
-from graphtheory.lab.datasets import catalogue, graphs
-from graphtheory.lab.datasets.catalogue import GIT_BLOB, SHA256, DatasetInfo, describe, names
-from graphtheory.lab.datasets.files import DamagedFileError, digests, locate, staged, verify_counts
+from graphtheory.lab.cli.main import main
+from graphtheory.lab.datasets import graphs
+from graphtheory.lab.datasets.catalogue import DatasetInfo, describe, names
+from graphtheory.lab.datasets.files import (
+    DamagedFileError,
+    cache_folder,
+    digests,
+    locate,
+    processed,
+    read_arrays,
+    staged,
+    verify_counts,
+    write_arrays,
+)
+from graphtheory.lab.datasets.graphs import load_graphs
 
 INFO = DatasetInfo("toy", "webkb", folder="Toy/raw", files=("a.txt",), optional_files=("b.txt",))
 
@@ -14,7 +36,7 @@ INFO = DatasetInfo("toy", "webkb", folder="Toy/raw", files=("a.txt",), optional_
 @pytest.fixture
 def toy(tmp_path: Path) -> Path:
     (tmp_path / "Toy/raw").mkdir(parents=True)
-    (tmp_path / "Toy/raw/a.txt").write_text("content")
+    (tmp_path / "Toy/raw/a.txt").write_text("1.00000")
     return tmp_path
 
 
@@ -31,44 +53,43 @@ def test_a_folder_in_the_place_of_a_file_is_missing(toy: Path) -> None:
         locate(INFO, toy)
 
 
-def test_pins_are_enforced_by_content(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pins_are_enforced_by_content(toy: Path) -> None:
     found = locate(INFO, toy)
-    digest = digests(found)["Toy/raw/a.txt"]
-    monkeypatch.setitem(catalogue.SHA256, "Toy/raw", {"a.txt": (7, digest)})
-    assert digests(found, all_pinned=True) == {"Toy/raw/a.txt": digest}
-    (toy / "Toy/raw/a.txt").write_text("conTent")
+    digest = digests(INFO, found)["Toy/raw/a.txt"]
+    info = replace(INFO, sha256={"a.txt": (7, digest)})
+    assert digests(info, found, all_pinned=True) == {"Toy/raw/a.txt": digest}
+    (toy / "Toy/raw/a.txt").write_text("1.0.000")
     with pytest.raises(DamagedFileError) as caught:
-        digests(found)
+        digests(info, found)
     message = str(caught.value)
     assert str(toy / "Toy/raw/a.txt") in message and "truncated or altered" in message
     assert f"expected 7 bytes with SHA-256 {digest}, found 7 bytes with SHA-256" in message
 
 
-def test_a_git_blob_id_is_a_pin_too(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(catalogue.SHA256, "Toy/raw", {"a.txt": (7, "0" * 64)})
-    blob = "6b584e8ece562ebffc15d38808cd6b98fc3d97ea"  # printf content | git hash-object --stdin
-    monkeypatch.setitem(catalogue.GIT_BLOB, "Toy/raw", {"a.txt": blob})
-    assert list(digests(locate(INFO, toy), all_pinned=True)) == ["Toy/raw/a.txt"]
+def test_a_git_blob_id_is_a_pin_too(toy: Path) -> None:
+    blob = "abcdcad948ea622cc4f4d97c80349c1ace037f72"  # printf 1.00000 | git hash-object --stdin
+    info = replace(INFO, sha256={"a.txt": (7, "0" * 64)}, git_blob={"a.txt": blob})
+    assert list(digests(info, locate(INFO, toy), all_pinned=True)) == ["Toy/raw/a.txt"]
 
 
 def test_without_a_pin_a_pickle_is_not_opened(toy: Path) -> None:
     with pytest.raises(DamagedFileError, match=r"a.txt: no SHA-256 is known for it"):
-        digests(locate(INFO, toy), all_pinned=True)
+        digests(INFO, locate(INFO, toy), all_pinned=True)
 
 
 def test_staged_copies_are_private_and_vanish(toy: Path) -> None:
     found = locate(INFO, toy)
-    with staged(found, digests(found)) as private:
+    with staged(found, digests(INFO, found)) as private:
         copy = private / "Toy/raw/a.txt"
-        assert copy.read_text() == "content" and not copy.is_symlink()
+        assert copy.read_text() == "1.00000" and not copy.is_symlink()
         assert private.stat().st_mode & 0o077 == 0
     assert not private.exists()
 
 
 def test_a_file_that_changes_after_the_check_is_refused(toy: Path) -> None:
     found = locate(INFO, toy)
-    checked = digests(found)
-    (toy / "Toy/raw/a.txt").write_text("swapped")
+    checked = digests(INFO, found)
+    (toy / "Toy/raw/a.txt").write_text("2.00000")
     with pytest.raises(DamagedFileError, match="changed while it was being read"):  # noqa: SIM117
         with staged(found, checked):
             pytest.fail("the altered file was handed out")
@@ -109,27 +130,198 @@ def test_damage_is_found_in_every_family(
 
 
 def test_every_pin_is_a_hash_of_a_file_that_a_set_reads() -> None:
-    known: dict[str, set[str]] = {}
     images = [describe(name, task="image") for name in names("image")]
     for info in (*map(describe, names()), *images):
-        known.setdefault(info.folder, set()).update(info.files)
-    for folder, pins in SHA256.items():
-        for file, (size, digest) in pins.items():
-            assert file in known[folder] and size > 0 and re.fullmatch("[0-9a-f]{64}", digest)
-    assert all(SHA256[folder].keys() >= blobs.keys() for folder, blobs in GIT_BLOB.items())
+        for file, (size, digest) in info.sha256.items():
+            assert file in info.files and size > 0 and re.fullmatch("[0-9a-f]{64}", digest)
+        assert info.sha256.keys() >= info.git_blob.keys()
 
 
 @pytest.mark.parametrize("name", ["Cora", "CiteSeer", "PubMed"])
 def test_all_pickled_files_are_pinned(name: str) -> None:
     info = describe(name)
-    assert SHA256[info.folder].keys() == set(info.files)
+    assert info.sha256.keys() == set(info.files)
 
 
 def test_pins_are_those_of_the_files_at_hand(data_root: Path) -> None:
     checked = 0
     for info in map(describe, names()):
-        if info.folder in SHA256 and all(
-            (data_root / info.folder / f).is_file() for f in info.files
-        ):
-            checked += len(digests(locate(info, data_root), all_pinned=True))
+        if info.sha256 and all((data_root / info.folder / f).is_file() for f in info.files):
+            checked += len(digests(info, locate(info, data_root), all_pinned=True))
     assert checked >= 8 + 12 + 24 + 3 + 3 + 1
+
+
+ARRAYS = {"x": np.arange(400, dtype=np.float32).reshape(20, 20), "y": np.arange(3)}
+
+
+def test_arrays_return_as_they_were(tmp_path: Path) -> None:
+    path = tmp_path / "folder/set.arrays"
+    assert read_arrays(path) is None
+    for arrays in (ARRAYS, {"x": np.zeros(0)}):  # the second takes the place of the first
+        write_arrays(path, arrays)
+        stored = read_arrays(path)
+        assert stored is not None and stored.keys() == arrays.keys()
+        for name, array in arrays.items():
+            assert stored[name].dtype == array.dtype and np.array_equal(stored[name], array)
+    assert [p.name for p in path.parent.iterdir()] == ["set.arrays"]
+
+
+def test_every_damage_is_found(tmp_path: Path) -> None:
+    path, draw = tmp_path / "set.arrays", random.Random(0)
+    write_arrays(path, ARRAYS)
+    good = path.read_bytes()
+    damaged = [good[:length] for length in draw.sample(range(len(good)), 100)]
+    for position in draw.sample(range(len(good)), 300):
+        flipped = bytearray(good)
+        flipped[position] ^= 1 << draw.randrange(8)
+        damaged.append(bytes(flipped))
+    for content in damaged:
+        path.write_bytes(content)
+        with pytest.warns(UserWarning, match="set.arrays: damaged, made again from the raw files"):
+            assert read_arrays(path) is None
+
+
+def test_objects_are_not_unpickled(tmp_path: Path) -> None:
+    buffer = io.BytesIO()
+    np.savez(buffer, x=np.array([{"an": "object"}], dtype=object))
+    path = tmp_path / "set.arrays"
+    path.write_bytes(hashlib.sha256(buffer.getvalue()).digest() + buffer.getvalue())
+    with pytest.raises(ValueError, match="allow_pickle=False"):
+        read_arrays(path)
+
+
+def test_a_failed_write_leaves_what_was_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "set.arrays"
+    write_arrays(path, ARRAYS)
+    good = path.read_bytes()
+
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(OSError, match=r"cache: .*set.arrays cannot be written \(No space left"):
+        write_arrays(path, {"x": np.zeros(1000)})
+    assert path.read_bytes() == good and list(tmp_path.iterdir()) == [path]
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match="give another folder as cache= or in GRAPHTHEORY_CACHE"):
+        write_arrays(tmp_path / "file/set.arrays", ARRAYS)
+
+
+def test_default_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("GRAPHTHEORY_CACHE", str(tmp_path))
+    assert cache_folder() == tmp_path
+    monkeypatch.delenv("GRAPHTHEORY_CACHE")
+    assert cache_folder() == Path.home() / ".cache/graphtheory"
+
+
+class _Reader:
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __call__(self, private: Path) -> Mapping[str, Tensor]:
+        self.calls += 1
+        (private / "Toy/processed").mkdir()  # as PyG does
+        return {"x": torch.tensor([float((private / "Toy/raw/a.txt").read_text())])}
+
+
+def test_read_once_for_each_content(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read, cache = _Reader(), toy / "cache"
+    values = [processed(INFO, toy, cache, read)["x"].item() for _ in range(2)]
+    assert values == [1.0, 1.0] and read.calls == 1
+    (toy / "Toy/raw/a.txt").write_text("2")
+    assert processed(INFO, toy, cache, read)["x"].item() == 2.0 and read.calls == 2
+    monkeypatch.setattr("torch_geometric.__version__", "0.0")
+    processed(INFO, toy, cache, read)
+    assert read.calls == 3
+    assert sorted(p.name for p in (toy / "Toy").iterdir()) == ["raw"]
+
+
+def test_a_damaged_cache_is_made_again(toy: Path) -> None:
+    read, cache = _Reader(), toy / "cache"
+    processed(INFO, toy, cache, read)
+    (entry,) = cache.iterdir()
+    entry.write_bytes(entry.read_bytes()[:-1])
+    with pytest.warns(UserWarning, match="damaged"):
+        assert processed(INFO, toy, cache, read)["x"].item() == 1.0
+    assert read.calls == 2
+    assert processed(INFO, toy, cache, read)["x"].item() == 1.0 and read.calls == 2
+
+
+def test_what_a_reader_stumbles_over_names_the_folder(toy: Path) -> None:
+    (toy / "Toy/raw/a.txt").write_text("one")
+    with pytest.raises(
+        DamagedFileError, match=r"toy: the raw files of Toy/raw cannot be read.*'one'"
+    ):
+        processed(INFO, toy, toy / "cache", _Reader())
+    assert not (toy / "cache").exists()
+
+
+Printed = Callable[[Callable[[], Any]], tuple[str, str]]
+
+
+class Toy(InMemoryDataset):
+    """One graph without files, as PyG's classes make theirs."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(str(root))
+        self.load(self.processed_paths[0])
+
+    @property
+    def processed_file_names(self) -> str:
+        return "data.pt"
+
+    def process(self) -> None:
+        self.save([Data(x=torch.ones(3, 2))], self.processed_paths[0])
+
+
+@pytest.fixture
+def printed(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Printed:
+    """What a call writes to both streams outside of pytest, in which PyG prints nothing."""
+
+    def call(work: Callable[[], Any]) -> tuple[str, str]:
+        with monkeypatch.context() as outside:
+            outside.delenv("PYTEST_CURRENT_TEST")
+            work()
+        return capfd.readouterr()
+
+    return call
+
+
+def test_nothing_is_printed_and_the_same_is_read(printed: Printed, tmp_path: Path) -> None:
+    assert printed(lambda: Toy(tmp_path / "theirs")) == ("", "Processing...\nDone!\n")
+    (tmp_path / "a.txt").write_text("")
+    info, cache = DatasetInfo("toy", "webkb", files=("a.txt",)), tmp_path / "cache"
+
+    def read() -> Tensor:
+        return processed(info, tmp_path, cache, lambda private: {"x": Toy(private)[0].x})["x"]
+
+    assert printed(read) == ("", "")
+    assert torch.equal(read(), Toy(tmp_path / "theirs")[0].x)
+
+
+@pytest.mark.parametrize("name", ["Cora", "Actor", "Cornell", "minesweeper", "reed98", "Photo"])
+def test_every_family_of_graphs_is_read_without_a_word(
+    printed: Printed, data_root: Path, tmp_path: Path, name: str
+) -> None:
+    assert printed(lambda: graphs.load(name, data_root, cache=tmp_path)) == ("", "")
+
+
+def test_a_set_of_graphs_is_read_without_a_word(
+    printed: Printed, data_root: Path, tmp_path: Path
+) -> None:
+    assert printed(lambda: load_graphs("ENZYMES", data_root, cache=tmp_path)) == ("", "")
+
+
+def test_quiet_bench_writes_nothing_to_the_error_stream(
+    printed: Printed, data_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GRAPHTHEORY_CACHE", str(tmp_path / "cache"))
+    words = ("bench", "-q", "--dataset", "Cornell", "--models", "mlp", "--seeds", "1")
+    where = ("--root", str(data_root), "--out", str(tmp_path / "run"))
+    out, err = printed(lambda: main([*words, *where, "--epochs", "2", "--distances", "0"]))
+    assert err == "" and "mlp" in out

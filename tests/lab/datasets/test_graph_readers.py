@@ -1,13 +1,29 @@
+import csv
 import gzip
+import io
+import pickle
 import shutil
+from importlib.util import find_spec
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
-from torch_geometric.datasets import MoleculeNet
+from torch_geometric.datasets import ZINC, LRGBDataset, MoleculeNet
 
+from graphtheory.lab.datasets import graph_readers
 from graphtheory.lab.datasets.files import DamagedFileError
-from graphtheory.lab.datasets.graph_sets import load_graphs
+from graphtheory.lab.datasets.graph_readers import molecule, scaffold_split
+from graphtheory.lab.datasets.graphs import load, load_graphs
+
+needs_rdkit = pytest.mark.skipif(find_spec("rdkit") is None, reason="needs the extra [molecules]")
+
+
+@pytest.fixture
+def any_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sets of other sizes than the published ones."""
+    monkeypatch.setattr("graphtheory.lab.datasets.files.verify_counts", lambda info, found: None)
+
 
 OGB_PARTS = ("edge", "node-feat", "edge-feat", "graph-label", "num-node-list", "num-edge-list")
 
@@ -110,23 +126,19 @@ def test_truncated_molecules_of_ogb_are_refused(part: str, data_root: Path, tmp_
         load_graphs("ogbg-molesol", tmp_path, cache=tmp_path / "cache")
 
 
-def write_moleculenet(root: Path, rows: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def write_moleculenet(root: Path, rows: list[str]) -> None:
     """A FreeSolv of a few rows."""
     folder = root / "MoleculeNet/freesolv/raw"
     folder.mkdir(parents=True)
     (folder / "SAMPL.csv").write_text("\n".join(["iupac,smiles,expt,calc", *rows]) + "\n")
-    monkeypatch.setattr(
-        "graphtheory.lab.datasets.graph_sets.verify_counts", lambda info, found: None
-    )
 
 
-def test_a_row_that_is_no_molecule_is_named_and_the_others_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("rdkit", reason="needs the extra [molecules]")
+@needs_rdkit
+@pytest.mark.usefixtures("any_counts")
+def test_a_row_that_is_no_molecule_is_named_and_the_others_kept(tmp_path: Path) -> None:
     good = [f'"{i}-thing, of {i}",{"C" * i}O,{i}.5,0' for i in range(1, 9)]
     rows = [*good[:2], "bad,C((,1.0,0", *good[2:], "none,CCN,,0"]
-    write_moleculenet(tmp_path, rows, monkeypatch)
+    write_moleculenet(tmp_path, rows)
     with pytest.warns(UserWarning, match=r"FreeSolv: left out row 2: 'C\(\(' is not a SMILES"):
         made = load_graphs("freesolv", tmp_path, cache=tmp_path / "cache")
     assert made.left_out[1] == "row 9: 'CCN' has no label" and len(made) == 8
@@ -135,17 +147,16 @@ def test_a_row_that_is_no_molecule_is_named_and_the_others_kept(
     assert len(made.train_index) + len(made.val_index) + len(made.test_index) == 8
 
 
-def test_a_table_without_molecules_is_damage(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("rdkit", reason="needs the extra [molecules]")
-    write_moleculenet(tmp_path, ["bad,C((,1.0,0"], monkeypatch)
+@needs_rdkit
+@pytest.mark.usefixtures("any_counts")
+def test_a_table_without_molecules_is_damage(tmp_path: Path) -> None:
+    write_moleculenet(tmp_path, ["bad,C((,1.0,0"])
     with pytest.raises(DamagedFileError, match="none of 1 rows is a molecule with a label"):
         load_graphs("freesolv", tmp_path, cache=tmp_path / "cache")
 
 
+@needs_rdkit
 def test_esol_is_pygs_but_for_the_order_of_edges(data_root: Path, tmp_path: Path) -> None:
-    pytest.importorskip("rdkit", reason="needs the extra [molecules]")
     made = load_graphs("esol", data_root)
     assert made.metric == "rmse" and made.num_outputs == 1 and not made.left_out
     shutil.copytree(data_root / "MoleculeNet/esol", tmp_path / "esol")
@@ -162,11 +173,9 @@ def test_esol_is_pygs_but_for_the_order_of_edges(data_root: Path, tmp_path: Path
     assert len(drawn.test_index) == 113 and not torch.equal(drawn.test_index, made.test_index)
 
 
-def test_peptides_keep_their_lists_of_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("rdkit", reason="needs the extra [molecules]")
-    monkeypatch.setattr(
-        "graphtheory.lab.datasets.graph_sets.verify_counts", lambda info, found: None
-    )
+@needs_rdkit
+@pytest.mark.usefixtures("any_counts")
+def test_peptides_keep_their_lists_of_rows(tmp_path: Path) -> None:
     folder = tmp_path / "LRGB/peptides-functional"
     (folder / "raw").mkdir(parents=True)
     (folder / "split").mkdir()
@@ -182,3 +191,158 @@ def test_peptides_keep_their_lists_of_rows(tmp_path: Path, monkeypatch: pytest.M
     assert made.train_index.tolist() == [0, 4] and made.val_index.tolist() == [1, 2]
     assert made[4].num_nodes == 7 and made[4].y.tolist() == [[1.0, 1.0]]
     assert made.test_index.tolist() == [3]
+
+
+PARTS = ("train", "val", "test")
+
+
+def write_zinc(root: Path, generator: torch.Generator) -> None:
+    (root / "ZINC/raw").mkdir(parents=True)
+    for part in PARTS:
+        molecules = []
+        for size in (3, 5, 4, 6):
+            bonds = torch.randint(4, (size, size), generator=generator).triu(1)
+            molecules.append(
+                {
+                    "num_atom": size,
+                    "atom_type": torch.randint(28, (size,), generator=generator),
+                    "bond_type": bonds + bonds.t(),
+                    "logP_SA_cycle_normalized": torch.rand(1, generator=generator) - 2,
+                }
+            )
+        (root / f"ZINC/raw/{part}.pickle").write_bytes(pickle.dumps(molecules))
+        (root / f"ZINC/raw/{part}.index").write_text("2,0,3\n")
+
+
+@pytest.mark.usefixtures("any_counts")
+def test_zinc_is_pygs(tmp_path: Path, generator: torch.Generator) -> None:
+    write_zinc(tmp_path, generator)
+    made = load_graphs("zinc", tmp_path, cache=tmp_path / "cache")
+    assert (made.kind, made.metric, made.num_outputs) == ("regression", "mae", 1)
+    assert made.x_categories == (28,) and made.edge_categories == (4,)
+    assert made.val_index.tolist() == [3, 4, 5]
+    for start, part in zip((0, 3, 6), PARTS, strict=True):
+        theirs = ZINC(str(tmp_path / "ZINC"), subset=True, split=part)
+        for offset in range(3):
+            ours = made[start + offset]
+            assert torch.equal(ours.x, theirs[offset].x)
+            assert torch.equal(ours.edge_index, theirs[offset].edge_index)
+            assert torch.equal(ours.edge_attr.view(-1), theirs[offset].edge_attr)
+            assert torch.equal(ours.y.view(-1), theirs[offset].y)
+
+
+@pytest.mark.usefixtures("any_counts")
+def test_superpixels_are_pygs(tmp_path: Path, generator: torch.Generator) -> None:
+    folder = tmp_path / "LRGB/pascalvoc-sp/raw"
+    folder.mkdir(parents=True)
+    for part in PARTS:
+        graphs = []
+        for size in (4, 7):
+            edges = torch.randint(size, (2, 9), generator=generator)
+            x, edge_attr = (torch.rand(n, k, generator=generator) for n, k in ((size, 14), (9, 2)))
+            graphs.append((x.double(), edge_attr.double(), edges, np.arange(size).tolist()))
+        (folder / f"{part}.pickle").write_bytes(pickle.dumps(graphs))
+    made = load_graphs("PascalVOC-SP", tmp_path, cache=tmp_path / "cache")
+    assert (made.level, made.kind, made.metric, made.num_outputs) == ("node", "multiclass", "f1", 7)
+    theirs = LRGBDataset(str(tmp_path / "LRGB"), "PascalVOC-SP", split="val")
+    for offset in range(2):
+        for name in ("x", "edge_index", "edge_attr", "y"):
+            assert torch.equal(made[2 + offset][name], theirs[offset][name])
+    assert made.val_index.tolist() == [2, 3]
+
+
+def test_the_second_training_graph_alone(tmp_path: Path, generator: torch.Generator) -> None:
+    folder = tmp_path / "LRGB/pascalvoc-sp/raw"
+    folder.mkdir(parents=True)
+    graphs = []
+    for size, classes in ((6, [0, 1]), (40, [0, 15, 18])):
+        edges = torch.randint(size, (2, 90), generator=generator)
+        x, edge_attr = (torch.rand(n, k, generator=generator) for n, k in ((size, 14), (90, 2)))
+        y = [classes[node % len(classes)] for node in range(size)]
+        graphs.append((x.double(), edge_attr.double(), edges, y))
+    (folder / "train.pickle").write_bytes(pickle.dumps(graphs))
+    made = load("pascalvoc-sp-1g", tmp_path, cache=tmp_path / "cache")
+    assert torch.equal(made.x, graphs[1][0].float()) and torch.equal(made.edge_index, graphs[1][2])
+    assert made.num_classes == 3 and made.y.tolist() == [node % 3 for node in range(40)]
+    assert int(made.train_mask.sum()) == 24
+
+
+class Dangerous:
+    def __reduce__(self) -> tuple[object, ...]:
+        return (print, ("the file was unpickled",))
+
+
+class Inside:
+    def __reduce__(self) -> tuple[object, ...]:
+        buffer = io.BytesIO()
+        torch.save(Dangerous(), buffer, _use_new_zipfile_serialization=False)
+        return (torch.storage._load_from_bytes, (buffer.getvalue(),))
+
+
+@pytest.mark.usefixtures("any_counts")
+def test_nothing_else_is_unpickled(
+    tmp_path: Path, generator: torch.Generator, capfd: pytest.CaptureFixture[str]
+) -> None:
+    write_zinc(tmp_path, generator)
+    (tmp_path / "ZINC/raw/val.pickle").write_bytes(pickle.dumps([Dangerous()]))
+    with pytest.raises(DamagedFileError, match=r"builtin\w*\.print is not part of such a file"):
+        load_graphs("ZINC", tmp_path, cache=tmp_path / "cache")
+    inner = pickle.dumps([torch.ones(2)]).replace(b"_load_from_bytes", b"_load_from_bytez")
+    (tmp_path / "ZINC/raw/val.pickle").write_bytes(inner)
+    with pytest.raises(DamagedFileError, match="_load_from_bytez is not part"):
+        load_graphs("ZINC", tmp_path, cache=tmp_path / "cache")
+    (tmp_path / "ZINC/raw/val.pickle").write_bytes(pickle.dumps([Inside()]))
+    with pytest.raises(DamagedFileError, match=r"builtin\w*\.print is not part of such a file"):
+        load_graphs("ZINC", tmp_path, cache=tmp_path / "cache")
+    (tmp_path / "ZINC/raw/val.pickle").write_bytes(b"")
+    with pytest.raises(DamagedFileError, match="ZINC: the raw files of ZINC/raw cannot be read"):
+        load_graphs("ZINC", tmp_path, cache=tmp_path / "cache")
+    assert "unpickled" not in capfd.readouterr().out
+
+
+@needs_rdkit
+def test_ethanol_has_ogbs_features(capfd: pytest.CaptureFixture[str]) -> None:
+    graph = molecule("CCO")
+    assert graph is not None
+    assert graph.x[:, 0].tolist() == [5, 5, 7]  # atomic number - 1
+    assert graph.edge_index.tolist() == [[0, 1, 1, 2], [1, 0, 2, 1]]
+    assert graph.x.shape == (3, 9) and graph.edge_attr.shape == (4, 3)
+    atoms, bonds = graph_readers._category_sizes().values()
+    assert bool((graph.x < torch.tensor(atoms)).all()) and len(bonds) == 3
+    single = molecule("[Na+]")
+    assert single is not None and single.edge_index.shape == (2, 0)
+    assert single.edge_attr.shape == (0, 3)
+    assert [molecule(text) for text in ("", "C(", "c1ccc", "not a molecule")] == [None] * 4
+    assert capfd.readouterr() == ("", "")
+
+
+@needs_rdkit
+def test_scaffolds_stay_together_and_the_largest_train() -> None:
+    rings = [f"c1ccccc1{'C' * i}" for i in range(1, 7)]  # one scaffold
+    others = ["C1CC1C", "C1CCC1C", "C1CCCC1C", "CC"]
+    parts = scaffold_split([*others, *rings])
+    assert set(range(4, 10)) < set(parts.train.tolist())
+    assert [len(part) for part in parts] == [8, 1, 1]
+    assert sorted(torch.cat(list(parts)).tolist()) == list(range(10))
+    with pytest.raises(ValueError, match=r"smiles: row 1, 'C.', is not a SMILES"):
+        scaffold_split(["CC", "C("])
+
+
+@needs_rdkit
+@pytest.mark.parametrize("name", ["molesol", "molbace"])
+def test_the_split_is_ogbs_on_ogbs_molecules(name: str, data_root: Path) -> None:
+    folder = data_root / f"OGB/ogbg_{name}"
+    table = io.StringIO(gzip.decompress((folder / "mapping/mol.csv.gz").read_bytes()).decode())
+    parts = scaffold_split([row["smiles"].strip() for row in csv.DictReader(table)])
+    for part, file in zip(parts, ("train", "valid", "test"), strict=True):
+        published = gzip.decompress((folder / f"split/scaffold/{file}.csv.gz").read_bytes())
+        assert part.tolist() == sorted(map(int, published.split()))
+
+
+def test_without_rdkit_one_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> str:
+        raise graph_readers.PackageNotFoundError(name)
+
+    monkeypatch.setattr(graph_readers, "version", missing)
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'graphtheory\[molecules\]'"):
+        molecule("CC")

@@ -80,26 +80,24 @@ def _in_a_copy(data_root: Path, tmp_path: Path, folder: str) -> str:
     return str(tmp_path / folder.split("/")[0])
 
 
-def _pyg(name: str, data_root: Path, tmp_path: Path) -> Data:
-    if name == "Cora":
-        return Planetoid(_in_a_copy(data_root, tmp_path, "Planetoid/Cora"), "Cora")[0]
-    if name == "Actor":
-        return Actor(_in_a_copy(data_root, tmp_path, "Actor"))[0]
-    if name == "Cornell":
-        return WebKB(_in_a_copy(data_root, tmp_path, "WebKB/cornell"), "cornell")[0]
-    if name == "Photo":
-        return Amazon(_in_a_copy(data_root, tmp_path, "Amazon/Photo"), name)[0]
-    if name == "reed98":
-        return LINKXDataset(_in_a_copy(data_root, tmp_path, "LINKXDataset/reed98"), name)[0]
-    root = _in_a_copy(data_root, tmp_path, f"HeterophilousGraphDataset/{name}")
-    return HeterophilousGraphDataset(root, name)[0]
+PYG = {  # folder, class and its arguments
+    "Cora": ("Planetoid/Cora", Planetoid, ["Cora"]),
+    "Actor": ("Actor", Actor, []),
+    "Cornell": ("WebKB/cornell", WebKB, ["cornell"]),
+    "Photo": ("Amazon/Photo", Amazon, ["Photo"]),
+    "reed98": ("LINKXDataset/reed98", LINKXDataset, ["reed98"]),
+    "minesweeper": (
+        "HeterophilousGraphDataset/minesweeper", HeterophilousGraphDataset, ["minesweeper"]
+    ),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["Cora", "Actor", "Cornell", "minesweeper", "Photo", "reed98"])
+@pytest.mark.parametrize("name", PYG)
 def test_equal_to_the_class_of_pyg(name: str, data_root: Path, tmp_path: Path) -> None:
+    folder, kind, given = PYG[name]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # PyG unpickles what numpy and scipy have since renamed
-        theirs = _pyg(name, data_root, tmp_path)
+        theirs = kind(_in_a_copy(data_root, tmp_path, folder), *given)[0]
     for seed in (0, 7):
         ours = graphs.load(name, data_root, seed=seed)
         for part in ("x", "y", "edge_index"):
@@ -125,7 +123,6 @@ def test_facebook_features_are_binary_and_usable(data_root: Path) -> None:
     layer = torch.nn.Linear(x.size(1), 4)
     out = layer(x)
     out.sum().backward()
-    assert out.shape == (22_470, 4)
     torch.testing.assert_close(out[:50], layer(x.to_dense()[:50]))
 
 
@@ -195,7 +192,7 @@ def test_missing_files_are_one_sentence_and_no_download(name: str, tmp_path: Pat
 
 
 def test_a_missing_file_is_named_alone(data_root: Path, tmp_path: Path) -> None:
-    shutil.copytree(data_root / "Planetoid/Cora", tmp_path / "Planetoid/Cora")
+    _in_a_copy(data_root, tmp_path, "Planetoid/Cora")
     (tmp_path / "Planetoid/Cora/raw/ind.cora.ty").unlink()
     with pytest.raises(FileNotFoundError, match=r"Cora: 1 of 8 raw files are missing \(ind.cora.t"):
         graphs.load("Cora", tmp_path)

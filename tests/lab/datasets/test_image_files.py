@@ -10,12 +10,12 @@ from PIL import Image
 from graphtheory.lab.datasets import image_sets
 from graphtheory.lab.datasets.files import DamagedFileError
 from graphtheory.lab.datasets.image_files import (
+    as_pixels,
     read_cifar_batch,
     read_cifar_jpeg,
     read_cifar_pixels,
     read_idx,
 )
-from graphtheory.lab.datasets.pixels import as_pixels
 
 
 def idx(array: np.ndarray) -> bytes:

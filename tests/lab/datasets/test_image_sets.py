@@ -18,11 +18,11 @@ def test_digits_are_cut_once_and_for_all() -> None:
 
 def test_validation_is_drawn_by_seed_in_equal_shares() -> None:
     y = torch.arange(10).repeat(100)
-    train, val = image_sets.validation_split(y, seed=1)
+    train, val = image_sets.load("digits").split(y, seed=1)
     assert torch.cat([train, val]).sort().values.equal(torch.arange(1000))
     assert y[val].bincount().tolist() == [10] * 10
-    assert image_sets.validation_split(y, seed=1)[1].equal(val)
-    assert not image_sets.validation_split(y, seed=2)[1].equal(val)
+    assert image_sets.load("digits").split(y, seed=1)[1].equal(val)
+    assert not image_sets.load("digits").split(y, seed=2)[1].equal(val)
 
 
 def test_a_missing_file_is_named_with_its_place(tmp_path: Path) -> None:

@@ -2,16 +2,21 @@ import hashlib
 import os
 import pickle
 import shutil
+import subprocess
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from scipy.sparse import csr_matrix
+from torch_geometric.data import Data
 
 from graphtheory.lab.datasets import catalogue, graphs
-from graphtheory.lab.datasets.files import DamagedFileError
-from graphtheory.lab.datasets.node_readers import read_pickled
+from graphtheory.lab.datasets.files import DamagedFileError, processed
+from graphtheory.lab.datasets.node_readers import read_ogbn, read_pickled
+from tests.lab.datasets.ogbn_folder import EDGES, NODES, write_ogbn
 
 RAW = "Planetoid/PubMed/raw"
 
@@ -99,7 +104,9 @@ def pubmed(data_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     content = _pickled_as_in_2016(csr_matrix(rows))
     (tmp_path / RAW / "ind.pubmed.allx").write_bytes(content)
     pin = (len(content), hashlib.sha256(content).hexdigest())
-    monkeypatch.setitem(catalogue.SHA256, RAW, catalogue.SHA256[RAW] | {"ind.pubmed.allx": pin})
+    info = graphs.describe("PubMed")
+    pinned = replace(info, sha256={**info.sha256, "ind.pubmed.allx": pin})
+    monkeypatch.setitem(catalogue._GRAPHS, "pubmed", pinned)
     return tmp_path
 
 
@@ -115,15 +122,95 @@ def test_pubmed_loads_as_soon_as_its_features_are_there(pubmed: Path) -> None:
     assert torch.equal(data.x[:60], train) and torch.equal(data.x[order], test)
     between = data.x[60:18_717]  # known nodes precede the test nodes
     assert torch.equal(between[:, 7], torch.arange(60.0, 18_717.0))
-    assert (
-        graphs.load(
-            "PubMed", pubmed, split="random-20", seed=2, cache=pubmed / "cache"
-        ).train_mask.sum()
-        == 60
-    )
+    drawn = graphs.load("PubMed", pubmed, split="random-20", seed=2, cache=pubmed / "cache")
+    assert drawn.train_mask.sum() == 60
 
 
 def test_pubmed_without_its_features_names_the_file(pubmed: Path) -> None:
     (pubmed / RAW / "ind.pubmed.allx").unlink()
     with pytest.raises(FileNotFoundError, match=r"1 of 8 raw files are missing \(ind.pubmed.allx"):
         graphs.load("PubMed", pubmed)
+
+
+OFFLINE = """
+import socket, sys, threading
+reached = []
+socket.socket.connect = lambda *a: reached.append(a)
+socket.getaddrinfo = lambda *a, **k: reached.append(a)
+from graphtheory.lab.datasets.graph_readers import import_ogb
+known = set(threading.enumerate())
+module = import_ogb("ogb.nodeproppred")
+assert module.NodePropPredDataset and module.Evaluator("ogbn-arxiv").eval_metric == "acc"
+assert set(threading.enumerate()) == known, threading.enumerate()
+assert "outdated" not in sys.modules and not reached, reached
+"""
+
+
+@pytest.fixture
+def arxiv(tmp_path: Path) -> Path:
+    """A small graph in the layout of ogbn-arxiv's archive."""
+    write_ogbn(tmp_path, "arxiv")
+    return tmp_path
+
+
+def test_raw_files_are_read_as_ogb_reads_them(
+    arxiv: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    info = graphs.describe("ogbn-arxiv")
+    stored = processed(
+        info, arxiv, arxiv / "cache", lambda root: dict(read_ogbn(root, info).items())
+    )
+    data = Data(**stored)
+    raw = arxiv / "ogbn_arxiv/raw"
+    edges = np.loadtxt(raw / "edge.csv.gz", delimiter=",", dtype=np.int64)  # unpacks by itself
+    assert torch.equal(data.edge_index, torch.from_numpy(edges.T))
+    features = np.loadtxt(raw / "node-feat.csv.gz", delimiter=",")
+    torch.testing.assert_close(data.x, torch.from_numpy(features).float())
+    assert data.y.shape == (NODES,) and data.y.dtype == torch.int64
+    masks = torch.cat([data.train_mask, data.val_mask, data.test_mask], dim=1)
+    assert masks.sum(0).tolist() == [18, 6, 6] and bool((masks.sum(1) == 1).all())
+    assert capsys.readouterr() == ("", "")  # neither ogb's lines nor its progress bar
+
+
+def test_load_checks_the_counts_of_the_real_set(arxiv: Path) -> None:
+    before = sorted(arxiv.rglob("*"))
+    with pytest.raises(DamagedFileError, match="ogbn-arxiv: expected 169,343 nodes, found 30"):
+        graphs.load("ogbn-arxiv", arxiv)
+    assert sorted(arxiv.rglob("*")) == before
+
+
+def test_a_forged_split_file_is_not_read(arxiv: Path) -> None:
+    (arxiv / "ogbn_arxiv/split/time/split_dict.pt").write_bytes(b"not a tensor")
+    (arxiv / "ogbn_arxiv/processed").mkdir()
+    (arxiv / "ogbn_arxiv/processed/data_processed").write_bytes(b"not a tensor")
+    with pytest.raises(DamagedFileError, match="expected 169,343 nodes, found 30"):
+        graphs.load("ogbn-arxiv", arxiv)
+
+
+def test_proteins_have_the_mean_of_their_edges_and_many_labels(tmp_path: Path) -> None:
+    edges = np.random.default_rng(1).integers(NODES - 1, size=(EDGES, 2))
+    rows = write_ogbn(tmp_path, "proteins", edge=edges)
+    features, labels = rows["edge-feat"], rows["node-label"]
+    data = read_ogbn(tmp_path, graphs.describe("ogbn-proteins"))
+    assert data.num_edges == 2 * EDGES and data.x.shape == (NODES, 8)
+    at = (edges == 5).any(1)
+    counted = np.where((edges == 5).all(1), 2, 1)[at, None]  # a self-loop is stored twice
+    expected = (features[at] * counted).sum(0) / counted.sum()
+    torch.testing.assert_close(data.x[5], torch.from_numpy(expected).float())
+    assert not bool(data.x[NODES - 1].any())
+    assert torch.equal(data.y, torch.from_numpy(labels).float())
+    with pytest.raises(DamagedFileError, match="ogbn-proteins: expected 132,534 nodes, found 30"):
+        graphs.load("ogbn-proteins", tmp_path, cache=tmp_path / "cache")
+
+
+def test_products_run_both_ways(tmp_path: Path) -> None:
+    write_ogbn(tmp_path, "products")
+    data = read_ogbn(tmp_path, graphs.describe("ogbn-products"))
+    assert data.num_edges == 2 * EDGES and data.is_undirected() and data.y.dtype == torch.int64
+
+
+def test_importing_ogb_reaches_for_nothing() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", OFFLINE], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr

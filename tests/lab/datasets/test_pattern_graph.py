@@ -2,12 +2,16 @@ import pytest
 import torch
 from torch import Generator, Tensor
 from torch_geometric.data import Data
-from torch_geometric.utils import to_undirected
+from torch_geometric.utils import is_undirected, to_undirected
 
 from graphtheory.graph import Neighborhood
 from graphtheory.lab.datasets import graphs
 from graphtheory.lab.datasets.embedded import digits
-from graphtheory.lab.datasets.pattern_graph import CoreNeighborhoodGraph, MajorityAtDistance
+from graphtheory.lab.datasets.pattern_graph import (
+    CoreNeighborhoodGraph,
+    MajorityAtDistance,
+    PowerLawGraph,
+)
 from graphtheory.structure import shortest_path_distance
 
 
@@ -98,26 +102,6 @@ def test_a_graph_without_votes_cannot_reach_the_degree() -> None:
         model.sample(Generator())
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("gamma_d", 0.0),
-        ("gamma_d", 1.1),
-        ("eps_s", -0.1),
-        ("eps_s", 0.6),
-        ("eps_0", 1.5),
-        ("num_patterns", 2),
-        ("dim", 9),
-        ("c_0", -1.0),
-        ("degree", -1),
-        ("variant", "other"),
-    ],
-)
-def test_parameters_out_of_range_are_named(name: str, value: object) -> None:
-    with pytest.raises(ValueError, match=f"{name}: got {value!r}, expected"):
-        CoreNeighborhoodGraph(**{name: value})
-
-
 PATH = to_undirected(torch.tensor([[0, 1, 2, 3], [1, 2, 3, 4]]))
 
 
@@ -175,17 +159,88 @@ def test_the_embedded_set_has_no_node_without_a_majority_in_a_mask() -> None:
     assert not torch.equal(data.y, graphs.load("core-distance", seed=1).y)
 
 
+SMALL = {"num_nodes": 20_000, "num_links": 100_000, "max_degree": 2000}
+
+
+def drawn(seed=0, **changes):
+    return PowerLawGraph(**SMALL | changes).sample(Generator().manual_seed(seed))
+
+
+@pytest.fixture(scope="module")
+def data():
+    return drawn()
+
+
+def test_links_are_distinct_and_lie_by_target(data):
+    sources, targets = data.edge_index
+    code = targets * 20_000 + sources
+    assert data.edge_index.shape == (2, 200_000) and bool((code[1:] > code[:-1]).all())
+    assert bool((sources != targets).all()) and is_undirected(data.edge_index, num_nodes=20_000)
+
+
+def test_degrees_follow_the_power_law():
+    degree = torch.bincount(drawn(homophily=0.0, num_classes=2).edge_index[1], minlength=20_000)
+    tail = degree[degree >= 20].double()
+    # Hill's estimate; the cut and lost duplicates thin out the tail a little
+    assert 1 + 1 / (tail / 19.5).log().mean() == pytest.approx(2.4, abs=0.15)
+    assert 500 < int(degree.max()) < 2200
+    cut = torch.bincount(drawn(max_degree=60).edge_index[1])
+    assert int(cut.max()) < 60 + 6 * 60**0.5
+
+
+def test_who_links_and_who_is_labeled_how(data):
+    sources, targets = data.edge_index
+    within = data.community[sources] == data.community[targets]
+    assert float(within.double().mean()) == pytest.approx(0.8, abs=0.04)
+    same = data.y[sources] == data.y[targets]
+    assert float(same.double().mean()) == pytest.approx(0.65, abs=0.04)
+    share = 0.9 + 0.1 * float((torch.bincount(data.y) / 20_000).square().sum())
+    assert float((data.y == data.community).double().mean()) == pytest.approx(share, abs=0.01)
+    assert torch.bincount(data.y).argmax() == 0 and int(data.y.max()) == 39
+    apart = drawn(homophily=0.0)
+    assert not (apart.community[apart.edge_index[0]] == apart.community[apart.edge_index[1]]).any()
+
+
+def test_features_are_noise_about_a_point_of_the_class(data):
+    mu = torch.stack([data.x[data.y == k].mean(0) for k in range(40)])
+    noise = data.x - mu[data.y]
+    assert float(noise.std()) == pytest.approx(0.5, abs=0.01)
+    assert float(mu[0].norm()) == pytest.approx(1, abs=0.05)
+    prior = torch.bincount(data.y).double().log().float()
+    guess = (prior - 2 * torch.cdist(data.x, mu).square()).argmax(1)
+    assert 0.45 < float((guess == data.y).double().mean()) < 0.6
+
+
+def test_the_seed_decides():
+    sizes = {"num_nodes": 500, "num_links": 2000, "max_degree": 100}
+    first, again, other = (drawn(seed, **sizes) for seed in (3, 3, 4))
+    assert torch.equal(first.x, again.x) and torch.equal(first.edge_index, again.edge_index)
+    assert not torch.equal(first.edge_index, other.edge_index)
+
+
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("kind", "arguments", "message"),
     [
-        ({"z": 0}, "z: got 0, expected a whole number, at least 1"),
-        ({"z": 254}, "z: got 254, expected 1..253 hops"),
-        ({"z": 1.5}, "z: got 1.5"),
-        ({"num_patterns": 1}, "num_patterns: got 1, expected a whole number, at least 2"),
-        ({"noise": -0.1}, "noise: got -0.1, expected 0 or more"),
-        ({"noise": float("nan")}, "noise: got nan"),
+        *((CoreNeighborhoodGraph, {name: value}, f"{name}: got {value!r}, expected")
+          for name, value in (("gamma_d", 0.0), ("gamma_d", 1.1), ("eps_s", -0.1), ("eps_s", 0.6),
+                              ("eps_0", 1.5), ("num_patterns", 2), ("dim", 9), ("c_0", -1.0),
+                              ("degree", -1), ("variant", "other"))),
+        (MajorityAtDistance, {"z": 0}, "z: got 0, expected a whole number, at least 1"),
+        (MajorityAtDistance, {"z": 254}, "z: got 254, expected 1..253 hops"),
+        (MajorityAtDistance, {"z": 1.5}, "z: got 1.5"),
+        (MajorityAtDistance, {"num_patterns": 1}, "num_patterns: got 1, expected a whole number"),
+        (MajorityAtDistance, {"noise": -0.1}, "noise: got -0.1, expected 0 or more"),
+        (MajorityAtDistance, {"noise": float("nan")}, "noise: got nan"),
+        (PowerLawGraph, {"num_nodes": 1}, "num_nodes: got 1, expected at least 2"),
+        (PowerLawGraph, {"num_nodes": 10, "num_links": 12}, "num_links: got 12, expected 1 to 11"),
+        (PowerLawGraph, {"exponent": 2.0}, "exponent: got 2.0, expected above 2"),
+        (PowerLawGraph, SMALL | {"max_degree": 10}, "max_degree: got 10, expected above the mean"),
+        (PowerLawGraph, {"homophily": 1.5}, "homophily: got 1.5, expected between 0 and 1"),
+        (PowerLawGraph, {"noise": -1}, "noise: got -1, expected at least 0"),
     ],
-)
-def test_arguments_out_of_range(arguments: dict[str, float], message: str) -> None:
+)  # fmt: skip
+def test_parameters_out_of_range_are_named(
+    kind: type, arguments: dict[str, object], message: str
+) -> None:
     with pytest.raises(ValueError, match=message):
-        MajorityAtDistance(**arguments)  # type: ignore[arg-type]
+        kind(**arguments)

@@ -4,9 +4,9 @@ import networkx as nx
 import pytest
 from torch_geometric.utils import to_networkx
 
-from graphtheory.lab.datasets.expressiveness import expressiveness_pairs
 from graphtheory.lab.datasets.files import DamagedFileError
-from graphtheory.lab.datasets.graph_sets import load_graphs
+from graphtheory.lab.datasets.graphs import load_graphs
+from graphtheory.papers.core_neighborhood.expressiveness import expressiveness_pairs
 
 
 def colors(graph) -> str:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from itertools import combinations
-from os import PathLike
 
 import networkx as nx
 import torch
 from torch_geometric.data import Data
 
 from graphtheory.lab.datasets import files
-from graphtheory.lab.datasets.catalogue import describe
+from graphtheory.lab.datasets.catalogue import Root, describe
 from graphtheory.lab.datasets.embedded import skip_rings
 from graphtheory.lab.datasets.graph_readers import graphsat
 
@@ -18,9 +17,7 @@ _COPIES = 64  # of a pair in BREC: 32 renumberings of each graph, the two graphs
 _PAIRS = ("brec", "sr25", "csl", "exp", "cexp")
 
 
-def expressiveness_pairs(
-    name: str, root: str | PathLike[str] | None = None
-) -> list[tuple[Data, Data]]:
+def expressiveness_pairs(name: str, root: Root = None) -> list[tuple[Data, Data]]:
     """Pairs of graphs that are not isomorphic, for a network to tell apart.
 
     ======  ===========================================================================
@@ -34,14 +31,10 @@ def expressiveness_pairs(
     cexp    600 pairs, of which it tells half apart
     ======  ===========================================================================
 
-    x is 1 for every node, in EXP and CEXP a category of two.
-
-    Args:
-        name: One of the names above; case does not matter.
-        root: Folder with the raw files; not needed for "csl".
+    x is 1 for every node, in EXP and CEXP a category of two. "csl" needs no `root`.
 
     Raises:
-        ValueError: An unknown name.
+        ValueError: An unknown name; case does not matter.
         FileNotFoundError: Raw files are missing; the message says which, and where they go.
         DamagedFileError: A raw file cannot be read.
 
