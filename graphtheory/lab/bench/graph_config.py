@@ -13,7 +13,7 @@ from graphtheory.lab.bench.config import RunConfig, RunResult, constant_score, t
 from graphtheory.lab.datasets.graph_sets import GraphSet
 from graphtheory.lab.train import AdamOptions, GraphSets, GraphTask, fit
 from graphtheory.lab.zoo import graph_models as graph_zoo
-from graphtheory.lab.zoo.graph_network import GraphNetwork
+from graphtheory.lab.zoo.graph_models import GraphNetwork
 
 _ATTENTION = (*graph_zoo.ATTENDING, "gatv2")
 _ENCODED = ("num_buckets", "value_encoding", "paths", "resistance", "bias_lr")

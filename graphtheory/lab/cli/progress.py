@@ -43,7 +43,7 @@ def steps(console: Console, what: str, *, shown: bool = True) -> Iterator[Steps]
 @contextmanager
 def with_epochs(found: Steps) -> Iterator[None]:
     """Tell also of the epochs of every training in the block."""
-    from graphtheory.lab.train.progress import report_epochs
+    from graphtheory.lab.train.watch import report_epochs
 
     with report_epochs(found.epoch):
         yield
