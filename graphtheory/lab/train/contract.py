@@ -79,28 +79,16 @@ class Source(LightningDataModule, ABC):
 
 
 class Task(LightningModule, ABC):
-    """A model, how it learns and how it is scored.
+    """A model, how it learns and how it is scored."""
 
-    Attributes:
-        model: What is trained.
-        num_classes: C; None of a task that learns without labels.
-        metric: Name of the score.
-        higher_is_better: Whether an epoch with a higher score is a better one; False of errors.
-        options: How it learns, in the words that a resumed run has to repeat.
-    """
-
-    model: nn.Module
-    num_classes: int | None = None
-    metric: str
-    higher_is_better: bool = True
-    options: Any
+    model: nn.Module  #: What is trained.
+    num_classes: int | None = None  #: C; None of a task that learns without labels.
+    metric: str  #: Name of the score.
+    higher_is_better: bool = True  #: Whether a higher score is a better one; False of errors.
+    options: Any  #: How it learns, in the words that a resumed run has to repeat.
 
     def source(self, data: Any) -> Source:
-        """Make the batches that `fit` trains on from what it was given.
-
-        Raises:
-            TypeError: If this task cannot train on it.
-        """
+        """Make the batches that `fit` trains on from what it was given, or raise TypeError."""
         if not isinstance(data, Source):
             kind = type(data).__name__
             raise TypeError(f"datamodule: got {kind}, expected the batches of this task")
@@ -127,17 +115,18 @@ class Task(LightningModule, ABC):
 class LabelTask(Task):
     """A task with labels, scored as the running average of its model where it has one.
 
-    `metrics` names the scores of each kind; the other arguments are those of `GraphTask`.
+    `metrics` names the scores of each kind, and `options` make optimizer and average; the other
+    arguments are those of `GraphTask`.
     """
 
     num_classes: int
+    average: AveragedModel | None
 
     def __init__(
         self,
         model: nn.Module,
         num_outputs: int,
         options: Any,
-        average: AveragedModel | None,
         *,
         kind: str = "multiclass",
         metric: str | None = None,
@@ -151,7 +140,7 @@ class LabelTask(Task):
         if self.metric not in metrics[kind]:
             known = ", ".join(metrics[kind])
             raise ValueError(f"metric: got {metric!r}, expected one of {known} for {kind} labels")
-        self.model, self.average, self.options = model, average, options
+        self.model, self.average, self.options = model, options.average_of(model), options
         self.kind, self.num_classes = kind, num_outputs
         self.score = SCORES[self.metric] if evaluator is None else ogb_score(evaluator)
         self.higher_is_better = self.score.higher_is_better

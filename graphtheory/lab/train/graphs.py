@@ -91,14 +91,14 @@ class GraphSets(Source):
         """Refuse classes outside 0..num_classes-1, and rows of labels of another length."""
         for position in self._chosen():
             y = self.graphs[position].y
-            expected, width = "[1], a class, or [num_nodes]", ()
-            if y.is_floating_point():
-                expected, width = f"[1, {num_classes}], an entry for each output", (num_classes,)
-            if not y.dim() or tuple(y.shape[1:]) != width:
+            floating, expected = y.is_floating_point(), "[1], a class, or [num_nodes]"
+            if floating:
+                expected = f"[1, {num_classes}], an entry for each output"
+            if not y.dim() or list(y.shape[1:]) != [num_classes] * floating:
                 raise ValueError(
                     f"graph {position}: y of shape {tuple(y.shape)}, expected {expected}"
                 )
-            if not y.is_floating_point() and len(wrong := y[(y < -1) | (y >= num_classes)]):
+            if not floating and len(wrong := y[(y < -1) | (y >= num_classes)]):
                 raise ValueError(
                     f"graph {position}: label {int(wrong[0])}, expected 0..{num_classes - 1}, "
                     "or -1 for none"
@@ -256,9 +256,8 @@ class GraphTask(LabelTask):
         optimizer: AdamOptions = AdamOptions(),
     ) -> None:
         super().__init__(
-            model, num_outputs, optimizer, optimizer.average_of(model),
-            kind=kind, metric=metric, evaluator=evaluator,
-        )  # fmt: skip
+            model, num_outputs, optimizer, kind=kind, metric=metric, evaluator=evaluator
+        )
         if num_outputs < (2 if kind == "multiclass" else 1):
             raise ValueError(f"num_outputs: got {num_outputs}, too few for {kind}")
         if statistics is not None and kind != "regression":

@@ -59,15 +59,13 @@ class ImageData(Source):
     another epoch; where there is no whole batch, all images are one.
 
     Args:
-        pixels: Every image.
-        y: Its class.
-        train: Positions to train on.
+        pixels: Every image, uint8 [N, C, H, W].
+        y: Its class, int64 [N].
+        train: Positions to train on, int64.
         val: Positions to validate with; none of `train`.
         name: Of the data, for the record.
         batch_size: Images of a batch.
         seed: Of the order, 0 or more.
-
-    Shapes: pixels uint8 [N, C, H, W]; y int64 [N]; train, val int64.
 
     Raises:
         TypeError: Pixels or classes of another dtype.
@@ -301,6 +299,13 @@ class Recipe:
         ]
         return torch.optim.AdamW(groups, lr=self.lr, weight_decay=self.weight_decay)
 
+    def average_of(self, model: nn.Module) -> AveragedModel | None:
+        """Make the running average that a model is scored as, or None."""
+        if self.ema is None:
+            return None
+        step = partial(_average, self.ema)
+        return AveragedModel(model, multi_avg_fn=step, use_buffers=True).requires_grad_(False)
+
 
 class ImageTask(LabelTask):
     """Cross-entropy on classes of images, mixed and smoothed as the recipe says.
@@ -337,12 +342,7 @@ class ImageTask(LabelTask):
         check_at_least(2, num_classes=num_classes)
         if recipe.augment != Augmentation():
             require_kornia()
-        average = None
-        if recipe.ema is not None:
-            step = partial(_average, recipe.ema)
-            average = AveragedModel(model, multi_avg_fn=step, use_buffers=True)
-            average.requires_grad_(False)
-        super().__init__(model, num_classes, recipe, average)
+        super().__init__(model, num_classes, recipe)
         mean, std = statistics
         self.register_buffer("mean", mean.view(-1, 1, 1))
         self.register_buffer("std", std.clamp(min=1e-6).view(-1, 1, 1))

@@ -75,8 +75,8 @@ class NodeTask(LabelTask):
     ) -> None:
         metrics = {"multiclass": ("accuracy", "rocauc"), "multilabel": METRICS["multilabel"]}
         super().__init__(
-            model, num_classes, optimizer, optimizer.average_of(model),
-            kind=kind, metric=metric, metrics=metrics, evaluator=evaluator,
+            model, num_classes, optimizer, kind=kind, metric=metric, metrics=metrics,
+            evaluator=evaluator,
         )  # fmt: skip
         least = 1 if kind == "multilabel" else 2
         two = kind == "multiclass" and metric == "rocauc"

@@ -142,9 +142,14 @@ class Watch(Callback):
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         assert isinstance(pl_module, Task)
+        sign = 1 if pl_module.higher_is_better else -1
+
+        def rank(row: EpochRow) -> tuple[float, float]:
+            return sign * row["val"], -row["val_loss"]
+
         row = self._row(pl_module, trainer.current_epoch + 1)
         self.history.append(row)
-        if "val" in row and self._is_best(row, pl_module.higher_is_better):
+        if "val" in row and (self.best is None or rank(row) > rank(self.best)):
             self.best = row
             state = pl_module.state_dict()
             self.best_state = {name: value.detach().clone() for name, value in state.items()}
@@ -153,12 +158,6 @@ class Watch(Callback):
         if self.listener is not None:
             self.listener({name: value for name, value in row.items() if name != "test"})
         report_step(trainer.current_epoch + 1, trainer.max_epochs or 0, "epoch")
-
-    def _is_best(self, row: EpochRow, higher_is_better: bool) -> bool:
-        def rank(row: EpochRow) -> tuple[float, float]:
-            return (row["val"] if higher_is_better else -row["val"]), -row["val_loss"]
-
-        return self.best is None or rank(row) > rank(self.best)
 
     def _row(self, task: Task, epoch: int) -> EpochRow:
         found = task.evaluate(self.data.evaluation_batch())

@@ -70,20 +70,13 @@ def precomputed(name: str, config: GraphConfig) -> dict[str, int]:
 
 
 class GraphNetwork(nn.Module):
-    """A network ``model(batch) -> [num_graphs, num_outputs]`` for a PyG `Batch`.
+    """A network ``model(batch) -> [num_graphs, num_outputs]``, at level "node" of all nodes.
 
-    The batch has x, edge_index, batch, ptr and, where they are read, edge_attr, distance uint8 [sum
-    of n^2], paths and resistance as `data.transforms` computes them.
-
-    Args:
-        name: gt (attention over the graph with distance encoding), gt-plain (without), both beside
-            message passing unless ``local=None``; gine, gcn and gatv2 with edge features; mlp,
-            which ignores the edges.
-        config: Options.
-        node_in: Number of float features of a node, or the number of values of each column.
-        edge_in: The same of edges, or None where they have no features.
-        num_outputs: Outputs.
-        level: "graph", or "node" for outputs of every node.
+    gt is attention over the graph with distance encoding, gt-plain without, both beside message
+    passing unless ``local=None``; gine, gcn and gatv2 read edge features; mlp ignores the edges.
+    Without edge features `edge_in` is None. The batch of PyG's has x, edge_index, batch, ptr and,
+    where they are read, edge_attr, distance uint8 [sum of n^2], paths and resistance as
+    `data.transforms` computes them.
     """
 
     def __init__(
@@ -179,9 +172,8 @@ def _aggregations(name: str, c: GraphConfig, edges: bool) -> list[nn.Module]:
     if name == "gcn":
         found.append(Convolution(EdgeGCNConv(c.hidden), on_core=False))
     if name == "gatv2":
-        edge_dim = c.hidden if edges else None
-        conv = layers.GATv2Conv(*sizes, dropout=c.attention_dropout, edge_dim=edge_dim)
-        found.append(Convolution(conv))
+        options: Any = {"dropout": c.attention_dropout, "edge_dim": c.hidden if edges else None}
+        found.append(Convolution(layers.GATv2Conv(*sizes, **options)))
     return found
 
 
@@ -247,12 +239,7 @@ def make_norm(kind: str, width: int) -> nn.Module:
 
 
 class GraphBlock(nn.Module):
-    r"""Residual block: the sum of some aggregations, then a feed-forward network.
-
-    .. math::
-        h = x + \operatorname{drop}\sum_a \operatorname{agg}_a(\operatorname{norm}(x)), \qquad
-        x' = h + \operatorname{ffn}(\operatorname{norm}(h))
-    """
+    """Residual block: the sum of some aggregations, then a feed-forward network."""
 
     def __init__(
         self, aggregations: Sequence[nn.Module], width: int, dropout: float, norm: str
@@ -277,9 +264,8 @@ class GraphBlock(nn.Module):
 class VirtualNodes(nn.Module):
     """One node a graph that all its nodes send to and receive from, between two blocks.
 
-    Source: Gilmer et al. (2017), Neural Message Passing for Quantum Chemistry, section 5.2, as in
-    OGB's networks: the sum of the nodes and the virtual node's own state through two linear maps,
-    added to every node.
+    Source: Gilmer et al. (2017), Neural Message Passing for Quantum Chemistry, section 5.2, with
+    two linear maps as in OGB's networks.
     """
 
     def __init__(self, width: int, dropout: float) -> None:

@@ -149,9 +149,8 @@ def build(name: str, kind: ImageKind) -> nn.Module:
     with 16 semantic tokens after 1 block; evit keeps the half with most attention and a fused
     token, tome merges, random-drop drops at random, each after blocks 1 and 2: about half of vit's
     products or a little more. swin has windows on patches of 2 x 2, vig has graphs of 5 to 10 near
-    patches in blocks of the same width and number, cnn is a residual network of convolutions.
-
-    All but vig and cnn start as `begin` says, which lets them learn in a few epochs.
+    patches in blocks of the same width and number, cnn is a residual network of convolutions. All
+    but vig and cnn start as `begin` says, which lets them learn in a few epochs.
     """
     if name not in _BUILDERS:
         raise ValueError(f"model: got {name!r}, expected one of {', '.join(NAMES)}")

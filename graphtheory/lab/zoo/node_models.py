@@ -28,6 +28,7 @@ ATTENDING = ("gt-plain", *ENCODED)
 """Graph transformers, which attend to `NetworkConfig.neighbors`."""
 SAMPLED = ("sampled-gcn",)
 """Those that take a neighborhood for each layer, and learn on draws of a sampler."""
+_gcn = partial(GCNConv, normalize=False)
 _ACTIVATIONS: dict[str, type[nn.Module]] = {"elu": nn.ELU, "gelu": nn.GELU, "relu": nn.ReLU}
 
 
@@ -41,18 +42,15 @@ class NetworkConfig:
     dropout: float = 0.5  # probability, on features
     input_dropout: float | None = None  # the same of the features of the input; None is `dropout`
     attention_dropout: float = 0.0  # probability, on attention weights
-    # residual blocks with layer norm between two linear maps; otherwise a classic stack
-    residual: bool = False
+    residual: bool = False  # blocks with layer norm between two linear maps, or a classic stack
     ffn: bool = False  # a feed-forward part after each residual block's layer
     project: bool = False  # a linear map before a classic stack; residual blocks always have one
     batch_norm: bool = False  # after each hidden layer of a classic stack
     layer_norm: bool = False  # there instead; residual blocks always have it
-    # elu, gelu or relu; None is elu in a classic stack, gelu in residual blocks
-    activation: str | None = None
+    activation: str | None = None  # elu, gelu or relu; None is elu, in residual blocks gelu
     # a linear term of the node's own in every layer (gt, gt-plain, gt-gcn, -res)
     root_weight: bool = True
-    # W_Q fixed at zero, a control in which the node's own features cannot steer its attention (gt,
-    # gt-plain, gt-gcn)
+    # W_Q fixed at zero, so that a node's features cannot steer its attention (gt, gt-plain, gt-gcn)
     frozen_query: bool = False
     num_buckets: int = 20  # Z (gt, gt-gcn)
     # what a node of gt, gt-plain and gt-gcn attends to: "1", "2", ... the ball of so many hops and
@@ -110,12 +108,11 @@ class OneHopNormalize(patterns.Pattern):
 def parse_neighbors(text: str) -> patterns.Pattern:
     """Read the pattern of a `NetworkConfig.neighbors` string."""
     where, colon, count = text.partition(":")
+    whole = where == "all"
     try:
-        if where == "all":
-            return patterns.Compose(
-                patterns.Sample(int(count), whole_graph=True), patterns.AddSelf()
-            )
-        sample = [patterns.Sample(int(count))] if colon else []
+        sample = [patterns.Sample(int(count), whole_graph=whole)] if colon or whole else []
+        if whole:
+            return patterns.Compose(*sample, patterns.AddSelf())
         if where.startswith("="):
             return patterns.Compose(patterns.AtDistance(int(where[1:])), *sample)
         return patterns.Compose(patterns.KHop(int(where)), *sample, patterns.AddSelf())
@@ -198,9 +195,6 @@ def build(name: str, config: NetworkConfig, *, num_features: int, num_classes: i
     for parameter in chain.from_iterable(query.parameters() for query in queries):
         nn.init.zeros_(parameter).requires_grad_(False)
     return model
-
-
-_gcn = partial(GCNConv, normalize=False)
 
 
 def _layer(name: str, c: NetworkConfig, width_in: int, width_out: int, last: bool) -> nn.Module:

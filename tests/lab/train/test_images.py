@@ -45,12 +45,8 @@ def test_batches_hold_the_images_of_their_positions() -> None:
         assert batch.pixels.equal(data.pixels[positions]) and batch.y.equal(data.y[positions])
         assert batch.count == 4
     assert data.evaluation_batch().y.equal(data.y[13:])
-
-
-def test_fewer_images_than_a_batch_are_one_batch() -> None:
-    pixels, y = torch.zeros(4, 1, 2, 2, dtype=torch.uint8), torch.tensor([0, 1, 0, 1])
-    data = ImageData(pixels, y, torch.tensor([0, 1, 2]), torch.tensor([3]))
-    assert [len(part) for part in data.order(0)] == [3] and len(data.train_dataloader()) == 1
+    few = ImageData(data.pixels, data.y, data.train[:3], data.val)  # fewer than a batch are one
+    assert [len(part) for part in few.order(0)] == [3] and len(few.train_dataloader()) == 1
 
 
 def test_statistics_are_those_of_the_training_images() -> None:
@@ -62,10 +58,8 @@ def test_statistics_are_those_of_the_training_images() -> None:
 
 
 def test_the_record_tells_data_apart() -> None:
-    described = some_data().describe()
-    assert described == some_data().describe()
-    assert described != some_data(seed=1).describe()
-    other = some_data()
+    described, other = some_data().describe(), some_data()
+    assert described == some_data().describe() != some_data(seed=1).describe()
     other.pixels[0, 0, 0, 0] += 1
     assert described["sha256"] != other.describe()["sha256"]
 
