@@ -148,8 +148,7 @@ def locked(folder: Path, name: str = ".lock") -> Iterator[None]:
 def checkpoint_dir(folder: Path) -> Iterator[None]:
     """Let each training in the block keep its state under `folder`, and go on from what is there.
 
-    The first one has the folder 0, the next one 1 and so on, so that a block that is run again has
-    to train in the same order.
+    They have the folders 0, 1 and so on, so that a block that is run again trains in this order.
     """
     token = _PLACES.set(folder / str(number) for number in count())
     try:
@@ -191,22 +190,16 @@ class Clock:
 
 
 class StudyFolder(Callback):
-    """Writes `last.ckpt` alone, about once a minute, for the many trainings of a study.
-
-    `watch` knows the epochs so far and the best one, and comes before this callback.
-    """
+    """Writes `last.ckpt` alone, about once a minute, for the many trainings of a study."""
 
     def __init__(self, path: str | PathLike[str], watch: Watch) -> None:
-        self.path, self.watch = Path(path), watch
+        self.path, self.watch = Path(path), watch  # the callback before this one
         self.last, self.previous = self.path / "last.ckpt", self.path / "previous.ckpt"
         self.run: dict[str, Any] = {}
         self._clock = Clock()
 
     def restore(self, task: Task, run: dict[str, Any]) -> Path | None:
-        """Give `watch` and the task what the last checkpoint holds; its path, None without one.
-
-        `run` is what has to be the same for a run to go on where another stopped.
-        """
+        """Give `watch` and the task what the last checkpoint of the same `run` holds; its path."""
         self.run = run
         if not self.last.exists():
             return None

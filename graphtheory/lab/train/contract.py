@@ -113,11 +113,7 @@ class Task(LightningModule, ABC):
 
 
 class LabelTask(Task):
-    """A task with labels, scored as the running average of its model where it has one.
-
-    `metrics` names the scores of each kind, and `options` make optimizer and average; the other
-    arguments are those of `GraphTask`.
-    """
+    """A task with labels, scored as the running average of its model where `options` make one."""
 
     num_classes: int
     average: AveragedModel | None

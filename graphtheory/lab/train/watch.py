@@ -55,9 +55,8 @@ def borrowed_randomness() -> Iterator[None]:
 class PeakMemory:
     """Peak memory from `start` to the latest `update`, above what was in use at the start.
 
-    On a GPU: what torch's allocator handed out. Otherwise the resident memory of this process,
-    whose high-water mark Linux lets a process reset; DataLoader workers do not count. On another
-    system, which has no such mark, the figure is NaN.
+    On a GPU what torch's allocator handed out, on Linux the resident memory of this process without
+    DataLoader workers, whose high-water mark can be reset; elsewhere NaN.
     """
 
     def __init__(self) -> None:
@@ -107,16 +106,14 @@ def report_step(step: int, steps: int, unit: str = "step") -> None:
 class Watch(Callback):
     """Score after every epoch, keep the best epoch's parameters, stop when there is no progress.
 
-    An epoch is better than another when its validation score is higher, of an error lower, or equal
-    with a lower validation loss. The test score is noted and decides nothing. A task that learns
-    without labels has no scores and no best epoch. Each epoch's randomness is a function of (seed,
-    epoch), so that a run that goes on from a checkpoint draws the same. `listener` is given each
-    epoch's row, without the test score.
+    Of equal scores the lower validation loss is better; the test score decides nothing. A task
+    without labels has no best epoch. Each epoch's randomness is a function of (seed, epoch), so
+    that a run that goes on from a checkpoint draws the same.
     """
 
     def __init__(self, data: Source, *, seed: int, patience: int) -> None:
         self.data, self.seed, self.patience = data, seed, patience
-        self.listener: Listener | None = None
+        self.listener: Listener | None = None  # of each epoch's row without the test score
         self.memory = PeakMemory()
         self.history: list[EpochRow] = []
         self.best: EpochRow | None = None
