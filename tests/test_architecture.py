@@ -64,7 +64,7 @@ FINDS_BY_NAME = {"lab/by_name.py"}  # the one place of the lab that may name `pa
 
 _PYG_PLACES = (
     "graph/interop.py", "nn/conv/*", "data/*", "integrations/*", "vision/images.py",
-    "lab/zoo/peers.py", "lab/datasets/*", "lab/train/*", "papers/*/*",
+    "lab/zoo/node_models.py", "lab/datasets/*", "lab/train/*", "papers/*/*",
 )  # fmt: skip
 _KERNEL_PLACES = ("ops/backends/cpu/*", "structure/_*.py", "graph/content.py")
 FRONT_DOORS = {("__init__",), ("__main__",), ("lab", "__init__")}
@@ -79,7 +79,7 @@ PLACES: dict[str, tuple[str, ...]] = {
     "llvmlite": _KERNEL_PLACES,
     "matplotlib": ("lab/plot/*", "papers/*"),
     "ogb": ("lab/datasets/*", "lab/train/*"),
-    "kornia": ("lab/train/augment.py",),
+    "kornia": ("lab/train/images.py",),
     "lightning": ("lab/train/*", "lab/cli/*", "lab/bench/*", "papers/*"),
     "pytorch_lightning": (),  # the same classes under another name
     "pickle": ("lab/datasets/safe_pickle.py",),  # for an Unpickler that knows a few harmless names

@@ -20,8 +20,7 @@ from typing import Any, ClassVar, TypeVar
 import torch
 
 from graphtheory.lab.bench.finished import Finished
-from graphtheory.lab.train.checkpoint import CheckpointError
-from graphtheory.lab.train.partial import checkpoint_dir
+from graphtheory.lab.train.checkpoint import CheckpointError, checkpoint_dir
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

@@ -12,7 +12,7 @@ import torch
 
 from graphtheory.lab.signals import insistent_signals
 from graphtheory.lab.train import CheckpointError
-from graphtheory.lab.train.partial import next_place
+from graphtheory.lab.train.checkpoint import next_place
 from graphtheory.papers.grid import Grid, Measured, axis, label, side_by_side, under_way, unrecorded
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from graphtheory.lab.cli import main
-from graphtheory.lab.train.folder import locked
+from graphtheory.lab.train.checkpoint import locked
 from graphtheory.papers import index
 from graphtheory.papers.core_neighborhood import figures_labels
 

@@ -24,7 +24,7 @@ from graphtheory.lab.datasets.own_graphs import graph_set
 from graphtheory.lab.metrics import mass_by_distance
 from graphtheory.lab.train import AdamOptions, GraphSets, GraphTask, Source, Task
 from graphtheory.lab.zoo import graph_models as graph_zoo
-from graphtheory.lab.zoo.graph_network import GraphNetwork
+from graphtheory.lab.zoo.graph_models import GraphNetwork
 from graphtheory.nn import SPDTransformerConv, attention_maps
 
 _ATTENTION = (*graph_zoo.ATTENDING, "gatv2")

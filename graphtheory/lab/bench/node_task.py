@@ -25,7 +25,7 @@ from graphtheory.lab.datasets.graphs import Data
 from graphtheory.lab.datasets.splits import by_fraction
 from graphtheory.lab.metrics import mass_by_distance
 from graphtheory.lab.train import FullGraph, Source, Task
-from graphtheory.lab.train.full_graph import MASKS, check_masks
+from graphtheory.lab.train.nodes import MASKS, check_masks
 from graphtheory.lab.zoo import node_models as zoo
 from graphtheory.models import GraphTransformer
 from graphtheory.nn import attention_maps

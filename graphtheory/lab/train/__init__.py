@@ -5,16 +5,14 @@ from typing import TYPE_CHECKING
 from graphtheory.lazy import import_when_used
 
 if TYPE_CHECKING:
-    from graphtheory.lab.train.augment import Augmentation
     from graphtheory.lab.train.checkpoint import CheckpointError, load_parameters, read_checkpoint
-    from graphtheory.lab.train.contract import Evaluation, Source, Task
+    from graphtheory.lab.train.contract import AdamOptions, Evaluation, Source, Task
     from graphtheory.lab.train.fit import FitResult, fit
-    from graphtheory.lab.train.full_graph import FullGraph, NodeBatch
     from graphtheory.lab.train.graphs import GraphSets, GraphTask
-    from graphtheory.lab.train.images import ImageBatch, ImageData, ImageTask, Recipe
+    from graphtheory.lab.train.images import Augmentation, ImageBatch, ImageData, ImageTask, Recipe
     from graphtheory.lab.train.in_context import Curriculum, Ramp, predictions, train_in_context
+    from graphtheory.lab.train.nodes import FullGraph, NodeBatch, NodeTask
     from graphtheory.lab.train.sampled import SampledGraph, SampledLayers
-    from graphtheory.lab.train.task import AdamOptions, NodeTask
 
 __all__ = [
     "AdamOptions",

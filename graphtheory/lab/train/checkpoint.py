@@ -1,4 +1,4 @@
-"""Checkpoint files that are whole or absent, and that notice one flipped bit.
+"""Checkpoint files that are whole or absent and notice one flipped bit, and folders of them.
 
 A file is what `torch.save` writes, a zip archive, with the SHA-256 of everything before it as the
 archive's comment: one file, and `torch.load(path, weights_only=True)` reads it as it is.
@@ -6,21 +6,39 @@ archive's comment: one file, and `torch.load(path, weights_only=True)` reads it 
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
+import os
+import shutil
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from itertools import count
 from os import PathLike
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
+import lightning
 import torch
+from lightning import Callback, LightningModule, Trainer
 from lightning.pytorch.plugins.io import TorchCheckpointIO
+from torch import Generator
 
-from graphtheory.disk import load_tensors, replace_file
+from graphtheory.disk import load_tensors, name_file, replace_file
 from graphtheory.lab.train.contract import Task, shapes
+from graphtheory.lab.train.watch import EpochRow, Watch
 
+SECONDS = 60.0  # between two writes of a training that keeps its state now and then
 _LABEL = b"sha256:"
 _COMMENT = len(_LABEL) + 64
 _END_OF_ARCHIVE, _END_BYTES = b"PK\x05\x06", 22
+_COPIES = 14  # parameters, two Adam moments and the best ones, in three files, one being written
+_PLACES: ContextVar[Iterator[Path] | None] = ContextVar("places", default=None)
 
 
 class CheckpointError(ValueError):
@@ -28,14 +46,17 @@ class CheckpointError(ValueError):
 
 
 def write_checkpoint(path: str | PathLike[str], content: dict[str, Any]) -> None:
-    """Replace the file at `path` in one step; a crash at any time leaves the old or the new one.
-
-    Raises:
-        OSError: The file cannot be written; the old one is intact.
-    """
+    """Replace the file at `path` in one step; a crash at any time leaves the old or the new one."""
     buffer = io.BytesIO()
     torch.save(content, buffer)
     replace_file(Path(path), _sealed(bytearray(buffer.getbuffer())))
+
+
+def _sealed(archive: bytearray) -> bytearray:
+    """Add the digest as the archive's comment, whose length the last two bytes tell."""
+    archive[-2:] = _COMMENT.to_bytes(2, "little")
+    archive += _LABEL + hashlib.sha256(archive).hexdigest().encode()
+    return archive
 
 
 def read_checkpoint(path: str | PathLike[str]) -> dict[str, Any]:
@@ -46,15 +67,13 @@ def read_checkpoint(path: str | PathLike[str]) -> dict[str, Any]:
         CheckpointError: The file is damaged, truncated, or was not written by `fit`.
     """
     raw = Path(path).read_bytes()
-    end = len(raw) - _COMMENT
-    if raw[end - _END_BYTES : end - _END_BYTES + 4] != _END_OF_ARCHIVE or not raw[end:].startswith(
-        _LABEL
-    ):
+    archive, comment = raw[:-_COMMENT], raw[-_COMMENT:]
+    if archive[-_END_BYTES:][:4] != _END_OF_ARCHIVE or not comment.startswith(_LABEL):
         raise CheckpointError(
             f"{path}: {len(raw)} bytes without a digest at their end, so truncated or not written "
             "by graphtheory.lab.train.fit; expected one of its checkpoints"
         )
-    if hashlib.sha256(raw[:end]).hexdigest().encode() != raw[end + len(_LABEL) :]:
+    if hashlib.sha256(archive).hexdigest().encode() != comment[len(_LABEL) :]:
         raise CheckpointError(
             f"{path}: damaged, its {len(raw)} bytes do not match their own SHA-256; restore a copy "
             "or remove the file and start again"
@@ -95,13 +114,6 @@ def first_difference(found: dict[str, Any], expected: dict[str, Any]) -> str:
     return ""
 
 
-def _sealed(archive: bytearray) -> bytearray:
-    """Add the digest as the archive's comment, whose length the last two bytes tell."""
-    archive[-2:] = _COMMENT.to_bytes(2, "little")
-    archive += _LABEL + hashlib.sha256(archive).hexdigest().encode()
-    return archive
-
-
 class SafeCheckpointIO(TorchCheckpointIO):
     """Lightning's plugin for the above: atomic, verified, nothing executable."""
 
@@ -114,3 +126,203 @@ class SafeCheckpointIO(TorchCheckpointIO):
         self, path: str | PathLike[str], map_location: Any = None, weights_only: bool | None = None
     ) -> dict[str, Any]:
         return read_checkpoint(path)
+
+
+@contextmanager
+def locked(folder: Path, name: str = ".lock") -> Iterator[None]:
+    """Refuse a second process; the lock goes with the process, however that ends."""
+    if os.name != "posix":
+        yield
+        return
+    import fcntl
+
+    with (folder / name).open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise OSError(error.errno, "out_dir: another run is using it", str(folder)) from None
+        yield
+
+
+@contextmanager
+def checkpoint_dir(folder: Path) -> Iterator[None]:
+    """Let each training in the block keep its state under `folder`, and go on from what is there.
+
+    They have the folders 0, 1 and so on, so that a block that is run again trains in this order.
+    """
+    token = _PLACES.set(folder / str(number) for number in count())
+    try:
+        yield
+    finally:
+        _PLACES.reset(token)
+
+
+def next_place() -> Path | None:
+    """Take the folder of the next training in a block of `checkpoint_dir`; None outside one."""
+    places = _PLACES.get()
+    return None if places is None else next(places)
+
+
+@contextmanager
+def warn_if_unwritable() -> Iterator[None]:
+    """Turn an error of the disk into a warning, where a training can go on without its file."""
+    try:
+        yield
+    except OSError as error:
+        warnings.warn(
+            f"state of a training was not written, after a break it would start anew: {error}",
+            stacklevel=2,
+        )
+
+
+@dataclass
+class Clock:
+    """Tells when it is time to write again, about once a minute."""
+
+    last: float = field(default_factory=time.monotonic)
+
+    def due(self) -> bool:
+        """Whether it is time, from which the next minute counts."""
+        if time.monotonic() - self.last < SECONDS:
+            return False
+        self.last = time.monotonic()
+        return True
+
+
+class StudyFolder(Callback):
+    """Writes `last.ckpt` alone, about once a minute, for the many trainings of a study."""
+
+    def __init__(self, path: str | PathLike[str], watch: Watch) -> None:
+        self.path, self.watch = Path(path), watch  # the callback before this one
+        self.last, self.previous = self.path / "last.ckpt", self.path / "previous.ckpt"
+        self.run: dict[str, Any] = {}
+        self._clock = Clock()
+
+    def restore(self, task: Task, run: dict[str, Any]) -> Path | None:
+        """Give `watch` and the task what the last checkpoint of the same `run` holds; its path."""
+        self.run = run
+        if not self.last.exists():
+            return None
+        content = self._read_last()
+        if difference := first_difference(content.get("run", {}), run):
+            raise CheckpointError(f"{self.last}: checkpoint of another run: {difference}")
+        self.watch.load_state_dict(content["callbacks"][self.watch.state_key])
+        task.load_state_dict(content["state_dict"])
+        return self.last
+
+    def _read_last(self) -> dict[str, Any]:
+        try:
+            return read_checkpoint(self.last)
+        except CheckpointError as error:
+            try:
+                read_checkpoint(self.previous)
+            except (CheckpointError, FileNotFoundError):
+                raise error from None
+            raise CheckpointError(
+                f"{error}; {self.previous}, one epoch older, is whole: rename it to "
+                f"{self.last.name} to go on from there"
+            ) from None
+
+    def on_save_checkpoint(
+        self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        versions = {"torch": str(torch.__version__), "lightning": lightning.__version__}
+        checkpoint |= {"run": self.run, "versions": versions}
+
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if self._clock.due():
+            with warn_if_unwritable():
+                self.path.mkdir(parents=True, exist_ok=True)
+                trainer.save_checkpoint(self.last)
+
+
+class RunFolder(StudyFolder):
+    """Writes `last.ckpt`, `previous.ckpt`, `best.ckpt` and `history.csv` after every epoch."""
+
+    def __init__(self, path: str | PathLike[str], watch: Watch) -> None:
+        super().__init__(path, watch)
+        self.best, self.log_file = self.path / "best.ckpt", self.path / "history.csv"
+        self.columns = ["epoch", "train_loss", "seconds"]
+
+    @contextmanager
+    def opened(self, task: Task, *, resume: bool) -> Iterator[None]:
+        """Hold the folder, after checks that cost nothing and spare a run that cannot be saved."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            TemporaryFile(dir=self.path).close()
+        except OSError as error:
+            message = f"out_dir cannot be written to: {error.strerror}"
+            raise type(error)(error.errno, message, str(self.path)) from None
+        if task.num_classes is not None:
+            self.columns[2:2] = ["val_loss", "val"]
+        size = sum(p.numel() * p.element_size() for p in task.parameters())
+        needed, free = _COPIES * size + 2**16, shutil.disk_usage(self.path).free
+        if free < needed:
+            message = f"out_dir: {needed} bytes needed, {free} free"
+            raise OSError(errno.ENOSPC, message, str(self.path))
+        with locked(self.path):
+            for draft in self.path.glob(".*.draft"):  # of a process that was killed
+                draft.unlink()
+            if self.last.exists() and not resume:
+                message = "out_dir holds an earlier run; expected resume=True or a new folder"
+                raise FileExistsError(errno.EEXIST, message, str(self.last))
+            yield
+
+    def restore(self, task: Task, run: dict[str, Any]) -> Path | None:
+        found = super().restore(task, run)
+        # Lines of epochs that no checkpoint knows go.
+        rows = [",".join(self.columns) + "\n", *map(self._line, self.watch.history)]
+        replace_file(self.log_file, "".join(rows).encode())
+        return found
+
+    def _line(self, row: EpochRow) -> str:
+        return ",".join(repr(row[name]) for name in self.columns) + "\n"
+
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        row = self.watch.history[-1]
+        if row is self.watch.best:  # first, so that whatever `last` says is there
+            trainer.save_checkpoint(self.best)
+        if self.last.exists():
+            name_file(self.last, self.previous)
+        trainer.save_checkpoint(self.last)
+        with self.log_file.open("a", newline="") as file:
+            file.write(self._line(row))
+
+
+@dataclass
+class TrainingState:
+    """The state of a training loop of your own, written to a file about once a minute."""
+
+    path: Path | None  # its folder is made where it is missing; None keeps nothing
+    settings: dict[str, Any]  # what has to be the same for a training to go on, as plain values
+    generator: Generator  # source of what it draws, beside torch's global one
+    parts: dict[str, Any]  # what has a state, "model" among them, in the order of loading
+    clock: Clock = field(default_factory=Clock)
+
+    def save(self, losses: list[float], *, last: bool = False) -> None:
+        """Write the state after so many steps if a minute is over, or they were the last."""
+        if self.path is None or not (self.clock.due() or last):
+            return
+        drawn = {"prompts": self.generator.get_state(), "others": torch.get_rng_state()}
+        state = {name: part.state_dict() for name, part in self.parts.items()}
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        write_checkpoint(self.path, state | drawn | {"settings": self.settings, "losses": losses})
+
+    def restore(self) -> list[float]:
+        """Put what the file holds into the parts; the losses so far, none without a file."""
+        if self.path is None or not self.path.exists():
+            return []
+        state = read_checkpoint(self.path)
+        if "losses" not in state or not self.parts.keys() <= state.keys():
+            raise CheckpointError(f"{self.path}: not written by train_in_context or a study")
+        difference = first_difference(
+            state["settings"] | {"model": shapes(state["model"])},
+            self.settings | {"model": shapes(self.parts["model"].state_dict())},
+        )
+        if difference:
+            raise CheckpointError(f"{self.path}: another training: {difference}")
+        for name, part in self.parts.items():
+            part.load_state_dict(state[name])
+        self.generator.set_state(state["prompts"])
+        torch.set_rng_state(state["others"])
+        return state["losses"]

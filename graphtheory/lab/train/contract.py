@@ -1,17 +1,25 @@
-"""What `fit` asks of a task and of its data, whatever they are about."""
+"""What `fit` asks of a task and of its data, and what tasks with labels have in common."""
 
 from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from math import inf
 from typing import Any, NamedTuple
 
 import torch
 from lightning import LightningDataModule, LightningModule
 from torch import Tensor, nn
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
+from graphtheory.lab.train.score import LOSSES, METRICS, SCORES, Loss, Metrics, ogb_score
 from graphtheory.patterns.draw import derive
+
+Pair = tuple[Tensor, Tensor]
+"""Outputs of a model and the labels that they are scored by."""
 
 
 class Evaluation(NamedTuple):
@@ -71,28 +79,16 @@ class Source(LightningDataModule, ABC):
 
 
 class Task(LightningModule, ABC):
-    """A model, how it learns and how it is scored.
+    """A model, how it learns and how it is scored."""
 
-    Attributes:
-        model: What is trained.
-        num_classes: C; None of a task that learns without labels.
-        metric: Name of the score.
-        higher_is_better: Whether an epoch with a higher score is a better one; False of errors.
-        options: How it learns, in the words that a resumed run has to repeat.
-    """
-
-    model: nn.Module
-    num_classes: int | None = None
-    metric: str
-    higher_is_better: bool = True
-    options: Any
+    model: nn.Module  #: What is trained.
+    num_classes: int | None = None  #: C; None of a task that learns without labels.
+    metric: str  #: Name of the score.
+    higher_is_better: bool = True  #: Whether a higher score is a better one; False of errors.
+    options: Any  #: How it learns, in the words that a resumed run has to repeat.
 
     def source(self, data: Any) -> Source:
-        """Make the batches that `fit` trains on from what it was given.
-
-        Raises:
-            TypeError: If this task cannot train on it.
-        """
+        """Make the batches that `fit` trains on from what it was given, or raise TypeError."""
         if not isinstance(data, Source):
             kind = type(data).__name__
             raise TypeError(f"datamodule: got {kind}, expected the batches of this task")
@@ -114,6 +110,143 @@ class Task(LightningModule, ABC):
             "metric": self.metric,
             "optimizer": str(self.options),
         }
+
+
+class LabelTask(Task):
+    """A task with labels, scored as the running average of its model where `options` make one."""
+
+    num_classes: int
+    average: AveragedModel | None
+
+    def __init__(
+        self,
+        model: nn.Module,
+        num_outputs: int,
+        options: Any,
+        *,
+        kind: str = "multiclass",
+        metric: str | None = None,
+        metrics: Metrics = METRICS,
+        evaluator: str | None = None,
+    ) -> None:
+        super().__init__()
+        if kind not in metrics:
+            raise ValueError(f"kind: got {kind!r}, expected one of {', '.join(metrics)}")
+        self.metric = metrics[kind][0] if metric is None else metric
+        if self.metric not in metrics[kind]:
+            known = ", ".join(metrics[kind])
+            raise ValueError(f"metric: got {metric!r}, expected one of {known} for {kind} labels")
+        self.model, self.average, self.options = model, options.average_of(model), options
+        self.kind, self.num_classes = kind, num_outputs
+        self.score = SCORES[self.metric] if evaluator is None else ogb_score(evaluator)
+        self.higher_is_better = self.score.higher_is_better
+        self.loss: Loss = LOSSES.get(self.metric, LOSSES[kind])
+
+    @property
+    def evaluated(self) -> nn.Module:
+        """The model that evaluation runs: the average where there is one."""
+        return self.model if self.average is None else self.average.module
+
+    def configure_optimizers(self) -> Any:
+        return self.options.build(self.model)
+
+    def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:
+        if self.average is not None:
+            self.average.update_parameters(self.model)
+
+    @contextmanager
+    def evaluating(self) -> Iterator[None]:
+        """Evaluation mode without gradients; the mode before comes back."""
+        was_training = self.training
+        self.eval()
+        try:
+            with torch.no_grad():
+                yield
+        finally:
+            self.train(was_training)
+
+    def evaluate(self, batch: Any) -> Evaluation:
+        with self.evaluating():
+            (out, y), test = self.to_score(batch)
+        score = None if test is None else self._score(*test)
+        return Evaluation(float(self.loss(out, self._target(y))), self._score(out, y), score)
+
+    @abstractmethod
+    def to_score(self, batch: Any) -> tuple[Pair, Pair | None]:
+        """Compute what validation and, where it is looked at, the test part are scored by."""
+
+    def validation_step(self, batch: Any, batch_idx: int) -> None:
+        """Log what `evaluate` finds, for a Trainer of your own."""
+        found = self.evaluate(batch)._asdict()
+        self.log_dict({k: v for k, v in found.items() if v is not None}, batch_size=1)
+
+    test_step = validation_step
+
+    def outputs(self, rows: int, *model_input: Any) -> Tensor:
+        """Run the model in training, or the one that evaluation runs, and check the shape."""
+        found = (self.model if self.training else self.evaluated)(*model_input)
+        if found.shape != (expected := (rows, self.num_classes)):
+            raise ValueError(
+                f"model: outputs of shape {tuple(found.shape)}, expected {expected}: rows of "
+                "labels, and an output for each class, label or value"
+            )
+        return found
+
+    def _target(self, y: Tensor) -> Tensor:
+        return y
+
+    def _score(self, outputs: Tensor, y: Tensor) -> float:
+        if not bool(torch.isfinite(outputs).all()):
+            return self.score.worst  # the loss is not finite either, which `fit` reports
+        if self.kind == "multiclass":
+            outputs, y = outputs[y >= 0], y[y >= 0]
+        return self.score(outputs, y)
+
+
+@dataclass(frozen=True)
+class AdamOptions:
+    """Adam with decay, and a step size of its own for distance biases.
+
+    Args:
+        lr: Step size, above 0.
+        weight_decay: L2 coefficient, 0 or more, of every parameter but the bucket biases.
+        bias_lr: Step size of the bucket biases; None is `lr`. They are never decayed.
+        decoupled: Decay as AdamW does instead of adding it to the gradient.
+        average: Share of itself that a running average of the parameters keeps at each step, above
+            0 and below 1; evaluation is then with the average. None: with the parameters.
+
+    Raises:
+        ValueError: A number outside its range.
+    """
+
+    lr: float = 0.01
+    weight_decay: float = 5e-4
+    bias_lr: float | None = None
+    decoupled: bool = False
+    average: float | None = None
+
+    def __post_init__(self) -> None:
+        check_each("a step size above 0", lambda v: 0 < v < inf, lr=self.lr, bias_lr=self.bias_lr)
+        check_each("0 or more", lambda v: 0 <= v < inf, weight_decay=self.weight_decay)
+        check_each("a share between 0 and 1", lambda v: 0 < v < 1, average=self.average)
+
+    def build(self, module: nn.Module) -> torch.optim.Optimizer:
+        """Make an optimizer for the parameters of `module` that learn."""
+        marked = (m for m in module.modules() if getattr(m, "is_bucket_bias", False))
+        biases = {id(p) for m in marked for p in m.parameters()}
+        learning = [p for p in module.parameters() if p.requires_grad]
+        groups: list[dict[str, Any]] = [{"params": [p for p in learning if id(p) not in biases]}]
+        if own := [p for p in learning if id(p) in biases]:
+            lr = self.lr if self.bias_lr is None else self.bias_lr
+            groups.append({"params": own, "lr": lr, "weight_decay": 0.0})
+        kind = torch.optim.AdamW if self.decoupled else torch.optim.Adam
+        return kind(groups, lr=self.lr, weight_decay=self.weight_decay)
+
+    def average_of(self, model: nn.Module) -> AveragedModel | None:
+        """Make the running average that a model is scored as, or None."""
+        if self.average is None:
+            return None
+        return AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(self.average))
 
 
 def shapes(state: dict[str, Any]) -> dict[str, list[int]]:
@@ -145,11 +278,16 @@ def shuffled(positions: Tensor, *seeds: int) -> Tensor:
     return positions[torch.randperm(len(positions), generator=generator)]
 
 
+def check_each(expected: str, holds: Callable[[float], bool], **values: float | None) -> None:
+    """Refuse an argument for which a condition does not hold; None is none."""
+    for name, value in values.items():
+        if value is not None and not holds(value):
+            raise ValueError(f"{name}: got {value}, expected {expected}")
+
+
 def check_at_least(least: int, **values: int | None) -> None:
     """Refuse an argument below `least`; None is none."""
-    for name, value in values.items():
-        if value is not None and value < least:
-            raise ValueError(f"{name}: got {value}, expected {least} or more")
+    check_each(f"{least} or more", lambda value: value >= least, **values)
 
 
 def check_parts(what: str, count: int, train: Tensor, val: Tensor, test: Tensor) -> None:

@@ -14,17 +14,14 @@ from statistics import median
 from typing import Any
 
 import torch
-from lightning import Callback, Trainer
+from lightning import Trainer
 from lightning.fabric.plugins.environments.lightning import LightningEnvironment
 from torch.utils.data import DataLoader
 
 from graphtheory.lab.signals import prompt_signals
-from graphtheory.lab.train.checkpoint import SafeCheckpointIO
+from graphtheory.lab.train.checkpoint import RunFolder, SafeCheckpointIO, StudyFolder, next_place
 from graphtheory.lab.train.contract import Source, Task, check_at_least
-from graphtheory.lab.train.folder import RunFolder, StudyFolder
-from graphtheory.lab.train.partial import next_place
-from graphtheory.lab.train.progress import parent_listeners, shown
-from graphtheory.lab.train.watch import EpochRow, Listener, Watch, borrowed_randomness
+from graphtheory.lab.train.watch import EpochRow, Listener, Watch, borrowed_randomness, shown
 
 
 @dataclass(frozen=True)
@@ -70,26 +67,25 @@ def fit(
     two epochs the one with the better validation score is better, then the one with the lower
     validation loss. Afterwards the task holds the best epoch's parameters, in evaluation mode. A
     task that learns without labels, such as `papers.fusion.contrastive.SimCLR`, is not scored: it
-    trains for all epochs and holds the last parameters. The result is a function of the model's
-    parameters, the data and the seeds, on one machine with one number of threads; the caller's
-    random state is left alone.
+    trains for all epochs, at whose end its step size is 0, and holds the last parameters. The
+    result is a function of the model's parameters, the data and the seeds, on one machine with one
+    number of threads; the caller's random state is left alone.
 
     With `out_dir` each epoch leaves `last.ckpt`, the one before it `previous.ckpt`, the best one
     `best.ckpt`, and `history.csv` a line (without test scores). A run that was stopped for any
     reason goes on from there to bitwise the same parameters; resuming a finished run trains nothing
-    and gives the same result. Without `out_dir` nothing is written. Ctrl-C raises
-    KeyboardInterrupt, SIGTERM SystemExit(143), at once; the unfinished epoch is lost.
+    and gives the same result. Ctrl-C raises KeyboardInterrupt, SIGTERM SystemExit(143), at once;
+    the unfinished epoch is lost.
 
     Args:
         task: What to train.
         datamodule: A `FullGraph`, `SampledGraph`, `GraphSets` or `ImageData`; of a task without
             labels what it says.
-        epochs: At most this many, at least 1; a resumed run may have more than it began with. With
-            an `ImageTask` those of its recipe. A task without labels trains for exactly so many,
-            at whose end its step size is 0, and a resumed run must have the same number.
+        epochs: At most this many, at least 1, with an `ImageTask` those of its recipe. A resumed
+            run may have more than it began with, of a task without labels the same number.
         patience: Stop after this many epochs without a better one, at least 1; not of a task
             without labels.
-        out_dir: Folder of this run alone, made where it is missing.
+        out_dir: Folder of this run alone, made where it is missing; None writes nothing.
         resume: Go on where `out_dir` stands, from the start where it holds no checkpoint.
         progress: Show a line on the standard error stream, or a function that is given each epoch's
             row, without the test score.
@@ -104,17 +100,11 @@ def fit(
         OSError: `out_dir` cannot be written to, has no space, or is in use.
 
     Example:
-        >>> import torch
-        >>> from torch_geometric.data import Data
-        >>> class Linear(torch.nn.Linear):
-        ...     def forward(self, x, neighborhood):
-        ...         return super().forward(x)
-        >>> mask = torch.tensor([1, 0, 0, 1], dtype=torch.bool)
-        >>> data = Data(x=torch.eye(4), y=torch.tensor([0, 0, 1, 1]), train_mask=mask,
-        ...     val_mask=~mask, edge_index=torch.tensor([[0, 1, 2], [1, 2, 3]]))
+        >>> from graphtheory.lab.datasets import graphs
         >>> from graphtheory.lab.train import FullGraph, NodeTask
-        >>> task = NodeTask(Linear(4, 2), num_classes=2)
-        >>> fit(task, FullGraph(data), epochs=3, progress=False).epochs
+        >>> from graphtheory.models import GraphTransformer
+        >>> task = NodeTask(GraphTransformer(34, 16, 2, num_layers=1, heads=2), num_classes=2)
+        >>> fit(task, FullGraph(graphs.load("karate")), epochs=3, progress=False).epochs
         3
     """
     check_at_least(1, epochs=epochs, patience=patience)
@@ -124,31 +114,27 @@ def fit(
     data = task.source(datamodule)
     if task.num_classes is not None:
         data.check_classes(task.num_classes)
-    listeners = parent_listeners(epochs)
-    watch = Watch(data, seed=seed, patience=patience, listeners=listeners)
-    folder, checkpoint = None, None
-    if out_dir is not None:
-        folder = RunFolder(out_dir, watch)
-    elif (place := next_place()) is not None:
-        folder = StudyFolder(place, watch)
+    watch = Watch(data, seed=seed, patience=patience)
+    folder: StudyFolder | None = None
+    checkpoint = None
     with ExitStack() as stack:
-        if folder is not None:
+        if out_dir is not None:
+            folder = RunFolder(out_dir, watch)
             stack.enter_context(folder.opened(task, resume=resume))
+        elif (place := next_place()) is not None:
+            folder = StudyFolder(place, watch)
+        if folder is not None:
             run = task.describe(epochs) | {"data": data.describe(), "seed": seed}
             checkpoint = folder.restore(task, run)
         if len(watch.history) < epochs and not watch.out_of_patience:
             if progress is True:
-                listeners.insert(0, stack.enter_context(shown(watch, epochs)))
+                watch.listener = stack.enter_context(shown(watch, epochs))
             elif progress:
-                listeners.insert(0, progress)
-            _train(task, watch, folder, epochs, checkpoint)
+                watch.listener = progress
+            _train(task, [watch] if folder is None else [watch, folder], epochs, checkpoint)
     if watch.best is not None:
         task.load_state_dict(watch.best_state)
     task.eval()
-    return _result(watch)
-
-
-def _result(watch: Watch) -> FitResult:
     best = watch.best or watch.history[-1]
     return FitResult(
         test=best.get("test"),
@@ -161,32 +147,27 @@ def _result(watch: Watch) -> FitResult:
     )
 
 
-def _train(
-    task: Task, watch: Watch, folder: RunFolder | None, epochs: int, checkpoint: Path | None
-) -> None:
-    callbacks: list[Callback] = [watch] if folder is None else [watch, folder]
+def _train(task: Task, callbacks: list[Any], epochs: int, checkpoint: Path | None) -> None:
+    """Train on one device, without Lightning's files; the first callback is `Watch`."""
+    watch = callbacks[0]
     task.train()
     watch.memory.start()
     with borrowed_randomness(), quiet_lightning(), prompt_signals():
-        lean_trainer(epochs, callbacks).fit(task, datamodule=watch.data, ckpt_path=checkpoint)
-
-
-def lean_trainer(epochs: int, callbacks: list[Callback]) -> Trainer:
-    """Make a Trainer for one device, without logger and files; validation is for the callbacks."""
-    return Trainer(
-        accelerator="gpu" if torch.cuda.is_available() else "cpu",
-        devices=1,
-        max_epochs=epochs,
-        callbacks=callbacks,
-        # a cluster's environment changes nothing
-        plugins=[LightningEnvironment(), SafeCheckpointIO()],
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        num_sanity_val_steps=0,
-        limit_val_batches=0,
-    )
+        trainer = Trainer(
+            accelerator="gpu" if torch.cuda.is_available() else "cpu",
+            devices=1,
+            max_epochs=epochs,
+            callbacks=callbacks,
+            # a cluster's environment changes nothing
+            plugins=[LightningEnvironment(), SafeCheckpointIO()],
+            logger=False,
+            enable_checkpointing=False,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+            num_sanity_val_steps=0,
+            limit_val_batches=0,
+        )
+        trainer.fit(task, datamodule=watch.data, ckpt_path=checkpoint)
 
 
 @contextmanager

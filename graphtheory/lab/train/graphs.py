@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
@@ -11,15 +13,16 @@ from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
 
 from graphtheory.lab.train.contract import (
-    Evaluation,
+    AdamOptions,
+    LabelTask,
+    Pair,
     Source,
     check_at_least,
     check_parts,
     digest,
     shuffled,
 )
-from graphtheory.lab.train.score import METRICS, Kind, Loss
-from graphtheory.lab.train.task import AdamOptions, LabelTask
+from graphtheory.lab.train.score import Kind, Loss
 
 _ORDER = 0  # stream of randomness
 
@@ -31,6 +34,7 @@ class Parts(NamedTuple):
     test: list[Batch]
 
 
+@dataclass(eq=False, repr=False)
 class GraphSets(Source):
     """Train on batches of graphs, drawn afresh in every epoch; evaluate on two other parts.
 
@@ -62,27 +66,23 @@ class GraphSets(Source):
         [2]
     """
 
-    def __init__(
-        self,
-        graphs: Sequence[Data],
-        train: Tensor,
-        val: Tensor,
-        test: Tensor,
-        *,
-        nodes_per_batch: int = 4096,
-        name: str = "unnamed",
-        seed: int = 0,
-    ) -> None:
+    graphs: Sequence[Data]
+    train: Tensor
+    val: Tensor
+    test: Tensor
+    _: KW_ONLY
+    nodes_per_batch: int = 4096
+    name: str = "unnamed"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
         super().__init__()
-        check_at_least(1, nodes_per_batch=nodes_per_batch)
-        check_at_least(0, seed=seed)
-        self.graphs = list(graphs)
-        self.train, self.val, self.test = train, val, test
-        check_parts("graph", len(self.graphs), train, val, test)
+        check_at_least(1, nodes_per_batch=self.nodes_per_batch)
+        check_at_least(0, seed=self.seed)
+        self.graphs = list(self.graphs)
+        check_parts("graph", len(self.graphs), self.train, self.val, self.test)
         for position in self._chosen():
-            _check_graph(position, self.graphs[position], self.graphs[int(train[0])])
-        self.nodes_per_batch, self.name, self.seed = nodes_per_batch, name, seed
-        self._evaluation: Parts | None = None
+            _check_graph(position, self.graphs[position], self.graphs[int(self.train[0])])
 
     def _chosen(self) -> list[int]:
         return torch.cat([self.train, self.val, self.test]).tolist()
@@ -91,14 +91,16 @@ class GraphSets(Source):
         """Refuse classes outside 0..num_classes-1, and rows of labels of another length."""
         for position in self._chosen():
             y = self.graphs[position].y
-            shape, floating = tuple(y.shape), y.is_floating_point()
-            if len(shape) != (2 if floating else 1) or (floating and shape[1] != num_classes):
-                row = f"[1, {num_classes}], an entry for each output"
-                expected = row if floating else "[1], a class, or [num_nodes]"
-                raise ValueError(f"graph {position}: y of shape {shape}, expected {expected}")
-            if not floating and bool((wrong := (y < -1) | (y >= num_classes)).any()):
+            floating, expected = y.is_floating_point(), "[1], a class, or [num_nodes]"
+            if floating:
+                expected = f"[1, {num_classes}], an entry for each output"
+            if not y.dim() or list(y.shape[1:]) != [num_classes] * floating:
                 raise ValueError(
-                    f"graph {position}: label {int(y[wrong][0])}, expected 0..{num_classes - 1}, "
+                    f"graph {position}: y of shape {tuple(y.shape)}, expected {expected}"
+                )
+            if not floating and len(wrong := y[(y < -1) | (y >= num_classes)]):
+                raise ValueError(
+                    f"graph {position}: label {int(wrong[0])}, expected 0..{num_classes - 1}, "
                     "or -1 for none"
                 )
 
@@ -135,10 +137,12 @@ class GraphSets(Source):
         return self._count(self._nodes(self.train))
 
     def evaluation_batch(self) -> Parts:
-        if self._evaluation is None:
-            parts = ([self._batch(p) for p in self._cut(part)] for part in (self.val, self.test))
-            self._evaluation = Parts(*parts)
-        return self._evaluation
+        return self._parts
+
+    @cached_property
+    def _parts(self) -> Parts:
+        val, test = ([self._batch(p) for p in self._cut(part)] for part in (self.val, self.test))
+        return Parts(val, test)
 
     def _cut(self, positions: Tensor) -> list[Tensor]:
         """Cut into consecutive batches with equal shares of the nodes."""
@@ -251,7 +255,9 @@ class GraphTask(LabelTask):
         loss: Loss | None = None,
         optimizer: AdamOptions = AdamOptions(),
     ) -> None:
-        super().__init__(model, kind, num_outputs, metric, METRICS, evaluator, optimizer)
+        super().__init__(
+            model, num_outputs, optimizer, kind=kind, metric=metric, evaluator=evaluator
+        )
         if num_outputs < (2 if kind == "multiclass" else 1):
             raise ValueError(f"num_outputs: got {num_outputs}, too few for {kind}")
         if statistics is not None and kind != "regression":
@@ -263,7 +269,7 @@ class GraphTask(LabelTask):
 
     def forward(self, batch: Batch) -> Tensor:
         """Compute logits, or values in units of their standard deviation."""
-        return self.outputs((batch,), len(batch.y))
+        return self.outputs(len(batch.y), batch)
 
     def predict(self, batch: Batch) -> Tensor:
         """Compute logits, or values in their own unit."""
@@ -278,17 +284,12 @@ class GraphTask(LabelTask):
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         return self.loss(self(batch), self._target(batch.y))
 
-    def evaluate(self, batch: Parts) -> Evaluation:
-        with self.evaluating():
-            parts = move_data_to_device(batch, self.device)
-            val, y = self._outputs(parts.val)
-            test = self._score(*self._outputs(parts.test)) if parts.test else None
-        return Evaluation(float(self.loss(val, self._target(y))), self._score(val, y), test)
+    def to_score(self, batch: Parts) -> tuple[Pair, Pair | None]:
+        parts = move_data_to_device(batch, self.device)
+        return self._pair(parts.val), self._pair(parts.test) if parts.test else None
 
-    def _outputs(self, batches: list[Batch]) -> tuple[Tensor, Tensor]:
+    def _pair(self, batches: list[Batch]) -> Pair:
         return torch.cat([self(b) for b in batches]), torch.cat([b.y for b in batches])
 
-    def _to_score(self, outputs: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        if self.kind == "multiclass":
-            outputs, y = outputs[y >= 0], y[y >= 0]
-        return self._in_their_unit(outputs), y
+    def _score(self, outputs: Tensor, y: Tensor) -> float:
+        return super()._score(self._in_their_unit(outputs), y)

@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
+from functools import partial
+from types import ModuleType
 from typing import Any
 
 import torch
+from lightning.fabric.utilities import move_data_to_device
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, one_hot
+from torch.optim.lr_scheduler import LambdaLR
 from torch.optim.swa_utils import AveragedModel
 
-from graphtheory.lab.train.augment import Augmentation, Augmenter, require_kornia
 from graphtheory.lab.train.contract import (
-    Evaluation,
+    LabelTask,
+    Pair,
     Source,
     check_at_least,
+    check_each,
     check_parts,
     digest,
     shuffled,
 )
-from graphtheory.lab.train.score import accuracy
-from graphtheory.lab.train.task import ScoredTask
 from graphtheory.lab.train.watch import borrowed_randomness, seed_all
 
 _ORDER = 5  # stream of randomness; 0 to 4 are those of graphs
@@ -45,9 +48,10 @@ class ImageBatch:
 
     def to(self, device: torch.device | str) -> ImageBatch:
         """Move the batch to `device`; nothing is copied where it is there already."""
-        return ImageBatch(self.pixels.to(device), self.y.to(device))
+        return ImageBatch(**move_data_to_device(vars(self), device))
 
 
+@dataclass(eq=False, repr=False)
 class ImageData(Source):
     """Train on shuffled batches of images, validate on others.
 
@@ -55,15 +59,13 @@ class ImageData(Source):
     another epoch; where there is no whole batch, all images are one.
 
     Args:
-        pixels: Every image.
-        y: Its class.
-        train: Positions to train on.
+        pixels: Every image, uint8 [N, C, H, W].
+        y: Its class, int64 [N].
+        train: Positions to train on, int64.
         val: Positions to validate with; none of `train`.
         name: Of the data, for the record.
         batch_size: Images of a batch.
         seed: Of the order, 0 or more.
-
-    Shapes: pixels uint8 [N, C, H, W]; y int64 [N]; train, val int64.
 
     Raises:
         TypeError: Pixels or classes of another dtype.
@@ -76,24 +78,30 @@ class ImageData(Source):
         (3, 4)
     """
 
-    def __init__(
-        self,
-        pixels: Tensor,
-        y: Tensor,
-        train: Tensor,
-        val: Tensor,
-        *,
-        name: str = "unnamed",
-        batch_size: int = 128,
-        seed: int = 0,
-    ) -> None:
+    pixels: Tensor
+    y: Tensor
+    train: Tensor
+    val: Tensor
+    _: KW_ONLY
+    name: str = "unnamed"
+    batch_size: int = 128
+    seed: int = 0
+
+    def __post_init__(self) -> None:
         super().__init__()
-        _check_images(pixels, y)
-        check_parts("image", len(y), train, val, val[:0])
-        check_at_least(1, batch_size=batch_size)
-        check_at_least(0, seed=seed)
-        self.pixels, self.y, self.train, self.val = pixels, y, train, val
-        self.name, self.batch_size, self.seed = name, batch_size, seed
+        pixels, y = self.pixels, self.y
+        for name, found, dtype in (("pixels", pixels, torch.uint8), ("y", y, torch.int64)):
+            if not isinstance(found, Tensor) or found.dtype != dtype:
+                got = found.dtype if isinstance(found, Tensor) else type(found).__name__
+                hint = "; lab.datasets.image_files.as_pixels makes it of PIL images and arrays"
+                expected = f"a tensor of {dtype}{hint if name == 'pixels' else ''}"
+                raise TypeError(f"{name}: got {got}, expected {expected}")
+        if pixels.dim() != 4 or y.shape != pixels.shape[:1]:
+            shapes = f"{tuple(pixels.shape)} and {tuple(y.shape)}"
+            raise ValueError(f"pixels, y: shapes {shapes}, expected [N, C, H, W] and [N]")
+        check_parts("image", len(y), self.train, self.val, self.val[:0])
+        check_at_least(1, batch_size=self.batch_size)
+        check_at_least(0, seed=self.seed)
 
     def check_classes(self, num_classes: int) -> None:
         bad = ((self.y < 0) | (self.y >= num_classes)).nonzero().flatten()
@@ -124,28 +132,106 @@ class ImageData(Source):
         return whole or [drawn]
 
     def train_batches(self, epoch: int) -> Iterator[ImageBatch]:
-        return (ImageBatch(self.pixels[part], self.y[part]) for part in self.order(epoch))
+        return map(self._batch, self.order(epoch))
 
     def num_batches(self) -> int:
         return max(len(self.train) // self.batch_size, 1)
 
     def evaluation_batch(self) -> ImageBatch:
-        return ImageBatch(self.pixels[self.val], self.y[self.val])
+        return self._batch(self.val)
+
+    def _batch(self, positions: Tensor) -> ImageBatch:
+        return ImageBatch(self.pixels[positions], self.y[positions])
 
 
-def _check_images(pixels: Tensor, y: Tensor) -> None:
-    for name, found, dtype in (("pixels", pixels, torch.uint8), ("y", y, torch.int64)):
-        if not isinstance(found, Tensor) or found.dtype != dtype:
-            got = found.dtype if isinstance(found, Tensor) else type(found).__name__
-            hint = "; lab.datasets.image_files.as_pixels makes it of PIL images, arrays and floats"
-            raise TypeError(
-                f"{name}: got {got}, expected a tensor of {dtype}{hint if name == 'pixels' else ''}"
-            )
-    if pixels.dim() != 4 or y.shape != pixels.shape[:1]:
-        raise ValueError(
-            f"pixels, y: shapes {tuple(pixels.shape)} and {tuple(y.shape)}, expected [N, C, H, W] "
-            "and [N]"
-        )
+@dataclass(frozen=True)
+class Augmentation:
+    """What is done to a batch of training images; nothing by default.
+
+    Args:
+        crop: Pixels of black around an image, of which a random part of its size is cut out.
+        flip: Mirror every second image, left to right.
+        erase: Probability that a rectangle of an image, 2 to 33 % of its area, is set to the mean.
+        mixup: Probability that each image of a batch is blended with another, by a uniform share.
+        cutmix: Probability that a rectangle of each image of a batch is taken from another one; of
+            mixup and cutmix a batch gets at most one.
+
+    Raises:
+        ValueError: A number out of its range, or `mixup` and `cutmix` above 1 together.
+
+    Source:
+        Zhong et al. (2017), Random erasing; Zhang et al. (2018), mixup; Yun et al. (2019), CutMix.
+        Differs: the shares of mixup and the areas of CutMix come from Beta(1, 1).
+    """
+
+    crop: int = 0
+    flip: bool = False
+    erase: float = 0.0
+    mixup: float = 0.0
+    cutmix: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_each("0 or more pixels", lambda v: v >= 0, crop=self.crop)
+        shares = {"erase": self.erase, "mixup": self.mixup, "cutmix": self.cutmix}
+        check_each("a probability", lambda v: 0 <= v <= 1, **shares)
+        if self.mixup + self.cutmix > 1:
+            raise ValueError(f"mixup + cutmix: got {self.mixup + self.cutmix}, expected 1 or less")
+
+
+class Augmenter:
+    """An `Augmentation` at work on images of one size; draws from torch's global random state."""
+
+    def __init__(self, options: Augmentation, size: tuple[int, int], num_classes: int) -> None:
+        self.options, self.num_classes = options, num_classes
+        self._shape: list[Callable[[Tensor], Tensor]] = []
+        if options == Augmentation():
+            return
+        kornia = require_kornia()
+        if options.crop:
+            self._shape.append(kornia.RandomCrop(size, padding=options.crop))
+        if options.flip:
+            self._shape.append(kornia.RandomHorizontalFlip(p=0.5))
+        self._erase = kornia.RandomErasing(p=options.erase)
+        both: dict[str, Any] = {"p": 1.0, "data_keys": ["input", "class"]}
+        self._mixup = kornia.RandomMixUpV2(**both)
+        self._cutmix = kornia.RandomCutMixV2(**both, use_correct_lambda=True)
+
+    def reshape(self, images: Tensor) -> Tensor:
+        """Crop and mirror images; black is 0."""
+        for change in self._shape:
+            images = change(images)
+        return images
+
+    def blend(self, images: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """Erase and blend normalized images; these and the shares of their classes [B, C]."""
+        target = one_hot(y, self.num_classes).to(images.dtype)
+        options = self.options
+        if options.erase:
+            images = self._erase(images)
+        draw = float(torch.rand(())) if options.mixup or options.cutmix else 1.0
+        if draw >= options.mixup + options.cutmix:
+            return images, target
+        if draw < options.mixup:
+            images, label = self._mixup(images, y)
+            kept = 1 - label[:, 2:]
+        else:
+            images, (label,) = self._cutmix(images, y)
+            kept = label[
+                :, 2:
+            ]  # [B, 1], of the own class; the rest is that of the class in column 1
+        return images, kept * target + (1 - kept) * one_hot(label[:, 1].long(), self.num_classes)
+
+
+def require_kornia() -> ModuleType:
+    """Import `kornia.augmentation`, or say which extra installs it."""
+    try:
+        import kornia.augmentation
+    except ImportError as error:
+        raise ImportError(
+            "kornia: not installed, expected for random changes of images; install "
+            "graphtheory[images], or train with Augmentation()"
+        ) from error
+    return kornia.augmentation
 
 
 @dataclass(frozen=True)
@@ -182,16 +268,12 @@ class Recipe:
     augment: Augmentation = field(default_factory=Augmentation)
 
     def __post_init__(self) -> None:
-        if self.epochs < 1:
-            raise ValueError(f"epochs: got {self.epochs}, expected 1 or more")
-        for name in ("lr", "clip"):
-            value = getattr(self, name)
-            if value is not None and not 0 < value < math.inf:
-                raise ValueError(f"{name}: got {value}, expected a number above 0")
-        for name in ("weight_decay", "warmup", "smoothing", "ema"):
-            value = getattr(self, name)
-            if value is not None and not 0 <= value < 1:
-                raise ValueError(f"{name}: got {value}, expected a number in [0, 1)")
+        check_at_least(1, epochs=self.epochs)
+        check_each("a number above 0", lambda v: 0 < v < math.inf, lr=self.lr, clip=self.clip)
+        shares = {
+            name: getattr(self, name) for name in ("weight_decay", "warmup", "smoothing", "ema")
+        }
+        check_each("a number in [0, 1)", lambda v: 0 <= v < 1, **shares)
 
     def factor(self, step: int, steps: int) -> float:
         """Compute the share of `lr` in step 0..steps-1: linear up, then half a cosine down to 0.
@@ -217,8 +299,15 @@ class Recipe:
         ]
         return torch.optim.AdamW(groups, lr=self.lr, weight_decay=self.weight_decay)
 
+    def average_of(self, model: nn.Module) -> AveragedModel | None:
+        """Make the running average that a model is scored as, or None."""
+        if self.ema is None:
+            return None
+        step = partial(_average, self.ema)
+        return AveragedModel(model, multi_avg_fn=step, use_buffers=True).requires_grad_(False)
 
-class ImageTask(ScoredTask):
+
+class ImageTask(LabelTask):
     """Cross-entropy on classes of images, mixed and smoothed as the recipe says.
 
     Args:
@@ -233,16 +322,12 @@ class ImageTask(ScoredTask):
         ImportError: The recipe changes images and kornia is not installed.
 
     Example:
-        >>> from graphtheory.lab.train import ImageData
-        >>> pixels, y = torch.zeros(4, 1, 2, 2, dtype=torch.uint8), torch.tensor([0, 1, 0, 1])
-        >>> data = ImageData(pixels, y, torch.tensor([0, 1]), torch.tensor([2, 3]))
         >>> model = nn.Sequential(nn.Flatten(), nn.Linear(4, 2))
-        >>> task = ImageTask(model, num_classes=2, statistics=data.statistics())
-        >>> task.logits(pixels).shape
+        >>> task = ImageTask(model, num_classes=2, statistics=(torch.zeros(1), torch.ones(1)))
+        >>> task.logits(torch.zeros(4, 1, 2, 2, dtype=torch.uint8)).shape
         torch.Size([4, 2])
     """
 
-    num_classes: int
     mean: Tensor
     std: Tensor
 
@@ -254,17 +339,10 @@ class ImageTask(ScoredTask):
         statistics: tuple[Tensor, Tensor],
         recipe: Recipe = Recipe(),
     ) -> None:
-        if num_classes < 2:
-            raise ValueError(f"num_classes: got {num_classes}, expected 2 or more")
-        if recipe.augment.needs_kornia:
+        check_at_least(2, num_classes=num_classes)
+        if recipe.augment != Augmentation():
             require_kornia()
-        average = None
-        if recipe.ema is not None:
-            step = _averaging(recipe.ema)
-            average = AveragedModel(model, multi_avg_fn=step, use_buffers=True)
-            average.requires_grad_(False)
-        super().__init__(model, average)
-        self.num_classes, self.metric, self.options = num_classes, "accuracy", recipe
+        super().__init__(model, num_classes, recipe)
         mean, std = statistics
         self.register_buffer("mean", mean.view(-1, 1, 1))
         self.register_buffer("std", std.clamp(min=1e-6).view(-1, 1, 1))
@@ -297,33 +375,25 @@ class ImageTask(ScoredTask):
             parts = [self(part.to(self.device).float() / 255) for part in pixels.split(_CHUNK)]
         return torch.cat(parts)
 
-    def evaluate(self, batch: ImageBatch) -> Evaluation:
-        logits, y = self.logits(batch.pixels), batch.y.to(self.device)
-        return Evaluation(float(cross_entropy(logits, y)), accuracy(logits, y), None)
+    def to_score(self, batch: ImageBatch) -> tuple[Pair, None]:
+        return (self.logits(batch.pixels), batch.y.to(self.device)), None
 
     def configure_gradient_clipping(self, optimizer: Any, *args: Any, **options: Any) -> None:
         if self.options.clip is not None:
             nn.utils.clip_grad_norm_(self.model.parameters(), self.options.clip)
 
     def configure_optimizers(self) -> Any:
-        optimizer = self.options.optimizer(self.model)
-        trainer = self.trainer
-        batches = int(trainer.estimated_stepping_batches) // (trainer.max_epochs or 1)
-        steps = batches * self.options.epochs
-        schedule = torch.optim.lr_scheduler.LambdaLR(
-            optimizer, lambda step: self.options.factor(step, steps)
-        )
+        recipe, trainer = self.options, self.trainer
+        steps = int(trainer.estimated_stepping_batches) // (trainer.max_epochs or 1) * recipe.epochs
+        optimizer = recipe.optimizer(self.model)
+        schedule = LambdaLR(optimizer, lambda step: recipe.factor(step, steps))
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
 
-def _averaging(decay: float) -> Callable[[Any, Any, Any], None]:
-    """Make what `AveragedModel` takes: a step of the average towards the weights, in place."""
-
-    def average(past: list[Tensor], now: list[Tensor], step: Tensor) -> None:
-        if not past[0].is_floating_point():  # counters of batch norm
-            torch._foreach_copy_(past, now)
-            return
-        n = int(step)
-        torch._foreach_lerp_(past, now, 1 - min(decay, (1 + n) / (10 + n)))
-
-    return average
+def _average(decay: float, past: list[Tensor], now: list[Tensor], step: Tensor) -> None:
+    """Move the average a step towards the weights, in place, as `AveragedModel` asks for it."""
+    if not past[0].is_floating_point():  # counters of batch norm
+        torch._foreach_copy_(past, now)
+        return
+    n = int(step)
+    torch._foreach_lerp_(past, now, 1 - min(decay, (1 + n) / (10 + n)))

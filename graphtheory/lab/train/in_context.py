@@ -6,13 +6,14 @@ import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Generator, Tensor, nn
 
+from graphtheory.lab.train.checkpoint import TrainingState
 from graphtheory.lab.train.contract import check_at_least
-from graphtheory.lab.train.partial import TrainingState
 
 Sampler = Callable[[int, int, int, Generator], Any]
 """``sample(prompts, points, dim, generator)`` -> x [P, n, dim] and y [P, n], or what has both."""
@@ -66,31 +67,11 @@ class Curriculum:
                 raise TypeError(f"{name}: got {value!r}, expected Ramp(start, end)")
 
 
-def interleaved(x: Any, y: Any) -> Tensor:
-    """Make tokens x_1, y_1, x_2, y_2 and so on, an output in the first coordinate of its token.
-
-    Args:
-        x: Inputs [P, n, d], a tensor or an array.
-        y: Outputs [P, n].
-
-    Returns:
-        Tokens of the default dtype, [P, 2 n, d].
-
-    Raises:
-        ValueError: If the shapes do not fit.
-    """
-    x, y = (torch.as_tensor(part).to(torch.get_default_dtype()) for part in (x, y))
-    if x.dim() != 3 or y.shape != x.shape[:2]:
-        raise ValueError(
-            f"x, y: shapes {tuple(x.shape)} and {tuple(y.shape)}, expected [P, n, d] and [P, n]"
-        )
-    outputs = torch.zeros_like(x)
-    outputs[..., 0] = y
-    return torch.stack([x, outputs], 2).flatten(1, 2)
-
-
 def predictions(model: nn.Module, x: Any, y: Any) -> Tensor:
     """Predict the output at every input, from the examples before it alone, [P, n].
+
+    The model reads the tokens x_1, y_1, x_2, y_2 and so on, an output in the first coordinate of
+    its token.
 
     Args:
         model: Causal, tokens [P, 2 n, d] -> [P, 2 n, 1], such as ``gpt(..., in_channels=d,
@@ -101,15 +82,23 @@ def predictions(model: nn.Module, x: Any, y: Any) -> Tensor:
     Raises:
         ValueError: If shapes do not fit, or the model does not give one number a token.
     """
+    x, y = _as_tensor(x), _as_tensor(y)
+    if x.dim() != 3 or y.shape != x.shape[:2]:
+        shapes = f"{tuple(x.shape)} and {tuple(y.shape)}"
+        raise ValueError(f"x, y: shapes {shapes}, expected [P, n, d] and [P, n]")
+    outputs = torch.zeros_like(x)
+    outputs[..., 0] = y
     device = next((p.device for p in model.parameters()), torch.device("cpu"))
-    tokens = interleaved(x, y).to(device)
-    found = model(tokens)
-    if found.shape != (*tokens.shape[:2], 1):
-        raise ValueError(
-            f"model: gives {tuple(found.shape)} for tokens {tuple(tokens.shape)}, expected one "
-            f"number a token: {(*tokens.shape[:2], 1)}"
-        )
+    tokens = torch.stack([x, outputs], 2).flatten(1, 2).to(device)
+    found, expected = model(tokens), (*tokens.shape[:2], 1)
+    if found.shape != expected:
+        shapes = f"{tuple(found.shape)} for tokens {tuple(tokens.shape)}"
+        raise ValueError(f"model: gives {shapes}, expected one number a token: {expected}")
     return found[:, ::2, 0]
+
+
+def _as_tensor(part: Any) -> Tensor:
+    return torch.as_tensor(part).to(torch.get_default_dtype())
 
 
 def train_in_context(
@@ -141,15 +130,15 @@ def train_in_context(
         loss: Of predictions and outputs, both [P, n].
         progress: Called after each step with its number and loss.
         checkpoint: A file that is written about once a minute and at the end. Where it is there,
-            training goes on from it, to the same parameters, bit by bit, as without a break;
-            `steps` may be more than before.
+            training goes on from it, to the same bits as without a break, for the same `steps` or
+            more.
 
     Raises:
-        ValueError: If a number is out of its range, or prompts have other shapes than asked for.
-        TypeError: If `sample` is no function, or gives anything but x and y.
-        CheckpointError: If `checkpoint` is damaged, or of another model, batch size, step size or
+        ValueError: A number out of its range, or prompts of other shapes than asked for.
+        TypeError: `sample` is no function, or gives anything but x and y.
+        CheckpointError: `checkpoint` is damaged, or of another model, batch size, step size or
             curriculum; `sample` and `loss` are functions, which nobody can compare.
-        FloatingPointError: If a loss is not finite.
+        FloatingPointError: A loss that is not finite.
 
     Source:
         Garg et al. (2022), What can transformers learn in-context?, eq. (2).
@@ -165,16 +154,15 @@ def train_in_context(
     """
     check_at_least(1, steps=steps, batch_size=batch_size)
     if not callable(sample):
-        raise TypeError(
-            f"sample: got {type(sample).__name__}, expected a function (prompts, points, dim, "
-            "generator) -> x, y, such as Linear().prompts"
-        )
+        expected = "a function (prompts, points, dim, generator) -> x, y, such as Linear().prompts"
+        raise TypeError(f"sample: got {type(sample).__name__}, expected {expected}")
     if not isinstance(curriculum, Curriculum):
         kind = type(curriculum).__name__
         raise TypeError(f"curriculum: got {kind}, expected Curriculum(dims=Ramp(...), ...)")
     optimizer = torch.optim.Adam(model.parameters(), lr=lr)
     settings = {"batch_size": batch_size, "lr": lr, "curriculum": asdict(curriculum)}
-    state = TrainingState(checkpoint, settings, generator, model=model, optimizer=optimizer)
+    file = None if checkpoint is None else Path(checkpoint)
+    state = TrainingState(file, settings, generator, {"model": model, "optimizer": optimizer})
     losses = state.restore()
     if len(losses) > steps:
         raise ValueError(f"steps: got {steps}, but {checkpoint} has done {len(losses)}")
@@ -206,10 +194,8 @@ def _drawn(
     pair = (found.x, found.y) if hasattr(found, "x") else found
     if not isinstance(pair, (tuple, list)) or len(pair) != 2:
         raise TypeError(f"sample: gave {type(pair).__name__}, expected x and y")
-    x, y = (torch.as_tensor(part).to(torch.get_default_dtype()) for part in pair)
+    x, y = map(_as_tensor, pair)
     if x.shape != asked or y.shape != asked[:2]:
-        raise ValueError(
-            f"sample: gave x {tuple(x.shape)} and y {tuple(y.shape)}, expected {asked} and "
-            f"{asked[:2]}"
-        )
+        gave = f"x {tuple(x.shape)} and y {tuple(y.shape)}"
+        raise ValueError(f"sample: gave {gave}, expected {asked} and {asked[:2]}")
     return nn.functional.pad(x, (0, width - x.size(2))), y

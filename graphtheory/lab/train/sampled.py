@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -17,34 +16,17 @@ from torch_geometric.loader import NeighborLoader
 from graphtheory.graph import Neighborhood
 from graphtheory.graph.csr import take_rows
 from graphtheory.lab.signals import leave_signals_to_parent
-from graphtheory.lab.train.contract import check_at_least, shuffled
-from graphtheory.lab.train.full_graph import FullGraph, NodeBatch, apply
+from graphtheory.lab.train.contract import check_at_least
+from graphtheory.lab.train.nodes import FullGraph, NodeBatch, apply
 from graphtheory.patterns import Pattern
 from graphtheory.patterns.base import layers_on_rows
 from graphtheory.patterns.draw import derive
 
-_ORDER, _SAMPLE, _PATTERN, _LAYERS = 2, 3, 4, 5  # streams of randomness; 0, 1 are FullGraph's
+_SAMPLE, _PATTERN, _LAYERS = 3, 4, 5  # streams of randomness; 0 to 2 are FullGraph's
 Key = tuple[Tensor, int, int]  # seed nodes, epoch, step
 
 
-class _LabeledBatches(FullGraph):
-    """Train on batches of labeled nodes in a new order each epoch."""
-
-    batch_size: int | None
-
-    def order(self, epoch: int) -> list[Tensor]:
-        """Draw the labeled nodes of each batch of an epoch; all of them without a batch size."""
-        nodes = self.data.train_mask.nonzero().flatten()
-        if self.batch_size is None:
-            return [nodes]
-        return list(shuffled(nodes, self.seed, _ORDER, epoch).split(self.batch_size))
-
-    def num_batches(self) -> int:
-        labeled = int(self.data.train_mask.sum())
-        return math.ceil(labeled / (self.batch_size or labeled))
-
-
-class SampledGraph(_LabeledBatches):
+class SampledGraph(FullGraph):
     """Train on batches of labeled nodes with sampled neighbors, evaluate on all nodes at once.
 
     PyG's NeighborLoader draws `num_neighbors[k]` sources for each node that the k-th hop reached;
@@ -76,7 +58,12 @@ class SampledGraph(_LabeledBatches):
         seed: int = 0,
     ) -> None:
         super().__init__(data, pattern, seed=seed)
-        _check_sampler()
+        known = torch_geometric.typing
+        if not (known.WITH_PYG_LIB or known.WITH_TORCH_SPARSE):
+            raise ImportError(
+                "SampledGraph: PyG's neighbor sampling needs torch-sparse or pyg-lib, found "
+                "neither; install graphtheory[scatter]"
+            )
         check_at_least(1, batch_size=batch_size)
         check_at_least(0, num_workers=num_workers)
         if not num_neighbors or any(n < -1 or n == 0 for n in num_neighbors):
@@ -86,7 +73,7 @@ class SampledGraph(_LabeledBatches):
             )
         self.num_neighbors, self.batch_size = list(num_neighbors), batch_size
         self.num_workers = num_workers
-        self._drawn = _Drawn(data, pattern, self.num_neighbors, seed)
+        self.drawn = _Drawn(data, pattern, self.num_neighbors, seed)
         self._keys: list[Key] = []  # of the epoch's batches, for a loader that outlives it
         self._loader: DataLoader[NodeBatch] | None = None
 
@@ -94,15 +81,11 @@ class SampledGraph(_LabeledBatches):
         sampling = {"num_neighbors": str(self.num_neighbors), "batch_size": self.batch_size}
         return super().describe() | sampling
 
-    def sample(self, nodes: Tensor, epoch: int, step: int) -> NodeBatch:
-        """Draw one batch; `nodes` come first in it."""
-        return self._drawn[nodes, epoch, step]
-
     def train_batches(self, epoch: int) -> Iterator[NodeBatch]:
         self._keys[:] = [(nodes, epoch, step) for step, nodes in enumerate(self.order(epoch))]
         if self._loader is None:
             self._loader = DataLoader(
-                self._drawn,
+                self.drawn,
                 sampler=self._keys,
                 batch_size=None,
                 num_workers=self.num_workers,
@@ -117,7 +100,7 @@ class SampledGraph(_LabeledBatches):
 
 
 class _Drawn(Dataset[NodeBatch]):
-    """Batches by key; this is all that a worker gets."""
+    """Batches by key, whose nodes come first in them; this is all that a worker gets."""
 
     def __init__(
         self, data: Data, pattern: Pattern | None, num_neighbors: list[int], seed: int
@@ -135,21 +118,12 @@ class _Drawn(Dataset[NodeBatch]):
             torch.manual_seed(derive(self.seed, _SAMPLE, *position))
             drawn = self.sampler(nodes)
         graph = Neighborhood.from_edge_index(drawn.edge_index, drawn.num_nodes)
-        graph = apply(self.pattern, graph, derive(self.seed, _PATTERN, *position))
+        graph = apply(self.pattern, graph, self.seed, _PATTERN, *position)
         mask = torch.arange(drawn.num_nodes) < len(nodes)
         return NodeBatch(take_rows(self.x, drawn.n_id), graph, self.y[drawn.n_id], mask)
 
 
-def _check_sampler() -> None:
-    known = torch_geometric.typing
-    if not (known.WITH_PYG_LIB or known.WITH_TORCH_SPARSE):
-        raise ImportError(
-            "SampledGraph: PyG's neighbor sampling needs torch-sparse or pyg-lib, found neither; "
-            "install graphtheory[scatter]"
-        )
-
-
-class SampledLayers(_LabeledBatches):
+class SampledLayers(FullGraph):
     """Train on labeled nodes and what each layer draws for them, evaluate on all nodes at once.
 
     A batch has a neighborhood for each layer, as of `data.loaders.NodeSetLoader`, and the features
@@ -174,14 +148,11 @@ class SampledLayers(_LabeledBatches):
         Li (2024), section 5.3.2, footnote 23: a draw of its own for each layer.
 
     Example:
-        >>> from graphtheory.patterns import AddSelf, Compose, UniformNodes
-        >>> mask = torch.tensor([1, 0, 0, 1], dtype=torch.bool)
-        >>> data = Data(x=torch.eye(4), y=torch.tensor([0, 0, 1, 1]), train_mask=mask,
-        ...     val_mask=~mask, edge_index=torch.tensor([[0, 1, 2], [1, 2, 3]]))
-        >>> sampled = SampledLayers(data, Compose(AddSelf(), UniformNodes(4)), 2,
-        ...     evaluation=AddSelf())
+        >>> from graphtheory.lab.datasets import graphs
+        >>> from graphtheory.patterns import Compose, UniformNodes
+        >>> sampled = SampledLayers(graphs.load("karate"), UniformNodes(8), 2, evaluation=Compose())
         >>> [(layer.num_dst, layer.num_src) for layer in sampled.train_batch(epoch=0).layers]
-        [(3, 4), (2, 3)]
+        [(24, 28), (20, 24)]
     """
 
     def __init__(
@@ -203,16 +174,12 @@ class SampledLayers(_LabeledBatches):
         return super().describe() | found
 
     def train_batch(self, epoch: int, step: int = 0) -> NodeBatch:
-        """Draw one batch of an epoch; its labeled nodes come first."""
-        base, sampler = self.begun()
+        graph, sampler = self.begun
         assert sampler is not None
         seeds = self.order(epoch)[step]
         generator = torch.Generator().manual_seed(derive(self.seed, _LAYERS, epoch, step))
-        nodes, layers = layers_on_rows(sampler, base, seeds, self.num_layers, generator=generator)
+        nodes, layers = layers_on_rows(sampler, graph, seeds, self.num_layers, generator=generator)
         everyone = torch.ones(len(seeds), dtype=torch.bool)
         x, y = take_rows(self.data.x, nodes), self.data.y[seeds]
         batch = NodeBatch(x, layers[-1], y, everyone, layers=tuple(layers))
         return batch.to(self.device)
-
-    def train_batches(self, epoch: int) -> Iterator[NodeBatch]:
-        return (self.train_batch(epoch, step) for step in range(self.num_batches()))

@@ -13,17 +13,12 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
-from torchmetrics.functional.classification import (
-    binary_auroc,
-    binary_average_precision,
-    multiclass_accuracy,
-    multiclass_f1_score,
-)
-from torchmetrics.functional.regression import mean_absolute_error, mean_squared_error
+from torchmetrics.functional import classification, regression
 
 Kind = Literal["multiclass", "multilabel", "regression"]
 Loss = Callable[[Tensor, Tensor], Tensor]
-METRICS: dict[str, tuple[str, ...]] = {
+Metrics = dict[str, tuple[str, ...]]
+METRICS: Metrics = {
     "multiclass": ("accuracy", "f1", "rocauc"),
     "multilabel": ("rocauc", "ap"),
     "regression": ("rmse", "mae"),
@@ -31,27 +26,12 @@ METRICS: dict[str, tuple[str, ...]] = {
 """Scores of each kind; the first is the default."""
 
 
-def known_metric(kind: str, metric: str | None, metrics: dict[str, tuple[str, ...]]) -> str:
-    """Choose the metric, the first of its kind for None.
-
-    Raises:
-        ValueError: An unknown kind, or a metric that it does not have.
-    """
-    if kind not in metrics:
-        raise ValueError(f"kind: got {kind!r}, expected one of {', '.join(metrics)}")
-    if metric is not None and metric not in metrics[kind]:
-        raise ValueError(
-            f"metric: got {metric!r}, expected one of {', '.join(metrics[kind])} for {kind} labels"
-        )
-    return metric or metrics[kind][0]
-
-
-def _of_known(loss: Loss) -> Loss:
-    """Restrict a mean loss to labels that are not NaN."""
+def _of_known(of: Loss, dtype: torch.dtype | None = None) -> Loss:
+    """Restrict a mean to the labels that are not NaN, computed in `dtype` where one is given."""
 
     def mean(out: Tensor, y: Tensor) -> Tensor:
-        known = ~y.isnan()
-        return loss(out[known], y[known].to(out.dtype))
+        out, known = out.to(dtype or out.dtype), ~y.isnan()
+        return of(out[known], y[known].to(out.dtype))
 
     return mean
 
@@ -71,14 +51,9 @@ class UndefinedScoreError(ValueError):
 
 @dataclass(frozen=True)
 class Score:
-    """A function of predictions and labels, and which way is up.
+    """A function (predictions, y) -> score, and whether a higher one is better."""
 
-    Attributes:
-        function: (predictions, y) -> score.
-        higher_is_better: False of errors.
-    """
-
-    function: Callable[[Tensor, Tensor], float]
+    function: Callable[[Tensor, Tensor], Tensor | float]
     higher_is_better: bool = True
 
     @property
@@ -87,26 +62,25 @@ class Score:
         return 0.0 if self.higher_is_better else math.inf
 
     def __call__(self, predictions: Tensor, y: Tensor) -> float:
-        return self.function(predictions, y)
+        return float(self.function(predictions, y))
 
 
 def accuracy(logits: Tensor, y: Tensor) -> float:
-    """Share of rows whose largest logit is that of their class, 0..1."""
+    """Compute the share of rows whose largest logit is that of their class, 0..1."""
     classes = logits.size(1)
-    return float(multiclass_accuracy(logits, y, classes, average="micro", validate_args=False))
+    return float(
+        classification.multiclass_accuracy(logits, y, classes, average="micro", validate_args=False)
+    )
 
 
-def rocauc(logits: Tensor, y: Tensor) -> float:
-    """Probability that a random row of class 1 is ranked above a random one of class 0; ties half.
+def rocauc(logits: Tensor, y: Tensor) -> Tensor:
+    """Compute how likely a random row of class 1 is ranked above one of class 0; ties count half.
 
-    Of several labels (y of floats, NaN where a label is missing) the mean over those of which both
-    classes occur.
-
-    Raises:
-        UndefinedScoreError: Other than two classes, or rows of one class only.
+    Of several labels (y of floats, NaN where a label is missing) it is the mean over those of which
+    both classes occur.
     """
     if y.is_floating_point():
-        return _over_labels(binary_auroc, "rocauc", logits, y)
+        return _over_labels(classification.binary_auroc, "rocauc", logits, y)
     positive = int(y.sum())
     if logits.size(1) != 2 or not 0 < positive < len(y):
         raise UndefinedScoreError(
@@ -114,36 +88,21 @@ def rocauc(logits: Tensor, y: Tensor) -> float:
             "are scored; expected 2 classes, and both there"
         )
     margin = (logits[:, 1] - logits[:, 0]).double()  # float32 would tie large margins
-    return float(binary_auroc(margin.sigmoid(), y, validate_args=False))
+    return classification.binary_auroc(margin.sigmoid(), y, validate_args=False)
 
 
-def average_precision(logits: Tensor, y: Tensor) -> float:
-    """Average precision, the mean over the labels of which both classes occur; NaN is missing."""
-    return _over_labels(binary_average_precision, "ap", logits, y)
+def _macro_f1(logits: Tensor, y: Tensor) -> Tensor:
+    return classification.multiclass_f1_score(logits, y, logits.size(1), average="macro")
 
 
-def macro_f1(logits: Tensor, y: Tensor) -> float:
-    """F1 of each class that occurs in labels or predictions, their mean."""
-    return float(multiclass_f1_score(logits, y, logits.size(1), average="macro"))
-
-
-def _error(of: Callable[..., Tensor]) -> Callable[[Tensor, Tensor], float]:
-    """Restrict an error of torchmetrics to the targets that are not NaN."""
-
-    def error(values: Tensor, y: Tensor) -> float:
-        known = ~y.isnan()
-        return float(of(values[known].double(), y[known].double()))
-
-    return error
-
-
-def _over_labels(score: Callable[..., Tensor], name: str, logits: Tensor, y: Tensor) -> float:
+def _over_labels(score: Callable[..., Tensor], name: str, logits: Tensor, y: Tensor) -> Tensor:
+    """Average a score over the labels of which both classes occur; NaN is missing."""
     found = []
     for label in _scored(f"metric={name!r}", y):
         known = ~y[:, label].isnan()
         column = logits[known, label].double().sigmoid()
         found.append(score(column, y[known, label].long(), validate_args=False))
-    return float(torch.stack(found).mean())
+    return torch.stack(found).mean()
 
 
 def _scored(asked: str, y: Tensor) -> list[int]:
@@ -157,27 +116,22 @@ def _scored(asked: str, y: Tensor) -> list[int]:
     return both.nonzero().flatten().tolist()
 
 
+_rmse = partial(regression.mean_squared_error, squared=False)
 SCORES: dict[str, Score] = {
     "accuracy": Score(accuracy),
     "rocauc": Score(rocauc),
-    "ap": Score(average_precision),
-    "f1": Score(macro_f1),
-    "mae": Score(_error(mean_absolute_error), higher_is_better=False),
-    "rmse": Score(_error(partial(mean_squared_error, squared=False)), higher_is_better=False),
+    "ap": Score(partial(_over_labels, classification.binary_average_precision, "ap")),
+    "f1": Score(_macro_f1),
+    "mae": Score(_of_known(regression.mean_absolute_error, torch.double), higher_is_better=False),
+    "rmse": Score(_of_known(_rmse, torch.double), higher_is_better=False),
 }
 
 
 def ogb_score(name: str) -> Score:
-    """Make the score of ogb's `Evaluator` for a set of graphs, or for the nodes of a graph.
+    """Make the score of ogb's `Evaluator` for a set of graphs or nodes, such as "ogbn-arxiv".
 
     Of several labels it leaves out those of which one class alone occurs; where that leaves none,
     the score raises `UndefinedScoreError`.
-
-    Args:
-        name: Such as "ogbg-molesol" or "ogbn-arxiv".
-
-    Raises:
-        ValueError: If ogb has no such set.
     """
     part = "nodeproppred" if name.startswith("ogbn-") else "graphproppred"
     with warnings.catch_warnings():
@@ -197,7 +151,6 @@ def ogb_score(name: str) -> Score:
             given = {"y_true": y[:, None], "y_pred": predictions.argmax(1, keepdim=True)}
         if metric in ("rocauc", "ap"):
             _scored(f"evaluator={name!r}", y)
-        return float(evaluator.eval(given)[metric])
+        return evaluator.eval(given)[metric]
 
-    own = {"acc": "accuracy"}.get(metric, metric)
-    return Score(score, SCORES[own].higher_is_better)
+    return Score(score, SCORES["accuracy" if metric == "acc" else metric].higher_is_better)

@@ -1,4 +1,4 @@
-"""What happens around each epoch: seeds, memory, scores, the best epoch, and when to stop."""
+"""What happens around each epoch: seeds, memory, scores, the best epoch, progress, and the end."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from lightning import Callback, LightningModule, Trainer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from torch import Tensor
 
 from graphtheory.lab.train.contract import Source, Task
@@ -20,7 +23,11 @@ from graphtheory.patterns.draw import derive
 
 EpochRow = dict[str, float]
 Listener = Callable[[EpochRow], None]
+Epochs = Callable[[int, int, str], None]  # of a number, of how many, and "epoch" or "step"
 _STATUS, _RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+_LINES = 10  # of a whole run, where the output is not a terminal
+_PATIENCE = 2.0  # seconds that need no estimate
+_EPOCHS: ContextVar[Epochs | None] = ContextVar("epochs", default=None)
 
 
 def seed_all(seed: int) -> None:
@@ -48,9 +55,8 @@ def borrowed_randomness() -> Iterator[None]:
 class PeakMemory:
     """Peak memory from `start` to the latest `update`, above what was in use at the start.
 
-    On a GPU: what torch's allocator handed out. Otherwise the resident memory of this process,
-    whose high-water mark Linux lets a process reset; DataLoader workers do not count. On another
-    system, which has no such mark, the figure is NaN.
+    On a GPU what torch's allocator handed out, on Linux the resident memory of this process without
+    DataLoader workers, whose high-water mark can be reset; elsewhere NaN.
     """
 
     def __init__(self) -> None:
@@ -68,14 +74,12 @@ class PeakMemory:
 
     def update(self) -> None:
         """Take the peak up to now into account."""
+        peak = math.nan
         if torch.cuda.is_available():
             peak = torch.cuda.max_memory_allocated()
         elif _RESET.exists():
             peak = _status_bytes("VmHWM")
-        else:
-            self.megabytes = math.nan
-            return
-        self.megabytes = max(self.megabytes, (peak - self._began) / 1e6)
+        self.megabytes = max((peak - self._began) / 1e6, self.megabytes)  # NaN where it is first
 
 
 def _status_bytes(field: str) -> int:
@@ -83,25 +87,33 @@ def _status_bytes(field: str) -> int:
     return int(line.split()[1]) * 1024
 
 
+@contextmanager
+def report_epochs(listener: Epochs) -> Iterator[None]:
+    """Call `listener` after every epoch of every `fit` in the block: its number, of how many."""
+    token = _EPOCHS.set(listener)
+    try:
+        yield
+    finally:
+        _EPOCHS.reset(token)
+
+
+def report_step(step: int, steps: int, unit: str = "step") -> None:
+    """Call the listener of `report_epochs`, if there is one, after a step of your own loop."""
+    if (listener := _EPOCHS.get()) is not None:
+        listener(step, steps, unit)
+
+
 class Watch(Callback):
     """Score after every epoch, keep the best epoch's parameters, stop when there is no progress.
 
-    An epoch is better than another when its validation score is higher, of an error lower, or equal
-    with a lower validation loss. The test score is noted and decides nothing. A task that learns
-    without labels has no scores and no best epoch. Each epoch's randomness is a function of (seed,
-    epoch), so that a run that goes on from a checkpoint draws the same.
-
-    Args:
-        data: Whose validation part decides.
-        seed: Of everything that draws from global random state, dropout above all.
-        patience: Epochs without a better one after which to stop.
-        listeners: Functions that are given each epoch's row, without the test score.
+    Of equal scores the lower validation loss is better; the test score decides nothing. A task
+    without labels has no best epoch. Each epoch's randomness is a function of (seed, epoch), so
+    that a run that goes on from a checkpoint draws the same.
     """
 
-    def __init__(
-        self, data: Source, *, seed: int, patience: int, listeners: list[Listener]
-    ) -> None:
-        self.data, self.seed, self.patience, self.listeners = data, seed, patience, listeners
+    def __init__(self, data: Source, *, seed: int, patience: int) -> None:
+        self.data, self.seed, self.patience = data, seed, patience
+        self.listener: Listener | None = None  # of each epoch's row without the test score
         self.memory = PeakMemory()
         self.history: list[EpochRow] = []
         self.best: EpochRow | None = None
@@ -127,22 +139,22 @@ class Watch(Callback):
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         assert isinstance(pl_module, Task)
+        sign = 1 if pl_module.higher_is_better else -1
+
+        def rank(row: EpochRow) -> tuple[float, float]:
+            return sign * row["val"], -row["val_loss"]
+
         row = self._row(pl_module, trainer.current_epoch + 1)
         self.history.append(row)
-        if "val" in row and self._is_best(row, pl_module.higher_is_better):
+        if "val" in row and (self.best is None or rank(row) > rank(self.best)):
             self.best = row
             state = pl_module.state_dict()
             self.best_state = {name: value.detach().clone() for name, value in state.items()}
         trainer.should_stop |= self.out_of_patience
         self.memory.update()
-        for listener in self.listeners:
-            listener({name: value for name, value in row.items() if name != "test"})
-
-    def _is_best(self, row: EpochRow, higher_is_better: bool) -> bool:
-        def rank(row: EpochRow) -> tuple[float, float]:
-            return (row["val"] if higher_is_better else -row["val"]), -row["val_loss"]
-
-        return self.best is None or rank(row) > rank(self.best)
+        if self.listener is not None:
+            self.listener({name: value for name, value in row.items() if name != "test"})
+        report_step(trainer.current_epoch + 1, trainer.max_epochs or 0, "epoch")
 
     def _row(self, task: Task, epoch: int) -> EpochRow:
         found = task.evaluate(self.data.evaluation_batch())
@@ -165,14 +177,38 @@ class Watch(Callback):
         return sum(float(loss) * count for loss, count in self._losses) / labels
 
     def state_dict(self) -> dict[str, Any]:
-        return {
-            "history": self.history,
-            "best": self.best,
-            "best_state": self.best_state,
-            "peak_mb": self.memory.megabytes,
-        }
+        state = {"history": self.history, "best": self.best, "best_state": self.best_state}
+        return state | {"peak_mb": self.memory.megabytes}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.history, self.best = list(state_dict["history"]), state_dict["best"]
         self.best_state = state_dict["best_state"]
         self.memory.megabytes = state_dict["peak_mb"]
+
+
+@contextmanager
+def shown(watch: Watch, epochs: int) -> Iterator[Listener]:
+    """Show epochs, loss and validation score on the standard error stream."""
+    console = Console(stderr=True)
+    bar = Progress(
+        TextColumn("epoch"), MofNCompleteColumn(), BarColumn(), TextColumn("{task.description}"),
+        TimeRemainingColumn(), console=console, disable=not console.is_terminal,
+    )  # fmt: skip
+    first, began = len(watch.history), time.monotonic()
+    line = bar.add_task("", total=epochs, completed=first)
+
+    def show(row: EpochRow) -> None:
+        epoch = int(row["epoch"])
+        text = f"loss {row['train_loss']:.4f}"
+        if watch.best is not None:
+            text += f"  val {row['val']:.4f}  best {watch.best['val']:.4f}"
+        bar.update(line, completed=epoch, description=text)
+        ends = watch.out_of_patience or epoch == epochs
+        if not console.is_terminal and (epoch % max(1, epochs // _LINES) == 0 or ends):
+            each = (time.monotonic() - began) / (epoch - first)
+            left = 0 if ends else each * (epochs - epoch)
+            more = f"  at most {left:.0f} s left" if left > _PATIENCE else ""
+            console.print(f"epoch {epoch}/{epochs}  {text}{more}", highlight=False)
+
+    with bar:
+        yield show

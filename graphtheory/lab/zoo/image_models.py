@@ -10,8 +10,7 @@ import torch
 from torch import nn
 
 from graphtheory.patterns import TopK
-from graphtheory.vision.models.reduced_vit import ReducedViT
-from graphtheory.vision.models.resnet import SmallResNet
+from graphtheory.vision.models import ReducedViT, SmallResNet
 from graphtheory.vision.models.stvit import stvit
 from graphtheory.vision.models.swin import swin
 from graphtheory.vision.models.vig import vig
@@ -26,30 +25,21 @@ _HALF, _NEAR = 0.5, 5  # of the patches that kvt attends to, of the first graph 
 
 @dataclass(frozen=True)
 class ImageNetwork:
-    """Sizes of the networks of this zoo; each reads those that it has.
+    """Sizes of the networks of this zoo; each reads those that it has."""
 
-    Attributes:
-        width: Features of a token, a multiple of `heads`; swin begins with half of them.
-        depth: Blocks; swin and cnn have a number of their own.
-        heads: Of attention; swin has 2 and then 4.
-        patch: Rows and columns of a patch, in pixels; None for 4, of images below 16 pixels 2, from
-            96 pixels on 8 and from 192 on 16.
-        tokens: Semantic tokens of stvit, a square number; None for 16, of 4 x 4 patches or fewer 4.
-        k: Of kvt how many patches a patch attends to, as a number or below 1 as a share; None for
-            half of them. Of vig the neighbors of the first block; None for 5.
-        keep: Share of the patches of evit, tome and random-drop that go on after block 1, and of
-            those after block 2; above 0, at most 1.
-
-    Raises:
-        ValueError: If a size is out of its range.
-    """
-
-    width: int = 64
-    depth: int = 5
-    heads: int = 4
+    width: int = 64  # features of a token, a multiple of `heads`; swin begins with half of them
+    depth: int = 5  # blocks; swin and cnn have a number of their own
+    heads: int = 4  # of attention; swin has 2 and then 4
+    # rows and columns of a patch, in pixels; None for 4, of images below 16 pixels 2, from 96
+    # pixels on 8 and from 192 on 16
     patch: int | None = None
+    # semantic tokens of stvit, a square number; None for 16, of 4 x 4 patches or fewer 4
     tokens: int | None = None
+    # of kvt how many patches a patch attends to, as a number or below 1 as a share, None for half
+    # of them; of vig the neighbors of the first block, None for 5
     k: float | None = None
+    # share of the patches of evit, tome and random-drop that go on after block 1, and of those
+    # after block 2; above 0, at most 1
     keep: float = _HALF
 
     def __post_init__(self) -> None:
@@ -67,29 +57,17 @@ class ImageNetwork:
 
 @dataclass(frozen=True)
 class ImageKind:
-    """What a network has to know of its images.
+    """What a network has to know of its images."""
 
-    Attributes:
-        size: Rows and columns, in pixels.
-        channels: 1 or 3.
-        classes: C.
-        drop_path: Probability that an image skips the last block in training.
-        network: Sizes of the network.
-    """
-
-    size: int
-    channels: int
-    classes: int
-    drop_path: float = 0.0
+    size: int  # rows and columns, in pixels
+    channels: int  # 1 or 3
+    classes: int  # C
+    drop_path: float = 0.0  # probability that an image skips the last block in training
     network: ImageNetwork = ImageNetwork()
 
     @property
     def patch(self) -> int:
-        """Rows and columns of a patch, in pixels; see `ImageNetwork`.
-
-        Raises:
-            ValueError: Images that it does not divide.
-        """
+        """Rows and columns of a patch, in pixels, which divides the images."""
         patch = self.network.patch or 2 ** (1 + sum(self.size >= least for least in _LARGER))
         if self.size % patch:
             raise ValueError(f"size: got {self.size} pixels, expected a multiple of {patch}")
@@ -165,29 +143,15 @@ NAMES = tuple(_BUILDERS)
 
 
 def build(name: str, kind: ImageKind) -> nn.Module:
-    """A network `model(images [B, C, H, W]) -> [B, classes]`; sizes are those of `kind.network`.
+    """Make a network `model(images [B, C, H, W]) -> [B, classes]` of the sizes of `kind.network`.
 
     By default vit is a vision transformer of width 64 with 5 blocks of 4 heads on patches of 4 x 4
     pixels. Of it, kvt attends to the half of the patches with the largest logits; stvit goes on
     with 16 semantic tokens after 1 block; evit keeps the half with most attention and a fused
     token, tome merges, random-drop drops at random, each after blocks 1 and 2: about half of vit's
     products or a little more. swin has windows on patches of 2 x 2, vig has graphs of 5 to 10 near
-    patches in blocks of the same width and number, cnn is a residual network of convolutions.
-
-    All but vig and cnn begin with Glorot's weights and, where they learn positions, with sines of
-    the place in place of noise: of the recipes that were tried, what lets them learn in a few
-    epochs.
-
-    Args:
-        name: One of `NAMES`.
-        kind: The images.
-
-    Raises:
-        ValueError: An unknown name, or images that the patch does not divide.
-
-    Example:
-        >>> type(build("stvit", ImageKind(size=28, channels=1, classes=10))).__name__
-        'STViT'
+    patches in blocks of the same width and number, cnn is a residual network of convolutions. All
+    but vig and cnn start as `begin` says, which lets them learn in a few epochs.
     """
     if name not in _BUILDERS:
         raise ValueError(f"model: got {name!r}, expected one of {', '.join(NAMES)}")
@@ -199,7 +163,7 @@ def build(name: str, kind: ImageKind) -> nn.Module:
 
 @torch.no_grad()
 def begin(model: nn.Module) -> None:
-    """Weights by width; positions that differ as much as patches, or they are seen as a bag."""
+    """Give Glorot's weights, and sines as positions, which differ as much as patches do."""
     init_for_small(model)
     for part in model.modules():
         if isinstance(part, PositionEmbedding):

@@ -10,21 +10,12 @@ from itertools import chain
 import torch
 from torch import Generator, Tensor, nn
 
+from graphtheory import patterns
 from graphtheory.graph import Neighborhood
 from graphtheory.models.graph_transformer import GraphTransformer
 from graphtheory.models.sampled_gcn import SampledGCN
 from graphtheory.models.stack import ResidualStack, Stack, StackOptions
 from graphtheory.nn import GATConv, GCNConv
-from graphtheory.patterns import (
-    AddSelf,
-    AtDistance,
-    Compose,
-    KHop,
-    MeanNormalize,
-    Pattern,
-    Sample,
-    SymmetricNormalize,
-)
 
 NAMES = (
     "gt", "gt-plain", "gat", "gcn", "mlp", "gat-res", "gcn-res", "gt-gcn", "sage", "sgformer",
@@ -37,50 +28,34 @@ ATTENDING = ("gt-plain", *ENCODED)
 """Graph transformers, which attend to `NetworkConfig.neighbors`."""
 SAMPLED = ("sampled-gcn",)
 """Those that take a neighborhood for each layer, and learn on draws of a sampler."""
+_gcn = partial(GCNConv, normalize=False)
+_ACTIVATIONS: dict[str, type[nn.Module]] = {"elu": nn.ELU, "gelu": nn.GELU, "relu": nn.ReLU}
 
 
 @dataclass(frozen=True)
 class NetworkConfig:
-    """Options of a network for nodes.
+    """Options of a network for nodes."""
 
-    Attributes:
-        hidden: Width.
-        layers: Number of layers.
-        heads: Attention heads (gt, gt-plain, gt-gcn, gat).
-        dropout: Probability, on features.
-        input_dropout: Probability, on the features of the input; None is `dropout`.
-        attention_dropout: Probability, on attention weights.
-        residual: Residual blocks with layer norm between two linear maps; otherwise a classic
-            stack.
-        ffn: A feed-forward part after each residual block's layer.
-        project: A linear map before a classic stack; residual blocks always have one.
-        batch_norm: Batch norm after each hidden layer of a classic stack.
-        layer_norm: Layer norm there instead; residual blocks always have it.
-        activation: One of elu, gelu, relu; None is elu in a classic stack, gelu in residual blocks.
-        root_weight: A linear term of the node's own in every layer (gt, gt-plain, gt-gcn, -res).
-        frozen_query: W_Q fixed at zero, a control in which the node's own features cannot steer
-            its attention (gt, gt-plain, gt-gcn).
-        num_buckets: Z (gt, gt-gcn).
-        neighbors: What a node of gt, gt-plain and gt-gcn attends to: "1", "2", ... the ball of so
-            many hops and itself; "2:60" 60 nodes of the ball, drawn afresh; "all:20" 20 nodes of
-            the whole graph; "=3:20" 20 nodes at distance exactly 3; "=3" all of those.
-    """
-
-    hidden: int = 64
-    layers: int = 2
-    heads: int = 4
-    dropout: float = 0.5
-    input_dropout: float | None = None
-    attention_dropout: float = 0.0
-    residual: bool = False
-    ffn: bool = False
-    project: bool = False
-    batch_norm: bool = False
-    layer_norm: bool = False
-    activation: str | None = None
+    hidden: int = 64  # width
+    layers: int = 2  # number of layers
+    heads: int = 4  # attention heads (gt, gt-plain, gt-gcn, gat)
+    dropout: float = 0.5  # probability, on features
+    input_dropout: float | None = None  # the same of the features of the input; None is `dropout`
+    attention_dropout: float = 0.0  # probability, on attention weights
+    residual: bool = False  # blocks with layer norm between two linear maps, or a classic stack
+    ffn: bool = False  # a feed-forward part after each residual block's layer
+    project: bool = False  # a linear map before a classic stack; residual blocks always have one
+    batch_norm: bool = False  # after each hidden layer of a classic stack
+    layer_norm: bool = False  # there instead; residual blocks always have it
+    activation: str | None = None  # elu, gelu or relu; None is elu, in residual blocks gelu
+    # a linear term of the node's own in every layer (gt, gt-plain, gt-gcn, -res)
     root_weight: bool = True
+    # W_Q fixed at zero, so that a node's features cannot steer its attention (gt, gt-plain, gt-gcn)
     frozen_query: bool = False
-    num_buckets: int = 20
+    num_buckets: int = 20  # Z (gt, gt-gcn)
+    # what a node of gt, gt-plain and gt-gcn attends to: "1", "2", ... the ball of so many hops and
+    # itself; "2:60" 60 nodes of the ball, drawn afresh; "all:20" 20 nodes of the whole graph;
+    # "=3:20" 20 nodes at distance exactly 3; "=3" all of those
     neighbors: str = "1"
 
 
@@ -89,6 +64,19 @@ class NodeLinear(nn.Linear):
 
     def forward(self, x: Tensor, neighborhood: Neighborhood | None = None) -> Tensor:
         return super().forward(x)
+
+
+class OnNeighborhood(nn.Module):
+    """PyG's ``network(x, edge_index, batch)`` of one graph as ``network(x, neighborhood)``."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, x: Tensor, neighborhood: Neighborhood) -> Tensor:
+        dense = x.to_dense() if x.layout == torch.sparse_csr else x
+        one_graph = torch.zeros(len(dense), dtype=torch.int64, device=dense.device)
+        return self.network(dense, neighborhood.edge_index(), one_graph)
 
 
 class WithRoot(nn.Module):
@@ -103,42 +91,38 @@ class WithRoot(nn.Module):
 
 
 @dataclass(frozen=True)
-class OneHopNormalize(Pattern):
+class OneHopNormalize(patterns.Pattern):
     """The same edges with the weights of the GCN on those of distance 0 and 1, and 0 on others."""
 
     def __call__(
         self, neighborhood: Neighborhood, *, generator: Generator | None = None
     ) -> Neighborhood:
-        """Compute the weights; the neighborhood has distances, as `KHop` and `Sample` give them."""
         assert neighborhood.distance is not None
         near = (neighborhood.distance <= 1).to(torch.get_default_dtype())
-        return SymmetricNormalize()(neighborhood.replace(weight=near))
+        return patterns.SymmetricNormalize()(neighborhood.replace(weight=near))
 
     def mask(self, base: Tensor) -> Tensor:
         return base
 
 
-def parse_neighbors(text: str) -> Pattern:
-    """The pattern of a `NetworkConfig.neighbors` string.
-
-    Raises:
-        ValueError: If the string has another form.
-    """
+def parse_neighbors(text: str) -> patterns.Pattern:
+    """Read the pattern of a `NetworkConfig.neighbors` string."""
     where, colon, count = text.partition(":")
+    whole = where == "all"
     try:
-        if where == "all":
-            return Compose(Sample(int(count), whole_graph=True), AddSelf())
-        sample = [Sample(int(count))] if colon else []
+        sample = [patterns.Sample(int(count), whole_graph=whole)] if colon or whole else []
+        if whole:
+            return patterns.Compose(*sample, patterns.AddSelf())
         if where.startswith("="):
-            return Compose(AtDistance(int(where[1:])), *sample)
-        return Compose(KHop(int(where)), *sample, AddSelf())
+            return patterns.Compose(patterns.AtDistance(int(where[1:])), *sample)
+        return patterns.Compose(patterns.KHop(int(where)), *sample, patterns.AddSelf())
     except ValueError as error:
         raise ValueError(
             f"neighbors: got {text!r}, expected hops such as '2', '2:60', 'all:20', '=3' or '=3:20'"
         ) from error
 
 
-def pattern_of(name: str, config: NetworkConfig) -> Pattern:
+def pattern_of(name: str, config: NetworkConfig) -> patterns.Pattern:
     """What the layers of network `name` aggregate from, as a pattern on the data set's graph."""
     _check(name)
     if name in ATTENDING:
@@ -150,12 +134,12 @@ def pattern_of(name: str, config: NetworkConfig) -> Pattern:
                 f"neighbors: got {config.neighbors!r}, expected a ball such as '2' for gt-gcn, "
                 "whose convolution takes the nodes one hop away"
             )
-        return Compose(pattern, OneHopNormalize())
+        return patterns.Compose(pattern, OneHopNormalize())
     if name.startswith("gcn") or name in SAMPLED:
-        return Compose(AddSelf(), SymmetricNormalize())
+        return patterns.Compose(patterns.AddSelf(), patterns.SymmetricNormalize())
     if name == "sage":
-        return MeanNormalize()
-    return Compose() if name == "sgformer" else AddSelf()
+        return patterns.MeanNormalize()
+    return patterns.Compose() if name == "sgformer" else patterns.AddSelf()
 
 
 def _check(name: str) -> None:
@@ -163,48 +147,23 @@ def _check(name: str) -> None:
         raise ValueError(f"model: got {name!r}, expected one of {', '.join(NAMES)}")
 
 
-def _activation(name: str | None) -> nn.Module | None:
-    known: dict[str, type[nn.Module]] = {"elu": nn.ELU, "gelu": nn.GELU, "relu": nn.ReLU}
-    if name is not None and name not in known:
-        raise ValueError(f"activation: got {name!r}, expected one of {', '.join(known)}")
-    return None if name is None else known[name]()
-
-
-def _gat(config: NetworkConfig, width_in: int, width_out: int, last: bool) -> nn.Module:
-    width = width_out if last else width_out // config.heads
-    rate = config.attention_dropout
-    return GATConv(
-        width_in, width, config.heads, concat=not last, dropout=rate, add_self_loops=False
-    )
-
-
 def build(name: str, config: NetworkConfig, *, num_features: int, num_classes: int) -> nn.Module:
-    """A network `model(x, neighborhood) -> [N, num_classes]` for the neighborhood of `pattern_of`.
+    """Make a network `model(x, neighborhood) -> [N, num_classes]` for that of `pattern_of`.
 
-    Args:
-        name: gt (graph transformer with distance encoding), gt-plain (without), gat, gcn, mlp;
-            gt-gcn adds to each attention layer of gt a graph convolution over those of its
-            neighbors at distance 0 and 1; gat-res and gcn-res add a linear term of the node itself
-            to each layer; sage is that term and the mean of the neighbors, GraphSAGE; sgformer is
-            PyG's SGFormer with `layers` graph convolutions and one layer of linear attention;
-            sampled-gcn is `SampledGCN`, which also takes a sequence of neighborhoods, one for each
-            of its `layers`.
-        config: Options.
-        num_features: Features of a node.
-        num_classes: Outputs of a node.
-
-    Raises:
-        ValueError: If the name is unknown, or `heads` does not divide `hidden`.
+    gt is a graph transformer with distance encoding, gt-plain one without; gt-gcn adds to each
+    attention layer of gt a graph convolution over those of its neighbors at distance 0 and 1;
+    gat-res and gcn-res add a linear term of the node itself to each layer; sage is that term and
+    the mean of the neighbors, GraphSAGE; sgformer is PyG's SGFormer with `layers` graph
+    convolutions and one layer of linear attention; sampled-gcn is `SampledGCN`, which also takes a
+    sequence of neighborhoods, one for each of its `layers`.
     """
     _check(name)
     c = config
-    if name == "sgformer":
-        from graphtheory.lab.zoo.peers import sgformer  # PyG's models take long to import
-
-        return sgformer(num_features, c.hidden, num_classes, layers=c.layers, dropout=c.dropout)
-    if name in SAMPLED:
+    if name in ("sgformer", *SAMPLED):
         if c.layers < 1:
             raise ValueError(f"num_layers: got {c.layers}, expected at least 1")
+        if name == "sgformer":
+            return OnNeighborhood(_sgformer(c, num_features, num_classes))
         widths = (c.hidden,) * (c.layers - 1)
         return SampledGCN(num_features, widths, num_classes, dropout=c.dropout)
     has_heads = not name.startswith(("gcn", "mlp", "sage"))
@@ -218,27 +177,55 @@ def build(name: str, config: NetworkConfig, *, num_features: int, num_classes: i
             norm = "batch_norm" if c.batch_norm else "layer_norm"
             raise ValueError(f"{norm}: got True, expected False with residual=True (layer norm)")
         stack = partial(ResidualStack, ffn=c.ffn)
-    options = StackOptions(c.dropout, c.input_dropout, _activation(c.activation))
-    gcn = partial(GCNConv, normalize=False)
-    if name in ATTENDING:
-        model = GraphTransformer(
-            num_features, c.hidden, num_classes, c.layers, c.heads,
-            num_buckets=c.num_buckets if name in ENCODED else None,
-            attention_dropout=c.attention_dropout, root_weight=c.root_weight,
-            beside=gcn if name == "gt-gcn" else None, pattern=None, stack=stack, options=options,
+    if c.activation not in (None, *_ACTIVATIONS):
+        known = ", ".join(_ACTIVATIONS)
+        raise ValueError(f"activation: got {c.activation!r}, expected one of {known}")
+    activation = None if c.activation is None else _ACTIVATIONS[c.activation]()
+    options = StackOptions(c.dropout, c.input_dropout, activation)
+    if name not in ATTENDING:
+        make = partial(_layer, name, c)
+        return stack(make, num_features, c.hidden, num_classes, c.layers, options)
+    model = GraphTransformer(
+        num_features, c.hidden, num_classes, c.layers, c.heads,
+        num_buckets=c.num_buckets if name in ENCODED else None,
+        attention_dropout=c.attention_dropout, root_weight=c.root_weight,
+        beside=_gcn if name == "gt-gcn" else None, pattern=None, stack=stack, options=options,
+    )  # fmt: skip
+    queries = [layer.lin_query for layer in model.attention_layers()] if c.frozen_query else []
+    for parameter in chain.from_iterable(query.parameters() for query in queries):
+        nn.init.zeros_(parameter).requires_grad_(False)
+    return model
+
+
+def _layer(name: str, c: NetworkConfig, width_in: int, width_out: int, last: bool) -> nn.Module:
+    """Make a layer of a network without attention over a pattern."""
+    kind, _, root = name.partition("-")
+    layer: nn.Module
+    if kind == "gat":
+        layer = GATConv(
+            width_in, width_out if last else width_out // c.heads, c.heads, concat=not last,
+            dropout=c.attention_dropout, add_self_loops=False,
         )  # fmt: skip
-        queries = [layer.lin_query for layer in model.attention_layers()] if c.frozen_query else []
-        for parameter in chain.from_iterable(query.parameters() for query in queries):
-            nn.init.zeros_(parameter).requires_grad_(False)
-        return model
-    makers: dict[str, Callable[[int, int, bool], nn.Module]] = {
-        "gat": partial(_gat, c),
-        "gcn": lambda a, b, _: gcn(a, b),
-        "sage": lambda a, b, _: WithRoot(gcn(a, b), a, b),
-        "mlp": lambda a, b, _: NodeLinear(a, b),
-    }
-    make = makers[name.removesuffix("-res")]
-    if name.endswith("-res") and c.root_weight:
-        plain = make
-        make = lambda a, b, last: WithRoot(plain(a, b, last), a, b)  # noqa: E731
-    return stack(make, num_features, c.hidden, num_classes, c.layers, options)
+    elif kind == "mlp":
+        layer = NodeLinear(width_in, width_out)
+    else:
+        layer = _gcn(width_in, width_out)
+    rooted = kind == "sage" or (root and c.root_weight)
+    return WithRoot(layer, width_in, width_out) if rooted else layer
+
+
+def _sgformer(c: NetworkConfig, num_features: int, num_classes: int) -> nn.Module:
+    """Make PyG's SGFormer, its graph convolutions on our core; it gives log-probabilities.
+
+    Source: Wu et al. (2023), SGFormer, as `torch_geometric.nn.SGFormer`.
+    """
+    from torch_geometric.nn import SGFormer  # PyG's models take long to import
+
+    network = SGFormer(
+        num_features, c.hidden, num_classes, trans_num_layers=1, trans_dropout=c.dropout,
+        gnn_num_layers=c.layers, gnn_dropout=c.dropout,
+    )  # fmt: skip
+    convs = network.graph_conv.convs
+    for i in range(len(convs)):
+        convs[i] = GCNConv(c.hidden, c.hidden)
+    return network

@@ -9,9 +9,9 @@ import torch
 from torch import Generator, Tensor
 
 from graphtheory.lab.datasets.prompts import Prompts
+from graphtheory.lab.train.checkpoint import TrainingState, next_place, warn_if_unwritable
 from graphtheory.lab.train.contract import digest
-from graphtheory.lab.train.partial import TrainingState, next_place, warn_if_unwritable
-from graphtheory.lab.train.progress import report_step
+from graphtheory.lab.train.watch import report_step
 from graphtheory.papers.hinge import Outcome
 from graphtheory.papers.icl.data import PromptSource
 from graphtheory.papers.icl.training import DIM, World, prompts_of
@@ -96,7 +96,7 @@ def train(learner: GptLearner, given: World, seed: int) -> GPT:
     parts: dict[str, Any] = {"model": model, "optimizer": optimizer, "schedule": schedule}
     place = next_place()
     file = None if place is None else place / "last.ckpt"
-    state = TrainingState(file, settings, generator, **parts)
+    state = TrainingState(file, settings, generator, parts)
     losses = state.restore()
     for step in range(len(losses), learner.steps):
         prompts = source.sample(learner.batch_size, generator)

@@ -1,15 +1,18 @@
 """A small graph whose classes can be learned, and small models."""
 
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 import torch
+from lightning import Trainer
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from graphtheory import Neighborhood
-from graphtheory.lab.train import AdamOptions, NodeTask
+from graphtheory.lab.train import AdamOptions, FitResult, NodeTask
+from graphtheory.lab.train.fit import quiet_lightning
 
 NODES, FEATURES, CLASSES = 60, 8, 3
 
@@ -45,27 +48,25 @@ def make_data(nodes: int = NODES) -> Data:
     return Data(x=x, y=y, edge_index=edge_index, name="small", **masks)
 
 
-def make_task(**options: Any) -> NodeTask:
+def new_task(**options: Any) -> NodeTask:
     torch.manual_seed(0)
     model = OneLayer(dropout=options.pop("dropout", 0.5))
     return NodeTask(model, num_classes=CLASSES, optimizer=AdamOptions(**options))
 
 
+def without_time(result: FitResult) -> list[dict[str, float]]:
+    return [{k: v for k, v in row.items() if k != "seconds"} for row in result.history]
+
+
+@contextmanager
+def plain_trainer() -> Iterator[Trainer]:
+    with quiet_lightning():
+        yield Trainer(
+            accelerator="cpu", max_epochs=2, logger=False, enable_checkpointing=False,
+            enable_progress_bar=False, enable_model_summary=False,
+        )  # fmt: skip
+
+
 @pytest.fixture
 def data() -> Data:
     return make_data()
-
-
-@pytest.fixture
-def table() -> type[nn.Module]:
-    return Table
-
-
-@pytest.fixture
-def one_layer() -> type[nn.Module]:
-    return OneLayer
-
-
-@pytest.fixture
-def new_task() -> Callable[..., NodeTask]:
-    return make_task

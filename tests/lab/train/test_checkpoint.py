@@ -1,5 +1,7 @@
+import csv
 import os
 import random
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from stat import S_ISDIR
@@ -8,9 +10,29 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch_geometric.data import Data
 
-from graphtheory.lab.train import CheckpointError, NodeTask, load_parameters, read_checkpoint
-from graphtheory.lab.train.checkpoint import first_difference, replace_file, write_checkpoint
+from graphtheory.lab.train import (
+    CheckpointError,
+    FitResult,
+    FullGraph,
+    NodeTask,
+    checkpoint,
+    fit,
+    load_parameters,
+    read_checkpoint,
+)
+from graphtheory.lab.train.checkpoint import (
+    TrainingState,
+    checkpoint_dir,
+    first_difference,
+    locked,
+    next_place,
+    replace_file,
+    write_checkpoint,
+)
+from graphtheory.patterns import Sample
+from tests.lab.train.conftest import new_task, without_time
 
 CONTENT = {"numbers": [1, (2, 3)], "weights": torch.arange(200.0)}
 
@@ -30,16 +52,11 @@ def written(tmp_path: Path) -> Path:
     return path
 
 
-def test_what_was_written_is_read(written: Path) -> None:
-    found = read_checkpoint(written)
-    assert found["numbers"] == CONTENT["numbers"]
-    assert torch.equal(found["weights"], CONTENT["weights"])
+def test_what_was_written_is_read_by_torch_too(written: Path) -> None:
+    for found in (read_checkpoint(written), torch.load(written, weights_only=True)):
+        assert found["numbers"] == CONTENT["numbers"]
+        assert torch.equal(found["weights"], CONTENT["weights"])
     assert list(written.parent.iterdir()) == [written]
-
-
-def test_torch_reads_the_file_as_it_is(written: Path) -> None:
-    found = torch.load(written, weights_only=True)
-    assert torch.equal(found["weights"], CONTENT["weights"])
 
 
 def test_every_flipped_bit_is_noticed(written: Path) -> None:
@@ -61,18 +78,14 @@ def test_every_truncation_is_noticed(written: Path) -> None:
             read_checkpoint(written)
 
 
-@pytest.mark.parametrize("content", [b"<html>not found</html>", b"PK\x05\x06" + b"\0" * 200])
-def test_other_files_are_refused(tmp_path: Path, content: bytes) -> None:
+@pytest.mark.parametrize("content", [b"<html>not found</html>", b"PK\x05\x06" + b"\0" * 200, None])
+def test_other_files_are_refused(tmp_path: Path, content: bytes | None) -> None:
     path = tmp_path / "x.ckpt"
-    path.write_bytes(content)
-    with pytest.raises(CheckpointError, match="not written by graphtheory"):
+    torch.save(CONTENT, path)
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(CheckpointError, match=r"without a digest.* not written by graphtheory"):
         read_checkpoint(path)
-
-
-def test_a_plain_torch_file_is_refused(tmp_path: Path) -> None:
-    torch.save(CONTENT, tmp_path / "x.ckpt")
-    with pytest.raises(CheckpointError, match="without a digest"):
-        read_checkpoint(tmp_path / "x.ckpt")
 
 
 def test_nothing_in_a_file_is_run(tmp_path: Path) -> None:
@@ -118,25 +131,16 @@ def test_a_full_disk_costs_nothing_old(
     assert list(written.parent.iterdir()) == [written]
 
 
-def test_parameters_go_into_a_task(tmp_path: Path, new_task: Callable[..., NodeTask]) -> None:
-    task = new_task()
+def test_parameters_go_into_a_task_of_the_same_model(tmp_path: Path) -> None:
+    task, other, path = new_task(), new_task(), tmp_path / "x.ckpt"
     nn.init.ones_(task.model.linear.weight)
-    write_checkpoint(tmp_path / "x.ckpt", {"state_dict": task.state_dict()})
-    other = new_task()
-    load_parameters(other, tmp_path / "x.ckpt")
+    write_checkpoint(path, {"state_dict": task.state_dict()})
+    load_parameters(other, path)
     assert torch.equal(other.model.linear.weight, task.model.linear.weight)
-
-
-def test_parameters_of_another_model_are_refused(
-    tmp_path: Path, new_task: Callable[..., NodeTask]
-) -> None:
-    path = tmp_path / "x.ckpt"
     write_checkpoint(path, {"state_dict": {"model.linear.weight": torch.zeros(3, 5)}})
-    message = (
-        r"x.ckpt: .* model than OneLayer: model.linear.weight is \[3, 5\] there, \[3, 8\] here"
-    )
+    message = r"x.ckpt: .* than OneLayer: model.linear.weight is \[3, 5\] there, \[3, 8\] here"
     with pytest.raises(CheckpointError, match=message):
-        load_parameters(new_task(), path)
+        load_parameters(other, path)
 
 
 def test_first_difference_goes_down() -> None:
@@ -144,3 +148,218 @@ def test_first_difference_goes_down() -> None:
     assert first_difference({"a": {"b": 1}}, {"a": {"b": 2}}) == "a: b is 1 there, 2 here"
     assert first_difference({}, {"a": 1}) == "a is absent there, 1 here"
     assert first_difference({"a": 1}, {}) == "a is 1 there, absent here"
+
+
+def train(
+    task: NodeTask, data: Data, folder: Path, epochs: int = 4, **options: object
+) -> FitResult:
+    return fit(task, FullGraph(data), epochs=epochs, out_dir=folder, progress=False, **options)
+
+
+def test_a_run_leaves_three_checkpoints_and_a_log(data: Data, tmp_path: Path) -> None:
+    folder = tmp_path / "new" / "run"
+    folder.mkdir(parents=True)
+    (folder / ".last.ckpt.1.draft").touch()  # of a run that was killed
+    result = train(new_task(), data, folder)
+    names = {path.name for path in folder.iterdir()}
+    assert names == {".lock", "best.ckpt", "history.csv", "last.ckpt", "previous.ckpt"}
+    with (folder / "history.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0]) == ["epoch", "train_loss", "val_loss", "val", "seconds"]  # no test score
+    logged = [{name: float(value) for name, value in row.items()} for row in rows]
+    assert logged == [{k: v for k, v in row.items() if k != "test"} for row in result.history]
+    content = read_checkpoint(folder / "last.ckpt")
+    assert content["run"]["model"] == "OneLayer" and content["run"]["data"]["name"] == "small"
+    assert content["run"]["parameters"]["model.linear.weight"] == [3, 8]
+    assert set(content["versions"]) == {"torch", "lightning"}
+
+
+def test_best_is_the_best_epoch(data: Data, tmp_path: Path) -> None:
+    task = new_task(lr=0.3)
+    result = train(task, data, tmp_path, epochs=12)
+    assert result.best_epoch < 12
+    other = new_task()
+    load_parameters(other, tmp_path / "best.ckpt")
+    evaluation = FullGraph(data).evaluation_batch()
+    assert other.evaluate(evaluation).val == result.val == task.evaluate(evaluation).val
+    load_parameters(other, tmp_path / "last.ckpt")
+    assert other.evaluate(evaluation).val == result.history[-1]["val"] != result.val
+
+
+def test_nothing_is_written_without_a_folder(
+    data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    fit(new_task(), FullGraph(data), epochs=2, progress=False)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_earlier_run_is_not_written_over(data: Data, tmp_path: Path) -> None:
+    train(new_task(), data, tmp_path)
+    before = (tmp_path / "last.ckpt").read_bytes()
+    with pytest.raises(FileExistsError, match="holds an earlier run; expected resume=True"):
+        train(new_task(), data, tmp_path)
+    assert (tmp_path / "last.ckpt").read_bytes() == before
+
+
+class Wider(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(8, 4)
+
+
+def other_labels(data: Data) -> FullGraph:
+    data.y[0] = (data.y[0] + 1) % 3
+    return FullGraph(data)
+
+
+CHANGES: dict[str, tuple[Callable[[], NodeTask], Callable[[Data], FullGraph], int, str]] = {
+    "model": (
+        lambda: NodeTask(Wider(), num_classes=3), FullGraph, 0,
+        "model is OneLayer there, Wider here",
+    ),
+    "layer": (
+        lambda: new_task(dropout=0.2), FullGraph, 0,
+        r"layers: line 3 is .*Dropout\(p=0.5.* there, .*Dropout\(p=0.2.* here",
+    ),
+    "step": (lambda: new_task(lr=0.5), FullGraph, 0, r"optimizer is .*lr=0.01.*lr=0.5.* here"),
+    "seed": (new_task, FullGraph, 1, "seed is 0 there, 1 here"),
+    "data": (new_task, other_labels, 0, "data: sha256 is .* there, .* here"),
+    "pattern": (
+        new_task, lambda data: FullGraph(data, Sample(3)), 0, "data: pattern is None there",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_another_run_is_not_resumed(data: Data, tmp_path: Path, change: str) -> None:
+    task, module, seed, message = CHANGES[change]
+    train(new_task(), data, tmp_path)
+    options = {"epochs": 8, "out_dir": tmp_path, "resume": True, "progress": False}
+    with pytest.raises(CheckpointError, match=f"last.ckpt: .*another run: {message}"):
+        fit(task(), module(data), seed=seed, **options)
+
+
+def test_a_damaged_checkpoint_is_not_resumed(data: Data, tmp_path: Path) -> None:
+    train(new_task(), data, tmp_path)
+    path = tmp_path / "last.ckpt"
+    raw = bytearray(path.read_bytes())
+    raw[len(raw) // 2] ^= 1
+    path.write_bytes(raw)
+    with pytest.raises(CheckpointError, match=r"last.ckpt: damaged.*previous.ckpt.* is whole"):
+        train(new_task(), data, tmp_path, resume=True)
+    (tmp_path / "previous.ckpt").write_bytes(raw)
+    with pytest.raises(CheckpointError, match=r"last.ckpt: damaged[^;]*; restore a copy[^;]*$"):
+        train(new_task(), data, tmp_path, resume=True)
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_a_run_goes_on_from_the_checkpoint_before_the_last(
+    data: Data, tmp_path: Path, links: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*paths: object) -> None:
+        raise OSError("a disk without links")
+
+    whole = train(new_task(), data, tmp_path / "whole")
+    if not links:
+        monkeypatch.setattr("os.link", refuse)
+    folder = tmp_path / "run"
+    train(new_task(), data, folder)
+    assert read_checkpoint(folder / "previous.ckpt")["epoch"] == 2
+    (folder / "previous.ckpt").replace(folder / "last.ckpt")
+    again = train(new_task(), data, folder, resume=True)
+    assert without_time(again) == without_time(whole) and again.best_epoch == whole.best_epoch
+
+
+@pytest.mark.parametrize("where", ["file", "file/below", "/proc/1/graphtheory"])
+def test_a_place_that_cannot_be_written_is_refused(
+    data: Data, tmp_path: Path, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(NodeTask, "training_step", None)  # refused before anything is trained
+    with pytest.raises(OSError, match="out_dir cannot be written to: "):
+        train(new_task(), data, tmp_path / where)
+
+
+def test_a_full_disk_is_refused(
+    data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = shutil.disk_usage(tmp_path)._replace(free=1000)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: full)
+    with pytest.raises(OSError, match=r"out_dir: \d+ bytes needed, 1000 free"):
+        train(new_task(), data, tmp_path)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="folders are locked on POSIX systems only")
+def test_a_folder_in_use_is_refused(data: Data, tmp_path: Path) -> None:
+    with locked(tmp_path), pytest.raises(OSError, match="another run"):
+        train(new_task(), data, tmp_path)
+    train(new_task(), data, tmp_path)
+
+
+def test_places_are_in_the_order_of_the_trainings(tmp_path: Path) -> None:
+    assert next_place() is None
+    with checkpoint_dir(tmp_path):
+        assert [next_place() for _ in range(2)] == [tmp_path / "0", tmp_path / "1"]
+        with checkpoint_dir(tmp_path / "inner"):
+            assert next_place() == tmp_path / "inner" / "0"
+        assert next_place() == tmp_path / "2"
+    assert next_place() is None
+
+
+def test_a_fit_goes_on_to_the_same_bits(
+    data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(stop: int = 0) -> tuple[list[int], NodeTask]:
+        seen: list[int] = []
+
+        def listener(row: dict[str, float]) -> None:
+            seen.append(int(row["epoch"]))
+            if len(seen) == stop:
+                raise RuntimeError("stopped")
+
+        task = new_task()
+        fit(task, FullGraph(data), epochs=6, progress=listener)
+        return seen, task
+
+    with checkpoint_dir(tmp_path):
+        whole = run()[1]
+    assert not list(tmp_path.rglob("*.ckpt"))  # within a minute nothing is written
+    monkeypatch.setattr(checkpoint, "SECONDS", 0.0)
+    with checkpoint_dir(tmp_path), pytest.raises(RuntimeError, match="stopped"):
+        run(stop=4)
+    assert [p.name for p in (tmp_path / "0").iterdir() if p.name[0] != "."] == ["last.ckpt"]
+    with checkpoint_dir(tmp_path):
+        seen, resumed = run()
+        assert seen == [4, 5, 6]  # the fourth was told before it was written
+        own = fit(new_task(), FullGraph(data), epochs=2, out_dir=tmp_path / "own", progress=False)
+        assert own.epochs == 2 and (tmp_path / "own" / "history.csv").exists()
+    same = zip(whole.parameters(), resumed.parameters(), strict=True)
+    assert all(torch.equal(a, b) for a, b in same)
+
+
+def test_a_training_goes_on_where_its_state_cannot_be_written(
+    data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoint, "SECONDS", 0.0)
+    (tmp_path / "file").touch()
+    with (
+        checkpoint_dir(tmp_path / "file"),
+        pytest.warns(UserWarning, match="state of a training was not"),
+    ):
+        assert fit(new_task(), FullGraph(data), epochs=3, progress=False).epochs == 3
+
+
+def test_another_state_is_refused(tmp_path: Path) -> None:
+    def state(width: int, **settings: int) -> TrainingState:
+        parts = {"model": torch.nn.Linear(width, 1)}
+        return TrainingState(tmp_path / "a.ckpt", settings, torch.Generator(), parts)
+
+    assert state(2, seed=0).restore() == []
+    state(2, seed=0).save([0.5])
+    assert not (tmp_path / "a.ckpt").exists()
+    state(2, seed=0).save([0.5], last=True)
+    assert state(2, seed=0).restore() == [0.5]
+    for other in (state(3, seed=0), state(2, seed=1)):
+        with pytest.raises(CheckpointError, match="another training: "):
+            other.restore()

@@ -7,14 +7,13 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
 from torch_geometric.data import Data
 
 from graphtheory.lab.train import FitResult, FullGraph, NodeTask, SampledGraph, fit, read_checkpoint
-from graphtheory.lab.train.fit import lean_trainer, quiet_lightning
+from graphtheory.lab.train.fit import quiet_lightning
 from graphtheory.patterns import Sample
+from tests.lab.train.conftest import OneLayer, new_task, without_time
 
-NewTask = Callable[..., NodeTask]
 MODULES = {
     "full": FullGraph,
     "random pattern": lambda data: FullGraph(data, Sample(5, whole_graph=True)),
@@ -22,15 +21,11 @@ MODULES = {
 }
 
 
-def without_time(result: FitResult) -> list[dict[str, float]]:
-    return [{k: v for k, v in row.items() if k != "seconds"} for row in result.history]
-
-
 def equal(one: dict[str, Any], other: dict[str, Any]) -> bool:
     return one.keys() == other.keys() and all(torch.equal(one[k], other[k]) for k in one)
 
 
-def test_it_learns(data: Data, new_task: NewTask) -> None:
+def test_it_learns(data: Data) -> None:
     before = new_task().evaluate(FullGraph(data).evaluation_batch()).val_loss
     result = fit(new_task(dropout=0.0, lr=0.05), FullGraph(data), epochs=60, progress=False)
     losses = [row["train_loss"] for row in result.history]
@@ -39,7 +34,7 @@ def test_it_learns(data: Data, new_task: NewTask) -> None:
     assert result.seconds_per_epoch > 0 and result.peak_mb >= 0
 
 
-def test_the_caller_keeps_random_state_and_the_seed_decides(data: Data, new_task: NewTask) -> None:
+def test_the_caller_keeps_random_state_and_the_seed_decides(data: Data) -> None:
     def run(seed: int) -> list[dict[str, float]]:
         return without_time(fit(new_task(), FullGraph(data), epochs=3, seed=seed, progress=False))
 
@@ -52,7 +47,7 @@ def test_the_caller_keeps_random_state_and_the_seed_decides(data: Data, new_task
 
 @pytest.mark.parametrize("module", MODULES.values(), ids=MODULES)
 def test_a_run_in_parts_is_the_run_in_one(
-    data: Data, new_task: NewTask, tmp_path: Path, module: Callable[[Data], FullGraph]
+    data: Data, tmp_path: Path, module: Callable[[Data], FullGraph]
 ) -> None:
     if module is MODULES["sampled"]:
         pytest.importorskip("torch_sparse", reason="PyG's sampler needs torch-sparse")
@@ -77,7 +72,7 @@ def test_a_run_in_parts_is_the_run_in_one(
 
 
 def test_resuming_a_finished_run_trains_nothing(
-    data: Data, new_task: NewTask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options = {"epochs": 50, "patience": 2, "out_dir": tmp_path, "progress": False}
     task = new_task(lr=0.5)
@@ -98,18 +93,18 @@ def test_resuming_a_finished_run_trains_nothing(
         ({"resume": True}, "resume: got True with out_dir=None"),
     ],
 )
-def test_refuses(data: Data, new_task: NewTask, options: dict[str, Any], message: str) -> None:
+def test_refuses(data: Data, options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         fit(new_task(), FullGraph(data), progress=False, **options)
 
 
-def test_labels_beyond_the_classes_are_refused(data: Data, one_layer: type[nn.Module]) -> None:
+def test_labels_beyond_the_classes_are_refused(data: Data) -> None:
     with pytest.raises(ValueError, match=r"data.y: \d+ nodes .*expected 0\.\.1"):
-        fit(NodeTask(one_layer(2), num_classes=2), FullGraph(data), progress=False)
+        fit(NodeTask(OneLayer(2), num_classes=2), FullGraph(data), progress=False)
 
 
 @pytest.mark.slow  # a measurement: right on a machine that does nothing else
-def test_an_epoch_costs_little_more_than_a_bare_one(data: Data, new_task: NewTask) -> None:
+def test_an_epoch_costs_little_more_than_a_bare_one(data: Data) -> None:
     epochs, batch = 100, FullGraph(data).train_batch(0)
 
     def bare() -> float:
@@ -132,13 +127,6 @@ def test_an_epoch_costs_little_more_than_a_bare_one(data: Data, new_task: NewTas
     assert more / epochs < 3e-3
 
 
-def test_trainer_writes_nothing() -> None:
-    with quiet_lightning():
-        trainer = lean_trainer(3, [])
-    assert trainer.max_epochs == 3
-    assert not trainer.loggers and not trainer.checkpoint_callbacks
-
-
 def test_quiet_is_only_inside_and_only_that() -> None:
     logger = logging.getLogger("lightning.pytorch")
     level = logger.level
@@ -153,12 +141,7 @@ def test_quiet_is_only_inside_and_only_that() -> None:
         with pytest.raises(FutureWarning):
             warnings.warn(old, FutureWarning, stacklevel=1)
     assert logger.level == level
-
-
-def test_a_level_that_is_quieter_still_is_kept() -> None:
-    logger = logging.getLogger("lightning.pytorch")
-    level = logger.level
     logger.setLevel(logging.CRITICAL)
-    with quiet_lightning():
+    with quiet_lightning():  # a level that is quieter still is kept
         assert logger.level == logging.CRITICAL
     logger.setLevel(level)

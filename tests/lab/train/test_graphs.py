@@ -4,13 +4,12 @@ from typing import Any
 
 import pytest
 import torch
-from lightning import Trainer
 from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
 from torch_geometric.nn import global_add_pool
 
 from graphtheory.lab.train import AdamOptions, GraphSets, GraphTask, fit
-from graphtheory.lab.train.fit import quiet_lightning
+from tests.lab.train.conftest import plain_trainer
 
 
 def ring(nodes: int, label: int = 0, **changed: Any) -> Data:
@@ -26,30 +25,27 @@ def sets_of(sizes: list[int], **options: int) -> GraphSets:
     return GraphSets(graphs, order[:-2], order[last - 1 : last], order[last:], **options)
 
 
+SIZES = [3, 9, 4, 7, 5, 8, 3, 6, 4, 5, 3, 3]
+
+
 def test_an_epoch_is_a_shuffle_by_seed_and_epoch() -> None:
-    sizes = [3, 9, 4, 7, 5, 8, 3, 6, 4, 5, 3, 3]
-    data = sets_of(sizes, nodes_per_batch=14)
+    data = sets_of(SIZES, nodes_per_batch=14)
     first = torch.cat(data.order(0))
     assert first.sort().values.equal(data.train)
-    assert torch.cat(sets_of(sizes).order(0)).equal(first)
+    assert torch.cat(sets_of(SIZES).order(0)).equal(first)
     assert not torch.cat(data.order(1)).equal(first)
-    assert not torch.cat(sets_of(sizes, seed=1).order(0)).equal(first)
+    assert not torch.cat(sets_of(SIZES, seed=1).order(0)).equal(first)
 
 
 @pytest.mark.parametrize("epoch", range(5))
 def test_batches_differ_by_less_than_a_graph(epoch: int) -> None:
-    sizes = [3, 9, 4, 7, 5, 8, 3, 6, 4, 5, 3, 3]
-    batches = list(sets_of(sizes, nodes_per_batch=14).train_batches(epoch))
+    batches = list(sets_of(SIZES, nodes_per_batch=14).train_batches(epoch))
     assert len(batches) == 4  # 54 nodes
     assert all(abs(batch.num_nodes - 54 / 4) < 9 for batch in batches)
-
-
-def test_a_graph_larger_than_a_batch_is_a_batch() -> None:
-    data = sets_of([3, 100, 3, 3, 3, 3], nodes_per_batch=10)
-    for epoch in range(5):
-        order = data.order(epoch)
-        assert torch.cat(order).sort().values.equal(data.train)
-        assert len(order) <= len(data.train_dataloader())
+    data = sets_of([3, 100, 3, 3, 3, 3], nodes_per_batch=10)  # one is larger than a batch
+    order = data.order(epoch)
+    assert torch.cat(order).sort().values.equal(data.train)
+    assert len(order) <= len(data.train_dataloader())
 
 
 def test_batches_count_labels_that_are_there() -> None:
@@ -62,16 +58,12 @@ def test_batches_count_labels_that_are_there() -> None:
     assert mean.tolist() == [0.5, 1.0] and std.tolist() == [0.5, 0.0]
 
 
-def test_evaluation_keeps_the_order_of_the_parts() -> None:
-    val, test = sets_of([3, 4, 5, 6], nodes_per_batch=4).evaluation_batch()
+def test_it_keeps_the_order_of_the_parts_and_describes_every_tensor() -> None:
+    data, changed = sets_of([3, 4, 5, 6], nodes_per_batch=4), sets_of([3, 4, 5, 6])
+    val, test = data.evaluation_batch()
     assert [batch.num_nodes for batch in val] == [5] and [b.num_nodes for b in test] == [6]
-
-
-def test_it_describes_every_tensor() -> None:
-    described = sets_of([3, 4, 5, 6]).describe()["sha256"]
-    changed = sets_of([3, 4, 5, 6])
     changed.graphs[0].x[0, 0] = 2
-    assert changed.describe()["sha256"] != described
+    assert changed.describe()["sha256"] != data.describe()["sha256"]
 
 
 @pytest.mark.parametrize(
@@ -83,37 +75,26 @@ def test_it_describes_every_tensor() -> None:
         ({"edge_attr": torch.ones(4, 1)}, r"edge_attr is float \[., 1\], but missing in the first"),
         ({"y": torch.tensor([[0.0]])}, r"graph 1: y is float \[., 1\], but integer \[.\]"),
         ({"x": torch.ones(0, 2)}, "graph 1: no nodes"),
+        ({"y": torch.tensor([-1])}, r"graph 1: y is \[-1\], expected a finite label"),
+        ({"y": None}, "graph 1: y is NoneType, expected a tensor"),
     ],
 )
 def test_graphs_that_cannot_be_learned_from(changed: dict[str, Any], message: str) -> None:
     graphs = [ring(3), ring(4, **changed), ring(3), ring(3)]
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((ValueError, TypeError), match=message):
         GraphSets(graphs, torch.tensor([0, 1]), torch.tensor([2]), torch.tensor([3]))
 
 
 def test_a_graph_without_any_label() -> None:
-    nan = torch.full((1, 2), float("nan"))
-    graphs = [ring(3, y=torch.ones(1, 2)), ring(3, y=nan), ring(3, y=torch.ones(1, 2))]
-    with pytest.raises(
-        ValueError, match=r"graph 1: y is \[\[nan, nan\]\], expected a finite label"
-    ):
-        GraphSets(graphs, torch.tensor([0]), torch.tensor([1]), torch.tensor([2]))
-
-
-def test_a_graph_without_labels_at_all() -> None:
-    graphs = [ring(3), Data(x=torch.ones(2, 2), edge_index=torch.zeros(2, 0).long()), ring(3)]
-    with pytest.raises(TypeError, match="graph 1: y is NoneType, expected a tensor"):
-        GraphSets(graphs, torch.tensor([0]), torch.tensor([1]), torch.tensor([2]))
-
-
-def _none(of: torch.Tensor) -> torch.Tensor:
-    return of[:0]
+    graphs = [ring(3, y=torch.full((1, 2), value)) for value in (1.0, float("nan"), 1.0)]
+    with pytest.raises(ValueError, match=r"graph 1: y is \[\[nan, nan\]\], expected a finite"):
+        GraphSets(graphs, *torch.arange(3)[:, None])
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda d: (d[:2], _none(d), d[2:3]), "2 and 0 graphs, expected some of either"),
+        (lambda d: (d[:2], d[:0], d[2:3]), "2 and 0 graphs, expected some of either"),
         (lambda d: (d[:2], d[1:3], d[3:]), "graph 1 is in them twice"),
         (lambda d: (d[:2], d[2:3], d[3:] + 1), r"positions outside 0..3"),
     ],
@@ -130,16 +111,17 @@ def test_a_target_that_no_training_graph_has() -> None:
         data.statistics()
 
 
-def test_labels_out_of_range() -> None:
-    data = GraphSets([ring(3, 2)] * 3, *torch.arange(3)[:, None])
-    with pytest.raises(ValueError, match=r"graph 0: label 2, expected 0..1"):
-        data.check_classes(2)
-    data = GraphSets([ring(3, y=torch.ones(1, 2))] * 3, *torch.arange(3)[:, None])
-    with pytest.raises(ValueError, match=r"graph 0: y of shape \(1, 2\), expected \[1, 3\]"):
-        data.check_classes(3)
-    data = GraphSets([ring(3, y=torch.ones(1, 1).long())] * 3, *torch.arange(3)[:, None])
-    with pytest.raises(ValueError, match=r"graph 0: y of shape \(1, 1\), expected \[1\], a class"):
-        data.check_classes(3)
+@pytest.mark.parametrize(
+    ("y", "outputs", "message"),
+    [
+        (torch.tensor([2]), 2, "graph 0: label 2, expected 0..1"),
+        (torch.ones(1, 2), 3, r"graph 0: y of shape \(1, 2\), expected \[1, 3\]"),
+        (torch.ones(1, 1).long(), 3, r"graph 0: y of shape \(1, 1\), expected \[1\], a class"),
+    ],
+)
+def test_labels_out_of_range(y: Tensor, outputs: int, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        GraphSets([ring(3, y=y)] * 3, *torch.arange(3)[:, None]).check_classes(outputs)
 
 
 GRAPHS = 40
@@ -168,9 +150,17 @@ def graphs_of(kind: str) -> list[Data]:
     return out
 
 
+def parts_of(graphs: list[Data]) -> GraphSets:
+    return GraphSets(graphs, *torch.arange(GRAPHS).split([24, 8, 8]), nodes_per_batch=40)
+
+
+class OfNodes(nn.Linear):
+    def forward(self, batch: Batch) -> Tensor:
+        return super().forward(batch.x)
+
+
 def make(kind: str, outputs: int, **options: Any) -> tuple[GraphTask, GraphSets]:
-    order = torch.arange(GRAPHS)
-    data = GraphSets(graphs_of(kind), order[:24], order[24:32], order[32:], nodes_per_batch=40)
+    data = parts_of(graphs_of(kind))
     if kind == "regression":
         options["statistics"] = data.statistics()
     torch.manual_seed(3)
@@ -255,8 +245,7 @@ def test_an_epoch_trains_on_every_graph_whatever_their_sizes() -> None:
 
     graphs = graphs_of("multiclass")
     graphs[3].x = torch.randn(500, 2)
-    order = torch.arange(GRAPHS)
-    data = GraphSets(graphs, order[:24], order[24:32], order[32:], nodes_per_batch=40)
+    data = parts_of(graphs)
     task = GraphTask(Listening(2, 2), kind="multiclass", num_outputs=2)
     fit(task, data, epochs=5, progress=False)
     assert sum(seen) == 5 * 24
@@ -275,63 +264,36 @@ def test_another_loss() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"kind": "ranking", "num_outputs": 1}, "kind: got 'ranking'"),
-        ({"kind": "multiclass", "num_outputs": 1}, "num_outputs: got 1"),
-        (
-            {"kind": "regression", "num_outputs": 1, "metric": "ap"},
-            "metric: got 'ap', expected one",
-        ),
-        (
-            {"kind": "regression", "num_outputs": 1, "evaluator": "ogbg-none"},
-            "evaluator: got 'ogbg",
-        ),
-        (
-            {"kind": "multiclass", "num_outputs": 2, "statistics": (torch.ones(2), torch.ones(2))},
-            "statistics: got some",
-        ),
+        ({"kind": "ranking"}, "kind: got 'ranking'"),
+        ({"kind": "multiclass"}, "num_outputs: got 1"),
+        ({"kind": "regression", "metric": "ap"}, "metric: got 'ap', expected one"),
+        ({"kind": "regression", "evaluator": "ogbg-none"}, "evaluator: got 'ogbg"),
+        ({"kind": "multilabel", "statistics": (torch.ones(1),) * 2}, "statistics: got some"),
     ],
 )
 def test_options_that_do_not_go_together(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        GraphTask(Sum(2, 2), **options)
+        GraphTask(Sum(2, 2), **{"num_outputs": 1} | options)
 
 
 def test_nodes_without_a_class_count_nowhere() -> None:
-    class Nodes(nn.Linear):
-        def forward(self, batch: Batch) -> Tensor:
-            return super().forward(batch.x)
-
     graphs = graphs_of("multiclass")
     for graph in graphs:
         graph.y = torch.full((graph.num_nodes,), -1)
         graph.y[0] = int(graph.x[0, 0] > 0)
-    order = torch.arange(GRAPHS)
-    data = GraphSets(graphs, order[:24], order[24:32], order[32:], nodes_per_batch=40)
+    data = parts_of(graphs)
     adam = AdamOptions(lr=0.1, weight_decay=0.0)
-    task = GraphTask(Nodes(2, 2), kind="multiclass", num_outputs=2, optimizer=adam)
+    task = GraphTask(OfNodes(2, 2), kind="multiclass", num_outputs=2, optimizer=adam)
     found = fit(task, data, epochs=30, patience=30, progress=False)
     assert found.test is not None and min(found.val, found.test) >= 0.85
     assert next(data.train_batches(0)).count == len(data.order(0)[0])
-
-
-def test_a_model_of_nodes_is_refused() -> None:
-    class Nodes(nn.Linear):
-        def forward(self, batch: Batch) -> Tensor:
-            return super().forward(batch.x)
-
-    _, data = make("multiclass", 2)
-    task = GraphTask(Nodes(2, 2), kind="multiclass", num_outputs=2)
     with pytest.raises(ValueError, match=r"outputs of shape \(\d+, 2\), expected \(7, 2\)"):
-        fit(task, data, epochs=1, progress=False)
+        fit(task, make("multiclass", 2)[1], epochs=1, progress=False)  # labels of whole graphs
 
 
 def test_a_plain_trainer_logs_what_fit_scores() -> None:
     task, data = make("multilabel", 2)
-    with quiet_lightning():
-        trainer = Trainer(
-            accelerator="cpu", max_epochs=2, logger=False, enable_checkpointing=False,
-            enable_progress_bar=False, enable_model_summary=False,
-        )  # fmt: skip
+    with plain_trainer() as trainer:
         trainer.fit(task, datamodule=data)
     found = task.evaluate(data.evaluation_batch())._asdict()
     assert found == {name: pytest.approx(float(trainer.callback_metrics[name])) for name in found}

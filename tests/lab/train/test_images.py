@@ -1,6 +1,8 @@
 import math
+import sys
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -16,6 +18,7 @@ from graphtheory.lab.train import (
     fit,
     read_checkpoint,
 )
+from graphtheory.lab.train.images import Augmenter, require_kornia
 
 
 def some_data(**options: int) -> ImageData:
@@ -42,14 +45,8 @@ def test_batches_hold_the_images_of_their_positions() -> None:
         assert batch.pixels.equal(data.pixels[positions]) and batch.y.equal(data.y[positions])
         assert batch.count == 4
     assert data.evaluation_batch().y.equal(data.y[13:])
-
-
-def test_fewer_images_than_a_batch_are_one_batch() -> None:
-    data = ImageData(
-        torch.zeros(4, 1, 2, 2, dtype=torch.uint8), torch.tensor([0, 1, 0, 1]),
-        torch.tensor([0, 1, 2]), torch.tensor([3]),
-    )  # fmt: skip
-    assert [len(part) for part in data.order(0)] == [3] and len(data.train_dataloader()) == 1
+    few = ImageData(data.pixels, data.y, data.train[:3], data.val)  # fewer than a batch are one
+    assert [len(part) for part in few.order(0)] == [3] and len(few.train_dataloader()) == 1
 
 
 def test_statistics_are_those_of_the_training_images() -> None:
@@ -61,33 +58,35 @@ def test_statistics_are_those_of_the_training_images() -> None:
 
 
 def test_the_record_tells_data_apart() -> None:
-    described = some_data().describe()
-    assert described == some_data().describe()
-    assert described != some_data(seed=1).describe()
-    other = some_data()
+    described, other = some_data().describe(), some_data()
+    assert described == some_data().describe() != some_data(seed=1).describe()
     other.pixels[0, 0, 0, 0] += 1
     assert described["sha256"] != other.describe()["sha256"]
 
 
-def test_wrong_images_are_refused() -> None:
+FEW, REST = torch.tensor([0, 1]), torch.tensor([2, 3])
+
+
+@pytest.mark.parametrize(
+    ("changed", "error", "message"),
+    [
+        ({"pixels": torch.zeros(4, 1, 2, 2)}, TypeError,
+         r"pixels: got torch.float32, expected a tensor of torch.uint8; .*as_pixels"),
+        ({"y": torch.tensor([0, 1, 0])}, ValueError, "pixels, y: shapes"),
+        ({"val": REST[:0]}, ValueError, "expected some of either"),
+        ({"val": REST + 1}, ValueError, r"positions outside 0\.\.3"),
+        ({"val": FEW}, ValueError, "in them twice"),
+        ({"batch_size": 0}, ValueError, "batch_size: got 0"),
+        ({}, ValueError, "2 labels out of range, the first is image 1 with 1"),
+    ],
+)  # fmt: skip
+def test_wrong_images_are_refused(
+    changed: dict[str, Any], error: type[Exception], message: str
+) -> None:
     pixels, y = torch.zeros(4, 1, 2, 2, dtype=torch.uint8), torch.tensor([0, 1, 0, 1])
-    few, rest = torch.tensor([0, 1]), torch.tensor([2, 3])
-    with pytest.raises(
-        TypeError, match=r"pixels: got torch.float32, expected a tensor of torch.uint8; .*as_pixels"
-    ):
-        ImageData(pixels.float(), y, few, rest)
-    with pytest.raises(ValueError, match="pixels, y: shapes"):
-        ImageData(pixels, y[:3], few, rest)
-    with pytest.raises(ValueError, match="expected some of either"):
-        ImageData(pixels, y, few, rest[:0])
-    with pytest.raises(ValueError, match=r"positions outside 0\.\.3"):
-        ImageData(pixels, y, few, rest + 1)
-    with pytest.raises(ValueError, match="in them twice"):
-        ImageData(pixels, y, few, few)
-    with pytest.raises(ValueError, match="batch_size: got 0"):
-        ImageData(pixels, y, few, rest, batch_size=0)
-    with pytest.raises(ValueError, match="2 labels out of range, the first is image 1 with 1"):
-        ImageData(pixels, y, few, rest).check_classes(1)
+    given = {"pixels": pixels, "y": y, "train": FEW, "val": REST} | changed
+    with pytest.raises(error, match=message):
+        ImageData(**given).check_classes(1)
 
 
 CHANGES = Augmentation(crop=1, flip=True, erase=0.3, mixup=0.3, cutmix=0.3)
@@ -133,10 +132,6 @@ def test_it_learns_and_no_test_part_is_looked_at() -> None:
     assert float(right) == pytest.approx(found.val)
 
 
-class Stopped(Exception):
-    pass
-
-
 def test_a_stopped_run_goes_on_to_the_same_bits(tmp_path: Path) -> None:
     pytest.importorskip("kornia")
     data = images()
@@ -144,26 +139,21 @@ def test_a_stopped_run_goes_on_to_the_same_bits(tmp_path: Path) -> None:
 
     def stop(row: dict[str, float]) -> None:
         if row["epoch"] == 2:
-            raise Stopped
+            raise KeyError("stopped")
 
-    with pytest.raises(Stopped):
-        fit(
-            make(data, augment=CHANGES), images(), epochs=4, patience=4, progress=stop,
-            out_dir=tmp_path / "parts",
-        )  # fmt: skip
+    parts: dict[str, Any] = {"out_dir": tmp_path / "parts"}
+    with pytest.raises(KeyError, match="stopped"):
+        fit(make(data, augment=CHANGES), images(), epochs=4, patience=4, progress=stop, **parts)
     torch.rand(3)  # the caller's random state plays no part
-    trained(make(data, augment=CHANGES), images(), out_dir=tmp_path / "parts", resume=True)
+    trained(make(data, augment=CHANGES), images(), resume=True, **parts)
     one, other = (read_checkpoint(tmp_path / f"{name}/last.ckpt") for name in ("whole", "parts"))
     assert all(torch.equal(other["state_dict"][k], v) for k, v in one["state_dict"].items())
     assert one["lr_schedulers"] == other["lr_schedulers"]
     assert {"model.0.weight", "average.module.0.weight"} <= one["state_dict"].keys()
-
-
-def test_another_recipe_does_not_go_on(tmp_path: Path) -> None:
-    data = images()
-    trained(make(data), data, out_dir=tmp_path)
+    (schedule,) = one["lr_schedulers"]  # the last step is small
+    assert schedule["last_epoch"] == 4 * 5 and schedule["_last_lr"] == [0.0, 0.0]
     with pytest.raises(CheckpointError, match=r"another run: optimizer is Recipe.*epochs=4"):
-        trained(make(data, epochs=5), data, out_dir=tmp_path, resume=True)
+        trained(make(data, augment=CHANGES, epochs=5), data, resume=True, **parts)
 
 
 def test_the_step_size_goes_up_and_down_to_nothing() -> None:
@@ -172,13 +162,6 @@ def test_the_step_size_goes_up_and_down_to_nothing() -> None:
     assert all(a >= b for a, b in pairwise(steps[20:]))
     assert steps[60] == pytest.approx(0.5) and steps[100] == 0
     assert steps[40] == pytest.approx(0.5 + 0.5 * math.cos(math.pi / 4))
-
-
-def test_the_last_step_of_a_run_is_small(tmp_path: Path) -> None:
-    data = images()
-    trained(make(data), data, out_dir=tmp_path)
-    (schedule,) = read_checkpoint(tmp_path / "last.ckpt")["lr_schedulers"]
-    assert schedule["last_epoch"] == 4 * 5 and schedule["_last_lr"] == [0.0, 0.0]
 
 
 def test_only_weights_of_maps_decay() -> None:
@@ -207,18 +190,16 @@ def test_the_average_follows_its_definition() -> None:
 
 
 def test_gradients_are_clipped(monkeypatch: pytest.MonkeyPatch) -> None:
-    data = images()
-    norms: list[float] = []
-
-    def note(optimizer: torch.optim.Optimizer, *rest: object) -> None:
-        groups = optimizer.param_groups
-        grads = [p.grad.flatten() for g in groups for p in g["params"] if p.grad is not None]
-        norms.append(float(torch.cat(grads).norm()))
-
+    data, norms = images(), []
     task = make(data, clip=0.01, epochs=1)
-    monkeypatch.setattr(
-        task, "on_before_zero_grad", lambda optimizer: note(optimizer) if task.global_step else None
-    )
+
+    def note(optimizer: torch.optim.Optimizer) -> None:
+        if task.global_step:
+            groups = optimizer.param_groups
+            grads = [p.grad.flatten() for g in groups for p in g["params"] if p.grad is not None]
+            norms.append(float(torch.cat(grads).norm()))
+
+    monkeypatch.setattr(task, "on_before_zero_grad", note)
     fit(task, data, epochs=1, patience=1, progress=False)
     assert norms and max(norms) <= 0.01 + 1e-6
 
@@ -240,14 +221,68 @@ def test_a_model_that_draws_in_evaluation_draws_the_same() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("kind", "options", "said"),
     [
-        ({"epochs": 0}, "epochs: got 0"),
-        ({"lr": 0.0}, "lr: got 0.0"),
-        ({"ema": 1.0}, "ema: got 1.0"),
-        ({"clip": -1.0}, "clip: got -1.0"),
+        (Recipe, {"epochs": 0}, "epochs: got 0"),
+        (Recipe, {"lr": 0.0}, "lr: got 0.0"),
+        (Recipe, {"ema": 1.0}, "ema: got 1.0"),
+        (Recipe, {"clip": -1.0}, "clip: got -1.0"),
+        (Augmentation, {"crop": -1}, "crop: got -1"),
+        (Augmentation, {"erase": 1.5}, "erase: got 1.5, expected a probability"),
+        (Augmentation, {"mixup": 0.7, "cutmix": 0.7}, "mixup . cutmix: got 1.4"),
     ],
 )
-def test_numbers_of_a_recipe_out_of_range(options: dict[str, float], said: str) -> None:
+def test_numbers_out_of_range(kind: type, options: dict[str, float], said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        Recipe(**options)  # type: ignore[arg-type]
+        kind(**options)
+
+
+def augmenter(**options: float) -> Augmenter:
+    pytest.importorskip("kornia")
+    torch.manual_seed(0)
+    return Augmenter(Augmentation(**options), (8, 8), num_classes=3)  # type: ignore[arg-type]
+
+
+def test_nothing_is_done_by_default_and_kornia_is_not_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "kornia", None)
+    nothing = Augmenter(Augmentation(), (8, 8), num_classes=3)
+    images, y = torch.rand(4, 1, 8, 8), torch.tensor([0, 1, 2, 0])
+    assert nothing.reshape(images) is images
+    same, target = nothing.blend(images, y)
+    assert same is images and target.argmax(1).equal(y) and target.sum(1).eq(1).all()
+    with pytest.raises(ImportError, match=r"install graphtheory\[images\]"):
+        require_kornia()
+
+
+def test_a_crop_is_a_part_of_the_image_with_black_around() -> None:
+    images = torch.arange(1, 65.0).view(1, 1, 8, 8).expand(16, -1, -1, -1) / 64
+    cropped = augmenter(crop=2).reshape(images)
+    around = torch.nn.functional.pad(images[0, 0], (2, 2, 2, 2))
+    parts = around.unfold(0, 8, 1).unfold(1, 8, 1).flatten(0, 1)  # [25, 8, 8]
+    assert cropped.shape == images.shape
+    assert all((parts == image[0]).flatten(1).all(1).any() for image in cropped)
+    assert len({tuple(image.flatten().tolist()) for image in cropped}) > 4
+
+
+def test_about_half_of_the_images_are_mirrored() -> None:
+    images = torch.rand(64, 1, 8, 8)
+    flipped = augmenter(flip=True).reshape(images)
+    mirrored = (flipped == images.flip(3)).flatten(1).all(1)
+    assert (mirrored | (flipped == images).flatten(1).all(1)).all()
+    assert 16 < int(mirrored.sum()) < 48
+
+
+def test_the_target_of_a_blend_is_what_the_image_is_made_of() -> None:
+    y = torch.arange(3).repeat(8)
+    images = torch.nn.functional.one_hot(y, 3).float()[:, :, None, None].expand(-1, -1, 8, 8)
+    for options in ({"mixup": 1.0}, {"cutmix": 1.0}):
+        blended, target = augmenter(**options).blend(images, y)
+        assert torch.allclose(blended.mean((2, 3)), target, atol=1e-5), options
+        assert 0.01 < target.max(1).values.min() < 0.99  # some image is made of two classes
+
+
+def test_erased_pixels_are_the_mean() -> None:
+    erased, _ = augmenter(erase=1.0).blend(torch.ones(8, 1, 8, 8), torch.zeros(8).long())
+    assert (erased == 0).flatten(1).any(1).all() and set(erased.unique().tolist()) == {0.0, 1.0}

@@ -9,9 +9,8 @@ import torch
 from torch import Generator, Tensor, nn
 
 from graphtheory.lab.datasets.prompt_tasks import Linear
-from graphtheory.lab.train import Curriculum, Ramp, partial, predictions, train_in_context
+from graphtheory.lab.train import Curriculum, Ramp, checkpoint, predictions, train_in_context
 from graphtheory.lab.train.checkpoint import CheckpointError, write_checkpoint
-from graphtheory.lab.train.in_context import interleaved
 from graphtheory.vision.models import gpt
 
 SHORT = Curriculum(Ramp(1, 2, every=20), Ramp(3, 6, add=3, every=20))
@@ -29,7 +28,11 @@ def draw() -> Generator:
 
 def test_a_prediction_sees_the_examples_before_it_alone() -> None:
     x, y = torch.randn(2, 5, 2, generator=draw()), torch.randn(2, 5, generator=draw())
-    assert interleaved(x, y)[0, :4].tolist() == [
+    tokens: list[Tensor] = []
+    reads = nn.Linear(2, 1)
+    reads.register_forward_pre_hook(lambda module, given: tokens.extend(given))
+    predictions(reads, x, y)
+    assert tokens[0][0, :4].tolist() == [
         x[0, 0].tolist(), [float(y[0, 0]), 0.0], x[0, 1].tolist(), [float(y[0, 1]), 0.0],
     ]  # fmt: skip
     network = model().eval()
@@ -68,39 +71,42 @@ def test_prompts_grow_and_are_filled_with_zeros() -> None:
     assert told[0].shape == (4, 3) and told[20].shape == (4, 6)
 
 
-def test_what_cannot_be_trained_on_is_refused() -> None:
+def filled(p: int, n: int, d: int, value: float) -> tuple[Any, Any]:
+    return np.zeros((p, n, d)), np.full((p, n), value)
+
+
+@pytest.mark.parametrize(
+    ("changed", "error", "message"),
+    [
+        ({"sample": lambda p, n, d, g: filled(p, 2, d, 0.0)}, ValueError,
+         r"sample: gave x \(64, 2, 1\) and y \(64, 2\), expected"),
+        ({"sample": lambda p, n, d, g: filled(p, n, d, np.nan)}, FloatingPointError,
+         "step 0: the loss is nan"),
+        ({"sample": Linear()}, TypeError, "sample: got Linear, expected a function"),
+        ({"sample": lambda *asked: None}, TypeError, "sample: gave NoneType, expected x and y"),
+        ({"curriculum": 3}, TypeError, "curriculum: got int, expected Curriculum"),
+        ({"model": gpt(16, depth=1, heads=2, in_channels=2, out_channels=2, length=12)}, ValueError,
+         r"model: gives .* 2\) for tokens .*, expected one num"),
+        ({"loss": torch.sub}, ValueError, r"loss: gave shape \(64, 3\), expected one number"),
+        ({"steps": 0}, ValueError, "steps: got 0, expected 1 or more"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_trained_on_is_refused(
+    changed: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    given = {"model": model(), "sample": Linear().prompts, "curriculum": SHORT, "steps": 1}
+    with pytest.raises(error, match=message):
+        train_in_context(**given | changed, generator=draw())
     with pytest.raises(ValueError, match="expected 1 <= start <= end"):
         Ramp(3, 2)
-    options: dict[str, Any] = {"steps": 1, "generator": draw()}
-    with pytest.raises(ValueError, match=r"sample: gave x \(64, 2, 1\) and y \(64, 2\), expected"):
-        train_in_context(model(), lambda p, n, d, g: (np.zeros((p, 2, d)), np.zeros((p, 2))),
-                         SHORT, **options)  # fmt: skip
-    with pytest.raises(FloatingPointError, match="step 0: the loss is nan"):
-        train_in_context(model(), lambda p, n, d, g: (np.zeros((p, n, d)), np.full((p, n), np.nan)),
-                         SHORT, **options)  # fmt: skip
-    for sample, message in (
-        (Linear(), "sample: got Linear, expected a function"),
-        (lambda *asked: None, "sample: gave NoneType, expected x and y"),
-    ):
-        with pytest.raises(TypeError, match=message):
-            train_in_context(model(), sample, SHORT, **options)
     with pytest.raises(TypeError, match="points: got 8, expected Ramp"):
         Curriculum(Ramp(1, 3), 8)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="curriculum: got int, expected Curriculum"):
-        train_in_context(model(), Linear().prompts, 3, **options)
-    with pytest.raises(ValueError, match=r"model: gives .* 2\) for tokens .*, expected one num"):
-        wide = gpt(16, depth=1, heads=2, in_channels=2, out_channels=2, length=12)
-        train_in_context(wide, Linear().prompts, SHORT, **options)
-    with pytest.raises(ValueError, match=r"loss: gave shape \(64, 3\), expected one number"):
-        train_in_context(model(), Linear().prompts, SHORT, loss=lambda a, b: a - b, **options)
-    with pytest.raises(ValueError, match="steps: got 0, expected 1 or more"):
-        train_in_context(model(), Linear().prompts, SHORT, steps=0, generator=draw())
 
 
 def test_a_training_that_stopped_goes_on_to_the_same_bits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(partial, "SECONDS", 0.0)
+    monkeypatch.setattr(checkpoint, "SECONDS", 0.0)
 
     def run(steps: int, stop: int = -1, file: Path | None = None) -> tuple[list[float], nn.Module]:
         def progress(step: int, loss: float) -> None:

@@ -2,107 +2,100 @@
 
 import multiprocessing
 import os
-import runpy
 import signal
+import sys
 import time
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import Any
 
 import pytest
-import torch
 
+from battery.child import EPOCHS, STAGES, Orders, run
+from battery.jobs import run_facts
 from graphtheory.lab.train import read_checkpoint
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="kills processes by POSIX signals")
 
-SCRIPT = str(Path(__file__).with_name("run_of_a_process.py"))
-EPOCHS = 12
+
+def train(orders: Orders) -> None:
+    try:
+        run(orders)
+    except KeyboardInterrupt:
+        sys.exit(130)
 
 
-def start(folder: Path, **more: float | str) -> BaseProcess:
+def start(folder: Path, **orders: Any) -> BaseProcess:
+    flag = folder.parent / "flag"
+    flag.write_bytes(b"\0")
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["graphtheory.lab.train"])  # imported once, not by every process
-    options = {"out_dir": str(folder), "epochs": EPOCHS, "pause": 0.0, "die_at": ""} | more
-    given = {"options": options}
-    process = context.Process(target=runpy.run_path, args=(SCRIPT, given, "__main__"))
+    context.set_forkserver_preload([__name__])  # imported once, not by every process
+    process = context.Process(target=train, args=(Orders(str(folder), str(flag), **orders),))
     process.start()
     return process
 
 
-def finish(folder: Path, **options: float | str) -> int | None:
-    process = start(folder, **options)
+def finish(folder: Path, **orders: Any) -> int | None:
+    process = start(folder, **orders)
     process.join(timeout=60)
     return process.exitcode
 
 
-def lines(folder: Path) -> list[str]:
-    log = folder / "history.csv"
-    return log.read_text().splitlines() if log.exists() else []
-
-
 def wait_for_epochs(folder: Path, count: int) -> None:
-    deadline = time.monotonic() + 60
-    while len(lines(folder)) <= count:
-        assert time.monotonic() < deadline, f"{count} epochs not reached: {lines(folder)}"
+    log, deadline = folder / "history.csv", time.monotonic() + 60
+    while not log.exists() or len(log.read_text().splitlines()) <= count:
+        assert time.monotonic() < deadline, f"{count} epochs not reached"
         time.sleep(0.005)
 
 
 @pytest.fixture(scope="module")
-def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("uninterrupted")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    folder = tmp_path_factory.mktemp("uninterrupted") / "run"
     assert finish(folder) == 0
-    return folder
+    return run_facts(folder)
 
 
-def assert_same_run(folder: Path, expected: Path) -> None:
-    one, other = (read_checkpoint(path / "last.ckpt") for path in (folder, expected))
-    assert one["state_dict"].keys() == other["state_dict"].keys()
-    assert all(
-        torch.equal(one["state_dict"][name], other["state_dict"][name])
-        for name in one["state_dict"]
-    )
-    logs = [[line.rsplit(",", 1)[0] for line in lines(path)] for path in (folder, expected)]
-    assert logs[0] == logs[1] and len(logs[0]) == EPOCHS + 1
-    best = [read_checkpoint(path / "best.ckpt")["epoch"] for path in (folder, expected)]
-    assert best[0] == best[1]
+def assert_goes_on(folder: Path, expected: dict[str, Any]) -> None:
+    assert finish(folder) == 0
+    assert run_facts(folder) == expected and len(expected["history"]) == EPOCHS + 1
     assert not list(folder.glob(".*.draft"))
 
 
-def test_killed_at_any_time_it_goes_on(tmp_path: Path, uninterrupted: Path) -> None:
-    for epochs in (2, 5, 9):
-        process = start(tmp_path, pause=0.02)
-        wait_for_epochs(tmp_path, epochs)
+def test_killed_at_any_time_it_goes_on(tmp_path: Path, expected: dict[str, Any]) -> None:
+    folder = tmp_path / "run"
+    for epochs in (1, 2, 4):
+        process = start(folder, pause=0.2)
+        wait_for_epochs(folder, epochs)
         process.kill()
         process.join()
         assert process.exitcode == -signal.SIGKILL
-        read_checkpoint(tmp_path / "last.ckpt")
-    assert finish(tmp_path) == 0
-    assert_same_run(tmp_path, uninterrupted)
+        read_checkpoint(folder / "last.ckpt")
+    assert_goes_on(folder, expected)
 
 
-@pytest.mark.parametrize("die_at", ["fsync", "replace"])
+@pytest.mark.parametrize("stage", STAGES)
 def test_killed_while_it_writes_it_goes_on(
-    tmp_path: Path, uninterrupted: Path, die_at: str
+    tmp_path: Path, expected: dict[str, Any], stage: str
 ) -> None:
-    for call in (3, 4, 7, 8, 9):  # of the best, the last, or the log; content or folder
-        assert finish(tmp_path, die_at=die_at, call=call) == -signal.SIGKILL
-        for path in tmp_path.glob("*.ckpt"):
+    folder = tmp_path / "run"
+    for save in (1, 2):  # the best epoch, the last one
+        assert finish(folder, die_at=stage, save=save) == -signal.SIGKILL
+        for path in folder.glob("*.ckpt"):
             read_checkpoint(path)
-    assert finish(tmp_path) == 0
-    assert_same_run(tmp_path, uninterrupted)
+    assert_goes_on(folder, expected)
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_interrupted_it_ends_at_once_and_goes_on(
-    tmp_path: Path, uninterrupted: Path, number: signal.Signals, code: int
+    tmp_path: Path, expected: dict[str, Any], number: signal.Signals, code: int
 ) -> None:
-    process = start(tmp_path, pause=0.1)
-    wait_for_epochs(tmp_path, 3)
+    folder = tmp_path / "run"
+    process = start(folder, pause=0.3)
+    wait_for_epochs(folder, 2)
     assert process.pid is not None
     os.kill(process.pid, number)
     process.join(timeout=5)
     assert process.exitcode == code
-    assert 3 <= len(lines(tmp_path)) - 1 < EPOCHS
-    read_checkpoint(tmp_path / "last.ckpt")
-    assert finish(tmp_path) == 0
-    assert_same_run(tmp_path, uninterrupted)
+    assert 2 <= len((folder / "history.csv").read_text().splitlines()) - 1 < EPOCHS
+    read_checkpoint(folder / "last.ckpt")
+    assert_goes_on(folder, expected)

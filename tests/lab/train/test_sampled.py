@@ -1,4 +1,4 @@
-from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -7,7 +7,6 @@ from torch_geometric import typing as pyg_typing
 from torch_geometric.data import Data
 
 from graphtheory import Neighborhood
-from graphtheory.graph.csr import take_rows
 from graphtheory.lab.train import FullGraph, NodeTask, SampledGraph, SampledLayers, fit
 from graphtheory.patterns import (
     AddSelf,
@@ -19,8 +18,8 @@ from graphtheory.patterns import (
     Sample,
     UniformNodes,
 )
+from tests.lab.train.conftest import new_task
 
-NewTask = Callable[..., NodeTask]
 needs_sampler = pytest.mark.skipif(
     not (pyg_typing.WITH_TORCH_SPARSE or pyg_typing.WITH_PYG_LIB),
     reason="PyG samples neighbors with torch-sparse or pyg-lib: install graphtheory[scatter]",
@@ -28,7 +27,7 @@ needs_sampler = pytest.mark.skipif(
 
 
 @needs_sampler
-def test_all_neighbors_in_one_batch_give_the_full_loss(data: Data, new_task: NewTask) -> None:
+def test_all_neighbors_in_one_batch_give_the_full_loss(data: Data) -> None:
     task = new_task(dropout=0.0)
     whole = task.training_step(FullGraph(data).train_batch(0), 0)
     sampled = SampledGraph(data, num_neighbors=[-1], batch_size=100)
@@ -43,10 +42,11 @@ def test_all_neighbors_in_one_batch_give_the_full_loss(data: Data, new_task: New
 def test_seeds_come_first_and_carry_the_loss(data: Data) -> None:
     module = SampledGraph(data, num_neighbors=[3], batch_size=8)
     nodes = module.order(0)[0]
-    batch = module.sample(nodes, 0, 0)
+    batch = module.drawn[nodes, 0, 0]
     assert batch.mask.tolist() == [True] * 8 + [False] * (len(batch.y) - 8)
     torch.testing.assert_close(batch.x[:8], data.x[nodes])
     assert torch.equal(batch.y[:8], data.y[nodes])
+    assert torch.equal(module.evaluation_batch().x, data.x)  # evaluation sees all nodes
     assert int(batch.neighborhood.degree()[:8].max()) <= 3
 
 
@@ -61,13 +61,12 @@ def test_an_epoch_takes_every_labeled_node_once(data: Data) -> None:
 
 
 @needs_sampler
-@pytest.mark.parametrize("workers", [0, 2])
-def test_the_batches_of_any_epoch_can_be_drawn(data: Data, workers: int) -> None:
-    module = SampledGraph(data, num_neighbors=[2], batch_size=8, num_workers=workers)
+def test_the_batches_of_any_epoch_can_be_drawn(data: Data) -> None:
+    module = SampledGraph(data, num_neighbors=[2], batch_size=8, num_workers=2)
     for epoch in (3, 0):
         drawn = [batch.y for batch in module.train_batches(epoch)]
         nodes = module.order(epoch)
-        expected = [module.sample(part, epoch, step).y for step, part in enumerate(nodes)]
+        expected = [module.drawn[part, epoch, step].y for step, part in enumerate(nodes)]
         assert all(map(torch.equal, drawn, expected))
 
 
@@ -76,19 +75,18 @@ def test_the_pattern_is_applied_to_the_sample(data: Data) -> None:
     plain = SampledGraph(data, num_neighbors=[3, 3], batch_size=8)
     wider = SampledGraph(data, KHop(2), num_neighbors=[3, 3], batch_size=8)
     nodes = plain.order(0)[0]
-    expected = KHop(2)(plain.sample(nodes, 0, 0).neighborhood)
-    found = wider.sample(nodes, 0, 0).neighborhood
+    expected = KHop(2)(plain.drawn[nodes, 0, 0].neighborhood)
+    found = wider.drawn[nodes, 0, 0].neighborhood
     assert torch.equal(found.edge_index(), expected.edge_index())
     assert torch.equal(found.distance, expected.distance)
 
 
 @needs_sampler
-def test_workers_change_nothing(data: Data, new_task: NewTask) -> None:
+def test_workers_change_nothing(data: Data) -> None:
     def losses(workers: int) -> list[float]:
         module = SampledGraph(data, Sample(2), num_neighbors=[4], batch_size=8, num_workers=workers)
-        return [
-            row["train_loss"] for row in fit(new_task(), module, epochs=3, progress=False).history
-        ]
+        found = fit(new_task(), module, epochs=3, progress=False)
+        return [row["train_loss"] for row in found.history]
 
     assert losses(0) == losses(2)
 
@@ -97,7 +95,7 @@ def test_workers_change_nothing(data: Data, new_task: NewTask) -> None:
 def test_batches_are_a_function_of_seed_epoch_and_step(data: Data) -> None:
     def drawn(seed: int, epoch: int, step: int) -> list[int]:
         module = SampledGraph(data, num_neighbors=[2], batch_size=8, seed=seed)
-        batch = module.sample(torch.arange(8), epoch, step)
+        batch = module.drawn[torch.arange(8), epoch, step]
         return batch.neighborhood.edge_index().flatten().tolist() + batch.y.tolist()
 
     torch.manual_seed(0)
@@ -106,19 +104,6 @@ def test_batches_are_a_function_of_seed_epoch_and_step(data: Data) -> None:
     torch.manual_seed(1)
     assert drawn(0, 0, 0) == first
     assert first not in (drawn(1, 0, 0), drawn(0, 1, 0), drawn(0, 0, 1))
-
-
-@needs_sampler
-def test_evaluation_sees_all_nodes(data: Data) -> None:
-    module = SampledGraph(data, num_neighbors=[1], batch_size=8)
-    assert torch.equal(module.evaluation_batch().x, data.x)
-
-
-def test_rows_of_sparse_features(generator: torch.Generator) -> None:
-    x = torch.rand(7, 5, generator=generator) * (torch.rand(7, 5, generator=generator) < 0.4)
-    nodes = torch.tensor([4, 0, 3, 5, 4])  # row 3 is empty
-    assert torch.equal(take_rows(x.to_sparse_csr(), nodes).to_dense(), x[nodes])
-    assert torch.equal(take_rows(x, nodes), x[nodes])
 
 
 @needs_sampler
@@ -194,16 +179,22 @@ def test_what_keeps_everything_trains_like_the_whole_graph(data: Data) -> None:
 
 def test_evaluation_is_with_what_it_was_asked_for(data: Data) -> None:
     sampler = DegreeGroups(share=0.5, p_star=0.25)
-    batch = SampledLayers(data, sampler, 2, evaluation=Effective(sampler)).evaluation_batch()
+    module = SampledLayers(data, sampler, 2, evaluation=Effective(sampler))
+    batch = module.evaluation_batch()
     assert batch.layers is None and set(batch.neighborhood.weight.tolist()) == {0.25}
+    assert module.describe()["num_layers"] == 2
 
 
-def test_refusals_name_what_was_wrong(data: Data) -> None:
-    with pytest.raises(ValueError, match="num_layers: got 0"):
-        SampledLayers(data, SAMPLER, 0, evaluation=AddSelf())
-    with pytest.raises(ValueError, match="batch_size: got 0"):
-        SampledLayers(data, SAMPLER, 2, evaluation=AddSelf(), batch_size=0)
-    with pytest.raises(ValueError, match="evaluation: got"):
-        SampledLayers(data, KHop(1), 2, evaluation=AddSelf())
-    described = SampledLayers(data, SAMPLER, 2, evaluation=AddSelf()).describe()
-    assert described["num_layers"] == 2
+@pytest.mark.parametrize(
+    ("pattern", "layers", "options", "message"),
+    [
+        (SAMPLER, 0, {}, "num_layers: got 0"),
+        (SAMPLER, 2, {"batch_size": 0}, "batch_size: got 0"),
+        (KHop(1), 2, {}, "evaluation: got"),
+    ],
+)
+def test_refusals_name_what_was_wrong(
+    data: Data, pattern: Any, layers: int, options: dict[str, int], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        SampledLayers(data, pattern, layers, evaluation=AddSelf(), **options)

@@ -6,10 +6,9 @@ from sklearn.metrics import average_precision_score, f1_score, roc_auc_score
 from torch import Tensor
 
 from graphtheory.lab.train.score import (
+    SCORES,
     UndefinedScoreError,
     accuracy,
-    average_precision,
-    macro_f1,
     ogb_score,
     rocauc,
 )
@@ -43,7 +42,7 @@ def test_scores_of_several_labels_are_those_of_scikit_learn(generator: torch.Gen
     y = torch.randint(2, (200, 3), generator=generator).float()
     y[torch.rand(200, 3, generator=generator) < 0.3] = float("nan")
     y[:, 2] = 1.0  # a label of one class has no part
-    for score, theirs in ((rocauc, roc_auc_score), (average_precision, average_precision_score)):
+    for score, theirs in ((rocauc, roc_auc_score), (SCORES["ap"], average_precision_score)):
         known = [~column.isnan() for column in y.unbind(1)]
         each = [theirs(y[k, i].numpy(), logits[k, i].numpy()) for i, k in enumerate(known[:2])]
         assert score(logits, y) == pytest.approx(sum(each) / 2, abs=1e-6)
@@ -54,7 +53,7 @@ def test_scores_of_several_labels_are_those_of_scikit_learn(generator: torch.Gen
 @pytest.mark.parametrize(
     ("name", "labels", "own"),
     [("ogbn-proteins", 112, rocauc), ("ogbg-moltox21", 12, rocauc),
-     ("ogbg-molpcba", 128, average_precision)],
+     ("ogbg-molpcba", 128, SCORES["ap"])],
 )  # fmt: skip
 def test_ogb_leaves_out_labels_of_one_class(
     name: str, labels: int, own: Callable[[Tensor, Tensor], float], generator: torch.Generator
@@ -78,4 +77,4 @@ def test_macro_f1_is_that_of_scikit_learn(generator: torch.Generator) -> None:
     y = torch.randint(4, (100,), generator=generator)
     logits[:, 4] = -9.0  # a class that occurs nowhere
     expected = f1_score(y.numpy(), logits.argmax(1).numpy(), average="macro")
-    assert macro_f1(logits, y) == pytest.approx(expected, abs=1e-6)
+    assert SCORES["f1"](logits, y) == pytest.approx(expected, abs=1e-6)

@@ -23,11 +23,6 @@ def molecule(nodes: int, seed: int) -> Data:
         x=torch.stack([torch.randint(k, (nodes,), generator=generator) for k in ATOMS], 1),
         edge_index=edge_index, edge_attr=torch.cat([kinds, kinds]), y=torch.ones(1, 2),
     )  # fmt: skip
-    return encoded(graph, generator)
-
-
-def encoded(graph: Data, generator: torch.Generator) -> Data:
-    nodes = graph.num_nodes
     for transform in (AddDistances(), AddPaths(3), AddResistance()):
         graph = transform(graph)
     graph.random_walk_pe = torch.rand(nodes, 3, generator=generator)
@@ -44,15 +39,18 @@ def build(name: str, config: GraphConfig = SMALL, **changed: Any) -> torch.nn.Mo
 GRAPHS = [molecule(5, 0), molecule(9, 1), molecule(2, 2)]
 
 
+def assert_same_alone(model: torch.nn.Module) -> Tensor:
+    together = model(Batch.from_data_list(GRAPHS))
+    alone = torch.cat([model(Batch.from_data_list([graph])) for graph in GRAPHS])
+    torch.testing.assert_close(together, alone, rtol=1e-4, atol=1e-5)
+    return together
+
+
 @pytest.mark.parametrize("name", graph_zoo.NAMES)
 @pytest.mark.parametrize("readout", ["mean", "sum", "max"])
 def test_a_graph_has_the_same_outputs_alone_and_in_a_batch(name: str, readout: str) -> None:
     config = replace(SMALL, readout=readout, walk=3, laplacian=2, degree=True, virtual_node=True)
-    model = build(name, config)
-    together = model(Batch.from_data_list(GRAPHS))
-    alone = torch.cat([model(Batch.from_data_list([graph])) for graph in GRAPHS])
-    assert together.shape == (3, 2)
-    torch.testing.assert_close(together, alone, rtol=1e-4, atol=1e-5)
+    assert assert_same_alone(build(name, config)).shape == (3, 2)
 
 
 @pytest.mark.parametrize("neighbors", ["all", "2"])
@@ -63,15 +61,15 @@ def test_graph_tokens_paths_and_resistance_alone_and_in_a_batch(neighbors: str) 
     model = build("gt", config)
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.3)
-    together = model(Batch.from_data_list(GRAPHS))
-    alone = torch.cat([model(Batch.from_data_list([graph])) for graph in GRAPHS])
-    torch.testing.assert_close(together, alone, rtol=1e-4, atol=1e-5)
-    for read in ("paths", "resistance"):
-        graph = GRAPHS[1].clone()
-        graph[read] = (
-            graph[read].flip(0) if read == "resistance" else torch.full_like(graph.paths, -1)
-        )
-        changed = model(Batch.from_data_list([graph])) - together[1]
+    together = assert_same_alone(model)
+    graph = GRAPHS[1]
+    for read, value in (
+        ("paths", torch.full_like(graph.paths, -1)),
+        ("resistance", graph.resistance.flip(0)),
+    ):
+        other = graph.clone()
+        other[read] = value
+        changed = model(Batch.from_data_list([other])) - together[1]
         assert changed.abs().max() > 1e-5, read
 
 

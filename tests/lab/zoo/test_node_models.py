@@ -83,17 +83,12 @@ def test_sparse_features_give_what_dense_ones_give(
 
 
 @every_name
-def test_sparse_features_train_with_dropout(name: str, tiny: Tiny) -> None:
-    model, nb, x = built(name), seen_by(name, CONFIGS["classic"], tiny), sparse(tiny.x)
-    assert not torch.equal(model(x, nb), model(x, nb))
-
-
-@every_name
-def test_same_seed_same_network(name: str, tiny: Tiny) -> None:
-    nb = seen_by(name, CONFIGS["classic"], tiny)
+def test_a_seed_fixes_weights_and_dropout_draws(name: str, tiny: Tiny) -> None:
+    nb, x = seen_by(name, CONFIGS["classic"], tiny), sparse(tiny.x)
     first, again, other = (built(name, seed=s).eval()(tiny.x, nb) for s in (1, 1, 2))
-    assert torch.equal(first, again)
-    assert not torch.allclose(first, other)
+    assert torch.equal(first, again) and not torch.allclose(first, other)
+    model = built(name)
+    assert not torch.equal(model(x, nb), model(x, nb))
 
 
 @every_stacked_name
@@ -125,20 +120,16 @@ def test_ffn_and_project_are_the_config_s(name: str) -> None:
     assert (first.in_features, first.out_features) == (6, 16)
 
 
-def test_mlp_does_not_look_at_the_graph(tiny: Tiny) -> None:
-    model = built("mlp").eval()
+@every_name
+def test_all_but_the_mlp_look_at_the_graph(name: str, tiny: Tiny) -> None:
+    model, config = built(name).eval(), CONFIGS["classic"]
     empty = Neighborhood.from_edge_index(torch.zeros(2, 0, dtype=torch.int64), 10)
-    assert torch.equal(model(tiny.x, tiny.graph), model(tiny.x, empty))
-
-
-@pytest.mark.parametrize("name", [n for n in NAMES if n != "mlp"])
-def test_the_others_do(name: str, tiny: Tiny) -> None:
-    model = built(name).eval()
-    nb = seen_by(name, CONFIGS["classic"], tiny)
-    alone = pattern_of(name, CONFIGS["classic"])(
-        Neighborhood.from_edge_index(torch.zeros(2, 0, dtype=torch.int64), 10)
-    )
-    assert not torch.allclose(model(tiny.x, nb), model(tiny.x, alone), atol=1e-3)
+    alone = model(tiny.x, pattern_of(name, config)(empty))
+    seen = model(tiny.x, seen_by(name, config, tiny))
+    if name == "mlp":
+        assert torch.equal(seen, alone)
+    else:
+        assert not torch.allclose(seen, alone, atol=1e-3)
 
 
 def test_gt_with_zero_table_is_gt_plain(tiny: Tiny) -> None:
@@ -205,22 +196,7 @@ def test_forms_of_neighbors(text: str, pattern: Compose) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "",
-        "0",
-        "255",
-        "-1",
-        "x",
-        "1.5",
-        "2:",
-        "2:0",
-        "2:x",
-        "2:3:4",
-        "all",
-        "all:",
-        "all:0",
-        "=",
-    ],
+    ["", *["0", "255", "-1", "x", "1.5", "2:", "2:0", "2:x", "2:3:4", "all", "all:", "all:0", "="]],
 )
 def test_neighbors_of_another_form(text: str) -> None:
     with pytest.raises(ValueError, match=f"neighbors: got {text!r}, expected hops such as"):
@@ -255,33 +231,29 @@ def test_the_convolution_beside_attention_is_that_of_the_gcn(tiny: Tiny, hops: s
     torch.testing.assert_close(layer(x, nb), expected)
 
 
-def test_a_convolution_needs_the_nodes_one_hop_away() -> None:
+def test_refusals_name_the_option() -> None:
     with pytest.raises(ValueError, match="neighbors: got '=2', expected a ball such as '2'"):
         pattern_of("gt-gcn", NetworkConfig(neighbors="=2"))
-
-
-def test_unknown_name() -> None:
     for call in (pattern_of, lambda n, c: build(n, c, num_features=1, num_classes=2)):
         with pytest.raises(ValueError, match="model: got 'sag', expected one of gt, gt-plain"):
             call("sag", NetworkConfig())
-
-
-@pytest.mark.parametrize("name", ["gt", "gt-plain", "gat", "gat-res"])
-@pytest.mark.parametrize("heads", [0, 3])
-def test_heads_that_do_not_divide(name: str, heads: int) -> None:
-    with pytest.raises(ValueError, match=f"heads: got {heads}, expected a divisor of hidden=16"):
-        built(name, replace(CONFIGS["classic"], heads=heads))
-
-
-@pytest.mark.parametrize("name", ["gcn", "gcn-res", "sage", "mlp"])
-def test_networks_without_heads_take_any(name: str) -> None:
-    built(name, replace(CONFIGS["classic"], heads=3))
+    with pytest.raises(ValueError, match="layer_norm: got True beside batch_norm=True"):
+        built("gcn", replace(CONFIGS["classic"], batch_norm=True, layer_norm=True))
+    with pytest.raises(ValueError, match="layer_norm: got True, expected False with residual"):
+        built("gcn", replace(CONFIGS["residual"], layer_norm=True))
 
 
 @every_name
-def test_no_layers_are_refused(name: str) -> None:
+def test_layers_are_one_or_more_and_heads_divide_the_width_where_there_are_some(name: str) -> None:
     with pytest.raises(ValueError, match="num_layers: got 0"):
         built(name, replace(CONFIGS["classic"], layers=0))
+    if name in ("gt", "gt-plain", "gat", "gat-res"):
+        for heads in (0, 3):
+            message = f"heads: got {heads}, expected a divisor of hidden=16"
+            with pytest.raises(ValueError, match=message):
+                built(name, replace(CONFIGS["classic"], heads=heads))
+    elif name in ("gcn", "gcn-res", "sage", "mlp"):
+        built(name, replace(CONFIGS["classic"], heads=3))
 
 
 def test_what_is_compared_is_known() -> None:
@@ -308,10 +280,3 @@ def test_sgformer_is_that_of_pyg(tiny: Tiny) -> None:
     batch = torch.zeros(len(tiny.x), dtype=torch.int64)
     expected = theirs(tiny.x, tiny.graph.edge_index(), batch)
     torch.testing.assert_close(model(tiny.x, tiny.graph), expected)
-
-
-def test_two_norms_are_refused() -> None:
-    with pytest.raises(ValueError, match="layer_norm: got True beside batch_norm=True"):
-        built("gcn", replace(CONFIGS["classic"], batch_norm=True, layer_norm=True))
-    with pytest.raises(ValueError, match="layer_norm: got True, expected False with residual"):
-        built("gcn", replace(CONFIGS["residual"], layer_norm=True))

@@ -5,9 +5,9 @@ from statistics import fmean
 import pytest
 import torch
 
-from graphtheory.lab.train import partial
-from graphtheory.lab.train.partial import checkpoint_dir
-from graphtheory.lab.train.progress import report_epochs
+from graphtheory.lab.train import checkpoint
+from graphtheory.lab.train.checkpoint import checkpoint_dir
+from graphtheory.lab.train.watch import report_epochs
 from graphtheory.papers.icl import gpt as icl_gpt
 from graphtheory.papers.icl.figures import GptErrors, gpt_errors
 from graphtheory.papers.icl.figures_alpha import FIGURES
@@ -49,7 +49,7 @@ def test_a_network_learns() -> None:
 def test_a_training_that_was_interrupted_goes_on_to_the_same_bits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(partial, "SECONDS", 0.0)
+    monkeypatch.setattr(checkpoint, "SECONDS", 0.0)
     learner, seen = replace(SMALL, steps=9), list[int]()
     given = own_world(learner)
     whole = icl_gpt.train(learner, given, 0)

@@ -1,0 +1,329 @@
+"""Labeled nodes of one graph: the task, the whole graph as one batch an epoch, and refusals."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import torch
+from lightning.fabric.utilities import move_data_to_device
+from torch import Tensor, nn
+from torch_geometric.data import Data
+
+from graphtheory.graph import Neighborhood
+from graphtheory.lab.train.contract import (
+    AdamOptions,
+    LabelTask,
+    Pair,
+    Source,
+    check_at_least,
+    digest,
+    shuffled,
+)
+from graphtheory.lab.train.score import METRICS
+from graphtheory.patterns import Compose, Pattern
+from graphtheory.patterns.compose import apply_fixed
+from graphtheory.patterns.draw import derive
+
+MASKS = ("train_mask", "val_mask", "test_mask")
+_EVALUATION, _TRAINING, _ORDER = 0, 1, 2  # streams of randomness
+
+
+class NodeTask(LabelTask):
+    r"""Classes or labels of the nodes of one graph: the mean loss over the masked nodes.
+
+    ==============  =========================  ===============================================
+    kind            y of a node                loss
+    ==============  =========================  ===============================================
+    multiclass      int64                      cross-entropy,
+                                               :math:`-\frac1{|M|}\sum_{n \in M} \log p_{y_n}(n)`
+    multilabel      float [T], 0, 1 or NaN     binary cross-entropy of each label that is not NaN
+    ==============  =========================  ===============================================
+
+    Works under `fit` and under any Lightning Trainer, for which it logs `val_loss`, `val` and
+    `test` where it evaluates. Edge of the domain: a batch without masked nodes has no loss and is
+    refused by the data modules.
+
+    Args:
+        model: `model(x, neighborhood) -> logits [num_dst, num_classes]`; for batches with `layers`
+            a model that takes a sequence of them.
+        num_classes: C, at least 2; of several labels T, at least 1.
+        metric: "accuracy", or "rocauc" for two classes; of several labels "rocauc" or "ap", the
+            mean over the labels.
+        optimizer: Step sizes and decay.
+        kind: "multiclass" or "multilabel".
+        evaluator: Name of the set whose `Evaluator` of ogb computes the score in the metric's
+            place, such as "ogbn-arxiv".
+
+    Raises:
+        ValueError: Unknown kind or metric, too few classes, "rocauc" with more than two, or a set
+            that ogb does not know.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        num_classes: int,
+        metric: str = "accuracy",
+        optimizer: AdamOptions = AdamOptions(),
+        kind: str = "multiclass",
+        evaluator: str | None = None,
+    ) -> None:
+        metrics = {"multiclass": ("accuracy", "rocauc"), "multilabel": METRICS["multilabel"]}
+        super().__init__(
+            model, num_classes, optimizer, kind=kind, metric=metric, metrics=metrics,
+            evaluator=evaluator,
+        )  # fmt: skip
+        least = 1 if kind == "multilabel" else 2
+        two = kind == "multiclass" and metric == "rocauc"
+        if num_classes < least or (two and num_classes != 2):
+            expected = "2" if two else f"{least} or more"
+            raise ValueError(f"num_classes: got {num_classes}, expected {expected} for {metric!r}")
+
+    def forward(self, batch: NodeBatch) -> Tensor:
+        """Compute logits of the targets, [num_dst, num_classes]."""
+        graph = batch.neighborhood if batch.layers is None else batch.layers
+        return self.outputs(batch.neighborhood.num_dst, batch.x, graph)
+
+    def training_step(self, batch: NodeBatch, batch_idx: int) -> Tensor:
+        return self.loss(self(batch)[batch.mask], batch.y[batch.mask])
+
+    def to_score(self, batch: NodeBatch) -> tuple[Pair, Pair | None]:
+        logits, y, test = self(batch), batch.y, batch.test_mask
+        val = logits[batch.mask], y[batch.mask]
+        return val, None if test is None else (logits[test], y[test])
+
+
+@dataclass(frozen=True)
+class NodeBatch:
+    """Features, who aggregates from whom, and the nodes whose labels count.
+
+    Args:
+        x: Features [num_src, F], dense or sparse CSR.
+        neighborhood: Who aggregates from whom, num_dst rows.
+        y: Class of each target, int64 [num_dst], or its labels, float [num_dst, T].
+        mask: Bool [num_dst], the nodes that the loss or the score is computed on.
+        test_mask: Bool [num_dst] or None; in evaluation the nodes of the test, scored in the same
+            pass and never used to choose anything.
+        layers: A neighborhood for each layer, which the model gets instead, or None.
+    """
+
+    x: Tensor
+    neighborhood: Neighborhood
+    y: Tensor
+    mask: Tensor
+    test_mask: Tensor | None = None
+    layers: tuple[Neighborhood, ...] | None = None
+
+    @property
+    def count(self) -> int:
+        """The number of nodes whose labels count."""
+        return int(self.mask.sum())
+
+    def to(self, device: torch.device | str) -> NodeBatch:
+        """Move the batch to `device`; nothing is copied where it is there already."""
+        return NodeBatch(**move_data_to_device(vars(self), device))
+
+
+def apply(pattern: Pattern | None, graph: Neighborhood, *seed: int) -> Neighborhood:
+    """Apply the pattern with draws that follow from the seeds; None leaves the graph as it is."""
+    if pattern is None:
+        return graph
+    return pattern(graph, generator=torch.Generator().manual_seed(derive(*seed)))
+
+
+class FullGraph(Source):
+    """Train and evaluate on all nodes at once.
+
+    A deterministic pattern, or the deterministic beginning of one, is applied once. A random one is
+    drawn afresh in every training step, as a function of (seed, epoch); evaluation always sees the
+    same draw, or what `evaluation` makes of the graph, such as `patterns.Effective` of the pattern.
+
+    Args:
+        data: A graph with x [N, F], y int64 [N] (of several labels float [N, T]: 0, 1 or NaN),
+            edge_index [2, E] (sources first), train_mask and val_mask, and where there is a test
+            test_mask, Bool [N] and disjoint. Nodes outside the masks may be of any class.
+        pattern: Who aggregates from whom, given the graph; None is the graph itself.
+        seed: Of the random pattern, 0 or more.
+        evaluation: What evaluation sees in place of a random pattern; None is the same pattern.
+
+    Raises:
+        TypeError: A tensor is missing or of the wrong dtype.
+        ValueError: Features that are not finite, labels out of range, masks that are empty,
+            overlap or have the wrong shape.
+        IndexError: An edge to a node that does not exist.
+
+    Example:
+        >>> from graphtheory.lab.datasets import graphs
+        >>> FullGraph(graphs.load("karate")).train_batch(epoch=0).neighborhood
+        Neighborhood(num_dst=34, num_src=34, num_edges=156)
+    """
+
+    batch_size: int | None = None  # labeled nodes of a step; None is all of them
+
+    def __init__(
+        self,
+        data: Data,
+        pattern: Pattern | None = None,
+        *,
+        seed: int = 0,
+        evaluation: Pattern | None = None,
+    ) -> None:
+        super().__init__()
+        check_data(data)
+        for name, given in (("pattern", pattern), ("evaluation", evaluation)):
+            if not isinstance(given, Pattern | None):
+                raise TypeError(f"{name}: got {given!r}, expected a Pattern or None")
+        if evaluation is not None and (pattern is None or not pattern.is_random):
+            raise ValueError(f"evaluation: got {evaluation}, expected None beside {pattern}")
+        check_at_least(0, seed=seed)
+        self.graph = Neighborhood.from_edge_index(data.edge_index, data.x.size(0))
+        self.data, self.pattern, self.seed = data, pattern, seed
+        self.evaluation = evaluation
+        self._evaluation: NodeBatch | None = None
+
+    @property
+    def device(self) -> torch.device:
+        """Where the batches lie: on the Trainer's device, of which there is none at first."""
+        return torch.device("cpu") if self.trainer is None else self.trainer.strategy.root_device
+
+    def check_classes(self, num_classes: int) -> None:
+        check_classes(self.data, num_classes)
+
+    def describe(self) -> dict[str, Any]:
+        masks = _masks_of(self.data).values()
+        found: dict[str, Any] = {
+            "name": str(self.data.get("name") or "unnamed"),
+            "sha256": digest([self.data.x, self.data.y, self.data.edge_index, *masks]),
+            "pattern": repr(self.pattern),
+            "seed": self.seed,
+        }
+        return found if self.evaluation is None else found | {"evaluation": repr(self.evaluation)}
+
+    def order(self, epoch: int) -> list[Tensor]:
+        """Draw the labeled nodes of each batch of an epoch; all of them without a batch size."""
+        nodes = self.data.train_mask.nonzero().flatten()
+        if self.batch_size is None:
+            return [nodes]
+        return list(shuffled(nodes, self.seed, _ORDER, epoch).split(self.batch_size))
+
+    def num_batches(self) -> int:
+        labeled = int(self.data.train_mask.sum())
+        return math.ceil(labeled / (self.batch_size or labeled))
+
+    def train_batch(self, epoch: int, step: int = 0) -> NodeBatch:
+        """Make one batch of an epoch; the same for the same epoch and step."""
+        whole, mask = self.evaluation_batch(), self.data.train_mask.to(self.device)
+        neighborhood = whole.neighborhood
+        if self.pattern is not None and self.pattern.is_random:
+            neighborhood = self._draw(_TRAINING, epoch).to(self.device)
+        return replace(whole, neighborhood=neighborhood, mask=mask, test_mask=None)
+
+    def train_batches(self, epoch: int) -> Iterator[NodeBatch]:
+        return (self.train_batch(epoch, step) for step in range(self.num_batches()))
+
+    def evaluation_batch(self) -> NodeBatch:
+        """Make a batch of all nodes once, with the validation nodes as mask, and the test nodes."""
+        with torch.inference_mode(False):  # training may follow an evaluation under Lightning
+            if self._evaluation is None:
+                data, other = self.data, self.evaluation
+                seen = self._draw(_EVALUATION) if other is None else other(self.graph)
+                batch = NodeBatch(data.x, seen, data.y, data.val_mask, data.get("test_mask"))
+                self._evaluation = batch
+            self._evaluation = self._evaluation.to(self.device)
+        return self._evaluation
+
+    def _draw(self, *position: int) -> Neighborhood:
+        """Apply the pattern; what it draws follows from the position."""
+        graph, sampler = self.begun
+        return apply(sampler, graph, self.seed, *position)
+
+    @cached_property
+    def begun(self) -> tuple[Neighborhood, Pattern | None]:
+        """The graph after the parts of the pattern before the first random one; the other parts."""
+        return apply_fixed(self.pattern or Compose(), self.graph)
+
+
+def _masks_of(data: Data) -> dict[str, Tensor]:
+    return {name: data[name] for name in MASKS if data.get(name) is not None}
+
+
+def check_data(data: Data) -> None:
+    """Refuse features that are not finite, labels out of range and masks that overlap."""
+    if not isinstance(data, Data):
+        raise TypeError(f"data: got {type(data).__name__}, expected a Data of PyG")
+    for name in ("x", "y", "edge_index", "train_mask", "val_mask"):
+        if not isinstance(data.get(name), Tensor):
+            kind = type(data.get(name)).__name__
+            raise TypeError(f"data.{name}: got {kind}, expected a tensor")
+    x, y, nodes = data.x, data.y, data.x.size(0)
+    if not x.is_floating_point():
+        raise TypeError(f"data.x: dtype {x.dtype}, expected a floating type")
+    sparse = x.layout == torch.sparse_csr
+    bad = ~torch.isfinite(x.values() if sparse else x)
+    if bool(bad.any()):
+        first = bad.nonzero()[0]
+        if sparse:
+            first = x.to_sparse_coo().indices()[:, first[0]]
+        raise ValueError(
+            f"data.x: {int(bad.sum())} entries are NaN or infinite, the first at "
+            f"{first.tolist()}; expected finite features"
+        )
+    check_masks(_masks_of(data), nodes)
+    several = y.is_floating_point() and y.dim() == 2
+    if not (several or (y.dtype == torch.int64 and y.dim() == 1)) or len(y) != nodes:
+        raise ValueError(
+            f"data.y: {y.dtype} of shape {tuple(y.shape)}, expected int64 [{nodes}], or float "
+            f"[{nodes}, T] of several labels"
+        )
+    check_classes(data, None)
+
+
+def check_masks(masks: dict[str, Tensor], nodes: int) -> None:
+    """Refuse masks that are not Bool [nodes] or have no node, and nodes in two of them."""
+    for name, mask in masks.items():
+        if mask.dtype != torch.bool or mask.shape != (nodes,):
+            raise ValueError(
+                f"data.{name}: {mask.dtype} of shape {tuple(mask.shape)}, expected bool [{nodes}]; "
+                "of several splits give one column"
+            )
+        if not bool(mask.any()):
+            raise ValueError(f"data.{name}: no node, expected at least one")
+    twice = (torch.stack(list(masks.values())).sum(0) > 1).nonzero().flatten()
+    if len(twice):
+        raise ValueError(
+            f"data: {len(twice)} nodes are in more than one of {', '.join(masks)}, the first is "
+            f"node {int(twice[0])}; expected disjoint masks"
+        )
+
+
+def check_classes(data: Data, num_classes: int | None) -> None:
+    """Refuse labels of masked nodes outside 0..num_classes-1; None is without upper limit.
+
+    Of several labels there are `num_classes`, each 0, 1 or NaN.
+    """
+    y = data.y
+    if y.dim() == 2:
+        if num_classes not in (None, y.size(1)):
+            raise ValueError(f"data.y: {y.size(1)} labels of each node, expected {num_classes}")
+        bad = ~((y == 0) | (y == 1) | y.isnan())
+        if bool(bad.any()):
+            first = bad.nonzero()[0]
+            raise ValueError(
+                f"data.y: {int(bad.sum())} labels are neither 0, 1 nor NaN, the first at "
+                f"{first.tolist()} with {float(y[tuple(first)]):g}"
+            )
+        return
+    used = torch.stack(list(_masks_of(data).values())).any(0)
+    bad = used & ((y < 0) | (y >= (math.inf if num_classes is None else num_classes)))
+    if bool(bad.any()):
+        node = int(bad.nonzero()[0])
+        limit = "0 or more" if num_classes is None else f"0..{num_classes - 1}"
+        raise ValueError(
+            f"data.y: {int(bad.sum())} nodes of the masks have a label out of range, the first is "
+            f"node {node} with {int(y[node])}; expected {limit}"
+        )

@@ -1,0 +1,345 @@
+from collections.abc import Callable
+from functools import partial
+from math import inf, nan
+from typing import Any
+
+import pytest
+import torch
+from sklearn.metrics import roc_auc_score
+from torch import Tensor, nn
+from torch_geometric.data import Data
+
+from graphtheory import Neighborhood, ops
+from graphtheory.lab.train import AdamOptions, FullGraph, NodeBatch, NodeTask
+from graphtheory.lab.train.nodes import check_classes, check_data
+from graphtheory.patterns import (
+    AddSelf,
+    Compose,
+    DegreeGroups,
+    Effective,
+    KHop,
+    Sample,
+    SymmetricNormalize,
+)
+from tests.lab.train.conftest import OneLayer, Table, new_task, plain_trainer
+
+
+def test_row_zero_sends_and_each_batch_has_its_masks(data: Data) -> None:
+    module = FullGraph(data)
+    train, evaluation = module.train_batch(0), module.evaluation_batch()
+    sent = {tuple(pair) for pair in train.neighborhood.edge_index().t().tolist()}
+    assert sent == {tuple(pair) for pair in data.edge_index.t().tolist()}
+    assert torch.equal(train.mask, data.train_mask) and train.test_mask is None
+    assert torch.equal(evaluation.mask, data.val_mask)
+    assert torch.equal(evaluation.test_mask, data.test_mask)
+
+
+def test_a_deterministic_pattern_is_applied_once(data: Data) -> None:
+    module = FullGraph(data, KHop(2))
+    first = module.train_batch(0).neighborhood
+    assert first is module.train_batch(5).neighborhood is module.evaluation_batch().neighborhood
+    assert first.num_edges == KHop(2)(module.graph).num_edges
+
+
+def test_what_comes_before_the_first_draw_is_computed_once(
+    data: Data, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    balls: list[Neighborhood] = []
+    pattern = Compose(KHop(2), Sample(2), AddSelf())
+    whole = KHop.__call__
+
+    def counted(self: KHop, graph: Neighborhood, **options: Any) -> Neighborhood:
+        balls.append(whole(self, graph, **options))
+        return balls[-1]
+
+    monkeypatch.setattr(KHop, "__call__", counted)
+    module = FullGraph(data, pattern)
+    drawn = [module.train_batch(epoch).neighborhood for epoch in range(3)]
+    drawn.append(module.evaluation_batch().neighborhood)
+    assert len(balls) == 1
+    assert len({tuple(n.indices.tolist()) for n in drawn}) == 4
+    least = balls[0].degree().clamp(max=2)
+    assert all(torch.equal(n.degree(), least + 1) for n in drawn)
+
+
+def test_training_may_follow_an_evaluation_in_inference_mode(data: Data) -> None:
+    module = FullGraph(data, KHop(2))
+    with torch.inference_mode():
+        module.evaluation_batch()
+    batch = module.train_batch(0)
+    value = torch.randn(batch.x.size(0), 1, 2, requires_grad=True)
+    ops.aggregate(None, value, batch.neighborhood).sum().backward()
+    assert value.grad is not None
+
+
+def test_training_draws_by_seed_and_epoch_and_evaluation_once(data: Data) -> None:
+    def module(seed: int = 0) -> FullGraph:
+        return FullGraph(data, Sample(5, whole_graph=True), seed=seed)
+
+    def drawn(seed: int, epoch: int) -> list[list[int]]:
+        return module(seed).train_batch(epoch).neighborhood.edge_index().tolist()
+
+    assert drawn(0, 1) == drawn(0, 1)
+    assert drawn(0, 1) != drawn(0, 2)
+    assert drawn(0, 1) != drawn(1, 1)
+    one, other = module(), module()
+    one.train_batch(3)
+    first, second = one.evaluation_batch().neighborhood, other.evaluation_batch().neighborhood
+    assert one.evaluation_batch().neighborhood is first
+    assert torch.equal(first.indices, second.indices)
+    assert not torch.equal(first.indices, one.train_batch(0).neighborhood.indices)
+
+
+def test_evaluation_can_see_the_effective_adjacency(data: Data) -> None:
+    sampler = Compose(AddSelf(), SymmetricNormalize(), DegreeGroups(p_star=0.5))
+    module = FullGraph(data, sampler, evaluation=Effective(sampler))
+    star = sampler.effective(module.graph)
+    assert torch.equal(module.evaluation_batch().neighborhood.weight, star.weight)
+    plain = FullGraph(data, sampler)
+    drawn = module.train_batch(1).neighborhood
+    assert torch.equal(drawn.edge_index(), plain.train_batch(1).neighborhood.edge_index())
+    assert drawn.num_edges < star.num_edges
+    assert module.describe() != plain.describe()
+    assert "evaluation" not in plain.describe()
+    with pytest.raises(ValueError, match=r"evaluation: got KHop.*expected None beside None"):
+        FullGraph(data, evaluation=KHop(2))
+
+
+def test_loaders_give_one_batch_and_leave_random_state_alone(data: Data) -> None:
+    module, before = FullGraph(data, Sample(5)), torch.get_rng_state()
+    assert len(module.train_dataloader()) == len(list(module.train_dataloader())) == 1
+    assert len(list(module.val_dataloader())) == len(list(module.test_dataloader())) == 1
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_description_tells_runs_apart(data: Data) -> None:
+    base = FullGraph(data).describe()
+    assert base == FullGraph(data.clone()).describe() and base["name"] == "small"
+    assert base not in (FullGraph(data, KHop(2)).describe(), FullGraph(data, seed=1).describe())
+    with pytest.raises(ValueError, match="seed: got -1"):
+        FullGraph(data, seed=-1)
+
+
+def changed(tensor: Tensor, entries: dict[Any, float]) -> Tensor:
+    tensor = tensor.clone()
+    for position, value in entries.items():
+        tensor[position] = value
+    return tensor
+
+
+@pytest.mark.parametrize(
+    ("name", "spoil", "error", "message"),
+    [
+        ("x", lambda x: changed(x, {(4, 2): nan, (9, 1): inf}), ValueError,
+         r"data.x: 2 entries are NaN or infinite, the first at \[4, 2\]"),
+        ("x", lambda x: changed(torch.eye(60), {(30, 30): nan}).to_sparse_csr(), ValueError,
+         r"data.x: 1 entries .* the first at \[30, 30\]"),
+        ("y", Tensor.float, ValueError,
+         r"data.y: torch.float32 of shape \(60,\), expected int64"),
+        ("y", lambda y: y[:, None], ValueError,
+         r"data.y: .* shape \(60, 1\), expected int64 \[60\]"),
+        ("y", lambda y: changed(y, {3: -1}), ValueError,
+         "data.y: 1 nodes .* node 3 with -1; expected 0 or more"),
+        ("val_mask", lambda mask: changed(mask, {0: True}), ValueError,
+         "1 nodes are in more than one of train_mask, val_mask"),
+        ("train_mask", lambda mask: mask & False, ValueError, "data.train_mask: no node"),
+        ("train_mask", lambda mask: mask[:, None].repeat(1, 10), ValueError,
+         r"data.train_mask: .* \(60, 10\), expected bool \[60\]"),
+        ("x", Tensor.long, TypeError, "data.x: dtype torch.int64, expected a floating type"),
+        ("x", lambda x: None, TypeError, "data.x: got NoneType, expected a tensor"),
+        ("edge_index", lambda edges: changed(edges, {(0, 0): 60}), IndexError, "60"),
+    ],
+)  # fmt: skip
+def test_spoiled_data_is_refused(
+    data: Data, name: str, spoil: Callable[..., Any], error: type[Exception], message: str
+) -> None:
+    data[name] = spoil(data[name])
+    with pytest.raises(error, match=message):
+        FullGraph(data)
+
+
+def test_labels_matter_in_the_masks_alone(data: Data) -> None:
+    data.train_mask[0], data.y[0] = False, -1
+    check_data(data)
+    check_classes(data, 3)
+    data.y[5] = 3
+    with pytest.raises(ValueError, match=r"node 5 with 3; expected 0\.\.2"):
+        check_classes(data, 3)
+
+
+@pytest.mark.parametrize("name", ["x", "y", "edge_index", "train_mask", "val_mask", "test_mask"])
+def test_fingerprint_sees_every_part(data: Data, name: str) -> None:
+    module = FullGraph(data)
+    before = module.describe()
+    part = data[name].view(-1)
+    part[0] = ~part[0] if part.dtype == torch.bool else part[0] + 1
+    assert module.describe()["sha256"] != before["sha256"]
+
+
+def test_a_batch_moves_whole_and_copies_nothing_that_is_there() -> None:
+    graph = Neighborhood.from_edge_index(torch.tensor([[0], [1]]), num_nodes=2)
+    mask = torch.tensor([True, False])
+    batch = NodeBatch(torch.eye(2), graph, torch.tensor([0, 1]), mask)
+    moved = batch.to("cpu")
+    assert moved.neighborhood is graph and moved.x.data_ptr() == batch.x.data_ptr()
+    assert moved.test_mask is None
+    moved = NodeBatch(batch.x, graph, batch.y, mask, ~mask, (graph, graph)).to("meta")
+    assert moved.test_mask is not None and moved.layers is not None
+    parts = [moved.x, moved.y, moved.mask, moved.test_mask, moved.neighborhood.indptr]
+    assert {str(part.device) for part in [*parts, *moved.layers]} == {"meta"}
+
+
+def test_loss_is_that_of_the_masked_nodes(data: Data) -> None:
+    task, batch = new_task(dropout=0.0), FullGraph(data).train_batch(0)
+    chosen = task(batch).log_softmax(1)[data.train_mask]
+    expected = -chosen.gather(1, data.y[data.train_mask, None]).mean()
+    torch.testing.assert_close(task.training_step(batch, 0), expected)
+
+
+def test_evaluation_scores_both_masks_without_dropout(data: Data) -> None:
+    task, batch = new_task(dropout=0.9), FullGraph(data).evaluation_batch()
+    task.train()
+    found = task.evaluate(batch)
+    assert task.training and task.model.drop.training
+    right = task.eval()(batch).argmax(1) == data.y
+    assert found.val == pytest.approx(float(right[data.val_mask].float().mean()))
+    assert found.test == pytest.approx(float(right[data.test_mask].float().mean()))
+    assert found == task.evaluate(batch)
+
+
+def test_evaluation_is_with_the_running_average(data: Data) -> None:
+    torch.manual_seed(0)
+    model = OneLayer()
+    task = NodeTask(model, num_classes=3, optimizer=AdamOptions(average=0.75))
+    passed = []
+    for step in range(3):
+        nn.init.constant_(model.linear.weight, step)
+        task.on_train_batch_end(None, None, 0)
+        passed.append(task.evaluated.linear.weight[0, 0].item())
+    assert passed == [0.0, 0.25, 0.25 * 0.75 + 2 * 0.25]
+    batch = FullGraph(data).evaluation_batch()
+    score = task.evaluate(batch)
+    nn.init.constant_(model.linear.weight, 100.0)
+    assert score == task.evaluate(batch) and task.evaluated is not model
+    assert len(list(task.configure_optimizers().param_groups[0]["params"])) == 2
+
+
+def test_bucket_biases_have_their_own_step_and_what_is_frozen_is_left_out() -> None:
+    module = nn.ModuleDict({"linear": nn.Linear(2, 2), "bucket_bias": Table()})
+    optimizer = AdamOptions(lr=0.1, weight_decay=0.2, bias_lr=0.3).build(module)
+    rest, biases = optimizer.param_groups
+    assert (rest["lr"], rest["weight_decay"], len(rest["params"])) == (0.1, 0.2, 2)
+    assert (biases["lr"], biases["weight_decay"]) == (0.3, 0.0)
+    assert biases["params"][0] is module["bucket_bias"].table
+    module["bucket_bias"].requires_grad_(False)
+    module["linear"].bias.requires_grad_(False)
+    for decoupled, kind in ((False, torch.optim.Adam), (True, torch.optim.AdamW)):
+        optimizer = AdamOptions(decoupled=decoupled).build(module)
+        assert type(optimizer) is kind
+        assert [len(group["params"]) for group in optimizer.param_groups] == [1]
+
+
+TASK = partial(NodeTask, nn.Linear(1, 1))
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "message"),
+    [
+        (AdamOptions, {"lr": 0.0}, "lr: got 0.0"),
+        (AdamOptions, {"lr": nan}, "lr: got nan"),
+        (AdamOptions, {"bias_lr": -1.0}, "bias_lr: got -1.0"),
+        (AdamOptions, {"weight_decay": -0.1}, "weight_decay: got -0.1"),
+        (AdamOptions, {"average": 1.0}, "average: got 1.0"),
+        (TASK, {"num_classes": 3, "metric": "f1"},
+         "metric: got 'f1', expected one of accuracy, rocauc for multiclass"),
+        (TASK, {"num_classes": 1}, "num_classes: got 1, expected 2 or more"),
+        (TASK, {"num_classes": 3, "metric": "rocauc"},
+         "num_classes: got 3, expected 2 for 'rocauc'"),
+        (TASK, {"num_classes": 3, "evaluator": "ogbn-nothing"},
+         "evaluator: got 'ogbn-nothing', expected a set"),
+        (TASK, {"num_classes": 3, "kind": "regression"},
+         "kind: got 'regression', expected one of"),
+    ],
+)  # fmt: skip
+def test_options_out_of_range(
+    kind: Callable[..., Any], options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        kind(**options)
+
+
+def several(data: Data) -> Data:
+    """The same graph with four labels a node, some of them missing."""
+    draw = torch.Generator().manual_seed(0)
+    data.y = torch.randint(2, (len(data.x), 4), generator=draw).float()
+    data.y[torch.rand(data.y.shape, generator=draw) < 0.2] = torch.nan
+    return data
+
+
+def test_several_labels_of_a_node(data: Data) -> None:
+    torch.manual_seed(0)
+    data = several(data)
+    model = OneLayer(classes=4).eval()
+    task = NodeTask(model, num_classes=4, metric="rocauc", kind="multilabel").eval()
+    whole = FullGraph(data)
+    whole.check_classes(4)
+    batch = whole.train_batch(0)
+    out, y = task(batch)[data.train_mask], data.y[data.train_mask]
+    known = ~y.isnan()
+    expected = -torch.where(y == 1, out.sigmoid(), 1 - out.sigmoid()).log()[known].mean()
+    torch.testing.assert_close(task.training_step(batch, 0), expected)
+    found = task.evaluate(whole.evaluation_batch())
+    val, labels = task(batch)[data.val_mask].detach(), data.y[data.val_mask]
+    by_label = []
+    for k in range(4):
+        there = ~labels[:, k].isnan()
+        by_label.append(roc_auc_score(labels[there, k], val[there, k]))
+    assert found.val == pytest.approx(sum(by_label) / 4)
+    nn.init.constant_(model.linear.weight, torch.inf)
+    assert task.evaluate(whole.evaluation_batch()).val == 0.0
+
+
+@pytest.mark.parametrize(
+    ("value", "labels", "message"),
+    [
+        (2.0, 4, r"data.y: 1 labels are neither 0, 1 nor NaN, the first at \[3, 1\] with 2"),
+        (1.0, 5, "data.y: 4 labels of each node, expected 5"),
+    ],
+)
+def test_labels_that_are_none(data: Data, value: float, labels: int, message: str) -> None:
+    data = several(data)
+    data.y[3, 1] = value
+    with pytest.raises(ValueError, match=message):
+        FullGraph(data).check_classes(labels)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "classes"),
+    [("ogbn-arxiv", "multiclass", 4), ("ogbn-proteins", "multilabel", 112)],
+)
+def test_scores_of_nodes_are_those_of_ogb(name: str, kind: str, classes: int) -> None:
+    metric = {"multiclass": "accuracy", "multilabel": "rocauc"}[kind]
+    task = NodeTask(nn.Identity(), num_classes=classes, metric=metric, kind=kind, evaluator=name)
+    draw = torch.Generator().manual_seed(0)
+    out = torch.randn(50, classes, generator=draw)
+    y = torch.randint(4, (50,), generator=draw)
+    if kind == "multilabel":
+        y = torch.randint(2, (50, classes), generator=draw).float()
+    ours = NodeTask(nn.Identity(), num_classes=classes, metric=metric, kind=kind)
+    assert task.score(out, y) == pytest.approx(ours.score(out, y)) and task.score is not ours.score
+
+
+def test_logits_of_another_shape_are_refused(data: Data) -> None:
+    task = NodeTask(OneLayer(classes=4), num_classes=3)
+    with pytest.raises(ValueError, match=r"model: outputs of shape \(60, 4\), expected \(60, 3\)"):
+        task(FullGraph(data).evaluation_batch())
+
+
+def test_works_under_a_plain_trainer(data: Data) -> None:
+    task, module = new_task(), FullGraph(data)
+    with plain_trainer() as trainer:
+        trainer.fit(task, datamodule=module)
+        expected = task.evaluate(module.evaluation_batch())
+        assert float(trainer.callback_metrics["val"]) == pytest.approx(expected.val)
+        tested = trainer.test(task, datamodule=module, verbose=False)
+    assert tested[0]["test"] == pytest.approx(expected.test)
