@@ -99,7 +99,7 @@ class Neighborhood:
         if validate:
             indptr, indices = indptr.clone(), indices.clone()
             perm = perm.clone() if isinstance(perm, Tensor) else perm
-        fields = {
+        fields: dict[str, Any] = {
             "indptr": indptr, "indices": indices, "weight": weight, "distance": distance,
             "perm": perm,
         }  # fmt: skip

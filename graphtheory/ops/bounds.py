@@ -177,7 +177,7 @@ class Layout:
         order = None if self._order is None else args[self._order]
         rows = self._size("F", args)
         if sources is not None and (order is None or _in_rows(order, rows, edges)):
-            fits = fit_both_ways(parts, sources) if backward else fit(*parts[:2], sources)
+            fits = fit_both_ways(parts, sources) if backward else fit(parts[0], parts[1], sources)
             if fits:
                 return
         self._say_what_does_not_fit(parts, sources, backward, order, rows)

@@ -144,8 +144,9 @@ class DotProduct(OnCore):
             weights = self._softmax(query, key, adj, nb, bias, edges) if want else None
             if not edges and weights is not None:
                 return ops.aggregate(nn.functional.dropout(weights, p), value, nb), weights
+            given: Any = edges or None
             found = ops.attention(
-                query, key, value, nb, bias=bias, scale=self.scale, dropout=p, edges=edges or None
+                query, key, value, nb, bias=bias, scale=self.scale, dropout=p, edges=given
             )
             out, sums = found if isinstance(found, tuple) else (found, ())
             for one, of_edges in zip(edges, sums, strict=True):

@@ -12,7 +12,7 @@ from graphtheory.ops import additive, edge, fused, fused_topk, kernels
 from graphtheory.ops.backend import Backend
 from graphtheory.ops.call import AttentionCall, Call
 
-_RUN: dict[str, Callable[[Any, Backend], Any]] = {
+_RUN: dict[str, Callable[..., Any]] = {
     "edge_dot": kernels.edge_dot,
     "edge_softmax": kernels.edge_softmax,
     "aggregate": kernels.aggregate,
