@@ -144,7 +144,9 @@ COMPILED = [
 
 
 @pytest.mark.parametrize("kind", ["edge_index", "Neighborhood"])
-@pytest.mark.parametrize(("name", "options", "more"), COMPILED, ids=str)
+@pytest.mark.parametrize(
+    ("name", "options", "more"), COMPILED, ids=[f"{name}-{opts}" for name, opts, _ in COMPILED]
+)
 def test_compiles_without_a_graph_break(name, options, more, kind, edge_index) -> None:
     """What is given by edge is that of the rows of a neighborhood."""
     options = dict(options)
