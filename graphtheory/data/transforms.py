@@ -54,10 +54,9 @@ class AddDistances(BaseTransform):
     """Stores the table of all shortest-path distances (functional name: `add_distances`).
 
     `distance` is `shortest_path_distance(graph)` row by row: entry target * n + source holds the
-    hops from source to target, 255 where there is no path. In a batch of graphs the tables
-    follow each other, which is the order of the edges of `cliques` with the graphs' sizes. One
-    byte a pair: for graphs of a few hundred nodes; for larger ones, `AddShortestPathDistance` with
-    a radius.
+    hops from source to target, 255 where there is no path. In a batch the tables follow each other
+    in the order of the edges of `cliques`. One byte a pair: for graphs of a few hundred nodes; for
+    larger ones, `AddShortestPathDistance` with a radius.
 
     Args:
         cutoff: Hops, 1..254; larger distances become `cutoff`.

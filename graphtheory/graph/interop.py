@@ -138,13 +138,6 @@ def _from_edge_list(edge_index: Tensor, sizes: Sizes, weight: Tensor | None) -> 
     return Neighborhood.from_edge_index(edge_index, num_src=src, num_dst=dst, weight=weight)
 
 
-def _from_rows(
-    indptr: Tensor, indices: Tensor, sizes: Sizes, weight: Tensor | None
-) -> Neighborhood:
-    """From row pointers; nothing is sorted."""
-    return Neighborhood(indptr.long(), indices.long(), sizes[0], weight=weight)
-
-
 def _from_tensor(obj: Tensor, asked: Sizes, weight: Tensor | None) -> Neighborhood:
     """Sparse layouts and subclasses."""
     if obj.layout is torch.strided:
@@ -156,7 +149,8 @@ def _from_tensor(obj: Tensor, asked: Sizes, weight: Tensor | None) -> Neighborho
         obj = obj.coalesce()
     value = _as_weight(obj.values()) if weight is None else weight
     if obj.layout is torch.sparse_csr:
-        return _from_rows(obj.crow_indices(), obj.col_indices(), sizes, value)
+        rows = obj.crow_indices().long(), obj.col_indices().long()
+        return Neighborhood(*rows, sizes[0], weight=value)
     if obj.layout is torch.sparse_coo:
         return _from_edge_list(obj.indices().flip(0), sizes, value)
     if obj.layout is torch.sparse_csc:
@@ -182,7 +176,8 @@ def _edge_weight(value: Tensor | None) -> Tensor | None:
 def _from_sparse_tensor(adj_t: Any, asked: Sizes, weight: Tensor | None) -> Neighborhood:
     sizes = _agree((adj_t.size(1), adj_t.size(0)), asked)
     indptr, indices, value = adj_t.csr()
-    return _from_rows(indptr, indices, sizes, _as_weight(value) if weight is None else weight)
+    weight = _as_weight(value) if weight is None else weight
+    return Neighborhood(indptr, indices, sizes[0], weight=weight)
 
 
 def _from_scipy(matrix: Any, asked: Sizes, weight: Tensor | None) -> Neighborhood:

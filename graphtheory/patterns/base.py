@@ -23,10 +23,9 @@ class Pattern(ABC):
 
     Attributes:
         is_random: Whether the result depends on a draw.
-        by_row: Whether the rule, applied to some rows of a graph, gives these rows of its result;
-            where it is random, with the same distribution. Such a rule takes a neighborhood [R, N]
-            and needs no other row: `Sample` is one, `KHop` is not, as a ball goes on from row to
-            row; it has an `on_rows` of its own, which gets the whole graph.
+        by_row: Whether the rule, applied to some rows [R, N] of a graph, gives these rows of its
+            result, if random with the same distribution: `Sample` is one, `KHop` is not, as a ball
+            goes on from row to row; its `on_rows` gets the whole graph.
         by_position: Whether the ids of nodes matter, so that other names give another result.
     """
 
@@ -67,10 +66,7 @@ class Pattern(ABC):
     def on_rows(
         self, graph: Neighborhood, targets: Tensor, *, generator: Randomness = None
     ) -> Neighborhood:
-        """The rows `targets` of ``self(graph)``, [R, N]; arguments as in `patterns.on_rows`.
-
-        The default applies a rule that is `by_row` to those rows, any other to the whole graph.
-        """
+        """The rows `targets` of ``self(graph)``, [R, N], as `patterns.on_rows`."""
         if self.by_row:
             return self.narrow(graph.rows(targets), targets, generator=generator)
         return self(graph, generator=generator).rows(targets)
@@ -94,10 +90,7 @@ class Pattern(ABC):
         generator: Randomness = None,
         targets: Tensor | None = None,
     ) -> list[Neighborhood]:
-        """One neighborhood per layer, first layer first; arguments as in `patterns.per_layer`.
-
-        The default draws independently for every layer, and ignores `targets`.
-        """
+        """One neighborhood per layer, as `patterns.per_layer`; the default ignores `targets`."""
         if not self.is_random:
             return [self(neighborhood)] * num_layers
         return [self(neighborhood, generator=generator) for _ in range(num_layers)]
@@ -174,21 +167,19 @@ def per_layer(
 ) -> list[Neighborhood]:
     """One neighborhood per layer; the layer that is computed first has index 0.
 
-    Every layer gets its own draw, first layer first; without randomness all layers get the same
-    object. What comes before a random pattern in a `Compose` is applied once. `LADIES` goes from
-    the top layer down: the sources that a layer drew are the targets of the layer below.
+    Every layer gets its own draw; without randomness all layers get the same object. What comes
+    before a random pattern in a `Compose` is applied once. `LADIES` goes from the top layer down:
+    the sources that a layer drew are the targets of the layer below.
 
     Args:
         pattern: Who aggregates from whom; a sampler, perhaps at the end of a `Compose`.
         neighborhood: The graph; nodes both send and receive.
         num_layers: At least 1.
         generator: Source of randomness of all layers.
-        targets: int64 node ids whose outputs are needed, for `LADIES`; None is all. Other
-            patterns ignore it.
+        targets: int64 node ids whose outputs `LADIES` needs; None is all. Others ignore it.
 
     Raises:
-        ValueError: If there is less than one layer, or if sources and targets are different
-            nodes.
+        ValueError: If there is less than one layer, or sources and targets are different nodes.
 
     Source:
         Li (2024), section 5.3.2, footnote 23: independent draws; Zou et al. (2019), algorithm 1.

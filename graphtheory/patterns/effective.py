@@ -49,7 +49,7 @@ def effective_adjacency(
     .. math:: A^*_{ij} = E[A^s_{ij}] \approx \frac1n \sum_{s=1}^n A^s_{ij}, \qquad
         \text{standard error} = \sqrt{\frac{\sum_s (A^s_{ij} - \bar A_{ij})^2}{n (n - 1)}}
 
-    A pair that was never drawn has no edge in an estimate, and no error.
+    A pair that was never drawn has no edge in an estimate.
 
     Args:
         pattern: The sampler.

@@ -9,11 +9,10 @@ import pytest
 import torch
 
 from graphtheory import Neighborhood
-from graphtheory.patterns import AddSelf, AtDistance, Compose, DilatedHops, KHop, Pattern, on_rows
-from tests.patterns.laws import GRAPHS, carries_distances, pairs
+from graphtheory.patterns import AtDistance, DilatedHops, KHop, Pattern
+from tests.patterns.laws import GRAPHS, pairs
 
 PATH = GRAPHS["path"]  # 0 -> 1 -> 2 -> 3 -> 4 -> 5
-RANDOM = GRAPHS["random directed"]
 WRONG = [-1, 255, 2.0, "4", True, None]  # for every number of hops
 
 
@@ -37,36 +36,12 @@ def test_a_node_with_none_at_these_distances_has_an_empty_row(pattern: Pattern) 
     assert pattern(GRAPHS["clique"]).num_edges == 0
 
 
-def test_balls_are_their_rings_together() -> None:
-    ring = [pairs(AtDistance(z)(RANDOM)) for z in range(5)]
-    assert pairs(KHop(3)(RANDOM)) == ring[1] | ring[2] | ring[3]
-    assert ring[2] | ring[4] and pairs(DilatedHops(4, 2)(RANDOM)) == ring[2] | ring[4]
-
-
-def test_step_1_is_the_ball_and_step_k_the_ring() -> None:
-    for k in (1, 2, 3, 254):
-        assert pairs(DilatedHops(k, 1)(RANDOM)) == pairs(KHop(k)(RANDOM))
-        assert pairs(DilatedHops(k, k)(RANDOM)) == pairs(AtDistance(k)(RANDOM))
-
-
 def test_loops_duplicates_and_weights_are_dropped() -> None:
     edges = torch.tensor([[0, 0, 0, 1, 0], [0, 1, 1, 2, 0]])
     graph = Neighborhood.from_edge_index(edges, 3, weight=torch.ones(5))
     for pattern, found in ((KHop(1), [[0, 1], [1, 2]]), (DilatedHops(2, 2), [[0], [2]])):
         out = pattern(graph)
         assert out.edge_index().tolist() == found and out.weight is None
-
-
-def test_the_node_itself_comes_by_add_self() -> None:
-    together = Compose(DilatedHops(2, 2), AddSelf())
-    carries_distances(together, PATH)
-    assert pairs(together(PATH)) == pairs(DilatedHops(2, 2)(PATH)) | {(n, n, 0) for n in range(6)}
-
-
-def test_rows_come_in_the_order_asked_for() -> None:
-    rows = on_rows(DilatedHops(4, 2), PATH, torch.tensor([5, 2]))
-    assert rows.edge_index().tolist() == [[1, 3, 0], [0, 0, 1]]
-    assert rows.distance is not None and rows.distance.tolist() == [4, 2, 2]
 
 
 @pytest.mark.parametrize(

@@ -146,22 +146,26 @@ class SeedLoader(DataLoader[Data]):
         # A pattern that does not fit says so here and not in a worker; and what is computed once a
         # graph is there before workers are forked.
         batches.draw(batches.nodes[:1], torch.Generator())
-        order = _Order(len(batches.nodes), batch_size, shuffle, drop_last, seed, rank, world_size)
+        self._order = _Order(
+            len(batches.nodes), batch_size, shuffle, drop_last, seed, rank, world_size
+        )
         super().__init__(
-            batches, sampler=order, batch_size=None, collate_fn=_unchanged,
+            batches, sampler=self._order, batch_size=None, collate_fn=_unchanged,
             generator=torch.Generator(),  # otherwise it draws from global state
             **options,
         )  # fmt: skip
 
     def set_epoch(self, epoch: int) -> None:
         """The epoch of the next iteration, 0 or more."""
-        assert isinstance(self.sampler, _Order)
-        self.sampler.set_epoch(epoch)
+        if not isinstance(epoch, int) or epoch < 0:
+            raise ValueError(f"epoch: got {epoch!r}, expected a whole number from 0 on")
+        self._order.next = epoch
 
     def __iter__(self) -> Any:
         """One epoch of batches."""
-        assert isinstance(self.sampler, _Order)
-        self.sampler.begin()
+        # Not in the sampler's __iter__, which DataLoader calls twice an epoch with workers.
+        order = self._order
+        order.epoch, order.next = order.next, order.next + 1
         return _batches(super().__iter__())
 
 
@@ -190,15 +194,6 @@ class _Order(Sampler[Key]):
                 f"world_size: got {world_size} processes for a last batch of {left} seeds, "
                 "expected at least one seed for each; drop_last=True leaves that batch out"
             )
-
-    def set_epoch(self, epoch: int) -> None:
-        if not isinstance(epoch, int) or epoch < 0:
-            raise ValueError(f"epoch: got {epoch!r}, expected a whole number from 0 on")
-        self.next = epoch
-
-    def begin(self) -> None:
-        # Not in __iter__, which DataLoader calls twice an epoch where it has workers.
-        self.epoch, self.next = self.next, self.next + 1
 
     def __len__(self) -> int:
         return self.seeds // self.size if self.drop else math.ceil(self.seeds / self.size)

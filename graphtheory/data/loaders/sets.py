@@ -31,10 +31,9 @@ class NodeSetLoader(SeedLoader):
     the layer above. Nodes are numbered so that each layer's come first in the layer below:
     ``x[:neighborhoods[k].num_dst]`` are the targets' own features.
 
-    A batch has what every batch of a `SeedLoader` has, and `neighborhoods`: a list with a
-    `Neighborhood` for each layer, computed first at 0, with the sampler's weights; the last has a
-    row for each seed, the first a source for each node.
-    ``model(batch.x, batch.neighborhoods)`` is how `models.SampledGCN` reads it.
+    A batch has what every batch of a `SeedLoader` has, and `neighborhoods`: a list with one for
+    each layer, computed first at 0, with the sampler's weights; the last has a row for each seed,
+    the first a source for each node. `models.SampledGCN` reads ``batch.x, batch.neighborhoods``.
 
     What comes before a random pattern in a `Compose` is applied once. `GraphSAGE`, `Sample`,
     `LADIES` and `UniformNodes` then cost what the rows cost, `FastGCN` and `DegreeGroups` a pass
@@ -250,12 +249,11 @@ class PartitionLoader(SeedLoader):
     `num_layers` instead of it a list `neighborhoods`, one for each layer, as of
     `patterns.per_layer`.
 
-    ``model(batch.x, batch.neighborhood)[: batch.batch_size]`` are the outputs of the seeds: any
-    network learns on parts as it learns on a graph. Edges between parts count where both parts are
-    in a batch, which `shuffle` draws afresh in every epoch. Nothing is computed for the whole
-    graph, also not what comes before a random pattern: a batch costs what its parts cost, and of a
-    `GraphFolder` written with the same parts only their pages are read. Parts without any seed are
-    left out.
+    ``model(batch.x, batch.neighborhood)[: batch.batch_size]`` are the outputs of the seeds. Edges
+    between parts count where both parts are in a batch, which `shuffle` draws afresh in every
+    epoch. Nothing is computed for the whole graph, also not what comes before a random pattern, and
+    of a `GraphFolder` written with the same parts only the pages of a batch are read. Parts without
+    any seed are left out.
 
     Args:
         data: The graph, see `SeedLoader`, among it a `GraphFolder`.
