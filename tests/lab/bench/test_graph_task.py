@@ -252,7 +252,8 @@ def test_fingerprints_are_paired_by_seed(kind: str) -> None:
     assert (first.fit.test, first.fit.val) == (again.fit.test, again.fit.val)
     if kind == "regression":  # shares of few molecules tie
         assert first.fit.test != other.fit.test
-    assert first.constant is not None and problem.measure.better(first.fit.test, first.constant)
+    assert first.constant is not None
+    assert problem.measure.gain(first.fit.test, first.constant) > 0
     judged = SearchResult("k", trial, 0.5, 1, 1.0, 1, 1, 1)
     assert SearchLog().read(SearchLog().line({}, judged))[1].config == trial
     assert len(fingerprints.space(graph_space(10, 10)).candidates("ecfp", 5)) == 5
