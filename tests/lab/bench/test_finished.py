@@ -44,12 +44,20 @@ def test_a_run_comes_back_under_its_own_settings(record: FinishedRuns, path: Pat
         record.find(SETTINGS | {"epochs": 4})
 
 
-def test_without_names_all_settings_name_a_run(tmp_path: Path) -> None:
+def test_without_names_all_settings_name_a_run_and_a_digest_guards_it(tmp_path: Path) -> None:
     finished: Finished[Any] = Finished(tmp_path / "rows.jsonl")
     finished.add({"width": 4, "shape": (1, 2)}, [{"pair": (1, 2), 1: "one"}])
     for again in (finished, Finished(finished.path)):  # the same before and after a resume
         assert again.find({"shape": [1, 2], "width": 4}) == [{"pair": [1, 2], "1": "one"}]
         assert again.find({"shape": (1, 2), "width": 8}) is None
+    path = tmp_path / "changed.jsonl"
+    Finished(path).add({"width": 4}, [{"error": 0.25}])  # a changed digit is seen
+    text = path.read_text()
+    path.write_text(text.replace("0.25", "0.35"))
+    with pytest.raises(ValueError, match=r"line 1 of .* does not match its own digest"):
+        Finished(path)
+    path.write_text('{"settings": {"width": 4}, "rows": [{"error": 0.5}]}\n')  # of older versions
+    assert Finished(path).find({"width": 4}) == [{"error": 0.5}]
 
 
 @pytest.mark.parametrize("lost", [1, 20, 1000])
@@ -113,14 +121,3 @@ def test_memory_goes_back_where_the_system_takes_it(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(module.ctypes, "CDLL", lambda name: object())  # musl, macOS
     module._give_memory_back()
     assert asked == [0]
-
-
-def test_a_changed_digit_is_seen(tmp_path: Path) -> None:
-    path = tmp_path / "runs.jsonl"
-    Finished(path).add({"width": 4}, [{"error": 0.25}])
-    text = path.read_text()
-    path.write_text(text.replace("0.25", "0.35"))
-    with pytest.raises(ValueError, match=r"line 1 of .* does not match its own digest"):
-        Finished(path)
-    path.write_text('{"settings": {"width": 4}, "rows": [{"error": 0.5}]}\n')  # of older versions
-    assert Finished(path).find({"width": 4}) == [{"error": 0.5}]

@@ -133,13 +133,6 @@ def test_no_log_no_file_and_no_unknown_model(
         Search("karate", ("sag",), budget=1).run()
 
 
-def test_line_of_text_and_back() -> None:
-    line = judged("gt", 0.1 + 0.2, lr=0.003, bias_lr=0.05, neighbors="2:60")
-    for judged_on in (line, replace(line, split="public")):
-        text = json.dumps(SearchLog().line({}, judged_on))
-        assert SearchLog().read(json.loads(text))[1] == judged_on
-
-
 @pytest.mark.parametrize("file", sorted(RESULTS.glob("search-*.jsonl")), ids=lambda p: p.stem)
 def test_committed_logs_are_read(file: Path) -> None:
     log = SearchLog(file)
@@ -148,12 +141,16 @@ def test_committed_logs_are_read(file: Path) -> None:
     assert all(0 <= candidate.val <= (4 if errors else 1) for candidate in log)
 
 
-def test_best_has_the_highest_validation_score_and_on_a_tie_comes_first() -> None:
+def test_the_best_comes_first_on_a_tie_and_results_go_through_a_line_of_text() -> None:
     low, first, second = (judged("gt", v, hidden=h) for v, h in ((0.5, 8), (0.7, 16), (0.7, 32)))
     other = judged("mlp", 0.1)
     assert best([low, first, second, other]) == {"gt": first, "mlp": other}
     assert best([second, first, low])["gt"] == second
     assert best([]) == {}
+    line = judged("gt", 0.1 + 0.2, lr=0.003, bias_lr=0.05, neighbors="2:60")
+    for judged_on in (line, replace(line, split="public")):
+        text = json.dumps(SearchLog().line({}, judged_on))
+        assert SearchLog().read(json.loads(text))[1] == judged_on
 
 
 def test_test_scores_neither_choose_nor_stand_in_the_log(
