@@ -190,7 +190,7 @@ def difference_table(
         )
         for d in found
     ]  # fmt: skip
-    amount = "points" if measure.share else measure.with_unit(measure.title)
+    amount = "points" if measure.share else f"{measure.title} {measure.unit}".rstrip()
     columns = ("paired by seed", f"{amount} ± s.e.", "seeds ahead", "differ (95 %)")
     note = f"Positive values favor {first} (lower {measure.title} is better)."
     return Table(title, columns, rows, note="" if measure.higher_is_better else note)

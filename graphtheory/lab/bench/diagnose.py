@@ -64,7 +64,9 @@ class Diagnosis:
             yield Row.of("class size", size, "nodes", dataset=self.name, group=c)
         for name, value in class_balance(y)._asdict().items():
             yield Row.of(f"balance {name}", value, "nodes", dataset=self.name)
-        for done, moment in enumerate(self.moments if x is not None else ()):
+        for done, moment in enumerate(self.moments):
+            if x is None:
+                return
             progress(moment, done, len(self.moments))
             where = {"dataset": self.name, "moment": moment}
             found = _discriminative(x, y, moment)
@@ -79,7 +81,7 @@ def discriminative_shares(
     dataset: str, x: Tensor, y: Tensor, moments: Sequence[str] = MOMENTS
 ) -> list[Row]:
     """The rows of a diagnosis that need neither edges nor nodes without features."""
-    found = []
+    found: list[Row] = []
     for moment in moments:
         found += _shares(_discriminative(x, y, moment), y, {"dataset": dataset, "moment": moment})
     return found

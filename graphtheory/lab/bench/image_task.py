@@ -71,8 +71,10 @@ def prepare(
 ) -> tuple[ImageTask, ImageData]:
     """The task and its data, which follow from `seed`; None builds the configuration's network."""
     (pixels, y), classes = images.training(), dict(images.info.counts)["classes"]
-    named = {"name": images.info.name, "batch_size": config.batch_size, "seed": seed}
-    data = ImageData(pixels, y, *images.split(y, seed), **named)
+    data = ImageData(
+        pixels, y, *images.split(y, seed), name=images.info.name, batch_size=config.batch_size,
+        seed=seed,
+    )  # fmt: skip
     sizes = (pixels.size(2), pixels.size(1), classes)
     kind = image_zoo.ImageKind(*sizes, config.drop_path, config.network)
     with torch.random.fork_rng(devices=[]):  # the caller's state comes back

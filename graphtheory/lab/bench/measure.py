@@ -38,10 +38,6 @@ class Measure:
         """The unit of what is shown: "%" of shares, else that of the target."""
         return "%" if self.share else self.unit
 
-    def better(self, score: float, than: float) -> bool:
-        """Whether a score is strictly better than another one."""
-        return score > than if self.higher_is_better else score < than
-
     def gain(self, first: float, other: float) -> float:
         """The advantage of the first score over the other one; negative where it is worse."""
         return first - other if self.higher_is_better else other - first
@@ -58,11 +54,7 @@ class Measure:
 
     def format(self, score: float, spread: float = math.nan) -> str:
         """Write a score as `shown` does, with its unit."""
-        return self.with_unit(self.shown(score, spread))
-
-    def with_unit(self, text: str) -> str:
-        """Add the unit to a shown score or a title."""
-        return f"{text} {self.symbol}".rstrip()
+        return f"{self.shown(score, spread)} {self.symbol}".rstrip()
 
     @property
     def axis_unit(self) -> str:

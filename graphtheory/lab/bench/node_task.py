@@ -48,7 +48,7 @@ class NodeBenchTask(BenchTask):
         return load(self.name, self.root, self.split, seed, **inputs)
 
     @cached_property
-    def measure(self) -> Measure:  # type: ignore[override]
+    def measure(self) -> Measure:
         return measure_of(describe(self.name).metric)
 
     def space(self, model: str) -> Space:

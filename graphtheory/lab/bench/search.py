@@ -134,6 +134,6 @@ def best(log: list[SearchResult], measure: Measure = ACCURACY) -> dict[str, Sear
     out: dict[str, SearchResult] = {}
     for found in log:
         model = found.config.model
-        if model not in out or measure.better(found.val, out[model].val):
+        if model not in out or measure.gain(found.val, out[model].val) > 0:
             out[model] = found
     return out

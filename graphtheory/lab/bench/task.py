@@ -127,7 +127,7 @@ class BenchTask(ABC):
         """Whether a test score is no better than that of a constant prediction."""
         if test is None or constant is None:
             return False
-        return not self.measure.better(test, constant)
+        return not self.measure.gain(test, constant) > 0
 
     def analysis(self, result: RunResult) -> dict[str, Any]:
         """What is worth keeping of a run; whether it is no better than a constant prediction."""

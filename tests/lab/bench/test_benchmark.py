@@ -82,13 +82,17 @@ def test_every_network_runs_and_has_a_bias_to_report_with_encoding_alone() -> No
     assert set(rows["gt-plain"].extra) - {CONSTANT} == {"attention_mass"}
 
 
-def test_own_epochs_and_patience_count() -> None:
+def test_own_epochs_and_patience_count_and_wrong_options_are_refused() -> None:
     assert Benchmark("karate", epochs=7, patience=3).config("gt")[1:] == (7, 3)
     _, epochs, patience = Benchmark("karate").config("gt")
     assert Benchmark("karate", epochs=7).config("gt")[1:] == (7, patience)
     assert epochs > 7
     with pytest.raises(ValueError, match="epochs: got 0, expected 1 or more"):
         replace(SMALL, epochs=0).run()
+    with pytest.raises(ValueError, match="name: unknown data set 'atlantis'"):
+        replace(SMALL, dataset="atlantis").run()
+    with pytest.raises(ValueError, match="model: got 'sag'"):
+        replace(SMALL, models=("sag",)).run()
 
 
 def test_progress_counts_runs_and_training_says_nothing(
@@ -98,10 +102,3 @@ def test_progress_counts_runs_and_training_says_nothing(
     replace(SMALL, epochs=1).run(lambda *args: told.append(args))
     assert told == [("gt", 0, 4), ("mlp", 1, 4), ("gt", 2, 4), ("mlp", 3, 4)]
     assert capfd.readouterr() == ("", "")
-
-
-def test_unknown_names() -> None:
-    with pytest.raises(ValueError, match="name: unknown data set 'atlantis'"):
-        replace(SMALL, dataset="atlantis").run()
-    with pytest.raises(ValueError, match="model: got 'sag'"):
-        replace(SMALL, models=("sag",)).run()

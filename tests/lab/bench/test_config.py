@@ -73,6 +73,8 @@ def test_ignored_options_change_nothing_and_all_others_do(model: str) -> None:
         others, changed = seen({name: value})
         same = shapes == others and torch.equal(out, changed)
         assert same == ignores(small, name, value), name
+    groups = AdamOptions(bias_lr=0.5).build(network_of(small, facts)).param_groups
+    assert (len(groups) == 1) == ignores(small, "bias_lr")
 
 
 @pytest.mark.parametrize("model", zoo.NAMES)
@@ -97,13 +99,6 @@ def test_the_same_of_networks_for_nodes(model: str) -> None:
         (shapes, out), (others, changed) = seen(base), seen(base | {name: value})
         same = shapes == others and torch.equal(out, changed)
         assert same == ignores(NodeRunConfig(model), name, value), name
-
-
-@pytest.mark.parametrize("model", ["gt", "gt-plain", "gine"])
-def test_a_step_size_of_biases_is_for_networks_that_have_them(model: str) -> None:
-    network = network_of(GraphRunConfig(model), molecules().graphs(0))
-    groups = AdamOptions(bias_lr=0.5).build(network).param_groups
-    assert (len(groups) == 1) == ignores(GraphRunConfig(model), "bias_lr")
 
 
 def test_options_take_the_place_of_those_of_models_that_read_them() -> None:

@@ -49,9 +49,7 @@ def test_numbers_of_a_path(on_path: None) -> None:
     # With itself: 2, 2 - 1, 1 - 2, 1 - 1.
     ball = where | {"region": "ball"}
     assert value(rows, "margin", **ball, distance=1) == pytest.approx((2 + 1 - 1 + 0) / 4)
-
-
-def test_directed_distances_follow_the_edges(on_path: None) -> None:
+    # Directed distances follow the edges.
     rows = Diagnosis("karate", max_distance=2, directed=True).run()
     where = {"moment": "uncentered", "region": "ring"}
     assert value(rows, "reach", **where, distance=1) == 75  # nothing reaches node 0

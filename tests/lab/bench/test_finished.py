@@ -14,8 +14,13 @@ RUN = Run("gt", 0, 0.5, 0.25, 10, 0.1, 1.0, 1, [{"epoch": 1, "val": 0.25}], {"bi
 
 
 @pytest.fixture
-def record(tmp_path: Path) -> FinishedRuns:
-    return FinishedRuns(tmp_path / "new/runs.jsonl")
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "new/runs.jsonl"
+
+
+@pytest.fixture
+def record(path: Path) -> FinishedRuns:
+    return FinishedRuns(path)
 
 
 @pytest.fixture
@@ -29,14 +34,9 @@ def benchmark(record: FinishedRuns, monkeypatch: pytest.MonkeyPatch) -> Benchmar
     return Benchmark("karate", ("gt", "mlp"), 2, epochs=3, record=record)
 
 
-def path_of(record: FinishedRuns) -> Path:
-    assert record.path is not None
-    return record.path
-
-
-def test_a_run_comes_back_as_it_was_under_its_own_settings(record: FinishedRuns) -> None:
+def test_a_run_comes_back_under_its_own_settings(record: FinishedRuns, path: Path) -> None:
     record.add(SETTINGS, RUN)
-    for again in (record, FinishedRuns(path_of(record))):
+    for again in (record, FinishedRuns(path)):
         assert again.find(SETTINGS) == RUN and list(again) == [RUN] and len(again) == 1
         assert again.find(SETTINGS | {"seed": 1}) is None
         assert again.find(SETTINGS | {"model": "mlp"}) is None
@@ -44,47 +44,53 @@ def test_a_run_comes_back_as_it_was_under_its_own_settings(record: FinishedRuns)
         record.find(SETTINGS | {"epochs": 4})
 
 
-def test_without_names_all_settings_name_a_run(tmp_path: Path) -> None:
+def test_without_names_all_settings_name_a_run_and_a_digest_guards_it(tmp_path: Path) -> None:
     finished: Finished[Any] = Finished(tmp_path / "rows.jsonl")
     finished.add({"width": 4, "shape": (1, 2)}, [{"pair": (1, 2), 1: "one"}])
     for again in (finished, Finished(finished.path)):  # the same before and after a resume
         assert again.find({"shape": [1, 2], "width": 4}) == [{"pair": [1, 2], "1": "one"}]
         assert again.find({"shape": (1, 2), "width": 8}) is None
+    path = tmp_path / "changed.jsonl"
+    Finished(path).add({"width": 4}, [{"error": 0.25}])  # a changed digit is seen
+    text = path.read_text()
+    path.write_text(text.replace("0.25", "0.35"))
+    with pytest.raises(ValueError, match=r"line 1 of .* does not match its own digest"):
+        Finished(path)
+    path.write_text('{"settings": {"width": 4}, "rows": [{"error": 0.5}]}\n')  # of older versions
+    assert Finished(path).find({"width": 4}) == [{"error": 0.5}]
 
 
 @pytest.mark.parametrize("lost", [1, 20, 1000])
-def test_a_line_without_its_end_is_dropped(record: FinishedRuns, lost: int) -> None:
+def test_a_line_without_its_end_is_dropped(record: FinishedRuns, path: Path, lost: int) -> None:
     record.add(SETTINGS, RUN)
     record.add(SETTINGS | {"seed": 1}, replace(RUN, seed=1))
-    whole = path_of(record).read_bytes()
+    whole = path.read_bytes()
     half = len(whole) // 2
-    path_of(record).write_bytes(whole[: max(half, len(whole) - lost)])
-    again = FinishedRuns(path_of(record))
+    path.write_bytes(whole[: max(half, len(whole) - lost)])
+    again = FinishedRuns(path)
     assert again.find(SETTINGS) == RUN
     assert again.find(SETTINGS | {"seed": 1}) is None
     again.add(SETTINGS | {"seed": 1}, replace(RUN, seed=1))
-    assert path_of(record).read_bytes() == whole
+    assert path.read_bytes() == whole
 
 
 @pytest.mark.parametrize("content", ["[1]\n", "no JSON\n", '{"run": {}}\n', "1\n"])
-def test_another_file_is_refused_by_name(tmp_path: Path, content: str) -> None:
-    path = tmp_path / "runs.jsonl"
+def test_another_file_is_refused_by_name(path: Path, content: str) -> None:
+    path.parent.mkdir()
     path.write_text(content)
     with pytest.raises(ValueError, match=r"line 1 of .*runs\.jsonl is no finished run"):
         FinishedRuns(path)
 
 
-def test_each_run_is_on_the_disk_before_the_next(
-    benchmark: Benchmark, record: FinishedRuns
-) -> None:
+def test_each_run_is_on_the_disk_before_the_next(benchmark: Benchmark, path: Path) -> None:
     seen: list[int] = []
 
     def count(run: Run) -> None:
-        seen.append(len(path_of(record).read_text().splitlines()))
+        seen.append(len(path.read_text().splitlines()))
 
     rows = replace(benchmark, finished=count).run()
     assert seen == [1, 2, 3, 4]
-    assert [json.loads(n)["run"] for n in path_of(record).read_text().splitlines()] == [
+    assert [json.loads(n)["run"] for n in path.read_text().splitlines()] == [
         asdict(row) for row in rows
     ]
 
@@ -115,14 +121,3 @@ def test_memory_goes_back_where_the_system_takes_it(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(module.ctypes, "CDLL", lambda name: object())  # musl, macOS
     module._give_memory_back()
     assert asked == [0]
-
-
-def test_a_changed_digit_is_seen(tmp_path: Path) -> None:
-    path = tmp_path / "runs.jsonl"
-    Finished(path).add({"width": 4}, [{"error": 0.25}])
-    text = path.read_text()
-    path.write_text(text.replace("0.25", "0.35"))
-    with pytest.raises(ValueError, match=r"line 1 of .* does not match its own digest"):
-        Finished(path)
-    path.write_text('{"settings": {"width": 4}, "rows": [{"error": 0.5}]}\n')  # of older versions
-    assert Finished(path).find({"width": 4}) == [{"error": 0.5}]

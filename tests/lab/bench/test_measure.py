@@ -37,9 +37,6 @@ def test_every_score_of_training_is_known_with_its_direction() -> None:
     }
     with pytest.raises(ValueError, match="metric: got 'r2', expected one of accuracy"):
         measure_of("r2")
-
-
-def test_errors_have_four_digits_in_their_own_unit() -> None:
     assert [RMSE.shown(*of) for of in ((0.8512, 0.0123), (0.0712,), (123.4, 5.0), (0.0,))] == [
         "0.8512 ± 0.0123", "0.07120", "123.4 ± 5.0", "0.0000",
     ]  # fmt: skip

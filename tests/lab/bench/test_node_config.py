@@ -101,16 +101,13 @@ def test_everything_random_follows_from_the_seed(model: str) -> None:
     assert not all(torch.equal(a, b) for a, b in zip(first, other, strict=True))
 
 
-def test_options_reach_the_network_and_the_optimizer() -> None:
+def test_options_reach_the_network_and_the_optimizer_and_parameters_learn() -> None:
     slow = trained(NodeRunConfig.of("mlp", hidden=8, lr=1e-9))
     fast = trained(NodeRunConfig.of("mlp", hidden=8, lr=0.1))
     losses = [[row["val_loss"] for row in o.fit.history] for o in (slow, fast)]
     assert losses[0][0] == pytest.approx(losses[0][-1], abs=1e-6)
     assert abs(losses[1][0] - losses[1][-1]) > 1e-3
     assert trained(FULL).batches.train_batch(0).x.size(1) == 35  # one-hot members and the degree
-
-
-def test_parameters_are_those_that_learn() -> None:
     free = trained(NodeRunConfig.of("gt", hidden=8, heads=2, layers=1), epochs=1)
     held = NodeRunConfig.of("gt", hidden=8, heads=2, layers=1, frozen_query=True)
     frozen = trained(held, epochs=1)

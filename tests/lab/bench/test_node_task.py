@@ -120,9 +120,6 @@ def test_rows_are_scaled_where_the_mix_decides_and_not_where_the_sum_does() -> N
     for otherwise in (True, False):
         assert scales_rows(words("mix"), otherwise)
         assert not scales_rows(words("length"), otherwise)
-
-
-def test_where_neither_is_ahead_the_custom_holds_whatever_the_layout_and_test_labels() -> None:
     data = words("mix")
     data.x = torch.full_like(data.x, 2.0)  # says nothing, scaled or not
     for otherwise in (True, False):

@@ -23,7 +23,7 @@ def test_a_row_holds_the_spread_of_its_repeats() -> None:
         Row.of("time", [], "s")
 
 
-def test_the_file_has_a_line_a_row(tmp_path: Path) -> None:
+def test_the_file_has_a_line_a_row_with_the_environment(tmp_path: Path) -> None:
     here = Environment("cpu, 2 threads", {"torch": "2.13", "numpy": "2.4"}, "abc")
     path = tmp_path / "rows.csv"
     rows = [Row.of("time", [0.1, 0.3], "s", model="a,b", seed=1), Row.of("nodes", 34, "1")]
@@ -37,9 +37,6 @@ def test_the_file_has_a_line_a_row(tmp_path: Path) -> None:
     assert float(line["value"]) == pytest.approx(0.2)
     assert float(line["std"]) == pytest.approx(0.2 / 2**0.5)
     assert alone["std"] == ""
-
-
-def test_the_environment_is_this_one() -> None:
     here = Environment.here()
     assert here.versions["torch"] == torch.__version__
     assert here.device and "python" in here.versions

@@ -1,6 +1,7 @@
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -34,23 +35,16 @@ def judged(model: str, val: float, **options: Any) -> SearchResult:
     return SearchResult("karate", NodeRunConfig.of(model, **options), val, 10, 1.0, 1, 60, 20)
 
 
-def without_clock(log: list[SearchResult]) -> list[SearchResult]:
-    return [replace(j, seconds=0.0) for j in log]
-
-
 def test_every_candidate_is_judged_by_its_mean_validation_score(small_space: Space) -> None:
     told: list[tuple[str, int, int]] = []
     found = Search("Karate", MODELS, budget=2).run(lambda *args: told.append(args))
     assert told == [("gt", 0, 4), ("gt", 1, 4), ("mlp", 2, 4), ("mlp", 3, 4)]
-    assert [j.config for j in found] == [
-        *small_space.candidates("gt", 2),
-        *small_space.candidates("mlp", 2),
-    ]
+    candidates = (small_space.candidates(model, 2) for model in MODELS)
+    assert [j.config for j in found] == list(chain.from_iterable(candidates))
+    splits = [load("karate", None, None, seed) for seed in range(2)]
     for j in found:
-        outcomes = [
-            train_nodes(j.config, load("karate", None, None, s), seed=s, epochs=3, patience=3)
-            for s in range(2)
-        ]
+        outcomes = [train_nodes(j.config, split, seed=seed, epochs=3, patience=3)
+                    for seed, split in enumerate(splits)]  # fmt: skip
         assert j.val == mean(o.fit.val for o in outcomes)
         assert j.parameters == outcomes[0].parameters
         assert j.seconds > 0
@@ -80,12 +74,14 @@ def test_a_stopped_search_goes_on(log: Path, runs: list[tuple[NodeRunConfig, int
     resumed = task.run()
     assert len(runs) == 8 and len(list(SearchLog(log))) == 4
     fresh = Search("karate", MODELS, budget=2).run()
-    assert without_clock(resumed) == without_clock(fresh)
+    clocks = [[replace(j, seconds=0.0) for j in of] for of in (resumed, fresh)]
+    assert clocks[0] == clocks[1]
 
 
-def test_lines_of_another_data_set_or_split_do_not_count(
-    log: Path, runs: list[tuple[NodeRunConfig, int]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lines_of_another_data_set_split_or_length_do_not_count(
+    log: Path, runs: list[tuple[NodeRunConfig, int]], small_space: Space,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
     monkeypatch.setattr(node_task.NodeBenchTask, "facts", node_task.NodeBenchTask("karate").facts)
     monkeypatch.setattr(node_task.NodeBenchTask, "scales_rows", False)
     task = Search("karate", ("mlp",), budget=1, log=log)
@@ -100,6 +96,10 @@ def test_lines_of_another_data_set_or_split_do_not_count(
     other = node_task.NodeBenchTask("karate", "random-20")
     assert Search(other, ("mlp",), 1, log=log).run()[0].val == line.val
     assert len(runs) == 6
+    longer = replace(small_space, epochs=4)
+    monkeypatch.setattr(node_task, "node_space", lambda *_: longer)
+    assert task.run()[0].epochs == 4 != line.epochs
+    assert len(list(SearchLog(log))) == 3 and len(runs) == 8
 
 
 DAMAGES: dict[str, Callable[[str], str]] = {
@@ -133,13 +133,6 @@ def test_no_log_no_file_and_no_unknown_model(
         Search("karate", ("sag",), budget=1).run()
 
 
-def test_line_of_text_and_back() -> None:
-    line = judged("gt", 0.1 + 0.2, lr=0.003, bias_lr=0.05, neighbors="2:60")
-    for judged_on in (line, replace(line, split="public")):
-        text = json.dumps(SearchLog().line({}, judged_on))
-        assert SearchLog().read(json.loads(text))[1] == judged_on
-
-
 @pytest.mark.parametrize("file", sorted(RESULTS.glob("search-*.jsonl")), ids=lambda p: p.stem)
 def test_committed_logs_are_read(file: Path) -> None:
     log = SearchLog(file)
@@ -148,12 +141,16 @@ def test_committed_logs_are_read(file: Path) -> None:
     assert all(0 <= candidate.val <= (4 if errors else 1) for candidate in log)
 
 
-def test_best_has_the_highest_validation_score_and_on_a_tie_comes_first() -> None:
+def test_the_best_comes_first_on_a_tie_and_results_go_through_a_line_of_text() -> None:
     low, first, second = (judged("gt", v, hidden=h) for v, h in ((0.5, 8), (0.7, 16), (0.7, 32)))
     other = judged("mlp", 0.1)
     assert best([low, first, second, other]) == {"gt": first, "mlp": other}
     assert best([second, first, low])["gt"] == second
     assert best([]) == {}
+    line = judged("gt", 0.1 + 0.2, lr=0.003, bias_lr=0.05, neighbors="2:60")
+    for judged_on in (line, replace(line, split="public")):
+        text = json.dumps(SearchLog().line({}, judged_on))
+        assert SearchLog().read(json.loads(text))[1] == judged_on
 
 
 def test_test_scores_neither_choose_nor_stand_in_the_log(
@@ -172,17 +169,6 @@ def test_test_scores_neither_choose_nor_stand_in_the_log(
     found = Search("karate", ("mlp",), budget=2, log=log).run()
     assert best(found)["mlp"] == found[1]
     assert "test" not in log.read_text() and "123456" not in log.read_text()
+    known = {"dataset", "trial", "val", "parameters", "seconds", "split", "seeds", "epochs"}
     for line in log.read_text().splitlines():
-        known = {"dataset", "trial", "val", "parameters", "seconds", "split"}
-        known |= {"seeds", "epochs", "patience", "sha256"}
-        assert set(json.loads(line)) == known
-
-
-def test_a_longer_search_is_a_new_question(
-    log: Path, small_space: Space, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first = Search("karate", ("mlp",), budget=1, log=log).run()
-    longer = replace(small_space, epochs=4)
-    monkeypatch.setattr(node_task, "node_space", lambda *_: longer)
-    assert Search("karate", ("mlp",), budget=1, log=log).run()[0].epochs == 4
-    assert len(list(SearchLog(log))) == 2 and first[0].epochs != 4
+        assert set(json.loads(line)) == known | {"patience", "sha256"}
