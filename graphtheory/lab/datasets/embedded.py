@@ -47,12 +47,9 @@ def digits() -> Data:
 def karate() -> Data:
     """Zachary's karate club, x one-hot; y is 0 for the instructor's club, 1 for the officer's."""
     graph = nx.karate_club_graph()
-    clubs = [graph.nodes[node]["club"] for node in graph]
-    return Data(
-        x=torch.eye(len(clubs)),
-        edge_index=to_undirected(torch.tensor(list(graph.edges)).t(), num_nodes=len(clubs)),
-        y=torch.tensor([int(club == "Officer") for club in clubs]),
-    )
+    y = torch.tensor([int(graph.nodes[node]["club"] == "Officer") for node in graph])
+    edges = to_undirected(torch.tensor(list(graph.edges)).t(), num_nodes=len(y))
+    return Data(x=torch.eye(len(y)), edge_index=edges, y=y)
 
 
 def core_distance(generator: Generator) -> Data:

@@ -30,12 +30,10 @@ from graphtheory.lab.datasets.splits import Split
 
 _PICKLED = {**safe_pickle.ARRAYS, **safe_pickle.TENSORS}
 _PARTS = ("train", "val", "test")
-_ZINC_CATEGORIES = {"x": [28], "edge_attr": [4]}  # bond 0 is none
 _STRUCT_TARGETS = (
     *(f"Inertia_{kind}_{axis}" for kind in ("mass", "valence") for axis in "abc"),
     "length_a", "length_b", "length_c", "Spherocity", "Plane_best_fit",
 )  # fmt: skip
-_SCAFFOLDS = (0.8, 0.9)  # where training ends, and validation
 
 
 def _tudataset(root: Path, info: DatasetInfo) -> Stored:
@@ -212,7 +210,7 @@ def scaffold_split(smiles: Sequence[str]) -> Split:
             raise ValueError(f"smiles: row {position}, {text!r}, is not a SMILES") from None
         groups[scaffold].append(position)
     parts: tuple[list[int], list[int], list[int]] = ([], [], [])
-    until_val, until_test = (share * len(smiles) for share in _SCAFFOLDS)
+    until_val, until_test = 0.8 * len(smiles), 0.9 * len(smiles)
     for group in sorted(groups.values(), key=lambda group: (len(group), group[0]), reverse=True):
         if len(parts[0]) + len(group) <= until_val:
             parts[0].extend(group)
@@ -256,7 +254,7 @@ def _zinc(root: Path, info: DatasetInfo) -> Stored:
         molecules = safe_pickle.read(root / info.folder / f"{part}.pickle", _PICKLED)
         chosen = (root / info.folder / f"{part}.index").read_text().strip().split(",")
         parts.append([_zinc_molecule(molecules[int(number)]) for number in chosen])
-    return with_notes(_joined(parts), categories=_ZINC_CATEGORIES)
+    return with_notes(_joined(parts), categories={"x": [28], "edge_attr": [4]})  # bond 0 is none
 
 
 def _zinc_molecule(molecule: dict[str, Tensor]) -> Data:

@@ -133,18 +133,15 @@ def check(stored: Mapping[str, Tensor]) -> None:
     nodes, edges = bounds["x"].diff(), bounds["edge_index"].diff()
     if len(nodes) != len(edges):
         raise ValueError(f"x of {len(nodes)} graphs, edge_index of {len(edges)}")
-    if bool((nodes == 0).any()):
-        empty = int((nodes == 0).nonzero()[0])
-        raise ValueError(f"graph {empty} has no nodes, expected one or more")
+    if empty := (nodes == 0).nonzero().flatten().tolist():
+        raise ValueError(f"graph {empty[0]} has no nodes, expected one or more")
     graph = torch.arange(len(edges)).repeat_interleave(edges)
     index = stored["edge_index"]
-    outside = ((index < 0) | (index >= nodes[graph])).any(0)
-    if bool(outside.any()):
-        first = int(outside.nonzero()[0])
-        at = int(graph[first])
+    outside = ((index < 0) | (index >= nodes[graph])).any(0).nonzero().flatten()
+    if len(outside):
+        at, edge = int(graph[outside[0]]), index[:, outside[0]].tolist()
         raise ValueError(
-            f"graph {at}: edge {index[:, first].tolist()} in edge_index, expected ids in "
-            f"0..{int(nodes[at]) - 1}"
+            f"graph {at}: edge {edge} in edge_index, expected ids in 0..{int(nodes[at]) - 1}"
         )
     for part in ("x", "edge_attr"):
         if part in stored:

@@ -95,12 +95,6 @@ def read_cifar_jpeg(path: Path, part: str) -> Arrays:
     return np.stack(images).transpose(0, 3, 1, 2), labels
 
 
-def read_cifar_pixels(path: Path) -> Arrays:
-    """Images [N, 3, 32, 32] and labels [N], kept as pixels `x` [N, 32, 32, 3] and `y` in an npz."""
-    with np.load(path, allow_pickle=False) as found:
-        return found["x"].transpose(0, 3, 1, 2), found["y"]
-
-
 def read_part(family: str, paths: list[Path], part: str) -> Arrays:
     """Images [N, C, H, W] and labels [N] of "train" or "test" in the files of a family of sets."""
     if family == "idx":
@@ -113,7 +107,8 @@ def read_part(family: str, paths: list[Path], part: str) -> Arrays:
     if family == "cifar-jpeg":
         return read_cifar_jpeg(paths[0], part)
     if family == "cifar-pixels":
-        pixels, y = read_cifar_pixels(paths[0])
+        with np.load(paths[0], allow_pickle=False) as found:
+            pixels, y = found["x"].transpose(0, 3, 1, 2), found["y"]
     else:
         gray, y = load_digits(return_X_y=True)
         pixels = np.rint(gray * (255 / _GRAY_LEVELS)).astype(np.uint8).reshape(-1, 1, 8, 8)

@@ -1,14 +1,13 @@
 """Readers of single graphs, one a family: a folder in, one PyG `Data` out, as PyG or ogb make it.
 
 A reader gets a private root that it may write to. Masks come back as [N, number of splits].
-Planetoid's files are pickles: each is checked against its pinned SHA-256 before it comes here, and
-the unpickler knows the few names that the published files use and refuses every other.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -50,19 +49,9 @@ class _LINKX(pyg.LINKXDataset):
     splits: dict[str, str] = {}  # noqa: RUF012 - PyG's attribute, emptied
 
 
-_CLASSES: dict[str, Any] = {
-    "actor": lambda root, _: pyg.Actor(root),
-    "webkb": pyg.WebKB,
-    "heterophilous": _Heterophilous,
-    "linkx": _LINKX,
-    "amazon": pyg.Amazon,
-    "coauthor": pyg.Coauthor,
-}
-
-
-def _as_pyg(root: Path, info: DatasetInfo) -> Data:
+def _as_pyg(kind: Any, root: Path, info: DatasetInfo) -> Data:
     """What PyG's class of the family reads; the raw folder begins with the name of that class."""
-    return _CLASSES[info.family](str(root / info.folder.split("/")[0]), info.name)[0]
+    return kind(str(root / info.folder.split("/")[0]), info.name)[0]
 
 
 def read_pickled(path: Path) -> Any:
@@ -140,9 +129,9 @@ def sparse_rows(indptr: Tensor, indices: Tensor, values: Tensor, size: tuple[int
 
 def as_sparse_rows(x: Tensor) -> Tensor:
     """A dense matrix as a CSR tensor."""
-    matrix = scipy.sparse.csr_array(x.numpy())
-    parts = [torch.from_numpy(part) for part in (matrix.indptr, matrix.indices, matrix.data)]
-    return sparse_rows(parts[0].long(), parts[1].long(), parts[2], x.shape)
+    rows = scipy.sparse.csr_array(x.numpy())
+    indptr, indices, values = map(torch.from_numpy, (rows.indptr, rows.indices, rows.data))
+    return sparse_rows(indptr.long(), indices.long(), values, x.shape)
 
 
 def _second_superpixels(root: Path, info: DatasetInfo) -> Data:
@@ -155,9 +144,8 @@ def _second_superpixels(root: Path, info: DatasetInfo) -> Data:
 def read_ogbn(root: Path, info: DatasetInfo) -> Data:
     """The graph with ogb's edges and its one split, from a folder of raw files only.
 
-    Edges of arxiv are directed; those of products and proteins run both ways. Nodes of proteins
-    come without features: x is the mean of the features of the edges at a node, zero without any.
-    Its y [N, 112] is float, one column a label.
+    Nodes of proteins come without features: x is the mean of the features of the edges at a node,
+    zero without any.
     """
     (root / info.folder / "processed").mkdir()  # empty, so that ogb reads csv and unpickles nothing
     dataset = import_ogb("ogb.nodeproppred").NodePropPredDataset(info.name, root=str(root))
@@ -174,7 +162,12 @@ def read_ogbn(root: Path, info: DatasetInfo) -> Data:
 
 
 READERS: dict[str, Callable[[Path, DatasetInfo], Data]] = {
-    **dict.fromkeys(_CLASSES, _as_pyg),
+    "actor": partial(_as_pyg, lambda root, _: pyg.Actor(root)),
+    "webkb": partial(_as_pyg, pyg.WebKB),
+    "heterophilous": partial(_as_pyg, _Heterophilous),
+    "linkx": partial(_as_pyg, _LINKX),
+    "amazon": partial(_as_pyg, pyg.Amazon),
+    "coauthor": partial(_as_pyg, pyg.Coauthor),
     "planetoid": _planetoid,
     "musae": _musae,
     "ogbn": read_ogbn,

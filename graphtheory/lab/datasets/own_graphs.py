@@ -19,12 +19,11 @@ from graphtheory.lab.datasets.catalogue import Kind, known_seed
 from graphtheory.lab.datasets.graph_sets import GraphSet, SetFacts
 from graphtheory.lab.datasets.splits import Split, positions_by_fraction, stratified
 
-METRICS: dict[str, tuple[str, ...]] = {
+METRICS: dict[str, tuple[str, ...]] = {  # the first is the default
     "multiclass": ("accuracy", "f1", "rocauc"),
     "multilabel": ("rocauc", "ap"),
     "regression": ("rmse", "mae"),
 }
-"""Scores by kind of task; the first is the default."""
 _OF_DATA = [Data, DataEdgeAttr, DataTensorAttr, GlobalStorage]  # what a stored Data consists of
 _CATEGORIES = 2**20  # of a column; a larger integer is no category but an id, a time or a count
 _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
@@ -129,10 +128,7 @@ def _checked(graph: Any, at: str) -> Data:
     index, y = graph.edge_index, graph.y
     if not isinstance(index, Tensor) or index.shape[:-1] != (2,) or index.dtype != torch.int64:
         raise _unfit(f"{at}: edge_index", index, "int64 [2, E]")
-    x = _columns(graph.x, f"{at}: x", "[n, F]")
-    if len(x) == 0:
-        raise ValueError(f"{at} has no nodes, expected one or more")
-    out = Data(x=x, edge_index=index.cpu())
+    out = Data(x=_columns(graph.x, f"{at}: x", "[n, F]"), edge_index=index.cpu())
     if graph.edge_attr is not None:
         out.edge_attr = _columns(graph.edge_attr, f"{at}: edge_attr", "[E, D]")
         if len(out.edge_attr) != index.size(1):
@@ -200,8 +196,8 @@ def _level_of(graphs: list[Data]) -> str:
     if all(fits):
         return "node"
     wrong = fits.index(False)
-    expected = f"int64 [1] or float [1, T] for one graph, or int64 [{len(graphs[wrong].x)}]"
-    expected = f"{expected}, one class for each of its nodes"
+    nodes = f"int64 [{len(graphs[wrong].x)}], one class for each of its nodes"
+    expected = f"int64 [1] or float [1, T] for one graph, or {nodes}"
     raise _unfit(f"graph {wrong}: y", graphs[wrong].y, expected)
 
 

@@ -13,8 +13,8 @@ from graphtheory.lab.datasets.image_files import (
     as_pixels,
     read_cifar_batch,
     read_cifar_jpeg,
-    read_cifar_pixels,
     read_idx,
+    read_part,
 )
 
 
@@ -75,7 +75,7 @@ def test_jpeg_and_pixels_give_images_channel_first(tmp_path: Path) -> None:
         test_jpeg=np.frombuffer(b"".join(parts), np.uint8),
         test_offsets=np.cumsum([0, *map(len, parts)]),
     )  # fmt: skip
-    for pixels, y in (read_cifar_jpeg(path, "test"), read_cifar_pixels(path)):
+    for pixels, y in (read_cifar_jpeg(path, "test"), read_part("cifar-pixels", [path], "train")):
         assert pixels.shape == (2, 3, 32, 32) and y.tolist() == [3, 5]
         assert pixels[0].max() < 5 and (abs(pixels[1, 2].astype(int) - 200) < 5).all()
         assert pixels[1, 0].max() < 5

@@ -93,27 +93,15 @@ def test_the_split_is_stratified_drawn_or_given() -> None:
         ({"edge_index": EDGE.float()}, r"graph 4: edge_index is float32 \[2, 2\], expected int64"),
         ({"edge_attr": torch.ones(2, 1)}, "graph 4: edge_attr is float32.*that of graph 0 missing"),
         ({"edge_attr": torch.ones(3, 1)}, "graph 4: edge_attr has 3 rows, expected 2"),
+        ({"x": [[0], [-1]]}, "graph 4: x holds -1, expected categories from 0; numbers have to be"),
+        ({"x": [[0], [2**20]]}, "graph 4: x holds the integer 1048576, expected categories below"),
     ],
 )
 def test_a_graph_that_does_not_fit_is_named(change: dict[str, object], message: str) -> None:
-    graphs = ten()
-    graphs[4] = Data(
-        **({"x": torch.ones(2, 3), "edge_index": EDGE, "y": torch.tensor([0])} | change)
-    )
-    with pytest.raises(ValueError, match=message):
-        graph_set(graphs)
-
-
-@pytest.mark.parametrize(
-    ("x", "message"),
-    [
-        ([[0], [-1]], "graph 4: x holds -1, expected categories from 0; numbers have to be float"),
-        ([[0], [2**20]], "graph 4: x holds the integer 1048576, expected categories below 1,048"),
-    ],
-)
-def test_integers_that_are_no_categories(x: list[list[int]], message: str) -> None:
-    graphs = ten(x=torch.tensor([[0], [1]]))
-    graphs[4].x = torch.tensor(x)
+    whole = isinstance(change.get("x"), list)  # categories, on all graphs
+    graphs = ten(x=torch.tensor([[0], [1]])) if whole else ten()
+    for name, value in change.items():
+        graphs[4][name] = torch.tensor(value) if whole else value
     with pytest.raises(ValueError, match=message):
         graph_set(graphs)
 

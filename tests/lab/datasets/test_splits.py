@@ -53,15 +53,16 @@ def test_every_node_has_the_same_chance(generator: Generator) -> None:
     assert (total / 2000 - 0.2).abs().max() < 0.05  # five standard errors
 
 
-def test_per_class_counts(generator: Generator) -> None:
+def test_per_class_counts() -> None:
     y = torch.arange(300) % 4
     y[200:] = -1
-    masks = per_class(y, train=5, val=30, test=40, generator=generator)
+    masks, again, other = (
+        per_class(y, train=5, val=30, test=40, generator=Generator().manual_seed(seed))
+        for seed in (0, 0, 1)
+    )
     _disjoint(masks, y)
     assert y[masks.train].bincount().tolist() == [5] * 4
     assert [int(mask.sum()) for mask in masks] == [20, 30, 40]
-    again = per_class(y, train=5, val=30, test=40, generator=Generator().manual_seed(0))
-    other = per_class(y, train=5, val=30, test=40, generator=Generator().manual_seed(1))
     assert torch.equal(masks.train, again.train) and not torch.equal(masks.train, other.train)
 
 
@@ -97,9 +98,10 @@ def test_folds_are_disjoint_cover_all_and_keep_the_shares() -> None:
         folds(y, number=2, fold=0)
 
 
-def test_positions_by_fraction_are_disjoint_and_drawn(generator: torch.Generator) -> None:
-    first = positions_by_fraction(50, val=0.1, test=0.2, generator=generator)
+def test_positions_by_fraction_are_disjoint_and_drawn(generator: Generator) -> None:
+    first, other = (
+        positions_by_fraction(50, val=0.1, test=0.2, generator=generator) for _ in range(2)
+    )
     assert [len(part) for part in first] == [35, 5, 10]
     assert sorted(torch.cat(list(first)).tolist()) == list(range(50))
-    other = positions_by_fraction(50, val=0.1, test=0.2, generator=generator)
     assert not torch.equal(first.test, other.test)
