@@ -111,10 +111,10 @@ class SampledGCN(nn.Module):
                 bias.zero_()
 
     def forward(self, x: Tensor, neighborhoods: Neighborhood | Sequence[Neighborhood]) -> Tensor:
-        biases = [*(getattr(self, name) for name in self._biases), None]
+        biases = [getattr(self, name) for name in self._biases]
         layers = [
             partial(_propagate, weight=getattr(self, name), bias=bias)
-            for name, bias in zip((*self._weights, "C"), biases, strict=True)
+            for name, bias in zip((*self._weights, "C"), (*biases, None), strict=True)
         ]
         given = per_layer("neighborhoods", neighborhoods, self.num_layers)
         return three_layers(x, given, layers, self.drop)
