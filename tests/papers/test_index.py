@@ -38,6 +38,7 @@ for figure in {[*FIGURES.values()]}:
         os.wait()
         continue
     main(["reproduce", figure, "--quick", "--quiet", "--out", sys.argv[1]])
+    os._exit(1)
 """
 
 
