@@ -17,24 +17,28 @@ FIGURES = {
     "topology": "opt-5",
     "vision": "kvt-lemma-2",
 }
-# Each figure in a process of its own, which begins with the other packages imported.
+# Each figure in a process of its own, which begins with the command and other packages imported.
 _COUNT = f"""
 import os, sys
-import lightning.pytorch, matplotlib.figure, numba, scipy.stats, torch_geometric, torchmetrics, tyro
+import lightning.pytorch, matplotlib.figure, networkx, numba, scipy.stats, sklearn.model_selection
+import torch_geometric.nn, torchmetrics
+from graphtheory.lab.cli import main
+from graphtheory.papers.grid import Grid
+
+def measure(*args, **options):
+    ours = [name.split(".") for name in sys.modules if name.split(".")[0] == "graphtheory"]
+    chapters = {{name[2] for name in ours if name[1:2] == ["papers"] and name[3:]}}
+    print(figure, len(ours), *chapters)
+    sys.stdout.flush()
+    os._exit(0)
+
+Grid.measure = measure
 for figure in {[*FIGURES.values()]}:
     if os.fork():
         os.wait()
         continue
-    from graphtheory.lab.cli import main
-    from graphtheory.papers.grid import Grid
-    def measure(*args, **options):
-        ours = [name.split(".") for name in sys.modules if name.split(".")[0] == "graphtheory"]
-        chapters = {{name[2] for name in ours if name[1:2] == ["papers"] and name[3:]}}
-        print(figure, len(ours), *chapters)
-        sys.stdout.flush()
-        os._exit(0)
-    Grid.measure = measure
     main(["reproduce", figure, "--quick", "--quiet", "--out", sys.argv[1]])
+    os._exit(1)
 """
 
 

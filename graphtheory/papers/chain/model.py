@@ -24,7 +24,7 @@ class ChainAttention(nn.Module):
         \tilde p_i = p_i + c_{i \bmod K}, \quad W_V = (0 \; I)
 
     T independent models can train in one computation, each on prompts of its own. W starts at
-    N(0, xi^2).
+    N(0, xi^2). Positions are c_1..c_K, [K, 2 d].
 
     Shapes:
         columns [B, L, 2 d], those of the first of T models first; sizes int64 [B], how many of
@@ -206,6 +206,8 @@ def cot_generate(
 
     .. math:: P_{k+1} = (P_k \; q_{k+1}), \quad q_k = (v_{k-1}^\top \; v_k^\top)^\top, \quad
         q_{k+1} = (v_k^\top \; 0^\top)^\top
+
+    The context is E_1..E_l of `ChainPrompts.columns`, [B, l K, 2 d], the query x_query [B, d].
 
     Source: Li (2024), eqs. (7.4) to (7.6), algorithm 4.
     """

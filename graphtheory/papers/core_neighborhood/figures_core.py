@@ -51,7 +51,11 @@ from graphtheory.papers.pictures import band_line
 
 @styled
 def accuracy_and_bias(rows: Rows, *, bias_of: Sequence[str], title: str = "") -> Any:
-    """Test accuracy over the distance z that decides, and the learned b over the distance."""
+    """Test accuracy over the distance z that decides, and the learned b over the distance.
+
+    Rows, one per run, hold network, z (hops), test (0..1), and some of them b (per distance), which
+    is drawn for each z, of the first network of `bias_of` that has one.
+    """
     runs = collected(rows, "rows", "test")
     figure, (left, right) = panels(2, height=4.2, width=9.0)
     for index, name in enumerate(order(runs, "network")):

@@ -25,6 +25,8 @@ from graphtheory.papers.grid import Grid, Measured, axis, unrecorded
 def accuracy_over_labels(rows: Rows, *, metric: str = "accuracy", title: str = "") -> Any:
     """Test score over the number of labeled nodes: median of each model, band from q20 to q80.
 
+    Rows, one per run, hold model, labels (nodes) and test (0..1).
+
     Source: figures 3.9 and B.8 of Li (2024).
     """
     runs = collected(rows, "rows", "labels")
@@ -108,7 +110,10 @@ def scores(grid: Labels, seed: int, share: float, recipe: Recipe) -> list[Measur
 
 
 def fewer_labels(y: Tensor, train: Tensor, share: float, seed: int) -> Tensor:
-    """A training mask with `share` of every class's training nodes, at least one of each."""
+    """A training mask with `share` of every class's training nodes, at least one of each.
+
+    Smaller shares of the same seed are subsets of larger ones.
+    """
     kept = torch.zeros_like(train)
     generator = Generator().manual_seed(seed)
     for label in torch.unique(y[train]):

@@ -34,7 +34,8 @@ def mass_by_kind(attention: Tensor, pattern: Tensor, task: Tensor) -> dict[str, 
 
     Kinds: "same", with the query's relevant pattern; "rival", with the task's other decisive
     pattern; "other", with a pattern that decides nothing. Prompts without a context of the query's
-    pattern are left out.
+    pattern are left out. Weights are [..., P, l], relevant patterns int64 [..., P, l + 1], the
+    query's last, the task's decisive ones [..., P, 2].
 
     Returns:
         "same", "rival" and "other": attention, together 1; "uniform same", "uniform rival" and

@@ -32,7 +32,8 @@ def prompt_page(
     A column is a context, in the order of the prompt; pointing at a bar shows its weight. The
     highest bar of a row is the largest weight of that prompt. A bar is blue for the label +1,
     orange for -1, green for another number; a dark frame marks contexts with the query's relevant
-    pattern. The page is one file without scripts.
+    pattern. The page is one file without scripts, of a few dozen prompts at most. Weights are
+    [P, l], or those of several heads or layers by name.
     """
     rows = {"attention": attention} if isinstance(attention, Tensor) else dict(attention)
     _check(prompts, rows, value)

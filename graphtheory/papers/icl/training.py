@@ -156,6 +156,9 @@ def icl_predict(
 ) -> PromptPrediction:
     """F(Psi; P) of eq. (6.2) for many prompts, and the attention weights of each query.
 
+    Columns, of `lab.datasets.prompts.Prompts.columns`, are p_1 to p_l and p_query of each prompt,
+    [P, l + 1, d], the same for all networks, or [T, P, l + 1, d].
+
     Source: Li (2024), eq. (6.2).
     """
     trials, dim = model.trials, model.W_Q.size(2)
