@@ -29,9 +29,7 @@ from graphtheory.lab.train.contract import (
 from graphtheory.lab.train.watch import borrowed_randomness, seed_all
 
 _ORDER = 5  # stream of randomness; 0 to 4 are those of graphs
-_LEVELS = 256
-_CHUNK = 500  # images of one pass without gradients
-_EVALUATION_SEED = 0  # for models that draw even then
+_LEVELS, _CHUNK = 256, 500  # of a byte; images of one pass without gradients
 
 
 @dataclass(frozen=True)
@@ -121,8 +119,7 @@ class ImageData(Source):
         return mean.float(), (shares @ levels.square() - mean.square()).clamp(min=0).sqrt().float()
 
     def describe(self) -> dict[str, Any]:
-        parts = (self.pixels, self.y, self.train, self.val)
-        found = {"name": self.name, "sha256": digest(parts)}
+        found = {"name": self.name, "sha256": digest((self.pixels, self.y, self.train, self.val))}
         return found | {"batch_size": self.batch_size, "seed": self.seed}
 
     def order(self, epoch: int) -> list[Tensor]:
@@ -177,6 +174,11 @@ class Augmentation:
         if self.mixup + self.cutmix > 1:
             raise ValueError(f"mixup + cutmix: got {self.mixup + self.cutmix}, expected 1 or less")
 
+    @property
+    def needs_kornia(self) -> bool:
+        """Whether anything is done to images."""
+        return self != Augmentation()
+
 
 class Augmenter:
     """An `Augmentation` at work on images of one size; draws from torch's global random state."""
@@ -184,7 +186,7 @@ class Augmenter:
     def __init__(self, options: Augmentation, size: tuple[int, int], num_classes: int) -> None:
         self.options, self.num_classes = options, num_classes
         self._shape: list[Callable[[Tensor], Tensor]] = []
-        if options == Augmentation():
+        if not options.needs_kornia:
             return
         kornia = require_kornia()
         if options.crop:
@@ -340,7 +342,7 @@ class ImageTask(LabelTask):
         recipe: Recipe = Recipe(),
     ) -> None:
         check_at_least(2, num_classes=num_classes)
-        if recipe.augment != Augmentation():
+        if recipe.augment.needs_kornia:
             require_kornia()
         super().__init__(model, num_classes, recipe)
         mean, std = statistics
@@ -367,11 +369,10 @@ class ImageTask(LabelTask):
     def logits(self, pixels: Tensor) -> Tensor:
         """Compute logits [N, num_classes] of images uint8 [N, C, H, W], in evaluation mode.
 
-        A model that draws even then, such as one that drops random tokens, draws the same at every
-        call.
+        A model that draws even then, as one that drops random tokens, draws the same at every call.
         """
         with self.evaluating(), borrowed_randomness():
-            seed_all(_EVALUATION_SEED)
+            seed_all(0)  # for models that draw even in evaluation
             parts = [self(part.to(self.device).float() / 255) for part in pixels.split(_CHUNK)]
         return torch.cat(parts)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -184,6 +183,7 @@ class FullGraph(Source):
         self.graph = Neighborhood.from_edge_index(data.edge_index, data.x.size(0))
         self.data, self.pattern, self.seed = data, pattern, seed
         self.evaluation = evaluation
+        self._begun: tuple[Neighborhood, Pattern | None] | None = None
         self._evaluation: NodeBatch | None = None
 
     @property
@@ -239,13 +239,14 @@ class FullGraph(Source):
 
     def _draw(self, *position: int) -> Neighborhood:
         """Apply the pattern; what it draws follows from the position."""
-        graph, sampler = self.begun
+        graph, sampler = self.begun()
         return apply(sampler, graph, self.seed, *position)
 
-    @cached_property
     def begun(self) -> tuple[Neighborhood, Pattern | None]:
-        """The graph after the parts of the pattern before the first random one; the other parts."""
-        return apply_fixed(self.pattern or Compose(), self.graph)
+        """Apply the parts before the first random one (once); the graph, and the other parts."""
+        if self._begun is None:
+            self._begun = apply_fixed(self.pattern or Compose(), self.graph)
+        return self._begun
 
 
 def _masks_of(data: Data) -> dict[str, Tensor]:

@@ -73,7 +73,7 @@ class SampledGraph(FullGraph):
             )
         self.num_neighbors, self.batch_size = list(num_neighbors), batch_size
         self.num_workers = num_workers
-        self.drawn = _Drawn(data, pattern, self.num_neighbors, seed)
+        self._drawn = _Drawn(data, pattern, self.num_neighbors, seed)
         self._keys: list[Key] = []  # of the epoch's batches, for a loader that outlives it
         self._loader: DataLoader[NodeBatch] | None = None
 
@@ -81,11 +81,15 @@ class SampledGraph(FullGraph):
         sampling = {"num_neighbors": str(self.num_neighbors), "batch_size": self.batch_size}
         return super().describe() | sampling
 
+    def sample(self, nodes: Tensor, epoch: int, step: int) -> NodeBatch:
+        """Draw one batch; `nodes` come first in it."""
+        return self._drawn[nodes, epoch, step]
+
     def train_batches(self, epoch: int) -> Iterator[NodeBatch]:
         self._keys[:] = [(nodes, epoch, step) for step, nodes in enumerate(self.order(epoch))]
         if self._loader is None:
             self._loader = DataLoader(
-                self.drawn,
+                self._drawn,
                 sampler=self._keys,
                 batch_size=None,
                 num_workers=self.num_workers,
@@ -174,7 +178,7 @@ class SampledLayers(FullGraph):
         return super().describe() | found
 
     def train_batch(self, epoch: int, step: int = 0) -> NodeBatch:
-        graph, sampler = self.begun
+        graph, sampler = self.begun()
         assert sampler is not None
         seeds = self.order(epoch)[step]
         generator = torch.Generator().manual_seed(derive(self.seed, _LAYERS, epoch, step))

@@ -42,7 +42,7 @@ def test_all_neighbors_in_one_batch_give_the_full_loss(data: Data) -> None:
 def test_seeds_come_first_and_carry_the_loss(data: Data) -> None:
     module = SampledGraph(data, num_neighbors=[3], batch_size=8)
     nodes = module.order(0)[0]
-    batch = module.drawn[nodes, 0, 0]
+    batch = module.sample(nodes, 0, 0)
     assert batch.mask.tolist() == [True] * 8 + [False] * (len(batch.y) - 8)
     torch.testing.assert_close(batch.x[:8], data.x[nodes])
     assert torch.equal(batch.y[:8], data.y[nodes])
@@ -66,7 +66,7 @@ def test_the_batches_of_any_epoch_can_be_drawn(data: Data) -> None:
     for epoch in (3, 0):
         drawn = [batch.y for batch in module.train_batches(epoch)]
         nodes = module.order(epoch)
-        expected = [module.drawn[part, epoch, step].y for step, part in enumerate(nodes)]
+        expected = [module.sample(part, epoch, step).y for step, part in enumerate(nodes)]
         assert all(map(torch.equal, drawn, expected))
 
 
@@ -75,8 +75,8 @@ def test_the_pattern_is_applied_to_the_sample(data: Data) -> None:
     plain = SampledGraph(data, num_neighbors=[3, 3], batch_size=8)
     wider = SampledGraph(data, KHop(2), num_neighbors=[3, 3], batch_size=8)
     nodes = plain.order(0)[0]
-    expected = KHop(2)(plain.drawn[nodes, 0, 0].neighborhood)
-    found = wider.drawn[nodes, 0, 0].neighborhood
+    expected = KHop(2)(plain.sample(nodes, 0, 0).neighborhood)
+    found = wider.sample(nodes, 0, 0).neighborhood
     assert torch.equal(found.edge_index(), expected.edge_index())
     assert torch.equal(found.distance, expected.distance)
 
@@ -95,7 +95,7 @@ def test_workers_change_nothing(data: Data) -> None:
 def test_batches_are_a_function_of_seed_epoch_and_step(data: Data) -> None:
     def drawn(seed: int, epoch: int, step: int) -> list[int]:
         module = SampledGraph(data, num_neighbors=[2], batch_size=8, seed=seed)
-        batch = module.drawn[torch.arange(8), epoch, step]
+        batch = module.sample(torch.arange(8), epoch, step)
         return batch.neighborhood.edge_index().flatten().tolist() + batch.y.tolist()
 
     torch.manual_seed(0)
