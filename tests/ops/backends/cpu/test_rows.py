@@ -19,13 +19,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numba import TypingError, njit
 from numba.core.dispatcher import Dispatcher
-from numba.core.extending import _Intrinsic
 
 from graphtheory.ops.backends import cpu
 from graphtheory.ops.backends.cpu import launch
 from graphtheory.ops.backends.cpu.attention import rows as loops
 from graphtheory.ops.backends.cpu.launch import _NEXT, MATH, _compiled, new_counters, part
-from tests.ops.backends.cpu.test_vector import compiled
+from tests.ops.backends.cpu.test_vector import run_as_python
 
 INDPTR = np.array([0, 0, 3, 4, 6])
 INDICES = np.array([2, 0, 2, 1, 3, 3])
@@ -111,8 +110,7 @@ def test_python_and_machine_code_agree(name: str, monkeypatch: pytest.MonkeyPatc
     for part_name, function in vars(loops).copy().items():
         if getattr(function, "__module__", "") == loops.__name__ and hasattr(function, "py_func"):
             monkeypatch.setattr(loops, part_name, function.py_func)
-        if isinstance(function, _Intrinsic):
-            monkeypatch.setattr(loops, part_name, compiled(function))
+    run_as_python(loops, monkeypatch)
     loop(new_counters(), CHUNKS, *inputs, *python)
     for ours, theirs in zip(python, machine, strict=True):
         assert np.isfinite(ours).all()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 from numba import njit
+from numba.core.extending import _Intrinsic
 
 from graphtheory.ops.backends.cpu.vector import lanes, relus, rows
 from graphtheory.ops.backends.cpu.vector.products import TILE, matrix, multiply, whole
@@ -25,6 +27,13 @@ def compiled(intrinsic: Any) -> Callable[..., Any]:
         return intrinsic(*given)
 
     return call
+
+
+def run_as_python(module: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let its loops run uncompiled, but for intrinsics."""
+    for name, function in vars(module).copy().items():
+        if isinstance(function, _Intrinsic):
+            monkeypatch.setattr(module, name, compiled(function))
 
 
 def eps(dtype: type, times: float) -> dict[str, float]:

@@ -213,9 +213,7 @@ def test_attention_is_a_proper_torch_op() -> None:
 
 
 @triton.jit
-def factors(
-    out, first, seed, threshold: tl.int64, kept: tl.float64, HEADS: tl.constexpr
-):  # fmt: skip
+def factors(out, first, seed, threshold: tl.int64, kept: tl.float64, HEADS: tl.constexpr):
     """Factors of 8 edges, the first of which is edge `first`."""
     edge, head = (tl.load(first) + tl.arange(0, 8))[None, :], tl.arange(0, HEADS)
     factor = dropout_factor(edge, head, seed, threshold, kept, HEADS, tl.float32)

@@ -152,9 +152,9 @@ def attention(nb: Neighborhood, dtype: torch.dtype, by: str, dropout: float) -> 
 
 
 def with_edges(
-    nb: Neighborhood, dtype: torch.dtype, width: int = 12, rows: int = 20, asked: bool = True
+    nb: Neighborhood, dtype: torch.dtype, sizes: tuple[int, int] = (12, 20), asked: bool = True
 ) -> None:
-    heads, dim = 8, 16
+    heads, dim, (width, rows) = 8, 16, sizes
     x, n = torch.zeros(nb.num_dst, heads, dim, dtype=dtype), nb.num_edges
     features = torch.zeros(n, width, dtype=dtype) if width else None
     query = torch.zeros(nb.num_dst, heads, width + rows) if asked else None
@@ -240,14 +240,8 @@ ABSENT: dict[str, tuple[Callable[[], None], int]] = {
     "attention": (each(attention, (F32,), BIASES, DROPOUTS), 14),
     "attention in 16 bits": (each(attention, (BF16,), BIASES, DROPOUTS), 14),
     "GAT": (each(additive_attention, (F32,), DROPOUTS, BOTH, BOTH), 17),
-    "features of edges": (
-        each(
-            lambda nb, widths, asked: with_edges(nb, F32, *widths, asked),
-            ((12, 20), (12, 0), (0, 20)), BOTH,
-        ),
-        11,
-    ),
-}  # fmt: skip
+    "features of edges": (each(with_edges, (F32,), ((12, 20), (12, 0), (0, 20)), BOTH), 11),
+}
 
 
 def nearest(tokens: int, dim: int, dtype: torch.dtype, bias: str, dropout: float) -> None:

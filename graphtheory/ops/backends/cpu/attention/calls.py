@@ -7,6 +7,7 @@ the softmax, and the weights [E, H] are kept for the backward pass at any size.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 from torch import Tensor
@@ -41,23 +42,29 @@ def attention(
     dtype, drop = query.dtype, (dropout, 0 if seed is None else int(seed))
     query, key, value = widened(query, key, value)
     edges, (num_rows, heads, dim) = indices.size(0), query.shape
-    given = (*options(query, bias, bucket, table), cast(scale, query))
-    if not keeps_weights(edges, heads, query.element_size()):
-        work, chunks = 2 * edges * heads * dim, launch.chunks_of(indptr, indices)
-        out, stats = empty(query.shape, query), query.new_empty(num_rows, 2, heads)
-        split_row, *partials = launch.partial_buffers(chunks, out, stats)
-        arrays = (indptr, indices, query, key, value, *given, *drop, stats, out)
-        launch.run(tiles.forward, work, chunks, *arrays, split_row, *partials)
-        launch.run_merge(tiles.merge_rows, split_row, *partials, stats, out)
-        return out.to(dtype), stats
-    if rows_stay_whole(indices, value):
-        out, weights = empty(query.shape, query), empty((edges, heads), query)
-        arrays = (indptr, indices, query, key, value, *given, cast(1.0, query), *drop)
-        run_whole(rows.whole_forward, weights, value, *arrays, weights, out)
+    keeps = keeps_weights(edges, heads, query.element_size())
+    if keeps and not rows_stay_whole(indices, value):
+        weights = softmax_(indptr, dot(indptr, indices, query, key), scale, bias, bucket, table)
+        out = sums(indptr, indices, weights, value, dropout=dropout, seed=drop[1])
         return out.to(dtype), weights
-    weights = softmax_(indptr, dot(indptr, indices, query, key), scale, bias, bucket, table)
-    out = sums(indptr, indices, weights, value, dropout=dropout, seed=drop[1])
-    return out.to(dtype), weights
+    given = (*options(query, bias, bucket, table), cast(scale, query))
+    out = empty(query.shape, query)
+    if keeps:
+        weights = empty((edges, heads), query)
+        run_whole(
+            rows.whole_forward, weights, value, indptr, indices, query, key, value, *given,
+            cast(1.0, query), *drop, weights, out,
+        )  # fmt: skip
+        return out.to(dtype), weights
+    work, chunks = 2 * edges * heads * dim, launch.chunks_of(indptr, indices)
+    stats = query.new_empty(num_rows, 2, heads)
+    split_row, *partials = launch.partial_buffers(chunks, out, stats)
+    launch.run(
+        tiles.forward, work, chunks, indptr, indices, query, key, value, *given, *drop, stats,
+        out, split_row, *partials,
+    )  # fmt: skip
+    launch.run_merge(tiles.merge_rows, split_row, *partials, stats, out)
+    return out.to(dtype), stats
 
 
 def attention_backward(
@@ -73,13 +80,14 @@ def attention_backward(
     """
     dtype, drop = query.dtype, (dropout, 0 if seed is None else int(seed))
     nodes = widened(grad, query, key, value, saved)
-    parts = (indptr, indices, t_indptr, targets, perm, *nodes, bucket, num_buckets, scale, *drop)
+    backward: Callable[..., tuple[Tensor, ...]] = _three_loops_backward
     if saved.dim() == 3:
-        *of_nodes, logits, of_table = _recomputed_backward(*parts, bias=bias, table=table)
+        backward = partial(_recomputed_backward, bias=bias, table=table)
     elif rows_stay_whole(indices, value):
-        *of_nodes, logits, of_table = _whole_backward(*parts)
-    else:
-        *of_nodes, logits, of_table = _three_loops_backward(*parts)
+        backward = _whole_backward
+    *of_nodes, logits, of_table = backward(
+        indptr, indices, t_indptr, targets, perm, *nodes, bucket, num_buckets, scale, *drop
+    )
     return *(t.to(dtype) for t in of_nodes), logits, of_table
 
 

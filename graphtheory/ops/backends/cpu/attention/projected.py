@@ -51,13 +51,6 @@ def edge_queries(query: Map, matrix: Tensor) -> Map:
     return Map((matrix @ weight).flatten(0, 1), bias, query.heads)
 
 
-def by_head(x: Tensor, matrix: Tensor) -> Tensor:
-    """Products [N, H, C] of [N, H, D] and the matrix [H, D, C] of each head."""
-    out = x.new_empty(*x.shape[:2], matrix.size(2))
-    torch.bmm(x.transpose(0, 1), matrix, out=out.transpose(0, 1))
-    return out
-
-
 def projected_attention(
     indptr: Tensor, indices: Tensor, order: Tensor, x_src: Tensor, x_dst: Tensor,
     maps: Sequence[Pair], matrix: Tensor, features: Tensor, bias: Tensor | None,
@@ -94,7 +87,8 @@ def projected_attention_backward(
                       for x, asks in zip((x_src, x_dst), of_inputs[:2], strict=True))  # fmt: skip
     of_matrix = torch.bmm(found.permute(1, 2, 0), grad.transpose(0, 1))
     logits = dot(indptr, indices, grad, value(x_src))  # so far the gradient of the weights
-    grad_sums = by_head(grad, matrix.transpose(1, 2))
+    grad_sums = grad.new_empty(*grad.shape[:2], matrix.size(1))
+    torch.bmm(grad.transpose(0, 1), matrix.transpose(1, 2), out=grad_sums.transpose(0, 1))
     of_table, by_feature = edges.attend_backward(
         indptr, weights, logits, grad_sums, matrix.size(1), scale, bucket, num_buckets, dropout,
         seed,

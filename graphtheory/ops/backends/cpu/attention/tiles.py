@@ -1,11 +1,11 @@
 """Attention that keeps nothing by edge: a few edges at a time, a tile, in the nearest cache.
 
 The conventions are those of `attention.rows`; the tile of entries low..high-1 is [high - low, H].
-The softmax statistics [N, 2, H] of a row are its largest logit, and one over the sum of
-exponentials of the logits less it. Backward, the gradient of a logit is w * (g - m), g being that
-of its kept weight w and m the sum of w * g over the row. The pass over targets has both sums that
-the gradient of a query is made of, those of w * g * key and w * key, and m by the end of a row; for
-the pass over sources it writes the row statistics [N, 3, H], the softmax statistics and m.
+Softmax statistics [N, 2, H] of a row are its largest logit, and one over the sum of exponentials of
+logits less it. Backward, the gradient of a logit is w * (g - m), g being that of its kept weight w
+and m the sum of w * g over the row. The pass over targets adds up w * g * key and w * key, of which
+the gradient of a query is made, and m. For the pass over sources it writes the row statistics
+[N, 3, H]: the softmax statistics and m.
 """
 
 from __future__ import annotations
@@ -86,10 +86,7 @@ def _sum_part(
     out, stats, at, i, low, high, prefetched, indices, query, key, value, bias, bucket, table,
     scale, p, seed, tile,
 ):  # fmt: skip
-    """Write to out[at] the sum of entries low..high-1 of row i, and to stats[at] sizes and totals.
-
-    Returns the next row to prefetch.
-    """
+    """Sum entries low..high-1 of row i into out[at], stats[at]; return the next row to prefetch."""
     (_, heads, dim), one, none = key.shape, tile.dtype.type(1), indices[:0]
     width, rise, begin = heads * dim, (AHEAD + 1) * heads, low
     top, total = 2 * at * heads, (2 * at + 1) * heads
