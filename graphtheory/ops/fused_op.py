@@ -75,7 +75,7 @@ class FusedOp:
         self._options = [k for k, word in enumerate(words) if word in _TYPES and k != self._parts]
         self._asked = [k for k, word in enumerate(words) if word.isupper()]
         self._take_tensors, self._take_asked = _taker(self._tensors), _taker(self._asked)
-        self._take_options = _taker(self._options)
+        self._take_options, self._take_closed = _taker(self._options), _taker(self._closed)
 
         grads = [f"grad{k}:{self._outputs[at]}" for k, at in enumerate(self._open)]
         kept_ones = [f"kept{k}:{word}" for k, word in enumerate(kept.split())]
@@ -167,7 +167,7 @@ class FusedOp:
     def _save(self, ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
         outputs = output if isinstance(output, tuple) else (output,)
         if self._closed:
-            ctx.mark_non_differentiable(*[outputs[k] for k in self._closed])
+            ctx.mark_non_differentiable(*self._take_closed(outputs))
         if len(self._open) > 1:
             ctx.shapes = [(outputs[k].shape, outputs[k].dtype) for k in self._open]
         self._hold(ctx, self._keep(self._as_named(*inputs), outputs), inputs)
@@ -232,7 +232,7 @@ def _taker(places: Sequence[int]) -> Callable[[Any], tuple[Any, ...]]:
     if len(places) == 1:
         (place,) = places
         return lambda entries: (entries[place],)
-    return itemgetter(*places)
+    return itemgetter(*places) if places else lambda entries: ()
 
 
 def _one_or_all(found: list[Any]) -> Any:

@@ -26,7 +26,8 @@ def sum_type(*tensors: Tensor) -> torch.dtype:
     """The type in which sums of the tensors are taken, float32 or wider."""
     dtype = torch.float32
     for t in tensors:
-        dtype = torch.promote_types(dtype, t.dtype)
+        if t.dtype != dtype:
+            dtype = torch.promote_types(dtype, t.dtype)
     return dtype
 
 

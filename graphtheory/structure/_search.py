@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections import deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import wraps
 from typing import TypeVar
@@ -17,7 +18,6 @@ from torch import Tensor
 from graphtheory.graph import Neighborhood
 from graphtheory.graph.check import fit_int32
 from graphtheory.graph.csr import check_index, check_pointers
-from graphtheory.ops.threads import on_threads
 
 Rows = tuple[np.ndarray, np.ndarray]
 Found = TypeVar("Found")
@@ -125,5 +125,13 @@ def scratch_of(graph: Neighborhood) -> Iterator[Scratch]:
 
 def for_chunks(work: Callable[[int, int], None], total: int, chunk: int) -> None:
     """Call ``work(start, stop)`` for consecutive ranges that cover 0..total-1; errors propagate."""
-    ranges = [(start, min(start + chunk, total)) for start in range(0, total, chunk)]
-    on_threads(work, ranges, min(torch.get_num_threads(), len(ranges)))
+    starts = range(0, total, chunk)
+    stops = [min(start + chunk, total) for start in starts]
+    threads = min(torch.get_num_threads(), len(starts))
+    if threads < 2:
+        for start, stop in zip(starts, stops, strict=True):
+            work(start, stop)
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        for _ in pool.map(work, starts, stops):  # raises the first error, and begins no more
+            pass

@@ -165,7 +165,9 @@ class SPDTransformerConv(DotProduct):
             return out
         adj = adjacency.adjacency_of(edge_index, x_src.size(0), x_dst.size(0))
         bias = self._bias(adj, distance)
-        features = self._features(adj, edge_attr, edge_index)
+        features = None
+        if edge_attr is not None or self.lin_edge is not None:
+            features = self._features(adj, edge_attr, edge_index)
         total = bias if attn_bias is None else self._with_more(bias, attn_bias, adj)
         out, weights = self._attend(
             x_src, x_dst, adj, features, bias, total, want=bool(return_attention_weights)

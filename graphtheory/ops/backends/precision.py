@@ -2,17 +2,9 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
-
-def sum_type(*tensors: Tensor) -> torch.dtype:
-    """The type of sums of these tensors."""
-    dtype = torch.float32
-    for t in tensors:
-        if t.dtype != dtype:
-            dtype = torch.promote_types(dtype, t.dtype)
-    return dtype
+from graphtheory.ops.kernels import sum_type
 
 
 def widened(*tensors: Tensor) -> list[Tensor]:

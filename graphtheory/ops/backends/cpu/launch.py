@@ -20,13 +20,13 @@ from numba import njit, types
 from numba.extending import intrinsic
 from torch import Tensor
 
-from graphtheory.ops.threads import helpers, team
+from graphtheory.ops.backends.cpu.threads import helpers, team
 
 MATH = {"reassoc", "contract", "nsz", "arcp"}
 """Sums may be reassociated; NaN and infinity keep their meaning."""
 MOST_CHUNKS = 128
 _CHUNK = 512  # rows and edges that are worth a chunk
-_NEXT, _DONE = 0, 8  # places in the counters, a cache line apart
+_NEXT, _DONE, _COUNTERS = 0, 8, 16  # places in the counters, a cache line apart; their number
 _SPINS = 4000  # looks, some microseconds: as long as a thread takes to let go of the interpreter
 
 # NumPy's: where this module is imported while torch traces, torch would make fake ones.
@@ -47,11 +47,6 @@ def part(function: Callable[..., Any]) -> Callable[..., Any]:
     threads would wait for one another. So a part cannot allocate, and is given what it works in.
     """
     return njit(forceinline=True, fastmath=MATH, _nrt=False)(function)
-
-
-def count_chunks(num_rows: int, num_edges: int) -> int:
-    """Number of chunks of a graph."""
-    return max(1, min(MOST_CHUNKS, (num_rows + num_edges) // _CHUNK))
 
 
 @part
@@ -101,7 +96,7 @@ def cut(indptr, i, start, stop):
 
 def new_counters() -> np.ndarray:
     """Counters of one pass over chunks."""
-    return np.zeros(16, np.int64)
+    return np.zeros(_COUNTERS, np.int64)
 
 
 def _atomic(operate: Callable[[Any, Any], Any]) -> Any:
@@ -180,7 +175,7 @@ def launch(loop: Callable[..., None], chunks: int, work: int, *args: Any) -> Non
     A loop does chunks `take_chunk(counters)`, `next_chunk(counters)`, ... below `chunks`, each of
     which one thread gets. How many threads pay is decided by the `work` in multiply-adds.
     """
-    code, counters = _compiled(loop), new_counters()
+    code, counters = _compiled(loop), np.zeros(_COUNTERS, np.int64)
     others = min(torch.get_num_threads(), 1 + work // WORTH_A_THREAD, chunks) - 1
     if others < 1:
         code(counters, *args)
@@ -208,23 +203,18 @@ def launch(loop: Callable[..., None], chunks: int, work: int, *args: Any) -> Non
     _ready.add(kinds)
 
 
-def arrays(*args: Any) -> list[Any]:
-    """Of tensors, contiguous; other things as they are. What is written to is contiguous before."""
-    found = list(args)
-    for k, a in enumerate(found):  # a comprehension costs as much as the rest
-        if isinstance(a, Tensor):
-            found[k] = a.contiguous().numpy()
-    return found
-
-
 def chunks_of(indptr: Tensor, per_edge: Tensor) -> int:
     """Number of chunks of a structure, whose edges are the first axis of `per_edge`."""
-    return count_chunks(indptr.size(0) - 1, per_edge.size(0))
+    return max(1, min(MOST_CHUNKS, (indptr.size(0) - 1 + per_edge.size(0)) // _CHUNK))
 
 
 def run(loop: Callable[..., None], work: int, chunks: int, *args: Any, passes: int = 1) -> None:
     """Launch a loop over chunks of rows, or one pass after the other, on tensors and numbers."""
-    launch(loop, passes * chunks, work, chunks, *arrays(*args))
+    found = list(args)
+    for k, a in enumerate(found):
+        if isinstance(a, Tensor):
+            found[k] = a.contiguous().numpy()
+    launch(loop, passes * chunks, work, chunks, *found)
 
 
 def cast(x: float, like: Tensor) -> np.floating[Any]:
@@ -236,7 +226,10 @@ def options(
     like: Tensor, bias: Tensor | None, bucket: Tensor | None, table: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Absent parts as empty arrays, so that one machine code serves all."""
-    return wide(bias, like), buckets(bucket), wide(table, like)
+    none = NO_ROWS[like.dtype]
+    bias = none if bias is None else wide(bias, like)
+    table = none if table is None else wide(table, like)
+    return bias, NO_BUCKETS if bucket is None else bucket.contiguous(), table
 
 
 def wide(tensor: Tensor | None, like: Tensor) -> Tensor:
@@ -272,4 +265,4 @@ def partial_buffers(chunks: int, *outs: Tensor) -> tuple[Tensor, ...]:
 
 def run_merge(loop: Callable[..., None], split_row: Tensor, *parts: Any) -> None:
     """Launch a loop that adds the partial sums of split rows."""
-    launch(loop, len(split_row), 0, len(split_row), *arrays(split_row, *parts))
+    run(loop, 0, len(split_row), split_row, *parts)

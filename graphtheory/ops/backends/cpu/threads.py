@@ -1,8 +1,7 @@
-"""Work on threads: torch's own, plain ones that end with the call, and some that wait for more.
+"""Threads for compiled loops: torch's own, and some that wait for work.
 
 What runs on them lets go of the interpreter lock. A forked child cannot enter a parallel region of
-OpenMP after its parent did, so plain threads serve it. In a worker of `torch.utils.data.DataLoader`
-torch has one thread, and the same code runs in sequence.
+OpenMP after its parent did.
 """
 
 from __future__ import annotations
@@ -11,9 +10,8 @@ import atexit
 import ctypes
 import os
 import sys
-from _thread import LockType, allocate_lock, start_new_thread
-from collections import deque
-from collections.abc import Callable, Iterable
+from _thread import start_new_thread
+from collections.abc import Callable
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -21,44 +19,6 @@ from typing import Any
 import torch
 
 _LAST_WAIT = 5.0  # seconds
-
-
-def on_threads(
-    work: Callable[[int, int], None], ranges: Iterable[tuple[int, int]], threads: int
-) -> None:
-    """Call ``work(start, stop)`` for every range, in the calling thread and `threads` - 1 others.
-
-    After an error no further range is begun, and the first error is raised here.
-    """
-    todo = deque(ranges)
-    errors: list[BaseException] = []
-
-    def work_off() -> None:
-        while todo and not errors:
-            try:
-                start, stop = todo.popleft()
-            except IndexError:  # another thread took the last one
-                return
-            try:
-                work(start, stop)
-            except BaseException as error:  # raised below, in the calling thread
-                errors.append(error)
-
-    def of_another(ended: LockType) -> None:
-        try:
-            work_off()
-        finally:
-            ended.release()
-
-    others = [allocate_lock() for _ in range(threads - 1)]
-    for ended in others:  # a `threading.Thread` would be waited for until it has begun
-        ended.acquire()
-        start_new_thread(of_another, (ended,))
-    work_off()
-    for ended in others:
-        ended.acquire()
-    if errors:
-        raise errors[0]
 
 
 class Helpers:
