@@ -17,6 +17,7 @@ from graphtheory.graph.inference import innermost_transform, leave_inference_mod
 
 _WORD = 8  # bytes
 _IDS = (torch.int64, torch.int32)
+_FLAT = (torch.int64, torch.uint8)
 PLAIN = (Tensor, torch.nn.Parameter)
 
 
@@ -82,12 +83,15 @@ def state_of(*tensors: Tensor) -> Hashable | None:
         if (
             undisturbed
             and type(tensor) is Tensor
-            and tensor.dtype is torch.int64
+            and tensor.dtype in _FLAT
             and tensor.layout is torch.strided
             and tensor.is_cpu
             and tensor.is_contiguous()
-        ):  # edge lists, row pointers, distances
-            mixed = int(_mixed(tensor.numpy().reshape(-1).view(np.uint64)))
+            and tensor.data_ptr() % _WORD == 0
+        ):  # edge lists, row pointers, distances, buckets: the same without a call for each step
+            bytes_of = tensor.numpy().reshape(-1).view(np.uint8)
+            words = len(bytes_of) // _WORD * _WORD
+            mixed = int(_mixed(bytes_of[:words].view(np.uint64))), bytes_of[words:].tobytes()
             states.append((tensor.shape, tensor.dtype, mixed))
         elif not is_plain(tensor):
             return None

@@ -161,9 +161,9 @@ class Layout:
         """
         if self._parts is None:
             return
-        parts = [
-            plain(part) for part in args[self._parts]
-        ]  # ids of a subclass are ids all the same
+        parts = args[self._parts]
+        if type(parts[0]) is not Tensor:  # ids of a subclass are ids all the same
+            parts = [plain(part) for part in parts]
         if not parts[0].is_cpu or not is_plain(parts[0]):
             return
         edges, sources = parts[1].size(0), self._size("M", args)

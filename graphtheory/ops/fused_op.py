@@ -230,8 +230,7 @@ def _flags(digits: str) -> tuple[bool, ...]:
 def _taker(places: Sequence[int]) -> Callable[[Any], tuple[Any, ...]]:
     """What takes the entries at some places, as a tuple, without a loop in Python."""
     if len(places) == 1:
-        (place,) = places
-        return lambda entries: (entries[place],)
+        return itemgetter(slice(places[0], places[0] + 1))
     return itemgetter(*places) if places else lambda entries: ()
 
 
