@@ -9,13 +9,13 @@ from graphtheory.papers import index
 MOST = 160  # modules of the package that a command may import before a cell runs, of more than 350
 FIGURES = {
     "chain": "fig-7-3a",
-    "core_neighborhood": "expressiveness",
+    "core_neighborhood": "core-distance",
     "fusion": "deep-fusion-heads",
     "icl": "fig-6-5a",
     "mixture": "fig-4-8",
-    "shallow_vit": "fig-2-1a",
+    "shallow_vit": "fig-2-6a",
     "topology": "opt-5",
-    "vision": "kvt-lemma-2",
+    "vision": "kvt-k",
 }
 # Each figure in a process of its own, which begins with the command and other packages imported.
 _COUNT = f"""

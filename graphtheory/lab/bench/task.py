@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -21,11 +21,13 @@ from graphtheory.lab.bench.config import (
 )
 from graphtheory.lab.bench.finished import Settings
 from graphtheory.lab.bench.measure import Measure
-from graphtheory.lab.bench.spaces import Space, kept_options
 from graphtheory.lab.datasets.catalogue import key
 from graphtheory.lab.datasets.graphs import Data
 from graphtheory.lab.train import Source, Task
 from graphtheory.lab.train.contract import digest
+
+if TYPE_CHECKING:
+    from graphtheory.lab.bench.spaces import Space
 
 Root = str | PathLike[str] | None
 CONSTANT = "score of a constant prediction"  # in the analysis of a run that is no better
@@ -71,11 +73,16 @@ class BenchTask(ABC):
 
     def is_tuned(self, model: str) -> bool:
         """Whether a search has chosen this model's options on this data."""
-        return self.kept and kept_options(self.key, model) is not None
+        return self._kept(model) is not None
+
+    def _kept(self, model: str) -> tuple[dict[str, Any], int, int] | None:
+        from graphtheory.lab.bench.spaces import kept_options  # no fixed recipe needs them
+
+        return kept_options(self.key, model) if self.kept else None
 
     def config(self, model: str, epochs: int | None = None) -> tuple[Any, int, int]:
         """The options to run for a model, tuned or default, with epochs and patience."""
-        kept = kept_options(self.key, self.known_model(model)) if self.kept else None
+        kept = self._kept(self.known_model(model))
         if kept is None:
             space = self.space(model)
             config, longest, patience = space.default(model), space.epochs, space.patience
