@@ -98,6 +98,10 @@ class GCNConv(on_core.OnCore, pyg.GCNConv):
         - **size:** (N_src, N_dst), needed if x_dst is None.
         - **output:** [..., N_dst, out_channels].
 
+    Raises:
+        ValueError: If an option or a shape is not supported.
+        IndexError: If a node index is out of range.
+
     Source:
         Kipf and Welling (2017), eq. (2). Differs from PyG as said above; `edge_weight` beside a
         sparse matrix is an error.

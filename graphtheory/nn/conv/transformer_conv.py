@@ -45,6 +45,10 @@ class TransformerConv(DotProduct, pyg.TransformerConv):
         - **output:** [N_dst, heads * out_channels], or [N_dst, out_channels] without `concat`; with
           `return_attention_weights=True` also (edge_index, weights [E, heads]) before dropout.
 
+    Raises:
+        ValueError: If an option or a shape is not supported.
+        IndexError: If a node index is out of range.
+
     Source:
         Shi et al. (2021), eq. (3) to (5). Differs from PyG: `return_attention_weights=False`
         returns no weights; edge features without `edge_dim` are an error; with `edge_dim=1` the
