@@ -34,8 +34,8 @@ def in_one_chunk(number: int) -> bool:
     return not REGIMES[number % len(REGIMES)]
 
 
-def _by_threads(chunks: Callable[[int, int], int], num_rows: int, num_edges: int) -> int:
-    found = chunks(num_rows, num_edges)
+def _by_threads(chunks: Callable[..., int], *parts: torch.Tensor) -> int:
+    found = chunks(*parts)
     return found if torch.get_num_threads() == 1 else max(1, found // 2)
 
 
@@ -50,5 +50,5 @@ FAULTS: dict[str, tuple[Any, str, Any]] = {
     "what a chunk carries is added twice": (launch, "run_merge", _added_twice),
 }
 """Of how the compiled loops are called: module, name, what takes its place."""
-CHUNKS_BY_THREADS = (launch, "count_chunks", partial(_by_threads, launch.count_chunks))
+CHUNKS_BY_THREADS = (launch, "chunks_of", partial(_by_threads, launch.chunks_of))
 """A fault: sums that hang on the number of threads."""

@@ -18,6 +18,7 @@ from graphtheory.graph.inference import innermost_transform, leave_inference_mod
 _WORD = 8  # bytes
 _IDS = (torch.int64, torch.int32)
 _FLAT = (torch.int64, torch.uint8)
+_PADDING = np.zeros(_WORD, np.uint8)
 PLAIN = (Tensor, torch.nn.Parameter)
 
 
@@ -87,12 +88,11 @@ def state_of(*tensors: Tensor) -> Hashable | None:
             and tensor.layout is torch.strided
             and tensor.is_cpu
             and tensor.is_contiguous()
-            and tensor.data_ptr() % _WORD == 0
-        ):  # edge lists, row pointers, distances, buckets: the same without a call for each step
-            bytes_of = tensor.numpy().reshape(-1).view(np.uint8)
-            words = len(bytes_of) // _WORD * _WORD
-            mixed = int(_mixed(bytes_of[:words].view(np.uint64))), bytes_of[words:].tobytes()
-            states.append((tensor.shape, tensor.dtype, mixed))
+        ):  # edge lists, row pointers, distances, buckets: `fingerprint` in one step
+            flat = tensor.numpy().reshape(-1).view(np.uint8)
+            if len(flat) % _WORD:
+                flat = np.concatenate([flat, _PADDING[: -len(flat) % _WORD]])
+            states.append((tensor.shape, tensor.dtype, int(_mixed(flat.view(np.uint64)))))
         elif not is_plain(tensor):
             return None
         elif tensor.is_cpu:
@@ -117,13 +117,10 @@ def is_plain(tensor: Tensor) -> bool:
 
 def fingerprint(tensor: Tensor) -> int:
     """64 bits that depend on every byte of a tensor in main memory, and on their order."""
-    found = _array(tensor)
-    begin = found.__array_interface__["data"][0]
-    if found.itemsize == _WORD or not (found.nbytes % _WORD or begin % _WORD):
-        return int(_mixed(found.view(np.uint64)))
-    words = np.zeros(-(-found.nbytes // _WORD), np.uint64)
-    words.view(np.uint8)[: found.nbytes] = found.view(np.uint8)
-    return int(_mixed(words))
+    flat = _array(tensor).view(np.uint8)
+    if len(flat) % _WORD:
+        flat = np.concatenate([flat, _PADDING[: -len(flat) % _WORD]])
+    return int(_mixed(flat.view(np.uint64)))
 
 
 def _array(tensor: Tensor) -> np.ndarray:

@@ -103,7 +103,7 @@ class Neighborhood:
             "indptr": indptr, "indices": indices, "weight": weight, "distance": distance,
             "perm": perm,
         }  # fmt: skip
-        for name, tensor in fields.items():
+        for name, tensor in () if torch.compiler.is_compiling() else fields.items():
             if isinstance(tensor, Tensor) and tensor.is_inference():
                 fields[name] = savable(tensor)
         num_src = num_dst if num_src is None else num_src

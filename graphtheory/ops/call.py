@@ -205,10 +205,10 @@ def check_dropout(dropout: float) -> None:
 def _checked_edges(
     edges: EdgeFeatures | Sequence[EdgeFeatures], neighborhood: Neighborhood, query: Tensor
 ) -> tuple[EdgeFeatures, ...]:
-    given = (edges,) if isinstance(edges, EdgeFeatures) else edges
-    if not isinstance(given, (tuple, list)) or not all(isinstance(e, EdgeFeatures) for e in given):
-        raise TypeError(f"edges: got {type(edges).__name__}, expected EdgeFeatures, one or two")
+    given = edges if isinstance(edges, (tuple, list)) else (edges,)
     for one in given:
+        if not isinstance(one, EdgeFeatures):
+            raise TypeError(f"edges: got {type(one).__name__}, expected EdgeFeatures, one or two")
         features, of_query = one.features, (query.size(0), query.size(1), one.dim)
         _check_tensor("edges.features", features, neighborhood)
         if one.row is None:

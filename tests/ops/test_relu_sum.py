@@ -211,7 +211,7 @@ def test_wrong_input_is_named() -> None:
         ((value[:3], features), ValueError, r"value: shape \(3, 2, 3\), expected \[4, heads"),
         ((value, features.double()), TypeError, "edge_features: dtype torch.float64, expected"),
         ((value, None), TypeError, "edge_features: got NoneType, expected a tensor"),
-        ((value, features[:5]), ValueError, r"edge_features: shape \(5, 2, 3\), expected \(8, 2"),
+        ((value, features[:5]), ValueError, r"edge_features: shape \(5, 2, 3\), expected \[8, 2"),
         ((value, features[:, :, :1]), ValueError, r"edge_features: shape \(8, 2, 1\), expected"),
         ((value, features.to("meta")), ValueError, "edge_features: on meta, expected cpu"),
     ):

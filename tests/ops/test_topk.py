@@ -244,7 +244,7 @@ def test_ops_are_registered_as_torch_demands(bias: str) -> None:
     for backend in ("numba_csr", "torch_csr"):
         torch.library.opcheck(
             registered.top_edges,
-            (*plain[:2], None, nb.indptr, nb.indices, 2, 0.5, backend),
+            (*plain[:2], None, [nb.indptr, nb.indices], 2, 0.5, backend),
         )
 
 

@@ -57,7 +57,7 @@ def few_images(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first images of each part stand for all, where a test asks what is done with them."""
     part = ImageSet._part
 
-    def few(images: ImageSet, name: str) -> Images:
-        return Images(*(of[:_FEW] for of in part(images, name)))
+    def few(images: ImageSet, *names: object) -> Images:
+        return Images(*(of[:_FEW] for of in part(images, *names)))
 
     monkeypatch.setattr(ImageSet, "_part", few)

@@ -249,7 +249,7 @@ def test_under_autocast(edge_dim) -> None:
 
 def test_what_is_made_again_has_the_same_bits_and_shape() -> None:
     linear, x = nn.TransformerConv(5, 4, heads=2).lin_key, torch.randn(7, 5)
-    made, seen = Projections(on=True), []
+    made, seen = Projections(), []
     with made.saving():
         out = made(linear, x)
         query = out.view(7, 2, 4).transpose(0, 1)

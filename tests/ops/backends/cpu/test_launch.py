@@ -17,8 +17,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from graphtheory import Neighborhood, ops
-from graphtheory.ops import threads
-from graphtheory.ops.backends.cpu import launch, primitives
+from graphtheory.ops.backends.cpu import launch, primitives, threads
 from graphtheory.ops.backends.cpu.launch import next_chunk, take_chunk
 from tests.conformance.check import GRAPHS, draw_inputs
 
