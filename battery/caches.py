@@ -121,7 +121,8 @@ def short_collections() -> Iterator[None]:
 @contextmanager
 def versions_alone() -> Iterator[None]:
     """Believe torch's count of changes wherever the package looks at contents."""
-    known = [m for n, m in list(sys.modules.items()) if n.startswith("graphtheory")]
+    own = "graphtheory.graph.neighborhood"  # compares its ids, of which nothing is remembered
+    known = [m for n, m in list(sys.modules.items()) if n.startswith("graphtheory") and n != own]
     users = [m for m in known if vars(m).get("state_of") is content.state_of]
     patches = [mock.patch.object(m, "state_of", _by_version) for m in users]
     patches.append(mock.patch.object(_NonZeros, "hold_of", _same_version))

@@ -219,7 +219,7 @@ def test_wrong_input_is_named() -> None:
             ops.relu_sum(*tensors, nb)
     edges, matrix = torch.zeros(nb.num_edges, 5), torch.zeros(2, 5, 3)
     for tensors, error, message in (
-        ((value, edges, matrix.double()), TypeError, "edge_matrix: got torch.float64, expected"),
+        ((value, edges, matrix.double()), TypeError, "edge_matrix: dtype torch.float64, expected"),
         ((value, edges, 3), TypeError, "edge_matrix: got int, expected torch.float32"),
         (
             (value, edges, matrix[0]),

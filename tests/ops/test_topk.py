@@ -231,7 +231,7 @@ def test_ops_are_registered_as_torch_demands(bias: str) -> None:
     bucket, table = inputs.bias if isinstance(inputs.bias, ops.BucketedBias) else (None, None)
     nodes, seed = (inputs.query, inputs.key, inputs.value), torch.tensor(5)
     registered, options = torch.ops.graphtheory, (0.5, 0.25, "numba_csr")
-    given = (*nodes, edges, bucket, table, seed)
+    given = (*nodes, edges, table, bucket, seed)
     torch.library.opcheck(registered.topk_blocks, (*given, nb.blocks, 2, *options))
     _, facts = registered.topk_blocks(*given, nb.blocks, 2, *options)
     given = tuple(None if t is None else t.detach() for t in given)

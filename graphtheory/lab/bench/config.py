@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, is_dataclass, replace
+from pathlib import Path
 from types import NoneType
 from typing import Any, ClassVar, TypeVar, get_args, get_type_hints
 
@@ -16,6 +18,16 @@ from graphtheory.lab.zoo import graph_models as graph_zoo
 C = TypeVar("C", bound="RunConfig")
 Options = dict[str, Any]
 """Values by name of the option."""
+
+
+def _tuples(part: dict[str, Any]) -> dict[str, Any]:
+    return {name: tuple(of) if isinstance(of, list) else of for name, of in part.items()}
+
+
+AXES: dict[str, dict[str, dict[str, Any]]] = json.loads(
+    Path(__file__).with_name("spaces.json").read_text(), object_hook=_tuples
+)
+"""By kind of data the axes of every network and of single ones, default options and recipes."""
 
 
 @dataclass(frozen=True)

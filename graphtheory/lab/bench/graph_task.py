@@ -13,10 +13,10 @@ from torch import Tensor
 
 from graphtheory.graph.build import TOKEN
 from graphtheory.lab.bench import fingerprints
-from graphtheory.lab.bench.config import Options, RunConfig, RunResult
+from graphtheory.lab.bench.config import AXES, Options, RunConfig, RunResult
 from graphtheory.lab.bench.finished import Settings
 from graphtheory.lab.bench.measure import Measure, measure_of
-from graphtheory.lab.bench.spaces import AXES, Space
+from graphtheory.lab.bench.spaces import Space
 from graphtheory.lab.bench.task import BenchTask, OwnData, Root
 from graphtheory.lab.datasets.graph_sets import GraphSet, precomputed
 from graphtheory.lab.datasets.graphs import Data, load_graphs

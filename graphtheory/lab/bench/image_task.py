@@ -12,10 +12,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from graphtheory.lab.bench.config import RunConfig, RunResult, replaced, trainable
+from graphtheory.lab.bench.config import AXES, RunConfig, RunResult, replaced, trainable
 from graphtheory.lab.bench.finished import Settings
 from graphtheory.lab.bench.measure import ACCURACY
-from graphtheory.lab.bench.spaces import AXES
 from graphtheory.lab.bench.task import BenchTask, Root
 from graphtheory.lab.datasets import image_sets
 from graphtheory.lab.metrics import count_macs

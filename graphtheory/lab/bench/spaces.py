@@ -16,7 +16,7 @@ from zlib import crc32
 import torch
 
 from graphtheory.disk import replace_file
-from graphtheory.lab.bench.config import RunConfig
+from graphtheory.lab.bench.config import AXES, RunConfig
 from graphtheory.lab.bench.node_config import NodeRunConfig
 from graphtheory.lab.datasets.catalogue import key
 from graphtheory.lab.datasets.files import cache_folder
@@ -26,16 +26,6 @@ from graphtheory.lab.zoo.node_models import ATTENDING, ENCODED, NAMES
 FILE = Path(__file__).with_name("tuned.json")
 Axes = dict[str, tuple[Any, ...]]
 """Options -> values to choose from; a value may be several options at once."""
-
-
-def _tuples(part: dict[str, Any]) -> dict[str, Any]:
-    return {name: tuple(of) if isinstance(of, list) else of for name, of in part.items()}
-
-
-AXES: dict[str, dict[str, dict[str, Any]]] = json.loads(
-    Path(__file__).with_name("spaces.json").read_text(), object_hook=_tuples
-)
-"""By kind of data the axes of every network and of single ones, default options and recipes."""
 
 
 @dataclass(frozen=True)
