@@ -6,7 +6,7 @@ import copy
 import gc
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -19,8 +19,8 @@ from torch import Tensor, nn
 from battery.cache_arguments import NODES, UNCOUNTED, Argument, normal, ways_of
 from battery.cache_layers import LAYERS, WIDTH, remembers
 from battery.line import Line, timed
-from graphtheory import accelerate
-from graphtheory.graph import content
+from graphtheory import Neighborhood, accelerate
+from graphtheory.graph import content, neighborhood
 from graphtheory.nn.conv.sparse_features import _NonZeros
 
 HISTORIES = 10_000
@@ -121,11 +121,17 @@ def short_collections() -> Iterator[None]:
 @contextmanager
 def versions_alone() -> Iterator[None]:
     """Believe torch's count of changes wherever the package looks at contents."""
-    own = "graphtheory.graph.neighborhood"  # compares its ids, of which nothing is remembered
-    known = [m for n, m in list(sys.modules.items()) if n.startswith("graphtheory") and n != own]
+    known = [m for n, m in list(sys.modules.items()) if n.startswith("graphtheory")]
     users = [m for m in known if vars(m).get("state_of") is content.state_of]
     patches = [mock.patch.object(m, "state_of", _by_version) for m in users]
     patches.append(mock.patch.object(_NonZeros, "hold_of", _same_version))
+    compare, by_bytes = Neighborhood.check_unchanged, content.state_of
+
+    def by_content(nb: Neighborhood) -> Hashable | None:
+        with mock.patch.object(neighborhood, "state_of", by_bytes):
+            return compare(nb)  # of its ids nothing is remembered: other ones are refused
+
+    patches.append(mock.patch.object(Neighborhood, "check_unchanged", by_content))
     for patch in patches:
         patch.start()
     try:

@@ -8,9 +8,10 @@ from graphtheory.ops.attention import (
     varlen_attention,
     varlen_neighborhood,
 )
-from graphtheory.ops.backend import Explanation, backend_names, explain
+from graphtheory.ops.backend import backend_names
 from graphtheory.ops.call import BucketedBias, EdgeFeatures
 from graphtheory.ops.edge import aggregate, edge_dot, edge_softmax, relu_sum
+from graphtheory.ops.explain import Explanation, explain
 
 __all__ = [
     "BucketedBias",

@@ -273,10 +273,9 @@ def relu_sum(
         >>> relu_sum(value, torch.ones(2, 1, 1), nb).flatten().tolist()
         [0.0, 2.0]
     """
-    check_arguments(
-        neighborhood, "MHD EHD HKD?" if edge_matrix is None else "MHD EK HKD",
-        value=value, edge_features=edge_features, edge_matrix=edge_matrix,
-    )  # fmt: skip
+    words = "MHD HKD? EHD" if edge_matrix is None else "MHD HKD EK"
+    of_edges = {"edge_matrix": edge_matrix, "edge_features": edge_features}
+    check_arguments(neighborhood, words, value=value, **of_edges)
     check_same_type(value=value, edge_features=edge_features, edge_matrix=edge_matrix)
     if given_order and neighborhood.perm is None:
         raise ValueError("given_order: got True, but the neighborhood has no perm")

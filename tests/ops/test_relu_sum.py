@@ -220,31 +220,31 @@ def test_wrong_input_is_named() -> None:
     edges, matrix = torch.zeros(nb.num_edges, 5), torch.zeros(2, 5, 3)
     for tensors, error, message in (
         ((value, edges, matrix.double()), TypeError, "edge_matrix: dtype torch.float64, expected"),
-        ((value, edges, 3), TypeError, "edge_matrix: got int, expected torch.float32"),
+        ((value, edges, 3), TypeError, "edge_matrix: got int, expected a tensor"),
         (
             (value, edges, matrix[0]),
             ValueError,
-            r"edge_matrix: shape \(5, 3\), expected \(2, edge_",
+            r"edge_matrix: shape \(5, 3\), expected \[2, edge_",
         ),
         (
             (value, edges, matrix[:1]),
             ValueError,
-            r"edge_matrix: shape \(1, 5, 3\), expected \(2, 5",
+            r"edge_matrix: shape \(1, 5, 3\), expected \[2, 5",
         ),
         (
             (value, edges, matrix[:, :4]),
             ValueError,
-            r"edge_features: shape \(8, 5\), expected \(8, 4",
+            r"edge_features: shape \(8, 5\), expected \[8, 4",
         ),
         (
             (value, features, matrix),
             ValueError,
-            r"edge_features: shape \(8, 2, 3\), expected \(8, 5",
+            r"edge_features: shape \(8, 2, 3\), expected \[8, 5",
         ),
         (
             (value, edges[:5], matrix),
             ValueError,
-            r"edge_features: shape \(5, 5\), expected \(8, 5\)",
+            r"edge_features: shape \(5, 5\), expected \[8, 5\]",
         ),
         ((value, edges.to("meta"), matrix), ValueError, "edge_features: on meta, expected cpu"),
     ):

@@ -15,7 +15,6 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from graphtheory.ops.backends.precision import sum_type
 from graphtheory.ops.backends.triton import primitives
 from graphtheory.ops.backends.triton.launch import (
     by_bucket,
@@ -37,6 +36,7 @@ from graphtheory.ops.backends.triton.parts import (
     span,
 )
 from graphtheory.ops.dropout import dropout_factor
+from graphtheory.ops.kernels import sum_type
 
 
 @triton.jit

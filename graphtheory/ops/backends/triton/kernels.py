@@ -23,7 +23,6 @@ from typing import Any
 
 from torch import Tensor
 
-from graphtheory.ops.backends.precision import sum_type
 from graphtheory.ops.backends.triton import attention as attention_kernels
 from graphtheory.ops.backends.triton import primitives
 from graphtheory.ops.backends.triton.features import (  # noqa: F401
@@ -46,6 +45,7 @@ from graphtheory.ops.backends.triton.score import (  # noqa: F401
     additive_score_backward,
 )
 from graphtheory.ops.backends.triton.topk import topk_blocks, topk_blocks_backward  # noqa: F401
+from graphtheory.ops.kernels import sum_type
 
 
 def _forward(

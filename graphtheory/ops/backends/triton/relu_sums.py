@@ -9,7 +9,6 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from graphtheory.ops.backends.precision import sum_type
 from graphtheory.ops.backends.triton.launch import over_rows, plain, room_like, weighted_sums
 from graphtheory.ops.backends.triton.parts import (
     SIZES,
@@ -20,6 +19,7 @@ from graphtheory.ops.backends.triton.parts import (
     put_own,
     span,
 )
+from graphtheory.ops.kernels import sum_type
 
 
 @triton.jit(do_not_specialize=SIZES)

@@ -15,7 +15,6 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from graphtheory.ops.backends.precision import sum_type
 from graphtheory.ops.backends.torch_csr import rows_of
 from graphtheory.ops.backends.triton.bins import power, tile
 from graphtheory.ops.backends.triton.launch import (
@@ -39,6 +38,7 @@ from graphtheory.ops.backends.triton.parts import (
     span,
     spread,
 )
+from graphtheory.ops.kernels import sum_type
 
 # Edges, features of edges and features of nodes of one product in the gradient of the matrix.
 _EDGES, _FEATURES, _COLUMNS = 16, 16, 128
