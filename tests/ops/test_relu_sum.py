@@ -229,7 +229,7 @@ def test_wrong_input_is_named() -> None:
         (
             (value, edges, matrix[:1]),
             ValueError,
-            r"edge_matrix: shape \(1, 5, 3\), expected \[2, 5",
+            r"edge_matrix: shape \(1, 5, 3\), expected \[2, edge_dim",
         ),
         (
             (value, edges, matrix[:, :4]),
