@@ -22,10 +22,9 @@ def first_gradients(
         tensors: Its inputs.
         grads: Gradient of each output.
     """
-    asked = [k for k, t in enumerate(tensors) if t is not None and t.requires_grad]
     with torch.enable_grad():
-        found = _gradients(definition, tensors, grads, asked)
-    return _replaced([None] * len(tensors), asked, found)
+        inputs = [None if t is None else t.view_as(t) for t in tensors]
+        return _grad(_outputs(definition, inputs), grads, inputs, again=True)
 
 
 def second_gradients(
@@ -44,41 +43,89 @@ def second_gradients(
     Returns:
         The gradients by `grads` and by `tensors`.
     """
-    given, count = [None if t is None else t.view_as(t) for t in (*grads, *tensors)], len(grads)
+    if any(need and _has_no_graph(t) for t, need in zip((*grads, *tensors), needed, strict=True)):
+        return _by_transforms(definition, tensors, grads, upstream, needed)
+    again = torch.is_grad_enabled()  # a third derivative may follow
+    with torch.enable_grad():
+        inputs, above = ([_own(t, again) for t in some] for some in (tensors, grads))
+        asked = [None if u is None else t for t, u in zip(inputs, upstream, strict=True)]
+        firsts = _grad(_outputs(definition, inputs), above, asked, again=True)
+        found = _grad(firsts, upstream, [*above, *inputs], again)
+    return found[: len(above)], found[len(above) :]
+
+
+def _has_no_graph(tensor: Tensor | None) -> bool:
+    """Whether nothing computed from a tensor has a gradient, as where `torch.func.vjp` has ended.
+
+    Such a tensor still says that it requires one.
+    """
+    with torch.enable_grad():
+        return tensor is not None and not tensor.view_as(tensor).requires_grad
+
+
+def _by_transforms(
+    definition: Callable[..., Any], tensors: Maybe, grads: Maybe, upstream: Maybe,
+    needed: Sequence[bool],
+) -> tuple[list[Tensor | None], list[Tensor | None]]:  # fmt: skip
+    """The same by `torch.func.vjp`, of tensors that autograd does not follow."""
+    given = [None if t is None else t.view_as(t) for t in (*grads, *tensors)]  # no ended wrapper
+    count = len(grads)
     by = [k for k, need in enumerate(needed) if need and given[k] is not None]
     asked = [k for k, u in enumerate(upstream) if u is not None and tensors[k] is not None]
-    out: list[Tensor | None] = [None] * len(given)
-    if by and asked and any(up is not None for up in grads):
 
-        def firsts(*now: Tensor | None) -> Maybe:
-            return _gradients(definition, now[count:], now[:count], asked)
+    def firsts(*some: Tensor) -> tuple[Tensor, ...]:
+        now = _with(given, by, some)
+        above, inputs = now[:count], now[count:]
 
-        found = _gradients(firsts, given, [upstream[k] for k in asked], by)
-        out = _replaced(out, by, found)
+        def outputs(*some: Tensor) -> tuple[Tensor, ...]:
+            found = _outputs(definition, _with(inputs, asked, some))
+            pairs = zip(found, above, strict=True)
+            return tuple(out for out, up in pairs if out is not None and up is not None)
+
+        outs, back, *_ = torch.func.vjp(outputs, *(inputs[k] for k in asked))
+        ups = (up for up in above if up is not None)
+        grads: tuple[Tensor, ...] = back(
+            tuple(up.to(out.dtype) for out, up in zip(outs, ups, strict=True))
+        )
+        return grads
+
+    found, back, *_ = torch.func.vjp(firsts, *(given[k] for k in by))
+    ups = zip(found, (upstream[k] for k in asked), strict=True)
+    of = back(tuple(up.to(first.dtype) for first, up in ups if up is not None))
+    out = _with([None] * len(given), by, of)
     return out[:count], out[count:]
 
 
-def _gradients(
-    definition: Callable[..., Any], tensors: Maybe, grads: Maybe, asked: list[int]
-) -> Maybe:
-    """Gradients of sum(grads * definition(*tensors)) by some of the tensors."""
-    if not asked:
-        return []
-
-    def outputs(*some: Tensor) -> tuple[Tensor, ...]:
-        found = definition(*_replaced(tensors, asked, some))
-        pairs = zip(found if isinstance(found, (tuple, list)) else (found,), grads, strict=True)
-        return tuple(out for out, up in pairs if out is not None and up is not None)
-
-    outs, back, *_ = torch.func.vjp(outputs, *(tensors[k] for k in asked))
-    ups = (up for up in grads if up is not None)
-    found: Maybe = back(tuple(up.to(out.dtype) for out, up in zip(outs, ups, strict=True)))
-    return found
-
-
-def _replaced(tensors: Maybe, places: list[int], some: Maybe) -> list[Tensor | None]:
+def _with(tensors: Sequence[Tensor | None], places: list[int], some: Any) -> list[Tensor | None]:
     """The tensors, those at some places replaced."""
     out = list(tensors)
     for k, t in zip(places, some, strict=True):
         out[k] = t
     return out
+
+
+def _outputs(definition: Callable[..., Any], inputs: Maybe) -> Maybe:
+    outputs = definition(*inputs)
+    return outputs if isinstance(outputs, tuple) else (outputs,)
+
+
+def _own(tensor: Tensor | None, again: bool) -> Tensor | None:
+    """A tensor by which alone the derivative is taken; part of the graph if one more may follow."""
+    if tensor is None or not tensor.requires_grad:
+        return tensor
+    return tensor.view_as(tensor) if again else tensor.detach().requires_grad_()
+
+
+def _grad(outputs: Maybe, above: Maybe, inputs: Maybe, again: bool) -> list[Tensor | None]:
+    """The gradient of each input that has one."""
+    pairs = [
+        (out, up)
+        for out, up in zip(outputs, above, strict=True)
+        if out is not None and up is not None and out.requires_grad
+    ]
+    asked = [t for t in inputs if t is not None and t.requires_grad]
+    if not pairs or not asked:
+        return [None] * len(inputs)
+    outs, ups = zip(*((out, up.to(out.dtype)) for out, up in pairs), strict=True)
+    found = iter(torch.autograd.grad(outs, asked, ups, create_graph=again, allow_unused=True))
+    return [next(found) if t is not None and t.requires_grad else None for t in inputs]

@@ -200,7 +200,8 @@ def test_without_need_the_gradient_of_the_logits_is_not_written() -> None:
 def test_is_a_proper_torch_op() -> None:
     nb = cliques([4, 4])
     inputs = draw_inputs(nb, 1, 3, "buckets")
-    given = (inputs.query, inputs.key, inputs.value, None, *inputs.bias, torch.tensor(5))
+    bucket, table = inputs.bias
+    given = (inputs.query, inputs.key, inputs.value, None, table, bucket, torch.tensor(5))
     options = (0.5, 0.25, "triton_csr")
     checks = ("test_schema", "test_faketensor")
     registered = torch.ops.graphtheory
