@@ -102,7 +102,7 @@ def test_a_small_run_prints_its_rows(script: str) -> None:
     if script == "ops":
         assert "times faster than PyG: graphtheory" in result.stdout
     elif script == "parts":
-        assert "loop sum_loop" in result.stdout and "the rest: torch" in result.stdout
+        assert "loop mapped_sum_loop" in result.stdout and "the rest: torch" in result.stdout
     elif script == "first_call":
         assert float(result.stdout) > 0
     else:
