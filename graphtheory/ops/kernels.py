@@ -42,7 +42,8 @@ def structure(call: Call | AttentionCall, backend: Backend) -> list[Tensor]:
     else:  # a tensor of an outer call of torch.func does not say that it needs a gradient
         grad = innermost_transform() is not None or needs_grad(call.tensors)
         by_source = grad and backend.needs_transpose(call)
-        nb.check_unchanged()
+        if by_source:
+            nb.check_unchanged()
     if not grad:
         return [nb.indptr, nb.indices]
     if not by_source:
