@@ -139,7 +139,7 @@ def _from_edge_list(edge_index: Tensor, sizes: Sizes, weight: Tensor | None) -> 
 
 
 def _from_tensor(obj: Tensor, asked: Sizes, weight: Tensor | None) -> Neighborhood:
-    """Sparse layouts and subclasses."""
+    """Read a torch sparse matrix, or an edge list in a subclass of Tensor."""
     if obj.layout is torch.strided:
         return _from_edge_list(plain(obj), asked, weight)
     if obj.dim() - obj.dense_dim() != 2:

@@ -57,8 +57,8 @@ def kind_of(operation: str, neighborhood: object, *args: Any) -> tuple[Any, ...]
 def known(neighborhood: Neighborhood, kind: tuple[Any, ...] | None) -> Plan | None:
     """What is known of calls of this kind, on the ids that were checked in the first of them."""
     plan: Plan | None = None if kind is None else neighborhood.plans.get(kind)
-    if plan is not None:
-        neighborhood.check_unchanged()
+    if plan is None or neighborhood.check_unchanged() is None:  # ids of which nothing is known
+        return None
     return plan
 
 

@@ -278,7 +278,7 @@ def _stacked(images: Sequence[Any]) -> Tensor:
 
 
 def _from_pil(images: Sequence[Image.Image]) -> Tensor:
-    """Bytes with channels first."""
+    """Stack PIL images into bytes [N, C, H, W], of one channel if all are gray."""
     sizes = sorted({image.size for image in images})
     if len(sizes) > 1:
         raise ValueError(
