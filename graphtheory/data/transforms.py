@@ -15,6 +15,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.data.datapipes import functional_transform
 from torch_geometric.transforms import BaseTransform
+from torch_geometric.transforms.add_positional_encoding import add_node_attr
 
 from graphtheory.graph import Neighborhood, neighborhood_from
 from graphtheory.graph.memory import require_memory
@@ -38,11 +39,11 @@ __all__ = [
     "pair_neighborhood",
 ]
 
+SPD = ("spd_index", "spd_distance", "spd_node_index", "spd_num_pairs")
 _BYTES_A_PAIR = 17  # two int64 ids and one uint8
 
 
 def _graph_of(data: Any) -> Neighborhood:
-    """Who aggregates from whom in a PyG `Data`."""
     if not isinstance(data, Data):
         raise TypeError(f"data: got {type(data).__name__}, expected Data of one node type")
     return neighborhood_from(data)
@@ -174,7 +175,7 @@ class AddDegreeEncoding(BaseTransform):
 
     def forward(self, data: Data) -> Data:
         value = degree_encoding(_graph_of(data), direction=self.direction, log=self.log)
-        return _put(data, value, self.attr_name)
+        return add_node_attr(data, value, self.attr_name)
 
 
 @functional_transform("add_centroid_distance")
@@ -210,18 +211,7 @@ class AddCentroidDistance(BaseTransform):
             num_samples=self.num_samples,
             generator=torch.Generator().manual_seed(self.seed),
         )
-        return _put(data, hops.float()[:, None], self.attr_name)
-
-
-def _put(data: Data, value: Tensor, name: str | None) -> Data:
-    if name is not None:
-        data[name] = value
-    elif data.x is None:
-        data.x = value
-    else:
-        x = data.x.view(-1, 1) if data.x.dim() == 1 else data.x
-        data.x = torch.cat([x, value.to(x.device, x.dtype)], dim=-1)
-    return data
+        return add_node_attr(data, hops.float()[:, None], self.attr_name)
 
 
 @functional_transform("add_shortest_path_distance")
@@ -271,10 +261,9 @@ class AddShortestPathDistance(BaseTransform):
 
     def forward(self, data: Data) -> Data:
         graph = _graph_of(data)
-        pairs, data.spd_distance = self._pairs(graph)
-        data.spd_index = pairs
+        data.spd_index, data.spd_distance = self._pairs(graph)
         data.spd_node_index = torch.arange(graph.num_dst, device=graph.device)
-        data.spd_num_pairs = pairs.size(1)
+        data.spd_num_pairs = data.spd_index.size(1)
         return data
 
     def _pairs(self, graph: Neighborhood) -> tuple[Tensor, Tensor]:
@@ -347,8 +336,7 @@ def _apart(
 
 
 def _stored(data: Data) -> tuple[Tensor, Tensor, Tensor]:
-    names = ("spd_index", "spd_distance", "spd_node_index", "spd_num_pairs")
-    missing = [name for name in names if name not in data]
+    missing = [name for name in SPD if name not in data]
     if missing:
         raise ValueError(f"data: no attribute {missing[0]}, apply AddShortestPathDistance first")
     index, distance, nodes = data.spd_index, data.spd_distance, data.spd_node_index

@@ -20,10 +20,9 @@ from graphtheory.graph.csr import (
     plain,
     row_places,
 )
-from graphtheory.graph.groups import Group, edge_places, group_sets
 from graphtheory.graph.inference import leave_inference_mode, savable
 from graphtheory.graph.memory import require_memory
-from graphtheory.graph.sets import Sets
+from graphtheory.graph.sets import Group, Sets, edge_places, group_sets
 
 _OF_EDGES = ("weight", "distance")  # what `replace` takes
 

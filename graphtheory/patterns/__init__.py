@@ -5,17 +5,22 @@ from typing import TYPE_CHECKING
 from graphtheory.lazy import import_when_used
 
 if TYPE_CHECKING:
-    from graphtheory.patterns.base import Pattern, layers_on_rows, on_rows, per_layer
+    from graphtheory.patterns.base import (
+        Compose,
+        Pattern,
+        apply_fixed,
+        layers_on_rows,
+        on_rows,
+        per_layer,
+    )
     from graphtheory.patterns.batches import Expander, VirtualNode, Window
-    from graphtheory.patterns.compose import Compose, apply_fixed
     from graphtheory.patterns.degree_groups import DegreeGroups
-    from graphtheory.patterns.draw import Sampler, UniformNodes
+    from graphtheory.patterns.draw import GraphSAGE, Sample, Sampler, UniformNodes, pair_distance
     from graphtheory.patterns.effective import Effective, EffectiveAdjacency, effective_adjacency
     from graphtheory.patterns.hops import AtDistance, DilatedHops, KHop
     from graphtheory.patterns.importance import LADIES, FastGCN
     from graphtheory.patterns.normalize import AddSelf, MeanNormalize, SymmetricNormalize
     from graphtheory.patterns.scores import AllSources, ScorePattern, TopK, attention_logits
-    from graphtheory.patterns.uniform import GraphSAGE, Sample, pair_distance
 
 __all__ = [
     "LADIES",

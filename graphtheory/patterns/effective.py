@@ -12,8 +12,7 @@ from torch import Tensor
 
 from graphtheory.graph import Neighborhood, neighborhood_from
 from graphtheory.graph.csr import sort_by_key
-from graphtheory.patterns.base import Pattern, Randomness
-from graphtheory.patterns.compose import Compose, apply_fixed
+from graphtheory.patterns.base import Compose, Pattern, Randomness, apply_fixed
 from graphtheory.patterns.draw import edge_weight, weighted
 
 _DRAWS = 1000

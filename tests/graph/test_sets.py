@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphtheory import Neighborhood, bipartite, causal, cliques
-from graphtheory.graph.groups import ROUND
-from graphtheory.graph.sets import Sets, rows
+from graphtheory.graph.sets import ROUND, Sets, rows
 
 counts = st.lists(st.integers(0, 5), max_size=5)
 

@@ -19,7 +19,7 @@ from graphtheory import Neighborhood, accelerate, ops
 from graphtheory.graph.content import state_of
 from graphtheory.nn import BucketBias, SparseFeatures, SPDTransformerConv
 from graphtheory.nn.conv import adjacency, weighted_sums
-from graphtheory.patterns.uniform import pair_distance
+from graphtheory.patterns.draw import pair_distance
 from graphtheory.structure import shortest_path_distance
 
 pytestmark = pytest.mark.filterwarnings("ignore:Sparse:UserWarning")

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from graphtheory.nn.dropout import FeatureDropout
+from graphtheory.models.stack import FeatureDropout
 
 
 @pytest.fixture

@@ -6,7 +6,8 @@ import torch
 from scipy.stats import chisquare
 
 from graphtheory import Neighborhood
-from graphtheory.patterns import GraphSAGE, KHop, Sample, pair_distance, uniform
+from graphtheory.patterns import GraphSAGE, KHop, Sample, pair_distance
+from graphtheory.patterns import draw as uniform
 from graphtheory.structure import shortest_path_distance
 from tests.patterns.laws import GRAPHS, both_ways, pairs, source
 

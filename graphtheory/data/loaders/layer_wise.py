@@ -13,11 +13,12 @@ from torch_geometric.sampler import BaseSampler, SamplerOutput
 
 from graphtheory.data.loaders.seeds import seeds_of
 from graphtheory.data.loaders.sets import check_layers
-from graphtheory.data.loaders.source import SPD, source_of
+from graphtheory.data.loaders.source import source_of
+from graphtheory.data.transforms import SPD
 from graphtheory.graph import Neighborhood
 from graphtheory.graph.csr import distinct_ids
 from graphtheory.patterns import Compose, Pattern, on_rows
-from graphtheory.patterns.compose import apply_fixed
+from graphtheory.patterns.base import apply_fixed
 from graphtheory.patterns.draw import derive, edge_weight
 
 

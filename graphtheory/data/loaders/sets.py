@@ -18,8 +18,7 @@ from graphtheory.data.loaders.source import NodeSource, induced
 from graphtheory.graph import Neighborhood, neighborhood_from
 from graphtheory.graph.csr import row_places, sort_by_key
 from graphtheory.patterns import AddSelf, Compose, Pattern, layers_on_rows, on_rows, per_layer
-from graphtheory.patterns.base import relabel
-from graphtheory.patterns.compose import apply_fixed
+from graphtheory.patterns.base import apply_fixed, relabel
 from graphtheory.structure import shortest_path_distance
 from graphtheory.structure.distance import MAX_CUTOFF
 

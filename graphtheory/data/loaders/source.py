@@ -13,12 +13,11 @@ from torch_geometric.data import Data, FeatureStore, GraphStore, HeteroData
 from torch_geometric.data.graph_store import EdgeLayout
 from torch_geometric.index import ptr2index
 
-from graphtheory.data.transforms import pair_neighborhood
+from graphtheory.data.transforms import SPD, pair_neighborhood
 from graphtheory.graph import Neighborhood, neighborhood_from
 from graphtheory.graph.csr import check_rows, take_rows
 from graphtheory.patterns.base import places_among
 
-SPD = ("spd_index", "spd_distance", "spd_node_index", "spd_num_pairs")
 STRUCTURE = ("edge_index", "adj_t", "edge_weight", "num_nodes")
 OWN = ("n_id", "input_id", "batch_size", "neighborhood", "neighborhoods")
 Level = Literal["node", "edge", "graph"]

@@ -24,7 +24,7 @@ from graphtheory.lab.train.contract import (
 )
 from graphtheory.lab.train.score import METRICS
 from graphtheory.patterns import Compose, Pattern
-from graphtheory.patterns.compose import apply_fixed
+from graphtheory.patterns.base import apply_fixed
 from graphtheory.patterns.draw import derive
 
 MASKS = ("train_mask", "val_mask", "test_mask")

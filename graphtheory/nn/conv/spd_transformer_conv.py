@@ -16,8 +16,8 @@ from graphtheory.nn.attention import AttentionMap, Bias
 from graphtheory.nn.bias import BucketBias
 from graphtheory.nn.conv import adjacency, on_core
 from graphtheory.nn.conv.adjacency import Adjacency
-from graphtheory.nn.conv.dot_product import DotProduct
 from graphtheory.nn.conv.edge_features import checked_features, given_features
+from graphtheory.nn.conv.transformer_conv import DotProduct
 from graphtheory.ops.look_up import bias_per_edge, look_up
 
 PairTensor = tuple[Tensor, Tensor]

@@ -1,20 +1,221 @@
-"""PyG's TransformerConv on the core."""
+"""PyG's TransformerConv on the core, and attention by dot products, which may keep x alone."""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any, ClassVar, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 from torch_geometric.nn import conv as pyg
+from torch_geometric.nn.dense.linear import Linear
 from torch_geometric.typing import OptTensor
 
 from graphtheory import ops
 from graphtheory.graph import Neighborhood
+from graphtheory.graph.cache import is_tracing
 from graphtheory.nn.attention import Bias
 from graphtheory.nn.conv import edge_features, on_core
 from graphtheory.nn.conv.adjacency import Adjacency, adjacency_of
-from graphtheory.nn.conv.dot_product import DotProduct
+from graphtheory.nn.conv.on_core import OnCore, is_plain
+from graphtheory.nn.conv.sparse_features import version_of
+from graphtheory.ops import projected
+from graphtheory.ops.dropout import draw_seed
+from graphtheory.patterns import attention_logits
+
+
+class _Kept(NamedTuple):
+    """A saved tensor; under hooks torch does not look itself whether it changed."""
+
+    tensor: Tensor
+    version: int
+
+
+class _Map(NamedTuple):
+    """A linear map as it was applied, and the part of its result that is wanted again."""
+
+    tensors: tuple[_Kept, ...]  # x, the weight, and the bias if there is one
+    dtype: torch.dtype
+    part: tuple[Any, ...]  # size, strides, offset
+
+
+def _keep(tensor: Tensor) -> _Kept:
+    return _Kept(tensor, version_of(tensor))
+
+
+def _unchanged(kept: _Kept) -> Tensor:
+    if kept.version != version_of(kept.tensor):
+        raise RuntimeError(
+            f"recompute: a tensor {list(kept.tensor.shape)} that the backward pass needs was "
+            "changed in place after the forward pass: x, a weight, or what was computed of them"
+        )
+    return kept.tensor
+
+
+def _unpack(packed: _Kept | _Map) -> Tensor:
+    if isinstance(packed, _Kept):
+        return _unchanged(packed)
+    x, weight, *bias = (_unchanged(t).detach().to(packed.dtype) for t in packed.tensors)
+    with torch.autocast(x.device.type, enabled=False):
+        return nn.functional.linear(x, weight, *bias).as_strided(*packed.part)
+
+
+def _check_plain(linear: Any) -> None:
+    if not is_plain(linear):
+        raise TypeError(
+            f"recompute: got a {type(linear).__name__} that is wrapped or has hooks, "
+            "maybe global ones, expected PyG's Linear alone: what is made again is W x + b"
+        )
+
+
+class Projections:
+    """Linear maps of x whose results a backward pass makes again.
+
+    Tensors that autograd saves within `saved` are looked up among the results. Where something
+    compiles, transforms or traces the call, or decides itself what is kept (checkpoints of torch,
+    `save_on_cpu`), all is left to it.
+    """
+
+    def __init__(self) -> None:
+        autograd: Any = torch._C._autograd
+        free = autograd._saved_tensors_hooks_is_enabled  # whether nobody else decides what is kept
+        top = autograd._top_saved_tensors_default_hooks
+        self._on = not is_tracing() and free() and top(True) is None
+        self._known: dict[int | None, tuple[Tensor, tuple[Tensor, ...]]] = {}
+
+    def __call__(self, linear: Linear, x: Tensor) -> Tensor:
+        """The layer's output; what is to be made again has to be a linear map alone."""
+        out = linear(x)
+        if self._on and torch.is_grad_enabled():
+            _check_plain(linear)
+            bias = () if linear.bias is None else (linear.bias,)
+            self._known[out.data_ptr()] = out, (x, linear.weight, *bias)
+        return out
+
+    @contextmanager
+    def saving(self) -> Iterator[None]:
+        """The context in which results are used; those of before are forgotten at its end."""
+        if not self._on:
+            yield
+            return
+        with torch.autograd.graph.saved_tensors_hooks(self._pack, _unpack):
+            yield
+        self._known.clear()
+
+    def _pack(self, tensor: Tensor) -> _Kept | _Map:
+        place = tensor.data_ptr() if tensor.layout == torch.strided else None
+        out, tensors = self._known.get(place, (None, ()))
+        if out is None or tensor.dtype != out.dtype or tensor.numel() != out.numel():
+            return _keep(tensor)
+        part = tensor.size(), tensor.stride(), tensor.storage_offset()
+        return _Map(tuple(map(_keep, tensors)), out.dtype, part)
+
+
+class DotProduct(OnCore):
+    """Mixin of the layers with dot products of queries and keys, and maybe features of edges."""
+
+    recompute: bool = False
+    scale: float | None = None  # of the dot products; None is 1/sqrt(out_channels)
+    value_table: Tensor | None  # vectors by bucket that are added to the values of edges
+
+    def _attend(
+        self, x_src: Tensor, x_dst: Tensor, adj: Adjacency, features: Tensor | None,
+        by_bucket: Bias, bias: Bias, *, want: bool,
+    ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
+        """Sums [N_dst, heads, out_channels], and the weights [E, heads] if they are wanted."""
+        nb, by_edge = adj.neighborhood, features is not None
+        can_stream = by_edge and self.recompute and not want and self.value_table is None
+        if can_stream and self._can_stream_backward(x_src, x_dst, features, adj):
+            return self._stream_backward(x_src, x_dst, adj, features, bias), None
+        shape, p = (-1, self.heads, self.out_channels), self.dropout if self.training else 0.0
+        made = Projections() if self.recompute else None
+        with made.saving() if made else nullcontext():
+            query = (made(self.lin_query, x_dst) if made else self.lin_query(x_dst)).view(shape)
+            key = (made(self.lin_key, x_src) if made else self.lin_key(x_src)).view(shape)
+            value = (made(self.lin_value, x_src) if made else self.lin_value(x_src)).view(shape)
+            if features is not None and edge_features.project_per_edge(
+                features, self.out_channels, nb.num_dst
+            ):
+                key, value, nb = edge_features.with_edges(key, value, self.lin_edge(features), adj)
+                features = None
+            edges: tuple[ops.EdgeFeatures, ...] = ()
+            if features is not None or self.value_table is not None:
+                edges, matrix = self._edges(adj, query, by_bucket, features)
+            weights = self._softmax(query, key, adj, nb, bias, edges) if want else None
+            if not edges and weights is not None:
+                return ops.aggregate(nn.functional.dropout(weights, p), value, nb), weights
+            given: Any = edges or None
+            found = ops.attention(
+                query, key, value, nb, bias=bias, scale=self.scale, dropout=p, edges=given
+            )
+            out, sums = found if isinstance(found, tuple) else (found, ())
+            for one, of_edges in zip(edges, sums, strict=True):
+                if one.row is None:
+                    of_edges = torch.einsum("nhd,hdc->nhc", of_edges, matrix)
+                out = out + of_edges
+            return out, weights
+
+    def _can_stream_backward(
+        self, x_src: Tensor, x_dst: Tensor, features: Tensor | None, adj: Adjacency
+    ) -> bool:
+        """Whether there are features of edges, on a CPU and in full precision."""
+        if features is None or not self.recompute or features.device.type != "cpu":
+            return False
+        if is_tracing() or not torch.is_grad_enabled() or torch.is_autocast_enabled("cpu"):
+            return False
+        if any(is_lazy(one.weight) for one in (self.lin_query, self.lin_key, self.lin_value)):
+            return False  # a first call makes the weights
+        tensors = (x_src, x_dst, features, self.lin_query.weight)
+        if not all(t.dtype == features.dtype and t.layout == torch.strided for t in tensors):
+            return False
+        if features.dtype not in (torch.float32, torch.float64):
+            return False
+        num_dst = adj.neighborhood.num_dst
+        return not edge_features.project_per_edge(features, self.out_channels, num_dst)
+
+    def _stream_backward(
+        self, x_src: Tensor, x_dst: Tensor, adj: Adjacency, features: Any, bias: Bias
+    ) -> Tensor:
+        """Attention [N_dst, H, C] whose backward pass has one gradient of a map after another."""
+        maps = (self.lin_query, self.lin_key, self.lin_value)
+        for linear in maps:
+            _check_plain(linear)
+        dropout = self.dropout if self.training else 0.0
+        return projected.attention(
+            x_src, x_dst, [(linear.weight, linear.bias) for linear in maps],
+            edge_features.matrix_of(self.lin_edge, features, self.heads), features,
+            adj.neighborhood, adj.order, bias,
+            self.out_channels**-0.5 if self.scale is None else self.scale, dropout,
+            draw_seed(None, features.device) if dropout > 0 else None,
+        )  # fmt: skip
+
+    def _edges(
+        self, adj: Adjacency, query: Tensor, by_bucket: Bias, features: Tensor | None
+    ) -> tuple[tuple[ops.EdgeFeatures, ...], Tensor | None]:
+        """Features by edge and vectors by bucket, of which some are absent; and W_E [H, D, C]."""
+        edges, matrix = [], None
+        if features is not None:
+            features = edge_features.in_rows(adj, features)
+            matrix = edge_features.matrix_of(self.lin_edge, features, self.heads)
+            edges.append(ops.EdgeFeatures(features, torch.einsum("nhc,hdc->nhd", query, matrix)))
+        if self.value_table is not None and isinstance(by_bucket, ops.BucketedBias):
+            table = self.value_table.view(-1, self.heads, self.out_channels)
+            edges.append(ops.EdgeFeatures(table, row=by_bucket.bucket))
+        return tuple(edges), matrix
+
+    def _softmax(
+        self, query: Tensor, key: Tensor, adj: Adjacency, nb: Neighborhood, bias: Bias,
+        edges: tuple[ops.EdgeFeatures, ...],
+    ) -> Tensor:  # fmt: skip
+        """Attention weights [E, H] before dropout."""
+        logits = attention_logits(query, key, nb, bias, self.scale)
+        scale = self.out_channels**-0.5 if self.scale is None else self.scale
+        for one in edges:
+            if one.query is not None:
+                logits = logits + scale * edge_features.edge_logits(one.query, one.features, adj)
+        return ops.edge_softmax(logits, adj.neighborhood)
 
 
 class TransformerConv(DotProduct, pyg.TransformerConv):

@@ -10,7 +10,7 @@ from torch.profiler import ProfilerActivity, profile
 from torch.utils.checkpoint import checkpoint
 
 from graphtheory import Neighborhood, nn
-from graphtheory.nn.conv.dot_product import Projections
+from graphtheory.nn.conv.transformer_conv import Projections
 
 pytestmark = pytest.mark.usefixtures("short_collections")
 KINDS = [nn.TransformerConv, nn.SPDTransformerConv]

@@ -5,7 +5,7 @@ import torch
 import torch_geometric.nn as pyg
 
 from graphtheory import Neighborhood
-from graphtheory.nn.conv import hgt_conv
+from graphtheory.nn.conv import hetero_conv
 from tests.nn.conv.conftest import typed_graph
 
 KINDS = [("a", "to", "a"), ("a", "on", "b"), ("b", "by", "a"), ("a", "by", "a")]
@@ -22,7 +22,7 @@ def given():
 def both(name="HGTConv", **options):
     ours, theirs = (
         getattr(room, name)(WIDTHS, 6, METADATA, heads=2, **options).double()
-        for room in (hgt_conv, pyg)
+        for room in (hetero_conv, pyg)
     )
     with torch.no_grad():
         for parameter in theirs.parameters():
@@ -59,13 +59,13 @@ def test_equals_pyg(name, given) -> None:
 def test_edges_that_change_are_read_anew(given) -> None:
     ours, theirs = both()
     x, edges = given
-    first = hgt_conv.joined(edges, NODES)
-    assert hgt_conv.joined(edges, NODES) is first
+    first = hetero_conv.joined(edges, NODES)
+    assert hetero_conv.joined(edges, NODES) is first
     for kind in (KINDS[0], KINDS[3]):
         edges = {**edges, kind: edges[kind].flip(1)}
         edges[kind][:, :3] = 0
         torch.testing.assert_close(ours(x, edges), theirs(x, edges))
-    assert hgt_conv.joined(edges, NODES) is not first
+    assert hetero_conv.joined(edges, NODES) is not first
 
 
 def test_some_kinds_are_missing_and_some_are_neighborhoods(given) -> None:
@@ -104,4 +104,4 @@ def test_dropout_is_in_training_alone_and_keeps_the_mean(given) -> None:
 @pytest.mark.parametrize("name", ["HGTConv", "HANConv"])
 def test_other_flow_is_refused_by_name(name) -> None:
     with pytest.raises(ValueError, match="flow: got 'target_to_source', expected the default"):
-        getattr(hgt_conv, name).check_options(both(name, flow="target_to_source")[1])
+        getattr(hetero_conv, name).check_options(both(name, flow="target_to_source")[1])

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graphtheory import Neighborhood
-from graphtheory.nn.conv import rgcn_conv
+from graphtheory.nn.conv import hetero_conv
 from graphtheory.nn.conv.adjacency import adjacency_of
-from graphtheory.nn.conv.rgcn_conv import relations_of
+from graphtheory.nn.conv.hetero_conv import relations_of
 
 RELATIONS = 4
 FORMS = [(None, None), (3, None), (None, 2)]  # bases, blocks
@@ -17,7 +17,7 @@ FORMS = [(None, None), (3, None), (None, 2)]  # bases, blocks
 
 def both(name, in_channels, bases, blocks, aggr="mean", **options):
     args = (in_channels, 4, RELATIONS, bases, blocks, aggr)
-    return [getattr(room, name)(*args, **options).double() for room in (rgcn_conv, pyg)]
+    return [getattr(room, name)(*args, **options).double() for room in (hetero_conv, pyg)]
 
 
 def kinds_of(graph):
@@ -122,7 +122,7 @@ def test_what_does_not_fit_is_named(make_graph) -> None:
     with pytest.raises(IndexError, match="edge_type"):
         ours(x, graph.edge_index, torch.full((20,), RELATIONS))
     with pytest.raises(ValueError, match="aggr: got 'max', expected 'add', 'sum' or 'mean'"):
-        rgcn_conv.FastRGCNConv.check_options(both("FastRGCNConv", 6, None, None, "max")[1])
+        hetero_conv.FastRGCNConv.check_options(both("FastRGCNConv", 6, None, None, "max")[1])
     blocks = both("RGCNConv", 6, None, 2)[0]
     with pytest.raises(ValueError, match="not supported for non-continuous"):
         blocks(None, graph.edge_index, kinds_of(graph))

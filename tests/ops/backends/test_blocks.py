@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from graphtheory import Neighborhood, bipartite, causal, cliques, ops, star
-from graphtheory.ops.backends import block_bias, blocks
+from graphtheory.ops.backends import blocks
 from tests.conformance.check import draw_inputs
 
 Calls = list[dict[str, Any]]
@@ -173,7 +173,7 @@ def test_the_size_of_a_part_does_not_matter(
 
     true = gradients("reference")
     for places in (1, 2 * 2 * 25):  # one set at a time, and two
-        monkeypatch.setattr(block_bias, "_TILE", places)
+        monkeypatch.setattr(blocks, "_TILE", places)
         for found, expected in zip(gradients("blocks"), true, strict=True):
             torch.testing.assert_close(found, expected)
 
@@ -182,14 +182,14 @@ def test_a_shared_bias_with_a_gradient_has_that_of_each_head() -> None:
     shared = torch.randn(18, 1).expand(-1, 4).detach().requires_grad_()
     weigh = torch.randn(2, 4, 3, 3)
     for bias in (shared, shared.detach().clone().requires_grad_()):
-        mask = block_bias.of_edges(bias).mask((2, 3, 3), torch.float32)
+        mask = blocks.of_edges(bias).mask((2, 3, 3), torch.float32)
         (grad,) = torch.autograd.grad((mask * weigh).sum(), bias)
         assert torch.equal(grad, weigh.transpose(0, 1).flatten(1).t())
 
 
 def test_a_bias_that_heads_share_stays_one() -> None:
     shared = torch.randn(18, 1).expand(-1, 4)
-    mask = block_bias.of_edges(shared).mask((2, 3, 3), torch.float32)
+    mask = blocks.of_edges(shared).mask((2, 3, 3), torch.float32)
     assert mask.stride(1) == 0
     assert torch.equal(mask[1, 2], shared[9:, 0].view(3, 3))
     x = torch.randn(6, 4, 8)

@@ -39,10 +39,11 @@ from graphtheory.ops.backends.triton.launch import (
     room_like,
     weighted_sums,
 )
-from graphtheory.ops.backends.triton.relu_sums import relu_sum, relu_sum_backward  # noqa: F401
-from graphtheory.ops.backends.triton.score import (  # noqa: F401
+from graphtheory.ops.backends.triton.score import (  # noqa: F401  # noqa: F401
     additive_score,
     additive_score_backward,
+    relu_sum,
+    relu_sum_backward,
 )
 from graphtheory.ops.backends.triton.topk import topk_blocks, topk_blocks_backward  # noqa: F401
 from graphtheory.ops.kernels import sum_type
