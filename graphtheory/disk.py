@@ -28,7 +28,12 @@ def replace_file(path: Path, content: bytes | bytearray) -> None:
             file.flush()
             os.fsync(file.fileno())
         draft.replace(path)
-        _sync_folder(path.parent)
+        if os.name == "posix":  # a folder cannot be opened elsewhere
+            folder = os.open(path.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
         _sweep(path)
     except OSError as error:
         free = shutil.disk_usage(path.parent).free
@@ -60,16 +65,6 @@ def _draft_of(path: Path) -> Path:
     return path.with_name(f".{path.name}.{os.getpid()}.draft")
 
 
-def _sync_folder(folder: Path) -> None:
-    if os.name != "posix":  # a folder cannot be opened elsewhere
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def _sweep(path: Path) -> None:
     """Younger drafts may be another process's, on a disk that machines share."""
     for draft in path.parent.glob(f".{glob.escape(path.name)}.*.draft"):
@@ -79,14 +74,10 @@ def _sweep(path: Path) -> None:
 
 
 def load_tensors(content: bytes) -> Any:
-    """What `torch.save` stored, by torch's safe loader, on the CPU.
+    """What `torch.save` stored, by torch's safe loader, on the CPU; ValueError where it is odd.
 
     That loader ends the process at a dictionary's key of very many nested tuples, whose hash takes
     more stack than there is, so the nesting is looked at first.
-
-    Raises:
-        ValueError: If its pickles cannot be followed, or nest deeper than a thousand tuples.
-        Exception: What torch raises for files that hold more than tensors and plain values.
     """
     file = io.BytesIO(content)
     if content[:4] == b"PK\3\4":

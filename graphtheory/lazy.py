@@ -11,12 +11,7 @@ from typing import Any
 
 
 def import_when_used(package: str) -> None:
-    """Let a package import its names when they are first used, since importing all takes seconds.
-
-    They are the names that its `__init__.py` imports under `if TYPE_CHECKING:`, where type checkers
-    and editors read them. A module of the package that has the same name as one of them, as
-    `train.fit` has, stays behind it.
-    """
+    """Let a package import when first used the names under `if TYPE_CHECKING` in its `__init__`."""
     module = sys.modules[package]
     tree = ast.parse(Path(str(module.__file__)).read_text("utf-8"))
     guarded = [node for node in tree.body if isinstance(node, ast.If)]
@@ -47,6 +42,7 @@ class _Lazy(ModuleType):
         raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
 
     def __setattr__(self, name: str, value: Any) -> None:
+        # a module of the same name as one of them, as `train.fit` has, stays behind it
         if not (isinstance(value, ModuleType) and name in self._homes):
             super().__setattr__(name, value)
 

@@ -28,14 +28,9 @@ def is_tracing() -> bool:
 
 
 class PerTensorCache(Generic[Fact]):
-    """A function of a tensor, computed once for each, and again after any change of its content.
+    """A function of a tensor, computed again after any change of its content, and while traced.
 
-    Where something traces or transforms the call, to which an answer from before would be a
-    constant, it is computed as if nothing were known.
-
-    Args:
-        compute: The function, of the tensor and of what other tensors a call has; its result must
-            not refer to the tensor.
+    Its result must not refer to the tensor.
     """
 
     def __init__(self, compute: Callable[..., Fact]) -> None:

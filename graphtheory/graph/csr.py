@@ -147,10 +147,7 @@ def _(edge_index: Tensor, num_src: int, num_dst: int) -> tuple[Tensor, Tensor, T
 
 @torch.library.custom_op("graphtheory::csr_transpose", mutates_args=())
 def csr_transpose(indptr: Tensor, indices: Tensor, num_src: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Sort the edges of a CSR by source: (indptr [num_src + 1], targets [E], perm [E]).
-
-    Targets and perm have the dtype of `indices`.
-    """
+    """Sort a CSR by source: (indptr [num_src + 1]; targets, perm [E] of the dtype of `indices`)."""
     if indptr.is_cpu and not fit(indptr, indices, num_src):
         check_rows(indptr, indices, num_src)  # which names what is wrong
     t_indptr, perm = sort_by_key(indices, num_src)

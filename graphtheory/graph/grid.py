@@ -138,20 +138,16 @@ def windows(grid: Grid, size: int, shift: int = 0) -> Windows:
     order = number.argsort(stable=True)
     sizes = number.unique(return_counts=True)[1].tolist()
     first = torch.arange(grid.count)[:, None] * grid.size
+    one, span = cliques(sizes), 2 * size - 1
+    sources, targets = order[one.edge_index()]
+    dy, dx = (at[targets] - at[sources] for at in (row, column))
+    relative = (dy + size - 1) * span + dx + size - 1
     return Windows(
         cliques(sizes * grid.count),
         (first + order).flatten(),
         (first + order.argsort()).flatten(),
-        _relative(cliques(sizes), row[order], column[order], size).repeat(grid.count),
+        relative.to(torch.uint8 if span**2 <= 256 else torch.int16).repeat(grid.count),
     )
-
-
-def _relative(one: Neighborhood, row: Tensor, column: Tensor, size: int) -> Tensor:
-    """Index of the relative position of each edge of one image."""
-    targets, span = one.targets(), 2 * size - 1
-    dy, dx = (at[targets] - at[one.indices] for at in (row, column))
-    dtype = torch.uint8 if span**2 <= 256 else torch.int16
-    return ((dy + size - 1) * span + dx + size - 1).to(dtype)
 
 
 def check_floating(images: object) -> None:

@@ -92,23 +92,16 @@ def to_sparse_tensor(nb: Neighborhood) -> Any:
 
 
 def _read(obj: Any, asked: Sizes, weight: Tensor | None) -> Neighborhood:
-    """What `neighborhood_from` returns, for the sizes that were asked for."""
     if isinstance(obj, Neighborhood):
         _agree((obj.num_src, obj.num_dst), asked)
         return obj if weight is None else obj.replace(weight=weight)
     if type(obj) is Tensor and obj.layout is torch.strided:
         return _from_edge_list(obj, asked, weight)
-    for module, name, reader in _READERS:
-        if _is(obj, module, name):
+    for module, name, reader in _READERS:  # a module that was never imported has no objects
+        if module in sys.modules and isinstance(obj, getattr(sys.modules[module], name)):
             return reader(obj, asked, weight)
     known = ", ".join(f"{module}.{name}" for module, name, _ in _READERS)
     raise TypeError(f"obj: got {type(obj).__name__}, expected a Neighborhood or one of {known}")
-
-
-def _is(obj: Any, module: str, name: str) -> bool:
-    """Whether `obj` is of that class; a module that was never imported has no objects."""
-    loaded = sys.modules.get(module)
-    return loaded is not None and isinstance(obj, getattr(loaded, name))
 
 
 def _agree(known: Sizes, asked: Sizes) -> Sizes:

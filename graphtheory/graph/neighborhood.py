@@ -352,7 +352,6 @@ class Neighborhood:
         return self._changed(**there)
 
     def _changed(self, **changes: Any) -> Neighborhood:
-        """A copy with other values of some fields, which the caller has checked."""
         names = ("indptr", "indices", "num_src", *_OF_EDGES, "perm", "sets")
         fields = {name: getattr(self, name) for name in names} | changes
         return Neighborhood(**fields, validate=False)

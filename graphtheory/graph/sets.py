@@ -175,18 +175,17 @@ def group_sets(sets: Sets, device: torch.device) -> list[Group]:
     for b, (dst, src) in enumerate(zip(sets.dst, sets.src, strict=True)):
         if dst > 0 and src > 0:
             classes.setdefault((-(-dst // ROUND), -(-src // ROUND)), []).append(b)
-    return [_group(sets, members, device) for members in classes.values()]
-
-
-def _group(sets: Sets, members: list[int], device: torch.device) -> Group:
-    targets, no_target = _places(sets.dst, members, device)
-    sources, no_source = _places(sets.src, members, device)
-    rows = targets.masked_fill(no_target, sets.num_dst).flatten()
-    ragged = len({sets.src[b] for b in members}) > 1
-    return Group(
-        len(members), no_target.size(1), no_source.size(1),
-        targets.flatten(), sources.flatten(), rows, no_source if ragged else None,
-    )  # fmt: skip
+    groups = []
+    for members in classes.values():
+        targets, no_target = _places(sets.dst, members, device)
+        sources, no_source = _places(sets.src, members, device)
+        rows = targets.masked_fill(no_target, sets.num_dst).flatten()
+        ragged = len({sets.src[b] for b in members}) > 1
+        groups.append(Group(
+            len(members), no_target.size(1), no_source.size(1),
+            targets.flatten(), sources.flatten(), rows, no_source if ragged else None,
+        ))  # fmt: skip
+    return groups
 
 
 def _places(

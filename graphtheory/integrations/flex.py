@@ -80,10 +80,7 @@ def flex_attention(
 def neighborhood_of(
     block_mask: BlockMask | None, batch: int, queries: int, keys: int
 ) -> Neighborhood:
-    """The edges of a mask, made once for what it allows; queries and keys of a batch side by side.
-
-    The mask is of one batch entry or of each, the same for every head; None is everyone.
-    """
+    """The edges of a mask, made once for what it allows; the entries of a batch side by side."""
     if block_mask is None:
         return bipartite([queries] * batch, [keys] * batch)
     allowed = _pairs(block_mask, batch, queries, keys)  # what `mask_mod` reads may have changed
@@ -133,7 +130,6 @@ def _allowed(mask: BlockMask, entry: int, queries: int, keys: int) -> Tensor:
 
 
 def _blocks(count: Tensor, indices: Tensor, entry: int) -> Tensor:
-    """Which blocks of keys a block of queries lists, bool [blocks, blocks of keys]."""
     count, indices = count[entry, 0], indices[entry, 0].long()
     listed = torch.arange(indices.size(1), device=indices.device) < count[:, None]
     width = max(indices.size(1), int(indices.max()) + 1)
@@ -146,7 +142,6 @@ _SCORES = (1.0, -3.0, 30.0, -30.0, 1e3, -1e3)
 
 
 def _bias(score_mod: ScoreMod, nb: Neighborhood, queries: int, keys: int, like: Tensor) -> Tensor:
-    """What `score_mod` adds to the score of every edge, [num_edges, heads]."""
     sources, targets = nb.edge_index()
     entry, i, j = targets // queries, targets % queries, sources % keys
     places = (entry[:, None], torch.arange(like.size(1), device=like.device)[None], i[:, None],

@@ -167,7 +167,6 @@ def accelerate(model: nn.Module, *, sparse_features: bool = True) -> Acceleratio
 
 
 def _passes_messages(layer: nn.Module) -> bool:
-    """Whether it is a message-passing layer that was not swapped."""
     if isinstance(layer, torch.jit.ScriptModule):
         return layer.original_name in _NAMES
     if isinstance(layer, pyg.GPSConv):
@@ -261,7 +260,6 @@ def _read_few(model: nn.Module, args: Any, kwargs: Any) -> Any:
 
 
 def _few(x: Any) -> Any:
-    """Features by their non-zeros, also those of each kind of nodes in a dict."""
     return {kind: maybe_sparse(v) for kind, v in x.items()} if type(x) is dict else maybe_sparse(x)
 
 

@@ -126,11 +126,7 @@ def three_layers(
     layers: Sequence[Callable[[Tensor, Neighborhood], Tensor]],
     drop: Callable[[Tensor], Tensor],
 ) -> Tensor:
-    """Eq. (5.4), or the same of another number of layers, whatever computes A_l Z W_l + B_l.
-
-    A layer takes Z and A_l, the first the features of the nodes that it aggregates from; dropout is
-    on the outputs of all others than the last.
-    """
+    """Eq. (5.4) of any number of layers, which make A_l Z W_l + B_l; no dropout after the last."""
     *hidden, last = zip(layers, neighborhoods, strict=True)
     for layer, neighborhood in hidden:
         x = drop(torch.relu(layer(x, neighborhood)))

@@ -15,16 +15,7 @@ from graphtheory.patterns import AddSelf, Compose, KHop, Pattern
 
 
 class FeatureDropout(nn.Dropout):
-    """Dropout for dense [N, F] or torch sparse CSR features: zeros stay zeros in either form.
-
-    A linear layer takes both forms as they are, so a network of linear layers behind this one needs
-    no dense copy of a bag-of-words matrix.
-
-    Example:
-        >>> x = torch.eye(3).to_sparse_csr()
-        >>> FeatureDropout(0.0)(x).to_dense().trace().item()
-        3.0
-    """
+    """Dropout for dense [N, F] or torch sparse CSR features: zeros stay zeros in either form."""
 
     def forward(self, x: Tensor) -> Tensor:
         if x.layout != torch.sparse_csr:

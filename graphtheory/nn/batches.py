@@ -17,11 +17,7 @@ _OF_ONE: WeakValueDictionary[tuple[int, torch.device], Neighborhood] = WeakValue
 
 
 def graph_sizes(batch: Tensor, num_graphs: int | None = None) -> Tensor:
-    """Number of nodes of each graph, int64 [num_graphs]; graphs without nodes have 0.
-
-    `batch` is the graph of each node, int64 [N], ascending, as in a PyG `Batch`; without a number
-    there are as many graphs as the last entry + 1.
-    """
+    """Nodes of each graph, int64 [num_graphs], of the graph of each node, ascending as in PyG."""
     if not isinstance(batch, Tensor) or batch.dtype != torch.int64:
         kind = batch.dtype if isinstance(batch, Tensor) else type(batch).__name__
         raise TypeError(f"batch: got {kind}, expected an int64 tensor [num_nodes]")

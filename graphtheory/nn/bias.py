@@ -311,7 +311,6 @@ def _edges_of_pairs(edge_index: Tensor, batch: Tensor, num_pairs: int) -> tuple[
 
 
 def _check_ids(ids: Tensor, count: Tensor) -> None:
-    """Raise if a path has an edge beyond the `count` of its graph."""
     if torch.compiler.is_compiling() or not bool((wrong := ids >= count).any()):
         return
     pair, step = wrong.nonzero()[0].tolist()

@@ -240,10 +240,7 @@ def layers_on_rows(
 
 
 def relabel(targets: Tensor, rows: Neighborhood) -> tuple[Tensor, Neighborhood]:
-    """Node ids [n], the targets first, then the other sources, and the rows [R, n] over them.
-
-    The cost depends on the rows, not on the number of all nodes.
-    """
+    """Node ids [n], the targets first, and the rows over them; it costs what the rows cost."""
     sources, place = distinct_ids(rows.indices, rows.num_src)
     local, known = places_among(targets, sources)
     fresh = sources[~known]

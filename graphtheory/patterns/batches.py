@@ -42,10 +42,7 @@ def same_graph(sizes: Sizes, num_nodes: int) -> Tensor:
 
 
 def with_edges(graph: Neighborhood, added: Tensor, distance: int) -> Neighborhood:
-    """The given edges and those of `added` [2, A] that it lacks, at the end of the rows.
-
-    An added edge has weight 1 and that `distance` where the graph has weights and distances.
-    """
+    """The given edges and those of `added` [2, A] that it lacks, of weight 1 and `distance`."""
     nodes, given = graph.num_dst, graph.edge_index()
     key = (added[0] + added[1] * nodes).unique()
     key = key[~torch.isin(key, given[0] + given[1] * nodes)]

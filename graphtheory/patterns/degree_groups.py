@@ -94,19 +94,12 @@ def check_assignment(assignment: Tensor) -> None:
 
 
 class Groups(NamedTuple):
-    """The groups of a graph's nodes; group l from 0, in the order of growing degree.
+    """The groups of a graph's nodes; group l from 0, in the order of growing degree."""
 
-    Attributes:
-        group: Group of each node, int64 [N].
-        size: N_l, int64 [L].
-        drawn: S_l, int64 [L].
-        p_star: p*_l, float64 [L].
-    """
-
-    group: Tensor
-    size: Tensor
-    drawn: Tensor
-    p_star: Tensor
+    group: Tensor  # of each node, int64 [N]
+    size: Tensor  # N_l, int64 [L]
+    drawn: Tensor  # S_l, int64 [L]
+    p_star: Tensor  # p*_l, float64 [L]
 
 
 @dataclass(frozen=True)

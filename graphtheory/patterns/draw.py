@@ -20,10 +20,7 @@ _FEW_GROUPS = 16  # up to here one pass over the nodes per group is faster than 
 
 
 def derive(seed: int, *position: int) -> int:
-    """A 63-bit seed for one position in a run, such as (epoch,) or (epoch, step).
-
-    Adjacent seeds and positions give unrelated results, and nothing depends on earlier draws.
-    """
+    """A 63-bit seed for a position in a run, such as (epoch, step), unrelated to those nearby."""
     words = np.random.SeedSequence((len(position), seed, *position)).generate_state(1, np.uint64)
     return int(words[0]) >> 1
 
@@ -243,7 +240,6 @@ class Sample(RowPattern):
     def _of_all_nodes(
         self, graph: Neighborhood, targets: Tensor | None, generator: Randomness
     ) -> Neighborhood:
-        """Draw from all nodes for some targets, or for all."""
         nodes = require_square(graph, "Sample(whole_graph=True)")
         rows = torch.arange(nodes, device=graph.device) if targets is None else targets
         n = min(self.n, nodes)

@@ -32,13 +32,7 @@ def total(values: Tensor) -> Tensor:
 
 
 def importance_factor(mass: Tensor, count: int, *, replace: bool, generator: Randomness) -> Tensor:
-    """Draw nodes in proportion to `mass` float64 [n]: a factor per node, its mean over draws 1.
-
-    With replacement: `count` independent draws from q = mass / sum; the factor is the number of
-    times that a node was drawn, divided by count q. Without replacement: `count` different nodes by
-    systematic sampling in random order, node j with probability pi_j = min(1, c q_j); the factor of
-    a drawn node is 1 / pi_j. Nodes with mass 0 are never drawn and have factor 0.
-    """
+    """Factors of nodes drawn in proportion to `mass` float64 [n]; 0 if not drawn, 1 on average."""
     if not bool(mass.isfinite().all()):
         raise ValueError("weight: NaN, infinite, or too large to square, expected finite weights")
     factor = torch.zeros_like(mass)
@@ -233,7 +227,11 @@ class LADIES(NodeSampler):
         norm = square.new_zeros(len(sources)).index_add(0, place, square).to(device)
         factor = importance_factor(norm, size, replace=self.replace, generator=generator)
         drawn = scale_edges(neighborhood, factor.to(place.device)[place])
-        return _row_normalized(drawn) if self.normalize else drawn
+        if not self.normalize:
+            return drawn
+        weight, rows = edge_weight(drawn), drawn.targets()
+        sums = weight.new_zeros(drawn.num_dst).index_add(0, rows, weight)[rows]
+        return drawn.replace(weight=weight / torch.where(sums == 0, 1, sums))
 
     def layers(
         self,
@@ -261,9 +259,3 @@ def only_rows(neighborhood: Neighborhood, targets: Tensor) -> Neighborhood:
     used = torch.zeros(neighborhood.num_dst, dtype=torch.bool, device=neighborhood.device)
     used[targets] = True
     return neighborhood.keep(used[neighborhood.targets()])
-
-
-def _row_normalized(neighborhood: Neighborhood) -> Neighborhood:
-    weight, rows = edge_weight(neighborhood), neighborhood.targets()
-    sums = weight.new_zeros(neighborhood.num_dst).index_add(0, rows, weight)[rows]
-    return neighborhood.replace(weight=weight / torch.where(sums == 0, 1, sums))

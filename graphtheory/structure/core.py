@@ -217,7 +217,12 @@ def discriminative_nodes(
     found = np.zeros(len(classes), dtype=bool)
     for c in np.unique(classes):
         nodes = np.flatnonzero(classes == c)
-        found[nodes] = _near_mean(features[nodes], moment, num_directions, angle)
+        own = features[nodes]
+        mean = own.mean(0) if moment == "covariance" else np.zeros(own.shape[1])
+        z = own @ _directions(own, mean, num_directions)  # [nodes of the class, directions]
+        middle = z.mean(0)
+        length = np.linalg.norm(z, axis=1) * np.linalg.norm(middle)
+        found[nodes] = (z @ middle > math.cos(angle) * length) & (length > 0)
     return torch.from_numpy(found).to(label.device)
 
 
@@ -228,16 +233,6 @@ def _as_numpy(x: Tensor) -> np.ndarray | scipy.sparse.csr_array:
     rows, columns = coo.indices().numpy()
     values = coo.values().double().numpy()
     return scipy.sparse.csr_array((values, (rows, columns)), shape=tuple(x.shape))
-
-
-def _near_mean(
-    x: np.ndarray | scipy.sparse.csr_array, moment: str, num_directions: int, angle: float
-) -> np.ndarray:
-    mean = x.mean(0) if moment == "covariance" else np.zeros(x.shape[1])
-    z = x @ _directions(x, mean, num_directions)  # [nodes of the class, directions]
-    middle = z.mean(0)
-    length = np.linalg.norm(z, axis=1) * np.linalg.norm(middle)
-    return (z @ middle > math.cos(angle) * length) & (length > 0)
 
 
 def _directions(x: np.ndarray | scipy.sparse.csr_array, mean: np.ndarray, count: int) -> np.ndarray:

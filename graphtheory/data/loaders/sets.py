@@ -316,7 +316,6 @@ class _Parts(SeedBatches):
         return {"input_id": place, "batch_size": len(place)}
 
     def _of_parts(self, parts: Tensor) -> Tensor:
-        """Their nodes, the seeds first."""
         nodes = self.order[row_places(self.indptr, parts)[1]]
         seed = self.place[nodes] >= 0
         return torch.cat([nodes[seed], nodes[~seed]])

@@ -110,7 +110,11 @@ class OfData(NodeSource):
 
     def of_nodes(self, nodes: Tensor) -> dict[str, Any]:
         found = self.whole | {name: take_rows(value, nodes) for name, value in self.node.items()}
-        return found if self.pairs is None else found | _pairs_among(self.pairs, nodes)
+        if self.pairs is None:
+            return found
+        here = induced(self.pairs, nodes)
+        pairs = (here.edge_index(), here.distance, torch.arange(len(nodes)), here.num_edges)
+        return found | dict(zip(SPD, pairs, strict=True))
 
 
 def induced(graph: Neighborhood, nodes: Tensor) -> Neighborhood:
@@ -124,19 +128,8 @@ def induced(graph: Neighborhood, nodes: Tensor) -> Neighborhood:
     )  # fmt: skip
 
 
-def _pairs_among(pairs: Neighborhood, nodes: Tensor) -> dict[str, Any]:
-    """The attributes of `AddShortestPathDistance` under the nodes' new numbers."""
-    here = induced(pairs, nodes)
-    values = (here.edge_index(), here.distance, torch.arange(len(nodes)), here.num_edges)
-    return dict(zip(SPD, values, strict=True))
-
-
 class OfStores(NodeSource):
-    """A pair of stores with one edge type, from a node type to itself.
-
-    The graph is read once, as what the graph store gives of it in this process; features of a
-    batch's nodes are asked for when it is made, by ids in main memory, wherever they come back.
-    """
+    """A pair of stores of one node and edge type; features are asked for when a batch is made."""
 
     def __init__(self, features: Any, graph: Any, attributes: Sequence[str] | None) -> None:
         for name, store, kind in (("0", features, FeatureStore), ("1", graph, GraphStore)):
@@ -215,7 +208,6 @@ def _num_nodes(graph: GraphStore, sizes: dict[str, tuple[int, ...]]) -> int:
 
 
 def _read(graph: GraphStore, num_nodes: int) -> Neighborhood:
-    """The edges in one of the layouts that the store has them in, on the CPU."""
     attr = graph.get_all_edge_attrs()[0]
     row, col = (torch.as_tensor(part).as_subclass(Tensor) for part in graph.get_edge_index(attr))
     row, col = row.long().cpu(), col.long().cpu()
@@ -230,11 +222,7 @@ def _read(graph: GraphStore, num_nodes: int) -> Neighborhood:
 
 
 def level_of(name: str, shape: Sequence[int], graph: Neighborhood, *, asked: bool) -> Level:
-    """What a tensor has one row for; decided by PyG's naming rule first, then by size.
-
-    Refused is what may speak of pairs of nodes, whose ids would stay those of the whole graph,
-    unless it was `asked` for and has a row for each node.
-    """
+    """What a tensor has a row for; refused is what may speak of pairs unless it was `asked` for."""
     num_nodes, num_edges = graph.num_dst, graph.num_edges
     if asked and tuple(shape[:1]) == (num_nodes,):
         return "node"

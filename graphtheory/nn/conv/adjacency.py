@@ -34,20 +34,13 @@ class Adjacency:
 
     The given order is that of the columns of an edge list, the rows of a `Neighborhood` or of a CSR
     matrix, the columns of a CSC matrix; appended self-loops come last, sorted by node.
-
-    Attributes:
-        order: Edge e in CSR order is edge ``order[e]`` of the given order; None is the identity.
-        edges: [2, E] source and target nodes in the given order; None without appended self-loops.
-        loops: Number of appended self-loops.
-        replaced: Bool [E] in CSR order, True for a given self-loop that an appended one replaces;
-            None if there is none.
     """
 
     neighborhood: Neighborhood
-    order: Tensor | None
-    edges: Tensor | None = None
-    loops: int = 0
-    replaced: Tensor | None = None
+    order: Tensor | None  # edge e in CSR order is given edge order[e]; None is the identity
+    edges: Tensor | None = None  # [2, E] in the given order; None without appended self-loops
+    loops: int = 0  # number of appended self-loops
+    replaced: Tensor | None = None  # Bool [E] in CSR order: given self-loops that these replace
     _made: dict[Any, Any] = field(default_factory=dict)
 
     @property
@@ -102,16 +95,21 @@ class Adjacency:
         return torch.cat([features, fill[: self.loops]])
 
     def with_weights(self, given: Any, weights: Tensor, *, stored: bool = True) -> Any:
-        """What PyG returns for `return_attention_weights`, of weights [E, heads] in CSR order.
-
-        With `stored` they are the values of a torch sparse matrix.
-        """
+        """What PyG returns for weights [E, heads] in CSR order; `stored`: as a matrix's values."""
         weights = self.to_edge_order(weights)
         if self.edges is None:
             return with_given_edges(given, weights, stored)
-        kept = self.edges[0] != self.edges[1]
+        kept, nb = self.edges[0] != self.edges[1], self.neighborhood
         kept[self.num_given :] = True
-        return _like_given(given, self.edges[:, kept], weights[kept], self.neighborhood)
+        edges, weights, size = self.edges[:, kept], weights[kept], (nb.num_dst, nb.num_src)
+        if isinstance(given, SparseTensor):
+            return SparseTensor(row=edges[1], col=edges[0], value=weights, sparse_sizes=size)
+        if isinstance(given, EdgeIndex):
+            return EdgeIndex(edges, sparse_size=size[::-1]), weights
+        if is_torch_sparse_tensor(given):
+            adj = TO_SPARSE[given.layout](edges.flip(0), weights, size)
+            return adj, adj.values()
+        return edges, weights
 
 
 def adjacency_of(
@@ -122,12 +120,9 @@ def adjacency_of(
     add_self_loops: bool = False,
     flow: str = "source_to_target",
 ) -> Adjacency:
-    """The neighborhood of whatever a PyG layer accepts as `edge_index`.
+    """The neighborhood of what a PyG layer accepts as `edge_index`, kept while that holds the same.
 
-    The result is cached per tensor, so an unchanged `edge_index` is not sorted again. What it holds
-    is compared, so that every change is noticed; see `graph.content`. Without `num_dst` the number
-    of target nodes is that of `given`, else `num_src`. Self-loops are appended for the first
-    min(num_src, num_dst) nodes, and given ones marked as replaced.
+    Self-loops are appended for the first min(num_src, num_dst) nodes, and given ones marked.
     """
     reverse = flow == "target_to_source"
     if reverse and not _is_edge_list(given):
@@ -216,7 +211,6 @@ def _is_edge_list(given: Any) -> bool:
 
 
 def _sizes(given: Any, num_src: int, num_dst: int | None) -> tuple[int, int]:
-    """Numbers of source and target nodes, checked against the sizes of `given`."""
     known: Sizes = (None, None)
     if isinstance(given, Neighborhood):
         known = (given.num_src, given.num_dst)
@@ -296,16 +290,3 @@ TO_SPARSE = {
     torch.sparse_csr: to_torch_csr_tensor,
     torch.sparse_csc: to_torch_csc_tensor,
 }
-
-
-def _like_given(given: Any, edges: Tensor, weights: Tensor, nb: Neighborhood) -> Any:
-    """Edges and weights in the form that PyG returns for `given`."""
-    size = (nb.num_dst, nb.num_src)
-    if isinstance(given, SparseTensor):
-        return SparseTensor(row=edges[1], col=edges[0], value=weights, sparse_sizes=size)
-    if isinstance(given, EdgeIndex):
-        return EdgeIndex(edges, sparse_size=(nb.num_src, nb.num_dst)), weights
-    if is_torch_sparse_tensor(given):
-        adj = TO_SPARSE[given.layout](edges.flip(0), weights, size)
-        return adj, adj.values()
-    return edges, weights

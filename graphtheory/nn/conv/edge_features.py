@@ -76,14 +76,11 @@ def edge_logits(edge_query: Tensor, features: Tensor, adj: Adjacency) -> Tensor:
 
 
 def in_rows(adj: Adjacency, features: Tensor) -> Tensor:
-    """Features of given edges in CSR order; layers that follow one another share a copy.
-
-    The copy lives as long as one of them keeps it for its backward pass. What has a gradient is
-    copied by each layer: of a shared copy the gradient could be taken once alone.
-    """
+    """Features of given edges in CSR order; layers that follow one another share a copy."""
     if adj.order is None or features.requires_grad or not _can_be_shared(features):
         return adj.to_csr_order(features)
-    copies = adj.cached("features", WeakTensorKeyDictionary)  # -> (state, the copy)
+    # -> (state, the copy while a layer keeps it); a learned one lets its gradient be taken once
+    copies = adj.cached("features", WeakTensorKeyDictionary)
     state, (before, known) = state_of(features), copies.get(features, (None, None))
     copy = known() if state is not None and before == state else None
     if copy is None:
@@ -115,12 +112,9 @@ def _edges_as_targets(adj: Adjacency, given_order: bool) -> Neighborhood:
 
 
 def project_per_edge(features: Tensor, head_dim: int, num_dst: int) -> bool:
-    """Whether W f, [E, H, C], is smaller than W^T q, [N_dst, H, D]: few edges, wide features.
-
-    Never while a program is traced, which takes any number of edges.
-    """
+    """Whether W f, [E, H, C], is smaller than W^T q, [N_dst, H, D]: few edges, wide features."""
     if torch.compiler.is_compiling():
-        return False
+        return False  # a traced program takes any number of edges
     num_edges, edge_dim = features.shape
     return num_edges * head_dim < num_dst * edge_dim
 
@@ -128,10 +122,7 @@ def project_per_edge(features: Tensor, head_dim: int, num_dst: int) -> bool:
 def with_edges(
     key: Tensor, value: Tensor, of_edges: Tensor, adj: Adjacency
 ) -> tuple[Tensor, Tensor, Neighborhood]:
-    """k_j + W f and v_j + W f of every edge, [E, H, C], and the rows whose sources are edges.
-
-    W f is in the order of the given edges.
-    """
+    """k_j + W f and v_j + W f of every edge, [E, H, C], given W f, and the rows of these edges."""
     of_edges = adj.to_csr_order(of_edges).view(-1, *key.shape[1:])
     key, value = (gather(one, adj, given_order=False) + of_edges for one in (key, value))
     return key, value, adj.edges_as_sources()

@@ -19,12 +19,10 @@ def gine(width: int, *, edges: bool) -> nn.Module:
 
 
 class EdgeGCNConv(MessagePassing):
-    r"""GCN whose messages hold the features of their edge.
+    r"""GCN of `width` features, whose messages hold those of their edge, if any.
 
     .. math:: x'_i = \frac{\operatorname{ReLU}(W x_i + r)}{d_i} + \sum_{j \in N(i)}
         \frac{\operatorname{ReLU}(W x_j + e_{ij})}{\sqrt{d_i d_j}}, \qquad d_i = 1 + |N(i)|
-
-    Nodes and edges have `width` features, in and out; edge_attr may be None.
 
     Source: Hu et al. (2020), Open Graph Benchmark, the GCN of its molecular baselines.
     """

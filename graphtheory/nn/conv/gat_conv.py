@@ -33,7 +33,6 @@ class GATBase(on_core.OnCore):
     def _project(
         self, x_src: Tensor, x_dst: Tensor | None, of_source: Any, of_target: Any
     ) -> tuple[Tensor, Tensor | None]:
-        """Projected source and target features [N, H, C], by one shared matrix or one each."""
         on_core.check_features("x", x_src, of_source.in_channels)
         source = of_source(x_src).view(-1, self.heads, self.out_channels)
         if x_dst is None or (x_dst is x_src and of_target is of_source):
@@ -42,13 +41,11 @@ class GATBase(on_core.OnCore):
         return source, of_target(x_dst).view(-1, self.heads, self.out_channels)
 
     def _attend(self, adj: Adjacency, logits: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """Weighted sums [N_dst, H, C], and attention weights [E, H] after dropout."""
         weights = ops.edge_softmax(logits, adj.neighborhood)
         weights = nn.functional.dropout(weights, self.dropout, self.training)
         return ops.aggregate(weights, value, adj.neighborhood), weights
 
     def _finish(self, out: Tensor, x_dst: Tensor | None) -> Tensor:
-        """Concatenate or average the heads, then add residual and bias."""
         out = out.flatten(1) if self.concat else out.mean(1)
         if self.res is not None and x_dst is not None:
             out = out + self.res(x_dst)
@@ -129,7 +126,6 @@ class GATConv(GATBase, pyg.GATConv):
         return self._finish(out, x_dst), adj.with_weights(edge_index, weights)
 
     def _node_scores(self, source: Tensor, target: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """Source and target scores [N, H], as a product with a block-diagonal matrix."""
         if target is source:
             att = torch.cat([self.att_src, self.att_dst])
             of_source, of_target = (source.flatten(1) @ _block_diagonal(att)).split(self.heads, 1)

@@ -152,7 +152,6 @@ class GCNConv(on_core.OnCore, pyg.GCNConv):
         return twin
 
     def _kept_rows(self, given: Any, num_nodes: int) -> Rows | None:
-        """The rows that are kept for graphs of the kind of `given`."""
         name = "_kept_matrix" if isinstance(given, SparseTensor) else "_kept_edges"
         kept: Kept | None = getattr(self, name)
         if kept is None or kept.rows is not None:
@@ -162,7 +161,6 @@ class GCNConv(on_core.OnCore, pyg.GCNConv):
         return rows
 
     def _keep(self, given: Any, rows: Rows, one_set: bool) -> None:
-        """Keep the rows of a graph for all later ones of its kind."""
         layout: Any = SparseTensor if isinstance(given, SparseTensor) else None
         if isinstance(given, Tensor) and is_torch_sparse_tensor(given):
             layout = torch.sparse_coo if given.layout is torch.sparse_coo else torch.sparse_csr
@@ -194,7 +192,6 @@ class GCNConv(on_core.OnCore, pyg.GCNConv):
     def _rows(
         self, given: Any, weight: Tensor | None, x_src: Tensor, num_dst: int | None, one_set: bool
     ) -> Rows:
-        """The neighborhood and the weight of each edge."""
         num_src = x_src.shape[self.node_dim]
         if isinstance(given, SparseTensor) or is_torch_sparse_tensor(given):
             if weight is not None:
@@ -272,7 +269,6 @@ def _with_loops(adj: Adjacency, weight: Tensor, fill: float) -> Tensor:
 
 
 def _sums(weight: Tensor, nb: Neighborhood) -> Tensor:
-    """Sum of the incoming weights of each target node [num_dst]."""
     return ops.aggregate(weight[:, None], weight.new_ones(nb.num_src, 1, 1), nb).flatten()
 
 

@@ -182,7 +182,6 @@ class GPSConv(pyg.GPSConv):
         return neighbors
 
     def _bias(self, nb: Neighborhood, distance: Tensor | None, attn_bias: Tensor | None) -> Bias:
-        """What is added to the logits: a bias by distance, a given one, or their sum."""
         if attn_bias is not None and attn_bias.shape != (nb.num_edges, self.heads):
             raise ValueError(
                 f"attn_bias: shape {tuple(attn_bias.shape)}, expected [{nb.num_edges}, "
@@ -210,7 +209,6 @@ class GPSConv(pyg.GPSConv):
         return bias_per_edge(made) + attn_bias
 
     def _project(self, x: Tensor) -> tuple[Tensor, ...]:
-        """Query, key and value, [N, heads, channels / heads] each."""
         both = functional.linear(x, self.attn.in_proj_weight, self.attn.in_proj_bias)
         return both.view(x.size(0), 3, self.heads, self.channels // self.heads).unbind(1)
 
@@ -241,10 +239,7 @@ def _check_kind(attn_type: str) -> None:
 
 
 def clique_edges(batch: Tensor, num_pairs: int | None = None) -> Neighborhood:
-    """The edges of `graph.cliques`, by operators that `torch.export` traces for any number of them.
-
-    `num_pairs` is that number where a tensor with one row per pair tells it.
-    """
+    """The edges of `graph.cliques` for `torch.export`; a tensor of pairs may tell their number."""
     first = torch.searchsorted(batch, batch)
     size = torch.searchsorted(batch, batch, right=True) - first
     indptr = torch.cat([size.new_zeros(1), size.cumsum(0)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
+from itertools import accumulate
 from typing import Any, ClassVar
 
 import torch
@@ -172,7 +173,6 @@ class Relational(on_core.OnCore):
 
 
 def _times(x: Tensor, weight: Tensor) -> Tensor:
-    """The product with `weight`, a matrix or a block-diagonal one [blocks, rows, columns]."""
     if weight.dim() == 2:
         return x @ weight
     return torch.einsum("nbi,bio->nbo", x.view(-1, *weight.shape[:2]), weight).flatten(1)
@@ -262,33 +262,25 @@ class HGTConv(on_core.OnCore, pyg.HGTConv):
 
 
 def joined(edges: Mapping[EdgeType, Any], sizes: Mapping[str, int]) -> Neighborhood:
-    """One neighborhood of all kinds of edges, kept while the given edges are the same tensors.
-
-    Targets are the nodes of all types, sources those of each kind of edge, one after another.
-    """
+    """One neighborhood of all kinds of edges, its sources kind after kind, kept with the edges."""
     adjs = [adjacency_of(e, sizes[kind[0]], sizes[kind[-1]]) for kind, e in edges.items()]
     kept = adjs[0].cached("joined", dict)
     # the adjacencies are kept as well, whose identity would otherwise be given to others
     found = kept.get("found")
     names = (tuple(edges), tuple(sizes.items()))
     same = found is not None and found[0] == names
-    if not same or any(a is not b for a, b in zip(found[1], adjs, strict=True)):
-        found = kept["found"] = (names, adjs, _join(adjs, tuple(edges), sizes))
-    return found[2]
-
-
-def _join(
-    adjs: list[Adjacency], kinds: tuple[EdgeType, ...], sizes: Mapping[str, int]
-) -> Neighborhood:
-    first, total = {}, 0
-    for name, size in sizes.items():
-        first[name], total = total, total + size
+    if same and all(a is b for a, b in zip(found[1], adjs, strict=True)):
+        return found[2]
+    first = dict(zip(sizes, accumulate(sizes.values(), initial=0), strict=False))
     parts, num_src = [], 0
-    for adj, kind in zip(adjs, kinds, strict=True):
+    for adj, kind in zip(adjs, edges, strict=True):
         src, dst = adj.neighborhood.edge_index()
         parts.append(torch.stack([src + num_src, dst + first[kind[-1]]]))
         num_src += adj.neighborhood.num_src
-    return Neighborhood.from_edge_index(torch.cat(parts, 1), num_src=num_src, num_dst=total)
+    total = sum(sizes.values())
+    nb = Neighborhood.from_edge_index(torch.cat(parts, 1), num_src=num_src, num_dst=total)
+    kept["found"] = (names, adjs, nb)
+    return nb
 
 
 class HANConv(on_core.OwnPropagate, pyg.HANConv):

@@ -138,7 +138,6 @@ def _root(variance: Tensor) -> Tensor:
 
 
 def _scalers(module: Any, degree: Tensor) -> list[Tensor]:
-    """Factors [N, 1, 1] of each scaler, eq. (6)."""
     linear, log = module.avg_deg_lin, module.avg_deg_log
     some = degree.clamp(min=1)
     known: dict[str, Callable[[], Tensor]] = {

@@ -176,7 +176,6 @@ class SPDTransformerConv(DotProduct):
         return out if weights is None else (out, adj.with_weights(edge_index, weights))
 
     def _with_root(self, out: Tensor, x_dst: Tensor) -> Tensor:
-        """The heads side by side or averaged, and W_R x."""
         out = out.flatten(1) if self.concat else out.mean(1)
         return out if self.lin_skip is None else out + self.lin_skip(x_dst)
 

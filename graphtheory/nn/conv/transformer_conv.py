@@ -71,12 +71,7 @@ def _check_plain(linear: Any) -> None:
 
 
 class Projections:
-    """Linear maps of x whose results a backward pass makes again.
-
-    Tensors that autograd saves within `saved` are looked up among the results. Where something
-    compiles, transforms or traces the call, or decides itself what is kept (checkpoints of torch,
-    `save_on_cpu`), all is left to it.
-    """
+    """Linear maps of x, made again by the backward pass unless others decide what is kept."""
 
     def __init__(self) -> None:
         autograd: Any = torch._C._autograd
@@ -209,7 +204,6 @@ class DotProduct(OnCore):
         self, query: Tensor, key: Tensor, adj: Adjacency, nb: Neighborhood, bias: Bias,
         edges: tuple[ops.EdgeFeatures, ...],
     ) -> Tensor:  # fmt: skip
-        """Attention weights [E, H] before dropout."""
         logits = attention_logits(query, key, nb, bias, self.scale)
         scale = self.out_channels**-0.5 if self.scale is None else self.scale
         for one in edges:

@@ -69,10 +69,7 @@ _LAST: WeakKeyDictionary[WeightedSums, Tensor] = WeakKeyDictionary()
 
 
 def _kept(layer: WeightedSums, edge_index: Any) -> Any:
-    """The edges of the call before, if these are equal, so that `adjacency_of` need not sort them.
-
-    A forward of PyG that normalizes weights makes a new tensor of the same edges in every call.
-    """
+    """The edges of the call before if these are equal: PyG may make a new tensor in every call."""
     listed = type(edge_index) is Tensor and edge_index.layout is torch.strided
     if not listed or innermost_transform() is not None or torch.compiler.is_compiling():
         return edge_index
@@ -231,10 +228,7 @@ class GINEConv(Sums, pyg.GINEConv):
 def _terms(
     x: Tensor, edge_attr: Tensor, lin: torch.nn.Module | None
 ) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Nodes, features of edges, and on a CPU the matrix [1, edge_dim, D] by which `ops` maps these.
-
-    The bias of the map is added to the nodes then, which are fewer.
-    """
+    """Nodes, features of edges, and on a CPU the matrix that maps these, its bias in the nodes."""
     if lin is None:
         return x, edge_attr, None
     if not x.is_cpu or not on_core.is_plain(lin) or torch.is_autocast_enabled("cpu"):

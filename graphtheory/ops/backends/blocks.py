@@ -104,10 +104,7 @@ class LearnedBias(torch.autograd.Function):
 
 
 class SecondDerivative(torch.autograd.Function):
-    """Passes the output of torch's dense kernel on, with a gradient that has one of its own.
-
-    Where `create_graph` asks for it that is torch's formula, and nothing flows into the kernel.
-    """
+    """Passes a dense kernel's output on; a gradient with one of its own is by torch's formula."""
 
     @staticmethod
     def forward(
@@ -303,11 +300,7 @@ def _kernels(call: AttentionCall) -> Backend:
 
 
 def attention(call: AttentionCall) -> Tensor:
-    """Attention of every set; a bias becomes the kernel's mask [count, H, dst, src].
-
-    Equal sets are one call; ragged ones are gathered into groups of similar size, a call each. On a
-    CPU most equal sets go to the loops of k-nearest attention, with all sources as the nearest.
-    """
+    """Attention of every set: equal ones in one call, ragged ones in groups of similar size."""
     blocks, sets = call.neighborhood.blocks, call.neighborhood.sets
     nodes = (call.query, call.key, call.value)
     if blocks is not None and (call.dropout > 0 or own_loops_beat_sdpa(call)):

@@ -31,11 +31,7 @@ class CSRBackend(Backend):
 
     @cached_property
     def kernels(self) -> ModuleType:
-        """For each operation a function of its name, and a `..._backward` for its gradients.
-
-        `edge_dot` and `aggregate` are each other's. `torch_csr` has them all, with their arguments,
-        but those of `topk_blocks`, `projected_attention` and `mapped_relu_sum`.
-        """
+        """For each operation a function of its name, and a `..._backward` for its gradients."""
         return import_module(self.module)
 
     def runner(self, operation: str) -> Callable[[Any], Any]:

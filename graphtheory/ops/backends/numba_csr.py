@@ -52,9 +52,6 @@ class NumbaCSR(CSRBackend):
 
 
 def _keeps(edges: int, heads: int, itemsize: int) -> bool:
-    """`keeps_weights`; False for a number of edges that an exported program leaves open.
-
-    Compared, that number would get a bound, and the program would refuse larger graphs.
-    """
+    """`keeps_weights`; False of an open number of edges, which a comparison would bound."""
     left_open = isinstance(edges, torch.SymInt) and torch.compiler.is_exporting()
     return not left_open and keeps_weights(edges, heads, itemsize)

@@ -178,10 +178,7 @@ def edge_attention(
     bias: Tensor | None, bucket: Tensor | None, table: Tensor | None,
     scale: float, dropout: float, seed: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    """Output as `query`; sums [N, H, D + R] and weights [E, H] in the type of the sums.
-
-    An edge has a row of `features` [E, D], a number in `row` [E], one of R, both or none.
-    """
+    """Output as `query`; sums [N, H, D + R] of features and row numbers; weights [E, H]."""
     dtype = query.dtype
     query, key, value = widened(query, key, value)
     features, edge_query = _wide(query, features), _wide(query, edge_query)
@@ -208,10 +205,7 @@ def edge_attention_backward(
     weights: Tensor, bucket: Tensor | None, num_buckets: int, of_features: bool,
     scale: float, dropout: float, seed: Tensor | None,
 ) -> tuple[Tensor, ...]:  # fmt: skip
-    """Gradients of query, key, value, edge query, features, logits and the bias table.
-
-    What is absent, or not asked for by `of_features`, gets [0].
-    """
+    """Gradients of query, key, value, edge query, features, logits and table; [0] of the absent."""
     dtype = query.dtype
     grad, query, key, value, weights = widened(grad, query, key, value, weights)
     grad_sums, edge_query, features = (_wide(query, t) for t in (grad_sums, edge_query, features))
@@ -244,7 +238,6 @@ def edge_attention_backward(
 
 
 def _wide(like: Tensor, tensor: Tensor | None) -> Any:
-    """In the type of the sums."""
     return None if tensor is None else tensor.detach().to(like.dtype).contiguous()
 
 
@@ -324,10 +317,7 @@ def additive_score_backward(
     grad: Tensor, source: Tensor, target: Tensor, att: Tensor, features: Tensor, matrix: Tensor,
     slope: float, of_features: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-    """Gradients of source, target, att, features ([0] unless asked for) and matrix.
-
-    They need no transposed structure.
-    """
+    """Gradients of source, target, att, features ([0] unless asked for) and matrix."""
     dtypes = [t.dtype for t in (source, target, att, features, matrix)]
     grad, source, target, att, features, matrix = widened(
         grad, source, target, att, features, matrix

@@ -78,10 +78,7 @@ class TritonCSR(CSRBackend):
         self, operation: str, num_dst: int, num_edges: int, num_heads: int, dtype: torch.dtype,
         narrow: int,
     ) -> tuple[int, ...]:  # fmt: skip
-        """Two statistics of each row and, of a narrow type, its output before it was rounded.
-
-        With features of edges the weights; on blocks five statistics.
-        """
+        """Two statistics a row, or five on blocks, and outputs not yet rounded; by edge weights."""
         if operation == "edge_attention":
             return num_edges, num_heads
         facts = (num_heads, 5) if operation == "topk_attention" else (2 + narrow, num_heads)

@@ -58,8 +58,7 @@ def _step(
 ):  # fmt: skip
     """The B next edges of each row: edge, whether it is one, logits [R, B, G], slopes and values.
 
-    Slopes are what a logit grows by with `mine`: keys, or those of the leaky sum. A logit is minus
-    infinity where there is no edge, or a score is; it is NaN for a bucket beyond the table.
+    Slopes are what a logit grows by with `mine`: keys, or those of the leaky sum.
     """
     edge, live, node = entries(indices, None, start, stop, offset, B)
     if key is not None:
@@ -185,9 +184,7 @@ def _row_stats(
 ):  # fmt: skip
     """Of rows with gradient g [R, F] maximum, log of the sum, and mean gradient of weights, [R, G].
 
-    The mean is the sum over the row of each weight times its gradient, with dropout
-    too. A rounded output would leave a gradient where the true one is 0, as in a row whose sources
-    are all alike.
+    A rounded output would leave a gradient where the true one is 0, as of sources all alike.
     """
     if STATS > 2:
         was = own(softmax_stats + 2 * HEADS, row, live, column, exists, STATS * HEADS, ACC)
@@ -228,10 +225,7 @@ def targets(
     STATS: tl.constexpr,
     CHUNK: tl.constexpr, R: tl.constexpr, B: tl.constexpr, G: tl.constexpr, C: tl.constexpr,
 ):  # fmt: skip
-    """Write kept weights of the edges of rows (or chunks), and gradients of logits or leaky sums.
-
-    These, added up, are the gradient of the query or of dst_score, which goes to `of_target`.
-    """
+    """Write kept weights of edges, gradients of logits or leaky sums; these added up by row."""
     row, place, live, start, stop = span(rows, starts, indptr, count, R, CHUNK)
     head, head_live, column, exists = features(HEADS, DIM, G, C)
     mine = _of_target(

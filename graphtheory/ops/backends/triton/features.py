@@ -103,10 +103,7 @@ def feature_grads(
     HEADS: tl.constexpr, DIM: tl.constexpr, ACC: tl.constexpr,
     CHUNK: tl.constexpr, R: tl.constexpr, B: tl.constexpr, G: tl.constexpr, C: tl.constexpr,
 ):  # fmt: skip
-    """Write the gradient of features [E, D], one of OF heads after the other.
-
-    out[e] = sum over h of scale * logits[e, h] * query[i, h] + weights[e, h] * grad[i, h].
-    """
+    """Write sums over OF heads of scale * logits[e] * query[i] + weights[e] * grad[i], [E, D]."""
     row, _, live, start, stop = span(rows, starts, indptr, count, R, CHUNK)
     _, _, column, exists = features(HEADS, DIM, G, C)
     longest = tl.max(stop - start, 0).to(tl.int32)
@@ -150,7 +147,6 @@ def _parts(features: Tensor | None, row: Tensor | None, num_rows: int) -> list[_
 
 
 def _dot(indptr: Tensor, indices: Tensor, query: Tensor, key: Tensor) -> Tensor:
-    """Dot products [E, H] in the type of the sums."""
     acc = sum_type(query)
     out = query.new_empty(indices.size(0), query.size(1), dtype=acc)
     args = [*plain(indices, query, key), out]
@@ -166,7 +162,6 @@ def _add_dots(indptr: Tensor, parts: list[_Part], query: Tensor, logits: Tensor)
 
 
 def _sums(indptr: Tensor, weights: Tensor, parts: list[_Part], scale: float) -> Tensor:
-    """Sums [N, H, D + R] by weights [E, H]."""
     num_dst, heads = indptr.size(0) - 1, weights.size(1)
     found = [weights.new_empty(num_dst, heads, 0)]
     for part in parts:
@@ -213,10 +208,7 @@ def edge_attention_backward(
     scale: float, dropout: float, seed: Tensor | None,
     *, out: Tensor | None, bias: Tensor | None, table: Tensor | None, sums: Tensor | None,
 ) -> tuple[Tensor, ...]:  # fmt: skip
-    """Gradients of query, key, value, edge query, features, logits and the bias table.
-
-    What is absent, or not asked for by `of_features`, gets [0].
-    """
+    """Gradients of query, key, value, edge query, features, logits and table; [0] of the absent."""
     parts = _parts(features, row, num_rows)
     shape, acc = query.shape[1:], weights.dtype
     up = _dot(indptr, indices, grad, value)

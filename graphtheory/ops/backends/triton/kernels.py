@@ -97,10 +97,7 @@ def attention_backward(
     bucket: Tensor | None, num_buckets: int, scale: float, dropout: float, seed: Tensor | None,
     *, out: Tensor, bias: Tensor | None, table: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-    """Gradients of query, key, value, the logits and the bias table [num_buckets, H].
-
-    Those of the logits are [E, H] with a bias by edge, and else [0, H].
-    """
+    """Gradients of query, key, value, logits ([0, H] without a bias by edge) and bias table."""
     of_query, of_key, of_value = room_like(query, key, value)
     given, drop = (query, key, value, None, None, bias, bucket, table), (dropout, seed)
     weights, logits = _by_target(indptr, indices, given, of_query, grad, out, stats, scale, *drop)

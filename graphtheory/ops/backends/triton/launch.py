@@ -66,11 +66,7 @@ def over_rows(
     kernel: Any, indptr: Tensor, shape: Sequence[int], outs: Outs, args: Sequence[Any],
     merge: Merge | None = None, **constants: Any,
 ) -> None:  # fmt: skip
-    """Run a kernel (rows, starts, indptr, count, *outs, *args) on every row of [heads, dim] nodes.
-
-    `outs` have an axis of rows; None where a result is not wanted. Results of long rows are made by
-    `merge` from those of their chunks, or added up.
-    """
+    """Run a kernel (rows, starts, indptr, count, *outs, *args) on rows; `merge` joins chunks."""
     heads, dim = shape
     acc = constants["ACC"]
     rows, indptr = plan(indptr), indptr.contiguous()
@@ -130,10 +126,7 @@ def merge_softmax(parts: Outs, outs: Outs, long: Tensor, bounds: Tensor) -> None
 
 
 def over_logits(kernel: Any, indptr: Tensor, heads: int, args: Sequence[Any], acc: Any) -> None:
-    """Run a kernel of [E, H] numbers on every row, long ones in wide steps instead of chunks.
-
-    Without features an edge is a few bytes: 1024 edges a step read a row of 10^5 in 100 steps.
-    """
+    """Run a kernel of [E, H] numbers on every row, long ones in wide steps instead of chunks."""
     rows, indptr = plan(indptr), indptr.contiguous()
     group = min(power(heads), 64)
     for part in rows.bins:

@@ -18,10 +18,7 @@ SIZES = ("count", "edges", "threshold")
 
 @triton.jit
 def span(rows, starts, indptr, count, R: tl.constexpr, CHUNK: tl.constexpr):
-    """Of this program's rows: row, place of the result, whether there is one, first edge, end.
-
-    A chunk's result goes to the place of the chunk, a row's to that of the row.
-    """
+    """Of this program's rows: row, place of its or its chunk's result, if any, first edge, end."""
     item = tl.program_id(0).to(tl.int64) * R + tl.arange(0, R)
     live = item < count
     row = item
@@ -46,10 +43,7 @@ def next_edges(start, stop, offset, B: tl.constexpr):
 
 @triton.jit
 def entries(indices, perm, start, stop, offset, B: tl.constexpr):
-    """The B next entries of each row: edge, whether it is one, and the node at its other end.
-
-    Entry t of a row is edge perm[t], or edge t without `perm`.
-    """
+    """The B next entries of each row: edge, by `perm` if given, if it is one, its other end."""
     edge, here = next_edges(start, stop, offset, B)
     node = tl.load(indices + edge, mask=here, other=0).to(tl.int64)
     if perm is not None:

@@ -104,10 +104,7 @@ def weighted(
     HEADS: tl.constexpr, DIM: tl.constexpr, ACC: tl.constexpr,
     CHUNK: tl.constexpr, R: tl.constexpr, B: tl.constexpr, G: tl.constexpr, C: tl.constexpr,
 ):  # fmt: skip
-    """Write scale * sum over the row of weights[e, h] * value[j, h], and an unscaled second one.
-
-    Entry t of a row is edge perm[t], or edge t without `perm`.
-    """
+    """Write scale * sum over the row of weights[e, h] * value[j, h], and an unscaled second one."""
     _, place, live, start, stop = span(rows, starts, indptr, count, R, CHUNK)
     head, head_live, column, exists = features(HEADS, DIM, G, C)
     sums = tl.zeros((R, G * C), ACC)

@@ -91,11 +91,7 @@ def sums(
     EDGE_DIM: tl.constexpr, HEADS: tl.constexpr, DIM: tl.constexpr, ACC: tl.constexpr,
     CHUNK: tl.constexpr, R: tl.constexpr, B: tl.constexpr, G: tl.constexpr, C: tl.constexpr,
 ):  # fmt: skip
-    """Write the gradient of `mine`, one vector a row, and the row's sum of grad * leaky(z).
-
-    Entry t of a row is edge perm[t], or edge t without `perm`; `other` is gathered. given_out
-    [E, programs of a row, EDGE_DIM] gets the gradients of the features of edges, where asked for.
-    """
+    """Write the gradient of `mine`, row sums of grad * leaky(z), and each program's of features."""
     row, place, live, start, stop = span(rows, starts, indptr, count, R, CHUNK)
     head, head_live, column, exists = features(HEADS, DIM, G, C)
     here_is = own(mine, row, live, column, exists, HEADS * DIM, ACC)
@@ -157,7 +153,6 @@ def sum_matrix(
 
 
 def _terms(given: Tensor, matrix: Tensor) -> tuple[list[Tensor | None], dict[str, Any]]:
-    """Features of edges and matrix [edge_dim, heads * dim] as arguments; None without features."""
     edge_dim = matrix.size(1)
     flat = matrix.transpose(0, 1).flatten(1) if edge_dim else None
     return plain(given if edge_dim else None, flat), {"EDGE_DIM": edge_dim}
@@ -206,7 +201,6 @@ def _of_matrix(
     indptr: Tensor, indices: Tensor, grad: Tensor, source: Tensor, target: Tensor, att: Tensor,
     matrix: Tensor, terms: list[Tensor | None], slope: float, acc: torch.dtype,
 ) -> Tensor:  # fmt: skip
-    """Gradient of the matrix of features of edges."""
     (heads, edge_dim, dim), edges = matrix.shape, len(indices)
     if matrix.numel() == 0 or edges == 0:
         return torch.zeros_like(matrix, memory_format=torch.contiguous_format)

@@ -114,10 +114,7 @@ def targets(
     ACC: tl.constexpr,
     M: tl.constexpr, N: tl.constexpr, DIMS: tl.constexpr,
 ):  # fmt: skip
-    """Write of M rows the gradient of the query, of the logits if wanted, and the mean gradient.
-
-    The mean [num_dst, H] is that of the gradients of a row's weights, by these weights.
-    """
+    """Write of M rows the gradients of query and logits, and the mean of those of weights."""
     b, head, i = part(dst, HEADS, M)
     j = tl.arange(0, N)
     row, here, there, at = b * dst + i, i < dst, j < src, head * DIM
@@ -173,10 +170,7 @@ def sources(
 def _rows_of(
     query: Tensor, blocks: Sequence[int], alone: bool = False
 ) -> tuple[int, dict[str, int]]:
-    """How many programs hold whole rows, and the tile and the warps of each.
-
-    `alone`: the logits are all that a program has of every pair.
-    """
+    """How many programs hold whole rows, and tile and warps of each; `alone`: logits are all."""
     (count, dst, src), half = blocks, query.element_size() == 2
     columns = max(power(src), TERMS.value)
     rows, warps = ROWS.value, min(max(1, ROWS.value * columns // (32 * _LOGITS)), 16)

@@ -81,10 +81,7 @@ def put_sums(
     out, row, row_live, factor, base, column, column_live, scale,
     OUT_WIDTH: tl.constexpr, WIDTH: tl.constexpr, DIM: tl.constexpr, DIMS: tl.constexpr,
 ):  # fmt: skip
-    """Store at the rows of out scale * factor [M, N] @ nodes.
-
-    Products of float32 have few terms, for all of them are in registers; they are added up.
-    """
+    """Store at the rows of out scale * factor [M, N] @ nodes, in float32 by sums in registers."""
     M: tl.constexpr = factor.shape[0]
     P: tl.constexpr = factor.shape[1] // TERMS
     if base.dtype.element_ty == tl.float32:
@@ -162,10 +159,7 @@ def _bisected(x, k):
 
 @triton.jit
 def _place_of(entries, column, count):
-    """The column of the count-th of the entries that are true in each row, if it has as many.
-
-    By bisection too: running sums would take as many registers again as the row.
-    """
+    """The column of the count-th of the entries that are true in each row, found by bisection."""
     tl.static_assert(entries.shape[1] <= 1024)
     low = tl.full([entries.shape[0]], -1, tl.int32)
     high = tl.full([entries.shape[0]], 1023, tl.int32)
@@ -178,10 +172,7 @@ def _place_of(entries, column, count):
 
 @triton.jit
 def choose(x, column, k):
-    """Floor, ceiling, last place and largest entry of each row, which has no -0.0.
-
-    For entries are counted by the sign of a difference, and -0.0 - 0.0 has one.
-    """
+    """Floor, ceiling, last place and largest entry of each row, which has no -0.0 (signs count)."""
     lower, reaching = _bisected(x, k)
     reached = x >= lower[:, None]
     kth = tl.min(tl.where(reached, x, float("inf")), 1)

@@ -35,10 +35,7 @@ def attention(
     bias: Tensor | None, bucket: Tensor | None, table: Tensor | None,
     scale: float, dropout: float, seed: Tensor | None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Output as `query`, and the weights [E, H] before dropout in the type of the sums.
-
-    Of many weights the softmax statistics [num_dst, 2, H] instead, see `tiles`.
-    """
+    """Output as `query`, and weights [E, H] before dropout or, of many, statistics; see `tiles`."""
     dtype, drop = query.dtype, (dropout, 0 if seed is None else int(seed))
     query, key, value = widened(query, key, value)
     edges, (num_rows, heads, dim) = indices.size(0), query.shape
@@ -73,11 +70,7 @@ def attention_backward(
     bucket: Tensor | None, num_buckets: int, scale: float, dropout: float, seed: Tensor | None,
     *, bias: Tensor | None, table: Tensor | None,
 ) -> tuple[Tensor, ...]:  # fmt: skip
-    """Gradients of query, key, value, the logits [E, H] and the bias table [num_buckets, H].
-
-    Without a transposed structure, whose pointers then are empty, key and value get nothing. Where
-    statistics were saved, not weights, the logits get [0, H] unless there is a bias by edge.
-    """
+    """Gradients of query, of key and value if there are sources, of logits and the bias table."""
     dtype, drop = query.dtype, (dropout, 0 if seed is None else int(seed))
     nodes = widened(grad, query, key, value, saved)
     backward: Callable[..., tuple[Tensor, ...]] = _three_loops_backward
@@ -182,10 +175,7 @@ class EdgeRows(NamedTuple):
         self, indptr: Tensor, logits: Tensor, query: Tensor, width: int, scale: float,
         bias: Tensor | None, bucket: Tensor | None, table: Tensor | None, dropout: float, seed: int,
     ) -> Tensor:  # fmt: skip
-        """Softmax of dot products [E, H] and those with the features, in place; sums [N, H, width].
-
-        Queries without rows add nothing; the sums are by the weights that dropout keeps.
-        """
+        """Softmax in place of dot products, to which those of features are added; their sums."""
         out = empty((indptr.size(0) - 1, logits.size(1), width), logits)
         work, chunks = (EXP + 2 * width) * logits.numel(), launch.chunks_of(indptr, logits)
         numbers = (cast(scale, logits), cast(1.0, logits), dropout, seed)
@@ -197,11 +187,7 @@ class EdgeRows(NamedTuple):
         self, indptr: Tensor, weights: Tensor, grad: Tensor, grad_sums: Tensor, width: int,
         scale: float, bucket: Tensor | None, num_buckets: int, dropout: float, seed: int,
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
-        """The gradient of the logits in place of `grad`, of the kept weights and nodes alone.
-
-        Returns the gradient of the table, and the sums [N, H, width] of the features by that of the
-        logits; of width 0 none.
-        """
+        """Gradient of the logits in place of `grad`; those of the table, and of feature queries."""
         out = empty((indptr.size(0) - 1, weights.size(1), width), weights)
         work, chunks = (4 + 2 * width) * weights.numel(), launch.chunks_of(indptr, weights)
         tables = launch.tables_of(weights, chunks, num_buckets)
@@ -224,7 +210,6 @@ class EdgeRows(NamedTuple):
 
 
 def _queries(edge_query: Tensor | None, like: Tensor) -> Tensor:
-    """In the type of the sums; of nothing [0, H, 0]."""
     return (
         like.new_empty(0, like.size(1), 0) if edge_query is None else launch.wide(edge_query, like)
     )
@@ -254,10 +239,7 @@ def edge_attention_backward(
     scale: float, dropout: float, seed: Tensor | None,
     *, bias: Tensor | None, table: Tensor | None,
 ) -> tuple[Tensor, ...]:  # fmt: skip
-    """Gradients of query, key, value, edge query, features, logits and the bias table.
-
-    What is absent, or not asked for by `of_features`, gets [0].
-    """
+    """Gradients of query, key, value, edge query, features, logits and table; [0] of the absent."""
     dtype, drop = query.dtype, (dropout, 0 if seed is None else int(seed))
     grad, query, key, value, weights = widened(grad, query, key, value, weights)
     edges, asked = EdgeRows.of(features, row, query), _queries(edge_query, query)
