@@ -192,9 +192,7 @@ def _meet(rows, columns, s, t, limit, turn, mark, ahead, behind):
 def between_pairs(rows, columns, strong, weak, pairs, cutoff, out, mark, ahead, behind, turn):
     """out[p] = hops from pairs[0, p] to pairs[1, p]; of two searches the cheaper one advances.
 
-    Inside a strong component a path exists, so the search stops at `cutoff`; across components it
-    continues until one side has no new nodes. Marks are numbered by pair from the even number
-    `turn` on, so nothing is cleared between pairs.
+    Across strong components a search goes on beyond `cutoff`, until one side has no new nodes.
     """
     num_nodes = len(rows[0]) - 1
     for p in range(pairs.shape[1]):
@@ -255,10 +253,7 @@ def fill_ball(
     indptr, indices, centers, start, stop, inner, radius, ends, sources, distance,
     mark, queue, turn, hops_of, words, used,
 ):  # fmt: skip
-    """Write what `count_ball` counted: rows of sources in ascending order, and their hops.
-
-    `words` has one bit per node, `used` one bit per nonzero word; both are zero before and after.
-    """
+    """Write what `count_ball` counted; the bitmaps `words` and `used` are zero before and after."""
     level_end = np.empty(radius + 2, np.int64)
     for c in range(start, stop):
         own = np.int32(turn + c - start)

@@ -17,11 +17,7 @@ def _close(root, count, component, waiting, held):
 
 @njit(cache=True, nogil=True)
 def strong_components(indptr, indices):
-    """Tarjan's algorithm without recursion: component of each node, int64 [N].
-
-    Row v lists the sources of v. A component is closed after all components that lead to it, so
-    along every edge component[source] <= component[target], with equality inside a component.
-    """
+    """Tarjan's algorithm: component of each node, int64 [N], along every edge not decreasing."""
     num_nodes = len(indptr) - 1
     component = np.full(num_nodes, -1, np.int64)
     visit = np.full(num_nodes, -1, np.int64)  # order of first visit
@@ -138,11 +134,7 @@ def path_edges(indptr, indices, names, start, stop, out):
 
 @njit(cache=True, nogil=True)
 def floyd(draws, limit, highest):
-    """The subsets [rows, n] of Floyd's algorithm.
-
-    Step k of a row takes draws[k, row], from 0..limit[row]-n+k, or the largest of these if that
-    one is already taken. `limit` is at most `highest`.
-    """
+    """Floyd's subsets [rows, n]: draw k, in 0..limit[row]-n+k, or that range's end if taken."""
     n, rows = draws.shape
     chosen = np.empty((rows, n), np.int64)
     taken = np.zeros(highest, np.bool_)
@@ -173,11 +165,7 @@ def _take(shares, column, limit, taken):
 
 @njit(cache=True, nogil=True)
 def sample_rows(start, degree, shares):
-    """(indptr [rows + 1], edges): n edges of each row that has more, and all edges of other rows.
-
-    Row i has the edges start[i]..start[i]+degree[i]-1; chosen ones ascend. The rows with more than
-    n edges use the columns of `shares` [n, such rows], in [0, 1), one after the other.
-    """
+    """(indptr [rows + 1], edges): n of longer rows, by columns of `shares`; all of others."""
     n, rows = shares.shape[0], start.shape[0]
     indptr = np.zeros(rows + 1, np.int64)
     for i in range(rows):

@@ -91,7 +91,15 @@ def centroids(
     component = _loops.weak_components(*rows)
     sources = np.arange(num_nodes)
     if num_samples is not None:
-        sources = _sample(component, num_samples, generator)
+        if not 1 <= num_samples <= max(num_nodes, 1):
+            raise ValueError(f"num_samples: got {num_samples}, expected 1..{num_nodes} nodes")
+        if generator is None:
+            raise ValueError(
+                "generator: got None, expected a torch.Generator to draw num_samples with"
+            )
+        drawn = torch.randperm(num_nodes, generator=generator)[:num_samples].numpy()
+        missed = np.setdiff1d(component, component[drawn])  # a component's label is its first node
+        sources = np.union1d(drawn, missed)
     farness = _farness(rows, sources)
     least = np.full(num_nodes, np.iinfo(np.int64).max)
     np.minimum.at(least, component, farness)
@@ -142,18 +150,6 @@ def _undirected(graph: Neighborhood) -> Neighborhood:
     return Neighborhood.from_edge_index(
         torch.cat([edges, edges.flip(0)], dim=1), num_nodes=graph.num_dst
     )
-
-
-def _sample(
-    component: np.ndarray, num_samples: int, generator: torch.Generator | None
-) -> np.ndarray:
-    if not 1 <= num_samples <= max(len(component), 1):
-        raise ValueError(f"num_samples: got {num_samples}, expected 1..{len(component)} nodes")
-    if generator is None:
-        raise ValueError("generator: got None, expected a torch.Generator to draw num_samples with")
-    drawn = torch.randperm(len(component), generator=generator)[:num_samples].numpy()
-    missed = np.setdiff1d(component, component[drawn])  # a component's label is its first node
-    return np.union1d(drawn, missed)
 
 
 def _farness(rows: tuple[np.ndarray, np.ndarray], sources: np.ndarray) -> np.ndarray:

@@ -78,10 +78,7 @@ def rows_of(indptr, chunk, chunks):
 
 @part
 def items_of(indptr, chunk, chunks):
-    """Items begin..end-1 of a chunk, and who has edges among them: rows start..last-1.
-
-    Returns begin, end, start, the first row that starts in the chunk, last, and the first edge.
-    """
+    """Of a chunk begin and end of its items; first row, first to start there, end, first edge."""
     first, last = rows_of(indptr, chunk, chunks)
     begin, end = chunk_start(indptr, chunk, chunks), chunk_start(indptr, chunk + 1, chunks)
     start = max(first - 1, 0)
@@ -92,11 +89,6 @@ def items_of(indptr, chunk, chunks):
 def cut(indptr, i, start, stop):
     """Edges of row i, which are items indptr[i] + i + 1 and after, among items start..stop-1."""
     return max(indptr[i], start - i - 1), min(indptr[i + 1], stop - i - 1)
-
-
-def new_counters() -> np.ndarray:
-    """Counters of one pass over chunks."""
-    return np.zeros(_COUNTERS, np.int64)
 
 
 def _atomic(operate: Callable[[Any, Any], Any]) -> Any:
@@ -166,14 +158,11 @@ def _compiled(loop: Callable[..., None]) -> Callable[..., None]:
 
 
 def launch(loop: Callable[..., None], chunks: int, work: int, *args: Any) -> None:
-    """Call ``loop(counters, *args)`` in as many threads as pay, the calling one among them.
+    """Call ``loop(counters, *args)`` in as many threads as pay by `work`, this one among them.
 
     Work for all of torch's threads goes to those; less to others, of which one that comes when all
     chunks are given out does nothing, and is not waited for. To others, too, goes the first call of
     a kind, which may compile: what that raises, or an interrupt, would be lost on torch's.
-
-    A loop does chunks `take_chunk(counters)`, `next_chunk(counters)`, ... below `chunks`, each of
-    which one thread gets. How many threads pay is decided by the `work` in multiply-adds.
     """
     code, counters = _compiled(loop), np.zeros(_COUNTERS, np.int64)
     others = min(torch.get_num_threads(), 1 + work // WORTH_A_THREAD, chunks) - 1
@@ -226,10 +215,7 @@ def options(
     like: Tensor, bias: Tensor | None, bucket: Tensor | None, table: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Absent parts as empty arrays, so that one machine code serves all."""
-    none = NO_ROWS[like.dtype]
-    bias = none if bias is None else wide(bias, like)
-    table = none if table is None else wide(table, like)
-    return bias, NO_BUCKETS if bucket is None else bucket.contiguous(), table
+    return wide(bias, like), buckets(bucket), wide(table, like)
 
 
 def wide(tensor: Tensor | None, like: Tensor) -> Tensor:

@@ -157,10 +157,7 @@ def _share_rows(first, last, indptr, indices, weights, value, out, grad, share, 
 
 
 def divide(counters, chunks, indptr, indices, weights, value, out, grad, share, to_weights):
-    """Write share[i, h] = grad[i, h] / the number of edges that have out[i, h].
-
-    Write the gradient of the weights, unless `to_weights` has no rows.
-    """
+    """Write share[i, h] = grad[i, h] / edges that have out[i, h]; also of weights if wanted."""
     chunk = take_chunk(counters)
     while chunk < chunks:
         first, last = rows_of(indptr, chunk, chunks)

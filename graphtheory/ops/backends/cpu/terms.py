@@ -67,10 +67,7 @@ def write_terms(low, high, features, order, given, copy, width, terms):
 def give_back(
     low, high, sum_grads, order, given, dim, width, turned, needed, found, of_features, table
 ):
-    """From the gradients of the terms of edges low..high-1 those of the matrix and of features.
-
-    That of the matrix is added to `table`; those of features are written if they are needed.
-    """
+    """Of gradients of terms: add that of the matrix to `table`, write those of features."""
     one = sum_grads.dtype.type(1)
     multiply(given.T, sum_grads, table, dim, high - low, width, True)
     if needed:

@@ -146,9 +146,12 @@ def _parts(features: Tensor | None, row: Tensor | None, num_rows: int) -> list[_
     return [part for part in found if part.dim]
 
 
-def _dot(indptr: Tensor, indices: Tensor, query: Tensor, key: Tensor) -> Tensor:
-    acc = sum_type(query)
-    out = query.new_empty(indices.size(0), query.size(1), dtype=acc)
+def edge_dot(
+    indptr: Tensor, indices: Tensor, query: Tensor, key: Tensor, *, wide: bool = False
+) -> Tensor:
+    """Logits [E, H], as `query` or in the type of the sums."""
+    acc = sum_type(query, key)
+    out = query.new_empty(indices.size(0), query.size(1), dtype=acc if wide else query.dtype)
     args = [*plain(indices, query, key), out]
     over_rows(primitives.dot, indptr, query.shape[1:], [], args, ACC=acc)
     return out
@@ -184,7 +187,7 @@ def edge_attention(
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """Output as `query`; sums [N, H, D + R] and weights [E, H] in the type of the sums."""
     parts = _parts(features, row, num_rows)
-    logits = _dot(indptr, indices, query, key)
+    logits = edge_dot(indptr, indices, query, key, wide=True)
     if edge_query is not None:
         _add_dots(indptr, parts, edge_query, logits)
     logits *= scale
@@ -211,7 +214,7 @@ def edge_attention_backward(
     """Gradients of query, key, value, edge query, features, logits and table; [0] of the absent."""
     parts = _parts(features, row, num_rows)
     shape, acc = query.shape[1:], weights.dtype
-    up = _dot(indptr, indices, grad, value)
+    up = edge_dot(indptr, indices, grad, value, wide=True)
     _add_dots(indptr, parts, grad_sums, up)
     up = _dropped(up, dropout, seed)
     logits = torch.empty_like(up)

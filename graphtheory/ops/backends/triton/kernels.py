@@ -28,6 +28,7 @@ from graphtheory.ops.backends.triton import primitives
 from graphtheory.ops.backends.triton.features import (  # noqa: F401
     edge_attention,
     edge_attention_backward,
+    edge_dot,
 )
 from graphtheory.ops.backends.triton.launch import (
     by_bucket,
@@ -138,14 +139,6 @@ def additive_attention_backward(
         ACC=stats.dtype,
     )  # fmt: skip
     return of_value, of_src[..., 0], of_dst[..., 0], grads
-
-
-def edge_dot(indptr: Tensor, indices: Tensor, query: Tensor, key: Tensor) -> Tensor:
-    """Logits [E, H]."""
-    out = query.new_empty(indices.size(0), query.size(1))
-    args, acc = [*plain(indices, query, key), out], sum_type(query, key)
-    over_rows(primitives.dot, indptr, query.shape[1:], [], args, ACC=acc)
-    return out
 
 
 def _rows_of_logits(kernel: Any, indptr: Tensor, *inputs: Tensor) -> Tensor:

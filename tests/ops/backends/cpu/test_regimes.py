@@ -14,7 +14,7 @@ from graphtheory import Neighborhood, ops
 from graphtheory.ops import BucketedBias
 from graphtheory.ops.backends.cpu import launch, primitives, regimes
 from graphtheory.ops.backends.cpu.attention import calls, tiles
-from graphtheory.ops.backends.cpu.launch import _compiled, new_counters
+from graphtheory.ops.backends.cpu.launch import _COUNTERS, _compiled
 from tests.ops.backends.cpu.test_vector import run_as_python
 
 NODES, HUB, EDGES, HEADS, DIM = 900, 2500, 7000, 3, 5
@@ -277,9 +277,11 @@ def test_a_row_that_ends_in_the_last_chunk_is_merged_within_the_arrays(
     given = [1 + rng.random(shape) if shape else 0.5 for shape in shapes]
     python, machine = ([np.copy(one) if np.ndim(one) else one for one in given] for _ in range(2))
     split_row = np.array([-1, 1, 1])
-    _compiled(loop)(new_counters(), 3, split_row, *machine)
+    _compiled(loop)(np.zeros(_COUNTERS, np.int64), 3, split_row, *machine)
     run_as_python(tiles, monkeypatch)
-    loop(new_counters(), 3, split_row, *python)  # an index beyond an array is an error here alone
+    loop(
+        np.zeros(_COUNTERS, np.int64), 3, split_row, *python
+    )  # an index beyond an array is an error here alone
     assert not np.array_equal(python[-1], given[-1])
     for ours, theirs in zip(python, machine, strict=True):
         np.testing.assert_allclose(theirs, ours, rtol=1e-12)

@@ -23,7 +23,7 @@ from numba.core.dispatcher import Dispatcher
 from graphtheory.ops.backends import cpu
 from graphtheory.ops.backends.cpu import launch
 from graphtheory.ops.backends.cpu.attention import rows as loops
-from graphtheory.ops.backends.cpu.launch import _NEXT, MATH, _compiled, new_counters, part
+from graphtheory.ops.backends.cpu.launch import _COUNTERS, _NEXT, MATH, _compiled, part
 from tests.ops.backends.cpu.test_vector import run_as_python
 
 INDPTR = np.array([0, 0, 3, 4, 6])
@@ -106,12 +106,12 @@ def test_every_loop_is_called_here() -> None:
 def test_python_and_machine_code_agree(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     loop, (inputs, outputs) = getattr(loops, name), CALLS[name]
     python, machine = outputs(), outputs()
-    _compiled(loop)(new_counters(), CHUNKS, *inputs, *machine)
+    _compiled(loop)(np.zeros(_COUNTERS, np.int64), CHUNKS, *inputs, *machine)
     for part_name, function in vars(loops).copy().items():
         if getattr(function, "__module__", "") == loops.__name__ and hasattr(function, "py_func"):
             monkeypatch.setattr(loops, part_name, function.py_func)
     run_as_python(loops, monkeypatch)
-    loop(new_counters(), CHUNKS, *inputs, *python)
+    loop(np.zeros(_COUNTERS, np.int64), CHUNKS, *inputs, *python)
     for ours, theirs in zip(python, machine, strict=True):
         assert np.isfinite(ours).all()
         np.testing.assert_allclose(theirs, ours, rtol=1e-12, atol=1e-14)
@@ -142,13 +142,13 @@ def test_a_hub_is_shared_out_and_summed_in_one_order() -> None:
     for starts in ([0], [5, 2, 0]):  # chunks 5 to 7 before 2 to 4, and those before 0 and 1
         out, split_row, partial_sum = none(3, 2, 3), np.full(8, -2), none(8, 2, 3)
         for start in starts:
-            counters = new_counters()
+            counters = np.zeros(_COUNTERS, np.int64)
             counters[_NEXT] = start
             _compiled(loops.aggregate)(
                 counters, 8, indptr, indices, nothing, weights, value, 1.0, 0.0, 0,
                 out, split_row, partial_sum,
             )  # fmt: skip
-        _compiled(loops.merge)(new_counters(), 8, split_row, partial_sum, out)
+        _compiled(loops.merge)(np.zeros(_COUNTERS, np.int64), 8, split_row, partial_sum, out)
         assert (split_row == 1).sum() >= 6
         np.testing.assert_allclose(out, true, rtol=1e-12, atol=1e-12)
         bits = out if starts == [0] else bits  # noqa: F821
@@ -160,7 +160,7 @@ def test_a_row_with_nan_leaves_large_rows_of_its_chunk_alone() -> None:
     logits[0], logits[16] = np.nan, 200  # which one lane of a vector of 16 sees
     none, nothing, out = np.empty((0, 1), np.float32), np.empty(0, np.uint8), logits.copy()
     _compiled(loops.softmax)(
-        new_counters(), 1, indptr, out, none, nothing, none, np.float32(1), out
+        np.zeros(_COUNTERS, np.int64), 1, indptr, out, none, nothing, none, np.float32(1), out
     )  # fmt: skip
     assert np.isnan(out[:2]).all()
     true = np.full((96, 1), 0.5)
@@ -177,7 +177,7 @@ def test_softmax_of_small_and_of_large_logits(dtype: type) -> None:
         none, nothing = np.empty((0, 2), dtype), np.empty(0, np.uint8)
         out = np.empty_like(logits)
         _compiled(loops.softmax)(
-            new_counters(), 2, INDPTR, logits, none, nothing, none, dtype(1), out
+            np.zeros(_COUNTERS, np.int64), 2, INDPTR, logits, none, nothing, none, dtype(1), out
         )
         for low, high in pairwise(INDPTR):
             part = logits[low:high].astype(np.float64)

@@ -123,11 +123,9 @@ def attend(
     counters, chunks, indptr, query, features, order, row, bias, bucket, table, scale, one, p, seed,
     weights, out,
 ):  # fmt: skip
-    """Write softmax weights in place of dot products, and what they sum.
+    """Write softmax weights in place of dot products, to which those of features are added first.
 
-    To weights[e, h] <query[i, h], features[e]> is added first, if there are queries; the sum of the
-    kept weights[e, h] * features[e] goes to out[i, h]. A row belongs to the chunk in which it
-    starts, and its features are read from afar once. `one` is 1.
+    The sum of the kept weights[e, h] * features[e] goes to out[i, h]. `one` is 1.
     """
     each = np.empty(weights.shape[1], weights.dtype)
     chunk = take_chunk(counters)
@@ -146,10 +144,9 @@ def attend_backward(
     counters, chunks, indptr, grad, features, order, row, weights, bucket, scale, p, seed, logits,
     tables, out,
 ):  # fmt: skip
-    """Write gradients of logits in place of those of the kept weights, and what they sum.
+    """Write gradients of logits in place of those of the kept weights; of logits by bucket, tables.
 
-    `grad`, if it has rows, is the gradient of the sums of `attend`. The sum of scale * logits[e, h]
-    * features[e] goes to out[i, h], if it has entries, that of logits to tables by bucket.
+    Sums of scale * logits[e, h] * features[e] go to out[i, h]; `grad` is that of `attend`'s sums.
     """
     mean = np.empty(weights.shape[1], weights.dtype)
     chunk = take_chunk(counters)
@@ -177,10 +174,7 @@ def _grad_chunk(chunk, chunks, indptr, logits, query, scale, weights, grad, p, s
 def feature_grad(
     counters, chunks, indptr, logits, query, scale, weights, grad, p, seed, order, out
 ):
-    """Write the gradient of the features, `grad` being that of their sums.
-
-    Edge e gives sum over h of scale * logits[e, h] * query[i, h] + kept weights[e, h] * grad[i, h].
-    """
+    """Write sum over h of scale * logits[e, h] * query[i, h] + kept weights[e, h] * grad[i, h]."""
     chunk = take_chunk(counters)
     while chunk < chunks:
         _grad_chunk(chunk, chunks, indptr, logits, query, scale, weights, grad, p, seed, order, out)

@@ -76,10 +76,7 @@ def projected_attention_backward(
     bucket: Tensor | None, num_buckets: int, of_inputs: tuple[bool, bool, bool], scale: float,
     dropout: float, seed: int,
 ) -> tuple[Tensor | None, ...]:  # fmt: skip
-    """Gradients of x_src and x_dst, W and b of each map, matrix, features, logits and table.
-
-    Those of x_src, x_dst and features are None unless `of_inputs` asks for them.
-    """
+    """Gradients of x_src, x_dst and features if asked for, of W, b, matrix, logits and table."""
     indptr, indices, t_indptr, targets, perm = parts
     query, key, value = (Map(*one, len(matrix)) for one in maps)
     edges, grad = EdgeRows.of(features, None, x_src, order), grad.contiguous()

@@ -144,10 +144,7 @@ def softmax_rows(first, last, indptr, logits, bias, bucket, table, scale, out, e
 
 
 def softmax(counters, chunks, indptr, logits, bias, bucket, table, scale, out):
-    """Write the softmax of each row of scale * logits + bias + table[bucket]; -inf gives zeros.
-
-    `bias` or `table` may have no rows; `out` may be `logits`.
-    """
+    """Write row softmax of scale * logits + bias + table[bucket], if any; of -inf alone zeros."""
     each = np.empty(logits.shape[1], out.dtype)
     chunk = take_chunk(counters)
     while chunk < chunks:
@@ -182,11 +179,7 @@ def softmax_backward_rows(
 
 
 def softmax_backward(counters, chunks, indptr, weights, grad, bucket, p, seed, out, tables):
-    """Write weights * (g - sum over the row of weights * g), g being `grad` of the kept weights.
-
-    The sums of the result by bucket are added to one table [Z * H] a chunk, if there are tables.
-    `out` may be `grad`.
-    """
+    """Write weights * (g - sum of weights * g by row), g = `grad` of the kept; sums by bucket."""
     mean = np.empty(weights.shape[1], out.dtype)
     chunk = take_chunk(counters)
     while chunk < chunks:
@@ -256,10 +249,9 @@ def aggregate(
     counters, chunks, indptr, indices, perm, weights, value, scale, p, seed, out, split_row,
     partial_sum,
 ):  # fmt: skip
-    """Write out[i, h] = scale * sum over the row of the kept weights[e, h] * value[j, h].
+    """Write out[i, h] = scale * sum of kept weights[perm[t], h] * value[j, h], t without `perm`.
 
-    Entry t of a row has the weight of edge e = perm[t], or of edge t where `perm` is empty. What a
-    chunk adds to the row that starts before it, split_row[chunk], goes to partial_sum[chunk].
+    A chunk adds to the row that starts before it, split_row[chunk], by partial_sum[chunk].
     """
     chunk = take_chunk(counters)
     while chunk < chunks:
@@ -329,10 +321,7 @@ def whole_backward(
     counters, chunks, indptr, indices, t_indptr, targets, perm, grad, query, key, value, weights,
     bucket, scale, one, p, seed, logits, of_query, tables, of_key, of_value,
 ):  # fmt: skip
-    """Write the gradients of logits and query, and a table of each chunk; `one` is 1.
-
-    In a second pass, if there are sources, those of key and value.
-    """
+    """Write gradients of logits, query and chunks' tables; then of key and value if wanted."""
     mean = np.empty(weights.shape[1], logits.dtype)
     chunk = take_chunk(counters)
     while chunk < chunks:

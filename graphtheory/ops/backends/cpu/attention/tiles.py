@@ -153,11 +153,7 @@ def forward(
     counters, chunks, indptr, indices, query, key, value, bias, bucket, table, scale, p, seed,
     stats, out, split_row, partial_sum, partial_stats,
 ):  # fmt: skip
-    """Write the means of the values, and the softmax statistics.
-
-    Of the row that starts before a chunk, split_row[chunk], the part goes to partial_sum[chunk] and
-    partial_stats[chunk]: see `merge_rows`.
-    """
+    """Write the means of the values and the softmax statistics; parts of rows: `merge_rows`."""
     tile = np.empty((AHEAD + 2, key.shape[1]), out.dtype)
     chunk = take_chunk(counters)
     while chunk < chunks:
@@ -194,11 +190,7 @@ def _query_part(
     of_query, rest, row_stats, at, spare, i, low, high, prefetched, indices, query, key, value,
     grad, stats, bias, bucket, table, scale, p, seed, tile, grad_tile,
 ):  # fmt: skip
-    """Write what entries low..high-1 of row i add to its three sums; return the next to prefetch.
-
-    That of w * g * key to of_query[at], that of w * key to rest[spare], that of w * g to
-    row_stats[at, 2].
-    """
+    """Write the three sums of entries low..high-1 of row i; return the next row to prefetch."""
     heads, width, one = key.shape[1], key.shape[1] * key.shape[2], tile.dtype.type(1)
     none, size, mean = indices[:0], 2 * i * heads, (3 * at + 2) * heads
     clear(of_query, at * width, width)
@@ -269,11 +261,7 @@ def by_target(
     counters, chunks, indptr, indices, query, key, value, grad, stats, bias, bucket, table, scale,
     p, seed, of_query, row_stats, rest, split_row, partial_sum, partial_rest, partial_stats,
 ):  # fmt: skip
-    """Write the gradient of the query and the row statistics.
-
-    Parts of a row that starts before a chunk wait for `merge_queries`; rest[chunk] is that of the
-    last row of the chunk.
-    """
+    """Write the gradient of the query and row statistics; parts of rows: `merge_queries`."""
     size = AHEAD, key.shape[1]
     tile, grad_tile = np.empty(size, grad.dtype), np.empty(size, grad.dtype)
     chunk = take_chunk(counters)

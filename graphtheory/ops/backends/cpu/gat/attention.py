@@ -149,11 +149,7 @@ def backward(
     value, grad, weights, nothing, no_bucket, p, seed, edge_grad, of_value, of_src_score,
     of_dst_score,
 ):  # fmt: skip
-    """Whole rows: three passes, each of which needs what the one before wrote.
-
-    The gradients of the kept weights go to `edge_grad`, with those of the values; then that of the
-    sums takes their place, added up by target; then by source.
-    """
+    """Whole rows: passes over sources, targets, sources, each needs what the one before wrote."""
     (dst_score, of_row), (edge, of_edge) = of_none(dst_score, edge_grad), of_none(edge, edge_grad)
     each = np.empty(edge_grad.shape[1], edge_grad.dtype)
     chunk = take_chunk(counters)

@@ -80,10 +80,7 @@ def _grad_tile(
     i, low, high, indptr, indices, grad, source, target, att, slope, bits, terms, sum_grads,
     step, ups, of_target, of_att, at_att,
 ):  # fmt: skip
-    """Write signs of the sums of edges low..high-1, from row i on, and gradients of these sums.
-
-    Add those up by target, and what each adds to that of att; return the row of the last.
-    """
+    """Write signs of sums of edges low..high-1, and gradients; return the row of the last."""
     (heads, dim), width, far = att.shape, att.size, source.nbytes > FAR
     words = bits.shape[1]
     for e in range(low, high):
@@ -105,10 +102,7 @@ def rows_loop(
     counters, chunks, indptr, indices, grad, source, target, att, features, flat, turned, slope,
     bits, of_target, of_att, of_features, of_flat,
 ):  # fmt: skip
-    """Pass over targets: their gradients, those of features if needed, and signs of the sums.
-
-    Those of att and of the matrix have one table a chunk.
-    """
+    """Pass over targets: their gradients, tables of att and matrix, features if needed, signs."""
     given, terms, copy = room_for(flat, grad)
     (dim, width), needed = flat.shape, turned.shape[1] > 0
     sum_grads, step = matrix(len(terms), width, grad), 0

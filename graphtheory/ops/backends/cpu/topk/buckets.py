@@ -138,10 +138,7 @@ _tally_one, _tally_some = _tally(1), _tally(TOGETHER)
 
 @njit(cache=True)
 def scale_and_look_up(x, at, plane, n, scale, bucket, e, columns):
-    """Scale n entries of each head, the first of which is edge e, and add the number of its bucket.
-
-    Numbers of a bucket lie side by side in `columns`, [Z, heads].
-    """
+    """Scale n entries of each head from edge e on, and add `columns` [Z, heads] by bucket."""
     if columns.shape[1] == 1:
         _look_up_one(x, at, plane, n, scale, bucket, e, columns)
     else:
@@ -150,11 +147,7 @@ def scale_and_look_up(x, at, plane, n, scale, bucket, e, columns):
 
 @njit(cache=True)
 def tally(sums, x, at, plane, n, bucket, e):
-    """Add each of n entries of each head, the first of which is edge e, to the sums of its bucket.
-
-    They are [Z, SUMS, heads], several of each bucket lest an edge wait for the one before in the
-    same.
-    """
+    """Add n entries of each head from edge e on to sums [Z, SUMS, heads] by bucket, by turns."""
     if sums.shape[2] == 1:
         _tally_one(sums, x, at, plane, n, bucket, e)
     else:

@@ -21,10 +21,7 @@ _INTERPOLATED = 6  # thresholds that are guessed from counts, before the interva
 
 @intrinsic
 def extent(_, x, at, n, low, high):
-    """Smallest and largest of the entries from low on and below high, and if any is NaN or inf.
-
-    Of no entries the smallest is high, and the largest low.
-    """
+    """Smallest and largest of entries in low..high, of none high and low; whether any is odd."""
 
     def code(context, builder, signature, args):
         v, (row, at, n, low, high) = Vectors(context, builder, x.dtype), args
@@ -194,11 +191,7 @@ def weights(_, x, at, n, t, top, share, g):
 
 @njit(forceinline=True, fastmath=MATH)
 def scale_rows(planes, step, rows, n, scale, bucket, e, columns):
-    """Scale rows of n dot products, the first of edge e, and look up their bias.
-
-    `planes` has a row of numbers for each head, in which rows of dot products are `step` apart. The
-    last heads may be absent; what lies there is scaled, too, and nobody reads it.
-    """
+    """Scale rows of n dot products by head, `step` apart, from edge e on, and add their bias."""
     x, plane = planes.reshape(-1), planes.shape[1]
     for i in range(rows):
         if columns.shape[0] > 0:
@@ -210,10 +203,7 @@ def scale_rows(planes, step, rows, n, scale, bucket, e, columns):
 
 @njit(cache=True)
 def tally_rows(sums, planes, step, rows, n, bucket, e):
-    """Add rows of n entries, the first of edge e, to the sums of their buckets; see `scale_rows`.
-
-    Those of absent heads are added, too: `settle` leaves them out, and comes before the next heads.
-    """
+    """Add rows of n entries from edge e on to sums by bucket, also of heads that are absent."""
     x, plane = planes.reshape(-1), planes.shape[1]
     for i in range(rows):
         tally(sums, x, i * step, plane, n, bucket, e + i * n)
@@ -248,10 +238,7 @@ def drop(x, at, n, counter, heads, p, seed):
 
 @njit(forceinline=True, fastmath=MATH)
 def weigh(x, at, n, stats, i, h):
-    """Replace chosen logits by their exponentials, and all else by 0.
-
-    Writes the last of the statistics, which makes them weights that sum to 1.
-    """
+    """Replace chosen logits by exponentials, all else by 0, and write what makes them sum to 1."""
     t, last, top = stats[i, h, 0], int(stats[i, h, 1]), stats[i, h, 2]
     bar_late_ties(x, at, n, t, last)
     total = exponentials(x, at, whole(n), t, top)

@@ -94,11 +94,7 @@ _wide_tile, _narrow_tile = _tile(_REGISTERS), _tile(1)
 
 @njit(cache=True)
 def multiply(x, y, out, n, depth, m, more):
-    """Write x @ y, [n, depth] @ [depth, m], to `out`, or add it to what is there.
-
-    All three are of `matrix`, whole or from some row on, and x may be transposed. What lies beyond
-    n or m in `out` is overwritten.
-    """
+    """Write x @ y, [n, depth] @ [depth, m], or add it to `out`, of which more is overwritten."""
     x_row, x_column = x.strides[0] // x.itemsize, x.strides[1] // x.itemsize
     y_row, out_row = y.strides[0] // y.itemsize, out.strides[0] // out.itemsize
     lanes = REGISTER // x.itemsize

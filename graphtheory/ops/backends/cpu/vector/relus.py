@@ -82,11 +82,7 @@ def leaky_gradients(
     _, ups, slope, x, at_x, y, at_y, z, at_z, att, bits, at_bits, grads, at_grads, of_y, of_att,
     at_att, n,
 ):  # fmt: skip
-    """Gradients of sum(ups * att * leaky(x + y + z)) of n numbers.
-
-    That of the sums goes to grads, and is added to of_y[at_y]; that of att is added to
-    of_att[at_att]. Which sums are positive goes to int16 `bits`.
-    """
+    """Gradients of sum(ups * att * leaky(x + y + z)): of sums, added to y's and att's; signs."""
 
     def code(context, builder, _signature, args):
         vectors = _Masked(context, builder, x.dtype)
