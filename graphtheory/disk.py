@@ -74,7 +74,7 @@ def _sweep(path: Path) -> None:
 
 
 def load_tensors(content: bytes) -> Any:
-    """What `torch.save` stored, by torch's safe loader, on the CPU; ValueError where it is odd.
+    """What `torch.save` stored, by torch's safe loader, on the CPU; deep nests are a ValueError.
 
     That loader ends the process at a dictionary's key of very many nested tuples, whose hash takes
     more stack than there is, so the nesting is looked at first.

@@ -130,8 +130,7 @@ def csr_from_edges(edge_index: Tensor, num_src: int, num_dst: int) -> tuple[Tens
     """Sort edges by target: (indptr [num_dst + 1], indices [E], perm [E])."""
     for side, limit in enumerate((num_src, num_dst)):
         row = edge_index[side]
-        in_range = not row.numel() or (int(row.min()) >= 0 and int(row.max()) < limit)
-        if not in_range:
+        if row.numel() and (int(row.min()) < 0 or int(row.max()) >= limit):
             check_index(f"edge_index[{side}]", row, limit)  # which names an offender
     indptr, perm = sort_by_key(edge_index[1].contiguous(), num_dst)
     return indptr, edge_index[0].long()[perm], perm
@@ -139,9 +138,8 @@ def csr_from_edges(edge_index: Tensor, num_src: int, num_dst: int) -> tuple[Tens
 
 @csr_from_edges.register_fake
 def _(edge_index: Tensor, num_src: int, num_dst: int) -> tuple[Tensor, Tensor, Tensor]:
-    edges = edge_index.size(1)
-    indptr = edge_index.new_empty(num_dst + 1, dtype=torch.int64)
-    indices, perm = (edge_index.new_empty(edges, dtype=torch.int64) for _ in range(2))
+    sizes = (num_dst + 1, edge_index.size(1), edge_index.size(1))
+    indptr, indices, perm = (edge_index.new_empty(n, dtype=torch.int64) for n in sizes)
     return indptr, indices, perm
 
 

@@ -228,21 +228,20 @@ class Neighborhood:
         """The `sets` as a few dense groups, without sets that have no edges (cached)."""
         assert self.sets is not None
         self.check_unchanged()
-        if self._groups is None:
+        found = self._groups
+        if found is None:
             with leave_inference_mode():
-                self._store(_groups=group_sets(self.sets, self.device))
-        assert self._groups is not None
-        return self._groups
+                self._store(_groups=(found := group_sets(self.sets, self.device)))
+        return found
 
     def edge_places(self) -> list[Tensor]:
         """The edge at each position of each of the `groups` (cached)."""
-        groups = self.groups()
-        if self._edge_places is None:
+        groups, found = self.groups(), self._edge_places
+        if found is None:
             with leave_inference_mode():
                 found = [edge_places(g, self.indptr, self.num_edges) for g in groups]
                 self._store(_edge_places=found)
-        assert self._edge_places is not None
-        return self._edge_places
+        return found
 
     def transpose(self) -> Neighborhood:
         """The same edges by source (cached); its `perm` is the position of each edge here."""

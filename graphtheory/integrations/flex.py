@@ -100,7 +100,7 @@ def _pairs(mask: BlockMask, batch: int, queries: int, keys: int) -> Tensor:
             f"block_mask: made for {tuple(mask.shape)}, expected a batch of {batch} with {queries} "
             f"queries and {keys} keys"
         )
-    return torch.cat([_allowed(mask, b, queries, keys) for b in range(of_batch)])
+    return torch.stack([_allowed(mask, b, queries, keys) for b in range(of_batch)])
 
 
 def _edges(allowed: Tensor, batch: int, queries: int, keys: int) -> Neighborhood:
@@ -116,7 +116,7 @@ def _edges(allowed: Tensor, batch: int, queries: int, keys: int) -> Neighborhood
 
 
 def _allowed(mask: BlockMask, entry: int, queries: int, keys: int) -> Tensor:
-    """Whether there is an edge, [1, queries, keys]: in whole blocks, and where `mask_mod` says."""
+    """Whether there is an edge, [queries, keys]: in whole blocks, and where `mask_mod` says."""
     rows, columns = mask.BLOCK_SIZE
     device = mask.kv_indices.device
     i, j = torch.arange(queries, device=device)[:, None], torch.arange(keys, device=device)
@@ -126,7 +126,7 @@ def _allowed(mask: BlockMask, entry: int, queries: int, keys: int) -> Tensor:
     if mask.full_kv_num_blocks is not None and mask.full_kv_indices is not None:
         whole = _blocks(mask.full_kv_num_blocks, mask.full_kv_indices, entry)
         found = found | whole[i // rows, j // columns]
-    return found[None]
+    return found
 
 
 def _blocks(count: Tensor, indices: Tensor, entry: int) -> Tensor:

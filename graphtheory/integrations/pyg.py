@@ -15,7 +15,7 @@ from torch_geometric.nn import MessagePassing
 from torch_geometric.nn import conv as pyg
 
 from graphtheory.nn import conv
-from graphtheory.nn.conv import GPSConv, hetero_conv, pna_conv, weighted_sums
+from graphtheory.nn.conv import GPSConv, hetero_conv, weighted_sums
 from graphtheory.nn.conv.on_core import OnCore, OwnPropagate
 from graphtheory.nn.conv.sparse_features import maybe_sparse
 
@@ -23,8 +23,7 @@ _DROP_INS: dict[type[nn.Module], Any] = {
     getattr(pyg, name): getattr(module, name)
     for module, names in (
         (conv, "TransformerConv GATConv GATv2Conv GCNConv GPSConv"),
-        (weighted_sums, "SAGEConv GINConv GINEConv GraphConv ChebConv SGConv APPNP"),
-        (pna_conv, "PNAConv"),
+        (weighted_sums, "SAGEConv GINConv GINEConv GraphConv ChebConv SGConv APPNP PNAConv"),
         (hetero_conv, "RGCNConv FastRGCNConv HGTConv HANConv"),
     )
     for name in names.split()

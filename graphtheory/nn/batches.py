@@ -23,8 +23,18 @@ def graph_sizes(batch: Tensor, num_graphs: int | None = None) -> Tensor:
         raise TypeError(f"batch: got {kind}, expected an int64 tensor [num_nodes]")
     if batch.dim() != 1:
         raise ValueError(f"batch: shape {tuple(batch.shape)}, expected [num_nodes]")
-    if not torch.compiler.is_compiling():
-        _check_order(batch, num_graphs)
+    if not torch.compiler.is_compiling() and len(batch):
+        down = batch[1:] < batch[:-1]
+        if bool(down.any()):
+            at = int(down.nonzero()[0]) + 1
+            raise ValueError(
+                f"batch: entry {at} is {int(batch[at])} behind {int(batch[at - 1])}, expected the "
+                "nodes of a graph to follow each other (ascending entries): sort the nodes by graph"
+            )
+        if int(batch[0]) < 0:
+            raise ValueError(f"batch: got {int(batch[0])}, expected graphs of 0 or more")
+        if num_graphs is not None and int(batch[-1]) >= num_graphs:
+            raise ValueError(f"batch: got {int(batch[-1])}, expected graphs in 0..{num_graphs - 1}")
     return torch.bincount(batch, minlength=num_graphs or 0)
 
 
@@ -32,20 +42,6 @@ def _wrong_length(batch: Tensor, num_nodes: int) -> ValueError:
     return ValueError(
         f"batch: shape {tuple(batch.shape)}, expected one entry per node: [{num_nodes}]"
     )
-
-
-def _check_order(batch: Tensor, num_graphs: int | None) -> None:
-    down = batch[1:] < batch[:-1]
-    if bool(down.any()):
-        at = int(down.nonzero()[0]) + 1
-        raise ValueError(
-            f"batch: entry {at} is {int(batch[at])} behind {int(batch[at - 1])}, expected the "
-            "nodes of a graph to follow each other (ascending entries): sort the nodes by graph"
-        )
-    if len(batch) and int(batch[0]) < 0:
-        raise ValueError(f"batch: got {int(batch[0])}, expected graphs of 0 or more")
-    if num_graphs is not None and len(batch) and int(batch[-1]) >= num_graphs:
-        raise ValueError(f"batch: got {int(batch[-1])}, expected graphs in 0..{num_graphs - 1}")
 
 
 def graph_cliques(batch: Tensor | None, num_nodes: int, device: torch.device) -> Neighborhood:

@@ -82,17 +82,6 @@ def each_group(
     return torch.tensor(values, dtype=torch.float64)
 
 
-def check_assignment(assignment: Tensor) -> None:
-    """Raise unless this is one group per node."""
-    if not isinstance(assignment, Tensor) or assignment.dtype != torch.int64:
-        kind = getattr(assignment, "dtype", type(assignment).__name__)
-        raise TypeError(f"assignment: got {kind}, expected an int64 tensor [N]")
-    if assignment.dim() != 1 or (len(assignment) and int(assignment.min()) < 0):
-        raise ValueError(
-            f"assignment: shape {tuple(assignment.shape)}, expected one group of 0 or more per node"
-        )
-
-
 class Groups(NamedTuple):
     """The groups of a graph's nodes; group l from 0, in the order of growing degree."""
 
@@ -164,13 +153,21 @@ class DegreeGroups(RowPattern, Sampler):
                 f"count: got {self.count} together with share={self.share}, expected one"
             )
         check_boundaries(self.groups)
-        if self.assignment is not None:
+        given = self.assignment
+        if given is not None:
             if self.groups != 1:
                 raise ValueError(
                     f"groups: got {self.groups} together with assignment, expected one"
                 )
-            check_assignment(self.assignment)
-            content = self.assignment.cpu().contiguous().numpy().tobytes()
+            if not isinstance(given, Tensor) or given.dtype != torch.int64:
+                kind = getattr(given, "dtype", type(given).__name__)
+                raise TypeError(f"assignment: got {kind}, expected an int64 tensor [N]")
+            if given.dim() != 1 or (len(given) and int(given.min()) < 0):
+                raise ValueError(
+                    f"assignment: shape {tuple(given.shape)}, expected one group of 0 or more per "
+                    "node"
+                )
+            content = given.cpu().contiguous().numpy().tobytes()
             object.__setattr__(self, "assignment_sha256", hashlib.sha256(content).hexdigest()[:16])
 
     def groups_of(self, neighborhood: Neighborhood) -> Groups:

@@ -218,7 +218,12 @@ class LADIES(NodeSampler):
     ) -> Neighborhood:
         """Draw for the rows `targets`, int64 node ids; None is every row."""
         if targets is not None:
-            neighborhood = only_rows(neighborhood, targets)
+            if targets.dtype != torch.int64:
+                raise TypeError(f"targets: dtype {targets.dtype}, expected int64 node ids")
+            check_index("targets", targets, neighborhood.num_dst)
+            used = torch.zeros(neighborhood.num_dst, dtype=torch.bool, device=neighborhood.device)
+            used[targets] = True
+            neighborhood = neighborhood.keep(used[neighborhood.targets()])
         device = draw_device(generator, neighborhood)
         size = self.size(neighborhood.num_src, distinct=not self.replace)
         # Sources without an edge to these rows are left out: a draw costs what the rows cost.
@@ -249,13 +254,3 @@ class LADIES(NodeSampler):
 
     def expected(self, neighborhood: Neighborhood) -> Neighborhood | None:
         return None if self.normalize else super().expected(neighborhood)
-
-
-def only_rows(neighborhood: Neighborhood, targets: Tensor) -> Neighborhood:
-    """The same neighborhood with all other rows empty."""
-    if targets.dtype != torch.int64:
-        raise TypeError(f"targets: dtype {targets.dtype}, expected int64 node ids")
-    check_index("targets", targets, neighborhood.num_dst)
-    used = torch.zeros(neighborhood.num_dst, dtype=torch.bool, device=neighborhood.device)
-    used[targets] = True
-    return neighborhood.keep(used[neighborhood.targets()])

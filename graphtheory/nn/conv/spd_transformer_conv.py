@@ -202,8 +202,6 @@ class SPDTransformerConv(DotProduct):
         return more if bias is None else bias_per_edge(bias) + more
 
     def _features(self, adj: Adjacency, edge_attr: Tensor | None, given: object) -> Tensor | None:
-        if edge_attr is None and self.lin_edge is None:
-            return None
         if self.edge_dim is not None:
             edge_attr = given_features(edge_attr, given, self.edge_dim)
         return checked_features(edge_attr, adj.num_given, self.lin_edge)

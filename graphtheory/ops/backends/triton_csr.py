@@ -78,7 +78,7 @@ class TritonCSR(CSRBackend):
         self, operation: str, num_dst: int, num_edges: int, num_heads: int, dtype: torch.dtype,
         narrow: int,
     ) -> tuple[int, ...]:  # fmt: skip
-        """Two statistics a row, or five on blocks, and outputs not yet rounded; by edge weights."""
+        """Of rows two statistics, on blocks five, and unrounded outputs; with features weights."""
         if operation == "edge_attention":
             return num_edges, num_heads
         facts = (num_heads, 5) if operation == "topk_attention" else (2 + narrow, num_heads)

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from graphtheory import Neighborhood, ops
-from graphtheory.ops.backends.cpu import launch, primitives, threads
+from graphtheory.ops.backends.cpu import launch, primitives
 from graphtheory.ops.backends.cpu.launch import next_chunk, take_chunk
 from tests.conformance.check import GRAPHS, draw_inputs
 
@@ -162,7 +162,7 @@ def test_every_interrupt_comes_out(threads_pay: None) -> None:
 
 def test_a_second_call_starts_no_thread(threads_pay: None, monkeypatch: pytest.MonkeyPatch) -> None:
     attend(GRAPHS["random"](300))
-    monkeypatch.setattr(threads, "start_new_thread", None)
+    monkeypatch.setattr(launch, "start_new_thread", None)
     attend(GRAPHS["random"](300))
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from graphtheory.ops.backends.cpu.threads import Helpers, Team
+from graphtheory.ops.backends.cpu.launch import Helpers, Team
 
 needs_openmp = pytest.mark.skipif(
     not Team().takes(torch.get_num_threads()), reason="torch has no threads of OpenMP"
@@ -54,7 +54,7 @@ def test_the_process_ends_after_its_helpers(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(
         "import time\n"
-        "from graphtheory.ops.backends.cpu.threads import helpers\n"
+        "from graphtheory.ops.backends.cpu.launch import helpers\n"
         "def job():\n"
         "    time.sleep(0.3)\n"
         "    print('ended', flush=True)\n"

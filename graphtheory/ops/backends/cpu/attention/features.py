@@ -17,14 +17,7 @@ from graphtheory.ops.backends.cpu.attention.rows import (
     softmax_backward_rows,
     softmax_rows,
 )
-from graphtheory.ops.backends.cpu.launch import (
-    cut,
-    items_of,
-    next_chunk,
-    part,
-    rows_of,
-    take_chunk,
-)
+from graphtheory.ops.backends.cpu.launch import cut, items_of, next_chunk, part, rows_of, take_chunk
 from graphtheory.ops.backends.cpu.vector.lanes import add, clear, dot, prefetch_rows
 from graphtheory.ops.backends.cpu.vector.rows import add_rows, write_dots
 

@@ -24,9 +24,8 @@ def _look_up(heads: int) -> Any:
     @intrinsic
     def scale_and_look_up(_, x, at, plane, n, scale, bucket, e, columns):
         def code(context, builder, _signature, args):
-            v, (row, at, plane, n, scale, buckets, e, numbers) = (
-                Vectors(context, builder, x.dtype), args
-            )  # fmt: skip
+            v = Vectors(context, builder, x.dtype)
+            row, at, plane, n, scale, buckets, e, numbers = args
 
             def some(place: Any, width: int) -> None:
                 found = []
@@ -50,10 +49,8 @@ def _tally(heads: int) -> Any:
     @intrinsic
     def tally(_, sums, x, at, plane, n, bucket, e):
         def code(context, builder, _signature, args):
-            v, (of_buckets, row, at, plane, n, buckets, e) = (
-                Vectors(context, builder, x.dtype),
-                args,
-            )
+            v = Vectors(context, builder, x.dtype)
+            of_buckets, row, at, plane, n, buckets, e = args
 
             def some(place: Any, width: int) -> None:
                 here = builder.add(at, place)

@@ -21,7 +21,7 @@ _INTERPOLATED = 6  # thresholds that are guessed from counts, before the interva
 
 @intrinsic
 def extent(_, x, at, n, low, high):
-    """Smallest and largest of entries in low..high, of none high and low; whether any is odd."""
+    """Smallest and largest of entries in low..high, of none high and low; if any is NaN or inf."""
 
     def code(context, builder, signature, args):
         v, (row, at, n, low, high) = Vectors(context, builder, x.dtype), args
@@ -116,10 +116,7 @@ def choose(x, step, rows, n, k, stats, first, h):
                 t = real(0.5) * low + real(0.5) * high
             if t <= low or t >= high:
                 low = high if at_least(x, at, full, high) >= k else low  # high may be the largest
-                stats[first + i, h, 0], stats[first + i, h, 1] = (
-                    low,
-                    last_equal(x, at, n, k, low),
-                )
+                stats[first + i, h, 0], stats[first + i, h, 1] = low, last_equal(x, at, n, k, low)
                 continue
             found = at_least(x, at, full, t)
             side = 0 if found >= k else 1
@@ -248,12 +245,7 @@ def weigh(x, at, n, stats, i, h):
 @njit(forceinline=True, fastmath=MATH)
 def weigh_backward(x, g, at, n, stats, i, h):
     """The weights in place of the logits x, and in place of their gradient g that of the logits."""
-    t, last, top, share = (
-        stats[i, h, 0],
-        int(stats[i, h, 1]),
-        stats[i, h, 2],
-        stats[i, h, 3],
-    )
+    t, last, top, share = stats[i, h, 0], int(stats[i, h, 1]), stats[i, h, 2], stats[i, h, 3]
     bar_late_ties(x, at, n, t, last)
     for j in range(n, whole(n)):  # where a row before may have left NaN
         g[at + j] = 0
