@@ -9,14 +9,14 @@ from torch import Tensor
 
 from graphtheory.graph import Neighborhood
 from graphtheory.ops import reference
+from graphtheory.ops.arguments import check_dropout
 from graphtheory.ops.backend import BACKENDS, Backend
 from graphtheory.ops.bounds import check_arguments
-from graphtheory.ops.call import Call, check_dropout
+from graphtheory.ops.call import Call, known, run, structure
 from graphtheory.ops.dropout import draw_seed, dropout_factor
 from graphtheory.ops.fused import outputs_to_keep, saved_like
 from graphtheory.ops.fused_op import FusedOp
-from graphtheory.ops.kernels import neighborhood_of, structure
-from graphtheory.ops.plan import kind_of, known, run
+from graphtheory.ops.kernels import neighborhood_of
 
 
 def _fake(a: Any) -> tuple[Tensor, Tensor]:
@@ -128,8 +128,7 @@ def additive_attention(
     """
     tensors = (value, src_score, dst_score, edge)
     given = (*tensors, negative_slope, dropout, backend)
-    kind = kind_of("additive_attention", neighborhood, *given)
-    plan = known(neighborhood, kind)
+    kind, plan = known("additive_attention", neighborhood, *given)
     if plan is None:
         check_arguments(
             neighborhood, "MHD MH NH? EH?",

@@ -40,8 +40,8 @@ def check_arguments(neighborhood: Neighborhood, words: str, **tensors: object) -
             f"neighborhood: got {type(neighborhood).__name__}, expected a Neighborhood, such as "
             "Neighborhood.from_edge_index(edge_index, num_nodes)"
         )
-    rows, edges = neighborhood.num_dst, neighborhood.num_edges
-    sizes = {"N": rows, "M": neighborhood.num_src, "E": edges}
+    edges = neighborhood.indices.size(0)
+    sizes = {"N": neighborhood.num_dst, "M": neighborhood.num_src, "E": edges}
     for word, (name, tensor) in zip(words.split(), tensors.items(), strict=True):
         if tensor is None and word[-1] == "?":
             continue
@@ -180,28 +180,7 @@ class Layout:
             fits = fit_both_ways(parts, sources) if backward else fit(parts[0], parts[1], sources)
             if fits:
                 return
-        self._say_what_does_not_fit(parts, sources, backward, order, rows)
-
-    def _say_what_does_not_fit(
-        self, parts: list[Tensor], sources: int | None, backward: bool, order: Any, rows: Any
-    ) -> None:
-        indptr, indices, *turned = parts
-        edges = indices.size(0)
-        try:
-            check_pointers(indptr, edges)
-            if sources is not None:
-                _check_ids("indices", indices, sources, edges)
-            if backward:
-                t_indptr, targets, perm = turned
-                check_pointers(t_indptr, edges, "t_indptr", sources)
-                _check_ids("targets", targets, indptr.size(0) - 1, edges)
-                _check_ids("perm", perm, edges, edges)
-            if order is not None and (order.numel() or order.dim() != 1):
-                _check_ids("order", order, rows, edges)
-        except (ValueError, IndexError) as error:
-            raise type(error)(
-                f"{error} ({self.name}); the neighborhood was changed in place, or never checked"
-            ) from None
+        _raise_misfit(self.name, parts, sources, backward, order, rows)
 
     def check_lookups(self, args: Sequence[Any]) -> None:
         """Raise unless buckets and row numbers of edges name rows of their tables."""
@@ -263,6 +242,37 @@ class Layout:
         if self._order is not None and not args[self._order].numel():
             sizes["F"] = sizes["E"]  # edge e has row e
         return sizes
+
+
+def check_rows_of(neighborhood: Neighborhood, operation: str) -> None:
+    """Raise unless the ids of a neighborhood in main memory lie within it; reads them once."""
+    nb = neighborhood
+    if nb.indptr.is_cpu and not fit(nb.indptr, nb.indices, nb.num_src):
+        _raise_misfit(operation, [nb.indptr, nb.indices], nb.num_src)
+
+
+def _raise_misfit(
+    name: str, parts: list[Tensor], sources: int | None, backward: bool = False,
+    order: Any = None, rows: Any = None,
+) -> None:  # fmt: skip
+    """Raise for the first id that does not lie within what it looks up."""
+    indptr, indices, *turned = parts
+    edges = indices.size(0)
+    try:
+        check_pointers(indptr, edges)
+        if sources is not None:
+            _check_ids("indices", indices, sources, edges)
+        if backward:
+            t_indptr, targets, perm = turned
+            check_pointers(t_indptr, edges, "t_indptr", sources)
+            _check_ids("targets", targets, indptr.size(0) - 1, edges)
+            _check_ids("perm", perm, edges, edges)
+        if order is not None and (order.numel() or order.dim() != 1):
+            _check_ids("order", order, rows, edges)
+    except (ValueError, IndexError) as error:
+        raise type(error)(
+            f"{error} ({name}); the neighborhood was changed in place, or never checked"
+        ) from None
 
 
 def _in_rows(order: Tensor, rows: int | None, edges: int) -> bool:

@@ -11,10 +11,8 @@ from graphtheory.graph import Neighborhood
 from graphtheory.ops import reference
 from graphtheory.ops.backend import Backend
 from graphtheory.ops.bounds import check_arguments, check_same_type
-from graphtheory.ops.call import Call
+from graphtheory.ops.call import Call, run, structure
 from graphtheory.ops.fused_op import FusedOp
-from graphtheory.ops.kernels import structure
-from graphtheory.ops.plan import run
 
 Reduction = Literal["sum", "mean", "max", "min"]
 

@@ -11,10 +11,10 @@ from torch import Tensor
 
 from graphtheory.graph import Neighborhood
 from graphtheory.ops import fused
+from graphtheory.ops.arguments import BucketedBias
 from graphtheory.ops.backend import BACKENDS, Backend
-from graphtheory.ops.call import AttentionCall, BucketedBias
+from graphtheory.ops.call import AttentionCall, sum_type
 from graphtheory.ops.fused_op import FusedOp
-from graphtheory.ops.kernels import sum_type
 from graphtheory.ops.look_up import bias_per_edge
 from graphtheory.ops.operator import operator
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -211,7 +212,9 @@ def test_what_is_explained_is_what_runs(operation: str, monkeypatch: pytest.Monk
     explanation, ran = ops.explain(function, *arguments), []
     for name, backend in BACKENDS.items():
         run = backend.run
-        monkeypatch.setattr(backend, "run", lambda c, n=name, r=run: ran.append(n) or r(c))
+        noted = partial(lambda name, run, call: ran.append(name) or run(call), name, run)
+        monkeypatch.setattr(backend, "run", noted)
+        monkeypatch.setattr(backend, "runner", lambda operation, noted=noted: noted)
     function(*arguments)
     assert ran == [explanation.chosen]
 

@@ -12,7 +12,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import pad, scaled_dot_product_attention
 
 from graphtheory.graph.inference import innermost_transform
-from graphtheory.ops.call import BucketedBias
+from graphtheory.ops.arguments import BucketedBias
 from graphtheory.ops.look_up import look_up
 from graphtheory.ops.second import first_gradients
 

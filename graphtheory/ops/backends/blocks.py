@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from graphtheory.ops import fused_topk
+from graphtheory.ops.arguments import BucketedBias
 from graphtheory.ops.backend import BACKENDS, Backend
 from graphtheory.ops.backends.block_bias import (
     BlockBias,
@@ -22,7 +23,7 @@ from graphtheory.ops.backends.block_bias import (
     of_edges,
 )
 from graphtheory.ops.backends.triton_csr import topk_limits
-from graphtheory.ops.call import AttentionCall, BucketedBias, Call
+from graphtheory.ops.call import AttentionCall, Call
 
 HALF = (torch.float16, torch.bfloat16)
 

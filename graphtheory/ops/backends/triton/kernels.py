@@ -45,7 +45,7 @@ from graphtheory.ops.backends.triton.score import (  # noqa: F401
     additive_score_backward,
 )
 from graphtheory.ops.backends.triton.topk import topk_blocks, topk_blocks_backward  # noqa: F401
-from graphtheory.ops.kernels import sum_type
+from graphtheory.ops.call import sum_type
 
 
 def _forward(

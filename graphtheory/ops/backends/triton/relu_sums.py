@@ -19,7 +19,7 @@ from graphtheory.ops.backends.triton.parts import (
     put_own,
     span,
 )
-from graphtheory.ops.kernels import sum_type
+from graphtheory.ops.call import sum_type
 
 
 @triton.jit(do_not_specialize=SIZES)
