@@ -92,19 +92,23 @@ def check_attention(
     edges: EdgeFeatures | Sequence[EdgeFeatures] | None = None,
 ) -> tuple[EdgeFeatures, ...]:  # fmt: skip
     """Raise unless the arguments of attention fit together; the features of edges as a tuple."""
-    check_arguments(neighborhood, "NHD MHD MHD", query=query, key=key, value=value)
+    by_bucket = isinstance(bias, BucketedBias)
+    if not (by_bucket or bias is None or isinstance(bias, Tensor)):
+        kind = type(bias).__name__
+        raise TypeError(f"bias: got {kind}, expected a tensor or BucketedBias(bucket, table)")
+    dense, table = (None, bias.table) if by_bucket else (bias, None)  # type: ignore[union-attr]
+    check_arguments(
+        neighborhood, "NHD MHD MHD EH? RH?",
+        query=query, key=key, value=value, bias=dense, **{"bias.table": table},
+    )  # fmt: skip
     check_same_type(query=query, key=key, value=value)
     check_dropout(dropout)
     if scale is not None and not isinstance(scale, (int, float)):
         raise TypeError(f"scale: got {scale!r}, expected a number or None")
     if isinstance(bias, BucketedBias):
-        for name, part in bias._asdict().items():
-            _check_tensor(f"bias.{name}", part, neighborhood)
-        check_rows_of_edges("bias.bucket", bias.bucket, (torch.uint8,), neighborhood)
-        _check_table("bias.table", bias.table, (query.size(1),))
-    elif bias is not None:
-        _check_tensor("bias", bias, neighborhood, " or BucketedBias(bucket, table)")
-        check_arguments(neighborhood, "NHD EH", query=query, bias=bias)
+        _check_rows(
+            "bias.bucket", bias.bucket, (torch.uint8,), "bias.table", bias.table, neighborhood
+        )
     return () if edges is None else _checked_edges(edges, neighborhood, query)
 
 
@@ -121,16 +125,14 @@ def _checked_edges(
     for one in given:
         if not isinstance(one, EdgeFeatures):
             raise TypeError(f"edges: got {type(one).__name__}, expected EdgeFeatures, one or two")
-        features, of_query = one.features, (query.size(0), query.size(1), one.dim)
-        _check_tensor("edges.features", features, neighborhood)
-        if one.row is None:
-            check_arguments(neighborhood, "EK", **{"edges.features": features})
-        else:
-            check_rows_of_edges("edges.row", one.row, (torch.uint8, torch.int64), neighborhood)
-            of_heads = (query.size(1),) if features.dim() == 3 else ()
-            _check_table("edges.features", features, (*of_heads, one.dim))
-        if one.query is not None and tuple(one.query.shape) != of_query:
-            raise ValueError(f"edges.query: shape {tuple(one.query.shape)}, expected {of_query}")
+        words = "EK"
+        if one.row is not None:
+            words = "RHK" if one.features.dim() == 3 else "RK"
+        of_edges = {"edges.features": one.features, "edges.query": one.query}
+        check_arguments(neighborhood, f"NHD {words} NHK?", query=query, **of_edges)
+        if one.row is not None:
+            kinds = (torch.uint8, torch.int64)
+            _check_rows("edges.row", one.row, kinds, "edges.features", one.features, neighborhood)
         check_same_type(**{"query": query, "edges.query": one.query})
     tables = sum(one.row is not None for one in given)
     if not 1 <= len(given) <= 2 or tables > 1 or len(given) - tables > 1:
@@ -141,28 +143,20 @@ def _checked_edges(
     return tuple(given)
 
 
-def _check_tensor(name: str, given: object, nb: Neighborhood, other: str = "") -> None:
-    if not isinstance(given, Tensor):
-        raise TypeError(f"{name}: got {type(given).__name__}, expected a tensor{other}")
-    if given.device != nb.indices.device:
-        check_device(name, given, nb)
-
-
-def check_rows_of_edges(
-    name: str, ids: Tensor, dtypes: tuple[torch.dtype, ...], nb: Neighborhood
-) -> None:
+def _check_rows(
+    name: str, ids: Tensor, dtypes: tuple[torch.dtype, ...], of: str, table: Tensor,
+    nb: Neighborhood,
+) -> None:  # fmt: skip
     """Raise unless there is a row number for each edge; `check_lookup` reads them."""
     edges = nb.indices.size(0)
+    if not isinstance(ids, Tensor):
+        raise TypeError(f"{name}: got {type(ids).__name__}, expected a tensor")
     if ids.dtype not in dtypes or ids.shape != (edges,):
         kinds = " or ".join(str(dtype).removeprefix("torch.") for dtype in dtypes)
         raise ValueError(
             f"{name}: {ids.dtype} of shape {tuple(ids.shape)}, expected {kinds} [{edges}]"
         )
-
-
-def _check_table(name: str, table: Tensor, of_row: tuple[int, ...]) -> None:
-    if not table.is_floating_point():
-        raise TypeError(f"{name}: dtype {table.dtype}, expected a floating type")
-    if table.dim() < 2 or tuple(table.shape[1:]) != of_row or not 1 <= table.size(0) <= MOST_ROWS:
-        wanted = ", ".join([f"1 to {MOST_ROWS} rows", *map(str, of_row)])
-        raise ValueError(f"{name}: shape {tuple(table.shape)}, expected [{wanted}]")
+    if ids.device != nb.indices.device:
+        check_device(name, ids, nb)
+    if not 1 <= table.size(0) <= MOST_ROWS:
+        raise ValueError(f"{of}: {table.size(0)} rows, expected 1 to {MOST_ROWS}")

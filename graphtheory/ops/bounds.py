@@ -16,10 +16,11 @@ from graphtheory.graph.inference import innermost_transform, leave_inference_mod
 
 _NAMES = {
     "N": "num_dst", "M": "num_src", "E": "num_edges", "H": "heads", "D": "head_dim",
-    "K": "edge_dim",
+    "K": "edge_dim", "R": "rows",
 }  # fmt: skip
 _PER_EDGE = {"bucket": "E", "row": "E", "saved": "EH"}
 _NO_GRADIENT_BY_SOURCE = ("::attention_backward", "::edge_attention_backward")
+_MOST = 256  # sizes that a layout remembers
 _LOOPLESS = frozenset(("torch_csr", "reference"))  # backends by torch's own operators
 
 
@@ -99,10 +100,9 @@ def check_lookup(name: str, ids: Tensor | None, rows: int) -> None:
         return
     if torch.compiler.is_compiling() or ids.numel() == 0 or ids.is_meta:
         return
-    if type(ids) is Tensor and ids.is_cpu and innermost_transform() is None:
-        given = ids.numpy()  # one pass, which every call takes
-        if given.min() >= 0 and given.max() < rows:
-            return
+    own = type(ids) is Tensor and ids.is_cpu and innermost_transform() is None
+    if own and within(ids, rows):  # in one pass, which every call takes
+        return
     with leave_inference_mode():
         ids = unwrapped(ids)
         if ids.is_cpu and is_plain(ids) and within(ids, rows):
@@ -147,6 +147,7 @@ class Layout:
             for k, word in enumerate(self.words)
             if word.isupper() or word in _PER_EDGE
         ]
+        self._fitting = set[tuple[Any, ...]]()  # sizes that were found to fit
         self._sized = {
             letter: next((k for k, word in self._shapes if word[0] == letter), None)
             for letter in "MF"
@@ -197,24 +198,29 @@ class Layout:
             ValueError: If a shape does not fit.
         """
         sizes = self._known(args)
-        for k, word in self._shapes:
-            shape = () if args[k] is None else args[k].shape
+        shapes = [None if args[k] is None else args[k].shape for k, _ in self._shapes]
+        given = (*sizes.items(), *shapes)
+        if given in self._fitting:
+            return
+        for (k, word), shape in zip(self._shapes, shapes, strict=True):
+            if shape is None:
+                continue
             fits = len(shape) == len(word)
             for letter, size in zip(word, shape, strict=False):
                 fits = fits and sizes.setdefault(letter, size) == size
-            if not fits and args[k] is not None:
-                if self.words[k] == "saved" and _are_facts(args[k].shape, sizes):
-                    continue
+            if not fits and not (self.words[k] == "saved" and _are_facts(shape, sizes)):
                 wanted = [sizes.get(letter, _NAMES.get(letter, letter)) for letter in word]
                 raise ValueError(
-                    f"{self.name}: {self.names[k]} has the shape {list(args[k].shape)}, expected "
-                    f"{wanted}"
+                    f"{self.name}: {self.names[k]} has the shape {list(shape)}, expected {wanted}"
                 )
         if {"W", "H", "C"} <= sizes.keys() and sizes["W"] != sizes["H"] * sizes["C"]:
             raise ValueError(
                 f"{self.name}: maps to {sizes['W']} features, expected {sizes['H']} heads of "
                 f"{sizes['C']}"
             )
+        if len(self._fitting) >= _MOST:
+            self._fitting.clear()
+        self._fitting.add(given)
 
     def sizes(self, args: Sequence[Any]) -> dict[str, int]:
         """The size that each letter stands for."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import torch
@@ -53,13 +52,8 @@ class Call(NamedTuple):
     options: tuple[Any, ...] = ()
     plan: Plan | None = None
 
-    def planned(self, plan: Plan) -> Call:
-        """The same call with a plan."""
-        return self._replace(plan=plan)
 
-
-@dataclass(frozen=True)
-class AttentionCall:
+class AttentionCall(NamedTuple):
     """Checked arguments of attention; query [N, H, D], key and value [M, H, D].
 
     `k` is how many neighbors of a row and head the softmax sees at most; None is all of them.
@@ -114,10 +108,6 @@ class AttentionCall:
         if isinstance(self.bias, BucketedBias):
             return None, self.bias.table, self.bias.bucket
         return self.bias, None, None
-
-    def planned(self, plan: Plan) -> AttentionCall:
-        """The same call with a plan."""
-        return replace(self, plan=plan)
 
 
 def needs_grad(tensors: Sequence[Tensor | None]) -> bool:
@@ -174,7 +164,7 @@ def run(
     operation, grad = call.operation, needs_grad(call.tensors)
     check_rows_of(nb, operation)
     plan = Plan(chosen.runner(operation), grad, grad and chosen.needs_transpose(call))
-    result = plan.run(call.planned(plan))
+    result = plan.run(call._replace(plan=plan))
     if len(nb.plans) >= _MOST:
         nb.plans.clear()
     nb.plans[kind] = plan

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -60,7 +59,7 @@ def on_edges(call: AttentionCall, backend: Backend) -> Tensor:
     if bias is None:
         bias = torch.zeros_like(stays, dtype=wide)
     masked = torch.where(stays, bias, -torch.inf)
-    return fused.attention(replace(call, bias=masked, k=None), backend)
+    return fused.attention(call._replace(bias=masked, k=None), backend)
 
 
 def _saved(a: Any) -> Tensor:

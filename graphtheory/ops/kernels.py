@@ -138,13 +138,13 @@ _edge_softmax.register_autograd(_edge_softmax_backward, setup_context=_save_weig
 
 def edge_dot(call: Call, backend: Backend) -> Tensor:
     """Logits [E, H]; see `ops.edge_dot`."""
-    return _edge_dot(*call.tensors, structure(call, backend), backend.name)
+    return _edge_dot(*call.tensors, structure(call, backend), backend.name, plan=call.plan)
 
 
 def edge_softmax(call: Call, backend: Backend) -> Tensor:
     """Weights [E, H]; see `ops.edge_softmax`."""
     nb = call.neighborhood
-    return _edge_softmax(call.tensors[0], [nb.indptr, nb.indices], backend.name)
+    return _edge_softmax(call.tensors[0], [nb.indptr, nb.indices], backend.name, plan=call.plan)
 
 
 def _largest(a: Any) -> Tensor:
@@ -176,10 +176,10 @@ def aggregate(call: Call, backend: Backend) -> Tensor:
     nb, (reduce,) = call.neighborhood, call.options
     parts, name = structure(call, backend), backend.name
     if reduce == "max":
-        return _max(weights, value, parts, name).to(value.dtype)
+        return _max(weights, value, parts, name, plan=call.plan).to(value.dtype)
     if reduce == "min":
-        return -_max(-weights, value, parts, name).to(value.dtype)
+        return -_max(-weights, value, parts, name, plan=call.plan).to(value.dtype)
     if reduce == "mean":
         share = 1 / nb.degree().clamp(min=1).to(sum_type(weights))
         weights = weights * share.index_select(0, nb.targets())[:, None]
-    return _aggregate(weights, value, parts, name)
+    return _aggregate(weights, value, parts, name, plan=call.plan)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -85,7 +84,7 @@ def test_a_name_is_obeyed(name: str) -> None:
         (call(cliques([0, 0]), k=2), "blocks", "there are no edges"),
         (call(GRAPH, device="meta", k=2), "blocks", "on meta, expected cuda; .* not made of equal"),
         (
-            replace(call(GRAPH), neighborhood=GRAPH.to("meta")),
+            call(GRAPH)._replace(neighborhood=GRAPH.to("meta")),
             "triton_csr",
             "tensors lie on cpu and meta, expected one device",
         ),

@@ -6,7 +6,6 @@ Which sets loops over edges run faster on a CPU was measured; the constants say 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -135,7 +134,7 @@ def attention(call: AttentionCall) -> Tensor:
     blocks, sets = call.neighborhood.blocks, call.neighborhood.sets
     nodes = (call.query, call.key, call.value)
     if blocks is not None and (call.dropout > 0 or own_loops_beat_sdpa(call)):
-        return fused_topk.on_blocks(replace(call, k=blocks[2]), _kernels(call))
+        return fused_topk.on_blocks(call._replace(k=blocks[2]), _kernels(call))
     if blocks is not None:
         bias = None if call.bias is None else of_edges(call.bias)
         return _dense(*nodes, blocks[0], call.scale, bias, causal=False)
