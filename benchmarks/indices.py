@@ -23,8 +23,7 @@ from graphtheory import Neighborhood
 from graphtheory.lab.bench.rows import Row
 from graphtheory.ops.backend import BACKENDS
 from graphtheory.ops.backends.cpu import kernels
-from graphtheory.ops.call import Call
-from graphtheory.ops.kernels import structure
+from graphtheory.ops.call import Call, structure
 
 
 def step(parts: list[Tensor], nodes: list[Tensor], grad: Tensor) -> tuple[Tensor, ...]:

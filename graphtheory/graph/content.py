@@ -16,7 +16,7 @@ from torch import Tensor
 from graphtheory.graph.inference import innermost_transform, leave_inference_mode
 
 _WORD = 8  # bytes
-_IDS = (torch.int64, torch.int32)
+_IDS = (torch.int64, torch.int32, torch.uint8)
 _FLAT = (torch.int64, torch.uint8)
 _PADDING = np.zeros(_WORD, np.uint8)
 PLAIN = (Tensor, torch.nn.Parameter)
@@ -34,15 +34,22 @@ def _mixed(words):
 
 
 @njit(cache=True, nogil=True)
-def _fit(pointers, ids, limit):
-    """Whether pointers run from 0 to the number of ids without falling, and ids from 0 to limit."""
-    falls, low, high = 0, 0, -1
-    for i in range(1, len(pointers)):
-        falls += pointers[i] < pointers[i - 1]
+def _within(ids, limit):
+    """Whether ids run from 0 to a limit."""
+    low, high = 0, -1
     for i in range(len(ids)):
         low, high = min(low, ids[i]), max(high, ids[i])
+    return low >= 0 and high < limit
+
+
+@njit(cache=True, nogil=True)
+def _fit(pointers, ids, limit):
+    """Whether pointers run from 0 to the number of ids without falling, and ids from 0 to limit."""
+    falls = 0
+    for i in range(1, len(pointers)):
+        falls += pointers[i] < pointers[i - 1]
     ends = len(pointers) > 0 and pointers[0] == 0 and pointers[-1] == len(ids)
-    return ends and falls == 0 and low >= 0 and high < limit
+    return ends and falls == 0 and _within(ids, limit)
 
 
 @njit(cache=True, nogil=True)
@@ -148,8 +155,7 @@ def fit_both_ways(parts: Sequence[Tensor], limit: int) -> bool:
 
 def within(ids: Tensor, limit: int) -> bool:
     """Whether all ids, integers in main memory, lie in 0..limit-1; reads them once."""
-    given = _array(ids)
-    return not len(given) or bool(given.min() >= 0 and given.max() < limit)
+    return bool(_within(_array(ids), limit))
 
 
 def ascends(pointers: Tensor, end: int) -> bool:

@@ -71,7 +71,7 @@ class Neighborhood:
     distance: Tensor | None
     perm: Tensor | None
     sets: Sets | None
-    plans: dict[Any, Any]  # kinds of calls on these edges, see `ops.plan`
+    plans: dict[Any, Any]  # kinds of calls on these edges, see `ops.call`
     _first_state: Hashable | None = None
     _targets: tuple[Tensor, Hashable] | None = None  # and what they hold
     _groups: list[Group] | None = None

@@ -2,6 +2,7 @@
 
 import graphtheory.ops.backends  # noqa: F401  (registers them)
 from graphtheory.ops.additive import additive_attention, additive_score
+from graphtheory.ops.arguments import BucketedBias, EdgeFeatures
 from graphtheory.ops.attention import (
     attention,
     topk_attention,
@@ -9,7 +10,6 @@ from graphtheory.ops.attention import (
     varlen_neighborhood,
 )
 from graphtheory.ops.backend import backend_names
-from graphtheory.ops.call import BucketedBias, EdgeFeatures
 from graphtheory.ops.edge import aggregate, edge_dot, edge_softmax, relu_sum
 from graphtheory.ops.explain import Explanation, explain
 

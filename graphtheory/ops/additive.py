@@ -9,14 +9,14 @@ from torch import Tensor
 
 from graphtheory.graph import Neighborhood
 from graphtheory.ops import reference
+from graphtheory.ops.arguments import check_dropout
 from graphtheory.ops.backend import BACKENDS, Backend
 from graphtheory.ops.bounds import check_arguments
-from graphtheory.ops.call import Call, check_dropout
+from graphtheory.ops.call import Call, known, run, structure
 from graphtheory.ops.dropout import draw_seed, dropout_factor
 from graphtheory.ops.fused import outputs_to_keep, saved_like
 from graphtheory.ops.fused_op import FusedOp
-from graphtheory.ops.kernels import neighborhood_of, structure
-from graphtheory.ops.plan import kind_of, known, run
+from graphtheory.ops.kernels import neighborhood_of
 
 
 def _fake(a: Any) -> tuple[Tensor, Tensor]:
@@ -65,7 +65,8 @@ def run_attention(call: Call, backend: Backend) -> Tensor:
 
 
 def _composed(call: Call, backend: Backend) -> Tensor:
-    nb, (value, src_score, dst_score, edge), (seed, slope, dropout), _ = call[1:]
+    nb, (value, src_score, dst_score, edge) = call.neighborhood, call.tensors
+    seed, slope, dropout = call.options
     assert value is not None and src_score is not None
     logits = reference.additive_logits(src_score, dst_score, edge, nb, slope)
     weights = backend.run(Call("edge_softmax", nb, (logits,)))
@@ -128,8 +129,7 @@ def additive_attention(
     """
     tensors = (value, src_score, dst_score, edge)
     given = (*tensors, negative_slope, dropout, backend)
-    kind = kind_of("additive_attention", neighborhood, *given)
-    plan = known(neighborhood, kind)
+    kind, plan = known("additive_attention", neighborhood, *given)
     if plan is None:
         check_arguments(
             neighborhood, "MHD MH NH? EH?",
@@ -161,7 +161,8 @@ _score = FusedOp(
 
 def run_score(call: Call, backend: Backend) -> Tensor:
     """Scores [E, H] by the kernels of a backend; see `additive_score`."""
-    return _score(*call.tensors, *call.options, structure(call, backend), backend.name)
+    parts = structure(call, backend)
+    return _score(*call.tensors, *call.options, parts, backend.name, plan=call.plan)
 
 
 def additive_score(
@@ -215,13 +216,17 @@ def additive_score(
     """
     if (edge_features is None) != (edge_matrix is None):
         raise ValueError("edge_features: expected together with edge_matrix, got one alone")
-    sizes = check_arguments(
-        neighborhood, "MHD NHD HD HKD? EK?",
-        source=source, target=target, att=att, edge_matrix=edge_matrix, edge_features=edge_features,
-    )  # fmt: skip
+    tensors = (source, target, att, edge_features, edge_matrix)
+    kind, plan = known("additive_score", neighborhood, *tensors, negative_slope, backend)
+    if plan is None:
+        check_arguments(
+            neighborhood, "MHD NHD HD HKD? EK?",
+            source=source, target=target, att=att, edge_matrix=edge_matrix,
+            edge_features=edge_features,
+        )  # fmt: skip
     if edge_features is None or edge_matrix is None:
         edge_features = source.new_empty(neighborhood.num_edges, 0)
-        edge_matrix = source.new_empty(sizes["H"], 0, sizes["D"])
+        edge_matrix = source.new_empty(source.size(1), 0, source.size(2))
     tensors = (source, target, att, edge_features, edge_matrix)
-    call = Call("additive_score", neighborhood, tensors, (float(negative_slope),))
-    return run(call, backend)
+    call = Call("additive_score", neighborhood, tensors, (float(negative_slope),), plan)
+    return run(call, backend, kind)

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from graphtheory.graph import Neighborhood, bipartite, causal, cliques
 from graphtheory.graph.cache import PerTensorCache
-from graphtheory.ops.call import AttentionCall, BucketedBias, EdgeFeatures, check_attention
-from graphtheory.ops.plan import kind_of, known, run
+from graphtheory.ops.arguments import BucketedBias, EdgeFeatures, check_attention
+from graphtheory.ops.call import AttentionCall, known, run
 
 
 @overload
@@ -92,11 +92,8 @@ def attention(
         >>> attention(torch.zeros_like(x), x, x, nb).flatten().tolist()
         [2.0, 4.0, 0.0]
     """
-    kind = None
-    if edges is None:
-        given = (query, key, value, bias, scale, dropout, backend)
-        kind = kind_of("attention", neighborhood, *given)
-    plan = known(neighborhood, kind)
+    given = (query, key, value, bias, scale, dropout, backend, edges)
+    kind, plan = known("attention", neighborhood, *given)
     found: tuple[EdgeFeatures, ...] = ()
     if plan is None:
         found = check_attention(query, key, value, neighborhood, bias, scale, dropout, edges)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from graphtheory.ops.call import AttentionCall, Call
+if TYPE_CHECKING:
+    from graphtheory.ops.call import AttentionCall, Call
 
 OPERATIONS = (
     "edge_dot", "edge_softmax", "aggregate", "relu_sum", "additive_score", "additive_attention",

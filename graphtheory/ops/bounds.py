@@ -16,10 +16,11 @@ from graphtheory.graph.inference import innermost_transform, leave_inference_mod
 
 _NAMES = {
     "N": "num_dst", "M": "num_src", "E": "num_edges", "H": "heads", "D": "head_dim",
-    "K": "edge_dim",
+    "K": "edge_dim", "R": "rows",
 }  # fmt: skip
 _PER_EDGE = {"bucket": "E", "row": "E", "saved": "EH"}
 _NO_GRADIENT_BY_SOURCE = ("::attention_backward", "::edge_attention_backward")
+_MOST = 256  # sizes that a layout remembers
 _LOOPLESS = frozenset(("torch_csr", "reference"))  # backends by torch's own operators
 
 
@@ -40,8 +41,8 @@ def check_arguments(neighborhood: Neighborhood, words: str, **tensors: object) -
             f"neighborhood: got {type(neighborhood).__name__}, expected a Neighborhood, such as "
             "Neighborhood.from_edge_index(edge_index, num_nodes)"
         )
-    rows, edges = neighborhood.num_dst, neighborhood.num_edges
-    sizes = {"N": rows, "M": neighborhood.num_src, "E": edges}
+    edges = neighborhood.indices.size(0)
+    sizes = {"N": neighborhood.num_dst, "M": neighborhood.num_src, "E": edges}
     for word, (name, tensor) in zip(words.split(), tensors.items(), strict=True):
         if tensor is None and word[-1] == "?":
             continue
@@ -99,10 +100,9 @@ def check_lookup(name: str, ids: Tensor | None, rows: int) -> None:
         return
     if torch.compiler.is_compiling() or ids.numel() == 0 or ids.is_meta:
         return
-    if type(ids) is Tensor and ids.is_cpu and innermost_transform() is None:
-        given = ids.numpy()  # one pass, which every call takes
-        if given.min() >= 0 and given.max() < rows:
-            return
+    own = type(ids) is Tensor and ids.is_cpu and innermost_transform() is None
+    if own and within(ids, rows):  # in one pass, which every call takes
+        return
     with leave_inference_mode():
         ids = unwrapped(ids)
         if ids.is_cpu and is_plain(ids) and within(ids, rows):
@@ -147,6 +147,7 @@ class Layout:
             for k, word in enumerate(self.words)
             if word.isupper() or word in _PER_EDGE
         ]
+        self._fitting = set[tuple[Any, ...]]()  # sizes that were found to fit
         self._sized = {
             letter: next((k for k, word in self._shapes if word[0] == letter), None)
             for letter in "MF"
@@ -180,28 +181,7 @@ class Layout:
             fits = fit_both_ways(parts, sources) if backward else fit(parts[0], parts[1], sources)
             if fits:
                 return
-        self._say_what_does_not_fit(parts, sources, backward, order, rows)
-
-    def _say_what_does_not_fit(
-        self, parts: list[Tensor], sources: int | None, backward: bool, order: Any, rows: Any
-    ) -> None:
-        indptr, indices, *turned = parts
-        edges = indices.size(0)
-        try:
-            check_pointers(indptr, edges)
-            if sources is not None:
-                _check_ids("indices", indices, sources, edges)
-            if backward:
-                t_indptr, targets, perm = turned
-                check_pointers(t_indptr, edges, "t_indptr", sources)
-                _check_ids("targets", targets, indptr.size(0) - 1, edges)
-                _check_ids("perm", perm, edges, edges)
-            if order is not None and (order.numel() or order.dim() != 1):
-                _check_ids("order", order, rows, edges)
-        except (ValueError, IndexError) as error:
-            raise type(error)(
-                f"{error} ({self.name}); the neighborhood was changed in place, or never checked"
-            ) from None
+        _raise_misfit(self.name, parts, sources, backward, order, rows)
 
     def check_lookups(self, args: Sequence[Any]) -> None:
         """Raise unless buckets and row numbers of edges name rows of their tables."""
@@ -218,24 +198,29 @@ class Layout:
             ValueError: If a shape does not fit.
         """
         sizes = self._known(args)
-        for k, word in self._shapes:
-            shape = () if args[k] is None else args[k].shape
+        shapes = [None if args[k] is None else args[k].shape for k, _ in self._shapes]
+        given = (*sizes.items(), *shapes)
+        if given in self._fitting:
+            return
+        for (k, word), shape in zip(self._shapes, shapes, strict=True):
+            if shape is None:
+                continue
             fits = len(shape) == len(word)
             for letter, size in zip(word, shape, strict=False):
                 fits = fits and sizes.setdefault(letter, size) == size
-            if not fits and args[k] is not None:
-                if self.words[k] == "saved" and _are_facts(args[k].shape, sizes):
-                    continue
+            if not fits and not (self.words[k] == "saved" and _are_facts(shape, sizes)):
                 wanted = [sizes.get(letter, _NAMES.get(letter, letter)) for letter in word]
                 raise ValueError(
-                    f"{self.name}: {self.names[k]} has the shape {list(args[k].shape)}, expected "
-                    f"{wanted}"
+                    f"{self.name}: {self.names[k]} has the shape {list(shape)}, expected {wanted}"
                 )
         if {"W", "H", "C"} <= sizes.keys() and sizes["W"] != sizes["H"] * sizes["C"]:
             raise ValueError(
                 f"{self.name}: maps to {sizes['W']} features, expected {sizes['H']} heads of "
                 f"{sizes['C']}"
             )
+        if len(self._fitting) >= _MOST:
+            self._fitting.clear()
+        self._fitting.add(given)
 
     def sizes(self, args: Sequence[Any]) -> dict[str, int]:
         """The size that each letter stands for."""
@@ -263,6 +248,37 @@ class Layout:
         if self._order is not None and not args[self._order].numel():
             sizes["F"] = sizes["E"]  # edge e has row e
         return sizes
+
+
+def check_rows_of(neighborhood: Neighborhood, operation: str) -> None:
+    """Raise unless the ids of a neighborhood in main memory lie within it; reads them once."""
+    nb = neighborhood
+    if nb.indptr.is_cpu and not fit(nb.indptr, nb.indices, nb.num_src):
+        _raise_misfit(operation, [nb.indptr, nb.indices], nb.num_src)
+
+
+def _raise_misfit(
+    name: str, parts: list[Tensor], sources: int | None, backward: bool = False,
+    order: Any = None, rows: Any = None,
+) -> None:  # fmt: skip
+    """Raise for the first id that does not lie within what it looks up."""
+    indptr, indices, *turned = parts
+    edges = indices.size(0)
+    try:
+        check_pointers(indptr, edges)
+        if sources is not None:
+            _check_ids("indices", indices, sources, edges)
+        if backward:
+            t_indptr, targets, perm = turned
+            check_pointers(t_indptr, edges, "t_indptr", sources)
+            _check_ids("targets", targets, indptr.size(0) - 1, edges)
+            _check_ids("perm", perm, edges, edges)
+        if order is not None and (order.numel() or order.dim() != 1):
+            _check_ids("order", order, rows, edges)
+    except (ValueError, IndexError) as error:
+        raise type(error)(
+            f"{error} ({name}); the neighborhood was changed in place, or never checked"
+        ) from None
 
 
 def _in_rows(order: Tensor, rows: int | None, edges: int) -> bool:

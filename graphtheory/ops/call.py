@@ -1,93 +1,38 @@
-"""One call of an operation, checked: what every backend receives."""
+"""A checked call of an operation, and the plan by which further calls of its kind run."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from graphtheory.graph import Neighborhood
-from graphtheory.ops.bounds import check_arguments, check_device, check_lookup, check_same_type
+from graphtheory.graph.cache import is_tracing
+from graphtheory.graph.content import PLAIN
+from graphtheory.graph.inference import innermost_transform
+from graphtheory.ops.arguments import BucketedBias, EdgeFeatures
+from graphtheory.ops.backend import BY_OPERATION, Backend, choose
+from graphtheory.ops.bounds import check_rows_of
 from graphtheory.ops.dropout import draw_seed
 
-if TYPE_CHECKING:
-    from graphtheory.ops.plan import Plan
-
-MOST_ROWS = 256  # of a table: a row number is a byte, and sums by row are [num_dst, heads, rows]
+_MOST = 64  # kinds of calls that a neighborhood remembers
+_OPTIONS = (str, float, int, bool, type(None))
 
 
-class BucketedBias(NamedTuple):
-    """A bias by edge buckets: edge e of head h gets ``table[bucket[e], h]``; no [E, H] is built.
+class Plan(NamedTuple):
+    """What calls of a kind have in common, kept on their neighborhood.
 
     Attributes:
-        bucket: uint8 [num_edges], in 0..Z-1.
-        table: Floating [Z, num_heads].
+        run: What runs them, from the call to its result.
+        grad: Whether a backward pass may follow.
+        by_source: Whether that reads the edges by source.
     """
 
-    bucket: Tensor
-    table: Tensor
-
-    def check(self) -> None:
-        """Raise unless every bucket is a row of the table; what looks it up calls this."""
-        check_lookup("bias.bucket", self.bucket, self.table.size(0))
-
-
-@dataclass(frozen=True, eq=False)
-class EdgeFeatures:
-    r"""Features f of edges, which enter the logits and are summed with the attention weights.
-
-    .. math::
-        s_{ij,h} = \text{scale} \cdot \big( \langle q_{i,h}, k_{j,h} \rangle
-        + \langle q'_{i,h}, f_{ij} \rangle \big) + b_{ij,h}, \qquad
-        \text{sums}_{i,h} = \sum_{j \in T^i} a_{ij,h} f_{ij}
-
-    With q' = W^T q this is attention whose keys and values are k + W f and v + W f, since
-    q . (k + W f) = q . k + (W^T q) . f and sum a (v + W f) = sum a v + W sum a f. No tensor with an
-    edge axis and a feature axis is built beside f itself and, if it needs one, its gradient; with a
-    table nothing of the size of f exists at all.
-
-    Args:
-        features: f, one row per edge in the neighborhood's order. With `row` a table, whose rows
-            edges share; it may have different rows for each head.
-        query: q', one vector per target node and head, of the dtype of the attention's query. None
-            leaves the logits as they are.
-        row: The row of the table of each edge: a bucket of distance, a type of bond.
-
-    Shapes:
-        features [num_edges, D]; or with row a table [R, D] or [R, heads, D] of R = 1 to 256 rows;
-        query [num_dst, heads, D], row uint8 or int64 [num_edges].
-
-    Source:
-        Shi et al. (2021), eq. (3) and (4); with a table, Shaw et al. (2018), eq. (3) and (4).
-
-    Example:
-        >>> from graphtheory import Neighborhood, ops
-        >>> nb = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 1]]), num_nodes=2)
-        >>> x, f = torch.zeros(2, 1, 3), torch.tensor([[1.0], [5.0]])
-        >>> out, sums = ops.attention(x, x, x, nb, edges=ops.EdgeFeatures(f))
-        >>> sums.flatten().tolist()
-        [0.0, 3.0]
-    """
-
-    features: Tensor
-    query: Tensor | None = None
-    row: Tensor | None = None
-
-    @property
-    def dim(self) -> int:
-        """Features of an edge, D."""
-        return self.features.size(-1)
-
-    def per_edge(self) -> Tensor:
-        """The features of every edge, [num_edges, 1 or heads, D]."""
-        if self.row is None:
-            return self.features[:, None]
-        check_lookup("edges.row", self.row, self.features.size(0))
-        found = self.features.index_select(0, self.row.long())
-        return found[:, None] if found.dim() == 2 else found
+    run: Callable[[Any], Any]
+    grad: bool
+    by_source: bool
 
 
 class Call(NamedTuple):
@@ -108,8 +53,7 @@ class Call(NamedTuple):
     plan: Plan | None = None
 
 
-@dataclass(frozen=True)
-class AttentionCall:
+class AttentionCall(NamedTuple):
     """Checked arguments of attention; query [N, H, D], key and value [M, H, D].
 
     `k` is how many neighbors of a row and head the softmax sees at most; None is all of them.
@@ -145,12 +89,13 @@ class AttentionCall:
         return "attention" if self.k is None else "topk_attention"
 
     @property
-    def tensors(self) -> list[Tensor]:
-        """Every tensor that may need a gradient."""
+    def tensors(self) -> list[Tensor | None]:
+        """Every tensor that may need a gradient; absent ones are None."""
         bias = self.bias.table if isinstance(self.bias, BucketedBias) else self.bias
-        of_edges = (t for edges in self.edges for t in (edges.features, edges.query))
-        some = (self.query, self.key, self.value, bias, *of_edges)
-        return [t for t in some if t is not None]
+        found = [self.query, self.key, self.value, bias]
+        for edges in self.edges:
+            found += edges.features, edges.query
+        return found
 
     @property
     def needs_grad(self) -> bool:
@@ -174,81 +119,93 @@ def needs_grad(tensors: Sequence[Tensor | None]) -> bool:
     return False
 
 
-def check_attention(
-    query: Tensor, key: Tensor, value: Tensor, neighborhood: Neighborhood,
-    bias: Tensor | BucketedBias | None, scale: float | None, dropout: float,
-    edges: EdgeFeatures | Sequence[EdgeFeatures] | None = None,
-) -> tuple[EdgeFeatures, ...]:  # fmt: skip
-    """Raise unless the arguments of attention fit together; the features of edges as a tuple."""
-    check_arguments(neighborhood, "NHD MHD MHD", query=query, key=key, value=value)
-    check_same_type(query=query, key=key, value=value)
-    check_dropout(dropout)
-    if scale is not None and not isinstance(scale, (int, float)):
-        raise TypeError(f"scale: got {scale!r}, expected a number or None")
-    if isinstance(bias, BucketedBias):
-        for name, part in bias._asdict().items():
-            _check_tensor(f"bias.{name}", part, neighborhood)
-        check_rows_of_edges("bias.bucket", bias.bucket, (torch.uint8,), neighborhood)
-        _check_table("bias.table", bias.table, (query.size(1),))
-    elif bias is not None:
-        _check_tensor("bias", bias, neighborhood, " or BucketedBias(bucket, table)")
-        check_arguments(neighborhood, "NHD EH", query=query, bias=bias)
-    return () if edges is None else _checked_edges(edges, neighborhood, query)
+def known(
+    operation: str, neighborhood: object, *args: Any
+) -> tuple[tuple[Any, ...] | None, Plan | None]:
+    """The kind of a call, and the plan of earlier ones if their ids were checked and stay so.
 
-
-def check_dropout(dropout: float) -> None:
-    """Raise unless it is the probability of dropping some."""
-    if not 0 <= dropout < 1:
-        raise ValueError(f"dropout: got {dropout}, expected a probability in [0, 1)")
-
-
-def _checked_edges(
-    edges: EdgeFeatures | Sequence[EdgeFeatures], neighborhood: Neighborhood, query: Tensor
-) -> tuple[EdgeFeatures, ...]:
-    given = edges if isinstance(edges, (tuple, list)) else (edges,)
-    for one in given:
-        if not isinstance(one, EdgeFeatures):
-            raise TypeError(f"edges: got {type(one).__name__}, expected EdgeFeatures, one or two")
-        features, of_query = one.features, (query.size(0), query.size(1), one.dim)
-        _check_tensor("edges.features", features, neighborhood)
-        if one.row is None:
-            check_arguments(neighborhood, "EK", **{"edges.features": features})
+    The kind is all that checks and the choice of a backend depend on: shapes, types, devices and
+    options. It is None where something traces or transforms the call, and for tensors and options
+    of other types, so that the general path decides.
+    """
+    if type(neighborhood) is not Neighborhood or is_tracing():
+        return None, None
+    kind: list[Any] = [BY_OPERATION[operation], torch.is_grad_enabled(), torch.get_num_threads()]
+    rest = list(args)
+    for a in rest:  # which grows
+        if type(a) in PLAIN:
+            kind += (a.shape, a.dtype, a.device, a.requires_grad, a.is_inference())
+        elif type(a) is BucketedBias:
+            rest += a
+            kind.append(BucketedBias)
+        elif type(a) in _OPTIONS:
+            kind.append(a)
         else:
-            check_rows_of_edges("edges.row", one.row, (torch.uint8, torch.int64), neighborhood)
-            of_heads = (query.size(1),) if features.dim() == 3 else ()
-            _check_table("edges.features", features, (*of_heads, one.dim))
-        if one.query is not None and tuple(one.query.shape) != of_query:
-            raise ValueError(f"edges.query: shape {tuple(one.query.shape)}, expected {of_query}")
-        check_same_type(**{"query": query, "edges.query": one.query})
-    tables = sum(one.row is not None for one in given)
-    if not 1 <= len(given) <= 2 or tables > 1 or len(given) - tables > 1:
-        raise ValueError(
-            f"edges: got {len(given)}, of which {tables} have a table; expected one, or one by "
-            "edge and one with a table"
-        )
-    return tuple(given)
+            return None, None
+    found = tuple(kind)
+    plan: Plan | None = neighborhood.plans.get(found)
+    if plan is None or neighborhood.check_unchanged() is None:  # ids of which nothing is known
+        return found, None
+    return found, plan
 
 
-def _check_tensor(name: str, given: object, nb: Neighborhood, other: str = "") -> None:
-    if not isinstance(given, Tensor):
-        raise TypeError(f"{name}: got {type(given).__name__}, expected a tensor{other}")
-    check_device(name, given, nb)
+def run(
+    call: Call | AttentionCall, backend: str | Backend | None, kind: tuple[Any, ...] | None = None
+) -> Any:
+    """The result of a checked call on the named backend or the first that can.
+
+    A call of a kind makes a plan, if its ids can be compared with those of later calls.
+    """
+    if call.plan is not None:
+        return call.plan.run(call)
+    chosen, nb = choose(call, backend), call.neighborhood
+    if kind is None or nb.check_unchanged() is None:
+        return chosen.run(call)
+    operation, grad = call.operation, needs_grad(call.tensors)
+    check_rows_of(nb, operation)
+    plan = Plan(chosen.runner(operation), grad, grad and chosen.needs_transpose(call))
+    result = plan.run(call._replace(plan=plan))
+    if len(nb.plans) >= _MOST:
+        nb.plans.clear()
+    nb.plans[kind] = plan
+    return result
 
 
-def check_rows_of_edges(
-    name: str, ids: Tensor, dtypes: tuple[torch.dtype, ...], nb: Neighborhood
-) -> None:
-    """Raise unless there is a row number for each edge; `check_lookup` reads them."""
-    if ids.dtype not in dtypes or ids.shape != (nb.num_edges,):
-        kinds = " or ".join(str(dtype).removeprefix("torch.") for dtype in dtypes)
-        raise ValueError(
-            f"{name}: {ids.dtype} of shape {tuple(ids.shape)}, expected {kinds} [{nb.num_edges}]"
-        )
+def structure(call: Call | AttentionCall, backend: Backend) -> list[Tensor]:
+    """The neighborhood of a call as tensors, the transposed ones if a backward pass may follow.
+
+    They are empty if `backend` does not need them.
+    """
+    nb, plan = call.neighborhood, call.plan
+    if plan is not None:
+        grad, by_source = plan.grad, plan.by_source
+    else:  # a tensor of an outer call of torch.func does not say that it needs a gradient
+        grad = innermost_transform() is not None or needs_grad(call.tensors)
+        by_source = grad and backend.needs_transpose(call)
+        if by_source:
+            nb.check_unchanged()
+    if not grad:
+        return [nb.indptr, nb.indices]
+    if not by_source:
+        return [nb.indptr, nb.indices, *[nb.indptr.new_empty(0)] * 3]
+    t = nb._turned()
+    assert t.perm is not None
+    return [nb.indptr, nb.indices, t.indptr, t.indices, t.perm]
 
 
-def _check_table(name: str, table: Tensor, of_row: tuple[int, ...]) -> None:
-    if not table.is_floating_point():
-        raise TypeError(f"{name}: dtype {table.dtype}, expected a floating type")
-    if table.dim() < 2 or tuple(table.shape[1:]) != of_row or not 1 <= table.size(0) <= MOST_ROWS:
-        wanted = ", ".join([f"1 to {MOST_ROWS} rows", *map(str, of_row)])
-        raise ValueError(f"{name}: shape {tuple(table.shape)}, expected [{wanted}]")
+def sum_type(*tensors: Tensor) -> torch.dtype:
+    """The type in which sums of the tensors are taken, float32 or wider."""
+    dtype = torch.float32
+    for t in tensors:
+        if t.dtype != dtype:
+            dtype = torch.promote_types(dtype, t.dtype)
+    return dtype
+
+
+def widened(*tensors: Tensor) -> list[Tensor]:
+    """Detached and contiguous, in the type of their sums."""
+    dtype, found = sum_type(*tensors), list(tensors)
+    for k, t in enumerate(found):
+        if t.dtype != dtype or t.requires_grad or not t.is_contiguous():
+            found[k] = t.detach().to(dtype).contiguous()
+    return found

@@ -11,10 +11,8 @@ from graphtheory.graph import Neighborhood
 from graphtheory.ops import reference
 from graphtheory.ops.backend import Backend
 from graphtheory.ops.bounds import check_arguments, check_same_type
-from graphtheory.ops.call import Call
+from graphtheory.ops.call import Call, known, run, structure
 from graphtheory.ops.fused_op import FusedOp
-from graphtheory.ops.kernels import structure
-from graphtheory.ops.plan import run
 
 Reduction = Literal["sum", "mean", "max", "min"]
 
@@ -53,9 +51,11 @@ def edge_dot(
         >>> edge_dot(x, x, nb).flatten().tolist()
         [11.0, 25.0]
     """
-    check_arguments(neighborhood, "NHD MHD", query=query, key=key)
-    check_same_type(query=query, key=key)
-    return run(Call("edge_dot", neighborhood, (query, key)), backend)
+    kind, plan = known("edge_dot", neighborhood, query, key, backend)
+    if plan is None:
+        check_arguments(neighborhood, "NHD MHD", query=query, key=key)
+        check_same_type(query=query, key=key)
+    return run(Call("edge_dot", neighborhood, (query, key), plan=plan), backend, kind)
 
 
 def edge_softmax(
@@ -88,8 +88,10 @@ def edge_softmax(
         >>> edge_softmax(torch.zeros(3, 1), nb).flatten().tolist()
         [0.5, 0.5, 1.0]
     """
-    check_arguments(neighborhood, "EH", logits=logits)
-    return run(Call("edge_softmax", neighborhood, (logits,)), backend)
+    kind, plan = known("edge_softmax", neighborhood, logits, backend)
+    if plan is None:
+        check_arguments(neighborhood, "EH", logits=logits)
+    return run(Call("edge_softmax", neighborhood, (logits,), plan=plan), backend, kind)
 
 
 def aggregate(
@@ -133,16 +135,18 @@ def aggregate(
         >>> [aggregate(None, value, nb, reduce=r)[1].item() for r in ("sum", "mean", "max", "min")]
         [3.0, 1.5, 2.0, 1.0]
     """
-    check_arguments(neighborhood, "MHD", value=value)
-    if reduce not in get_args(Reduction):
-        raise ValueError(f"reduce: got {reduce!r}, expected one of {get_args(Reduction)}")
     if weights is None:
+        check_arguments(neighborhood, "MHD", value=value)
         one = neighborhood.weight
         if one is None:
             one = value.new_ones(neighborhood.num_edges)
         weights = one.to(value.dtype)[:, None].expand(-1, value.size(1))
-    check_arguments(neighborhood, "MHD EH", value=value, weights=weights)
-    return run(Call("aggregate", neighborhood, (weights, value), (reduce,)), backend)
+    kind, plan = known("aggregate", neighborhood, weights, value, reduce, backend)
+    if plan is None:
+        check_arguments(neighborhood, "MHD EH", value=value, weights=weights)
+        if reduce not in get_args(Reduction):
+            raise ValueError(f"reduce: got {reduce!r}, expected one of {get_args(Reduction)}")
+    return run(Call("aggregate", neighborhood, (weights, value), (reduce,), plan), backend, kind)
 
 
 _WORD = 16  # signs in an entry of what kernels save, `vector.llvm.FULL` of those on a CPU

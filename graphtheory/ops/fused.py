@@ -13,11 +13,12 @@ import torch
 from torch import Tensor
 
 from graphtheory.ops import kernels, reference
+from graphtheory.ops.arguments import BucketedBias, EdgeFeatures
 from graphtheory.ops.backend import BACKENDS, Backend
-from graphtheory.ops.call import AttentionCall, BucketedBias, Call, EdgeFeatures
+from graphtheory.ops.call import AttentionCall, Call, structure, sum_type
 from graphtheory.ops.dropout import dropout_factor
 from graphtheory.ops.fused_op import FusedOp
-from graphtheory.ops.kernels import neighborhood_of, structure, sum_type
+from graphtheory.ops.kernels import neighborhood_of
 from graphtheory.ops.look_up import bias_per_edge
 
 

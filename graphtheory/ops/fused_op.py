@@ -22,12 +22,13 @@ _TYPES = {
 _DIGITS = "01".__getitem__
 
 
-class FusedOp:
+class FusedOp(Operator):
     """An operation whose backend kernels compute the values and, in a second op, the gradients.
 
-    From the declaration follow both torch ops with their schemas, shapes for tracing, checks of ids
-    and shapes, what is saved, the gradients, and the gradients of the gradients, for which autograd
-    follows the definition.
+    A call gives the outputs, differentiable any number of times; its last argument names a backend.
+    `gradients` is the op of the gradients. From the declaration follow both torch ops with their
+    schemas, shapes for tracing, checks of ids and shapes, what is saved, the gradients, and the
+    gradients of the gradients, for which autograd follows the definition.
 
     Args:
         name: Of the op, "graphtheory::name"; that of the gradients is "graphtheory::name_backward".
@@ -81,36 +82,24 @@ class FusedOp:
         kept_ones = [f"kept{k}:{word}" for k, word in enumerate(kept.split())]
         self._first, self._second = len(grads), len(grads) + len(kept_ones)
         backward = " ".join((*grads, *kept_ones, "needs:str", arguments, "backend:str"))
-        self._value = _operator(name, f"{arguments} backend:str", len(self._outputs), self._forward)
-        self._grad = _operator(f"{name}_backward", backward, len(self._asked), self._backward)
-        self._value.register_fake(
+        super().__init__(
+            *_declared(name, f"{arguments} backend:str", len(self._outputs), self._forward)
+        )
+        self.register_fake(
             self._fake if fake is None else lambda *args: fake(self._as_named(*args))
         )
-        self._grad.register_fake(self._fake_gradients)
-        self._value.register_autograd(self._differentiate, setup_context=self._save)
-        self._grad.register_autograd(self._differentiate_again, setup_context=self._save_again)
-
-    def __call__(self, *args: Any, plan: Any = None) -> Any:
-        """The outputs, differentiable any number of times; the last argument names a backend."""
-        if plan is None:
-            return self._value(*args)
-        return (self._value.planned_direct if plan.grad else self._value.planned)(*args)
-
-    @property
-    def op(self) -> Any:
-        """The op of the values."""
-        return self._value.op
-
-    @property
-    def gradients(self) -> Operator:
-        """The op of the gradients."""
-        return self._grad
+        self.register_autograd(self._differentiate, setup_context=self._save)
+        self.gradients = Operator(
+            *_declared(f"{name}_backward", backward, len(self._asked), self._backward)
+        )
+        self.gradients.register_fake(self._fake_gradients)
+        self.gradients.register_autograd(self._differentiate_again, setup_context=self._save_again)
 
     def _forward(self, *args: Any) -> Any:
         return self._run(BACKENDS[args[-1]].kernels, self._as_named(*args))
 
     def _fake(self, *args: Any) -> Any:
-        sizes = self._value.layout.sizes(args)
+        sizes = self.layout.sizes(args)
         like = args[self._tensors[0]]
         return _one_or_all(
             [like.new_empty([sizes[letter] for letter in word]) for word in self._outputs]
@@ -183,7 +172,7 @@ class FusedOp:
                     grads[k] = some[0].new_zeros(shape, dtype=dtype)
         kept, args = self._held(ctx, self._second - self._first)
         needs = self._take_asked(ctx.needs_input_grad)
-        found = self._grad(*grads, *kept, "".join(map(_DIGITS, needs)), *args)
+        found = self.gradients(*grads, *kept, "".join(map(_DIGITS, needs)), *args)
         found = list(found) if isinstance(found, tuple) else [found]
         for k, need in enumerate(needs):
             if not need:
@@ -239,7 +228,10 @@ def _one_or_all(found: list[Any]) -> Any:
     return found[0] if len(found) == 1 else tuple(found)
 
 
-def _operator(name: str, arguments: str, outputs: int, function: Callable[..., Any]) -> Operator:
+def _declared(
+    name: str, arguments: str, outputs: int, function: Callable[..., Any]
+) -> tuple[str, str, Callable[..., Any], str]:
+    """What an `Operator` takes: its name, layout, function and schema."""
     results = "Tensor" if outputs == 1 else f"({', '.join(['Tensor'] * outputs)})"
     given = []
     for text in arguments.split():
@@ -247,4 +239,4 @@ def _operator(name: str, arguments: str, outputs: int, function: Callable[..., A
         kind = _TYPES.get(word.rstrip("?"), "Tensor") + "?" * word.endswith("?")
         given.append(f"{kind} {one}")
     schema = f"({', '.join(given)}) -> {results}"
-    return Operator(f"graphtheory::{name}", arguments.replace("?", ""), function, schema)
+    return f"graphtheory::{name}", arguments.replace("?", ""), function, schema

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -11,10 +10,10 @@ from torch import Tensor
 
 from graphtheory.graph import Neighborhood
 from graphtheory.ops import fused
+from graphtheory.ops.arguments import BucketedBias
 from graphtheory.ops.backend import BACKENDS, Backend
-from graphtheory.ops.call import AttentionCall, BucketedBias
+from graphtheory.ops.call import AttentionCall, sum_type
 from graphtheory.ops.fused_op import FusedOp
-from graphtheory.ops.kernels import sum_type
 from graphtheory.ops.look_up import bias_per_edge
 from graphtheory.ops.operator import operator
 
@@ -60,7 +59,7 @@ def on_edges(call: AttentionCall, backend: Backend) -> Tensor:
     if bias is None:
         bias = torch.zeros_like(stays, dtype=wide)
     masked = torch.where(stays, bias, -torch.inf)
-    return fused.attention(replace(call, bias=masked, k=None), backend)
+    return fused.attention(call._replace(bias=masked, k=None), backend)
 
 
 def _saved(a: Any) -> Tensor:

@@ -9,48 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from graphtheory.graph import Neighborhood
 from graphtheory.graph.csr import csr_targets
-from graphtheory.graph.inference import innermost_transform
 from graphtheory.ops import reference
 from graphtheory.ops.backend import BACKENDS, Backend
-from graphtheory.ops.call import AttentionCall, Call, needs_grad
+from graphtheory.ops.call import Call, structure, sum_type
 from graphtheory.ops.fused_op import FusedOp
 from graphtheory.ops.operator import Operator, operator
-
-
-def sum_type(*tensors: Tensor) -> torch.dtype:
-    """The type in which sums of the tensors are taken, float32 or wider."""
-    dtype = torch.float32
-    for t in tensors:
-        if t.dtype != dtype:
-            dtype = torch.promote_types(dtype, t.dtype)
-    return dtype
-
-
-def structure(call: Call | AttentionCall, backend: Backend) -> list[Tensor]:
-    """The neighborhood of a call as tensors, the transposed ones if a backward pass may follow.
-
-    They are empty if `backend` does not need them.
-    """
-    nb, plan = call.neighborhood, call.plan
-    if plan is not None:
-        grad, by_source = plan.grad, plan.by_source
-    else:  # a tensor of an outer call of torch.func does not say that it needs a gradient
-        grad = innermost_transform() is not None or needs_grad(call.tensors)
-        by_source = grad and backend.needs_transpose(call)
-        if by_source:
-            nb.check_unchanged()
-    if not grad:
-        return [nb.indptr, nb.indices]
-    if not by_source:
-        return [nb.indptr, nb.indices, *[nb.indptr.new_empty(0)] * 3]
-    t = nb._turned()
-    assert t.perm is not None
-    return [nb.indptr, nb.indices, t.indptr, t.indices, t.perm]
 
 
 def neighborhood_of(parts: Sequence[Tensor], num_src: int) -> Neighborhood:
@@ -171,13 +138,13 @@ _edge_softmax.register_autograd(_edge_softmax_backward, setup_context=_save_weig
 
 def edge_dot(call: Call, backend: Backend) -> Tensor:
     """Logits [E, H]; see `ops.edge_dot`."""
-    return _edge_dot(*call.tensors, structure(call, backend), backend.name)
+    return _edge_dot(*call.tensors, structure(call, backend), backend.name, plan=call.plan)
 
 
 def edge_softmax(call: Call, backend: Backend) -> Tensor:
     """Weights [E, H]; see `ops.edge_softmax`."""
     nb = call.neighborhood
-    return _edge_softmax(call.tensors[0], [nb.indptr, nb.indices], backend.name)
+    return _edge_softmax(call.tensors[0], [nb.indptr, nb.indices], backend.name, plan=call.plan)
 
 
 def _largest(a: Any) -> Tensor:
@@ -209,10 +176,10 @@ def aggregate(call: Call, backend: Backend) -> Tensor:
     nb, (reduce,) = call.neighborhood, call.options
     parts, name = structure(call, backend), backend.name
     if reduce == "max":
-        return _max(weights, value, parts, name).to(value.dtype)
+        return _max(weights, value, parts, name, plan=call.plan).to(value.dtype)
     if reduce == "min":
-        return -_max(-weights, value, parts, name).to(value.dtype)
+        return -_max(-weights, value, parts, name, plan=call.plan).to(value.dtype)
     if reduce == "mean":
         share = 1 / nb.degree().clamp(min=1).to(sum_type(weights))
         weights = weights * share.index_select(0, nb.targets())[:, None]
-    return _aggregate(weights, value, parts, name)
+    return _aggregate(weights, value, parts, name, plan=call.plan)

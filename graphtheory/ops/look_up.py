@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding
 
-from graphtheory.ops.call import BucketedBias
+from graphtheory.ops.arguments import BucketedBias
 from graphtheory.ops.operator import operator
 
 _FEW = 256  # rows of a table whose gradient is summed by bucket: every 32 of them are one more pass

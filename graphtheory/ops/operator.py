@@ -99,13 +99,15 @@ class Operator:
         transformed.jvp = staticmethod(lambda ctx, *tangents: _refuse_tangents(name))
         self._transformed = transformed.apply
 
-    def __call__(self, *args: Any) -> Any:
-        """The value of the function, differentiable.
+    def __call__(self, *args: Any, plan: Any = None) -> Any:
+        """The value of the function, differentiable; with a `Plan` of the call nothing is asked.
 
         Raises:
             NotImplementedError: For forward-mode derivatives, whose tangents would be lost, and for
                 batches of gradients outside `torch.func`.
         """
+        if plan is not None:
+            return (self.planned_direct if plan.grad else self.planned)(*args)
         if torch.compiler.is_compiling():
             return self.op(*args)
         found = innermost_transform()

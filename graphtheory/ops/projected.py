@@ -15,8 +15,9 @@ from torch.nn.functional import linear
 
 from graphtheory.graph import Neighborhood
 from graphtheory.ops import fused
+from graphtheory.ops.arguments import BucketedBias, EdgeFeatures
 from graphtheory.ops.backend import BACKENDS
-from graphtheory.ops.call import AttentionCall, BucketedBias, EdgeFeatures
+from graphtheory.ops.call import AttentionCall
 from graphtheory.ops.fused_op import FusedOp
 from graphtheory.ops.kernels import neighborhood_of
 

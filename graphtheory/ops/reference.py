@@ -11,7 +11,8 @@ from torch import Tensor
 from torch.nn.functional import leaky_relu, relu
 
 from graphtheory.graph import Neighborhood
-from graphtheory.ops.call import AttentionCall, BucketedBias
+from graphtheory.ops.arguments import BucketedBias
+from graphtheory.ops.call import AttentionCall
 from graphtheory.ops.dropout import dropout_factor
 
 

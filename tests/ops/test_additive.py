@@ -7,8 +7,7 @@ from graphtheory import Neighborhood
 from graphtheory.ops.additive import _score, additive_score
 from graphtheory.ops.backend import BACKENDS
 from graphtheory.ops.backends import torch_csr
-from graphtheory.ops.call import Call
-from graphtheory.ops.kernels import structure
+from graphtheory.ops.call import Call, structure
 
 
 def case(seed, num_src, num_dst, num_edges, heads, dim, edge_dim, dtype=torch.float64):

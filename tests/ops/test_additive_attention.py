@@ -10,9 +10,8 @@ from graphtheory import Neighborhood, ops
 from graphtheory.ops import reference
 from graphtheory.ops.additive import _attention, additive_attention
 from graphtheory.ops.backend import BACKENDS
-from graphtheory.ops.call import Call
+from graphtheory.ops.call import Call, structure
 from graphtheory.ops.dropout import dropout_factor
-from graphtheory.ops.kernels import structure
 from tests.conformance.check import GRAPHS
 
 PARTS = ("both", "sent", "edge", "barred")

@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from graphtheory import Neighborhood, bipartite, causal, cliques, star
+from graphtheory.ops.arguments import BucketedBias
 from graphtheory.ops.backends.blocks import blocks_beat_edge_loops, own_loops_beat_sdpa
-from graphtheory.ops.call import AttentionCall, BucketedBias
+from graphtheory.ops.call import AttentionCall
 
 
 def faster(nb: Neighborhood, dtype: torch.dtype = torch.float32, biased: bool = False) -> bool:

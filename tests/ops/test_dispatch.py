@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -84,7 +84,7 @@ def test_a_name_is_obeyed(name: str) -> None:
         (call(cliques([0, 0]), k=2), "blocks", "there are no edges"),
         (call(GRAPH, device="meta", k=2), "blocks", "on meta, expected cuda; .* not made of equal"),
         (
-            replace(call(GRAPH), neighborhood=GRAPH.to("meta")),
+            call(GRAPH)._replace(neighborhood=GRAPH.to("meta")),
             "triton_csr",
             "tensors lie on cpu and meta, expected one device",
         ),
@@ -211,7 +211,9 @@ def test_what_is_explained_is_what_runs(operation: str, monkeypatch: pytest.Monk
     explanation, ran = ops.explain(function, *arguments), []
     for name, backend in BACKENDS.items():
         run = backend.run
-        monkeypatch.setattr(backend, "run", lambda c, n=name, r=run: ran.append(n) or r(c))
+        noted = partial(lambda name, run, call: ran.append(name) or run(call), name, run)
+        monkeypatch.setattr(backend, "run", noted)
+        monkeypatch.setattr(backend, "runner", lambda operation, noted=noted: noted)
     function(*arguments)
     assert ran == [explanation.chosen]
 

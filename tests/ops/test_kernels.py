@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from graphtheory.ops.backend import BACKENDS
-from graphtheory.ops.call import Call
-from graphtheory.ops.kernels import structure
+from graphtheory.ops.call import Call, structure
 from tests.conformance.check import GRAPHS
 
 NAME = "numba_csr"

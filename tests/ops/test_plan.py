@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from graphtheory import Neighborhood, cliques, ops
-from graphtheory.ops import plan
+from graphtheory.ops.call import known, run
 
 
 def path(nodes: int = 4) -> Neighborhood:
@@ -46,7 +46,7 @@ def test_options_are_part_of_the_kind(options) -> None:
 
 
 def test_whole_numbers_are_the_same_kind_and_reach_loops_as_floats(monkeypatch) -> None:
-    nb, x, seen, run = path(), torch.randn(4, 2, 3), [], plan.run
+    nb, x, seen = path(), torch.randn(4, 2, 3), []
     attention = import_module("graphtheory.ops.attention")
     monkeypatch.setattr(attention, "run", lambda call, *rest: seen.append(call) or run(call, *rest))
     first, again = (ops.attention(x, x, x, nb, scale=1, dropout=0) for _ in range(2))
@@ -93,7 +93,7 @@ def test_gat_attention_keeps_its_plan(monkeypatch) -> None:
 def test_a_traced_or_transformed_call_takes_the_general_path(monkeypatch) -> None:
     nb, x = path(), torch.randn(4, 2, 3)
     ops.attention(x, x, x, nb)
-    assert plan.kind_of("attention", nb, x) is not None
+    assert known("attention", nb, x)[0] is not None
     grad = torch.func.grad(lambda q: ops.attention(q, x, x, nb).sum())
     monkeypatch.setattr(import_module("graphtheory.ops.attention"), "check_attention", refuse)
     with pytest.raises(AssertionError, match="checked again"):

@@ -7,9 +7,8 @@ from hypothesis import strategies as st
 
 from graphtheory import Neighborhood, cliques, ops
 from graphtheory.ops.backend import BACKENDS as KNOWN
-from graphtheory.ops.call import Call
+from graphtheory.ops.call import Call, structure
 from graphtheory.ops.edge import _mapped_sum, _sum
-from graphtheory.ops.kernels import structure
 
 BACKENDS = ["numba_csr", "torch_csr", "reference"]
 

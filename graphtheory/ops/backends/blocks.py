@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -18,9 +17,10 @@ from torch.nn.functional import pad, scaled_dot_product_attention
 
 from graphtheory.graph.inference import innermost_transform
 from graphtheory.ops import fused_topk
+from graphtheory.ops.arguments import BucketedBias
 from graphtheory.ops.backend import BACKENDS, Backend
 from graphtheory.ops.backends.triton_csr import topk_limits
-from graphtheory.ops.call import AttentionCall, BucketedBias, Call
+from graphtheory.ops.call import AttentionCall, Call
 from graphtheory.ops.look_up import look_up
 from graphtheory.ops.second import first_gradients
 
@@ -304,7 +304,7 @@ def attention(call: AttentionCall) -> Tensor:
     blocks, sets = call.neighborhood.blocks, call.neighborhood.sets
     nodes = (call.query, call.key, call.value)
     if blocks is not None and (call.dropout > 0 or own_loops_beat_sdpa(call)):
-        return fused_topk.on_blocks(replace(call, k=blocks[2]), _kernels(call))
+        return fused_topk.on_blocks(call._replace(k=blocks[2]), _kernels(call))
     if blocks is not None:
         bias = None if call.bias is None else of_edges(call.bias)
         return _dense(*nodes, blocks[0], call.scale, bias, causal=False)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import torch
 
+from graphtheory.ops.arguments import BucketedBias
 from graphtheory.ops.backends.cpu.regimes import keeps_weights
 from graphtheory.ops.backends.csr import CSRBackend
-from graphtheory.ops.call import AttentionCall, BucketedBias, Call
-from graphtheory.ops.kernels import sum_type
+from graphtheory.ops.call import AttentionCall, Call, sum_type
 
 
 class NumbaCSR(CSRBackend):

@@ -14,8 +14,7 @@ from torch import Tensor
 from graphtheory.graph import Neighborhood
 from graphtheory.ops import reference
 from graphtheory.ops.backends.csr import CSRBackend
-from graphtheory.ops.backends.precision import widened
-from graphtheory.ops.call import AttentionCall, Call
+from graphtheory.ops.call import AttentionCall, Call, widened
 from graphtheory.ops.dropout import dropout_factor
 
 # Numbers in one buffer [edges at a time, heads, head_dim].

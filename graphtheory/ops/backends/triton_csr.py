@@ -8,8 +8,9 @@ from importlib.util import find_spec
 import torch
 from torch import Tensor
 
+from graphtheory.ops.arguments import BucketedBias
 from graphtheory.ops.backends.csr import CSRBackend
-from graphtheory.ops.call import AttentionCall, BucketedBias, Call
+from graphtheory.ops.call import AttentionCall, Call
 from graphtheory.ops.look_up import SumsOfRows, register_sums
 
 # What a program of k-nearest attention on blocks holds: features of a head, and sources of a row.

@@ -26,7 +26,7 @@ from graphtheory.ops.backends.cpu.vector.lanes import (
     prefetch_rows,
     scale_into,
 )
-from graphtheory.ops.backends.precision import widened
+from graphtheory.ops.call import widened
 
 EXP = 32  # an exponential costs as much as so many multiply-adds
 

@@ -35,8 +35,8 @@ from graphtheory.ops.backends.triton.parts import (
     put_per_edge,
     span,
 )
+from graphtheory.ops.call import sum_type
 from graphtheory.ops.dropout import dropout_factor
-from graphtheory.ops.kernels import sum_type
 
 
 @triton.jit

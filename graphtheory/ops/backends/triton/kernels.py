@@ -47,7 +47,7 @@ from graphtheory.ops.backends.triton.score import (  # noqa: F401  # noqa: F401
     relu_sum_backward,
 )
 from graphtheory.ops.backends.triton.topk import topk_blocks, topk_blocks_backward  # noqa: F401
-from graphtheory.ops.kernels import sum_type
+from graphtheory.ops.call import sum_type
 
 
 def _forward(

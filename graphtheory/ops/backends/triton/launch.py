@@ -11,7 +11,7 @@ from torch import Tensor
 
 from graphtheory.ops.backends.triton import attention, primitives
 from graphtheory.ops.backends.triton.bins import Bin, plan, power, tile
-from graphtheory.ops.kernels import sum_type
+from graphtheory.ops.call import sum_type
 
 # Multiply and add in one instruction: twice the speed and less rounding. Triton's default changes
 # from one version to the next.

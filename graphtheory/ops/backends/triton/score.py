@@ -40,7 +40,7 @@ from graphtheory.ops.backends.triton.parts import (
     span,
     spread,
 )
-from graphtheory.ops.kernels import sum_type
+from graphtheory.ops.call import sum_type
 
 # Edges, features of edges and features of nodes of one product in the gradient of the matrix.
 _EDGES, _FEATURES, _COLUMNS = 16, 16, 128

@@ -19,7 +19,7 @@ from graphtheory.ops.backends.cpu.launch import cast, options
 from graphtheory.ops.backends.cpu.memory import empty
 from graphtheory.ops.backends.cpu.primitives import EXP, dot, softmax_, softmax_backward_, sums
 from graphtheory.ops.backends.cpu.regimes import keeps_weights, rows_stay_whole
-from graphtheory.ops.backends.precision import widened
+from graphtheory.ops.call import widened
 
 
 def run_whole(

@@ -24,7 +24,7 @@ from graphtheory.ops.backends.cpu.launch import next_chunk, part, rows_of, take_
 from graphtheory.ops.backends.cpu.memory import empty
 from graphtheory.ops.backends.cpu.regimes import rows_stay_whole
 from graphtheory.ops.backends.cpu.vector.lanes import add, clear, leaky_grad, leaky_sum, scale_into
-from graphtheory.ops.backends.precision import widened
+from graphtheory.ops.call import widened
 
 
 @njit(inline="always")

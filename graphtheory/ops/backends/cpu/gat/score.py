@@ -35,7 +35,7 @@ from graphtheory.ops.backends.cpu.vector.relus import (
     leaky_gradients,
     words_of,
 )
-from graphtheory.ops.backends.precision import widened
+from graphtheory.ops.call import widened
 
 
 @part

@@ -32,7 +32,7 @@ from graphtheory.ops.backends.cpu.topk.row import (
 )
 from graphtheory.ops.backends.cpu.vector.lanes import prefetch, scale_into, store_strided
 from graphtheory.ops.backends.cpu.vector.products import TILE, matrices, matrix, multiply, whole
-from graphtheory.ops.backends.precision import widened
+from graphtheory.ops.call import widened
 
 _ROWS = 66  # at most at once
 _AHEAD = 12  # nodes that are prefetched while as many before them are copied
