@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from graphtheory.graph import TOKEN
-from graphtheory.graph.cache import PerTensorCache
+from graphtheory.graph.content import PerTensorCache
 from graphtheory.nn.batches import graph_sizes
 from graphtheory.nn.graph_encoders import feature_encoder
 from graphtheory.ops import BucketedBias

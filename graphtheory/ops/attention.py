@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from graphtheory.graph import Neighborhood, bipartite, causal, cliques
-from graphtheory.graph.cache import PerTensorCache
+from graphtheory.graph.content import PerTensorCache
 from graphtheory.ops.arguments import BucketedBias, EdgeFeatures, check_attention
 from graphtheory.ops.call import AttentionCall, known, run
 

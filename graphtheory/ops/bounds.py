@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from graphtheory.graph import Neighborhood
-from graphtheory.graph.cache import PerTensorCache
-from graphtheory.graph.content import fit, fit_both_ways, is_plain, within
+from graphtheory.graph.content import PerTensorCache, fit, fit_both_ways, is_plain, within
 from graphtheory.graph.csr import check_index, check_pointers, plain
 from graphtheory.graph.inference import innermost_transform, leave_inference_mode, unwrapped
 

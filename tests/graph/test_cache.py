@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphtheory.graph.cache import PerTensorCache
+from graphtheory.graph.content import PerTensorCache
 
 
 @pytest.fixture

@@ -11,8 +11,7 @@ from torch_geometric.typing import SparseTensor
 
 from graphtheory import ops
 from graphtheory.graph import Neighborhood
-from graphtheory.graph.cache import is_tracing
-from graphtheory.graph.content import state_of
+from graphtheory.graph.content import is_tracing, state_of
 from graphtheory.nn.conv.adjacency import Adjacency, stored_values
 from graphtheory.nn.conv.on_core import check_features
 

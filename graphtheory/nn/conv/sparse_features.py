@@ -13,8 +13,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from graphtheory import ops
 from graphtheory.graph import Neighborhood
-from graphtheory.graph.cache import is_tracing
-from graphtheory.graph.content import holds, is_plain
+from graphtheory.graph.content import holds, is_plain, is_tracing
 from graphtheory.nn.conv.adjacency import outside_inference_mode
 
 MAX_DENSITY = 0.05  # the largest share of non-zeros that is read by rows

@@ -11,7 +11,7 @@ from torch_geometric.typing import OptTensor
 from torch_geometric.utils import softmax
 
 from graphtheory.graph import Neighborhood
-from graphtheory.graph.cache import PerTensorCache
+from graphtheory.graph.content import PerTensorCache
 from graphtheory.nn.attention import AttentionMap, Bias
 from graphtheory.nn.bias import BucketBias
 from graphtheory.nn.conv import adjacency, on_core

@@ -15,7 +15,7 @@ from torch_geometric.typing import OptTensor
 
 from graphtheory import ops
 from graphtheory.graph import Neighborhood
-from graphtheory.graph.cache import is_tracing
+from graphtheory.graph.content import is_tracing
 from graphtheory.nn.attention import Bias
 from graphtheory.nn.conv import edge_features, on_core
 from graphtheory.nn.conv.adjacency import Adjacency, adjacency_of

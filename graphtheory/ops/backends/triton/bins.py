@@ -13,7 +13,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from graphtheory.graph.cache import PerTensorCache
+from graphtheory.graph.content import PerTensorCache
 
 # Steps of 4 to 8 edges: the longest row ends soon after the others. Of 128, 256 and 1024 edges, 256
 # took 1.1 and 1024 up to 1.8 times as long on an arxiv-sized graph (H100). A small graph waits for
