@@ -10,11 +10,10 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from graphtheory.lab.bench.benchmark import Benchmark, FinishedRuns, Run
+from graphtheory.lab.bench.benchmark import Benchmark, FinishedRuns, Run, bench_task
 from graphtheory.lab.bench.comparison import Comparison
 from graphtheory.lab.bench.rows import Environment
 from graphtheory.lab.bench.search import Search, best
-from graphtheory.lab.bench.tasks import bench_task
 
 
 def compare(

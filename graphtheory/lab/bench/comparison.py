@@ -17,9 +17,8 @@ from scipy.special import stdtrit
 from graphtheory.disk import replace_file
 from graphtheory.lab.bench.benchmark import Benchmark, FinishedRuns, Run
 from graphtheory.lab.bench.finished import add_line
-from graphtheory.lab.bench.measure import ACCURACY, Measure, measure_of
 from graphtheory.lab.bench.rows import Environment, Row, finite, write_csv
-from graphtheory.lab.bench.table import Table, counted
+from graphtheory.lab.bench.table import ACCURACY, Measure, Table, counted, measure_of
 from graphtheory.lab.bench.task import CONSTANT
 
 

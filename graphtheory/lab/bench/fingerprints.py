@@ -13,7 +13,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostin
 from torch import Tensor
 
 from graphtheory.lab.bench.config import AXES, RunConfig, RunResult, constant_score
-from graphtheory.lab.bench.spaces import Space
+from graphtheory.lab.bench.task import Space
 from graphtheory.lab.datasets.graph_sets import GraphSet
 from graphtheory.lab.train import FitResult
 from graphtheory.lab.train.score import SCORES, ogb_score

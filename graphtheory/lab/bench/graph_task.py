@@ -13,11 +13,10 @@ from torch import Tensor
 
 from graphtheory.graph.build import TOKEN
 from graphtheory.lab.bench import fingerprints
-from graphtheory.lab.bench.config import AXES, Options, RunConfig, RunResult
+from graphtheory.lab.bench.config import AXES, RunConfig, RunResult
 from graphtheory.lab.bench.finished import Settings
-from graphtheory.lab.bench.measure import Measure, measure_of
-from graphtheory.lab.bench.spaces import Space
-from graphtheory.lab.bench.task import BenchTask, OwnData, Root
+from graphtheory.lab.bench.table import Measure, measure_of
+from graphtheory.lab.bench.task import BenchTask, OwnData, Root, Space
 from graphtheory.lab.datasets.graph_sets import GraphSet, precomputed
 from graphtheory.lab.datasets.graphs import Data, load_graphs
 from graphtheory.lab.datasets.own_graphs import graph_set
@@ -104,7 +103,7 @@ class GraphBenchTask(BenchTask):
         space = graph_space(len(found.train_index), nodes)
         return fingerprints.space(space) if model == fingerprints.NAME else space
 
-    def checked_options(self, configs: Sequence[Any], given: Mapping[str, Any]) -> Options:
+    def checked_options(self, configs: Sequence[Any], given: Mapping[str, Any]) -> dict[str, Any]:
         found = super().checked_options(configs, given)
         read = found.get("readout", "token")
         if self.graphs(0).level == "node" and read != "token":

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from graphtheory.graph import Neighborhood
-from graphtheory.lab.bench.config import RunConfig, RunResult, shown, train
+from graphtheory.lab.bench.config import AXES, RunConfig, RunResult, shown, train
+from graphtheory.lab.bench.task import Space, kept_options
 from graphtheory.lab.datasets import graphs
 from graphtheory.lab.datasets.graphs import Data
 from graphtheory.lab.train import AdamOptions, FullGraph, NodeTask, SampledGraph, SampledLayers
@@ -121,6 +122,106 @@ class NodeRunConfig(RunConfig):
                 )
         if "fanout" in given and self.sampling.batch_size is None:
             raise ValueError(f"fanout: got {given['fanout']}, expected a batch_size beside it")
+
+
+@dataclass(frozen=True)
+class GraphFacts:
+    """Graph statistics that default options depend on; no label of validation or test is read."""
+
+    nodes: int
+    edges: int  # directed ones
+    labels_per_class: float  # labeled training nodes, a class on average
+    labeled: float  # share of the nodes that are labeled for training
+    features: int  # columns of them
+
+    @property
+    def few_of_a_class(self) -> bool:
+        """Whether there are few labels to learn a class from: small graphs, citation graphs."""
+        return self.labels_per_class < 50
+
+    @property
+    def few_labels(self) -> bool:
+        """Whether most nodes, and most of what is learned, are without labels: citation graphs."""
+        return self.few_of_a_class and self.labeled < 0.2
+
+    @property
+    def has_few_features(self) -> bool:
+        """Whether every feature counts: numbers and attributes, in contrast to words."""
+        return self.features < 64
+
+    @classmethod
+    def of(cls, data: Data) -> GraphFacts:
+        """The statistics of a graph with `train_mask` and `num_classes`."""
+        labels, nodes = int(data.train_mask.sum()), int(data.num_nodes)
+        shares = labels / int(data.num_classes), labels / nodes
+        return cls(nodes, int(data.num_edges), *shares, int(data.x.size(1)))
+
+
+_EDGES = (30_000, 300_000)  # of a small and of a middle graph, at most
+_PAIRS = 500_000  # of nodes within two hops, about
+
+
+def _first(facts: GraphFacts, deepest: int) -> dict[str, Any]:
+    """The default options, the same for every network.
+
+    With few labels two classic layers under strong dropout, as is the custom on citation graphs,
+    and attention without a term of the node's own, as GCN and GAT are without one; with more of
+    them residual blocks. That edges join nodes of a class changes nothing: benchmarks/recipes.py
+    has what searches say.
+    """
+    kept = AXES["node defaults"]
+    if facts.few_labels:
+        return kept["few labels"]
+    found = kept["many labels"] | (kept["few of a class"] if facts.few_of_a_class else {})
+    fewer = kept["few features"] | {"layers": min(4, deepest)}
+    return found | fewer if facts.has_few_features else found
+
+
+def node_space(facts: GraphFacts, row_scale: bool = False, batch_size: int | None = None) -> Space:
+    """The space of a graph by what is known of it: its size, its labels and columns of features.
+
+    The axes are those of tuned classic networks (Luo et al., 2024: norm, residual connection,
+    depth, width, dropout), for every network; sampled-gcn, whose own stack has no residual
+    connections, takes less dropout. Wide and deep candidates are left out of graphs on which each
+    would train for many minutes on a processor. `row_scale` is that of the default options.
+    """
+    kept = AXES["node"]
+    small, middle = (facts.edges <= edges for edges in _EDGES)
+    shared = kept["every"] | kept["small" if small else "middle" if middle else "large"]
+    first = _first(facts, deepest=max(shared["layers"])) | {"row_scale": row_scale}
+    if batch_size is not None:
+        shared, first = shared | {"batch_size": (batch_size,)}, first | {"batch_size": batch_size}
+    hops = ("1", "2") if facts.edges**2 / max(1, facts.nodes) <= _PAIRS else ("1",)
+    plain = kept["attention"] | kept["root"] | {"neighbors": hops}
+    extra = dict.fromkeys(zoo.ENCODED, plain | kept["encoded"]) | {"gt-plain": plain}
+    extra |= dict.fromkeys(("gat", "gat-res"), kept["attention"])
+    return Space(
+        config=NodeRunConfig, epochs=200 if middle else 150, patience=50,
+        search_seeds=3 if facts.nodes <= 3000 else 1, shared=shared,
+        extra=extra | {"sampled-gcn": kept["sampled-gcn"]}, first=first,
+        first_of={model: {"root_weight": not facts.few_labels} for model in zoo.ATTENDING},
+        search_epochs=80 if middle else 60, search_patience=50 if middle else 30,
+    )  # fmt: skip
+
+
+DEFAULT = node_space(
+    GraphFacts(nodes=10_000, edges=100_000, labels_per_class=1000, labeled=0.6, features=1000)
+)
+"""That of a graph of which nothing is known."""
+
+
+def tuned_config(dataset: str, model: str) -> tuple[NodeRunConfig, int, int]:
+    """The configuration of a network for nodes on a data set, with its epochs and patience.
+
+    A pair that was never searched gets the first candidate of the space of any graph with many
+    labels: the same stack, width, dropout and step size for every model, so that only the layer
+    differs.
+    """
+    if model not in zoo.NAMES:
+        raise ValueError(f"model: got {model!r}, expected one of {', '.join(zoo.NAMES)}")
+    if (kept := kept_options(dataset, model)) is not None:
+        return NodeRunConfig.from_dict(kept[0]), *kept[1:]
+    return DEFAULT.candidates(model, 1)[0], DEFAULT.epochs, DEFAULT.patience
 
 
 def prepare(

@@ -15,10 +15,17 @@ from sklearn.linear_model import LogisticRegression
 from torch import Generator, Tensor
 
 from graphtheory.lab.bench.config import RunConfig, RunResult
-from graphtheory.lab.bench.measure import Measure, measure_of
-from graphtheory.lab.bench.node_config import NodeRunConfig, as_csr, load, prepare, task_of
-from graphtheory.lab.bench.spaces import GraphFacts, Space, node_space
-from graphtheory.lab.bench.task import BenchTask, OwnData
+from graphtheory.lab.bench.node_config import (
+    GraphFacts,
+    NodeRunConfig,
+    as_csr,
+    load,
+    node_space,
+    prepare,
+    task_of,
+)
+from graphtheory.lab.bench.table import Measure, measure_of
+from graphtheory.lab.bench.task import BenchTask, OwnData, Space
 from graphtheory.lab.datasets import graphs
 from graphtheory.lab.datasets.catalogue import describe
 from graphtheory.lab.datasets.graphs import Data

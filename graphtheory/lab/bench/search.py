@@ -9,14 +9,14 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
+from graphtheory.lab.bench.benchmark import named_task
 from graphtheory.lab.bench.config import RunConfig
 from graphtheory.lab.bench.fingerprints import TreesRunConfig
 from graphtheory.lab.bench.finished import Finished, Settings
 from graphtheory.lab.bench.graph_task import GraphRunConfig
-from graphtheory.lab.bench.measure import ACCURACY, Measure
 from graphtheory.lab.bench.node_config import NodeRunConfig
+from graphtheory.lab.bench.table import ACCURACY, Measure
 from graphtheory.lab.bench.task import BenchTask
-from graphtheory.lab.bench.tasks import named_task
 from graphtheory.lab.train.score import SCORES
 from graphtheory.lab.zoo.node_models import COMPARED
 

@@ -2,46 +2,79 @@
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
+from zlib import crc32
 
 import torch
 from torch import Tensor
 
-from graphtheory.lab.bench.config import (
-    Options,
-    RunConfig,
-    RunResult,
-    checked_options,
-    train,
-    with_options,
-)
+from graphtheory.disk import replace_file
+from graphtheory.lab.bench.config import RunConfig, RunResult, checked_options, train, with_options
 from graphtheory.lab.bench.finished import Settings
-from graphtheory.lab.bench.measure import Measure
+from graphtheory.lab.bench.table import Measure
 from graphtheory.lab.datasets.catalogue import key
+from graphtheory.lab.datasets.files import cache_folder
 from graphtheory.lab.datasets.graphs import Data
 from graphtheory.lab.train import Source, Task
 from graphtheory.lab.train.contract import digest
 
-if TYPE_CHECKING:
-    from graphtheory.lab.bench.spaces import Space
-
+TUNED = Path(__file__).with_name("tuned.json")  # options that searches have chosen
+Axes = Mapping[str, Sequence[Any]]  # options -> values, which may be several options at once
 Root = str | PathLike[str] | None
 CONSTANT = "score of a constant prediction"  # in the analysis of a run that is no better
 _SHOWN = 12  # letters of a digest in a name
 
 
-class BenchTask(ABC):
-    """Labeled data with its splits, and the networks that can be trained on it.
+@dataclass(frozen=True)
+class Space:
+    """The options that a search draws from, and for how long it and the winner train."""
 
-    Args:
-        name: Of the data, or of a set that is loaded by name.
-        split: Kind of split; None is the data's own.
-        root: Folder with the raw files.
-    """
+    epochs: int  # upper bound
+    patience: int  # epochs without a better validation score
+    search_seeds: int  # splits that a candidate is judged on, by mean validation score
+    shared: Axes  # of every network
+    extra: Mapping[str, Axes] = field(default_factory=dict)  # that one network has besides
+    first: Mapping[str, Any] | None = None  # options of the first candidate of every network
+    first_of: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # besides or instead
+    search_epochs: int | None = None  # of a candidate; None is `epochs`
+    search_patience: int | None = None  # of a candidate; None is `patience`
+    config: type[RunConfig] = field(kw_only=True)  # that a draw becomes
+
+    def default(self, model: str) -> Any:
+        """The configuration of a model for which no search has chosen options."""
+        return self.config.of(model, **{**(self.first or {}), **self.first_of.get(model, {})})
+
+    def candidates(self, model: str, budget: int) -> list[Any]:
+        """Draw `budget` different configurations, of which the first one is the default, if any.
+
+        The others take every value as often: an axis of n values takes each of them once in every
+        n draws, in random order. Candidate i of one network shares candidate i's options with every
+        other network, as far as both have them: gt and gt-plain differ in the encoding alone.
+        """
+        axes = {**self.shared, **self.extra.get(model, {})}
+        found = [] if self.first is None else [self.default(model)]
+        for i in range(50 * budget):
+            if len(found) == budget:
+                break
+            draw: dict[str, Any] = {}
+            for name, values in axes.items():
+                turn, place = divmod(i, len(values))
+                generator = torch.Generator().manual_seed(crc32(f"{name} {turn}".encode()))
+                value = values[int(torch.randperm(len(values), generator=generator)[place])]
+                draw |= value if isinstance(value, Mapping) else {name: value}
+            if (config := self.config.of(model, **draw)) not in found:
+                found.append(config)
+        return found
+
+
+class BenchTask(ABC):
+    """Labeled data with its splits, and the networks that can be trained on it."""
 
     models: ClassVar[tuple[str, ...]]  # names of the networks that fit
     compared: ClassVar[tuple[str, ...]]  # those that are compared where none are asked for
@@ -76,8 +109,6 @@ class BenchTask(ABC):
         return self._kept(model) is not None
 
     def _kept(self, model: str) -> tuple[dict[str, Any], int, int] | None:
-        from graphtheory.lab.bench.spaces import kept_options  # no fixed recipe needs them
-
         return kept_options(self.key, model) if self.kept else None
 
     def config(self, model: str, epochs: int | None = None) -> tuple[Any, int, int]:
@@ -91,7 +122,7 @@ class BenchTask(ABC):
             config = self.config_kind(model).from_dict(values)
         return config, longest if epochs is None else epochs, patience
 
-    def checked_options(self, configs: Sequence[Any], given: Mapping[str, Any]) -> Options:
+    def checked_options(self, configs: Sequence[Any], given: Mapping[str, Any]) -> dict[str, Any]:
         """Options set by hand as these configurations have them, if they can be used here."""
         found = checked_options(configs, given)
         for config in configs if found else ():
@@ -159,3 +190,39 @@ class OwnData(BenchTask):
 
     def settings(self) -> Settings:
         return super().settings() | {"sha256": self.sha256, "metric": self.measure.name}
+
+
+def user_file() -> Path:
+    """The file of the user's own options, whose entries take the place of the shipped ones."""
+    return cache_folder() / "tuned.json"
+
+
+def kept_options(dataset: str, model: str) -> tuple[dict[str, Any], int, int] | None:
+    """What a search has chosen, as plain values, with epochs and patience; None where none has."""
+    name = key(dataset)
+    for file in (user_file(), TUNED):
+        if (kept := _read(file).get(name, {}).get(model)) is not None:
+            return kept["trial"], kept["epochs"], kept["patience"]
+    return None
+
+
+def keep(chosen: dict[str, Any], spaces: Mapping[str, Space], file: Path) -> None:
+    """Write the best candidate of each model into `file` and leave its other entries."""
+    kept = _read(file)
+    for model, found in chosen.items():
+        kept.setdefault(found.dataset, {})[model] = {
+            "val": found.val, "parameters": found.parameters, "epochs": spaces[model].epochs,
+            "patience": spaces[model].patience, "trial": found.config.as_dict(),
+        }  # fmt: skip
+    ordered = {d: dict(sorted(kept[d].items())) for d in sorted(kept)}
+    file.parent.mkdir(parents=True, exist_ok=True)
+    replace_file(file, (json.dumps(ordered, indent=1) + "\n").encode())
+
+
+def _read(file: Path) -> dict[str, dict[str, Any]]:
+    try:
+        return json.loads(file.read_text())
+    except FileNotFoundError:
+        return {}
+    except ValueError as error:
+        raise ValueError(f"{file} is not a file of tuned options ({error}); delete it") from error

@@ -230,7 +230,7 @@ class Tune(OnData):
 
     def run(self, screen: Screen) -> None:
         from graphtheory.lab.bench import search
-        from graphtheory.lab.bench.spaces import keep, user_file
+        from graphtheory.lab.bench.task import keep, user_file
         from graphtheory.lab.report import search_table
 
         models = self.compared(self.models)

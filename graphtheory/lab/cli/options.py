@@ -99,8 +99,8 @@ class OnData(Command):
 
     def bench_task(self, images: bool = False) -> BenchTask:
         """Open the data to learn from; ValueError, TypeError or OSError say what is wrong."""
+        from graphtheory.lab.bench.benchmark import bench_task, named_task
         from graphtheory.lab.bench.image_task import ImageBenchTask
-        from graphtheory.lab.bench.tasks import bench_task, named_task
         from graphtheory.lab.datasets.own_graphs import read_graph_file
 
         root = data_root(self.root)

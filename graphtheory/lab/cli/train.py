@@ -262,7 +262,7 @@ class FinishedImageRun:
 
     def write(self, out: Path, command: str) -> list[str]:
         """Write report.html, result.json, predictions.csv and pictures; return their names."""
-        from graphtheory.lab.bench.image_pictures import pictures
+        from graphtheory.lab.bench.image_task import pictures
         from graphtheory.lab.plot import save
         from graphtheory.lab.report.benchmark import image_run_page
 

@@ -12,13 +12,12 @@ from torch_geometric.data import Data
 
 import graphtheory
 from graphtheory.lab.bench import fingerprints
-from graphtheory.lab.bench.benchmark import Benchmark, FinishedRuns
+from graphtheory.lab.bench.benchmark import Benchmark, FinishedRuns, bench_task, named_task
 from graphtheory.lab.bench.config import AXES, constant_score
 from graphtheory.lab.bench.graph_task import GraphBenchTask, GraphRunConfig, OwnGraphs, graph_space
 from graphtheory.lab.bench.node_task import OwnNodes
 from graphtheory.lab.bench.search import Search, SearchLog, SearchResult, best
 from graphtheory.lab.bench.task import CONSTANT
-from graphtheory.lab.bench.tasks import bench_task, named_task
 from graphtheory.lab.datasets.own_graphs import graph_set
 from graphtheory.lab.report import BenchmarkReport
 from graphtheory.lab.train.score import SCORES

@@ -7,8 +7,13 @@ import torch
 
 from graphtheory.lab.bench.benchmark import Benchmark, FinishedRuns
 from graphtheory.lab.bench.config import checked_options, with_options
-from graphtheory.lab.bench.image_pictures import pictures
-from graphtheory.lab.bench.image_task import ImageBenchTask, image_config, prepare, train_images
+from graphtheory.lab.bench.image_task import (
+    ImageBenchTask,
+    image_config,
+    pictures,
+    prepare,
+    train_images,
+)
 from graphtheory.lab.bench.rows import Environment
 from graphtheory.lab.datasets import image_sets
 from graphtheory.lab.report.benchmark import ImageReport

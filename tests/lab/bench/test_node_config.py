@@ -10,6 +10,7 @@ from graphtheory.lab.bench.benchmark import Benchmark
 from graphtheory.lab.bench.config import RunResult, ignores, with_options
 from graphtheory.lab.bench.node_config import (
     SAMPLERS,
+    GraphFacts,
     NodeRunConfig,
     Sampling,
     load,
@@ -18,7 +19,6 @@ from graphtheory.lab.bench.node_config import (
     train_nodes,
 )
 from graphtheory.lab.bench.node_task import NodeBenchTask
-from graphtheory.lab.bench.spaces import GraphFacts
 from graphtheory.lab.report.benchmark import options
 from graphtheory.lab.train import AdamOptions, FullGraph, SampledGraph, SampledLayers
 from graphtheory.lab.zoo import node_models as zoo

@@ -621,7 +621,7 @@ def test_bench_on_images_goes_on_where_it_stopped(run: Run, tmp_path: Path) -> N
 def test_tune_keeps_a_log_and_goes_on(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_space: None
 ) -> None:
-    from graphtheory.lab.bench.spaces import FILE, kept_options
+    from graphtheory.lab.bench.task import TUNED, kept_options
 
     words = ("tune", "--dataset", "karate", "--models", "mlp,gcn", "--out", "t", "--budget")
     code, out, err = run(*words, "1")
@@ -629,10 +629,10 @@ def test_tune_keeps_a_log_and_goes_on(
     first = (tmp_path / "t/search.jsonl").read_text()
     assert len(first.splitlines()) == 2
     monkeypatch.setenv("GRAPHTHEORY_CACHE", str(tmp_path / "cache"))
-    shipped = FILE.read_bytes()
+    shipped = TUNED.read_bytes()
     code, out, _ = run(*words, "2", "--keep")
     assert code == 0 and f"Kept for `train` and `bench` in {tmp_path / 'cache/tuned.json'}" in out
-    assert kept_options("karate", "gcn") and FILE.read_bytes() == shipped
+    assert kept_options("karate", "gcn") and TUNED.read_bytes() == shipped
     longer = (tmp_path / "t/search.jsonl").read_text()
     assert longer.startswith(first) and len(longer.splitlines()) == 4
     assert set(read(tmp_path / "t/tuned.json")["karate"]) == {"mlp", "gcn"}
