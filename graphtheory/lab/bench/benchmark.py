@@ -28,15 +28,8 @@ KINDS = ("multiclass", "multilabel", "regression")
 def named_task(name: str, split: str | None = None, root: Root = None) -> BenchTask:
     """The task of a data set by its own name and with its own kind of split."""
     info = describe(name, root)
-    return as_task(info.name, info.known_split(split), root)
-
-
-def as_task(data: str | BenchTask, split: str | None = None, root: Root = None) -> BenchTask:
-    """The task of a data set's name, with name and split as given; a task itself."""
-    if isinstance(data, BenchTask):
-        return data
-    graphs = describe(data, root).task == "graph"
-    return (GraphBenchTask if graphs else NodeBenchTask)(data, split, root)
+    kind = GraphBenchTask if info.task == "graph" else NodeBenchTask
+    return kind(info.name, info.known_split(split), root)
 
 
 def bench_task(
@@ -48,15 +41,16 @@ def bench_task(
     root: Root = None,
     name: str | None = None,
 ) -> BenchTask:
-    """The task of anything that can be benchmarked, as `graphtheory.bench` takes it.
-
-    One graph of a dataset is benchmarked by its nodes; `name` is that of the user's own data.
-    """
+    """The task of anything that can be benchmarked, as `graphtheory.bench` takes it."""
     if task is not None and task not in (NODE, GRAPH, *KINDS):
         raise ValueError(f"task: got {task!r}, expected node, graph or {', '.join(KINDS)}")
     if isinstance(data, str):
-        named = named_task(data, split, root)
-        _fits_named(named, data, task, metric)
+        named, info = named_task(data, split, root), describe(data, root)
+        _fits(task, info.task, data)
+        if task in KINDS and task != info.kind:
+            raise ValueError(f"task: got {task!r}, expected {info.kind!r}, that of {data}")
+        if metric is not None and metric != (its := named.measure.name):
+            raise ValueError(f"metric: got {metric!r}, expected {its!r}, that of {data}")
         return named
     if isinstance(data, BenchTask):
         for argument, value in (("task", task), ("metric", metric), ("split", split)):
@@ -73,7 +67,10 @@ def bench_task(
         metric, name = metric or data.metric, name or data.name
         task = task if task in KINDS else data.kind
         split = split or (data.train_index, data.val_index, data.test_index)
-        data = _with_smiles(data)
+        smiles, places = data.smiles or (), data.indices()
+        data = [data.get(i) for i in places]
+        for graph, i in zip(data, places, strict=True) if smiles else ():
+            graph.smiles = smiles[i]
     if isinstance(data, Data):
         if task in KINDS:
             raise ValueError(
@@ -100,22 +97,6 @@ def bench_task(
     return OwnGraphs(data, name or "graphs", kind, metric, parts)
 
 
-def _with_smiles(graphs: GraphSet) -> list[Data]:
-    found = [graphs.get(i) for i in graphs.indices()]
-    if graphs.smiles is not None:
-        for graph, place in zip(found, graphs.indices(), strict=True):
-            graph.smiles = graphs.smiles[place]
-    return found
-
-
-def _fits_named(named: BenchTask, name: str, task: str | None, metric: str | None) -> None:
-    _fits(task, NODE if isinstance(named, NodeBenchTask) else GRAPH, name)
-    if task in KINDS and task != (kind := describe(name, named.root).kind):
-        raise ValueError(f"task: got {task!r}, expected {kind!r}, that of {name}")
-    if metric is not None and metric != named.measure.name:
-        raise ValueError(f"metric: got {metric!r}, expected {named.measure.name!r}, that of {name}")
-
-
 def _fits(task: str | None, found: str, what: str) -> None:
     asked = GRAPH if task in KINDS else task
     if asked not in (None, found):
@@ -124,12 +105,7 @@ def _fits(task: str | None, found: str, what: str) -> None:
 
 @dataclass(frozen=True)
 class Run:
-    """One row of a benchmark: a model on one seed.
-
-    Its analysis, `extra`, has of a graph transformer "attention_mass", rows (layer, distance, mass,
-    uniform), and with encoding "bias" [layers][Z][heads]; `task.CONSTANT` where the run is no
-    better than a constant prediction; of images "gmacs".
-    """
+    """One row of a benchmark, a model on one seed; `extra` is what the task's `analysis` says."""
 
     model: str
     seed: int  # number of the split and of everything random
@@ -201,7 +177,9 @@ class Benchmark:
     @cached_property
     def task(self) -> BenchTask:
         """The data that is benchmarked, and what its networks learn."""
-        return as_task(self.dataset, self.split, self.root)
+        if isinstance(self.dataset, BenchTask):
+            return self.dataset
+        return named_task(self.dataset, self.split, self.root)
 
     def config(self, model: str) -> tuple[Any, int, int]:
         """The options of a model, tuned, default or set by hand, with epochs and patience."""

@@ -37,10 +37,7 @@ class Summary:
 
 @dataclass(frozen=True)
 class Difference:
-    """The advantage of the first model over another on the same seeds.
-
-    It is positive where the first model is better, whether higher or lower scores are better.
-    """
+    """The advantage of the first model over another on the same seeds; positive is better."""
 
     model: str  # the other one
     difference: float  # mean over the seeds that both have, 0..1 or in the unit of the target
@@ -201,11 +198,7 @@ def paired_name(first: str, other: str, measure: Measure) -> str:
 
 
 def reading(found: Difference) -> str:
-    """Whether the 95 % interval of Student's t around a difference leaves 0 out.
-
-    Two seeds need a difference of 12.7 standard errors for that, five 2.8, ten 2.3. Where every
-    seed has the same difference, of few seeds by chance, it says "no" below five.
-    """
+    """Whether Student's 95 % interval leaves 0 out; "no" of few seeds that differ alike by chance."""
     if math.isnan(found.standard_error):
         return "one seed"
     if found.standard_error == 0 and found.seeds < 5:

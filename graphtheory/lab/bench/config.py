@@ -133,12 +133,7 @@ def ignores(config: Any, name: str, value: Any = None) -> bool:
 
 
 def describe_options(options: Mapping[str, Any], configs: Sequence[Any] = ()) -> str:
-    """Describe options, as "walk=16, paths=5 (gcn ignores paths)" with the models that ignore some.
-
-    Example:
-        >>> describe_options({"walk": 16, "norm": None, "degree": True})
-        'walk=16, norm=none, degree=true'
-    """
+    """Describe options as "walk=16, paths=5 (gcn ignores paths)"."""
     pairs = {name: f"{name}={shown(value)}" for name, value in options.items()}
     groups: dict[str, list[str]] = {}
     for name, value in options.items():
@@ -218,11 +213,7 @@ def constant_of(task: Any, batches: Any) -> float | None:
 def constant_score(
     score: Callable[[Tensor, Tensor], float], kind: str, train: Tensor, test: Tensor, outputs: int
 ) -> float | None:
-    """Score of the best constant prediction: the commonest class, or the mean or median of a value.
-
-    None where the scored labels have no such score, as the ROC AUC of one class. A class of -1 is
-    none and is left out.
-    """
+    """Score of the commonest class, or of the mean or median of a value; None where undefined."""
     if kind == "multiclass":
         test, constant = test[test >= 0], torch.zeros(outputs)
         constant[train[train >= 0].bincount(minlength=outputs).argmax()] = 1.0

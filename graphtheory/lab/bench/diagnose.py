@@ -104,9 +104,8 @@ def _discriminative(x: Tensor, y: Tensor, moment: str) -> Tensor:
 def _core(counts: DistanceCounts, y: Tensor, where: dict[str, Any]) -> Iterator[Row]:
     """Margins over the distance, where they are largest, and for how many nodes they win there.
 
-    The normalized margin divides by |N_z(n)| node by node, the pooled one the sum of all margins by
-    the sum of all |N_z(n)|. "reach" is the share of nodes with any node in the region; "hearing"
-    counts only those with a discriminative one.
+    "reach" is the share of nodes with any node in the region; "hearing" are those with a
+    discriminative one.
     """
     labeled = y >= 0
     counts, y = DistanceCounts(counts.pattern[labeled], counts.size[labeled]), y[labeled]

@@ -67,10 +67,7 @@ def _unread(smiles: tuple[str, ...]) -> int | None:
 
 
 def run(config: TreesRunConfig, graphs: GraphSet, *, seed: int) -> RunResult:
-    """Train once on the split of the set; `seed` is the trees' random_state.
-
-    The number of trees is that of the best validation score, as networks take their best epoch.
-    """
+    """Train once; the number of trees is chosen on validation, as networks take an epoch."""
     bits = _bits(tuple(check(graphs)), config.radius, config.bits)
     y = torch.as_tensor(graphs._data.y)
     parts = [graphs.train_index, graphs.val_index, graphs.test_index]

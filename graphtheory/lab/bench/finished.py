@@ -15,18 +15,10 @@ V = TypeVar("V")
 
 
 class Finished(Generic[V]):
-    """What finished runs gave, by the settings that they were made under.
+    """What finished runs gave, by the settings that they were made under, a line of a file each.
 
-    A line is ``{"settings": ..., "rows": ...}``; subclasses may write another form. Every line is
-    on the disk before `add` returns; a last line that a crash cut short is dropped. A line ends
-    with a digest of itself, so that a changed digit is seen; lines without one are read as well.
-    Without a path runs are kept in memory.
-
-    Example:
-        >>> finished = Finished()
-        >>> finished.add({"width": 4}, [{"error": 0.5}])
-        >>> finished.find({"width": 4}), finished.find({"width": 8})
-        ([{'error': 0.5}], None)
+    A last line that a crash cut short is dropped; a line ends with a digest of itself, so that a
+    changed digit is seen, which older lines lack. Without a path runs are kept in memory.
     """
 
     named_by: ClassVar[tuple[str, ...]] = ()

@@ -24,7 +24,7 @@ from graphtheory.lab.metrics import mass_by_distance
 from graphtheory.lab.train import AdamOptions, GraphSets, GraphTask, Source, Task
 from graphtheory.lab.zoo import graph_models as graph_zoo
 from graphtheory.lab.zoo.graph_models import GraphNetwork
-from graphtheory.nn import SPDTransformerConv, attention_maps
+from graphtheory.nn import attention_maps
 
 _ATTENTION = (*graph_zoo.ATTENDING, "gatv2")
 _ENCODED = ("num_buckets", "value_encoding", "paths", "resistance", "bias_lr")
@@ -162,39 +162,22 @@ class GraphBenchTask(BenchTask):
             return fingerprints.run(config, self.graphs(seed), seed=seed)
         return super().run(config, seed=seed, epochs=epochs, patience=patience)
 
-    def analysis(self, result: RunResult) -> dict[str, Any]:
-        """Attention of a graph transformer by distance over the validation graphs, and its bias.
-
-        Pairs without a path, and pairs with a graph token, are left out of the rows.
-        """
-        out = super().analysis(result)
-        model = result.model
-        layers = [m for m in model.modules() if isinstance(m, SPDTransformerConv)] if model else []
-        if not layers:
-            return out
-        out["attention_mass"] = _mass(model, result.batches.evaluation_batch().val)
-        tables = [c.bucket_bias for c in layers if c.bucket_bias is not None]
-        if tables:
-            out["bias"] = [t.table.detach()[: t.num_buckets].tolist() for t in tables]
-        return out
-
-
-def _mass(model: torch.nn.Module, batches: Sequence[Any]) -> list[dict[str, float | int]]:
-    """Attention mass by layer and distance, the mean over the nodes of all batches."""
-    nodes, sums = 0, dict[tuple[int, int], list[float]]()
-    for batch in batches:
-        maps = attention_maps(model, batch)
-        graph = maps[0].neighborhood
-        for row in mass_by_distance([found.weights for found in maps], graph):
-            if row["distance"] < TOKEN:
-                both = sums.setdefault((int(row["layer"]), int(row["distance"])), [0.0, 0.0])
-                both[0] += row["mass"] * graph.num_dst
-                both[1] += row["uniform"] * graph.num_dst
-        nodes += graph.num_dst
-    return [
-        {"layer": layer, "distance": hops, "mass": mass / nodes, "uniform": uniform / nodes}
-        for (layer, hops), (mass, uniform) in sorted(sums.items())
-    ]
+    def attention_mass(self, result: RunResult) -> list[dict[str, float | int]]:
+        """The mean over the nodes of validation; pairs without a path or with a token left out."""
+        nodes, sums = 0, dict[tuple[int, int], list[float]]()
+        for batch in result.batches.evaluation_batch().val:
+            maps = attention_maps(result.model, batch)
+            graph = maps[0].neighborhood
+            for row in mass_by_distance([found.weights for found in maps], graph):
+                if row["distance"] < TOKEN:
+                    both = sums.setdefault((int(row["layer"]), int(row["distance"])), [0.0, 0.0])
+                    both[0] += row["mass"] * graph.num_dst
+                    both[1] += row["uniform"] * graph.num_dst
+            nodes += graph.num_dst
+        return [
+            {"layer": layer, "distance": hops, "mass": mass / nodes, "uniform": uniform / nodes}
+            for (layer, hops), (mass, uniform) in sorted(sums.items())
+        ]
 
 
 def _same(one: GraphSet, other: GraphSet) -> bool:
@@ -212,11 +195,7 @@ def _same(one: GraphSet, other: GraphSet) -> bool:
 
 
 class OwnGraphs(OwnData, GraphBenchTask):
-    """A list of the user's graphs with labels, as `datasets.own_graphs.graph_set` takes it.
-
-    The split is fractions of training, validation and test, drawn by seed, or three lists of
-    positions, the same for every seed.
-    """
+    """A list of the user's graphs with labels, as `datasets.own_graphs.graph_set` takes it."""
 
     def __init__(
         self,

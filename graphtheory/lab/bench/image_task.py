@@ -47,15 +47,11 @@ class ImageRunConfig(RunConfig):
     }  # fmt: skip
 
 
-_STEPS, _LEAST_BATCH = 500, 8  # a shorter run takes smaller batches, down to this
+_STEPS, _LEAST_BATCH = 500, 8  # a shorter run takes smaller batches, down to this many images
 
 
 def image_config(dataset: str, model: str, epochs: int | None = None) -> ImageRunConfig:
-    """The configuration of a model on an image set or folder, by the recipe that all models share.
-
-    It was chosen for vit on validation. Where a run would have fewer than 500 steps, batches are
-    halved down to 8 images: a network that begins with random weights needs steps above all.
-    """
+    """The recipe that all models share on a set or folder, chosen for vit on validation."""
     info = image_sets.describe(dataset)
     options = AXES["image recipes"]["folder" if image_sets.is_folder(dataset) else info.name]
     options = options if epochs is None else options | {"epochs": epochs}
@@ -132,11 +128,7 @@ def train_images(
 
 
 class ImageBenchTask(BenchTask):
-    """The images of a set or a folder, which `image_size` brings to so many rows and columns.
-
-    A run that was stopped goes on from its last epoch. Seeds choose the validation images, the
-    weights, the order and every draw; the test images are the same for all.
-    """
+    """The images of a set or a folder; a run that was stopped goes on from its last epoch."""
 
     models = compared = image_zoo.NAMES
     reads = "images"

@@ -39,11 +39,9 @@ _EDGES_AT_ONCE, _BATCH = 10_000_000, 1024
 class Sampling:
     """The labeled nodes of a step, and how the nodes that they aggregate from are drawn.
 
-    Networks of `zoo.SAMPLED` draw by a sampler for each layer in every step, whose mean is the
-    graph's own matrix A. Others see the whole graph, or with a `batch_size` the neighbors that
-    PyG's NeighborLoader draws, `fanout` of each node and layer. Evaluation is on the whole graph.
-    A layer draws a `share` of all nodes; graphsage draws so many neighbors for a node, in units of
-    their average number. Degree groups, up to five of similar degree, have the same share each.
+    Networks of `zoo.SAMPLED` draw a `share` of all nodes by a sampler for each layer; graphsage
+    draws that share of the average number of neighbors. Others see the whole graph, or with a
+    `batch_size` what PyG's NeighborLoader draws. Evaluation is on the whole graph.
     """
 
     sampler: str = "degree-groups"
@@ -162,13 +160,7 @@ _PAIRS = 500_000  # of nodes within two hops, about
 
 
 def _first(facts: GraphFacts, deepest: int) -> dict[str, Any]:
-    """The default options, the same for every network.
-
-    With few labels two classic layers under strong dropout, as is the custom on citation graphs,
-    and attention without a term of the node's own, as GCN and GAT are without one; with more of
-    them residual blocks. That edges join nodes of a class changes nothing: benchmarks/recipes.py
-    has what searches say.
-    """
+    """The default options, the same for every network; benchmarks/recipes.py says why."""
     kept = AXES["node defaults"]
     if facts.few_labels:
         return kept["few labels"]
@@ -178,12 +170,10 @@ def _first(facts: GraphFacts, deepest: int) -> dict[str, Any]:
 
 
 def node_space(facts: GraphFacts, row_scale: bool = False, batch_size: int | None = None) -> Space:
-    """The space of a graph by what is known of it: its size, its labels and columns of features.
+    """The space of a graph by its size, labels and features; axes of Luo et al., 2024.
 
-    The axes are those of tuned classic networks (Luo et al., 2024: norm, residual connection,
-    depth, width, dropout), for every network; sampled-gcn, whose own stack has no residual
-    connections, takes less dropout. Wide and deep candidates are left out of graphs on which each
-    would train for many minutes on a processor. `row_scale` is that of the default options.
+    Wide and deep candidates are left out of graphs on which each would train for many minutes on a
+    processor. `row_scale` is that of the default options.
     """
     kept = AXES["node"]
     small, middle = (facts.edges <= edges for edges in _EDGES)
@@ -211,12 +201,7 @@ DEFAULT = node_space(
 
 
 def tuned_config(dataset: str, model: str) -> tuple[NodeRunConfig, int, int]:
-    """The configuration of a network for nodes on a data set, with its epochs and patience.
-
-    A pair that was never searched gets the first candidate of the space of any graph with many
-    labels: the same stack, width, dropout and step size for every model, so that only the layer
-    differs.
-    """
+    """A network's kept options on a data set, else defaults, with its epochs and patience."""
     if model not in zoo.NAMES:
         raise ValueError(f"model: got {model!r}, expected one of {', '.join(zoo.NAMES)}")
     if (kept := kept_options(dataset, model)) is not None:

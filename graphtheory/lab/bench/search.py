@@ -67,10 +67,9 @@ def config_from(values: dict[str, Any]) -> RunConfig:
 
 @dataclass(frozen=True)
 class Search:
-    """Random search: `budget` candidates a network, compared by their mean validation scores.
+    """Random search: `budget` candidates a network, by their mean validation scores.
 
-    Candidates that are in the log with the same data set, kind and number of splits, epochs and
-    patience are not run again.
+    Candidates that are in the log under the same settings are not run again.
     """
 
     dataset: str | BenchTask

@@ -91,12 +91,7 @@ def percent_spread(shares: Sequence[float], digits: str = ".2f") -> str:
 
 @dataclass(frozen=True)
 class Measure:
-    """A metric as tables and pictures show it.
-
-    Example:
-        >>> measure_of("rocauc").shown(0.875, 0.01), measure_of("rmse").shown(0.8512, 0.0123)
-        ('87.50 ± 1.00', '0.8512 ± 0.0123')
-    """
+    """A metric as tables and pictures show it."""
 
     name: str  # as `train` and the data sets spell it
     title: str  # as it is written in a sentence

@@ -23,6 +23,7 @@ from graphtheory.lab.datasets.files import cache_folder
 from graphtheory.lab.datasets.graphs import Data
 from graphtheory.lab.train import Source, Task
 from graphtheory.lab.train.contract import digest
+from graphtheory.nn import SPDTransformerConv
 
 TUNED = Path(__file__).with_name("tuned.json")  # options that searches have chosen
 Axes = Mapping[str, Sequence[Any]]  # options -> values, which may be several options at once
@@ -53,9 +54,8 @@ class Space:
     def candidates(self, model: str, budget: int) -> list[Any]:
         """Draw `budget` different configurations, of which the first one is the default, if any.
 
-        The others take every value as often: an axis of n values takes each of them once in every
-        n draws, in random order. Candidate i of one network shares candidate i's options with every
-        other network, as far as both have them: gt and gt-plain differ in the encoding alone.
+        An axis of n values takes each of them once in every n draws. Candidate i of one network
+        shares its options with candidate i of every other one, as far as both have them.
         """
         axes = {**self.shared, **self.extra.get(model, {})}
         found = [] if self.first is None else [self.default(model)]
@@ -168,9 +168,23 @@ class BenchTask(ABC):
         return not self.measure.gain(test, constant) > 0
 
     def analysis(self, result: RunResult) -> dict[str, Any]:
-        """What is worth keeping of a run; whether it is no better than a constant prediction."""
+        """Whether a run learned nothing, and of a graph transformer where it looks, and its b.
+
+        "attention_mass" has rows (layer, distance, mass, uniform), "bias" [layers][Z][heads].
+        """
         flat = self.no_better_than_constant(result.fit.test, result.constant)
-        return {CONSTANT: result.constant} if flat else {}
+        out: dict[str, Any] = {CONSTANT: result.constant} if flat else {}
+        modules = () if result.model is None else result.model.modules()
+        layers = [layer for layer in modules if isinstance(layer, SPDTransformerConv)]
+        if layers:
+            out["attention_mass"] = self.attention_mass(result)
+        if tables := [layer.bucket_bias for layer in layers if layer.bucket_bias is not None]:
+            out["bias"] = [t.table.detach()[: t.num_buckets].tolist() for t in tables]
+        return out
+
+    def attention_mass(self, result: RunResult) -> list[dict[str, float | int]]:
+        """Share of attention by layer and distance, of a network that attends."""
+        raise NotImplementedError
 
 
 class OwnData(BenchTask):

@@ -7,20 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graphtheory.lab.by_name import paper
+from graphtheory.lab.cli import show
 from graphtheory.lab.cli.options import Count, File, Folder, Names, OnData, Settings, Whole
-from graphtheory.lab.cli.show import (
-    SMALL,
-    RefusedError,
-    Screen,
-    at_least,
-    data_root,
-    file_there,
-    on_interrupt,
-    set_aside,
-    threads,
-    usage_errors,
-)
-from graphtheory.lab.cli.train import FinishedImageRun
+from graphtheory.lab.cli.show import RefusedError, Screen
+from graphtheory.lab.cli.train import write_image_run
 
 if TYPE_CHECKING:
     from graphtheory.lab.bench.benchmark import Benchmark, Run
@@ -49,9 +39,9 @@ class Bench(OnData):
     search_log: File = None
 
     def check(self) -> None:
-        at_least(1, seeds=self.seeds, epochs=self.epochs, patience=self.patience)
-        at_least(0, distances=self.distances)
-        file_there("--search-log", self.search_log)
+        show.at_least(1, seeds=self.seeds, epochs=self.epochs, patience=self.patience)
+        show.at_least(0, distances=self.distances)
+        show.file_there("--search-log", self.search_log)
         super().check()
 
     def run(self, screen: Screen) -> None:
@@ -72,8 +62,8 @@ class Bench(OnData):
 
         wrong: tuple[type[Exception], ...] = (UndefinedScoreError,)
         wrong = (CheckpointError, ValueError, OSError, ImportError) if images else wrong
-        with on_interrupt(stopped), threads(self.threads, task.num_nodes):
-            with usage_errors(*wrong), screen.steps("run") as steps:
+        with show.on_interrupt(stopped), show.threads(self.threads, task.num_nodes):
+            with show.usage_errors(*wrong), screen.steps("run") as steps:
 
                 def finished(run: Run) -> None:
                     steps.finished(_ended(run, task))
@@ -126,9 +116,9 @@ class Bench(OnData):
         self._refuse(images)
 
         def keep(config: Any, result: Any, seed: int, folder: Path) -> None:
-            FinishedImageRun(task.images, config, result, seed).write(folder, screen.command)
+            write_image_run(task.images, config, result, seed, folder, screen.command)
 
-        with usage_errors():
+        with show.usage_errors():
             task: Any = self.bench_task(images)
             task.kept = not self.no_kept
             self._refuse_distances(task)
@@ -142,8 +132,8 @@ class Bench(OnData):
             out = self.out or Path(f"runs/bench-{task.name}{'-images' if images else ''}")
             seeds = self.seeds or (IMAGE_SEEDS if images else SEEDS)
             bench = Benchmark(
-                task, models, seeds, task.split, data_root(self.root), self.epochs, self.patience,
-                options=read_options(self.set), kept=keep,
+                task, models, seeds, task.split, show.data_root(self.root), self.epochs,
+                self.patience, options=read_options(self.set), kept=keep,
             )  # fmt: skip
             if by_hand := bench.set_by_hand:
                 screen.note(f"Set by hand: {by_hand}.")
@@ -156,11 +146,11 @@ class Bench(OnData):
                 f"Options: defaults, not tuned: {', '.join(default)}. --budget 16 chooses them on "
                 "validation first."
             )
-        with usage_errors():
+        with show.usage_errors():
             if not self.resume:
                 folders = [f"{m}-{s}" for m in models for s in range(bench.seeds) if images]
                 for earlier in ("runs.jsonl", *folders):
-                    set_aside(screen, out / earlier)
+                    show.set_aside(screen, out / earlier)
             bench = replace(bench, record=FinishedRuns(out / "runs.jsonl"))
             if known := bench.count_known():
                 screen.note(f"{known} of {bench.total} runs are known from earlier.")
@@ -173,7 +163,7 @@ class Bench(OnData):
         from graphtheory.lab.bench.search import Search, best
 
         task, budget = bench.task, self.budget or 0
-        with usage_errors():
+        with show.usage_errors():
             study = Search(
                 task, bench.not_tuned(), budget, log=out / "search.jsonl", epochs=self.epochs
             )
@@ -190,16 +180,16 @@ class Bench(OnData):
             return []
         info, farthest = describe(task.name), self.distances
         if farthest is None:
-            fits = (task.num_nodes or 0) <= SMALL and info.kind == "multiclass"
+            fits = (task.num_nodes or 0) <= show.SMALL and info.kind == "multiclass"
             farthest = 3 if fits else 0
         if farthest == 0 or task.split != info.default_split:
             return []
         kept = out / "distances.jsonl"
         if not self.resume:
-            set_aside(screen, kept)
-        with usage_errors(), screen.steps("one distance alone, run") as steps:
+            show.set_aside(screen, kept)
+        with show.usage_errors(), screen.steps("one distance alone, run") as steps:
             return paper("core_neighborhood.figures_distance.distance_rows")(
-                task.name, data_root(self.root), farthest, epochs=self.epochs, progress=steps,
+                task.name, show.data_root(self.root), farthest, epochs=self.epochs, progress=steps,
                 kept=kept,
             )  # fmt: skip
 
@@ -225,7 +215,7 @@ class Tune(OnData):
     keep: bool = False
 
     def check(self) -> None:
-        at_least(1, budget=self.budget)
+        show.at_least(1, budget=self.budget)
         super().check()
 
     def run(self, screen: Screen) -> None:
@@ -236,7 +226,7 @@ class Tune(OnData):
         models = self.compared(self.models)
         if self.on_images(models, "--models"):
             raise RefusedError(f"--dataset: {self.dataset} holds images, whose recipe is fixed")
-        with usage_errors():
+        with show.usage_errors():
             task = self.bench_task()
             models = self.known_models(models, task)
             with screen.working(f"reading {task.name}"):
@@ -244,7 +234,7 @@ class Tune(OnData):
             out = self.out or Path(f"runs/tune-{task.name}")
             out.mkdir(parents=True, exist_ok=True)
             log_file = out / "search.jsonl"
-            root = data_root(self.root)
+            root = show.data_root(self.root)
             study = search.Search(task, models, self.budget, self.split, root, log_file)
             before = len(study.tried)
         if before:
@@ -253,7 +243,7 @@ class Tune(OnData):
         best = search.best(log, task.measure)
         screen.table(search_table(log, task.measure))
         spaces = {model: task.space(model) for model in best}
-        with usage_errors(ValueError):
+        with show.usage_errors(ValueError):
             for file in [out / "tuned.json", *([user_file()] if self.keep else [])]:
                 keep(best, spaces, file)
         chosen = {model: found.config.as_dict() for model, found in best.items()}

@@ -8,8 +8,9 @@ from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from graphtheory.lab.cli import show
 from graphtheory.lab.cli.options import Folder
-from graphtheory.lab.cli.show import Command, Screen, data_root
+from graphtheory.lab.cli.show import Command, Screen
 
 if TYPE_CHECKING:
     from graphtheory.lab.datasets.catalogue import DatasetInfo
@@ -33,7 +34,7 @@ class Datasets(Command):
     def run(self, screen: Screen) -> None:
         from graphtheory.lab.bench.table import Table
 
-        root, found = data_root(self.root), []
+        root, found = show.data_root(self.root), []
         columns = ("name", "size", "score", "splits, the default first", "folder below the root",
                    "files")  # fmt: skip
         for title, infos in _listed():

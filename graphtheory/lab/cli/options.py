@@ -11,18 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 from tyro.constructors import PrimitiveConstructorSpec
 
-from graphtheory.lab.cli.show import (
-    Command,
-    RefusedError,
-    Screen,
-    at_least,
-    data_root,
-    file_there,
-    known,
-    on_interrupt,
-    threads,
-    usage_errors,
-)
+from graphtheory.lab.cli import show
+from graphtheory.lab.cli.show import Command, RefusedError, Screen
 
 if TYPE_CHECKING:
     from graphtheory.lab.bench.search import Search, SearchResult
@@ -88,14 +78,14 @@ class OnData(Command):
     threads: Count = None
 
     def check(self) -> None:
-        at_least(1, threads=self.threads)
-        file_there("--data", self.data)
+        show.at_least(1, threads=self.threads)
+        show.file_there("--data", self.data)
         self.refuse(self.data is None, "got {}, expected none without --data", "kind", "metric")
-        data_root(self.root)
+        show.data_root(self.root)
 
     def check_names(self) -> None:
         if self.data is None:
-            kinds(self.dataset, data_root(self.root))
+            kinds(self.dataset, show.data_root(self.root))
 
     def bench_task(self, images: bool = False) -> BenchTask:
         """Open the data to learn from; ValueError, TypeError or OSError say what is wrong."""
@@ -103,7 +93,7 @@ class OnData(Command):
         from graphtheory.lab.bench.image_task import ImageBenchTask
         from graphtheory.lab.datasets.own_graphs import read_graph_file
 
-        root = data_root(self.root)
+        root = show.data_root(self.root)
         if images:
             size = getattr(self, "image_size", None)
             return ImageBenchTask(self.dataset, self.split, root, size)
@@ -115,7 +105,7 @@ class OnData(Command):
 
     def on_images(self, models: tuple[str, ...], option: str) -> bool:
         """Whether these networks read images, if they fit the data set and each other."""
-        root = data_root(self.root)
+        root = show.data_root(self.root)
         return self.data is None and fitting(option, self.dataset, models, root) == IMAGES
 
     def compared(self, models: tuple[str, ...]) -> tuple[str, ...]:
@@ -123,7 +113,7 @@ class OnData(Command):
         from graphtheory.lab.zoo import graph_models, image_models
 
         if self.data is None:
-            found = kinds(self.dataset, data_root(self.root))
+            found = kinds(self.dataset, show.data_root(self.root))
             others = {GRAPHS: graph_models.COMPARED, IMAGES: image_models.NAMES}
             default = models == _default(self) and len(found) == 1
             models = others.get(found[0], models) if default else tuple(dict.fromkeys(models))
@@ -145,8 +135,8 @@ class OnData(Command):
             screen.note(f"\nWhat was tried is in {study.log}; the same command goes on.")
 
         with (
-            usage_errors(UndefinedScoreError), on_interrupt(stopped),
-            threads(self.threads, task.num_nodes), screen.steps("candidate") as steps,
+            show.usage_errors(UndefinedScoreError), show.on_interrupt(stopped),
+            show.threads(self.threads, task.num_nodes), screen.steps("candidate") as steps,
         ):  # fmt: skip
             return study.run(steps)
 
@@ -167,7 +157,7 @@ def fitting(option: str, dataset: str, models: tuple[str, ...], root: Path | Non
     }
     found, every = kinds(dataset, root), dict.fromkeys(n for k in networks.values() for n in k)
     for model in models:
-        known(option, model, tuple(every))
+        show.known(option, model, tuple(every))
     for kind in found:
         if set(models) <= set(networks[kind]):
             return kind
@@ -204,7 +194,7 @@ def kinds(dataset: str, root: Path | None = None) -> tuple[str, ...]:
         if found or Path(dataset).is_dir():
             return (IMAGES,)
         graphs = {catalogue.key(name): catalogue.describe(name) for name in catalogue.names()}
-        with usage_errors():
+        with show.usage_errors():
             catalogue.lookup(dataset, {**graphs, **images})
         return ()
     return (GRAPHS if task == "graph" else GRAPH, *found)

@@ -131,12 +131,7 @@ class Steps:
 
 
 def duration(seconds: float) -> str:
-    """A time as people say it.
-
-    Example:
-        >>> duration(42), duration(125), duration(8000)
-        ('42 s', '2 min', '2 h 13 min')
-    """
+    """A time as people say it, such as "42 s" and "2 h 13 min"."""
     if seconds < 60:
         return f"{seconds:.0f} s"
     hours, minutes = divmod(round(seconds / 60), 60)

@@ -50,10 +50,7 @@ class Output:
 
 @dataclass(frozen=True)
 class Command(ABC):
-    """What `graphtheory NAME` does: a dataclass whose fields are the options.
-
-    `--help` is the section with the name of the class in `help.md` beside it.
-    """
+    """What `graphtheory NAME` does; its fields are the options, `help.md` says what `--help` does."""
 
     needs: ClassVar[tuple[str, ...]] = ()  # modules that take seconds to import
     helps: ClassVar[dict[str, str]] = {}  # option -> what `--help` says of it
