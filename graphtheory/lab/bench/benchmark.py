@@ -165,9 +165,10 @@ class Benchmark:
     """Set by hand, in place of those of every model that reads them; text is read as a value."""
 
     @property
-    def searched(self) -> str:
-        """Describe how options that are no defaults were chosen."""
-        return "search" if self.budget is None else f"best of {self.budget} on validation"
+    def searched(self) -> dict[str, str]:
+        """Models whose options were searched for this benchmark -> how."""
+        how = "search" if self.budget is None else f"best of {self.budget} on validation"
+        return dict.fromkeys(self.chosen, how)
 
     @property
     def total(self) -> int:
@@ -189,7 +190,6 @@ class Benchmark:
 
     @cached_property
     def _by_hand(self) -> dict[str, Any]:
-        """The options set by hand, if every model can be built with them."""
         if not self.options:
             return {}
         configs = [self.chosen.get(m, self.task.config(m, self.epochs)[0]) for m in self.models]

@@ -82,7 +82,6 @@ def differences(runs: Iterable[Run], first: str, measure: Measure = ACCURACY) ->
 
 
 def _gaps(runs: Iterable[Run], first: str, measure: Measure) -> dict[str, list[float]]:
-    """Advantages of the model `first` over each other one, by shared seeds."""
     scores = {m: {run.seed: run.test for run in own} for m, own in by_model(runs).items()}
     mine = scores.pop(first, {})
     found = {
@@ -149,7 +148,6 @@ def _constant_note(models: Mapping[str, str], measure: Measure) -> str:
 
 
 def _untuned_note(found: list[Summary], not_tuned: Sequence[str], set_by_hand: str) -> str:
-    """Which options are defaults and which are set by hand, in words."""
     alike = "one stack, width, dropout and step size"
     named, note = "Options", ""
     if set_by_hand:
@@ -163,7 +161,6 @@ def _untuned_note(found: list[Summary], not_tuned: Sequence[str], set_by_hand: s
 
 
 def _search_note(found: list[Summary], searched: Mapping[str, str]) -> str:
-    """How options were chosen, and whose where others were known from before."""
     every = all(s.model in searched for s in found)
     how = ", ".join(dict.fromkeys(searched.values()))
     whose = "" if every else f", for {', '.join(searched)}; those of the others are kept ones"
@@ -198,7 +195,7 @@ def paired_name(first: str, other: str, measure: Measure) -> str:
 
 
 def reading(found: Difference) -> str:
-    """Whether Student's 95 % interval leaves 0 out; "no" of few seeds that differ alike by chance."""
+    """Whether Student's 95 % interval leaves 0 out; "no" of few seeds that differ all alike."""
     if math.isnan(found.standard_error):
         return "one seed"
     if found.standard_error == 0 and found.seeds < 5:
@@ -295,17 +292,12 @@ class Comparison:
         """The model with the best mean test score."""
         return best_of(summaries(self.runs), self.measure).model
 
-    @property
-    def _searched(self) -> dict[str, str]:
-        """Models whose options this comparison searched -> how."""
-        return dict.fromkeys(self.benchmark.chosen, self.benchmark.searched)
-
     def scores(self, title: str = "") -> Table:
         """Score table; a footnote marks untuned models and those no better than a constant."""
         return score_table(
             summaries(self.runs), self.measure, title, not_tuned=self.benchmark.not_tuned(),
             unlearned=unlearned(self.runs), set_by_hand=self.benchmark.set_by_hand,
-            searched=self._searched,
+            searched=self.benchmark.searched,
         )  # fmt: skip
 
     def differences(self) -> list[Difference]:
@@ -323,7 +315,7 @@ class Comparison:
         return rows(
             self.runs, self.first, self.measure, not_tuned=self.benchmark.not_tuned(),
             set_by_hand={m: self.benchmark.set_in(m) for m in self.benchmark.models},
-            searched=self._searched, dataset=self.name, split=self.split,
+            searched=self.benchmark.searched, dataset=self.name, split=self.split,
         )  # fmt: skip
 
     def settings(self) -> dict[str, Any]:
@@ -344,7 +336,7 @@ class Comparison:
         """Whether a model's options are those of a search, and which are set by hand."""
         by_hand = self.benchmark.set_in(model)
         untuned = model in self.benchmark.not_tuned()
-        others = "defaults, not tuned" if untuned else self._searched.get(model, "search")
+        others = "defaults, not tuned" if untuned else self.benchmark.searched.get(model, "search")
         return f"set by hand: {by_hand}; others {others}" if by_hand else others
 
     def results(self) -> dict[str, Any]:
@@ -379,5 +371,4 @@ class Comparison:
         return "\n\n".join(str(table) for table in self.tables())
 
     def _repr_html_(self) -> str:
-        """The tables as HTML, which a notebook shows."""
         return f"<pre>{escape(str(self))}</pre>"

@@ -20,7 +20,7 @@ C = TypeVar("C", bound="RunConfig")
 AXES: dict[str, dict[str, dict[str, Any]]] = json.loads(
     Path(__file__).with_name("spaces.json").read_text()
 )
-"""By kind of data the axes of every network and of single ones, default options and recipes."""
+"""By kind of data: axes of search, default options, recipes, and which networks read an option."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class RunConfig:
     """One model with every option that is chosen on validation; subclasses add the options."""
 
     model: str
-    readers: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    readers: ClassVar[Mapping[str, Sequence[str]]] = {}
     """Options that some networks ignore -> the networks that read them."""
 
     @classmethod

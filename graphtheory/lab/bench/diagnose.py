@@ -42,7 +42,6 @@ class Diagnosis:
     max_distance: int = 12  # z of the margins, hops, 1..253
     directed: bool = False  # else each edge counts both ways, as Actor's 26,659 in Li (2024)
     moments: tuple[str, ...] = MOMENTS  # whose eigenvectors define discriminative nodes
-    seed: int = 0  # of the synthetic graph "core-neighborhood"
 
     @cached_property
     def name(self) -> str:
@@ -54,7 +53,7 @@ class Diagnosis:
         return list(self._rows(progress))
 
     def _rows(self, progress: Progress) -> Iterator[Row]:
-        x, y, published = load_graph(self.name, self.root, self.seed)
+        x, y, published = load_graph(self.name, self.root, seed=0)
         graph = both_ways(published)
         edges, classes = graph.edge_index(), int(y.max()) + 1
         sizes = {"nodes": len(y), "edges": int((edges[0] < edges[1]).sum()), "classes": classes}

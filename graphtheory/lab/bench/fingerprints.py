@@ -13,13 +13,11 @@ from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostin
 from torch import Tensor
 
 from graphtheory.lab.bench.config import AXES, RunConfig, RunResult, constant_score
-from graphtheory.lab.bench.task import Space
 from graphtheory.lab.datasets.graph_sets import GraphSet
 from graphtheory.lab.train import FitResult
 from graphtheory.lab.train.score import SCORES, ogb_score
 
 NAME = "ecfp"
-_AXES = AXES["fingerprints"]["every"]
 
 
 @dataclass(frozen=True)
@@ -35,11 +33,6 @@ class TreesRunConfig(RunConfig):
     max_features: float = 0.3
     radius: int = 2  # bonds around an atom that a substructure reaches
     bits: int = 2048  # of a fingerprint
-
-
-def space(like: Space) -> Space:
-    """The axes of the trees, judged on as many seeds as networks are."""
-    return Space(like.epochs, like.patience, like.search_seeds, _AXES, config=TreesRunConfig)
 
 
 def check(graphs: GraphSet) -> list[str]:
@@ -58,7 +51,6 @@ def check(graphs: GraphSet) -> list[str]:
 
 @lru_cache(maxsize=2)
 def _unread(smiles: tuple[str, ...]) -> int | None:
-    """Position of the first SMILES that rdkit does not read; None where it reads all."""
     from rdkit import Chem
     from rdkit.rdBase import BlockLogs
 
@@ -106,7 +98,7 @@ def _staged(
     """Predictions on validation and test after every tree, and the number of leaves in the end."""
     columns, values = [y] if kind == "multiclass" else list(y.unbind(1)), kind == "regression"
     trees = HistGradientBoostingRegressor if values else HistGradientBoostingClassifier
-    options = {name: getattr(config, name) for name in _AXES}
+    options = {name: getattr(config, name) for name in AXES["fingerprints"]["every"]}
     stages, leaves = [], 0
     for label in columns:
         train = parts[0][~label[parts[0]].isnan()] if label.is_floating_point() else parts[0]
@@ -128,7 +120,6 @@ def _staged(
 
 
 def _column(found: np.ndarray, kind: str) -> Tensor:
-    """One column of values or logits; of several classes a logit each."""
     values = torch.from_numpy(np.ascontiguousarray(found)).float()
     if values.dim() == 2:
         return values

@@ -41,7 +41,6 @@ class Finished(Generic[V]):
         return len(self._runs)
 
     def __iter__(self) -> Iterator[V]:
-        """Iterate over what the runs gave, in the order in which they were added."""
         return (value for _, value in self._runs.values())
 
     def find(self, settings: Settings) -> V | None:
@@ -91,7 +90,6 @@ def _digest(line: dict[str, Any]) -> str:
 
 
 def _verified(line: dict[str, Any]) -> dict[str, Any]:
-    """A line without its digest, which has to fit the others."""
     if not isinstance(line, dict):
         raise ValueError("it is no object")
     digest = line.pop("sha256", None)
@@ -112,5 +110,4 @@ def _whole_text(path: Path | None) -> str:
 
 
 def _plain(settings: Settings) -> Settings:
-    """As they come back from a file: tuples as lists."""
     return json.loads(json.dumps(settings))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,7 +17,7 @@ from graphtheory.lab.bench import fingerprints
 from graphtheory.lab.bench.config import AXES, RunConfig, RunResult
 from graphtheory.lab.bench.finished import Settings
 from graphtheory.lab.bench.table import Measure, measure_of
-from graphtheory.lab.bench.task import BenchTask, OwnData, Root, Space
+from graphtheory.lab.bench.task import BenchTask, Root, Space
 from graphtheory.lab.datasets.graph_sets import GraphSet, precomputed
 from graphtheory.lab.datasets.graphs import Data, load_graphs
 from graphtheory.lab.datasets.own_graphs import graph_set
@@ -26,8 +27,6 @@ from graphtheory.lab.zoo import graph_models as graph_zoo
 from graphtheory.lab.zoo.graph_models import GraphNetwork
 from graphtheory.nn import attention_maps
 
-_ATTENTION = (*graph_zoo.ATTENDING, "gatv2")
-_ENCODED = ("num_buckets", "value_encoding", "paths", "resistance", "bias_lr")
 _FULL_LENGTH = 30_000  # training nodes of a set that is trained for all epochs
 _MOST_EPOCHS, _LEAST_EPOCHS = 100, 30
 _SETS_KEPT = 3  # encodings of a set that are kept at the same time
@@ -40,10 +39,7 @@ class GraphRunConfig(RunConfig):
     network: graph_zoo.GraphConfig = field(default_factory=graph_zoo.GraphConfig)
     optimizer: AdamOptions = field(default_factory=lambda: AdamOptions(1e-3, 0.0))
     nodes_per_batch: int = 1024  # about so many
-    readers: ClassVar[Mapping[str, tuple[str, ...]]] = {
-        "heads": _ATTENTION, "attention_dropout": _ATTENTION,
-        "neighbors": graph_zoo.ATTENDING, "local": graph_zoo.ATTENDING,
-    } | dict.fromkeys(_ENCODED, ("gt",))  # fmt: skip
+    readers: ClassVar[Mapping[str, Sequence[str]]] = AXES["readers"]["graph"]
 
 
 def graph_space(graphs: int, nodes: int) -> Space:
@@ -74,6 +70,7 @@ class GraphBenchTask(BenchTask):
     models = (*graph_zoo.NAMES, fingerprints.NAME)
     compared = graph_zoo.COMPARED
     reads = "sets of graphs"
+    num_nodes = max(AXES["graph"]["every"]["nodes_per_batch"])
 
     def __init__(self, name: str, split: str | None = None, root: Root = None) -> None:
         super().__init__(name, split, root)
@@ -90,7 +87,7 @@ class GraphBenchTask(BenchTask):
         """Read the set with the split of that seed."""
         return load_graphs(self.name, self.root, split=self.split, seed=seed)
 
-    @property
+    @cached_property
     def measure(self) -> Measure:
         return measure_of(self.graphs(0).metric)
 
@@ -101,7 +98,10 @@ class GraphBenchTask(BenchTask):
         found = self.graphs(0)
         nodes = int(found.slices["x"].diff()[found.train_index].sum())
         space = graph_space(len(found.train_index), nodes)
-        return fingerprints.space(space) if model == fingerprints.NAME else space
+        if model != fingerprints.NAME:
+            return space
+        axes, like = AXES["fingerprints"]["every"], (space.epochs, space.patience)
+        return Space(*like, space.search_seeds, axes, config=fingerprints.TreesRunConfig)
 
     def checked_options(self, configs: Sequence[Any], given: Mapping[str, Any]) -> dict[str, Any]:
         found = super().checked_options(configs, given)
@@ -115,10 +115,6 @@ class GraphBenchTask(BenchTask):
         if isinstance(config, GraphRunConfig):
             with torch.random.fork_rng(devices=[]):
                 network_of(config, self.graphs(0))
-
-    @property
-    def num_nodes(self) -> int:
-        return max(AXES["graph"]["every"]["nodes_per_batch"])
 
     def known_model(self, model: str) -> str:
         """The name itself, if a network of that name fits; fingerprints only of molecules."""
@@ -181,7 +177,6 @@ class GraphBenchTask(BenchTask):
 
 
 def _same(one: GraphSet, other: GraphSet) -> bool:
-    """Whether two sets have the same graphs in the same order, whatever their splits."""
     mine, yours = one._data.to_dict(), other._data.to_dict()
     return one is other or (
         mine.keys() == yours.keys()
@@ -194,7 +189,7 @@ def _same(one: GraphSet, other: GraphSet) -> bool:
     )
 
 
-class OwnGraphs(OwnData, GraphBenchTask):
+class OwnGraphs(GraphBenchTask):
     """A list of the user's graphs with labels, as `datasets.own_graphs.graph_set` takes it."""
 
     def __init__(

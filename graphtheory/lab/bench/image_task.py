@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from os import PathLike
@@ -28,10 +28,6 @@ from graphtheory.nn import AttentionMap
 from graphtheory.patterns import TopK
 from graphtheory.vision.models import ReducedViT, STViT, Swin, ViG, ViT
 
-_REDUCING = ("evit", "tome", "random-drop")
-_VITS = ("vit", "kvt", "stvit", *_REDUCING)
-_BLOCKS = (*_VITS, "swin", "vig")
-
 
 @dataclass(frozen=True)
 class ImageRunConfig(RunConfig):
@@ -41,10 +37,7 @@ class ImageRunConfig(RunConfig):
     batch_size: int = 128
     drop_path: float = 0.0  # probability that an image skips the last block in training
     network: ImageNetwork = ImageNetwork()
-    readers: ClassVar[Mapping[str, tuple[str, ...]]] = {
-        "width": _BLOCKS, "depth": (*_VITS, "vig"), "heads": _VITS, "patch": _BLOCKS,
-        "tokens": ("stvit",), "k": ("kvt", "vig"), "keep": _REDUCING, "drop_path": _BLOCKS,
-    }  # fmt: skip
+    readers: ClassVar[Mapping[str, Sequence[str]]] = AXES["readers"]["image"]
 
 
 _STEPS, _LEAST_BATCH = 500, 8  # a shorter run takes smaller batches, down to this many images

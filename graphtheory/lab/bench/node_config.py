@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from typing import Any, ClassVar
@@ -74,14 +74,6 @@ class Sampling:
         return kind(share=self.share, replace=False)
 
 
-_ATTENTION = (*zoo.ATTENDING, "gat", "gat-res")
-_SAMPLED = ("sampled-gcn",)
-_STACKS = (*zoo.ATTENDING, "gat", "gcn", "mlp", "gat-res", "gcn-res", "sage")
-_OF_STACKS = (
-    "residual", "ffn", "project", "batch_norm", "layer_norm", "activation", "input_dropout",
-)  # fmt: skip
-
-
 @dataclass(frozen=True)
 class NodeRunConfig(RunConfig):
     """A network for the nodes of one graph with its options; `prepare` explains the inputs."""
@@ -92,12 +84,7 @@ class NodeRunConfig(RunConfig):
     row_scale: bool = True
     sampling: Sampling = field(default_factory=Sampling)
     undirected: bool | None = None  # None: as is the custom for the set, such as ogbn-arxiv
-    readers: ClassVar[Mapping[str, tuple[str, ...]]] = {
-        "heads": _ATTENTION, "attention_dropout": _ATTENTION, "neighbors": zoo.ATTENDING,
-        "frozen_query": zoo.ATTENDING, "root_weight": (*zoo.ATTENDING, "gat-res", "gcn-res"),
-        "num_buckets": zoo.ENCODED, "bias_lr": zoo.ENCODED,
-        "sampler": _SAMPLED, "share": _SAMPLED, "fanout": (*_STACKS, "sgformer"),
-    } | dict.fromkeys(_OF_STACKS, _STACKS)  # fmt: skip
+    readers: ClassVar[Mapping[str, Sequence[str]]] = AXES["readers"]["node"]
 
     @property
     def inputs(self) -> dict[str, bool]:

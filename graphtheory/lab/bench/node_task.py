@@ -24,7 +24,7 @@ from graphtheory.lab.bench.node_config import (
     task_of,
 )
 from graphtheory.lab.bench.table import Measure, measure_of
-from graphtheory.lab.bench.task import BenchTask, OwnData, Space
+from graphtheory.lab.bench.task import BenchTask, Space
 from graphtheory.lab.datasets import graphs
 from graphtheory.lab.datasets.catalogue import describe
 from graphtheory.lab.datasets.graphs import Data
@@ -80,7 +80,7 @@ class NodeBenchTask(BenchTask):
             zoo.build(config.model, config.network, num_features=1, num_classes=2)
         zoo.pattern_of(config.model, config.network)
 
-    @property
+    @cached_property
     def num_nodes(self) -> int:
         return self.facts.nodes
 
@@ -100,7 +100,7 @@ class NodeBenchTask(BenchTask):
         return mass_by_distance([found.weights for found in maps], batch.neighborhood)
 
 
-class OwnNodes(OwnData, NodeBenchTask):
+class OwnNodes(NodeBenchTask):
     """One graph of the user's with a class for each node, -1 for none.
 
     Seed s takes column s mod S of masks [N, S]; without masks it draws 60, 20 and 20 percent.
@@ -144,7 +144,6 @@ class OwnNodes(OwnData, NodeBenchTask):
 
 
 def _checked_labels(data: Data) -> Tensor:
-    """The classes [N] of a graph whose features fit them."""
     x, y = data.x, data.get("y")
     if isinstance(y, Tensor) and y.dim() == 2 and y.size(1) == 1:
         y = y[:, 0]
@@ -239,7 +238,6 @@ def _csr(x: Tensor) -> sp.csr_matrix:
 
 
 def _some(mask: Tensor, most: int) -> np.ndarray:
-    """At most so many nodes of a mask, drawn with a fixed seed."""
     nodes = mask.nonzero().flatten()
     order = torch.randperm(len(nodes), generator=torch.Generator().manual_seed(0))
     return nodes[order[:most].sort().values].numpy()

@@ -140,13 +140,17 @@ def _device() -> str:
     return f"{processor}, {torch.get_num_threads()} of {os.cpu_count()} cores"
 
 
+def installed(package: str) -> str | None:
+    """The version of a package; None where it was never installed, as in a source tree."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
 def _versions() -> dict[str, str]:
     found = {"python": platform.python_version()}
-    for package in _PACKAGES:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            continue  # run from a source tree that was never installed
+    found |= {package: text for package in _PACKAGES if (text := installed(package)) is not None}
     return found | {"torch": str(torch.__version__)}  # with the build, such as +cu130
 
 

@@ -80,6 +80,7 @@ class BenchTask(ABC):
     compared: ClassVar[tuple[str, ...]]  # those that are compared where none are asked for
     reads: ClassVar[str]  # what the networks read, in words
     has_folders: ClassVar[bool] = False  # whether a benchmark's runs have folders with checkpoints
+    sha256 = ""  # of the user's own data
     kept = True  # whether options that earlier searches chose for this data are taken
 
     def __init__(self, name: str, split: str | None = None, root: Root = None) -> None:
@@ -87,12 +88,19 @@ class BenchTask(ABC):
 
     @property
     def key(self) -> str:
-        """The name under which the search's winners are kept."""
-        return key(self.name)
+        """The name under which the search's winners are kept; own data are told by content."""
+        return key(self.name) + (f"-{self.sha256[:_SHOWN]}" if self.sha256 else "")
 
     def settings(self) -> Settings:
         """The settings that a run on this data has to agree in."""
-        return {"dataset": self.key, "split": self.split}
+        found: Settings = {"dataset": self.key, "split": self.split}
+        return found | ({"sha256": self.sha256, "metric": self.measure.name} if self.sha256 else {})
+
+    def sign(self, graphs: Sequence[Data]) -> None:
+        """Compute the digest of own graphs' tensors, in the order of their names."""
+        values = (value for graph in graphs for _, value in sorted(graph.to_dict().items()))
+        layouts = (torch.strided, torch.sparse_csr)
+        self.sha256 = digest(v for v in values if isinstance(v, Tensor) and v.layout in layouts)
 
     def run_settings(self, config: Any, epochs: int, patience: int) -> Settings:
         """The settings that a run of this configuration has to agree in."""
@@ -185,25 +193,6 @@ class BenchTask(ABC):
     def attention_mass(self, result: RunResult) -> list[dict[str, float | int]]:
         """Share of attention by layer and distance, of a network that attends."""
         raise NotImplementedError
-
-
-class OwnData(BenchTask):
-    """Mixin of tasks on the user's own graphs, which are told apart by their content."""
-
-    sha256: str
-
-    def sign(self, graphs: Sequence[Data]) -> None:
-        """Compute the digest of the graphs' tensors, in the order of their names."""
-        values = (value for graph in graphs for _, value in sorted(graph.to_dict().items()))
-        layouts = (torch.strided, torch.sparse_csr)
-        self.sha256 = digest(v for v in values if isinstance(v, Tensor) and v.layout in layouts)
-
-    @property
-    def key(self) -> str:
-        return f"{super().key}-{self.sha256[:_SHOWN]}"
-
-    def settings(self) -> Settings:
-        return super().settings() | {"sha256": self.sha256, "metric": self.measure.name}
 
 
 def user_file() -> Path:

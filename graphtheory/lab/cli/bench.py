@@ -83,7 +83,6 @@ class Bench(OnData):
         screen.say(f"Written to {out}: report.html, results.json, results.csv, runs.jsonl{more}.")
 
     def _refuse(self, images: bool) -> None:
-        """Refuse options that do not go together or not with this kind of data."""
         from graphtheory.structure.distance import MAX_CUTOFF
 
         self.refuse(images, "got {}, not for images: a fixed recipe", "budget")
@@ -159,7 +158,6 @@ class Bench(OnData):
     def _searched(
         self, screen: Screen, bench: Benchmark, out: Path
     ) -> tuple[Benchmark, list[SearchResult]]:
-        """The benchmark with the best options of a search, and what that tried."""
         from graphtheory.lab.bench.search import Search, best
 
         task, budget = bench.task, self.budget or 0
@@ -195,7 +193,6 @@ class Bench(OnData):
 
 
 def _ended(run: Run, task: BenchTask) -> str:
-    """Say how a run ended in a line of progress."""
     short, images, each = task.measure.short, task.has_folders, run.seconds_per_epoch
     time = f" of {each:.1f} s" if images else f", {each * run.epochs:.1f} s"
     test, val = (short(score, ".2f" if images else ".1f") for score in (run.test, run.val))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, requires, version
+from importlib.metadata import requires
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -56,7 +56,6 @@ class Datasets(Command):
 
 
 def _listed() -> Iterator[tuple[str, list[DatasetInfo]]]:
-    """The entries by what is learned on them, each with a heading."""
     from graphtheory.lab.datasets.catalogue import describe, names
 
     def every(task: str) -> list[DatasetInfo]:
@@ -71,7 +70,6 @@ def _listed() -> Iterator[tuple[str, list[DatasetInfo]]]:
 
 
 def _size(info: DatasetInfo) -> str:
-    """How many of what it holds, "" where that is not known."""
     counts = dict(info.counts)
     if "test images" in counts:
         return f"{counts['images']:,} + {counts['test images']:,} images"
@@ -80,7 +78,6 @@ def _size(info: DatasetInfo) -> str:
 
 
 def _files(info: DatasetInfo, root: Path | None) -> str:
-    """Whether the raw files are there, where one can know."""
     if info.embedded:
         return "embedded"
     if root is None:
@@ -138,19 +135,13 @@ def _backends() -> dict[str, str]:
 
 
 def _optional() -> dict[str, dict[str, Any]]:
-    """Extra -> package -> its version, None where it is missing; tools of developers aside."""
+    from graphtheory.lab.bench.rows import installed
+
     out: dict[str, dict[str, Any]] = {}
     for line in requires("graphtheory") or ():
         name, _, marker = line.partition(";")
         package = name.partition(">")[0].strip()
         extra = marker.partition("==")[2].strip(" \"'")
         if extra and extra not in ("all", "lab", "test", "docs", "dev"):
-            out.setdefault(extra, {})[package] = _version(package)
+            out.setdefault(extra, {})[package] = installed(package)
     return out
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None

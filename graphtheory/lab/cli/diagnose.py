@@ -118,7 +118,6 @@ class Diagnose(Command):
 
 
 def _write(screen: Screen, out: Path, name: str, rows: Sequence[Any], **more: Any) -> None:
-    """Write rows as JSON and CSV, and print them where JSON is asked for."""
     from graphtheory.lab.bench.rows import Environment, write_csv
 
     here = Environment.here()

@@ -125,7 +125,6 @@ def _parsed(words: list[str]) -> Command:
 
 
 def _options(kind: type[Command]) -> tuple[str, ...]:
-    """The options that a command takes with two dashes."""
     hints = get_type_hints(kind, include_extras=True)
     hints |= get_type_hints(Output, include_extras=True)
     fields = (*dataclasses.fields(kind), *dataclasses.fields(Output))
@@ -145,7 +144,6 @@ def completion_script(shell: str) -> str:
 
 
 def _either() -> Any:
-    """The union of all commands, each with its summary, for tyro."""
 
     def summarized(name: str, kind: type[Command]) -> Any:
         summary = (kind.__doc__ or "").partition("\n")[0]

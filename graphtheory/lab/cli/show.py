@@ -50,7 +50,7 @@ class Output:
 
 @dataclass(frozen=True)
 class Command(ABC):
-    """What `graphtheory NAME` does; its fields are the options, `help.md` says what `--help` does."""
+    """What `graphtheory NAME` does: its fields are the options, which `help.md` explains."""
 
     needs: ClassVar[tuple[str, ...]] = ()  # modules that take seconds to import
     helps: ClassVar[dict[str, str]] = {}  # option -> what `--help` says of it

@@ -183,8 +183,6 @@ class Train(OnData):
 
 @dataclass(frozen=True)
 class _Prepared:
-    """A run that is ready to be trained."""
-
     bench: Any  # BenchTask
     config: Any
     epochs: int
