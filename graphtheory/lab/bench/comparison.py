@@ -48,15 +48,14 @@ class Difference:
 
 def summaries(runs: Iterable[Run]) -> list[Summary]:
     """Summarize the runs of each model, in the order in which they come."""
-    found = []
-    for model, own in by_model(runs).items():
-        tests = [run.test for run in own]
-        seconds, peak = (
-            median(getattr(run, name) for run in own) for name in ("seconds_per_epoch", "peak_mb")
+    return [
+        Summary(
+            model, len(own), fmean(run.test for run in own), _std([run.test for run in own]),
+            own[0].parameters, median(run.seconds_per_epoch for run in own),
+            median(run.peak_mb for run in own),
         )
-        scores = (len(own), fmean(tests), _std(tests))
-        found.append(Summary(model, *scores, own[0].parameters, seconds, peak))
-    return found
+        for model, own in by_model(runs).items()
+    ]  # fmt: skip
 
 
 def by_model(runs: Iterable[Run]) -> dict[str, list[Run]]:
@@ -69,7 +68,7 @@ def by_model(runs: Iterable[Run]) -> dict[str, list[Run]]:
 
 def best_of(found: Sequence[Summary], measure: Measure) -> Summary:
     """The model with the best mean test score, the earlier one on a tie."""
-    return (max if measure.higher_is_better else min)(found, key=lambda summary: summary.mean)
+    return max(found, key=lambda summary: measure.gain(summary.mean, 0.0))
 
 
 def differences(runs: Iterable[Run], first: str, measure: Measure = ACCURACY) -> list[Difference]:
@@ -132,10 +131,12 @@ def score_table(
     columns = ("model", "test mean ± std", "params", "s/epoch", "peak MB")
     seeds = " or ".join(str(n) for n in sorted({s.seeds for s in found}))
     score = f"{measure.title} ({measure.axis_unit})"
-    note = f"Test {score} at the epoch of best validation; {counted(seeds, 'seed')}."
-    options = (_untuned_note(found, not_tuned, set_by_hand), _search_note(found, searched or {}))
-    parts = (note, *options, _constant_note(flat, measure))
-    return Table(title, columns, rows, note=" ".join(filter(None, parts)))
+    notes = (
+        f"Test {score} at the epoch of best validation; {counted(seeds, 'seed')}.",
+        _untuned_note(found, not_tuned, set_by_hand), _search_note(found, searched or {}),
+        _constant_note(flat, measure),
+    )  # fmt: skip
+    return Table(title, columns, rows, note=" ".join(filter(None, notes)))
 
 
 def _constant_note(models: Mapping[str, str], measure: Measure) -> str:
@@ -326,10 +327,9 @@ class Comparison:
             length = {"epochs": epochs, "patience": patience}
             models[model] = {"options": self.chosen_by(model)} | length | config.as_dict()
         by_hand = {"set_by_hand": bench.set_by_hand} if bench.set_by_hand else {}
-        root = None if bench.root is None else str(bench.root)
         return by_hand | {
-            "dataset": self.name, "split": self.split, "seeds": bench.seeds,
-            "metric": self.metric, "root": root, "models": models,
+            "dataset": self.name, "split": self.split, "seeds": bench.seeds, "metric": self.metric,
+            "root": bench.root and str(bench.root), "models": models,
         }  # fmt: skip
 
     def chosen_by(self, model: str) -> str:
@@ -341,12 +341,13 @@ class Comparison:
 
     def results(self) -> dict[str, Any]:
         """The whole comparison in plain values, as in results.json."""
-        others = [asdict(d) for d in self.differences()]
         return {
             "command": self.command, "settings": self.settings(),
             "environment": asdict(self.environment),
             "models": [asdict(s) for s in summaries(self.runs)],
-            "differences": {"first": self.first, "others": others},
+            "differences": {
+                "first": self.first, "others": [asdict(d) for d in self.differences()]
+            },
             "runs": [asdict(run) for run in self.runs],
         }  # fmt: skip
 

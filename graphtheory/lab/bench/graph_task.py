@@ -1,20 +1,26 @@
-"""Sets of graphs as tasks of a benchmark: by name, or the user's own list."""
+"""Sets of graphs as tasks of a benchmark, by name or the user's own list.
+
+Of molecules, boosted trees on Morgan fingerprints are compared with the networks.
+"""
 
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from torch import Tensor
 
 from graphtheory.graph.build import TOKEN
-from graphtheory.lab.bench import fingerprints
-from graphtheory.lab.bench.config import AXES, RunConfig, RunResult
+from graphtheory.lab.bench.config import AXES, RunConfig, RunResult, constant_score
 from graphtheory.lab.bench.finished import Settings
 from graphtheory.lab.bench.table import Measure, measure_of
 from graphtheory.lab.bench.task import BenchTask, Root, Space
@@ -22,11 +28,13 @@ from graphtheory.lab.datasets.graph_sets import GraphSet, precomputed
 from graphtheory.lab.datasets.graphs import Data, load_graphs
 from graphtheory.lab.datasets.own_graphs import graph_set
 from graphtheory.lab.metrics import mass_by_distance
-from graphtheory.lab.train import AdamOptions, GraphSets, GraphTask, Source, Task
+from graphtheory.lab.train import AdamOptions, FitResult, GraphSets, GraphTask, Source, Task
+from graphtheory.lab.train.score import SCORES, ogb_score
 from graphtheory.lab.zoo import graph_models as graph_zoo
 from graphtheory.lab.zoo.graph_models import GraphNetwork
 from graphtheory.nn import attention_maps
 
+TREES = "ecfp"
 _FULL_LENGTH = 30_000  # training nodes of a set that is trained for all epochs
 _MOST_EPOCHS, _LEAST_EPOCHS = 100, 30
 _SETS_KEPT = 3  # encodings of a set that are kept at the same time
@@ -40,6 +48,21 @@ class GraphRunConfig(RunConfig):
     optimizer: AdamOptions = field(default_factory=lambda: AdamOptions(1e-3, 0.0))
     nodes_per_batch: int = 1024  # about so many
     readers: ClassVar[Mapping[str, Sequence[str]]] = AXES["readers"]["graph"]
+
+
+@dataclass(frozen=True)
+class TreesRunConfig(RunConfig):
+    """Options of scikit-learn's boosted trees, in its names, and of the fingerprints."""
+
+    model: str = TREES
+    learning_rate: float = 0.05
+    max_iter: int = 300  # trees of a label; the number used is chosen on validation
+    max_leaf_nodes: int = 15
+    min_samples_leaf: int = 20
+    l2_regularization: float = 0.0
+    max_features: float = 0.3
+    radius: int = 2  # bonds around an atom that a substructure reaches
+    bits: int = 2048  # of a fingerprint
 
 
 def graph_space(graphs: int, nodes: int) -> Space:
@@ -67,7 +90,7 @@ def network_of(config: GraphRunConfig, facts: GraphSet) -> GraphNetwork:
 class GraphBenchTask(BenchTask):
     """A set of graphs, with a label for each graph or for each of their nodes."""
 
-    models = (*graph_zoo.NAMES, fingerprints.NAME)
+    models = (*graph_zoo.NAMES, TREES)
     compared = graph_zoo.COMPARED
     reads = "sets of graphs"
     num_nodes = max(AXES["graph"]["every"]["nodes_per_batch"])
@@ -92,16 +115,16 @@ class GraphBenchTask(BenchTask):
         return measure_of(self.graphs(0).metric)
 
     def config_kind(self, model: str) -> type[RunConfig]:
-        return fingerprints.TreesRunConfig if model == fingerprints.NAME else GraphRunConfig
+        return TreesRunConfig if model == TREES else GraphRunConfig
 
     def space(self, model: str) -> Space:
         found = self.graphs(0)
         nodes = int(found.slices["x"].diff()[found.train_index].sum())
         space = graph_space(len(found.train_index), nodes)
-        if model != fingerprints.NAME:
+        if model != TREES:
             return space
         axes, like = AXES["fingerprints"]["every"], (space.epochs, space.patience)
-        return Space(*like, space.search_seeds, axes, config=fingerprints.TreesRunConfig)
+        return Space(*like, space.search_seeds, axes, config=TreesRunConfig)
 
     def checked_options(self, configs: Sequence[Any], given: Mapping[str, Any]) -> dict[str, Any]:
         found = super().checked_options(configs, given)
@@ -118,8 +141,8 @@ class GraphBenchTask(BenchTask):
 
     def known_model(self, model: str) -> str:
         """The name itself, if a network of that name fits; fingerprints only of molecules."""
-        if super().known_model(model) == fingerprints.NAME:
-            fingerprints.check(self.graphs(0))
+        if super().known_model(model) == TREES:
+            check_molecules(self.graphs(0))
         return model
 
     def encoded(self, found: GraphSet, needs: dict[str, int]) -> list[Any]:
@@ -154,8 +177,8 @@ class GraphBenchTask(BenchTask):
     def run(
         self, config: Any, *, seed: int, epochs: int, patience: int, out_dir: Path | None = None
     ) -> RunResult:
-        if config.model == fingerprints.NAME:
-            return fingerprints.run(config, self.graphs(seed), seed=seed)
+        if config.model == TREES:
+            return run_trees(config, self.graphs(seed), seed=seed)
         return super().run(config, seed=seed, epochs=epochs, patience=patience)
 
     def attention_mass(self, result: RunResult) -> list[dict[str, float | int]]:
@@ -218,3 +241,96 @@ class OwnGraphs(GraphBenchTask):
         return graph_set(
             self.own, name=self.name, kind=self.kind, metric=self.asked, split=self.parts, seed=seed
         )
+
+
+def check_molecules(graphs: GraphSet) -> list[str]:
+    """The molecules' SMILES, all of which rdkit, if installed, has to read."""
+    if graphs.smiles is None:
+        raise ValueError(f"model: {TREES} reads molecules, and {graphs.name} has no SMILES")
+    if find_spec("rdkit") is None:
+        raise ValueError(f"model: {TREES} needs rdkit: pip install 'graphtheory[molecules]'")
+    if (wrong := _unread(tuple(graphs.smiles))) is not None:
+        raise ValueError(
+            f"model: {TREES} cannot read the SMILES of graph {wrong}, {graphs.smiles[wrong]!r}; "
+            "take the graph out"
+        )
+    return graphs.smiles
+
+
+@lru_cache(maxsize=2)
+def _unread(smiles: tuple[str, ...]) -> int | None:
+    from rdkit import Chem
+    from rdkit.rdBase import BlockLogs
+
+    with BlockLogs():  # its own lines on the error stream
+        return next((i for i, s in enumerate(smiles) if Chem.MolFromSmiles(s) is None), None)
+
+
+def run_trees(config: TreesRunConfig, graphs: GraphSet, *, seed: int) -> RunResult:
+    """Train once; the number of trees is chosen on validation, as networks take an epoch."""
+    bits = _bits(tuple(check_molecules(graphs)), config.radius, config.bits)
+    y = torch.as_tensor(graphs._data.y)
+    parts = [graphs.train_index, graphs.val_index, graphs.test_index]
+    score = SCORES[graphs.metric] if graphs.evaluator is None else ogb_score(graphs.evaluator)
+    began = time.perf_counter()
+    found, leaves = _staged(config, graphs.kind, bits, y, parts, seed)
+    seconds = time.perf_counter() - began
+    (train, val, test) = (y[part] for part in parts)
+    history = [
+        {"epoch": float(step), "val": score(on_val, val), "test": score(on_test, test)}
+        for step, (on_val, on_test) in enumerate(found, 1)
+    ]
+    choose = max if score.higher_is_better else min
+    best = choose(history, key=lambda row: row["val"])  # the earliest on a tie
+    fit = FitResult(
+        best["test"], best["val"], int(best["epoch"]), len(history), seconds / len(history),
+        float("nan"), [],
+    )  # fmt: skip
+    constant = constant_score(score, graphs.kind, train, test, graphs.num_outputs)
+    return RunResult(fit, None, None, leaves, constant)
+
+
+@lru_cache(maxsize=2)
+def _bits(smiles: tuple[str, ...], radius: int, bits: int) -> np.ndarray:
+    """Compute Morgan fingerprints, uint8 [G, bits]."""
+    from rdkit import Chem
+    from rdkit.Chem.rdFingerprintGenerator import GetMorganGenerator
+
+    generator = GetMorganGenerator(radius=radius, fpSize=bits)
+    return np.stack([generator.GetFingerprintAsNumPy(Chem.MolFromSmiles(s)) for s in smiles])
+
+
+def _staged(
+    config: TreesRunConfig, kind: str, bits: np.ndarray, y: Tensor, parts: list[Tensor], seed: int
+) -> tuple[list[tuple[Tensor, Tensor]], int]:
+    """Predictions on validation and test after every tree, and the number of leaves in the end."""
+    columns, values = [y] if kind == "multiclass" else list(y.unbind(1)), kind == "regression"
+    trees = HistGradientBoostingRegressor if values else HistGradientBoostingClassifier
+    options = {name: getattr(config, name) for name in AXES["fingerprints"]["every"]}
+    stages, leaves = [], 0
+    for label in columns:
+        train = parts[0][~label[parts[0]].isnan()] if label.is_floating_point() else parts[0]
+        given = label[train].numpy()
+        if len(np.unique(given)) < 2:  # nothing to tell apart: every molecule is predicted alike
+            flat = [torch.full((len(p), 1), float(given[0]) if len(given) else 0.0) for p in parts]
+            stages.append([(flat[1], flat[2])] * config.max_iter)
+            continue
+        model = trees(**options, early_stopping=False, random_state=seed)
+        model.fit(bits[train.numpy()], given)
+        leaves += sum(tree.get_n_leaf_nodes() for step in model._predictors for tree in step)
+        staged = model.staged_predict if values else model.staged_decision_function
+        pairs = zip(*(staged(bits[p.numpy()]) for p in parts[1:]), strict=True)
+        stages.append([(_column(a, kind), _column(b, kind)) for a, b in pairs])
+    return [
+        (torch.cat([a for a, _ in step], 1), torch.cat([b for _, b in step], 1))
+        for step in zip(*stages, strict=True)
+    ], leaves
+
+
+def _column(found: np.ndarray, kind: str) -> Tensor:
+    values = torch.from_numpy(np.ascontiguousarray(found)).float()
+    if values.dim() == 2:
+        return values
+    if kind == "multiclass":  # two classes have one decision value
+        return torch.stack([torch.zeros_like(values), values], 1)
+    return values[:, None]

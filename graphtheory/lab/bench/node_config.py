@@ -146,16 +146,6 @@ _EDGES = (30_000, 300_000)  # of a small and of a middle graph, at most
 _PAIRS = 500_000  # of nodes within two hops, about
 
 
-def _first(facts: GraphFacts, deepest: int) -> dict[str, Any]:
-    """The default options, the same for every network; benchmarks/recipes.py says why."""
-    kept = AXES["node defaults"]
-    if facts.few_labels:
-        return kept["few labels"]
-    found = kept["many labels"] | (kept["few of a class"] if facts.few_of_a_class else {})
-    fewer = kept["few features"] | {"layers": min(4, deepest)}
-    return found | fewer if facts.has_few_features else found
-
-
 def node_space(facts: GraphFacts, row_scale: bool = False, batch_size: int | None = None) -> Space:
     """The space of a graph by its size, labels and features; axes of Luo et al., 2024.
 
@@ -165,7 +155,12 @@ def node_space(facts: GraphFacts, row_scale: bool = False, batch_size: int | Non
     kept = AXES["node"]
     small, middle = (facts.edges <= edges for edges in _EDGES)
     shared = kept["every"] | kept["small" if small else "middle" if middle else "large"]
-    first = _first(facts, deepest=max(shared["layers"])) | {"row_scale": row_scale}
+    found = AXES["node defaults"]  # benchmarks/recipes.py has what searches say of them
+    first = found["few labels" if facts.few_labels else "many labels"] | {"row_scale": row_scale}
+    if not facts.few_labels:
+        first |= found["few of a class"] if facts.few_of_a_class else {}
+        if facts.has_few_features:
+            first |= found["few features"] | {"layers": min(4, max(shared["layers"]))}
     if batch_size is not None:
         shared, first = shared | {"batch_size": (batch_size,)}, first | {"batch_size": batch_size}
     hops = ("1", "2") if facts.edges**2 / max(1, facts.nodes) <= _PAIRS else ("1",)
@@ -181,10 +176,9 @@ def node_space(facts: GraphFacts, row_scale: bool = False, batch_size: int | Non
     )  # fmt: skip
 
 
-DEFAULT = node_space(
+DEFAULT = node_space(  # of a graph of which nothing is known
     GraphFacts(nodes=10_000, edges=100_000, labels_per_class=1000, labeled=0.6, features=1000)
 )
-"""That of a graph of which nothing is known."""
 
 
 def tuned_config(dataset: str, model: str) -> tuple[NodeRunConfig, int, int]:
@@ -234,32 +228,24 @@ def load(
 
 def task_of(config: NodeRunConfig, data: Data, seed: int) -> tuple[NodeTask, FullGraph]:
     """The task of a configuration and its batches; weights and draws follow from `seed`."""
-    classes = int(data.num_classes)
+    classes, network = int(data.num_classes), config.network
     with torch.random.fork_rng(devices=[]):  # the caller's state comes back
         torch.manual_seed(seed)
-        model = zoo.build(
-            config.model, config.network, num_features=data.x.size(1), num_classes=classes
-        )
-    batches = _batches(config, data, seed)
+        model = zoo.build(config.model, network, num_features=data.x.size(1), num_classes=classes)
     task = NodeTask(
         model, num_classes=classes, metric=data.metric, optimizer=config.optimizer,
         kind="multilabel" if data.y.dim() == 2 else "multiclass", evaluator=data.get("evaluator"),
     )  # fmt: skip
-    return task, batches
-
-
-def _batches(config: NodeRunConfig, data: Data, seed: int) -> FullGraph:
-    """All nodes in every step, or what `config.sampling` says; evaluation is on all nodes."""
-    whole, sampling = zoo.pattern_of(config.model, config.network), config.sampling
-    layers, size = config.network.layers, sampling.batch_size
+    whole, sampling = zoo.pattern_of(config.model, network), config.sampling
+    size, layers = sampling.batch_size, network.layers
     if config.model in zoo.SAMPLED:
         sampler = sampling.pattern(data.edge_index[1].bincount(minlength=data.x.size(0)))
-        drawn = Compose(whole, sampler)
-        return SampledLayers(data, drawn, layers, evaluation=whole, batch_size=size, seed=seed)
+        how: dict[str, Any] = {"evaluation": whole, "batch_size": size, "seed": seed}
+        return task, SampledLayers(data, Compose(whole, sampler), layers, **how)
     if size is None:
-        return FullGraph(data, whole, seed=seed)
-    neighbors = [sampling.fanout] * layers
-    return SampledGraph(data, whole, num_neighbors=neighbors, batch_size=size, seed=seed)
+        return task, FullGraph(data, whole, seed=seed)
+    drawn = {"num_neighbors": [sampling.fanout] * layers, "batch_size": size}
+    return task, SampledGraph(data, whole, **drawn, seed=seed)
 
 
 def train_nodes(

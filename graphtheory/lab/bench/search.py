@@ -11,9 +11,8 @@ from typing import Any
 
 from graphtheory.lab.bench.benchmark import named_task
 from graphtheory.lab.bench.config import RunConfig
-from graphtheory.lab.bench.fingerprints import TreesRunConfig
 from graphtheory.lab.bench.finished import Finished, Settings
-from graphtheory.lab.bench.graph_task import GraphRunConfig
+from graphtheory.lab.bench.graph_task import GraphRunConfig, TreesRunConfig
 from graphtheory.lab.bench.node_config import NodeRunConfig
 from graphtheory.lab.bench.table import ACCURACY, Measure
 from graphtheory.lab.bench.task import BenchTask

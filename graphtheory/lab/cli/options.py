@@ -147,17 +147,14 @@ def _default(command: Any) -> tuple[str, ...]:
 
 def fitting(option: str, dataset: str, models: tuple[str, ...], root: Path | None) -> str:
     """Which kind of data a name means to networks that `option` named: "digits" is of two kinds."""
-    from graphtheory.lab.bench.fingerprints import NAME
-    from graphtheory.lab.zoo import graph_models, image_models, node_models
+    from graphtheory.lab.bench.graph_task import GraphBenchTask
+    from graphtheory.lab.zoo import image_models, node_models
 
-    networks: dict[str, tuple[str, ...]] = {
-        GRAPH: node_models.NAMES,
-        GRAPHS: (*graph_models.NAMES, NAME),
-        IMAGES: image_models.NAMES,
-    }
-    found, every = kinds(dataset, root), dict.fromkeys(n for k in networks.values() for n in k)
+    graphs, images = GraphBenchTask.models, image_models.NAMES
+    networks = {GRAPH: node_models.NAMES, GRAPHS: graphs, IMAGES: images}
+    found, every = kinds(dataset, root), tuple(dict.fromkeys(sum(networks.values(), ())))
     for model in models:
-        show.known(option, model, tuple(every))
+        show.known(option, model, every)
     for kind in found:
         if set(models) <= set(networks[kind]):
             return kind
@@ -167,7 +164,7 @@ def fitting(option: str, dataset: str, models: tuple[str, ...], root: Path | Non
     else:
         holds = holding(found)
         wrong = next(m for m in models if m not in networks[found[0]])
-    reads = next(_PLURAL[kind] for kind, names in networks.items() if wrong in names)
+    reads = next(_PLURAL[kind] for kind, of in networks.items() if wrong in of)
     raise RefusedError(
         f"{option}: {wrong} reads {reads} and {dataset} {holds}; for {_PLURAL[found[0]]} there are "
         f"{', '.join(networks[found[0]])}"
@@ -182,18 +179,16 @@ def holding(found: tuple[str, ...]) -> str:
 def kinds(dataset: str, root: Path | None = None) -> tuple[str, ...]:
     """List the kinds of data of that name: a graph or a set of graphs first, then images."""
     from graphtheory.lab.datasets import catalogue
+    from graphtheory.lab.datasets.catalogue import names
 
-    images = {
-        catalogue.key(name): catalogue.describe(name, task="image")
-        for name in catalogue.names("image")
-    }
+    images = {catalogue.key(n): catalogue.describe(n, task="image") for n in names("image")}
     found = (IMAGES,) if catalogue.key(dataset) in images else ()
     try:
         task = catalogue.describe(dataset, root).task
     except ValueError:
         if found or Path(dataset).is_dir():
             return (IMAGES,)
-        graphs = {catalogue.key(name): catalogue.describe(name) for name in catalogue.names()}
+        graphs = {catalogue.key(name): catalogue.describe(name) for name in names()}
         with show.usage_errors():
             catalogue.lookup(dataset, {**graphs, **images})
         return ()

@@ -19,8 +19,7 @@ from graphtheory.lab.bench.config import (
     read_options,
     with_options,
 )
-from graphtheory.lab.bench.fingerprints import TreesRunConfig
-from graphtheory.lab.bench.graph_task import GraphRunConfig, OwnGraphs, network_of
+from graphtheory.lab.bench.graph_task import GraphRunConfig, OwnGraphs, TreesRunConfig, network_of
 from graphtheory.lab.bench.node_config import NodeRunConfig
 from graphtheory.lab.datasets.graph_sets import precomputed
 from graphtheory.lab.train import AdamOptions

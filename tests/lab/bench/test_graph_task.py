@@ -11,10 +11,15 @@ import torch
 from torch_geometric.data import Data
 
 import graphtheory
-from graphtheory.lab.bench import fingerprints
 from graphtheory.lab.bench.benchmark import Benchmark, FinishedRuns, bench_task, named_task
 from graphtheory.lab.bench.config import AXES, constant_score
-from graphtheory.lab.bench.graph_task import GraphBenchTask, GraphRunConfig, OwnGraphs, graph_space
+from graphtheory.lab.bench.graph_task import (
+    GraphBenchTask,
+    GraphRunConfig,
+    OwnGraphs,
+    TreesRunConfig,
+    graph_space,
+)
 from graphtheory.lab.bench.node_task import OwnNodes
 from graphtheory.lab.bench.search import Search, SearchLog, SearchResult, best
 from graphtheory.lab.bench.task import CONSTANT
@@ -241,7 +246,7 @@ def test_fingerprints_are_paired_by_seed(kind: str) -> None:
     graphs = [ring(4, row, smiles=name) for row, name in zip(rows, names, strict=True)]
     fixed = (list(range(24)), list(range(24, 32)), list(range(32, 40)))
     problem = OwnGraphs(graphs, split=fixed)
-    trial = fingerprints.TreesRunConfig(max_iter=20, min_samples_leaf=2, max_features=0.5)
+    trial = TreesRunConfig(max_iter=20, min_samples_leaf=2, max_features=0.5)
     first, again, other = (problem.run(trial, seed=s, epochs=1, patience=1) for s in (0, 0, 1))
     assert (first.fit.test, first.fit.val) == (again.fit.test, again.fit.val)
     if kind == "regression":  # shares of few molecules tie
