@@ -255,23 +255,14 @@ def _std(values: list[float]) -> float:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Models side by side; printed it is the table and the differences from the first model.
+    """Models side by side; printed it is the table and the differences from the first model."""
 
-    Attributes:
-        benchmark: Its settings.
-        runs: Its runs.
-        split: Name of the split.
-        metric: Name of the score, such as "accuracy" or "rmse".
-        command: What prints it again.
-        environment: What it was measured on.
-    """
-
-    benchmark: Benchmark
-    runs: Sequence[Run]
-    split: str
-    metric: str
-    command: str
-    environment: Environment
+    benchmark: Benchmark  #: Its settings.
+    runs: Sequence[Run]  #: In the order in which they were trained.
+    split: str  #: Name of the split.
+    metric: str  #: Name of the score, such as "accuracy" or "rmse".
+    command: str  #: What prints it again.
+    environment: Environment  #: What it was measured on.
 
     @property
     def name(self) -> str:

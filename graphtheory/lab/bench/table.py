@@ -16,22 +16,15 @@ _SIGNIFICANT = 4  # digits of a score in the unit of its target
 class Table:
     """Columns and rows of text; every column but the first `words` holds numbers.
 
-    Attributes:
-        title: Above the table.
-        columns: Headings.
-        rows: One text a column.
-        words: How many columns, from the left, are words.
-        note: Below the table; "" for none.
-
     Raises:
         ValueError: A row of another length than the headings.
     """
 
-    title: str
-    columns: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    words: int = 1
-    note: str = ""
+    title: str  #: Above the table.
+    columns: Sequence[str]  #: Headings.
+    rows: Sequence[Sequence[str]]  #: One text a column.
+    words: int = 1  #: How many columns, from the left, are words.
+    note: str = ""  #: Below the table; "" for none.
 
     def __post_init__(self) -> None:
         for row in self.rows:

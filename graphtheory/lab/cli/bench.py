@@ -60,15 +60,12 @@ class Bench(OnData):
                 f"same command with --resume goes on{more}."
             )
 
-        wrong: tuple[type[Exception], ...] = (UndefinedScoreError,)
-        wrong = (CheckpointError, ValueError, OSError, ImportError) if images else wrong
+        on_images = (CheckpointError, ValueError, OSError, ImportError)
+        wrong = on_images if images else (UndefinedScoreError,)
         with show.on_interrupt(stopped), show.threads(self.threads, task.num_nodes):
             with show.usage_errors(*wrong), screen.steps("run") as steps:
-
-                def finished(run: Run) -> None:
-                    steps.finished(_ended(run, task))
-
-                runs = replace(bench, finished=finished).run(steps.before)
+                tell = replace(bench, finished=lambda run: steps.finished(_ended(run, task)))
+                runs = tell.run(steps.before)
             report = (ImageReport if images else BenchmarkReport)(
                 bench, runs, str(task.split), task.measure.name, screen.command,
                 Environment.here(), distance_rows=self._distances(screen, task, out),
@@ -108,7 +105,7 @@ class Bench(OnData):
         """Benchmark, the search's log and the folder, after all that can be refused."""
         from graphtheory.lab.bench.benchmark import Benchmark, FinishedRuns
         from graphtheory.lab.bench.config import read_options
-        from graphtheory.lab.bench.search import SearchLog
+        from graphtheory.lab.bench.search import Search, SearchLog, best
 
         models = self.compared(self.models)
         images = self.on_images(models, "--models")
@@ -138,8 +135,12 @@ class Bench(OnData):
                 screen.note(f"Set by hand: {by_hand}.")
             out.mkdir(parents=True, exist_ok=True)
         if self.budget is not None and bench.not_tuned():
-            bench, searched = self._searched(screen, bench, out)
-            log = [*log, *searched]
+            study = Search(
+                task, bench.not_tuned(), self.budget, log=out / "search.jsonl", epochs=self.epochs
+            )
+            searched = self.search(screen, study, task)
+            chosen = {model: one.config for model, one in best(searched, task.measure).items()}
+            bench, log = replace(bench, chosen=chosen, budget=self.budget), [*log, *searched]
         if default := bench.not_tuned():
             screen.note(
                 f"Options: defaults, not tuned: {', '.join(default)}. --budget 16 chooses them on "
@@ -154,21 +155,6 @@ class Bench(OnData):
             if known := bench.count_known():
                 screen.note(f"{known} of {bench.total} runs are known from earlier.")
         return bench, log, out
-
-    def _searched(
-        self, screen: Screen, bench: Benchmark, out: Path
-    ) -> tuple[Benchmark, list[SearchResult]]:
-        from graphtheory.lab.bench.search import Search, best
-
-        task, budget = bench.task, self.budget or 0
-        with show.usage_errors():
-            study = Search(
-                task, bench.not_tuned(), budget, log=out / "search.jsonl", epochs=self.epochs
-            )
-            len(study.tried)  # a damaged line is refused before anything is tried
-        found = self.search(screen, study, task)
-        chosen = {model: one.config for model, one in best(found, task.measure).items()}
-        return replace(bench, chosen=chosen, budget=budget), found
 
     def _distances(self, screen: Screen, task: BenchTask, out: Path) -> list[dict[str, Any]]:
         """Rows of the distance-z models; those of an earlier run of the same study are taken."""
@@ -230,9 +216,7 @@ class Tune(OnData):
                 assert task.num_nodes and task.measure  # the files are read
             out = self.out or Path(f"runs/tune-{task.name}")
             out.mkdir(parents=True, exist_ok=True)
-            log_file = out / "search.jsonl"
-            root = show.data_root(self.root)
-            study = search.Search(task, models, self.budget, self.split, root, log_file)
+            study = search.Search(task, models, self.budget, log=out / "search.jsonl")
             before = len(study.tried)
         if before:
             screen.note(f"{before} candidates are known from {study.log}.")
@@ -241,7 +225,7 @@ class Tune(OnData):
         screen.table(search_table(log, task.measure))
         spaces = {model: task.space(model) for model in best}
         with show.usage_errors(ValueError):
-            for file in [out / "tuned.json", *([user_file()] if self.keep else [])]:
+            for file in (out / "tuned.json", *([user_file()] if self.keep else [])):
                 keep(best, spaces, file)
         chosen = {model: found.config.as_dict() for model, found in best.items()}
         tried = [found.as_dict() for found in log]

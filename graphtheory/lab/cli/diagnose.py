@@ -57,6 +57,7 @@ class Diagnose(Command):
     def _features(self, screen: Screen) -> None:
         from graphtheory.lab.bench.diagnose import Diagnosis
         from graphtheory.lab.bench.rows import Environment
+        from graphtheory.lab.plot import save
         from graphtheory.lab.report import diagnosis_page, pictures, reading, tables
         from graphtheory.structure.distance import MAX_CUTOFF
 
@@ -78,12 +79,14 @@ class Diagnose(Command):
         _write(screen, out, "diagnosis", rows, verdicts=verdicts)
         with screen.working("pictures"):
             page = diagnosis_page(rows, screen.command, Environment.here(), printed)
-            drawn = {name: figure for name, figure, _ in pictures(rows, printed)}
-            _draw(out, page, drawn)
+            page.save(out / "report.html")
+            for drawn, figure, _ in pictures(rows, printed):
+                save(figure, out / f"{drawn}.png")
         screen.say(f"Written to {out}: report.html, diagnosis.json, diagnosis.csv and pictures.")
 
     def _sampling(self, screen: Screen, name: str) -> None:
         from graphtheory.lab.bench.rows import Environment
+        from graphtheory.lab.plot import save
 
         diagnosis = "topology.diagnosis"
         show.known("--sampling", name, tuple(paper(f"{diagnosis}.SAMPLERS")))
@@ -108,7 +111,8 @@ class Diagnose(Command):
         _write(screen, out, "sampling", rows)
         picture, here = paper(f"{diagnosis}.sampling_picture")(rows), Environment.here()
         page = paper(f"{diagnosis}.sampling_page")(rows, picture, screen.command, here)
-        _draw(out, page, {"influence": picture})
+        page.save(out / "report.html")
+        save(picture, out / "influence.png")
         screen.say(f"Written to {out}: report.html, sampling.json, sampling.csv, influence.png.")
 
     def _folder(self, name: str) -> Path:
@@ -126,14 +130,6 @@ def _write(screen: Screen, out: Path, name: str, rows: Sequence[Any], **more: An
     found |= {"rows": [asdict(row) for row in rows]} | more
     show.write_json(out / f"{name}.json", found)
     screen.result({"folder": out, **found})
-
-
-def _draw(out: Path, page: Any, pictures: dict[str, Any]) -> None:
-    from graphtheory.lab.plot import save
-
-    page.save(out / "report.html")
-    for name, figure in pictures.items():
-        save(figure, out / f"{name}.png")
 
 
 def _numbers(words: tuple[str, ...]) -> tuple[float, ...]:

@@ -93,20 +93,19 @@ class OnData(Command):
         from graphtheory.lab.bench.image_task import ImageBenchTask
         from graphtheory.lab.datasets.own_graphs import read_graph_file
 
-        root = show.data_root(self.root)
+        named = (self.dataset, self.split, show.data_root(self.root))
         if images:
-            size = getattr(self, "image_size", None)
-            return ImageBenchTask(self.dataset, self.split, root, size)
+            return ImageBenchTask(*named, getattr(self, "image_size", None))
         if self.data is None:
-            return named_task(self.dataset, self.split, root)
+            return named_task(*named)
         self.refuse(True, "got {}, expected none with --data", "split")
         own = read_graph_file(self.data)
         return bench_task(own, task=self.kind, metric=self.metric, name=self.data.stem)
 
     def on_images(self, models: tuple[str, ...], option: str) -> bool:
         """Whether these networks read images, if they fit the data set and each other."""
-        root = show.data_root(self.root)
-        return self.data is None and fitting(option, self.dataset, models, root) == IMAGES
+        named = (self.dataset, models, show.data_root(self.root))
+        return self.data is None and fitting(option, *named) == IMAGES
 
     def compared(self, models: tuple[str, ...]) -> tuple[str, ...]:
         """The models asked for, each once; for the default those that fit a named set."""
@@ -131,11 +130,11 @@ class OnData(Command):
         """Try the candidates of a search, and on a stop say where they are."""
         from graphtheory.lab.train.score import UndefinedScoreError
 
-        def stopped() -> None:
-            screen.note(f"\nWhat was tried is in {study.log}; the same command goes on.")
-
+        with show.usage_errors():
+            len(study.tried)  # a damaged line is refused before anything is tried
+        where = f"\nWhat was tried is in {study.log}; the same command goes on."
         with (
-            show.usage_errors(UndefinedScoreError), show.on_interrupt(stopped),
+            show.usage_errors(UndefinedScoreError), show.on_interrupt(lambda: screen.note(where)),
             show.threads(self.threads, task.num_nodes), screen.steps("candidate") as steps,
         ):  # fmt: skip
             return study.run(steps)

@@ -85,17 +85,16 @@ class Train(OnData):
         """The training itself, for which it yields the options that `fit` has in any case."""
         from graphtheory.lab.train import CheckpointError
 
-        def stopped() -> None:
-            screen.note(f"\nCheckpoint in {run.out}; --resume goes on from it.")
-
         if run.by_hand:
             screen.note(f"Set by hand: {run.by_hand}.")
+        where = f"\nCheckpoint in {run.out}; --resume goes on from it."
+        options = {"out_dir": run.out, "resume": self.resume, "seed": self.seed}
         with (
-            show.on_interrupt(stopped), show.usage_errors(CheckpointError, OSError, *wrong),
+            show.on_interrupt(lambda: screen.note(where)),
+            show.usage_errors(CheckpointError, OSError, *wrong),
             show.threads(self.threads, run.bench.num_nodes),
-        ):  # fmt: skip
-            yield {"out_dir": run.out, "resume": self.resume, "seed": self.seed,
-                   "progress": screen.progress}  # fmt: skip
+        ):
+            yield options | {"progress": screen.progress}
 
     def _on_images(self, screen: Screen, run: _Prepared) -> None:
         from graphtheory.lab.bench.image_task import train_images
@@ -149,8 +148,9 @@ class Train(OnData):
             result = fit(task, run.data, epochs=run.epochs, patience=run.patience, **options)
         parameters = sum(p.numel() for p in task.model.parameters())
         chosen_by = "defaults, not tuned" if untuned else "search"
-        setting = [("options", f"{chosen_by}; {shown(run.config)}"),
-                   ("parameters", f"{parameters:,}")]  # fmt: skip
+        setting = [
+            ("options", f"{chosen_by}; {shown(run.config)}"), ("parameters", f"{parameters:,}")
+        ]  # fmt: skip
         kept = {"command": screen.command, "options": run.config.as_dict()}
         kept |= ({"set_by_hand": run.by_hand} if run.by_hand else {}) | {"chosen_by": chosen_by}
         constant = constant_of(task, run.data)
