@@ -134,8 +134,7 @@ class FinishedRuns(Finished[Run]):
         return line["settings"] | {"model": run.model, "seed": run.seed}, run
 
 
-Progress = Callable[[str, int, int], None]
-"""(model, runs done, runs in all), called before each run."""
+Progress = Callable[[str, int, int], None]  # takes model, runs done and runs in all
 
 
 def _keep_nothing(*_: Any) -> None:

@@ -233,19 +233,20 @@ def rows(
             where["options"] = how
         if model in flat:
             where["learned nothing"] = f"{flat[model]} seeds"
-        for name, its, values in (
-            (f"test {measure.name}", unit, [run.test for run in own]),
-            (f"validation {measure.name}", unit, [run.val for run in own]),
-            ("parameters", "1", [run.parameters for run in own]),
-            ("epochs", "1", [run.epochs for run in own]),
-            ("time per epoch", "s", [run.seconds_per_epoch for run in own]),
-            ("peak memory", "MB", [run.peak_mb for run in own]),
-        ):
-            out.append(Row.of(name, values, its, **where))
-        if model in gaps:
-            between = paired_name(first, "model", measure)
-            name = f"paired difference of test {measure.name}, {between}"
-            out.append(Row.of(name, gaps[model], unit, **where))
+        between = paired_name(first, "model", measure)
+        out += [
+            Row.of(name, values, its, **where)
+            for name, its, values in (
+                (f"test {measure.name}", unit, [run.test for run in own]),
+                (f"validation {measure.name}", unit, [run.val for run in own]),
+                ("parameters", "1", [run.parameters for run in own]),
+                ("epochs", "1", [run.epochs for run in own]),
+                ("time per epoch", "s", [run.seconds_per_epoch for run in own]),
+                ("peak memory", "MB", [run.peak_mb for run in own]),
+                (f"paired difference of test {measure.name}, {between}", unit, gaps.get(model)),
+            )
+            if values is not None
+        ]
     return out
 
 

@@ -29,6 +29,7 @@ from graphtheory.lab.datasets.graphs import Data, load_graphs
 from graphtheory.lab.datasets.own_graphs import graph_set
 from graphtheory.lab.metrics import mass_by_distance
 from graphtheory.lab.train import AdamOptions, FitResult, GraphSets, GraphTask, Source, Task
+from graphtheory.lab.train.contract import digest
 from graphtheory.lab.train.score import SCORES, ogb_score
 from graphtheory.lab.zoo import graph_models as graph_zoo
 from graphtheory.lab.zoo.graph_models import GraphNetwork
@@ -98,7 +99,7 @@ class GraphBenchTask(BenchTask):
     def __init__(self, name: str, split: str | None = None, root: Root = None) -> None:
         super().__init__(name, split, root)
         self._sets: dict[int, GraphSet] = {}
-        self._encoded: dict[str, tuple[GraphSet, list[Any]]] = {}
+        self._encoded: dict[str, list[Any]] = {}
 
     def graphs(self, seed: int) -> GraphSet:
         """The set of graphs with the split of that seed."""
@@ -147,13 +148,13 @@ class GraphBenchTask(BenchTask):
 
     def encoded(self, found: GraphSet, needs: dict[str, int]) -> list[Any]:
         """The graphs with what `needs` names; sets that differ in the split alone share them."""
-        known = self._encoded.pop(name := repr(needs), None)
-        if known is None or not _same(known[0], found):
-            known = found, list(precomputed(found, **needs))
+        tensors = (value for value in found._data.to_dict().values() if isinstance(value, Tensor))
+        name = f"{needs} {digest(tensors)}"
+        known = self._encoded.pop(name, None) or list(precomputed(found, **needs))
         self._encoded[name] = known
         while len(self._encoded) > _SETS_KEPT:
             self._encoded.pop(next(iter(self._encoded)))
-        return known[1]
+        return known
 
     def prepare(self, config: Any, seed: int) -> tuple[Task, Source]:
         if not isinstance(config, GraphRunConfig):
@@ -197,19 +198,6 @@ class GraphBenchTask(BenchTask):
             {"layer": layer, "distance": hops, "mass": mass / nodes, "uniform": uniform / nodes}
             for (layer, hops), (mass, uniform) in sorted(sums.items())
         ]
-
-
-def _same(one: GraphSet, other: GraphSet) -> bool:
-    mine, yours = one._data.to_dict(), other._data.to_dict()
-    return one is other or (
-        mine.keys() == yours.keys()
-        and all(
-            value.shape == yours[name].shape
-            and torch.equal(value.nan_to_num(), yours[name].nan_to_num())
-            for name, value in mine.items()
-            if isinstance(value, Tensor)
-        )
-    )
 
 
 class OwnGraphs(GraphBenchTask):

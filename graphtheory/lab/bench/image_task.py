@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from os import PathLike
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -21,7 +20,6 @@ from graphtheory.lab.datasets import image_sets
 from graphtheory.lab.metrics import count_macs
 from graphtheory.lab.train import ImageData, ImageTask, Recipe, Source, Task, fit
 from graphtheory.lab.train.score import accuracy
-from graphtheory.lab.train.watch import EpochRow
 from graphtheory.lab.zoo import image_models as image_zoo
 from graphtheory.lab.zoo.image_models import ImageNetwork
 from graphtheory.nn import AttentionMap
@@ -96,21 +94,11 @@ class ImageRunResult(RunResult):
 
 
 def train_images(
-    task: ImageTask,
-    data: ImageData,
-    images: image_sets.ImageSet,
-    *,
-    seed: int,
-    out_dir: str | PathLike[str] | None = None,
-    resume: bool = False,
-    progress: bool | Callable[[EpochRow], None] = True,
+    task: ImageTask, data: ImageData, images: image_sets.ImageSet, **options: Any
 ) -> ImageRunResult:
-    """Train what `prepare` made, then open the test images and score once."""
+    """Train what `prepare` made by `fit` with its options, then score the test images once."""
     epochs = task.options.epochs
-    found = fit(
-        task, data, epochs=epochs, patience=epochs, out_dir=out_dir, resume=resume,
-        progress=progress, seed=seed,
-    )  # fmt: skip
+    found = fit(task, data, epochs=epochs, patience=epochs, **options)
     test = images.test()
     logits = task.logits(test.pixels).cpu()
     image = torch.zeros(1, *data.pixels.shape[1:], device=next(task.evaluated.parameters()).device)
@@ -163,28 +151,20 @@ class ImageBenchTask(BenchTask):
         self, config: ImageRunConfig, *, seed: int, epochs: int, patience: int,
         out_dir: Path | None = None,
     ) -> ImageRunResult:  # fmt: skip
-        task, data = prepare(config, self.images, seed)
-        return train_images(
-            task, data, self.images, seed=seed, out_dir=out_dir, resume=out_dir is not None,
-            progress=False,
-        )  # fmt: skip
+        made, resume = prepare(config, self.images, seed), out_dir is not None
+        how: dict[str, Any] = {"out_dir": out_dir, "resume": resume, "progress": False}
+        return train_images(*made, self.images, seed=seed, **how)
 
     def analysis(self, result: Any) -> dict[str, Any]:
         return {"gmacs": result.gmacs}
 
 
-Pictures = dict[str, Any]
-
-
 @torch.no_grad()
-def pictures(task: ImageTask, pixels: Tensor) -> Pictures:
+def pictures(task: ImageTask, pixels: Tensor) -> dict[str, Any]:
     """Pictures of one image, uint8 [C, H, W], by name; none of a network that has no tokens."""
     model, image = task.evaluated, pixels.float() / 255
-    kinds: tuple[tuple[type[nn.Module], Any], ...] = (
-        (STViT, _semantic), (ReducedViT, _reduced), (ViT, _class), (Swin, _window),
-        (ViG, _nearest),
-    )  # fmt: skip
-    draw = next((draw for kind, draw in kinds if isinstance(model, kind)), None)
+    kinds = {STViT: _semantic, ReducedViT: _reduced, ViT: _class, Swin: _window, ViG: _nearest}
+    draw: Any = next((draw for kind, draw in kinds.items() if isinstance(model, kind)), None)
     if draw is None:
         return {}
     was_training = task.training
@@ -196,7 +176,7 @@ def pictures(task: ImageTask, pixels: Tensor) -> Pictures:
         task.train(was_training)
 
 
-def _semantic(model: STViT, given: Tensor, image: Tensor) -> Pictures:
+def _semantic(model: STViT, given: Tensor, image: Tensor) -> dict[str, Any]:
     """Where each semantic token looks in the last layer that sees the patches."""
     grid = model.patches(given)[1]
     weights = model.assignment(given)[0].mean(0).view(-1, grid.height, grid.width)
@@ -208,7 +188,7 @@ def _semantic(model: STViT, given: Tensor, image: Tensor) -> Pictures:
     }
 
 
-def _reduced(model: ReducedViT, given: Tensor, image: Tensor) -> Pictures:
+def _reduced(model: ReducedViT, given: Tensor, image: Tensor) -> dict[str, Any]:
     grid, found = model.embed(given)[1], model.reduced(given)
     slot = found.slot[0, model.prefix :].view(grid.height, grid.width)
     slot = torch.where(slot < 0, slot, slot - model.prefix)
@@ -217,7 +197,7 @@ def _reduced(model: ReducedViT, given: Tensor, image: Tensor) -> Pictures:
     return {"assignment": plot.token_assignment(image, slot.cpu(), title=title)}
 
 
-def _class(model: ViT, given: Tensor, image: Tensor) -> Pictures:
+def _class(model: ViT, given: Tensor, image: Tensor) -> dict[str, Any]:
     """Where the class token looks in each block, and of k-NN attention whom a patch attends to."""
     grid, maps = model.embed(given)[1], model.attention_maps(given)
     prefix = len(model.embed.prefix)
@@ -228,20 +208,18 @@ def _class(model: ViT, given: Tensor, image: Tensor) -> Pictures:
     out = {"class-attention": plot.token_attention(image, weights.cpu(), names=names, title=title)}
     layer = model.blocks[-1].attention
     if isinstance(getattr(layer, "pattern", None), TopK):
-        out["k-nearest"] = _edges(
-            maps[-1], image, grid.height, grid.width, prefix,
-            "Whom the middle patch attends to, last block, first head",
-        )  # fmt: skip
+        whom = "Whom the middle patch attends to, last block, first head"
+        out["k-nearest"] = _edges(maps[-1], image, grid, prefix, whom)
     return out
 
 
-def _window(model: Swin, given: Tensor, image: Tensor) -> Pictures:
+def _window(model: Swin, given: Tensor, image: Tensor) -> dict[str, Any]:
     grid, maps = model.patch(given)[1], model.attention_maps(given)
     title = "Whom the middle patch attends to, second block, first head"
-    return {"window-attention": _edges(maps[1], image, grid.height, grid.width, 0, title)}
+    return {"window-attention": _edges(maps[1], image, grid, 0, title)}
 
 
-def _nearest(model: ViG, given: Tensor, image: Tensor) -> Pictures:
+def _nearest(model: ViG, given: Tensor, image: Tensor) -> dict[str, Any]:
     first, *_, last = model.graphs(given)
     return {
         f"nearest-{name}": plot.image_graph(
@@ -253,13 +231,11 @@ def _nearest(model: ViG, given: Tensor, image: Tensor) -> Pictures:
     }  # fmt: skip
 
 
-def _edges(
-    found: AttentionMap, image: Tensor, height: int, width: int, prefix: int, title: str
-) -> Any:
+def _edges(found: AttentionMap, image: Tensor, grid: Any, prefix: int, title: str) -> Any:
     """What the middle patch receives, as edges between patches; tokens without a place left out."""
     edges, weight = found.neighborhood.edge_index().cpu(), found.weights[:, 0].cpu()
     kept = (weight > 0) & (edges >= prefix).all(0)
-    edges = edges[:, kept] - prefix
+    edges, height, width = edges[:, kept] - prefix, grid.height, grid.width
     size = torch.tensor([image.size(2) / width, image.size(1) / height])
     nodes = torch.arange(height * width)
     pos = (torch.stack([nodes % width, nodes // width], 1) + 0.5) * size

@@ -244,8 +244,8 @@ def task_of(config: NodeRunConfig, data: Data, seed: int) -> tuple[NodeTask, Ful
         return task, SampledLayers(data, Compose(whole, sampler), layers, **how)
     if size is None:
         return task, FullGraph(data, whole, seed=seed)
-    drawn = {"num_neighbors": [sampling.fanout] * layers, "batch_size": size}
-    return task, SampledGraph(data, whole, **drawn, seed=seed)
+    drawn = [sampling.fanout] * layers
+    return task, SampledGraph(data, whole, num_neighbors=drawn, batch_size=size, seed=seed)
 
 
 def train_nodes(

@@ -114,20 +114,16 @@ class BenchTask(ABC):
 
     def is_tuned(self, model: str) -> bool:
         """Whether a search has chosen this model's options on this data."""
-        return self._kept(model) is not None
-
-    def _kept(self, model: str) -> tuple[dict[str, Any], int, int] | None:
-        return kept_options(self.key, model) if self.kept else None
+        return self.kept and kept_options(self.key, model) is not None
 
     def config(self, model: str, epochs: int | None = None) -> tuple[Any, int, int]:
         """The options to run for a model, tuned or default, with epochs and patience."""
-        kept = self._kept(self.known_model(model))
+        kept = kept_options(self.key, self.known_model(model)) if self.kept else None
         if kept is None:
             space = self.space(model)
             config, longest, patience = space.default(model), space.epochs, space.patience
         else:
-            values, longest, patience = kept
-            config = self.config_kind(model).from_dict(values)
+            config, longest, patience = self.config_kind(model).from_dict(kept[0]), *kept[1:]
         return config, longest if epochs is None else epochs, patience
 
     def checked_options(self, configs: Sequence[Any], given: Mapping[str, Any]) -> dict[str, Any]:
@@ -176,10 +172,7 @@ class BenchTask(ABC):
         return not self.measure.gain(test, constant) > 0
 
     def analysis(self, result: RunResult) -> dict[str, Any]:
-        """Whether a run learned nothing, and of a graph transformer where it looks, and its b.
-
-        "attention_mass" has rows (layer, distance, mass, uniform), "bias" [layers][Z][heads].
-        """
+        """Whether a run learned nothing; of a graph transformer its attention and its bias."""
         flat = self.no_better_than_constant(result.fit.test, result.constant)
         out: dict[str, Any] = {CONSTANT: result.constant} if flat else {}
         modules = () if result.model is None else result.model.modules()

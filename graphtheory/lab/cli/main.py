@@ -23,7 +23,7 @@ from graphtheory.lab.cli import show
 from graphtheory.lab.cli.bench import Bench, Tune
 from graphtheory.lab.cli.datasets import Datasets, Doctor
 from graphtheory.lab.cli.diagnose import Diagnose
-from graphtheory.lab.cli.show import Command, Output, RefusedError, Screen
+from graphtheory.lab.cli.show import Command, RefusedError, Screen
 from graphtheory.lab.cli.train import Train
 from graphtheory.lab.signals import exit_on_sigterm, insistent_signals
 
@@ -125,13 +125,9 @@ def _parsed(words: list[str]) -> Command:
 
 
 def _options(kind: type[Command]) -> tuple[str, ...]:
-    hints = get_type_hints(kind, include_extras=True)
-    hints |= get_type_hints(Output, include_extras=True)
-    fields = (*dataclasses.fields(kind), *dataclasses.fields(Output))
-    named = (field.name for field in fields if field.name != "output")
-    positional = tyro.conf.Positional
-    named = (n for n in named if positional not in getattr(hints[n], "__metadata__", ()))
-    return tuple(f"--{name.replace('_', '-')}" for name in named)
+    hints, words = get_type_hints(kind, include_extras=True), tyro.conf.Positional
+    named = (n for n in kind.helps if words not in getattr(hints[n], "__metadata__", ()))
+    return tuple(f"--{name.replace('_', '-')}" for name in (*named, "json", "quiet"))
 
 
 def completion_script(shell: str) -> str:
