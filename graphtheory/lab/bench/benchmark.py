@@ -46,7 +46,7 @@ def bench_task(
         raise ValueError(f"task: got {task!r}, expected node, graph or {', '.join(KINDS)}")
     if isinstance(data, str):
         named, info = named_task(data, split, root), describe(data, root)
-        _fits(task, info.task, data)
+        _fits(task, GRAPH if info.task == GRAPH else NODE, data)
         if task in KINDS and task != info.kind:
             raise ValueError(f"task: got {task!r}, expected {info.kind!r}, that of {data}")
         if metric is not None and metric != (its := named.measure.name):

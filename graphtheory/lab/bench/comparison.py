@@ -16,7 +16,6 @@ from scipy.special import stdtrit
 
 from graphtheory.disk import replace_file
 from graphtheory.lab.bench.benchmark import Benchmark, FinishedRuns, Run
-from graphtheory.lab.bench.finished import add_line
 from graphtheory.lab.bench.rows import Environment, Row, finite, write_csv
 from graphtheory.lab.bench.table import ACCURACY, Measure, Table, counted, measure_of
 from graphtheory.lab.bench.task import CONSTANT
@@ -60,10 +59,9 @@ def summaries(runs: Iterable[Run]) -> list[Summary]:
 
 def by_model(runs: Iterable[Run]) -> dict[str, list[Run]]:
     """Group the runs by model, in the order in which they come."""
-    grouped: dict[str, list[Run]] = {}
-    for run in runs:
-        grouped.setdefault(run.model, []).append(run)
-    return grouped
+    runs = list(runs)
+    models = dict.fromkeys(run.model for run in runs)
+    return {model: [run for run in runs if run.model == model] for model in models}
 
 
 def best_of(found: Sequence[Summary], measure: Measure) -> Summary:
@@ -354,10 +352,9 @@ class Comparison:
         replace_file(out / "results.json", text.encode())
         write_csv(out / "results.csv", self.rows(), self.environment)
         if not (out / "runs.jsonl").exists():
-            record = FinishedRuns()
+            record = FinishedRuns(out / "runs.jsonl")
             for run in self.runs:
-                settings = self.benchmark.settings(run.model) | {"seed": run.seed}
-                add_line(out / "runs.jsonl", record.line(settings, run))
+                record.add(self.benchmark.settings(run.model) | {"seed": run.seed}, run)
 
     def __str__(self) -> str:
         """The tables as lines of text."""

@@ -101,11 +101,7 @@ def _discriminative(x: Tensor, y: Tensor, moment: str) -> Tensor:
 
 
 def _core(counts: DistanceCounts, y: Tensor, where: dict[str, Any]) -> Iterator[Row]:
-    """Margins over the distance, where they are largest, and for how many nodes they win there.
-
-    "reach" is the share of nodes with any node in the region; "hearing" are those with a
-    discriminative one.
-    """
+    """Margins over the distance; "hearing" are nodes with a discriminative one in the region."""
     labeled = y >= 0
     counts, y = DistanceCounts(counts.pattern[labeled], counts.size[labeled]), y[labeled]
     plain, normalized = (winning_margin(counts, y, normalized=n) for n in (False, True))

@@ -15,10 +15,9 @@ V = TypeVar("V")
 
 
 class Finished(Generic[V]):
-    """What finished runs gave, by the settings that they were made under, a line of a file each.
+    """What finished runs gave, by their settings, a line of a file each, or in memory.
 
-    A last line that a crash cut short is dropped; a line ends with a digest of itself, so that a
-    changed digit is seen, which older lines lack. Without a path runs are kept in memory.
+    A last line that a crash cut short is dropped; a digest, which older lines lack, guards a line.
     """
 
     named_by: ClassVar[tuple[str, ...]] = ()
@@ -60,8 +59,13 @@ class Finished(Generic[V]):
         """Add a run, which is on the disk before this returns."""
         line = _plain(self.line(settings, value))  # a resumed study sees no other value
         self._runs[self._name(settings)] = _plain(settings), self.read(line)[1]
-        if self.path is not None:
-            add_line(self.path, line)
+        if self.path is None:
+            return
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line | {"sha256": _digest(line)}) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
 
     def line(self, settings: Settings, value: V) -> dict[str, Any]:
         """Write a run as an object of plain values."""
@@ -74,15 +78,6 @@ class Finished(Generic[V]):
     def _name(self, settings: Settings) -> str:
         named = {part: settings[part] for part in self.named_by} or settings
         return json.dumps(named, sort_keys=True)
-
-
-def add_line(path: Path, line: dict[str, Any]) -> None:
-    """Append an object, on the disk before this returns; the folder is made where it is missing."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(line | {"sha256": _digest(line)}) + "\n")
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def _digest(line: dict[str, Any]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike
@@ -16,6 +15,7 @@ from graphtheory.lab.bench.config import AXES, RunConfig, RunResult, shown, trai
 from graphtheory.lab.bench.task import Space, kept_options
 from graphtheory.lab.datasets import graphs
 from graphtheory.lab.datasets.graphs import Data
+from graphtheory.lab.datasets.node_readers import as_sparse_rows
 from graphtheory.lab.train import AdamOptions, FullGraph, NodeTask, SampledGraph, SampledLayers
 from graphtheory.lab.zoo import node_models as zoo
 from graphtheory.patterns import (
@@ -39,9 +39,8 @@ _EDGES_AT_ONCE, _BATCH = 10_000_000, 1024
 class Sampling:
     """The labeled nodes of a step, and how the nodes that they aggregate from are drawn.
 
-    Networks of `zoo.SAMPLED` draw a `share` of all nodes by a sampler for each layer; graphsage
-    draws that share of the average number of neighbors. Others see the whole graph, or with a
-    `batch_size` what PyG's NeighborLoader draws. Evaluation is on the whole graph.
+    Networks of `zoo.SAMPLED` draw a `share` of all nodes, graphsage of the mean degree, by a
+    sampler for each layer; others, with a `batch_size`, as PyG's NeighborLoader does.
     """
 
     sampler: str = "degree-groups"
@@ -142,16 +141,12 @@ class GraphFacts:
         return cls(nodes, int(data.num_edges), *shares, int(data.x.size(1)))
 
 
-_EDGES = (30_000, 300_000)  # of a small and of a middle graph, at most
+_EDGES = (30_000, 300_000)  # of a small and of a middle graph; wide networks are slow on others
 _PAIRS = 500_000  # of nodes within two hops, about
 
 
 def node_space(facts: GraphFacts, row_scale: bool = False, batch_size: int | None = None) -> Space:
-    """The space of a graph by its size, labels and features; axes of Luo et al., 2024.
-
-    Wide and deep candidates are left out of graphs on which each would train for many minutes on a
-    processor. `row_scale` is that of the default options.
-    """
+    """The space of a graph by its size, labels and features; axes of Luo et al., 2024."""
     kept = AXES["node"]
     small, middle = (facts.edges <= edges for edges in _EDGES)
     shared = kept["every"] | kept["small" if small else "middle" if middle else "large"]
@@ -207,15 +202,8 @@ def prepare(
         log = count.float().log1p()
         x = torch.cat([x, ((log - log.mean()) / log.std().clamp(min=1e-6))[:, None]], 1)
     few = x.size(1) >= 256 and int(x.count_nonzero()) < _SPARSE_BELOW * x.numel()
-    data.x = as_csr(x) if few else x
+    data.x = as_sparse_rows(x) if few else x
     return data
-
-
-def as_csr(x: Tensor) -> Tensor:
-    """Convert to sparse rows without torch's warning that these are in beta."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta")
-        return x.to_sparse_csr()
 
 
 def load(

@@ -17,7 +17,6 @@ from graphtheory.lab.bench.config import RunConfig, RunResult
 from graphtheory.lab.bench.node_config import (
     GraphFacts,
     NodeRunConfig,
-    as_csr,
     load,
     node_space,
     prepare,
@@ -28,6 +27,7 @@ from graphtheory.lab.bench.task import BenchTask, Space
 from graphtheory.lab.datasets import graphs
 from graphtheory.lab.datasets.catalogue import describe
 from graphtheory.lab.datasets.graphs import Data
+from graphtheory.lab.datasets.node_readers import as_sparse_rows
 from graphtheory.lab.datasets.splits import by_fraction
 from graphtheory.lab.metrics import mass_by_distance
 from graphtheory.lab.train import FullGraph, Source, Task
@@ -114,7 +114,8 @@ class OwnNodes(NodeBenchTask):
         super().__init__(name, _GIVEN if given else _RANDOM)
         self.measure, self.own = measure_of(metric), data.clone()
         x = data.x.detach()  # as the networks read features: dense, or sparse by rows
-        x = x if x.layout in (torch.strided, torch.sparse_csr) else as_csr(x)
+        if x.layout not in (torch.strided, torch.sparse_csr):
+            x = as_sparse_rows(x.to_dense().to(torch.float32))
         self.own.x, self.own.y = x.to(torch.float32), y.long()
         try:
             FullGraph(self.data(0, row_scale=False))  # which checks it

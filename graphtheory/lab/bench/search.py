@@ -66,10 +66,7 @@ def config_from(values: dict[str, Any]) -> RunConfig:
 
 @dataclass(frozen=True)
 class Search:
-    """Random search: `budget` candidates a network, by their mean validation scores.
-
-    Candidates that are in the log under the same settings are not run again.
-    """
+    """Random search: `budget` candidates a network; those that are in the log are not run again."""
 
     dataset: str | BenchTask
     models: tuple[str, ...] = COMPARED

@@ -54,8 +54,7 @@ class Space:
     def candidates(self, model: str, budget: int) -> list[Any]:
         """Draw `budget` different configurations, of which the first one is the default, if any.
 
-        An axis of n values takes each of them once in every n draws. Candidate i of one network
-        shares its options with candidate i of every other one, as far as both have them.
+        An axis of n values takes each once in n draws; networks share draw i where both have it.
         """
         axes = {**self.shared, **self.extra.get(model, {})}
         found = [] if self.first is None else [self.default(model)]
