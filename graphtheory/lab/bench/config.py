@@ -115,14 +115,10 @@ def with_options(config: Any, options: Mapping[str, Any]) -> Any:
 
 def replaced(part: Any, read: Mapping[str, Any]) -> Any:
     """Put these values into a dataclass and into the dataclasses that it holds."""
-    changes = {}
-    for field in fields(part):
-        value = getattr(part, field.name)
-        if is_dataclass(value):
-            changes[field.name] = replaced(value, read)
-        elif field.name in read:
-            changes[field.name] = read[field.name]
-    return replace(part, **changes)
+    values = ((field.name, getattr(part, field.name)) for field in fields(part))
+    return replace(
+        part, **{n: replaced(v, read) if is_dataclass(v) else read.get(n, v) for n, v in values}
+    )
 
 
 def ignores(config: Any, name: str, value: Any = None) -> bool:

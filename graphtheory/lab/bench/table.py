@@ -95,10 +95,7 @@ class Measure:
         """Whether a higher score is a better one; False of errors."""
         return SCORES[self.name].higher_is_better
 
-    @property
-    def share(self) -> bool:
-        """Whether it lies in 0..1 and is shown in percent; errors have the unit of the target."""
-        return self.higher_is_better
+    share = higher_is_better  # lies in 0..1 and is shown in percent; errors have a unit
 
     @property
     def symbol(self) -> str:

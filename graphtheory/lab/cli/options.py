@@ -103,9 +103,32 @@ class OnData(Command):
         return bench_task(own, task=self.kind, metric=self.metric, name=self.data.stem)
 
     def on_images(self, models: tuple[str, ...], option: str) -> bool:
-        """Whether these networks read images, if they fit the data set and each other."""
-        named = (self.dataset, models, show.data_root(self.root))
-        return self.data is None and fitting(option, *named) == IMAGES
+        """Whether these networks, which `option` named, read images; they have to fit the data."""
+        from graphtheory.lab.bench.graph_task import GraphBenchTask
+        from graphtheory.lab.zoo import image_models, node_models
+
+        if self.data is not None:
+            return False
+        graphs, images = GraphBenchTask.models, image_models.NAMES
+        networks = {GRAPH: node_models.NAMES, GRAPHS: graphs, IMAGES: images}
+        found = kinds(self.dataset, show.data_root(self.root))
+        every = tuple(dict.fromkeys(sum(networks.values(), ())))
+        for model in models:
+            show.known(option, model, every)
+        for kind in found:  # "digits" is of two
+            if set(models) <= set(networks[kind]):
+                return kind == IMAGES
+        if len(found) > 1:
+            holds = "is trained on by one kind of network at a time"
+            wrong = next(m for m in models if m in images)
+        else:
+            holds = holding(found)
+            wrong = next(m for m in models if m not in networks[found[0]])
+        reads = next(_PLURAL[kind] for kind, names in networks.items() if wrong in names)
+        raise RefusedError(
+            f"{option}: {wrong} reads {reads} and {self.dataset} {holds}; for {_PLURAL[found[0]]} "
+            f"there are {', '.join(networks[found[0]])}"
+        )
 
     def compared(self, models: tuple[str, ...]) -> tuple[str, ...]:
         """The models asked for, each once; for the default those that fit a named set."""
@@ -142,32 +165,6 @@ class OnData(Command):
 
 def _default(command: Any) -> tuple[str, ...]:
     return type(command).models
-
-
-def fitting(option: str, dataset: str, models: tuple[str, ...], root: Path | None) -> str:
-    """Which kind of data a name means to networks that `option` named: "digits" is of two kinds."""
-    from graphtheory.lab.bench.graph_task import GraphBenchTask
-    from graphtheory.lab.zoo import image_models, node_models
-
-    graphs, images = GraphBenchTask.models, image_models.NAMES
-    networks = {GRAPH: node_models.NAMES, GRAPHS: graphs, IMAGES: images}
-    found, every = kinds(dataset, root), tuple(dict.fromkeys(sum(networks.values(), ())))
-    for model in models:
-        show.known(option, model, every)
-    for kind in found:
-        if set(models) <= set(networks[kind]):
-            return kind
-    if len(found) > 1:
-        holds = "is trained on by one kind of network at a time"
-        wrong = next(m for m in models if m in networks[IMAGES])
-    else:
-        holds = holding(found)
-        wrong = next(m for m in models if m not in networks[found[0]])
-    reads = next(_PLURAL[kind] for kind, of in networks.items() if wrong in of)
-    raise RefusedError(
-        f"{option}: {wrong} reads {reads} and {dataset} {holds}; for {_PLURAL[found[0]]} there are "
-        f"{', '.join(networks[found[0]])}"
-    )
 
 
 def holding(found: tuple[str, ...]) -> str:
