@@ -98,6 +98,7 @@ class NodeRunConfig(RunConfig):
         return replace(self, sampling=replace(self.sampling, batch_size=_BATCH))
 
     def check_options(self, given: Mapping[str, Any]) -> None:
+        """Raise ValueError if one of the given options has no effect beside the others."""
         for name, residual in (("ffn", True), ("project", False)):
             if given.get(name) and self.network.residual != residual:
                 raise ValueError(

@@ -24,7 +24,6 @@ from graphtheory.lab.bench.node_config import (
 )
 from graphtheory.lab.bench.table import Measure, measure_of
 from graphtheory.lab.bench.task import BenchTask, Space
-from graphtheory.lab.datasets import graphs
 from graphtheory.lab.datasets.catalogue import describe
 from graphtheory.lab.datasets.graphs import Data
 from graphtheory.lab.datasets.node_readers import as_sparse_rows
@@ -68,7 +67,7 @@ class NodeBenchTask(BenchTask):
     @cached_property
     def facts(self) -> GraphFacts:
         """The statistics that its default options depend on, by the split of seed 0."""
-        return GraphFacts.of(graphs.load(self.name, self.root, split=self.split))
+        return GraphFacts.of(self.data(0, row_scale=False, undirected=False))
 
     @property
     def num_edges(self) -> int:
@@ -134,10 +133,6 @@ class OwnNodes(NodeBenchTask):
         data.name, data.split, data.metric = self.name, self.split, self.measure.name
         data.num_classes = int(data.y.max()) + 1
         return prepare(data, **inputs)
-
-    @cached_property
-    def facts(self) -> GraphFacts:
-        return GraphFacts.of(self.data(0))
 
     @property
     def num_edges(self) -> int:

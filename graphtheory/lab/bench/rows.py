@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import math
 import os
 import platform
@@ -101,14 +102,8 @@ def write_csv(path: str | PathLike[str], rows: Iterable[Row], environment: Envir
 
 
 def finite(value: Any) -> Any:
-    """The same nested value with None for every nan and infinity, which JSON does not have."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {key: finite(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite(inner) for inner in value]
-    return value
+    """The value as JSON holds it, with None for every nan and infinity, which it does not have."""
+    return json.loads(json.dumps(value, default=str), parse_constant=lambda _: None)
 
 
 def _device() -> str:

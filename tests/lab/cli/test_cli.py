@@ -330,8 +330,9 @@ def test_resume_says_what_it_finds_and_runs_what_was_cut_short(copied: Path, run
     assert [[r[k] for k in keep] for r in runs] == [[r[k] for k in keep] for r in first]
     line = refused(run(*BENCH, "--resume", "--epochs", "4"))
     assert "holds model gt, seed 0 under other settings: epochs 3 there, 4 here" in line
-    file.write_text("[1]\n")
-    assert "is no finished run" in refused(run(*BENCH, "--resume"))
+    for content in ("[1]\n", "no JSON\n", '{"run": {}}\n', "1\n"):
+        file.write_text(content)
+        assert "is no finished run" in refused(run(*BENCH, "--resume"))
 
 
 def test_without_resume_earlier_runs_are_set_aside(copied: Path, run: Run) -> None:
