@@ -35,11 +35,10 @@ from scipy.sparse.csgraph import breadth_first_order
 from torch_geometric.utils import subgraph
 
 from graphtheory.lab.bench.config import with_options
-from graphtheory.lab.bench.node_config import NodeRunConfig
+from graphtheory.lab.bench.node_config import GraphFacts, NodeRunConfig
 from graphtheory.lab.bench.node_task import NodeBenchTask, OwnNodes
 from graphtheory.lab.bench.rows import Row
 from graphtheory.lab.bench.search import SearchLog
-from graphtheory.lab.bench.spaces import GraphFacts
 from graphtheory.lab.datasets import graphs
 from graphtheory.lab.datasets.graphs import Data
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -13,19 +13,99 @@ from typing import Any
 
 from graphtheory.lab.bench.config import RunResult, describe_options, ignores, with_options
 from graphtheory.lab.bench.finished import Finished, Settings
-from graphtheory.lab.bench.task import BenchTask
-from graphtheory.lab.bench.tasks import as_task
+from graphtheory.lab.bench.graph_task import GraphBenchTask, OwnGraphs
+from graphtheory.lab.bench.node_task import NodeBenchTask, OwnNodes
+from graphtheory.lab.bench.task import BenchTask, Root
+from graphtheory.lab.datasets.catalogue import describe
+from graphtheory.lab.datasets.graph_sets import GraphSet
+from graphtheory.lab.datasets.graphs import Data
 from graphtheory.lab.zoo.node_models import COMPARED
+
+NODE, GRAPH = "node", "graph"
+KINDS = ("multiclass", "multilabel", "regression")
+
+
+def named_task(name: str, split: str | None = None, root: Root = None) -> BenchTask:
+    """The task of a data set by its own name and with its own kind of split."""
+    info = describe(name, root)
+    kind = GraphBenchTask if info.task == "graph" else NodeBenchTask
+    return kind(info.name, info.known_split(split), root)
+
+
+def bench_task(
+    data: Any,
+    *,
+    task: str | None = None,
+    metric: str | None = None,
+    split: Any = None,
+    root: Root = None,
+    name: str | None = None,
+) -> BenchTask:
+    """The task of anything that can be benchmarked, as `graphtheory.bench` takes it."""
+    if task is not None and task not in (NODE, GRAPH, *KINDS):
+        raise ValueError(f"task: got {task!r}, expected node, graph or {', '.join(KINDS)}")
+    if isinstance(data, str):
+        named, info = named_task(data, split, root), describe(data, root)
+        _fits(task, GRAPH if info.task == GRAPH else NODE, data)
+        if task in KINDS and task != info.kind:
+            raise ValueError(f"task: got {task!r}, expected {info.kind!r}, that of {data}")
+        if metric is not None and metric != (its := named.measure.name):
+            raise ValueError(f"metric: got {metric!r}, expected {its!r}, that of {data}")
+        return named
+    if isinstance(data, BenchTask):
+        for argument, value in (("task", task), ("metric", metric), ("split", split)):
+            if value is not None:
+                raise ValueError(f"{argument}: got {value!r}, expected None: a task has its own")
+        return data
+    if isinstance(data, GraphSet):  # it knows its task and its split
+        _fits(task, GRAPH, data.name)
+        if split is None and data._indices is not None:
+            raise ValueError(
+                f"data: {len(data)} indexed graphs of {data.name}, whose split is of the whole "
+                "set; expected that, or a split of these"
+            )
+        metric, name = metric or data.metric, name or data.name
+        task = task if task in KINDS else data.kind
+        split = split or (data.train_index, data.val_index, data.test_index)
+        smiles, places = data.smiles or (), data.indices()
+        data = [data.get(i) for i in places]
+        for graph, i in zip(data, places, strict=True) if smiles else ():
+            graph.smiles = smiles[i]
+    if isinstance(data, Data):
+        if task in KINDS:
+            raise ValueError(
+                f"task: got {task!r}, expected 'node' for one graph, or a list of them"
+            )
+        data = [data] if task == GRAPH else data
+    elif isinstance(data, Iterable):
+        data = list(data)
+        if not data or not all(isinstance(graph, Data) for graph in data):
+            kinds = sorted({type(graph).__name__ for graph in data})
+            raise TypeError(f"data: got a list of {kinds or 'nothing'}, expected PyG Data")
+        data = data[0] if len(data) == 1 and task in (None, NODE) else data
+    else:
+        raise TypeError(
+            f"data: got {type(data).__name__}, expected a name, a PyG Data or a list of Data"
+        )
+    if isinstance(data, Data):
+        if split is not None:
+            raise ValueError(f"split: got {split!r}, expected masks in the data of one graph")
+        return OwnNodes(data, name or "graph", metric or "accuracy")
+    _fits(task, GRAPH, f"a list of {len(data)} graphs")
+    kind = task if task in KINDS else None
+    parts = (0.8, 0.1, 0.1) if split is None else split
+    return OwnGraphs(data, name or "graphs", kind, metric, parts)
+
+
+def _fits(task: str | None, found: str, what: str) -> None:
+    asked = GRAPH if task in KINDS else task
+    if asked not in (None, found):
+        raise ValueError(f"task: got {task!r}, but {what} is a task of the kind {found!r}")
 
 
 @dataclass(frozen=True)
 class Run:
-    """One row of a benchmark: a model on one seed.
-
-    Its analysis, `extra`, has of a graph transformer "attention_mass", rows (layer, distance, mass,
-    uniform), and with encoding "bias" [layers][Z][heads]; `task.CONSTANT` where the run is no
-    better than a constant prediction; of images "gmacs".
-    """
+    """One row of a benchmark, a model on one seed; `extra` is what the task's `analysis` says."""
 
     model: str
     seed: int  # number of the split and of everything random
@@ -54,8 +134,7 @@ class FinishedRuns(Finished[Run]):
         return line["settings"] | {"model": run.model, "seed": run.seed}, run
 
 
-Progress = Callable[[str, int, int], None]
-"""(model, runs done, runs in all), called before each run."""
+Progress = Callable[[str, int, int], None]  # takes model, runs done and runs in all
 
 
 def _keep_nothing(*_: Any) -> None:
@@ -85,9 +164,10 @@ class Benchmark:
     """Set by hand, in place of those of every model that reads them; text is read as a value."""
 
     @property
-    def searched(self) -> str:
-        """Describe how options that are no defaults were chosen."""
-        return "search" if self.budget is None else f"best of {self.budget} on validation"
+    def searched(self) -> dict[str, str]:
+        """Models whose options were searched for this benchmark -> how."""
+        how = "search" if self.budget is None else f"best of {self.budget} on validation"
+        return dict.fromkeys(self.chosen, how)
 
     @property
     def total(self) -> int:
@@ -97,7 +177,9 @@ class Benchmark:
     @cached_property
     def task(self) -> BenchTask:
         """The data that is benchmarked, and what its networks learn."""
-        return as_task(self.dataset, self.split, self.root)
+        if isinstance(self.dataset, BenchTask):
+            return self.dataset
+        return named_task(self.dataset, self.split, self.root)
 
     def config(self, model: str) -> tuple[Any, int, int]:
         """The options of a model, tuned, default or set by hand, with epochs and patience."""
@@ -107,7 +189,6 @@ class Benchmark:
 
     @cached_property
     def _by_hand(self) -> dict[str, Any]:
-        """The options set by hand, if every model can be built with them."""
         if not self.options:
             return {}
         configs = [self.chosen.get(m, self.task.config(m, self.epochs)[0]) for m in self.models]

@@ -10,11 +10,10 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from graphtheory.lab.bench.benchmark import Benchmark, FinishedRuns, Run
+from graphtheory.lab.bench.benchmark import Benchmark, FinishedRuns, bench_task
 from graphtheory.lab.bench.comparison import Comparison
 from graphtheory.lab.bench.rows import Environment
 from graphtheory.lab.bench.search import Search, best
-from graphtheory.lab.bench.tasks import bench_task
 
 
 def compare(
@@ -89,31 +88,25 @@ def compare(
         raise ValueError("models: got none, expected one or more names")
     for model in chosen:
         bench.known_model(model)
-    where = None if out is None else Path(out)
+    where, measure, configs = None if out is None else Path(out), bench.measure, {}
 
-    def candidate_started(model: str, done: int, total: int) -> None:
+    def say(text: str) -> None:
         if progress:
-            print(f"candidate {done + 1}/{total}  {model}", file=sys.stderr)
+            print(text, file=sys.stderr)
 
-    def run_finished(run: Run) -> None:
-        if progress:
-            test = measure.format(run.test)
-            print(f"{run.model}, seed {run.seed}: test {test}", file=sys.stderr)
-
-    measure, configs = bench.measure, {}
     if budget:
-        log = None if where is None else where / "search.jsonl"
-        tried = Search(bench, chosen, budget, log=log).run(candidate_started)
+        study = Search(bench, chosen, budget, log=where and where / "search.jsonl")
+        tried = study.run(lambda model, done, of: say(f"candidate {done + 1}/{of}  {model}"))
         configs = {m: found.config for m, found in best(tried, measure).items()}
     benchmark = Benchmark(
         bench, chosen, seeds, bench.split, epochs=epochs,
         record=None if where is None else FinishedRuns(where / "runs.jsonl"),
-        finished=run_finished, chosen=configs, budget=budget or None, options=options or {},
+        finished=lambda r: say(f"{r.model}, seed {r.seed}: test {measure.format(r.test)}"),
+        chosen=configs, budget=budget or None, options=options or {},
     )  # fmt: skip
-    runs = benchmark.run()
     command = f"graphtheory.bench({data if isinstance(data, str) else bench.name!r}, ...)"
-    here = Environment.here()
-    found = Comparison(benchmark, runs, str(bench.split), measure.name, command, here)
+    how = (str(bench.split), measure.name, command, Environment.here())
+    found = Comparison(benchmark, benchmark.run(), *how)
     if where is not None:
         found.save(where)
     return found

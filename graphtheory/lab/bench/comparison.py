@@ -16,10 +16,8 @@ from scipy.special import stdtrit
 
 from graphtheory.disk import replace_file
 from graphtheory.lab.bench.benchmark import Benchmark, FinishedRuns, Run
-from graphtheory.lab.bench.finished import add_line
-from graphtheory.lab.bench.measure import ACCURACY, Measure, measure_of
 from graphtheory.lab.bench.rows import Environment, Row, finite, write_csv
-from graphtheory.lab.bench.table import Table, counted
+from graphtheory.lab.bench.table import ACCURACY, Measure, Table, counted, measure_of
 from graphtheory.lab.bench.task import CONSTANT
 
 
@@ -38,10 +36,7 @@ class Summary:
 
 @dataclass(frozen=True)
 class Difference:
-    """The advantage of the first model over another on the same seeds.
-
-    It is positive where the first model is better, whether higher or lower scores are better.
-    """
+    """The advantage of the first model over another on the same seeds; positive is better."""
 
     model: str  # the other one
     difference: float  # mean over the seeds that both have, 0..1 or in the unit of the target
@@ -52,28 +47,26 @@ class Difference:
 
 def summaries(runs: Iterable[Run]) -> list[Summary]:
     """Summarize the runs of each model, in the order in which they come."""
-    found = []
-    for model, own in by_model(runs).items():
-        tests = [run.test for run in own]
-        seconds, peak = (
-            median(getattr(run, name) for run in own) for name in ("seconds_per_epoch", "peak_mb")
+    return [
+        Summary(
+            model, len(own), fmean(run.test for run in own), _std([run.test for run in own]),
+            own[0].parameters, median(run.seconds_per_epoch for run in own),
+            median(run.peak_mb for run in own),
         )
-        scores = (len(own), fmean(tests), _std(tests))
-        found.append(Summary(model, *scores, own[0].parameters, seconds, peak))
-    return found
+        for model, own in by_model(runs).items()
+    ]  # fmt: skip
 
 
 def by_model(runs: Iterable[Run]) -> dict[str, list[Run]]:
     """Group the runs by model, in the order in which they come."""
-    grouped: dict[str, list[Run]] = {}
-    for run in runs:
-        grouped.setdefault(run.model, []).append(run)
-    return grouped
+    runs = list(runs)
+    models = dict.fromkeys(run.model for run in runs)
+    return {model: [run for run in runs if run.model == model] for model in models}
 
 
 def best_of(found: Sequence[Summary], measure: Measure) -> Summary:
     """The model with the best mean test score, the earlier one on a tie."""
-    return (max if measure.higher_is_better else min)(found, key=lambda summary: summary.mean)
+    return max(found, key=lambda summary: measure.gain(summary.mean, 0.0))
 
 
 def differences(runs: Iterable[Run], first: str, measure: Measure = ACCURACY) -> list[Difference]:
@@ -86,7 +79,6 @@ def differences(runs: Iterable[Run], first: str, measure: Measure = ACCURACY) ->
 
 
 def _gaps(runs: Iterable[Run], first: str, measure: Measure) -> dict[str, list[float]]:
-    """Advantages of the model `first` over each other one, by shared seeds."""
     scores = {m: {run.seed: run.test for run in own} for m, own in by_model(runs).items()}
     mine = scores.pop(first, {})
     found = {
@@ -137,10 +129,12 @@ def score_table(
     columns = ("model", "test mean ± std", "params", "s/epoch", "peak MB")
     seeds = " or ".join(str(n) for n in sorted({s.seeds for s in found}))
     score = f"{measure.title} ({measure.axis_unit})"
-    note = f"Test {score} at the epoch of best validation; {counted(seeds, 'seed')}."
-    options = (_untuned_note(found, not_tuned, set_by_hand), _search_note(found, searched or {}))
-    parts = (note, *options, _constant_note(flat, measure))
-    return Table(title, columns, rows, note=" ".join(filter(None, parts)))
+    notes = (
+        f"Test {score} at the epoch of best validation; {counted(seeds, 'seed')}.",
+        _untuned_note(found, not_tuned, set_by_hand), _search_note(found, searched or {}),
+        _constant_note(flat, measure),
+    )  # fmt: skip
+    return Table(title, columns, rows, note=" ".join(filter(None, notes)))
 
 
 def _constant_note(models: Mapping[str, str], measure: Measure) -> str:
@@ -153,7 +147,6 @@ def _constant_note(models: Mapping[str, str], measure: Measure) -> str:
 
 
 def _untuned_note(found: list[Summary], not_tuned: Sequence[str], set_by_hand: str) -> str:
-    """Which options are defaults and which are set by hand, in words."""
     alike = "one stack, width, dropout and step size"
     named, note = "Options", ""
     if set_by_hand:
@@ -167,7 +160,6 @@ def _untuned_note(found: list[Summary], not_tuned: Sequence[str], set_by_hand: s
 
 
 def _search_note(found: list[Summary], searched: Mapping[str, str]) -> str:
-    """How options were chosen, and whose where others were known from before."""
     every = all(s.model in searched for s in found)
     how = ", ".join(dict.fromkeys(searched.values()))
     whose = "" if every else f", for {', '.join(searched)}; those of the others are kept ones"
@@ -202,11 +194,7 @@ def paired_name(first: str, other: str, measure: Measure) -> str:
 
 
 def reading(found: Difference) -> str:
-    """Whether the 95 % interval of Student's t around a difference leaves 0 out.
-
-    Two seeds need a difference of 12.7 standard errors for that, five 2.8, ten 2.3. Where every
-    seed has the same difference, of few seeds by chance, it says "no" below five.
-    """
+    """Whether Student's 95 % interval leaves 0 out; "no" of few seeds that differ all alike."""
     if math.isnan(found.standard_error):
         return "one seed"
     if found.standard_error == 0 and found.seeds < 5:
@@ -243,19 +231,20 @@ def rows(
             where["options"] = how
         if model in flat:
             where["learned nothing"] = f"{flat[model]} seeds"
-        for name, its, values in (
-            (f"test {measure.name}", unit, [run.test for run in own]),
-            (f"validation {measure.name}", unit, [run.val for run in own]),
-            ("parameters", "1", [run.parameters for run in own]),
-            ("epochs", "1", [run.epochs for run in own]),
-            ("time per epoch", "s", [run.seconds_per_epoch for run in own]),
-            ("peak memory", "MB", [run.peak_mb for run in own]),
-        ):
-            out.append(Row.of(name, values, its, **where))
-        if model in gaps:
-            between = paired_name(first, "model", measure)
-            name = f"paired difference of test {measure.name}, {between}"
-            out.append(Row.of(name, gaps[model], unit, **where))
+        between = paired_name(first, "model", measure)
+        out += [
+            Row.of(name, values, its, **where)
+            for name, its, values in (
+                (f"test {measure.name}", unit, [run.test for run in own]),
+                (f"validation {measure.name}", unit, [run.val for run in own]),
+                ("parameters", "1", [run.parameters for run in own]),
+                ("epochs", "1", [run.epochs for run in own]),
+                ("time per epoch", "s", [run.seconds_per_epoch for run in own]),
+                ("peak memory", "MB", [run.peak_mb for run in own]),
+                (f"paired difference of test {measure.name}, {between}", unit, gaps.get(model)),
+            )
+            if values is not None
+        ]
     return out
 
 
@@ -265,23 +254,14 @@ def _std(values: list[float]) -> float:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Models side by side; printed it is the table and the differences from the first model.
+    """Models side by side; printed it is the table and the differences from the first model."""
 
-    Attributes:
-        benchmark: Its settings.
-        runs: Its runs.
-        split: Name of the split.
-        metric: Name of the score, such as "accuracy" or "rmse".
-        command: What prints it again.
-        environment: What it was measured on.
-    """
-
-    benchmark: Benchmark
-    runs: Sequence[Run]
-    split: str
-    metric: str
-    command: str
-    environment: Environment
+    benchmark: Benchmark  #: Its settings.
+    runs: Sequence[Run]  #: In the order in which they were trained.
+    split: str  #: Name of the split.
+    metric: str  #: Name of the score, such as "accuracy" or "rmse".
+    command: str  #: What prints it again.
+    environment: Environment  #: What it was measured on.
 
     @property
     def name(self) -> str:
@@ -303,17 +283,12 @@ class Comparison:
         """The model with the best mean test score."""
         return best_of(summaries(self.runs), self.measure).model
 
-    @property
-    def _searched(self) -> dict[str, str]:
-        """Models whose options this comparison searched -> how."""
-        return dict.fromkeys(self.benchmark.chosen, self.benchmark.searched)
-
     def scores(self, title: str = "") -> Table:
         """Score table; a footnote marks untuned models and those no better than a constant."""
         return score_table(
             summaries(self.runs), self.measure, title, not_tuned=self.benchmark.not_tuned(),
             unlearned=unlearned(self.runs), set_by_hand=self.benchmark.set_by_hand,
-            searched=self._searched,
+            searched=self.benchmark.searched,
         )  # fmt: skip
 
     def differences(self) -> list[Difference]:
@@ -331,7 +306,7 @@ class Comparison:
         return rows(
             self.runs, self.first, self.measure, not_tuned=self.benchmark.not_tuned(),
             set_by_hand={m: self.benchmark.set_in(m) for m in self.benchmark.models},
-            searched=self._searched, dataset=self.name, split=self.split,
+            searched=self.benchmark.searched, dataset=self.name, split=self.split,
         )  # fmt: skip
 
     def settings(self) -> dict[str, Any]:
@@ -342,27 +317,27 @@ class Comparison:
             length = {"epochs": epochs, "patience": patience}
             models[model] = {"options": self.chosen_by(model)} | length | config.as_dict()
         by_hand = {"set_by_hand": bench.set_by_hand} if bench.set_by_hand else {}
-        root = None if bench.root is None else str(bench.root)
         return by_hand | {
-            "dataset": self.name, "split": self.split, "seeds": bench.seeds,
-            "metric": self.metric, "root": root, "models": models,
+            "dataset": self.name, "split": self.split, "seeds": bench.seeds, "metric": self.metric,
+            "root": bench.root and str(bench.root), "models": models,
         }  # fmt: skip
 
     def chosen_by(self, model: str) -> str:
         """Whether a model's options are those of a search, and which are set by hand."""
         by_hand = self.benchmark.set_in(model)
         untuned = model in self.benchmark.not_tuned()
-        others = "defaults, not tuned" if untuned else self._searched.get(model, "search")
+        others = "defaults, not tuned" if untuned else self.benchmark.searched.get(model, "search")
         return f"set by hand: {by_hand}; others {others}" if by_hand else others
 
     def results(self) -> dict[str, Any]:
         """The whole comparison in plain values, as in results.json."""
-        others = [asdict(d) for d in self.differences()]
         return {
             "command": self.command, "settings": self.settings(),
             "environment": asdict(self.environment),
             "models": [asdict(s) for s in summaries(self.runs)],
-            "differences": {"first": self.first, "others": others},
+            "differences": {
+                "first": self.first, "others": [asdict(d) for d in self.differences()]
+            },
             "runs": [asdict(run) for run in self.runs],
         }  # fmt: skip
 
@@ -377,15 +352,13 @@ class Comparison:
         replace_file(out / "results.json", text.encode())
         write_csv(out / "results.csv", self.rows(), self.environment)
         if not (out / "runs.jsonl").exists():
-            record = FinishedRuns()
+            record = FinishedRuns(out / "runs.jsonl")
             for run in self.runs:
-                settings = self.benchmark.settings(run.model) | {"seed": run.seed}
-                add_line(out / "runs.jsonl", record.line(settings, run))
+                record.add(self.benchmark.settings(run.model) | {"seed": run.seed}, run)
 
     def __str__(self) -> str:
         """The tables as lines of text."""
         return "\n\n".join(str(table) for table in self.tables())
 
     def _repr_html_(self) -> str:
-        """The tables as HTML, which a notebook shows."""
         return f"<pre>{escape(str(self))}</pre>"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from types import NoneType
@@ -16,18 +17,10 @@ from graphtheory.lab.train import FitResult, GraphSets, fit
 from graphtheory.lab.zoo import graph_models as graph_zoo
 
 C = TypeVar("C", bound="RunConfig")
-Options = dict[str, Any]
-"""Values by name of the option."""
-
-
-def _tuples(part: dict[str, Any]) -> dict[str, Any]:
-    return {name: tuple(of) if isinstance(of, list) else of for name, of in part.items()}
-
-
 AXES: dict[str, dict[str, dict[str, Any]]] = json.loads(
-    Path(__file__).with_name("spaces.json").read_text(), object_hook=_tuples
+    Path(__file__).with_name("spaces.json").read_text()
 )
-"""By kind of data the axes of every network and of single ones, default options and recipes."""
+"""By kind of data: axes of search, default options, recipes, and which networks read an option."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +28,7 @@ class RunConfig:
     """One model with every option that is chosen on validation; subclasses add the options."""
 
     model: str
-    readers: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    readers: ClassVar[Mapping[str, Sequence[str]]] = {}
     """Options that some networks ignore -> the networks that read them."""
 
     @classmethod
@@ -52,26 +45,22 @@ class RunConfig:
     @classmethod
     def from_dict(cls: type[C], values: Mapping[str, Any]) -> C:
         """The inverse of `as_dict`; options that are not named have their defaults."""
-        return _from_plain(cls, values)
-
-    def check_options(self, given: Mapping[str, Any]) -> None:
-        """Raise ValueError if one of the given options has no effect beside the others."""
-
-
-def _from_plain(kind: Any, values: Any) -> Any:
-    if not is_dataclass(kind):
-        return values
-    hints = get_type_hints(kind)
-    return kind(**{name: _from_plain(hints[name], value) for name, value in values.items()})  # type: ignore[operator]
+        plain = cls(values["model"])
+        parts = {
+            name: replace(part, **values[name])
+            for name, part in vars(plain).items()
+            if is_dataclass(part) and not isinstance(part, type) and name in values
+        }
+        return replace(plain, **{**values, **parts})
 
 
 # Fields of a configuration that are set otherwise.
 _FIXED = ("model", "epochs", "dataset", "root", "graph", "encoder", "head", "image_size")
-_READERS_OF_VALUE = {("readout", "token"): graph_zoo.ATTENDING}
 _FROM_ONE = (
     "hidden", "layers", "heads", "num_buckets", "nodes_per_batch", "batch_size", "fanout", "width",
     "depth", "patch", "tokens",
 )  # fmt: skip
+_TOKEN = ("readout", "token")  # a value that networks with attention alone can have
 _TRUTH = {"true": True, "false": False}
 _KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a word"}
 
@@ -108,14 +97,14 @@ def check_known(names: Iterable[str], known: Iterable[str]) -> None:
         raise ValueError(f"options: unknown {unknown[0]!r}, expected some of {listed}")
 
 
-def checked_options(configs: Sequence[Any], given: Mapping[str, Any]) -> Options:
+def checked_options(configs: Sequence[Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """The given values, text among them, as the types that one of these configurations has."""
     known = {name: kind for config in configs for name, kind in known_options(config).items()}
     check_known(given, known)
     return {name: _value(name, value, known[name]) for name, value in given.items()}
 
 
-def with_options(config: Any, options: Options) -> Any:
+def with_options(config: Any, options: Mapping[str, Any]) -> Any:
     """Put these values in place of a configuration's own, except those that its model ignores."""
     read = {name: value for name, value in options.items() if not ignores(config, name, value)}
     changed = replaced(config, read)
@@ -124,39 +113,29 @@ def with_options(config: Any, options: Options) -> Any:
     return changed
 
 
-def replaced(part: Any, read: Options) -> Any:
+def replaced(part: Any, read: Mapping[str, Any]) -> Any:
     """Put these values into a dataclass and into the dataclasses that it holds."""
-    changes = {}
-    for field in fields(part):
-        value = getattr(part, field.name)
-        if is_dataclass(value):
-            changes[field.name] = replaced(value, read)
-        elif field.name in read:
-            changes[field.name] = read[field.name]
-    return replace(part, **changes)
+    values = ((field.name, getattr(part, field.name)) for field in fields(part))
+    return replace(
+        part, **{n: replaced(v, read) if is_dataclass(v) else read.get(n, v) for n, v in values}
+    )
 
 
 def ignores(config: Any, name: str, value: Any = None) -> bool:
     """Whether a configuration's model does not read an option, or does not have that value."""
-    readers = getattr(config, "readers", {}).get(name) or _READERS_OF_VALUE.get((name, value))
-    return name not in known_options(config) or (
-        readers is not None and config.model not in readers
-    )
+    attending = graph_zoo.ATTENDING if (name, value) == _TOKEN else None
+    readers = getattr(config, "readers", {}).get(name, attending)
+    return name not in known_options(config) or bool(readers and config.model not in readers)
 
 
-def describe_options(options: Options, configs: Sequence[Any] = ()) -> str:
-    """Describe options, as "walk=16, paths=5 (gcn ignores paths)" with the models that ignore some.
-
-    Example:
-        >>> describe_options({"walk": 16, "norm": None, "degree": True})
-        'walk=16, norm=none, degree=true'
-    """
+def describe_options(options: Mapping[str, Any], configs: Sequence[Any] = ()) -> str:
+    """Describe options as "walk=16, paths=5 (gcn ignores paths)"."""
     pairs = {name: f"{name}={shown(value)}" for name, value in options.items()}
     groups: dict[str, list[str]] = {}
     for name, value in options.items():
         if models := [config.model for config in configs if ignores(config, name, value)]:
             who = f"{', '.join(models)} {'ignore' if len(models) > 1 else 'ignores'}"
-            one = pairs[name] if (name, value) in _READERS_OF_VALUE else name
+            one = pairs[name] if (name, value) == _TOKEN else name
             groups.setdefault(who, []).append(one)
     ignored = "; ".join(f"{who} {', '.join(names)}" for who, names in groups.items())
     return ", ".join(pairs.values()) + (f" ({ignored})" if ignored else "")
@@ -168,12 +147,12 @@ def shown(value: Any) -> str:
 
 
 def _value(name: str, given: Any, kind: Any) -> Any:
-    kinds = [one for one in get_args(kind) or (kind,) if one is not NoneType]
-    optional, wanted, value = len(kinds) < len(get_args(kind)), kinds[0], given
-    if isinstance(given, str):
-        value = None if optional and given.lower() == "none" else _parsed(given, wanted)
-    if value is None and optional:
+    optional, wanted, value = NoneType in get_args(kind), (get_args(kind) or (kind,))[0], given
+    if optional and str(given).lower() == "none":
         return None
+    if isinstance(given, str):
+        with suppress(KeyError, ValueError):
+            value = _TRUTH[given.lower()] if wanted is bool else wanted(given)
     if wanted is float and type(value) is int:
         value = float(value)
     if type(value) is not wanted:
@@ -183,14 +162,6 @@ def _value(name: str, given: Any, kind: Any) -> Any:
     if wanted is int and value < least:
         raise ValueError(f"{name}: got {value}, expected {least} or more")
     return value
-
-
-def _parsed(text: str, wanted: type) -> Any:
-    """Text as a value, or the text itself where it is none of that type."""
-    try:
-        return _TRUTH[text.lower()] if wanted is bool else wanted(text)
-    except (KeyError, ValueError):
-        return text
 
 
 @dataclass(frozen=True)
@@ -222,7 +193,7 @@ def trainable(model: torch.nn.Module) -> int:
 
 
 def constant_of(task: Any, batches: Any) -> float | None:
-    """Test score of the best constant prediction for nodes or graphs; None without a test."""
+    """Score the best constant prediction on the test part; None where there is none."""
     if isinstance(batches, GraphSets):
         parts = (batches.train.tolist(), batches.test.tolist())
         found = [[batches.graphs[i].y for i in part] for part in parts]
@@ -238,11 +209,7 @@ def constant_of(task: Any, batches: Any) -> float | None:
 def constant_score(
     score: Callable[[Tensor, Tensor], float], kind: str, train: Tensor, test: Tensor, outputs: int
 ) -> float | None:
-    """Score of the best constant prediction: the commonest class, or the mean or median of a value.
-
-    None where the scored labels have no such score, as the ROC AUC of one class. A class of -1 is
-    none and is left out.
-    """
+    """Score of the commonest class, or of the mean or median of a value; None where undefined."""
     if kind == "multiclass":
         test, constant = test[test >= 0], torch.zeros(outputs)
         constant[train[train >= 0].bincount(minlength=outputs).argmax()] = 1.0

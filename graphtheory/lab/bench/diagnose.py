@@ -42,7 +42,6 @@ class Diagnosis:
     max_distance: int = 12  # z of the margins, hops, 1..253
     directed: bool = False  # else each edge counts both ways, as Actor's 26,659 in Li (2024)
     moments: tuple[str, ...] = MOMENTS  # whose eigenvectors define discriminative nodes
-    seed: int = 0  # of the synthetic graph "core-neighborhood"
 
     @cached_property
     def name(self) -> str:
@@ -54,7 +53,7 @@ class Diagnosis:
         return list(self._rows(progress))
 
     def _rows(self, progress: Progress) -> Iterator[Row]:
-        x, y, published = load_graph(self.name, self.root, self.seed)
+        x, y, published = load_graph(self.name, self.root, seed=0)
         graph = both_ways(published)
         edges, classes = graph.edge_index(), int(y.max()) + 1
         sizes = {"nodes": len(y), "edges": int((edges[0] < edges[1]).sum()), "classes": classes}
@@ -102,12 +101,7 @@ def _discriminative(x: Tensor, y: Tensor, moment: str) -> Tensor:
 
 
 def _core(counts: DistanceCounts, y: Tensor, where: dict[str, Any]) -> Iterator[Row]:
-    """Margins over the distance, where they are largest, and for how many nodes they win there.
-
-    The normalized margin divides by |N_z(n)| node by node, the pooled one the sum of all margins by
-    the sum of all |N_z(n)|. "reach" is the share of nodes with any node in the region; "hearing"
-    counts only those with a discriminative one.
-    """
+    """Margins over the distance; "hearing" are nodes with a discriminative one in the region."""
     labeled = y >= 0
     counts, y = DistanceCounts(counts.pattern[labeled], counts.size[labeled]), y[labeled]
     plain, normalized = (winning_margin(counts, y, normalized=n) for n in (False, True))

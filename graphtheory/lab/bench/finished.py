@@ -15,18 +15,9 @@ V = TypeVar("V")
 
 
 class Finished(Generic[V]):
-    """What finished runs gave, by the settings that they were made under.
+    """What finished runs gave, by their settings, a line of a file each, or in memory.
 
-    A line is ``{"settings": ..., "rows": ...}``; subclasses may write another form. Every line is
-    on the disk before `add` returns; a last line that a crash cut short is dropped. A line ends
-    with a digest of itself, so that a changed digit is seen; lines without one are read as well.
-    Without a path runs are kept in memory.
-
-    Example:
-        >>> finished = Finished()
-        >>> finished.add({"width": 4}, [{"error": 0.5}])
-        >>> finished.find({"width": 4}), finished.find({"width": 8})
-        ([{'error': 0.5}], None)
+    A last line that a crash cut short is dropped; a digest, which older lines lack, guards a line.
     """
 
     named_by: ClassVar[tuple[str, ...]] = ()
@@ -49,7 +40,6 @@ class Finished(Generic[V]):
         return len(self._runs)
 
     def __iter__(self) -> Iterator[V]:
-        """Iterate over what the runs gave, in the order in which they were added."""
         return (value for _, value in self._runs.values())
 
     def find(self, settings: Settings) -> V | None:
@@ -69,8 +59,13 @@ class Finished(Generic[V]):
         """Add a run, which is on the disk before this returns."""
         line = _plain(self.line(settings, value))  # a resumed study sees no other value
         self._runs[self._name(settings)] = _plain(settings), self.read(line)[1]
-        if self.path is not None:
-            add_line(self.path, line)
+        if self.path is None:
+            return
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line | {"sha256": _digest(line)}) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
 
     def line(self, settings: Settings, value: V) -> dict[str, Any]:
         """Write a run as an object of plain values."""
@@ -85,21 +80,11 @@ class Finished(Generic[V]):
         return json.dumps(named, sort_keys=True)
 
 
-def add_line(path: Path, line: dict[str, Any]) -> None:
-    """Append an object, on the disk before this returns; the folder is made where it is missing."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(line | {"sha256": _digest(line)}) + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-
-
 def _digest(line: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(line, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _verified(line: dict[str, Any]) -> dict[str, Any]:
-    """A line without its digest, which has to fit the others."""
     if not isinstance(line, dict):
         raise ValueError("it is no object")
     digest = line.pop("sha256", None)
@@ -120,5 +105,4 @@ def _whole_text(path: Path | None) -> str:
 
 
 def _plain(settings: Settings) -> Settings:
-    """As they come back from a file: tuples as lists."""
     return json.loads(json.dumps(settings))

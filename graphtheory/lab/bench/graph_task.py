@@ -1,34 +1,41 @@
-"""Sets of graphs as tasks of a benchmark: by name, or the user's own list."""
+"""Sets of graphs as tasks of a benchmark, by name or the user's own list.
+
+Of molecules, boosted trees on Morgan fingerprints are compared with the networks.
+"""
 
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from torch import Tensor
 
 from graphtheory.graph.build import TOKEN
-from graphtheory.lab.bench import fingerprints
-from graphtheory.lab.bench.config import AXES, Options, RunConfig, RunResult
+from graphtheory.lab.bench.config import AXES, RunConfig, RunResult, constant_score
 from graphtheory.lab.bench.finished import Settings
-from graphtheory.lab.bench.measure import Measure, measure_of
-from graphtheory.lab.bench.spaces import Space
-from graphtheory.lab.bench.task import BenchTask, OwnData, Root
+from graphtheory.lab.bench.table import Measure, measure_of
+from graphtheory.lab.bench.task import BenchTask, Root, Space
 from graphtheory.lab.datasets.graph_sets import GraphSet, precomputed
 from graphtheory.lab.datasets.graphs import Data, load_graphs
 from graphtheory.lab.datasets.own_graphs import graph_set
 from graphtheory.lab.metrics import mass_by_distance
-from graphtheory.lab.train import AdamOptions, GraphSets, GraphTask, Source, Task
+from graphtheory.lab.train import AdamOptions, FitResult, GraphSets, GraphTask, Source, Task
+from graphtheory.lab.train.contract import digest
+from graphtheory.lab.train.score import SCORES, ogb_score
 from graphtheory.lab.zoo import graph_models as graph_zoo
 from graphtheory.lab.zoo.graph_models import GraphNetwork
-from graphtheory.nn import SPDTransformerConv, attention_maps
+from graphtheory.nn import attention_maps
 
-_ATTENTION = (*graph_zoo.ATTENDING, "gatv2")
-_ENCODED = ("num_buckets", "value_encoding", "paths", "resistance", "bias_lr")
+TREES = "ecfp"
 _FULL_LENGTH = 30_000  # training nodes of a set that is trained for all epochs
 _MOST_EPOCHS, _LEAST_EPOCHS = 100, 30
 _SETS_KEPT = 3  # encodings of a set that are kept at the same time
@@ -41,10 +48,22 @@ class GraphRunConfig(RunConfig):
     network: graph_zoo.GraphConfig = field(default_factory=graph_zoo.GraphConfig)
     optimizer: AdamOptions = field(default_factory=lambda: AdamOptions(1e-3, 0.0))
     nodes_per_batch: int = 1024  # about so many
-    readers: ClassVar[Mapping[str, tuple[str, ...]]] = {
-        "heads": _ATTENTION, "attention_dropout": _ATTENTION,
-        "neighbors": graph_zoo.ATTENDING, "local": graph_zoo.ATTENDING,
-    } | dict.fromkeys(_ENCODED, ("gt",))  # fmt: skip
+    readers: ClassVar[Mapping[str, Sequence[str]]] = AXES["readers"]["graph"]
+
+
+@dataclass(frozen=True)
+class TreesRunConfig(RunConfig):
+    """Options of scikit-learn's boosted trees, in its names, and of the fingerprints."""
+
+    model: str = TREES
+    learning_rate: float = 0.05
+    max_iter: int = 300  # trees of a label; the number used is chosen on validation
+    max_leaf_nodes: int = 15
+    min_samples_leaf: int = 20
+    l2_regularization: float = 0.0
+    max_features: float = 0.3
+    radius: int = 2  # bonds around an atom that a substructure reaches
+    bits: int = 2048  # of a fingerprint
 
 
 def graph_space(graphs: int, nodes: int) -> Space:
@@ -72,14 +91,15 @@ def network_of(config: GraphRunConfig, facts: GraphSet) -> GraphNetwork:
 class GraphBenchTask(BenchTask):
     """A set of graphs, with a label for each graph or for each of their nodes."""
 
-    models = (*graph_zoo.NAMES, fingerprints.NAME)
+    models = (*graph_zoo.NAMES, TREES)
     compared = graph_zoo.COMPARED
     reads = "sets of graphs"
+    num_nodes = max(AXES["graph"]["every"]["nodes_per_batch"])
 
     def __init__(self, name: str, split: str | None = None, root: Root = None) -> None:
         super().__init__(name, split, root)
         self._sets: dict[int, GraphSet] = {}
-        self._encoded: dict[str, tuple[GraphSet, list[Any]]] = {}
+        self._encoded: dict[str, list[Any]] = {}
 
     def graphs(self, seed: int) -> GraphSet:
         """The set of graphs with the split of that seed."""
@@ -91,20 +111,23 @@ class GraphBenchTask(BenchTask):
         """Read the set with the split of that seed."""
         return load_graphs(self.name, self.root, split=self.split, seed=seed)
 
-    @property
+    @cached_property
     def measure(self) -> Measure:
         return measure_of(self.graphs(0).metric)
 
     def config_kind(self, model: str) -> type[RunConfig]:
-        return fingerprints.TreesRunConfig if model == fingerprints.NAME else GraphRunConfig
+        return TreesRunConfig if model == TREES else GraphRunConfig
 
     def space(self, model: str) -> Space:
         found = self.graphs(0)
         nodes = int(found.slices["x"].diff()[found.train_index].sum())
         space = graph_space(len(found.train_index), nodes)
-        return fingerprints.space(space) if model == fingerprints.NAME else space
+        if model != TREES:
+            return space
+        axes, like = AXES["fingerprints"]["every"], (space.epochs, space.patience)
+        return Space(*like, space.search_seeds, axes, config=TreesRunConfig)
 
-    def checked_options(self, configs: Sequence[Any], given: Mapping[str, Any]) -> Options:
+    def checked_options(self, configs: Sequence[Any], given: Mapping[str, Any]) -> dict[str, Any]:
         found = super().checked_options(configs, given)
         read = found.get("readout", "token")
         if self.graphs(0).level == "node" and read != "token":
@@ -117,25 +140,21 @@ class GraphBenchTask(BenchTask):
             with torch.random.fork_rng(devices=[]):
                 network_of(config, self.graphs(0))
 
-    @property
-    def num_nodes(self) -> int:
-        return max(AXES["graph"]["every"]["nodes_per_batch"])
-
     def known_model(self, model: str) -> str:
         """The name itself, if a network of that name fits; fingerprints only of molecules."""
-        if super().known_model(model) == fingerprints.NAME:
-            fingerprints.check(self.graphs(0))
+        if super().known_model(model) == TREES:
+            check_molecules(self.graphs(0))
         return model
 
     def encoded(self, found: GraphSet, needs: dict[str, int]) -> list[Any]:
         """The graphs with what `needs` names; sets that differ in the split alone share them."""
-        known = self._encoded.pop(name := repr(needs), None)
-        if known is None or not _same(known[0], found):
-            known = found, list(precomputed(found, **needs))
+        tensors = (value for value in found._data.to_dict().values() if isinstance(value, Tensor))
+        name = f"{needs} {digest(tensors)}"
+        known = self._encoded.pop(name, None) or list(precomputed(found, **needs))
         self._encoded[name] = known
         while len(self._encoded) > _SETS_KEPT:
             self._encoded.pop(next(iter(self._encoded)))
-        return known[1]
+        return known
 
     def prepare(self, config: Any, seed: int) -> tuple[Task, Source]:
         if not isinstance(config, GraphRunConfig):
@@ -159,65 +178,30 @@ class GraphBenchTask(BenchTask):
     def run(
         self, config: Any, *, seed: int, epochs: int, patience: int, out_dir: Path | None = None
     ) -> RunResult:
-        if config.model == fingerprints.NAME:
-            return fingerprints.run(config, self.graphs(seed), seed=seed)
+        if config.model == TREES:
+            return run_trees(config, self.graphs(seed), seed=seed)
         return super().run(config, seed=seed, epochs=epochs, patience=patience)
 
-    def analysis(self, result: RunResult) -> dict[str, Any]:
-        """Attention of a graph transformer by distance over the validation graphs, and its bias.
-
-        Pairs without a path, and pairs with a graph token, are left out of the rows.
-        """
-        out = super().analysis(result)
-        model = result.model
-        layers = [m for m in model.modules() if isinstance(m, SPDTransformerConv)] if model else []
-        if not layers:
-            return out
-        out["attention_mass"] = _mass(model, result.batches.evaluation_batch().val)
-        tables = [c.bucket_bias for c in layers if c.bucket_bias is not None]
-        if tables:
-            out["bias"] = [t.table.detach()[: t.num_buckets].tolist() for t in tables]
-        return out
-
-
-def _mass(model: torch.nn.Module, batches: Sequence[Any]) -> list[dict[str, float | int]]:
-    """Attention mass by layer and distance, the mean over the nodes of all batches."""
-    nodes, sums = 0, dict[tuple[int, int], list[float]]()
-    for batch in batches:
-        maps = attention_maps(model, batch)
-        graph = maps[0].neighborhood
-        for row in mass_by_distance([found.weights for found in maps], graph):
-            if row["distance"] < TOKEN:
-                both = sums.setdefault((int(row["layer"]), int(row["distance"])), [0.0, 0.0])
-                both[0] += row["mass"] * graph.num_dst
-                both[1] += row["uniform"] * graph.num_dst
-        nodes += graph.num_dst
-    return [
-        {"layer": layer, "distance": hops, "mass": mass / nodes, "uniform": uniform / nodes}
-        for (layer, hops), (mass, uniform) in sorted(sums.items())
-    ]
+    def attention_mass(self, result: RunResult) -> list[dict[str, float | int]]:
+        """The mean over the nodes of validation; pairs without a path or with a token left out."""
+        nodes, sums = 0, dict[tuple[int, int], list[float]]()
+        for batch in result.batches.evaluation_batch().val:
+            maps = attention_maps(result.model, batch)
+            graph = maps[0].neighborhood
+            for row in mass_by_distance([found.weights for found in maps], graph):
+                if row["distance"] < TOKEN:
+                    both = sums.setdefault((int(row["layer"]), int(row["distance"])), [0.0, 0.0])
+                    both[0] += row["mass"] * graph.num_dst
+                    both[1] += row["uniform"] * graph.num_dst
+            nodes += graph.num_dst
+        return [
+            {"layer": layer, "distance": hops, "mass": mass / nodes, "uniform": uniform / nodes}
+            for (layer, hops), (mass, uniform) in sorted(sums.items())
+        ]
 
 
-def _same(one: GraphSet, other: GraphSet) -> bool:
-    """Whether two sets have the same graphs in the same order, whatever their splits."""
-    mine, yours = one._data.to_dict(), other._data.to_dict()
-    return one is other or (
-        mine.keys() == yours.keys()
-        and all(
-            value.shape == yours[name].shape
-            and torch.equal(value.nan_to_num(), yours[name].nan_to_num())
-            for name, value in mine.items()
-            if isinstance(value, Tensor)
-        )
-    )
-
-
-class OwnGraphs(OwnData, GraphBenchTask):
-    """A list of the user's graphs with labels, as `datasets.own_graphs.graph_set` takes it.
-
-    The split is fractions of training, validation and test, drawn by seed, or three lists of
-    positions, the same for every seed.
-    """
+class OwnGraphs(GraphBenchTask):
+    """A list of the user's graphs with labels, as `datasets.own_graphs.graph_set` takes it."""
 
     def __init__(
         self,
@@ -245,3 +229,96 @@ class OwnGraphs(OwnData, GraphBenchTask):
         return graph_set(
             self.own, name=self.name, kind=self.kind, metric=self.asked, split=self.parts, seed=seed
         )
+
+
+def check_molecules(graphs: GraphSet) -> list[str]:
+    """The molecules' SMILES, all of which rdkit, if installed, has to read."""
+    if graphs.smiles is None:
+        raise ValueError(f"model: {TREES} reads molecules, and {graphs.name} has no SMILES")
+    if find_spec("rdkit") is None:
+        raise ValueError(f"model: {TREES} needs rdkit: pip install 'graphtheory[molecules]'")
+    if (wrong := _unread(tuple(graphs.smiles))) is not None:
+        raise ValueError(
+            f"model: {TREES} cannot read the SMILES of graph {wrong}, {graphs.smiles[wrong]!r}; "
+            "take the graph out"
+        )
+    return graphs.smiles
+
+
+@lru_cache(maxsize=2)
+def _unread(smiles: tuple[str, ...]) -> int | None:
+    from rdkit import Chem
+    from rdkit.rdBase import BlockLogs
+
+    with BlockLogs():  # its own lines on the error stream
+        return next((i for i, s in enumerate(smiles) if Chem.MolFromSmiles(s) is None), None)
+
+
+def run_trees(config: TreesRunConfig, graphs: GraphSet, *, seed: int) -> RunResult:
+    """Train once; the number of trees is chosen on validation, as networks take an epoch."""
+    bits = _bits(tuple(check_molecules(graphs)), config.radius, config.bits)
+    y = torch.as_tensor(graphs._data.y)
+    parts = [graphs.train_index, graphs.val_index, graphs.test_index]
+    score = SCORES[graphs.metric] if graphs.evaluator is None else ogb_score(graphs.evaluator)
+    began = time.perf_counter()
+    found, leaves = _staged(config, graphs.kind, bits, y, parts, seed)
+    seconds = time.perf_counter() - began
+    (train, val, test) = (y[part] for part in parts)
+    history = [
+        {"epoch": float(step), "val": score(on_val, val), "test": score(on_test, test)}
+        for step, (on_val, on_test) in enumerate(found, 1)
+    ]
+    choose = max if score.higher_is_better else min
+    best = choose(history, key=lambda row: row["val"])  # the earliest on a tie
+    fit = FitResult(
+        best["test"], best["val"], int(best["epoch"]), len(history), seconds / len(history),
+        float("nan"), [],
+    )  # fmt: skip
+    constant = constant_score(score, graphs.kind, train, test, graphs.num_outputs)
+    return RunResult(fit, None, None, leaves, constant)
+
+
+@lru_cache(maxsize=2)
+def _bits(smiles: tuple[str, ...], radius: int, bits: int) -> np.ndarray:
+    """Compute Morgan fingerprints, uint8 [G, bits]."""
+    from rdkit import Chem
+    from rdkit.Chem.rdFingerprintGenerator import GetMorganGenerator
+
+    generator = GetMorganGenerator(radius=radius, fpSize=bits)
+    return np.stack([generator.GetFingerprintAsNumPy(Chem.MolFromSmiles(s)) for s in smiles])
+
+
+def _staged(
+    config: TreesRunConfig, kind: str, bits: np.ndarray, y: Tensor, parts: list[Tensor], seed: int
+) -> tuple[list[tuple[Tensor, Tensor]], int]:
+    """Predictions on validation and test after every tree, and the number of leaves in the end."""
+    columns, values = [y] if kind == "multiclass" else list(y.unbind(1)), kind == "regression"
+    trees = HistGradientBoostingRegressor if values else HistGradientBoostingClassifier
+    options = {name: getattr(config, name) for name in AXES["fingerprints"]["every"]}
+    stages, leaves = [], 0
+    for label in columns:
+        train = parts[0][~label[parts[0]].isnan()] if label.is_floating_point() else parts[0]
+        given = label[train].numpy()
+        if len(np.unique(given)) < 2:  # nothing to tell apart: every molecule is predicted alike
+            flat = [torch.full((len(p), 1), float(given[0]) if len(given) else 0.0) for p in parts]
+            stages.append([(flat[1], flat[2])] * config.max_iter)
+            continue
+        model = trees(**options, early_stopping=False, random_state=seed)
+        model.fit(bits[train.numpy()], given)
+        leaves += sum(tree.get_n_leaf_nodes() for step in model._predictors for tree in step)
+        staged = model.staged_predict if values else model.staged_decision_function
+        pairs = zip(*(staged(bits[p.numpy()]) for p in parts[1:]), strict=True)
+        stages.append([(_column(a, kind), _column(b, kind)) for a, b in pairs])
+    return [
+        (torch.cat([a for a, _ in step], 1), torch.cat([b for _, b in step], 1))
+        for step in zip(*stages, strict=True)
+    ], leaves
+
+
+def _column(found: np.ndarray, kind: str) -> Tensor:
+    values = torch.from_numpy(np.ascontiguousarray(found)).float()
+    if values.dim() == 2:
+        return values
+    if kind == "multiclass":  # two classes have one decision value
+        return torch.stack([torch.zeros_like(values), values], 1)
+    return values[:, None]

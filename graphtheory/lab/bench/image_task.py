@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from os import PathLike
 from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
+from graphtheory.lab import plot
 from graphtheory.lab.bench.config import AXES, RunConfig, RunResult, replaced, trainable
 from graphtheory.lab.bench.finished import Settings
-from graphtheory.lab.bench.measure import ACCURACY
+from graphtheory.lab.bench.table import ACCURACY
 from graphtheory.lab.bench.task import BenchTask, Root
 from graphtheory.lab.datasets import image_sets
 from graphtheory.lab.metrics import count_macs
 from graphtheory.lab.train import ImageData, ImageTask, Recipe, Source, Task, fit
 from graphtheory.lab.train.score import accuracy
-from graphtheory.lab.train.watch import EpochRow
 from graphtheory.lab.zoo import image_models as image_zoo
 from graphtheory.lab.zoo.image_models import ImageNetwork
-
-_REDUCING = ("evit", "tome", "random-drop")
-_VITS = ("vit", "kvt", "stvit", *_REDUCING)
-_BLOCKS = (*_VITS, "swin", "vig")
+from graphtheory.nn import AttentionMap
+from graphtheory.patterns import TopK
+from graphtheory.vision.models import ReducedViT, STViT, Swin, ViG, ViT
 
 
 @dataclass(frozen=True)
@@ -37,21 +35,14 @@ class ImageRunConfig(RunConfig):
     batch_size: int = 128
     drop_path: float = 0.0  # probability that an image skips the last block in training
     network: ImageNetwork = ImageNetwork()
-    readers: ClassVar[Mapping[str, tuple[str, ...]]] = {
-        "width": _BLOCKS, "depth": (*_VITS, "vig"), "heads": _VITS, "patch": _BLOCKS,
-        "tokens": ("stvit",), "k": ("kvt", "vig"), "keep": _REDUCING, "drop_path": _BLOCKS,
-    }  # fmt: skip
+    readers: ClassVar[Mapping[str, Sequence[str]]] = AXES["readers"]["image"]
 
 
-_STEPS, _LEAST_BATCH = 500, 8  # a shorter run takes smaller batches, down to this
+_STEPS, _LEAST_BATCH = 500, 8  # a shorter run takes smaller batches, down to this many images
 
 
 def image_config(dataset: str, model: str, epochs: int | None = None) -> ImageRunConfig:
-    """The configuration of a model on an image set or folder, by the recipe that all models share.
-
-    It was chosen for vit on validation. Where a run would have fewer than 500 steps, batches are
-    halved down to 8 images: a network that begins with random weights needs steps above all.
-    """
+    """The recipe that all models share on a set or folder, chosen for vit on validation."""
     info = image_sets.describe(dataset)
     options = AXES["image recipes"]["folder" if image_sets.is_folder(dataset) else info.name]
     options = options if epochs is None else options | {"epochs": epochs}
@@ -103,21 +94,11 @@ class ImageRunResult(RunResult):
 
 
 def train_images(
-    task: ImageTask,
-    data: ImageData,
-    images: image_sets.ImageSet,
-    *,
-    seed: int,
-    out_dir: str | PathLike[str] | None = None,
-    resume: bool = False,
-    progress: bool | Callable[[EpochRow], None] = True,
+    task: ImageTask, data: ImageData, images: image_sets.ImageSet, **options: Any
 ) -> ImageRunResult:
-    """Train what `prepare` made, then open the test images and score once."""
+    """Train what `prepare` made by `fit` with its options, then score the test images once."""
     epochs = task.options.epochs
-    found = fit(
-        task, data, epochs=epochs, patience=epochs, out_dir=out_dir, resume=resume,
-        progress=progress, seed=seed,
-    )  # fmt: skip
+    found = fit(task, data, epochs=epochs, patience=epochs, **options)
     test = images.test()
     logits = task.logits(test.pixels).cpu()
     image = torch.zeros(1, *data.pixels.shape[1:], device=next(task.evaluated.parameters()).device)
@@ -128,11 +109,7 @@ def train_images(
 
 
 class ImageBenchTask(BenchTask):
-    """The images of a set or a folder, which `image_size` brings to so many rows and columns.
-
-    A run that was stopped goes on from its last epoch. Seeds choose the validation images, the
-    weights, the order and every draw; the test images are the same for all.
-    """
+    """The images of a set or a folder; a run that was stopped goes on from its last epoch."""
 
     models = compared = image_zoo.NAMES
     reads = "images"
@@ -174,11 +151,93 @@ class ImageBenchTask(BenchTask):
         self, config: ImageRunConfig, *, seed: int, epochs: int, patience: int,
         out_dir: Path | None = None,
     ) -> ImageRunResult:  # fmt: skip
-        task, data = prepare(config, self.images, seed)
-        return train_images(
-            task, data, self.images, seed=seed, out_dir=out_dir, resume=out_dir is not None,
-            progress=False,
-        )  # fmt: skip
+        made, resume = prepare(config, self.images, seed), out_dir is not None
+        how: dict[str, Any] = {"out_dir": out_dir, "resume": resume, "progress": False}
+        return train_images(*made, self.images, seed=seed, **how)
 
     def analysis(self, result: Any) -> dict[str, Any]:
         return {"gmacs": result.gmacs}
+
+
+@torch.no_grad()
+def pictures(task: ImageTask, pixels: Tensor) -> dict[str, Any]:
+    """Pictures of one image, uint8 [C, H, W], by name; none of a network that has no tokens."""
+    model, image = task.evaluated, pixels.float() / 255
+    kinds = {STViT: _semantic, ReducedViT: _reduced, ViT: _class, Swin: _window, ViG: _nearest}
+    draw: Any = next((draw for kind, draw in kinds.items() if isinstance(model, kind)), None)
+    if draw is None:
+        return {}
+    was_training = task.training
+    task.eval()
+    given = task.normalize(image[None].to(task.device))
+    try:
+        return draw(model, given, image)
+    finally:
+        task.train(was_training)
+
+
+def _semantic(model: STViT, given: Tensor, image: Tensor) -> dict[str, Any]:
+    """Where each semantic token looks in the last layer that sees the patches."""
+    grid = model.patches(given)[1]
+    weights = model.assignment(given)[0].mean(0).view(-1, grid.height, grid.width)
+    title, most = "Attention of each semantic token, heads averaged", weights.argmax(0).cpu()
+    looks = "The semantic token that looks most at a patch"
+    return {
+        "semantic-attention": plot.token_attention(image, weights.cpu(), title=title),
+        "assignment": plot.token_assignment(image, most, title=looks),
+    }
+
+
+def _reduced(model: ReducedViT, given: Tensor, image: Tensor) -> dict[str, Any]:
+    grid, found = model.embed(given)[1], model.reduced(given)
+    slot = found.slot[0, model.prefix :].view(grid.height, grid.width)
+    slot = torch.where(slot < 0, slot, slot - model.prefix)
+    left = found.tokens.size(1) - model.prefix
+    title = f"{left} tokens of {grid.size} patches at the end"
+    return {"assignment": plot.token_assignment(image, slot.cpu(), title=title)}
+
+
+def _class(model: ViT, given: Tensor, image: Tensor) -> dict[str, Any]:
+    """Where the class token looks in each block, and of k-NN attention whom a patch attends to."""
+    grid, maps = model.embed(given)[1], model.attention_maps(given)
+    prefix = len(model.embed.prefix)
+    rows = [m.weights.mean(1).view(prefix + grid.size, -1)[0, prefix:] for m in maps]
+    weights = torch.stack(rows).view(-1, grid.height, grid.width)
+    names = [f"block {i}" for i in range(1, len(maps) + 1)]
+    title = "Attention of the class token, heads averaged"
+    out = {"class-attention": plot.token_attention(image, weights.cpu(), names=names, title=title)}
+    layer = model.blocks[-1].attention
+    if isinstance(getattr(layer, "pattern", None), TopK):
+        whom = "Whom the middle patch attends to, last block, first head"
+        out["k-nearest"] = _edges(maps[-1], image, grid, prefix, whom)
+    return out
+
+
+def _window(model: Swin, given: Tensor, image: Tensor) -> dict[str, Any]:
+    grid, maps = model.patch(given)[1], model.attention_maps(given)
+    title = "Whom the middle patch attends to, second block, first head"
+    return {"window-attention": _edges(maps[1], image, grid, 0, title)}
+
+
+def _nearest(model: ViG, given: Tensor, image: Tensor) -> dict[str, Any]:
+    first, *_, last = model.graphs(given)
+    return {
+        f"nearest-{name}": plot.image_graph(
+            image, **found.drawing(0, image.size(1), image.size(2)),
+            target=found.grid.height // 2 * found.grid.width + found.grid.width // 2,
+            title=f"What the middle patch aggregates from, {name} block",
+        )
+        for name, found in (("first", first), ("last", last))
+    }  # fmt: skip
+
+
+def _edges(found: AttentionMap, image: Tensor, grid: Any, prefix: int, title: str) -> Any:
+    """What the middle patch receives, as edges between patches; tokens without a place left out."""
+    edges, weight = found.neighborhood.edge_index().cpu(), found.weights[:, 0].cpu()
+    kept = (weight > 0) & (edges >= prefix).all(0)
+    edges, height, width = edges[:, kept] - prefix, grid.height, grid.width
+    size = torch.tensor([image.size(2) / width, image.size(1) / height])
+    nodes = torch.arange(height * width)
+    pos = (torch.stack([nodes % width, nodes // width], 1) + 0.5) * size
+    middle = height // 2 * width + width // 2
+    return plot.image_graph(image, pos, edges, weight=weight[kept], target=middle, title=title)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from typing import Any, ClassVar
@@ -12,9 +11,11 @@ import torch
 from torch import Tensor
 
 from graphtheory.graph import Neighborhood
-from graphtheory.lab.bench.config import RunConfig, RunResult, shown, train
+from graphtheory.lab.bench.config import AXES, RunConfig, RunResult, shown, train
+from graphtheory.lab.bench.task import Space, kept_options
 from graphtheory.lab.datasets import graphs
 from graphtheory.lab.datasets.graphs import Data
+from graphtheory.lab.datasets.node_readers import as_sparse_rows
 from graphtheory.lab.train import AdamOptions, FullGraph, NodeTask, SampledGraph, SampledLayers
 from graphtheory.lab.zoo import node_models as zoo
 from graphtheory.patterns import (
@@ -38,11 +39,8 @@ _EDGES_AT_ONCE, _BATCH = 10_000_000, 1024
 class Sampling:
     """The labeled nodes of a step, and how the nodes that they aggregate from are drawn.
 
-    Networks of `zoo.SAMPLED` draw by a sampler for each layer in every step, whose mean is the
-    graph's own matrix A. Others see the whole graph, or with a `batch_size` the neighbors that
-    PyG's NeighborLoader draws, `fanout` of each node and layer. Evaluation is on the whole graph.
-    A layer draws a `share` of all nodes; graphsage draws so many neighbors for a node, in units of
-    their average number. Degree groups, up to five of similar degree, have the same share each.
+    Networks of `zoo.SAMPLED` draw a `share` of all nodes, graphsage of the mean degree, by a
+    sampler for each layer; others, with a `batch_size`, as PyG's NeighborLoader does.
     """
 
     sampler: str = "degree-groups"
@@ -75,14 +73,6 @@ class Sampling:
         return kind(share=self.share, replace=False)
 
 
-_ATTENTION = (*zoo.ATTENDING, "gat", "gat-res")
-_SAMPLED = ("sampled-gcn",)
-_STACKS = (*zoo.ATTENDING, "gat", "gcn", "mlp", "gat-res", "gcn-res", "sage")
-_OF_STACKS = (
-    "residual", "ffn", "project", "batch_norm", "layer_norm", "activation", "input_dropout",
-)  # fmt: skip
-
-
 @dataclass(frozen=True)
 class NodeRunConfig(RunConfig):
     """A network for the nodes of one graph with its options; `prepare` explains the inputs."""
@@ -93,12 +83,7 @@ class NodeRunConfig(RunConfig):
     row_scale: bool = True
     sampling: Sampling = field(default_factory=Sampling)
     undirected: bool | None = None  # None: as is the custom for the set, such as ogbn-arxiv
-    readers: ClassVar[Mapping[str, tuple[str, ...]]] = {
-        "heads": _ATTENTION, "attention_dropout": _ATTENTION, "neighbors": zoo.ATTENDING,
-        "frozen_query": zoo.ATTENDING, "root_weight": (*zoo.ATTENDING, "gat-res", "gcn-res"),
-        "num_buckets": zoo.ENCODED, "bias_lr": zoo.ENCODED,
-        "sampler": _SAMPLED, "share": _SAMPLED, "fanout": (*_STACKS, "sgformer"),
-    } | dict.fromkeys(_OF_STACKS, _STACKS)  # fmt: skip
+    readers: ClassVar[Mapping[str, Sequence[str]]] = AXES["readers"]["node"]
 
     @property
     def inputs(self) -> dict[str, bool]:
@@ -113,6 +98,7 @@ class NodeRunConfig(RunConfig):
         return replace(self, sampling=replace(self.sampling, batch_size=_BATCH))
 
     def check_options(self, given: Mapping[str, Any]) -> None:
+        """Raise ValueError if one of the given options has no effect beside the others."""
         for name, residual in (("ffn", True), ("project", False)):
             if given.get(name) and self.network.residual != residual:
                 raise ValueError(
@@ -121,6 +107,83 @@ class NodeRunConfig(RunConfig):
                 )
         if "fanout" in given and self.sampling.batch_size is None:
             raise ValueError(f"fanout: got {given['fanout']}, expected a batch_size beside it")
+
+
+@dataclass(frozen=True)
+class GraphFacts:
+    """Graph statistics that default options depend on; no label of validation or test is read."""
+
+    nodes: int
+    edges: int  # directed ones
+    labels_per_class: float  # labeled training nodes, a class on average
+    labeled: float  # share of the nodes that are labeled for training
+    features: int  # columns of them
+
+    @property
+    def few_of_a_class(self) -> bool:
+        """Whether there are few labels to learn a class from: small graphs, citation graphs."""
+        return self.labels_per_class < 50
+
+    @property
+    def few_labels(self) -> bool:
+        """Whether most nodes, and most of what is learned, are without labels: citation graphs."""
+        return self.few_of_a_class and self.labeled < 0.2
+
+    @property
+    def has_few_features(self) -> bool:
+        """Whether every feature counts: numbers and attributes, in contrast to words."""
+        return self.features < 64
+
+    @classmethod
+    def of(cls, data: Data) -> GraphFacts:
+        """The statistics of a graph with `train_mask` and `num_classes`."""
+        labels, nodes = int(data.train_mask.sum()), int(data.num_nodes)
+        shares = labels / int(data.num_classes), labels / nodes
+        return cls(nodes, int(data.num_edges), *shares, int(data.x.size(1)))
+
+
+_EDGES = (30_000, 300_000)  # of a small and of a middle graph; wide networks are slow on others
+_PAIRS = 500_000  # of nodes within two hops, about
+
+
+def node_space(facts: GraphFacts, row_scale: bool = False, batch_size: int | None = None) -> Space:
+    """The space of a graph by its size, labels and features; axes of Luo et al., 2024."""
+    kept = AXES["node"]
+    small, middle = (facts.edges <= edges for edges in _EDGES)
+    shared = kept["every"] | kept["small" if small else "middle" if middle else "large"]
+    found = AXES["node defaults"]  # benchmarks/recipes.py has what searches say of them
+    first = found["few labels" if facts.few_labels else "many labels"] | {"row_scale": row_scale}
+    if not facts.few_labels:
+        first |= found["few of a class"] if facts.few_of_a_class else {}
+        if facts.has_few_features:
+            first |= found["few features"] | {"layers": min(4, max(shared["layers"]))}
+    if batch_size is not None:
+        shared, first = shared | {"batch_size": (batch_size,)}, first | {"batch_size": batch_size}
+    hops = ("1", "2") if facts.edges**2 / max(1, facts.nodes) <= _PAIRS else ("1",)
+    plain = kept["attention"] | kept["root"] | {"neighbors": hops}
+    extra = dict.fromkeys(zoo.ENCODED, plain | kept["encoded"]) | {"gt-plain": plain}
+    extra |= dict.fromkeys(("gat", "gat-res"), kept["attention"])
+    return Space(
+        config=NodeRunConfig, epochs=200 if middle else 150, patience=50,
+        search_seeds=3 if facts.nodes <= 3000 else 1, shared=shared,
+        extra=extra | {"sampled-gcn": kept["sampled-gcn"]}, first=first,
+        first_of={model: {"root_weight": not facts.few_labels} for model in zoo.ATTENDING},
+        search_epochs=80 if middle else 60, search_patience=50 if middle else 30,
+    )  # fmt: skip
+
+
+DEFAULT = node_space(  # of a graph of which nothing is known
+    GraphFacts(nodes=10_000, edges=100_000, labels_per_class=1000, labeled=0.6, features=1000)
+)
+
+
+def tuned_config(dataset: str, model: str) -> tuple[NodeRunConfig, int, int]:
+    """A network's kept options on a data set, else defaults, with its epochs and patience."""
+    if model not in zoo.NAMES:
+        raise ValueError(f"model: got {model!r}, expected one of {', '.join(zoo.NAMES)}")
+    if (kept := kept_options(dataset, model)) is not None:
+        return NodeRunConfig.from_dict(kept[0]), *kept[1:]
+    return DEFAULT.candidates(model, 1)[0], DEFAULT.epochs, DEFAULT.patience
 
 
 def prepare(
@@ -140,15 +203,8 @@ def prepare(
         log = count.float().log1p()
         x = torch.cat([x, ((log - log.mean()) / log.std().clamp(min=1e-6))[:, None]], 1)
     few = x.size(1) >= 256 and int(x.count_nonzero()) < _SPARSE_BELOW * x.numel()
-    data.x = as_csr(x) if few else x
+    data.x = as_sparse_rows(x) if few else x
     return data
-
-
-def as_csr(x: Tensor) -> Tensor:
-    """Convert to sparse rows without torch's warning that these are in beta."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta")
-        return x.to_sparse_csr()
 
 
 def load(
@@ -161,32 +217,24 @@ def load(
 
 def task_of(config: NodeRunConfig, data: Data, seed: int) -> tuple[NodeTask, FullGraph]:
     """The task of a configuration and its batches; weights and draws follow from `seed`."""
-    classes = int(data.num_classes)
+    classes, network = int(data.num_classes), config.network
     with torch.random.fork_rng(devices=[]):  # the caller's state comes back
         torch.manual_seed(seed)
-        model = zoo.build(
-            config.model, config.network, num_features=data.x.size(1), num_classes=classes
-        )
-    batches = _batches(config, data, seed)
+        model = zoo.build(config.model, network, num_features=data.x.size(1), num_classes=classes)
     task = NodeTask(
         model, num_classes=classes, metric=data.metric, optimizer=config.optimizer,
         kind="multilabel" if data.y.dim() == 2 else "multiclass", evaluator=data.get("evaluator"),
     )  # fmt: skip
-    return task, batches
-
-
-def _batches(config: NodeRunConfig, data: Data, seed: int) -> FullGraph:
-    """All nodes in every step, or what `config.sampling` says; evaluation is on all nodes."""
-    whole, sampling = zoo.pattern_of(config.model, config.network), config.sampling
-    layers, size = config.network.layers, sampling.batch_size
+    whole, sampling = zoo.pattern_of(config.model, network), config.sampling
+    size, layers = sampling.batch_size, network.layers
     if config.model in zoo.SAMPLED:
         sampler = sampling.pattern(data.edge_index[1].bincount(minlength=data.x.size(0)))
-        drawn = Compose(whole, sampler)
-        return SampledLayers(data, drawn, layers, evaluation=whole, batch_size=size, seed=seed)
+        how: dict[str, Any] = {"evaluation": whole, "batch_size": size, "seed": seed}
+        return task, SampledLayers(data, Compose(whole, sampler), layers, **how)
     if size is None:
-        return FullGraph(data, whole, seed=seed)
-    neighbors = [sampling.fanout] * layers
-    return SampledGraph(data, whole, num_neighbors=neighbors, batch_size=size, seed=seed)
+        return task, FullGraph(data, whole, seed=seed)
+    drawn = [sampling.fanout] * layers
+    return task, SampledGraph(data, whole, num_neighbors=drawn, batch_size=size, seed=seed)
 
 
 def train_nodes(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import warnings
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,19 +14,24 @@ from sklearn.linear_model import LogisticRegression
 from torch import Generator, Tensor
 
 from graphtheory.lab.bench.config import RunConfig, RunResult
-from graphtheory.lab.bench.measure import Measure, measure_of
-from graphtheory.lab.bench.node_config import NodeRunConfig, as_csr, load, prepare, task_of
-from graphtheory.lab.bench.spaces import GraphFacts, Space, node_space
-from graphtheory.lab.bench.task import BenchTask, OwnData
-from graphtheory.lab.datasets import graphs
+from graphtheory.lab.bench.node_config import (
+    GraphFacts,
+    NodeRunConfig,
+    load,
+    node_space,
+    prepare,
+    task_of,
+)
+from graphtheory.lab.bench.table import Measure, measure_of
+from graphtheory.lab.bench.task import BenchTask, Space
 from graphtheory.lab.datasets.catalogue import describe
 from graphtheory.lab.datasets.graphs import Data
+from graphtheory.lab.datasets.node_readers import as_sparse_rows
 from graphtheory.lab.datasets.splits import by_fraction
 from graphtheory.lab.metrics import mass_by_distance
 from graphtheory.lab.train import FullGraph, Source, Task
 from graphtheory.lab.train.nodes import MASKS, check_masks
 from graphtheory.lab.zoo import node_models as zoo
-from graphtheory.models import GraphTransformer
 from graphtheory.nn import attention_maps
 
 _TRAIN, _VAL = 2000, 4000
@@ -56,14 +60,14 @@ class NodeBenchTask(BenchTask):
         return node_space(self.facts, self.scales_rows, size)
 
     @cached_property
-    def facts(self) -> GraphFacts:
-        """The statistics that its default options depend on, by the split of seed 0."""
-        return GraphFacts.of(graphs.load(self.name, self.root, split=self.split))
-
-    @cached_property
     def scales_rows(self) -> bool:
         """Whether default options scale rows: by validation labels, else where labels are few."""
         return scales_rows(self.data(0, row_scale=False), otherwise=self.facts.few_labels)
+
+    @cached_property
+    def facts(self) -> GraphFacts:
+        """The statistics that its default options depend on, by the split of seed 0."""
+        return GraphFacts.of(self.data(0, row_scale=False, undirected=False))
 
     @property
     def num_edges(self) -> int:
@@ -75,7 +79,7 @@ class NodeBenchTask(BenchTask):
             zoo.build(config.model, config.network, num_features=1, num_classes=2)
         zoo.pattern_of(config.model, config.network)
 
-    @property
+    @cached_property
     def num_nodes(self) -> int:
         return self.facts.nodes
 
@@ -89,26 +93,16 @@ class NodeBenchTask(BenchTask):
     def prepare(self, config: NodeRunConfig, seed: int) -> tuple[Task, Source]:
         return task_of(config, self.data(seed, **config.inputs), seed)
 
-    def analysis(self, result: RunResult) -> dict[str, Any]:
-        """The base's, attention of a graph transformer by distance, and its learned bias."""
-        out = super().analysis(result)
-        model = result.model
-        if not isinstance(model, GraphTransformer):
-            return out
+    def attention_mass(self, result: RunResult) -> list[dict[str, float | int]]:
         batch = result.batches.evaluation_batch()
-        weights = [found.weights for found in attention_maps(model, batch.x, batch.neighborhood)]
-        out["attention_mass"] = mass_by_distance(weights, batch.neighborhood)
-        if model.attention_layers()[0].bucket_bias is not None:
-            out["bias"] = model.bucket_bias_table().tolist()
-        return out
+        maps = attention_maps(result.model, batch.x, batch.neighborhood)
+        return mass_by_distance([found.weights for found in maps], batch.neighborhood)
 
 
-class OwnNodes(OwnData, NodeBenchTask):
-    """One graph of the user's with a class for each node.
+class OwnNodes(NodeBenchTask):
+    """One graph of the user's with a class for each node, -1 for none.
 
-    Features of any type, dense or sparse, are read as float32; directed edges stay directed; y is
-    -1 for a node without a class. Seed s takes column s mod S of masks [N, S]; without masks it
-    draws a random split of 60, 20 and 20 percent.
+    Seed s takes column s mod S of masks [N, S]; without masks it draws 60, 20 and 20 percent.
     """
 
     def __init__(self, data: Data, name: str = "graph", metric: str = "accuracy") -> None:
@@ -119,7 +113,8 @@ class OwnNodes(OwnData, NodeBenchTask):
         super().__init__(name, _GIVEN if given else _RANDOM)
         self.measure, self.own = measure_of(metric), data.clone()
         x = data.x.detach()  # as the networks read features: dense, or sparse by rows
-        x = x if x.layout in (torch.strided, torch.sparse_csr) else as_csr(x)
+        if x.layout not in (torch.strided, torch.sparse_csr):
+            x = as_sparse_rows(x.to_dense().to(torch.float32))
         self.own.x, self.own.y = x.to(torch.float32), y.long()
         try:
             FullGraph(self.data(0, row_scale=False))  # which checks it
@@ -139,17 +134,12 @@ class OwnNodes(OwnData, NodeBenchTask):
         data.num_classes = int(data.y.max()) + 1
         return prepare(data, **inputs)
 
-    @cached_property
-    def facts(self) -> GraphFacts:
-        return GraphFacts.of(self.data(0))
-
     @property
     def num_edges(self) -> int:
         return int(self.own.num_edges)
 
 
 def _checked_labels(data: Data) -> Tensor:
-    """The classes [N] of a graph whose features fit them."""
     x, y = data.x, data.get("y")
     if isinstance(y, Tensor) and y.dim() == 2 and y.size(1) == 1:
         y = y[:, 0]
@@ -203,14 +193,11 @@ def _has_masks(data: Data) -> bool:
 
 
 def scales_rows(data: Data, otherwise: bool) -> bool:
-    r"""Whether rows are scaled, by how many validation labels a linear classifier has right.
+    """Whether rows are scaled, by how many validation labels a linear classifier has right.
 
-    Logistic regression reads :math:`[x_n, \sum_{m} \hat A_{nm} x_m]`, a node's features beside the
-    mean over its neighbors, with the features as they are and with rows scaled as `prepare` does,
-    at two strengths of regularization; on at most 2,000 training and 4,000 validation nodes. One
-    has to be ahead by a standard error of the better share.
-    Where neither is, and with several labels a node, `otherwise` holds; where scaling changes
-    nothing, with negative entries or rows that sum to at most 1, it is False.
+    Logistic regression reads a node's features beside the mean over its neighbors, with rows as
+    they are and scaled as `prepare` does; one has to be ahead by a standard error of the better
+    share. Where neither is, and with several labels a node, `otherwise` holds.
     """
     dense = data.x.values() if data.x.layout == torch.sparse_csr else data.x
     if bool((dense < 0).any()):
@@ -247,7 +234,6 @@ def _csr(x: Tensor) -> sp.csr_matrix:
 
 
 def _some(mask: Tensor, most: int) -> np.ndarray:
-    """At most so many nodes of a mask, drawn with a fixed seed."""
     nodes = mask.nonzero().flatten()
     order = torch.randperm(len(nodes), generator=torch.Generator().manual_seed(0))
     return nodes[order[:most].sort().values].numpy()

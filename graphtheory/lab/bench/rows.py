@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import math
 import os
 import platform
@@ -30,29 +31,17 @@ _PACKAGES = ("graphtheory", "torch", "torch-geometric", "numba", "numpy", "scipy
 
 @dataclass(frozen=True)
 class Row:
-    """One result over its repeats, with unit and quantiles.
+    """One result over its repeats, with unit and quantiles."""
 
-    Attributes:
-        name: What was measured.
-        parameters: Under which settings.
-        value: Mean over the repeats.
-        unit: Of value, median, q20, q80 and std; "1" for dimensionless numbers.
-        median: Over the repeats.
-        q20: Quantile 0.2 over the repeats.
-        q80: Quantile 0.8 over the repeats.
-        repeats: How often it was measured.
-        std: Standard deviation over the repeats (n - 1); None of one, and where one is not finite.
-    """
-
-    name: str
-    parameters: dict[str, Any]
-    value: float
-    unit: str
-    median: float
-    q20: float
-    q80: float
-    repeats: int
-    std: float | None = None
+    name: str  #: What was measured.
+    parameters: dict[str, Any]  #: Under which settings.
+    value: float  #: Mean over the repeats.
+    unit: str  #: Of value, median, q20, q80 and std; "1" for dimensionless numbers.
+    median: float  #: Over the repeats.
+    q20: float  #: Quantile 0.2 over the repeats.
+    q80: float  #: Quantile 0.8 over the repeats.
+    repeats: int  #: How often it was measured.
+    std: float | None = None  #: Over the repeats (n - 1); None of one, and of what is not finite.
 
     @classmethod
     def of(cls, name: str, values: float | Sequence[float], unit: str, **parameters: Any) -> Row:
@@ -76,17 +65,11 @@ class Row:
 
 @dataclass(frozen=True)
 class Environment:
-    """The machine, versions and commit that a result was measured with.
+    """The machine, versions and commit that a result was measured with."""
 
-    Attributes:
-        device: Processor, or the accelerator that torch sees, and torch's number of threads.
-        versions: Of Python and the packages that compute.
-        commit: Of the checkout that the package lies in, "+" where files differ from it, or "".
-    """
-
-    device: str
-    versions: dict[str, str]
-    commit: str
+    device: str  #: Processor and torch's number of threads, or the accelerator that torch sees.
+    versions: dict[str, str]  #: Of Python and the packages that compute.
+    commit: str  #: Of the package's checkout, "+" where files differ from it, or "".
 
     @classmethod
     def here(cls) -> Environment:
@@ -119,14 +102,8 @@ def write_csv(path: str | PathLike[str], rows: Iterable[Row], environment: Envir
 
 
 def finite(value: Any) -> Any:
-    """The same nested value with None for every nan and infinity, which JSON does not have."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {key: finite(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite(inner) for inner in value]
-    return value
+    """The value as JSON holds it, with None for every nan and infinity, which it does not have."""
+    return json.loads(json.dumps(value, default=str), parse_constant=lambda _: None)
 
 
 def _device() -> str:
@@ -140,13 +117,17 @@ def _device() -> str:
     return f"{processor}, {torch.get_num_threads()} of {os.cpu_count()} cores"
 
 
+def installed(package: str) -> str | None:
+    """The version of a package; None where it was never installed, as in a source tree."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
 def _versions() -> dict[str, str]:
     found = {"python": platform.python_version()}
-    for package in _PACKAGES:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            continue  # run from a source tree that was never installed
+    found |= {package: text for package in _PACKAGES if (text := installed(package)) is not None}
     return found | {"torch": str(torch.__version__)}  # with the build, such as +cu130
 
 

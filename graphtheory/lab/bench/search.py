@@ -9,14 +9,13 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
+from graphtheory.lab.bench.benchmark import named_task
 from graphtheory.lab.bench.config import RunConfig
-from graphtheory.lab.bench.fingerprints import TreesRunConfig
 from graphtheory.lab.bench.finished import Finished, Settings
-from graphtheory.lab.bench.graph_task import GraphRunConfig
-from graphtheory.lab.bench.measure import ACCURACY, Measure
+from graphtheory.lab.bench.graph_task import GraphRunConfig, TreesRunConfig
 from graphtheory.lab.bench.node_config import NodeRunConfig
+from graphtheory.lab.bench.table import ACCURACY, Measure
 from graphtheory.lab.bench.task import BenchTask
-from graphtheory.lab.bench.tasks import named_task
 from graphtheory.lab.train.score import SCORES
 from graphtheory.lab.zoo.node_models import COMPARED
 
@@ -67,11 +66,7 @@ def config_from(values: dict[str, Any]) -> RunConfig:
 
 @dataclass(frozen=True)
 class Search:
-    """Random search: `budget` candidates a network, compared by their mean validation scores.
-
-    Candidates that are in the log with the same data set, kind and number of splits, epochs and
-    patience are not run again.
-    """
+    """Random search: `budget` candidates a network; those that are in the log are not run again."""
 
     dataset: str | BenchTask
     models: tuple[str, ...] = COMPARED

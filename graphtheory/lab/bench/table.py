@@ -1,32 +1,30 @@
-"""A table of text, which both a page and a terminal can show."""
+"""How scores are written, and tables of text that both a page and a terminal can show."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean, stdev
+
+from graphtheory.lab.train.score import SCORES
+
+_SIGNIFICANT = 4  # digits of a score in the unit of its target
 
 
 @dataclass(frozen=True)
 class Table:
     """Columns and rows of text; every column but the first `words` holds numbers.
 
-    Attributes:
-        title: Above the table.
-        columns: Headings.
-        rows: One text a column.
-        words: How many columns, from the left, are words.
-        note: Below the table; "" for none.
-
     Raises:
         ValueError: A row of another length than the headings.
     """
 
-    title: str
-    columns: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    words: int = 1
-    note: str = ""
+    title: str  #: Above the table.
+    columns: Sequence[str]  #: Headings.
+    rows: Sequence[Sequence[str]]  #: One text a column.
+    words: int = 1  #: How many columns, from the left, are words.
+    note: str = ""  #: Below the table; "" for none.
 
     def __post_init__(self) -> None:
         for row in self.rows:
@@ -82,3 +80,74 @@ def percent_mean(shares: Sequence[float]) -> str:
 def percent_spread(shares: Sequence[float], digits: str = ".2f") -> str:
     """Write `mean_spread` of shares (0..1) in percent."""
     return mean_spread([100 * share for share in shares], digits)
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A metric as tables and pictures show it."""
+
+    name: str  # as `train` and the data sets spell it
+    title: str  # as it is written in a sentence
+    unit: str = ""  # of the target, such as "log mol/L"; "" where it is not known, or for shares
+
+    @property
+    def higher_is_better(self) -> bool:
+        """Whether a higher score is a better one; False of errors."""
+        return SCORES[self.name].higher_is_better
+
+    share = higher_is_better  # lies in 0..1 and is shown in percent; errors have a unit
+
+    @property
+    def symbol(self) -> str:
+        """The unit of what is shown: "%" of shares, else that of the target."""
+        return "%" if self.share else self.unit
+
+    def gain(self, first: float, other: float) -> float:
+        """The advantage of the first score over the other one; negative where it is worse."""
+        return first - other if self.higher_is_better else other - first
+
+    def shown(self, score: float, spread: float = math.nan, sign: str = "") -> str:
+        """Write a score without its unit as "91.20 ± 0.51", or "91.20" where the spread is nan."""
+        digits, scale = (2, 100) if self.share else (_decimals(score, spread), 1)
+        text = f"{scale * score:{sign}.{digits}f}"
+        return text if math.isnan(spread) else f"{text} ± {scale * spread:.{digits}f}"
+
+    def short(self, score: float, digits: str = ".1f") -> str:
+        """Write a score without its unit for a line of progress; `digits` formats a percent."""
+        return f"{100 * score:{digits}}" if self.share else self.shown(score)
+
+    def format(self, score: float, spread: float = math.nan) -> str:
+        """Write a score as `shown` does, with its unit."""
+        return f"{self.shown(score, spread)} {self.symbol}".rstrip()
+
+    @property
+    def axis_unit(self) -> str:
+        """Unit and, where lower is better, the direction, for axes and notes; "%" of shares."""
+        direction = "" if self.higher_is_better else "lower is better"
+        return ", ".join(filter(None, (self.symbol, direction)))
+
+
+_TITLES = {
+    "accuracy": "accuracy", "rocauc": "ROC AUC", "ap": "average precision", "f1": "macro F1",
+    "mae": "MAE", "rmse": "RMSE",
+}  # fmt: skip
+MEASURES = {name: Measure(name, title) for name, title in _TITLES.items()}
+ACCURACY = MEASURES["accuracy"]
+
+
+def measure_of(metric: str | Measure, unit: str = "") -> Measure:
+    """Look up how a metric is read; `unit` is that of the target, of metrics that have it."""
+    if isinstance(metric, Measure):
+        return metric
+    if metric not in MEASURES:
+        raise ValueError(f"metric: got {metric!r}, expected one of {', '.join(MEASURES)}")
+    found = MEASURES[metric]
+    return found if found.share or not unit else replace(found, unit=unit)
+
+
+def _decimals(*values: float) -> int:
+    """Decimals that leave the largest of the values with so many significant digits."""
+    largest = max((abs(v) for v in values if math.isfinite(v)), default=0.0)
+    if largest == 0:
+        return _SIGNIFICANT
+    return max(0, min(8, _SIGNIFICANT - 1 - math.floor(math.log10(largest))))

@@ -2,51 +2,84 @@
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
+from zlib import crc32
 
 import torch
 from torch import Tensor
 
-from graphtheory.lab.bench.config import (
-    Options,
-    RunConfig,
-    RunResult,
-    checked_options,
-    train,
-    with_options,
-)
+from graphtheory.disk import replace_file
+from graphtheory.lab.bench.config import RunConfig, RunResult, checked_options, train, with_options
 from graphtheory.lab.bench.finished import Settings
-from graphtheory.lab.bench.measure import Measure
+from graphtheory.lab.bench.table import Measure
 from graphtheory.lab.datasets.catalogue import key
+from graphtheory.lab.datasets.files import cache_folder
 from graphtheory.lab.datasets.graphs import Data
 from graphtheory.lab.train import Source, Task
 from graphtheory.lab.train.contract import digest
+from graphtheory.nn import SPDTransformerConv
 
-if TYPE_CHECKING:
-    from graphtheory.lab.bench.spaces import Space
-
+TUNED = Path(__file__).with_name("tuned.json")  # options that searches have chosen
+Axes = Mapping[str, Sequence[Any]]  # options -> values, which may be several options at once
 Root = str | PathLike[str] | None
 CONSTANT = "score of a constant prediction"  # in the analysis of a run that is no better
 _SHOWN = 12  # letters of a digest in a name
 
 
-class BenchTask(ABC):
-    """Labeled data with its splits, and the networks that can be trained on it.
+@dataclass(frozen=True)
+class Space:
+    """The options that a search draws from, and for how long it and the winner train."""
 
-    Args:
-        name: Of the data, or of a set that is loaded by name.
-        split: Kind of split; None is the data's own.
-        root: Folder with the raw files.
-    """
+    epochs: int  # upper bound
+    patience: int  # epochs without a better validation score
+    search_seeds: int  # splits that a candidate is judged on, by mean validation score
+    shared: Axes  # of every network
+    extra: Mapping[str, Axes] = field(default_factory=dict)  # that one network has besides
+    first: Mapping[str, Any] | None = None  # options of the first candidate of every network
+    first_of: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # besides or instead
+    search_epochs: int | None = None  # of a candidate; None is `epochs`
+    search_patience: int | None = None  # of a candidate; None is `patience`
+    config: type[RunConfig] = field(kw_only=True)  # that a draw becomes
+
+    def default(self, model: str) -> Any:
+        """The configuration of a model for which no search has chosen options."""
+        return self.config.of(model, **{**(self.first or {}), **self.first_of.get(model, {})})
+
+    def candidates(self, model: str, budget: int) -> list[Any]:
+        """Draw `budget` different configurations, of which the first one is the default, if any.
+
+        An axis of n values takes each once in n draws; networks share draw i where both have it.
+        """
+        axes = {**self.shared, **self.extra.get(model, {})}
+        found = [] if self.first is None else [self.default(model)]
+        for i in range(50 * budget):
+            if len(found) == budget:
+                break
+            draw: dict[str, Any] = {}
+            for name, values in axes.items():
+                turn, place = divmod(i, len(values))
+                generator = torch.Generator().manual_seed(crc32(f"{name} {turn}".encode()))
+                value = values[int(torch.randperm(len(values), generator=generator)[place])]
+                draw |= value if isinstance(value, Mapping) else {name: value}
+            if (config := self.config.of(model, **draw)) not in found:
+                found.append(config)
+        return found
+
+
+class BenchTask(ABC):
+    """Labeled data with its splits, and the networks that can be trained on it."""
 
     models: ClassVar[tuple[str, ...]]  # names of the networks that fit
     compared: ClassVar[tuple[str, ...]]  # those that are compared where none are asked for
     reads: ClassVar[str]  # what the networks read, in words
     has_folders: ClassVar[bool] = False  # whether a benchmark's runs have folders with checkpoints
+    sha256 = ""  # of the user's own data
     kept = True  # whether options that earlier searches chose for this data are taken
 
     def __init__(self, name: str, split: str | None = None, root: Root = None) -> None:
@@ -54,12 +87,19 @@ class BenchTask(ABC):
 
     @property
     def key(self) -> str:
-        """The name under which the search's winners are kept."""
-        return key(self.name)
+        """The name under which the search's winners are kept; own data are told by content."""
+        return key(self.name) + (f"-{self.sha256[:_SHOWN]}" if self.sha256 else "")
 
     def settings(self) -> Settings:
         """The settings that a run on this data has to agree in."""
-        return {"dataset": self.key, "split": self.split}
+        found: Settings = {"dataset": self.key, "split": self.split}
+        return found | ({"sha256": self.sha256, "metric": self.measure.name} if self.sha256 else {})
+
+    def sign(self, graphs: Sequence[Data]) -> None:
+        """Compute the digest of own graphs' tensors, in the order of their names."""
+        values = (value for graph in graphs for _, value in sorted(graph.to_dict().items()))
+        layouts = (torch.strided, torch.sparse_csr)
+        self.sha256 = digest(v for v in values if isinstance(v, Tensor) and v.layout in layouts)
 
     def run_settings(self, config: Any, epochs: int, patience: int) -> Settings:
         """The settings that a run of this configuration has to agree in."""
@@ -73,25 +113,19 @@ class BenchTask(ABC):
 
     def is_tuned(self, model: str) -> bool:
         """Whether a search has chosen this model's options on this data."""
-        return self._kept(model) is not None
-
-    def _kept(self, model: str) -> tuple[dict[str, Any], int, int] | None:
-        from graphtheory.lab.bench.spaces import kept_options  # no fixed recipe needs them
-
-        return kept_options(self.key, model) if self.kept else None
+        return self.kept and kept_options(self.key, model) is not None
 
     def config(self, model: str, epochs: int | None = None) -> tuple[Any, int, int]:
         """The options to run for a model, tuned or default, with epochs and patience."""
-        kept = self._kept(self.known_model(model))
+        kept = kept_options(self.key, self.known_model(model)) if self.kept else None
         if kept is None:
             space = self.space(model)
             config, longest, patience = space.default(model), space.epochs, space.patience
         else:
-            values, longest, patience = kept
-            config = self.config_kind(model).from_dict(values)
+            config, longest, patience = self.config_kind(model).from_dict(kept[0]), *kept[1:]
         return config, longest if epochs is None else epochs, patience
 
-    def checked_options(self, configs: Sequence[Any], given: Mapping[str, Any]) -> Options:
+    def checked_options(self, configs: Sequence[Any], given: Mapping[str, Any]) -> dict[str, Any]:
         """Options set by hand as these configurations have them, if they can be used here."""
         found = checked_options(configs, given)
         for config in configs if found else ():
@@ -137,25 +171,53 @@ class BenchTask(ABC):
         return not self.measure.gain(test, constant) > 0
 
     def analysis(self, result: RunResult) -> dict[str, Any]:
-        """What is worth keeping of a run; whether it is no better than a constant prediction."""
+        """Whether a run learned nothing; of a graph transformer its attention and its bias."""
         flat = self.no_better_than_constant(result.fit.test, result.constant)
-        return {CONSTANT: result.constant} if flat else {}
+        out: dict[str, Any] = {CONSTANT: result.constant} if flat else {}
+        modules = () if result.model is None else result.model.modules()
+        layers = [layer for layer in modules if isinstance(layer, SPDTransformerConv)]
+        if layers:
+            out["attention_mass"] = self.attention_mass(result)
+        if tables := [layer.bucket_bias for layer in layers if layer.bucket_bias is not None]:
+            out["bias"] = [t.table.detach()[: t.num_buckets].tolist() for t in tables]
+        return out
+
+    def attention_mass(self, result: RunResult) -> list[dict[str, float | int]]:
+        """Share of attention by layer and distance, of a network that attends."""
+        raise NotImplementedError
 
 
-class OwnData(BenchTask):
-    """Mixin of tasks on the user's own graphs, which are told apart by their content."""
+def user_file() -> Path:
+    """The file of the user's own options, whose entries take the place of the shipped ones."""
+    return cache_folder() / "tuned.json"
 
-    sha256: str
 
-    def sign(self, graphs: Sequence[Data]) -> None:
-        """Compute the digest of the graphs' tensors, in the order of their names."""
-        values = (value for graph in graphs for _, value in sorted(graph.to_dict().items()))
-        layouts = (torch.strided, torch.sparse_csr)
-        self.sha256 = digest(v for v in values if isinstance(v, Tensor) and v.layout in layouts)
+def kept_options(dataset: str, model: str) -> tuple[dict[str, Any], int, int] | None:
+    """What a search has chosen, as plain values, with epochs and patience; None where none has."""
+    name = key(dataset)
+    for file in (user_file(), TUNED):
+        if (kept := _read(file).get(name, {}).get(model)) is not None:
+            return kept["trial"], kept["epochs"], kept["patience"]
+    return None
 
-    @property
-    def key(self) -> str:
-        return f"{super().key}-{self.sha256[:_SHOWN]}"
 
-    def settings(self) -> Settings:
-        return super().settings() | {"sha256": self.sha256, "metric": self.measure.name}
+def keep(chosen: dict[str, Any], spaces: Mapping[str, Space], file: Path) -> None:
+    """Write the best candidate of each model into `file` and leave its other entries."""
+    kept = _read(file)
+    for model, found in chosen.items():
+        kept.setdefault(found.dataset, {})[model] = {
+            "val": found.val, "parameters": found.parameters, "epochs": spaces[model].epochs,
+            "patience": spaces[model].patience, "trial": found.config.as_dict(),
+        }  # fmt: skip
+    ordered = {d: dict(sorted(kept[d].items())) for d in sorted(kept)}
+    file.parent.mkdir(parents=True, exist_ok=True)
+    replace_file(file, (json.dumps(ordered, indent=1) + "\n").encode())
+
+
+def _read(file: Path) -> dict[str, dict[str, Any]]:
+    try:
+        return json.loads(file.read_text())
+    except FileNotFoundError:
+        return {}
+    except ValueError as error:
+        raise ValueError(f"{file} is not a file of tuned options ({error}); delete it") from error

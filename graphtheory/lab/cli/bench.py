@@ -7,20 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graphtheory.lab.by_name import paper
+from graphtheory.lab.cli import show
 from graphtheory.lab.cli.options import Count, File, Folder, Names, OnData, Settings, Whole
-from graphtheory.lab.cli.show import (
-    SMALL,
-    RefusedError,
-    Screen,
-    at_least,
-    data_root,
-    file_there,
-    on_interrupt,
-    set_aside,
-    threads,
-    usage_errors,
-)
-from graphtheory.lab.cli.train import FinishedImageRun
+from graphtheory.lab.cli.show import RefusedError, Screen
+from graphtheory.lab.cli.train import write_image_run
 
 if TYPE_CHECKING:
     from graphtheory.lab.bench.benchmark import Benchmark, Run
@@ -49,9 +39,9 @@ class Bench(OnData):
     search_log: File = None
 
     def check(self) -> None:
-        at_least(1, seeds=self.seeds, epochs=self.epochs, patience=self.patience)
-        at_least(0, distances=self.distances)
-        file_there("--search-log", self.search_log)
+        show.at_least(1, seeds=self.seeds, epochs=self.epochs, patience=self.patience)
+        show.at_least(0, distances=self.distances)
+        show.file_there("--search-log", self.search_log)
         super().check()
 
     def run(self, screen: Screen) -> None:
@@ -70,15 +60,12 @@ class Bench(OnData):
                 f"same command with --resume goes on{more}."
             )
 
-        wrong: tuple[type[Exception], ...] = (UndefinedScoreError,)
-        wrong = (CheckpointError, ValueError, OSError, ImportError) if images else wrong
-        with on_interrupt(stopped), threads(self.threads, task.num_nodes):
-            with usage_errors(*wrong), screen.steps("run") as steps:
-
-                def finished(run: Run) -> None:
-                    steps.finished(_ended(run, task))
-
-                runs = replace(bench, finished=finished).run(steps.before)
+        on_images = (CheckpointError, ValueError, OSError, ImportError)
+        wrong = on_images if images else (UndefinedScoreError,)
+        with show.on_interrupt(stopped), show.threads(self.threads, task.num_nodes):
+            with show.usage_errors(*wrong), screen.steps("run") as steps:
+                tell = replace(bench, finished=lambda run: steps.finished(_ended(run, task)))
+                runs = tell.run(steps.before)
             report = (ImageReport if images else BenchmarkReport)(
                 bench, runs, str(task.split), task.measure.name, screen.command,
                 Environment.here(), distance_rows=self._distances(screen, task, out),
@@ -93,7 +80,6 @@ class Bench(OnData):
         screen.say(f"Written to {out}: report.html, results.json, results.csv, runs.jsonl{more}.")
 
     def _refuse(self, images: bool) -> None:
-        """Refuse options that do not go together or not with this kind of data."""
         from graphtheory.structure.distance import MAX_CUTOFF
 
         self.refuse(images, "got {}, not for images: a fixed recipe", "budget")
@@ -119,16 +105,16 @@ class Bench(OnData):
         """Benchmark, the search's log and the folder, after all that can be refused."""
         from graphtheory.lab.bench.benchmark import Benchmark, FinishedRuns
         from graphtheory.lab.bench.config import read_options
-        from graphtheory.lab.bench.search import SearchLog
+        from graphtheory.lab.bench.search import Search, SearchLog, best
 
         models = self.compared(self.models)
         images = self.on_images(models, "--models")
         self._refuse(images)
 
         def keep(config: Any, result: Any, seed: int, folder: Path) -> None:
-            FinishedImageRun(task.images, config, result, seed).write(folder, screen.command)
+            write_image_run(task.images, config, result, seed, folder, screen.command)
 
-        with usage_errors():
+        with show.usage_errors():
             task: Any = self.bench_task(images)
             task.kept = not self.no_kept
             self._refuse_distances(task)
@@ -142,45 +128,33 @@ class Bench(OnData):
             out = self.out or Path(f"runs/bench-{task.name}{'-images' if images else ''}")
             seeds = self.seeds or (IMAGE_SEEDS if images else SEEDS)
             bench = Benchmark(
-                task, models, seeds, task.split, data_root(self.root), self.epochs, self.patience,
-                options=read_options(self.set), kept=keep,
+                task, models, seeds, task.split, show.data_root(self.root), self.epochs,
+                self.patience, options=read_options(self.set), kept=keep,
             )  # fmt: skip
             if by_hand := bench.set_by_hand:
                 screen.note(f"Set by hand: {by_hand}.")
             out.mkdir(parents=True, exist_ok=True)
         if self.budget is not None and bench.not_tuned():
-            bench, searched = self._searched(screen, bench, out)
-            log = [*log, *searched]
+            study = Search(
+                task, bench.not_tuned(), self.budget, log=out / "search.jsonl", epochs=self.epochs
+            )
+            searched = self.search(screen, study, task)
+            chosen = {model: one.config for model, one in best(searched, task.measure).items()}
+            bench, log = replace(bench, chosen=chosen, budget=self.budget), [*log, *searched]
         if default := bench.not_tuned():
             screen.note(
                 f"Options: defaults, not tuned: {', '.join(default)}. --budget 16 chooses them on "
                 "validation first."
             )
-        with usage_errors():
+        with show.usage_errors():
             if not self.resume:
                 folders = [f"{m}-{s}" for m in models for s in range(bench.seeds) if images]
                 for earlier in ("runs.jsonl", *folders):
-                    set_aside(screen, out / earlier)
+                    show.set_aside(screen, out / earlier)
             bench = replace(bench, record=FinishedRuns(out / "runs.jsonl"))
             if known := bench.count_known():
                 screen.note(f"{known} of {bench.total} runs are known from earlier.")
         return bench, log, out
-
-    def _searched(
-        self, screen: Screen, bench: Benchmark, out: Path
-    ) -> tuple[Benchmark, list[SearchResult]]:
-        """The benchmark with the best options of a search, and what that tried."""
-        from graphtheory.lab.bench.search import Search, best
-
-        task, budget = bench.task, self.budget or 0
-        with usage_errors():
-            study = Search(
-                task, bench.not_tuned(), budget, log=out / "search.jsonl", epochs=self.epochs
-            )
-            len(study.tried)  # a damaged line is refused before anything is tried
-        found = self.search(screen, study, task)
-        chosen = {model: one.config for model, one in best(found, task.measure).items()}
-        return replace(bench, chosen=chosen, budget=budget), found
 
     def _distances(self, screen: Screen, task: BenchTask, out: Path) -> list[dict[str, Any]]:
         """Rows of the distance-z models; those of an earlier run of the same study are taken."""
@@ -190,22 +164,21 @@ class Bench(OnData):
             return []
         info, farthest = describe(task.name), self.distances
         if farthest is None:
-            fits = (task.num_nodes or 0) <= SMALL and info.kind == "multiclass"
+            fits = (task.num_nodes or 0) <= show.SMALL and info.kind == "multiclass"
             farthest = 3 if fits else 0
         if farthest == 0 or task.split != info.default_split:
             return []
         kept = out / "distances.jsonl"
         if not self.resume:
-            set_aside(screen, kept)
-        with usage_errors(), screen.steps("one distance alone, run") as steps:
+            show.set_aside(screen, kept)
+        with show.usage_errors(), screen.steps("one distance alone, run") as steps:
             return paper("core_neighborhood.figures_distance.distance_rows")(
-                task.name, data_root(self.root), farthest, epochs=self.epochs, progress=steps,
+                task.name, show.data_root(self.root), farthest, epochs=self.epochs, progress=steps,
                 kept=kept,
             )  # fmt: skip
 
 
 def _ended(run: Run, task: BenchTask) -> str:
-    """Say how a run ended in a line of progress."""
     short, images, each = task.measure.short, task.has_folders, run.seconds_per_epoch
     time = f" of {each:.1f} s" if images else f", {each * run.epochs:.1f} s"
     test, val = (short(score, ".2f" if images else ".1f") for score in (run.test, run.val))
@@ -225,27 +198,25 @@ class Tune(OnData):
     keep: bool = False
 
     def check(self) -> None:
-        at_least(1, budget=self.budget)
+        show.at_least(1, budget=self.budget)
         super().check()
 
     def run(self, screen: Screen) -> None:
         from graphtheory.lab.bench import search
-        from graphtheory.lab.bench.spaces import keep, user_file
+        from graphtheory.lab.bench.task import keep, user_file
         from graphtheory.lab.report import search_table
 
         models = self.compared(self.models)
         if self.on_images(models, "--models"):
             raise RefusedError(f"--dataset: {self.dataset} holds images, whose recipe is fixed")
-        with usage_errors():
+        with show.usage_errors():
             task = self.bench_task()
             models = self.known_models(models, task)
             with screen.working(f"reading {task.name}"):
                 assert task.num_nodes and task.measure  # the files are read
             out = self.out or Path(f"runs/tune-{task.name}")
             out.mkdir(parents=True, exist_ok=True)
-            log_file = out / "search.jsonl"
-            root = data_root(self.root)
-            study = search.Search(task, models, self.budget, self.split, root, log_file)
+            study = search.Search(task, models, self.budget, log=out / "search.jsonl")
             before = len(study.tried)
         if before:
             screen.note(f"{before} candidates are known from {study.log}.")
@@ -253,8 +224,8 @@ class Tune(OnData):
         best = search.best(log, task.measure)
         screen.table(search_table(log, task.measure))
         spaces = {model: task.space(model) for model in best}
-        with usage_errors(ValueError):
-            for file in [out / "tuned.json", *([user_file()] if self.keep else [])]:
+        with show.usage_errors(ValueError):
+            for file in (out / "tuned.json", *([user_file()] if self.keep else [])):
                 keep(best, spaces, file)
         chosen = {model: found.config.as_dict() for model, found in best.items()}
         tried = [found.as_dict() for found in log]

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, requires, version
+from importlib.metadata import requires
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from graphtheory.lab.cli import show
 from graphtheory.lab.cli.options import Folder
-from graphtheory.lab.cli.show import Command, Screen, data_root
+from graphtheory.lab.cli.show import Command, Screen
 
 if TYPE_CHECKING:
     from graphtheory.lab.datasets.catalogue import DatasetInfo
 
-_SETS = (  # heading of sets of graphs, what a label is, and of what
-    ("Sets of graphs, one class each", "multiclass", "graph"),
-    ("Sets of graphs, labels that are true or false", "multilabel", "graph"),
-    ("Sets of graphs, real values", "regression", "graph"),
-    ("Sets of graphs, classes of nodes", "multiclass", "node"),
-)
+_SETS: dict[str, dict[str, str]] = {  # heading -> what its entries have in common
+    "Graphs, classes of nodes": {"task": "node"},
+    "Sets of graphs, one class each": {"task": "graph", "kind": "multiclass", "level": "graph"},
+    "Sets of graphs, labels that are true or false": {"task": "graph", "kind": "multilabel"},
+    "Sets of graphs, real values": {"task": "graph", "kind": "regression"},
+    "Sets of graphs, classes of nodes": {"task": "graph", "level": "node"},
+    "Pairs of graphs to tell apart": {"task": "pairs"},
+    "Image sets": {"task": "image"},
+}
 
 
 @dataclass(frozen=True)
@@ -32,13 +35,16 @@ class Datasets(Command):
 
     def run(self, screen: Screen) -> None:
         from graphtheory.lab.bench.table import Table
+        from graphtheory.lab.datasets.catalogue import describe, names
 
-        root, found = data_root(self.root), []
+        root, found = show.data_root(self.root), []
+        every = [describe(name) for name in names()]
+        every += [describe(name, task="image") for name in names("image")]
         columns = ("name", "size", "score", "splits, the default first", "folder below the root",
                    "files")  # fmt: skip
-        for title, infos in _listed():
+        for title, common in _SETS.items():
             rows = []
-            for i in infos:
+            for i in (one for one in every if common.items() <= vars(one).items()):
                 files = _files(i, root)
                 rows.append((i.name, _size(i), i.metric, ", ".join(i.splits), i.folder, files))
                 there = i.embedded or (None if root is None else files == "there")
@@ -54,23 +60,7 @@ class Datasets(Command):
             screen.say("No root: give --root DIR or set GRAPHTHEORY_DATA.")
 
 
-def _listed() -> Iterator[tuple[str, list[DatasetInfo]]]:
-    """The entries by what is learned on them, each with a heading."""
-    from graphtheory.lab.datasets.catalogue import describe, names
-
-    def every(task: str) -> list[DatasetInfo]:
-        return [describe(name, task=task) for name in names(task)]
-
-    yield "Graphs, classes of nodes", every("node")
-    sets = every("graph")
-    for title, kind, level in _SETS:
-        yield title, [info for info in sets if (info.kind, info.level) == (kind, level)]
-    yield "Pairs of graphs to tell apart", every("pairs")
-    yield "Image sets", every("image")
-
-
 def _size(info: DatasetInfo) -> str:
-    """How many of what it holds, "" where that is not known."""
     counts = dict(info.counts)
     if "test images" in counts:
         return f"{counts['images']:,} + {counts['test images']:,} images"
@@ -79,7 +69,6 @@ def _size(info: DatasetInfo) -> str:
 
 
 def _files(info: DatasetInfo, root: Path | None) -> str:
-    """Whether the raw files are there, where one can know."""
     if info.embedded:
         return "embedded"
     if root is None:
@@ -137,19 +126,13 @@ def _backends() -> dict[str, str]:
 
 
 def _optional() -> dict[str, dict[str, Any]]:
-    """Extra -> package -> its version, None where it is missing; tools of developers aside."""
+    from graphtheory.lab.bench.rows import installed
+
     out: dict[str, dict[str, Any]] = {}
     for line in requires("graphtheory") or ():
         name, _, marker = line.partition(";")
         package = name.partition(">")[0].strip()
         extra = marker.partition("==")[2].strip(" \"'")
         if extra and extra not in ("all", "lab", "test", "docs", "dev"):
-            out.setdefault(extra, {})[package] = _version(package)
+            out.setdefault(extra, {})[package] = installed(package)
     return out
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None

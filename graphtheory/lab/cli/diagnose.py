@@ -8,17 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from graphtheory.lab.by_name import paper
+from graphtheory.lab.cli import show
 from graphtheory.lab.cli.options import GRAPH, Count, Folder, Name, Names, Part, holding, kinds
-from graphtheory.lab.cli.show import (
-    Command,
-    RefusedError,
-    Screen,
-    at_least,
-    data_root,
-    known,
-    usage_errors,
-    write_json,
-)
+from graphtheory.lab.cli.show import Command, RefusedError, Screen
 
 
 @dataclass(frozen=True)
@@ -44,15 +36,17 @@ class Diagnose(Command):
         options = ("share", "neighbors", "groups", "p_star", "draws")
         self.refuse(self.sampling is None, alone, *options)
         self.refuse(self.sampling, f"{beside}--sampling", "directed", "max_distance")
-        at_least(1, max_distance=self.max_distance, groups=self.groups, neighbors=self.neighbors)
-        at_least(2, draws=self.draws)
-        data_root(self.root)
+        show.at_least(
+            1, max_distance=self.max_distance, groups=self.groups, neighbors=self.neighbors
+        )
+        show.at_least(2, draws=self.draws)
+        show.data_root(self.root)
 
     def check_names(self) -> None:
-        kinds(self.dataset, data_root(self.root))
+        kinds(self.dataset, show.data_root(self.root))
 
     def run(self, screen: Screen) -> None:
-        found = kinds(self.dataset, data_root(self.root))
+        found = kinds(self.dataset, show.data_root(self.root))
         if GRAPH not in found:
             raise RefusedError(f"--dataset: {self.dataset} {holding(found)}, expected one graph")
         if self.sampling is None:
@@ -63,6 +57,7 @@ class Diagnose(Command):
     def _features(self, screen: Screen) -> None:
         from graphtheory.lab.bench.diagnose import Diagnosis
         from graphtheory.lab.bench.rows import Environment
+        from graphtheory.lab.plot import save
         from graphtheory.lab.report import diagnosis_page, pictures, reading, tables
         from graphtheory.structure.distance import MAX_CUTOFF
 
@@ -70,8 +65,8 @@ class Diagnose(Command):
         distance = 12 if self.max_distance is None else self.max_distance
         if distance >= MAX_CUTOFF:
             raise RefusedError(f"--max-distance: got {distance}, expected {MAX_CUTOFF - 1} or less")
-        with usage_errors():
-            study = Diagnosis(self.dataset, data_root(self.root), distance, self.directed)
+        with show.usage_errors():
+            study = Diagnosis(self.dataset, show.data_root(self.root), distance, self.directed)
             out = self._folder(study.name)
             with screen.steps("margins") as steps:
                 rows = study.run(steps)
@@ -84,15 +79,17 @@ class Diagnose(Command):
         _write(screen, out, "diagnosis", rows, verdicts=verdicts)
         with screen.working("pictures"):
             page = diagnosis_page(rows, screen.command, Environment.here(), printed)
-            drawn = {name: figure for name, figure, _ in pictures(rows, printed)}
-            _draw(out, page, drawn)
+            page.save(out / "report.html")
+            for drawn, figure, _ in pictures(rows, printed):
+                save(figure, out / f"{drawn}.png")
         screen.say(f"Written to {out}: report.html, diagnosis.json, diagnosis.csv and pictures.")
 
     def _sampling(self, screen: Screen, name: str) -> None:
         from graphtheory.lab.bench.rows import Environment
+        from graphtheory.lab.plot import save
 
         diagnosis = "topology.diagnosis"
-        known("--sampling", name, tuple(paper(f"{diagnosis}.SAMPLERS")))
+        show.known("--sampling", name, tuple(paper(f"{diagnosis}.SAMPLERS")))
         where, graphsage = f"got {{}}, expected none with --sampling {name}", name == "graphsage"
         self.refuse(graphsage, f"{where}, which takes --neighbors", "share")
         self.refuse(not graphsage, f"{where}, only with graphsage", "neighbors")
@@ -101,9 +98,9 @@ class Diagnose(Command):
         given = {n: getattr(self, n) for n in ("share", "neighbors", "groups", "draws")}
         options: dict[str, Any] = {n: value for n, value in given.items() if value is not None}
         options["p_star"] = _numbers(self.p_star)
-        with usage_errors():
+        with show.usage_errors():
             study = paper(f"{diagnosis}.SamplingDiagnosis")(
-                self.dataset, name, data_root(self.root), **options
+                self.dataset, name, show.data_root(self.root), **options
             )
             out = self._folder(f"{study.name}-{name}")
             with screen.steps(f"{name} on {study.name}") as steps:
@@ -114,7 +111,8 @@ class Diagnose(Command):
         _write(screen, out, "sampling", rows)
         picture, here = paper(f"{diagnosis}.sampling_picture")(rows), Environment.here()
         page = paper(f"{diagnosis}.sampling_page")(rows, picture, screen.command, here)
-        _draw(out, page, {"influence": picture})
+        page.save(out / "report.html")
+        save(picture, out / "influence.png")
         screen.say(f"Written to {out}: report.html, sampling.json, sampling.csv, influence.png.")
 
     def _folder(self, name: str) -> Path:
@@ -124,23 +122,14 @@ class Diagnose(Command):
 
 
 def _write(screen: Screen, out: Path, name: str, rows: Sequence[Any], **more: Any) -> None:
-    """Write rows as JSON and CSV, and print them where JSON is asked for."""
     from graphtheory.lab.bench.rows import Environment, write_csv
 
     here = Environment.here()
     write_csv(out / f"{name}.csv", rows, here)
     found = {"command": screen.command, "environment": asdict(here)}
     found |= {"rows": [asdict(row) for row in rows]} | more
-    write_json(out / f"{name}.json", found)
+    show.write_json(out / f"{name}.json", found)
     screen.result({"folder": out, **found})
-
-
-def _draw(out: Path, page: Any, pictures: dict[str, Any]) -> None:
-    from graphtheory.lab.plot import save
-
-    page.save(out / "report.html")
-    for name, figure in pictures.items():
-        save(figure, out / f"{name}.png")
 
 
 def _numbers(words: tuple[str, ...]) -> tuple[float, ...]:

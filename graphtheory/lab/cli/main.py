@@ -19,19 +19,11 @@ from typing import Annotated, Any, get_type_hints
 import tyro
 
 from graphtheory.lab.by_name import paper
+from graphtheory.lab.cli import show
 from graphtheory.lab.cli.bench import Bench, Tune
 from graphtheory.lab.cli.datasets import Datasets, Doctor
 from graphtheory.lab.cli.diagnose import Diagnose
-from graphtheory.lab.cli.show import (
-    Command,
-    Output,
-    RefusedError,
-    Screen,
-    console,
-    help_section,
-    known,
-    message_of,
-)
+from graphtheory.lab.cli.show import Command, RefusedError, Screen
 from graphtheory.lab.cli.train import Train
 from graphtheory.lab.signals import exit_on_sigterm, insistent_signals
 
@@ -45,7 +37,7 @@ class Completion(Command):
     shell: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="SHELL")] = "bash"
 
     def run(self, screen: Screen) -> None:
-        found = completion_script(known("SHELL", self.shell, SHELLS))
+        found = completion_script(show.known("SHELL", self.shell, SHELLS))
         screen.result({"shell": self.shell, "script": found})
         screen.say(found)
 
@@ -87,7 +79,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             return _run(_parsed(words), words)
         except RefusedError as refusal:
-            return Screen(console(), console(stderr=True), "").error(str(refusal), WRONG_INPUT)
+            screen = Screen(show.console(), show.console(stderr=True), "")
+            return screen.error(str(refusal), WRONG_INPUT)
         finally:
             sys.stdout.flush()  # not left to the end of the process, which nobody can catch
     except BrokenPipeError:  # the reader of the output went away, as `| head` does
@@ -97,7 +90,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(command: Command, words: list[str]) -> int:
     typed = shlex.join(["graphtheory", *words])
-    screen = Screen(console(), console(stderr=True), typed, command.output)
+    screen = Screen(show.console(), show.console(stderr=True), typed, command.output)
     try:
         with insistent_signals(), exit_on_sigterm():
             command.check()
@@ -111,34 +104,30 @@ def _run(command: Command, words: list[str]) -> int:
     except BrokenPipeError:
         raise
     except (FloatingPointError, MemoryError, OSError) as failure:  # such as a full disk
-        return screen.error(message_of(failure), FAILED)
+        return screen.error(show.message_of(failure), FAILED)
     return 0
 
 
 def _parsed(words: list[str]) -> Command:
     """The command with its options; help and values of a wrong type leave through SystemExit."""
     if words[0] in ("--help", "-h"):
-        about = help_section(__file__, "graphtheory")
+        about = show.help_section(__file__, "graphtheory")
         return tyro.cli(_either(), prog="graphtheory", description=about, args=words)
-    kind, name = _COMMANDS[known("command", words[0], tuple(_COMMANDS))], f"graphtheory {words[0]}"
+    kind = _COMMANDS[show.known("command", words[0], tuple(_COMMANDS))]
+    name = f"graphtheory {words[0]}"
     command, unknown = tyro.cli(
         kind, prog=name, args=words[1:], config=_PLAIN_FLAGS, return_unknown_args=True
     )
     if unknown:
         what = "option" if unknown[0].startswith("-") else "argument"
-        known(what, unknown[0], _options(kind), f"{name} --help")
+        show.known(what, unknown[0], _options(kind), f"{name} --help")
     return command
 
 
 def _options(kind: type[Command]) -> tuple[str, ...]:
-    """The options that a command takes with two dashes."""
-    hints = get_type_hints(kind, include_extras=True)
-    hints |= get_type_hints(Output, include_extras=True)
-    fields = (*dataclasses.fields(kind), *dataclasses.fields(Output))
-    named = (field.name for field in fields if field.name != "output")
-    positional = tyro.conf.Positional
-    named = (n for n in named if positional not in getattr(hints[n], "__metadata__", ()))
-    return tuple(f"--{name.replace('_', '-')}" for name in named)
+    hints, words = get_type_hints(kind, include_extras=True), tyro.conf.Positional
+    named = (n for n in kind.helps if words not in getattr(hints[n], "__metadata__", ()))
+    return tuple(f"--{name.replace('_', '-')}" for name in (*named, "json", "quiet"))
 
 
 def completion_script(shell: str) -> str:
@@ -151,7 +140,6 @@ def completion_script(shell: str) -> str:
 
 
 def _either() -> Any:
-    """The union of all commands, each with its summary, for tyro."""
 
     def summarized(name: str, kind: type[Command]) -> Any:
         summary = (kind.__doc__ or "").partition("\n")[0]

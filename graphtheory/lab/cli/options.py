@@ -11,18 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 from tyro.constructors import PrimitiveConstructorSpec
 
-from graphtheory.lab.cli.show import (
-    Command,
-    RefusedError,
-    Screen,
-    at_least,
-    data_root,
-    file_there,
-    known,
-    on_interrupt,
-    threads,
-    usage_errors,
-)
+from graphtheory.lab.cli import show
+from graphtheory.lab.cli.show import Command, RefusedError, Screen
 
 if TYPE_CHECKING:
     from graphtheory.lab.bench.search import Search, SearchResult
@@ -88,42 +78,64 @@ class OnData(Command):
     threads: Count = None
 
     def check(self) -> None:
-        at_least(1, threads=self.threads)
-        file_there("--data", self.data)
+        show.at_least(1, threads=self.threads)
+        show.file_there("--data", self.data)
         self.refuse(self.data is None, "got {}, expected none without --data", "kind", "metric")
-        data_root(self.root)
+        show.data_root(self.root)
 
     def check_names(self) -> None:
         if self.data is None:
-            kinds(self.dataset, data_root(self.root))
+            kinds(self.dataset, show.data_root(self.root))
 
     def bench_task(self, images: bool = False) -> BenchTask:
         """Open the data to learn from; ValueError, TypeError or OSError say what is wrong."""
+        from graphtheory.lab.bench.benchmark import bench_task, named_task
         from graphtheory.lab.bench.image_task import ImageBenchTask
-        from graphtheory.lab.bench.tasks import bench_task, named_task
         from graphtheory.lab.datasets.own_graphs import read_graph_file
 
-        root = data_root(self.root)
+        named = (self.dataset, self.split, show.data_root(self.root))
         if images:
-            size = getattr(self, "image_size", None)
-            return ImageBenchTask(self.dataset, self.split, root, size)
+            return ImageBenchTask(*named, getattr(self, "image_size", None))
         if self.data is None:
-            return named_task(self.dataset, self.split, root)
+            return named_task(*named)
         self.refuse(True, "got {}, expected none with --data", "split")
         own = read_graph_file(self.data)
         return bench_task(own, task=self.kind, metric=self.metric, name=self.data.stem)
 
     def on_images(self, models: tuple[str, ...], option: str) -> bool:
-        """Whether these networks read images, if they fit the data set and each other."""
-        root = data_root(self.root)
-        return self.data is None and fitting(option, self.dataset, models, root) == IMAGES
+        """Whether these networks, which `option` named, read images; they have to fit the data."""
+        from graphtheory.lab.bench.graph_task import GraphBenchTask
+        from graphtheory.lab.zoo import image_models, node_models
+
+        if self.data is not None:
+            return False
+        graphs, images = GraphBenchTask.models, image_models.NAMES
+        networks = {GRAPH: node_models.NAMES, GRAPHS: graphs, IMAGES: images}
+        found = kinds(self.dataset, show.data_root(self.root))
+        every = tuple(dict.fromkeys(sum(networks.values(), ())))
+        for model in models:
+            show.known(option, model, every)
+        for kind in found:  # "digits" is of two
+            if set(models) <= set(networks[kind]):
+                return kind == IMAGES
+        if len(found) > 1:
+            holds = "is trained on by one kind of network at a time"
+            wrong = next(m for m in models if m in images)
+        else:
+            holds = holding(found)
+            wrong = next(m for m in models if m not in networks[found[0]])
+        reads = next(_PLURAL[kind] for kind, names in networks.items() if wrong in names)
+        raise RefusedError(
+            f"{option}: {wrong} reads {reads} and {self.dataset} {holds}; for {_PLURAL[found[0]]} "
+            f"there are {', '.join(networks[found[0]])}"
+        )
 
     def compared(self, models: tuple[str, ...]) -> tuple[str, ...]:
         """The models asked for, each once; for the default those that fit a named set."""
         from graphtheory.lab.zoo import graph_models, image_models
 
         if self.data is None:
-            found = kinds(self.dataset, data_root(self.root))
+            found = kinds(self.dataset, show.data_root(self.root))
             others = {GRAPHS: graph_models.COMPARED, IMAGES: image_models.NAMES}
             default = models == _default(self) and len(found) == 1
             models = others.get(found[0], models) if default else tuple(dict.fromkeys(models))
@@ -141,47 +153,18 @@ class OnData(Command):
         """Try the candidates of a search, and on a stop say where they are."""
         from graphtheory.lab.train.score import UndefinedScoreError
 
-        def stopped() -> None:
-            screen.note(f"\nWhat was tried is in {study.log}; the same command goes on.")
-
+        with show.usage_errors():
+            len(study.tried)  # a damaged line is refused before anything is tried
+        where = f"\nWhat was tried is in {study.log}; the same command goes on."
         with (
-            usage_errors(UndefinedScoreError), on_interrupt(stopped),
-            threads(self.threads, task.num_nodes), screen.steps("candidate") as steps,
+            show.usage_errors(UndefinedScoreError), show.on_interrupt(lambda: screen.note(where)),
+            show.threads(self.threads, task.num_nodes), screen.steps("candidate") as steps,
         ):  # fmt: skip
             return study.run(steps)
 
 
 def _default(command: Any) -> tuple[str, ...]:
     return type(command).models
-
-
-def fitting(option: str, dataset: str, models: tuple[str, ...], root: Path | None) -> str:
-    """Which kind of data a name means to networks that `option` named: "digits" is of two kinds."""
-    from graphtheory.lab.bench.fingerprints import NAME
-    from graphtheory.lab.zoo import graph_models, image_models, node_models
-
-    networks: dict[str, tuple[str, ...]] = {
-        GRAPH: node_models.NAMES,
-        GRAPHS: (*graph_models.NAMES, NAME),
-        IMAGES: image_models.NAMES,
-    }
-    found, every = kinds(dataset, root), dict.fromkeys(n for k in networks.values() for n in k)
-    for model in models:
-        known(option, model, tuple(every))
-    for kind in found:
-        if set(models) <= set(networks[kind]):
-            return kind
-    if len(found) > 1:
-        holds = "is trained on by one kind of network at a time"
-        wrong = next(m for m in models if m in networks[IMAGES])
-    else:
-        holds = holding(found)
-        wrong = next(m for m in models if m not in networks[found[0]])
-    reads = next(_PLURAL[kind] for kind, names in networks.items() if wrong in names)
-    raise RefusedError(
-        f"{option}: {wrong} reads {reads} and {dataset} {holds}; for {_PLURAL[found[0]]} there are "
-        f"{', '.join(networks[found[0]])}"
-    )
 
 
 def holding(found: tuple[str, ...]) -> str:
@@ -192,19 +175,17 @@ def holding(found: tuple[str, ...]) -> str:
 def kinds(dataset: str, root: Path | None = None) -> tuple[str, ...]:
     """List the kinds of data of that name: a graph or a set of graphs first, then images."""
     from graphtheory.lab.datasets import catalogue
+    from graphtheory.lab.datasets.catalogue import names
 
-    images = {
-        catalogue.key(name): catalogue.describe(name, task="image")
-        for name in catalogue.names("image")
-    }
+    images = {catalogue.key(n): catalogue.describe(n, task="image") for n in names("image")}
     found = (IMAGES,) if catalogue.key(dataset) in images else ()
     try:
         task = catalogue.describe(dataset, root).task
     except ValueError:
         if found or Path(dataset).is_dir():
             return (IMAGES,)
-        graphs = {catalogue.key(name): catalogue.describe(name) for name in catalogue.names()}
-        with usage_errors():
+        graphs = {catalogue.key(name): catalogue.describe(name) for name in names()}
+        with show.usage_errors():
             catalogue.lookup(dataset, {**graphs, **images})
         return ()
     return (GRAPHS if task == "graph" else GRAPH, *found)

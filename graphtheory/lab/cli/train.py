@@ -12,18 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from graphtheory.disk import replace_file
 from graphtheory.lab.by_name import paper
+from graphtheory.lab.cli import show
 from graphtheory.lab.cli.options import Count, Folder, OnData, Settings, Whole
-from graphtheory.lab.cli.show import (
-    RefusedError,
-    Screen,
-    at_least,
-    known,
-    on_interrupt,
-    refuse_earlier,
-    threads,
-    usage_errors,
-    write_json,
-)
+from graphtheory.lab.cli.show import RefusedError, Screen
 
 if TYPE_CHECKING:
     from graphtheory.lab.bench.image_task import ImageRunConfig, ImageRunResult
@@ -50,12 +41,12 @@ class Train(OnData):
     explorer: bool = False
 
     def check(self) -> None:
-        contrastive = known("--task", self.task, ("classify", "contrastive")) == "contrastive"
+        contrastive = show.known("--task", self.task, ("classify", "contrastive")) == "contrastive"
         none = "got {}, expected none of a contrastive task"
         self.refuse(contrastive, none, "explorer", "data")
         self.refuse(not contrastive, "got {}, but only --task contrastive has one", "head")
-        at_least(0, seed=self.seed)
-        at_least(1, epochs=self.epochs, patience=self.patience)
+        show.at_least(0, seed=self.seed)
+        show.at_least(1, epochs=self.epochs, patience=self.patience)
         super().check()
 
     def run(self, screen: Screen) -> None:
@@ -72,7 +63,7 @@ class Train(OnData):
         """The run, after all that can be refused."""
         from graphtheory.lab.bench.config import describe_options, read_options, with_options
 
-        with usage_errors(ValueError, TypeError, OSError, ImportError):
+        with show.usage_errors(ValueError, TypeError, OSError, ImportError):
             bench = self.bench_task(images)
             bench.known_model(self.model)
             with screen.working(f"reading {bench.name}"):
@@ -83,7 +74,7 @@ class Train(OnData):
                 task, data = bench.prepare(config, self.seed)
         name = f"{bench.name}-{self.model}-{bench.split}-{self.seed}"
         out = self.out or Path(f"runs/train-{name}")
-        refuse_earlier(screen, out, self.resume)
+        show.refuse_earlier(screen, out, self.resume)
         by_hand = describe_options(options, [config])
         return _Prepared(bench, config, epochs, self.patience or patience, by_hand, task, data, out)
 
@@ -94,17 +85,16 @@ class Train(OnData):
         """The training itself, for which it yields the options that `fit` has in any case."""
         from graphtheory.lab.train import CheckpointError
 
-        def stopped() -> None:
-            screen.note(f"\nCheckpoint in {run.out}; --resume goes on from it.")
-
         if run.by_hand:
             screen.note(f"Set by hand: {run.by_hand}.")
+        where = f"\nCheckpoint in {run.out}; --resume goes on from it."
+        options = {"out_dir": run.out, "resume": self.resume, "seed": self.seed}
         with (
-            on_interrupt(stopped), usage_errors(CheckpointError, OSError, *wrong),
-            threads(self.threads, run.bench.num_nodes),
-        ):  # fmt: skip
-            yield {"out_dir": run.out, "resume": self.resume, "seed": self.seed,
-                   "progress": screen.progress}  # fmt: skip
+            show.on_interrupt(lambda: screen.note(where)),
+            show.usage_errors(CheckpointError, OSError, *wrong),
+            show.threads(self.threads, run.bench.num_nodes),
+        ):
+            yield options | {"progress": screen.progress}
 
     def _on_images(self, screen: Screen, run: _Prepared) -> None:
         from graphtheory.lab.bench.image_task import train_images
@@ -117,10 +107,11 @@ class Train(OnData):
         screen.note(f"{config.recipe}, batches of {config.batch_size}")
         with self._training(screen, run, ValueError) as options:
             result = train_images(run.task, run.data, images, **options)
-            finished = FinishedImageRun(images, config, result, self.seed)
             with screen.working("pictures"):
-                drawn = finished.write(run.out, screen.command)
-        screen.result({"folder": run.out, **finished.kept(screen.command)})
+                kept, drawn = write_image_run(
+                    images, config, result, self.seed, run.out, screen.command
+                )
+        screen.result({"folder": run.out, **kept})
         fit = result.fit
         screen.say(
             f"test {100 * (fit.test or 0.0):.2f} %, validation {100 * fit.val:.2f} %, best epoch "
@@ -157,8 +148,9 @@ class Train(OnData):
             result = fit(task, run.data, epochs=run.epochs, patience=run.patience, **options)
         parameters = sum(p.numel() for p in task.model.parameters())
         chosen_by = "defaults, not tuned" if untuned else "search"
-        setting = [("options", f"{chosen_by}; {shown(run.config)}"),
-                   ("parameters", f"{parameters:,}")]  # fmt: skip
+        setting = [
+            ("options", f"{chosen_by}; {shown(run.config)}"), ("parameters", f"{parameters:,}")
+        ]  # fmt: skip
         kept = {"command": screen.command, "options": run.config.as_dict()}
         kept |= ({"set_by_hand": run.by_hand} if run.by_hand else {}) | {"chosen_by": chosen_by}
         constant = constant_of(task, run.data)
@@ -169,7 +161,7 @@ class Train(OnData):
             screen.say(f"(!) {self.model} was {flat}.")
         kept["result"] = asdict(result) | {"parameters": parameters}
         kept["environment"] = asdict(Environment.here())
-        write_json(run.out / "result.json", kept)
+        show.write_json(run.out / "result.json", kept)
         with screen.working("report.html"):
             page = graph_run_page(title, result, measure, setting, screen.command)
             page.save(run.out / "report.html")
@@ -191,8 +183,6 @@ class Train(OnData):
 
 @dataclass(frozen=True)
 class _Prepared:
-    """A run that is ready to be trained."""
-
     bench: Any  # BenchTask
     config: Any
     epochs: int
@@ -234,50 +224,38 @@ def _write_explorer(screen: Screen, task: Task, data: Source, out: Path, title: 
         labels = batch.y if batch.y.dim() == 1 else None
     else:
         inputs, graph, labels = (batch.val[0],), None, None
-    with screen.working("the page of attention"), usage_errors():
+    with screen.working("the page of attention"), show.usage_errors():
         maps = attention_maps(task.model, *inputs)
         attention_explorer(maps, graph, labels=labels, title=title).save(out / EXPLORER)
 
 
-@dataclass(frozen=True)
-class FinishedImageRun:
-    """A finished run on images of `train` or of `bench`, which writes its files."""
+def write_image_run(
+    images: ImageSet, config: ImageRunConfig, result: ImageRunResult, seed: int, out: Path,
+    command: str,
+) -> tuple[dict[str, Any], list[str]]:  # fmt: skip
+    """Write the files of a run; return the content of result.json and the pictures' names."""
+    from graphtheory.lab.bench.image_task import pictures
+    from graphtheory.lab.bench.rows import Environment
+    from graphtheory.lab.plot import save
+    from graphtheory.lab.report.benchmark import image_run_page
 
-    images: ImageSet
-    config: ImageRunConfig
-    result: ImageRunResult
-    seed: int
-
-    def kept(self, command: str) -> dict[str, Any]:
-        """The content of result.json as plain values."""
-        from graphtheory.lab.bench.rows import Environment
-
-        listing, result = self.images.listing, self.result
-        numbers = {"gmacs": result.gmacs, "parameters": result.parameters}
-        return {
-            "command": command, "data": files_of(self.images),
-            "classes": listing and listing.classes, "options": self.config.as_dict(),
-            "result": asdict(result.fit) | numbers, "environment": asdict(Environment.here()),
-        }  # fmt: skip
-
-    def write(self, out: Path, command: str) -> list[str]:
-        """Write report.html, result.json, predictions.csv and pictures; return their names."""
-        from graphtheory.lab.bench.image_pictures import pictures
-        from graphtheory.lab.plot import save
-        from graphtheory.lab.report.benchmark import image_run_page
-
-        write_json(out / "result.json", self.kept(command))
-        table = io.StringIO()
-        csv.writer(table, lineterminator="\n").writerows(self.result.rows(self.images))
-        replace_file(out / "predictions.csv", table.getvalue().encode())
-        drawn = pictures(self.result.model, self.images.test().pixels[0])
-        title = f"{self.images.info.name} ({files_of(self.images)})"
-        page = image_run_page(title, self.config, self.result, drawn, self.seed, command)
-        page.save(out / "report.html")
-        for name, figure in drawn.items():
-            (out / "pictures").mkdir(exist_ok=True)
-            save(figure, out / "pictures" / f"{name}.png")
-        return list(drawn)
+    numbers = {"gmacs": result.gmacs, "parameters": result.parameters}
+    kept = {
+        "command": command, "data": files_of(images),
+        "classes": images.listing and images.listing.classes, "options": config.as_dict(),
+        "result": asdict(result.fit) | numbers, "environment": asdict(Environment.here()),
+    }  # fmt: skip
+    show.write_json(out / "result.json", kept)
+    table = io.StringIO()
+    csv.writer(table, lineterminator="\n").writerows(result.rows(images))
+    replace_file(out / "predictions.csv", table.getvalue().encode())
+    drawn = pictures(result.model, images.test().pixels[0])
+    title = f"{images.info.name} ({files_of(images)})"
+    image_run_page(title, config, result, drawn, seed, command).save(out / "report.html")
+    for name, figure in drawn.items():
+        (out / "pictures").mkdir(exist_ok=True)
+        save(figure, out / "pictures" / f"{name}.png")
+    return kept, list(drawn)
 
 
 def files_of(images: ImageSet) -> str:

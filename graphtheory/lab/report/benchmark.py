@@ -13,10 +13,9 @@ from graphtheory.lab.bench.benchmark import Run
 from graphtheory.lab.bench.comparison import Comparison, best_of, difference_table, rows, summaries
 from graphtheory.lab.bench.config import RunConfig, ignores
 from graphtheory.lab.bench.image_task import ImageRunConfig, ImageRunResult
-from graphtheory.lab.bench.measure import ACCURACY, Measure
 from graphtheory.lab.bench.rows import Environment, Row
 from graphtheory.lab.bench.search import SearchResult
-from graphtheory.lab.bench.table import Table, counted
+from graphtheory.lab.bench.table import ACCURACY, Measure, Table, counted
 from graphtheory.lab.report.page import Page
 
 if TYPE_CHECKING:

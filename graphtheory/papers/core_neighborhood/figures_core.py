@@ -16,7 +16,7 @@ from torch_geometric.utils import to_undirected
 from graphtheory.lab.bench.config import RunResult
 from graphtheory.lab.bench.node_config import NodeRunConfig, train_nodes
 from graphtheory.lab.bench.rows import Row
-from graphtheory.lab.bench.spaces import Space
+from graphtheory.lab.bench.task import Space
 from graphtheory.lab.datasets import graphs
 from graphtheory.lab.datasets.catalogue import key
 from graphtheory.lab.datasets.graphs import Data
@@ -85,6 +85,7 @@ def accuracy_and_bias(rows: Rows, *, bias_of: Sequence[str], title: str = "") ->
 TASK = "core-distance"
 _HEADS: dict[str, tuple[Any, ...]] = {"heads": (1, 4)}
 SPACE = Space(
+    config=NodeRunConfig,
     epochs=100,
     patience=100,
     search_seeds=1,

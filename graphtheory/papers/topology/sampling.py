@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 
 from graphtheory.graph import Neighborhood
-from graphtheory.lab.bench.node_config import NodeRunConfig, load, train_nodes
-from graphtheory.lab.bench.spaces import tuned_config
+from graphtheory.lab.bench.node_config import NodeRunConfig, load, train_nodes, tuned_config
 from graphtheory.lab.train import FitResult, NodeTask, SampledLayers, fit
 from graphtheory.lab.zoo import node_models as zoo
 from graphtheory.papers.figure import Measurements, groups

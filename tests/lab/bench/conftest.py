@@ -8,7 +8,7 @@ from graphtheory.lab.bench import node_task
 from graphtheory.lab.bench.config import RunResult
 from graphtheory.lab.bench.node_config import NodeRunConfig
 from graphtheory.lab.bench.node_task import NodeBenchTask
-from graphtheory.lab.bench.spaces import Space
+from graphtheory.lab.bench.task import Space
 
 Listen = Callable[..., list[tuple[NodeRunConfig, int]]]
 
@@ -55,6 +55,7 @@ def listen(monkeypatch: pytest.MonkeyPatch) -> Listen:
 def small_space(monkeypatch: pytest.MonkeyPatch) -> Space:
     """What a search on the karate club may choose from here; a few epochs, two splits."""
     space = Space(
+        config=NodeRunConfig,
         epochs=3,
         patience=3,
         search_seeds=2,

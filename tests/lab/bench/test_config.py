@@ -19,8 +19,7 @@ from graphtheory.lab.bench.config import (
     read_options,
     with_options,
 )
-from graphtheory.lab.bench.fingerprints import TreesRunConfig
-from graphtheory.lab.bench.graph_task import GraphRunConfig, OwnGraphs, network_of
+from graphtheory.lab.bench.graph_task import GraphRunConfig, OwnGraphs, TreesRunConfig, network_of
 from graphtheory.lab.bench.node_config import NodeRunConfig
 from graphtheory.lab.datasets.graph_sets import precomputed
 from graphtheory.lab.train import AdamOptions
@@ -59,14 +58,15 @@ def test_ignored_options_change_nothing_and_all_others_do(model: str) -> None:
     facts = molecules().graphs(0)
     small = GraphRunConfig(model, graph_zoo.GraphConfig(hidden=8, layers=2, heads=4))
 
+    needs = {"distance": 1, "walk": 3, "laplacian": 2, "paths": 2, "resistance": 1}
+    batch = Batch.from_data_list(list(precomputed(facts, **needs)))
+
     def seen(options: dict[str, Any]) -> tuple[Any, torch.Tensor]:
         trial = GraphRunConfig(model, graph_zoo.GraphConfig(**vars(small.network) | options))
-        needs = {"distance": 1, "walk": 3, "laplacian": 2, "paths": 2, "resistance": 1}
-        batch = Batch.from_data_list(list(precomputed(facts, **needs)))
         torch.manual_seed(0)
         network = network_of(trial, facts)
         torch.manual_seed(1)
-        return [(n, p.shape) for n, p in network.named_parameters()], network(batch)
+        return [(n, p.shape) for n, p in network.named_parameters()], network(batch.clone())
 
     shapes, out = seen({})
     for name, value in OTHER.items():

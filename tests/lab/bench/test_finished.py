@@ -74,14 +74,6 @@ def test_a_line_without_its_end_is_dropped(record: FinishedRuns, path: Path, los
     assert path.read_bytes() == whole
 
 
-@pytest.mark.parametrize("content", ["[1]\n", "no JSON\n", '{"run": {}}\n', "1\n"])
-def test_another_file_is_refused_by_name(path: Path, content: str) -> None:
-    path.parent.mkdir()
-    path.write_text(content)
-    with pytest.raises(ValueError, match=r"line 1 of .*runs\.jsonl is no finished run"):
-        FinishedRuns(path)
-
-
 def test_each_run_is_on_the_disk_before_the_next(benchmark: Benchmark, path: Path) -> None:
     seen: list[int] = []
 

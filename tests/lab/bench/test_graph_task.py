@@ -11,15 +11,21 @@ import torch
 from torch_geometric.data import Data
 
 import graphtheory
-from graphtheory.lab.bench import fingerprints
-from graphtheory.lab.bench.benchmark import Benchmark, FinishedRuns
+from graphtheory.lab.bench.benchmark import Benchmark, FinishedRuns, bench_task, named_task
 from graphtheory.lab.bench.config import AXES, constant_score
-from graphtheory.lab.bench.graph_task import GraphBenchTask, GraphRunConfig, OwnGraphs, graph_space
+from graphtheory.lab.bench.graph_task import (
+    GraphBenchTask,
+    GraphRunConfig,
+    OwnGraphs,
+    TreesRunConfig,
+    graph_space,
+)
 from graphtheory.lab.bench.node_task import OwnNodes
 from graphtheory.lab.bench.search import Search, SearchLog, SearchResult, best
 from graphtheory.lab.bench.task import CONSTANT
-from graphtheory.lab.bench.tasks import bench_task, named_task
+from graphtheory.lab.datasets.graph_sets import GraphSet, packed
 from graphtheory.lab.datasets.own_graphs import graph_set
+from graphtheory.lab.datasets.splits import Split
 from graphtheory.lab.report import BenchmarkReport
 from graphtheory.lab.train.score import SCORES
 from graphtheory.lab.zoo import graph_models as graph_zoo
@@ -64,7 +70,7 @@ def test_a_run_is_the_same_again_and_is_taken_up_from_its_record(tmp_path: Path)
 
 def test_a_search_chooses_the_lowest_error_and_goes_on(tmp_path: Path) -> None:
     problem, log = OwnGraphs(values()), tmp_path / "search.jsonl"
-    short = graph_space(2000, 10**9)
+    short = replace(graph_space(2000, 10**9), epochs=2, search_epochs=2)
     problem.space = lambda model: short  # type: ignore[method-assign,assignment]
     judged = Search(problem, ("gine", "mlp"), budget=2, log=log).run()
     assert best(judged, problem.measure)["gine"].val == min(j.val for j in judged[:2])
@@ -209,10 +215,12 @@ def test_what_scores_no_better_than_a_constant_is_found() -> None:
 def test_sets_with_labels_of_nodes_or_of_graphs(name: str) -> None:
     problem = named_task(name)
     assert isinstance(problem, GraphBenchTask)
-    found = problem.graphs(0)
-    few = 4 if name == "infection" else 16  # of 500 nodes each
-    parts = (found.train_index[:few], found.val_index[:few], found.test_index[:few])
-    found.train_index, found.val_index, found.test_index = parts
+    whole = problem.graphs(0)
+    few = 2 if name == "infection" else 16  # of 500 nodes each
+    kept = torch.cat([whole.train_index[:few], whole.val_index[:few], whole.test_index[:few]])
+    graphs = packed([whole.get(int(i)) for i in kept])
+    found = GraphSet(graphs, whole.facts, Split(*torch.arange(3 * few).split(few)), whole.split)
+    problem._sets = {0: found}
     runs = Benchmark(problem, problem.compared, 1, epochs=1).run()
     assert [run.model for run in runs] == list(graph_zoo.COMPARED)
     assert all(0 <= run.test <= 1 and run.epochs == len(run.history) == 1 for run in runs)
@@ -238,7 +246,7 @@ def test_fingerprints_are_paired_by_seed(kind: str) -> None:
     graphs = [ring(4, row, smiles=name) for row, name in zip(rows, names, strict=True)]
     fixed = (list(range(24)), list(range(24, 32)), list(range(32, 40)))
     problem = OwnGraphs(graphs, split=fixed)
-    trial = fingerprints.TreesRunConfig(max_iter=20, min_samples_leaf=2, max_features=0.5)
+    trial = TreesRunConfig(max_iter=20, min_samples_leaf=2, max_features=0.5)
     first, again, other = (problem.run(trial, seed=s, epochs=1, patience=1) for s in (0, 0, 1))
     assert (first.fit.test, first.fit.val) == (again.fit.test, again.fit.val)
     if kind == "regression":  # shares of few molecules tie
@@ -247,4 +255,4 @@ def test_fingerprints_are_paired_by_seed(kind: str) -> None:
     assert problem.measure.gain(first.fit.test, first.constant) > 0
     judged = SearchResult("k", trial, 0.5, 1, 1.0, 1, 1, 1)
     assert SearchLog().read(SearchLog().line({}, judged))[1].config == trial
-    assert len(fingerprints.space(graph_space(10, 10)).candidates("ecfp", 5)) == 5
+    assert len(problem.space("ecfp").candidates("ecfp", 5)) == 5

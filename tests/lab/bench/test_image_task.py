@@ -7,8 +7,13 @@ import torch
 
 from graphtheory.lab.bench.benchmark import Benchmark, FinishedRuns
 from graphtheory.lab.bench.config import checked_options, with_options
-from graphtheory.lab.bench.image_pictures import pictures
-from graphtheory.lab.bench.image_task import ImageBenchTask, image_config, prepare, train_images
+from graphtheory.lab.bench.image_task import (
+    ImageBenchTask,
+    image_config,
+    pictures,
+    prepare,
+    train_images,
+)
 from graphtheory.lab.bench.rows import Environment
 from graphtheory.lab.datasets import image_sets
 from graphtheory.lab.report.benchmark import ImageReport
@@ -48,7 +53,8 @@ def test_short_runs_take_smaller_batches_and_options_their_place() -> None:
 
 def test_a_run_scores_the_test_images_once_it_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
     images = image_sets.load("digits")
-    task, data = prepare(image_config("digits", "cnn", epochs=2), images, seed=1)
+    quick = replace(image_config("digits", "cnn", epochs=2), batch_size=32)
+    task, data = prepare(quick, images, seed=1)
     assert len(data.val) + len(data.train) == 1437
     opened: list[int] = []
     test = image_sets.ImageSet.test
@@ -97,8 +103,8 @@ def test_pictures_of_a_model(model: str, expected: set[str]) -> None:
 
 def make(folder: Path, epochs: int = 1) -> Benchmark:
     record = FinishedRuns(folder / "runs.jsonl")
-    task = ImageBenchTask("digits")
-    return Benchmark(task, ("cnn", "vit"), 1, epochs=epochs, record=record)
+    task, options = ImageBenchTask("digits"), {"batch_size": 128}
+    return Benchmark(task, ("cnn", "vit"), 1, epochs=epochs, record=record, options=options)
 
 
 def test_finished_runs_are_taken_and_others_added(tmp_path: Path) -> None:

@@ -15,9 +15,9 @@ from graphtheory.lab.bench.comparison import (
     summaries,
     unlearned,
 )
-from graphtheory.lab.bench.measure import MEASURES, measure_of
 from graphtheory.lab.bench.node_config import NodeRunConfig
 from graphtheory.lab.bench.search import SearchLog, SearchResult, best
+from graphtheory.lab.bench.table import MEASURES, measure_of
 from graphtheory.lab.bench.task import CONSTANT
 from graphtheory.lab.train.score import SCORES
 

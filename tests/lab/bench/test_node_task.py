@@ -9,8 +9,8 @@ from torch_geometric.data import Data
 
 import graphtheory
 from graphtheory.lab.bench import node_task
-from graphtheory.lab.bench.node_config import as_csr
 from graphtheory.lab.bench.node_task import NodeBenchTask, OwnNodes, scales_rows
+from graphtheory.lab.datasets.node_readers import as_sparse_rows
 
 
 def graph(x: Tensor | None = None, **masks: Tensor) -> Data:
@@ -127,7 +127,7 @@ def test_rows_are_scaled_where_the_mix_decides_and_not_where_the_sum_does() -> N
     for label_by in ("mix", "length"):  # sparse features say the same
         data = words(label_by)
         found = scales_rows(data, False)
-        data.x = as_csr(data.x)
+        data.x = as_sparse_rows(data.x)
         assert scales_rows(data, False) is found
     data = words("mix")  # and test labels are not asked
     data.y[data.test_mask] = 1 - data.y[data.test_mask]

@@ -36,7 +36,7 @@ def test_every_network_trains_and_is_scored_by_ogb(name: str, small_sets: Path) 
         pytest.skip("needs torch-sparse or pyg-lib: install graphtheory[scatter]")
     problem = NodeBenchTask(name, "published", small_sets)
     options = {"hidden": 8, "layers": 2} | ({"batch_size": 8} if sampled else {})
-    runs = Benchmark(problem, MODELS, 1, options=options, epochs=2).run()
+    runs = Benchmark(problem, MODELS, 1, options=options, epochs=1).run()
     assert [run.model for run in runs] == list(MODELS)
     for model in MODELS:
         trial = Benchmark(problem, MODELS, 1, options=options).config(model)[0]

@@ -12,7 +12,7 @@ from graphtheory.lab.bench import node_task
 from graphtheory.lab.bench.config import RunResult
 from graphtheory.lab.bench.node_config import NodeRunConfig, load, train_nodes
 from graphtheory.lab.bench.search import Search, SearchLog, SearchResult, best
-from graphtheory.lab.bench.spaces import Space
+from graphtheory.lab.bench.task import Space
 from tests.lab.bench.conftest import Listen
 
 pytestmark = pytest.mark.usefixtures("small_space")

@@ -6,12 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from graphtheory.lab.bench import spaces
+from graphtheory.lab.bench import task
 from graphtheory.lab.bench.graph_task import GraphRunConfig
-from graphtheory.lab.bench.node_config import NodeRunConfig
+from graphtheory.lab.bench.node_config import (
+    DEFAULT,
+    GraphFacts,
+    NodeRunConfig,
+    node_space,
+    tuned_config,
+)
 from graphtheory.lab.bench.node_task import NodeBenchTask
 from graphtheory.lab.bench.search import SearchResult, config_from
-from graphtheory.lab.bench.spaces import DEFAULT, GraphFacts, Space, node_space
+from graphtheory.lab.bench.task import Space
 from graphtheory.lab.datasets import graphs
 from graphtheory.lab.datasets.catalogue import describe
 from graphtheory.lab.zoo import graph_models as graph_zoo
@@ -123,14 +129,14 @@ def test_default_options_are_the_same_for_every_network(space: Space) -> None:
 
 def test_facts_of_a_graph_read_no_label_of_validation_or_test() -> None:
     facts, data = NodeBenchTask("karate").facts, NodeBenchTask("karate").data(0)
-    assert (facts.nodes, facts.edges) == (34, 156) and facts.two_hops == 156**2 / 34
+    assert (facts.nodes, facts.edges) == (34, 156)
     assert facts.labels_per_class == float(data.train_mask.sum()) / int(data.num_classes)
     before = GraphFacts.of(data)
     data.y[~data.train_mask] = 0
     assert GraphFacts.of(data) == before and before.features == data.x.size(1)
 
 
-ALL = json.loads(spaces.FILE.read_text()) if spaces.FILE.exists() else {}
+ALL = json.loads(task.TUNED.read_text()) if task.TUNED.exists() else {}
 NODE_SETS = {name.lower() for name in graphs.names("node")}
 KEPT = {dataset: of for dataset, of in ALL.items() if dataset in NODE_SETS}
 
@@ -138,9 +144,9 @@ KEPT = {dataset: of for dataset, of in ALL.items() if dataset in NODE_SETS}
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The user's file in a cache folder of its own, none at first, and no file of the package."""
-    monkeypatch.setattr(spaces, "FILE", tmp_path / "shipped.json")
+    monkeypatch.setattr(task, "TUNED", tmp_path / "shipped.json")
     monkeypatch.setenv("GRAPHTHEORY_CACHE", str(tmp_path / "cache"))
-    return spaces.user_file()
+    return task.user_file()
 
 
 def chosen(model: str, val: float = 0.5, dataset: str = "karate", lr: float = 0.02) -> SearchResult:
@@ -149,13 +155,13 @@ def chosen(model: str, val: float = 0.5, dataset: str = "karate", lr: float = 0.
 
 @pytest.mark.parametrize(("dataset", "model"), [(d, m) for d in ALL for m in ALL[d]])
 def test_what_is_kept_can_be_built(dataset: str, model: str) -> None:
-    kept = spaces.kept_options(dataset, model)
+    kept = task.kept_options(dataset, model)
     assert kept is not None
     trial, epochs, patience = config_from(kept[0]), *kept[1:]
     assert trial.model == model and 0 < patience < epochs
     if dataset in NODE_SETS:
         assert isinstance(trial, NodeRunConfig)
-        assert spaces.tuned_config(dataset, model) == (trial, epochs, patience)
+        assert tuned_config(dataset, model) == (trial, epochs, patience)
         zoo.build(model, trial.network, num_features=5, num_classes=3)
         zoo.pattern_of(model, trial.network)
         assert 0 < KEPT[dataset][model]["val"] <= 1
@@ -171,44 +177,43 @@ def test_what_is_kept_can_be_built(dataset: str, model: str) -> None:
 @pytest.mark.parametrize("dataset", KEPT)
 def test_networks_that_are_compared_were_searched_together(dataset: str) -> None:
     assert {model.removesuffix("-res") for model in KEPT[dataset]} >= set(zoo.COMPARED)
-    wanted = spaces.tuned_config("chameleon-filtered", "gt")
-    assert spaces.tuned_config("Chameleon_Filtered", "gt") == wanted
-    assert spaces.kept_options("CHAMELEON_filtered", "gt")
+    assert tuned_config(dataset.upper().replace("-", "_"), "gt") == tuned_config(dataset, "gt")
+    assert task.kept_options(dataset.upper(), "gt")
 
 
 def test_kept_and_read_again_beside_other_entries(file: Path) -> None:
     every = dict.fromkeys(zoo.NAMES, DEFAULT)
-    spaces.keep({"gt": chosen("gt"), "mlp": chosen("mlp")}, every, file)
+    task.keep({"gt": chosen("gt"), "mlp": chosen("mlp")}, every, file)
     wanted = NodeRunConfig.of("gt", lr=0.02), DEFAULT.epochs, DEFAULT.patience
-    assert spaces.tuned_config("Karate", "gt") == wanted
-    assert spaces.kept_options("KARATE", "mlp") and spaces.kept_options("karate", "gcn") is None
-    spaces.keep({"gt": chosen("gt", lr=0.5)}, every, file)
-    spaces.keep({"gt": chosen("gt", dataset="actor")}, every, file)
-    assert spaces.tuned_config("karate", "gt")[0].optimizer.lr == 0.5
-    assert spaces.tuned_config("karate", "mlp")[0].optimizer.lr == 0.02
+    assert tuned_config("Karate", "gt") == wanted
+    assert task.kept_options("KARATE", "mlp") and task.kept_options("karate", "gcn") is None
+    task.keep({"gt": chosen("gt", lr=0.5)}, every, file)
+    task.keep({"gt": chosen("gt", dataset="actor")}, every, file)
+    assert tuned_config("karate", "gt")[0].optimizer.lr == 0.5
+    assert tuned_config("karate", "mlp")[0].optimizer.lr == 0.02
     assert list(json.loads(file.read_text())) == ["actor", "karate"]  # in order, for short diffs
 
 
 def test_the_users_file_is_read_before_the_shipped_one(file: Path) -> None:
-    for where, lr in ((spaces.FILE, 0.1), (file, 0.2)):
-        spaces.keep({"gt": chosen("gt", lr=lr)}, dict.fromkeys(zoo.NAMES, DEFAULT), where)
-    spaces.keep({"mlp": chosen("mlp", lr=0.3)}, dict.fromkeys(zoo.NAMES, DEFAULT), spaces.FILE)
+    for where, lr in ((task.TUNED, 0.1), (file, 0.2)):
+        task.keep({"gt": chosen("gt", lr=lr)}, dict.fromkeys(zoo.NAMES, DEFAULT), where)
+    task.keep({"mlp": chosen("mlp", lr=0.3)}, dict.fromkeys(zoo.NAMES, DEFAULT), task.TUNED)
     assert file.parent.name == "cache" and list(json.loads(file.read_text())["karate"]) == ["gt"]
-    assert spaces.tuned_config("karate", "gt")[0].optimizer.lr == 0.2
-    assert spaces.tuned_config("karate", "mlp")[0].optimizer.lr == 0.3
+    assert tuned_config("karate", "gt")[0].optimizer.lr == 0.2
+    assert tuned_config("karate", "mlp")[0].optimizer.lr == 0.3
     file.write_text("{")
     with pytest.raises(ValueError, match=r"tuned\.json is not a file of tuned options"):
-        spaces.kept_options("karate", "gt")
+        task.kept_options("karate", "gt")
 
 
 def test_without_a_search_there_are_plain_options(file: Path) -> None:
     for model in zoo.NAMES:
-        trial, epochs, patience = spaces.tuned_config("a graph of your own", model)
+        trial, epochs, patience = tuned_config("a graph of your own", model)
         assert trial.model == model
         assert (epochs, patience) == (DEFAULT.epochs, DEFAULT.patience)
         zoo.build(model, trial.network, num_features=5, num_classes=3)
-        same = spaces.tuned_config("a graph of your own", "gt")[0]
+        same = tuned_config("a graph of your own", "gt")[0]
         assert (trial.network, trial.optimizer) == (same.network, same.optimizer)  # one stack
-    assert spaces.kept_options("karate", "gt") is None
+    assert task.kept_options("karate", "gt") is None
     with pytest.raises(ValueError, match="model: got 'sag', expected one of gt"):
-        spaces.tuned_config("cora", "sag")
+        tuned_config("cora", "sag")

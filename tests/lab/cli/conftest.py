@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from graphtheory.lab.bench import node_task
-from graphtheory.lab.bench.spaces import Space
+from graphtheory.lab.bench.node_config import NodeRunConfig
+from graphtheory.lab.bench.task import Space
 from graphtheory.lab.cli import main
 
 Run = Callable[..., tuple[int, str, str]]
@@ -33,4 +34,6 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
 def small_space(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few and quick candidates for every search on a graph."""
     axes = {"hidden": (4, 8), "lr": (0.01, 0.1), "residual": (True,)}
-    monkeypatch.setattr(node_task, "node_space", lambda *_: Space(2, 2, 1, axes))
+    monkeypatch.setattr(
+        node_task, "node_space", lambda *_: Space(2, 2, 1, axes, config=NodeRunConfig)
+    )

@@ -177,17 +177,13 @@ def test_what_options_and_names_show_is_refused_before_torch_is_loaded(
 
 
 @pytest.mark.parametrize("name", ON_DATA)
-def test_an_output_folder_that_is_a_file_is_refused(run: Run, tmp_path: Path, name: str) -> None:
-    (tmp_path / "taken").write_text("")
-    line = refused(run(name, "--dataset", "karate", "--out", "taken"))
-    assert "taken" in line
-
-
-def test_a_folder_of_the_environment_that_is_not_there(
-    run: Run, monkeypatch: pytest.MonkeyPatch
+def test_folders_that_are_files_or_not_there_are_refused(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
+    (tmp_path / "taken").write_text("")
+    assert "taken" in refused(run(name, "--dataset", "karate", "--out", "taken"))
     monkeypatch.setenv("GRAPHTHEORY_DATA", "gone")
-    assert "$GRAPHTHEORY_DATA: gone is not a folder" in refused(run("train", *KARATE))
+    assert "$GRAPHTHEORY_DATA: gone is not a folder" in refused(run(name, "--dataset", "karate"))
 
 
 # Failures -----------------------------------------------------------------------------------------
@@ -200,25 +196,18 @@ def failing(error: BaseException) -> Callable[..., Any]:
     return fail
 
 
-def test_a_loss_that_is_not_finite_is_1_and_one_line(
+def test_failures_have_codes_and_a_bug_its_traceback(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    error = FloatingPointError("epoch 1: training loss nan")
-    monkeypatch.setattr("graphtheory.lab.train.fit", failing(error))
-    assert run("train", *KARATE)[::2] == (1, "graphtheory: epoch 1: training loss nan\n")
+    def trained(error: BaseException) -> tuple[int, str, str]:
+        monkeypatch.setattr("graphtheory.lab.train.fit", failing(error))
+        return run("train", *KARATE, "--out", "here")
 
-
-def test_a_bug_keeps_its_traceback(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("graphtheory.lab.train.fit", failing(KeyError("a bug")))
+    nan = trained(FloatingPointError("epoch 1: training loss nan"))
+    assert nan[::2] == (1, "graphtheory: epoch 1: training loss nan\n")
     with pytest.raises(KeyError, match="a bug"):
-        run("train", *KARATE)
-
-
-def test_ctrl_c_is_130_and_says_where_the_checkpoint_is(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("graphtheory.lab.train.fit", failing(KeyboardInterrupt()))
-    code, out, err = run("train", *KARATE, "--out", "here")
+        trained(KeyError("a bug"))
+    code, out, err = trained(KeyboardInterrupt())
     assert (code, err) == (130, "graphtheory: interrupted\n")
     assert "Checkpoint in here; --resume goes on" in out
 
@@ -315,14 +304,6 @@ def test_bench_writes_everything(finished: Path) -> None:
     assert "graphtheory bench --dataset karate --epochs 3" in report
 
 
-def test_bench_says_what_it_finds(copied: Path, run: Run) -> None:
-    code, out, err = run(*BENCH, "--resume")
-    assert code == 0
-    assert "4 of 4 runs are known from earlier." in out
-    assert "test mean ± std" in out and "gt - mlp" in out and "Written to b" in out
-    assert "run 1/4" not in err  # nothing was trained
-
-
 def test_resume_adds_what_is_missing(copied: Path, run: Run) -> None:
     before = (copied / "runs.jsonl").read_text()
     more = ("bench", *KARATE, "--models", "gt,gcn", "--seeds", "3", "--distances", "0")
@@ -333,7 +314,11 @@ def test_resume_adds_what_is_missing(copied: Path, run: Run) -> None:
     assert after.startswith(before) and len(after.splitlines()) == 8
 
 
-def test_a_line_that_was_cut_short_is_run_again(copied: Path, run: Run) -> None:
+def test_resume_says_what_it_finds_and_runs_what_was_cut_short(copied: Path, run: Run) -> None:
+    code, out, err = run(*BENCH, "--resume")
+    assert code == 0 and "4 of 4 runs are known from earlier." in out
+    assert "test mean ± std" in out and "gt - mlp" in out and "Written to b" in out
+    assert "run 1/4" not in err  # nothing was trained
     file = copied / "runs.jsonl"
     whole = file.read_bytes()
     file.write_bytes(whole[:-40])
@@ -343,13 +328,11 @@ def test_a_line_that_was_cut_short_is_run_again(copied: Path, run: Run) -> None:
     runs = [line["run"] for line in lines_of(file)]
     first = [json.loads(line)["run"] for line in whole.splitlines()]
     assert [[r[k] for k in keep] for r in runs] == [[r[k] for k in keep] for r in first]
-
-
-def test_other_settings_and_what_is_no_record_are_refused(copied: Path, run: Run) -> None:
     line = refused(run(*BENCH, "--resume", "--epochs", "4"))
     assert "holds model gt, seed 0 under other settings: epochs 3 there, 4 here" in line
-    (copied / "runs.jsonl").write_text("[1]\n")
-    assert "is no finished run" in refused(run(*BENCH, "--resume"))
+    for content in ("[1]\n", "no JSON\n", '{"run": {}}\n', "1\n"):
+        file.write_text(content)
+        assert "is no finished run" in refused(run(*BENCH, "--resume"))
 
 
 def test_without_resume_earlier_runs_are_set_aside(copied: Path, run: Run) -> None:
@@ -372,7 +355,8 @@ def test_an_interrupted_bench_keeps_its_runs_and_goes_on(
 
     def until_interrupted(*args: Any, **options: Any) -> Any:
         if next(calls, None) is None:
-            raise KeyboardInterrupt
+            signal.raise_signal(signal.SIGINT)
+            time.sleep(60)  # which Ctrl-C ends
         return trained(*args, **options)
 
     monkeypatch.setattr(node_task.NodeBenchTask, "run", until_interrupted)
@@ -383,22 +367,6 @@ def test_an_interrupted_bench_keeps_its_runs_and_goes_on(
     code, out, _ = run(*BENCH, "--resume")
     assert code == 0 and "2 of 4 runs are known" in out
     assert len((tmp_path / "b/runs.jsonl").read_text().splitlines()) == 4
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals")
-def test_ctrl_c_ends_a_process_with_130(tmp_path: Path) -> None:
-    words = ["bench", *KARATE, "--models", "mlp", "--seeds", "1000", "--out", "b"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "graphtheory", *words],
-        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    deadline = time.monotonic() + 60
-    while not (tmp_path / "b/runs.jsonl").exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=30)
-    assert process.returncode == 130, err
-    assert "runs are in b/runs.jsonl" in out and "Traceback" not in err
 
 
 # sets of graphs, and own data -------------------------------------------------------------------
@@ -551,7 +519,7 @@ def test_bench_on_a_set_of_graphs_by_name(run: Run, tmp_path: Path, data_root: P
 
 def test_train_on_images_writes_a_run_and_resumes_it(run: Run, tmp_path: Path) -> None:
     pytest.importorskip("kornia")
-    small = ("--set", "width=32,depth=4")
+    small = ("--set", "width=32,depth=4,batch_size=128")
     words = ("train", "--dataset", "digits", "--model", "stvit", *small, "--epochs", "2")
     code, out, _ = run(*words)
     assert code == 0 and "GMACs an image" in out and "data scikit-learn's digits" in out
@@ -604,7 +572,7 @@ def test_a_folder_of_images_with_options_of_the_network(run: Run, tmp_path: Path
 
 def test_bench_on_images_goes_on_where_it_stopped(run: Run, tmp_path: Path) -> None:
     pytest.importorskip("kornia")
-    small = ("--set", "width=32,depth=4", "--epochs", "1")
+    small = ("--set", "width=32,depth=4,batch_size=128", "--epochs", "1")
     words = ("bench", "--dataset", "digits", *small, "--models")
     code, out, _ = run(*words, "cnn,stvit", "--seeds", "1")
     assert code == 0 and "cnn - stvit" in out and "MMACs" in out
@@ -621,7 +589,7 @@ def test_bench_on_images_goes_on_where_it_stopped(run: Run, tmp_path: Path) -> N
 def test_tune_keeps_a_log_and_goes_on(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_space: None
 ) -> None:
-    from graphtheory.lab.bench.spaces import FILE, kept_options
+    from graphtheory.lab.bench.task import TUNED, kept_options
 
     words = ("tune", "--dataset", "karate", "--models", "mlp,gcn", "--out", "t", "--budget")
     code, out, err = run(*words, "1")
@@ -629,10 +597,10 @@ def test_tune_keeps_a_log_and_goes_on(
     first = (tmp_path / "t/search.jsonl").read_text()
     assert len(first.splitlines()) == 2
     monkeypatch.setenv("GRAPHTHEORY_CACHE", str(tmp_path / "cache"))
-    shipped = FILE.read_bytes()
+    shipped = TUNED.read_bytes()
     code, out, _ = run(*words, "2", "--keep")
     assert code == 0 and f"Kept for `train` and `bench` in {tmp_path / 'cache/tuned.json'}" in out
-    assert kept_options("karate", "gcn") and FILE.read_bytes() == shipped
+    assert kept_options("karate", "gcn") and TUNED.read_bytes() == shipped
     longer = (tmp_path / "t/search.jsonl").read_text()
     assert longer.startswith(first) and len(longer.splitlines()) == 4
     assert set(read(tmp_path / "t/tuned.json")["karate"]) == {"mlp", "gcn"}

@@ -4,14 +4,15 @@ import json
 import re
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from rich.console import Console
 
-from graphtheory.lab.cli import progress
-from graphtheory.lab.cli.progress import Steps, steps, working
+from graphtheory.lab.cli import show
+from graphtheory.lab.cli.show import Output, Screen, Steps
 
 Run = Callable[..., tuple[int, str, str]]
 KARATE = ("--dataset", "karate", "--epochs", "2")
@@ -86,8 +87,8 @@ def test_a_refusal_is_a_sentence_and_no_json(run: Run) -> None:
 
 
 @pytest.fixture
-def in_a_file(capsys: pytest.CaptureFixture[str]) -> Console:
-    return Console(stderr=True, width=160)
+def in_a_file(capsys: pytest.CaptureFixture[str]) -> Screen:
+    return Screen(Console(), Console(stderr=True, width=160), "")
 
 
 Told = Callable[[Steps, Callable[[float], None]], None]
@@ -166,53 +167,54 @@ def draws(tell: Steps, wait: Callable[[float], None]) -> None:
     ],
 )  # fmt: skip
 def test_lines_in_a_file_say_how_long_the_rest_takes(
-    told: Told, expected: list[str], in_a_file: Console,
+    told: Told, expected: list[str], in_a_file: Screen,
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     now = [0.0]  # the time that progress reads
-    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(show, "time", SimpleNamespace(monotonic=lambda: now[0]))
 
     def wait(seconds: float) -> None:
         now[0] += seconds
 
-    with steps(in_a_file, "run") as tell:
+    with in_a_file.steps("run") as tell:
         told(tell, wait)
     assert capsys.readouterr().err.splitlines() == [f"run {line}" for line in expected]
 
 
 def test_a_benchmark_tells_of_epochs(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "_SILENCE", 0.0)
+    monkeypatch.setattr(show, "_SILENCE", 0.0)
     assert "gcn, epoch 1 of at most 2" in run(*WORDS["bench"])[2]
     assert "mlp, epoch 1 of at most 2" in run(*WORDS["tune"])[2]
 
 
 def test_long_work_in_a_file_says_how_long_it_has_taken(
-    in_a_file: Console, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    in_a_file: Screen, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(progress, "PATIENCE", 0.01)
-    monkeypatch.setattr(progress, "_SILENCE", 0.02)
-    with working(in_a_file, "reading Cora"):
+    monkeypatch.setattr(show, "PATIENCE", 0.01)
+    monkeypatch.setattr(show, "_SILENCE", 0.02)
+    with in_a_file.working("reading Cora"):
         time.sleep(0.2)
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "reading Cora ..." and "reading Cora ...  (0 s)" in lines[1:]
 
 
 def test_work_without_steps_is_told_of_when_it_takes_long(
-    in_a_file: Console, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    in_a_file: Screen, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(progress, "PATIENCE", 0.05)
-    with working(in_a_file, "reading Cora"):
+    monkeypatch.setattr(show, "PATIENCE", 0.05)
+    with in_a_file.working("reading Cora"):
         time.sleep(0.3)
     assert capsys.readouterr().err == "reading Cora ...\n"
-    with working(in_a_file, "reading Cora"):
+    with in_a_file.working("reading Cora"):
         pass
-    with working(in_a_file, "reading Cora", shown=False):
+    with replace(in_a_file, output=Output(quiet=True)).working("reading Cora"):
         time.sleep(0.2)
     assert capsys.readouterr().err == ""
 
 
 def test_a_terminal_has_a_moving_line(capsys: pytest.CaptureFixture[str]) -> None:
-    console = Console(stderr=True, force_terminal=True, width=100)
-    with working(console, "reading Cora"), steps(console, "run", shown=False) as tell:
+    screen = Screen(Console(), Console(stderr=True, force_terminal=True, width=100), "")
+    quiet = replace(screen, output=Output(quiet=True))
+    with screen.working("reading Cora"), quiet.steps("run") as tell:
         assert isinstance(tell, Steps)
     assert re.search("reading Cora.*0:00:00", capsys.readouterr().err)

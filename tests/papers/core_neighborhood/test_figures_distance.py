@@ -4,8 +4,7 @@ from typing import Any
 import pytest
 import torch
 
-from graphtheory.lab.bench.node_config import load
-from graphtheory.lab.bench.spaces import tuned_config
+from graphtheory.lab.bench.node_config import load, tuned_config
 from graphtheory.papers.core_neighborhood import figures_distance
 from graphtheory.papers.core_neighborhood.figures_distance import (
     FIGURES,
