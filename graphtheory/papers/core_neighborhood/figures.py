@@ -8,8 +8,8 @@ from statistics import fmean
 from typing import Any, Literal
 
 from graphtheory.lab.bench.rows import Row
+from graphtheory.lab.bench.table import Table
 from graphtheory.lab.datasets.pattern_graph import CoreNeighborhoodGraph
-from graphtheory.lab.report.table import Table
 from graphtheory.papers import shallow_trials as curves
 from graphtheory.papers import shallow_trials as phases
 from graphtheory.papers.claims import Level, Trend

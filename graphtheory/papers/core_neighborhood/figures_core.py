@@ -17,6 +17,7 @@ from graphtheory.lab.bench.config import RunResult
 from graphtheory.lab.bench.node_config import NodeRunConfig, train_nodes
 from graphtheory.lab.bench.rows import Row
 from graphtheory.lab.bench.spaces import Space
+from graphtheory.lab.bench.table import Table, percent_spread
 from graphtheory.lab.datasets import graphs
 from graphtheory.lab.datasets.catalogue import key
 from graphtheory.lab.datasets.graphs import Data
@@ -33,7 +34,6 @@ from graphtheory.lab.plot.style import (
     panels,
     styled,
 )
-from graphtheory.lab.report.table import Table, percent_spread
 from graphtheory.models import GraphTransformer
 from graphtheory.papers.claims import Level
 from graphtheory.papers.figure import (
