@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from os import PathLike
@@ -19,6 +20,7 @@ from graphtheory.lab.bench.table import Table, pairs
 
 _LOADER = PackageLoader("graphtheory.lab.report", "assets")
 TEMPLATES = Templates(loader=_LOADER, autoescape=True, keep_trailing_newline=True)
+CAPTIONS: dict[str, str] = json.loads(TEMPLATES.get_template("captions.json").render())
 
 
 @dataclass
