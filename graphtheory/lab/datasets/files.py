@@ -28,6 +28,7 @@ from graphtheory.lab.datasets.catalogue import DatasetInfo, Root
 
 _HASH_BYTES = 32
 _FORMAT = 2  # of what a reader returns
+_PICKLED = ("planetoid", "cifar-pickles")
 Reader = Callable[[Path], Mapping[str, Tensor]]
 
 
@@ -66,16 +67,23 @@ def digests(
         content, file = path.read_bytes(), name.removeprefix(f"{info.folder}/")
         found[name] = hashlib.sha256(content).hexdigest()
         size, pin = info.sha256.get(file, (0, None))
-        if pin is None and all_pinned:
+        if pin is None and file in info.md5:
+            md5 = hashlib.md5(content, usedforsecurity=False).hexdigest()
+            if md5 != info.md5[file]:
+                raise DamagedFileError(
+                    f"{path}: MD5 {md5}, expected {info.md5[file]}; the file is truncated or "
+                    "altered"
+                )
+        elif pin is None and all_pinned:
             raise DamagedFileError(f"{path}: no SHA-256 is known for it, so it is not opened")
-        if pin in (None, found[name]):
-            continue
-        blob = hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False)
-        if blob.hexdigest() != info.git_blob.get(file):
-            raise DamagedFileError(
-                f"{path}: expected {size:,} bytes with SHA-256 {pin}, found {len(content):,} bytes "
-                f"with SHA-256 {found[name]}; the file is truncated or altered, fetch it again"
-            )
+        elif pin not in (None, found[name]):
+            blob = hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False)
+            if blob.hexdigest() != info.git_blob.get(file):
+                raise DamagedFileError(
+                    f"{path}: expected {size:,} bytes with SHA-256 {pin}, found {len(content):,} "
+                    f"bytes with SHA-256 {found[name]}; the file is truncated or altered, fetch it "
+                    "again"
+                )
     return found
 
 
@@ -161,7 +169,7 @@ def processed(
     Other files, another release of PyG or of other `readers` never meet an old entry.
     """
     found = locate(info, root)
-    hashes = digests(info, found, all_pinned=info.family == "planetoid")
+    hashes = digests(info, found, all_pinned=info.family in _PICKLED)
     versions = [_FORMAT, torch_geometric.__version__, info.name, *readers]
     key = hashlib.sha256(json.dumps([versions, hashes], sort_keys=True).encode()).hexdigest()
     folder = cache_folder() if cache is None else Path(cache)

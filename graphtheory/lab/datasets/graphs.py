@@ -282,11 +282,9 @@ def _positions(stored: Mapping[str, Tensor], facts: SetFacts, split: str, seed: 
     y, how, number = stored["y"], *split.split("-")[:2]
     if how == "folds":
         return splits.folds(y, number=int(number), fold=seed)
-    generator = Generator().manual_seed(seed)
-    if facts.kind == "multiclass" and facts.level == "graph":
-        return splits.stratified(y, val=0.1, test=0.1, generator=generator)
-    size = len(stored[store.SLICES + "x"]) - 1
-    return splits.positions_by_fraction(size, val=0.1, test=0.1, generator=generator)
+    if facts.kind != "multiclass" or facts.level == "node":
+        y = torch.zeros(len(stored[store.SLICES + "x"]) - 1)
+    return splits.stratified(y, val=0.1, test=0.1, generator=Generator().manual_seed(seed))
 
 
 def _facts(info: DatasetInfo, stored: Mapping[str, Tensor]) -> SetFacts:

@@ -17,7 +17,7 @@ from graphtheory.disk import load_tensors
 from graphtheory.lab.datasets import graph_sets as store
 from graphtheory.lab.datasets.catalogue import Kind, known_seed
 from graphtheory.lab.datasets.graph_sets import GraphSet, SetFacts
-from graphtheory.lab.datasets.splits import Split, positions_by_fraction, stratified
+from graphtheory.lab.datasets.splits import Split, stratified
 
 METRICS: dict[str, tuple[str, ...]] = {  # the first is the default
     "multiclass": ("accuracy", "f1", "rocauc"),
@@ -288,7 +288,6 @@ def _drawn(split: Sequence[float], y: Tensor | None, size: int, seed: int) -> Sp
     train, val, test = split
     if min(split) <= 0 or abs(train + val + test - 1) > 1e-6:
         raise ValueError(f"split: got {tuple(split)}, expected three positive fractions of sum 1")
-    generator = Generator().manual_seed(seed)
-    if y is not None and int(y.unique(return_counts=True)[1].min()) * min(val, test) >= 1:
-        return stratified(y, val=val, test=test, generator=generator)
-    return positions_by_fraction(size, val=val, test=test, generator=generator)
+    if y is None or int(y.unique(return_counts=True)[1].min()) * min(val, test) < 1:
+        y = torch.zeros(size)
+    return stratified(y, val=val, test=test, generator=Generator().manual_seed(seed))
