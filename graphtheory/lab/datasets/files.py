@@ -58,10 +58,7 @@ def locate(info: DatasetInfo, root: Root) -> dict[str, Path]:
 def digests(
     info: DatasetInfo, files: Mapping[str, Path], *, all_pinned: bool = False
 ) -> dict[str, str]:
-    """SHA-256 of files that `locate` found, each checked against its pin where one is known.
-
-    With `all_pinned`, for formats that can carry code, a file without a pin is refused.
-    """
+    """SHA-256 of files, each checked against its pin; `all_pinned` refuses a file without one."""
     found = {}
     for name, path in files.items():
         content, file = path.read_bytes(), name.removeprefix(f"{info.folder}/")
@@ -101,9 +98,7 @@ def verify_counts(info: DatasetInfo, found: Mapping[str, int]) -> None:
 def staged(files: Mapping[str, Path], expected: Mapping[str, str]) -> Iterator[Path]:
     """A private, writable root with copies of the raw files, removed afterwards.
 
-    PyG and ogb write beside the raw files they read, and load what they find there by unpickling:
-    here is nothing but what `expected`, the SHA-256 of each file, vouches for, and the copies are
-    what was checked.
+    PyG and ogb write beside raw files, and unpickle what they find there: here is nothing else.
     """
     with tempfile.TemporaryDirectory(prefix="graphtheory-") as folder:
         for name, path in files.items():
@@ -164,10 +159,7 @@ def read_arrays(path: Path) -> dict[str, np.ndarray] | None:
 def processed(
     info: DatasetInfo, root: Root, cache: Root, reader: Reader, *, readers: Sequence[str] = ()
 ) -> dict[str, Tensor]:
-    """The tensors that a reader makes of a private copy of the raw files, from the cache if there.
-
-    Other files, another release of PyG or of other `readers` never meet an old entry.
-    """
+    """Tensors that a reader makes of a private copy of the raw files, from the cache if there."""
     found = locate(info, root)
     hashes = digests(info, found, all_pinned=info.family in _PICKLED)
     versions = [_FORMAT, torch_geometric.__version__, info.name, *readers]

@@ -63,11 +63,7 @@ def _tudataset(root: Path, info: DatasetInfo) -> Stored:
 
 
 def import_ogb(name: str) -> ModuleType:
-    """A module of ogb, imported without a look for newer releases in the network.
-
-    ogb starts that look in a thread unless the package `outdated` is absent, and `outdated` starts
-    one of its own: while ogb is imported, it is.
-    """
+    """A module of ogb, imported as if `outdated` was absent, which asks the network."""
     before = {"outdated": sys.modules["outdated"]} if "outdated" in sys.modules else {}
     sys.modules["outdated"] = None  # type: ignore[assignment]
     try:
@@ -194,12 +190,7 @@ def molecule(smiles: str) -> Data | None:
 
 
 def scaffold_split(smiles: Sequence[str]) -> Split:
-    """Molecules by their Bemis-Murcko scaffold, so that the test has scaffolds never trained on.
-
-    Scaffolds are taken in the order of their size, of equally large ones the later first; each goes
-    to training as long as training has room for all its molecules, else to validation by the same
-    rule, else to the test, as in DeepChem's ScaffoldSplitter and in ogb.
-    """
+    """Molecules by their Bemis-Murcko scaffold, as in DeepChem's ScaffoldSplitter and in ogb."""
     rdkit_version()
     murcko = import_module("rdkit.Chem.Scaffolds.MurckoScaffold")
     groups: dict[str, list[int]] = defaultdict(list)

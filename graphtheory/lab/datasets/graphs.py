@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
@@ -290,11 +289,8 @@ def _positions(stored: Mapping[str, Tensor], facts: SetFacts, split: str, seed: 
 def _facts(info: DatasetInfo, stored: Mapping[str, Tensor]) -> SetFacts:
     y, notes = stored["y"], store.notes_of(stored)
     outputs = int(y.max()) + 1 if info.kind == "multiclass" else y.size(1)
-    facts = SetFacts(info.name, info.kind, info.level, outputs, info.metric, info.evaluator)
-    return replace(
-        facts,
-        x_categories=store.categories_of(stored, "x"),
-        edge_categories=store.categories_of(stored, "edge_attr"),
-        smiles=notes.get("smiles"),
-        left_out=tuple(notes.get("left_out", ())),
-    )
+    nodes, edges = (store.categories_of(stored, part) for part in ("x", "edge_attr"))
+    return SetFacts(
+        info.name, info.kind, info.level, outputs, info.metric, info.evaluator, nodes, edges,
+        notes.get("smiles"), tuple(notes.get("left_out", ())),
+    )  # fmt: skip

@@ -20,8 +20,8 @@ from graphtheory.lab.bench.spaces import Space
 from graphtheory.lab.bench.table import Table, percent_spread
 from graphtheory.lab.datasets import graphs
 from graphtheory.lab.datasets.catalogue import key
+from graphtheory.lab.datasets.embedded import MajorityAtDistance
 from graphtheory.lab.datasets.graphs import Data
-from graphtheory.lab.datasets.pattern_graph import MajorityAtDistance
 from graphtheory.lab.datasets.splits import by_fraction
 from graphtheory.lab.plot.style import (
     COLORS,
