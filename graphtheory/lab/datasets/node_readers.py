@@ -100,8 +100,8 @@ def known_nodes(folder: Path, name: str) -> Data:
 
 
 def _planetoid(root: Path, info: DatasetInfo) -> Data:
-    data = topology(root / info.folder, info.name)
-    data.x = _assembled(root / info.folder, info.name, "allx", "tx").float()
+    data = topology(folder := root / info.folder, info.name)
+    data.x = _assembled(folder, info.name, "allx", "tx").float()
     return data
 
 
