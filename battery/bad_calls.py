@@ -243,8 +243,8 @@ CALLS: list[tuple[Callable[..., Any], dict[str, Any], list[Bad]]] = [
     (own_graphs.graph_set, {"graphs": [DATA] * 20}, [
         ((T, V), "graphs", []), (V, "split", (0.8, 0.3, 0.1)), (T, "graphs/graph", [EDGES] * 20),
     ]),
-    (splits.positions_by_fraction, {
-        "size": 9, "val": 0.2, "test": 0.2, "generator": torch.Generator(),
+    (splits.stratified, {
+        "y": torch.zeros(9), "val": 0.2, "test": 0.2, "generator": torch.Generator(),
     }, [
         (V, "val", 0.9), (V, "test", -0.1),
     ]),

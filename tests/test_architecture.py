@@ -92,7 +92,7 @@ PLACES: dict[str, tuple[str, ...]] = {
 # Imported name -> the requirement that brings it, where the names differ.
 BROUGHT_BY = {
     "sklearn": "scikit-learn", "llvmlite": "numba",
-    "PIL": "matplotlib",
+    "PIL": "matplotlib", "jinja2": "torch",
 }  # fmt: skip
 PRINTING = {"lab.cli", "lab.report", "lab.bench", "papers"}
 CODE_FROM_DATA = {

@@ -155,6 +155,6 @@ def check_floating(images: object) -> None:
     if not isinstance(images, Tensor) or not images.is_floating_point():
         found = images.dtype if isinstance(images, Tensor) else type(images).__name__
         raise TypeError(
-            f"images: got {found}, expected a floating tensor; lab.datasets.image_files.as_pixels "
+            f"images: got {found}, expected a floating tensor; lab.datasets.image_sets.as_pixels "
             "makes bytes of PIL images and arrays, and of bytes .float() / 255 makes numbers 0..1"
         )

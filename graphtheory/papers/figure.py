@@ -183,7 +183,7 @@ class Pivot:
     begin: Callable[[Measured], list[str]] | None = None
     facts: Sequence[str] = ()  # more keys of the result rows, the same within a line
     column: str = "{}"  # heading of a column, with "{}" for its value
-    # the measurements of a cell as text, such as `lab.report.table.mean_spread`
+    # the measurements of a cell as text, such as `lab.bench.table.mean_spread`
     cell: Callable[[Sequence[float]], str] = lambda values: f"{fmean(values):.3f}"
     # which measurements are shown
     of: Callable[[Measurements], Measurements] = lambda measured: measured

@@ -9,7 +9,7 @@ from statistics import median
 from typing import Any, ClassVar, TypeVar
 
 from graphtheory.lab.bench.rows import Row
-from graphtheory.lab.report.table import Table
+from graphtheory.lab.bench.table import Table
 from graphtheory.papers.claims import Crossing, Level, Power, Trend, exponent_rows, over, reached
 from graphtheory.papers.figure import Measurements, Shown, groups
 from graphtheory.papers.grid import Grid, Measured, axis

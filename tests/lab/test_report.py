@@ -176,7 +176,7 @@ def test_a_picture_is_inside_the_page() -> None:
     page.picture(plot.winning_margin([{"series": "a", "distance": 1, "margin": 0.5}]), 'a "b" <c>')
     (image,) = pictures(page)
     assert image.startswith("<?xml") and "</svg>" in image
-    assert 'alt="a &quot;b&quot; &lt;c&gt;"' in page.html()
+    assert 'alt="a &#34;b&#34; &lt;c&gt;"' in page.html()
 
 
 def test_the_report_is_sound_and_loads_nothing() -> None:

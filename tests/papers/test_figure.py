@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from graphtheory.lab.report.table import percent_spread
+from graphtheory.lab.bench.table import percent_spread
 from graphtheory.papers.figure import DataSets, Figure, Pivot, Verdict, verdict_of
 from graphtheory.papers.grid import Grid, Measured, axis, unrecorded
 from graphtheory.papers.index import figures

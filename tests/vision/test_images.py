@@ -97,6 +97,6 @@ def test_images_that_are_no_floating_tensors_get_a_hint(images: object) -> None:
     for call in (lambda: patch_graphs(images, 4, Beside()), lambda: superpixel_graph(images),
                  lambda: stem(images)):  # fmt: skip
         with pytest.raises(
-            TypeError, match=r"expected a floating tensor; lab.datasets.image_files.as_pixels"
+            TypeError, match=r"expected a floating tensor; lab.datasets.image_sets.as_pixels"
         ):
             call()

@@ -53,6 +53,8 @@ class DatasetInfo:
     sha256: Mapping[str, tuple[int, str]] = field(default_factory=dict, hash=False)
     #: Git's own hash of a file whose SHA-256 was not taken of the file itself.
     git_blob: Mapping[str, str] = field(default_factory=dict, hash=False)
+    #: MD5 of published pickles whose SHA-256 is not known.
+    md5: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     @property
     def embedded(self) -> bool:

@@ -28,6 +28,7 @@ from graphtheory.lab.datasets.catalogue import DatasetInfo, Root
 
 _HASH_BYTES = 32
 _FORMAT = 2  # of what a reader returns
+_PICKLED = ("planetoid", "cifar-pickles")
 Reader = Callable[[Path], Mapping[str, Tensor]]
 
 
@@ -57,25 +58,29 @@ def locate(info: DatasetInfo, root: Root) -> dict[str, Path]:
 def digests(
     info: DatasetInfo, files: Mapping[str, Path], *, all_pinned: bool = False
 ) -> dict[str, str]:
-    """SHA-256 of files that `locate` found, each checked against its pin where one is known.
-
-    With `all_pinned`, for formats that can carry code, a file without a pin is refused.
-    """
+    """SHA-256 of files, each checked against its pin; `all_pinned` refuses a file without one."""
     found = {}
     for name, path in files.items():
         content, file = path.read_bytes(), name.removeprefix(f"{info.folder}/")
         found[name] = hashlib.sha256(content).hexdigest()
         size, pin = info.sha256.get(file, (0, None))
-        if pin is None and all_pinned:
+        if pin is None and file in info.md5:
+            md5 = hashlib.md5(content, usedforsecurity=False).hexdigest()
+            if md5 != info.md5[file]:
+                raise DamagedFileError(
+                    f"{path}: MD5 {md5}, expected {info.md5[file]}; the file is truncated or "
+                    "altered"
+                )
+        elif pin is None and all_pinned:
             raise DamagedFileError(f"{path}: no SHA-256 is known for it, so it is not opened")
-        if pin in (None, found[name]):
-            continue
-        blob = hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False)
-        if blob.hexdigest() != info.git_blob.get(file):
-            raise DamagedFileError(
-                f"{path}: expected {size:,} bytes with SHA-256 {pin}, found {len(content):,} bytes "
-                f"with SHA-256 {found[name]}; the file is truncated or altered, fetch it again"
-            )
+        elif pin not in (None, found[name]):
+            blob = hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False)
+            if blob.hexdigest() != info.git_blob.get(file):
+                raise DamagedFileError(
+                    f"{path}: expected {size:,} bytes with SHA-256 {pin}, found {len(content):,} "
+                    f"bytes with SHA-256 {found[name]}; the file is truncated or altered, fetch it "
+                    "again"
+                )
     return found
 
 
@@ -93,9 +98,7 @@ def verify_counts(info: DatasetInfo, found: Mapping[str, int]) -> None:
 def staged(files: Mapping[str, Path], expected: Mapping[str, str]) -> Iterator[Path]:
     """A private, writable root with copies of the raw files, removed afterwards.
 
-    PyG and ogb write beside the raw files they read, and load what they find there by unpickling:
-    here is nothing but what `expected`, the SHA-256 of each file, vouches for, and the copies are
-    what was checked.
+    PyG and ogb write beside raw files, and unpickle what they find there: here is nothing else.
     """
     with tempfile.TemporaryDirectory(prefix="graphtheory-") as folder:
         for name, path in files.items():
@@ -156,12 +159,9 @@ def read_arrays(path: Path) -> dict[str, np.ndarray] | None:
 def processed(
     info: DatasetInfo, root: Root, cache: Root, reader: Reader, *, readers: Sequence[str] = ()
 ) -> dict[str, Tensor]:
-    """The tensors that a reader makes of a private copy of the raw files, from the cache if there.
-
-    Other files, another release of PyG or of other `readers` never meet an old entry.
-    """
+    """Tensors that a reader makes of a private copy of the raw files, from the cache if there."""
     found = locate(info, root)
-    hashes = digests(info, found, all_pinned=info.family == "planetoid")
+    hashes = digests(info, found, all_pinned=info.family in _PICKLED)
     versions = [_FORMAT, torch_geometric.__version__, info.name, *readers]
     key = hashlib.sha256(json.dumps([versions, hashes], sort_keys=True).encode()).hexdigest()
     folder = cache_folder() if cache is None else Path(cache)

@@ -63,11 +63,7 @@ def _tudataset(root: Path, info: DatasetInfo) -> Stored:
 
 
 def import_ogb(name: str) -> ModuleType:
-    """A module of ogb, imported without a look for newer releases in the network.
-
-    ogb starts that look in a thread unless the package `outdated` is absent, and `outdated` starts
-    one of its own: while ogb is imported, it is.
-    """
+    """A module of ogb, imported as if `outdated` was absent, which asks the network."""
     before = {"outdated": sys.modules["outdated"]} if "outdated" in sys.modules else {}
     sys.modules["outdated"] = None  # type: ignore[assignment]
     try:
@@ -194,12 +190,7 @@ def molecule(smiles: str) -> Data | None:
 
 
 def scaffold_split(smiles: Sequence[str]) -> Split:
-    """Molecules by their Bemis-Murcko scaffold, so that the test has scaffolds never trained on.
-
-    Scaffolds are taken in the order of their size, of equally large ones the later first; each goes
-    to training as long as training has room for all its molecules, else to validation by the same
-    rule, else to the test, as in DeepChem's ScaffoldSplitter and in ogb.
-    """
+    """Molecules by their Bemis-Murcko scaffold, as in DeepChem's ScaffoldSplitter and in ogb."""
     rdkit_version()
     murcko = import_module("rdkit.Chem.Scaffolds.MurckoScaffold")
     groups: dict[str, list[int]] = defaultdict(list)
@@ -243,46 +234,31 @@ def graphsat(path: Path) -> list[Data]:
     return graphs
 
 
-def _graphsat(root: Path, info: DatasetInfo) -> Stored:
-    return packed(graphsat(root / info.folder / info.files[0]), categories={"x": [2]})
-
-
 def _zinc(root: Path, info: DatasetInfo) -> Stored:
     """The molecules whose numbers stand in the index files: 12,000 of the published subset."""
     parts = []
     for part in _PARTS:
         molecules = safe_pickle.read(root / info.folder / f"{part}.pickle", _PICKLED)
         chosen = (root / info.folder / f"{part}.index").read_text().strip().split(",")
-        parts.append([_zinc_molecule(molecules[int(number)]) for number in chosen])
+        graphs = []
+        for found in (molecules[int(number)] for number in chosen):
+            bonds, y = found["bond_type"].long(), found["logP_SA_cycle_normalized"].float()
+            index, x = bonds.nonzero().t().contiguous(), found["atom_type"].long().view(-1, 1)
+            bond = bonds[index[0], index[1]].view(-1, 1)
+            graphs.append(Data(x=x, edge_index=index, edge_attr=bond, y=y.view(1, 1)))
+        parts.append(graphs)
     return with_notes(_joined(parts), categories={"x": [28], "edge_attr": [4]})  # bond 0 is none
-
-
-def _zinc_molecule(molecule: dict[str, Tensor]) -> Data:
-    bonds = molecule["bond_type"].long()
-    index = bonds.nonzero().t().contiguous()
-    return Data(
-        x=molecule["atom_type"].long().view(-1, 1),
-        edge_index=index,
-        edge_attr=bonds[index[0], index[1]].view(-1, 1),
-        y=molecule["logP_SA_cycle_normalized"].float().view(1, 1),
-    )
 
 
 def superpixels(path: Path) -> list[Data]:
     """Graphs of superpixels with a class each, from tuples of x, edge_attr, edge_index and y."""
-    return [
-        Data(
-            x=torch.as_tensor(x).float(),
-            edge_index=torch.as_tensor(edge_index).long(),
-            edge_attr=torch.as_tensor(edge_attr).float(),
-            y=torch.as_tensor(y).long().view(-1),
-        )
-        for x, edge_attr, edge_index, y in safe_pickle.read(path, _PICKLED)
-    ]
-
-
-def _superpixels(root: Path, info: DatasetInfo) -> Stored:
-    return _joined([superpixels(root / info.folder / f"{part}.pickle") for part in _PARTS])
+    graphs = []
+    for parts in safe_pickle.read(path, _PICKLED):
+        x, edge_attr, index, y = map(torch.as_tensor, parts)
+        graph = Data(x=x.float(), edge_index=index.long(), edge_attr=edge_attr.float())
+        graph.y = y.long().view(-1)
+        graphs.append(graph)
+    return graphs
 
 
 def _joined(parts: list[list[Data]]) -> Stored:
@@ -299,7 +275,11 @@ READERS: dict[str, Callable[[Path, DatasetInfo], Stored]] = {
     "ogbg": _ogbg,
     "moleculenet": _moleculenet,
     "peptides": _peptides,
-    "graphsat": _graphsat,
+    "graphsat": lambda root, info: packed(
+        graphsat(root / info.folder / info.files[0]), categories={"x": [2]}
+    ),
     "zinc": _zinc,
-    "superpixels": _superpixels,
+    "superpixels": lambda root, info: _joined(
+        [superpixels(root / info.folder / f"{part}.pickle") for part in _PARTS]
+    ),
 }

@@ -92,10 +92,7 @@ def packed(graphs: Sequence[Data], **notes: Any) -> Stored:
 
 
 def with_notes(stored: Mapping[str, Tensor], **notes: Any) -> Stored:
-    """The store with more notes: `categories` by attribute, `split` by name, `smiles`, `left_out`.
-
-    Categories are how many values each column takes, a split the positions of its three parts.
-    """
+    """The store with more notes: `categories` of columns, `split` by name, `smiles`, `left_out`."""
     content = json.dumps(notes_of(stored) | notes, default=Tensor.tolist).encode()
     return {**stored, _NOTES: torch.frombuffer(bytearray(content), dtype=torch.uint8)}
 
@@ -124,11 +121,7 @@ def categories_of(stored: Mapping[str, Tensor], part: str) -> tuple[int, ...] | 
 
 
 def check(stored: Mapping[str, Tensor]) -> None:
-    """Raise ValueError, with the position of the graph, where parts do not fit together.
-
-    That is a graph without nodes, with a node id out of range, a value that is not finite or a
-    negative category; or a split of other graphs, or with one graph twice.
-    """
+    """Raise ValueError, with the position of the graph, where parts do not fit together."""
     bounds = bounds_of(stored)
     nodes, edges = bounds["x"].diff(), bounds["edge_index"].diff()
     if len(nodes) != len(edges):
@@ -166,11 +159,7 @@ def _check_values(part: str, values: Tensor, bounds: Tensor) -> None:
 def with_transforms(graphs: GraphSet, transforms: Sequence[Transform]) -> GraphSet:
     """The same set with what the transforms add or change, computed once and kept in memory.
 
-    What no transform replaces is shared with the given set, which does not change. A transform
-    must leave the labels and the same attributes on every graph.
-
-    Raises:
-        ValueError: If part of a set is given, or an attribute is there on some graphs alone.
+    What no transform replaces is shared with the given set, which does not change.
 
     Example:
         >>> from graphtheory.lab.datasets.graphs import load_graphs
@@ -210,10 +199,7 @@ def precomputed(
     paths: int = 0,
     resistance: int = 0,
 ) -> GraphSet:
-    """The set with these encodings on each graph, as `zoo.graph_models.precomputed` names them.
-
-    1 adds distances or resistances; other numbers are steps of walks and paths, and eigenvectors.
-    """
+    """The set with these encodings on each graph, as `zoo.graph_models.precomputed` names them."""
     steps: list[tuple[int, Callable[[], Transform]]] = [
         (distance, AddDistances),
         (walk, lambda: AddRandomWalkPE(walk)),

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
@@ -282,21 +281,16 @@ def _positions(stored: Mapping[str, Tensor], facts: SetFacts, split: str, seed: 
     y, how, number = stored["y"], *split.split("-")[:2]
     if how == "folds":
         return splits.folds(y, number=int(number), fold=seed)
-    generator = Generator().manual_seed(seed)
-    if facts.kind == "multiclass" and facts.level == "graph":
-        return splits.stratified(y, val=0.1, test=0.1, generator=generator)
-    size = len(stored[store.SLICES + "x"]) - 1
-    return splits.positions_by_fraction(size, val=0.1, test=0.1, generator=generator)
+    if facts.kind != "multiclass" or facts.level == "node":
+        y = torch.zeros(len(stored[store.SLICES + "x"]) - 1)
+    return splits.stratified(y, val=0.1, test=0.1, generator=Generator().manual_seed(seed))
 
 
 def _facts(info: DatasetInfo, stored: Mapping[str, Tensor]) -> SetFacts:
     y, notes = stored["y"], store.notes_of(stored)
     outputs = int(y.max()) + 1 if info.kind == "multiclass" else y.size(1)
-    facts = SetFacts(info.name, info.kind, info.level, outputs, info.metric, info.evaluator)
-    return replace(
-        facts,
-        x_categories=store.categories_of(stored, "x"),
-        edge_categories=store.categories_of(stored, "edge_attr"),
-        smiles=notes.get("smiles"),
-        left_out=tuple(notes.get("left_out", ())),
-    )
+    nodes, edges = (store.categories_of(stored, part) for part in ("x", "edge_attr"))
+    return SetFacts(
+        info.name, info.kind, info.level, outputs, info.metric, info.evaluator, nodes, edges,
+        notes.get("smiles"), tuple(notes.get("left_out", ())),
+    )  # fmt: skip

@@ -1,27 +1,47 @@
 """Images by name: training images and test images apart, each read when it is asked for.
 
-Nothing is ever downloaded. Raw files are checked against their SHA-256 where it is known, and what
-was read of them is kept in the cache of `datasets.graphs`.
+Nothing is ever downloaded. Raw files are checked against their hashes where these are known, and
+what was read of them is kept in the cache of `datasets.graphs`.
 """
 
 from __future__ import annotations
 
+import gzip
+import hashlib
+import io
+import math
+import zlib
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+from os import PathLike
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from PIL import Image, ImageOps, UnidentifiedImageError
+from sklearn.datasets import load_digits
 from torch import Generator, Tensor
 
 from graphtheory.lab.datasets import catalogue, files
 from graphtheory.lab.datasets.catalogue import DatasetInfo, Root, key, known_seed
-from graphtheory.lab.datasets.image_files import Listing, listed, read_images, read_part
+from graphtheory.lab.datasets.files import DamagedFileError
+from graphtheory.lab.datasets.node_readers import read_pickled
 from graphtheory.lab.datasets.splits import stratified
 
-__all__ = ["ImageSet", "Images", "describe", "is_folder", "load", "names"]
-
-_VALIDATION_SHARE = 0.1
+Arrays = tuple[np.ndarray, np.ndarray]
+Files = tuple[tuple[Path, int], ...]  # with the class of each
+_DEEP = {"I", "F", "I;16", "I;16B", "I;16L"}  # PIL's modes of more than 8 bits a channel
+_GRAY = {"1", "L"}  # PIL's modes of one channel
+_UNSIGNED_BYTES = 8  # idx's code of the type
+_GRAY_LEVELS = 16  # of scikit-learn's digits
+_TRAINING = {"embedded": 1437, "cifar-pixels": 3200}  # images of sets whose test part is their end
+_EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
+_OTHER_NAMES = ("training", "valid", "validation", "dev", "testing")
+_TEST_SHARE, _VALIDATION_SHARE = 0.2, 0.1
+_SPLIT = "random-90-10"  # of the training images
 
 
 class Images(NamedTuple):
@@ -33,10 +53,7 @@ class Images(NamedTuple):
 
 @dataclass(frozen=True)
 class ImageSet:
-    """An image set whose files were found; `load` makes it.
-
-    "digits" and "cifar10-lossless4000" have no test part of their own: it is their last fifth.
-    """
+    """An image set whose files were found; `load` makes it."""
 
     info: DatasetInfo
     root: Root = None  # folder with the raw files
@@ -62,10 +79,7 @@ class ImageSet:
         return None if self.listing is None else self.listing.sha256
 
     def split(self, y: Tensor, seed: int) -> tuple[Tensor, Tensor]:
-        """Positions of training images to learn from and to validate with.
-
-        The latter are those of the folder val, or else a tenth of each class, drawn by the seed.
-        """
+        """Positions to train on, and to validate with: folder val or a tenth of each class."""
         if self.listing is not None and self.listing.val:
             train, val = torch.arange(len(y)).tensor_split([len(self.listing.train)])
             return train, val
@@ -114,21 +128,14 @@ def load(name: str, root: Root = None, *, cache: Root = None, size: int | None =
     A folder holds train/CLASS/... with test/CLASS/..., and val/CLASS/... to validate with; with
     `val` alone, that is the test part, as in ImageNet. Or it holds CLASS/..., as torchvision's
     `ImageFolder` takes them, or `train` alone, of which a fifth of every class is the test part,
-    always the same. Files lie at any depth below their class; files that are no images by their
-    name are left out.
+    always the same. Files lie at any depth below their class.
 
     Args:
         name: One of `names()`, whose case does not matter, or a folder of images by class.
         root: Folder that holds `describe(name).folder`; may be read-only; not needed for "digits".
         cache: Folder for processed arrays; None for $GRAPHTHEORY_CACHE or ~/.cache/graphtheory.
-        size: Of a folder of images: the rows and columns that each is brought to, of a square
-            around its middle. None leaves them as they are.
-
-    Raises:
-        ValueError: Unknown name; the message lists the known ones. A size of a set by name, or
-            below 1. A folder with fewer than two classes, a class without an image, a class of the
-            test part that is not in `train`, or parts of other names.
-        FileNotFoundError: Raw files are missing; the message says which, and where they go.
+        size: Rows and columns that each image of a folder is brought to, of a square around its
+            middle. None leaves them as they are.
 
     Example:
         >>> load("digits").training().pixels.shape
@@ -155,3 +162,234 @@ def _present(info: DatasetInfo, root: Root) -> tuple[str, ...]:
         unpacked = not (folder / file).is_file() and (folder / plain).is_file()
         found.append(plain if unpacked else file)
     return tuple(found)
+
+
+def read_idx(path: Path) -> np.ndarray:
+    """The array of bytes in an idx file, gzipped where its name ends in .gz."""
+    raw = path.read_bytes()
+    if path.suffix == ".gz":
+        try:
+            raw = gzip.decompress(raw)
+        except (EOFError, OSError, zlib.error) as error:
+            raise DamagedFileError(f"{path}: truncated or not gzip ({error})") from error
+    axes = raw[3] if len(raw) > 3 else 0
+    if raw[:3] != bytes((0, 0, _UNSIGNED_BYTES)) or len(raw) < 4 + 4 * axes:
+        raise DamagedFileError(
+            f"{path}: begins with {raw[:4].hex() or 'nothing'}, expected idx of unsigned bytes"
+        )
+    shape = np.frombuffer(raw, ">u4", axes, 4).astype(int).tolist()
+    expected = 4 + 4 * axes + math.prod(shape)
+    if len(raw) != expected:
+        raise DamagedFileError(
+            f"{path}: {len(raw):,} bytes, expected {expected:,} for an array of shape {shape}; the "
+            "file is truncated or altered"
+        )
+    return np.frombuffer(raw, np.uint8, offset=4 + 4 * axes).reshape(shape)
+
+
+def read_cifar_jpeg(path: Path, part: str) -> Arrays:
+    """Images [N, 3, 32, 32] and labels [N] of "train" or "test", kept as JPEG files in an npz."""
+    with np.load(path, allow_pickle=False) as found:
+        content, offsets = found[f"{part}_jpeg"].tobytes(), found[f"{part}_offsets"].tolist()
+        labels = found[f"{part}_y"]
+    files = (io.BytesIO(content[begin:end]) for begin, end in pairwise(offsets))
+    images = [np.asarray(Image.open(file)) for file in files]
+    return np.stack(images).transpose(0, 3, 1, 2), labels
+
+
+def read_part(family: str, paths: list[Path], part: str) -> Arrays:
+    """Images [N, C, H, W] and labels [N] of "train" or "test" in the files of a family of sets."""
+    if family == "idx":
+        pixels, y = map(read_idx, paths)
+        return pixels[:, None], y
+    if family == "cifar-pickles":
+        batches = [read_pickled(path) for path in paths]
+        y = np.concatenate([np.asarray(batch["labels"], np.uint8) for batch in batches])
+        return np.concatenate([batch["data"].reshape(-1, 3, 32, 32) for batch in batches]), y
+    if family == "cifar-jpeg":
+        return read_cifar_jpeg(paths[0], part)
+    if family == "cifar-pixels":
+        with np.load(paths[0], allow_pickle=False) as found:
+            pixels, y = found["x"].transpose(0, 3, 1, 2), found["y"]
+    else:
+        gray, y = load_digits(return_X_y=True)
+        pixels = np.rint(gray * (255 / _GRAY_LEVELS)).astype(np.uint8).reshape(-1, 1, 8, 8)
+    train = _TRAINING[family]
+    return (pixels[:train], y[:train]) if part == "train" else (pixels[train:], y[train:])
+
+
+@dataclass(frozen=True)
+class Listing:
+    """Files of images and their classes, without a look into any of them."""
+
+    folder: Path
+    classes: tuple[str, ...]  # names, sorted; a class is its position
+    train: Files
+    val: Files  # to validate with; empty where they are drawn from `train`
+    test: Files
+
+    @cached_property
+    def sha256(self) -> str:
+        """The hash of names and sizes of all files, hexadecimal."""
+        files = (*self.train, *self.val, *self.test)
+        lines = (f"{self._name(path)} {label} {path.stat().st_size}\n" for path, label in files)
+        return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+    def test_files(self) -> list[str]:
+        """The paths of the test images below the folder."""
+        return [self._name(path) for path, _ in self.test]
+
+    def _name(self, path: Path) -> str:
+        return path.relative_to(self.folder).as_posix()
+
+    @property
+    def info(self) -> DatasetInfo:
+        """What the catalogue would say about such a set."""
+        images, name, folder = len(self.train) + len(self.val), self.folder.name, str(self.folder)
+        counts = {"images": images, "test images": len(self.test), "classes": len(self.classes)}
+        known = tuple(counts.items())
+        return DatasetInfo(name, "folder", folder, splits=(_SPLIT,), task="image", counts=known)
+
+
+def listed(folder: str | PathLike[str]) -> Listing:
+    """The images of a folder by class, in the layouts that `image_sets.load` takes."""
+    root = Path(folder).resolve()
+    if not root.is_dir():
+        raise FileNotFoundError(f"{folder}: not a folder; expected one with a folder of each class")
+    other = [p.name for p in _folders(root) if p.name.lower() in _OTHER_NAMES and _folders(p)]
+    if other:
+        raise ValueError(f"{root}: parts named {', '.join(other)}, expected train, val and test")
+    parts = {name: root / name for name in ("train", "val", "test") if _folders(root / name)}
+    train = parts.get("train", root)
+    classes = tuple(path.name for path in _folders(train))
+    if len(classes) < 2:
+        raise ValueError(
+            f"{train}: {len(classes)} folders of classes, expected two or more, as in "
+            "train/CLASS/image.png or CLASS/image.png"
+        )
+    files = tuple(_files(train, classes))
+    empty = sorted(set(range(len(classes))) - {label for _, label in files})
+    if empty:
+        raise ValueError(
+            f"{train / classes[empty[0]]}: no image, expected some of {' '.join(_EXTENSIONS)}"
+        )
+    val, test = (tuple(_files(parts[n], classes)) if n in parts else () for n in ("val", "test"))
+    if "test" not in parts and "val" in parts:
+        val, test = (), val
+    elif "test" not in parts:
+        y = torch.tensor([label for _, label in files])
+        drawn = stratified(y, val=0.0, test=_TEST_SHARE, generator=Generator().manual_seed(0))
+        test = tuple(files[i] for i in drawn.test.tolist())
+        files = tuple(files[i] for i in drawn.train.tolist())
+    return Listing(root, classes, files, val, test)
+
+
+def _folders(folder: Path) -> list[Path]:
+    if not folder.is_dir():
+        return []
+    return sorted(path for path in folder.iterdir() if path.is_dir() and path.name[0] != ".")
+
+
+def _files(part: Path, classes: tuple[str, ...]) -> Iterator[tuple[Path, int]]:
+    for folder in _folders(part):
+        if folder.name not in classes:
+            raise ValueError(
+                f"{folder}: a class that is not trained on, expected some of {', '.join(classes)}"
+            )
+        for path in sorted(folder.rglob("*")):
+            if path.suffix.lower() in _EXTENSIONS:
+                yield path, classes.index(folder.name)
+
+
+def read_images(files: Files, size: int | None) -> tuple[Tensor, Tensor]:
+    """Pixels uint8 [N, C, H, W] and classes y int64 [N] of files; RGB unless all are gray."""
+    kinds = [_opened(path, lambda image: (image.mode, image.size)) for path, _ in files]
+    for (path, _), (mode, _) in zip(files, kinds, strict=True):
+        if mode in _DEEP:
+            raise ValueError(f"{path}: PIL mode {mode}, expected 8 bits a channel")
+    sides = {side for _, side in kinds}
+    if size is None and (len(sides) > 1 or any(width != height for width, height in sides)):
+        least, most = min(sides), max(sides)
+        raise ValueError(
+            f"images: of {least[0]} x {least[1]} to {most[0]} x {most[1]} pixels, expected "
+            "squares of one size, or an image size to bring them to (--image-size 64)"
+        )
+    mode = "L" if {kind for kind, _ in kinds} <= _GRAY else "RGB"
+
+    def bring(image: Image.Image) -> Image.Image:
+        made = image.convert(mode)
+        return made if size is None else ImageOps.fit(made, (size, size), Image.Resampling.BILINEAR)
+
+    pixels = as_pixels([_opened(path, bring) for path, _ in files])
+    return pixels, torch.tensor([label for _, label in files])
+
+
+def _opened(path: Path, look: Callable[[Image.Image], Any]) -> Any:
+    try:
+        with Image.open(path) as image:
+            return look(image)
+    except (UnidentifiedImageError, OSError, SyntaxError) as error:
+        raise DamagedFileError(f"{path}: {error}; expected an image that is whole") from error
+
+
+def as_pixels(images: Any) -> Tensor:
+    """Images as bytes [N, C, H, W], 1 or 3 channels, of one size.
+
+    They are a tensor or an array [N, C, H, W], [N, H, W, C] or [N, H, W], or a sequence of PIL
+    images, or of tensors or arrays without the first axis. Bytes are taken as they are, floating
+    numbers 0..1 are multiplied by 255 and rounded. Where two axes could be the channels, the first
+    one is. PIL images of 8 bits become gray where all of them are gray, and RGB otherwise.
+    """
+    if isinstance(images, Image.Image):
+        raise TypeError("images: got one PIL image, expected a sequence, such as [image]")
+    if isinstance(images, Sequence) and not isinstance(images, str):
+        images = _stacked(images)
+    if isinstance(images, np.ndarray):
+        images = torch.from_numpy(np.ascontiguousarray(images))
+    if not isinstance(images, Tensor):
+        raise TypeError(
+            f"images: got {type(images).__name__}, expected a tensor, an array, or a sequence of "
+            "PIL images, tensors or arrays"
+        )
+    shape, images = tuple(images.shape), _bytes(images)
+    if len(shape) == 3:
+        images = images.unsqueeze(1)
+    if images.dim() != 4 or not len(images):
+        raise ValueError(f"images: shape {shape}, expected [N, C, H, W], [N, H, W, C] or [N, H, W]")
+    if images.size(1) not in (1, 3) and images.size(3) not in (1, 3):
+        raise ValueError(
+            f"images: shape {shape}, expected 1 or 3 channels in the second or last axis"
+        )
+    return images if images.size(1) in (1, 3) else images.permute(0, 3, 1, 2).contiguous()
+
+
+def _stacked(images: Sequence[Any]) -> Tensor:
+    if not images:
+        raise ValueError("images: got none, expected one or more")
+    if all(isinstance(image, Image.Image) for image in images):
+        modes = {image.mode for image in images}
+        if modes & _DEEP:
+            raise TypeError(f"images: PIL mode {min(modes & _DEEP)}, expected 8 bits a channel")
+        rows = (np.array(image.convert("L" if modes <= _GRAY else "RGB")) for image in images)
+        images = [np.moveaxis(np.atleast_3d(one), 2, 0) for one in rows]
+    tensors = [torch.as_tensor(image) for image in images]
+    shapes = sorted({tuple(image.shape) for image in tensors})
+    if len(shapes) > 1:
+        raise ValueError(
+            f"images: {len(shapes)} sizes, such as {shapes[0]} and {shapes[-1]}, expected one for "
+            "all; PIL.ImageOps.fit makes PIL images equal"
+        )
+    return torch.stack(tensors)
+
+
+def _bytes(images: Tensor) -> Tensor:
+    if images.dtype == torch.uint8:
+        return images
+    if not images.is_floating_point():
+        raise TypeError(f"images: dtype {images.dtype}, expected uint8, or floating 0..1")
+    if images.numel() and not bool(((images >= 0) & (images <= 1)).all()):
+        raise ValueError(
+            f"images: floating numbers from {float(images.min()):g} to {float(images.max()):g}, "
+            "expected 0..1; images that were normalized have to be taken before that"
+        )
+    return (images * 255).round().to(torch.uint8)

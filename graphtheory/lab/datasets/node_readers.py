@@ -71,10 +71,7 @@ def _part(folder: Path, name: str, part: str) -> Any:
 
 
 def _assembled(folder: Path, name: str, known: str, tested: str) -> Tensor:
-    """Rows in node order: the known ones first, row i of `tested` at node test_index[i].
-
-    Nodes that are in neither keep zeros: isolated ones in CiteSeer.
-    """
+    """Rows in node order: the known ones first, row i of `tested` at node test_index[i]."""
     first, last, at = (_part(folder, name, part) for part in (known, tested, "test.index"))
     rows = first.new_zeros(max(len(first), int(at.max()) + 1), first.size(1))
     rows[: len(first)] = first
@@ -83,10 +80,7 @@ def _assembled(folder: Path, name: str, known: str, tested: str) -> Tensor:
 
 
 def topology(folder: Path, name: str) -> Data:
-    """Edges, labels and the public split, from ind.<name>.{y, ally, ty, graph, test.index}.
-
-    Nodes without a label (15 isolated ones in CiteSeer) get class 0, as in PyG.
-    """
+    """Edges, labels and the public split; nodes without a label get class 0, as in PyG."""
     y = _assembled(folder, name, "ally", "ty").argmax(dim=1)
     links, known, tested = (_part(folder, name, part) for part in ("graph", "y", "test.index"))
     pairs = [(node, other) for node, others in links.items() for other in others]
@@ -106,8 +100,8 @@ def known_nodes(folder: Path, name: str) -> Data:
 
 
 def _planetoid(root: Path, info: DatasetInfo) -> Data:
-    data = topology(root / info.folder, info.name)
-    data.x = _assembled(root / info.folder, info.name, "allx", "tx").float()
+    data = topology(folder := root / info.folder, info.name)
+    data.x = _assembled(folder, info.name, "allx", "tx").float()
     return data
 
 
@@ -142,11 +136,7 @@ def _second_superpixels(root: Path, info: DatasetInfo) -> Data:
 
 
 def read_ogbn(root: Path, info: DatasetInfo) -> Data:
-    """The graph with ogb's edges and its one split, from a folder of raw files only.
-
-    Nodes of proteins come without features: x is the mean of the features of the edges at a node,
-    zero without any.
-    """
+    """As ogb reads it; where nodes have no features, x is the mean of those of edges at a node."""
     (root / info.folder / "processed").mkdir()  # empty, so that ogb reads csv and unpickles nothing
     dataset = import_ogb("ogb.nodeproppred").NodePropPredDataset(info.name, root=str(root))
     graph, labels = dataset[0]

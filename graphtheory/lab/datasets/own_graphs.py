@@ -17,7 +17,7 @@ from graphtheory.disk import load_tensors
 from graphtheory.lab.datasets import graph_sets as store
 from graphtheory.lab.datasets.catalogue import Kind, known_seed
 from graphtheory.lab.datasets.graph_sets import GraphSet, SetFacts
-from graphtheory.lab.datasets.splits import Split, positions_by_fraction, stratified
+from graphtheory.lab.datasets.splits import Split, stratified
 
 METRICS: dict[str, tuple[str, ...]] = {  # the first is the default
     "multiclass": ("accuracy", "f1", "rocauc"),
@@ -54,14 +54,6 @@ def graph_set(
             lists of positions.
         seed: Draws the split.
 
-    Shapes:
-        x [n, F]; edge_index int64 [2, E]; edge_attr [E, D]; y int64 [1] or [n], or float [1, T].
-
-    Raises:
-        TypeError: If an entry of `graphs` is no `Data`; the message has its position.
-        ValueError: If a graph does not fit the others or itself; the message has its position. Also
-            for a metric of another kind and a split that leaves a part empty.
-
     Example:
         >>> edge, x = torch.tensor([[0, 1], [1, 0]]), torch.ones(2, 3)
         >>> y = torch.arange(20)[:, None] % 2
@@ -86,15 +78,10 @@ def graph_set(
     if metric is not None and metric not in known:
         raise ValueError(f"metric: got {metric!r}, a {found} task has {', '.join(known)}")
     facts = SetFacts(
-        name,
-        found,
-        level,
-        outputs,
-        metric or known[0],
-        x_categories=store.categories_of(stored, "x"),
-        edge_categories=store.categories_of(stored, "edge_attr"),
-        smiles=smiles if all(isinstance(text, str) for text in smiles) else None,
-    )
+        name, found, level, outputs, metric or known[0], None,
+        store.categories_of(stored, "x"), store.categories_of(stored, "edge_attr"),
+        smiles if all(isinstance(text, str) for text in smiles) else None,
+    )  # fmt: skip
     classes = stored["y"] if found == "multiclass" and level == "graph" else None
     parts, how = _split(split, classes, len(rows), known_seed(seed))
     return GraphSet(stored, facts, parts, how)
@@ -260,8 +247,17 @@ def _split(split: Sequence[Any], y: Tensor | None, size: int, seed: int) -> tupl
     """The parts that were asked for and their name; `y` are classes to draw by."""
     if not isinstance(split, (tuple, list)) or len(split) != 3:
         raise ValueError(f"split: got {split!r}, expected three fractions or lists of positions")
-    drawn = all(isinstance(part, (int, float)) for part in split)
-    parts = _drawn(split, y, size, seed) if drawn else Split(*map(_positions, split))
+    if drawn := all(isinstance(part, (int, float)) for part in split):
+        _, val, test = split
+        if min(split) <= 0 or abs(sum(split) - 1) > 1e-6:
+            raise ValueError(
+                f"split: got {tuple(split)}, expected three positive fractions of sum 1"
+            )
+        if y is None or int(y.unique(return_counts=True)[1].min()) * min(val, test) < 1:
+            y = torch.zeros(size)
+        parts = stratified(y, val=val, test=test, generator=Generator().manual_seed(seed))
+    else:
+        parts = Split(*map(_positions, split))
     whole = torch.cat(list(parts))
     if len(whole) and (int(whole.min()) < 0 or int(whole.max()) >= size):
         given = f"{int(whole.min())}..{int(whole.max())}"
@@ -282,13 +278,3 @@ def _positions(part: Any) -> Tensor:
     if found.numel() and (found.is_floating_point() or found.dtype == torch.bool):
         raise ValueError(f"split: got {found.dtype} {list(found.shape)}, expected positions, int64")
     return found.to(torch.int64).view(-1)
-
-
-def _drawn(split: Sequence[float], y: Tensor | None, size: int, seed: int) -> Split:
-    train, val, test = split
-    if min(split) <= 0 or abs(train + val + test - 1) > 1e-6:
-        raise ValueError(f"split: got {tuple(split)}, expected three positive fractions of sum 1")
-    generator = Generator().manual_seed(seed)
-    if y is not None and int(y.unique(return_counts=True)[1].min()) * min(val, test) >= 1:
-        return stratified(y, val=val, test=test, generator=generator)
-    return positions_by_fraction(size, val=val, test=test, generator=generator)

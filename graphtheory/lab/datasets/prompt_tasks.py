@@ -13,11 +13,7 @@ from graphtheory.lab.datasets.prompts import Prompts
 
 @dataclass(frozen=True)
 class FunctionFamily(ABC):
-    """Draws one random function for each prompt and gives its outputs on inputs N(0, I).
-
-    Source: Garg et al., What can transformers learn in-context?, 2022, sections 3 and 4; functions
-        are as there unless a member says otherwise.
-    """
+    """Draws one function for each prompt, of inputs N(0, I): Garg et al. (2022), 3 and 4."""
 
     def __post_init__(self) -> None:
         for field in fields(self):

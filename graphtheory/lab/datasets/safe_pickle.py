@@ -1,9 +1,8 @@
 """Pickled raw files, read without giving them the power to run anything or to forge memory.
 
-What a file makes are stand-ins of our own, which hold checked parts. Arrays, matrices and tensors
-are made of them here at the end: numpy and torch take no state from a file. The codes of the stream
-are a short list, read in Python: the reader in C hashes keys of any depth until its stack is full,
-and takes as much memory as a number in the file asks for.
+What a file makes are stand-ins of our own, which hold checked parts. The codes of the stream are a
+short list, read in Python: the reader in C hashes keys of any depth until its stack is full, and
+takes as much memory as a number in the file asks for.
 """
 
 from __future__ import annotations

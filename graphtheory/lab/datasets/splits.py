@@ -39,10 +39,7 @@ def by_fraction(y: Tensor, *, val: float, test: float, generator: Generator) -> 
 def per_class(
     y: Tensor, *, train: int = 20, val: int = 500, test: int = 1000, generator: Generator
 ) -> Split:
-    """A random split with `train` labeled nodes of each class; the sizes are Planetoid's.
-
-    Source: Shchur et al., "Pitfalls of Graph Neural Network Evaluation", 2018, section 3.
-    """
+    """A random split, `train` labeled nodes of each class: Shchur et al., 2018, section 3."""
     order = torch.randperm(len(y), generator=generator)
     order = order[y[order] >= 0]
     classes = y[order]
@@ -59,11 +56,7 @@ def per_class(
 
 
 def stratified(y: Tensor, *, val: float, test: float, generator: Generator) -> Split:
-    """A random split of graphs, y [G] their classes, into sorted positions.
-
-    Each class is split as by `by_fraction`, so that a class of a few graphs can be absent from
-    validation.
-    """
+    """A random split of graphs, y [G] their classes, each split `by_fraction`; sorted positions."""
     parts: list[Split] = []
     for c in y.unique():
         members = (y == c).nonzero().view(-1)
@@ -72,24 +65,15 @@ def stratified(y: Tensor, *, val: float, test: float, generator: Generator) -> S
     return Split(*(torch.cat(part).sort().values for part in zip(*parts, strict=True)))
 
 
-def positions_by_fraction(size: int, *, val: float, test: float, generator: Generator) -> Split:
-    """A random split of `size` graphs as `by_fraction` draws it; positions, sorted."""
-    masks = by_fraction(torch.zeros(size).long(), val=val, test=test, generator=generator)
-    return Split(*(mask.nonzero().view(-1) for mask in masks))
-
-
 def folds(y: Tensor, *, number: int, fold: int) -> Split:
-    """One of at least 3 folds that keep the share of each class y [G]: positions, sorted.
+    """Positions, sorted: fold s, modulo `number`, is tested, s + 1 validates, the others train.
 
-    The folds are scikit-learn's `StratifiedKFold` after one fixed shuffle, the same for every
-    `fold`: fold s, modulo `number`, is tested, fold s + 1 validates, the others train; after the
-    last comes the first. Over all folds, every graph is tested once.
+    The folds are scikit-learn's, keep the share of each class y [G], and are the same for every s.
     """
     if number < 3:
         raise ValueError(f"number: got {number} folds, expected at least 3")
     splitter = StratifiedKFold(number, shuffle=True, random_state=0)
     parts = [torch.from_numpy(test) for _, test in splitter.split(np.zeros(len(y)), y.numpy())]
     test, val = parts[fold % number], parts[(fold + 1) % number]
-    rest = torch.ones(len(y), dtype=torch.bool)
-    rest[torch.cat([test, val])] = False
+    rest = ~index_to_mask(torch.cat([test, val]), len(y))
     return Split(rest.nonzero().view(-1), val, test)

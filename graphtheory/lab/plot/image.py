@@ -64,7 +64,12 @@ def image_graph(
     height, width = pixels.shape[:2]
     figure, (axes,) = panels(1, width=6.0, height=6.0 * height / width + 0.6)
     axes.imshow(0.45 + 0.55 * pixels, extent=(0, width, height, 0), interpolation="nearest")
-    axes.add_collection(_lines(place[edges[:, drawn]], strength[drawn], weight is not None))
+    share = strength[drawn] / max(strength[drawn].max(initial=0.0), 1e-12)
+    crowded = min(1.0, (400 / max(len(share), 1)) ** 0.5)  # many lines are drawn thinner
+    widths = 1.2 * max(crowded, 0.3) if weight is None else 0.4 + 2.6 * share
+    alpha = 0.25 + 0.6 * crowded if weight is None else 0.15 + 0.85 * share
+    ends = list(place[edges[:, drawn]].transpose(1, 0, 2))
+    axes.add_collection(LineCollection(ends, colors=_EDGE, linewidths=widths, alpha=alpha))
     size = min(18.0, 4000 / len(place))
     axes.scatter(
         place[:, 0], place[:, 1], s=size, color=_NODE, edgecolors="white", linewidths=0.5, zorder=3
@@ -75,17 +80,6 @@ def image_graph(
         axes.scatter(own[0], own[1], s=4 * size, color=_CHOSEN, edgecolors="white", zorder=5)
     axes.set(xlabel="column (pixels)", ylabel="row (pixels)", title=title)
     return figure
-
-
-def _lines(ends: np.ndarray, strength: np.ndarray, weighted: bool) -> LineCollection:
-    """A line between the two places of each edge, ends [2, E, 2]."""
-    share = strength / max(strength.max(initial=0.0), 1e-12)
-    crowded = min(1.0, (400 / max(len(strength), 1)) ** 0.5)  # many lines are drawn thinner
-    widths = 0.4 + 2.6 * share if weighted else 1.2 * max(crowded, 0.3)
-    alpha = 0.15 + 0.85 * share if weighted else 0.25 + 0.6 * crowded
-    return LineCollection(
-        list(ends.transpose(1, 0, 2)), colors=_EDGE, linewidths=widths, alpha=alpha
-    )
 
 
 @styled
@@ -111,11 +105,11 @@ def token_attention(
     names = names or [str(i + 1) for i in range(len(seen))]
     if len(names) != len(seen):
         raise ValueError(f"names: {len(names)}, expected one a token: {len(seen)}")
-    across = min(_ACROSS, 1 + len(seen))
-    down = math.ceil((1 + len(seen)) / across)
-    size = (_PANEL * across + 0.9, 1.18 * _PANEL * down + 0.35)
+    columns = min(_ACROSS, 1 + len(seen))
+    rows = math.ceil((1 + len(seen)) / columns)
+    size = (_PANEL * columns + 0.9, 1.18 * _PANEL * rows + 0.35)
     figure = Figure(figsize=size, layout="constrained")
-    cells = list(figure.subplots(down, across, squeeze=False).flat)
+    cells = list(figure.subplots(rows, columns, squeeze=False).flat)
     figure_title(figure, title)
     _bare(cells[0], "image")
     cells[0].imshow(pixels, interpolation="nearest")
@@ -125,7 +119,10 @@ def token_attention(
         shown = axes.imshow(
             weight, extent=extent, vmin=0, vmax=seen.max(), cmap="magma", interpolation="nearest"
         )
-        _outline(axes, pixels)
+        gray = pixels.mean(2)
+        if gray.min() < 0.5 < gray.max():  # an outline where the image changes to light
+            across, down = (np.arange(n) + 0.5 for n in gray.shape[::-1])
+            axes.contour(across, down, gray, levels=[0.5], colors="#14C8E8", linewidths=0.9)
     for axes in cells[1 + len(seen) :]:
         axes.set_axis_off()
     figure.colorbar(shown, ax=cells, shrink=0.8, aspect=30, label="attention weight")
@@ -165,27 +162,13 @@ def token_assignment(image: Any, slot: Any, *, title: str = "") -> Figure:
     tokens.set_yticks(range(place.shape[0] + 1), [])
     tokens.grid(color="white", linewidth=1)
     tokens.set_axisbelow(False)
-    _numbers(tokens, place, rank)
-    return figure
-
-
-def _outline(axes: Axes, pixels: np.ndarray) -> None:
-    """Where the image changes from dark to light, as a thin line."""
-    gray = pixels.mean(2)
-    if gray.min() < 0.5 < gray.max():
-        across, down = (np.arange(n) + 0.5 for n in gray.shape[::-1])
-        axes.contour(across, down, gray, levels=[0.5], colors="#14C8E8", linewidths=0.9)
-
-
-def _numbers(axes: Axes, place: np.ndarray, rank: np.ndarray) -> None:
     size = min(9.0, 90 / max(place.shape))
     for (row, column), token in np.ndenumerate(place):
         if token >= 0:
-            dark = int(rank[row, column]) % 2 == 0
-            axes.text(
-                column + 0.5, row + 0.5, str(token + 1), ha="center", va="center", fontsize=size,
-                color="white" if dark else "#222222",
-            )  # fmt: skip
+            color = "#222222" if rank[row, column] % 2 else "white"
+            text: Any = {"ha": "center", "va": "center", "fontsize": size, "color": color}
+            tokens.text(column + 0.5, row + 0.5, str(token + 1), **text)
+    return figure
 
 
 def _pixels(image: Any, dtype: type | None = float) -> np.ndarray:

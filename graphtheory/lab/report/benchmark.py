@@ -16,21 +16,10 @@ from graphtheory.lab.bench.image_task import ImageRunConfig, ImageRunResult
 from graphtheory.lab.bench.rows import Environment, Row
 from graphtheory.lab.bench.search import SearchResult
 from graphtheory.lab.bench.table import ACCURACY, Measure, Table, counted
-from graphtheory.lab.report.page import Page
+from graphtheory.lab.report.page import CAPTIONS, Page
 
 if TYPE_CHECKING:
     from graphtheory.lab.train import FitResult
-
-_CAPTIONS = {
-    "semantic-attention": "The patches that each semantic token attends to, in the last layer.",
-    "assignment": "The token that each patch of the first test image ended in.",
-    "class-attention": "The patches that the class token attends to, block by block.",
-    "k-nearest": "The patches that the middle one attends to, last block, first head.",
-    "window-attention": "The patches that the middle one attends to in its window.",
-    "nearest-first": "What the middle patch aggregates from in the first block.",
-    "nearest-last": "What the middle patch aggregates from in the last block.",
-}
-_BAND = "Median over the seeds, band from the 20 % to the 80 % quantile"
 
 
 @dataclass(frozen=True)
@@ -44,7 +33,7 @@ class BenchmarkReport(Comparison):
 
     distance_rows: Sequence[Mapping[str, Any]] = ()
     search_log: Sequence[SearchResult] = field(default=(), repr=False)
-    _CURVES: ClassVar = f"{_BAND}; a curve ends where fewer than half of the runs still train."
+    _CURVES: ClassVar = CAPTIONS["curves"]
 
     @property
     def title(self) -> str:
@@ -66,13 +55,11 @@ class BenchmarkReport(Comparison):
         if against := self.differences():
             page.section(f"{self.first} against the others")
             page.table(difference_table(against, self.first, measure=measure))
-            page.picture(
-                plot.paired_differences(
-                    [vars(d) for d in against], first=self.first, unit=measure.symbol,
-                    higher_is_better=measure.higher_is_better,
-                ),
-                "Differences on the same seed and split. A line that crosses 0 decides nothing.",
+            drawn = plot.paired_differences(
+                map(vars, against), first=self.first, unit=measure.symbol,
+                higher_is_better=measure.higher_is_better,
             )  # fmt: skip
+            page.picture(drawn, CAPTIONS["differences"])
         epochs = [{"model": r.model, "seed": r.seed} | e for r in self.runs for e in r.history]
         if epochs:
             page.section("Training").picture(learning_curves(epochs, measure), self._CURVES)
@@ -92,11 +79,8 @@ class BenchmarkReport(Comparison):
     def _results(self, page: Page) -> None:
         page.section("Results").table(self.scores())
         scores = [{"model": r.model, "test": r.test} for r in self.runs]
-        page.picture(
-            plot.score_bars(scores, metric=self.measure.title, unit=self.measure.axis_unit),
-            "Test scores. Left: means from 0. Right, enlarged: every run, the mean and one "
-            "standard deviation to each side.",
-        )
+        drawn = plot.score_bars(scores, metric=self.measure.title, unit=self.measure.axis_unit)
+        page.picture(drawn, CAPTIONS["scores"])
 
     def _details(self, page: Page) -> None:
         self._distance(page)
@@ -111,29 +95,14 @@ class BenchmarkReport(Comparison):
     def _distance(self, page: Page) -> None:
         bias, first = bias_rows(self.runs), (r for r in self.runs if r.model == self.first)
         mass = [row for run in first for row in run.extra.get("attention_mass", ())]
-        if not (bias or mass or self.distance_rows):
-            return
-        page.section("What distance is worth")
+        if bias or mass or self.distance_rows:
+            page.section("What distance is worth")
         if self.distance_rows:
-            page.picture(
-                plot.learned_bias(*figure_3_8(self.distance_rows)),
-                "Learned b over the distance, from one attention layer on 20 nodes drawn from the "
-                "whole graph, beside the test accuracy of models that aggregate only from nodes at "
-                "distance exactly z. In the control W_Q is frozen, so that the node's own features "
-                "cannot steer. Softmax fixes b only up to a constant.",
-            )
+            page.picture(plot.learned_bias(*figure_3_8(self.distance_rows)), CAPTIONS["figure 3.8"])
         if bias:
-            page.picture(
-                plot.learned_bias(bias),
-                "Learned b of the benchmark's own network, over the distances of its neighborhood: "
-                "median over the seeds and band from the 20 % to the 80 % quantile.",
-            )
+            page.picture(plot.learned_bias(bias), CAPTIONS["bias"])
         if mass:
-            page.picture(
-                plot.attention_mass(mass),
-                f"Attention of {self.first}: its share at each distance, beside what "
-                "uniform attention over the same nodes would give.",
-            )
+            page.picture(plot.attention_mass(mass), CAPTIONS["mass"].format(first=self.first))
 
     def _setting(self) -> list[tuple[str, object]]:
         b = self.benchmark
@@ -149,7 +118,7 @@ class BenchmarkReport(Comparison):
 class ImageReport(BenchmarkReport):
     """Everything that is known about a benchmark on images, whose models share one recipe."""
 
-    _CURVES: ClassVar = f"{_BAND}. The loss is that of changed images and smoothed labels."
+    _CURVES: ClassVar = CAPTIONS["image curves"]
 
     @property
     def title(self) -> str:
@@ -202,7 +171,7 @@ class ImageReport(BenchmarkReport):
     def _results(self, page: Page) -> None:
         super()._results(page)
         costs = [{"model": r.model, "test": r.test} | r.extra for r in self.runs]
-        page.picture(plot.score_over_cost(costs), "Test accuracy over what it costs.")
+        page.picture(plot.score_over_cost(costs), CAPTIONS["cost"])
 
     def _details(self, page: Page) -> None:
         return
@@ -301,10 +270,7 @@ def graph_run_page(
         f"the best score on validation, {measure.format(result.val)}.",
     )
     epochs = [{"model": title.partition(" ")[0], "seed": 0, **row} for row in result.history]
-    curves = learning_curves(epochs, measure)
-    page.section("Training").picture(
-        curves, "One run. The test score was not used to choose anything."
-    )
+    page.section("Training").picture(learning_curves(epochs, measure), CAPTIONS["one graph run"])
     rows = [
         (str(int(r["epoch"])), f"{r['train_loss']:.4f}", f"{r['val_loss']:.4f}",
          measure.short(r["val"]), f"{r['seconds']:.3f}")
@@ -340,15 +306,13 @@ def image_run_page(
         f"{fit.best_epoch} of {fit.epochs}, which has the best validation accuracy, "
         f"{100 * fit.val:.2f} %.",
     )
-    page.section("Training").picture(
-        plot.learning_curves([{"model": config.model, "seed": seed, **row} for row in fit.history]),
-        "The loss is that of changed images and smoothed labels.",
-    )
+    epochs = [{"model": config.model, "seed": seed, **row} for row in fit.history]
+    page.section("Training").picture(plot.learning_curves(epochs), CAPTIONS["one image run"])
     page.section("Classes").table(class_table(result))
     if pictures:
         page.section("The first test image")
     for name, figure in pictures.items():
-        page.picture(figure, _CAPTIONS[name])
+        page.picture(figure, CAPTIONS[name])
     cost = [
         ("seed", seed), ("parameters", f"{result.parameters:,}"),
         ("10^9 multiply-accumulates an image", f"{result.gmacs:.4f}"),

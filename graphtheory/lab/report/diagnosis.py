@@ -8,8 +8,8 @@ from typing import Any
 
 from graphtheory.lab import plot
 from graphtheory.lab.bench.rows import Environment, Row
-from graphtheory.lab.bench.table import Table, pairs
-from graphtheory.lab.report.page import Page
+from graphtheory.lab.bench.table import Table, counted, pairs
+from graphtheory.lab.report.page import CAPTIONS, Page
 
 _MARGINS = ("margin", "normalized margin", "pooled margin")
 _CORE = "core distance by "
@@ -35,15 +35,12 @@ def _margin_table(rows: Sequence[Row]) -> Table:
     }
     moments = list(dict.fromkeys(moment for _, moment, _ in value))
     columns = [(name, moment) for moment in moments for name in _MARGINS]
-    headings = [f"{name}, {moment}" for name, moment in columns]
+    headings = ("z", *(f"{name}, {moment}" for name, moment in columns), "reach (%)")
     columns.append(("reach", moments[0]))  # the same for every moment
     hops = sorted({z for _, _, z in value})
-    return Table(
-        "Winning margin over the distance",
-        ("z", *headings, "reach (%)"),
-        [(str(z), *(f"{value[name, moment, z]:.3f}" for name, moment in columns)) for z in hops],
-        note="Reach: nodes that have any node at distance z.",
-    )
+    shown = [(str(z), *(f"{value[name, moment, z]:.3f}" for name, moment in columns)) for z in hops]
+    note = "Reach: nodes that have any node at distance z."
+    return Table("Winning margin over the distance", headings, shown, note=note)
 
 
 def _core_distances(rows: Sequence[Row]) -> dict[tuple[str, str, str], int | None]:
@@ -65,20 +62,10 @@ def reading(rows: Sequence[Row]) -> str:
         return ""
     whole, normalized = (found["covariance", "ring", name] for name in _MARGINS[:2])
     if whole is None:
-        return (
-            "No distance has more nodes typical of a node's own class than of others, on average: "
-            "an MLP is the model to beat."
-        )
+        return CAPTIONS["no margin"]
     share = "" if normalized is None else f", the margin per node at {normalized}"
-    if whole == 1:
-        return (
-            f"The total margin peaks at 1 hop{share}. Neighbors tell the class best: try GCN and "
-            "GAT first."
-        )
-    return (
-        f"The total margin peaks at {whole} hops{share}. A distance bias may help: compare "
-        "`--models gt,gt-plain`."
-    )
+    advice = CAPTIONS["near margin" if whole == 1 else "far margin"]
+    return f"The total margin peaks at {counted(whole, 'hop')}{share}. {advice}"
 
 
 def _core_table(rows: Sequence[Row]) -> Table:
@@ -92,9 +79,7 @@ def _core_table(rows: Sequence[Row]) -> Table:
         ("discriminative by", "counted in", *_MARGINS),
         [(*where, *found) for where, found in hops.items()],
         words=2,
-        note="N_z: nodes at distance z; N_0..N_z: up to z and the node itself. Normalized: divided "
-        "by their number node by node; pooled: sum by sum. "
-        "The first column is the definition of z_m. None: no margin is above 0.",
+        note=CAPTIONS["core distance"],
     )
 
 
@@ -151,29 +136,17 @@ def pictures(rows: Sequence[Row], printed: Printed | None = None) -> Iterator[tu
         if row.name in _MARGINS[1:] and row.parameters["region"] == "ring"
     ]  # fmt: skip
     if curve:
-        yield (
-            "margin",
-            plot.winning_margin(curve, title=dataset),
-            "Winning margin in N_z over the distance, divided by the number of nodes there: node "
-            "by node (normalized), or sum by sum (pooled).",
-        )
+        yield "margin", plot.winning_margin(curve, title=dataset), CAPTIONS["margin"]
         shares = [
             {"group": f"class {group}", "series": name, "value": value}
             for name, found in _share_series(rows, printed).items()
             for group, value in found.items()
         ]
-        yield (
-            "shares",
-            plot.grouped_bars(shares, label="discriminative nodes (%)", title=dataset),
-            "Nodes whose features tell their class, in each class.",
-        )
-    yield (
-        "balance",
-        plot.grouped_bars(
-            sizes, label="nodes", reference=(f"mean {mean:,.1f}", mean), title=f"{dataset}, balance"
-        ),
-        "Sizes of the classes.",
-    )
+        drawn = plot.grouped_bars(shares, label="discriminative nodes (%)", title=dataset)
+        yield "shares", drawn, CAPTIONS["shares"]
+    reference, title = (f"mean {mean:,.1f}", mean), f"{dataset}, balance"
+    drawn = plot.grouped_bars(sizes, label="nodes", reference=reference, title=title)
+    yield "balance", drawn, CAPTIONS["balance"]
 
 
 def diagnosis_page(

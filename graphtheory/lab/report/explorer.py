@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -19,7 +18,7 @@ from torch import Tensor
 
 from graphtheory.disk import replace_file
 from graphtheory.graph import Neighborhood
-from graphtheory.lab.report.page import asset
+from graphtheory.lab.report.page import TEMPLATES
 
 MOST_NODES = 20_000
 MOST_WEIGHTS = 20_000_000  # over edges, layers and heads; a page of about 55 MB
@@ -126,11 +125,9 @@ def attention_explorer(
         ],
     }
     counted = f"{num_nodes:,} nodes, {len(layers)} layers; drawn: {kept.shape[1]:,} of "
-    document = asset(
-        "explorer.html", title=escape(title), data=json.dumps(data).replace("<", "\\u003c"),
-        note=f"{counted}{edges.shape[1]:,} edges.", script=asset("explorer.js"),
-    )  # fmt: skip
-    return AttentionExplorer(document)
+    note = f"{counted}{edges.shape[1]:,} edges."
+    template = TEMPLATES.get_template("explorer.html")
+    return AttentionExplorer(template.render(title=title, data=data, note=note))
 
 
 def _layer(number: int, graph: Neighborhood | Tensor, weights: Tensor) -> tuple[Neighborhood, Any]:

@@ -91,7 +91,7 @@ class ImageData(Source):
         for name, found, dtype in (("pixels", pixels, torch.uint8), ("y", y, torch.int64)):
             if not isinstance(found, Tensor) or found.dtype != dtype:
                 got = found.dtype if isinstance(found, Tensor) else type(found).__name__
-                hint = "; lab.datasets.image_files.as_pixels makes it of PIL images and arrays"
+                hint = "; lab.datasets.image_sets.as_pixels makes it of PIL images and arrays"
                 expected = f"a tensor of {dtype}{hint if name == 'pixels' else ''}"
                 raise TypeError(f"{name}: got {got}, expected {expected}")
         if pixels.dim() != 4 or y.shape != pixels.shape[:1]:

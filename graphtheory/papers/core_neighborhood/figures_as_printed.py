@@ -15,8 +15,8 @@ from graphtheory.lab import plot
 from graphtheory.lab.bench.config import trainable
 from graphtheory.lab.bench.node_config import NodeRunConfig, load
 from graphtheory.lab.bench.rows import Row
+from graphtheory.lab.bench.table import Table, percent_mean
 from graphtheory.lab.datasets.graphs import Data
-from graphtheory.lab.report.table import Table, percent_mean
 from graphtheory.lab.zoo import node_models as zoo
 from graphtheory.papers.core_neighborhood.figures_distance import (
     BIAS,

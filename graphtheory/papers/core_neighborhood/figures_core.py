@@ -16,11 +16,12 @@ from torch_geometric.utils import to_undirected
 from graphtheory.lab.bench.config import RunResult
 from graphtheory.lab.bench.node_config import NodeRunConfig, train_nodes
 from graphtheory.lab.bench.rows import Row
+from graphtheory.lab.bench.table import Table, percent_spread
 from graphtheory.lab.bench.task import Space
 from graphtheory.lab.datasets import graphs
 from graphtheory.lab.datasets.catalogue import key
+from graphtheory.lab.datasets.embedded import MajorityAtDistance
 from graphtheory.lab.datasets.graphs import Data
-from graphtheory.lab.datasets.pattern_graph import MajorityAtDistance
 from graphtheory.lab.datasets.splits import by_fraction
 from graphtheory.lab.plot.style import (
     COLORS,
@@ -33,7 +34,6 @@ from graphtheory.lab.plot.style import (
     panels,
     styled,
 )
-from graphtheory.lab.report.table import Table, percent_spread
 from graphtheory.models import GraphTransformer
 from graphtheory.papers.claims import Level
 from graphtheory.papers.figure import (

@@ -13,8 +13,8 @@ import torch
 from graphtheory.lab import plot
 from graphtheory.lab.bench.node_config import NodeRunConfig, load, train_nodes, tuned_config
 from graphtheory.lab.bench.rows import Row
+from graphtheory.lab.bench.table import Table
 from graphtheory.lab.datasets.graphs import Data
-from graphtheory.lab.report.table import Table
 from graphtheory.papers.figure import DataSets, Figure, Measurements, Shown, Verdict, groups
 from graphtheory.papers.grid import Grid, Measured, Progress, axis, unrecorded
 

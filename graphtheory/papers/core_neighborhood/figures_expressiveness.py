@@ -14,7 +14,7 @@ from torch_geometric.nn import GINConv
 
 from graphtheory.graph import Neighborhood, cliques
 from graphtheory.lab.bench.rows import Row
-from graphtheory.lab.report.table import Table
+from graphtheory.lab.bench.table import Table
 from graphtheory.nn import SPDTransformerConv
 from graphtheory.papers.core_neighborhood.expressiveness import expressiveness_pairs
 from graphtheory.papers.figure import DataSets, Figure, Measurements, Shown, Verdict, groups

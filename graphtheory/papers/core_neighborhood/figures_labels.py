@@ -13,9 +13,9 @@ from torch import Generator, Tensor
 
 from graphtheory.lab.bench.node_config import NodeRunConfig, load, train_nodes, tuned_config
 from graphtheory.lab.bench.rows import Row
+from graphtheory.lab.bench.table import Table, percent_mean
 from graphtheory.lab.datasets.catalogue import key
 from graphtheory.lab.plot.style import Rows, band, collected, look, order, panels, styled
-from graphtheory.lab.report.table import Table, percent_mean
 from graphtheory.papers.figure import DataSets, Figure, Measurements, Shown, Verdict, groups
 from graphtheory.papers.grid import Grid, Measured, axis, unrecorded
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from graphtheory.lab.bench.diagnose import MOMENTS
 from graphtheory.lab.bench.rows import Row
+from graphtheory.lab.bench.table import Table
 from graphtheory.lab.datasets.graphs import load_known
-from graphtheory.lab.report.table import Table
 from graphtheory.papers.figure import DataSets, Figure, Measurements, Shown, Verdict, groups
 from graphtheory.papers.grid import Grid, Measured, unrecorded
 from graphtheory.papers.pictures import log_axis, value_curves

@@ -10,9 +10,9 @@ from typing import Any
 
 from graphtheory.lab.bench.diagnose import MOMENTS, Diagnosis, discriminative_shares, load_graph
 from graphtheory.lab.bench.rows import Row
+from graphtheory.lab.bench.table import Table
 from graphtheory.lab.datasets.graphs import load_known
 from graphtheory.lab.report.diagnosis import NODES, REGIONS, Printed, pictures, share_table
-from graphtheory.lab.report.table import Table
 from graphtheory.papers.figure import DataSets, Figure, Measurements, Shown, Verdict
 from graphtheory.papers.grid import Grid, Measured, unrecorded
 

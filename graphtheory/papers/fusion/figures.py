@@ -13,7 +13,7 @@ import torch
 
 from graphtheory.lab import plot
 from graphtheory.lab.bench.rows import Row
-from graphtheory.lab.report.table import Table, percent_spread
+from graphtheory.lab.bench.table import Table, percent_spread
 from graphtheory.lab.train import fit
 from graphtheory.papers.figure import Claim, DataSets, Figure, Measurements, Shown, Verdict, groups
 from graphtheory.papers.fusion.contrastive import SimCLR

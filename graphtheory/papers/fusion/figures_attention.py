@@ -16,8 +16,8 @@ from matplotlib.figure import Figure as Canvas
 from torch import Tensor
 
 from graphtheory.lab.bench.rows import Row
+from graphtheory.lab.bench.table import Table, mean_spread
 from graphtheory.lab.plot.style import GRAY, Rows, collected, look, order, styled
-from graphtheory.lab.report.table import Table, mean_spread
 from graphtheory.lab.train import fit
 from graphtheory.papers.figure import DataSets, Figure, Measurements, Shown, Verdict, groups
 from graphtheory.papers.fusion.contrastive import SimCLR

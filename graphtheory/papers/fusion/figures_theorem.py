@@ -12,7 +12,7 @@ from torch import Generator
 from torch.nn.functional import normalize
 
 from graphtheory.lab.bench.rows import Row
-from graphtheory.lab.report.table import Table
+from graphtheory.lab.bench.table import Table
 from graphtheory.papers.figure import Figure, Measurements, Shown, Verdict, groups
 from graphtheory.papers.fusion.integrity import Subspaces, cluster_integrity, fusion_weights
 from graphtheory.papers.fusion.sharpness import growth_bound, noise_bounds, sharpness

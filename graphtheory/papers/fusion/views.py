@@ -207,7 +207,7 @@ class Unlabeled(_WithoutLabels):
         if not isinstance(samples, Tensor):
             raise TypeError(
                 f"samples: got {type(samples).__name__}, expected a tensor; "
-                "lab.datasets.image_files.as_pixels makes one of PIL images and of arrays"
+                "lab.datasets.image_sets.as_pixels makes one of PIL images and of arrays"
             )
         if batch_size < 1 or seed < 0 or (limit is not None and limit < 1):
             raise ValueError(

@@ -8,7 +8,7 @@ from functools import partial
 from statistics import fmean
 from typing import Any
 
-from graphtheory.lab.report.table import mean_spread, percent_spread
+from graphtheory.lab.bench.table import mean_spread, percent_spread
 from graphtheory.papers.figure import (
     Figure,
     Measurements,

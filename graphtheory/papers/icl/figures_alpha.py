@@ -9,7 +9,7 @@ from functools import partial
 from statistics import median
 from typing import Any
 
-from graphtheory.lab.report.table import Table, percent_spread
+from graphtheory.lab.bench.table import Table, percent_spread
 from graphtheory.papers.claims import Numbers, Power, exponent_rows, fewer, reached, size_text
 from graphtheory.papers.figure import Figure, Measurements, Pivot, Shown, Verdict, groups
 from graphtheory.papers.grid import Grid, Measured, axis

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from graphtheory.lab.bench.rows import Row
-from graphtheory.lab.report.table import Table, mean_spread
+from graphtheory.lab.bench.table import Table, mean_spread
 from graphtheory.papers.figure import Figure, Measurements, Shown, Verdict, groups, verdict_of
 from graphtheory.papers.grid import Measured
 from graphtheory.papers.icl.figures import LARGEST_SUM, LEARNER, Errors, quick

@@ -16,7 +16,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.svm import SVC
 from torch import Generator, Tensor
 
-from graphtheory.lab.report.table import percent_spread
+from graphtheory.lab.bench.table import percent_spread
 from graphtheory.papers.figure import (
     Figure,
     Measurements,

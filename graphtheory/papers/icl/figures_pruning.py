@@ -15,7 +15,7 @@ import torch
 from torch import Generator, Tensor
 
 from graphtheory.lab.bench.rows import Row
-from graphtheory.lab.report.table import percent_spread
+from graphtheory.lab.bench.table import percent_spread
 from graphtheory.papers.figure import (
     Figure,
     Measurements,

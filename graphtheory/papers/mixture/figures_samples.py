@@ -13,7 +13,7 @@ import torch
 from torch import Generator, Tensor
 
 from graphtheory.lab.bench.rows import Row
-from graphtheory.lab.report.table import Table
+from graphtheory.lab.bench.table import Table
 from graphtheory.papers.claims import Claimed, Power, Trend, Turn
 from graphtheory.papers.figure import Figure, Measurements, Shown, Verdict, groups
 from graphtheory.papers.grid import Measured, axis

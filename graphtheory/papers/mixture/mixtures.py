@@ -11,7 +11,7 @@ from typing import Any, Literal
 import torch
 
 from graphtheory.lab.bench.rows import Row
-from graphtheory.lab.report.table import Table
+from graphtheory.lab.bench.table import Table
 from graphtheory.papers.claims import Claimed, Numbers, Power
 from graphtheory.papers.figure import Measurements, Shown, Verdict, groups
 from graphtheory.papers.grid import Grid, Measured, axis

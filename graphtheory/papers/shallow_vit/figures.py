@@ -12,7 +12,7 @@ import numpy as np
 from scipy.stats import linregress
 
 from graphtheory.lab.bench.rows import Row
-from graphtheory.lab.report.table import Table
+from graphtheory.lab.bench.table import Table
 from graphtheory.papers import shallow_trials as curves
 from graphtheory.papers import shallow_trials as phases
 from graphtheory.papers import stats

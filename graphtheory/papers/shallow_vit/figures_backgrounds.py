@@ -10,8 +10,8 @@ from statistics import fmean, median
 from typing import Any
 
 from graphtheory.lab.bench.rows import Row
+from graphtheory.lab.bench.table import Table, percent_mean
 from graphtheory.lab.datasets.image_sets import Images
-from graphtheory.lab.report.table import Table, percent_mean
 from graphtheory.papers.claims import Crossing, Numbers, Power, Read, Trend, over
 from graphtheory.papers.figure import DataSets, Figure, Measurements, Shown, Verdict, groups
 from graphtheory.papers.grid import Grid, Measured, axis, unrecorded

@@ -14,10 +14,10 @@ from torch import Tensor
 from graphtheory.graph import Neighborhood
 from graphtheory.lab.bench.diagnose import both_ways, load_graph
 from graphtheory.lab.bench.rows import Environment, Row
+from graphtheory.lab.bench.table import Table, pairs
 from graphtheory.lab.datasets import graphs
 from graphtheory.lab.plot.style import GRAY, Rows, collected, look, order, panels, styled
 from graphtheory.lab.report.page import Page
-from graphtheory.lab.report.table import Table, pairs
 from graphtheory.papers.topology import adjacency
 from graphtheory.papers.topology import adjacency as bounds
 from graphtheory.patterns import (

@@ -12,7 +12,7 @@ import torch
 from torch import Generator, Tensor
 
 from graphtheory.lab.bench.rows import Row
-from graphtheory.lab.report.table import Table, mean_spread
+from graphtheory.lab.bench.table import Table, mean_spread
 from graphtheory.papers.claims import Trend, over
 from graphtheory.papers.figure import Figure, Measurements, Shown, Verdict, groups
 from graphtheory.papers.grid import Grid, Measured, axis

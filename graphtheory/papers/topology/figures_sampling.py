@@ -10,9 +10,9 @@ from typing import Any
 import torch
 
 from graphtheory.lab.bench.rows import Row
+from graphtheory.lab.bench.table import Table, percent_spread
 from graphtheory.lab.datasets.catalogue import key
 from graphtheory.lab.plot.style import GRAY, LIGHT, Rows, collected, look, order, panels, styled
-from graphtheory.lab.report.table import Table, percent_spread
 from graphtheory.papers.figure import DataSets, Figure, Measurements, Shown, Verdict, groups
 from graphtheory.papers.topology.sampling import FULL, MLP, SAMPLERS, Sampling, candidates, scores
 

@@ -11,7 +11,6 @@ from graphtheory.lab.datasets.splits import (
     by_fraction,
     folds,
     per_class,
-    positions_by_fraction,
     stratified,
 )
 
@@ -72,6 +71,7 @@ def test_stratified_keeps_the_share_of_each_class(generator: Generator) -> None:
     assert [y[part].bincount().tolist() for part in parts] == [[35, 21], [5, 3], [10, 6]]
     assert torch.equal(torch.cat(parts).sort().values, torch.arange(80))
     assert all(torch.equal(part, part.sort().values) for part in parts)
+    assert not torch.equal(stratified(y, val=0.1, test=0.2, generator=generator).test, parts.test)
 
 
 def test_what_cannot_be_split_is_refused(generator: Generator) -> None:
@@ -96,12 +96,3 @@ def test_folds_are_disjoint_cover_all_and_keep_the_shares() -> None:
     assert torch.equal(folds(y, number=5, fold=7).test, parts[2].test)
     with pytest.raises(ValueError, match="number: got 2 folds"):
         folds(y, number=2, fold=0)
-
-
-def test_positions_by_fraction_are_disjoint_and_drawn(generator: Generator) -> None:
-    first, other = (
-        positions_by_fraction(50, val=0.1, test=0.2, generator=generator) for _ in range(2)
-    )
-    assert [len(part) for part in first] == [35, 5, 10]
-    assert sorted(torch.cat(list(first)).tolist()) == list(range(50))
-    assert not torch.equal(first.test, other.test)

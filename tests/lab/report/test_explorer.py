@@ -13,7 +13,7 @@ import torch
 from graphtheory import Neighborhood, bipartite, cliques
 from graphtheory.lab.report import attention_explorer
 from graphtheory.lab.report.explorer import MOST_NODES, _repulsion, force_layout
-from graphtheory.lab.report.page import asset
+from graphtheory.lab.report.page import TEMPLATES
 from graphtheory.nn import GATConv, attention_maps
 
 EDGES = torch.tensor([[0, 2, 1, 3, 3, 0], [1, 1, 0, 0, 3, 2]])
@@ -33,7 +33,7 @@ def computed(document: str, code: str) -> Any:
     node = shutil.which("node")
     if node is None:
         pytest.skip("needs node, which runs the page's script")
-    reading = asset("explorer.js").partition("// Text ---")[0]
+    reading = TEMPLATES.get_template("explorer.js").render().partition("// Text ---")[0]
     given = json.dumps(json.dumps(data_of(document)))
     made = f"globalThis.document = {{ getElementById: () => ({{ textContent: {given} }}) }};"
     said = subprocess.run(

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from graphtheory.lab.report.page import Page, Table, asset
+from graphtheory.lab.report.page import TEMPLATES, Page, Table
 
 STAND_IN = """
 class Element {
@@ -31,6 +31,7 @@ globalThis.document = {
   querySelectorAll: () => [table, { tHead: null }], createElement: () => new Element(),
 };
 """
+SORT = TEMPLATES.get_template("sort.js").render()
 ROWS = [
     ("gt", "82.99 ± 0.71", "138,397", "3 of 10", "no"),
     ("gat", "9.10 ± 9.00", "1,000", "10 of 10", "ahead"),
@@ -48,7 +49,7 @@ def clicked(column: int, times: int) -> tuple[list[str], list[str]]:
     given = json.dumps({"columns": COLUMNS, "rows": ROWS, "words": 1})
     click = f"heads[{column}].childNodes[0].click();" * times
     said = subprocess.run(
-        [node, "-e", f"const given = {given};{STAND_IN}{asset('sort.js')}{click}"
+        [node, "-e", f"const given = {given};{STAND_IN}{SORT}{click}"
          "console.log(JSON.stringify([body.rows.map((r) => r.cells[0].textContent),"
          'heads.map((h) => h.getAttribute("aria-sort"))]))'],
         capture_output=True, text=True, check=True,

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from graphtheory.lab.datasets.pattern_graph import CoreNeighborhoodGraph
+from graphtheory.lab.datasets.embedded import CoreNeighborhoodGraph
 from graphtheory.papers.core_neighborhood import training as core
 
 

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from graphtheory.ops import backend as dispatch
-from graphtheory.ops import plan
+from graphtheory.ops import call as calls
 from graphtheory.ops.call import AttentionCall
 
 
@@ -41,7 +41,7 @@ def chosen(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         found.append(choose(call, name).name)
         return choose(call, name)
 
-    monkeypatch.setattr(plan, "choose", note)
+    monkeypatch.setattr(calls, "choose", note)
     attention = import_module("graphtheory.ops.attention")
-    monkeypatch.setattr(attention, "known", lambda neighborhood, kind: None)  # what ran such a call
+    monkeypatch.setattr(attention, "known", lambda *args: (None, None))  # what ran such a call
     return found

@@ -86,7 +86,7 @@ def test_nodes_of_another_grid_are_named() -> None:
 def test_bytes_and_arrays_are_refused_in_words() -> None:
     embed = PatchEmbedding(8, patch_size=4)
     with pytest.raises(
-        TypeError, match=r"got torch.uint8, expected a floating tensor; lab\.datasets\.image_files"
+        TypeError, match=r"got torch.uint8, expected a floating tensor; lab\.datasets\.image_sets"
     ):
         embed(torch.zeros(1, 3, 8, 8, dtype=torch.uint8))
     with pytest.raises(TypeError, match="got list, expected a floating tensor"):
