@@ -14,8 +14,13 @@ NAME = "numba_csr"
 TRACED = ("test_schema", "test_faketensor", "test_aot_dispatch_dynamic")  # without a gradient
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("graph", ["random", "no edges", "more targets"])
+@pytest.mark.parametrize(  # each graph in each type would prove no more
+    ("graph", "dtype"),
+    [
+        ("random", torch.float64), ("random", torch.bfloat16), ("no edges", torch.float32),
+        ("more targets", torch.float32),
+    ],
+)  # fmt: skip
 def test_ops_are_registered_as_torch_demands(graph: str, dtype: torch.dtype) -> None:
     nb = GRAPHS[graph](6)
     generator = torch.Generator().manual_seed(0)

@@ -68,7 +68,7 @@ def test_fixed_pattern_has_the_same_rows(pattern):
 
 @pytest.mark.parametrize("pattern", RANDOM, ids=repr)
 def test_random_pattern_has_the_same_mean(pattern):
-    drawn, whole, draws = source(3), source(4), 700
+    drawn, whole, draws = source(3), source(4), 300
     found = torch.stack(
         [on_rows(pattern, GRAPH, ROWS, generator=drawn).to_dense() for _ in range(draws)]
     )
@@ -169,7 +169,7 @@ SAMPLERS: list[Pattern] = [
 def test_product_of_the_layers_has_the_mean_of_the_powers(sampler: Pattern) -> None:
     base = Compose(AddSelf(), SymmetricNormalize())(GRAPH)
     base = base.replace(weight=base.weight.double())
-    drawn, draws = source(3), 800
+    drawn, draws = source(3), 400
     layers = (per_layer(sampler, base, 2, generator=drawn) for _ in range(draws))
     found = torch.stack([top.to_dense() @ low.to_dense() for low, top in layers])
     expected = base.to_dense() @ base.to_dense()
