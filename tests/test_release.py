@@ -40,12 +40,11 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return built
 
 
-def test_two_builds_are_the_same_bytes(wheels: list[Path]) -> None:
+def test_the_wheel_is_the_same_twice_and_holds_the_package_and_nothing_else(
+    wheels: list[Path],
+) -> None:
     first, second = (hashlib.sha256(wheel.read_bytes()).hexdigest() for wheel in wheels)
     assert first == second
-
-
-def test_the_wheel_holds_the_package_and_nothing_else(wheels: list[Path]) -> None:
     with zipfile.ZipFile(wheels[0]) as archive:
         names = archive.namelist()
     inside = {name.partition("/")[0] for name in names}
