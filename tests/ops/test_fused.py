@@ -40,16 +40,13 @@ def test_nothing_saved_has_an_edge_axis_and_a_feature_axis() -> None:
     assert not [t for t in saved if t.is_floating_point() and t.shape == (189, 4, 32)]
 
 
-def test_without_a_gradient_the_graph_is_not_transposed() -> None:
+def test_without_a_gradient_nothing_is_transposed_and_a_loss_may_skip_the_output() -> None:
     nb = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 1]]), 2)
     x = torch.ones(2, 1, 1)
     ops.attention(x, x, x, nb)
     assert nb._transpose is None
     ops.attention(x, x, x.clone().requires_grad_(), nb)
     assert nb._transpose is not None
-
-
-def test_a_loss_that_skips_the_output_has_no_gradient() -> None:
     nb = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 1]]), 2)
     x = torch.ones(2, 1, 1, requires_grad=True)
     out = ops.attention(x, x, x, nb)
