@@ -199,10 +199,7 @@ def direction_faults(source: str, path: str) -> Iterator[str]:
             yield f"{path}:{line}: imports {name} through the front door, name its room instead"
         elif target != room and target not in MAY_IMPORT[room]:
             yield f"{path}:{line}: {room} may not import {name}"
-        elif room == target == "papers" and chapter_of(name) not in (
-            "",
-            chapter_of(here),
-        ):
+        elif room == target == "papers" and chapter_of(name) not in ("", chapter_of(here)):
             yield f"{path}:{line}: a chapter is imported only by itself, not {name}"
 
 
@@ -316,12 +313,9 @@ def circles(graph: dict[str, set[str]]) -> list[set[str]]:
     return [one for one in sets if len(one) > 1]
 
 
-def test_no_two_modules_reach_each_other() -> None:
+def test_no_two_modules_reach_each_other_and_a_planted_circle_is_found() -> None:
     sources = {path: (ROOT / PACKAGE / path).read_text(encoding="utf-8") for path in MODULES}
     assert circles(module_imports(sources)) == []
-
-
-def test_planted_circle_is_found() -> None:
     lazy = "def f():\n    from graphtheory.ops import b"
     typed = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import graphtheory.ops.a"
     sources = {"ops/a.py": lazy, "ops/b.py": "import graphtheory.ops.a", "ops/c.py": typed}
@@ -401,14 +395,11 @@ def test_planted_call_is_found(source: str) -> None:
     assert len(list(call_faults(source, "lab/datasets/planetoid.py"))) == 1
 
 
-def test_planted_undeclared_import_is_found() -> None:
+def test_planted_undeclared_import_and_planted_length_are_found() -> None:
     assert (
         len(list(requirement_faults("import os, torch, sklearn, pandas", "lab/datasets/graphs.py")))
         == 1
     )
-
-
-def test_planted_length_is_found() -> None:
     assert list(length_faults("x = 1\n" * (MAX_LINES + 1), "ops/edge.py"))
 
 

@@ -47,15 +47,14 @@ def test_two_processes_train_as_one_does_on_the_same_global_batch(
     assert len(shared) == 2 and shared == pytest.approx(alone, abs=1e-4)
 
 
-def test_readme_snippets_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_readme_snippets_run_and_name_the_two_commands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     snippets = re.findall(r"^```python\n(.*?)^```", README, flags=re.MULTILINE | re.DOTALL)
     assert snippets
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
     for snippet in snippets:
         exec(snippet, names)
-
-
-def test_readme_names_the_two_commands() -> None:
     assert "make run" in README
     assert "make test" in README

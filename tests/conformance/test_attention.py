@@ -183,7 +183,9 @@ def relabeled(nb: Neighborhood, order: Tensor) -> Neighborhood:
 
 
 @pytest.mark.parametrize("backend", CSR)
-def test_names_of_nodes_do_not_matter(backend: str, generator: torch.Generator) -> None:
+def test_names_of_nodes_and_order_of_edges_do_not_matter(
+    backend: str, generator: torch.Generator
+) -> None:
     nb = GRAPHS["random"](63)
     inputs = draw_inputs(nb, 3, 5)
     order = torch.randperm(63, generator=generator)
@@ -191,10 +193,6 @@ def test_names_of_nodes_do_not_matter(backend: str, generator: torch.Generator) 
     leaves = [t[order] for t in (inputs.query, inputs.key, inputs.value)]
     out = ops.attention(*leaves, relabeled(nb, order), backend=backend)
     torch.testing.assert_close(out, plain[order], rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.parametrize("backend", CSR)
-def test_order_of_edges_does_not_matter(backend: str, generator: torch.Generator) -> None:
     nb = GRAPHS["random"](63)
     inputs = draw_inputs(nb, 3, 5, "edges")
     order = torch.randperm(nb.num_edges, generator=generator)

@@ -136,24 +136,6 @@ def test_gradients_that_nobody_asks_for() -> None:
         assert all(g.abs().max() > 0 for g in torch.autograd.grad(alone[1].sum(), given))
 
 
-def test_it_is_a_proper_torch_op() -> None:
-    nb = GRAPHS["random"](7)
-    x = draw_edges(nb, 2, 3, "both", "buckets", torch.float32)
-    t, (bucket, table), i = nb.transpose(), x.inputs.bias, x.inputs
-    parts = [nb.indptr, nb.indices, t.indptr, t.indices, t.perm]
-    row, features = x.edges[1].row, x.edges[0].features
-    asked = torch.randn(7, 2, 3 + 6).requires_grad_()
-    for backend in CSR:
-        given = (
-            i.query, i.key, i.value, features, asked, row, None, table, bucket, torch.tensor(5),
-            parts, 6, 0.5, 0.25, backend,
-        )  # fmt: skip
-        torch.library.opcheck(
-            torch.ops.graphtheory.edge_attention, given,
-            test_utils=("test_schema", "test_faketensor", "test_autograd_registration"),
-        )  # fmt: skip
-
-
 def test_why_dense_sets_do_not_take_them() -> None:
     nb = GRAPHS["clique"](7)
     x, f = torch.zeros(7, 1, 4), torch.zeros(49, 2)

@@ -74,15 +74,12 @@ def test_deviations_are_those_of_the_repeats(check: SimpleNamespace) -> None:
         check._number(new | {"std": None}, "std", "q")
 
 
-def test_settings_of_rows(check: SimpleNamespace) -> None:
+def test_settings_differences_ratios_and_means_of_rows(check: SimpleNamespace) -> None:
     query = "fig-7-3b; fig-7-3b examples needed"
     assert check.chosen(f"{query}; of tau") == [0.1, 0.25, 0.5]
     assert check.chosen(f"{query}; of error; %; most") == [5.0]
     with pytest.raises(ValueError, match="no parameter 'alpha'"):
         check.chosen(f"{query}; of alpha")
-
-
-def test_differences_of_rows(check: SimpleNamespace) -> None:
     query = "bench-cora; test accuracy; model="
     (gap,) = check.chosen(f"{query}gt; minus model=mlp")
     assert gap == check.chosen(f"{query}gt")[0] - check.chosen(f"{query}mlp")[0] > 0.1
@@ -93,9 +90,6 @@ def test_differences_of_rows(check: SimpleNamespace) -> None:
     assert len(gaps) == 4 and check.chosen(f"{every}; least most") == [min(gaps), max(gaps)]
     with pytest.raises(ValueError, match="deviation of a difference"):
         check.chosen(f"{query}gt; minus model=mlp; std")
-
-
-def test_ratios_and_means_of_rows(check: SimpleNamespace) -> None:
     query = "bench-cora; test accuracy; model="
     (ratio,) = check.chosen(f"{query}gt; over model=mlp; %")  # a scale cancels
     assert ratio == pytest.approx(check.chosen(f"{query}gt")[0] / check.chosen(f"{query}mlp")[0])
@@ -123,15 +117,14 @@ def test_every_digit_counts(check: SimpleNamespace) -> None:
             assert anew == text, "written anew, it is what it was"
 
 
-def test_a_number_of_a_generated_table_counts(check: SimpleNamespace) -> None:
+def test_generated_tables_count_formats_are_kept_and_some_is_skipped(
+    check: SimpleNamespace,
+) -> None:
     text = (ROOT / "docs" / "performance.md").read_text("utf-8")
     wrong = re.sub(r"(\| pubmed, 8 x 16 \| )[\d.]+", r"\g<1>99.9", text)
     assert wrong != text
     anew, differences, _ = check.compared(wrong)
     assert len(differences) == 1 and anew == text
-
-
-def test_digits_signs_and_commas_are_kept(check: SimpleNamespace) -> None:
     assert check.printed("83.0", 82.96) == "83.0"
     assert check.printed("+24.0", 1.25) == "+1.2"
     assert check.printed("\u22120.4", -0.36) == "\u22120.4"
@@ -139,9 +132,6 @@ def test_digits_signs_and_commas_are_kept(check: SimpleNamespace) -> None:
     assert check.printed("3e-5", 2.8e-4) == "3e-4"
     assert check.agrees("15,250", 15_246.5) and not check.agrees("15,250", 15_256.0)
     assert check.agrees("100", 100.4) and not check.agrees("100", 101.0)
-
-
-def test_what_is_skipped(check: SimpleNamespace) -> None:
     line = "<!--= bench-cora; test accuracy; model=gt; % --> 83.0 ± 99 in fig-3 of 3.5b"
     assert check.compared(line) == (line, [], 1)
 

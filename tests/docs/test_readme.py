@@ -11,13 +11,10 @@ ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def test_it_is_read_in_two_minutes() -> None:
+def test_it_is_read_in_two_minutes_and_installs_without_another_index() -> None:
     assert len(README.splitlines()) <= 116
     snippet = re.findall(r"^```python\n(.*?)^```", README, flags=re.MULTILINE | re.DOTALL)[0]
     assert len([line for line in snippet.splitlines() if line]) <= 12
-
-
-def test_it_installs_without_another_index() -> None:
     assert "pip install ." in README and "uv pip install ." in README
     assert "index-url" not in README and "--find-links" not in README
 

@@ -61,17 +61,11 @@ def test_every_query_aggregates_from_its_own_contexts_and_no_query() -> None:
         query_stars(1, -1)
 
 
-def test_sizes_of_other_kinds() -> None:
+def test_sizes_of_other_kinds_and_none_at_all() -> None:
     expected = cliques([2, 3]).indices
     for sizes in ((2, 3), torch.tensor([2, 3]), np.array([2, 3]), [np.int32(2), 3]):
         assert torch.equal(cliques(sizes).indices, expected)
-
-
-def test_sources_ascend_in_a_row() -> None:
     assert cliques(torch.tensor([2, 0, 3])).indices.tolist() == [0, 1, 0, 1, *[2, 3, 4] * 3]
-
-
-def test_no_blocks_at_all() -> None:
     for nb in (cliques([]), star([]), bipartite([], []), cliques([0]), causal([]), causal([0])):
         assert (nb.num_dst, nb.num_src, nb.num_edges) == (0, 0, 0)
     assert star([0]).indptr.tolist() == [0, 0]
@@ -162,13 +156,11 @@ def test_the_union_of_one_graph_is_that_graph() -> None:
     assert (found.num_src, found.num_dst) == (3, 2)
 
 
-def test_ids_of_32_bits_grow_where_a_union_has_more_nodes() -> None:
+def test_ids_of_32_bits_stay_where_the_nodes_and_edges_of_a_union_fit() -> None:
     last = 2**30
     one = Neighborhood(torch.tensor([0, 1]), torch.tensor([last]).int(), last + 1)
     assert union([one, one, one]).indices.tolist() == [last, 2 * last + 1, 3 * last + 2]
 
-
-def test_what_a_union_has_decides_whether_ids_of_32_bits_stay() -> None:
     def few(num_src: int) -> Neighborhood:
         indptr, indices = torch.tensor([0, 1, 2]), torch.tensor([0, num_src - 1])
         return Neighborhood(indptr, indices.int(), num_src)

@@ -85,11 +85,14 @@ def dense(edges: Tensor, weight: Tensor, num_src: int, num_dst: int) -> Tensor:
 
 
 @pytest.mark.parametrize("kind", KINDS | ONE_NODE_SET)
-def test_a_graph_is_read_in_its_direction(kind: str) -> None:
+def test_a_graph_is_read_in_its_direction_and_without_edges(kind: str) -> None:
     obj = (KINDS | ONE_NODE_SET)[kind](EDGES, WEIGHT, NODES, NODES)
     nb = neighborhood_from(obj)
     assert (nb.num_src, nb.num_dst, nb.num_edges) == (NODES, NODES, 6)
     assert torch.equal(nb.to_dense(), dense(EDGES, WEIGHT, NODES, NODES))
+    obj = (KINDS | ONE_NODE_SET)[kind](EDGES[:, :0], WEIGHT[:0], 3, 3)
+    nb = neighborhood_from(obj)
+    assert (nb.num_src, nb.num_dst, nb.num_edges) == (3, 3, 0)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -98,13 +101,6 @@ def test_a_bipartite_graph_keeps_its_sides(kind: str, size: tuple[int, int]) -> 
     nb = neighborhood_from(KINDS[kind](EDGES, WEIGHT, *size))
     assert (nb.num_src, nb.num_dst) == size
     assert torch.equal(nb.to_dense(), dense(EDGES, WEIGHT, *size))
-
-
-@pytest.mark.parametrize("kind", KINDS | ONE_NODE_SET)
-def test_a_graph_without_edges(kind: str) -> None:
-    obj = (KINDS | ONE_NODE_SET)[kind](EDGES[:, :0], WEIGHT[:0], 3, 3)
-    nb = neighborhood_from(obj)
-    assert (nb.num_src, nb.num_dst, nb.num_edges) == (3, 3, 0)
 
 
 @pytest.mark.parametrize("kind", ["edge_index", "EdgeIndex", *KINDS, *ONE_NODE_SET])
@@ -196,26 +192,20 @@ def test_duplicates_of_coo_add_up_as_torch_says() -> None:
     assert torch.equal(nb.to_dense(), twice.to_dense())
 
 
-def test_undirected_networkx_sends_both_ways() -> None:
+def test_networkx_graphs_send_both_ways_and_keep_parallel_edges() -> None:
     graph = nx.Graph([("b", "a"), ("a", "a")])
     assert neighborhood_from(graph).to_dense().tolist() == [[0, 1], [1, 1]]
     graph.add_edge("c", "a", weight=5)
     assert neighborhood_from(graph).to_dense().tolist() == [[0, 1, 0], [1, 1, 5], [0, 5, 0]]
-
-
-def test_networkx_multigraph_keeps_parallel_edges() -> None:
     assert neighborhood_from(nx.MultiDiGraph([(0, 1), (0, 1)])).num_edges == 2
 
 
-def test_edge_index_object_knows_its_size() -> None:
+def test_sizes_of_an_edge_list_and_of_an_edge_index_object() -> None:
     nb = neighborhood_from(EdgeIndex(EDGES, sparse_size=(4, 7)))
     assert (nb.num_src, nb.num_dst) == (4, 7)
     nb = neighborhood_from(EdgeIndex(EDGES), size=(4, 7))
     assert (nb.num_src, nb.num_dst) == (4, 7)
     assert type(nb.indices) is Tensor
-
-
-def test_sizes_of_an_edge_list() -> None:
     edges = torch.tensor([[0, 6], [1, 2]])
     assert neighborhood_from(edges).num_dst == 7
     assert neighborhood_from(edges, num_nodes=9).num_dst == 9
@@ -264,12 +254,7 @@ def test_two_node_sets_do_not_fit_one() -> None:
         (EDGES, {"num_nodes": 5, "size": (5, 5)}, ValueError, "not both"),
         (EDGES, {"weight": WEIGHT[:2]}, ValueError, "weight: shape"),
         (EdgeIndex(EDGES, sparse_size=(5, 5)), {"num_nodes": 6}, ValueError, "asked for 6 sources"),
-        (
-            scipy.sparse.coo_array((2, 3)),
-            {"num_nodes": 2},
-            ValueError,
-            "2 targets, but obj has 3",
-        ),
+        (scipy.sparse.coo_array((2, 3)), {"num_nodes": 2}, ValueError, "2 targets, but obj has 3"),
         (scipy.sparse.coo_array(np.ones(3)), {}, ValueError, "expected a matrix"),
         (nx.path_graph(3), {"num_nodes": 2}, ValueError, "obj has 3"),
         (Neighborhood.from_edge_index(EDGES), {"num_nodes": 9}, ValueError, "obj has 4"),

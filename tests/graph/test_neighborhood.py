@@ -56,7 +56,9 @@ def test_rows_list_sources_in_the_given_order(nb: Neighborhood) -> None:
 
 
 @given(edge_lists())
-def test_every_edge_is_kept_in_its_place(graph: tuple[Tensor, int, int]) -> None:
+def test_every_edge_is_kept_in_its_place_and_turned_by_transpose(
+    graph: tuple[Tensor, int, int],
+) -> None:
     edges, num_src, num_dst = graph
     nb = Neighborhood.from_edge_index(edges, num_src=num_src, num_dst=num_dst)
     assert nb.indptr.dtype == nb.indices.dtype == torch.int64
@@ -64,10 +66,6 @@ def test_every_edge_is_kept_in_its_place(graph: tuple[Tensor, int, int]) -> None
     order = sorted(range(edges.size(1)), key=lambda e: int(edges[1, e]))  # stable
     assert nb.perm.tolist() == order
     Neighborhood(nb.indptr, nb.indices, num_src)  # passes its own validation
-
-
-@given(edge_lists())
-def test_transpose_turns_every_edge(graph: tuple[Tensor, int, int]) -> None:
     edges, num_src, num_dst = graph
     weight = torch.arange(1.0, edges.size(1) + 1)
     nb = Neighborhood.from_edge_index(edges, num_src=num_src, num_dst=num_dst, weight=weight)
@@ -90,7 +88,7 @@ def test_keep_leaves_the_chosen_edges(graph: tuple[Tensor, int, int], bits: int)
     assert (part.num_src, part.num_dst) == (num_src, num_dst)
 
 
-def test_keep_takes_everything_along(nb: Neighborhood) -> None:
+def test_keep_and_transpose_take_everything_along(nb: Neighborhood) -> None:
     part = nb.keep(nb.indices == 2)
     assert part.weight.tolist() == [1, 4]
     assert part.distance.tolist() == [1, 4]
@@ -102,9 +100,6 @@ def test_keep_takes_everything_along(nb: Neighborhood) -> None:
     assert half.blocks is None
     ragged = causal([2, 1])
     assert ragged.keep(ragged.indices == 0).sets is None
-
-
-def test_transpose_takes_everything_along(nb: Neighborhood) -> None:
     turned = nb.transpose()
     assert torch.equal(turned.weight, nb.weight[turned.perm])
     assert torch.equal(turned.distance, nb.distance[turned.perm])
@@ -142,14 +137,11 @@ def test_replace_keeps_the_rest(nb: Neighborhood) -> None:
         nb.replace(distance=torch.ones(5, dtype=torch.int64))
 
 
-def test_dense_adds_duplicates(nb: Neighborhood) -> None:
+def test_dense_adds_duplicates_and_passes_the_gradient_of_weights(nb: Neighborhood) -> None:
     expected = [[0, 3, 5, 0], [0, 0, 0, 0], [2, 0, 0, 0], [0, 0, 0, 5]]
     assert nb.to_dense().tolist() == expected
     counts = [[0, 1, 2, 0], [0, 0, 0, 0], [1, 0, 0, 0], [0, 0, 0, 1]]
     assert nb.replace(weight=None).to_dense().tolist() == counts
-
-
-def test_weight_passes_its_gradient() -> None:
     weight = WEIGHT.double().requires_grad_()
     upstream = torch.arange(16.0, dtype=torch.float64).view(4, 4)
     nb = Neighborhood.from_edge_index(EDGES, 4, weight=weight)
@@ -255,11 +247,20 @@ def test_a_copy_is_the_same_and_as_immutable(
     cannot_be_changed(again.replace(weight=None))
 
 
-def test_what_is_cached_in_inference_mode_serves_a_backward_pass(nb: Neighborhood) -> None:
+def test_what_inference_caches_serves_training(nb: Neighborhood) -> None:
     with torch.inference_mode():
         kept = [nb.targets(), nb.transpose().indptr]
     assert not any(t.is_inference() for t in kept)
     assert nb.targets() is kept[0]
+    nb = Neighborhood.from_edge_index(torch.tensor([[0, 1, 1], [1, 0, 2]]), num_nodes=3)
+    value = torch.ones(3, 1, 2, requires_grad=True)
+    with torch.inference_mode():
+        nb.targets()
+        nb.transpose()
+    weights = torch.ones(3, 1, requires_grad=True)
+    aggregate(weights, value, nb).sum().backward()
+    assert value.grad is not None and value.grad[:, 0, 0].tolist() == [1, 2, 0]
+    assert not nb.targets().is_inference()
 
 
 def test_compiled_code_reads_makes_and_fills_one() -> None:
@@ -378,18 +379,6 @@ def test_keep_refuses_what_is_no_choice_of_edges(nb: Neighborhood) -> None:
             nb.keep(edges)
 
 
-def test_what_inference_caches_serves_training() -> None:
-    nb = Neighborhood.from_edge_index(torch.tensor([[0, 1, 1], [1, 0, 2]]), num_nodes=3)
-    value = torch.ones(3, 1, 2, requires_grad=True)
-    with torch.inference_mode():
-        nb.targets()
-        nb.transpose()
-    weights = torch.ones(3, 1, requires_grad=True)
-    aggregate(weights, value, nb).sum().backward()
-    assert value.grad is not None and value.grad[:, 0, 0].tolist() == [1, 2, 0]
-    assert not nb.targets().is_inference()
-
-
 def test_rows_come_in_the_order_asked_for(nb: Neighborhood) -> None:
     some = nb.rows(torch.tensor([3, 0, 1]))
     assert torch.equal(some.to_dense(), nb.to_dense()[[3, 0, 1]])
@@ -400,12 +389,9 @@ def test_rows_come_in_the_order_asked_for(nb: Neighborhood) -> None:
     assert nb.rows(torch.empty(0, dtype=torch.int64)).num_dst == 0
 
 
-def test_moves_as_a_part_of_data(nb: Neighborhood) -> None:
+def test_it_is_moved_pinned_and_cloned_as_a_part_of_data(nb: Neighborhood) -> None:
     moved = Data(neighborhood=nb).to("meta", non_blocking=True).neighborhood
     assert moved.device.type == "meta"
-
-
-def test_a_batch_that_is_pinned_or_cloned_keeps_it(nb: Neighborhood) -> None:
     assert Data(neighborhood=nb).pin_memory().neighborhood is nb
     cloned = Data(neighborhood=nb).clone().neighborhood
     assert torch.equal(cloned.to_dense(), nb.to_dense())

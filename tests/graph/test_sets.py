@@ -46,22 +46,16 @@ def test_sizes_come_back_as_given(sizes: list[int], data: Any) -> None:
     assert sets != Sets((*dst, 1), (*src, 1))
 
 
-def test_equal_sets_are_stored_once() -> None:
+def test_equal_sets_are_stored_once_and_transposed_causal_ones_are_none() -> None:
     many = Sets((4,) * 10_000, (3,) * 10_000)
     assert many.runs == ((10_000, 4, 3),) and many.blocks == (10_000, 4, 3)
     assert repr(many) == "Sets(10000 of 4 x 3)"
     assert Sets((2, 2, 1), (2, 2, 1), True).runs == ((2, 2, 2), (1, 1, 1))
     assert Sets((2, 2), (2, 2), True).blocks is None
-
-
-def test_equal_is_one_size() -> None:
     assert Sets((2, 2), (3, 3)).equal
     assert not Sets((2, 2), (3, 1)).equal
     assert not Sets((2, 1), (3, 3)).equal
     assert not Sets((), ()).equal
-
-
-def test_transposed_causal_sets_are_none() -> None:
     assert Sets((1, 2), (3, 0)).transpose() == Sets((3, 0), (1, 2))
     assert Sets((1, 2), (1, 2), causal=True).transpose() is None
 
@@ -126,20 +120,14 @@ def test_every_edge_has_one_place_in_its_set(pairs: list[tuple[int, int]], look_
     assert torch.equal(torch.cat(places).sort()[0], torch.arange(nb.num_edges))
 
 
-def test_sets_of_similar_size_share_a_group() -> None:
+def test_sets_share_a_group_where_both_sides_are_of_similar_size() -> None:
     nb = cliques([ROUND, 2 * ROUND, 1, ROUND + 1, 0, 2 * ROUND])
     shapes = [(g.sets, g.dst, g.src) for g in nb.groups()]
     assert shapes == [(2, ROUND, ROUND), (3, 2 * ROUND, 2 * ROUND)]
     assert all(g.padded is not None for g in nb.groups())
-
-
-def test_sets_share_a_group_where_both_sides_are_of_similar_size() -> None:
     dst, src = [3, 5, 4, ROUND + 1], [ROUND, ROUND + 1, 7, ROUND]
     shapes = [(g.sets, g.dst, g.src) for g in bipartite(dst, src).groups()]
     assert shapes == [(2, 4, ROUND), (1, 5, ROUND + 1), (1, ROUND + 1, ROUND)]
-
-
-def test_nothing_is_padded_where_sizes_are_equal() -> None:
     nb, equal = cliques([3, 40, 3]), cliques([3, 3])
     assert [(g.sets, g.dst, g.src) for g in nb.groups()] == [(2, 3, 3), (1, 40, 40)]
     assert [(g.sets, g.dst, g.src) for g in equal.groups()] == [(2, 3, 3)]

@@ -274,15 +274,12 @@ def test_gradients_of_what_had_none_before(name: str, argument: str) -> None:
     assert found[0].abs().max() > 0
 
 
-def test_features_that_need_gradients_by_now() -> None:
+def test_features_that_need_gradients_by_now_or_were_read_in_inference_mode() -> None:
     call = Call("GCNConv, features", {"x": "few", "edges": "wide list"}, np.random.default_rng(1))
     warm(call)
     x = call.arguments["x"].value.requires_grad_()
     call.layer(x, call.arguments["edges"].value).sum().backward()
     assert x.grad is not None and x.grad.abs().max() > 0
-
-
-def test_features_read_in_inference_mode_train() -> None:
     with torch.inference_mode():
         x = SparseFeatures((torch.rand(9, 30) < 0.1).float())
     linear = nn.Linear(30, 4)

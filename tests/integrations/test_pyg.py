@@ -208,7 +208,7 @@ def test_an_optimizer_goes_on_through_swap_and_undo() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_only_the_class_changes(name) -> None:
+def test_only_the_class_changes_and_the_state_is_that_of_the_drop_in(name) -> None:
     model = Two(name).double().eval()
     model.second.requires_grad_(False)
     seen = []
@@ -229,10 +229,6 @@ def test_only_the_class_changes(name) -> None:
     model.load_state_dict(fresh.state_dict(), strict=True)
     assert list(model.state_dict()) == list(state)
     torch.testing.assert_close(model.state_dict(), state, rtol=0, atol=0)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_layer_of_pyg_has_the_state_that_the_drop_in_starts_with(name) -> None:
     theirs, ours = vars(getattr(pyg, name)(6, 4)), vars(getattr(on_core, name)(6, 4))
     assert theirs.keys() == ours.keys()
     assert {key for key in ours if repr(ours[key]) != repr(theirs[key])} <= {"_parameters"}

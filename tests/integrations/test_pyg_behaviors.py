@@ -310,16 +310,14 @@ def test_every_form_of_the_edges(name, kinds, widths) -> None:
 
 
 @pytest.mark.parametrize(("name", "kinds"), LAYERS, ids=["HGT", "HAN"])
-def test_sizes_of_typed_layers_are_read_off_the_first_input(name, kinds) -> None:
+def test_typed_layers_read_sizes_off_the_first_input_and_leave_inputs_as_they_were(
+    name, kinds
+) -> None:
     layer = getattr(pyg, name)(-1, 32, (list(WIDTHS), kinds), heads=2)
     assert "has no weights yet" in accelerate(layer).kept[0].reason
     x, edges = features(WIDTHS), edges_of(kinds)
     wanted = layer(x, edges)
     assert_same(swapped(layer)(x, edges), wanted)
-
-
-@pytest.mark.parametrize(("name", "kinds"), LAYERS, ids=["HGT", "HAN"])
-def test_inputs_stay_as_they_were(name, kinds) -> None:
     after = swapped(getattr(pyg, name)(WIDTHS, 64, (list(WIDTHS), kinds)))
     x, edges = features(WIDTHS), edges_of(kinds)
     kept = copy.deepcopy((x, edges))
@@ -345,16 +343,13 @@ def test_kinds_of_nodes_and_edges_that_are_missing() -> None:
     assert_same(after(x, edges), before(x, edges))
 
 
-def test_han_without_edges_of_a_kind_of_nodes() -> None:
+def test_han_without_edges_of_a_kind_of_nodes_and_without_nodes() -> None:
     widths = WIDTHS | {"university": 3}
     before = pyg.HANConv(widths, 16, (list(widths), PATHS), heads=2)
     after, x, edges = swapped(before), features(widths), edges_of(PATHS)
     found = after(x, edges)
     assert found["university"] is None
     assert_same(found, before(x, edges))
-
-
-def test_han_without_nodes_and_edges() -> None:
     kinds = [("paper", "to", "author"), ("author", "to", "paper"), ("paper", "to", "paper")]
     x = {"author": torch.randn(6, 16), "paper": torch.empty(0, 32)}
     after = swapped(pyg.HANConv(WIDTHS, 16, (list(WIDTHS), kinds), heads=2))

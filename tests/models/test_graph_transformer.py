@@ -40,9 +40,6 @@ def test_weights_and_output_follow_the_equations(tiny: Tiny) -> None:
     values = conv.lin_value(tiny.x).view(10, 2, 3)
     expected = torch.einsum("nsh,shd->nhd", weights, values).mean(1) + conv.lin_skip(tiny.x)
     torch.testing.assert_close(model(tiny.x, tiny.edge_index), expected)
-
-
-def test_rows_of_weights_sum_to_one(tiny: Tiny) -> None:
     model = GraphTransformer(6, 8, 3, 3, heads=2, pattern=BALL)
     maps = attention_maps(model, tiny.x, tiny.graph)
     assert [m.weights.shape for m in maps] == [(maps[0].neighborhood.num_edges, 2)] * 3
@@ -110,15 +107,14 @@ def test_the_encoding_steers_attention_by_differences_between_distances(tiny: Ti
         torch.testing.assert_close(mass[:9], torch.ones(9, 2))  # the ring has all three distances
 
 
-def test_farther_than_z_shares_the_last_bucket(tiny: Tiny) -> None:
+def test_tables_share_the_last_bucket_are_for_all_layers_and_of_zeros_no_encoding(
+    tiny: Tiny,
+) -> None:
     model = GraphTransformer(6, 8, 3, 1, heads=2, num_buckets=2, pattern=None, stack=Stack).eval()
     nb = Compose(KHop(3), AddSelf())(tiny.graph)
     set_table(model, [0.0, 2.0])
     clipped = nb.replace(distance=nb.distance.clamp(max=1))
     assert torch.equal(model(tiny.x, nb), model(tiny.x, clipped))
-
-
-def test_a_zero_table_is_the_network_without_encoding(tiny: Tiny) -> None:
     encoded = GraphTransformer(6, 8, 3, 2, heads=2, pattern=BALL).eval()
     plain = GraphTransformer(6, 8, 3, 2, heads=2, pattern=BALL, num_buckets=None).eval()
     left = plain.load_state_dict(encoded.state_dict(), strict=False)
@@ -127,9 +123,6 @@ def test_a_zero_table_is_the_network_without_encoding(tiny: Tiny) -> None:
     torch.testing.assert_close(
         encoded(tiny.x, tiny.edge_index), plain(tiny.x, tiny.edge_index), rtol=0, atol=1e-6
     )
-
-
-def test_table_of_all_layers(tiny: Tiny) -> None:
     model = GraphTransformer(6, 8, 3, 3, heads=2, num_buckets=5)
     assert model.bucket_bias_table().shape == (3, 5, 2)
     assert not model.bucket_bias_table().any() and not model.bucket_bias_table().requires_grad
@@ -149,14 +142,13 @@ def test_every_parameter_learns(tiny: Tiny) -> None:
     assert silent == []
 
 
-def test_names_of_nodes_do_not_matter(tiny: Tiny) -> None:
+def test_names_of_nodes_do_not_matter_and_a_node_that_sees_nobody_keeps_its_own_term(
+    tiny: Tiny,
+) -> None:
     model = GraphTransformer(6, 8, 3, 2, heads=2, pattern=BALL).eval()
     name = torch.randperm(10, generator=torch.Generator().manual_seed(3))
     renamed = model(tiny.x[name.argsort()], name[tiny.edge_index])
     torch.testing.assert_close(renamed[name], model(tiny.x, tiny.edge_index))
-
-
-def test_a_node_that_sees_nobody_keeps_its_own_term(tiny: Tiny) -> None:
     model = one_layer(tiny)
     model.pattern = KHop(2)
     (conv,) = model.attention_layers()

@@ -17,7 +17,7 @@ def drawn(layer: nn.Module) -> nn.Module:
     return layer
 
 
-def test_it_is_torchs_multihead_attention_on_a_clique() -> None:
+def test_it_is_torchs_multihead_attention_on_a_clique_and_on_other_sources() -> None:
     ours = drawn(Attention(12, heads=3)).double()
     theirs = nn.MultiheadAttention(12, 3, batch_first=True).double()
     theirs.load_state_dict(
@@ -31,9 +31,6 @@ def test_it_is_torchs_multihead_attention_on_a_clique() -> None:
     torch.testing.assert_close(ours(x.flatten(0, 1), nb), out.flatten(0, 1))
     found = ours.weights(x.flatten(0, 1), nb).view(2, 5, 5, 3).permute(0, 3, 1, 2)
     torch.testing.assert_close(found, weights)
-
-
-def test_sources_may_be_other_nodes() -> None:
     layer, x, sources = drawn(Attention(8, 2)), torch.randn(2, 8), torch.randn(6, 8)
     both = torch.cat([x, sources])
     edges = torch.tensor([[2, 3, 4, 5, 6, 7], [0, 0, 0, 1, 1, 1]])

@@ -36,7 +36,7 @@ def test_distances_fall_into_their_buckets(num_buckets, own_unreachable, hops, d
     assert table.shape == (num_buckets + own_unreachable, 2)
 
 
-def test_starts_at_zero_and_returns_to_it() -> None:
+def test_starts_at_zero_and_returns_to_it_and_shows_its_state() -> None:
     module = BucketBias(4, 3)
     assert torch.equal(module.table, torch.zeros(4, 3))
     with torch.no_grad():
@@ -44,6 +44,10 @@ def test_starts_at_zero_and_returns_to_it() -> None:
     module.reset_parameters()
     assert torch.equal(module.table, torch.zeros(4, 3))
     assert module(torch.empty(0, dtype=torch.long)).bucket.shape == (0,)
+    module = BucketBias(4, 2, own_unreachable=True)
+    assert repr(module) == "BucketBias(num_buckets=4, heads=2)"
+    assert list(module.state_dict()) == ["table"]
+    assert module.is_bucket_bias
 
 
 def test_longer_distances_are_an_error_where_none_may_saturate() -> None:
@@ -58,11 +62,7 @@ def test_longer_distances_are_an_error_where_none_may_saturate() -> None:
     [
         ((0, 1), {}, "num_buckets: got 0, expected at least 1"),
         ((3, 0), {}, "heads: got 0, expected at least 1"),
-        (
-            (255, 2),
-            {"own_unreachable": True},
-            "num_buckets: got 255, expected at most 254 with",
-        ),
+        ((255, 2), {"own_unreachable": True}, "num_buckets: got 255, expected at most 254 with"),
         ((254, 2), {"own_token": True}, "num_buckets: got 254, expected at most 253 with"),
     ],
 )
@@ -90,13 +90,6 @@ def test_more_buckets_than_a_byte_counts() -> None:
 def test_distances_that_are_none_are_named(distance, error, message) -> None:
     with pytest.raises(error, match=message):
         BucketBias(4, 1)(distance)
-
-
-def test_representation_and_state() -> None:
-    module = BucketBias(4, 2, own_unreachable=True)
-    assert repr(module) == "BucketBias(num_buckets=4, heads=2)"
-    assert list(module.state_dict()) == ["table"]
-    assert module.is_bucket_bias
 
 
 def test_pairs_with_a_token_have_a_bucket_of_their_own() -> None:

@@ -31,16 +31,13 @@ def test_it_is_torchs_encoder_layer(norm_first: bool) -> None:
     torch.testing.assert_close(out, theirs(x).flatten(0, 1))
 
 
-def test_sources_pass_the_norm_of_the_targets() -> None:
+def test_sources_pass_the_norm_and_parts_can_be_left_out() -> None:
     block, x, sources = Block(Attention(8, 2)), torch.randn(2, 8), torch.randn(4, 8)
     nn.init.normal_(block.norm1.weight)
     nb = bipartite([2], [4])
     x1 = x + block.attention(block.norm1(x), nb, sources=block.norm1(sources))
     expected = x1 + block.mlp(block.norm2(x1))
     torch.testing.assert_close(block(x, nb, sources=sources), expected)
-
-
-def test_parts_can_be_left_out() -> None:
     block, x, nb = Block(Attention(8, 2), norm=False, mlp_ratio=0), torch.randn(6, 8), cliques([6])
     torch.testing.assert_close(block(x, nb), x + block.attention(x, nb))
     assert {name.split(".")[0] for name, _ in block.named_parameters()} == {"attention"}
@@ -54,7 +51,9 @@ def test_layer_scale_is_on_both_branches() -> None:
     assert LayerScale(3, 1e-5).gamma.tolist() == pytest.approx([1e-5] * 3)
 
 
-def test_paths_drop_by_image_and_keep_their_mean(generator: torch.Generator) -> None:
+def test_paths_drop_by_image_by_the_generator_and_keep_their_mean(
+    generator: torch.Generator,
+) -> None:
     drop, x = DropPath(0.25), torch.ones(4000 * 3, 2)
     out = drop(x, 4000, generator).view(4000, 6)
     assert (out == out[:, :1]).all()
@@ -62,6 +61,12 @@ def test_paths_drop_by_image_and_keep_their_mean(generator: torch.Generator) -> 
     torch.testing.assert_close(values, torch.tensor([0, 4 / 3]))
     assert abs(counts[0] / 4000 - 0.25) < 0.03
     assert torch.equal(drop.eval()(x, 4000), x)
+    block, x, nb = Block(Attention(8, 2), drop_path=0.5), torch.randn(32, 8), cliques([4] * 8)
+
+    def out(seed: int) -> torch.Tensor:
+        return block(x, nb, images=8, generator=torch.Generator().manual_seed(seed))
+
+    assert torch.equal(out(1), out(1)) and not torch.equal(out(1), out(2))
 
 
 def test_compiled_paths_drop_in_batches_of_any_size() -> None:
@@ -72,15 +77,6 @@ def test_compiled_paths_drop_in_batches_of_any_size() -> None:
         expected = drop(torch.ones(2 * images, 4), images)
         torch.manual_seed(0)
         assert torch.equal(compiled(torch.ones(2 * images, 4)), expected)
-
-
-def test_a_block_draws_its_paths_from_the_generator() -> None:
-    block, x, nb = Block(Attention(8, 2), drop_path=0.5), torch.randn(32, 8), cliques([4] * 8)
-
-    def out(seed: int) -> torch.Tensor:
-        return block(x, nb, images=8, generator=torch.Generator().manual_seed(seed))
-
-    assert torch.equal(out(1), out(1)) and not torch.equal(out(1), out(2))
 
 
 def test_bad_options_are_named() -> None:

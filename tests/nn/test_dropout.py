@@ -17,7 +17,7 @@ def test_dense_features_are_torch_s_own_dropout(x: torch.Tensor) -> None:
     assert torch.equal(found, torch.nn.functional.dropout(x, 0.3))
 
 
-def test_sparse_features_keep_their_pattern_and_scale_up(x: torch.Tensor) -> None:
+def test_sparse_features_keep_their_pattern_and_scale_up_anew_in_each_step(x: torch.Tensor) -> None:
     sparse = x.to_sparse_csr()
     out = FeatureDropout(0.25)(sparse)
     assert out.layout == torch.sparse_csr and out.shape == sparse.shape
@@ -26,9 +26,6 @@ def test_sparse_features_keep_their_pattern_and_scale_up(x: torch.Tensor) -> Non
     kept = out.values() != 0
     torch.testing.assert_close(out.values()[kept], sparse.values()[kept] / 0.75)
     assert abs(float(kept.float().mean()) - 0.75) < 0.05  # 2000 entries: 5 standard deviations
-
-
-def test_steps_drop_other_entries_and_leave_what_is_given(x: torch.Tensor) -> None:
     drop, sparse = FeatureDropout(0.5), x.to_sparse_csr()
     before = sparse.values().clone()
     assert not torch.equal(drop(sparse).values(), drop(sparse).values())

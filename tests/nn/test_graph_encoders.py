@@ -43,7 +43,7 @@ def test_atom_features_of_ogb_give_what_its_encoder_gives() -> None:
     torch.testing.assert_close(ours(values), theirs(values))
 
 
-def test_a_value_out_of_range_is_named() -> None:
+def test_a_value_out_of_range_and_what_a_batch_lacks_are_named() -> None:
     encoder = CategoricalEncoder((3, 4), 5)
     with pytest.raises(IndexError, match=r"values: row 1, column 0 is 3, expected .* in 0\.\.2"):
         encoder(torch.tensor([[2, 3], [3, 1]]))
@@ -55,6 +55,13 @@ def test_a_value_out_of_range_is_named() -> None:
         encoder(torch.zeros(1, 2))
     with pytest.raises(ValueError, match="sizes: got"):
         CategoricalEncoder((3, 0), 5)
+    data = Data(x=torch.rand(2, 3), edge_index=torch.tensor([[0], [1]]))
+    with pytest.raises(ValueError, match=r"random_walk_pe: .* PyG's transform AddRandomWalkPE"):
+        NodeEncoder(3, 8, encodings=[WalkEncoding(3, 8)])(data)
+    with pytest.raises(ValueError, match=r"x: shape \(2, 3\), expected \[num_nodes, 4\]"):
+        NodeEncoder(4, 8)(data)
+    with pytest.raises(ValueError, match="x: the batch has none"):
+        NodeEncoder(4, 8)(Data(edge_index=data.edge_index))
 
 
 def test_feature_encoder_chooses() -> None:
@@ -111,16 +118,6 @@ def test_all_encodings_of_a_batch_are_added() -> None:
         + parts[1](batch.laplacian_eigenvector_pe) + parts[2](batch.random_walk_pe)
     )  # fmt: skip
     torch.testing.assert_close(encoder(batch), wanted)
-
-
-def test_what_a_batch_lacks_is_named() -> None:
-    data = Data(x=torch.rand(2, 3), edge_index=torch.tensor([[0], [1]]))
-    with pytest.raises(ValueError, match=r"random_walk_pe: .* PyG's transform AddRandomWalkPE"):
-        NodeEncoder(3, 8, encodings=[WalkEncoding(3, 8)])(data)
-    with pytest.raises(ValueError, match=r"x: shape \(2, 3\), expected \[num_nodes, 4\]"):
-        NodeEncoder(4, 8)(data)
-    with pytest.raises(ValueError, match="x: the batch has none"):
-        NodeEncoder(4, 8)(Data(edge_index=data.edge_index))
 
 
 def test_normalized_features_have_no_unit() -> None:

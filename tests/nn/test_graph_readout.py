@@ -27,15 +27,12 @@ def test_gives_what_pyg_pools(name, dtype) -> None:
         torch.testing.assert_close(*grads)
 
 
-def test_one_graph_and_modules() -> None:
+def test_one_graph_modules_and_the_token_that_is_last() -> None:
     x = torch.randn(8, 3)
     torch.testing.assert_close(GraphReadout("sum")(x), x.sum(0, keepdim=True))
     for module in (pyg.SoftmaxAggregation(), pyg.MultiAggregation(["mean", "std"])):
         wanted = module(x, BATCH, dim_size=5)
         torch.testing.assert_close(GraphReadout(module)(x, BATCH, 5), wanted)
-
-
-def test_token_is_the_last_node_of_each_graph() -> None:
     x, batch = torch.randn(6, 2), torch.tensor([0, 0, 0, 1, 2, 2])
     assert torch.equal(GraphReadout("token")(x, batch), x[[2, 3, 5]])
     with pytest.raises(ValueError, match="batch: graph 1 has no node"):

@@ -4,10 +4,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graphtheory import Neighborhood
-from graphtheory.ops.additive import _score, additive_score
+from graphtheory.ops.additive import additive_score
 from graphtheory.ops.backend import BACKENDS
 from graphtheory.ops.backends import torch_csr
-from graphtheory.ops.call import Call, structure
 
 
 def case(seed, num_src, num_dst, num_edges, heads, dim, edge_dim, dtype=torch.float64):
@@ -87,21 +86,6 @@ def test_torch_needs_no_transposed_structure() -> None:
     assert nb._transpose is None
 
 
-@pytest.mark.parametrize("edge_dim", [0, 2])
-def test_gradients_by_finite_differences(edge_dim) -> None:
-    nb, tensors = case(2, 4, 3, 9, 2, 3, edge_dim)
-    used = tensors if edge_dim else tensors[:3]
-    assert torch.autograd.gradcheck(lambda *t: call(nb, [*t, *tensors[len(t) :]]), used)
-
-
-@pytest.mark.parametrize("edge_dim", [0, 2])
-def test_is_a_proper_torch_op(edge_dim) -> None:
-    nb, tensors = case(3, 5, 4, 12, 2, 3, edge_dim)
-    parts = structure(Call("additive_score", nb, tuple(tensors)), BACKENDS["numba_csr"])
-    arguments = (*tensors, 0.2, parts, "numba_csr")
-    torch.library.opcheck(_score.op, arguments)
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_lower_precision_is_summed_in_single(dtype) -> None:
     nb, tensors = case(4, 6, 6, 30, 2, 64, 3)
@@ -117,26 +101,11 @@ def test_lower_precision_is_summed_in_single(dtype) -> None:
         assert error < max(torch.finfo(dtype).eps, 1e-5)
 
 
-@pytest.mark.parametrize("edge_dim", [3, 64])
-def test_same_bits_for_any_number_of_threads(edge_dim, two_threads) -> None:
-    nb, tensors = case(5, 300, 400, 20_000, 4, 16, edge_dim, torch.float32)
-    results = []
-    for threads in (1, 2, 2):
-        torch.set_num_threads(threads)
-        score = call(nb, tensors)
-        results.append((score, *torch.autograd.grad(score.square().sum(), tensors)))
-    for other in results[1:]:
-        assert all(torch.equal(a, b) for a, b in zip(results[0], other, strict=True))
-
-
-def test_at_zero_the_slope_is_the_negative_one() -> None:
+def test_at_zero_the_slope_is_the_negative_one_and_nan_stays_on_its_edges() -> None:
     nb = Neighborhood.from_edge_index(torch.tensor([[0], [0]]), num_nodes=1)
     x = torch.zeros(1, 1, 1, requires_grad=True)
     additive_score(x, torch.zeros(1, 1, 1), torch.ones(1, 1), nb, negative_slope=0.3).backward()
     assert x.grad.item() == pytest.approx(0.3)
-
-
-def test_nan_stays_on_its_edges() -> None:
     nb = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 2]]), num_nodes=3)
     x = torch.ones(3, 1, 4)
     x[0, 0, 1] = torch.nan
@@ -155,35 +124,6 @@ def test_what_is_not_finite_stays_where_it_belongs(backend) -> None:
     score = additive_score(source, torch.zeros_like(source), torch.inf * att, nb, backend=backend)
     (grad,) = torch.autograd.grad(score, source, torch.ones(1, 1))
     assert grad[1].flatten().tolist() == [0, 0]
-
-
-def test_strided_inputs() -> None:
-    nb, tensors = case(6, 7, 7, 20, 2, 4, 3)
-    odd = [t.detach().transpose(0, -1).contiguous().transpose(0, -1) for t in tensors]
-    assert not odd[0].is_contiguous()
-    torch.testing.assert_close(call(nb, odd), call(nb, tensors))
-
-
-@pytest.mark.parametrize(("num_src", "num_dst"), [(3, 3), (7, 3), (3, 7)])
-@pytest.mark.parametrize("edge_dim", [0, 2])
-def test_second_derivatives(edge_dim: int, num_src: int, num_dst: int) -> None:
-    nb, tensors = case(7, num_src, num_dst, 5, 1, 2, edge_dim)
-    leaves = tensors if edge_dim else tensors[:3]
-
-    def run(*given):
-        return call(nb, [*given, *tensors[3:]][:5])
-
-    assert torch.autograd.gradgradcheck(run, leaves, fast_mode=True)
-
-
-@pytest.mark.parametrize("backend", ["numba_csr", "torch_csr", "reference"])
-@pytest.mark.parametrize(("heads", "dim"), [(0, 3), (2, 0)])
-def test_no_heads_and_no_features(heads: int, dim: int, backend: str) -> None:
-    nb, tensors = case(7, 4, 3, 6, heads, dim, 0)
-    found = call(nb, tensors, backend=backend)
-    assert found.shape == (6, heads) and not found.any()
-    grads = torch.autograd.grad(found.sum(), tensors[:3])
-    assert [g.shape for g in grads] == [t.shape for t in tensors[:3]]
 
 
 GOOD = {

@@ -8,9 +8,7 @@ from torch import Tensor
 
 from graphtheory import Neighborhood, ops
 from graphtheory.ops import reference
-from graphtheory.ops.additive import _attention, additive_attention
-from graphtheory.ops.backend import BACKENDS
-from graphtheory.ops.call import Call, structure
+from graphtheory.ops.additive import additive_attention
 from graphtheory.ops.dropout import dropout_factor
 from tests.conformance.check import GRAPHS
 
@@ -90,40 +88,12 @@ def test_scores_of_another_type_than_the_values(backend: str, width: int) -> Non
     torch.testing.assert_close([t.double() for t in found], true, rtol=1e-5, atol=1e-5)
 
 
-def test_the_same_bits_on_more_threads(two_threads: None) -> None:
-    nb = GRAPHS["hub"](40000)
-    leaves, found = draw(nb, 4, 16, "both", torch.float32), []
-    for threads in (1, 2, 2):
-        torch.set_num_threads(threads)
-        found.append(with_gradients(run(leaves, nb), leaves))
-    for other in found[1:]:
-        assert all(torch.equal(a, b) for a, b in zip(found[0], other, strict=True))
-
-
-@pytest.mark.parametrize("parts", PARTS[:3])
-def test_the_op_is_registered_as_torch_demands(parts: str) -> None:
-    nb = GRAPHS["random"](7)
-    leaves = draw(nb, 2, 3, parts, torch.float64)
-    value, sent, received, edge = [*leaves, None, None][:4]
-    parts = structure(Call("additive_attention", nb, tuple(leaves)), BACKENDS["numba_csr"])
-    seed = torch.tensor(5)
-    given = (value, sent, received, edge, seed, parts, 0.2, 0.3, "numba_csr")
-    torch.library.opcheck(_attention.op, given)
-
-
 def test_nothing_with_edges_and_features_is_kept() -> None:
     nb = GRAPHS["random"](60)
     leaves, kept = draw(nb, 2, 32, "both", torch.float64), []
     with torch.autograd.graph.saved_tensors_hooks(lambda t: kept.append(t) or t, lambda t: t):
         run(leaves, nb)
     assert kept and max(t.numel() for t in kept) <= max(nb.num_edges * 2, nb.num_src * 64)
-
-
-@pytest.mark.parametrize("graph", ["random", "more sources", "more targets"])
-def test_second_derivatives(graph: str) -> None:
-    nb = GRAPHS[graph](7)
-    leaves = draw(nb, 2, 3, "both", torch.float64)
-    assert torch.autograd.gradgradcheck(lambda *given: run(given, nb), leaves, fast_mode=True)
 
 
 def test_second_derivatives_of_weights_that_drop() -> None:

@@ -228,7 +228,7 @@ def test_an_explanation_agrees_with_the_choice(nb: Neighborhood, k: int | None) 
     assert explanation.chosen == dispatch.choose(call(nb, k=k)).name
 
 
-def test_an_explanation_has_a_line_for_each_backend() -> None:
+def test_an_explanation_has_a_line_for_each_backend_and_draws_nothing() -> None:
     x = torch.zeros(2, 1, 3)
     explanation = ops.explain(ops.attention, x, x, x, GRAPH, dropout=0.5)
     head, *lines = str(explanation).splitlines()
@@ -237,9 +237,6 @@ def test_an_explanation_has_a_line_for_each_backend() -> None:
     assert "complete or causal sets; dropout is drawn by edge" in lines[0]
     assert lines[1].endswith("runs this call")
     assert lines[-1].endswith("could run it, but comes after numba_csr")
-
-
-def test_to_explain_draws_nothing() -> None:
     x, generator = torch.zeros(2, 1, 3), torch.Generator()
     before, drawn = torch.get_rng_state(), generator.get_state()
     ops.explain(ops.attention, x, x, x, GRAPH, dropout=0.5, generator=generator)

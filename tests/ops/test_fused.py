@@ -12,42 +12,6 @@ from tests.conformance.check import BIASES, GRAPHS, draw_inputs
 TABLE_FREE = [b for b in BIASES if b in ("none", "edges", "buckets")]
 
 
-@pytest.mark.parametrize("backend", ["numba_csr", "torch_csr"])
-@pytest.mark.parametrize("bias", TABLE_FREE)
-@pytest.mark.parametrize("graph", ["random", "no edges", "more sources"])
-def test_ops_are_registered_as_torch_demands(graph: str, bias: str, backend: str) -> None:
-    nb = GRAPHS[graph](6)
-    inputs = draw_inputs(nb, 2, 3, bias)
-    seed = torch.tensor(5)
-    turned = nb.transpose()
-    parts = [nb.indptr, nb.indices, turned.indptr, turned.indices, turned.perm]
-    edges = inputs.bias if isinstance(inputs.bias, torch.Tensor) else None
-    bucket, table = inputs.bias if isinstance(inputs.bias, ops.BucketedBias) else (None, None)
-    nodes = (inputs.query, inputs.key, inputs.value)
-    options = (0.5, 0.25, backend)
-    forward = torch.ops.graphtheory.attention
-    torch.library.opcheck(forward, (*nodes, edges, table, bucket, seed, parts, *options))
-    plain = [t.detach() for t in nodes]
-    weights = torch.rand(nb.num_edges, 2)
-    table = None if table is None else table.detach()
-    torch.library.opcheck(
-        torch.ops.graphtheory.attention_backward,
-        (
-            inputs.grad,
-            weights,
-            None,
-            "11111",
-            *plain,
-            None,
-            table,
-            bucket,
-            seed,
-            parts,
-            *options,
-        ),
-    )
-
-
 @pytest.mark.parametrize("bias", TABLE_FREE)
 def test_data_as_keys_and_values_needs_no_transposed_structure(bias: str) -> None:
     def gradients(of_sources: bool) -> tuple[list[torch.Tensor], Neighborhood]:
@@ -76,16 +40,13 @@ def test_nothing_saved_has_an_edge_axis_and_a_feature_axis() -> None:
     assert not [t for t in saved if t.is_floating_point() and t.shape == (189, 4, 32)]
 
 
-def test_without_a_gradient_the_graph_is_not_transposed() -> None:
+def test_without_a_gradient_nothing_is_transposed_and_a_loss_may_skip_the_output() -> None:
     nb = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 1]]), 2)
     x = torch.ones(2, 1, 1)
     ops.attention(x, x, x, nb)
     assert nb._transpose is None
     ops.attention(x, x, x.clone().requires_grad_(), nb)
     assert nb._transpose is not None
-
-
-def test_a_loss_that_skips_the_output_has_no_gradient() -> None:
     nb = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 1]]), 2)
     x = torch.ones(2, 1, 1, requires_grad=True)
     out = ops.attention(x, x, x, nb)

@@ -1,8 +1,7 @@
-"""The primitives as torch ops: registered as torch demands."""
+"""The transposed structure of the primitives is made for gradients alone."""
 
 from __future__ import annotations
 
-import pytest
 import torch
 
 from graphtheory.ops.backend import BACKENDS
@@ -10,32 +9,6 @@ from graphtheory.ops.call import Call, structure
 from tests.conformance.check import GRAPHS
 
 NAME = "numba_csr"
-TRACED = ("test_schema", "test_faketensor", "test_aot_dispatch_dynamic")  # without a gradient
-
-
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("graph", ["random", "no edges", "more targets"])
-def test_ops_are_registered_as_torch_demands(graph: str, dtype: torch.dtype) -> None:
-    nb = GRAPHS[graph](6)
-    generator = torch.Generator().manual_seed(0)
-    turned = nb.transpose()
-    parts = [nb.indptr, nb.indices, turned.indptr, turned.indices, turned.perm]
-
-    def draw(*shape: int) -> torch.Tensor:
-        return torch.randn(shape, generator=generator).to(dtype).requires_grad_()
-
-    query, key = draw(nb.num_dst, 2, 3), draw(nb.num_src, 2, 3)
-    logits = draw(nb.num_edges, 2)
-    weights = torch.rand(nb.num_edges, 2, generator=generator).to(dtype).requires_grad_()
-    ops = torch.ops.graphtheory
-    # opcheck compares eager and traced gradients with tolerances meant for wider types
-    checks = {} if dtype != torch.bfloat16 else {"test_utils": TRACED[:2]}
-    torch.library.opcheck(ops.edge_dot, (query, key, parts, NAME), **checks)
-    torch.library.opcheck(ops.aggregate, (weights, key, parts, NAME), **checks)
-    torch.library.opcheck(ops.aggregate_by_source, (weights, query, parts, NAME), **checks)
-    torch.library.opcheck(ops.aggregate_max, (weights, key, parts, NAME), **checks)
-    torch.library.opcheck(ops.edge_softmax, (logits, parts[:2], NAME), **checks)
-    torch.library.opcheck(ops.edge_softmax_backward, (weights, logits, parts[:2], NAME), **checks)
 
 
 def test_the_transposed_structure_is_made_only_for_a_gradient() -> None:

@@ -6,9 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graphtheory import Neighborhood, cliques, ops
-from graphtheory.ops.backend import BACKENDS as KNOWN
-from graphtheory.ops.call import Call, structure
-from graphtheory.ops.edge import _mapped_sum, _sum
 
 BACKENDS = ["numba_csr", "torch_csr", "reference"]
 
@@ -103,81 +100,6 @@ def test_products_and_sums_of_low_precision_are_in_single(dtype) -> None:
         assert mine.dtype is dtype
         error = (mine.double() - other).abs().max() / other.abs().max()
         assert error < max(torch.finfo(dtype).eps, 1e-5)
-
-
-def test_with_a_matrix_bits_do_not_depend_on_threads(two_threads) -> None:
-    _, nb, tensors = mapped_case(5, 300, 400, 20_000, 1, 16, 40, torch.float32)
-    results = []
-    for threads in (1, 2, 2):
-        torch.set_num_threads(threads)
-        out = mapped(nb, tensors, True)
-        results.append((out, *torch.autograd.grad(out.square().sum(), tensors)))
-    for other in results[1:]:
-        assert all(torch.equal(a, b) for a, b in zip(results[0], other, strict=True))
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("given_order", [False, True])
-def test_with_a_matrix_gradients_of_gradients(backend, given_order) -> None:
-    _, nb, tensors = mapped_case(2, 4, 3, 9, 2, 3, 3)
-
-    def sums(*given):
-        return mapped(nb, given, given_order, backend).square()
-
-    assert torch.autograd.gradcheck(sums, tensors)
-    assert torch.autograd.gradgradcheck(sums, tensors)
-
-
-@pytest.mark.parametrize("given_order", [False, True])
-def test_with_a_matrix_is_a_proper_torch_op(given_order) -> None:
-    _, nb, tensors = mapped_case(3, 5, 4, 12, 2, 4, 9)
-    order = nb.perm if given_order else nb.perm[:0]
-    parts = structure(Call("relu_sum", nb, tuple(tensors), (given_order,)), KNOWN["numba_csr"])
-    torch.library.opcheck(_mapped_sum.op, (*tensors, order, parts, "numba_csr"))
-    grad = torch.randn(4, 2, 9, dtype=torch.float64, requires_grad=True)
-    _, signs = _mapped_sum(*tensors, order, parts, "numba_csr")
-    for asked in (True, False):
-        torch.library.opcheck(
-            _mapped_sum.gradients.op,
-            (grad, signs, f"1{int(asked)}1", *tensors, order, parts, "numba_csr"),
-            test_utils=("test_schema", "test_faketensor", "test_autograd_registration"),
-        )  # fmt: skip
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_gradients_of_gradients(backend) -> None:
-    _, nb, tensors = case(2, 4, 3, 9, 2, 3)
-
-    def sums(*given):
-        return ops.relu_sum(*given, nb, given_order=True, backend=backend).square()
-
-    assert torch.autograd.gradcheck(sums, tensors)
-    assert torch.autograd.gradgradcheck(sums, tensors)
-
-
-@pytest.mark.parametrize("given_order", [False, True])
-def test_is_a_proper_torch_op(given_order) -> None:
-    _, nb, (value, features) = case(3, 5, 4, 12, 2, 3)
-    order, t = nb.perm if given_order else nb.perm[:0], nb.transpose()
-    given = (
-        value,
-        features,
-        order,
-        [nb.indptr, nb.indices, t.indptr, t.indices, t.perm],
-        "numba_csr",
-    )
-    torch.library.opcheck(_sum.op, given)
-    grad = torch.randn(4, 2, 3, dtype=value.dtype, requires_grad=True)
-    torch.library.opcheck(_sum.gradients.op, (grad, "11", *given))
-
-
-def test_only_the_gradient_that_is_asked_for() -> None:
-    _, nb, (value, features) = case(4, 5, 4, 12, 2, 3)
-    wanted = torch.autograd.grad(ops.relu_sum(value, features, nb).sum(), (value, features))
-    alone = ops.relu_sum(value.detach(), features, nb).sum()
-    torch.testing.assert_close(torch.autograd.grad(alone, features)[0], wanted[1])
-    alone = ops.relu_sum(value, features.detach(), nb).sum()
-    torch.testing.assert_close(torch.autograd.grad(alone, value)[0], wanted[0])
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -101,7 +101,7 @@ def test_numbers_are_read_by_line_and_setting_seeds_in_order() -> None:
     }  # fmt: skip
 
 
-def test_a_power_holds_where_the_interval_contains_it() -> None:
+def test_powers_hold_where_the_interval_contains_what_is_claimed() -> None:
     rows = measured(lambda n, seed: n**-1.5 * (1 + seed / 10))
     claim = Power(
         what="steps", letter="n", read=READ, claimed=(-1.5, -2),
@@ -114,8 +114,6 @@ def test_a_power_holds_where_the_interval_contains_it() -> None:
     assert found[0] == Row.of("exponent", found[0].value, "1", case="low line")
     assert len(found) == 6
 
-
-def test_a_power_that_is_not_claimed_or_of_too_little_has_no_verdict() -> None:
     def say(claimed: float, rows: list[dict]) -> str:
         return Power(what="steps", letter="n", read=READ, claimed=claimed)(None, rows).text
 
@@ -159,7 +157,7 @@ def test_a_trend_and_one_that_is_denied() -> None:
     assert fewer.tell(fewer.find(successes(64)), 0, successes(64)).endswith("holds")
 
 
-def test_a_turn_is_inside() -> None:
+def test_turns_are_inside_and_levels_within_bounds() -> None:
     claim = Turn(what="error", letter="n", read=READ)
     assert claim(None, measured(lambda n, seed: (n - 4) ** 2 + seed)).text.startswith(
         "low line: error over n is lowest at 4, inside in 100 % of resamples, claimed to fall and "
@@ -171,9 +169,6 @@ def test_a_turn_is_inside() -> None:
         "low line: accuracy over n is highest at 4, inside in 100 % of resamples, claimed to rise "
         "and then to fall: holds."
     )
-
-
-def test_a_level_is_within_bounds_with_its_interval() -> None:
     rows = measured(lambda n, seed: 1 + 0.02 * seed, 3, (1, 2))
     claim = Level(what="ratio", letter="n", read=READ, low=0.75, high=1.25)
     low, high = claim(None, rows).text.split(". high line: ")

@@ -36,7 +36,7 @@ FIGURE = Figure(
 )  # fmt: skip
 
 
-def test_everything_follows_from_the_value() -> None:
+def test_everything_follows_from_the_value_and_the_quick_form_is_its_own() -> None:
     grid = FIGURE.settings("Cora", Path("root"), seeds=2, first=3)
     assert (grid.dataset, grid.root, grid.seeds, grid.first) == ("Cora", Path("root"), 2, 4)
     report = FIGURE.report(grid, grid.measure(FIGURE.run))
@@ -48,9 +48,6 @@ def test_everything_follows_from_the_value() -> None:
     assert [(r.name, r.parameters, r.value) for r in report.rows][1] == (
         "fig-9-2a test error", {"neurons": 2, "step": 1}, 7.5,
     )  # fmt: skip
-
-
-def test_the_quick_form_is_the_figures_own() -> None:
     assert FIGURE.settings("karate", quick=True, seeds=9).seeds == 1
     assert FIGURE.random and str(FIGURE.data) == "karate, Cora"
 
@@ -93,7 +90,7 @@ ERRORS = Pivot(
 )  # fmt: skip
 
 
-def test_lines_and_columns_may_change_places_the_rows_stay() -> None:
+def test_lines_and_columns_may_change_places_and_measures_have_a_column_each() -> None:
     table, rows, _ = ERRORS(None, MEASURED)
     assert table.columns == ["method", "5 contexts", "10 contexts"] and table.note == "In percent."
     assert table.rows[0] == ["ICL", "6.00 ± 1.41", "11.00 ± 1.41"]
@@ -101,9 +98,6 @@ def test_lines_and_columns_may_change_places_the_rows_stay() -> None:
     assert turned.rows == rows
     assert turned.table.columns == ["method", "ICL", "1-NN"]
     assert turned.table.rows[1] == ["10 contexts", "11.00 ± 1.41", "11.00 ± 1.41"]
-
-
-def test_several_measures_have_a_column_each_in_every_group() -> None:
     both = replace(ERRORS, measures={"loss": "loss", "error": "error"})
     table, rows, _ = both(None, MEASURED)
     wanted = ["loss, 5 contexts", "error, 5 contexts", "loss, 10 contexts", "error, 10 contexts"]

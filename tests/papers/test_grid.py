@@ -24,7 +24,7 @@ def threads(request: pytest.FixtureRequest) -> Iterator[int]:
     torch.set_num_threads(before)
 
 
-def test_results_are_in_the_order_of_the_items(threads: int) -> None:
+def test_results_keep_the_order_of_items_that_run_on_torchs_threads(threads: int) -> None:
     def work(item: int) -> tuple[int, int]:
         time.sleep(0.02 * (3 - item))
         return item, torch.get_num_threads()
@@ -32,9 +32,6 @@ def test_results_are_in_the_order_of_the_items(threads: int) -> None:
     assert side_by_side(work, range(3)) == [(0, 1), (1, 1), (2, 1)]
     assert torch.get_num_threads() == threads
     assert side_by_side(work, []) == []
-
-
-def test_as_many_run_at_once_as_torch_has_threads(threads: int) -> None:
     meet = threading.Barrier(threads)
     assert side_by_side(lambda item: meet.wait(5) >= 0, range(2 * threads)) == [True] * 2 * threads
 

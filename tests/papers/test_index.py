@@ -53,13 +53,12 @@ def test_a_figure_imports_its_own_chapter_and_few_modules(tmp_path: object) -> N
     assert max(int(of[0]) for of in found.values()) <= MOST, found
 
 
-def test_a_figure_alone_is_that_of_the_list() -> None:
+def test_a_figure_alone_is_that_of_the_list_where_no_two_have_one_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     every = index.figures()
     assert all(index.figure(name) is one for name, one in every.items())
     assert index.figure("fig-3-88") is None
-
-
-def test_two_figures_of_one_name_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     twice = [path for path in index._modules() if path.parent.name == "vision"] * 2
     monkeypatch.setattr(index, "_modules", lambda: twice)
     with pytest.raises(ValueError, match="kvt-k stands twice"):

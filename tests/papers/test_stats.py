@@ -25,13 +25,17 @@ def test_a_planted_exponent_lies_in_its_interval(exponent: float) -> None:
     assert found.at(0.5) == pytest.approx(6 * 0.5**exponent, rel=0.2)
 
 
-def test_two_values_do_not_test_a_law() -> None:
+def test_laws_of_two_values_are_not_tested_and_no_power_law_is_told() -> None:
     whole = grid(-2.0)
     two = Successes(VALUES[::4], LABELS, whole.counts[::4], 20)
     assert np.isnan(boundary(two, resamples=20).misfit)
+    bent = np.array([100.0, 10, 5, 10, 100])
+    chance = 1 / (1 + (bent[:, None] / LABELS) ** 6)
+    assert boundary(Successes(VALUES, LABELS, np.round(40 * chance), 40), 20).misfit < 1e-6
+    assert np.isnan(boundary(Successes(VALUES, LABELS, np.zeros((5, 9)), 20), 20).exponent)
 
 
-def test_half_of_the_trials_and_what_lies_outside() -> None:
+def test_half_of_the_trials_and_regression_of_counts() -> None:
     wanted = 6 * VALUES**-2.0
     np.testing.assert_allclose(halves(grid(-2.0, trials=2000)), wanted, rtol=0.05)
     counts = np.zeros((5, 9))
@@ -39,16 +43,6 @@ def test_half_of_the_trials_and_what_lies_outside() -> None:
     counts[2, 4:] = 20
     half = halves(Successes(VALUES, LABELS, counts, 20))
     assert half[0] == np.inf and half[1] == 0 and 20 < half[2] < 32
-
-
-def test_what_is_no_power_law_is_told() -> None:
-    bent = np.array([100.0, 10, 5, 10, 100])
-    chance = 1 / (1 + (bent[:, None] / LABELS) ** 6)
-    assert boundary(Successes(VALUES, LABELS, np.round(40 * chance), 40), 20).misfit < 1e-6
-    assert np.isnan(boundary(Successes(VALUES, LABELS, np.zeros((5, 9)), 20), 20).exponent)
-
-
-def test_regression_of_counts() -> None:
     random = np.random.default_rng(1)
     values = VALUES.repeat(10)
     counts = 3 * values**-2 * np.exp(0.1 * random.standard_normal(50))
@@ -57,12 +51,20 @@ def test_regression_of_counts() -> None:
     assert str(found).startswith(f"{found.exponent:.2f} [")
 
 
-def test_an_interval_of_student_needs_two_values() -> None:
+def test_intervals_of_student_of_few_seeds_and_of_means() -> None:
     assert trends.student_interval([1.0, 3.0]) == (2, pytest.approx(12.7062, rel=1e-4))
     assert math.isnan(trends.student_interval([1.0])[1])
+    inf = float("inf")
+    by = {2: [1.0, 2.0, 6.0], 1: [1.0, 1.0, 1.0]}
+    assert trends.means(by | {3: [1.0, 2.0, inf]})[0].tolist() == [1, 3, inf]
+    still, wide = trends.levels(trends.means(by))
+    assert str(still) == "1.00 [1.00, 1.00]"
+    assert wide.value == 3 and 1 <= wide.low < 3 < wide.high <= 6
+    paired = {v: [100.0 * s + v for s in range(3)] for v in (1.0, 2.0)}
+    assert trends.trend([1, 2], trends.means(paired)).low == 1
 
 
-def test_a_trend_is_as_sure_as_its_seeds() -> None:
+def test_trends_and_turns_are_as_sure_as_their_seeds() -> None:
     sure = {v: [v + s for s in range(5)] for v in (3.0, 1.0, 2.0)}
     found = trends.trend([1, 2, 3], trends.medians(sure))
     assert (found.rho, found.low, found.high, found.direction) == (1, 1, 1, "rises")
@@ -73,9 +75,6 @@ def test_a_trend_is_as_sure_as_its_seeds() -> None:
     assert unsure.low < 0 < unsure.high and unsure.direction == "no trend"
     flat = trends.trend([1, 2], trends.medians({1: [1.0], 2: [1.0]}))
     assert flat.rho == 0 and flat.direction == "no trend"
-
-
-def test_a_turn_is_inside() -> None:
     bowl = {v: [(v - 2) ** 2 + 0.1 * s for s in range(4)] for v in (1.0, 2.0, 4.0)}
     found = trends.lowest([1, 2, 4], trends.medians(bowl))
     assert found.at == 2 and found.holds
@@ -83,10 +82,13 @@ def test_a_turn_is_inside() -> None:
     assert slope.at == 1 and slope.inside == 0 and not slope.holds
 
 
-def test_seeds_of_a_trial_stay_together() -> None:
+def test_seeds_stay_together_and_trials_without_a_measure_do_not_count() -> None:
     """Seeds differ by 100 and settings by 1: only differences within a seed tell the trend."""
     paired = {v: [100 * s + v for s in range(6)] for v in (1.0, 2.0)}
     assert trends.trend([1, 2], trends.medians(paired)).low == 1
+    nan = float("nan")
+    whole, drawn = trends.medians({1: [1.0, nan, 3.0], 2: [nan, nan, 5.0]}, resamples=50)
+    assert whole.tolist() == [2, 5] and set(drawn[:, 0]) <= {1, 2, 3} and set(drawn[:, 1]) == {5}
 
 
 def test_boundaries_rise_where_more_is_needed() -> None:
@@ -98,23 +100,6 @@ def test_boundaries_rise_where_more_is_needed() -> None:
     )
     found = trends.trend([1, 2, 4], trends.boundaries(grid, resamples=20))
     assert found.low == 1 == pytest.approx(found.rho)
-
-
-def test_trials_without_a_measure_do_not_count() -> None:
-    nan = float("nan")
-    whole, drawn = trends.medians({1: [1.0, nan, 3.0], 2: [nan, nan, 5.0]}, resamples=50)
-    assert whole.tolist() == [2, 5] and set(drawn[:, 0]) <= {1, 2, 3} and set(drawn[:, 1]) == {5}
-
-
-def test_means_of_few_seeds_and_their_intervals() -> None:
-    inf = float("inf")
-    by = {2: [1.0, 2.0, 6.0], 1: [1.0, 1.0, 1.0]}
-    assert trends.means(by | {3: [1.0, 2.0, inf]})[0].tolist() == [1, 3, inf]
-    still, wide = trends.levels(trends.means(by))
-    assert str(still) == "1.00 [1.00, 1.00]"
-    assert wide.value == 3 and 1 <= wide.low < 3 < wide.high <= 6
-    paired = {v: [100.0 * s + v for s in range(3)] for v in (1.0, 2.0)}
-    assert trends.trend([1, 2], trends.means(paired)).low == 1
 
 
 def test_where_a_curve_crosses() -> None:

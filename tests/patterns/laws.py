@@ -168,7 +168,7 @@ def weighted(graph: Neighborhood, seed: int = 8) -> Neighborhood:
     return graph.replace(weight=draw * sign)
 
 
-def means_what_it_expects(pattern: Pattern, graph: Neighborhood, draws: int = 1000) -> None:
+def means_what_it_expects(pattern: Pattern, graph: Neighborhood, draws: int = 500) -> None:
     """Every entry of the mean of the draws is within 4 standard errors of `expected`."""
     nb, drawn = weighted(graph), source(11)
     known = pattern.expected(nb)

@@ -22,16 +22,13 @@ def test_a_batch_is_the_union_of_its_graphs(pattern: Pattern) -> None:
     assert laws.pairs(pattern(together)) == laws.pairs(laws.side_by_side([alone(p) for p in PARTS]))
 
 
-def test_an_expander_stays_within_its_graph() -> None:
+def test_an_expander_is_symmetric_almost_regular_and_connects_within_its_graph() -> None:
     together, pattern = laws.side_by_side(PARTS), Expander(4, SIZES)
     laws.draws_from_its_mask(pattern, together)
     with pytest.raises(AssertionError, match="drew outside the mask"):
         crossing = Expander(4)
         object.__setattr__(crossing, "mask", pattern.mask)
         laws.draws_from_its_mask(crossing, together)
-
-
-def test_an_expander_is_symmetric_almost_regular_and_connects() -> None:
     none = Neighborhood.from_edge_index(laws.NONE, 200)
     drawn = Expander(6)(none, generator=laws.source())
     assert torch.equal(drawn.to_dense(), drawn.to_dense().t())

@@ -20,41 +20,34 @@ from tests.patterns.laws import GRAPHS, dense, pairs, source
 PATH = GRAPHS["path"]
 
 
-def test_no_patterns_change_nothing() -> None:
+def test_composing_is_associative_in_order_and_of_nothing_the_graph() -> None:
     assert Compose()(PATH) is PATH
     assert Compose().mask(dense(PATH)).equal(dense(PATH))
-
-
-def test_the_first_pattern_comes_first() -> None:
     self_last, self_first = Compose(KHop(1), AddSelf())(PATH), Compose(AddSelf(), KHop(1))(PATH)
     assert dense(self_last).diag().all()
     assert not dense(self_first).diag().any()  # KHop leaves the node itself out again
-
-
-def test_composing_is_associative() -> None:
     flat = Compose(KHop(2), Sample(1), AddSelf())
     nested = Compose(KHop(2), Compose(Sample(1), AddSelf()))
     assert pairs(flat(PATH, generator=source())) == pairs(nested(PATH, generator=source()))
 
 
-def test_one_generator_feeds_every_pattern() -> None:
+def test_one_generator_feeds_every_part_and_one_random_part_makes_it_random() -> None:
     clique = GRAPHS["clique"]
     composed = Compose(Sample(5), Sample(2))(clique, generator=source())
     drawn = source()
     by_hand = Sample(2)(Sample(5)(clique, generator=drawn), generator=drawn)
     assert torch.equal(composed.edge_index(), by_hand.edge_index())
-
-
-def test_is_random_where_a_part_is() -> None:
     assert Compose(KHop(2), Compose(Sample(3)), AddSelf()).is_random
     assert not Compose(KHop(2), AddSelf()).is_random
     assert not Compose().is_random
 
 
-def test_row_size_of_a_sample_with_the_node_itself() -> None:
+def test_row_sizes_of_a_sample_and_of_what_the_draw_decides() -> None:
     s_nt = Compose(KHop(2), Sample(2), AddSelf())
     # Rows of the directed path see 0, 1, 2, 2, 2, 2 nodes within 2 hops.
     assert s_nt.row_size(dense(PATH)).tolist() == [1, 2, 3, 3, 3, 3]
+    loops_after = Compose(KHop(1), UniformNodes(), AddSelf())
+    assert loops_after.row_size(dense(PATH)).tolist() == [-1] * 6
 
 
 def test_what_is_no_pattern_is_refused() -> None:
@@ -85,11 +78,6 @@ def test_sample_narrows_a_bipartite_neighborhood() -> None:
     drawn = Sample(2)(bipartite([2], [3]), generator=source())
     assert isinstance(drawn, Neighborhood)
     assert drawn.degree().tolist() == [2, 2] and drawn.num_src == 3
-
-
-def test_row_size_that_the_draw_decides_stays_unknown() -> None:
-    loops_after = Compose(KHop(1), UniformNodes(), AddSelf())
-    assert loops_after.row_size(dense(PATH)).tolist() == [-1] * 6
 
 
 def test_mean_is_that_of_the_last_pattern() -> None:

@@ -13,22 +13,13 @@ from graphtheory.patterns.degree_groups import group_by_degree, group_sizes
 from tests.patterns.laws import GRAPHS, both_ways, source, weighted
 
 
-def test_limits_lie_evenly_on_a_log_scale() -> None:
+def test_limits_lie_evenly_on_a_log_scale_begin_a_group_and_leave_none_empty() -> None:
     degree = torch.tensor([1, 9, 10, 99, 100, 1000])
     assert group_by_degree(degree, 3).tolist() == [0, 0, 1, 1, 2, 2]
     assert group_by_degree(degree, 1).tolist() == [0] * 6
-
-
-def test_a_limit_begins_a_group() -> None:
     degree = torch.tensor([0, 2, 3, 5, 6])
     assert group_by_degree(degree, (3, 6)).tolist() == [0, 0, 1, 1, 2]
-
-
-def test_a_node_without_sources_is_in_the_first_group() -> None:
     assert group_by_degree(torch.tensor([0, 0, 16]), 2).tolist() == [0, 0, 1]
-
-
-def test_an_empty_group_is_refused() -> None:
     with pytest.raises(ValueError, match=r"group 1 of 0\.\.1 has no node.*sizes are \[3, 0\]"):
         group_sizes(group_by_degree(torch.tensor([4, 4, 4]), (9.0,)), (9.0,))
 
@@ -84,28 +75,31 @@ def test_a_draw_is_the_matrix_product(symmetric: bool) -> None:
     assert drawn.num_edges == (8 if symmetric else 10)  # 4 leaves hear and are heard
 
 
-def test_every_group_gives_its_number_of_nodes() -> None:
+def test_every_group_gives_its_number_of_nodes_of_at_least_one() -> None:
     graph, drawn = GRAPHS["clique"], source()
     index = torch.tensor([0, 1, 1, 2, 2, 2, 2])
     for _ in range(20):
         out = DegreeGroups(assignment=index, count=(1, 1, 3))(graph, generator=drawn)
         assert torch.bincount(index[out.indices.unique()]).tolist() == [1, 1, 3]
-
-
-def test_shares_are_rounded_to_at_least_one_node() -> None:
     groups = DegreeGroups(2, share=(0.4, 0.01)).groups_of(STAR)
     assert groups.size.tolist() == [6, 1] and groups.drawn.tolist() == [2, 1]
     assert groups.group.tolist() == [1, 0, 0, 0, 0, 0, 0]
 
 
-def test_effective_adjacency_scales_columns() -> None:
+def test_the_effective_adjacency_scales_columns_and_is_that_of_all_nodes_drawn() -> None:
     nb = weighted(STAR)
     star = DegreeGroups(2, p_star=(0.9, 0.1)).effective(nb)
     scale = torch.tensor([0.1, *[0.9] * 6], dtype=torch.float64)
     torch.testing.assert_close(star.to_dense(), nb.to_dense() * scale)
+    nb = Compose(AddSelf(), SymmetricNormalize())(STAR)
+    for symmetric in (False, True):
+        pattern = DegreeGroups(2, share=1.0, p_star=(0.7, 0.3), symmetric=symmetric)
+        torch.testing.assert_close(pattern(nb).to_dense(), pattern.effective(nb).to_dense())
+    drawn = DegreeGroups(2, share=1.0, p_star=(0.0, 1.0))(STAR, generator=source())
+    assert drawn.indices.unique().tolist() == [0]
 
 
-def test_symmetric_mean_is_smaller_than_the_effective_adjacency_off_the_diagonal() -> None:
+def test_the_symmetric_mean_is_smaller_where_both_nodes_are_needed() -> None:
     loops = AddSelf()(STAR)
     pattern = DegreeGroups(2, count=(3, 1), p_star=(0.9, 0.4), symmetric=True)
     star, mean = pattern.effective(loops).to_dense(), pattern.expected(loops).to_dense()
@@ -113,24 +107,9 @@ def test_symmetric_mean_is_smaller_than_the_effective_adjacency_off_the_diagonal
     torch.testing.assert_close(star, root[:, None] * loops.to_dense() * root)
     assert torch.equal(mean.diag(), star.diag())
     torch.testing.assert_close(mean[0, 1:], star[0, 1:] * 0.5**0.5)
-
-
-def test_symmetric_mean_within_a_group_needs_both_nodes() -> None:
     clique = GRAPHS["clique"]
     mean = DegreeGroups(count=3, symmetric=True).expected(clique)
     torch.testing.assert_close(mean.weight, torch.full((42,), 2 / 6))
-
-
-def test_a_scaling_of_zero_silences_a_group() -> None:
-    drawn = DegreeGroups(2, share=1.0, p_star=(0.0, 1.0))(STAR, generator=source())
-    assert drawn.indices.unique().tolist() == [0]
-
-
-def test_all_nodes_drawn_is_the_effective_adjacency() -> None:
-    nb = Compose(AddSelf(), SymmetricNormalize())(STAR)
-    for symmetric in (False, True):
-        pattern = DegreeGroups(2, share=1.0, p_star=(0.7, 0.3), symmetric=symmetric)
-        torch.testing.assert_close(pattern(nb).to_dense(), pattern.effective(nb).to_dense())
 
 
 def test_deviation_of_a_row_is_twice_what_is_left_out() -> None:

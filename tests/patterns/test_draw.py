@@ -5,11 +5,7 @@ import torch
 
 from graphtheory import bipartite
 from graphtheory.patterns import DegreeGroups, UniformNodes
-from graphtheory.patterns.draw import (
-    first_of_each,
-    ranks,
-    scale_columns,
-)
+from graphtheory.patterns.draw import first_of_each, ranks, scale_columns
 from tests.patterns.laws import GRAPHS, pairs, source, weighted
 
 
@@ -50,20 +46,21 @@ def test_sizes_out_of_range(count: int | None, share: float | None, message: str
         UniformNodes(count, share)
 
 
-def test_size_of_a_sample() -> None:
+def test_sizes_of_a_sample_and_more_nodes_than_there_are() -> None:
     assert UniformNodes().size(7) == 4 and UniformNodes(share=0.01).size(7) == 1
     assert UniformNodes(30).size(7) == 30
     with pytest.raises(ValueError, match="count: got 30, expected at most the 7 sources"):
         UniformNodes(30).size(7, distinct=True)
+    with pytest.raises(ValueError, match="count: got 8, expected at most the 7 sources"):
+        UniformNodes(count=8)(GRAPHS["clique"])
+    with pytest.raises(TypeError, match="generator: got str"):
+        UniformNodes()(GRAPHS["clique"], generator="seed")
 
 
-def test_rows_hear_the_same_nodes_and_weights_grow() -> None:
+def test_rows_hear_the_same_nodes_and_one_degree_group_is_the_same_pattern() -> None:
     drawn = UniformNodes(count=3)(GRAPHS["clique"], generator=source())
     assert len(drawn.indices.unique()) == 3
     torch.testing.assert_close(drawn.weight, torch.full((18,), 7 / 3))
-
-
-def test_one_degree_group_is_the_same_pattern() -> None:
     nb = weighted(GRAPHS["random directed"])
     one = UniformNodes(share=0.6)(nb, generator=source())
     assert pairs(one) == pairs(DegreeGroups(share=0.6)(nb, generator=source()))
@@ -72,10 +69,3 @@ def test_one_degree_group_is_the_same_pattern() -> None:
 def test_sources_of_a_bipartite_neighborhood() -> None:
     drawn = UniformNodes(count=2)(bipartite([2], [5]), generator=source())
     assert drawn.degree().tolist() == [2, 2] and drawn.weight.tolist() == [2.5] * 4
-
-
-def test_more_nodes_than_there_are() -> None:
-    with pytest.raises(ValueError, match="count: got 8, expected at most the 7 sources"):
-        UniformNodes(count=8)(GRAPHS["clique"])
-    with pytest.raises(TypeError, match="generator: got str"):
-        UniformNodes()(GRAPHS["clique"], generator="seed")

@@ -61,14 +61,11 @@ def test_moments_by_hand() -> None:
     torch.testing.assert_close(found.error.float(), error[nb.targets(), nb.indices])
 
 
-def test_pairs_that_are_no_edges_are_estimated_too() -> None:
+def test_pairs_that_are_no_edges_are_estimated_by_the_seed() -> None:
     graph = GRAPHS["path"]
     found = effective_adjacency(Sample(2, whole_graph=True), graph, draws=200, generator=source())
     torch.testing.assert_close(found.neighborhood.to_dense().sum(1), torch.full((6,), 2.0))
     assert (found.neighborhood.to_dense() > 0).all()
-
-
-def test_the_seed_decides() -> None:
     one, same, other = (
         effective_adjacency(LADIES(normalize=True), NB, draws=20, generator=source(s)).error
         for s in (1, 1, 2)

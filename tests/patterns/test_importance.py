@@ -37,14 +37,11 @@ def test_without_replacement_the_count_of_different_nodes_is_drawn(count: int) -
         assert int((factor > 0).sum()) == min(count, 4)
 
 
-def test_probabilities_are_capped_at_one_and_sum_to_the_count() -> None:
+def test_probabilities_are_capped_and_sum_to_the_count_and_nothing_may_be_drawn() -> None:
     chance = inclusion(MASS[MASS > 0], 3)
     # 9 is always drawn; then 4 would be above 1 as well, since 2 * 4 / 7 > 1.
     torch.testing.assert_close(chance, torch.tensor([1, 1 / 3, 2 / 3, 1], dtype=torch.float64))
     assert inclusion(MASS[MASS > 0], 4).tolist() == [1.0] * 4
-
-
-def test_nothing_to_draw_from() -> None:
     none = torch.zeros(3, dtype=torch.float64)
     assert importance_factor(none, 2, replace=True, generator=source()).tolist() == [0.0] * 3
 
@@ -67,15 +64,12 @@ def test_how_often_a_source_comes_is_in_proportion_to_its_column() -> None:
     assert ((times / 1500 - 4 * q).abs() <= 4 * error + 1e-9).all()
 
 
-def test_a_column_is_scaled_as_a_whole() -> None:
+def test_columns_are_scaled_as_a_whole_and_nobody_comes_twice_without_replacement() -> None:
     nb = weighted(GRAPHS["clique"])
     out = FastGCN(count=3)(nb, generator=source()).to_dense()
     ratio = out / nb.to_dense()
     for column in ratio.t():
         assert column.nan_to_num(0).unique().numel() <= 2 or column[~column.isnan()].std() < 1e-9
-
-
-def test_without_replacement_nobody_comes_twice() -> None:
     nb, drawn = weighted(GRAPHS["clique"]), source()
     for _ in range(10):
         out = FastGCN(count=3, replace=False)(nb, generator=drawn)
@@ -109,18 +103,12 @@ def test_weights_that_are_not_finite_are_refused(pattern: Pattern, value: float)
         pattern(nb, generator=source())
 
 
-def test_a_silent_source_is_never_drawn() -> None:
+def test_silent_sources_two_node_sets_and_more_nodes_than_there_are() -> None:
     weight = torch.tensor([0.0, 1.0])
     nb = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 0]]), 2, weight=weight)
     assert FastGCN(count=9)(nb, generator=source()).edge_index().tolist() == [[1], [0]]
-
-
-def test_bipartite() -> None:
     drawn = FastGCN(count=2, replace=False)(bipartite([2], [5]), generator=source())
     assert drawn.degree().tolist() == [2, 2] and drawn.weight.tolist() == [2.5] * 4
-
-
-def test_more_different_nodes_than_there_are() -> None:
     with pytest.raises(ValueError, match="count: got 8, expected at most the 7 sources"):
         FastGCN(count=8, replace=False)(GRAPHS["clique"])
     with pytest.raises(ValueError, match="share: got 0"):

@@ -7,19 +7,13 @@ from graphtheory.patterns import AddSelf, Compose, KHop, SymmetricNormalize
 from tests.patterns.laws import GRAPHS, pairs, weighted
 
 
-def test_self_has_distance_0_and_weight_1_and_others_keep_theirs() -> None:
+def test_self_comes_once_with_distance_0_and_weight_1_or_its_own() -> None:
     ball = weighted(KHop(2)(GRAPHS["random directed"]))
     with_self = AddSelf()(ball)
     loops = {(i, i, 1.0, 0) for i in range(ball.num_dst)}
     assert pairs(with_self) == pairs(ball) | loops
-
-
-def test_adding_self_twice_is_adding_it_once() -> None:
     once = AddSelf()(GRAPHS["random directed"])  # which has some loops already
     assert torch.equal(AddSelf()(once).edge_index(), once.edge_index())
-
-
-def test_a_loop_that_is_there_keeps_its_weight() -> None:
     graph = Neighborhood.from_edge_index(
         torch.tensor([[0, 0], [0, 1]]), 2, weight=torch.tensor([5.0, 2.0])
     )

@@ -65,13 +65,8 @@ def follows_its_mask(option: ScorePattern, nb: Neighborhood) -> None:
 
 @pytest.mark.parametrize("option", ALL, ids=str)
 @pytest.mark.parametrize("name", ROWS)
-def test_sums_and_gradients_are_those_of_the_mask(name: str, option: ScorePattern) -> None:
+def test_sums_gradients_and_weights_are_those_of_the_mask(name: str, option: ScorePattern) -> None:
     follows_its_mask(option, ROWS[name])
-
-
-@pytest.mark.parametrize("option", ALL, ids=str)
-@pytest.mark.parametrize("name", ROWS)
-def test_weights_are_those_of_the_sums(name: str, option: ScorePattern) -> None:
     nb = ROWS[name]
     q, k, v, bias = drawn(nb)
     weights, out = option.weights(q, k, nb, bias, 0.7), option(q, k, v, nb, bias=bias, scale=0.7)
@@ -84,11 +79,8 @@ def test_every_kind_is_exported(kind: type[ScorePattern]) -> None:
     assert kind() == kind() and hash(kind()) == hash(kind())
 
 
-def test_the_known_kinds_are_found() -> None:
+def test_the_known_kinds_are_found_and_all_sources_are_attention_itself() -> None:
     assert {AllSources, TopK} <= set(kinds_of(ScorePattern))
-
-
-def test_all_sources_is_attention_itself() -> None:
     nb = ROWS["graph"]
     *nodes, bias = drawn(nb)
     expected = ops.attention(*nodes, nb, bias=bias, backend="torch_csr")
@@ -136,14 +128,11 @@ def test_all_sources_are_dense_attention(name: str, option: TopK) -> None:
     torch.testing.assert_close(option(*nodes, nb, bias=bias), dense)
 
 
-def test_counts_are_clipped_and_shares_are_rounded_up() -> None:
+def test_counts_are_clipped_and_of_equal_logits_the_earlier_stay() -> None:
     assert [TopK(5).count(n) for n in (0, 3, 5, 9)] == [0, 3, 5, 5]
     assert [TopK(0.5).count(n) for n in (0, 1, 2, 197)] == [0, 1, 1, 99]
     assert TopK(0.1).count(30) == 3 and TopK(1.0).count(7) == 7 and TopK(1).count(7) == 1
     assert TopK(0.5).counts(torch.tensor([[4, 1], [4, 7]])).tolist() == [[2, 1], [2, 4]]
-
-
-def test_of_equal_logits_the_earlier_stay_and_none_at_minus_infinity() -> None:
     logits = torch.tensor([[1.0, 1.0, 1.0, -torch.inf], [-torch.inf] * 4])
     assert TopK(2).mask(logits).tolist() == [[True, True, False, False], [False] * 4]
     assert TopK(0.5).mask(logits).sum(1).tolist() == [2, 0]  # half of three, and of none
@@ -185,9 +174,6 @@ def test_vision_networks_take_it_through_their_blocks() -> None:
         for nb, weights in attention_maps(model, images):
             stay = sum(TopK(0.5).count(n) for n in nb.degree().tolist())
             assert (weights > 0).sum(0).tolist() == [stay] * weights.size(1)
-
-
-def test_deit_takes_it() -> None:
     options = {"image_size": 32, "out_channels": 2, "readout": DistilledToken}
     assert deit_tiny(pattern=TopK(3), **options)(torch.zeros(1, 3, 32, 32)).shape == (1, 2)
 

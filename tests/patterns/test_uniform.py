@@ -135,26 +135,20 @@ def test_distinct_draws_are_the_same_compiled_with_a_table_and_without(
         assert torch.equal(draw(), found)
 
 
-def test_no_rows_and_all_of_a_row() -> None:
+def test_no_rows_all_of_a_row_and_a_draw_that_is_that_of_sample() -> None:
     cpu = torch.device("cpu")
     assert uniform.distinct(0, 3, torch.empty(0, dtype=torch.int64), source(), cpu).shape == (0, 3)
     every = uniform.distinct(4, 5, 5, source(), cpu).sort(1).values
     assert torch.equal(every, torch.arange(5).expand(4, 5))
-
-
-def test_the_draw_is_that_of_sample() -> None:
     graph = GRAPHS["random directed"]
     drawn, plain = (p(graph, generator=source()) for p in (GraphSAGE(2), Sample(2)))
     assert torch.equal(drawn.edge_index(), plain.edge_index())
 
 
-def test_weights_make_up_for_who_is_missing() -> None:
+def test_weights_make_up_for_who_is_missing_and_sizes_are_in_range() -> None:
     drawn = GraphSAGE(2)(GRAPHS["star"], generator=source())
     assert drawn.degree().tolist() == [2, 1, 1, 1, 1, 1, 1]
     assert drawn.weight.tolist() == [3.0, 3.0, *[1.0] * 6]
-
-
-def test_out_of_range() -> None:
     with pytest.raises(ValueError, match="n: got 0, expected a whole number of sources"):
         GraphSAGE(0)
     with pytest.raises(TypeError, match="generator: got int"):

@@ -88,7 +88,7 @@ def test_counts_span_several_batches_and_include_the_node_itself():
     assert torch.equal(counts.within().pattern[:, 2], kind[:, :3, :3].sum(1).int())
 
 
-def test_the_example_of_the_thesis():
+def test_the_example_of_the_thesis_and_ties():
     # Figure 3.2's kind of node: two confusion nodes next to it, three class-relevant ones behind.
     edges = torch.tensor([[1, 2, 3, 4, 5], [0, 0, 1, 1, 2]])
     graph = Neighborhood.from_edge_index(edges, num_nodes=6)
@@ -97,9 +97,6 @@ def test_the_example_of_the_thesis():
         count_by_distance(graph, pattern, 2, max_distance=3), torch.zeros(6, dtype=torch.int64)
     )
     assert margin[0].tolist() == [-2.0, 3.0, 0.0]
-
-
-def test_ties_go_to_the_nearest_distance():
     assert core_distance(torch.tensor([[2.0, 3.0, 3.0], [0.0, 1.0, 1.0]])) == 2
 
 
@@ -138,16 +135,13 @@ def test_figure_b5_on_actor_is_flat(data_root, cache):
     assert round(100 * positive_share(margin, 4), 2) == 70.78
 
 
-def test_no_nodes_is_a_graph_too():
+def test_no_nodes_are_a_graph_and_classes_need_not_begin_with_the_lowest():
     graph = Neighborhood.from_edge_index(torch.empty(2, 0, dtype=torch.int64), num_nodes=0)
     nothing = torch.empty(0, dtype=torch.int64)
     margin = winning_margin(count_by_distance(graph, nothing, 2), nothing)
     assert margin.shape == (0, 12)
     with pytest.raises(ValueError, match=r"margin: shape \(0, 12\)"):
         core_distance(margin)
-
-
-def test_classes_need_not_begin_with_the_lowest():
     graph, _, _ = random_case(10, 20, 3, 0, undirected=False)
     last = torch.full((10,), 2)
     counts = count_by_distance(graph, last, 3, max_distance=2)
@@ -215,14 +209,11 @@ def test_wide_and_sparse_features_give_the_same_nodes(moment, generator):
     assert torch.equal(discriminative_nodes(x.to_sparse_csr(), label, moment=moment), found)
 
 
-def test_classes_do_not_see_each_other(generator):
+def test_classes_do_not_see_each_other_and_may_be_tiny(generator):
     x = torch.randn(60, 5, generator=generator) + 1
     label = torch.arange(60) % 3
     alone = discriminative_nodes(x[label == 1], label[label == 1])
     assert torch.equal(discriminative_nodes(x, label)[label == 1], alone)
-
-
-def test_zero_features_and_tiny_classes(generator):
     x = torch.tensor([[1.0, 0.0, 0.0], [0.0, 0.0, 0.0], [2.0, 0.1, 0.0], [0.0, 0.0, 3.0]])
     label = torch.tensor([0, 0, 0, 7])  # class 7 has one node, classes between have none
     assert discriminative_nodes(x, label).tolist() == [True, False, True, True]
@@ -260,6 +251,7 @@ def test_balance_counts_empty_classes_and_skips_the_unlabeled():
     assert class_balance(torch.tensor([-1])) == (0.0, 0.0, 0.0)
     with pytest.raises(TypeError, match=r"label: dtype torch\.float32"):
         class_balance(torch.tensor([0.0]))
+    assert class_balance(torch.tensor([0, 0, 1, 1])) == (2.0, 0.0, 20.0)
 
 
 @pytest.mark.parametrize(
@@ -302,10 +294,6 @@ def test_the_ends_of_the_ranges_are_taken():
             discriminative_nodes(x, label, moment="uncentered", num_directions=3, angle=math.pi / 4)
         ).tolist()
     )
-
-
-def test_two_nodes_of_one_class_are_balanced():
-    assert class_balance(torch.tensor([0, 0, 1, 1])) == (2.0, 0.0, 20.0)
 
 
 def test_as_many_directions_as_features_change_no_angle(generator):

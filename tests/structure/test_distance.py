@@ -148,12 +148,19 @@ def test_reachability_crosses_cycles_that_feed_each_other():
         assert torch.equal(found.view(130, 130), expected)
 
 
-def test_relabelling_the_nodes_relabels_the_table():
+def test_names_weights_and_duplicates_change_nothing():
     graph = random_graph(80, 150, seed=3)
     perm = torch.randperm(80, generator=torch.Generator().manual_seed(0))
     moved = Neighborhood.from_edge_index(perm[graph.edge_index()], num_nodes=80)
     table = shortest_path_distance(moved)
     assert torch.equal(table[perm][:, perm], shortest_path_distance(graph))
+    edges = torch.tensor([[0, 0, 1, 1], [1, 1, 2, 1]])
+    graph = Neighborhood.from_edge_index(
+        edges, num_nodes=3, weight=torch.tensor([9.0, 1.0, 5.0, 2.0])
+    )
+    assert torch.equal(
+        shortest_path_distance(graph), shortest_path_distance(graph_of([(0, 1), (1, 2)], 3))
+    )
 
 
 def test_thread_count_does_not_change_a_bit(two_threads):
@@ -251,16 +258,6 @@ def test_graphs_too_large_for_narrow_ids_take_wide_ones(monkeypatch):
     wide = hop_ball(graph, 3)
     assert torch.equal(wide[0].indices, ball[0].indices) and torch.equal(wide[1], ball[1])
     assert torch.equal(shortest_path_distance(graph, pairs=pairs), expected)
-
-
-def test_weights_and_duplicates_change_nothing():
-    edges = torch.tensor([[0, 0, 1, 1], [1, 1, 2, 1]])
-    graph = Neighborhood.from_edge_index(
-        edges, num_nodes=3, weight=torch.tensor([9.0, 1.0, 5.0, 2.0])
-    )
-    assert torch.equal(
-        shortest_path_distance(graph), shortest_path_distance(graph_of([(0, 1), (1, 2)], 3))
-    )
 
 
 @pytest.mark.parametrize(

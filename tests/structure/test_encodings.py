@@ -53,7 +53,7 @@ def test_centroids_agree_with_networkx_on_any_small_graph(graph):
     assert centroid_distance(graph).tolist() == distance
 
 
-def test_more_nodes_than_one_batch(generator):
+def test_more_nodes_than_one_batch_and_a_path_longer_than_a_byte(generator):
     edges = torch.randint(900, (1100, 2), generator=generator)
     graph = graph_of(edges.tolist(), 900)
     middle, distance = by_networkx(graph)
@@ -61,9 +61,6 @@ def test_more_nodes_than_one_batch(generator):
     assert max(distance) > 4
     assert centroid_distance(graph).tolist() == distance
     assert centroid_distance(graph, cutoff=3).tolist() == [min(hops, 3) for hops in distance]
-
-
-def test_a_path_longer_than_a_byte_counts():
     graph = graph_of([(i, i + 1) for i in range(600)], 601)
     assert centroids(graph).tolist() == [300]
     distance = centroid_distance(graph, cutoff=254)
@@ -128,7 +125,7 @@ def test_equals_networkx(seed) -> None:
     torch.testing.assert_close(found, wanted, rtol=1e-9, atol=1e-9)
 
 
-def test_hops_in_a_tree_and_a_ring() -> None:
+def test_hops_components_duplicates_loops_and_no_nodes() -> None:
     tree = nx.convert_node_labels_to_integers(nx.balanced_tree(2, 3))
     edges = torch.tensor([*tree.edges]).t()
     both = Neighborhood.from_edge_index(torch.cat([edges, edges.flip(0)], 1), 15)
@@ -136,9 +133,6 @@ def test_hops_in_a_tree_and_a_ring() -> None:
     torch.testing.assert_close(resistance_distance(both), hops, rtol=1e-9, atol=1e-9)
     ring = of(nx.cycle_graph(6))[0]
     torch.testing.assert_close(ring, torch.tensor([k * (6 - k) / 6 for k in range(6)]).double())
-
-
-def test_components_duplicates_loops_and_no_nodes() -> None:
     edges = torch.tensor([[0, 0, 2, 2, 1, 4], [2, 2, 0, 2, 4, 1]])
     found = resistance_distance(Neighborhood.from_edge_index(edges, 5))
     assert found[0, 2].item() == pytest.approx(1.0) and found[1, 4].item() == pytest.approx(1.0)

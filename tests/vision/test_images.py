@@ -15,16 +15,13 @@ from graphtheory.vision.nn import PatchEmbedding
 from graphtheory.vision.nn.patch import ConvStem
 
 
-def test_a_node_is_what_the_patch_embedding_reads() -> None:
+def test_a_node_is_what_the_patch_embedding_reads_at_the_middle_of_its_patch() -> None:
     images, embed = torch.rand(2, 3, 8, 12), PatchEmbedding(5, patch_size=4)
     batch = patch_graphs(images, 4, Beside(), y=[3, 1])
     expected = embed(images)[0]
     found = batch.x @ embed.projection.weight.flatten(1).t() + embed.projection.bias
     torch.testing.assert_close(found, expected)
     assert batch.y.tolist() == [3, 1] and batch.num_graphs == 2
-
-
-def test_positions_are_the_middles_of_the_patches() -> None:
     pos = patch_graphs(torch.rand(2, 1, 4, 6), 2, Beside()).pos
     assert pos[:6].tolist() == [[1, 1], [3, 1], [5, 1], [1, 3], [3, 3], [5, 3]]
     assert torch.equal(pos[6:], pos[:6])

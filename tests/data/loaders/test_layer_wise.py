@@ -228,7 +228,7 @@ def test_it_is_a_node_loader(data):
         loader.node_sampler.sample_from_edges(None)
 
 
-def test_a_seed_gives_the_same_epochs_for_any_number_of_workers(data):
+def test_a_seed_gives_the_same_epochs_again_for_any_number_of_workers(data):
     def epochs(workers, **options):
         torch.manual_seed(3)
         loader = LayerWiseLoader(
@@ -241,8 +241,5 @@ def test_a_seed_gives_the_same_epochs_for_any_number_of_workers(data):
     assert epochs(1) == epochs(2) == [first, second]
     first, second = epochs(2, persistent_workers=True)
     assert first != second
-
-
-def test_a_seed_may_come_again(data):
     batch = next(iter(LayerWiseLoader(data, LADIES(4), 1, input_nodes=[5, 5], batch_size=2)))
     assert batch.n_id[:2].tolist() == [5, 5] and batch.input_id.tolist() == [0, 1]

@@ -38,16 +38,12 @@ needs_metis = pytest.mark.skipif(
 
 
 @needs_metis
-def test_metis_finds_what_few_edges_hold_together():
+def test_metis_finds_what_few_edges_hold_together_and_takes_loops_and_no_edges():
     data = cliques()
     part = metis(data, 4)
     assert all(len(part[k * 8 : k * 8 + 8].unique()) == 1 for k in range(4))
     assert sorted(part.unique().tolist()) == [0, 1, 2, 3]
     assert torch.equal(part, metis(Neighborhood.from_edge_index(data.edge_index, 32), 4))
-
-
-@needs_metis
-def test_metis_of_loops_single_parts_and_no_edges():
     data = cliques(2, 3)
     loops = torch.arange(6).expand(2, -1)
     looped = Data(edge_index=torch.cat([data.edge_index, loops], 1), num_nodes=6)

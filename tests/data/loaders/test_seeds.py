@@ -90,14 +90,11 @@ def test_a_share_that_does_not_exist_is_refused(data, options, message):
         MAKERS[0](data, **{"batch_size": 6} | options)
 
 
-def test_draws_differ_by_epoch_without_shuffling(data):
+def test_draws_and_with_shuffling_the_order_differ_by_epoch(data):
     loader = MAKERS[3](data, batch_size=40)
     (first,), (second,) = loader, loader
     assert torch.equal(first.input_id, second.input_id)
     assert first.neighborhood.indices.tolist() != second.neighborhood.indices.tolist()
-
-
-def test_shuffling_puts_every_epoch_into_another_order(data):
     loader = MAKERS[0](data, **OPTIONS)
     orders = [torch.cat([batch.input_id for batch in loader]).tolist() for _ in range(3)]
     assert len({tuple(order) for order in orders}) == 3
@@ -160,12 +157,9 @@ def test_refusals_name_what_was_wrong(data, options, error, match):
         MAKERS[0](data, **options)
 
 
-def test_epoch_is_a_whole_number(data):
+def test_a_bad_epoch_or_pattern_is_refused_before_the_first_batch(data):
     with pytest.raises(ValueError, match="epoch: got -1"):
         MAKERS[0](data).set_epoch(-1)
-
-
-def test_pattern_that_does_not_fit_says_so_before_the_first_batch(data):
     with pytest.raises(ValueError, match="count: got 41"):
         NodeSetLoader(data, LADIES(41, replace=False), 2)
 

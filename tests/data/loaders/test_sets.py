@@ -109,15 +109,12 @@ def test_fixed_part_is_of_the_whole_graph(data):
         torch.testing.assert_close(found, whole[batch.n_id[: batch.batch_size]][:, batch.n_id])
 
 
-def test_network_of_three_layers_reads_a_batch(data):
+def test_a_batch_is_read_by_a_network_and_moves_with_its_neighborhoods(data):
     model = SampledGCN(3, 5, 4, generator=torch.Generator().manual_seed(0)).double()
     expected = model(data.x, neighborhood_from(data))
     for batch in NodeSetLoader(data, Compose(), 3, batch_size=8):
         found = model(batch.x, batch.neighborhoods)
         torch.testing.assert_close(found, expected[batch.n_id[: batch.batch_size]])
-
-
-def test_batch_moves_with_its_neighborhoods(data):
     batch = next(iter(NodeSetLoader(data, GraphSAGE(2), 2, batch_size=4)))
     moved = batch.to("meta", non_blocking=True)
     assert {layer.device.type for layer in moved.neighborhoods} == {"meta"}
@@ -251,14 +248,11 @@ def test_every_distance_is_that_of_the_whole_graph(data, sets):
     assert found > 40
 
 
-def test_ball_of_a_seed_is_that_of_the_whole_graph(data):
+def test_balls_and_samples_of_a_seed_are_those_of_the_whole_graph(data):
     ball = BALL(neighborhood_from(data))
     expected = set(zip(*ball.edge_index().tolist(), strict=True))
     batches = AttentionSetLoader(data, BALL, batch_size=9, shuffle=True)
     assert {pair for batch in batches for pair in pairs_of(batch)} == expected
-
-
-def test_sample_has_the_rows_that_the_pattern_says(data):
     mask = BALL.mask(neighborhood_from(data).to_dense() > 0)
     sampled = Compose(KHop(2), Sample(3), AddSelf())
     for batch in AttentionSetLoader(data, sampled, batch_size=9):
@@ -268,7 +262,7 @@ def test_sample_has_the_rows_that_the_pattern_says(data):
         assert all(mask[target, source] for source, target in pairs_of(batch))
 
 
-def test_anchors_are_shared_within_a_batch_only(data):
+def test_anchors_are_uniform_and_shared_within_a_batch_only(data):
     drawn = []
     for batch in AttentionSetLoader(data, SharedAnchors(7, with_self=False), batch_size=10):
         heard = {}
@@ -277,9 +271,6 @@ def test_anchors_are_shared_within_a_batch_only(data):
         assert len(heard) == 10 and len({tuple(row) for row in heard.values()}) == 1
         drawn.append(tuple(heard[target]))
     assert all(len(set(anchors)) == 7 for anchors in drawn) and len(set(drawn)) == 4
-
-
-def test_anchors_are_uniform(data):
     count = torch.zeros(40)
     loader = AttentionSetLoader(data, SharedAnchors(8, with_self=False), input_nodes=[0])
     for _ in range(500):
@@ -289,12 +280,9 @@ def test_anchors_are_uniform(data):
     assert ((count - 100).abs() < 5 * (500 * 0.2 * 0.8) ** 0.5).all()
 
 
-def test_seed_attends_to_itself_once(data):
+def test_a_layer_gives_the_seeds_what_it_gives_in_the_whole_graph_each_itself_once(data):
     for batch in AttentionSetLoader(data, SharedAnchors(30), batch_size=10):
         assert all(pairs_of(batch).count((n, n)) == 1 for n in batch.input_id.tolist())
-
-
-def test_layer_gives_the_seeds_what_it_gives_them_in_the_whole_graph(data):
     conv = SPDTransformerConv(3, 4, heads=2, num_buckets=4).double()
     expected = conv(data.x, BALL(neighborhood_from(data)))
     for batch in AttentionSetLoader(data, BALL, batch_size=9, shuffle=True):

@@ -13,6 +13,7 @@ from torch_geometric.utils import index_sort
 
 from graphtheory.data.loaders import AttentionSetLoader, NodeSetLoader, SharedAnchors
 from graphtheory.patterns import LADIES, AddSelf, Compose, KHop, Sample
+from tests.data.loaders.conftest import random_data
 
 LOADERS = [
     lambda data, **options: NodeSetLoader(data, LADIES(9), 2, **options),
@@ -207,12 +208,9 @@ def test_pairs_are_refused_by_name(plain, name):
     LOADERS[0](pair, attributes=["x"])
 
 
-def test_weights_are_not_lost_in_silence(data):
+def test_what_a_store_cannot_give_is_refused(plain):
     with pytest.raises(ValueError, match="edge_weight: a graph store has no place"):
-        LOADERS[0]((data, data))
-
-
-def test_graph_of_several_types_is_refused(plain):
+        LOADERS[0]((random_data(), random_data()))
     features, graph = stores(plain, node_type="paper")
     edges = torch.zeros(2, 1, dtype=torch.int64)
     graph.put_edge_index(edges, edge_type=("author", "of", "paper"), layout="coo", size=(1, 40))
@@ -222,9 +220,6 @@ def test_graph_of_several_types_is_refused(plain):
     only.put_edge_index(edges, edge_type=("author", "of", "paper"), layout="coo", size=(1, 40))
     with pytest.raises(ValueError, match="join two node types"):
         LOADERS[0]((features, only))
-
-
-def test_store_that_does_not_know_its_size_is_refused(plain):
     graph = stores(plain, size=False)[1]
     with pytest.raises(ValueError, match="expected the number of nodes"):
         LOADERS[0]((MyFeatureStore(), graph))

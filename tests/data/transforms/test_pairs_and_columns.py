@@ -57,15 +57,12 @@ def table_within(data, radius):
     return table.masked_fill(table > radius, 200)
 
 
-def test_pairs_are_those_within_the_radius():
+def test_pairs_are_those_within_the_radius_or_all():
     data = AddShortestPathDistance(radius=2)(random_data(60, 70, 0, undirected=False))
     expected = table_within(data, 2)
     assert torch.equal(dense(pair_neighborhood(data)), expected)
     assert torch.equal(expected[data.spd_index[1], data.spd_index[0]], data.spd_distance)
     assert data.spd_num_pairs == int((expected <= 2).sum()) == data.spd_index.size(1)
-
-
-def test_without_radius_all_pairs_saturate():
     data = AddShortestPathDistance(cutoff=3)(random_data(40, 30, 1, undirected=False))
     table = shortest_path_distance(neighborhood_from(data), cutoff=3)
     assert {0, 1, 2, 3, UNREACHABLE} == set(table.flatten().tolist())
@@ -275,15 +272,12 @@ def test_columns_join_features_or_get_a_name():
     assert torch.equal(sampled, expected.float()[:, None])
 
 
-def test_columns_are_batched_and_sampled_as_node_attributes():
+def test_columns_are_batched_as_attributes_and_transforms_have_names():
     graphs = [AddDegreeEncoding()(random_data(n, n, n)) for n in (4, 6)]
     batch = next(iter(DataLoader(graphs, batch_size=2)))
     assert torch.equal(batch.degree_encoding, torch.cat([g.degree_encoding for g in graphs]))
     part = graphs[1].subgraph(torch.tensor([5, 2]))
     assert torch.equal(part.degree_encoding, graphs[1].degree_encoding[[5, 2]])
-
-
-def test_transforms_have_functional_names_and_say_what_they_do():
     from torch_geometric.data.datapipes import DatasetAdapter
 
     pipe = DatasetAdapter([random_data(6, 6, 0)])

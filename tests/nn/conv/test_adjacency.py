@@ -31,7 +31,7 @@ def test_the_given_order_comes_back(make_graph, sparse_forms, form) -> None:
     assert torch.equal(adj.to_edge_order(adj.to_csr_order(values)), values)
 
 
-def test_self_loops_come_last_and_given_ones_are_marked(edge_index) -> None:
+def test_self_loops_come_last_given_ones_are_marked_and_ids_keep_their_width(edge_index) -> None:
     adj = adjacency_of(edge_index, 6, 6, add_self_loops=True)
     loops = torch.arange(6).expand(2, 6)
     assert torch.equal(adj.edges, torch.cat([edge_index, loops], 1))
@@ -41,9 +41,6 @@ def test_self_loops_come_last_and_given_ones_are_marked(edge_index) -> None:
     assert not marked[20:].any()
     without = edge_index[:, edge_index[0] != edge_index[1]]
     assert adjacency_of(without, 6, 6, add_self_loops=True).replaced is None
-
-
-def test_self_loops_beside_ids_of_32_bits_have_32(edge_index) -> None:
     nb = Neighborhood.from_edge_index(edge_index, 6)
     wide, narrow = (adjacency_of(form, 6, 6, add_self_loops=True) for form in (nb, nb.to_int32()))
     assert narrow.neighborhood.transpose().indices.dtype == torch.int32

@@ -179,14 +179,11 @@ def test_a_sparse_x() -> None:
         outs[0].sum().backward()
 
 
-def test_where_hooks_are_forbidden_all_is_kept() -> None:
+def test_where_nothing_can_be_made_again_all_is_kept() -> None:
     edges, x, _ = graph()
     layer, plain = twins(nn.TransformerConv)
     with torch.autograd.graph.disable_saved_tensors_hooks("none here"):
         assert torch.equal(layer(x, edges), plain(x, edges))
-
-
-def test_of_an_x_without_versions_nothing_is_made_again() -> None:
     edges, x, _ = graph()
     with torch.inference_mode():
         fixed = x * 1

@@ -147,16 +147,13 @@ def test_two_node_sets(make_graph, sparse_forms, form) -> None:
     torch.testing.assert_close(conv((x, None), *args, size=(7, 4)), wanted)
 
 
-def test_self_loops_join_the_first_nodes_of_two_sets(make_graph) -> None:
+def test_two_node_sets_take_self_loops_and_count_both_directions(make_graph) -> None:
     edge_index = make_graph(5, 7, 4, 18).edge_index
     edge_index = edge_index[:, edge_index[0] != edge_index[1]]
     every = torch.cat([edge_index, torch.arange(4).expand(2, 4)], 1)
     conv, x = GCNConv(5, 3), torch.randn(7, 5)
     wanted = dense(every, torch.ones(every.size(1)), 7, 4) @ conv.lin(x) + conv.bias
     torch.testing.assert_close(conv((x, None), edge_index, size=(7, 4)), wanted)
-
-
-def test_one_set_of_nodes_as_a_pair_counts_both_directions(make_graph) -> None:
     edge_index = make_graph(6, 5, 5, 12).edge_index
     both_ways = torch.cat([edge_index, edge_index.flip(0)], 1)
     conv, x = GCNConv(5, 3, add_self_loops=False), torch.randn(5, 5)
@@ -165,7 +162,7 @@ def test_one_set_of_nodes_as_a_pair_counts_both_directions(make_graph) -> None:
         torch.testing.assert_close(conv((x, x), edge_index), conv(x, edge_index))
 
 
-def test_weights_of_a_sample_are_taken_as_they_are(make_graph) -> None:
+def test_weights_of_a_neighborhood_are_those_of_its_edges(make_graph) -> None:
     graph = make_graph(7, 9, 3, 14)
     weight = graph.weights(torch.float32)
     nb = Neighborhood.from_edge_index(graph.edge_index, num_src=9, num_dst=3, weight=weight)
@@ -174,9 +171,6 @@ def test_weights_of_a_sample_are_taken_as_they_are(make_graph) -> None:
     replaced = conv((x, None), nb, torch.ones(14))
     wanted = nb.replace(weight=torch.ones(14)).to_dense() @ conv.lin(x) + conv.bias
     torch.testing.assert_close(replaced, wanted)
-
-
-def test_neighborhood_of_one_set_equals_its_edges(make_graph) -> None:
     graph = make_graph(8, 6, 6, 20)
     edge_index = simple_loops(graph.edge_index)
     weight = torch.rand(edge_index.size(1), requires_grad=True)
@@ -293,12 +287,9 @@ def test_errors_name_the_argument(x, options, kwargs, error, message) -> None:
         GCNConv(4, 3, **options)(x, torch.tensor([[0, 1], [1, 2]]), **kwargs)
 
 
-def test_weights_beside_a_sparse_matrix_are_an_error(sparse_forms) -> None:
+def test_weights_beside_a_matrix_and_loops_without_normalization_are_errors(sparse_forms) -> None:
     adj = sparse_forms(torch.tensor([[0, 1], [1, 2]]), 3, 3)["csr"]
     with pytest.raises(ValueError, match="edge_weight: got some beside a sparse matrix"):
         GCNConv(4, 3)(torch.randn(3, 4), adj, torch.ones(2))
-
-
-def test_self_loops_need_normalization_as_in_pyg() -> None:
     with pytest.raises(ValueError, match="does not support adding self-loops"):
         GCNConv(4, 3, normalize=False, add_self_loops=True)

@@ -84,7 +84,7 @@ def test_options_and_a_single_graph(options) -> None:
     assert repr(ours) == repr(theirs)
 
 
-def test_features_are_dropped_where_pyg_drops_them() -> None:
+def test_features_and_attention_weights_are_dropped_where_pyg_drops_them() -> None:
     theirs, ours = pair("gcn", dropout=0.4)
     x, edges, batch, _ = draw()
     outputs = []
@@ -92,9 +92,6 @@ def test_features_are_dropped_where_pyg_drops_them() -> None:
         torch.manual_seed(3)
         outputs.append(run(layer, x, edges, batch))
     assert_close(*outputs)
-
-
-def test_attention_weights_are_dropped_in_training_only() -> None:
     _, ours = pair(conv="none", attn_kwargs={"dropout": 0.5}, norm=None)
     x, edges, batch, _ = draw()
     assert not torch.allclose(ours(x, edges, batch), ours(x, edges, batch))

@@ -49,11 +49,13 @@ def gradients(layer, x, edges):
 
 
 @pytest.mark.parametrize("name", ["HGTConv", "HANConv"])
-def test_equals_pyg(name, given) -> None:
+def test_equals_pyg_and_refuses_the_other_flow_by_name(name, given) -> None:
     ours, theirs = both(name)
     found, wanted = gradients(ours, *given), gradients(theirs, *given)
     assert list(found[0]) == list(wanted[0])
     torch.testing.assert_close(found, wanted, rtol=1e-10, atol=1e-10)
+    with pytest.raises(ValueError, match="flow: got 'target_to_source', expected the default"):
+        getattr(hetero_conv, name).check_options(both(name, flow="target_to_source")[1])
 
 
 def test_edges_that_change_are_read_anew(given) -> None:
@@ -68,7 +70,7 @@ def test_edges_that_change_are_read_anew(given) -> None:
     assert hetero_conv.joined(edges, NODES) is not first
 
 
-def test_some_kinds_are_missing_and_some_are_neighborhoods(given) -> None:
+def test_kinds_in_another_order_missing_or_neighborhoods_give_the_same(given) -> None:
     ours, theirs = both()
     x, edges = given
     edges = {kind: edges[kind] for kind in KINDS[:2]}
@@ -76,9 +78,6 @@ def test_some_kinds_are_missing_and_some_are_neighborhoods(given) -> None:
     torch.testing.assert_close(ours(x, edges), wanted)
     edges[KINDS[1]] = Neighborhood.from_edge_index(edges[KINDS[1]], num_src=7, num_dst=4)
     torch.testing.assert_close(ours(x, edges), wanted)
-
-
-def test_kinds_in_another_order_give_the_same(given) -> None:
     ours, theirs = both()
     x, edges = given
     turned = dict(reversed(edges.items()))
@@ -99,9 +98,3 @@ def test_dropout_is_in_training_alone_and_keeps_the_mean(given) -> None:
     drawn = torch.stack([ours.propagate(edges[kind], **more) for _ in range(2000)])
     assert not torch.equal(drawn[0], drawn[1])
     torch.testing.assert_close(drawn.mean(0), whole, rtol=0, atol=0.1)
-
-
-@pytest.mark.parametrize("name", ["HGTConv", "HANConv"])
-def test_other_flow_is_refused_by_name(name) -> None:
-    with pytest.raises(ValueError, match="flow: got 'target_to_source', expected the default"):
-        getattr(hetero_conv, name).check_options(both(name, flow="target_to_source")[1])

@@ -39,7 +39,7 @@ def edge_index(make_graph):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_constructor_and_forward_take_what_pyg_takes(name) -> None:
+def test_constructor_forward_and_initialization_are_those_of_pyg(name) -> None:
     ours, theirs = (
         [(p.name, p.default, p.kind) for p in inspect.signature(kind).parameters.values()]
         for kind in (getattr(drop_in, name), getattr(pyg, name))
@@ -49,6 +49,15 @@ def test_constructor_and_forward_take_what_pyg_takes(name) -> None:
         list(inspect.signature(getattr(room, name).forward).parameters) for room in (drop_in, pyg)
     )
     assert ours == theirs + (["size"] if name == "GCNConv" else [])
+    states = []
+    for room in (drop_in, pyg):
+        torch.manual_seed(0)
+        conv = getattr(room, name)(8, 4)
+        conv.reset_parameters()
+        states.append(conv.state_dict())
+    assert list(states[0]) == list(states[1])
+    for mine, other in zip(states[0].values(), states[1].values(), strict=True):
+        assert torch.equal(mine, other)
 
 
 @pytest.mark.parametrize(
@@ -62,19 +71,6 @@ def test_representation_and_kind_are_those_of_pyg(name, in_channels) -> None:
     ours, theirs = (getattr(room, name)(in_channels, 4) for room in (drop_in, pyg))
     assert repr(ours) == repr(theirs)
     assert isinstance(ours, type(theirs))
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_initialization_is_that_of_pyg(name) -> None:
-    states = []
-    for room in (drop_in, pyg):
-        torch.manual_seed(0)
-        conv = getattr(room, name)(8, 4)
-        conv.reset_parameters()
-        states.append(conv.state_dict())
-    assert list(states[0]) == list(states[1])
-    for mine, other in zip(states[0].values(), states[1].values(), strict=True):
-        assert torch.equal(mine, other)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -315,7 +311,7 @@ def test_to_hetero_takes_pairs_of_sizes_that_are_not_known() -> None:
     assert shapes == {"paper": (6, 3), "author": (4, 3)}
 
 
-def test_to_hetero_sums_the_kinds_of_edges_that_reach_a_node() -> None:
+def test_to_hetero_sums_kinds_of_edges_and_refuses_self_loops_between_kinds() -> None:
     swap = torch.tensor([[0, 1], [1, 0]])
     ends = {("a", "to", "b"): swap, ("b", "in", "b"): swap[:, :1], ("b", "of", "a"): swap}
     x = {"a": torch.randn(2, 3), "b": torch.randn(2, 4)}
@@ -325,9 +321,6 @@ def test_to_hetero_sums_the_kinds_of_edges_that_reach_a_node() -> None:
     wanted = model.conv["a__to__b"]((x["a"], x["b"]), ends["a", "to", "b"])
     wanted = wanted + model.conv["b__in__b"]((x["b"], x["b"]), ends["b", "in", "b"])
     torch.testing.assert_close(out, wanted)
-
-
-def test_to_hetero_refuses_self_loops_between_kinds() -> None:
     metadata = (["a", "b"], [("a", "to", "b"), ("b", "to", "a")])
     with pytest.raises(ValueError, match="add_self_loops"):
         pyg.to_hetero(Two(drop_in, "GATConv", (-1, -1)), metadata)
@@ -543,16 +536,14 @@ def test_torchscript_refuses_what_pyg_does_not_compute(conv, message) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_mixed_precision_like_pyg(name, edge_index) -> None:
+def test_in_mixed_precision_and_pygs_containers_it_gives_the_same_and_warns_of_nothing(
+    name, edge_index
+) -> None:
     ours, theirs = pair_of(name, 5, 4)
     x = torch.randn(6, 5)
     with torch.autocast("cpu", torch.bfloat16):
         mine, other = ours(x, edge_index), theirs(x, edge_index)
     torch.testing.assert_close(mine.float(), other.float(), rtol=3e-2, atol=3e-2)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_works_inside_pyg_containers_and_warns_of_nothing(name, edge_index) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         message = "Failing to pass a value to the 'type_params' parameter"  # PyG's, on Python 3.13

@@ -79,15 +79,12 @@ def test_few_edges_or_none(batch, edges):
     torch.testing.assert_close(ours(batch[0], edges), theirs(batch[0], edges))
 
 
-def test_sparse_matrices(batch):
+def test_sparse_matrices_and_sizes(batch):
     sparse = pytest.importorskip("torch_sparse")
     theirs, ours = layers((5, 4), 6)
     x, y, edges = batch
     adj = sparse.SparseTensor.from_edge_index(edges, sparse_sizes=(NODES, NODES - 3)).t()
     torch.testing.assert_close(ours((x, y), adj), theirs((x, y), edges))
-
-
-def test_sizes(batch):
     _, ours = layers((5, 4), 6)
     x, y, edges = batch
     with pytest.raises(ValueError, match="size"):

@@ -127,9 +127,6 @@ def test_without_encoding_it_is_the_transformer_of_pyg(make_graph) -> None:
         assert missing.unexpected_keys == []
         assert missing.missing_keys == ([] if num_buckets is None else ["bucket_bias.table"])
         torch.testing.assert_close(conv(x, graph.edge_index), plain(x, graph.edge_index))
-
-
-def test_with_edge_features_it_is_the_transformer_of_pyg(make_graph) -> None:
     graph = make_graph(3, 6, 6, 20)
     theirs = pyg.TransformerConv(5, 4, heads=2, edge_dim=3).double()
     x, edge_attr = graph.features(6, 5), graph.features(20, 3)
@@ -174,12 +171,23 @@ def test_vectors_in_the_values_need_buckets(num_buckets) -> None:
         SPDTransformerConv(4, 3, num_buckets=num_buckets, value_encoding=True)
 
 
-def test_without_distances_the_edges_are_the_graph(make_graph) -> None:
+def test_hops_that_are_not_given(make_graph) -> None:
     edge_index = make_graph(1, 6, 6, 20).edge_index
     conv, x = randomized(SPDTransformerConv(5, 4)), torch.randn(6, 5)
     hops = (edge_index[0] != edge_index[1]).long()
     assert 0 < hops.sum() < 20
     torch.testing.assert_close(conv(x, edge_index), conv(x, edge_index, hops))
+    graph = make_graph(1, 6, 6, 20)
+    conv = SPDTransformerConv(5, 4, num_buckets=3).double()
+    torch.nn.init.normal_(conv.bucket_bias.table)
+    x = graph.features(6, 5)
+    out, _ = attend(conv, x, x, graph.edge_index)
+    wanted = conv(x, graph.edge_index)
+    torch.testing.assert_close(out.flatten(1) + conv.lin_skip(x), wanted)
+    hops = torch.where(graph.edge_index[0] == graph.edge_index[1], 0, 1)
+    torch.testing.assert_close(conv(x, graph.edge_index, hops), wanted)
+    other, _ = attend(conv, x, x, graph.edge_index, hops + 1)
+    assert not torch.allclose(other, out)
 
 
 def test_distances_of_an_edge_list_are_sorted_once_for_its_edges(make_graph) -> None:
@@ -217,7 +225,7 @@ def test_a_pattern_brings_its_distances(make_graph) -> None:
     torch.testing.assert_close(conv(x, nb.replace(distance=None), nb.distance), wanted)
 
 
-def test_weights_lie_in_the_given_order(make_graph) -> None:
+def test_weights_lie_in_the_order_of_the_edges(make_graph) -> None:
     edge_index = make_graph(3, 6, 6, 25).edge_index
     distance = torch.randint(0, 9, (25,))
     conv, x = randomized(SPDTransformerConv(5, 4, heads=2)), torch.randn(6, 5)
@@ -228,9 +236,6 @@ def test_weights_lie_in_the_given_order(make_graph) -> None:
     torch.testing.assert_close(out, sums.flatten(1) + conv.lin_skip(x))
     for no in (None, False):
         torch.testing.assert_close(conv(x, edge_index, distance, no), out)
-
-
-def test_weights_of_a_neighborhood_lie_in_its_order(make_graph) -> None:
     graph = make_graph(4, 6, 6, 25)
     nb = KHop(2)(Neighborhood.from_edge_index(graph.edge_index, num_nodes=6))
     conv, x = randomized(SPDTransformerConv(5, 4, heads=2)), torch.randn(6, 5)
@@ -247,14 +252,11 @@ def test_a_node_without_neighbors_keeps_its_own_term() -> None:
     assert torch.equal(bare(x, edge_index)[2], torch.zeros(4))
 
 
-def test_sizes_are_read_off_the_first_input(make_graph) -> None:
+def test_lazy_sizes_representation_reset_and_pickle(make_graph) -> None:
     edge_index = make_graph(7, 6, 6, 20).edge_index
     conv = SPDTransformerConv(-1, 4)
     assert conv(torch.randn(6, 5), edge_index).shape == (6, 4)
     assert conv.lin_key.weight.shape == (4, 5)
-
-
-def test_representation_reset_and_pickle(make_graph) -> None:
     edge_index, x = make_graph(8, 6, 6, 20).edge_index, torch.randn(6, 5)
     conv = randomized(SPDTransformerConv(5, 4, heads=2))
     assert repr(conv) == "SPDTransformerConv(5, 4, heads=2)"
@@ -276,20 +278,6 @@ def test_distances_follow_the_order_of_each_form(make_graph, sparse_forms) -> No
     by_row = torch.argsort(edge_index[1] * 6 + edge_index[0])
     matrix = sparse_forms(edge_index, 6, 4)["csr"]
     torch.testing.assert_close(conv(x, matrix, distance[by_row]), wanted)
-
-
-def test_hops_that_are_not_given(make_graph) -> None:
-    graph = make_graph(1, 6, 6, 20)
-    conv = SPDTransformerConv(5, 4, num_buckets=3).double()
-    torch.nn.init.normal_(conv.bucket_bias.table)
-    x = graph.features(6, 5)
-    out, _ = attend(conv, x, x, graph.edge_index)
-    wanted = conv(x, graph.edge_index)
-    torch.testing.assert_close(out.flatten(1) + conv.lin_skip(x), wanted)
-    hops = torch.where(graph.edge_index[0] == graph.edge_index[1], 0, 1)
-    torch.testing.assert_close(conv(x, graph.edge_index, hops), wanted)
-    other, _ = attend(conv, x, x, graph.edge_index, hops + 1)
-    assert not torch.allclose(other, out)
 
 
 @pytest.mark.parametrize(

@@ -16,16 +16,16 @@ from graphtheory.nn.conv import GPSConv, SPDTransformerConv
 from tests.nn.conv.conftest import typed_graph
 
 LAYERS = {
-    "GATConv": lambda: models.GAT(6, 8, 2, 3, heads=2),
-    "GATv2Conv": lambda: models.GAT(6, 8, 2, 3, v2=True),
+    "GATConv": lambda: models.GAT(6, 8, 1, 3, heads=2),
+    "GATv2Conv": lambda: models.GAT(6, 8, 1, 3, v2=True),
     "GCNConv": lambda: models.GCN(6, 8, 2, 3),
-    "GINConv": lambda: models.GIN(6, 8, 2, 3),
-    "SAGEConv": lambda: models.GraphSAGE(6, 8, 2, 3),
+    "GINConv": lambda: models.GIN(6, 8, 1, 3),
+    "SAGEConv": lambda: models.GraphSAGE(6, 8, 1, 3),
     "TransformerConv": lambda: pyg.Sequential(
         "x, edge_index", [(pyg.TransformerConv(6, 3), "x, edge_index -> x")]
     ),
     "PNAConv": lambda: models.PNA(
-        6, 8, 2, 3, aggregators=["mean", "max"], scalers=["identity"], deg=torch.tensor([1, 2, 3])
+        6, 8, 1, 3, aggregators=["mean", "max"], scalers=["identity"], deg=torch.tensor([1, 2, 3])
     ),
 }
 
@@ -129,121 +129,106 @@ def test_captum(name) -> None:
     assert wanted[0].abs().sum() > 0
 
 
+AUTO = torch.export.Dim.DYNAMIC
 ONNX = {
-    "GATConv": lambda: pyg.GATConv(6, 3, heads=2, add_self_loops=False),
-    "GATv2Conv": lambda: pyg.GATv2Conv(6, 3, heads=2),
-    "GCNConv": lambda: pyg.GCNConv(6, 3),
-    "GINConv": lambda: pyg.GINConv(nn.Linear(6, 3)),
-    "SAGEConv": lambda: pyg.SAGEConv(6, 3, aggr="max"),
-    "TransformerConv": lambda: pyg.TransformerConv(6, 3, heads=2),
+    "GATConv": pyg.GATConv(6, 3, heads=2, add_self_loops=False),
+    "GATv2Conv": pyg.GATv2Conv(6, 3, heads=2),
+    "GCNConv": pyg.GCNConv(6, 3),
+    "GINConv": pyg.GINConv(nn.Linear(6, 3)),
+    "SAGEConv": pyg.SAGEConv(6, 3, aggr="max"),
+    "TransformerConv": pyg.TransformerConv(6, 3, heads=2),
+    "all pairs": GPSConv(6, pyg.GCNConv(6, 6), heads=2),
 }
+# PyG has no such layer, so its messages are those of its definition.
+SPD = [
+    ({"num_buckets": 300}, ()),
+    ({"own_token": True, "concat": False}, ("distance",)),
+    ({"num_buckets": None, "scale": 1.0, "root_weight": False}, ("attn_bias",)),
+    ({"edge_dim": 4, "value_encoding": True}, ("distance", "edge_attr", "attn_bias")),
+]
 
 
-def to_onnx(layer: nn.Module, **given: torch.Tensor):
-    """The layer for any number of nodes and edges; `given` are its arguments."""
-    auto = torch.export.Dim.DYNAMIC
-    shapes = {name: {1 if name == "edge_index" else 0: auto} for name in given}
+class Exported(nn.Module):
+    """Every layer that can be exported, beside each other: one export of all."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.plain = nn.ModuleDict(ONNX)
+        self.pairs = GPSConv(6, pyg.GCNConv(6, 6), heads=2)
+        self.spd = nn.ModuleList(SPDTransformerConv(6, 3, heads=2, **options) for options, _ in SPD)
+
+    def forward(self, x, edge_index, batch, distance, edge_attr, attn_bias):
+        more = {"distance": distance, "edge_attr": edge_attr, "attn_bias": attn_bias}
+        found = [layer(x, edge_index) for layer in self.plain.values()]
+        found.append(self.pairs(x, edge_index, batch=batch))
+        for layer, (_, names) in zip(self.spd, SPD, strict=True):
+            found.append(layer(x, edge_index, **{name: more[name] for name in names}))
+        return tuple(found)
+
+
+def to_onnx(layer: nn.Module, given: dict[str, torch.Tensor]):
+    """The layer for any number of nodes and edges."""
+    shapes = {name: {1 if name == "edge_index" else 0: AUTO} for name in given}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch's own
         return torch.onnx.export(
-            layer, kwargs=given, dynamo=True, verbose=False, dynamic_shapes=shapes
+            layer, kwargs=given, dynamo=True, verbose=False, dynamic_shapes=shapes, optimize=False
         )
-
-
-def assert_runs_by_onnx(layer: nn.Module, make, path, others: int = 2) -> None:
-    """ONNX Runtime gives what the layer does, for the size of the export and others."""
-    pytest.importorskip("onnxscript")
-    runtime = pytest.importorskip("onnxruntime")
-    program = to_onnx(layer, **make(9, 30))
-    assert {node.domain for node in program.model.graph} == {""}
-    program.save(path / "layer.onnx")
-    session = runtime.InferenceSession(path / "layer.onnx")
-    for nodes, count in ((9, 30), (5, 12), (17, 3))[: others + 1]:
-        given = make(nodes, count)
-        named = {i.name: given[i.name].numpy() for i in session.get_inputs()}
-        (found,) = session.run(None, named)
-        torch.testing.assert_close(torch.from_numpy(found), layer(**given), rtol=1e-4, atol=1e-5)
 
 
 def nodes_and_edges(nodes: int, count: int) -> dict[str, torch.Tensor]:
     return {"x": torch.randn(nodes, 6), "edge_index": torch.randint(nodes, (2, count))}
 
 
-@pytest.mark.parametrize("name", ONNX)
-def test_onnx_has_standard_operators(name, tmp_path) -> None:
-    layer = ONNX[name]().eval()
-    assert accelerate(layer).swapped
-    assert_runs_by_onnx(layer, nodes_and_edges, tmp_path)
-
-
-CANNOT = {
-    "GATConv": lambda: pyg.GATConv(6, 3),  # it appends self-loops
-    "RGCNConv": lambda: pyg.RGCNConv(6, 3, num_relations=2),
-}
-
-
-@pytest.mark.parametrize("name", CANNOT)
-def test_onnx_refuses_what_it_refuses_of_pyg(name) -> None:
+def test_onnx_has_standard_operators_for_graphs_of_any_size(tmp_path) -> None:
+    """ONNX Runtime gives what the layers do, for the size of the export and others."""
     pytest.importorskip("onnxscript")
-    given = nodes_and_edges(9, 30)
-    if name == "RGCNConv":
-        given["edge_type"] = torch.randint(2, (30,))
-    layer = CANNOT[name]().eval()
-    for swap in (False, True):
-        if swap:
-            assert accelerate(layer).swapped
-        with pytest.raises(torch.onnx.errors.OnnxExporterError):
-            to_onnx(layer, **given)
-
-
-@pytest.mark.parametrize("batched", [False, True])
-def test_onnx_of_attention_beside_messages(batched, tmp_path) -> None:
-    """All pairs of nodes of one graph, or of each graph of a batch."""
-    layer = GPSConv(6, pyg.GCNConv(6, 6), heads=2).eval()
-    assert accelerate(layer).swapped
-
-    def make(nodes: int, count: int) -> dict[str, torch.Tensor]:
-        batch = {"batch": torch.arange(nodes) // 4} if batched else {}
-        return nodes_and_edges(nodes, count) | batch
-
-    assert_runs_by_onnx(layer, make, tmp_path)
-
-
-SPD = [
-    ({"heads": 2, "num_buckets": 300}, ()),
-    ({"heads": 2, "own_token": True, "concat": False}, ("distance",)),
-    ({"num_buckets": None, "scale": 1.0, "root_weight": False}, ("attn_bias",)),
-    ({"heads": 2, "edge_dim": 4, "value_encoding": True}, ("distance", "edge_attr", "attn_bias")),
-]
-
-
-@pytest.mark.parametrize(("options", "names"), SPD, ids=str)
-def test_onnx_of_the_graph_transformer(options, names, tmp_path) -> None:
-    """PyG has no such layer, so its messages are those of its definition."""
-    layer = SPDTransformerConv(6, 3, **options).eval()
+    runtime = pytest.importorskip("onnxruntime")
+    model = Exported().eval()
+    assert len(accelerate(model).swapped) == 8
     with torch.no_grad():
-        for parameter in layer.parameters():
+        for parameter in model.spd.parameters():
             parameter.normal_()
 
     def make(nodes: int, count: int) -> dict[str, torch.Tensor]:
-        more = {
-            "distance": torch.randint(9, (count,)),
-            "edge_attr": torch.randn(count, 4),
-            "attn_bias": torch.randn(count, layer.heads),
-        }
-        return nodes_and_edges(nodes, count) | {name: more[name] for name in names}
+        more = {"batch": torch.arange(nodes) // 4, "distance": torch.randint(9, (count,))}
+        more |= {"edge_attr": torch.randn(count, 4), "attn_bias": torch.randn(count, 2)}
+        return nodes_and_edges(nodes, count) | more
 
-    assert_runs_by_onnx(layer, make, tmp_path)
+    program = to_onnx(model, make(9, 30))
+    assert {node.domain for node in program.model.graph} == {""}
+    program.save(tmp_path / "layers.onnx")
+    session = runtime.InferenceSession(tmp_path / "layers.onnx")
+    for nodes, count in ((9, 30), (5, 12), (17, 3)):
+        given = make(nodes, count)
+        found = session.run(None, {i.name: given[i.name].numpy() for i in session.get_inputs()})
+        wanted = [out.detach().numpy() for out in model(**given)]
+        torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("name", ["GATConv", "RGCNConv"])
+def test_onnx_refuses_what_it_refuses_of_pyg(name) -> None:
+    """Self-loops that are appended, and relations."""
+    pytest.importorskip("onnxscript")
+    given, options = nodes_and_edges(9, 30), {}
+    if name == "RGCNConv":
+        given["edge_type"], options = torch.randint(2, (30,)), {"num_relations": 2}
+    layer = getattr(pyg, name)(6, 3, **options).eval()
+    for swap in (False, True):
+        assert not swap or accelerate(layer).swapped
+        with pytest.raises(torch.onnx.errors.OnnxExporterError):
+            to_onnx(layer, given)
+
+
+@pytest.mark.slow  # half a minute of a C++ compiler
 @pytest.mark.filterwarnings("ignore")  # of the compiler
 @pytest.mark.skipif(shutil.which("g++") is None, reason="AOTInductor needs a C++ compiler")
 def test_aot_inductor(tmp_path) -> None:
-    layer, auto = pyg.GCNConv(6, 3).eval(), torch.export.Dim.DYNAMIC
+    layer = pyg.GCNConv(6, 3).eval()
     assert accelerate(layer).swapped
     given = torch.randn(9, 6), torch.randint(9, (2, 30))
     with torch.no_grad():
-        shapes = {"x": {0: auto}, "edge_index": {1: auto}}
+        shapes = {"x": {0: AUTO}, "edge_index": {1: AUTO}}
         program = torch.export.export(layer, given, dynamic_shapes=shapes)
         path = torch._inductor.aoti_compile_and_package(
             program, package_path=str(tmp_path / "l.pt2"),

@@ -33,15 +33,14 @@ def test_prompts_of_every_step(generator: torch.Generator) -> None:
         )
 
 
-def test_icl_columns_hold_both_ends_alone(generator: torch.Generator) -> None:
+def test_columns_hold_both_ends_and_the_relation_marks_those_that_tell(
+    generator: torch.Generator,
+) -> None:
     prompts = DATA.training(DATA.patterns(generator), 2, generator)
     found = prompts.icl_columns().view(2, 20, 3, 60)
     ends = torch.cat([prompts.context[:, :, 0], prompts.context[:, :, 3]], 2)
     assert torch.equal(found[:, :, 0], ends) and not found[:, :, 1:].any()
     assert found.flatten(1, 2).shape == prompts.columns().shape
-
-
-def test_relation_marks_the_columns_that_tell(generator: torch.Generator) -> None:
     prompts, step = DATA.training(DATA.patterns(generator), 3, generator), torch.tensor([1, 2, 3])
     same_step, same_pattern = prompts.relation(step)
     columns, sizes, _ = prompts.at(step)
@@ -51,15 +50,14 @@ def test_relation_marks_the_columns_that_tell(generator: torch.Generator) -> Non
         assert torch.equal(dots > 0.5, same_pattern[row])
 
 
-def test_steps_that_are_not_there_are_refused(generator: torch.Generator) -> None:
+def test_a_task_shifts_along_its_permutation_in_steps_that_are_there(
+    generator: torch.Generator,
+) -> None:
     prompts = DATA.training(DATA.patterns(generator), 4, generator)
     for ask in (prompts.at, prompts.relation):
         with pytest.raises(ValueError, match="step: from 0 to 3, expected 1 to 3"):
             ask(torch.arange(4))
-
-
-def test_a_task_shifts_along_its_permutation(generator: torch.Generator) -> None:
-    """f_{k+1} = f_1 f_k: all steps are powers of one cycle through all patterns."""
+    # f_{k+1} = f_1 f_k: all steps are powers of one cycle through all patterns.
     task = shift_tasks(4, 20, 3, generator)
     one, two, three = task.unbind(1)
     assert torch.equal(one.gather(1, one), two) and torch.equal(one.gather(1, two), three)
@@ -69,16 +67,15 @@ def test_a_task_shifts_along_its_permutation(generator: torch.Generator) -> None
         assert (at == 0).all() == (turn == 20) and (at == 0).any() == (turn == 20)
 
 
-def test_positions_are_orthonormal_and_off_the_patterns(generator: torch.Generator) -> None:
+def test_positions_are_orthonormal_and_examples_err_as_often_as_said(
+    generator: torch.Generator,
+) -> None:
     mu = DATA.patterns(generator)
     c = step_positions(mu, 3, generator)
     torch.testing.assert_close(c @ c.t(), torch.eye(3))
     assert (c[:, :30] @ mu.t()).abs().max() < 1e-5 and not c[:, 30:].any()
     with pytest.raises(ValueError, match="steps: got 11, expected at most d - M = 10"):
         step_positions(mu, 11, generator)
-
-
-def test_examples_err_as_often_as_the_matrices_say(generator: torch.Generator) -> None:
     mu = DATA.test_patterns(DATA.patterns(generator), generator)
     errors = TrajectoryErrors.even(0.5, 0.8, 3, 10)
     prompts = DATA.testing(mu, 400, 50, 0.8, errors, generator)

@@ -64,7 +64,7 @@ A = torch.tensor([[[0.6, 0.4], [0.4, 0.6]], [[0.4, 0.6], [0.8, 0.2]]])
 TASK_transitions = torch.tensor([[0, 1], [1, 0]])  # the identity, then a swap
 
 
-def test_the_worked_example() -> None:
+def test_the_worked_example_equal_chances_and_a_batch() -> None:
     b = k_step_matrix(A)
     torch.testing.assert_close(b, torch.tensor([[0.56, 0.44], [0.64, 0.36]]))
     assert trajectory_probability(A, TASK_transitions).item() == pytest.approx(0.36)
@@ -72,14 +72,8 @@ def test_the_worked_example() -> None:
     assert right_end_leads(b, TASK_transitions).tolist() == [False, True]
     assert primacy(A, TASK_transitions).item() == pytest.approx(1 - 0.4 / 0.6)
     assert output_primacy(b).item() == pytest.approx(1 - 0.44 / 0.56)
-
-
-def test_equal_chances_are_no_lead() -> None:
     assert right_end_leads(torch.full((2, 2), 0.5), TASK_transitions).tolist() == [False, False]
     assert output_primacy(torch.full((2, 2), 0.5)).item() == 0
-
-
-def test_a_batch_is_each_by_itself() -> None:
     tasks = torch.stack([TASK_transitions, TASK_transitions.flip(0)])
     both = torch.stack([A, A.flip(0)])
     for of_steps in (trajectory_probability, primacy):

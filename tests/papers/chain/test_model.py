@@ -134,15 +134,12 @@ def test_an_answer_becomes_the_next_input(generator: torch.Generator) -> None:
         assert torch.equal(columns, wanted[:, : int(sizes[0])])
 
 
-def test_prompts_without_an_example_or_with_another_query_are_refused() -> None:
+def test_decoding_takes_the_nearest_and_bad_prompts_are_refused() -> None:
     model, words = ChainAttention(torch.eye(2, 6)), torch.eye(3)
     with pytest.raises(ValueError, match=r"context: shape \(2, 0, 6\), expected .* at least 1"):
         cot_generate(model, torch.zeros(2, 0, 6), torch.zeros(2, 3), words, 1)
     for query in (torch.zeros(1, 3), torch.zeros(2, 4)):
         with pytest.raises(ValueError, match=r"query: shape .*, expected \(2, 3\), as context"):
             icl_infer(model, torch.zeros(2, 4, 6), query, words)
-
-
-def test_decoding_takes_the_nearest_of_any_length() -> None:
     words = torch.tensor([[1.0, 0.0], [3.0, 0.0]])
     assert nearest(torch.tensor([[1.9, 5.0], [2.1, -5.0]]), words).tolist() == [0, 1]

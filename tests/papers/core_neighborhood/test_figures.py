@@ -78,11 +78,8 @@ def losses(eps_0: float, seed: int, *hinges: float) -> list[dict]:
     ]
 
 
-def test_settling_is_the_step_of_most_of_the_fall() -> None:
+def test_settling_and_the_last_loss_over_twice_the_share() -> None:
     assert steps.settling(losses(0.1, 0, 1.0, 0.4, 0.25, 0.2)) == [20.0]
-
-
-def test_the_last_loss_over_twice_the_share_and_whether_more_is_slower() -> None:
     level, slower = next(figure for figure in FIGURES if figure.id == "fig-3-4").claims
     rows = []
     for seed, off in enumerate((0.9, 1.0, 1.1)):

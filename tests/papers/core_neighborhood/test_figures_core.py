@@ -88,7 +88,7 @@ def test_every_network_gets_as_many_candidates_of_the_same_options() -> None:
         assert {(t.network.hidden, t.network.residual) for t in trials} == {(32, True)}
 
 
-def test_gains_are_paired_by_seed() -> None:
+def test_gains_are_paired_by_seed_and_peaks_are_counted() -> None:
     rows = [
         *(row(BALL.name, z, s, 0.9 + s / 100) for z in (1, 2) for s in (0, 1)),
         *(row(PLAIN.name, z, s, 0.8 + s / 50) for z in (1, 2) for s in (0, 1)),
@@ -97,9 +97,6 @@ def test_gains_are_paired_by_seed() -> None:
     found = gains(SMALL, rows)
     assert list(found) == ["ball of z"] and list(found["ball of z"]) == [2]
     assert found["ball of z"][2] == pytest.approx([10, 9])
-
-
-def test_peaks_are_counted() -> None:
     rows = [
         row(BALL.name, 1, 0, 0.9, b=[-1.0, 1.0]),
         row(BALL.name, 2, 0, 0.9, b=[-1.0, 3.0, 1.0]),
@@ -132,12 +129,9 @@ def test_report_of_a_small_grid() -> None:
     assert WIDER_PLAIN.name not in by_network(rows)
 
 
-def test_large_graphs_have_nearer_distances() -> None:
+def test_large_graphs_have_nearer_distances_and_the_encoding_pays_on_the_embedded_one() -> None:
     assert on_dataset(CoreDistance(), "Actor", None).distances == (1, 2)
     assert on_dataset(CoreDistance(), "Cora", None).distances == (1, 2, 3, 4, 5)
-
-
-def test_the_encoding_pays_on_the_embedded_graph() -> None:
     quick = replace(FIGURE.settings("core-distance", quick=True), networks=(BALL, PLAIN))
     torch.manual_seed(0)
     rows = quick.measure(scores)

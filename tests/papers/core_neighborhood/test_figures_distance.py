@@ -65,9 +65,16 @@ def test_only_the_control_has_a_frozen_query(listen: Listen) -> None:
         assert (n.layers, n.heads, n.root_weight, n.num_buckets) == (1, 1, False, 4)
 
 
-def test_curve_gathers_seeds() -> None:
+def test_a_curve_gathers_seeds_and_a_flat_one_has_no_trend() -> None:
     rows = rows_of("model", {1: 0.5, 2: 0.4}) + rows_of("model", {1: 0.7}, seed=1)
     assert curve(rows + rows_of("b", {1: 9.0}), "model") == {1: [0.5, 0.7], 2: [0.4]}
+    rows = [
+        *rows_of("majority", {-1: 0.3}),
+        *rows_of("b", {1: 2.0, 2: 1.0}),
+        *rows_of("model", {1: 0.5, 2: 0.5}),
+        *rows_of("control", {1: 0.1, 2: 0.2}),
+    ]
+    assert torch.tensor(summary(rows)["model"]["spearman"]).isnan()
 
 
 def test_summary_by_hand() -> None:
@@ -86,16 +93,6 @@ def test_summary_by_hand() -> None:
     # Ranks of 0.8, 0.6, 0.6 are 3, 1.5, 1.5 beside 3, 2, 1.
     assert found["model"]["spearman"] == pytest.approx(3**0.5 / 2)
     assert found["control"]["spearman"] == pytest.approx(-1) and found["control"]["peak"] == 3
-
-
-def test_a_flat_curve_has_no_trend() -> None:
-    rows = [
-        *rows_of("majority", {-1: 0.3}),
-        *rows_of("b", {1: 2.0, 2: 1.0}),
-        *rows_of("model", {1: 0.5, 2: 0.5}),
-        *rows_of("control", {1: 0.1, 2: 0.2}),
-    ]
-    assert torch.tensor(summary(rows)["model"]["spearman"]).isnan()
 
 
 def test_a_graph_brings_the_scaling_that_the_search_chose() -> None:

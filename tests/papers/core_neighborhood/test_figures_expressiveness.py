@@ -59,16 +59,13 @@ def test_what_each_network_tells_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     assert told == {PROFILES: [0, 1], "GIN (1-WL)": [0], LOGITS: [], VALUES: [0, 1], BOTH: [0, 1]}
 
 
-def test_outputs_of_logits_alone_are_equal_and_of_values_far_apart() -> None:
+def test_equal_logits_distinct_values_and_two_kinds_of_nodes() -> None:
     a, b = prepared(HEXAGON), prepared(TRIANGLES)
     for name in (LOGITS, VALUES):
         model = RandomNetwork(name, 1, Generator().manual_seed(3))
         assert all(bool(p.any()) for p in model.parameters()), "a table is still zero"
         size = gap(model(a), model(b))
         assert size < 1e-14 if name == LOGITS else size > 1e-3
-
-
-def test_two_kinds_of_nodes_let_the_logits_see_distances() -> None:
     kinds = torch.tensor([[0], [0], [0], [1], [1], [1]])
     apart = Data(x=kinds, edge_index=HEXAGON.edge_index)
     mixed = Data(x=kinds[[0, 3, 1, 4, 2, 5]], edge_index=HEXAGON.edge_index)
@@ -76,14 +73,11 @@ def test_two_kinds_of_nodes_let_the_logits_see_distances() -> None:
     assert gap(model(prepared(apart)), model(prepared(mixed))) > 1e-4
 
 
-def test_profiles_do_not_depend_on_the_order_of_nodes() -> None:
+def test_profiles_and_features_follow_relabeled_nodes() -> None:
     copy = relabeled(STAR, Generator().manual_seed(5))
     assert not torch.equal(copy.edge_index, STAR.edge_index)
     assert torch.equal(profile(prepared(copy)), profile(prepared(STAR)))
     assert profile(prepared(STAR)).sum(1).tolist() == [5] * 5
-
-
-def test_relabeling_moves_features_with_their_nodes() -> None:
     star = Data(x=torch.arange(5.0)[:, None], edge_index=STAR.edge_index)
     copy = relabeled(star, Generator().manual_seed(1))
     degree = torch.bincount(copy.edge_index[1], minlength=5)
@@ -107,12 +101,9 @@ def test_a_pair_counts_if_one_seed_tells_it_apart() -> None:
     assert f"not within, of {LOGITS}," in worse.verdict and "not found: 1 pairs" in worse.verdict
 
 
-def test_quick_on_the_classes_of_csl() -> None:
+def test_quick_on_the_classes_of_csl_and_missing_files_are_named(tmp_path: Path) -> None:
     grid = replace(FIGURE.settings("csl", quick=True), networks=(PROFILES, VALUES), every=5)
     profiles, values = grid.measure(compare)
     assert profiles["told"] == values["told"] and len(values["told"]) >= 8
-
-
-def test_missing_files_are_named(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="brec"):
         compare(Pairs("brec", tmp_path), VALUES, 0)

@@ -28,21 +28,15 @@ Y = torch.tensor([0] * 20 + [1] * 10 + [2] * 10)
 TRAIN = torch.arange(40) < 30  # class 2 has no training node
 
 
-def test_every_class_keeps_its_share() -> None:
+def test_shares_keep_every_class_are_subsets_and_follow_their_seeds() -> None:
     kept = fewer_labels(Y, TRAIN, 0.5, seed=0)
     assert not (kept & ~TRAIN).any()
     assert Y[kept].bincount(minlength=3).tolist() == [10, 5, 0]
-
-
-def test_smaller_shares_are_subsets_and_all_is_all() -> None:
     masks = [fewer_labels(Y, TRAIN, share, seed=3) for share in (0.01, 0.1, 0.4, 0.7, 1.0)]
     for small, large in pairwise(masks):
         assert not (small & ~large).any() and small.sum() < large.sum()
     assert torch.equal(masks[-1], TRAIN)
     assert Y[masks[0]].bincount(minlength=3).tolist() == [1, 1, 0]
-
-
-def test_seeds_choose_other_nodes_and_the_given_mask_stays() -> None:
     before = TRAIN.clone()
     a, b, again = (fewer_labels(Y, TRAIN, 0.3, seed=s) for s in (0, 1, 0))
     assert not torch.equal(a, b) and torch.equal(a, again)
@@ -76,10 +70,21 @@ def test_the_transformer_without_encoding_has_the_options_of_the_one_with_it(
     assert (encoded.model, gcn.model) == ("gt", "gcn")
 
 
-def test_gains_are_paired() -> None:
+def test_gains_are_paired_and_told_clear_or_not() -> None:
     # Differences 0.1, -0.1, 0.3: mean 0.1, standard deviation 0.2.
     assert gain([0.8, 0.6, 0.9], [0.7, 0.7, 0.6]) == pytest.approx((0.1, 0.2 / 3**0.5))
     assert gain([0.5], [0.25]) == (0.25, 0.0)  # one seed has no spread
+    figure = FIGURES[1]
+    assert figure.settings("Minesweeper").seeds == 2 and figure.settings("Cora").seeds == 10
+    rows = [
+        {"case": case, "seed": seed, "gt": 0.8 + 0.01 * seed, "gt-plain": plain}
+        for case, plains in (("a", (0.5, 0.5, 0.5)), ("b", (0.5, 0.9, 0.9)))
+        for seed, plain in enumerate(plains)
+    ]
+    made = figure.report(figure.settings("Cora"), rows)
+    assert made.verdict == "More than two standard errors from zero: a."
+    assert made.table.rows[0] == ["a", "3", "81.0", "50.0", "+31.0 (0.6)"]
+    assert [row.name for row in made.rows[:2]] == ["encoding gt", "encoding gt-plain"]
 
 
 def test_a_line_for_each_share_in_order() -> None:
@@ -118,17 +123,3 @@ def test_rows_with_and_without_the_encoding(listen: Listen) -> None:
     assert [(r["case"], r["seed"]) for r in rows] == [("club", 0), ("club", 1)]
     assert all(0 <= r[m] <= 1 for r in rows for m in ("gt", "gt-plain"))
     assert replace(grid, seeds=1).measure(with_and_without) == rows[:1]
-
-
-def test_gains_that_are_clear() -> None:
-    figure = FIGURES[1]
-    assert figure.settings("Minesweeper").seeds == 2 and figure.settings("Cora").seeds == 10
-    rows = [
-        {"case": case, "seed": seed, "gt": 0.8 + 0.01 * seed, "gt-plain": plain}
-        for case, plains in (("a", (0.5, 0.5, 0.5)), ("b", (0.5, 0.9, 0.9)))
-        for seed, plain in enumerate(plains)
-    ]
-    made = figure.report(figure.settings("Cora"), rows)
-    assert made.verdict == "More than two standard errors from zero: a."
-    assert made.table.rows[0] == ["a", "3", "81.0", "50.0", "+31.0 (0.6)"]
-    assert [row.name for row in made.rows[:2]] == ["encoding gt", "encoding gt-plain"]

@@ -45,15 +45,12 @@ def found(table: str, what: str = "") -> list[Compared]:
     return [v for v in verdicts(ROWS) if v.table == table and what in v.what]
 
 
-def test_shares_are_compared_class_by_class() -> None:
+def test_shares_are_compared_and_the_closest_definition_of_table_b5_is_listed() -> None:
     near, far = found("B.1")
     assert near.difference == pytest.approx(1.0)  # though the means nearly agree
     assert far.difference == pytest.approx(30.0)
     assert (near.closest, far.closest) == (True, False)
     assert (near.stated, far.stated) == (False, True)
-
-
-def test_every_definition_of_table_b5_is_listed_and_one_is_closest() -> None:
     shares = found("B.5")
     assert len(shares) == 4
     assert [v.what for v in shares if v.closest] == [
@@ -63,13 +60,10 @@ def test_every_definition_of_table_b5_is_listed_and_one_is_closest() -> None:
     assert shares[0].difference == pytest.approx(5.68)
 
 
-def test_balance_has_found_printed_and_difference() -> None:
+def test_balance_and_the_reading_of_the_figure() -> None:
     mean, gap = found("B.8")
     assert (mean.found, mean.thesis) == ("386.86", "386.86")
     assert gap.difference == pytest.approx(31.14)
-
-
-def test_figure_is_read_where_half_of_the_nodes_reach() -> None:
     core, shape = found("fig. B.5", "uncentered")
     assert (core.found, core.thesis, core.difference) == ("2", "1", 1)
     assert shape.found == "0.500..0.600, falls in 0 of 1 steps"
@@ -91,23 +85,20 @@ def shape(dataset: str, curve: list[float]) -> str:
     return next(v.verdict for v in verdicts(rows) if v.table == "fig. B.5" and v.difference is None)
 
 
-def test_shapes_of_the_margin_have_verdicts() -> None:
+def test_shapes_of_the_margin_have_verdicts_where_there_is_something_to_compare() -> None:
     assert shape("PubMed", [0.5, 0.3, 0.2]) == "holds"
     told = shape("PubMed", [0.5, 0.3, 0.2, 0.3, 0.1])
     assert told == "in part, it falls at every step up to z = 3"
     assert shape("PubMed", [0.3, 0.5, 0.2]) == "not found"
     assert shape("PascalVOC-SP-1G", [0.3, 0.5, 0.2]) == ""
+    assert verdicts(Diagnosis("karate", max_distance=2).run()) == []
+    assert verdicts([]) == []
 
 
 def test_nearly_flat_is_a_gap_of_a_twentieth(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(PRINTED, "PubMed", PRINTED["PubMed"] | {"shape": "nearly flat"})
     assert shape("PubMed", [0.02, 0.01, 0.05]) == "holds"
     assert shape("PubMed", [0.02, 0.01, 0.07]) == "not found"
-
-
-def test_other_graphs_have_nothing_to_compare() -> None:
-    assert verdicts(Diagnosis("karate", max_distance=2).run()) == []
-    assert verdicts([]) == []
 
 
 @pytest.mark.parametrize("name", ["Cora", "Actor"])
@@ -139,10 +130,15 @@ def test_every_table_has_the_rows_that_it_is_made_of(figure: Figure) -> None:
     assert not figure.random and len(figure.data.only) > 0
 
 
-def test_a_table_without_features_measures_none() -> None:
+def test_sizes_need_no_features_and_a_table_without_them_measures_none(data_root: Path) -> None:
     grid = BY_ID["table-b-6"].settings("karate", quick=True)
     names = {row["name"] for row in diagnosis(grid)}
     assert names.isdisjoint({"margin", "discriminative share"}) and grid.max_distance == 3
+    figure = BY_ID["table-b-6"]
+    grid = figure.settings("PubMed", data_root)
+    verdict = figure.report(grid, diagnosis(grid)).verdict
+    assert "edges: 44324, thesis 44324, found" in verdict and "at hand" not in verdict
+    assert figure.data.read("PubMed", data_root) is not None
 
 
 def test_found_beside_printed() -> None:
@@ -174,11 +170,3 @@ def test_shares_of_the_nodes_whose_features_are_at_hand(data_root: Path) -> None
     assert uncentered == pytest.approx(shares)
     assert "Of the 1,060 nodes whose features are at hand." in made.verdict
     assert ("nodes with features", 1060) in {(row.name, row.value) for row in made.rows}
-
-
-def test_sizes_need_no_features(data_root: Path) -> None:
-    figure = BY_ID["table-b-6"]
-    grid = figure.settings("PubMed", data_root)
-    verdict = figure.report(grid, diagnosis(grid)).verdict
-    assert "edges: 44324, thesis 44324, found" in verdict and "at hand" not in verdict
-    assert figure.data.read("PubMed", data_root) is not None

@@ -11,13 +11,10 @@ LABELS = [
 ]
 
 
-def test_a_picture_has_ink_and_a_title() -> None:
+def test_pictures_have_ink_a_title_and_medians() -> None:
     figure = accuracy_over_labels(LABELS, title="Karate")
     assert 0.005 < (pixels(figure)[:, :3] < 200).any(1).mean() < 0.7
     assert figure.axes[0].get_title(loc="left") == "Karate"
-
-
-def test_scores_over_labels_are_medians() -> None:
     (axes,) = accuracy_over_labels(LABELS, metric="ROC AUC").axes
     assert lines(axes)["gt"] == ([10, 20], pytest.approx([62, 72]))
     assert axes.get_ylabel() == "test ROC AUC (%)"

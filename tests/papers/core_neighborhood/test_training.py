@@ -33,7 +33,7 @@ def test_a_trial_is_that_of_its_seed_whatever_the_labels() -> None:
     assert few.rest().sum() == 75 and not few.rest()[few.labeled].any()
 
 
-def test_whom_the_networks_hear() -> None:
+def test_whom_the_networks_hear_and_as_many_links_as_there_are_nodes() -> None:
     graph = core.draw(SMALL, 5, seed=0)
     gt, gcn = graph.neighbors(core.GT), graph.neighbors(GCN)
     assert gt.distance is not None and gt.distance.unique().tolist() == [0, 1, 2]
@@ -42,9 +42,6 @@ def test_whom_the_networks_hear() -> None:
         rows = graph.candidates(network)
         assert rows.distance is not None and set(rows.distance.tolist()) == distances
         assert set(rows.targets().tolist()) == set(graph.labeled.tolist())
-
-
-def test_no_more_links_than_there_are_nodes() -> None:
     graph = CoreNeighborhoodGraph(gamma_d=0.2, eps_s=0.0, degree=0)
     assert core.capped(graph).degree == 100
     assert core.capped(replace(graph, variant="regular")).degree == 99

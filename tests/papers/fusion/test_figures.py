@@ -23,13 +23,10 @@ def small(grid: Heads) -> Heads:
     return replace(grid, recipe=recipe, seeds=1, lrs=grid.lrs[:1], values=grid.values[-3:])
 
 
-def test_validation_chooses_the_step_size_and_the_test_does_not() -> None:
+def test_validation_chooses_the_step_size_and_gains_are_paired_by_seed() -> None:
     rows = [row("mlp", lr, s, val, probe)
             for lr, val, probe in ((0.1, 0.8, 0.5), (0.3, 0.7, 0.9)) for s in (0, 1)]  # fmt: skip
     assert {r["lr"] for r in chosen(rows)["mlp", None]} == {0.1}
-
-
-def test_gains_are_paired_by_seed() -> None:
     rows = [row("transformer", 0.1, s, 0, 0.5 + s / 10) for s in range(3)]
     rows += [row("mlp", 0.1, s, 0, 0.4 + s / 10) for s in range(3)]
     assert gains(chosen(rows), "probe") == pytest.approx([10, 10, 10])
@@ -64,13 +61,10 @@ def test_statistics_of_batch_norm_as_drawn_follow_from_the_seed() -> None:
     assert grid.measure(scores) == grid.measure(scores)
 
 
-def test_every_setting_is_a_cell_of_its_own() -> None:
+def test_cells_settings_and_step_sizes_of_each_figure() -> None:
     grid = replace(BY_ID["deep-fusion-temperature"].grid, recipe=TINY, seeds=2)
     assert len(grid.cells()) == len({str(grid.key(cell)) for cell in grid.cells()}) == 7 * 2 * 2
     assert {cell["at"] for cell in grid.cells()} == set(grid.values)
-
-
-def test_the_figure_of_cifar_keeps_its_backbone_and_passes_on_both_of_its_sets() -> None:
     figure = BY_ID["deep-fusion-cifar"]
     for name in ("cifar10", "cifar10-jpeg"):
         recipe = figure.settings(name).recipe
@@ -78,9 +72,6 @@ def test_the_figure_of_cifar_keeps_its_backbone_and_passes_on_both_of_its_sets()
         assert recipe.limit is None
     quick = figure.settings("cifar10-jpeg", quick=True)
     assert (quick.recipe.epochs, quick.recipe.limit, quick.seeds) == (1, 2, 1)
-
-
-def test_the_large_graph_has_one_step_size_and_its_folder_is_no_part_of_the_key() -> None:
     figure = BY_ID["deep-fusion-graphs"]
     cora, facebook = (figure.settings(name, Path("x")) for name in ("Cora", "facebook"))
     assert len(cora.lrs) == 2 and facebook.lrs == (1e-3,) and facebook.dataset == "facebook"

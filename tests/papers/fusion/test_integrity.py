@@ -9,7 +9,7 @@ from graphtheory.papers.fusion.integrity import (
 )
 
 
-def test_samples_lie_in_their_subspace_and_noise_is_as_large_as_it_may(
+def test_samples_lie_in_their_subspace_on_both_sides_or_one_and_noise_is_bounded(
     generator: torch.Generator,
 ) -> None:
     found = Subspaces(10, 3, 2, 5, noise=0.2).sample(generator)
@@ -19,9 +19,6 @@ def test_samples_lie_in_their_subspace_and_noise_is_as_large_as_it_may(
     for x in (found.x, found.clean):
         torch.testing.assert_close(x.norm(dim=1), torch.ones(15, dtype=torch.float64))
     torch.testing.assert_close((found.x * found.clean).sum(1).min(), torch.tensor(0.8).double())
-
-
-def test_without_a_half_space_samples_lie_on_both_sides(generator: torch.Generator) -> None:
     found = Subspaces(4, 2, 1, 20, half_space=False).sample(generator)
     sides = (found.x[:20] @ found.bases[0][:, 0]).sign()
     assert set(sides.tolist()) == {-1.0, 1.0}
@@ -91,25 +88,21 @@ def test_several_starts_find_what_one_misses(generator: torch.Generator) -> None
         cluster_integrity(x, y, generator, starts=0)
 
 
-def test_integrity_of_a_known_case(generator: torch.Generator) -> None:
+def test_integrity_of_a_known_case_and_of_more_clusters_and_the_sign_of_its_step(
+    generator: torch.Generator,
+) -> None:
     angle = torch.tensor(0.5, dtype=torch.float64)  # two lines: u is the normal of the other
     x = torch.stack([torch.tensor([1.0, 0.0]).double(), torch.stack([angle.cos(), angle.sin()])])
     found = cluster_integrity(x, torch.tensor([0, 1]), generator)
     assert found.rho.tolist() == pytest.approx([float(angle.sin())] * 2)
     assert found.least == pytest.approx(float(angle.sin()))
-
-
-def test_the_step_follows_the_sign() -> None:
-    """From here the paper's step, +x whatever the sign, leads down to the lesser peak of 0.6."""
+    # From here the paper's step, +x whatever the sign, leads down to the lesser peak of 0.6.
     samples = torch.tensor([[0, 0.6, 0.8], [0, 0.6, -0.8]]).double()
     barred, u = (
         torch.tensor([[1.0], [0], [0]]).double(),
         torch.tensor([[0.0], [0.7], [0.71]]).double(),
     )
     assert _search(samples, barred, u, 2000, 0.01, 0.0)[0] > 0.78
-
-
-def test_more_than_two_clusters_need_the_other_integrity(generator: torch.Generator) -> None:
     x, y, _, _ = Subspaces(6, 3, 2, 4).sample(generator)
     paper = cluster_integrity(x, y, generator)
     attention = (x @ paper.directions.t()[:, y]) @ (x @ paper.directions.t()[:, y]).t()

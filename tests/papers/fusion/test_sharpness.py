@@ -19,20 +19,14 @@ def blocks(within: float, between: float, itself: float) -> torch.Tensor:
     return torch.where(same, within, between).fill_diagonal_(itself)
 
 
-def test_the_diagonal_counts_only_when_asked() -> None:
+def test_the_diagonal_one_pair_and_the_ends_of_the_scale() -> None:
     attention = blocks(0.4, 0.1, 0.2)
     assert sharpness(attention, Y) == pytest.approx(4.0)
     assert sharpness(attention, Y, diagonal=True) == pytest.approx(2.0)
-
-
-def test_one_pair_decides_sharpness_and_not_the_means() -> None:
     attention = blocks(0.4, 0.1, 0.0)[None].repeat(2, 1, 1)
     attention[1, 0, 1] = 0.05
     assert sharpness(attention, Y) == pytest.approx(0.5)
     assert sharpness_of_means(attention, Y) == pytest.approx((7 * 0.4 + 0.05) / 8 / 0.1)
-
-
-def test_the_ends_of_the_scale() -> None:
     assert sharpness(blocks(0.5, 0.0, 0.5), Y) == inf
     assert sharpness(blocks(0.0, 0.0, 1.0), Y) == 0
     assert class_mass(blocks(0.5, 0.0, 0.5), Y) == pytest.approx((1.0, 1 / 3))
@@ -45,16 +39,13 @@ def test_the_ends_of_the_scale() -> None:
         sharpness(blocks(1.0, 1.0, 1.0), torch.zeros(4))
 
 
-def test_weights_that_are_no_weights_are_refused() -> None:
+def test_no_weights_are_refused_and_too_large_a_bound_is_infinite() -> None:
     for measure in (sharpness, sharpness_of_means, class_mass):
         with pytest.raises(ValueError, match="not finite"):
             measure(torch.full((4, 4), torch.nan), Y)
     with pytest.raises(ValueError, match="negative entries"):
         class_mass(blocks(0.5, -0.1, 0.0), Y)
     assert sharpness_of_means(torch.eye(4), Y) == sharpness(torch.eye(4), Y) == 0
-
-
-def test_a_bound_too_large_for_a_number_is_infinite() -> None:
     assert growth_bound(1000, 5.0, 1.0).factor == inf
 
 
@@ -69,14 +60,11 @@ def test_theorem_2_has_a_factor_below_1(
     assert found.factor == pytest.approx(factor, rel=0.15) and found.squares_negative
 
 
-def test_theorem_2_never_proves_growth_where_clusters_are_separable() -> None:
+def test_theorem_2_and_separability_under_noise() -> None:
     for count in (3, 8, 64, 2048):
         for delta in (0.0, 0.05, 0.3):
             for more in (0.01, 0.3, 0.6):
                 assert growth_bound(count, delta, delta + more).factor < 1
-
-
-def test_a_little_noise_ends_separability() -> None:
     assert noise_bounds(0.0, 0.5) == (0.0, 0.5, True)
     delta, kept, separable = noise_bounds(0.05, 0.5)
     assert delta > kept and not separable

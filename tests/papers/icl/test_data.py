@@ -21,7 +21,7 @@ from graphtheory.papers.icl.data import (
 DRAW = torch.Generator()
 
 
-def test_patterns_of_the_thesis(generator: torch.Generator) -> None:
+def test_patterns_of_the_thesis_and_conditions_of_a_theorem(generator: torch.Generator) -> None:
     inside = Patterns.orthogonal(generator=generator)
     both = torch.cat([inside.relevant, inside.irrelevant])
     torch.testing.assert_close(both @ both.t(), 9 * torch.eye(30), atol=1e-4, rtol=0)
@@ -32,9 +32,6 @@ def test_patterns_of_the_thesis(generator: torch.Generator) -> None:
     assert torch.equal(outside.irrelevant, inside.irrelevant[:3]) and outside.spread == 5
     a, b = section_6_5(1.1)[0, 4:].tolist()
     assert a + b == pytest.approx(1.1) and a**2 + b**2 + 2 * 0.3**2 == pytest.approx(1)
-
-
-def test_conditions_that_a_theorem_asks_for() -> None:
     most = math.sqrt(2 * 0.82)
     assert all(not unmet_conditions(section_6_5(total)) for total in (1.0, 1.2, most))
     assert unmet_conditions(section_6_5(0.9)) == ["S_1 = 0.9, expected at least 1"]
@@ -67,7 +64,7 @@ def test_what_is_refused(make: object, message: str) -> None:
         make()  # type: ignore[operator]
 
 
-def test_blocks_cover_every_pattern_and_label_evenly() -> None:
+def test_blocks_cover_every_pattern_and_label_evenly_or_say_what_they_do_not() -> None:
     for blocks in range(1, 6):
         tasks = training_tasks(6, blocks)
         assert len(tasks) == 6 * blocks and len(tasks.unique(dim=0)) == len(tasks)
@@ -79,9 +76,6 @@ def test_blocks_cover_every_pattern_and_label_evenly() -> None:
     )
     with pytest.raises(ValueError, match="all 6 are given"):
         unseen_tasks(all_tasks(3), 3)
-
-
-def test_it_is_said_what_is_not_covered() -> None:
     more = torch.cat([training_tasks(3), torch.tensor([[0, 2]])])
     assert uncovered(more, 3) == ["4 tasks, expected a multiple of M1 = 3"]
     few = uncovered(torch.tensor([[0, 1], [1, 0]]), 3)

@@ -31,7 +31,7 @@ def test_attention_is_shared_out_by_kind() -> None:
         mass_by_kind(weights[2:], pattern[2:], task[2:])
 
 
-def test_how_much_lies_along_the_pattern() -> None:
+def test_shares_along_the_pattern_and_what_neurons_point_at() -> None:
     weight = torch.zeros(4, 3)
     weight[0, 0], weight[3, 0], weight[1, 1] = 2.0, 1.5, 5.0
     columns = torch.tensor([[3.0, 0.0, 9.0], [3.0, 0.1, 0.0]])
@@ -41,9 +41,6 @@ def test_how_much_lies_along_the_pattern() -> None:
     assert found.whole == pytest.approx((7.5 + (7.5**2 + 0.25) ** 0.5) / 2)
     with pytest.raises(ValueError, match="directions: d_x = 5, expected at most m_a = 4"):
         projection(weight, columns, torch.eye(5), torch.tensor([0, 0]))
-
-
-def test_what_neurons_point_at() -> None:
     mean, q = torch.tensor([1.0, 0.0]), torch.tensor([0.0, 2.0])
     rows = torch.tensor([[3.0, 0.0, 0.0, -4.0], [0.0, 1.0, 0.0, 1.0], [0.0] * 4])
     found = neuron_alignment(rows, torch.tensor([-0.1, -0.1, 0.1]), mean, q)

@@ -33,16 +33,15 @@ GRID = Errors(
 )
 
 
-def test_learners_and_methods_answer_the_same_prompts() -> None:
+def test_learners_and_methods_answer_the_same_prompts_and_no_number_is_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     rows = GRID.measure(errors)
     assert [r["method"] for r in rows] == [SMALL.name] * 4 + ["1-NN"] * 4
     assert {r["seed"] for r in rows} == {5, 6}
     assert [r["s_1"] for r in rows[::2]] == [None, 1.2, None, 1.2]
     assert rows == GRID.measure(errors)
     assert max(r["error"] for r in rows if r["method"] == "1-NN") < 0.5
-
-
-def test_answers_that_are_no_numbers_are_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     lost = lambda name, x, y: torch.full((len(x),), torch.nan)  # noqa: E731
     monkeypatch.setattr(figures_methods, "context_predictions", lost)
     assert [r["error"] for r in errors(GRID, Method("1-NN", TESTS[0]))] == [1, 1]
@@ -103,7 +102,7 @@ def test_what_is_refused() -> None:
 SMALL_tasks = Learner(steps=4, batch_size=6, width=8, length=4)
 
 
-def test_training_sets_of_every_size(generator: torch.Generator) -> None:
+def test_training_sets_of_every_size_and_tests_on_unseen_tasks(generator: torch.Generator) -> None:
     every, cycle = all_tasks(4), set(map(tuple, training_tasks(4).tolist()))
     for count in (2, 4, 7):
         ids = chosen_tasks(4, count, generator)
@@ -112,9 +111,6 @@ def test_training_sets_of_every_size(generator: torch.Generator) -> None:
         assert drawn <= cycle if count <= 4 else drawn > cycle
     assert not uncovered(every[chosen_tasks(4, 4, generator)], 4)
     assert len({tuple(chosen_tasks(4, 2, generator).tolist()) for _ in range(20)}) > 3
-
-
-def test_networks_are_tested_on_tasks_they_have_not_seen() -> None:
     grid = TaskCounts((3,), (-1, 0), SMALL_tasks, PromptTest(0.8, 5), prompts=40, seeds=2, first=4)
     rows = grid.measure(unseen_errors)
     assert [(r["tasks"], r["seed"]) for r in rows] == [(2, 4), (2, 5), (3, 4), (3, 5)]

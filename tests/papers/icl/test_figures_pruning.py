@@ -117,7 +117,9 @@ def test_a_pruned_layer_is_the_smaller_layer(generator: torch.Generator) -> None
     assert isinstance(first.weight, nn.Parameter) and first.weight.requires_grad
 
 
-def test_every_trial_loses_neurons_of_its_own(generator: torch.Generator) -> None:
+def test_every_trial_loses_neurons_of_its_own_and_a_convolution_channels(
+    generator: torch.Generator,
+) -> None:
     model = ShallowAttention(3, 4, 6, trials=2, generator=generator)
     kept = torch.tensor([[True] * 3 + [False] * 3, [False] * 5 + [True]])
     whole = model.W_O.detach().clone()
@@ -125,9 +127,6 @@ def test_every_trial_loses_neurons_of_its_own(generator: torch.Generator) -> Non
         assert torch.equal(model.W_O, whole * kept[..., None])
         raise KeyError  # the weights come back after an error, too
     assert torch.equal(model.W_O, whole)
-
-
-def test_a_neuron_of_a_convolution_is_a_channel(generator: torch.Generator) -> None:
     layer = nn.Conv2d(3, 4, 5, bias=False)
     kept = kept_mask(
         removal_order("smallest first", layer.weight.detach().flatten(1).norm(dim=1)), 0.25

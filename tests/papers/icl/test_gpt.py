@@ -84,16 +84,13 @@ def test_a_loss_at_every_context_is_the_mean_over_inputs() -> None:
         replace(SMALL, every_context=True)
 
 
-def test_one_training_serves_both_figures() -> None:
+def test_one_training_serves_both_figures_and_tells_its_steps() -> None:
     figure = {figure.id: figure for figure in FIGURES}["fig-6-3-gpt"]
     learners = tuple(replace(each, dim=8, depth=1, steps=2) for each in figure.grid.learners)
     grid = replace(figure.grid, learners=learners, prompts=20, seeds=1)
     report = figure.report(grid, grid.measure(figure.run))
     assert "on unseen tasks" in report.verdict and "contexts at alpha'" in report.verdict
     assert len(report.rows) == len(grid.tests) == len(set(grid.tests))
-
-
-def test_steps_are_told() -> None:
     told: list[tuple[int, int, str]] = []
     with report_epochs(lambda *at: told.append(at)):
         icl_gpt.train(SMALL, own_world(SMALL), 0)
@@ -107,16 +104,13 @@ def test_outputs_that_are_no_numbers_are_errors() -> None:
     assert icl_gpt.outcome(model, SMALL, given.test(TESTS[0]), 20, 1).error == 1
 
 
-def test_the_answer_of_the_query_is_not_seen() -> None:
+def test_the_answer_of_the_query_is_not_seen_and_rows_are_those_of_the_seed() -> None:
     given = own_world(SMALL)
     prompts = given.test(TESTS[0]).sample(5, torch.Generator().manual_seed(0))
     other = replace(prompts, y=torch.cat([prompts.y[:, :-1], -prompts.y[:, -1:]], 1))
     for tokens in ("columns", "in turn"):
         learner = replace(SMALL, tokens=tokens)
         assert torch.equal(learner.inputs(prompts), learner.inputs(other))
-
-
-def test_rows_are_those_of_the_seed() -> None:
     grid = GptErrors((SMALL,), TESTS, prompts=20, seeds=2, first=5)
     rows = grid.measure(gpt_errors)
     assert [(r["seed"], r["s_1"]) for r in rows] == [(5, None), (5, 1.2), (6, None), (6, 1.2)]

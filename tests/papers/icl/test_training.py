@@ -25,7 +25,7 @@ from graphtheory.papers.icl.training import (
 from graphtheory.papers.shallow import LINEAR, ROOT, ShallowAttention
 
 
-def test_worlds_are_those_of_their_seed_and_tests_are_unseen() -> None:
+def test_worlds_are_those_of_their_seed_and_tests_have_prompts_of_their_own() -> None:
     given = world(6, 3)
     assert torch.equal(given.patterns.relevant, world(6, 3).patterns.relevant)
     assert not torch.equal(given.patterns.relevant, world(6, 4).patterns.relevant)
@@ -35,9 +35,6 @@ def test_worlds_are_those_of_their_seed_and_tests_are_unseen() -> None:
     assert (inside.alpha, inside.length) == (0.6, 7)
     trained = world(6, 3, blocks=4).training(0.7, 5)
     assert len(trained.tasks) == 24 and (trained.alpha, trained.length) == (0.7, 5)
-
-
-def test_tests_have_prompts_of_their_own() -> None:
     every = [
         PromptTest(a, n, s) for a in (0.6, 0.8) for n in (4, 5) for s in (None, -0.6, 0.0, 1.0)
     ]
@@ -83,20 +80,14 @@ def test_prediction_is_the_formula_of_every_prompt(generator: Generator) -> None
     assert shared.attention is None
 
 
-def test_a_value_of_zero_is_wrong() -> None:
+def test_zero_no_prompt_and_no_number_are_wrong(generator: Generator) -> None:
     model = ShallowAttention(DIM, DIM, 4)
     torch.nn.init.zeros_(model.W_O)
     found = icl_predict(model, torch.randn(3, 2, DIM))
     assert found.wrong(torch.tensor([1.0, -1.0, 1.0])).all()
-
-
-def test_no_prompt_is_answered(generator: Generator) -> None:
     found = icl_predict(net(generator), torch.zeros(0, 6, DIM))
     assert found.value.shape == (TRIALS, 0)
     assert found.attention is not None and found.attention.shape == (TRIALS, 0, 5)
-
-
-def test_a_value_that_is_no_number_is_wrong() -> None:
     found = PromptPrediction(torch.tensor([[torch.nan, torch.nan, 2.0, -2.0]]), None)
     assert found.wrong(torch.tensor([1.0, -1.0, 1.0, 1.0])).tolist() == [[True, True, False, True]]
 

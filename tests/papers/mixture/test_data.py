@@ -24,7 +24,7 @@ def drawn(seed: int = 0) -> Generator:
     return Generator().manual_seed(seed)
 
 
-def test_groups_have_their_share_mean_and_covariance() -> None:
+def test_groups_have_their_moments_and_labels_follow_the_teacher() -> None:
     x, group = MIXTURE.sample(40_000, drawn())
     assert float(group.float().mean()) == pytest.approx(0.3, abs=0.01)
     for index in range(2):
@@ -32,8 +32,6 @@ def test_groups_have_their_share_mean_and_covariance() -> None:
             torch.testing.assert_close(mine.mean(0), MEANS[index], atol=0.06, rtol=0)
             torch.testing.assert_close(mine.t().cov(), SPREAD[index], atol=0.12, rtol=0)
 
-
-def test_labels_follow_the_teacher() -> None:
     def teacher(x: Tensor) -> Tensor:
         return torch.where(x[:, 0] > 0, 0.9, 0.2)
 
@@ -44,7 +42,7 @@ def test_labels_follow_the_teacher() -> None:
     assert torch.equal(again.y, y) and torch.equal(again.group, group)
 
 
-def test_posterior_and_slopes_are_of_the_density() -> None:
+def test_posterior_slopes_symmetry_and_step() -> None:
     x = torch.randn(6, 2, generator=drawn()).requires_grad_()
     each = MultivariateNormal(MEANS, SPREAD).log_prob(x[:, None])
     joint = each + MIXTURE.weights.log()
@@ -52,9 +50,6 @@ def test_posterior_and_slopes_are_of_the_density() -> None:
     for index in range(2):
         (slope,) = torch.autograd.grad(each[:, index].sum(), x, retain_graph=True)
         torch.testing.assert_close(MIXTURE.slopes(x)[index], -slope)
-
-
-def test_symmetry_and_step() -> None:
     assert not MIXTURE.symmetric
     pair = GaussianMixture.isotropic((0.25, 0.5, 0.25), ((1, 2), (0, 0), (-1, -2)), (1, 3, 1))
     assert pair.symmetric
@@ -156,16 +151,13 @@ def test_the_magnitude_is_the_smaller_one_that_solves_for_it(mean: float) -> Non
         assert left(most) == pytest.approx(max(left(i / 100) for i in range(100)), rel=1e-2)
 
 
-def test_the_start_is_near_the_teacher_where_features_have_a_mean() -> None:
+def test_the_start_is_near_the_teacher_and_takes_no_more_neurons_than_features() -> None:
     teacher = torch.tensor([[0.2], [0.2], [0.1]])
     means = ((5.0, 0.0, 0.0), (4.0, 0.0, 0.0))
     mixture = GaussianMixture.isotropic((0.5, 0.5), means, (1.0, 1.0))
     x, y, _ = mixture.labeled(60_000, lambda x: (x @ teacher).sigmoid().mean(1), drawn())
     found = TensorInit(1, third=True)(mixture, x, y, drawn(1))
     assert float(weight_error(found, teacher) / teacher.norm()) < 0.25
-
-
-def test_more_neurons_than_features_are_refused() -> None:
     with pytest.raises(ValueError, match="neurons: got 3, expected at most d = 2"):
         TensorInit(3)(SKEW, torch.zeros(9, 2), torch.zeros(9), drawn())
     with pytest.raises(ValueError, match="tries: got 0"):

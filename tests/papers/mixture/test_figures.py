@@ -15,16 +15,13 @@ BY_ID = {figure.id: figure for figure in FIGURES}
 SMALL = Setting(dim=2, neurons=1)
 
 
-def test_rows_of_rates() -> None:
+def test_rows_of_rates_and_risks() -> None:
     learners = (Learner(factor=8.0, steps=60),)
     rows = Mixtures("means", learners, (0.1, 1.0), SMALL, 400, 2).measure(rates)
     assert [(r["value"], r["seed"]) for r in rows] == [(0.1, 0), (0.1, 1), (1.0, 0), (1.0, 1)]
     for r in rows:
         assert 0 < r["rate"] < 1 and r["ended"] and r["gap"][-1] < r["gap"][0]
         assert r["straight"] > 0.99 and len(r["steps"]) == len(r["gap"]) == 61
-
-
-def test_rows_of_risks() -> None:
     rows = Mixtures("n", (Learner(steps=6),), (40, 400), SMALL, seeds=1).measure(risks)
     assert [r["n"] for r in rows] == [40, 400]
     assert all(0 < r["excess"] < r["average"] and r["off"] > 0 for r in rows)
@@ -49,7 +46,7 @@ def holds(figure: str, rows: list[dict[str, Any]], claim: int = 0) -> bool:
     return text.endswith("holds.")
 
 
-def test_verdicts_of_a_power_a_trend_and_a_turn() -> None:
+def test_verdicts_and_what_is_told_beside_them() -> None:
     rows = [row(k, s, rate=1 - 0.1 * (1 + 0.1 * s) / k**2) for k in (2, 3, 5) for s in range(3)]
     assert holds("fig-4-5a", rows)
     assert "1 - v ~ (K)^-2.00" in BY_ID["fig-4-5a"].claims[0](BY_ID["fig-4-5a"].grid, rows).text
@@ -60,9 +57,6 @@ def test_verdicts_of_a_power_a_trend_and_a_turn() -> None:
     assert not holds("fig-4-6a", rising)
     bowl = [row(v, s, average=abs(v - 0.2) + s) for v in (0.0, 0.2, 0.5) for s in range(3)]
     assert holds("fig-4-6a", bowl)
-
-
-def test_what_is_left_out_and_how_straight_the_curves_are_is_told() -> None:
     figure = BY_ID["fig-4-5a"]
     rows = [
         row(k, s, rate=0.9, straight=0.99, ended=k < 5 and (k, s) != (2, 0), steps=[0], gap=[1.0])

@@ -126,7 +126,7 @@ def test_a_fraction_moves_images_and_noise_adds_copies() -> None:
     assert torch.equal(few.x[:40], many.x[:40]) and float((many.x - few.x)[40:].std()) > 5
 
 
-def test_the_verdict_of_noise() -> None:
+def test_verdicts_of_noise_and_of_the_two_minorities() -> None:
     for of, holds in (((0.3, 0.1, 0.2), True), ((0.1, 0.2, 0.3), False)):
         rows = rows_of("faint", dict(zip((0.0, 1.0, 9.0), of, strict=True)))
         report = NOISE.report(replace(NOISE.grid, values=(0.0, 1.0, 9.0)), rows)
@@ -135,9 +135,6 @@ def test_the_verdict_of_noise() -> None:
         assert "|Sigma| of the faint minority in training is 1.0 at 0" in report.verdict
     assert report.table.rows[0][0] == "faint minority, the minority"
     assert report.rows[0].value == pytest.approx(0.89) and len(report.rows) == 9
-
-
-def test_the_verdicts_of_the_two_minorities() -> None:
     falling = {0.0: 0.5, 1.0: 0.4, 3.0: 0.2}
     rows = rows_of("bright", falling) + rows_of("faint", falling)
     bright, faint = (claim(FRACTION.grid, rows).text for claim in FRACTION.claims[:2])

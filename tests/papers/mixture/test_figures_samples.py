@@ -28,7 +28,7 @@ from tests.papers.mixture.conftest import row
 LEARNERS = (Learner(steps=60),)
 
 
-def test_starts_that_end_alike_have_no_spread() -> None:
+def test_success_is_a_small_spread_of_starts() -> None:
     small = Setting(dim=2, neurons=1)
     rows = Samples("d", LEARNERS, (2,), small, seeds=2, counts=(40, 400), starts=3).measure(spreads)
     assert [(r["n"], r["seed"]) for r in rows] == [(40, 0), (40, 1), (400, 0), (400, 1)]
@@ -36,9 +36,6 @@ def test_starts_that_end_alike_have_no_spread() -> None:
     grid = Samples("d", LEARNERS, (3,), Setting(neurons=3), 0, 3, 5, (60,), 3)
     few = grid.measure(spreads)
     assert max(r["spread"] for r in few) > 1e-3 and few[0]["seed"] == 5
-
-
-def test_success_is_a_small_spread() -> None:
     grid = Samples("d", LEARNERS, (2, 4), seeds=2, counts=(10, 20))
     rows = [
         row(d, seed, n=n, spread=spread)

@@ -44,13 +44,10 @@ def test_every_figure_has_a_quick_form_and_learners_of_different_names(name: str
     assert len({learner.name for learner in grid.learners}) == len(grid.learners)
 
 
-def test_means_are_shown_as_norms_and_counts_as_what_the_bound_has() -> None:
+def test_what_is_shown_of_means_places_and_ends() -> None:
     assert BY_ID["fig-4-6b"].grid.shown(-2.0) == pytest.approx(2 * 5**0.5)
     assert BY_ID["fig-4-5b"].grid.shown(2000) == pytest.approx(math.log(2000) / 2000)
     assert BY_ID["fig-4-7a"].grid.shown(0.3) == 0.3
-
-
-def test_places_are_sorted_and_ends_are_in_the_order_of_the_values() -> None:
     grid = BY_ID["fig-4-6b"].grid
     assert grid.places == sorted(grid.places) and grid.ends == (0.0, -2.0, -4.0)
     assert replace(grid, values=(1.0, 2.0)).ends == (1.0, 2.0)

@@ -14,15 +14,12 @@ def drawn(seed: int = 0) -> Generator:
     return Generator().manual_seed(seed)
 
 
-def test_each_network_is_the_formula() -> None:
+def test_each_network_is_the_formula_and_risk_cross_entropy() -> None:
     net, x = OneHidden(3, 2, trials=4, starts=5, generator=drawn()), torch.randn(4, 6, 3)
     out = net(x)
     assert out.shape == (4, 5, 6)
     by_hand = sum(1 / (1 + (-(x[2, 1] @ net.W[2, 3, :, j])).exp()) for j in range(2)) / 2
     torch.testing.assert_close(out[2, 3, 1], by_hand)
-
-
-def test_risk_is_cross_entropy() -> None:
     net, x = OneHidden(3, 2, trials=2, starts=2, generator=drawn()), torch.randn(2, 6, 3)
     y = (torch.rand(2, 6, generator=drawn(1)) < 0.5).float()
     h = net(x)[1, 0]
@@ -70,7 +67,7 @@ def test_of_copies_and_bad_numbers_are_named() -> None:
         OneHidden(3, 0)
 
 
-def test_error_takes_the_best_order_of_columns() -> None:
+def test_error_takes_the_best_order_and_risk_of_the_teacher_is_least() -> None:
     off = torch.randn(4, 5, 3, 2, generator=Generator().manual_seed(0)) * 0.01
     shuffled = (TEACHER + off).flip(-1)
     torch.testing.assert_close(weight_error(shuffled, TEACHER), off.flatten(2).norm(dim=2))
@@ -79,8 +76,6 @@ def test_error_takes_the_best_order_of_columns() -> None:
     three = torch.eye(3)
     assert float(weight_error(three[:, [2, 0, 1]], three)) == 0
 
-
-def test_risk_of_the_teacher_is_least_and_its_entropy() -> None:
     def always(p: float) -> torch.Tensor:
         return torch.full((5,), p)
 

@@ -16,7 +16,7 @@ from graphtheory.papers.mixture.training import (
 )
 
 
-def test_steps_are_those_of_each_trial() -> None:
+def test_steps_and_noise_are_those_of_each_trial() -> None:
     weights = torch.tensor([[1.0, 2.0], [1.0, 2.0]])
     seen: list[int] = []
     steps = gradient_descent(
@@ -27,9 +27,6 @@ def test_steps_are_those_of_each_trial() -> None:
     torch.testing.assert_close(
         weights, torch.tensor([[1.0, 2.0]]) * torch.tensor([[0.125], [0.729]])
     )
-
-
-def test_noise_is_the_mean_of_bounded_coins() -> None:
     weights = torch.zeros(50, 100)
     generator = Generator().manual_seed(0)
     options = Algorithm1(1.0, 1, noise=3.0, examples=100)
@@ -59,7 +56,7 @@ def test_bad_options_are_named(name: str, work) -> None:
 DOUBLE = torch.float64
 
 
-def test_settings_share_teacher_and_numbers() -> None:
+def test_settings_share_teacher_and_numbers_and_turn_their_mixture() -> None:
     near, far = (mix.draw(Setting(means=(m, -1.0)), 50, 3) for m in (1.0, 4.0))
     assert torch.equal(near.teacher, far.teacher)
     off = far.x - near.x
@@ -67,9 +64,6 @@ def test_settings_share_teacher_and_numbers() -> None:
     assert not torch.equal(near.x, mix.draw(Setting(), 50, 4).x)
     small = mix.draw(Setting(size=0.1), 5, 0).teacher
     assert float(small.abs().max()) <= 0.1 and small.shape == (5, 3)
-
-
-def test_a_turned_mixture_has_the_printed_eigenvalues() -> None:
     setting = Setting(turned=True, deviations=(2.0, 1.0))
     spread = mix.draw(setting, 5, 0, DOUBLE).mixture.covariances
     wanted = torch.tensor([1, 1.1, 1.2, 1.3, 1.4], dtype=DOUBLE)
@@ -86,7 +80,7 @@ def test_starts_fill_the_ball() -> None:
     assert float((size < 0.25).float().mean()) == pytest.approx(0.25, abs=0.03)
 
 
-def test_descent_ends_at_the_critical_point() -> None:
+def test_descent_ends_at_the_critical_point_and_not_at_a_saddle() -> None:
     setting = Setting(dim=2, neurons=1, means=(0.0, 0.0))
     trials = [mix.draw(setting, 400, seed, DOUBLE) for seed in range(2)]
     learner = Learner(factor=4.0, steps=400)
@@ -98,10 +92,7 @@ def test_descent_ends_at_the_critical_point() -> None:
     x, y = mix.examples(trials)
     assert float(found.gradient(x, y).abs().max()) < 1e-9
     torch.testing.assert_close(first.W, learner.start(trials, 2, 0).W)
-
-
-def test_a_saddle_is_no_end() -> None:
-    """Two neurons that start alike stay alike: a critical point whose Hessian is not positive."""
+    # Two neurons that start alike stay alike: a critical point whose Hessian is not positive.
     trials = [mix.draw(Setting(dim=2, neurons=2, means=(1.0, 0.0)), 2000, 1, DOUBLE)]
     teacher = trials[0].teacher
     same = teacher.mean(1, keepdim=True).expand(2, 2)
@@ -121,7 +112,7 @@ def test_step_sizes_follow_the_bound_or_not() -> None:
     assert fixed.name != replace(fixed, fixed=False).name
 
 
-def test_risks_by_group() -> None:
+def test_risks_by_group_and_the_rate_of_a_straight_line() -> None:
     trial = mix.draw(Setting(weights=(0.8, 0.2), deviations=(1.0, 4.0)), 5, 0)
     found = mix.risks(trial.teacher, trial, 0, tested=20_000)
     assert found.excess == 0 == found.excess_groups[0]
@@ -129,9 +120,6 @@ def test_risks_by_group() -> None:
     other = mix.risks(trial.teacher + 1, trial, 0, tested=20_000)
     assert min(other.excess_groups) > 0
     assert other.excess == pytest.approx(other.average - found.average)
-
-
-def test_a_rate_is_that_of_a_straight_line() -> None:
     gap = 3 * torch.tensor([0.9**t for t in range(0, 200, 2)])
     found = convergence(list(range(0, 200, 2)), gap.double())
     assert found["rate"] == pytest.approx(0.9, abs=1e-4)

@@ -28,7 +28,7 @@ def test_an_image_lies_whole_on_patches_and_is_marked(generator: Generator) -> N
     assert corners == {(0, 0), (0, 4), (4, 0), (4, 4)}
 
 
-def test_backgrounds_are_textured_or_black(generator: Generator) -> None:
+def test_backgrounds_are_smooth_textures_or_black(generator: Generator) -> None:
     images = torch.full((4, 1, 16, 16), 7, dtype=torch.uint8)
     textured = torch.tensor([True, False, True, False])
     pictures = CANVAS(images, generator, textured)
@@ -36,9 +36,6 @@ def test_backgrounds_are_textured_or_black(generator: Generator) -> None:
         outside = picture[0][picture[1] < 255]
         assert bool(outside.any()) == bool(own)
         assert set(picture[0][picture[1] == 255].tolist()) == {7}  # resized
-
-
-def test_textures_are_smooth_but_differ(generator: Generator) -> None:
     drawn = textures(50, 3, 20, generator).float()
     beside = (drawn[..., 1:] - drawn[..., :-1]).square().mean()
     apart = (drawn[..., 10:] - drawn[..., :10]).square().mean()
@@ -56,13 +53,12 @@ def test_alpha_star_is_1_once_the_background_is_gone() -> None:
 SCENE = scenes.SCENES["digits"]
 
 
-def test_classes_are_numbered_in_the_order_given() -> None:
+def test_classes_are_numbered_as_given_and_backgrounds_agree_as_often_as_said(
+    generator: Generator,
+) -> None:
     given = Images(torch.arange(6, dtype=torch.uint8).view(6, 1, 1, 1), torch.tensor([2, 0, 1] * 2))
     found = scenes.of_classes(given, (1, 2))
     assert found.pixels.flatten().tolist() == [0, 2, 3, 5] and found.y.tolist() == [1, 0, 1, 0]
-
-
-def test_backgrounds_agree_with_the_class_as_often_as_said(generator: Generator) -> None:
     y = torch.arange(4000) % 2
     textured = scenes.backgrounds(y, 0.9, generator).float()
     assert float(textured[y == 0].mean()) == pytest.approx(0.9, abs=0.03)

@@ -32,22 +32,24 @@ def test_two_readings_of_the_confusion_share() -> None:
     assert learner.sigma == 0.7 and data == DATA
 
 
-def test_rows_of_phases() -> None:
+def test_rows_of_phases_curves_and_sparsifiers() -> None:
     grid = Phases(cases=CASES, setting="alpha_star", values=(0.3, 0.6), labels=(4, 8), seeds=2)
     rows = grid.measure(trials)
     assert [(r["alpha_star"], r["labels"], r["seed"]) for r in rows] == [
         (value, labels, seed) for value in (0.3, 0.6) for labels in (4, 8) for seed in (0, 1)
     ]
     assert grid.measure(trials) == nearly(rows)
-
-
-def test_rows_of_curves() -> None:
     grid = Curves(
         cases=CASES, setting="alpha_star", values=(0.4,), labels=10, every=2, seeds=2, first=5
     )
     rows = grid.measure(looks)
     assert [(r["step"], r["seed"]) for r in rows] == [(s, t) for s in (0, 2, 4) for t in (5, 6)]
     assert all(0 < r["mass"] < 1 and r["hinge"] > 0 for r in rows)
+    grid = Sparsified(CASE, (RELEVANT, RANDOM), (10, 5), 6, 2)
+    rows = grid.measure(losses)
+    share = {(r["rule"], r["kept"]): r["alpha_star"] for r in rows}
+    assert share[RELEVANT, 10] == share[RANDOM, 10] == pytest.approx(0.4)
+    assert share[RELEVANT, 5] == pytest.approx(0.8) and len(rows) == 8
 
 
 @pytest.mark.parametrize("figure", FIGURES[:-1], ids=lambda figure: figure.id)
@@ -109,14 +111,6 @@ def test_the_square_roots_fall_along_a_line() -> None:
 
 CASE = Case(Learner(steps=4, batch_size=4, width=12), TokenPatterns(10, 0.4, 0.1))
 FIGURE = FIGURES[-1]
-
-
-def test_rows_of_sparsifiers() -> None:
-    grid = Sparsified(CASE, (RELEVANT, RANDOM), (10, 5), 6, 2)
-    rows = grid.measure(losses)
-    share = {(r["rule"], r["kept"]): r["alpha_star"] for r in rows}
-    assert share[RELEVANT, 10] == share[RANDOM, 10] == pytest.approx(0.4)
-    assert share[RELEVANT, 5] == pytest.approx(0.8) and len(rows) == 8
 
 
 def test_every_rule_but_a_random_one_is_claimed_to_help() -> None:

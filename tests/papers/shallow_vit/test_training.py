@@ -10,7 +10,9 @@ from graphtheory.papers.shallow_vit import training as tokens
 from graphtheory.papers.shallow_vit.training import CNN, Learner, ShallowViT, TokenPatterns
 
 
-def test_sets_have_their_shares_in_random_order(generator: Generator) -> None:
+def test_sets_have_their_shares_in_random_order_and_some_noisier_tokens(
+    generator: Generator,
+) -> None:
     data = TokenPatterns(20, 0.4, 0.2, c_0=0.0)
     mu = data.patterns(generator)
     torch.testing.assert_close(mu @ mu.t(), torch.eye(5))
@@ -22,9 +24,6 @@ def test_sets_have_their_shares_in_random_order(generator: Generator) -> None:
         assert torch.equal(relevant, pattern == (0 if y > 0 else 1))
     assert not torch.equal(sets.pattern[0], sets.pattern[2])
     torch.testing.assert_close(sets.x, mu[sets.pattern])
-
-
-def test_some_tokens_are_noisier(generator: Generator) -> None:
     data = TokenPatterns(50, 0.6, 0.05, c_0=0.01, noisy=0.2, c_noisy=1.0)
     mu = data.patterns(generator)
     sets = data.sample(40, mu, generator)
@@ -112,7 +111,7 @@ DATA = TokenPatterns(12, 0.5, 0.2, noisy=0.25, c_noisy=1.0)
 LEARNER = Learner(steps=3, batch_size=4, width=16)
 
 
-def test_each_rule_removes_what_it_says() -> None:
+def test_each_rule_removes_what_it_says_and_tokens_keep_their_places() -> None:
     kept = {
         rule: tokens.draw(DATA, 30, 0, 6, rule).train
         for rule in (tokens.RANDOM, tokens.RELEVANT, tokens.NOISE, tokens.ATTENTION)
@@ -123,6 +122,12 @@ def test_each_rule_removes_what_it_says() -> None:
     assert share[tokens.ATTENTION] > 0.65
     noise = {rule: float(torch.cdist(s.x, mu).amin(2).max()) for rule, s in kept.items()}
     assert noise[tokens.NOISE] < 0.1 < noise[tokens.RANDOM]
+    whole = tokens.draw(DATA, 5, 0).train
+    some = tokens.draw(DATA, 5, 0, 6, tokens.RELEVANT).train
+    assert some.x.shape == (5, 6, 10)
+    picked = whole.x.gather(1, some.place[..., None].expand(-1, -1, 10))
+    assert torch.equal(picked, some.x)
+    assert torch.equal(whole.relevant.gather(1, some.place), some.relevant)
 
 
 def test_a_trained_network_keeps_what_it_attends_to_most() -> None:
@@ -137,15 +142,6 @@ def test_a_trained_network_keeps_what_it_attends_to_most() -> None:
         expected = received.topk(6).indices.sort().values
         assert torch.equal(some.test.place, expected)
         assert some.train.x.shape == (30, 6, 10)
-
-
-def test_tokens_keep_their_places() -> None:
-    whole = tokens.draw(DATA, 5, 0).train
-    some = tokens.draw(DATA, 5, 0, 6, tokens.RELEVANT).train
-    assert some.x.shape == (5, 6, 10)
-    picked = whole.x.gather(1, some.place[..., None].expand(-1, -1, 10))
-    assert torch.equal(picked, some.x)
-    assert torch.equal(whole.relevant.gather(1, some.place), some.relevant)
 
 
 def test_only_what_learns_changes() -> None:

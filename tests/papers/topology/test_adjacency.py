@@ -51,25 +51,19 @@ def test_distance_is_that_of_the_dense_matrices(order: int) -> None:
     assert infinity_distance(first, second) == float(dense)
 
 
-def test_edges_that_come_twice_are_summed_first() -> None:
+def test_norms_sum_edges_that_come_twice_and_nothing_has_0() -> None:
     twice = Neighborhood.from_edge_index(
         torch.tensor([[0, 0], [1, 1]]), 2, weight=torch.tensor([3.0, -1.0])
     )
     assert infinity_norm(twice) == 2
-
-
-def test_nothing_has_norm_0() -> None:
     for nodes in (0, 3):
         nb = Neighborhood.from_edge_index(torch.zeros(2, 0, dtype=torch.int64), nodes)
         assert infinity_norm(nb) == infinity_distance(nb, nb) == 0
 
 
-def test_influence_is_the_column_sum() -> None:
+def test_influence_is_the_column_sum_gained_and_lost() -> None:
     assert influence(A).tolist() == A.to_dense().sum(0).tolist()
     assert influence(bipartite([2], [3])).tolist() == [2, 2, 2]
-
-
-def test_influence_that_is_gained_and_lost() -> None:
     index = torch.tensor([0, 1, 1])
     star = DegreeGroups(assignment=index, p_star=(0.5, 2.0)).effective(A)
     change = influence_change(A, star)
@@ -120,13 +114,10 @@ def star(leaves: int) -> Neighborhood:
     return Compose(AddSelf(), SymmetricNormalize())(nb)
 
 
-def test_psi_by_hand() -> None:
+def test_psi_and_scalings_by_hand() -> None:
     # Two groups: sqrt(4 * 1) * 8 / 16 and sqrt(4 * 4) * 2 / 16.
     assert psi(DEGREE, SIZE).tolist() == [1.0, 0.5]
     assert psi(torch.tensor([3.0]), torch.tensor([7])).tolist() == [1.0]
-
-
-def test_scalings_by_hand() -> None:
     found = psi(DEGREE, SIZE)
     assert largest_scaling(found, c=3).tolist() == [1.5, 3.0]
     assert largest_scaling(found, c=3, symmetric=True).tolist() == [0.75, 3.0]
@@ -143,13 +134,10 @@ def test_shares_by_hand() -> None:
     assert smallest_share(found, 0 * P, tolerance=0.1).tolist() == [0, 0]
 
 
-def test_higher_degrees_need_more_of_equal_groups() -> None:
+def test_degrees_of_groups_are_means_and_higher_ones_need_more() -> None:
     found = psi(torch.tensor([1.0, 5.0, 25.0]), torch.tensor([4, 4, 4]))
     share = smallest_share(found, torch.ones(3), tolerance=0.1)
     assert share.tolist() == sorted(share.tolist()) and share.unique().numel() == 3
-
-
-def test_degrees_are_means_of_the_groups() -> None:
     nb = star(6)
     groups = DegreeGroups(2).groups_of(nb)
     assert group_degrees(nb, groups.group).tolist() == [2, 7]

@@ -60,16 +60,13 @@ def test_groups_are_those_of_the_formulas() -> None:
     assert named(plain, "group influence of A* over A") == pytest.approx(p_star)
 
 
-def test_what_is_unknown_is_refused() -> None:
+def test_what_is_unknown_is_refused_and_the_seed_decides() -> None:
     with pytest.raises(ValueError, match="sampling: got 'no', expected one of"):
         SamplingDiagnosis(sampling="no").run()
     with pytest.raises(ValueError, match="p_star: 1 values, expected one for each of 3 groups"):
         SamplingDiagnosis(sampling="uniform", p_star=(1.0,)).run()
     with pytest.raises(ValueError, match="draws"):
         SamplingDiagnosis(draws=1).run()
-
-
-def test_the_seed_decides() -> None:
     one, same, other = (SamplingDiagnosis(seed=s, draws=3).run() for s in (1, 1, 2))
     assert one == same and named(one, "norm of A^s - A*") != named(other, "norm of A^s - A*")
 

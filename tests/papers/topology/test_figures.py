@@ -90,13 +90,11 @@ def test_error_over_labels_and_norms(figure: str) -> None:
     assert told.count("no verdict of fewer than 3 seeds") == 6 and "holds" not in told
 
 
-def test_what_holds_of_one_measure_alone_says_so() -> None:
+def test_what_holds_of_one_measure_alone_and_networks_that_diverge() -> None:
     told = verdict("fig-5-1", lambda task, at: task.degrees[0] / at, mse=1.0)
     assert "variance at the most labels rises with the norm of A* (1.00" in told
     assert "squared error at the most labels has no trend with the norm of A*" in told
 
-
-def test_a_network_that_diverged_is_the_worst() -> None:
     def diverges(task: DegreeGroupTask, at: int) -> float:
         return float("inf") if task.degrees[0] == 40 else task.degrees[0] / at
 

@@ -36,15 +36,14 @@ def dense_of(nb: Neighborhood) -> torch.Tensor:
     return dense
 
 
-def test_it_is_the_printed_formula(adjacency: Neighborhood, generator: Generator) -> None:
+def test_it_is_the_printed_formula_and_projected_parameters_are_in_the_class(
+    adjacency: Neighborhood, generator: Generator
+) -> None:
     made, x = TargetFunction(5, 3, 2, generator), torch.randn(12, 5, generator=generator)
     a = dense_of(adjacency)
     r_1 = a @ (a @ x @ made.W[0]).sin() @ made.V[0]
     r_2 = a @ (a @ x @ made.W[1]).tanh() @ made.V[1]
     assert torch.allclose(made(x, adjacency), a @ (r_1.sin() * r_2) @ made.C, atol=1e-6)
-
-
-def test_projected_parameters_are_in_the_class(generator: Generator) -> None:
     made = TargetFunction(5, 3, 2, generator)
     with torch.no_grad():
         for value in made.parameters():
@@ -73,7 +72,7 @@ def test_output_weights_are_the_best_of_their_box(
         assert float(error.square().mean()) >= left - 1e-9
 
 
-def test_least_risk_finds_a_function_of_the_class(
+def test_least_risk_is_at_most_that_of_zero_and_finds_a_function_of_the_class(
     adjacency: Neighborhood, generator: Generator
 ) -> None:
     true, x = TargetFunction(3, 2, 2, generator), torch.randn(12, 3, generator=generator)
@@ -83,9 +82,6 @@ def test_least_risk_finds_a_function_of_the_class(
     assert least < 0.02 * float(y.square().mean())
     noise = torch.randn(12, 2, generator=generator)
     assert least_risk(x, noise, adjacency, 1, descent, generator) > 0.2
-
-
-def test_least_risk_is_at_most_that_of_zero(adjacency: Neighborhood, generator: Generator) -> None:
     x, y = (torch.randn(12, n, generator=generator) for n in (3, 2))
     least = least_risk(x, 1e-9 * y, adjacency, 4, Descent(1, 1, 1), generator)
     assert least <= 1e-18 * float(y.square().mean()) * (1 + 1e-5)

@@ -48,14 +48,11 @@ def test_shares_of_least_variance_have_less_of_it_than_even_ones() -> None:
     assert variance("shares of least variance") < 0.97 * variance("even shares")
 
 
-def test_options_are_those_of_the_gcn_but_for_the_change() -> None:
+def test_options_are_those_of_the_gcn_and_every_variant_is_a_candidate() -> None:
     tried: tuple[dict[str, float], ...] = ({}, {"dropout": 0.5, "weight_decay": 5e-4})
     first, second = (one.trial for one in candidates("Cora", tried, 0.1, ("FastGCN",)))
     assert second.network == replace(first.network, dropout=0.5)
     assert second.optimizer == replace(first.optimizer, weight_decay=5e-4)
-
-
-def test_every_sampler_and_variant_is_a_candidate_at_its_budget() -> None:
     found = candidates("Cora", ({},), 0.1)
     variants = [(name, variant) for name in NAMES for variant in SAMPLERS.get(name, ("",))]
     assert [(one.sampler, one.variant) for one in found] == variants

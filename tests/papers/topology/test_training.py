@@ -176,7 +176,7 @@ def test_every_option_changes_what_is_learned(option: str) -> None:
     assert not torch.allclose(plain.W, other.W) or not torch.allclose(plain.V, other.V)
 
 
-def test_a_seed_gives_the_same_run_and_leaves_global_state_alone() -> None:
+def test_a_seed_gives_the_same_run_and_without_one_torch_decides() -> None:
     algorithm = replace(SHORT, perturbation=Perturbation(5**-0.99, 6**-0.51, signs=True, noise=0.1))
     before = torch.get_rng_state()
     runs = [
@@ -187,9 +187,6 @@ def test_a_seed_gives_the_same_run_and_leaves_global_state_alone() -> None:
     torch.testing.assert_close(one.W, same.W)
     assert first.losses == pytest.approx(again.losses)
     assert not torch.allclose(one.W, other.W)
-
-
-def test_without_a_generator_torch_decides() -> None:
     found = []
     for seed in (1, 1, 2):
         torch.manual_seed(seed)
@@ -199,16 +196,13 @@ def test_without_a_generator_torch_decides() -> None:
     assert torch.equal(found[0], found[1]) and not torch.equal(found[0], found[2])
 
 
-def test_every_step_and_layer_has_its_own_draw() -> None:
+def test_every_step_and_layer_has_its_own_draw_and_ladies_serves_the_batch() -> None:
     model, _ = trained(SHORT, FastGCN(count=6))
     assert len(model.seen) == 10
     assert all(not torch.equal(first, second) for first, second, _ in model.seen)
     assert len({str(layers[0].tolist()) for layers in model.seen}) == 10
     model, _ = trained(replace(SHORT, one_draw=True), FastGCN(count=6))
     assert all(torch.equal(first, third) for first, _, third in model.seen)
-
-
-def test_ladies_serves_the_batch() -> None:
     model, _ = trained(SHORT, LADIES(count=4))
     for *_, third in model.seen:
         assert int((third.abs().sum(1) > 0).sum()) <= 3
@@ -236,15 +230,12 @@ def test_columns_of_w_and_rows_of_v_turn_together() -> None:
     assert ((share > 0.15) & (share < 0.85)).all()
 
 
-def test_penalties_shrink_what_is_learned() -> None:
+def test_penalties_shrink_what_is_learned_and_other_parameters_take_steps_too() -> None:
     long = replace(SHORT, inner=60)
     _, plain = trained(long)
     _, both = trained(replace(long, regularizers=Regularizers(5.0, 5.0)))
     assert both.learned_w.norm() < plain.learned_w.norm()
     assert both.learned_v.norm() < plain.learned_v.norm()
-
-
-def test_other_parameters_that_learn_take_steps_too() -> None:
     practice, _ = trained(model=Dense(learn_c=True))
     theory, _ = trained()
     assert not torch.equal(practice.C, Dense().C) and torch.equal(theory.C, Dense().C)

@@ -126,15 +126,12 @@ def test_a_sampler_that_looks_at_more_than_columns_is_refused() -> None:
             made(sampler)  # type: ignore[arg-type]
 
 
-def test_dropout_drops_its_share_and_keeps_the_mean() -> None:
+def test_dropout_keeps_the_mean_and_a_network_that_diverges_leaves_others_alone() -> None:
     ones = torch.ones(400, 500)
     kept = coarse_dropout(ones, 0.4, Generator().manual_seed(0))
     assert float((kept == 0).double().mean()) == pytest.approx(0.4, abs=0.005)
     assert float(kept.mean()) == pytest.approx(1, abs=0.005)
     assert coarse_dropout(ones, 0.0, None) is ones
-
-
-def test_a_network_that_diverges_leaves_the_others_alone() -> None:
     together = made(None, OPTIONS._replace(steps=30))
     together.tasks[0].y.fill_(1e30)
     together = SampledTrials(together.tasks, together.options, Generator().manual_seed(7))

@@ -11,15 +11,12 @@ from graphtheory.papers.vision.figures_theory import FIGURES, Clusters, Recovere
 from tests.papers.conftest import Reproduced
 
 
-def test_attention_is_that_of_the_equation() -> None:
+def test_attention_and_the_bound_of_lemma_2_by_hand() -> None:
     query, x = torch.randn(3, 4), torch.randn(7, 4)
     logits = 0.5 * query @ x.t()
     assert torch.allclose(theory.attend(query, x, 0.5), logits.softmax(1) @ x, atol=1e-6)
     barred = logits.masked_fill(logits < logits.topk(2).values[:, -1:], -torch.inf)
     assert torch.allclose(theory.attend(query, x, 0.5, 2), barred.softmax(1) @ x, atol=1e-6)
-
-
-def test_the_bound_of_lemma_2_by_hand() -> None:
     grid = Clusters(dim=400, gain=0.1, delta=0.05)
     psi = 2 * 0.1 * math.sqrt(2 * math.log(20)) + 2 * 0.1 * math.log(8000)
     g = math.exp((psi - 0.1) / 20)
@@ -30,15 +27,12 @@ def test_the_bound_of_lemma_2_by_hand() -> None:
         theory.lemma_2(replace(grid, gain=9.0), 10, 1.0, 0.5, 0.3)
 
 
-def test_purity_and_error_follow_the_size_of_clusters() -> None:
+def test_purity_error_and_relevant_keys_follow_clusters_and_dimensions() -> None:
     grid = Clusters(ks=(1, 16, 128), noises=(0.5,), seeds=2)
     rows = {row["k"]: row for row in grid.measure(theory.center_errors) if row["seed"] == 0}
     assert [rows[k]["purity"] for k in (1, 16, 128)] == pytest.approx([1, 1, 1 / 8], abs=0.02)
     assert rows[16]["error"] < rows[1]["error"] and rows[16]["error"] < rows[128]["error"]
     assert all(row["of the bound"] < 1 for row in rows.values())
-
-
-def test_a_selection_of_all_relevant_keys_takes_fewer_others_in_more_dimensions() -> None:
     grid = Relevant(dims=(4, 256), relevant=(4,), seeds=5)
     others = {dim: [] for dim in grid.dims}
     for row in grid.measure(theory.keys_needed):

@@ -32,7 +32,7 @@ def test_logits_are_equal(options: dict[str, Any]) -> None:
     assert sum(p.numel() for p in ours.parameters()) == sum(p.numel() for p in theirs.parameters())
 
 
-def test_padding_is_masked_on_either_side() -> None:
+def test_padding_is_masked_and_the_base_model_gives_the_hidden_state() -> None:
     theirs = made()
     ours, ids = from_huggingface(theirs), torch.randint(31, (3, 20))
     right = (torch.arange(20) < torch.tensor([[20], [7], [1]])).long()
@@ -40,9 +40,6 @@ def test_padding_is_masked_on_either_side() -> None:
         places = (mask.cumsum(1) - 1).clamp(min=0)
         wanted = theirs(ids, attention_mask=mask, position_ids=places).logits[mask.bool()]
         torch.testing.assert_close(ours(ids, mask)[mask.bool()], wanted, atol=1e-5, rtol=1e-5)
-
-
-def test_the_base_model_gives_the_hidden_state() -> None:
     theirs, ids = made(hf.GPT2Model), torch.randint(31, (2, 9))
     found = from_huggingface(theirs)(ids)
     torch.testing.assert_close(found, theirs(ids).last_hidden_state, atol=1e-5, rtol=1e-5)

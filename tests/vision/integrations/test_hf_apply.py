@@ -15,11 +15,7 @@ from tests.vision.integrations.conftest import drawn, pixels
 
 hf = pytest.importorskip("transformers")
 
-from graphtheory.vision.integrations.hf_apply import (  # noqa: E402
-    apply,
-    topk_attention_forward,
-    undo,
-)
+from graphtheory.vision.integrations.hf_apply import apply, topk_attention_forward, undo  # noqa: E402
 
 SIZES = {"num_hidden_layers": 2, "num_attention_heads": 2, "hidden_size": 16}
 VIT = {**SIZES, "intermediate_size": 24, "image_size": 32, "patch_size": 8, "num_labels": 5}
@@ -162,7 +158,7 @@ def test_grouped_heads_and_masks_of_numbers() -> None:
         assert weights is None
 
 
-def test_a_copy_keeps_the_pattern_and_nothing_of_it_is_saved() -> None:
+def test_copies_keep_the_pattern_where_nothing_was_applied_and_nothing_of_it_is_saved() -> None:
     model, inputs = MODELS["vit"]()
     before = logits(model, inputs)
     apply(model, TopK(2))
@@ -172,9 +168,6 @@ def test_a_copy_keeps_the_pattern_and_nothing_of_it_is_saved() -> None:
     undo(other)
     assert torch.equal(logits(other, inputs), before)
     assert not torch.allclose(logits(model, inputs), before, atol=1e-4)
-
-
-def test_an_unpickled_model_runs_where_nothing_was_applied() -> None:
     model, inputs = MODELS["vit"]()
     before = logits(model, inputs)
     apply(model, TopK(0.625))

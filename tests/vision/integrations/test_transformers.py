@@ -132,7 +132,7 @@ def old_name(name: str) -> str:
     return name
 
 
-def test_names_of_older_checkpoints_are_known() -> None:
+def test_names_of_older_checkpoints_are_known_and_what_does_not_fit_is_named() -> None:
     theirs = made(hf.ViTForImageClassification, hf.ViTConfig(**VIT))
     ours, fresh = from_huggingface(theirs), from_huggingface(theirs)
     for parameter in fresh.parameters():
@@ -141,9 +141,6 @@ def test_names_of_older_checkpoints_are_known() -> None:
     assert "vit.encoder.layer.1.attention.attention.key.weight" in state
     load_huggingface(fresh, state)
     torch.testing.assert_close(fresh.state_dict(), ours.state_dict())
-
-
-def test_what_does_not_fit_is_named() -> None:
     theirs = hf.ViTForImageClassification(hf.ViTConfig(**VIT))
     state = theirs.state_dict()
     ours = from_huggingface(theirs)
@@ -158,7 +155,7 @@ def test_what_does_not_fit_is_named() -> None:
         load_huggingface(vit_pico(), theirs.state_dict())
 
 
-def test_models_that_we_do_not_have_are_refused() -> None:
+def test_models_that_we_do_not_have_are_refused_and_those_in_place_are_there_too() -> None:
     with pytest.raises(TypeError, match="got BeitModel of model_type 'beit', expected a ViT"):
         from_huggingface(hf.BeitModel(hf.BeitConfig(**SIZES, image_size=32, intermediate_size=8)))
     with pytest.raises(TypeError, match="got Linear of model_type None"):
@@ -170,9 +167,6 @@ def test_models_that_we_do_not_have_are_refused() -> None:
         from_huggingface(hf.ViTModel(hf.ViTConfig(**VIT, hidden_act="relu")))
     with pytest.raises(ValueError, match=r"config.image_size: got .32, 16., expected a square"):
         from_huggingface(hf.ViTModel(hf.ViTConfig(**{**VIT, "image_size": (32, 16)})))
-
-
-def test_what_changes_a_model_in_place_is_there_too() -> None:
     from graphtheory.vision.integrations import hf_apply
 
     assert transformers.apply is hf_apply.apply and transformers.undo is hf_apply.undo

@@ -69,16 +69,13 @@ def test_any_grid_comes_back_and_images_do_not_see_each_other(grid: Grid) -> Non
     torch.testing.assert_close(out[-grid.size :], one)
 
 
-def test_sets_are_those_of_the_paper() -> None:
+def test_sets_are_those_of_the_paper_of_as_many_blocks() -> None:
     sets = dumbbell_sets(Grid(2, 14, 14), 7, 3, 3, CPU)
     assert sets is dumbbell_sets(Grid(2, 14, 14), 7, 3, 3, CPU)
     found = [nb.blocks for nb in sets[2:]]
     assert found == [(8, 9, 109), (2, 36, 232), (8, 9, 9), (2, 36, 36), (2, 196, 36)]
     larger = dumbbell_sets(Grid(1, 21, 21), 7, 3, 3, CPU).of_near
     assert larger.degree()[::9].tolist() == [109, 139, 109, 139, 178, 139, 109, 139, 109]
-
-
-def test_as_many_blocks_are_asked_for() -> None:
     with pytest.raises(ValueError, match="blocks: got 0, expected 5"):
         Dumbbell(window_block(DIM, HEADS, 7), [])
 

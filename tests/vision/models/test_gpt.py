@@ -28,7 +28,7 @@ def test_a_token_hears_those_before_it_alone(position: torch.nn.Module | None) -
     assert (model(swapped)[:, 2] - out[:, 2]).abs().max() > 1e-3
 
 
-def test_padding_is_nobody_wherever_it_stands() -> None:
+def test_padding_is_nobody_and_a_mask_may_hold_any_numbers() -> None:
     model = gpt(8, 2, 2, in_channels=3, out_channels=2, length=9)
     rows = [torch.randn(n, 3) for n in (9, 4, 1)]
     alone = [model(row[None])[0] for row in rows]
@@ -40,9 +40,6 @@ def test_padding_is_nobody_wherever_it_stands() -> None:
         out = model(inputs, mask)
         torch.testing.assert_close(out[mask.bool()], torch.cat(alone))
         assert not out[~mask.bool()].any()
-
-
-def test_a_mask_may_hold_any_numbers() -> None:
     model, inputs = gpt(8, 1, 2, in_channels=3, length=9), torch.randn(2, 3, 3)
     mask = torch.tensor([[1, 1, 0], [1, 1, 1]])
     torch.testing.assert_close(model(inputs, 2.5 * mask), model(inputs, mask.bool()))

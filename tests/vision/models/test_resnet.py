@@ -4,13 +4,10 @@ import torch
 from graphtheory.vision.models.resnet import ResidualConv, SmallResNet
 
 
-def test_shapes_of_any_size() -> None:
+def test_shapes_of_any_size_and_stages_that_halve() -> None:
     model = SmallResNet(5, in_channels=1).eval()
     for size in (8, 28, 31):
         assert model(torch.randn(2, 1, size, size)).shape == (2, 5)
-
-
-def test_stages_halve_but_the_first() -> None:
     model = SmallResNet(5, in_channels=3, depth=2).eval()
     x, shapes = model.stem(torch.randn(1, 3, 32, 32)), []
     for block in model.blocks:

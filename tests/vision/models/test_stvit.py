@@ -13,7 +13,7 @@ def tiny(**options: object) -> STViT:
     return stvit(8, 4, 2, **{"image_size": 32, "patch_size": 4, "base": 1, **options})
 
 
-def test_named_models_have_the_layout_of_the_paper() -> None:
+def test_named_models_have_the_layout_and_sizes_of_the_paper() -> None:
     with torch.device("meta"):
         made = [models.stvit_deit_tiny(), models.stvit_deit_small(), models.stvit_deit_base()]
         lv = models.stvit_lvvit_small()
@@ -26,10 +26,7 @@ def test_named_models_have_the_layout_of_the_paper() -> None:
     assert [len(p) for p in (lv.base, lv.semantic.blocks, lv.blocks)] == [5, 2, 9]
     rates = [b.drop_path.p for part in parts for b in part]
     assert rates == models.vit.depth_rates(0.1, 12)
-
-
-def test_sizes_are_those_of_the_blocks_and_what_makes_the_tokens() -> None:
-    """A DeiT without class token, and G and the mask net: 9C + C, 2C, C."""
+    # A DeiT without class token, and G and the mask net: 9C + C, 2C, C.
     with torch.device("meta"):
         sizes = [
             sum(p.numel() for p in model.parameters())
@@ -64,7 +61,7 @@ def test_images_of_any_size_do_not_see_each_other(position: type[nn.NoPosition])
     assert out.shape == (3, 3) and model.tokens(images).shape == (3, 9, 8)
 
 
-def test_places_of_tokens_count_only_where_they_are_told() -> None:
+def test_places_of_tokens_and_other_centers() -> None:
     x = torch.randn(2 * 9, 8)
     for position, told in ((nn.NoPosition, False), (nn.RelativePosition, True)):
         model = tiny(position=position, tokens=9).eval()
@@ -74,9 +71,6 @@ def test_places_of_tokens_count_only_where_they_are_told() -> None:
         flip = torch.arange(18).view(2, 3, 3).transpose(1, 2).flatten()
         out, turned = (model.blocks[0](t, nb, relation=relation) for t in (x, x[flip]))
         assert torch.allclose(out[flip], turned, atol=1e-6) is not told
-
-
-def test_other_centers_take_their_place() -> None:
     parts = [nn.AveragePool(3), nn.AveragePool(4)]
     model = tiny(tokens=nn.MultiScale(parts), semantic=3)
     assert model.tokens(torch.randn(2, 3, 32, 32)).shape == (2, 25, 8)

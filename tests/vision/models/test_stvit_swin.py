@@ -10,17 +10,14 @@ from graphtheory.vision.models.stvit_swin import stvit_r_swin, stvit_swin
 from graphtheory.vision.nn import PatchEmbedding
 
 
-def test_sizes_are_published() -> None:
+def test_sizes_and_costs_are_published_but_for_norms() -> None:
     with torch.device("meta"):
         models = [stvit_r_swin_small(), stvit_r_swin_base()]
     sizes = [sum(p.numel() for p in model.parameters()) for model in models]
     assert [round(n / 1e6, 3) for n in sizes] == [49.626, 87.813]  # the log of B says 87.812
     rates = [models[0].stages[2].units[i].blocks[4].drop_path.p for i in range(3)]
     assert rates == [0.3 * i / 23 for i in (9, 15, 21)]
-
-
-def test_cost_is_published_but_for_norms() -> None:
-    """5.826 G in the authors' log, of which 3.312 G in stage 3; their counter counts norms."""
+    # 5.826 G in the authors' log, of which 3.312 G in stage 3; their counter counts norms.
     model, image = stvit_r_swin_small().requires_grad_(False), torch.zeros(1, 3, 224, 224)
     found = count_macs(model, image)
     units = sum(found.by_module[f"stages.2.units.{i}"] for i in range(3))
@@ -131,7 +128,7 @@ def test_tokens_are_those_of_the_windows_row_by_row() -> None:
     assert order[:8] == [0, 1, 4, 5, 2, 3, 6, 7]
 
 
-def test_assignment_has_a_row_for_each_token() -> None:
+def test_assignment_has_a_row_for_each_token_of_the_last_unit() -> None:
     model, images = tokens_only(tokens=16).eval(), torch.randn(2, 3, 128, 128)
     found = model.assignment(images)  # 2 x 2 windows of 4 x 4 patches, 2 x 2 tokens each
     assert found.shape == (2, 4, 16, 64)
@@ -141,9 +138,6 @@ def test_assignment_has_a_row_for_each_token() -> None:
     torch.testing.assert_close(found[:, :, 2], weights[:, :, 4, 16:])  # first of the second window
     model.train()(images).sum().backward()
     assert [n for n, p in model.named_parameters() if p.grad is None] == []
-
-
-def test_assignment_of_units_that_give_back_is_the_last_ones() -> None:
     model = stvit_r_swin(8, 1, units=2, window=4, side=2, out_channels=3).eval()
     images = torch.randn(2, 3, 128, 128)
     maps = [m for m in model.attention_maps(images) if m.neighborhood.blocks == (2, 16, 80)]

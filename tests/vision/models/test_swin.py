@@ -29,14 +29,11 @@ def test_merging_puts_four_patches_side_by_side_and_zeros_where_one_is_missing()
     assert torch.equal(x[5], corner)
 
 
-def test_images_of_any_size_do_not_see_each_other() -> None:
+def test_images_of_any_size_stay_apart_and_windows_shift_unless_one_covers_the_grid() -> None:
     model, images = swin_pico(out_channels=3).eval(), torch.randn(3, 3, 27, 38)
     out = model(images)
     torch.testing.assert_close(model(images[1:2]), out[1:2])
     assert model.tokens(images).shape == (3, 7 * 10, 64)
-
-
-def test_windows_shift_in_every_second_block_unless_one_covers_the_grid() -> None:
     model, device = swin_pico(), torch.device("cpu")
     plain, shifted = model.stages[0].windows(Grid(1, 16, 16), device)
     assert plain.neighborhood.blocks == (16, 16, 16)

@@ -20,14 +20,11 @@ def size(model: torch.nn.Module) -> int:
     return sum(p.numel() for p in model.parameters())
 
 
-def test_named_models_have_the_published_sizes() -> None:
+def test_named_models_have_the_published_sizes_and_paths_that_drop_deeper() -> None:
     with torch.device("meta"):
         assert {n: size(getattr(models, n)()) for n in PUBLISHED} == PUBLISHED
         found = {n: size(getattr(models, n)(readout=DistilledToken)) for n in DISTILLED}
     assert found == DISTILLED
-
-
-def test_paths_drop_more_often_the_deeper() -> None:
     with torch.device("meta"):
         model = models.deit_tiny()
     rates = [block.drop_path.p for block in model.blocks]
@@ -74,9 +71,7 @@ def test_options_reach_the_blocks_and_bad_ones_are_named() -> None:
 
 
 @torch.no_grad()  # torch itself warns of the gradients of what a graph break passes on
-def test_what_is_compiled_takes_the_cliques_that_are_kept(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_is_compiled_takes_the_cliques_that_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     model, images = vit_pico().eval(), torch.randn(2, 3, 32, 32)
     expected = model(images)
     monkeypatch.delattr("graphtheory.vision.nn.token_sets.cliques")

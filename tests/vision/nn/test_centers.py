@@ -57,7 +57,7 @@ def test_padding_has_no_weight(side: int, patches: int) -> None:
     torch.testing.assert_close(found, x[:1].expand(side**2, 6))
 
 
-def test_windows_are_cut_as_documented() -> None:
+def test_windows_are_cut_as_documented_and_do_not_see_each_other() -> None:
     assert [_cut(14, g, False).size(1) for g in (4, 5, 6, 7, 8, 10)] == [4, 3, 3, 2, 2, 3]
     assert _cut(14, 4, False)[[0, 3]].tolist() == [[-1, 0, 1, 2], [11, 12, 13, -1]]
     assert _cut(14, 5, False)[[0, 4]].tolist() == [[0, 1, 2], [12, 13, -1]]
@@ -69,9 +69,6 @@ def test_windows_are_cut_as_documented() -> None:
         rows = _cut(14, side, False)
         assert set(rows.unique().tolist()) - {-1} == set(range(14))
         assert bool((rows >= 0).any(1).all())  # nobody stands for padding alone
-
-
-def test_one_window_does_not_see_the_next() -> None:
     pool, x = MaskPool(2, 6), torch.randn(36, 6)
     moved = x.view(6, 6, 6).clone()
     moved[:3, 3] += 1

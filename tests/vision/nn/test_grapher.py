@@ -37,14 +37,11 @@ def test_images_stay_apart_however_many_are_in_memory(monkeypatch: pytest.Monkey
     assert torch.equal(NearestNeighbors(3)(x, sources, images=3), whole)
 
 
-def test_fewer_nodes_than_asked_for() -> None:
+def test_fewer_nodes_than_asked_for_and_half_precision_choose_the_same() -> None:
     assert NearestNeighbors(9, 4)(points(5)).sort(1).values.tolist() == [list(range(5))] * 5
     assert NearestNeighbors(3, 4)(points(7)).shape == (7, 3)  # a dilation of 2 is left
     assert torch.equal(NearestNeighbors(3, 4)(points(7)), NearestNeighbors(3, 2)(points(7)))
     assert NearestNeighbors()(points(1)).tolist() == [[0]]
-
-
-def test_no_gradient_and_half_precision_chooses_the_same() -> None:
     x = points(30).bfloat16().requires_grad_()
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert torch.equal(NearestNeighbors(4)(x), NearestNeighbors(4)(x.detach().double()))

@@ -102,9 +102,11 @@ def test_weights_tell_who_had_a_part(kind: type[Message], given: tuple[Tensor, .
     assert moved[0] == 0 or weights[node, quiet].sum() > 0
 
 
-def test_the_largest_source_is_the_first_of_equal_ones() -> None:
+def test_of_equal_sources_the_first_is_largest_and_groups_have_to_divide() -> None:
     values = torch.tensor([[1.0, 2.0], [1.0, 3.0], [0.0, 3.0]])
     assert largest_source(values, torch.tensor([[2, 0, 1]])).tolist() == [[0, 2]]
+    with pytest.raises(ValueError, match="groups: got 4, expected a divisor of 6 and 8"):
+        GroupedLinear(6, 8)
 
 
 def test_attention_is_that_of_the_layer(given: tuple[Tensor, ...]) -> None:
@@ -121,8 +123,3 @@ def test_attention_is_that_of_the_layer(given: tuple[Tensor, ...]) -> None:
     torch.testing.assert_close(message(x, sources, lists), message.mix(pairs))
     found = message.weights(x, sources, lists)
     torch.testing.assert_close(found.view(NODES, K, 4), weights)
-
-
-def test_groups_that_do_not_divide_are_named() -> None:
-    with pytest.raises(ValueError, match="groups: got 4, expected a divisor of 6 and 8"):
-        GroupedLinear(6, 8)

@@ -7,16 +7,13 @@ from graphtheory.vision.nn import ConvStem, PatchEmbedding, PositionEmbedding
 from graphtheory.vision.nn.patch import PatchConv2d, PatchTokens, from_map, to_map
 
 
-def test_a_node_is_a_linear_map_of_its_patch() -> None:
+def test_a_node_is_a_linear_map_of_its_patch_and_the_convolution() -> None:
     embed, images = PatchEmbedding(5, patch_size=3, in_channels=2), torch.randn(2, 2, 6, 9)
     x, grid = embed(images)
     assert grid == Grid(2, 2, 3) and embed.dim == 5
     patch = images[1, :, 3:6, 6:9]  # row 1, column 2
     weight = embed.projection.weight.flatten(1)
     torch.testing.assert_close(x[6 + 5], weight @ patch.flatten() + embed.projection.bias)
-
-
-def test_a_product_is_the_convolution() -> None:
     convolution, images = PatchConv2d(2, 5, 3), torch.randn(2, 2, 6, 9)
     for laid in (images, images.to(memory_format=torch.channels_last)):
         torch.testing.assert_close(convolution.by_product(laid), convolution(images))
@@ -78,12 +75,9 @@ def test_images_that_do_not_fit_are_named(images: torch.Tensor, message: str) ->
         PatchEmbedding(5, patch_size=4)(images)
 
 
-def test_nodes_of_another_grid_are_named() -> None:
+def test_other_grids_types_bytes_and_arrays_are_refused_in_words() -> None:
     with pytest.raises(ValueError, match=r"x: shape \(5, 2\), expected \[4, dim\] for Grid"):
         to_map(torch.zeros(5, 2), Grid(1, 2, 2))
-
-
-def test_bytes_and_arrays_are_refused_in_words() -> None:
     embed = PatchEmbedding(8, patch_size=4)
     with pytest.raises(
         TypeError, match=r"got torch.uint8, expected a floating tensor; lab\.datasets\.image_sets"
@@ -91,9 +85,6 @@ def test_bytes_and_arrays_are_refused_in_words() -> None:
         embed(torch.zeros(1, 3, 8, 8, dtype=torch.uint8))
     with pytest.raises(TypeError, match="got list, expected a floating tensor"):
         embed([0.0])  # type: ignore[arg-type]
-
-
-def test_images_of_another_type_are_refused_but_under_autocast() -> None:
     embed, images = PatchEmbedding(8, patch_size=4), torch.randn(1, 3, 8, 8, dtype=torch.float64)
     with pytest.raises(TypeError, match=r"images: torch.float64, expected torch.float32 as the w"):
         embed(images)

@@ -19,20 +19,14 @@ from graphtheory.vision.nn.reduce import (
 SLOT = torch.tensor([[0, -1, 1, 1], [1, 0, -1, 0]])
 
 
-def test_unmerge_gives_back_what_every_slot_has() -> None:
+def test_unmerge_pool_and_slots_of_two_reductions() -> None:
     values = torch.tensor([[[1.0], [2.0]], [[3.0], [4.0]]])
     assert unmerge(values, SLOT).squeeze(2).tolist() == [[1, 0, 2, 2], [4, 3, 0, 3]]
     assert unmerge(values[..., 0], SLOT).tolist() == [[1, 0, 2, 2], [4, 3, 0, 3]]
-
-
-def test_pool_is_its_transpose() -> None:
     values = torch.arange(8.0).view(2, 4)
     assert pool(values, SLOT, 2).tolist() == [[0, 5], [12, 4]]
     wide = torch.stack([values, -values], 2)
     assert torch.equal(pool(wide, SLOT, 2)[..., 1], -pool(values, SLOT, 2))
-
-
-def test_slots_of_two_reductions_follow_each_other() -> None:
     later = torch.tensor([[1, 0], [-1, 0]])
     assert compose_slots(SLOT, later).tolist() == [[1, -1, 0, 0], [0, -1, -1, -1]]
 
@@ -110,16 +104,14 @@ def test_what_every_rule_fulfils(rule: Reducer, prefix: int) -> None:
 
 
 @pytest.mark.parametrize("rule", RULES, ids=name)
-def test_the_order_of_images_does_not_matter(rule: Reducer) -> None:
+def test_the_order_of_images_does_not_matter_and_gradients_reach_the_tokens_that_stay(
+    rule: Reducer,
+) -> None:
     inputs, order = drawn(), torch.tensor([2, 0, 1])
     found = rule(**inputs)
     other = rule(**{key: values[order] for key, values in inputs.items()})
     for one, two in zip(found, other, strict=True):
         assert torch.equal(one[order], two)
-
-
-@pytest.mark.parametrize("rule", RULES, ids=name)
-def test_gradients_reach_the_tokens_that_stay(rule: Reducer) -> None:
     inputs = drawn()
     inputs["tokens"].requires_grad_()
     found = rule(**inputs)
@@ -140,16 +132,13 @@ def test_rules_compile(rule: Reducer) -> None:
             torch.testing.assert_close(one, two)
 
 
-def test_keep_takes_the_largest_scores_in_their_order() -> None:
+def test_keep_takes_the_largest_scores_and_the_noisiest_go_first() -> None:
     inputs = drawn(images=1)
     score = torch.tensor([[-9.0, 0, 5, 1, 5, 5, 2, 0, 0]])  # of equal ones the earlier
     found = Keep(3, Oracle())(inputs["tokens"], score=score)
     assert found.slot.tolist() == [[0, -1, 1, -1, 2, 3, -1, -1, -1]]
     assert torch.equal(found.tokens, inputs["tokens"][:, [0, 2, 4, 5]])
     assert Keep(0.5)(**inputs).tokens.size(1) == 5 and Keep(99)(**inputs).tokens.size(1) == 9
-
-
-def test_the_noisiest_go_first_and_the_draw_is_the_generators() -> None:
     patterns = torch.eye(4)[:2]
     tokens = patterns[torch.tensor([0, 1, 0, 1, 0])] + torch.tensor([0, 3, 1, 2, 4])[:, None] * 0.1
     assert Keep(3, Clean(patterns))(tokens[None], prefix=0).slot.tolist() == [[0, -1, 1, 2, -1]]
@@ -193,16 +182,13 @@ def test_merge_joins_the_most_alike_pairs(r: int) -> None:
     assert Merge(3)(torch.ones(1, 2, 4)).tokens.size(1) == 2  # nobody to merge with
 
 
-def test_bad_options_are_named() -> None:
+def test_bad_options_are_named_and_a_decreasing_schedule_merges_as_many() -> None:
     with pytest.raises(ValueError, match="r: got -1, expected a number of tokens"):
         Merge(-1)
     with pytest.raises(ValueError, match=r"k: got 1.5, expected a share in"):
         Keep(1.5)
     with pytest.raises(ValueError, match="received: not given, expected"):
         Fuse()(torch.ones(1, 3, 2))
-
-
-def test_a_decreasing_schedule_merges_as_many_in_all() -> None:
     assert [rule.r for rule in decreasing(13, 12)] == [26, 23, 21, 18, 16, 14, 11, 9, 7, 4, 2, 0]
     assert decreasing(3, 1) == [Merge(6)] and decreasing(0, 2) == [Merge(0), Merge(0)]
     with pytest.raises(ValueError, match="r: got -2"):
