@@ -19,7 +19,7 @@ _KEPT = 0.01  # seconds of a step that was taken from an earlier run, at most
 @contextmanager
 def steps(console: Console, what: str, *, shown: bool = True) -> Iterator[Steps]:
     """Progress over a number of steps and the epochs of their trainings, until the block ends."""
-    from graphtheory.lab.train.watch import report_epochs
+    from graphtheory.lab.train.fit import report_epochs
 
     found = Steps(console, what, shown)
     with found.bar, report_epochs(found.epoch):
