@@ -22,26 +22,23 @@ def _raise(number: int, frame: FrameType | None) -> None:
     raise _Signalled(number)
 
 
+def _on_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()
+
+
 @contextmanager
 def insistent_signals() -> Iterator[None]:
-    """Within the block Ctrl-C that meets a finalizer is not lost: it comes again a moment later.
-
-    Python prints an exception out of a finalizer or a weak reference's callback and goes on, and so
-    it does with the KeyboardInterrupt of a signal that arrives there.
-    """
+    """Within the block Ctrl-C that meets a finalizer is not lost: it comes again a moment later."""
+    # Python prints an exception out of a finalizer or a weak reference's callback and goes on.
     report = sys.unraisablehook
     coming: list[threading.Timer] = []
 
     def again(swallowed: sys.UnraisableHookArgs) -> None:
-        if threading.current_thread() is not threading.main_thread():
-            return report(swallowed)  # no signal: those reach the main thread alone
-        match swallowed.exc_value:
-            case _Signalled(number=number):
-                pass
-            case KeyboardInterrupt():
-                number = signal.SIGINT
-            case _:
-                return report(swallowed)
+        error = swallowed.exc_value
+        # Signals reach the main thread alone.
+        if not isinstance(error, KeyboardInterrupt | _Signalled) or not _on_main_thread():
+            return report(swallowed)
+        number = error.number if isinstance(error, _Signalled) else signal.SIGINT
         later = threading.Timer(0.05, signal.raise_signal, (number,))
         coming.append(later)
         later.start()
@@ -65,10 +62,7 @@ def exit_on_sigterm() -> Iterator[None]:
         stopped = True
         raise SystemExit(128 + number)
 
-    if (
-        threading.current_thread() is not threading.main_thread()
-        or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
-    ):
+    if not _on_main_thread() or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
         yield
         return
     signal.signal(signal.SIGTERM, leave)
@@ -84,17 +78,10 @@ def exit_on_sigterm() -> Iterator[None]:
 
 @contextmanager
 def prompt_signals() -> Iterator[None]:
-    """SIGINT ends the block with KeyboardInterrupt, SIGTERM with SystemExit(143), both at once.
-
-    Only in the main thread, since Python delivers no signals elsewhere, and not where a signal is
-    ignored already, as SIGINT is in a job in the background.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
+    """SIGINT ends the block with KeyboardInterrupt, SIGTERM with SystemExit(143), both at once."""
     before: dict[int, Any] = {}
-    for number in (signal.SIGINT, signal.SIGTERM):
-        if signal.getsignal(number) is not signal.SIG_IGN:
+    for number in (signal.SIGINT, signal.SIGTERM) if _on_main_thread() else ():
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as SIGINT is in the background
             before[number] = signal.signal(number, _raise)
     try:
         with insistent_signals():

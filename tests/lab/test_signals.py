@@ -66,6 +66,15 @@ def test_sigterm_is_an_exit() -> None:
             os.kill(os.getpid(), signal.SIGTERM)
     finally:
         signal.signal(signal.SIGTERM, before)
+    # An import turns it into an error of its own.
+    with pytest.raises(SystemExit) as ending, exit_on_sigterm():
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        except SystemExit:
+            raise ImportError("initialization failed") from None
+    assert ending.value.code == 143
+    with pytest.raises(ImportError), exit_on_sigterm():
+        raise ImportError("of its own")
 
 
 def test_other_errors_of_finalizers_are_reported_as_before(
@@ -90,12 +99,9 @@ def test_what_is_ignored_stays_ignored() -> None:
         signal.signal(signal.SIGINT, before)
 
 
-def test_errors_pass() -> None:
+def test_errors_pass_and_other_threads_are_left_alone() -> None:
     with pytest.raises(KeyError), prompt_signals():
         raise KeyError
-
-
-def test_other_threads_are_left_alone() -> None:
     done = []
 
     def work() -> None:
@@ -106,14 +112,3 @@ def test_other_threads_are_left_alone() -> None:
     thread.start()
     thread.join()
     assert done == [signal.getsignal(signal.SIGTERM)]
-
-
-def test_sigterm_that_an_import_turns_into_its_own_error_ends_the_block_all_the_same() -> None:
-    with pytest.raises(SystemExit) as ending, exit_on_sigterm():
-        try:
-            signal.raise_signal(signal.SIGTERM)
-        except SystemExit:
-            raise ImportError("initialization failed") from None
-    assert ending.value.code == 143
-    with pytest.raises(ImportError), exit_on_sigterm():
-        raise ImportError("of its own")

@@ -19,7 +19,7 @@ from graphtheory.lab.bench.task import BenchTask, Root
 from graphtheory.lab.datasets import image_sets
 from graphtheory.lab.metrics import count_macs
 from graphtheory.lab.train import ImageData, ImageTask, Recipe, Source, Task, fit
-from graphtheory.lab.train.score import accuracy
+from graphtheory.lab.train.score import SCORES
 from graphtheory.lab.zoo import image_models as image_zoo
 from graphtheory.lab.zoo.image_models import ImageNetwork
 from graphtheory.nn import AttentionMap
@@ -103,7 +103,7 @@ def train_images(
     logits = task.logits(test.pixels).cpu()
     image = torch.zeros(1, *data.pixels.shape[1:], device=next(task.evaluated.parameters()).device)
     return ImageRunResult(
-        replace(found, test=accuracy(logits, test.y)), task, data, trainable(task.model),
+        replace(found, test=SCORES["accuracy"](logits, test.y)), task, data, trainable(task.model),
         predicted=logits.argmax(1), y=test.y, gmacs=count_macs(task.evaluated, image).total / 1e9,
     )  # fmt: skip
 

@@ -242,7 +242,7 @@ class Screen:
     @contextmanager
     def steps(self, what: str) -> Iterator[Steps]:
         """Progress over a number of steps and the epochs of their trainings, in the block."""
-        from graphtheory.lab.train.watch import report_epochs
+        from graphtheory.lab.train.fit import report_epochs
 
         found = Steps(self.err, what, self.progress)
         with found.bar, report_epochs(found.epoch):

@@ -15,31 +15,10 @@ if TYPE_CHECKING:
     from graphtheory.lab.train.sampled import SampledGraph, SampledLayers
 
 __all__ = [
-    "AdamOptions",
-    "Augmentation",
-    "CheckpointError",
-    "Curriculum",
-    "Evaluation",
-    "FitResult",
-    "FullGraph",
-    "GraphSets",
-    "GraphTask",
-    "ImageBatch",
-    "ImageData",
-    "ImageTask",
-    "NodeBatch",
-    "NodeTask",
-    "Ramp",
-    "Recipe",
-    "SampledGraph",
-    "SampledLayers",
-    "Source",
-    "Task",
-    "fit",
-    "load_parameters",
-    "predictions",
-    "read_checkpoint",
-    "train_in_context",
-]
+    "AdamOptions", "Augmentation", "CheckpointError", "Curriculum", "Evaluation", "FitResult",
+    "FullGraph", "GraphSets", "GraphTask", "ImageBatch", "ImageData", "ImageTask", "NodeBatch",
+    "NodeTask", "Ramp", "Recipe", "SampledGraph", "SampledLayers", "Source", "Task", "fit",
+    "load_parameters", "predictions", "read_checkpoint", "train_in_context",
+]  # fmt: skip
 
 import_when_used(__name__)

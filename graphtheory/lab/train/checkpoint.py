@@ -1,7 +1,6 @@
 """Checkpoint files that are whole or absent and notice one flipped bit, and folders of them.
 
-A file is what `torch.save` writes, a zip archive, with the SHA-256 of everything before it as the
-archive's comment: one file, and `torch.load(path, weights_only=True)` reads it as it is.
+They are zip archives of `torch.save` whose comment is the SHA-256 of everything before it.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from itertools import count
 from os import PathLike
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import lightning
 import torch
@@ -31,7 +30,9 @@ from torch import Generator
 
 from graphtheory.disk import load_tensors, name_file, replace_file
 from graphtheory.lab.train.contract import Task, shapes
-from graphtheory.lab.train.watch import EpochRow, Watch
+
+if TYPE_CHECKING:
+    from graphtheory.lab.train.fit import EpochRow, Watch
 
 SECONDS = 60.0  # between two writes of a training that keeps its state now and then
 _LABEL = b"sha256:"
@@ -69,22 +70,18 @@ def read_checkpoint(path: str | PathLike[str]) -> dict[str, Any]:
     raw = Path(path).read_bytes()
     archive, comment = raw[:-_COMMENT], raw[-_COMMENT:]
     if archive[-_END_BYTES:][:4] != _END_OF_ARCHIVE or not comment.startswith(_LABEL):
-        raise CheckpointError(
-            f"{path}: {len(raw)} bytes without a digest at their end, so truncated or not written "
-            "by graphtheory.lab.train.fit; expected one of its checkpoints"
-        )
+        origin = "so truncated or not written by graphtheory.lab.train.fit"
+        told = f"{len(raw)} bytes without a digest at their end, {origin}"
+        raise CheckpointError(f"{path}: {told}; expected one of its checkpoints")
     if hashlib.sha256(archive).hexdigest().encode() != comment[len(_LABEL) :]:
-        raise CheckpointError(
-            f"{path}: damaged, its {len(raw)} bytes do not match their own SHA-256; restore a copy "
-            "or remove the file and start again"
-        )
+        told = f"damaged, its {len(raw)} bytes do not match their own SHA-256"
+        raise CheckpointError(f"{path}: {told}; restore a copy or remove the file and start again")
     try:
         return load_tensors(raw)
     except Exception:  # torch names no class for what its safe loader refuses
-        raise CheckpointError(
-            f"{path}: holds more than tensors and plain values, so it was not written by "
-            "graphtheory.lab.train; nothing in it was run"
-        ) from None
+        told = "holds more than tensors and plain values"
+        origin = "so it was not written by graphtheory.lab.train"
+        raise CheckpointError(f"{path}: {told}, {origin}; nothing in it was run") from None
 
 
 def load_parameters(task: Task, path: str | PathLike[str]) -> None:
@@ -117,14 +114,10 @@ def first_difference(found: dict[str, Any], expected: dict[str, Any]) -> str:
 class SafeCheckpointIO(TorchCheckpointIO):
     """Lightning's plugin for the above: atomic, verified, nothing executable."""
 
-    def save_checkpoint(
-        self, checkpoint: dict[str, Any], path: str | PathLike[str], storage_options: Any = None
-    ) -> None:
+    def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, *_: Any, **__: Any) -> None:
         write_checkpoint(path, checkpoint)
 
-    def load_checkpoint(
-        self, path: str | PathLike[str], map_location: Any = None, weights_only: bool | None = None
-    ) -> dict[str, Any]:
+    def load_checkpoint(self, path: Any, *_: Any, **__: Any) -> dict[str, Any]:
         return read_checkpoint(path)
 
 
@@ -146,10 +139,7 @@ def locked(folder: Path, name: str = ".lock") -> Iterator[None]:
 
 @contextmanager
 def checkpoint_dir(folder: Path) -> Iterator[None]:
-    """Let each training in the block keep its state under `folder`, and go on from what is there.
-
-    They have the folders 0, 1 and so on, so that a block that is run again trains in this order.
-    """
+    """Let trainings in the block, in order, keep states in `folder`/0, 1 and go on from there."""
     token = _PLACES.set(folder / str(number) for number in count())
     try:
         yield
@@ -169,10 +159,8 @@ def warn_if_unwritable() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        warnings.warn(
-            f"state of a training was not written, after a break it would start anew: {error}",
-            stacklevel=2,
-        )
+        said = "state of a training was not written, after a break it would start anew"
+        warnings.warn(f"{said}: {error}", stacklevel=2)
 
 
 @dataclass
@@ -183,10 +171,9 @@ class Clock:
 
     def due(self) -> bool:
         """Whether it is time, from which the next minute counts."""
-        if time.monotonic() - self.last < SECONDS:
-            return False
-        self.last = time.monotonic()
-        return True
+        over = time.monotonic() - self.last >= SECONDS
+        self.last = time.monotonic() if over else self.last
+        return over
 
 
 class StudyFolder(Callback):
@@ -194,7 +181,8 @@ class StudyFolder(Callback):
 
     def __init__(self, path: str | PathLike[str], watch: Watch) -> None:
         self.path, self.watch = Path(path), watch  # the callback before this one
-        self.last, self.previous = self.path / "last.ckpt", self.path / "previous.ckpt"
+        names = ("last.ckpt", "previous.ckpt", "best.ckpt", "history.csv")
+        self.last, self.previous, self.best, self.log_file = map(self.path.joinpath, names)
         self.run: dict[str, Any] = {}
         self._clock = Clock()
 
@@ -218,10 +206,9 @@ class StudyFolder(Callback):
                 read_checkpoint(self.previous)
             except (CheckpointError, FileNotFoundError):
                 raise error from None
-            raise CheckpointError(
-                f"{error}; {self.previous}, one epoch older, is whole: rename it to "
-                f"{self.last.name} to go on from there"
-            ) from None
+            other = f"{self.previous}, one epoch older, is whole"
+            way = f"rename it to {self.last.name} to go on from there"
+            raise CheckpointError(f"{error}; {other}: {way}") from None
 
     def on_save_checkpoint(
         self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
@@ -239,11 +226,6 @@ class StudyFolder(Callback):
 class RunFolder(StudyFolder):
     """Writes `last.ckpt`, `previous.ckpt`, `best.ckpt` and `history.csv` after every epoch."""
 
-    def __init__(self, path: str | PathLike[str], watch: Watch) -> None:
-        super().__init__(path, watch)
-        self.best, self.log_file = self.path / "best.ckpt", self.path / "history.csv"
-        self.columns = ["epoch", "train_loss", "seconds"]
-
     @contextmanager
     def opened(self, task: Task, *, resume: bool) -> Iterator[None]:
         """Hold the folder, after checks that cost nothing and spare a run that cannot be saved."""
@@ -253,9 +235,7 @@ class RunFolder(StudyFolder):
         except OSError as error:
             message = f"out_dir cannot be written to: {error.strerror}"
             raise type(error)(error.errno, message, str(self.path)) from None
-        if task.num_classes is not None:
-            self.columns[2:2] = ["val_loss", "val"]
-        size = sum(p.numel() * p.element_size() for p in task.parameters())
+        size = sum(p.nbytes for p in task.parameters())
         needed, free = _COPIES * size + 2**16, shutil.disk_usage(self.path).free
         if free < needed:
             message = f"out_dir: {needed} bytes needed, {free} free"
@@ -271,12 +251,8 @@ class RunFolder(StudyFolder):
     def restore(self, task: Task, run: dict[str, Any]) -> Path | None:
         found = super().restore(task, run)
         # Lines of epochs that no checkpoint knows go.
-        rows = [",".join(self.columns) + "\n", *map(self._line, self.watch.history)]
-        replace_file(self.log_file, "".join(rows).encode())
+        replace_file(self.log_file, _lines(self.watch.history).encode())
         return found
-
-    def _line(self, row: EpochRow) -> str:
-        return ",".join(repr(row[name]) for name in self.columns) + "\n"
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         row = self.watch.history[-1]
@@ -286,7 +262,15 @@ class RunFolder(StudyFolder):
             name_file(self.last, self.previous)
         trainer.save_checkpoint(self.last)
         with self.log_file.open("a", newline="") as file:
-            file.write(self._line(row))
+            file.write(_lines([row]))
+
+
+def _lines(rows: list[EpochRow]) -> str:
+    """Write epochs as lines of a table without test scores; the first epoch brings its head."""
+    told = [{name: value for name, value in row.items() if name != "test"} for row in rows]
+    head = [",".join(row) for row in told if row["epoch"] == 1]
+    lines = [",".join(map(repr, row.values())) for row in told]
+    return "".join(f"{line}\n" for line in head + lines)
 
 
 @dataclass
@@ -303,10 +287,10 @@ class TrainingState:
         """Write the state after so many steps if a minute is over, or they were the last."""
         if self.path is None or not (self.clock.due() or last):
             return
-        drawn = {"prompts": self.generator.get_state(), "others": torch.get_rng_state()}
         state = {name: part.state_dict() for name, part in self.parts.items()}
+        state |= {"prompts": self.generator.get_state(), "others": torch.get_rng_state()}
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        write_checkpoint(self.path, state | drawn | {"settings": self.settings, "losses": losses})
+        write_checkpoint(self.path, state | {"settings": self.settings, "losses": losses})
 
     def restore(self) -> list[float]:
         """Put what the file holds into the parts; the losses so far, none without a file."""
@@ -315,11 +299,9 @@ class TrainingState:
         state = read_checkpoint(self.path)
         if "losses" not in state or not self.parts.keys() <= state.keys():
             raise CheckpointError(f"{self.path}: not written by train_in_context or a study")
-        difference = first_difference(
-            state["settings"] | {"model": shapes(state["model"])},
-            self.settings | {"model": shapes(self.parts["model"].state_dict())},
-        )
-        if difference:
+        there, here = shapes(state["model"]), shapes(self.parts["model"].state_dict())
+        known = state["settings"] | {"model": there}
+        if difference := first_difference(known, self.settings | {"model": here}):
             raise CheckpointError(f"{self.path}: another training: {difference}")
         for name, part in self.parts.items():
             part.load_state_dict(state[name])

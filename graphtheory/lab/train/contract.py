@@ -5,10 +5,9 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from math import inf
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from lightning import LightningDataModule, LightningModule
@@ -16,237 +15,10 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from graphtheory.lab.train.score import LOSSES, METRICS, SCORES, Loss, Metrics, ogb_score
+from graphtheory.modes import evaluating
 from graphtheory.patterns.draw import derive
 
-Pair = tuple[Tensor, Tensor]
-"""Outputs of a model and the labels that they are scored by."""
-
-
-class Evaluation(NamedTuple):
-    """Loss and score on validation, score on the test part (None where it is not looked at)."""
-
-    val_loss: float
-    val: float
-    test: float | None
-
-
-class Batches:
-    """A number of batches, `length`, that are made when they are asked for."""
-
-    def __init__(self, length: int, make: Callable[[], Iterator[Any]]) -> None:
-        self.length, self.make = length, make
-
-    def __len__(self) -> int:
-        return self.length
-
-    def __iter__(self) -> Iterator[Any]:
-        return self.make()
-
-
-class Source(LightningDataModule, ABC):
-    """Batches to train on, whose `count` says over how many labels the loss is the mean."""
-
-    @abstractmethod
-    def check_classes(self, num_classes: int) -> None:
-        """Refuse labels that are outside 0..num_classes-1."""
-
-    @abstractmethod
-    def describe(self) -> dict[str, Any]:
-        """Tell what a resumed run must find unchanged."""
-
-    @abstractmethod
-    def train_batches(self, epoch: int) -> Iterator[Any]:
-        """Draw the batches of one epoch; the same for the same epoch."""
-
-    @abstractmethod
-    def num_batches(self) -> int:
-        """Count the batches of an epoch; some epochs may have fewer."""
-
-    @abstractmethod
-    def evaluation_batch(self) -> Any:
-        """Make what `Task.evaluate` takes after every epoch."""
-
-    def train_dataloader(self) -> Batches:
-        def batches() -> Iterator[Any]:  # Lightning asks for an iterator before it knows the epoch
-            yield from self.train_batches(self.trainer.current_epoch if self.trainer else 0)
-
-        return Batches(self.num_batches(), batches)
-
-    def val_dataloader(self) -> Batches:
-        return Batches(1, lambda: iter([self.evaluation_batch()]))
-
-    test_dataloader = val_dataloader
-
-
-class Task(LightningModule, ABC):
-    """A model, how it learns and how it is scored."""
-
-    model: nn.Module  #: What is trained.
-    num_classes: int | None = None  #: C; None of a task that learns without labels.
-    metric: str  #: Name of the score.
-    higher_is_better: bool = True  #: Whether a higher score is a better one; False of errors.
-    options: Any  #: How it learns, in the words that a resumed run has to repeat.
-
-    def source(self, data: Any) -> Source:
-        """Make the batches that `fit` trains on from what it was given, or raise TypeError."""
-        if not isinstance(data, Source):
-            kind = type(data).__name__
-            raise TypeError(f"datamodule: got {kind}, expected the batches of this task")
-        return data
-
-    @abstractmethod
-    def evaluate(self, batch: Any) -> Evaluation | None:
-        """Compute loss and scores of a batch in evaluation mode; the mode before comes back.
-
-        None of a task that learns without labels: no epoch of it is better than another.
-        """
-
-    def describe(self, epochs: int) -> dict[str, Any]:
-        """Tell what a resumed run must find unchanged; `epochs` where the step size needs it."""
-        return {
-            "model": type(self.model).__name__,
-            "parameters": shapes(self.state_dict()),
-            "layers": lines(self.model),
-            "metric": self.metric,
-            "optimizer": str(self.options),
-        }
-
-
-class LabelTask(Task):
-    """A task with labels, scored as the running average of its model where `options` make one."""
-
-    num_classes: int
-    average: AveragedModel | None
-
-    def __init__(
-        self,
-        model: nn.Module,
-        num_outputs: int,
-        options: Any,
-        *,
-        kind: str = "multiclass",
-        metric: str | None = None,
-        metrics: Metrics = METRICS,
-        evaluator: str | None = None,
-    ) -> None:
-        super().__init__()
-        if kind not in metrics:
-            raise ValueError(f"kind: got {kind!r}, expected one of {', '.join(metrics)}")
-        self.metric = metrics[kind][0] if metric is None else metric
-        if self.metric not in metrics[kind]:
-            known = ", ".join(metrics[kind])
-            raise ValueError(f"metric: got {metric!r}, expected one of {known} for {kind} labels")
-        self.model, self.average, self.options = model, options.average_of(model), options
-        self.kind, self.num_classes = kind, num_outputs
-        self.score = SCORES[self.metric] if evaluator is None else ogb_score(evaluator)
-        self.higher_is_better = self.score.higher_is_better
-        self.loss: Loss = LOSSES.get(self.metric, LOSSES[kind])
-
-    @property
-    def evaluated(self) -> nn.Module:
-        """The model that evaluation runs: the average where there is one."""
-        return self.model if self.average is None else self.average.module
-
-    def configure_optimizers(self) -> Any:
-        return self.options.build(self.model)
-
-    def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:
-        if self.average is not None:
-            self.average.update_parameters(self.model)
-
-    @contextmanager
-    def evaluating(self) -> Iterator[None]:
-        """Evaluation mode without gradients; the mode before comes back."""
-        was_training = self.training
-        self.eval()
-        try:
-            with torch.no_grad():
-                yield
-        finally:
-            self.train(was_training)
-
-    def evaluate(self, batch: Any) -> Evaluation:
-        with self.evaluating():
-            (out, y), test = self.to_score(batch)
-        score = None if test is None else self._score(*test)
-        return Evaluation(float(self.loss(out, self._target(y))), self._score(out, y), score)
-
-    @abstractmethod
-    def to_score(self, batch: Any) -> tuple[Pair, Pair | None]:
-        """Compute what validation and, where it is looked at, the test part are scored by."""
-
-    def validation_step(self, batch: Any, batch_idx: int) -> None:
-        """Log what `evaluate` finds, for a Trainer of your own."""
-        found = self.evaluate(batch)._asdict()
-        self.log_dict({k: v for k, v in found.items() if v is not None}, batch_size=1)
-
-    test_step = validation_step
-
-    def outputs(self, rows: int, *model_input: Any) -> Tensor:
-        """Run the model in training, or the one that evaluation runs, and check the shape."""
-        found = (self.model if self.training else self.evaluated)(*model_input)
-        if found.shape != (expected := (rows, self.num_classes)):
-            raise ValueError(
-                f"model: outputs of shape {tuple(found.shape)}, expected {expected}: rows of "
-                "labels, and an output for each class, label or value"
-            )
-        return found
-
-    def _target(self, y: Tensor) -> Tensor:
-        return y
-
-    def _score(self, outputs: Tensor, y: Tensor) -> float:
-        if not bool(torch.isfinite(outputs).all()):
-            return self.score.worst  # the loss is not finite either, which `fit` reports
-        if self.kind == "multiclass":
-            outputs, y = outputs[y >= 0], y[y >= 0]
-        return self.score(outputs, y)
-
-
-@dataclass(frozen=True)
-class AdamOptions:
-    """Adam with decay, and a step size of its own for distance biases.
-
-    Args:
-        lr: Step size, above 0.
-        weight_decay: L2 coefficient, 0 or more, of every parameter but the bucket biases.
-        bias_lr: Step size of the bucket biases; None is `lr`. They are never decayed.
-        decoupled: Decay as AdamW does instead of adding it to the gradient.
-        average: Share of itself that a running average of the parameters keeps at each step, above
-            0 and below 1; evaluation is then with the average. None: with the parameters.
-
-    Raises:
-        ValueError: A number outside its range.
-    """
-
-    lr: float = 0.01
-    weight_decay: float = 5e-4
-    bias_lr: float | None = None
-    decoupled: bool = False
-    average: float | None = None
-
-    def __post_init__(self) -> None:
-        check_each("a step size above 0", lambda v: 0 < v < inf, lr=self.lr, bias_lr=self.bias_lr)
-        check_each("0 or more", lambda v: 0 <= v < inf, weight_decay=self.weight_decay)
-        check_each("a share between 0 and 1", lambda v: 0 < v < 1, average=self.average)
-
-    def build(self, module: nn.Module) -> torch.optim.Optimizer:
-        """Make an optimizer for the parameters of `module` that learn."""
-        marked = (m for m in module.modules() if getattr(m, "is_bucket_bias", False))
-        biases = {id(p) for m in marked for p in m.parameters()}
-        learning = [p for p in module.parameters() if p.requires_grad]
-        groups: list[dict[str, Any]] = [{"params": [p for p in learning if id(p) not in biases]}]
-        if own := [p for p in learning if id(p) in biases]:
-            lr = self.lr if self.bias_lr is None else self.bias_lr
-            groups.append({"params": own, "lr": lr, "weight_decay": 0.0})
-        kind = torch.optim.AdamW if self.decoupled else torch.optim.Adam
-        return kind(groups, lr=self.lr, weight_decay=self.weight_decay)
-
-    def average_of(self, model: nn.Module) -> AveragedModel | None:
-        """Make the running average that a model is scored as, or None."""
-        if self.average is None:
-            return None
-        return AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(self.average))
+Pair = tuple[Tensor, Tensor]  # outputs of a model and the labels that they are scored by
 
 
 def shapes(state: dict[str, Any]) -> dict[str, list[int]]:
@@ -290,15 +62,253 @@ def check_at_least(least: int, **values: int | None) -> None:
     check_each(f"{least} or more", lambda value: value >= least, **values)
 
 
+def refuse_any(bad: Tensor, said: str, values: Tensor | None = None) -> None:
+    """Raise ValueError if an entry is bad; `said` may tell {count}, the {first} and its {value}."""
+    if bool(bad.any()):
+        first = bad.nonzero()[0]
+        value = None if values is None else values[tuple(first)].item()
+        position = first.tolist() if bad.dim() > 1 else int(first)
+        raise ValueError(said.format(count=int(bad.sum()), first=position, value=value))
+
+
 def check_parts(what: str, count: int, train: Tensor, val: Tensor, test: Tensor) -> None:
     """Refuse parts of `count` samples that are empty (the test may be), overlap or do not exist."""
     if not len(train) or not len(val):
-        raise ValueError(
-            f"train, val: {len(train)} and {len(val)} {what}s, expected some of either"
-        )
+        given = f"{len(train)} and {len(val)} {what}s"
+        raise ValueError(f"train, val: {given}, expected some of either")
     chosen, times = torch.cat([train, val, test]).unique(return_counts=True)
     if int(chosen[0]) < 0 or int(chosen[-1]) >= count:
         raise ValueError(f"train, val: positions outside 0..{count - 1}, the {what}s there are")
-    if int(times.max()) > 1:
-        twice = int(chosen[times.argmax()])
-        raise ValueError(f"train, val: {what} {twice} is in them twice, expected each once")
+    said = f"train, val: {what} {{value}} is in them twice, expected each once"
+    refuse_any(times > 1, said, chosen)
+
+
+class Evaluation(NamedTuple):
+    """Loss and score on validation, score on the test part (None where it is not looked at)."""
+
+    val_loss: float
+    val: float
+    test: float | None = None
+
+
+@dataclass
+class Batches:
+    """A number of batches, `length`, that are made when they are asked for."""
+
+    length: int
+    make: Callable[[], Iterator[Any]]
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __iter__(self) -> Iterator[Any]:
+        return self.make()
+
+
+class Source(LightningDataModule, ABC):
+    """Batches to train on, whose `count` says over how many labels the loss is the mean."""
+
+    @abstractmethod
+    def check_classes(self, num_classes: int) -> None:
+        """Refuse labels that are outside 0..num_classes-1."""
+
+    @abstractmethod
+    def describe(self) -> dict[str, Any]:
+        """Tell what a resumed run must find unchanged."""
+
+    def order(self, epoch: int) -> list[Tensor]:
+        """Draw the positions of each batch of an epoch."""
+        raise NotImplementedError
+
+    def batch(self, positions: Tensor) -> Any:
+        """Make the batch of some positions."""
+        raise NotImplementedError
+
+    def train_batches(self, epoch: int) -> Iterator[Any]:
+        """Draw the batches of one epoch; the same for the same epoch."""
+        return map(self.batch, self.order(epoch))
+
+    def num_batches(self) -> int:
+        """Count the batches of an epoch; some epochs may have fewer."""
+        return len(self.order(0))
+
+    @abstractmethod
+    def evaluation_batch(self) -> Any:
+        """Make what `Task.evaluate` takes after every epoch."""
+
+    def train_dataloader(self) -> Batches:
+        def batches() -> Iterator[Any]:  # Lightning asks for an iterator before it knows the epoch
+            yield from self.train_batches(self.trainer.current_epoch if self.trainer else 0)
+
+        return Batches(self.num_batches(), batches)
+
+    def val_dataloader(self) -> Batches:
+        return Batches(1, lambda: iter([self.evaluation_batch()]))
+
+    test_dataloader = val_dataloader
+
+
+class Task(LightningModule, ABC):
+    """A model, how it learns and how it is scored."""
+
+    model: nn.Module  #: What is trained.
+    num_classes: int | None = None  #: C; None of a task that learns without labels.
+    metric: str  #: Name of the score.
+    higher_is_better: bool = True  #: Whether a higher score is a better one; False of errors.
+    options: Any  #: How it learns, in the words that a resumed run has to repeat.
+
+    def source(self, data: Any) -> Source:
+        """Make the batches that `fit` trains on from what it was given, or raise TypeError."""
+        if not isinstance(data, Source):
+            kind = type(data).__name__
+            raise TypeError(f"datamodule: got {kind}, expected the batches of this task")
+        return data
+
+    @abstractmethod
+    def evaluate(self, batch: Any) -> Evaluation | None:
+        """Compute loss and scores of a batch in evaluation mode; None where there are no labels."""
+
+    def describe(self, epochs: int) -> dict[str, Any]:
+        """Tell what a resumed run must find unchanged; `epochs` where the step size needs it."""
+        found = {"model": type(self.model).__name__, "parameters": shapes(self.state_dict())}
+        found |= {"layers": lines(self.model), "metric": self.metric}
+        return found | {"optimizer": str(self.options)}
+
+
+@dataclass(frozen=True)
+class AdamOptions:
+    """Adam with decay, and a step size of its own for distance biases.
+
+    Args:
+        lr: Step size, above 0.
+        weight_decay: L2 coefficient, 0 or more, of every parameter but the bucket biases.
+        bias_lr: Step size of the bucket biases; None is `lr`. They are never decayed.
+        decoupled: Decay as AdamW does instead of adding it to the gradient.
+        average: Share of itself that a running average of the parameters keeps at each step, above
+            0 and below 1; evaluation is then with the average. None: with the parameters.
+
+    Raises:
+        ValueError: A number outside its range.
+    """
+
+    lr: float = 0.01
+    weight_decay: float = 5e-4
+    bias_lr: float | None = None
+    decoupled: bool = False
+    average: float | None = None
+
+    def __post_init__(self) -> None:
+        check_each("a step size above 0", lambda v: 0 < v < inf, lr=self.lr, bias_lr=self.bias_lr)
+        check_each("0 or more", lambda v: 0 <= v < inf, weight_decay=self.weight_decay)
+        check_each("a share between 0 and 1", lambda v: 0 < v < 1, average=self.average)
+
+    def build(self, module: nn.Module) -> torch.optim.Optimizer:
+        """Make an optimizer for the parameters of `module` that learn."""
+        marked = [m for m in module.modules() if getattr(m, "is_bucket_bias", False)]
+        biases, rest = split_parameters(module, (p for m in marked for p in m.parameters()))
+        lr = self.lr if self.bias_lr is None else self.bias_lr
+        groups: list[Any] = [{"params": rest}, {"params": biases, "lr": lr, "weight_decay": 0.0}]
+        kind = torch.optim.AdamW if self.decoupled else torch.optim.Adam
+        return kind(groups[: 1 + bool(biases)], lr=self.lr, weight_decay=self.weight_decay)
+
+    def average_of(self, model: nn.Module) -> AveragedModel | None:
+        """Make the running average that a model is scored as, or None."""
+        if self.average is None:
+            return None
+        return AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(self.average))
+
+
+def split_parameters(
+    module: nn.Module, chosen: Iterable[Tensor]
+) -> tuple[list[Tensor], list[Tensor]]:
+    """Part the parameters of `module` that learn into those that are `chosen` and the others."""
+    marked, learning = set(map(id, chosen)), [p for p in module.parameters() if p.requires_grad]
+    return [p for p in learning if id(p) in marked], [p for p in learning if id(p) not in marked]
+
+
+class LabelTask(Task):
+    """A task with labels, scored as the running average of its model where `options` make one."""
+
+    metrics: ClassVar[Metrics] = METRICS  #: Scores of each kind of labels; the first is taken.
+    outputs_are: ClassVar[str] = "num_classes"  #: What the constructor calls their number.
+    num_classes: int
+    average: AveragedModel | None
+
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        num_classes: int,
+        metric: str | None = None,
+        optimizer: Any = AdamOptions(),
+        kind: str = "multiclass",
+        evaluator: str | None = None,
+    ) -> None:
+        super().__init__()
+        if kind not in self.metrics:
+            raise ValueError(f"kind: got {kind!r}, expected one of {', '.join(self.metrics)}")
+        self.metric, known = metric or self.metrics[kind][0], ", ".join(self.metrics[kind])
+        if self.metric not in self.metrics[kind]:
+            raise ValueError(f"metric: got {metric!r}, expected one of {known} for {kind} labels")
+        least = 2 if kind == "multiclass" else 1
+        two = kind == "multiclass" and metric == "rocauc"
+        if num_classes < least or (two and num_classes != 2):
+            expected = f"{'2' if two else f'{least} or more'} for {self.metric!r}"
+            raise ValueError(f"{self.outputs_are}: got {num_classes}, expected {expected}")
+        self.model, self.average, self.options = model, optimizer.average_of(model), optimizer
+        self.kind, self.num_classes = kind, num_classes
+        self.score = SCORES[self.metric] if evaluator is None else ogb_score(evaluator)
+        self.higher_is_better = self.score.higher_is_better
+        self.loss: Loss = LOSSES.get(self.metric, LOSSES[kind])
+
+    @property
+    def evaluated(self) -> nn.Module:
+        """The model that evaluation runs: the average where there is one."""
+        return self.model if self.average is None else self.average.module
+
+    def configure_optimizers(self) -> Any:
+        return self.options.build(self.model)
+
+    def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:
+        if self.average is not None:
+            self.average.update_parameters(self.model)
+
+    @torch.no_grad()
+    def evaluate(self, batch: Any) -> Evaluation:
+        with evaluating(self):
+            val, *test = self.pairs(batch)
+            loss = self.loss(val[0], self._target(val[1]))
+        return Evaluation(float(loss), self._score(*val), *(self._score(*pair) for pair in test))
+
+    @abstractmethod
+    def pairs(self, batch: Any) -> list[Pair]:
+        """Compute outputs beside labels, and in evaluation those of the test part after them."""
+
+    def training_step(self, batch: Any, batch_idx: int) -> Tensor:
+        out, y = self.pairs(batch)[0]
+        return self.loss(out, self._target(y))
+
+    def validation_step(self, batch: Any, batch_idx: int) -> None:
+        """Log what `evaluate` finds, for a Trainer of your own."""
+        found = self.evaluate(batch)._asdict()
+        self.log_dict({k: v for k, v in found.items() if v is not None}, batch_size=1)
+
+    test_step = validation_step
+
+    def outputs(self, rows: int, *model_input: Any) -> Tensor:
+        """Run the model in training, or the one that evaluation runs, and check the shape."""
+        found = (self.model if self.training else self.evaluated)(*model_input)
+        if found.shape != (expected := (rows, self.num_classes)):
+            given = f"outputs of shape {tuple(found.shape)}, expected {expected}"
+            raise ValueError(f"model: {given}: rows of labels, an output for each class or label")
+        return found
+
+    def _target(self, y: Tensor) -> Tensor:
+        return y
+
+    def _score(self, outputs: Tensor, y: Tensor) -> float:
+        if not bool(torch.isfinite(outputs).all()):
+            return self.score.worst  # the loss is not finite either, which `fit` reports
+        if self.kind == "multiclass":
+            outputs, y = outputs[y >= 0], y[y >= 0]
+        return self.score(outputs, y)

@@ -1,52 +1,203 @@
-"""Train a task and say how well it did."""
+"""Train a task: seeds, memory, scores, the best epoch, progress, and the end of each epoch."""
 
 from __future__ import annotations
 
 import logging
+import math
+import random
+import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
-from math import nan
 from os import PathLike
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+import numpy as np
 import torch
-from lightning import Trainer
+from lightning import Callback, LightningModule, Trainer
 from lightning.fabric.plugins.environments.lightning import LightningEnvironment
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from torch import Tensor
 from torch.utils.data import DataLoader
 
 from graphtheory.lab.signals import prompt_signals
 from graphtheory.lab.train.checkpoint import RunFolder, SafeCheckpointIO, StudyFolder, next_place
 from graphtheory.lab.train.contract import Source, Task, check_at_least
-from graphtheory.lab.train.watch import EpochRow, Listener, Watch, borrowed_randomness, shown
+from graphtheory.patterns.draw import derive
+
+EpochRow = dict[str, float]
+Listener = Callable[[EpochRow], None]
+Epochs = Callable[[int, int, str], None]  # of a number, of how many, and "epoch" or "step"
+_STATUS, _RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+_LINES = 10  # of a whole run, where the output is not a terminal
+_PATIENCE = 2.0  # seconds that need no estimate
+_EPOCHS: ContextVar[Epochs | None] = ContextVar("epochs", default=None)
+
+
+def seed_all(seed: int) -> None:
+    """Seed torch (CPU and CUDA), numpy and Python, for layers that draw from global state."""
+    torch.default_generator.manual_seed(seed)  # torch.manual_seed costs 1 ms without a GPU
+    if torch.cuda.is_initialized():
+        torch.cuda.manual_seed_all(seed)
+    np.random.seed(seed % 2**32)  # noqa: NPY002  what others may draw from
+    random.seed(seed)
+
+
+@contextmanager
+def borrowed_randomness() -> Iterator[None]:
+    """Change global random state inside; the caller's comes back afterwards, after errors too."""
+    python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
+    devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else []
+    with torch.random.fork_rng(devices):
+        try:
+            yield
+        finally:
+            random.setstate(python)
+            np.random.set_state(numpy)  # noqa: NPY002
+
+
+@dataclass
+class PeakMemory:
+    """Peak of torch's GPU memory, or of a Linux process without workers, above that at `start`."""
+
+    megabytes: float = 0.0  # MB of 10^6 bytes; NaN where nothing tells it
+    _began: int = 0
+
+    def start(self) -> None:
+        """Count memory from here on."""
+        if torch.cuda.is_available():
+            torch.cuda.reset_peak_memory_stats()
+            self._began = torch.cuda.memory_allocated()
+        elif _RESET.exists():
+            _RESET.write_text("5")
+            self._began = _status_bytes("VmRSS")
+
+    def update(self) -> None:
+        """Take the peak up to now into account."""
+        peak = math.nan
+        if torch.cuda.is_available():
+            peak = torch.cuda.max_memory_allocated()
+        elif _RESET.exists():
+            peak = _status_bytes("VmHWM")
+        self.megabytes = max((peak - self._began) / 1e6, self.megabytes)  # NaN where it is first
+
+
+def _status_bytes(field: str) -> int:
+    line = next(s for s in _STATUS.read_text().splitlines() if s.startswith(field))
+    return int(line.split()[1]) * 1024
+
+
+@contextmanager
+def report_epochs(listener: Epochs) -> Iterator[None]:
+    """Call `listener` after every epoch of every `fit` in the block: its number, of how many."""
+    token = _EPOCHS.set(listener)
+    try:
+        yield
+    finally:
+        _EPOCHS.reset(token)
+
+
+def report_step(step: int, steps: int, unit: str = "step") -> None:
+    """Call the listener of `report_epochs`, if there is one, after a step of your own loop."""
+    if (listener := _EPOCHS.get()) is not None:
+        listener(step, steps, unit)
+
+
+class Watch(Callback):
+    """Seed and score every epoch, keep the best one's parameters, stop where patience ends."""
+
+    def __init__(self, data: Source, *, seed: int, patience: int) -> None:
+        self.data, self.seed, self.patience = data, seed, patience
+        self.listener: Listener | None = None  # of each epoch's row without the test score
+        self.memory = PeakMemory()
+        self.history: list[EpochRow] = []
+        self.best: EpochRow | None = None
+        self.best_state: dict[str, Tensor] = {}
+        self._losses: list[tuple[Tensor, int]] = []
+        self._began = 0.0
+
+    @property
+    def out_of_patience(self) -> bool:
+        """Whether the best epoch lies `patience` epochs back."""
+        return self.best is not None and len(self.history) - self.best["epoch"] >= self.patience
+
+    def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._began = time.perf_counter()
+        self._losses = []
+        seed_all(derive(self.seed, trainer.current_epoch))
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        alone = trainer.num_training_batches == 1
+        self._losses.append((outputs["loss"], 1 if alone else getattr(batch, "count", 1)))
+
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        assert isinstance(pl_module, Task)
+        sign = 1 if pl_module.higher_is_better else -1
+
+        def rank(row: EpochRow) -> tuple[float, float]:
+            return sign * row["val"], -row["val_loss"]
+
+        row = self._row(pl_module, trainer.current_epoch + 1)
+        self.history.append(row)
+        if "val" in row and (self.best is None or rank(row) > rank(self.best)):
+            self.best = row
+            state = pl_module.state_dict()
+            self.best_state = {name: value.detach().clone() for name, value in state.items()}
+        trainer.should_stop |= self.out_of_patience
+        self.memory.update()
+        if self.listener is not None:
+            self.listener({name: value for name, value in row.items() if name != "test"})
+        report_step(trainer.current_epoch + 1, trainer.max_epochs or 0, "epoch")
+
+    def _row(self, task: Task, epoch: int) -> EpochRow:
+        found = task.evaluate(self.data.evaluation_batch())
+        row = {"epoch": epoch, "train_loss": self._mean_loss(weighted=found is not None)}
+        row |= {k: v for k, v in (found._asdict() if found else {}).items() if v is not None}
+        losses = {name: row[name] for name in ("train_loss", "val_loss") if name in row}
+        if not all(map(math.isfinite, losses.values())):
+            told = ", ".join(f"{name} {loss}" for name, loss in losses.items())
+            hint = f"which a smaller step than that of {task.options} may give"
+            raise FloatingPointError(f"epoch {epoch}: {told}; expected a finite loss, {hint}")
+        return row | {"seconds": time.perf_counter() - self._began}
+
+    def _mean_loss(self, *, weighted: bool) -> float:
+        """Average over the labels of all batches; without labels over the batches of one size."""
+        losses, counts = zip(*self._losses, strict=True)
+        if not weighted:
+            return float(torch.stack(losses).mean())
+        return sum(float(loss) * n for loss, n in zip(losses, counts, strict=True)) / sum(counts)
+
+    def state_dict(self) -> dict[str, Any]:
+        state = {"history": self.history, "best": self.best, "best_state": self.best_state}
+        return state | {"peak_mb": self.memory.megabytes}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.history, self.best = list(state_dict["history"]), state_dict["best"]
+        self.best_state = state_dict["best_state"]
+        self.memory.megabytes = state_dict["peak_mb"]
 
 
 @dataclass(frozen=True)
 class FitResult:
-    """How well a run of `fit` did.
+    """How well a run of `fit` did."""
 
-    Args:
-        test: Score on the test part at the best epoch, in the metric's own unit (a share 0..1, or
-            an error); None where the data have no test part, as `ImageData`.
-        val: Score on the validation part at the best epoch; nan of a task without labels.
-        best_epoch: The first epoch is 1; of a task without labels it is the last one.
-        epochs: How many were run.
-        seconds_per_epoch: Median, evaluation included.
-        peak_mb: MB (10^6 bytes) that training took at its peak; see `PeakMemory`.
-        history: One row an epoch: epoch, train_loss, val_loss, val, test, seconds; without labels
-            epoch, train_loss, seconds. The test column is for drawing curves; nothing is chosen by
-            it.
-    """
-
+    #: Score on the test part at the best epoch, in the metric's own unit (a share 0..1, or an
+    #: error); None where the data have no test part, as `ImageData`.
     test: float | None
-    val: float
-    best_epoch: int
-    epochs: int
-    seconds_per_epoch: float
-    peak_mb: float
+    val: float  #: Score on the validation part at the best epoch; nan of a task without labels.
+    best_epoch: int  #: The first epoch is 1; of a task without labels it is the last one.
+    epochs: int  #: How many were run.
+    seconds_per_epoch: float  #: Median, evaluation included.
+    peak_mb: float  #: MB (10^6 bytes) that training took at its peak, on a GPU of its memory.
+    #: One row an epoch: epoch, train_loss, val_loss, val, test, seconds; without labels epoch,
+    #: train_loss, seconds. Nothing is chosen by the test column.
     history: list[EpochRow] = field(repr=False)
 
 
@@ -63,24 +214,21 @@ def fit(
 ) -> FitResult:
     """Train, and report the test score of the epoch with the best validation score.
 
-    Every epoch ends with one pass that scores validation, and of graphs the test nodes with it; of
-    two epochs the one with the better validation score is better, then the one with the lower
+    Of two epochs the one with the better validation score is better, then the one with the lower
     validation loss. Afterwards the task holds the best epoch's parameters, in evaluation mode. A
-    task that learns without labels, such as `papers.fusion.contrastive.SimCLR`, is not scored: it
-    trains for all epochs, at whose end its step size is 0, and holds the last parameters. The
-    result is a function of the model's parameters, the data and the seeds, on one machine with one
-    number of threads; the caller's random state is left alone.
+    task without labels, such as `papers.fusion.contrastive.SimCLR`, is not scored: it trains for
+    all epochs, at whose end its step size is 0, and holds the last parameters. The result follows
+    from the model's parameters, the data and the seeds, on one machine with one number of threads;
+    the caller's random state is left alone.
 
     With `out_dir` each epoch leaves `last.ckpt`, the one before it `previous.ckpt`, the best one
     `best.ckpt`, and `history.csv` a line (without test scores). A run that was stopped for any
-    reason goes on from there to bitwise the same parameters; resuming a finished run trains nothing
-    and gives the same result. Ctrl-C raises KeyboardInterrupt, SIGTERM SystemExit(143), at once;
-    the unfinished epoch is lost.
+    reason goes on from there to bitwise the same parameters; a finished one gives the same result.
+    Ctrl-C raises KeyboardInterrupt, SIGTERM SystemExit(143), at once; the unfinished epoch is lost.
 
     Args:
         task: What to train.
-        datamodule: A `FullGraph`, `SampledGraph`, `GraphSets` or `ImageData`; of a task without
-            labels what it says.
+        datamodule: A `Source` such as `FullGraph`; of a task without labels what it says.
         epochs: At most this many, at least 1, with an `ImageTask` those of its recipe. A resumed
             run may have more than it began with, of a task without labels the same number.
         patience: Stop after this many epochs without a better one, at least 1; not of a task
@@ -138,7 +286,7 @@ def fit(
     best = watch.best or watch.history[-1]
     return FitResult(
         test=best.get("test"),
-        val=best.get("val", nan),
+        val=best.get("val", math.nan),
         best_epoch=int(best["epoch"]),
         epochs=len(watch.history),
         seconds_per_epoch=median(row["seconds"] for row in watch.history),
@@ -149,9 +297,8 @@ def fit(
 
 def _train(task: Task, callbacks: list[Any], epochs: int, checkpoint: Path | None) -> None:
     """Train on one device, without Lightning's files; the first callback is `Watch`."""
-    watch = callbacks[0]
     task.train()
-    watch.memory.start()
+    callbacks[0].memory.start()
     with borrowed_randomness(), quiet_lightning(), prompt_signals():
         trainer = Trainer(
             accelerator="gpu" if torch.cuda.is_available() else "cpu",
@@ -167,7 +314,7 @@ def _train(task: Task, callbacks: list[Any], epochs: int, checkpoint: Path | Non
             num_sanity_val_steps=0,
             limit_val_batches=0,
         )
-        trainer.fit(task, datamodule=watch.data, ckpt_path=checkpoint)
+        trainer.fit(task, datamodule=callbacks[0].data, ckpt_path=checkpoint)
 
 
 @contextmanager
@@ -183,3 +330,29 @@ def quiet_lightning() -> Iterator[None]:
             yield
         finally:
             logger.setLevel(level)
+
+
+@contextmanager
+def shown(watch: Watch, epochs: int) -> Iterator[Listener]:
+    """Show epochs, loss and validation score on the standard error stream."""
+    console = Console(stderr=True)
+    bar = Progress(
+        TextColumn("epoch"), MofNCompleteColumn(), BarColumn(), TextColumn("{task.description}"),
+        TimeRemainingColumn(), console=console, disable=not console.is_terminal,
+    )  # fmt: skip
+    first, began = len(watch.history), time.monotonic()
+    line = bar.add_task("", total=epochs, completed=first)
+
+    def show(row: EpochRow) -> None:
+        epoch, text = int(row["epoch"]), f"loss {row['train_loss']:.4f}"
+        if watch.best is not None:
+            text += f"  val {row['val']:.4f}  best {watch.best['val']:.4f}"
+        bar.update(line, completed=epoch, description=text)
+        ends = watch.out_of_patience or epoch == epochs
+        if not console.is_terminal and (epoch % max(1, epochs // _LINES) == 0 or ends):
+            left = (time.monotonic() - began) / (epoch - first) * (epochs - epoch)
+            more = f"  at most {left:.0f} s left" if left > _PATIENCE and not ends else ""
+            console.print(f"epoch {epoch}/{epochs}  {text}{more}", highlight=False)
+
+    with bar:
+        yield show

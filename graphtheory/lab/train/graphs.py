@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import KW_ONLY, dataclass
-from functools import cached_property
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, NamedTuple
 
 import torch
@@ -20,6 +19,7 @@ from graphtheory.lab.train.contract import (
     check_at_least,
     check_parts,
     digest,
+    refuse_any,
     shuffled,
 )
 from graphtheory.lab.train.score import Kind, Loss
@@ -42,9 +42,8 @@ class GraphSets(Source):
     at equal shares of their nodes, so that batches differ by less than one graph in size.
 
     Args:
-        graphs: PyG graphs with x, edge_index and y: int64 [1] for classes, or float [1, T] for
-            labels and values, NaN where one is missing; of a task on nodes one row a node, -1 for a
-            node without a class.
+        graphs: PyG graphs with x, edge_index and y, int64 [1], or float [1, T] with NaN where a
+            value is missing; of a task on nodes one row a node, -1 for one without a class.
         train: Positions of the graphs to train on, int64.
         val: Positions of those that choose the epoch.
         test: Positions of those that are scored beside them and decide nothing; may be empty.
@@ -54,9 +53,8 @@ class GraphSets(Source):
 
     Raises:
         TypeError: A graph without x, edge_index or y.
-        ValueError: A part without graphs, positions out of range or in two parts, a graph without
-            nodes or without any label, features that are not finite, or graphs that differ in their
-            features; the message names the first such graph.
+        ValueError: A part that is empty or overlaps, or a graph without nodes or labels, with other
+            features than the first has or with some that are not finite; it is named.
 
     Example:
         >>> ring = torch.tensor([[0, 1, 2], [1, 2, 0]])
@@ -74,6 +72,7 @@ class GraphSets(Source):
     nodes_per_batch: int = 4096
     name: str = "unnamed"
     seed: int = 0
+    _parts: Parts | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -81,43 +80,31 @@ class GraphSets(Source):
         check_at_least(0, seed=self.seed)
         self.graphs = list(self.graphs)
         check_parts("graph", len(self.graphs), self.train, self.val, self.test)
-        for position in self._chosen():
-            _check_graph(position, self.graphs[position], self.graphs[int(self.train[0])])
+        for position, graph in self._chosen():
+            _check_graph(position, graph, self.graphs[int(self.train[0])])
 
-    def _chosen(self) -> list[int]:
-        return torch.cat([self.train, self.val, self.test]).tolist()
+    def _chosen(self) -> Iterator[tuple[int, Data]]:
+        chosen = torch.cat([self.train, self.val, self.test]).tolist()
+        return ((position, self.graphs[position]) for position in chosen)
 
     def check_classes(self, num_classes: int) -> None:
-        """Refuse classes outside 0..num_classes-1, and rows of labels of another length."""
-        for position in self._chosen():
-            y = self.graphs[position].y
-            floating, expected = y.is_floating_point(), "[1], a class, or [num_nodes]"
-            if floating:
-                expected = f"[1, {num_classes}], an entry for each output"
+        for position, graph in self._chosen():
+            y, floating = graph.y, graph.y.is_floating_point()
             if not y.dim() or list(y.shape[1:]) != [num_classes] * floating:
-                raise ValueError(
-                    f"graph {position}: y of shape {tuple(y.shape)}, expected {expected}"
-                )
-            if not floating and len(wrong := y[(y < -1) | (y >= num_classes)]):
-                raise ValueError(
-                    f"graph {position}: label {int(wrong[0])}, expected 0..{num_classes - 1}, "
-                    "or -1 for none"
-                )
+                row, shape = f"[1, {num_classes}], an entry for each output", tuple(y.shape)
+                expected = row if floating else "[1], a class, or [num_nodes]"
+                raise ValueError(f"graph {position}: y of shape {shape}, expected {expected}")
+            if not floating:
+                expected = f"0..{num_classes - 1}, or -1 for none"
+                said = f"graph {position}: label {{value}}, expected {expected}"
+                refuse_any((y < -1) | (y >= num_classes), said, y)
 
     def statistics(self) -> tuple[Tensor, Tensor]:
-        """Compute mean and standard deviation of the known training targets, [T] each.
-
-        Raises:
-            ValueError: A target that is NaN in every training graph.
-        """
+        """Compute mean and standard deviation [T] of the known training targets; all need one."""
         y = torch.cat([self.graphs[i].y for i in self.train.tolist()]).double()
-        mean = y.nanmean(0)
-        if bool(mean.isnan().any()):
-            column = int(mean.isnan().nonzero()[0])
-            raise ValueError(
-                f"y[:, {column}] is NaN in all {len(y)} training graphs, expected a value in some; "
-                "take the column out"
-            )
+        mean, graphs = y.nanmean(0), f"all {len(y)} training graphs"
+        said = f"is NaN in {graphs}, expected a value in some; take the column out"
+        refuse_any(mean.isnan(), f"y[:, {{first}}] {said}")
         return mean.float(), (y - mean).square().nanmean(0).sqrt().float()
 
     def describe(self) -> dict[str, Any]:
@@ -127,22 +114,16 @@ class GraphSets(Source):
         return found | {"nodes_per_batch": self.nodes_per_batch, "seed": self.seed}
 
     def order(self, epoch: int) -> list[Tensor]:
-        """Draw the positions of each batch of an epoch."""
         return self._cut(shuffled(self.train, self.seed, _ORDER, epoch))
-
-    def train_batches(self, epoch: int) -> Iterator[Batch]:
-        return map(self._batch, self.order(epoch))
 
     def num_batches(self) -> int:
         return self._count(self._nodes(self.train))
 
     def evaluation_batch(self) -> Parts:
+        if self._parts is None:
+            parts = (map(self.batch, self._cut(part)) for part in (self.val, self.test))
+            self._parts = Parts(*map(list, parts))
         return self._parts
-
-    @cached_property
-    def _parts(self) -> Parts:
-        val, test = ([self._batch(p) for p in self._cut(part)] for part in (self.val, self.test))
-        return Parts(val, test)
 
     def _cut(self, positions: Tensor) -> list[Tensor]:
         """Cut into consecutive batches with equal shares of the nodes."""
@@ -156,17 +137,15 @@ class GraphSets(Source):
         return torch.tensor([self.graphs[i].num_nodes for i in positions.tolist()])
 
     def _count(self, nodes: Tensor) -> int:
-        """Into how many batches graphs of so many nodes are cut."""
         return min(len(nodes), -(-int(nodes.sum()) // self.nodes_per_batch))
 
-    def _batch(self, positions: Tensor) -> Batch:
+    def batch(self, positions: Tensor) -> Batch:
         batch = Batch.from_data_list([self.graphs[i] for i in positions.tolist()])
         batch.count = int(_known(batch.y).sum())
         return batch
 
 
 def _known(y: Tensor) -> Tensor:
-    """Labels that are there: no NaN, or no class of -1."""
     return ~y.isnan() if y.is_floating_point() else y >= 0
 
 
@@ -180,10 +159,8 @@ def _check_graph(position: int, graph: Data, first: Data) -> None:
     for name in ("x", "edge_attr", "y"):
         here, there = _width(graph.get(name)), _width(first.get(name))
         if here != there:
-            raise ValueError(
-                f"graph {position}: {name} is {here}, but {there} in the first graph of the "
-                "training part"
-            )
+            told = f"{name} is {here}, but {there} in the first graph of the training part"
+            raise ValueError(f"graph {position}: {told}")
         values = graph.get(name)
         if name != "y" and values is not None and not bool(torch.isfinite(values).all()):
             raise ValueError(f"graph {position}: {name} has NaN or infinite entries")
@@ -193,7 +170,6 @@ def _check_graph(position: int, graph: Data, first: Data) -> None:
 
 
 def _width(value: Tensor | None) -> str:
-    """Tell type and shape without the first axis, in words."""
     if value is None:
         return "missing"
     kind = "float" if value.is_floating_point() else "integer"
@@ -203,33 +179,25 @@ def _width(value: Tensor | None) -> str:
 class GraphTask(LabelTask):
     r"""What `fit` trains on a `GraphSets`: a model of batches of graphs.
 
-    ==============  ==========================  ===============================================
-    kind            y of a graph                loss, the mean over all labels that are there
-    ==============  ==========================  ===============================================
-    multiclass      int64 [1], -1 for none      cross-entropy
-    multilabel      float [1, T], 0, 1 or NaN   binary cross-entropy of each label
-    regression      float [1, T], NaN allowed   squared error, absolute error with ``metric="mae"``
-    ==============  ==========================  ===============================================
-
-    Values are learned in units of their standard deviation over the training graphs and predicted
-    in their own. A label that is NaN, or a class of -1 (where some nodes of a task on nodes have
-    none), counts neither in the loss nor in the score.
+    Classes, y int64 [1], have cross-entropy; labels, y float [1, T] of 0 and 1, binary
+    cross-entropy of each; values, y float [1, T], squared error, or absolute error with
+    ``metric="mae"``. The loss is the mean over all labels that are there: NaN, and of nodes a class
+    of -1, count neither in it nor in the score. Values are learned in units of their standard
+    deviation over the training graphs and predicted in their own.
 
     Args:
         model: ``model(batch) -> [num_graphs, num_outputs]`` of a PyG `Batch`; of a task on nodes
             ``[num_nodes, num_outputs]``.
-        kind: Which of the three.
+        kind: "multiclass", "multilabel" or "regression".
         num_outputs: Classes, labels or values; at least 2 classes, at least 1 of the others.
         metric: Name of the score; None is the first that the kind has: accuracy, rocauc, rmse.
         evaluator: Name of the set whose `Evaluator` of ogb computes the score in its place.
-        statistics: Mean and standard deviation of the targets, as `GraphSets.statistics` gives
-            them; of a regression only. None is 0 and 1.
-        loss: (outputs, y) -> mean loss, in the place of the table's.
+        statistics: Of a regression `GraphSets.statistics`; None is mean 0 and deviation 1.
+        loss: (outputs, y) -> mean loss, in the place of the kind's.
         optimizer: Step sizes and decay.
 
     Raises:
-        ValueError: If kind, number of outputs and metric do not go together, or ogb does not know
-            the evaluator.
+        ValueError: Kind, outputs, metric and evaluator that do not go together or are not known.
 
     Example:
         >>> from torch_geometric.nn import global_mean_pool
@@ -240,6 +208,7 @@ class GraphTask(LabelTask):
         'accuracy'
     """
 
+    outputs_are = "num_outputs"
     shift: Tensor
     scale: Tensor
 
@@ -255,11 +224,8 @@ class GraphTask(LabelTask):
         loss: Loss | None = None,
         optimizer: AdamOptions = AdamOptions(),
     ) -> None:
-        super().__init__(
-            model, num_outputs, optimizer, kind=kind, metric=metric, evaluator=evaluator
-        )
-        if num_outputs < (2 if kind == "multiclass" else 1):
-            raise ValueError(f"num_outputs: got {num_outputs}, too few for {kind}")
+        options: dict[str, Any] = {"metric": metric, "kind": kind, "evaluator": evaluator}
+        super().__init__(model, num_classes=num_outputs, optimizer=optimizer, **options)
         if statistics is not None and kind != "regression":
             raise ValueError(f"statistics: got some, expected None of {kind} labels")
         shift, scale = statistics or (torch.zeros(num_outputs), torch.ones(num_outputs))
@@ -273,23 +239,15 @@ class GraphTask(LabelTask):
 
     def predict(self, batch: Batch) -> Tensor:
         """Compute logits, or values in their own unit."""
-        return self._in_their_unit(self(batch))
-
-    def _in_their_unit(self, out: Tensor) -> Tensor:
-        return out * self.scale + self.shift if self.kind == "regression" else out
+        return self(batch) * self.scale + self.shift
 
     def _target(self, y: Tensor) -> Tensor:
         return (y - self.shift) / self.scale if self.kind == "regression" else y
 
-    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
-        return self.loss(self(batch), self._target(batch.y))
-
-    def to_score(self, batch: Parts) -> tuple[Pair, Pair | None]:
-        parts = move_data_to_device(batch, self.device)
-        return self._pair(parts.val), self._pair(parts.test) if parts.test else None
-
-    def _pair(self, batches: list[Batch]) -> Pair:
-        return torch.cat([self(b) for b in batches]), torch.cat([b.y for b in batches])
+    def pairs(self, batch: Parts | Batch) -> list[Pair]:
+        given = batch if isinstance(batch, Parts) else Parts([batch], [])
+        parts = filter(None, move_data_to_device(given, self.device))
+        return [(torch.cat([self(b) for b in p]), torch.cat([b.y for b in p])) for p in parts]
 
     def _score(self, outputs: Tensor, y: Tensor) -> float:
-        return super()._score(self._in_their_unit(outputs), y)
+        return super()._score(outputs * self.scale + self.shift, y)

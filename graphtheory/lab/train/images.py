@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
 from dataclasses import KW_ONLY, dataclass, field
-from functools import partial
+from functools import cache, partial
 from types import ModuleType
 from typing import Any
 
@@ -24,9 +23,12 @@ from graphtheory.lab.train.contract import (
     check_each,
     check_parts,
     digest,
+    refuse_any,
     shuffled,
+    split_parameters,
 )
-from graphtheory.lab.train.watch import borrowed_randomness, seed_all
+from graphtheory.lab.train.fit import borrowed_randomness, seed_all
+from graphtheory.modes import evaluating
 
 _ORDER = 5  # stream of randomness; 0 to 4 are those of graphs
 _LEVELS, _CHUNK = 256, 500  # of a byte; images of one pass without gradients
@@ -51,10 +53,9 @@ class ImageBatch:
 
 @dataclass(eq=False, repr=False)
 class ImageData(Source):
-    """Train on shuffled batches of images, validate on others.
+    """Train on batches of images, shuffled as a function of (seed, epoch), validate on others.
 
-    The order of an epoch is a function of (seed, epoch). Images that fill no whole batch wait for
-    another epoch; where there is no whole batch, all images are one.
+    Images that fill no whole batch wait for another epoch; if there is none, all images are one.
 
     Args:
         pixels: Every image, uint8 [N, C, H, W].
@@ -102,12 +103,9 @@ class ImageData(Source):
         check_at_least(0, seed=self.seed)
 
     def check_classes(self, num_classes: int) -> None:
-        bad = ((self.y < 0) | (self.y >= num_classes)).nonzero().flatten()
-        if len(bad):
-            raise ValueError(
-                f"y: {len(bad)} labels out of range, the first is image {int(bad[0])} with "
-                f"{int(self.y[bad[0]])}; expected 0..{num_classes - 1}"
-            )
+        said = "y: {count} labels out of range, the first is image {first} with {value}; expected "
+        bad = (self.y < 0) | (self.y >= num_classes)
+        refuse_any(bad, f"{said}0..{num_classes - 1}", self.y)
 
     def statistics(self) -> tuple[Tensor, Tensor]:
         """Compute mean and deviation of the training images by channel, of values 0..1, [C]."""
@@ -123,21 +121,14 @@ class ImageData(Source):
         return found | {"batch_size": self.batch_size, "seed": self.seed}
 
     def order(self, epoch: int) -> list[Tensor]:
-        """Draw the positions of each batch of an epoch."""
         drawn = shuffled(self.train, self.seed, _ORDER, epoch)
         whole = [part for part in drawn.split(self.batch_size) if len(part) == self.batch_size]
         return whole or [drawn]
 
-    def train_batches(self, epoch: int) -> Iterator[ImageBatch]:
-        return map(self._batch, self.order(epoch))
-
-    def num_batches(self) -> int:
-        return max(len(self.train) // self.batch_size, 1)
-
     def evaluation_batch(self) -> ImageBatch:
-        return self._batch(self.val)
+        return self.batch(self.val)
 
-    def _batch(self, positions: Tensor) -> ImageBatch:
+    def batch(self, positions: Tensor) -> ImageBatch:
         return ImageBatch(self.pixels[positions], self.y[positions])
 
 
@@ -174,54 +165,33 @@ class Augmentation:
         if self.mixup + self.cutmix > 1:
             raise ValueError(f"mixup + cutmix: got {self.mixup + self.cutmix}, expected 1 or less")
 
-    @property
-    def needs_kornia(self) -> bool:
-        """Whether anything is done to images."""
-        return self != Augmentation()
-
-
-class Augmenter:
-    """An `Augmentation` at work on images of one size; draws from torch's global random state."""
-
-    def __init__(self, options: Augmentation, size: tuple[int, int], num_classes: int) -> None:
-        self.options, self.num_classes = options, num_classes
-        self._shape: list[Callable[[Tensor], Tensor]] = []
-        if not options.needs_kornia:
-            return
-        kornia = require_kornia()
-        if options.crop:
-            self._shape.append(kornia.RandomCrop(size, padding=options.crop))
-        if options.flip:
-            self._shape.append(kornia.RandomHorizontalFlip(p=0.5))
-        self._erase = kornia.RandomErasing(p=options.erase)
-        both: dict[str, Any] = {"p": 1.0, "data_keys": ["input", "class"]}
-        self._mixup = kornia.RandomMixUpV2(**both)
-        self._cutmix = kornia.RandomCutMixV2(**both, use_correct_lambda=True)
-
     def reshape(self, images: Tensor) -> Tensor:
-        """Crop and mirror images; black is 0."""
-        for change in self._shape:
-            images = change(images)
-        return images
+        """Crop and mirror images [B, C, H, W] with values 0..1; black is 0."""
+        if self.crop:
+            images = _change("RandomCrop", tuple(images.shape[2:]), padding=self.crop)(images)
+        return _change("RandomHorizontalFlip", p=0.5)(images) if self.flip else images
 
-    def blend(self, images: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    def blend(self, images: Tensor, y: Tensor, num_classes: int) -> tuple[Tensor, Tensor]:
         """Erase and blend normalized images; these and the shares of their classes [B, C]."""
-        target = one_hot(y, self.num_classes).to(images.dtype)
-        options = self.options
-        if options.erase:
-            images = self._erase(images)
-        draw = float(torch.rand(())) if options.mixup or options.cutmix else 1.0
-        if draw >= options.mixup + options.cutmix:
+        target = one_hot(y, num_classes).to(images.dtype)
+        if self.erase:
+            images = _change("RandomErasing", p=self.erase)(images)
+        draw = float(torch.rand(())) if self.mixup or self.cutmix else 1.0
+        if draw >= self.mixup + self.cutmix:
             return images, target
-        if draw < options.mixup:
-            images, label = self._mixup(images, y)
+        both: dict[str, Any] = {"p": 1.0, "data_keys": ("input", "class")}
+        if draw < self.mixup:
+            images, label = _change("RandomMixUpV2", **both)(images, y)
             kept = 1 - label[:, 2:]
         else:
-            images, (label,) = self._cutmix(images, y)
-            kept = label[
-                :, 2:
-            ]  # [B, 1], of the own class; the rest is that of the class in column 1
-        return images, kept * target + (1 - kept) * one_hot(label[:, 1].long(), self.num_classes)
+            images, (label,) = _change("RandomCutMixV2", **both, use_correct_lambda=True)(images, y)
+            kept = label[:, 2:]  # [B, 1], of the own class; column 1 has the other one
+        return images, kept * target + (1 - kept) * one_hot(label[:, 1].long(), num_classes)
+
+
+@cache
+def _change(kind: str, *sizes: Any, **options: Any) -> Any:
+    return getattr(require_kornia(), kind)(*sizes, **options)
 
 
 def require_kornia() -> ModuleType:
@@ -229,10 +199,9 @@ def require_kornia() -> ModuleType:
     try:
         import kornia.augmentation
     except ImportError as error:
-        raise ImportError(
-            "kornia: not installed, expected for random changes of images; install "
-            "graphtheory[images], or train with Augmentation()"
-        ) from error
+        needed = "kornia: not installed, expected for random changes of images"
+        other = "install graphtheory[images], or train with Augmentation()"
+        raise ImportError(f"{needed}; {other}") from error
     return kornia.augmentation
 
 
@@ -247,9 +216,8 @@ class Recipe:
         warmup: Share of all steps in which the step size grows from 0.
         smoothing: Share of every label that is spread over all classes.
         clip: Largest norm of the gradient; None is none.
-        ema: Weight of the past in the average of the weights that is scored; it begins at 2 / 11
-            and grows as (1 + n) / (10 + n) with the step n up to this. None scores the last
-            weights themselves.
+        ema: Weight of the past, after n steps at most (1 + n) / (10 + n), in the average of the
+            weights that is scored. None scores the last weights themselves.
         augment: What is done to the images.
 
     Raises:
@@ -272,10 +240,9 @@ class Recipe:
     def __post_init__(self) -> None:
         check_at_least(1, epochs=self.epochs)
         check_each("a number above 0", lambda v: 0 < v < math.inf, lr=self.lr, clip=self.clip)
-        shares = {
-            name: getattr(self, name) for name in ("weight_decay", "warmup", "smoothing", "ema")
-        }
-        check_each("a number in [0, 1)", lambda v: 0 <= v < 1, **shares)
+        shares = ("weight_decay", "warmup", "smoothing", "ema")
+        given = {name: getattr(self, name) for name in shares}
+        check_each("a number in [0, 1)", lambda v: 0 <= v < 1, **given)
 
     def factor(self, step: int, steps: int) -> float:
         """Compute the share of `lr` in step 0..steps-1: linear up, then half a cosine down to 0.
@@ -293,12 +260,9 @@ class Recipe:
     def optimizer(self, model: nn.Module) -> torch.optim.Optimizer:
         """Make AdamW on the parameters of `model` that learn."""
         kinds = (nn.Linear, nn.Conv2d)
-        decayed = {id(m.weight) for m in model.modules() if isinstance(m, kinds)}
-        learning = [p for p in model.parameters() if p.requires_grad]
-        groups: list[dict[str, Any]] = [
-            {"params": [p for p in learning if id(p) in decayed]},
-            {"params": [p for p in learning if id(p) not in decayed], "weight_decay": 0.0},
-        ]
+        maps = (m.weight for m in model.modules() if isinstance(m, kinds))
+        decayed, others = split_parameters(model, maps)
+        groups: list[Any] = [{"params": decayed}, {"params": others, "weight_decay": 0.0}]
         return torch.optim.AdamW(groups, lr=self.lr, weight_decay=self.weight_decay)
 
     def average_of(self, model: nn.Module) -> AveragedModel | None:
@@ -341,14 +305,12 @@ class ImageTask(LabelTask):
         statistics: tuple[Tensor, Tensor],
         recipe: Recipe = Recipe(),
     ) -> None:
-        check_at_least(2, num_classes=num_classes)
-        if recipe.augment.needs_kornia:
+        if recipe.augment != Augmentation():
             require_kornia()
-        super().__init__(model, num_classes, recipe)
+        super().__init__(model, num_classes=num_classes, optimizer=recipe)
         mean, std = statistics
         self.register_buffer("mean", mean.view(-1, 1, 1))
         self.register_buffer("std", std.clamp(min=1e-6).view(-1, 1, 1))
-        self._augmenter: Augmenter | None = None
 
     def normalize(self, images: Tensor) -> Tensor:
         """Bring values 0..1 to mean 0 and deviation 1."""
@@ -359,25 +321,21 @@ class ImageTask(LabelTask):
         return self.evaluated(self.normalize(images))
 
     def training_step(self, batch: ImageBatch, batch_idx: int) -> Tensor:
-        if self._augmenter is None:
-            height, width = batch.pixels.shape[2:]
-            self._augmenter = Augmenter(self.options.augment, (height, width), self.num_classes)
-        images = self.normalize(self._augmenter.reshape(batch.pixels.float() / 255))
-        images, target = self._augmenter.blend(images, batch.y)
+        augment = self.options.augment
+        images = self.normalize(augment.reshape(batch.pixels.float() / 255))
+        images, target = augment.blend(images, batch.y, self.num_classes)
         return cross_entropy(self.model(images), target, label_smoothing=self.options.smoothing)
 
+    @torch.no_grad()
     def logits(self, pixels: Tensor) -> Tensor:
-        """Compute logits [N, num_classes] of images uint8 [N, C, H, W], in evaluation mode.
-
-        A model that draws even then, as one that drops random tokens, draws the same at every call.
-        """
-        with self.evaluating(), borrowed_randomness():
+        """Compute logits [N, num_classes] of images uint8 [N, C, H, W], in evaluation mode."""
+        with evaluating(self), borrowed_randomness():
             seed_all(0)  # for models that draw even in evaluation
             parts = [self(part.to(self.device).float() / 255) for part in pixels.split(_CHUNK)]
         return torch.cat(parts)
 
-    def to_score(self, batch: ImageBatch) -> tuple[Pair, None]:
-        return (self.logits(batch.pixels), batch.y.to(self.device)), None
+    def pairs(self, batch: ImageBatch) -> list[Pair]:
+        return [(self.logits(batch.pixels), batch.y.to(self.device))]
 
     def configure_gradient_clipping(self, optimizer: Any, *args: Any, **options: Any) -> None:
         if self.options.clip is not None:

@@ -62,8 +62,8 @@ class Curriculum:
     points: Ramp
 
     def __post_init__(self) -> None:
-        for name in ("dims", "points"):
-            if not isinstance(value := getattr(self, name), Ramp):
+        for name, value in vars(self).items():
+            if not isinstance(value, Ramp):
                 raise TypeError(f"{name}: got {value!r}, expected Ramp(start, end)")
 
 
@@ -129,15 +129,14 @@ def train_in_context(
         lr: Step size of Adam.
         loss: Of predictions and outputs, both [P, n].
         progress: Called after each step with its number and loss.
-        checkpoint: A file that is written about once a minute and at the end. Where it is there,
-            training goes on from it, to the same bits as without a break, for the same `steps` or
-            more.
+        checkpoint: A file that is written about once a minute and at the end, from which training
+            goes on to the same bits as without a break, for the same `steps` or more.
 
     Raises:
         ValueError: A number out of its range, or prompts of other shapes than asked for.
         TypeError: `sample` is no function, or gives anything but x and y.
         CheckpointError: `checkpoint` is damaged, or of another model, batch size, step size or
-            curriculum; `sample` and `loss` are functions, which nobody can compare.
+            curriculum; `sample` and `loss` are not compared.
         FloatingPointError: A loss that is not finite.
 
     Source:
@@ -157,8 +156,8 @@ def train_in_context(
         expected = "a function (prompts, points, dim, generator) -> x, y, such as Linear().prompts"
         raise TypeError(f"sample: got {type(sample).__name__}, expected {expected}")
     if not isinstance(curriculum, Curriculum):
-        kind = type(curriculum).__name__
-        raise TypeError(f"curriculum: got {kind}, expected Curriculum(dims=Ramp(...), ...)")
+        given = f"got {type(curriculum).__name__}, expected Curriculum(dims=Ramp(...), ...)"
+        raise TypeError(f"curriculum: {given}")
     optimizer = torch.optim.Adam(model.parameters(), lr=lr)
     settings = {"batch_size": batch_size, "lr": lr, "curriculum": asdict(curriculum)}
     file = None if checkpoint is None else Path(checkpoint)
@@ -189,7 +188,6 @@ def train_in_context(
 def _drawn(
     sample: Sampler, asked: tuple[int, int, int], width: int, generator: Generator
 ) -> tuple[Tensor, Tensor]:
-    """Draw prompts, their inputs filled up with zeros to `width` coordinates."""
     found = sample(*asked, generator)
     pair = (found.x, found.y) if hasattr(found, "x") else found
     if not isinstance(pair, (tuple, list)) or len(pair) != 2:

@@ -5,24 +5,25 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import cached_property
+from typing import Any, ClassVar
 
 import torch
 from lightning.fabric.utilities import move_data_to_device
-from torch import Tensor, nn
+from torch import Tensor
 from torch_geometric.data import Data
 
 from graphtheory.graph import Neighborhood
 from graphtheory.lab.train.contract import (
-    AdamOptions,
     LabelTask,
     Pair,
     Source,
     check_at_least,
     digest,
+    refuse_any,
     shuffled,
 )
-from graphtheory.lab.train.score import METRICS
+from graphtheory.lab.train.score import METRICS, Metrics
 from graphtheory.patterns import Compose, Pattern
 from graphtheory.patterns.base import apply_fixed
 from graphtheory.patterns.draw import derive
@@ -34,88 +35,50 @@ _EVALUATION, _TRAINING, _ORDER = 0, 1, 2  # streams of randomness
 class NodeTask(LabelTask):
     r"""Classes or labels of the nodes of one graph: the mean loss over the masked nodes.
 
-    ==============  =========================  ===============================================
-    kind            y of a node                loss
-    ==============  =========================  ===============================================
-    multiclass      int64                      cross-entropy,
-                                               :math:`-\frac1{|M|}\sum_{n \in M} \log p_{y_n}(n)`
-    multilabel      float [T], 0, 1 or NaN     binary cross-entropy of each label that is not NaN
-    ==============  =========================  ===============================================
-
+    Classes, y int64, have cross-entropy, :math:`-\frac1{|M|}\sum_{n \in M} \log p_{y_n}(n)`,
+    and several labels, y float [T] of 0, 1 or NaN, binary cross-entropy of each that is not NaN.
     Works under `fit` and under any Lightning Trainer, for which it logs `val_loss`, `val` and
-    `test` where it evaluates. Edge of the domain: a batch without masked nodes has no loss and is
-    refused by the data modules.
+    `test`. A batch without masked nodes has no loss and is refused by the data modules.
 
     Args:
         model: `model(x, neighborhood) -> logits [num_dst, num_classes]`; for batches with `layers`
             a model that takes a sequence of them.
         num_classes: C, at least 2; of several labels T, at least 1.
-        metric: "accuracy", or "rocauc" for two classes; of several labels "rocauc" or "ap", the
-            mean over the labels.
+        metric: "accuracy", or "rocauc" for two classes; of several labels mean "rocauc" or "ap".
         optimizer: Step sizes and decay.
         kind: "multiclass" or "multilabel".
-        evaluator: Name of the set whose `Evaluator` of ogb computes the score in the metric's
-            place, such as "ogbn-arxiv".
+        evaluator: Set whose `Evaluator` of ogb scores in the metric's place, as "ogbn-arxiv".
 
     Raises:
-        ValueError: Unknown kind or metric, too few classes, "rocauc" with more than two, or a set
-            that ogb does not know.
+        ValueError: Unknown kind, metric or evaluator, too few classes, "rocauc" with over two.
     """
 
-    def __init__(
-        self,
-        model: nn.Module,
-        *,
-        num_classes: int,
-        metric: str = "accuracy",
-        optimizer: AdamOptions = AdamOptions(),
-        kind: str = "multiclass",
-        evaluator: str | None = None,
-    ) -> None:
-        metrics = {"multiclass": ("accuracy", "rocauc"), "multilabel": METRICS["multilabel"]}
-        super().__init__(
-            model, num_classes, optimizer, kind=kind, metric=metric, metrics=metrics,
-            evaluator=evaluator,
-        )  # fmt: skip
-        least = 1 if kind == "multilabel" else 2
-        two = kind == "multiclass" and metric == "rocauc"
-        if num_classes < least or (two and num_classes != 2):
-            expected = "2" if two else f"{least} or more"
-            raise ValueError(f"num_classes: got {num_classes}, expected {expected} for {metric!r}")
+    metrics: ClassVar[Metrics] = {
+        "multiclass": ("accuracy", "rocauc"),
+        "multilabel": METRICS["multilabel"],
+    }
 
     def forward(self, batch: NodeBatch) -> Tensor:
         """Compute logits of the targets, [num_dst, num_classes]."""
         graph = batch.neighborhood if batch.layers is None else batch.layers
         return self.outputs(batch.neighborhood.num_dst, batch.x, graph)
 
-    def training_step(self, batch: NodeBatch, batch_idx: int) -> Tensor:
-        return self.loss(self(batch)[batch.mask], batch.y[batch.mask])
-
-    def to_score(self, batch: NodeBatch) -> tuple[Pair, Pair | None]:
-        logits, y, test = self(batch), batch.y, batch.test_mask
-        val = logits[batch.mask], y[batch.mask]
-        return val, None if test is None else (logits[test], y[test])
+    def pairs(self, batch: NodeBatch) -> list[Pair]:
+        logits, masks = self(batch), (batch.mask, batch.test_mask)
+        return [(logits[mask], batch.y[mask]) for mask in masks if mask is not None]
 
 
 @dataclass(frozen=True)
 class NodeBatch:
-    """Features, who aggregates from whom, and the nodes whose labels count.
+    """Features, who aggregates from whom, and the nodes whose labels count."""
 
-    Args:
-        x: Features [num_src, F], dense or sparse CSR.
-        neighborhood: Who aggregates from whom, num_dst rows.
-        y: Class of each target, int64 [num_dst], or its labels, float [num_dst, T].
-        mask: Bool [num_dst], the nodes that the loss or the score is computed on.
-        test_mask: Bool [num_dst] or None; in evaluation the nodes of the test, scored in the same
-            pass and never used to choose anything.
-        layers: A neighborhood for each layer, which the model gets instead, or None.
-    """
-
-    x: Tensor
-    neighborhood: Neighborhood
-    y: Tensor
-    mask: Tensor
+    x: Tensor  #: Features [num_src, F], dense or sparse CSR.
+    neighborhood: Neighborhood  #: Who aggregates from whom, num_dst rows.
+    y: Tensor  #: Class of each target, int64 [num_dst], or its labels, float [num_dst, T].
+    mask: Tensor  #: Bool [num_dst], the nodes that the loss or the score is computed on.
+    #: Bool [num_dst] or None; the test's nodes, which are scored too and choose nothing.
     test_mask: Tensor | None = None
+    #: A neighborhood for each layer, which the model gets instead, or None.
     layers: tuple[Neighborhood, ...] | None = None
 
     @property
@@ -138,9 +101,8 @@ def apply(pattern: Pattern | None, graph: Neighborhood, *seed: int) -> Neighborh
 class FullGraph(Source):
     """Train and evaluate on all nodes at once.
 
-    A deterministic pattern, or the deterministic beginning of one, is applied once. A random one is
-    drawn afresh in every training step, as a function of (seed, epoch); evaluation always sees the
-    same draw, or what `evaluation` makes of the graph, such as `patterns.Effective` of the pattern.
+    A deterministic pattern, or the beginning of one, is applied once. A random one is drawn in each
+    training step, as a function of (seed, epoch); evaluation always sees the same draw.
 
     Args:
         data: A graph with x [N, F], y int64 [N] (of several labels float [N, T]: 0, 1 or NaN),
@@ -148,12 +110,12 @@ class FullGraph(Source):
             test_mask, Bool [N] and disjoint. Nodes outside the masks may be of any class.
         pattern: Who aggregates from whom, given the graph; None is the graph itself.
         seed: Of the random pattern, 0 or more.
-        evaluation: What evaluation sees in place of a random pattern; None is the same pattern.
+        evaluation: What evaluation sees in place of a random pattern, such as `patterns.Effective`
+            of it; None is the same pattern.
 
     Raises:
         TypeError: A tensor is missing or of the wrong dtype.
-        ValueError: Features that are not finite, labels out of range, masks that are empty,
-            overlap or have the wrong shape.
+        ValueError: Features that are not finite, labels out of range, masks that do not fit.
         IndexError: An edge to a node that does not exist.
 
     Example:
@@ -181,9 +143,7 @@ class FullGraph(Source):
             raise ValueError(f"evaluation: got {evaluation}, expected None beside {pattern}")
         check_at_least(0, seed=seed)
         self.graph = Neighborhood.from_edge_index(data.edge_index, data.x.size(0))
-        self.data, self.pattern, self.seed = data, pattern, seed
-        self.evaluation = evaluation
-        self._begun: tuple[Neighborhood, Pattern | None] | None = None
+        self.data, self.pattern, self.evaluation, self.seed = data, pattern, evaluation, seed
         self._evaluation: NodeBatch | None = None
 
     @property
@@ -196,24 +156,16 @@ class FullGraph(Source):
 
     def describe(self) -> dict[str, Any]:
         masks = _masks_of(self.data).values()
-        found: dict[str, Any] = {
-            "name": str(self.data.get("name") or "unnamed"),
-            "sha256": digest([self.data.x, self.data.y, self.data.edge_index, *masks]),
-            "pattern": repr(self.pattern),
-            "seed": self.seed,
-        }
+        sha256 = digest([self.data.x, self.data.y, self.data.edge_index, *masks])
+        found: dict[str, Any] = {"name": str(self.data.get("name") or "unnamed"), "sha256": sha256}
+        found |= {"pattern": repr(self.pattern), "seed": self.seed}
         return found if self.evaluation is None else found | {"evaluation": repr(self.evaluation)}
 
     def order(self, epoch: int) -> list[Tensor]:
-        """Draw the labeled nodes of each batch of an epoch; all of them without a batch size."""
         nodes = self.data.train_mask.nonzero().flatten()
         if self.batch_size is None:
             return [nodes]
         return list(shuffled(nodes, self.seed, _ORDER, epoch).split(self.batch_size))
-
-    def num_batches(self) -> int:
-        labeled = int(self.data.train_mask.sum())
-        return math.ceil(labeled / (self.batch_size or labeled))
 
     def train_batch(self, epoch: int, step: int = 0) -> NodeBatch:
         """Make one batch of an epoch; the same for the same epoch and step."""
@@ -227,7 +179,6 @@ class FullGraph(Source):
         return (self.train_batch(epoch, step) for step in range(self.num_batches()))
 
     def evaluation_batch(self) -> NodeBatch:
-        """Make a batch of all nodes once, with the validation nodes as mask, and the test nodes."""
         with torch.inference_mode(False):  # training may follow an evaluation under Lightning
             if self._evaluation is None:
                 data, other = self.data, self.evaluation
@@ -238,15 +189,13 @@ class FullGraph(Source):
         return self._evaluation
 
     def _draw(self, *position: int) -> Neighborhood:
-        """Apply the pattern; what it draws follows from the position."""
-        graph, sampler = self.begun()
+        graph, sampler = self.begun
         return apply(sampler, graph, self.seed, *position)
 
+    @cached_property
     def begun(self) -> tuple[Neighborhood, Pattern | None]:
-        """Apply the parts before the first random one (once); the graph, and the other parts."""
-        if self._begun is None:
-            self._begun = apply_fixed(self.pattern or Compose(), self.graph)
-        return self._begun
+        """The graph after the parts of the pattern before the first random one, and the others."""
+        return apply_fixed(self.pattern or Compose(), self.graph)
 
 
 def _masks_of(data: Data) -> dict[str, Tensor]:
@@ -267,20 +216,15 @@ def check_data(data: Data) -> None:
     sparse = x.layout == torch.sparse_csr
     bad = ~torch.isfinite(x.values() if sparse else x)
     if bool(bad.any()):
-        first = bad.nonzero()[0]
-        if sparse:
-            first = x.to_sparse_coo().indices()[:, first[0]]
-        raise ValueError(
-            f"data.x: {int(bad.sum())} entries are NaN or infinite, the first at "
-            f"{first.tolist()}; expected finite features"
-        )
+        positions = x.to_sparse_coo().indices()[:, bad] if sparse else bad.nonzero().t()
+        count, first = positions.size(1), positions[:, 0].tolist()
+        told = f"{count} entries are NaN or infinite, the first at {first}"
+        raise ValueError(f"data.x: {told}; expected finite features")
     check_masks(_masks_of(data), nodes)
     several = y.is_floating_point() and y.dim() == 2
     if not (several or (y.dtype == torch.int64 and y.dim() == 1)) or len(y) != nodes:
-        raise ValueError(
-            f"data.y: {y.dtype} of shape {tuple(y.shape)}, expected int64 [{nodes}], or float "
-            f"[{nodes}, T] of several labels"
-        )
+        told = f"{y.dtype} of shape {tuple(y.shape)}, expected int64 [{nodes}]"
+        raise ValueError(f"data.y: {told}, or float [{nodes}, T] of several labels")
     check_classes(data, None)
 
 
@@ -288,43 +232,26 @@ def check_masks(masks: dict[str, Tensor], nodes: int) -> None:
     """Refuse masks that are not Bool [nodes] or have no node, and nodes in two of them."""
     for name, mask in masks.items():
         if mask.dtype != torch.bool or mask.shape != (nodes,):
-            raise ValueError(
-                f"data.{name}: {mask.dtype} of shape {tuple(mask.shape)}, expected bool [{nodes}]; "
-                "of several splits give one column"
-            )
+            told = f"{mask.dtype} of shape {tuple(mask.shape)}, expected bool [{nodes}]"
+            raise ValueError(f"data.{name}: {told}; of several splits give one column")
         if not bool(mask.any()):
             raise ValueError(f"data.{name}: no node, expected at least one")
-    twice = (torch.stack(list(masks.values())).sum(0) > 1).nonzero().flatten()
-    if len(twice):
-        raise ValueError(
-            f"data: {len(twice)} nodes are in more than one of {', '.join(masks)}, the first is "
-            f"node {int(twice[0])}; expected disjoint masks"
-        )
+    twice = torch.stack(list(masks.values())).sum(0) > 1
+    said = f"data: {{count}} nodes are in more than one of {', '.join(masks)}, the first is node "
+    refuse_any(twice, said + "{first}; expected disjoint masks")
 
 
 def check_classes(data: Data, num_classes: int | None) -> None:
-    """Refuse labels of masked nodes outside 0..num_classes-1; None is without upper limit.
-
-    Of several labels there are `num_classes`, each 0, 1 or NaN.
-    """
+    """Refuse labels of masked nodes outside 0..num_classes-1, and labels other than 0, 1, NaN."""
     y = data.y
     if y.dim() == 2:
         if num_classes not in (None, y.size(1)):
             raise ValueError(f"data.y: {y.size(1)} labels of each node, expected {num_classes}")
-        bad = ~((y == 0) | (y == 1) | y.isnan())
-        if bool(bad.any()):
-            first = bad.nonzero()[0]
-            raise ValueError(
-                f"data.y: {int(bad.sum())} labels are neither 0, 1 nor NaN, the first at "
-                f"{first.tolist()} with {float(y[tuple(first)]):g}"
-            )
+        said = "labels are neither 0, 1 nor NaN, the first at {first} with {value:g}"
+        refuse_any(~((y == 0) | (y == 1) | y.isnan()), f"data.y: {{count}} {said}", y)
         return
     used = torch.stack(list(_masks_of(data).values())).any(0)
+    limit = "0 or more" if num_classes is None else f"0..{num_classes - 1}"
+    said = "{count} nodes of the masks have a label out of range, the first is node {first} with "
     bad = used & ((y < 0) | (y >= (math.inf if num_classes is None else num_classes)))
-    if bool(bad.any()):
-        node = int(bad.nonzero()[0])
-        limit = "0 or more" if num_classes is None else f"0..{num_classes - 1}"
-        raise ValueError(
-            f"data.y: {int(bad.sum())} nodes of the masks have a label out of range, the first is "
-            f"node {node} with {int(y[node])}; expected {limit}"
-        )
+    refuse_any(bad, f"data.y: {said}{{value}}; expected {limit}", y)

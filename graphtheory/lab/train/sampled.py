@@ -30,9 +30,8 @@ class SampledGraph(FullGraph):
     """Train on batches of labeled nodes with sampled neighbors, evaluate on all nodes at once.
 
     PyG's NeighborLoader draws `num_neighbors[k]` sources for each node that the k-th hop reached;
-    the pattern, distances included, is computed on what was drawn, and the loss on the nodes that
-    the drawing began with, which are the first rows. Every batch is a function of (seed, epoch,
-    step), whatever the number of workers.
+    the pattern, distances included, is computed on what was drawn, and the loss on the first rows,
+    the nodes that it began with. A batch is a function of (seed, epoch, step), with any workers.
 
     Args:
         data: As for `FullGraph`.
@@ -60,18 +59,14 @@ class SampledGraph(FullGraph):
         super().__init__(data, pattern, seed=seed)
         known = torch_geometric.typing
         if not (known.WITH_PYG_LIB or known.WITH_TORCH_SPARSE):
-            raise ImportError(
-                "SampledGraph: PyG's neighbor sampling needs torch-sparse or pyg-lib, found "
-                "neither; install graphtheory[scatter]"
-            )
+            needs = "needs torch-sparse or pyg-lib, found neither; install graphtheory[scatter]"
+            raise ImportError(f"SampledGraph: PyG's neighbor sampling {needs}")
         check_at_least(1, batch_size=batch_size)
         check_at_least(0, num_workers=num_workers)
-        if not num_neighbors or any(n < -1 or n == 0 for n in num_neighbors):
-            raise ValueError(
-                f"num_neighbors: got {list(num_neighbors)}, expected at least one count of 1 or "
-                "more, or -1 for all"
-            )
         self.num_neighbors, self.batch_size = list(num_neighbors), batch_size
+        if not num_neighbors or any(n < -1 or n == 0 for n in num_neighbors):
+            expected = "at least one count of 1 or more, or -1 for all"
+            raise ValueError(f"num_neighbors: got {self.num_neighbors}, expected {expected}")
         self.num_workers = num_workers
         self._drawn = _Drawn(data, pattern, self.num_neighbors, seed)
         self._keys: list[Key] = []  # of the epoch's batches, for a loader that outlives it
@@ -130,16 +125,15 @@ class _Drawn(Dataset[NodeBatch]):
 class SampledLayers(FullGraph):
     """Train on labeled nodes and what each layer draws for them, evaluate on all nodes at once.
 
-    A batch has a neighborhood for each layer, as of `data.loaders.NodeSetLoader`, and the features
-    of the nodes in it alone. It is a function of (seed, epoch, step). The model takes a sequence of
-    neighborhoods, as `models.SampledGCN` and a classic stack of GCN layers do. Evaluation sees
-    what `evaluation` makes of the graph: A, or `patterns.Effective` of the pattern for A*.
+    A batch has a neighborhood for each layer, which the model takes as a sequence, as
+    `models.SampledGCN` does, and the features of their nodes alone. It is a function of (seed,
+    epoch, step).
 
     Args:
         data: As for `FullGraph`.
         pattern: A sampler, perhaps at the end of a `Compose`.
         num_layers: Of the model, at least 1.
-        evaluation: What evaluation sees.
+        evaluation: What evaluation sees: A, or `patterns.Effective` of the pattern for A*.
         batch_size: Labeled nodes of a step, at least 1, the last of an epoch perhaps fewer; None
             is all of them.
         seed: Of order and draws, 0 or more.
@@ -178,7 +172,7 @@ class SampledLayers(FullGraph):
         return super().describe() | found
 
     def train_batch(self, epoch: int, step: int = 0) -> NodeBatch:
-        graph, sampler = self.begun()
+        graph, sampler = self.begun
         assert sampler is not None
         seeds = self.order(epoch)[step]
         generator = torch.Generator().manual_seed(derive(self.seed, _LAYERS, epoch, step))

@@ -18,31 +18,25 @@ from torchmetrics.functional import classification, regression
 Kind = Literal["multiclass", "multilabel", "regression"]
 Loss = Callable[[Tensor, Tensor], Tensor]
 Metrics = dict[str, tuple[str, ...]]
-METRICS: Metrics = {
+METRICS: Metrics = {  # scores of each kind; the first is the default
     "multiclass": ("accuracy", "f1", "rocauc"),
     "multilabel": ("rocauc", "ap"),
     "regression": ("rmse", "mae"),
 }
-"""Scores of each kind; the first is the default."""
 
 
-def _of_known(of: Loss, dtype: torch.dtype | None = None) -> Loss:
-    """Restrict a mean to the labels that are not NaN, computed in `dtype` where one is given."""
-
-    def mean(out: Tensor, y: Tensor) -> Tensor:
-        out, known = out.to(dtype or out.dtype), ~y.isnan()
-        return of(out[known], y[known].to(out.dtype))
-
-    return mean
+def _of_known(of: Loss, dtype: torch.dtype | None, out: Tensor, y: Tensor) -> Tensor:
+    """Take a mean over the labels that are not NaN, computed in `dtype` if one is given."""
+    out, known = out.to(dtype or out.dtype), ~y.isnan()
+    return of(out[known], y[known].to(out.dtype))
 
 
-LOSSES: dict[str, Loss] = {
+LOSSES: dict[str, Loss] = {  # by metric where it has one of its own, or by kind
     "multiclass": partial(cross_entropy, ignore_index=-1),
-    "multilabel": _of_known(binary_cross_entropy_with_logits),
-    "regression": _of_known(nn.functional.mse_loss),
-    "mae": _of_known(nn.functional.l1_loss),
+    "multilabel": partial(_of_known, binary_cross_entropy_with_logits, None),
+    "regression": partial(_of_known, nn.functional.mse_loss, None),
+    "mae": partial(_of_known, nn.functional.l1_loss, None),
 }
-"""Mean losses over the labels that are there: by metric where it has one of its own, or by kind."""
 
 
 class UndefinedScoreError(ValueError):
@@ -65,38 +59,23 @@ class Score:
         return float(self.function(predictions, y))
 
 
-def accuracy(logits: Tensor, y: Tensor) -> float:
-    """Compute the share of rows whose largest logit is that of their class, 0..1."""
-    classes = logits.size(1)
-    return float(
-        classification.multiclass_accuracy(logits, y, classes, average="micro", validate_args=False)
-    )
+def _of_classes(score: Callable[..., Tensor], average: str, logits: Tensor, y: Tensor) -> Tensor:
+    return score(logits, y, logits.size(1), average=average, validate_args=False)
 
 
-def rocauc(logits: Tensor, y: Tensor) -> Tensor:
-    """Compute how likely a random row of class 1 is ranked above one of class 0; ties count half.
-
-    Of several labels (y of floats, NaN where a label is missing) it is the mean over those of which
-    both classes occur.
-    """
+def _rocauc(logits: Tensor, y: Tensor) -> Tensor:
+    """Compute how likely a random row of class 1 ranks above one of class 0, ties by half."""
     if y.is_floating_point():
         return _over_labels(classification.binary_auroc, "rocauc", logits, y)
     positive = int(y.sum())
     if logits.size(1) != 2 or not 0 < positive < len(y):
-        raise UndefinedScoreError(
-            f"metric='rocauc': {logits.size(1)} classes, class 1 on {positive} of {len(y)} that "
-            "are scored; expected 2 classes, and both there"
-        )
+        told = f"{logits.size(1)} classes, class 1 on {positive} of {len(y)} that are scored"
+        raise UndefinedScoreError(f"metric='rocauc': {told}; expected 2 classes, and both there")
     margin = (logits[:, 1] - logits[:, 0]).double()  # float32 would tie large margins
     return classification.binary_auroc(margin.sigmoid(), y, validate_args=False)
 
 
-def _macro_f1(logits: Tensor, y: Tensor) -> Tensor:
-    return classification.multiclass_f1_score(logits, y, logits.size(1), average="macro")
-
-
 def _over_labels(score: Callable[..., Tensor], name: str, logits: Tensor, y: Tensor) -> Tensor:
-    """Average a score over the labels of which both classes occur; NaN is missing."""
     found = []
     for label in _scored(f"metric={name!r}", y):
         known = ~y[:, label].isnan()
@@ -106,33 +85,26 @@ def _over_labels(score: Callable[..., Tensor], name: str, logits: Tensor, y: Ten
 
 
 def _scored(asked: str, y: Tensor) -> list[int]:
-    """Find the labels of which both classes occur."""
     both = (y == 0).any(0) & (y == 1).any(0)
     if not bool(both.any()):
-        raise UndefinedScoreError(
-            f"{asked}: none of {y.size(1)} labels has both classes among {len(y)} scored "
-            "rows; expected at least one"
-        )
+        told = f"none of {y.size(1)} labels has both classes among {len(y)} scored rows"
+        raise UndefinedScoreError(f"{asked}: {told}; expected at least one")
     return both.nonzero().flatten().tolist()
 
 
 _rmse = partial(regression.mean_squared_error, squared=False)
 SCORES: dict[str, Score] = {
-    "accuracy": Score(accuracy),
-    "rocauc": Score(rocauc),
+    "accuracy": Score(partial(_of_classes, classification.multiclass_accuracy, "micro")),
+    "rocauc": Score(_rocauc),
     "ap": Score(partial(_over_labels, classification.binary_average_precision, "ap")),
-    "f1": Score(_macro_f1),
-    "mae": Score(_of_known(regression.mean_absolute_error, torch.double), higher_is_better=False),
-    "rmse": Score(_of_known(_rmse, torch.double), higher_is_better=False),
+    "f1": Score(partial(_of_classes, classification.multiclass_f1_score, "macro")),
+    "mae": Score(partial(_of_known, regression.mean_absolute_error, torch.double), False),
+    "rmse": Score(partial(_of_known, _rmse, torch.double), False),
 }
 
 
 def ogb_score(name: str) -> Score:
-    """Make the score of ogb's `Evaluator` for a set of graphs or nodes, such as "ogbn-arxiv".
-
-    Of several labels it leaves out those of which one class alone occurs; where that leaves none,
-    the score raises `UndefinedScoreError`.
-    """
+    """Make the score of ogb's `Evaluator`, which leaves out labels of which one class occurs."""
     part = "nodeproppred" if name.startswith("ogbn-") else "graphproppred"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of ogb's imports
@@ -140,9 +112,8 @@ def ogb_score(name: str) -> Score:
     try:
         evaluator = module.Evaluator(name)
     except ValueError as error:
-        raise ValueError(
-            f"evaluator: got {name!r}, expected a set of graphs or nodes that ogb has"
-        ) from error
+        expected = "a set of graphs or nodes that ogb has"
+        raise ValueError(f"evaluator: got {name!r}, expected {expected}") from error
     metric = evaluator.eval_metric
 
     def score(predictions: Tensor, y: Tensor) -> float:

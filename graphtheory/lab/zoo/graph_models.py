@@ -14,16 +14,15 @@ from graphtheory.graph import TOKEN, GraphTokens, Neighborhood, cliques
 from graphtheory.nn.conv.edge_sums import EdgeGCNConv, gine
 from graphtheory.ops.look_up import bias_per_edge
 
-NAMES = ("gt", "gt-plain", "gine", "gcn", "gatv2", "mlp")
-COMPARED = NAMES
+NAMES = COMPARED = ("gt", "gt-plain", "gine", "gcn", "gatv2", "mlp")
 ATTENDING = ("gt", "gt-plain")
 _FARTHEST = 19  # hops; `AddDistances` stores every larger distance as 20
 _POOLED = ("mean", "sum", "max")
+_NORMS: dict[str, type[nn.Module]] = {"batch": nn.BatchNorm1d, "layer": nn.LayerNorm}
 _RESISTANCE_BUCKETS = 40  # of half an ohm each
 _MAX_DEGREE = 64  # larger degrees share its embedding
 _TOKEN_STD = 0.02
-Columns = int | tuple[int, ...]
-"""Number of float features, or the number of values of each column of integers."""
+Columns = int | tuple[int, ...]  # number of float features, or values of each integer column
 
 
 @dataclass(frozen=True)
@@ -54,18 +53,13 @@ class GraphConfig:
 
 
 def precomputed(name: str, config: GraphConfig) -> dict[str, int]:
-    """List what the graphs have to hold beside their features for network `name`.
-
-    "distance" for `AddDistances`, steps of "paths" for `AddPaths`, "resistance" for
-    `AddResistance`; steps of "walk" and vectors of "laplacian" for PyG's `AddRandomWalkPE` and
-    `AddLaplacianEigenvectorPE`.
-    """
+    """List the encodings that the transforms of graphs have to store for network `name`."""
     _check(name, config)
-    found = {"walk": config.walk, "laplacian": config.laplacian}
-    if name in ATTENDING:
-        found["distance"] = 1
-    if name == "gt":
-        found |= {"paths": config.paths, "resistance": int(config.resistance)}
+    c, encoded = config, name == "gt"
+    found = {
+        "walk": c.walk, "laplacian": c.laplacian, "distance": int(name in ATTENDING),
+        "paths": c.paths * encoded, "resistance": int(c.resistance and encoded),
+    }  # fmt: skip
     return {what: count for what, count in found.items() if count}
 
 
@@ -74,9 +68,6 @@ class GraphNetwork(nn.Module):
 
     gt is attention over the graph with distance encoding, gt-plain without, both beside message
     passing unless ``local=None``; gine, gcn and gatv2 read edge features; mlp ignores the edges.
-    Without edge features `edge_in` is None. The batch of PyG's has x, edge_index, batch, ptr and,
-    where they are read, edge_attr, distance uint8 [sum of n^2], paths and resistance as
-    `data.transforms` computes them.
     """
 
     def __init__(
@@ -93,19 +84,14 @@ class GraphNetwork(nn.Module):
         super().__init__()
         c = config
         # The parts draw their weights in this order.
-        blocks = [
-            GraphBlock(_aggregations(name, c, edge_in is not None), c.hidden, c.dropout, c.norm)
-            for _ in range(c.layers)
-        ]
+        sums = (_aggregations(name, c, edge_in is not None) for _ in range(c.layers))
+        blocks = [GraphBlock(each, c.hidden, c.dropout, c.norm) for each in sums]
         head = nn.Sequential(
             nn.Linear(c.hidden, c.hidden), nn.GELU(), nn.Dropout(c.dropout),
             nn.Linear(c.hidden, num_outputs),
         )  # fmt: skip
-        encodings: list[Any] = []
-        if c.walk:
-            encodings.append(layers.WalkEncoding(c.walk, c.hidden))
-        if c.laplacian:
-            encodings.append(layers.LaplacianEncoding(c.laplacian, c.hidden))
+        kinds = ((layers.WalkEncoding, c.walk), (layers.LaplacianEncoding, c.laplacian))
+        encodings: list[Any] = [encoding(size, c.hidden) for encoding, size in kinds if size]
         degree = layers.DegreeEmbedding(_MAX_DEGREE, c.hidden) if c.degree else None
         self.encoder = layers.NodeEncoder(
             node_in, c.hidden, degree=degree, encodings=encodings, normalize=True
@@ -113,19 +99,19 @@ class GraphNetwork(nn.Module):
         self.edge_encoder = None if edge_in is None else layers.feature_encoder(edge_in, c.hidden)
         pairs = PairBias(c, edge_in, encoded=name == "gt") if name in ATTENDING else None
         # Norms of the nodes in front of the readout, so that a sum still tells how many they are.
-        self.blocks, self.norm = nn.ModuleList(blocks), make_norm(c.norm, c.hidden)
+        self.blocks, self.norm = nn.ModuleList(blocks), _NORMS[c.norm](c.hidden)
         self.head = head
         exchanges = range(c.layers - 1 if c.virtual_node else 0)
         self.virtual_nodes = nn.ModuleList(VirtualNodes(c.hidden, c.dropout) for _ in exchanges)
         self.readout = layers.GraphReadout(c.readout) if level == "graph" else None
         self.bias = pairs
-        token = torch.randn(c.hidden) * _TOKEN_STD if c.readout == "token" else None
-        self.token = None if token is None else nn.Parameter(token)
+        token = c.readout == "token"
+        self.token = nn.Parameter(torch.randn(c.hidden) * _TOKEN_STD) if token else None
 
     def forward(self, batch: Any) -> Tensor:
-        x, state, ptr = self.encoder(batch), None, batch.ptr
-        tokens = None if self.token is None else GraphTokens(ptr.diff())
-        if tokens is not None and self.token is not None:
+        x, state, ptr, tokens = self.encoder(batch), None, batch.ptr, None
+        if self.token is not None:
+            tokens = GraphTokens(ptr.diff())
             x = tokens.features(x, self.token)
             ptr = ptr + torch.arange(len(ptr), device=ptr.device)
         view = self.view(batch, tokens)
@@ -157,20 +143,19 @@ build = GraphNetwork
 
 
 def _aggregations(name: str, c: GraphConfig, edges: bool) -> list[nn.Module]:
-    """List what a block of network `name` adds to its nodes."""
     found: list[nn.Module] = []
     sizes = (c.hidden, c.hidden // c.heads, c.heads)
     if name in ATTENDING:
-        attention = layers.SPDTransformerConv(
+        encoded = name == "gt"
+        found.append(GraphAttention(layers.SPDTransformerConv(
             *sizes, dropout=c.attention_dropout, root_weight=False, own_token=c.readout == "token",
-            num_buckets=c.num_buckets if name == "gt" else None,
-            value_encoding=c.value_encoding and name == "gt",
-        )  # fmt: skip
-        found.append(GraphAttention(attention))
+            num_buckets=c.num_buckets if encoded else None,
+            value_encoding=c.value_encoding and encoded,
+        )))  # fmt: skip
     if name == "gine" or (name in ATTENDING and c.local):
-        found.append(Convolution(gine(c.hidden, edges=edges), on_core=False))
+        found.append(Convolution(gine(c.hidden, edges=edges)))
     if name == "gcn":
-        found.append(Convolution(EdgeGCNConv(c.hidden), on_core=False))
+        found.append(Convolution(EdgeGCNConv(c.hidden)))
     if name == "gatv2":
         options: Any = {"dropout": c.attention_dropout, "edge_dim": c.hidden if edges else None}
         found.append(Convolution(layers.GATv2Conv(*sizes, **options)))
@@ -180,18 +165,16 @@ def _aggregations(name: str, c: GraphConfig, edges: bool) -> list[nn.Module]:
 def _check(name: str, config: GraphConfig) -> None:
     for option, got, known in (
         ("model", name, NAMES),
-        ("norm", config.norm, ("batch", "layer")),
+        ("norm", config.norm, tuple(_NORMS)),
         ("readout", config.readout, (*_POOLED, "token") if name in ATTENDING else _POOLED),
         ("local", config.local, ("gine", None)),
     ):
         if got not in known:
             raise ValueError(f"{option}: got {got!r}, expected one of {', '.join(map(str, known))}")
-    hops = config.neighbors.isdecimal() and int(config.neighbors) <= _FARTHEST
-    if config.neighbors != "all" and not hops:
-        raise ValueError(
-            f"neighbors: got {config.neighbors!r}, expected 'all' or hops up to {_FARTHEST} such "
-            "as '2'"
-        )
+    near = config.neighbors
+    if near != "all" and not (near.isdecimal() and int(near) <= _FARTHEST):
+        expected = f"'all' or hops up to {_FARTHEST} such as '2'"
+        raise ValueError(f"neighbors: got {near!r}, expected {expected}")
     if config.heads < 1 or config.hidden % config.heads:
         raise ValueError(f"heads: got {config.heads}, expected a divisor of hidden={config.hidden}")
 
@@ -210,32 +193,23 @@ class GraphView:
 
 
 class Convolution(nn.Module):
-    """A layer of PyG's, or with `on_core` of ours, over the edges of a batch and their features."""
-
-    def __init__(self, conv: nn.Module, *, on_core: bool = True) -> None:
-        super().__init__()
-        self.conv, self.on_core = conv, on_core
-
-    def forward(self, x: Tensor, view: GraphView) -> Tensor:
-        edges = view.graph if self.on_core else view.edge_index
-        return self.conv(x, edges, *(() if view.edge_attr is None else (view.edge_attr,)))
-
-
-class GraphAttention(nn.Module):
-    """A layer of attention over T^n, such as `SPDTransformerConv` over all nodes of the graph."""
+    """A layer of PyG's or ours over the edges of a batch and their features."""
 
     def __init__(self, conv: nn.Module) -> None:
         super().__init__()
         self.conv = conv
 
     def forward(self, x: Tensor, view: GraphView) -> Tensor:
+        edges = view.graph if isinstance(self.conv, layers.GATv2Conv) else view.edge_index
+        return self.conv(x, edges, *(() if view.edge_attr is None else (view.edge_attr,)))
+
+
+class GraphAttention(Convolution):
+    """A layer of attention over T^n, such as `SPDTransformerConv` over all nodes of the graph."""
+
+    def forward(self, x: Tensor, view: GraphView) -> Tensor:
         assert view.attended is not None
         return self.conv(x, view.attended, attn_bias=view.attn_bias)
-
-
-def make_norm(kind: str, width: int) -> nn.Module:
-    """Make a norm over the nodes of a batch, "batch", or over the features of a node, "layer"."""
-    return nn.BatchNorm1d(width) if kind == "batch" else nn.LayerNorm(width)
 
 
 class GraphBlock(nn.Module):
@@ -246,8 +220,8 @@ class GraphBlock(nn.Module):
     ) -> None:
         super().__init__()
         self.aggregations = nn.ModuleList(aggregations)
-        self.norm = make_norm(norm, width) if aggregations else nn.Identity()
-        self.ffn_norm = make_norm(norm, width)
+        self.norm = _NORMS[norm](width) if aggregations else nn.Identity()
+        self.ffn_norm = _NORMS[norm](width)
         self.drop = nn.Dropout(dropout)
         self.ffn = nn.Sequential(
             nn.Linear(width, 2 * width), nn.GELU(), nn.Linear(2 * width, width), nn.Dropout(dropout)
@@ -262,11 +236,7 @@ class GraphBlock(nn.Module):
 
 
 class VirtualNodes(nn.Module):
-    """One node a graph that all its nodes send to and receive from, between two blocks.
-
-    Source: Gilmer et al. (2017), Neural Message Passing for Quantum Chemistry, section 5.2, with
-    two linear maps as in OGB's networks.
-    """
+    """A node of each graph that its nodes exchange features with (Gilmer et al., 2017, 5.2)."""
 
     def __init__(self, width: int, dropout: float) -> None:
         super().__init__()
@@ -287,22 +257,24 @@ class VirtualNodes(nn.Module):
 class PairBias(nn.Module):
     """What attention sees of the pairs of nodes of a graph, and their bias, which blocks share."""
 
-    paths: layers.PathEncoding | None
-    resistance: layers.BucketBias | None
-
-    def __init__(self, config: GraphConfig, edge_in: Columns | None, *, encoded: bool) -> None:
+    def __init__(self, c: GraphConfig, edge_in: Columns | None, *, encoded: bool) -> None:
         super().__init__()
-        self.neighbors, self.paths, self.resistance = config.neighbors, None, None
-        if encoded and (steps := config.paths):
-            if edge_in is None:
-                raise ValueError(f"paths: got {steps}, expected 0: the edges have no features")
-            self.paths = layers.PathEncoding(edge_in, config.heads, steps)
-        if encoded and config.resistance:
-            self.resistance = layers.BucketBias(_RESISTANCE_BUCKETS, config.heads)
+        steps = c.paths if encoded else 0
+        if steps and edge_in is None:
+            raise ValueError(f"paths: got {steps}, expected 0: the edges have no features")
+        self.neighbors, near = c.neighbors, (_RESISTANCE_BUCKETS, c.heads)
+        self.paths = layers.PathEncoding(edge_in, c.heads, steps) if steps and edge_in else None
+        self.resistance = layers.BucketBias(*near) if encoded and c.resistance else None
 
     def forward(self, batch: Any, tokens: GraphTokens | None) -> tuple[Neighborhood, Tensor | None]:
         # T^n of every node with its distances, and a bias [pairs, heads] beside theirs.
-        distance, bias = _stored(batch, "distance"), self._bias(batch)
+        distance, found = _stored(batch, "distance"), []
+        if self.paths is not None:
+            paths = _stored(batch, "paths")
+            found.append(self.paths(batch.edge_attr, paths, batch.edge_index, batch.batch))
+        if self.resistance is not None:
+            found.append(bias_per_edge(self.resistance(_stored(batch, "resistance"))))
+        bias = sum(found[1:], found[0]) if found else None
         if tokens is None:
             everyone = cliques(batch.ptr.diff()).to(distance.device)
         else:
@@ -316,23 +288,12 @@ class PairBias(nn.Module):
             near |= distance == TOKEN
         return everyone.keep(near), None if bias is None else bias[near]
 
-    def _bias(self, batch: Any) -> Tensor | None:
-        found = []
-        if self.paths is not None:
-            paths = _stored(batch, "paths")
-            found.append(self.paths(batch.edge_attr, paths, batch.edge_index, batch.batch))
-        if self.resistance is not None:
-            found.append(bias_per_edge(self.resistance(_stored(batch, "resistance"))))
-        return sum(found[1:], found[0]) if found else None
-
 
 def _stored(batch: Any, name: str) -> Tensor:
     """An attribute with a row for each pair of nodes of a graph."""
     value, pairs = batch.get(name), int(batch.ptr.diff().square().sum())
     if value is None or len(value) != pairs:
         found = "none" if value is None else f"{len(value)} rows"
-        raise ValueError(
-            f"batch.{name}: got {found}, expected {pairs}, one for each pair of nodes of a graph; "
-            "data.transforms computes them"
-        )
+        each = "one for each pair of nodes of a graph; data.transforms computes them"
+        raise ValueError(f"batch.{name}: got {found}, expected {pairs}, {each}")
     return value

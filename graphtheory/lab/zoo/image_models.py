@@ -14,7 +14,7 @@ from graphtheory.vision.models import ReducedViT, SmallResNet
 from graphtheory.vision.models.stvit import stvit
 from graphtheory.vision.models.swin import swin
 from graphtheory.vision.models.vig import vig
-from graphtheory.vision.models.vit import ViT, vit
+from graphtheory.vision.models.vit import vit
 from graphtheory.vision.nn import Fuse, Keep, Merge, PositionEmbedding
 from graphtheory.vision.nn.init import init_for_small, sine_positions
 from graphtheory.vision.nn.reduce import Random, Reducer
@@ -44,8 +44,7 @@ class ImageNetwork:
 
     def __post_init__(self) -> None:
         for name in ("width", "depth", "heads", "patch", "tokens"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
+            if (value := getattr(self, name)) is not None and value < 1:
                 raise ValueError(f"{name}: got {value}, expected 1 or more")
         if self.width % self.heads:
             raise ValueError(f"width: got {self.width}, expected a multiple of heads={self.heads}")
@@ -87,9 +86,9 @@ class ImageKind:
         }  # fmt: skip
 
 
-def _vit(kind: ImageKind, **options: Any) -> ViT:
+def _vit(kind: ImageKind, make: Callable[..., nn.Module] = vit, **options: Any) -> Any:
     sizes = kind.network
-    return vit(sizes.width, sizes.depth, sizes.heads, **kind.options, **options)
+    return make(sizes.width, sizes.depth, sizes.heads, **kind.options, **options)
 
 
 def _kvt(kind: ImageKind) -> nn.Module:
@@ -98,8 +97,8 @@ def _kvt(kind: ImageKind) -> nn.Module:
 
 
 def _stvit(kind: ImageKind) -> nn.Module:
-    sizes, tokens = kind.network, kind.network.tokens or (16 if kind.side > 4 else 4)
-    return stvit(sizes.width, sizes.depth, sizes.heads, base=1, tokens=tokens, **kind.options)
+    tokens = kind.network.tokens or (16 if kind.side > 4 else 4)
+    return _vit(kind, stvit, base=1, tokens=tokens)
 
 
 def _swin(kind: ImageKind) -> nn.Module:
@@ -112,12 +111,11 @@ def _swin(kind: ImageKind) -> nn.Module:
 
 
 def _vig(kind: ImageKind) -> nn.Module:
-    sizes, neighbors = kind.network, int(kind.network.k or _NEAR)
-    if neighbors < 1:
+    sizes, near = kind.network, int(kind.network.k or _NEAR)
+    if near < 1:
         raise ValueError(f"k: got {sizes.k}, expected 1 or more neighbors of a patch for vig")
-    return vig(
-        sizes.width, sizes.depth, neighbors=neighbors, head_width=2 * sizes.width, **kind.options
-    )
+    width = sizes.width
+    return vig(width, sizes.depth, neighbors=near, head_width=2 * width, **kind.options)
 
 
 def _reduced(kind: ImageKind, *rules: Reducer, **options: Any) -> nn.Module:
@@ -127,8 +125,8 @@ def _reduced(kind: ImageKind, *rules: Reducer, **options: Any) -> nn.Module:
 def _tome(kind: ImageKind) -> nn.Module:
     patches, gone = kind.side**2, 1 - kind.network.keep
     first = int(patches * gone)
-    second = int((patches - first) * gone)
-    return _reduced(kind, Merge(first), Merge(second), proportional=True)
+    rules = Merge(first), Merge(int((patches - first) * gone))
+    return _reduced(kind, *rules, proportional=True)
 
 
 _BUILDERS: dict[str, Callable[[ImageKind], nn.Module]] = {
@@ -143,16 +141,7 @@ NAMES = tuple(_BUILDERS)
 
 
 def build(name: str, kind: ImageKind) -> nn.Module:
-    """Make a network `model(images [B, C, H, W]) -> [B, classes]` of the sizes of `kind.network`.
-
-    By default vit is a vision transformer of width 64 with 5 blocks of 4 heads on patches of 4 x 4
-    pixels. Of it, kvt attends to the half of the patches with the largest logits; stvit goes on
-    with 16 semantic tokens after 1 block; evit keeps the half with most attention and a fused
-    token, tome merges, random-drop drops at random, each after blocks 1 and 2: about half of vit's
-    products or a little more. swin has windows on patches of 2 x 2, vig has graphs of 5 to 10 near
-    patches in blocks of the same width and number, cnn is a residual network of convolutions. All
-    but vig and cnn start as `begin` says, which lets them learn in a few epochs.
-    """
+    """Make a network `model(images [B, C, H, W]) -> [B, classes]`, by the commands' name."""
     if name not in _BUILDERS:
         raise ValueError(f"model: got {name!r}, expected one of {', '.join(NAMES)}")
     model = _BUILDERS[name](kind)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
+from typing import Any
 
 import torch
 from torch import Generator, Tensor, nn
@@ -21,14 +21,11 @@ NAMES = (
     "sampled-gcn",
 )  # fmt: skip
 COMPARED = NAMES[:5]
-ENCODED = ("gt", "gt-gcn")
-"""Those with a bias for each distance."""
-ATTENDING = ("gt-plain", *ENCODED)
-"""Graph transformers, which attend to `NetworkConfig.neighbors`."""
-SAMPLED = ("sampled-gcn",)
-"""Those that take a neighborhood for each layer, and learn on draws of a sampler."""
+ENCODED = ("gt", "gt-gcn")  # with a bias for each distance
+ATTENDING = ("gt-plain", *ENCODED)  # graph transformers, which attend to `neighbors`
+SAMPLED = ("sampled-gcn",)  # those that learn on a sampler's draws, a neighborhood a layer
 _gcn = partial(GCNConv, normalize=False)
-_ACTIVATIONS: dict[str, type[nn.Module]] = {"elu": nn.ELU, "gelu": nn.GELU, "relu": nn.ReLU}
+_ACTIVATIONS = {None: None, "elu": nn.ELU, "gelu": nn.GELU, "relu": nn.ReLU}
 
 
 @dataclass(frozen=True)
@@ -116,9 +113,8 @@ def parse_neighbors(text: str) -> patterns.Pattern:
             return patterns.Compose(patterns.AtDistance(int(where[1:])), *sample)
         return patterns.Compose(patterns.KHop(int(where)), *sample, patterns.AddSelf())
     except ValueError as error:
-        raise ValueError(
-            f"neighbors: got {text!r}, expected hops such as '2', '2:60', 'all:20', '=3' or '=3:20'"
-        ) from error
+        expected = "hops such as '2', '2:60', 'all:20', '=3' or '=3:20'"
+        raise ValueError(f"neighbors: got {text!r}, expected {expected}") from error
 
 
 def pattern_of(name: str, config: NetworkConfig) -> patterns.Pattern:
@@ -129,10 +125,9 @@ def pattern_of(name: str, config: NetworkConfig) -> patterns.Pattern:
         if name != "gt-gcn":
             return pattern
         if config.neighbors.startswith("="):
-            raise ValueError(
-                f"neighbors: got {config.neighbors!r}, expected a ball such as '2' for gt-gcn, "
-                "whose convolution takes the nodes one hop away"
-            )
+            reason = "for gt-gcn, whose convolution takes the nodes one hop away"
+            given = f"neighbors: got {config.neighbors!r}"
+            raise ValueError(f"{given}, expected a ball such as '2' {reason}")
         return patterns.Compose(pattern, OneHopNormalize())
     if name.startswith("gcn") or name in SAMPLED:
         return patterns.Compose(patterns.AddSelf(), patterns.SymmetricNormalize())
@@ -147,15 +142,7 @@ def _check(name: str) -> None:
 
 
 def build(name: str, config: NetworkConfig, *, num_features: int, num_classes: int) -> nn.Module:
-    """Make a network `model(x, neighborhood) -> [N, num_classes]` for that of `pattern_of`.
-
-    gt is a graph transformer with distance encoding, gt-plain one without; gt-gcn adds to each
-    attention layer of gt a graph convolution over those of its neighbors at distance 0 and 1;
-    gat-res and gcn-res add a linear term of the node itself to each layer; sage is that term and
-    the mean of the neighbors, GraphSAGE; sgformer is PyG's SGFormer with `layers` graph
-    convolutions and one layer of linear attention; sampled-gcn is `SampledGCN`, which also takes a
-    sequence of neighborhoods, one for each of its `layers`.
-    """
+    """Make a network `model(x, neighborhood) -> [N, num_classes]` for that of `pattern_of`."""
     _check(name)
     c = config
     if name in ("sgformer", *SAMPLED):
@@ -168,19 +155,17 @@ def build(name: str, config: NetworkConfig, *, num_features: int, num_classes: i
     has_heads = not name.startswith(("gcn", "mlp", "sage"))
     if has_heads and (c.heads < 1 or c.hidden % c.heads):
         raise ValueError(f"heads: got {c.heads}, expected a divisor of hidden={c.hidden}")
-    stack: Callable[..., nn.Module] = partial(
-        Stack, project=c.project, batch_norm=c.batch_norm, layer_norm=c.layer_norm
-    )
+    norms: dict[str, Any] = {"batch_norm": c.batch_norm, "layer_norm": c.layer_norm}
+    stack: Callable[..., nn.Module] = partial(Stack, project=c.project, **norms)
     if c.residual:
-        if c.batch_norm or c.layer_norm:
-            norm = "batch_norm" if c.batch_norm else "layer_norm"
+        for norm in filter(norms.get, norms):
             raise ValueError(f"{norm}: got True, expected False with residual=True (layer norm)")
         stack = partial(ResidualStack, ffn=c.ffn)
-    if c.activation not in (None, *_ACTIVATIONS):
-        known = ", ".join(_ACTIVATIONS)
+    if c.activation not in _ACTIVATIONS:
+        known = "elu, gelu, relu"
         raise ValueError(f"activation: got {c.activation!r}, expected one of {known}")
-    activation = None if c.activation is None else _ACTIVATIONS[c.activation]()
-    options = StackOptions(c.dropout, c.input_dropout, activation)
+    activation = _ACTIVATIONS[c.activation]
+    options = StackOptions(c.dropout, c.input_dropout, activation and activation())
     if name not in ATTENDING:
         make = partial(_layer, name, c)
         return stack(make, num_features, c.hidden, num_classes, c.layers, options)
@@ -190,14 +175,13 @@ def build(name: str, config: NetworkConfig, *, num_features: int, num_classes: i
         attention_dropout=c.attention_dropout, root_weight=c.root_weight,
         beside=_gcn if name == "gt-gcn" else None, pattern=None, stack=stack, options=options,
     )  # fmt: skip
-    queries = [layer.lin_query for layer in model.attention_layers()] if c.frozen_query else []
-    for parameter in chain.from_iterable(query.parameters() for query in queries):
-        nn.init.zeros_(parameter).requires_grad_(False)
+    for layer in model.attention_layers() if c.frozen_query else ():
+        for parameter in layer.lin_query.parameters():
+            nn.init.zeros_(parameter).requires_grad_(False)
     return model
 
 
 def _layer(name: str, c: NetworkConfig, width_in: int, width_out: int, last: bool) -> nn.Module:
-    """Make a layer of a network without attention over a pattern."""
     kind, _, root = name.partition("-")
     layer: nn.Module
     if kind == "gat":
@@ -214,10 +198,7 @@ def _layer(name: str, c: NetworkConfig, width_in: int, width_out: int, last: boo
 
 
 def _sgformer(c: NetworkConfig, num_features: int, num_classes: int) -> nn.Module:
-    """Make PyG's SGFormer, its graph convolutions on our core; it gives log-probabilities.
-
-    Source: Wu et al. (2023), SGFormer, as `torch_geometric.nn.SGFormer`.
-    """
+    """Make PyG's SGFormer, its graph convolutions on our core; it gives log-probabilities."""
     from torch_geometric.nn import SGFormer  # PyG's models take long to import
 
     network = SGFormer(

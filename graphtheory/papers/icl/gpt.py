@@ -11,7 +11,7 @@ from torch import Generator, Tensor
 from graphtheory.lab.datasets.prompts import Prompts
 from graphtheory.lab.train.checkpoint import TrainingState, next_place, warn_if_unwritable
 from graphtheory.lab.train.contract import digest
-from graphtheory.lab.train.watch import report_step
+from graphtheory.lab.train.fit import report_step
 from graphtheory.papers.hinge import Outcome
 from graphtheory.papers.icl.data import PromptSource
 from graphtheory.papers.icl.training import DIM, World, prompts_of

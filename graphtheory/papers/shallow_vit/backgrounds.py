@@ -12,7 +12,7 @@ from torch.nn.functional import avg_pool2d, interpolate, pad
 from graphtheory.lab.datasets import image_sets
 from graphtheory.lab.datasets.image_sets import Images
 from graphtheory.lab.train import ImageData, ImageTask, Recipe, fit
-from graphtheory.lab.train.score import accuracy
+from graphtheory.lab.train.score import SCORES
 from graphtheory.lab.zoo import image_models as image_zoo
 from graphtheory.patterns.draw import derive
 from graphtheory.vision.models import ReducedViT, ViT
@@ -238,7 +238,7 @@ def learn(
 
 def score(task: ImageTask, test: Pictures) -> float:
     """The accuracy on test pictures, 0..1."""
-    return accuracy(task.logits(test.pixels).cpu(), test.y)
+    return SCORES["accuracy"](task.logits(test.pixels).cpu(), test.y)
 
 
 def pasted(

@@ -12,25 +12,8 @@ import torch
 from torch import nn
 from torch_geometric.data import Data
 
-from graphtheory.lab.train import (
-    CheckpointError,
-    FitResult,
-    FullGraph,
-    NodeTask,
-    checkpoint,
-    fit,
-    load_parameters,
-    read_checkpoint,
-)
-from graphtheory.lab.train.checkpoint import (
-    TrainingState,
-    checkpoint_dir,
-    first_difference,
-    locked,
-    next_place,
-    replace_file,
-    write_checkpoint,
-)
+from graphtheory.lab.train import CheckpointError, FitResult, FullGraph, NodeTask, checkpoint, fit
+from graphtheory.lab.train.checkpoint import load_parameters, read_checkpoint
 from graphtheory.patterns import Sample
 from tests.lab.train.conftest import new_task, without_time
 
@@ -48,7 +31,7 @@ class Evil:
 @pytest.fixture
 def written(tmp_path: Path) -> Path:
     path = tmp_path / "last.ckpt"
-    write_checkpoint(path, CONTENT)
+    checkpoint.write_checkpoint(path, CONTENT)
     return path
 
 
@@ -90,7 +73,7 @@ def test_other_files_are_refused(tmp_path: Path, content: bytes | None) -> None:
 
 def test_nothing_in_a_file_is_run(tmp_path: Path) -> None:
     canary = tmp_path / "canary"
-    write_checkpoint(tmp_path / "x.ckpt", {"state_dict": Evil(canary)})
+    checkpoint.write_checkpoint(tmp_path / "x.ckpt", {"state_dict": Evil(canary)})
     with pytest.raises(CheckpointError, match=r"x.ckpt: holds more than tensors"):
         read_checkpoint(tmp_path / "x.ckpt")
     assert not canary.exists()
@@ -112,7 +95,7 @@ def test_the_disk_has_the_content_before_the_name(
 
     monkeypatch.setattr(os, "fsync", note_fsync)
     monkeypatch.setattr(Path, "replace", note_replace)
-    write_checkpoint(written, CONTENT)
+    checkpoint.write_checkpoint(written, CONTENT)
     assert events == ["content", "rename", "folder"]
 
 
@@ -126,7 +109,7 @@ def test_a_full_disk_costs_nothing_old(
     before = written.read_bytes()
     monkeypatch.setattr(*((os, "fsync") if step == "fsync" else (Path, "replace")), fail)
     with pytest.raises(OSError, match=r"\d+ bytes needed, \d+ free; an earlier file is intact"):
-        replace_file(written, b"new")
+        checkpoint.replace_file(written, b"new")
     assert written.read_bytes() == before
     assert list(written.parent.iterdir()) == [written]
 
@@ -134,20 +117,23 @@ def test_a_full_disk_costs_nothing_old(
 def test_parameters_go_into_a_task_of_the_same_model(tmp_path: Path) -> None:
     task, other, path = new_task(), new_task(), tmp_path / "x.ckpt"
     nn.init.ones_(task.model.linear.weight)
-    write_checkpoint(path, {"state_dict": task.state_dict()})
+    checkpoint.write_checkpoint(path, {"state_dict": task.state_dict()})
     load_parameters(other, path)
     assert torch.equal(other.model.linear.weight, task.model.linear.weight)
-    write_checkpoint(path, {"state_dict": {"model.linear.weight": torch.zeros(3, 5)}})
+    checkpoint.write_checkpoint(path, {"state_dict": {"model.linear.weight": torch.zeros(3, 5)}})
     message = r"x.ckpt: .* than OneLayer: model.linear.weight is \[3, 5\] there, \[3, 8\] here"
     with pytest.raises(CheckpointError, match=message):
         load_parameters(other, path)
 
 
 def test_first_difference_goes_down() -> None:
-    assert first_difference({"a": {"b": 1}}, {"a": {"b": 1}}) == ""
-    assert first_difference({"a": {"b": 1}}, {"a": {"b": 2}}) == "a: b is 1 there, 2 here"
-    assert first_difference({}, {"a": 1}) == "a is absent there, 1 here"
-    assert first_difference({"a": 1}, {}) == "a is 1 there, absent here"
+    for found, expected, said in (
+        ({"a": {"b": 1}}, {"a": {"b": 1}}, ""),
+        ({"a": {"b": 1}}, {"a": {"b": 2}}, "a: b is 1 there, 2 here"),
+        ({}, {"a": 1}, "a is absent there, 1 here"),
+        ({"a": 1}, {}, "a is 1 there, absent here"),
+    ):
+        assert checkpoint.first_difference(found, expected) == said
 
 
 def train(
@@ -292,19 +278,19 @@ def test_a_full_disk_is_refused(
 
 @pytest.mark.skipif(os.name != "posix", reason="folders are locked on POSIX systems only")
 def test_a_folder_in_use_is_refused(data: Data, tmp_path: Path) -> None:
-    with locked(tmp_path), pytest.raises(OSError, match="another run"):
+    with checkpoint.locked(tmp_path), pytest.raises(OSError, match="another run"):
         train(new_task(), data, tmp_path)
     train(new_task(), data, tmp_path)
 
 
 def test_places_are_in_the_order_of_the_trainings(tmp_path: Path) -> None:
-    assert next_place() is None
-    with checkpoint_dir(tmp_path):
-        assert [next_place() for _ in range(2)] == [tmp_path / "0", tmp_path / "1"]
-        with checkpoint_dir(tmp_path / "inner"):
-            assert next_place() == tmp_path / "inner" / "0"
-        assert next_place() == tmp_path / "2"
-    assert next_place() is None
+    assert checkpoint.next_place() is None
+    with checkpoint.checkpoint_dir(tmp_path):
+        assert [checkpoint.next_place() for _ in range(2)] == [tmp_path / "0", tmp_path / "1"]
+        with checkpoint.checkpoint_dir(tmp_path / "inner"):
+            assert checkpoint.next_place() == tmp_path / "inner" / "0"
+        assert checkpoint.next_place() == tmp_path / "2"
+    assert checkpoint.next_place() is None
 
 
 def test_a_fit_goes_on_to_the_same_bits(
@@ -322,14 +308,14 @@ def test_a_fit_goes_on_to_the_same_bits(
         fit(task, FullGraph(data), epochs=6, progress=listener)
         return seen, task
 
-    with checkpoint_dir(tmp_path):
+    with checkpoint.checkpoint_dir(tmp_path):
         whole = run()[1]
     assert not list(tmp_path.rglob("*.ckpt"))  # within a minute nothing is written
     monkeypatch.setattr(checkpoint, "SECONDS", 0.0)
-    with checkpoint_dir(tmp_path), pytest.raises(RuntimeError, match="stopped"):
+    with checkpoint.checkpoint_dir(tmp_path), pytest.raises(RuntimeError, match="stopped"):
         run(stop=4)
     assert [p.name for p in (tmp_path / "0").iterdir() if p.name[0] != "."] == ["last.ckpt"]
-    with checkpoint_dir(tmp_path):
+    with checkpoint.checkpoint_dir(tmp_path):
         seen, resumed = run()
         assert seen == [4, 5, 6]  # the fourth was told before it was written
         own = fit(new_task(), FullGraph(data), epochs=2, out_dir=tmp_path / "own", progress=False)
@@ -344,16 +330,16 @@ def test_a_training_goes_on_where_its_state_cannot_be_written(
     monkeypatch.setattr(checkpoint, "SECONDS", 0.0)
     (tmp_path / "file").touch()
     with (
-        checkpoint_dir(tmp_path / "file"),
+        checkpoint.checkpoint_dir(tmp_path / "file"),
         pytest.warns(UserWarning, match="state of a training was not"),
     ):
         assert fit(new_task(), FullGraph(data), epochs=3, progress=False).epochs == 3
 
 
 def test_another_state_is_refused(tmp_path: Path) -> None:
-    def state(width: int, **settings: int) -> TrainingState:
+    def state(width: int, **settings: int) -> checkpoint.TrainingState:
         parts = {"model": torch.nn.Linear(width, 1)}
-        return TrainingState(tmp_path / "a.ckpt", settings, torch.Generator(), parts)
+        return checkpoint.TrainingState(tmp_path / "a.ckpt", settings, torch.Generator(), parts)
 
     assert state(2, seed=0).restore() == []
     state(2, seed=0).save([0.5])

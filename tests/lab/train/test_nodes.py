@@ -9,18 +9,10 @@ from sklearn.metrics import roc_auc_score
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
-from graphtheory import Neighborhood, ops
-from graphtheory.lab.train import AdamOptions, FullGraph, NodeBatch, NodeTask
+from graphtheory import Neighborhood, ops, patterns
+from graphtheory.lab.train import AdamOptions, FullGraph, GraphTask, NodeBatch, NodeTask
+from graphtheory.lab.train.images import Augmentation, Recipe
 from graphtheory.lab.train.nodes import check_classes, check_data
-from graphtheory.patterns import (
-    AddSelf,
-    Compose,
-    DegreeGroups,
-    Effective,
-    KHop,
-    Sample,
-    SymmetricNormalize,
-)
 from tests.lab.train.conftest import OneLayer, Table, new_task, plain_trainer
 
 
@@ -35,24 +27,24 @@ def test_row_zero_sends_and_each_batch_has_its_masks(data: Data) -> None:
 
 
 def test_a_deterministic_pattern_is_applied_once(data: Data) -> None:
-    module = FullGraph(data, KHop(2))
+    module = FullGraph(data, patterns.KHop(2))
     first = module.train_batch(0).neighborhood
     assert first is module.train_batch(5).neighborhood is module.evaluation_batch().neighborhood
-    assert first.num_edges == KHop(2)(module.graph).num_edges
+    assert first.num_edges == patterns.KHop(2)(module.graph).num_edges
 
 
 def test_what_comes_before_the_first_draw_is_computed_once(
     data: Data, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     balls: list[Neighborhood] = []
-    pattern = Compose(KHop(2), Sample(2), AddSelf())
-    whole = KHop.__call__
+    pattern = patterns.Compose(patterns.KHop(2), patterns.Sample(2), patterns.AddSelf())
+    whole = patterns.KHop.__call__
 
-    def counted(self: KHop, graph: Neighborhood, **options: Any) -> Neighborhood:
+    def counted(self: patterns.KHop, graph: Neighborhood, **options: Any) -> Neighborhood:
         balls.append(whole(self, graph, **options))
         return balls[-1]
 
-    monkeypatch.setattr(KHop, "__call__", counted)
+    monkeypatch.setattr(patterns.KHop, "__call__", counted)
     module = FullGraph(data, pattern)
     drawn = [module.train_batch(epoch).neighborhood for epoch in range(3)]
     drawn.append(module.evaluation_batch().neighborhood)
@@ -63,7 +55,7 @@ def test_what_comes_before_the_first_draw_is_computed_once(
 
 
 def test_training_may_follow_an_evaluation_in_inference_mode(data: Data) -> None:
-    module = FullGraph(data, KHop(2))
+    module = FullGraph(data, patterns.KHop(2))
     with torch.inference_mode():
         module.evaluation_batch()
     batch = module.train_batch(0)
@@ -74,7 +66,7 @@ def test_training_may_follow_an_evaluation_in_inference_mode(data: Data) -> None
 
 def test_training_draws_by_seed_and_epoch_and_evaluation_once(data: Data) -> None:
     def module(seed: int = 0) -> FullGraph:
-        return FullGraph(data, Sample(5, whole_graph=True), seed=seed)
+        return FullGraph(data, patterns.Sample(5, whole_graph=True), seed=seed)
 
     def drawn(seed: int, epoch: int) -> list[list[int]]:
         return module(seed).train_batch(epoch).neighborhood.edge_index().tolist()
@@ -91,8 +83,9 @@ def test_training_draws_by_seed_and_epoch_and_evaluation_once(data: Data) -> Non
 
 
 def test_evaluation_can_see_the_effective_adjacency(data: Data) -> None:
-    sampler = Compose(AddSelf(), SymmetricNormalize(), DegreeGroups(p_star=0.5))
-    module = FullGraph(data, sampler, evaluation=Effective(sampler))
+    fixed = patterns.AddSelf(), patterns.SymmetricNormalize()
+    sampler = patterns.Compose(*fixed, patterns.DegreeGroups(p_star=0.5))
+    module = FullGraph(data, sampler, evaluation=patterns.Effective(sampler))
     star = sampler.effective(module.graph)
     assert torch.equal(module.evaluation_batch().neighborhood.weight, star.weight)
     plain = FullGraph(data, sampler)
@@ -102,11 +95,11 @@ def test_evaluation_can_see_the_effective_adjacency(data: Data) -> None:
     assert module.describe() != plain.describe()
     assert "evaluation" not in plain.describe()
     with pytest.raises(ValueError, match=r"evaluation: got KHop.*expected None beside None"):
-        FullGraph(data, evaluation=KHop(2))
+        FullGraph(data, evaluation=patterns.KHop(2))
 
 
 def test_loaders_give_one_batch_and_leave_random_state_alone(data: Data) -> None:
-    module, before = FullGraph(data, Sample(5)), torch.get_rng_state()
+    module, before = FullGraph(data, patterns.Sample(5)), torch.get_rng_state()
     assert len(module.train_dataloader()) == len(list(module.train_dataloader())) == 1
     assert len(list(module.val_dataloader())) == len(list(module.test_dataloader())) == 1
     assert torch.equal(torch.get_rng_state(), before)
@@ -115,7 +108,8 @@ def test_loaders_give_one_batch_and_leave_random_state_alone(data: Data) -> None
 def test_description_tells_runs_apart(data: Data) -> None:
     base = FullGraph(data).describe()
     assert base == FullGraph(data.clone()).describe() and base["name"] == "small"
-    assert base not in (FullGraph(data, KHop(2)).describe(), FullGraph(data, seed=1).describe())
+    others = FullGraph(data, patterns.KHop(2)), FullGraph(data, seed=1)
+    assert base not in [other.describe() for other in others]
     with pytest.raises(ValueError, match="seed: got -1"):
         FullGraph(data, seed=-1)
 
@@ -240,6 +234,7 @@ def test_bucket_biases_have_their_own_step_and_what_is_frozen_is_left_out() -> N
 
 
 TASK = partial(NodeTask, nn.Linear(1, 1))
+OF_GRAPHS = partial(GraphTask, nn.Linear(1, 1), num_outputs=1)
 
 
 @pytest.mark.parametrize(
@@ -259,6 +254,19 @@ TASK = partial(NodeTask, nn.Linear(1, 1))
          "evaluator: got 'ogbn-nothing', expected a set"),
         (TASK, {"num_classes": 3, "kind": "regression"},
          "kind: got 'regression', expected one of"),
+        (OF_GRAPHS, {"kind": "ranking"}, "kind: got 'ranking'"),
+        (OF_GRAPHS, {"kind": "multiclass"}, "num_outputs: got 1"),
+        (OF_GRAPHS, {"kind": "regression", "metric": "ap"}, "metric: got 'ap', expected one"),
+        (OF_GRAPHS, {"kind": "regression", "evaluator": "ogbg-none"}, "evaluator: got 'ogbg"),
+        (OF_GRAPHS, {"kind": "multilabel", "statistics": (torch.ones(1),) * 2},
+         "statistics: got some"),
+        (Recipe, {"epochs": 0}, "epochs: got 0"),
+        (Recipe, {"lr": 0.0}, "lr: got 0.0"),
+        (Recipe, {"ema": 1.0}, "ema: got 1.0"),
+        (Recipe, {"clip": -1.0}, "clip: got -1.0"),
+        (Augmentation, {"crop": -1}, "crop: got -1"),
+        (Augmentation, {"erase": 1.5}, "erase: got 1.5, expected a probability"),
+        (Augmentation, {"mixup": 0.7, "cutmix": 0.7}, "mixup . cutmix: got 1.4"),
     ],
 )  # fmt: skip
 def test_options_out_of_range(
@@ -311,22 +319,6 @@ def test_labels_that_are_none(data: Data, value: float, labels: int, message: st
     data.y[3, 1] = value
     with pytest.raises(ValueError, match=message):
         FullGraph(data).check_classes(labels)
-
-
-@pytest.mark.parametrize(
-    ("name", "kind", "classes"),
-    [("ogbn-arxiv", "multiclass", 4), ("ogbn-proteins", "multilabel", 112)],
-)
-def test_scores_of_nodes_are_those_of_ogb(name: str, kind: str, classes: int) -> None:
-    metric = {"multiclass": "accuracy", "multilabel": "rocauc"}[kind]
-    task = NodeTask(nn.Identity(), num_classes=classes, metric=metric, kind=kind, evaluator=name)
-    draw = torch.Generator().manual_seed(0)
-    out = torch.randn(50, classes, generator=draw)
-    y = torch.randint(4, (50,), generator=draw)
-    if kind == "multilabel":
-        y = torch.randint(2, (50, classes), generator=draw).float()
-    ours = NodeTask(nn.Identity(), num_classes=classes, metric=metric, kind=kind)
-    assert task.score(out, y) == pytest.approx(ours.score(out, y)) and task.score is not ours.score
 
 
 def test_logits_of_another_shape_are_refused(data: Data) -> None:

@@ -6,18 +6,8 @@ from torch import nn
 from torch_geometric import typing as pyg_typing
 from torch_geometric.data import Data
 
-from graphtheory import Neighborhood
+from graphtheory import Neighborhood, patterns
 from graphtheory.lab.train import FullGraph, NodeTask, SampledGraph, SampledLayers, fit
-from graphtheory.patterns import (
-    AddSelf,
-    Compose,
-    DegreeGroups,
-    Effective,
-    GraphSAGE,
-    KHop,
-    Sample,
-    UniformNodes,
-)
 from tests.lab.train.conftest import new_task
 
 needs_sampler = pytest.mark.skipif(
@@ -73,9 +63,9 @@ def test_the_batches_of_any_epoch_can_be_drawn(data: Data) -> None:
 @needs_sampler
 def test_the_pattern_is_applied_to_the_sample(data: Data) -> None:
     plain = SampledGraph(data, num_neighbors=[3, 3], batch_size=8)
-    wider = SampledGraph(data, KHop(2), num_neighbors=[3, 3], batch_size=8)
+    wider = SampledGraph(data, patterns.KHop(2), num_neighbors=[3, 3], batch_size=8)
     nodes = plain.order(0)[0]
-    expected = KHop(2)(plain.sample(nodes, 0, 0).neighborhood)
+    expected = patterns.KHop(2)(plain.sample(nodes, 0, 0).neighborhood)
     found = wider.sample(nodes, 0, 0).neighborhood
     assert torch.equal(found.edge_index(), expected.edge_index())
     assert torch.equal(found.distance, expected.distance)
@@ -84,7 +74,8 @@ def test_the_pattern_is_applied_to_the_sample(data: Data) -> None:
 @needs_sampler
 def test_workers_change_nothing(data: Data) -> None:
     def losses(workers: int) -> list[float]:
-        module = SampledGraph(data, Sample(2), num_neighbors=[4], batch_size=8, num_workers=workers)
+        options: dict[str, Any] = {"num_neighbors": [4], "batch_size": 8, "num_workers": workers}
+        module = SampledGraph(data, patterns.Sample(2), **options)
         found = fit(new_task(), module, epochs=3, progress=False)
         return [row["train_loss"] for row in found.history]
 
@@ -106,21 +97,6 @@ def test_batches_are_a_function_of_seed_epoch_and_step(data: Data) -> None:
     assert first not in (drawn(1, 0, 0), drawn(0, 1, 0), drawn(0, 0, 1))
 
 
-@needs_sampler
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"num_neighbors": []}, "num_neighbors: got \\[\\], expected"),
-        ({"num_neighbors": [5, 0]}, "num_neighbors: got \\[5, 0\\], expected"),
-        ({"num_neighbors": [5], "batch_size": 0}, "batch_size: got 0, expected 1 or more"),
-        ({"num_neighbors": [5], "num_workers": -1}, "num_workers: got -1, expected 0 or more"),
-    ],
-)
-def test_refuses(data: Data, options: dict, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        SampledGraph(data, **options)
-
-
 def test_says_what_is_missing(data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pyg_typing, "WITH_TORCH_SPARSE", False)
     monkeypatch.setattr(pyg_typing, "WITH_PYG_LIB", False)
@@ -128,7 +104,7 @@ def test_says_what_is_missing(data: Data, monkeypatch: pytest.MonkeyPatch) -> No
         SampledGraph(data, num_neighbors=[2])
 
 
-SAMPLER = Compose(AddSelf(), UniformNodes(share=0.5))
+SAMPLER = patterns.Compose(patterns.AddSelf(), patterns.UniformNodes(share=0.5))
 
 
 class Twice(nn.Module):
@@ -148,16 +124,16 @@ def drawn_layers(layers: tuple[Neighborhood, ...]) -> list[list[int]]:
 
 
 def test_each_layer_of_each_step_has_a_draw_of_its_own(data: Data) -> None:
-    module = SampledLayers(data, SAMPLER, 2, evaluation=AddSelf(), seed=3, batch_size=12)
+    module = SampledLayers(data, SAMPLER, 2, evaluation=patterns.AddSelf(), seed=3, batch_size=12)
     batches = [module.train_batch(*at) for at in ((0, 0), (0, 1), (1, 0))]
     assert len({str(edges) for batch in batches for edges in drawn_layers(batch.layers)}) == 6
-    again = SampledLayers(data, SAMPLER, 2, evaluation=AddSelf(), seed=3, batch_size=12)
+    again = SampledLayers(data, SAMPLER, 2, evaluation=patterns.AddSelf(), seed=3, batch_size=12)
     assert drawn_layers(again.train_batch(1, 0).layers) == drawn_layers(batches[2].layers)
     assert batches[0].neighborhood is batches[0].layers[1] and batches[0].test_mask is None
 
 
 def test_an_epoch_of_layers_takes_every_labeled_node_once(data: Data) -> None:
-    module = SampledLayers(data, SAMPLER, 2, evaluation=AddSelf(), batch_size=12)
+    module = SampledLayers(data, SAMPLER, 2, evaluation=patterns.AddSelf(), batch_size=12)
     labeled = data.train_mask.nonzero().flatten()
     assert torch.equal(torch.cat(module.order(1)).sort().values, labeled)
     sizes = [len(batch.y) for batch in module.train_dataloader()]
@@ -172,29 +148,39 @@ def test_what_keeps_everything_trains_like_the_whole_graph(data: Data) -> None:
         task = NodeTask(Twice(), num_classes=3)
         return [row["train_loss"] for row in fit(task, module, epochs=4, progress=False).history]
 
-    keeps = Compose(AddSelf(), GraphSAGE(100))
-    sampled = history(SampledLayers(data, keeps, 2, evaluation=AddSelf()))
-    assert sampled == pytest.approx(history(FullGraph(data, AddSelf())))
+    keeps = patterns.Compose(patterns.AddSelf(), patterns.GraphSAGE(100))
+    sampled = history(SampledLayers(data, keeps, 2, evaluation=patterns.AddSelf()))
+    assert sampled == pytest.approx(history(FullGraph(data, patterns.AddSelf())))
 
 
 def test_evaluation_is_with_what_it_was_asked_for(data: Data) -> None:
-    sampler = DegreeGroups(share=0.5, p_star=0.25)
-    module = SampledLayers(data, sampler, 2, evaluation=Effective(sampler))
+    sampler = patterns.DegreeGroups(share=0.5, p_star=0.25)
+    module = SampledLayers(data, sampler, 2, evaluation=patterns.Effective(sampler))
     batch = module.evaluation_batch()
     assert batch.layers is None and set(batch.neighborhood.weight.tolist()) == {0.25}
     assert module.describe()["num_layers"] == 2
 
 
+LAYERS: dict[str, Any] = {"pattern": SAMPLER, "num_layers": 2, "evaluation": patterns.AddSelf()}
+
+
+@needs_sampler
 @pytest.mark.parametrize(
-    ("pattern", "layers", "options", "message"),
+    ("kind", "options", "message"),
     [
-        (SAMPLER, 0, {}, "num_layers: got 0"),
-        (SAMPLER, 2, {"batch_size": 0}, "batch_size: got 0"),
-        (KHop(1), 2, {}, "evaluation: got"),
+        (SampledGraph, {"num_neighbors": []}, r"num_neighbors: got \[\], expected"),
+        (SampledGraph, {"num_neighbors": [5, 0]}, r"num_neighbors: got \[5, 0\], expected"),
+        (SampledGraph, {"num_neighbors": [5], "batch_size": 0}, "batch_size: got 0, expected 1 or"),
+        (
+            SampledGraph,
+            {"num_neighbors": [5], "num_workers": -1},
+            "num_workers: got -1, expected 0",
+        ),
+        (SampledLayers, LAYERS | {"num_layers": 0}, "num_layers: got 0"),
+        (SampledLayers, LAYERS | {"batch_size": 0}, "batch_size: got 0"),
+        (SampledLayers, LAYERS | {"pattern": patterns.KHop(1)}, "evaluation: got"),
     ],
 )
-def test_refusals_name_what_was_wrong(
-    data: Data, pattern: Any, layers: int, options: dict[str, int], message: str
-) -> None:
+def test_refuses(data: Data, kind: type, options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        SampledLayers(data, pattern, layers, evaluation=AddSelf(), **options)
+        kind(data, **options)

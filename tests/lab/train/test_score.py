@@ -1,22 +1,19 @@
-from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 from sklearn.metrics import average_precision_score, f1_score, roc_auc_score
-from torch import Tensor
+from torch import nn
 
-from graphtheory.lab.train.score import (
-    SCORES,
-    UndefinedScoreError,
-    accuracy,
-    ogb_score,
-    rocauc,
-)
+from graphtheory.lab.train import GraphTask
+from graphtheory.lab.train.score import SCORES, UndefinedScoreError
+
+rocauc = SCORES["rocauc"]
 
 
 def test_accuracy_counts_the_largest_logit() -> None:
     logits = torch.tensor([[2.0, 1.0, 0.0], [0.0, 1.0, 2.0], [0.0, 3.0, 1.0], [1.0, 0.0, 0.0]])
-    assert accuracy(logits, torch.tensor([0, 1, 1, 0])) == 0.75
+    assert SCORES["accuracy"](logits, torch.tensor([0, 1, 1, 0])) == 0.75
 
 
 def test_rocauc_is_that_of_scikit_learn(generator: torch.Generator) -> None:
@@ -51,25 +48,32 @@ def test_scores_of_several_labels_are_those_of_scikit_learn(generator: torch.Gen
 
 
 @pytest.mark.parametrize(
-    ("name", "labels", "own"),
-    [("ogbn-proteins", 112, rocauc), ("ogbg-moltox21", 12, rocauc),
-     ("ogbg-molpcba", 128, SCORES["ap"])],
+    ("name", "metric", "outputs"),
+    [("ogbn-arxiv", "accuracy", 4), ("ogbn-proteins", "rocauc", 112), ("ogbg-molesol", "rmse", 1),
+     ("ogbg-molbace", "rocauc", 1), ("ogbg-moltox21", "rocauc", 12), ("ogbg-molpcba", "ap", 128)],
 )  # fmt: skip
-def test_ogb_leaves_out_labels_of_one_class(
-    name: str, labels: int, own: Callable[[Tensor, Tensor], float], generator: torch.Generator
+def test_ogb_scores_as_the_metric_does_and_leaves_out_labels_of_one_class(
+    name: str, metric: str, outputs: int, generator: torch.Generator
 ) -> None:
-    score = ogb_score(name)
-    logits = torch.randn(20, labels, generator=generator)
-    y = torch.randint(2, (20, labels), generator=generator).float()
-    y[:, 1], y[3, :5] = 0.0, float("nan")  # no positive label, and a missing one of some
+    kind = {"accuracy": "multiclass", "rmse": "regression"}.get(metric, "multilabel")
+    options: dict[str, Any] = {"kind": kind, "num_outputs": outputs, "metric": metric}
+    theirs = GraphTask(nn.Identity(), evaluator=name, **options)
+    score, own = theirs.score, GraphTask(nn.Identity(), **options).score
+    assert score is not own and theirs.higher_is_better == own.higher_is_better
+    logits = torch.randn(20, outputs, generator=generator)
+    y = torch.randint(2, (20, outputs), generator=generator).float()
+    y[3, :5] = torch.nan
+    y[:, 1:2] = 0.0  # no positive label
+    y = torch.randint(4, (20,), generator=generator) if kind == "multiclass" else y
     assert score(logits, y) == pytest.approx(own(logits, y))
-    y[:] = 0.0
-    with pytest.raises(UndefinedScoreError) as told:
-        score(logits, y)
-    assert str(told.value) == (
-        f"evaluator={name!r}: none of {labels} labels has both classes among 20 scored rows; "
-        "expected at least one"
-    )
+    if kind == "multilabel":
+        y[:] = 0.0
+        with pytest.raises(UndefinedScoreError) as told:
+            score(logits, y)
+        assert str(told.value) == (
+            f"evaluator={name!r}: none of {outputs} labels has both classes among 20 scored rows; "
+            "expected at least one"
+        )
 
 
 def test_macro_f1_is_that_of_scikit_learn(generator: torch.Generator) -> None:

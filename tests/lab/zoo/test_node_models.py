@@ -8,14 +8,7 @@ from torch_geometric.nn import SAGEConv, SGFormer
 
 from graphtheory import Neighborhood
 from graphtheory.lab.zoo import node_models as zoo
-from graphtheory.lab.zoo.node_models import (
-    NAMES,
-    SAMPLED,
-    NetworkConfig,
-    build,
-    parse_neighbors,
-    pattern_of,
-)
+from graphtheory.lab.zoo.node_models import NAMES, SAMPLED, NetworkConfig, build, pattern_of
 from graphtheory.models import GraphTransformer, ResidualStack, Stack
 from graphtheory.nn import attention_maps
 from graphtheory.patterns import AddSelf, AtDistance, Compose, KHop, Sample
@@ -189,7 +182,7 @@ def test_attention_dropout_reaches_the_layers(tiny: Tiny) -> None:
     ],
 )
 def test_forms_of_neighbors(text: str, pattern: Compose) -> None:
-    assert parse_neighbors(text) == pattern
+    assert zoo.parse_neighbors(text) == pattern
     for name in TRANSFORMERS:
         assert pattern_of(name, NetworkConfig(neighbors=text)) == pattern
 
@@ -200,10 +193,11 @@ def test_forms_of_neighbors(text: str, pattern: Compose) -> None:
 )
 def test_neighbors_of_another_form(text: str) -> None:
     with pytest.raises(ValueError, match=f"neighbors: got {text!r}, expected hops such as"):
-        parse_neighbors(text)
+        zoo.parse_neighbors(text)
 
 
 def test_pattern_of_the_others() -> None:
+    assert set(zoo.COMPARED) <= set(NAMES)
     config = NetworkConfig(neighbors="2")  # which is for transformers
     graph = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 0]]), 2)
     for name in ("gat", "gat-res", "mlp"):
@@ -254,10 +248,6 @@ def test_layers_are_one_or_more_and_heads_divide_the_width_where_there_are_some(
                 built(name, replace(CONFIGS["classic"], heads=heads))
     elif name in ("gcn", "gcn-res", "sage", "mlp"):
         built(name, replace(CONFIGS["classic"], heads=3))
-
-
-def test_what_is_compared_is_known() -> None:
-    assert set(zoo.COMPARED) <= set(NAMES)
 
 
 def test_sage_is_the_node_and_the_mean_of_its_neighbors(tiny: Tiny) -> None:
