@@ -6,7 +6,7 @@ import ctypes
 import gc
 import os
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import KW_ONLY, asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -152,15 +152,14 @@ class Benchmark:
     root: Path | None = None  # folder with the raw files; not needed for embedded sets
     epochs: int | None = None  # upper bound; None is the data set's own
     patience: int | None = None  # epochs without a better validation score; None the data set's own
-    record: FinishedRuns | None = field(default=None, kw_only=True)  # where runs are kept and found
-    finished: Callable[[Run], None] = field(default=_keep_nothing, kw_only=True)
-    """Called with each run that was trained now."""
-    kept: Callable[[Any, RunResult, int, Path], None] = field(default=_keep_nothing, kw_only=True)
+    _: KW_ONLY
+    record: FinishedRuns | None = None  # where runs are kept and found
+    finished: Callable[[Run], None] = _keep_nothing  # called with each run that was trained now
+    kept: Callable[[Any, RunResult, int, Path], None] = _keep_nothing
     """Called with configuration, result, seed and folder of recorded runs that have folders."""
-    chosen: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
-    """Configurations of some models that take the place of those kept in tuned.json."""
-    budget: int | None = field(default=None, kw_only=True)  # candidates of a search that chose them
-    options: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
+    chosen: Mapping[str, Any] = field(default_factory=dict)  # in place of what tuned.json keeps
+    budget: int | None = None  # candidates of a search that chose them
+    options: Mapping[str, Any] = field(default_factory=dict)
     """Set by hand, in place of those of every model that reads them; text is read as a value."""
 
     @property
