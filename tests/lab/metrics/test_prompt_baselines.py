@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from graphtheory.lab.datasets.prompt_tasks import Linear, SparseLinear, TwoLayer
+from graphtheory.lab.datasets.prompts import Linear, SparseLinear, TwoLayer
 from graphtheory.lab.metrics import BASELINES, GradientDescent, baseline
 
 
