@@ -141,27 +141,14 @@ class FunctionFamily(ABC):
         return self.sample(count, points - 1, dim, generator)
 
     def sample(
-        self,
-        count: int,
-        length: int,
-        dim: int,
-        generator: Generator,
-        *,
-        classify: bool = False,
-        noise: float = 0.0,
+        self, count: int, length: int, dim: int, generator: Generator, *, noise: float = 0.0
     ) -> Prompts:
-        """Draw P prompts of l contexts with d_x coordinates, each with a function of its own.
-
-        Outputs of contexts get `noise`, a standard deviation; then, with `classify`, all outputs
-        become their signs, +1 where they are 0.
-        """
+        """Draw P prompts of l contexts, whose outputs get `noise`, each with its own function."""
         if noise < 0:
             raise ValueError(f"noise: got {noise}, expected 0 or more")
         x = torch.randn(count, length + 1, dim, generator=generator)
         y = self.outputs(x, generator)
         y[:, :-1] += noise * torch.randn(count, length, generator=generator)
-        if classify:
-            y = torch.where(y < 0, -1.0, 1.0)
         return Prompts(x, y, torch.tensor([[-1.0], [1.0]]))
 
 

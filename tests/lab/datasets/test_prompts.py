@@ -105,8 +105,8 @@ def test_a_prompt_has_one_function_and_its_answer(
 ) -> None:
     prompts = family.sample(5, 40, 3, generator)
     assert prompts.columns().shape == (5, 41, 4)
-    again = family.sample(5, 40, 3, Generator().manual_seed(0), classify=True)
-    assert torch.equal(again.y, torch.where(prompts.y < 0, -1.0, 1.0))
+    again = family.sample(5, 40, 3, Generator().manual_seed(0))
+    assert torch.equal(again.y, prompts.y)
     noisy = family.sample(5, 40, 3, Generator().manual_seed(0), noise=0.1)
     assert torch.equal(noisy.answer, prompts.answer) and not torch.equal(noisy.y, prompts.y)
     assert torch.equal(noisy.columns()[:, :-1, 3], noisy.y[:, :-1])
