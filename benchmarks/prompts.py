@@ -14,7 +14,7 @@ import tyro
 from _rows import save, seconds, show
 
 from graphtheory.lab.bench.rows import Row
-from graphtheory.lab.datasets.prompt_tasks import Linear
+from graphtheory.lab.datasets.prompts import Linear
 from graphtheory.papers.chain.data import ChainData
 from graphtheory.papers.icl.data import Patterns, PromptSource, label_embedding, training_tasks
 

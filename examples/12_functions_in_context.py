@@ -14,7 +14,7 @@ draw = torch.Generator().manual_seed(0)
 def sample(prompts: int, points: int, dim: int, generator: torch.Generator) -> tuple:
     """Each prompt has a function of its own, x_1 + b with an offset b ~ N(0, 4).
 
-    Members of `lab.datasets.prompt_tasks`, such as `Linear().prompts`, are taken in the same
+    Members of `lab.datasets.prompts`, such as `Linear().prompts`, are taken in the same
     place; to
     learn them takes tens of thousands of steps.
     """

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from graphtheory import Neighborhood, bipartite, causal, cliques, ops
 from graphtheory.graph import Grid, windows
-from graphtheory.lab.datasets.prompt_tasks import Linear, SparseLinear, TwoLayer
+from graphtheory.lab.datasets.prompts import Linear, SparseLinear, TwoLayer
 from graphtheory.lab.metrics import (
     BASELINES,
     GradientDescent,

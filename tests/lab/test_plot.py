@@ -96,37 +96,26 @@ def lines(axes: Axes) -> dict[str, tuple[list[float], list[float]]]:
 
 
 @every_picture
-def test_a_picture_has_ink(draw: Callable[..., Figure]) -> None:
-    found = pixels(draw())
-    dark = (found[:, :3] < 200).any(1).mean()
-    assert 0.005 < dark < 0.7
-    assert len(np.unique(found, axis=0)) > 20
-
-
-def test_the_ink_test_sees_an_empty_picture() -> None:
-    assert (pixels(Figure())[:, :3] >= 200).all()
-
-
-@every_picture
-def test_a_picture_has_a_title_and_named_axes(draw: Callable[..., Figure]) -> None:
+def test_a_picture_has_ink_a_title_named_axes_and_the_same_bytes(
+    draw: Callable[..., Figure],
+) -> None:
+    before = dict(matplotlib.rcParams)
     figure = draw(title="Karate")
     titles = [axes.get_title(loc="left") for axes in figure.axes] + [figure.get_suptitle()]
     assert "Karate" in titles
     hidden = [axes for axes in figure.axes if not (axes.get_xlabel() or axes.get_ylabel())]
     assert len(hidden) <= len(figure.axes) // 3  # a twin axis between two panels
     assert figure.axes[0].get_xlabel() or figure.axes[0].get_xticklabels()[0].get_text()
+    assert plot.svg(figure) == plot.svg(draw(title="Karate"))
+    found = pixels(draw())
+    dark = (found[:, :3] < 200).any(1).mean()
+    assert 0.005 < dark < 0.7
+    assert len(np.unique(found, axis=0)) > 20
+    assert dict(matplotlib.rcParams) == before  # the caller's settings stay
 
 
-@every_picture
-def test_a_picture_is_the_same_bytes_again(draw: Callable[..., Figure]) -> None:
-    assert plot.svg(draw()) == plot.svg(draw())
-
-
-@every_picture
-def test_the_callers_settings_stay(draw: Callable[..., Figure]) -> None:
-    before = dict(matplotlib.rcParams)
-    plot.svg(draw())
-    assert dict(matplotlib.rcParams) == before
+def test_the_ink_test_sees_an_empty_picture() -> None:
+    assert (pixels(Figure())[:, :3] >= 200).all()
 
 
 def test_bars_are_means_and_dots_are_runs() -> None:

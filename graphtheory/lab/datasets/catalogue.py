@@ -37,11 +37,9 @@ class DatasetInfo:
     task: str = "node"
     source: str = ""  #: Where the raw files come from.
     citation: str = ""  #: Who published it.
-    #: Numbers that hold after loading, such as ("nodes", 2708); "edges" counts stored directions. A
-    #: mismatch means a damaged file or another release.
+    #: Numbers that hold after loading, such as ("nodes", 2708); "edges" counts stored directions.
     counts: tuple[tuple[str, int], ...] = ()
-    #: "multiclass" for one class each, "multilabel" for labels that are true, false or missing; of
-    #: sets of graphs also "regression" for real values that may be missing.
+    #: Labels of "multilabel" are true, false or missing, values of "regression" may be missing.
     kind: Kind = "multiclass"
     level: Literal["graph", "node"] = "graph"  #: What carries a label in a set of graphs.
     evaluator: str | None = None  #: Name for ogb's `Evaluator`, None where ogb has none.
@@ -103,11 +101,7 @@ _ALIASES = {key(alias): key(info.name) for info in _ALL for alias in info.aliase
 
 
 def names(task: str | None = None) -> list[str]:
-    """Names of all data sets, the embedded ones first.
-
-    Args:
-        task: "node", "graph" or "pairs" for single graphs, sets of graphs or pairs of graphs to
-            tell apart; "image" for image sets; None for all but these.
+    """Names of all data sets of a task, of all but images without one, the embedded ones first.
 
     Example:
         >>> names()[:3]
@@ -125,9 +119,6 @@ def describe(name: str, root: Root = None, *, task: str | None = None) -> Datase
             "_" against "-" make no difference.
         root: Folder with the raw files, to find TUDatasets that `names()` does not list.
         task: "image" for an image set; "digits" is also the name of a graph of the same images.
-
-    Raises:
-        ValueError: Unknown name; the message holds the nearest match, else the known names.
 
     Example:
         >>> describe("cora").default_split

@@ -378,6 +378,7 @@ def skip_rings(copies: int = _COPIES) -> Iterator[Data]:
                 yield Data(x=x, edge_index=index, y=y)
 
 
+# What makes each embedded graph and each set of graphs, by its name in the catalogue.
 GRAPHS: dict[str, Callable[[Generator], Data]] = {
     "digits": lambda _: digits(),
     "karate": lambda _: karate(),
@@ -385,11 +386,9 @@ GRAPHS: dict[str, Callable[[Generator], Data]] = {
     "core-distance": core_distance,
     "power-law": lambda generator: PowerLawGraph().sample(generator),
 }
-"""What makes each embedded graph, by its name in the catalogue."""
 SETS: dict[str, Callable[[], Stored]] = {
     "infection": infection,
     "ring-transfer": ring_transfer,
     **{f"neighbors-match-{depth}": partial(neighbors_match, depth) for depth in (2, 3, 4, 5)},
     "csl": lambda: packed(list(skip_rings())),
 }
-"""What makes each embedded set of graphs, by its name in the catalogue."""

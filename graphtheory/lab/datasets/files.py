@@ -168,22 +168,17 @@ def processed(
     path = folder / f"{info.name}-{key[:16]}.arrays"
     stored = read_arrays(path)
     if stored is None:
-        with staged(found, hashes) as private, _damage_named(info):
-            stored = {name: value.numpy() for name, value in reader(private).items()}
+        hush = io.StringIO()  # PyG and ogb report every step with print and progress bars
+        with staged(found, hashes) as private:
+            try:
+                with contextlib.redirect_stdout(hush), contextlib.redirect_stderr(hush):
+                    stored = {name: value.numpy() for name, value in reader(private).items()}
+            except (MemoryError, ImportError, DamagedFileError):
+                raise
+            except Exception as error:  # readers of a dozen formats fail in as many ways
+                raise DamagedFileError(
+                    f"{info.name}: the raw files of {info.folder} cannot be read, one is truncated "
+                    f"or altered ({type(error).__name__}: {error})"
+                ) from error
         write_arrays(path, stored)
     return {name: torch.from_numpy(value) for name, value in stored.items()}
-
-
-@contextmanager
-def _damage_named(info: DatasetInfo) -> Iterator[None]:
-    hush = io.StringIO()  # PyG and ogb report every step with print and progress bars
-    try:
-        with contextlib.redirect_stdout(hush), contextlib.redirect_stderr(hush):
-            yield
-    except (MemoryError, ImportError, DamagedFileError):
-        raise
-    except Exception as error:  # readers of a dozen formats fail in as many ways
-        raise DamagedFileError(
-            f"{info.name}: the raw files of {info.folder} cannot be read, one is truncated or "
-            f"altered ({type(error).__name__}: {error})"
-        ) from error

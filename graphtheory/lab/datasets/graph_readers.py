@@ -203,12 +203,9 @@ def scaffold_split(smiles: Sequence[str]) -> Split:
     parts: tuple[list[int], list[int], list[int]] = ([], [], [])
     until_val, until_test = 0.8 * len(smiles), 0.9 * len(smiles)
     for group in sorted(groups.values(), key=lambda group: (len(group), group[0]), reverse=True):
-        if len(parts[0]) + len(group) <= until_val:
-            parts[0].extend(group)
-        elif len(parts[0]) + len(parts[1]) + len(group) <= until_test:
-            parts[1].extend(group)
-        else:
-            parts[2].extend(group)
+        fits_train = len(parts[0]) + len(group) <= until_val
+        fits_val = len(parts[0]) + len(parts[1]) + len(group) <= until_test
+        parts[0 if fits_train else 1 if fits_val else 2].extend(group)
     return Split(*(torch.tensor(sorted(part), dtype=torch.int64) for part in parts))
 
 

@@ -37,7 +37,6 @@ __all__ = [
 
 _SPARSE_BELOW = 0.25  # density under which the cache keeps features sparse
 _SPARSE = ("musae", "coauthor")  # families whose features would fill much memory
-_MASKS = ("train_mask", "val_mask", "test_mask")
 _FROM_SMILES = ("moleculenet", "peptides")
 _LISTED = 3  # rows that a warning names
 
@@ -95,7 +94,7 @@ def load(
     generator = Generator().manual_seed(known_seed(seed))
     data = embedded.GRAPHS[info.name](generator) if info.embedded else _published(info, root, cache)
     masks = _masks(data, chosen, seed, generator)
-    data.update(dict(zip(_MASKS, masks, strict=True)))
+    data.update(dict(zip(node_readers.MASKS, masks, strict=True)))
     data.name, data.split, data.metric = info.name, chosen, info.metric
     data.kind, data.num_classes = info.kind, _classes(data.y)
     if info.evaluator is not None:
@@ -172,11 +171,7 @@ def load_graphs(
 
 
 def both_ways(data: Data) -> Data:
-    """The graph with both directions of each edge, each once.
-
-    Args:
-        data: With edge_index and without attributes of edges.
-    """
+    """The graph, whose edges have no attributes, with both directions of each edge, each once."""
     data = data.clone()
     data.edge_index = to_undirected(data.edge_index, num_nodes=data.num_nodes)
     return data
@@ -217,11 +212,11 @@ def load_known(name: str, root: Root = None) -> Data:
         name: One of `names("node")`.
         root: Folder with the raw files, as `load` or `load_topology` takes it.
     """
+    info = describe(name)
     try:
         data = load(name, root)
         return Data(x=data.x, y=data.y)
     except FileNotFoundError as missing:
-        info = describe(name)
         if info.family != "planetoid":
             raise
         try:
@@ -265,7 +260,7 @@ def _published(info: DatasetInfo, root: Root, cache: Root) -> Data:
 def _masks(data: Data, split: str, seed: int, generator: Generator) -> Split:
     """A split of nodes, drawn or one of those that were read."""
     if split in ("public", "published"):
-        masks = (data[name].view(data.num_nodes, -1).bool() for name in _MASKS)
+        masks = (data[name].view(data.num_nodes, -1).bool() for name in node_readers.MASKS)
         return Split(*(mask[:, seed % mask.size(1)].contiguous() for mask in masks))
     if split == "random-20":
         return splits.per_class(data.y, generator=generator)

@@ -17,13 +17,8 @@ import torch
 from torch import Tensor
 from torch_geometric import datasets as pyg
 from torch_geometric.data import Data, InMemoryDataset
-from torch_geometric.utils import (
-    coalesce,
-    index_to_mask,
-    remove_self_loops,
-    scatter,
-    to_undirected,
-)
+from torch_geometric.io.planetoid import edge_index_from_dict
+from torch_geometric.utils import index_to_mask, scatter, to_undirected
 
 from graphtheory.lab.datasets import safe_pickle
 from graphtheory.lab.datasets.catalogue import DatasetInfo
@@ -31,7 +26,7 @@ from graphtheory.lab.datasets.graph_readers import import_ogb, ogb_split, superp
 
 _NUM_VAL = 500  # of Planetoid's public splits
 _KNOWN = {**safe_pickle.ARRAYS, **safe_pickle.MATRICES}
-_MASKS = ("train_mask", "val_mask", "test_mask")
+MASKS = ("train_mask", "val_mask", "test_mask")
 
 
 class _Heterophilous(pyg.HeterophilousGraphDataset):
@@ -83,13 +78,11 @@ def topology(folder: Path, name: str) -> Data:
     """Edges, labels and the public split; nodes without a label get class 0, as in PyG."""
     y = _assembled(folder, name, "ally", "ty").argmax(dim=1)
     links, known, tested = (_part(folder, name, part) for part in ("graph", "y", "test.index"))
-    pairs = [(node, other) for node, others in links.items() for other in others]
-    edge_index, _ = remove_self_loops(torch.tensor(pairs).t())
-    edge_index = coalesce(edge_index, num_nodes=len(y), sort_by_row=False)
+    edge_index = edge_index_from_dict(links, num_nodes=len(y))
     nodes = torch.arange(len(y))
     parts = (nodes[: len(known)], nodes[len(known) :][:_NUM_VAL], tested)
     masks = (index_to_mask(part, size=len(y)) for part in parts)
-    return Data(edge_index=edge_index, y=y, **dict(zip(_MASKS, masks, strict=True)))
+    return Data(edge_index=edge_index, y=y, **dict(zip(MASKS, masks, strict=True)))
 
 
 def known_nodes(folder: Path, name: str) -> Data:
@@ -148,7 +141,7 @@ def read_ogbn(root: Path, info: DatasetInfo) -> Data:
     y = y.float() if info.kind == "multilabel" else y.view(-1).long()
     parts = ogb_split(dataset.get_idx_split())
     masks = (index_to_mask(part, size=len(y))[:, None] for part in parts)
-    return Data(x=x, edge_index=index, y=y, **dict(zip(_MASKS, masks, strict=True)))
+    return Data(x=x, edge_index=index, y=y, **dict(zip(MASKS, masks, strict=True)))
 
 
 READERS: dict[str, Callable[[Path, DatasetInfo], Data]] = {

@@ -135,25 +135,23 @@ def _tensor(storage: Any, offset: Any, size: Any, stride: Any, grad: Any, hooks:
     return _Made(flat.as_strided(size, stride, offset))
 
 
+# What arrays, sparse matrices and lists by key, and tensors are made of.
 ARRAYS: Known = {
     ("numpy.core.multiarray", "_reconstruct"): _Maker(lambda *_: _Array()),
     ("numpy._core.multiarray", "_reconstruct"): _Maker(lambda *_: _Array()),
     ("numpy", "ndarray"): _Made(),
     ("numpy", "dtype"): _Maker(_Dtype),
 }
-"""What arrays of numbers are made of."""
 MATRICES: Known = {
     ("scipy.sparse.csr", "csr_matrix"): _Csr,
     ("collections", "defaultdict"): _Maker(lambda *_: {}),
     ("__builtin__", "list"): _Made(),
 }
-"""What sparse matrices are made of, and lists by key."""
 TENSORS: Known = {
     ("torch._utils", "_rebuild_tensor_v2"): _Maker(_tensor),
     ("torch.storage", "_load_from_bytes"): _Maker(_storage),
     ("collections", "OrderedDict"): _Maker(lambda *_: {}),
 }
-"""What tensors are made of."""
 
 _MAGIC = 0x1950A86A20F9469CFC6C  # of torch's format
 _DTYPES = {

@@ -30,7 +30,7 @@ def score_bars(runs: Rows, *, metric: str = "accuracy", unit: str = "%", title: 
         title: Above the picture.
     """
     rows = collected(runs, "runs", "test")
-    models, scale = order(rows, "model"), _scale(unit)
+    models, scale = order(rows, "model"), 100 if unit == "%" else 1
     figure, (bars, dots) = panels(2, height=1.1 + _ROW * len(models), width_ratios=(2, 3))
     for place, model in enumerate(models):
         scores = [scale * row["test"] for row in rows if row["model"] == model]
@@ -68,7 +68,7 @@ def paired_differences(
     """
     found = collected(rows, "rows", "difference")
     figure, (axes,) = panels(1, height=1.1 + _ROW * len(found))
-    scale = _scale(unit)
+    scale = 100 if unit == "%" else 1
     for place, row in enumerate(found):
         mean, error = scale * row["difference"], 2 * scale * row["standard_error"]
         decided = abs(mean) > error  # False of one seed, whose error is nan
@@ -83,10 +83,6 @@ def paired_differences(
     axes.set(xlabel=f"{amount}, paired by seed: mean ± 2 standard errors", title=title)
     axes.margins(x=0.12)
     return figure
-
-
-def _scale(unit: str) -> int:
-    return 100 if unit == "%" else 1
 
 
 def _names(axes: Axes, names: list[str]) -> None:

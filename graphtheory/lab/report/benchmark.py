@@ -282,18 +282,6 @@ def graph_run_page(
     return page
 
 
-def class_table(result: ImageRunResult) -> Table:
-    """Of each class the share that is right, and what most of its wrong images are taken for."""
-    rows = []
-    for label in result.y.unique().tolist():
-        found = result.predicted[result.y == label]
-        wrong = found[found != label]
-        instead = str(int(wrong.mode().values)) if len(wrong) else "-"
-        right = 100 * (1 - len(wrong) / len(found))
-        rows.append((str(label), str(len(found)), f"{right:.1f}", instead))
-    return Table("", ("class", "test images", "right (%)", "most often taken for"), rows)
-
-
 def image_run_page(
     title: str, config: ImageRunConfig, result: ImageRunResult, pictures: Mapping[str, Any],
     seed: int, command: str,
@@ -308,7 +296,15 @@ def image_run_page(
     )
     epochs = [{"model": config.model, "seed": seed, **row} for row in fit.history]
     page.section("Training").picture(plot.learning_curves(epochs), CAPTIONS["one image run"])
-    page.section("Classes").table(class_table(result))
+    rows = []
+    for label in result.y.unique().tolist():
+        found = result.predicted[result.y == label]
+        wrong = found[found != label]
+        instead = str(int(wrong.mode().values)) if len(wrong) else "-"
+        right = 100 * (1 - len(wrong) / len(found))
+        rows.append((str(label), str(len(found)), f"{right:.1f}", instead))
+    columns = ("class", "test images", "right (%)", "most often taken for")
+    page.section("Classes").table(Table("", columns, rows))
     if pictures:
         page.section("The first test image")
     for name, figure in pictures.items():

@@ -115,8 +115,8 @@ def tables(rows: Sequence[Row], printed: Printed | None = None) -> list[Table]:
     named = ((r.name.replace("_", " "), f"{r.value:,.6g}") for r in sizes)
     out = [pairs("Graph", named)]
     if any(row.name == "discriminative share" for row in rows):
-        out += [share_table(rows, printed), _margin_table(rows)]
-        out += [_core_table(rows), _positive_table(rows)]
+        out += [share_table(rows, printed), _margin_table(rows), _core_table(rows)]
+        out.append(_positive_table(rows))
     return out if printed is None else [*out, printed.table]
 
 

@@ -223,14 +223,8 @@ def force_layout(edges: NDArray[np.integer], num_nodes: int, *, seed: int = 0) -
     .. math:: F_i = \sum_{j \ne i} \frac{m_i m_j}{d_{ij}} u_{ji} + \sum_{(i,j)} d_{ij} u_{ij}
         - g\, m_i\, x_i, \qquad m_i = \deg_i + 1
 
-    with :math:`u_{ij}` the unit vector from i to j. The repulsion is a convolution over a grid of
-    128 x 128 cells, so that a step takes O(N + E) and nodes within one cell hardly repel.
-
-    The result lies within -1..1. Of `edges` [2, E] direction, loops and duplicates do not matter.
-
-    Source:
-        The forces of ForceAtlas2 (Jacomy et al. 2014), section 3. Differs: the sum over a grid in
-        place of a tree, steps that shrink evenly.
+    with :math:`u_{ij}` the unit vector from i to j: ForceAtlas2 (Jacomy et al. 2014), section 3.
+    The repulsion is a convolution over a grid of 128 x 128 cells, so that a step takes O(N + E).
     """
     draw = np.random.default_rng(seed)
     place = draw.normal(size=(num_nodes, 2)) * np.sqrt(num_nodes)

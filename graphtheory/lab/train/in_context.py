@@ -120,7 +120,7 @@ def train_in_context(
 
     Args:
         model: As in `predictions`; trained in place.
-        sample: Draws prompts: of a member of `datasets.prompt_tasks`, see the example, or a
+        sample: Draws prompts: of a member of `datasets.prompts`, see the example, or a
             function of your own that gives arrays.
         curriculum: How prompts grow.
         steps: How many.
@@ -143,7 +143,7 @@ def train_in_context(
         Garg et al. (2022), What can transformers learn in-context?, eq. (2).
 
     Example:
-        >>> from graphtheory.lab.datasets.prompt_tasks import Linear
+        >>> from graphtheory.lab.datasets.prompts import Linear
         >>> from graphtheory.vision.models import gpt
         >>> model = gpt(16, depth=1, heads=2, in_channels=3, out_channels=1, length=16)
         >>> grow = Curriculum(dims=Ramp(1, 3, every=2), points=Ramp(4, 8, every=2))

@@ -23,11 +23,8 @@ def test_enzymes_has_its_published_counts(data_root: Path, untouched: None) -> N
     assert len(dataset) == 600 and dataset.num_classes == 6 and dataset.num_features == 21
     assert sum(graph.num_nodes for graph in dataset) == 19_580  # mean 32.63
     assert sum(graph.num_edges for graph in dataset) == 74_564  # mean 62.14, both directions
-    assert (dataset.name, dataset.split, dataset.metric) == (
-        "ENZYMES",
-        "random-80-10-10",
-        "accuracy",
-    )
+    found = (dataset.name, dataset.split, dataset.metric)
+    assert found == ("ENZYMES", "random-80-10-10", "accuracy")
     parts = (dataset.train_index, dataset.val_index, dataset.test_index)
     assert [len(part) for part in parts] == [480, 60, 60]
     assert dataset.y[dataset.test_index].bincount().tolist() == [10] * 6
@@ -50,23 +47,18 @@ def test_seed_draws_the_split(data_root: Path) -> None:
     assert not torch.equal(first.test_index, other.test_index)
 
 
-@pytest.mark.parametrize(
-    "part", ["A", "graph_indicator", "graph_labels", "node_labels", "node_attributes"]
-)
-def test_truncated_files_are_refused(part: str, data_root: Path, tmp_path: Path) -> None:
-    shutil.copytree(data_root / "TUDataset", tmp_path / "TUDataset")
-    path = tmp_path / f"TUDataset/ENZYMES/raw/ENZYMES_{part}.txt"
-    lines = path.read_text().splitlines()
-    path.write_text("\n".join(lines[: len(lines) // 2]) + "\n")
-    with pytest.raises(DamagedFileError, match=r"ENZYMES.*truncated"):
-        load_graphs("ENZYMES", tmp_path, cache=tmp_path / "cache")
-
-
-def test_slices_and_tensors_must_agree(
+def test_truncated_files_are_refused(
     data_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("graphtheory.lab.datasets.files.verify_counts", lambda info, found: None)
     shutil.copytree(data_root / "TUDataset", tmp_path / "TUDataset")
+    for part in ("A", "graph_indicator", "graph_labels", "node_labels", "node_attributes"):
+        path = tmp_path / f"TUDataset/ENZYMES/raw/ENZYMES_{part}.txt"
+        whole = path.read_text()
+        path.write_text("\n".join(whole.splitlines()[: whole.count("\n") // 2]) + "\n")
+        with pytest.raises(DamagedFileError, match=r"ENZYMES.*truncated"):
+            load_graphs("ENZYMES", tmp_path, cache=tmp_path / "cache")
+        path.write_text(whole)
+    monkeypatch.setattr("graphtheory.lab.datasets.files.verify_counts", lambda info, found: None)
     path = tmp_path / "TUDataset/ENZYMES/raw/ENZYMES_graph_labels.txt"
     path.write_text("\n".join(path.read_text().splitlines()[:-5]) + "\n")
     with pytest.raises(DamagedFileError, match="y has 595 entries, the graphs need 600"):

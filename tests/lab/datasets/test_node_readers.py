@@ -134,6 +134,9 @@ def test_pubmed_without_its_features_names_the_file(pubmed: Path) -> None:
 
 OFFLINE = """
 import socket, sys, threading
+from graphtheory.lab.datasets import catalogue
+catalogue.describe("Cora")
+assert "torch_geometric" not in sys.modules
 reached = []
 socket.socket.connect = lambda *a: reached.append(a)
 socket.getaddrinfo = lambda *a, **k: reached.append(a)
@@ -209,7 +212,7 @@ def test_products_run_both_ways(tmp_path: Path) -> None:
     assert data.num_edges == 2 * EDGES and data.is_undirected() and data.y.dtype == torch.int64
 
 
-def test_importing_ogb_reaches_for_nothing() -> None:
+def test_importing_ogb_reaches_for_nothing_and_a_name_needs_no_torch_geometric() -> None:
     done = subprocess.run(
         [sys.executable, "-c", OFFLINE], capture_output=True, text=True, check=False
     )

@@ -1,5 +1,4 @@
 import math
-from pathlib import Path
 
 import pytest
 import torch
@@ -74,10 +73,7 @@ def test_the_split_is_stratified_drawn_or_given() -> None:
     ("change", "message"),
     [
         ({"y": torch.tensor([1, 0, 1])}, r"graph 4: y is int64 \[3\], expected int64 \[1\]"),
-        (
-            {"y": torch.tensor([0.5])},
-            r"graph 4: y is float32 \[1\], expected integers as in graph 0",
-        ),
+        ({"y": torch.tensor([0.5])}, r"graph 4: y is float32 \[1\], expected integers as in graph"),
         ({"y": torch.tensor([-1])}, "graph 4: y holds -1, expected classes from 0"),
         ({"y": None}, "graph 4: y is missing"),
         ({"x": None}, "graph 4: x is missing"),
@@ -177,6 +173,7 @@ class Dangerous:
 
 
 def test_files_are_read_without_running_them(tmp_path) -> None:
+    before = torch.serialization.get_safe_globals()
     torch.save(ten(), tmp_path / "list.pt")
     torch.save(ten()[3], tmp_path / "one.pt")
     torch.save({"x": torch.ones(2)}, tmp_path / "dict.pt")
@@ -189,17 +186,8 @@ def test_files_are_read_without_running_them(tmp_path) -> None:
     with pytest.raises(ValueError, match=r"dict.pt holds dict, expected a PyG Data or a list"):
         read_graph_file(tmp_path / "dict.pt")
     for name in ("code.pt", "text.pt"):
-        with pytest.raises(
-            ValueError,
-            match=rf"{name} is not a file written by torch.save.*expected a PyG",
-        ):
+        with pytest.raises(ValueError, match=rf"{name} is not a file written by torch.save.*a PyG"):
             read_graph_file(tmp_path / name)
     with pytest.raises(FileNotFoundError, match="there is no file"):
         read_graph_file(tmp_path / "none.pt")
-
-
-def test_reading_a_file_leaves_what_torch_may_load(tmp_path: Path) -> None:
-    before = torch.serialization.get_safe_globals()
-    torch.save([Data(x=torch.ones(1, 1))], tmp_path / "one.pt")
-    read_graph_file(tmp_path / "one.pt")
     assert set(torch.serialization.get_safe_globals()) == set(before)

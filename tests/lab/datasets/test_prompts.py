@@ -5,7 +5,16 @@ import torch
 from torch import Generator
 from torch_geometric.data import Batch
 
-from graphtheory.lab.datasets.prompts import Prompts
+from graphtheory.lab.datasets.prompts import (
+    DecisionTree,
+    FunctionFamily,
+    Linear,
+    NoisyLinear,
+    Prompts,
+    Quadratic,
+    SparseLinear,
+    TwoLayer,
+)
 
 
 def drawn(count: int, generator: Generator) -> Prompts:
@@ -85,3 +94,66 @@ def test_contexts_with_the_pattern_of_the_query(generator: Generator) -> None:
         assert same == [j == pattern[-1] for j in pattern[:-1]]
     with pytest.raises(ValueError, match="no patterns"):
         replace(prompts, pattern=None).same_pattern()
+
+
+FAMILIES = (Linear(), Quadratic(), SparseLinear(2), TwoLayer(7), DecisionTree(3))
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: type(family).__name__)
+def test_a_prompt_has_one_function_and_its_answer(
+    family: FunctionFamily, generator: Generator
+) -> None:
+    prompts = family.sample(5, 40, 3, generator)
+    assert prompts.columns().shape == (5, 41, 4)
+    again = family.sample(5, 40, 3, Generator().manual_seed(0))
+    assert torch.equal(again.y, prompts.y)
+    noisy = family.sample(5, 40, 3, Generator().manual_seed(0), noise=0.1)
+    assert torch.equal(noisy.answer, prompts.answer) and not torch.equal(noisy.y, prompts.y)
+    assert torch.equal(noisy.columns()[:, :-1, 3], noisy.y[:, :-1])
+
+
+def test_linear_functions_are_found_by_least_squares(generator: Generator) -> None:
+    for family, nonzero in ((Linear(), 6), (SparseLinear(2), 2)):
+        prompts = family.sample(4, 20, 6, generator)
+        w = torch.linalg.lstsq(prompts.x[:, :-1], prompts.y[:, :-1, None]).solution
+        torch.testing.assert_close((prompts.x[:, -1:] @ w).flatten(), prompts.answer)
+        assert ((w.abs() > 1e-4).sum(1) == nonzero).all()
+        assert not torch.allclose(w[0], w[1])
+
+
+def test_a_network_bends_and_scales(generator: Generator) -> None:
+    x = torch.randn(3, 4, 5, generator=generator)
+    ends = torch.cat([x, 2 * x, -x], 1)
+    once, twice, back = TwoLayer(50).outputs(ends, generator).split(4, 1)
+    torch.testing.assert_close(twice, 2 * once)
+    assert not torch.allclose(back, -once, atol=1e-2)
+    many = TwoLayer(100).sample(4000, 1, 5, generator).y
+    assert float(many.var()) == pytest.approx(5, rel=0.15)  # 2 / r * r * d / 2
+
+
+def test_a_tree_tells_signs_apart_and_nothing_else(generator: Generator) -> None:
+    signs = torch.cartesian_prod(*[torch.tensor([-1.0, 1.0])] * 3).expand(6, 8, 3)
+    size = torch.rand(6, 8, 3, generator=generator) + 0.1
+    here = DecisionTree(2).outputs(signs, Generator().manual_seed(4))
+    assert torch.equal(here, DecisionTree(2).outputs(signs * size, Generator().manual_seed(4)))
+    assert all(2 <= len(row.unique()) <= 4 for row in here)
+
+
+def test_bad_sizes_are_refused(generator: Generator) -> None:
+    with pytest.raises(ValueError, match="depth: got 0"):
+        DecisionTree(0)
+    with pytest.raises(ValueError, match="noise: got -1"):
+        Linear().sample(1, 1, 1, generator, noise=-1)
+
+
+def test_quadratic_and_noisy_functions_have_the_size_of_linear_ones() -> None:
+    draw = torch.Generator().manual_seed(0)
+    quadratic = Quadratic().prompts(4000, 5, 6, draw)
+    assert quadratic.y.square().mean() == pytest.approx(6, rel=0.1)
+    x = torch.randn(1, 9, 3, generator=draw)
+    one, other = (Quadratic().outputs(s * x, torch.Generator().manual_seed(1)) for s in (1, -1))
+    assert torch.equal(one, other)
+    x = torch.zeros(500, 4, 3)
+    assert NoisyLinear(0.5).outputs(x, draw).std() == pytest.approx(0.5, rel=0.1)
+    with pytest.raises(ValueError, match="noise: got 0, expected a number above 0"):
+        NoisyLinear(0)

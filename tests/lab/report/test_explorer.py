@@ -60,12 +60,11 @@ def test_the_page_reads_what_a_model_attends_to() -> None:
     conv = GATConv(3, 4, heads=3)
     maps = attention_maps(conv, torch.randn(4, 3), EDGES)
     (nb, weights) = maps[0]
-    page = attention_explorer(maps).document
-    for node in range(4):
+    every = '[0, 1, 2, 3].map((n) => [0, 1, 2].map((h) => attention(n, layers[0], h, "out")))'
+    for node, found in enumerate(computed(attention_explorer(maps).document, every)):
         row = slice(int(nb.indptr[node]), int(nb.indptr[node + 1]))
         for head in range(3):
-            rows = computed(page, f'attention({node}, layers[0], {head}, "out")')
-            shown = sorted((r["node"], r["weight"]) for r in rows)
+            shown = sorted((r["node"], r["weight"]) for r in found[head])
             expected = sorted(
                 zip(nb.indices[row].tolist(), weights[row, head].tolist(), strict=True)
             )
@@ -119,51 +118,58 @@ def test_thousands_of_nodes_make_a_file_of_some_megabytes(generator: torch.Gener
     assert size < 15000 * 4 * 4 * 2 * 4 / 3 + 1.5e6  # 16 bits a weight, in base64
 
 
+LAYER = (GRAPH, WEIGHTS)
+
+
 @pytest.mark.parametrize(
-    ("call", "message"),
+    ("maps", "options", "message"),
     [
-        (lambda: attention_explorer([]), "maps: no layer, expected at least one"),
+        ([], {}, "maps: no layer, expected at least one"),
         (
-            lambda: attention_explorer([(GRAPH, WEIGHTS), (GRAPH, WEIGHTS[:5])]),
-            r"maps: weights of layer 2 have shape \[5, 2\], expected \[6, heads\] for 6 edges",
+            [LAYER, (GRAPH, WEIGHTS[:5])],
+            {},
+            r"layer 2 have shape \[5, 2\], expected \[6, heads\] for 6 ed",
         ),
         (
-            lambda: attention_explorer([(GRAPH, -WEIGHTS)]),
+            [(GRAPH, -WEIGHTS)],
+            {},
             "maps: weights of layer 1 lie within -1 to -0.125, expected 0 to 1",
         ),
-        (lambda: attention_explorer([(GRAPH, WEIGHTS * torch.nan)]), "nan to nan, expected 0 to 1"),
+        ([(GRAPH, WEIGHTS * torch.nan)], {}, "nan to nan, expected 0 to 1"),
         (
-            lambda: attention_explorer([(bipartite([2], [3]), torch.ones(6))]),
-            "maps: layers attend from .* nodes, expected one set of nodes in every layer",
+            [(bipartite([2], [3]), torch.ones(6))],
+            {},
+            "maps: layers attend from .* nodes, expected one set",
         ),
         (
-            lambda: attention_explorer([(GRAPH, WEIGHTS), (cliques([3]), torch.ones(9))]),
+            [LAYER, (cliques([3]), torch.ones(9))],
+            {},
             "maps: layers attend from 3 to 3, 4 to 4 nodes",
         ),
         (
-            lambda: attention_explorer([(torch.tensor([[0], [MOST_NODES]]), torch.ones(1))]),
-            "maps: 20,001 nodes, expected 20,000 or fewer; take a part",
+            [(torch.tensor([[0], [MOST_NODES]]), torch.ones(1))],
+            {},
+            "maps: 20,001 nodes, expected 20,000 or",
         ),
         (
-            lambda: attention_explorer([(cliques([1500]), torch.zeros(1500**2, 9))]),
-            "maps: 20,250,000 weights in all, expected 20,000,000 or fewer",
+            [(cliques([1500]), torch.zeros(1500**2, 9))],
+            {},
+            "maps: 20,250,000 weights in all, expected 20,",
         ),
+        ([LAYER], {"graph": torch.tensor([[0], [4]])}, "graph: nodes 0 to 4, expected 0 to 3"),
+        ([LAYER], {"graph": torch.zeros(3)}, r"graph: shape \[3\]"),
+        ([LAYER], {"labels": [1]}, "labels: 1, expected one for"),
+        ([LAYER], {"names": "abc"}, "names: 3, expected one for"),
         (
-            lambda: attention_explorer([(GRAPH, WEIGHTS)], torch.tensor([[0], [4]])),
-            "graph: nodes 0 to 4, expected 0 to 3",
-        ),
-        (lambda: attention_explorer([(GRAPH, WEIGHTS)], torch.zeros(3)), r"graph: shape \[3\]"),
-        (lambda: attention_explorer([(GRAPH, WEIGHTS)], labels=[1]), "labels: 1, expected one for"),
-        (lambda: attention_explorer([(GRAPH, WEIGHTS)], names="abc"), "names: 3, expected one for"),
-        (
-            lambda: attention_explorer([(GRAPH, WEIGHTS)], positions=torch.zeros(4, 3)),
-            r"positions: shape \[4, 3\], expected finite values \[4, 2\]",
+            [LAYER],
+            {"positions": torch.zeros(4, 3)},
+            r"shape \[4, 3\], expected finite values \[4, 2\]",
         ),
     ],
 )
-def test_bad_input_is_named(call: Any, message: str) -> None:
+def test_bad_input_is_named(maps: Any, options: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        call()
+        attention_explorer(maps, **options)
 
 
 # Places of nodes: short edges, nothing on one spot, the same for one seed

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Generator, Tensor, nn
 
-from graphtheory.lab.datasets.prompt_tasks import Linear
+from graphtheory.lab.datasets.prompts import Linear
 from graphtheory.lab.train import Curriculum, Ramp, checkpoint, predictions, train_in_context
 from graphtheory.lab.train.checkpoint import CheckpointError, write_checkpoint
 from graphtheory.vision.models import gpt
