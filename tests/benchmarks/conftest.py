@@ -1,4 +1,5 @@
 import importlib
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -17,3 +18,15 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
         monkeypatch.setitem(sys.modules, path.stem, None)
         del sys.modules[path.stem]
     return importlib.import_module
+
+
+@pytest.fixture
+def module(script: Callable[[str], ModuleType], request: pytest.FixtureRequest) -> ModuleType:
+    """The benchmark that the file of the test is named after."""
+    return script(request.path.stem.removeprefix("test_"))
+
+
+def run(script: str, *options: str) -> subprocess.CompletedProcess[str]:
+    """A benchmark in a process of its own."""
+    command = [sys.executable, str(BENCHMARKS / f"{script}.py"), *options]
+    return subprocess.run(command, capture_output=True, text=True, check=False)

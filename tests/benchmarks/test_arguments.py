@@ -1,11 +1,8 @@
 """An unknown name is a line and an exit code, not a traceback after minutes."""
 
-import subprocess
-import sys
-
 import pytest
 
-from tests.benchmarks.conftest import BENCHMARKS
+from tests.benchmarks.conftest import BENCHMARKS, run
 
 
 @pytest.mark.parametrize(
@@ -18,10 +15,9 @@ from tests.benchmarks.conftest import BENCHMARKS
     ],
 )
 def test_unknown_names_are_refused(script: str, arguments: tuple[str, ...], word: str) -> None:
-    command = [sys.executable, str(BENCHMARKS / f"{script}.py"), *arguments]
-    run = subprocess.run(command, capture_output=True, text=True)
-    assert run.returncode == 2
-    assert word in run.stdout + run.stderr and "Traceback" not in run.stderr
+    told = run(script, *arguments)
+    assert told.returncode == 2
+    assert word in told.stdout + told.stderr and "Traceback" not in told.stderr
 
 
 @pytest.mark.parametrize("script", ["ops", "gpu", "indices", "sets", "flex", "predicted"])

@@ -1,13 +1,11 @@
 """The example models train alike in both libraries, and the script says how alike."""
 
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 from torch_geometric.typing import WITH_PYG_LIB, WITH_TORCH_SPARSE
 
-SCRIPT = Path(__file__).parents[2] / "benchmarks" / "end_to_end.py"
+from tests.benchmarks.conftest import run
+
 EXAMPLES = [
     "gcn.py", "gat.py", "unimp_arxiv.py", "pna.py", "rgcn.py, FastRGCNConv", "rgcn.py, RGCNConv",
     "hgt_dblp.py", "han_imdb.py",
@@ -15,15 +13,14 @@ EXAMPLES = [
 SAMPLED = ["graph_sage_unsup.py", "reddit.py", "to_hetero_mag.py"]
 
 
-def run(*options: str) -> str:
-    command = [sys.executable, str(SCRIPT), "--threads", "1", *options]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
+def printed_with(*options: str) -> str:
+    result = run("end_to_end", "--threads", "1", *options)
     assert result.returncode == 0, result.stderr
     return result.stdout
 
 
 def test_a_quick_run_finds_the_same_losses() -> None:
-    printed = run("--quick")
+    printed = printed_with("--quick")
     samples = WITH_PYG_LIB or WITH_TORCH_SPARSE
     assert samples or f"for want of torch-sparse or pyg-lib: {', '.join(SAMPLED)}" in printed
     for example in EXAMPLES + SAMPLED * samples:
@@ -36,4 +33,4 @@ def test_a_quick_run_finds_the_same_losses() -> None:
 
 def test_memory_of_one_case_is_a_number_of_bytes() -> None:
     small = ["--nodes", "50", "--edges", "200"]
-    assert int(run(*small, "--measure", "unimp_arxiv.py on 50 nodes", "graphtheory")) >= 0
+    assert int(printed_with(*small, "--measure", "unimp_arxiv.py on 50 nodes", "graphtheory")) >= 0

@@ -1,7 +1,6 @@
 """Figures run once more: which settings are timed, and how rows are compared."""
 
 import csv
-from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -11,8 +10,8 @@ import torch
 from graphtheory.lab.bench.rows import Environment, Row, write_csv
 
 
-def test_the_first_settings_lie_far_apart(script: Callable[[str], ModuleType]) -> None:
-    spread = script("figure_times").spread
+def test_the_first_settings_lie_far_apart(module: ModuleType) -> None:
+    spread = module.spread
     assert all(sorted(spread(count)) == list(range(count)) for count in range(1, 40))
     assert min(abs(a - b) for a in spread(30)[:4] for b in spread(30)[:4] if a != b) >= 4
 
@@ -27,7 +26,7 @@ def test_the_first_settings_lie_far_apart(script: Callable[[str], ModuleType]) -
     ],
 )
 def test_rows_beside_the_committed_ones(
-    found: list[float], share: float, off: float, script: Callable[[str], ModuleType],
+    found: list[float], share: float, off: float, module: ModuleType,
     tmp_path: Path,
 ) -> None:  # fmt: skip
     def rows(values: list[float]) -> list[Row]:
@@ -35,18 +34,18 @@ def test_rows_beside_the_committed_ones(
 
     write_csv(tmp_path / "fig.csv", rows([0.5, 0.25]), Environment.here())
     report = SimpleNamespace(rows=rows(found))
-    compared = script("figure_times").beside_committed(report, tmp_path / "fig.csv", figure="fig")
+    compared = module.beside_committed(report, tmp_path / "fig.csv", figure="fig")
     assert [row.value for row in compared] == pytest.approx([share, off])
     assert compared[0].repeats == len(found)
 
 
 def test_a_figure_agrees_with_its_own_rows(
-    script: Callable[[str], ModuleType], tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    module: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     monkeypatch.setattr(torch, "set_num_threads", lambda threads: None)
     out = tmp_path / "whole.csv"
-    script("figure_times").main("whole", only=("kvt-lemma-3",), out=out)
+    module.main("whole", only=("kvt-lemma-3",), out=out)
     assert "share of rows that agree to rounding" in capsys.readouterr().out
     with out.open(newline="") as file:
         time, share, others = csv.DictReader(file)

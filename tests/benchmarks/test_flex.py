@@ -1,6 +1,5 @@
 """The benchmark beside FlexAttention: masks are what they say, every form is timed and compared."""
 
-from collections.abc import Callable
 from types import ModuleType
 
 import pytest
@@ -8,10 +7,10 @@ import torch
 
 
 @pytest.fixture
-def flex(script: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+def flex(module: ModuleType, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """The script, without torch's compiler, which takes many seconds."""
     monkeypatch.setattr(torch, "compile", lambda form, **options: form)
-    return script("flex")
+    return module
 
 
 @pytest.mark.parametrize("kind", ["blocks", "pairs", "documents"])

@@ -1,6 +1,5 @@
 """The benchmark of loaders: every way is measured, and said to be missing where it cannot be."""
 
-from collections.abc import Callable
 from types import ModuleType
 
 import pytest
@@ -9,9 +8,8 @@ from torch_geometric import typing as pyg_typing
 
 
 @pytest.fixture
-def loaders(monkeypatch: pytest.MonkeyPatch, script: Callable[[str], ModuleType]) -> ModuleType:
-    """The script."""
-    module = script("loaders")
+def loaders(monkeypatch: pytest.MonkeyPatch, module: ModuleType) -> ModuleType:
+    """The script, measuring in this process."""
 
     def in_this_process(script: str, name: str, graph: str, threads: int, **sizes: int) -> int:
         return max(module.extra_peak(name, graph, **sizes), 1)

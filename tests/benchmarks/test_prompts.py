@@ -1,6 +1,5 @@
 """The benchmark of drawing prompts runs and counts prompts, not calls."""
 
-from collections.abc import Callable
 from types import ModuleType
 
 import pytest
@@ -8,13 +7,12 @@ import torch
 
 
 def test_a_quick_run_draws_every_kind(
-    script: Callable[[str], ModuleType], capsys: pytest.CaptureFixture[str]
+    module: ModuleType, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    prompts = script("prompts")
-    prompts.main(threads=torch.get_num_threads(), quick=True)
+    module.main(threads=torch.get_num_threads(), quick=True)
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 4 and all("1/s" in line for line in lines)
-    drawn = prompts.draws(7, 5, 30)
+    drawn = module.draws(7, 5, 30)
     assert len(drawn["in-context prompts"]()) == 7
     assert drawn["in-context prompts, as columns"]().shape == (7, 6, 60)
     assert len(drawn["linear regression"]()) == 7

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import csv
 import importlib.util
-import subprocess
-import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
 
 from graphtheory.lab.bench.rows import FIELDS, Row
-
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+from tests.benchmarks.conftest import BENCHMARKS, run
 
 
 @pytest.fixture
@@ -96,8 +93,7 @@ def test_a_small_run_prints_its_rows(script: str) -> None:
         "parts": ["--layer", "GINEConv", "--nodes", "50", "--edges", "200", "--channels", "4"],
         "memory": ["--nodes", "50", "--edges", "200", "--heads", "2", "--measure", "graphtheory"],
     }
-    command = [sys.executable, str(BENCHMARKS / f"{script}.py"), "--repeats", "1", *small[script]]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    result = run(script, "--repeats", "1", *small[script])
     assert result.returncode == 0, result.stderr
     if script == "ops":
         assert "times faster than PyG: graphtheory" in result.stdout

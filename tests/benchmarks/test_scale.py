@@ -1,7 +1,6 @@
 """The benchmark of scale: every part runs on small graphs and gives a row for each question."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -10,9 +9,8 @@ import pytest
 
 
 @pytest.fixture
-def scale(monkeypatch: pytest.MonkeyPatch, script: Callable[[str], ModuleType]) -> ModuleType:
+def scale(monkeypatch: pytest.MonkeyPatch, module: ModuleType) -> ModuleType:
     """The script, measuring in this process."""
-    module = script("scale")
 
     def here(what: str, **options: Any) -> Any:
         found = json.loads(json.dumps(module.measured(what, json.loads(json.dumps(options)))))

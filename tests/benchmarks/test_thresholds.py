@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import contextmanager
 from importlib import import_module
 from types import ModuleType
@@ -13,14 +12,8 @@ import pytest
 from graphtheory.ops.backends.cpu import regimes
 
 
-@pytest.fixture
-def thresholds(script: Callable[[str], ModuleType]) -> ModuleType:
-    """The script."""
-    return script("thresholds")
-
-
-def test_sizes_lie_on_both_sides(thresholds: ModuleType) -> None:
-    for name, constant in thresholds.CONSTANTS.items():
+def test_sizes_lie_on_both_sides(module: ModuleType) -> None:
+    for name, constant in module.CONSTANTS.items():
         value = getattr(import_module(constant.module), name)
         sides = {constant.size(case) < value for case in constant.cases}
         assert value > 1 and sides == {True, False}, name
@@ -41,21 +34,21 @@ class _Line:
 
 
 def test_a_process_takes_one_way_at_all_sizes(
-    thresholds: ModuleType, monkeypatch: pytest.MonkeyPatch
+    module: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    small = (thresholds.Case(5, 3, 2, 4), thresholds.Case(7, 2, 1, 8))
-    constant = thresholds.CONSTANTS["WHOLE_ROWS_BELOW"]._replace(cases=small)
-    monkeypatch.setitem(thresholds.CONSTANTS, "WHOLE_ROWS_BELOW", constant)
+    small = (module.Case(5, 3, 2, 4), module.Case(7, 2, 1, 8))
+    constant = module.CONSTANTS["WHOLE_ROWS_BELOW"]._replace(cases=small)
+    monkeypatch.setitem(module.CONSTANTS, "WHOLE_ROWS_BELOW", constant)
     monkeypatch.setattr(regimes, "WHOLE_ROWS_BELOW", regimes.WHOLE_ROWS_BELOW)  # undone afterwards
-    monkeypatch.setattr(thresholds, "_SHORT", 0.0)
+    monkeypatch.setattr(module, "_SHORT", 0.0)
     line: Any = _Line(0, 1, 0)
-    thresholds.serve(line, "WHOLE_ROWS_BELOW", 1, 1)
+    module.serve(line, "WHOLE_ROWS_BELOW", 1, 1)
     assert regimes.WHOLE_ROWS_BELOW == 1
     assert len(line.sent) == 3 and min(line.sent) > 0
 
 
 def test_a_row_tells_what_the_other_way_costs(
-    thresholds: ModuleType, monkeypatch: pytest.MonkeyPatch
+    module: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The way below the constant takes 1 second here, the way above it 2."""
 
@@ -63,9 +56,9 @@ def test_a_row_tells_what_the_other_way_costs(
     def fixed(name: str, value: int, threads: int) -> Any:
         yield lambda place: 1.0 if value > 1 else 2.0
 
-    monkeypatch.setattr(thresholds, "at_all_sizes", fixed)
-    constant = thresholds.CONSTANTS["FAR"]
-    rows = thresholds.measure("FAR", 3, 1)
+    monkeypatch.setattr(module, "at_all_sizes", fixed)
+    constant = module.CONSTANTS["FAR"]
+    rows = module.measure("FAR", 3, 1)
     for case, row in zip(constant.cases, rows, strict=True):
         below = constant.size(case) < row.parameters["FAR"]
         assert row.median == (2.0 if below else 0.5) and row.repeats == 3

@@ -1,6 +1,5 @@
 """The benchmark of vision transformers: every network is measured, after DeiT-S was compared."""
 
-from collections.abc import Callable
 from types import ModuleType
 
 import pytest
@@ -9,16 +8,10 @@ import torch
 pytest.importorskip("transformers")
 
 
-@pytest.fixture
-def vision(script: Callable[[str], ModuleType]) -> ModuleType:
-    """The script."""
-    return script("vision")
-
-
 def test_a_quick_run_measures_every_network(
-    vision: ModuleType, capsys: pytest.CaptureFixture[str]
+    module: ModuleType, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    vision.main(threads=torch.get_num_threads(), quick=True)
+    module.main(threads=torch.get_num_threads(), quick=True)
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 2 * (8 + 7)  # forward and training: eight networks, seven beside DeiT-S
     for what in ("forward", "training step"):
@@ -26,22 +19,22 @@ def test_a_quick_run_measures_every_network(
     assert all("gmacs" in line for line in lines)
 
 
-def test_what_is_beside_deit_computes_less(vision: ModuleType) -> None:
+def test_what_is_beside_deit_computes_less(module: ModuleType) -> None:
     image = torch.zeros(1, 3, 32, 32)
     macs = {
-        name: vision.count_macs(model, image).total
-        for name, model in vision.networks(vision.SMALL).items()
+        name: module.count_macs(model, image).total
+        for name, model in module.networks(module.SMALL).items()
     }
     ours, theirs, *fewer, nearest = macs.values()
     assert ours == theirs == nearest and max(fewer) < 0.8 * ours
 
 
 def test_networks_that_differ_are_not_timed(
-    vision: ModuleType, monkeypatch: pytest.MonkeyPatch
+    module: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def other(model: torch.nn.Module, images: torch.Tensor) -> torch.Tensor:
-        return model(images) + float(isinstance(model, vision.Logits))
+        return model(images) + float(isinstance(model, module.Logits))
 
-    monkeypatch.setattr(vision, "forward", other)
+    monkeypatch.setattr(module, "forward", other)
     with pytest.raises(AssertionError, match="not close"):
-        vision.rows_of(vision.SMALL, 1, 1, 1)
+        module.rows_of(module.SMALL, 1, 1, 1)

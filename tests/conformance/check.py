@@ -19,6 +19,10 @@ from graphtheory.ops.dropout import draw_seed, dropout_factor
 from graphtheory.patterns import AddSelf, Compose, KHop, Sample
 
 SIZES = {1: (1, 1), 7: (3, 5), 63: (4, 32), 257: (2, 7)}  # nodes -> heads, head_dim
+TYPED_SIZES = [  # each half precision at two of the sizes, which tell as much as all
+    (nodes, dtype) for nodes in SIZES
+    for dtype in (torch.float64, torch.float32, (torch.bfloat16, torch.float16)[nodes in (7, 257)])
+]  # fmt: skip
 BIASES = ("none", "edges", "masked", "large", "buckets")
 BUCKETS = 5
 HALF = (torch.float16, torch.bfloat16)

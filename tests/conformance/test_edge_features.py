@@ -180,22 +180,3 @@ def test_errors_name_the_argument(edges: object, error: type, message: str) -> N
     for backend in ("numba_csr", "reference"):
         with pytest.raises(error, match=message):
             ops.attention(x, x, x, nb, edges=edges, backend=backend)
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_second_derivatives(form: str) -> None:
-    nb = GRAPHS["random"](7)
-
-    def second(backend: str) -> tuple[torch.Tensor, ...]:
-        given = draw_edges(nb, 2, 3, form, "edges", torch.float64)
-        leaves, x = list(given.leaves().values()), given.inputs
-        out, sums = ops.attention(
-            x.query, x.key, x.value, nb, bias=x.bias, edges=given.edges, backend=backend
-        )
-        value = sum(t.square().sum() for t in (out, *sums))
-        first = torch.autograd.grad(value, leaves, create_graph=True)
-        return torch.autograd.grad(sum(g.square().sum() for g in first), leaves)
-
-    true = second("reference")
-    for backend in CSR:
-        torch.testing.assert_close(second(backend), true)

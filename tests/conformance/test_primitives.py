@@ -11,11 +11,16 @@ from torch import Tensor
 
 from graphtheory import Neighborhood, ops
 from graphtheory.ops import reference
-from graphtheory.ops.backends.cpu import launch
-from tests.conformance.check import GRAPHS, SIZES, allowed_error, largest_error, runs_here
+from tests.conformance.check import (
+    GRAPHS,
+    SIZES,
+    TYPED_SIZES,
+    allowed_error,
+    largest_error,
+    runs_here,
+)
 
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 5e-6}
-DTYPES = [torch.float64, torch.float32, torch.bfloat16, torch.float16]
 # Shapes of an operation's two tensors, from (neighborhood, heads, head_dim).
 SHAPES: dict[str, Callable[[Neighborhood, int, int], list[tuple[int, ...]]]] = {
     "edge_dot": lambda nb, h, d: [(nb.num_dst, h, d), (nb.num_src, h, d)],
@@ -66,8 +71,7 @@ def results(
     return [out.detach(), *torch.autograd.grad(out, leaves, grad.to(out.dtype))]
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=lambda d: str(d)[6:])
-@pytest.mark.parametrize("nodes", SIZES)
+@pytest.mark.parametrize(("nodes", "dtype"), TYPED_SIZES)
 @EVERY
 def test_outputs_and_gradients(backend: str, name: str, nodes: int, dtype: torch.dtype) -> None:
     for make in GRAPHS.values():
@@ -91,20 +95,6 @@ def test_nothing_is_read_before_it_is_written(backend: str, name: str) -> None:
             t.isfinite().all()
             for t in results(run_by(backend, name), draw(name, nb, 7, torch.float32), nb)
         )
-
-
-@EVERY
-def test_twice_and_on_two_threads_the_same_bits(
-    backend: str, name: str, two_threads: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(launch, "WORTH_A_THREAD", 1)
-    nb = GRAPHS["random"](1000)
-    leaves = draw(name, nb, 63, torch.float32)
-    runs = [results(run_by(backend, name), leaves, nb) for _ in range(2)]
-    torch.set_num_threads(1)
-    runs.append(results(run_by(backend, name), leaves, nb))
-    for others in runs[1:]:
-        assert all(torch.equal(a, b) for a, b in zip(runs[0], others, strict=True))
 
 
 @EVERY

@@ -582,7 +582,7 @@ def test_as_many_weights_as_edges_are_asked_for(count: int) -> None:
 @pytest.mark.parametrize(
     "make",
     [lambda: pyg.GraphConv(3, 2), lambda: pyg.ChebConv(3, 2, 2), lambda: pyg.APPNP(2, 0.1),
-     lambda: pyg.SGConv(3, 2)],
+     lambda: pyg.SGConv(3, 2), lambda: pyg.SAGEConv(3, 2)],
 )  # fmt: skip
 def test_gradients_of_torch_func_are_pygs(make) -> None:
     theirs, edges, x = make(), torch.tensor([[0, 1, 2, 3, 4], [1, 2, 3, 4, 0]]), torch.randn(5, 3)

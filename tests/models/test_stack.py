@@ -46,12 +46,20 @@ def test_widths(layers: int, project: bool | None, expected: list[tuple[int, int
     assert [m.made_with for m in stack.modules() if isinstance(m, Sum)] == expected
 
 
-def test_classic_stack_by_hand(tiny: Tiny) -> None:
+def test_stacks_by_hand(tiny: Tiny) -> None:
     stack = Stack(Sum, 6, 8, 3, 2, StackOptions(0.5), project=True).eval()
     first, second = stack.layers
     hidden = elu(stack.input(tiny.x))
     expected = second(elu(first(hidden, tiny.graph)), tiny.graph)
     torch.testing.assert_close(stack(tiny.x, tiny.graph), expected)
+    stack = ResidualStack(Sum, 6, 8, 3, 1, StackOptions(0.5), ffn=True).eval()
+    block = stack.blocks[0]
+    hidden = gelu(stack.input(tiny.x))
+    hidden = hidden + gelu(block.layer(block.norm(hidden), tiny.graph))
+    norm, wider, _, _, narrower, _ = block.ffn
+    hidden = hidden + narrower(gelu(wider(norm(hidden))))
+    torch.testing.assert_close(stack(tiny.x, tiny.graph), stack.output(stack.norm(hidden)))
+    assert ResidualStack(Sum, 6, 8, 3, 1).blocks[0].ffn is None
 
 
 def test_each_layer_of_a_classic_stack_has_its_own_neighborhood(tiny: Tiny) -> None:
@@ -66,17 +74,6 @@ def test_each_layer_of_a_classic_stack_has_its_own_neighborhood(tiny: Tiny) -> N
     torch.testing.assert_close(convs(tiny.x[nodes], layers), convs(tiny.x, tiny.graph)[rows])
     with pytest.raises(ValueError, match="neighborhood: got 3, expected one or 2"):
         stack(tiny.x, [tiny.graph] * 3)
-
-
-def test_residual_stack_by_hand(tiny: Tiny) -> None:
-    stack = ResidualStack(Sum, 6, 8, 3, 1, StackOptions(0.5), ffn=True).eval()
-    block = stack.blocks[0]
-    hidden = gelu(stack.input(tiny.x))
-    hidden = hidden + gelu(block.layer(block.norm(hidden), tiny.graph))
-    norm, wider, _, _, narrower, _ = block.ffn
-    hidden = hidden + narrower(gelu(wider(norm(hidden))))
-    torch.testing.assert_close(stack(tiny.x, tiny.graph), stack.output(stack.norm(hidden)))
-    assert ResidualStack(Sum, 6, 8, 3, 1).blocks[0].ffn is None
 
 
 @pytest.mark.parametrize("layers", [1, 2, 3])

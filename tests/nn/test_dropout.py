@@ -10,11 +10,13 @@ def x(generator: torch.Generator) -> torch.Tensor:
     return torch.where(torch.rand(x.shape, generator=generator) < 0.2, x, 0)
 
 
-def test_dense_features_are_torch_s_own_dropout(x: torch.Tensor) -> None:
+def test_dense_features_are_torch_s_own_dropout_of_probabilities_in_range(x: torch.Tensor) -> None:
     torch.manual_seed(0)
     found = FeatureDropout(0.3)(x)
     torch.manual_seed(0)
     assert torch.equal(found, torch.nn.functional.dropout(x, 0.3))
+    with pytest.raises(ValueError, match="dropout probability"):
+        FeatureDropout(1.5)
 
 
 def test_sparse_features_keep_their_pattern_and_scale_up_anew_in_each_step(x: torch.Tensor) -> None:
@@ -32,8 +34,3 @@ def test_sparse_features_keep_their_pattern_and_scale_up_anew_in_each_step(x: to
     assert torch.equal(sparse.values(), before)
     for nothing in (FeatureDropout(0.0), FeatureDropout(0.0).eval(), drop.eval()):
         assert nothing(sparse) is sparse
-
-
-def test_probability_out_of_range() -> None:
-    with pytest.raises(ValueError, match="dropout probability"):
-        FeatureDropout(1.5)

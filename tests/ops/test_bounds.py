@@ -377,14 +377,5 @@ def test_gradients_refuse_edges_by_source_that_are_absent() -> None:
             value, x, None, "1111", value, x, x, None, None, parts, 0.2, 0.0, "numba_csr"
         )
     ops_of.attention_backward(  # gradients of the query alone need none
-        value,
-        x,
-        None,
-        "10000",
-        *(value,) * 3,
-        *(None,) * 4,
-        parts,
-        1.0,
-        0.0,
-        "numba_csr",
+        value, x, None, "10000", *(value,) * 3, *(None,) * 4, parts, 1.0, 0.0, "numba_csr"
     )

@@ -126,7 +126,7 @@ def test_the_smallest_and_the_largest_table_are_taken(buckets: int, backend: str
     torch.testing.assert_close(found, wanted)
 
 
-def test_scales_and_dropouts_at_the_ends_of_their_ranges() -> None:
+def test_scales_dropouts_and_lengths_at_the_ends_of_their_ranges() -> None:
     query, key = torch.randn(2, 4, 5), torch.randn(3, 4, 5)
     whole = ops.attention(query, key, key, NB, scale=2)
     assert torch.equal(whole, ops.attention(query, key, key, NB, scale=2.0))
@@ -134,8 +134,5 @@ def test_scales_and_dropouts_at_the_ends_of_their_ranges() -> None:
     even = ops.attention(query, key, key, NB, scale=0)
     torch.testing.assert_close(even, torch.stack([key[:2].mean(0), key[2]]))
     assert torch.equal(whole, ops.attention(query, key, key, NB, scale=2, dropout=0))
-
-
-def test_vectors_of_no_length_have_no_logits() -> None:
     empty = ops.attention(QUERY[..., :0], KEY[..., :0], KEY[..., :0], NB)
     assert empty.shape == (2, 4, 0)

@@ -50,15 +50,12 @@ def asked(
     return AttentionCall(query, key, key, nb, buckets if bias else None, 1.0, 0.0, None)
 
 
-def test_loops_of_our_own_run_equal_sets_of_few_sources() -> None:
+def test_loops_of_our_own_run_equal_sets_where_they_are_faster() -> None:
     assert own_loops_beat_sdpa(asked(cliques([256] * 2)))
     assert not own_loops_beat_sdpa(asked(cliques([257] * 2)))
     assert not own_loops_beat_sdpa(asked(cliques([256] * 2), torch.float16, trained=False))
     assert not own_loops_beat_sdpa(asked(cliques([9, 8])))
     assert not own_loops_beat_sdpa(asked(causal([9, 9])))
-
-
-def test_and_of_many_where_torch_keeps_the_weights_or_is_slow() -> None:
     many = cliques([257])
     assert own_loops_beat_sdpa(asked(many, bias="learned"))
     assert not own_loops_beat_sdpa(asked(many, bias="given"))

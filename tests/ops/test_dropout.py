@@ -33,13 +33,15 @@ def test_neighbors_and_seeds_are_independent() -> None:
         assert abs(same.double().mean() - 0.5) < 4 * 0.5 / math.sqrt(200_000)
 
 
-def test_edges_of_the_range() -> None:
+def test_edges_of_the_range_and_a_counter_beyond_32_bits() -> None:
     like = torch.empty(1000, 2)
     assert dropout_factor(0.0, SEED, like).eq(1).all()
     almost = math.nextafter(1, 0)
     assert dropout_factor(almost, SEED, like).isfinite().all()
     assert dropout_factor(0.5, SEED, torch.empty(0, 3)).shape == (0, 3)
     assert dropout_factor(0.5, SEED, like.half()).dtype == torch.float16
+    near, far = ([rows.kept(base + c, 0.5, 7) for c in range(64)] for base in (0, 2**32))
+    assert near != far
 
 
 @pytest.mark.parametrize("p", [1e-12, 0.1, 0.5, 0.999])
@@ -49,12 +51,7 @@ def test_the_compiled_rule_is_the_same(p: float, seed: int) -> None:
     assert [rows.kept(c, p, seed) for c in range(1000)] == (factor > 0).tolist()
 
 
-def test_the_counter_does_not_wrap_at_32_bits() -> None:
-    near, far = ([rows.kept(base + c, 0.5, 7) for c in range(64)] for base in (0, 2**32))
-    assert near != far
-
-
-def test_a_seed_comes_from_the_generator() -> None:
+def test_a_seed_comes_from_the_generator_or_lies_where_it_is_asked_for() -> None:
     one, same, other = (torch.Generator().manual_seed(s) for s in (1, 1, 2))
     first = draw_seed(one)
     assert first == draw_seed(same)
@@ -62,8 +59,5 @@ def test_a_seed_comes_from_the_generator() -> None:
     assert first != draw_seed(one)  # it moves on
     torch.manual_seed(1)
     assert draw_seed(None) == first
-
-
-def test_a_seed_without_a_generator_lies_where_it_is_asked_for() -> None:
     assert draw_seed(None, torch.device("meta")).device.type == "meta"
     assert draw_seed(torch.Generator(), torch.device("meta")).device.type == "cpu"

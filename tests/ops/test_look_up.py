@@ -7,7 +7,7 @@ import torch
 from graphtheory.ops.look_up import look_up
 
 
-def test_as_indexing_of_any_shape_and_type_of_rows() -> None:
+def test_as_indexing_and_beside_a_cpu_an_embedding() -> None:
     row = torch.tensor([2, 0, 2], dtype=torch.uint8)
     for shape in ((3,), (3, 4), (3, 2, 5)):
         table = torch.randn(shape, dtype=torch.float64, requires_grad=True)
@@ -15,9 +15,6 @@ def test_as_indexing_of_any_shape_and_type_of_rows() -> None:
         assert torch.equal(found, table[row.long()])
         (grad,) = torch.autograd.grad(found.sum(), table)
         assert grad.view(3, -1)[:, -1].tolist() == [1, 0, 2]
-
-
-def test_beside_a_cpu_it_is_an_embedding() -> None:
     table = torch.randn(3, device="meta", requires_grad=True)
     row = torch.zeros(7, dtype=torch.uint8, device="meta")
     assert look_up(table, row).shape == (7,)

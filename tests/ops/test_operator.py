@@ -72,9 +72,6 @@ def test_both_ways_have_the_same_value_and_every_derivative() -> None:
     direct, through = run(scaled), run(scaled.op)
     assert all(a.equal(b) for a, b in zip(direct, through, strict=True))
     assert direct[2].equal(torch.tensor([72.0, 200.0]))  # 2 (2 * 3)^2 and 2 (2 * 5)^2
-
-
-def test_gradients_of_functions_have_every_derivative() -> None:
     _, parts = _leaf()
     x = torch.tensor([1.0, 2.0], requires_grad=True)  # as the parameters of a layer do
     first = torch.func.grad(lambda x: scaled(x, parts, 2.0)[0].pow(2).sum())

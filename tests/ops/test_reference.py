@@ -48,7 +48,7 @@ def test_attention_is_its_formula(graph: str, bias: str) -> None:
         torch.testing.assert_close(found[:, h], expected, rtol=1e-12, atol=1e-14)
 
 
-def test_it_equals_dense_attention_of_torch() -> None:
+def test_it_equals_dense_attention_of_torch_and_dropout_multiplies_its_weights() -> None:
     nb = GRAPHS["random"](63)
     nb = nb.keep(nb.to_dense()[nb.targets(), nb.indices] == 1)  # dense attention has no duplicates
     inputs = draw_inputs(nb, 4, 8, dtype=torch.float64)
@@ -57,9 +57,6 @@ def test_it_equals_dense_attention_of_torch() -> None:
     heads_first = (t.transpose(0, 1) for t in (inputs.query, inputs.key, inputs.value))
     dense = torch.nn.functional.scaled_dot_product_attention(*heads_first, attn_mask=mask)
     torch.testing.assert_close(found, dense.transpose(0, 1), rtol=1e-12, atol=1e-14)
-
-
-def test_dropout_multiplies_the_weights() -> None:
     nb = Neighborhood.from_edge_index(torch.zeros(2, 1000, dtype=torch.int64))
     zero, one = torch.zeros(1, 1, 1), torch.ones(1, 1, 1)
     generator = torch.Generator().manual_seed(0)

@@ -43,45 +43,26 @@ def definition(edge_index, num_dst, value, features):
 
 @pytest.mark.parametrize("given_order", [False, True])
 @pytest.mark.parametrize("backend", BACKENDS)
-@settings(max_examples=25)
-@given(
-    seed=st.integers(0, 2**31),
-    sizes=st.tuples(st.integers(1, 9), st.integers(1, 9), st.integers(0, 40)),
-    shape=st.tuples(st.integers(1, 3), st.integers(1, 37)),
-)
-def test_equals_the_definition(backend, given_order, seed, sizes, shape) -> None:
-    edge_index, nb, (value, features) = case(seed, *sizes, *shape)
-    wanted = definition(edge_index, nb.num_dst, value, features)
-    ours = features if given_order else features[nb.perm]
-    out = ops.relu_sum(value, ours, nb, given_order=given_order, backend=backend)
-    up = torch.arange(out.numel(), dtype=out.dtype).view_as(out).cos()
-    results = [
-        (sums, *torch.autograd.grad((sums * up).sum(), (value, features))) for sums in (out, wanted)
-    ]
-    torch.testing.assert_close(*results, rtol=1e-10, atol=1e-10)
-
-
-@pytest.mark.parametrize("given_order", [False, True])
-@pytest.mark.parametrize("backend", BACKENDS)
-@settings(max_examples=25)
+@settings(max_examples=50)
 @given(
     seed=st.integers(0, 2**31),
     sizes=st.tuples(st.integers(1, 9), st.integers(1, 9), st.integers(0, 140)),
     shape=st.tuples(st.integers(1, 3), st.integers(0, 20), st.integers(1, 37)),
-    asked=st.sampled_from([(0, 1, 2), (0, 2), (2,), (1,)]),
+    asked=st.sampled_from([(0, 1, 2), (0, 2), (2,), (1,), None]),  # None: no matrix
 )
-def test_with_a_matrix_equals_the_definition(
-    backend, given_order, seed, sizes, shape, asked
-) -> None:
+def test_equals_the_definition(backend, given_order, seed, sizes, shape, asked) -> None:
     edge_index, nb, tensors = mapped_case(seed, *sizes, *shape)
-    for k, t in enumerate(tensors):
-        t.requires_grad_(k in asked)
-    value, features, matrix = tensors
-    product = torch.einsum("ef,hfd->ehd", features, matrix)
+    if asked is None:
+        *_, tensors = case(seed, *sizes, *shape[::2])
+    leaves = [t.requires_grad_(k in (asked or (0, 1))) for k, t in enumerate(tensors)]
+    value, features, *matrix = leaves
+    product = torch.einsum("ef,hfd->ehd", features, *matrix) if matrix else features
     wanted = definition(edge_index, nb.num_dst, value, product)
-    ours = [value, features if given_order else features[nb.perm], matrix]
-    out, leaves = mapped(nb, ours, given_order, backend), [tensors[k] for k in asked]
+    ours = features if given_order else features[nb.perm]
+    more = {"edge_matrix": matrix[0]} if matrix else {}
+    out = ops.relu_sum(value, ours, nb, given_order=given_order, backend=backend, **more)
     up = torch.arange(out.numel(), dtype=out.dtype).view_as(out).cos()
+    leaves = [t for t in leaves if t.requires_grad]
     results = [(sums, *torch.autograd.grad((sums * up).sum(), leaves)) for sums in (out, wanted)]
     torch.testing.assert_close(*results, rtol=1e-10, atol=1e-10)
 

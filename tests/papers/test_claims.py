@@ -45,10 +45,14 @@ def test_the_size_that_is_needed_and_its_exponent() -> None:
     assert found is not None and found.exponent == pytest.approx(-1.5)
 
 
-def test_what_is_never_reached_is_infinite() -> None:
+def test_sizes_that_are_needed_never_reached_or_do_not_fall() -> None:
     rows = [row | {"error": 0.5} for v in (0.2, 0.4) for s in range(3) for row in curve(v, 9, s)]
     assert CLAIM(None, rows) == {"CoT": {0.2: [math.inf] * 3, 0.4: [math.inf] * 3}}
     assert CLAIM.inside(None, rows) == {"CoT": {}}
+    told = fewer({0.2: [8.0, 9.0, 9.0], 0.4: [4.0] * 3, 0.8: [math.inf] * 3}, "steps", "alpha")
+    assert told.startswith("9, 4, more steps at alpha = 0.2, 0.4, 0.8, not always fewer with every")
+    assert told.endswith("not found")
+    assert fewer({0.2: [8.0], 0.4: [4.0]}, "steps", "alpha").endswith("fewer than 3 seeds")
 
 
 def test_steps_on_a_straight_axis_and_a_measure_that_rises() -> None:
@@ -65,13 +69,6 @@ def test_steps_on_a_straight_axis_and_a_measure_that_rises() -> None:
     ]
     wanted = Crossing("labels", "accuracy", 0.6, "alpha", "all", rising=True, log_measure=False)
     assert wanted(None, scores)["all"][1.0] == [pytest.approx(10**2.5)]
-
-
-def test_sizes_that_do_not_fall_with_every_larger_value() -> None:
-    told = fewer({0.2: [8.0, 9.0, 9.0], 0.4: [4.0] * 3, 0.8: [math.inf] * 3}, "steps", "alpha")
-    assert told.startswith("9, 4, more steps at alpha = 0.2, 0.4, 0.8, not always fewer with every")
-    assert told.endswith("not found")
-    assert fewer({0.2: [8.0], 0.4: [4.0]}, "steps", "alpha").endswith("fewer than 3 seeds")
 
 
 def measured(measure, seeds: int = 4, values: tuple[float, ...] = (1, 2, 4, 8)) -> list[dict]:

@@ -7,13 +7,7 @@ import torch
 from torch import Generator, Tensor
 
 from graphtheory import Neighborhood
-from graphtheory.papers.hinge import (
-    Algorithm4,
-    HingeBatch,
-    HingeTask,
-    descend,
-    train_hinge,
-)
+from graphtheory.papers.hinge import Algorithm4, HingeBatch, HingeTask, descend, train_hinge
 from graphtheory.papers.shallow import ShallowAttention
 from graphtheory.patterns import AddSelf, Compose, Sample
 

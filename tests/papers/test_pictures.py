@@ -64,7 +64,7 @@ def test_a_picture_has_ink_a_title_and_named_axes(draw: Callable[..., Figure]) -
     assert plot.svg(draw()) == plot.svg(draw())
 
 
-def test_errors_are_medians_in_a_panel_each() -> None:
+def test_errors_are_medians_in_panels_that_share_a_legend() -> None:
     first, second = error_curves(ERRORS, xlabel="labels").axes
     assert lines(first)["a"] == ([100, 300], pytest.approx([1.0, 0.7]))
     assert lines(second)["b"] == ([100, 300], pytest.approx([0.5, 0.45]))
@@ -72,9 +72,6 @@ def test_errors_are_medians_in_a_panel_each() -> None:
     named = [{"series": "a", "at": at, "error": 1.0} for at in ("(0.9, 0.1)", "(0.1, 0.9)")]
     (axes,) = error_curves(named, xlabel="targets").axes
     assert [tick.get_text() for tick in axes.get_xticklabels()] == ["(0.9, 0.1)", "(0.1, 0.9)"]
-
-
-def test_panels_share_a_legend_where_their_series_are_the_same() -> None:
     rows = [{"panel": p, "series": s, "at": 1, "error": 0.5} for p in "PQ" for s in "ab"]
     shared = error_curves(rows, xlabel="labels")
     assert len(shared.legends) == 1 and not any(axes.get_legend() for axes in shared.axes)

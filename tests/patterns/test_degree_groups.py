@@ -135,11 +135,14 @@ def test_deviation_of_a_row_is_twice_what_is_left_out() -> None:
     assert before < 1e-7
 
 
-def test_the_same_draw_for_any_number_of_threads(two_threads: None) -> None:
+def test_a_draw_is_for_any_number_of_threads_a_value_and_differentiable(two_threads: None) -> None:
     graph = GRAPHS["clique"]
     two = DegreeGroups()(graph, generator=source(4))
     torch.set_num_threads(1)
     assert torch.equal(DegreeGroups()(graph, generator=source(4)).edge_index(), two.edge_index())
+    weight = torch.ones(12, requires_grad=True)
+    DegreeGroups(2, share=1.0, p_star=0.5)(STAR.replace(weight=weight)).weight.sum().backward()
+    assert weight.grad.tolist() == [0.5] * 12
 
 
 def test_a_pattern_with_an_assignment_is_a_value() -> None:
@@ -149,12 +152,6 @@ def test_a_pattern_with_an_assignment_is_a_value() -> None:
     assert one == same and hash(one) == hash(same) and repr(one) == repr(same)
     assert one != other and repr(one) != repr(other)
     assert DegreeGroups([3.0]) == DegreeGroups((3.0,))
-
-
-def test_weights_stay_differentiable() -> None:
-    weight = torch.ones(12, requires_grad=True)
-    DegreeGroups(2, share=1.0, p_star=0.5)(STAR.replace(weight=weight)).weight.sum().backward()
-    assert weight.grad.tolist() == [0.5] * 12
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from graphtheory.patterns import (
     KHop,
     Pattern,
     Sample,
+    ScorePattern,
     SymmetricNormalize,
     UniformNodes,
     VirtualNode,
@@ -99,7 +100,7 @@ def test_the_known_kinds_are_found() -> None:
     assert any(p.is_random for p in (kind() for kind in kinds_of(Pattern)))
 
 
-@pytest.mark.parametrize("kind", kinds_of(Pattern))
+@pytest.mark.parametrize("kind", [*kinds_of(Pattern), *kinds_of(ScorePattern)])
 def test_every_kind_is_exported_and_a_frozen_value(kind: type[Pattern]) -> None:
     assert getattr(patterns, kind.__name__, None) is kind
     assert kind.__name__ in patterns.__all__

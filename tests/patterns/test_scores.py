@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphtheory import Neighborhood, bipartite, causal, cliques, ops, patterns
+from graphtheory import Neighborhood, bipartite, causal, cliques, ops
 from graphtheory.nn import Attention, attention_maps
 from graphtheory.patterns import AllSources, ScorePattern, TopK, attention_logits
 from graphtheory.vision.models import DistilledToken, deit_tiny, swin_pico, vit_pico
@@ -71,12 +71,6 @@ def test_sums_gradients_and_weights_are_those_of_the_mask(name: str, option: Sco
     q, k, v, bias = drawn(nb)
     weights, out = option.weights(q, k, nb, bias, 0.7), option(q, k, v, nb, bias=bias, scale=0.7)
     torch.testing.assert_close(ops.aggregate(weights, v, nb), out)
-
-
-@pytest.mark.parametrize("kind", kinds_of(ScorePattern))
-def test_every_kind_is_exported(kind: type[ScorePattern]) -> None:
-    assert getattr(patterns, kind.__name__, None) is kind and kind.__name__ in patterns.__all__
-    assert kind() == kind() and hash(kind()) == hash(kind())
 
 
 def test_the_known_kinds_are_found_and_all_sources_are_attention_itself() -> None:

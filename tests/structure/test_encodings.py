@@ -80,15 +80,12 @@ def test_samples_estimate_and_every_component_keeps_a_centroid(generator):
     assert torch.equal(everything, centroids(graph))
 
 
-def test_everyone_in_a_clique_and_nobody_in_an_empty_graph():
+def test_everyone_in_a_clique_and_degrees_in_their_direction():
     assert centroids(cliques([3, 2])).tolist() == [0, 1, 2, 3, 4]
     assert centroid_distance(cliques([3, 2])).tolist() == [0] * 5
     empty = graph_of([], 0)
     assert centroids(empty).shape == (0,) and centroid_distance(empty).shape == (0,)
     assert degree_encoding(empty).shape == (0, 1)
-
-
-def test_degrees_count_edges_in_their_direction():
     graph = graph_of([(0, 1), (0, 1), (2, 1), (1, 1), (0, 2)], 4)
     assert degree_encoding(graph, log=False).squeeze(1).tolist() == [0, 4, 1, 0]
     assert degree_encoding(graph, direction="out", log=False).squeeze(1).tolist() == [3, 1, 1, 0]

@@ -259,7 +259,7 @@ def test_exports_for_any_number_of_nodes_and_edges(batched, norm) -> None:
         assert not torch.allclose(apart, conv(x, edge_index, batch), atol=1e-3)
 
 
-def test_exported_graphs_are_apart_and_have_gradients() -> None:
+def test_exported_graphs_are_apart_and_their_pairs_are_cliques() -> None:
     conv = GPSConv(8, pyg.GCNConv(8, 8), heads=2).eval()
     module = torch.export.export(conv, graphs(3, 5, 4), dynamic_shapes=SHAPES).module()
     x, edge_index, batch = graphs(6, 2, 9)
@@ -268,9 +268,6 @@ def test_exported_graphs_are_apart_and_have_gradients() -> None:
         for given, run in ((x.requires_grad_(), module), (x, conv))
     )
     torch.testing.assert_close(found, wanted)
-
-
-def test_pairs_of_an_exported_program_are_cliques() -> None:
     for sizes in ((3, 1, 2), (4,), (1, 0, 5)):
         batch = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes))
         found, wanted = clique_edges(batch), cliques(sizes)

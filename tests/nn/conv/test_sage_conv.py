@@ -99,15 +99,6 @@ def test_second_derivatives(batch):
     assert torch.autograd.gradgradcheck(lambda x, y: ours((x, y), batch[2]).square(), (x, y))
 
 
-def test_torch_func_has_the_gradient_of_pyg(batch):
-    theirs, ours = layers((5, 4), 6)
-    grads = [
-        torch.func.grad(lambda x: layer((x, batch[1]), batch[2]).square().sum())(batch[0])  # noqa: B023
-        for layer in (theirs, ours)
-    ]
-    torch.testing.assert_close(*grads)
-
-
 @pytest.mark.parametrize("register", ["full_backward", "full_backward_pre", "forward"])
 def test_hooks_of_either_map_see_all_rows(batch, register):
     theirs, ours = layers((5, 4), 6)

@@ -47,19 +47,6 @@ def few(epochs: int) -> tuple[Recipe, ...]:
     return tuple(replace(recipe, epochs=epochs) for recipe in tuned("karate"))
 
 
-def test_rows_of_a_small_grid() -> None:
-    grid = Labels("karate", seeds=2, shares=(0.2, 1.0), recipes=few(2))
-    rows = grid.measure(scores)
-    assert [(r["seed"], r["share"], r["model"]) for r in rows] == [
-        (seed, share, model) for seed in (0, 1) for share in (0.2, 1.0) for model in MODELS
-    ]
-    data = load("karate", None, None, 0, degree=False)
-    assert rows[-1]["labels"] == int(data.train_mask.sum())
-    assert rows[0]["labels"] < rows[-1]["labels"]
-    assert all(0 <= r["value"] <= 1 for r in rows)
-    assert grid.measure(scores) == rows
-
-
 def test_the_transformer_without_encoding_has_the_options_of_the_one_with_it(
     listen: Listen,
 ) -> None:
@@ -104,12 +91,22 @@ def test_a_line_for_each_share_in_order() -> None:
     assert "has the best mean at 2 of 2 label counts" in made.verdict
 
 
-def test_cases_name_known_graphs_and_can_be_built() -> None:
+def test_cases_name_known_graphs_and_rows_are_those_of_a_small_grid() -> None:
     for name, (seeds, recipes) in CASES.items():
         assert name in {known.lower() for known in graphs.names("node")} and seeds > 0
         for recipe in recipes:
             for model in MODELS[:2]:
                 zoo.build(model, recipe.trial.network, num_features=5, num_classes=3)
+    grid = Labels("karate", seeds=2, shares=(0.2, 1.0), recipes=few(2))
+    rows = grid.measure(scores)
+    assert [(r["seed"], r["share"], r["model"]) for r in rows] == [
+        (seed, share, model) for seed in (0, 1) for share in (0.2, 1.0) for model in MODELS
+    ]
+    data = load("karate", None, None, 0, degree=False)
+    assert rows[-1]["labels"] == int(data.train_mask.sum())
+    assert rows[0]["labels"] < rows[-1]["labels"]
+    assert all(0 <= r["value"] <= 1 for r in rows)
+    assert grid.measure(scores) == rows
 
 
 def test_rows_with_and_without_the_encoding(listen: Listen) -> None:

@@ -134,7 +134,7 @@ def test_a_run_in_parts_is_the_run_in_one(tmp_path: Path) -> None:
     assert read_checkpoint(tmp_path / "parts" / "last.ckpt")["run"]["epochs"] == 6
 
 
-def test_another_run_is_not_gone_on_with(tmp_path: Path) -> None:
+def test_another_run_or_graph_is_not_gone_on_with(tmp_path: Path) -> None:
     train(new(), samples(), epochs=1, out_dir=tmp_path)
     with pytest.raises(CheckpointError, match=r"temperature is 0.2 there, 0.5 here"):
         train(new(temperature=0.5), samples(), epochs=1, out_dir=tmp_path, resume=True)
@@ -142,9 +142,6 @@ def test_another_run_is_not_gone_on_with(tmp_path: Path) -> None:
         train(new(), samples(4), epochs=1, out_dir=tmp_path, resume=True)
     with pytest.raises(FileExistsError):
         train(new(), samples(), epochs=1, out_dir=tmp_path)
-
-
-def test_another_graph_is_not_gone_on_with(tmp_path: Path) -> None:
     x, edges = torch.rand(6, 3), torch.randint(6, (2, 12))
 
     def task(x: Tensor, edges: Tensor, drop: float = 0.3) -> SimCLR:
@@ -153,11 +150,11 @@ def test_another_graph_is_not_gone_on_with(tmp_path: Path) -> None:
         return SimCLR(views, nn.Linear(4, 2), optimizer=SGDOptions(0.1))
 
     nodes = Unlabeled(torch.arange(6), 6, seed=0)
-    train(task(x, edges), nodes, epochs=1, out_dir=tmp_path)
+    train(task(x, edges), nodes, epochs=1, out_dir=tmp_path / "graph")
     for other in (task(x + 1, edges), task(x, edges.flip(0)), task(x, edges, 0.4)):
         with pytest.raises(CheckpointError, match="of another run"):
-            train(other, nodes, epochs=1, out_dir=tmp_path, resume=True)
-    train(task(x, edges), nodes, epochs=1, out_dir=tmp_path, resume=True)
+            train(other, nodes, epochs=1, out_dir=tmp_path / "graph", resume=True)
+    train(task(x, edges), nodes, epochs=1, out_dir=tmp_path / "graph", resume=True)
 
 
 def test_bad_numbers_are_named() -> None:
@@ -219,7 +216,7 @@ def test_a_loader_is_taken_and_its_order_follows_from_seed_and_epoch(tmp_path: P
         assert torch.equal(one, other)
 
 
-def test_what_is_no_loader_of_samples_is_refused() -> None:
+def test_what_is_no_loader_of_samples_is_refused_in_words() -> None:
     with pytest.raises(TypeError, match="loader: got list, expected a DataLoader"):
         Loaded([torch.zeros(2, 3)])  # type: ignore[arg-type]
     words = DataLoader([{"image": 1.0}] * 4, batch_size=2)  # type: ignore[arg-type]
@@ -229,15 +226,9 @@ def test_what_is_no_loader_of_samples_is_refused() -> None:
     assert views(torch.full((1, 1, 2, 2), 0.5)).max() == 0.5  # floating images stay as they are
     with pytest.raises(TypeError, match=r"images: got torch.int64, expected a floating tensor"):
         views(torch.ones(1, 1, 2, 2, dtype=torch.int64))
-
-
-def test_arrays_and_lists_are_refused_in_words() -> None:
     for samples in (np.zeros((4, 1, 8, 8), np.uint8), [0, 1]):
         with pytest.raises(TypeError, match=r"samples: got .*, expected a tensor; .*as_pixels"):
             Unlabeled(samples, 2, 0)
-
-
-def test_a_loader_has_no_labels_for_a_task_that_needs_them() -> None:
     task = NodeTask(nn.Linear(3, 2), num_classes=2)
     with pytest.raises(TypeError, match="datamodule: got DataLoader, expected the batches of"):
         fit(task, loader(), progress=False)  # type: ignore[arg-type]

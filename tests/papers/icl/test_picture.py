@@ -62,12 +62,16 @@ def test_a_picture_has_ink_a_title_and_named_axes(draw: Callable[[], Figure]) ->
     assert all(axes.get_xlabel() or axes.get_ylabel() for axes in figure.axes)
 
 
-def test_errors_are_medians_in_percent_and_zero_has_a_place() -> None:
+def test_errors_are_medians_in_percent_and_bars_stand_behind_the_curves() -> None:
     inside, _ = prompt_errors(ERRORS, **NAMES, marks=(1.0,)).axes
     drawn = {str(n.get_label()): list(n.get_ydata()) for n in inside.get_lines()}
     assert drawn["by ICL"] == pytest.approx([21, 1]) and drawn["by 1-NN"] == pytest.approx([31, 11])
     assert inside.get_ylim()[0] < 0 < 33 < inside.get_ylim()[1]
     assert [1.0, 1.0] in [list(n.get_ydata()) for n in inside.get_lines()]
+    first, second, twin = pruning_curves(PRUNED, NORMS, small={60: 0.4}).axes
+    assert [bar.get_height() for bar in twin.patches] == [0.5, 1.5]
+    assert first.get_zorder() > twin.get_zorder() and not second.patches
+    assert [40.0, 40.0] in [list(n.get_xdata()) for n in first.get_lines()]
 
 
 def test_keys_and_queries_are_those_of_the_last_domain() -> None:
@@ -77,10 +81,3 @@ def test_keys_and_queries_are_those_of_the_last_domain() -> None:
     assert drawn["query: along its pattern"] == pytest.approx([1.0, 1.5, 2.0])
     rest = {str(n.get_label()): list(n.get_ydata()) for n in mass.get_lines()}
     assert rest["others, in domain"] == pytest.approx([1, 0.5, 0])
-
-
-def test_bars_stand_behind_the_curves() -> None:
-    first, second, twin = pruning_curves(PRUNED, NORMS, small={60: 0.4}).axes
-    assert [bar.get_height() for bar in twin.patches] == [0.5, 1.5]
-    assert first.get_zorder() > twin.get_zorder() and not second.patches
-    assert [40.0, 40.0] in [list(n.get_xdata()) for n in first.get_lines()]

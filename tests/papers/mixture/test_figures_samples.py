@@ -59,7 +59,7 @@ def test_a_figure_prints_and_draws(figure: str, reproduced: Reproduced) -> None:
 SKEW = Setting((-0.3, 0.0), dim=4, neurons=2)
 
 
-def test_rows_of_starts() -> None:
+def test_rows_of_starts_and_the_error_of_the_tensor_start() -> None:
     grid = Mixtures("sigma", (Learner(steps=6),), (1.0,), SKEW, 300, 1)
     rows = grid.measure(paths)
     assert [r["start"] for r in rows] == [TENSOR, PRINTED, NEAR, FAR]
@@ -67,10 +67,7 @@ def test_rows_of_starts() -> None:
     assert near["error"][0] < 0.1 < 1 < far["error"][0]
     assert near["steps"][-1] == 6 and len(near["error"]) == len(near["gap"]) == 7
     assert [r["error"] for r in grid.measure(paths)] == nearly([r["error"] for r in rows])
-
-
-def test_the_tensor_start_is_nearer_than_the_claimed_error() -> None:
-    """At a tenth of the dimension and of the examples."""
+    # At a tenth of the dimension and of the examples.
     trial = draw(Setting((-0.3, 0.0), (2.0, 2.0), dim=5, neurons=2, size=0.3), 20_000, 0)
     found = starting_points(trial, 0.1, 0)
     error = {k: float(weight_error(w, trial.teacher) / trial.teacher.norm())

@@ -87,11 +87,15 @@ def test_what_is_used_stands_beside_what_is_admitted() -> None:
     assert "E[A^s]" not in str(norms.rows)
 
 
-def test_the_mean_of_symmetric_draws_is_set_beside_their_adjacency() -> None:
+def test_symmetric_draws_and_nodes_of_an_estimate_beside_their_error() -> None:
     rows = SamplingDiagnosis(sampling="degree-groups-symmetric", draws=2).run()
     (off,) = named(rows, "norm of E[A^s] - A*")
     assert 0 < off < named(rows, "norm of A*")[0]
     assert sampling_tables(rows)[0].rows[3] == ("norm of E[A^s] - A*", f"{off:.4f}")
+    rows = SamplingDiagnosis(sampling="ladies-normalized").run()
+    listed = [r for r in rows if r.name in ("loses most", "gains most")]
+    assert listed and all(abs(r.value - 1) > 3 * r.parameters["error"] > 0 for r in listed)
+    assert all("±" in line[-1] for line in sampling_tables(rows)[2].rows)
 
 
 def test_chance_alone_lists_no_node(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,10 +103,3 @@ def test_chance_alone_lists_no_node(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = SamplingDiagnosis(sampling="fastgcn", draws=4).run()
     assert named(rows, "loses most") == named(rows, "gains most") == []
     assert named(rows, "standard error of the norm of A*")[0] > 0
-
-
-def test_nodes_of_an_estimate_differ_by_more_than_its_error() -> None:
-    rows = SamplingDiagnosis(sampling="ladies-normalized").run()
-    listed = [r for r in rows if r.name in ("loses most", "gains most")]
-    assert listed and all(abs(r.value - 1) > 3 * r.parameters["error"] > 0 for r in listed)
-    assert all("±" in line[-1] for line in sampling_tables(rows)[2].rows)

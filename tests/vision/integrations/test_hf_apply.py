@@ -135,16 +135,13 @@ def test_attention_weights_where_they_are_asked_for(name: str) -> None:
         assert (first > 0).sum(-1).unique().tolist() == [2, 4, 8]
 
 
-def test_dropout_is_on_in_training_and_gradients_flow() -> None:
+def test_dropout_grouped_heads_and_masks_of_numbers() -> None:
     model = drawn(hf.ViTModel(hf.ViTConfig(**VIT, attention_probs_dropout_prob=0.5))).train()
     apply(model, TopK(0.5))
     outs = [model(pixels(32)).last_hidden_state for _ in range(2)]
     assert not torch.equal(*outs)
     outs[0].sum().backward()
     assert all(p.grad is not None for n, p in model.named_parameters() if "layers" in n)
-
-
-def test_grouped_heads_and_masks_of_numbers() -> None:
     draw = torch.Generator().manual_seed(0)
     query, key, value = (torch.randn(2, h, 5, 4, generator=draw) for h in (4, 2, 2))
     mask = torch.ones(5, 5, dtype=torch.bool).tril()[None, None]

@@ -46,7 +46,7 @@ def test_attention_runs_on_dense_blocks(chosen: list[str]) -> None:
     assert chosen == ["blocks"] * 4
 
 
-def test_maps_are_of_each_layer() -> None:
+def test_maps_are_of_each_layer_and_each_reads_its_tokens() -> None:
     model, images = vit_pico(image_size=28), torch.randn(2, 3, 28, 28)
     maps = model.attention_maps(images)
     assert [m.weights.shape for m in maps] == [(2 * 50 * 50, 2)] * 4
@@ -54,6 +54,15 @@ def test_maps_are_of_each_layer() -> None:
     total = torch.zeros(100, 2).index_add(0, nb.targets(), maps[-1].weights)
     torch.testing.assert_close(total, torch.ones(100, 2))
     assert model.training
+    tokens = torch.randn(2, 5, 4)
+    assert torch.equal(ClassToken()(tokens), tokens[:, 0])
+    assert torch.equal(MeanToken()(tokens), tokens.mean(1))
+    head = DistilledToken.linear(4, 3)
+    output, distilled = head.both(tokens)
+    torch.testing.assert_close(output, head.output(tokens[:, 0]))
+    torch.testing.assert_close(distilled, head.distilled(tokens[:, 1]))
+    torch.testing.assert_close(head(tokens), (output + distilled) / 2)
+    assert (MeanToken.prefix, ClassToken.prefix, DistilledToken.prefix) == (0, 1, 2)
 
 
 def test_it_learns_and_repeats(losses: Callable[..., list[float]]) -> None:
@@ -76,15 +85,3 @@ def test_what_is_compiled_takes_the_cliques_that_are_kept(monkeypatch: pytest.Mo
     expected = model(images)
     monkeypatch.delattr("graphtheory.vision.nn.token_sets.cliques")
     torch.testing.assert_close(torch.compile(model, backend="eager")(images), expected)
-
-
-def test_each_reads_its_tokens() -> None:
-    tokens = torch.randn(2, 5, 4)
-    assert torch.equal(ClassToken()(tokens), tokens[:, 0])
-    assert torch.equal(MeanToken()(tokens), tokens.mean(1))
-    head = DistilledToken.linear(4, 3)
-    output, distilled = head.both(tokens)
-    torch.testing.assert_close(output, head.output(tokens[:, 0]))
-    torch.testing.assert_close(distilled, head.distilled(tokens[:, 1]))
-    torch.testing.assert_close(head(tokens), (output + distilled) / 2)
-    assert (MeanToken.prefix, ClassToken.prefix, DistilledToken.prefix) == (0, 1, 2)

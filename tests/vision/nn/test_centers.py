@@ -131,7 +131,7 @@ def test_equal_to_the_formulas_in_plain_torch(residual_of_centers: bool) -> None
     torch.testing.assert_close(run(made, x), wanted.flatten(0, 1))
 
 
-def test_global_centers_are_in_the_query_alone() -> None:
+def test_centers_are_in_the_query_alone_and_the_order_of_patches_does_not_matter() -> None:
     made, seen = layers(), []
     for block in made.blocks:
         block.register_forward_pre_hook(
@@ -143,9 +143,6 @@ def test_global_centers_are_in_the_query_alone() -> None:
     torch.testing.assert_close(both[:, TOKENS:].flatten(0, 1), patches)
     shift = query.view(IMAGES, TOKENS, DIM) - both[:, :TOKENS]
     torch.testing.assert_close(shift, made.global_centers.expand(IMAGES, -1, -1))
-
-
-def test_order_of_patches_does_not_matter_once_the_centers_are_given() -> None:
     made, x = layers(3), torch.randn(32, DIM).double()
     centers, order = made.centers(x, GRID), torch.randperm(PATCHES)
     made.centers.forward = lambda x, grid: centers

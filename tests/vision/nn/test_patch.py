@@ -28,11 +28,19 @@ def test_padding_is_zeros_on_the_right_and_below() -> None:
     torch.testing.assert_close(x, embed(whole)[0])
 
 
-def test_maps_and_nodes_are_one_another() -> None:
+def test_maps_and_nodes_are_one_another_and_places_of_the_last_map() -> None:
     maps = torch.randn(2, 5, 3, 4)
     x, grid = from_map(maps)
     assert torch.equal(to_map(x, grid), maps)
     assert torch.equal(x[1 * 12 + 2 * 4 + 3], maps[1, :, 2, 3])
+    stem = ConvStem((4, 8, 6), (2, 2, 1))
+    kinds = [type(layer) for layer in stem.layers]
+    assert kinds == [nn.Conv2d, nn.BatchNorm2d, nn.GELU] * 2 + [nn.Conv2d, nn.BatchNorm2d]
+    images = torch.randn(2, 3, 9, 14)
+    x, grid = stem(images)
+    assert (grid.height, grid.width) == (3, 4)
+    torch.testing.assert_close(to_map(x, grid), stem.layers(images))
+    assert isinstance(ConvStem((4,), (2,), activate_last=True).layers[-1], nn.GELU)
 
 
 def test_positions_of_another_grid_are_interpolated_and_those_of_tokens_kept() -> None:
@@ -91,17 +99,6 @@ def test_other_grids_types_bytes_and_arrays_are_refused_in_words() -> None:
     with torch.autocast("cpu", torch.bfloat16):
         assert embed(images.bfloat16())[0].dtype == torch.bfloat16
     assert embed.double()(images)[0].dtype == torch.float64
-
-
-def test_nodes_are_the_places_of_the_last_map() -> None:
-    stem = ConvStem((4, 8, 6), (2, 2, 1))
-    kinds = [type(layer) for layer in stem.layers]
-    assert kinds == [nn.Conv2d, nn.BatchNorm2d, nn.GELU] * 2 + [nn.Conv2d, nn.BatchNorm2d]
-    images = torch.randn(2, 3, 9, 14)
-    x, grid = stem(images)
-    assert (grid.height, grid.width) == (3, 4)
-    torch.testing.assert_close(to_map(x, grid), stem.layers(images))
-    assert isinstance(ConvStem((4,), (2,), activate_last=True).layers[-1], nn.GELU)
 
 
 def test_bad_arguments_are_named() -> None:

@@ -47,10 +47,7 @@ QUERY, KEY, VALUE = draw(*NODES), draw(*NODES) + 1, draw(*NODES) - 1
 CHUNKS = 5  # of ten rows and edges: rows are cut
 CALLS: dict[str, tuple[tuple[object, ...], Callable[[], tuple[np.ndarray, ...]]]] = {
     "edge_dot": ((INDPTR, INDICES, QUERY, KEY), lambda: (none(*EDGES),)),
-    "softmax": (
-        (INDPTR, draw(*EDGES), BIAS, BUCKET, TABLE, 0.5),
-        lambda: (none(*EDGES),),
-    ),
+    "softmax": ((INDPTR, draw(*EDGES), BIAS, BUCKET, TABLE, 0.5), lambda: (none(*EDGES),)),
     "softmax_backward": (
         (INDPTR, WEIGHTS, draw(*EDGES), BUCKET, 0.25, 9),
         lambda: (none(*EDGES), np.zeros((CHUNKS, 6))),  # which are added to
