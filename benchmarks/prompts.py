@@ -14,9 +14,9 @@ import tyro
 from _rows import save, seconds, show
 
 from graphtheory.lab.bench.rows import Row
-from graphtheory.lab.datasets.prompts import Linear
 from graphtheory.papers.chain.data import ChainData
 from graphtheory.papers.icl.data import Patterns, PromptSource, label_embedding, training_tasks
+from graphtheory.papers.icl.prompts import Linear
 
 
 def draws(count: int, contexts: int, dim: int) -> dict[str, Callable[[], object]]:

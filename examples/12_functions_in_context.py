@@ -3,8 +3,8 @@
 import numpy as np
 import torch
 
-from graphtheory.lab.metrics import baseline
-from graphtheory.lab.train import Curriculum, Ramp, predictions, train_in_context
+from graphtheory.papers.icl.baselines import baseline
+from graphtheory.papers.icl.in_context import Curriculum, Ramp, predictions, train_in_context
 from graphtheory.vision.models import gpt
 
 DIM, POINTS, STEPS = 2, 8, 100
@@ -14,7 +14,7 @@ draw = torch.Generator().manual_seed(0)
 def sample(prompts: int, points: int, dim: int, generator: torch.Generator) -> tuple:
     """Each prompt has a function of its own, x_1 + b with an offset b ~ N(0, 4).
 
-    Members of `lab.datasets.prompts`, such as `Linear().prompts`, are taken in the same
+    Members of `papers.icl.prompts`, such as `Linear().prompts`, are taken in the same
     place; to
     learn them takes tens of thousands of steps.
     """

@@ -10,15 +10,14 @@ if TYPE_CHECKING:
     from graphtheory.lab.train.fit import FitResult, fit
     from graphtheory.lab.train.graphs import GraphSets, GraphTask
     from graphtheory.lab.train.images import Augmentation, ImageBatch, ImageData, ImageTask, Recipe
-    from graphtheory.lab.train.in_context import Curriculum, Ramp, predictions, train_in_context
     from graphtheory.lab.train.nodes import FullGraph, NodeBatch, NodeTask
     from graphtheory.lab.train.sampled import SampledGraph, SampledLayers
 
 __all__ = [
-    "AdamOptions", "Augmentation", "CheckpointError", "Curriculum", "Evaluation", "FitResult",
+    "AdamOptions", "Augmentation", "CheckpointError", "Evaluation", "FitResult",
     "FullGraph", "GraphSets", "GraphTask", "ImageBatch", "ImageData", "ImageTask", "NodeBatch",
-    "NodeTask", "Ramp", "Recipe", "SampledGraph", "SampledLayers", "Source", "Task", "fit",
-    "load_parameters", "predictions", "read_checkpoint", "train_in_context",
+    "NodeTask", "Recipe", "SampledGraph", "SampledLayers", "Source", "Task", "fit",
+    "load_parameters", "read_checkpoint",
 ]  # fmt: skip
 
 import_when_used(__name__)

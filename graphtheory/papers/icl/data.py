@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor
 
-from graphtheory.lab.datasets.prompts import Prompts
+from graphtheory.papers.icl.prompts import Prompts
 from graphtheory.papers.shallow import orthonormal
 
 

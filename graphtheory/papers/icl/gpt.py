@@ -8,12 +8,12 @@ from typing import Any, Literal
 import torch
 from torch import Generator, Tensor
 
-from graphtheory.lab.datasets.prompts import Prompts
 from graphtheory.lab.train.checkpoint import TrainingState, next_place, warn_if_unwritable
 from graphtheory.lab.train.contract import digest
 from graphtheory.lab.train.fit import report_step
 from graphtheory.papers.hinge import Outcome
 from graphtheory.papers.icl.data import PromptSource
+from graphtheory.papers.icl.prompts import Prompts
 from graphtheory.papers.icl.training import DIM, World, prompts_of
 from graphtheory.patterns.draw import derive
 from graphtheory.vision.models import GPT, gpt

@@ -9,8 +9,8 @@ from typing import Any
 from torch import Tensor
 
 from graphtheory.lab.bench.table import Table
-from graphtheory.lab.datasets.prompts import Prompts
 from graphtheory.lab.report.page import Page
+from graphtheory.papers.icl.prompts import Prompts
 
 _WIDTH, _LEFT, _CELL = 900, 120, 34  # pixels
 _LINE, _TOP = 26, 56

@@ -10,7 +10,6 @@ import torch
 from torch import Generator, Tensor
 
 from graphtheory.graph import query_stars
-from graphtheory.lab.datasets.prompts import Prompts
 from graphtheory.papers.grid import Measured
 from graphtheory.papers.hinge import Algorithm4, HingeBatch, Outcome, descend
 from graphtheory.papers.icl.data import (
@@ -22,6 +21,7 @@ from graphtheory.papers.icl.data import (
     training_tasks,
     unseen_tasks,
 )
+from graphtheory.papers.icl.prompts import Prompts
 from graphtheory.papers.shallow import LINEAR, ShallowAttention, Watch, output_scale
 from graphtheory.patterns.draw import derive
 
@@ -156,7 +156,7 @@ def icl_predict(
 ) -> PromptPrediction:
     """F(Psi; P) of eq. (6.2) for many prompts, and the attention weights of each query.
 
-    Columns, of `lab.datasets.prompts.Prompts.columns`, are p_1 to p_l and p_query of each prompt,
+    Columns, of `papers.icl.prompts.Prompts.columns`, are p_1 to p_l and p_query of each prompt,
     [P, l + 1, d], the same for all networks, or [T, P, l + 1, d].
 
     Source: Li (2024), eq. (6.2).

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from graphtheory.lab.datasets.prompts import Linear
 from graphtheory.papers.icl.page import prompt_page
+from graphtheory.papers.icl.prompts import Linear
 from graphtheory.papers.icl.training import PromptTest, world
 
 

@@ -137,7 +137,7 @@ class FunctionFamily(ABC):
         """f_p(x_pi) with a function of its own for each prompt p, [P, n], of inputs x [P, n, d]."""
 
     def prompts(self, count: int, points: int, dim: int, generator: Generator) -> Prompts:
-        """Prompts of a number of points, as `train.train_in_context` asks for them."""
+        """Prompts of a number of points, as `train_in_context` asks for them."""
         return self.sample(count, points - 1, dim, generator)
 
     def sample(

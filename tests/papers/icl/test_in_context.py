@@ -8,9 +8,10 @@ import pytest
 import torch
 from torch import Generator, Tensor, nn
 
-from graphtheory.lab.datasets.prompts import Linear
-from graphtheory.lab.train import Curriculum, Ramp, checkpoint, predictions, train_in_context
+from graphtheory.lab.train import checkpoint
 from graphtheory.lab.train.checkpoint import CheckpointError, write_checkpoint
+from graphtheory.papers.icl.in_context import Curriculum, Ramp, predictions, train_in_context
+from graphtheory.papers.icl.prompts import Linear
 from graphtheory.vision.models import gpt
 
 SHORT = Curriculum(Ramp(1, 2, every=20), Ramp(3, 6, add=3, every=20))

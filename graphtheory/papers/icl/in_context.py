@@ -143,7 +143,7 @@ def train_in_context(
         Garg et al. (2022), What can transformers learn in-context?, eq. (2).
 
     Example:
-        >>> from graphtheory.lab.datasets.prompts import Linear
+        >>> from graphtheory.papers.icl.prompts import Linear
         >>> from graphtheory.vision.models import gpt
         >>> model = gpt(16, depth=1, heads=2, in_channels=3, out_channels=1, length=16)
         >>> grow = Curriculum(dims=Ramp(1, 3, every=2), points=Ramp(4, 8, every=2))

@@ -5,7 +5,7 @@ import torch
 from torch import Generator
 from torch_geometric.data import Batch
 
-from graphtheory.lab.datasets.prompts import (
+from graphtheory.papers.icl.prompts import (
     DecisionTree,
     FunctionFamily,
     Linear,
