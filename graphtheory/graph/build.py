@@ -96,8 +96,7 @@ def query_stars(count: int, length: int) -> Neighborhood:
     Raises:
         ValueError: If a number is below 0.
 
-    Source:
-        Li (2024), eqs. (6.1) and (6.2): the sum is over the contexts, without the query.
+    Source: Li (2024), eqs. (6.1) and (6.2): the sum is over the contexts, without the query.
 
     Example:
         >>> query_stars(2, 2).edge_index().tolist()

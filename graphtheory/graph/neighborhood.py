@@ -123,6 +123,9 @@ class Neighborhood:
     def __delattr__(self, name: str) -> NoReturn:
         raise AttributeError(f"{name}: a Neighborhood cannot be changed; make a new one")
 
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"plans": {}}  # which hold modules, that no copy or pickle takes
+
     def check_unchanged(self) -> Hashable | None:
         """What the ids hold, which is what they held when this was called first.
 

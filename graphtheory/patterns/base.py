@@ -221,8 +221,7 @@ def layers_on_rows(
         Ids of the needed nodes [n], the targets first, and one neighborhood per layer whose nodes
         are positions in these ids, first layer first.
 
-    Source:
-        Zou et al. (2019), algorithm 1; targets are added to the drawn nodes, as in their code.
+    Source: Zou et al. (2019), algorithm 1; targets are added to the drawn nodes, as in their code.
 
     Example:
         >>> from graphtheory.patterns import KHop

@@ -70,8 +70,7 @@ class Window(Pattern):
     Raises:
         ValueError: If `size` is negative, or `sizes` does not sum to the number of nodes.
 
-    Source:
-        Beltagy et al. (2020), Longformer, section 3.1, sliding window.
+    Source: Beltagy et al. (2020), Longformer, section 3.1, sliding window.
 
     Example:
         >>> none = Neighborhood.from_edge_index(torch.zeros(2, 0, dtype=torch.int64), num_nodes=3)
@@ -119,8 +118,7 @@ class VirtualNode(Pattern):
     Raises:
         ValueError: If `sizes` is no tuple of counts or does not sum to the number of nodes.
 
-    Source:
-        Gilmer et al. (2017), section 5.2; Shirzad et al. (2023), Exphormer, section 3.2.
+    Source: Gilmer et al. (2017), section 5.2; Shirzad et al. (2023), Exphormer, section 3.2.
 
     Example:
         >>> pair = Neighborhood.from_edge_index(torch.tensor([[0], [1]]), num_nodes=3)

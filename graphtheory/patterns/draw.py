@@ -153,8 +153,7 @@ class UniformNodes(NodeSampler):
             exist.
         TypeError: If `generator` is not a torch.Generator.
 
-    Source:
-        Li (2024), section 5.3.2 with one group and p* = 1.
+    Source: Li (2024), section 5.3.2 with one group and p* = 1.
 
     Example:
         >>> pair = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 0]]), num_nodes=2)
@@ -206,8 +205,7 @@ class Sample(RowPattern):
         n: Sources per row, at least 1.
         whole_graph: Draw from all nodes instead of from the row.
 
-    Source:
-        Li (2024), section 3.5: S^{n,t} (60 nodes of a ball; 20 nodes of the whole graph).
+    Source: Li (2024), section 3.5: S^{n,t} (60 nodes of a ball; 20 nodes of the whole graph).
     """
 
     n: int = 20

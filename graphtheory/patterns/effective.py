@@ -102,8 +102,7 @@ class Effective(Pattern):
     Raises:
         ValueError: If there is no closed form; `effective_adjacency` estimates A* then.
 
-    Source:
-        Li (2024), section 5.3.3: predictions use F_{A*}.
+    Source: Li (2024), section 5.3.3: predictions use F_{A*}.
     """
 
     pattern: Pattern = field(default_factory=Compose)

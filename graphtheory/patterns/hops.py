@@ -114,8 +114,7 @@ class DilatedHops(ByDistance):
             targets are different nodes.
         MemoryError: In the call, if the ball of `hops` does not fit into the available memory.
 
-    Source:
-        Ours: what a dilated convolution is over positions, over hops.
+    Source: Ours: what a dilated convolution is over positions, over hops.
 
     Example:
         >>> edge_index = torch.tensor([[0, 1, 2, 3], [1, 2, 3, 4]])

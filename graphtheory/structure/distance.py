@@ -259,8 +259,7 @@ def shortest_path_edges(graph: Neighborhood, max_steps: int = 5) -> Tensor:
         TypeError: If `max_steps` is not an integer.
         ValueError: If `max_steps` is out of range.
 
-    Source:
-        Ying et al. (2021), the paths SP_ij of eq. (7).
+    Source: Ying et al. (2021), the paths SP_ij of eq. (7).
 
     Example:
         >>> path = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 2]]), num_nodes=3)

@@ -60,8 +60,7 @@ class LayerWiseLoader(NodeLoader):
         ValueError: A pattern that adds edges, fewer than one layer, or an attribute that cannot be
             cut, distances of pairs among them.
 
-    Source:
-        Zou et al. (2019), algorithm 1, for the samplers here.
+    Source: Zou et al. (2019), algorithm 1, for the samplers here.
 
     Example:
         >>> from graphtheory.patterns import FastGCN

@@ -49,8 +49,7 @@ class NodeSetLoader(SeedLoader):
     Raises:
         TypeError, ValueError, IndexError: As `SeedLoader`, or no pattern, or fewer than one layer.
 
-    Source:
-        Zou et al. (2019), algorithm 1; targets are added to what was drawn, as in their code.
+    Source: Zou et al. (2019), algorithm 1; targets are added to what was drawn, as in their code.
 
     Example:
         >>> from torch_geometric.data import Data
@@ -146,8 +145,7 @@ class AttentionSetLoader(SeedLoader):
     Raises:
         TypeError, ValueError, IndexError: As `SeedLoader`, or no pattern.
 
-    Source:
-        Li (2024), section 3.5: S^{n,t}.
+    Source: Li (2024), section 3.5: S^{n,t}.
 
     Example:
         >>> from torch_geometric.data import Data
@@ -203,8 +201,7 @@ def metis(data: Any, num_parts: int) -> Tensor:
         ImportError: None of pyg-lib and torch-sparse, with METIS, and pymetis is installed.
         ValueError: A number of parts out of its range.
 
-    Source:
-        Karypis and Kumar (1998), by PyG's `ClusterData`, or by pymetis.
+    Source: Karypis and Kumar (1998), by PyG's `ClusterData`, or by pymetis.
 
     Example:
         >>> two = torch.tensor([[0, 1, 2, 3, 4, 5, 2], [1, 2, 0, 4, 5, 3, 3]])  # two triangles
@@ -265,8 +262,7 @@ class PartitionLoader(SeedLoader):
     Raises:
         TypeError, ValueError, IndexError: As `SeedLoader`, or parts of another type or shape.
 
-    Source:
-        Chiang et al. (2019), Cluster-GCN, algorithm 1; several parts: section 3.2.
+    Source: Chiang et al. (2019), Cluster-GCN, algorithm 1; several parts: section 3.2.
 
     Example:
         >>> path = Data(x=torch.eye(4), edge_index=torch.tensor([[0, 1, 2], [1, 2, 3]]))
