@@ -114,7 +114,7 @@ class OwnNodes(NodeBenchTask):
         self.measure, self.own = measure_of(metric), data.clone()
         x = data.x.detach()  # as the networks read features: dense, or sparse by rows
         if x.layout not in (torch.strided, torch.sparse_csr):
-            x = as_sparse_rows(x.to_dense().to(torch.float32))
+            x = as_sparse_rows(x)
         self.own.x, self.own.y = x.to(torch.float32), y.long()
         try:
             FullGraph(self.data(0, row_scale=False))  # which checks it

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy.sparse
 import torch
 from torch import Tensor
 from torch_geometric import datasets as pyg
@@ -115,10 +114,10 @@ def sparse_rows(indptr: Tensor, indices: Tensor, values: Tensor, size: tuple[int
 
 
 def as_sparse_rows(x: Tensor) -> Tensor:
-    """A dense matrix as a CSR tensor."""
-    rows = scipy.sparse.csr_array(x.numpy())
-    indptr, indices, values = map(torch.from_numpy, (rows.indptr, rows.indices, rows.data))
-    return sparse_rows(indptr.long(), indices.long(), values, x.shape)
+    """A matrix of any layout as a CSR tensor, without torch's warning that these are in beta."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta")
+        return x.to_sparse_csr()
 
 
 def _second_superpixels(root: Path, info: DatasetInfo) -> Data:
