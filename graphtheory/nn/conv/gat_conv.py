@@ -149,7 +149,9 @@ class GATConv(GATBase, pyg.GATConv):
 
 def _block_diagonal(att: Tensor) -> Tensor:
     """[K, H, C] -> [H * C, K * H], the matrix that maps a head's features to its K scores."""
-    return torch.diag_embed(att.transpose(1, 2)).permute(2, 1, 0, 3).flatten(2).flatten(0, 1)
+    scores, heads, channels = att.shape
+    by_head = torch.diag_embed(att.permute(2, 0, 1), dim1=0, dim2=3)  # [H, C, K, H]
+    return by_head.reshape(heads * channels, scores * heads)
 
 
 class GATv2Conv(GATBase, pyg.GATv2Conv):
