@@ -13,7 +13,7 @@ from scipy.stats import chi2, linregress
 
 Array = NDArray[np.float64]
 _RIDGE = 1e-3  # keeps the fit finite where no trial contradicts another
-LEVEL = (0.025, 0.975)
+LEVEL = (0.025, 0.975)  # ends of the intervals, as quantiles
 
 
 @dataclass(frozen=True)
