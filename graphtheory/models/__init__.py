@@ -1,6 +1,7 @@
 """Networks on the nodes of one graph."""
 
+from graphtheory.models.graph_transformer import GraphTransformer
 from graphtheory.models.sampled_gcn import SampledGCN
-from graphtheory.models.stack import GraphTransformer, ResidualStack, Stack, StackOptions
+from graphtheory.models.stack import ResidualStack, Stack, StackOptions
 
 __all__ = ["GraphTransformer", "ResidualStack", "SampledGCN", "Stack", "StackOptions"]

@@ -18,14 +18,8 @@ if TYPE_CHECKING:
         SPDTransformerConv,
         TransformerConv,
     )
-    from graphtheory.nn.graph_encoders import (
-        CategoricalEncoder,
-        DegreeEmbedding,
-        LaplacianEncoding,
-        NodeEncoder,
-        WalkEncoding,
-        feature_encoder,
-    )
+    from graphtheory.nn.graph_encoders import CategoricalEncoder, NodeEncoder, feature_encoder
+    from graphtheory.nn.graph_positions import DegreeEmbedding, LaplacianEncoding, WalkEncoding
 
 __all__ = [
     "Attention",

@@ -17,17 +17,8 @@ from typing import Any, Literal
 from graphtheory.lab.bench.rows import Row
 from graphtheory.papers.figure import Measurements, Verdict, groups, verdict_of
 from graphtheory.papers.grid import Measured
-from graphtheory.papers.stats import (
-    Exponent,
-    Successes,
-    crossing,
-    levels,
-    lowest,
-    means,
-    medians,
-    regression_of,
-    trend,
-)
+from graphtheory.papers.power_law import Exponent, Successes, regression_of
+from graphtheory.papers.stats import crossing, levels, lowest, means, medians, trend
 
 
 @dataclass(frozen=True)

@@ -6,14 +6,12 @@ sizes, before it is computed.
 """
 
 from graphtheory.structure.core import (
-    ClassBalance,
     DistanceCounts,
-    class_balance,
     core_distance,
     count_by_distance,
-    discriminative_nodes,
     winning_margin,
 )
+from graphtheory.structure.discriminative import ClassBalance, class_balance, discriminative_nodes
 from graphtheory.structure.distance import (
     UNREACHABLE,
     at_distance,

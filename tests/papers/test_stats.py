@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from graphtheory.papers import stats as trends
-from graphtheory.papers.stats import Successes, boundary, crossing, halves, regression
+from graphtheory.papers.power_law import Successes, boundaries, boundary, halves, regression
+from graphtheory.papers.stats import crossing
 
 VALUES = np.array([0.2, 0.3, 0.4, 0.6, 0.8])
 LABELS = np.array([5.0, 8, 12, 20, 32, 50, 80, 128, 200])
@@ -98,7 +99,7 @@ def test_boundaries_rise_where_more_is_needed() -> None:
         np.array([[19.0, 20, 20, 20], [2, 18, 20, 20], [0, 0, 5, 20]]),
         20,
     )
-    found = trends.trend([1, 2, 4], trends.boundaries(grid, resamples=20))
+    found = trends.trend([1, 2, 4], boundaries(grid, resamples=20))
     assert found.low == 1 == pytest.approx(found.rho)
 
 

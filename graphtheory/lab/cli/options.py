@@ -174,18 +174,17 @@ def holding(found: tuple[str, ...]) -> str:
 
 def kinds(dataset: str, root: Path | None = None) -> tuple[str, ...]:
     """List the kinds of data of that name: a graph or a set of graphs first, then images."""
-    from graphtheory.lab.datasets import catalogue
-    from graphtheory.lab.datasets.catalogue import names
+    from graphtheory.lab.datasets.catalogue import describe, key, lookup, names
 
-    images = {catalogue.key(n): catalogue.describe(n, task="image") for n in names("image")}
-    found = (IMAGES,) if catalogue.key(dataset) in images else ()
+    images = {key(n): describe(n, task="image") for n in names("image")}
+    found = (IMAGES,) if key(dataset) in images else ()
     try:
-        task = catalogue.describe(dataset, root).task
+        task = describe(dataset, root).task
     except ValueError:
         if found or Path(dataset).is_dir():
             return (IMAGES,)
-        graphs = {catalogue.key(name): catalogue.describe(name) for name in names()}
+        graphs = {key(name): describe(name) for name in names()}
         with show.usage_errors():
-            catalogue.lookup(dataset, {**graphs, **images})
+            lookup(dataset, {**graphs, **images})
         return ()
     return (GRAPHS if task == "graph" else GRAPH, *found)

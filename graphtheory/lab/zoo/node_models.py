@@ -12,8 +12,9 @@ from torch import Generator, Tensor, nn
 
 from graphtheory import patterns
 from graphtheory.graph import Neighborhood
+from graphtheory.models.graph_transformer import GraphTransformer
 from graphtheory.models.sampled_gcn import SampledGCN
-from graphtheory.models.stack import GraphTransformer, ResidualStack, Stack, StackOptions
+from graphtheory.models.stack import ResidualStack, Stack, StackOptions
 from graphtheory.nn import GATConv, GCNConv
 
 NAMES = (

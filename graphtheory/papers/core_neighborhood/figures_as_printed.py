@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-import torch
 from scipy.stats import spearmanr
 
 from graphtheory.lab import plot
-from graphtheory.lab.bench.config import trainable
 from graphtheory.lab.bench.node_config import NodeRunConfig, load
 from graphtheory.lab.bench.rows import Row
 from graphtheory.lab.bench.table import Table, percent_mean
-from graphtheory.lab.datasets.graphs import Data
-from graphtheory.lab.zoo import node_models as zoo
 from graphtheory.papers.core_neighborhood.figures_distance import (
     BIAS,
     CONTROL,
@@ -32,9 +27,11 @@ from graphtheory.papers.core_neighborhood.figures_labels import (
     MODELS,
     Labels,
     Recipe,
+    at_least_as_large,
     best_with_encoding,
     draw_labels,
     fewer_labels,
+    parameters,
     quick_labels,
     show_labels,
 )
@@ -43,7 +40,6 @@ from graphtheory.papers.grid import Measured, axis
 from graphtheory.papers.stats import SURE
 
 _EPOCHS, _PATIENCE = 150, 40
-_WIDEST = 4096  # of a GCN
 
 
 def printed(model: str, **options: Any) -> NodeRunConfig:
@@ -61,28 +57,6 @@ def printed(model: str, **options: Any) -> NodeRunConfig:
               "neighbors": "all:20", "bias_lr": 0.05}
     )  # fmt: skip
     return NodeRunConfig.of(model, **(shared | own | options))
-
-
-def parameters(trial: NodeRunConfig, data: Data) -> int:
-    """How many numbers of the network learn."""
-    with torch.device("meta"):
-        return trainable(
-            zoo.build(
-                trial.model, trial.network, num_features=data.x.size(1),
-                num_classes=int(data.num_classes),
-            )
-        )  # fmt: skip
-
-
-def at_least_as_large(trial: NodeRunConfig, other: NodeRunConfig, data: Data) -> NodeRunConfig:
-    """The trial with the least width that gives it as many parameters as another has."""
-
-    def of(width: int) -> NodeRunConfig:
-        return replace(trial, network=replace(trial.network, hidden=width))
-
-    least = parameters(other, data)
-    widths = range(1, _WIDEST)
-    return of(widths[bisect_left(widths, least, key=lambda width: parameters(of(width), data))])
 
 
 @dataclass(frozen=True)

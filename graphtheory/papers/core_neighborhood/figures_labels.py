@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,11 +12,14 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
+from graphtheory.lab.bench.config import trainable
 from graphtheory.lab.bench.node_config import NodeRunConfig, load, train_nodes, tuned_config
 from graphtheory.lab.bench.rows import Row
 from graphtheory.lab.bench.table import Table, percent_mean
 from graphtheory.lab.datasets.catalogue import key
+from graphtheory.lab.datasets.graphs import Data
 from graphtheory.lab.plot.style import Rows, band, collected, look, order, panels, styled
+from graphtheory.lab.zoo import node_models as zoo
 from graphtheory.papers.figure import DataSets, Figure, Measurements, Shown, Verdict, groups
 from graphtheory.papers.grid import Grid, Measured, axis, unrecorded
 
@@ -54,6 +58,7 @@ def accuracy_over_labels(rows: Rows, *, metric: str = "accuracy", title: str = "
 
 MODELS = ("gt", "gt-plain", "gcn")
 _QUICK_EPOCHS = 40
+_WIDEST = 4096  # GCN that is compared with a transformer
 
 
 @dataclass(frozen=True)
@@ -71,6 +76,28 @@ class Recipe:
             replace(self.trial, model=model), data, seed=seed, epochs=self.epochs,
             patience=self.patience,
         ).fit.test  # fmt: skip
+
+
+def parameters(trial: NodeRunConfig, data: Data) -> int:
+    """How many numbers of the network learn."""
+    with torch.device("meta"):
+        return trainable(
+            zoo.build(
+                trial.model, trial.network, num_features=data.x.size(1),
+                num_classes=int(data.num_classes),
+            )
+        )  # fmt: skip
+
+
+def at_least_as_large(trial: NodeRunConfig, other: NodeRunConfig, data: Data) -> NodeRunConfig:
+    """The trial with the least width that gives it as many parameters as another has."""
+
+    def of(width: int) -> NodeRunConfig:
+        return replace(trial, network=replace(trial.network, hidden=width))
+
+    least = parameters(other, data)
+    widths = range(1, _WIDEST)
+    return of(widths[bisect_left(widths, least, key=lambda width: parameters(of(width), data))])
 
 
 def tuned(dataset: str) -> tuple[Recipe, ...]:

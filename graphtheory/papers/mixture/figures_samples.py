@@ -17,7 +17,6 @@ from graphtheory.lab.bench.table import Table
 from graphtheory.papers.claims import Claimed, Power, Trend, Turn
 from graphtheory.papers.figure import Figure, Measurements, Shown, Verdict, groups
 from graphtheory.papers.grid import Measured, axis
-from graphtheory.papers.mixture.data import TensorInit
 from graphtheory.papers.mixture.mixtures import (
     SHORT,
     STEPS,
@@ -27,6 +26,7 @@ from graphtheory.papers.mixture.mixtures import (
     laws,
 )
 from graphtheory.papers.mixture.model import OneHidden, weight_error
+from graphtheory.papers.mixture.tensor_init import TensorInit
 from graphtheory.papers.mixture.training import (
     Learner,
     Setting,
@@ -37,8 +37,8 @@ from graphtheory.papers.mixture.training import (
     near,
 )
 from graphtheory.papers.pictures import phase_diagram, step_curves
+from graphtheory.papers.power_law import Successes, boundaries, boundary, halves
 from graphtheory.papers.shallow_trials import cells, number
-from graphtheory.papers.stats import Successes, boundaries, boundary, halves
 from graphtheory.patterns.draw import derive
 
 SUCCESS = 1e-3  # V_W

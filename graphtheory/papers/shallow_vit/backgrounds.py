@@ -200,6 +200,11 @@ def held_out(given: Images) -> int:
     return min(_VALIDATED, len(given.y) // 6)
 
 
+def share(scene: Scene, kept: int) -> float:
+    """alpha_* of the patches that stay."""
+    return round(scene.canvas.alpha_star(kept), 3)
+
+
 def network(scene: Scene, channels: int, classes: int, kept: int, seed: int) -> ScoredViT:
     """Five blocks of four heads, of whose patches `kept` stay from the first block on."""
     kind = image_zoo.ImageKind(scene.canvas.size, channels, classes)

@@ -13,9 +13,9 @@ from scipy.stats import linregress
 
 from graphtheory.lab.bench.rows import Row
 from graphtheory.lab.bench.table import Table
+from graphtheory.papers import power_law
 from graphtheory.papers import shallow_trials as curves
 from graphtheory.papers import shallow_trials as phases
-from graphtheory.papers import stats
 from graphtheory.papers.claims import Read, Trend, over
 from graphtheory.papers.figure import Figure, Measurements, Shown, Verdict, groups, verdict_of
 from graphtheory.papers.grid import Grid, Measured, axis
@@ -126,7 +126,7 @@ def falls_in_a_line(grid: Phases, measured: Measurements) -> Verdict:
                 f"{case}: {len(found.values)} values of sigma, through which a line always goes."
             )
             continue
-        whole, drawn = stats.boundaries(found)
+        whole, drawn = power_law.boundaries(found)
         ends = found.labels[[0, -1]]
         lines = [linregress(found.values, np.clip(h, *ends) ** -0.5) for h in (whole, *drawn)]
         low, high = np.quantile([line.slope for line in lines[1:]], (0.025, 0.975))

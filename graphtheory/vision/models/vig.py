@@ -49,7 +49,7 @@ class ViG(HierarchicalViT):
         with 16.8 G operations for 16.8 G. Of Pyramid ViG-M the published 51.7 M count 2.16 M of
         fixed tables of places, those of the others do not; no such table is kept here.
         Differs: see `MaxRelative`, `NearestNeighbors` and, without ``resized_places=True``,
-        `nn.grapher.position_similarity`; nodes left over at the border are averaged in smaller
+        `nn.nearest.position_similarity`; nodes left over at the border are averaged in smaller
         groups.
 
     Example:
@@ -175,7 +175,7 @@ def pyramid_vig(
     Each stage has features of a node `dims`, multiples of 4, `depths` blocks, and sources that are
     means of `reduce` rows and columns of nodes. The patch size is that of the first stage. With
     `resized_places` sources lie where the published weights expect them, see
-    `nn.grapher.resized_similarity`. All other arguments as in `vig`; the number of neighbors does
+    `nn.nearest.resized_similarity`. All other arguments as in `vig`; the number of neighbors does
     not grow.
 
     Raises:

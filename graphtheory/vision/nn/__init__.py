@@ -15,7 +15,7 @@ if TYPE_CHECKING:
         OverlapPool,
         SemanticTokens,
     )
-    from graphtheory.vision.nn.grapher import GraphBlock, Grapher, NearestNeighbors
+    from graphtheory.vision.nn.grapher import GraphBlock, Grapher
     from graphtheory.vision.nn.heads import MLPHead, TransformerHead
     from graphtheory.vision.nn.messages import (
         AttentionMessage,
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         SageMessage,
         SumMessage,
     )
+    from graphtheory.vision.nn.nearest import NearestNeighbors
     from graphtheory.vision.nn.patch import ConvStem, PatchEmbedding, PositionEmbedding
     from graphtheory.vision.nn.positions import (
         ConditionalPosition,
@@ -35,7 +36,8 @@ if TYPE_CHECKING:
         RelativePosition,
         SinusoidalPositions,
     )
-    from graphtheory.vision.nn.reduce import Fuse, Keep, Merge, decreasing, unmerge
+    from graphtheory.vision.nn.reduce import unmerge
+    from graphtheory.vision.nn.reducers import Fuse, Keep, Merge, decreasing
 
 __all__ = [
     "AttentionMessage", "AveragePool", "Centers", "ConditionalPosition", "ConvStem",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from itertools import pairwise
 
 import torch
@@ -168,21 +167,6 @@ class TransformerHead(nn.Module):
     def _nodes(self, x: Tensor) -> tuple[Tensor, Neighborhood]:
         _check_features(x)
         return self.inward(x), token_cliques(1, len(x), x.device)
-
-
-_of_paper = partial(TransformerHead, 512, depth=5, head_dim=64)
-transformer_head_small = partial(_of_paper, width=128, heads=8, hidden_channels=432)
-"""The paper's small one: 5 blocks of width 128, 8 heads of 64; 1.9 M parameters.
-
-Head size and FFN are not stated; these have the printed number of both sizes."""
-transformer_head_large = partial(_of_paper, width=256, heads=16, hidden_channels=864)
-"""The paper's large one: 5 blocks of width 256, 16 heads of 64; 7.6 M parameters."""
-mlp_head_small = partial(MLPHead, 512, 640, 512, 5)
-"""The paper's small feed-forward head: 5 maps, 640 wide; 1.9 M parameters from 512 to 512."""
-mlp_head_large = partial(MLPHead, 512, 1024, 512, 8)
-"""The paper's large feed-forward head: 1024 wide; 7.4 M parameters from 512 to 512.
-
-The text says 7 layers, which have 6.3 M; the 7.4 M of its table are those of 8."""
 
 
 def _check_counts(**counts: int) -> None:

@@ -4,10 +4,10 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from graphtheory.papers.chain import errors as checks
+from graphtheory.papers.chain import transitions as checks
 from graphtheory.papers.chain.data import shift_tasks
-from graphtheory.papers.chain.errors import (
-    TrajectoryErrors,
+from graphtheory.papers.chain.errors import TrajectoryErrors
+from graphtheory.papers.chain.transitions import (
     k_step_matrix,
     output_primacy,
     output_probability,

@@ -13,13 +13,15 @@ from graphtheory.papers.core_neighborhood import figures_distance, figures_label
 from graphtheory.papers.core_neighborhood.figures_as_printed import (
     FIGURES,
     PrintedDistances,
-    at_least_as_large,
-    parameters,
     printed,
     printed_scores,
 )
 from graphtheory.papers.core_neighborhood.figures_distance import Network, values
-from graphtheory.papers.core_neighborhood.figures_labels import MODELS
+from graphtheory.papers.core_neighborhood.figures_labels import (
+    MODELS,
+    at_least_as_large,
+    parameters,
+)
 from tests.lab.bench.conftest import Listen
 
 DISTANCES, LABELS = FIGURES

@@ -3,8 +3,9 @@ import torch
 from torch import Generator, Tensor
 from torch.distributions import MultivariateNormal
 
-from graphtheory.papers.mixture.data import (
-    GaussianMixture,
+from graphtheory.papers.mixture.data import GaussianMixture
+from graphtheory.papers.mixture.model import weight_error
+from graphtheory.papers.mixture.tensor_init import (
     TensorInit,
     _magnitude,
     directions,
@@ -13,7 +14,6 @@ from graphtheory.papers.mixture.data import (
     third,
     third_along,
 )
-from graphtheory.papers.mixture.model import weight_error
 
 MEANS = torch.tensor([[1.0, 0.0], [-2.0, 1.0]])
 SPREAD = torch.tensor([[[1.0, 0.5], [0.5, 2.0]], [[0.5, 0.0], [0.0, 3.0]]])
