@@ -47,7 +47,6 @@ def test_a_verdict_has_its_pairs_as_rows() -> None:
 
 @pytest.mark.usefixtures("few_images")
 def test_a_backbone_as_drawn_is_scored_once_per_seed() -> None:
-    pytest.importorskip("kornia", reason="kornia is not installed")
     grid = Heads(TINY, heads=("untrained",), seeds=1)
     (row,) = grid.measure(scores)
     assert row["lr"] == grid.lrs[0] and 0.1 < row["nearest"] <= 1
@@ -56,7 +55,6 @@ def test_a_backbone_as_drawn_is_scored_once_per_seed() -> None:
 @pytest.mark.usefixtures("few_images")
 def test_statistics_of_batch_norm_as_drawn_follow_from_the_seed() -> None:
     pytest.importorskip("transformers")  # the ResNet is its
-    pytest.importorskip("kornia", reason="kornia is not installed")
     grid = Heads(replace(TINY, encoder="resnet18"), heads=("untrained",), seeds=1)
     assert grid.measure(scores) == grid.measure(scores)
 
@@ -90,7 +88,6 @@ def test_cells_settings_and_step_sizes_of_each_figure() -> None:
 def test_a_figure_prints_and_draws(
     figure: str, told: tuple[str, str], reproduced: Reproduced
 ) -> None:
-    pytest.importorskip("kornia", reason="kornia is not installed")
     verdict = reproduced(figure, small)
     assert all(text in verdict for text in told)
 

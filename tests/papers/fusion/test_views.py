@@ -26,7 +26,6 @@ from graphtheory.papers.fusion.views import (
 
 @pytest.mark.parametrize("channels", [1, 3])
 def test_two_views_of_an_image_differ_and_stay_images(channels: int) -> None:
-    pytest.importorskip("kornia", reason="kornia is not installed")
     augment = Strengths(flip=channels == 3).build(channels, 8)
     images = torch.randint(0, 256, (5, channels, 8, 8), dtype=torch.uint8)
     seen = ImageViews(nn.Flatten(), augment)
