@@ -128,7 +128,7 @@ def test_bad_neighbor_lists(sources: Any, error: type[Exception], message: str) 
         neighbor_lists(sources)
 
 
-def test_side_by_side_weights_and_distances_are_kept() -> None:
+def test_unions_keep_weights_and_distances_and_the_union_of_one_is_that_graph() -> None:
     first = Neighborhood.from_edge_index(torch.tensor([[1, 0], [0, 1]]), 2)
     second = Neighborhood(torch.tensor([0, 2]), torch.tensor([2, 0]), 3)
     both = union([first, second])
@@ -147,9 +147,6 @@ def test_side_by_side_weights_and_distances_are_kept() -> None:
     assert known is not None and known.tolist() == [1, 2, 1, 2]
     with pytest.raises(ValueError, match="graphs: none"):
         union([])
-
-
-def test_the_union_of_one_graph_is_that_graph() -> None:
     one = Neighborhood(torch.tensor([0, 1, 1]), torch.tensor([2]), 3)
     found = union([one])
     assert found.indptr.tolist() == [0, 1, 1] and found.indices.tolist() == [2]
@@ -186,16 +183,13 @@ def test_nodes_and_edges_of_a_whole_union_have_to_fit(monkeypatch: pytest.Monkey
 SIZES = [2, 0, 3]
 
 
-def test_nodes_and_tokens_fill_the_graphs() -> None:
+def test_nodes_and_tokens_fill_the_graphs_and_features_move_with_them() -> None:
     for sizes in (SIZES, torch.tensor(SIZES)):
         tokens = GraphTokens(sizes)
         assert tokens.nodes.tolist() == [0, 1, 4, 5, 6]
         assert tokens.tokens.tolist() == [2, 3, 7]
         assert tokens.batch.tolist() == [0, 0, 0, 1, 2, 2, 2, 2]
         assert tokens.cliques().sets.dst == (3, 1, 4)
-
-
-def test_features_and_edges_move_with_their_nodes() -> None:
     tokens, x, token = GraphTokens(SIZES), torch.randn(5, 2), torch.randn(2, requires_grad=True)
     found = tokens.features(x, token)
     assert torch.equal(found[tokens.nodes], x)

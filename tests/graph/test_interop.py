@@ -217,10 +217,16 @@ def test_sizes_of_an_edge_list_and_of_an_edge_index_object() -> None:
     assert neighborhood_from(parameter).num_edges == 2
 
 
-def test_a_neighborhood_is_returned_as_it_is() -> None:
+def test_a_neighborhood_is_returned_as_it_is_and_other_sparse_tensors_are_refused() -> None:
     nb = Neighborhood.from_edge_index(EDGES, NODES)
     assert neighborhood_from(nb, num_nodes=NODES) is nb
     assert torch.equal(neighborhood_from(nb, weight=WEIGHT).weight, WEIGHT)
+    with pytest.raises(ValueError, match="4 sources and 6 targets"):
+        interop.to_data(Neighborhood.from_edge_index(EDGES, num_src=4, num_dst=6))
+    with pytest.raises(TypeError, match=r"layout torch\.sparse_bsr"):
+        neighborhood_from(torch.eye(2).to_sparse_bsr((1, 1)))
+    with pytest.raises(ValueError, match="expected a sparse"):
+        neighborhood_from(torch.ones(2).to_sparse())
 
 
 @pytest.mark.parametrize("kind", ["data", "sparse_tensor"])
@@ -236,11 +242,6 @@ def test_there_and_back(kind: str, weighted: bool, narrow: bool) -> None:
     back = neighborhood_from(getattr(interop, f"to_{kind}")(nb))
     assert (back.num_dst, back.num_edges) == (NODES, 7)
     assert torch.equal(back.to_dense(), nb.to_dense())
-
-
-def test_two_node_sets_do_not_fit_one() -> None:
-    with pytest.raises(ValueError, match="4 sources and 6 targets"):
-        interop.to_data(Neighborhood.from_edge_index(EDGES, num_src=4, num_dst=6))
 
 
 @pytest.mark.parametrize(
@@ -266,13 +267,6 @@ def test_what_does_not_fit_is_refused(
 ) -> None:
     with pytest.raises(error, match=words):
         neighborhood_from(obj, **options)
-
-
-def test_other_sparse_tensors_are_refused() -> None:
-    with pytest.raises(TypeError, match=r"layout torch\.sparse_bsr"):
-        neighborhood_from(torch.eye(2).to_sparse_bsr((1, 1)))
-    with pytest.raises(ValueError, match="expected a sparse"):
-        neighborhood_from(torch.ones(2).to_sparse())
 
 
 def test_an_edge_list_is_traced_through() -> None:

@@ -45,7 +45,9 @@ def edge_lists(draw: st.DrawFn) -> tuple[Tensor, int, int]:
     return torch.tensor(rows, dtype=dtype).view(2, -1), num_src, num_dst
 
 
-def test_rows_list_sources_in_the_given_order(nb: Neighborhood) -> None:
+def test_rows_list_sources_in_the_given_order_and_come_in_the_one_asked_for(
+    nb: Neighborhood,
+) -> None:
     assert nb.indptr.tolist() == [0, 3, 3, 4, 5]
     assert nb.indices.tolist() == [2, 1, 2, 0, 3]
     assert nb.perm.tolist() == [0, 2, 3, 1, 4]
@@ -53,6 +55,13 @@ def test_rows_list_sources_in_the_given_order(nb: Neighborhood) -> None:
     assert (nb.num_src, nb.num_dst, nb.num_edges, nb.device.type) == (4, 4, 5, "cpu")
     assert nb.degree().tolist() == [3, 0, 1, 1]
     assert nb.targets().tolist() == [0, 0, 0, 2, 3]
+    some = nb.rows(torch.tensor([3, 0, 1]))
+    assert torch.equal(some.to_dense(), nb.to_dense()[[3, 0, 1]])
+    assert (some.num_dst, some.num_src) == (3, 4)
+    assert some.perm is not None and some.distance is not None
+    assert torch.equal(EDGES[0][some.perm], some.indices)
+    assert torch.equal(HOPS[some.perm], some.distance)
+    assert nb.rows(torch.empty(0, dtype=torch.int64)).num_dst == 0
 
 
 @given(edge_lists())
@@ -196,16 +205,17 @@ def test_to_moves_every_part(nb: Neighborhood) -> None:
     assert ragged.to("meta").groups()[0].targets.device.type == "meta"
 
 
-def test_sizes_come_from_the_edges_where_not_given() -> None:
+def test_it_shows_its_size_and_is_of_plain_tensors(nb: Neighborhood) -> None:
+    expected = "Neighborhood(num_dst=4, num_src=4, num_edges=5, weight, distance)"
+    assert repr(nb) == expected
+    assert repr(cliques([2])) == "Neighborhood(num_dst=2, num_src=2, num_edges=4, blocks)"
+    assert repr(causal([2])) == "Neighborhood(num_dst=2, num_src=2, num_edges=3, sets)"
     assert Neighborhood.from_edge_index(EDGES).num_dst == 4
     nothing = Neighborhood.from_edge_index(EDGES[:, :0])
     assert (nothing.num_src, nothing.num_dst, nothing.indptr.tolist()) == (0, 0, [0])
     assert nothing.to_dense().shape == (0, 0)
     isolated = Neighborhood.from_edge_index(EDGES[:, :0], 3)
     assert isolated.indptr.tolist() == [0, 0, 0, 0]
-
-
-def test_subclasses_become_plain_tensors() -> None:
     nb = Neighborhood.from_edge_index(EdgeIndex(EDGES, sparse_size=(4, 4)), 4)
     assert type(nb.indices) is type(nb.indptr) is Tensor
     assert torch.equal(nb.edge_index(), EDGES[:, nb.perm])
@@ -275,13 +285,6 @@ def test_compiled_code_reads_makes_and_fills_one() -> None:
     cannot_be_changed(nb)
     assert torch.equal(nb.targets(), cliques([2, 2]).targets())
     assert torch.equal(found, degrees(cliques([2, 2]), EDGES))
-
-
-def test_it_shows_its_size(nb: Neighborhood) -> None:
-    expected = "Neighborhood(num_dst=4, num_src=4, num_edges=5, weight, distance)"
-    assert repr(nb) == expected
-    assert repr(cliques([2])) == "Neighborhood(num_dst=2, num_src=2, num_edges=4, blocks)"
-    assert repr(causal([2])) == "Neighborhood(num_dst=2, num_src=2, num_edges=3, sets)"
 
 
 @pytest.mark.parametrize(
@@ -377,16 +380,6 @@ def test_keep_refuses_what_is_no_choice_of_edges(nb: Neighborhood) -> None:
     for edges in (torch.ones(4, dtype=torch.bool), torch.ones(5)):
         with pytest.raises(ValueError, match=r"edges: .* expected bool \[5\]"):
             nb.keep(edges)
-
-
-def test_rows_come_in_the_order_asked_for(nb: Neighborhood) -> None:
-    some = nb.rows(torch.tensor([3, 0, 1]))
-    assert torch.equal(some.to_dense(), nb.to_dense()[[3, 0, 1]])
-    assert (some.num_dst, some.num_src) == (3, 4)
-    assert some.perm is not None and some.distance is not None
-    assert torch.equal(EDGES[0][some.perm], some.indices)
-    assert torch.equal(HOPS[some.perm], some.distance)
-    assert nb.rows(torch.empty(0, dtype=torch.int64)).num_dst == 0
 
 
 def test_it_is_moved_pinned_and_cloned_as_a_part_of_data(nb: Neighborhood) -> None:

@@ -33,24 +33,15 @@ def test_mass_by_distance_by_hand() -> None:
     assert [row["mass"] for row in rows] == pytest.approx([0.45, 0.35, 0.2])
     # Uniform: 1/2, 1/2 and 1/3, 1/3, 1/3.
     assert [row["uniform"] for row in rows] == pytest.approx([5 / 12, 5 / 12, 1 / 6])
-
-
-def test_every_layer_has_its_rows_and_sums_to_one() -> None:
     rows = mass_by_distance([WEIGHTS, WEIGHTS.flip(1), WEIGHTS[:, :1]], NB)
     for layer in (1, 2, 3):
         of_layer = [row for row in rows if row["layer"] == layer]
         assert sum(row["mass"] for row in of_layer) == pytest.approx(1)
         assert sum(row["uniform"] for row in of_layer) == pytest.approx(1)
     assert [r["mass"] for r in rows if r["layer"] == 3] == pytest.approx([0.65, 0.35, 0.0])
-
-
-def test_uniform_attention_has_the_uniform_mass() -> None:
     even = (1 / NB.degree()[NB.targets()])[:, None].expand(-1, 4)
     for row in mass_by_distance([even], NB):
         assert row["mass"] == pytest.approx(row["uniform"])
-
-
-def test_no_edges_have_no_mass() -> None:
     nobody = Neighborhood(torch.zeros(4).long(), torch.zeros(0).long(), distance=HOPS[:0])
     assert mass_by_distance([torch.zeros(0, 2)], nobody) == []
     with pytest.raises(ValueError, match="neighborhood: has no distance"):

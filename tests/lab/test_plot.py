@@ -127,9 +127,6 @@ def test_bars_are_means_and_dots_are_runs() -> None:
     spread = dots.containers[0].lines[2][0].get_segments()[0]
     mean, std = 100 * fmean(SCORES["gt"]), 100 * stdev(SCORES["gt"])
     assert spread[:, 0] == pytest.approx([mean - std, mean + std])
-
-
-def test_one_run_has_no_spread() -> None:
     bars, _ = plot.score_bars(RUNS[:1]).axes
     assert bars.texts[0].get_text() == "90.0"
 
@@ -144,7 +141,7 @@ def test_differences_beyond_two_standard_errors_stand_out() -> None:
     assert names == ["gt - gcn", "gt - gat", "gt - mlp"]
 
 
-def test_curves_are_medians_of_at_least_half_of_the_runs() -> None:
+def test_curves_are_medians_and_a_loss_below_1_has_plain_labels() -> None:
     loss, score = plot.learning_curves(EPOCHS).axes
     epochs, found = lines(loss)["gt"]
     assert epochs == [1, 2, 3, 4]  # one run of three goes on to 6
@@ -154,22 +151,16 @@ def test_curves_are_medians_of_at_least_half_of_the_runs() -> None:
     assert lines(score)["gt"][1] == pytest.approx([10, 20, 30, 40])
     bands = [c for c in loss.collections if isinstance(c, PolyCollection)]
     assert len(bands) == 2
-
-
-def test_a_loss_below_1_is_labeled_in_plain_numbers() -> None:
     rows = [{"model": "gt", "seed": 0, "epoch": e, "train_loss": 0.95 - 0.05 * e} for e in range(5)]
     axes = plot.learning_curves(rows).axes[0]
     places, formatter = axes.yaxis.get_minorticklocs(), axes.yaxis.get_minor_formatter()
     assert {"0.8", "0.9"} <= set(formatter.format_ticks(places))
 
 
-def test_bias_is_drawn_by_layer_and_head() -> None:
+def test_bias_is_drawn_by_layer_and_head_and_accuracy_on_the_other_axis() -> None:
     first, second = plot.learned_bias(BIAS).axes
     assert lines(first)["head 2"] == ([0, 1, 2, 3], [2, 1, 0, -1])
     assert lines(second)["head 1"] == ([0, 1, 2, 3], [1, -1, -3, -5])
-
-
-def test_accuracy_of_distance_z_models_stands_on_the_other_axis() -> None:
     *layers, left, right = plot.learned_bias(BIAS, NEAR).axes
     assert len(layers) == 2
     for twin in (left, right):
@@ -179,23 +170,22 @@ def test_accuracy_of_distance_z_models_stands_on_the_other_axis() -> None:
     assert "distance z (%)" in right.get_ylabel() and not left.get_ylabel()
 
 
-def test_mass_stands_beside_uniform_attention() -> None:
+def test_bars_and_lines_are_what_the_rows_say() -> None:
     (axes,) = plot.attention_mass(MASS).axes
     heights = [[bar.get_height() for bar in box] for box in axes.containers if len(box) == 2]
     assert heights == [pytest.approx([10, 90]), pytest.approx([25, 75]), pytest.approx([25, 75])]
     assert axes.get_legend().get_texts()[0].get_text() == "uniform attention"
-
-
-def test_margins_are_drawn_in_the_order_of_distance() -> None:
     (axes,) = plot.winning_margin(MARGIN).axes
     assert lines(axes)["Cora"] == ([1, 2, 3], pytest.approx([0.6, 0.3, 0.2]))
-
-
-def test_groups_have_a_bar_for_each_series_and_a_line() -> None:
     (axes,) = plot.grouped_bars(BARS, label="nodes", reference=("mean", 20.0)).axes
     heights = [[bar.get_height() for bar in box] for box in axes.containers]
     assert heights == [[10, 20, 30], [15, 25, 35]]
     assert lines(axes)["mean"][1] == [20, 20]
+    (axes,) = plot.score_over_cost(COSTLY).axes
+    assert axes.get_xlim()[0] == 0
+    (first, *_), *_ = (box.lines for box in axes.containers)
+    assert first.get_xdata() == pytest.approx([14]) and first.get_ydata() == pytest.approx([92.4])
+    assert [box.get_label() for box in axes.containers] == ["vit", "stvit"]
 
 
 def segments(figure: Figure) -> list[list[list[float]]]:
@@ -203,7 +193,7 @@ def segments(figure: Figure) -> list[list[list[float]]]:
     return [part.tolist() for part in found.get_segments()]
 
 
-def test_edges_are_lines_from_source_to_target_over_the_image() -> None:
+def test_edges_are_lines_over_the_image_and_heavier_ones_wider() -> None:
     every = [[[1, 1], [3, 1]], [[5, 1], [3, 1]], [[3, 3], [3, 1]], [[3, 3], [5, 3]]]
     assert segments(plot.image_graph(IMAGE, PATCHES, LINKED)) == every
     one = plot.image_graph(IMAGE, PATCHES, LINKED, target=5, weight=[1, 1, 1, 1, 2])
@@ -214,17 +204,6 @@ def test_edges_are_lines_from_source_to_target_over_the_image() -> None:
     assert one.axes[0].images[0].get_extent() == [0, 6, 4, 0]
     gray = plot.image_graph(IMAGE[:1], PATCHES, LINKED).axes[0].images[0].get_array()
     assert gray.shape == (4, 6, 3) and (gray[..., 0] == gray[..., 2]).all()
-
-
-def test_scores_stand_over_their_cost() -> None:
-    (axes,) = plot.score_over_cost(COSTLY).axes
-    assert axes.get_xlim()[0] == 0
-    (first, *_), *_ = (box.lines for box in axes.containers)
-    assert first.get_xdata() == pytest.approx([14]) and first.get_ydata() == pytest.approx([92.4])
-    assert [box.get_label() for box in axes.containers] == ["vit", "stvit"]
-
-
-def test_heavier_edges_are_wider() -> None:
     (axes,) = plot.image_graph(IMAGE, PATCHES, LINKED, weight=[1, 9, 2, 4, 0]).axes
     (found,) = (c for c in axes.collections if isinstance(c, LineCollection))
     assert np.argsort(found.get_linewidths()).tolist() == [3, 0, 1, 2]

@@ -91,61 +91,41 @@ def pictures(page: Page) -> list[str]:
     return [base64.b64decode(text).decode() for text in found]
 
 
-def test_summary_of_two_seeds() -> None:
+def test_summaries_are_of_seeds_and_differences_are_paired_by_them() -> None:
     first, second = summaries(RUNS)
     assert (first.model, first.seeds, first.mean) == ("gt", 2, pytest.approx(0.8))
     assert first.std == pytest.approx(math.sqrt(0.02))  # n - 1
     assert (second.mean, second.seconds_per_epoch) == (pytest.approx(0.775), 1.0)
-
-
-def test_differences_are_paired_by_seed() -> None:
     shuffled = [RUNS[3], RUNS[0], RUNS[1], RUNS[2], run("gcn", 7, 0.1)]
     (found,) = differences(shuffled, "gt")
     assert found.difference == pytest.approx((0.1 - 0.05) / 2)
     assert found.standard_error == pytest.approx(0.15 / math.sqrt(2) / math.sqrt(2))
     assert (found.ahead, found.seeds) == (1, 2)
-
-
-def test_one_seed_has_no_spread() -> None:
     assert math.isnan(summaries(RUNS[:2])[0].std)
     table = difference_table(differences(RUNS[:2], "gt"), "gt")
     assert table.rows == [("gt - gcn", "+10.00", "1 of 1", "one seed")]
 
 
-def test_score_table_has_the_columns_of_the_benchmark() -> None:
+def test_the_table_of_scores_and_what_its_note_tells() -> None:
     table = score_table(summaries(RUNS), "rocauc")
     assert table.columns == ("model", "test mean ± std", "params", "s/epoch", "peak MB")
     assert table.rows[0] == ("gt", "80.00 ± 14.14", "100", "1.000", "10")
     assert "ROC AUC" in table.note
-
-
-def test_note_tells_a_search_and_whose_options_it_chose() -> None:
     how = "best of 4 on validation"
     alone = score_table(summaries(RUNS), "rocauc", searched={"gcn": how}).note
     assert f"Options: {how}, for gcn; those of the others are kept ones." in alone
     every = dict.fromkeys(("gt", "gcn", "gat", "mlp"), how)
     assert f"Options: {how}." in score_table(summaries(RUNS), "rocauc", searched=every).note
-
-
-def test_note_names_models_that_were_not_tuned() -> None:
     found = summaries(RUNS)
     assert "not tuned" not in score_table(found, "accuracy").note
     some = score_table(found, "accuracy", not_tuned=["gcn"]).note
     assert "defaults, not tuned, for gcn (" in some
     assert "for all models" in score_table(found, "accuracy", not_tuned=["gt", "gcn"]).note
-
-
-def test_rows_mark_models_that_were_not_tuned() -> None:
-    parameters = [r.parameters for r in rows(RUNS, "gt", "accuracy", not_tuned=["gcn"])]
-    assert {p["model"] for p in parameters if "not tuned" in p.get("options", "")} == {"gcn"}
-
-
-def test_unknown_memory_is_no_number() -> None:
     lost = [Run(**{**vars(RUNS[0]), "peak_mb": math.nan})]
     assert score_table(summaries(lost), "accuracy").rows[0][-1] == "-"
 
 
-def test_house_rows_hold_medians_and_differences() -> None:
+def test_house_rows_hold_medians_and_differences_and_mark_what_was_not_tuned() -> None:
     found = {(r.name, r.parameters["model"]): r for r in rows(RUNS, "gt", "accuracy", dataset="k")}
     score = found["test accuracy", "gt"]
     assert (score.value, score.median, score.repeats) == (pytest.approx(0.8), 0.8, 2)
@@ -153,11 +133,8 @@ def test_house_rows_hold_medians_and_differences() -> None:
     assert score.parameters == {"dataset": "k", "model": "gt"}
     gap = found["paired difference of test accuracy, gt - model", "gcn"]
     assert gap.value == pytest.approx(0.025)
-
-
-def test_a_row_of_another_length_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"rows: 1 entries in \['a'\], expected 2"):
-        Table("", ("x", "y"), [("a",)])
+    parameters = [r.parameters for r in rows(RUNS, "gt", "accuracy", not_tuned=["gcn"])]
+    assert {p["model"] for p in parameters if "not tuned" in p.get("options", "")} == {"gcn"}
 
 
 def test_a_page_escapes_what_it_is_given() -> None:
@@ -169,14 +146,13 @@ def test_a_page_escapes_what_it_is_given() -> None:
     assert text.count("<script") == 1 and "<b>" not in text and "<i>" not in text
     assert "&lt;script&gt;" in text and "a &amp; b" in text
     assert Reader(text).sources == []
-
-
-def test_a_picture_is_inside_the_page() -> None:
     page = Page("t", "l")
     page.picture(plot.winning_margin([{"series": "a", "distance": 1, "margin": 0.5}]), 'a "b" <c>')
     (image,) = pictures(page)
     assert image.startswith("<?xml") and "</svg>" in image
     assert 'alt="a &#34;b&#34; &lt;c&gt;"' in page.html()
+    with pytest.raises(ValueError, match=r"rows: 1 entries in \['a'\], expected 2"):
+        Table("", ("x", "y"), [("a",)])
 
 
 def test_the_report_is_sound_and_loads_nothing() -> None:
@@ -193,21 +169,21 @@ def test_the_report_is_sound_and_loads_nothing() -> None:
         assert not re.search(r'(href|src)="(?!#)', image)  # refers to its own parts alone
 
 
-def test_the_report_says_what_was_found() -> None:
+def test_the_report_has_what_was_found_and_the_pictures_of_it() -> None:
     text = report().page().html()
     environment = ("a &lt;processor&gt;", "abc123", "torch", "2.13")
     found = ("80.00 ± 14.14", "gt - gcn", "+2.50 ± 7.50", "random-60-20-20")
     for expected in (*environment, *found, "graphtheory bench --seeds 2"):
         assert expected in text
-
-
-def test_the_report_has_the_pictures_that_its_runs_have_something_for() -> None:
     assert len(pictures(report().page())) == 5  # scores, differences, curves, bias, mass
     assert len(pictures(report(distance_rows=STUDY).page())) == 6
     plain = BenchmarkReport(
         Benchmark("karate", models=("gcn",), seeds=1), RUNS[1:2], "s", "accuracy", "c", HERE
     )
     assert len(pictures(plain.page())) == 2
+    settings = report().settings()
+    assert settings["models"]["gt"]["network"]["hidden"] > 0
+    assert settings["split"] == "random-60-20-20"
 
 
 def test_bias_is_shown_for_distances_that_occur() -> None:
@@ -215,15 +191,12 @@ def test_bias_is_shown_for_distances_that_occur() -> None:
     assert {(r["distance"], r["head"]): r["bias"] for r in found} == {
         (0, 1): 0.1, (0, 2): 0.2, (1, 1): 0.3, (1, 2): 0.4,
     }  # fmt: skip
-
-
-def test_distance_rows_become_bias_and_accuracy() -> None:
     bias, accuracy = figure_3_8(STUDY)
     assert [row["distance"] for row in bias] == [0, 1, 2]  # as far as there are models
     assert {row["series"] for row in accuracy} == {"all weights learned", "control, W_Q frozen"}
 
 
-def test_search_log_is_sorted_and_shown() -> None:
+def test_a_search_log_is_sorted_and_options_are_those_that_differ() -> None:
     log = [
         SearchResult("karate", NodeRunConfig("gt"), val, 100, 2.0, 1, 60, 20) for val in (0.5, 0.75)
     ]
@@ -234,18 +207,9 @@ def test_search_log_is_sorted_and_shown() -> None:
         ("gat", "10.0"), ("gt", "75.0"), ("gt", "50.0"),
     ]  # fmt: skip
     assert "Search log" in report(search_log=log).page().html()
-
-
-def test_options_are_those_that_differ_from_the_default() -> None:
     assert options(NodeRunConfig("gt")) == "hidden=64, layers=2, lr=0.01, row_scale=True"
     other = NodeRunConfig("gt", degree=True, row_scale=False)
     assert options(other).endswith("degree=True, row_scale=False")
-
-
-def test_settings_name_every_option() -> None:
-    settings = report().settings()
-    assert settings["models"]["gt"]["network"]["hidden"] > 0
-    assert settings["split"] == "random-60-20-20"
 
 
 def test_the_diagnosis_is_sound_and_loads_nothing(tmp_path: Path) -> None:

@@ -130,7 +130,7 @@ def test_tables_share_the_last_bucket_are_for_all_layers_and_of_zeros_no_encodin
         GraphTransformer(6, 8, 3, num_buckets=None).bucket_bias_table()
 
 
-def test_every_parameter_learns(tiny: Tiny) -> None:
+def test_every_parameter_learns_and_features_have_to_fit_the_graph(tiny: Tiny) -> None:
     model = GraphTransformer(6, 8, 3, 2, heads=2, pattern=BALL, options=StackOptions(0.0))
     model(tiny.x, tiny.edge_index).square().sum().backward()
     silent = [
@@ -140,6 +140,11 @@ def test_every_parameter_learns(tiny: Tiny) -> None:
         if not name.endswith("lin_key.bias") and (p.grad is None or not p.grad.any())
     ]
     assert silent == []
+    model = GraphTransformer(6, 8, 3)
+    with pytest.raises(ValueError, match=r"edge_index: has \d+ sources, expected 4"):
+        model(tiny.x[:4], tiny.graph)
+    with pytest.raises(IndexError, match=r"expected a node id in 0\.\.3"):
+        model(tiny.x[:4], tiny.edge_index)
 
 
 def test_names_of_nodes_do_not_matter_and_a_node_that_sees_nobody_keeps_its_own_term(
@@ -175,14 +180,6 @@ def test_heads_that_do_not_divide_the_width(heads: int) -> None:
     message = f"heads: got {heads}, expected a divisor of hidden_channels=8"
     with pytest.raises(ValueError, match=message):
         GraphTransformer(6, 8, 3, heads=heads)
-
-
-def test_features_that_do_not_fit_the_graph(tiny: Tiny) -> None:
-    model = GraphTransformer(6, 8, 3)
-    with pytest.raises(ValueError, match=r"edge_index: has \d+ sources, expected 4"):
-        model(tiny.x[:4], tiny.graph)
-    with pytest.raises(IndexError, match=r"expected a node id in 0\.\.3"):
-        model(tiny.x[:4], tiny.edge_index)
 
 
 @pytest.mark.parametrize("pattern", [TopK(2), "khop", KHop])

@@ -91,16 +91,15 @@ def test_prediction_with_the_effective_adjacency(tiny: Tiny, generator: torch.Ge
         assert ((outputs.mean(0) - model(x, a)).abs() > 4 * error).all()
 
 
-def test_what_learns_and_what_stays() -> None:
+def test_what_learns_begins_with_its_variance_from_the_generator(
+    generator: torch.Generator,
+) -> None:
     theory, practice = SampledGCN(6, 5, 3, fixed=True), SampledGCN(6, 5, 3)
     assert {n for n, _ in theory.named_parameters()} == {"W", "V"}
     assert {n for n, _ in practice.named_parameters()} == {"W", "V", "B1", "B2", "C"}
     assert set(theory.state_dict()) == set(practice.state_dict())
     assert not practice.B1.any() and not practice.B2.any()
     assert theory.B1.all() and theory.B2.all()
-
-
-def test_variances_at_the_start_from_the_generator(generator: torch.Generator) -> None:
     model = SampledGCN(200, (300, 500), 100, fixed=True, generator=generator)
     for value, variance in (
         (model.W, 1 / 300), (model.B1, 1 / 300), (model.V, 1 / 500), (model.B2, 1 / 500),

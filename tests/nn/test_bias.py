@@ -50,13 +50,6 @@ def test_starts_at_zero_and_returns_to_it_and_shows_its_state() -> None:
     assert module.is_bucket_bias
 
 
-def test_longer_distances_are_an_error_where_none_may_saturate() -> None:
-    module = BucketBias(4, 1, saturate=False)
-    assert module(torch.tensor([0, 3, UNREACHABLE])).bucket.tolist() == [0, 3, 3]
-    with pytest.raises(ValueError, match="distance: 4 hops, expected at most 3 with num_buckets=4"):
-        module(torch.tensor([0, 4, UNREACHABLE], dtype=torch.uint8))
-
-
 @pytest.mark.parametrize(
     ("arguments", "options", "message"),
     [
@@ -71,12 +64,16 @@ def test_sizes_out_of_range_are_named(arguments, options, message) -> None:
         BucketBias(*arguments, **options)
 
 
-def test_more_buckets_than_a_byte_counts() -> None:
+def test_more_buckets_than_a_byte_counts_and_distances_that_may_not_saturate() -> None:
     module = BucketBias(529, 2)
     with torch.no_grad():
         module.table.copy_(torch.arange(529 * 2.0).view(529, 2))
     found = module(torch.tensor([0, 255, 528, 600]))
     assert torch.equal(found, module.table[[0, 255, 528, 528]])
+    module = BucketBias(4, 1, saturate=False)
+    assert module(torch.tensor([0, 3, UNREACHABLE])).bucket.tolist() == [0, 3, 3]
+    with pytest.raises(ValueError, match="distance: 4 hops, expected at most 3 with num_buckets=4"):
+        module(torch.tensor([0, 4, UNREACHABLE], dtype=torch.uint8))
 
 
 @pytest.mark.parametrize(

@@ -79,12 +79,16 @@ def test_degrees_in_and_out(as_neighborhood) -> None:
     torch.testing.assert_close(embedding(graph, 4), wanted)
 
 
-def test_degrees_of_a_bipartite_graph_are_refused() -> None:
+def test_degrees_of_a_bipartite_graph_and_features_without_a_unit() -> None:
     graph = Neighborhood.from_edge_index(torch.tensor([[0], [0]]), num_src=1, num_dst=2)
     with pytest.raises(ValueError, match="1 sources and 2 targets"):
         DegreeEmbedding(3, 4)(graph)
     with pytest.raises(ValueError, match="max_degree: got -1"):
         DegreeEmbedding(-1, 4)
+    encoder = NodeEncoder(3, 4, normalize=True)
+    x, edge_index = torch.randn(20, 3), torch.zeros(2, 0, dtype=torch.int64)
+    plain, scaled = (encoder(Data(x=values, edge_index=edge_index)) for values in (x, 1e4 * x + 7))
+    torch.testing.assert_close(plain, scaled, rtol=1e-3, atol=1e-3)
 
 
 def test_one_sign_per_graph_and_eigenvector_in_training() -> None:
@@ -118,10 +122,3 @@ def test_all_encodings_of_a_batch_are_added() -> None:
         + parts[1](batch.laplacian_eigenvector_pe) + parts[2](batch.random_walk_pe)
     )  # fmt: skip
     torch.testing.assert_close(encoder(batch), wanted)
-
-
-def test_normalized_features_have_no_unit() -> None:
-    encoder = NodeEncoder(3, 4, normalize=True)
-    x, edge_index = torch.randn(20, 3), torch.zeros(2, 0, dtype=torch.int64)
-    plain, scaled = (encoder(Data(x=values, edge_index=edge_index)) for values in (x, 1e4 * x + 7))
-    torch.testing.assert_close(plain, scaled, rtol=1e-3, atol=1e-3)

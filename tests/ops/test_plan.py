@@ -70,9 +70,6 @@ def test_what_does_not_fit_is_refused_after_calls_that_fit() -> None:
     bias.bucket[1] = 2
     with pytest.raises(IndexError, match="bucket"):
         ops.attention(x, x, x, nb, bias=bias)
-
-
-def test_sets_that_were_changed_in_place_are_refused() -> None:
     nb, x = cliques([2, 2]), torch.randn(4, 1, 3)
     for _ in range(2):
         ops.attention(x, x, x, nb)

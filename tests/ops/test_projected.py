@@ -87,10 +87,18 @@ def test_equals_its_formula(ordered, dropout, bias) -> None:
     assert not found[-1].any()
 
 
-def test_without_biases_and_in_float32() -> None:
+def test_without_biases_in_float32_and_without_edges() -> None:
     tensors, nb, order, edges, bucket = case(biases=False, dtype=torch.float32)
     wanted = formula(tensors, order, edges, bucket)
     compared(tensors, ours(tensors, nb, order, bucket), wanted, rtol=1e-4, atol=1e-4)
+    tensors, _, _, _, bucket = case()
+    nothing = Neighborhood.from_edge_index(torch.empty(2, 0).long(), num_src=SRC, num_dst=DST)
+    tensors["features"] = torch.empty(0, D, dtype=torch.float64, requires_grad=True)
+    out = ours(tensors, nothing, nothing.perm, bucket)
+    assert out.shape == (DST, H, C)
+    assert not out.any()
+    out.sum().backward()
+    assert not tensors["x_src"].grad.any()
 
 
 @pytest.mark.parametrize("fixed", ["x_src", "x_dst", "features", "query", "matrix", "table"])
@@ -112,14 +120,3 @@ def test_derivatives_of_gradients(bias) -> None:
         (third,) = torch.autograd.grad(second[0].square().sum(), leaves[2])
         found.append([*first, *second, third])
     torch.testing.assert_close(*found)
-
-
-def test_no_edges() -> None:
-    tensors, _, _, _, bucket = case()
-    nothing = Neighborhood.from_edge_index(torch.empty(2, 0).long(), num_src=SRC, num_dst=DST)
-    tensors["features"] = torch.empty(0, D, dtype=torch.float64, requires_grad=True)
-    out = ours(tensors, nothing, nothing.perm, bucket)
-    assert out.shape == (DST, H, C)
-    assert not out.any()
-    out.sum().backward()
-    assert not tensors["x_src"].grad.any()

@@ -43,9 +43,6 @@ def test_the_size_that_is_needed_and_its_exponent() -> None:
     assert list(inside) == [0.2, 0.4]  # at 0.8 the 5 examples are enough
     found = regression_of(inside)
     assert found is not None and found.exponent == pytest.approx(-1.5)
-
-
-def test_sizes_that_are_needed_never_reached_or_do_not_fall() -> None:
     rows = [row | {"error": 0.5} for v in (0.2, 0.4) for s in range(3) for row in curve(v, 9, s)]
     assert CLAIM(None, rows) == {"CoT": {0.2: [math.inf] * 3, 0.4: [math.inf] * 3}}
     assert CLAIM.inside(None, rows) == {"CoT": {}}

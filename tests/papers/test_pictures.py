@@ -93,7 +93,7 @@ def test_phases_are_shares_with_a_boundary_where_there_is_one() -> None:
     assert "claimed: -2" in drawn and list(lines(gcn)) == ["half of the trials"]
 
 
-def test_curves_over_steps_are_medians_with_their_marks() -> None:
+def test_curves_and_numbers_are_medians_with_their_marks_and_law() -> None:
     gt, _ = step_curves(LOOKS, value="loss", ylabel="loss", marks={"a": 0.1}).axes
     drawn = lines(gt)
     assert drawn["b"] == ([0.0, 10.0, 20.0], pytest.approx([2.0, 2 / 11, 2 / 21]))
@@ -101,16 +101,10 @@ def test_curves_over_steps_are_medians_with_their_marks() -> None:
     cut, _ = step_curves(LOOKS, value="loss", ylabel="", xlabel="turns", boundary=12.0).axes
     assert [12.0, 12.0] in [list(line.get_xdata()) for line in cut.get_lines()]
     assert cut.get_xlabel() == "turns"
-
-
-def test_numbers_are_medians_beside_their_law() -> None:
     gt, gcn = power_laws(NEEDED, {"gt": LAW}, xlabel="gamma_d", ylabel="steps").axes
     (points,) = gt.containers
     assert list(points[0].get_ydata()) == pytest.approx([26, 13.5, 7.25])
     assert "fitted: -1.00" in lines(gt) and "fitted: -1.00" not in lines(gcn)
-
-
-def test_value_curves_are_medians_on_a_logarithmic_axis() -> None:
     rows = [
         {"panel": panel, "series": "a", "at": at, "value": value}
         for panel in ("p", "q")

@@ -53,13 +53,26 @@ def by_hand(model: ShallowAttention, t: int, x: Tensor, n: int, place: int = 0) 
     return model.a[t, place] @ torch.relu(model.W_O[t] @ total)
 
 
-def test_each_trial_is_the_formula() -> None:
+def test_each_trial_is_the_formula_with_gradients_of_its_own() -> None:
     model, x = net(), torch.randn(TRIALS * NODES, DIM, generator=drawn(2))
     out = model(x, graph())
     for t, own in enumerate(x.split(NODES)):
         wanted = torch.stack([by_hand(model, t, own, n) for n in range(NODES)])
         torch.testing.assert_close(out[t], wanted)
         torch.testing.assert_close(model.trial(t)(own, graph(1))[0], wanted)
+    weights = model.attention(x, graph())
+    rows = torch.zeros(TRIALS * NODES).index_add(0, graph().targets(), weights[:, 0].detach())
+    torch.testing.assert_close(rows, torch.ones(TRIALS * NODES))
+    even = model.without_attention().attention(x, graph())[:, 0]
+    torch.testing.assert_close(even, 1 / graph().degree()[graph().targets()].float())
+    model(x, graph())[1].sum().backward()
+    alone = model.trial(1)
+    alone(x[NODES : 2 * NODES], graph(1)).sum().backward()
+    for name, value in model.named_parameters():
+        slope, wanted = value.grad, alone.get_parameter(name).grad
+        assert slope is not None and wanted is not None
+        torch.testing.assert_close(slope[1], wanted[0])
+        assert not slope[0].any() and not slope[2].any()
 
 
 def test_some_rows_and_a_position_each() -> None:
@@ -74,27 +87,6 @@ def test_some_rows_and_a_position_each() -> None:
                 model, t, x[t * NODES :][:NODES], int(nodes[t, i]), int(place[2 * t + i])
             )
             torch.testing.assert_close(out[t, i], wanted)
-
-
-def test_weights_and_no_attention() -> None:
-    model, x = net(), torch.randn(TRIALS * NODES, DIM, generator=drawn(2))
-    weights = model.attention(x, graph())
-    rows = torch.zeros(TRIALS * NODES).index_add(0, graph().targets(), weights[:, 0].detach())
-    torch.testing.assert_close(rows, torch.ones(TRIALS * NODES))
-    even = model.without_attention().attention(x, graph())[:, 0]
-    torch.testing.assert_close(even, 1 / graph().degree()[graph().targets()].float())
-
-
-def test_gradients_of_a_trial_are_its_own() -> None:
-    model, x = net(), torch.randn(TRIALS * NODES, DIM, generator=drawn(2))
-    model(x, graph())[1].sum().backward()
-    alone = model.trial(1)
-    alone(x[NODES : 2 * NODES], graph(1)).sum().backward()
-    for name, value in model.named_parameters():
-        slope, wanted = value.grad, alone.get_parameter(name).grad
-        assert slope is not None and wanted is not None
-        torch.testing.assert_close(slope[1], wanted[0])
-        assert not slope[0].any() and not slope[2].any()
 
 
 @pytest.mark.parametrize("matched", [2, None])

@@ -92,7 +92,7 @@ def test_seeds_stay_together_and_trials_without_a_measure_do_not_count() -> None
     assert whole.tolist() == [2, 5] and set(drawn[:, 0]) <= {1, 2, 3} and set(drawn[:, 1]) == {5}
 
 
-def test_boundaries_rise_where_more_is_needed() -> None:
+def test_boundaries_rise_where_more_is_needed_and_curves_cross() -> None:
     grid = Successes(
         np.array([1.0, 2, 4]),
         np.array([10.0, 20, 40, 80]),
@@ -101,9 +101,6 @@ def test_boundaries_rise_where_more_is_needed() -> None:
     )
     found = trends.trend([1, 2, 4], boundaries(grid, resamples=20))
     assert found.low == 1 == pytest.approx(found.rho)
-
-
-def test_where_a_curve_crosses() -> None:
     falling = [(1, 1.0), (10, 0.1), (100, 0.01)]
     assert crossing(falling, 0.1**0.5, log_x=True, log_y=True) == pytest.approx(10**0.5)
     assert crossing(falling, 0.55) == pytest.approx(5.5)

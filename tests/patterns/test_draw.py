@@ -25,12 +25,6 @@ def test_the_first_of_each_group_are_those_of_the_lowest_ranks(groups: int) -> N
     assert torch.bincount(group[found], minlength=groups).tolist() == size.tolist()
 
 
-def test_columns_of_factor_zero_are_dropped() -> None:
-    star = GRAPHS["star"]
-    out = scale_columns(star, torch.tensor([0.0, 2, 2, 2, 2, 2, 3]))
-    assert out.num_edges == 6 and out.weight.tolist() == [2.0] * 5 + [3.0]
-
-
 @pytest.mark.parametrize(
     ("count", "share", "message"),
     [
@@ -46,7 +40,7 @@ def test_sizes_out_of_range(count: int | None, share: float | None, message: str
         UniformNodes(count, share)
 
 
-def test_sizes_of_a_sample_and_more_nodes_than_there_are() -> None:
+def test_sizes_of_a_sample_and_columns_of_factor_zero() -> None:
     assert UniformNodes().size(7) == 4 and UniformNodes(share=0.01).size(7) == 1
     assert UniformNodes(30).size(7) == 30
     with pytest.raises(ValueError, match="count: got 30, expected at most the 7 sources"):
@@ -55,6 +49,9 @@ def test_sizes_of_a_sample_and_more_nodes_than_there_are() -> None:
         UniformNodes(count=8)(GRAPHS["clique"])
     with pytest.raises(TypeError, match="generator: got str"):
         UniformNodes()(GRAPHS["clique"], generator="seed")
+    star = GRAPHS["star"]
+    out = scale_columns(star, torch.tensor([0.0, 2, 2, 2, 2, 2, 3]))
+    assert out.num_edges == 6 and out.weight.tolist() == [2.0] * 5 + [3.0]
 
 
 def test_rows_hear_the_same_nodes_and_one_degree_group_is_the_same_pattern() -> None:

@@ -73,15 +73,18 @@ def test_pairs_that_are_no_edges_are_estimated_by_the_seed() -> None:
     assert torch.equal(one, same) and not torch.equal(one, other)
 
 
-def test_graphs_without_edges_or_nodes() -> None:
+def test_graphs_without_edges_or_nodes_and_graphs_of_pyg() -> None:
     for name in ("no edges", "no nodes"):
         for draws in (None, 5):
             found = effective_adjacency(FastGCN(), GRAPHS[name], draws=draws)
             assert found.neighborhood.num_edges == 0
             assert found.neighborhood.num_dst == GRAPHS[name].num_dst
-
-
-def test_effective_as_a_pattern() -> None:
+    data = to_data(NB)
+    found = effective_adjacency(DegreeGroups(p_star=0.3), data)
+    torch.testing.assert_close(found.neighborhood.to_dense(), 0.3 * NB.to_dense())
+    gcn = Compose(AddSelf(), SymmetricNormalize(), DegreeGroups(p_star=0.3))
+    expected = 0.3 * Compose(AddSelf(), SymmetricNormalize())(NB).to_dense()
+    torch.testing.assert_close(effective_adjacency(gcn, data).neighborhood.to_dense(), expected)
     sampler = Compose(AddSelf(), SymmetricNormalize(), DegreeGroups(p_star=0.3))
     star = Effective(sampler)(GRAPHS["clique"])
     torch.testing.assert_close(star.to_dense(), torch.full((7, 7), 0.3 / 7))
@@ -94,15 +97,6 @@ def test_effective_as_a_pattern() -> None:
 def test_too_few_draws(draws: int) -> None:
     with pytest.raises(ValueError, match=f"draws: got {draws}, expected at least 2"):
         effective_adjacency(FastGCN(), NB, draws=draws)
-
-
-def test_a_graph_of_pyg_is_read_as_it_is() -> None:
-    data = to_data(NB)
-    found = effective_adjacency(DegreeGroups(p_star=0.3), data)
-    torch.testing.assert_close(found.neighborhood.to_dense(), 0.3 * NB.to_dense())
-    gcn = Compose(AddSelf(), SymmetricNormalize(), DegreeGroups(p_star=0.3))
-    expected = 0.3 * Compose(AddSelf(), SymmetricNormalize())(NB).to_dense()
-    torch.testing.assert_close(effective_adjacency(gcn, data).neighborhood.to_dense(), expected)
 
 
 @pytest.mark.parametrize(

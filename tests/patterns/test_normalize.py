@@ -20,15 +20,12 @@ def test_self_comes_once_with_distance_0_and_weight_1_or_its_own() -> None:
     assert pairs(AddSelf()(graph)) == {(0, 0, 5.0), (0, 1, 2.0), (1, 1, 1.0)}
 
 
-def test_gcn_matrix_by_dense_algebra() -> None:
+def test_gcn_matrix_by_dense_algebra_and_weighted_degrees() -> None:
     graph = GRAPHS["two components"]
     found = Compose(AddSelf(), SymmetricNormalize())(graph).to_dense()
     with_self = graph.to_dense() + torch.eye(graph.num_dst)
     root = with_self.sum(1).rsqrt()
     torch.testing.assert_close(found, root[:, None] * with_self * root)
-
-
-def test_weighted_degrees() -> None:
     # d = [2 + 2, 1]: weight / sqrt(d_i d_j) by hand.
     edges = torch.tensor([[0, 1, 0], [0, 0, 1]])
     graph = Neighborhood.from_edge_index(edges, 2, weight=torch.tensor([2.0, 2.0, 1.0]))

@@ -107,13 +107,20 @@ def test_more_sources_than_one_batch_agree_with_scipy(undirected, cutoff):
     assert torch.equal(found, expected[pairs[1], pairs[0]])
 
 
-def test_orientation_is_source_to_target():
+def test_orientation_is_source_to_target_and_sources_may_repeat():
     graph = graph_of([(0, 1), (1, 2)], 3)
     table = shortest_path_distance(graph)
     assert table[2, 0] == 2 and table[0, 2] == UNREACHABLE
     assert shortest_path_distance(graph, sources=torch.tensor([0])).tolist() == [[0], [1], [2]]
     assert shortest_path_distance(graph, pairs=torch.tensor([[0, 2], [2, 0]])).tolist() == [2, 255]
     assert hop_ball(graph, 1)[0].edge_index().tolist() == [[0, 0, 1, 1, 2], [0, 1, 1, 2, 2]]
+    graph = random_graph(600, 900, seed=8, undirected=True)
+    sources = torch.randint(600, (1030,), generator=torch.Generator().manual_seed(4))
+    expected = shortest_path_distance(graph)[:, sources]
+    assert torch.equal(shortest_path_distance(graph, sources=sources), expected)
+    assert torch.equal(shortest_path_distance(graph, sources=sources.int()), expected)
+    strided = torch.stack([sources, sources], dim=1)[:, 0]
+    assert torch.equal(shortest_path_distance(graph, sources=strided), expected)
 
 
 def long_path(length):
@@ -207,16 +214,6 @@ def test_graphs_without_edges(num_nodes):
     assert shortest_path_distance(graph, sources=torch.tensor([])).shape == (num_nodes, 0)
     empty = torch.empty(2, 0, dtype=torch.int64)
     assert shortest_path_distance(graph, pairs=empty).shape == (0,)
-
-
-def test_sources_may_repeat_and_come_in_any_order():
-    graph = random_graph(600, 900, seed=8, undirected=True)
-    sources = torch.randint(600, (1030,), generator=torch.Generator().manual_seed(4))
-    expected = shortest_path_distance(graph)[:, sources]
-    assert torch.equal(shortest_path_distance(graph, sources=sources), expected)
-    assert torch.equal(shortest_path_distance(graph, sources=sources.int()), expected)
-    strided = torch.stack([sources, sources], dim=1)[:, 0]
-    assert torch.equal(shortest_path_distance(graph, sources=strided), expected)
 
 
 @pytest.mark.parametrize(("radius", "inner"), [(0, 0), (3, 0), (3, 1), (3, 3), (6, 2)])

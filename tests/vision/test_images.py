@@ -27,7 +27,7 @@ def test_a_node_is_what_the_patch_embedding_reads_at_the_middle_of_its_patch() -
     assert torch.equal(pos[6:], pos[:6])
 
 
-def test_edges_by_place_stay_within_their_image() -> None:
+def test_edges_by_place_or_to_the_nearest_stay_within_their_image() -> None:
     batch = patch_graphs(torch.rand(3, 1, 8, 8), 2, Beside(diagonal=True))
     source, target = batch.edge_index
     assert torch.equal(source // 16, target // 16)
@@ -36,9 +36,6 @@ def test_edges_by_place_stay_within_their_image() -> None:
     shifted = patch_graphs(torch.rand(1, 1, 8, 8), 2, InWindow(2, shift=1)).edge_index
     assert sorted(shifted[0, shifted[1] == 5].tolist()) == [5, 6, 9, 10]
     assert shifted[0, shifted[1] == 0].tolist() == [0]
-
-
-def test_nearest_send_to_the_patch() -> None:
     images = torch.rand(2, 3, 8, 8)
     x = nodes_of(images, 2)[1]
     source, target = Nearest(3)(x, Grid(1, 4, 4))

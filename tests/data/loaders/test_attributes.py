@@ -83,20 +83,17 @@ def test_what_cannot_be_cut_is_refused_by_name(data, load, name, value):
     assert "y" not in batch
 
 
-def test_pairs_that_lost_their_partner_are_refused(data):
-    data = AddShortestPathDistance(1)(data)
-    data.spd_distance = data.spd_distance[:-1]
-    with pytest.raises(ValueError, match="spd_index"):
-        AttentionSetLoader(data, KHop(1))
-
-
-def test_named_attributes_travel_on_the_callers_word(data):
+def test_attributes_travel_on_the_callers_word_and_pairs_that_lost_their_partner_do_not(data):
     data.year_index, data.table = torch.arange(40), torch.rand(40, 40)
     loader = LOADERS[0](data, batch_size=9, attributes=["year_index", "table"])
     for batch in loader:
         assert torch.equal(batch.year_index, batch.n_id)
         assert torch.equal(batch.table, data.table[batch.n_id])
         assert "x" not in batch
+    data = AddShortestPathDistance(1)(data)
+    data.spd_distance = data.spd_distance[:-1]
+    with pytest.raises(ValueError, match="spd_index"):
+        AttentionSetLoader(data, KHop(1))
 
 
 @pytest.mark.parametrize(

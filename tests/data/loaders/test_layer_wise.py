@@ -142,25 +142,17 @@ def test_mean_of_two_layers_is_the_square_of_a_star(data, sampler):
     assert float(sample.std(0).max()) > 0
 
 
-def test_the_weights_of_the_draw_reach_the_batch(data):
+def test_weights_of_the_draw_reach_the_batch_and_ids_of_the_whole_graph_do_not(data):
     for batch in loaded(data, DegreeGroups(share=1.0, p_star=0.5)):
         assert torch.equal(batch.edge_weight, 0.5 * data.edge_weight[batch.e_id])
     del data.edge_weight
     for batch in loaded(data, UniformNodes(count=10), transform=lambda b: b.edge_weight):
         assert set(batch.tolist()) <= {4.0}
-
-
-def test_the_models_of_pyg_take_it(data):
-    model = GCN(3, 8, 2, 4, normalize=False).double().eval()
-    normed = GCNNorm()(data)
-    whole = model(normed.x, normed.edge_index, edge_weight=normed.edge_weight)
-    for batch in loaded(normed, Compose()):
-        found = model(
-            batch.x, batch.edge_index, edge_weight=batch.edge_weight,
-            num_sampled_nodes_per_hop=batch.num_sampled_nodes,
-            num_sampled_edges_per_hop=batch.num_sampled_edges,
-        )  # fmt: skip
-        torch.testing.assert_close(found[: batch.batch_size], whole[batch.input_id])
+    with pytest.raises(ValueError, match="spd_index: holds pairs of nodes"):
+        loaded(AddShortestPathDistance(2)(data), FastGCN(4))
+    data.pair_index = torch.zeros(2, 7, dtype=torch.int64)
+    with pytest.raises(ValueError, match="pair_index: by PyG's naming rule"):
+        loaded(data, FastGCN(4))
 
 
 @forking
@@ -212,20 +204,22 @@ def test_refusals_name_what_was_wrong(data, change, error, match):
         loaded(**{"data": data, "sampler": FastGCN(4)} | change)
 
 
-def test_attributes_with_ids_of_the_whole_graph_are_refused(data):
-    with pytest.raises(ValueError, match="spd_index: holds pairs of nodes"):
-        loaded(AddShortestPathDistance(2)(data), FastGCN(4))
-    data.pair_index = torch.zeros(2, 7, dtype=torch.int64)
-    with pytest.raises(ValueError, match="pair_index: by PyG's naming rule"):
-        loaded(data, FastGCN(4))
-
-
-def test_it_is_a_node_loader(data):
+def test_it_is_a_node_loader_that_the_models_of_pyg_take(data):
     loader = loaded(data, FastGCN(4))
     assert isinstance(loader, NodeLoader) and len(loader) == 6
     assert loader(torch.tensor([2, 4])).n_id[:2].tolist() == [2, 4]
     with pytest.raises(NotImplementedError, match="seeds are nodes"):
         loader.node_sampler.sample_from_edges(None)
+    model = GCN(3, 8, 2, 4, normalize=False).double().eval()
+    normed = GCNNorm()(data)
+    whole = model(normed.x, normed.edge_index, edge_weight=normed.edge_weight)
+    for batch in loaded(normed, Compose()):
+        found = model(
+            batch.x, batch.edge_index, edge_weight=batch.edge_weight,
+            num_sampled_nodes_per_hop=batch.num_sampled_nodes,
+            num_sampled_edges_per_hop=batch.num_sampled_edges,
+        )  # fmt: skip
+        torch.testing.assert_close(found[: batch.batch_size], whole[batch.input_id])
 
 
 def test_a_seed_gives_the_same_epochs_again_for_any_number_of_workers(data):

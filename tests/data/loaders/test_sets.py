@@ -90,7 +90,7 @@ def test_what_keeps_everything_aggregates_like_the_whole_graph(data, sampler):
         torch.testing.assert_close(found, expected[batch.n_id[: batch.batch_size]])
 
 
-def test_a_layer_is_the_draw_for_the_seeds(data):
+def test_a_layer_is_the_draw_for_the_seeds_and_its_fixed_part_of_the_whole_graph(data):
     """Whose mean is the whole graph, as tests/patterns/test_base.py shows of every pattern."""
     graph, seeds = neighborhood_from(data), torch.tensor([3, 17, 5])
     for sampler in SAMPLERS:
@@ -99,9 +99,6 @@ def test_a_layer_is_the_draw_for_the_seeds(data):
         drawn = torch.Generator().manual_seed(derive(7, 1, 0, 0))
         expected = on_rows(sampler, graph, seeds, generator=drawn).to_dense()
         assert torch.equal(batch.neighborhoods[0].to_dense(), expected[:, batch.n_id])
-
-
-def test_fixed_part_is_of_the_whole_graph(data):
     fixed = Compose(AddSelf(), SymmetricNormalize())
     whole = fixed(neighborhood_from(data)).to_dense()
     for batch in NodeSetLoader(data, Compose(fixed, GraphSAGE(100)), 1, batch_size=9):
@@ -120,12 +117,16 @@ def test_a_batch_is_read_by_a_network_and_moves_with_its_neighborhoods(data):
     assert {layer.device.type for layer in moved.neighborhoods} == {"meta"}
 
 
-def test_graph_without_edges_has_empty_rows():
+def test_rows_may_be_empty():
     data = Data(x=torch.ones(3, 1), edge_index=torch.empty(2, 0, dtype=torch.int64))
     for sampler in (*KEEP_ALL, GraphSAGE(2), LADIES(2), FastGCN(2)):
         (batch,) = NodeSetLoader(data, sampler, 2, batch_size=3)
         assert [layer.num_edges for layer in batch.neighborhoods] == [0, 0]
         assert batch.n_id.tolist() == [0, 1, 2]
+    data = Data(x=torch.ones(3, 1), edge_index=torch.tensor([[0], [1]]))
+    (batch,) = AttentionSetLoader(data, KHop(1), input_nodes=[2, 1], batch_size=2)
+    assert batch.neighborhood.degree().tolist() == [0, 1]
+    assert batch.n_id.tolist() == [2, 1, 0]
 
 
 @pytest.mark.parametrize(
@@ -289,13 +290,6 @@ def test_a_layer_gives_the_seeds_what_it_gives_in_the_whole_graph_each_itself_on
         seeds = batch.x[: batch.batch_size]
         found = conv((batch.x, seeds), batch.neighborhood)
         torch.testing.assert_close(found, expected[batch.input_id])
-
-
-def test_row_may_be_empty():
-    data = Data(x=torch.ones(3, 1), edge_index=torch.tensor([[0], [1]]))
-    (batch,) = AttentionSetLoader(data, KHop(1), input_nodes=[2, 1], batch_size=2)
-    assert batch.neighborhood.degree().tolist() == [0, 1]
-    assert batch.n_id.tolist() == [2, 1, 0]
 
 
 @pytest.mark.parametrize("pattern", ["ball", None])

@@ -29,9 +29,7 @@ def rows() -> list[Run]:
     return SMALL.run()
 
 
-def test_one_complete_row_a_model_and_seed_with_the_score_of_the_best_validation(
-    rows: list[Run],
-) -> None:
+def test_one_row_a_model_and_seed_and_bitwise_the_same_in_any_order(rows: list[Run]) -> None:
     assert [(r.seed, r.model) for r in rows] == [(0, "gt"), (0, "mlp"), (1, "gt"), (1, "mlp")]
     for run in rows:
         assert 0 <= run.test <= 1 and 0 <= run.val <= 1
@@ -41,17 +39,11 @@ def test_one_complete_row_a_model_and_seed_with_the_score_of_the_best_validation
         assert set(run.history[0]) >= {"epoch", "train_loss", "val_loss", "val", "test"}
         best = max(run.history, key=lambda row: (row["val"], -row["val_loss"]))
         assert (run.val, run.test) == (best["val"], best["test"])
-
-
-def test_bitwise_the_same_again_and_in_any_order(rows: list[Run]) -> None:
     torch.rand(7)  # a caller who draws in between
     again = replace(SMALL, models=("mlp", "gt")).run()
     by_pair = {(r.model, r.seed): without_clock(r) for r in again}
     for run in rows:
         assert by_pair[run.model, run.seed] == without_clock(run)
-
-
-def test_a_seed_is_that_of_the_split_and_of_the_training(rows: list[Run]) -> None:
     for run in rows:
         trial, epochs, patience = SMALL.config(run.model)
         data = load("karate", None, None, run.seed, **trial.inputs)
@@ -61,7 +53,7 @@ def test_a_seed_is_that_of_the_split_and_of_the_training(rows: list[Run]) -> Non
     assert losses(rows[0].history) != losses(rows[2].history)
 
 
-def test_findings_on_a_transformer(rows: list[Run]) -> None:
+def test_what_is_found_of_a_transformer(rows: list[Run]) -> None:
     encoded = rows[0]
     trial, _, _ = SMALL.config("gt")
     data = load("karate", None, None, 0, **trial.inputs)
@@ -74,9 +66,6 @@ def test_findings_on_a_transformer(rows: list[Run]) -> None:
         assert sum(r["mass"] for r in mass) == pytest.approx(1, abs=1e-5)
         assert [r["distance"] for r in mass] == nb.distance.unique().tolist()
     assert rows[1].extra == {}
-
-
-def test_every_network_runs_and_has_a_bias_to_report_with_encoding_alone() -> None:
     rows = {r.model: r for r in replace(SMALL, models=zoo.NAMES, seeds=1, epochs=2).run()}
     assert list(rows) == list(zoo.NAMES)
     assert set(rows["gt-plain"].extra) - {CONSTANT} == {"attention_mass"}

@@ -56,9 +56,6 @@ def test_numbers_of_a_path(on_path: None) -> None:
     # Node 1 hears 0, node 2 hears 1, node 3 hears 2.
     assert value(rows, "margin", **where, distance=1) == pytest.approx((1 - 1 - 1) / 4)
     assert value(rows, "edges") == 3
-
-
-def test_balance_and_sizes_under_chosen_moments(on_path: None) -> None:
     rows = Diagnosis("karate", max_distance=1, moments=("covariance",)).run()
     assert {r.parameters["moment"] for r in rows if "moment" in r.parameters} == {"covariance"}
     assert [value(rows, "class size", group=c) for c in (1, 2)] == [3, 1]

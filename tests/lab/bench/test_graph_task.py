@@ -232,7 +232,6 @@ def test_sets_with_labels_of_nodes_or_of_graphs(name: str) -> None:
 
 @pytest.mark.parametrize("kind", ["regression", "multilabel", "multiclass"])
 def test_fingerprints_are_paired_by_seed(kind: str) -> None:
-    pytest.importorskip("rdkit")
     names = ["C" * n + end for n in range(1, 9) for end in ("", "O", "N", "Cl", "c1ccccc1")]
     acid = torch.tensor([float(name.endswith("O")) for name in names])
     size = torch.tensor([float(len(name)) for name in names])

@@ -19,19 +19,14 @@ from graphtheory.lab.datasets import image_sets
 from graphtheory.lab.report.benchmark import ImageReport
 from graphtheory.lab.zoo.image_models import NAMES
 
-pytest.importorskip("kornia")
 
-
-def test_every_set_has_a_recipe_shared_by_its_models_and_figures_are_not_mirrored() -> None:
+def test_recipes_batches_and_options_of_a_set() -> None:
     for name in image_sets.names():
         trial = image_config(name, "stvit", epochs=3)
         assert trial.model == "stvit" and trial.recipe.epochs == 3
         assert replace(image_config(name, "vit"), model="swin") == image_config(name, "swin")
     flips = {name: image_config(name, "vit").recipe.augment.flip for name in image_sets.names()}
     assert not flips["mnist"] and not flips["digits"] and flips["cifar10"]
-
-
-def test_short_runs_take_smaller_batches_and_options_their_place() -> None:
     sizes = [image_config("digits", "vit", epochs).batch_size for epochs in (40, 6, 1)]
     assert sizes == [32, 8, 8]  # 1,293 images
     given = {"lr": "0.01", "mixup": 0.2, "batch_size": 4, "tokens": "9"}

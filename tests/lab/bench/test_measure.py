@@ -57,9 +57,6 @@ def test_of_errors_the_lowest_is_best_everywhere() -> None:
     lost = SearchResult("k", NodeRunConfig.of("gt"), math.inf, 1, 1.0, 1, 1, 1)
     line = SearchLog().line({}, lost)
     assert line["val"] is None and SearchLog().read(line)[1].val == math.inf
-
-
-def test_rows_of_errors_have_the_unit_of_the_target() -> None:
     found = {(r.name, r.parameters["model"]): r for r in rows(ERRORS, "gt", RMSE)}
     assert found["test rmse", "gt"].unit == "log mol/L"
     gap = found["paired difference of test rmse, model - gt", "gine"]

@@ -43,7 +43,7 @@ def trained(trial: NodeRunConfig, seed: int = 0, epochs: int = 4) -> RunResult:
     return train_nodes(trial, data, seed=seed, epochs=epochs, patience=epochs)
 
 
-def test_rows_of_unsigned_features_sum_to_one_with_row_scale() -> None:
+def test_features_are_scaled_and_a_degree_is_a_standardised_column() -> None:
     x = prepare(graph(torch.tensor([[3.0, 1.0], [0.0, 0.0], [0.2, 0.3], [0.0, 4.0]]))).x
     torch.testing.assert_close(x, torch.tensor([[0.75, 0.25], [0, 0], [0.2, 0.3], [0, 1]]))
     signed = torch.tensor([[3.0, -1.0], [5.0, 0.0], [0.2, 0.3], [0.0, 4.0]])
@@ -53,9 +53,6 @@ def test_rows_of_unsigned_features_sum_to_one_with_row_scale() -> None:
     assert torch.equal(prepare(graph(other), row_scale=False).x, other)
     unscaled = NodeRunConfig("mlp", row_scale=False)
     assert NodeRunConfig.from_dict(unscaled.as_dict()).inputs["row_scale"] is False
-
-
-def test_degree_is_a_standardised_column() -> None:
     x = prepare(graph(torch.ones(4, 2)), degree=True).x
     log = torch.tensor([1.0, 3.0, 0.0, 0.0]).log1p()  # edges that arrive
     torch.testing.assert_close(x[:, 2], (log - log.mean()) / log.std())

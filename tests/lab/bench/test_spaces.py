@@ -71,43 +71,28 @@ def test_candidates_lie_in_the_space_can_be_built_and_come_again(space: Space, m
 
 
 @every_space
-def test_plain_transformer_has_the_choices_of_the_encoded_one(space: Space) -> None:
+def test_candidates_draw_every_value_as_often(space: Space) -> None:
+    _, *drawn = space.candidates("gt", 61)
+    for name, values in (space.shared | space.extra["gt"]).items():
+        counts = [sum(holds(value, name, trial) for trial in drawn) for value in values]
+        assert max(counts) - min(counts) <= 1, (name, counts)
     encoded, plain = dict(space.extra["gt"]), space.extra["gt-plain"]
     assert encoded.pop("bias_lr")  # which without encoding means nothing
     assert encoded == plain
     assert space.extra["gt-gcn"] == space.extra["gt"]
     networks = {trial.network for trial in space.candidates("gt-plain", 4)}
     assert all(trial.network in networks for trial in space.candidates("gt", 4))
+    trials = [space.default(model) for model in zoo.NAMES]
+    assert len({replace(trial.network, root_weight=True) for trial in trials}) == 1
+    assert len({(t.optimizer, t.degree, t.row_scale, t.sampling) for t in trials}) == 1
 
 
-@every_space
-def test_every_value_is_drawn_as_often(space: Space) -> None:
-    _, *drawn = space.candidates("gt", 61)
-    for name, values in (space.shared | space.extra["gt"]).items():
-        counts = [sum(holds(value, name, trial) for trial in drawn) for value in values]
-        assert max(counts) - min(counts) <= 1, (name, counts)
-
-
-def test_a_space_follows_from_the_graph_and_from_no_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    for facts in FACTS.values():
-        monkeypatch.setattr(NodeBenchTask, "facts", facts)
-        monkeypatch.setattr(NodeBenchTask, "scales_rows", False)
-        spaces = [NodeBenchTask(name).space("gt") for name in ("Cora", "Actor", "digits")]
-        assert spaces == [node_space(facts)] * 3
-    assert SPACES["middle"].extra["gt"]["neighbors"] == ("1",)  # two hops would be most pairs
-    assert SPACES["small"].extra["gt"]["neighbors"] == ("1", "2")
-    assert max(SPACES["large"].shared["hidden"]) < max(SPACES["small"].shared["hidden"])
-
-
-def test_default_options_follow_from_how_many_nodes_are_labeled() -> None:
+def test_default_options_follow_from_the_graph() -> None:
     assert [name for name, facts in FACTS.items() if facts.few_labels] == ["few labels"]
     few, many = (SPACES[name].candidates("gt", 1)[0] for name in ("few labels", "middle"))
     assert few.network.dropout > many.network.dropout and many.network.residual
     assert many.network.root_weight and not few.network.root_weight
     assert SPACES["few labels"].candidates("gcn-res", 1)[0].network.root_weight  # it is that term
-
-
-def test_default_options_follow_from_columns_of_features_and_labels_of_a_class() -> None:
     names = ("few columns", "few columns, large", "middle")
     few, large, many = (SPACES[name].default("gt").network for name in names)
     assert (few.layers, large.layers, many.layers) == (4, 3, 2)  # the space of large has no four
@@ -120,20 +105,23 @@ def test_default_options_follow_from_columns_of_features_and_labels_of_a_class()
     assert decay["middle"] == decay["large"] == decay["few columns"]
 
 
-@every_space
-def test_default_options_are_the_same_for_every_network(space: Space) -> None:
-    trials = [space.default(model) for model in zoo.NAMES]
-    assert len({replace(trial.network, root_weight=True) for trial in trials}) == 1
-    assert len({(t.optimizer, t.degree, t.row_scale, t.sampling) for t in trials}) == 1
-
-
-def test_facts_of_a_graph_read_no_label_of_validation_or_test() -> None:
+def test_a_space_follows_from_the_graph_and_not_from_its_name_or_its_hidden_labels(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     facts, data = NodeBenchTask("karate").facts, NodeBenchTask("karate").data(0)
     assert (facts.nodes, facts.edges) == (34, 156)
     assert facts.labels_per_class == float(data.train_mask.sum()) / int(data.num_classes)
     before = GraphFacts.of(data)
     data.y[~data.train_mask] = 0
     assert GraphFacts.of(data) == before and before.features == data.x.size(1)
+    for facts in FACTS.values():
+        monkeypatch.setattr(NodeBenchTask, "facts", facts)
+        monkeypatch.setattr(NodeBenchTask, "scales_rows", False)
+        spaces = [NodeBenchTask(name).space("gt") for name in ("Cora", "Actor", "digits")]
+        assert spaces == [node_space(facts)] * 3
+    assert SPACES["middle"].extra["gt"]["neighbors"] == ("1",)  # two hops would be most pairs
+    assert SPACES["small"].extra["gt"]["neighbors"] == ("1", "2")
+    assert max(SPACES["large"].shared["hidden"]) < max(SPACES["small"].shared["hidden"])
 
 
 ALL = json.loads(task.TUNED.read_text()) if task.TUNED.exists() else {}

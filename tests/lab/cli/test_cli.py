@@ -117,21 +117,15 @@ def test_help_of_a_command_teaches(run: Run, name: str) -> None:
 def test_help_is_wrapped_at_the_width_of_the_terminal(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    assert re.fullmatch(r"graphtheory \d+\.\d+\S*\n", run("--version")[1])
+    code, out, _ = run()
+    assert code == 0 and "graphtheory bench" in out
     monkeypatch.setenv("COLUMNS", "1000")  # each paragraph and each option is one line
     out = run("train", "--help")[1]
     assert out == run("train", "--help")[1]  # asking changes nothing
     assert "first test image. With --explorer, on graphs," in out
     assert "Then --model is a backbone (cnn, resnet18, resnet20, resnet50, vit; of a graph" in out
     assert "Data (a class for each node) or of a list of Data" in out
-
-
-def test_version_and_help_without_a_command(run: Run) -> None:
-    assert re.fullmatch(r"graphtheory \d+\.\d+\S*\n", run("--version")[1])
-    code, out, _ = run()
-    assert code == 0 and "graphtheory bench" in out
-
-
-def test_defaults_are_those_of_the_library() -> None:
     assert Bench().models == Tune().models == zoo.COMPARED
     assert Train().model in zoo.NAMES
     for text in (Train.helps["model"], Bench.helps["models"]):
@@ -452,8 +446,6 @@ def test_bad_graphs_are_named_in_one_line(run: Run, tmp_path: Path, what: str) -
     for name, value in change.items():
         graphs[5][name] = value
     models = ("mlp", "ecfp") if what == "smiles" else ("mlp",)
-    if what == "smiles":
-        pytest.importorskip("rdkit")
     torch.save(graphs, tmp_path / "bad.pt")
     said = refused(run("bench", "--data", "bad.pt", "--models", ",".join(models)))
     assert expected in said and "graph 5" in said and not (tmp_path / "runs").exists()
@@ -518,7 +510,6 @@ def test_bench_on_a_set_of_graphs_by_name(run: Run, tmp_path: Path, data_root: P
 
 
 def test_train_on_images_writes_a_run_and_resumes_it(run: Run, tmp_path: Path) -> None:
-    pytest.importorskip("kornia")
     small = ("--set", "width=32,depth=4,batch_size=128")
     words = ("train", "--dataset", "digits", "--model", "stvit", *small, "--epochs", "2")
     code, out, _ = run(*words)
@@ -540,7 +531,6 @@ def test_train_on_images_writes_a_run_and_resumes_it(run: Run, tmp_path: Path) -
 
 
 def test_a_folder_of_images_with_options_of_the_network(run: Run, tmp_path: Path) -> None:
-    pytest.importorskip("kornia")
     from sklearn.datasets import load_digits
 
     pixels, y = load_digits(return_X_y=True)
@@ -571,7 +561,6 @@ def test_a_folder_of_images_with_options_of_the_network(run: Run, tmp_path: Path
 
 
 def test_bench_on_images_goes_on_where_it_stopped(run: Run, tmp_path: Path) -> None:
-    pytest.importorskip("kornia")
     small = ("--set", "width=32,depth=4,batch_size=128", "--epochs", "1")
     words = ("bench", "--dataset", "digits", *small, "--models")
     code, out, _ = run(*words, "cnn,stvit", "--seeds", "1")
@@ -631,9 +620,6 @@ def test_diagnose_says_what_a_sampler_makes_of_the_graph(run: Run, tmp_path: Pat
     rows = read(folder / "sampling.json")["rows"]
     kept = [r["value"] for r in rows if r["name"] == "group influence of A* over A"]
     assert kept == pytest.approx([1, 0.5, 0.25])
-
-
-def test_diagnose_draws_as_many_neighbors_as_asked(run: Run, tmp_path: Path) -> None:
     off = []
     for count in ("2", "8"):
         words = ("--neighbors", count, "--draws", "3", "--out", count)

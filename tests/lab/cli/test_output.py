@@ -187,18 +187,7 @@ def test_a_benchmark_tells_of_epochs(run: Run, monkeypatch: pytest.MonkeyPatch) 
     assert "mlp, epoch 1 of at most 2" in run(*WORDS["tune"])[2]
 
 
-def test_long_work_in_a_file_says_how_long_it_has_taken(
-    in_a_file: Screen, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(show, "PATIENCE", 0.01)
-    monkeypatch.setattr(show, "_SILENCE", 0.02)
-    with in_a_file.working("reading Cora"):
-        time.sleep(0.2)
-    lines = capsys.readouterr().err.splitlines()
-    assert lines[0] == "reading Cora ..." and "reading Cora ...  (0 s)" in lines[1:]
-
-
-def test_work_without_steps_is_told_of_when_it_takes_long(
+def test_long_work_in_a_file_is_told_of(
     in_a_file: Screen, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(show, "PATIENCE", 0.05)
@@ -210,6 +199,12 @@ def test_work_without_steps_is_told_of_when_it_takes_long(
     with replace(in_a_file, output=Output(quiet=True)).working("reading Cora"):
         time.sleep(0.2)
     assert capsys.readouterr().err == ""
+    monkeypatch.setattr(show, "PATIENCE", 0.01)
+    monkeypatch.setattr(show, "_SILENCE", 0.02)
+    with in_a_file.working("reading Cora"):
+        time.sleep(0.2)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "reading Cora ..." and "reading Cora ...  (0 s)" in lines[1:]
 
 
 def test_a_terminal_has_a_moving_line(capsys: pytest.CaptureFixture[str]) -> None:

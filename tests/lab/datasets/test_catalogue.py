@@ -6,7 +6,7 @@ from graphtheory.lab.datasets import graph_readers, image_sets, node_readers
 from graphtheory.lab.datasets.catalogue import describe, known_seed, names
 
 
-def test_names_are_found_in_any_case() -> None:
+def test_names_and_seeds() -> None:
     assert len({name.lower() for name in names()}) == len(names()) >= 25
     for name in names():
         assert describe(name) == describe(name.upper()) == describe(name.replace("-", "_"))
@@ -15,6 +15,10 @@ def test_names_are_found_in_any_case() -> None:
         n for n in names() if n in {*names("node"), *names("graph"), *names("pairs")}
     ]
     assert not {*names("node")} & {*names("graph")}
+    assert known_seed(3) == 3
+    for wrong in (-1, 1.0, True, "0", None):
+        with pytest.raises(ValueError, match=r"seed: got .*, expected a whole number"):
+            known_seed(wrong)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -31,7 +35,7 @@ def test_unknown_names_get_the_nearest_or_the_list(wrong: str, told: str) -> Non
         describe(wrong)
 
 
-def test_every_entry_is_complete_and_frozen() -> None:
+def test_every_entry_is_complete_frozen_and_has_a_reader() -> None:
     for info in map(describe, names()):
         assert info.citation and info.default_split == info.splits[0]
         known = {"accuracy", "rocauc", "ap", "mae", "rmse", "f1"}
@@ -39,6 +43,10 @@ def test_every_entry_is_complete_and_frozen() -> None:
         assert info.embedded or (info.folder and info.files and info.source)
         with pytest.raises(dataclasses.FrozenInstanceError):
             info.name = "other"  # type: ignore[misc]
+    for info in map(describe, names()):
+        readers = {"node": node_readers.READERS, "graph": graph_readers.READERS}
+        known = {"embedded", *readers.get(info.task, {"graph6": None})}
+        assert info.family in known, info.name
 
 
 def test_every_image_set_is_complete_and_only_digits_is_a_graph_too() -> None:
@@ -51,17 +59,3 @@ def test_every_image_set_is_complete_and_only_digits_is_a_graph_too() -> None:
     assert describe("CIFAR10_JPEG", task="image").name == "cifar10-jpeg"
     with pytest.raises(ValueError, match=r"'mnits', expected .*`graphtheory datasets`.*'mnist'"):
         image_sets.describe("mnits")
-
-
-def test_every_family_has_a_reader() -> None:
-    for info in map(describe, names()):
-        readers = {"node": node_readers.READERS, "graph": graph_readers.READERS}
-        known = {"embedded", *readers.get(info.task, {"graph6": None})}
-        assert info.family in known, info.name
-
-
-def test_seeds() -> None:
-    assert known_seed(3) == 3
-    for wrong in (-1, 1.0, True, "0", None):
-        with pytest.raises(ValueError, match=r"seed: got .*, expected a whole number"):
-            known_seed(wrong)  # type: ignore[arg-type]

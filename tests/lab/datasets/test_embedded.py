@@ -128,53 +128,38 @@ def test_links_follow_section_3_5_1(
             assert bool(enough.all()) <= (int(inner.sum()) == 0)
 
 
-def test_labels_and_patterns(generator: Generator) -> None:
+def test_labels_patterns_and_noise_of_the_core_neighborhood(generator: Generator) -> None:
     data = CoreNeighborhoodGraph().sample(generator)
     assert data.pattern.bincount().tolist() == [200, 200] + [75] * 8
     assert bool((data.y[data.pattern == 0] == 1).all()) and not data.y[data.pattern == 1].any()
     assert abs(float(data.y[400:].float().mean()) - 0.5) < 0.1  # five standard errors
     assert not data.flipped.any()
-
-
-def test_features_are_noisy_orthonormal_patterns(generator: Generator) -> None:
     data = CoreNeighborhoodGraph(c_0=0.1).sample(generator)
     torch.testing.assert_close(data.mu @ data.mu.t(), torch.eye(10))
     noise = data.x - data.mu[data.pattern]
     assert abs(float(noise.std()) - 0.1) < 0.004 and abs(float(noise.mean())) < 0.004
-
-
-def test_flipped_labels_contradict_the_graph() -> None:
     clean, noisy = (
         CoreNeighborhoodGraph(eps_0=eps_0).sample(Generator().manual_seed(1)) for eps_0 in (0, 0.1)
     )
     assert int(noisy.flipped.sum()) == 100
     assert torch.equal(clean.edge_index, noisy.edge_index)
     assert torch.equal(noisy.y != clean.y, noisy.flipped)
-
-
-def test_same_generator_same_graph() -> None:
     model = CoreNeighborhoodGraph(num_nodes=100, degree=10)
     first, again, other = (model.sample(Generator().manual_seed(s)) for s in (0, 0, 1))
     assert torch.equal(first.x, again.x) and torch.equal(first.edge_index, again.edge_index)
     assert not torch.equal(first.edge_index, other.edge_index)
 
 
-def test_the_printed_degree_does_not_fit_gamma_02() -> None:
+def test_degrees_that_cannot_be_reached(generator: Generator) -> None:
     with pytest.raises(ValueError, match=r"degree: got 120, expected 0 to 105, for 100 nodes of"):
         CoreNeighborhoodGraph(gamma_d=0.2)
     assert CoreNeighborhoodGraph(gamma_d=0.2, degree=105).max_degree == 105
     regular = CoreNeighborhoodGraph(gamma_d=0.2, degree=99, variant="regular")
     assert regular.max_degree == 99
     assert regular.sample(Generator()).num_nodes == 1000
-
-
-def test_odd_regular_graphs_miss_by_one_link(generator: Generator) -> None:
     model = CoreNeighborhoodGraph(num_nodes=35, gamma_d=0.4, eps_s=0, degree=3, variant="regular")
     inner = _adjacency(model.sample(generator))[:7, :7].sum(1)
     assert inner.sort().values.tolist() == [3] * 6 + [4]  # 7 x 3 is odd
-
-
-def test_a_graph_without_votes_cannot_reach_the_degree() -> None:
     model = CoreNeighborhoodGraph(num_nodes=20, gamma_d=1.0, eps_s=0.5, degree=12)
     with pytest.raises(ValueError, match=r"degree: got 12.*lacks 12 links and has 9 others"):
         model.sample(Generator())
@@ -204,12 +189,7 @@ def test_labels_are_the_majority_in_the_table_of_distances(z: int) -> None:
     assert seen == {"empty", "tie", "label"}
 
 
-def test_paths_follow_the_direction_of_edges() -> None:
-    data = MajorityAtDistance(1).sample(torch.tensor([[0], [1]]), 2, seed(0))
-    assert data.y.tolist() == [-1, int(data.pattern[0])] and data.empty.tolist() == [True, False]
-
-
-def test_features_are_noisy_patterns() -> None:
+def test_features_are_noisy_patterns_that_tell_no_label() -> None:
     edges = digits().edge_index
     exact = MajorityAtDistance(noise=0.0).sample(edges, 1797, seed(1))
     assert torch.equal(exact.x, torch.eye(6)[exact.pattern])
@@ -217,15 +197,11 @@ def test_features_are_noisy_patterns() -> None:
     assert torch.equal(noisy.pattern, exact.pattern) and torch.equal(noisy.y, exact.y)
     assert float((noisy.x - exact.x).std()) == pytest.approx(0.3, rel=0.05)
     assert float(exact.pattern.bincount().min()) > 1797 / 6 * 0.8
-
-
-def test_a_nodes_own_pattern_tells_nothing() -> None:
     data = MajorityAtDistance(2).sample(digits().edge_index, 1797, seed(2))
     kept = data.y >= 0
     assert float((data.y == data.pattern)[kept].float().mean()) == pytest.approx(1 / 6, abs=0.05)
-
-
-def test_seeds_repeat() -> None:
+    data = MajorityAtDistance(1).sample(torch.tensor([[0], [1]]), 2, seed(0))
+    assert data.y.tolist() == [-1, int(data.pattern[0])] and data.empty.tolist() == [True, False]
     one, again, other = (MajorityAtDistance().sample(PATH, 5, seed(s)) for s in (0, 0, 1))
     assert torch.equal(one.x, again.x) and not torch.equal(one.x, other.x)
 
@@ -249,14 +225,11 @@ def data():
     return drawn()
 
 
-def test_links_are_distinct_and_lie_by_target(data):
+def test_links_are_distinct_and_degrees_follow_the_power_law(data):
     sources, targets = data.edge_index
     code = targets * 20_000 + sources
     assert data.edge_index.shape == (2, 200_000) and bool((code[1:] > code[:-1]).all())
     assert bool((sources != targets).all()) and is_undirected(data.edge_index, num_nodes=20_000)
-
-
-def test_degrees_follow_the_power_law():
     degree = torch.bincount(drawn(homophily=0.0, num_classes=2).edge_index[1], minlength=20_000)
     tail = degree[degree >= 20].double()
     # Hill's estimate; the cut and lost duplicates thin out the tail a little
@@ -264,9 +237,13 @@ def test_degrees_follow_the_power_law():
     assert 500 < int(degree.max()) < 2200
     cut = torch.bincount(drawn(max_degree=60).edge_index[1])
     assert int(cut.max()) < 60 + 6 * 60**0.5
+    sizes = {"num_nodes": 500, "num_links": 2000, "max_degree": 100}
+    first, again, other = (drawn(seed, **sizes) for seed in (3, 3, 4))
+    assert torch.equal(first.x, again.x) and torch.equal(first.edge_index, again.edge_index)
+    assert not torch.equal(first.edge_index, other.edge_index)
 
 
-def test_who_links_and_who_is_labeled_how(data):
+def test_who_links_how_and_features_are_noise_about_a_point_of_the_class(data):
     sources, targets = data.edge_index
     within = data.community[sources] == data.community[targets]
     assert float(within.double().mean()) == pytest.approx(0.8, abs=0.04)
@@ -277,9 +254,6 @@ def test_who_links_and_who_is_labeled_how(data):
     assert torch.bincount(data.y).argmax() == 0 and int(data.y.max()) == 39
     apart = drawn(homophily=0.0)
     assert not (apart.community[apart.edge_index[0]] == apart.community[apart.edge_index[1]]).any()
-
-
-def test_features_are_noise_about_a_point_of_the_class(data):
     mu = torch.stack([data.x[data.y == k].mean(0) for k in range(40)])
     noise = data.x - mu[data.y]
     assert float(noise.std()) == pytest.approx(0.5, abs=0.01)
@@ -287,13 +261,6 @@ def test_features_are_noise_about_a_point_of_the_class(data):
     prior = torch.bincount(data.y).double().log().float()
     guess = (prior - 2 * torch.cdist(data.x, mu).square()).argmax(1)
     assert 0.45 < float((guess == data.y).double().mean()) < 0.6
-
-
-def test_the_seed_decides():
-    sizes = {"num_nodes": 500, "num_links": 2000, "max_degree": 100}
-    first, again, other = (drawn(seed, **sizes) for seed in (3, 3, 4))
-    assert torch.equal(first.x, again.x) and torch.equal(first.edge_index, again.edge_index)
-    assert not torch.equal(first.edge_index, other.edge_index)
 
 
 @pytest.mark.parametrize(

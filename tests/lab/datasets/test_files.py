@@ -40,13 +40,10 @@ def toy(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_optional_files_are_taken_where_present(toy: Path) -> None:
+def test_optional_files_are_taken_and_a_folder_is_no_file(toy: Path) -> None:
     assert list(locate(INFO, toy)) == ["Toy/raw/a.txt"]
     (toy / "Toy/raw/b.txt").write_text("more")
     assert list(locate(INFO, toy)) == ["Toy/raw/a.txt", "Toy/raw/b.txt"]
-
-
-def test_a_folder_in_the_place_of_a_file_is_missing(toy: Path) -> None:
     (toy / "Toy/raw/a.txt").unlink()
     (toy / "Toy/raw/a.txt").mkdir()
     with pytest.raises(FileNotFoundError, match="toy: 1 of 1 raw files are missing"):
@@ -54,6 +51,11 @@ def test_a_folder_in_the_place_of_a_file_is_missing(toy: Path) -> None:
 
 
 def test_pins_are_enforced_by_content(toy: Path) -> None:
+    blob = "abcdcad948ea622cc4f4d97c80349c1ace037f72"  # printf 1.00000 | git hash-object --stdin
+    info = replace(INFO, sha256={"a.txt": (7, "0" * 64)}, git_blob={"a.txt": blob})
+    assert list(digests(info, locate(INFO, toy), all_pinned=True)) == ["Toy/raw/a.txt"]
+    with pytest.raises(DamagedFileError, match=r"a.txt: no SHA-256 is known for it"):
+        digests(INFO, locate(INFO, toy), all_pinned=True)
     found = locate(INFO, toy)
     digest = digests(INFO, found)["Toy/raw/a.txt"]
     info = replace(INFO, sha256={"a.txt": (7, digest)})
@@ -66,28 +68,13 @@ def test_pins_are_enforced_by_content(toy: Path) -> None:
     assert f"expected 7 bytes with SHA-256 {digest}, found 7 bytes with SHA-256" in message
 
 
-def test_a_git_blob_id_is_a_pin_too(toy: Path) -> None:
-    blob = "abcdcad948ea622cc4f4d97c80349c1ace037f72"  # printf 1.00000 | git hash-object --stdin
-    info = replace(INFO, sha256={"a.txt": (7, "0" * 64)}, git_blob={"a.txt": blob})
-    assert list(digests(info, locate(INFO, toy), all_pinned=True)) == ["Toy/raw/a.txt"]
-
-
-def test_without_a_pin_a_pickle_is_not_opened(toy: Path) -> None:
-    with pytest.raises(DamagedFileError, match=r"a.txt: no SHA-256 is known for it"):
-        digests(INFO, locate(INFO, toy), all_pinned=True)
-
-
-def test_staged_copies_are_private_and_vanish(toy: Path) -> None:
+def test_staged_copies_are_private_and_of_the_checked_content(toy: Path) -> None:
     found = locate(INFO, toy)
     with staged(found, digests(INFO, found)) as private:
         copy = private / "Toy/raw/a.txt"
         assert copy.read_text() == "1.00000" and not copy.is_symlink()
         assert private.stat().st_mode & 0o077 == 0
     assert not private.exists()
-
-
-def test_a_file_that_changes_after_the_check_is_refused(toy: Path) -> None:
-    found = locate(INFO, toy)
     checked = digests(INFO, found)
     (toy / "Toy/raw/a.txt").write_text("2.00000")
     with pytest.raises(DamagedFileError, match="changed while it was being read"):  # noqa: SIM117

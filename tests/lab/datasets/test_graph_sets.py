@@ -18,7 +18,9 @@ from graphtheory.lab.datasets.own_graphs import graph_set
 from graphtheory.structure import shortest_path_distance
 
 
-def test_enzymes_has_its_published_counts(data_root: Path, untouched: None) -> None:
+def test_enzymes_has_its_published_counts_and_a_seed_draws_the_split(
+    data_root: Path, untouched: None
+) -> None:
     dataset = load_graphs("enzymes", data_root)
     assert len(dataset) == 600 and dataset.num_classes == 6 and dataset.num_features == 21
     assert sum(graph.num_nodes for graph in dataset) == 19_580  # mean 32.63
@@ -30,6 +32,15 @@ def test_enzymes_has_its_published_counts(data_root: Path, untouched: None) -> N
     assert dataset.y[dataset.test_index].bincount().tolist() == [10] * 6
     batch = next(iter(DataLoader(dataset[dataset.val_index], batch_size=60)))
     assert batch.num_graphs == 60 and int(batch.edge_index.max()) < batch.num_nodes
+    first, again, other = (load_graphs("ENZYMES", data_root, seed=seed) for seed in (0, 0, 1))
+    assert torch.equal(first.test_index, again.test_index)
+    assert not torch.equal(first.test_index, other.test_index)
+    sets = [load_graphs("ENZYMES", data_root, split="folds-10", seed=seed) for seed in range(10)]
+    tested = torch.cat([one.test_index for one in sets])
+    assert tested.sort().values.tolist() == list(range(600))
+    assert torch.equal(sets[9].val_index, sets[0].test_index)
+    assert sets[3].y[sets[3].test_index].bincount().tolist() == [10] * 6
+    assert len(sets[3].train_index) == 480
 
 
 def test_equal_to_the_class_of_pyg(data_root: Path, tmp_path: Path) -> None:
@@ -39,12 +50,6 @@ def test_equal_to_the_class_of_pyg(data_root: Path, tmp_path: Path) -> None:
     for index in (0, 299, 599):
         for part in ("x", "edge_index", "y"):
             assert torch.equal(ours[index][part], theirs[index][part])
-
-
-def test_seed_draws_the_split(data_root: Path) -> None:
-    first, again, other = (load_graphs("ENZYMES", data_root, seed=seed) for seed in (0, 0, 1))
-    assert torch.equal(first.test_index, again.test_index)
-    assert not torch.equal(first.test_index, other.test_index)
 
 
 def test_truncated_files_are_refused(
@@ -76,15 +81,6 @@ def test_bad_arguments_are_named(tmp_path: Path) -> None:
         load_graphs("mutag", tmp_path)
 
 
-def test_folds_test_every_graph_once(data_root: Path) -> None:
-    sets = [load_graphs("ENZYMES", data_root, split="folds-10", seed=seed) for seed in range(10)]
-    tested = torch.cat([one.test_index for one in sets])
-    assert tested.sort().values.tolist() == list(range(600))
-    assert torch.equal(sets[9].val_index, sets[0].test_index)
-    assert sets[3].y[sets[3].test_index].bincount().tolist() == [10] * 6
-    assert len(sets[3].train_index) == 480
-
-
 def ring(nodes: int) -> Data:
     at = torch.arange(nodes)
     index = torch.stack([at, (at + 1) % nodes])
@@ -107,21 +103,15 @@ def test_distances_follow_the_edges_of_cliques(rings) -> None:
     assert not torch.equal(batch.distance, whole[everyone.indices, everyone.targets()])
 
 
-def test_the_given_set_stays_and_what_is_not_replaced_is_shared(rings) -> None:
+def test_transforms_may_change_the_graph_and_share_what_they_do_not(rings) -> None:
     made = with_transforms(rings, [AddDistances(), AddRandomWalkPE(3, attr_name="walk")])
     assert "distance" not in rings[0] and made[9].walk.shape == (12, 3)
     assert made._data.x is rings._data.x and made.facts is rings.facts
     assert torch.equal(made.val_index, rings.val_index)
     assert with_transforms(rings, []) is rings
-
-
-def test_transforms_may_change_the_graph(rings) -> None:
     made = with_transforms(rings, [VirtualNode(), AddDistances()])
     assert made[2].num_nodes == 6 and made[2].distance.view(6, 6)[:, 5].tolist() == [1] * 5 + [0]
     assert rings[2].num_nodes == 5
-
-
-def test_each_graph_is_transformed_once(rings) -> None:
     seen = []
 
     def count(graph: Data) -> Data:

@@ -117,28 +117,24 @@ def test_what_comes_from_the_cache_is_what_was_read(data_root: Path, tmp_path: P
     assert len(list(tmp_path.iterdir())) == 3
 
 
-def test_facebook_features_are_binary_and_usable(data_root: Path) -> None:
+def test_labels_features_and_splits_of_real_sets(data_root: Path) -> None:
     x = graphs.load("facebook", data_root).x
     assert x.values().unique().tolist() == [1.0] and len(x.values()) == 314_583
     layer = torch.nn.Linear(x.size(1), 4)
     out = layer(x)
     out.sum().backward()
     torch.testing.assert_close(out[:50], layer(x.to_dense()[:50]))
-
-
-def test_unlabeled_nodes_are_in_no_mask(data_root: Path) -> None:
     data = graphs.load("reed98", data_root)
     unlabeled = data.y < 0
     assert int(unlabeled.sum()) == 962 - (433 + 216 + 216)
     for mask in MASKS:
         assert not (data[mask] & unlabeled).any()
-
-
-def test_random_20_takes_twenty_of_each_class(data_root: Path) -> None:
     data = graphs.load("cora", data_root, split="random-20")
     assert data.split == "random-20"
     assert data.y[data.train_mask].bincount().tolist() == [20] * 7
     assert [int(data[mask].sum()) for mask in MASKS] == [140, 500, 1000]
+    masks = [graphs.load("Cornell", data_root, seed=seed).test_mask for seed in (0, 1, 10)]
+    assert torch.equal(masks[0], masks[2]) and not torch.equal(masks[0], masks[1])
 
 
 @pytest.mark.parametrize("name", ["digits", "core-neighborhood"])
@@ -155,11 +151,6 @@ def test_global_random_state_is_left_alone() -> None:
     before = torch.get_rng_state()
     graphs.load("core-neighborhood", seed=1)
     assert torch.equal(torch.get_rng_state(), before)
-
-
-def test_published_splits_repeat_after_the_tenth(data_root: Path) -> None:
-    masks = [graphs.load("Cornell", data_root, seed=seed).test_mask for seed in (0, 1, 10)]
-    assert torch.equal(masks[0], masks[2]) and not torch.equal(masks[0], masks[1])
 
 
 @pytest.mark.parametrize(

@@ -175,14 +175,11 @@ def test_raw_files_are_read_as_ogb_reads_them(
     assert capsys.readouterr() == ("", "")  # neither ogb's lines nor its progress bar
 
 
-def test_load_checks_the_counts_of_the_real_set(arxiv: Path) -> None:
+def test_the_real_set_is_checked_by_counts_and_no_forged_split_is_read(arxiv: Path) -> None:
     before = sorted(arxiv.rglob("*"))
     with pytest.raises(DamagedFileError, match="ogbn-arxiv: expected 169,343 nodes, found 30"):
         graphs.load("ogbn-arxiv", arxiv)
     assert sorted(arxiv.rglob("*")) == before
-
-
-def test_a_forged_split_file_is_not_read(arxiv: Path) -> None:
     (arxiv / "ogbn_arxiv/split/time/split_dict.pt").write_bytes(b"not a tensor")
     (arxiv / "ogbn_arxiv/processed").mkdir()
     (arxiv / "ogbn_arxiv/processed/data_processed").write_bytes(b"not a tensor")

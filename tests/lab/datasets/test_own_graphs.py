@@ -102,18 +102,21 @@ def test_a_graph_that_does_not_fit_is_named(change: dict[str, object], message: 
         graph_set(graphs)
 
 
-def test_integers_that_are_no_classes() -> None:
+def test_labels_and_edge_features_that_do_not_fit_are_named() -> None:
     with pytest.raises(ValueError, match="y: the largest class is 1970 among 10 labels, expected"):
         graph_set([graph([1961 + i]) for i in range(10)])
     values = [graph([1961 + i]) for i in range(10)]
     assert graph_set(values, kind="regression").metric == "rmse"
-
-
-def test_edge_features_of_another_width_are_named() -> None:
     graphs = ten(edge_attr=torch.ones(2, 2))
     graphs[7].edge_attr = torch.ones(2, 3)
     with pytest.raises(ValueError, match=r"graph 7: edge_attr is float32 \[2, 3\], expected 2 col"):
         graph_set(graphs)
+    with pytest.raises(ValueError, match="graphs: got none"):
+        graph_set([])
+    with pytest.raises(TypeError, match="graph 1: got dict, expected a PyG Data"):
+        graph_set([graph([0]), {}])  # type: ignore[list-item]
+    with pytest.raises(ValueError, match="y: got 1 class in all graphs"):
+        graph_set([graph([0]) for _ in range(10)])
 
 
 @pytest.mark.parametrize(
@@ -156,15 +159,6 @@ def test_labels_of_a_kind_that_was_asked_for() -> None:
 def test_splits_that_cannot_be_are_refused(split: tuple[object, ...], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         graph_set(ten()[:4] if split[0] == 0.8 else ten(), split=split)
-
-
-def test_no_graphs_and_no_data_are_refused() -> None:
-    with pytest.raises(ValueError, match="graphs: got none"):
-        graph_set([])
-    with pytest.raises(TypeError, match="graph 1: got dict, expected a PyG Data"):
-        graph_set([graph([0]), {}])  # type: ignore[list-item]
-    with pytest.raises(ValueError, match="y: got 1 class in all graphs"):
-        graph_set([graph([0]) for _ in range(10)])
 
 
 class Dangerous:

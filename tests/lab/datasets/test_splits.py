@@ -52,7 +52,7 @@ def test_every_node_has_the_same_chance(generator: Generator) -> None:
     assert (total / 2000 - 0.2).abs().max() < 0.05  # five standard errors
 
 
-def test_per_class_counts() -> None:
+def test_sizes_of_a_split_by_class_and_by_share(generator: Generator) -> None:
     y = torch.arange(300) % 4
     y[200:] = -1
     masks, again, other = (
@@ -63,9 +63,6 @@ def test_per_class_counts() -> None:
     assert y[masks.train].bincount().tolist() == [5] * 4
     assert [int(mask.sum()) for mask in masks] == [20, 30, 40]
     assert torch.equal(masks.train, again.train) and not torch.equal(masks.train, other.train)
-
-
-def test_stratified_keeps_the_share_of_each_class(generator: Generator) -> None:
     y = torch.tensor([0] * 50 + [1] * 30)
     parts = stratified(y, val=0.1, test=0.2, generator=generator)
     assert [y[part].bincount().tolist() for part in parts] == [[35, 21], [5, 3], [10, 6]]

@@ -98,14 +98,11 @@ def test_labels_names_and_positions() -> None:
     assert "a &lt;b&gt;" in page and page.count("</script>") == 2
 
 
-def test_lines_are_those_of_the_given_graph_once_and_without_loops() -> None:
+def test_a_page_shows_the_given_graph_and_needs_nothing_from_elsewhere() -> None:
     edges = torch.tensor([[0, 1, 2, 2], [1, 0, 2, 3]])
     page = attention_explorer([(GRAPH, WEIGHTS)], edges).document
     assert computed(page, "Array.from(lines)") == [0, 1, 2, 3]
     assert "drawn: 2 of 2 edges" in page
-
-
-def test_a_page_needs_nothing_from_elsewhere_and_a_notebook_shows_it() -> None:
     page = attention_explorer([(GRAPH, WEIGHTS)])
     assert not re.search(r"https?://|src=|@import", page.document)
     assert page._repr_html_().count("<iframe") == 1 and "srcdoc" in page._repr_html_()
@@ -179,13 +176,13 @@ def ring(nodes: int) -> np.ndarray:
     return np.stack([np.arange(nodes), (np.arange(nodes) + 1) % nodes])
 
 
-def test_places_lie_within_one_and_repeat() -> None:
+def test_places_lie_within_one_and_depend_on_no_direction() -> None:
     first, again, other = (force_layout(ring(40), 40, seed=seed) for seed in (0, 0, 1))
     assert first.shape == (40, 2) and np.abs(first).max() == pytest.approx(1)
     assert np.array_equal(first, again) and not np.allclose(first, other)
-
-
-def test_edges_are_shorter_than_other_pairs() -> None:
+    edges = ring(12)
+    other = np.concatenate([edges, edges[::-1], edges[:, :3], np.full((2, 1), 5)], 1)
+    assert np.allclose(force_layout(edges, 12), force_layout(other, 12))
     grid = np.arange(100).reshape(10, 10)
     edges = np.concatenate(
         [np.stack([grid[:-1].ravel(), grid[1:].ravel()]),
@@ -196,12 +193,6 @@ def test_edges_are_shorter_than_other_pairs() -> None:
     others = apart[np.triu_indices(100, 1)]
     assert apart[edges[0], edges[1]].mean() < 0.4 * others.mean()
     assert others.min() > 0.005
-
-
-def test_direction_loops_and_duplicates_do_not_matter() -> None:
-    edges = ring(12)
-    other = np.concatenate([edges, edges[::-1], edges[:, :3], np.full((2, 1), 5)], 1)
-    assert np.allclose(force_layout(edges, 12), force_layout(other, 12))
 
 
 @pytest.mark.parametrize("nodes", [1, 2])

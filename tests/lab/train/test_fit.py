@@ -205,7 +205,7 @@ def test_of_equal_scores_the_lower_loss_is_better_and_patience_waits_for_a_bette
     assert (result.epochs, result.best_epoch) == (epochs, best)
 
 
-def test_test_labels_decide_nothing(data: Data) -> None:
+def test_of_the_test_nodes_nothing_decides(data: Data) -> None:
     first = fit(new_task(), FullGraph(data), epochs=20, patience=3, progress=False)
     data.y[data.test_mask] = (data.y[data.test_mask] + 1) % 3
     second = fit(new_task(), FullGraph(data), epochs=20, patience=3, progress=False)
@@ -213,9 +213,6 @@ def test_test_labels_decide_nothing(data: Data) -> None:
         second.best_epoch, second.epochs, second.val,
     )  # fmt: skip
     assert first.test != second.test
-
-
-def test_a_graph_without_test_nodes_has_no_test_score(data: Data) -> None:
     del data.test_mask
     result = fit(new_task(), FullGraph(data), epochs=2, progress=False)
     assert result.test is None and "test" not in result.history[0]
@@ -280,8 +277,8 @@ def test_what_came_before_does_not_count_but_before_an_interruption_does() -> No
     assert memory.megabytes < 50 and resumed.megabytes == 1e9
 
 
-def test_a_log_gets_a_line_now_and_then_and_of_the_end(
-    data: Data, capfd: pytest.CaptureFixture[str]
+def test_a_log_gets_a_line_now_and_then_and_says_how_long_the_rest_takes(
+    data: Data, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     result = fit(new_task(), FullGraph(data), epochs=40, patience=40, progress=True)
     out, err = capfd.readouterr()
@@ -291,6 +288,12 @@ def test_a_log_gets_a_line_now_and_then_and_of_the_end(
     assert lines[-1].endswith(f"best {result.val:.4f}")
     result = fit(new_task(lr=0.5), FullGraph(data), epochs=1000, patience=1, progress=True)
     assert f"epoch {result.epochs}/1000" in capfd.readouterr().err
+    clock = iter(range(0, 1000, 10))  # ten seconds an epoch
+    monkeypatch.setattr(module.time, "monotonic", lambda: next(clock))
+    fit(new_task(), FullGraph(data), epochs=4, progress=True)
+    lines = capfd.readouterr().err.splitlines()
+    assert [line.endswith("s left") for line in lines] == [True, True, True, False]
+    assert lines[1].endswith("at most 20 s left")
 
 
 @pytest.fixture
@@ -332,16 +335,3 @@ def test_every_fit_of_a_block_tells_its_epochs(data: Data) -> None:
             fit(new_task(), FullGraph(data), epochs=2, progress=progress)
     fit(new_task(), FullGraph(data), epochs=2, progress=False)
     assert heard == [(1, 2, "epoch"), (2, 2, "epoch")] * 2
-
-
-def test_a_line_says_how_long_the_rest_takes(
-    data: Data,
-    capfd: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    clock = iter(range(0, 1000, 10))  # ten seconds an epoch
-    monkeypatch.setattr(module.time, "monotonic", lambda: next(clock))
-    fit(new_task(), FullGraph(data), epochs=4, progress=True)
-    lines = capfd.readouterr().err.splitlines()
-    assert [line.endswith("s left") for line in lines] == [True, True, True, False]
-    assert lines[1].endswith("at most 20 s left")

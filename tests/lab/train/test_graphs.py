@@ -35,6 +35,11 @@ def test_an_epoch_is_a_shuffle_by_seed_and_epoch() -> None:
     assert torch.cat(sets_of(SIZES).order(0)).equal(first)
     assert not torch.cat(data.order(1)).equal(first)
     assert not torch.cat(sets_of(SIZES, seed=1).order(0)).equal(first)
+    data, changed = sets_of([3, 4, 5, 6], nodes_per_batch=4), sets_of([3, 4, 5, 6])
+    val, test = data.evaluation_batch()
+    assert [batch.num_nodes for batch in val] == [5] and [b.num_nodes for b in test] == [6]
+    changed.graphs[0].x[0, 0] = 2
+    assert changed.describe()["sha256"] != data.describe()["sha256"]
 
 
 @pytest.mark.parametrize("epoch", range(5))
@@ -56,14 +61,6 @@ def test_batches_count_labels_that_are_there() -> None:
     assert batch.count == 3 and batch.num_nodes == 7
     mean, std = data.statistics()
     assert mean.tolist() == [0.5, 1.0] and std.tolist() == [0.5, 0.0]
-
-
-def test_it_keeps_the_order_of_the_parts_and_describes_every_tensor() -> None:
-    data, changed = sets_of([3, 4, 5, 6], nodes_per_batch=4), sets_of([3, 4, 5, 6])
-    val, test = data.evaluation_batch()
-    assert [batch.num_nodes for batch in val] == [5] and [b.num_nodes for b in test] == [6]
-    changed.graphs[0].x[0, 0] = 2
-    assert changed.describe()["sha256"] != data.describe()["sha256"]
 
 
 @pytest.mark.parametrize(

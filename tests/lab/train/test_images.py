@@ -18,7 +18,7 @@ def some_data(**options: int) -> ImageData:
     return ImageData(pixels.to(torch.uint8), y, order[:13], order[13:], batch_size=4, **options)
 
 
-def test_an_epoch_is_a_shuffle_by_seed_and_epoch() -> None:
+def test_an_epoch_is_a_shuffle_by_seed_whose_batches_hold_their_images() -> None:
     data = some_data()
     first = torch.cat(data.order(0))
     assert [len(part) for part in data.order(0)] == [4, 4, 4]
@@ -26,10 +26,6 @@ def test_an_epoch_is_a_shuffle_by_seed_and_epoch() -> None:
     assert torch.cat(some_data().order(0)).equal(first)
     assert not torch.cat(data.order(1)).equal(first)
     assert not torch.cat(some_data(seed=1).order(0)).equal(first)
-
-
-def test_batches_hold_the_images_of_their_positions() -> None:
-    data = some_data()
     loader = data.train_dataloader()
     assert len(loader) == 3
     for positions, batch in zip(data.order(0), loader, strict=True):
@@ -40,15 +36,12 @@ def test_batches_hold_the_images_of_their_positions() -> None:
     assert [len(part) for part in few.order(0)] == [3] and len(few.train_dataloader()) == 1
 
 
-def test_statistics_are_those_of_the_training_images() -> None:
+def test_statistics_are_those_of_the_training_images_and_the_record_tells_data_apart() -> None:
     data = some_data()
     values = data.pixels[:13].double() / 255
     mean, std = data.statistics()
     assert torch.allclose(mean.double(), values.mean((0, 2, 3)), atol=1e-6)
     assert torch.allclose(std.double(), values.std((0, 2, 3), correction=0), atol=1e-6)
-
-
-def test_the_record_tells_data_apart() -> None:
     described, other = some_data().describe(), some_data()
     assert described == some_data().describe() != some_data(seed=1).describe()
     other.pixels[0, 0, 0, 0] += 1
@@ -124,7 +117,6 @@ def test_it_learns_and_no_test_part_is_looked_at() -> None:
 
 
 def test_a_stopped_run_goes_on_to_the_same_bits(tmp_path: Path) -> None:
-    pytest.importorskip("kornia")
     data = images()
     trained(make(data, augment=CHANGES), data, out_dir=tmp_path / "whole")
 
@@ -147,15 +139,12 @@ def test_a_stopped_run_goes_on_to_the_same_bits(tmp_path: Path) -> None:
         trained(make(data, augment=CHANGES, epochs=5), data, resume=True, **parts)
 
 
-def test_the_step_size_goes_up_and_down_to_nothing() -> None:
+def test_steps_and_decay_of_a_recipe() -> None:
     steps = [Recipe(warmup=0.2).factor(step, 100) for step in range(101)]
     assert steps[0] == pytest.approx(1 / 20) and steps[19] == steps[20] == 1
     assert all(a >= b for a, b in pairwise(steps[20:]))
     assert steps[60] == pytest.approx(0.5) and steps[100] == 0
     assert steps[40] == pytest.approx(0.5 + 0.5 * math.cos(math.pi / 4))
-
-
-def test_only_weights_of_maps_decay() -> None:
     data = images()
     task = make(data)
     decayed, plain = task.options.optimizer(task.model).param_groups
@@ -212,7 +201,6 @@ def test_a_model_that_draws_in_evaluation_draws_the_same() -> None:
 
 
 def augmentation(**options: Any) -> Augmentation:
-    pytest.importorskip("kornia")
     torch.manual_seed(0)
     return Augmentation(**options)
 
@@ -230,7 +218,7 @@ def test_nothing_is_done_by_default_and_kornia_is_not_asked_for(
         require_kornia()
 
 
-def test_a_crop_is_a_part_of_the_image_with_black_around() -> None:
+def test_images_are_cropped_mirrored_and_erased() -> None:
     images = torch.arange(1, 65.0).view(1, 1, 8, 8).expand(16, -1, -1, -1) / 64
     cropped = augmentation(crop=2).reshape(images)
     around = torch.nn.functional.pad(images[0, 0], (2, 2, 2, 2))
@@ -238,14 +226,14 @@ def test_a_crop_is_a_part_of_the_image_with_black_around() -> None:
     assert cropped.shape == images.shape
     assert all((parts == image[0]).flatten(1).all(1).any() for image in cropped)
     assert len({tuple(image.flatten().tolist()) for image in cropped}) > 4
-
-
-def test_about_half_of_the_images_are_mirrored() -> None:
     images = torch.rand(64, 1, 8, 8)
     flipped = augmentation(flip=True).reshape(images)
     mirrored = (flipped == images.flip(3)).flatten(1).all(1)
     assert (mirrored | (flipped == images).flatten(1).all(1)).all()
     assert 16 < int(mirrored.sum()) < 48
+    ones, y = torch.ones(8, 1, 8, 8), torch.zeros(8).long()
+    erased, _ = augmentation(erase=1.0).blend(ones, y, 3)
+    assert (erased == 0).flatten(1).any(1).all() and set(erased.unique().tolist()) == {0.0, 1.0}
 
 
 def test_the_target_of_a_blend_is_what_the_image_is_made_of() -> None:
@@ -255,9 +243,3 @@ def test_the_target_of_a_blend_is_what_the_image_is_made_of() -> None:
         blended, target = augmentation(**options).blend(images, y, 3)
         assert torch.allclose(blended.mean((2, 3)), target, atol=1e-5), options
         assert 0.01 < target.max(1).values.min() < 0.99  # some image is made of two classes
-
-
-def test_erased_pixels_are_the_mean() -> None:
-    ones, y = torch.ones(8, 1, 8, 8), torch.zeros(8).long()
-    erased, _ = augmentation(erase=1.0).blend(ones, y, 3)
-    assert (erased == 0).flatten(1).any(1).all() and set(erased.unique().tolist()) == {0.0, 1.0}

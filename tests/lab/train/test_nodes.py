@@ -16,7 +16,7 @@ from graphtheory.lab.train.nodes import check_classes, check_data
 from tests.lab.train.conftest import OneLayer, Table, new_task, plain_trainer
 
 
-def test_row_zero_sends_and_each_batch_has_its_masks(data: Data) -> None:
+def test_each_batch_has_its_masks_and_a_deterministic_pattern_is_applied_once(data: Data) -> None:
     module = FullGraph(data)
     train, evaluation = module.train_batch(0), module.evaluation_batch()
     sent = {tuple(pair) for pair in train.neighborhood.edge_index().t().tolist()}
@@ -24,9 +24,6 @@ def test_row_zero_sends_and_each_batch_has_its_masks(data: Data) -> None:
     assert torch.equal(train.mask, data.train_mask) and train.test_mask is None
     assert torch.equal(evaluation.mask, data.val_mask)
     assert torch.equal(evaluation.test_mask, data.test_mask)
-
-
-def test_a_deterministic_pattern_is_applied_once(data: Data) -> None:
     module = FullGraph(data, patterns.KHop(2))
     first = module.train_batch(0).neighborhood
     assert first is module.train_batch(5).neighborhood is module.evaluation_batch().neighborhood
@@ -98,14 +95,11 @@ def test_evaluation_can_see_the_effective_adjacency(data: Data) -> None:
         FullGraph(data, evaluation=patterns.KHop(2))
 
 
-def test_loaders_give_one_batch_and_leave_random_state_alone(data: Data) -> None:
+def test_loaders_leave_random_state_alone_and_descriptions_tell_runs_apart(data: Data) -> None:
     module, before = FullGraph(data, patterns.Sample(5)), torch.get_rng_state()
     assert len(module.train_dataloader()) == len(list(module.train_dataloader())) == 1
     assert len(list(module.val_dataloader())) == len(list(module.test_dataloader())) == 1
     assert torch.equal(torch.get_rng_state(), before)
-
-
-def test_description_tells_runs_apart(data: Data) -> None:
     base = FullGraph(data).describe()
     assert base == FullGraph(data.clone()).describe() and base["name"] == "small"
     others = FullGraph(data, patterns.KHop(2)), FullGraph(data, seed=1)
@@ -183,14 +177,11 @@ def test_a_batch_moves_whole_and_copies_nothing_that_is_there() -> None:
     assert {str(part.device) for part in [*parts, *moved.layers]} == {"meta"}
 
 
-def test_loss_is_that_of_the_masked_nodes(data: Data) -> None:
+def test_a_loss_is_that_of_the_masked_nodes_and_scores_are_without_dropout(data: Data) -> None:
     task, batch = new_task(dropout=0.0), FullGraph(data).train_batch(0)
     chosen = task(batch).log_softmax(1)[data.train_mask]
     expected = -chosen.gather(1, data.y[data.train_mask, None]).mean()
     torch.testing.assert_close(task.training_step(batch, 0), expected)
-
-
-def test_evaluation_scores_both_masks_without_dropout(data: Data) -> None:
     task, batch = new_task(dropout=0.9), FullGraph(data).evaluation_batch()
     task.train()
     found = task.evaluate(batch)
@@ -321,13 +312,10 @@ def test_labels_that_are_none(data: Data, value: float, labels: int, message: st
         FullGraph(data).check_classes(labels)
 
 
-def test_logits_of_another_shape_are_refused(data: Data) -> None:
+def test_works_under_a_plain_trainer_and_refuses_logits_of_another_shape(data: Data) -> None:
     task = NodeTask(OneLayer(classes=4), num_classes=3)
     with pytest.raises(ValueError, match=r"model: outputs of shape \(60, 4\), expected \(60, 3\)"):
         task(FullGraph(data).evaluation_batch())
-
-
-def test_works_under_a_plain_trainer(data: Data) -> None:
     task, module = new_task(), FullGraph(data)
     with plain_trainer() as trainer:
         trainer.fit(task, datamodule=module)

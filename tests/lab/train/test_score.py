@@ -11,21 +11,20 @@ from graphtheory.lab.train.score import SCORES, UndefinedScoreError
 rocauc = SCORES["rocauc"]
 
 
-def test_accuracy_counts_the_largest_logit() -> None:
+def test_accuracy_f1_and_rocauc_are_those_of_scikit_learn(generator: torch.Generator) -> None:
     logits = torch.tensor([[2.0, 1.0, 0.0], [0.0, 1.0, 2.0], [0.0, 3.0, 1.0], [1.0, 0.0, 0.0]])
     assert SCORES["accuracy"](logits, torch.tensor([0, 1, 1, 0])) == 0.75
-
-
-def test_rocauc_is_that_of_scikit_learn(generator: torch.Generator) -> None:
     logits = torch.randn(200, 2, generator=generator).round(decimals=1)  # ties
     y = torch.randint(2, (200,), generator=generator)
     expected = roc_auc_score(y.numpy(), (logits[:, 1] - logits[:, 0]).numpy())
     assert rocauc(logits, y) == pytest.approx(expected, abs=1e-6)
-
-
-def test_rocauc_tells_large_margins_apart() -> None:
     logits = torch.tensor([[0.0, 20.0], [0.0, 21.0], [0.0, 19.0]])  # sigmoids are 1 in float32
     assert rocauc(logits, torch.tensor([0, 1, 0])) == 1.0
+    logits = torch.randn(100, 5, generator=generator)
+    y = torch.randint(4, (100,), generator=generator)
+    logits[:, 4] = -9.0  # a class that occurs nowhere
+    expected = f1_score(y.numpy(), logits.argmax(1).numpy(), average="macro")
+    assert SCORES["f1"](logits, y) == pytest.approx(expected, abs=1e-6)
 
 
 @pytest.mark.parametrize(("classes", "label"), [(3, 0), (2, 0), (2, 1)])
@@ -74,11 +73,3 @@ def test_ogb_scores_as_the_metric_does_and_leaves_out_labels_of_one_class(
             f"evaluator={name!r}: none of {outputs} labels has both classes among 20 scored rows; "
             "expected at least one"
         )
-
-
-def test_macro_f1_is_that_of_scikit_learn(generator: torch.Generator) -> None:
-    logits = torch.randn(100, 5, generator=generator)
-    y = torch.randint(4, (100,), generator=generator)
-    logits[:, 4] = -9.0  # a class that occurs nowhere
-    expected = f1_score(y.numpy(), logits.argmax(1).numpy(), average="macro")
-    assert SCORES["f1"](logits, y) == pytest.approx(expected, abs=1e-6)

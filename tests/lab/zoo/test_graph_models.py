@@ -136,7 +136,7 @@ def test_float_features_and_no_edge_features(name: str) -> None:
     assert all(p.grad is not None for p in model.parameters())
 
 
-def test_what_has_to_be_computed_before() -> None:
+def test_what_has_to_be_computed_before_and_what_is_missing() -> None:
     config = replace(SMALL, walk=4)
     assert graph_zoo.precomputed("gcn", config) == {"walk": 4}
     assert graph_zoo.precomputed("gt", config) == {"walk": 4, "distance": 1}
@@ -144,9 +144,6 @@ def test_what_has_to_be_computed_before() -> None:
     assert graph_zoo.precomputed("gt-plain", config) == {"distance": 1}
     found = graph_zoo.precomputed("gt", config)
     assert found == {"distance": 1, "paths": 3, "resistance": 1}
-
-
-def test_distances_that_are_missing_or_torn_apart() -> None:
     batch = Batch.from_data_list(GRAPHS)
     batch.distance = batch.distance[1:]
     with pytest.raises(ValueError, match="got 109 rows, expected 110, one for each pair"):

@@ -47,9 +47,14 @@ def test_self_loops_come_last_given_ones_are_marked_and_ids_keep_their_width(edg
     assert torch.equal(rows(narrow), rows(wide))
 
 
-def test_other_flow_exchanges_the_ends(edge_index) -> None:
+def test_other_flow_exchanges_the_ends_and_sources_know_their_transpose(edge_index) -> None:
     adj = adjacency_of(edge_index, 6, 6, flow="target_to_source")
     assert torch.equal(rows(adj), edge_index.flip(0))
+    edges = adjacency_of(edge_index, 6, 6).edges_as_sources()
+    known = edges.transpose()
+    plain = Neighborhood(edges.indptr, edges.indices, edges.num_src).transpose()
+    for name in ("indptr", "indices", "perm"):
+        assert torch.equal(getattr(known, name), getattr(plain, name))
 
 
 @pytest.mark.parametrize("options", [{}, {"add_self_loops": True}, {"flow": "target_to_source"}])
@@ -112,14 +117,6 @@ def test_tensors_that_do_not_tell_of_changes_are_sorted_every_time() -> None:
         edge_index[0, 0] = 2
         assert torch.equal(rows(adjacency_of(edge_index, 3, 3)), edge_index)
         assert not torch.equal(rows(first), edge_index)
-
-
-def test_edges_as_sources_know_their_transpose(edge_index) -> None:
-    edges = adjacency_of(edge_index, 6, 6).edges_as_sources()
-    known = edges.transpose()
-    plain = Neighborhood(edges.indptr, edges.indices, edges.num_src).transpose()
-    for name in ("indptr", "indices", "perm"):
-        assert torch.equal(getattr(known, name), getattr(plain, name))
 
 
 @pytest.mark.parametrize(

@@ -28,13 +28,6 @@ def test_one_feature_an_edge_may_lack_its_axis(make_graph, assert_same) -> None:
     torch.testing.assert_close(conv(*given, graph.features(20, 3)), conv(*given))
 
 
-def test_no_nodes_and_no_edges() -> None:
-    empty = torch.empty(2, 0, dtype=torch.long)
-    assert GATConv(8, 32, heads=2)(torch.randn(0, 8), empty).shape == (0, 64)
-    out = GATConv(8, 4, add_self_loops=False)(torch.randn(3, 8), empty)
-    assert torch.equal(out, torch.zeros(3, 4))
-
-
 def test_weights_are_returned_after_dropout_as_in_pyg(make_graph) -> None:
     graph = make_graph(3, 6, 6, 30)
     conv, x = GATConv(5, 4, heads=2, dropout=0.5).double(), graph.features(6, 5)
@@ -126,15 +119,16 @@ def test_means_of_self_loops_on_more_targets_than_sources(make_graph) -> None:
     )
 
 
-def test_nan_stays_with_those_who_see_it() -> None:
+def test_nan_stays_with_those_who_see_it_and_no_edges_have_no_features(make_graph) -> None:
     edge_index = torch.tensor([[0, 1, 2], [1, 2, 3]])
     x = torch.randn(4, 3)
     x[1, 0] = torch.nan
     bad = GATConv(3, 2)(x, edge_index).isnan().any(1)
     assert bad.tolist() == [False, True, True, False]
-
-
-def test_edges_without_features(make_graph) -> None:
+    empty = torch.empty(2, 0, dtype=torch.long)
+    assert GATConv(8, 32, heads=2)(torch.randn(0, 8), empty).shape == (0, 64)
+    out = GATConv(8, 4, add_self_loops=False)(torch.randn(3, 8), empty)
+    assert torch.equal(out, torch.zeros(3, 4))
     graph = make_graph(0, 6, 6, 20)
     x, edge_attr = graph.features(6, 5).float(), torch.zeros(20, 0)
     layer = GATv2Conv(5, 4, heads=2, edge_dim=0)

@@ -148,7 +148,7 @@ def test_hops_and_resistance_together_on_the_pattern_of_exphormer() -> None:
     torch.testing.assert_close(biased(x, edges, neighbors=nb, distance=distance), wanted)
 
 
-def test_weights_of_attention_and_a_graph_without_nodes() -> None:
+def test_weights_of_attention_a_graph_without_nodes_and_a_reset() -> None:
     _, ours = pair("gcn")
     x, edges, batch, _ = draw()
     found = ours.attention_map(x, edges, batch)
@@ -158,6 +158,10 @@ def test_weights_of_attention_and_a_graph_without_nodes() -> None:
     out = layer(x, torch.empty(2, 0, dtype=torch.long))
     out.sum().backward()
     assert out.shape == (0, 4) and x.grad is not None
+    layer = GPSConv(8, pyg.GCNConv(8, 8), 2, bias=BucketBias(4, 2))
+    nn.init.ones_(layer.bias.table)
+    layer.reset_parameters()
+    assert not layer.bias.table.any()
 
 
 def test_a_changed_batch_is_noticed_and_what_was_read_in_inference_mode_trains() -> None:
@@ -201,13 +205,6 @@ def test_wrong_input_is_refused_in_words(options, given, message) -> None:
     x, edges, batch, _ = draw(torch.float32)
     with pytest.raises(ValueError, match=message):
         GPSConv(8, None, **options)(**{"x": x, "edge_index": edges, "batch": batch} | given)
-
-
-def test_reset_sets_the_biases_to_zero() -> None:
-    layer = GPSConv(8, pyg.GCNConv(8, 8), 2, bias=BucketBias(4, 2))
-    nn.init.ones_(layer.bias.table)
-    layer.reset_parameters()
-    assert not layer.bias.table.any()
 
 
 def test_accelerate_keeps_what_would_differ() -> None:

@@ -68,7 +68,7 @@ def test_a_task_shifts_along_its_permutation_in_steps_that_are_there(
         assert (at == 0).all() == (turn == 20) and (at == 0).any() == (turn == 20)
 
 
-def test_positions_are_orthonormal_and_examples_err_as_often_as_said(
+def test_positions_are_orthonormal_and_noise_is_of_the_type_of_the_patterns(
     generator: torch.Generator,
 ) -> None:
     mu = DATA.patterns(generator)
@@ -87,6 +87,11 @@ def test_positions_are_orthonormal_and_examples_err_as_often_as_said(
     delta = prompts.context - mu[prompts.context_pattern]
     torch.testing.assert_close(delta.norm(dim=3), torch.full((400, 50, 4), 0.2))
     assert (delta @ mu.t()).abs().max() < 1e-5
+    mu = DATA.patterns(generator).double()
+    task = shift_tasks(4, 20, 3, generator)
+    prompts = draw_prompts(mu, task, 5, 0.4, generator, noise=0.1)
+    assert prompts.context.dtype == torch.float64
+    assert step_positions(mu, 3, generator).dtype == torch.float64
 
 
 @pytest.mark.parametrize(
@@ -116,11 +121,3 @@ def test_prompts_that_cannot_be_are_named(generator: torch.Generator) -> None:
             draw(**options)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="patterns: products"):
         step_positions(2 * mu, 3, generator)
-
-
-def test_noise_of_double_precision_patterns(generator: torch.Generator) -> None:
-    mu = DATA.patterns(generator).double()
-    task = shift_tasks(4, 20, 3, generator)
-    prompts = draw_prompts(mu, task, 5, 0.4, generator, noise=0.1)
-    assert prompts.context.dtype == torch.float64
-    assert step_positions(mu, 3, generator).dtype == torch.float64

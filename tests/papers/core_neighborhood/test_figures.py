@@ -28,6 +28,11 @@ def test_rows_of_a_small_grid() -> None:
         for value in (0.3, 0.5)
     ]
     assert grid.measure(trials) == nearly(rows)
+    rows = GRID.measure(steps.looks)
+    assert [(r["eps_0"], r["step"], r["seed"]) for r in rows] == [
+        (value, step, seed) for value in (0.0, 0.2) for step in (0, 2, 4) for seed in (0, 1)
+    ]
+    assert all(0 < r["mass"] < 1 and r["hinge"] > 0 for r in rows)
 
 
 @pytest.mark.parametrize("figure", BOUNDARIES, ids=lambda figure: figure.id)
@@ -49,15 +54,6 @@ def test_the_command_prints_and_draws(reproduced: Reproduced) -> None:
 
 CASE = Case(Learner(steps=4, batch_size=4, width=12, embedding=18, samples=5), "regular")
 GRID = Curves(cases=(CASE,), setting="eps_0", values=(0.0, 0.2), labels=10, every=2, seeds=2)
-
-
-@pytest.mark.usefixtures("small_graphs")
-def test_rows_of_a_small_grid_of_steps() -> None:
-    rows = GRID.measure(steps.looks)
-    assert [(r["eps_0"], r["step"], r["seed"]) for r in rows] == [
-        (value, step, seed) for value in (0.0, 0.2) for step in (0, 2, 4) for seed in (0, 1)
-    ]
-    assert all(0 < r["mass"] < 1 and r["hinge"] > 0 for r in rows)
 
 
 @pytest.mark.parametrize("figure", IN_STEPS, ids=lambda figure: figure.id)

@@ -57,7 +57,7 @@ def test_the_transformer_without_encoding_has_the_options_of_the_one_with_it(
     assert (encoded.model, gcn.model) == ("gt", "gcn")
 
 
-def test_gains_are_paired_and_told_clear_or_not() -> None:
+def test_gains_are_paired_and_drawn_for_each_share_in_order() -> None:
     # Differences 0.1, -0.1, 0.3: mean 0.1, standard deviation 0.2.
     assert gain([0.8, 0.6, 0.9], [0.7, 0.7, 0.6]) == pytest.approx((0.1, 0.2 / 3**0.5))
     assert gain([0.5], [0.25]) == (0.25, 0.0)  # one seed has no spread
@@ -72,9 +72,6 @@ def test_gains_are_paired_and_told_clear_or_not() -> None:
     assert made.verdict == "More than two standard errors from zero: a."
     assert made.table.rows[0] == ["a", "3", "81.0", "50.0", "+31.0 (0.6)"]
     assert [row.name for row in made.rows[:2]] == ["encoding gt", "encoding gt-plain"]
-
-
-def test_a_line_for_each_share_in_order() -> None:
     values = {"gt": (0.8, 0.9), "gt-plain": (0.7, 0.9), "gcn": (0.9, 0.7)}
     rows = [
         {"model": model, "labels": 10 + seed, "share": share, "seed": seed, "value": value}

@@ -111,9 +111,17 @@ def test_real_graphs_are_near_the_printed_tables(data_root: Path, name: str) -> 
     assert all(gap is not None and gap < 0.01 for gap in exact)
 
 
-def test_topology_of_pubmed_is_compared_without_features(data_root: Path) -> None:
+def test_sizes_and_topology_need_no_features(data_root: Path) -> None:
     sizes = [v for v in verdicts(Diagnosis("PubMed", data_root).run()) if v.table == "B.6"]
     assert {v.what: v.difference for v in sizes}["edges"] == 0
+    grid = BY_ID["table-b-6"].settings("karate", quick=True)
+    names = {row["name"] for row in diagnosis(grid)}
+    assert names.isdisjoint({"margin", "discriminative share"}) and grid.max_distance == 3
+    figure = BY_ID["table-b-6"]
+    grid = figure.settings("PubMed", data_root)
+    verdict = figure.report(grid, diagnosis(grid)).verdict
+    assert "edges: 44324, thesis 44324, found" in verdict and "at hand" not in verdict
+    assert figure.data.read("PubMed", data_root) is not None
 
 
 BY_ID = {figure.id: figure for figure in FIGURES}
@@ -128,17 +136,6 @@ def test_every_table_has_the_rows_that_it_is_made_of(figure: Figure) -> None:
     (claim,) = figure.claims
     assert {row.name for row in shown.rows} == set(claim.__self__.wanted)
     assert not figure.random and len(figure.data.only) > 0
-
-
-def test_sizes_need_no_features_and_a_table_without_them_measures_none(data_root: Path) -> None:
-    grid = BY_ID["table-b-6"].settings("karate", quick=True)
-    names = {row["name"] for row in diagnosis(grid)}
-    assert names.isdisjoint({"margin", "discriminative share"}) and grid.max_distance == 3
-    figure = BY_ID["table-b-6"]
-    grid = figure.settings("PubMed", data_root)
-    verdict = figure.report(grid, diagnosis(grid)).verdict
-    assert "edges: 44324, thesis 44324, found" in verdict and "at hand" not in verdict
-    assert figure.data.read("PubMed", data_root) is not None
 
 
 def test_found_beside_printed() -> None:

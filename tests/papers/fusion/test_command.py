@@ -12,7 +12,6 @@ from graphtheory.lab.cli import main
 def test_train_learns_without_labels_and_resumes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pytest.importorskip("kornia", reason="kornia is not installed")
     monkeypatch.chdir(tmp_path)
     words = ["train", "--task", "contrastive", "--head", "mlp", "--epochs", "2"]
     assert main(words) == 0

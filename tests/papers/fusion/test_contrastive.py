@@ -71,23 +71,20 @@ def test_two_processes_take_the_step_of_one(tmp_path: Path) -> None:
             assert not torch.allclose(tensor, one["before"][name])
 
 
-def test_infomax_shuffles_rows_of_dense_and_of_sparse_features_alike() -> None:
+def test_infomax_shuffles_rows_of_any_kind_and_learns() -> None:
     x, nb = torch.randn(5, 3).relu(), Neighborhood.from_edge_index(torch.tensor([[0], [1]]), 5)
     torch.manual_seed(3)
     dense, _ = _shuffled(x, nb)
     torch.manual_seed(3)
     sparse, _ = _shuffled(x.to_sparse_csr(), nb)
     assert torch.equal(sparse.to_dense(), dense) and not torch.equal(dense, x)
-
-
-class Encoder(nn.Linear):
-    def forward(self, x: Tensor, neighborhood: Neighborhood) -> Tensor:
-        return super().forward(x)
-
-
-def test_infomax_learns() -> None:
     x, nb = torch.randn(40, 3), Neighborhood.from_edge_index(torch.tensor([[0], [1]]), 40)
     task = Infomax(Encoder(3, 4), 4, x, nb)
     loss = task.training_step(None, 0)
     loss.backward()
     assert loss.isfinite() and all(p.grad is not None for p in task.parameters())
+
+
+class Encoder(nn.Linear):
+    def forward(self, x: Tensor, neighborhood: Neighborhood) -> Tensor:
+        return super().forward(x)

@@ -23,16 +23,13 @@ def small(grid: Heads) -> Heads:
     return replace(grid, recipe=recipe, seeds=1, lrs=grid.lrs[:1], values=grid.values[-3:])
 
 
-def test_validation_chooses_the_step_size_and_gains_are_paired_by_seed() -> None:
+def test_validation_chooses_the_step_size_and_a_verdict_has_its_pairs_as_rows() -> None:
     rows = [row("mlp", lr, s, val, probe)
             for lr, val, probe in ((0.1, 0.8, 0.5), (0.3, 0.7, 0.9)) for s in (0, 1)]  # fmt: skip
     assert {r["lr"] for r in chosen(rows)["mlp", None]} == {0.1}
     rows = [row("transformer", 0.1, s, 0, 0.5 + s / 10) for s in range(3)]
     rows += [row("mlp", 0.1, s, 0, 0.4 + s / 10) for s in range(3)]
     assert gains(chosen(rows), "probe") == pytest.approx([10, 10, 10])
-
-
-def test_a_verdict_has_its_pairs_as_rows() -> None:
     grid = replace(BY_ID["deep-fusion-heads"].grid, recipe=TINY, heads=("transformer", "mlp"))
     rows = [row("transformer", 0.1, s, 0, 0.5 + s / 10) | {"nearest": 0.2} for s in range(2)]
     rows += [row("mlp", 0.1, s, 0, 0.4) | {"nearest": 0.3} for s in range(2)]
@@ -46,17 +43,11 @@ def test_a_verdict_has_its_pairs_as_rows() -> None:
 
 
 @pytest.mark.usefixtures("few_images")
-def test_a_backbone_as_drawn_is_scored_once_per_seed() -> None:
-    pytest.importorskip("kornia", reason="kornia is not installed")
+def test_a_backbone_as_drawn_is_scored_once_per_seed_and_its_norms_follow_from_it() -> None:
     grid = Heads(TINY, heads=("untrained",), seeds=1)
     (row,) = grid.measure(scores)
     assert row["lr"] == grid.lrs[0] and 0.1 < row["nearest"] <= 1
-
-
-@pytest.mark.usefixtures("few_images")
-def test_statistics_of_batch_norm_as_drawn_follow_from_the_seed() -> None:
     pytest.importorskip("transformers")  # the ResNet is its
-    pytest.importorskip("kornia", reason="kornia is not installed")
     grid = Heads(replace(TINY, encoder="resnet18"), heads=("untrained",), seeds=1)
     assert grid.measure(scores) == grid.measure(scores)
 
@@ -90,7 +81,6 @@ def test_cells_settings_and_step_sizes_of_each_figure() -> None:
 def test_a_figure_prints_and_draws(
     figure: str, told: tuple[str, str], reproduced: Reproduced
 ) -> None:
-    pytest.importorskip("kornia", reason="kornia is not installed")
     verdict = reproduced(figure, small)
     assert all(text in verdict for text in told)
 

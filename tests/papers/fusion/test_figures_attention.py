@@ -39,7 +39,6 @@ def test_attention_by_depth_draws_a_panel_a_map_and_a_measure() -> None:
 
 
 def test_attention_is_measured_before_and_after_and_drawn_in_order_of_class() -> None:
-    pytest.importorskip("kornia", reason="kornia is not installed")
     rows = Depths(TINY, seeds=1, samples=40).measure(attention)
     measured = [r for r in rows if r["kind"] != "map"]
     assert [(r["kind"], r["layer"]) for r in measured] == [
@@ -63,7 +62,6 @@ def test_digits_are_learned_for_longer_than_larger_images() -> None:
 
 @pytest.mark.parametrize("figure", FIGURES[1:], ids=lambda figure: figure.id)
 def test_the_long_ones_take_as_many_updates_on_every_set(figure: Figure) -> None:
-    pytest.importorskip("kornia", reason="kornia is not installed")
     batches = prepare(figure.settings("digits").recipe, 0).data.count
     digits, mnist = (figure.settings(name).recipe for name in ("digits", "mnist"))
     assert batches * digits.epochs == mnist.limit * mnist.epochs == 10_000
@@ -72,8 +70,6 @@ def test_the_long_ones_take_as_many_updates_on_every_set(figure: Figure) -> None
 
 @pytest.mark.usefixtures("few_images")
 def test_it_prints_and_draws(reproduced: Reproduced) -> None:
-    pytest.importorskip("kornia", reason="kornia is not installed")
-
     def small(grid: Depths) -> Depths:
         recipe = replace(grid.recipe, limit=1, batch_size=32, width=16, epochs=3)
         return replace(grid, recipe=recipe, seeds=1)

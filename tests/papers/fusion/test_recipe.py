@@ -36,7 +36,6 @@ def test_an_mlp_has_the_parameters_of_the_transformer(depth: int) -> None:
 
 
 def test_a_run_is_a_function_of_its_seed_and_leaves_test_images_out() -> None:
-    pytest.importorskip("kornia", reason="kornia is not installed")
     one, other = prepare(SMALL, 1), prepare(SMALL, 1)
     assert torch.equal(one.data.samples, other.data.samples) and 1285 < len(one.data.samples) < 1300
     runs = [fit(run.task, run.data, epochs=1, progress=False) for run in (one, other)]

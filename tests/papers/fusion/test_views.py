@@ -26,7 +26,6 @@ from graphtheory.papers.fusion.views import (
 
 @pytest.mark.parametrize("channels", [1, 3])
 def test_two_views_of_an_image_differ_and_stay_images(channels: int) -> None:
-    pytest.importorskip("kornia", reason="kornia is not installed")
     augment = Strengths(flip=channels == 3).build(channels, 8)
     images = torch.randint(0, 256, (5, channels, 8, 8), dtype=torch.uint8)
     seen = ImageViews(nn.Flatten(), augment)
@@ -60,9 +59,6 @@ def test_a_view_of_a_graph_drops_edges_and_whole_features() -> None:
     torch.manual_seed(0)
     sparse = GraphViews(Seen(), x.to_sparse_csr(), edges, 0.5, 0.25)(torch.tensor([3, 7]))
     assert torch.equal(sparse, dense) and dense.shape == (4, 41)
-
-
-def test_columns_of_sparse_rows() -> None:
     x, factor = torch.randn(4, 3).relu(), torch.tensor([0.0, 1.0, 2.0])
     torch.testing.assert_close(columns_times(x.to_sparse_csr(), factor).to_dense(), x * factor)
 
@@ -157,7 +153,7 @@ def test_another_run_or_graph_is_not_gone_on_with(tmp_path: Path) -> None:
     train(task(x, edges), nodes, epochs=1, out_dir=tmp_path / "graph", resume=True)
 
 
-def test_bad_numbers_are_named() -> None:
+def test_what_cannot_be_learned_from_is_refused_in_words() -> None:
     with pytest.raises(ValueError, match="epochs: got 0"):
         train(new(), samples(), epochs=0)
     with pytest.raises(ValueError, match="batch_size, seed, limit: got 0"):
@@ -168,22 +164,33 @@ def test_bad_numbers_are_named() -> None:
         FloatingPointError, match=r"loss nan; .*smaller step than that of SGDOptions"
     ):
         train(bad, samples(), epochs=1)
+    with pytest.raises(ValueError, match="samples without labels, expected labels in"):
+        fit(NodeTask(nn.Linear(3, 2), num_classes=2), samples())
+    with pytest.raises(TypeError, match="loader: got list, expected a DataLoader"):
+        Loaded([torch.zeros(2, 3)])  # type: ignore[arg-type]
+    words = DataLoader([{"image": 1.0}] * 4, batch_size=2)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="a batch of dict, expected a tensor of samples"):
+        fit(new(), words, epochs=1, progress=False)
+    views = ImageViews(nn.Flatten(), nn.Identity())
+    assert views(torch.full((1, 1, 2, 2), 0.5)).max() == 0.5  # floating images stay as they are
+    with pytest.raises(TypeError, match=r"images: got torch.int64, expected a floating tensor"):
+        views(torch.ones(1, 1, 2, 2, dtype=torch.int64))
+    for arrays in (np.zeros((4, 1, 8, 8), np.uint8), [0, 1]):
+        with pytest.raises(TypeError, match=r"samples: got .*, expected a tensor; .*as_pixels"):
+            Unlabeled(arrays, 2, 0)
+    task = NodeTask(nn.Linear(3, 2), num_classes=2)
+    with pytest.raises(TypeError, match="datamodule: got DataLoader, expected the batches of"):
+        fit(task, loader(), progress=False)  # type: ignore[arg-type]
 
 
-def test_batches_are_a_function_of_seed_and_epoch() -> None:
+def test_batches_follow_from_seed_and_epoch_and_no_epoch_is_better_than_another(
+    tmp_path: Path,
+) -> None:
     one, other = samples(), samples()
     assert len(list(one.train_batches(0))) == one.count == 3
     for a, b in zip(one.train_batches(4), other.train_batches(4), strict=True):
         assert torch.equal(a, b)
     assert not torch.equal(next(one.train_batches(0)), next(one.train_batches(1)))
-
-
-def test_a_task_with_labels_is_refused() -> None:
-    with pytest.raises(ValueError, match="samples without labels, expected labels in"):
-        fit(NodeTask(nn.Linear(3, 2), num_classes=2), samples())
-
-
-def test_no_epoch_is_better_than_another(tmp_path: Path) -> None:
     train(new(), samples(), epochs=3, patience=1, out_dir=tmp_path)
     assert not (tmp_path / "best.ckpt").exists()
     log = (tmp_path / "history.csv").read_text().splitlines()
@@ -214,21 +221,3 @@ def test_a_loader_is_taken_and_its_order_follows_from_seed_and_epoch(tmp_path: P
     fit(again, loader(), progress=False, resume=True, **options)
     for one, other in zip(whole.parameters(), again.parameters(), strict=True):
         assert torch.equal(one, other)
-
-
-def test_what_is_no_loader_of_samples_is_refused_in_words() -> None:
-    with pytest.raises(TypeError, match="loader: got list, expected a DataLoader"):
-        Loaded([torch.zeros(2, 3)])  # type: ignore[arg-type]
-    words = DataLoader([{"image": 1.0}] * 4, batch_size=2)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="a batch of dict, expected a tensor of samples"):
-        fit(new(), words, epochs=1, progress=False)
-    views = ImageViews(nn.Flatten(), nn.Identity())
-    assert views(torch.full((1, 1, 2, 2), 0.5)).max() == 0.5  # floating images stay as they are
-    with pytest.raises(TypeError, match=r"images: got torch.int64, expected a floating tensor"):
-        views(torch.ones(1, 1, 2, 2, dtype=torch.int64))
-    for samples in (np.zeros((4, 1, 8, 8), np.uint8), [0, 1]):
-        with pytest.raises(TypeError, match=r"samples: got .*, expected a tensor; .*as_pixels"):
-            Unlabeled(samples, 2, 0)
-    task = NodeTask(nn.Linear(3, 2), num_classes=2)
-    with pytest.raises(TypeError, match="datamodule: got DataLoader, expected the batches of"):
-        fit(task, loader(), progress=False)  # type: ignore[arg-type]

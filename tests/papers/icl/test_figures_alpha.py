@@ -38,13 +38,7 @@ def test_the_length_from_which_the_error_stays_below() -> None:
     }  # fmt: skip
 
 
-def test_the_power_of_alpha() -> None:
-    found = law({0.2: [math.inf], 0.25: [40.0, 40.0], 0.5: [20.0], 1.0: [10.0]})
-    assert found is not None and found.exponent == pytest.approx(-1)
-    assert law({0.2: [math.inf], 0.5: [1.0]}) is None
-
-
-def test_a_curve_ends_when_all_networks_are_there() -> None:
+def test_curves_end_when_all_networks_are_there_and_have_the_power_of_alpha() -> None:
     grid = Growth(
         trainings((0.5, 1.0), (2, 3)), SMALL, PromptTest(0.8, 5), every=2, threshold=4.0,
         prompts=30, seeds=2,
@@ -55,6 +49,9 @@ def test_a_curve_ends_when_all_networks_are_there() -> None:
     steps = [r["step"] for r in rows if r["kind"] == "steps" and r["alpha"] == 1.0]
     assert steps == [2, 2]  # below 4 / 4
     assert growth(replace(grid, every=9), Case(1.0)) == []  # no test on the way
+    found = law({0.2: [math.inf], 0.25: [40.0, 40.0], 0.5: [20.0], 1.0: [10.0]})
+    assert found is not None and found.exponent == pytest.approx(-1)
+    assert law({0.2: [math.inf], 0.5: [1.0]}) is None
 
 
 def test_medians_and_exponents_of_figure_6_3b() -> None:

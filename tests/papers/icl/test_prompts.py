@@ -29,7 +29,7 @@ def drawn(count: int, generator: Generator) -> Prompts:
     )
 
 
-def test_columns_are_inputs_above_labels(generator: Generator) -> None:
+def test_columns_are_inputs_above_labels_of_each_prompt(generator: Generator) -> None:
     prompts = drawn(50, generator)
     columns, (minus, plus) = prompts.columns(), prompts.labels
     assert columns.shape == (50, 9, 13) and not columns[:, -1, 10:].any()
@@ -39,6 +39,15 @@ def test_columns_are_inputs_above_labels(generator: Generator) -> None:
             wanted = plus if prompts.y[p, i] > 0 else minus
             torch.testing.assert_close(columns[p, i, 10:], wanted)
     assert torch.equal(prompts[3:5].columns(), columns[3:5])
+    prompts = drawn(3, generator)
+    assert [len(one) for one in prompts] == [1, 1, 1]
+    assert torch.equal(prompts[-1].columns(), prompts[2:].columns())
+    with pytest.raises(IndexError):
+        prompts[3]
+    none = drawn(0, generator)
+    assert len(none) == 0 and none.columns().shape == (0, 9, 13)
+    with pytest.raises(ValueError, match="prompts: got none, expected at least one"):
+        none.batch()
 
 
 def test_prompts_are_stars_as_tensors_and_in_pyg(generator: Generator) -> None:
@@ -51,21 +60,6 @@ def test_prompts_are_stars_as_tensors_and_in_pyg(generator: Generator) -> None:
     assert torch.equal(batch.query_index, queries) and torch.equal(batch.y, prompts.answer)
     assert torch.equal(batch.get_example(4).x, prompts.columns()[4])
     assert torch.equal(rows.edge_index()[0], batch.edge_index[0])
-
-
-def test_no_prompt_is_a_number_of_prompts(generator: Generator) -> None:
-    none = drawn(0, generator)
-    assert len(none) == 0 and none.columns().shape == (0, 9, 13)
-    with pytest.raises(ValueError, match="prompts: got none, expected at least one"):
-        none.batch()
-
-
-def test_one_of_the_prompts_is_prompts(generator: Generator) -> None:
-    prompts = drawn(3, generator)
-    assert [len(one) for one in prompts] == [1, 1, 1]
-    assert torch.equal(prompts[-1].columns(), prompts[2:].columns())
-    with pytest.raises(IndexError):
-        prompts[3]
 
 
 @pytest.mark.parametrize(
@@ -112,16 +106,13 @@ def test_a_prompt_has_one_function_and_its_answer(
     assert torch.equal(noisy.columns()[:, :-1, 3], noisy.y[:, :-1])
 
 
-def test_linear_functions_are_found_by_least_squares(generator: Generator) -> None:
+def test_each_family_has_the_functions_of_its_name(generator: Generator) -> None:
     for family, nonzero in ((Linear(), 6), (SparseLinear(2), 2)):
         prompts = family.sample(4, 20, 6, generator)
         w = torch.linalg.lstsq(prompts.x[:, :-1], prompts.y[:, :-1, None]).solution
         torch.testing.assert_close((prompts.x[:, -1:] @ w).flatten(), prompts.answer)
         assert ((w.abs() > 1e-4).sum(1) == nonzero).all()
         assert not torch.allclose(w[0], w[1])
-
-
-def test_a_network_bends_and_scales(generator: Generator) -> None:
     x = torch.randn(3, 4, 5, generator=generator)
     ends = torch.cat([x, 2 * x, -x], 1)
     once, twice, back = TwoLayer(50).outputs(ends, generator).split(4, 1)
@@ -129,24 +120,11 @@ def test_a_network_bends_and_scales(generator: Generator) -> None:
     assert not torch.allclose(back, -once, atol=1e-2)
     many = TwoLayer(100).sample(4000, 1, 5, generator).y
     assert float(many.var()) == pytest.approx(5, rel=0.15)  # 2 / r * r * d / 2
-
-
-def test_a_tree_tells_signs_apart_and_nothing_else(generator: Generator) -> None:
     signs = torch.cartesian_prod(*[torch.tensor([-1.0, 1.0])] * 3).expand(6, 8, 3)
     size = torch.rand(6, 8, 3, generator=generator) + 0.1
     here = DecisionTree(2).outputs(signs, Generator().manual_seed(4))
     assert torch.equal(here, DecisionTree(2).outputs(signs * size, Generator().manual_seed(4)))
     assert all(2 <= len(row.unique()) <= 4 for row in here)
-
-
-def test_bad_sizes_are_refused(generator: Generator) -> None:
-    with pytest.raises(ValueError, match="depth: got 0"):
-        DecisionTree(0)
-    with pytest.raises(ValueError, match="noise: got -1"):
-        Linear().sample(1, 1, 1, generator, noise=-1)
-
-
-def test_quadratic_and_noisy_functions_have_the_size_of_linear_ones() -> None:
     draw = torch.Generator().manual_seed(0)
     quadratic = Quadratic().prompts(4000, 5, 6, draw)
     assert quadratic.y.square().mean() == pytest.approx(6, rel=0.1)
@@ -157,3 +135,7 @@ def test_quadratic_and_noisy_functions_have_the_size_of_linear_ones() -> None:
     assert NoisyLinear(0.5).outputs(x, draw).std() == pytest.approx(0.5, rel=0.1)
     with pytest.raises(ValueError, match="noise: got 0, expected a number above 0"):
         NoisyLinear(0)
+    with pytest.raises(ValueError, match="depth: got 0"):
+        DecisionTree(0)
+    with pytest.raises(ValueError, match="noise: got -1"):
+        Linear().sample(1, 1, 1, generator, noise=-1)

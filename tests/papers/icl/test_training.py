@@ -78,9 +78,6 @@ def test_prediction_is_the_formula_of_every_prompt(generator: Generator) -> None
     shared = icl_predict(model, columns[0], attention=False)
     torch.testing.assert_close(shared.value[0], found.value[0])
     assert shared.attention is None
-
-
-def test_zero_no_prompt_and_no_number_are_wrong(generator: Generator) -> None:
     model = ShallowAttention(DIM, DIM, 4)
     torch.nn.init.zeros_(model.W_O)
     found = icl_predict(model, torch.randn(3, 2, DIM))
@@ -90,6 +87,8 @@ def test_zero_no_prompt_and_no_number_are_wrong(generator: Generator) -> None:
     assert found.attention is not None and found.attention.shape == (TRIALS, 0, 5)
     found = PromptPrediction(torch.tensor([[torch.nan, torch.nan, 2.0, -2.0]]), None)
     assert found.wrong(torch.tensor([1.0, -1.0, 1.0, 1.0])).tolist() == [[True, True, False, True]]
+    with pytest.raises(ValueError, match=r"columns: shape \(3, 2, 5\), expected \[P, l \+ 1, 8\]"):
+        icl_predict(net(generator), torch.zeros(3, 2, 5))
 
 
 def test_at_the_start_the_query_looks_at_its_own_pattern(generator: Generator) -> None:
@@ -104,11 +103,6 @@ def test_at_the_start_the_query_looks_at_its_own_pattern(generator: Generator) -
     assert found.attention is not None
     own = torch.where(prompts.same_pattern(), found.attention[0], 0).sum(1)
     assert bool((own >= prompts.same_pattern().float().mean(1)).all())
-
-
-def test_other_columns_are_refused(generator: Generator) -> None:
-    with pytest.raises(ValueError, match=r"columns: shape \(3, 2, 5\), expected \[P, l \+ 1, 8\]"):
-        icl_predict(net(generator), torch.zeros(3, 2, 5))
 
 
 SMALL = Learner(steps=3, batch_size=8, width=10, length=4)

@@ -33,7 +33,7 @@ def images(count: int = 40) -> tuple[Tensor, Tensor]:
     return pixels, torch.arange(count) % 2
 
 
-def test_both_kinds_are_zero_on_average_and_differ_by_a_turn_and_a_half() -> None:
+def test_both_kinds_of_images_and_no_image_in_both_groups() -> None:
     pixels, y = images()
     found = TwoKinds.of(pixels).both(pixels, y)
     bright, faint = (found.x[found.of(group)] for group in range(2))
@@ -44,9 +44,6 @@ def test_both_kinds_are_zero_on_average_and_differ_by_a_turn_and_a_half() -> Non
     cov = bright.flatten(1).t().cov(correction=0)
     assert covariance_norm(bright) == pytest.approx(float(torch.linalg.eigvalsh(cov)[-1]), rel=1e-4)
     assert torch.equal(found.y, torch.cat([y, y]))
-
-
-def test_no_image_is_in_both_groups() -> None:
     pixels, _ = images()
     kinds = TwoKinds(torch.zeros(1, 3, 3), 1.0)
     found = kinds.draw(pixels, torch.arange(40), (25, 10), drawn())

@@ -31,12 +31,6 @@ def test_one_letter_changes(letter: Letter, value: float, wanted: dict[str, obje
     assert vars(varied(Setting(), letter, value)) == vars(Setting()) | wanted
 
 
-def test_the_norm_of_a_turned_spread_is_what_was_asked() -> None:
-    made = varied(Setting(turned=True), "sigma", 3.0)
-    spread = draw(made, 3, 0, torch.float64).mixture.covariances
-    assert float(torch.linalg.matrix_norm(spread[0], 2)) == pytest.approx(3)
-
-
 @pytest.mark.parametrize("name", BY_ID)
 def test_every_figure_has_a_quick_form_and_learners_of_different_names(name: str) -> None:
     grid, quick = BY_ID[name].grid, BY_ID[name].quick(BY_ID[name].grid)
@@ -44,20 +38,23 @@ def test_every_figure_has_a_quick_form_and_learners_of_different_names(name: str
     assert len({learner.name for learner in grid.learners}) == len(grid.learners)
 
 
-def test_what_is_shown_of_means_places_and_ends() -> None:
+def test_what_is_shown_and_the_norm_of_a_turned_spread() -> None:
     assert BY_ID["fig-4-6b"].grid.shown(-2.0) == pytest.approx(2 * 5**0.5)
     assert BY_ID["fig-4-5b"].grid.shown(2000) == pytest.approx(math.log(2000) / 2000)
     assert BY_ID["fig-4-7a"].grid.shown(0.3) == 0.3
     grid = BY_ID["fig-4-6b"].grid
     assert grid.places == sorted(grid.places) and grid.ends == (0.0, -2.0, -4.0)
     assert replace(grid, values=(1.0, 2.0)).ends == (1.0, 2.0)
+    made = varied(Setting(turned=True), "sigma", 3.0)
+    spread = draw(made, 3, 0, torch.float64).mixture.covariances
+    assert float(torch.linalg.matrix_norm(spread[0], 2)) == pytest.approx(3)
 
 
 def verdict(name: str, rows: list[dict]) -> str:
     return BY_ID[name].claims[0](BY_ID[name].grid, rows).text
 
 
-def test_the_same_seeds_count_at_every_value() -> None:
+def test_the_same_seeds_count_at_every_value_with_a_risk_and_a_rate_where_it_is_a_number() -> None:
     grid, root = BY_ID["fig-4-4a"].grid, 5**0.5
     rows = [
         row(v, s, rate=10 * v + s, ended=(s < 2 if v == 2 else not (v == 1 and s == 1)))
@@ -71,9 +68,6 @@ def test_the_same_seeds_count_at_every_value() -> None:
     assert "no verdict of fewer than 3 seeds" in verdict("fig-4-4a", few)
     shown = BY_ID["fig-4-4a"].show(grid, [r | {"straight": 1.0} for r in few])
     assert shown.table.rows[0][-1] == "-" and "rho" not in {r.name for r in shown.rows}
-
-
-def test_every_trial_has_a_risk_and_a_rate_only_where_it_is_a_number() -> None:
     grid = BY_ID["fig-4-6a"].grid
     rows = [row(v, s, average=v, ended=s == 0) for v in (0.1, 2.0) for s in range(3)]
     read = Counted("average", everywhere=True)
@@ -82,16 +76,13 @@ def test_every_trial_has_a_risk_and_a_rate_only_where_it_is_a_number() -> None:
     assert Counted("speed")(grid, rates)["a"] == {1.0: [pytest.approx(0.1)] * 2}
 
 
-def test_other_seeds_at_every_value_make_no_trend() -> None:
+def test_a_trend_is_one_within_seeds() -> None:
     rows = [  # each seed alike everywhere; those of a small rate end at small values alone
         row(v, s, rate=float(s), ended=abs(s - 2 * i) <= 3)
         for i, v in enumerate((0.1, 0.5, 1.0, 1.5, 2.0))
         for s in range(12)
     ]
     assert "holds" not in verdict("fig-4-4a", rows)
-
-
-def test_a_trend_within_seeds_is_found_beside_larger_differences_between_them() -> None:
     rows = [
         row(v, s, average=100.0 * ((7 * s) % 11) + v)
         for v in (0.0, 0.1, 0.2, 0.3)

@@ -52,13 +52,10 @@ def test_hessian_is_that_of_autograd(together: int, monkeypatch: pytest.MonkeyPa
     torch.testing.assert_close(net.hessian(x, y)[1, 0], wanted)
 
 
-def test_a_sure_network_has_finite_risk_and_gradient() -> None:
+def test_a_sure_network_is_finite_and_bad_numbers_are_named() -> None:
     net = OneHidden.of(torch.full((1, 1, 1, 2), 200.0))
     x, y = torch.tensor([[[1.0], [-1.0]]]), torch.tensor([[1.0, 1.0]])
     assert bool(net.risk(x, y).isfinite()) and bool(net.gradient(x, y).isfinite().all())
-
-
-def test_of_copies_and_bad_numbers_are_named() -> None:
     weights = torch.randn(2, 1, 3, 4, generator=drawn())
     net = OneHidden.of(weights)
     net.reset_parameters(drawn(1))

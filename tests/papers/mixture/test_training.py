@@ -72,12 +72,19 @@ def test_settings_share_teacher_and_numbers_and_turn_their_mixture() -> None:
     assert setting.stretch == 1.4
 
 
-def test_starts_fill_the_ball() -> None:
+def test_starts_fill_the_ball_and_step_sizes_follow_the_bound_or_not() -> None:
     teacher = torch.zeros(1, 2)
     starts = mix.near(teacher, 0.5, 4000, Generator().manual_seed(0))
     size = starts.flatten(1).norm(dim=1)
     assert float(size.max()) <= 0.5
     assert float((size < 0.25).float().mean()) == pytest.approx(0.25, abs=0.03)
+    trials = [mix.draw(Setting(deviations=(s, s)), 5, 0) for s in (1.0, 3.0)]
+    options = Learner(factor=2.0).options(trials)
+    assert isinstance(options, Algorithm1)
+    torch.testing.assert_close(options.step_size, torch.tensor([2 / 4, 2 / 16]))
+    fixed = Learner(factor=2.0, fixed=True)
+    assert fixed.options(trials).step_size.tolist() == [2, 2]
+    assert fixed.name != replace(fixed, fixed=False).name
 
 
 def test_descent_ends_at_the_critical_point_and_not_at_a_saddle() -> None:
@@ -100,16 +107,6 @@ def test_descent_ends_at_the_critical_point_and_not_at_a_saddle() -> None:
     net = Learner(factor=8.0, steps=300).run(net, trials)
     found, ended = mix.critical_point(net, trials)
     assert not bool(ended.any()) and torch.equal(found.W, net.W)
-
-
-def test_step_sizes_follow_the_bound_or_not() -> None:
-    trials = [mix.draw(Setting(deviations=(s, s)), 5, 0) for s in (1.0, 3.0)]
-    options = Learner(factor=2.0).options(trials)
-    assert isinstance(options, Algorithm1)
-    torch.testing.assert_close(options.step_size, torch.tensor([2 / 4, 2 / 16]))
-    fixed = Learner(factor=2.0, fixed=True)
-    assert fixed.options(trials).step_size.tolist() == [2, 2]
-    assert fixed.name != replace(fixed, fixed=False).name
 
 
 def test_risks_by_group_and_the_rate_of_a_straight_line() -> None:

@@ -61,7 +61,7 @@ def rows_of(labels: tuple[int, ...], slope: float) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def test_accuracy_over_the_share_and_over_the_number() -> None:
+def test_accuracy_over_the_share_and_its_gain_of_each_seed() -> None:
     grid = OVER_SHARES.settings("digits")
     made = OVER_SHARES.report(grid, rows_of((300, 900), 0.02))
     assert made.verdict.count("holds") == 5 and "not found" not in made.verdict
@@ -70,17 +70,17 @@ def test_accuracy_over_the_share_and_over_the_number() -> None:
     first = made.rows[0]
     assert first.name == "fig-2-6a test accuracy"
     assert list(first.parameters.items()) == [("alpha_star", 0.64), ("labels", 300)]
+    assert gain({1.0: [0.5, 0.9], 0.6: [0.3, 0.8], 0.8: [math.nan] * 2}) == (
+        ", by 15.0 points from end to end (10.0 to 20.0)"
+    )
 
 
-def test_the_images_that_are_needed_fall_as_a_power() -> None:
+def test_the_images_that_are_needed_fall_as_a_power_inside_the_grid() -> None:
     grid = replace(OVER_NUMBERS.settings("digits"), target=0.8)
     made = OVER_NUMBERS.report(grid, rows_of((100, 300, 900), 0.02))
     assert "images ~ (alpha_*)^-2" in made.verdict and made.picture is not None
     assert any(r.name == "fig-2-6b exponent of the images" for r in made.rows)
     assert "alpha_* = 1: images for an accuracy of 80 %: 164." in made.verdict
-
-
-def test_numbers_outside_the_grid_have_no_exponent() -> None:
     _, needed = OVER_NUMBERS.claims
     grid = replace(OVER_NUMBERS.settings("digits"), target=0.4, labels=(100, 400))
     ends = {0.5: (0.2, 0.6), 0.6: (0.1, 0.3), 1.0: (0.5, 0.7)}
@@ -97,12 +97,6 @@ def test_numbers_outside_the_grid_have_no_exponent() -> None:
     )
     assert "too few images inside the grid for an exponent" in found.text
     assert [row.value for row in found.rows] == [pytest.approx(200)]
-
-
-def test_gains_are_those_of_each_seed() -> None:
-    assert gain({1.0: [0.5, 0.9], 0.6: [0.3, 0.8], 0.8: [math.nan] * 2}) == (
-        ", by 15.0 points from end to end (10.0 to 20.0)"
-    )
 
 
 @pytest.mark.usefixtures("few_images")

@@ -88,7 +88,7 @@ def test_sets_are_the_formula_on_the_tokens_that_stay(positions: int) -> None:
         torch.testing.assert_close(out[t, b], by_hand(model, t, x[ids], places))
 
 
-def test_attention_is_among_the_tokens_of_a_set() -> None:
+def test_attention_is_among_the_tokens_of_a_set_of_even_size() -> None:
     x, rows = (
         torch.randn(8, DIM, generator=drawn(1)),
         Neighborhood(torch.tensor([0, 4, 8]), torch.arange(8).flip(0), 8),
@@ -97,9 +97,6 @@ def test_attention_is_among_the_tokens_of_a_set() -> None:
     assert ids.tolist() == [7, 6, 5, 4, 3, 2, 1, 0] and inside.num_edges == 32
     sums = torch.zeros(8).index_add(0, inside.targets(), weights[:, 0].detach())
     torch.testing.assert_close(sums, torch.ones(8))
-
-
-def test_uneven_sets_and_missing_places_are_refused() -> None:
     rows = Neighborhood(torch.tensor([0, 3, 4]), torch.arange(4), 4)
     with pytest.raises(ValueError, match="rows: 1 to 3 tokens"):
         ShallowViT(net(1))(torch.zeros(4, DIM), rows, torch.tensor([0, 3]))

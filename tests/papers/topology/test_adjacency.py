@@ -42,16 +42,6 @@ def test_norms_by_hand() -> None:
     assert infinity_norm(A.replace(weight=None)) == 2
     assert infinity_distance(A, B) == 4  # rows 3, 4, 2.5
     assert infinity_distance(A, A) == 0
-
-
-@pytest.mark.parametrize("order", [1, -1])
-def test_distance_is_that_of_the_dense_matrices(order: int) -> None:
-    first, second = (A, B)[::order]
-    dense = (first.to_dense() - second.to_dense()).abs().sum(1).max()
-    assert infinity_distance(first, second) == float(dense)
-
-
-def test_norms_sum_edges_that_come_twice_and_nothing_has_0() -> None:
     twice = Neighborhood.from_edge_index(
         torch.tensor([[0, 0], [1, 1]]), 2, weight=torch.tensor([3.0, -1.0])
     )
@@ -59,6 +49,13 @@ def test_norms_sum_edges_that_come_twice_and_nothing_has_0() -> None:
     for nodes in (0, 3):
         nb = Neighborhood.from_edge_index(torch.zeros(2, 0, dtype=torch.int64), nodes)
         assert infinity_norm(nb) == infinity_distance(nb, nb) == 0
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_distance_is_that_of_the_dense_matrices(order: int) -> None:
+    first, second = (A, B)[::order]
+    dense = (first.to_dense() - second.to_dense()).abs().sum(1).max()
+    assert infinity_distance(first, second) == float(dense)
 
 
 def test_influence_is_the_column_sum_gained_and_lost() -> None:
@@ -114,17 +111,13 @@ def star(leaves: int) -> Neighborhood:
     return Compose(AddSelf(), SymmetricNormalize())(nb)
 
 
-def test_psi_and_scalings_by_hand() -> None:
+def test_psi_scalings_and_shares_by_hand() -> None:
     # Two groups: sqrt(4 * 1) * 8 / 16 and sqrt(4 * 4) * 2 / 16.
     assert psi(DEGREE, SIZE).tolist() == [1.0, 0.5]
     assert psi(torch.tensor([3.0]), torch.tensor([7])).tolist() == [1.0]
     found = psi(DEGREE, SIZE)
     assert largest_scaling(found, c=3).tolist() == [1.5, 3.0]
     assert largest_scaling(found, c=3, symmetric=True).tolist() == [0.75, 3.0]
-
-
-def test_shares_by_hand() -> None:
-    found = psi(DEGREE, SIZE)
     # 1 + 2 * 0.5 / (2 p psi) = 1 + 1 / (2 p psi)
     share = smallest_share(found, P, tolerance=0.5, c=2)
     assert share.tolist() == [1 / (1 + 1 / 1.0), 1 / (1 + 1 / 0.25)]
@@ -132,9 +125,6 @@ def test_shares_by_hand() -> None:
     expected = [(1 + 1 / (2 * 0.5**0.5 * 1.0)) ** -2, (1 + 1 / (2 * 0.25**0.5 * 0.5)) ** -2]
     assert both.tolist() == pytest.approx(expected)
     assert smallest_share(found, 0 * P, tolerance=0.1).tolist() == [0, 0]
-
-
-def test_degrees_of_groups_are_means_and_higher_ones_need_more() -> None:
     found = psi(torch.tensor([1.0, 5.0, 25.0]), torch.tensor([4, 4, 4]))
     share = smallest_share(found, torch.ones(3), tolerance=0.1)
     assert share.tolist() == sorted(share.tolist()) and share.unique().numel() == 3

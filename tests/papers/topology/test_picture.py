@@ -33,7 +33,7 @@ def test_a_picture_has_ink_a_title_and_named_axes(draw: Callable[[], Figure]) ->
     assert plot.svg(draw()) == plot.svg(draw())
 
 
-def test_dots_are_means_with_runs_and_a_band_below_the_reference() -> None:
+def test_dots_are_means_and_influence_is_a_line_in_a_band() -> None:
     (axes,) = score_dots(SAMPLED, reference="whole", margin=2).axes
     found = lines(axes)
     assert [pytest.approx(x) for x, _ in found.values()] == [[81], [71], [76]]
@@ -41,9 +41,6 @@ def test_dots_are_means_with_runs_and_a_band_below_the_reference() -> None:
     assert tenth < 1 < third  # both beside the line of their series, the second
     band = axes.patches[0].get_extents().transformed(axes.transData.inverted())
     assert (band.x0, band.x1) == (pytest.approx(79), pytest.approx(81))
-
-
-def test_influence_is_a_line_in_a_band_over_the_degree() -> None:
     (axes,) = influence_over_degree(INFLUENCE).axes
     assert lines(axes) == {"nodes of the degree": ([2, 5, 30], [1 / 2, 1 / 5, 1 / 30])}
     (band,) = (c for c in axes.collections if isinstance(c, PolyCollection))

@@ -208,15 +208,12 @@ def test_every_step_and_layer_has_its_own_draw_and_ladies_serves_the_batch() -> 
         assert int((third.abs().sum(1) > 0).sum()) <= 3
 
 
-def test_smoothing_and_signs_are_around_the_weights() -> None:
+def test_smoothing_signs_and_turns_are_around_the_weights() -> None:
     sigma = Perturbation(sigma_w=0.5, signs=True)
     still = replace(SHORT, step_size=1e-12, outer=1, inner=1, decay=False)
     moved = [trained(replace(still, perturbation=sigma), seed=s)[0].W for s in range(60)]
     off = torch.stack(moved).detach() - Dense().W.detach()
     assert float(off.std()) == pytest.approx(0.5, rel=0.1) and abs(float(off.mean())) < 0.06
-
-
-def test_columns_of_w_and_rows_of_v_turn_together() -> None:
     start, signs = Dense(), []
     algorithm = replace(SHORT, perturbation=Perturbation(signs=True), decay=False)
     for seed in range(20):
@@ -254,13 +251,19 @@ def test_it_learns_what_weights_nearby_would_say() -> None:
     assert model.training
 
 
-def test_classes() -> None:
+def test_two_classes_or_a_loss_of_ones_own() -> None:
     x, _, labeled = problem()
     y = torch.arange(NODES) % 2
     run = train_on_samples(
         Dense(), x, y, labeled, graph(), algorithm=SHORT, loss=cross_entropy,
     )  # fmt: skip
     assert all(value > 0 for value in run.losses)
+
+    def hinge(out: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return (1 - y * out[:, 0]).relu().mean()
+
+    sign = torch.arange(NODES) % 2 * 2 - 1
+    assert train_on_samples(Dense(), x, sign, labeled, graph(), algorithm=SHORT, loss=hinge).losses
 
 
 def test_what_does_not_fit_is_refused_of_training() -> None:
@@ -307,13 +310,3 @@ def test_targets_that_do_not_fit_are_refused(
     with pytest.raises(error, match=message):
         train_on_samples(model, x, y, labeled, graph(), algorithm=SHORT, loss=loss)
     assert torch.equal(model.W, start)
-
-
-def test_a_loss_of_ones_own_may_compare_with_anything() -> None:
-    x, _, labeled = problem()
-
-    def hinge(out: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        return (1 - y * out[:, 0]).relu().mean()
-
-    sign = torch.arange(NODES) % 2 * 2 - 1
-    assert train_on_samples(Dense(), x, sign, labeled, graph(), algorithm=SHORT, loss=hinge).losses

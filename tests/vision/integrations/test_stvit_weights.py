@@ -216,7 +216,7 @@ def test_every_published_size_has_our_shapes(
                 load_stvit_r(models.stvit_r_swin_base(), given)
 
 
-def test_foreign_and_partial_states_are_refused_by_name() -> None:
+def test_foreign_states_and_centers_of_another_number_are_refused() -> None:
     model, given = ours(), state(centers=False)
     block, centers = "layers.2.blocks.10.", torch.zeros(1, 36, 4 * DIM)
     table = torch.zeros(121, 4)
@@ -235,9 +235,6 @@ def test_foreign_and_partial_states_are_refused_by_name() -> None:
         pytest.raises(TypeError, match=r"expected a state dict.* a dict under 'model'"),
     ):
         load_stvit_r(model, {"model": given, "config": {}})
-
-
-def test_centers_of_another_number_and_other_units_are_refused() -> None:
     given = state(centers=True)
     for shape in ((1, 35, 4 * DIM), (1, 81, 4 * DIM), (4 * DIM,)):
         other = given | {"layers.2.semantic_token2": torch.zeros(shape)}

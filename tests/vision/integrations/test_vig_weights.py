@@ -174,7 +174,7 @@ def test_every_published_vig_has_our_shapes(name: str) -> None:
     load_vig(model, theirs.state_dict())
 
 
-def test_foreign_and_partial_states_are_refused_by_name() -> None:
+def test_foreign_states_and_pyramids_are_refused_by_name() -> None:
     theirs, model = flat()
     state = theirs.state_dict()
     partial = {name: None for name in state if "backbone.1.1" in name}
@@ -187,9 +187,6 @@ def test_foreign_and_partial_states_are_refused_by_name() -> None:
     )  # fmt: skip
     with unchanged(model), pytest.raises(TypeError, match=r"a state dict.* under 'state_dict'"):
         load_vig(model, {"state_dict": state})
-
-
-def test_pyramids_are_refused_by_name() -> None:
     theirs, model = steep()
     state = theirs.state_dict()
     refused(
@@ -203,9 +200,6 @@ def test_pyramids_are_refused_by_name() -> None:
     )  # fmt: skip
     with pytest.raises(ValueError, match=r"unexpected: .*backbone\.1\.conv\.0\.weight"):
         load_vig(vig(8, 6, image_size=32, patch_size=4, neighbors=K, out_channels=5), state)
-
-
-def test_other_messages_of_the_same_shapes_are_refused() -> None:
     theirs, _ = flat()
     other = vig(32, 2, image_size=64, neighbors=K, out_channels=5, message=EdgeMessage)
     with pytest.raises(ValueError, match="model: its messages are EdgeMessage, expected MaxRel"):

@@ -6,9 +6,14 @@ from graphtheory.vision.nn import PeriodicPositions, SinusoidalPositions
 from graphtheory.vision.nn.token_sets import token_causal
 
 
-def test_it_has_the_published_size() -> None:
+def test_it_has_the_published_size_and_parts_can_be_left_out() -> None:
     with torch.device("meta"):
         assert sum(p.numel() for p in gpt2_small().parameters()) == 124_439_808
+    model = gpt(8, 1, 2, in_channels=8, norm=False, mlp_ratio=0)
+    names = {name.split(".")[0] for name, _ in model.named_parameters()}
+    assert names == {"embed", "position", "blocks", "head"}
+    maps = model.attention_maps(torch.randn(2, 5, 8))
+    assert maps[0].neighborhood is token_causal((5, 5), torch.device("cpu"))
 
 
 @pytest.mark.parametrize(
@@ -58,14 +63,6 @@ def test_generation_goes_on_from_the_last_token_that_counts() -> None:
         for _ in range(3):
             so_far = torch.cat([so_far, model(so_far)[:, -1].argmax(1, keepdim=True)], 1)
         assert torch.equal(found[row], so_far[0, size:])
-
-
-def test_parts_can_be_left_out() -> None:
-    model = gpt(8, 1, 2, in_channels=8, norm=False, mlp_ratio=0)
-    names = {name.split(".")[0] for name, _ in model.named_parameters()}
-    assert names == {"embed", "position", "blocks", "head"}
-    maps = model.attention_maps(torch.randn(2, 5, 8))
-    assert maps[0].neighborhood is token_causal((5, 5), torch.device("cpu"))
 
 
 def test_what_does_not_fit_is_named() -> None:

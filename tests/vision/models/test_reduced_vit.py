@@ -90,12 +90,21 @@ def test_without_a_class_token_the_mean_attention_does() -> None:
     assert [s.nonzero().flatten().tolist() for s in found.slot >= 0] == best.tolist()
 
 
-def test_an_oracles_score_goes_along(model: ViT) -> None:
+def test_an_oracles_score_goes_along_and_may_decide_before_the_first_block(model: ViT) -> None:
     score = torch.arange(17.0).expand(3, -1)
     found = ReducedViT(model, {1: Keep(8, Oracle()), 3: Keep(2, Oracle())}).reduced(
         images(), score=score
     )
     assert found.slot[0].tolist() == [0, *[-1] * 14, 1, 2]
+    given, score = images(), torch.arange(17.0).expand(3, -1)
+    reduced = ReducedViT(model, {0: Keep(8, Oracle()), 2: Keep(2, Oracle())})
+    other = given.clone()
+    other[:, :, :8] = 0  # the first 8 patches, of least score
+    found = reduced.reduced(given, score=score)
+    assert found.slot[0].tolist() == [0, *[-1] * 14, 1, 2]
+    torch.testing.assert_close(reduced.reduced(other, score=score).tokens, found.tokens)
+    with pytest.raises(ValueError, match="reads received, which block 0 has not"):
+        ReducedViT(model, {0: Keep(8)})
 
 
 def test_a_token_counts_as_many_times_as_it_stands_for(model: ViT) -> None:
@@ -119,27 +128,12 @@ def test_the_model_stays_and_its_copy_learns(model: ViT) -> None:
     assert all(p.grad is not None for p in reduced.parameters())
     assert model.blocks[0].attention.bias is None
     assert all(p.grad is None for p in model.parameters())
-
-
-def test_blocks_that_do_not_exist_are_named(model: ViT) -> None:
     with pytest.raises(ValueError, match=r"after: blocks \[-1, 5\], expected 0..4"):
         ReducedViT(model, {-1: Merge(), 5: Merge(), 4: Merge()})
     with pytest.raises(TypeError, match="model: got Swin, expected a ViT"):
         ReducedViT(swin_pico(), {1: Merge()})
     with pytest.raises(TypeError, match="after: got TopK, expected Keep, Fuse or Merge"):
         ReducedViT(model, {1: TopK()})
-
-
-def test_a_rule_before_the_first_block_leaves_tokens_unseen(model: ViT) -> None:
-    given, score = images(), torch.arange(17.0).expand(3, -1)
-    reduced = ReducedViT(model, {0: Keep(8, Oracle()), 2: Keep(2, Oracle())})
-    other = given.clone()
-    other[:, :, :8] = 0  # the first 8 patches, of least score
-    found = reduced.reduced(given, score=score)
-    assert found.slot[0].tolist() == [0, *[-1] * 14, 1, 2]
-    torch.testing.assert_close(reduced.reduced(other, score=score).tokens, found.tokens)
-    with pytest.raises(ValueError, match="reads received, which block 0 has not"):
-        ReducedViT(model, {0: Keep(8)})
 
 
 def test_keys_of_heads_of_any_size_are_those_of_the_layer() -> None:

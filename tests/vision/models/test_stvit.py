@@ -1,11 +1,8 @@
-from collections.abc import Callable
-from functools import partial
-
 import pytest
 import torch
 
 from graphtheory.vision import models, nn
-from graphtheory.vision.models import STViT, stvit_nano, stvit_pico
+from graphtheory.vision.models import STViT, stvit_nano
 from graphtheory.vision.models.stvit import stvit
 
 
@@ -75,17 +72,6 @@ def test_places_of_tokens_and_other_centers() -> None:
     model = tiny(tokens=nn.MultiScale(parts), semantic=3)
     assert model.tokens(torch.randn(2, 3, 32, 32)).shape == (2, 25, 8)
     assert len(model.blocks) == 0
-
-
-def test_attention_runs_on_dense_blocks(chosen: list[str]) -> None:
-    stvit_pico()(torch.randn(2, 3, 32, 32))
-    assert chosen == ["blocks"] * 4
-
-
-def test_it_learns_and_repeats(losses: Callable[..., list[float]]) -> None:
-    make = partial(stvit_pico, out_channels=4, drop_path=0.1)
-    first = losses(make)
-    assert first == losses(make) and first[-1] < 0.5 * first[0]
 
 
 def test_bad_options_are_named() -> None:

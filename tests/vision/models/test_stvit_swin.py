@@ -25,7 +25,7 @@ def test_sizes_and_costs_are_published_but_for_norms() -> None:
     assert 0.99 * 5.826 < found.total / 1e9 < 5.826
 
 
-def test_images_of_any_size_and_maps_of_each_layer() -> None:
+def test_images_of_any_size_have_maps_of_each_layer() -> None:
     model = stvit_r_swin(8, 1, units=2, window=4, side=2, out_channels=3).eval()
     images = torch.randn(2, 3, 100, 130)
     out = model(images)
@@ -40,6 +40,12 @@ def test_images_of_any_size_and_maps_of_each_layer() -> None:
         total = torch.zeros(nb.num_dst, found.weights.size(1))
         total = total.index_add(0, nb.targets(), found.weights)
         torch.testing.assert_close(total, torch.ones_like(total))
+    for make, options in ((stvit_swin, {"semantic": 1}), (stvit_r_swin, {"units": 1})):
+        model = make(8, 1, window=2, side=1, pattern=TopK(1), out_channels=3, **options)
+        for found in model.attention_maps(torch.randn(1, 3, 32, 32)):
+            assert int(
+                (found.weights > 0).sum()
+            ) == found.neighborhood.num_dst * found.weights.size(1)
 
 
 def test_edges_are_between_patches_of_the_grid_and_tokens() -> None:
@@ -60,25 +66,13 @@ def test_edges_are_between_patches_of_the_grid_and_tokens() -> None:
     assert (within.num_dst, among.num_edges, back.num_edges) == (32, 2 * 16 * 16, 2 * 48 * 16)
 
 
-def test_attention_may_be_to_the_nearest() -> None:
-    for make, options in ((stvit_swin, {"semantic": 1}), (stvit_r_swin, {"units": 1})):
-        model = make(8, 1, window=2, side=1, pattern=TopK(1), out_channels=3, **options)
-        for found in model.attention_maps(torch.randn(1, 3, 32, 32)):
-            assert int(
-                (found.weights > 0).sum()
-            ) == found.neighborhood.num_dst * found.weights.size(1)
-
-
-def test_images_of_another_size_than_g_are_named() -> None:
-    model = stvit_r_swin(8, 1, units=1, window=2, side=1, tokens=4)
-    with pytest.raises(ValueError, match="images: of 9 semantic tokens, expected 4 as G has"):
-        model(torch.randn(2, 3, 96, 96))
-
-
-def test_gradients_reach_every_parameter() -> None:
+def test_gradients_reach_every_parameter_and_images_of_another_size_than_g_are_named() -> None:
     model = stvit_r_swin(8, 1, units=1, window=2, side=1, tokens=4, drop_path=0.0)
     model(torch.randn(2, 3, 64, 64)).sum().backward()
     assert [n for n, p in model.named_parameters() if p.grad is None] == []
+    model = stvit_r_swin(8, 1, units=1, window=2, side=1, tokens=4)
+    with pytest.raises(ValueError, match="images: of 9 semantic tokens, expected 4 as G has"):
+        model(torch.randn(2, 3, 96, 96))
 
 
 def tokens_only(**options: object) -> STViTSwin:

@@ -11,10 +11,12 @@ from graphtheory.vision.nn.patch import from_map
 PUBLISHED = {"swin_tiny": 28_288_354, "swin_small": 49_606_258, "swin_base": 87_768_224}
 
 
-def test_named_models_have_the_published_sizes() -> None:
+def test_named_models_have_the_published_sizes_and_bad_options_are_named() -> None:
     with torch.device("meta"):
         sizes = {n: sum(p.numel() for p in getattr(models, n)().parameters()) for n in PUBLISHED}
     assert sizes == PUBLISHED
+    with pytest.raises(ValueError, match="heads: 1 stages, expected 2 as many as depths"):
+        swin(8, (1, 1), (2,))
 
 
 def test_merging_puts_four_patches_side_by_side_and_zeros_where_one_is_missing() -> None:
@@ -78,8 +80,3 @@ def test_maps_name_the_patches_of_their_grid() -> None:
     relative = (2 - sources // 16 + 3) * 7 + (3 - sources % 16 + 3)
     expected = table[relative].softmax(0)
     torch.testing.assert_close(plain.weights[row.perm], expected.detach())
-
-
-def test_bad_options_are_named() -> None:
-    with pytest.raises(ValueError, match="heads: 1 stages, expected 2 as many as depths"):
-        swin(8, (1, 1), (2,))

@@ -1,5 +1,6 @@
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import pytest
 import torch
@@ -41,8 +42,12 @@ def test_images_do_not_see_each_other(readout: type) -> None:
     assert model.tokens(images).shape == (3, readout.prefix + 63, 64)
 
 
-def test_attention_runs_on_dense_blocks(chosen: list[str]) -> None:
-    vit_pico()(torch.randn(2, 3, 32, 32))
+PICO = pytest.mark.parametrize("network", [vit_pico, models.stvit_pico])
+
+
+@PICO
+def test_attention_runs_on_dense_blocks(network: Callable[..., Any], chosen: list[str]) -> None:
+    network()(torch.randn(2, 3, 32, 32))
     assert chosen == ["blocks"] * 4
 
 
@@ -65,8 +70,11 @@ def test_maps_are_of_each_layer_and_each_reads_its_tokens() -> None:
     assert (MeanToken.prefix, ClassToken.prefix, DistilledToken.prefix) == (0, 1, 2)
 
 
-def test_it_learns_and_repeats(losses: Callable[..., list[float]]) -> None:
-    make = partial(vit_pico, out_channels=4, drop_path=0.1)
+@PICO
+def test_it_learns_and_repeats(
+    network: Callable[..., Any], losses: Callable[..., list[float]]
+) -> None:
+    make = partial(network, out_channels=4, drop_path=0.1)
     first = losses(make)
     assert first == losses(make) and first[-1] < 0.5 * first[0]
 

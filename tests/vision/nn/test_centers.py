@@ -76,7 +76,7 @@ def test_windows_are_cut_as_documented_and_do_not_see_each_other() -> None:
     assert (change > 0).tolist() == [False, True, False, False]
 
 
-def test_bad_input_is_named() -> None:
+def test_bad_input_and_bad_layers_are_named() -> None:
     with pytest.raises(ValueError, match=r"x: shape \(8, 6\), expected \[9, dim\]"):
         AveragePool(2)(torch.randn(8, 6), Grid(1, 3, 3))
     with pytest.raises(ValueError, match="side: got 0"):
@@ -87,6 +87,9 @@ def test_bad_input_is_named() -> None:
         OverlapPool(4, 6)(torch.randn(18, 6), Grid(1, 3, 6))
     with pytest.raises(ValueError, match="tokens: 16 semantic tokens of 9 patches, expected no"):
         AveragePool(4)(torch.randn(9, 6), Grid(1, 3, 3))
+    with pytest.raises(ValueError, match="blocks: got 1, expected at least 2"):
+        layers(1)
+    assert run(layers(1, with_global=False), torch.randn(32, DIM).double()).shape == (8, DIM)
 
 
 IMAGES, SIDE, DIM, HEADS = 2, 4, 6, 2
@@ -168,9 +171,3 @@ def test_one_step_of_attention_comes_closer_to_the_means_of_clusters() -> None:
     found = ops.attention(start[:, None], x[:, None], x[:, None], nb, scale=scale)[:, 0]
     before, after = (torch.cosine_similarity(c, means).min() for c in (start, found))
     assert before < 0.85 and after > 0.99
-
-
-def test_bad_layers_are_named() -> None:
-    with pytest.raises(ValueError, match="blocks: got 1, expected at least 2"):
-        layers(1)
-    assert run(layers(1, with_global=False), torch.randn(32, DIM).double()).shape == (8, DIM)

@@ -13,7 +13,7 @@ def points(count: int, dim: int = 8, seed: int = 0) -> Tensor:
     return torch.randn(count, dim, generator=torch.Generator().manual_seed(seed))
 
 
-def test_the_nearest_of_normalized_features_and_every_third_of_them() -> None:
+def test_the_nearest_are_chosen_among_few_nodes_and_in_half_precision_too() -> None:
     x = points(20)
     unit = x / x.norm(dim=1, keepdim=True)
     order = torch.cdist(unit.double(), unit.double()).argsort(1)
@@ -23,6 +23,13 @@ def test_the_nearest_of_normalized_features_and_every_third_of_them() -> None:
         range(20)
     )  # the node itself is the first
     assert torch.equal(NearestNeighbors(5)(100 * x), order[:, :5])
+    assert NearestNeighbors(9, 4)(points(5)).sort(1).values.tolist() == [list(range(5))] * 5
+    assert NearestNeighbors(3, 4)(points(7)).shape == (7, 3)  # a dilation of 2 is left
+    assert torch.equal(NearestNeighbors(3, 4)(points(7)), NearestNeighbors(3, 2)(points(7)))
+    assert NearestNeighbors()(points(1)).tolist() == [[0]]
+    x = points(30).bfloat16().requires_grad_()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert torch.equal(NearestNeighbors(4)(x), NearestNeighbors(4)(x.detach().double()))
 
 
 def test_images_stay_apart_however_many_are_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -35,16 +42,6 @@ def test_images_stay_apart_however_many_are_in_memory(monkeypatch: pytest.Monkey
         assert torch.equal(whole[7 * image : 7 * image + 7], alone + 4 * image)
     monkeypatch.setattr(nearest, "_NUMBERS", 30)  # 28 are one image
     assert torch.equal(NearestNeighbors(3)(x, sources, images=3), whole)
-
-
-def test_fewer_nodes_than_asked_for_and_half_precision_choose_the_same() -> None:
-    assert NearestNeighbors(9, 4)(points(5)).sort(1).values.tolist() == [list(range(5))] * 5
-    assert NearestNeighbors(3, 4)(points(7)).shape == (7, 3)  # a dilation of 2 is left
-    assert torch.equal(NearestNeighbors(3, 4)(points(7)), NearestNeighbors(3, 2)(points(7)))
-    assert NearestNeighbors()(points(1)).tolist() == [[0]]
-    x = points(30).bfloat16().requires_grad_()
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert torch.equal(NearestNeighbors(4)(x), NearestNeighbors(4)(x.detach().double()))
 
 
 @pytest.mark.parametrize(("height", "width", "reduce"), [(6, 6, 1), (5, 7, 2), (3, 9, 4)])
@@ -107,6 +104,10 @@ def test_bad_arguments_are_named() -> None:
         position_similarity(Grid(1, 2, 2), 1, 6, CPU)
     with pytest.raises(ValueError, match="dim: got 6, expected a multiple of 4"):
         resized_similarity(Grid(1, 2, 2), 1, 6, CPU)
+    with pytest.raises(ValueError, match="reduce: got 0, expected 1 or more"):
+        Grapher(MaxRelative(DIM), NearestNeighbors(2), reduce=0)
+    with pytest.raises(ValueError, match="message: of width 6, expected a multiple of 4"):
+        Grapher(MaxRelative(6), NearestNeighbors(2), with_place=True)
 
 
 DIM = 8
@@ -169,10 +170,3 @@ def test_a_block_leaves_out_branches_of_an_image_with_their_rate() -> None:
     kept = (out == x).view(64, -1).all(1)
     assert 6 <= kept.sum() <= 28  # a quarter of 64, within 4 deviations
     assert isinstance(block.mlp[1], nn.BatchNorm1d) and block.mlp[0].out_features == 4 * DIM
-
-
-def test_bad_arguments_of_a_grapher_are_named() -> None:
-    with pytest.raises(ValueError, match="reduce: got 0, expected 1 or more"):
-        Grapher(MaxRelative(DIM), NearestNeighbors(2), reduce=0)
-    with pytest.raises(ValueError, match="message: of width 6, expected a multiple of 4"):
-        Grapher(MaxRelative(6), NearestNeighbors(2), with_place=True)

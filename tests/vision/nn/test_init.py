@@ -5,7 +5,7 @@ from torch import nn
 from graphtheory.vision.nn.init import init_for_small, init_transformer, sine_positions
 
 
-def test_maps_are_drawn_from_the_generator_and_norms_stay() -> None:
+def test_maps_are_drawn_from_the_generator_and_narrow_ones_of_their_width() -> None:
     def model(seed: int) -> nn.Module:
         made = nn.Sequential(nn.Conv2d(3, 40, 4), nn.LayerNorm(40), nn.Linear(40, 50))
         nn.init.constant_(made[1].bias, 3)
@@ -17,9 +17,6 @@ def test_maps_are_drawn_from_the_generator_and_norms_stay() -> None:
     assert not torch.equal(first[2].weight, other[2].weight)
     assert abs(first[0].weight.std() - 0.02) < 0.002 and not first[0].bias.any()
     assert (first[1].bias == 3).all()
-
-
-def test_narrow_layers_begin_with_a_deviation_of_their_width() -> None:
     torch.manual_seed(0)
     layers = nn.Sequential(nn.Conv2d(1, 64, 4), nn.Linear(64, 192))
     init_for_small(layers)

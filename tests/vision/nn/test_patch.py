@@ -7,7 +7,7 @@ from graphtheory.vision.nn import ConvStem, PatchEmbedding, PositionEmbedding
 from graphtheory.vision.nn.patch import PatchConv2d, PatchTokens, from_map, to_map
 
 
-def test_a_node_is_a_linear_map_of_its_patch_and_the_convolution() -> None:
+def test_a_node_is_a_linear_map_of_its_patch_and_padding_is_zeros() -> None:
     embed, images = PatchEmbedding(5, patch_size=3, in_channels=2), torch.randn(2, 2, 6, 9)
     x, grid = embed(images)
     assert grid == Grid(2, 2, 3) and embed.dim == 5
@@ -17,9 +17,6 @@ def test_a_node_is_a_linear_map_of_its_patch_and_the_convolution() -> None:
     convolution, images = PatchConv2d(2, 5, 3), torch.randn(2, 2, 6, 9)
     for laid in (images, images.to(memory_format=torch.channels_last)):
         torch.testing.assert_close(convolution.by_product(laid), convolution(images))
-
-
-def test_padding_is_zeros_on_the_right_and_below() -> None:
     embed, images = PatchEmbedding(5, patch_size=4, pad=True), torch.randn(1, 3, 6, 9)
     whole = torch.zeros(1, 3, 8, 12)
     whole[:, :, :6, :9] = images

@@ -29,6 +29,12 @@ def test_unmerge_pool_and_slots_of_two_reductions() -> None:
     assert torch.equal(pool(wide, SLOT, 2)[..., 1], -pool(values, SLOT, 2))
     later = torch.tensor([[1, 0], [-1, 0]])
     assert compose_slots(SLOT, later).tolist() == [[1, -1, 0, 0], [0, -1, -1, -1]]
+    values = torch.randn(*SLOT.shape, 3, dtype=torch.float64, requires_grad=True)
+    results = []
+    for way in (pool, _pool_by_product):
+        out = way(values, SLOT, 2)
+        results.append((out, *torch.autograd.grad(out.square().sum(), values)))
+    torch.testing.assert_close(*results)
 
 
 @pytest.mark.parametrize(
@@ -44,15 +50,6 @@ def test_unmerge_pool_and_slots_of_two_reductions() -> None:
 def test_bad_input_is_named(arguments: dict[str, Tensor], message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
         Keep(1, Oracle())(**{"tokens": torch.ones(1, 3, 2), **arguments})
-
-
-def test_pool_by_a_product_is_the_same() -> None:
-    values = torch.randn(*SLOT.shape, 3, dtype=torch.float64, requires_grad=True)
-    results = []
-    for way in (pool, _pool_by_product):
-        out = way(values, SLOT, 2)
-        results.append((out, *torch.autograd.grad(out.square().sum(), values)))
-    torch.testing.assert_close(*results)
 
 
 RULES = [Keep(0.5), Keep(3, Oracle()), Keep(2, Clean(torch.eye(4)[:2])), Fuse(0.5), Merge(2)]
@@ -132,7 +129,7 @@ def test_rules_compile(rule: Reducer) -> None:
             torch.testing.assert_close(one, two)
 
 
-def test_keep_takes_the_largest_scores_and_the_noisiest_go_first() -> None:
+def test_fuse_adds_the_rest_and_keep_takes_the_largest() -> None:
     inputs = drawn(images=1)
     score = torch.tensor([[-9.0, 0, 5, 1, 5, 5, 2, 0, 0]])  # of equal ones the earlier
     found = Keep(3, Oracle())(inputs["tokens"], score=score)
@@ -145,9 +142,6 @@ def test_keep_takes_the_largest_scores_and_the_noisiest_go_first() -> None:
     inputs = drawn()
     first, again, other = (Keep(0.5, Random())(**inputs, generator=source(s)) for s in (1, 1, 2))
     assert torch.equal(first.slot, again.slot) and not torch.equal(first.slot, other.slot)
-
-
-def test_fuse_adds_the_rest_weighted_by_attention() -> None:
     tokens = torch.tensor([[[9.0], [1.0], [2.0], [3.0]]])
     received = torch.tensor([[0.4, 0.1, 0.3, 0.2]])
     found = Fuse(1)(tokens, received)
