@@ -89,8 +89,8 @@ def test_least_risk_is_at_most_that_of_zero_and_finds_a_function_of_the_class(
 
 (FIGURE,) = FIGURES
 SMALL = Classes(
-    p_stars=((0.9, 0.1), (0.1, 0.9)), sizes=(1, 4), seeds=1, groups=(20, 60), degrees=(6, 2),
-    descent=Descent(2, 8),
+    p_stars=((0.9, 0.1), (0.1, 0.9)), sizes=(1, 4), seeds=1, groups=(10, 30), degrees=(6, 2),
+    descent=Descent(1, 8),
 )  # fmt: skip
 
 
