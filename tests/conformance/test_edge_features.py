@@ -161,14 +161,14 @@ _ROW = torch.zeros(21, dtype=torch.uint8)
         (EdgeFeatures(torch.zeros(21, 2).long()), TypeError, "features: dtype torch.int64"),
         (
             EdgeFeatures(torch.zeros(21, 2), torch.zeros(7, 1, 3)), ValueError,
-            r"edges.query: shape \(7, 1, 3\), expected \(7, 1, 2\)",
+            r"edges.query: shape \(7, 1, 3\), expected \[7, 1, 2\]",
         ),
         (
             EdgeFeatures(torch.zeros(21, 2), torch.zeros(7, 1, 2).double()), TypeError,
             "edges.query: dtype torch.float64, expected torch.float32",
         ),
-        (EdgeFeatures(torch.zeros(257, 2), row=_ROW), ValueError, r"1 to 256 rows"),
-        (EdgeFeatures(torch.zeros(3, 2, 2), row=_ROW), ValueError, r"1 to 256 rows, 1, 2"),
+        (EdgeFeatures(torch.zeros(257, 2), row=_ROW), ValueError, "257 rows, expected 1 to 256"),
+        (EdgeFeatures(torch.zeros(3, 2, 2), row=_ROW), ValueError, r"expected \[3, 1, edge_dim\]"),
         (EdgeFeatures(torch.zeros(3, 2), row=_ROW[1:]), ValueError, r"edges.row: .* \[21\]"),
         (EdgeFeatures(torch.zeros(3, 2), row=_ROW.int()), ValueError, "uint8 or int64"),
         (EdgeFeatures(torch.zeros(3, 2), row=_ROW + 3), IndexError, "edges.row: entries 3 to 3"),

@@ -32,10 +32,10 @@ def test_categories_are_summed() -> None:
 
 def test_atom_features_of_ogb_give_what_its_encoder_gives() -> None:
     pytest.importorskip("ogb")
-    from ogb.graphproppred.mol_encoder import AtomEncoder
-    from ogb.utils.features import get_atom_feature_dims
+    from graphtheory.lab.datasets.graph_readers import import_ogb  # which asks no network
 
-    theirs, sizes = AtomEncoder(6), get_atom_feature_dims()
+    theirs = import_ogb("ogb.graphproppred.mol_encoder").AtomEncoder(6)
+    sizes = import_ogb("ogb.utils.features").get_atom_feature_dims()
     ours = CategoricalEncoder(sizes, 6)
     with torch.no_grad():
         ours.table.copy_(torch.cat([e.weight for e in theirs.atom_embedding_list]))
