@@ -6,10 +6,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphtheory import Neighborhood
-from graphtheory.lab.datasets import graphs
-from graphtheory.lab.train import FullGraph, NodeTask, fit
 from graphtheory.models import SampledGCN
-from graphtheory.papers.topology.training import Algorithm2, train_on_samples
 from graphtheory.patterns import (
     LADIES,
     AddSelf,
@@ -164,8 +161,13 @@ def test_what_is_no_neighborhood_is_refused(tiny: Tiny, wrap: Any) -> None:
             SampledGCN(6, 5, 3)(tiny.x, wrap(given))
 
 
+def of_lab(module: str) -> Any:
+    """A module that needs the packages of the extra `lab`."""
+    return pytest.importorskip(f"graphtheory.{module}", exc_type=ImportError)
+
+
 def karate() -> Data:
-    data = graphs.load("karate")
+    data = of_lab("lab.datasets.graphs").load("karate")
     part = torch.arange(34) % 3
     masks = {f"{name}_mask": part == i for i, name in enumerate(("train", "val", "test"))}
     return Data(x=data.x, y=data.y, edge_index=data.edge_index, **masks)
@@ -175,10 +177,12 @@ def test_it_learns_classes_by_adam_and_predicts_with_the_effective_adjacency() -
     data = karate()
     sampler = Compose(AddSelf(), SymmetricNormalize(), DegreeGroups(share=0.9))
     model = SampledGCN(data.x.size(1), 16, 4, generator=torch.Generator().manual_seed(0))
-    task = NodeTask(model, num_classes=4)
-    found = fit(
-        task, FullGraph(data, sampler, evaluation=Effective(sampler)), epochs=60, progress=False
+    nodes, task = (
+        of_lab("lab.train.nodes"),
+        of_lab("lab.train.nodes").NodeTask(model, num_classes=4),
     )
+    source = nodes.FullGraph(data, sampler, evaluation=Effective(sampler))
+    found = of_lab("lab.train.fit").fit(task, source, epochs=60, progress=False)
     assert found.test is not None and found.test > 0.6
 
 
@@ -190,9 +194,10 @@ def test_it_learns_by_algorithm_2(fixed: bool) -> None:
     drawn = torch.Generator().manual_seed(0)
     model = SampledGCN(data.x.size(1), 32, 4, fixed=fixed, dropout=0.1, generator=drawn)
     start = {name: value.clone() for name, value in model.state_dict().items()}
-    run = train_on_samples(
+    training = of_lab("papers.topology.training")
+    run = training.train_on_samples(
         model, data.x, y, data.train_mask, nb, DegreeGroups(share=0.9),
-        algorithm=Algorithm2(step_size=0.02, outer=3, inner=150), generator=drawn,
+        algorithm=training.Algorithm2(step_size=0.02, outer=3, inner=150), generator=drawn,
     )  # fmt: skip
     assert sum(run.losses[-100:]) < 0.6 * sum(run.losses[:100])
     stayed = {n for n, value in model.state_dict().items() if torch.equal(value, start[n])}

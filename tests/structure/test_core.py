@@ -9,7 +9,6 @@ import torch
 from torch_geometric.utils import remove_self_loops, to_undirected
 
 from graphtheory import Neighborhood, bipartite
-from graphtheory.lab.datasets.graphs import load
 from graphtheory.structure import (
     class_balance,
     core_distance,
@@ -104,9 +103,14 @@ def positive_share(margin, z):
     return float((margin[:, z - 1] > 0).double().mean())
 
 
+def of_lab():
+    """Data sets by name, which need the packages of the extra `lab`."""
+    return pytest.importorskip("graphtheory.lab.datasets.graphs", exc_type=ImportError)
+
+
 def real_margins(name, root, cache):
     """Counts and labels of an undirected real graph whose discriminative nodes are as in B.1.1."""
-    data = load(name, root, cache=cache)
+    data = of_lab().load(name, root, cache=cache)
     edges = to_undirected(remove_self_loops(data.edge_index)[0], num_nodes=data.num_nodes)
     graph = Neighborhood.from_edge_index(edges, num_nodes=data.num_nodes)
     pattern = torch.where(discriminative_nodes(data.x, data.y), data.y, -1)
@@ -222,7 +226,7 @@ def test_classes_do_not_see_each_other_and_may_be_tiny(generator):
 
 def cora(root, cache):
     """Features and labels of Cora from its raw files."""
-    data = load("Cora", root, cache=cache)
+    data = of_lab().load("Cora", root, cache=cache)
     assert set(data.x.unique().tolist()) == {0.0, 1.0}
     return data.x, data.y
 

@@ -70,6 +70,7 @@ def made(name: str):
 
 @pytest.mark.parametrize("name", [*LAYERS, *BY_RELATION, *BY_KIND])
 def test_summary_and_profile(name) -> None:
+    pytest.importorskip("tabulate")
     before, after, given = made(name)
     table = summary(after, *given)
     assert table == summary(before, *given)
@@ -79,6 +80,7 @@ def test_summary_and_profile(name) -> None:
 
 
 def test_summary_of_gps_has_no_shapes_of_its_attention() -> None:
+    pytest.importorskip("tabulate")
     layer, edges = pyg.GPSConv(8, pyg.GCNConv(8, 8), heads=2), torch.tensor([[0, 1], [1, 0]])
     given = torch.randn(2, 8), edges
     before = _cells(summary(layer, *given))
