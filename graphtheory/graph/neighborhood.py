@@ -37,7 +37,8 @@ class Neighborhood:
     The object is immutable: attributes cannot be assigned, `replace` makes a changed copy. It has
     ids of its own, so that a later change of `indptr` and `indices` as they were given does not
     matter. One whose own ids are changed in place is refused where something that was computed of
-    them is used again, as in every call with gradients.
+    them is used again, as in every call with gradients. Between a forward and its backward pass,
+    changes through numpy or `.data` are noticed only where ids leave their range.
 
     Args:
         indptr: Row pointers, int64 [num_dst + 1], from 0 to num_edges, not decreasing.
@@ -77,6 +78,7 @@ class Neighborhood:
     _groups: list[Group] | None = None
     _edge_places: list[Tensor] | None = None
     _transpose: Neighborhood | None = None
+    _perm_state: Hashable | None = None  # of the transpose, when it was handed out
     _weighted_transpose: tuple[Hashable, Neighborhood] | None = None  # and what the weights were
 
     def __init__(
@@ -107,8 +109,12 @@ class Neighborhood:
                 fields[name] = savable(tensor)
         num_src = num_dst if num_src is None else num_src
         self._store(**fields, num_dst=num_dst, num_src=num_src, sets=sets, plans={})
-        if validate and not torch.compiler.is_compiling():
+        if torch.compiler.is_compiling():
+            return
+        if validate:
             check_structure(self)
+        if sets is not None:  # of which some backends read no ids
+            self.check_unchanged()
 
     def _store(self, **fields: object) -> None:
         """Set attributes: in the constructor, and of what is computed once."""
@@ -124,7 +130,8 @@ class Neighborhood:
         raise AttributeError(f"{name}: a Neighborhood cannot be changed; make a new one")
 
     def __getstate__(self) -> dict[str, Any]:
-        return vars(self) | {"plans": {}}  # which hold modules, that no copy or pickle takes
+        # plans hold modules, and states addresses, of which a copy has others
+        return vars(self) | {"plans": {}, "_first_state": None, "_perm_state": None}
 
     def check_unchanged(self) -> Hashable | None:
         """What the ids hold, which is what they held when this was called first.
@@ -251,6 +258,8 @@ class Neighborhood:
         self.check_unchanged()
         turned = self._turned()
         turned.check_unchanged()  # from here on others can change it
+        if self._perm_state is None and turned.perm is not None:
+            self._store(_perm_state=state_of(turned.perm))
         of_edges = {n: t for n in _OF_EDGES if (t := getattr(self, n)) is not None}
         if not of_edges:
             return turned
@@ -270,8 +279,12 @@ class Neighborhood:
                 self._adopt_transpose(*csr_transpose(self.indptr, self.indices, self.num_src))
         turned = self._transpose
         assert turned is not None
-        if turned._first_state is not None:
-            turned.check_unchanged()
+        if turned._first_state is not None and turned.check_unchanged() is not None:
+            assert turned.perm is not None
+            if self._perm_state is not None and self._perm_state != state_of(turned.perm):
+                raise ValueError(
+                    "transpose: its perm was changed in place, expected the same for its whole life"
+                )
         return turned
 
     def _adopt_transpose(self, indptr: Tensor, targets: Tensor, perm: Tensor) -> None:

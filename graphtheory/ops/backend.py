@@ -32,6 +32,8 @@ class Backend:
             takes `edge_softmax` and `aggregate`.
         fuses_mapped_relu_sum: Whether it has kernels for `relu_sum` with a matrix; otherwise the
             product by edge is built.
+        reads_ids: Whether loops of its own read ids, which then have to be given for every gradient
+            by source; torch's operators check what they are given.
         kernels: A module with the functions that the torch ops call, see `backends.csr`.
     """
 
@@ -46,6 +48,7 @@ class Backend:
     backward_needs: tuple[str, ...] = ()
     fuses_additive_attention = False
     fuses_mapped_relu_sum = False
+    reads_ids = True
     kernels: Any = None
 
     def run(self, call: Call | AttentionCall) -> Any:

@@ -12,6 +12,7 @@ from graphtheory.graph import Neighborhood
 from graphtheory.graph.content import PerTensorCache, fit, fit_both_ways, is_plain, within
 from graphtheory.graph.csr import check_index, check_pointers, plain
 from graphtheory.graph.inference import innermost_transform, leave_inference_mode, unwrapped
+from graphtheory.ops.backend import BACKENDS
 
 _NAMES = {
     "N": "num_dst", "M": "num_src", "E": "num_edges", "H": "heads", "D": "head_dim",
@@ -20,7 +21,6 @@ _NAMES = {
 _PER_EDGE = {"bucket": "E", "row": "E", "saved": "EH"}
 _NO_GRADIENT_BY_SOURCE = ("::attention_backward", "::edge_attention_backward")
 _MOST = 256  # sizes that a layout remembers
-_LOOPLESS = frozenset(("torch_csr", "reference"))  # backends by torch's own operators
 
 
 def check_arguments(neighborhood: Neighborhood, words: str, **tensors: object) -> dict[str, int]:
@@ -170,7 +170,8 @@ class Layout:
         backward = self._by_source and len(parts) == 5
         if backward and not parts[2].numel():  # the edges by source, which some do without
             backward = False
-            if not self.name.endswith(_NO_GRADIENT_BY_SOURCE) and args[-1] not in _LOOPLESS:
+            loops = BACKENDS[args[-1]].reads_ids if args[-1] in BACKENDS else True
+            if loops and not self.name.endswith(_NO_GRADIENT_BY_SOURCE):
                 raise ValueError(f"t_indptr: empty, expected the edges by source ({self.name})")
         if sources is None:
             sources = parts[2].size(0) - 1 if backward else None

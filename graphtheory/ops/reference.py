@@ -42,9 +42,9 @@ def aggregate(weights: Tensor, value: Tensor, nb: Neighborhood, reduce: str = "s
     if reduce in ("max", "min"):  # from infinity, since torch lets the initial value share
         out = out + (-torch.inf if reduce == "max" else torch.inf)
         out = out.scatter_reduce(0, rows[:, None, None].expand_as(messages), messages, f"a{reduce}")
-        return torch.where(degree == 0, 0, out)
+        return torch.where(degree == 0, 0, out).to(value.dtype)
     out = out.index_add(0, rows, messages)
-    return out if reduce == "sum" else out / degree.clamp(min=1)
+    return (out if reduce == "sum" else out / degree.clamp(min=1)).to(value.dtype)
 
 
 def relu_sum(

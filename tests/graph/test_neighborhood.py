@@ -402,3 +402,22 @@ def test_what_inference_makes_serves_training(backend: str) -> None:
         ops.attention(x, x, x, nb, backend=backend).sum().backward()
         ops.aggregate(None, x, nb, backend=backend).sum().backward()
         assert x.grad is not None and x.grad.isfinite().all()
+
+
+def test_what_was_handed_out_or_made_is_compared_and_a_copy_has_states_of_its_own(monkeypatch):
+    x = torch.randn(3, 1, 2, requires_grad=True)
+    ids = torch.tensor([[0, 1], [1, 2]])
+    for change in (lambda perm: perm.flip(0), lambda perm: perm + 1):
+        nb = Neighborhood.from_edge_index(ids, 3)
+        nb.transpose().perm.copy_(change(nb.transpose().perm))
+        with pytest.raises(ValueError, match=r"transpose: its perm was changed in place"):
+            aggregate(torch.ones(2, 1), x, nb)
+    sets = cliques([2, 2])
+    sets.indices.numpy()[:] = 0
+    with pytest.raises(ValueError, match="changed in place"):
+        ops.attention(*[torch.randn(4, 1, 2)] * 3, sets, backend="blocks")
+    monkeypatch.setattr("graphtheory.graph.neighborhood.state_of", lambda *t: tuple(map(id, t)))
+    nb = Neighborhood.from_edge_index(ids, 3)
+    nb.check_unchanged()
+    for other in (copy.deepcopy(nb), pickle.loads(pickle.dumps(nb))):
+        assert other.check_unchanged() != nb.check_unchanged()  # as addresses are on a GPU

@@ -13,6 +13,7 @@ class Reference(Backend):
     """`ops.reference`."""
 
     name = "reference"
+    reads_ids = False
 
     def run(self, call: Call | AttentionCall) -> Any:
         """The result of a call, differentiable."""

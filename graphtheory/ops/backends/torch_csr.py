@@ -25,6 +25,7 @@ class TorchCSR(CSRBackend):
     """Every operation on any device."""
 
     name = "torch_csr"
+    reads_ids = False
     module = __name__
 
     def needs_transpose(self, call: Call | AttentionCall) -> bool:
