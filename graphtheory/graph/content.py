@@ -39,7 +39,7 @@ def _mixed(words):
 
 @njit(cache=True, nogil=True)
 def _within(ids, limit):
-    """Whether ids run from 0 to a limit."""
+    """Whether all ids lie in 0..limit-1."""
     low, high = 0, -1
     for i in range(len(ids)):
         low, high = min(low, ids[i]), max(high, ids[i])

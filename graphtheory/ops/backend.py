@@ -124,11 +124,9 @@ def choose(call: Call | AttentionCall, backend: str | Backend | None = None) -> 
     """The named backend, or the first that can run the call and is not measured to be slower.
 
     Raises:
-        ValueError: If the name is unknown, or the neighborhood was changed in place.
+        ValueError: If the name is unknown.
         NotImplementedError: If the named backend cannot run the call; the message says why.
     """
-    if call.neighborhood.sets is not None:  # of which some backends read no ids
-        call.neighborhood.check_unchanged()
     known = BY_OPERATION[call.operation]
     if backend is None:
         for chosen in known:

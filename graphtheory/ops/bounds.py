@@ -250,9 +250,8 @@ class Layout:
         return sizes
 
 
-def check_rows_of(neighborhood: Neighborhood, operation: str) -> None:
+def check_rows_of(nb: Neighborhood, operation: str) -> None:
     """Raise unless the ids of a neighborhood in main memory lie within it; reads them once."""
-    nb = neighborhood
     if nb.indptr.is_cpu and not fit(nb.indptr, nb.indices, nb.num_src):
         _raise_misfit(operation, [nb.indptr, nb.indices], nb.num_src)
 

@@ -157,8 +157,11 @@ def run(
     """
     if call.plan is not None:
         return call.plan.run(call)
-    chosen, nb = choose(call, backend), call.neighborhood
-    if kind is None or nb.check_unchanged() is None:
+    nb, state = call.neighborhood, None
+    if kind is not None or nb.sets is not None:  # of which some backends read no ids
+        state = nb.check_unchanged()
+    chosen = choose(call, backend)
+    if kind is None or state is None:
         return chosen.run(call)
     operation, grad = call.operation, needs_grad(call.tensors)
     check_rows_of(nb, operation)
