@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from graphtheory.graph import Neighborhood
-from graphtheory.ops.bounds import check_arguments, check_device, check_lookup, check_same_type
+from graphtheory.graph.content import check_lookup
+from graphtheory.ops.bounds import check_arguments, check_device, check_same_type
 
 MOST_ROWS = 256  # of a table: a row number is a byte, and sums by row are [num_dst, heads, rows]
 
@@ -28,7 +29,7 @@ class BucketedBias(NamedTuple):
 
     def check(self) -> None:
         """Raise unless every bucket is a row of the table; what looks it up calls this."""
-        check_lookup("bias.bucket", self.bucket, self.table.size(0))
+        check_lookup("bias.bucket", self.bucket, self.table)
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +82,7 @@ class EdgeFeatures:
         """The features of every edge, [num_edges, 1 or heads, D]."""
         if self.row is None:
             return self.features[:, None]
-        check_lookup("edges.row", self.row, self.features.size(0))
+        check_lookup("edges.row", self.row, self.features)
         found = self.features.index_select(0, self.row.long())
         return found[:, None] if found.dim() == 2 else found
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -14,6 +14,7 @@ from graphtheory.graph.inference import innermost_transform
 from graphtheory.ops.arguments import BucketedBias, EdgeFeatures
 from graphtheory.ops.backend import BY_OPERATION, Backend, choose
 from graphtheory.ops.bounds import check_rows_of
+from graphtheory.ops.derivatives import needs_grad
 from graphtheory.ops.dropout import draw_seed
 
 _MOST = 64  # kinds of calls that a neighborhood remembers
@@ -107,15 +108,6 @@ class AttentionCall(NamedTuple):
         if isinstance(self.bias, BucketedBias):
             return None, self.bias.table, self.bias.bucket
         return self.bias, None, None
-
-
-def needs_grad(tensors: Sequence[Tensor | None]) -> bool:
-    """Whether a backward pass to one of the tensors may follow."""
-    if torch.is_grad_enabled():
-        for t in tensors:
-            if t is not None and t.requires_grad:
-                return True
-    return False
 
 
 def known(
