@@ -120,8 +120,8 @@ def edges_loop(counters, chunks, indptr, logits, k, out):
         first, last = rows_of(indptr, chunk, chunks)
         for i in range(first, last):
             low, high = indptr[i], indptr[i + 1]
+            x = np.full(whole(high - low), -np.inf, logits.dtype)
             for h in range(logits.shape[1]):
-                x = np.full(whole(high - low), -np.inf, logits.dtype)
                 for j in range(high - low):
                     x[j] = logits[low + j, h]
                 choose(x, 0, 1, high - low, k, stats, 0, 0)
