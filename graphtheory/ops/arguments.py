@@ -91,8 +91,8 @@ def check_attention(
     query: Tensor, key: Tensor, value: Tensor, neighborhood: Neighborhood,
     bias: Tensor | BucketedBias | None, scale: float | None, dropout: float,
     edges: EdgeFeatures | Sequence[EdgeFeatures] | None = None,
-) -> tuple[EdgeFeatures, ...]:  # fmt: skip
-    """Raise unless the arguments of attention fit together; the features of edges as a tuple."""
+) -> None:  # fmt: skip
+    """Raise unless the arguments of attention fit together."""
     by_bucket = isinstance(bias, BucketedBias)
     if not (by_bucket or bias is None or isinstance(bias, Tensor)):
         kind = type(bias).__name__
@@ -110,7 +110,8 @@ def check_attention(
         _check_rows(
             "bias.bucket", bias.bucket, (torch.uint8,), "bias.table", bias.table, neighborhood
         )
-    return () if edges is None else _checked_edges(edges, neighborhood, query)
+    if edges is not None:
+        _check_edges(edges, neighborhood, query)
 
 
 def check_dropout(dropout: float) -> None:
@@ -119,9 +120,9 @@ def check_dropout(dropout: float) -> None:
         raise ValueError(f"dropout: got {dropout}, expected a probability in [0, 1)")
 
 
-def _checked_edges(
+def _check_edges(
     edges: EdgeFeatures | Sequence[EdgeFeatures], neighborhood: Neighborhood, query: Tensor
-) -> tuple[EdgeFeatures, ...]:
+) -> None:
     given = edges if isinstance(edges, (tuple, list)) else (edges,)
     for one in given:
         if not isinstance(one, EdgeFeatures):
@@ -141,7 +142,6 @@ def _checked_edges(
             f"edges: got {len(given)}, of which {tables} have a table; expected one, or one by "
             "edge and one with a table"
         )
-    return tuple(given)
 
 
 def _check_rows(

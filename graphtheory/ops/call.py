@@ -126,9 +126,12 @@ def known(
     for a in rest:  # which grows
         if type(a) in PLAIN:
             kind += (a.shape, a.dtype, a.device, a.requires_grad, a.is_inference())
-        elif type(a) is BucketedBias:
+        elif type(a) in (BucketedBias, tuple):
             rest += a
-            kind.append(BucketedBias)
+            kind.append((type(a), len(a)))
+        elif type(a) is EdgeFeatures:
+            rest += a.features, a.query, a.row
+            kind.append(EdgeFeatures)
         elif type(a) in _OPTIONS:
             kind.append(a)
         else:

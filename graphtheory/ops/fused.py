@@ -204,6 +204,7 @@ def _with_edges(call: AttentionCall, backend: Backend) -> tuple[Tensor, tuple[Te
     out, sums, _ = _edge_attention(
         call.query, call.key, call.value, features, _queries(call, edges), row, *call.bias_parts,
         call.seed, structure(call, backend), num_rows, call.scale, call.dropout, backend.name,
+        plan=call.plan,
     )  # fmt: skip
     by_edge, by_row = sums[..., : sums.size(2) - num_rows], sums[..., sums.size(2) - num_rows :]
     found = (
