@@ -73,7 +73,7 @@ ASIDE = re.compile(  # no results: comments, code, addresses, figures, papers, l
 )
 UNIT = re.compile(r" ?(?:%|±|times\b|points?\b|M?B\b|m?s\b|seconds\b|minutes\b)|(?<=[.]\d)")
 UNMARKED = {
-    "README.md": 0,
+    "README.md": 6,  # its bullets, which tests/docs/test_readme.py compares
     "docs/drop_in.md": 0,
     "docs/install.md": 0,
     "docs/node-benchmarks.md": 0,

@@ -30,7 +30,7 @@ def test_every_page_shows_its_rows(check: SimpleNamespace) -> None:
         _, differences, found[name] = check.compared(text, name)
         assert not differences, "\n".join(map(str, differences))
     # Templates keep their comments; an edit that loses one is seen here.
-    assert found["docs/tables/README.md"] >= 40
+    assert found["docs/tables/README.md"] >= 14
     assert found["docs/tables/results.md"] >= 400
     assert found["docs/performance.md"] >= 700
     assert found["docs/scale.md"] >= 150
