@@ -31,7 +31,7 @@ def test_it_is_read_in_a_minute_also_as_text() -> None:
     assert len(lines) <= 140
     assert [line for line in lines if len(line) > 100] == []
     assert "<!--" not in README
-    assert "pip install ." in README
+    assert all(words in README for words in ("pip install .", "make run", "make test"))
     assert "index-url" not in README and "--find-links" not in README
 
 
