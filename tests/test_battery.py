@@ -23,6 +23,7 @@ from battery.line import Line
 from battery.locality import locality
 from battery.memory import quadratic
 from battery.record import keep
+from battery.threads import several_callers
 
 # torch raises at the signal of a killed worker, wherever that arrives: at times in a finalizer, or
 # before a socket that was just opened has an owner to close it.
@@ -36,7 +37,8 @@ KILLS = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarn
         (damage, 0.04), (hostile, 1.0), (threads, 0.004), (bad_input, 1.0), (fuzz, 0.01),
         (registration, 1.0), (faulty_pieces, 0.01), (long_offsets, 0.5),
         pytest.param(workers, 0.1, marks=KILLS), (against_pyg, 0.004), (laws, 0.02),
-        (quadratic, 1.0), (loader_workers, 1.0), (caches, 0.01), (bounds, 0.01), 
+        (quadratic, 1.0), (loader_workers, 1.0), (caches, 0.01), (bounds, 0.01),
+        (several_callers, 0.004),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )  # fmt: skip

@@ -84,8 +84,7 @@ class HFLayers(Layers):
         """Attention with the function that the config names; output and weights."""
         sources = x if inputs.sources is None else inputs.sources
         query, key = inputs.rotate(heads(attention, x, 0), heads(attention, sources, 1))
-        if inputs.parts is not None:
-            inputs.parts.extend((query, key))
+        inputs.made = query, key
         mask = inputs.mask(query)
         kind = attention.config._attn_implementation
         if mask is not None and not kind.startswith(_ADDING):
@@ -223,24 +222,23 @@ class SwinHooks(Hooks):
         at = blocks[0].attention.q_proj
         parts = Tokens(what, at.in_features, at.weight).train(model.training)
         super().__init__(base, blocks[what.base :], what, parts=parts)
-        self.patches: Tensor | None = None
 
     def run(self, which: int, x: Tensor, *args: Any, **options: Any) -> Any:
         size = args[0] if args else options.pop("input_dimensions")
         options.pop("always_partition", None)
         block, made = self.layers[which], self.base.semantic
         if which == 0:
-            self.patches = x
+            self.call.patches = x
             centers = made.centers(x.flatten(0, 1), Grid(x.size(0), *size))
             return _block(block, centers.view(x.size(0), -1, x.size(2)), x, options)
-        patches = self.patches
+        patches = self.call.patches
         assert patches is not None
         if which == 1:
             moved = x if made.global_centers is None else x + made.global_centers
             return _block(block, moved, torch.cat([x, patches], 1), options)
         if which < len(self.layers) - 1:
             return _block(block, x, x, options)
-        self.patches = None  # keep no tensors of this pass
+        self.call.patches = None  # keep no tensors of this pass
         return _block(block, patches, x, options)
 
 

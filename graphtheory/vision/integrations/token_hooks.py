@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import warnings
 from functools import partial
+from threading import local
 from typing import Any, NamedTuple
 
 import torch
@@ -41,17 +42,31 @@ class Trace(NamedTuple):
 
 
 def trace(model: nn.Module) -> Trace:
-    """The `Trace` of the last forward pass of a model with token reduction.
+    """The `Trace` of the last forward pass of a model with token reduction in this thread.
 
     ``unmerge(outputs.last_hidden_state, trace(model).slot)`` restores every token.
 
     Raises:
-        ValueError: If no `Reduce` was applied to the model, or it was not called since.
+        ValueError: If no `Reduce` was applied to the model, or this thread did not call it since.
     """
     made = getattr(model, INSTALLED, None)
-    if not isinstance(made, ReductionHooks) or made.now is None:
-        raise ValueError(f"model: no reduction has run in this {type(model).__name__}")
-    return made.now
+    if not isinstance(made, ReductionHooks) or made.call.now is None:
+        raise ValueError(
+            f"model: no reduction has run in this {type(model).__name__} in this thread"
+        )
+    return made.call.now
+
+
+class Call(local):
+    """What belongs to the forward pass that this thread runs; copies and pickles have none."""
+
+    now: Trace | None = None
+    whole = 0  # tokens before the first layer
+    size = (0, 0)  # rows and columns of the grid of patches
+    patches: Tensor | None = None
+
+    def __reduce__(self) -> tuple[type[Call], tuple[()]]:
+        return Call, ()
 
 
 class Tokens(nn.Module):
@@ -66,7 +81,7 @@ class Tokens(nn.Module):
 
 
 class Hooks:
-    """Layers of a model with another `forward`, and their state during a forward pass.
+    """Layers of a model with another `forward`, and in `call` the state of a forward pass.
 
     `read` replaces the attention of these layers, too; `parts` are new parameters of the model.
     """
@@ -76,7 +91,7 @@ class Hooks:
         read: Layers | None = None, parts: Tokens | None = None,
     ) -> None:  # fmt: skip
         self.base, self.layers, self.what = base, layers, what
-        self.read, self.parts = read, parts
+        self.read, self.parts, self.call = read, parts, Call()
         self.handles: list[Removable] = []
 
     def install(self) -> None:
@@ -151,34 +166,32 @@ class ReductionHooks(Hooks):
         super().__init__(read.base, read.layers, what, read)
         self.rules, self.inside = what.rules(len(read.layers)), what.inside
         self.proportional, self.restore = what.counts_sizes, what.restores(read.averages)
-        self.now: Trace | None = None
-        self.whole = 0  # tokens before the first layer
 
     def run(self, which: int, x: Tensor, *args: Any, **options: Any) -> Tensor:
-        layer = self.layers[which]
+        layer, call = self.layers[which], self.call
         positions = self.read.positions(layer, args, options)
         if which == 0:
             size = x.new_ones(x.shape[:2])
             place = torch.arange(size.size(1), device=size.device).expand_as(size)
-            self.now, self.whole = Trace(size, place, place), x.size(1)
-        assert self.now is not None
-        step = partial(self._step, which + 1, positions, self.now)
+            call.now, call.whole = Trace(size, place, place), x.size(1)
+        assert call.now is not None
+        step = partial(self._step, which + 1, positions, call.now, call.whole)
         x, *after = self.read.checkpointed(layer, step, x)
-        self.now = Trace(after[0].detach(), *after[1:])
+        call.now = Trace(after[0].detach(), *after[1:])
         if which + 1 == len(self.layers):
-            x = unmerge(x, self.now.slot) if self.restore else x
+            x = unmerge(x, call.now.slot) if self.restore else x
             if torch.compiler.is_exporting():
-                self.now = None  # keep no tensors of a trace
+                call.now = None  # keep no tensors of a trace
         return x
 
     def _step(
-        self, number: int, positions: Positions, now: Trace, x: Tensor
+        self, number: int, positions: Positions, now: Trace, whole: int, x: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Tokens after a layer, their sizes, slots and places."""
         layer, rule = self.layers[number - 1], self.rules.get(number)
         place = now.place if any(i < number for i in self.rules) else None
-        size = now.size if self.proportional and x.size(1) < self.whole else None
-        inputs = AttentionInputs(positions, None, place, place, size, [])
+        size = now.size if self.proportional and x.size(1) < whole else None
+        inputs = AttentionInputs(positions, None, place, place, size)
         tokens = self.read.first(layer, x, inputs)
         if rule is not None and self.inside:
             tokens, now = self._reduced(rule, layer, tokens, now, inputs)
@@ -191,8 +204,8 @@ class ReductionHooks(Hooks):
         self, rule: Reducer, layer: Any, tokens: Tensor, before: Trace, inputs: AttentionInputs
     ) -> tuple[Tensor, Trace]:
         """Tokens after a rule, which reads what the attention has computed."""
-        assert inputs.parts is not None
-        query, key = inputs.parts
+        assert inputs.made is not None
+        query, key = inputs.made
         wants_attention = rule.needs == "received"
         found = rule(
             tokens, size=before.size, prefix=self.read.prefix,
@@ -227,8 +240,6 @@ class SemanticHooks(Hooks):
             )
         parts = Tokens(what, read.dim, next(read.base.parameters())).train(read.base.training)
         super().__init__(read.base, read.layers[what.base :], what, read, parts)
-        self.size = (0, 0)
-        self.patches: Tensor | None = None
 
     def watch(self) -> list[Removable]:
         hook = self.read.embedding.register_forward_pre_hook(self.record_size, with_kwargs=True)
@@ -240,16 +251,16 @@ class SemanticHooks(Hooks):
         """Before the embedding: record the size of the images in patches."""
         images = args[0] if args else options["pixel_values"]
         (height, width), patch = images.shape[2:], self.read.patch
-        self.size = (height // patch[0], width // patch[1])
+        self.call.size = (height // patch[0], width // patch[1])
 
     def run(self, which: int, x: Tensor, *args: Any, **options: Any) -> Tensor:
         layer = self.layers[which]
-        step = partial(self._step, which, self.read.positions(layer, args, options), self.size)
+        step = partial(self._step, which, self.read.positions(layer, args, options), self.call.size)
         if which == 0:
-            self.patches = x[:, self.read.prefix :]
+            self.call.patches = x[:, self.read.prefix :]
         if which != 1:
             return self.read.checkpointed(layer, step, x)
-        patches, self.patches = self.patches, None  # keep no tensors of this pass
+        patches, self.call.patches = self.call.patches, None  # keep no tensors of this pass
         assert patches is not None
         return self.read.checkpointed(layer, step, x, patches)
 

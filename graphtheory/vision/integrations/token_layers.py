@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import torch
-from torch import Generator, Tensor
+from torch import Generator, Tensor, nn
 
 # Names of the parts of a layer in transformers, timm and the released code of DeiT.
 _NORM1 = ("layernorm_before", "layer_norm1", "norm1")
@@ -15,7 +16,8 @@ _ATTENTION = ("attention", "self_attn", "attn")
 _NORM2 = ("layernorm_after", "layer_norm2", "norm2")
 _BRANCH1 = ("dropout", "lambda_1", "layer_scale1", "ls1", "drop_path", "drop_path1")
 _BRANCH2 = ("dropout", "lambda_2", "layer_scale2", "ls2", "drop_path", "drop_path2")
-_PATCHED = {"forward", "_nearest"}  # instance attributes that patching adds to a module
+# Attributes of an instance that patches, those of accelerate too, and `compile` add to a module.
+_PATCHED = {"forward", "_nearest", "_hf_hook", "_old_forward", "_compiled_call_impl"}
 _TOLERANCE = 0.02  # relative difference of norms, wide enough for half precision
 
 
@@ -28,8 +30,9 @@ class Positions(NamedTuple):
     options: dict[str, Any]  # other arguments of the attention
 
 
-class AttentionInputs(NamedTuple):
-    """Which tokens attend to which in one call of an attention module."""
+@dataclass(eq=False)
+class AttentionInputs:
+    """Which tokens attend to which in one call of an attention module, which adds what it made."""
 
     positions: Positions  # of all tokens of the model
     sources: Tensor | None = None  # normalized tokens [B, S, dim] attended to; None: the same ones
@@ -38,7 +41,8 @@ class AttentionInputs(NamedTuple):
     rows: Tensor | None = None
     columns: Tensor | None = None  # place of each token that is attended to
     size: Tensor | None = None  # tokens that each of these represents, [B, S]; None means 1
-    parts: list[Tensor] | None = None  # receives query and key, [B, heads, tokens, head_dim]
+    # query and key that the attention has computed, [B, heads, tokens, head_dim]
+    made: tuple[Tensor, Tensor] | None = None
 
     def mask(self, like: Tensor) -> Tensor | None:
         """What is added to the logits [B, heads, T, S], or None; `like` is the query."""
@@ -126,7 +130,7 @@ class Layers(ABC):
 
     def first(self, layer: Any, x: Tensor, inputs: AttentionInputs) -> Tensor:
         """Tokens x plus the attention branch of a layer."""
-        out = self.attention(layer)(self.norm(layer, x), inputs)
+        out = self.attention(layer)(self.norm(layer, x), inputs=inputs)
         return x + _branch(layer, _BRANCH1, out[0] if isinstance(out, tuple) else out)
 
     def second(self, layer: Any, x: Tensor) -> Tensor:
@@ -138,15 +142,11 @@ class Layers(ABC):
         names = (_NORM1, _ATTENTION, _NORM2, ("mlp",))
         if any(_part(layer, group) is None for group in names):
             return False
-        attention = self.attention(layer)
 
         def formula(layer: Any, x: Tensor) -> Tensor:
-            attention.forward = _PatchedAttention(self, attention)
-            try:
-                inputs = AttentionInputs(self.positions(layer, (), dict(options)))
-                return self.second(layer, self.first(layer, x, inputs))
-            finally:
-                del attention.forward
+            self.patch_attention(layer)
+            inputs = AttentionInputs(self.positions(layer, (), dict(options)))
+            return self.second(layer, self.first(layer, x, inputs))
 
         like = next(layer.mlp.parameters())
         return agrees_with(layer, formula, like, tokens, self.dim, **options)
@@ -174,20 +174,23 @@ def agrees_with(
         return True
     drawn = Generator().manual_seed(0)
     x = torch.randn(2, tokens, dim, generator=drawn).to(like)
-    kept = [
-        (m, {n: vars(m).pop(n) for n in _PATCHED & vars(m).keys()} | {"training": m.training})
-        for m in layer.modules()
-    ]
     try:
-        layer.eval()
-        found, known = type(layer).forward(layer, x, **options), formula(layer, x)
+        found, known = _bare(layer)(x, **options), formula(_bare(layer), x)
     except (TypeError, ValueError, RuntimeError, AttributeError):
         return False
-    finally:
-        for part, own in kept:
-            vars(part).update(own)
     same = found.shape == known.shape
     return same and bool((found - known).norm() <= _TOLERANCE * found.norm())
+
+
+def _bare(module: Any) -> Any:
+    """A module of the same parameters without what patches and hooks have put on it."""
+    made = module.__new__(type(module))
+    nn.Module.__init__(made)
+    own = vars(made).keys() - {"_parameters", "_buffers"} | _PATCHED
+    vars(made).update({name: value for name, value in vars(module).items() if name not in own})
+    for name, part in module._modules.items():
+        made._modules[name] = None if part is None else _bare(part)
+    return made.eval()
 
 
 def _part(layer: Any, names: tuple[str, ...]) -> Any:
