@@ -186,7 +186,7 @@ class AddCentroidDistance(BaseTransform):
     Args:
         attr_name: Attribute to store float32 [N, 1] in; None joins it to `data.x`.
         cutoff: Hops, 1..254; larger distances become `cutoff`.
-        num_samples: Find the centroid from so many sampled nodes instead of all; for large graphs.
+        num_samples: Find the centroid from this many sampled nodes, for large graphs; None is all.
         seed: Draws the samples, the same ones for every graph of a size.
 
     Raises:

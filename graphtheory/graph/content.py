@@ -224,7 +224,7 @@ _range: PerTensorCache[tuple[int, int]] = PerTensorCache(
 
 
 def check_lookup(name: str, ids: Tensor | None, table: Tensor | int | None) -> None:
-    """Raise unless every id is a row of a table, or of one of so many rows; each call reads them.
+    """Raise unless every id is a row of the table or below the number of rows; reads all ids.
 
     To look at a GPU's memory waits for the device: once a tensor, and after a change in place.
     """

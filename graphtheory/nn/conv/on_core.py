@@ -210,7 +210,7 @@ def pair(x: Any, flow: str = "source_to_target") -> tuple[Tensor, Tensor | None]
 def two_features(
     x: Any, of_src: int, of_dst: int, flow: str = "source_to_target"
 ) -> tuple[Tensor, Tensor]:
-    """`pair` for a layer that needs the features of the target nodes, in so many channels."""
+    """`pair` for a layer that needs the features of the target nodes, in these channels."""
     x_src, x_dst = pair(x, flow)
     if x_dst is None:
         raise ValueError("x: got (x_src, None), expected features of the target nodes too")

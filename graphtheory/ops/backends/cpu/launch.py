@@ -50,7 +50,7 @@ class Helpers:
         self._waiting = 0
 
     def ask(self, job: Callable[[], object], threads: int) -> None:
-        """Have `job`, which must not raise, called by so many threads, at once or later."""
+        """Have `job`, which must not raise, called by this many threads, at once or later."""
         while self._waiting < threads:
             self._waiting += 1
             start_new_thread(self._work, (self._jobs, self._left))
@@ -92,7 +92,7 @@ class Team:
         self._region = None
 
     def takes(self, threads: int) -> bool:
-        """Whether so many threads are all of torch's: another number would start and end some."""
+        """Whether this many threads are all of torch's: another number would start and end some."""
         return self._region is not None and threads == torch.get_num_threads()
 
     def run(self, job: Callable[[], object], threads: int) -> None:
@@ -233,7 +233,7 @@ def wait_for(counters, chunks):
 
 @njit(cache=True, nogil=True)
 def all_done(counters, chunks, patience):
-    """Whether so many chunks are done, looking again so many times."""
+    """Whether this many chunks are done, by repeated looks."""
     if _look(counters, _DONE) >= chunks:
         return True
     for _ in range(patience):
