@@ -27,6 +27,38 @@ def test_a_node_is_what_the_patch_embedding_reads_at_the_middle_of_its_patch() -
     assert torch.equal(pos[6:], pos[:6])
 
 
+@pytest.mark.parametrize(
+    ("y", "shape"),
+    [
+        ([3, 1], [2]), (torch.tensor([3, 1]), [2]), (np.array([3, 1]), [2]),
+        ([torch.tensor(3), torch.tensor([1]).squeeze()], [2]), (torch.tensor([[3], [1]]), [2]),
+        (torch.rand(2, 5), [2, 5]), ([[0.5, 1.0], [1.0, 2.0]], [2, 2]),
+        (torch.rand(2, 3, 4), [2, 3, 4]),
+    ],
+)  # fmt: skip
+def test_labels_are_kept_in_the_shape_that_they_have(y: object, shape: list[int]) -> None:
+    batch = patch_graphs(torch.rand(2, 1, 4, 4), 2, Beside(), y=y)
+    assert list(batch.y.shape) == shape and list(batch[1].y.shape) == [1, *shape[1:]]
+    assert torch.equal(batch.y.flatten(), torch.stack([torch.as_tensor(v) for v in y]).flatten())
+    assert batch.y.dtype == torch.as_tensor(y[0]).dtype
+
+
+@pytest.mark.parametrize(
+    ("y", "told"),
+    [
+        (["cat", "dog"], r"y: got \['cat', 'dog'\], expected one number for each image"),
+        ([[1, 2], [3]], r"y: got \[\[1, 2\], \[3\]\], expected one number for each image, or eq"),
+        (torch.tensor(3), r"y: got tensor\(3\), expected one number for each image"),
+        ([], r"y: got \[\], expected one number"),
+        (torch.rand(3, 5), "y: 3 labels, expected one an image: 2"),
+        ([None, 1], r"y: got \[None, 1\], expected"),
+    ],
+)
+def test_labels_that_do_not_fit_are_named(y: object, told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        patch_graphs(torch.rand(2, 1, 4, 4), 2, Beside(), y=y)
+
+
 def test_edges_by_place_or_to_the_nearest_stay_within_their_image() -> None:
     batch = patch_graphs(torch.rand(3, 1, 8, 8), 2, Beside(diagonal=True))
     source, target = batch.edge_index
