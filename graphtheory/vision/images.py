@@ -148,10 +148,11 @@ def nodes_of(images: Tensor, patch_size: int) -> Tensor:
 def superpixel_graph(image: Tensor, num_segments: int = 75, compactness: float = 10.0) -> Data:
     """A graph of the superpixels of an image: regions of one color, linked where they touch.
 
-    PyG's `ToSLIC` makes the regions, for which scikit-image must be installed.
+    PyG's `ToSLIC` makes the regions, for which scikit-image must be installed. It stretches the
+    image to 0..1 and compares colors in Lab, where lightness is 0..100; gray is three equal colors.
 
     Args:
-        image: Floating [C, H, W].
+        image: Floating [C, H, W], C = 1 for gray or 3 for RGB.
         num_segments: About how many regions.
         compactness: Weight of place against color.
 
@@ -165,14 +166,15 @@ def superpixel_graph(image: Tensor, num_segments: int = 75, compactness: float =
         ImportError: scikit-image is not installed.
     """
     check_floating(image)
-    if image.dim() != 3:
-        raise ValueError(f"image: shape {tuple(image.shape)}, expected [C, H, W]")
+    if image.dim() != 3 or len(image) not in (1, 3):
+        raise ValueError(f"image: shape {tuple(image.shape)}, expected [1, H, W] or [3, H, W]")
     if find_spec("skimage") is None:
         raise ImportError(
             "scikit-image: not installed, expected for superpixels; install graphtheory[images]"
         )
     segment = ToSLIC(add_seg=True, n_segments=num_segments, compactness=compactness)
-    data = segment(image.contiguous())  # which [H, W, C] turned round is not
+    data = segment(image.expand(3, -1, -1).contiguous())  # which [H, W, C] turned round is not
+    data.x = data.x[:, : len(image)]
     seg = data.seg[0]
     across = torch.stack([seg[:, 1:].flatten(), seg[:, :-1].flatten()])
     down = torch.stack([seg[1:].flatten(), seg[:-1].flatten()])
