@@ -88,25 +88,12 @@ def _table(path: Path) -> np.ndarray:
     """The numbers of a file, whose last line gets the end without which PyG leaves it out."""
     kind = float if path.stem.endswith("attributes") else int
     lines = [line.strip() for line in path.read_text("utf-8-sig").rstrip().split("\n")]
+    path.write_text("\n".join(lines) + "\n")
     with suppress(ValueError):
         if all(lines):  # numpy leaves out those that are empty
-            found = np.loadtxt(lines, kind, comments=None, delimiter=",", ndmin=2)
-            path.write_text("\n".join(lines) + "\n")
-            return found
-    widths = [_width(line, kind) for line in lines]
-    wrong = next((row for row, width in enumerate(widths) if not 0 < width == widths[0]), 0)
-    raise ValueError(
-        f"{path.name}: line {wrong + 1} is {lines[wrong]!r}, expected {widths[0] or 'some'} "
-        f"{'whole ' * (kind is int)}numbers with commas between them"
-    )
-
-
-def _width(line: str, kind: type) -> int:
-    """How many numbers stand in a line; 0 where there is something else."""
-    try:
-        return len([kind(word) for word in line.split(",")])
-    except ValueError:
-        return 0
+            return np.loadtxt(lines, kind, comments=None, delimiter=",", ndmin=2)
+    rows = _of_rows(path, lines, lambda line: [kind(word) for word in line.split(",")], first=1)
+    return np.array(rows)
 
 
 def import_ogb(name: str) -> ModuleType:
@@ -163,14 +150,16 @@ def _lines(path: Path) -> list[str]:
     return [line.rstrip() for line in text.decode("utf-8-sig").splitlines()]
 
 
-def _of_rows(path: Path, rows: Sequence[Any], read: Callable[[Any], Any]) -> list[Any]:
-    """What is read of each row; an error says in which, from 0 below the header, it stands."""
+def _of_rows(
+    path: Path, rows: Sequence[Any], read: Callable[[Any], Any], first: int = 0
+) -> list[Any]:
+    """What is read of each row, the first of that number; an error says in which it stands."""
     made: list[Any] = []
-    for number, row in enumerate(rows):
+    for number, row in enumerate(rows, first):
         try:
             made.append(read(row))
             if isinstance(made[0], list) and len(made[0]) != len(made[-1]):
-                raise ValueError(f"{len(made[-1])} labels, {len(made[0])} in row 0")
+                raise ValueError(f"{len(made[-1])} values, expected {len(made[0])} as in the first")
         except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
             said = f", {row[:80]!r}" if isinstance(row, str) else ""
             what = f"row {number}{said}: {type(error).__name__}, {error}"
@@ -281,25 +270,23 @@ def graphsat(path: Path) -> list[Data]:
     Behind their count come of each its size and class, then a line a node: type, degree, neighbors.
     """
     lines = path.read_text().rstrip().split("\n")
-    rows = [[int(word) for word in line.split() if word.isdecimal()] for line in lines]
-    for number, (line, row) in enumerate(zip(lines, rows, strict=True), 1):
-        if not row or len(row) != len(line.split()):
-            raise ValueError(f"{path.name}: line {number} is {line!r}, expected whole numbers")
+    rows = _of_rows(path, lines, lambda line: tuple(map(int, line.split())), first=1)
     graphs, at = [], 1
-    for _ in range(rows[0][0]):
+    for _ in range(sum(rows[0][:1])):
         size, label = rows[at] if at < len(rows) and len(rows[at]) == 2 else (0, 0)
         nodes = rows[at + 1 : at + 1 + size]
         fits = (len(row) > 1 and len(row) == 2 + row[1] for row in nodes)
         if not 0 < size == len(nodes) or not all(fits):
-            what = f"a graph of {size} nodes does not fit the lines below"
-            raise ValueError(f"{path.name}: line {at + 1}: {what}")
+            what = f"line {at + 1}: a graph of {size} nodes does not fit the lines below"
+            raise ValueError(f"{path.name}: {what}")
         pairs = [(near, node) for node, row in enumerate(nodes) for near in row[2:]]
         index = torch.tensor(pairs, dtype=torch.int64).view(-1, 2).t().contiguous()
         x = torch.tensor([row[:1] for row in nodes])
         graphs.append(Data(x=x, edge_index=index, y=torch.tensor([label])))
         at += 1 + size
-    if at != len(rows):
-        raise ValueError(f"{path.name}: {len(rows) - at} lines after the last graph")
+    if at != len(rows) or not graphs:
+        what = f"{len(rows) - at} lines behind the last of {len(graphs)} graphs"
+        raise ValueError(f"{path.name}: {what}")
     return graphs
 
 
