@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,7 @@ from transformers.utils import output_capturing
 from transformers.utils.hub import cached_file
 
 from graphtheory.patterns import TopK
+from graphtheory.vision.integrations.forwards import guard, put_on, require_free, take_off
 from graphtheory.vision.integrations.hf_layers import (
     HFLayers,
     SwinHooks,
@@ -46,6 +47,7 @@ from graphtheory.vision.integrations.token_rules import (
 __all__ = ["Applied", "What", "apply", "from_pretrained", "topk_attention_forward", "undo"]
 
 NEAREST = "_nearest_attention"  # attribute of a model: its `TopK` and what was there before
+_CHOSEN = "_attn_implementation_internal"  # of a config
 ENTRY = "graphtheory"  # of the config
 # A tensor that Hugging Face alone does not expect, so that it reports it when it loads the folder.
 MARK = "load_with_graphtheory.vision.integrations.transformers.from_pretrained"
@@ -156,17 +158,23 @@ def undo(model: nn.Module) -> None:
     if not uninstall(model) and nearest is None:
         raise ValueError(f"model: nothing was applied to this {type(model).__name__}")
     for config, kind in () if nearest is None else nearest.before:
-        config._attn_implementation_internal = kind
-    for layer in () if nearest is None else swin2_attention(model):
-        del layer.forward
+        if config._attn_implementation == _name(nearest.pattern):  # else chosen by the user since
+            config._attn_implementation_internal = kind
+    for layer in swin2_attention(model):
+        take_off(layer)
+    guard(model, ())
     _save_with_rules(model)
 
 
 def _save_with_rules(model: Any) -> None:
     """Make ``model.save_pretrained`` save the rules that are applied; or not, if there are none."""
-    vars(model).pop("save_pretrained", None)
+    theirs = vars(model).pop("save_pretrained", None)
+    if getattr(theirs, "func", None) is _save:
+        theirs = theirs.args[1]
     if _applied(model):
-        model.save_pretrained = partial(_save, model)
+        theirs = partial(_save, model, theirs)
+    if theirs is not None:
+        model.save_pretrained = theirs
 
 
 def _applied(model: Any) -> list[Any]:
@@ -176,16 +184,17 @@ def _applied(model: Any) -> list[Any]:
 
 
 def _save(
-    model: Any, folder: str | os.PathLike[str], *args: Any,
+    model: Any, theirs: Callable[..., Any] | None, folder: str | os.PathLike[str], *args: Any,
     state_dict: dict[str, Any] | None = None, **options: Any,
 ) -> None:  # fmt: skip
-    """``save_pretrained`` with the rules in the config."""
+    """``save_pretrained``, or what had its place, with the rules in the config."""
     entry = [encoded(what) for what in _applied(model)]
     state = dict(model.state_dict() if state_dict is None else state_dict)
     state[MARK] = torch.ones(1)
     setattr(model.config, ENTRY, entry)
     try:
-        type(model).save_pretrained(model, folder, *args, state_dict=state, **options)
+        save = partial(type(model).save_pretrained, model) if theirs is None else theirs
+        save(folder, *args, state_dict=state, **options)
     finally:
         delattr(model.config, ENTRY)
 
@@ -267,19 +276,21 @@ def _apply_topk(model: PreTrainedModel, pattern: TopK) -> Applied:
                 f"model: its {type(part).__name__} does not find its attention in the registry of "
                 "transformers (AttentionInterface), expected one that does"
             )
+    require_free(model, swin2_attention(model))
     earlier = getattr(model, NEAREST, None)
-    before = tuple((p.config, p.config._attn_implementation) for p in parts)
-    before = before if earlier is None else earlier.before
+    own: Iterator[Any] = (vars(m).get("config") for m in model.modules())  # of a copied layer too
+    before = {id(c): (c, c._attn_implementation) for c in own if hasattr(c, _CHOSEN)}
+    before |= {} if earlier is None else {id(c): (c, kind) for c, kind in earlier.before}
     name = _register(pattern)
-    setattr(model, NEAREST, _Nearest(pattern, before))
-    for part in parts:
-        if part.config.model_type != "swinv2":
-            part.config._attn_implementation_internal = name
+    setattr(model, NEAREST, _Nearest(pattern, tuple(before.values())))
+    for config, _ in before.values():
+        if config.model_type != "swinv2":
+            config._attn_implementation_internal = name
     for layer in swin2_attention(model):
-        layer.forward = partial(attend_windows, layer, pattern=pattern)
+        put_on(layer, partial(attend_windows, pattern=pattern))
+    guard(model, swin2_attention(model))
     _save_with_rules(model)
-    names = (type(part).__name__ for part in parts)
-    return Applied(pattern, tuple(zip(names, (kind for _, kind in before), strict=True)))
+    return Applied(pattern, tuple((type(p).__name__, before[id(p.config)][1]) for p in parts))
 
 
 def _parts(model: PreTrainedModel) -> Iterator[PreTrainedModel]:
@@ -291,9 +302,13 @@ def _parts(model: PreTrainedModel) -> Iterator[PreTrainedModel]:
             yield part
 
 
+def _name(pattern: TopK) -> str:
+    return f"graphtheory_topk_{pattern.k}"
+
+
 def _register(pattern: TopK) -> str:
     """Register the pattern in both registries and return its name."""
-    name = f"graphtheory_topk_{pattern.k}"
+    name = _name(pattern)
     AttentionInterface.register(name, partial(topk_attention_forward, pattern=pattern))
     AttentionMaskInterface.register(name, sdpa_mask)
     return name
