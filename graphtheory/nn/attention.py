@@ -20,7 +20,7 @@ Bias = Tensor | BucketedBias | None
 
 
 def _on_blocks(query: Tensor, key: Tensor, value: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Attention within so many equal complete blocks, and its weights in the order of edges."""
+    """Attention within equal complete blocks, and its weights in the order of edges."""
     parts = (t.unflatten(0, (count, len(t) // count)).transpose(1, 2) for t in (query, key, value))
     q, k, v = parts  # [count, H, nodes, D]
     wide = torch.promote_types(q.dtype, torch.float32)

@@ -453,8 +453,8 @@ REASONS = {
     "a subclass of GATConv, which may": lambda: with_edges(
         lambda conv: parametrize.register_parametrization(conv, "att_src", nn.Identity())
     ),
-    "its lin is a ParametrizedLinear, not PyG's own": lambda: with_edges(
-        lambda conv: parametrize.register_parametrization(conv.lin, "weight", nn.Identity())
+    "its lin_edge is a ParametrizedLinear, not PyG's own": lambda: with_edges(
+        lambda conv: parametrize.register_parametrization(conv.lin_edge, "weight", nn.Identity())
     ),
     "its lin_edge is a Sequential, not": lambda: with_edges(
         lambda conv: setattr(conv, "lin_edge", nn.Sequential(nn.Linear(2, 4), nn.ReLU()))

@@ -131,8 +131,8 @@ class GCNConv(on_core.OnCore, pyg.GCNConv):
             return self._by_messages(x, edge_index, edge_weight)
         one_set = isinstance(x, Tensor)
         x_src = x if isinstance(x, Tensor) else on_core.pair(x, self.flow)[0]
-        on_core.check_features("x", x_src, self.lin.in_channels)
-        num_dst = self._targets(x, size)
+        on_core.check_features("x", x_src, getattr(self.lin, "in_channels", -1))
+        num_dst = self._targets(x, size, edge_index)
         args = (edge_index, edge_weight, x_src, num_dst, one_set)
         rows = None
         if self.normalize:
@@ -143,7 +143,10 @@ class GCNConv(on_core.OnCore, pyg.GCNConv):
             self._keep(edge_index, rows, one_set)
         elif rows is None:
             rows = self._rows(*args)
-        out = self._sum(self.lin(x_src), *rows)
+        x_src = self.lin(x_src)
+        if edge_weight is not None:
+            _, x_src = on_core.multiplied(edge_weight, x_src)
+        out = self._sum(x_src, *rows)
         return out if self.bias is None else out + self.bias
 
     def __prepare_scriptable__(self) -> Any:
@@ -179,7 +182,7 @@ class GCNConv(on_core.OnCore, pyg.GCNConv):
             edge_weight = edge_index.weight
         return super().forward(x, self.for_messages(edge_index), edge_weight)
 
-    def _targets(self, x: Any, size: Size) -> int | None:
+    def _targets(self, x: Any, size: Size, edge_index: Any) -> int | None:
         if isinstance(x, Tensor):
             num_nodes = x.shape[self.node_dim]
             if size is not None and tuple(size) != (num_nodes, num_nodes):
@@ -187,7 +190,7 @@ class GCNConv(on_core.OnCore, pyg.GCNConv):
                     f"size: got {tuple(size)}, expected two times {num_nodes} rows of x"
                 )
             return num_nodes
-        return on_core.num_targets(x[0], x[1], size)
+        return on_core.num_targets(x[0], x[1], size, edge_index)
 
     def _rows(
         self, given: Any, weight: Tensor | None, x_src: Tensor, num_dst: int | None, one_set: bool
@@ -203,11 +206,11 @@ class GCNConv(on_core.OnCore, pyg.GCNConv):
             weight = given.weight
         loops = self.normalize and self.add_self_loops
         adj = adjacency.adjacency_of(given, num_src, num_dst, add_self_loops=loops, flow=self.flow)
-        if weight is not None and weight.shape != (adj.num_given,):
+        if weight is not None and weight.numel() != adj.num_given:
             shape = tuple(weight.shape)
             raise ValueError(f"edge_weight: shape {shape}, expected one per edge [{adj.num_given}]")
-        if weight is not None and not weight.is_floating_point():
-            raise TypeError(f"edge_weight: dtype {weight.dtype}, expected a floating type")
+        if weight is not None:
+            weight, _ = on_core.multiplied(weight.flatten(), x_src)
         if not self.normalize:
             return adj.neighborhood, None if weight is None else adj.to_csr_order(weight)
         if weight is not None:

@@ -16,9 +16,8 @@ from graphtheory.ops.backends.cpu import launch
 from graphtheory.ops.backends.cpu.attention import features as loops
 from graphtheory.ops.backends.cpu.attention import rows, tiles
 from graphtheory.ops.backends.cpu.launch import cast, options
-from graphtheory.ops.backends.cpu.memory import empty
+from graphtheory.ops.backends.cpu.memory import empty, keeps_weights, rows_stay_whole
 from graphtheory.ops.backends.cpu.primitives import EXP, dot, softmax_, softmax_backward_, sums
-from graphtheory.ops.backends.cpu.regimes import keeps_weights, rows_stay_whole
 from graphtheory.ops.call import widened
 
 
