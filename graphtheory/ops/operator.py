@@ -170,8 +170,11 @@ def _differentiable(
                 found = backward(ctx, *grads)
             finally:
                 _thread.backward = before
-            found = found if isinstance(found, tuple) else (found,)
-            return tuple(None if isinstance(grad, list) else grad for grad in found)
+            out = list(found) if isinstance(found, tuple) else [found]
+            for k, grad in enumerate(out):
+                if isinstance(grad, list):
+                    out[k] = None
+            return tuple(out)
 
     return Direct
 

@@ -58,7 +58,7 @@ class OnCore(MessagePassing):
             return True
         if self.flow != "source_to_target" and not self.flows_back:
             return True
-        return is_seen_by_all()
+        return not torch.compiler.is_compiling() and has_global_hooks()
 
     def for_messages(self, edge_index: Any) -> Any:
         """`edge_index` in a form that PyG accepts; an explainer is refused a `Neighborhood`."""
