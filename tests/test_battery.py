@@ -15,6 +15,7 @@ from battery.caches import caches
 from battery.damage import FORMATS, _of_format, damage
 from battery.derivatives import long_offsets, registration
 from battery.faults import workers
+from battery.files import files
 from battery.fuzz import fuzz, verdict
 from battery.half import half_precision
 from battery.hostile import hostile
@@ -38,7 +39,7 @@ KILLS = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarn
         (registration, 1.0), (faulty_pieces, 0.01), (long_offsets, 0.5),
         pytest.param(workers, 0.1, marks=KILLS), (against_pyg, 0.004), (laws, 0.02),
         (quadratic, 1.0), (loader_workers, 1.0), (caches, 0.01), (bounds, 0.01),
-        (several_callers, 0.004),
+        (several_callers, 0.004), (files, 0.004),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )  # fmt: skip
