@@ -2,8 +2,9 @@
 
 Triton's own runtime, launcher and compiler run on a driver whose functions do nothing (`_stub.c`).
 Tensors in main memory are taken for those of a GPU: they say that they are not on the CPU, and
-`triton_csr` has no objection to them. Results of our kernels are whatever lay in memory. A process
-that pretends cannot go back.
+`triton_csr` has no objection to them. What asks for `device.type` sees a CPU all the same: edges are
+sorted by numpy. Results of our kernels are whatever lay in memory. A process that pretends cannot
+go back.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class Driver:
     """The pretended GPU."""
 
     library: ctypes.CDLL
-    _sources: dict[int, Any] = field(default_factory=dict)  # by function
+    sources: dict[int, Any] = field(default_factory=dict)  # by function
     _built: list[Any] = field(default_factory=list)
 
     @property
@@ -78,7 +79,7 @@ class Driver:
         found: list[Launch] = []
 
         def see(function: int, sizes: Any, params: Any) -> None:
-            source, at = self._sources[function], 0
+            source, at = self.sources[function], 0
             args = {}
             for name, kind in source.signature.items():
                 if kind != "constexpr":
@@ -106,7 +107,7 @@ class Driver:
 
         def loaded(*given: Any) -> Any:
             found = load(*given)
-            self._sources[found[1]] = self._built.pop()
+            self.sources[found[1]] = self._built.pop()
             return found
 
         triton_driver.launcher_cls, utils.load_binary = launcher, loaded

@@ -18,6 +18,7 @@ Ends with code 2 where Triton or a C compiler is missing, and where there is a G
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
 import time
@@ -136,11 +137,13 @@ def frames(step: Step) -> int:
         nonlocal count
         count += event == "call"
 
+    gc.disable()  # which calls Python functions of its own
     sys.setprofile(seen)
     try:
         step()
     finally:
         sys.setprofile(None)
+        gc.enable()
     return count - 1  # the step itself
 
 

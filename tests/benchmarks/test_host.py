@@ -10,21 +10,21 @@ from tests.benchmarks.conftest import run
 # Python functions that a step calls, and launches of our kernels: Python 3.11, torch 2.13, Triton
 # 3.9. Fewer are better; more need a reason.
 MOST = {
-    "ops.attention": (293, 3),
-    "k-nearest attention in blocks of 16": (325, 3),
-    "TransformerConv": (377, 3),
-    "TransformerConv, new edges": (505, 3),
-    "TransformerConv, features of edges": (875, 11),
-    "SPDTransformerConv": (490, 4),
-    "GATConv": (349, 3),
-    "GATConv, new edges": (503, 3),
-    "GATv2Conv": (765, 8),
-    "GATv2Conv, features of edges": (849, 9),
-    "GCNConv": (245, 2),
-    "SAGEConv": (223, 1),
-    "GINConv": (149, 1),
-    "GINEConv": (342, 3),
-    "GINEConv, new edges": (444, 3),
+    "ops.attention": (245, 3),
+    "k-nearest attention in blocks of 16": (237, 3),
+    "TransformerConv": (329, 3),
+    "TransformerConv, new edges": (457, 3),
+    "TransformerConv, features of edges": (699, 11),
+    "SPDTransformerConv": (426, 4),
+    "GATConv": (301, 3),
+    "GATConv, new edges": (455, 3),
+    "GATv2Conv": (637, 8),
+    "GATv2Conv, features of edges": (705, 9),
+    "GCNConv": (213, 2),
+    "SAGEConv": (207, 1),
+    "GINConv": (133, 1),
+    "GINEConv": (294, 3),
+    "GINEConv, new edges": (396, 3),
 }
 
 
