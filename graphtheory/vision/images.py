@@ -170,7 +170,7 @@ def superpixel_graph(image: Tensor, num_segments: int = 75, compactness: float =
         raise ValueError(f"image: shape {tuple(image.shape)}, expected [1, H, W] or [3, H, W]")
     if find_spec("skimage") is None:
         raise ImportError(
-            "scikit-image: not installed, expected for superpixels; install graphtheory[images]"
+            "scikit-image: not installed, expected for superpixels; install pyg-graphtheory[images]"
         )
     segment = ToSLIC(add_seg=True, n_segments=num_segments, compactness=compactness)
     data = segment(image.expand(3, -1, -1).contiguous())  # which [H, W, C] turned round is not

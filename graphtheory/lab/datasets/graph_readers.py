@@ -226,7 +226,7 @@ def rdkit_version() -> str:
         return version("rdkit")
     except PackageNotFoundError:
         raise ModuleNotFoundError(
-            "rdkit: reading SMILES needs it; pip install 'graphtheory[molecules]'", name="rdkit"
+            "rdkit: reading SMILES needs it; pip install 'pyg-graphtheory[molecules]'", name="rdkit"
         ) from None
 
 
