@@ -31,6 +31,7 @@ from battery.locality import locality
 from battery.memory import memory
 from battery.record import keep
 from battery.soak import soak
+from battery.threads import several_callers
 from graphtheory.lab.bench.rows import Environment
 
 
@@ -53,7 +54,7 @@ PARTS: dict[str, Part] = {
     "answers": answers, "kills": kills, "damage": damage, "hostile": hostile, "bits": bits,
     "memory": memory, "soak": soak, "bad-input": bad_input, "faults": faults,
     "derivatives": derivatives, "fuzz": fuzz, "bounds": bounds, "mutation": mutation,
-    "files": files, "caches": caches, "after": after, "forms": forms,
+    "files": files, "caches": caches, "threads": several_callers, "after": after, "forms": forms,
 }  # fmt: skip
 BY_NAME_ONLY = ("mutation",)  # runs the tests, which take minutes however small the share
 

@@ -77,7 +77,7 @@ CONSTANTS: dict[str, Constant] = {
         ),
     ),
     "WHOLE_ROWS_BELOW": Constant(
-        f"{_CPU}.regimes", lambda c: c.edges * c.heads * c.head_dim,
+        f"{_CPU}.memory", lambda c: c.edges * c.heads * c.head_dim,
         "one loop for all of a row", "three loops",
         (
             Case(1_000, 11, 8, 16), Case(2_000, 10, 8, 16), Case(3_000, 10, 8, 16),
@@ -85,7 +85,7 @@ CONSTANTS: dict[str, Constant] = {
         ),
     ),
     "KEPT_WEIGHTS_BELOW": Constant(
-        f"{_CPU}.regimes", lambda c: 4 * c.edges * c.heads,
+        f"{_CPU}.memory", lambda c: 4 * c.edges * c.heads,
         "weights of edges kept", "weights of edges computed again",
         (
             Case(20_000, 5, 8, 16), Case(20_000, 20, 4, 64), Case(50_000, 16, 8, 16),

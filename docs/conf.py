@@ -25,7 +25,7 @@ extensions = [
     "sphinx.ext.viewcode",
     "myst_nb",  # Markdown by MyST, and notebooks with the outputs that they are kept with
 ]
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "tables"]
 nb_execution_mode = "off"
 nitpicky = False
 html_theme = "furo"

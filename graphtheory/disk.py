@@ -16,7 +16,7 @@ import torch
 
 _OLD = 3_600.0  # seconds
 _DEEP = 1_000  # tuples within tuples, more than any graph or checkpoint has
-_PICKLES = 5  # that torch's format of before archives begins with
+_PICKLES = 5  # that torch's format begins with that came before archives
 
 
 def replace_file(path: Path, content: bytes | bytearray) -> None:

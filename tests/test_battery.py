@@ -16,6 +16,7 @@ from battery.caches import caches
 from battery.damage import FORMATS, _of_format, damage
 from battery.derivatives import long_offsets, registration
 from battery.faults import workers
+from battery.files import files
 from battery.forms import forms
 from battery.fuzz import fuzz, verdict
 from battery.half import half_precision
@@ -25,6 +26,7 @@ from battery.line import Line
 from battery.locality import locality
 from battery.memory import quadratic
 from battery.record import keep
+from battery.threads import several_callers
 
 # torch raises at the signal of a killed worker, wherever that arrives: at times in a finalizer, or
 # before a socket that was just opened has an owner to close it.
@@ -40,6 +42,7 @@ KILLS = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarn
         pytest.param(workers, 0.1, marks=KILLS), (against_pyg, 0.004), (laws, 0.02),
         (quadratic, 1.0), (loader_workers, 1.0), (caches, 0.01), (bounds, 0.01),
         (after, 0.006), (forms, 0.02),
+        (several_callers, 0.004), (files, 0.004),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""What a newcomer copies runs: the scripts of examples/ and the Python of the README, in order."""
+"""The scripts of examples/ run, and two processes train as one does."""
 
 import os
 import re
@@ -12,7 +12,6 @@ import pytest
 ROOT = Path(__file__).parent.parent
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 _NEEDS = {"10_graph_in_a_database": ("duckdb",)}
-README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
@@ -45,16 +44,3 @@ def test_two_processes_train_as_one_does_on_the_same_global_batch(
     launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
     shared, alone = losses(*launcher, script), losses(script, "2")
     assert len(shared) == 2 and shared == pytest.approx(alone, abs=1e-4)
-
-
-def test_readme_snippets_run_and_name_the_two_commands(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    snippets = re.findall(r"^```python\n(.*?)^```", README, flags=re.MULTILINE | re.DOTALL)
-    assert snippets
-    monkeypatch.chdir(tmp_path)
-    names: dict[str, object] = {}
-    for snippet in snippets:
-        exec(snippet, names)
-    assert "make run" in README
-    assert "make test" in README

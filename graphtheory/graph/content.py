@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from graphtheory.graph.inference import innermost_transform, leave_inference_mode
+from graphtheory.graph.inference import innermost_transform, leave_inference_mode, unwrapped
 
 _WORD = 8  # bytes
 _IDS = (torch.int64, torch.int32, torch.uint8)
@@ -216,3 +216,34 @@ class PerTensorCache(Generic[Fact]):
         held = state_of(fact) if isinstance(fact, Tensor) else None
         self._known[tensor] = state, held, fact
         return fact
+
+
+_range: PerTensorCache[tuple[int, int]] = PerTensorCache(
+    lambda ids: (int(ids.min()), int(ids.max()))
+)
+
+
+def check_lookup(name: str, ids: Tensor | None, table: Tensor | int | None) -> None:
+    """Raise unless every id is a row of the table or below the number of rows; reads all ids.
+
+    To look at a GPU's memory waits for the device: once a tensor, and after a change in place.
+    """
+    rows = table.size(0) if isinstance(table, Tensor) else 0 if table is None else table
+    if ids is None:
+        if rows:
+            raise ValueError(f"{name}: got None with a table of {rows} rows, expected one per edge")
+        return
+    if torch.compiler.is_compiling() or ids.numel() == 0 or ids.is_meta:
+        return
+    own = type(ids) is Tensor and ids.is_cpu and innermost_transform() is None
+    if own and within(ids, rows):  # in one pass, which every call takes
+        return
+    with leave_inference_mode():
+        ids = unwrapped(ids)
+        if ids.is_cpu and is_plain(ids) and within(ids, rows):
+            return
+        low, high = _range(ids)
+    if low < 0 or high >= rows:
+        raise IndexError(
+            f"{name}: entries {low} to {high}, expected 0..{rows - 1} (rows of a table)"
+        )

@@ -39,7 +39,7 @@ def check_rows(indptr: Tensor, indices: Tensor, num_src: int) -> None:
 def check_pointers(
     indptr: Tensor, num_edges: int, name: str = "indptr", rows: int | None = None
 ) -> None:
-    """Raise unless row pointers, of so many rows, run from 0 to the number of edges, never down."""
+    """Raise unless the pointers of these rows run from 0 to the number of edges, never down."""
     of_rows = rows is None or len(indptr) == rows + 1
     if indptr.dim() == 1 and len(indptr) and of_rows and not indptr.is_floating_point():
         if indptr.is_cpu and is_plain(indptr):

@@ -369,7 +369,10 @@ class Neighborhood:
     def _changed(self, **changes: Any) -> Neighborhood:
         names = ("indptr", "indices", "num_src", *_OF_EDGES, "perm", "sets")
         fields = {name: getattr(self, name) for name in names} | changes
-        return Neighborhood(**fields, validate=False)
+        made = Neighborhood(**fields, validate=False)
+        if self._first_state is not None and not {"indptr", "indices"} & changes.keys():
+            made._store(_first_state=self._first_state)  # and not what they may hold by now
+        return made
 
     def to_dense(self) -> Tensor:
         """Matrix [num_dst, num_src]: sum of weights (or count) of the edges from column to row.

@@ -63,7 +63,7 @@ class _Stacked(nn.Module):
 def per_layer(
     name: str, given: Neighborhood | Sequence[Neighborhood], layers: int
 ) -> Sequence[Neighborhood]:
-    """One neighborhood for each of so many layers."""
+    """One neighborhood for each of the layers."""
     if isinstance(given, Neighborhood):
         return [given] * layers
     parts = given if isinstance(given, Sequence) else [given]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from inspect import signature
+from threading import get_ident
 from typing import Any, NamedTuple
 
 import torch
@@ -19,7 +20,7 @@ Bias = Tensor | BucketedBias | None
 
 
 def _on_blocks(query: Tensor, key: Tensor, value: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Attention within so many equal complete blocks, and its weights in the order of edges."""
+    """Attention within equal complete blocks, and its weights in the order of edges."""
     parts = (t.unflatten(0, (count, len(t) // count)).transpose(1, 2) for t in (query, key, value))
     q, k, v = parts  # [count, H, nodes, D]
     wide = torch.promote_types(q.dtype, torch.float32)
@@ -231,10 +232,11 @@ def record_calls(
     *inputs: Any,
 ) -> list[Any]:
     """What `record` makes of each call, with its inputs, of a kind of layer in evaluation mode."""
-    found: list[Any] = []
+    found, caller = list[Any](), get_ident()
 
-    def hook(layer: nn.Module, args: tuple[Any, ...], options: dict[str, Any]) -> None:
-        found.append(record(layer, *args, **options))
+    def hook(layer: nn.Module, args: Any, options: dict[str, Any] | None = None) -> None:
+        if get_ident() == caller:  # other threads run through it, too, while it is registered even
+            found.append(record(layer, *args, **options or {}))
 
     if isinstance(kind, (type, tuple)):
         layers = [m for m in model.modules() if isinstance(m, kind)]

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from graphtheory.graph import Neighborhood
-from graphtheory.ops.bounds import check_arguments, check_device, check_lookup, check_same_type
+from graphtheory.graph.content import check_lookup
+from graphtheory.ops.bounds import check_arguments, check_device, check_same_type
 
 MOST_ROWS = 256  # of a table: a row number is a byte, and sums by row are [num_dst, heads, rows]
 
@@ -28,7 +29,7 @@ class BucketedBias(NamedTuple):
 
     def check(self) -> None:
         """Raise unless every bucket is a row of the table; what looks it up calls this."""
-        check_lookup("bias.bucket", self.bucket, self.table.size(0))
+        check_lookup("bias.bucket", self.bucket, self.table)
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +82,7 @@ class EdgeFeatures:
         """The features of every edge, [num_edges, 1 or heads, D]."""
         if self.row is None:
             return self.features[:, None]
-        check_lookup("edges.row", self.row, self.features.size(0))
+        check_lookup("edges.row", self.row, self.features)
         found = self.features.index_select(0, self.row.long())
         return found[:, None] if found.dim() == 2 else found
 
@@ -90,8 +91,8 @@ def check_attention(
     query: Tensor, key: Tensor, value: Tensor, neighborhood: Neighborhood,
     bias: Tensor | BucketedBias | None, scale: float | None, dropout: float,
     edges: EdgeFeatures | Sequence[EdgeFeatures] | None = None,
-) -> tuple[EdgeFeatures, ...]:  # fmt: skip
-    """Raise unless the arguments of attention fit together; the features of edges as a tuple."""
+) -> None:  # fmt: skip
+    """Raise unless the arguments of attention fit together."""
     by_bucket = isinstance(bias, BucketedBias)
     if not (by_bucket or bias is None or isinstance(bias, Tensor)):
         kind = type(bias).__name__
@@ -109,7 +110,8 @@ def check_attention(
         _check_rows(
             "bias.bucket", bias.bucket, (torch.uint8,), "bias.table", bias.table, neighborhood
         )
-    return () if edges is None else _checked_edges(edges, neighborhood, query)
+    if edges is not None:
+        _check_edges(edges, neighborhood, query)
 
 
 def check_dropout(dropout: float) -> None:
@@ -118,9 +120,9 @@ def check_dropout(dropout: float) -> None:
         raise ValueError(f"dropout: got {dropout}, expected a probability in [0, 1)")
 
 
-def _checked_edges(
+def _check_edges(
     edges: EdgeFeatures | Sequence[EdgeFeatures], neighborhood: Neighborhood, query: Tensor
-) -> tuple[EdgeFeatures, ...]:
+) -> None:
     given = edges if isinstance(edges, (tuple, list)) else (edges,)
     for one in given:
         if not isinstance(one, EdgeFeatures):
@@ -140,7 +142,6 @@ def _checked_edges(
             f"edges: got {len(given)}, of which {tables} have a table; expected one, or one by "
             "edge and one with a table"
         )
-    return tuple(given)
 
 
 def _check_rows(

@@ -94,9 +94,9 @@ def attention(
     """
     given = (query, key, value, bias, scale, dropout, backend, edges)
     kind, plan = known("attention", neighborhood, *given)
-    found: tuple[EdgeFeatures, ...] = ()
     if plan is None:
-        found = check_attention(query, key, value, neighborhood, bias, scale, dropout, edges)
+        check_attention(query, key, value, neighborhood, bias, scale, dropout, edges)
+    found = () if edges is None else (edges,) if isinstance(edges, EdgeFeatures) else tuple(edges)
     call = AttentionCall.of(
         query, key, value, neighborhood, bias, scale, dropout, generator, edges=found, plan=plan
     )

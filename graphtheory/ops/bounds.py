@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from graphtheory.graph import Neighborhood
-from graphtheory.graph.content import PerTensorCache, fit, fit_both_ways, is_plain, within
+from graphtheory.graph.content import fit, fit_both_ways, is_plain, within
 from graphtheory.graph.csr import check_index, check_pointers, plain
-from graphtheory.graph.inference import innermost_transform, leave_inference_mode, unwrapped
 from graphtheory.ops.backend import BACKENDS
 
 _NAMES = {
@@ -19,6 +17,7 @@ _NAMES = {
     "K": "edge_dim", "R": "rows",
 }  # fmt: skip
 _PER_EDGE = {"bucket": "E", "row": "E", "saved": "EH"}
+_LOOKUPS = (("bucket", "table", "bias.bucket"), ("row", "num_rows", "edges.row"))
 _NO_GRADIENT_BY_SOURCE = ("::attention_backward", "::edge_attention_backward")
 _MOST = 256  # sizes that a layout remembers
 
@@ -83,36 +82,6 @@ def check_device(name: str, tensor: Tensor, nb: Neighborhood) -> None:
         )
 
 
-_range: PerTensorCache[tuple[int, int]] = PerTensorCache(
-    lambda ids: (int(ids.min()), int(ids.max()))
-)
-
-
-def check_lookup(name: str, ids: Tensor | None, rows: int) -> None:
-    """Raise unless every entry is in 0..rows-1; in main memory each call reads them.
-
-    To look at a GPU's memory waits for the device: once a tensor, and after a change in place.
-    """
-    if ids is None:
-        if rows:
-            raise ValueError(f"{name}: got None with a table of {rows} rows, expected one per edge")
-        return
-    if torch.compiler.is_compiling() or ids.numel() == 0 or ids.is_meta:
-        return
-    own = type(ids) is Tensor and ids.is_cpu and innermost_transform() is None
-    if own and within(ids, rows):  # in one pass, which every call takes
-        return
-    with leave_inference_mode():
-        ids = unwrapped(ids)
-        if ids.is_cpu and is_plain(ids) and within(ids, rows):
-            return
-        low, high = _range(ids)
-    if low < 0 or high >= rows:
-        raise IndexError(
-            f"{name}: entries {low} to {high}, expected 0..{rows - 1} (rows of a table)"
-        )
-
-
 class Layout:
     """The sizes and the ids of an operator's arguments, named in its declaration.
 
@@ -132,14 +101,15 @@ class Layout:
     def __init__(self, name: str, declaration: str) -> None:
         self.name = name
         self.names, self.words = zip(*(one.split(":") for one in declaration.split()), strict=True)
-        self._parts, self._order, self._blocks, self._bucket, self._row = (
+        self._parts, self._order, self._blocks = (
             self.words.index(word) if word in self.words else None
-            for word in ("parts", "order", "blocks", "bucket", "row")
+            for word in ("parts", "order", "blocks")
         )
-        self._table, self._num_rows = (
-            self.names.index(given) if given in self.names else None
-            for given in ("table", "num_rows")
-        )
+        self.lookups = [  # name, place of the ids and place of their table or its number of rows
+            (name, self.words.index(word), self.names.index(table))
+            for word, table, name in _LOOKUPS
+            if word in self.words and table in self.names
+        ]
         self._by_source = name.endswith(("_backward", "_by_source"))  # reads rows of sources
         self._shapes = [
             (k, _PER_EDGE.get(word, word))
@@ -182,14 +152,6 @@ class Layout:
             if fits:
                 return
         _raise_misfit(self.name, parts, sources, backward, order, rows)
-
-    def check_lookups(self, args: Sequence[Any]) -> None:
-        """Raise unless buckets and row numbers of edges name rows of their tables."""
-        if self._bucket is not None and self._table is not None:
-            table = args[self._table]
-            check_lookup("bias.bucket", args[self._bucket], 0 if table is None else table.size(0))
-        if self._row is not None and self._num_rows is not None:
-            check_lookup("edges.row", args[self._row], args[self._num_rows])
 
     def check_shapes(self, args: Sequence[Any]) -> None:
         """Raise unless all sizes fit together, as the functions of `ops` have checked already.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -14,6 +14,7 @@ from graphtheory.graph.inference import innermost_transform
 from graphtheory.ops.arguments import BucketedBias, EdgeFeatures
 from graphtheory.ops.backend import BY_OPERATION, Backend, choose
 from graphtheory.ops.bounds import check_rows_of
+from graphtheory.ops.derivatives import needs_grad
 from graphtheory.ops.dropout import draw_seed
 
 _MOST = 64  # kinds of calls that a neighborhood remembers
@@ -109,15 +110,6 @@ class AttentionCall(NamedTuple):
         return self.bias, None, None
 
 
-def needs_grad(tensors: Sequence[Tensor | None]) -> bool:
-    """Whether a backward pass to one of the tensors may follow."""
-    if torch.is_grad_enabled():
-        for t in tensors:
-            if t is not None and t.requires_grad:
-                return True
-    return False
-
-
 def known(
     operation: str, neighborhood: object, *args: Any
 ) -> tuple[tuple[Any, ...] | None, Plan | None]:
@@ -134,9 +126,12 @@ def known(
     for a in rest:  # which grows
         if type(a) in PLAIN:
             kind += (a.shape, a.dtype, a.device, a.requires_grad, a.is_inference())
-        elif type(a) is BucketedBias:
+        elif type(a) in (BucketedBias, tuple):
             rest += a
-            kind.append(BucketedBias)
+            kind.append((type(a), len(a)))
+        elif type(a) is EdgeFeatures:
+            rest += a.features, a.query, a.row
+            kind.append(EdgeFeatures)
         elif type(a) in _OPTIONS:
             kind.append(a)
         else:

@@ -115,7 +115,7 @@ class Figure:
     ) -> Any:
         """The grid that options ask for.
 
-        On a data set with its files under `root`, where the figure is made on one; with so many
+        On a data set with its files under `root`, where the figure is made on one; with this many
         seeds, None for the grid's own number, from `first` on; or in a small form, whatever `seeds`
         says.
         """

@@ -62,7 +62,7 @@ class Algorithm4:
     first_steps: int = 0  # T_0, steps on the parameters named `first` alone
     # draws S^{n,t} from the candidates of each node of the batch, again in each step
     pattern: Pattern = field(default_factory=lambda: Compose(Sample(60), AddSelf()))
-    # training ends early after so many steps in a row without a loss on any node of any trial's
+    # training ends early after this many steps in a row without a loss on any node of any trial's
     # batch; 0 never ends early
     quiet: int = 0
 

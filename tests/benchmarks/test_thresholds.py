@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from graphtheory.ops.backends.cpu import regimes
+from graphtheory.ops.backends.cpu import memory
 
 
 def test_sizes_lie_on_both_sides(module: ModuleType) -> None:
@@ -39,11 +39,11 @@ def test_a_process_takes_one_way_at_all_sizes(
     small = (module.Case(5, 3, 2, 4), module.Case(7, 2, 1, 8))
     constant = module.CONSTANTS["WHOLE_ROWS_BELOW"]._replace(cases=small)
     monkeypatch.setitem(module.CONSTANTS, "WHOLE_ROWS_BELOW", constant)
-    monkeypatch.setattr(regimes, "WHOLE_ROWS_BELOW", regimes.WHOLE_ROWS_BELOW)  # undone afterwards
+    monkeypatch.setattr(memory, "WHOLE_ROWS_BELOW", memory.WHOLE_ROWS_BELOW)  # undone afterwards
     monkeypatch.setattr(module, "_SHORT", 0.0)
     line: Any = _Line(0, 1, 0)
     module.serve(line, "WHOLE_ROWS_BELOW", 1, 1)
-    assert regimes.WHOLE_ROWS_BELOW == 1
+    assert memory.WHOLE_ROWS_BELOW == 1
     assert len(line.sent) == 3 and min(line.sent) > 0
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from graphtheory import Neighborhood, cliques, ops
 from graphtheory.ops.backend import BACKENDS
-from graphtheory.ops.backends.cpu import launch, regimes
+from graphtheory.ops.backends.cpu import launch, memory
 from tests.conformance.check import (
     BIASES,
     GRAPHS,
@@ -101,8 +101,8 @@ def test_threads_do_not_change_a_bit(
     bias: str, whole: int, handed: int, launches: int, two_threads: None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(regimes, "WHOLE_ROWS_BELOW", whole)
-    monkeypatch.setattr(regimes, "KEPT_WEIGHTS_BELOW", handed)
+    monkeypatch.setattr(memory, "WHOLE_ROWS_BELOW", whole)
+    monkeypatch.setattr(memory, "KEPT_WEIGHTS_BELOW", handed)
     asked = []
 
     def counted(ask: Callable[..., None], own: int, job: Callable[[], None], threads: int) -> None:
@@ -125,7 +125,7 @@ def test_threads_do_not_change_a_bit(
 
 @pytest.mark.parametrize("backend", ["torch_csr", "numba_csr"])
 def test_a_hub_of_a_hundred_thousand(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(regimes, "WHOLE_ROWS_BELOW", 0)  # the hub is shared out
+    monkeypatch.setattr(memory, "WHOLE_ROWS_BELOW", 0)  # the hub is shared out
     nb = GRAPHS["hub"](100_000)
     inputs = draw_inputs(nb, 1, 2)
     assert_conforms(run_by(backend), nb, inputs, tolerance={torch.float32: 1e-4})

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from graphtheory import Neighborhood, ops
 from graphtheory.ops import EdgeFeatures
 from graphtheory.ops.backend import BACKENDS
-from graphtheory.ops.backends.cpu import launch, regimes
+from graphtheory.ops.backends.cpu import launch, memory
 from tests.conformance.check import BIASES, GRAPHS, SIZES
 from tests.conformance.check_edges import FORMS, assert_edges_conform, draw_edges, results
 
@@ -77,7 +77,7 @@ def test_any_graph(backend: str, data: st.DataObject) -> None:
 def test_threads_do_not_change_a_bit(
     form: str, two_threads: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(regimes, "WHOLE_ROWS_BELOW", 0)  # the hub is shared out
+    monkeypatch.setattr(memory, "WHOLE_ROWS_BELOW", 0)  # the hub is shared out
     monkeypatch.setattr(launch, "_CHUNK", 64)
     monkeypatch.setattr(launch, "WORTH_A_THREAD", 1)
     for graph in ("random", "hub"):

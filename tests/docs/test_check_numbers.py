@@ -20,24 +20,42 @@ def check() -> SimpleNamespace:
     return SimpleNamespace(**runpy.run_path(str(ROOT / "docs" / "check_numbers.py")))
 
 
+def named(check: SimpleNamespace) -> dict[str, str]:
+    return {str(page.relative_to(ROOT)): page.read_text("utf-8") for page in check.pages()}
+
+
 def test_every_page_shows_its_rows(check: SimpleNamespace) -> None:
     found = {}
-    for page in check.pages():
-        _, differences, found[page.name] = check.compared(page.read_text("utf-8"), page.name)
+    for name, text in named(check).items():
+        _, differences, found[name] = check.compared(text, name)
         assert not differences, "\n".join(map(str, differences))
-    # Pages full of numbers keep their comments; an edit that loses one of a table is seen here.
-    assert found["README.md"] >= 40
-    assert found["results.md"] >= 400
-    assert found["performance.md"] >= 700
-    assert found["scale.md"] >= 150
+    # Templates keep their comments; an edit that loses one is seen here.
+    assert found["docs/tables/README.md"] >= 14
+    results = sum(n for name, n in found.items() if name.startswith("docs/tables/results/"))
+    assert results >= 1400 and not found["docs/results/chapter-2.md"]
+    assert found["docs/performance.md"] >= 700
+    assert found["docs/scale.md"] >= 150
+
+
+def test_a_page_shows_the_tables_of_its_templates(check: SimpleNamespace) -> None:
+    """The control: a digit of a table that differs from its template, and a table that is gone."""
+    for name in ("README.md", "docs/node-benchmarks.md", "docs/results/chapter-2.md"):
+        text = named(check)[name]
+        table, begin, end = check.tables(text, name)[-1]
+        digit = max(at for at in range(begin, end) if text[at].isdigit())
+        wrong = text[:digit] + str(int(text[digit]) % 9 + 1) + text[digit + 1 :]
+        anew, differences, _ = check.compared(wrong, name)
+        assert [d.query for d in differences] == [f"table {table}"] and anew == text
+        with pytest.raises(ValueError, match=f"has no table {table}"):
+            check.compared(text[:begin].removesuffix(f"<!-- table: {table} -->\n\n"), name)
 
 
 def test_no_page_has_more_results_without_a_row(check: SimpleNamespace) -> None:
-    assert set(check.UNMARKED) <= {str(page.relative_to(ROOT)) for page in check.pages()}
-    for page in check.pages():
-        without = check.unmarked(page.read_text("utf-8"))
-        most = check.UNMARKED.get(str(page.relative_to(ROOT)), 1)
-        assert len(without) <= most, "\n".join(without)
+    pages = named(check)
+    assert set(check.UNMARKED) <= set(pages)
+    for name, text in pages.items():
+        without = check.unmarked(text, name)
+        assert len(without) <= check.UNMARKED.get(name, 0), "\n".join(without)
 
 
 def test_what_is_unmarked(check: SimpleNamespace) -> None:
@@ -103,8 +121,7 @@ def test_settings_differences_ratios_and_means_of_rows(check: SimpleNamespace) -
 
 def test_every_digit_counts(check: SimpleNamespace) -> None:
     """The control: a number after a comment, changed by one in its last digit, is found."""
-    pages = {page.name: page.read_text("utf-8") for page in check.pages()}
-    for name, text in pages.items():
+    for name, text in named(check).items():
         for marker in list(check.MARKER.finditer(text))[::7]:
             number = check.NUMBER.search(text, marker.end())
             shown = number["number"]
@@ -157,14 +174,19 @@ def test_the_command_fails_where_a_page_differs(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     names = check.main.__globals__
-    (tmp_path / "docs").mkdir()
-    page = tmp_path / "README.md"
-    page.write_text("<!--= bench-cora; test accuracy; model=gt; % --> 84.0\n", encoding="utf-8")
+    page, template = tmp_path / "README.md", tmp_path / "docs" / "tables" / "README.md"
+    template.parent.mkdir(parents=True)
+    query, rows = "<!--= bench-cora; test accuracy; model=gt; % --> ", "| GT |\n|---|\n| {}84.0 |\n"
+    template.write_text("# cora\n\n" + rows.format(query), encoding="utf-8")
+    page.write_text("Cora:\n\n" + rows.format(""), encoding="utf-8")
     monkeypatch.setitem(names, "HERE", tmp_path / "docs")
+    monkeypatch.setitem(names, "TEMPLATES", template.parent)
     monkeypatch.setattr(sys, "argv", ["check_numbers.py"])
     assert check.main() == 1
-    assert "README.md:1: shows 84.0, expected 83.0" in capsys.readouterr().out
+    assert "README.md:5: shows 84.0, expected 83.0" in capsys.readouterr().out
     monkeypatch.setattr(sys, "argv", ["check_numbers.py", "--write"])
-    assert check.main() == 0 and "--> 83.0\n" in page.read_text("utf-8")
+    assert check.main() == 0
+    assert f"{query}83.0" in template.read_text("utf-8")
+    assert page.read_text("utf-8") == "Cora:\n\n| GT |\n|---|\n| 83.0 |\n"
     monkeypatch.setattr(sys, "argv", ["check_numbers.py"])
     assert check.main() == 0

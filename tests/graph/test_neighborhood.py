@@ -414,8 +414,9 @@ def test_what_was_handed_out_or_made_is_compared_and_a_copy_has_states_of_its_ow
             aggregate(torch.ones(2, 1), x, nb)
     sets = cliques([2, 2])
     sets.indices.numpy()[:] = 0
-    with pytest.raises(ValueError, match="changed in place"):
-        ops.attention(*[torch.randn(4, 1, 2)] * 3, sets, backend="blocks")
+    for changed in (sets, sets.replace(weight=torch.ones(8))):
+        with pytest.raises(ValueError, match="changed in place"):
+            ops.attention(*[torch.randn(4, 1, 2)] * 3, changed, backend="blocks")
     monkeypatch.setattr("graphtheory.graph.neighborhood.state_of", lambda *t: tuple(map(id, t)))
     nb = Neighborhood.from_edge_index(ids, 3)
     nb.check_unchanged()

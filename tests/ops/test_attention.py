@@ -14,7 +14,7 @@ from torch import Tensor
 
 from graphtheory import Neighborhood, causal, cliques, ops
 from graphtheory.ops import BucketedBias
-from graphtheory.ops.backends.cpu import regimes
+from graphtheory.ops.backends.cpu import memory
 from tests.conformance.check import BIASES, GRAPHS, assert_conforms, draw_inputs, has_sets
 
 CSR = ["numba_csr", "torch_csr", "reference"]
@@ -48,7 +48,7 @@ def test_a_third_derivative_and_those_of_functions(nb: Neighborhood) -> None:
 
 
 def test_a_second_derivative_where_weights_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(regimes, "KEPT_WEIGHTS_BELOW", 0)
+    monkeypatch.setattr(memory, "KEPT_WEIGHTS_BELOW", 0)
     nb = GRAPHS["random"](7)
     inputs = draw_inputs(nb, 2, 3, "edges", torch.float64)
 
@@ -334,9 +334,9 @@ def test_compiled_dropout_drops_at_random() -> None:
 @pytest.mark.parametrize("regime", ["whole", "loops", "tiles"])
 def test_ids_that_lie_apart(regime: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if regime != "whole":
-        monkeypatch.setattr(regimes, "WHOLE_ROWS_BELOW", 0)
+        monkeypatch.setattr(memory, "WHOLE_ROWS_BELOW", 0)
     if regime == "tiles":
-        monkeypatch.setattr(regimes, "KEPT_WEIGHTS_BELOW", 0)
+        monkeypatch.setattr(memory, "KEPT_WEIGHTS_BELOW", 0)
     generator = torch.Generator().manual_seed(0)
     edges = torch.randint(60, (2, 2000), generator=generator)
     nb = Neighborhood.from_edge_index(edges, num_nodes=60)

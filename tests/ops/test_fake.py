@@ -14,7 +14,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 from graphtheory import Neighborhood, cliques, ops
 from graphtheory.ops import EdgeFeatures
-from graphtheory.ops.backends.cpu import regimes
+from graphtheory.ops.backends.cpu import memory
 from tests.conformance.check import GRAPHS, draw_inputs
 from tests.conformance.check_edges import FORMS, draw_edges
 
@@ -70,7 +70,7 @@ def test_attention(
     backend: str, kept: bool, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not kept:
-        monkeypatch.setattr(regimes, "KEPT_WEIGHTS_BELOW", 0)
+        monkeypatch.setattr(memory, "KEPT_WEIGHTS_BELOW", 0)
     nb = GRAPHS["more sources"](7)
     for bias in ("none", "edges", "buckets"):
         x = draw_inputs(nb, HEADS, DIM, bias, dtype)
@@ -89,7 +89,7 @@ def test_attention_with_features_of_edges(
     backend: str, kept: bool, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not kept:
-        monkeypatch.setattr(regimes, "KEPT_WEIGHTS_BELOW", 0)
+        monkeypatch.setattr(memory, "KEPT_WEIGHTS_BELOW", 0)
     nb = GRAPHS["more sources"](7)
     for form in FORMS:
         for bias in ("none", "edges", "buckets"):

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from graphtheory import ops
 from graphtheory.ops.backend import BACKENDS
-from graphtheory.ops.backends.cpu import regimes
+from graphtheory.ops.backends.cpu import memory
 from tests.conformance.check import GRAPHS
 from tests.conformance.check_edges import (
     FORMS,
@@ -79,7 +79,7 @@ def test_weights_that_are_not_kept_change_no_gradient(monkeypatch: pytest.Monkey
         for bias in ("none", "edges", "buckets"):
             given = draw_edges(nb, 2, 3, form, bias, torch.float64)
             kept = results(run_by("numba_csr"), nb, given, 0.3)
-            monkeypatch.setattr(regimes, "KEPT_WEIGHTS_BELOW", 0)
+            monkeypatch.setattr(memory, "KEPT_WEIGHTS_BELOW", 0)
             again = results(run_by("numba_csr"), nb, given, 0.3)
             monkeypatch.undo()
             torch.testing.assert_close(again, kept)

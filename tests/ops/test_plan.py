@@ -87,6 +87,20 @@ def test_gat_attention_keeps_its_plan(monkeypatch) -> None:
         ops.additive_attention(value, score, None, nb)
 
 
+def test_features_of_edges_keep_their_plan(monkeypatch) -> None:
+    nb, x, row = path(), torch.randn(4, 2, 3), torch.tensor([0, 1, 1])
+    by_edge = ops.EdgeFeatures(torch.randn(3, 5), torch.randn(4, 2, 5))
+    by_row = ops.EdgeFeatures(torch.randn(2, 5), row=row)
+    given = (by_edge, ops.EdgeFeatures(by_edge.features), by_row, (by_edge, by_row))
+    first = [ops.attention(x, x, x, nb, edges=edges) for edges in given]
+    monkeypatch.setattr(import_module("graphtheory.ops.attention"), "check_attention", refuse)
+    again = [ops.attention(x, x, x, nb, edges=edges) for edges in given]
+    torch.testing.assert_close(again, first, rtol=0, atol=0)
+    row[1] = 2
+    with pytest.raises(IndexError, match=r"edges.row: entries 0 to 2"):
+        ops.attention(x, x, x, nb, edges=by_row)
+
+
 def test_a_traced_or_transformed_call_takes_the_general_path(monkeypatch) -> None:
     nb, x = path(), torch.randn(4, 2, 3)
     ops.attention(x, x, x, nb)

@@ -143,7 +143,7 @@ class GraphFolder(NodeSource):
     ) -> GraphFolder:
         """Write a graph with its nodes in the order of their parts, a part in one piece.
 
-        Nodes get new numbers; `original_id` of a batch has those of before. Beside the graph itself
+        Nodes get new numbers; `original_id` of a batch has the old. Beside the graph itself
         about 65,536 of its rows are in memory at a time.
 
         Args:

@@ -42,7 +42,7 @@ def compare(
         metric: Of the user's own data; None is the first that the task has.
         split: Kind of split of a named set; for own graphs three fractions or lists of positions.
         seeds: How many; a seed draws the split, the weights and everything else.
-        epochs: At most so many; None is the data's own number.
+        epochs: At most this many; None is the data's own number.
         budget: Candidates a model of a search on validation that runs first; 0 takes options that
             are known, or defaults, and the table says so.
         options: Set by hand, such as {"walk": 16, "readout": "token"}, in the place of those of

@@ -49,7 +49,7 @@ class Diagnosis:
         return graphs.describe(self.dataset).name
 
     def run(self, progress: Progress = lambda *_: None) -> list[Row]:
-        """Measure all rows; `progress` hears of each definition, how many are done, of how many."""
+        """Measure all rows; `progress` gets each definition, how many are done, and of how many."""
         return list(self._rows(progress))
 
     def _rows(self, progress: Progress) -> Iterator[Row]:

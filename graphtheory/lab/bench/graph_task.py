@@ -47,7 +47,7 @@ class GraphRunConfig(RunConfig):
 
     network: graph_zoo.GraphConfig = field(default_factory=graph_zoo.GraphConfig)
     optimizer: AdamOptions = field(default_factory=lambda: AdamOptions(1e-3, 0.0))
-    nodes_per_batch: int = 1024  # about so many
+    nodes_per_batch: int = 1024  # about
     readers: ClassVar[Mapping[str, Sequence[str]]] = AXES["readers"]["graph"]
 
 

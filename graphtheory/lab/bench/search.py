@@ -74,7 +74,7 @@ class Search:
     split: str | None = None  # None is the data set's own
     root: Path | None = None
     log: Path | None = None  # file of a `SearchLog`; None keeps none
-    epochs: int | None = None  # at most so many for a candidate; None is what the space says
+    epochs: int | None = None  # at most, for a candidate; None is what the space says
 
     def __post_init__(self) -> None:
         if self.budget < 1:

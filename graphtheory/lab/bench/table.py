@@ -146,7 +146,7 @@ def measure_of(metric: str | Measure, unit: str = "") -> Measure:
 
 
 def _decimals(*values: float) -> int:
-    """Decimals that leave the largest of the values with so many significant digits."""
+    """Decimals that leave the largest of the values with this many significant digits."""
     largest = max((abs(v) for v in values if math.isfinite(v)), default=0.0)
     if largest == 0:
         return _SIGNIFICANT

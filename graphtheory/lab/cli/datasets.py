@@ -88,11 +88,12 @@ class Doctor(Command):
         from graphtheory.lab.bench.rows import Environment
         from graphtheory.lab.bench.table import Table, pairs
 
-        here, backends, extras = Environment.here(), _backends(), _optional()
+        here, backends, extras, threads = Environment.here(), _backends(), _optional(), _threads()
         found = {"device": here.device, "versions": here.versions, "backends": backends}
-        screen.result(found | {"optional": extras})
+        screen.result(found | {"threads": threads, "optional": extras})
         screen.table(pairs("Installed", [("device", here.device), *here.versions.items()]))
         screen.table(Table("Attention", ("backend", "here"), list(backends.items()), words=2))
+        screen.table(pairs("Threads on the CPU", list(threads.items())))
         rows = [
             (name, extra, installed or "missing")
             for extra, packages in extras.items()
@@ -123,6 +124,15 @@ def _backends() -> dict[str, str]:
         refuses, takes = edges.startswith("cannot"), "cannot" not in on_sets.get(name, "")
         out[name] = only_sets if refuses and takes else edges
     return out
+
+
+def _threads() -> dict[str, str]:
+    """How many threads compute, and how those of them that wait for others do it."""
+    import torch
+
+    from graphtheory.ops.backends.cpu.openmp import rest
+
+    return {"threads": str(torch.get_num_threads()), "those that wait": str(rest)}
 
 
 def _optional() -> dict[str, dict[str, Any]]:

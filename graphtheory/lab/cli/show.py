@@ -315,7 +315,7 @@ class Steps:
         self._within(f"{unit} {epoch:,} of at most {epochs:,}", epoch / epochs)
 
     def draw(self, drawn: int, draws: int) -> None:
-        """Within a step that averages draws: so many of them are there."""
+        """Within a step that averages draws: how many of them are done."""
         self._within(f"draw {drawn:,} of {draws:,}", drawn / draws)
 
     def finished(self, text: str) -> None:

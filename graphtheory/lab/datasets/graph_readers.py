@@ -11,12 +11,15 @@ import json
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
@@ -38,6 +41,7 @@ _STRUCT_TARGETS = (
 
 def _tudataset(root: Path, info: DatasetInfo) -> Stored:
     """As PyG reads them; where the last graphs have no edges, PyG forgets their bounds."""
+    _check_tables(root / info.folder, info.name)
     folder = str(root / "TUDataset")
     dataset = TUDataset(folder, info.name, use_node_attr=True, use_edge_attr=True)
     stored = {name: value for name, value in dataset._data if isinstance(value, Tensor)}
@@ -53,13 +57,43 @@ def _tudataset(root: Path, info: DatasetInfo) -> Stored:
         bounds[name] = torch.cat([bounds[name], bounds[name][-1:].expand(short)])
     if "edge_attr" in stored:
         stored["edge_attr"] = stored["edge_attr"].float()
-    for name, bound in bounds.items():
-        length = stored[name].size(1 if name == "edge_index" else 0)
-        if int(bound[-1]) != length:
-            raise ValueError(f"{name} has {length} entries, the graphs need {int(bound[-1])}")
     if info.kind == "regression":
         stored["y"] = stored["y"].float().view(len(stored["y"]), -1)
     return stored | {SLICES + name: bound for name, bound in bounds.items()}
+
+
+def _check_tables(folder: Path, name: str) -> None:
+    """Raise ValueError, with file and row, unless the tables of a TUDataset fit together."""
+    tables = {path.stem.removeprefix(f"{name}_"): _table(path) for path in folder.glob("*.txt")}
+    nodes, edges = tables["graph_indicator"], tables["A"]
+    if edges.shape[1] != 2 or edges.min() < 1 or edges.max() > len(nodes):
+        found = f"{edges.shape[1]} columns, {edges.min()} to {edges.max()}"
+        raise ValueError(f"{name}_A.txt: {found}, expected pairs of nodes in 1..{len(nodes)}")
+    falls = np.flatnonzero(np.diff(nodes[:, 0], prepend=1) < 0)
+    if nodes.shape[1] != 1 or len(falls):
+        row = falls[0] if len(falls) else 0
+        raise ValueError(
+            f"{name}_graph_indicator.txt: line {row + 1} is {nodes[row].tolist()}, expected one "
+            "graph for each node, numbered from 1, all nodes of a graph one after the other"
+        )
+    sizes = {"node": len(nodes), "edge": len(edges), "graph": int(nodes[-1, 0])}
+    for part in tables.keys() - {"A", "graph_indicator"}:
+        of = part.split("_")[0]
+        if len(tables[part]) != sizes.get(of, len(tables[part])):
+            found = f"{len(tables[part])} lines, expected {sizes[of]}, one for each {of}"
+            raise ValueError(f"{name}_{part}.txt: {found}")
+
+
+def _table(path: Path) -> np.ndarray:
+    """The numbers of a file, whose last line gets the end without which PyG leaves it out."""
+    kind = float if path.stem.endswith("attributes") else int
+    lines = [line.strip() for line in path.read_text("utf-8-sig").rstrip().split("\n")]
+    path.write_text("\n".join(lines) + "\n")
+    with suppress(ValueError):
+        if all(lines):  # numpy leaves out those that are empty
+            return np.loadtxt(lines, kind, comments=None, delimiter=",", ndmin=2)
+    rows = _of_rows(path, lines, lambda line: [kind(word) for word in line.split(",")], first=1)
+    return np.array(rows)
 
 
 def import_ogb(name: str) -> ModuleType:
@@ -113,34 +147,55 @@ def _ogbg(root: Path, info: DatasetInfo) -> Stored:
 def _lines(path: Path) -> list[str]:
     content = path.read_bytes()
     text = gzip.decompress(content) if path.suffix == ".gz" else content
-    return text.decode("utf-8-sig").splitlines()
+    return [line.rstrip() for line in text.decode("utf-8-sig").splitlines()]
+
+
+def _of_rows(
+    path: Path, rows: Sequence[Any], read: Callable[[Any], Any], first: int = 0
+) -> list[Any]:
+    """What is read of each row, the first of that number; an error says in which it stands."""
+    made: list[Any] = []
+    for number, row in enumerate(rows, first):
+        try:
+            made.append(read(row))
+            if isinstance(made[0], list) and len(made[0]) != len(made[-1]):
+                raise ValueError(f"{len(made[-1])} values, expected {len(made[0])} as in the first")
+        except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+            said = f", {row[:80]!r}" if isinstance(row, str) else ""
+            what = f"row {number}{said}: {type(error).__name__}, {error}"
+            raise ValueError(f"{path.name}: {what}") from error
+    return made
 
 
 def _moleculenet(root: Path, info: DatasetInfo) -> Stored:
     """A table of SMILES and labels; which columns, says PyG's own list."""
     at, labels = MoleculeNet.names[info.folder.split("/")[1]][3:5]
-    rows = [row for row in csv.reader(_lines(root / info.folder / info.files[0])) if row][1:]
-    texts = [row[at].strip() for row in rows]
-    targets = [row[labels] if isinstance(labels, slice) else [row[labels]] for row in rows]
-    y = torch.tensor([[float(cell or "nan") for cell in row] for row in targets])
-    stored, kept = _from_smiles(texts, y)
+    path = root / info.folder / info.files[0]
+    rows = [row for row in csv.reader(_lines(path)) if row][1:]
+    texts = _of_rows(path, rows, lambda row: row[at].strip())
+    columns = labels if isinstance(labels, slice) else slice(labels, labels + 1)
+    y = _of_rows(path, rows, lambda row: [float(cell or "nan") for cell in row[columns]])
+    stored, kept = _from_smiles(texts, torch.tensor(y))
     return with_notes(stored, split={"scaffold": scaffold_split([texts[row] for row in kept])})
 
 
 def _peptides(root: Path, info: DatasetInfo) -> Stored:
     """A table of SMILES and labels with the lists of row numbers of its split."""
     folder = root / info.folder
-    rows = list(csv.DictReader(_lines(folder / info.files[0])))
+    path, rows = folder / info.files[0], list(csv.DictReader(_lines(folder / info.files[0])))
+    texts = _of_rows(path, rows, lambda row: row["smiles"].strip())
     if info.kind == "multilabel":
-        y = torch.tensor([json.loads(row["labels"]) for row in rows]).float()
+        y = torch.tensor(_of_rows(path, rows, lambda row: json.loads(row["labels"]))).float()
     else:
-        y = torch.tensor([[float(row[name]) for name in _STRUCT_TARGETS] for row in rows])
+        values = _of_rows(path, rows, lambda row: [float(row[name]) for name in _STRUCT_TARGETS])
+        y = torch.tensor(values)
         y = ((y - y.mean(0)) / y.std(0)).float()
-    stored, kept = _from_smiles([row["smiles"].strip() for row in rows], y)
+    stored, kept = _from_smiles(texts, y)
     at = {row: position for position, row in enumerate(kept)}
     parts = []
     for name in info.files[1:]:
-        listed = [range(len(rows))[int(line)] for line in _lines(folder / name)]
+        lines = [line for line in _lines(folder / name) if line]
+        listed = _of_rows(folder / name, lines, lambda line: range(len(rows)).index(int(line)))
         parts.append([at[row] for row in listed if row in at])
     return with_notes(stored, split={"published": parts})
 
@@ -214,20 +269,24 @@ def graphsat(path: Path) -> list[Data]:
 
     Behind their count come of each its size and class, then a line a node: type, degree, neighbors.
     """
-    rows = [[int(word) for word in line.split()] for line in path.read_text().splitlines()]
+    lines = path.read_text().rstrip().split("\n")
+    rows = _of_rows(path, lines, lambda line: tuple(map(int, line.split())), first=1)
     graphs, at = [], 1
-    for _ in range(rows[0][0]):
-        size, label = rows[at]
+    for _ in range(sum(rows[0][:1])):
+        size, label = rows[at] if at < len(rows) and len(rows[at]) == 2 else (0, 0)
         nodes = rows[at + 1 : at + 1 + size]
-        if len(nodes) < size or any(len(row) != 2 + row[1] for row in nodes):
-            raise ValueError(f"line {at + 1}: a graph of {size} nodes does not fit the lines below")
+        fits = (len(row) > 1 and len(row) == 2 + row[1] for row in nodes)
+        if not 0 < size == len(nodes) or not all(fits):
+            what = f"line {at + 1}: a graph of {size} nodes does not fit the lines below"
+            raise ValueError(f"{path.name}: {what}")
         pairs = [(near, node) for node, row in enumerate(nodes) for near in row[2:]]
         index = torch.tensor(pairs, dtype=torch.int64).view(-1, 2).t().contiguous()
         x = torch.tensor([row[:1] for row in nodes])
         graphs.append(Data(x=x, edge_index=index, y=torch.tensor([label])))
         at += 1 + size
-    if at != len(rows):
-        raise ValueError(f"{len(rows) - at} lines after the last graph")
+    if at != len(rows) or not graphs:
+        what = f"{len(rows) - at} lines behind the last of {len(graphs)} graphs"
+        raise ValueError(f"{path.name}: {what}")
     return graphs
 
 
@@ -236,26 +295,31 @@ def _zinc(root: Path, info: DatasetInfo) -> Stored:
     parts = []
     for part in _PARTS:
         molecules = safe_pickle.read(root / info.folder / f"{part}.pickle", _PICKLED)
-        chosen = (root / info.folder / f"{part}.index").read_text().strip().split(",")
-        graphs = []
-        for found in (molecules[int(number)] for number in chosen):
-            bonds, y = found["bond_type"].long(), found["logP_SA_cycle_normalized"].float()
-            index, x = bonds.nonzero().t().contiguous(), found["atom_type"].long().view(-1, 1)
-            bond = bonds[index[0], index[1]].view(-1, 1)
-            graphs.append(Data(x=x, edge_index=index, edge_attr=bond, y=y.view(1, 1)))
-        parts.append(graphs)
+        index = root / info.folder / f"{part}.index"
+        chosen = index.read_text().strip().split(",")
+        parts.append(_of_rows(index, chosen, partial(_molecule_of, molecules)))
     return with_notes(_joined(parts), categories={"x": [28], "edge_attr": [4]})  # bond 0 is none
+
+
+def _molecule_of(molecules: Sequence[Mapping[str, Tensor]], number: str) -> Data:
+    """A molecule of ZINC, of a matrix of its bonds."""
+    found = molecules[range(len(molecules)).index(int(number))]
+    bonds, y = found["bond_type"].long(), found["logP_SA_cycle_normalized"].float()
+    index, x = bonds.nonzero().t().contiguous(), found["atom_type"].long().view(-1, 1)
+    bond = bonds[index[0], index[1]].view(-1, 1)
+    return Data(x=x, edge_index=index, edge_attr=bond, y=y.view(1, 1))
 
 
 def superpixels(path: Path) -> list[Data]:
     """Graphs of superpixels with a class each, from tuples of x, edge_attr, edge_index and y."""
-    graphs = []
-    for parts in safe_pickle.read(path, _PICKLED):
-        x, edge_attr, index, y = map(torch.as_tensor, parts)
-        graph = Data(x=x.float(), edge_index=index.long(), edge_attr=edge_attr.float())
-        graph.y = y.long().view(-1)
-        graphs.append(graph)
-    return graphs
+    return _of_rows(path, safe_pickle.read(path, _PICKLED), _superpixels_of)
+
+
+def _superpixels_of(parts: Sequence[Any]) -> Data:
+    x, edge_attr, index, y = map(torch.as_tensor, parts)
+    graph = Data(x=x.float(), edge_index=index.long(), edge_attr=edge_attr.float())
+    graph.y = y.long().view(-1)
+    return graph
 
 
 def _joined(parts: list[list[Data]]) -> Stored:

@@ -19,6 +19,7 @@ from torch import Tensor
 from torch_geometric.data import Data, InMemoryDataset
 from torch_geometric.data.collate import collate
 from torch_geometric.transforms import AddLaplacianEigenvectorPE, AddRandomWalkPE
+from torch_geometric.utils import is_undirected
 
 from graphtheory.data.transforms import AddDistances, AddPaths, AddResistance
 from graphtheory.lab.datasets.catalogue import Kind
@@ -199,10 +200,15 @@ def precomputed(
     paths: int = 0,
     resistance: int = 0,
 ) -> GraphSet:
-    """The set with these encodings on each graph, as `zoo.graph_models.precomputed` names them."""
+    """The set with these encodings on each graph, as `zoo.graph_models.precomputed` names them.
+
+    `distance`, `paths` and `resistance` do not read edge weights. `laplacian` is of I - D^-1/2 W
+    D^-1/2 without self-loops, W the weights, alike in both directions and 0 or more. `walk` is
+    diag((D^-1 A)^k), refused where a weight is not 1 or an edge occurs twice.
+    """
     steps: list[tuple[int, Callable[[], Transform]]] = [
         (distance, AddDistances),
-        (walk, lambda: AddRandomWalkPE(walk)),
+        (walk, lambda: partial(_add_walk, steps=walk)),
         (laplacian, lambda: partial(_add_eigenvectors, count=laplacian)),
         (paths, lambda: AddPaths(paths)),
         (resistance, AddResistance),
@@ -210,8 +216,28 @@ def precomputed(
     return with_transforms(graphs, [make() for wanted, make in steps if wanted])
 
 
+def _add_walk(data: Data, steps: int) -> Data:
+    """PyG's return probabilities, of graphs in which they are those of the definition."""
+    index, weight = data.edge_index, data.get("edge_weight")
+    if weight is not None and bool((weight != 1).any()):
+        raise ValueError(
+            f"walk: edge_weight holds {weight[weight != 1][0].item()}, expected 1 or none, since "
+            "PyG's AddRandomWalkPE leaves weights out of W in D^-1 W; take edge_weight off"
+        )
+    if index.unique(dim=1).size(1) < index.size(1):
+        what = "expected each edge once, as by torch_geometric.utils.coalesce"
+        raise ValueError(f"walk: an edge occurs twice in edge_index, {what}")
+    return AddRandomWalkPE(steps)(data)
+
+
 def _add_eigenvectors(data: Data, count: int) -> Data:
     """PyG's Laplacian encoding, zeros where eigenvectors lack, the same signs at every call."""
+    weight = data.get("edge_weight")
+    if weight is not None and not bool((weight >= 0).all()):
+        raise ValueError("laplacian: edge_weight is negative or NaN, expected 0 or more")
+    if not is_undirected(data.edge_index, weight, data.num_nodes):
+        what = "expected both directions alike, as by torch_geometric.transforms.ToUndirected"
+        raise ValueError(f"laplacian: an edge has one direction, or two weights; {what}")
     vectors = torch.zeros(data.num_nodes, count)
     if (kept := min(count, data.num_nodes - 1)) > 0:
         start = np.random.default_rng(0).uniform(-1, 1, data.num_nodes)

@@ -7,41 +7,33 @@ what was read of them is kept in the cache of `datasets.graphs`.
 from __future__ import annotations
 
 import gzip
-import hashlib
 import io
 import math
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import pairwise
-from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import Image, ImageOps
 from sklearn.datasets import load_digits
 from torch import Generator, Tensor
 
 from graphtheory.lab.datasets import catalogue, files
 from graphtheory.lab.datasets.catalogue import DatasetInfo, Root, key, known_seed
 from graphtheory.lab.datasets.files import DamagedFileError
+from graphtheory.lab.datasets.image_folders import DEEP, GRAY, Files, Listing, flat, listed, opened
 from graphtheory.lab.datasets.node_readers import read_pickled
 from graphtheory.lab.datasets.splits import stratified
 
 Arrays = tuple[np.ndarray, np.ndarray]
-Files = tuple[tuple[Path, int], ...]  # with the class of each
-_DEEP = {"I", "F", "I;16", "I;16B", "I;16L"}  # PIL's modes of more than 8 bits a channel
-_GRAY = {"1", "L"}  # PIL's modes of one channel
 _UNSIGNED_BYTES = 8  # idx's code of the type
 _GRAY_LEVELS = 16  # of scikit-learn's digits
 _TRAINING = {"embedded": 1437, "cifar-pixels": 3200}  # images of sets whose test part is their end
-_EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
-_OTHER_NAMES = ("training", "valid", "validation", "dev", "testing")
-_TEST_SHARE, _VALIDATION_SHARE = 0.2, 0.1
-_SPLIT = "random-90-10"  # of the training images
+_VALIDATION_SHARE = 0.1
 
 
 class Images(NamedTuple):
@@ -64,13 +56,13 @@ class ImageSet:
     def training(self) -> Images:
         """All images that may be trained on or validated with."""
         if self.listing is not None:
-            return Images(*read_images(self.listing.train + self.listing.val, self.size))
+            return self._read(self.listing, self.listing.train + self.listing.val)
         return self._part("train", "images", ("t10k", "test_batch"))
 
     def test(self) -> Images:
         """The test images, for a final score and nothing else."""
         if self.listing is not None:
-            return Images(*read_images(self.listing.test, self.size))
+            return self._read(self.listing, self.listing.test)
         return self._part("test", "test images", ("train-", "data_batch"))
 
     @property
@@ -85,6 +77,22 @@ class ImageSet:
             return train, val
         generator = Generator().manual_seed(known_seed(seed))
         return stratified(y, val=_VALIDATION_SHARE, test=0.0, generator=generator)[:2]
+
+    def _read(self, listing: Listing, files: Files) -> Images:
+        (mode, sides), size = listing.mode_and_sides, self.size
+        if size is None and (len(sides) > 1 or any(width != height for width, height in sides)):
+            least, most = min(sides), max(sides)
+            raise ValueError(
+                f"images: of {least[0]} x {least[1]} to {most[0]} x {most[1]} pixels, expected "
+                "squares of one size, or an image size to bring them to (--image-size 64)"
+            )
+
+        def bring(image: Image.Image) -> Image.Image:
+            made = flat(image, mode)
+            return ImageOps.fit(made, (size, size), Image.Resampling.BILINEAR) if size else made
+
+        pixels = as_pixels([opened(path, bring) for path, _ in files])
+        return Images(pixels, torch.tensor([label for _, label in files]))
 
     def _part(self, part: str, counted: str, other: tuple[str, ...]) -> Images:
         found = (name for name in _present(self.info, self.root) if not name.startswith(other))
@@ -128,7 +136,12 @@ def load(name: str, root: Root = None, *, cache: Root = None, size: int | None =
     A folder holds train/CLASS/... with test/CLASS/..., and val/CLASS/... to validate with; with
     `val` alone, that is the test part, as in ImageNet. Or it holds CLASS/..., as torchvision's
     `ImageFolder` takes them, or `train` alone, of which a fifth of every class is the test part,
-    always the same. Files lie at any depth below their class.
+    always the same. Case, "training", "valid", "validation", "dev", "testing", a "set" behind them
+    and a word that is the same in all ("seg_train", "seg_test") make no difference; other folders
+    with images beside parts are refused. Files lie at any depth below their class; hidden files
+    and those of systems (__MACOSX, @eaDir) are left out, links are followed. All images of all
+    parts are gray, or all become RGB; they are turned as their EXIF data say, and those with
+    transparent pixels are refused.
 
     Args:
         name: One of `names()`, whose case does not matter, or a folder of images by class.
@@ -218,120 +231,6 @@ def read_part(family: str, paths: list[Path], part: str) -> Arrays:
     return (pixels[:train], y[:train]) if part == "train" else (pixels[train:], y[train:])
 
 
-@dataclass(frozen=True)
-class Listing:
-    """Files of images and their classes, without a look into any of them."""
-
-    folder: Path
-    classes: tuple[str, ...]  # names, sorted; a class is its position
-    train: Files
-    val: Files  # to validate with; empty where they are drawn from `train`
-    test: Files
-
-    @cached_property
-    def sha256(self) -> str:
-        """The hash of names and sizes of all files, hexadecimal."""
-        files = (*self.train, *self.val, *self.test)
-        lines = (f"{self._name(path)} {label} {path.stat().st_size}\n" for path, label in files)
-        return hashlib.sha256("".join(lines).encode()).hexdigest()
-
-    def test_files(self) -> list[str]:
-        """The paths of the test images below the folder."""
-        return [self._name(path) for path, _ in self.test]
-
-    def _name(self, path: Path) -> str:
-        return path.relative_to(self.folder).as_posix()
-
-    @property
-    def info(self) -> DatasetInfo:
-        """What the catalogue would say about such a set."""
-        images, name, folder = len(self.train) + len(self.val), self.folder.name, str(self.folder)
-        counts = {"images": images, "test images": len(self.test), "classes": len(self.classes)}
-        known = tuple(counts.items())
-        return DatasetInfo(name, "folder", folder, splits=(_SPLIT,), task="image", counts=known)
-
-
-def listed(folder: str | PathLike[str]) -> Listing:
-    """The images of a folder by class, in the layouts that `image_sets.load` takes."""
-    root = Path(folder).resolve()
-    if not root.is_dir():
-        raise FileNotFoundError(f"{folder}: not a folder; expected one with a folder of each class")
-    other = [p.name for p in _folders(root) if p.name.lower() in _OTHER_NAMES and _folders(p)]
-    if other:
-        raise ValueError(f"{root}: parts named {', '.join(other)}, expected train, val and test")
-    parts = {name: root / name for name in ("train", "val", "test") if _folders(root / name)}
-    train = parts.get("train", root)
-    classes = tuple(path.name for path in _folders(train))
-    if len(classes) < 2:
-        raise ValueError(
-            f"{train}: {len(classes)} folders of classes, expected two or more, as in "
-            "train/CLASS/image.png or CLASS/image.png"
-        )
-    files = tuple(_files(train, classes))
-    empty = sorted(set(range(len(classes))) - {label for _, label in files})
-    if empty:
-        raise ValueError(
-            f"{train / classes[empty[0]]}: no image, expected some of {' '.join(_EXTENSIONS)}"
-        )
-    val, test = (tuple(_files(parts[n], classes)) if n in parts else () for n in ("val", "test"))
-    if "test" not in parts and "val" in parts:
-        val, test = (), val
-    elif "test" not in parts:
-        y = torch.tensor([label for _, label in files])
-        drawn = stratified(y, val=0.0, test=_TEST_SHARE, generator=Generator().manual_seed(0))
-        test = tuple(files[i] for i in drawn.test.tolist())
-        files = tuple(files[i] for i in drawn.train.tolist())
-    return Listing(root, classes, files, val, test)
-
-
-def _folders(folder: Path) -> list[Path]:
-    if not folder.is_dir():
-        return []
-    return sorted(path for path in folder.iterdir() if path.is_dir() and path.name[0] != ".")
-
-
-def _files(part: Path, classes: tuple[str, ...]) -> Iterator[tuple[Path, int]]:
-    for folder in _folders(part):
-        if folder.name not in classes:
-            raise ValueError(
-                f"{folder}: a class that is not trained on, expected some of {', '.join(classes)}"
-            )
-        for path in sorted(folder.rglob("*")):
-            if path.suffix.lower() in _EXTENSIONS:
-                yield path, classes.index(folder.name)
-
-
-def read_images(files: Files, size: int | None) -> tuple[Tensor, Tensor]:
-    """Pixels uint8 [N, C, H, W] and classes y int64 [N] of files; RGB unless all are gray."""
-    kinds = [_opened(path, lambda image: (image.mode, image.size)) for path, _ in files]
-    for (path, _), (mode, _) in zip(files, kinds, strict=True):
-        if mode in _DEEP:
-            raise ValueError(f"{path}: PIL mode {mode}, expected 8 bits a channel")
-    sides = {side for _, side in kinds}
-    if size is None and (len(sides) > 1 or any(width != height for width, height in sides)):
-        least, most = min(sides), max(sides)
-        raise ValueError(
-            f"images: of {least[0]} x {least[1]} to {most[0]} x {most[1]} pixels, expected "
-            "squares of one size, or an image size to bring them to (--image-size 64)"
-        )
-    mode = "L" if {kind for kind, _ in kinds} <= _GRAY else "RGB"
-
-    def bring(image: Image.Image) -> Image.Image:
-        made = image.convert(mode)
-        return made if size is None else ImageOps.fit(made, (size, size), Image.Resampling.BILINEAR)
-
-    pixels = as_pixels([_opened(path, bring) for path, _ in files])
-    return pixels, torch.tensor([label for _, label in files])
-
-
-def _opened(path: Path, look: Callable[[Image.Image], Any]) -> Any:
-    try:
-        with Image.open(path) as image:
-            return look(image)
-    except (UnidentifiedImageError, OSError, SyntaxError) as error:
-        raise DamagedFileError(f"{path}: {error}; expected an image that is whole") from error
-
-
 def as_pixels(images: Any) -> Tensor:
     """Images as bytes [N, C, H, W], 1 or 3 channels, of one size.
 
@@ -368,9 +267,10 @@ def _stacked(images: Sequence[Any]) -> Tensor:
         raise ValueError("images: got none, expected one or more")
     if all(isinstance(image, Image.Image) for image in images):
         modes = {image.mode for image in images}
-        if modes & _DEEP:
-            raise TypeError(f"images: PIL mode {min(modes & _DEEP)}, expected 8 bits a channel")
-        rows = (np.array(image.convert("L" if modes <= _GRAY else "RGB")) for image in images)
+        if modes & DEEP:
+            raise TypeError(f"images: PIL mode {min(modes & DEEP)}, expected 8 bits a channel")
+        mode = "L" if modes <= GRAY else "RGB"
+        rows = (np.array(flat(image, mode)) for image in images)
         images = [np.moveaxis(np.atleast_3d(one), 2, 0) for one in rows]
     tensors = [torch.as_tensor(image) for image in images]
     shapes = sorted({tuple(image.shape) for image in tensors})

@@ -245,12 +245,9 @@ def read(path: Path, known: Known) -> Any:
     content = path.read_bytes()
     try:
         return _plain(_Unpickler(io.BytesIO(content), known).load(), {})
-    except pickle.UnpicklingError:
-        raise
     except Exception as error:  # whatever a stream of other codes makes of the reader
-        raise pickle.UnpicklingError(
-            f"{path.name}: {type(error).__name__}, {error}; expected a whole file of this kind"
-        ) from error
+        what = f"{path.name}: {type(error).__name__}, {error}; expected a whole file of this kind"
+        raise pickle.UnpicklingError(what) from error
 
 
 def _plain(given: Any, made: dict[int, Any]) -> Any:

@@ -284,7 +284,7 @@ class TrainingState:
     clock: Clock = field(default_factory=Clock)
 
     def save(self, losses: list[float], *, last: bool = False) -> None:
-        """Write the state after so many steps if a minute is over, or they were the last."""
+        """Write the state after a step if a minute has passed, or if it was the last."""
         if self.path is None or not (self.clock.due() or last):
             return
         state = {name: part.state_dict() for name, part in self.parts.items()}

@@ -47,7 +47,7 @@ class GraphSets(Source):
         train: Positions of the graphs to train on, int64.
         val: Positions of those that choose the epoch.
         test: Positions of those that are scored beside them and decide nothing; may be empty.
-        nodes_per_batch: About so many nodes make a batch.
+        nodes_per_batch: About how many nodes make a batch.
         name: Of the data set, for a run that is resumed.
         seed: Of the order, 0 or more.
 

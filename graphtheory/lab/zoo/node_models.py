@@ -50,7 +50,7 @@ class NetworkConfig:
     # W_Q fixed at zero, so that a node's features cannot steer its attention (gt, gt-plain, gt-gcn)
     frozen_query: bool = False
     num_buckets: int = 20  # Z (gt, gt-gcn)
-    # what a node of gt, gt-plain and gt-gcn attends to: "1", "2", ... the ball of so many hops and
+    # what a node of gt, gt-plain and gt-gcn attends to: "1", "2", ... the ball of these hops and
     # itself; "2:60" 60 nodes of the ball, drawn afresh; "all:20" 20 nodes of the whole graph;
     # "=3:20" 20 nodes at distance exactly 3; "=3" all of those
     neighbors: str = "1"

@@ -58,7 +58,7 @@ class OnCore(MessagePassing):
             return True
         if self.flow != "source_to_target" and not self.flows_back:
             return True
-        return is_seen_by_all()
+        return not torch.compiler.is_compiling() and has_global_hooks()
 
     def for_messages(self, edge_index: Any) -> Any:
         """`edge_index` in a form that PyG accepts; an explainer is refused a `Neighborhood`."""
@@ -235,7 +235,7 @@ def pair(x: Any, flow: str = "source_to_target") -> tuple[Tensor, Tensor | None]
 def two_features(
     x: Any, of_src: int, of_dst: int, flow: str = "source_to_target"
 ) -> tuple[Tensor, Tensor]:
-    """`pair` for a layer that needs the features of the target nodes, in so many channels."""
+    """`pair` for a layer that needs the features of the target nodes, in these channels."""
     x_src, x_dst = pair(x, flow)
     if x_dst is None:
         raise ValueError("x: got (x_src, None), expected features of the target nodes too")

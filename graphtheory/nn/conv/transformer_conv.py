@@ -91,7 +91,7 @@ class Projections:
 
     @contextmanager
     def saving(self) -> Iterator[None]:
-        """The context in which results are used; those of before are forgotten at its end."""
+        """The context in which results are used; earlier ones are forgotten at its end."""
         if not self._on:
             yield
             return

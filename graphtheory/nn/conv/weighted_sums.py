@@ -102,8 +102,8 @@ def _kept(layer: WeightedSums, edge_index: Any) -> Any:
         last = None  # the layer moved
     if last is not None and torch.equal(last, edge_index):
         return last
-    _LAST[layer] = edge_index.detach()
-    return _LAST[layer]
+    last = _LAST[layer] = edge_index.detach()
+    return last  # what another thread puts there meanwhile is not this call's
 
 
 class GINConv(WeightedSums, pyg.GINConv):

@@ -21,8 +21,8 @@ from graphtheory.ops.arguments import BucketedBias
 from graphtheory.ops.backend import BACKENDS, Backend
 from graphtheory.ops.backends.triton_csr import topk_limits
 from graphtheory.ops.call import AttentionCall, Call
+from graphtheory.ops.derivatives import first_gradients
 from graphtheory.ops.look_up import look_up
-from graphtheory.ops.second import first_gradients
 
 _TILE = 2**18  # logits that the backward pass holds at once
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from graphtheory.ops.arguments import BucketedBias
-from graphtheory.ops.backends.cpu.regimes import keeps_weights
+from graphtheory.ops.backends.cpu.memory import keeps_weights
 from graphtheory.ops.backends.csr import CSRBackend
 from graphtheory.ops.call import AttentionCall, Call, sum_type
 

@@ -56,7 +56,7 @@ def expressiveness_pairs(name: str, root: Root = None) -> list[tuple[Data, Data]
         if info.family == "graphsat":
             graphs = graphsat(path)
             return list(zip(graphs[::2], graphs[1::2], strict=True))
-        lines = [line for line in path.read_text(encoding="ascii").split("\n") if line]
+        lines = path.read_text(encoding="ascii").split()
         if known == "sr25":
             return list(combinations(map(_from_graph6, lines), 2))
         return _brec(lines)

@@ -140,7 +140,7 @@ class Pairs(Grid):
     networks: tuple[str, ...] = axis("network", (PROFILES, *NETWORKS))
     seeds: int = axis("seed", 3)  # of the weights
     tolerance: float = 1e-9  # relative difference of outputs that tells two graphs apart
-    every: int = 1  # one of so many pairs is taken
+    every: int = 1  # every how many pairs one is taken
 
 
 @torch.no_grad()

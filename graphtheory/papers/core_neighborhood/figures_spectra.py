@@ -22,7 +22,7 @@ HELD = 0.5  # share that these hold of a class that "a few eigenvectors" represe
 MOST = 0.9  # of the second moment
 _NOTHING = 1e-12  # of the largest eigenvalue: rounding
 PLACES = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500, 700)
-"""Which eigenvalues are kept, the largest at 1, as far as a class has so many."""
+"""Which eigenvalues are kept, the largest at 1, as far as a class has enough."""
 
 
 @dataclass(frozen=True)

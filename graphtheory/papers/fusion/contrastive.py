@@ -35,7 +35,7 @@ def nt_xent(
     .. math:: -\frac{1}{2N} \sum_i \log \frac{\exp(\cos(z_i, z_{i'}) / \tau)}
         {\sum_{k \ne i} \exp(\cos(z_i, z_k) / \tau)}
 
-    with i' the other view of the same sample. One sample alone has loss 0. With `chunk` so many
+    with i' the other view of the same sample. One sample alone has loss 0. With `chunk` this many
     rows of the 2 N x 2 N logits are held at a time, and recomputed in the backward pass.
 
     Args:

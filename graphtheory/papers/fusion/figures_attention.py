@@ -246,7 +246,7 @@ def _picture(grid: Depths, measured: Measurements, title: str) -> Any:
 
 
 def _on_images(epochs: int, grid: Depths, dataset: str, root: Path | None) -> Depths:
-    """The deeper head on a data set, for so many epochs where it is another one."""
+    """The deeper head on a data set, trained for `epochs` where it is another one."""
     deep = grid.recipe
     if dataset.lower() != deep.dataset:
         limit = recipe_for(dataset, None).limit

@@ -188,7 +188,7 @@ class Unlabeled(_WithoutLabels):
         samples: A tensor whose first axis counts the samples.
         batch_size: Samples of a batch; all of them where there are fewer.
         seed: Of the order, 0 or more.
-        limit: At most so many batches an epoch; None is all.
+        limit: At most this many batches an epoch; None is all.
 
     Raises:
         TypeError: Samples that are no tensor.

@@ -139,7 +139,7 @@ class ScoredViT(nn.Module):
 
 
 _VALIDATED = 200  # images that choose the epoch, beside the N that are trained on
-_EPOCH = 2048  # at least so many images an epoch: few images are shown several times
+_EPOCH = 2048  # at least this many images an epoch: few images are shown several times
 
 
 @dataclass(frozen=True)

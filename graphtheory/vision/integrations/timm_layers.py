@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from functools import partial
 from inspect import signature
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
-from graphtheory.modes import evaluating
+from graphtheory.nn.attention import record_calls
 from graphtheory.patterns import TopK
+from graphtheory.vision.integrations.forwards import put_on, take_off
 from graphtheory.vision.integrations.nearest import SWIN_MASKED, nearest_attention
 from graphtheory.vision.integrations.token_layers import (
     AttentionInputs,
@@ -21,7 +20,7 @@ from graphtheory.vision.integrations.token_layers import (
 )
 
 PATTERN = "_nearest"  # attribute of a layer: its `TopK`
-_RECORD = "_recorded_weights"  # attribute of a layer: list that collects its weights
+_MAPS = "forward_intermediates"
 _FULL = TopK(1.0)
 _TABLE = "relative_position_bias_table"
 _ARGUMENTS = {"self", "x", "mask", "attn_mask", "is_causal"}
@@ -29,7 +28,7 @@ _ARGUMENTS = {"self", "x", "mask", "attn_mask", "is_causal"}
 
 def attention_layers(model: nn.Module) -> dict[str, Any]:
     """All attention modules of a model by name."""
-    found = {name: m for name, m in model.named_modules() if isinstance(_get(m, "qkv"), nn.Linear)}
+    found = {n: m for n, m in model.named_modules() if hasattr(_get(m, "qkv"), "in_features")}
     for name, layer in found.items():
         if not _is_known_attention(layer):
             raise ValueError(
@@ -45,34 +44,51 @@ def attention_layers(model: nn.Module) -> dict[str, Any]:
 def set_pattern(layer: Any, pattern: TopK) -> None:
     """Make a layer attend to the keys that the pattern chooses."""
     setattr(layer, PATTERN, pattern)
-    if "forward" not in vars(layer):  # else patched for semantic tokens, which use the pattern
-        layer.forward = partial(attend, layer)
+    put_on(layer, attend)
 
 
 def remove_pattern(layer: Any) -> bool:
     """Make a layer attend to all keys again; return whether it had a pattern."""
-    if vars(layer).pop(PATTERN, None) is None:
-        return False
-    made = vars(layer).get("forward")
-    if isinstance(made, partial) and made.func is attend:
-        del layer.forward
-    return True
+    return vars(layer).pop(PATTERN, None) is not None and (take_off(layer) or True)
 
 
 def attend(
     layer: Any, x: Tensor, mask: Tensor | None = None, is_causal: bool = False,
-    *, attn_mask: Tensor | None = None,
+    *, attn_mask: Tensor | None = None, inputs: AttentionInputs | None = None,
 ) -> Tensor:  # fmt: skip
     """Forward pass of a layer, restricted to its pattern if it has one.
 
-    In timm's Swin `mask` is that of the windows of one image; else it is as `attn_mask`.
+    In timm's Swin `mask` is that of the windows of one image; else it is as `attn_mask`. `inputs`
+    take the place of both where tokens get fewer.
 
     Shapes: x [B, N, C], attn_mask broadcast to [B, heads, N, N] -> [B, N, C].
     """
+    out, _ = _attend(layer, x, mask, is_causal, attn_mask=attn_mask, inputs=inputs)
+    return _apply(layer, "proj_drop", layer.proj(_apply(layer, "norm", out.flatten(2))))
+
+
+def _attend(
+    layer: Any, x: Tensor, mask: Tensor | None = None, is_causal: bool = False,
+    *, attn_mask: Tensor | None = None, inputs: AttentionInputs | None = None,
+    weights: bool = False,
+) -> tuple[Tensor, Tensor | None]:  # fmt: skip
+    """What `attend` projects, [B, N, heads, D], and on request the weights [B, heads, N, S]."""
     if x.dim() != 3:
         raise ValueError(f"x: shape {tuple(x.shape)}, expected [B, N, C]")
-    mask = _mask(layer, mask if attn_mask is None else attn_mask, x)
-    return attend_and_project(layer, *heads(layer, x), mask, causal=is_causal)
+    query, key, value = heads(layer, x)
+    if inputs is None:
+        mask = _mask(layer, mask if attn_mask is None else attn_mask, x)
+    else:
+        if inputs.sources is not None:
+            _, key, value = heads(layer, inputs.sources)
+        inputs.made = query, key
+        mask = inputs.mask(query)
+    drop = _get(layer, "attn_drop")
+    return nearest_attention(
+        query, key, value, mask, _get(layer, PATTERN) or _FULL, causal=is_causal,
+        scale=layer.scale, dropout=drop.p if drop is not None and layer.training else 0.0,
+        masked_from=SWIN_MASKED if hasattr(layer, _TABLE) else None, with_weights=weights,
+    )  # fmt: skip
 
 
 def heads(layer: Any, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -82,24 +98,6 @@ def heads(layer: Any, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return _apply(layer, "q_norm", query), _apply(layer, "k_norm", key), value
 
 
-def attend_and_project(
-    layer: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None,
-    *, causal: bool = False,
-) -> Tensor:  # fmt: skip
-    """Attention output of a layer after its projection, [B, T, C]."""
-    drop, recorded = _get(layer, "attn_drop"), _get(layer, _RECORD)
-    out, weights = nearest_attention(
-        query, key, value, mask, _get(layer, PATTERN) or _FULL, causal=causal, scale=layer.scale,
-        dropout=drop.p if drop is not None and layer.training else 0.0,
-        masked_from=SWIN_MASKED if hasattr(layer, _TABLE) else None,
-        with_weights=recorded is not None,
-    )  # fmt: skip
-    if recorded is not None:
-        recorded.append(weights)
-    return _apply(layer, "proj_drop", layer.proj(_apply(layer, "norm", out.flatten(2))))
-
-
-@torch.no_grad()
 def attention_maps(model: nn.Module, *inputs: Any) -> list[Tensor]:
     """Attention weights [B, heads, T, S] of every layer, in evaluation mode; in Swin by window.
 
@@ -110,21 +108,12 @@ def attention_maps(model: nn.Module, *inputs: Any) -> list[Tensor]:
     Raises:
         ValueError: If the model has attention of an unknown kind.
     """
-    layers, found = attention_layers(model).values(), list[Tensor]()
-    plain = [layer for layer in layers if "forward" not in vars(layer)]
-    for layer in layers:
-        setattr(layer, _RECORD, found)
-    for layer in plain:
-        layer.forward = partial(attend, layer)
-    try:
-        with evaluating(model):
-            model(*inputs)
-    finally:
-        for layer in plain:
-            del layer.forward
-        for layer in layers:
-            delattr(layer, _RECORD)
-    return found
+    layers = {*attention_layers(model).values()}
+
+    def weights(layer: Any, *args: Any, **options: Any) -> Tensor | None:
+        return _attend(layer, *args, **options, weights=True)[1]
+
+    return record_calls(model, layers.__contains__, weights, *inputs)
 
 
 def _is_known_attention(layer: Any) -> bool:
@@ -133,7 +122,7 @@ def _is_known_attention(layer: Any) -> bool:
     if not {*signature(type(layer).forward).parameters} <= _ARGUMENTS:  # such as rotary embeddings
         return False
     tokens = layer.relative_position_index.shape[0] if hasattr(layer, _TABLE) else 5
-    return agrees_with(layer, attend, layer.qkv.weight, tokens, layer.qkv.in_features)
+    return agrees_with(layer, attend, tokens, layer.qkv.in_features)
 
 
 def _mask(layer: Any, mask: Tensor | None, x: Tensor) -> Tensor | None:
@@ -158,7 +147,7 @@ class _NoMaps:
     """A model without `forward_intermediates`, which would shape fewer tokens as a whole grid."""
 
     def __init__(self, model: Any) -> None:
-        self.model = model
+        self.model, self.before = model, vars(model).get(_MAPS)
         model.forward_intermediates = self
 
     def __call__(self, *args: Any, **options: Any) -> None:
@@ -169,10 +158,14 @@ class _NoMaps:
 
     def remove(self) -> None:
         del self.model.forward_intermediates
+        if self.before is not None:
+            self.model.forward_intermediates = self.before
 
 
 class TimmLayers(Layers):
     """`Layers` of a model of timm."""
+
+    attend = staticmethod(attend)
 
     def __init__(self, model: Any) -> None:
         self.layers = list(getattr(model, "blocks", ()))
@@ -194,24 +187,10 @@ class TimmLayers(Layers):
 
     def guard(self) -> Removable | None:
         """Refuse maps of the tokens of several blocks."""
-        return _NoMaps(self.base) if hasattr(self.base, "forward_intermediates") else None
-
-    def attend(self, attention: Any, x: Tensor, inputs: AttentionInputs) -> Tensor:
-        query, key, value = heads(attention, x)
-        if inputs.sources is not None:
-            _, key, value = heads(attention, inputs.sources)
-        if inputs.parts is not None:
-            inputs.parts.extend((query, key))
-        return attend_and_project(attention, query, key, value, inputs.mask(query))
+        return _NoMaps(self.base) if hasattr(self.base, _MAPS) else None
 
     def scale(self, layer: Any) -> float:
         return layer.attn.scale
-
-    def release(self, layer: Any) -> None:
-        """Restore the `forward` of the attention of a layer, with its pattern if it has one."""
-        super().release(layer)
-        if hasattr(layer.attn, PATTERN):
-            set_pattern(layer.attn, getattr(layer.attn, PATTERN))
 
     def positions(self, layer: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Positions:
         """None; masks and gradient checkpointing are refused."""

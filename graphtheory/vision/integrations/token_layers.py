@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import torch
-from torch import Generator, Tensor
+from torch import Generator, Tensor, nn
+
+from graphtheory.vision.integrations.forwards import OWN, put_on
 
 # Names of the parts of a layer in transformers, timm and the released code of DeiT.
 _NORM1 = ("layernorm_before", "layer_norm1", "norm1")
-_ATTENTION = ("attention", "self_attn", "attn")
+ATTENTION = ("attention", "self_attn", "attn")
 _NORM2 = ("layernorm_after", "layer_norm2", "norm2")
 _BRANCH1 = ("dropout", "lambda_1", "layer_scale1", "ls1", "drop_path", "drop_path1")
 _BRANCH2 = ("dropout", "lambda_2", "layer_scale2", "ls2", "drop_path", "drop_path2")
-_PATCHED = {"forward", "_nearest"}  # instance attributes that patching adds to a module
+# Attributes of an instance that patches, those of accelerate too, and `compile` add to a module.
+_PATCHED = {OWN, "forward", "_nearest", "_hf_hook", "_old_forward", "_compiled_call_impl"}
 _TOLERANCE = 0.02  # relative difference of norms, wide enough for half precision
 
 
@@ -28,8 +32,9 @@ class Positions(NamedTuple):
     options: dict[str, Any]  # other arguments of the attention
 
 
-class AttentionInputs(NamedTuple):
-    """Which tokens attend to which in one call of an attention module."""
+@dataclass(eq=False)
+class AttentionInputs:
+    """Which tokens attend to which in one call of an attention module, which adds what it made."""
 
     positions: Positions  # of all tokens of the model
     sources: Tensor | None = None  # normalized tokens [B, S, dim] attended to; None: the same ones
@@ -38,7 +43,8 @@ class AttentionInputs(NamedTuple):
     rows: Tensor | None = None
     columns: Tensor | None = None  # place of each token that is attended to
     size: Tensor | None = None  # tokens that each of these represents, [B, S]; None means 1
-    parts: list[Tensor] | None = None  # receives query and key, [B, heads, tokens, head_dim]
+    # query and key that the attention has computed, [B, heads, tokens, head_dim]
+    made: tuple[Tensor, Tensor] | None = None
 
     def mask(self, like: Tensor) -> Tensor | None:
         """What is added to the logits [B, heads, T, S], or None; `like` is the query."""
@@ -85,11 +91,9 @@ class Layers(ABC):
     dim: int  # features per token
     patch: tuple[int, int]  # rows and columns of a patch, in pixels
     averages = False  # whether a head averages the patches at the end
+    # of an attention module, tokens and `inputs`; without `inputs` what its class computes
+    attend: Callable[..., Any]
     grid_reason = ""  # why the patches lie on no grid; empty where they do
-
-    @abstractmethod
-    def attend(self, attention: Any, x: Tensor, inputs: AttentionInputs) -> Any:
-        """Forward pass of an attention module; the output, or a tuple that begins with it."""
 
     @abstractmethod
     def scale(self, layer: Any) -> float:
@@ -103,94 +107,80 @@ class Layers(ABC):
         """Refuse calls of the model that no layer sees."""
         return None
 
-    def patch_attention(self, layer: Any) -> None:
-        """Replace the `forward` of the attention of a layer by `attend`."""
-        attention = self.attention(layer)
-        attention.forward = _PatchedAttention(self, attention)
-
-    def release(self, layer: Any) -> None:
-        """Restore the `forward` of the attention of a layer."""
-        del self.attention(layer).forward
-
     def checkpointed(self, layer: Any, step: Callable[..., Any], *tensors: Tensor) -> Any:
         """``step(*tensors)``, recomputed in the backward pass where the layer says so."""
         return step(*tensors)
 
     def attention(self, layer: Any) -> Any:
         """The attention module of a layer."""
-        return _part(layer, _ATTENTION)
+        return part_of(layer, ATTENTION)
 
     def norm(self, layer: Any, x: Tensor) -> Tensor:
         """Tokens x after the layer norm before attention."""
-        return _part(layer, _NORM1)(x)
+        return part_of(layer, _NORM1)(x)
 
     def first(self, layer: Any, x: Tensor, inputs: AttentionInputs) -> Tensor:
         """Tokens x plus the attention branch of a layer."""
-        out = self.attention(layer)(self.norm(layer, x), inputs)
+        out = self.attention(layer)(self.norm(layer, x), inputs=inputs)
         return x + _branch(layer, _BRANCH1, out[0] if isinstance(out, tuple) else out)
 
     def second(self, layer: Any, x: Tensor) -> Tensor:
         """Tokens x plus the MLP branch of a layer."""
-        return x + _branch(layer, _BRANCH2, layer.mlp(_part(layer, _NORM2)(x)))
+        return x + _branch(layer, _BRANCH2, layer.mlp(part_of(layer, _NORM2)(x)))
 
     def matches_forward(self, layer: Any, tokens: int, **options: Any) -> bool:
         """Whether `first` and `second` agree with the layer's own forward on random tokens."""
-        names = (_NORM1, _ATTENTION, _NORM2, ("mlp",))
-        if any(_part(layer, group) is None for group in names):
+        names = (_NORM1, ATTENTION, _NORM2, ("mlp",))
+        if any(part_of(layer, group) is None for group in names):
             return False
-        attention = self.attention(layer)
 
         def formula(layer: Any, x: Tensor) -> Tensor:
-            attention.forward = _PatchedAttention(self, attention)
-            try:
-                inputs = AttentionInputs(self.positions(layer, (), dict(options)))
-                return self.second(layer, self.first(layer, x, inputs))
-            finally:
-                del attention.forward
+            put_on(self.attention(layer), self.attend)
+            inputs = AttentionInputs(self.positions(layer, (), dict(options)))
+            return self.second(layer, self.first(layer, x, inputs))
 
-        like = next(layer.mlp.parameters())
-        return agrees_with(layer, formula, like, tokens, self.dim, **options)
-
-
-class _PatchedAttention:
-    """`Layers.attend` of one attention module, as its `forward`; may be copied and pickled."""
-
-    def __init__(self, read: Layers, attention: Any) -> None:
-        self.read, self.attention = read, attention
-
-    def __call__(self, x: Tensor, inputs: AttentionInputs) -> Any:
-        return self.read.attend(self.attention, x, inputs)
+        return agrees_with(layer, formula, tokens, self.dim, **options)
 
 
 @torch.no_grad()
 def agrees_with(
-    layer: Any, formula: Callable[..., Tensor], like: Tensor, tokens: int, dim: int, **options: Any
+    layer: Any, formula: Callable[..., Tensor], tokens: int, dim: int, **options: Any
 ) -> bool:
     """Whether the original forward of a module agrees with a formula on random tokens.
 
-    Tokens are as `like` is, and where that is on "meta" nothing is tried; patches are ignored.
+    Where a parameter is on "meta" nothing is tried; patches are ignored.
     """
-    if like.is_meta:
+    if any(parameter.is_meta for parameter in layer.parameters()):
         return True
+    like = example_of(layer)
     drawn = Generator().manual_seed(0)
     x = torch.randn(2, tokens, dim, generator=drawn).to(like)
-    kept = [
-        (m, {n: vars(m).pop(n) for n in _PATCHED & vars(m).keys()} | {"training": m.training})
-        for m in layer.modules()
-    ]
     try:
-        layer.eval()
-        found, known = type(layer).forward(layer, x, **options), formula(layer, x)
+        found, known = _bare(layer)(x, **options), formula(_bare(layer), x)
     except (TypeError, ValueError, RuntimeError, AttributeError):
         return False
-    finally:
-        for part, own in kept:
-            vars(part).update(own)
     same = found.shape == known.shape
     return same and bool((found - known).norm() <= _TOLERANCE * found.norm())
 
 
-def _part(layer: Any, names: tuple[str, ...]) -> Any:
+def example_of(module: nn.Module) -> Tensor:
+    """A floating tensor of a module, for device and dtype; quantized layers may have none."""
+    found = (t for t in (*module.parameters(), *module.buffers()) if t.is_floating_point())
+    return next(found, torch.empty(0))
+
+
+def _bare(module: Any) -> Any:
+    """A module of the same parameters without what patches and hooks have put on it."""
+    made = module.__new__(type(module))
+    nn.Module.__init__(made)
+    own = vars(made).keys() - {"_parameters", "_buffers"} | _PATCHED
+    vars(made).update({name: value for name, value in vars(module).items() if name not in own})
+    for name, part in module._modules.items():
+        made._modules[name] = None if part is None else _bare(part)
+    return made.eval()
+
+
+def part_of(layer: Any, names: tuple[str, ...]) -> Any:
     """The first part of a layer that has one of these names, or None."""
     return next((p for n in names if (p := getattr(layer, n, None)) is not None), None)
 

@@ -230,7 +230,7 @@ def stvit_r_swin(
 def _stages(
     dim: int, heads: int, window: int, rates: Iterator[float], attention: dict[str, Any]
 ) -> Callable[..., SwinStage]:
-    """Makes stage i of so many blocks, with the next rates of stochastic depth."""
+    """Makes stage i of this many blocks, with the next rates of stochastic depth."""
 
     def stage(i: int, depth: int, *, window: int = window, merge: bool = True) -> SwinStage:
         sizes = (dim * 2**i, heads * 2**i, window, islice(rates, depth))

@@ -159,7 +159,9 @@ def test_a_batch_of_one_part_reads_its_pages_alone(tmp_path, monkeypatch):
     kept = GraphFolder(tmp_path)
     files = {name: tmp_path / f"{name}.npy" for name in ("edges.indices", "x.x")}
     size = {name: path.stat().st_size for name, path in files.items()}
-    batch = next(iter(PartitionLoader(kept, kept.part, input_nodes=[nodes // 2], node_order="folder")))
+    batch = next(
+        iter(PartitionLoader(kept, kept.part, input_nodes=[nodes // 2], node_order="folder"))
+    )
     assert abs(batch.num_nodes - nodes / 50) < 300
     for name, path in files.items():
         assert 0 < resident(path) < 0.1 * size[name], name

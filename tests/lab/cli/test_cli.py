@@ -677,6 +677,7 @@ def test_doctor_names_versions_backends_and_optional_packages(run: Run) -> None:
     found = json.loads(out)
     assert (code, err) == (0, "")
     assert found["versions"]["torch"] == torch.__version__
+    assert found["threads"]["threads"] == str(torch.get_num_threads())
     assert found["backends"]["reference"].startswith("could run it")
     assert found["backends"]["blocks"].startswith("runs attention on complete")
     assert torch.cuda.is_available() or "expected cuda" in found["backends"]["triton_csr"]

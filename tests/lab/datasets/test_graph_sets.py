@@ -66,7 +66,7 @@ def test_truncated_files_are_refused(
     monkeypatch.setattr("graphtheory.lab.datasets.files.verify_counts", lambda info, found: None)
     path = tmp_path / "TUDataset/ENZYMES/raw/ENZYMES_graph_labels.txt"
     path.write_text("\n".join(path.read_text().splitlines()[:-5]) + "\n")
-    with pytest.raises(DamagedFileError, match="y has 595 entries, the graphs need 600"):
+    with pytest.raises(DamagedFileError, match=r"graph_labels.txt: 595 lines, expected 600"):
         load_graphs("ENZYMES", tmp_path, cache=tmp_path / "cache")
 
 

@@ -18,7 +18,7 @@ from torch_geometric.explain import AttentionExplainer, Explainer, GNNExplainer
 import graphtheory.nn.conv as drop_in
 from graphtheory import Neighborhood
 from graphtheory.ops.backends import numba_csr
-from graphtheory.ops.backends.cpu import regimes
+from graphtheory.ops.backends.cpu import memory
 from graphtheory.patterns import KHop
 
 ATTENTION = ["TransformerConv", "GATConv", "GATv2Conv"]
@@ -215,7 +215,7 @@ def test_exported_attention_takes_more_edges_than_keep_their_weights(
     name, make_graph, monkeypatch
 ) -> None:
     """From some number of edges on, weights are not kept for the backward pass: here from 50."""
-    monkeypatch.setattr(regimes, "KEPT_WEIGHTS_BELOW", 50 * 2 * 4)
+    monkeypatch.setattr(memory, "KEPT_WEIGHTS_BELOW", 50 * 2 * 4)
     conv = getattr(drop_in, name)(5, 4, heads=2).eval()
     program = exported(conv, make_graph(0, 6, 6, 20).edge_index)
     most = [found.upper for found in program.run_decompositions().range_constraints.values()]
@@ -229,7 +229,7 @@ def test_exported_attention_takes_more_edges_than_keep_their_weights(
         for layer in (module, conv)
     )
     torch.testing.assert_close(found, wanted)
-    monkeypatch.setattr(numba_csr, "_keeps", regimes.keeps_weights)
+    monkeypatch.setattr(numba_csr, "_keeps", memory.keeps_weights)
     bounded = exported(conv, make_graph(0, 6, 6, 20).edge_index)
     assert 49 in [found.upper for found in bounded.range_constraints.values()]
     with pytest.raises(AssertionError, match="Guard failed"):

@@ -28,7 +28,7 @@ from graphtheory.ops.backends.cpu.vector.lanes import (
 )
 from graphtheory.ops.call import widened
 
-EXP = 32  # an exponential costs as much as so many multiply-adds
+EXP = 32  # the cost of an exponential, in multiply-adds
 
 
 def dot(indptr: Tensor, indices: Tensor, query: Tensor, key: Tensor) -> Tensor:

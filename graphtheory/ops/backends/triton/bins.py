@@ -67,7 +67,7 @@ def power(n: int) -> int:
 
 @cache  # a launch on a small graph is waited for
 def tile(heads: int, dim: int, dtype: torch.dtype, edges: int = _MOST) -> Tile:
-    """The tile for rows of about so many edges of [heads, dim] numbers."""
+    """The tile for rows of about this many edges of [heads, dim] numbers."""
     dim = power(dim)
     heads = min(power(heads), max(1, _FEATURES // dim))
     numbers = _NUMBERS // 2 if dtype == torch.float64 else _NUMBERS

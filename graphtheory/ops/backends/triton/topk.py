@@ -46,12 +46,12 @@ SIZES = ("dst", "src", "k", "threshold")  # no new machine code for each of thes
 # Logits that a thread holds, twice as many in the longest rows and eight times as many where a
 # warp holds whole rows: what the products need comes on top.
 _LOGITS, _WARPS = 16, 4
-# Features of a head in one product: so many of all sources' keys or values are shared at a time,
+# Features of a head in one product: this many of all sources' keys or values are shared at a time,
 # of 16-bit nodes as many as fit into _SHARED numbers. `triton_csr` says how much memory that takes.
 # The same number in every pass: in another order of sums, equal logits would not stay equal.
 _DIMS, _WIDEST, _SHARED = 16, 64, 2**14
 _SOURCES, _TARGETS = 32, 32  # of a step of the pass by sources, twice as many targets in 16 bits
-# Up to so many columns a warp holds whole rows of logits, 16 of them: then only the end of the
+# Up to this many columns a warp holds whole rows of logits, 16 of them: then only the end of the
 # search for the k-th waits for other warps.
 _COLUMNS = 256
 

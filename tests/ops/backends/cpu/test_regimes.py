@@ -12,7 +12,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from graphtheory import Neighborhood, ops
 from graphtheory.ops import BucketedBias
-from graphtheory.ops.backends.cpu import launch, primitives, regimes
+from graphtheory.ops.backends.cpu import launch, memory, primitives
 from graphtheory.ops.backends.cpu.attention import calls, tiles
 from graphtheory.ops.backends.cpu.launch import _COUNTERS, _compiled
 from tests.ops.backends.cpu.test_vector import run_as_python
@@ -62,8 +62,8 @@ def step(given: list[Tensor], kind: str, dropout: float) -> tuple[Tensor, ...]:
 
 def choose(monkeypatch: pytest.MonkeyPatch, regime: str) -> None:
     whole_below, kept_below = REGIMES[regime]
-    monkeypatch.setattr(regimes, "WHOLE_ROWS_BELOW", whole_below)
-    monkeypatch.setattr(regimes, "KEPT_WEIGHTS_BELOW", kept_below)
+    monkeypatch.setattr(memory, "WHOLE_ROWS_BELOW", whole_below)
+    monkeypatch.setattr(memory, "KEPT_WEIGHTS_BELOW", kept_below)
 
 
 @pytest.fixture
@@ -128,18 +128,18 @@ def test_both_regimes_of_additive_attention_say_the_same(
 def test_rows_stay_whole_below_a_number_of_multiply_adds() -> None:
     edges = torch.empty(2**12, dtype=torch.int64)
     value = torch.empty(3, 4, 2**8)  # 2^12 edges x 4 heads x 2^8 features: 2^22
-    assert not regimes.rows_stay_whole(edges, value)
-    assert regimes.rows_stay_whole(edges[1:], value)
-    assert regimes.rows_stay_whole(edges, value[:, 1:])
-    assert regimes.rows_stay_whole(edges, value[:, :, 1:])
-    assert regimes.rows_stay_whole(edges[:0], value)
+    assert not memory.rows_stay_whole(edges, value)
+    assert memory.rows_stay_whole(edges[1:], value)
+    assert memory.rows_stay_whole(edges, value[:, 1:])
+    assert memory.rows_stay_whole(edges, value[:, :, 1:])
+    assert memory.rows_stay_whole(edges[:0], value)
 
 
 def test_weights_are_kept_below_a_number_of_bytes() -> None:
     for edges, heads, itemsize in ((2**20, 16, 4), (2**19, 16, 8), (2**22, 4, 4)):  # 2^26 bytes
-        assert not regimes.keeps_weights(edges, heads, itemsize)
-        assert regimes.keeps_weights(edges - 1, heads, itemsize)
-    assert regimes.keeps_weights(0, 16, 4)
+        assert not memory.keeps_weights(edges, heads, itemsize)
+        assert memory.keeps_weights(edges - 1, heads, itemsize)
+    assert memory.keeps_weights(0, 16, 4)
 
 
 def attend_one_row(bias: Tensor, value: float = 1.0) -> Tensor:

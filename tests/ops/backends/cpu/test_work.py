@@ -11,7 +11,7 @@ from torch import Tensor
 
 from graphtheory import Neighborhood, cliques, ops
 from graphtheory.ops import EdgeFeatures
-from graphtheory.ops.backends.cpu import launch, regimes
+from graphtheory.ops.backends.cpu import launch, memory
 
 NODES, HEADS, DIM, EDGE_DIM = 32, 4, 64, 32
 CPU = {"backend": "numba_csr"}
@@ -84,7 +84,7 @@ def test_work_doubles_with_edges_and_heads_and_grows_with_features(
     name: str, recomputed: bool, told: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if recomputed:
-        monkeypatch.setattr(regimes, "KEPT_WEIGHTS_BELOW", 0)
+        monkeypatch.setattr(memory, "KEPT_WEIGHTS_BELOW", 0)
 
     def works(nodes: int, heads: int, dim: int) -> list[tuple[str, int]]:
         told.clear()

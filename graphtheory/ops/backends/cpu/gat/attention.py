@@ -21,8 +21,7 @@ from graphtheory.ops.backends.cpu.attention.rows import (
     sum_rows,
 )
 from graphtheory.ops.backends.cpu.launch import next_chunk, part, rows_of, take_chunk, wait_for
-from graphtheory.ops.backends.cpu.memory import empty
-from graphtheory.ops.backends.cpu.regimes import rows_stay_whole
+from graphtheory.ops.backends.cpu.memory import empty, rows_stay_whole
 from graphtheory.ops.backends.cpu.vector.lanes import add, clear, leaky_grad, leaky_sum, scale_into
 from graphtheory.ops.call import widened
 

@@ -39,7 +39,7 @@ _AHEAD = 12  # nodes that are prefetched while as many before them are copied
 _SMALL = 2**14  # keys of a head of a block, in numbers: those of several heads fit a cache
 _ENOUGH = 128  # heads of all blocks of which threads get enough where several are taken together
 CHUNKS = 128  # at most: of pairs of block and head
-_ENTRY = 32  # what is done to an entry of a row costs as much as so many multiply-adds
+_ENTRY = 32  # the cost of an entry of a row, in multiply-adds
 
 
 @njit(cache=True)
@@ -120,8 +120,8 @@ def edges_loop(counters, chunks, indptr, logits, k, out):
         first, last = rows_of(indptr, chunk, chunks)
         for i in range(first, last):
             low, high = indptr[i], indptr[i + 1]
+            x = np.full(whole(high - low), -np.inf, logits.dtype)
             for h in range(logits.shape[1]):
-                x = np.full(whole(high - low), -np.inf, logits.dtype)
                 for j in range(high - low):
                     x[j] = logits[low + j, h]
                 choose(x, 0, 1, high - low, k, stats, 0, 0)

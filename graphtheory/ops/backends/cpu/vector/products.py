@@ -47,7 +47,7 @@ def matrices(count, rows, columns, like):
 
 
 def _tile(registers: int) -> Any:
-    """A function that computes a tile so many registers wide."""
+    """A function that computes a tile of this many registers."""
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         x, at_x, x_row, x_column, y, at_y, y_row, out, at_out, out_row, depth, more = args

@@ -40,7 +40,7 @@ class _Rows:
         return first
 
     def place(self, array: Any, at: Any, lanes: int) -> Any:
-        """Where so many numbers of an array are."""
+        """Where the next numbers of an array are."""
         kind = ir.VectorType(self.vectors.number, lanes)
         return self.builder.bitcast(self.builder.gep(array, [at]), kind.as_pointer())
 

@@ -1,14 +1,82 @@
-"""Derivatives of gradients, by a definition of the operation that autograd can follow."""
+"""Derivatives of gradients, gradients of batches, and which derivatives an op does not have."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
+from torch.utils._pytree import tree_map
 
+from graphtheory.graph.content import PLAIN
+
+TRANSFORMS = torch._C._functorch.TransformType
+_BATCHED_GRADS: Any = torch._C._parse_dispatch_key("VmapMode")
 Maybe = Sequence[Tensor | None]
+
+
+def check_derivatives(name: str, transform: Any, args: tuple[Any, ...]) -> None:
+    """Refuse forward-mode derivatives, and batches of gradients outside `torch.func`."""
+    if torch._C._dispatch_tls_is_dispatch_key_included(_BATCHED_GRADS):
+        raise NotImplementedError(
+            f"{name}: no batches of gradients (is_grads_batched=True, or vectorize=True of "
+            "torch.autograd.functional); torch.func.jacrev works"
+        )
+    tangents = transform == TRANSFORMS.Jvp
+    if transform is None and forward_ad._current_level >= 0:
+        tensors = (a for a in args if isinstance(a, Tensor))
+        tangents = any(forward_ad.unpack_dual(a).tangent is not None for a in tensors)
+    if tangents:
+        refuse_tangents(name)
+
+
+def refuse_tangents(name: str) -> NoReturn:
+    """Raise, since forward-mode derivatives would be lost."""
+    raise NotImplementedError(
+        f"{name}: no forward-mode derivatives (torch.func.jvp, jacfwd, hessian, "
+        "torch.autograd.forward_ad); reverse mode works (torch.func.grad, vjp, jacrev, backward)"
+    )
+
+
+def is_traced(args: tuple[Any, ...]) -> bool:
+    """Whether a mode, a tracer or a tensor of another type has to see the op."""
+    if torch._C._len_torch_dispatch_stack() > 0 or torch._C._is_tracing():
+        return True
+    for a in args:  # noqa: SIM110  (a generator costs as much as the rest)
+        if isinstance(a, Tensor) and type(a) not in PLAIN:
+            return True
+    return False
+
+
+def needs_grad(args: Sequence[Any]) -> bool:
+    """Whether a backward pass to one of the tensors among them may follow."""
+    if torch.is_grad_enabled():
+        for a in args:
+            if isinstance(a, Tensor) and a.requires_grad:
+                return True
+    return False
+
+
+def entry_by_entry(call: Callable[..., Any]) -> Callable[..., tuple[Any, Any]]:
+    """The rule of `torch.func.vmap` that calls once for each entry of the batch."""
+
+    def entry(arg: Any, dim: Any, i: int) -> Any:
+        if isinstance(arg, list):
+            return [entry(a, d, i) for a, d in zip(arg, dim, strict=True)]
+        return arg if dim is None else arg.select(dim, i)
+
+    def batched(info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[Any, Any]:
+        outputs = [
+            call(*(entry(a, d, i) for a, d in zip(args, in_dims, strict=True)))
+            for i in range(info.batch_size)
+        ]
+        return tree_map(lambda *parts: torch.stack(parts), *outputs), tree_map(
+            lambda _: 0, outputs[0]
+        )
+
+    return batched
 
 
 def first_gradients(

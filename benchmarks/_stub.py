@@ -1,0 +1,154 @@
+"""A pretended GPU that computes nothing, for what the host does in a step on a real one.
+
+Triton's own runtime, launcher and compiler run on a driver whose functions do nothing (`_stub.c`).
+Tensors in main memory are taken for those of a GPU: they say that they are not on the CPU, and
+`triton_csr` has no objection to them. What asks for `device.type` sees a CPU all the same: edges
+are sorted by numpy. Results of our kernels are whatever lay in memory. A process that pretends
+cannot go back.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import torch
+
+_TYPES = {
+    "i32": ctypes.c_int32,
+    "i64": ctypes.c_int64,
+    "fp32": ctypes.c_float,
+    "fp64": ctypes.c_double,
+}
+_SEEN = ctypes.CFUNCTYPE(
+    None, ctypes.c_size_t, ctypes.POINTER(ctypes.c_uint), ctypes.POINTER(ctypes.c_void_p)
+)
+CAPABILITY = 9, 0
+
+
+def _compiler() -> str | None:
+    return os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang")
+
+
+def lacking() -> str | None:
+    """What keeps this machine from pretending; None where nothing does."""
+    if find_spec("triton") is None:
+        return "triton is not installed"
+    if not sys.platform.startswith("linux") or _compiler() is None:
+        return "it takes Linux and a C compiler, gcc or clang"
+    if torch.cuda.is_available():
+        return "this machine has a GPU, which gpu.py measures"
+    return None
+
+
+class Launch(NamedTuple):
+    """What the driver was given: grid, threads and shared memory, then arguments by name."""
+
+    kernel: str
+    function: int  # the same for the same machine code
+    sizes: tuple[int, ...]
+    args: dict[str, float]
+
+
+@dataclass
+class Driver:
+    """The pretended GPU."""
+
+    library: ctypes.CDLL
+    sources: dict[int, Any] = field(default_factory=dict)  # by function
+    _built: list[Any] = field(default_factory=list)
+
+    @property
+    def launches(self) -> int:
+        """How many there were."""
+        return ctypes.c_long.in_dll(self.library, "launches").value
+
+    def seen(self, step: Callable[[], object]) -> list[Launch]:
+        """The launches of a step."""
+        found: list[Launch] = []
+
+        def see(function: int, sizes: Any, params: Any) -> None:
+            source, at = self.sources[function], 0
+            args = {}
+            for name, kind in source.signature.items():
+                if kind != "constexpr":
+                    kind = ctypes.c_uint64 if kind[0] == "*" else _TYPES[kind]
+                    args[name] = kind.from_address(params[at]).value
+                    at += 1
+            found.append(Launch(source.fn.__name__, function, tuple(sizes[:7]), args))
+
+        callback, place = _SEEN(see), ctypes.c_void_p.in_dll(self.library, "seen")
+        place.value = ctypes.cast(callback, ctypes.c_void_p).value
+        try:
+            step()
+        finally:
+            place.value = None
+        return found
+
+    def watch(self, triton_driver: Any) -> None:
+        """Learn of each function which source it was made of."""
+        make, utils = triton_driver.launcher_cls, triton_driver.utils
+        load = utils.load_binary
+
+        def launcher(source: Any, metadata: Any) -> Any:
+            self._built.append(source)
+            return make(source, metadata)
+
+        def loaded(*given: Any) -> Any:
+            found = load(*given)
+            self.sources[found[1]] = self._built.pop()
+            return found
+
+        triton_driver.launcher_cls, utils.load_binary = launcher, loaded
+
+
+def _library(folder: str) -> ctypes.CDLL:
+    """The driver, built and loaded under the name by which Triton's launcher finds it."""
+    path, source = Path(folder) / "libcuda.so.1", Path(__file__).with_suffix(".c")
+    flags = ["-O1", "-shared", "-fPIC", f"-Wl,-soname,{path.name}"]
+    subprocess.run([_compiler(), *flags, "-o", path, source], check=True)
+    path.with_suffix("").symlink_to(path.name)  # what a linker looks for
+    return ctypes.CDLL(str(path), ctypes.RTLD_GLOBAL)
+
+
+def _torch_with_a_gpu() -> None:
+    """Answer what torch and Triton ask at every launch, in as many Python frames as on a GPU."""
+    torch.cuda._initialized, torch.cuda._is_in_bad_fork = True, bool
+    torch.cuda._exchange_device = torch.cuda._maybe_exchange_device = int
+    torch._C._cuda_getDevice = int
+    torch._C._cuda_getCurrentRawStream = defaultdict(int).__getitem__
+    torch.cuda.get_device_capability = lambda device=None: CAPABILITY
+    found = SimpleNamespace(shared_memory_per_block_optin=227 * 1024)
+    torch.cuda.get_device_properties = lambda device=None: found
+    torch.Tensor.is_cpu = False  # `device` stays: tensors are made on it
+
+
+def pretend() -> Driver:
+    """Take this machine for one with a GPU from now on."""
+    with tempfile.TemporaryDirectory() as folder:
+        driver = Driver(_library(folder))
+        _torch_with_a_gpu()
+        import triton
+        from triton.backends.nvidia.driver import CudaDriver
+
+        triton.knobs.nvidia.libcuda_path = folder
+        ours = CudaDriver()
+    driver.watch(ours)
+    triton.runtime.driver.set_active(ours)
+
+    from graphtheory.ops.backends import triton_csr
+
+    no_objections: Any = lambda device: []  # noqa: E731
+    triton_csr.triton_objections.__code__ = no_objections.__code__  # others hold the function
+    return driver

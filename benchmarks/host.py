@@ -1,0 +1,206 @@
+"""What the host does in a training step on a GPU, measured without one, beside PyG's layers.
+
+    python benchmarks/host.py --out benchmarks/results/host.csv
+
+On a small graph a GPU waits for its host: for Python, for torch's dispatcher and for Triton's
+launcher. A step is the forward pass and the gradients of the parameters, in float32. Measured are
+processor time of the thread, calls of Python functions, and launches of our kernels, on a pretended
+GPU (`_stub.py`): Triton's own runtime and launcher run, on a driver whose functions do nothing.
+"new edges" are a new tensor in each step, as a batch of small graphs is.
+
+Left out are torch's launches on both sides (cudaLaunchKernel, 4 to 17 microseconds each, of which
+PyG's layers have two to ten times as many) and all that the device does, waiting for it included.
+Both sides do contain torch's small operations as they run on a CPU, so the graph has 64 nodes. The
+backward pass runs in the thread of the forward pass; on a GPU it has one of its own.
+
+Ends with code 2 where Triton or a C compiler is missing, and where there is a GPU.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from itertools import repeat
+from pathlib import Path
+from typing import Any
+
+import torch
+import tyro
+from _rows import beside, save, seconds, show
+from _stub import Driver, lacking, pretend
+from topk import by_image, masked
+from torch import Tensor
+from torch_geometric import nn as pyg
+
+from graphtheory import Neighborhood, accelerate, cliques, nn, ops
+from graphtheory.lab.bench.rows import Row
+
+NODES, EDGES, IN, HEADS, DIM, EDGE_DIM, BUCKETS = 64, 256, 32, 4, 16, 16, 20
+BLOCK, NEAREST = 16, 4  # nodes of a block, and how many of them a node attends to
+ABOUT = {"nodes": NODES, "edges": EDGES, "heads": HEADS, "head_dim": DIM}
+OURS, PYG = "graphtheory", "PyG"
+Step = Callable[[], object]
+_GENERATOR = torch.Generator().manual_seed(0)
+X = torch.randn(NODES, IN, generator=_GENERATOR)
+EDGE_INDEX = torch.randint(NODES, (2, EDGES), generator=_GENERATOR)
+FEATURES = {"edge_attr": torch.randn(EDGES, EDGE_DIM, generator=_GENERATOR)}
+HOPS = {"distance": torch.randint(BUCKETS, (EDGES,), generator=_GENERATOR).byte()}
+
+
+def training(layer: torch.nn.Module, edges: Callable[[], Tensor], given: dict[str, Tensor]) -> Step:
+    """A step of a layer on the edges that it is given next."""
+    parameters = list(layer.parameters())
+    grad = torch.ones_like(layer(X, edges(), **given))
+
+    def step() -> None:
+        out = layer(X, edges(), **given)
+        torch.autograd.grad(out, parameters, grad, allow_unused=True)
+
+    return step
+
+
+def attending(attention: Callable[..., Tensor]) -> Step:
+    """A step of attention alone."""
+    leaves = [torch.randn(NODES, HEADS, DIM).requires_grad_() for _ in range(3)]
+    grad = torch.ones(NODES, HEADS, DIM)
+    return lambda: torch.autograd.grad(attention(*leaves), leaves, grad)
+
+
+def nearest_by_mask(*nodes: Tensor) -> Tensor:
+    """k-nearest attention in blocks as the paper's code has it."""
+    images = (by_image(t, NODES // BLOCK) for t in nodes)
+    return masked(*images, NEAREST).transpose(1, 2).flatten(0, 1)
+
+
+def heads() -> tuple[int, int, int]:
+    return IN, DIM, HEADS
+
+
+def wide() -> tuple[int, int]:
+    return IN, HEADS * DIM
+
+
+def one_map() -> tuple[torch.nn.Module]:
+    return (torch.nn.Linear(*wide()),)
+
+
+def steps() -> dict[str, dict[str, Step]]:
+    """The steps to compare, ours first in each."""
+    nb, blocks = (
+        Neighborhood.from_edge_index(EDGE_INDEX, NODES),
+        cliques([BLOCK] * (NODES // BLOCK)),
+    )
+    known, new = repeat(EDGE_INDEX).__next__, EDGE_INDEX.clone
+    by_edge: dict[str, Any] = {"edge_dim": EDGE_DIM}
+    found = {
+        "ops.attention": {OURS: attending(partial(ops.attention, neighborhood=nb))},
+        f"k-nearest attention in blocks of {BLOCK}": {
+            OURS: attending(partial(ops.topk_attention, neighborhood=blocks, k=NEAREST)),
+            "masked form": attending(nearest_by_mask),
+        },
+    }
+    layers: list[tuple[str, Callable[[], tuple[Any, ...]], dict[str, Any], dict[str, Tensor]]] = [
+        ("TransformerConv", heads, {}, {}),
+        ("GATConv", heads, {}, {}),
+        ("GATv2Conv", heads, {}, {}),
+        ("GCNConv", wide, {}, {}),
+        ("SAGEConv", wide, {}, {}),
+        ("GINConv", one_map, {}, {}),
+        ("GINEConv", one_map, by_edge, FEATURES),
+        ("TransformerConv", heads, by_edge, FEATURES),
+        ("GATv2Conv", heads, by_edge, FEATURES),
+    ]
+    for name, args, options, given in layers:
+        called = f"{name}, features of edges" if options and name != "GINEConv" else name
+        for edges, what in ((known, called), (new, f"{called}, new edges")):
+            layers_of = [getattr(pyg, name)(*args(), **options) for _ in range(2)]
+            accelerate(layers_of[0])
+            of_both = (training(layer, edges, given) for layer in layers_of)
+            found[what] = dict(zip((OURS, PYG), of_both, strict=True))
+    spd = nn.SPDTransformerConv(*heads(), num_buckets=BUCKETS)
+    plain = found["TransformerConv"][PYG]  # without the bias by distance, which PyG has not got
+    found["SPDTransformerConv"] = {OURS: training(spd, known, HOPS), PYG: plain}
+    cached = pyg.GCNConv(IN, HEADS * DIM, cached=True)
+    found["GCNConv"]["PyG, cached=True"] = training(cached, known, {})
+    return found
+
+
+def frames(step: Step) -> int:
+    """Python functions that a step calls."""
+    count = 0
+
+    def seen(frame: Any, event: str, arg: Any) -> None:
+        nonlocal count
+        count += event == "call"
+
+    gc.disable()  # which calls Python functions of its own
+    sys.setprofile(seen)
+    try:
+        step()
+    finally:
+        sys.setprofile(None)
+        gc.enable()
+    return count - 1  # the step itself
+
+
+def counts(driver: Driver, forms: dict[str, Step]) -> tuple[dict[str, int], int]:
+    """Frames of each form in a step like those before, and launches of ours."""
+    for step in forms.values():
+        for _ in range(3):
+            step()
+    before = driver.launches
+    forms[OURS]()
+    launched = driver.launches - before
+    return {name: frames(step) for name, step in forms.items()}, launched
+
+
+def rows_of(driver: Driver, name: str, forms: dict[str, Step], repeats: int) -> list[Row]:
+    """Rows of a comparison."""
+    import triton
+
+    what, about = f"host, {name}", ABOUT | {"triton": triton.__version__}
+    called, launched = counts(driver, forms)
+    rows = beside(OURS, what, seconds(forms, repeats, clock=time.thread_time), **about)
+    rows += [
+        Row.of(f"{what}, {form}: Python frames", n, "1", **about) for form, n in called.items()
+    ]
+    return [*rows, Row.of(f"{what}, {OURS}: Triton launches", launched, "1", **about)]
+
+
+def main(
+    repeats: int = 15, names: str = "", count: bool = False, quick: bool = False,
+    out: Path | None = None,
+) -> None:  # fmt: skip
+    """Measure what the host does in a training step on a GPU.
+
+    Args:
+        repeats: Rounds; every round runs all forms of a step, each for 50 ms.
+        names: Measure only the steps in whose names this stands.
+        count: Print frames and launches of our steps as JSON, and measure no time.
+        quick: One round, to see that everything runs.
+        out: CSV file to put the rows in, after the conformance tests.
+    """
+    if (reason := lacking()) is not None:
+        print(f"host.py cannot pretend to have a GPU: {reason}", file=sys.stderr)
+        sys.exit(2)
+    torch.set_num_threads(1)
+    driver = pretend()
+    chosen = {name: forms for name, forms in steps().items() if names in name}
+    if count:
+        found = {name: counts(driver, {OURS: forms[OURS]}) for name, forms in chosen.items()}
+        print(json.dumps({name: [called[OURS], n] for name, (called, n) in found.items()}))
+        return
+    rows = []
+    for name, forms in chosen.items():
+        rows += (of_step := rows_of(driver, name, forms, 1 if quick else repeats))
+        show(of_step)
+    if out is not None:
+        save(rows, out)
+
+
+if __name__ == "__main__":
+    tyro.cli(main)

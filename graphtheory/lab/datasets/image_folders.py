@@ -1,0 +1,202 @@
+"""Folders of images by class: which folder is which part, and which files are images."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import torch
+from PIL import Image, ImageOps, UnidentifiedImageError
+from torch import Generator
+
+from graphtheory.lab.datasets.catalogue import DatasetInfo
+from graphtheory.lab.datasets.files import DamagedFileError
+from graphtheory.lab.datasets.splits import stratified
+
+Files = tuple[tuple[Path, int], ...]  # with the class of each
+DEEP = {"I", "F", "I;16", "I;16B", "I;16L"}  # PIL's modes of more than 8 bits a channel
+GRAY = {"1", "L", "LA"}  # PIL's modes of one channel of color
+_EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
+_NAMES = {"train": "train training", "val": "val valid validation dev", "test": "test testing"}
+_PART = {
+    word + more: part
+    for part, words in _NAMES.items() for word in words.split() for more in ("", "set", "data")
+}  # fmt: skip
+_SHARED = {"set", "data", "dataset", "split", "part", "images", "imgs"}  # say nothing of a part
+_UNMEANT = {"__macosx", "@eadir", "$recycle.bin", "lost+found", "__pycache__"}  # of other programs
+_TEST_SHARE = 0.2
+_SPLIT = "random-90-10"  # of the training images
+
+
+@dataclass(frozen=True)
+class Listing:
+    """Files of images and their classes, without a look into any of them."""
+
+    folder: Path
+    classes: tuple[str, ...]  # names, sorted; a class is its position
+    train: Files
+    val: Files  # to validate with; empty where they are drawn from `train`
+    test: Files
+
+    @cached_property
+    def sha256(self) -> str:
+        """The hash of names and sizes of all files, hexadecimal."""
+        files = (*self.train, *self.val, *self.test)
+        lines = (f"{self._name(path)} {label} {path.stat().st_size}\n" for path, label in files)
+        return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+    @cached_property
+    def mode_and_sides(self) -> tuple[str, set[tuple[int, int]]]:
+        """Gray where all images of all parts are, else RGB; and the columns and rows they have."""
+        files = (*self.train, *self.val, *self.test)
+        found = {path: opened(path, lambda image: (image.mode, image.size)) for path, _ in files}
+        for path, (mode, _) in found.items():
+            if mode in DEEP:
+                raise ValueError(f"{path}: PIL mode {mode}, expected 8 bits a channel")
+        modes = {mode for mode, _ in found.values()}
+        return ("L" if modes <= GRAY else "RGB"), {side for _, side in found.values()}
+
+    def test_files(self) -> list[str]:
+        """The paths of the test images below the folder."""
+        return [self._name(path) for path, _ in self.test]
+
+    def _name(self, path: Path) -> str:
+        return path.relative_to(self.folder).as_posix()
+
+    @property
+    def info(self) -> DatasetInfo:
+        """What the catalogue would say about such a set."""
+        images, name, folder = len(self.train) + len(self.val), self.folder.name, str(self.folder)
+        counts = {"images": images, "test images": len(self.test), "classes": len(self.classes)}
+        known = tuple(counts.items())
+        return DatasetInfo(name, "folder", folder, splits=(_SPLIT,), task="image", counts=known)
+
+
+def listed(folder: str | PathLike[str]) -> Listing:
+    """The images of a folder by class, in the layouts that `image_sets.load` takes."""
+    root = Path(folder).resolve()
+    if not root.is_dir():
+        raise FileNotFoundError(f"{folder}: not a folder; expected one with a folder of each class")
+    parts = _parts(root)
+    train = parts.get("train", root)
+    classes = tuple(path.name for path in _folders(train))
+    if len(classes) < 2:
+        raise ValueError(
+            f"{train}: {len(classes)} folders of classes, expected two or more, as in "
+            "train/CLASS/image.png or CLASS/image.png"
+        )
+    files = tuple(_files(train, classes))
+    empty = sorted(set(range(len(classes))) - {label for _, label in files})
+    if empty:
+        raise ValueError(
+            f"{train / classes[empty[0]]}: no image, expected some of {' '.join(_EXTENSIONS)}"
+        )
+    val, test = (tuple(_files(parts[n], classes)) if n in parts else () for n in ("val", "test"))
+    if "test" not in parts and "val" in parts:
+        val, test = (), val
+    elif "test" not in parts:
+        y = torch.tensor([label for _, label in files])
+        drawn = stratified(y, val=0.0, test=_TEST_SHARE, generator=Generator().manual_seed(0))
+        test = tuple(files[i] for i in drawn.test.tolist())
+        files = tuple(files[i] for i in drawn.train.tolist())
+    return Listing(root, classes, files, val, test)
+
+
+def _parts(root: Path) -> dict[str, Path]:
+    """The folders train, val and test, whatever their names; none where `root` holds classes."""
+    folders = _folders(root)
+    named = {path: name for path in folders if (name := _part_of(path.name))}
+    with_train = {rest for part, rest in named.values() if part == "train"}
+    several = {rest for part, rest in named.values() if part != "train" and rest in with_train}
+    found = [path for path, (_, rest) in named.items() if not rest or rest in several]
+    labeled = [path for path in found if _folders(path)]
+    parts = {named[path][0]: path for path in labeled}
+    if len({named[path][0] for path in found}) < 2 and not parts:
+        return {}  # one class may have such a name
+    other = [path for path in folders if path not in parts.values() and any(_images(path))]
+    if other or "train" not in parts:
+        taken = ", ".join(f"{path.name} as {part}" for part, path in parts.items()) or "no part"
+        raise ValueError(
+            f"{root}: {taken}, with {', '.join(path.name for path in other) or 'none to train on'} "
+            "beside; expected a folder train, perhaps one val and one test, each with folders of "
+            "the same classes, and no others with images"
+        )
+    return parts
+
+
+def _part_of(name: str) -> tuple[str, tuple[str, ...]] | None:
+    """Which part a folder is named after, and the other words of its name."""
+    words = [word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+|\d+", name)]
+    parts = [_PART[word] for word in words if word in _PART]
+    rest = tuple(word for word in words if word not in _PART and word not in _SHARED)
+    return (parts[0], rest) if len(parts) == 1 else None
+
+
+def _folders(folder: Path) -> list[Path]:
+    if not folder.is_dir():
+        return []
+    return sorted(path for path in folder.iterdir() if path.is_dir() and _meant(path.name))
+
+
+def _meant(name: str) -> bool:
+    """Whether a file or folder is the user's: hidden ones are those of other programs."""
+    return not name.startswith(".") and name.lower() not in _UNMEANT
+
+
+def _files(part: Path, classes: tuple[str, ...]) -> Iterator[tuple[Path, int]]:
+    for folder in _folders(part):
+        if folder.name not in classes:
+            raise ValueError(
+                f"{folder}: a class that is not trained on, expected some of {', '.join(classes)}"
+            )
+        inner = {name[0] for path in _folders(folder) if (name := _part_of(path.name))}
+        if len(inner) > 1:
+            raise ValueError(
+                f"{folder}: parts {', '.join(sorted(inner))} below a class, expected them above "
+                "the classes, as in train/CLASS/image.png"
+            )
+        for path in _images(folder):
+            yield path, classes.index(folder.name)
+
+
+def _images(folder: Path) -> Iterator[Path]:
+    """Every image at any depth, in order; links are followed, but for those to a folder above."""
+    for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
+        path = folder / entry.name
+        if not _meant(entry.name):
+            continue
+        if entry.is_dir():
+            if entry.is_symlink() and folder.resolve().is_relative_to(path.resolve()):
+                raise ValueError(f"{path}: a link to a folder above it, expected none")
+            yield from _images(path)
+        elif path.suffix.lower() in _EXTENSIONS:
+            yield path
+
+
+def opened(path: Path, look: Callable[[Image.Image], Any]) -> Any:
+    """What `look` finds in an image; DamagedFileError with its path where that fails."""
+    try:
+        with Image.open(path) as image:
+            return look(image)
+    except (UnidentifiedImageError, OSError, SyntaxError) as error:
+        raise DamagedFileError(f"{path}: {error}; expected an image that is whole") from error
+
+
+def flat(image: Image.Image, mode: str) -> Image.Image:
+    """The image as a viewer shows it: turned as its EXIF data say; transparent ones are refused."""
+    turned = ImageOps.exif_transpose(image)
+    if turned.has_transparency_data:
+        turned = turned.convert("RGBA")
+        if any(turned.getchannel("A").histogram()[:255]):
+            raise ValueError(
+                f"{getattr(image, 'filename', '') or 'images'}: transparent pixels, which have no "
+                "color, expected opaque ones; paste the image on a background"
+            )
+    return turned.convert(mode)

@@ -1,0 +1,65 @@
+"""What the host does in a step on a GPU: it calls and launches no more than it did."""
+
+import json
+from types import ModuleType
+
+import pytest
+
+from tests.benchmarks.conftest import run
+
+# Python functions that a step calls, and launches of our kernels: Python 3.11, torch 2.13, Triton
+# 3.9. Fewer are better; more need a reason.
+MOST = {
+    "ops.attention": (245, 3),
+    "k-nearest attention in blocks of 16": (237, 3),
+    "TransformerConv": (329, 3),
+    "TransformerConv, new edges": (457, 3),
+    "TransformerConv, features of edges": (699, 11),
+    "SPDTransformerConv": (426, 4),
+    "GATConv": (301, 3),
+    "GATConv, new edges": (455, 3),
+    "GATv2Conv": (637, 8),
+    "GATv2Conv, features of edges": (705, 9),
+    "GCNConv": (213, 2),
+    "SAGEConv": (207, 1),
+    "GINConv": (133, 1),
+    "GINEConv": (294, 3),
+    "GINEConv, new edges": (396, 3),
+}
+
+
+@pytest.fixture(scope="module")
+def counted() -> dict[str, list[int]]:
+    pytest.importorskip("triton", reason="triton is not installed")
+    told = run("host", "--count")
+    if told.returncode == 2:
+        pytest.skip(told.stderr)
+    assert told.returncode == 0, told.stderr
+    return json.loads(told.stdout)
+
+
+@pytest.mark.timeout(400)  # the first time, kernels are compiled
+@pytest.mark.parametrize("step", MOST)
+def test_a_step_calls_and_launches_no_more(counted: dict[str, list[int]], step: str) -> None:
+    frames, launches = counted[step]
+    assert launches == MOST[step][1]
+    assert frames <= MOST[step][0]
+
+
+def test_a_run_measures_both_sides(counted: dict[str, list[int]]) -> None:
+    told = run("host", "--quick", "--names", "GINConv")
+    for what in ("GINConv, PyG over graphtheory", "graphtheory: Python frames", "new edges, PyG"):
+        assert what in told.stdout, told.stderr
+
+
+@pytest.mark.parametrize("missing", ["triton", "compiler"])
+def test_without_triton_or_a_compiler_the_code_is_2(
+    module: ModuleType, missing: str, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    stub = __import__("_stub")
+    monkeypatch.setattr(stub, "find_spec", lambda name: None if missing == "triton" else name)
+    monkeypatch.setattr(stub, "_compiler", lambda: None)
+    with pytest.raises(SystemExit) as ended:
+        module.main()
+    assert ended.value.code == 2 and missing in capsys.readouterr().err

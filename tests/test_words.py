@@ -1,0 +1,40 @@
+"""The words that CONTRIBUTING asks for: pages, docstrings and messages have none of the others."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+RULES = {"CONTRIBUTING.md", "CHANGELOG.md"}  # which name the words, or names of before
+FILES = sorted(
+    path
+    for pattern in ("*.md", "docs/**/*.md", "graphtheory/**/*.py", "graphtheory/**/*.md")
+    for path in ROOT.glob(pattern)
+    if path.name not in RULES and not {"_build", "_generated"} & set(path.parts)
+)
+BAD = re.compile(
+    r"\b(senders?|receivers?|hears|listens|neighbourhoods?|cent(?:re|red)|colours?"
+    r"|normali(?:se|sed|ses|sing)|labell(?:ed|ing)|modell(?:ed|ing)|behaviours?"
+    r"|hangs? on|numbers? an edge|so many|of before|not any more|the caller owns)\b"
+)
+
+
+@pytest.mark.parametrize("folder", ["", "docs", "graphtheory"])
+def test_no_text_has_a_word_that_is_not_ours(folder: str) -> None:
+    found = []
+    for path in FILES:
+        relative = path.relative_to(ROOT)
+        if (relative.parts[0] if len(relative.parts) > 1 else "") != folder:
+            continue
+        text = path.read_text(encoding="utf-8")
+        for match in BAD.finditer(text):
+            line = text.count("\n", 0, match.start()) + 1
+            found.append(f"{relative}:{line}: {match[0]}")
+    assert not found, "\n".join(found)
+
+
+def test_a_word_of_the_list_is_noticed() -> None:
+    for text in ("a neighbourhood", "the senders", "it hangs on the type", "one number an edge"):
+        assert BAD.search(text), text
+    assert not BAD.search("neighborhoods of centers, normalized and labeled")
