@@ -266,10 +266,11 @@ def history(number: int, seed: int, only: tuple[str, ...] = ()) -> tuple[str, st
             try:
                 CHANGES[what](layer, rng, notes)
             except (
-                KeyError,
-                ValueError,
                 AssertionError,
+                KeyError,
                 RuntimeError,
+                TypeError,
+                ValueError,
             ):  # a change on top of one of its kind
                 if layer is ours:
                     raise
