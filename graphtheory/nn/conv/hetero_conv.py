@@ -81,8 +81,11 @@ def relations_of(adj: Adjacency, kinds: Tensor, num_relations: int) -> Relations
     """The relations, made once for an adjacency and a tensor `kinds` in the given order."""
 
     def make() -> Relations:
-        check_index("edge_type", kinds, num_relations)
-        return Relations(adj, adj.to_csr_order(kinds.detach().long()), num_relations)
+        whole = kinds.detach().long()
+        if kinds.is_floating_point() and not torch.equal(whole, kinds.detach()):
+            raise ValueError("edge_type: got numbers with a fraction, expected relations, integers")
+        check_index("edge_type", whole, num_relations)
+        return Relations(adj, adj.to_csr_order(whole), num_relations)
 
     cache = adjacency.cached_for(kinds)
     if cache is None:

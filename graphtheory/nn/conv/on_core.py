@@ -168,6 +168,11 @@ def reduction_of(layer: MessagePassing, edge_index: Any) -> Reduction | None:
     return REDUCTIONS.get(type(layer.aggr_module))
 
 
+def kept(x: Tensor) -> Tensor:
+    """What the backward pass reads: a copy, since x may change in place after PyG's layer."""
+    return x.clone() if torch.is_grad_enabled() else x
+
+
 def multiplied(weight: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
     """Weights and features in the types of PyG's product: integers as x, float64 for both."""
     if not weight.is_floating_point():
