@@ -16,6 +16,7 @@ from torch_geometric.nn.conv import MessagePassing
 from torch_geometric.nn.dense import Linear
 
 from graphtheory.graph import Neighborhood
+from graphtheory.nn.conv.adjacency import is_new
 from graphtheory.ops.edge import Reduction
 
 _STAGES = ("propagate", "message", "aggregate", "message_and_aggregate", "edge_update")
@@ -44,6 +45,38 @@ class OnCore(MessagePassing):
     parts: ClassVar[tuple[type, ...] | None] = (Linear, SumAggregation)
     # submodules whose weights it uses without calling them
     inlined: ClassVar[tuple[str, ...]] = ("lin_edge", "aggr_module")
+    # edges, and edges times channels, from which it pays to sort edges that one call uses
+    pays_from: ClassVar[tuple[int, int]] = (4_000, 0)
+    _pyg: type | None = None  # what a layer was before `accelerate`
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The result; by PyG's layer at the first call on few edges, which may be the only one."""
+        if self._pyg is None or not self._is_first(*args, **kwargs):
+            return super().__call__(*args, **kwargs)
+        own, become = type(self), object.__setattr__  # a module's own takes microseconds
+        become(self, "__class__", self._pyg)
+        try:
+            return self(*args, **kwargs)
+        finally:
+            become(self, "__class__", own)
+
+    def _is_first(self, x: Any = None, edge_index: Any = None, *more: Any, **named: Any) -> bool:
+        """Whether these are few edges, maybe with weights, that the layer has not met before."""
+        if type(edge_index) is not Tensor or type(x) is not Tensor or torch.compiler.is_compiling():
+            return False
+        (edges, size), count = self.pays_from, edge_index.numel() // 2
+        if x.dim() != 2:
+            return False
+        if count >= edges:  # PyG's largest value, and its gradient, take longer than its sum
+            of_sum = type(self.aggr_module) in (SumAggregation, MeanAggregation)
+            if count * x.size(1) >= (size if of_sum else size // 4):
+                return False
+        for weight in (*more, *named.values()):  # anything else is for our checks
+            of_edges = type(weight) is Tensor and weight.shape == (count,)
+            if weight is not None and not (of_edges and weight.dtype.is_floating_point):
+                return False
+        plain = edge_index.dtype is torch.int64 and not getattr(self, "cached", False)
+        return plain and is_new(edge_index, self)
 
     def needs_messages(self) -> bool:
         """Whether an explainer, a hook or ONNX, which has no operator of `ops`, needs messages."""
