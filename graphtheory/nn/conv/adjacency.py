@@ -230,6 +230,22 @@ def _sizes(given: Any, num_src: int, num_dst: int | None) -> tuple[int, int]:
 _CACHE = WeakIdKeyDictionary()  # tensor or Neighborhood -> (state, {key: what was made})
 
 
+_MET = WeakIdKeyDictionary()  # edge list -> ids of the layers that met it
+
+
+def is_new(edge_index: Tensor, layer: object) -> bool:
+    """Whether a layer meets an unsorted edge list the first time; torch.func hides that."""
+    if not edge_index.is_cpu or innermost_transform() is not None or edge_index in _CACHE:
+        return False
+    met = _MET.get(edge_index)
+    if met is None:
+        _MET[edge_index] = {id(layer)}
+        return True
+    count = len(met)
+    met.add(id(layer))
+    return len(met) > count
+
+
 def outside_inference_mode(make: Callable[[], Any]) -> Any:
     """The result of `make`, usable in training even if called in inference mode or torch.func."""
     with leave_inference_mode():

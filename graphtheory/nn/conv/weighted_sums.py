@@ -39,6 +39,7 @@ class Sums(on_core.OwnPropagate):
 class WeightedSums(Sums):
     """Mixin of a layer whose message is a neighbor's features, maybe times a weight of the edge."""
 
+    pays_from = 4_000, 2**21
     weight_name: ClassVar[str | None] = None  # of the argument of `propagate` with these weights
 
     def _run(self, edge_index: Any, size: Any, given: dict[str, Any]) -> Tensor | None:
@@ -218,6 +219,8 @@ class GINEConv(Sums, pyg.GINEConv):
 
     Source: Hu et al. (2020), Strategies for pre-training GNNs.
     """
+
+    pays_from = 0, 0
 
     def _run(self, edge_index: Any, size: Any, given: dict[str, Any]) -> Tensor | None:
         (x_src, x_dst), edge_attr = given["x"], given["edge_attr"]
