@@ -2,9 +2,9 @@
 
 Triton's own runtime, launcher and compiler run on a driver whose functions do nothing (`_stub.c`).
 Tensors in main memory are taken for those of a GPU: they say that they are not on the CPU, and
-`triton_csr` has no objection to them. What asks for `device.type` sees a CPU all the same: edges are
-sorted by numpy. Results of our kernels are whatever lay in memory. A process that pretends cannot
-go back.
+`triton_csr` has no objection to them. What asks for `device.type` sees a CPU all the same: numpy
+sorts edges. Results of our kernels are whatever lay in memory. A process that pretends cannot go
+back.
 """
 
 from __future__ import annotations
