@@ -7,8 +7,8 @@ import pytest
 
 from tests.benchmarks.conftest import run
 
-# Python functions that a step calls, launches of our kernels, and how often it waits for the device:
-# Python 3.11, torch 2.13, Triton 3.9. Fewer are better; more need a reason.
+# Python functions that a step calls, launches of our kernels, and waits for the device, with
+# Python 3.11, torch 2.13 and Triton 3.9. Fewer are better; more need a reason.
 MOST = {
     "ops.attention": (245, 3, 0),
     "k-nearest attention in blocks of 16": (237, 3, 0),
