@@ -89,7 +89,7 @@ def launch(
     if 0 in grid:
         return
     device, odd = like.get_device(), 0
-    kind: list[Any] = [kernel, device, warps, *constants, *constants.values()]
+    kind: list[Any] = [kernel.fn, device, warps, *constants, *constants.values()]
     given: list[Any] = []
     for a in args:
         if isinstance(a, Tensor):
