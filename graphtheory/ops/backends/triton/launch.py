@@ -89,7 +89,7 @@ def launch(
     if 0 in grid:
         return
     device, odd = like.get_device(), 0
-    kind: list[Any] = [kernel, device, warps, *constants, *constants.values()]
+    kind: list[Any] = [kernel.fn, device, warps, *constants, *constants.values()]
     given: list[Any] = []
     for a in args:
         if isinstance(a, Tensor):
@@ -126,7 +126,9 @@ def over_rows(
     rows, indptr = plan(indptr), indptr.contiguous()
     for part in rows.bins:
         t = tile(heads, dim, acc, part.edges)
-        places = outs
+        places, order = outs, part.rows
+        if part.order is not None and t.rows == 1:  # rows of one program share its steps
+            order = part.order
         if part.chunk:
             places = [
                 None if o is None else o.new_empty(part.count, *o.shape[1:], dtype=acc)
@@ -134,7 +136,7 @@ def over_rows(
             ]
         launch(
             kernel, (ceiling(part.count, t.rows), ceiling(heads, t.heads)), indptr,
-            part.rows, part.starts, indptr, part.count, *places, *args,
+            order, part.starts, indptr, part.count, *places, *args,
             HEADS=heads, DIM=dim, CHUNK=part.chunk, R=t.rows, B=t.edges, G=t.heads, C=t.dim,
             warps=t.warps, **constants,
         )  # fmt: skip

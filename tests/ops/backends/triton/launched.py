@@ -177,6 +177,19 @@ def test_triton_looks_at_what_is_not_aligned_or_lies_elsewhere(
     assert type(values) is Elsewhere or found[0].function != aligned[0].function
 
 
+def test_the_device_of_the_tensors_is_the_current_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    found, device_of = [], torch.cuda.device_of
+
+    def current(like: Tensor) -> Any:
+        found.append(like)
+        return device_of(like)
+
+    monkeypatch.setattr(torch.cuda, "device_of", current)
+    launched()
+    launched()
+    assert len(found) == 2 and all(like is VALUES for like in found)
+
+
 @pytest.mark.parametrize("place", ["launch_enter_hook", "launch_exit_hook"])
 def test_hooks_see_every_launch(place: str, asked: list[str]) -> None:
     launched()
@@ -202,7 +215,7 @@ def test_what_another_triton_compiles_is_not_remembered(compiled: Any) -> None:
     class Kernel:
         """Of the interpreter, which compiles nothing, or of a Triton with other names."""
 
-        calls = 0
+        calls, fn = 0, None
 
         def __getitem__(self, grid: tuple[int, ...]) -> Callable[..., Any]:
             def run(*args: Any, **options: Any) -> Any:
