@@ -76,7 +76,7 @@ UNMARKED = {  # any other page: none
     "README.md": 6,  # its bullets, which tests/docs/test_readme.py compares
     "docs/design.md": 1,
     "docs/howto/backends.md": 1,
-    "docs/performance.md": 21,
+    "docs/performance-dense.md": 21,
     "docs/reliability.md": 13,
     "docs/results/chapter-2.md": 2,
     "docs/results/chapter-4.md": 1,
