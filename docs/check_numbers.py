@@ -82,7 +82,7 @@ UNMARKED = {  # any other page: none
     "docs/results/chapter-4.md": 1,
     "docs/results/deep-fusion.md": 2,
     "docs/results/molecules.md": 2,
-    "docs/scale.md": 4,
+    "docs/scale.md": 1,
     "docs/systems.md": 1,
     "docs/tables/results/appendix-b.md": 13,
     "docs/tables/results/chapter-2.md": 1,
