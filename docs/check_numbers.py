@@ -87,7 +87,6 @@ UNMARKED = {  # any other page: none
     "docs/tables/results/appendix-b.md": 13,
     "docs/tables/results/chapter-2.md": 1,
     "docs/tables/results/chapter-6.md": 3,
-    "docs/transformers.md": 2,
 }
 
 
