@@ -1,4 +1,4 @@
-"""Pages of results are short, their prose holds no queries, and each claim has an outcome."""
+"""Pages are short, their text holds no queries, and each claim has an outcome."""
 
 import re
 import runpy
@@ -8,27 +8,44 @@ import pytest
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = sorted((DOCS / "results").glob("*.md"))
+MOST_LINES = {"performance": 150, "scale": 300}  # other pages below: 200
+SHORT = ("results", "node-benchmarks", "scale", "transformers")
+LONG = re.compile(r"[|!]|    |\d+\. model: ")
 OUTCOME = re.compile("Reproduced|Not reproduced|Only the direction is reproduced|Undecided")
 
 
-def faults(text: str) -> list[str]:
-    """Lines of a page that break its rules."""
-    prose = [line for line in text.splitlines() if not line.startswith(("|", "!", "    "))]
-    out = [line for line in prose if len(line) > 120 or "<!--=" in line]
-    return out + [f"{text.count(chr(10))} lines"] * (text.count("\n") > 200)
+def faults(text: str, most_lines: int = 200) -> list[str]:
+    """Lines of a page that break its rules; errors that a script prints may be longer."""
+    out = [line for line in text.splitlines() if "<!--=" in line]
+    out += [line for line in text.splitlines() if len(line) > 120 and not LONG.match(line)]
+    return out + [f"{text.count(chr(10))} lines"] * (text.count("\n") > most_lines)
 
 
 def test_faults_are_seen() -> None:
     assert not faults("short\n| " + 200 * "x" + " |\n")
-    for text in (121 * "x", "<!--= bench-cora; test accuracy; model=gt --> 83.0", 201 * "x\n"):
+    query = "<!--= bench-cora; test accuracy; model=gt --> 83.0"
+    for text in (121 * "x", query, f"| {query} |", 201 * "x\n"):
         assert len(faults(text)) == 1
 
 
 @pytest.mark.parametrize(
-    "page", [DOCS / "results.md", DOCS / "node-benchmarks.md", *PAGES], ids=lambda page: page.stem
+    "page",
+    [
+        *(DOCS / f"{name}.md" for name in SHORT),
+        *sorted(DOCS.glob("performance*.md")),
+        *PAGES,
+    ],
+    ids=lambda page: page.stem,
 )
 def test_a_page_is_short_and_plain(page: Path) -> None:
-    assert not faults(page.read_text("utf-8"))
+    assert not faults(page.read_text("utf-8"), MOST_LINES.get(page.stem, 200))
+
+
+def test_only_templates_hold_queries() -> None:
+    pages = [p for p in DOCS.rglob("*.md") if not {"tables", "_generated"} & set(p.parts)]
+    assert len(pages) > 50
+    for page in [DOCS.parent / "README.md", *pages]:
+        assert "<!--=" not in page.read_text("utf-8"), page
 
 
 def test_the_overview_names_every_page() -> None:

@@ -100,8 +100,9 @@ class LayerWiseLoader(NodeLoader):
         seeds, input_id = seeds_of(input_nodes, graph.num_dst, repeated=True)
         drawn = _LayerWise(pattern, data, graph, num_layers)
         if world_size > 1 and not {"sampler", "batch_sampler"} & options.keys():
+            places: Any = range(len(seeds))
             options["sampler"] = DistributedSampler(
-                range(len(seeds)), world_size, rank, shuffle=options.pop("shuffle", False)
+                places, world_size, rank, shuffle=options.pop("shuffle", False)
             )
         super().__init__(data, drawn, seeds, input_id=input_id, **options)
 

@@ -218,7 +218,8 @@ class _Order(DistributedSampler[Any]):
         self, seeds: int, batch_size: int, shuffle: bool, drop: bool, seed: int, rank: int,
         world_size: int,
     ) -> None:  # fmt: skip
-        super().__init__(range(seeds), world_size, rank, shuffle, seed, drop)
+        everyone: Any = range(seeds)  # of which only the number counts
+        super().__init__(everyone, world_size, rank, shuffle, seed, drop)
         self.seeds, self.drop = seeds, drop
         self.world, self.size, self.next = world_size, batch_size * world_size, 0
         left = 0 if drop else seeds % self.size

@@ -78,8 +78,8 @@ class OnCore(MessagePassing):
             if weight is not None and not (of_edges and weight.dtype.is_floating_point):
                 return False
         plain = edge_index.dtype is torch.int64 and not getattr(self, "cached", False)
-        seen = is_watched(self) or is_seen_by_all()  # by hooks, which get this very layer
-        return plain and not seen and is_new(edge_index, self)
+        hooked = self._forward_hooks or self._backward_hooks  # which get this very layer
+        return plain and not (hooked or is_seen_by_all()) and is_new(edge_index, self)
 
     def needs_messages(self) -> bool:
         """Whether only PyG's message passing computes or calls what this call has to."""

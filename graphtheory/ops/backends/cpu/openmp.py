@@ -63,6 +63,7 @@ team = Team()
 
 _BETWEEN_LOOKS = 0.2  # seconds
 _BUSY = 20, 5  # times a second that the system takes a core away, for the process and each thread
+_MOST_ASLEEP = 32  # threads that are held; the library ends a process that may not have as many
 _CALM = 1.0  # seconds without that, after which waiting threads look for work again
 _CHOSEN = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")  # by which users say how threads wait
 
@@ -113,7 +114,9 @@ class Rest:
         if lost - self._lost > (_BUSY[0] + _BUSY[1] * threads) * (now - self._last):
             self._until = now + _CALM
         self._last, self._lost = now, lost
-        self._hold(max(0, self._cores + 2 - threads) if threads > 1 and now < self._until else 0)
+        asleep = self._cores + 2 - threads
+        busy = threads > 1 and now < self._until
+        self._hold(asleep if busy and 0 < asleep <= _MOST_ASLEEP else 0)
         self._turn.release()
 
     def _hold(self, threads: int) -> None:
