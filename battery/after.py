@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import torch
@@ -22,7 +23,9 @@ from torch_geometric.nn.dense import Linear
 from battery.drawn_calls import Given, plain_call
 from battery.drawn_layers import LAYERS, WIDTH, Rng, draw_layer, one
 from battery.forms import answer, differs
+from battery.line import Line, timed
 from graphtheory import accelerate
+from graphtheory.nn.conv import on_core
 
 HISTORIES = 10_000
 OF_PYG = {"propagate", "_use_segment_matmul_heuristic_output"}  # set in a call or an explanation
@@ -165,6 +168,15 @@ def _other_method(layer: Any, rng: Rng, seen: Seen) -> None:
     setattr(layer, name, types.MethodType(after, layer))
 
 
+def _doubled(layer: Any, rng: Rng, seen: Seen) -> None:
+    """Messages or, of GPS, attention."""
+    if isinstance(layer, pyg.GPSConv):
+        layer.attn.register_forward_hook(lambda m, args, out: (2 * out[0], out[1]))
+        return
+    before = layer.message
+    layer.message = lambda *args, **named: 2 * before(*args, **named)
+
+
 def _explained(layer: Any, rng: Rng, seen: Seen) -> None:
     if isinstance(layer, MessagePassing):
         layer.explain = True
@@ -205,7 +217,7 @@ CHANGES: dict[str, Change] = {
     "torch's linear map": _plain_linear, "a part wrapped": _wrapped, "pruning": _pruned,
     "a norm of weights": _normed, "a parameter of its own": _own_parameter,
     "another reduction": _other_reduction, "another method": _other_method,
-    "an explanation": _explained, "another option": _other_option,
+    "doubled messages": _doubled, "an explanation": _explained, "another option": _other_option,
     "another attention": _other_attention,
 }  # fmt: skip
 
@@ -254,10 +266,11 @@ def history(number: int, seed: int, only: tuple[str, ...] = ()) -> tuple[str, st
             try:
                 CHANGES[what](layer, rng, notes)
             except (
-                KeyError,
-                ValueError,
                 AssertionError,
+                KeyError,
                 RuntimeError,
+                TypeError,
+                ValueError,
             ):  # a change on top of one of its kind
                 if layer is ours:
                     raise
@@ -304,3 +317,24 @@ def _compared(theirs: Any, ours: Any, given: Given, seen: Any, of_all: bool) -> 
     ):
         wrong = f"hooks saw {seen[1]}, expected {seen[0]}"
     return wrong
+
+
+def after(share: float, seed: int) -> list[Line]:
+    """10,000 histories of changes of a layer after `accelerate`."""
+    line = Line(
+        "after", "what is done to a layer after `accelerate` has the effect on results, gradients "
+        "and hooks that it has on PyG's, and `undo` gives PyG's layer back", "layers that do not "
+        "look again, and doubled messages", least_caught=0.4,  # along matrices there are none
+    )  # fmt: skip
+    with timed(line), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch's, of old weight norms
+        for number in range(max(2 * len(LAYERS), round(share * HISTORIES))):
+            wrong, done = history(number, seed)
+            line.trials += 1
+            if wrong:
+                line.broken.append(f"history {number}: {done}: {wrong}")
+            elif number % 20 < 2:
+                line.planted += 1
+                with mock.patch.object(on_core, "changed", lambda layer, drop_in: ""):
+                    line.caught += bool(history(number, seed, ("doubled messages",))[0])
+    return [line]

@@ -95,7 +95,9 @@ GRAPHS: dict[str, tuple[float, Callable[..., Any]]] = {
     "32-bit list": (2, lambda e, rng, size, value: e.int()),
     "turned list": (2, lambda e, rng, size, value: turned(e)),
     "EdgeIndex": (
-        2, lambda e, rng, size, value: EdgeIndex(e, sparse_size=one(rng, size, None, (None, None)))
+        2, lambda e, rng, size, value: EdgeIndex(
+            e, sparse_size=one(rng, size, None) if size[0] == size[1] else size
+        )
     ),
     "coo": (2, lambda e, rng, size, value: to_torch_coo_tensor(e.flip(0), value, size[::-1])),
     "csr": (2, lambda e, rng, size, value: to_torch_csr_tensor(e.flip(0), value, size[::-1])),
@@ -118,9 +120,11 @@ def draw_graph(
     rng: Rng, size: Size, forms: tuple[str, ...] = tuple(GRAPHS), values: Any = _value
 ) -> tuple[Any, str, int]:
     """A graph, its form, and its number of edges."""
-    edges = _ends(rng, size)
     chances = np.array([GRAPHS[form][0] for form in forms])
     form = str(rng.choice(forms, p=chances / chances.sum()))
+    edges = _ends(rng, size)
+    if form in MATRICES:
+        edges = edges.unique(dim=1)
     return GRAPHS[form][1](edges, rng, size, values(rng, edges)), form, edges.size(1)
 
 
@@ -193,7 +197,10 @@ def _types(rng: Rng, count: int) -> dict[str, tuple[float, Tensor]]:
     }  # fmt: skip
 
 
-IMPROPER = ("out of range", "too few", "[E, 2]", "one too wide", "floats", "beyond", "[E, 1] types")
+IMPROPER = (
+    "out of range", "too few", "[E, 2]", "one too wide", "beyond", "edge_attr integers",
+    "edge_attr bool", "edge_type [E, 1]",
+)  # fmt: skip
 
 
 def _of_edges(name: str, layer: Any, rng: Rng, count: int) -> tuple[dict[str, Any], str]:
@@ -209,8 +216,10 @@ def _of_edges(name: str, layer: Any, rng: Rng, count: int) -> tuple[dict[str, An
         return {}, ""
     if rng.random() < absent:
         return {}, ""
+    if getattr(layer, "aggr", "") == "max":  # torch counts one more among equal ones at 0
+        forms.pop("zeros", None)
     chances = np.array([chance for chance, _ in forms.values()])
-    form = str(rng.choice(list(forms), p=chances / chances.sum()))
+    form = str(rng.choice(list(forms), p=chances / chances.sum())) if count else next(iter(forms))
     return {key: forms[form][1]}, f"{key} {form}"
 
 
@@ -234,7 +243,7 @@ def draw_call(name: str, layer: Any, rng: Rng) -> Given:
         named, words = {}, "its values are types"
     asked = (*size,)
     if name in ONE_SIDED and ("None" in form or rng.random() < 0.3):
-        wrong = rng.random() < 0.05
+        wrong = rng.random() < 0.05 and of_graph == "list"
         named["size"] = one(rng, tuple, list)((size[0] + wrong, size[1]))
         words += f", size {'wrong' * wrong}"
     if name == "GPSConv" and nodes and rng.random() < 0.5:
@@ -244,7 +253,9 @@ def draw_call(name: str, layer: Any, rng: Rng) -> Given:
         named["return_attention_weights"] = True
         words += ", weights wanted"
     words = f"x {form} of {asked}, graph {of_graph}, {words}"
-    return Given((x, graph), named, words, not any(f in words for f in (*IMPROPER, "wrong")))
+    ignored = name in WEIGHTED and of_graph in MATRICES  # what PyG does not look at
+    proper = ignored or not any(one in words for one in (*IMPROPER, "wrong"))
+    return Given((x, graph), named, words, proper)
 
 
 def _graphs(name: str, layer: Any, form: str, rng: Rng) -> tuple[tuple[str, ...], Any]:

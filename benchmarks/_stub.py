@@ -2,8 +2,9 @@
 
 Triton's own runtime, launcher and compiler run on a driver whose functions do nothing (`_stub.c`).
 Tensors in main memory are taken for those of a GPU: they say that they are not on the CPU, and
-`triton_csr` has no objection to them. Results of our kernels are whatever lay in memory. A process
-that pretends cannot go back.
+`triton_csr` has no objection to them. What asks for `device.type` sees a CPU all the same: numpy
+sorts edges. Results of our kernels are whatever lay in memory. A process that pretends cannot go
+back.
 """
 
 from __future__ import annotations
@@ -16,11 +17,13 @@ import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import torch
 
@@ -34,6 +37,7 @@ _SEEN = ctypes.CFUNCTYPE(
     None, ctypes.c_size_t, ctypes.POINTER(ctypes.c_uint), ctypes.POINTER(ctypes.c_void_p)
 )
 CAPABILITY = 9, 0
+_ASKED = ("item", "tolist", "nonzero", "__bool__", "__int__", "__float__", "__index__")
 
 
 def _compiler() -> str | None:
@@ -65,7 +69,7 @@ class Driver:
     """The pretended GPU."""
 
     library: ctypes.CDLL
-    _sources: dict[int, Any] = field(default_factory=dict)  # by function
+    sources: dict[int, Any] = field(default_factory=dict)  # by function
     _built: list[Any] = field(default_factory=list)
 
     @property
@@ -78,7 +82,7 @@ class Driver:
         found: list[Launch] = []
 
         def see(function: int, sizes: Any, params: Any) -> None:
-            source, at = self._sources[function], 0
+            source, at = self.sources[function], 0
             args = {}
             for name, kind in source.signature.items():
                 if kind != "constexpr":
@@ -106,10 +110,40 @@ class Driver:
 
         def loaded(*given: Any) -> Any:
             found = load(*given)
-            self._sources[found[1]] = self._built.pop()
+            self.sources[found[1]] = self._built.pop()
             return found
 
         triton_driver.launcher_cls, utils.load_binary = launcher, loaded
+
+
+def _picks(given: Any) -> bool:
+    """Whether an index is a mask, whose entries have to be counted."""
+    indices = given if isinstance(given, tuple) else (given,)
+    return any(isinstance(k, torch.Tensor) and k.dtype is torch.bool for k in indices)
+
+
+def waits(step: Callable[[], object]) -> list[str]:
+    """What a step calls that waits for a GPU, as often as it waits there."""
+    found: list[str] = []
+
+    def noted(real: Callable[..., Any], times: Callable[..., int]) -> Callable[..., Any]:
+        def call(*args: Any, **options: Any) -> Any:
+            found.extend([real.__name__] * times(*args, **options))
+            return real(*args, **options)
+
+        return call
+
+    with ExitStack() as patches:
+        for place, name, times in (
+            *((torch.Tensor, name, lambda *_, **__: 1) for name in _ASKED),
+            (torch.Tensor, "__getitem__", lambda _, given: int(_picks(given))),
+            (torch, "bincount", lambda *_, **__: 2),  # the smallest and the largest
+            (torch, "nonzero", lambda *_, **__: 1),
+            (torch, "repeat_interleave", lambda *_, output_size=None, **__: output_size is None),
+        ):
+            patches.enter_context(patch.object(place, name, noted(getattr(place, name), times)))
+        step()
+    return found
 
 
 def _library(folder: str) -> ctypes.CDLL:

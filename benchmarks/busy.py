@@ -5,27 +5,30 @@
 Forward and backward of `TransformerConv` with features of edges, ours and PyG's. Threads of OpenMP
 that wait for each other stay awake for milliseconds, and on a busy machine keep the core from the
 one that they wait for; `ops/backends/cpu/openmp.py` has them sleep there. "awake" is ours without
-that, and so is PyG's. The script starts the busy processes itself, one for each core; a round runs
-every form once, so that all meet the same weather.
+that, and so is PyG's. The script starts the busy processes itself, as many as threads; a round runs
+every form, so that all meet the same weather: half a second untimed, in which it is noticed whether
+the machine is busy, then half a second timed, at least one step each.
 """
 
 from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import torch
 import tyro
-from _rows import ratios, save, seconds, show
+from _rows import ratios, save, show
 from edge_features import Layer, assert_close, step_of
 
 from graphtheory.lab.bench.rows import Row
 from graphtheory.ops.backends.cpu.openmp import Rest, rest
 
 SIZES = {"large": (20_000, 400_000), "small": (2_000, 20_000)}  # nodes and edges
+HALF = 0.5  # seconds
 SHAPE = (32, 4, 32, 16)  # channels, heads, features of a head and of an edge
 FORMS: dict[str, tuple[Layer, bool]] = {  # layer, and whether waiting threads may sleep
     "graphtheory": ("TransformerConv", True),
@@ -72,6 +75,16 @@ def on(threads: int, may_sleep: bool, step: Callable[[], object]) -> Callable[[]
     return run
 
 
+def steady(step: Callable[[], object]) -> float:
+    """Seconds of a step in a row of them."""
+    for _ in range(2):  # the first row is not timed
+        start, count = time.perf_counter(), 0
+        while count == 0 or time.perf_counter() < start + HALF:
+            step()
+            count += 1
+    return (time.perf_counter() - start) / count
+
+
 def measure(size: str, threads: int, processes: int, repeats: int) -> list[Row]:
     """Seconds of each form on one thread and on all, and what more threads make of them."""
     nodes, edges = SIZES[size]
@@ -84,7 +97,8 @@ def measure(size: str, threads: int, processes: int, repeats: int) -> list[Row]:
     }
     about = {"nodes": nodes, "edges": edges, "busy processes": processes}
     with busy(processes):
-        times = seconds(works, repeats)
+        rounds = [{name: steady(work) for name, work in works.items()} for _ in range(repeats)]
+    times = {name: [found[name] for found in rounds] for name in works}
     rows = [Row.of(f"step, {name}", taken, "s", **about) for name, taken in times.items()]
     for name in FORMS:
         more = ratios(times[f"{name}, {threads} threads"], times[f"{name}, 1 threads"])

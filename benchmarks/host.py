@@ -4,9 +4,10 @@
 
 On a small graph a GPU waits for its host: for Python, for torch's dispatcher and for Triton's
 launcher. A step is the forward pass and the gradients of the parameters, in float32. Measured are
-processor time of the thread, calls of Python functions, and launches of our kernels, on a pretended
-GPU (`_stub.py`): Triton's own runtime and launcher run, on a driver whose functions do nothing.
-"new edges" are a new tensor in each step, as a batch of small graphs is.
+processor time of the thread, calls of Python functions, launches of our kernels, and how often a
+step would wait for the device, on a pretended GPU (`_stub.py`): Triton's own runtime and launcher
+run, on a driver whose functions do nothing. "new edges" come as new tensors in each step, features
+and distances too, as a batch of small graphs does.
 
 Left out are torch's launches on both sides (cudaLaunchKernel, 4 to 17 microseconds each, of which
 PyG's layers have two to ten times as many) and all that the device does, waiting for it included.
@@ -18,6 +19,7 @@ Ends with code 2 where Triton or a C compiler is missing, and where there is a G
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
 import time
@@ -30,7 +32,7 @@ from typing import Any
 import torch
 import tyro
 from _rows import beside, save, seconds, show
-from _stub import Driver, lacking, pretend
+from _stub import Driver, lacking, pretend, waits
 from topk import by_image, masked
 from torch import Tensor
 from torch_geometric import nn as pyg
@@ -50,16 +52,26 @@ FEATURES = {"edge_attr": torch.randn(EDGES, EDGE_DIM, generator=_GENERATOR)}
 HOPS = {"distance": torch.randint(BUCKETS, (EDGES,), generator=_GENERATOR).byte()}
 
 
-def training(layer: torch.nn.Module, edges: Callable[[], Tensor], given: dict[str, Tensor]) -> Step:
+def training(layer: torch.nn.Module, batch: Callable[[], dict[str, Tensor]]) -> Step:
     """A step of a layer on the edges that it is given next."""
     parameters = list(layer.parameters())
-    grad = torch.ones_like(layer(X, edges(), **given))
+    grad = torch.ones_like(layer(X, **batch()))
 
     def step() -> None:
-        out = layer(X, edges(), **given)
+        out = layer(X, **batch())
         torch.autograd.grad(out, parameters, grad, allow_unused=True)
 
     return step
+
+
+def batches(**given: Tensor) -> dict[str, Callable[[], dict[str, Tensor]]]:
+    """The same edges in every step, and new ones."""
+    given["edge_index"] = EDGE_INDEX
+
+    def new() -> dict[str, Tensor]:
+        return {name: tensor.clone() for name, tensor in given.items()}
+
+    return {"": repeat(given).__next__, ", new edges": new}
 
 
 def attending(attention: Callable[..., Tensor]) -> Step:
@@ -93,7 +105,6 @@ def steps() -> dict[str, dict[str, Step]]:
         Neighborhood.from_edge_index(EDGE_INDEX, NODES),
         cliques([BLOCK] * (NODES // BLOCK)),
     )
-    known, new = repeat(EDGE_INDEX).__next__, EDGE_INDEX.clone
     by_edge: dict[str, Any] = {"edge_dim": EDGE_DIM}
     found = {
         "ops.attention": {OURS: attending(partial(ops.attention, neighborhood=nb))},
@@ -115,16 +126,17 @@ def steps() -> dict[str, dict[str, Step]]:
     ]
     for name, args, options, given in layers:
         called = f"{name}, features of edges" if options and name != "GINEConv" else name
-        for edges, what in ((known, called), (new, f"{called}, new edges")):
+        for which, batch in batches(**given).items():
             layers_of = [getattr(pyg, name)(*args(), **options) for _ in range(2)]
             accelerate(layers_of[0])
-            of_both = (training(layer, edges, given) for layer in layers_of)
-            found[what] = dict(zip((OURS, PYG), of_both, strict=True))
+            of_both = (training(layer, batch) for layer in layers_of)
+            found[f"{called}{which}"] = dict(zip((OURS, PYG), of_both, strict=True))
     spd = nn.SPDTransformerConv(*heads(), num_buckets=BUCKETS)
-    plain = found["TransformerConv"][PYG]  # without the bias by distance, which PyG has not got
-    found["SPDTransformerConv"] = {OURS: training(spd, known, HOPS), PYG: plain}
+    for which, batch in batches(**HOPS).items():
+        plain = found[f"TransformerConv{which}"][PYG]  # has no bias by distance
+        found[f"SPDTransformerConv{which}"] = {OURS: training(spd, batch), PYG: plain}
     cached = pyg.GCNConv(IN, HEADS * DIM, cached=True)
-    found["GCNConv"]["PyG, cached=True"] = training(cached, known, {})
+    found["GCNConv"]["PyG, cached=True"] = training(cached, batches()[""])
     return found
 
 
@@ -136,35 +148,41 @@ def frames(step: Step) -> int:
         nonlocal count
         count += event == "call"
 
+    gc.disable()  # which calls Python functions of its own
     sys.setprofile(seen)
     try:
         step()
     finally:
         sys.setprofile(None)
+        gc.enable()
     return count - 1  # the step itself
 
 
-def counts(driver: Driver, forms: dict[str, Step]) -> tuple[dict[str, int], int]:
-    """Frames of each form in a step like those before, and launches of ours."""
+def warm(forms: dict[str, Step]) -> None:
+    """Steps before those that are looked at."""
     for step in forms.values():
         for _ in range(3):
             step()
+
+
+def launches(driver: Driver, step: Step) -> int:
+    """Launches of our kernels in a step."""
     before = driver.launches
-    forms[OURS]()
-    launched = driver.launches - before
-    return {name: frames(step) for name, step in forms.items()}, launched
+    step()
+    return driver.launches - before
 
 
 def rows_of(driver: Driver, name: str, forms: dict[str, Step], repeats: int) -> list[Row]:
     """Rows of a comparison."""
     import triton
 
+    warm(forms)
     what, about = f"host, {name}", ABOUT | {"triton": triton.__version__}
-    called, launched = counts(driver, forms)
     rows = beside(OURS, what, seconds(forms, repeats, clock=time.thread_time), **about)
-    rows += [
-        Row.of(f"{what}, {form}: Python frames", n, "1", **about) for form, n in called.items()
-    ]
+    for form, step in forms.items():
+        for of, count in (("Python frames", frames(step)), ("waits", len(waits(step)))):
+            rows.append(Row.of(f"{what}, {form}: {of}", count, "1", **about))
+    launched = launches(driver, forms[OURS])
     return [*rows, Row.of(f"{what}, {OURS}: Triton launches", launched, "1", **about)]
 
 
@@ -177,7 +195,7 @@ def main(
     Args:
         repeats: Rounds; every round runs all forms of a step, each for 50 ms.
         names: Measure only the steps in whose names this stands.
-        count: Print frames and launches of our steps as JSON, and measure no time.
+        count: Print frames, launches and waits of our steps as JSON, and measure no time.
         quick: One round, to see that everything runs.
         out: CSV file to put the rows in, after the conformance tests.
     """
@@ -188,8 +206,12 @@ def main(
     driver = pretend()
     chosen = {name: forms for name, forms in steps().items() if names in name}
     if count:
-        found = {name: counts(driver, {OURS: forms[OURS]}) for name, forms in chosen.items()}
-        print(json.dumps({name: [called[OURS], n] for name, (called, n) in found.items()}))
+        found = {}
+        for name, forms in chosen.items():
+            warm(forms)
+            ours = forms[OURS]
+            found[name] = frames(ours), launches(driver, ours), len(waits(ours))
+        print(json.dumps(found))
         return
     rows = []
     for name, forms in chosen.items():

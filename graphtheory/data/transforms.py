@@ -1,8 +1,7 @@
 """PyG transforms: distances and paths of all pairs, degrees, distances to the centroid.
 
-Each reads the graph of `Data` of one node type; other data raise TypeError. None reads
-`edge_weight`. Laplacian eigenvectors and random walks come with PyG: `AddLaplacianEigenvectorPE`,
-which reads it, and `AddRandomWalkPE`, which is wrong for weights and for duplicate edges.
+Each reads the graph of `Data` of one node type, without weights; other data raise TypeError. PyG's
+are `AddLaplacianEigenvectorPE`, which reads weights, and `AddRandomWalkPE`, which is wrong there.
 `lab.datasets.graph_sets.with_transforms` applies any of them once to a whole set of graphs.
 """
 

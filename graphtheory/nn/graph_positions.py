@@ -71,8 +71,7 @@ class LaplacianEncoding(nn.Module):
         dim: Features of the result.
 
     Shapes:
-        eigenvectors floating [N, k] of PyG's `AddLaplacianEigenvectorPE(k)`, no more or fewer,
-        which reads `edge_weight` where there is one;
+        eigenvectors floating [N, k] of `AddLaplacianEigenvectorPE(k)`, which reads edge_weight;
         batch int64 [N], the graph of each node, or None for one graph -> [N, dim].
 
     Source: Dwivedi et al. (2020), Benchmarking graph neural networks, section 4.

@@ -122,8 +122,8 @@ class Operator:
         found = innermost_transform()
         transform = None if found is None else found.key()
         derivatives.check_derivatives(self.op._qualname, transform, args)
-        if transform is not None:  # a gradient takes no op of torch's
-            own = transform == derivatives.TRANSFORMS.Grad
+        if transform is not None:  # gradients and batches of them take no op of torch's
+            own = transform in (derivatives.TRANSFORMS.Grad, derivatives.TRANSFORMS.Vmap)
             return (self._transformed if own else self.op)(*args)
         if derivatives.is_traced(args):
             return self.op(*args)

@@ -214,8 +214,8 @@ def hop_ball(
 def at_distance(graph: Neighborhood, z: int) -> Neighborhood:
     """The distance-z neighborhood N_z(n): for every n, the nodes s with hops(s -> n) exactly z.
 
-    Rows without such nodes are empty; z = 0 is the node itself. Weights are ignored. Its
-    `.distance` is z everywhere.
+    Rows without such nodes are empty; z = 0 is the node itself. Its `.distance` is z everywhere,
+    whatever the weights.
 
     Args:
         graph: A graph whose nodes both send and receive.

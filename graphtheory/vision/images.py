@@ -114,7 +114,6 @@ def patch_graphs(
         )
     if not len(images):
         raise ValueError("images: got 0, expected 1 or more")
-    labels = None if y is None else _labels(y, len(images))
     height, width = (side // patch_size for side in images.shape[2:])
     grid = Grid(1, height, width)
     rows = nodes_of(images, patch_size)
@@ -123,13 +122,12 @@ def patch_graphs(
     )
     pos = (middle + 0.5) * patch_size
     graphs = [Data(x=x, edge_index=edges(x, grid), pos=pos) for x in rows]
-    if labels is not None:
-        for graph, label in zip(graphs, labels.split(1), strict=True):
-            graph.y = label
+    for graph, label in zip(graphs, () if y is None else _labels(y, len(images)), strict=False):
+        graph.y = label
     return Batch.from_data_list(graphs)
 
 
-def _labels(y: Tensor | Sequence[Any], images: int) -> Tensor:
+def _labels(y: Tensor | Sequence[Any], images: int) -> Sequence[Tensor]:
     try:
         found = torch.stack([torch.as_tensor(label) for label in y])
     except (TypeError, ValueError, RuntimeError) as error:
@@ -137,7 +135,7 @@ def _labels(y: Tensor | Sequence[Any], images: int) -> Tensor:
         raise ValueError(what) from error
     if len(found) != images:
         raise ValueError(f"y: {len(found)} labels, expected one an image: {images}")
-    return found.flatten() if found.numel() == images else found
+    return (found.flatten() if found.numel() == images else found).split(1)
 
 
 def nodes_of(images: Tensor, patch_size: int) -> Tensor:
@@ -170,7 +168,7 @@ def superpixel_graph(image: Tensor, num_segments: int = 75, compactness: float =
         raise ValueError(f"image: shape {tuple(image.shape)}, expected [1, H, W] or [3, H, W]")
     if find_spec("skimage") is None:
         raise ImportError(
-            "scikit-image: not installed, expected for superpixels; install graphtheory[images]"
+            "scikit-image: not installed, expected for superpixels; install pyg-graphtheory[images]"
         )
     segment = ToSLIC(add_seg=True, n_segments=num_segments, compactness=compactness)
     data = segment(image.expand(3, -1, -1).contiguous())  # which [H, W, C] turned round is not

@@ -26,7 +26,7 @@ def test_every_change_has_the_effect_that_it_has_on_pygs_layer(what: str) -> Non
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
-    "what", ["a hook on a part", "another method", "another reduction", "a norm of weights"]
+    "what", ["a hook on a part", "another method", "another reduction", "doubled messages"]
 )
 def test_a_layer_that_does_not_look_again_is_seen(what: str, monkeypatch) -> None:
     monkeypatch.setattr(on_core, "changed", lambda layer, drop_in: "")

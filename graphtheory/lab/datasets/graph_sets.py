@@ -202,9 +202,8 @@ def precomputed(
 ) -> GraphSet:
     """The set with these encodings on each graph, as `zoo.graph_models.precomputed` names them.
 
-    `distance`, `paths` and `resistance` do not read edge weights. `laplacian` is of I - D^-1/2 W
-    D^-1/2 without self-loops, W the weights, alike in both directions and 0 or more. `walk` is
-    diag((D^-1 A)^k), refused where a weight is not 1 or an edge occurs twice.
+    `laplacian` is of I - D^-1/2 W D^-1/2 without self-loops, W symmetric weights of 0 or more;
+    `walk` is diag((D^-1 A)^k), of edges of weight 1, each once. The others read no weights.
     """
     steps: list[tuple[int, Callable[[], Transform]]] = [
         (distance, AddDistances),
@@ -220,13 +219,12 @@ def _add_walk(data: Data, steps: int) -> Data:
     """PyG's return probabilities, of graphs in which they are those of the definition."""
     index, weight = data.edge_index, data.get("edge_weight")
     if weight is not None and bool((weight != 1).any()):
-        raise ValueError(
-            f"walk: edge_weight holds {weight[weight != 1][0].item()}, expected 1 or none, since "
-            "PyG's AddRandomWalkPE leaves weights out of W in D^-1 W; take edge_weight off"
-        )
+        what = "expected 1 or none, since PyG's AddRandomWalkPE leaves W out of D^-1 W; take it off"
+        raise ValueError(f"walk: edge_weight holds {weight[weight != 1][0].item()}, {what}")
     if index.unique(dim=1).size(1) < index.size(1):
-        what = "expected each edge once, as by torch_geometric.utils.coalesce"
-        raise ValueError(f"walk: an edge occurs twice in edge_index, {what}")
+        raise ValueError(
+            "walk: an edge occurs twice in edge_index, expected once, as of Data.coalesce"
+        )
     return AddRandomWalkPE(steps)(data)
 
 
@@ -236,8 +234,8 @@ def _add_eigenvectors(data: Data, count: int) -> Data:
     if weight is not None and not bool((weight >= 0).all()):
         raise ValueError("laplacian: edge_weight is negative or NaN, expected 0 or more")
     if not is_undirected(data.edge_index, weight, data.num_nodes):
-        what = "expected both directions alike, as by torch_geometric.transforms.ToUndirected"
-        raise ValueError(f"laplacian: an edge has one direction, or two weights; {what}")
+        what = "an edge has one direction, or two weights, expected both alike, as of ToUndirected"
+        raise ValueError(f"laplacian: {what}")
     vectors = torch.zeros(data.num_nodes, count)
     if (kept := min(count, data.num_nodes - 1)) > 0:
         start = np.random.default_rng(0).uniform(-1, 1, data.num_nodes)

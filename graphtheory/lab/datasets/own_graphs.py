@@ -116,8 +116,7 @@ def read_graph_file(path: str | PathLike[str]) -> Data | list[Data]:
 
 def _complaint(content: bytes) -> str:
     """What a file holds that is no graph, with its graph and attribute; or that it is no such."""
-    memo: dict[Any, str] = {}
-    last, graph, before = "", 0, ""
+    memo, last, graph, before = dict[Any, str](), "", 0, ""
     try:
         refused = torch.serialization.get_unsafe_globals_in_checkpoint(io.BytesIO(content))
         pickled = torch._C.PyTorchFileReader(io.BytesIO(content)).get_record("data.pkl")

@@ -114,6 +114,7 @@ class GCNConv(on_core.OnCore, pyg.GCNConv):
 
     propagate_type: ClassVar[dict[str, Any]] = {"x": Tensor, "edge_weight": OptTensor}
     decomposes = True
+    pays_from = 4_000, 2**20
     _kept_edges: Kept | None = None
     _kept_matrix: Kept | None = None
     _cached_edge_index = _shown("_cached_edge_index", "_kept_edges")
@@ -258,7 +259,7 @@ class GCNConv(on_core.OnCore, pyg.GCNConv):
         value = x.reshape(x.size(0), math.prod(x.shape[1:-1]), x.size(-1))
         weights = None if weight is None else weight[:, None].expand(-1, value.size(1))
         out = ops.aggregate(weights, value, nb)
-        return out.view(nb.num_dst, *x.shape[1:]).movedim(0, self.node_dim)
+        return out.view(nb.num_dst, *x.shape[1:]).movedim(0, self.node_dim).contiguous()
 
 
 def _with_loops(adj: Adjacency, weight: Tensor, fill: float) -> Tensor:

@@ -81,8 +81,11 @@ def relations_of(adj: Adjacency, kinds: Tensor, num_relations: int) -> Relations
     """The relations, made once for an adjacency and a tensor `kinds` in the given order."""
 
     def make() -> Relations:
-        check_index("edge_type", kinds, num_relations)
-        return Relations(adj, adj.to_csr_order(kinds.detach().long()), num_relations)
+        whole = kinds.detach().long()
+        if kinds.is_floating_point() and not torch.equal(whole, kinds.detach()):
+            raise ValueError("edge_type: got numbers with a fraction, expected relations, integers")
+        check_index("edge_type", whole, num_relations)
+        return Relations(adj, adj.to_csr_order(whole), num_relations)
 
     cache = adjacency.cached_for(kinds)
     if cache is None:
@@ -112,6 +115,7 @@ class Relational(on_core.OnCore):
     inlined: ClassVar[on_core.Inlined] = {"aggr_module": tuple(REDUCTIONS)}
     smallest = (1, 1, 1)
     takes_ids: ClassVar[bool] = True
+    pays_from = 0, 0
 
     @classmethod
     def check_options(cls, layer: MessagePassing) -> None:
@@ -232,6 +236,7 @@ class HGTConv(on_core.OnCore, pyg.HGTConv):
     }  # fmt: skip
     smallest = (1, 1, (["a"], [("a", "to", "a")]))
     flows_back = False
+    pays_from = 0, 0
 
     def forward(
         self, x_dict: dict[str, Tensor], edge_index_dict: dict[EdgeType, Any]
@@ -298,6 +303,7 @@ class HANConv(on_core.OwnPropagate, pyg.HANConv):
 
     flows_back = False
     inlined: ClassVar[on_core.Inlined] = {"aggr_module": (SumAggregation,)}
+    pays_from = 0, 0
 
     def _run(self, edge_index: Any, size: Any, given: dict[str, Any]) -> Tensor | None:
         (x_src, x_dst), (of_source, of_target) = given["x"], given["alpha"]

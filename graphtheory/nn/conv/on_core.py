@@ -17,6 +17,7 @@ from torch_geometric.nn.dense import Linear
 from torch_geometric.utils import is_sparse
 
 from graphtheory.graph import Neighborhood
+from graphtheory.nn.conv.adjacency import is_new
 from graphtheory.ops.edge import Reduction
 
 _STAGES = ("propagate", "message", "aggregate", "message_and_aggregate", "edge_update")
@@ -49,6 +50,36 @@ class OnCore(MessagePassing):
     smallest: ClassVar[tuple[Any, ...]] = (1, 1)  # arguments of a layer of PyG of this kind
     # submodules that it does not call as PyG does, and the kinds that each may have
     inlined: ClassVar[Inlined] = {"lin_edge": (Linear,), "aggr_module": (SumAggregation,)}
+    # edges, and edges times channels, from which it pays to sort edges that one call uses
+    pays_from: ClassVar[tuple[int, int]] = (4_000, 0)
+    _pyg: type | None = None  # what a layer was before `accelerate`
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The result; by PyG's layer at the first call on few edges, which may be the only one."""
+        if self._pyg is None or not self._is_first(*args, **kwargs):
+            return super().__call__(*args, **kwargs)
+        theirs: Any = object.__new__(self._pyg)
+        object.__setattr__(theirs, "__dict__", vars(self))  # the same parameters and state
+        return theirs(*args, **kwargs)
+
+    def _is_first(self, x: Any = None, edge_index: Any = None, *more: Any, **named: Any) -> bool:
+        """Whether these are few edges, maybe with weights, that the layer has not met before."""
+        if type(edge_index) is not Tensor or type(x) is not Tensor or torch.compiler.is_compiling():
+            return False
+        (edges, size), count = self.pays_from, edge_index.numel() // 2
+        if x.dim() != 2:
+            return False
+        if count >= edges:  # PyG's largest value, and its gradient, take longer than its sum
+            of_sum = type(self.aggr_module) in (SumAggregation, MeanAggregation)
+            if count * x.size(1) >= (size if of_sum else size // 4):
+                return False
+        for weight in (*more, *named.values()):  # anything else is for our checks
+            of_edges = type(weight) is Tensor and weight.shape == (count,)
+            if weight is not None and not (of_edges and weight.dtype.is_floating_point):
+                return False
+        plain = edge_index.dtype is torch.int64 and not getattr(self, "cached", False)
+        seen = is_watched(self) or is_seen_by_all()  # by hooks, which get this very layer
+        return plain and not seen and is_new(edge_index, self)
 
     def needs_messages(self) -> bool:
         """Whether only PyG's message passing computes or calls what this call has to."""
@@ -166,6 +197,11 @@ def reduction_of(layer: MessagePassing, edge_index: Any) -> Reduction | None:
     if layer.fuse and is_sparse(edge_index):
         return cast(Reduction, "sum" if layer.aggr == "add" else layer.aggr)
     return REDUCTIONS.get(type(layer.aggr_module))
+
+
+def kept(x: Tensor) -> Tensor:
+    """What the backward pass reads: a copy, since x may change in place after PyG's layer."""
+    return x.clone() if torch.is_grad_enabled() else x
 
 
 def multiplied(weight: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:

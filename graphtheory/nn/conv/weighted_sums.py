@@ -39,13 +39,14 @@ class Sums(on_core.OwnPropagate):
 class WeightedSums(Sums):
     """Mixin of a layer whose message is a neighbor's features, maybe times a weight of the edge."""
 
+    pays_from = 4_000, 2**21
     weight_name: ClassVar[str | None] = None  # of the argument of `propagate` with these weights
 
     def _run(self, edge_index: Any, size: Any, given: dict[str, Any]) -> Tensor | None:
         x = given["x"]
         x_src, x_dst = x if isinstance(x, (tuple, list)) else (x, x)
         # PyG's generated and its generic `propagate` read such a pair differently
-        if x_dst is not None and x_dst is not x_src and self.flow != "source_to_target":
+        if x_dst is not x_src and self.flow != "source_to_target":
             raise ValueError(f"flow: got {self.flow!r} with a pair, expected the default")
         reduce = on_core.reduction_of(self, edge_index)
         if reduce is None or not _is_matrix(x_src) or not _is_matrix(x_dst):
@@ -56,6 +57,8 @@ class WeightedSums(Sums):
         edge_index = _kept(self, edge_index) if self.weight_name is not None else edge_index
         adj = adjacency_of(edge_index, x_src.size(0), num_dst, flow=self.flow)
         weight = self._weights(edge_index, given)
+        if reduce in ("max", "min") or (weight is not None and weight.requires_grad):
+            x_src = on_core.kept(x_src)
         if weight is not None:
             if weight.numel() != adj.num_given:
                 raise ValueError(
@@ -172,6 +175,7 @@ class SAGEConv(WeightedSums, pyg.SAGEConv):
             or x_src.device.type != "cpu"
             or innermost_transform() is not None
             or type(self.aggr_module) not in REDUCTIONS
+            or self._weights(edge_index, {}) is not None
             or not (on_core.is_plain(self.lin_l) and on_core.is_plain(self.lin_r))
         ):
             return None
@@ -216,9 +220,11 @@ class GINEConv(Sums, pyg.GINEConv):
     Source: Hu et al. (2020), Strategies for pre-training GNNs.
     """
 
+    pays_from = 0, 0
+
     def _run(self, edge_index: Any, size: Any, given: dict[str, Any]) -> Tensor | None:
         (x_src, x_dst), edge_attr = given["x"], given["edge_attr"]
-        if x_dst is not None and x_dst is not x_src and self.flow != "source_to_target":
+        if x_dst is not x_src and self.flow != "source_to_target":
             raise ValueError(f"flow: got {self.flow!r} with a pair, expected the default")
         reduce = on_core.reduction_of(self, edge_index)
         if edge_attr is None or reduce is None or not _is_matrix(x_src):
@@ -239,6 +245,7 @@ class GINEConv(Sums, pyg.GINEConv):
                         x.dtype, of_edges.dtype
                     )  # they differ under autocast
                     x, of_edges = x.to(dtype), of_edges.to(dtype)[:, None]
+                x = on_core.kept(x) if x is x_src else x
                 nb, given_order = adj.neighborhood, adj.order is not None
                 out = ops.relu_sum(
                     x[:, None], of_edges, nb, edge_matrix=matrix, given_order=given_order

@@ -13,11 +13,7 @@ _GUARD = "_graphtheory_guard"  # attribute of a model: the `Guard` of its patter
 
 
 class Forward:
-    """Computes a module in place of its class, as ``compute(module, ...)``, until it is taken off.
-
-    Where another library holds it by then, as a function around it does, it computes what the class
-    does.
-    """
+    """Computes a module as ``compute(module, ...)``; once taken off, as its class does."""
 
     compute: Callable[..., Any] | None = None
 
@@ -43,8 +39,7 @@ def require_free(base: nn.Module, modules: Iterable[nn.Module]) -> None:
         if own not in free and OWN not in vars(module):
             raise ValueError(
                 f"model: {name_of(module, base)}.forward was replaced, by {own!r}, which would not "
-                "run any more; expected the one of its class: replace it after `apply`, or use a "
-                "forward hook"
+                "run any more; expected its class's: replace it after `apply`, or use a hook"
             )
 
 
@@ -75,8 +70,7 @@ class Guard:
 
 def guard(model: nn.Module, modules: Iterable[nn.Module]) -> None:
     """Let a model have a `Guard` of these modules, in place of the one before; none if empty."""
-    before = vars(model).pop(_GUARD, None)
-    if before is not None:
+    if (before := vars(model).pop(_GUARD, None)) is not None:
         before.remove()
     if modules := list(modules):
         setattr(model, _GUARD, Guard(model, modules))

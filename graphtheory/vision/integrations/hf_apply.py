@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -13,7 +14,13 @@ from typing import Any
 import torch
 from safetensors import safe_open
 from torch import Tensor, nn
-from transformers import AttentionInterface, AttentionMaskInterface, AutoConfig, PreTrainedModel
+from transformers import (
+    AttentionInterface,
+    AttentionMaskInterface,
+    AutoConfig,
+    PreTrainedConfig,
+    PreTrainedModel,
+)
 from transformers.masking_utils import sdpa_mask
 from transformers.utils import output_capturing
 from transformers.utils.hub import cached_file
@@ -51,6 +58,9 @@ _CHOSEN = "_attn_implementation_internal"  # of a config
 ENTRY = "graphtheory"  # of the config
 # A tensor that Hugging Face alone does not expect, so that it reports it when it loads the folder.
 MARK = "load_with_graphtheory.vision.integrations.transformers.from_pretrained"
+# Options of `from_pretrained`: where files lie, and what a model takes though its config has it.
+_WHERE = ("cache_dir", "local_files_only", "revision", "subfolder", "token")
+_DTYPE = ("dtype", "torch_dtype")
 # Options of attention layers that change the result and are not supported.
 _UNSUPPORTED = ("head_mask", "position_bias", "s_aux", "softcap", "cache")
 
@@ -209,7 +219,7 @@ def from_pretrained(kind: Any, folder: str | os.PathLike[str], *args: Any, **opt
         kind: Class of the model, or a class such as ``AutoModelForImageClassification``.
         folder: The folder, or the name of a repository.
         args: As for ``kind.from_pretrained``.
-        options: As for ``kind.from_pretrained``.
+        options: As for ``kind.from_pretrained``, such as `num_labels` or `output_loading_info`.
 
     Raises:
         ValueError: If the config names no rule, or one that does not exist; or if the weights were
@@ -220,12 +230,12 @@ def from_pretrained(kind: Any, folder: str | os.PathLike[str], *args: Any, **opt
         >>> model.save_pretrained("folder")  # doctest: +SKIP
         >>> model = from_pretrained(ViTForImageClassification, "folder")  # doctest: +SKIP
     """
-    config = options.pop("config", None)
-    where = ("cache_dir", "local_files_only", "revision", "subfolder", "token")
-    found = {name: options[name] for name in where if name in options}
-    if config is None:
-        config = AutoConfig.from_pretrained(folder, **found)
-    entry = getattr(config, ENTRY, None)
+    found = {name: options[name] for name in _WHERE if name in options}
+    saved = AutoConfig.from_pretrained(folder, **found)
+    entry, config = getattr(saved, ENTRY, None), copy.deepcopy(options.pop("config", folder))
+    if not isinstance(config, PreTrainedConfig):  # as theirs: options that a config has are for it
+        own = {n: options.pop(n) for n in list(options) if hasattr(saved, n) and n not in _DTYPE}
+        config = AutoConfig.from_pretrained(folder if config is None else config, **found, **own)
     if not entry:
         raise ValueError(f"folder: the config in {folder} names no rule, expected one of `apply`")
     names = _tensors(folder, found)
@@ -234,7 +244,7 @@ def from_pretrained(kind: Any, folder: str | os.PathLike[str], *args: Any, **opt
             f"folder: the weights in {folder} were saved by a model without the rule that its "
             f"config names, expected {kind.__name__}.from_pretrained, and `apply` after it"
         )
-    delattr(config, ENTRY)
+    vars(config).pop(ENTRY, None)
     if hasattr(kind, "_model_mapping"):
         kind = kind._model_mapping[type(config)]
 
@@ -250,9 +260,9 @@ def from_pretrained(kind: Any, folder: str | os.PathLike[str], *args: Any, **opt
         ],
     }  # fmt: skip
     started: Any = type(kind.__name__, (kind,), parts)
-    model = started.from_pretrained(folder, *args, config=config, **options)
-    model.__class__ = kind
-    return model
+    made = started.from_pretrained(folder, *args, config=config, **options)
+    (made[0] if isinstance(made, tuple) else made).__class__ = kind
+    return made
 
 
 def _tensors(folder: str | os.PathLike[str], where: dict[str, Any]) -> set[str] | None:

@@ -131,8 +131,8 @@ class Hooks:
         theirs = getattr(self.base, "semantic", None)
         if not isinstance(theirs, Tokens | None):
             raise ValueError(
-                f"model: has an attribute semantic of its own ({type(theirs).__name__}), where "
-                "Semantic puts its parameters; expected none of that name"
+                f"model: has an attribute semantic of its own ({type(theirs).__name__}), expected "
+                "none, for Semantic puts its parameters there"
             )
         meta = any(parameter.is_meta for parameter in self.parts.parameters())
         if meta and any("_hf_hook" in vars(module) for module in self.base.modules()):
@@ -169,8 +169,7 @@ class Hooks:
         if which and self.call.ran != which:
             raise ValueError(
                 f"model: {name_of(layer, self.base)} ran after {self.call.ran} of {which} layers "
-                "before it that `apply` has patched; expected each once and in order, with "
-                "checkpoints by gradient_checkpointing_enable alone"
+                "before it; expected all in order, checkpoints by gradient_checkpointing_enable"
             )
         self.call.ran = which + 1
         return self.compute(which, layer, x, *args, **options)

@@ -62,7 +62,7 @@ class Team:
 team = Team()
 
 _BETWEEN_LOOKS = 0.2  # seconds
-_BUSY = 8  # times a second and thread that the system takes a core away
+_BUSY = 20, 5  # times a second that the system takes a core away, for the process and each thread
 _CALM = 1.0  # seconds without that, after which waiting threads look for work again
 _CHOSEN = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")  # by which users say how threads wait
 
@@ -110,7 +110,7 @@ class Rest:
         if not self._turn.acquire(blocking=False):  # another thread looks
             return
         threads, lost = torch.get_num_threads(), getrusage(RUSAGE_SELF).ru_nivcsw
-        if lost - self._lost > _BUSY * threads * (now - self._last):
+        if lost - self._lost > (_BUSY[0] + _BUSY[1] * threads) * (now - self._last):
             self._until = now + _CALM
         self._last, self._lost = now, lost
         self._hold(max(0, self._cores + 2 - threads) if threads > 1 and now < self._until else 0)

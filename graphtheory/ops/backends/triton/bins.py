@@ -38,6 +38,7 @@ class Bin:
     rows: Tensor | None = None  # row of each, int32 [count]; None is 0..count-1
     starts: Tensor | None = None  # first edge of each chunk, int64; None when rows are whole
     chunk: int = 0  # edges of a chunk; 0 when rows are whole
+    order: Tensor | None = None  # the same rows, longest first, where some are long; int32 [count]
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,11 @@ def _plan(indptr: Tensor) -> Plan:
     edges, longest = torch.stack([indptr[-1].long(), degree.max().long()]).tolist()
     chunk = CHUNK if edges > _SMALL else _OF_SMALL
     if longest <= chunk:
-        return Plan((Bin(degree.numel(), power(edges // degree.numel())),), none, none.long())
+        order = None
+        if longest > CHUNK:  # a small graph waits for its longest row, which had better begin first
+            order = degree.argsort(descending=True, stable=True).int()
+        rows = Bin(degree.numel(), power(edges // degree.numel()), order=order)
+        return Plan((rows,), none, none.long())
     pieces = torch.where(degree > chunk, (degree + chunk - 1) // chunk, 0)
     counts = [pieces.sum(), (pieces > 0).sum(), degree[pieces == 0].sum()]
     chunks, cut, edges = torch.stack(counts).tolist()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
+import triton
 import triton.language as tl
 from torch import Tensor
 
@@ -50,16 +51,69 @@ def room_like(*tensors: Tensor) -> list[Tensor]:
     return [torch.empty_like(t, memory_format=torch.contiguous_format) for t in tensors]
 
 
+class _Known(NamedTuple):
+    """What Triton runs for a kind of launch, and what it is given beside grid and arguments."""
+
+    compiled: Any  # which unloads its machine code when nobody holds it
+    run: Callable[..., None]
+    stream: Callable[[int], int]
+    code: tuple[Any, ...]
+    constants: tuple[Any, ...]
+
+
+_known: dict[tuple[Any, ...], _Known] = {}
+
+
+def _watched(kernel: Any) -> bool:
+    """Whether something has to see every launch, or asks for other machine code from now on."""
+    knobs = triton.knobs.runtime
+    hooks = knobs.launch_enter_hook.calls or knobs.launch_exit_hook.calls or kernel.pre_run_hooks
+    return bool(hooks) or knobs.debug or knobs.add_stages_inspection_hook is not None
+
+
+def _can_be_known(compiled: Any) -> bool:
+    """Whether it has what is run; the interpreter compiles nothing, AMD's asks for sizes too."""
+    has = all(hasattr(compiled, name) for name in ("run", "function", "packed_metadata"))
+    return has and torch.version.hip is None
+
+
 def launch(
     kernel: Any, grid: tuple[int, ...], like: Tensor, *args: Any, warps: int = 4, **constants: Any
 ) -> None:
-    """Run `kernel` on the device of `like` and torch's current stream there."""
+    """Run `kernel` on the device of `like` and torch's current stream there.
+
+    Triton spends most of a launch on finding the machine code, which depends on the kernel, types
+    of arguments, constants, device, and on whether pointers are multiples of 16 bytes. A kind of
+    launch of such pointers is remembered, and later ones are handed to Triton's launcher at once.
+    """
     if 0 in grid:
         return
-    if isinstance(constants.get("ACC"), torch.dtype):
-        constants["ACC"] = _TYPES[constants["ACC"]]
+    device, odd = like.get_device(), 0
+    kind: list[Any] = [kernel.fn, device, warps, *constants, *constants.values()]
+    given: list[Any] = []
+    for a in args:
+        if isinstance(a, Tensor):
+            kind.append(a.dtype)
+            given.append(at := a.data_ptr())
+            odd |= at | (a.get_device() != device)  # which Triton refuses
+        else:  # a fraction, or a size of 32 bits or 64
+            kind.append(a if a is None else a < 2**31)
+            given.append(a)
+    key, odd = tuple(kind), odd & 15
     with torch.cuda.device_of(like):
-        kernel[grid](*args, num_warps=warps, **OPTIONS, **constants)
+        known = None if odd else _known.get(key)
+        if known is None or _watched(kernel):
+            if isinstance(constants.get("ACC"), torch.dtype):
+                constants["ACC"] = _TYPES[constants["ACC"]]
+            compiled = kernel[grid](*args, num_warps=warps, **OPTIONS, **constants)
+            if not odd and _can_be_known(compiled) and not _watched(kernel):
+                stream = triton.runtime.driver.active.get_current_stream
+                code = compiled.function, compiled.packed_metadata, None, None, None  # no hooks
+                tail = tuple(constants[name] for name in kernel.arg_names[len(args) :])
+                _known[key] = _Known(compiled, compiled.run, stream, code, tail)
+            return
+        sizes = (*grid, 1, 1)[:3]
+        known.run(*sizes, known.stream(device), *known.code, *given, *known.constants)
 
 
 def over_rows(
@@ -72,7 +126,9 @@ def over_rows(
     rows, indptr = plan(indptr), indptr.contiguous()
     for part in rows.bins:
         t = tile(heads, dim, acc, part.edges)
-        places = outs
+        places, order = outs, part.rows
+        if part.order is not None and t.rows == 1:  # rows of one program share its steps
+            order = part.order
         if part.chunk:
             places = [
                 None if o is None else o.new_empty(part.count, *o.shape[1:], dtype=acc)
@@ -80,7 +136,7 @@ def over_rows(
             ]
         launch(
             kernel, (ceiling(part.count, t.rows), ceiling(heads, t.heads)), indptr,
-            part.rows, part.starts, indptr, part.count, *places, *args,
+            order, part.starts, indptr, part.count, *places, *args,
             HEADS=heads, DIM=dim, CHUNK=part.chunk, R=t.rows, B=t.edges, G=t.heads, C=t.dim,
             warps=t.warps, **constants,
         )  # fmt: skip

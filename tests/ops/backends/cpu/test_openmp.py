@@ -60,7 +60,7 @@ def test_a_rest_begins_and_ends_with_what_the_system_takes(
 
 @works
 def test_the_table_notices_a_rest_that_looks_at_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(openmp, "_BUSY", 1e9)
+    monkeypatch.setattr(openmp, "_BUSY", (1e9, 0))
     assert held_at(monkeypatch, BUSY, 4) == [0] * len(BUSY)
 
 

@@ -1,6 +1,11 @@
-"""Tests of interpreted kernels have a process of their own, which `test_kernels.py` starts."""
+"""Interpreted kernels and a pretended GPU have a process of their own, which tests here start."""
 
 import os
 
-INTERPRETED = ["interpreted.py", "interpreted_topk.py"]
-collect_ignore = [] if os.environ.get("TRITON_INTERPRET") == "1" else INTERPRETED
+IN_A_PROCESS = {
+    "TRITON_INTERPRET": ["interpreted.py", "interpreted_topk.py"],
+    "PRETENDED_GPU": ["launched.py"],
+}
+collect_ignore = [
+    file for name, files in IN_A_PROCESS.items() for file in files if os.environ.get(name) != "1"
+]

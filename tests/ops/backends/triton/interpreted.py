@@ -244,6 +244,30 @@ def assert_within(
 HERE = [name for name in SHAPES if name.partition(" by ")[2] not in ("max", "min")]  # no kernel
 
 
+@pytest.mark.parametrize(("heads", "dim", "ordered"), [(4, 64, True), (1, 5, False)])
+def test_rows_from_the_longest_on_have_the_same_bits(
+    heads: int, dim: int, ordered: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bins, "_OF_SMALL", 16)
+    monkeypatch.setattr(bins, "_MOST", 64)
+    found, begun = [], []
+
+    def noted(kernel: object, grid: object, like: Tensor, rows: Tensor | None, *args: object,
+              **constants: object) -> None:  # fmt: skip
+        begun.append(rows is not None)
+        real(kernel, grid, like, rows, *args, **constants)
+
+    real = launch.launch
+    monkeypatch.setattr(launch, "launch", noted)
+    for long in (16, 3):  # of no row, and of some
+        monkeypatch.setattr(bins, "CHUNK", long)
+        bins.tile.cache_clear()
+        nb = graph([1, 4, 12, 0, 7, 9, 3], 7)
+        found.append(outputs_and_gradients(attend, nb, draw_inputs(nb, heads, dim)))
+    assert all(torch.equal(found[0][name], found[1][name]) for name in found[0])
+    assert begun == [False] * 3 + [ordered] * 3
+
+
 @pytest.fixture
 def primitives(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The primitives and the additive score on these kernels, which refuse tensors on a CPU."""

@@ -66,6 +66,17 @@ def test_short_rows_alone_need_no_numbers(degrees: list[int]) -> None:
     assert only.edges == bins.power(sum(degrees) // len(degrees))
 
 
+@pytest.mark.parametrize(
+    ("degrees", "order"),
+    [([2, 200, 0, 130, 200], [1, 4, 3, 0, 2]), ([2, 128, 0], None), ([513, 200], None)],
+)
+def test_long_rows_of_a_small_graph_begin_first(
+    degrees: list[int], order: list[int] | None
+) -> None:
+    part = bins._plan(pointers(degrees)).bins[-1]
+    assert (None if part.order is None else part.order.tolist()) == order
+
+
 def test_a_structure_is_sorted_once() -> None:
     indptr = pointers([1, 2, 30])
     assert bins.plan(indptr) is bins.plan(indptr)
