@@ -10,6 +10,7 @@ from typing import Annotated
 import torch
 import tyro
 
+from battery.after import after
 from battery.answers import faulty_pieces, planted_faults, right_answers
 from battery.bad_input import bad_input
 from battery.bits import bits
@@ -19,6 +20,7 @@ from battery.damage import damage
 from battery.derivatives import derivatives
 from battery.faults import faults
 from battery.files import files
+from battery.forms import forms
 from battery.fuzz import fuzz
 from battery.half import half_precision
 from battery.hostile import hostile
@@ -52,7 +54,7 @@ PARTS: dict[str, Part] = {
     "answers": answers, "kills": kills, "damage": damage, "hostile": hostile, "bits": bits,
     "memory": memory, "soak": soak, "bad-input": bad_input, "faults": faults,
     "derivatives": derivatives, "fuzz": fuzz, "bounds": bounds, "mutation": mutation,
-    "files": files, "caches": caches, "threads": several_callers,
+    "files": files, "caches": caches, "threads": several_callers, "after": after, "forms": forms,
 }  # fmt: skip
 BY_NAME_ONLY = ("mutation",)  # runs the tests, which take minutes however small the share
 

@@ -19,11 +19,11 @@ import struct
 import subprocess
 import sys
 import tempfile
+import time
 import warnings
 import zipfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ import torch
 from scipy.sparse import csr_matrix, issparse
 from torch_geometric.data import Data
 
-from battery.line import Line, timed
+from battery.line import Line
 from graphtheory import ops
 from graphtheory.data.loaders import GraphFolder
 from graphtheory.data.loaders.folder import _digest_of
@@ -318,70 +318,88 @@ FORMATS: dict[str, tuple[Callable[..., None], Reader, Reader]] = {
 """What writes a file of each format, what reads it, and what would read it on trust."""
 
 
-def child(form: str, trust: str, seed: str, first: str, last: str) -> None:
-    """Read files, and print for each a number and what became of it."""
+def child(trust: str, seed: str, count: str, first: str, last: str) -> None:
+    """Read files, `count` of each format in turn, and print for each what became of it."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    write, *readers = FORMATS[form]
-    for number in range(int(first), int(last)):
-        home = Path(tempfile.mkdtemp())
-        path, mark, verdict = home / "file", home / "ran", "read"
+    for at in range(int(first), int(last)):
+        form, number, home = list(FORMATS)[at // int(count)], at % int(count), tempfile.mkdtemp()
+        write, *readers = FORMATS[form]
+        path, mark = Path(home) / "file", Path(home) / "ran"
         write(random.Random(f"{seed} {form} {number}"), path, mark)
-        print(number, end=" ", flush=True)
-        signal.alarm(SECONDS)  # what takes longer dies of it
-        try:
-            readers[trust == "True"](path)
-        except (SystemExit, AssertionError) as left:
-            verdict = f"wrong: {left}"
-        except Exception:  # refused, in whatever words
-            verdict = "refused"
-        signal.alarm(0)
-        print("wrong: ran" if mark.exists() else verdict, flush=True)
+        print(at, end=" ", flush=True)
+        if trust != "True":
+            print(_verdict(readers[0], path, mark), flush=True)
+        elif pid := os.fork():  # many die of their trust
+            status = os.waitpid(pid, 0)[1]
+            print(f"died: {status}\n" * (status != 0), end="", flush=True)
+        else:
+            print(_verdict(readers[1], path, mark), flush=True)
+            os._exit(0)
         shutil.rmtree(home)
 
 
-def _verdicts(form: str, trust: bool, seed: int, count: int) -> list[str]:
-    """What became of each file; a child that dies is followed by one that begins behind it."""
+def _verdict(read: Reader, path: Path, mark: Path) -> str:
+    verdict = "read"
+    signal.alarm(SECONDS)  # what takes longer dies of it
+    try:
+        read(path)
+    except (SystemExit, AssertionError) as left:
+        verdict = f"wrong: {left}"
+    except Exception:  # refused, in whatever words
+        verdict = "refused"
+    signal.alarm(0)
+    return "wrong: ran" if mark.exists() else verdict
+
+
+def _verdicts(trust: bool, seed: int, count: int, first: int) -> list[str]:
+    """What became of a batch; a child that dies is followed by one that begins behind the file."""
     found: list[str] = []
-    while len(found) < count:
-        last = min(len(found) + BATCH, count)
-        command = [sys.executable, "-m", "battery.files", form, str(trust), str(seed)]
+    last = min(first + BATCH, count * len(FORMATS))
+    while len(found) < last - first:
+        words = [str(trust), str(seed), str(count), str(first + len(found)), str(last)]
         run = subprocess.run(
-            [*command, str(len(found)), str(last)], capture_output=True, text=True, check=False,
-            timeout=600, env=os.environ | {"PYTHONWARNINGS": "ignore"},
+            [sys.executable, "-m", "battery.files", *words], capture_output=True, text=True,
+            check=False, timeout=600, env=os.environ | {"PYTHONWARNINGS": "ignore"},
         )  # fmt: skip
         if not run.stdout:
             raise RuntimeError(run.stderr)
         rows = [line for line in run.stdout.splitlines() if line[:1].isdigit()]
         whole = [row.split(" ", 1)[1] for row in rows if row.split(" ", 1)[1]]
-        found += whole if len(found) + len(whole) == last else [*whole, f"died: {run.returncode}"]
+        ended = len(found) + len(whole) == last - first
+        found += whole if ended else [*whole, f"died: {run.returncode}"]
     return found
 
 
 def files(share: float, seed: int) -> list[Line]:
     """Files of four formats, each read by the library, and some by readers that trust them."""
+    count, began = max(20, round(share * FILES)), time.monotonic()
+    sizes = {False: count, True: max(60, count // 10)}
+    runs = [
+        (trust, seed, size, first)
+        for trust, size in sizes.items() for first in range(0, size * len(FORMATS), BATCH)
+    ]  # fmt: skip
     with ThreadPoolExecutor(2) as pool:  # they wait for child processes
-        count = max(20, round(share * FILES))
-        return list(pool.map(partial(_of_format, count=count, seed=seed), FORMATS))
+        found = list(pool.map(lambda run: (run[0], _verdicts(*run)), runs))
+    told = {t: [v for trust, verdicts in found if trust is t for v in verdicts] for t in sizes}
+    seconds = (time.monotonic() - began) / len(FORMATS)
+    return [
+        _line(form, seconds, *(told[t][at * sizes[t] : (at + 1) * sizes[t]] for t in sizes))
+        for at, form in enumerate(FORMATS)
+    ]
 
 
-def _of_format(form: str, count: int, seed: int) -> Line:
-    line = Line(
+def _line(form: str, seconds: float, found: list[str], trusted: list[str]) -> Line:
+    good = ("read", "refused")
+    return Line(
         "files", f"no {form} that a grammar writes is obeyed, crashes its reader or leaves its "
-        "folder", "the same files under a reader that trusts them", least_caught=0.05,
+        "folder", "the same files under a reader that trusts them", least_caught=0.02,
+        trials=len(found), planted=len(trusted), seconds=seconds,
+        broken=[f"{form} {k}: {what}" for k, what in enumerate(found) if what not in good],
+        caught=sum(what not in good for what in trusted),
+        figures={name: found.count(name) for name in good},
     )  # fmt: skip
-    with timed(line):
-        found = _verdicts(form, False, seed, count)
-        line.trials = count
-        line.broken = [
-            f"{form} {k}: {what}" for k, what in enumerate(found) if what not in ("read", "refused")
-        ]
-        line.figures = {name: found.count(name) for name in ("read", "refused")}
-        line.planted = max(20, count // 10)
-        trusted = _verdicts(form, True, seed, line.planted)
-        line.caught = sum(what not in ("read", "refused") for what in trusted)
-    return line
 
 
 if __name__ == "__main__":

@@ -197,7 +197,8 @@ def _asked(model: Model, seed: int) -> Ask:
 class _OfAll:
     """The state of a call as one object of all threads."""
 
-    now, whole, size, patches = None, 0, (0, 0), None
+    def __init__(self) -> None:
+        self.here = token_hooks.Call()
 
 
 def patched_models(share: float, seed: int) -> list[Line]:
@@ -221,7 +222,7 @@ def patched_models(share: float, seed: int) -> list[Line]:
         for rule in ("Keep", "Fuse", "Merge", "Semantic"):
             planted = list(vision_models(rule).values())
             for make in planted[seed % 3 :: max(3, round(1 / (10 * share)))]:
-                with mock.patch.object(token_hooks, "Call", _OfAll):
+                with mock.patch.object(token_hooks, "Calls", _OfAll):
                     model = make()
                 if model is None:
                     continue

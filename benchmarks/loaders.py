@@ -15,7 +15,7 @@ for torch-sparse does not give them: each layer sums over the edges that the see
 layer draws afresh for all its targets, and has its own edges. Hence two numbers of work: edges
 drawn for a batch, and edges that the three layers sum over, which are about as many in GraphSAGE's
 batches as in trimmed ones. NeighborLoader needs torch-sparse or pyg-lib (`pip install
-graphtheory[scatter]`); without them ours alone is timed.
+pyg-graphtheory[scatter]`); without them ours alone is timed.
 
 Memory comes from fresh processes as in `memory.py`: the peak of one epoch above what was resident
 before it, with the graph there, after an epoch on a small graph.

@@ -1,11 +1,13 @@
-"""PyG's own test files of the layers that `accelerate` swaps, with ours in place.
+"""PyG's own test files, those of the layers that `accelerate` swaps or all others, with ours in place.
 
     git clone --depth 1 --branch 2.8.0.post1 https://github.com/pyg-team/pytorch_geometric
     python benchmarks/pyg_tests.py --tests pytorch_geometric/test
+    python benchmarks/pyg_tests.py --tests pytorch_geometric/test --others
 
 Each file runs twice, with PyG's layers as they are and swapped when they are made (`_pyg_swap.py`),
-with everything that PyG tests where FULL_TEST is set, TorchScript too. Skipped tests do not count.
-"""
+with everything that PyG tests where FULL_TEST is set, TorchScript too; that of other files is
+left out. Skipped tests do not count.
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -14,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import tyro
@@ -29,18 +32,33 @@ FILES = (
     "transformer_conv",
 )  # fmt: skip
 
+# where other files use layers: all of these, and what lies below
+OTHERS = ("nn/*.py", "nn/conv/*.py", "nn/models", "explain", "utils", "profile", "contrib")
 
-def outcomes(files: list[Path], *, swapped: bool) -> dict[tuple[str, str], str | None]:
+
+def other_files(tests: Path) -> list[Path]:
+    """Files that use layers, but those of the swapped ones."""
+    own = {f"test_{name}.py" for name in FILES}
+    found = (path for pattern in OTHERS for path in sorted(tests.glob(pattern)))
+    files = (
+        f for path in found for f in ([path] if path.is_file() else sorted(path.rglob("*.py")))
+    )
+    return [f for f in files if f.name.startswith("test_") and f.name not in own]
+
+
+def outcomes(
+    files: list[Path], *, swapped: bool, full: bool = True
+) -> dict[tuple[str, str], str | None]:
     """By file and test, why it failed, or None; without those that were skipped."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
         command = [
             sys.executable, "-m", "pytest", *map(str, files), "-q", "-p", "no:cacheprovider",
             f"--junitxml={report}", f"--rootdir={files[0].parent}", "-c", os.devnull,
-            "-p", "_pyg_swap",
+            "-p", "_pyg_swap", "--import-mode=importlib",
         ]  # fmt: skip
         path = os.pathsep.join([str(HERE), str(HERE.parent)])
-        env = os.environ | {"FULL_TEST": "1", "PYTHONPATH": path}
+        env = os.environ | {"PYTHONPATH": path} | ({"FULL_TEST": "1"} if full else {})
         env |= {"PYG_SWAP": "1"} if swapped else {}
         subprocess.run(command, env=env, check=False, capture_output=True)
         cases = list(ElementTree.parse(report).iter("testcase"))
@@ -74,21 +92,41 @@ def rows_of(files: list[Path]) -> list[Row]:
         )
         tests = sum(name == file.stem for name, _ in theirs)
         rows.append(Row.of(file.name, passed, "passed", tests=tests, with_layers_of_pyg=of))
-    for (name, test), why in ours.items():
-        if why is not None and theirs.get((name, test)) is None:
-            rows.append(Row.of(f"{name}.py: {test}", 0, "passed", reason=why))
-    return rows
+    return rows + failures(theirs, ours)
 
 
-def main(tests: Path, only: tuple[str, ...] = FILES, out: Path | None = OUT) -> None:
+def failures(theirs: dict[Any, Any], ours: dict[Any, Any]) -> list[Row]:
+    """A row for each test that fails with our layers alone."""
+    return [
+        Row.of(f"{name}.py: {test}", 0, "passed", reason=why)
+        for (name, test), why in ours.items()
+        if why is not None and theirs.get((name, test)) is None
+    ]
+
+
+def rows_of_others(files: list[Path]) -> list[Row]:
+    """How many tests of all files together pass with ours, and each that fails with them alone."""
+    theirs, ours = (outcomes(files, swapped=swapped, full=False) for swapped in (False, True))
+    passed, of = (sum(why is None for why in found.values()) for found in (ours, theirs))
+    row = Row.of("other files", passed, "passed", tests=len(theirs), with_layers_of_pyg=of)
+    return [row, *failures(theirs, ours)]
+
+
+def main(
+    tests: Path, only: tuple[str, ...] = FILES, others: bool = False, out: Path | None = OUT
+) -> None:
     """Run PyG's tests of swapped layers with theirs and with ours.
 
     Args:
         tests: The folder `test` of a clone of PyG, of about the installed version.
         only: Files to run, without "test_" and ".py".
+        others: Run the other files that use layers in their place.
         out: CSV file to put the rows in, after the conformance tests; None writes nothing.
     """
-    rows = rows_of([tests / "nn" / "conv" / f"test_{name}.py" for name in only])
+    if others:
+        rows = rows_of_others(other_files(tests))
+    else:
+        rows = rows_of([tests / "nn" / "conv" / f"test_{name}.py" for name in only])
     show(rows)
     if out is not None:
         save(rows, out)

@@ -72,17 +72,21 @@ ASIDE = re.compile(  # no results: comments, code, addresses, figures, papers, l
     r"|\bquantiles 0\.2 and 0\.8"
 )
 UNIT = re.compile(r" ?(?:%|±|times\b|points?\b|M?B\b|m?s\b|seconds\b|minutes\b)|(?<=[.]\d)")
-UNMARKED = {
+UNMARKED = {  # any other page: none
     "README.md": 6,  # its bullets, which tests/docs/test_readme.py compares
-    "docs/drop_in.md": 0,
-    "docs/install.md": 0,
-    "docs/node-benchmarks.md": 0,
-    "docs/peers.md": 0,
+    "docs/design.md": 1,
+    "docs/howto/backends.md": 1,
     "docs/performance.md": 21,
     "docs/reliability.md": 13,
-    "docs/results.md": 8,
-    "docs/tables/results.md": 17,
+    "docs/results/chapter-2.md": 2,
+    "docs/results/chapter-4.md": 1,
+    "docs/results/deep-fusion.md": 2,
+    "docs/results/molecules.md": 2,
     "docs/scale.md": 4,
+    "docs/systems.md": 1,
+    "docs/tables/results/appendix-b.md": 13,
+    "docs/tables/results/chapter-2.md": 1,
+    "docs/tables/results/chapter-6.md": 3,
     "docs/transformers.md": 2,
 }
 
@@ -359,7 +363,7 @@ def main() -> int:
             print(line)
         if "--unmarked" in sys.argv[1:]:
             print("\n".join(f"{name}:{line}" for line in without))
-        most = UNMARKED.get(name, 1)
+        most = UNMARKED.get(name, 0)
         if len(without) > most:
             grown += 1
             print(f"{name}: {len(without)} unmarked results, expected at most {most} (--unmarked)")

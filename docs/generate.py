@@ -34,7 +34,8 @@ def gallery() -> str:
     """Every figure: picture, summary, claims and verdicts, command."""
     from graphtheory.papers.index import figures
 
-    said = verdicts((HERE / "results.md").read_text(encoding="utf-8"))
+    pages = sorted((HERE / "results").glob("*.md"))
+    said = verdicts("\n".join(page.read_text(encoding="utf-8") for page in pages))
     quick, full, whole = (
         found(RESULTS / f"{form}.csv", "processor time") for form in ("quick", "full", "whole")
     )
@@ -45,7 +46,7 @@ def gallery() -> str:
     out = [
         "# Gallery of figures",
         "Every figure and table that has a command, with the picture of the committed run and "
-        "what was found of each claim. Verdicts are those of [the results](../results.md); rows "
+        "the outcome of each claim. Verdicts are those of [the results](../results.md); rows "
         "with medians and quantiles, versions and commit lie in `benchmarks/results`. Runs: how "
         "many settings are trained or measured in full, and how many by `--quick`, a first look. "
         "Times are processor time on one thread, as `python benchmarks/figure_times.py` has them; "
@@ -57,7 +58,7 @@ def gallery() -> str:
     for name, figure in figures().items():
         out.append(f"## {figure.name}\n\n{figure.summary[0].upper()}{figure.summary[1:]}.")
         told = said.get(name) or said.get(short(name), [])
-        out += [f"- Claim: {claim}. Outcome: {outcome}" for claim, outcome in told]
+        out += [f"- Claim: {claim.rstrip('.')}. Outcome: {outcome}" for claim, outcome in told]
         out.append(f"```text\n{command(figure)}\n```")
         out.append(runs(figure, whole.get(name), full.get(name), quick.get(name)))
         out += agreement(share.get(name), others.get(name))
@@ -148,13 +149,13 @@ def pictures(name: str, every) -> list[Path]:
 
 
 def short(name: str) -> str:
-    """The number that the tables of docs/results.md use: 3.3a for fig-3-3a, B.1 for table-b-1."""
+    """The number that the tables of docs/results/ use: 3.3a for fig-3-3a, B.1 for table-b-1."""
     _, *rest = name.split("-")
     return ".".join(part.upper() if len(part) == 1 else part for part in rest)
 
 
 def verdicts(text: str) -> dict[str, list[tuple[str, str]]]:
-    """Number of a figure -> its (claim, what was found), from rows `| figure | claim | found |`."""
+    """Number of a figure -> its (claim, outcome), from rows `| figure | claim | outcome |`."""
     found: dict[str, list[tuple[str, str]]] = {}
     for row in _rows(text):
         number = row[0].partition(",")[0]
@@ -166,7 +167,7 @@ def _rows(text: str) -> Iterator[list[str]]:
     inside, last = False, ""
     for line in text.splitlines():
         cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
-        inside = line.startswith("|") and (inside or cells == ["figure", "claim", "found"])
+        inside = line.startswith("|") and (inside or cells == ["figure", "claim", "outcome"])
         if inside and len(cells) == 3 and cells[0] != "figure" and set(cells[0]) != {"-"}:
             last = cells[0] or last
             yield [last, *cells[1:]]
@@ -181,7 +182,8 @@ def llms() -> str:
         "chooses edges, `nn` has layers with PyG's contract.",
     ]
     for folder, title in (("", "Pages"), ("tutorials", "Tutorials"), ("howto", "How to"),
-                          ("api", "API reference"), ("_generated", "Generated")):  # fmt: skip
+                          ("results", "Results"), ("api", "API reference"),
+                          ("_generated", "Generated")):  # fmt: skip
         pages = sorted((HERE / folder).glob("*.md"))
         if pages:
             lines = (

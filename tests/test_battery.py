@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from battery.after import after
 from battery.answers import OPERATIONS, faulty_pieces, planted_faults, right_answers
 from battery.bad_input import bad_input, complaint
 from battery.bits import loader_workers, threads
@@ -15,6 +16,8 @@ from battery.caches import caches
 from battery.damage import FORMATS, _of_format, damage
 from battery.derivatives import long_offsets, registration
 from battery.faults import workers
+from battery.files import files
+from battery.forms import forms
 from battery.fuzz import fuzz, verdict
 from battery.half import half_precision
 from battery.hostile import hostile
@@ -38,7 +41,8 @@ KILLS = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarn
         (registration, 1.0), (faulty_pieces, 0.01), (long_offsets, 0.5),
         pytest.param(workers, 0.1, marks=KILLS), (against_pyg, 0.004), (laws, 0.02),
         (quadratic, 1.0), (loader_workers, 1.0), (caches, 0.01), (bounds, 0.01),
-        (several_callers, 0.004),
+        (after, 0.006), (forms, 0.02),
+        (several_callers, 0.004), (files, 0.004),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )  # fmt: skip

@@ -48,7 +48,7 @@ def test_the_wheel_is_the_same_twice_and_holds_the_package_and_nothing_else(
     with zipfile.ZipFile(wheels[0]) as archive:
         names = archive.namelist()
     inside = {name.partition("/")[0] for name in names}
-    assert inside == {"graphtheory", f"graphtheory-{graphtheory.__version__}.dist-info"}
+    assert inside == {"graphtheory", f"pyg_graphtheory-{graphtheory.__version__}.dist-info"}
     assert {"graphtheory/py.typed", "graphtheory/lab/bench/tuned.json"} <= set(names)
     assert not [name for name in names if name.endswith((".pyc", ".nbi", ".nbc"))]
 

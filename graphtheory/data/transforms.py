@@ -1,7 +1,7 @@
 """PyG transforms: distances and paths of all pairs, degrees, distances to the centroid.
 
-Each reads the graph of `Data` of one node type; other data raise TypeError. Laplacian eigenvectors
-and random walks come with PyG: `AddLaplacianEigenvectorPE` and `AddRandomWalkPE`.
+Each reads the graph of `Data` of one node type, without weights; other data raise TypeError. PyG's
+are `AddLaplacianEigenvectorPE`, which reads weights, and `AddRandomWalkPE`, which is wrong there.
 `lab.datasets.graph_sets.with_transforms` applies any of them once to a whole set of graphs.
 """
 
@@ -55,9 +55,9 @@ class AddDistances(BaseTransform):
     """Stores the table of all shortest-path distances (functional name: `add_distances`).
 
     `distance` is `shortest_path_distance(graph)` row by row: entry target * n + source holds the
-    hops from source to target, 255 where there is no path. In a batch the tables follow each other
-    in the order of the edges of `cliques`. One byte a pair: for graphs of a few hundred nodes; for
-    larger ones, `AddShortestPathDistance` with a radius.
+    hops from source to target, whatever the weights, 255 where there is no path. In a batch the
+    tables follow each other in the order of the edges of `cliques`. One byte a pair: for graphs of
+    a few hundred nodes; for larger ones, `AddShortestPathDistance` with a radius.
 
     Args:
         cutoff: Hops, 1..254; larger distances become `cutoff`.
@@ -90,7 +90,7 @@ class AddDistances(BaseTransform):
 class AddPaths(BaseTransform):
     """Stores the edges along a shortest path of every pair (functional name: `add_paths`).
 
-    What `nn.PathEncoding` reads, in the order of pairs of `AddDistances`.
+    What `nn.PathEncoding` reads, in the order of pairs of `AddDistances`. Weights are ignored.
 
     Args:
         steps: How many edges of a path are kept, from the target on, 1 or more.
@@ -124,7 +124,7 @@ class AddResistance(BaseTransform):
     What a `nn.BucketBias` reads, in the order of pairs of `AddDistances`.
 
     Args:
-        width: Ohms of a bucket, where each edge is a resistor of 1 ohm.
+        width: Ohms of a bucket, where each edge is a resistor of 1 ohm, whatever its weight.
 
     Shapes:
         resistance uint8 [n * n]; 255 for pairs without a path.
@@ -151,7 +151,7 @@ class AddResistance(BaseTransform):
 @functional_transform("add_degree_encoding")
 @dataclass(eq=False, repr=False)
 class AddDegreeEncoding(BaseTransform):
-    """Stores log(1 + degree) of every node (functional name: `add_degree_encoding`).
+    """Stores log(1 + number of edges) of every node (functional name: `add_degree_encoding`).
 
     Args:
         attr_name: Attribute to store float32 [N, 1] in; None joins it to `data.x`.
@@ -185,7 +185,7 @@ class AddCentroidDistance(BaseTransform):
 
     Args:
         attr_name: Attribute to store float32 [N, 1] in; None joins it to `data.x`.
-        cutoff: Hops, 1..254; larger distances become `cutoff`.
+        cutoff: Hops, whatever the weights, 1..254; larger distances become `cutoff`.
         num_samples: Find the centroid from this many sampled nodes, for large graphs; None is all.
         seed: Draws the samples, the same ones for every graph of a size.
 
@@ -224,7 +224,7 @@ class AddShortestPathDistance(BaseTransform):
     ==================  =========  ==============================================================
     `spd_index`         [2, P]     pairs, the source in row 0 and the target in row 1; every
                                    node with itself included
-    `spd_distance`      uint8 [P]  hops from source to target
+    `spd_distance`      uint8 [P]  hops from source to target, whatever the weights
     `spd_node_index`    [N]        0..N-1, so that sampled nodes remember who they were
     `spd_num_pairs`     int        P
     ==================  =========  ==============================================================

@@ -15,7 +15,7 @@ from torch_geometric.nn import MessagePassing
 from torch_geometric.nn import conv as pyg
 
 from graphtheory.nn import conv
-from graphtheory.nn.conv import GPSConv, hetero_conv, weighted_sums
+from graphtheory.nn.conv import GPSConv, hetero_conv, on_core, pna_conv, weighted_sums
 from graphtheory.nn.conv.on_core import OnCore, OwnPropagate
 from graphtheory.nn.conv.sparse_features import maybe_sparse
 
@@ -23,18 +23,14 @@ _DROP_INS: dict[type[nn.Module], Any] = {
     getattr(pyg, name): getattr(module, name)
     for module, names in (
         (conv, "TransformerConv GATConv GATv2Conv GCNConv GPSConv"),
-        (weighted_sums, "SAGEConv GINConv GINEConv GraphConv ChebConv SGConv APPNP PNAConv"),
+        (weighted_sums, "SAGEConv GINConv GINEConv GraphConv ChebConv SGConv APPNP"),
+        (pna_conv, "PNAConv"),
         (hetero_conv, "RGCNConv FastRGCNConv HGTConv HANConv"),
     )
     for name in names.split()
 }
 _NAMES = {kind.__name__ for kind in _DROP_INS}
-_METHODS = (
-    "forward", "propagate", "message", "aggregate", "update", "message_and_aggregate",
-    "edge_updater", "edge_update",
-)  # fmt: skip
 _PREPARE = "__prepare_scriptable__"  # what torch.jit.script asks a module for
-_HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
 
 
 class Swapped(NamedTuple):
@@ -64,39 +60,57 @@ class Acceleration:
 
     swapped: tuple[Swapped, ...]
     kept: tuple[Kept, ...]
-    _layers: list[tuple[nn.Module, Swapped]] = field(repr=False, compare=False)
+    _layers: list[tuple[Any, Swapped]] = field(repr=False, compare=False)
     _model: nn.Module = field(repr=False, compare=False)
 
     def undo(self) -> None:
         """Restore the class of every swapped layer; the weights stay as they are.
 
         A `GCNConv` with `cached=True` caches the edges of its next call. If a layer has changed
-        class since, as by parametrization, that is a RuntimeError and none is changed.
+        class since, as by parametrization, or its forward was replaced, maybe by a function that
+        calls the one of now, that is a RuntimeError and none is changed.
         """
-        for layer, (name, _, after) in self._layers:
+        for layer, (name, before, after) in self._layers:
+            own = vars(layer)
             if type(layer) is not after:
                 raise RuntimeError(
                     f"{name or 'model'}: is a {type(layer).__name__} by now, expected the "
                     f"{after.__name__} that it was swapped for"
                 )
+            for method in ("forward", "propagate"):
+                if method in own and not on_core.is_pygs(own[method], before, after):
+                    raise RuntimeError(
+                        f"{name or 'model'}: its {method} was replaced after accelerate, expected "
+                        f"its own: delete the attribute {method} before undo, and set it after"
+                    )
         if self._layers:
             _read_densely(self._model)
         while self._layers:
-            layer, (_, before, _) = self._layers.pop()
-            for name in ("_kept_edges", "_kept_matrix"):
+            layer, (_, before, after) = self._layers.pop()
+            for name in ("_kept_edges", "_kept_matrix", "_pyg"):
                 vars(layer).pop(name, None)
             layer.__class__ = before
-            if issubclass(_DROP_INS[before], OwnPropagate):
-                vars(layer).pop("propagate", None)
+            generated = getattr(after, "_jinja_propagate", None)  # put there by an explanation
+            if getattr(vars(layer).get("propagate"), "__func__", layer) is generated:
+                del vars(layer)["propagate"]
 
     def __str__(self) -> str:
-        rows = [("swapped", name or "(model)", kind.__name__, "") for name, kind, _ in self.swapped]
+        rows = [
+            ("swapped", name or "(model)", kind.__name__, _on_new_edges(after))
+            for name, kind, after in self.swapped
+        ]
         rows += [("kept", name or "(model)", kind.__name__, why) for name, kind, why in self.kept]
         if not rows:
             return "no layer to swap"
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
         return "\n".join([f"layers: {len(self.swapped)} swapped, {len(self.kept)} kept", *lines])
+
+
+def _on_new_edges(kind: Any) -> str:
+    few, size = getattr(kind, "pays_from", (0, 0))  # GPSConv is no layer of messages
+    more = f" or {size:,} / channels" if size else ""
+    return f"as PyG at the first call on fewer than {few:,}{more} edges" if few else ""
 
 
 def accelerate(model: nn.Module, *, sparse_features: bool = True) -> Acceleration:
@@ -114,6 +128,10 @@ def accelerate(model: nn.Module, *, sparse_features: bool = True) -> Acceleratio
     second call with the same tensor on: linear maps and dropout then skip the zeros. Results are
     the same to rounding; dropout of such features keeps its probability, but draws other random
     numbers than PyG, whose zeros take most of the time of an epoch.
+
+    To sort the edges of a graph pays off in later calls, or where they are many. At the first call
+    on a new list of few edges, without features of edges, a swapped layer runs as PyG's does; the
+    report has the number. Calls with the same tensor after that run on the core.
 
     A layer is kept if results could differ, with the reason in the report: it is of another class
     or a subclass, also by parametrization; it has options that the drop-in does not support, or
@@ -139,14 +157,14 @@ def accelerate(model: nn.Module, *, sparse_features: bool = True) -> Acceleratio
         >>> report = accelerate(model)
         >>> print(report)
         layers: 2 swapped, 0 kept
-        swapped  convs.0  GATConv
-        swapped  convs.1  GATConv
+        swapped  convs.0  GATConv  as PyG at the first call on fewer than 4,000 edges
+        swapped  convs.1  GATConv  as PyG at the first call on fewer than 4,000 edges
         >>> torch.testing.assert_close(model(x, edge_index), before)
         >>> report.undo()
     """
     if not isinstance(model, nn.Module):
         raise TypeError(f"model: got {type(model).__name__}, expected a torch.nn.Module")
-    layers: list[tuple[nn.Module, Swapped]] = []
+    layers: list[tuple[Any, Swapped]] = []
     kept = []
     for name, layer in model.named_modules():
         if not _passes_messages(layer):
@@ -158,6 +176,10 @@ def accelerate(model: nn.Module, *, sparse_features: bool = True) -> Acceleratio
             kept.append(Kept(name, type(layer), reason))
     for layer, swap in layers:
         layer.__class__ = swap.after
+        if issubclass(swap.after, OnCore) and "_jinja_propagate" not in vars(swap.after):
+            layer._set_jittable_templates()  # as PyG does when the first layer of a class is made
+        if issubclass(swap.after, OnCore):
+            vars(layer)["_pyg"] = swap.before
         if issubclass(swap.after, OwnPropagate):  # PyG's own, after an explanation
             vars(layer).pop("propagate", None)
     if layers and sparse_features:
@@ -182,54 +204,25 @@ def _objections(layer: nn.Module) -> Iterator[str]:
         yield "no drop-in for this class"
     elif type(layer) is not base:
         yield f"a subclass of {base.__name__}, which may compute something else"
-    elif isinstance(layer, pyg.GPSConv):
-        yield from _objections_to_gps(layer)
     else:
-        yield from _objections_to_messages(layer, _DROP_INS[base])
+        yield from _objections_to_state(layer, _DROP_INS[base])
 
 
-def _objections_to_options(layer: nn.Module, drop_in: Any) -> Iterator[str]:
+def _objections_to_state(layer: Any, drop_in: Any) -> Iterator[str]:
+    if any(is_lazy(parameter) for parameter in layer.parameters()):
+        yield "has no weights yet: run the model once before"
+    for cache in ("_cached_edge_index", "_cached_adj_t"):
+        if getattr(layer, cache, None) is not None:
+            yield "holds the edges of an earlier call (cached=True): accelerate before the first"
     try:
         drop_in.check_options(layer)
     except ValueError as error:
         yield str(error)
-
-
-def _objections_to_messages(layer: MessagePassing, drop_in: type[OnCore]) -> Iterator[str]:
-    if any(is_lazy(parameter) for parameter in layer.parameters()):
-        yield "has no weights yet: run the model once before"
-    if OnCore.needs_messages(layer):
-        yield "an explainer or a hook asks for its messages"
-    for cache in ("_cached_edge_index", "_cached_adj_t"):
-        if getattr(layer, cache, None) is not None:
-            yield "holds the edges of an earlier call (cached=True): accelerate before the first"
-    yield from _objections_to_options(layer, drop_in)
-    kinds: tuple[Any, ...] = (type(layer), drop_in)
-    # PyG sets one of these on the layer after an explanation or for a decomposition.
-    own = {method for k in kinds for method in (k._orig_propagate, k._jinja_propagate)}
-    for name in _METHODS:
-        method = vars(layer).get(name)
-        if method is not None and getattr(method, "__func__", None) not in own:
-            yield f"its {name} was replaced"
-    for name, part in layer.named_children():
-        if drop_in.parts is not None and type(part) not in drop_in.parts:
-            yield f"its {name} is a {type(part).__name__}, not PyG's own"
-        hooks = any(getattr(p, hook) for p in part.modules() for hook in _HOOKS)
-        if name in drop_in.inlined and hooks:
-            yield f"a hook on its {name}, which the drop-in does not run edge by edge"
-
-
-def _objections_to_gps(layer: pyg.GPSConv) -> Iterator[str]:
-    if "forward" in vars(layer):
-        yield "its forward was replaced"
-    attn = layer.attn
-    parts = {"attn": attn, "attn.out_proj": getattr(attn, "out_proj", None)}
-    for name, part in parts.items():
-        if any(getattr(part, hooks, None) for hooks in _HOOKS):
-            yield f"a hook on its {name}, which the drop-in does not call"
-    yield from _objections_to_options(layer, GPSConv)
-    if type(attn) is not nn.MultiheadAttention:
-        yield f"its attn is a {type(attn).__name__}, not torch's MultiheadAttention"
+    reason = (
+        "its forward was replaced" if "forward" in vars(layer) else on_core.changed(layer, drop_in)
+    )
+    if reason:
+        yield reason
 
 
 def _read_sparsely(model: nn.Module) -> None:

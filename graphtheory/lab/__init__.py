@@ -19,7 +19,7 @@ def require(what: str) -> None:
     if missing:
         raise ImportError(
             f"{what} needs {', '.join(missing)}, which the extra 'lab' installs: "
-            "pip install 'graphtheory[lab]'"
+            "pip install 'pyg-graphtheory[lab]'"
         )
 
 

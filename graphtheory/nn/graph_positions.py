@@ -71,7 +71,7 @@ class LaplacianEncoding(nn.Module):
         dim: Features of the result.
 
     Shapes:
-        eigenvectors floating [N, k] of PyG's `AddLaplacianEigenvectorPE(k)`, no more or fewer;
+        eigenvectors floating [N, k] of `AddLaplacianEigenvectorPE(k)`, which reads edge_weight;
         batch int64 [N], the graph of each node, or None for one graph -> [N, dim].
 
     Source: Dwivedi et al. (2020), Benchmarking graph neural networks, section 4.
@@ -119,8 +119,8 @@ class WalkEncoding(nn.Module):
         dim: Features of the result.
 
     Shapes:
-        probabilities floating [N, steps] of PyG's `AddRandomWalkPE(k)`, no more or fewer
-        -> [N, dim].
+        probabilities floating [N, steps] of PyG's `AddRandomWalkPE(k)`, no more or fewer, which
+        are right of graphs without weights and duplicate edges alone -> [N, dim].
 
     Source:
         Dwivedi et al. (2022), Graph neural networks with learnable structural and positional

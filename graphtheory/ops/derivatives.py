@@ -63,8 +63,8 @@ def entry_by_entry(call: Callable[..., Any]) -> Callable[..., tuple[Any, Any]]:
     """The rule of `torch.func.vmap` that calls once for each entry of the batch."""
 
     def entry(arg: Any, dim: Any, i: int) -> Any:
-        if isinstance(arg, list):
-            return [entry(a, d, i) for a, d in zip(arg, dim, strict=True)]
+        if isinstance(arg, (list, tuple)):  # a gradient passes on what a call got, lists or not
+            return type(arg)(entry(a, d, i) for a, d in zip(arg, dim, strict=True))
         return arg if dim is None else arg.select(dim, i)
 
     def batched(info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[Any, Any]:
@@ -111,7 +111,9 @@ def second_gradients(
     Returns:
         The gradients by `grads` and by `tensors`.
     """
-    if any(need and _has_no_graph(t) for t, need in zip((*grads, *tensors), needed, strict=True)):
+    apart = (need and _has_no_graph(t) for t, need in zip((*grads, *tensors), needed, strict=True))
+    pairs = zip(tensors, upstream, strict=True)  # of an inner call's gradient an outer one asks
+    if any(apart) or any(u is not None and t is not None and not t.requires_grad for t, u in pairs):
         return _by_transforms(definition, tensors, grads, upstream, needed)
     again = torch.is_grad_enabled()  # a third derivative may follow
     with torch.enable_grad():

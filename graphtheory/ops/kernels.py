@@ -71,19 +71,23 @@ for _operator in (_edge_softmax, _edge_softmax_grad):
 
 
 def _register_gradients(
-    op: Operator, of_first: Callable[..., Tensor], of_second: Callable[..., Tensor]
-) -> None:
+    op: Operator, of_first: Callable[..., Tensor], of_second: Callable[..., Tensor],
+    bilinear: bool = True,
+) -> None:  # fmt: skip
     """Let an op of two tensors have gradients, each from that of the output and both tensors."""
 
     def save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
         first, second, parts, ctx.backend = inputs
+        ctx.dtype, (need_first, need_second) = first.dtype, ctx.needs_input_grad[:2]
+        if bilinear:  # each gradient reads the other tensor; what none reads may change in place
+            first, second = first if need_second else None, second if need_first else None
         ctx.save_for_backward(first, second, *parts)
 
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, list[None], None]:
         first, second, *parts = ctx.saved_tensors
         given = (grad, first, second, parts, ctx.backend)
         need_first, need_second = ctx.needs_input_grad[:2]
-        grad_first = of_first(*given).to(first.dtype) if need_first else None
+        grad_first = of_first(*given).to(ctx.dtype) if need_first else None
         return grad_first, of_second(*given) if need_second else None, [None] * len(parts), None
 
     op.register_autograd(backward, setup_context=save)
@@ -119,6 +123,7 @@ _register_gradients(
     _edge_softmax_grad,
     _of_weights,
     lambda up, weights, grad, *rest: _edge_softmax_grad(weights, up, *rest),
+    bilinear=False,
 )
 
 

@@ -122,8 +122,8 @@ class Operator:
         found = innermost_transform()
         transform = None if found is None else found.key()
         derivatives.check_derivatives(self.op._qualname, transform, args)
-        if transform is not None:  # a gradient takes no op of torch's
-            own = transform == derivatives.TRANSFORMS.Grad
+        if transform is not None:  # gradients and batches of them take no op of torch's
+            own = transform in (derivatives.TRANSFORMS.Grad, derivatives.TRANSFORMS.Vmap)
             return (self._transformed if own else self.op)(*args)
         if derivatives.is_traced(args):
             return self.op(*args)
@@ -170,8 +170,11 @@ def _differentiable(
                 found = backward(ctx, *grads)
             finally:
                 _thread.backward = before
-            found = found if isinstance(found, tuple) else (found,)
-            return tuple(None if isinstance(grad, list) else grad for grad in found)
+            out = list(found) if isinstance(found, tuple) else [found]
+            for k, grad in enumerate(out):
+                if isinstance(grad, list):
+                    out[k] = None
+            return tuple(out)
 
     return Direct
 

@@ -103,6 +103,13 @@ class AllSources(ScorePattern):
         return ops.attention(query, key, value, neighborhood, **options)
 
 
+def largest_first(scores: Tensor, many: int) -> Tensor:
+    """Places of the largest along the last axis, of equal ones the earlier first."""
+    if torch.onnx.is_in_onnx_export():  # which has no stable sort; its TopK breaks ties like this
+        return scores.topk(many, dim=-1).indices
+    return scores.argsort(dim=-1, descending=True, stable=True)[..., :many]
+
+
 @dataclass(frozen=True)
 class TopK(ScorePattern):
     r"""k-nearest attention: of each row and head the k sources with the largest logits count.
@@ -156,7 +163,7 @@ class TopK(ScorePattern):
 
     def mask(self, logits: Tensor) -> Tensor:
         row = logits != -torch.inf
-        rank = logits.argsort(dim=-1, descending=True, stable=True).argsort(dim=-1)
+        rank = largest_first(logits, logits.size(-1)).argsort(dim=-1)
         return row & (rank < self.counts(row.sum(-1))[..., None])
 
     def chosen(self, logits: Tensor, neighborhood: Neighborhood) -> Tensor:

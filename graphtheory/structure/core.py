@@ -40,7 +40,7 @@ def count_by_distance(
 
     .. math:: \mathrm{count}[n, z, c] = |\{ s \in N_z(n) : \mathrm{pattern}_s = c \}|
 
-    Distances are hops s -> n. 512 nodes are processed at a time, without a table of all pairs.
+    Distances are unweighted hops s -> n. 512 nodes are taken at a time, without a table of pairs.
 
     Args:
         graph: A graph whose nodes both send and receive.

@@ -214,7 +214,8 @@ def hop_ball(
 def at_distance(graph: Neighborhood, z: int) -> Neighborhood:
     """The distance-z neighborhood N_z(n): for every n, the nodes s with hops(s -> n) exactly z.
 
-    Rows without such nodes are empty; z = 0 is the node itself. Its `.distance` is z everywhere.
+    Rows without such nodes are empty; z = 0 is the node itself. Its `.distance` is z everywhere,
+    whatever the weights.
 
     Args:
         graph: A graph whose nodes both send and receive.
@@ -243,7 +244,7 @@ def shortest_path_edges(graph: Neighborhood, max_steps: int = 5) -> Tensor:
     e_1 ends in node n. An edge is named by its position in the edge list that the graph was built
     from (that of `edge_attr`), in a `Neighborhood` of another origin by its position there. Behind
     the path, for n = s and where there is no path, entries are -1. Of several shortest paths the
-    order of the edges decides, so the same graph always gives the same ones.
+    order of the edges decides, not their weights, so the same graph always gives the same ones.
 
     The time is that of one search per node, O(N (N S + E)), the result N^2 S times 2 bytes (4 from
     2^15 edges on). Compute it once per graph of a set and store it.

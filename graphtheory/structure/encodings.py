@@ -1,7 +1,7 @@
 """Encodings of nodes and pairs by their graph: degree, distance to the centroid, resistance.
 
-Laplacian eigenvectors and random walks come with PyG: `AddLaplacianEigenvectorPE` and
-`AddRandomWalkPE`.
+None of them reads edge weights. Laplacian eigenvectors and random walks come with PyG, in
+`AddLaplacianEigenvectorPE`, which reads `edge_weight`, and `AddRandomWalkPE`, which is wrong there.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def degree_encoding(
 
     .. math:: e_n = \log(1 + \deg(n))
 
-    Duplicate edges and self-loops count each time; an isolated node has 0.
+    Duplicate edges and self-loops count each time, weights do not; an isolated node has 0.
 
     Args:
         graph: A graph whose nodes both send and receive.
@@ -65,7 +65,7 @@ def centroids(
 
     .. math:: \arg\min_{c} \sum_{n \in \mathrm{component}(c)} \mathrm{hops}(c, n)
 
-    Directions are ignored, every component has its own centroids, and all ties are kept: both
+    Directions and weights are ignored, each component has its own centroids, ties are kept: both
     middle nodes of a path of four, every node of a clique, an isolated node itself.
 
     Args:
@@ -116,7 +116,7 @@ def centroid_distance(
 ) -> Tensor:
     """Hops from every node to the nearest centroid of its component, saturating at `cutoff`.
 
-    Directions are ignored as in `centroids`, so every node can reach a centroid.
+    Directions and weights are ignored as in `centroids`, so every node can reach a centroid.
 
     Args:
         graph: A graph whose nodes both send and receive.

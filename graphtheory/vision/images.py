@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -80,7 +81,7 @@ class Nearest:
 
 
 def patch_graphs(
-    images: Tensor, patch_size: int, edges: Edges, y: Tensor | Sequence[int] | None = None
+    images: Tensor, patch_size: int, edges: Edges, y: Tensor | Sequence[Any] | None = None
 ) -> Batch:
     """A graph for each image: its patches as nodes, linked by a rule.
 
@@ -88,11 +89,11 @@ def patch_graphs(
         images: Floating [B, C, H, W]; the patch divides H and W.
         patch_size: Rows and columns of a patch, in pixels.
         edges: `Beside`, `InWindow`, `Nearest`, or any function of the nodes and their grid.
-        y: Label of each image, or None.
+        y: Label of each image, [B] or [B, 1], or several, [B, T]; or None.
 
     Returns:
         A PyG batch: x [B * h * w, C * patch_size^2] (channel, row, column of the patch), pos (x, y)
-        the middle of each patch in pixels [B * h * w, 2], edge_index, and y.
+        the middle of each patch in pixels [B * h * w, 2], edge_index, and y [B] or [B, T].
 
     Raises:
         ValueError: Images of another shape or size; not as many labels as images.
@@ -113,8 +114,6 @@ def patch_graphs(
         )
     if not len(images):
         raise ValueError("images: got 0, expected 1 or more")
-    if y is not None and len(y) != len(images):
-        raise ValueError(f"y: {len(y)} labels, expected one an image: {len(images)}")
     height, width = (side // patch_size for side in images.shape[2:])
     grid = Grid(1, height, width)
     rows = nodes_of(images, patch_size)
@@ -123,9 +122,20 @@ def patch_graphs(
     )
     pos = (middle + 0.5) * patch_size
     graphs = [Data(x=x, edge_index=edges(x, grid), pos=pos) for x in rows]
-    for graph, label in zip(graphs, [] if y is None else y, strict=y is not None):
-        graph.y = torch.as_tensor(label).view(1)
+    for graph, label in zip(graphs, () if y is None else _labels(y, len(images)), strict=False):
+        graph.y = label
     return Batch.from_data_list(graphs)
+
+
+def _labels(y: Tensor | Sequence[Any], images: int) -> Sequence[Tensor]:
+    try:
+        found = torch.stack([torch.as_tensor(label) for label in y])
+    except (TypeError, ValueError, RuntimeError) as error:
+        what = f"y: got {y!r:.80}, expected one number for each image, or equally many"
+        raise ValueError(what) from error
+    if len(found) != images:
+        raise ValueError(f"y: {len(found)} labels, expected one an image: {images}")
+    return (found.flatten() if found.numel() == images else found).split(1)
 
 
 def nodes_of(images: Tensor, patch_size: int) -> Tensor:
@@ -136,10 +146,11 @@ def nodes_of(images: Tensor, patch_size: int) -> Tensor:
 def superpixel_graph(image: Tensor, num_segments: int = 75, compactness: float = 10.0) -> Data:
     """A graph of the superpixels of an image: regions of one color, linked where they touch.
 
-    PyG's `ToSLIC` makes the regions, for which scikit-image must be installed.
+    PyG's `ToSLIC` makes the regions, for which scikit-image must be installed. It stretches the
+    image to 0..1 and compares colors in Lab, where lightness is 0..100; gray is three equal colors.
 
     Args:
-        image: Floating [C, H, W].
+        image: Floating [C, H, W], C = 1 for gray or 3 for RGB.
         num_segments: About how many regions.
         compactness: Weight of place against color.
 
@@ -153,14 +164,15 @@ def superpixel_graph(image: Tensor, num_segments: int = 75, compactness: float =
         ImportError: scikit-image is not installed.
     """
     check_floating(image)
-    if image.dim() != 3:
-        raise ValueError(f"image: shape {tuple(image.shape)}, expected [C, H, W]")
+    if image.dim() != 3 or len(image) not in (1, 3):
+        raise ValueError(f"image: shape {tuple(image.shape)}, expected [1, H, W] or [3, H, W]")
     if find_spec("skimage") is None:
         raise ImportError(
-            "scikit-image: not installed, expected for superpixels; install graphtheory[images]"
+            "scikit-image: not installed, expected for superpixels; install pyg-graphtheory[images]"
         )
     segment = ToSLIC(add_seg=True, n_segments=num_segments, compactness=compactness)
-    data = segment(image.contiguous())  # which [H, W, C] turned round is not
+    data = segment(image.expand(3, -1, -1).contiguous())  # which [H, W, C] turned round is not
+    data.x = data.x[:, : len(image)]
     seg = data.seg[0]
     across = torch.stack([seg[:, 1:].flatten(), seg[:, :-1].flatten()])
     down = torch.stack([seg[1:].flatten(), seg[:-1].flatten()])

@@ -220,7 +220,8 @@ def test_only_the_class_changes_and_the_state_is_that_of_the_drop_in(name) -> No
     assert [type(layer) for layer in layers] == [getattr(on_core, name)] * 2
     assert [model.first, model.second] == layers
     assert all(a is b for a, b in zip(model.parameters(), parameters, strict=True))
-    assert [dict(vars(layer)) for layer in layers] == attributes
+    before = {"_pyg": getattr(pyg, name)}
+    assert [dict(vars(layer)) for layer in layers] == [of | before for of in attributes]
     assert repr(model) == text
     model(torch.randn(NODES, 6).double(), graph())
     assert seen == [model.first]
@@ -453,8 +454,8 @@ REASONS = {
     "a subclass of GATConv, which may": lambda: with_edges(
         lambda conv: parametrize.register_parametrization(conv, "att_src", nn.Identity())
     ),
-    "its lin is a ParametrizedLinear, not PyG's own": lambda: with_edges(
-        lambda conv: parametrize.register_parametrization(conv.lin, "weight", nn.Identity())
+    "its lin_edge is a ParametrizedLinear, not PyG's own": lambda: with_edges(
+        lambda conv: parametrize.register_parametrization(conv.lin_edge, "weight", nn.Identity())
     ),
     "its lin_edge is a Sequential, not": lambda: with_edges(
         lambda conv: setattr(conv, "lin_edge", nn.Sequential(nn.Linear(2, 4), nn.ReLU()))
@@ -516,7 +517,8 @@ def test_the_report_reads_as_a_table() -> None:
     report = accelerate(nn.ModuleDict({"one": pyg.GCNConv(6, 4), "other": pyg.TAGConv(6, 4)}))
     assert str(report).splitlines() == [
         "layers: 1 swapped, 1 kept",
-        "swapped  one    GCNConv",
+        "swapped  one    GCNConv  as PyG at the first call on fewer than 4,000 or 1,048,576 / "
+        "channels edges",
         "kept     other  TAGConv  no drop-in for this class",
     ]
     assert report.kept == (Kept("other", pyg.TAGConv, "no drop-in for this class"),)

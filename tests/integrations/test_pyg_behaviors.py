@@ -17,7 +17,7 @@ from torch_geometric.typing import WITH_TORCH_SPARSE, SparseTensor
 from torch_geometric.utils import to_torch_csc_tensor
 
 from graphtheory.integrations.pyg import accelerate
-from graphtheory.nn.conv.weighted_sums import PNAConv
+from graphtheory.nn.conv.pna_conv import PNAConv
 
 TWO = torch.tensor([[0, 1, 2, 3], [0, 0, 1, 1]])  # sorted by target node, as an EdgeIndex needs
 STAR = torch.tensor([[0, 0, 0, 1, 2, 3], [1, 2, 3, 0, 0, 0]])

@@ -7,11 +7,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils.data import DistributedSampler
 from torch_geometric.data import Data
 from torch_geometric.loader import NodeLoader
 from torch_geometric.sampler import BaseSampler, SamplerOutput
 
-from graphtheory.data.loaders.seeds import seeds_of
+from graphtheory.data.loaders.seeds import place_of_process, seeds_of
 from graphtheory.data.loaders.sets import check_layers
 from graphtheory.data.loaders.source import source_of
 from graphtheory.data.transforms import SPD
@@ -52,6 +53,9 @@ class LayerWiseLoader(NodeLoader):
         pattern: A sampler that draws among these edges and adds none.
         num_layers: At least 1.
         input_nodes: The seeds, ids (which may come again) or a Bool mask; None is all nodes.
+        rank: Which of `world_size` processes this one is; None as in `SeedLoader`.
+        world_size: Processes that share the seeds by torch's `DistributedSampler`, which repeats a
+            few so that all have as many. None as in `SeedLoader`.
         options: Those of PyG's `NodeLoader`, such as `transform`, and of torch's loader.
 
     Raises:
@@ -78,8 +82,11 @@ class LayerWiseLoader(NodeLoader):
         num_layers: int,
         *,
         input_nodes: Any = None,
+        rank: int | None = None,
+        world_size: int | None = None,
         **options: Any,
     ) -> None:
+        rank, world_size = place_of_process(rank, world_size)
         if not isinstance(data, Data) or "edge_index" not in data:
             kind = type(data).__name__
             raise TypeError(f"data: got {kind}, expected Data with edge_index")
@@ -88,15 +95,22 @@ class LayerWiseLoader(NodeLoader):
             raise TypeError("transform_sampler_output: edges have weights here, expected None")
         if pairs := [name for name in SPD if name in data]:
             raise ValueError(f"{pairs[0]}: holds pairs of nodes; compute them in `transform`")
-        self._then = options.pop("transform", None)
+        self._then, self._epochs = options.pop("transform", None), 0
         graph = source_of(data, None).graph
         seeds, input_id = seeds_of(input_nodes, graph.num_dst, repeated=True)
         drawn = _LayerWise(pattern, data, graph, num_layers)
+        if world_size > 1 and not {"sampler", "batch_sampler"} & options.keys():
+            options["sampler"] = DistributedSampler(
+                range(len(seeds)), world_size, rank, shuffle=options.pop("shuffle", False)
+            )
         super().__init__(data, drawn, seeds, input_id=input_id, **options)
 
     def __iter__(self) -> Iterator[Any]:
         """An epoch, with draws of its own."""
         self.node_sampler.epoch = None if self.persistent_workers else _number()
+        if isinstance(self.sampler, DistributedSampler):
+            self.sampler.set_epoch(self._epochs)
+        self._epochs += 1
         return super().__iter__()
 
     def filter_fn(self, out: SamplerOutput) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -10,8 +11,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, Sampler
+from torch import Tensor, distributed
+from torch.utils.data import DataLoader, Dataset, DistributedSampler
 from torch_geometric.data import Data
 
 from graphtheory.data.loaders.source import NodeSource, source_of
@@ -93,11 +94,13 @@ class SeedLoader(DataLoader[Data]):
         shuffle: Put the seeds into another order in every epoch.
         drop_last: Leave a last batch of fewer seeds out.
         seed: Of order and draws, 0 or more.
-        rank: Which of `world_size` processes this one is, from 0.
+        rank: Which of `world_size` processes this one is, from 0. None for both takes those of
+            torch's process group, or one process where none is initialized.
         world_size: Processes that share the seeds, each with a loader like this one but for `rank`.
             Together they hold world_size * batch_size seeds at a time, which they part evenly: all
             have the same number of batches, and no seed comes twice. A process with
-            world_size = 1 that takes the same seeds in as many batches draws the same.
+            world_size = 1 that takes the same seeds in as many batches draws the same. The sampler
+            is a `DistributedSampler`, which Lightning and Ray leave as it is.
         options: `num_workers`, `prefetch_factor`, `persistent_workers`, `pin_memory`, `timeout`,
             `worker_init_fn`, `multiprocessing_context`: see `torch.utils.data.DataLoader`.
 
@@ -123,19 +126,13 @@ class SeedLoader(DataLoader[Data]):
         shuffle: bool = False,
         drop_last: bool = False,
         seed: int = 0,
-        rank: int = 0,
-        world_size: int = 1,
+        rank: int | None = None,
+        world_size: int | None = None,
         **options: Any,
     ) -> None:
+        rank, world_size = place_of_process(rank, world_size)
         batches = make(source_of(data, attributes, edge_type), input_nodes)
-        for name, value, least in (
-            ("batch_size", batch_size, 1), ("seed", seed, 0), ("rank", rank, 0),
-            ("world_size", world_size, 1),
-        ):  # fmt: skip
-            if not isinstance(value, int) or value < least:
-                raise ValueError(f"{name}: got {value!r}, expected a whole number from {least} on")
-        if rank >= world_size:
-            raise ValueError(f"rank: got {rank}, expected below world_size={world_size}")
+        _check_numbers(batch_size=(batch_size, 1), seed=(seed, 0))
         for name in _OURS:
             if name in options:
                 raise TypeError(f"{name}: the loader decides it itself, expected no such option")
@@ -180,14 +177,50 @@ def _batches(found: Iterator[Data]) -> Iterator[Data]:
         ) from error
 
 
-class _Order(Sampler[Key]):
+def place_of_process(rank: int | None, world_size: int | None) -> tuple[int, int]:
+    """Rank of this process among how many: as given, else as in torch's process group.
+
+    Raises:
+        ValueError: If one is given without the other, or if the rank is not below `world_size`.
+    """
+    group = distributed.is_available() and distributed.is_initialized()
+    known = (distributed.get_rank(), distributed.get_world_size()) if group else (0, 1)
+    if rank is None and world_size in (None, known[1]):
+        return known
+    if rank is None and world_size == 1:
+        rank = 0
+    if rank is None or world_size is None:
+        raise ValueError(
+            f"rank: got {rank} with world_size={world_size}, expected both or none of them"
+        )
+    _check_numbers(rank=(rank, 0), world_size=(world_size, 1))
+    if rank >= world_size:
+        raise ValueError(f"rank: got {rank}, expected below world_size={world_size}")
+    if world_size == 1 < known[1]:
+        warnings.warn(
+            f"world_size: got 1 in a process group of {known[1]}, so each process takes all seeds; "
+            "leave rank and world_size out to share them",
+            stacklevel=3,
+        )
+    return rank, world_size
+
+
+def _check_numbers(**numbers: tuple[Any, int]) -> None:
+    for name, (value, least) in numbers.items():
+        if not isinstance(value, int) or value < least:
+            raise ValueError(f"{name}: got {value!r}, expected a whole number from {least} on")
+
+
+class _Order(DistributedSampler[Any]):
+    """The seeds of each batch of a process; the loader counts the epochs."""
+
     def __init__(
         self, seeds: int, batch_size: int, shuffle: bool, drop: bool, seed: int, rank: int,
         world_size: int,
     ) -> None:  # fmt: skip
-        self.seeds, self.shuffle, self.drop, self.seed = seeds, shuffle, drop, seed
-        self.rank, self.world, self.size = rank, world_size, batch_size * world_size
-        self.epoch, self.next = 0, 0
+        super().__init__(range(seeds), world_size, rank, shuffle, seed, drop)
+        self.seeds, self.drop = seeds, drop
+        self.world, self.size, self.next = world_size, batch_size * world_size, 0
         left = 0 if drop else seeds % self.size
         if 0 < left < world_size:
             raise ValueError(
@@ -195,10 +228,13 @@ class _Order(Sampler[Key]):
                 "expected at least one seed for each; drop_last=True leaves that batch out"
             )
 
+    def set_epoch(self, epoch: int) -> None:
+        """Nothing: frameworks call this, and every iteration is an epoch of its own."""
+
     def __len__(self) -> int:
         return self.seeds // self.size if self.drop else math.ceil(self.seeds / self.size)
 
-    def __iter__(self) -> Iterator[Key]:
+    def __iter__(self) -> Iterator[Any]:  # of keys
         epoch, order = self.epoch, torch.arange(self.seeds)
         if self.shuffle:
             generator = torch.Generator().manual_seed(derive(self.seed, _ORDER, epoch))

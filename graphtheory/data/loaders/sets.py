@@ -230,7 +230,7 @@ def _by_pymetis(both: Tensor, nodes: int, num_parts: int) -> Tensor:
     except ImportError as error:
         raise ImportError(
             "metis: found neither pyg-lib nor torch-sparse with METIS, nor pymetis; install "
-            "graphtheory[partition], which is pymetis"
+            "pyg-graphtheory[partition], which is pymetis"
         ) from error
     graph = Neighborhood.from_edge_index(both, nodes)
     adjacency = pymetis.CSRAdjacency(graph.indptr.numpy(), graph.indices.numpy())

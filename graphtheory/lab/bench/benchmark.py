@@ -77,7 +77,7 @@ def bench_task(
                 f"task: got {task!r}, expected 'node' for one graph, or a list of them"
             )
         data = [data] if task == GRAPH else data
-    elif isinstance(data, Iterable):
+    elif isinstance(data, Iterable) and not hasattr(data, "edge_types"):  # HeteroData has those
         data = list(data)
         if not data or not all(isinstance(graph, Data) for graph in data):
             kinds = sorted({type(graph).__name__ for graph in data})

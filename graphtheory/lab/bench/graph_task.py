@@ -236,7 +236,7 @@ def check_molecules(graphs: GraphSet) -> list[str]:
     if graphs.smiles is None:
         raise ValueError(f"model: {TREES} reads molecules, and {graphs.name} has no SMILES")
     if find_spec("rdkit") is None:
-        raise ValueError(f"model: {TREES} needs rdkit: pip install 'graphtheory[molecules]'")
+        raise ValueError(f"model: {TREES} needs rdkit: pip install 'pyg-graphtheory[molecules]'")
     if (wrong := _unread(tuple(graphs.smiles))) is not None:
         raise ValueError(
             f"model: {TREES} cannot read the SMILES of graph {wrong}, {graphs.smiles[wrong]!r}; "

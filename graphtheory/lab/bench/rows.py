@@ -20,13 +20,14 @@ from typing import Any
 import numpy as np
 import torch
 
+import graphtheory
 from graphtheory.disk import replace_file
 
 FIELDS = (
     "name", "parameters", "value", "unit", "std", "median", "q20", "q80", "repeats",
     "device", "versions", "commit",
 )  # fmt: skip
-_PACKAGES = ("graphtheory", "torch", "torch-geometric", "numba", "numpy", "scipy", "lightning")
+_PACKAGES = ("torch", "torch-geometric", "numba", "numpy", "scipy", "lightning")
 
 
 @dataclass(frozen=True)
@@ -126,7 +127,7 @@ def installed(package: str) -> str | None:
 
 
 def _versions() -> dict[str, str]:
-    found = {"python": platform.python_version()}
+    found = {"python": platform.python_version(), "graphtheory": graphtheory.__version__}
     found |= {package: text for package in _PACKAGES if (text := installed(package)) is not None}
     return found | {"torch": str(torch.__version__)}  # with the build, such as +cu130
 

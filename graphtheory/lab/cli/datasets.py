@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib.metadata import requires
+from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -78,6 +78,12 @@ def _files(info: DatasetInfo, root: Path | None) -> str:
     return "there" if found == len(info.files) else f"{found} of {len(info.files)}"
 
 
+_OTHER = """
+Another project, graphtheory {}, is installed too. Its files have the names of ours and may have
+replaced them. Run: pip uninstall graphtheory pyg-graphtheory, then install pyg-graphtheory again.
+"""
+
+
 @dataclass(frozen=True)
 class Doctor(Command):
     """`graphtheory doctor`, which has no options of its own."""
@@ -85,14 +91,17 @@ class Doctor(Command):
     needs = ("torch",)
 
     def run(self, screen: Screen) -> None:
-        from graphtheory.lab.bench.rows import Environment
+        from graphtheory.lab.bench.rows import Environment, installed
         from graphtheory.lab.bench.table import Table, pairs
 
-        here, backends, extras = Environment.here(), _backends(), _optional()
+        here, backends, extras, threads = Environment.here(), _backends(), _optional(), _threads()
         found = {"device": here.device, "versions": here.versions, "backends": backends}
-        screen.result(found | {"optional": extras})
+        screen.result(found | {"threads": threads, "optional": extras})
         screen.table(pairs("Installed", [("device", here.device), *here.versions.items()]))
+        if other := installed("graphtheory"):
+            screen.say(_OTHER.format(other))
         screen.table(Table("Attention", ("backend", "here"), list(backends.items()), words=2))
+        screen.table(pairs("Threads on the CPU", list(threads.items())))
         rows = [
             (name, extra, installed or "missing")
             for extra, packages in extras.items()
@@ -125,11 +134,28 @@ def _backends() -> dict[str, str]:
     return out
 
 
+def _threads() -> dict[str, str]:
+    """How many threads compute, and how those of them that wait for others do it."""
+    import torch
+
+    from graphtheory.ops.backends.cpu.openmp import rest
+
+    return {"threads": str(torch.get_num_threads()), "those that wait": str(rest)}
+
+
+def _requirements() -> list[str]:
+    """What the installed distribution requires, with its extras; nothing of a bare checkout."""
+    try:
+        return requires("pyg-graphtheory") or []
+    except PackageNotFoundError:
+        return []
+
+
 def _optional() -> dict[str, dict[str, Any]]:
     from graphtheory.lab.bench.rows import installed
 
     out: dict[str, dict[str, Any]] = {}
-    for line in requires("graphtheory") or ():
+    for line in _requirements():
         name, _, marker = line.partition(";")
         package = name.partition(">")[0].strip()
         extra = marker.partition("==")[2].strip(" \"'")

@@ -176,9 +176,10 @@ def processed(
             except (MemoryError, ImportError, DamagedFileError):
                 raise
             except Exception as error:  # readers of a dozen formats fail in as many ways
+                alone = f" ({info.files[0]})" if len(info.files) == 1 else ""
                 raise DamagedFileError(
-                    f"{info.name}: the raw files of {info.folder} cannot be read, one is truncated "
-                    f"or altered ({type(error).__name__}: {error})"
+                    f"{info.name}: the raw files of {info.folder}{alone} cannot be read, one is "
+                    f"truncated or altered ({type(error).__name__}: {error})"
                 ) from error
         write_arrays(path, stored)
     return {name: torch.from_numpy(value) for name, value in stored.items()}

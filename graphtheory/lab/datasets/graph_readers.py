@@ -31,6 +31,7 @@ from graphtheory.lab.datasets.catalogue import DatasetInfo
 from graphtheory.lab.datasets.graph_sets import SLICES, Stored, packed, with_notes
 from graphtheory.lab.datasets.splits import Split
 
+Reader = Callable[[Any], Any]  # of a row of a file
 _PICKLED = {**safe_pickle.ARRAYS, **safe_pickle.TENSORS}
 _PARTS = ("train", "val", "test")
 _STRUCT_TARGETS = (
@@ -69,18 +70,14 @@ def _check_tables(folder: Path, name: str) -> None:
     if edges.shape[1] != 2 or edges.min() < 1 or edges.max() > len(nodes):
         found = f"{edges.shape[1]} columns, {edges.min()} to {edges.max()}"
         raise ValueError(f"{name}_A.txt: {found}, expected pairs of nodes in 1..{len(nodes)}")
-    falls = np.flatnonzero(np.diff(nodes[:, 0], prepend=1) < 0)
-    if nodes.shape[1] != 1 or len(falls):
-        row = falls[0] if len(falls) else 0
-        raise ValueError(
-            f"{name}_graph_indicator.txt: line {row + 1} is {nodes[row].tolist()}, expected one "
-            "graph for each node, numbered from 1, all nodes of a graph one after the other"
-        )
+    wrong = np.flatnonzero((np.diff(nodes, axis=0, prepend=1) < 0).any(1) | (nodes.shape[1] > 1))
+    if len(wrong):
+        found = f"line {wrong[0] + 1} is {nodes[wrong[0]].tolist()}, expected its graph, from 1 on"
+        raise ValueError(f"{name}_graph_indicator.txt: {found}; nodes of a graph side by side")
     sizes = {"node": len(nodes), "edge": len(edges), "graph": int(nodes[-1, 0])}
     for part in tables.keys() - {"A", "graph_indicator"}:
-        of = part.split("_")[0]
-        if len(tables[part]) != sizes.get(of, len(tables[part])):
-            found = f"{len(tables[part])} lines, expected {sizes[of]}, one for each {of}"
+        if len(tables[part]) != (size := sizes[part.split("_")[0]]):
+            found = f"{len(tables[part])} lines, expected {size}, one for each {part.split('_')[0]}"
             raise ValueError(f"{name}_{part}.txt: {found}")
 
 
@@ -88,25 +85,12 @@ def _table(path: Path) -> np.ndarray:
     """The numbers of a file, whose last line gets the end without which PyG leaves it out."""
     kind = float if path.stem.endswith("attributes") else int
     lines = [line.strip() for line in path.read_text("utf-8-sig").rstrip().split("\n")]
+    path.write_text("\n".join(lines) + "\n")
     with suppress(ValueError):
         if all(lines):  # numpy leaves out those that are empty
-            found = np.loadtxt(lines, kind, comments=None, delimiter=",", ndmin=2)
-            path.write_text("\n".join(lines) + "\n")
-            return found
-    widths = [_width(line, kind) for line in lines]
-    wrong = next((row for row, width in enumerate(widths) if not 0 < width == widths[0]), 0)
-    raise ValueError(
-        f"{path.name}: line {wrong + 1} is {lines[wrong]!r}, expected {widths[0] or 'some'} "
-        f"{'whole ' * (kind is int)}numbers with commas between them"
-    )
-
-
-def _width(line: str, kind: type) -> int:
-    """How many numbers stand in a line; 0 where there is something else."""
-    try:
-        return len([kind(word) for word in line.split(",")])
-    except ValueError:
-        return 0
+            return np.loadtxt(lines, kind, comments=None, delimiter=",", ndmin=2)
+    rows = _of_rows(path, lines, lambda line: [kind(word) for word in line.split(",")], first=1)
+    return np.array(rows)
 
 
 def import_ogb(name: str) -> ModuleType:
@@ -163,18 +147,17 @@ def _lines(path: Path) -> list[str]:
     return [line.rstrip() for line in text.decode("utf-8-sig").splitlines()]
 
 
-def _of_rows(path: Path, rows: Sequence[Any], read: Callable[[Any], Any]) -> list[Any]:
-    """What is read of each row; an error says in which, from 0 below the header, it stands."""
+def _of_rows(path: Path, rows: Sequence[Any], read: Reader, first: int = 0) -> list[Any]:
+    """What is read of each row, the first of that number; an error says in which it stands."""
     made: list[Any] = []
-    for number, row in enumerate(rows):
+    for number, row in enumerate(rows, first):
         try:
             made.append(read(row))
             if isinstance(made[0], list) and len(made[0]) != len(made[-1]):
-                raise ValueError(f"{len(made[-1])} labels, {len(made[0])} in row 0")
+                raise ValueError(f"{len(made[-1])} values, expected {len(made[0])} as in the first")
         except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
-            said = f", {row[:80]!r}" if isinstance(row, str) else ""
-            what = f"row {number}{said}: {type(error).__name__}, {error}"
-            raise ValueError(f"{path.name}: {what}") from error
+            what = f"row {number}" + (f", {row[:80]!r}" if isinstance(row, str) else "")
+            raise ValueError(f"{path.name}: {what}: {type(error).__name__}, {error}") from error
     return made
 
 
@@ -193,13 +176,12 @@ def _moleculenet(root: Path, info: DatasetInfo) -> Stored:
 def _peptides(root: Path, info: DatasetInfo) -> Stored:
     """A table of SMILES and labels with the lists of row numbers of its split."""
     folder = root / info.folder
-    path, rows = folder / info.files[0], list(csv.DictReader(_lines(folder / info.files[0])))
+    rows = list(csv.DictReader(_lines(path := folder / info.files[0])))
     texts = _of_rows(path, rows, lambda row: row["smiles"].strip())
     if info.kind == "multilabel":
         y = torch.tensor(_of_rows(path, rows, lambda row: json.loads(row["labels"]))).float()
     else:
-        values = _of_rows(path, rows, lambda row: [float(row[name]) for name in _STRUCT_TARGETS])
-        y = torch.tensor(values)
+        y = torch.tensor(_of_rows(path, rows, lambda row: [float(row[t]) for t in _STRUCT_TARGETS]))
         y = ((y - y.mean(0)) / y.std(0)).float()
     stored, kept = _from_smiles(texts, y)
     at = {row: position for position, row in enumerate(kept)}
@@ -237,7 +219,7 @@ def rdkit_version() -> str:
         return version("rdkit")
     except PackageNotFoundError:
         raise ModuleNotFoundError(
-            "rdkit: reading SMILES needs it; pip install 'graphtheory[molecules]'", name="rdkit"
+            "rdkit: reading SMILES needs it; pip install 'pyg-graphtheory[molecules]'", name="rdkit"
         ) from None
 
 
@@ -281,12 +263,9 @@ def graphsat(path: Path) -> list[Data]:
     Behind their count come of each its size and class, then a line a node: type, degree, neighbors.
     """
     lines = path.read_text().rstrip().split("\n")
-    rows = [[int(word) for word in line.split() if word.isdecimal()] for line in lines]
-    for number, (line, row) in enumerate(zip(lines, rows, strict=True), 1):
-        if not row or len(row) != len(line.split()):
-            raise ValueError(f"{path.name}: line {number} is {line!r}, expected whole numbers")
+    rows = _of_rows(path, lines, lambda line: tuple(map(int, line.split())), first=1)
     graphs, at = [], 1
-    for _ in range(rows[0][0]):
+    for _ in range(sum(rows[0][:1])):
         size, label = rows[at] if at < len(rows) and len(rows[at]) == 2 else (0, 0)
         nodes = rows[at + 1 : at + 1 + size]
         fits = (len(row) > 1 and len(row) == 2 + row[1] for row in nodes)
@@ -298,8 +277,9 @@ def graphsat(path: Path) -> list[Data]:
         x = torch.tensor([row[:1] for row in nodes])
         graphs.append(Data(x=x, edge_index=index, y=torch.tensor([label])))
         at += 1 + size
-    if at != len(rows):
-        raise ValueError(f"{path.name}: {len(rows) - at} lines after the last graph")
+    if at != len(rows) or not graphs:
+        what = f"{len(rows) - at} lines behind the last of {len(graphs)} graphs"
+        raise ValueError(f"{path.name}: {what}")
     return graphs
 
 
@@ -319,20 +299,17 @@ def _molecule_of(molecules: Sequence[Mapping[str, Tensor]], number: str) -> Data
     found = molecules[range(len(molecules)).index(int(number))]
     bonds, y = found["bond_type"].long(), found["logP_SA_cycle_normalized"].float()
     index, x = bonds.nonzero().t().contiguous(), found["atom_type"].long().view(-1, 1)
-    bond = bonds[index[0], index[1]].view(-1, 1)
-    return Data(x=x, edge_index=index, edge_attr=bond, y=y.view(1, 1))
+    return Data(x, index, bonds[index[0], index[1]].view(-1, 1), y.view(1, 1))
 
 
 def superpixels(path: Path) -> list[Data]:
     """Graphs of superpixels with a class each, from tuples of x, edge_attr, edge_index and y."""
-    return _of_rows(path, safe_pickle.read(path, _PICKLED), _superpixels_of)
 
+    def read(parts: Sequence[Any]) -> Data:
+        x, attr, index, y = map(torch.as_tensor, parts)
+        return Data(x.float(), index.long(), attr.float(), y.long().view(-1))
 
-def _superpixels_of(parts: Sequence[Any]) -> Data:
-    x, edge_attr, index, y = map(torch.as_tensor, parts)
-    graph = Data(x=x.float(), edge_index=index.long(), edge_attr=edge_attr.float())
-    graph.y = y.long().view(-1)
-    return graph
+    return _of_rows(path, safe_pickle.read(path, _PICKLED), read)
 
 
 def _joined(parts: list[list[Data]]) -> Stored:

@@ -19,6 +19,7 @@ from torch import Tensor
 from torch_geometric.data import Data, InMemoryDataset
 from torch_geometric.data.collate import collate
 from torch_geometric.transforms import AddLaplacianEigenvectorPE, AddRandomWalkPE
+from torch_geometric.utils import is_undirected
 
 from graphtheory.data.transforms import AddDistances, AddPaths, AddResistance
 from graphtheory.lab.datasets.catalogue import Kind
@@ -199,10 +200,14 @@ def precomputed(
     paths: int = 0,
     resistance: int = 0,
 ) -> GraphSet:
-    """The set with these encodings on each graph, as `zoo.graph_models.precomputed` names them."""
+    """The set with these encodings on each graph, as `zoo.graph_models.precomputed` names them.
+
+    `laplacian` is of I - D^-1/2 W D^-1/2 without self-loops, W symmetric weights of 0 or more;
+    `walk` is diag((D^-1 A)^k), of edges of weight 1, each once. The others read no weights.
+    """
     steps: list[tuple[int, Callable[[], Transform]]] = [
         (distance, AddDistances),
-        (walk, lambda: AddRandomWalkPE(walk)),
+        (walk, lambda: partial(_add_walk, steps=walk)),
         (laplacian, lambda: partial(_add_eigenvectors, count=laplacian)),
         (paths, lambda: AddPaths(paths)),
         (resistance, AddResistance),
@@ -210,8 +215,27 @@ def precomputed(
     return with_transforms(graphs, [make() for wanted, make in steps if wanted])
 
 
+def _add_walk(data: Data, steps: int) -> Data:
+    """PyG's return probabilities, of graphs in which they are those of the definition."""
+    index, weight = data.edge_index, data.get("edge_weight")
+    if weight is not None and bool((weight != 1).any()):
+        what = "expected 1 or none, since PyG's AddRandomWalkPE leaves W out of D^-1 W; take it off"
+        raise ValueError(f"walk: edge_weight holds {weight[weight != 1][0].item()}, {what}")
+    if index.unique(dim=1).size(1) < index.size(1):
+        raise ValueError(
+            "walk: an edge occurs twice in edge_index, expected once, as of Data.coalesce"
+        )
+    return AddRandomWalkPE(steps)(data)
+
+
 def _add_eigenvectors(data: Data, count: int) -> Data:
     """PyG's Laplacian encoding, zeros where eigenvectors lack, the same signs at every call."""
+    weight = data.get("edge_weight")
+    if weight is not None and not bool((weight >= 0).all()):
+        raise ValueError("laplacian: edge_weight is negative or NaN, expected 0 or more")
+    if not is_undirected(data.edge_index, weight, data.num_nodes):
+        what = "an edge has one direction, or two weights, expected both alike, as of ToUndirected"
+        raise ValueError(f"laplacian: {what}")
     vectors = torch.zeros(data.num_nodes, count)
     if (kept := min(count, data.num_nodes - 1)) > 0:
         start = np.random.default_rng(0).uniform(-1, 1, data.num_nodes)

@@ -24,11 +24,7 @@ Files = tuple[tuple[Path, int], ...]  # with the class of each
 DEEP = {"I", "F", "I;16", "I;16B", "I;16L"}  # PIL's modes of more than 8 bits a channel
 GRAY = {"1", "L", "LA"}  # PIL's modes of one channel of color
 _EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
-_NAMES = {"train": "train training", "val": "val valid validation dev", "test": "test testing"}
-_PART = {
-    word + more: part
-    for part, words in _NAMES.items() for word in words.split() for more in ("", "set", "data")
-}  # fmt: skip
+_PART = re.compile("(?:(train)(?:ing)?|(val)(?:id|idation)?|(dev)|(test)(?:ing)?)(?:set|data)?")
 _SHARED = {"set", "data", "dataset", "split", "part", "images", "imgs"}  # say nothing of a part
 _UNMEANT = {"__macosx", "@eadir", "$recycle.bin", "lost+found", "__pycache__"}  # of other programs
 _TEST_SHARE = 0.2
@@ -56,12 +52,13 @@ class Listing:
     def mode_and_sides(self) -> tuple[str, set[tuple[int, int]]]:
         """Gray where all images of all parts are, else RGB; and the columns and rows they have."""
         files = (*self.train, *self.val, *self.test)
-        found = {path: opened(path, lambda image: (image.mode, image.size)) for path, _ in files}
-        for path, (mode, _) in found.items():
+        kinds = set()
+        for path, _ in files:
+            mode, side = opened(path, lambda image: (image.mode, image.size))
             if mode in DEEP:
                 raise ValueError(f"{path}: PIL mode {mode}, expected 8 bits a channel")
-        modes = {mode for mode, _ in found.values()}
-        return ("L" if modes <= GRAY else "RGB"), {side for _, side in found.values()}
+            kinds.add((mode, side))
+        return "L" if {mode for mode, _ in kinds} <= GRAY else "RGB", {side for _, side in kinds}
 
     def test_files(self) -> list[str]:
         """The paths of the test images below the folder."""
@@ -73,17 +70,14 @@ class Listing:
     @property
     def info(self) -> DatasetInfo:
         """What the catalogue would say about such a set."""
-        images, name, folder = len(self.train) + len(self.val), self.folder.name, str(self.folder)
-        counts = {"images": images, "test images": len(self.test), "classes": len(self.classes)}
-        known = tuple(counts.items())
-        return DatasetInfo(name, "folder", folder, splits=(_SPLIT,), task="image", counts=known)
+        name, folder, images = self.folder.name, str(self.folder), len(self.train) + len(self.val)
+        counts = ("images", images), ("test images", len(self.test)), ("classes", len(self.classes))
+        return DatasetInfo(name, "folder", folder, splits=(_SPLIT,), task="image", counts=counts)
 
 
 def listed(folder: str | PathLike[str]) -> Listing:
     """The images of a folder by class, in the layouts that `image_sets.load` takes."""
     root = Path(folder).resolve()
-    if not root.is_dir():
-        raise FileNotFoundError(f"{folder}: not a folder; expected one with a folder of each class")
     parts = _parts(root)
     train = parts.get("train", root)
     classes = tuple(path.name for path in _folders(train))
@@ -125,8 +119,7 @@ def _parts(root: Path) -> dict[str, Path]:
         taken = ", ".join(f"{path.name} as {part}" for part, path in parts.items()) or "no part"
         raise ValueError(
             f"{root}: {taken}, with {', '.join(path.name for path in other) or 'none to train on'} "
-            "beside; expected a folder train, perhaps one val and one test, each with folders of "
-            "the same classes, and no others with images"
+            "beside; expected train, perhaps val and test, with the same classes, and no others"
         )
     return parts
 
@@ -134,14 +127,12 @@ def _parts(root: Path) -> dict[str, Path]:
 def _part_of(name: str) -> tuple[str, tuple[str, ...]] | None:
     """Which part a folder is named after, and the other words of its name."""
     words = [word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+|\d+", name)]
-    parts = [_PART[word] for word in words if word in _PART]
-    rest = tuple(word for word in words if word not in _PART and word not in _SHARED)
-    return (parts[0], rest) if len(parts) == 1 else None
+    parts = [found[found.lastindex or 0] for word in words if (found := _PART.fullmatch(word))]
+    rest = tuple(word for word in words if not _PART.fullmatch(word) and word not in _SHARED)
+    return (parts[0].replace("dev", "val"), rest) if len(parts) == 1 else None
 
 
 def _folders(folder: Path) -> list[Path]:
-    if not folder.is_dir():
-        return []
     return sorted(path for path in folder.iterdir() if path.is_dir() and _meant(path.name))
 
 
@@ -158,20 +149,17 @@ def _files(part: Path, classes: tuple[str, ...]) -> Iterator[tuple[Path, int]]:
             )
         inner = {name[0] for path in _folders(folder) if (name := _part_of(path.name))}
         if len(inner) > 1:
-            raise ValueError(
-                f"{folder}: parts {', '.join(sorted(inner))} below a class, expected them above "
-                "the classes, as in train/CLASS/image.png"
-            )
+            found = f"parts {', '.join(sorted(inner))} below a class"
+            raise ValueError(f"{folder}: {found}, expected them above, as train/CLASS/image.png")
         for path in _images(folder):
             yield path, classes.index(folder.name)
 
 
 def _images(folder: Path) -> Iterator[Path]:
     """Every image at any depth, in order; links are followed, but for those to a folder above."""
-    for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
+    entries = (entry for entry in os.scandir(folder) if _meant(entry.name))
+    for entry in sorted(entries, key=lambda entry: entry.name):
         path = folder / entry.name
-        if not _meant(entry.name):
-            continue
         if entry.is_dir():
             if entry.is_symlink() and folder.resolve().is_relative_to(path.resolve()):
                 raise ValueError(f"{path}: a link to a folder above it, expected none")
@@ -195,8 +183,6 @@ def flat(image: Image.Image, mode: str) -> Image.Image:
     if turned.has_transparency_data:
         turned = turned.convert("RGBA")
         if any(turned.getchannel("A").histogram()[:255]):
-            raise ValueError(
-                f"{getattr(image, 'filename', '') or 'images'}: transparent pixels, which have no "
-                "color, expected opaque ones; paste the image on a background"
-            )
+            name = getattr(image, "filename", "") or "images"
+            raise ValueError(f"{name}: transparent pixels, expected none; paste it on a background")
     return turned.convert(mode)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import pickletools
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
@@ -26,6 +28,10 @@ METRICS: dict[str, tuple[str, ...]] = {  # the first is the default
 }
 _OF_DATA = [Data, DataEdgeAttr, DataTensorAttr, GlobalStorage]  # what a stored Data consists of
 _CATEGORIES = 2**20  # of a column; a larger integer is no category but an id, a time or a count
+_OTHERS = {
+    "DynamicInheritanceGetter": "of a Batch save batch.to_data_list()",
+    "HeteroData": "save its data.to_homogeneous()",
+}
 _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 
@@ -92,20 +98,43 @@ def read_graph_file(path: str | PathLike[str]) -> Data | list[Data]:
     file = Path(path)
     if not file.is_file():
         raise FileNotFoundError(f"data: there is no file {file}")
+    content = file.read_bytes()
     wanted = "expected a PyG Data or a list of Data, stored by torch.save(graphs, path)"
     known = torch.serialization.get_safe_globals()  # PyG's, which the context would take away
+    with torch.serialization.safe_globals([one for one in _OF_DATA if one not in known]):
+        try:
+            found = load_tensors(content)
+        except Exception as error:  # a file that is none fails in a dozen ways
+            raise ValueError(f"data: {file} {_complaint(content)}; {wanted}") from error
+    graphs = list(found) if isinstance(found, (list, tuple)) else [found]
+    wrong = next((at for at, graph in enumerate(graphs) if not isinstance(graph, Data)), None)
+    if wrong is None and graphs:
+        return found if isinstance(found, Data) else graphs
+    what = type(found).__name__ + (f" with {_shown(graphs[wrong])} at {wrong}" if wrong else "")
+    raise ValueError(f"data: {file} holds {what}, {wanted}")
+
+
+def _complaint(content: bytes) -> str:
+    """What a file holds that is no graph, with its graph and attribute; or that it is no such."""
+    memo, last, graph, before = dict[Any, str](), "", 0, ""
     try:
-        with torch.serialization.safe_globals([one for one in _OF_DATA if one not in known]):
-            found = load_tensors(file.read_bytes())
-    except Exception as error:  # a file that is none fails in a dozen ways
-        raise ValueError(
-            f"data: {file} is not a file written by torch.save, or holds more than graphs; {wanted}"
-        ) from error
-    if isinstance(found, Data):
-        return found
-    if isinstance(found, (list, tuple)) and found and all(isinstance(g, Data) for g in found):
-        return list(found)
-    raise ValueError(f"data: {file} holds {type(found).__name__}, {wanted}")
+        refused = torch.serialization.get_unsafe_globals_in_checkpoint(io.BytesIO(content))
+        pickled = torch._C.PyTorchFileReader(io.BytesIO(content)).get_record("data.pkl")
+        for code, value, _ in pickletools.genops(pickled):
+            name = str(value).replace(" ", ".")
+            if code.name == "GLOBAL" and (name in refused or name.endswith(tuple(_OTHERS))):
+                hint = _OTHERS.get(name.split(".")[-1], "take it out, or make a tensor of it")
+                where = f"as {last} of graph {graph - 1}" if graph else "in the place of a graph"
+                return f"holds {name} {where}; {hint}"
+            if code.name == "BINUNICODE" or (value in memo and "GET" in code.name):
+                last = str(memo.get(value, value))
+                graph += last == "_store"  # each Data has one
+            elif "PUT" in code.name and before == "BINUNICODE":
+                memo[value] = last
+            before = code.name
+    except Exception:  # an archive of another kind, or a pickle that breaks off
+        memo.clear()
+    return f"is not a file written by torch.save, or not whole: it begins {content[:12]!r}"
 
 
 def _checked(graph: Any, at: str) -> Data:

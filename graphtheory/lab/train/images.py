@@ -200,7 +200,7 @@ def require_kornia() -> ModuleType:
         import kornia.augmentation
     except ImportError as error:
         needed = "kornia: not installed, expected for random changes of images"
-        other = "install graphtheory[images], or train with Augmentation()"
+        other = "install pyg-graphtheory[images], or train with Augmentation()"
         raise ImportError(f"{needed}; {other}") from error
     return kornia.augmentation
 

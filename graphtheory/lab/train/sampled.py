@@ -59,7 +59,7 @@ class SampledGraph(FullGraph):
         super().__init__(data, pattern, seed=seed)
         known = torch_geometric.typing
         if not (known.WITH_PYG_LIB or known.WITH_TORCH_SPARSE):
-            needs = "needs torch-sparse or pyg-lib, found neither; install graphtheory[scatter]"
+            needs = "needs torch-sparse or pyg-lib, found neither; install pyg-graphtheory[scatter]"
             raise ImportError(f"SampledGraph: PyG's neighbor sampling {needs}")
         check_at_least(1, batch_size=batch_size)
         check_at_least(0, num_workers=num_workers)

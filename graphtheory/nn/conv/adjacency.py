@@ -91,7 +91,8 @@ class Adjacency:
         if isinstance(fill_value, str):  # an extra row collects the edges that are not reduced
             dst = torch.where((src == dst) | (dst >= self.loops), self.loops, dst)
             rows += 1
-        fill = compute_loop_attr(torch.stack([src, dst]), features, rows, False, fill_value)
+        ends = torch.stack([src, dst]).long()  # gather by narrow ids has a wrong gradient
+        fill = compute_loop_attr(ends, features, rows, False, fill_value)
         return torch.cat([features, fill[: self.loops]])
 
     def with_weights(self, given: Any, weights: Tensor, *, stored: bool = True) -> Any:
@@ -109,7 +110,7 @@ class Adjacency:
         if is_torch_sparse_tensor(given):
             adj = TO_SPARSE[given.layout](edges.flip(0), weights, size)
             return adj, adj.values()
-        return edges, weights
+        return edges.long(), weights  # as beside PyG's self-loops
 
 
 def adjacency_of(
@@ -227,6 +228,22 @@ def _sizes(given: Any, num_src: int, num_dst: int | None) -> tuple[int, int]:
 
 
 _CACHE = WeakIdKeyDictionary()  # tensor or Neighborhood -> (state, {key: what was made})
+
+
+_MET = WeakIdKeyDictionary()  # edge list -> ids of the layers that met it
+
+
+def is_new(edge_index: Tensor, layer: object) -> bool:
+    """Whether a layer meets an unsorted edge list the first time; torch.func hides that."""
+    if not edge_index.is_cpu or innermost_transform() is not None or edge_index in _CACHE:
+        return False
+    met = _MET.get(edge_index)
+    if met is None:
+        _MET[edge_index] = {id(layer)}
+        return True
+    count = len(met)
+    met.add(id(layer))
+    return len(met) > count
 
 
 def outside_inference_mode(make: Callable[[], Any]) -> Any:

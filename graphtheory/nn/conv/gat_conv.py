@@ -23,8 +23,10 @@ class GATBase(on_core.OnCore):
         self, adj: Adjacency, edge_attr: Tensor | None, edge_index: Any
     ) -> tuple[Tensor, Tensor] | tuple[None, None]:
         """Features [E, edge_dim] in CSR order, self-loops included, and their matrix [H, D, C]."""
+        if self.lin_edge is None:
+            return None, None
         edge_attr = given_features(edge_attr, edge_index, self.edge_dim)
-        if edge_attr is None or self.lin_edge is None:
+        if edge_attr is None:
             return None, None
         edge_attr = edge_features(edge_attr, adj.num_given, self.lin_edge.in_channels)
         features = in_rows(adj, adj.with_loops(edge_attr, self.fill_value))
@@ -33,11 +35,11 @@ class GATBase(on_core.OnCore):
     def _project(
         self, x_src: Tensor, x_dst: Tensor | None, of_source: Any, of_target: Any
     ) -> tuple[Tensor, Tensor | None]:
-        on_core.check_features("x", x_src, of_source.in_channels)
+        on_core.check_features("x", x_src, getattr(of_source, "in_channels", -1))
         source = of_source(x_src).view(-1, self.heads, self.out_channels)
         if x_dst is None or (x_dst is x_src and of_target is of_source):
             return source, None if x_dst is None else source
-        on_core.check_features("x", x_dst, of_target.in_channels)
+        on_core.check_features("x", x_dst, getattr(of_target, "in_channels", -1))
         return source, of_target(x_dst).view(-1, self.heads, self.out_channels)
 
     def _attend(self, adj: Adjacency, logits: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
@@ -107,7 +109,7 @@ class GATConv(GATBase, pyg.GATConv):
             edge_index = self.for_messages(edge_index)
             return super().forward(x, edge_index, edge_attr, size, return_attention_weights or None)
         x_src, x_dst = on_core.pair(x, self.flow)
-        num_dst = on_core.num_targets(x_src, x_dst, size)
+        num_dst = on_core.num_targets(x_src, x_dst, size, edge_index)
         adj = adjacency_of(
             edge_index, x_src.size(0), num_dst, add_self_loops=self.add_self_loops, flow=self.flow
         )
@@ -189,13 +191,16 @@ class GATv2Conv(GATBase, pyg.GATv2Conv):
         if self.needs_messages():
             edge_index = self.for_messages(edge_index)
             return super().forward(x, edge_index, edge_attr, return_attention_weights or None)
-        channels = self.lin_l.in_channels, self.lin_r.in_channels
+        channels = getattr(self.lin_l, "in_channels", -1), getattr(self.lin_r, "in_channels", -1)
         x_src, x_dst = on_core.two_features(x, *channels, self.flow)
         num_dst = x_dst.size(0)
         adj = adjacency_of(
             edge_index, x_src.size(0), num_dst, add_self_loops=self.add_self_loops, flow=self.flow
         )
-        source, target = self._project(x_src, x_dst, self.lin_l, self.lin_r)
+        shared = self.share_weights and isinstance(x, Tensor)
+        source, target = self._project(
+            x_src, x_dst, self.lin_l, self.lin_l if shared else self.lin_r
+        )
         logits = self._logits(adj, source, target, edge_attr, edge_index)
         out, weights = self._attend(adj, logits, source)
         out = self._finish(out, x_dst)

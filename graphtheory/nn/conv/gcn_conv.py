@@ -114,6 +114,7 @@ class GCNConv(on_core.OnCore, pyg.GCNConv):
 
     propagate_type: ClassVar[dict[str, Any]] = {"x": Tensor, "edge_weight": OptTensor}
     decomposes = True
+    pays_from = 4_000, 2**20
     _kept_edges: Kept | None = None
     _kept_matrix: Kept | None = None
     _cached_edge_index = _shown("_cached_edge_index", "_kept_edges")
@@ -131,8 +132,8 @@ class GCNConv(on_core.OnCore, pyg.GCNConv):
             return self._by_messages(x, edge_index, edge_weight)
         one_set = isinstance(x, Tensor)
         x_src = x if isinstance(x, Tensor) else on_core.pair(x, self.flow)[0]
-        on_core.check_features("x", x_src, self.lin.in_channels)
-        num_dst = self._targets(x, size)
+        on_core.check_features("x", x_src, getattr(self.lin, "in_channels", -1))
+        num_dst = self._targets(x, size, edge_index)
         args = (edge_index, edge_weight, x_src, num_dst, one_set)
         rows = None
         if self.normalize:
@@ -143,7 +144,10 @@ class GCNConv(on_core.OnCore, pyg.GCNConv):
             self._keep(edge_index, rows, one_set)
         elif rows is None:
             rows = self._rows(*args)
-        out = self._sum(self.lin(x_src), *rows)
+        x_src = self.lin(x_src)
+        if edge_weight is not None:
+            _, x_src = on_core.multiplied(edge_weight, x_src)
+        out = self._sum(x_src, *rows)
         return out if self.bias is None else out + self.bias
 
     def __prepare_scriptable__(self) -> Any:
@@ -179,7 +183,7 @@ class GCNConv(on_core.OnCore, pyg.GCNConv):
             edge_weight = edge_index.weight
         return super().forward(x, self.for_messages(edge_index), edge_weight)
 
-    def _targets(self, x: Any, size: Size) -> int | None:
+    def _targets(self, x: Any, size: Size, edge_index: Any) -> int | None:
         if isinstance(x, Tensor):
             num_nodes = x.shape[self.node_dim]
             if size is not None and tuple(size) != (num_nodes, num_nodes):
@@ -187,7 +191,7 @@ class GCNConv(on_core.OnCore, pyg.GCNConv):
                     f"size: got {tuple(size)}, expected two times {num_nodes} rows of x"
                 )
             return num_nodes
-        return on_core.num_targets(x[0], x[1], size)
+        return on_core.num_targets(x[0], x[1], size, edge_index)
 
     def _rows(
         self, given: Any, weight: Tensor | None, x_src: Tensor, num_dst: int | None, one_set: bool
@@ -203,11 +207,11 @@ class GCNConv(on_core.OnCore, pyg.GCNConv):
             weight = given.weight
         loops = self.normalize and self.add_self_loops
         adj = adjacency.adjacency_of(given, num_src, num_dst, add_self_loops=loops, flow=self.flow)
-        if weight is not None and weight.shape != (adj.num_given,):
+        if weight is not None and weight.numel() != adj.num_given:
             shape = tuple(weight.shape)
             raise ValueError(f"edge_weight: shape {shape}, expected one per edge [{adj.num_given}]")
-        if weight is not None and not weight.is_floating_point():
-            raise TypeError(f"edge_weight: dtype {weight.dtype}, expected a floating type")
+        if weight is not None:
+            weight, _ = on_core.multiplied(weight.flatten(), x_src)
         if not self.normalize:
             return adj.neighborhood, None if weight is None else adj.to_csr_order(weight)
         if weight is not None:
@@ -255,7 +259,7 @@ class GCNConv(on_core.OnCore, pyg.GCNConv):
         value = x.reshape(x.size(0), math.prod(x.shape[1:-1]), x.size(-1))
         weights = None if weight is None else weight[:, None].expand(-1, value.size(1))
         out = ops.aggregate(weights, value, nb)
-        return out.view(nb.num_dst, *x.shape[1:]).movedim(0, self.node_dim)
+        return out.view(nb.num_dst, *x.shape[1:]).movedim(0, self.node_dim).contiguous()
 
 
 def _with_loops(adj: Adjacency, weight: Tensor, fill: float) -> Tensor:

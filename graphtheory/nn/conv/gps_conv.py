@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +15,7 @@ from graphtheory import ops
 from graphtheory.graph import Neighborhood
 from graphtheory.nn.attention import AttentionMap, Bias
 from graphtheory.nn.batches import graph_cliques
+from graphtheory.nn.conv import on_core
 from graphtheory.ops.look_up import bias_per_edge
 from graphtheory.patterns import attention_logits
 
@@ -70,6 +71,7 @@ class GPSConv(pyg.GPSConv):
     """
 
     bias: nn.Module | None
+    inlined: ClassVar[on_core.Inlined] = {"attn": (nn.MultiheadAttention,)}
 
     def __init__(
         self,
@@ -98,20 +100,9 @@ class GPSConv(pyg.GPSConv):
     def check_options(layer: pyg.GPSConv) -> None:
         """Raise if `layer`, PyG's or this one, attends in a way that is not computed here."""
         _check_kind(layer.attn_type)
-        attn = layer.attn
-        added = {"bias_kv": attn.bias_k is not None, "zero_attn": attn.add_zero_attn}
-        for option, is_on in added.items():
-            if is_on:
-                kind = "learned" if option == "bias_kv" else "zero"
-                raise ValueError(
-                    f"attn_kwargs: got add_{option}=True, expected False: it adds a {kind} source "
-                    "to every graph"
-                )
-        if not attn._qkv_same_embed_dim:
-            raise ValueError(
-                f"attn_kwargs: got kdim={attn.kdim} and vdim={attn.vdim}, expected "
-                f"{attn.embed_dim} as the nodes have"
-            )
+        problem = _other_attention(layer)
+        if problem:
+            raise ValueError(f"attn_kwargs: got {problem}")
 
     def reset_parameters(self) -> None:
         super().reset_parameters()
@@ -131,13 +122,22 @@ class GPSConv(pyg.GPSConv):
     ) -> Tensor:
         if x.dim() != 2 or x.size(1) != self.channels:
             raise ValueError(f"x: shape {tuple(x.shape)}, expected [num_nodes, {self.channels}]")
+        plain = neighbors is None and distance is None and attn_bias is None
+        plain = plain and self._modules.get("bias") is None
+        reason = on_core.changed(self, GPSConv) or _other_attention(self)
+        if plain and (reason or on_core.is_seen_by_all()):
+            return super().forward(x, edge_index, batch, **kwargs)
+        if reason:
+            raise NotImplementedError(
+                f"attn: {reason}; with bias, distance, attn_bias or neighbors it has to be torch's "
+                "MultiheadAttention without hooks: remove what was changed"
+            )
         parts = []
         if self.conv is not None:
             parts.append(self._add(self.conv(x, edge_index, **kwargs), x, self.norm1, batch))
-        plain = neighbors is None and distance is None and attn_bias is None
         exporting = torch.compiler.is_exporting()
         dense = exporting and (batch is None or torch.onnx.is_in_onnx_export())
-        if dense and plain and self._modules.get("bias") is None:  # by torch's own operator
+        if dense and plain:  # by torch's own operator
             attended = self._attend(x, batch)
         else:
             of_pairs = attn_bias if distance is None else distance
@@ -236,6 +236,23 @@ def _check_kind(attn_type: str) -> None:
     if attn_type != "multihead":
         why = ": Performer replaces the softmax by random features" * (attn_type == "performer")
         raise ValueError(f"attn_type: got {attn_type!r}, expected 'multihead'{why}")
+
+
+def _other_attention(layer: pyg.GPSConv) -> str:
+    """Which option of a layer's attention differs from what is computed here; "" if none does."""
+    attn = layer.attn
+    if not isinstance(attn, nn.MultiheadAttention):
+        return ""
+    if attn.bias_k is not None:
+        return "add_bias_kv=True, expected False: it adds a learned source to every graph"
+    if attn.add_zero_attn:
+        return "add_zero_attn=True, expected False: it adds a zero source to every graph"
+    if not attn._qkv_same_embed_dim:
+        sizes = f"kdim={attn.kdim} and vdim={attn.vdim}"
+        return f"{sizes}, expected {attn.embed_dim} as the nodes have"
+    if attn.num_heads != layer.heads or not attn.batch_first:
+        return f"{attn}, expected {layer.heads} heads and batch_first=True"
+    return ""
 
 
 def clique_edges(batch: Tensor, num_pairs: int | None = None) -> Neighborhood:

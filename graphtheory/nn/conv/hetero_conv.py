@@ -12,8 +12,7 @@ from torch import Tensor, nn
 from torch_geometric.nn import conv as pyg
 from torch_geometric.nn.aggr import SumAggregation
 from torch_geometric.nn.conv import MessagePassing
-from torch_geometric.nn.dense import HeteroDictLinear, HeteroLinear
-from torch_geometric.nn.parameter_dict import ParameterDict
+from torch_geometric.nn.dense import HeteroLinear
 from torch_geometric.typing import EdgeType, OptTensor
 
 from graphtheory import ops
@@ -82,8 +81,11 @@ def relations_of(adj: Adjacency, kinds: Tensor, num_relations: int) -> Relations
     """The relations, made once for an adjacency and a tensor `kinds` in the given order."""
 
     def make() -> Relations:
-        check_index("edge_type", kinds, num_relations)
-        return Relations(adj, adj.to_csr_order(kinds.detach().long()), num_relations)
+        whole = kinds.detach().long()
+        if kinds.is_floating_point() and not torch.equal(whole, kinds.detach()):
+            raise ValueError("edge_type: got numbers with a fraction, expected relations, integers")
+        check_index("edge_type", whole, num_relations)
+        return Relations(adj, adj.to_csr_order(whole), num_relations)
 
     cache = adjacency.cached_for(kinds)
     if cache is None:
@@ -110,10 +112,10 @@ class Relational(on_core.OnCore):
     """
 
     propagate_type: ClassVar[dict[str, Any]] = {"x": Tensor, "edge_type_ptr": OptTensor}
-    parts = tuple(REDUCTIONS)
-    inlined = ("aggr_module",)
+    inlined: ClassVar[on_core.Inlined] = {"aggr_module": tuple(REDUCTIONS)}
     smallest = (1, 1, 1)
     takes_ids: ClassVar[bool] = True
+    pays_from = 0, 0
 
     @classmethod
     def check_options(cls, layer: MessagePassing) -> None:
@@ -122,10 +124,10 @@ class Relational(on_core.OnCore):
     def forward(self, x: Any, edge_index: Any, edge_type: Tensor | None = None) -> Tensor:
         x_src, x_dst = x if isinstance(x, tuple) else (x, x)
         ids = x_src is None or not x_src.is_floating_point()
-        reduce = REDUCTIONS[type(self.aggr_module)]
+        reduce = self._reduction(edge_index)
         odd = ids and (reduce not in ("sum", "mean") or self.num_blocks is not None)
         odd = odd or (ids and x_src is not None and not self.takes_ids)
-        if self.needs_messages() or odd or torch.compiler.is_exporting():
+        if reduce is None or odd or self.needs_messages() or torch.compiler.is_exporting():
             return super().forward(x, self.for_messages(edge_index), edge_type)
         num_src = self.in_channels_l if x_src is None else x_src.size(0)
         num_dst = num_src if x_dst is None else x_dst.size(0)
@@ -138,6 +140,9 @@ class Relational(on_core.OnCore):
         sums = self._of_ids if ids else self._of_features
         out = self._with_root(sums(x_src, found, reduce), x_dst)
         return out if self.bias is None else out + self.bias
+
+    def _reduction(self, edge_index: Any) -> Reduction | None:
+        return on_core.reduction_of(self, edge_index)
 
     def _of_features(self, x: Tensor, found: Relations, reduce: Reduction) -> Tensor:
         sums = ops.aggregate(None, x[:, None], found.sources, reduce).squeeze(1)  # [P, F_in]
@@ -197,6 +202,9 @@ class FastRGCNConv(Relational, pyg.FastRGCNConv):
     propagate_type: ClassVar[dict[str, Any]] = {"x": Tensor, "edge_type": OptTensor}
     takes_ids = False
 
+    def _reduction(self, edge_index: Any) -> Reduction:
+        return "mean" if self.aggr == "mean" else "sum"  # PyG does not call its `aggr_module`
+
     @classmethod
     def check_options(cls, layer: MessagePassing) -> None:
         super().check_options(layer)
@@ -223,10 +231,12 @@ class HGTConv(on_core.OnCore, pyg.HGTConv):
     propagate_type: ClassVar[dict[str, Any]] = {
         "k": Tensor, "q": Tensor, "v": Tensor, "edge_attr": Tensor,
     }  # fmt: skip
-    parts = (SumAggregation, HeteroDictLinear, HeteroLinear, ParameterDict)
-    inlined = ("aggr_module", "k_rel", "v_rel")
+    inlined: ClassVar[on_core.Inlined] = {
+        "aggr_module": (SumAggregation,), "k_rel": (HeteroLinear,), "v_rel": (HeteroLinear,),
+    }  # fmt: skip
     smallest = (1, 1, (["a"], [("a", "to", "a")]))
     flows_back = False
+    pays_from = 0, 0
 
     def forward(
         self, x_dict: dict[str, Tensor], edge_index_dict: dict[EdgeType, Any]
@@ -292,6 +302,8 @@ class HANConv(on_core.OwnPropagate, pyg.HANConv):
     """
 
     flows_back = False
+    inlined: ClassVar[on_core.Inlined] = {"aggr_module": (SumAggregation,)}
+    pays_from = 0, 0
 
     def _run(self, edge_index: Any, size: Any, given: dict[str, Any]) -> Tensor | None:
         (x_src, x_dst), (of_source, of_target) = given["x"], given["alpha"]

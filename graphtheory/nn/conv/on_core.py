@@ -10,19 +10,26 @@ from typing import Any, ClassVar, TypeVar, cast
 
 import torch
 from torch import Tensor
-from torch.nn.modules.module import _has_any_global_hook
+from torch.nn.modules.module import _has_any_global_hook as has_global_hooks
 from torch_geometric.nn.aggr import MaxAggregation, MeanAggregation, MinAggregation, SumAggregation
 from torch_geometric.nn.conv import MessagePassing
 from torch_geometric.nn.dense import Linear
+from torch_geometric.utils import is_sparse
 
 from graphtheory.graph import Neighborhood
+from graphtheory.nn.conv.adjacency import is_new
 from graphtheory.ops.edge import Reduction
 
 _STAGES = ("propagate", "message", "aggregate", "message_and_aggregate", "edge_update")
-_HOOKS = tuple(f"_{stage}_forward{pre}_hooks" for stage in _STAGES for pre in ("_pre", ""))
+_ASKING = (
+    "_explain",
+    *(f"_{stage}_forward{pre}_hooks" for stage in _STAGES for pre in ("_pre", "")),
+)
+_METHODS = (*_STAGES, "update", "edge_updater")
 REDUCTIONS: dict[type, Reduction] = {
     SumAggregation: "sum", MeanAggregation: "mean", MaxAggregation: "max", MinAggregation: "min",
 }  # fmt: skip
+Inlined = dict[str, tuple[type, ...]]
 
 
 class OnCore(MessagePassing):
@@ -30,8 +37,9 @@ class OnCore(MessagePassing):
 
     Parameters, initialization, state dict and representation are PyG's own. `forward` calls `ops`
     and materializes no messages, unless an explainer (`conv.explain`), a hook on propagation,
-    messages, aggregation or edge updates, or `torch.onnx.export` asks for them: then PyG's message
-    passing runs, with the same result. TorchScript compiles PyG's layer.
+    messages, aggregation or edge updates, or `torch.onnx.export` asks for them, or a method or a
+    submodule that `ops` replaces is no longer PyG's own: then PyG's message passing runs, with the
+    same result. TorchScript compiles PyG's layer.
     """
 
     # PyG generates a fast `propagate` per class, without support for explainers, and keeps the
@@ -40,22 +48,48 @@ class OnCore(MessagePassing):
     decomposes: ClassVar[bool] = False  # computes `decomposed_layers`
     flows_back: ClassVar[bool] = True  # computes `flow="target_to_source"`
     smallest: ClassVar[tuple[Any, ...]] = (1, 1)  # arguments of a layer of PyG of this kind
-    # kinds of submodules that it knows how to run; None if PyG's forward runs them
-    parts: ClassVar[tuple[type, ...] | None] = (Linear, SumAggregation)
-    # submodules whose weights it uses without calling them
-    inlined: ClassVar[tuple[str, ...]] = ("lin_edge", "aggr_module")
+    # submodules that it does not call as PyG does, and the kinds that each may have
+    inlined: ClassVar[Inlined] = {"lin_edge": (Linear,), "aggr_module": (SumAggregation,)}
+    # edges, and edges times channels, from which it pays to sort edges that one call uses
+    pays_from: ClassVar[tuple[int, int]] = (4_000, 0)
+    _pyg: type | None = None  # what a layer was before `accelerate`
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The result; by PyG's layer at the first call on few edges, which may be the only one."""
+        if self._pyg is None or not self._is_first(*args, **kwargs):
+            return super().__call__(*args, **kwargs)
+        theirs: Any = object.__new__(self._pyg)
+        object.__setattr__(theirs, "__dict__", vars(self))  # the same parameters and state
+        return theirs(*args, **kwargs)
+
+    def _is_first(self, x: Any = None, edge_index: Any = None, *more: Any, **named: Any) -> bool:
+        """Whether these are few edges, maybe with weights, that the layer has not met before."""
+        if type(edge_index) is not Tensor or type(x) is not Tensor or torch.compiler.is_compiling():
+            return False
+        (edges, size), count = self.pays_from, edge_index.numel() // 2
+        if x.dim() != 2:
+            return False
+        if count >= edges:  # PyG's largest value, and its gradient, take longer than its sum
+            of_sum = type(self.aggr_module) in (SumAggregation, MeanAggregation)
+            if count * x.size(1) >= (size if of_sum else size // 4):
+                return False
+        for weight in (*more, *named.values()):  # anything else is for our checks
+            of_edges = type(weight) is Tensor and weight.shape == (count,)
+            if weight is not None and not (of_edges and weight.dtype.is_floating_point):
+                return False
+        plain = edge_index.dtype is torch.int64 and not getattr(self, "cached", False)
+        seen = is_watched(self) or is_seen_by_all()  # by hooks, which get this very layer
+        return plain and not seen and is_new(edge_index, self)
 
     def needs_messages(self) -> bool:
-        """Whether an explainer, a hook or ONNX, which has no operator of `ops`, needs messages."""
-        if self._explain or torch.onnx.is_in_onnx_export():
+        """Whether only PyG's message passing computes or calls what this call has to."""
+        if changed(self, type(self)) or torch.onnx.is_in_onnx_export():
             return True
-        if torch.compiler.is_compiling():
-            return False
-        own = self.__dict__
-        for name in _HOOKS:  # noqa: SIM110  (a generator costs as much as the rest)
-            if own[name]:
-                return True
-        return False
+        if self._decomposed_layers != 1 and not self.decomposes:
+            return True
+        if self.flow != "source_to_target" and not self.flows_back:
+            return True
+        return not torch.compiler.is_compiling() and has_global_hooks()
 
     def for_messages(self, edge_index: Any) -> Any:
         """`edge_index` in a form that PyG accepts; an explainer is refused a `Neighborhood`."""
@@ -129,8 +163,7 @@ class OwnPropagate(OnCore):
     then that one runs, as while an explainer or a hook asks for messages.
     """
 
-    parts: ClassVar[tuple[type, ...] | None] = None  # PyG's own forward runs them
-    inlined: ClassVar[tuple[str, ...]] = ("aggr_module",)
+    inlined: ClassVar[Inlined] = {"aggr_module": tuple(REDUCTIONS)}
 
     def _run(self, edge_index: Any, size: Any, given: dict[str, Any]) -> Tensor | None:
         raise NotImplementedError
@@ -149,10 +182,33 @@ class OwnPropagate(OnCore):
         if out is not None:
             return out
         edge_index = self.for_messages(edge_index)
-        return MessagePassing.propagate(self, edge_index, size=size, **kwargs)
+        theirs: Any = MessagePassing.propagate  # that of all layers, and the one PyG generates
+        if not self._explain and self._decomposed_layers == 1:
+            kind = next(k for k in type(self).__mro__ if not issubclass(k, OnCore))
+            theirs = getattr(kind, "_jinja_propagate", theirs)
+        return cast(Tensor, theirs(self, edge_index, size=size, **kwargs))
 
     # what PyG puts on a layer while it is explained, and afterwards
     _orig_propagate, _jinja_propagate = MessagePassing.propagate, propagate
+
+
+def reduction_of(layer: MessagePassing, edge_index: Any) -> Reduction | None:
+    """How a layer reduces along these edges: by name along a matrix, else by its module."""
+    if layer.fuse and is_sparse(edge_index):
+        return cast(Reduction, "sum" if layer.aggr == "add" else layer.aggr)
+    return REDUCTIONS.get(type(layer.aggr_module))
+
+
+def kept(x: Tensor) -> Tensor:
+    """What the backward pass reads: a copy, since x may change in place after PyG's layer."""
+    return x.clone() if torch.is_grad_enabled() else x
+
+
+def multiplied(weight: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+    """Weights and features in the types of PyG's product: integers as x, float64 for both."""
+    if not weight.is_floating_point():
+        return weight.to(x.dtype), x
+    return weight, x.double() if weight.dtype is torch.float64 else x
 
 
 def check_reduction(layer: MessagePassing, node_dim: int) -> None:
@@ -194,11 +250,11 @@ def check_dropout(dropout: float) -> None:
 
 def pair(x: Any, flow: str = "source_to_target") -> tuple[Tensor, Tensor | None]:
     """Features (x_src, x_dst) of source and target nodes; a single tensor is both."""
-    if not isinstance(x, Tensor) and flow != "source_to_target":
-        raise ValueError(f"x: got a pair, expected one tensor with flow={flow!r}")
     if not isinstance(x, Tensor) and not (isinstance(x, (tuple, list)) and len(x) == 2):
         raise TypeError(f"x: got {type(x).__name__}, expected a tensor or a pair of them")
     x_src, x_dst = (x, x) if isinstance(x, Tensor) else x
+    if x_src is not x_dst and flow != "source_to_target":
+        raise ValueError(f"x: got a pair, expected one tensor with flow={flow!r}")
     for name, features in (("x", x_src), ("x[1]", x_dst)):
         if features is not None and features.dim() != 2:
             raise ValueError(
@@ -220,11 +276,12 @@ def two_features(
     return x_src, x_dst
 
 
-def num_targets(x_src: Tensor, x_dst: Tensor | None, size: Any) -> int | None:
-    """Number of target nodes; None if neither x nor `size` says."""
+def num_targets(x_src: Tensor, x_dst: Tensor | None, size: Any, edge_index: Any) -> int | None:
+    """Number of target nodes; None if neither x nor the `size` of an edge list says."""
     rows = None if x_dst is None else x_dst.size(0)
-    if size is None:
-        return rows
+    listed = type(edge_index) is Tensor and edge_index.layout is torch.strided
+    if size is None or not (listed or isinstance(edge_index, Neighborhood)):
+        return rows  # other graphs have sizes of their own, which PyG takes
     if size[0] != x_src.size(0) or rows not in (None, size[1]):
         known = (x_src.size(0), "any" if rows is None else rows)
         raise ValueError(f"size: got {tuple(size)}, expected {known} as x has rows")
@@ -245,6 +302,50 @@ def check_features(name: str, features: Tensor, channels: int) -> None:
 
 def is_plain(linear: torch.nn.Module) -> bool:
     """Whether nobody else sees what goes through a linear map."""
-    hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-    seen = _has_any_global_hook() or any(getattr(linear, name) for name in hooks)
-    return type(linear) is Linear and "forward" not in vars(linear) and not seen
+    return type(linear) is Linear and not (is_watched(linear) or has_global_hooks())
+
+
+def is_seen_by_all() -> bool:
+    """Whether torch calls a hook of each module: a compiled call does not."""
+    return not torch.compiler.is_compiling() and has_global_hooks()
+
+
+def is_watched(module: torch.nn.Module) -> bool:
+    """Whether a call of the module runs a hook of its own or a replaced forward."""
+    own = module.__dict__
+    lazy = "_hook" in own  # PyG's own, which reads the sizes off the first input
+    return bool(
+        "forward" in own
+        or own["_forward_hooks"]
+        or len(own["_forward_pre_hooks"]) > lazy
+        or own["_backward_hooks"]
+        or own["_backward_pre_hooks"]
+    )
+
+
+def changed(layer: Any, drop_in: Any) -> str:
+    """Why a drop-in would not run all of a layer as PyG does, which may change; "" if it does."""
+    own = layer.__dict__
+    compiles = torch.compiler.is_compiling()  # then PyG calls no hooks on messages either
+    for name in _ASKING:
+        if own.get(name) and not (compiles and name != "_explain"):
+            return "an explainer or a hook asks for its messages"
+    for name in _METHODS:
+        if name in own and not is_pygs(own[name], type(layer), drop_in):
+            return f"its {name} was replaced"
+    for name, kinds in drop_in.inlined.items():
+        part = own["_modules"].get(name)
+        if part is None:
+            continue
+        if type(part) not in kinds:
+            return f"its {name} is a {type(part).__name__}, not PyG's own"
+        for module in part.modules():
+            if is_watched(module):
+                return f"a hook on its {name}, which the drop-in does not call as PyG does"
+    return ""
+
+
+def is_pygs(method: Any, *kinds: Any) -> bool:
+    """Whether PyG put a `propagate` on a layer, as after an explanation or for a decomposition."""
+    own = [getattr(k, f"_{which}_propagate", None) for k in kinds for which in ("orig", "jinja")]
+    return getattr(method, "__func__", method) in own

@@ -154,7 +154,10 @@ class SPDTransformerConv(DotProduct):
         edge_attr: Tensor | None = None,
         attn_bias: Tensor | None = None,
     ) -> Any:
-        channels = self.lin_key.in_channels, self.lin_query.in_channels
+        channels = (
+            getattr(self.lin_key, "in_channels", -1),
+            getattr(self.lin_query, "in_channels", -1),
+        )
         x_src, x_dst = on_core.two_features(x, *channels)
         if self.needs_messages():
             given = (x_src, x_dst, edge_index, distance, edge_attr, attn_bias)

@@ -160,9 +160,12 @@ class DotProduct(OnCore):
             return False
         if is_tracing() or not torch.is_grad_enabled() or torch.is_autocast_enabled("cpu"):
             return False
-        if any(is_lazy(one.weight) for one in (self.lin_query, self.lin_key, self.lin_value)):
+        if any(
+            is_lazy(getattr(one, "weight", x_src))
+            for one in (self.lin_query, self.lin_key, self.lin_value)
+        ):
             return False  # a first call makes the weights
-        tensors = (x_src, x_dst, features, self.lin_query.weight)
+        tensors = (x_src, x_dst, features, getattr(self.lin_query, "weight", x_src))
         if not all(t.dtype == features.dtype and t.layout == torch.strided for t in tensors):
             return False
         if features.dtype not in (torch.float32, torch.float64):
@@ -271,7 +274,10 @@ class TransformerConv(DotProduct, pyg.TransformerConv):
         if self.needs_messages():
             edge_index = self.for_messages(edge_index)
             return super().forward(x, edge_index, edge_attr, return_attention_weights or None)
-        channels = self.lin_key.in_channels, self.lin_query.in_channels
+        channels = (
+            getattr(self.lin_key, "in_channels", -1),
+            getattr(self.lin_query, "in_channels", -1),
+        )
         x_src, x_dst = on_core.two_features(x, *channels, self.flow)
         adj = adjacency_of(edge_index, x_src.size(0), x_dst.size(0), flow=self.flow)
         edge_attr = edge_features.given_features(edge_attr, edge_index, self.edge_dim)

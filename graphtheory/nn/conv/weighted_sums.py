@@ -1,23 +1,21 @@
 """PyG's layers that keep their `forward`, on the core: their sums over neighbors run on `ops`.
 
-Only `propagate`, which gathers and scatters messages in PyG, is ours, and the forward of PNAConv.
+Only `propagate`, which gathers and scatters messages in PyG, is ours.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, ClassVar, cast
 from weakref import WeakKeyDictionary
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 from torch.nn.parameter import is_lazy
-from torch_geometric.nn import aggr
 from torch_geometric.nn import conv as pyg
 from torch_geometric.nn.conv import MessagePassing
-from torch_geometric.nn.dense import Linear
 from torch_geometric.typing import SparseTensor
+from torch_geometric.utils import is_sparse
 
 from graphtheory import ops
 from graphtheory.graph import Neighborhood
@@ -25,7 +23,7 @@ from graphtheory.graph.inference import innermost_transform
 from graphtheory.nn.conv import on_core
 from graphtheory.nn.conv.adjacency import adjacency_of, stored_values
 from graphtheory.nn.conv.edge_features import gather
-from graphtheory.nn.conv.on_core import REDUCTIONS, OwnPropagate, check_layout
+from graphtheory.nn.conv.on_core import REDUCTIONS
 
 _MOST = 0.75  # share of the target nodes up to which `SAGEConv` leaves the others out
 
@@ -41,32 +39,55 @@ class Sums(on_core.OwnPropagate):
 class WeightedSums(Sums):
     """Mixin of a layer whose message is a neighbor's features, maybe times a weight of the edge."""
 
+    pays_from = 4_000, 2**21
     weight_name: ClassVar[str | None] = None  # of the argument of `propagate` with these weights
 
     def _run(self, edge_index: Any, size: Any, given: dict[str, Any]) -> Tensor | None:
         x = given["x"]
         x_src, x_dst = x if isinstance(x, (tuple, list)) else (x, x)
         # PyG's generated and its generic `propagate` read such a pair differently
-        if x_dst is not None and x_dst is not x_src and self.flow != "source_to_target":
+        if x_dst is not x_src and self.flow != "source_to_target":
             raise ValueError(f"flow: got {self.flow!r} with a pair, expected the default")
-        odd = x_src is None or x_src.dim() != 2 or not x_src.is_floating_point()
-        if odd or (x is not x_src and self.flow != "source_to_target"):
+        reduce = on_core.reduction_of(self, edge_index)
+        if reduce is None or not _is_matrix(x_src) or not _is_matrix(x_dst):
             return None
-        num_dst = on_core.num_targets(x_src, x_dst, size)
+        if x is not x_src and self.flow != "source_to_target":
+            return None
+        num_dst = on_core.num_targets(x_src, x_dst, size, edge_index)
         edge_index = _kept(self, edge_index) if self.weight_name is not None else edge_index
         adj = adjacency_of(edge_index, x_src.size(0), num_dst, flow=self.flow)
-        weight = None if self.weight_name is None else given[self.weight_name]
-        stored = None if self.weight_name is None else stored_values(edge_index)
-        weight = weight if stored is None else stored
+        weight = self._weights(edge_index, given)
+        if reduce in ("max", "min") or (weight is not None and weight.requires_grad):
+            x_src = on_core.kept(x_src)
         if weight is not None:
             if weight.numel() != adj.num_given:
                 raise ValueError(
                     f"{self.weight_name}: shape {tuple(weight.shape)}, expected one per edge "
                     f"[{adj.num_given}]"
                 )
-            weight = adj.to_csr_order(weight.flatten())[:, None]
-        reduce = REDUCTIONS[type(self.aggr_module)]
+            if is_sparse(edge_index):
+                weight = weight.to(x_src.dtype)
+            weight, x_src = on_core.multiplied(weight.flatten(), x_src)
+            weight = adj.to_csr_order(weight)[:, None]
         return ops.aggregate(weight, x_src[:, None], adj.neighborhood, reduce).squeeze(1)
+
+    def _weights(self, edge_index: Any, given: dict[str, Any]) -> Tensor | None:
+        """The values of a matrix by which PyG multiplies; else the weights given, or stored."""
+        weight = None if self.weight_name is None else given[self.weight_name]
+        if self.fuse and is_sparse(edge_index):
+            if isinstance(edge_index, SparseTensor) and self.weight_name is None:
+                return None
+            return stored_values(edge_index)
+        if weight is None and self.weight_name is not None:
+            return stored_values(edge_index)
+        return weight
+
+
+def _is_matrix(x: Any) -> bool:
+    """Whether it is None or dense features of nodes of one graph, floats."""
+    if x is None:
+        return True
+    return bool(x.dim() == 2 and x.is_floating_point() and x.layout is torch.strided)
 
 
 _LAST: WeakKeyDictionary[WeightedSums, Tensor] = WeakKeyDictionary()
@@ -145,7 +166,8 @@ class SAGEConv(WeightedSums, pyg.SAGEConv):
         """The rows up to the last with an edge; None where PyG's forward has to, or may as well."""
         if not self.root_weight or torch.compiler.is_compiling() or self.needs_messages():
             return None
-        if self.flow != "source_to_target" or (isinstance(x, Tensor) and x.dim() != 2):
+        both = [x] if isinstance(x, Tensor) else x
+        if self.flow != "source_to_target" or not all(map(_is_matrix, both)):
             return None
         x_src, x_dst = on_core.pair(x, self.flow)
         if (
@@ -153,10 +175,13 @@ class SAGEConv(WeightedSums, pyg.SAGEConv):
             or x_src.device.type != "cpu"
             or innermost_transform() is not None
             or type(self.aggr_module) not in REDUCTIONS
+            or self._weights(edge_index, {}) is not None
             or not (on_core.is_plain(self.lin_l) and on_core.is_plain(self.lin_r))
         ):
             return None
-        adj = adjacency_of(edge_index, x_src.size(0), on_core.num_targets(x_src, x_dst, size))
+        adj = adjacency_of(
+            edge_index, x_src.size(0), on_core.num_targets(x_src, x_dst, size, edge_index)
+        )
         return adj.cached("first rows", lambda: _up_to_the_last_edge(adj.neighborhood))
 
 
@@ -195,15 +220,17 @@ class GINEConv(Sums, pyg.GINEConv):
     Source: Hu et al. (2020), Strategies for pre-training GNNs.
     """
 
+    pays_from = 0, 0
+
     def _run(self, edge_index: Any, size: Any, given: dict[str, Any]) -> Tensor | None:
         (x_src, x_dst), edge_attr = given["x"], given["edge_attr"]
-        if x_dst is not None and x_dst is not x_src and self.flow != "source_to_target":
+        if x_dst is not x_src and self.flow != "source_to_target":
             raise ValueError(f"flow: got {self.flow!r} with a pair, expected the default")
-        if edge_attr is None or x_src.dim() != 2:
+        reduce = on_core.reduction_of(self, edge_index)
+        if edge_attr is None or reduce is None or not _is_matrix(x_src):
             return None
-        num_dst = on_core.num_targets(x_src, x_dst, size)
+        num_dst = on_core.num_targets(x_src, x_dst, size, edge_index)
         adj = adjacency_of(edge_index, x_src.size(0), num_dst, flow=self.flow)
-        reduce = REDUCTIONS[type(self.aggr_module)]
         is_own = type(self).message is not pyg.GINEConv.message or "message" in vars(self)
         if reduce in ("sum", "mean") and not is_own and isinstance(edge_attr, Tensor):
             if edge_attr.shape[:1] != (adj.neighborhood.num_edges,):
@@ -218,6 +245,7 @@ class GINEConv(Sums, pyg.GINEConv):
                         x.dtype, of_edges.dtype
                     )  # they differ under autocast
                     x, of_edges = x.to(dtype), of_edges.to(dtype)[:, None]
+                x = on_core.kept(x) if x is x_src else x
                 nb, given_order = adj.neighborhood, adj.order is not None
                 out = ops.relu_sum(
                     x[:, None], of_edges, nb, edge_matrix=matrix, given_order=given_order
@@ -242,133 +270,3 @@ def _terms(
     if not fits or not x.dtype == edge_attr.dtype == weight.dtype:
         return x, lin(edge_attr), None
     return x if bias is None else x + bias, edge_attr, weight.T[None]
-
-
-class PNAConv(OwnPropagate, pyg.PNAConv):
-    r"""PyG's `PNAConv` with its aggregations by `ops`.
-
-    The one linear map of a message is a sum of three,
-
-    .. math:: m_{ij} = A x_i + B x_j + C e_{ij} + c
-
-    so that it is computed per node, and :math:`B x_j (+ C e_{ij})` alone is reduced: a sum, mean,
-    largest or smallest of messages is that of :math:`B x_j` plus the rest, variance and standard
-    deviation do not depend on it. Without edge features no tensor has both an edge axis and a
-    feature axis. A scaler multiplies what the last linear map makes of the aggregations, not the
-    aggregations. In float32 a variance, a difference of means of squares as in PyG, is rounded
-    differently.
-
-    Source: Corso et al. (2020), eq. (4) to (8).
-    """
-
-    inlined = ("aggr_module", "pre_nns", "post_nns")
-
-    @classmethod
-    def check_options(cls, layer: MessagePassing) -> None:
-        check_layout(layer, 0)
-        for network in layer.pre_nns:
-            if [type(part) for part in network] != [Linear]:
-                raise ValueError(
-                    f"pre_layers: got {(len(network) + 1) // 2}, expected 1: more layers have an "
-                    "activation between source and target node"
-                )
-        for network in layer.post_nns:
-            if type(network[0]) is not Linear:
-                raise ValueError(f"post_nns: got a {type(network[0]).__name__}, expected a Linear")
-        for one in _aggregations(layer):
-            if type(one) not in REDUCTIONS and not _is_variance(one):
-                raise ValueError(
-                    f"aggregators: got {type(one).__name__}, expected sums, means, max, min, var "
-                    "and std"
-                )
-
-    def forward(self, x: Tensor, edge_index: Any, edge_attr: Tensor | None = None) -> Tensor:
-        towers = self.towers if self.divide_input else 1
-        split = x.view(-1, towers, self.F_in).expand(-1, self.towers, -1)
-        out = None if self.needs_messages() else self._reduced(edge_index, split, edge_attr)
-        if out is None:
-            return super().forward(x, edge_index, edge_attr)
-        reduced, degree = out
-        weight = torch.stack([network[0].weight for network in self.post_nns])  # [T, F_out, .]
-        bias = torch.stack([network[0].bias for network in self.post_nns])
-        widths = [self.F_in] + [reduced.size(2)] * len(self.aggr_module.scaler)
-        of_own, *of_scaled = weight.split(widths, 2)
-        mapped = torch.einsum("ntf,tof->nto", split, of_own) + bias
-        scaled = torch.einsum("ntf,tsof->ntso", reduced, torch.stack(of_scaled, 1))
-        factors = torch.cat(_scalers(self.aggr_module, degree), 2)[..., None]  # [N, 1, S, 1]
-        mapped = mapped + (scaled * factors).sum(2)
-        outs = zip(self.post_nns, mapped.unbind(1), strict=True)
-        return self.lin(torch.cat([network[1:](tower) for network, tower in outs], 1))
-
-    def _run(self, edge_index: Any, size: Any, given: dict[str, Any]) -> None:
-        """Nothing: PyG's forward runs only where its messages are needed."""
-
-    def _reduced(
-        self, edge_index: Any, x: Tensor, edge_attr: Tensor | None
-    ) -> tuple[Tensor, Tensor] | None:
-        """Every aggregation [N, towers, F], and degrees; None where only PyG has them."""
-        if edge_attr is None and (self.edge_dim or isinstance(edge_index, SparseTensor)):
-            return None
-        adj = adjacency_of(edge_index, x.size(0), x.size(0), flow=self.flow)
-        weight = torch.stack([network[0].weight for network in self.pre_nns])  # [T, F, 2 or 3 F]
-        bias = torch.stack([network[0].bias for network in self.pre_nns])
-        of_target, of_source, *of_edge = weight.split(self.F_in, 2)
-        here = torch.einsum("ntf,tof->nto", x, of_target) + bias
-        there = torch.einsum("ntf,tof->nto", x, of_source)
-        nb = adj.neighborhood
-        if edge_attr is not None:
-            encoded = self.edge_encoder(edge_attr).view(-1, self.F_in)
-            there = gather(there, adj) + torch.einsum("ef,tof->eto", encoded, of_edge[0])
-            nb = adj.edges_as_sources(given_order=True)
-        degree = nb.degree().to(x.dtype)[:, None, None]
-        return torch.cat(_aggregated(_aggregations(self), there, here, nb, degree), -1), degree
-
-
-def _aggregations(layer: Any) -> list[nn.Module]:
-    of = layer.aggr_module.aggr
-    return list(of.aggrs) if isinstance(of, aggr.MultiAggregation) else [of]
-
-
-def _is_variance(one: Any) -> bool:
-    one = one.var_aggr if type(one) is aggr.StdAggregation else one
-    return type(one) is aggr.VarAggregation and not one.semi_grad
-
-
-def _aggregated(
-    wanted: list[nn.Module], there: Tensor, here: Tensor, nb: Neighborhood, degree: Tensor
-) -> list[Tensor]:
-    """Each aggregation [N, towers, F_in] of all messages, zeros where there are none."""
-    found = {"mean": ops.aggregate(None, there, nb, "mean")}
-    variance = None
-    if any(map(_is_variance, wanted)):
-        variance = ops.aggregate(None, there**2, nb, "mean") - found["mean"] ** 2
-    outs = []
-    for one in wanted:
-        how = REDUCTIONS.get(type(one))
-        if how is None:
-            assert variance is not None
-            outs.append(variance if type(one) is aggr.VarAggregation else _root(variance))
-            continue
-        if how not in found:
-            found[how] = ops.aggregate(None, there, nb, how)
-        outs.append(found[how] + here * (degree if how == "sum" else degree.clamp(max=1)))
-    return outs
-
-
-def _root(variance: Tensor) -> Tensor:
-    """Standard deviation; as in PyG 0, with gradient 0, for a variance up to 1e-5."""
-    out = variance.clamp(min=1e-5).sqrt()
-    return out.masked_fill(out <= 1e-5**0.5, 0.0)
-
-
-def _scalers(module: Any, degree: Tensor) -> list[Tensor]:
-    linear, log = module.avg_deg_lin, module.avg_deg_log
-    some = degree.clamp(min=1)
-    known: dict[str, Callable[[], Tensor]] = {
-        "identity": lambda: torch.ones_like(degree),
-        "amplification": lambda: (degree + 1).log() / log,
-        "attenuation": lambda: log / (some + 1).log(),
-        "linear": lambda: degree / linear,
-        "inverse_linear": lambda: linear / some,
-    }
-    return [known[name]() for name in module.scaler]

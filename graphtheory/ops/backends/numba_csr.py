@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from graphtheory.graph.inference import innermost_transform
 from graphtheory.ops.arguments import BucketedBias
 from graphtheory.ops.backends.cpu.memory import keeps_weights
 from graphtheory.ops.backends.csr import CSRBackend
@@ -31,6 +32,8 @@ class NumbaCSR(CSRBackend):
     def needs_transpose(self, call: Call | AttentionCall) -> bool:
         """Not where attention has only gradients of the query and of a bias with kept weights."""
         if not isinstance(call, AttentionCall) or call.key.requires_grad:
+            return True
+        if innermost_transform() is not None:  # an outer call may ask for what this one does not
             return True
         if call.value.requires_grad:
             return True

@@ -55,7 +55,9 @@ class ResNetFeatures(nn.Module):
         try:
             from transformers import ResNetConfig, ResNetModel
         except ImportError as error:
-            raise ImportError("ResNets need transformers: pip install 'graphtheory[hf]'") from error
+            raise ImportError(
+                "ResNets need transformers: pip install 'pyg-graphtheory[hf]'"
+            ) from error
         sizes = _RESNETS[depth]
         self.network = ResNetModel(ResNetConfig(num_channels=in_channels, **sizes))
         stem: Any = self.network.embedder

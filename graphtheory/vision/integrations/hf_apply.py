@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,12 +14,19 @@ from typing import Any
 import torch
 from safetensors import safe_open
 from torch import Tensor, nn
-from transformers import AttentionInterface, AttentionMaskInterface, AutoConfig, PreTrainedModel
+from transformers import (
+    AttentionInterface,
+    AttentionMaskInterface,
+    AutoConfig,
+    PreTrainedConfig,
+    PreTrainedModel,
+)
 from transformers.masking_utils import sdpa_mask
 from transformers.utils import output_capturing
 from transformers.utils.hub import cached_file
 
 from graphtheory.patterns import TopK
+from graphtheory.vision.integrations.forwards import guard, put_on, require_free, take_off
 from graphtheory.vision.integrations.hf_layers import (
     HFLayers,
     SwinHooks,
@@ -46,9 +54,13 @@ from graphtheory.vision.integrations.token_rules import (
 __all__ = ["Applied", "What", "apply", "from_pretrained", "topk_attention_forward", "undo"]
 
 NEAREST = "_nearest_attention"  # attribute of a model: its `TopK` and what was there before
+_CHOSEN = "_attn_implementation_internal"  # of a config
 ENTRY = "graphtheory"  # of the config
 # A tensor that Hugging Face alone does not expect, so that it reports it when it loads the folder.
 MARK = "load_with_graphtheory.vision.integrations.transformers.from_pretrained"
+# Options of `from_pretrained`: where files lie, and what a model takes though its config has it.
+_WHERE = ("cache_dir", "local_files_only", "revision", "subfolder", "token")
+_DTYPE = ("dtype", "torch_dtype")
 # Options of attention layers that change the result and are not supported.
 _UNSUPPORTED = ("head_mask", "position_bias", "s_aux", "softcap", "cache")
 
@@ -156,17 +168,23 @@ def undo(model: nn.Module) -> None:
     if not uninstall(model) and nearest is None:
         raise ValueError(f"model: nothing was applied to this {type(model).__name__}")
     for config, kind in () if nearest is None else nearest.before:
-        config._attn_implementation_internal = kind
-    for layer in () if nearest is None else swin2_attention(model):
-        del layer.forward
+        if config._attn_implementation == _name(nearest.pattern):  # else chosen by the user since
+            config._attn_implementation_internal = kind
+    for layer in swin2_attention(model):
+        take_off(layer)
+    guard(model, ())
     _save_with_rules(model)
 
 
 def _save_with_rules(model: Any) -> None:
     """Make ``model.save_pretrained`` save the rules that are applied; or not, if there are none."""
-    vars(model).pop("save_pretrained", None)
+    theirs = vars(model).pop("save_pretrained", None)
+    if getattr(theirs, "func", None) is _save:
+        theirs = theirs.args[1]
     if _applied(model):
-        model.save_pretrained = partial(_save, model)
+        theirs = partial(_save, model, theirs)
+    if theirs is not None:
+        model.save_pretrained = theirs
 
 
 def _applied(model: Any) -> list[Any]:
@@ -176,16 +194,17 @@ def _applied(model: Any) -> list[Any]:
 
 
 def _save(
-    model: Any, folder: str | os.PathLike[str], *args: Any,
+    model: Any, theirs: Callable[..., Any] | None, folder: str | os.PathLike[str], *args: Any,
     state_dict: dict[str, Any] | None = None, **options: Any,
 ) -> None:  # fmt: skip
-    """``save_pretrained`` with the rules in the config."""
+    """``save_pretrained``, or what had its place, with the rules in the config."""
     entry = [encoded(what) for what in _applied(model)]
     state = dict(model.state_dict() if state_dict is None else state_dict)
     state[MARK] = torch.ones(1)
     setattr(model.config, ENTRY, entry)
     try:
-        type(model).save_pretrained(model, folder, *args, state_dict=state, **options)
+        save = partial(type(model).save_pretrained, model) if theirs is None else theirs
+        save(folder, *args, state_dict=state, **options)
     finally:
         delattr(model.config, ENTRY)
 
@@ -200,7 +219,7 @@ def from_pretrained(kind: Any, folder: str | os.PathLike[str], *args: Any, **opt
         kind: Class of the model, or a class such as ``AutoModelForImageClassification``.
         folder: The folder, or the name of a repository.
         args: As for ``kind.from_pretrained``.
-        options: As for ``kind.from_pretrained``.
+        options: As for ``kind.from_pretrained``, such as `num_labels` or `output_loading_info`.
 
     Raises:
         ValueError: If the config names no rule, or one that does not exist; or if the weights were
@@ -211,12 +230,12 @@ def from_pretrained(kind: Any, folder: str | os.PathLike[str], *args: Any, **opt
         >>> model.save_pretrained("folder")  # doctest: +SKIP
         >>> model = from_pretrained(ViTForImageClassification, "folder")  # doctest: +SKIP
     """
-    config = options.pop("config", None)
-    where = ("cache_dir", "local_files_only", "revision", "subfolder", "token")
-    found = {name: options[name] for name in where if name in options}
-    if config is None:
-        config = AutoConfig.from_pretrained(folder, **found)
-    entry = getattr(config, ENTRY, None)
+    found = {name: options[name] for name in _WHERE if name in options}
+    saved = AutoConfig.from_pretrained(folder, **found)
+    entry, config = getattr(saved, ENTRY, None), copy.deepcopy(options.pop("config", folder))
+    if not isinstance(config, PreTrainedConfig):  # as theirs: options that a config has are for it
+        own = {n: options.pop(n) for n in list(options) if hasattr(saved, n) and n not in _DTYPE}
+        config = AutoConfig.from_pretrained(folder if config is None else config, **found, **own)
     if not entry:
         raise ValueError(f"folder: the config in {folder} names no rule, expected one of `apply`")
     names = _tensors(folder, found)
@@ -225,7 +244,7 @@ def from_pretrained(kind: Any, folder: str | os.PathLike[str], *args: Any, **opt
             f"folder: the weights in {folder} were saved by a model without the rule that its "
             f"config names, expected {kind.__name__}.from_pretrained, and `apply` after it"
         )
-    delattr(config, ENTRY)
+    vars(config).pop(ENTRY, None)
     if hasattr(kind, "_model_mapping"):
         kind = kind._model_mapping[type(config)]
 
@@ -241,9 +260,9 @@ def from_pretrained(kind: Any, folder: str | os.PathLike[str], *args: Any, **opt
         ],
     }  # fmt: skip
     started: Any = type(kind.__name__, (kind,), parts)
-    model = started.from_pretrained(folder, *args, config=config, **options)
-    model.__class__ = kind
-    return model
+    made = started.from_pretrained(folder, *args, config=config, **options)
+    (made[0] if isinstance(made, tuple) else made).__class__ = kind
+    return made
 
 
 def _tensors(folder: str | os.PathLike[str], where: dict[str, Any]) -> set[str] | None:
@@ -267,19 +286,21 @@ def _apply_topk(model: PreTrainedModel, pattern: TopK) -> Applied:
                 f"model: its {type(part).__name__} does not find its attention in the registry of "
                 "transformers (AttentionInterface), expected one that does"
             )
+    require_free(model, swin2_attention(model))
     earlier = getattr(model, NEAREST, None)
-    before = tuple((p.config, p.config._attn_implementation) for p in parts)
-    before = before if earlier is None else earlier.before
+    own: Iterator[Any] = (vars(m).get("config") for m in model.modules())  # of a copied layer too
+    before = {id(c): (c, c._attn_implementation) for c in own if hasattr(c, _CHOSEN)}
+    before |= {} if earlier is None else {id(c): (c, kind) for c, kind in earlier.before}
     name = _register(pattern)
-    setattr(model, NEAREST, _Nearest(pattern, before))
-    for part in parts:
-        if part.config.model_type != "swinv2":
-            part.config._attn_implementation_internal = name
+    setattr(model, NEAREST, _Nearest(pattern, tuple(before.values())))
+    for config, _ in before.values():
+        if config.model_type != "swinv2":
+            config._attn_implementation_internal = name
     for layer in swin2_attention(model):
-        layer.forward = partial(attend_windows, layer, pattern=pattern)
+        put_on(layer, partial(attend_windows, pattern=pattern))
+    guard(model, swin2_attention(model))
     _save_with_rules(model)
-    names = (type(part).__name__ for part in parts)
-    return Applied(pattern, tuple(zip(names, (kind for _, kind in before), strict=True)))
+    return Applied(pattern, tuple((type(p).__name__, before[id(p.config)][1]) for p in parts))
 
 
 def _parts(model: PreTrainedModel) -> Iterator[PreTrainedModel]:
@@ -291,9 +312,13 @@ def _parts(model: PreTrainedModel) -> Iterator[PreTrainedModel]:
             yield part
 
 
+def _name(pattern: TopK) -> str:
+    return f"graphtheory_topk_{pattern.k}"
+
+
 def _register(pattern: TopK) -> str:
     """Register the pattern in both registries and return its name."""
-    name = f"graphtheory_topk_{pattern.k}"
+    name = _name(pattern)
     AttentionInterface.register(name, partial(topk_attention_forward, pattern=pattern))
     AttentionMaskInterface.register(name, sdpa_mask)
     return name

@@ -17,9 +17,15 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from graphtheory.graph import Grid
 from graphtheory.patterns import TopK
+from graphtheory.vision.integrations.forwards import name_of
 from graphtheory.vision.integrations.nearest import SWIN_MASKED, nearest_attention
 from graphtheory.vision.integrations.token_hooks import Hooks, Tokens
-from graphtheory.vision.integrations.token_layers import AttentionInputs, Layers, Positions
+from graphtheory.vision.integrations.token_layers import (
+    AttentionInputs,
+    Layers,
+    Positions,
+    example_of,
+)
 from graphtheory.vision.integrations.token_rules import Semantic
 
 # Tokens before the patches by `model_type` of a vision tower, or the option that counts them.
@@ -35,12 +41,31 @@ _EXPECTED = (
 )
 _AVERAGING = ("Dinov2", "CLIP", "MetaClip2", "Siglip", "IJepa")  # their ForImageClassification
 _LEAST = 3  # blocks of a Swin: two that compute tokens, one that updates the patches
+_EAGER = "eager_attention_forward"  # of the module of a class, or of the class that it extends
 # Attention implementations that add a float mask to the logits.
 _ADDING = ("sdpa", "eager", "graphtheory_")
 
 
+def attend(
+    attention: Any, x: Tensor, *args: Any, inputs: AttentionInputs | None = None, **options: Any
+) -> tuple[Tensor, Tensor | None]:
+    """Attention with the function that the config names; output and weights."""
+    if inputs is None:
+        return type(attention).forward(attention, x, *args, **options)
+    sources = x if inputs.sources is None else inputs.sources
+    query, key = inputs.rotate(heads(attention, x, 0), heads(attention, sources, 1))
+    inputs.made, mask = (query, key), inputs.mask(query)
+    kind = attention.config._attn_implementation
+    if mask is not None and not kind.startswith(_ADDING):
+        raise ValueError(f"attention: {kind!r} adds no mask, expected sdpa or eager")
+    value = heads(attention, sources, 2)
+    return attend_and_project(attention, query, key, value, mask, **inputs.positions.options)
+
+
 class HFLayers(Layers):
     """`Layers` of a model of transformers; `restored` says that every token is there at the end."""
+
+    attend = staticmethod(attend)
 
     def __init__(self, model: PreTrainedModel, restored: bool = False) -> None:
         self.base = _tower(model, restored)
@@ -60,8 +85,10 @@ class HFLayers(Layers):
         )
         if config.model_type == "vit_mae":
             self.grid_reason = "its patches are shuffled and some are left out"
-        if not self.matches_forward(self.layers[0], self.prefix + 4, **self._example()):
-            raise ValueError(f"model: {name} is not built as in transformers 5.23")
+        for layer in self.layers:
+            if not self.matches_forward(layer, self.prefix + 4, **self._example()):
+                where = f"its {name_of(layer, model)} ({type(layer).__name__})"
+                raise ValueError(f"model: {name} is not built as in transformers 5.23, {where}")
 
     def _example(self) -> dict[str, Any]:
         """The options that a layer takes with an image of 2 x 2 patches."""
@@ -69,7 +96,7 @@ class HFLayers(Layers):
         options: dict[str, Any] = {"attention_mask": None}
         if hasattr(self.base, "rope_embeddings"):
             angle = torch.arange(4.0)[:, None].expand(4, attention.head_dim)
-            like = attention.q_proj.weight
+            like = example_of(self.layers[0])
             options["position_embeddings"] = (angle.cos().to(like), angle.sin().to(like))
         if hasattr(self.layers[0], "relative_position_bias"):
             options["resolution"] = (2 * self.patch[0], 2 * self.patch[1])
@@ -77,20 +104,6 @@ class HFLayers(Layers):
 
     def scale(self, layer: Any) -> float:
         return _scaling(self.attention(layer))
-
-    def attend(
-        self, attention: Any, x: Tensor, inputs: AttentionInputs
-    ) -> tuple[Tensor, Tensor | None]:
-        """Attention with the function that the config names; output and weights."""
-        sources = x if inputs.sources is None else inputs.sources
-        query, key = inputs.rotate(heads(attention, x, 0), heads(attention, sources, 1))
-        inputs.made = query, key
-        mask = inputs.mask(query)
-        kind = attention.config._attn_implementation
-        if mask is not None and not kind.startswith(_ADDING):
-            raise ValueError(f"attention: {kind!r} adds no mask, expected sdpa or eager")
-        value = heads(attention, sources, 2)
-        return attend_and_project(attention, query, key, value, mask, **inputs.positions.options)
 
     def positions(self, layer: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Positions:
         """Relative position biases of BEiT, rotary embeddings of DINOv3."""
@@ -139,7 +152,8 @@ def attend_and_project(
     **options: Any,
 ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
     """Output of the attention function that the config names, and its weights."""
-    eager = sys.modules[type(attention).__module__].eager_attention_forward
+    places = (sys.modules[kind.__module__] for kind in type(attention).__mro__)
+    eager = next(m.eager_attention_forward for m in places if hasattr(m, _EAGER))
     attend = ALL_ATTENTION_FUNCTIONS.get_interface(attention.config._attn_implementation, eager)
     rate = getattr(attention, "attention_dropout", getattr(attention, "dropout", 0.0))
     out, weights = attend(
@@ -208,6 +222,8 @@ class SwinHooks(Hooks):
     run on the tokens.
     """
 
+    attend = staticmethod(attend)
+
     def __init__(self, model: PreTrainedModel, what: Semantic) -> None:
         base: Any = model.base_model
         stages = getattr(getattr(base, "encoder", None), "layers", None)
@@ -219,36 +235,35 @@ class SwinHooks(Hooks):
             raise ValueError(
                 f"base: got {what.base}, expected 0..{most}, for {len(blocks)} blocks in a stage"
             )
-        at = blocks[0].attention.q_proj
-        parts = Tokens(what, at.in_features, at.weight).train(model.training)
+        (dim,), like = blocks[0].layernorm_before.normalized_shape, example_of(blocks[0])
+        parts = Tokens(what, dim, like).train(model.training)
         super().__init__(base, blocks[what.base :], what, parts=parts)
 
-    def run(self, which: int, x: Tensor, *args: Any, **options: Any) -> Any:
+    def compute(self, which: int, layer: Any, x: Tensor, *args: Any, **options: Any) -> Any:
         size = args[0] if args else options.pop("input_dimensions")
         options.pop("always_partition", None)
-        block, made = self.layers[which], self.base.semantic
+        made = self.base.semantic
         if which == 0:
             self.call.patches = x
             centers = made.centers(x.flatten(0, 1), Grid(x.size(0), *size))
-            return _block(block, centers.view(x.size(0), -1, x.size(2)), x, options)
-        patches = self.call.patches
-        assert patches is not None
+            return _block(layer, centers.view(x.size(0), -1, x.size(2)), x, options)
+        assert self.call.patches is not None
+        patches = self.call.patches.to(x.device)
         if which == 1:
-            moved = x if made.global_centers is None else x + made.global_centers
-            return _block(block, moved, torch.cat([x, patches], 1), options)
+            return _block(layer, made(x), torch.cat([x, patches], 1), options)
         if which < len(self.layers) - 1:
-            return _block(block, x, x, options)
+            return _block(layer, x, x, options)
         self.call.patches = None  # keep no tensors of this pass
-        return _block(block, patches, x, options)
+        return _block(layer, patches, x, options)
 
 
 def _block(
     block: Any, x: Tensor, sources: Tensor, options: dict[str, Any]
 ) -> tuple[Tensor, Tensor | None]:
     """A block as cross-attention from x to the sources, without windows."""
-    norm, at = block.layernorm_before, block.attention
-    parts = (heads(at, norm(y), i) for i, y in enumerate((x, sources, sources)))
-    out, weights = attend_and_project(at, *parts, **options)
+    norm = block.layernorm_before
+    inputs = AttentionInputs(Positions(None, None, options), norm(sources))
+    out, weights = block.attention(norm(x), inputs=inputs)
     x = x + block.drop_path(block.dropout(out))
     return x + block.dropout(block.mlp(block.layernorm_after(x))), weights
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from torch import Tensor, nn
 
 from graphtheory.patterns import TopK
+from graphtheory.vision.integrations.forwards import guard, require_free
 from graphtheory.vision.integrations.timm_layers import (
     TimmLayers,
     attention_layers,
@@ -101,8 +102,10 @@ def apply(model: nn.Module, what: What) -> list[str]:
     rule = as_rule(what)
     if isinstance(rule, TopK):
         layers = attention_layers(model)
+        require_free(model, layers.values())
         for layer in layers.values():
             set_pattern(layer, rule)
+        guard(model, layers.values())
         return list(layers)
     read = TimmLayers(model)
     made = ReductionHooks if isinstance(rule, Reduce) else SemanticHooks
@@ -116,6 +119,7 @@ def undo(model: nn.Module) -> None:
     Raises:
         ValueError: If nothing was applied to this model.
     """
+    guard(model, ())
     found = [uninstall(model), *map(remove_pattern, model.modules())]
     if not any(found):
         raise ValueError(f"model: nothing was applied to this {type(model).__name__}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from inspect import signature
 from typing import Any
 
@@ -10,6 +9,7 @@ from torch import Tensor, nn
 
 from graphtheory.nn.attention import record_calls
 from graphtheory.patterns import TopK
+from graphtheory.vision.integrations.forwards import put_on, take_off
 from graphtheory.vision.integrations.nearest import SWIN_MASKED, nearest_attention
 from graphtheory.vision.integrations.token_layers import (
     AttentionInputs,
@@ -20,6 +20,7 @@ from graphtheory.vision.integrations.token_layers import (
 )
 
 PATTERN = "_nearest"  # attribute of a layer: its `TopK`
+_MAPS = "forward_intermediates"
 _FULL = TopK(1.0)
 _TABLE = "relative_position_bias_table"
 _ARGUMENTS = {"self", "x", "mask", "attn_mask", "is_causal"}
@@ -27,7 +28,7 @@ _ARGUMENTS = {"self", "x", "mask", "attn_mask", "is_causal"}
 
 def attention_layers(model: nn.Module) -> dict[str, Any]:
     """All attention modules of a model by name."""
-    found = {name: m for name, m in model.named_modules() if isinstance(_get(m, "qkv"), nn.Linear)}
+    found = {n: m for n, m in model.named_modules() if hasattr(_get(m, "qkv"), "in_features")}
     for name, layer in found.items():
         if not _is_known_attention(layer):
             raise ValueError(
@@ -43,18 +44,12 @@ def attention_layers(model: nn.Module) -> dict[str, Any]:
 def set_pattern(layer: Any, pattern: TopK) -> None:
     """Make a layer attend to the keys that the pattern chooses."""
     setattr(layer, PATTERN, pattern)
-    if "forward" not in vars(layer):  # else patched for semantic tokens, which use the pattern
-        layer.forward = partial(attend, layer)
+    put_on(layer, attend)
 
 
 def remove_pattern(layer: Any) -> bool:
     """Make a layer attend to all keys again; return whether it had a pattern."""
-    if vars(layer).pop(PATTERN, None) is None:
-        return False
-    made = vars(layer).get("forward")
-    if isinstance(made, partial) and made.func is attend:
-        del layer.forward
-    return True
+    return vars(layer).pop(PATTERN, None) is not None and (take_off(layer) or True)
 
 
 def attend(
@@ -127,7 +122,7 @@ def _is_known_attention(layer: Any) -> bool:
     if not {*signature(type(layer).forward).parameters} <= _ARGUMENTS:  # such as rotary embeddings
         return False
     tokens = layer.relative_position_index.shape[0] if hasattr(layer, _TABLE) else 5
-    return agrees_with(layer, attend, layer.qkv.weight, tokens, layer.qkv.in_features)
+    return agrees_with(layer, attend, tokens, layer.qkv.in_features)
 
 
 def _mask(layer: Any, mask: Tensor | None, x: Tensor) -> Tensor | None:
@@ -152,7 +147,7 @@ class _NoMaps:
     """A model without `forward_intermediates`, which would shape fewer tokens as a whole grid."""
 
     def __init__(self, model: Any) -> None:
-        self.model = model
+        self.model, self.before = model, vars(model).get(_MAPS)
         model.forward_intermediates = self
 
     def __call__(self, *args: Any, **options: Any) -> None:
@@ -163,10 +158,14 @@ class _NoMaps:
 
     def remove(self) -> None:
         del self.model.forward_intermediates
+        if self.before is not None:
+            self.model.forward_intermediates = self.before
 
 
 class TimmLayers(Layers):
     """`Layers` of a model of timm."""
+
+    attend = staticmethod(attend)
 
     def __init__(self, model: Any) -> None:
         self.layers = list(getattr(model, "blocks", ()))
@@ -188,19 +187,10 @@ class TimmLayers(Layers):
 
     def guard(self) -> Removable | None:
         """Refuse maps of the tokens of several blocks."""
-        return _NoMaps(self.base) if hasattr(self.base, "forward_intermediates") else None
-
-    def attend(self, attention: Any, x: Tensor, inputs: AttentionInputs) -> Tensor:
-        return attend(attention, x, inputs=inputs)
+        return _NoMaps(self.base) if hasattr(self.base, _MAPS) else None
 
     def scale(self, layer: Any) -> float:
         return layer.attn.scale
-
-    def release(self, layer: Any) -> None:
-        """Restore the `forward` of the attention of a layer, with its pattern if it has one."""
-        super().release(layer)
-        if hasattr(layer.attn, PATTERN):
-            set_pattern(layer.attn, getattr(layer.attn, PATTERN))
 
     def positions(self, layer: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Positions:
         """None; masks and gradient checkpointing are refused."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import warnings
+from collections.abc import Callable
 from functools import partial
 from threading import local
 from typing import Any, NamedTuple
@@ -12,11 +13,15 @@ import torch
 from torch import Tensor, nn
 
 from graphtheory.graph import Grid
+from graphtheory.vision.integrations.forwards import Guard, name_of, put_on, require_free, take_off
 from graphtheory.vision.integrations.token_layers import (
+    ATTENTION,
     AttentionInputs,
     Layers,
     Positions,
     Removable,
+    example_of,
+    part_of,
 )
 from graphtheory.vision.integrations.token_rules import Reduce, Semantic
 from graphtheory.vision.nn.reduce import Reducer, compose_slots, unmerge
@@ -57,27 +62,39 @@ def trace(model: nn.Module) -> Trace:
     return made.call.now
 
 
-class Call(local):
-    """What belongs to the forward pass that this thread runs; copies and pickles have none."""
+class Call:
+    """What belongs to one forward pass."""
 
+    ran = 0  # layers with another forward that have run
     now: Trace | None = None
     whole = 0  # tokens before the first layer
     size = (0, 0)  # rows and columns of the grid of patches
     patches: Tensor | None = None
 
-    def __reduce__(self) -> tuple[type[Call], tuple[()]]:
-        return Call, ()
+
+class Calls(local):
+    """The `Call` that each thread runs, or has run last; copies and pickles have none."""
+
+    def __init__(self) -> None:
+        self.here = Call()  # an object of its own, to which compiled code writes
+
+    def __reduce__(self) -> tuple[type[Calls], tuple[()]]:
+        return Calls, ()
 
 
 class Tokens(nn.Module):
     """Centers and G, a submodule of the model, on the device and in the dtype of `like`."""
 
-    def __init__(self, what: Semantic, dim: int, like: nn.Parameter) -> None:
+    def __init__(self, what: Semantic, dim: int, like: Tensor) -> None:
         super().__init__()
         self.centers = what.make_centers()
         shape = (self.centers.tokens, dim)
         self.global_centers = nn.Parameter(torch.zeros(shape)) if what.with_global else None
         self.to(like.device, like.dtype)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Tokens plus G, if there is one."""
+        return tokens if self.global_centers is None else tokens + self.global_centers
 
 
 class Hooks:
@@ -86,33 +103,59 @@ class Hooks:
     `read` replaces the attention of these layers, too; `parts` are new parameters of the model.
     """
 
+    attend: Callable[..., Any]  # computes an attention module, as `Layers.attend`
+
     def __init__(
         self, base: Any, layers: list[Any], what: Reduce | Semantic,
         read: Layers | None = None, parts: Tokens | None = None,
     ) -> None:  # fmt: skip
         self.base, self.layers, self.what = base, layers, what
-        self.read, self.parts, self.call = read, parts, Call()
+        self.read, self.parts, self.calls = read, parts, Calls()
+        self.attend = self.attend if read is None else read.attend
+        attentions = [part_of(layer, ATTENTION) for layer in layers]
+        self.computed: list[tuple[Any, Callable[..., Any]]]
+        self.computed = [(layer, partial(self.run, which)) for which, layer in enumerate(layers)]
+        self.computed += [(attention, self.attend) for attention in attentions]
         self.handles: list[Removable] = []
+
+    @property
+    def call(self) -> Call:
+        """The call in this thread."""
+        return self.calls.here
+
+    def check(self) -> None:
+        """Raise ValueError if something on the model would be lost."""
+        require_free(self.base, [module for module, _ in self.computed])
+        if self.parts is None:
+            return
+        theirs = getattr(self.base, "semantic", None)
+        if not isinstance(theirs, Tokens | None):
+            raise ValueError(
+                f"model: has an attribute semantic of its own ({type(theirs).__name__}), expected "
+                "none, for Semantic puts its parameters there"
+            )
+        meta = any(parameter.is_meta for parameter in self.parts.parameters())
+        if meta and any("_hf_hook" in vars(module) for module in self.base.modules()):
+            raise ValueError(
+                "model: its parameters are offloaded to meta, where Semantic cannot make new ones; "
+                "expected `apply` before hooks of accelerate"
+            )
 
     def install(self) -> None:
         """Patch the layers and add the new parameters, as `base.semantic`."""
         if self.parts is not None:
             _warn_optimizers(self.base, self.parts)
             self.base.semantic = self.parts
-        self.handles = self.watch()
-        for which, layer in enumerate(self.layers):
-            layer.forward = partial(self.run, which)
-            if self.read is not None:
-                self.read.patch_attention(layer)
+        self.handles = [*self.watch(), Guard(self.base, [module for module, _ in self.computed])]
+        for module, compute in self.computed:
+            put_on(module, compute)
 
     def remove(self) -> None:
         """Restore the layers and remove the new parameters."""
         if self.parts is not None:
             del self.base.semantic
-        for layer in self.layers:
-            del layer.forward
-            if self.read is not None:
-                self.read.release(layer)
+        for module, _ in self.computed:
+            take_off(module)
         for handle in self.handles:
             handle.remove()
 
@@ -121,13 +164,24 @@ class Hooks:
         guard = None if self.read is None else self.read.guard()
         return [] if guard is None else [guard]
 
-    def run(self, which: int, x: Tensor, *args: Any, **options: Any) -> Any:
+    def run(self, which: int, layer: Any, x: Tensor, *args: Any, **options: Any) -> Any:
         """Compute the layer of that number in place of its own forward."""
+        if which and self.call.ran != which:
+            raise ValueError(
+                f"model: {name_of(layer, self.base)} ran after {self.call.ran} of {which} layers "
+                "before it; expected all in order, checkpoints by gradient_checkpointing_enable"
+            )
+        self.call.ran = which + 1
+        return self.compute(which, layer, x, *args, **options)
+
+    def compute(self, which: int, layer: Any, x: Tensor, *args: Any, **options: Any) -> Any:
+        """Output of the layer of that number."""
         raise NotImplementedError
 
 
 def install(model: nn.Module, made: Hooks) -> None:
     """Patch a model, in place of what was installed before."""
+    made.check()
     uninstall(model)
     made.install()
     setattr(model, INSTALLED, made)
@@ -135,10 +189,9 @@ def install(model: nn.Module, made: Hooks) -> None:
 
 def uninstall(model: nn.Module) -> bool:
     """Undo what was installed; return whether there was anything."""
-    made = getattr(model, INSTALLED, None)
+    made = vars(model).pop(INSTALLED, None)
     if made is not None:
         made.remove()
-        delattr(model, INSTALLED)
     return made is not None
 
 
@@ -167,15 +220,16 @@ class ReductionHooks(Hooks):
         self.rules, self.inside = what.rules(len(read.layers)), what.inside
         self.proportional, self.restore = what.counts_sizes, what.restores(read.averages)
 
-    def run(self, which: int, x: Tensor, *args: Any, **options: Any) -> Tensor:
-        layer, call = self.layers[which], self.call
+    def compute(self, which: int, layer: Any, x: Tensor, *args: Any, **options: Any) -> Tensor:
+        call = self.call
         positions = self.read.positions(layer, args, options)
         if which == 0:
             size = x.new_ones(x.shape[:2])
             place = torch.arange(size.size(1), device=size.device).expand_as(size)
             call.now, call.whole = Trace(size, place, place), x.size(1)
         assert call.now is not None
-        step = partial(self._step, which + 1, positions, call.now, call.whole)
+        now = Trace(*(t.to(x.device) for t in call.now))  # layers may lie on several devices
+        step = partial(self._step, which + 1, positions, now, call.whole)
         x, *after = self.read.checkpointed(layer, step, x)
         call.now = Trace(after[0].detach(), *after[1:])
         if which + 1 == len(self.layers):
@@ -238,7 +292,7 @@ class SemanticHooks(Hooks):
                 f"model: {type(read.base).__name__} has no grid of patches, which Semantic pools: "
                 f"{read.grid_reason}; expected a ViT with the same weights"
             )
-        parts = Tokens(what, read.dim, next(read.base.parameters())).train(read.base.training)
+        parts = Tokens(what, read.dim, example_of(read.base)).train(read.base.training)
         super().__init__(read.base, read.layers[what.base :], what, read, parts)
 
     def watch(self) -> list[Removable]:
@@ -253,8 +307,7 @@ class SemanticHooks(Hooks):
         (height, width), patch = images.shape[2:], self.read.patch
         self.call.size = (height // patch[0], width // patch[1])
 
-    def run(self, which: int, x: Tensor, *args: Any, **options: Any) -> Tensor:
-        layer = self.layers[which]
+    def compute(self, which: int, layer: Any, x: Tensor, *args: Any, **options: Any) -> Tensor:
         step = partial(self._step, which, self.read.positions(layer, args, options), self.call.size)
         if which == 0:
             self.call.patches = x[:, self.read.prefix :]
@@ -262,7 +315,7 @@ class SemanticHooks(Hooks):
             return self.read.checkpointed(layer, step, x)
         patches, self.call.patches = self.call.patches, None  # keep no tensors of this pass
         assert patches is not None
-        return self.read.checkpointed(layer, step, x, patches)
+        return self.read.checkpointed(layer, step, x, patches.to(x.device))
 
     def _step(
         self, which: int, positions: Positions, size: tuple[int, int], x: Tensor,
@@ -283,8 +336,7 @@ class SemanticHooks(Hooks):
             sources = torch.cat([x, patches], 1)
             places = torch.arange(read.prefix + patches.size(1), device=x.device)[None]
             places = torch.cat([places[:, : read.prefix], none, places[:, read.prefix :]], 1)
-            if semantic.global_centers is not None:
-                x = torch.cat([prefix, rest + semantic.global_centers], 1)
+            x = torch.cat([prefix, semantic(rest)], 1)
         rows = torch.cat([places[:, : read.prefix], none], 1)
         inputs = AttentionInputs(positions, None, rows, rows)
         if which < 2:

@@ -10,14 +10,16 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Generator, Tensor, nn
 
+from graphtheory.vision.integrations.forwards import OWN, put_on
+
 # Names of the parts of a layer in transformers, timm and the released code of DeiT.
 _NORM1 = ("layernorm_before", "layer_norm1", "norm1")
-_ATTENTION = ("attention", "self_attn", "attn")
+ATTENTION = ("attention", "self_attn", "attn")
 _NORM2 = ("layernorm_after", "layer_norm2", "norm2")
 _BRANCH1 = ("dropout", "lambda_1", "layer_scale1", "ls1", "drop_path", "drop_path1")
 _BRANCH2 = ("dropout", "lambda_2", "layer_scale2", "ls2", "drop_path", "drop_path2")
 # Attributes of an instance that patches, those of accelerate too, and `compile` add to a module.
-_PATCHED = {"forward", "_nearest", "_hf_hook", "_old_forward", "_compiled_call_impl"}
+_PATCHED = {OWN, "forward", "_nearest", "_hf_hook", "_old_forward", "_compiled_call_impl"}
 _TOLERANCE = 0.02  # relative difference of norms, wide enough for half precision
 
 
@@ -89,11 +91,9 @@ class Layers(ABC):
     dim: int  # features per token
     patch: tuple[int, int]  # rows and columns of a patch, in pixels
     averages = False  # whether a head averages the patches at the end
+    # of an attention module, tokens and `inputs`; without `inputs` what its class computes
+    attend: Callable[..., Any]
     grid_reason = ""  # why the patches lie on no grid; empty where they do
-
-    @abstractmethod
-    def attend(self, attention: Any, x: Tensor, inputs: AttentionInputs) -> Any:
-        """Forward pass of an attention module; the output, or a tuple that begins with it."""
 
     @abstractmethod
     def scale(self, layer: Any) -> float:
@@ -107,26 +107,17 @@ class Layers(ABC):
         """Refuse calls of the model that no layer sees."""
         return None
 
-    def patch_attention(self, layer: Any) -> None:
-        """Replace the `forward` of the attention of a layer by `attend`."""
-        attention = self.attention(layer)
-        attention.forward = _PatchedAttention(self, attention)
-
-    def release(self, layer: Any) -> None:
-        """Restore the `forward` of the attention of a layer."""
-        del self.attention(layer).forward
-
     def checkpointed(self, layer: Any, step: Callable[..., Any], *tensors: Tensor) -> Any:
         """``step(*tensors)``, recomputed in the backward pass where the layer says so."""
         return step(*tensors)
 
     def attention(self, layer: Any) -> Any:
         """The attention module of a layer."""
-        return _part(layer, _ATTENTION)
+        return part_of(layer, ATTENTION)
 
     def norm(self, layer: Any, x: Tensor) -> Tensor:
         """Tokens x after the layer norm before attention."""
-        return _part(layer, _NORM1)(x)
+        return part_of(layer, _NORM1)(x)
 
     def first(self, layer: Any, x: Tensor, inputs: AttentionInputs) -> Tensor:
         """Tokens x plus the attention branch of a layer."""
@@ -135,43 +126,33 @@ class Layers(ABC):
 
     def second(self, layer: Any, x: Tensor) -> Tensor:
         """Tokens x plus the MLP branch of a layer."""
-        return x + _branch(layer, _BRANCH2, layer.mlp(_part(layer, _NORM2)(x)))
+        return x + _branch(layer, _BRANCH2, layer.mlp(part_of(layer, _NORM2)(x)))
 
     def matches_forward(self, layer: Any, tokens: int, **options: Any) -> bool:
         """Whether `first` and `second` agree with the layer's own forward on random tokens."""
-        names = (_NORM1, _ATTENTION, _NORM2, ("mlp",))
-        if any(_part(layer, group) is None for group in names):
+        names = (_NORM1, ATTENTION, _NORM2, ("mlp",))
+        if any(part_of(layer, group) is None for group in names):
             return False
 
         def formula(layer: Any, x: Tensor) -> Tensor:
-            self.patch_attention(layer)
+            put_on(self.attention(layer), self.attend)
             inputs = AttentionInputs(self.positions(layer, (), dict(options)))
             return self.second(layer, self.first(layer, x, inputs))
 
-        like = next(layer.mlp.parameters())
-        return agrees_with(layer, formula, like, tokens, self.dim, **options)
-
-
-class _PatchedAttention:
-    """`Layers.attend` of one attention module, as its `forward`; may be copied and pickled."""
-
-    def __init__(self, read: Layers, attention: Any) -> None:
-        self.read, self.attention = read, attention
-
-    def __call__(self, x: Tensor, inputs: AttentionInputs) -> Any:
-        return self.read.attend(self.attention, x, inputs)
+        return agrees_with(layer, formula, tokens, self.dim, **options)
 
 
 @torch.no_grad()
 def agrees_with(
-    layer: Any, formula: Callable[..., Tensor], like: Tensor, tokens: int, dim: int, **options: Any
+    layer: Any, formula: Callable[..., Tensor], tokens: int, dim: int, **options: Any
 ) -> bool:
     """Whether the original forward of a module agrees with a formula on random tokens.
 
-    Tokens are as `like` is, and where that is on "meta" nothing is tried; patches are ignored.
+    Where a parameter is on "meta" nothing is tried; patches are ignored.
     """
-    if like.is_meta:
+    if any(parameter.is_meta for parameter in layer.parameters()):
         return True
+    like = example_of(layer)
     drawn = Generator().manual_seed(0)
     x = torch.randn(2, tokens, dim, generator=drawn).to(like)
     try:
@@ -180,6 +161,12 @@ def agrees_with(
         return False
     same = found.shape == known.shape
     return same and bool((found - known).norm() <= _TOLERANCE * found.norm())
+
+
+def example_of(module: nn.Module) -> Tensor:
+    """A floating tensor of a module, for device and dtype; quantized layers may have none."""
+    found = (t for t in (*module.parameters(), *module.buffers()) if t.is_floating_point())
+    return next(found, torch.empty(0))
 
 
 def _bare(module: Any) -> Any:
@@ -193,7 +180,7 @@ def _bare(module: Any) -> Any:
     return made.eval()
 
 
-def _part(layer: Any, names: tuple[str, ...]) -> Any:
+def part_of(layer: Any, names: tuple[str, ...]) -> Any:
     """The first part of a layer that has one of these names, or None."""
     return next((p for n in names if (p := getattr(layer, n, None)) is not None), None)
 

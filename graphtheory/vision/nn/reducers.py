@@ -8,6 +8,7 @@ import torch
 from torch import Generator, Tensor
 
 from graphtheory.patterns import TopK
+from graphtheory.patterns.scores import largest_first
 from graphtheory.vision.nn.reduce import Attended, LayerState, Reducer, Reduction, Score, pool
 
 
@@ -120,7 +121,7 @@ class Merge(Reducer):
         slot = own.scatter(1, gone, own.gather(1, into))
         size = state.size.new_zeros(count, many).scatter_add(1, slot, state.size)
         share = (state.size / size.gather(1, slot)).to(state.tokens.dtype)
-        place = stays.int().argsort(dim=1, descending=True, stable=True)[:, :many]
+        place = largest_first(stays.int(), many)
         shares = state.tokens * share[..., None]
         if shares.is_cuda:
             left = pool(_take(shares, gone), slot.gather(1, gone), many)
@@ -137,7 +138,7 @@ class Merge(Reducer):
             none = torch.empty(len(keys), 0, dtype=torch.int64, device=keys.device)
             return none, none
         best, partner = (keys[:, ::2] @ keys[:, 1::2].transpose(1, 2)).max(2)
-        gone = best.argsort(dim=1, descending=True, stable=True)[:, :count]
+        gone = largest_first(best, count)
         return state.prefix + 2 * gone, state.prefix + 2 * partner.gather(1, gone) + 1
 
 
@@ -165,7 +166,7 @@ def _kept(state: LayerState, k: int | float, score: Tensor) -> tuple[Tensor, Ten
     """Who stays, ascending int64 [B, M], and the slots [B, T]."""
     count, tokens = score.shape
     many = TopK(k).count(tokens - state.prefix)
-    order = score[:, state.prefix :].argsort(dim=1, descending=True, stable=True)[:, :many]
+    order = largest_first(score[:, state.prefix :], many)
     first = torch.arange(state.prefix, device=score.device).expand(count, -1)
     kept = torch.cat([first, state.prefix + order.sort(1).values], 1)
     new = torch.arange(kept.size(1), device=score.device).expand_as(kept)

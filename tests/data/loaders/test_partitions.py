@@ -33,7 +33,7 @@ def has_metis():
 
 
 needs_metis = pytest.mark.skipif(
-    not has_metis(), reason="needs METIS: install graphtheory[partition]"
+    not has_metis(), reason="needs METIS: install pyg-graphtheory[partition]"
 )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch_geometric.data import Data
+from torch_geometric.data import Data, HeteroData
 
 import graphtheory
 from graphtheory.lab.bench.benchmark import Benchmark, FinishedRuns, bench_task, named_task
@@ -144,6 +144,7 @@ def test_bench_is_called_as_a_package(tmp_path: Path) -> None:
         (classes(), {"models": ("ecfp",)}, "model: ecfp reads molecules, and graphs has no SMILES"),
         (classes(), {"budget": 1}, "budget: got 1, expected 0 or 2 and more"),
         ([1], {}, "data: got a list of"),
+        (HeteroData(), {}, "data: got HeteroData, expected a name, a PyG Data or a list of Data"),
         (classes(), {"task": "node"}, "task: got 'node', but a list of 30 graphs"),
         ("karate", {"task": "regression"}, "task: got 'regression', but karate"),
         (classes(), {"task": "links"}, "task: got 'links', expected node, graph or multiclass"),

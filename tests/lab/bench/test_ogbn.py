@@ -33,7 +33,7 @@ def small_sets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_every_network_trains_and_is_scored_by_ogb(name: str, small_sets: Path) -> None:
     sampled = name != "ogbn-arxiv"
     if sampled and not HAS_SAMPLING:
-        pytest.skip("needs torch-sparse or pyg-lib: install graphtheory[scatter]")
+        pytest.skip("needs torch-sparse or pyg-lib: install pyg-graphtheory[scatter]")
     problem = NodeBenchTask(name, "published", small_sets)
     options = {"hidden": 8, "layers": 2} | ({"batch_size": 8} if sampled else {})
     runs = Benchmark(problem, MODELS, 1, options=options, epochs=1).run()

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import fields
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -677,10 +678,19 @@ def test_doctor_names_versions_backends_and_optional_packages(run: Run) -> None:
     found = json.loads(out)
     assert (code, err) == (0, "")
     assert found["versions"]["torch"] == torch.__version__
+    assert found["threads"]["threads"] == str(torch.get_num_threads())
     assert found["backends"]["reference"].startswith("could run it")
     assert found["backends"]["blocks"].startswith("runs attention on complete")
     assert torch.cuda.is_available() or "expected cuda" in found["backends"]["triton_csr"]
     assert {"hf", "timm", "gpu"} <= set(found["optional"]) and "dev" not in found["optional"]
+
+
+def test_doctor_notices_the_other_project_of_that_name(run: Run, monkeypatch) -> None:
+    rows = import_module("graphtheory.lab.bench.rows")
+    for other, told in (("1.1.0", True), (None, False)):
+        of = {"graphtheory": other}
+        monkeypatch.setattr(rows, "installed", lambda package, of=of: of.get(package, "1"))
+        assert ("Another project, graphtheory 1.1.0, is installed" in run("doctor")[1]) is told
 
 
 def test_a_short_search_before_a_benchmark(run: Run, tmp_path: Path, small_space: None) -> None:

@@ -36,7 +36,7 @@ KEYS: dict[str, set[str]] = {
     "diagnose": {"folder", "rows", "verdicts"},
     "sampling": {"folder", "rows", "environment"},
     "reproduce": {"folder", "rows", "verdict", "grid"},
-    "doctor": {"device", "versions", "backends", "optional"},
+    "doctor": {"device", "versions", "backends", "threads", "optional"},
     "completion": {"shell", "script"},
     "contrastive": {"folder", "recipe", "result"},
 }

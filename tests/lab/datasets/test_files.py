@@ -239,7 +239,7 @@ def test_a_damaged_cache_is_made_again(toy: Path) -> None:
 def test_what_a_reader_stumbles_over_names_the_folder(toy: Path) -> None:
     (toy / "Toy/raw/a.txt").write_text("one")
     with pytest.raises(
-        DamagedFileError, match=r"toy: the raw files of Toy/raw cannot be read.*'one'"
+        DamagedFileError, match=r"toy: the raw files of Toy/raw \(a.txt\) cannot be read.*'one'"
     ):
         processed(INFO, toy, toy / "cache", _Reader())
     assert not (toy / "cache").exists()

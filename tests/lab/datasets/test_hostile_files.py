@@ -111,6 +111,7 @@ STREAMS = {
     "archive as storage": (pickle.dumps(Forged(LOAD, (b"PK\3\4",)), 4), "in an archive"),
     "tensor as storage": (pickle.dumps(Forged(LOAD, (saved(torch.ones(2)),)), 4), "is not part of"),
     "short storage": (pickle.dumps(Forged(LOAD, (WHOLE[:-1],)), 4), "another length"),
+    "other numbers": (pickle.dumps([torch.ones(2).bool()], 4), "torch.BoolStorage is not part of"),
     "odd truth values": (pickle.dumps(np.array([True])).replace(b"C\x01\x01", b"C\x01A"), "truth"),
 }  # fmt: skip
 
@@ -180,7 +181,7 @@ def test_what_a_file_is_refused_for_does_not_stay(tmp_path):
         (tmp_path / "file").write_bytes(STREAMS[name][0])
         with pytest.raises(pickle.UnpicklingError):
             safe_pickle.read(tmp_path / "file", KNOWN)
-    for made in (torch.arange(6).view(2, 3).t(), torch.zeros(0, 2), torch.ones(3).bool()):
+    for made in (torch.arange(6).view(2, 3).t(), torch.zeros(0, 2), torch.ones(3).double()):
         (tmp_path / "file").write_bytes(pickle.dumps([made, made]))
         found = safe_pickle.read(tmp_path / "file", KNOWN)
         assert torch.equal(found[0], made) and found[0] is found[1] and found[0].dtype == made.dtype

@@ -53,7 +53,7 @@ LAYOUTS = {  # folders with images -> images to train on, to validate with, to t
 REFUSED = {
     "train, training": (parts("train", "", "training"), "training as train, with train beside"),
     "val, dev": (parts("train", "val", "dev"), "val as val, train as train, with dev beside"),
-    "no train": (parts("", "val", "test"), "with none to train on beside; expected a folder train"),
+    "no train": (parts("", "val", "test"), "with none to train on beside; expected train, perhaps"),
     "images without a class": (("train", "test"), "no part, with test, train beside"),
     "test without a class": ((*parts("train"), "test"), "train as train, with test beside"),
     "CycleGAN": (("trainA", "trainB", "testA", "testB"), "no part, with testA, testB, trainA"),
@@ -159,7 +159,7 @@ def test_an_image_is_turned_as_its_camera_was_and_transparent_ones_are_named(tmp
     found = image_sets.load(root)
     assert (found.test().pixels[:, :, :2] == 200).all()
     draw(tmp_path / "cat/3.png", (9, 9, 9, 128), "RGBA")
-    with pytest.raises(ValueError, match=r"cat/3.png: transparent pixels, which have no color"):
+    with pytest.raises(ValueError, match=r"cat/3.png: transparent pixels, expected none"):
         found.training(), found.test()
     with pytest.raises(ValueError, match="images: transparent pixels"):
         image_sets.as_pixels([Image.new("LA", (8, 8), (9, 0))])

@@ -1,9 +1,17 @@
+import gzip
+import io
 import math
+import pickle
+import re
+import zipfile
+from pathlib import Path, PurePath
 
+import numpy as np
 import pytest
 import torch
-from torch_geometric.data import Data
+from torch_geometric.data import Batch, Data, HeteroData
 
+from graphtheory.lab.datasets import own_graphs
 from graphtheory.lab.datasets.own_graphs import graph_set, read_graph_file
 
 EDGE = torch.tensor([[0, 1], [1, 0]])
@@ -170,18 +178,96 @@ def test_files_are_read_without_running_them(tmp_path) -> None:
     before = torch.serialization.get_safe_globals()
     torch.save(ten(), tmp_path / "list.pt")
     torch.save(ten()[3], tmp_path / "one.pt")
-    torch.save({"x": torch.ones(2)}, tmp_path / "dict.pt")
-    torch.save([Dangerous()], tmp_path / "code.pt")
-    (tmp_path / "text.pt").write_text("x,y\n")
     found = read_graph_file(tmp_path / "list.pt")
     assert isinstance(found, list) and len(found) == 10
     one = read_graph_file(tmp_path / "one.pt")
     assert isinstance(one, Data) and torch.equal(one.y, torch.tensor([1]))
-    with pytest.raises(ValueError, match=r"dict.pt holds dict, expected a PyG Data or a list"):
-        read_graph_file(tmp_path / "dict.pt")
-    for name in ("code.pt", "text.pt"):
-        with pytest.raises(ValueError, match=rf"{name} is not a file written by torch.save.*a PyG"):
-            read_graph_file(tmp_path / name)
     with pytest.raises(FileNotFoundError, match="there is no file"):
         read_graph_file(tmp_path / "none.pt")
     assert set(torch.serialization.get_safe_globals()) == set(before)
+
+
+class Own(Data):
+    pass
+
+
+HETERO = HeteroData()
+HETERO["a"].x = torch.ones(2, 3)
+RIGHT, YEAR = graph([0]), graph([0], year=np.arange(2))
+HELD: dict[str, tuple[object, str]] = {  # what torch.save stored -> what is said of it
+    "numpy attribute": (YEAR, r"holds numpy\S+ as year of graph 0; take it out, or make a tensor"),
+    "numpy x": (graph([0], x=np.ones((2, 3))), r"holds numpy\S+ as x of graph 0; take it out"),
+    "number of numpy": (graph([0], t=np.float64(3)), r"holds numpy\S+scalar as t of graph 0"),
+    "of the third graph": ([RIGHT, graph([0]), YEAR], r"holds numpy\S+ as year of graph 2"),
+    "known name": ([graph([0], year=1), YEAR], r"holds numpy\S+ as year of graph 1; take it out"),
+    "in a list": (graph([0], more=[1, np.ones(1)]), r"holds numpy\S+ as more of graph 0"),
+    "path": (graph([0], at=PurePath("a")), r"holds pathlib.PurePosixPath as at of graph 0; take"),
+    "code": (graph([0], at=Dangerous()), r"holds _pytest.outcomes\S+ as at of graph 0; take"),
+    "Batch": (Batch.from_data_list([RIGHT]), r"in the place of a graph; of a Batch save batch.to"),
+    "HeteroData": (HETERO, r"HeteroData in the place of a graph; save its data.to_homogeneous"),
+    "class of one's own": (Own(x=torch.ones(2)), r"holds \S+test_own_graphs.Own in the place of a"),
+    "network": (torch.nn.Linear(2, 2), r"holds torch.nn.modules.linear.Linear in the place"),
+    "array": (np.ones(2), r"holds numpy\S+ in the place of a graph; take it out, or make a tensor"),
+    "dictionary": ({"x": torch.ones(2)}, r"file.pt holds dict, expected a PyG Data or a list"),
+    "tensor": (torch.ones(2), "holds Tensor, expected a PyG Data or a list of Data, stored by"),
+    "no graph": ([], "holds list, expected a PyG Data or a list of Data"),
+    "mixture": ([RIGHT, 3], "holds list with int at 1, expected a PyG Data or a list of Data"),
+    "collated": ((RIGHT, {"x": torch.ones(2)}), "holds tuple with dict at 1, expected a PyG Data"),
+}  # fmt: skip
+
+
+def zipped(content: bytes) -> bytes:
+    """An archive as torch's, with other content in the place of its pickle."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("archive/data.pkl", content)
+        archive.writestr("archive/version", "3")
+    return buffer.getvalue()
+
+
+def array_file(content: np.ndarray, save: object) -> bytes:
+    buffer = io.BytesIO()
+    save(buffer, content)  # type: ignore[operator]
+    return buffer.getvalue()
+
+
+WHOLE = array_file(RIGHT, lambda buffer, graph: torch.save(graph, buffer))  # type: ignore[arg-type]
+OTHERS = {  # files of other formats, or damaged ones
+    "csv": b"source,target\n0,1\n",
+    "graphml": b"<?xml version='1.0' encoding='utf-8'?><graphml/>",
+    "json": b'{"nodes": []}',
+    "npy": array_file(np.ones(2), np.save),
+    "npz": array_file(np.ones(2), np.savez),
+    "pickle": pickle.dumps([1]),
+    "gzip": gzip.compress(WHOLE),
+    "nothing": b"",
+    "cut": WHOLE[:-99],
+    "cut pickle": zipped(WHOLE[:90]),
+}
+
+
+@pytest.mark.parametrize("name", HELD)
+def test_what_a_file_holds_beside_graphs_is_named(tmp_path: Path, name: str) -> None:
+    content, told = HELD[name]
+    torch.save(content, tmp_path / "file.pt")
+    with pytest.raises(ValueError, match=f"^data: .*{told}"):
+        read_graph_file(tmp_path / "file.pt")
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_files_of_other_formats_are_named_by_their_first_bytes(tmp_path: Path, name: str) -> None:
+    (tmp_path / "file.pt").write_bytes(OTHERS[name])
+    with pytest.raises(ValueError, match=r"^data: .*file.pt is not .* begins b['\"].*expected a"):
+        read_graph_file(tmp_path / "file.pt")
+
+
+def test_the_table_sees_one_sentence_for_all(tmp_path: Path, monkeypatch) -> None:
+    said = "is not a file written by torch.save, or holds more than graphs"
+    monkeypatch.setattr(own_graphs, "_complaint", lambda content: said)
+    seen = 0
+    for content, told in HELD.values():
+        torch.save(content, tmp_path / "file.pt")
+        with pytest.raises(ValueError, match="expected a PyG Data") as error:
+            read_graph_file(tmp_path / "file.pt")
+        seen += re.search(told, str(error.value)) is None
+    assert seen == 13  # all that are no tensors, lists and dictionaries

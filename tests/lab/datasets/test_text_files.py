@@ -90,24 +90,24 @@ def changed(part: str, line: int, to: object) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        (changed("A", 3, "3 2"), "own_A.txt: line 4 is '3 2', expected 2 whole numbers"),
-        (changed("A", 3, ""), "own_A.txt: line 4 is '', expected 2 whole numbers"),
-        (changed("A", 0, "1, x"), "own_A.txt: line 1 is '1, x', expected some whole numbers"),
-        (changed("A", 2, "2, 3, 4"), "own_A.txt: line 3 is '2, 3, 4', expected 2 whole numbers"),
+        (changed("A", 3, "3 2"), "own_A.txt: row 4, '3 2': ValueError, invalid literal for int()"),
+        (changed("A", 3, ""), "own_A.txt: row 4, '': ValueError, invalid literal"),
+        (changed("A", 0, "1, x"), "own_A.txt: row 1, '1, x': ValueError, invalid literal"),
+        (changed("A", 2, "2, 3, 4"), "own_A.txt: row 3, '2, 3, 4': ValueError, 3 values"),
         (changed("A", 1, "0, 1"), "own_A.txt: 2 columns, 0 to 12, expected pairs of nodes in"),
         (changed("A", 1, "2, 13"), "own_A.txt: 2 columns, 1 to 13, expected pairs"),
-        ({"A": ""}, "own_A.txt: line 1 is '', expected some whole numbers"),
+        ({"A": ""}, "own_A.txt: row 1, '': ValueError"),
         ({"A": "1\n2\n"}, "own_A.txt: 1 columns, 1 to 2, expected pairs of nodes"),
         (changed("graph_indicator", 5, 1), "own_graph_indicator.txt: line 6 is [1], expected"),
         (changed("graph_indicator", 0, 0), "own_graph_indicator.txt: line 1 is [0], expected"),
-        (changed("graph_indicator", 0, "1.0"), "own_graph_indicator.txt: line 1 is '1.0'"),
+        (changed("graph_indicator", 0, "1.0"), "own_graph_indicator.txt: row 1, '1.0': ValueError"),
         (changed("graph_labels", 3, None), "own_graph_labels.txt: 3 lines, expected 4, one"),
-        (changed("graph_labels", 2, "a"), "own_graph_labels.txt: line 3 is 'a', expected 1 whole"),
+        (changed("graph_labels", 2, "a"), "own_graph_labels.txt: row 3, 'a': ValueError"),
         (changed("node_labels", 11, None), "own_node_labels.txt: 11 lines, expected 12, one for"),
-        (changed("node_attributes", 4, "1.5"), "own_node_attributes.txt: line 5 is '1.5'"),
+        (changed("node_attributes", 4, "1.5"), "own_node_attributes.txt: row 5, '1.5': V"),
         (changed("node_attributes", 4, "1,nan"), "graph 1: x holds nan, expected finite numbers"),
         (changed("edge_labels", 0, "0\n0"), "own_edge_labels.txt: 11 lines, expected 10, one for"),
-        (changed("edge_attributes", 9, "1;2"), "own_edge_attributes.txt: line 10 is '1;2'"),
+        (changed("edge_attributes", 9, "1;2"), "own_edge_attributes.txt: row 10, '1;2': V"),
     ],
     ids=str,
 )  # fmt: skip
@@ -129,13 +129,16 @@ def test_no_line_of_exp_is_lost(tmp_path: Path, end: str) -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        (SAT.replace("1 2 0 2", "1 2 0 x"), "EXP.txt: line 7 is '1 2 0 x', expected whole numbers"),
-        (SAT.replace("1 2 0 2", ""), "EXP.txt: line 7 is '', expected whole numbers"),
+        (
+            SAT.replace("1 2 0 2", "1 2 0 x"),
+            "EXP.txt: row 7, '1 2 0 x': ValueError",
+        ),
+        (SAT.replace("1 2 0 2", ""), "EXP.txt: line 5: a graph of 3 nodes does not"),
         (SAT.replace("1 2 0 2", "1 2 0"), "EXP.txt: line 5: a graph of 3 nodes does not fit"),
         (SAT.replace("1 2 0 2", "1"), "EXP.txt: line 5: a graph of 3 nodes does not fit"),
         (SAT.replace("2\n2", "3\n2"), "EXP.txt: line 9: a graph of 0 nodes does not fit the lines"),
-        (SAT.replace("2\n2", "1\n2"), "EXP.txt: 4 lines after the last graph"),
-        ("", "EXP.txt: line 1 is '', expected whole numbers"),
+        (SAT.replace("2\n2", "1\n2"), "EXP.txt: 4 lines behind the last of 1"),
+        ("", "EXP.txt: 0 lines behind the last of 0"),
     ],
 )
 def test_what_is_wrong_in_exp_is_named(tmp_path: Path, text: str, told: str) -> None:
@@ -195,10 +198,10 @@ def test_no_row_of_molecules_is_lost(tmp_path: Path, end: str) -> None:
     [
         (read_free, [*FREESOLV, ["a", "C", "high", 0]], "SAMPL.csv: row 8: ValueError"),
         (read_free, [*FREESOLV, ["a"]], "SAMPL.csv: row 8: IndexError"),
-        (read_free, [*FREESOLV, ["a", "C"]], "SAMPL.csv: row 8: ValueError, 0 labels, 1 in row 0"),
+        (read_free, [*FREESOLV, ["a", "C"]], "SAMPL.csv: row 8: ValueError, 0 values, expected 1"),
         (read_peptides, [["", "text", "labels"], [0, "C", "[1]"]], "row 0: KeyError, 'smiles'"),
         (read_peptides, [*PEPTIDES, [6, "C", "[1"]], "csv.gz: row 6: JSONDecodeError"),
-        (read_peptides, [*PEPTIDES, [6, "C", "[1]"]], "gz: row 6: ValueError, 1 labels, 2 in"),
+        (read_peptides, [*PEPTIDES, [6, "C", "[1]"]], "gz: row 6: ValueError, 1 values, exp"),
         (read_peptides, [*PEPTIDES, [6, "C"]], "gz: row 6: TypeError"),
     ],
 )  # fmt: skip

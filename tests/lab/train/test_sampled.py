@@ -12,7 +12,7 @@ from tests.lab.train.conftest import new_task
 
 needs_sampler = pytest.mark.skipif(
     not (pyg_typing.WITH_TORCH_SPARSE or pyg_typing.WITH_PYG_LIB),
-    reason="PyG samples neighbors with torch-sparse or pyg-lib: install graphtheory[scatter]",
+    reason="PyG samples neighbors with torch-sparse or pyg-lib: install pyg-graphtheory[scatter]",
 )
 
 

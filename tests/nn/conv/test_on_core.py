@@ -263,6 +263,8 @@ def test_gradients_of_functions_are_those_of_autograd(name, options, more, edge_
     both = torch.stack([x, 2 * x])
     mapped = torch.func.vmap(lambda x: conv(x, edge_index, *more))(both)
     torch.testing.assert_close(mapped, torch.stack([conv(x, edge_index, *more) for x in both]))
+    each = torch.func.vmap(torch.func.grad(lambda x: loss(parameters, x)))(both)
+    torch.testing.assert_close(each[0], of_x)
     slopes = torch.func.jacrev(lambda x: conv(x, edge_index, *more))(x)
     of_torch = torch.autograd.functional.jacobian(lambda x: conv(x, edge_index, *more), x)
     torch.testing.assert_close(slopes, of_torch)

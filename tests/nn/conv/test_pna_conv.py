@@ -6,7 +6,7 @@ import torch_geometric.nn as pyg
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphtheory.nn.conv.weighted_sums import PNAConv
+from graphtheory.nn.conv.pna_conv import PNAConv
 
 AGGREGATORS = ["sum", "mean", "min", "max", "var", "std"]
 SCALERS = ["identity", "amplification", "attenuation", "linear", "inverse_linear"]

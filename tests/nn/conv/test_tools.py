@@ -79,21 +79,12 @@ def test_summary_and_profile(name) -> None:
     assert get_model_size(after) == pytest.approx(get_model_size(before), rel=0.05)
 
 
-def test_summary_of_gps_has_no_shapes_of_its_attention() -> None:
+def test_summary_of_gps() -> None:
     pytest.importorskip("tabulate")
     layer, edges = pyg.GPSConv(8, pyg.GCNConv(8, 8), heads=2), torch.tensor([[0, 1], [1, 0]])
-    given = torch.randn(2, 8), edges
-    before = _cells(summary(layer, *given))
+    before = summary(layer, torch.randn(2, 8), edges)
     accelerate(layer)
-    after = _cells(summary(layer, *given))
-    assert [cells[-1] for cells in after] == [cells[-1] for cells in before]  # parameters
-    changed = [new for old, new in zip(before, after, strict=True) if old != new]
-    assert changed == [["├─(attn)MultiheadAttention", "--", "--", "288"]]
-
-
-def _cells(table: str) -> list[list[str]]:
-    rows = [line.strip("|").split("|") for line in table.splitlines() if line.startswith("| ")]
-    return [[cell.strip() for cell in row] for row in rows]
+    assert summary(layer, torch.randn(2, 8), edges) == before
 
 
 @pytest.mark.filterwarnings("ignore:The .grad attribute")  # torch, where a graph breaks

@@ -27,6 +27,7 @@ from graphtheory.vision.nn.reduce import Clean, Random
 
 hf = pytest.importorskip("transformers")
 
+from graphtheory.vision.integrations import hf_apply  # noqa: E402
 from graphtheory.vision.integrations.hf_apply import apply, decoded, encoded, from_pretrained, undo  # noqa: E402
 from graphtheory.vision.integrations.token_hooks import Reduce, Semantic, trace  # noqa: E402
 
@@ -108,6 +109,67 @@ def test_hugging_face_alone_reports_what_it_leaves_out(
         with pytest.raises(ValueError, match="saved by a model without the rule"):
             from_pretrained(hf.ViTForImageClassification, tmp_path / size)
     assert name in caplog.text and "UNEXPECTED" in caplog.text
+
+
+THREE = {"id2label": {0: "a", 1: "b", 2: "c"}, "label2id": {"a": 0, "b": 1, "c": 2}}
+KEYWORDS: list[dict[str, Any]] = [
+    {"num_labels": 3, "ignore_mismatched_sizes": True}, {"num_labels": 3},
+    THREE | {"ignore_mismatched_sizes": True}, {"output_loading_info": True},
+    {"output_loading_info": True, "num_labels": 3, "ignore_mismatched_sizes": True},
+    {"hidden_dropout_prob": 0.3}, {"output_attentions": True}, {"attn_implementation": "eager"},
+    {"dtype": torch.bfloat16}, {"dtype": "auto"}, {"torch_dtype": torch.float16},
+    {"config": "folder"}, {"config": "object"}, {"config": "plain"},
+    {"config": "folder", "num_labels": 3, "ignore_mismatched_sizes": True},
+    {"revision": "main"}, {"local_files_only": True}, {"force_download": False}, {"token": None},
+    {"subfolder": ""}, {"use_safetensors": True}, {"low_cpu_mem_usage": True},
+    {"device_map": None}, {"trust_remote_code": False}, {"state_dict": {}}, {"key_mapping": {}},
+    {"nonsense": 3},
+]  # fmt: skip
+
+
+def loaded(load: Any, options: dict[str, Any], folder: Path) -> list[Any]:
+    """What a way to load gives, or the kind of its error."""
+    config = hf.AutoConfig.from_pretrained(folder)
+    given = {"folder": str(folder), "object": config, "plain": hf.ViTConfig(**config.to_dict())}
+    options = options | ({"config": given[options["config"]]} if "config" in options else {})
+    torch.manual_seed(0)
+    try:
+        out = load(folder, **options)
+    except Exception as error:
+        return [type(error)]
+    model, *info = out if isinstance(out, tuple) else (out,)
+    kept = {k: v for k, v in model.config.to_dict().items() if k != "graphtheory"}
+    told = [{n: str(v) for n, v in i.items() if n != "unexpected_keys"} for i in info]
+    shapes = {n: t.shape for n, t in model.state_dict().items()}
+    return [
+        type(out),
+        type(model),
+        model.dtype,
+        model.config._attn_implementation,
+        kept,
+        told,
+        shapes,
+    ]
+
+
+@pytest.mark.parametrize("auto", [False, True])
+@pytest.mark.parametrize("options", KEYWORDS, ids=str)
+def test_every_keyword_of_hugging_face_is_taken_as_theirs(
+    options: dict[str, Any], auto: bool, zoo: ModuleType, tmp_path: Path
+) -> None:
+    model = zoo.tiny("ViT")
+    apply(model, Merge(2))
+    model.save_pretrained(tmp_path)
+    kind = hf.AutoModelForImageClassification if auto else hf.ViTForImageClassification
+    found = loaded(lambda *a, **o: from_pretrained(kind, *a, **o), options, tmp_path)
+    assert found == loaded(kind.from_pretrained, options, tmp_path)
+    if len(found) > 1:
+        again = from_pretrained(
+            kind, tmp_path, **{k: v for k, v in options.items() if k != "config"}
+        )
+        assert hf_apply._applied(again[0] if isinstance(again, tuple) else again) == [
+            Reduce(Merge(2))
+        ]
 
 
 @pytest.mark.parametrize(

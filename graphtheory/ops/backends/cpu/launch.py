@@ -9,9 +9,7 @@ of threads, and one machine code serves all threads: results are the same bits f
 from __future__ import annotations
 
 import atexit
-import ctypes
 import os
-import sys
 from _thread import start_new_thread
 from collections.abc import Callable
 from contextlib import suppress
@@ -26,6 +24,8 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 from torch import Tensor
+
+from graphtheory.ops.backends.cpu.openmp import rest, team
 
 _LAST_WAIT = 5.0  # seconds
 
@@ -75,53 +75,6 @@ class Helpers:
 helpers = Helpers()
 
 
-class Team:
-    """The threads of OpenMP that torch's operations run on.
-
-    After an operation they look for the next one for some milliseconds without sleep. Threads of
-    our own would share the cores with them: beside torch's products loops took up to twice as
-    long. As a region of the same runtime the work goes to those that are awake.
-    """
-
-    def __init__(self) -> None:
-        self._region = _region_of_openmp()
-        if hasattr(os, "register_at_fork"):  # not on Windows, which has no forks
-            os.register_at_fork(after_in_child=self._end)
-
-    def _end(self) -> None:
-        self._region = None
-
-    def takes(self, threads: int) -> bool:
-        """Whether this many threads are all of torch's: another number would start and end some."""
-        return self._region is not None and threads == torch.get_num_threads()
-
-    def run(self, job: Callable[[], object], threads: int) -> None:
-        """Have `job` called by each thread, the calling one among them.
-
-        Nothing that it raises comes out, an interrupt of Python code in it included: it should be
-        one compiled call.
-        """
-        assert self._region is not None
-        self._region(_Job(job), None, threads, 0)
-
-
-_Job: Any = ctypes.CFUNCTYPE(None)  # without the argument that the library gives it
-
-
-def _region_of_openmp() -> Callable[..., None] | None:
-    """``GOMP_parallel(job, data, threads, flags)`` of the library in the process, if it has one."""
-    if sys.platform != "linux" or not torch.backends.openmp.is_available():
-        return None
-    region = getattr(ctypes.CDLL(None), "GOMP_parallel", None)
-    if region is not None:
-        region.argtypes = [_Job, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint]
-        region.restype = None
-    return region
-
-
-team = Team()
-
-
 MATH = {"reassoc", "contract", "nsz", "arcp"}
 """Sums may be reassociated; NaN and infinity keep their meaning."""
 MOST_CHUNKS = 128
@@ -132,9 +85,9 @@ _SPINS = 4000  # looks, some microseconds: as long as a thread takes to let go o
 # NumPy's: where this module is imported while torch traces, torch would make fake ones.
 NO_EDGES: Any = np.empty(0, np.int64)
 NO_BUCKETS: Any = np.empty(0, np.uint8)
-NO_ROWS: Any = {t: np.empty((0, 0), n) for t, n in (
-    (torch.float32, np.float32), (torch.float64, np.float64)
-)}  # fmt: skip
+NUMPYS: Any = {torch.float32: np.float32, torch.float64: np.float64}  # types of sums
+NO_ROWS: Any = {dtype: np.empty((0, 0), kind) for dtype, kind in NUMPYS.items()}
+ONE: Any = {dtype: kind(1) for dtype, kind in NUMPYS.items()}
 
 
 def part(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -264,6 +217,8 @@ def launch(loop: Callable[..., None], chunks: int, work: int, *args: Any) -> Non
     chunks are given out does nothing, and is not waited for. To others, too, goes the first call of
     a kind, which may compile: what that raises, or an interrupt, would be lost on torch's.
     """
+    if torch.get_num_threads() > 1:
+        rest.look()
     code, counters = _compiled(loop), np.zeros(_COUNTERS, np.int64)
     others = min(torch.get_num_threads(), 1 + work // WORTH_A_THREAD, chunks) - 1
     if others < 1:

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from graphtheory.ops.backends.cpu.launch import Helpers, Team
+from graphtheory.ops.backends.cpu.launch import Helpers
+from graphtheory.ops.backends.cpu.openmp import Team
 
 needs_openmp = pytest.mark.skipif(
     not Team().takes(torch.get_num_threads()), reason="torch has no threads of OpenMP"

@@ -15,7 +15,7 @@ from torch import Tensor
 from graphtheory.ops.backends.cpu import launch
 from graphtheory.ops.backends.cpu.attention import features as loops
 from graphtheory.ops.backends.cpu.attention import rows, tiles
-from graphtheory.ops.backends.cpu.launch import cast, options
+from graphtheory.ops.backends.cpu.launch import ONE, cast, options
 from graphtheory.ops.backends.cpu.memory import empty, keeps_weights, rows_stay_whole
 from graphtheory.ops.backends.cpu.primitives import EXP, dot, softmax_, softmax_backward_, sums
 from graphtheory.ops.call import widened
@@ -49,7 +49,7 @@ def attention(
         weights = empty((edges, heads), query)
         run_whole(
             rows.whole_forward, weights, value, indptr, indices, query, key, value, *given,
-            cast(1.0, query), *drop, weights, out,
+            ONE[query.dtype], *drop, weights, out,
         )  # fmt: skip
         return out.to(dtype), weights
     work, chunks = 2 * edges * heads * dim, launch.chunks_of(indptr, indices)
@@ -92,7 +92,7 @@ def _whole_backward(
     tables = launch.tables_of(weights, launch.chunks_of(indptr, weights), num_buckets)
     run_whole(
         rows.whole_backward, weights, value, indptr, indices, t_indptr, targets, perm, grad, query,
-        key, value, weights, launch.buckets(bucket), cast(scale, grad), cast(1.0, grad), dropout,
+        key, value, weights, launch.buckets(bucket), cast(scale, grad), ONE[grad.dtype], dropout,
         seed, logits, of_query, tables, of_key, of_value, passes=2 if t_indptr.numel() else 1,
     )  # fmt: skip
     return of_query, of_key, of_value, logits, launch.sum_tables(tables, num_buckets, weights)
@@ -177,7 +177,7 @@ class EdgeRows(NamedTuple):
         """Softmax in place of dot products, to which those of features are added; their sums."""
         out = empty((indptr.size(0) - 1, logits.size(1), width), logits)
         work, chunks = (EXP + 2 * width) * logits.numel(), launch.chunks_of(indptr, logits)
-        numbers = (cast(scale, logits), cast(1.0, logits), dropout, seed)
+        numbers = (cast(scale, logits), ONE[logits.dtype], dropout, seed)
         given = (indptr, query, *self, *options(logits, bias, bucket, table), *numbers)
         launch.run(loops.attend, work, chunks, *given, logits, out)
         return out

@@ -1,0 +1,110 @@
+"""Every form of an argument that PyG's layer takes, beside PyG's layer; draws are the battery's."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+import torch_geometric.nn as pyg
+from torch import nn
+from torch_geometric.utils import to_torch_csr_tensor
+
+from battery import forms
+from battery.drawn_layers import LAYERS
+from graphtheory import accelerate
+from graphtheory.nn.conv import adjacency, on_core, weighted_sums
+
+pytestmark = pytest.mark.filterwarnings("ignore:Sparse")
+EDGES = torch.from_numpy(np.random.default_rng(0).integers(0, 10, (2, 30)))
+X = torch.randn(10, 8)
+APPNP = pyg.APPNP(2, 0.1, normalize=False)
+
+
+def both(theirs: nn.Module) -> tuple[nn.Module, nn.Module]:
+    ours = copy.deepcopy(theirs)
+    assert accelerate(ours).swapped
+    return ours, theirs
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", LAYERS)
+def test_every_form_gives_what_pyg_gives(name: str) -> None:
+    first = list(LAYERS).index(name)
+    for number in range(first, 20 * len(LAYERS), len(LAYERS)):
+        wrong, words = forms.call(number, 11)
+        assert not wrong, (words, wrong)
+
+
+FAULTS = {
+    "values of a matrix left out": (weighted_sums, "stored_values", lambda given: None),
+    "a size where a matrix has its own": (
+        on_core, "num_targets", lambda x, y, size, edges: None if size is None else size[1]
+    ),
+    "weights of integers": (on_core, "multiplied", lambda weight, x: (weight, x)),
+    "what is read later may change": (on_core, "kept", lambda x: x),
+    "32-bit ids of self-loops": (
+        adjacency, "compute_loop_attr",
+        lambda ends, *rest: torch.full((rest[1], rest[0].size(1)), 0.5),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("fault", FAULTS)
+def test_the_table_sees(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    module, name, old = FAULTS[fault]
+    monkeypatch.setattr(module, name, old)
+    assert any(forms.call(number, 11)[0] for number in range(60 * len(LAYERS)))
+
+
+def test_weights_of_edges_by_hand() -> None:
+    weight = torch.randint(1, 5, (30,))
+    for layer in (pyg.GraphConv(8, 4), pyg.GCNConv(8, 4, normalize=False), APPNP):
+        ours, _ = both(layer)
+        wanted = ours(X, EDGES, weight.float())
+        for given in (weight, weight[:, None], weight.double().float()[:, None]):
+            torch.testing.assert_close(ours(X, EDGES, given), wanted)
+
+
+def test_values_of_a_torch_matrix_are_factors_as_in_pyg() -> None:
+    edges = EDGES.unique(dim=1)
+    value = torch.rand(edges.size(1))
+    matrix = to_torch_csr_tensor(edges.flip(0), value, (10, 10))
+    for aggr in ("sum", "mean", "max"):
+        ours, theirs = both(pyg.SAGEConv(8, 4, aggr))
+        torch.testing.assert_close(ours(X, matrix), theirs(X, matrix))
+        assert not torch.allclose(ours(X, matrix), ours(X, edges))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: pyg.GINConv(nn.Linear(8, 8)), lambda: pyg.SGConv(8, 8), lambda: pyg.APPNP(2, 0.1),
+        lambda: pyg.GINEConv(nn.Linear(8, 8)), lambda: pyg.GINConv(nn.Linear(8, 8), aggr="max"),
+    ],
+)  # fmt: skip
+def test_residuals_in_place(make) -> None:
+    ours, theirs = both(make())
+    more = (torch.randn(30, 8),) if isinstance(theirs, pyg.GINEConv) else ()
+    grads = []
+    for layer in (ours, theirs):
+        x = X.clone().requires_grad_()
+        h = 2 * x
+        h += layer(h, EDGES, *more)
+        h.sin().sum().backward()
+        grads.append(x.grad)
+    torch.testing.assert_close(*grads)
+
+
+def test_features_of_several_graphs_as_a_pair() -> None:
+    ours, theirs = both(pyg.SAGEConv((8, 8), 4))
+    x = torch.randn(5, 10, 8)
+    found = ours((x, x.clone()), EDGES)
+    assert found.shape == (5, 10, 4)
+    torch.testing.assert_close(found, theirs((x, x.clone()), EDGES))
+
+
+def test_relations_with_a_fraction_are_refused() -> None:
+    ours, _ = both(pyg.RGCNConv(8, 4, 3))
+    with pytest.raises(ValueError, match="edge_type: got numbers with a fraction"):
+        ours(X, EDGES, torch.full((30,), 1.5))

@@ -1,0 +1,139 @@
+"""Accelerated layers at the first call on few edges: PyG's way, which takes no sorting."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch_geometric import nn as pyg
+
+from graphtheory import accelerate
+from graphtheory.integrations.pyg import _DROP_INS
+from graphtheory.nn.conv.on_core import OnCore
+
+NODES, EDGES = 9, 30
+MAKE = {
+    "GINConv": lambda: pyg.GINConv(nn.Linear(6, 4)),
+    "SAGEConv": lambda: pyg.SAGEConv(6, 4),
+    "SAGEConv, max": lambda: pyg.SAGEConv(6, 4, aggr="max"),
+    "GraphConv": lambda: pyg.GraphConv(6, 4),
+    "GCNConv": lambda: pyg.GCNConv(6, 4),
+    "ChebConv": lambda: pyg.ChebConv(6, 4, 3),
+    "SGConv": lambda: pyg.SGConv(6, 4, 2),
+    "APPNP": lambda: pyg.APPNP(3, 0.1),
+    "GATConv": lambda: pyg.GATConv(6, 4, heads=2),
+    "GATv2Conv": lambda: pyg.GATv2Conv(6, 4, heads=2),
+    "TransformerConv": lambda: pyg.TransformerConv(6, 4, heads=2),
+}
+
+
+@pytest.fixture
+def few_new_edges() -> None:
+    """The rule itself, which the other files here do without."""
+
+
+def graph() -> tuple[Tensor, Tensor]:
+    """Features, and edges that nothing has met."""
+    return torch.randn(NODES, 6), torch.randint(NODES, (2, EDGES))
+
+
+def ways(layer: nn.Module) -> list[str]:
+    """By whose forward each later call of an accelerated layer runs, as it is called."""
+    ours, found = type(layer), []
+
+    def seen(module: nn.Module, *_: Any) -> None:
+        found.append("ours" if type(module) is ours else "PyG's")
+
+    layer.register_forward_pre_hook(seen)
+    return found
+
+
+@pytest.mark.parametrize("name", MAKE)
+def test_the_first_call_is_pygs_and_the_second_ours(name: str) -> None:
+    theirs = MAKE[name]()
+    layer = copy.deepcopy(theirs)
+    accelerate(layer)
+    (x, edges), found = graph(), ways(layer)
+    first, second = layer(x, edges), layer(x, edges)
+    assert found == ["PyG's", "ours"] and type(layer) is _DROP_INS[type(theirs)]
+    assert torch.equal(first, theirs(x, edges))
+    torch.testing.assert_close(second, first)
+    layer(x, edges.clone())
+    assert found[2:] == ["PyG's"]
+
+
+CALLS = {
+    "weights": (lambda x, e: (x, e, torch.rand(EDGES)), "PyG's"),
+    "no weights, by name": (lambda x, e: {"x": x, "edge_index": e, "edge_weight": None}, "PyG's"),
+    "too few weights": (lambda x, e: (x, e, torch.rand(EDGES - 1)), "refused"),
+    "weights that PyG would spread": (lambda x, e: (x, e, torch.rand(1)), "refused"),
+    "a pair": (lambda x, e: ((x, x), e), "ours"),
+    "int32": (lambda x, e: (x, e.int()), "ours"),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_what_pyg_reads_otherwise_is_ours_from_the_first_call_on(name: str) -> None:
+    layer = pyg.GraphConv(6, 4)
+    accelerate(layer)
+    make, expected = CALLS[name]
+    given, found = make(*graph()), ways(layer)
+    args, named = ((), given) if isinstance(given, dict) else (given, {})
+    if expected == "refused":
+        with pytest.raises(ValueError, match="edge_weight: shape"):
+            layer(*args, **named)
+        return
+    layer(*args, **named)
+    assert found == [expected]
+
+
+def test_many_edges_are_sorted_at_once() -> None:
+    layer = pyg.GATConv(6, 4)
+    accelerate(layer)
+    found, x = ways(layer), torch.randn(NODES, 6)
+    for count in OnCore.pays_from[0] - 1, OnCore.pays_from[0]:
+        layer(x, torch.randint(NODES, (2, count)))
+    assert found == ["PyG's", "ours"]
+
+
+def test_each_layer_of_a_model_meets_new_edges_once() -> None:
+    model = pyg.Sequential("x, e", [(pyg.GINConv(nn.Linear(6, 6)), "x, e -> x") for _ in range(3)])
+    accelerate(model)
+    found = [ways(layer) for layer in model]
+    x, edges = graph()
+    model(x, edges)
+    model(x, edges)
+    assert found == [["PyG's", "ours"]] * 3
+
+
+def test_an_error_leaves_the_layer_ours() -> None:
+    layer = pyg.GINConv(nn.Linear(5, 4))
+    accelerate(layer)
+    own = type(layer)
+    with pytest.raises(RuntimeError):
+        layer(*graph())
+    assert type(layer) is own
+
+
+def test_the_table_notices_a_layer_that_forgets(monkeypatch: pytest.MonkeyPatch) -> None:
+    layer = pyg.GINConv(nn.Linear(6, 4))
+    accelerate(layer)
+    monkeypatch.setattr("graphtheory.nn.conv.on_core.is_new", lambda *_: True)
+    (x, edges), found = graph(), ways(layer)
+    layer(x, edges)
+    layer(x, edges)
+    assert found == ["PyG's", "PyG's"]
+
+
+def test_undo_and_layers_made_here_know_nothing_of_it() -> None:
+    layer = pyg.GINConv(nn.Linear(6, 4))
+    attributes = dict(vars(layer))
+    accelerate(layer).undo()
+    assert vars(layer) == attributes
+    made = _DROP_INS[pyg.GINConv](nn.Linear(6, 4))
+    found = ways(made)
+    made(*graph())
+    assert found == ["ours"]
