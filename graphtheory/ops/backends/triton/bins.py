@@ -89,8 +89,8 @@ def _plan(indptr: Tensor) -> Plan:
         order = None
         if longest > CHUNK:  # a small graph waits for its longest row, which had better begin first
             order = degree.argsort(descending=True, stable=True).int()
-        rows = Bin(degree.numel(), power(edges // degree.numel()), order=order)
-        return Plan((rows,), none, none.long())
+        whole = Bin(degree.numel(), power(edges // degree.numel()), order=order)
+        return Plan((whole,), none, none.long())
     pieces = torch.where(degree > chunk, (degree + chunk - 1) // chunk, 0)
     counts = [pieces.sum(), (pieces > 0).sum(), degree[pieces == 0].sum()]
     chunks, cut, edges = torch.stack(counts).tolist()
