@@ -6,7 +6,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -83,6 +83,10 @@ class SeedLoader(DataLoader[Data]):
             GraphStore) of one node type and without weights.
         make: What draws a batch, made of the graph and of `input_nodes`.
         input_nodes: The seeds, ids or a Bool mask; None is all nodes.
+        node_order: Of a `GraphFolder` whose nodes were moved into parts, which nodes `input_nodes`
+            and `part` mean: "original" is those of the data that was written, "folder" those of
+            the folder, as `n_id`. Has to be said unless they are tensors of `folder.node` or
+            `folder.part` themselves. Changes nothing for other data.
         edge_type: Of `HeteroData` the relation to take, such as ("paper", "cites", "paper"), with
             its one type of nodes, whose ids all ids then are. None for other data.
         attributes: Names of what travels with the nodes; None is all that can.
@@ -116,6 +120,7 @@ class SeedLoader(DataLoader[Data]):
         make: Callable[[NodeSource, Any], SeedBatches],
         *,
         input_nodes: Any = None,
+        node_order: Literal["original", "folder"] | None = None,
         edge_type: tuple[str, str, str] | None = None,
         attributes: Sequence[str] | None = None,
         transform: Callable[[Data], Any] | None = None,
@@ -127,7 +132,11 @@ class SeedLoader(DataLoader[Data]):
         world_size: int = 1,
         **options: Any,
     ) -> None:
-        batches = make(source_of(data, attributes, edge_type), input_nodes)
+        source = source_of(data, attributes, edge_type)
+        if source.is_original("input_nodes", input_nodes, node_order):
+            before = seeds_of(input_nodes, source.graph.num_dst)
+            input_nodes = before._replace(nodes=source.ids(before.nodes))
+        batches = make(source, input_nodes)
         for name, value, least in (
             ("batch_size", batch_size, 1), ("seed", seed, 0), ("rank", rank, 0),
             ("world_size", world_size, 1),
@@ -214,11 +223,20 @@ def _unchanged(batch: Data) -> Data:
     return batch
 
 
-def seeds_of(input_nodes: Any, num_nodes: int, *, repeated: bool = False) -> tuple[Tensor, Tensor]:
-    """(node ids [S], what PyG calls their `input_id` [S]); None is all nodes."""
+class Seeds(NamedTuple):
+    """Node ids [S], and what PyG calls their `input_id` [S]."""
+
+    nodes: Tensor
+    input_id: Tensor
+
+
+def seeds_of(input_nodes: Any, num_nodes: int, *, repeated: bool = False) -> Seeds:
+    """The seeds that were given; None is all nodes."""
     everyone = torch.arange(num_nodes)
+    if isinstance(input_nodes, Seeds):
+        return input_nodes
     if input_nodes is None:
-        return everyone, everyone
+        return Seeds(everyone, everyone)
     if isinstance(input_nodes, (list, range, np.ndarray)) and len(input_nodes):
         with suppress(ValueError, TypeError):  # of what is no number; it is named below
             input_nodes = torch.as_tensor(input_nodes)
@@ -240,4 +258,4 @@ def seeds_of(input_nodes: Any, num_nodes: int, *, repeated: bool = False) -> tup
         raise ValueError(
             f"input_nodes: node {int(twice.nonzero()[0])} comes twice, expected each once"
         )
-    return nodes, input_id
+    return Seeds(nodes, input_id)
