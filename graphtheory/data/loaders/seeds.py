@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
+import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 import torch
-from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, Sampler
+from torch import Tensor, distributed
+from torch.utils.data import DataLoader, Dataset, DistributedSampler
 from torch_geometric.data import Data
 
 from graphtheory.data.loaders.source import NodeSource, source_of
@@ -20,7 +21,7 @@ from graphtheory.patterns.draw import derive
 
 _ORDER, _DRAW, _TRANSFORM = 0, 1, 2  # streams of randomness
 _OURS = ("dataset", "sampler", "batch_sampler", "collate_fn", "generator")
-Key = tuple[Tensor, int, int]  # positions among the seeds, epoch, place in the epoch
+Key = tuple[Tensor, int, int, float]  # positions among the seeds, epoch, place in it, weight
 
 
 class SeedBatches(Dataset[Data]):
@@ -31,6 +32,10 @@ class SeedBatches(Dataset[Data]):
         self.transform: Callable[[Data], Any] | None = None
         self.nodes, self.input_id = seeds_of(input_nodes, source.graph.num_dst)
 
+    def counts(self) -> Tensor:
+        """The number of seeds of each position, int64 [S]."""
+        return torch.ones_like(self.nodes)
+
     @abstractmethod
     def draw(self, seeds: Tensor, generator: torch.Generator) -> tuple[Tensor, dict[str, Any]]:
         """(nodes needed [n], the seeds first; what the batch says of them)."""
@@ -40,12 +45,12 @@ class SeedBatches(Dataset[Data]):
         return {"input_id": self.input_id[position], "batch_size": len(position)}
 
     def __getitem__(self, key: Key) -> Data:
-        position, epoch, place = key
+        position, epoch, place, weight = key
         generator = torch.Generator().manual_seed(derive(self.seed, _DRAW, epoch, place))
         nodes, drawn = self.draw(self.nodes[position], generator)
         batch = Data.from_dict(
             self.source.of_nodes(nodes) | drawn | {
-                "num_nodes": len(nodes), "n_id": nodes,
+                "num_nodes": len(nodes), "n_id": nodes, "loss_weight": weight,
             } | self.of_seeds(position)
         )  # fmt: skip
         if self.transform is None:
@@ -64,8 +69,12 @@ class SeedLoader(DataLoader[Data]):
     `n_id`            int64 [n]       the nodes in the whole graph, seeds first
     `input_id`        int64 [S]       the seeds' places in `input_nodes`
     `batch_size`      int             S
+    `loss_weight`     float           world_size * S / (the seeds of all processes in this step)
     `x`, `y`, ...     [n, ...]        the rows of these n nodes, and no others
     ================  ==============  ======================================================
+
+    Where processes average their gradients, each multiplies its mean over the S seeds by
+    `loss_weight`: that is the mean over all seeds of the step. One process has 1.
 
     Attributes of edges stay behind, but for `edge_weight`, which patterns read. Numbers and strings
     are in every batch. `AddShortestPathDistance` comes out as the pairs of which both nodes are in
@@ -97,11 +106,13 @@ class SeedLoader(DataLoader[Data]):
         shuffle: Put the seeds into another order in every epoch.
         drop_last: Leave a last batch of fewer seeds out.
         seed: Of order and draws, 0 or more.
-        rank: Which of `world_size` processes this one is, from 0.
+        rank: Which of `world_size` processes this one is, from 0. None for both takes those of
+            torch's process group, or one process where none is initialized.
         world_size: Processes that share the seeds, each with a loader like this one but for `rank`.
             Together they hold world_size * batch_size seeds at a time, which they part evenly: all
             have the same number of batches, and no seed comes twice. A process with
-            world_size = 1 that takes the same seeds in as many batches draws the same.
+            world_size = 1 that takes the same seeds in as many batches draws the same. The sampler
+            is a `DistributedSampler`, which Lightning and Ray leave as it is.
         options: `num_workers`, `prefetch_factor`, `persistent_workers`, `pin_memory`, `timeout`,
             `worker_init_fn`, `multiprocessing_context`: see `torch.utils.data.DataLoader`.
 
@@ -128,23 +139,17 @@ class SeedLoader(DataLoader[Data]):
         shuffle: bool = False,
         drop_last: bool = False,
         seed: int = 0,
-        rank: int = 0,
-        world_size: int = 1,
+        rank: int | None = None,
+        world_size: int | None = None,
         **options: Any,
     ) -> None:
+        share = place_of_process(rank, world_size)
         source = source_of(data, attributes, edge_type)
         if source.is_original("input_nodes", input_nodes, node_order):
             before = seeds_of(input_nodes, source.graph.num_dst)
             input_nodes = before._replace(nodes=source.ids(before.nodes))
         batches = make(source, input_nodes)
-        for name, value, least in (
-            ("batch_size", batch_size, 1), ("seed", seed, 0), ("rank", rank, 0),
-            ("world_size", world_size, 1),
-        ):  # fmt: skip
-            if not isinstance(value, int) or value < least:
-                raise ValueError(f"{name}: got {value!r}, expected a whole number from {least} on")
-        if rank >= world_size:
-            raise ValueError(f"rank: got {rank}, expected below world_size={world_size}")
+        check_numbers(batch_size=(batch_size, 1), seed=(seed, 0))
         for name in _OURS:
             if name in options:
                 raise TypeError(f"{name}: the loader decides it itself, expected no such option")
@@ -155,8 +160,8 @@ class SeedLoader(DataLoader[Data]):
         # A pattern that does not fit says so here and not in a worker; and what is computed once a
         # graph is there before workers are forked.
         batches.draw(batches.nodes[:1], torch.Generator())
-        self._order = _Order(
-            len(batches.nodes), batch_size, shuffle, drop_last, seed, rank, world_size
+        self._order = Order(
+            batches.counts(), batch_size, shuffle, drop_last, seed, (rank, world_size), share
         )
         super().__init__(
             batches, sampler=self._order, batch_size=None, collate_fn=_unchanged,
@@ -173,8 +178,7 @@ class SeedLoader(DataLoader[Data]):
     def __iter__(self) -> Any:
         """One epoch of batches."""
         # Not in the sampler's __iter__, which DataLoader calls twice an epoch with workers.
-        order = self._order
-        order.epoch, order.next = order.next, order.next + 1
+        self._order.begin()
         return _batches(super().__iter__())
 
 
@@ -189,14 +193,52 @@ def _batches(found: Iterator[Data]) -> Iterator[Data]:
         ) from error
 
 
-class _Order(Sampler[Key]):
+def place_of_process(rank: int | None, world_size: int | None) -> tuple[int, int]:
+    """Rank of this process among how many: as given, else as in torch's process group.
+
+    Raises:
+        ValueError: If one is given without the other, or if the rank is not below `world_size`.
+    """
+    group = distributed.is_available() and distributed.is_initialized()
+    known = (distributed.get_rank(), distributed.get_world_size()) if group else (0, 1)
+    if rank is None and world_size in (None, known[1]):
+        return known
+    if rank is None and world_size == 1:
+        rank = 0
+    if rank is None or world_size is None:
+        raise ValueError(
+            f"rank: got {rank} with world_size={world_size}, expected both or none of them"
+        )
+    check_numbers(rank=(rank, 0), world_size=(world_size, 1))
+    if rank >= world_size:
+        raise ValueError(f"rank: got {rank}, expected below world_size={world_size}")
+    if world_size == 1 < known[1]:
+        warnings.warn(
+            f"world_size: got 1 in a process group of {known[1]}, so each process takes all seeds; "
+            "leave rank and world_size out to share them",
+            stacklevel=3,
+        )
+    return rank, world_size
+
+
+def check_numbers(**numbers: tuple[Any, int]) -> None:
+    """Raise for what is no whole number from its least value on."""
+    for name, (value, least) in numbers.items():
+        if not isinstance(value, int) or value < least:
+            raise ValueError(f"{name}: got {value!r}, expected a whole number from {least} on")
+
+
+class Order(DistributedSampler[Any]):
+    """The seeds of each batch of a process; the loader counts the epochs."""
+
     def __init__(
-        self, seeds: int, batch_size: int, shuffle: bool, drop: bool, seed: int, rank: int,
-        world_size: int,
+        self, counts: Tensor, batch_size: int, shuffle: bool, drop: bool, seed: int,
+        given: tuple[int | None, int | None], share: tuple[int, int],
     ) -> None:  # fmt: skip
-        self.seeds, self.shuffle, self.drop, self.seed = seeds, shuffle, drop, seed
-        self.rank, self.world, self.size = rank, world_size, batch_size * world_size
-        self.epoch, self.next = 0, 0
+        (rank, world_size), seeds = share, len(counts)
+        super().__init__(cast(Any, range(seeds)), world_size, rank, shuffle, seed, drop)
+        self.counts, self.given, self.seeds, self.drop = counts, given, seeds, drop
+        self.world, self.size, self.next = world_size, batch_size * world_size, 0
         left = 0 if drop else seeds % self.size
         if 0 < left < world_size:
             raise ValueError(
@@ -204,19 +246,34 @@ class _Order(Sampler[Key]):
                 "expected at least one seed for each; drop_last=True leaves that batch out"
             )
 
+    def set_epoch(self, epoch: int) -> None:
+        """Nothing: frameworks call this, and every iteration is an epoch of its own."""
+
+    def begin(self) -> None:
+        """The next epoch; raises where a process group came to be after the loader."""
+        if self.given == (None, None):
+            rank, world = place_of_process(None, None)
+            if world != self.world or rank != self.rank:
+                raise RuntimeError(
+                    f"rank: the loader was made for process {self.rank} of {self.world} and runs "
+                    f"in process {rank} of {world}, expected the same; make it after "
+                    "init_process_group, or give rank and world_size"
+                )
+        self.epoch, self.next = self.next, self.next + 1
+
     def __len__(self) -> int:
         return self.seeds // self.size if self.drop else math.ceil(self.seeds / self.size)
 
-    def __iter__(self) -> Iterator[Key]:
+    def __iter__(self) -> Iterator[Any]:  # of keys
         epoch, order = self.epoch, torch.arange(self.seeds)
         if self.shuffle:
             generator = torch.Generator().manual_seed(derive(self.seed, _ORDER, epoch))
             order = torch.randperm(self.seeds, generator=generator)
         shared = order.split(self.size)[: len(self)]
-        return (
-            (positions.tensor_split(self.world)[self.rank], epoch, step * self.world + self.rank)
-            for step, positions in enumerate(shared)
-        )
+        for step, positions in enumerate(shared):
+            mine = positions.tensor_split(self.world)[self.rank]
+            weight = self.world * int(self.counts[mine].sum()) / int(self.counts[positions].sum())
+            yield mine, epoch, step * self.world + self.rank, weight
 
 
 def _unchanged(batch: Data) -> Data:

@@ -303,7 +303,10 @@ class _Parts(SeedBatches):
         self.indptr, self.order = sort_by_key(part, int(part.max()) + 1)
         self.place = torch.full_like(part, -1)  # of each node among the seeds
         self.place[self.nodes] = self.input_id
-        self.nodes = part[self.nodes].unique()  # those that are drawn are parts
+        self.nodes, self.seeds = part[self.nodes].unique(return_counts=True)  # parts are drawn
+
+    def counts(self) -> Tensor:
+        return self.seeds
 
     def draw(self, seeds: Tensor, generator: torch.Generator) -> tuple[Tensor, dict[str, Any]]:
         nodes = self._of_parts(seeds)

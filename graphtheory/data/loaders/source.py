@@ -19,7 +19,7 @@ from graphtheory.graph.csr import check_rows, take_rows
 from graphtheory.patterns.base import places_among
 
 STRUCTURE = ("edge_index", "adj_t", "edge_weight", "num_nodes")
-OWN = ("n_id", "input_id", "batch_size", "neighborhood", "neighborhoods")
+OWN = ("n_id", "input_id", "batch_size", "loss_weight", "neighborhood", "neighborhoods")
 Level = Literal["node", "edge", "graph"]
 
 _REMEDY = "name those that shall travel in `attributes`, without it, or take it out of the data"

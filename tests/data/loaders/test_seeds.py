@@ -4,8 +4,15 @@ import pickle
 
 import pytest
 import torch
+from torch.utils.data import DistributedSampler
 
-from graphtheory.data.loaders import AttentionSetLoader, NodeSetLoader, SharedAnchors
+from graphtheory.data.loaders import (
+    AttentionSetLoader,
+    LayerWiseLoader,
+    NodeSetLoader,
+    PartitionLoader,
+    SharedAnchors,
+)
 from graphtheory.patterns import LADIES, AddSelf, Compose, FastGCN, KHop, Sample
 
 MAKERS = [
@@ -62,6 +69,31 @@ def test_processes_share_what_one_draws_in_as_many_batches(data, make, same):
     assert (last.batch_size, other.batch_size) == (4, 4)
 
 
+@pytest.mark.parametrize(
+    "make",
+    [
+        *MAKERS,
+        lambda data, **options: LayerWiseLoader(data, FastGCN(count=9), 2, **options),
+        lambda data, **options: PartitionLoader(data, torch.arange(40) % 6, **options),
+    ],
+)
+def test_a_process_of_a_group_takes_its_share_without_being_told(data, make, monkeypatch):
+    group = torch.distributed
+    monkeypatch.setattr(group, "is_initialized", lambda: True)
+    monkeypatch.setattr(group, "get_world_size", lambda: 2)
+    shares = []
+    for rank in (0, 1):
+        monkeypatch.setattr(group, "get_rank", lambda rank=rank: rank)
+        loader = make(data, batch_size=2, shuffle=True)
+        shares.append([s for b in loader for s in b.n_id[: b.batch_size].tolist()])
+        assert isinstance(loader.sampler, DistributedSampler)  # which frameworks leave as it is
+        loader.sampler.set_epoch(7)
+    assert sorted(shares[0] + shares[1]) == list(range(40))
+    with pytest.warns(UserWarning, match="world_size: got 1 in a process group of 2"):
+        everyone = make(data, batch_size=2, rank=0, world_size=1)
+    assert sum(b.batch_size for b in everyone) == 40
+
+
 @pytest.mark.parametrize(("seeds", "drop"), [(40, False), (39, False), (41, True), (5, False)])
 def test_processes_have_as_many_batches_and_no_seed_twice(data, seeds, drop):
     options = OPTIONS | {"input_nodes": range(seeds) if seeds <= 40 else None, "drop_last": drop}
@@ -81,8 +113,13 @@ def test_processes_have_as_many_batches_and_no_seed_twice(data, seeds, drop):
     ("options", "message"),
     [
         ({"rank": 2, "world_size": 2}, "rank: got 2, expected below world_size=2"),
-        ({"world_size": 0}, "world_size: got 0, expected a whole number from 1 on"),
-        ({"batch_size": 13, "world_size": 3}, "3 processes for a last batch of 1 seeds"),
+        ({"rank": 0, "world_size": 0}, "world_size: got 0, expected a whole number from 1 on"),
+        ({"world_size": 2}, "rank: got None with world_size=2, expected both or none"),
+        ({"rank": 0}, "rank: got 0 with world_size=None, expected both or none"),
+        (
+            {"batch_size": 13, "rank": 0, "world_size": 3},
+            "3 processes for a last batch of 1 seeds",
+        ),
     ],
 )
 def test_a_share_that_does_not_exist_is_refused(data, options, message):
@@ -167,7 +204,7 @@ def test_a_bad_epoch_or_pattern_is_refused_before_the_first_batch(data):
 def test_batches_can_be_sent_to_a_process_that_was_not_forked(data, same):
     loader = MAKERS[2](data, **OPTIONS)
     sent = pickle.loads(pickle.dumps(loader.dataset))
-    key = (torch.tensor([3, 1]), 4, 2)
+    key = (torch.tensor([3, 1]), 4, 2, 1.0)
     assert same([sent[key]], [loader.dataset[key]])
 
 
