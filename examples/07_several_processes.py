@@ -3,7 +3,8 @@
     torchrun --nproc-per-node 2 examples/07_several_processes.py
     python examples/07_several_processes.py 2    # one process, two batches a step: the same numbers
 
-Lightning averages the gradients; the loader gives each process its part of every global batch.
+Lightning averages the gradients; the loader reads from torch's process group which process this is
+and gives it its part of every global batch. Lightning leaves its sampler as it is.
 """
 
 import os
@@ -32,7 +33,6 @@ class SampledNodes(LightningModule):
         return NodeSetLoader(
             self.data, sampler, 3, input_nodes=self.data.train_mask, attributes=["x", "y"],
             batch_size=64, shuffle=True, drop_last=True,
-            rank=self.trainer.global_rank, world_size=self.trainer.world_size,
         )  # fmt: skip
 
     def training_step(self, batch: Data) -> torch.Tensor:
@@ -48,7 +48,6 @@ class SampledNodes(LightningModule):
 processes, together = int(os.environ.get("WORLD_SIZE", 1)), int([*sys.argv, 1][1])
 trainer = Trainer(
     accelerator="cpu", devices=processes, strategy="ddp" if processes > 1 else "auto",
-    use_distributed_sampler=False,  # the loader has shared the nodes already
     accumulate_grad_batches=together, max_epochs=3, logger=False, enable_checkpointing=False,
     enable_progress_bar=False, enable_model_summary=False,
 )  # fmt: skip

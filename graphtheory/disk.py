@@ -8,7 +8,8 @@ import os
 import pickletools
 import shutil
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,25 @@ def replace_file(path: Path, content: bytes | bytearray) -> None:
         draft.unlink(missing_ok=True)
 
 
+@contextmanager
+def whole_folder(path: Path) -> Iterator[Path]:
+    """A folder to write to, which gets its name when all is written; on failure it goes."""
+    path = path.absolute()
+    if path.exists() and any(path.iterdir()):
+        raise FileExistsError(f"folder: something lies in {path}, expected an empty one")
+    draft = _draft_of(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _sweep(path)
+    draft.mkdir()
+    try:
+        yield draft
+        with suppress(FileNotFoundError):
+            path.rmdir()  # that an empty one may take its name is not so everywhere
+        draft.rename(path)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
 def name_file(path: Path, name: Path) -> None:
     """Give the file a second name beside it, in one step; a copy where there are no links."""
     draft = _draft_of(name)
@@ -69,8 +89,9 @@ def _sweep(path: Path) -> None:
     """Younger drafts may be another process's, on a disk that machines share."""
     for draft in path.parent.glob(f".{glob.escape(path.name)}.*.draft"):
         with suppress(OSError):
-            if time.time() - draft.stat().st_mtime > _OLD:
-                draft.unlink()
+            files = [*draft.iterdir()] if draft.is_dir() else []
+            if time.time() - max(file.stat().st_mtime for file in (draft, *files)) > _OLD:
+                shutil.rmtree(draft) if files else draft.unlink()
 
 
 def load_tensors(content: bytes) -> Any:

@@ -14,9 +14,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from graphtheory.data.loaders.seeds import seeds_of
 from graphtheory.data.loaders.sets import check_part
 from graphtheory.data.loaders.source import NodeSource, check_names, source_of
-from graphtheory.disk import replace_file
+from graphtheory.disk import replace_file, whole_folder
 from graphtheory.graph import Neighborhood
 from graphtheory.graph.content import within
 from graphtheory.graph.csr import row_places, take_rows
@@ -78,6 +79,7 @@ class GraphFolder(NodeSource):
         self.graph = Neighborhood(indptr, indices, nodes, weight=weight, validate=False)
         self.part = self._ids(_PART, nodes, 2**63 - 1)
         self.original_id = self._ids(_ORIGINAL, nodes, nodes)
+        self._moved = not torch.equal(self.original_id, torch.arange(nodes))
         check_names(told["attributes"], attributes)
         names = told["attributes"] if attributes is None else attributes
         self.whole: dict[str, Any] = told["whole"]
@@ -91,8 +93,10 @@ class GraphFolder(NodeSource):
         path = self.folder / f"{name}.npy"
         if path.is_symlink():
             self._refuse(name, "a link", "a file")
-        # "c": what is written to a page stays in this process.
-        found = np.asarray(np.load(path, mmap_mode="c"))
+        try:  # "c": what is written to a page stays in this process
+            found = np.asarray(np.load(path, mmap_mode="c"))
+        except (ValueError, EOFError) as error:  # numpy does not say which file it was
+            self._refuse(name, f"cut off or damaged ({error})", f"numbers in {rows} rows")
         if found.dtype.kind not in "biufc" or found.ndim == 0 or len(found) != rows:
             self._refuse(name, f"{found.dtype} {list(found.shape)}", f"numbers in {rows} rows")
         return torch.from_numpy(found)
@@ -116,6 +120,40 @@ class GraphFolder(NodeSource):
         raise ValueError(
             f"{self.folder / name}.npy: {found}, expected {expected}; write the folder again"
         )
+
+    def ids(self, original: Any) -> Tensor:
+        """Where nodes of the graph that was written stand in this one.
+
+        Args:
+            original: Their ids there, int64 [S], or a Bool mask of them [N].
+
+        Returns:
+            Ids in this graph, int64 [S], those of a mask in the order of the original ids.
+
+        Raises:
+            TypeError, ValueError: Neither ids nor a mask of these nodes.
+            IndexError: An id that was not in the graph that was written.
+        """
+        nodes = seeds_of(original, len(self.original_id), repeated=True).nodes
+        place = torch.full((len(self.original_id),), -1)
+        place[self.original_id] = torch.arange(len(place))
+        if len(place) and int(place.min()) < 0:
+            missing = f"no node that was {int(place.argmin())}"
+            self._refuse(_ORIGINAL, missing, f"each of 0..{len(place) - 1} once")
+        return place[nodes]
+
+    def is_original(self, name: str, value: Any, order: str | None) -> bool:
+        super().is_original(name, value, order)
+        own = value is None or any(value is mine for mine in (self.part, *self.node.values()))
+        if own or not self._moved:
+            return False
+        if order is None:
+            raise ValueError(
+                f"{name}: {self.folder} has its nodes in the order of their parts, expected a "
+                "tensor of its `node` or `part` itself, or node_order='original' for ids and masks "
+                "of the data that was written, 'folder' for those of the folder, as n_id"
+            )
+        return order == "original"
 
     def of_nodes(self, nodes: Tensor) -> dict[str, Any]:
         found = {name: take_rows(value, nodes) for name, value in self.node.items()}
@@ -149,7 +187,8 @@ class GraphFolder(NodeSource):
         Args:
             data: What `NodeSetLoader` takes. Its tensors are dense, with a row for each node;
                 numbers and strings are kept as they are.
-            folder: Made where it is missing; must be empty.
+            folder: Made where it is missing; must be empty. It is written beside and renamed, so
+                that an interrupted call leaves nothing in it.
             part: The part of each node, int64 [N], such as of `metis`; None is one for all.
             attributes: Names of what travels with the nodes; None is all that can.
 
@@ -158,31 +197,41 @@ class GraphFolder(NodeSource):
             TypeError, ValueError: As `SeedLoader`, or a part or attribute that does not fit.
         """
         source, folder = source_of(data, attributes), Path(folder)
+        if source.left:
+            raise ValueError(
+                f"{source.left[0]}: has a row for each edge, expected edge_weight as the only one "
+                "of edges; name the attributes of nodes that shall travel in `attributes`"
+            )
         nodes = source.graph.num_dst
         part = torch.zeros(nodes, dtype=torch.int64) if part is None else part
         check_part(part, nodes)
         order = part.argsort(stable=True)
         whole = _whole(source.of_nodes(order[:2]), min(nodes, 2))
-        folder.mkdir(parents=True, exist_ok=True)
-        if any(folder.iterdir()):
-            raise FileExistsError(f"folder: something lies in {folder}, expected an empty one")
-        for name, value in ((_PART, part[order]), (_ORIGINAL, order)):
-            np.save(folder / f"{name}.npy", value.numpy())
-        _write(folder, nodes, _rows_of(source, order, whole))
-        _write(folder, source.graph.num_edges, _edges_of(source.graph, order))
-        degree = source.graph.degree()[order]
-        indptr = torch.cat([degree.new_zeros(1), degree.cumsum(0)])
-        np.save(folder / f"{_INDPTR}.npy", indptr.numpy())
-        told = {
-            "nodes": nodes, "edges": source.graph.num_edges, "whole": whole,
-            "weighted": source.graph.weight is not None,
-            "attributes": sorted(set(source.of_nodes(order[:1])) - set(whole)),
-            "sha256": {path.name: _digest(path) for path in sorted(folder.glob("*.npy"))},
-        }  # fmt: skip
-        told = json.loads(json.dumps(told))  # as it comes back
-        text = json.dumps(told | {"digest": _digest_of(told)})
-        replace_file(folder / _TOLD, text.encode())  # the last file: without it there is none
+        with whole_folder(folder) as draft:
+            _write_all(draft, source, part, order, whole)
         return cls(folder)
+
+
+def _write_all(
+    folder: Path, source: NodeSource, part: Tensor, order: Tensor, whole: dict[str, Any]
+) -> None:
+    nodes = len(order)
+    for name, value in ((_PART, part[order]), (_ORIGINAL, order)):
+        np.save(folder / f"{name}.npy", value.numpy())
+    _write(folder, nodes, _rows_of(source, order, whole))
+    _write(folder, source.graph.num_edges, _edges_of(source.graph, order))
+    degree = source.graph.degree()[order]
+    indptr = torch.cat([degree.new_zeros(1), degree.cumsum(0)])
+    np.save(folder / f"{_INDPTR}.npy", indptr.numpy())
+    told = {
+        "nodes": nodes, "edges": source.graph.num_edges, "whole": whole,
+        "weighted": source.graph.weight is not None,
+        "attributes": sorted(set(source.of_nodes(order[:1])) - set(whole)),
+        "sha256": {path.name: _digest(path) for path in sorted(folder.glob("*.npy"))},
+    }  # fmt: skip
+    told = json.loads(json.dumps(told))  # as it comes back
+    text = json.dumps(told | {"digest": _digest_of(told)})
+    replace_file(folder / _TOLD, text.encode())  # the last file: without it there is none
 
 
 def _digest(path: Path) -> str:

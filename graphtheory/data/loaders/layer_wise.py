@@ -7,12 +7,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.data import DistributedSampler
 from torch_geometric.data import Data
 from torch_geometric.loader import NodeLoader
 from torch_geometric.sampler import BaseSampler, SamplerOutput
 
-from graphtheory.data.loaders.seeds import place_of_process, seeds_of
+from graphtheory.data.loaders.seeds import Order, check_numbers, place_of_process, seeds_of
 from graphtheory.data.loaders.sets import check_layers
 from graphtheory.data.loaders.source import source_of
 from graphtheory.data.transforms import SPD
@@ -33,6 +32,7 @@ class LayerWiseLoader(NodeLoader):
                                        sources, and so on
     `edge_weight`       [E]            the weights of the draw, whose mean is A* in every layer
     `n_id`, `e_id`      [n], [E]       nodes and edges in the whole graph, seeds first
+    `loss_weight`       float          as in `SeedLoader`
     `num_sampled_...`   lists          nodes and edges of each hop, as `trim_to_layer` takes them
     ==================  =============  ======================================================
 
@@ -54,8 +54,9 @@ class LayerWiseLoader(NodeLoader):
         num_layers: At least 1.
         input_nodes: The seeds, ids (which may come again) or a Bool mask; None is all nodes.
         rank: Which of `world_size` processes this one is; None as in `SeedLoader`.
-        world_size: Processes that share the seeds by torch's `DistributedSampler`, which repeats a
-            few so that all have as many. None as in `SeedLoader`.
+        world_size: Processes that share the seeds as those of a `SeedLoader` do, in an order and
+            with draws that are a function of (seed, epoch). None as in `SeedLoader`.
+        seed: Of order and draws of several processes, 0 or more.
         options: Those of PyG's `NodeLoader`, such as `transform`, and of torch's loader.
 
     Raises:
@@ -84,9 +85,10 @@ class LayerWiseLoader(NodeLoader):
         input_nodes: Any = None,
         rank: int | None = None,
         world_size: int | None = None,
+        seed: int = 0,
         **options: Any,
     ) -> None:
-        rank, world_size = place_of_process(rank, world_size)
+        given, share = (rank, world_size), place_of_process(rank, world_size)
         if not isinstance(data, Data) or "edge_index" not in data:
             kind = type(data).__name__
             raise TypeError(f"data: got {kind}, expected Data with edge_index")
@@ -95,30 +97,66 @@ class LayerWiseLoader(NodeLoader):
             raise TypeError("transform_sampler_output: edges have weights here, expected None")
         if pairs := [name for name in SPD if name in data]:
             raise ValueError(f"{pairs[0]}: holds pairs of nodes; compute them in `transform`")
-        self._then, self._epochs = options.pop("transform", None), 0
+        self._then = options.pop("transform", None)
         graph = source_of(data, None).graph
         seeds, input_id = seeds_of(input_nodes, graph.num_dst, repeated=True)
         drawn = _LayerWise(pattern, data, graph, num_layers)
-        if world_size > 1 and not {"sampler", "batch_sampler"} & options.keys():
-            places: Any = range(len(seeds))
-            options["sampler"] = DistributedSampler(
-                places, world_size, rank, shuffle=options.pop("shuffle", False)
-            )
+        self._order: _Nodes | None = None
+        check_numbers(batch_size=(batch_size := options.get("batch_size") or 1, 1), seed=(seed, 0))
+        if own := [name for name in ("sampler", "batch_sampler") if options.get(name) is not None]:
+            if given != (None, None):
+                raise TypeError(f"{own[0]}: shares the seeds itself, expected none beside rank")
+        else:
+            self._order = _Nodes(
+                torch.ones_like(seeds), batch_size, options.get("shuffle") or False,
+                options.get("drop_last", False), seed, given, share,
+            )  # fmt: skip
+            if share[1] > 1:
+                options |= {"sampler": self._order, "shuffle": None}
         super().__init__(data, drawn, seeds, input_id=input_id, **options)
 
     def __iter__(self) -> Iterator[Any]:
         """An epoch, with draws of its own."""
+        order = self._order
+        if order is not None:
+            order.begin()
         self.node_sampler.epoch = None if self.persistent_workers else _number()
-        if isinstance(self.sampler, DistributedSampler):
-            self.sampler.set_epoch(self._epochs)
-        self._epochs += 1
-        return super().__iter__()
+        if order is None:
+            return super().__iter__()
+        if order.world > 1 and not self.persistent_workers:
+            self.node_sampler.epoch = derive(order.seed, order.epoch)
+        return _weighed(super().__iter__(), order.weights())
 
     def filter_fn(self, out: SamplerOutput) -> Any:
         """The batch of a draw, with its weights."""
         batch = super().filter_fn(out)
         batch.edge_weight = out.metadata[2]
         return batch if self._then is None else self._then(batch)
+
+
+def _weighed(batches: Iterator[Any], weights: list[float]) -> Iterator[Any]:
+    """The same, and what is still a batch after its transform has a weight."""
+    for batch, weight in zip(batches, weights, strict=True):
+        if isinstance(batch, Data):
+            batch.loss_weight = weight
+        yield batch
+
+
+class _Nodes(Order):
+    """The seeds of this process one by one, which torch's loader puts together to batches."""
+
+    def weights(self) -> list[float]:
+        """The `loss_weight` of each batch of the epoch."""
+        return [weight for *_, weight in super().__iter__()]
+
+    def __len__(self) -> int:
+        last = self.seeds - (super().__len__() - 1) * self.size
+        of_all = range(self.rank, min(last, self.size), self.world)
+        return (super().__len__() - 1) * (self.size // self.world) + len(of_all)
+
+    def __iter__(self) -> Iterator[Any]:
+        for positions, *_ in super().__iter__():
+            yield from positions.tolist()
 
 
 class _LayerWise(BaseSampler):

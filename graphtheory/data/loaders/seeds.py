@@ -7,7 +7,7 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -21,7 +21,7 @@ from graphtheory.patterns.draw import derive
 
 _ORDER, _DRAW, _TRANSFORM = 0, 1, 2  # streams of randomness
 _OURS = ("dataset", "sampler", "batch_sampler", "collate_fn", "generator")
-Key = tuple[Tensor, int, int]  # positions among the seeds, epoch, place in the epoch
+Key = tuple[Tensor, int, int, float]  # positions among the seeds, epoch, place in it, weight
 
 
 class SeedBatches(Dataset[Data]):
@@ -32,6 +32,10 @@ class SeedBatches(Dataset[Data]):
         self.transform: Callable[[Data], Any] | None = None
         self.nodes, self.input_id = seeds_of(input_nodes, source.graph.num_dst)
 
+    def counts(self) -> Tensor:
+        """The number of seeds of each position, int64 [S]."""
+        return torch.ones_like(self.nodes)
+
     @abstractmethod
     def draw(self, seeds: Tensor, generator: torch.Generator) -> tuple[Tensor, dict[str, Any]]:
         """(nodes needed [n], the seeds first; what the batch says of them)."""
@@ -41,12 +45,12 @@ class SeedBatches(Dataset[Data]):
         return {"input_id": self.input_id[position], "batch_size": len(position)}
 
     def __getitem__(self, key: Key) -> Data:
-        position, epoch, place = key
+        position, epoch, place, weight = key
         generator = torch.Generator().manual_seed(derive(self.seed, _DRAW, epoch, place))
         nodes, drawn = self.draw(self.nodes[position], generator)
         batch = Data.from_dict(
             self.source.of_nodes(nodes) | drawn | {
-                "num_nodes": len(nodes), "n_id": nodes,
+                "num_nodes": len(nodes), "n_id": nodes, "loss_weight": weight,
             } | self.of_seeds(position)
         )  # fmt: skip
         if self.transform is None:
@@ -65,8 +69,12 @@ class SeedLoader(DataLoader[Data]):
     `n_id`            int64 [n]       the nodes in the whole graph, seeds first
     `input_id`        int64 [S]       the seeds' places in `input_nodes`
     `batch_size`      int             S
+    `loss_weight`     float           world_size * S / (the seeds of all processes in this step)
     `x`, `y`, ...     [n, ...]        the rows of these n nodes, and no others
     ================  ==============  ======================================================
+
+    Where processes average their gradients, each multiplies its mean over the S seeds by
+    `loss_weight`: that is the mean over all seeds of the step. One process has 1.
 
     Attributes of edges stay behind, but for `edge_weight`, which patterns read. Numbers and strings
     are in every batch. `AddShortestPathDistance` comes out as the pairs of which both nodes are in
@@ -84,6 +92,10 @@ class SeedLoader(DataLoader[Data]):
             GraphStore) of one node type and without weights.
         make: What draws a batch, made of the graph and of `input_nodes`.
         input_nodes: The seeds, ids or a Bool mask; None is all nodes.
+        node_order: Of a `GraphFolder` whose nodes were moved into parts, which nodes `input_nodes`
+            and `part` mean: "original" is those of the data that was written, "folder" those of
+            the folder, as `n_id`. Has to be said unless they are tensors of `folder.node` or
+            `folder.part` themselves. Changes nothing for other data.
         edge_type: Of `HeteroData` the relation to take, such as ("paper", "cites", "paper"), with
             its one type of nodes, whose ids all ids then are. None for other data.
         attributes: Names of what travels with the nodes; None is all that can.
@@ -119,6 +131,7 @@ class SeedLoader(DataLoader[Data]):
         make: Callable[[NodeSource, Any], SeedBatches],
         *,
         input_nodes: Any = None,
+        node_order: Literal["original", "folder"] | None = None,
         edge_type: tuple[str, str, str] | None = None,
         attributes: Sequence[str] | None = None,
         transform: Callable[[Data], Any] | None = None,
@@ -130,9 +143,13 @@ class SeedLoader(DataLoader[Data]):
         world_size: int | None = None,
         **options: Any,
     ) -> None:
-        rank, world_size = place_of_process(rank, world_size)
-        batches = make(source_of(data, attributes, edge_type), input_nodes)
-        _check_numbers(batch_size=(batch_size, 1), seed=(seed, 0))
+        share = place_of_process(rank, world_size)
+        source = source_of(data, attributes, edge_type)
+        if source.is_original("input_nodes", input_nodes, node_order):
+            before = seeds_of(input_nodes, source.graph.num_dst)
+            input_nodes = before._replace(nodes=source.ids(before.nodes))
+        batches = make(source, input_nodes)
+        check_numbers(batch_size=(batch_size, 1), seed=(seed, 0))
         for name in _OURS:
             if name in options:
                 raise TypeError(f"{name}: the loader decides it itself, expected no such option")
@@ -143,8 +160,8 @@ class SeedLoader(DataLoader[Data]):
         # A pattern that does not fit says so here and not in a worker; and what is computed once a
         # graph is there before workers are forked.
         batches.draw(batches.nodes[:1], torch.Generator())
-        self._order = _Order(
-            len(batches.nodes), batch_size, shuffle, drop_last, seed, rank, world_size
+        self._order = Order(
+            batches.counts(), batch_size, shuffle, drop_last, seed, (rank, world_size), share
         )
         super().__init__(
             batches, sampler=self._order, batch_size=None, collate_fn=_unchanged,
@@ -161,8 +178,7 @@ class SeedLoader(DataLoader[Data]):
     def __iter__(self) -> Any:
         """One epoch of batches."""
         # Not in the sampler's __iter__, which DataLoader calls twice an epoch with workers.
-        order = self._order
-        order.epoch, order.next = order.next, order.next + 1
+        self._order.begin()
         return _batches(super().__iter__())
 
 
@@ -193,7 +209,7 @@ def place_of_process(rank: int | None, world_size: int | None) -> tuple[int, int
         raise ValueError(
             f"rank: got {rank} with world_size={world_size}, expected both or none of them"
         )
-    _check_numbers(rank=(rank, 0), world_size=(world_size, 1))
+    check_numbers(rank=(rank, 0), world_size=(world_size, 1))
     if rank >= world_size:
         raise ValueError(f"rank: got {rank}, expected below world_size={world_size}")
     if world_size == 1 < known[1]:
@@ -205,22 +221,23 @@ def place_of_process(rank: int | None, world_size: int | None) -> tuple[int, int
     return rank, world_size
 
 
-def _check_numbers(**numbers: tuple[Any, int]) -> None:
+def check_numbers(**numbers: tuple[Any, int]) -> None:
+    """Raise for what is no whole number from its least value on."""
     for name, (value, least) in numbers.items():
         if not isinstance(value, int) or value < least:
             raise ValueError(f"{name}: got {value!r}, expected a whole number from {least} on")
 
 
-class _Order(DistributedSampler[Any]):
+class Order(DistributedSampler[Any]):
     """The seeds of each batch of a process; the loader counts the epochs."""
 
     def __init__(
-        self, seeds: int, batch_size: int, shuffle: bool, drop: bool, seed: int, rank: int,
-        world_size: int,
+        self, counts: Tensor, batch_size: int, shuffle: bool, drop: bool, seed: int,
+        given: tuple[int | None, int | None], share: tuple[int, int],
     ) -> None:  # fmt: skip
-        everyone: Any = range(seeds)  # of which only the number counts
-        super().__init__(everyone, world_size, rank, shuffle, seed, drop)
-        self.seeds, self.drop = seeds, drop
+        (rank, world_size), seeds = share, len(counts)
+        super().__init__(cast(Any, range(seeds)), world_size, rank, shuffle, seed, drop)
+        self.counts, self.given, self.seeds, self.drop = counts, given, seeds, drop
         self.world, self.size, self.next = world_size, batch_size * world_size, 0
         left = 0 if drop else seeds % self.size
         if 0 < left < world_size:
@@ -232,6 +249,18 @@ class _Order(DistributedSampler[Any]):
     def set_epoch(self, epoch: int) -> None:
         """Nothing: frameworks call this, and every iteration is an epoch of its own."""
 
+    def begin(self) -> None:
+        """The next epoch; raises where a process group came to be after the loader."""
+        if self.given == (None, None):
+            rank, world = place_of_process(None, None)
+            if world != self.world or rank != self.rank:
+                raise RuntimeError(
+                    f"rank: the loader was made for process {self.rank} of {self.world} and runs "
+                    f"in process {rank} of {world}, expected the same; make it after "
+                    "init_process_group, or give rank and world_size"
+                )
+        self.epoch, self.next = self.next, self.next + 1
+
     def __len__(self) -> int:
         return self.seeds // self.size if self.drop else math.ceil(self.seeds / self.size)
 
@@ -241,21 +270,30 @@ class _Order(DistributedSampler[Any]):
             generator = torch.Generator().manual_seed(derive(self.seed, _ORDER, epoch))
             order = torch.randperm(self.seeds, generator=generator)
         shared = order.split(self.size)[: len(self)]
-        return (
-            (positions.tensor_split(self.world)[self.rank], epoch, step * self.world + self.rank)
-            for step, positions in enumerate(shared)
-        )
+        for step, positions in enumerate(shared):
+            mine = positions.tensor_split(self.world)[self.rank]
+            weight = self.world * int(self.counts[mine].sum()) / int(self.counts[positions].sum())
+            yield mine, epoch, step * self.world + self.rank, weight
 
 
 def _unchanged(batch: Data) -> Data:
     return batch
 
 
-def seeds_of(input_nodes: Any, num_nodes: int, *, repeated: bool = False) -> tuple[Tensor, Tensor]:
-    """(node ids [S], what PyG calls their `input_id` [S]); None is all nodes."""
+class Seeds(NamedTuple):
+    """Node ids [S], and what PyG calls their `input_id` [S]."""
+
+    nodes: Tensor
+    input_id: Tensor
+
+
+def seeds_of(input_nodes: Any, num_nodes: int, *, repeated: bool = False) -> Seeds:
+    """The seeds that were given; None is all nodes."""
     everyone = torch.arange(num_nodes)
+    if isinstance(input_nodes, Seeds):
+        return input_nodes
     if input_nodes is None:
-        return everyone, everyone
+        return Seeds(everyone, everyone)
     if isinstance(input_nodes, (list, range, np.ndarray)) and len(input_nodes):
         with suppress(ValueError, TypeError):  # of what is no number; it is named below
             input_nodes = torch.as_tensor(input_nodes)
@@ -277,4 +315,4 @@ def seeds_of(input_nodes: Any, num_nodes: int, *, repeated: bool = False) -> tup
         raise ValueError(
             f"input_nodes: node {int(twice.nonzero()[0])} comes twice, expected each once"
         )
-    return nodes, input_id
+    return Seeds(nodes, input_id)

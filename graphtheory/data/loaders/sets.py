@@ -282,21 +282,31 @@ class PartitionLoader(SeedLoader):
     ) -> None:
         if pattern is not None and not isinstance(pattern, Pattern):
             raise TypeError(f"pattern: got {type(pattern).__name__}, expected a Pattern or None")
-        make = partial(_Parts, part=part, pattern=pattern or Compose(), num_layers=num_layers)
+        make = partial(
+            _Parts, part=part, pattern=pattern or Compose(), num_layers=num_layers,
+            order=options.get("node_order"),
+        )  # fmt: skip
         super().__init__(data, make, **options)
 
 
 class _Parts(SeedBatches):
     def __init__(
-        self, source: NodeSource, seeds: Any, part: Tensor, pattern: Pattern, num_layers: int | None
-    ) -> None:
+        self, source: NodeSource, seeds: Any, part: Tensor, pattern: Pattern,
+        num_layers: int | None, order: str | None,
+    ) -> None:  # fmt: skip
         super().__init__(source, seeds)
         check_part(part, source.graph.num_dst)
+        if source.is_original("part", part, order):
+            moved = torch.empty_like(part)
+            part = moved.index_copy_(0, source.ids(torch.arange(len(part))), part)
         self.pattern, self.num_layers = pattern, num_layers
         self.indptr, self.order = sort_by_key(part, int(part.max()) + 1)
         self.place = torch.full_like(part, -1)  # of each node among the seeds
         self.place[self.nodes] = self.input_id
-        self.nodes = part[self.nodes].unique()  # those that are drawn are parts
+        self.nodes, self.seeds = part[self.nodes].unique(return_counts=True)  # parts are drawn
+
+    def counts(self) -> Tensor:
+        return self.seeds
 
     def draw(self, seeds: Tensor, generator: torch.Generator) -> tuple[Tensor, dict[str, Any]]:
         nodes = self._of_parts(seeds)

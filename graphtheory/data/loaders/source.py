@@ -19,7 +19,7 @@ from graphtheory.graph.csr import check_rows, take_rows
 from graphtheory.patterns.base import places_among
 
 STRUCTURE = ("edge_index", "adj_t", "edge_weight", "num_nodes")
-OWN = ("n_id", "input_id", "batch_size", "neighborhood", "neighborhoods")
+OWN = ("n_id", "input_id", "batch_size", "loss_weight", "neighborhood", "neighborhoods")
 Level = Literal["node", "edge", "graph"]
 
 _REMEDY = "name those that shall travel in `attributes`, without it, or take it out of the data"
@@ -29,10 +29,30 @@ class NodeSource(ABC):
     """A graph of one node type, on the CPU, and the attributes of its nodes."""
 
     graph: Neighborhood
+    left: Sequence[str] = ()  # attributes of edges, which stay behind
 
     @abstractmethod
     def of_nodes(self, nodes: Tensor) -> dict[str, Any]:
         """The attributes of some nodes, int64 ids."""
+
+    def ids(self, original: Any) -> Tensor:
+        """Where these nodes of the data that was given stand in `graph`."""
+        return torch.as_tensor(original)
+
+    def is_original(self, name: str, value: Any, order: str | None) -> bool:
+        """Whether a value means nodes before they were moved; raises where nobody said so."""
+        if order not in (None, "original", "folder"):
+            raise ValueError(f"node_order: got {order!r}, expected 'original' or 'folder'")
+        return False
+
+    def _leave(self, name: str, *, asked: bool) -> None:
+        """Leave an attribute of edges out, unless it was asked for by name."""
+        if asked:
+            raise ValueError(
+                f"attributes: {name!r} has a row for each edge, expected names of attributes of "
+                "nodes; of edges only edge_weight travels"
+            )
+        self.left = [*self.left, name]
 
 
 def source_of(
@@ -105,7 +125,9 @@ class OfData(NodeSource):
                 f"{name}: got {type(value).__name__}, expected a tensor, a number or a string; "
                 "name those that shall travel in `attributes`"
             )
-        if level != "edge":
+        if level == "edge":
+            self._leave(name, asked=asked)
+        else:
             (self.node if level == "node" else self.whole)[name] = value
 
     def of_nodes(self, nodes: Tensor) -> dict[str, Any]:
@@ -156,6 +178,8 @@ class OfStores(NodeSource):
                 self.attrs[name] = known[name]
             elif level == "graph":
                 self.whole[name] = features.get_tensor(known[name])
+            else:
+                self._leave(name, asked=attributes is not None)
 
     def of_nodes(self, nodes: Tensor) -> dict[str, Any]:
         asked = [copy.copy(attr) for attr in self.attrs.values()]

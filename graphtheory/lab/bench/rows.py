@@ -20,14 +20,13 @@ from typing import Any
 import numpy as np
 import torch
 
-import graphtheory
 from graphtheory.disk import replace_file
 
 FIELDS = (
     "name", "parameters", "value", "unit", "std", "median", "q20", "q80", "repeats",
     "device", "versions", "commit",
 )  # fmt: skip
-_PACKAGES = ("torch", "torch-geometric", "numba", "numpy", "scipy", "lightning")
+_PACKAGES = ("pyg-graphtheory", "torch", "torch-geometric", "numba", "numpy", "scipy", "lightning")
 
 
 @dataclass(frozen=True)
@@ -127,8 +126,10 @@ def installed(package: str) -> str | None:
 
 
 def _versions() -> dict[str, str]:
-    found = {"python": platform.python_version(), "graphtheory": graphtheory.__version__}
-    found |= {package: text for package in _PACKAGES if (text := installed(package)) is not None}
+    found = {"python": platform.python_version()}
+    for package in _PACKAGES:
+        if (text := installed(package)) is not None:
+            found[package.removeprefix("pyg-")] = text
     return found | {"torch": str(torch.__version__)}  # with the build, such as +cu130
 
 

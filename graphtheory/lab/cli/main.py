@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from contextlib import redirect_stdout, suppress
 from functools import reduce
 from importlib import import_module
+from importlib.metadata import version
 from operator import or_
 from typing import Annotated, Any, get_type_hints
 
 import tyro
 
-import graphtheory
 from graphtheory.lab.by_name import paper
 from graphtheory.lab.cli import show
 from graphtheory.lab.cli.bench import Bench, Tune
@@ -73,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     words = list(sys.argv[1:] if argv is None else argv) or ["--help"]
     if words == ["--version"]:
-        print(f"graphtheory {graphtheory.__version__}")
+        print(f"graphtheory {version('pyg-graphtheory')}")
         return 0
     try:
         try:

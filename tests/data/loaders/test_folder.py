@@ -1,4 +1,5 @@
 import json
+import os
 import pickle
 from pathlib import Path
 
@@ -40,7 +41,9 @@ def permuted(data, order):
 LOADERS = [
     lambda data: NodeSetLoader(data, LADIES(9), 2, batch_size=7, shuffle=True),
     lambda data: AttentionSetLoader(data, Compose(KHop(2), Sample(3), AddSelf()), batch_size=7),
-    lambda data: PartitionLoader(data, torch.arange(40) // 9, batch_size=2, shuffle=True),
+    lambda data: PartitionLoader(
+        data, torch.arange(40) // 9, node_order="folder", batch_size=2, shuffle=True
+    ),
 ]
 
 
@@ -156,7 +159,9 @@ def test_a_batch_of_one_part_reads_its_pages_alone(tmp_path, monkeypatch):
     kept = GraphFolder(tmp_path)
     files = {name: tmp_path / f"{name}.npy" for name in ("edges.indices", "x.x")}
     size = {name: path.stat().st_size for name, path in files.items()}
-    batch = next(iter(PartitionLoader(kept, kept.part, input_nodes=[nodes // 2])))
+    batch = next(
+        iter(PartitionLoader(kept, kept.part, input_nodes=[nodes // 2], node_order="folder"))
+    )
     assert abs(batch.num_nodes - nodes / 50) < 300
     for name, path in files.items():
         assert 0 < resident(path) < 0.1 * size[name], name
@@ -178,3 +183,108 @@ def test_a_changed_byte_is_seen(tmp_path: Path) -> None:
     told.write_text(told.read_text().replace('"weighted": false', '"weighted": true'))
     with pytest.raises(ValueError, match=r"graph\.json: damaged"):
         GraphFolder(tmp_path / "graph")
+
+
+MASK = torch.arange(40) % 9 == 7
+SEEDS = {"ids": [7], "tensor": torch.tensor([33, 7, 2]), "mask": MASK}
+
+
+@pytest.mark.parametrize("kind", SEEDS)
+@pytest.mark.parametrize("load", [
+    lambda data, part, **options: NodeSetLoader(data, Compose(), 1, **options),
+    lambda data, part, **options: AttentionSetLoader(data, KHop(1), **options),
+    lambda data, part, **options: PartitionLoader(data, part, **options),
+])  # fmt: skip
+def test_seeds_of_a_folder_in_parts_are_those_that_were_said(data, part, tmp_path, load, kind):
+    data.train_mask, seeds = MASK, SEEDS[kind]
+    kept = GraphFolder.write(data, tmp_path / "graph", part)
+    with pytest.raises(ValueError, match=r"input_nodes: .* node_order='original'"):
+        load(kept, kept.part, input_nodes=seeds)
+    options = {"input_nodes": seeds, "batch_size": 5}
+    for given in (part, kept.part):  # the parts that were written, or those of the folder
+        (batch,) = load(kept, given, **options, node_order="original")
+        (wanted,) = load(data, part, **options)
+        seen, size = batch.original_id[: batch.batch_size], wanted.batch_size
+        assert sorted(seen.tolist()) == sorted(wanted.n_id[:size].tolist())
+        assert torch.equal(batch.y[: batch.batch_size], data.y[seen])
+        known = torch.arange(40) if kind == "mask" else torch.as_tensor(seeds)
+        assert torch.equal(known[batch.input_id], seen)
+    (batch,) = load(kept, kept.part, **options | {"node_order": "folder"})
+    assert set(batch.n_id[: batch.batch_size].tolist()) == set(
+        (seeds.nonzero().flatten() if kind == "mask" else torch.as_tensor(seeds)).tolist()
+    )
+    (batch,) = load(kept, kept.part, input_nodes=kept.node["train_mask"], batch_size=5)
+    assert set(batch.original_id[: batch.batch_size].tolist()) == {7, 16, 25, 34}
+
+
+def test_parts_of_an_order_that_nobody_said_are_refused(data, part, tmp_path):
+    kept = GraphFolder.write(data, tmp_path / "graph", part)
+    with pytest.raises(ValueError, match=r"part: .* has its nodes in the order of their parts"):
+        PartitionLoader(kept, part)
+    with pytest.raises(ValueError, match="node_order: got 'old', expected 'original' or 'folder'"):
+        NodeSetLoader(data, Compose(), 1, node_order="old")
+    alone = GraphFolder.write(data, tmp_path / "alone")  # whose nodes did not move
+    (batch,) = NodeSetLoader(alone, Compose(), 1, input_nodes=[7])
+    assert batch.n_id[0] == batch.original_id[0] == 7
+
+
+def test_original_ids_are_looked_up(data, part, tmp_path):
+    kept = GraphFolder.write(data, tmp_path, part)
+    assert torch.equal(kept.original_id[kept.ids([7, 33, 7])], torch.tensor([7, 33, 7]))
+    assert torch.equal(kept.node["x"][kept.ids(MASK)], data.x[MASK])
+    for outside in ([40], [-1]):
+        with pytest.raises(IndexError, match=r"expected a node id in 0\.\.39"):
+            kept.ids(outside)
+    twice = kept.original_id.numpy().copy()
+    twice[twice == 3] = 4
+    np.save(tmp_path / "original_id.npy", twice)
+    with pytest.raises(ValueError, match=r"original_id\.npy: no node that was 3, expected each of"):
+        GraphFolder(tmp_path).ids([1])
+
+
+@pytest.mark.parametrize("stop", [KeyboardInterrupt, OSError("no space left"), None])
+def test_an_interrupted_writing_leaves_nothing_in_the_way(data, tmp_path, monkeypatch, stop):
+    path = tmp_path / "graph"
+    if stop is None:  # killed long ago, before anything could be cleared away
+        left = tmp_path / ".graph.1.draft"
+        left.mkdir()
+        (left / "part.npy").write_bytes(b"")
+        for old in (left / "part.npy", left):
+            os.utime(old, (0, 0))
+    else:
+        with monkeypatch.context() as broken, pytest.raises((KeyboardInterrupt, OSError)):
+            broken.setattr(folder, "_edges_of", lambda *_: (_ for _ in ()).throw(stop))
+            GraphFolder.write(data, path)
+        assert not list(tmp_path.iterdir())
+    GraphFolder.write(data, path).verify()
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("size", [0, 5, 40, 200])
+@pytest.mark.parametrize("name", [
+    "edges.indptr", "edges.indices", "edges.weight", "part", "original_id", "x.x"
+])  # fmt: skip
+def test_a_file_that_was_cut_off_is_named(data, tmp_path, name, size):
+    GraphFolder.write(data, tmp_path)
+    path = tmp_path / f"{name}.npy"
+    path.write_bytes(path.read_bytes()[:size])
+    with pytest.raises(ValueError, match=rf"{name}\.npy: cut off .*write the folder again"):
+        GraphFolder(tmp_path)
+
+
+def test_attributes_of_edges_are_refused_by_name_and_not_dropped(data, tmp_path):
+    data.edge_attr = torch.rand(90, 2)
+    with pytest.raises(ValueError, match="edge_attr: has a row for each edge"):
+        GraphFolder.write(data, tmp_path)
+    for take in (lambda names: GraphFolder.write(data, tmp_path, attributes=names),
+                 lambda names: NodeSetLoader(data, LADIES(9), 1, attributes=names)):  # fmt: skip
+        with pytest.raises(ValueError, match="attributes: 'edge_attr' has a row for each edge"):
+            take(["x", "edge_attr"])
+    assert list(GraphFolder.write(data, tmp_path, attributes=["x"]).node) == ["x"]
+
+
+def test_the_table_notices_seeds_that_are_taken_as_they_stand(data, part, tmp_path, monkeypatch):
+    kept = GraphFolder.write(data, tmp_path, part)
+    monkeypatch.setattr(GraphFolder, "is_original", lambda *_: False)  # as it was before
+    batch = next(iter(NodeSetLoader(kept, Compose(), 1, input_nodes=[7])))
+    assert batch.original_id[0] != 7

@@ -204,7 +204,7 @@ def test_a_bad_epoch_or_pattern_is_refused_before_the_first_batch(data):
 def test_batches_can_be_sent_to_a_process_that_was_not_forked(data, same):
     loader = MAKERS[2](data, **OPTIONS)
     sent = pickle.loads(pickle.dumps(loader.dataset))
-    key = (torch.tensor([3, 1]), 4, 2)
+    key = (torch.tensor([3, 1]), 4, 2, 1.0)
     assert same([sent[key]], [loader.dataset[key]])
 
 
