@@ -214,12 +214,11 @@ def hop_ball(
 def at_distance(graph: Neighborhood, z: int) -> Neighborhood:
     """The distance-z neighborhood N_z(n): for every n, the nodes s with hops(s -> n) exactly z.
 
-    Rows without such nodes are empty; z = 0 is the node itself. Its `.distance` is z everywhere,
-    whatever the weights.
+    Rows without such nodes are empty; z = 0 is the node itself. Its `.distance` is z everywhere.
 
     Args:
         graph: A graph whose nodes both send and receive.
-        z: Hops, 0..254.
+        z: Hops, whatever the weights of edges, 0..254.
 
     Raises:
         TypeError: If `z` is not an integer.

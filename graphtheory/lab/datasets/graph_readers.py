@@ -31,7 +31,6 @@ from graphtheory.lab.datasets.catalogue import DatasetInfo
 from graphtheory.lab.datasets.graph_sets import SLICES, Stored, packed, with_notes
 from graphtheory.lab.datasets.splits import Split
 
-Reader = Callable[[Any], Any]  # of a row of a file
 _PICKLED = {**safe_pickle.ARRAYS, **safe_pickle.TENSORS}
 _PARTS = ("train", "val", "test")
 _STRUCT_TARGETS = (
@@ -147,7 +146,7 @@ def _lines(path: Path) -> list[str]:
     return [line.rstrip() for line in text.decode("utf-8-sig").splitlines()]
 
 
-def _of_rows(path: Path, rows: Sequence[Any], read: Reader, first: int = 0) -> list[Any]:
+def _of_rows(path: Path, rows: Sequence[Any], read: Any, first: int = 0) -> list[Any]:
     """What is read of each row, the first of that number; an error says in which it stands."""
     made: list[Any] = []
     for number, row in enumerate(rows, first):

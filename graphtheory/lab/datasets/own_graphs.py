@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import pickletools
 from collections.abc import Sequence
+from contextlib import suppress
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -117,7 +118,7 @@ def read_graph_file(path: str | PathLike[str]) -> Data | list[Data]:
 def _complaint(content: bytes) -> str:
     """What a file holds that is no graph, with its graph and attribute; or that it is no such."""
     memo, last, graph, before = dict[Any, str](), "", 0, ""
-    try:
+    with suppress(Exception):  # of an archive of another kind, or a pickle that breaks off
         refused = torch.serialization.get_unsafe_globals_in_checkpoint(io.BytesIO(content))
         pickled = torch._C.PyTorchFileReader(io.BytesIO(content)).get_record("data.pkl")
         for code, value, _ in pickletools.genops(pickled):
@@ -132,8 +133,6 @@ def _complaint(content: bytes) -> str:
             elif "PUT" in code.name and before == "BINUNICODE":
                 memo[value] = last
             before = code.name
-    except Exception:  # an archive of another kind, or a pickle that breaks off
-        memo.clear()
     return f"is not a file written by torch.save, or not whole: it begins {content[:12]!r}"
 
 

@@ -153,8 +153,11 @@ TENSORS: Known = {
 }
 
 _MAGIC = 0x1950A86A20F9469CFC6C  # of torch's format
-_DTYPES = (("Double", torch.float64), ("Float", torch.float32), ("Long", torch.int64))
-_TYPES: Known = {("torch", f"{name}Storage"): _Made(dtype) for name, dtype in _DTYPES}
+_DTYPES = {
+    "Double": torch.float64, "Float": torch.float32, "Long": torch.int64, "Int": torch.int32,
+    "Short": torch.int16, "Byte": torch.uint8,
+}  # fmt: skip
+_TYPES: Known = {("torch", f"{name}Storage"): _Made(dtype) for name, dtype in _DTYPES.items()}
 _AS_THEY_ARE = (int, float, str, bytes, bool, type(None))
 _CODES = (
     pickle.PROTO, pickle.FRAME, pickle.MARK, pickle.STOP, pickle.GLOBAL, pickle.STACK_GLOBAL,
