@@ -17,7 +17,7 @@ import torch_geometric.nn as pyg
 from torch import Tensor, nn
 from torch.nn.modules import module as hooks_of_all
 from torch.nn.utils import parametrizations, parametrize, prune
-from torch_geometric.nn import MessagePassing
+from torch_geometric.nn import Aggregation, MessagePassing
 from torch_geometric.nn.dense import Linear
 
 from battery.drawn_calls import Given, plain_call
@@ -224,13 +224,16 @@ CHANGES: dict[str, Change] = {
 
 @contextmanager
 def _seen_by_all(on: bool, seen: Seen) -> Iterator[None]:
-    """A hook of torch on every module."""
+    """A hook of torch on every module but aggregations, in whose place a drop-in runs `ops`."""
     if not on:
         yield
         return
-    handle = hooks_of_all.register_module_forward_hook(
-        lambda m, args, out: seen.append(type(m).__name__)
-    )
+
+    def see(module: nn.Module, args: Any, out: Any) -> None:
+        if not isinstance(module, Aggregation):
+            seen.append(type(module).__name__)
+
+    handle = hooks_of_all.register_module_forward_hook(see)
     try:
         yield
     finally:

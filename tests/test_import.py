@@ -101,7 +101,7 @@ for words in (["doctor"], ["bench", "--dataset", "Cora"]):
     told = run(code)
     assert (told.returncode, told.stderr) == (0, "")
     needs = r"the command graphtheory needs (.*, )?tyro, which the extra 'lab' installs: "
-    said = re.compile(rf"{needs}pip install 'graphtheory\[lab\]'")
+    said = re.compile(rf"{needs}pip install 'pyg-graphtheory\[lab\]'")
     assert [bool(said.fullmatch(line)) for line in told.stdout.splitlines()] == [True, True]
 
 

@@ -17,6 +17,7 @@ from torch_geometric.nn.dense import Linear
 from torch_geometric.utils import is_sparse
 
 from graphtheory.graph import Neighborhood
+from graphtheory.graph.content import is_tracing
 from graphtheory.nn.conv.adjacency import is_new
 from graphtheory.ops.edge import Reduction
 
@@ -64,7 +65,9 @@ class OnCore(MessagePassing):
 
     def _is_first(self, x: Any = None, edge_index: Any = None, *more: Any, **named: Any) -> bool:
         """Whether these are few edges, maybe with weights, that the layer has not met before."""
-        if type(edge_index) is not Tensor or type(x) is not Tensor or torch.compiler.is_compiling():
+        if type(edge_index) is not Tensor or type(x) is not Tensor or is_tracing():
+            return False
+        if "parametrizations" in self._modules:  # whose parameters are attributes of their class
             return False
         (edges, size), count = self.pays_from, edge_index.numel() // 2
         if x.dim() != 2:
@@ -89,7 +92,10 @@ class OnCore(MessagePassing):
             return True
         if self.flow != "source_to_target" and not self.flows_back:
             return True
-        return not torch.compiler.is_compiling() and has_global_hooks()
+        if torch.compiler.is_compiling() or not has_global_hooks():
+            return False
+        parts = (self._modules.get(name) for name in self.inlined if name != "aggr_module")
+        return any(part is not None for part in parts)  # counters of operations hook every module
 
     def for_messages(self, edge_index: Any) -> Any:
         """`edge_index` in a form that PyG accepts; an explainer is refused a `Neighborhood`."""

@@ -63,7 +63,7 @@ def test_without_metis_it_says_what_to_install(monkeypatch):
     monkeypatch.setattr(pyg_typing, "WITH_TORCH_SPARSE", False)
     monkeypatch.setattr(pyg_typing, "WITH_METIS", False)
     monkeypatch.setitem(sys.modules, "pymetis", None)
-    with pytest.raises(ImportError, match=r"install graphtheory\[partition\]"):
+    with pytest.raises(ImportError, match=r"install pyg-graphtheory\[partition\]"):
         metis(cliques(), 2)
 
 

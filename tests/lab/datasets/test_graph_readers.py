@@ -337,5 +337,5 @@ def test_without_rdkit_one_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
         raise graph_readers.PackageNotFoundError(name)
 
     monkeypatch.setattr(graph_readers, "version", missing)
-    with pytest.raises(ModuleNotFoundError, match=r"pip install 'graphtheory\[molecules\]'"):
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'pyg-graphtheory\[molecules\]'"):
         molecule("CC")

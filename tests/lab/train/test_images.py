@@ -214,7 +214,7 @@ def test_nothing_is_done_by_default_and_kornia_is_not_asked_for(
     assert nothing.reshape(images) is images
     same, target = nothing.blend(images, y, 3)
     assert same is images and target.argmax(1).equal(y) and target.sum(1).eq(1).all()
-    with pytest.raises(ImportError, match=r"install graphtheory\[images\]"):
+    with pytest.raises(ImportError, match=r"install pyg-graphtheory\[images\]"):
         require_kornia()
 
 
