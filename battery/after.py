@@ -224,13 +224,16 @@ CHANGES: dict[str, Change] = {
 
 @contextmanager
 def _seen_by_all(on: bool, seen: Seen) -> Iterator[None]:
-    """A hook of torch on every module but aggregations, in whose place a drop-in runs `ops`."""
+    """A hook of torch on every module that a drop-in calls as often as PyG.
+
+    It runs `ops` in place of aggregations, and may read a parametrized weight less often.
+    """
     if not on:
         yield
         return
 
     def see(module: nn.Module, args: Any, out: Any) -> None:
-        if not isinstance(module, Aggregation):
+        if not isinstance(module, (Aggregation, parametrize.ParametrizationList, _Double)):
             seen.append(type(module).__name__)
 
     handle = hooks_of_all.register_module_forward_hook(see)
@@ -316,7 +319,7 @@ def _compared(theirs: Any, ours: Any, given: Given, seen: Any, of_all: bool) -> 
     if (
         not wrong
         and sorted(map(str, seen[0])) != sorted(map(str, seen[1]))
-        and not isinstance(answers[0], Exception)
+        and not any(isinstance(a, Exception) for a in answers)
     ):
         wrong = f"hooks saw {seen[1]}, expected {seen[0]}"
     return wrong
@@ -338,6 +341,9 @@ def after(share: float, seed: int) -> list[Line]:
                 line.broken.append(f"history {number}: {done}: {wrong}")
             elif number % 20 < 2:
                 line.planted += 1
-                with mock.patch.object(on_core, "changed", lambda layer, drop_in: ""):
+                with (
+                    mock.patch.object(on_core, "changed", lambda layer, drop_in: ""),
+                    mock.patch.object(on_core.OnCore, "_is_first", lambda *_, **__: False),
+                ):
                     line.caught += bool(history(number, seed, ("doubled messages",))[0])
     return [line]
