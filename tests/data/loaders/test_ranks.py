@@ -131,6 +131,7 @@ def in_a_group(rank, data, store):
     group.destroy_process_group()
 
 
+@pytest.mark.slow  # it hung once among other tests; examples 07 and 11 run two processes, too
 def test_two_processes_of_gloo_have_the_gradients_of_one(data, tmp_path):
     data, weight = between_parts_none(data), torch.ones(3, 4, dtype=torch.float64)
     weight.requires_grad_()
