@@ -234,8 +234,8 @@ _MET = WeakIdKeyDictionary()  # edge list -> ids of the layers that met it
 
 
 def is_new(edge_index: Tensor, layer: object) -> bool:
-    """Whether a layer meets an unsorted edge list the first time; torch.func hides that."""
-    if not edge_index.is_cpu or innermost_transform() is not None or edge_index in _CACHE:
+    """Whether a layer meets an unsorted edge list the first time."""
+    if edge_index in _CACHE:
         return False
     met = _MET.get(edge_index)
     if met is None:
