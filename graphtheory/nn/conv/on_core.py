@@ -67,6 +67,8 @@ class OnCore(MessagePassing):
         """Whether these are few edges, maybe with weights, that the layer has not met before."""
         if type(edge_index) is not Tensor or type(x) is not Tensor or not edge_index.is_cpu:
             return False
+        if torch.compiler.is_compiling():
+            return False
         if "parametrizations" in self._modules:  # whose parameters are attributes of their class
             return False
         (edges, size), count = self.pays_from, edge_index.numel() // 2
@@ -80,11 +82,11 @@ class OnCore(MessagePassing):
             of_edges = type(weight) is Tensor and weight.shape == (count,)
             if weight is not None and not (of_edges and weight.dtype.is_floating_point):
                 return False
-        if is_tracing():
-            return False
         plain = edge_index.dtype is torch.int64 and not getattr(self, "cached", False)
+        if not plain or not is_new(edge_index, self):
+            return False
         hooked = self._forward_hooks or self._backward_hooks  # which get this very layer
-        return plain and not (hooked or is_seen_by_all()) and is_new(edge_index, self)
+        return not (hooked or is_tracing() or is_seen_by_all())
 
     def needs_messages(self) -> bool:
         """Whether only PyG's message passing computes or calls what this call has to."""
