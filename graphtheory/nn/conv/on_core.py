@@ -55,8 +55,8 @@ class OnCore(MessagePassing):
     pays_from: ClassVar[tuple[int, int]] = (4_000, 0)
     _pyg: type | None = None  # what a layer was before `accelerate`
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """The result; by PyG's layer at the first call on few edges, which may be the only one."""
+    def call(self, *args: Any, **kwargs: Any) -> Any:
+        """The result, as `__call__` of drop-ins; by PyG's layer if few edges come the first time."""
         if self._pyg is None or not self._is_first(*args, **kwargs):
             return super().__call__(*args, **kwargs)
         theirs: Any = object.__new__(self._pyg)

@@ -85,7 +85,6 @@ class SPDTransformerConv(DotProduct):
         torch.Size([3, 32])
     """
 
-    __call__ = torch.nn.Module.__call__  # no layer of PyG, which would take a first call
     propagate_type: ClassVar[dict[str, Any]] = {
         "value": Tensor, "alpha": Tensor, "edge_value": OptTensor,
     }  # fmt: skip
