@@ -56,7 +56,7 @@ class OnCore(MessagePassing):
     _pyg: type | None = None  # what a layer was before `accelerate`
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
-        """The result, as `__call__` of drop-ins; by PyG's layer if few edges come the first time."""
+        """The result, as `__call__` of drop-ins; by PyG's layer if few edges are new to it."""
         if self._pyg is None or not self._is_first(*args, **kwargs):
             return super().__call__(*args, **kwargs)
         theirs: Any = object.__new__(self._pyg)
