@@ -91,7 +91,7 @@ def _sweep(path: Path) -> None:
         with suppress(OSError):
             files = [*draft.iterdir()] if draft.is_dir() else []
             if time.time() - max(file.stat().st_mtime for file in (draft, *files)) > _OLD:
-                shutil.rmtree(draft) if files else draft.unlink()
+                shutil.rmtree(draft) if draft.is_dir() else draft.unlink()
 
 
 def load_tensors(content: bytes) -> Any:

@@ -25,6 +25,7 @@ from numba import njit, types
 from numba.extending import intrinsic
 from torch import Tensor
 
+from graphtheory.ops.backends.cpu.memory import NUMPYS
 from graphtheory.ops.backends.cpu.openmp import rest, team
 
 _LAST_WAIT = 5.0  # seconds
@@ -85,7 +86,6 @@ _SPINS = 4000  # looks, some microseconds: as long as a thread takes to let go o
 # NumPy's: where this module is imported while torch traces, torch would make fake ones.
 NO_EDGES: Any = np.empty(0, np.int64)
 NO_BUCKETS: Any = np.empty(0, np.uint8)
-NUMPYS: Any = {torch.float32: np.float32, torch.float64: np.float64}  # types of sums
 NO_ROWS: Any = {dtype: np.empty((0, 0), kind) for dtype, kind in NUMPYS.items()}
 ONE: Any = {dtype: kind(1) for dtype, kind in NUMPYS.items()}
 

@@ -11,6 +11,7 @@ import weakref
 from collections.abc import Sequence
 from contextlib import suppress
 from math import prod
+from typing import Any
 
 import numpy as np
 import torch
@@ -28,7 +29,7 @@ _PAGE = 2**21
 _SMALL = 2**16  # a multiple of small pages, which what lies beyond the last large one takes
 _LARGE = 2**20  # bytes of an output that is worth a buffer of its own
 _KEPT = 2**29  # bytes that are kept for the next outputs; malloc would keep 2**26
-_NUMPYS = {torch.float32: np.float32, torch.float64: np.float64}
+NUMPYS: Any = {torch.float32: np.float32, torch.float64: np.float64}  # types of sums
 
 
 def _rounded(size: int) -> int:
@@ -75,7 +76,7 @@ class BufferPool:
     def lend(self, shape: Sequence[int], size: int, dtype: torch.dtype) -> Tensor:
         """An uninitialized tensor, `size` bytes at the start of a large page."""
         buffer = self.take(size)
-        part = buffer[:size].view(_NUMPYS[dtype]).reshape(shape)
+        part = buffer[:size].view(NUMPYS[dtype]).reshape(shape)
         loan = _Loan(part, self._end)
         loan.buffer = buffer
         self._loans[id(loan)] = loan
