@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import ref
 
 import torch
 from torch import Tensor
@@ -230,20 +231,20 @@ def _sizes(given: Any, num_src: int, num_dst: int | None) -> tuple[int, int]:
 _CACHE = WeakIdKeyDictionary()  # tensor or Neighborhood -> (state, {key: what was made})
 
 
-_MET = WeakIdKeyDictionary()  # edge list -> ids of the layers that met it
+_MET: dict[tuple[int, int], Any] = {}  # ids of an edge list and a layer -> a reference to the list
+_MOST_MET = 10_000
 
 
 def is_new(edge_index: Tensor, layer: object) -> bool:
-    """Whether a layer meets an unsorted edge list the first time."""
-    if edge_index in _CACHE:
+    """Whether a layer meets an edge list the first time, of the last some thousand meetings."""
+    pair = id(edge_index), id(layer)
+    met = _MET.get(pair)
+    if met is not None and met() is edge_index:
         return False
-    met = _MET.get(edge_index)
-    if met is None:
-        _MET[edge_index] = {id(layer)}
-        return True
-    count = len(met)
-    met.add(id(layer))
-    return len(met) > count
+    if len(_MET) >= _MOST_MET:
+        _MET.clear()
+    _MET[pair] = ref(edge_index)
+    return True
 
 
 def outside_inference_mode(make: Callable[[], Any]) -> Any:
