@@ -14,8 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from graphtheory.data.loaders.parquet import Progress, SortedTables
+from graphtheory.data.loaders.parts import check_part
 from graphtheory.data.loaders.seeds import seeds_of
-from graphtheory.data.loaders.sets import check_part
 from graphtheory.data.loaders.source import NodeSource, check_names, source_of
 from graphtheory.disk import replace_file, whole_folder
 from graphtheory.graph import Neighborhood
@@ -211,6 +212,74 @@ class GraphFolder(NodeSource):
             _write_all(draft, source, part, order, whole)
         return cls(folder)
 
+    @classmethod
+    def from_parquet(
+        cls,
+        edges: str | PathLike[str],
+        nodes: str | PathLike[str],
+        folder: str | PathLike[str],
+        *,
+        id: str = "id",
+        part: str | None = None,
+        source: str = "source",
+        target: str = "target",
+        weight: str | None = None,
+        x: Sequence[str] = (),
+        normalize: bool = False,
+        memory_limit: str = "2GB",
+        progress: Progress = lambda what, done, total: None,
+    ) -> GraphFolder:
+        """Write a graph that stands in Parquet files, without holding it in memory.
+
+        DuckDB sorts nodes by part and edges by target in ``.FOLDER.parquet`` beside the folder.
+        After a kill the same call goes on, and checks what was written by its SHA-256. In memory
+        are `memory_limit`, 16 to 40 bytes a node, and some 262,144 rows at a time.
+
+        Args:
+            edges: Parquet files with a row for each edge: a path, or a pattern as "e/*.parquet".
+            nodes: Files with a row for each node. Columns of numbers, or of lists of equally many,
+                travel under their names.
+            folder: Made where it is missing; must be empty.
+            id: Column of `nodes` that edges refer to, of any type.
+            part: Column of whole numbers; a part lies in one piece. None is one for all.
+            source: Column of `edges` with the id of the node that sends.
+            target: Column of `edges` with the id of the node that receives.
+            weight: Column of `edges` that becomes the weight, float32.
+            x: Columns of numbers that become the attribute x together, float32.
+            normalize: Add the loops that are missing, and divide each weight by the square roots of
+                both ends' sums of weights, as ``Compose(AddSelf(), SymmetricNormalize())``.
+            memory_limit: Of DuckDB, such as "8GB".
+            progress: Called with what is done, rows done, and rows in all.
+
+        Returns:
+            The folder. Where ids are 0..N-1, they are its `original_id`, else their ranks;
+            ``names.parquet`` in the folder has the node of each id.
+
+        Raises:
+            ImportError: DuckDB is not installed.
+            FileNotFoundError, FileExistsError: No such files, or something lies in the folder.
+            ValueError: An unknown column, an empty or repeated id, an edge to no node, an attribute
+                that is no number, or other files than those of the call that is continued.
+        """
+        folder = Path(folder).absolute()
+        if folder.exists() and any(folder.iterdir()):
+            raise FileExistsError(f"folder: something lies in {folder}, expected an empty one")
+        columns = {"id": id, "part": part, "source": source, "target": target, "weight": weight}
+        tables = SortedTables(
+            folder.with_name(f".{folder.name}.parquet"), str(nodes), str(edges), columns, x,
+            normalize=normalize, memory_limit=memory_limit, progress=progress,
+        )  # fmt: skip
+        names, weighted = tables.write_nodes(), tables.write_edges(_INDICES, _WEIGHT)
+        np.save(tables.work / f"{_INDPTR}.npy", np.append(0, tables.degrees().cumsum()))
+        np.save(tables.work / f"{_PART}.npy", tables.parts())
+        np.save(tables.work / f"{_ORIGINAL}.npy", tables.original_ids())
+        tables.finish()
+        _tell(tables.work, tables.num_nodes, tables.num_edges, names, {}, weighted=weighted)
+        if folder.exists():
+            folder.rmdir()
+        tables.work.rename(folder)
+        return cls(folder)
+
 
 def _write_all(
     folder: Path, source: NodeSource, part: Tensor, order: Tensor, whole: dict[str, Any]
@@ -223,10 +292,16 @@ def _write_all(
     degree = source.graph.degree()[order]
     indptr = torch.cat([degree.new_zeros(1), degree.cumsum(0)])
     np.save(folder / f"{_INDPTR}.npy", indptr.numpy())
+    names = sorted(set(source.of_nodes(order[:1])) - set(whole))
+    weighted = source.graph.weight is not None
+    _tell(folder, nodes, source.graph.num_edges, names, whole, weighted=weighted)
+
+
+def _tell(
+    folder: Path, nodes: int, edges: int, names: list[str], whole: dict[str, Any], *, weighted: bool
+) -> None:
     told = {
-        "nodes": nodes, "edges": source.graph.num_edges, "whole": whole,
-        "weighted": source.graph.weight is not None,
-        "attributes": sorted(set(source.of_nodes(order[:1])) - set(whole)),
+        "nodes": nodes, "edges": edges, "whole": whole, "weighted": weighted, "attributes": names,
         "sha256": {path.name: _digest(path) for path in sorted(folder.glob("*.npy"))},
     }  # fmt: skip
     told = json.loads(json.dumps(told))  # as it comes back
