@@ -42,7 +42,6 @@ class SortedTables:
         edges: str,
         columns: dict[str, str | None],
         x: Sequence[str],
-        *,
         normalize: bool,
         memory_limit: str,
         progress: Progress,
@@ -51,7 +50,7 @@ class SortedTables:
             import duckdb
         except ImportError as error:
             raise ImportError(
-                "GraphFolder.from_parquet: needs duckdb; pip install duckdb"
+                "from_parquet: needs duckdb; pip install 'pyg-graphtheory[parquet]'"
             ) from error
         self.work, self.columns, self.progress = work, columns, progress
         self.x, self.normalize = list(x), normalize
@@ -61,6 +60,16 @@ class SortedTables:
         self.db.execute("SET memory_limit = ?", [memory_limit])
         self.db.execute("SET temp_directory = ?", [str(work / "spilled")])
         self.db.execute(f"SET threads = {torch.get_num_threads()}")
+        begun = self.manifest.exists()
+        try:
+            self._sort(nodes, edges)
+        except (ValueError, FileNotFoundError):
+            self.db.close()
+            if not begun:  # what was asked for cannot be; nothing is lost
+                shutil.rmtree(work)
+            raise
+
+    def _sort(self, nodes: str, edges: str) -> None:
         self._begin({"nodes": self._files("nodes", nodes), "edges": self._files("edges", edges)})
         self._make("nodes", len, self._nodes(nodes))
         self.num_nodes = int(self._one("SELECT count(*) FROM nodes"))
@@ -260,7 +269,11 @@ class SortedTables:
         rows = [np.load(self.work / f"{name}.npy", mmap_mode="r")[first:stop] for name in names]
         return _digest(names, rows) == told
 
-    def finish(self) -> None:
+    def save(self, name: str, value: np.ndarray) -> None:
+        """Write an array."""
+        np.save(self.work / f"{name}.npy", value)
+
+    def finish(self) -> Path:
         """Leave nothing but arrays in the folder, and the number of each id."""
         ids, to = _name(self.columns["id"]), _text(str(self.work / "names.parquet"))
         self.db.execute(
@@ -271,6 +284,7 @@ class SortedTables:
         for path in self.work.iterdir():
             if path.suffix != ".npy" and path.name != "names.parquet":
                 path.unlink()
+        return self.work
 
 
 def _digest(names: Sequence[str], rows: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -46,17 +47,21 @@ class Convert(Command):
             name: getattr(self, name) for name in ("id", "part", "source", "target", "weight")
         }
         to = Path(self.folder)
+        if to.exists() and any(to.iterdir()):
+            raise show.RefusedError(f"FOLDER: something lies in {to}, expected an empty one")
         first = to if self.parts is None else to.with_name(f".{to.name}.unparted")
-        with show.usage_errors(ImportError), screen.steps("step") as steps:
+        with show.usage_errors(ValueError, OSError, ImportError), screen.steps("row") as steps:
             if self.parts is None or not first.exists():
                 GraphFolder.from_parquet(
                     self.edges, self.nodes, first, **columns, x=self.x, normalize=self.normalize,
-                    memory_limit=self.memory, progress=steps,
+                    memory_limit=self.memory,
+                    progress=lambda what, done, rows: steps(what, max(done - 1, 0), rows),
                 )  # fmt: skip
             kept, cut = GraphFolder(first), None
             if self.parts is not None:
                 part = fennel(kept, self.parts)
                 kept, cut = GraphFolder.write(kept, to, part), edge_cut(kept, part)
+                shutil.rmtree(first)
         nodes, edges = kept.graph.num_dst, kept.graph.num_edges
         said = "" if cut is None else f", {self.parts} parts that cut {cut:.1%} of the edges"
         screen.result({"folder": str(to), "nodes": nodes, "edges": edges, "edge_cut": cut})

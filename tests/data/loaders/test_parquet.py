@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -14,10 +15,12 @@ import numpy as np
 import pytest
 import torch
 from torch_geometric.data import Data
+from torch_geometric.utils import to_undirected
 
-from graphtheory.data.loaders import GraphFolder, PartitionLoader
+from graphtheory.data.loaders import GraphFolder, PartitionLoader, edge_cut, fennel
 from graphtheory.data.loaders import parquet as module
 from graphtheory.graph import Neighborhood
+from graphtheory.lab.cli import main
 from graphtheory.patterns import AddSelf, Compose, SymmetricNormalize
 
 duckdb = pytest.importorskip("duckdb")
@@ -201,3 +204,42 @@ def test_missing_files_and_full_folders_are_refused(
         GraphFolder.from_parquet(files[0], tmp_path / "none.parquet", tmp_path / "g")
     with pytest.raises(FileExistsError, match="something lies in"):
         GraphFolder.from_parquet(*files, tmp_path)
+
+
+def test_the_command_divides_and_tells_the_cut(
+    files: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["convert", *map(str, files), str(tmp_path / "graph"), "--x", "f0,f1", "--parts", "4"]
+    assert main([*words, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    kept = GraphFolder(tmp_path / "graph")
+    assert (told["nodes"], told["edges"]) == (NODES, EDGES)
+    assert told["edge_cut"] == edge_cut(kept, kept.part) and kept.part.unique().tolist() == [
+        *range(4)
+    ]
+    y = torch.empty(NODES, dtype=torch.int64).index_copy_(0, kept.original_id, kept.node["y"])
+    assert kept.node["x"].shape == (NODES, 2) and torch.equal(y, graph()[2].y)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["edges.parquet", "graph", "nodes.parquet"]
+    assert main(words) == 2 and "something lies in" in capsys.readouterr().err
+    assert main([*words[:3], str(tmp_path / "other"), "--id", "key"]) == 2
+    assert not (tmp_path / ".other.parquet").exists()
+    assert "id: 'key' is no column of nodes" in capsys.readouterr().err
+    assert main(["convert", "edges.parquet"]) == 2
+    assert "NODES: missing, expected EDGES NODES FOLDER" in capsys.readouterr().err
+
+
+def test_one_pass_finds_parts_that_a_random_division_cuts() -> None:
+    drawn = torch.Generator().manual_seed(0)
+    group = torch.randint(8, (2_000,), generator=drawn)
+    ends = torch.randint(2_000, (2, 200_000), generator=drawn)
+    inside = (group[ends[0]] == group[ends[1]]) | (torch.rand(200_000, generator=drawn) < 0.02)
+    data = Data(edge_index=to_undirected(ends[:, inside]), num_nodes=2_000)
+    part = fennel(data, 8)
+    assert part.bincount().max() <= 275 and edge_cut(data, part) < 0.5
+    assert 0.85 < edge_cut(data, part[torch.randperm(2_000, generator=drawn)]) < 0.9
+    assert torch.equal(fennel(data, 1), torch.zeros(2_000, dtype=torch.int64))
+    for wrong in (0, 2_001, 2.0):
+        with pytest.raises(ValueError, match=f"num_parts: got {wrong}, expected 1 to"):
+            fennel(data, wrong)
+    with pytest.raises(ValueError, match="slack: got"):
+        fennel(data, 2, slack=0.5)
