@@ -23,7 +23,7 @@ from torch_geometric.utils.sparse import set_sparse_value
 
 from graphtheory.graph import Neighborhood, neighborhood_from
 from graphtheory.graph.content import state_of
-from graphtheory.graph.csr import check_edge_index
+from graphtheory.graph.csr import check_edge_index, plain, rows_of_edges
 from graphtheory.graph.inference import innermost_transform, leave_inference_mode
 
 Sizes = tuple[int | None, int | None]
@@ -185,18 +185,24 @@ def _build(
     loops = min(num_src, num_dst) if add_self_loops else 0
     ids = torch.arange(loops, dtype=edges.dtype, device=edges.device)
     edges = torch.cat([edges, torch.stack([ids, ids])], 1)
-    nb = Neighborhood.from_edge_index(
-        edges.flip(0) if reverse else edges, num_src=num_src, num_dst=num_dst
-    )
+    check_edge_index(edges)
+    edges = plain(edges)
+    asked = [(edges[0] == edges[1]).sum() - loops]  # self-loops that the appended ones replace
+    (indptr, indices, order), turned, answers = rows_of_edges(
+        edges.flip(0) if reverse else edges, num_src, num_dst, torch.is_grad_enabled(),
+        [] if torch.compiler.is_compiling() or not loops else asked,
+    )  # fmt: skip
+    nb = Neighborhood(indptr, indices, num_src, perm=order, validate=False)
+    if turned:
+        nb._adopt_transpose(*turned)
     if isinstance(given, Neighborhood) and given.indices.dtype == torch.int32:
         nb = nb.to_int32()
-    order = nb.perm
-    assert order is not None
+        order = order.int()
     if not add_self_loops:
         return Adjacency(nb, order)
-    replaced = (nb.indices == nb.targets()) & (order < edges.size(1) - loops)
-    if not torch.compiler.is_compiling() and not bool(replaced.any()):
+    if answers == [0]:
         return Adjacency(nb, order, edges, loops)
+    replaced = (nb.indices == nb.targets()) & (order < edges.size(1) - loops)
     return Adjacency(nb, order, edges, loops, replaced)
 
 
