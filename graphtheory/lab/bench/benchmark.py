@@ -5,11 +5,14 @@ from __future__ import annotations
 import ctypes
 import gc
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import KW_ONLY, asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from graphtheory.lab.bench.config import RunResult, describe_options, ignores, with_options
 from graphtheory.lab.bench.finished import Finished, Settings
@@ -134,6 +137,20 @@ class FinishedRuns(Finished[Run]):
         return line["settings"] | {"model": run.model, "seed": run.seed}, run
 
 
+SMALL = 5000  # nodes of a small graph
+
+
+@contextmanager
+def thread_limit(asked: int | None, num_nodes: int | None) -> Iterator[None]:
+    """Compute on the threads asked for; unasked on one for a small graph, where more only wait."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(asked or (1 if num_nodes is not None and num_nodes <= SMALL else before))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 Progress = Callable[[str, int, int], None]  # takes model, runs done and runs in all
 
 
@@ -161,6 +178,7 @@ class Benchmark:
     budget: int | None = None  # candidates of a search that chose them
     options: Mapping[str, Any] = field(default_factory=dict)
     """Set by hand, in place of those of every model that reads them; text is read as a value."""
+    threads: int | None = None  # that compute; None follows from the size of the graph
 
     @property
     def searched(self) -> dict[str, str]:
@@ -208,6 +226,10 @@ class Benchmark:
         known = self.task
         return tuple(m for m in self.models if m not in self.chosen and not known.is_tuned(m))
 
+    def computing(self) -> AbstractContextManager[None]:
+        """Compute on as many threads as `run` does."""
+        return thread_limit(self.threads, self.task.num_nodes)
+
     def run(self, progress: Progress = _keep_nothing) -> list[Run]:
         """Every model on every seed, seed by seed so that an interrupted run is comparable."""
         rows: list[Run] = []
@@ -216,7 +238,8 @@ class Benchmark:
             run = self._known(model, seed)
             if run is None:
                 _give_memory_back()
-                run = self._trained(model, seed)
+                with self.computing():
+                    run = self._trained(model, seed)
                 if self.record is not None:
                     self.record.add(self.settings(model) | {"seed": seed}, run)
                 self.finished(run)

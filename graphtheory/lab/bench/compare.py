@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from numbers import Integral
 from os import PathLike
 from pathlib import Path
@@ -13,7 +14,22 @@ from typing import Any
 from graphtheory.lab.bench.benchmark import Benchmark, FinishedRuns, bench_task
 from graphtheory.lab.bench.comparison import Comparison
 from graphtheory.lab.bench.rows import Environment
-from graphtheory.lab.bench.search import Search, best
+from graphtheory.lab.bench.search import Search, SearchResult, best
+
+
+def choose(
+    bench: Benchmark,
+    budget: int | None,
+    log: Path | None,
+    run: Callable[[Search], list[SearchResult]],
+) -> tuple[Benchmark, list[SearchResult]]:
+    """Search the options of the models for which no search has chosen any, and take the best."""
+    if not (budget and (models := bench.not_tuned())):
+        return bench, []
+    limits = {"epochs": bench.epochs, "threads": bench.threads}
+    tried = run(Search(bench.task, models, budget, log=log, **limits))
+    chosen = {model: one.config for model, one in best(tried, bench.task.measure).items()}
+    return replace(bench, chosen=chosen, budget=budget), tried
 
 
 def compare(
@@ -27,6 +43,7 @@ def compare(
     epochs: int | None = None,
     budget: int = 0,
     options: Mapping[str, Any] | None = None,
+    threads: int | None = None,
     out: str | PathLike[str] | None = None,
     root: str | PathLike[str] | None = None,
     progress: bool = True,
@@ -43,10 +60,12 @@ def compare(
         split: Kind of split of a named set; for own graphs three fractions or lists of positions.
         seeds: How many; a seed draws the split, the weights and everything else.
         epochs: At most this many; None is the data's own number.
-        budget: Candidates a model of a search on validation that runs first; 0 takes options that
-            are known, or defaults, and the table says so.
+        budget: Candidates of a search on validation that runs first, for each model without
+            options from an earlier search; 0 takes defaults there, and the table says so.
         options: Set by hand, such as {"walk": 16, "readout": "token"}, in the place of those of
             every model that reads them; not with a search.
+        threads: How many compute; None is 1 on a graph of at most 5,000 nodes, where more are
+            slower, and torch's own number on a larger one.
         out: Folder where finished runs are kept and taken up again, and results are written.
         root: Folder with the raw files of a named set; None is that of $GRAPHTHEORY_DATA.
         progress: Print a line for each run to the error stream.
@@ -70,7 +89,9 @@ def compare(
         >>> print(str(found).splitlines()[0])
         graph, split random-60-20-20
     """
-    for name, value, least in (("seeds", seeds, 1), ("epochs", epochs, 1), ("budget", budget, 0)):
+    counts = {"seeds": seeds, "epochs": epochs, "threads": threads, "budget": budget}
+    for name, value in counts.items():
+        least = 0 if name == "budget" else 1
         if value is not None and not isinstance(value, Integral):
             raise TypeError(f"{name}: got {value!r}, expected a whole number")
         if value is not None and value < least:
@@ -88,25 +109,25 @@ def compare(
         raise ValueError("models: got none, expected one or more names")
     for model in chosen:
         bench.known_model(model)
-    where, measure, configs = None if out is None else Path(out), bench.measure, {}
+    where, measure = None if out is None else Path(out), bench.measure
 
     def say(text: str) -> None:
         if progress:
             print(text, file=sys.stderr)
 
-    if budget:
-        study = Search(bench, chosen, budget, log=where and where / "search.jsonl")
-        tried = study.run(lambda model, done, of: say(f"candidate {done + 1}/{of}  {model}"))
-        configs = {m: found.config for m, found in best(tried, measure).items()}
     benchmark = Benchmark(
         bench, chosen, seeds, bench.split, epochs=epochs,
         record=None if where is None else FinishedRuns(where / "runs.jsonl"),
         finished=lambda r: say(f"{r.model}, seed {r.seed}: test {measure.format(r.test)}"),
-        chosen=configs, budget=budget or None, options=options or {},
+        options=options or {}, threads=threads,
     )  # fmt: skip
     command = f"graphtheory.bench({data if isinstance(data, str) else bench.name!r}, ...)"
-    how = (str(bench.split), measure.name, command, Environment.here())
-    found = Comparison(benchmark, benchmark.run(), *how)
+    tell = lambda model, done, of: say(f"candidate {done + 1}/{of}  {model}")  # noqa: E731
+    log = where and where / "search.jsonl"
+    benchmark, _ = choose(benchmark, budget, log, lambda study: study.run(tell))
+    with benchmark.computing():
+        how = (str(bench.split), measure.name, command, Environment.here())
+        found = Comparison(benchmark, benchmark.run(), *how)
     if where is not None:
         found.save(where)
     return found

@@ -149,7 +149,7 @@ class OnData(Command):
             models = task.compared
         return tuple(task.known_model(model) for model in models)
 
-    def search(self, screen: Screen, study: Search, task: BenchTask) -> list[SearchResult]:
+    def search(self, screen: Screen, study: Search) -> list[SearchResult]:
         """Try the candidates of a search, and on a stop say where they are."""
         from graphtheory.lab.train.score import UndefinedScoreError
 
@@ -157,9 +157,10 @@ class OnData(Command):
             len(study.tried)  # a damaged line is refused before anything is tried
         where = f"\nWhat was tried is in {study.log}; the same command goes on."
         with (
-            show.usage_errors(UndefinedScoreError), show.on_interrupt(lambda: screen.note(where)),
-            show.threads(self.threads, task.num_nodes), screen.steps("candidate") as steps,
-        ):  # fmt: skip
+            show.usage_errors(UndefinedScoreError),
+            show.on_interrupt(lambda: screen.note(where)),
+            screen.steps("candidate") as steps,
+        ):
             return study.run(steps)
 
 

@@ -27,7 +27,6 @@ from graphtheory.disk import replace_file
 if TYPE_CHECKING:
     from graphtheory.lab.bench.table import Table
 
-SMALL = 5000  # nodes of a small graph
 _PLAIN_WIDTH = 160  # characters of a line where the output is a file
 PATIENCE = 2.0  # seconds that nothing needs to be said
 _TELLS, _LONG = 0.01, 60.0  # share of all steps, or seconds, that tell how long the rest takes
@@ -156,19 +155,6 @@ def data_root(root: Path | None) -> Path | None:
     if root is not None and not root.is_dir():
         raise RefusedError(f"{source}: {root} is not a folder; expected one with the raw files")
     return root
-
-
-@contextmanager
-def threads(asked: int | None, num_nodes: int | None) -> Iterator[None]:
-    """Compute on the threads asked for; unasked on one for a small graph, where more only wait."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(asked or (1 if num_nodes is not None and num_nodes <= SMALL else before))
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def as_json(value: Any) -> str:
