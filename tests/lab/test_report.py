@@ -3,6 +3,7 @@
 import base64
 import math
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from graphtheory.lab.bench.diagnose import Diagnosis
 from graphtheory.lab.bench.node_config import NodeRunConfig
 from graphtheory.lab.bench.rows import Environment, Row
 from graphtheory.lab.bench.search import SearchResult
+from graphtheory.lab.plot.style import GRAY
 from graphtheory.lab.report import (
     BenchmarkReport,
     Page,
@@ -238,3 +240,31 @@ def test_the_margins_are_read_in_a_sentence() -> None:
     for second in (-0.2, 0.0):
         assert "MLP is the model to beat" in reading(_margins(0.0, second))
     assert reading([]) == ""
+
+
+@pytest.mark.parametrize(
+    ("scores", "read"),
+    [
+        ({"gt": (0.90, 0.92), "gcn": (0.80, 0.81)}, "no"),  # 2 seeds: t = 12.7, and not 2
+        ({"gt": (0.90, 0.91, 0.92), "gcn": (0.80, 0.81, 0.83)}, "ahead"),
+        ({"gt": (0.7, 0.8), "gcn": (0.6, 0.7)}, "no"),  # 2 seeds that differ alike
+    ],
+)
+def test_the_picture_shows_the_interval_of_the_table(
+    monkeypatch: pytest.MonkeyPatch, scores: dict[str, tuple[float, ...]], read: str
+) -> None:
+    drawn, draw = [], plot.paired_differences
+    keep = lambda *given, **how: drawn.append(draw(*given, **how)) or drawn[-1]  # noqa: E731
+    monkeypatch.setattr(plot, "paired_differences", keep)
+    runs = [run(m, s, test) for m, own in scores.items() for s, test in enumerate(own)]
+    found = replace(report(), runs=runs)
+    found.page()
+    (bar,) = drawn[0].axes[0].containers
+    low, high = bar.lines[2][0].get_segments()[0][:, 0]
+    (row,) = difference_table(found.differences(), "gt").rows
+    mean, half = (float(part) for part in row[1].split(" ± "))
+    assert (low, high) == (
+        pytest.approx(mean - half, abs=0.01),
+        pytest.approx(mean + half, abs=0.01),
+    )
+    assert row[3] == read and (bar.lines[0].get_color() == GRAY) == (read == "no")

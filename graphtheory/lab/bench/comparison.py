@@ -44,6 +44,11 @@ class Difference:
     ahead: int  # seeds on which the first model is strictly better
     seeds: int  # that both have
 
+    @property
+    def half_width(self) -> float:
+        """Half of Student's 95 % interval of the mean over the seeds; nan of one seed."""
+        return float(stdtrit(self.seeds - 1, 0.975)) * self.standard_error
+
 
 def summaries(runs: Iterable[Run]) -> list[Summary]:
     """Summarize the runs of each model, in the order in which they come."""
@@ -166,10 +171,13 @@ def _search_note(found: list[Summary], searched: Mapping[str, str]) -> str:
     return f"Options: {how}{whose}." if searched else ""
 
 
+_INTERVAL = "± is the 95 % interval of the mean (Student's t over the seeds)."
+
+
 def difference_table(
     found: list[Difference], first: str, title: str = "", *, measure: Measure = ACCURACY
 ) -> Table:
-    """Make the table `first - other | mean ± standard error | seeds ahead | reading`.
+    """Make the table `first - other | mean ± half its interval | seeds ahead | reading`.
 
     Where lower scores are better the columns say `other - first`: a positive number is an advantage
     of the first model in either case.
@@ -177,15 +185,17 @@ def difference_table(
     rows = [
         (
             paired_name(first, d.model, measure),
-            measure.shown(d.difference, d.standard_error, sign="+"),
+            measure.shown(d.difference, d.half_width, sign="+"),
             f"{d.ahead} of {d.seeds}", reading(d),
         )
         for d in found
     ]  # fmt: skip
     amount = "points" if measure.share else f"{measure.title} {measure.unit}".rstrip()
-    columns = ("paired by seed", f"{amount} ± s.e.", "seeds ahead", "differ (95 %)")
-    note = f"Positive values favor {first} (lower {measure.title} is better)."
-    return Table(title, columns, rows, note="" if measure.higher_is_better else note)
+    columns = ("paired by seed", f"{amount} ± 95 %", "seeds ahead", "differ")
+    notes = [_INTERVAL]
+    if not measure.higher_is_better:
+        notes.append(f"Positive values favor {first} (lower {measure.title} is better).")
+    return Table(title, columns, rows, note=" ".join(notes))
 
 
 def paired_name(first: str, other: str, measure: Measure) -> str:
@@ -199,7 +209,7 @@ def reading(found: Difference) -> str:
         return "one seed"
     if found.standard_error == 0 and found.seeds < 5:
         return "no"
-    if abs(found.difference) <= stdtrit(found.seeds - 1, 0.975) * found.standard_error:
+    if abs(found.difference) <= found.half_width:
         return "no"
     return "ahead" if found.difference > 0 else "behind"
 

@@ -143,14 +143,19 @@ class GraphFacts:
 
 
 _EDGES = (30_000, 300_000)  # of a small and of a middle graph; wide networks are slow on others
+_TINY = 100  # nodes of a graph whose candidates are narrow and shallow
 _PAIRS = 500_000  # of nodes within two hops, about
 
 
 def node_space(facts: GraphFacts, row_scale: bool = False, batch_size: int | None = None) -> Space:
-    """The space of a graph by its size, labels and features; axes of Luo et al., 2024."""
+    """The space of a graph by its size, labels and features; axes of Luo et al., 2024.
+
+    Up to 100 nodes a network is at most 64 wide and has at most 3 layers.
+    """
     kept = AXES["node"]
     small, middle = (facts.edges <= edges for edges in _EDGES)
-    shared = kept["every"] | kept["small" if small else "middle" if middle else "large"]
+    size = "small" if small else "middle" if middle else "large"
+    shared = kept["every"] | kept["tiny" if facts.nodes <= _TINY else size]
     found = AXES["node defaults"]  # benchmarks/recipes.py has what searches say of them
     first = found["few labels" if facts.few_labels else "many labels"] | {"row_scale": row_scale}
     if not facts.few_labels:

@@ -164,7 +164,7 @@ class Bench(OnData):
         info, farthest = describe(task.name), self.distances
         if farthest is None:
             fits = (task.num_nodes or 0) <= SMALL and info.kind == "multiclass"
-            farthest = 3 if fits else 0
+            farthest = 3 if fits and self.models == type(self).models else 0
         if farthest == 0 or task.split != info.default_split:
             return []
         kept = out / "distances.jsonl"

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from graphtheory.lab import plot
 from graphtheory.lab.bench.benchmark import Run
-from graphtheory.lab.bench.comparison import Comparison, best_of, difference_table, rows, summaries
+from graphtheory.lab.bench.comparison import (
+    Comparison,
+    best_of,
+    difference_table,
+    reading,
+    rows,
+    summaries,
+)
 from graphtheory.lab.bench.config import RunConfig, ignores
 from graphtheory.lab.bench.image_task import ImageRunConfig, ImageRunResult
 from graphtheory.lab.bench.rows import Environment, Row
@@ -56,7 +63,8 @@ class BenchmarkReport(Comparison):
             page.section(f"{self.first} against the others")
             page.table(difference_table(against, self.first, measure=measure))
             drawn = plot.paired_differences(
-                map(vars, against), first=self.first, unit=measure.symbol,
+                (vars(d) | {"half_width": d.half_width, "reading": reading(d)} for d in against),
+                first=self.first, unit=measure.symbol,
                 higher_is_better=measure.higher_is_better,
             )  # fmt: skip
             page.picture(drawn, CAPTIONS["differences"])

@@ -48,7 +48,7 @@ def test_of_errors_the_lowest_is_best_everywhere() -> None:
     assert found.difference == pytest.approx((0.2 - 0.05) / 2) and found.ahead == 1
     table = difference_table([found], "gt", measure=RMSE)
     assert table.rows[0][0] == "gine - gt" and table.rows[0][1].startswith("+0.0750")
-    assert table.columns[1] == "RMSE log mol/L ± s.e." and "Positive values favor gt" in table.note
+    assert table.columns[1] == "RMSE log mol/L ± 95 %" and "Positive values favor gt" in table.note
     low, high = (
         SearchResult("k", NodeRunConfig.of("gt", hidden=h), v, 1, 1.0, 1, 1, 1)
         for h, v in ((8, 0.5), (16, 0.7))

@@ -425,6 +425,22 @@ def test_options_set_by_hand(run: Run, tmp_path: Path, molecules: str) -> None:
     assert "another run" in refused(run(*other, "--resume"))
 
 
+@pytest.mark.parametrize(("words", "studied"), [(("--models", "mlp"), []), ((), [3])])
+def test_models_that_are_named_are_trained_alone(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], studied: Any
+) -> None:
+    asked: list[int] = []
+
+    def study(name: str, root: Any, farthest: int, **options: Any) -> list[Any]:
+        return asked.append(farthest) or []
+
+    monkeypatch.setattr("graphtheory.lab.cli.bench.paper", lambda _: study)
+    code, _, _ = run("bench", *KARATE, *words, "--seeds", "1", "--out", "b", "-q")
+    assert code == 0 and asked == studied
+    trained = {line["run"]["model"] for line in lines_of(tmp_path / "b/runs.jsonl")}
+    assert trained == ({"mlp"} if words else set(zoo.COMPARED))
+
+
 NAN = float("nan")
 BAD: dict[str, tuple[dict[str, Any], str]] = {
     "labels": ({"y": torch.tensor([[0.1, 0.2]])}, "y is float32 [1, 2], expected float [1, 1] as"),
