@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from numbers import Integral
@@ -11,10 +10,14 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from graphtheory.lab.bench.benchmark import Benchmark, FinishedRuns, bench_task
+from rich.console import Console
+
+from graphtheory.lab.bench.benchmark import Benchmark, FinishedRuns, Run, bench_task
 from graphtheory.lab.bench.comparison import Comparison
+from graphtheory.lab.bench.progress import steps
 from graphtheory.lab.bench.rows import Environment
 from graphtheory.lab.bench.search import Search, SearchResult, best
+from graphtheory.lab.bench.task import BenchTask
 
 
 def choose(
@@ -26,21 +29,34 @@ def choose(
     """Search the options of the models for which no search has chosen any, and take the best."""
     if not (budget and (models := bench.not_tuned())):
         return bench, []
-    limits = {"epochs": bench.epochs, "threads": bench.threads}
-    tried = run(Search(bench.task, models, budget, log=log, **limits))
+    tried = run(
+        Search(bench.task, models, budget, log=log, epochs=bench.epochs, threads=bench.threads)
+    )
     chosen = {model: one.config for model, one in best(tried, bench.task.measure).items()}
     return replace(bench, chosen=chosen, budget=budget), tried
 
 
+def ended(run: Run, task: BenchTask) -> str:
+    """The line of progress that tells of a finished run."""
+    short, images, each = task.measure.short, task.has_folders, run.seconds_per_epoch
+    time = f" of {each:.1f} s" if images else f", {each * run.epochs:.1f} s"
+    test, val = (short(score, ".2f" if images else ".1f") for score in (run.test, run.val))
+    return (
+        f"{run.model}, seed {run.seed}: test {test}, validation {val} after {run.epochs} "
+        f"epochs{time}"
+    )
+
+
 def compare(
     data: Any,
-    models: Sequence[str] | None = None,
+    models: Sequence[Any] | Mapping[str, Any] | None = None,
     *,
-    task: str | None = None,
+    kind: str | None = None,
     metric: str | None = None,
     split: Any = None,
     seeds: int = 3,
     epochs: int | None = None,
+    patience: int | None = None,
     budget: int = 0,
     options: Mapping[str, Any] | None = None,
     threads: int | None = None,
@@ -52,18 +68,24 @@ def compare(
 
     Args:
         data: A PyG `Data` (its nodes, by masks or a random split), a list of `Data` or a PyG
-            dataset (its graphs), or the name of a data set.
-        models: Names; the others are compared with the first. None is those that fit the data.
-        task: "node", "graph", "multiclass", "multilabel" or "regression"; None takes it from the
+            dataset (its graphs), a file of either, such as "mine.pt", or the name of a data set.
+        models: Names; the others are compared with the first. None is those that fit the data. Your
+            own network is a function that makes one for each seed, or "FILE.py:NAME" of one, and
+            a mapping names it: {"mine": lambda in_channels, out_channels: MyNet(...), "gt": "gt"}.
+            It has forward(x, edge_index), of sets of graphs with batch, or forward(data).
+        kind: "node", "graph", "multiclass", "multilabel" or "regression"; None takes it from the
             data.
         metric: Of the user's own data; None is the first that the task has.
         split: Kind of split of a named set; for own graphs three fractions or lists of positions.
         seeds: How many; a seed draws the split, the weights and everything else.
         epochs: At most this many; None is the data's own number.
+        patience: Epochs without a better validation score that end a run; None is the data's own
+            number.
         budget: Candidates of a search on validation that runs first, for each model without
             options from an earlier search; 0 takes defaults there, and the table says so.
         options: Set by hand, such as {"walk": 16, "readout": "token"}, in the place of those of
-            every model that reads them; not with a search.
+            every model that reads them; not with a search. "batch_size" counts the labeled nodes
+            or, of a set, the graphs of a step.
         threads: How many compute; None is 1 on a graph of at most 5,000 nodes, where more are
             slower, and torch's own number on a larger one.
         out: Folder where finished runs are kept and taken up again, and results are written.
@@ -89,8 +111,8 @@ def compare(
         >>> print(str(found).splitlines()[0])
         graph, split random-60-20-20
     """
-    counts = {"seeds": seeds, "epochs": epochs, "threads": threads, "budget": budget}
-    for name, value in counts.items():
+    counts = {"seeds": seeds, "epochs": epochs, "patience": patience, "threads": threads}
+    for name, value in (counts | {"budget": budget}).items():
         least = 0 if name == "budget" else 1
         if value is not None and not isinstance(value, Integral):
             raise TypeError(f"{name}: got {value!r}, expected a whole number")
@@ -103,31 +125,25 @@ def compare(
     if budget and options:
         raise ValueError(f"budget: got {budget}, expected 0 beside options set by hand")
     folder = root or os.environ.get("GRAPHTHEORY_DATA")
-    bench = bench_task(data, task=task, metric=metric, split=split, root=folder)
-    chosen = bench.compared if models is None else tuple(dict.fromkeys(models))
+    bench = bench_task(data, kind=kind, metric=metric, split=split, root=folder)
+    chosen = bench.take_models(bench.compared if models is None else models)
     if not chosen:
         raise ValueError("models: got none, expected one or more names")
-    for model in chosen:
-        bench.known_model(model)
     where, measure = None if out is None else Path(out), bench.measure
 
-    def say(text: str) -> None:
-        if progress:
-            print(text, file=sys.stderr)
-
     benchmark = Benchmark(
-        bench, chosen, seeds, bench.split, epochs=epochs,
+        bench, chosen, seeds, bench.split, epochs=epochs, patience=patience,
         record=None if where is None else FinishedRuns(where / "runs.jsonl"),
-        finished=lambda r: say(f"{r.model}, seed {r.seed}: test {measure.format(r.test)}"),
         options=options or {}, threads=threads,
     )  # fmt: skip
     command = f"graphtheory.bench({data if isinstance(data, str) else bench.name!r}, ...)"
-    tell = lambda model, done, of: say(f"candidate {done + 1}/{of}  {model}")  # noqa: E731
-    log = where and where / "search.jsonl"
-    benchmark, _ = choose(benchmark, budget, log, lambda study: study.run(tell))
-    with benchmark.computing():
+    screen, log = Console(stderr=True), where and where / "search.jsonl"
+    with steps(screen, "candidate", progress) as tell:
+        benchmark, _ = choose(benchmark, budget, log, lambda study: study.run(tell))
+    with benchmark.computing(), steps(screen, "run", progress) as tell:
+        telling = replace(benchmark, finished=lambda run: tell.finished(ended(run, bench)))
         how = (str(bench.split), measure.name, command, Environment.here())
-        found = Comparison(benchmark, benchmark.run(), *how)
+        found = Comparison(benchmark, telling.run(tell.before), *how)
     if where is not None:
         found.save(where)
     return found

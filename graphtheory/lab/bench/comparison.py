@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from html import escape
 from os import PathLike
 from pathlib import Path
@@ -109,6 +109,7 @@ def score_table(
     unlearned: Mapping[str, str] | None = None,
     set_by_hand: str = "",
     searched: Mapping[str, str] | None = None,
+    own: Sequence[str] = (),
 ) -> Table:
     """Make the table `model | test mean ± std | params | s/epoch | peak MB`.
 
@@ -121,6 +122,7 @@ def score_table(
             `unlearned` gives them; they are marked, and the note says what the mark means.
         set_by_hand: Options that were set by hand, in words.
         searched: Models -> how a search chose their options.
+        own: Networks of the user's own.
     """
     measure, flat = measure_of(metric), unlearned or {}
     rows = [
@@ -136,8 +138,8 @@ def score_table(
     score = f"{measure.title} ({measure.axis_unit})"
     notes = (
         f"Test {score} at the epoch of best validation; {counted(seeds, 'seed')}.",
-        _untuned_note(found, not_tuned, set_by_hand), _search_note(found, searched or {}),
-        _constant_note(flat, measure),
+        _untuned_note(found, not_tuned, set_by_hand, own), _search_note(found, searched or {}),
+        _own_note(own, searched or {}), _constant_note(flat, measure),
     )  # fmt: skip
     return Table(title, columns, rows, note=" ".join(filter(None, notes)))
 
@@ -151,7 +153,16 @@ def _constant_note(models: Mapping[str, str], measure: Measure) -> str:
     return f"(!) {first} was no better than always predicting one {kind} on {seeds} seeds{more}."
 
 
-def _untuned_note(found: list[Summary], not_tuned: Sequence[str], set_by_hand: str) -> str:
+def _own_note(own: Sequence[str], searched: Mapping[str, str]) -> str:
+    how = "not tuned" if not any(name in searched for name in own) else "tuned in step size alone"
+    return f"Your own network, {how}, trained by the same loop: {', '.join(own)}." if own else ""
+
+
+def _untuned_note(
+    found: list[Summary], untuned: Sequence[str], set_by_hand: str, own: Sequence[str]
+) -> str:
+    found = [s for s in found if s.model not in own]
+    not_tuned = [model for model in untuned if model not in own]
     alike = "one stack, width, dropout and step size"
     named, note = "Options", ""
     if set_by_hand:
@@ -203,11 +214,14 @@ def paired_name(first: str, other: str, measure: Measure) -> str:
     return f"{first} - {other}" if measure.higher_is_better else f"{other} - {first}"
 
 
+_ROUNDING = 1e-9  # of differences that are all alike
+
+
 def reading(found: Difference) -> str:
     """Whether Student's 95 % interval leaves 0 out; "no" of few seeds that differ all alike."""
     if math.isnan(found.standard_error):
         return "one seed"
-    if found.standard_error == 0 and found.seeds < 5:
+    if found.standard_error <= _ROUNDING * abs(found.difference) and found.seeds < 5:
         return "no"
     if abs(found.difference) <= found.half_width:
         return "no"
@@ -295,11 +309,14 @@ class Comparison:
 
     def scores(self, title: str = "") -> Table:
         """Score table; a footnote marks untuned models and those no better than a constant."""
-        return score_table(
-            summaries(self.runs), self.measure, title, not_tuned=self.benchmark.not_tuned(),
-            unlearned=unlearned(self.runs), set_by_hand=self.benchmark.set_by_hand,
-            searched=self.benchmark.searched,
+        bench, untuned = self.benchmark, self.benchmark.not_tuned()
+        found = score_table(
+            summaries(self.runs), self.measure, title, not_tuned=untuned,
+            unlearned=unlearned(self.runs), set_by_hand=bench.set_by_hand,
+            searched=bench.searched, own=tuple(bench.task.own_models),
         )  # fmt: skip
+        remark = "" if "neighbors" in bench.options else bench.task.remark(untuned)
+        return replace(found, note=f"{found.note} {remark}".strip())
 
     def differences(self) -> list[Difference]:
         """The first model against each other one, paired by seed."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from graphtheory.graph import Neighborhood
 from graphtheory.lab.bench.config import AXES, RunConfig, RunResult, shown, train
@@ -220,18 +220,26 @@ def load(
     return prepare(graphs.load(dataset, root, split=split, seed=seed), **inputs)
 
 
-def task_of(config: NodeRunConfig, data: Data, seed: int) -> tuple[NodeTask, FullGraph]:
+def task_of(
+    config: Any, data: Data, seed: int, own: Callable[[int, int], nn.Module] | None = None
+) -> tuple[NodeTask, FullGraph]:
     """The task of a configuration and its batches; weights and draws follow from `seed`."""
-    classes, network = int(data.num_classes), config.network
+    features, classes = data.x.size(1), int(data.num_classes)
     with torch.random.fork_rng(devices=[]):  # the caller's state comes back
         torch.manual_seed(seed)
-        model = zoo.build(config.model, network, num_features=data.x.size(1), num_classes=classes)
+        model = (
+            own(features, classes)
+            if own
+            else zoo.build(config.model, config.network, num_features=features, num_classes=classes)
+        )
     task = NodeTask(
         model, num_classes=classes, metric=data.metric, optimizer=config.optimizer,
         kind="multilabel" if data.y.dim() == 2 else "multiclass", evaluator=data.get("evaluator"),
     )  # fmt: skip
-    whole, sampling = zoo.pattern_of(config.model, network), config.sampling
-    size, layers = sampling.batch_size, network.layers
+    if own is not None:
+        return task, FullGraph(data, seed=seed)
+    network, sampling = config.network, config.sampling
+    whole, size, layers = zoo.pattern_of(config.model, network), sampling.batch_size, network.layers
     if config.model in zoo.SAMPLED:
         sampler = sampling.pattern(data.edge_index[1].bincount(minlength=data.x.size(0)))
         how: dict[str, Any] = {"evaluation": whole, "batch_size": size, "seed": seed}

@@ -14,6 +14,7 @@ from graphtheory.lab.bench.config import RunConfig
 from graphtheory.lab.bench.finished import Finished, Settings
 from graphtheory.lab.bench.graph_task import GraphRunConfig, TreesRunConfig
 from graphtheory.lab.bench.node_config import NodeRunConfig
+from graphtheory.lab.bench.own_model import OwnRunConfig
 from graphtheory.lab.bench.table import ACCURACY, Measure
 from graphtheory.lab.bench.task import BenchTask
 from graphtheory.lab.train.score import SCORES
@@ -58,9 +59,11 @@ class SearchLog(Finished[SearchResult]):
 
 
 def config_from(values: dict[str, Any]) -> RunConfig:
-    """The configuration of plain values: of nodes, of graphs, or of fingerprints."""
+    """The configuration of plain values: of nodes, graphs, fingerprints, or the user's own."""
     if "bits" in values:
         return TreesRunConfig.from_dict(values)
+    if "source" in values:
+        return OwnRunConfig.from_dict(values)
     return (GraphRunConfig if "nodes_per_batch" in values else NodeRunConfig).from_dict(values)
 
 

@@ -13,7 +13,7 @@ from graphtheory.lab.cli.show import RefusedError, Screen
 from graphtheory.lab.cli.train import write_image_run
 
 if TYPE_CHECKING:
-    from graphtheory.lab.bench.benchmark import Benchmark, Run
+    from graphtheory.lab.bench.benchmark import Benchmark
     from graphtheory.lab.bench.search import SearchResult
     from graphtheory.lab.bench.task import BenchTask
 
@@ -45,6 +45,7 @@ class Bench(OnData):
         super().check()
 
     def run(self, screen: Screen) -> None:
+        from graphtheory.lab.bench.compare import ended
         from graphtheory.lab.bench.rows import Environment
         from graphtheory.lab.report.benchmark import BenchmarkReport, ImageReport
         from graphtheory.lab.train import CheckpointError
@@ -64,7 +65,7 @@ class Bench(OnData):
         wrong = on_images if images else (UndefinedScoreError,)
         with show.on_interrupt(stopped), bench.computing():
             with show.usage_errors(*wrong), screen.steps("run") as steps:
-                tell = replace(bench, finished=lambda run: steps.finished(_ended(run, task)))
+                tell = replace(bench, finished=lambda run: steps.finished(ended(run, task)))
                 runs = tell.run(steps.before)
             report = (ImageReport if images else BenchmarkReport)(
                 bench, runs, str(task.split), task.measure.name, screen.command,
@@ -177,16 +178,6 @@ class Bench(OnData):
             )  # fmt: skip
 
 
-def _ended(run: Run, task: BenchTask) -> str:
-    short, images, each = task.measure.short, task.has_folders, run.seconds_per_epoch
-    time = f" of {each:.1f} s" if images else f", {each * run.epochs:.1f} s"
-    test, val = (short(score, ".2f" if images else ".1f") for score in (run.test, run.val))
-    return (
-        f"{run.model}, seed {run.seed}: test {test}, validation {val} after {run.epochs} "
-        f"epochs{time}"
-    )
-
-
 @dataclass(frozen=True)
 class Tune(OnData):
     """Options of `graphtheory tune`, which searches on validation scores."""
@@ -206,6 +197,7 @@ class Tune(OnData):
         from graphtheory.lab.report import search_table
 
         models = self.compared(self.models)
+        self.refuse(":" in "".join(models), "got {}, expected ours; `bench` takes yours", "models")
         if self.on_images(models, "--models"):
             raise RefusedError(f"--dataset: {self.dataset} holds images, whose recipe is fixed")
         with show.usage_errors():

@@ -309,11 +309,13 @@ def attention_mass(rows: Rows, *, title: str = "") -> Figure:
 
 
 @styled
-def winning_margin(rows: Rows, *, title: str = "") -> Figure:
-    """Normalized average winning margin over the distance, a line for each series.
+def winning_margin(rows: Rows, *, normalized: bool = True, title: str = "") -> Figure:
+    """Average winning margin over the distance, a line for each series.
 
     Args:
-        rows: series (name of a line), distance (hops), margin (dimensionless, -1..1).
+        rows: series (name of a line), distance (hops), margin (dimensionless, -1..1; nodes where
+            it is not normalized).
+        normalized: Whether the margin is divided by the number of nodes.
         title: Above the picture.
 
     Source: figure B.5 of Li (2024).
@@ -325,7 +327,8 @@ def winning_margin(rows: Rows, *, title: str = "") -> Figure:
         axes.plot(*zip(*mine, strict=True), label=series, **style.look(index))
     axes.axhline(0, color=GRAY, linewidth=0.8)
     axes.set_xticks(sorted(order(table, "distance")))
-    axes.set(xlabel="distance z (hops)", ylabel=r"normalized margin $\bar\Delta(z)$", title=title)
+    label = r"normalized margin $\bar\Delta(z)$" if normalized else r"margin $\Delta(z)$ (nodes)"
+    axes.set(xlabel="distance z (hops)", ylabel=label, title=title)
     axes.grid(axis="y")
     axes.legend()
     return figure

@@ -243,7 +243,7 @@ _ALWAYS = ("hidden", "layers", "lr", "sampler", "share")
 def options(config: RunConfig) -> str:
     """The options that a configuration's model reads, on one line, if they are no defaults."""
     plain, chosen = type(config)(config.model).as_dict(), config.as_dict()
-    if "network" not in chosen:  # trees, which have neither network nor optimizer
+    if "optimizer" not in chosen:  # trees, which have neither network nor optimizer
         return ", ".join(f"{name}={value}" for name, value in chosen.items() if name != "model")
     pairs = [
         (name, value)
