@@ -129,20 +129,23 @@ def compare(
     chosen = bench.take_models(bench.compared if models is None else models)
     if not chosen:
         raise ValueError("models: got none, expected one or more names")
-    where, measure = None if out is None else Path(out), bench.measure
-
+    where = None if out is None else Path(out)
     benchmark = Benchmark(
         bench, chosen, seeds, bench.split, epochs=epochs, patience=patience,
         record=None if where is None else FinishedRuns(where / "runs.jsonl"),
         options=options or {}, threads=threads,
     )  # fmt: skip
     command = f"graphtheory.bench({data if isinstance(data, str) else bench.name!r}, ...)"
-    screen, log = Console(stderr=True), where and where / "search.jsonl"
-    with steps(screen, "candidate", progress) as tell:
-        benchmark, _ = choose(benchmark, budget, log, lambda study: study.run(tell))
+    screen = Console(stderr=True)
+
+    def search(study: Search) -> list[SearchResult]:
+        with steps(screen, "candidate", progress) as tell:
+            return study.run(tell)
+
+    benchmark, _ = choose(benchmark, budget, where and where / "search.jsonl", search)
     with benchmark.computing(), steps(screen, "run", progress) as tell:
         telling = replace(benchmark, finished=lambda run: tell.finished(ended(run, bench)))
-        how = (str(bench.split), measure.name, command, Environment.here())
+        how = (str(bench.split), bench.measure.name, command, Environment.here())
         found = Comparison(benchmark, telling.run(tell.before), *how)
     if where is not None:
         found.save(where)

@@ -12,12 +12,18 @@ from pathlib import Path
 from statistics import fmean, median, stdev
 from typing import Any
 
-from scipy.special import stdtrit
-
 from graphtheory.disk import replace_file
 from graphtheory.lab.bench.benchmark import Benchmark, FinishedRuns, Run
 from graphtheory.lab.bench.rows import Environment, Row, finite, write_csv
-from graphtheory.lab.bench.table import ACCURACY, Measure, Table, counted, measure_of
+from graphtheory.lab.bench.table import (
+    ACCURACY,
+    Difference,
+    Measure,
+    Table,
+    counted,
+    measure_of,
+    reading,
+)
 from graphtheory.lab.bench.task import CONSTANT
 
 
@@ -32,22 +38,6 @@ class Summary:
     parameters: int  # trainable ones
     seconds_per_epoch: float  # median
     peak_mb: float  # median
-
-
-@dataclass(frozen=True)
-class Difference:
-    """The advantage of the first model over another on the same seeds; positive is better."""
-
-    model: str  # the other one
-    difference: float  # mean over the seeds that both have, 0..1 or in the unit of the target
-    standard_error: float  # of that mean; nan of one seed
-    ahead: int  # seeds on which the first model is strictly better
-    seeds: int  # that both have
-
-    @property
-    def half_width(self) -> float:
-        """Half of Student's 95 % interval of the mean over the seeds; nan of one seed."""
-        return float(stdtrit(self.seeds - 1, 0.975)) * self.standard_error
 
 
 def summaries(runs: Iterable[Run]) -> list[Summary]:
@@ -212,20 +202,6 @@ def difference_table(
 def paired_name(first: str, other: str, measure: Measure) -> str:
     """Write the difference whose positive values are an advantage of the first model."""
     return f"{first} - {other}" if measure.higher_is_better else f"{other} - {first}"
-
-
-_ROUNDING = 1e-9  # of differences that are all alike
-
-
-def reading(found: Difference) -> str:
-    """Whether Student's 95 % interval leaves 0 out; "no" of few seeds that differ all alike."""
-    if math.isnan(found.standard_error):
-        return "one seed"
-    if found.standard_error <= _ROUNDING * abs(found.difference) and found.seeds < 5:
-        return "no"
-    if abs(found.difference) <= found.half_width:
-        return "no"
-    return "ahead" if found.difference > 0 else "behind"
 
 
 def rows(

@@ -16,6 +16,7 @@ from sklearn.linear_model import LogisticRegression
 from torch import Generator, Tensor
 
 from graphtheory.lab.bench.config import RunConfig, RunResult
+from graphtheory.lab.bench.hops import csr_of, helpful_hops, hop_rows, nodes_of
 from graphtheory.lab.bench.node_config import (
     GraphFacts,
     NodeRunConfig,
@@ -145,8 +146,6 @@ class OwnNodes(NodeBenchTask):
     @cached_property
     def sees_two_hops(self) -> bool:
         """Whether graph transformers begin with two hops: the second helps a linear classifier."""
-        from graphtheory.lab.bench.diagnose import helpful_hops, hop_rows  # it imports this module
-
         dense = "2" not in super().space("gt").extra.get("gt", {}).get("neighbors", ())
         return not dense and helpful_hops(hop_rows(self.data(0, row_scale=False), self.name)) > 1
 
@@ -250,18 +249,3 @@ def scales_rows(data: Data, otherwise: bool) -> bool:
     if abs(scores[1] - scores[0]) <= math.sqrt(best * (1 - best) / len(val)):
         return otherwise
     return scores[1] > scores[0]
-
-
-def csr_of(x: Tensor) -> sp.csr_matrix:
-    """Features, dense or sparse by rows, as a matrix of scipy."""
-    if x.layout != torch.sparse_csr:
-        return sp.csr_matrix(x.numpy())
-    parts = (x.values().numpy(), x.col_indices().numpy(), x.crow_indices().numpy())
-    return sp.csr_matrix(parts, tuple(x.shape))
-
-
-def nodes_of(mask: Tensor, most: int) -> np.ndarray:
-    """The nodes of a mask in order, at most that many, drawn with a fixed seed."""
-    nodes = mask.nonzero().flatten()
-    order = torch.randperm(len(nodes), generator=torch.Generator().manual_seed(0))
-    return nodes[order[:most].sort().values].numpy()

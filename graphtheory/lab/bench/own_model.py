@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
-from torch_geometric.data import Data
 
 from graphtheory.graph import Neighborhood
 from graphtheory.lab.bench.config import RunConfig
+from graphtheory.lab.datasets.graphs import Data
 from graphtheory.lab.train import AdamOptions
 
 if TYPE_CHECKING:

@@ -58,7 +58,7 @@ class Steps:
         self.bar.update(self.line, completed=done, total=total, description=name)
 
     def epoch(self, epoch: float, epochs: int, unit: str = "epoch") -> None:
-        """Within a step that trains: so many epochs are over, the last one perhaps in part."""
+        """Within a step that trains: how many epochs are over, the last one perhaps in part."""
         part = f" ({epoch % 1:.0%} of it)" if epoch % 1 else ""
         self._within(f"{unit} {math.ceil(epoch):,} of at most {epochs:,}{part}", epoch / epochs)
 

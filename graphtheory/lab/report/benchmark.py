@@ -10,19 +10,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from graphtheory.lab import plot
 from graphtheory.lab.bench.benchmark import Run
-from graphtheory.lab.bench.comparison import (
-    Comparison,
-    best_of,
-    difference_table,
-    reading,
-    rows,
-    summaries,
-)
+from graphtheory.lab.bench.comparison import Comparison, best_of, difference_table, rows, summaries
 from graphtheory.lab.bench.config import RunConfig, ignores
 from graphtheory.lab.bench.image_task import ImageRunConfig, ImageRunResult
 from graphtheory.lab.bench.rows import Environment, Row
 from graphtheory.lab.bench.search import SearchResult
-from graphtheory.lab.bench.table import ACCURACY, Measure, Table, counted
+from graphtheory.lab.bench.table import ACCURACY, Measure, Table, counted, reading
 from graphtheory.lab.report.page import CAPTIONS, Page
 
 if TYPE_CHECKING:

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from graphtheory.lab import plot
-from graphtheory.lab.bench import comparison
-from graphtheory.lab.bench.diagnose import ACCURACY, gains_of, helpful_hops
+from graphtheory.lab.bench.hops import ACCURACY, gains_of, helpful_hops
 from graphtheory.lab.bench.rows import Environment, Row
 from graphtheory.lab.bench.table import ACCURACY as SHARE
 from graphtheory.lab.bench.table import Table, counted, pairs
+from graphtheory.lab.bench.table import reading as decided
 from graphtheory.lab.report.page import CAPTIONS, Page
 
 _MARGINS = ("margin", "normalized margin", "pooled margin")
@@ -48,7 +48,7 @@ def _margin_tables(rows: Sequence[Row]) -> Iterator[Table]:
 def _hop_table(rows: Sequence[Row]) -> Table:
     """Make the table of a linear classifier that reads farther and farther."""
     added = {
-        z: (SHARE.shown(gain.difference, gain.half_width, "+"), comparison.reading(gain))
+        z: (SHARE.shown(gain.difference, gain.half_width, "+"), decided(gain))
         for z, gain in gains_of(rows).items()
     }
     right = ((r.parameters["distance"], f"{100 * r.value:.2f}") for r in rows if r.name == ACCURACY)
