@@ -90,7 +90,7 @@ def compare(
             slower, and torch's own number on a larger one.
         out: Folder where finished runs are kept and taken up again, and results are written.
         root: Folder with the raw files of a named set; None is that of $GRAPHTHEORY_DATA.
-        progress: Print a line for each run to the error stream.
+        progress: Show runs and epochs on the error stream, in a file as lines.
 
     Returns:
         What was found: printed a table, with `runs`, `rows()` and `save(folder)`.
