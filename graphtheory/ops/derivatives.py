@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_map
 from graphtheory.graph.content import PLAIN
 
 TRANSFORMS = torch._C._functorch.TransformType
-_BATCHED_GRADS: Any = torch._C._parse_dispatch_key("VmapMode")
+BATCHED_GRADS: Any = torch._C._parse_dispatch_key("VmapMode")
 Maybe = Sequence[Tensor | None]
 
 
@@ -74,13 +74,8 @@ def entry_by_entry(call: Callable[..., Any]) -> Callable[..., tuple[Any, Any]]:
     return batched
 
 
-def has_batches() -> bool:
-    """Whether tensors may be batches of gradients (`is_grads_batched`)."""
-    return bool(torch._C._dispatch_tls_is_dispatch_key_included(_BATCHED_GRADS))
-
-
 def of_batches(call: Callable[..., Any], args: Sequence[Any]) -> Any:
-    """What a call gives of such batches, one call for each entry."""
+    """What a call gives of batches of gradients (`is_grads_batched`), once for each entry."""
     level = torch._C._vmapmode_increment_nesting() - 1
     torch._C._vmapmode_decrement_nesting()
     # with the axis of the batch first, of size 0 where there is none

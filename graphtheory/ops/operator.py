@@ -121,7 +121,7 @@ class Operator:
         found = innermost_transform()
         transform = None if found is None else found.key()
         derivatives.check_derivatives(self.op._qualname, transform, args)
-        if derivatives.has_batches():
+        if torch._C._dispatch_tls_is_dispatch_key_included(derivatives.BATCHED_GRADS):
             return derivatives.of_batches(self.op, args)
         if transform is not None:  # gradients and batches of them take no op of torch's
             own = transform in (derivatives.TRANSFORMS.Grad, derivatives.TRANSFORMS.Vmap)

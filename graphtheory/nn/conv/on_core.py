@@ -18,7 +18,9 @@ from torch_geometric.utils import is_sparse
 
 from graphtheory.graph import Neighborhood
 from graphtheory.graph.content import is_tracing
+from graphtheory.graph.inference import innermost_transform
 from graphtheory.nn.conv.adjacency import is_new
+from graphtheory.ops.derivatives import needs_grad
 from graphtheory.ops.edge import Reduction
 
 _STAGES = ("propagate", "message", "aggregate", "message_and_aggregate", "edge_update")
@@ -208,9 +210,10 @@ def reduction_of(layer: MessagePassing, edge_index: Any) -> Reduction | None:
     return REDUCTIONS.get(type(layer.aggr_module))
 
 
-def kept(x: Tensor) -> Tensor:
-    """What the backward pass reads: a copy, since x may change in place after PyG's layer."""
-    return x.clone() if torch.is_grad_enabled() else x
+def kept(x: Tensor, *others: Tensor | None) -> Tensor:
+    """What a gradient by x or others reads: a copy, as x may change in place after PyG's layer."""
+    asked = innermost_transform() is not None or needs_grad((x, *others))
+    return x.clone() if asked else x
 
 
 def multiplied(weight: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
