@@ -337,10 +337,6 @@ class ImageTask(LabelTask):
     def pairs(self, batch: ImageBatch) -> list[Pair]:
         return [(self.logits(batch.pixels), batch.y.to(self.device))]
 
-    def configure_gradient_clipping(self, optimizer: Any, *args: Any, **options: Any) -> None:
-        if self.options.clip is not None:
-            nn.utils.clip_grad_norm_(self.model.parameters(), self.options.clip)
-
     def configure_optimizers(self) -> Any:
         recipe, trainer = self.options, self.trainer
         steps = int(trainer.estimated_stepping_batches) // (trainer.max_epochs or 1) * recipe.epochs

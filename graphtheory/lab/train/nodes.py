@@ -176,7 +176,7 @@ class FullGraph(Source):
         return replace(whole, neighborhood=neighborhood, mask=mask, test_mask=None)
 
     def train_batches(self, epoch: int) -> Iterator[NodeBatch]:
-        return (self.train_batch(epoch, step) for step in range(self.num_batches()))
+        return (self.train_batch(epoch, step) for step in self.share(range(self.num_batches())))
 
     def evaluation_batch(self) -> NodeBatch:
         with torch.inference_mode(False):  # training may follow an evaluation under Lightning
