@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from graphtheory.lab.train.graphs import GraphSets, GraphTask
     from graphtheory.lab.train.images import Augmentation, ImageBatch, ImageData, ImageTask, Recipe
     from graphtheory.lab.train.nodes import FullGraph, NodeBatch, NodeTask
+    from graphtheory.lab.train.predict import predict, write_predictions
     from graphtheory.lab.train.sampled import SampledGraph, SampledLayers
     from graphtheory.lab.train.trainer import TrainerOptions
 
@@ -18,7 +19,7 @@ __all__ = [
     "AdamOptions", "Augmentation", "CheckpointError", "Evaluation", "FitResult",
     "FullGraph", "GraphSets", "GraphTask", "ImageBatch", "ImageData", "ImageTask", "NodeBatch",
     "NodeTask", "Recipe", "SampledGraph", "SampledLayers", "Source", "Task",
-    "TrainerOptions", "fit", "load_parameters", "read_checkpoint",
+    "TrainerOptions", "fit", "load_parameters", "predict", "read_checkpoint", "write_predictions",
 ]  # fmt: skip
 
 import_when_used(__name__)

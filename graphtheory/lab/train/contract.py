@@ -140,6 +140,15 @@ class Source(LightningDataModule, ABC):
     def _rounds(self, batches: int) -> int:
         return -(-batches // (self.trainer.world_size if self.trainer else 1))
 
+    def every_batch(self) -> list[Any]:
+        """Make batches of all samples, in their order, with or without a label that counts."""
+        raise NotImplementedError
+
+    def parts(self) -> dict[str, Tensor]:
+        """List the positions of the samples of each part."""
+        found = {name: getattr(self, name, None) for name in ("train", "val", "test")}
+        return {name: part for name, part in found.items() if isinstance(part, Tensor)}
+
     def num_batches(self) -> int:
         """Count the batches of an epoch; some epochs may have fewer."""
         return len(self.order(0))
@@ -362,6 +371,10 @@ class LabelTask(Task):
 
     def _target(self, y: Tensor) -> Tensor:
         return y
+
+    def probabilities(self, outputs: Tensor) -> Tensor:
+        """Turn outputs into probabilities, or values of a regression into their own unit."""
+        return outputs.softmax(1) if self.kind == "multiclass" else outputs.sigmoid()
 
     def _score(self, outputs: Tensor, y: Tensor) -> float:
         if not bool(torch.isfinite(outputs).all()):

@@ -34,6 +34,7 @@ Epochs = Callable[[int, int, str], None]  # of a number, of how many, and "epoch
 _STATUS, _RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 _LINES = 10  # of a whole run, where the output is not a terminal
 _PATIENCE = 2.0  # seconds that need no estimate
+_EVERY, _SILENCE = 1.0, 10.0  # seconds between reports of batches, on a terminal and in a file
 _EPOCHS: ContextVar[Epochs | None] = ContextVar("epochs", default=None)
 
 
@@ -112,6 +113,7 @@ class Watch(Callback):
     def __init__(self, data: Source, *, seed: int, patience: int) -> None:
         self.data, self.seed, self.patience = data, seed, patience
         self.listener: Listener | None = None  # of each epoch's row without the test score
+        self.within: Epochs | None = None  # of an epoch that takes long: batch, of how many, unit
         self.logs = False  # whether callbacks and loggers get the rows, too
         self.stopped = False  # whether a callback has ended the training
         self._plateaus: list[Any] = []  # schedules that look at an epoch's row
@@ -120,7 +122,7 @@ class Watch(Callback):
         self.best: EpochRow | None = None
         self.best_state: dict[str, Tensor] = {}
         self._losses: list[tuple[Tensor, int]] = []
-        self._began = 0.0
+        self._began = self._told = 0.0
 
     @property
     def out_of_patience(self) -> bool:
@@ -136,7 +138,7 @@ class Watch(Callback):
             config.interval = "never"
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._began = time.perf_counter()
+        self._began = self._told = time.perf_counter()
         self._losses = []
         rank = [trainer.global_rank] if trainer.global_rank else []
         seed_all(derive(self.seed, trainer.current_epoch, *rank))
@@ -146,6 +148,13 @@ class Watch(Callback):
     ) -> None:
         alone = trainer.num_training_batches == 1
         self._losses.append((outputs["loss"], 1 if alone else getattr(batch, "count", 1)))
+        if time.perf_counter() - self._told > _EVERY:
+            self._told = time.perf_counter()
+            batches, before = int(trainer.num_training_batches), trainer.current_epoch
+            if self.within is not None:
+                self.within(batch_idx + 1, batches, f"epoch {before + 1}")
+            at, of = before * batches + batch_idx + 1, (trainer.max_epochs or 0) * batches
+            report_step(at, of, "batch")
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         assert isinstance(pl_module, Task)
@@ -341,6 +350,17 @@ def shown(watch: Watch, epochs: int) -> Iterator[Listener]:
     )  # fmt: skip
     first, began = len(watch.history), time.monotonic()
     line = bar.add_task("", total=epochs, completed=first)
+
+    silent_since = time.perf_counter()
+
+    def show_batch(batch: int, batches: int, epoch: str) -> None:
+        nonlocal silent_since
+        bar.update(line, description=f"batch {batch}/{batches}")
+        if not console.is_terminal and time.perf_counter() - silent_since > _SILENCE:
+            silent_since = time.perf_counter()
+            console.print(f"{epoch}/{epochs}, batch {batch}/{batches}", highlight=False)
+
+    watch.within = show_batch
 
     def show(row: EpochRow) -> None:
         epoch, text = int(row["epoch"]), f"loss {row['train_loss']:.4f}"

@@ -128,6 +128,9 @@ class ImageData(Source):
     def evaluation_batch(self) -> ImageBatch:
         return self.batch(self.val)
 
+    def every_batch(self) -> list[ImageBatch]:
+        return [self.batch(torch.arange(len(self.y)))]
+
     def batch(self, positions: Tensor) -> ImageBatch:
         return ImageBatch(self.pixels[positions], self.y[positions])
 

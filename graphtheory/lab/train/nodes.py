@@ -188,6 +188,14 @@ class FullGraph(Source):
             self._evaluation = self._evaluation.to(self.device)
         return self._evaluation
 
+    def every_batch(self) -> list[NodeBatch]:
+        whole = self.evaluation_batch()
+        return [replace(whole, mask=torch.ones_like(whole.mask), test_mask=None)]
+
+    def parts(self) -> dict[str, Tensor]:
+        masks = _masks_of(self.data).items()
+        return {name.removesuffix("_mask"): mask.nonzero().flatten() for name, mask in masks}
+
     def _draw(self, *position: int) -> Neighborhood:
         graph, sampler = self.begun
         return apply(sampler, graph, self.seed, *position)

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from lightning import Callback, Trainer
 from lightning.fabric.plugins.environments.lightning import LightningEnvironment
+from lightning.pytorch.accelerators import AcceleratorRegistry as Accelerators
 from lightning.pytorch.callbacks import Checkpoint
 from lightning.pytorch.loggers import Logger
 from lightning.pytorch.strategies.launchers import _MultiProcessingLauncher
@@ -32,8 +33,7 @@ class TrainerOptions:
     nothing. Each process runs the whole script; only the first one writes and shows progress.
 
     Args:
-        device: "cpu", "cuda", "cuda:1", "mps" or another accelerator of Lightning; None is a GPU
-            where there is one, else the CPU.
+        device: "cpu", "cuda", "cuda:1" or "mps"; None is a GPU where there is one, else the CPU.
         devices: How many on each machine, their numbers, or "auto".
         num_nodes: Machines, at least 1.
         strategy: Lightning's name or object of one, such as "ddp".
@@ -43,7 +43,7 @@ class TrainerOptions:
         loggers: Loggers of `lightning.pytorch`, which get them after every epoch.
 
     Raises:
-        ValueError: A number or a precision that is not listed above.
+        ValueError: A number or a precision that is not listed above, or a device that is not here.
         TypeError: A callback or logger that is none of `lightning.pytorch`.
 
     Example:
@@ -65,6 +65,9 @@ class TrainerOptions:
         if self.precision not in _PRECISIONS:
             expected = f"expected one of {', '.join(_PRECISIONS)}"
             raise ValueError(f"precision: got {self.precision!r}, {expected}")
+        here = [n for n in Accelerators if Accelerators[n]["accelerator"].is_available()]
+        if self.device is not None and self.device.partition(":")[0] not in here:
+            raise ValueError(f"device: got {self.device!r}, expected one of {', '.join(here)}")
         for name, given, kind in (
             ("callbacks", self.callbacks, Callback), ("loggers", self.loggers, Logger)
         ):  # fmt: skip
