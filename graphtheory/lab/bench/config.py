@@ -181,9 +181,9 @@ class RunResult:
         return self.fit.test
 
 
-def train(task: Any, batches: Any, *, seed: int, epochs: int, patience: int) -> RunResult:
-    """Train a task on nodes or on graphs once; what is random follows from `seed`."""
-    result = fit(task, batches, epochs=epochs, patience=patience, seed=seed, progress=False)
+def train(task: Any, batches: Any, **how: Any) -> RunResult:
+    """Train a task on nodes or on graphs once by `fit`, which `how` is given to."""
+    result = fit(task, batches, progress=False, **how)
     constant = constant_of(task, batches)
     return RunResult(result, task.evaluated, batches, trainable(task.model), constant)
 

@@ -22,7 +22,7 @@ from graphtheory.lab.bench.table import Measure
 from graphtheory.lab.datasets.catalogue import key
 from graphtheory.lab.datasets.files import cache_folder
 from graphtheory.lab.datasets.graphs import Data
-from graphtheory.lab.train import Source, Task
+from graphtheory.lab.train import Source, Task, TrainerOptions
 from graphtheory.lab.train.contract import digest
 from graphtheory.nn import SPDTransformerConv
 
@@ -81,6 +81,7 @@ class BenchTask(ABC):
     reads: ClassVar[str]  # what the networks read, in words
     has_folders: ClassVar[bool] = False  # whether a benchmark's runs have folders with checkpoints
     sha256 = ""  # of the user's own data
+    trainer = TrainerOptions()  # how every run trains
     kept = True  # whether options that earlier searches chose for this data are taken
 
     def __init__(self, name: str, split: str | None = None, root: Root = None) -> None:
@@ -105,7 +106,8 @@ class BenchTask(ABC):
 
     def run_settings(self, config: Any, epochs: int, patience: int) -> Settings:
         """The settings that a run of this configuration has to agree in."""
-        return {**self.settings(), "epochs": epochs, "patience": patience, **config.as_dict()}
+        length = {"epochs": epochs, "patience": patience}
+        return {**self.settings(), **self.trainer.describe(), **length, **config.as_dict()}
 
     def take_models(self, models: Iterable[Any] | Mapping[str, Any]) -> tuple[str, ...]:
         """The names of models, ours and the user's own, which this task then trains, too."""
@@ -194,7 +196,8 @@ class BenchTask(ABC):
         self, config: Any, *, seed: int, epochs: int, patience: int, out_dir: Path | None = None
     ) -> RunResult:
         """Train once; split and everything random follow from `seed`."""
-        return train(*self.prepare(config, seed), seed=seed, epochs=epochs, patience=patience)
+        how: dict[str, Any] = {"epochs": epochs, "patience": patience, "trainer": self.trainer}
+        return train(*self.prepare(config, seed), seed=seed, **how)
 
     def no_better_than_constant(self, test: float | None, constant: float | None) -> bool:
         """Whether a test score is no better than that of a constant prediction."""

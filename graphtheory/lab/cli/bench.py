@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 from graphtheory.lab.by_name import paper
 from graphtheory.lab.cli import show
-from graphtheory.lab.cli.options import Count, File, Folder, Names, OnData, Settings, Whole
+from graphtheory.lab.cli.options import (
+    Count,
+    File,
+    Folder,
+    Names,
+    OnData,
+    OnTrainer,
+    Settings,
+    Whole,
+)  # fmt: skip
 from graphtheory.lab.cli.show import RefusedError, Screen
 from graphtheory.lab.cli.train import write_image_run
 
@@ -22,7 +31,7 @@ NODES = "the nodes of one graph"
 
 
 @dataclass(frozen=True)
-class Bench(OnData):
+class Bench(OnTrainer):
     """Options of `graphtheory bench`, which trains models side by side."""
 
     image_size: Count = None
@@ -118,7 +127,7 @@ class Bench(OnData):
 
         with show.usage_errors():
             task: Any = self.bench_task(images)
-            task.kept = not self.no_kept
+            task.kept, task.trainer = not self.no_kept, self.trainer()
             self._refuse_distances(task)
             models = self.known_models(models, task)
             with screen.working(f"reading {task.name}"):

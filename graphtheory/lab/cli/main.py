@@ -100,6 +100,7 @@ def _run(command: Command, words: list[str]) -> int:
                 command.check_names()
                 for name in command.needs:
                     import_module(name)
+            command.fetch(screen)
             command.run(screen)
     except KeyboardInterrupt:
         return screen.error("interrupted", INTERRUPTED)

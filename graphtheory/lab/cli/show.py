@@ -78,6 +78,10 @@ class Command(ABC):
         """Refuse a data set that there is none of, before the modules of `needs` are imported."""
         return
 
+    def fetch(self, screen: Screen) -> None:
+        """Download data that are missing, where the user asks for it or agrees."""
+        return
+
     @abstractmethod
     def run(self, screen: Screen) -> None:
         """Do what the command says, and print it."""

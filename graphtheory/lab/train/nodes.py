@@ -230,7 +230,7 @@ class FullGraph(Source):
         return self.pattern is None or not self.pattern.is_random
 
     def train_batches(self, epoch: int) -> Iterator[NodeBatch]:
-        return (self.train_batch(epoch, step) for step in range(self.num_batches()))
+        return (self.train_batch(epoch, step) for step in self.share(range(self.num_batches())))
 
     def evaluation_batch(self) -> NodeBatch:
         with torch.inference_mode(False):  # training may follow an evaluation under Lightning
@@ -241,6 +241,14 @@ class FullGraph(Source):
                 self._evaluation = batch
             self._evaluation = self._evaluation.to(self.device)
         return self._evaluation
+
+    def every_batch(self) -> list[NodeBatch]:
+        whole = self.evaluation_batch()
+        return [replace(whole, mask=torch.ones_like(whole.mask), test_mask=None)]
+
+    def parts(self) -> dict[str, Tensor]:
+        masks = _masks_of(self.data).items()
+        return {name.removesuffix("_mask"): mask.nonzero().flatten() for name, mask in masks}
 
     def _draw(self, *position: int) -> Neighborhood:
         graph, sampler = self.begun

@@ -58,8 +58,10 @@ def learn(asked: Train, screen: Screen) -> None:
     ):
         trained = fit(
             run.task, run.data, epochs=recipe.epochs, out_dir=out, resume=asked.resume,
-            seed=asked.seed, progress=screen.progress,
+            seed=asked.seed, progress=screen.progress, trainer=asked.trainer_options(out),
         )  # fmt: skip
+        if asked.follows:
+            return
         with screen.working("linear probe and nearest neighbors"):
             found = run.score()._asdict()
     _report(screen, out, recipe, asked.seed, found | {"history": trained.history})
