@@ -103,6 +103,7 @@ class GraphBenchTask(BenchTask):
 
     def graphs(self, seed: int) -> GraphSet:
         """The set of graphs with the split of that seed."""
+        seed = self.split_of(seed)
         if seed not in self._sets:
             self._sets = {seed: self.load(seed)}
         return self._sets[seed]

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from graphtheory.lab.by_name import paper
 from graphtheory.lab.cli import show
-from graphtheory.lab.cli.options import Count, File, Folder, Names, OnData, Settings, Whole
+from graphtheory.lab.cli.options import Count, File, Folder, Name, Names, OnData, Settings, Whole
+from graphtheory.lab.cli.recipes import run_recipe
 from graphtheory.lab.cli.show import RefusedError, Screen
 from graphtheory.lab.cli.train import write_image_run
 
@@ -26,6 +27,7 @@ class Bench(OnData):
     """Options of `graphtheory bench`, which trains models side by side."""
 
     image_size: Count = None
+    recipe: Name = None
     models: Names = ("gt", "gt-plain", "gat", "gcn", "mlp")
     seeds: Count = None
     out: Folder = None
@@ -42,9 +44,14 @@ class Bench(OnData):
         show.at_least(1, seeds=self.seeds, epochs=self.epochs, patience=self.patience)
         show.at_least(0, distances=self.distances)
         show.file_there("--search-log", self.search_log)
+        names = ("dataset", "data", "split", "models", "epochs", "patience", "budget", "set")
+        others = (*names, "image_size", "no_kept", "distances", "search_log")
+        self.refuse(self.recipe, "got {}, expected none beside --recipe", *others)
         super().check()
 
     def run(self, screen: Screen) -> None:
+        if self.recipe is not None:
+            return run_recipe(self, screen)
         from graphtheory.lab.bench.rows import Environment
         from graphtheory.lab.report.benchmark import BenchmarkReport, ImageReport
         from graphtheory.lab.train import CheckpointError

@@ -55,6 +55,36 @@ def per_class(
     return Split(*(index_to_mask(part, len(y)) for part in parts))
 
 
+def class_by_class(
+    y: Tensor, *, train: int = 20, val: int = 500, test: int = 1000, generator: Generator
+) -> Split:
+    """A split of the sizes of `per_class`, drawn class after class as SGFormer's code draws it.
+
+    With a generator of seed 123 it is the split of Wu et al., 2023, and of Luo et al., 2024.
+    """
+
+    def shuffled(nodes: Tensor) -> Tensor:
+        return nodes[torch.randperm(len(nodes), generator=generator)]
+
+    classes = [shuffled((y == c).nonzero().view(-1)) for c in y.unique()]
+    rest = shuffled(torch.cat([nodes[train:] for nodes in classes]))
+    parts = (torch.cat([nodes[:train] for nodes in classes]), rest[:val], rest[val : val + test])
+    return Split(*(index_to_mask(part, len(y)) for part in parts))
+
+
+def by_permutation(y: Tensor, *, train: float, val: float, seed: int) -> Split:
+    """The first nodes of numpy's permutation train, the next ones validate; sizes are rounded down.
+
+    Of Photo seed 12, of Computers and CS 42 and of Physics 301 give the files of splits that
+    Deng et al., 2024 (Polynormer), and Luo et al., 2024, use.
+    """
+    labeled = (y >= 0).nonzero().view(-1)
+    order = labeled[np.random.RandomState(seed).permutation(len(labeled))]
+    sizes = [int(len(order) * train), int(len(order) * val)]
+    parts = order.split([*sizes, len(order) - sum(sizes)])
+    return Split(*(index_to_mask(part, len(y)) for part in parts))
+
+
 def stratified(y: Tensor, *, val: float, test: float, generator: Generator) -> Split:
     """A random split of graphs, y [G] their classes, each split `by_fraction`; sorted positions."""
     parts: list[Split] = []

@@ -599,6 +599,27 @@ def test_tune_keeps_a_log_and_goes_on(
     assert (tmp_path / "t/search.jsonl").read_text() == longer  # bench's candidates are the same
 
 
+def test_a_recipe_is_repeated_and_judged(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from graphtheory.lab.bench import recipes
+
+    own = recipes.Recipe(
+        "own/karate/gcn", "a paper", "a file", "karate", "accuracy", "gcn", (1.0, 0.5), epochs=2,
+        runs=2, note="Another order.",
+    )  # fmt: skip
+    monkeypatch.setattr(recipes, "RECIPES", {own.name: own})
+    code, out, _ = run("bench", "--recipe", "own/karate/gcn", "--seeds", "1")
+    assert code == 0 and "1.00 ± 0.50" in out and "1 of 2" in out and "Another order." in out
+    assert "--resume goes on with them" in refused(run("bench", "--recipe", own.name))
+    code, out, _ = run("bench", "--recipe", own.name, "--resume", "--json")
+    found = json.loads(out)
+    assert code == 0 and len(found["scores"]) == 2 and found["reproduced"] == "yes"
+    code, out, _ = run("recipes", "--source", "own")
+    assert code == 0 and "a paper (a file)" in out and "2 of 2" in out
+    assert "did you mean 'own'" in refused(run("recipes", "--source", "onw"))
+
+
 def test_diagnose_writes_tables_and_pictures(run: Run, tmp_path: Path) -> None:
     code, out, _ = run("diagnose", "--dataset", "Karate", "--max-distance", "3")
     assert code == 0 and "Core distance" in out and "Discriminative nodes by class" in out
