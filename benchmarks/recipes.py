@@ -26,27 +26,21 @@ def _all() -> list[Verdict]:
 
 def repeated() -> str:
     """Recipes that were run."""
-    rows = [(v.recipe.name, *v.cells(), v.recipe.others) for v in _all() if v.scores]
+    rows = [(*v.cells(), v.recipe.others) for v in _all() if v.runs]
     return _made((*COLUMNS, "what others found"), rows)
 
 
 def waiting() -> str:
     """Recipes that can be run, of which there are no runs yet."""
     rows = [
-        (v.recipe.name, v.cells()[0], v.recipe.others)
-        for v in _all()
-        if not v.scores and not v.recipe.missing
+        (*v.cells()[:2], v.recipe.others) for v in _all() if not v.runs and not v.recipe.missing
     ]
     return _made(("recipe", "published", "what others found"), rows)
 
 
 def only_read() -> str:
     """Recipes that were read and checked, and cannot be run here."""
-    rows = [
-        (v.recipe.name, v.cells()[0], v.recipe.missing, v.recipe.others)
-        for v in _all()
-        if v.recipe.missing
-    ]
+    rows = [(*v.cells()[:2], v.recipe.missing, v.recipe.others) for v in _all() if v.recipe.missing]
     return _made(("recipe", "published", "what is missing here", "what others found"), rows)
 
 

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import fmean, variance
+from statistics import fmean, stdev
 from typing import Any
 
 from scipy.special import stdtrit
@@ -18,11 +18,9 @@ from graphtheory.lab.bench.rows import Environment, Row, lines_of, write_lines
 from graphtheory.lab.bench.table import Measure, Table, measure_of
 from graphtheory.lab.bench.task import BenchTask, Root
 
-FILE = "recipes.csv"  # rows of finished runs, in the folder of results
-_SOURCES: dict[str, Any] = json.loads(
-    Path(__file__).with_suffix(".json").read_text(encoding="utf-8")
-)
-_NOT_RUN = "read and checked, not run"
+FILE = "recipes.csv"  # rows of finished runs, in a folder of results
+COLUMNS = ("recipe", "published", "ours", "difference (95 %)", "runs", "reproduced")
+_READ = Path(__file__).with_suffix(".json").read_text(encoding="utf-8")
 
 
 @dataclass(frozen=True)
@@ -36,15 +34,15 @@ class Recipe:
     metric: str
     model: str
     #: Mean and standard deviation over the runs, shares in percent; None where none was found.
-    published: tuple[float | None, float | None]
-    epochs: int | None = None
+    published: Sequence[float | None]
+    epochs: int = 1
     runs: int | None = None  #: How many the published mean is of.
     patience: int | None = None  #: None trains for all epochs.
     split: str | None = None
     split_seed: int | None = None  #: Number of the split of every run; None: run s has split s.
-    options: Mapping[str, Any] = field(default_factory=dict)  #: Other ones have their defaults.
-    missing: str = ""  #: What there is none of here; the recipe can then not be run.
-    read: str = ""  #: The recipe in its own words, where it cannot be run.
+    options: Mapping[str, Any] = field(default_factory=dict)  #: Others have their defaults.
+    missing: str = ""  #: What the package lacks for it; it can then not be run.
+    read: str = ""  #: The options of such a recipe in its own words.
     note: str = ""  #: What differs here.
     others: str = ""  #: What others found who tried it.
 
@@ -53,9 +51,12 @@ class Recipe:
         """How its scores are read."""
         return measure_of(self.metric)
 
-    def score(self, value: float | None) -> float | None:
-        """A published number as a score: of a share in percent 0..1."""
-        return None if value is None else value / (100 if self.measure.share else 1)
+    @property
+    def scores(self) -> tuple[float, float]:
+        """The published mean and deviation as scores, shares 0..1; nan where none was found."""
+        scale = 100 if self.measure.share else 1
+        mean, std = (math.nan if value is None else value / scale for value in self.published)
+        return mean, std
 
     def prepared(self, root: Root) -> tuple[BenchTask, Any]:
         """The task and the configuration to run; ValueError where something is missing for it."""
@@ -68,22 +69,21 @@ class Recipe:
 
 
 def _recipes() -> dict[str, Recipe]:
+    """A recipe has what its source, its data set and its own entry say, in this order."""
     found = {}
-    for source, shared in _SOURCES.items():
+    for source, shared in json.loads(_READ).items():
         of_all = {name: value for name, value in shared.items() if name not in ("sets", "recipes")}
         for name, own in shared["recipes"].items():
             data, model = name.split("/")
             parts = (of_all, shared["sets"][data], own)
             options = {n: v for part in parts for n, v in part.get("options", {}).items()}
-            values = {n: v for part in parts for n, v in part.items()}
-            values |= {"options": options, "published": tuple(values["published"])}
+            values = {n: v for part in parts for n, v in part.items()} | {"options": options}
             whole = f"{source}/{name}"
             found[whole] = Recipe(**{"name": whole, "model": model} | values)
     return found
 
 
-RECIPES = _recipes()
-"""Every recipe by its name."""
+RECIPES = _recipes()  # by name
 
 
 @dataclass(frozen=True)
@@ -91,15 +91,13 @@ class Verdict:
     """What runs of a recipe say of the published score."""
 
     recipe: Recipe
-    scores: Sequence[float]  #: Of the test, 0..1 or in the unit of the target, a run each.
+    runs: Sequence[float]  #: A test score each, 0..1 or in the unit of the target.
 
     @property
     def difference(self) -> float:
-        """The advantage of our mean over the published one; nan where there is none of either."""
-        published = self.recipe.score(self.recipe.published[0])
-        if published is None or not self.scores:
-            return math.nan
-        return self.recipe.measure.gain(fmean(self.scores), published)
+        """The advantage of our mean over the published one; nan where one of them is missing."""
+        mean = fmean(self.runs) if self.runs else math.nan
+        return self.recipe.measure.gain(mean, self.recipe.scores[0])
 
     @property
     def interval(self) -> float:
@@ -108,21 +106,22 @@ class Verdict:
         .. math:: t_{\nu}\sqrt{v_1 + v_2}, \quad v = s^2 / n, \quad
             \nu = (v_1 + v_2)^2 / \left(\tfrac{v_1^2}{n_1 - 1} + \tfrac{v_2^2}{n_2 - 1}\right)
 
-        A published mean without deviation counts as exact.
+        A published mean without deviation or number of runs counts as exact.
         """
-        (_, std), runs, ours = self.recipe.published, self.recipe.runs or 1, len(self.scores)
-        if ours < 2 or math.isnan(self.difference):
+        if len(self.runs) < 2 or math.isnan(self.difference):
             return math.nan
-        mine, theirs = variance(self.scores) / ours, (self.recipe.score(std) or 0.0) ** 2 / runs
-        spread = mine**2 / (ours - 1) + (theirs**2 / (runs - 1) if runs > 1 else 0.0)
-        freedom = (mine + theirs) ** 2 / spread if spread else math.inf
-        return float(stdtrit(freedom, 0.975)) * math.sqrt(mine + theirs)
+        parts, std = [(stdev(self.runs), len(self.runs))], self.recipe.scores[1]
+        if not math.isnan(std) and (self.recipe.runs or 1) > 1:
+            parts.append((std, self.recipe.runs or 1))
+        total = sum(s**2 / n for s, n in parts)
+        spread = sum((s**2 / n) ** 2 / (n - 1) for s, n in parts)
+        return float(stdtrit(total**2 / spread, 0.975)) * math.sqrt(total) if spread else 0.0
 
     @property
     def reproduced(self) -> str:
-        """Answer yes, within noise (lower, by less than the interval), no, or why neither."""
-        if not self.scores:
-            return _NOT_RUN if self.recipe.missing else "not run"
+        """Answer yes, within noise (worse by less than the interval), no, or why neither."""
+        if not self.runs:
+            return "read and checked, not run" if self.recipe.missing else "not run"
         if math.isnan(self.difference):
             return "no score published"
         if self.difference >= 0:
@@ -132,20 +131,18 @@ class Verdict:
         return "within noise" if -self.difference <= self.interval else "no"
 
     def cells(self) -> tuple[str, ...]:
-        """Published, ours, difference with its interval, runs and verdict, as text."""
-        recipe, measure, nan = self.recipe, self.recipe.measure, math.nan
-        mean, std = map(recipe.score, recipe.published)
-        published = "-" if mean is None else measure.shown(mean, nan if std is None else std)
-        ours = gap = "-"
-        if self.scores:
-            spread = math.sqrt(variance(self.scores)) if len(self.scores) > 1 else nan
-            ours = measure.shown(fmean(self.scores), spread)
-        if not math.isnan(self.difference):
-            gap = measure.shown(self.difference, self.interval, sign="+")
-        return published, ours, gap, f"{len(self.scores)} of {recipe.runs or '-'}", self.reproduced
+        """Write what the table says below `COLUMNS`."""
+        recipe, shown = self.recipe, self.recipe.measure.shown
+        published = "-" if math.isnan(recipe.scores[0]) else shown(*recipe.scores)
+        ours = shown(fmean(self.runs), _deviation(self.runs)) if self.runs else "-"
+        gap = self.difference
+        difference = "-" if math.isnan(gap) else shown(gap, self.interval, sign="+")
+        runs = f"{len(self.runs)} of {recipe.runs or '-'}"
+        return recipe.name, published, ours, difference, runs, self.reproduced
 
 
-COLUMNS = ("recipe", "published", "ours", "difference (95 %)", "runs", "reproduced")
+def _deviation(values: Sequence[float]) -> float:
+    return stdev(values) if len(values) > 1 else math.nan
 
 
 def verdicts(folder: Path) -> list[Verdict]:
@@ -156,22 +153,22 @@ def verdicts(folder: Path) -> list[Verdict]:
 
 def verdict_table(found: Sequence[Verdict], title: str = "") -> Table:
     """Make the table of `COLUMNS`; of errors a positive difference is a lower error."""
-    return Table(title, COLUMNS, [(v.recipe.name, *v.cells()) for v in found])
+    return Table(title, COLUMNS, [verdict.cells() for verdict in found])
 
 
 def _finished(folder: Path) -> dict[str, dict[int, float]]:
     """Recipe -> number of the run -> test score."""
     found: dict[str, dict[int, float]] = {}
-    for line in _lines(folder / FILE):
+    for line in _lines(folder):
         of = dict(pair.split("=", 1) for pair in line["parameters"].split("; "))
         found.setdefault(of["recipe"], {})[int(of["seed"])] = float(line["value"])
     return found
 
 
-def _lines(file: Path) -> list[dict[str, str]]:
-    if not file.exists():
+def _lines(folder: Path) -> list[dict[str, str]]:
+    if not (folder / FILE).exists():
         return []
-    with file.open(newline="", encoding="utf-8") as lines:
+    with (folder / FILE).open(newline="", encoding="utf-8") as lines:
         return list(csv.DictReader(lines))
 
 
@@ -185,44 +182,28 @@ def run_recipe(
     before: Callable[[str, int, int], None] = lambda *_: None,
     finished: Callable[[str], None] = lambda _: None,
 ) -> Verdict:
-    """Train as a recipe says, and add a row for each run to `recipes.csv` in a folder.
+    """Train as a recipe says, and add a row for each run to the file of a folder.
 
-    Args:
-        recipe: One of `RECIPES`.
-        folder: Where the rows are kept, those of other recipes among them.
-        root: Folder with the raw files.
-        seeds: How many runs, 1 or more; None is as many as were published.
-        resume: Go on with the runs that are there already.
-        before: Called before each run with the recipe's name, runs done and runs in all.
-        finished: Called after each run with its scores in words.
-
-    Raises:
-        ValueError: A recipe that cannot be run here, or runs of it that are there unasked.
+    `before` is called with the recipe's name, the runs done and the runs in all, `finished` with
+    the scores in words. Without `seeds` there are as many runs as were published. ValueError for a
+    recipe that cannot be run here, or that has runs already if `resume` is False.
     """
     known, count = _finished(folder).get(recipe.name, {}), seeds or recipe.runs or 3
     if known and not resume:
-        raise ValueError(
-            f"{folder / FILE} holds {len(known)} runs of {recipe.name}; --resume goes on with them"
-        )
+        there = f"{folder / FILE} holds {len(known)} runs of {recipe.name}"
+        raise ValueError(f"{there}; --resume goes on with them")
     task, config = recipe.prepared(root)
-    assert recipe.epochs is not None
-    length = {"epochs": recipe.epochs, "patience": recipe.patience or recipe.epochs}
-    for seed in range(count):
-        before(recipe.name, seed, count)
-        if seed in known:
-            continue
-        fit = task.run(config, seed=seed, **length).fit
+    for seed in sorted(set(range(count)) - set(known)):
+        before(recipe.name, len(known), count)
+        patience = recipe.patience or recipe.epochs
+        fit = task.run(config, seed=seed, epochs=recipe.epochs, patience=patience).fit
         assert fit.test is not None
         known[seed] = fit.test
-        split = f"{task.split} {seed if recipe.split_seed is None else recipe.split_seed}"
-        of = {"recipe": recipe.name, "seed": seed, "split": split, "epochs": fit.epochs}
-        row = Row.of(f"test {recipe.metric}", fit.test, "1", **of, **{"best epoch": fit.best_epoch})
+        of = {"recipe": recipe.name, "seed": seed, "split": f"{task.split} {task.split_of(seed)}"}
+        of |= {"epochs": fit.epochs, "best epoch": fit.best_epoch}
+        row = Row.of(f"test {recipe.metric}", fit.test, "1", **of)
         folder.mkdir(parents=True, exist_ok=True)
-        lines = [*_lines(folder / FILE), *lines_of([row], Environment.here())]
-        write_lines(folder / FILE, lines)
+        write_lines(folder / FILE, [*_lines(folder), *lines_of([row], Environment.here())])
         test, val = (recipe.measure.short(score, ".2f") for score in (fit.test, fit.val))
-        time = fit.seconds_per_epoch * fit.epochs
-        finished(
-            f"run {seed}: test {test}, validation {val} at epoch {fit.best_epoch}, {time:.0f} s"
-        )
+        finished(f"run {seed}: test {test}, validation {val} at epoch {fit.best_epoch}")
     return Verdict(recipe, [known[seed] for seed in sorted(known)])

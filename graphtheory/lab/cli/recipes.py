@@ -64,4 +64,4 @@ def run_recipe(bench: Bench, screen: Screen) -> None:
 
 def _plain(found: Verdict) -> dict[str, Any]:
     judged = {name: getattr(found, name) for name in ("difference", "interval", "reproduced")}
-    return asdict(found.recipe) | judged | {"scores": list(found.scores)}
+    return asdict(found.recipe) | judged | {"test": list(found.runs)}
