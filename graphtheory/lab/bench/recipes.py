@@ -54,8 +54,10 @@ class Recipe:
     @property
     def scores(self) -> tuple[float, float]:
         """The published mean and deviation as scores, shares 0..1; nan where none was found."""
-        scale = 100 if self.measure.share else 1
-        mean, std = (math.nan if value is None else value / scale for value in self.published)
+        mean, std = (
+            math.nan if value is None else value / (100 if self.measure.share else 1)
+            for value in self.published
+        )
         return mean, std
 
     def prepared(self, root: Root) -> tuple[BenchTask, Any]:
@@ -96,8 +98,9 @@ class Verdict:
     @property
     def difference(self) -> float:
         """The advantage of our mean over the published one; nan where one of them is missing."""
-        mean = fmean(self.runs) if self.runs else math.nan
-        return self.recipe.measure.gain(mean, self.recipe.scores[0])
+        if not self.runs:
+            return math.nan
+        return self.recipe.measure.gain(fmean(self.runs), self.recipe.scores[0])
 
     @property
     def interval(self) -> float:
@@ -132,17 +135,16 @@ class Verdict:
 
     def cells(self) -> tuple[str, ...]:
         """Write what the table says below `COLUMNS`."""
-        recipe, shown = self.recipe, self.recipe.measure.shown
-        published = "-" if math.isnan(recipe.scores[0]) else shown(*recipe.scores)
-        ours = shown(fmean(self.runs), _deviation(self.runs)) if self.runs else "-"
-        gap = self.difference
-        difference = "-" if math.isnan(gap) else shown(gap, self.interval, sign="+")
+        recipe, published, ours, gap = self.recipe, "-", "-", "-"
+        if not math.isnan(recipe.scores[0]):
+            published = recipe.measure.shown(*recipe.scores)
+        if self.runs:
+            std = stdev(self.runs) if len(self.runs) > 1 else math.nan
+            ours = recipe.measure.shown(fmean(self.runs), std)
+        if not math.isnan(self.difference):
+            gap = recipe.measure.shown(self.difference, self.interval, sign="+")
         runs = f"{len(self.runs)} of {recipe.runs or '-'}"
-        return recipe.name, published, ours, difference, runs, self.reproduced
-
-
-def _deviation(values: Sequence[float]) -> float:
-    return stdev(values) if len(values) > 1 else math.nan
+        return recipe.name, published, ours, gap, runs, self.reproduced
 
 
 def verdicts(folder: Path) -> list[Verdict]:

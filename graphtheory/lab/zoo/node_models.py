@@ -168,7 +168,7 @@ def build(name: str, config: NetworkConfig, *, num_features: int, num_classes: i
         expected = "'conv' or, without residual blocks, 'linear'"
         raise ValueError(f"output: got {c.output!r}, expected {expected}")
     if c.output == "linear":
-        more = {"project": c.project, "linear_residual": c.linear_residual}
+        more: dict[str, Any] = {"project": c.project, "linear_residual": c.linear_residual}
         stack = partial(LinearOutputStack, **more, **norms)
     if c.residual:
         for norm in filter(norms.get, norms):
