@@ -1,15 +1,19 @@
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from scipy.stats import ttest_ind_from_stats
 
 from graphtheory.lab.bench import recipes
 from graphtheory.lab.bench.benchmark import named_task
+from graphtheory.lab.bench.graph_task import GraphRunConfig
+from graphtheory.lab.bench.node_config import NodeRunConfig
 from graphtheory.lab.bench.recipes import RECIPES, Recipe, Verdict, run_recipe, verdicts
 from graphtheory.lab.bench.table import MEASURES
 from graphtheory.lab.datasets import catalogue, graphs
+from graphtheory.lab.zoo import graph_models, node_models
 
 KARATE = Recipe(
     "own/karate/gcn", "a paper", "a file", "karate", "accuracy", "gcn", (90.0, 2.0), epochs=3,
@@ -35,8 +39,13 @@ def test_every_open_recipe_can_be_built(recipe: Recipe) -> None:
     assert recipe.epochs and recipe.published[0] is not None and not recipe.read
     task = named_task(recipe.dataset, recipe.split)
     kind = task.config_kind(recipe.model)
-    config = kind.of(recipe.model, **recipe.options)
-    config.check_options(recipe.options)
+    config: Any = kind.of(recipe.model, **recipe.options)
+    if isinstance(config, NodeRunConfig):
+        config.check_options(recipe.options)
+        node_models.build(recipe.model, config.network, num_features=6, num_classes=3)
+    elif isinstance(config, GraphRunConfig):
+        sizes = {"node_in": (5, 3), "edge_in": (4,), "num_outputs": 2}
+        graph_models.build(recipe.model, config.network, **sizes)
 
 
 def test_a_recipe_is_the_command_that_was_published() -> None:
