@@ -5,10 +5,5 @@ from graphtheory.models.sampled_gcn import SampledGCN
 from graphtheory.models.stack import LinearOutputStack, ResidualStack, Stack, StackOptions
 
 __all__ = [
-    "GraphTransformer",
-    "LinearOutputStack",
-    "ResidualStack",
-    "SampledGCN",
-    "Stack",
-    "StackOptions",
-]
+    "GraphTransformer", "LinearOutputStack", "ResidualStack", "SampledGCN", "Stack", "StackOptions",
+]  # fmt: skip

@@ -15,7 +15,7 @@ from scipy.special import stdtrit
 
 from graphtheory.lab.bench.benchmark import named_task
 from graphtheory.lab.bench.rows import Environment, Row, lines_of, write_lines
-from graphtheory.lab.bench.table import Measure, Table, measure_of
+from graphtheory.lab.bench.table import Measure, measure_of
 from graphtheory.lab.bench.task import BenchTask, Root
 
 FILE = "recipes.csv"  # rows of finished runs, in a folder of results
@@ -74,13 +74,12 @@ def _recipes() -> dict[str, Recipe]:
     """A recipe has what its source, its data set and its own entry say, in this order."""
     found = {}
     for source, shared in json.loads(_READ).items():
-        of_all = {name: value for name, value in shared.items() if name not in ("sets", "recipes")}
-        for name, own in shared["recipes"].items():
+        sets, recipes = shared.pop("sets"), shared.pop("recipes")
+        for name, own in recipes.items():
             data, model = name.split("/")
-            parts = (of_all, shared["sets"][data], own)
+            parts, whole = (shared, sets[data], own), f"{source}/{name}"
             options = {n: v for part in parts for n, v in part.get("options", {}).items()}
             values = {n: v for part in parts for n, v in part.items()} | {"options": options}
-            whole = f"{source}/{name}"
             found[whole] = Recipe(**{"name": whole, "model": model} | values)
     return found
 
@@ -153,9 +152,9 @@ def verdicts(folder: Path) -> list[Verdict]:
     return [Verdict(recipe, list(runs.get(name, {}).values())) for name, recipe in RECIPES.items()]
 
 
-def verdict_table(found: Sequence[Verdict], title: str = "") -> Table:
-    """Make the table of `COLUMNS`; of errors a positive difference is a lower error."""
-    return Table(title, COLUMNS, [verdict.cells() for verdict in found])
+def _lines(folder: Path) -> list[dict[str, str]]:
+    text = (folder / FILE).read_text(encoding="utf-8") if (folder / FILE).exists() else ""
+    return list(csv.DictReader(text.splitlines()))
 
 
 def _finished(folder: Path) -> dict[str, dict[int, float]]:
@@ -165,13 +164,6 @@ def _finished(folder: Path) -> dict[str, dict[int, float]]:
         of = dict(pair.split("=", 1) for pair in line["parameters"].split("; "))
         found.setdefault(of["recipe"], {})[int(of["seed"])] = float(line["value"])
     return found
-
-
-def _lines(folder: Path) -> list[dict[str, str]]:
-    if not (folder / FILE).exists():
-        return []
-    with (folder / FILE).open(newline="", encoding="utf-8") as lines:
-        return list(csv.DictReader(lines))
 
 
 def run_recipe(

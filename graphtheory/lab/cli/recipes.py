@@ -27,22 +27,24 @@ class Recipes(Command):
     out: Folder = None
 
     def run(self, screen: Screen) -> None:
-        from graphtheory.lab.bench.recipes import RECIPES, verdict_table, verdicts
+        from graphtheory.lab.bench.recipes import COLUMNS, RECIPES, verdicts
+        from graphtheory.lab.bench.table import Table
 
         sources = tuple(dict.fromkeys(name.split("/")[0] for name in RECIPES))
         if self.source is not None:
             show.known("--source", self.source, sources)
+        every = verdicts(self.out or FOLDER)
         for source in sources if self.source is None else (self.source,):
-            found = [
-                v for v in verdicts(self.out or FOLDER) if v.recipe.name.startswith(f"{source}/")
-            ]
-            screen.table(verdict_table(found, f"{found[0].recipe.paper} ({found[0].recipe.code})"))
-        screen.result([_plain(v) for v in verdicts(self.out or FOLDER)])
+            found = [v for v in every if v.recipe.name.startswith(f"{source}/")]
+            title = f"{found[0].recipe.paper} ({found[0].recipe.code})"
+            screen.table(Table(title, COLUMNS, [v.cells() for v in found]))
+        screen.result([_plain(v) for v in every])
 
 
 def run_recipe(bench: Bench, screen: Screen) -> None:
     """Repeat the recipe that `bench --recipe` names, and print what it says of the score."""
-    from graphtheory.lab.bench.recipes import RECIPES, run_recipe, verdict_table
+    from graphtheory.lab.bench.recipes import COLUMNS, RECIPES, run_recipe
+    from graphtheory.lab.bench.table import Table
 
     assert bench.recipe is not None
     recipe = RECIPES[show.known("--recipe", bench.recipe, tuple(RECIPES), "graphtheory recipes")]
@@ -56,7 +58,7 @@ def run_recipe(bench: Bench, screen: Screen) -> None:
             recipe, folder, root=show.data_root(bench.root), seeds=bench.seeds,
             resume=bench.resume, before=steps.before, finished=steps.finished,
         )  # fmt: skip
-    screen.table(verdict_table([found]))
+    screen.table(Table("", COLUMNS, [found.cells()]))
     for text in filter(None, (recipe.note, recipe.others)):
         screen.say(text)
     screen.result(_plain(found))

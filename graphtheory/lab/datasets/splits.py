@@ -58,10 +58,7 @@ def per_class(
 def class_by_class(
     y: Tensor, *, train: int = 20, val: int = 500, test: int = 1000, generator: Generator
 ) -> Split:
-    """A split of the sizes of `per_class`, drawn class after class as SGFormer's code draws it.
-
-    With a generator of seed 123 it is the split of Wu et al., 2023, and of Luo et al., 2024.
-    """
+    """A split of the sizes of `per_class` as the code of Wu et al., 2023, draws it, by seed 123."""
 
     def shuffled(nodes: Tensor) -> Tensor:
         return nodes[torch.randperm(len(nodes), generator=generator)]
@@ -73,10 +70,10 @@ def class_by_class(
 
 
 def by_permutation(y: Tensor, *, train: float, val: float, seed: int) -> Split:
-    """The first nodes of numpy's permutation train, the next ones validate; sizes are rounded down.
+    """Cut numpy's permutation; sizes are rounded down.
 
-    Of Photo seed 12, of Computers and CS 42 and of Physics 301 give the files of splits that
-    Deng et al., 2024 (Polynormer), and Luo et al., 2024, use.
+    Seed 12 gives the published split of Photo (Luo et al., 2024), 42 those of Computers and CS, 301
+    that of Physics.
     """
     labeled = (y >= 0).nonzero().view(-1)
     order = labeled[np.random.RandomState(seed).permutation(len(labeled))]

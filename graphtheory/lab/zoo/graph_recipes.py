@@ -37,18 +37,17 @@ class PostBlock(nn.Module):
     def __init__(self, name: str, c: Any, edge_in: Any, *, last: bool) -> None:
         super().__init__()
         width, act = c.hidden, _ACTIVATIONS[c.activation]
-        ogb, edges, isomorphic = c.stack == "ogb", edge_in is not None, name == "gine"
-        self.edge_encoder = layers.feature_encoder(edge_in, width) if ogb and edges else None
-        if ogb:
-            self.conv = gine(width, edges=edges) if isomorphic else EdgeGCNConv(width)
-        elif isomorphic:
+        edges, self.edge_encoder, self.ffn = edge_in is not None, None, None
+        self.norm, self.act = nn.BatchNorm1d(width), nn.Identity() if last else act()
+        if c.stack == "ogb":
+            self.edge_encoder = layers.feature_encoder(edge_in, width) if edges else None
+            self.conv = gine(width, edges=edges) if name == "gine" else EdgeGCNConv(width)
+        elif name == "gine":
             inner = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width))
-            self.conv = GINEConv(inner)
+            self.conv, self.norm, self.act = GINEConv(inner), nn.Identity(), nn.ReLU()
         else:
             self.conv = EdgeSum(width) if edges else layers.GCNConv(width, width)
-        self.norm = nn.BatchNorm1d(width) if ogb or not isomorphic else nn.Identity()
-        self.act = nn.Identity() if ogb and last else nn.ReLU() if isomorphic else act()
-        self.drop, self.residual, self.ffn = nn.Dropout(c.dropout), c.residual, None
+        self.drop, self.residual = nn.Dropout(c.dropout), c.residual
         if c.ffn:
             self.ffn_norm, self.last_norm = nn.BatchNorm1d(width), nn.BatchNorm1d(width)
             self.ffn = nn.Sequential(
@@ -88,12 +87,11 @@ class PostNetwork(nn.Module):
         width = c.hidden - (c.walk_width if c.walk else 0)
         self.encoder = layers.NodeEncoder(node_in, width)
         self.walk = layers.WalkEncoding(c.walk, c.walk_width) if c.walk else None
-        once = edge_in is not None and c.stack != "ogb"
+        self.reads_edges, ogb = edge_in is not None, c.stack == "ogb"
+        once = self.reads_edges and not ogb
         self.edge_encoder = layers.feature_encoder(edge_in, c.hidden) if once else None
-        self.reads_edges = edge_in is not None
-        numbers = range(1, c.layers + 1)
-        blocks = (PostBlock(name, c, edge_in, last=i == c.layers) for i in numbers)
-        self.blocks = nn.ModuleList(blocks)
+        lasts = (ogb and i == c.layers for i in range(1, c.layers + 1))
+        self.blocks = nn.ModuleList(PostBlock(name, c, edge_in, last=last) for last in lasts)
         self.readout = layers.GraphReadout(c.readout) if level == "graph" else None
         self.head, self.drop = _head(c, num_outputs), nn.Dropout(c.dropout)
         self.virtual = nn.ModuleList(
