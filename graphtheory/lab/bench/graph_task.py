@@ -19,8 +19,9 @@ import torch
 from torch import Tensor, nn
 
 from graphtheory.graph.build import TOKEN
-from graphtheory.lab.bench.config import AXES, RunConfig, RunResult, constant_score
+from graphtheory.lab.bench.config import AXES, RunConfig, RunResult, checked_value, constant_score
 from graphtheory.lab.bench.finished import Settings
+from graphtheory.lab.bench.own_model import OwnModel
 from graphtheory.lab.bench.table import Measure, measure_of
 from graphtheory.lab.bench.task import BenchTask, Root, Space
 from graphtheory.lab.datasets.graph_sets import GraphSet, precomputed
@@ -83,8 +84,10 @@ def graph_space(graphs: int, nodes: int) -> Space:
     )  # fmt: skip
 
 
-def network_of(config: GraphRunConfig, facts: GraphSet) -> nn.Module:
-    """Build the untrained network of a configuration for a set of graphs."""
+def network_of(config: Any, facts: GraphSet, own: OwnModel | None = None) -> nn.Module:
+    """Build the untrained network of a configuration, or the user's own, for a set of graphs."""
+    if own is not None:
+        return own.network(facts[0].x.size(1), facts.num_outputs)
     first, of_nodes, of_edges = facts[0], facts.x_categories, facts.edge_categories
     if of_edges is None and (edges := first.get("edge_attr")) is not None:
         of_edges = edges.size(1)
@@ -129,12 +132,19 @@ class GraphBenchTask(BenchTask):
         found = self.graphs(0)
         nodes = int(found.slices["x"].diff()[found.train_index].sum())
         space = graph_space(len(found.train_index), nodes)
+        if model in self.own_models:
+            return self.own_models[model].space(space, "mlp")
         if model != TREES:
             return space
         axes, like = AXES["fingerprints"]["every"], (space.epochs, space.patience)
         return Space(*like, space.search_seeds, axes, config=TreesRunConfig)
 
     def checked_options(self, configs: Sequence[Any], given: Mapping[str, Any]) -> dict[str, Any]:
+        ends = self.graphs(0).slices["x"]
+        if (size := given.get("batch_size")) is not None:  # in graphs, of their mean size
+            nodes = checked_value("batch_size", size, int) * int(ends[-1]) / (len(ends) - 1)
+            given = {**given, "nodes_per_batch": max(1, round(nodes))}
+            del given["batch_size"]
         found = super().checked_options(configs, given)
         read = found.get("readout", "token")
         if self.graphs(0).level == "node" and read != "token":
@@ -164,17 +174,18 @@ class GraphBenchTask(BenchTask):
         return known
 
     def prepare(self, config: Any, seed: int) -> tuple[Task, Source]:
-        if not isinstance(config, GraphRunConfig):
+        if config.model == TREES:
             raise ValueError(f"model: {config.model} is not trained by gradients; `bench` runs it")
-        facts = self.graphs(seed)
+        facts, own = self.graphs(seed), self.own_models.get(config.model)
+        needs = {} if own else graph_zoo.precomputed(config.model, config.network)
         batches = GraphSets(
-            self.encoded(facts, graph_zoo.precomputed(config.model, config.network)),
+            self.encoded(facts, needs),
             facts.train_index, facts.val_index, facts.test_index,
             nodes_per_batch=config.nodes_per_batch, name=facts.name, seed=seed,
         )  # fmt: skip
         with torch.random.fork_rng(devices=[]):  # the caller's state comes back
             torch.manual_seed(seed)
-            model = network_of(config, facts)
+            model = network_of(config, facts, own)
         task = GraphTask(
             model, kind=facts.kind, num_outputs=facts.num_outputs, metric=facts.metric,
             evaluator=facts.evaluator, optimizer=config.optimizer,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
@@ -17,6 +17,7 @@ from torch import Tensor
 from graphtheory.disk import replace_file
 from graphtheory.lab.bench.config import RunConfig, RunResult, checked_options, train, with_options
 from graphtheory.lab.bench.finished import Settings
+from graphtheory.lab.bench.own_model import Adapted, OwnModel, read_models
 from graphtheory.lab.bench.table import Measure
 from graphtheory.lab.datasets.catalogue import key
 from graphtheory.lab.datasets.files import cache_folder
@@ -85,6 +86,7 @@ class BenchTask(ABC):
 
     def __init__(self, name: str, split: str | None = None, root: Root = None) -> None:
         self.name, self.split, self.root = name, split, root
+        self.own_models: dict[str, OwnModel] = {}
 
     @property
     def key(self) -> str:
@@ -111,9 +113,35 @@ class BenchTask(ABC):
         """The settings that a run of this configuration has to agree in."""
         return {**self.settings(), "epochs": epochs, "patience": patience, **config.as_dict()}
 
+    def take_models(self, models: Iterable[Any] | Mapping[str, Any]) -> tuple[str, ...]:
+        """The names of models, ours and the user's own, which this task then trains, too."""
+        found = read_models(models)
+        own = {name: model for name, model in found.items() if model is not None}
+        for name in found:
+            if name not in own:
+                self.known_model(name)
+            elif name in self.models:
+                raise ValueError(f"models: {name!r} is one of ours, give your own another name")
+            elif self.has_folders:
+                raise ValueError(f"models: {name} is your own, which are for graphs, not images")
+        self.own_models = own
+        for name in own:
+            self._try(name)
+        return tuple(found)
+
+    def _try(self, name: str) -> None:
+        """Raise ValueError if a network of the user's own cannot be run on this data."""
+        task, batches = self.prepare(self.config(name)[0], 0)
+        try:
+            task.evaluate(batches.evaluation_batch())
+        except Exception as error:
+            kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
+            told = str(error).removeprefix("model: ")
+            raise ValueError(f"model {name}: {kind}{told}") from error
+
     def known_model(self, model: str) -> str:
         """The name itself, if a network of that name fits."""
-        if model not in self.models:
+        if model not in (*self.models, *self.own_models):
             raise ValueError(f"model: got {model!r}, expected one of {', '.join(self.models)}")
         return model
 
@@ -130,6 +158,10 @@ class BenchTask(ABC):
         else:
             config, longest, patience = self.config_kind(model).from_dict(kept[0]), *kept[1:]
         return config, longest if epochs is None else epochs, patience
+
+    def remark(self, models: Sequence[str]) -> str:
+        """What a table has to say of the default options of these models on this data, if any."""
+        return ""
 
     def checked_options(self, configs: Sequence[Any], given: Mapping[str, Any]) -> dict[str, Any]:
         """Options set by hand as these configurations have them, if they can be used here."""
@@ -180,7 +212,8 @@ class BenchTask(ABC):
         """Whether a run learned nothing; of a graph transformer its attention and its bias."""
         flat = self.no_better_than_constant(result.fit.test, result.constant)
         out: dict[str, Any] = {CONSTANT: result.constant} if flat else {}
-        modules = () if result.model is None else result.model.modules()
+        ours = not isinstance(result.model, Adapted) and result.model is not None
+        modules = result.model.modules() if ours else ()
         layers = [layer for layer in modules if isinstance(layer, SPDTransformerConv)]
         if layers:
             out["attention_mass"] = self.attention_mass(result)

@@ -21,6 +21,7 @@ import tyro
 from graphtheory.lab.by_name import paper
 from graphtheory.lab.cli import show
 from graphtheory.lab.cli.bench import Bench, Tune
+from graphtheory.lab.cli.convert import Convert
 from graphtheory.lab.cli.datasets import Datasets, Doctor
 from graphtheory.lab.cli.diagnose import Diagnose
 from graphtheory.lab.cli.recipes import Recipes
@@ -50,6 +51,7 @@ _COMMANDS: dict[str, type[Command]] = {
     "recipes": Recipes,
     "diagnose": Diagnose,
     "reproduce": paper("command.Reproduce"),
+    "convert": Convert,
     "datasets": Datasets,
     "doctor": Doctor,
     "completion": Completion,

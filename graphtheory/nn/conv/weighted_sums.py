@@ -172,7 +172,7 @@ class SAGEConv(WeightedSums, pyg.SAGEConv):
         x_src, x_dst = on_core.pair(x, self.flow)
         if (
             x_dst is None
-            or x_src.device.type != "cpu"
+            or not x_src.is_cpu
             or innermost_transform() is not None
             or type(self.aggr_module) not in REDUCTIONS
             or self._weights(edge_index, {}) is not None

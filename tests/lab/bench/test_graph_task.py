@@ -129,7 +129,7 @@ def test_bench_is_called_as_a_package(tmp_path: Path) -> None:
     assert written == {"runs.jsonl", "results.json", "results.csv"}
     nodes = graphtheory.bench(graph(), ("gt", "mlp"), **SHORT)
     assert "Test accuracy (%)" in str(nodes)
-    tuned = graphtheory.bench(classes(), ("mlp",), task="graph", budget=2, **SHORT)
+    tuned = graphtheory.bench(classes(), ("mlp",), kind="graph", budget=2, **SHORT)
     assert "not tuned" not in str(tuned)
     assert {row.parameters["options"] for row in tuned.rows()} == {"best of 2 on validation"}
 
@@ -146,15 +146,15 @@ def test_bench_is_called_as_a_package(tmp_path: Path) -> None:
         (classes(), {"budget": 1}, "budget: got 1, expected 0 or 2 and more"),
         ([1], {}, "data: got a list of"),
         (HeteroData(), {}, "data: got HeteroData, expected a name, a PyG Data or a list of Data"),
-        (classes(), {"task": "node"}, "task: got 'node', but a list of 30 graphs"),
-        ("karate", {"task": "regression"}, "task: got 'regression', but karate"),
-        (classes(), {"task": "links"}, "task: got 'links', expected node, graph or multiclass"),
+        (classes(), {"kind": "node"}, "kind: got 'node', but a list of 30 graphs"),
+        ("karate", {"kind": "regression"}, "kind: got 'regression', but karate"),
+        (classes(), {"kind": "links"}, "kind: got 'links', expected node, graph or multiclass"),
         (classes(), {"metric": "rmse"}, "metric: got 'rmse'"),
         (classes(), {"split": 0.8}, "split: got 0.8, expected three fractions or lists of pos"),
         (classes(), {"split": [torch.ones(30).bool()] * 3}, "split: got torch.bool .30., expected"),
         (graph(), {"split": (0.8, 0.1, 0.1)}, "split: got"),
-        (graph(), {"task": "multiclass"}, "task: got 'multiclass', expected 'node' for one graph"),
-        ("csl", {"task": "regression"}, "task: got 'regression', expected 'multiclass', that of"),
+        (graph(), {"kind": "multiclass"}, "kind: got 'multiclass', expected 'node' for one graph"),
+        ("csl", {"kind": "regression"}, "kind: got 'regression', expected 'multiclass', that of"),
         ("csl", {"metric": "mae"}, "metric: got 'mae', expected 'accuracy', that of csl"),
         ("karate", {"metric": "rocauc"}, "metric: got 'rocauc', expected 'accuracy', that of kar"),
         (OwnGraphs(classes()), {"metric": "f1"}, "metric: got 'f1', expected None: a task has"),

@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 import torch
 from PIL import Image
+from rich.console import Console
 from torch_geometric.data import Data
 
 from graphtheory.lab.bench import node_task
@@ -32,6 +33,7 @@ from graphtheory.lab.cli.train import Train
 from graphtheory.lab.zoo import image_models as image_zoo
 from graphtheory.lab.zoo import node_models as zoo
 from graphtheory.papers.topology.diagnosis import SAMPLERS
+from tests.lab.bench.conftest import decided_at
 
 Run = Callable[..., tuple[int, str, str]]
 KARATE = ("--dataset", "karate", "--epochs", "3")
@@ -425,6 +427,22 @@ def test_options_set_by_hand(run: Run, tmp_path: Path, molecules: str) -> None:
     assert "another run" in refused(run(*other, "--resume"))
 
 
+@pytest.mark.parametrize(("words", "studied"), [(("--models", "mlp"), []), ((), [3])])
+def test_models_that_are_named_are_trained_alone(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], studied: Any
+) -> None:
+    asked: list[int] = []
+
+    def study(name: str, root: Any, farthest: int, **options: Any) -> list[Any]:
+        return asked.append(farthest) or []
+
+    monkeypatch.setattr("graphtheory.lab.cli.bench.paper", lambda _: study)
+    code, _, _ = run("bench", *KARATE, *words, "--seeds", "1", "--out", "b", "-q")
+    assert code == 0 and asked == studied
+    trained = {line["run"]["model"] for line in lines_of(tmp_path / "b/runs.jsonl")}
+    assert trained == ({"mlp"} if words else set(zoo.COMPARED))
+
+
 NAN = float("nan")
 BAD: dict[str, tuple[dict[str, Any], str]] = {
     "labels": ({"y": torch.tensor([[0.1, 0.2]])}, "y is float32 [1, 2], expected float [1, 1] as"),
@@ -627,10 +645,29 @@ def test_diagnose_writes_tables_and_pictures(run: Run, tmp_path: Path) -> None:
     assert code == 0 and "Core distance" in out and "Discriminative nodes by class" in out
     folder = tmp_path / "runs/diagnose-karate"
     assert names_in(folder) == {
-        "report.html", "diagnosis.json", "diagnosis.csv", "margin.png", "shares.png", "balance.png",
+        "report.html", "diagnosis.json", "diagnosis.csv", "margin.png", "total-margin.png",
+        "shares.png", "balance.png",
     }  # fmt: skip
     found = read(folder / "diagnosis.json")
     assert found["verdicts"] == [] and found["rows"][0]["name"] == "nodes"
+
+
+def test_diagnose_answers_first_and_takes_your_own_graph(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.save(decided_at(2), tmp_path / "mine.pt")
+    wide = lambda stderr=False: Console(  # noqa: E731
+        stderr=stderr, width=80, force_terminal=not stderr, color_system=None
+    )
+    monkeypatch.setattr("graphtheory.lab.cli.show.console", wide)
+    code, out, err = run("diagnose", "--data", "mine.pt", "--max-distance", "4", "--out", "d")
+    assert code == 0, err
+    assert out.startswith("Distance matters here: with the nodes 2 hops away a linear")
+    assert max(map(len, out.splitlines())) <= 80
+    page = (tmp_path / "d/report.html").read_text("utf-8")
+    assert "mine: what the graph offers" in page and "A linear classifier on" in page
+    torch.save([decided_at(2)] * 3, tmp_path / "several.pt")
+    assert "--kind: got 'node', but a list" in refused(run("diagnose", "--data", "several.pt"))
 
 
 def test_diagnose_says_what_a_sampler_makes_of_the_graph(run: Run, tmp_path: Path) -> None:
