@@ -343,6 +343,9 @@ def _made_by(file: str, what: str) -> Callable[[], str]:
 
 
 TABLES = {name: _made_by("benchmarks/summary.py", name) for name in ("speed", "memory", "nearest")}
+TABLES["recipes"] = _made_by("benchmarks/recipes.py", "repeated")
+TABLES["recipes-waiting"] = _made_by("benchmarks/recipes.py", "waiting")
+TABLES["recipes-read"] = _made_by("benchmarks/recipes.py", "only_read")
 TABLES["reliability"] = _made_by("battery/record.py", "table")
 TABLES["mutation"] = _made_by("battery/mutation_record.py", "table")
 

@@ -58,7 +58,7 @@ class RunConfig:
 _FIXED = ("model", "epochs", "dataset", "root", "graph", "encoder", "head", "image_size")
 _FROM_ONE = (
     "hidden", "layers", "heads", "num_buckets", "nodes_per_batch", "batch_size", "fanout", "width",
-    "depth", "patch", "tokens",
+    "depth", "patch", "tokens", "head_layers", "walk_width",
 )  # fmt: skip
 _TOKEN = ("readout", "token")  # a value that networks with attention alone can have
 _TRUTH = {"true": True, "false": False}

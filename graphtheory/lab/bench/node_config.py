@@ -105,6 +105,8 @@ class NodeRunConfig(RunConfig):
                     f"{name}: got true, expected residual={shown(residual)} beside it; the "
                     f"{self.model} here has residual={shown(not residual)}"
                 )
+        if given.get("linear_residual") and self.network.output != "linear":
+            raise ValueError("linear_residual: got true, expected output=linear beside it")
         if "fanout" in given and self.sampling.batch_size is None:
             raise ValueError(f"fanout: got {given['fanout']}, expected a batch_size beside it")
 
@@ -156,7 +158,7 @@ def node_space(facts: GraphFacts, row_scale: bool = False, batch_size: int | Non
     small, middle = (facts.edges <= edges for edges in _EDGES)
     size = "small" if small else "middle" if middle else "large"
     shared = kept["every"] | kept["tiny" if facts.nodes <= _TINY else size]
-    found = AXES["node defaults"]  # benchmarks/recipes.py has what searches say of them
+    found = AXES["node defaults"]  # benchmarks/default_options.py has what searches say of them
     first = found["few labels" if facts.few_labels else "many labels"] | {"row_scale": row_scale}
     if not facts.few_labels:
         first |= found["few of a class"] if facts.few_of_a_class else {}

@@ -52,7 +52,7 @@ class NodeBenchTask(BenchTask):
 
     def data(self, seed: int, **inputs: bool) -> Data:
         """The graph with the split of that seed, its features prepared."""
-        return load(self.name, self.root, self.split, seed, **inputs)
+        return load(self.name, self.root, self.split, self.split_of(seed), **inputs)
 
     @cached_property
     def measure(self) -> Measure:

@@ -82,6 +82,7 @@ class BenchTask(ABC):
     has_folders: ClassVar[bool] = False  # whether a benchmark's runs have folders with checkpoints
     sha256 = ""  # of the user's own data
     trainer = TrainerOptions()  # how every run trains
+    split_seed: int | None = None  # number of the split of every run; None is a run's own seed
     kept = True  # whether options that earlier searches chose for this data are taken
 
     def __init__(self, name: str, split: str | None = None, root: Root = None) -> None:
@@ -96,7 +97,12 @@ class BenchTask(ABC):
     def settings(self) -> Settings:
         """The settings that a run on this data has to agree in."""
         found: Settings = {"dataset": self.key, "split": self.split}
+        found |= {} if self.split_seed is None else {"split_seed": self.split_seed}
         return found | ({"sha256": self.sha256, "metric": self.measure.name} if self.sha256 else {})
+
+    def split_of(self, seed: int) -> int:
+        """The number of the split that a run has."""
+        return seed if self.split_seed is None else self.split_seed
 
     def sign(self, graphs: Sequence[Data]) -> None:
         """Compute the digest of own graphs' tensors, in the order of their names."""

@@ -12,12 +12,14 @@ from graphtheory.lab.cli.options import (
     Count,
     File,
     Folder,
+    Name,
     Names,
     OnData,
     OnTrainer,
     Settings,
     Whole,
 )  # fmt: skip
+from graphtheory.lab.cli.recipes import run_recipe
 from graphtheory.lab.cli.show import RefusedError, Screen
 from graphtheory.lab.cli.train import write_image_run
 
@@ -35,6 +37,7 @@ class Bench(OnTrainer):
     """Options of `graphtheory bench`, which trains models side by side."""
 
     image_size: Count = None
+    recipe: Name = None
     models: Names = ("gt", "gt-plain", "gat", "gcn", "mlp")
     seeds: Count = None
     out: Folder = None
@@ -51,9 +54,14 @@ class Bench(OnTrainer):
         show.at_least(1, seeds=self.seeds, epochs=self.epochs, patience=self.patience)
         show.at_least(0, distances=self.distances)
         show.file_there("--search-log", self.search_log)
+        names = ("dataset", "data", "split", "models", "epochs", "patience", "budget", "set")
+        others = (*names, "image_size", "no_kept", "distances", "search_log")
+        self.refuse(self.recipe, "got {}, expected none beside --recipe", *others)
         super().check()
 
     def run(self, screen: Screen) -> None:
+        if self.recipe is not None:
+            return run_recipe(self, screen)
         from graphtheory.lab.bench.compare import ended
         from graphtheory.lab.bench.rows import Environment
         from graphtheory.lab.report.benchmark import BenchmarkReport, ImageReport

@@ -24,6 +24,7 @@ from graphtheory.lab.cli.bench import Bench, Tune
 from graphtheory.lab.cli.convert import Convert
 from graphtheory.lab.cli.datasets import Datasets, Doctor
 from graphtheory.lab.cli.diagnose import Diagnose
+from graphtheory.lab.cli.recipes import Recipes
 from graphtheory.lab.cli.show import Command, RefusedError, Screen
 from graphtheory.lab.cli.train import Train
 from graphtheory.lab.signals import exit_on_sigterm, insistent_signals
@@ -47,6 +48,7 @@ _COMMANDS: dict[str, type[Command]] = {
     "train": Train,
     "bench": Bench,
     "tune": Tune,
+    "recipes": Recipes,
     "diagnose": Diagnose,
     "reproduce": paper("command.Reproduce"),
     "convert": Convert,

@@ -460,6 +460,8 @@ def test_bad_graphs_are_named_in_one_line(run: Run, tmp_path: Path, what: str) -
     import graphtheory
 
     change, expected = BAD[what]
+    if what == "smiles":
+        pytest.importorskip("lightgbm")
     each = torch.ones(4, 2)
     graphs = [molecule(i, edge_attr=each, smiles="C" * (i + 1)) for i in range(20)]
     for name, value in change.items():
@@ -615,6 +617,27 @@ def test_tune_keeps_a_log_and_goes_on(
     bench = ("bench", "--dataset", "karate", "--models", "mlp,gcn", "--no-kept", "--seeds", "1")
     assert run(*bench, "--distances", "0", "--budget", "2", "--out", "t")[0] == 0
     assert (tmp_path / "t/search.jsonl").read_text() == longer  # bench's candidates are the same
+
+
+def test_a_recipe_is_repeated_and_judged(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from graphtheory.lab.bench import recipes
+
+    own = recipes.Recipe(
+        "own/karate/gcn", "a paper", "a file", "karate", "accuracy", "gcn", (1.0, 0.5), epochs=2,
+        runs=2, note="Another order.",
+    )  # fmt: skip
+    monkeypatch.setattr(recipes, "RECIPES", {own.name: own})
+    code, out, _ = run("bench", "--recipe", "own/karate/gcn", "--seeds", "1")
+    assert code == 0 and "1.00 ± 0.50" in out and "1 of 2" in out and "Another order." in out
+    assert "--resume goes on with them" in refused(run("bench", "--recipe", own.name))
+    code, out, _ = run("bench", "--recipe", own.name, "--resume", "--json")
+    found = json.loads(out)
+    assert code == 0 and len(found["test"]) == 2 and found["reproduced"] == "yes"
+    code, out, _ = run("recipes", "--source", "own")
+    assert code == 0 and "a paper (a file)" in out and "2 of 2" in out
+    assert "did you mean 'own'" in refused(run("recipes", "--source", "onw"))
 
 
 def test_diagnose_writes_tables_and_pictures(run: Run, tmp_path: Path) -> None:
