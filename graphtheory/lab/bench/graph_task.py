@@ -296,7 +296,7 @@ def run_trees(config: TreesRunConfig, graphs: GraphSet, *, seed: int) -> RunResu
         model = kind(**options, random_state=seed, n_jobs=threads, deterministic=True, verbose=-1)
         model.fit(counts[train.numpy()], given)
         leaves += sum(tree["num_leaves"] for tree in model.booster_.dump_model()["tree_info"])
-        outputs = (model.predict(counts[part.numpy()], raw_score=True) for part in parts[1:])
+        outputs = (np.asarray(model.predict(counts[p.numpy()], raw_score=True)) for p in parts[1:])
         found.append([_column(output, graphs.kind) for output in outputs])
     seconds = (time.perf_counter() - began) / config.n_estimators
     score = SCORES[graphs.metric] if graphs.evaluator is None else ogb_score(graphs.evaluator)

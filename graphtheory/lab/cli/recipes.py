@@ -43,6 +43,7 @@ class Recipes(Command):
 
 def run_recipe(bench: Bench, screen: Screen) -> None:
     """Repeat the recipe that `bench --recipe` names, and print what it says of the score."""
+    from graphtheory.lab.bench.benchmark import thread_limit
     from graphtheory.lab.bench.recipes import COLUMNS, RECIPES, run_recipe
     from graphtheory.lab.bench.table import Table
 
@@ -51,7 +52,7 @@ def run_recipe(bench: Bench, screen: Screen) -> None:
     folder = bench.out or FOLDER
     stopped = f"\nFinished runs are in {folder / 'recipes.csv'}; --resume goes on with them."
     with (
-        show.on_interrupt(lambda: screen.note(stopped)), show.threads(bench.threads, None),
+        show.on_interrupt(lambda: screen.note(stopped)), thread_limit(bench.threads, None),
         show.usage_errors(), screen.steps("run") as steps,
     ):  # fmt: skip
         found = run_recipe(

@@ -356,7 +356,7 @@ def shown(watch: Watch, epochs: int) -> Iterator[Listener]:
 
     silent_since = time.perf_counter()
 
-    def show_batch(batch: int, batches: int, epoch: str) -> None:
+    def show_batch(batch: float, batches: int, epoch: str) -> None:
         nonlocal silent_since
         bar.update(line, description=f"batch {batch}/{batches}")
         if not console.is_terminal and time.perf_counter() - silent_since > _SILENCE:

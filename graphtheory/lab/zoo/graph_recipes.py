@@ -38,7 +38,8 @@ class PostBlock(nn.Module):
         super().__init__()
         width, act = c.hidden, _ACTIVATIONS[c.activation]
         edges, self.edge_encoder, self.ffn = edge_in is not None, None, None
-        self.norm, self.act = nn.BatchNorm1d(width), nn.Identity() if last else act()
+        self.norm: nn.Module = nn.BatchNorm1d(width)
+        self.act: nn.Module = nn.Identity() if last else act()
         if c.stack == "ogb":
             self.edge_encoder = layers.feature_encoder(edge_in, width) if edges else None
             self.conv = gine(width, edges=edges) if name == "gine" else EdgeGCNConv(width)
