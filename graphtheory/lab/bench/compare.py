@@ -16,7 +16,7 @@ from graphtheory.lab.bench.rows import Environment
 from graphtheory.lab.bench.search import Search, best
 
 
-def compare(
+def bench(
     data: Any,
     models: Sequence[str] | None = None,
     *,
@@ -82,30 +82,30 @@ def compare(
     if budget and options:
         raise ValueError(f"budget: got {budget}, expected 0 beside options set by hand")
     folder = root or os.environ.get("GRAPHTHEORY_DATA")
-    bench = bench_task(data, task=task, metric=metric, split=split, root=folder)
-    chosen = bench.compared if models is None else tuple(dict.fromkeys(models))
+    given = bench_task(data, task=task, metric=metric, split=split, root=folder)
+    chosen = given.compared if models is None else tuple(dict.fromkeys(models))
     if not chosen:
         raise ValueError("models: got none, expected one or more names")
     for model in chosen:
-        bench.known_model(model)
-    where, measure, configs = None if out is None else Path(out), bench.measure, {}
+        given.known_model(model)
+    where, measure, configs = None if out is None else Path(out), given.measure, {}
 
     def say(text: str) -> None:
         if progress:
             print(text, file=sys.stderr)
 
     if budget:
-        study = Search(bench, chosen, budget, log=where and where / "search.jsonl")
+        study = Search(given, chosen, budget, log=where and where / "search.jsonl")
         tried = study.run(lambda model, done, of: say(f"candidate {done + 1}/{of}  {model}"))
         configs = {m: found.config for m, found in best(tried, measure).items()}
     benchmark = Benchmark(
-        bench, chosen, seeds, bench.split, epochs=epochs,
+        given, chosen, seeds, given.split, epochs=epochs,
         record=None if where is None else FinishedRuns(where / "runs.jsonl"),
         finished=lambda r: say(f"{r.model}, seed {r.seed}: test {measure.format(r.test)}"),
         chosen=configs, budget=budget or None, options=options or {},
     )  # fmt: skip
-    command = f"graphtheory.bench({data if isinstance(data, str) else bench.name!r}, ...)"
-    how = (str(bench.split), measure.name, command, Environment.here())
+    command = f"graphtheory.bench({data if isinstance(data, str) else given.name!r}, ...)"
+    how = (str(given.split), measure.name, command, Environment.here())
     found = Comparison(benchmark, benchmark.run(), *how)
     if where is not None:
         found.save(where)
