@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from graphtheory.graph import compiling  # noqa: F401  # which speaks up
 from graphtheory.graph.inference import innermost_transform, leave_inference_mode, unwrapped
 
 _WORD = 8  # bytes

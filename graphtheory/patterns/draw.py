@@ -93,7 +93,7 @@ def first_of_each(
 class Sampler(Pattern):
     """A random pattern that keeps some edges of the graph, with weights of the same mean.
 
-    A subclass needs no more than a call; one that does not keep the mean replaces `expected`.
+    A subclass needs no more than `apply`; one that does not keep the mean replaces `expected`.
     """
 
     is_random: ClassVar[bool] = True
@@ -163,7 +163,7 @@ class UniformNodes(NodeSampler):
 
     by_row: ClassVar[bool] = True
 
-    def __call__(self, neighborhood: Neighborhood, *, generator: Randomness = None) -> Neighborhood:
+    def apply(self, neighborhood: Neighborhood, *, generator: Randomness = None) -> Neighborhood:
         device = draw_device(generator, neighborhood)
         nodes = neighborhood.num_src
         if nodes == 0:

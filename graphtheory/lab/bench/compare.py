@@ -47,7 +47,7 @@ def ended(run: Run, task: BenchTask) -> str:
     )
 
 
-def compare(
+def bench(
     data: Any,
     models: Sequence[Any] | Mapping[str, Any] | None = None,
     *,
@@ -125,17 +125,17 @@ def compare(
     if budget and options:
         raise ValueError(f"budget: got {budget}, expected 0 beside options set by hand")
     folder = root or os.environ.get("GRAPHTHEORY_DATA")
-    bench = bench_task(data, kind=kind, metric=metric, split=split, root=folder)
-    chosen = bench.take_models(bench.compared if models is None else models)
+    given = bench_task(data, kind=kind, metric=metric, split=split, root=folder)
+    chosen = given.take_models(given.compared if models is None else models)
     if not chosen:
         raise ValueError("models: got none, expected one or more names")
     where = None if out is None else Path(out)
     benchmark = Benchmark(
-        bench, chosen, seeds, bench.split, epochs=epochs, patience=patience,
+        given, chosen, seeds, given.split, epochs=epochs, patience=patience,
         record=None if where is None else FinishedRuns(where / "runs.jsonl"),
         options=options or {}, threads=threads,
     )  # fmt: skip
-    command = f"graphtheory.bench({data if isinstance(data, str) else bench.name!r}, ...)"
+    command = f"graphtheory.bench({data if isinstance(data, str) else given.name!r}, ...)"
     screen = Console(stderr=True)
 
     def search(study: Search) -> list[SearchResult]:
@@ -144,8 +144,8 @@ def compare(
 
     benchmark, _ = choose(benchmark, budget, where and where / "search.jsonl", search)
     with benchmark.computing(), steps(screen, "run", progress) as tell:
-        telling = replace(benchmark, finished=lambda run: tell.finished(ended(run, bench)))
-        how = (str(bench.split), bench.measure.name, command, Environment.here())
+        telling = replace(benchmark, finished=lambda run: tell.finished(ended(run, given)))
+        how = (str(given.split), given.measure.name, command, Environment.here())
         found = Comparison(benchmark, telling.run(tell.before), *how)
     if where is not None:
         found.save(where)

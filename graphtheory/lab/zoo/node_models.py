@@ -96,7 +96,7 @@ class WithRoot(nn.Module):
 class OneHopNormalize(patterns.Pattern):
     """The same edges with the weights of the GCN on those of distance 0 and 1, and 0 on others."""
 
-    def __call__(
+    def apply(
         self, neighborhood: Neighborhood, *, generator: Generator | None = None
     ) -> Neighborhood:
         assert neighborhood.distance is not None

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Callable
 from functools import wraps
 from inspect import signature
-from typing import Any, ClassVar, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, cast, overload
 
 import torch
 from torch import Tensor
@@ -56,6 +56,16 @@ class OnCore(MessagePassing):
     # edges, and edges times channels, from which it pays to sort edges that one call uses
     pays_from: ClassVar[tuple[int, int]] = (4_000, 0)
     _pyg: type | None = None  # what a layer was before `accelerate`
+
+    if TYPE_CHECKING:  # torch says Any
+
+        @overload
+        def __call__(
+            self, *args: Any, return_attention_weights: Literal[True], **kwargs: Any
+        ) -> tuple[Tensor, Any]: ...
+        @overload
+        def __call__(self, *args: Any, **kwargs: Any) -> Tensor: ...
+        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
         """The result, as `__call__` of drop-ins; by PyG's layer if few edges are new to it."""
@@ -147,11 +157,12 @@ class OnCore(MessagePassing):
             raise ValueError(f"flow: got {layer.flow!r}, expected the default")
 
 
-Constructor = TypeVar("Constructor", bound=Callable[..., None])
+Kind = TypeVar("Kind", bound=type)
 
 
-def checked(init: Constructor) -> Constructor:
-    """PyG's constructor with checks of its arguments before and of the layer after it."""
+def checked(kind: Kind) -> Kind:
+    """Let a class check the arguments of PyG's constructor before it, and the layer after it."""
+    init: Callable[..., None] = kind.__init__  # type: ignore[misc]
     names = list(signature(init).parameters)[1:]
     counts = [name for name in names if name in ("out_channels", "heads")]
 
@@ -164,7 +175,8 @@ def checked(init: Constructor) -> Constructor:
         init(self, *args, **kwargs)
         self.check_options(self)
 
-    return cast(Constructor, run)
+    kind.__init__ = run  # type: ignore[misc]
+    return kind
 
 
 class OwnPropagate(OnCore):
