@@ -15,7 +15,7 @@ from torch_geometric.nn import MessagePassing
 from torch_geometric.nn import conv as pyg
 
 from graphtheory.nn import conv
-from graphtheory.nn.conv import GPSConv, hetero_conv, on_core, pna_conv, weighted_sums
+from graphtheory.nn.conv import GPSConv, gated_conv, hetero_conv, on_core, pna_conv, weighted_sums
 from graphtheory.nn.conv.on_core import OnCore, OwnPropagate
 from graphtheory.nn.conv.sparse_features import maybe_sparse
 
@@ -25,6 +25,7 @@ _DROP_INS: dict[type[nn.Module], Any] = {
         (conv, "TransformerConv GATConv GATv2Conv GCNConv GPSConv"),
         (weighted_sums, "SAGEConv GINConv GINEConv GraphConv ChebConv SGConv APPNP"),
         (pna_conv, "PNAConv"),
+        (gated_conv, "ResGatedGraphConv"),
         (hetero_conv, "RGCNConv FastRGCNConv HGTConv HANConv"),
     )
     for name in names.split()
@@ -122,10 +123,11 @@ def accelerate(model: nn.Module, *, sparse_features: bool = True) -> Acceleratio
     Every `TransformerConv`, `GATConv`, `GATv2Conv`, `GCNConv`, `GPSConv`, `RGCNConv`,
     `FastRGCNConv` and `HGTConv` of PyG in the model, itself included, becomes ours, with the same
     results; `SAGEConv`, `GINConv`, `GINEConv`, `GraphConv`, `ChebConv`, `SGConv`, `APPNP`,
-    `PNAConv` and `HANConv` keep PyG's forward and reduce by `ops`. Only the class of a layer
-    changes: parameters, hooks, optimizers, shared layers and state dicts remain. Attention dropout
-    draws other random numbers, and the docstrings of the new layers say what else differs.
-    `torch.jit.script(model)` compiles, and leaves in `model`, PyG's layers with these parameters.
+    `PNAConv`, `ResGatedGraphConv` and `HANConv` keep PyG's forward and reduce by `ops`. Only the
+    class of a layer changes: parameters, hooks, optimizers, shared layers and state dicts remain.
+    Attention dropout draws other random numbers, and the docstrings of the new layers say what else
+    differs. `torch.jit.script(model)` compiles, and leaves in `model`, PyG's layers with these
+    parameters.
 
     Features with few non-zeros, such as Cora's, reach the model as `nn.SparseFeatures` from the
     second call with the same tensor on: linear maps and dropout then skip the zeros. Results are

@@ -25,6 +25,7 @@ from graphtheory.structure.encodings import (
     degree_encoding,
     resistance_bucket,
     resistance_distance,
+    walk_probabilities,
 )
 
 __all__ = [
@@ -44,5 +45,6 @@ __all__ = [
     "resistance_distance",
     "shortest_path_distance",
     "shortest_path_edges",
+    "walk_probabilities",
     "winning_margin",
 ]

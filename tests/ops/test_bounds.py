@@ -55,6 +55,9 @@ def _calls() -> dict[str, Call]:
         "relu_sum": (
             {}, lambda nb: ops.relu_sum(v, _leaf(E, H, D), nb, given_order=True, backend=B)
         ),
+        "gated": ({}, lambda nb: ops.gated_sum(
+            v, nb, source=k[:, 0], target=q[:, 0], edge=_leaf(E, D), backend=B
+        )),
         "mapped": ({}, lambda nb: ops.relu_sum(
             v, edges, nb, edge_matrix=matrix, given_order=True, backend=B
         )),
