@@ -311,7 +311,9 @@ _gated = FusedOp(
         *a.parts[:2], None, (a.target, a.source, a.edge), a.value
     )[0],
     gradients=_gated_gradients,
-    definition=lambda a: reference.gated_sum(*a[:4], neighborhood_of(a.parts, a.value.size(0))),
+    definition=lambda a: reference.gated_sum(
+        a.value, a.source, a.target, a.edge, neighborhood_of(a.parts, a.value.size(0))
+    ),
 )
 
 

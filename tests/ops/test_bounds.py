@@ -192,6 +192,8 @@ def test_an_operator_refuses_other_shapes(name: str, way: str) -> None:
             continue
         if (called, way) in _FREE or (way == "heads" and "H" not in word[1:2]):
             continue
+        if (name, way) == ("graphtheory::gated_sum", "heads"):  # no other tensor has them
+            continue
         args = _copied(list(given))
         args[k] = args[k][None] if way == "axes" else args[k].narrow(axis, 0, arg.size(axis) - 1)
         tried += 1

@@ -109,7 +109,7 @@ class GatedGCNConv(pyg.ResGatedGraphConv):
         self.normalize, self.eps = normalize, eps
         self.lin_edge = Linear(edge_dim, out_channels, bias=False)
 
-    def forward(self, x: Tensor, edge_index: Any, edge_attr: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+    def forward(self, x: Tensor, edge_index: Any, edge_attr: Tensor) -> tuple[Tensor, Tensor]:
         adj = adjacency_of(edge_index, x.size(0), x.size(0), flow=self.flow)
         nb, targets = adj.neighborhood, adj.edges_as_sources().transpose()
         edge_attr = edge_features(edge_attr, nb.num_edges, self.lin_edge.in_channels)

@@ -14,12 +14,13 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 from torch_geometric.datasets import InfectionDataset
 from torch_geometric.datasets.graph_generator import GraphGenerator
+from torch_geometric.nn import GPSConv
 from torch_geometric.utils import to_undirected
 
 from graphtheory.graph import Neighborhood
 from graphtheory.lab.bench.table import mean_spread
 from graphtheory.models.stack import ResidualStack, StackOptions
-from graphtheory.nn import GATConv, GCNConv, GPSConv, SPDTransformerConv
+from graphtheory.nn import GATConv, GCNConv, SPDTransformerConv
 from graphtheory.nn.conv.pna_conv import PNAConv
 from graphtheory.papers.figure import Figure, Measurements, Pivot, Verdict, verdict_of
 from graphtheory.papers.grid import Grid, Measured, axis
@@ -61,10 +62,11 @@ class Infection(Grid):
     hops: int = 20  # the longest path; farther nodes are one class
     width: int = 32
     heads: int = 4
-    layers: int = 20  # of networks that pass messages along edges, enough for the longest path
+    layers: int = 10  # of networks that pass messages along edges
     steps: int = 300
     batch_size: int = 256  # nodes whose balls are looked at together
     step_size: float = 0.005
+    table_step: float = 0.1  # of what is learned for each distance
     seeds: int = axis("seed", 3)
     first: int = 0
 
@@ -108,7 +110,11 @@ def correlation(
         data = InfectionDataset(Sparse(nodes, probability, seed), infected, grid.hops)[0]
         edges = Neighborhood.from_edge_index(data.edge_index, nodes)
         model = grid.build(network, edges)
-        optimizer = torch.optim.Adam(model.parameters(), grid.step_size)
+        optimizer = torch.optim.Adam(
+            {"params": [part], "lr": grid.table_step if name.endswith("table") else grid.step_size}
+            for name, part in model.named_parameters()
+        )
+        decay = torch.optim.lr_scheduler.LinearLR(optimizer, 1, 0.05, grid.steps)
         learned, tested = torch.randperm(nodes).tensor_split([int(_TRAINED * nodes)])
 
         def logits(some: Tensor) -> Tensor:
@@ -122,6 +128,7 @@ def correlation(
             optimizer.zero_grad()
             nn.functional.cross_entropy(logits(some), data.y[some]).backward()
             optimizer.step()
+            decay.step()
         model.eval()
         parts = tested.sort().values.split(grid.batch_size if network == OURS else nodes)
         with torch.no_grad():

@@ -9,6 +9,7 @@ of a gated graph network; edge t has row order[t] of its features, or row t with
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -263,15 +264,22 @@ def messages(
         put_own(row_grads, place, live, column, exists, slopes, HEADS * DIM)
 
 
+def _messages(
+    indptr: Tensor, like: Tensor, outs: Sequence[Tensor | None], *args: Any, relu: bool
+) -> None:
+    shape = like.shape[1:]
+    gates = shape.numel() if relu else shape[1]
+    constants: Any = {"RELU": relu, "GATES": gates, "ACC": sum_type(like)}
+    over_rows(messages, indptr, shape, outs, plain(*args), **constants)
+
+
 def relu_sum(
     indptr: Tensor, indices: Tensor, order: Tensor, value: Tensor, features: Tensor
 ) -> Tensor:
     """Sums [N, H, D] in the dtype of `value`."""
-    (heads, dim), given = value.shape[1:], (order if len(order) else None, None, value, features)
-    out = value.new_empty(indptr.size(0) - 1, heads, dim)
-    constants = {"RELU": True, "GATES": heads * dim, "ACC": sum_type(value)}
-    args = [*plain(indices, *given), None, None, None]
-    over_rows(messages, indptr, (heads, dim), [out, None], args, **constants)
+    out = value.new_empty(indptr.size(0) - 1, *value.shape[1:])
+    args = (indices, order if len(order) else None, None, value, features, None, None, None)
+    _messages(indptr, value, [out, None], *args, relu=True)
     return out
 
 
@@ -280,13 +288,11 @@ def relu_sum_backward(
     grad: Tensor, value: Tensor, features: Tensor,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Gradients of value and features."""
-    (heads, dim), given = value.shape[1:], (order if len(order) else None, None, value, features)
-    acc, (of_value, of_features) = sum_type(value), room_like(value, features)
-    args = [*plain(indices, *given, None, grad), of_features]
-    constants = {"RELU": True, "GATES": heads * dim, "ACC": acc}
-    over_rows(messages, indptr, (heads, dim), [None, None], args, **constants)
-    ones = value.new_ones(indices.size(0), heads)
-    weighted_sums(t_indptr, edges, None, ones, of_features, of_value, acc)
+    of_value, of_features = room_like(value, features)
+    args = (order if len(order) else None, None, value, features, None, grad, of_features)
+    _messages(indptr, value, [None, None], indices, *args, relu=True)
+    ones = value.new_ones(indices.size(0), value.size(1))
+    weighted_sums(t_indptr, edges, None, ones, of_features, of_value, sum_type(value))
     return of_value, of_features
 
 
@@ -294,12 +300,13 @@ def gated_sum(
     indptr: Tensor, ends: Tensor, perm: Tensor | None, gates: tuple[Tensor | None, ...],
     other: Tensor, own: Tensor | None = None, *, sums: bool = True, of_edge: bool = False,
 ) -> tuple[Tensor | None, ...]:  # fmt: skip
-    """Sums [N, H, D] of gate * other; with `own` gradients of the rows' terms and of the edges'."""
-    rows, shape, acc = indptr.size(0) - 1, other.shape[1:], sum_type(other)
-    out = other.new_empty(rows, *shape) if sums else None
-    of_rows = None if own is None else other.new_empty(rows, *shape, dtype=acc)
-    of_edges = other.new_empty(len(ends), *shape, dtype=acc) if of_edge else None
-    args = [*plain(ends, perm, *gates, other, own), of_edges]
-    constants = {"RELU": False, "GATES": shape[1], "ACC": acc}
-    over_rows(messages, indptr, shape, [out, of_rows], args, **constants)
+    """Sums [N, H, D] of gate * other; with `own` gradients of the terms of rows and of edges."""
+    rows, acc = indptr.size(0) - 1, sum_type(other)
+    out, of_rows, of_edges = (
+        other.new_empty(count, *other.shape[1:], dtype=dtype) if asked else None
+        for asked, count, dtype in (
+            (sums, rows, other.dtype), (own is not None, rows, acc), (of_edge, len(ends), acc)
+        )
+    )  # fmt: skip
+    _messages(indptr, other, [out, of_rows], ends, perm, *gates, other, own, of_edges, relu=False)
     return out, *(None if t is None else t.sum(1) for t in (of_rows, of_edges))
