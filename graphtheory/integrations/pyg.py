@@ -18,6 +18,7 @@ from graphtheory.integrations.layer_costs import LayerCost, costs_of, table
 from graphtheory.nn import conv
 from graphtheory.nn.conv import (
     GPSConv,
+    gated_conv,
     hetero_conv,
     on_core,
     pna_conv,
@@ -32,6 +33,7 @@ _DROP_INS: dict[type[nn.Module], Any] = {
         (conv, "TransformerConv GATConv GATv2Conv GCNConv GPSConv"),
         (weighted_sums, "SAGEConv GINConv GINEConv GraphConv ChebConv SGConv APPNP"),
         (pna_conv, "PNAConv"),
+        (gated_conv, "ResGatedGraphConv"),
         (hetero_conv, "RGCNConv FastRGCNConv HGTConv HANConv"),
     )
     for name in names.split()
@@ -133,10 +135,11 @@ def accelerate(
     Every `TransformerConv`, `GATConv`, `GATv2Conv`, `GCNConv`, `GPSConv`, `RGCNConv`,
     `FastRGCNConv` and `HGTConv` of PyG in the model, itself included, becomes ours, with the same
     results; `SAGEConv`, `GINConv`, `GINEConv`, `GraphConv`, `ChebConv`, `SGConv`, `APPNP`,
-    `PNAConv` and `HANConv` keep PyG's forward and reduce by `ops`. Only the class of a layer
-    changes: parameters, hooks, optimizers, shared layers and state dicts remain. Attention dropout
-    draws other random numbers, and the docstrings of the new layers say what else differs.
-    `torch.jit.script(model)` compiles, and leaves in `model`, PyG's layers with these parameters.
+    `PNAConv`, `ResGatedGraphConv` and `HANConv` keep PyG's forward and reduce by `ops`. Only the
+    class of a layer changes: parameters, hooks, optimizers, shared layers and state dicts remain.
+    Attention dropout draws other random numbers, and the docstrings of the new layers say what else
+    differs. `torch.jit.script(model)` compiles, and leaves in `model`, PyG's layers with these
+    parameters.
 
     Features with few non-zeros, such as Cora's, reach the model as `nn.SparseFeatures` from the
     second call with the same tensor on: linear maps and dropout then skip the zeros. Results are

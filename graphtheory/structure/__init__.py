@@ -26,6 +26,7 @@ from graphtheory.structure.encodings import (
     degree_encoding,
     resistance_bucket,
     resistance_distance,
+    walk_probabilities,
 )
 
 __all__ = [
@@ -46,5 +47,6 @@ __all__ = [
     "resistance_distance",
     "shortest_path_distance",
     "shortest_path_edges",
+    "walk_probabilities",
     "winning_margin",
 ]
