@@ -21,7 +21,7 @@ import tyro
 from graphtheory.lab.by_name import paper
 from graphtheory.lab.cli import show
 from graphtheory.lab.cli.bench import Bench, Tune
-from graphtheory.lab.cli.datasets import Datasets, Doctor
+from graphtheory.lab.cli.datasets import Datasets, Doctor, Warmup
 from graphtheory.lab.cli.diagnose import Diagnose
 from graphtheory.lab.cli.show import Command, RefusedError, Screen
 from graphtheory.lab.cli.train import Train
@@ -50,6 +50,7 @@ _COMMANDS: dict[str, type[Command]] = {
     "reproduce": paper("command.Reproduce"),
     "datasets": Datasets,
     "doctor": Doctor,
+    "warmup": Warmup,
     "completion": Completion,
 }
 _PLAIN_FLAGS = (tyro.conf.FlagCreatePairsOff,)  # --resume without --no-resume
