@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from graphtheory.graph import Neighborhood, bipartite, causal, cliques, neighbor_lists, star
+from graphtheory.recording import recorded
 
 __version__ = "0.1.0"
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "causal",
     "cliques",
     "neighbor_lists",
+    "recorded",
     "star",
     "warmup",
 ]

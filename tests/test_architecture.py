@@ -27,7 +27,7 @@ MAX_LINES = 400
 
 _STRUCTURE = {"ops", "graph", "lazy"}
 _PATTERNS = {"structure"} | _STRUCTURE
-_LAYERS = {"modes", "patterns"} | _PATTERNS
+_LAYERS = {"modes", "patterns", "recording"} | _PATTERNS
 _MODELS = {"nn"} | _LAYERS
 CORE = {"disk", "data", "models", "integrations"} | _MODELS
 _LAB = {"vision"} | CORE
@@ -39,6 +39,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "disk": set(),
     "lazy": set(),
     "modes": set(),
+    "recording": set(),
     "graph": set(),
     "ops": {"graph"},
     "structure": _STRUCTURE,

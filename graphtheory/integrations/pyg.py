@@ -16,9 +16,15 @@ from torch_geometric.nn import conv as pyg
 
 from graphtheory.integrations.layer_costs import LayerCost, costs_of, table
 from graphtheory.nn import conv
-from graphtheory.nn.conv import GPSConv, hetero_conv, on_core, pna_conv, weighted_sums
+from graphtheory.nn.conv import (
+    GPSConv,
+    hetero_conv,
+    on_core,
+    pna_conv,
+    sparse_features,
+    weighted_sums,
+)
 from graphtheory.nn.conv.on_core import OnCore, OwnPropagate
-from graphtheory.nn.conv.sparse_features import maybe_sparse
 
 _DROP_INS: dict[type[nn.Module], Any] = {
     getattr(pyg, name): getattr(module, name)
@@ -280,11 +286,17 @@ def _place(model: nn.Module) -> int | None:
 def _read_few(model: nn.Module, args: Any, kwargs: Any) -> Any:
     if torch.compiler.is_compiling():
         return None
-    return tuple(map(_few, args)), {name: _few(x) for name, x in kwargs.items()}
+    for x in (*args, *kwargs.values()):
+        if type(x) is dict or (
+            type(x) is torch.Tensor and x.numel() >= sparse_features.MIN_ENTRIES
+        ):
+            return tuple(map(_few, args)), {name: _few(x) for name, x in kwargs.items()}
+    return None
 
 
 def _few(x: Any) -> Any:
-    return {kind: maybe_sparse(v) for kind, v in x.items()} if type(x) is dict else maybe_sparse(x)
+    sparse = sparse_features.maybe_sparse
+    return {kind: sparse(v) for kind, v in x.items()} if type(x) is dict else sparse(x)
 
 
 def _unhooked(model: nn.Module) -> nn.Module:
