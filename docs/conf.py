@@ -69,6 +69,18 @@ def _known(tex):
     return re.sub(r"\\[bB]ig[lr]?(?![a-z])", "", tex).replace(r"\dots", r"\ldots")
 
 
+def _markdown(app, exception):
+    """Each page as Markdown beside its HTML, for readers that are programs."""
+    if exception or app.builder.format != "html":
+        return
+    for name in app.env.found_docs:
+        page = Path(app.env.doc2path(name))
+        if page.suffix == ".md" and not name.startswith("api/"):
+            source = [page.read_text(encoding="utf-8")]
+            _outside(app, name, source)
+            (Path(app.outdir) / f"{name}.md").write_text(source[0], encoding="utf-8")
+
+
 def _inline(writer, node):
     writer.body.append(tex2mathml(_known(node.astext())))
     raise nodes.SkipNode
@@ -85,3 +97,4 @@ def setup(app):
     generate.main()
     app.add_html_math_renderer("mathml", (_inline, None), (_block, None))
     app.connect("source-read", _outside)
+    app.connect("build-finished", _markdown)

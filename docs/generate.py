@@ -186,12 +186,14 @@ def llms() -> str:
                           ("_generated", "Generated")):  # fmt: skip
         pages = sorted((HERE / folder).glob("*.md"))
         if pages:
-            lines = (
-                f"- [{_title(p)}]({p.relative_to(HERE).with_suffix('.html')}): {_lead(p)}"
-                for p in pages
-            )
+            lines = (f"- [{_title(p)}]({_address(p)}): {_lead(p)}" for p in pages)
             out.append(f"## {title}\n\n" + "\n".join(lines))
     return "\n\n".join(out) + "\n"
+
+
+def _address(page: Path) -> str:
+    """The page as Markdown; of the API reference, which Sphinx makes of docstrings, as HTML."""
+    return str(page.relative_to(HERE).with_suffix(".html" if page.parent.name == "api" else ".md"))
 
 
 def _title(page: Path) -> str:

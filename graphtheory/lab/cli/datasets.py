@@ -1,4 +1,4 @@
-"""`graphtheory datasets` and `graphtheory doctor`: what is at hand here."""
+"""`graphtheory datasets`, `doctor` and `warmup`: what is at hand here, and kernels compiled."""
 
 from __future__ import annotations
 
@@ -122,6 +122,21 @@ class Doctor(Command):
         ]
         note = "To add a missing package, run pip install '.[EXTRA]' in your clone."
         screen.table(Table("Optional", ("package", "extra", "version"), rows, 3, note))
+
+
+@dataclass(frozen=True)
+class Warmup(Command):
+    """`graphtheory warmup`, which has no options of its own."""
+
+    needs = ("torch", "torch_geometric.nn")
+
+    def run(self, screen: Screen) -> None:
+        from graphtheory.integrations.warmup import warmup
+
+        with screen.working("compiling kernels"):
+            folder = str(warmup())
+        screen.result({"folder": folder})
+        screen.say(f"Kernels for float32 are compiled; their machine code lies in {folder}")
 
 
 def _backends() -> dict[str, str]:

@@ -22,7 +22,7 @@ from graphtheory.lab.by_name import paper
 from graphtheory.lab.cli import show
 from graphtheory.lab.cli.bench import Bench, Tune
 from graphtheory.lab.cli.convert import Convert
-from graphtheory.lab.cli.datasets import Datasets, Doctor
+from graphtheory.lab.cli.datasets import Datasets, Doctor, Warmup
 from graphtheory.lab.cli.diagnose import Diagnose
 from graphtheory.lab.cli.recipes import Recipes
 from graphtheory.lab.cli.show import Command, RefusedError, Screen
@@ -54,6 +54,7 @@ _COMMANDS: dict[str, type[Command]] = {
     "convert": Convert,
     "datasets": Datasets,
     "doctor": Doctor,
+    "warmup": Warmup,
     "completion": Completion,
 }
 _PLAIN_FLAGS = (tyro.conf.FlagCreatePairsOff,)  # --resume without --no-resume

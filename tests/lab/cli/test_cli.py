@@ -745,6 +745,14 @@ def test_doctor_names_versions_backends_and_optional_packages(run: Run) -> None:
     assert {"hf", "timm", "gpu"} <= set(found["optional"]) and "dev" not in found["optional"]
 
 
+def test_warmup_says_where_the_machine_code_lies(run: Run, monkeypatch) -> None:
+    monkeypatch.setattr("graphtheory.integrations.warmup._SIZES", ())
+    code, out, _ = run("warmup")
+    assert code == 0 and "their machine code lies in" in out
+    code, out, _ = run("warmup", "--json")
+    assert code == 0 and Path(json.loads(out)["folder"]).is_absolute()
+
+
 def test_doctor_notices_the_other_project_of_that_name(run: Run, monkeypatch) -> None:
     rows = import_module("graphtheory.lab.bench.rows")
     for other, told in (("1.1.0", True), (None, False)):
