@@ -21,7 +21,7 @@ ATTENDING = ("gt", "gt-plain")
 _FARTHEST = 19  # hops; `AddDistances` stores every larger distance as 20
 _POOLED = ("mean", "sum", "max")
 _POST = (
-    "activation", "residual", "ffn", "head", "head_layers", "walk_width", "edge_features",
+    "activation", "residual", "ffn", "head_width", "head_layers", "walk_width", "edge_features",
 )  # fmt: skip
 _PRE = ("norm", "degree", "laplacian")
 _NORMS: dict[str, type[nn.Module]] = {"batch": nn.BatchNorm1d, "layer": nn.LayerNorm}
@@ -62,7 +62,7 @@ class GraphConfig:
     activation: str = "gelu"  # or "relu"
     residual: bool = True  # blocks add to their input
     ffn: bool = True  # a feed-forward part in each block
-    head: str = "constant"  # width of the layers behind the readout, or "halving"
+    head_width: str = "constant"  # width of the layers behind the readout, or "halving"
     head_layers: int = 2  # number of them
     walk_width: int = 28  # columns of the random-walk encoding beside the features
     edge_features: bool = True  # whether they are read
@@ -191,7 +191,7 @@ def _check(name: str, config: GraphConfig) -> None:
         ("local", config.local, ("gine", None)),
         ("stack", config.stack, ("pre", "post", "ogb") if name in POST_NAMES else ("pre",)),
         ("activation", config.activation, ("gelu", "relu")),
-        ("head", config.head, ("constant", "halving")),
+        ("head_width", config.head_width, ("constant", "halving")),
     ):
         if got not in known:
             raise ValueError(f"{option}: got {got!r}, expected one of {', '.join(map(str, known))}")
@@ -204,7 +204,7 @@ def _check(name: str, config: GraphConfig) -> None:
     if near != "all" and not (near.isdecimal() and int(near) <= _FARTHEST):
         expected = f"'all' or hops up to {_FARTHEST} such as '2'"
         raise ValueError(f"neighbors: got {near!r}, expected {expected}")
-    if config.heads < 1 or config.hidden % config.heads:
+    if config.stack == "pre" and (config.heads < 1 or config.hidden % config.heads):
         raise ValueError(f"heads: got {config.heads}, expected a divisor of hidden={config.hidden}")
 
 

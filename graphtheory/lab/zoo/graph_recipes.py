@@ -122,7 +122,7 @@ class PostNetwork(nn.Module):
 
 def _head(c: Any, outputs: int) -> nn.Sequential:
     """Linear maps of constant width, with dropout in front, or of halved widths without."""
-    halve, act = c.head == "halving", _ACTIVATIONS[c.activation]
+    halve, act = c.head_width == "halving", _ACTIVATIONS[c.activation]
     widths = [c.hidden // 2**i if halve else c.hidden for i in range(c.head_layers)]
     drop = [] if halve or c.stack == "ogb" else [nn.Dropout(c.dropout)]
     inner = ((*drop, nn.Linear(*ends), act()) for ends in pairwise(widths))

@@ -91,7 +91,7 @@ def test_the_network_of_ogb_by_hand(name: str, virtual: bool) -> None:
 @pytest.mark.parametrize(
     "config",
     [
-        replace(POST, virtual_node=True, head="halving", head_layers=3),
+        replace(POST, virtual_node=True, head_width="halving", head_layers=3),
         replace(POST, edge_features=False, readout="sum", walk=0, activation="relu"),
         replace(OGB, virtual_node=True, walk=3, walk_width=2),
     ],
