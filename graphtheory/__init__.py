@@ -1,8 +1,10 @@
 """Graph attention on one sparse message-passing core: tokens are nodes, attention aggregates."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from graphtheory.graph import Neighborhood, bipartite, causal, cliques, neighbor_lists, star
+from graphtheory.recording import recorded
 
 __version__ = "0.1.0"
 __all__ = [
@@ -13,25 +15,36 @@ __all__ = [
     "causal",
     "cliques",
     "neighbor_lists",
+    "recorded",
     "star",
+    "warmup",
 ]
+
+_PARTS = (
+    "data", "graph", "integrations", "lab", "models", "nn", "ops", "papers", "patterns",
+    "structure", "vision",
+)  # fmt: skip
+
+_FUNCTIONS = {
+    "accelerate": "integrations.pyg", "bench": "lab.bench.compare",
+    "warmup": "integrations.warmup",
+}  # fmt: skip
 
 if TYPE_CHECKING:
     from graphtheory.integrations.pyg import accelerate
-    from graphtheory.lab.bench.compare import compare as bench
+    from graphtheory.integrations.warmup import warmup
+    from graphtheory.lab.bench.compare import bench
 else:
 
     def __getattr__(name: str) -> object:
-        """`accelerate` and `bench`, imported when asked for, since importing PyG takes seconds."""
-        if name == "accelerate":
-            from graphtheory.integrations.pyg import accelerate
-
-            return accelerate
-        if name == "bench":
-            from graphtheory.lab import require
-
-            require("graphtheory.bench")
-            from graphtheory.lab.bench.compare import compare
-
-            return compare
+        """Parts and functions, imported when they are used, since importing PyG takes seconds."""
+        if name in _FUNCTIONS:
+            if name == "bench":
+                import_module("graphtheory.lab").require("graphtheory.bench")
+            return getattr(import_module(f"graphtheory.{_FUNCTIONS[name]}"), name)
+        if name in _PARTS:
+            return import_module(f"graphtheory.{name}")
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+    def __dir__() -> list[str]:
+        return sorted([*__all__, *_PARTS, "__version__"])

@@ -67,6 +67,8 @@ class GraphTransformer(nn.Module):
         torch.Size([3, 7])
     """
 
+    __call__: Callable[..., Tensor]
+
     def __init__(
         self,
         in_channels: int,

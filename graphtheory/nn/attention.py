@@ -63,6 +63,8 @@ class Attention(nn.Module):
         torch.Size([6, 8])
     """
 
+    __call__: Callable[..., Tensor]
+
     def __init__(
         self,
         dim: int,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 
@@ -97,6 +99,8 @@ class Block(nn.Module):
         >>> Block(Attention(8, heads=2))(torch.randn(6, 8), cliques([3, 3])).shape
         torch.Size([6, 8])
     """
+
+    __call__: Callable[..., Tensor]
 
     def __init__(
         self,

@@ -10,7 +10,7 @@ from graphtheory.ops.attention import (
     varlen_neighborhood,
 )
 from graphtheory.ops.backend import backend_names
-from graphtheory.ops.edge import aggregate, edge_dot, edge_softmax, relu_sum
+from graphtheory.ops.edge import aggregate, edge_dot, edge_softmax, gated_sum, relu_sum
 from graphtheory.ops.explain import Explanation, explain
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "edge_dot",
     "edge_softmax",
     "explain",
+    "gated_sum",
     "relu_sum",
     "topk_attention",
     "varlen_attention",

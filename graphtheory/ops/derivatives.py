@@ -13,17 +13,12 @@ from torch.utils._pytree import tree_map
 from graphtheory.graph.content import PLAIN
 
 TRANSFORMS = torch._C._functorch.TransformType
-_BATCHED_GRADS: Any = torch._C._parse_dispatch_key("VmapMode")
+BATCHED_GRADS: Any = torch._C._parse_dispatch_key("VmapMode")
 Maybe = Sequence[Tensor | None]
 
 
 def check_derivatives(name: str, transform: Any, args: tuple[Any, ...]) -> None:
-    """Refuse forward-mode derivatives, and batches of gradients outside `torch.func`."""
-    if torch._C._dispatch_tls_is_dispatch_key_included(_BATCHED_GRADS):
-        raise NotImplementedError(
-            f"{name}: no batches of gradients (is_grads_batched=True, or vectorize=True of "
-            "torch.autograd.functional); torch.func.jacrev works"
-        )
+    """Refuse forward-mode derivatives."""
     tangents = transform == TRANSFORMS.Jvp
     if transform is None and forward_ad._current_level >= 0:
         tensors = (a for a in args if isinstance(a, Tensor))
@@ -77,6 +72,21 @@ def entry_by_entry(call: Callable[..., Any]) -> Callable[..., tuple[Any, Any]]:
         )
 
     return batched
+
+
+def of_batches(call: Callable[..., Any], args: Sequence[Any]) -> Any:
+    """What a call gives of batches of gradients (`is_grads_batched`), once for each entry."""
+    level = torch._C._vmapmode_increment_nesting() - 1
+    torch._C._vmapmode_decrement_nesting()
+    # with the axis of the batch first, of size 0 where there is none
+    given = [torch._remove_batch_dim(a, level, 0, 0) if isinstance(a, Tensor) else () for a in args]
+    outputs = [
+        call(*(g[i] if len(g) else a for a, g in zip(args, given, strict=True)))
+        for i in range(max(map(len, given)))
+    ]
+    if not outputs:
+        return call(*args)
+    return tree_map(lambda *parts: torch._add_batch_dim(torch.stack(parts), 0, level), *outputs)
 
 
 def first_gradients(

@@ -12,6 +12,7 @@ from graphtheory.ops import reference
 from graphtheory.ops.backend import Backend
 from graphtheory.ops.bounds import check_arguments, check_same_type
 from graphtheory.ops.call import Call, known, run, structure
+from graphtheory.ops.kernels import neighborhood_of
 from graphtheory.ops.operator import FusedOp
 
 Reduction = Literal["sum", "mean", "max", "min"]
@@ -285,3 +286,89 @@ def relu_sum(
         raise ValueError("given_order: got True, but the neighborhood has no perm")
     given = (value, edge_features, edge_matrix)
     return run(Call("relu_sum", neighborhood, given, (given_order,)), backend)
+
+
+def _gated_gradients(kernels: Any, a: Any, grads: Any, kept: Any, needs: Any) -> Any:
+    """By target, then by source: each pass is the forward pass with other ends."""
+    indptr, indices, *by_source = a.parts
+    of_value = of_source = of_target = of_edge = None
+    if needs[2] or needs[3]:
+        _, of_target, of_edge = kernels.gated_sum(
+            indptr, indices, None, (a.target, a.source, a.edge), a.value, *grads,
+            sums=False, of_edge=needs[3],
+        )  # fmt: skip
+    if needs[0] or needs[1]:
+        gates, own = (a.source, a.target, a.edge), a.value if needs[1] else None
+        of_value, of_source, _ = kernels.gated_sum(*by_source, gates, *grads, own, sums=needs[0])
+    return of_value, of_source, of_target, of_edge
+
+
+_gated = FusedOp(
+    "gated_sum",
+    "value:MHD source:MD? target:ND? edge:ED? parts:parts",
+    "NHD",
+    run=lambda kernels, a: kernels.gated_sum(
+        *a.parts[:2], None, (a.target, a.source, a.edge), a.value
+    )[0],
+    gradients=_gated_gradients,
+    definition=lambda a: reference.gated_sum(
+        a.value, a.source, a.target, a.edge, neighborhood_of(a.parts, a.value.size(0))
+    ),
+)
+
+
+def run_gated_sum(call: Call, backend: Backend) -> Tensor:
+    """Sums [num_dst, H, D] by the kernels of a backend; see `gated_sum`."""
+    return _gated(*call.tensors, structure(call, backend), backend.name, plan=call.plan)
+
+
+def gated_sum(
+    value: Tensor,
+    neighborhood: Neighborhood,
+    *,
+    source: Tensor | None = None,
+    target: Tensor | None = None,
+    edge: Tensor | None = None,
+    backend: str | None = None,
+) -> Tensor:
+    r"""Sum over the source nodes of their values, each feature times the gate of the edge.
+
+    .. math:: o_{i,h} = \sum_{e = (j \to i)} \sigma(s_j + t_i + f_e) \odot v_{j,h}
+
+    An empty row gives zeros. On a CPU, and on a GPU with Triton, no tensor with an edge axis and a
+    feature axis is built but the gradient of `edge`; second derivatives build them everywhere.
+
+    Args:
+        value: v, vectors of the source nodes; all heads have the same gates.
+        neighborhood: Who aggregates from whom.
+        source: s, a term of the logits of gates; None adds nothing.
+        target: t, another one.
+        edge: f, another one, in the neighborhood's order.
+        backend: A name of `ops.backend_names(ops.gated_sum)`; None takes the first that can.
+
+    Shapes:
+        value [num_src, heads, head_dim], source [num_src, head_dim], target [num_dst, head_dim],
+        edge [num_edges, head_dim] -> [num_dst, heads, head_dim].
+
+    Raises:
+        TypeError: If a tensor is not floating, or dtypes differ.
+        ValueError: If shapes do not fit; if there is none of `source`, `target` and `edge`.
+        NotImplementedError: If `backend` cannot run this call; the message says why.
+
+    Source:
+        Bresson and Laurent (2017), Residual gated graph ConvNets, eq. (11).
+
+    Example:
+        >>> nb = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 1]]), num_nodes=2)
+        >>> gated_sum(torch.tensor([[[2.0]], [[4.0]]]), nb, source=torch.zeros(2, 1)).flatten()
+        tensor([0., 3.])
+    """
+    tensors = (value, source, target, edge)
+    kind, plan = known("gated_sum", neighborhood, *tensors, backend)
+    if plan is None:
+        gates = {"source": source, "target": target, "edge": edge}
+        check_arguments(neighborhood, "MHD MD? ND? ED?", value=value, **gates)
+        check_same_type(value=value, **gates)
+        if source is target is edge is None:
+            raise ValueError("source: got None beside no target and no edge, expected one of them")
+    return run(Call("gated_sum", neighborhood, tensors, plan=plan), backend, kind)

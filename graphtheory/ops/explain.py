@@ -12,13 +12,13 @@ from graphtheory.ops.additive import additive_attention, additive_score
 from graphtheory.ops.attention import attention, topk_attention
 from graphtheory.ops.backend import BY_OPERATION, Backend, backend_names, choose, operation_name
 from graphtheory.ops.call import AttentionCall, Call
-from graphtheory.ops.edge import aggregate, edge_dot, edge_softmax, relu_sum
+from graphtheory.ops.edge import aggregate, edge_dot, edge_softmax, gated_sum, relu_sum
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     function.__name__: function
     for function in (
-        additive_attention, additive_score, aggregate, attention, edge_dot, edge_softmax, relu_sum,
-        topk_attention,
+        additive_attention, additive_score, aggregate, attention, edge_dot, edge_softmax, gated_sum,
+        relu_sum, topk_attention,
     )
 }  # fmt: skip
 

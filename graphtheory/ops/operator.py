@@ -112,8 +112,7 @@ class Operator:
         """The value of the function, differentiable; with a `Plan` of the call nothing is asked.
 
         Raises:
-            NotImplementedError: For forward-mode derivatives, whose tangents would be lost, and for
-                batches of gradients outside `torch.func`.
+            NotImplementedError: For forward-mode derivatives, whose tangents would be lost.
         """
         if plan is not None:
             return (self.planned_direct if plan.grad else self.planned)(*args)
@@ -122,6 +121,8 @@ class Operator:
         found = innermost_transform()
         transform = None if found is None else found.key()
         derivatives.check_derivatives(self.op._qualname, transform, args)
+        if torch._C._dispatch_tls_is_dispatch_key_included(derivatives.BATCHED_GRADS):
+            return derivatives.of_batches(self.op, args)
         if transform is not None:  # gradients and batches of them take no op of torch's
             own = transform in (derivatives.TRANSFORMS.Grad, derivatives.TRANSFORMS.Vmap)
             return (self._transformed if own else self.op)(*args)
@@ -164,7 +165,6 @@ def _differentiable(
 
         @staticmethod
         def backward(ctx: Any, *grads: Any) -> Any:
-            derivatives.check_derivatives(name, None, ())
             before, _thread.backward = _thread.backward, True
             try:
                 found = backward(ctx, *grads)

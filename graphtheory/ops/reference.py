@@ -63,6 +63,21 @@ def relu_sum(
     return messages.new_zeros(nb.num_dst, *messages.shape[1:]).index_add(0, nb.targets(), messages)
 
 
+def gated_sum(
+    value: Tensor, source: Tensor | None, target: Tensor | None, edge: Tensor | None,
+    nb: Neighborhood,
+) -> Tensor:  # fmt: skip
+    """out[i, h] = sum over edges e from j to i of gate[e] * value[j, h].
+
+    gate[e] = sigmoid(source[j] + target[i] + edge[e]), where None adds nothing.
+    """
+    logits = value.new_zeros(nb.num_edges, value.size(2)) if edge is None else edge
+    for nodes, ids in ((source, nb.indices), (target, nb.targets())):
+        logits = logits if nodes is None else logits + nodes.index_select(0, ids)
+    messages = logits.sigmoid()[:, None] * value.index_select(0, nb.indices)  # [E, H, D]
+    return messages.new_zeros(nb.num_dst, *messages.shape[1:]).index_add(0, nb.targets(), messages)
+
+
 def additive_score(
     source: Tensor, target: Tensor, att: Tensor, features: Tensor, matrix: Tensor, slope: float,
     nb: Neighborhood,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from graphtheory.graph import Neighborhood
+from graphtheory.graph import Neighborhood, neighborhood_from
 from graphtheory.graph.csr import distinct_ids
 
 Randomness = torch.Generator | None  # None draws from torch's global random state
@@ -19,7 +19,7 @@ class Pattern(ABC):
     """A rule for who aggregates from whom: a function from a neighborhood to a neighborhood.
 
     Subclasses are frozen dataclasses. Where the hops between source and target are known, the
-    result carries them as `.distance`. A subclass must define the call and `mask`; the other
+    result carries them as `.distance`. A subclass must define `apply` and `mask`; the other
     methods have defaults that are correct for every rule.
 
     Attributes:
@@ -34,9 +34,23 @@ class Pattern(ABC):
     by_position: ClassVar[bool] = False
     by_row: ClassVar[bool] = False
 
+    def __call__(self, graph: Any, *, generator: Randomness = None, **options: Any) -> Neighborhood:
+        """Apply the rule to a graph; a random pattern draws again on every call.
+
+        Args:
+            graph: A `Neighborhood`, or what `graph.neighborhood_from` reads: an edge list [2, E],
+                whose largest id is the last node, PyG's `Data` with its `num_nodes`, or a sparse
+                matrix.
+            generator: Source of randomness of a random pattern.
+            options: What else a pattern takes, such as the `targets` of `LADIES`.
+        """
+        if not isinstance(graph, Neighborhood):
+            graph = neighborhood_from(graph)
+        return self.apply(graph, generator=generator, **options)
+
     @abstractmethod
-    def __call__(self, neighborhood: Neighborhood, *, generator: Randomness = None) -> Neighborhood:
-        """Apply the rule; a random pattern draws again on every call."""
+    def apply(self, neighborhood: Neighborhood, *, generator: Randomness = None) -> Neighborhood:
+        """The rule on a neighborhood, which a subclass defines and the call asks for."""
 
     @abstractmethod
     def mask(self, base: Tensor) -> Tensor:
@@ -72,6 +86,12 @@ class Pattern(ABC):
             return self.narrow(graph.rows(targets), targets, generator=generator)
         return self(graph, generator=generator).rows(targets)
 
+    def drawn_rows(
+        self, sampler: Pattern, graph: Neighborhood, targets: Tensor, generator: Randomness
+    ) -> Neighborhood | None:
+        """`on_rows` of this pattern and a sampler behind it, where both together cost less."""
+        return None
+
     def narrow(
         self, rows: Neighborhood, targets: Tensor, *, generator: Randomness = None
     ) -> Neighborhood:
@@ -100,7 +120,7 @@ class Pattern(ABC):
 class RowPattern(Pattern):
     """A pattern that computes some rows at their cost: the call asks `on_rows` for all of them."""
 
-    def __call__(self, neighborhood: Neighborhood, *, generator: Randomness = None) -> Neighborhood:
+    def apply(self, neighborhood: Neighborhood, *, generator: Randomness = None) -> Neighborhood:
         return self.on_rows(neighborhood, None, generator=generator)
 
     @abstractmethod
@@ -287,7 +307,7 @@ class Compose(Pattern):
     def is_random(self) -> bool:  # type: ignore[override]
         return any(p.is_random for p in self.patterns)
 
-    def __call__(self, neighborhood: Neighborhood, *, generator: Randomness = None) -> Neighborhood:
+    def apply(self, neighborhood: Neighborhood, *, generator: Randomness = None) -> Neighborhood:
         for pattern in self.patterns:
             neighborhood = pattern(neighborhood, generator=generator)
         return neighborhood
@@ -335,8 +355,13 @@ class Compose(Pattern):
         parts = flat(self)
         if not parts or not self.costs_rows:
             return super().on_rows(graph, targets, generator=generator)
-        rows = parts[0].on_rows(graph, targets, generator=generator)
-        for part in parts[1:]:
+        first, *rest = parts
+        rows = first.drawn_rows(rest[0], graph, targets, generator) if rest else None
+        if rows is None:
+            rows = first.on_rows(graph, targets, generator=generator)
+        else:
+            rest = rest[1:]
+        for part in rest:
             rows = part.narrow(rows, targets, generator=generator)
         return rows
 

@@ -87,7 +87,7 @@ class Window(Pattern):
             raise ValueError(f"size: got {self.size!r}, expected a number of positions, 0 or more")
         check_sizes(self.sizes)
 
-    def __call__(self, neighborhood: Neighborhood, *, generator: Randomness = None) -> Neighborhood:
+    def apply(self, neighborhood: Neighborhood, *, generator: Randomness = None) -> Neighborhood:
         nodes, device = require_square(neighborhood, "Window"), neighborhood.device
         first, end = graphs_of(self.sizes, nodes, device)
         node = torch.arange(nodes, device=device)
@@ -132,7 +132,7 @@ class VirtualNode(Pattern):
     def __post_init__(self) -> None:
         check_sizes(self.sizes)
 
-    def __call__(self, neighborhood: Neighborhood, *, generator: Randomness = None) -> Neighborhood:
+    def apply(self, neighborhood: Neighborhood, *, generator: Randomness = None) -> Neighborhood:
         nodes = require_square(neighborhood, "VirtualNode")
         node = torch.arange(nodes, device=neighborhood.device)
         last = graphs_of(self.sizes, nodes, neighborhood.device)[1] - 1
@@ -185,7 +185,7 @@ class Expander(Pattern):
             raise ValueError(f"degree: got {self.degree!r}, expected an even number, 2 or more")
         check_sizes(self.sizes)
 
-    def __call__(self, neighborhood: Neighborhood, *, generator: Randomness = None) -> Neighborhood:
+    def apply(self, neighborhood: Neighborhood, *, generator: Randomness = None) -> Neighborhood:
         nodes = require_square(neighborhood, "Expander")
         source, device = draw_device(generator, neighborhood), neighborhood.device
         first = graphs_of(self.sizes, nodes, device)[0]

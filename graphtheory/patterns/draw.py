@@ -93,7 +93,7 @@ def first_of_each(
 class Sampler(Pattern):
     """A random pattern that keeps some edges of the graph, with weights of the same mean.
 
-    A subclass needs no more than a call; one that does not keep the mean replaces `expected`.
+    A subclass needs no more than `apply`; one that does not keep the mean replaces `expected`.
     """
 
     is_random: ClassVar[bool] = True
@@ -163,7 +163,7 @@ class UniformNodes(NodeSampler):
 
     by_row: ClassVar[bool] = True
 
-    def __call__(self, neighborhood: Neighborhood, *, generator: Randomness = None) -> Neighborhood:
+    def apply(self, neighborhood: Neighborhood, *, generator: Randomness = None) -> Neighborhood:
         device = draw_device(generator, neighborhood)
         nodes = neighborhood.num_src
         if nodes == 0:
@@ -266,7 +266,7 @@ class Sample(RowPattern):
 
 
 @dataclass(frozen=True)
-class GraphSAGE(Sampler):
+class GraphSAGE(RowPattern, Sampler):
     r"""n sources per row, uniformly without replacement, with rescaled weights.
 
     .. math:: A^s_{ij} = A_{ij}\, \frac{|T^i|}{n} \text{ if j was drawn, else } 0, \qquad E[A^s] = A
@@ -296,10 +296,13 @@ class GraphSAGE(Sampler):
     def __post_init__(self) -> None:
         Sample(self.n)  # which checks n
 
-    def __call__(self, neighborhood: Neighborhood, *, generator: Randomness = None) -> Neighborhood:
-        draw_device(generator, neighborhood)
-        factor = (neighborhood.degree().double() / self.n).clamp(min=1)[neighborhood.targets()]
-        return Sample(self.n)(scaled(neighborhood, factor), generator=generator)
+    def on_rows(
+        self, graph: Neighborhood, targets: Tensor | None, *, generator: Randomness = None
+    ) -> Neighborhood:
+        drawn = Sample(self.n).on_rows(graph, targets, generator=generator)
+        rows = drawn.targets() if targets is None else targets[drawn.targets()]
+        degree = graph.indptr[rows + 1] - graph.indptr[rows]
+        return scaled(drawn, (degree.double() / self.n).clamp(min=1))
 
     def row_size(self, base: Tensor) -> Tensor:
         return base.sum(1).clamp(max=self.n)

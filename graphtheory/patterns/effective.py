@@ -107,7 +107,7 @@ class Effective(Pattern):
 
     pattern: Pattern = field(default_factory=Compose)
 
-    def __call__(self, neighborhood: Neighborhood, *, generator: Randomness = None) -> Neighborhood:
+    def apply(self, neighborhood: Neighborhood, *, generator: Randomness = None) -> Neighborhood:
         star = self.pattern.effective(neighborhood)
         if star is None:
             raise ValueError(

@@ -209,7 +209,7 @@ class LADIES(NodeSampler):
     normalize: bool = False
     by_row: ClassVar[bool] = True
 
-    def __call__(
+    def apply(
         self,
         neighborhood: Neighborhood,
         *,

@@ -20,7 +20,7 @@ class AddSelf(Pattern):
 
     by_row: ClassVar[bool] = True
 
-    def __call__(self, neighborhood: Neighborhood, *, generator: Randomness = None) -> Neighborhood:
+    def apply(self, neighborhood: Neighborhood, *, generator: Randomness = None) -> Neighborhood:
         nodes = require_square(neighborhood, "AddSelf")
         return self.narrow(neighborhood, torch.arange(nodes, device=neighborhood.device))
 
@@ -74,7 +74,7 @@ class SymmetricNormalize(Pattern):
         [1.0, 1.0]
     """
 
-    def __call__(self, neighborhood: Neighborhood, *, generator: Randomness = None) -> Neighborhood:
+    def apply(self, neighborhood: Neighborhood, *, generator: Randomness = None) -> Neighborhood:
         nodes = require_square(neighborhood, "SymmetricNormalize")
         rows, sources = neighborhood.targets(), neighborhood.indices
         weight = edge_weight(neighborhood)
@@ -98,7 +98,7 @@ class MeanNormalize(Pattern):
         [0.5, 0.5]
     """
 
-    def __call__(self, neighborhood: Neighborhood, *, generator: Randomness = None) -> Neighborhood:
+    def apply(self, neighborhood: Neighborhood, *, generator: Randomness = None) -> Neighborhood:
         rows, weight = neighborhood.targets(), edge_weight(neighborhood)
         degree = weight.new_zeros(neighborhood.num_dst).index_add(0, rows, weight)
         return neighborhood.replace(weight=torch.where(degree > 0, 1 / degree, 0)[rows] * weight)

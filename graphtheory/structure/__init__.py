@@ -15,6 +15,7 @@ from graphtheory.structure.discriminative import ClassBalance, class_balance, di
 from graphtheory.structure.distance import (
     UNREACHABLE,
     at_distance,
+    draw_from_ball,
     hop_ball,
     shortest_path_distance,
     shortest_path_edges,
@@ -25,6 +26,7 @@ from graphtheory.structure.encodings import (
     degree_encoding,
     resistance_bucket,
     resistance_distance,
+    walk_probabilities,
 )
 
 __all__ = [
@@ -39,10 +41,12 @@ __all__ = [
     "count_by_distance",
     "degree_encoding",
     "discriminative_nodes",
+    "draw_from_ball",
     "hop_ball",
     "resistance_bucket",
     "resistance_distance",
     "shortest_path_distance",
     "shortest_path_edges",
+    "walk_probabilities",
     "winning_margin",
 ]

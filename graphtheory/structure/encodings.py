@@ -1,4 +1,4 @@
-"""Encodings of nodes and pairs by their graph: degree, distance to the centroid, resistance.
+"""Encodings of nodes and pairs by their graph: degree, distance to the centroid, walks, resistance.
 
 None of them reads edge weights. Laplacian eigenvectors and random walks come with PyG, in
 `AddLaplacianEigenvectorPE`, which reads `edge_weight`, and `AddRandomWalkPE`, which is wrong there.
@@ -10,6 +10,7 @@ from threading import Lock
 from typing import Literal
 
 import numpy as np
+import scipy.sparse
 import torch
 from torch import Tensor
 
@@ -18,6 +19,8 @@ from graphtheory.graph.memory import require_memory
 from graphtheory.structure import _bfs, _loops
 from graphtheory.structure._search import as_hops, for_chunks, num_nodes_of, rows_of
 from graphtheory.structure.distance import MAX_CUTOFF, UNREACHABLE
+
+_ENTRIES = 2**22  # of probabilities that are kept at once
 
 
 def degree_encoding(
@@ -164,6 +167,51 @@ def _farness(rows: tuple[np.ndarray, np.ndarray], sources: np.ndarray) -> np.nda
 
     for_chunks(work, len(sources), _bfs.SOURCES_AT_ONCE)
     return total
+
+
+def walk_probabilities(graph: Neighborhood, pairs: Neighborhood, steps: int) -> Tensor:
+    r"""Probability that a random walk from the target of a pair is at its source after k steps.
+
+    .. math:: P_{ij} = [I, M, M^2, \dots, M^{K-1}]_{ij}, \qquad M = D^{-1} A
+
+    A step goes from node i to one that i aggregates from, each edge equally likely; duplicate edges
+    count each time, weights do not. A walk at a node without such edges ends.
+
+    Args:
+        graph: The graph of the walks.
+        pairs: Pairs (i, j) of its nodes: row i lists j. ``patterns.KHop(2)(graph)``, for example.
+        steps: K, numbers of each pair, at least 1.
+
+    Returns:
+        float32 [pairs.num_edges, K], as features of edges of a layer, or mapped to its `attn_bias`.
+
+    Raises:
+        ValueError: If `pairs` has other nodes, or there is no step.
+
+    Source:
+        Ma et al. (2023), Graph inductive biases in transformers without message passing, RRWP.
+
+    Example:
+        >>> path = Neighborhood.from_edge_index(torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]), 3)
+        >>> walk_probabilities(path, path, 2).tolist()
+        [[0.0, 1.0], [0.0, 0.5], [0.0, 0.5], [0.0, 1.0]]
+    """
+    nodes, steps = num_nodes_of(graph), as_hops("steps", steps, 1, MAX_CUTOFF)
+    if num_nodes_of(pairs) != nodes:
+        raise ValueError(f"pairs: {pairs.num_dst} nodes, expected {nodes} as the graph has")
+    (indptr, indices), (starts, sources) = rows_of(graph), rows_of(pairs)
+    share = np.repeat(1 / np.maximum(np.diff(indptr), 1), np.diff(indptr))
+    step = scipy.sparse.csr_array((share, indices, indptr), (nodes, nodes))
+    found, at_once = np.zeros((len(sources), steps), np.float32), max(1, _ENTRIES // max(nodes, 1))
+    for first in range(0, nodes, at_once):
+        bounds = starts[first : first + at_once + 1]
+        edges, rows = slice(bounds[0], bounds[-1]), len(bounds) - 1
+        walks = scipy.sparse.eye_array(rows, nodes, k=first, format="csr")
+        row = np.repeat(np.arange(rows), np.diff(bounds))
+        for k in range(steps):
+            found[edges, k] = walks.toarray()[row, sources[edges]]
+            walks = walks @ step
+    return torch.from_numpy(found).to(graph.device)
 
 
 def resistance_distance(graph: Neighborhood) -> Tensor:

@@ -36,7 +36,7 @@ from tests.conformance.check import (
     rounding,
 )
 from tests.conformance.check_edges import FORMS, assert_edges_conform, draw_edges
-from tests.conformance.test_primitives import SHAPES, draw, results
+from tests.conformance.test_primitives import SHAPES, called, draw, results
 from tests.ops.test_additive import case
 from tests.ops.test_additive import definition as definition_of_score
 from tests.ops.test_additive_attention import PARTS
@@ -166,11 +166,11 @@ def test_primitives(name: str, dtype: torch.dtype) -> None:
             nb = make(nodes)
             leaves = draw(name, nb, nodes, dtype)
             exact = [t.detach().double().requires_grad_() for t in leaves]
-            true = results(getattr(reference, name), exact, nb)
-            plain = results(getattr(reference, name), leaves, nb)
+            true = results(called(name, reference), exact, nb)
+            plain = results(called(name, reference), leaves, nb)
             there = [t.detach().cuda().requires_grad_() for t in leaves]
             up = torch.linspace(-1, 1, true[0].numel()).view_as(true[0]).cuda()
-            found = results(getattr(ops, name), there, nb.to("cuda"), up)
+            found = results(called(name, ops), there, nb.to("cuda"), up)
             for ours, torchs, wanted in zip(found, plain, true, strict=True):
                 assert ours.dtype == dtype
                 error = largest_error(ours.cpu(), wanted)

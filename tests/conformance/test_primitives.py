@@ -1,9 +1,10 @@
-"""edge_dot, edge_softmax, aggregate and relu_sum on every backend against float64."""
+"""edge_dot, edge_softmax, aggregate and sums of messages on every backend against float64."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import pytest
 import torch
@@ -21,20 +22,42 @@ from tests.conformance.check import (
 )
 
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 5e-6}
-# Shapes of an operation's two tensors, from (neighborhood, heads, head_dim).
+# Shapes of an operation's tensors, from (neighborhood, heads, head_dim).
 SHAPES: dict[str, Callable[[Neighborhood, int, int], list[tuple[int, ...]]]] = {
     "edge_dot": lambda nb, h, d: [(nb.num_dst, h, d), (nb.num_src, h, d)],
     "edge_softmax": lambda nb, h, d: [(nb.num_edges, h)],
     "aggregate": lambda nb, h, d: [(nb.num_edges, h), (nb.num_src, h, d)],
 }
 SHAPES["relu_sum"] = lambda nb, h, d: [(nb.num_src, h, d), (nb.num_edges, h, d)]
+TERMS = {  # of the gates
+    "source": lambda nb, d: (nb.num_src, d), "target": lambda nb, d: (nb.num_dst, d),
+    "edge": lambda nb, d: (nb.num_edges, d),
+}  # fmt: skip
+SHAPES |= {
+    f"gated_sum from {' '.join(terms)}": lambda nb, h, d, terms=terms: [
+        (nb.num_src, h, d), *(TERMS[term](nb, d) for term in terms)
+    ]
+    for terms in (("source", "target"), ("edge",), tuple(TERMS))
+}  # fmt: skip
 SHAPES |= {f"aggregate by {r}": SHAPES["aggregate"] for r in ("mean", "max", "min")}
 
 
 def called(name: str, of: object) -> Callable[..., Tensor]:
-    """An operation of a module by name, with its reduction."""
+    """An operation of a module by name, with its reduction or the terms of its gates."""
+    name, _, terms = name.partition(" from ")
+    if terms:
+        return partial(gated, of, terms.split())
     name, _, reduce = name.partition(" by ")
     return partial(getattr(of, name), reduce=reduce) if reduce else getattr(of, name)
+
+
+def gated(of: object, terms: list[str], value: Tensor, *rest: Any, **options: Any) -> Tensor:
+    """A gated sum whose terms stand before the neighborhood, by the definition or by `ops`."""
+    *tensors, nb = rest
+    given = dict(zip(terms, tensors, strict=True))
+    if of is reference:
+        return reference.gated_sum(value, *map(given.get, TERMS), nb)
+    return ops.gated_sum(value, nb, **given, **options)
 
 
 def run_by(backend: str, name: str) -> Callable[..., Tensor]:
@@ -53,7 +76,10 @@ def ran_by(*names: str) -> list[tuple[str, str]]:
     for name in names:
         inputs = draw(name, nb, 7, torch.float32)
         function, _, reduce = name.partition(" by ")
-        options = {"reduce": reduce} if reduce else {}
+        options: dict[str, Any] = {"reduce": reduce} if reduce else {}
+        function, _, terms = function.partition(" from ")
+        if terms:
+            inputs, options = inputs[:1], dict(zip(terms.split(), inputs[1:], strict=True))
         pairs += [(name, b) for b in runs_here(getattr(ops, function), *inputs, nb, **options)]
     return [(name, backend) for name, backend in pairs if backend != "reference"]
 

@@ -30,6 +30,7 @@ ALL = ["sum", "mean", "min", "max", "std"]
 MAKE = {
     "GINEConv": lambda: pyg.GINEConv(nn.Linear(6, 4), edge_dim=3),
     "PNAConv": lambda: pyg.PNAConv(6, 4, ALL, ["attenuation"], DEGREES, edge_dim=3, towers=2),
+    "ResGatedGraphConv": lambda: pyg.ResGatedGraphConv(6, 4, edge_dim=3),
     "RGCNConv": lambda: pyg.RGCNConv(6, 4, RELATIONS, num_bases=2),
     "FastRGCNConv": lambda: pyg.FastRGCNConv(6, 4, RELATIONS, num_blocks=2),
     "HGTConv": lambda: pyg.HGTConv(6, 4, METADATA, heads=2),
@@ -109,6 +110,8 @@ OPTIONS = [
     ("SAGEConv", {"normalize": True, "project": True}),
     ("SAGEConv", {"normalize": True, "flow": "target_to_source"}),
     *(("GraphConv", {"aggr": aggr, "weights": True}) for aggr in ("sum", "mean", "max")),
+    ("ResGatedGraphConv", {}),
+    ("ResGatedGraphConv", {"edge_dim": 2, "aggr": "mean"}),
     ("ChebConv", {"K": 3}),
     ("SGConv", {"K": 2, "weights": True}),
 ]

@@ -28,6 +28,9 @@ CALLS: dict[str, Run] = {
     "relu_sum, matrix": lambda v, by: ops.relu_sum(
         v, FEATURES, NB, edge_matrix=MATRIX * v.sum(), backend=by
     ),
+    "gated_sum": lambda v, by: ops.gated_sum(
+        v, NB, source=v.sum(1), target=Q.sum(1), edge=v.mean() * draw(9, 6, 3), backend=by
+    ),
     "additive_score": lambda v, by: ops.additive_score(
         v, Q, ATT, NB, edge_features=FEATURES, edge_matrix=MATRIX * v.mean(), backend=by
     ),
@@ -44,10 +47,15 @@ CALLS: dict[str, Run] = {
     "aggregate": lambda v, by: ops.aggregate(BIAS, v, NB, backend=by),
     "aggregate by max": lambda v, by: ops.aggregate(BIAS, v, NB, "max", backend=by),
 }
+BY = [
+    (name, backend)
+    for name in CALLS
+    for backend in ("numba_csr", "torch_csr", "reference")
+    if backend in ops.backend_names(name.partition(",")[0].partition(" by")[0])
+]
 
 
-@pytest.mark.parametrize("backend", ["numba_csr", "torch_csr", "reference"])
-@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize(("name", "backend"), BY)
 def test_jacrev_and_vjp_of_a_gradient(name: str, backend: str) -> None:
     weight = draw(10, 2, 3).requires_grad_()  # beside it, what torch.func follows says nothing
 
@@ -62,8 +70,10 @@ def test_jacrev_and_vjp_of_a_gradient(name: str, backend: str) -> None:
     torch.testing.assert_close(back(up)[0], torch.einsum("abc,abcdef->def", up, wanted))
 
 
-@pytest.mark.parametrize("backend", ["numba_csr", "torch_csr", "reference"])
-@pytest.mark.parametrize("name", ["relu_sum, matrix", "attention", "additive_score"])
+@pytest.mark.parametrize(
+    ("name", "backend"),
+    [by for by in BY if by[0] in ("relu_sum, matrix", "gated_sum", "attention", "additive_score")],
+)
 def test_third_derivatives(name: str, backend: str) -> None:
     v, up = draw(0, 3, 2, 3), draw(11, 3, 2, 3)
 

@@ -182,39 +182,41 @@ def asked(operation: str) -> tuple[Any, ...]:
     arguments = {
         "edge_dot": (x, x, nb), "edge_softmax": (edges, nb), "aggregate": (edges, x, nb),
         "relu_sum": (x, torch.rand(nb.num_edges, 2, 4), nb),
-        "additive_score": (x, x, x[0], nb), "additive_attention": (x, ends, ends, nb),
-        "attention": (x, x, x, nb), "topk_attention": (x, x, x, nb, 2),
+        "gated_sum": (x, nb), "additive_score": (x, x, x[0], nb),
+        "additive_attention": (x, ends, ends, nb), "attention": (x, x, x, nb),
+        "topk_attention": (x, x, x, nb, 2),
     }  # fmt: skip
-    return getattr(ops, operation), *arguments[operation]
+    options = {"target": x[:, 0]} if operation == "gated_sum" else {}
+    return getattr(ops, operation), options, *arguments[operation]
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_every_backend_of_an_operation_is_obeyed_or_says_why(operation: str) -> None:
-    function, *arguments = asked(operation)
-    wanted = function(*arguments, backend="reference")
-    explanation, names = ops.explain(function, *arguments), ops.backend_names(function)
+    function, options, *arguments = asked(operation)
+    wanted = function(*arguments, **options, backend="reference")
+    explanation, names = ops.explain(function, *arguments, **options), ops.backend_names(function)
     assert set(explanation.reasons) | {explanation.chosen} == set(names)
     for name in names:
         reason = explanation.reasons.get(name, "")
         if reason.startswith("cannot run it: "):
             words = re.escape(reason.removeprefix("cannot run it: "))
             with pytest.raises(NotImplementedError, match=words):
-                function(*arguments, backend=name)
+                function(*arguments, **options, backend=name)
         else:
-            torch.testing.assert_close(function(*arguments, backend=name), wanted)
+            torch.testing.assert_close(function(*arguments, **options, backend=name), wanted)
     assert ("triton_csr" in explanation.reasons) == (operation != "topk_attention")
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_what_is_explained_is_what_runs(operation: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    function, *arguments = asked(operation)
-    explanation, ran = ops.explain(function, *arguments), []
+    function, options, *arguments = asked(operation)
+    explanation, ran = ops.explain(function, *arguments, **options), []
     for name, backend in BACKENDS.items():
         run = backend.run
         noted = partial(lambda name, run, call: ran.append(name) or run(call), name, run)
         monkeypatch.setattr(backend, "run", noted)
         monkeypatch.setattr(backend, "runner", lambda operation, noted=noted: noted)
-    function(*arguments)
+    function(*arguments, **options)
     assert ran == [explanation.chosen]
 
 

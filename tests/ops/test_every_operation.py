@@ -16,6 +16,7 @@ from graphtheory.ops.backends.cpu import launch
 from tests.conformance.check import GRAPHS
 
 CSR = ("numba_csr", "torch_csr", "reference")
+ONE = ("numba_csr", "reference")
 BUCKETS = 4
 Shapes = list[tuple[int, ...]]
 
@@ -25,6 +26,8 @@ class Operation(NamedTuple):
 
     shapes: Callable[[Neighborhood, int, int], Shapes]
     run: Callable[..., Tensor]
+
+    backends: tuple[str, ...] = CSR
 
     def leaves(self, nb: Neighborhood, heads: int = 2, dim: int = 3) -> list[Tensor]:
         generator, shapes = torch.Generator().manual_seed(nb.num_edges), self.shapes(nb, heads, dim)
@@ -106,6 +109,21 @@ OPERATIONS = {
         )
         for given in (False, True)
     },
+    "gated_sum": Operation(
+        lambda nb, h, d: [(nb.num_src, h, d), (nb.num_src, d), (nb.num_dst, d), (nb.num_edges, d)],
+        lambda nb, by, v, s, t, e: ops.gated_sum(v, nb, source=s, target=t, edge=e, backend=by),
+        ONE,
+    ),
+    "gated_sum by nodes": Operation(
+        lambda nb, h, d: [(nb.num_src, h, d), (nb.num_src, d), (nb.num_dst, d)],
+        lambda nb, by, v, s, t: ops.gated_sum(v, nb, source=s, target=t, backend=by),
+        ONE,
+    ),
+    "gated_sum by edge": Operation(
+        lambda nb, h, d: [(nb.num_src, h, d), (nb.num_edges, d)],
+        lambda nb, by, v, e: ops.gated_sum(v, nb, edge=e, backend=by),
+        ONE,
+    ),
     "additive_score": Operation(
         lambda nb, h, d: [*nodes(nb, h, d)[1::-1], (h, d)],
         lambda nb, by, s, t, att: ops.additive_score(s, t, att, nb, backend=by),
@@ -177,7 +195,7 @@ def results(name: str, nb: Neighborhood, by: str, leaves: list[Tensor]) -> list[
 @pytest.mark.parametrize(
     ("name", "graph", "backend"),
     [
-        *((n, g, b) for n in OPERATIONS for b in CSR
+        *((n, g, b) for n in OPERATIONS for b in OPERATIONS[n].backends
           for g in ("random", "more sources", "more targets")),
         *((n, g, "numba_csr") for n in OPERATIONS for g in ("hub", "transposed")),
         *WITH_SETS,
@@ -211,7 +229,7 @@ def test_a_gradient_alone_and_what_inference_gives_are_the_same_bits(name: str) 
 @pytest.mark.parametrize("graph", ["random", "hub"])
 @pytest.mark.parametrize(  # torch's own products with a matrix may round otherwise
     ("name", "backend"),
-    [(n, b) for n in OPERATIONS for b in CSR[:2]
+    [(n, b) for n in OPERATIONS for b in CSR[:2] if b in OPERATIONS[n].backends
      if b == "numba_csr" or not n.startswith(("relu_sum of a matrix", "additive_score with"))],
 )  # fmt: skip
 def test_threads_do_not_change_a_bit(
@@ -235,14 +253,17 @@ def test_strided_tensors_give_the_same(name: str) -> None:
     odd = [t.detach().transpose(0, -1).contiguous().transpose(0, -1) for t in leaves]
     assert not any(t.is_contiguous() for t in odd)
     odd = [t.requires_grad_() for t in odd]
-    for backend in CSR[:2]:
+    for backend in OPERATIONS[name].backends[:2]:
         torch.testing.assert_close(
             results(name, nb, backend, odd), results(name, nb, backend, leaves)
         )
 
 
-@pytest.mark.parametrize("backend", CSR)
-@pytest.mark.parametrize("name", ["attention", "attention, buckets", "additive_score"])
+@pytest.mark.parametrize(
+    ("name", "backend"),
+    [(n, b) for n in OPERATIONS for b in OPERATIONS[n].backends
+     if n in ("attention", "attention, buckets", "additive_score") or n.startswith("gated")],
+)  # fmt: skip
 def test_no_heads_and_no_features(name: str, backend: str) -> None:
     nb = GRAPHS["random"](7)
     for heads, dim in ((0, 3), (2, 0)):
@@ -278,7 +299,7 @@ def _again(given: Any) -> Any:
 def operators(graph: str, backend: str) -> dict[str, tuple[Any, tuple[Any, ...]]]:
     with _Recorded() as recorded:
         for name, operation in OPERATIONS.items():
-            if backend != "blocks" or (name, graph, backend) in WITH_SETS:
+            if backend in operation.backends or (name, graph, backend) in WITH_SETS:
                 nb = graph_of(graph)
                 operation.run(nb, backend, *operation.leaves(nb)).square().sum().backward()
     return recorded.found

@@ -147,6 +147,16 @@ def test_relu_sum(given_order: bool, backend: str, dtype: torch.dtype) -> None:
     assert_told(lambda: (ops.relu_sum(value, features, nb, **options),))
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("terms", ["source", "source target", "edge"])
+def test_gated_sum(terms: str, dtype: torch.dtype) -> None:
+    nb = GRAPHS["more sources"](7)
+    rows = {"source": nb.num_src, "target": nb.num_dst, "edge": nb.num_edges}
+    value = torch.randn(nb.num_src, HEADS, DIM).to(dtype).requires_grad_()
+    given = {t: torch.randn(rows[t], DIM).to(dtype).requires_grad_() for t in terms.split()}
+    assert_told(lambda: (ops.gated_sum(value, nb, **given, backend="numba_csr"),))
+
+
 @pytest.mark.parametrize("backend", ["numba_csr", "torch_csr"])
 @pytest.mark.parametrize("parts", ["sent", "received", "edge"])
 def test_additive(parts: str, backend: str) -> None:

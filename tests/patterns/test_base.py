@@ -110,7 +110,7 @@ class EvenSources(Pattern):
 
     by_row: ClassVar[bool] = True
 
-    def __call__(self, neighborhood, *, generator=None):
+    def apply(self, neighborhood, *, generator=None):
         assert neighborhood.num_dst == 3, "applied to the whole graph"
         return neighborhood.keep(neighborhood.indices % 2 == 0)
 
@@ -122,7 +122,7 @@ class EvenSources(Pattern):
 class Ring(Pattern):
     """Each node's successor by id; the rows are made from the ids alone."""
 
-    def __call__(self, neighborhood, *, generator=None):
+    def apply(self, neighborhood, *, generator=None):
         raise AssertionError("applied to the whole graph")
 
     def on_rows(self, graph, targets, *, generator=None):
@@ -222,7 +222,7 @@ class Alternating(Pattern):
 
     is_random: ClassVar[bool] = True
 
-    def __call__(self, neighborhood: Neighborhood, *, generator: Randomness = None) -> Neighborhood:
+    def apply(self, neighborhood: Neighborhood, *, generator: Randomness = None) -> Neighborhood:
         return KHop(1)(neighborhood)
 
     def mask(self, base: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ from typing import ClassVar
 import pytest
 import torch
 from torch import Tensor
+from torch_geometric.data import Data, HeteroData
 
 from graphtheory import Neighborhood, patterns
 from graphtheory.patterns import (
@@ -36,6 +37,7 @@ from tests.patterns.laws import GRAPHS, kinds_of
 MORE: list[Pattern] = [
     KHop(2),
     KHop(254),
+    KHop(3, max_degree=2),
     AtDistance(0),
     AtDistance(2),
     DilatedHops(5, 1),
@@ -71,7 +73,7 @@ NAMELESS = [p for p in FIXED if not p.by_position]
 # A new pattern whose result has distances needs its name here, or nothing checks them.
 BY_DISTANCE = KHop | AtDistance | DilatedHops
 CARRYING = [
-    *(p for p in ALL if isinstance(p, BY_DISTANCE)),
+    *(p for p in ALL if isinstance(p, BY_DISTANCE) and p.max_degree is None),
     *(
         p
         for p in MORE
@@ -109,6 +111,27 @@ def test_every_kind_is_exported_and_a_frozen_value(kind: type[Pattern]) -> None:
     for field in fields(kind()):
         with pytest.raises(FrozenInstanceError):
             setattr(kind(), field.name, 1)
+
+
+@of([p for p in ALL if not isinstance(p, DegreeGroups)])
+@pytest.mark.parametrize("num_nodes", [None, 9])
+def test_an_edge_list_and_data_are_read_as_pyg_reads_them(
+    pattern: Pattern, num_nodes: int | None
+) -> None:
+    edge_index = torch.tensor([[0, 1, 1, 2, 5, 3, 4, 0], [1, 0, 2, 1, 3, 5, 0, 4]])
+    data = Data(edge_index=edge_index, num_nodes=num_nodes)
+    given = edge_index if num_nodes is None else data
+    graph = Neighborhood.from_edge_index(edge_index, num_nodes or 6)
+    found, wanted = (pattern(g, generator=laws.source(1)) for g in (given, graph))
+    assert found.num_dst == (num_nodes or 6)
+    for name in ("indptr", "indices", "weight", "distance"):
+        mine, other = getattr(found, name), getattr(wanted, name)
+        assert mine is other is None or torch.equal(mine, other)
+
+
+def test_what_is_no_graph_is_refused() -> None:
+    with pytest.raises(TypeError, match="got HeteroData, expected a Neighborhood"):
+        KHop(2)(HeteroData())
 
 
 @on_every_graph
@@ -225,7 +248,7 @@ class OddNodesOnly(Pattern):
 
     is_random: ClassVar[bool] = False
 
-    def __call__(self, neighborhood: Neighborhood, *, generator: Randomness = None) -> Neighborhood:
+    def apply(self, neighborhood: Neighborhood, *, generator: Randomness = None) -> Neighborhood:
         return neighborhood.keep(neighborhood.indices % 2 == 1)
 
     def mask(self, base: Tensor) -> Tensor:

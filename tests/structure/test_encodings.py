@@ -7,13 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphtheory import Neighborhood, bipartite, cliques
+from graphtheory.nn import SPDTransformerConv, TransformerConv
+from graphtheory.patterns import AddSelf, AtDistance, Compose, KHop
 from graphtheory.structure import (
     centroid_distance,
     centroids,
     degree_encoding,
+    encodings,
     resistance_bucket,
     resistance_distance,
     shortest_path_distance,
+    walk_probabilities,
 )
 
 
@@ -105,6 +109,41 @@ def test_bad_arguments_are_named(generator):
         centroids(graph, num_samples=4, generator=generator)
     with pytest.raises(ValueError, match="cutoff: got 0"):
         centroid_distance(graph, cutoff=0)
+
+
+@pytest.mark.parametrize("at_once", [1, 30, 2**22])
+@pytest.mark.parametrize("pattern", [KHop(2), Compose(KHop(3), AddSelf()), AtDistance(2), KHop(1)])
+def test_walks_equal_powers_of_a_dense_matrix(pattern, at_once, monkeypatch) -> None:
+    monkeypatch.setattr(encodings, "_ENTRIES", at_once)
+    edges = torch.randint(11, (2, 26), generator=torch.Generator().manual_seed(2))  # directed,
+    edges = torch.cat([edges, edges[:, :4], edges[:, :1].flip(0)], 1)  # with duplicates
+    graph = Neighborhood.from_edge_index(edges, 13, weight=torch.rand(31))  # and lone nodes
+    pairs = pattern(graph)
+    counts = torch.zeros(13, 13, dtype=torch.float64).index_put(
+        (edges[1], edges[0]), torch.ones(31, dtype=torch.float64), accumulate=True
+    )
+    step = counts / counts.sum(1, keepdim=True).clamp(min=1)
+    powers = [torch.eye(13, dtype=torch.float64)]
+    while len(powers) < 5:
+        powers.append(powers[-1] @ step)
+    wanted = torch.stack(powers, 2)[pairs.targets(), pairs.indices]
+    found = walk_probabilities(graph, pairs, 5)
+    torch.testing.assert_close(found.double(), wanted, rtol=1e-6, atol=1e-7)
+    assert found.dtype == torch.float32 and wanted[:, 1:].any()
+
+
+def test_walks_are_features_and_biases_of_attention() -> None:
+    graph = cliques([3, 4])
+    walks, x = walk_probabilities(graph, graph, 4), torch.randn(7, 8)
+    assert TransformerConv(8, 4, heads=2, edge_dim=4)(x, graph, walks).shape == (7, 8)
+    bias = torch.nn.Linear(4, 2)(walks)
+    SPDTransformerConv(8, 4, heads=2)(x, graph, attn_bias=bias).sum().backward()
+    none = Neighborhood.from_edge_index(torch.zeros(2, 0, dtype=torch.int64), 0)
+    assert walk_probabilities(none, none, 3).shape == (0, 3)
+    with pytest.raises(ValueError, match="pairs: 6 nodes, expected 7 as the graph has"):
+        walk_probabilities(graph, cliques([6]), 4)
+    with pytest.raises(ValueError, match="steps: got 0"):
+        walk_probabilities(graph, graph, 0)
 
 
 def of(graph: nx.Graph) -> torch.Tensor:

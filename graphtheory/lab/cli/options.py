@@ -100,22 +100,25 @@ class OnData(Command):
         """Open the data to learn from; ValueError, TypeError or OSError say what is wrong."""
         from graphtheory.lab.bench.benchmark import bench_task, named_task
         from graphtheory.lab.bench.image_task import ImageBenchTask
-        from graphtheory.lab.datasets.own_graphs import read_graph_file
 
         named = (self.dataset, self.split, show.data_root(self.root))
         if images:
             return ImageBenchTask(*named, getattr(self, "image_size", None))
         if self.data is None:
             return named_task(*named)
-        self.refuse(True, "got {}, expected none with --data", "split")
-        own = read_graph_file(self.data)
-        return bench_task(own, task=self.kind, metric=self.metric, name=self.data.stem)
+        try:
+            split = self.split and [float(part) for part in self.split.split(",")]
+        except ValueError:
+            own = "expected three fractions such as 0.8,0.1,0.1 beside --data"
+            raise RefusedError(f"--split: got {self.split}, {own}") from None
+        return bench_task(self.data, kind=self.kind, metric=self.metric, split=split)
 
     def on_images(self, models: tuple[str, ...], option: str) -> bool:
         """Whether these networks, which `option` named, read images; they have to fit the data."""
         from graphtheory.lab.bench.graph_task import GraphBenchTask
         from graphtheory.lab.zoo import image_models, node_models
 
+        models = tuple(model for model in models if ":" not in model)  # others are FILE.py:NAME
         if self.data is not None:
             return False
         graphs, images = GraphBenchTask.models, image_models.NAMES
@@ -156,9 +159,9 @@ class OnData(Command):
         """The models asked for, which have to be known, or those that fit the user's own data."""
         if self.data is not None and models == _default(self):
             models = task.compared
-        return tuple(task.known_model(model) for model in models)
+        return task.take_models(models)
 
-    def search(self, screen: Screen, study: Search, task: BenchTask) -> list[SearchResult]:
+    def search(self, screen: Screen, study: Search) -> list[SearchResult]:
         """Try the candidates of a search, and on a stop say where they are."""
         from graphtheory.lab.train.score import UndefinedScoreError
 
@@ -166,9 +169,10 @@ class OnData(Command):
             len(study.tried)  # a damaged line is refused before anything is tried
         where = f"\nWhat was tried is in {study.log}; the same command goes on."
         with (
-            show.usage_errors(UndefinedScoreError), show.on_interrupt(lambda: screen.note(where)),
-            show.threads(self.threads, task.num_nodes), screen.steps("candidate") as steps,
-        ):  # fmt: skip
+            show.usage_errors(UndefinedScoreError),
+            show.on_interrupt(lambda: screen.note(where)),
+            screen.steps("candidate") as steps,
+        ):
             return study.run(steps)
 
 

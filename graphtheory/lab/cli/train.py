@@ -113,6 +113,7 @@ class Train(OnTrainer):
         self, screen: Screen, run: _Prepared, *wrong: type[Exception]
     ) -> Iterator[dict[str, Any]]:
         """The training itself, for which it yields the options that `fit` has in any case."""
+        from graphtheory.lab.bench.benchmark import thread_limit
         from graphtheory.lab.train import CheckpointError
 
         if run.by_hand:
@@ -122,7 +123,7 @@ class Train(OnTrainer):
         with (
             show.on_interrupt(lambda: screen.note(where)),
             show.usage_errors(CheckpointError, OSError, *wrong),
-            show.threads(self.threads, run.bench.num_nodes),
+            thread_limit(self.threads, run.bench.num_nodes),
         ):
             trainer = self.trainer_options(run.out)
             yield options | {"progress": screen.progress, "trainer": trainer}

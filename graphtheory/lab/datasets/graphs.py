@@ -86,10 +86,12 @@ def load(
 
     Splits: "public" is Planetoid's; "published" has ten (seed 10 is the first again) or, for
     ogbn-arxiv, one; "random-20" draws 20 training nodes of each class, 500 for validation, 1000
-    for the test; "random-60-20-20" and "random-50-25-25" are shares in percent of the labeled
-    nodes. The LINKX sets come without splits here and with unlabeled nodes, y = -1, which are in
-    no mask; nor are nodes of "core-distance" without a majority. In CiteSeer 15 isolated nodes
-    without features have y = 0, as in PyG.
+    for the test, "random-20-by-class" as the code of SGFormer draws them; "random-60-20-20"
+    and "random-50-25-25" are shares in percent of the labeled nodes, with the ending "-by-numpy" as
+    the code of Polynormer draws them. WikiCS validates on its masks "val" and "stopping". The LINKX
+    sets come without splits here and with unlabeled nodes, y = -1, which are in no mask; nor are
+    nodes of "core-distance" without a majority. In CiteSeer 15 isolated nodes without features have
+    y = 0, as in PyG.
 
     Args:
         name: One of `names("node")`; case does not matter.
@@ -308,6 +310,10 @@ def _masks(data: Data, split: str, seed: int, generator: Generator) -> Split:
         return Split(*(mask[:, seed % mask.size(1)].contiguous() for mask in masks))
     if split == "random-20":
         return splits.per_class(data.y, generator=generator)
+    if split == "random-20-by-class":
+        return splits.class_by_class(data.y, generator=generator)
+    if split == "random-60-20-20-by-numpy":
+        return splits.by_permutation(data.y, train=0.6, val=0.2, seed=seed)
     share = {"random-60-20-20": 0.2, "random-50-25-25": 0.25}[split]
     return splits.by_fraction(data.y, val=share, test=share, generator=generator)
 

@@ -30,7 +30,7 @@ from graphtheory.patterns.draw import derive
 
 EpochRow = dict[str, float]
 Listener = Callable[[EpochRow], None]
-Epochs = Callable[[int, int, str], None]  # of a number, of how many, and "epoch" or "step"
+Epochs = Callable[[float, int, str], None]  # how many are over, of how many, "epoch" or "step"
 _STATUS, _RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 _LINES = 10  # of a whole run, where the output is not a terminal
 _PATIENCE = 2.0  # seconds that need no estimate
@@ -93,7 +93,7 @@ def _status_bytes(field: str) -> int:
 
 @contextmanager
 def report_epochs(listener: Epochs) -> Iterator[None]:
-    """Call `listener` after every epoch of every `fit` in the block: its number, of how many."""
+    """Call `listener` after every batch of every `fit` in the block: epochs over, of how many."""
     token = _EPOCHS.set(listener)
     try:
         yield
@@ -101,7 +101,7 @@ def report_epochs(listener: Epochs) -> Iterator[None]:
         _EPOCHS.reset(token)
 
 
-def report_step(step: int, steps: int, unit: str = "step") -> None:
+def report_step(step: float, steps: int, unit: str = "step") -> None:
     """Call the listener of `report_epochs`, if there is one, after a step of your own loop."""
     if (listener := _EPOCHS.get()) is not None:
         listener(step, steps, unit)
@@ -146,7 +146,10 @@ class Watch(Callback):
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        alone = trainer.num_training_batches == 1
+        batches, done = int(trainer.num_training_batches), batch_idx + 1
+        alone = batches == 1
+        if done < batches:  # a part of a long epoch
+            report_step(trainer.current_epoch + done / batches, trainer.max_epochs or 0, "epoch")
         self._losses.append((outputs["loss"], 1 if alone else getattr(batch, "count", 1)))
         if time.perf_counter() - self._told > _EVERY:
             self._told = time.perf_counter()
@@ -353,7 +356,7 @@ def shown(watch: Watch, epochs: int) -> Iterator[Listener]:
 
     silent_since = time.perf_counter()
 
-    def show_batch(batch: int, batches: int, epoch: str) -> None:
+    def show_batch(batch: float, batches: int, epoch: str) -> None:
         nonlocal silent_since
         bar.update(line, description=f"batch {batch}/{batches}")
         if not console.is_terminal and time.perf_counter() - silent_since > _SILENCE:

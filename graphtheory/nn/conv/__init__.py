@@ -6,6 +6,7 @@ from graphtheory.lazy import import_when_used
 
 if TYPE_CHECKING:
     from graphtheory.nn.conv.gat_conv import GATConv, GATv2Conv
+    from graphtheory.nn.conv.gated_conv import GatedGCNConv, ResGatedGraphConv
     from graphtheory.nn.conv.gcn_conv import GCNConv
     from graphtheory.nn.conv.gps_conv import GPSConv
     from graphtheory.nn.conv.sparse_features import SparseFeatures
@@ -17,6 +18,8 @@ __all__ = [
     "GATv2Conv",
     "GCNConv",
     "GPSConv",
+    "GatedGCNConv",
+    "ResGatedGraphConv",
     "SPDTransformerConv",
     "SparseFeatures",
     "TransformerConv",

@@ -54,6 +54,7 @@ class GATBase(on_core.OnCore):
         return out if self.bias is None else out + self.bias
 
 
+@on_core.checked
 class GATConv(GATBase, pyg.GATConv):
     r"""GAT attention: LeakyReLU of source, target and edge scores.
 
@@ -95,7 +96,6 @@ class GATConv(GATBase, pyg.GATConv):
 
     propagate_type: ClassVar[dict[str, Any]] = {"x": OptPairTensor, "alpha": Tensor}
     edge_updater_type: ClassVar[dict[str, Any]] = {"alpha": OptPairTensor, "edge_attr": OptTensor}
-    __init__ = on_core.checked(pyg.GATConv.__init__)
 
     def forward(
         self,
@@ -156,6 +156,7 @@ def _block_diagonal(att: Tensor) -> Tensor:
     return by_head.reshape(heads * channels, scores * heads)
 
 
+@on_core.checked
 class GATv2Conv(GATBase, pyg.GATv2Conv):
     r"""GATv2 attention: a learned vector times the LeakyReLU of the summed features.
 
@@ -179,7 +180,6 @@ class GATv2Conv(GATBase, pyg.GATv2Conv):
 
     propagate_type: ClassVar[dict[str, Any]] = {"x": PairTensor, "alpha": Tensor}
     edge_updater_type: ClassVar[dict[str, Any]] = {"x": PairTensor, "edge_attr": OptTensor}
-    __init__ = on_core.checked(pyg.GATv2Conv.__init__)
 
     def forward(
         self,

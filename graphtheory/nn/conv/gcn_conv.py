@@ -69,6 +69,7 @@ def _shown(name: str, slot: str) -> property:
     return property(show, put)
 
 
+@on_core.checked
 class GCNConv(on_core.OnCore, pyg.GCNConv):
     r"""Sum over the neighbors and the node itself with symmetric degree normalization.
 
@@ -119,7 +120,6 @@ class GCNConv(on_core.OnCore, pyg.GCNConv):
     _kept_matrix: Kept | None = None
     _cached_edge_index = _shown("_cached_edge_index", "_kept_edges")
     _cached_adj_t = _shown("_cached_adj_t", "_kept_matrix")
-    __init__ = on_core.checked(pyg.GCNConv.__init__)
 
     def forward(
         self,

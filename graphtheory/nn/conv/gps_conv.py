@@ -73,6 +73,8 @@ class GPSConv(pyg.GPSConv):
     bias: nn.Module | None
     inlined: ClassVar[on_core.Inlined] = {"attn": (nn.MultiheadAttention,)}
 
+    __call__: Callable[..., Tensor]
+
     def __init__(
         self,
         channels: int,

@@ -237,6 +237,7 @@ class HGTConv(on_core.OnCore, pyg.HGTConv):
     smallest = (1, 1, (["a"], [("a", "to", "a")]))
     flows_back = False
     pays_from = 0, 0
+    __call__: Any  # a dict
 
     def forward(
         self, x_dict: dict[str, Tensor], edge_index_dict: dict[EdgeType, Any]
@@ -304,6 +305,7 @@ class HANConv(on_core.OwnPropagate, pyg.HANConv):
     flows_back = False
     inlined: ClassVar[on_core.Inlined] = {"aggr_module": (SumAggregation,)}
     pays_from = 0, 0
+    __call__: Any  # a dict
 
     def _run(self, edge_index: Any, size: Any, given: dict[str, Any]) -> Tensor | None:
         (x_src, x_dst), (of_source, of_target) = given["x"], given["alpha"]

@@ -215,6 +215,7 @@ class DotProduct(OnCore):
         return ops.edge_softmax(logits, adj.neighborhood)
 
 
+@on_core.checked
 class TransformerConv(DotProduct, pyg.TransformerConv):
     r"""Multi-head dot-product attention over the neighbors, with edge features and a gate.
 
@@ -262,7 +263,6 @@ class TransformerConv(DotProduct, pyg.TransformerConv):
         "query": Tensor, "key": Tensor, "value": Tensor, "edge_attr": OptTensor,
     }  # fmt: skip
     value_table = None
-    __init__ = on_core.checked(pyg.TransformerConv.__init__)
 
     def forward(
         self,

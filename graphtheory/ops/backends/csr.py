@@ -17,6 +17,7 @@ _RUN: dict[str, Callable[..., Any]] = {
     "edge_softmax": kernels.edge_softmax,
     "aggregate": kernels.aggregate,
     "relu_sum": edge.run_relu_sum,
+    "gated_sum": edge.run_gated_sum,
     "additive_score": additive.run_score,
     "additive_attention": additive.run_attention,
     "attention": fused.attention,

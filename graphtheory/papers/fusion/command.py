@@ -8,19 +8,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graphtheory.lab import plot
+from graphtheory.lab.bench.benchmark import thread_limit
 from graphtheory.lab.bench.config import checked_options, read_options, with_options
 from graphtheory.lab.bench.rows import Environment
 from graphtheory.lab.bench.table import Table
 from graphtheory.lab.cli.options import kinds
 from graphtheory.lab.cli.show import (
-    SMALL,
     RefusedError,
     Screen,
     data_root,
     known,
     on_interrupt,
     refuse_earlier,
-    threads,
     usage_errors,
     write_json,
 )
@@ -55,7 +54,7 @@ def learn(asked: Train, screen: Screen) -> None:
     with (
         on_interrupt(lambda: screen.note(f"\nCheckpoint in {out}; --resume goes on from it.")),
         usage_errors(CheckpointError, OSError),
-        threads(asked.threads, SMALL + 1),
+        thread_limit(asked.threads, None),
     ):
         trained = fit(
             run.task, run.data, epochs=recipe.epochs, out_dir=out, resume=asked.resume,

@@ -16,6 +16,7 @@ from graphtheory.ops.backends.cpu.gat.attention import (
     additive_attention_backward,
 )
 from graphtheory.ops.backends.cpu.gat.score import additive_score, additive_score_backward
+from graphtheory.ops.backends.cpu.gated_sums import gated_sum
 from graphtheory.ops.backends.cpu.primitives import (
     aggregate,
     aggregate_max,

@@ -40,9 +40,10 @@ from graphtheory.ops.backends.triton.launch import (
     room_like,
     weighted_sums,
 )
-from graphtheory.ops.backends.triton.score import (  # noqa: F401  # noqa: F401
+from graphtheory.ops.backends.triton.score import (  # noqa: F401
     additive_score,
     additive_score_backward,
+    gated_sum,
     relu_sum,
     relu_sum_backward,
 )

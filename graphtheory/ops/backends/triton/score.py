@@ -1,14 +1,15 @@
-"""The additive score, and sums of ReLU(source + edge), on a GPU: sums of edges live in registers.
+"""The additive score, and sums of messages, on a GPU: what is made of an edge lives in registers.
 
 The gradient of `source` is summed over the rows of the transposed structure, that of `target` over
 rows, and with it what a row adds to that of `att`, which torch then sums over the rows. The term of
 an edge's features is computed where it is needed, from as many numbers as the edge has features;
-the gradient of their matrix is added up by fixed shares of the edges. For sums of ReLUs, edge t has
-row order[t] of the features, or row t without `order`.
+the gradient of their matrix is added up by fixed shares of the edges. A message is that of GINE or
+of a gated graph network; edge t has row order[t] of its features, or row t without `order`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -216,44 +217,60 @@ def _of_matrix(
 
 
 @triton.jit(do_not_specialize=SIZES)
-def forward(
-    rows, starts, indptr, count, out,
-    indices, order, value, given,
+def messages(
+    rows, starts, indptr, count, out, row_grads,
+    indices, order, mine, theirs, given, value, above, edge_grads,
+    RELU: tl.constexpr, GATES: tl.constexpr,
     HEADS: tl.constexpr, DIM: tl.constexpr, ACC: tl.constexpr,
     CHUNK: tl.constexpr, R: tl.constexpr, B: tl.constexpr, G: tl.constexpr, C: tl.constexpr,
 ):  # fmt: skip
-    """Write the sum over the row of ReLU(value[j] + given[e])."""
-    _, place, live, start, stop = span(rows, starts, indptr, count, R, CHUNK)
+    """Write sums of ReLU(z) or sigmoid(z) * value[j], or gradients of z by row and by edge.
+
+    z, of GATES numbers, is mine[i] + theirs[j] + given[e]. The gradients of a gate that heads share
+    are those of each head.
+    """
+    row, place, live, start, stop = span(rows, starts, indptr, count, R, CHUNK)
     _, _, column, exists = features(HEADS, DIM, G, C)
-    total = tl.zeros((R, G * C), ACC)
+    within = column % GATES
+    zeros = tl.zeros((R, G * C), ACC)
+    base, total, slopes = zeros, zeros, zeros
+    if mine is not None:
+        base = own(mine, row, live, within, exists, GATES, ACC)
+    if above is not None:
+        up = own(above, row, live, column, exists, HEADS * DIM, ACC)
     longest = tl.max(stop - start, 0).to(tl.int32)
     for offset in range(0, longest, B):
         edge, here, node = entries(indices, order, start, stop, offset, B)
-        z = gather(value, node, here, column, exists, HEADS * DIM, ACC)
-        z += gather(given, edge, here, column, exists, HEADS * DIM, ACC)
-        total += tl.sum(tl.where(z <= 0, 0.0, z), 1)
-    put_own(out, place, live, column, exists, total, HEADS * DIM)
+        mask, z = here[:, :, None] & exists[None, None, :], base[:, None, :]
+        if theirs is not None:
+            z += gather(theirs, node, here, within, exists, GATES, ACC)
+        if given is not None:
+            z += gather(given, edge, here, within, exists, GATES, ACC)
+        if not RELU:
+            gate, v = tl.sigmoid(z), gather(value, node, here, column, exists, HEADS * DIM, ACC)
+        if out is not None:
+            message = tl.where(z <= 0, 0.0, z) if RELU else gate * v
+            total += tl.sum(tl.where(mask, message, 0.0), 1)
+        if above is not None:
+            slope = up[:, None, :] + tl.zeros_like(z)
+            slope = tl.where(z <= 0, 0.0, slope) if RELU else slope * v * gate * (1 - gate)
+            slopes += tl.sum(tl.where(mask, slope, 0.0), 1)
+            if edge_grads is not None:
+                at = edge_grads + edge[:, :, None] * (HEADS * DIM) + column[None, None, :]
+                tl.store(at, slope, mask=mask)
+    if out is not None:
+        put_own(out, place, live, column, exists, total, HEADS * DIM)
+    if row_grads is not None:
+        put_own(row_grads, place, live, column, exists, slopes, HEADS * DIM)
 
 
-@triton.jit(do_not_specialize=SIZES)
-def edge_grads(
-    rows, starts, indptr, count,
-    indices, order, value, given, grad, out,
-    HEADS: tl.constexpr, DIM: tl.constexpr, ACC: tl.constexpr,
-    CHUNK: tl.constexpr, R: tl.constexpr, B: tl.constexpr, G: tl.constexpr, C: tl.constexpr,
-):  # fmt: skip
-    """Write out[e] = grad[i] where value[j] + given[e] is positive, else 0."""
-    row, _, live, start, stop = span(rows, starts, indptr, count, R, CHUNK)
-    _, _, column, exists = features(HEADS, DIM, G, C)
-    up = own(grad, row, live, column, exists, HEADS * DIM, ACC)
-    longest = tl.max(stop - start, 0).to(tl.int32)
-    for offset in range(0, longest, B):
-        edge, here, node = entries(indices, order, start, stop, offset, B)
-        z = gather(value, node, here, column, exists, HEADS * DIM, ACC)
-        z += gather(given, edge, here, column, exists, HEADS * DIM, ACC)
-        at = out + edge[:, :, None] * (HEADS * DIM) + column[None, None, :]
-        mask = here[:, :, None] & exists[None, None, :]
-        tl.store(at, tl.where(z <= 0, 0.0, up[:, None, :]), mask=mask)
+def _messages(
+    indptr: Tensor, like: Tensor, outs: Sequence[Tensor | None], *args: Any, relu: bool
+) -> None:
+    shape = like.shape[1:]
+    gates = shape.numel() if relu else shape[1]
+    constants: Any = {"RELU": relu, "GATES": gates, "ACC": sum_type(like)}
+    over_rows(messages, indptr, shape, outs, plain(*args), **constants)
 
 
 def relu_sum(
@@ -261,8 +278,8 @@ def relu_sum(
 ) -> Tensor:
     """Sums [N, H, D] in the dtype of `value`."""
     out = value.new_empty(indptr.size(0) - 1, *value.shape[1:])
-    args = plain(indices, order if len(order) else None, value, features)
-    over_rows(forward, indptr, value.shape[1:], [out], args, ACC=sum_type(value))
+    args = (indices, order if len(order) else None, None, value, features, None, None, None)
+    _messages(indptr, value, [out, None], *args, relu=True)
     return out
 
 
@@ -271,9 +288,25 @@ def relu_sum_backward(
     grad: Tensor, value: Tensor, features: Tensor,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Gradients of value and features."""
-    acc, (of_value, of_features) = sum_type(value), room_like(value, features)
-    args = plain(indices, order if len(order) else None, value, features, grad)
-    over_rows(edge_grads, indptr, value.shape[1:], [], [*args, of_features], ACC=acc)
+    of_value, of_features = room_like(value, features)
+    args = (order if len(order) else None, None, value, features, None, grad, of_features)
+    _messages(indptr, value, [None, None], indices, *args, relu=True)
     ones = value.new_ones(indices.size(0), value.size(1))
-    weighted_sums(t_indptr, edges, None, ones, of_features, of_value, acc)
+    weighted_sums(t_indptr, edges, None, ones, of_features, of_value, sum_type(value))
     return of_value, of_features
+
+
+def gated_sum(
+    indptr: Tensor, ends: Tensor, perm: Tensor | None, gates: tuple[Tensor | None, ...],
+    other: Tensor, own: Tensor | None = None, *, sums: bool = True, of_edge: bool = False,
+) -> tuple[Tensor | None, ...]:  # fmt: skip
+    """Sums [N, H, D] of gate * other; with `own` gradients of the terms of rows and of edges."""
+    rows, acc = indptr.size(0) - 1, sum_type(other)
+    out, of_rows, of_edges = (
+        other.new_empty(count, *other.shape[1:], dtype=dtype) if asked else None
+        for asked, count, dtype in (
+            (sums, rows, other.dtype), (own is not None, rows, acc), (of_edge, len(ends), acc)
+        )
+    )  # fmt: skip
+    _messages(indptr, other, [out, of_rows], ends, perm, *gates, other, own, of_edges, relu=False)
+    return out, *(None if t is None else t.sum(1) for t in (of_rows, of_edges))

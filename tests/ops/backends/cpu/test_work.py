@@ -53,6 +53,7 @@ CALLS: dict[str, Callable[[Tensor, Neighborhood], Tensor]] = {
     "score": lambda x, nb: ops.additive_score(x, x, x[0], nb, **CPU),
     "score with features": score_with_features,
     "ReLU sum": lambda x, nb: ops.relu_sum(x, draw(nb.num_edges, *x.shape[1:]), nb),
+    "gated sum": lambda x, nb: ops.gated_sum(x, nb, source=x[:, 0], target=x[:, 1], **CPU),
     "nearest of sets": lambda x, nb: ops.topk_attention(
         x, x, x, cliques([8] * (len(x) // 8)), 3, backend="blocks"
     ),

@@ -209,6 +209,18 @@ def relu_sums(nb: Neighborhood, heads: int, dim: int, dtype: torch.dtype) -> Non
         kernels.relu_sum_backward(indptr, indices, order, t_indptr, perm, x, x, features)
 
 
+def gated_sums(
+    nb: Neighborhood, heads: int, dim: int, dtype: torch.dtype, terms: str = "ste"
+) -> None:
+    x, (rows, others, *by_source) = torch.zeros(nb.num_dst, heads, dim, dtype=dtype), parts(nb)
+    gates = x[:, 0] if "t" in terms else None, x[:, 0] if "s" in terms else None
+    edge = torch.zeros(nb.num_edges, dim, dtype=dtype) if "e" in terms else None
+    asked = {"sums": False, "of_edge": "e" in terms}
+    kernels.gated_sum(rows, others, None, (*gates, edge), x)
+    kernels.gated_sum(rows, others, None, (*gates, edge), x, x, **asked)
+    kernels.gated_sum(*by_source, (*gates[::-1], edge), x, x if "s" in terms else None)
+
+
 F32, F64, BF16 = torch.float32, torch.float64, torch.bfloat16
 BINS = [3, 50]  # up to 8, more than a chunk
 EQUAL = [16, 16]
@@ -226,6 +238,9 @@ CASES: dict[str, tuple[Callable[[], None], int]] = {
     "scores in float64": (lambda: scores(graph(EQUAL), 4, 64, 3, F64, True), 4),
     "ReLU sums": (lambda: relu_sums(graph([70]), 8, 16, F32), 6),
     "ReLU sums of a wide head": (lambda: relu_sums(graph([70]), 1, 300, BF16), 6),
+    "gated sums": (lambda: gated_sums(graph(BINS), 8, 16, BF16), 8),
+    "gated sums of nodes": (lambda: gated_sums(graph([70]), 1, 64, F32, "st"), 4),
+    "gated sums of a wide head": (lambda: gated_sums(graph(EQUAL), 1, 300, F32), 3),
 }
 
 
@@ -240,6 +255,7 @@ ABSENT: dict[str, tuple[Callable[[], None], int]] = {
     "attention": (each(attention, (F32,), BIASES, DROPOUTS), 14),
     "attention in 16 bits": (each(attention, (BF16,), BIASES, DROPOUTS), 14),
     "GAT": (each(additive_attention, (F32,), DROPOUTS, BOTH, BOTH), 17),
+    "gated sums": (each(gated_sums, (2,), (32,), (F32,), ("s", "t", "e", "st", "te")), 15),
     "features of edges": (each(with_edges, (F32,), ((12, 20), (12, 0), (0, 20)), BOTH), 11),
 }
 

@@ -46,6 +46,12 @@ def _add_relu(v, old, x, y):
     return v.plus(old, v.where("<=", total, 0.0, 0.0, total))
 
 
+def _sigmoid(v, old, x, y, z):
+    total = v.plus(v.plus(x, y), z)
+    minus = v.where("<", total, -80.0, 80.0, v.minus(fixed(total, 0.0), total))
+    return v.over(1.0, v.plus(fixed(total, 1.0), v.exp(minus)))
+
+
 def _maximum_product(v, old, w, x):
     product = v.times(w, x)
     return v.where("!=", product, product, product, v.where(">", product, old, product, old))
@@ -56,6 +62,12 @@ clear = lane_by_lane(lambda v, old: fixed(old, 0.0))
 fill = lane_by_lane(lambda v, old, w: w)
 scale_into = lane_by_lane(lambda v, old, w, x: v.times(w, x))
 add = lane_by_lane(lambda v, old, w, x: v.plus(old, v.times(w, x)))
+add_product = lane_by_lane(lambda v, old, x, y: v.plus(old, v.times(x, y)))
+sigmoid = lane_by_lane(_sigmoid)  # of x + y + z
+# Out += x * s * (1 - s), the gradient of a sigmoid s by that of its result.
+sigmoid_grad = lane_by_lane(
+    lambda v, old, x, s: v.plus(old, v.times(x, v.times(s, v.minus(fixed(s, 1.0), s))))
+)
 multiply = lane_by_lane(lambda v, old, x: v.times(old, x))
 subtract = lane_by_lane(lambda v, old, x: v.minus(old, x))
 invert = lane_by_lane(lambda v, old: v.where("!=", old, 0.0, v.over(1.0, old), 1.0))  # 1 if 0
