@@ -80,7 +80,8 @@ class NodeTask(LabelTask):
         data = getattr(trainer, "datamodule", None)
         options = trainer.accumulate_grad_batches, trainer.gradient_clip_val, trainer.precision
         one = trainer.world_size == len(trainer.optimizers) == 1
-        usual = one and options == (1, None, "32-true")
+        usual = one and options == (1, None, "32-true") and self.options.clip is None
+        usual = usual and not trainer.lr_scheduler_configs  # Lightning's own steps move them
         same = type(data) is FullGraph and data.is_fixed and own is NodeTask.training_step
         same = same and self.kind == "multiclass"  # other losses choose the labels that are known
         self._replayed = None

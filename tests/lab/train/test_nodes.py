@@ -372,6 +372,8 @@ class Doubled(NodeTask):
     [
         (new_task, lambda data: FullGraph(data, patterns.Sample(2))),
         (lambda: Doubled(OneLayer(), num_classes=3), FullGraph),
+        (lambda: new_task(clip=1.0), FullGraph),
+        (lambda: new_task(warmup=2), FullGraph),
     ],
 )
 def test_steps_that_differ_or_are_overridden_are_not_recorded(
