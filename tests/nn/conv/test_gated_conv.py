@@ -46,7 +46,9 @@ def test_options_are_pygs(options, make_graph, assert_same) -> None:
         assert_same(*layers, graph.features(7, 6), graph.edge_index, *more)
 
 
-@pytest.mark.parametrize("options", [{}, {"edge_dim": 3}, {"act": torch.tanh}], ids=["default", "edges", "tanh"])
+@pytest.mark.parametrize(
+    "options", [{}, {"edge_dim": 3}, {"act": torch.tanh}], ids=["default", "edges", "tanh"]
+)
 def test_what_runs_on_the_core(options, make_graph, monkeypatch) -> None:
     graph, called = make_graph(0, 6, 6, 20), []
     gated_sum = gated_conv.ops.gated_sum
