@@ -17,7 +17,7 @@ from graphtheory.lab.report.page import CAPTIONS, Page
 _MARGINS = ("margin", "normalized margin", "pooled margin")
 _CORE = "core distance by "
 REGIONS = {"ring": "N_z", "ball": "N_0..N_z"}
-NODES = {"all": "all nodes", "hearing": "nodes that reach one"}
+NODES = {"all": "all nodes", "hearing": "nodes that reach a discriminative one"}
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ def _positive_table(rows: Sequence[Row]) -> Table:
         shares.setdefault(where, {})[p["nodes"]] = f"{value:.2f}"
     return Table(
         "Nodes with a margin above 0 (%)",
-        ("discriminative by", "counted in", "z", *NODES.values()),
+        ("discriminative by", "counted in", "z", "all nodes", "nodes that reach one"),
         [(*where, *(found.get(n, "-") for n in NODES)) for where, found in shares.items()],
         words=2,
         note="The last column counts only nodes that reach a discriminative node there.",
