@@ -248,6 +248,9 @@ def check_lookup(name: str, ids: Tensor | None, table: Tensor | int | None) -> N
     own = type(ids) is Tensor and ids.is_cpu and innermost_transform() is None
     if own and within(ids, rows):  # in one pass, which every call takes
         return
+    if ids.is_cuda and torch.cuda.is_current_stream_capturing():  # which cannot be asked
+        torch._assert_async(((ids >= 0) & (ids < rows)).all(), f"{name}: out of 0..{rows - 1}")
+        return
     with leave_inference_mode():
         ids = unwrapped(ids)
         if ids.is_cpu and is_plain(ids) and within(ids, rows):

@@ -12,6 +12,7 @@ from torch._subclasses.fake_tensor import is_fake
 from graphtheory.graph.content import PerTensorCache, ascends, fit, is_plain, is_tracing, within
 
 _TABLE = 4  # table entries that cost as much as sorting one id
+_WAITS = torch.Tag.cudagraph_unsafe  # of operators that may read from a device
 _PINNED = 2**24  # bytes of a tensor that cost less to copy once more than to wait for
 
 
@@ -176,7 +177,7 @@ def _rows_on_device(
     return [indptr, indices, perm], turned, found[len(ends) + len(pointers) :]
 
 
-@torch.library.custom_op("graphtheory::csr_from_edges", mutates_args=())
+@torch.library.custom_op("graphtheory::csr_from_edges", mutates_args=(), tags=_WAITS)
 def csr_from_edges(edge_index: Tensor, num_src: int, num_dst: int) -> tuple[Tensor, Tensor, Tensor]:
     """Sort edges by target: (indptr [num_dst + 1], indices [E], perm [E])."""
     if not edge_index.is_cpu:
@@ -197,9 +198,34 @@ def _(edge_index: Tensor, num_src: int, num_dst: int) -> tuple[Tensor, Tensor, T
     return indptr, indices, perm
 
 
-@torch.library.custom_op("graphtheory::csr_transpose", mutates_args=())
+def copied(indptr: Tensor, *more: Tensor | None) -> list[Tensor]:
+    """Copies of rows for compiled code, which may reuse their memory."""
+    copies = [t.clone() for t in (indptr, *more) if t is not None]
+    if not indptr.is_cpu:
+        extent.tell(copies[0], extent(indptr))
+    return copies
+
+
+_transposed: PerTensorCache[dict[int, tuple[Tensor, Tensor, Tensor]]] = PerTensorCache(
+    lambda indices, indptr: {}
+)
+
+
+@torch.library.custom_op("graphtheory::csr_transpose", mutates_args=(), tags=_WAITS)
 def csr_transpose(indptr: Tensor, indices: Tensor, num_src: int) -> tuple[Tensor, Tensor, Tensor]:
+    """As `by_source`; of the same rows, which compiled code gives each time, it is kept."""
+    known = _transposed(indices, indptr)
+    if num_src not in known:
+        known[num_src] = _by_source(indptr, indices, num_src)
+    return tuple(copied(*known[num_src]))  # type: ignore[return-value]
+
+
+def by_source(indptr: Tensor, indices: Tensor, num_src: int) -> tuple[Tensor, Tensor, Tensor]:
     """Sort a CSR by source: (indptr [num_src + 1]; targets, perm [E] of the dtype of `indices`)."""
+    return (csr_transpose if is_tracing() else _by_source)(indptr, indices, num_src)
+
+
+def _by_source(indptr: Tensor, indices: Tensor, num_src: int) -> tuple[Tensor, Tensor, Tensor]:
     if indptr.is_cpu and not fit(indptr, indices, num_src):
         check_rows(indptr, indices, num_src)  # which names what is wrong
     t_indptr, perm = sort_by_key(indices, num_src)
@@ -237,7 +263,8 @@ def sent(tensor: Tensor | None, device: torch.device, non_blocking: bool) -> Ten
     """A copy on a device; a small one goes to a GPU from pinned memory, so that nothing waits."""
     if tensor is None:
         return None
-    if tensor.is_cpu and device.type == "cuda" and tensor.nbytes <= _PINNED:
+    own = device.type == "cuda" and tensor.is_cpu and is_plain(tensor) and not is_tracing()
+    if own and not tensor.requires_grad and tensor.nbytes <= _PINNED:
         return tensor.pin_memory().to(device, non_blocking=True)
     return tensor.to(device, non_blocking=non_blocking)
 

@@ -9,13 +9,13 @@ import torch
 from torch import Tensor
 
 from graphtheory.graph.check import check_edge_vector, check_int32, check_structure, node_counts
-from graphtheory.graph.content import state_of
+from graphtheory.graph.content import is_plain, is_tracing, state_of
 from graphtheory.graph.csr import (
+    by_source,
     check_edge_index,
     check_index,
     check_pointers,
     csr_targets,
-    csr_transpose,
     extent,
     plain,
     row_places,
@@ -280,7 +280,7 @@ class Neighborhood:
         """`transpose` without `weight` and `distance`, of ids that were found unchanged."""
         if self._transpose is None:
             with leave_inference_mode():
-                self._adopt_transpose(*csr_transpose(self.indptr, self.indices, self.num_src))
+                self._adopt_transpose(*by_source(self.indptr, self.indices, self.num_src))
         turned = self._transpose
         assert turned is not None
         if turned._first_state is not None and turned.check_unchanged() is not None:
@@ -304,10 +304,8 @@ class Neighborhood:
     def keep(self, edges: Tensor) -> Neighborhood:
         """Narrow to the edges where `edges`, bool [num_edges], is True."""
         if edges.dtype != torch.bool or edges.shape != self.indices.shape:
-            raise ValueError(
-                f"edges: {edges.dtype} of shape {tuple(edges.shape)}, "
-                f"expected bool [{self.num_edges}]"
-            )
+            found = f"{edges.dtype} of shape {tuple(edges.shape)}"
+            raise ValueError(f"edges: {found}, expected bool [{self.num_edges}]")
         counts = torch.zeros(self.num_edges + 1, dtype=torch.int64, device=self.device)
         counts[1:] = edges.cumsum(0)
         return self._pick(counts[self.indptr], edges.nonzero().flatten())
@@ -365,7 +363,8 @@ class Neighborhood:
         if t is not None:
             parts = (sent(p, device, non_blocking) for p in (t.indptr, t.indices, t.perm))
             made._adopt_transpose(*parts)  # type: ignore[arg-type]
-        if self.indptr.is_cpu and device.type != "meta":
+        own = self.indptr.is_cpu and is_plain(self.indptr) and not is_tracing()
+        if own and device.type == "cuda":
             extent.tell(made.indptr, extent(self.indptr))
             if torch.is_grad_enabled():  # a backward pass may follow; nothing waits for this sort
                 most = torch.bincount(self.indices, minlength=max(self.num_src, 1)).max()

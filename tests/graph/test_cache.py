@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphtheory.graph.content import PerTensorCache
+from graphtheory.graph.content import PerTensorCache, check_lookup
 
 
 @pytest.fixture
@@ -94,3 +94,15 @@ def test_nothing_outlives_its_tensor(largest: PerTensorCache[int]) -> None:
     del tensor
     gc.collect()
     assert len(largest._known) == 0
+
+
+def test_while_a_step_is_recorded_ids_are_compared_on_the_device(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Tensor, "is_cuda", True)
+    monkeypatch.setattr(Tensor, "is_cpu", False)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+    check_lookup("ids", torch.tensor([0, 3]), 4)
+    for bad in (-1, 4):
+        with pytest.raises(RuntimeError, match=r"ids: out of 0\.\.3"):
+            check_lookup("ids", torch.tensor([0, bad]), 4)

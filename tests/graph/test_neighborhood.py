@@ -13,6 +13,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.data import DataLoader
 from torch_geometric import EdgeIndex
 from torch_geometric.data import Data
@@ -217,7 +218,8 @@ def device(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
 
     def to(self: Tensor, device: Any, **options: Any) -> Tensor:
         if str(device) == "cuda:0":
-            assert id(self) in pinned and options == {"non_blocking": True}
+            assert options == {"non_blocking": not self.requires_grad}
+            assert (id(self) in pinned) != self.requires_grad  # pinned copies have no gradient
             sent.append(self)
             return self.clone()
         return move(self, device, **options)
@@ -247,6 +249,18 @@ def test_nothing_waits_for_a_gpu_to_which_all_parts_go(
     assert extent(there.indptr) == [5, 3] and extent(by_source.indptr) == [5, 2]
     learned = nb.replace(weight=WEIGHT.clone().requires_grad_())
     assert learned.to("cuda").weight.requires_grad
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_traced_graph_is_moved_without_a_look_at_it(turned: bool) -> None:
+    with FakeTensorMode():
+        ids = torch.zeros(2, dtype=torch.int64), torch.zeros(4, dtype=torch.int64)
+        nb = Neighborhood(*ids, weight=torch.ones(4), validate=False)
+        if turned:
+            nb.transpose()
+        there = nb.to("cuda")
+        assert there.weight.device.type == there.device.type == "cuda"
+        assert (there._transpose is not None) == turned
 
 
 def test_it_shows_its_size_and_is_of_plain_tensors(nb: Neighborhood) -> None:

@@ -23,7 +23,7 @@ from torch_geometric.utils.sparse import set_sparse_value
 
 from graphtheory.graph import Neighborhood, neighborhood_from
 from graphtheory.graph.content import state_of
-from graphtheory.graph.csr import check_edge_index, plain, rows_of_edges
+from graphtheory.graph.csr import check_edge_index, copied, plain, rows_of_edges
 from graphtheory.graph.inference import innermost_transform, leave_inference_mode
 
 Sizes = tuple[int | None, int | None]
@@ -132,7 +132,7 @@ def adjacency_of(
             f"edge_index: a {type(given).__name__} has fixed target nodes; "
             "flow='target_to_source' requires an edge list"
         )
-    if type(given) is not Tensor or given.layout is not torch.strided:
+    if not _is_plain(given):
         num_src, num_dst = _sizes(given, num_src, num_dst)
     elif num_dst is None:
         num_dst = num_src
@@ -173,25 +173,28 @@ def stored_values(given: Any) -> Tensor | None:
 def _build(
     given: Any, num_src: int, num_dst: int, add_self_loops: bool, reverse: bool
 ) -> Adjacency:
-    if not add_self_loops and not reverse:
-        if type(given) is Tensor and given.layout is torch.strided:
-            nb = Neighborhood.from_edge_index(given, num_src=num_src, num_dst=num_dst)
-        else:
-            nb = _neighborhood(given, size=(num_src, num_dst))
+    if not (add_self_loops or reverse or _is_plain(given)):
+        nb = _neighborhood(given, size=(num_src, num_dst))
         if nb.weight is not None:  # the cache must keep no autograd graph alive
             nb = nb.replace(weight=None)
         return Adjacency(nb, nb.perm)
-    edges = edge_list(given)
+    edges = plain(edge_list(given))
     loops = min(num_src, num_dst) if add_self_loops else 0
-    ids = torch.arange(loops, dtype=edges.dtype, device=edges.device)
-    edges = torch.cat([edges, torch.stack([ids, ids])], 1)
+    if add_self_loops:
+        ids = torch.arange(loops, dtype=edges.dtype, device=edges.device)
+        edges = torch.cat([edges, torch.stack([ids, ids])], 1)
     check_edge_index(edges)
-    edges = plain(edges)
-    asked = [(edges[0] == edges[1]).sum() - loops]  # self-loops that the appended ones replace
-    (indptr, indices, order), turned, answers = rows_of_edges(
-        edges.flip(0) if reverse else edges, num_src, num_dst, torch.is_grad_enabled(),
-        [] if torch.compiler.is_compiling() or not loops else asked,
-    )  # fmt: skip
+    compiling = torch.compiler.is_compiling()
+    asked: list[Tensor] = []
+    answers: list[int] = []
+    if compiling and _is_plain(given) and not torch.compiler.is_exporting():
+        indptr, indices, order, *turned = _sorted(given, num_src, num_dst, loops, reverse)
+    else:
+        if add_self_loops and not compiling:  # whether there are others, which these replace
+            asked = [(edges[0] == edges[1]).sum() - loops]
+        both, ends = torch.is_grad_enabled(), edges.flip(0) if reverse else edges
+        rows, turned, answers = rows_of_edges(ends, num_src, num_dst, both, asked)
+        indptr, indices, order = rows
     nb = Neighborhood(indptr, indices, num_src, perm=order, validate=False)
     if turned:
         nb._adopt_transpose(*turned)
@@ -206,12 +209,34 @@ def _build(
     return Adjacency(nb, order, edges, loops, replaced)
 
 
+@torch.library.custom_op("graphtheory::adjacency", mutates_args=(), tags=torch.Tag.cudagraph_unsafe)
+def _sorted(
+    edge_index: Tensor, num_src: int, num_dst: int, loops: int, reverse: bool
+) -> list[Tensor]:
+    """What compiled code looks up in each call in place of sorting."""
+    flow = "target_to_source" if reverse else "source_to_target"
+    adj = adjacency_of(edge_index, num_src, num_dst, add_self_loops=loops > 0, flow=flow)
+    nb, t = adj.neighborhood, adj.neighborhood._turned()
+    return copied(nb.indptr, nb.indices, nb.perm) + copied(t.indptr, t.indices, t.perm)
+
+
+@_sorted.register_fake
+def _(edge_index: Tensor, num_src: int, num_dst: int, loops: int, reverse: bool) -> list[Tensor]:
+    edges = edge_index.size(1) + loops
+    sizes = (num_dst + 1, edges, edges, num_src + 1, edges, edges)
+    return [edge_index.new_empty(n, dtype=torch.int64) for n in sizes]
+
+
 def _neighborhood(given: Any, size: Sizes | None = None) -> Neighborhood:
     try:
         return neighborhood_from(given, size=size)
     except TypeError as error:
         message = str(error).removeprefix("obj: ").removeprefix("edge_index: ")
         raise TypeError(f"edge_index: {message}") from error
+
+
+def _is_plain(given: Any) -> bool:
+    return type(given) is Tensor and given.layout is torch.strided
 
 
 def _is_edge_list(given: Any) -> bool:

@@ -24,7 +24,7 @@ from graphtheory.vision.integrations.token_layers import (
     part_of,
 )
 from graphtheory.vision.integrations.token_rules import Reduce, Semantic
-from graphtheory.vision.nn.reduce import Reducer, compose_slots, unmerge
+from graphtheory.vision.nn.reduce import Reducer, compose_slots, ones_of, unmerge
 
 INSTALLED = "_fewer_tokens"  # attribute of a model: its `Hooks`
 
@@ -224,7 +224,7 @@ class ReductionHooks(Hooks):
         call = self.call
         positions = self.read.positions(layer, args, options)
         if which == 0:
-            size = x.new_ones(x.shape[:2])
+            size = ones_of(x)
             place = torch.arange(size.size(1), device=size.device).expand_as(size)
             call.now, call.whole = Trace(size, place, place), x.size(1)
         assert call.now is not None

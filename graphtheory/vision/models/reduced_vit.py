@@ -11,7 +11,7 @@ from torch import Generator, Tensor, nn
 from graphtheory.nn.attention import Attention
 from graphtheory.nn.blocks import Block
 from graphtheory.vision.models.vit import ViT
-from graphtheory.vision.nn.reduce import Reducer, Reduction, compose_slots, pool
+from graphtheory.vision.nn.reduce import Reducer, Reduction, compose_slots, ones_of, pool
 from graphtheory.vision.nn.token_sets import token_bipartite, token_cliques
 
 
@@ -118,7 +118,7 @@ class ReducedViT(ViT):
         x, grid = self.embed(images)
         x = x.view(grid.count, -1, x.size(1))
         start = torch.arange(x.size(1), device=x.device).expand(grid.count, -1)
-        now = Reduction(x, x.new_ones(x.shape[:2]), start, start)
+        now = Reduction(x, ones_of(x), start, start)
         if 0 in self.after:
             now, score = self._less(now, self.after[0](x, score=score, prefix=self.prefix,
                                                        generator=generator), score)  # fmt: skip

@@ -14,7 +14,7 @@ class Reduction(NamedTuple):
     """Fewer tokens, and the way back."""
 
     tokens: Tensor  # [B, M, dim], in the order of the tokens that they come from
-    size: Tensor  # tokens that each stands for, [B, M]
+    size: Tensor  # tokens that each stands for, [B, M]; float32 or wider
     slot: Tensor  # which of the M each of the T tokens went to, int64 [B, T]; -1: it was left
     place: Tensor  # which of the T tokens each lies at the place of, int64 [B, M]; -1: fused
 
@@ -131,8 +131,14 @@ class Reducer(ABC):
         if keys is not None and (keys.dim() != 3 or keys.shape[:2] != tokens.shape[:2]):
             expected = f"[{tokens.size(0)}, {tokens.size(1)}, any]"
             raise ValueError(f"keys: shape {tuple(keys.shape)}, expected {expected}")
-        size = tokens.new_ones(tokens.shape[:2]) if size is None else size
+        size = ones_of(tokens) if size is None else size
         return self.reduce(LayerState(tokens, size, prefix, received, keys, score), generator)
+
+
+def ones_of(tokens: Tensor) -> Tensor:
+    """A size of 1 for each token, in float32 or wider, since bfloat16 counts to 256."""
+    wide = torch.promote_types(tokens.dtype, torch.float32)
+    return tokens.new_ones(tokens.shape[:2], dtype=wide)
 
 
 def pool(values: Tensor, slot: Tensor, many: int) -> Tensor:

@@ -3,9 +3,13 @@ import weakref
 
 import pytest
 import torch
+from torch import nn
+from torch._dynamo.backends.common import aot_autograd
 
 from graphtheory import Neighborhood
-from graphtheory.nn.conv.adjacency import adjacency_of, edge_list
+from graphtheory.graph import csr
+from graphtheory.nn import GATConv, TransformerConv
+from graphtheory.nn.conv.adjacency import _sorted, adjacency_of, edge_list
 
 pytestmark = pytest.mark.usefixtures("short_collections")
 
@@ -134,3 +138,94 @@ def test_tensors_that_do_not_tell_of_changes_are_sorted_every_time() -> None:
 def test_errors_name_the_argument(given, error, message, add_self_loops) -> None:
     with pytest.raises(error, match=message):
         adjacency_of(given, 6, 6, add_self_loops=add_self_loops)
+
+
+class TwoLayers(nn.Module):
+    """Two layers that append self-loops to the same edges."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = GATConv(5, 4, heads=2), GATConv(8, 3)
+
+    def forward(self, x, edges):
+        return self.last(self.first(x, edges).relu(), edges)
+
+
+def gradients(model, x, edges):
+    out = model(x, edges)
+    return [out, *torch.autograd.grad(out.square().sum(), [x, *model.parameters()])]
+
+
+@pytest.fixture
+def sorts(monkeypatch) -> list[int]:
+    """A 1 for each sorting of edges."""
+    found: list[int] = []
+    real = csr._stable_order
+    monkeypatch.setattr(csr, "_stable_order", lambda *args: found.append(1) or real(*args))
+    return found
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_compiled_layers_sort_edges_once(edge_index, backend, sorts) -> None:
+    model, x = TwoLayers(), torch.randn(6, 5, requires_grad=True)
+    torch._dynamo.reset()
+    compiled = torch.compile(model, fullgraph=True, backend=backend)
+    for edges in (edge_index, edge_index.flip(0).contiguous()):
+        for _ in range(3):
+            found = gradients(compiled, x, edges)
+        assert len(sorts) == 2  # by target and by source
+        torch.testing.assert_close(found, gradients(model, x, edges))
+        assert len(sorts) == 2  # which the eager call knows, too
+        sorts.clear()
+        edges[0, 0] = (edges[0, 0] + 1) % 6  # is noticed, as it is by the eager call
+        torch.testing.assert_close(gradients(compiled, x, edges), gradients(model, x, edges))
+        assert len(sorts) == 2
+        sorts.clear()
+
+
+def test_a_compiled_graph_holds_no_sort(edge_index) -> None:
+    graphs: list[str] = []
+
+    def keep(module, inputs):
+        graphs.append(module.print_readable(print_output=False))
+        return module
+
+    torch._dynamo.reset()
+    compiled = torch.compile(TwoLayers(), fullgraph=True, backend=aot_autograd(fw_compiler=keep))
+    compiled(torch.randn(6, 5, requires_grad=True), edge_index).sum().backward()
+    (forward, backward) = graphs
+    assert forward.count("graphtheory.adjacency") in (1, 2)
+    for name in ("csr_from_edges", "csr_transpose", "sort", "bincount"):
+        assert name not in forward.replace("edge_softmax", "") + backward, name
+
+
+def test_compiled_code_sorts_the_rows_of_a_neighborhood_once(edge_index, sorts) -> None:
+    nb, layer = Neighborhood.from_edge_index(edge_index, 6), TransformerConv(5, 4)
+    sorts.clear()
+    x = torch.randn(6, 5, requires_grad=True)
+    torch._dynamo.reset()
+    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
+    found = [gradients(compiled, x, nb) for _ in range(3)]
+    assert len(sorts) == 1
+    for one in found:
+        torch.testing.assert_close(one, gradients(layer, x, nb))
+    with pytest.raises(IndexError, match=r"edge_index\[0\]: entry 3 is 6, expected .* 0\.\.5"):
+        edge_index[0, 3] = 6
+        torch.compile(TwoLayers(), backend="aot_eager")(x, edge_index)
+
+
+@pytest.mark.parametrize("loops", [True, False])
+@pytest.mark.parametrize("kind", [torch.int64, torch.int32])
+def test_the_look_up_is_registered_as_torch_demands(edge_index, loops, kind) -> None:
+    torch.library.opcheck(_sorted, (edge_index.to(kind), 6, 6, 6 * loops, not loops))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU")
+@pytest.mark.parametrize("mode", ["default", "reduce-overhead"])
+def test_on_a_gpu_compiled_layers_are_the_eager_ones(edge_index, mode) -> None:
+    model, x = TwoLayers().cuda(), torch.randn(6, 5, device="cuda", requires_grad=True)
+    edges = edge_index.cuda()
+    compiled = torch.compile(model, mode=mode)
+    for _ in range(4):
+        found = [t.clone() for t in gradients(compiled, x, edges)]
+    torch.testing.assert_close(found, gradients(model, x, edges))

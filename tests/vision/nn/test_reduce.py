@@ -187,3 +187,24 @@ def test_bad_options_are_named_and_a_decreasing_schedule_merges_as_many() -> Non
     assert decreasing(3, 1) == [Merge(6)] and decreasing(0, 2) == [Merge(0), Merge(0)]
     with pytest.raises(ValueError, match="r: got -2"):
         decreasing(-1, 2)
+
+
+def test_autocast_does_not_change_which_tokens_are_merged() -> None:
+    tokens = torch.randn(4, 65, 32, generator=torch.Generator().manual_seed(0)) + 3
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = Merge(16)(tokens)
+        rounded = torch.matmul(tokens, tokens.mT).dtype
+    assert rounded is torch.bfloat16
+    assert torch.equal(found.slot, Merge(16)(tokens).slot)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+def test_sizes_are_exact_whatever_the_type_of_the_tokens(dtype: torch.dtype) -> None:
+    now = torch.ones(1, 1025, 2, dtype=dtype)
+    found = Fuse(1)(now, torch.ones(1, 1025, dtype=dtype))
+    assert found.size.tolist() == [[1, 1, 1023]] and found.tokens.dtype == dtype
+    merged = Merge(600)(now)
+    assert merged.size.sum() == 1025 and merged.size.max() > 257
+    assert merged.tokens.dtype == dtype
+    wide = torch.float64 if dtype is torch.float64 else torch.float32
+    assert merged.size.dtype == wide

@@ -84,6 +84,10 @@ def _plan(indptr: Tensor) -> Plan:
     none = indptr.new_empty(0, dtype=torch.int32)
     if degree.numel() == 0:
         return Plan((), none, indptr.new_zeros(1, dtype=torch.int64))
+    if indptr.is_cuda and torch.cuda.is_current_stream_capturing():  # which cannot be asked
+        return Plan(
+            (Bin(degree.numel(), _MOST),), none, none.long()
+        )  # right for rows of any length
     edges, longest = extent(indptr)
     chunk = CHUNK if edges > _SMALL else _OF_SMALL
     if longest <= chunk:

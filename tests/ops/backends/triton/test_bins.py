@@ -101,3 +101,14 @@ def test_a_tile_fits_a_program(heads: int, dim: int, dtype: torch.dtype, edges: 
 def test_common_shapes_keep_all_heads_together(heads: int, dim: int, edges: int) -> None:
     t = bins.tile(heads, dim, torch.float32)
     assert (t.rows, t.edges, t.heads, t.dim) == (1, edges, heads, dim)
+
+
+def test_while_a_step_is_recorded_unknown_rows_are_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    known, unknown = (torch.tensor([0, 900, 900, 903]) for _ in range(2))
+    chunks = bins.plan(known)
+    monkeypatch.setattr(torch.Tensor, "is_cuda", True)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+    monkeypatch.setattr(torch.Tensor, "tolist", None)  # nothing can be read
+    assert bins.plan(known) is chunks and chunks.bins[0].chunk > 0
+    (whole,) = bins.plan(unknown).bins
+    assert (whole.count, whole.rows, whole.chunk) == (3, None, 0)
