@@ -28,11 +28,14 @@ class Plan(NamedTuple):
         run: What runs them, from the call to its result.
         grad: Whether a backward pass may follow.
         by_source: Whether that reads the edges by source.
+        recorded: The `Recorded` calls of each op, from the second call on; None of a backend that
+            records none.
     """
 
     run: Callable[[Any], Any]
     grad: bool
     by_source: bool
+    recorded: dict[Any, Any] | None = None
 
 
 class Call(NamedTuple):
@@ -164,7 +167,7 @@ def run(
     result = plan.run(call._replace(plan=plan))
     if len(nb.plans) >= _MOST:
         nb.plans.clear()
-    nb.plans[kind] = plan
+    nb.plans[kind] = plan._replace(recorded={}) if chosen.records else plan
     return result
 
 

@@ -16,7 +16,8 @@ from graphtheory.graph.csr import csr_targets
 from graphtheory.ops import reference
 from graphtheory.ops.backend import BACKENDS, Backend
 from graphtheory.ops.call import Call, structure, sum_type
-from graphtheory.ops.operator import FusedOp, Operator, operator
+from graphtheory.ops.fused_op import FusedOp
+from graphtheory.ops.operator import Operator, operator
 
 
 def neighborhood_of(parts: Sequence[Tensor], num_src: int) -> Neighborhood:

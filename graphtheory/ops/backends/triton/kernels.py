@@ -37,9 +37,11 @@ from graphtheory.ops.backends.triton.launch import (
     over_logits,
     over_rows,
     plain,
+    room,
     room_like,
     weighted_sums,
 )
+from graphtheory.ops.backends.triton.replay import made, record  # noqa: F401
 from graphtheory.ops.backends.triton.score import (  # noqa: F401  # noqa: F401
     additive_score,
     additive_score_backward,
@@ -55,10 +57,11 @@ def _forward(
     scale: float, dropout: float, seed: Tensor | None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Output in the type of `like`, and softmax statistics of rows: see the kernel `forward`."""
-    out = like.new_empty(indptr.size(0) - 1, *like.shape[1:])
+    out = room(like, indptr.size(0) - 1, *like.shape[1:])
     numbers, constants = options(like, given[-1], scale, dropout, seed)
     acc, shape = constants["ACC"], out.shape[1:]
-    stats = out.new_empty(len(out), 2 if acc == out.dtype else 2 + shape[1], shape[0], dtype=acc)
+    facts = 2 if acc == out.dtype else 2 + shape[1]
+    stats = room(out, len(out), facts, shape[0], dtype=acc)
     args = [*plain(indices, *given), *numbers]
     over_rows(
         attention_kernels.forward, indptr, shape, [out, stats], args, merge_softmax,
@@ -73,7 +76,7 @@ def _by_target(
 ) -> list[Tensor]:  # fmt: skip
     """Kept weights of edges, and gradients of their logits or sums; see the kernel `targets`."""
     numbers, constants = options(grad, given[-1], scale, dropout, seed)
-    found = [stats.new_empty(indices.size(0), grad.size(1)) for _ in range(2)]
+    found = [room(stats, indices.size(0), grad.size(1)) for _ in range(2)]
     args = [*plain(grad, out, stats), *found, *plain(indices, *given), *numbers]
     over_rows(
         attention_kernels.targets, indptr, grad.shape[1:], [of_target], args,
@@ -108,7 +111,7 @@ def attention_backward(
     )
     of_table = by_bucket(bucket, logits, num_buckets)
     if bias is None:
-        logits = logits.new_empty(0, query.size(1))
+        logits = room(logits, 0, query.size(1))
     return of_query, of_key, of_value, logits, of_table
 
 
@@ -128,8 +131,8 @@ def additive_attention_backward(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     """Gradients of value, src_score, dst_score (no rows without it) and the sums [E, H]."""
     (num_src, heads, _), (of_value,) = value.shape, room_like(value)
-    of_src = src_score.new_empty(num_src, heads, 1)  # as rows of values, whose chunks are merged
-    of_dst = src_score.new_empty(0 if dst_score is None else len(stats), heads, 1)
+    of_src = room(src_score, num_src, heads, 1)  # as rows of values, whose chunks are merged
+    of_dst = room(src_score, 0 if dst_score is None else len(stats), heads, 1)
     given = (None, None, value, src_score, dst_score, edge, None, None)
     of_target, drop = None if dst_score is None else of_dst, (dropout, seed)
     weights, grads = _by_target(indptr, indices, given, of_target, grad, out, stats, slope, *drop)
@@ -138,7 +141,11 @@ def additive_attention_backward(
         attention_kernels.scored_sources, t_indptr, value.shape[1:], [of_value, of_src], args,
         ACC=stats.dtype,
     )  # fmt: skip
-    return of_value, of_src[..., 0], of_dst[..., 0], grads
+    return of_value, made(_flat, of_src), made(_flat, of_dst), grads
+
+
+def _flat(scores: Tensor) -> Tensor:
+    return scores[..., 0]
 
 
 def _rows_of_logits(kernel: Any, indptr: Tensor, *inputs: Tensor) -> Tensor:
@@ -161,5 +168,5 @@ def aggregate(
     indptr: Tensor, indices: Tensor, weights: Tensor, value: Tensor, perm: Tensor | None = None
 ) -> Tensor:
     """Sums [N, H, D]; entry t of a row has the weight of edge perm[t], if `perm` is given."""
-    out = value.new_empty(indptr.size(0) - 1, *value.shape[1:])
+    out = room(value, indptr.size(0) - 1, *value.shape[1:])
     return weighted_sums(indptr, indices, perm, weights, value, out, sum_type(weights, value))

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from graphtheory.ops.backends.triton import attention, primitives
-from graphtheory.ops.backends.triton.bins import Bin, plan, power, tile
+from graphtheory.ops.backends.triton import attention, primitives, replay
+from graphtheory.ops.backends.triton.bins import Bin, Plan, plan, power, tile
+from graphtheory.ops.backends.triton.replay import Launcher, made, recorder
 from graphtheory.ops.call import sum_type
 
 # Multiply and add in one instruction: twice the speed and less rounding. Triton's default changes
@@ -34,7 +36,7 @@ def ceiling(count: int, size: int) -> int:
 
 def plain(*tensors: Tensor | None) -> list[Tensor | None]:
     """Without gaps, as the kernels read them."""
-    return [None if t is None else t.contiguous() for t in tensors]
+    return [t if t is None or t.is_contiguous() else made(Tensor.contiguous, t) for t in tensors]
 
 
 def options(
@@ -46,29 +48,17 @@ def options(
     return numbers, {"ACC": sum_type(query), "BUCKETS": 0 if table is None else table.size(0)}
 
 
+def room(like: Tensor, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
+    """An uninitialized tensor without gaps, on the device and, unless given, of the type of one."""
+    return made(partial(torch.empty, shape, dtype=dtype or like.dtype, device=like.device))
+
+
 def room_like(*tensors: Tensor) -> list[Tensor]:
     """Uninitialized tensors of these shapes and types, without gaps."""
-    return [torch.empty_like(t, memory_format=torch.contiguous_format) for t in tensors]
+    return [made(torch.empty_like, t) if t.is_contiguous() else room(t, *t.shape) for t in tensors]
 
 
-class _Known(NamedTuple):
-    """What Triton runs for a kind of launch, and what it is given beside grid and arguments."""
-
-    compiled: Any  # which unloads its machine code when nobody holds it
-    run: Callable[..., None]
-    stream: Callable[[int], int]
-    code: tuple[Any, ...]
-    constants: tuple[Any, ...]
-
-
-_known: dict[tuple[Any, ...], _Known] = {}
-
-
-def _watched(kernel: Any) -> bool:
-    """Whether something has to see every launch, or asks for other machine code from now on."""
-    knobs = triton.knobs.runtime
-    hooks = knobs.launch_enter_hook.calls or knobs.launch_exit_hook.calls or kernel.pre_run_hooks
-    return bool(hooks) or knobs.debug or knobs.add_stages_inspection_hook is not None
+_known: dict[tuple[Any, ...], Launcher] = {}
 
 
 def _can_be_known(compiled: Any) -> bool:
@@ -102,18 +92,31 @@ def launch(
     key, odd = tuple(kind), odd & 15
     with torch.cuda.device_of(like):
         known = None if odd else _known.get(key)
-        if known is None or _watched(kernel):
+        sizes = (*grid, 1, 1)[:3]
+        if known is None or replay.watched(kernel):
             if isinstance(constants.get("ACC"), torch.dtype):
                 constants["ACC"] = _TYPES[constants["ACC"]]
-            compiled = kernel[grid](*args, num_warps=warps, **OPTIONS, **constants)
-            if not odd and _can_be_known(compiled) and not _watched(kernel):
+            compiled, known = kernel[grid](*args, num_warps=warps, **OPTIONS, **constants), None
+            if not odd and _can_be_known(compiled) and not replay.watched(kernel):
                 stream = triton.runtime.driver.active.get_current_stream
                 code = compiled.function, compiled.packed_metadata, None, None, None  # no hooks
                 tail = tuple(constants[name] for name in kernel.arg_names[len(args) :])
-                _known[key] = _Known(compiled, compiled.run, stream, code, tail)
-            return
-        sizes = (*grid, 1, 1)[:3]
-        known.run(*sizes, known.stream(device), *known.code, *given, *known.constants)
+                known = Launcher(kernel, compiled, compiled.run, stream, code, tail)
+                _known[key] = known
+        else:
+            known.run(*sizes, known.stream(device), *known.code, *given, *known.constants)
+    if (note := recorder()) is not None:
+        note.launched(known, sizes, args)
+
+
+def _rows_of(indptr: Tensor) -> tuple[Plan, Tensor]:
+    """Bins of rows, and row pointers without gaps; which are the same in every call."""
+    rows, pointers = plan(indptr), indptr.contiguous()
+    if (note := recorder()) is not None and id(indptr) in note.fixed:
+        note.keep(pointers, rows.long, rows.bounds)
+        for part in rows.bins:
+            note.keep(part.rows, part.starts, part.order)
+    return rows, pointers
 
 
 def over_rows(
@@ -123,7 +126,7 @@ def over_rows(
     """Run a kernel (rows, starts, indptr, count, *outs, *args) on rows; `merge` joins chunks."""
     heads, dim = shape
     acc = constants["ACC"]
-    rows, indptr = plan(indptr), indptr.contiguous()
+    rows, indptr = _rows_of(indptr)
     for part in rows.bins:
         t = tile(heads, dim, acc, part.edges)
         places, order = outs, part.rows
@@ -131,8 +134,7 @@ def over_rows(
             order = part.order
         if part.chunk:
             places = [
-                None if o is None else o.new_empty(part.count, *o.shape[1:], dtype=acc)
-                for o in outs
+                None if o is None else room(o, part.count, *o.shape[1:], dtype=acc) for o in outs
             ]
         launch(
             kernel, (ceiling(part.count, t.rows), ceiling(heads, t.heads)), indptr,
@@ -183,7 +185,7 @@ def merge_softmax(parts: Outs, outs: Outs, long: Tensor, bounds: Tensor) -> None
 
 def over_logits(kernel: Any, indptr: Tensor, heads: int, args: Sequence[Any], acc: Any) -> None:
     """Run a kernel of [E, H] numbers on every row, long ones in wide steps instead of chunks."""
-    rows, indptr = plan(indptr), indptr.contiguous()
+    rows, indptr = _rows_of(indptr)
     group = min(power(heads), 64)
     for part in rows.bins:
         edges, count, warps = part.edges, 1, 1
@@ -199,18 +201,24 @@ def over_logits(kernel: Any, indptr: Tensor, heads: int, args: Sequence[Any], ac
         )  # fmt: skip
 
 
+def _total(parts: Tensor) -> Tensor:
+    return parts.sum(0)
+
+
 def by_bucket(bucket: Tensor | None, values: Tensor, num_buckets: int) -> Tensor:
     """Sums [num_buckets, H] of values [E, H]."""
     edges, heads = values.shape
     if bucket is None or edges == 0:
-        return values.new_zeros(num_buckets, heads)
+        return made(
+            partial(torch.zeros, (num_buckets, heads), dtype=values.dtype, device=values.device)
+        )
     rows, group = min(power(num_buckets), 32), min(power(heads), 8)
     step = 4096 // (rows * group)
     shares = min(_SHARES, ceiling(edges, step), max(1, edges // num_buckets))
-    out = values.new_empty(shares, num_buckets, heads)
+    out = room(values, shares, num_buckets, heads)
     launch(
         primitives.by_bucket, (shares, ceiling(num_buckets, rows), ceiling(heads, group)), values,
         bucket.contiguous(), values, out, edges,
         HEADS=heads, BUCKETS=num_buckets, ACC=values.dtype, B=step, Z=rows, G=group,
     )  # fmt: skip
-    return out.sum(0)
+    return made(_total, out)

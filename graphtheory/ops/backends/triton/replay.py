@@ -1,0 +1,177 @@
+"""Launches of a call, noted when it runs first and given to the driver at once in later calls.
+
+What a function of this folder does with tensors of one kind is a fixed sequence of tensors made and
+kernels launched. `record` runs it and notes the sequence; a `Replay` goes through it with other
+tensors of the kind, which takes a tenth of the time.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+import torch
+import triton
+from torch import Tensor
+
+Tensors = Sequence[Tensor | None]
+Work = Callable[[Tensors], Tensors]
+
+
+class Launcher(NamedTuple):
+    """What Triton runs for a kind of launch, and what it is given beside grid and arguments."""
+
+    kernel: Any
+    compiled: Any  # which unloads its machine code when nobody holds it
+    run: Callable[..., None]
+    stream: Callable[[int], int]
+    code: tuple[Any, ...]
+    constants: tuple[Any, ...]
+
+
+def watched(kernel: Any) -> bool:
+    """Whether something has to see every launch, or asks for other machine code from now on."""
+    knobs = triton.knobs.runtime
+    hooks = knobs.launch_enter_hook.calls or knobs.launch_exit_hook.calls or kernel.pre_run_hooks
+    return bool(hooks) or knobs.debug or knobs.add_stages_inspection_hook is not None
+
+
+class Recorder:
+    """Notes what is made and launched. A tensor that it does not know makes the record void.
+
+    Args:
+        given: Tensors that differ from call to call, each an object of its own.
+        fixed: Tensors that are the same in every call.
+    """
+
+    def __init__(self, given: Tensors, fixed: Sequence[Tensor]) -> None:
+        self._held: list[Any] = [*given]  # so that no other tensor gets their ids
+        self._places = {id(t): k for k, t in enumerate(given) if t is not None}
+        self.fixed = {id(t): t for t in fixed}
+        self.constants: list[Any] = []
+        self.steps: list[tuple[Any, list[int]]] = []  # what runs, and the places of its arguments
+        self.void = False
+
+    def keep(self, *fixed: Tensor | None) -> None:
+        """Note more tensors that are the same in every call."""
+        self.fixed |= {id(t): t for t in fixed if t is not None}
+
+    def place(self, arg: Any) -> int:
+        """The place of a tensor; of what is the same in every call one below 0."""
+        if isinstance(arg, Tensor) and id(arg) not in self.fixed:
+            found = self._places.get(id(arg))
+            self.void |= found is None
+            return found or 0
+        self.constants.append(arg.data_ptr() if isinstance(arg, Tensor) else arg)
+        return -len(self.constants)
+
+    def made(self, tensor: Tensor, function: Callable[..., Tensor], args: Tensors) -> None:
+        """Note a tensor that a function has made of others."""
+        places = [self.place(t) for t in args]
+        self.void |= min(places, default=0) < 0
+        self.steps.append((function, places))
+        self._places[id(tensor)] = len(self._held)
+        self._held.append(tensor)
+
+    def launched(self, launcher: Launcher | None, sizes: Sequence[int], args: Tensors) -> None:
+        """Note a launch; without a launcher it has to be left to Triton."""
+        self.void |= launcher is None or len(args) < 2
+        self.steps.append(((launcher, sizes), [self.place(a) for a in args]))
+
+
+class _Thread(threading.local):
+    recorder: Recorder | None = None
+
+
+_thread = _Thread()
+
+
+def recorder() -> Recorder | None:
+    """What notes the calls of this thread, if anything does."""
+    return _thread.recorder
+
+
+def made(function: Callable[..., Tensor], *args: Tensor) -> Tensor:
+    """The tensor that a function of torch makes of others."""
+    found = function(*args)
+    if _thread.recorder is not None:
+        _thread.recorder.made(found, function, args)
+    return found
+
+
+def record(work: Work, tensors: Tensors, fixed: Sequence[Tensor]) -> tuple[Tensors, Replay]:
+    """The results of `work` on tensors, and what gives them for others of the same kind.
+
+    Args:
+        work: Calls functions of this folder, and decides by shapes and types alone what.
+        tensors: Of which one may stand at several places.
+        fixed: Tensors that `work` reads in every call, unchanged.
+    """
+    apart = [None if t is None else t.detach() for t in tensors]
+    note = Recorder(apart, fixed)
+    before, _thread.recorder = _thread.recorder, note
+    try:
+        found = work(apart)
+    finally:
+        _thread.recorder = before
+    return found, Replay(note, apart, found)
+
+
+class Replay:
+    """The steps of a record, for tensors of the same kind."""
+
+    def __init__(self, note: Recorder, given: Tensors, found: Tensors) -> None:
+        self._results = [None if t is None else note.place(t) for t in found]
+        self._kinds = [
+            None if t is None else (t.shape, t.dtype, t.stride(), t.get_device()) for t in given
+        ]
+        launches = [what[0] for what, _ in note.steps if isinstance(what, tuple)]
+        self._void = note.void or not launches
+        if self._void:
+            return
+        self._fixed, self._constants = note.fixed, note.constants[::-1]
+        self._like = next(k for k, t in enumerate(given) if t is not None)
+        self._device = given[self._like].get_device()
+        self._kernels, self._stream = {one.kernel for one in launches}, launches[0].stream
+        self._steps: list[tuple[Any, ...]] = []
+        for what, places in note.steps:
+            if isinstance(what, tuple):
+                one, sizes = what
+                pick = itemgetter(*(len(note.constants) + k for k in places))
+                self._steps.append((one.run, sizes, one.code, pick, one.constants, one.compiled))
+            else:
+                at = places[0] if len(places) == 1 else places
+                self._steps.append((None, what, at, None, None, None))
+
+    def __call__(self, tensors: Tensors) -> Tensors | None:
+        """What `work` would return; None where it has to run itself."""
+        if self._void or any(map(watched, self._kernels)):
+            return None
+        held, places, odd = [*tensors], self._constants.copy(), 0
+        for t, kind in zip(tensors, self._kinds, strict=True):
+            if t is None or kind is None:
+                if t is not kind:
+                    return None
+                places.append(None)
+                continue
+            shape, dtype, strides, device = kind
+            if t.shape != shape or t.dtype is not dtype or t.stride() != strides:
+                return None
+            if t.get_device() != device:
+                return None
+            places.append(at := t.data_ptr())
+            odd |= at
+        if odd & 15:
+            return None
+        with torch.cuda.device_of(tensors[self._like]):
+            stream = self._stream(self._device)
+            for run, what, code, pick, constants, _ in self._steps:
+                if run is None:
+                    one = what(held[code]) if type(code) is int else what(*[held[k] for k in code])
+                    held.append(one)
+                    places.append(one.data_ptr())
+                else:
+                    run(*what, stream, *code, *pick(places), *constants)
+        return [None if k is None else held[k] for k in self._results]
