@@ -34,8 +34,6 @@ class Backend:
             product by edge is built.
         reads_ids: Whether loops of its own read ids, which then have to be given for every gradient
             by source; torch's operators check what they are given.
-        records: Whether its kernels have `record`, as those of a GPU, where a small call takes less
-            time than to find out what to launch.
         kernels: A module with the functions that the torch ops call, see `backends.csr`.
     """
 
@@ -51,7 +49,6 @@ class Backend:
     fuses_additive_attention = False
     fuses_mapped_relu_sum = False
     reads_ids = True
-    records = False
     kernels: Any = None
 
     def run(self, call: Call | AttentionCall) -> Any:
@@ -68,6 +65,10 @@ class Backend:
 
     def is_slower(self, call: Call | AttentionCall) -> bool:
         """Whether a later backend was measured to be faster; then only the name asks for this."""
+        return False
+
+    def records(self, call: Call | AttentionCall) -> bool:
+        """Whether its kernels have `record`: a small call on a GPU waits for its launches."""
         return False
 
     def needs_transpose(self, call: Call | AttentionCall) -> bool:

@@ -16,6 +16,7 @@ from graphtheory.ops.backend import BY_OPERATION, Backend, choose
 from graphtheory.ops.bounds import check_rows_of
 from graphtheory.ops.derivatives import needs_grad
 from graphtheory.ops.dropout import draw_seed
+from graphtheory.ops.recorded import Recorded, Work
 
 _MOST = 64  # kinds of calls that a neighborhood remembers
 _OPTIONS = (str, float, int, bool, type(None))
@@ -28,14 +29,15 @@ class Plan(NamedTuple):
         run: What runs them, from the call to its result.
         grad: Whether a backward pass may follow.
         by_source: Whether that reads the edges by source.
-        recorded: The `Recorded` calls of each op, from the second call on; None of a backend that
-            records none.
+        recorded: The `Recorded` work of each op; None of a backend that records none.
+        again: Whether it is for later calls, which alone are recorded.
     """
 
     run: Callable[[Any], Any]
     grad: bool
     by_source: bool
     recorded: dict[Any, Any] | None = None
+    again: bool = False
 
 
 class Call(NamedTuple):
@@ -163,12 +165,24 @@ def run(
         return chosen.run(call)
     operation, grad = call.operation, needs_grad(call.tensors)
     check_rows_of(nb, operation)
-    plan = Plan(chosen.runner(operation), grad, grad and chosen.needs_transpose(call))
+    recorded: dict[Any, Any] | None = {} if chosen.records(call) else None
+    by_source = grad and chosen.needs_transpose(call)
+    plan = Plan(chosen.runner(operation), grad, by_source, recorded)
     result = plan.run(call._replace(plan=plan))
     if len(nb.plans) >= _MOST:
         nb.plans.clear()
-    nb.plans[kind] = plan._replace(recorded={}) if chosen.records else plan
+    nb.plans[kind] = plan if recorded is None else plan._replace(recorded={}, again=True)
     return result
+
+
+def recorded(plan: Plan, key: Any, make: Callable[[], Work], kernels: Any) -> Recorded:
+    """The recorded work of a plan with this key, made when it is done first."""
+    found: Recorded | None = plan.recorded.get(key)  # type: ignore[union-attr]
+    if found is None:
+        work = make()
+        found = Recorded(work, kernels.record if plan.again else None)
+        plan.recorded[key] = found  # type: ignore[index]
+    return found
 
 
 def structure(call: Call | AttentionCall, backend: Backend) -> list[Tensor]:

@@ -199,3 +199,15 @@ def _grad(outputs: Maybe, above: Maybe, inputs: Maybe, again: bool) -> list[Tens
     outs, ups = zip(*((out, up.to(out.dtype)) for out, up in pairs), strict=True)
     found = iter(torch.autograd.grad(outs, asked, ups, create_graph=again, allow_unused=True))
     return [next(found) if t is not None and t.requires_grad else None for t in inputs]
+
+
+def materialized(ctx: Any, grads: list[Any]) -> list[Tensor] | None:
+    """Gradients of outputs, zeros of `ctx.shapes` for some absent ones; None if all are absent."""
+    some = [grad for grad in grads if grad is not None]
+    if not some:
+        return None
+    if len(some) < len(grads):
+        for k, (shape, dtype) in enumerate(ctx.shapes):
+            if grads[k] is None:
+                grads[k] = some[0].new_zeros(shape, dtype=dtype)
+    return grads

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import namedtuple
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from operator import itemgetter
 from typing import Any
@@ -14,8 +14,8 @@ from torch import Tensor
 from graphtheory.graph.content import check_lookup
 from graphtheory.ops import derivatives
 from graphtheory.ops.backend import BACKENDS
+from graphtheory.ops.call import recorded
 from graphtheory.ops.operator import Operator
-from graphtheory.ops.recorded import Recorded
 
 _TYPES = {
     "parts": "Tensor[]", "blocks": "SymInt[]", "int": "SymInt", "float": "float", "bool": "bool",
@@ -100,10 +100,15 @@ class FusedOp(Operator):
     def recorded(self, args: tuple[Any, ...], plan: Any) -> Any:
         for name, ids, table in self.layout.lookups:
             check_lookup(name, args[ids], args[table])
-        one = plan.recorded.get(self)
-        if one is None:
-            one = plan.recorded[self] = Recorded(self, args)
-        return one.differentiable(args) if plan.grad else one(args)
+        kernels = BACKENDS[args[-1]].kernels
+        one = recorded(plan, self, lambda: _Work(self, args), kernels)
+        found = one(self._take_tensors(args), plan.grad)
+        if len(self._outputs) == 1:
+            return found[0]
+        out: list[Tensor | None] = [None] * len(self._outputs)  # for those without a gradient
+        for k, tensor in zip(self._open, found, strict=True):
+            out[k] = tensor
+        return tuple(out)
 
     def _forward(self, *args: Any) -> Any:
         return self._run(BACKENDS[args[-1]].kernels, self._as_named(*args))
@@ -176,23 +181,12 @@ class FusedOp(Operator):
         self._hold(ctx, self._keep(self._as_named(*inputs), outputs), inputs)
 
     def _differentiate(self, ctx: Any, *above: Tensor | None) -> tuple[Any, ...]:
-        grads = self.materialized(ctx, [above[k] for k in self._open])
+        grads = derivatives.materialized(ctx, [above[k] for k in self._open])
         if grads is None:
             return self._of_arguments(ctx)
         kept, args = self._held(ctx, self._second - self._first)
         needs = self._take_asked(ctx.needs_input_grad)
         return self._of_arguments(ctx, self.gradients_of(grads, kept, args, needs))
-
-    def materialized(self, ctx: Any, grads: list[Any]) -> list[Tensor] | None:
-        """Gradients of the outputs, zeros in place of some absent ones; None if all are absent."""
-        some = [grad for grad in grads if grad is not None]
-        if not some:
-            return None
-        if len(some) < len(grads):
-            for k, (shape, dtype) in enumerate(ctx.shapes):
-                if grads[k] is None:
-                    grads[k] = some[0].new_zeros(shape, dtype=dtype)
-        return grads
 
     def gradients_of(self, grads: Any, kept: Any, args: Any, needs: Sequence[bool]) -> list[Any]:
         """Gradients of the arguments that have one by the op, which differentiates them again."""
@@ -232,6 +226,45 @@ class FusedOp(Operator):
         )  # fmt: skip
         kept = (None,) * (self._second - self._first)
         return (*of_grads, *kept, None, *self._of_arguments(ctx, found))
+
+
+class _Work:
+    """A fused operation with the options and the rows of a call."""
+
+    def __init__(self, op: FusedOp, args: Sequence[Any]) -> None:
+        self._op, self.name, self.outputs = op, op.layout.name, len(op._open)
+        self._kernels, self._options = BACKENDS[args[-1]].kernels, op._take_options(args)
+        self.parts: list[Tensor] = [] if op._parts is None else args[op._parts]
+
+    def _args(self, tensors: Sequence[Any]) -> Any:
+        return self._op._together(tensors, self._options, self.parts)
+
+    def forward(self, tensors: Sequence[Any]) -> Sequence[Any]:
+        op, args = self._op, self._op._as_named(*self._args(tensors))
+        found = op._run(self._kernels, args)
+        outputs = found if isinstance(found, tuple) else (found,)
+        return *(outputs[k] for k in op._open), *op._keep(args, outputs)
+
+    def reads(self, tensors: Sequence[Any], needs: Sequence[bool]) -> Sequence[Any]:
+        return tensors
+
+    def backward(
+        self, grads: Sequence[Tensor], kept: Any, read: Any, needs: Sequence[bool]
+    ) -> list[Any]:
+        op, args = self._op, self._args(read)
+        asked = [needs[op._tensors.index(k)] for k in op._asked]
+        found = op._gradients(self._kernels, op._as_named(*args), grads, kept, asked)
+        pairs = zip(found, asked, op._asked, strict=True)
+        return self._of_tensors(one if n and args[k] is not None else None for one, n, k in pairs)
+
+    def differentiable(self, grads: Any, kept: Any, read: Any, needs: Sequence[bool]) -> list[Any]:
+        op = self._op
+        asked = [needs[op._tensors.index(k)] for k in op._asked]
+        return self._of_tensors(op.gradients_of(grads, kept, self._args(read), asked))
+
+    def _of_tensors(self, found: Iterable[Any]) -> list[Any]:
+        by_argument = dict(zip(self._op._asked, found, strict=True))
+        return [by_argument.get(k) for k in self._op._tensors]
 
 
 @cache

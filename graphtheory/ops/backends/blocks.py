@@ -288,6 +288,11 @@ class Blocks(Backend):
         assert isinstance(call, AttentionCall)
         return call.k is None and call.query.is_cpu and not blocks_beat_edge_loops(call)
 
+    def records(self, call: Call | AttentionCall) -> bool:
+        """Those that run the kernels of `triton_csr`."""
+        assert isinstance(call, AttentionCall)
+        return not call.query.is_cpu
+
     def run(self, call: Call | AttentionCall) -> Tensor:
         """The result of a call, differentiable."""
         assert isinstance(call, AttentionCall)

@@ -41,7 +41,7 @@ from graphtheory.ops.backends.triton.launch import (
     room_like,
     weighted_sums,
 )
-from graphtheory.ops.backends.triton.replay import made, record  # noqa: F401
+from graphtheory.ops.backends.triton.replay import record  # noqa: F401
 from graphtheory.ops.backends.triton.score import (  # noqa: F401  # noqa: F401
     additive_score,
     additive_score_backward,
@@ -50,6 +50,7 @@ from graphtheory.ops.backends.triton.score import (  # noqa: F401  # noqa: F401
 )
 from graphtheory.ops.backends.triton.topk import topk_blocks, topk_blocks_backward  # noqa: F401
 from graphtheory.ops.call import sum_type
+from graphtheory.ops.recorded import made
 
 
 def _forward(
@@ -105,10 +106,11 @@ def attention_backward(
     of_query, of_key, of_value = room_like(query, key, value)
     given, drop = (query, key, value, None, None, bias, bucket, table), (dropout, seed)
     weights, logits = _by_target(indptr, indices, given, of_query, grad, out, stats, scale, *drop)
-    args = [*plain(sources_rows, perm, logits, query, weights, grad), scale]
+    args = [*plain(sources_rows, perm, logits, query, weights, grad), None, None, scale]
     over_rows(
-        primitives.weighted, t_indptr, query.shape[1:], [of_key, of_value], args, ACC=stats.dtype
-    )
+        primitives.weighted, t_indptr, query.shape[1:], [of_key, of_value], args,
+        ACC=stats.dtype, BY_NODE=False,
+    )  # fmt: skip
     of_table = by_bucket(bucket, logits, num_buckets)
     if bias is None:
         logits = room(logits, 0, query.size(1))
@@ -164,9 +166,14 @@ def edge_softmax_backward(indptr: Tensor, weights: Tensor, grad: Tensor) -> Tens
     return _rows_of_logits(primitives.softmax_backward, indptr, weights, grad)
 
 
-def aggregate(
-    indptr: Tensor, indices: Tensor, weights: Tensor, value: Tensor, perm: Tensor | None = None
-) -> Tensor:
+def sums(
+    indptr: Tensor, indices: Tensor, weights: Tensor | None, value: Tensor,
+    perm: Tensor | None = None, **more: Any,
+) -> Tensor:  # fmt: skip
     """Sums [N, H, D]; entry t of a row has the weight of edge perm[t], if `perm` is given."""
     out = room(value, indptr.size(0) - 1, *value.shape[1:])
-    return weighted_sums(indptr, indices, perm, weights, value, out, sum_type(weights, value))
+    acc = sum_type(value) if weights is None else sum_type(weights, value)
+    return weighted_sums(indptr, indices, perm, weights, value, out, acc, **more)
+
+
+aggregate = sums  # with weights, without a bias

@@ -13,8 +13,9 @@ from torch import Tensor
 
 from graphtheory.ops.backends.triton import attention, primitives, replay
 from graphtheory.ops.backends.triton.bins import Bin, Plan, plan, power, tile
-from graphtheory.ops.backends.triton.replay import Launcher, made, recorder
+from graphtheory.ops.backends.triton.replay import Launcher, recorder
 from graphtheory.ops.call import sum_type
+from graphtheory.ops.recorded import made
 
 # Multiply and add in one instruction: twice the speed and less rounding. Triton's default changes
 # from one version to the next.
@@ -43,13 +44,17 @@ def options(
     query: Tensor, table: Tensor | None, scale: float, dropout: float, seed: Tensor | None
 ) -> tuple[list[Any], dict[str, Any]]:
     """The last arguments of the attention kernels, and constants of theirs."""
-    drawn = None if seed is None else seed.to(query.device)
+    drawn, device = seed, query.device
+    if seed is not None and seed.device != device:
+        drawn = made(lambda seed: seed.to(device), seed)
     numbers = [drawn, scale, int(dropout * 2**32), 1 / (1 - dropout)]
     return numbers, {"ACC": sum_type(query), "BUCKETS": 0 if table is None else table.size(0)}
 
 
 def room(like: Tensor, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
     """An uninitialized tensor without gaps, on the device and, unless given, of the type of one."""
+    if recorder() is None:
+        return torch.empty(shape, dtype=dtype or like.dtype, device=like.device)
     return made(partial(torch.empty, shape, dtype=dtype or like.dtype, device=like.device))
 
 
@@ -61,10 +66,17 @@ def room_like(*tensors: Tensor) -> list[Tensor]:
 _known: dict[tuple[Any, ...], Launcher] = {}
 
 
-def _can_be_known(compiled: Any) -> bool:
-    """Whether it has what is run; the interpreter compiles nothing, AMD's asks for sizes too."""
+def _launcher(
+    kernel: Any, compiled: Any, args: Sequence[Any], constants: dict[str, Any]
+) -> Launcher | None:
+    """What runs the kernel again; the interpreter compiles nothing, AMD's asks for sizes too."""
     has = all(hasattr(compiled, name) for name in ("run", "function", "packed_metadata"))
-    return has and torch.version.hip is None
+    if not has or torch.version.hip is not None:
+        return None
+    stream = triton.runtime.driver.active.get_current_stream
+    code = compiled.function, compiled.packed_metadata, None, None, None  # no hooks
+    tail = tuple(constants[name] for name in kernel.arg_names[len(args) :])
+    return Launcher(kernel, compiled, compiled.run, stream, code, tail)
 
 
 def launch(
@@ -97,11 +109,9 @@ def launch(
             if isinstance(constants.get("ACC"), torch.dtype):
                 constants["ACC"] = _TYPES[constants["ACC"]]
             compiled, known = kernel[grid](*args, num_warps=warps, **OPTIONS, **constants), None
-            if not odd and _can_be_known(compiled) and not replay.watched(kernel):
-                stream = triton.runtime.driver.active.get_current_stream
-                code = compiled.function, compiled.packed_metadata, None, None, None  # no hooks
-                tail = tuple(constants[name] for name in kernel.arg_names[len(args) :])
-                known = Launcher(kernel, compiled, compiled.run, stream, code, tail)
+            if not odd and not replay.watched(kernel):
+                known = _launcher(kernel, compiled, args, constants)
+            if known is not None:
                 _known[key] = known
         else:
             known.run(*sizes, known.stream(device), *known.code, *given, *known.constants)
@@ -147,12 +157,16 @@ def over_rows(
 
 
 def weighted_sums(
-    indptr: Tensor, indices: Tensor, perm: Tensor | None, weights: Tensor, value: Tensor,
-    out: Tensor, acc: torch.dtype, scale: float = 1.0,
+    indptr: Tensor, indices: Tensor, perm: Tensor | None, weights: Tensor | None, value: Tensor,
+    out: Tensor, acc: torch.dtype, scale: float = 1.0, *, lengths: Tensor | None = None,
+    by_node: bool = False, bias: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """Write scale * sum over the row of weights[e, h] * value[j, h] to `out`."""
-    args = [*plain(indices, perm, weights, value), None, None, scale]
-    over_rows(primitives.weighted, indptr, value.shape[1:], [out, None], args, ACC=acc)
+    """Write scale * sum over the row of weights[e, h] * value[j, h] to `out`, see the kernel."""
+    args = [*plain(indices, perm, weights, value), None, None, *plain(lengths, bias), scale]
+    over_rows(
+        primitives.weighted, indptr, value.shape[1:], [out, None], args, partial(_add, bias=bias),
+        ACC=acc, BY_NODE=by_node,
+    )  # fmt: skip
     return out
 
 
@@ -170,10 +184,10 @@ def over_long(
     )  # fmt: skip
 
 
-def _add(parts: Outs, outs: Outs, long: Tensor, bounds: Tensor) -> None:
+def _add(parts: Outs, outs: Outs, long: Tensor, bounds: Tensor, bias: Tensor | None = None) -> None:
     for part, out in zip(parts, outs, strict=True):
         if part is not None:
-            over_long(primitives.add_chunks, long, bounds, part, [out])
+            over_long(primitives.add_chunks, long, bounds, part, [out, bias])
 
 
 def merge_softmax(parts: Outs, outs: Outs, long: Tensor, bounds: Tensor) -> None:

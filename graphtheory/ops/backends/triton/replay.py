@@ -7,7 +7,6 @@ tensors of the kind, which takes a tenth of the time.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -16,8 +15,9 @@ import torch
 import triton
 from torch import Tensor
 
-Tensors = Sequence[Tensor | None]
-Work = Callable[[Tensors], Tensors]
+from graphtheory.ops.recorded import Tensors, thread
+
+Function = Callable[[Tensors], Tensors]
 
 
 class Launcher(NamedTuple):
@@ -81,27 +81,13 @@ class Recorder:
         self.steps.append(((launcher, sizes), [self.place(a) for a in args]))
 
 
-class _Thread(threading.local):
-    recorder: Recorder | None = None
-
-
-_thread = _Thread()
-
-
 def recorder() -> Recorder | None:
     """What notes the calls of this thread, if anything does."""
-    return _thread.recorder
-
-
-def made(function: Callable[..., Tensor], *args: Tensor) -> Tensor:
-    """The tensor that a function of torch makes of others."""
-    found = function(*args)
-    if _thread.recorder is not None:
-        _thread.recorder.made(found, function, args)
+    found: Recorder | None = thread.recorder
     return found
 
 
-def record(work: Work, tensors: Tensors, fixed: Sequence[Tensor]) -> tuple[Tensors, Replay]:
+def record(work: Function, tensors: Tensors, fixed: Sequence[Tensor]) -> tuple[Tensors, Replay]:
     """The results of `work` on tensors, and what gives them for others of the same kind.
 
     Args:
@@ -111,11 +97,11 @@ def record(work: Work, tensors: Tensors, fixed: Sequence[Tensor]) -> tuple[Tenso
     """
     apart = [None if t is None else t.detach() for t in tensors]
     note = Recorder(apart, fixed)
-    before, _thread.recorder = _thread.recorder, note
+    before, thread.recorder = thread.recorder, note
     try:
         found = work(apart)
     finally:
-        _thread.recorder = before
+        thread.recorder = before
     return found, Replay(note, apart, found)
 
 

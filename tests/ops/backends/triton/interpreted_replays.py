@@ -1,0 +1,188 @@
+"""Replayed launches, interpreted on the CPU: the bits of the calls that they were recorded of.
+
+What a replay gives the driver are addresses. Here they are made tensors again, for which Triton's
+interpreter runs the kernel, so that an address at a wrong place gives a wrong result.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from graphtheory import Neighborhood, cliques, ops
+from graphtheory.ops.backends import triton_csr
+from graphtheory.ops.backends.triton import bins, launch, replay
+
+pytestmark = pytest.mark.filterwarnings("ignore:All-NaN slice encountered:RuntimeWarning")
+_MANY = 2**20  # bytes that a tensor is taken to have
+F32, F64 = torch.float32, torch.float64
+NODES, EDGES, HEADS, DIM = 7, 24, 2, 4
+
+no_objections: Any = lambda device: []  # noqa: E731
+triton_csr.triton_objections.__code__ = no_objections.__code__  # others hold the function
+torch.Tensor.is_cpu = False  # a process that pretends to have a GPU cannot go back
+
+
+def at(address: int, like: Tensor) -> Tensor:
+    """What lies at an address."""
+    held = (ctypes.c_byte * _MANY).from_address(address)
+    return torch.from_numpy(np.frombuffer(held, np.uint8)).view(like.dtype)
+
+
+@pytest.fixture(autouse=True)
+def replayed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Launches are remembered, rows of more than 4 edges are long; names of what is replayed."""
+    found: list[str] = []
+
+    def launcher(
+        kernel: Any, compiled: Any, args: Sequence[Any], constants: dict[str, Any]
+    ) -> replay.Launcher:
+        kinds = [a if isinstance(a, Tensor) else None for a in args]
+
+        def run(x: int, y: int, z: int, stream: int, *given: Any) -> None:
+            found.append(kernel.fn.__name__)
+            pairs = zip(given, kinds, strict=True)
+            real = [at(a, kind) if isinstance(kind, Tensor) else a for a, kind in pairs]
+            kernel[x, y, z](*real, **constants)
+
+        return replay.Launcher(kernel, None, run, lambda device: 0, (), ())
+
+    monkeypatch.setattr(launch, "_launcher", launcher)
+    monkeypatch.setattr(launch, "_known", {})
+    monkeypatch.setattr(bins, "_OF_SMALL", 4)
+    return found
+
+
+def graph() -> Neighborhood:
+    """Some edges, of which many end in node 0 and none in the last."""
+    generator = torch.Generator().manual_seed(0)
+    src, dst = (torch.randint(n, (EDGES,), generator=generator) for n in (NODES, NODES - 1))
+    edges = torch.stack([src, torch.where(torch.rand(EDGES, generator=generator) < 0.3, 0, dst)])
+    return Neighborhood.from_edge_index(edges, NODES)
+
+
+def drawn(shapes: dict[str, Sequence[int]], seed: int) -> dict[str, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    return {
+        name: torch.randn(*shape, generator=generator, dtype=F64) for name, shape in shapes.items()
+    }
+
+
+BUCKET = torch.arange(EDGES).remainder(5).to(torch.uint8)
+N, H, D, E = NODES, HEADS, DIM, EDGES
+NODE, SCORE, EDGE = (N, H, D), (N, H), (E, H)
+QKV = {"query": NODE, "key": NODE, "value": NODE}
+Given = dict[str, Tensor]
+CASES: dict[str, tuple[dict[str, Sequence[int]], Callable[..., Any]]] = {
+    "attention": (QKV, lambda nb, **t: ops.attention(**t, neighborhood=nb)),
+    "attention, bias": (
+        QKV | {"bias": EDGE}, lambda nb, **t: ops.attention(**t, neighborhood=nb)
+    ),
+    "attention, buckets": (
+        QKV | {"table": (5, H)},
+        lambda nb, table, **t: ops.attention(
+            **t, neighborhood=nb, bias=ops.BucketedBias(BUCKET, table)
+        ),
+    ),
+    "attention, dropout": (
+        QKV,
+        lambda nb, **t: ops.attention(
+            **t, neighborhood=nb, dropout=0.5, generator=torch.Generator().manual_seed(3)
+        ),
+    ),
+    "attention, features of edges": (
+        QKV | {"features": (E, 3), "of_query": (N, H, 3)},
+        lambda nb, features, of_query, **t: ops.attention(
+            **t, neighborhood=nb, edges=ops.EdgeFeatures(features, of_query)
+        ),
+    ),
+    "GAT": (
+        {"value": NODE, "src_score": SCORE, "dst_score": SCORE, "edge": EDGE},
+        lambda nb, **t: ops.additive_attention(**t, neighborhood=nb),
+    ),
+    "GATv2": (
+        {"source": NODE, "target": NODE, "att": (H, D), "edge_features": (E, 3),
+         "edge_matrix": (H, 3, D)},
+        lambda nb, **t: ops.additive_score(**t, neighborhood=nb),
+    ),
+    "sum": ({"weights": EDGE, "value": NODE}, lambda nb, **t: ops.aggregate(**t, neighborhood=nb)),
+    "sum of values": (
+        {"value": NODE}, lambda nb, value: ops.aggregate(None, value, nb)
+    ),
+    "mean": (
+        {"weights": EDGE, "value": NODE},
+        lambda nb, **t: ops.aggregate(**t, neighborhood=nb, reduce="mean"),
+    ),
+    "mean of values": (
+        {"value": NODE}, lambda nb, value: ops.aggregate(None, value, nb, "mean")
+    ),
+    "ReLU sum": (
+        {"value": NODE, "edge_features": (E, H, D)},
+        lambda nb, **t: ops.relu_sum(**t, neighborhood=nb, given_order=True),
+    ),
+    "nearest": (QKV, lambda nb, **t: ops.topk_attention(**t, neighborhood=nb, k=2)),
+}  # fmt: skip
+
+
+def flat(out: Any) -> list[Tensor]:
+    return [out] if isinstance(out, Tensor) else [t for one in out for t in flat(one)]
+
+
+def results(compute: Callable[..., Any], nb: Neighborhood, given: Given, up: int) -> list[Tensor]:
+    """Outputs and gradients of all inputs."""
+    leaves = {name: t.clone().requires_grad_() for name, t in given.items()}
+    outs = flat(compute(nb, **leaves))
+    generator = torch.Generator().manual_seed(up)
+    ups = [torch.randn(out.shape, generator=generator, dtype=F64).to(out.dtype) for out in outs]
+    return [*outs, *torch.autograd.grad(outs, list(leaves.values()), ups)]
+
+
+def narrow(given: Given) -> Given:
+    return {name: t.float() for name, t in given.items()}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_replay_has_the_bits_of_the_first_call(name: str, replayed: list[str]) -> None:
+    shapes, compute = CASES[name]
+    nb = cliques([NODES]) if name == "nearest" else graph()
+    for seed in range(4):
+        given = narrow(drawn(shapes, seed))
+        replayed.clear()
+        found = results(compute, nb, given, seed)
+        launched = replayed.copy()
+        fresh = cliques([NODES]) if name == "nearest" else graph()
+        wanted = results(compute, fresh, given, seed)
+        assert all(map(torch.equal, found, wanted))
+        assert seed < 2 or launched  # the second call is recorded
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name != "nearest"])
+def test_a_replay_fulfills_the_definition(name: str) -> None:
+    shapes, compute = CASES[name]
+    nb = graph()
+    for seed in range(3):
+        given = drawn(shapes, seed)
+        found = results(compute, nb, given, seed)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(triton_csr.TritonCSR, "unsupported", lambda self, call: ["not here"])
+        wanted = results(compute, graph(), given, seed)
+    torch.testing.assert_close(found, wanted, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["attention, buckets", "GAT", "sum", "mean", "mean of values"])
+def test_second_derivatives_after_replays(name: str) -> None:
+    shapes, compute = CASES[name]
+    nb = graph()
+    for seed in range(3):
+        given = drawn(shapes, seed)
+        results(compute, nb, given, seed)
+    leaves = [t.requires_grad_() for t in given.values()]
+    assert torch.autograd.gradgradcheck(
+        lambda *some: compute(nb, **dict(zip(given, some, strict=True))), leaves
+    )
