@@ -169,10 +169,15 @@ def run(
     by_source = grad and chosen.needs_transpose(call)
     plan = Plan(chosen.runner(operation), grad, by_source, recorded)
     result = plan.run(call._replace(plan=plan))
+    keep(nb, kind, plan if recorded is None else plan._replace(recorded={}, again=True))
+    return result
+
+
+def keep(nb: Neighborhood, kind: tuple[Any, ...], plan: Plan) -> None:
+    """Let later calls of a kind find a plan."""
     if len(nb.plans) >= _MOST:
         nb.plans.clear()
-    nb.plans[kind] = plan if recorded is None else plan._replace(recorded={}, again=True)
-    return result
+    nb.plans[kind] = plan
 
 
 def recorded(plan: Plan, key: Any, make: Callable[[], Work], kernels: Any) -> Recorded:

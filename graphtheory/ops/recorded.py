@@ -52,7 +52,7 @@ class _Thread(threading.local):
 thread = _Thread()
 
 
-def made(function: Callable[..., Tensor], *args: Tensor) -> Tensor:
+def made(function: Callable[..., Tensor], *args: Tensor | None) -> Tensor:
     """The tensor that a function of torch makes of others; a record of the work notes it."""
     found = function(*args)
     if thread.recorder is not None:

@@ -13,6 +13,7 @@ from graphtheory import ops
 from graphtheory.nn.conv import on_core
 from graphtheory.nn.conv.adjacency import Adjacency, adjacency_of
 from graphtheory.nn.conv.edge_features import edge_features, given_features, in_rows, matrix_of
+from graphtheory.ops import layers
 from graphtheory.ops.reference import additive_logits
 
 
@@ -113,6 +114,19 @@ class GATConv(GATBase, pyg.GATConv):
         adj = adjacency_of(
             edge_index, x_src.size(0), num_dst, add_self_loops=self.add_self_loops, flow=self.flow
         )
+        dropout = self.dropout if self.training else 0.0
+        alone = self.lin is not None and self.lin_edge is None and self.res is None and self.concat
+        if alone and x_dst is x_src and not return_attention_weights:
+            on_core.check_features("x", x_src, getattr(self.lin, "in_channels", -1))
+            if on_core.run_inside(x_src, self.lin):
+                atts, edge = (self.att_src, self.att_dst), self._barred(adj)
+                given = (x_src, self.lin.weight, *atts, self.bias, edge)
+                slope = float(self.negative_slope)
+                found = layers.run(
+                    layers.MappedGAT, adj.neighborhood, given, self.heads, slope, dropout=dropout
+                )
+                if found is not None:
+                    return found
         maps = (self.lin_src, self.lin_dst) if self.lin is None else (self.lin, self.lin)
         source, target = self._project(x_src, x_dst, *maps)
         of_source, of_target = self._node_scores(source, target)
@@ -120,7 +134,7 @@ class GATConv(GATBase, pyg.GATConv):
         if not return_attention_weights:
             out = ops.additive_attention(
                 source, of_source, of_target, adj.neighborhood, edge=edge,
-                negative_slope=self.negative_slope, dropout=self.dropout if self.training else 0.0,
+                negative_slope=self.negative_slope, dropout=dropout,
             )  # fmt: skip
             return self._finish(out, x_dst)
         logits = additive_logits(of_source, of_target, edge, adj.neighborhood, self.negative_slope)
@@ -142,11 +156,21 @@ class GATConv(GATBase, pyg.GATConv):
         if features is not None and matrix is not None:
             vectors = (matrix * self.att_edge.view(self.heads, 1, -1)).sum(-1)
             out = features @ vectors.t()
-        if adj.replaced is None:
-            return out
-        if out is None:
-            out = self.att_src.new_zeros(adj.replaced.size(0), self.heads)
+        if adj.replaced is None or out is None:
+            return self._barred(adj) if out is None else out
         return out.masked_fill(adj.replaced[:, None], -torch.inf)
+
+    def _barred(self, adj: Adjacency) -> Tensor | None:
+        """Edge scores of 0, and -inf of replaced self-loops; None where there are none."""
+        if adj.replaced is None:
+            return None
+        like, replaced = self.att_src, adj.replaced
+
+        def make() -> Tensor:
+            zeros = torch.zeros(len(replaced), self.heads, dtype=like.dtype, device=like.device)
+            return zeros.masked_fill(replaced[:, None], -torch.inf)
+
+        return adj.cached(("barred", self.heads, like.dtype), make)  # type: ignore[no-any-return]
 
 
 def _block_diagonal(att: Tensor) -> Tensor:

@@ -190,11 +190,14 @@ def _add(parts: Outs, outs: Outs, long: Tensor, bounds: Tensor, bias: Tensor | N
             over_long(primitives.add_chunks, long, bounds, part, [out, bias])
 
 
-def merge_softmax(parts: Outs, outs: Outs, long: Tensor, bounds: Tensor) -> None:
+def merge_softmax(
+    parts: Outs, outs: Outs, long: Tensor, bounds: Tensor, added: Tensor | None, apart: int
+) -> None:
     """Make [out, softmax statistics] of attention of long rows from those of their chunks."""
     part, stats = parts
     assert part is not None and stats is not None
-    over_long(attention.merge, long, bounds, part, [stats, *outs], STATS=stats.size(1))
+    given = [stats, *outs, added]
+    over_long(attention.merge, long, bounds, part, given, STATS=stats.size(1), ADDED=apart)
 
 
 def over_logits(kernel: Any, indptr: Tensor, heads: int, args: Sequence[Any], acc: Any) -> None:

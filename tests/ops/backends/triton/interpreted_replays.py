@@ -20,7 +20,11 @@ from graphtheory.ops.backends import triton_csr
 from graphtheory.ops.backends.triton import bins, launch, replay
 
 pytestmark = pytest.mark.filterwarnings("ignore:All-NaN slice encountered:RuntimeWarning")
-_MANY = 2**20  # bytes that a tensor is taken to have
+_LIBC = ctypes.CDLL(None)
+_LIBC.malloc_usable_size.argtypes, _LIBC.malloc_usable_size.restype = (
+    [ctypes.c_void_p],
+    ctypes.c_size_t,
+)
 F32, F64 = torch.float32, torch.float64
 NODES, EDGES, HEADS, DIM = 7, 24, 2, 4
 
@@ -30,8 +34,9 @@ torch.Tensor.is_cpu = False  # a process that pretends to have a GPU cannot go b
 
 
 def at(address: int, like: Tensor) -> Tensor:
-    """What lies at an address."""
-    held = (ctypes.c_byte * _MANY).from_address(address)
+    """What was allocated at an address."""
+    bytes_there = _LIBC.malloc_usable_size(address) // like.element_size() * like.element_size()
+    held = (ctypes.c_byte * bytes_there).from_address(address)
     return torch.from_numpy(np.frombuffer(held, np.uint8)).view(like.dtype)
 
 
