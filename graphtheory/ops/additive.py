@@ -15,8 +15,8 @@ from graphtheory.ops.bounds import check_arguments
 from graphtheory.ops.call import Call, known, run, structure
 from graphtheory.ops.dropout import draw_seed, dropout_factor
 from graphtheory.ops.fused import outputs_to_keep, saved_like
-from graphtheory.ops.fused_op import FusedOp
 from graphtheory.ops.kernels import neighborhood_of
+from graphtheory.ops.operator import FusedOp
 
 
 def _fake(a: Any) -> tuple[Tensor, Tensor]:

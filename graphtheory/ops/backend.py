@@ -34,6 +34,7 @@ class Backend:
             product by edge is built.
         reads_ids: Whether loops of its own read ids, which then have to be given for every gradient
             by source; torch's operators check what they are given.
+        records: Whether its kernels off a CPU have `record`: a small call waits for its launches.
         kernels: A module with the functions that the torch ops call, see `backends.csr`.
     """
 
@@ -49,6 +50,7 @@ class Backend:
     fuses_additive_attention = False
     fuses_mapped_relu_sum = False
     reads_ids = True
+    records = False
     kernels: Any = None
 
     def run(self, call: Call | AttentionCall) -> Any:
@@ -65,10 +67,6 @@ class Backend:
 
     def is_slower(self, call: Call | AttentionCall) -> bool:
         """Whether a later backend was measured to be faster; then only the name asks for this."""
-        return False
-
-    def records(self, call: Call | AttentionCall) -> bool:
-        """Whether its kernels have `record`: a small call on a GPU waits for its launches."""
         return False
 
     def needs_transpose(self, call: Call | AttentionCall) -> bool:

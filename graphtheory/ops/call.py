@@ -18,7 +18,7 @@ from graphtheory.ops.derivatives import needs_grad
 from graphtheory.ops.dropout import draw_seed
 from graphtheory.ops.recorded import Recorded, Work
 
-_MOST = 64  # kinds of calls that a neighborhood remembers
+MOST = 64  # kinds of calls that a neighborhood remembers
 _OPTIONS = (str, float, int, bool, type(None))
 
 
@@ -38,6 +38,14 @@ class Plan(NamedTuple):
     by_source: bool
     recorded: dict[Any, Any] | None = None
     again: bool = False
+
+    def work(self, key: Any, make: Callable[[], Work], kernels: Any) -> Recorded:
+        """The recorded work with this key, made when it is done first."""
+        assert self.recorded is not None
+        found: Recorded | None = self.recorded.get(key)
+        if found is None:
+            found = self.recorded[key] = Recorded(make(), kernels.record if self.again else None)
+        return found
 
 
 class Call(NamedTuple):
@@ -165,29 +173,16 @@ def run(
         return chosen.run(call)
     operation, grad = call.operation, needs_grad(call.tensors)
     check_rows_of(nb, operation)
-    recorded: dict[Any, Any] | None = {} if chosen.records(call) else None
+    recorded: dict[Any, Any] | None = None
+    if chosen.records and not nb.indptr.is_cpu:
+        recorded = {}
     by_source = grad and chosen.needs_transpose(call)
     plan = Plan(chosen.runner(operation), grad, by_source, recorded)
     result = plan.run(call._replace(plan=plan))
-    keep(nb, kind, plan if recorded is None else plan._replace(recorded={}, again=True))
-    return result
-
-
-def keep(nb: Neighborhood, kind: tuple[Any, ...], plan: Plan) -> None:
-    """Let later calls of a kind find a plan."""
-    if len(nb.plans) >= _MOST:
+    if len(nb.plans) >= MOST:
         nb.plans.clear()
-    nb.plans[kind] = plan
-
-
-def recorded(plan: Plan, key: Any, make: Callable[[], Work], kernels: Any) -> Recorded:
-    """The recorded work of a plan with this key, made when it is done first."""
-    found: Recorded | None = plan.recorded.get(key)  # type: ignore[union-attr]
-    if found is None:
-        work = make()
-        found = Recorded(work, kernels.record if plan.again else None)
-        plan.recorded[key] = found  # type: ignore[index]
-    return found
+    nb.plans[kind] = plan if recorded is None else plan._replace(recorded={}, again=True)
+    return result
 
 
 def structure(call: Call | AttentionCall, backend: Backend) -> list[Tensor]:

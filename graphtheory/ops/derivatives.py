@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
@@ -15,6 +16,15 @@ from graphtheory.graph.content import PLAIN
 TRANSFORMS = torch._C._functorch.TransformType
 _BATCHED_GRADS: Any = torch._C._parse_dispatch_key("VmapMode")
 Maybe = Sequence[Tensor | None]
+
+
+class _Thread(threading.local):
+    """Whether a backward pass runs in this thread: `.data` of what it saved may have been set."""
+
+    backward = False
+
+
+thread = _Thread()
 
 
 def check_derivatives(name: str, transform: Any, args: tuple[Any, ...]) -> None:
@@ -211,3 +221,12 @@ def materialized(ctx: Any, grads: list[Any]) -> list[Tensor] | None:
             if grads[k] is None:
                 grads[k] = some[0].new_zeros(shape, dtype=dtype)
     return grads
+
+
+def in_backward(function: Callable[..., Any], *args: Any) -> Any:
+    """The result of a function whose calls of operators check all shapes."""
+    before, thread.backward = thread.backward, True
+    try:
+        return function(*args)
+    finally:
+        thread.backward = before

@@ -12,7 +12,7 @@ from graphtheory.ops import reference
 from graphtheory.ops.backend import Backend
 from graphtheory.ops.bounds import check_arguments, check_same_type
 from graphtheory.ops.call import Call, known, run, structure
-from graphtheory.ops.fused_op import FusedOp
+from graphtheory.ops.operator import FusedOp
 from graphtheory.ops.recorded import made
 
 Reduction = Literal["sum", "mean", "max", "min"]

@@ -17,9 +17,9 @@ from graphtheory.ops.arguments import BucketedBias, EdgeFeatures
 from graphtheory.ops.backend import BACKENDS, Backend
 from graphtheory.ops.call import AttentionCall, Call, structure, sum_type
 from graphtheory.ops.dropout import dropout_factor
-from graphtheory.ops.fused_op import FusedOp
 from graphtheory.ops.kernels import neighborhood_of
 from graphtheory.ops.look_up import bias_per_edge
+from graphtheory.ops.operator import FusedOp
 
 
 def saved_like(out: Tensor, num_edges: int, backend: str, operation: str) -> Tensor:

@@ -13,9 +13,8 @@ from graphtheory.ops import fused
 from graphtheory.ops.arguments import BucketedBias
 from graphtheory.ops.backend import BACKENDS, Backend
 from graphtheory.ops.call import AttentionCall, sum_type
-from graphtheory.ops.fused_op import FusedOp
 from graphtheory.ops.look_up import bias_per_edge
-from graphtheory.ops.operator import operator
+from graphtheory.ops.operator import FusedOp, operator
 
 
 def _check_count(k: int) -> None:

@@ -16,9 +16,8 @@ from graphtheory.graph import Neighborhood
 from graphtheory.graph.csr import csr_targets
 from graphtheory.ops import reference
 from graphtheory.ops.backend import BACKENDS, Backend
-from graphtheory.ops.call import Call, recorded, structure, sum_type
-from graphtheory.ops.fused_op import FusedOp
-from graphtheory.ops.operator import Operator, operator
+from graphtheory.ops.call import Call, structure, sum_type
+from graphtheory.ops.operator import FusedOp, Operator, operator
 from graphtheory.ops.recorded import Needs, Tensors, made
 
 
@@ -182,7 +181,7 @@ def aggregate(call: Call, backend: Backend) -> Tensor:
     nb, (reduce,), plan = call.neighborhood, call.options, call.plan
     parts, name = structure(call, backend), backend.name
     if plan is not None and plan.recorded is not None and reduce in ("sum", "mean"):
-        one = recorded(plan, Sums, lambda: Sums(parts, backend, reduce == "mean"), backend.kernels)
+        one = plan.work(Sums, lambda: Sums(parts, backend, reduce == "mean"), backend.kernels)
         return one((weights, value), plan.grad)[0]
     assert weights is not None and value is not None
     if reduce == "max":

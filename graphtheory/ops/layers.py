@@ -18,7 +18,7 @@ from graphtheory.ops import additive, fused, kernels
 from graphtheory.ops.arguments import BucketedBias
 from graphtheory.ops.backend import BACKENDS, Backend
 from graphtheory.ops.backends.triton_csr import triton_objections
-from graphtheory.ops.call import AttentionCall, Call, Plan, keep, known, recorded
+from graphtheory.ops.call import MOST, AttentionCall, Call, Plan, known
 from graphtheory.ops.derivatives import first_gradients, needs_grad
 from graphtheory.ops.dropout import draw_seed
 from graphtheory.ops.kernels import neighborhood_of
@@ -56,7 +56,7 @@ def run(
 
     With dropout, torch's global generator of the device draws.
     """
-    if nb.sets is not None or nb.indptr.is_cpu or triton_objections(nb.device):
+    if nb.sets is not None or triton_objections(nb.device):
         return None
     key, plan = known("attention", nb, kind.__name__, *tensors, *options, dropout)
     if key is None:
@@ -66,7 +66,9 @@ def run(
             return None
         grad = needs_grad(tensors)
         plan = Plan(run, grad, grad, {})
-        keep(nb, key, plan._replace(recorded={}, again=True))
+        if len(nb.plans) >= MOST:
+            nb.plans.clear()
+        nb.plans[key] = plan._replace(recorded={}, again=True)
     t = nb._turned() if plan.grad else None  # whose ids are as they were
 
     def make() -> Layer:
@@ -74,7 +76,7 @@ def run(
         return kind([nb.indptr, nb.indices, *by_source], *options, dropout)  # type: ignore[list-item]
 
     seed = draw_seed(None, nb.device) if dropout > 0 else None
-    one = recorded(plan, kind, make, BACKENDS[_NAME].kernels)
+    one = plan.work(kind, make, BACKENDS[_NAME].kernels)
     return one((*tensors, seed), plan.grad)[0]
 
 
@@ -100,10 +102,6 @@ def _by_head(heads: int, nodes: Tensor) -> Tensor:
 
 def _flat(nodes: Tensor) -> Tensor:
     return nodes.flatten(1)
-
-
-def _row(k: int, of: Tensor) -> Tensor:
-    return of[k]
 
 
 def _part(k: int, heads: int, maps: Tensor) -> Tensor:
@@ -217,8 +215,7 @@ class MappedAttention(Layer):
         found += [of_table if needs[1] else None, None]
         for some, of, args in ((matrices, _of_matrices, (of_y, x)), (biases, _over_nodes, (of_y,))):
             wanted = some[0] is not None and any(needs[len(found) : len(found) + count])
-            whole = made(of, *args) if wanted else None
-            found += [made(partial(_row, k), whole) if wanted else None for k in range(count)]
+            found += made(torch.unbind, made(of, *args)) if wanted else [None] * count
         return *found, None
 
     def definition(self, *tensors: Any) -> Tensor:

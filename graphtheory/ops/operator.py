@@ -1,10 +1,13 @@
-"""Torch ops that something may trace, and that run by themselves where nothing does."""
+"""Torch ops that something may trace, called directly where nothing does, and fused operations.
+
+A fused operation is one declaration, from which its torch ops and derivatives follow.
+"""
 
 from __future__ import annotations
 
 import inspect
-import threading
-from collections.abc import Callable
+from collections import namedtuple
+from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any
 
@@ -14,16 +17,12 @@ from torch import Tensor
 from graphtheory.graph.content import check_lookup
 from graphtheory.graph.inference import innermost_transform
 from graphtheory.ops import derivatives
+from graphtheory.ops.backend import BACKENDS
 from graphtheory.ops.bounds import Layout
+from graphtheory.ops.declared import TYPES, declared, flags, one_or_all, taker
+from graphtheory.ops.recorded import OpWork
 
-
-class _Thread(threading.local):
-    """Whether a backward pass runs in this thread: `.data` of what it saved may have been set."""
-
-    backward = False
-
-
-_thread = _Thread()
+_DIGITS = "01".__getitem__
 
 
 class Operator:
@@ -61,7 +60,7 @@ class Operator:
             return function(*_detached(args))
 
         def checked(*args: Any) -> Any:
-            if _thread.backward:
+            if derivatives.thread.backward:
                 self.layout.check_shapes(args)
             self.layout.check_ids(args)
             return planned(*args)
@@ -159,7 +158,7 @@ def _differentiable(
         @staticmethod
         def backward(ctx: Any, *grads: Any) -> Any:
             derivatives.check_derivatives(name, None, ())
-            found = in_backward(backward, ctx, *grads)
+            found = derivatives.in_backward(backward, ctx, *grads)
             out = list(found) if isinstance(found, tuple) else [found]
             for k, grad in enumerate(out):
                 if isinstance(grad, list):
@@ -169,10 +168,205 @@ def _differentiable(
     return Direct
 
 
-def in_backward(function: Callable[..., Any], *args: Any) -> Any:
-    """The result of a function whose calls of operators check all shapes."""
-    before, _thread.backward = _thread.backward, True
-    try:
-        return function(*args)
-    finally:
-        _thread.backward = before
+class FusedOp(Operator):
+    """An operation whose backend kernels compute the values and, in a second op, the gradients.
+
+    A call gives the outputs, differentiable any number of times; its last argument names a backend.
+    `gradients` is the op of the gradients. From the declaration follow both torch ops with their
+    schemas, shapes for tracing, checks of ids and shapes, what is saved, the gradients, and the
+    gradients of the gradients, for which autograd follows the definition.
+
+    Args:
+        name: Of the op, "graphtheory::name"; that of the gradients is "graphtheory::name_backward".
+        arguments: ``name:word`` for each argument, with "?" where it may be None. A word is one of
+            `Layout`; "any" is a tensor that is not checked; or "int", "float", "bool". The
+            arguments whose word is a shape have gradients. An argument "backend" is added.
+        outputs: The shape of each output; "!" marks one without a gradient.
+        run: From the kernels of the backend and the arguments to the outputs.
+        gradients: From the kernels, the arguments, the gradients of the outputs, what was kept, and
+            which gradients are needed, to the gradient of each argument that has one, in any type;
+            what is not needed may be anything.
+        definition: From the arguments to the outputs that have gradients, by functions that
+            autograd differentiates.
+        kept: Words of what the backward pass reads beside the arguments.
+        keep: What that is, from the arguments and the tuple of outputs.
+        fake: Outputs without values, for tracing; without it their shapes say all.
+        strided: Arguments whose gradients lie in memory as they do.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        arguments: str,
+        outputs: str,
+        *,
+        run: Callable[[Any, Any], Any],
+        gradients: Callable[[Any, Any, Sequence[Tensor], Sequence[Any], Sequence[bool]], Any],
+        definition: Callable[[Any], Any],
+        kept: str = "",
+        keep: Callable[[Any, tuple[Any, ...]], tuple[Any, ...]] = lambda a, outputs: (),
+        fake: Callable[[Any], Any] | None = None,
+        strided: tuple[str, ...] = (),
+    ) -> None:
+        given = [text.split(":") for text in (*arguments.split(), "backend:str")]
+        self._names = [one for one, _ in given]
+        self._as_named: Any = namedtuple("Arguments", self._names)  # type: ignore[misc]
+        self._run, self._gradients, self._definition = run, gradients, definition
+        self._keep, self._strided = keep, strided
+        self._outputs = [out.rstrip("!") for out in outputs.split()]
+        self._open = [k for k, out in enumerate(outputs.split()) if not out.endswith("!")]
+        self._closed = [k for k in range(len(self._outputs)) if k not in self._open]
+        words = [word.rstrip("?") for _, word in given]
+        self._parts = words.index("parts") if "parts" in words else None  # the one list of tensors
+        self._tensors = [k for k, word in enumerate(words) if word not in TYPES]
+        self._options = [k for k, word in enumerate(words) if word in TYPES and k != self._parts]
+        self._asked = [k for k, word in enumerate(words) if word.isupper()]
+        self._take_tensors, self._take_asked = taker(self._tensors), taker(self._asked)
+        self._take_options, self._take_closed = taker(self._options), taker(self._closed)
+
+        grads = [f"grad{k}:{self._outputs[at]}" for k, at in enumerate(self._open)]
+        kept_ones = [f"kept{k}:{word}" for k, word in enumerate(kept.split())]
+        self._first, self._second = len(grads), len(grads) + len(kept_ones)
+        backward = " ".join((*grads, *kept_ones, "needs:str", arguments, "backend:str"))
+        super().__init__(
+            *declared(name, f"{arguments} backend:str", len(self._outputs), self._forward)
+        )
+        self.register_fake(
+            self._fake if fake is None else lambda *args: fake(self._as_named(*args))
+        )
+        self.register_autograd(self._differentiate, setup_context=self._save)
+        self.gradients = Operator(
+            *declared(f"{name}_backward", backward, len(self._asked), self._backward)
+        )
+        self.gradients.register_fake(self._fake_gradients)
+        self.gradients.register_autograd(self._differentiate_again, setup_context=self._save_again)
+
+    def recorded(self, args: tuple[Any, ...], plan: Any) -> Any:
+        for name, ids, table in self.layout.lookups:
+            check_lookup(name, args[ids], args[table])
+        kernels = BACKENDS[args[-1]].kernels
+        one = plan.work(self, lambda: OpWork(self, args, kernels), kernels)
+        found = one(self._take_tensors(args), plan.grad)
+        if len(self._outputs) == 1:
+            return found[0]
+        out: list[Tensor | None] = [None] * len(self._outputs)  # for those without a gradient
+        for k, tensor in zip(self._open, found, strict=True):
+            out[k] = tensor
+        return tuple(out)
+
+    def _forward(self, *args: Any) -> Any:
+        return self._run(BACKENDS[args[-1]].kernels, self._as_named(*args))
+
+    def _fake(self, *args: Any) -> Any:
+        sizes = self.layout.sizes(args)
+        like = args[self._tensors[0]]
+        return one_or_all(
+            [like.new_empty([sizes[letter] for letter in word]) for word in self._outputs]
+        )
+
+    def _backward(self, *args: Any) -> Any:
+        grads, kept, needs, rest = self._apart(args)
+        kernels, named = BACKENDS[args[-1]].kernels, self._as_named(*rest)
+        found = self._gradients(kernels, named, grads, kept, needs)
+        out = []
+        for k, need, one in zip(self._asked, needs, found, strict=True):
+            absent = not need or rest[k] is None
+            out.append(grads[0].new_empty(0) if absent else one.to(rest[k].dtype))
+        return one_or_all(out)
+
+    def _fake_gradients(self, *args: Any) -> Any:
+        grads, _, needs, rest = self._apart(args)
+
+        out = []
+        for k, need in zip(self._asked, needs, strict=True):
+            given = rest[k] if need else None
+            if given is None:
+                out.append(grads[0].new_empty(0))
+            elif self._names[k] in self._strided:
+                out.append(torch.empty_like(given))
+            else:
+                out.append(given.new_empty(given.shape))
+        return one_or_all(out)
+
+    def _apart(self, args: Sequence[Any]) -> tuple[Any, Any, Sequence[bool], Sequence[Any]]:
+        """Gradients of the outputs, what was kept, which gradients are needed, the arguments."""
+        first, second = self._first, self._second
+        return args[:first], args[first:second], flags(args[second]), args[second + 1 :]
+
+    def _hold(self, ctx: Any, more: Sequence[Any], args: Sequence[Any]) -> None:
+        ctx.set_materialize_grads(False)
+        parts = () if self._parts is None else args[self._parts]
+        ctx.options, ctx.num_parts = self._take_options(args), len(parts)
+        ctx.save_for_backward(*more, *self._take_tensors(args), *parts)
+
+    def _held(self, ctx: Any, count: int) -> tuple[Sequence[Any], list[Any]]:
+        """What was held, `count` tensors and the arguments."""
+        saved = ctx.saved_tensors  # once: to read them twice is an error under checkpointing
+        end = count + len(self._tensors)
+        return saved[:count], self._together(saved[count:end], ctx.options, saved[end:])
+
+    def _together(self, tensors: Any, options: Any, parts: Any) -> list[Any]:
+        """The arguments, of what `_take_tensors` and `_take_options` have taken from them."""
+        args: list[Any] = [None] * len(self._names)
+        for k, tensor in zip(self._tensors, tensors, strict=True):
+            args[k] = tensor
+        for k, option in zip(self._options, options, strict=True):
+            args[k] = option
+        if self._parts is not None:
+            args[self._parts] = list(parts)
+        return args
+
+    def _save(self, ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        outputs = output if isinstance(output, tuple) else (output,)
+        if self._closed:
+            ctx.mark_non_differentiable(*self._take_closed(outputs))
+        if len(self._open) > 1:
+            ctx.shapes = [(outputs[k].shape, outputs[k].dtype) for k in self._open]
+        self._hold(ctx, self._keep(self._as_named(*inputs), outputs), inputs)
+
+    def _differentiate(self, ctx: Any, *above: Tensor | None) -> tuple[Any, ...]:
+        grads = derivatives.materialized(ctx, [above[k] for k in self._open])
+        if grads is None:
+            return self._of_arguments(ctx)
+        kept, args = self._held(ctx, self._second - self._first)
+        needs = self._take_asked(ctx.needs_input_grad)
+        return self._of_arguments(ctx, self.gradients_of(grads, kept, args, needs))
+
+    def gradients_of(self, grads: Any, kept: Any, args: Any, needs: Sequence[bool]) -> list[Any]:
+        """Gradients of the arguments that have one by the op, which differentiates them again."""
+        found = self.gradients(*grads, *kept, "".join(map(_DIGITS, needs)), *args)
+        found = list(found) if isinstance(found, tuple) else [found]
+        for k, need in enumerate(needs):
+            if not need:
+                found[k] = None
+        return found
+
+    def _of_arguments(self, ctx: Any, found: Any = ()) -> tuple[Any, ...]:
+        out: list[Any] = [None] * len(self._names)
+        for k, grad in zip(self._asked, found, strict=False):
+            out[k] = grad
+        if self._parts is not None:
+            out[self._parts] = [None] * ctx.num_parts
+        return tuple(out)
+
+    def _save_again(self, ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        grads, _, ctx.needs, args = self._apart(inputs)
+        self._hold(ctx, grads, args)
+
+    def _differentiate_again(self, ctx: Any, *upstream: Tensor | None) -> tuple[Any, ...]:
+        grads, args = self._held(ctx, self._first)
+
+        def definition(*tensors: Any) -> Any:
+            now = list(args)
+            for k, tensor in zip(self._asked, tensors, strict=True):
+                now[k] = tensor
+            return self._definition(self._as_named(*now))
+
+        ups = [up if need else None for up, need in zip(upstream, ctx.needs, strict=True)]
+        by = [*range(self._first), *(self._second + 1 + k for k in self._asked)]
+        of_grads, found = derivatives.second_gradients(
+            definition, [args[k] for k in self._asked], grads, ups,
+            [ctx.needs_input_grad[k] for k in by],
+        )  # fmt: skip
+        kept = (None,) * (self._second - self._first)
+        return (*of_grads, *kept, None, *self._of_arguments(ctx, found))

@@ -18,8 +18,8 @@ from graphtheory.ops import fused
 from graphtheory.ops.arguments import BucketedBias, EdgeFeatures
 from graphtheory.ops.backend import BACKENDS
 from graphtheory.ops.call import AttentionCall
-from graphtheory.ops.fused_op import FusedOp
 from graphtheory.ops.kernels import neighborhood_of
+from graphtheory.ops.operator import FusedOp
 
 Linear = tuple[Tensor, Tensor | None]  # W and b
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -11,7 +11,6 @@ from torch import Tensor
 
 from graphtheory.graph.content import PLAIN, is_tracing
 from graphtheory.ops import derivatives
-from graphtheory.ops.operator import in_backward
 
 Tensors = Sequence[Tensor | None]
 Needs = Sequence[bool]
@@ -52,8 +51,8 @@ class _Thread(threading.local):
 thread = _Thread()
 
 
-def made(function: Callable[..., Tensor], *args: Tensor | None) -> Tensor:
-    """The tensor that a function of torch makes of others; a record of the work notes it."""
+def made(function: Callable[..., Any], *args: Tensor | None) -> Any:
+    """The tensor or tensors that a function of torch makes; a record of the work notes them."""
     found = function(*args)
     if thread.recorder is not None:
         thread.recorder.made(found, function, args)
@@ -144,5 +143,44 @@ class _Function(torch.autograd.Function):
         if not (torch.is_grad_enabled() or is_tracing()) and _are_plain(grads, kept, read):
             found = recorded.backward(grads, kept, read, needs)
         if found is None:
-            found = in_backward(recorded.work.differentiable, grads, kept, read, needs)
+            found = derivatives.in_backward(recorded.work.differentiable, grads, kept, read, needs)
         return None, *found
+
+
+class OpWork:
+    """A fused operation with the options and the rows of a call."""
+
+    def __init__(self, op: Any, args: Sequence[Any], kernels: Any) -> None:
+        self._op, self.name, self.outputs = op, op.layout.name, len(op._open)
+        self._kernels, self._options = kernels, op._take_options(args)
+        self.parts: list[Tensor] = [] if op._parts is None else args[op._parts]
+
+    def _args(self, tensors: Sequence[Any]) -> Any:
+        return self._op._together(tensors, self._options, self.parts)
+
+    def forward(self, tensors: Sequence[Any]) -> Sequence[Any]:
+        op, args = self._op, self._op._as_named(*self._args(tensors))
+        found = op._run(self._kernels, args)
+        outputs = found if isinstance(found, tuple) else (found,)
+        return *(outputs[k] for k in op._open), *op._keep(args, outputs)
+
+    def reads(self, tensors: Sequence[Any], needs: Sequence[bool]) -> Sequence[Any]:
+        return tensors
+
+    def backward(
+        self, grads: Sequence[Tensor], kept: Any, read: Any, needs: Sequence[bool]
+    ) -> list[Any]:
+        op, args = self._op, self._args(read)
+        asked = [needs[op._tensors.index(k)] for k in op._asked]
+        found = op._gradients(self._kernels, op._as_named(*args), grads, kept, asked)
+        pairs = zip(found, asked, op._asked, strict=True)
+        return self._of_tensors(one if n and args[k] is not None else None for one, n, k in pairs)
+
+    def differentiable(self, grads: Any, kept: Any, read: Any, needs: Sequence[bool]) -> list[Any]:
+        op = self._op
+        asked = [needs[op._tensors.index(k)] for k in op._asked]
+        return self._of_tensors(op.gradients_of(grads, kept, self._args(read), asked))
+
+    def _of_tensors(self, found: Iterable[Any]) -> list[Any]:
+        by_argument = dict(zip(self._op._asked, found, strict=True))
+        return [by_argument.get(k) for k in self._op._tensors]

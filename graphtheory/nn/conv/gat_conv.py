@@ -115,18 +115,11 @@ class GATConv(GATBase, pyg.GATConv):
             edge_index, x_src.size(0), num_dst, add_self_loops=self.add_self_loops, flow=self.flow
         )
         dropout = self.dropout if self.training else 0.0
-        alone = self.lin is not None and self.lin_edge is None and self.res is None and self.concat
-        if alone and x_dst is x_src and not return_attention_weights:
-            on_core.check_features("x", x_src, getattr(self.lin, "in_channels", -1))
-            if on_core.run_inside(x_src, self.lin):
-                atts, edge = (self.att_src, self.att_dst), self._barred(adj)
-                given = (x_src, self.lin.weight, *atts, self.bias, edge)
-                slope = float(self.negative_slope)
-                found = layers.run(
-                    layers.MappedGAT, adj.neighborhood, given, self.heads, slope, dropout=dropout
-                )
-                if found is not None:
-                    return found
+        on_gpu = not adj.neighborhood.indptr.is_cpu
+        if on_gpu and x_dst is x_src and not return_attention_weights:
+            whole = self._whole(x_src, adj, dropout)
+            if whole is not None:
+                return whole
         maps = (self.lin_src, self.lin_dst) if self.lin is None else (self.lin, self.lin)
         source, target = self._project(x_src, x_dst, *maps)
         of_source, of_target = self._node_scores(source, target)
@@ -156,21 +149,27 @@ class GATConv(GATBase, pyg.GATConv):
         if features is not None and matrix is not None:
             vectors = (matrix * self.att_edge.view(self.heads, 1, -1)).sum(-1)
             out = features @ vectors.t()
-        if adj.replaced is None or out is None:
-            return self._barred(adj) if out is None else out
+        if adj.replaced is None:
+            return out
+        if out is None:
+            out = self.att_src.new_zeros(adj.replaced.size(0), self.heads)
         return out.masked_fill(adj.replaced[:, None], -torch.inf)
 
-    def _barred(self, adj: Adjacency) -> Tensor | None:
-        """Edge scores of 0, and -inf of replaced self-loops; None where there are none."""
-        if adj.replaced is None:
+    def _whole(self, x: Tensor, adj: Adjacency, dropout: float) -> Tensor | None:
+        """The output as one function; None where its parts have to run."""
+        if self.lin is None or self.lin_edge is not None or self.res is not None:
             return None
-        like, replaced = self.att_src, adj.replaced
-
-        def make() -> Tensor:
-            zeros = torch.zeros(len(replaced), self.heads, dtype=like.dtype, device=like.device)
-            return zeros.masked_fill(replaced[:, None], -torch.inf)
-
-        return adj.cached(("barred", self.heads, like.dtype), make)  # type: ignore[no-any-return]
+        on_core.check_features("x", x, getattr(self.lin, "in_channels", -1))
+        if not self.concat or not on_core.run_inside(x, self.lin):
+            return None
+        edge = None
+        if adj.replaced is not None:
+            key = ("replaced", self.heads, self.att_src.dtype)
+            edge = adj.cached(key, lambda: self._edge_scores(adj, None, None).detach())  # type: ignore[union-attr]
+        given = x, self.lin.weight, self.att_src, self.att_dst, self.bias, edge
+        slope = float(self.negative_slope)
+        nb, kind = adj.neighborhood, layers.MappedGAT
+        return layers.run(kind, nb, given, self.heads, slope, dropout=float(dropout))
 
 
 def _block_diagonal(att: Tensor) -> Tensor:

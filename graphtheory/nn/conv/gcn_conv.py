@@ -145,21 +145,24 @@ class GCNConv(on_core.OnCore, pyg.GCNConv):
             self._keep(edge_index, rows, one_set)
         elif rows is None:
             rows = self._rows(*args)
-        if one_set and edge_weight is None and self._runs_inside(x_src, rows[1]):
-            given = (x_src, self.lin.weight, self.bias, rows[1])
-            out = layers.run(layers.MappedSums, rows[0], given)
-            if out is not None:
-                return out
+        out = None
+        if not rows[0].indptr.is_cpu and one_set and edge_weight is None:
+            out = self._whole(x_src, *rows)
+        if out is not None:
+            return out
         x_src = self.lin(x_src)
         if edge_weight is not None:
             _, x_src = on_core.multiplied(edge_weight, x_src)
         out = self._sum(x_src, *rows)
         return out if self.bias is None else out + self.bias
 
-    def _runs_inside(self, x: Tensor, weight: Tensor | None) -> bool:
+    def _whole(self, x: Tensor, nb: Neighborhood, weight: Tensor | None) -> Tensor | None:
+        """The output as one function; None where its parts have to run."""
         if weight is None or weight.requires_grad or self.node_dim not in (0, -2):
-            return False
-        return on_core.run_inside(x, self.lin)
+            return None
+        if not on_core.run_inside(x, self.lin):
+            return None
+        return layers.run(layers.MappedSums, nb, (x, self.lin.weight, self.bias, weight))
 
     def __prepare_scriptable__(self) -> Any:
         twin: Any = super().__prepare_scriptable__()

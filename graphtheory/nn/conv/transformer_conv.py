@@ -152,11 +152,11 @@ class DotProduct(OnCore):
                 out = out + of_edges
             return out, weights
 
-    def _whole(self, x: Tensor, adj: Adjacency, bias: Bias) -> Tensor | None:
-        """The output, `lin_skip` included, as one function; None where its parts have to run."""
+    def _whole(self, x: Tensor, adj: Adjacency, bias: Bias, skip: Any) -> Tensor | None:
+        """The output, W x of `skip` included, as one function; None where its parts have to run."""
         maps = [self.lin_query, self.lin_key, self.lin_value]
-        if self.lin_skip is not None:
-            maps.append(self.lin_skip)
+        if skip is not None:
+            maps.append(skip)
         if self.recompute or not self.concat or self.value_table is not None:
             return None
         if not on_core.run_inside(x, *maps):
@@ -305,8 +305,9 @@ class TransformerConv(DotProduct, pyg.TransformerConv):
         features = None
         if edge_attr is not None or self.lin_edge is not None:
             features = edge_features.checked_features(edge_attr, adj.num_given, self.lin_edge)
-        if x_dst is x_src and features is None and self.lin_beta is None:
-            whole = None if return_attention_weights else self._whole(x_src, adj, None)
+        alone = features is None and self.lin_beta is None and not return_attention_weights
+        if alone and x_dst is x_src and not adj.neighborhood.indptr.is_cpu:
+            whole = self._whole(x_src, adj, None, self.lin_skip if self.root_weight else None)
             if whole is not None:
                 return whole
         out, weights = self._attend(

@@ -261,6 +261,7 @@ class Blocks(Backend):
 
     name = "blocks"
     operations = frozenset({"attention", "topk_attention"})
+    records = True
 
     def unsupported(self, call: Call | AttentionCall) -> list[str]:
         """Other neighborhoods, and on some devices and sets dropout or the k nearest."""
@@ -287,11 +288,6 @@ class Blocks(Backend):
         """Where loops over edges are faster on a CPU."""
         assert isinstance(call, AttentionCall)
         return call.k is None and call.query.is_cpu and not blocks_beat_edge_loops(call)
-
-    def records(self, call: Call | AttentionCall) -> bool:
-        """Those that run the kernels of `triton_csr`."""
-        assert isinstance(call, AttentionCall)
-        return not call.query.is_cpu
 
     def run(self, call: Call | AttentionCall) -> Tensor:
         """The result of a call, differentiable."""

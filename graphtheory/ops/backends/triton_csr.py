@@ -58,6 +58,7 @@ class TritonCSR(CSRBackend):
     module = "graphtheory.ops.backends.triton.kernels"
     backward_needs = ("out", "bias", "table")
     fuses_additive_attention = True
+    records = True
 
     def unsupported(self, call: Call | AttentionCall) -> list[str]:
         """Tensors on several devices, on no GPU, or on one that Triton does not know."""
@@ -74,10 +75,6 @@ class TritonCSR(CSRBackend):
         if isinstance(call, Call) and call.options in (("max",), ("min",)):
             reasons.append(f"it has no kernel for reduce={call.options[0]!r}")
         return reasons
-
-    def records(self, call: Call | AttentionCall) -> bool:
-        """All calls."""
-        return True
 
     def saved_shape(
         self, operation: str, num_dst: int, num_edges: int, num_heads: int, dtype: torch.dtype,

@@ -51,7 +51,7 @@ class Recorder:
         self._places = {id(t): k for k, t in enumerate(given) if t is not None}
         self.fixed = {id(t): t for t in fixed}
         self.constants: list[Any] = []
-        self.steps: list[tuple[Any, list[int]]] = []  # what runs, and the places of its arguments
+        self.steps: list[tuple[Any, list[int], Any]] = []  # what runs, places of its arguments
         self.void = False
 
     def keep(self, *fixed: Tensor | None) -> None:
@@ -67,18 +67,21 @@ class Recorder:
         self.constants.append(arg.data_ptr() if isinstance(arg, Tensor) else arg)
         return -len(self.constants)
 
-    def made(self, tensor: Tensor, function: Callable[..., Tensor], args: Tensors) -> None:
-        """Note a tensor that a function has made of others."""
-        places = [self.place(t) for t in args]
+    def made(self, found: Any, function: Callable[..., Any], args: Tensors) -> None:
+        """Note a tensor that a function has made of others, or a tuple of them."""
+        places, offset = [self.place(t) for t in args], None
         self.void |= min(places, default=0) < 0
-        self.steps.append((function, places))
-        self._places[id(tensor)] = len(self._held)
-        self._held.append(tensor)
+        if len(args) == 1 and isinstance(found, Tensor) and found is not args[0]:
+            offset = _offset(found, args[0])
+        self.steps.append((function, places, (len(self._held), offset)))
+        for tensor in found if isinstance(found, tuple) else (found,):
+            self._places[id(tensor)] = len(self._held)
+            self._held.append(tensor)
 
     def launched(self, launcher: Launcher | None, sizes: Sequence[int], args: Tensors) -> None:
         """Note a launch; without a launcher it has to be left to Triton."""
         self.void |= launcher is None or len(args) < 2
-        self.steps.append(((launcher, sizes), [self.place(a) for a in args]))
+        self.steps.append(((launcher, sizes), [self.place(a) for a in args], None))
 
 
 def recorder() -> Recorder | None:
@@ -113,7 +116,7 @@ class Replay:
         self._kinds = [
             None if t is None else (t.shape, t.dtype, t.stride(), t.get_device()) for t in given
         ]
-        launches = [what[0] for what, _ in note.steps if isinstance(what, tuple)]
+        launches = [what[0] for what, *_ in note.steps if isinstance(what, tuple)]
         self._void = note.void or not launches
         if self._void:
             return
@@ -122,14 +125,21 @@ class Replay:
         self._device = given[self._like].get_device()
         self._kernels, self._stream = {one.kernel for one in launches}, launches[0].stream
         self._steps: list[tuple[Any, ...]] = []
-        for what, places in note.steps:
-            if isinstance(what, tuple):
+        asked = {k for k in self._results if k is not None}  # of others, addresses are enough
+        for what, places, made in reversed(note.steps):
+            at = places[0] if len(places) == 1 else places
+            if made is None:
                 one, sizes = what
                 pick = itemgetter(*(len(note.constants) + k for k in places))
                 self._steps.append((one.run, sizes, one.code, pick, one.constants, one.compiled))
+            elif made[1] is not None and made[0] not in asked:
+                self._steps.append(
+                    (None, None, len(note.constants) + places[0], made[1], None, None)
+                )
             else:
-                at = places[0] if len(places) == 1 else places
+                asked |= set(places)
                 self._steps.append((None, what, at, None, None, None))
+        self._steps.reverse()
 
     def __call__(self, tensors: Tensors) -> Tensors | None:
         """What `work` would return; None where it has to run itself."""
@@ -153,11 +163,22 @@ class Replay:
             return None
         with torch.cuda.device_of(tensors[self._like]):
             stream = self._stream(self._device)
-            for run, what, code, pick, constants, _ in self._steps:
-                if run is None:
-                    one = what(held[code]) if type(code) is int else what(*[held[k] for k in code])
-                    held.append(one)
-                    places.append(one.data_ptr())
+            for run, what, at, pick, constants, _ in self._steps:
+                if run is not None:
+                    run(*what, stream, *at, *pick(places), *constants)
+                elif what is None:
+                    held.append(None)
+                    places.append(places[at] + pick)
                 else:
-                    run(*what, stream, *code, *pick(places), *constants)
+                    one = what(held[at]) if type(at) is int else what(*[held[k] for k in at])
+                    for tensor in one if type(one) is tuple else (one,):
+                        held.append(tensor)
+                        places.append(tensor.data_ptr())
         return [None if k is None else held[k] for k in self._results]
+
+
+def _offset(view: Tensor, of: Tensor) -> int | None:
+    """How many bytes after another tensor one begins in the same memory; None if it does not."""
+    if view.numel() == 0 or view.untyped_storage().data_ptr() != of.untyped_storage().data_ptr():
+        return None
+    return view.data_ptr() - of.data_ptr()

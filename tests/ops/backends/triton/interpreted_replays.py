@@ -8,36 +8,45 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
+from torch_geometric import nn as pyg
 
-from graphtheory import Neighborhood, cliques, ops
+from graphtheory import Neighborhood, cliques, nn, ops
+from graphtheory.ops import layers
 from graphtheory.ops.backends import triton_csr
 from graphtheory.ops.backends.triton import bins, launch, replay
 
 pytestmark = pytest.mark.filterwarnings("ignore:All-NaN slice encountered:RuntimeWarning")
-_LIBC = ctypes.CDLL(None)
-_LIBC.malloc_usable_size.argtypes, _LIBC.malloc_usable_size.restype = (
-    [ctypes.c_void_p],
-    ctypes.c_size_t,
-)
+_sizes: dict[int, int] = {}  # bytes that lie at an address
 F32, F64 = torch.float32, torch.float64
 NODES, EDGES, HEADS, DIM = 7, 24, 2, 4
 
 no_objections: Any = lambda device: []  # noqa: E731
 triton_csr.triton_objections.__code__ = no_objections.__code__  # others hold the function
 torch.Tensor.is_cpu = False  # a process that pretends to have a GPU cannot go back
+found_gpu = SimpleNamespace(shared_memory_per_block_optin=227 * 1024)
+torch.cuda.get_device_properties = lambda device=None: found_gpu
 
 
 def at(address: int, like: Tensor) -> Tensor:
-    """What was allocated at an address."""
-    bytes_there = _LIBC.malloc_usable_size(address) // like.element_size() * like.element_size()
-    held = (ctypes.c_byte * bytes_there).from_address(address)
+    """What lies at an address that a tensor has told."""
+    held = (ctypes.c_byte * _sizes[address]).from_address(address)
     return torch.from_numpy(np.frombuffer(held, np.uint8)).view(like.dtype)
+
+
+data_ptr = torch.Tensor.data_ptr
+
+
+def noted_address(tensor: Tensor) -> int:
+    address, offset = data_ptr(tensor), tensor.storage_offset() * tensor.element_size()
+    _sizes[address] = tensor.untyped_storage().nbytes() - offset
+    return address
 
 
 @pytest.fixture(autouse=True)
@@ -58,6 +67,7 @@ def replayed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
         return replay.Launcher(kernel, None, run, lambda device: 0, (), ())
 
+    monkeypatch.setattr(torch.Tensor, "data_ptr", noted_address)
     monkeypatch.setattr(launch, "_launcher", launcher)
     monkeypatch.setattr(launch, "_known", {})
     monkeypatch.setattr(bins, "_OF_SMALL", 4)
@@ -191,3 +201,91 @@ def test_second_derivatives_after_replays(name: str) -> None:
     assert torch.autograd.gradgradcheck(
         lambda *some: compute(nb, **dict(zip(given, some, strict=True))), leaves
     )
+
+
+LAYERS: dict[str, tuple[Any, Any]] = {  # ours and PyG's
+    "GCN": (nn.GCNConv(5, H * D), pyg.GCNConv(5, H * D)),
+    "GCN without a bias": (nn.GCNConv(5, H * D, bias=False), pyg.GCNConv(5, H * D, bias=False)),
+    "GAT": (nn.GATConv(5, D, H), pyg.GATConv(5, D, H)),
+    "GAT without a bias": (nn.GATConv(5, D, H, bias=False), pyg.GATConv(5, D, H, bias=False)),
+    "transformer": (nn.TransformerConv(5, D, H), pyg.TransformerConv(5, D, H)),
+    "transformer without biases": (
+        nn.TransformerConv(5, D, H, bias=False), pyg.TransformerConv(5, D, H, bias=False)
+    ),
+    "transformer without a root": (
+        nn.TransformerConv(5, D, H, root_weight=False),
+        pyg.TransformerConv(5, D, H, root_weight=False),
+    ),
+    "distances": (nn.SPDTransformerConv(5, D, H, num_buckets=4), None),
+}  # fmt: skip
+
+
+def edge_list() -> Tensor:
+    nb = graph()
+    return nb.edge_index()[:, torch.randperm(E, generator=torch.Generator().manual_seed(1))]
+
+
+def of_layer(layer: Any, edges: Tensor, x: Tensor, seed: int, again: bool = False) -> list[Tensor]:
+    """Output, gradients of x and parameters; `again` those of the sum of their squares, too."""
+    x = x.clone().requires_grad_()
+    leaves = [x, *layer.parameters()]
+    hops = [torch.arange(E) % 5] if isinstance(layer, nn.SPDTransformerConv) else []
+    out = layer(x, edges, *hops)
+    up = torch.randn(out.shape, generator=torch.Generator().manual_seed(seed), dtype=F64)
+    first = torch.autograd.grad(out, leaves, up.to(out.dtype), create_graph=again)
+    if not again:
+        return [out, *first]
+    total = sum((one**2).sum() for one in first)
+    return [out, *first, *torch.autograd.grad(total, leaves, allow_unused=True)]
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["gradients", "second derivatives"])
+@pytest.mark.parametrize("name", LAYERS)
+def test_a_layer_as_one_function_is_pygs(
+    name: str, again: bool, replayed: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, theirs = LAYERS[name]
+    ours, edges, run = ours.double(), edge_list(), []
+    real = layers.run
+    monkeypatch.setattr(
+        layers, "run", lambda *args, **more: run.append(real(*args, **more)) or run[-1]
+    )
+    for seed in range(3):
+        x = torch.randn(N, 5, dtype=F64, generator=torch.Generator().manual_seed(seed))
+        replayed.clear()
+        found = of_layer(ours, edges, x, seed, again)
+    assert replayed and len(run) == 3 and all(out is not None for out in run)
+    if theirs is None:  # by its parts
+        monkeypatch.setattr(layers, "run", lambda *args, **more: None)
+        wanted = of_layer(ours, edges, x, seed, again)
+    else:
+        theirs = theirs.double()
+        theirs.load_state_dict(ours.state_dict())
+        wanted = of_layer(theirs, edges, x, seed, again)
+    torch.testing.assert_close(found, wanted, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_a_layer_gives_the_same_bits(name: str) -> None:
+    layer, edges = LAYERS[name][0].float(), edge_list()
+    x = torch.randn(N, 5, generator=torch.Generator().manual_seed(0))
+    first, *others = [of_layer(layer, edges, x, 0) for _ in range(3)]
+    assert all(torch.equal(a, b) for other in others for a, b in zip(first, other, strict=True))
+
+
+WATCHED: dict[str, Callable[[Any], Any]] = {
+    "a hook": lambda layer: layer.lin.register_forward_hook(lambda *args: None),
+    "a parametrization": lambda layer: torch.nn.utils.parametrizations.weight_norm(layer.lin),
+    "another type": lambda layer: layer.half(),
+}
+
+
+@pytest.mark.parametrize("how", WATCHED)
+def test_a_layer_whose_parts_are_seen_runs_them(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    layer, run = nn.GCNConv(5, 3), []
+    WATCHED[how](layer)
+    monkeypatch.setattr(layers, "run", lambda *args, **more: run.append(args))
+    x = torch.randn(N, 5).to(next(layer.parameters()).dtype)
+    with torch.autocast("cpu", enabled=how == "another type"):
+        layer(x, edge_list())
+    assert not run
