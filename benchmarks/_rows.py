@@ -83,13 +83,20 @@ def green() -> bool:
     return subprocess.run(command, cwd=ROOT, env=one_thread, check=False).returncode == 0
 
 
-def save(rows: Sequence[Row], path: Path, *, tested: bool = False) -> None:
+def save(
+    rows: Sequence[Row],
+    path: Path,
+    *,
+    tested: bool = False,
+    stale: Callable[[dict[str, str]], bool] = lambda line: False,
+) -> None:
     """Write rows into a CSV file, over those of the same name and parameters; not on red tests.
 
     Args:
         rows: To write.
         path: The file.
         tested: The conformance tests passed on this machine in another process already.
+        stale: Whether a line of the file is left out as well.
 
     Raises:
         SystemExit: The conformance tests are red; the file stays as it was.
@@ -102,6 +109,9 @@ def save(rows: Sequence[Row], path: Path, *, tested: bool = False) -> None:
     if path.exists():
         with path.open(newline="", encoding="utf-8") as file:
             lines = csv.DictReader(file)
-            old = [line for line in lines if (line["name"], line["parameters"]) not in names]
+            old = [
+                line for line in lines
+                if (line["name"], line["parameters"]) not in names and not stale(line)
+            ]  # fmt: skip
     path.parent.mkdir(parents=True, exist_ok=True)
     write_lines(path, [*old, *new])

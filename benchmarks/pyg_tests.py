@@ -4,9 +4,10 @@
     python benchmarks/pyg_tests.py --tests pytorch_geometric/test
     python benchmarks/pyg_tests.py --tests pytorch_geometric/test --others
 
-Each file runs twice, with PyG's layers as they are and swapped when they are made (`_pyg_swap.py`),
-with everything that PyG tests where FULL_TEST is set, TorchScript too; that of other files is
-left out. Skipped tests do not count.
+A row is a file of the former, and a folder of the latter; each test that fails with ours alone has
+a row of its own. All run twice, with PyG's layers as they are and swapped when they are made
+(`_pyg_swap.py`), the former with everything that PyG tests where FULL_TEST is set, TorchScript too.
+Skipped tests do not count.
 """  # noqa: E501
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree
 
 import tyro
@@ -32,41 +34,53 @@ FILES = (
     "transformer_conv",
 )  # fmt: skip
 
-# where other files use layers: all of these, and what lies below
-OTHERS = ("nn/*.py", "nn/conv/*.py", "nn/models", "explain", "utils", "profile", "contrib")
+# where other files use layers, with the folders below
+OTHERS = (
+    ".", "contrib", "explain", "llm", "loader", "nn", "profile", "transforms", "utils",
+    "visualization",
+)  # fmt: skip
 
 
-def other_files(tests: Path) -> list[Path]:
-    """Files that use layers, but those of the swapped ones."""
-    own = {f"test_{name}.py" for name in FILES}
-    found = (path for pattern in OTHERS for path in sorted(tests.glob(pattern)))
-    files = (
-        f for path in found for f in ([path] if path.is_file() else sorted(path.rglob("*.py")))
-    )
-    return [f for f in files if f.name.startswith("test_") and f.name not in own]
+def named_files(tests: Path, others: bool) -> dict[Path, str]:
+    """Files, and what their row is called: one each of those of layers, one a folder of others."""
+    own = [tests / "nn" / "conv" / f"test_{name}.py" for name in FILES]
+    if not others:
+        return {file: file.name for file in own}
+    below = {file: file.parent.relative_to(tests) for file in sorted(tests.rglob("test_*.py"))}
+    return {
+        file: f"folder {folder}" for file, folder in below.items()
+        if str(folder).split("/")[0] in OTHERS and file not in own
+    }  # fmt: skip
 
 
 def outcomes(
-    files: list[Path], *, swapped: bool, full: bool = True
-) -> dict[tuple[str, str], str | None]:
+    tests: Path, files: Iterable[Path], *, swapped: bool, full: bool
+) -> dict[tuple[Path, str], str | None]:
     """By file and test, why it failed, or None; without those that were skipped."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
         command = [
             sys.executable, "-m", "pytest", *map(str, files), "-q", "-p", "no:cacheprovider",
-            f"--junitxml={report}", f"--rootdir={files[0].parent}", "-c", os.devnull,
-            "-p", "_pyg_swap", "--import-mode=importlib",
+            f"--junitxml={report}", f"--rootdir={tests}", "-c", os.devnull,
+            "-p", "_pyg_swap", "--import-mode=importlib", "--continue-on-collection-errors",
         ]  # fmt: skip
         path = os.pathsep.join([str(HERE), str(HERE.parent)])
         env = os.environ | {"PYTHONPATH": path} | ({"FULL_TEST": "1"} if full else {})
         env |= {"PYG_SWAP": "1"} if swapped else {}
-        subprocess.run(command, env=env, check=False, capture_output=True)
+        subprocess.run(command, env=env, cwd=folder, check=False, capture_output=True)
         cases = list(ElementTree.parse(report).iter("testcase"))
     return {
-        (case.get("classname", "").rpartition(".")[2], case.get("name", "")): _failure(case)
+        (_file_of(case, tests), case.get("name", "")): _failure(case)
         for case in cases
         if case.find("skipped") is None
     }
+
+
+def _file_of(case: ElementTree.Element, tests: Path) -> Path:
+    """The file of a test, or the one that could not be imported."""
+    where = case.get("classname") or case.get("name", "")
+    path = tests.joinpath(*where.split(".")).with_suffix(".py")
+    return path if path.exists() else path.parent.with_suffix(".py")  # of a class
 
 
 def _failure(case: ElementTree.Element) -> str | None:
@@ -81,55 +95,52 @@ def _failure(case: ElementTree.Element) -> str | None:
     return None
 
 
-def rows_of(files: list[Path]) -> list[Row]:
-    """How many tests of each file pass with ours, and each that fails with them alone."""
-    theirs, ours = (outcomes(files, swapped=swapped) for swapped in (False, True))
+def rows_of(tests: Path, files: dict[Path, str], full: bool) -> list[Row]:
+    """How many tests of each name pass with ours, and each that fails with them alone."""
+    theirs, ours = (outcomes(tests, files, swapped=swapped, full=full) for swapped in (False, True))
     rows = []
-    for file in files:
+    for name in dict.fromkeys(files[file] for file, _ in (*theirs, *ours)):
         passed, of = (
-            sum(name == file.stem and why is None for (name, _), why in found.items())
+            sum(files[file] == name and why is None for (file, _), why in found.items())
             for found in (ours, theirs)
         )
-        tests = sum(name == file.stem for name, _ in theirs)
-        rows.append(Row.of(file.name, passed, "passed", tests=tests, with_layers_of_pyg=of))
-    return rows + failures(theirs, ours)
-
-
-def failures(theirs: dict[Any, Any], ours: dict[Any, Any]) -> list[Row]:
-    """A row for each test that fails with our layers alone."""
-    return [
-        Row.of(f"{name}.py: {test}", 0, "passed", reason=why)
-        for (name, test), why in ours.items()
-        if why is not None and theirs.get((name, test)) is None
+        count = sum(files[file] == name for file, _ in theirs)
+        rows.append(Row.of(name, passed, "passed", tests=count, with_layers_of_pyg=of))
+    return rows + [
+        Row.of(f"{file.relative_to(tests)}::{test}", 0, "passed", of=files[file], reason=why)
+        for (file, test), why in ours.items()
+        if why is not None and theirs.get((file, test)) is None
     ]
 
 
-def rows_of_others(files: list[Path]) -> list[Row]:
-    """How many tests of all files together pass with ours, and each that fails with them alone."""
-    theirs, ours = (outcomes(files, swapped=swapped, full=False) for swapped in (False, True))
-    passed, of = (sum(why is None for why in found.values()) for found in (ours, theirs))
-    row = Row.of("other files", passed, "passed", tests=len(theirs), with_layers_of_pyg=of)
-    return [row, *failures(theirs, ours)]
-
-
 def main(
-    tests: Path, only: tuple[str, ...] = FILES, others: bool = False, out: Path | None = OUT
+    tests: Path,
+    only: tuple[str, ...] = (),
+    others: bool = False,
+    tested: bool = False,
+    out: Path | None = OUT,
 ) -> None:
-    """Run PyG's tests of swapped layers with theirs and with ours.
+    """Run PyG's tests with their layers and with ours.
 
     Args:
         tests: The folder `test` of a clone of PyG, of about the installed version.
-        only: Files to run, without "test_" and ".py".
-        others: Run the other files that use layers in their place.
+        only: Names of rows, such as "test_gat_conv.py", or "folder explain" with `others`.
+        others: Run the other files that use layers in place of those of layers.
+        tested: The conformance tests have passed on this machine, and are not run first.
         out: CSV file to put the rows in, after the conformance tests; None writes nothing.
     """
-    if others:
-        rows = rows_of_others(other_files(tests))
-    else:
-        rows = rows_of([tests / "nn" / "conv" / f"test_{name}.py" for name in only])
+    tests = tests.resolve()
+    files = {f: name for f, name in named_files(tests, others).items() if not only or name in only}
+    rows = rows_of(tests, files, full=not others)
     show(rows)
     if out is not None:
-        save(rows, out)
+        save(rows, out, tested=tested, stale=partial(_is_of, set(files.values())))
+
+
+def _is_of(names: set[str], line: dict[str, str]) -> bool:
+    """Whether a line of the file is of a row of these names, or of a test that counts for one."""
+    of = line["parameters"].partition(";")[0].removeprefix("of=")
+    return line["name"] in names or of in names
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ parameters that choose rows and options, in any order:
 - `minus model=gcn`, `minus NAME`: less the values of the same query with that parameter, or of that row's name;
   `over model=gcn`, `over NAME`: divided by them;
 - `rows 2 7`: only the second to the seventh of them; `least`, `most`, `least most`: the extremes over the chosen rows;
-  `mean`: their mean.
+  `mean`, `sum`: their mean, their sum.
 
 The values that are chosen, in the order of the file, are the next numbers of the line, up to the next comment. A
 number keeps as many digits as the page gives it: 83.0 is to the nearest tenth, and from 1,000 on final zeros count
@@ -50,7 +50,9 @@ from scipy.special import stdtrit
 HERE = Path(__file__).parent
 RESULTS = HERE.parent / "benchmarks" / "results"
 TEMPLATES = HERE / "tables"
-EXTREMES: dict[str, Callable[[list[float]], float]] = {"least": min, "most": max, "mean": fmean}
+EXTREMES: dict[str, Callable[[list[float]], float]] = {
+    "least": min, "most": max, "mean": fmean, "sum": sum,
+}  # fmt: skip
 BETWEEN: dict[str, Callable[[float, float], float]] = {
     "minus": operator.sub,
     "over": operator.truediv,
@@ -341,6 +343,9 @@ def _made_by(file: str, what: str) -> Callable[[], str]:
 
 
 TABLES = {name: _made_by("benchmarks/summary.py", name) for name in ("speed", "memory", "nearest")}
+TABLES["recipes"] = _made_by("benchmarks/recipes.py", "repeated")
+TABLES["recipes-waiting"] = _made_by("benchmarks/recipes.py", "waiting")
+TABLES["recipes-read"] = _made_by("benchmarks/recipes.py", "only_read")
 TABLES["reliability"] = _made_by("battery/record.py", "table")
 TABLES["mutation"] = _made_by("battery/mutation_record.py", "table")
 

@@ -1,57 +1,36 @@
-"""Train on a graph in DuckDB (pip install duckdb): features by id, edges by pages into a file."""
+"""Export a graph from DuckDB to Parquet, convert it outside of memory, and train on its pages."""
 
 from tempfile import mkdtemp
 
 import duckdb
-import numpy as np
 import torch
-from torch_geometric.data import EdgeAttr, FeatureStore, GraphStore, TensorAttr
 
-from graphtheory.data.loaders import NodeSetLoader
+from graphtheory.data.loaders import GraphFolder, NodeSetLoader
 from graphtheory.lab.datasets import graphs
 from graphtheory.models import SampledGCN
 from graphtheory.patterns import AddSelf, Compose, MeanNormalize, Sample
 
-data, folder, page = graphs.load("digits"), mkdtemp(), 4096
-num_nodes, width = data.x.shape
-nodes = {"id": np.arange(num_nodes)} | {f"x{k}": x.numpy() for k, x in enumerate(data.x.t())}
+data, folder = graphs.load("digits"), mkdtemp()
+nodes = {f"x{k}": x.numpy() for k, x in enumerate(data.x.t())}
+nodes |= {"id": range(data.num_nodes), "y": data.y.numpy(), "train": data.train_mask.numpy()}
 edges = dict(zip(("src", "dst"), data.edge_index.numpy(), strict=True))
-db = duckdb.connect(f"{folder}/graph.duckdb")
-db.execute("CREATE TABLE nodes AS FROM nodes; CREATE TABLE edges AS FROM edges")
+with duckdb.connect(f"{folder}/graph.duckdb") as db:
+    nodes["id"] = torch.tensor(nodes["id"]).numpy()
+    for table in ("nodes", "edges"):
+        db.execute(f"CREATE TABLE {table} AS FROM {table}")
+        db.execute(f"COPY {table} TO '{folder}/{table}.parquet'")
 
-
-class Nodes(FeatureStore):
-    def _get_tensor(self, attr: TensorAttr) -> torch.Tensor:
-        asked = {"id": attr.index.numpy(), "place": np.arange(len(attr.index))}  # noqa: F841
-        rows = db.execute("FROM asked JOIN nodes USING (id) ORDER BY place").fetchnumpy()
-        return torch.from_numpy(np.stack([rows[f"x{k}"] for k in range(width)], 1))
-
-    _get_tensor_size = lambda self, attr: (num_nodes, width)  # noqa: E731
-    get_all_tensor_attrs = lambda self: [TensorAttr(None, "x")]  # noqa: E731
-    _put_tensor = _remove_tensor = NotImplemented
-
-
-class Edges(GraphStore):
-    def _get_edge_index(self, attr: EdgeAttr) -> tuple[torch.Tensor, torch.Tensor]:
-        found = db.execute("SELECT src, dst FROM edges ORDER BY dst, src")
-        degree = np.zeros(num_nodes)
-        source = np.memmap(f"{folder}/sources", np.int64, "w+", shape=data.num_edges)
-        for first in range(0, data.num_edges, page):
-            source[first : first + page], dst = np.array(found.fetchmany(page)).T
-            degree += np.bincount(dst, minlength=num_nodes)
-        indptr = np.append(0, degree.cumsum()).astype(np.int64)
-        return torch.from_numpy(source), torch.from_numpy(indptr)
-
-    get_all_edge_attrs = lambda self: [EdgeAttr(None, "csc", size=(num_nodes,) * 2)]  # noqa: E731
-    _put_edge_index = _remove_edge_index = NotImplemented
-
-
-pattern, model = Compose(Sample(5), AddSelf(), MeanNormalize()), SampledGCN(width, 64, 10)
-optimizer, seeds = torch.optim.Adam(model.parameters(), 0.01), data.train_mask
-for batch in NodeSetLoader((Nodes(), Edges()), pattern, 3, input_nodes=seeds, batch_size=64):
-    logits, y = model(batch.x, batch.neighborhoods), data.y[batch.n_id[: batch.batch_size]]
-    loss = torch.nn.functional.cross_entropy(logits, y)
+kept = GraphFolder.from_parquet(
+    f"{folder}/edges.parquet", f"{folder}/nodes.parquet", f"{folder}/graph",
+    source="src", target="dst", x=[f"x{k}" for k in range(data.num_features)],
+)  # fmt: skip
+pattern = Compose(Sample(5), AddSelf(), MeanNormalize())
+model = SampledGCN(data.num_features, 64, 10)
+optimizer, seeds = torch.optim.Adam(model.parameters(), 0.01), kept.node["train"]
+for batch in NodeSetLoader(kept, pattern, 3, input_nodes=seeds, batch_size=64):
+    logits = model(batch.x, batch.neighborhoods)
+    loss = torch.nn.functional.cross_entropy(logits, batch.y[: batch.batch_size])
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
-    print(f"loss {loss:.3f} on {batch.num_nodes} of {num_nodes} nodes")
+    print(f"loss {loss:.3f} on {batch.num_nodes} of {data.num_nodes} nodes")

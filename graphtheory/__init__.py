@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from graphtheory.graph import Neighborhood, bipartite, causal, cliques, neighbor_lists, star
+from graphtheory.recording import recorded
 
 __version__ = "0.1.0"
 __all__ = [
@@ -13,6 +14,7 @@ __all__ = [
     "causal",
     "cliques",
     "neighbor_lists",
+    "recorded",
     "star",
 ]
 

@@ -48,12 +48,17 @@ def replace_file(path: Path, content: bytes | bytearray) -> None:
         draft.unlink(missing_ok=True)
 
 
+def check_empty(path: Path) -> Path:
+    """Raise where something lies in the folder."""
+    if path.exists() and any(path.iterdir()):
+        raise FileExistsError(f"folder: something lies in {path}, expected an empty one")
+    return path
+
+
 @contextmanager
 def whole_folder(path: Path) -> Iterator[Path]:
     """A folder to write to, which gets its name when all is written; on failure it goes."""
-    path = path.absolute()
-    if path.exists() and any(path.iterdir()):
-        raise FileExistsError(f"folder: something lies in {path}, expected an empty one")
+    path = check_empty(path.absolute())
     draft = _draft_of(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     _sweep(path)

@@ -213,14 +213,23 @@ class PerTensorCache(Generic[Fact]):
                 return fact
         with leave_inference_mode():  # inference mode: what is known must serve training
             fact = self._compute(tensor, *more)
-        held = state_of(fact) if isinstance(fact, Tensor) else None
-        self._known[tensor] = state, held, fact
+        self._keep(tensor, state, fact)
         return fact
 
+    def tell(self, tensor: Tensor, fact: Fact) -> None:
+        """Keep the answer for a tensor that the caller knows already."""
+        if not is_tracing() and (state := state_of(tensor)) is not None:
+            self._keep(tensor, state, fact)
 
-_range: PerTensorCache[tuple[int, int]] = PerTensorCache(
-    lambda ids: (int(ids.min()), int(ids.max()))
+    def _keep(self, tensor: Tensor, state: Hashable, fact: Fact) -> None:
+        held = state_of(fact) if isinstance(fact, Tensor) else None
+        self._known[tensor] = state, held, fact
+
+
+id_range: PerTensorCache[list[int]] = PerTensorCache(
+    lambda ids: torch.stack(torch.aminmax(ids)).tolist()  # which waits for a device once
 )
+"""The least and the greatest id; `tell` it bounds of ids that cannot lie outside."""
 
 
 def check_lookup(name: str, ids: Tensor | None, table: Tensor | int | None) -> None:
@@ -242,7 +251,7 @@ def check_lookup(name: str, ids: Tensor | None, table: Tensor | int | None) -> N
         ids = unwrapped(ids)
         if ids.is_cpu and is_plain(ids) and within(ids, rows):
             return
-        low, high = _range(ids)
+        low, high = id_range(ids)
     if low < 0 or high >= rows:
         raise IndexError(
             f"{name}: entries {low} to {high}, expected 0..{rows - 1} (rows of a table)"

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import is_fake
 
-from graphtheory.graph.content import ascends, fit, is_plain, within
+from graphtheory.graph.content import PerTensorCache, ascends, fit, is_plain, is_tracing, within
 
 _TABLE = 4  # table entries that cost as much as sorting one id
+_PINNED = 2**24  # bytes of a tensor that cost less to copy once more than to wait for
 
 
 def check_index(name: str, index: Tensor, limit: int, kind: str = "node") -> None:
@@ -81,7 +84,7 @@ def plain(tensor: Tensor) -> Tensor:
 
 def _stable_order(key: Tensor, num_keys: int) -> Tensor:
     """Positions of the keys in ascending order, equal ones as given."""
-    if key.device.type != "cpu":
+    if not key.is_cpu:
         return torch.sort(key, stable=True)[1]
     # numpy sorts 16-bit keys in linear time, on one thread. torch's sort synchronizes its threads
     # so often that it becomes many times slower on a busy machine.
@@ -120,14 +123,65 @@ def distinct_ids(ids: Tensor, limit: int) -> tuple[Tensor, Tensor]:
 
 def sort_by_key(key: Tensor, num_keys: int) -> tuple[Tensor, Tensor]:
     """(indptr [num_keys + 1], order [E]) that groups equal keys, each group in the given order."""
+    if not key.is_cpu:  # nothing waits for the device, as counting keys does
+        ascending, order = torch.sort(key, stable=True)
+        first = torch.arange(num_keys + 1, dtype=key.dtype, device=key.device)
+        return torch.searchsorted(ascending, first), order
     counts = torch.bincount(key, minlength=num_keys)
     indptr = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
     return indptr, _stable_order(key, num_keys)
 
 
+def _longest(indptr: Tensor) -> Tensor:
+    return indptr.diff(prepend=indptr[:1]).max()
+
+
+extent: PerTensorCache[list[int]] = PerTensorCache(
+    lambda indptr: torch.stack([indptr[-1], _longest(indptr)]).tolist()
+)
+"""Edges of row pointers, and of their longest row; `tell` it where both are known."""
+
+
+def rows_of_edges(
+    edge_index: Tensor, num_src: int, num_dst: int, both: bool = False, asked: Sequence[Tensor] = ()
+) -> tuple[list[Tensor], list[Tensor], list[int]]:
+    """Results of `csr_from_edges` and `csr_transpose`, and whole numbers that are `asked`.
+
+    A device is waited for once, for all that is checked, planned with and asked. The transposed
+    structure is made only there, and only for `both`.
+    """
+    if edge_index.is_cpu or not is_plain(edge_index) or is_tracing():
+        return list(csr_from_edges(edge_index, num_src, num_dst)), [], [int(one) for one in asked]
+    return _rows_on_device(edge_index, num_src, num_dst, both, asked)
+
+
+def _rows_on_device(
+    edge_index: Tensor, num_src: int, num_dst: int, both: bool, asked: Sequence[Tensor]
+) -> tuple[list[Tensor], list[Tensor], list[int]]:
+    indptr, perm = sort_by_key(edge_index[1].contiguous(), num_dst)
+    indices, targets = (side.long()[perm] for side in edge_index)
+    turned, ends = list[Tensor](), list[Tensor]()
+    if both:
+        t_indptr, order = sort_by_key(indices, num_src)
+        turned = [t_indptr, targets[order], order]
+    pointers = [indptr, *turned[:1]]
+    if len(perm):
+        ends = [end for side in edge_index for end in torch.aminmax(side)]
+    found = torch.stack([*ends, *map(_longest, pointers), *asked]).tolist()
+    for side, limit in enumerate((num_src, num_dst) if ends else ()):
+        if found[2 * side] < 0 or found[2 * side + 1] >= limit:
+            check_index(f"edge_index[{side}]", edge_index[side], limit)  # which names an offender
+    for one, longest in zip(pointers, found[len(ends) :], strict=False):
+        extent.tell(one, [len(perm), longest])
+    return [indptr, indices, perm], turned, found[len(ends) + len(pointers) :]
+
+
 @torch.library.custom_op("graphtheory::csr_from_edges", mutates_args=())
 def csr_from_edges(edge_index: Tensor, num_src: int, num_dst: int) -> tuple[Tensor, Tensor, Tensor]:
     """Sort edges by target: (indptr [num_dst + 1], indices [E], perm [E])."""
+    if not edge_index.is_cpu:
+        indptr, indices, perm = _rows_on_device(edge_index, num_src, num_dst, False, ())[0]
+        return indptr, indices, perm
     for side, limit in enumerate((num_src, num_dst)):
         row = edge_index[side]
         if row.numel() and (int(row.min()) < 0 or int(row.max()) >= limit):
@@ -150,7 +204,7 @@ def csr_transpose(indptr: Tensor, indices: Tensor, num_src: int) -> tuple[Tensor
         check_rows(indptr, indices, num_src)  # which names what is wrong
     t_indptr, perm = sort_by_key(indices, num_src)
     rows = torch.arange(indptr.numel() - 1, dtype=indices.dtype, device=indptr.device)
-    targets = torch.repeat_interleave(rows, indptr.diff())[perm]
+    targets = torch.repeat_interleave(rows, indptr.diff(), output_size=len(indices))[perm]
     return t_indptr, targets, perm.to(indices.dtype)
 
 
@@ -177,6 +231,15 @@ def _checked_targets(indptr: Tensor, num_edges: int) -> Tensor:
 @_checked_targets.register_fake
 def _(indptr: Tensor, num_edges: int) -> Tensor:
     return indptr.new_empty(num_edges)
+
+
+def sent(tensor: Tensor | None, device: torch.device, non_blocking: bool) -> Tensor | None:
+    """A copy on a device; a small one goes to a GPU from pinned memory, so that nothing waits."""
+    if tensor is None:
+        return None
+    if tensor.is_cpu and device.type == "cuda" and tensor.nbytes <= _PINNED:
+        return tensor.pin_memory().to(device, non_blocking=True)
+    return tensor.to(device, non_blocking=non_blocking)
 
 
 def take_rows(value: Tensor, nodes: Tensor) -> Tensor:

@@ -14,11 +14,13 @@ from graphtheory.graph.csr import (
     check_edge_index,
     check_index,
     check_pointers,
-    csr_from_edges,
     csr_targets,
     csr_transpose,
+    extent,
     plain,
     row_places,
+    rows_of_edges,
+    sent,
 )
 from graphtheory.graph.inference import leave_inference_mode, savable
 from graphtheory.graph.memory import require_memory
@@ -100,10 +102,8 @@ class Neighborhood:
         if validate:
             indptr, indices = indptr.clone(), indices.clone()
             perm = perm.clone() if isinstance(perm, Tensor) else perm
-        fields: dict[str, Any] = {
-            "indptr": indptr, "indices": indices, "weight": weight, "distance": distance,
-            "perm": perm,
-        }  # fmt: skip
+        fields: dict[str, Any] = {"indptr": indptr, "indices": indices, "weight": weight}
+        fields |= {"distance": distance, "perm": perm}
         for name, tensor in () if torch.compiler.is_compiling() else fields.items():
             if isinstance(tensor, Tensor) and tensor.is_inference():
                 fields[name] = savable(tensor)
@@ -180,11 +180,15 @@ class Neighborhood:
         check_edge_index(edge_index)
         edge_index = plain(edge_index)
         num_src, num_dst = node_counts(edge_index, num_nodes, num_src, num_dst)
-        indptr, indices, perm = csr_from_edges(edge_index, num_src, num_dst)
         if weight is not None:
             check_edge_vector("weight", weight, edge_index.size(1))
-            weight = weight[perm]
-        return cls(indptr, indices, num_src, weight=weight, perm=perm, validate=False)
+        grad = torch.is_grad_enabled()  # a backward pass may follow
+        (indptr, indices, perm), turned, _ = rows_of_edges(edge_index, num_src, num_dst, grad)
+        weight = None if weight is None else weight[perm]
+        made = cls(indptr, indices, num_src, weight=weight, perm=perm, validate=False)
+        if turned:
+            made._adopt_transpose(*turned)
+        return made
 
     @property
     def num_edges(self) -> int:
@@ -298,11 +302,7 @@ class Neighborhood:
         self._store(_transpose=turned)
 
     def keep(self, edges: Tensor) -> Neighborhood:
-        """Narrow to some edges.
-
-        Args:
-            edges: Bool [num_edges], True for edges to keep.
-        """
+        """Narrow to the edges where `edges`, bool [num_edges], is True."""
         if edges.dtype != torch.bool or edges.shape != self.indices.shape:
             raise ValueError(
                 f"edges: {edges.dtype} of shape {tuple(edges.shape)}, "
@@ -356,20 +356,25 @@ class Neighborhood:
         return self._changed(**changes)
 
     def to(self, device: torch.device | str, *, non_blocking: bool = False) -> Neighborhood:
-        """A copy on `device`; itself when it is already there."""
-        if torch.device(device) == self.device:
+        """A copy on `device`, its transpose too where that is known; itself when it is there."""
+        device = torch.empty(0, device=device).device  # "cuda" is the current one of them
+        if device == self.device:
             return self
-        tensors = {name: getattr(self, name) for name in ("indptr", "indices", *_OF_EDGES, "perm")}
-        there = {
-            name: None if tensor is None else tensor.to(device, non_blocking=non_blocking)
-            for name, tensor in tensors.items()
-        }
-        return self._changed(**there)
+        names, t = ("indptr", "indices", *_OF_EDGES, "perm"), self._transpose and self._turned()
+        made = self._changed(**{n: sent(getattr(self, n), device, non_blocking) for n in names})
+        if t is not None:
+            parts = (sent(p, device, non_blocking) for p in (t.indptr, t.indices, t.perm))
+            made._adopt_transpose(*parts)  # type: ignore[arg-type]
+        if self.indptr.is_cpu and device.type != "meta":
+            extent.tell(made.indptr, extent(self.indptr))
+            if torch.is_grad_enabled():  # a backward pass may follow; nothing waits for this sort
+                most = torch.bincount(self.indices, minlength=max(self.num_src, 1)).max()
+                extent.tell(made._turned().indptr, [self.num_edges, int(most)])
+        return made
 
     def _changed(self, **changes: Any) -> Neighborhood:
         names = ("indptr", "indices", "num_src", *_OF_EDGES, "perm", "sets")
-        fields = {name: getattr(self, name) for name in names} | changes
-        made = Neighborhood(**fields, validate=False)
+        made = Neighborhood(**{n: getattr(self, n) for n in names} | changes, validate=False)
         if self._first_state is not None and not {"indptr", "indices"} & changes.keys():
             made._store(_first_state=self._first_state)  # and not what they may hold by now
         return made

@@ -14,10 +14,17 @@ from torch.nn.parameter import is_lazy
 from torch_geometric.nn import MessagePassing
 from torch_geometric.nn import conv as pyg
 
+from graphtheory.integrations.layer_costs import LayerCost, costs_of, table
 from graphtheory.nn import conv
-from graphtheory.nn.conv import GPSConv, hetero_conv, on_core, pna_conv, weighted_sums
+from graphtheory.nn.conv import (
+    GPSConv,
+    hetero_conv,
+    on_core,
+    pna_conv,
+    sparse_features,
+    weighted_sums,
+)
 from graphtheory.nn.conv.on_core import OnCore, OwnPropagate
-from graphtheory.nn.conv.sparse_features import maybe_sparse
 
 _DROP_INS: dict[type[nn.Module], Any] = {
     getattr(pyg, name): getattr(module, name)
@@ -59,12 +66,14 @@ class Acceleration:
     Attributes:
         swapped: The layers that now run on the core.
         kept: The other message-passing layers, each with the reason.
+        costs: Time and memory of each layer and of the model before and after, with `report`.
     """
 
     swapped: tuple[Swapped, ...]
     kept: tuple[Kept, ...]
     _layers: list[tuple[Any, Swapped]] = field(repr=False, compare=False)
     _model: nn.Module = field(repr=False, compare=False)
+    costs: tuple[LayerCost, ...] = field(default=(), compare=False)
 
     def undo(self) -> None:
         """Restore the class of every swapped layer; the weights stay as they are.
@@ -116,7 +125,9 @@ def _on_new_edges(kind: Any) -> str:
     return f"as PyG at the first call on fewer than {few:,}{more} edges" if few else ""
 
 
-def accelerate(model: nn.Module, *, sparse_features: bool = True) -> Acceleration:
+def accelerate(
+    model: nn.Module, *, sparse_features: bool = True, report: Any = None
+) -> Acceleration:
     """Swap the layers of a PyG model for those of `graphtheory.nn`, in place.
 
     Every `TransformerConv`, `GATConv`, `GATv2Conv`, `GCNConv`, `GPSConv`, `RGCNConv`,
@@ -145,6 +156,9 @@ def accelerate(model: nn.Module, *, sparse_features: bool = True) -> Acceleratio
     Args:
         model: Any module.
         sparse_features: Whether to read features with few non-zeros by them.
+        report: Inputs of the model, as a tuple such as (x, edge_index) or a dict of named ones.
+            Copies of the model run on them, before and after, and a table of time and memory of
+            each layer is printed. If the model raises an error, it is left unchanged.
 
     Returns:
         What was swapped, what was kept and why; its `undo` restores the model.
@@ -167,6 +181,7 @@ def accelerate(model: nn.Module, *, sparse_features: bool = True) -> Acceleratio
     """
     if not isinstance(model, nn.Module):
         raise TypeError(f"model: got {type(model).__name__}, expected a torch.nn.Module")
+    costs = () if report is None else _measured(model, report, sparse_features)
     layers: list[tuple[Any, Swapped]] = []
     kept = []
     for name, layer in model.named_modules():
@@ -187,7 +202,27 @@ def accelerate(model: nn.Module, *, sparse_features: bool = True) -> Acceleratio
             vars(layer).pop("propagate", None)
     if layers and sparse_features:
         _read_sparsely(model)
-    return Acceleration(tuple(swap for _, swap in layers), tuple(kept), layers, model)
+    if costs:
+        print(table(costs))
+    return Acceleration(tuple(swap for _, swap in layers), tuple(kept), layers, model, costs)
+
+
+def _measured(model: nn.Module, inputs: Any, sparse_features: bool) -> tuple[LayerCost, ...]:
+    """Costs of copies of the model, as it is and accelerated."""
+    kinds = {name: type(m).__name__ for name, m in model.named_modules() if _passes_messages(m)}
+    before = costs_of(copy.deepcopy(model), list(kinds), inputs)
+    twin = copy.deepcopy(model)
+    found = accelerate(twin, sparse_features=sparse_features)
+    after = costs_of(twin, [swap.name for swap in found.swapped], inputs)
+    why = {kept.name: kept.reason for kept in found.kept}
+    after = {name: cost for name, cost in after.items() if name not in why}
+    rows = []
+    for name, kind in ({"": type(model).__name__} | kinds).items():
+        costs = [cost[name] for cost in (before, after) if name in cost]
+        seconds, peak_bytes = zip(*costs, strict=True) if costs else ((), ())
+        reason = why.get(name, "" if costs else "not reached by these inputs")
+        rows.append(LayerCost(name, kind, seconds, peak_bytes, reason))
+    return tuple(rows)
 
 
 def _passes_messages(layer: nn.Module) -> bool:
@@ -251,11 +286,17 @@ def _place(model: nn.Module) -> int | None:
 def _read_few(model: nn.Module, args: Any, kwargs: Any) -> Any:
     if torch.compiler.is_compiling():
         return None
-    return tuple(map(_few, args)), {name: _few(x) for name, x in kwargs.items()}
+    for x in (*args, *kwargs.values()):
+        if type(x) is dict or (
+            type(x) is torch.Tensor and x.numel() >= sparse_features.MIN_ENTRIES
+        ):
+            return tuple(map(_few, args)), {name: _few(x) for name, x in kwargs.items()}
+    return None
 
 
 def _few(x: Any) -> Any:
-    return {kind: maybe_sparse(v) for kind, v in x.items()} if type(x) is dict else maybe_sparse(x)
+    sparse = sparse_features.maybe_sparse
+    return {kind: sparse(v) for kind, v in x.items()} if type(x) is dict else sparse(x)
 
 
 def _unhooked(model: nn.Module) -> nn.Module:

@@ -2,6 +2,8 @@
 
 from graphtheory.models.graph_transformer import GraphTransformer
 from graphtheory.models.sampled_gcn import SampledGCN
-from graphtheory.models.stack import ResidualStack, Stack, StackOptions
+from graphtheory.models.stack import LinearOutputStack, ResidualStack, Stack, StackOptions
 
-__all__ = ["GraphTransformer", "ResidualStack", "SampledGCN", "Stack", "StackOptions"]
+__all__ = [
+    "GraphTransformer", "LinearOutputStack", "ResidualStack", "SampledGCN", "Stack", "StackOptions",
+]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Stacks of layers that take (x, neighborhood), plain and residual."""
+"""Stacks of layers that take (x, neighborhood): plain, with a linear output, residual."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ MakeLayer = Callable[[int, int, bool], nn.Module]
 
 @dataclass(frozen=True)
 class StackOptions:
-    """What both kinds of stack do around their layers.
+    """What every kind of stack does around its layers.
 
     Attributes:
         dropout: Probability of dropping a feature.
         input_dropout: That probability for the input features; None means `dropout`.
-        activation: Module applied after each hidden layer; None means ELU in a `Stack` and GELU in
-            a `ResidualStack`.
+        activation: Module applied after each hidden layer; None means ELU in a `Stack`, ReLU in a
+            `LinearOutputStack` and GELU in a `ResidualStack`.
     """
 
     dropout: float = 0.5
@@ -49,7 +49,7 @@ DEFAULTS = StackOptions()
 
 
 class _Stacked(nn.Module):
-    """What both kinds of stack have: the activation, and dropout of features and of the input."""
+    """What every kind of stack has: the activation, and dropout of features and of the input."""
 
     def __init__(self, num_layers: int, options: StackOptions, activation: nn.Module) -> None:
         super().__init__()
@@ -104,9 +104,7 @@ class Stack(_Stacked):
         *, project: bool = False, batch_norm: bool = False, layer_norm: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(num_layers, options, nn.ELU())
-        if batch_norm and layer_norm:
-            raise ValueError("layer_norm: got True beside batch_norm=True, expected one norm")
-        norm = nn.BatchNorm1d if batch_norm else nn.LayerNorm if layer_norm else nn.Identity
+        norm = _norm(batch_norm, layer_norm)
         self.input = nn.Linear(in_channels, hidden_channels) if project else None
         first = hidden_channels if project else in_channels
         widths = [first, *[hidden_channels] * (num_layers - 1), out_channels]
@@ -124,6 +122,59 @@ class Stack(_Stacked):
         for layer, norm, nb in zip(hidden, self.norms, first, strict=True):
             x = self.drop(self.act(norm(_apply(layer, x, nb))))
         return _apply(output, x, last)
+
+
+class LinearOutputStack(_Stacked):
+    """Layer, norm, activation, dropout, L times; a linear map of the last one gives the outputs.
+
+    Args:
+        make: Builds a layer, as for `Stack`; none of them is the last.
+        in_channels, hidden_channels, out_channels: Features of the input, of every layer's output,
+            and of the output.
+        num_layers: L, at least 1.
+        options: Dropout of the input and behind every layer, and the activation; None is ReLU.
+        project: Apply a linear map to `hidden_channels`, without activation, and dropout first.
+        batch_norm, layer_norm: Normalize each layer's output, one of them, as in `Stack`.
+        linear_residual: Add a linear map of each layer's input to its output.
+
+    Raises:
+        ValueError: If there is no layer, or both norms are asked for.
+
+    Source:
+        Luo, Shi and Wu (2024), "Classic GNNs are strong baselines", section 3; the sum over
+        layers ("jumping knowledge"), which none of its recipes has, is left out.
+    """
+
+    def __init__(
+        self, make: MakeLayer, in_channels: int, hidden_channels: int, out_channels: int,
+        num_layers: int, options: StackOptions = DEFAULTS, *, project: bool = False,
+        batch_norm: bool = False, layer_norm: bool = False, linear_residual: bool = False,
+    ) -> None:  # fmt: skip
+        super().__init__(num_layers, options, nn.ReLU())
+        norm, width = _norm(batch_norm, layer_norm), hidden_channels
+        self.input = nn.Linear(in_channels, width) if project else None
+        widths = [width if project else in_channels, *[width] * num_layers]
+        self.layers = nn.ModuleList(make(*ends, False) for ends in pairwise(widths))
+        own = (nn.Linear(*ends) if linear_residual else None for ends in pairwise(widths))
+        self.residuals = nn.ModuleList(filter(None, own))
+        self.norms = nn.ModuleList(norm(width) for _ in self.layers)
+        self.output = nn.Linear(width, out_channels)
+
+    def forward(self, x: Tensor, neighborhood: Neighborhood) -> Tensor:
+        x = self.input_drop(x)
+        if self.input is not None:
+            x = self.drop(self.input(x))
+        for i, (layer, norm) in enumerate(zip(self.layers, self.norms, strict=True)):
+            out = layer(x, neighborhood)
+            out = out + self.residuals[i](x) if self.residuals else out
+            x = self.drop(self.act(norm(out)))
+        return self.output(x)
+
+
+def _norm(batch_norm: bool, layer_norm: bool) -> type[nn.Module]:
+    if batch_norm and layer_norm:
+        raise ValueError("layer_norm: got True beside batch_norm=True, expected one norm")
+    return nn.BatchNorm1d if batch_norm else nn.LayerNorm if layer_norm else nn.Identity
 
 
 def _apply(layer: nn.Module, x: Tensor, nb: Neighborhood) -> Tensor:

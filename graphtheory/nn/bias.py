@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from graphtheory.graph import TOKEN
-from graphtheory.graph.content import PerTensorCache
+from graphtheory.graph.content import PerTensorCache, id_range
 from graphtheory.nn.batches import graph_sizes
 from graphtheory.nn.graph_encoders import feature_encoder
 from graphtheory.ops import BucketedBias
@@ -39,7 +39,10 @@ class _Sorting:
 
     def _checked(self, distance: Tensor, *order: Tensor) -> Tensor:
         self._check_range(distance)
-        return self._buckets(distance, *order)
+        bucket = self._buckets(distance, *order)
+        if not bucket.is_cpu:  # a device need not be asked whether they are rows of the table
+            id_range.tell(bucket, [0, self.size + self.own_unreachable + self.own_token - 1])
+        return bucket
 
     def _buckets(self, distance: Tensor, *order: Tensor) -> Tensor:
         if order:

@@ -14,7 +14,7 @@ from torch.utils._pytree import tree_map
 from graphtheory.graph.content import PLAIN
 
 TRANSFORMS = torch._C._functorch.TransformType
-_BATCHED_GRADS: Any = torch._C._parse_dispatch_key("VmapMode")
+BATCHED_GRADS: Any = torch._C._parse_dispatch_key("VmapMode")
 Maybe = Sequence[Tensor | None]
 
 
@@ -28,12 +28,7 @@ thread = _Thread()
 
 
 def check_derivatives(name: str, transform: Any, args: tuple[Any, ...]) -> None:
-    """Refuse forward-mode derivatives, and batches of gradients outside `torch.func`."""
-    if torch._C._dispatch_tls_is_dispatch_key_included(_BATCHED_GRADS):
-        raise NotImplementedError(
-            f"{name}: no batches of gradients (is_grads_batched=True, or vectorize=True of "
-            "torch.autograd.functional); torch.func.jacrev works"
-        )
+    """Refuse forward-mode derivatives."""
     tangents = transform == TRANSFORMS.Jvp
     if transform is None and forward_ad._current_level >= 0:
         tensors = (a for a in args if isinstance(a, Tensor))
@@ -87,6 +82,26 @@ def entry_by_entry(call: Callable[..., Any]) -> Callable[..., tuple[Any, Any]]:
         )
 
     return batched
+
+
+def is_batched() -> bool:
+    """Whether gradients come in batches, as with `is_grads_batched`."""
+    return bool(torch._C._dispatch_tls_is_dispatch_key_included(BATCHED_GRADS))
+
+
+def of_batches(call: Callable[..., Any], args: Sequence[Any]) -> Any:
+    """What a call gives of batches of gradients (`is_grads_batched`), once for each entry."""
+    level = torch._C._vmapmode_increment_nesting() - 1
+    torch._C._vmapmode_decrement_nesting()
+    # with the axis of the batch first, of size 0 where there is none
+    given = [torch._remove_batch_dim(a, level, 0, 0) if isinstance(a, Tensor) else () for a in args]
+    outputs = [
+        call(*(g[i] if len(g) else a for a, g in zip(args, given, strict=True)))
+        for i in range(max(map(len, given)))
+    ]
+    if not outputs:
+        return call(*args)
+    return tree_map(lambda *parts: torch._add_batch_dim(torch.stack(parts), 0, level), *outputs)
 
 
 def first_gradients(

@@ -103,8 +103,7 @@ class Operator:
         """The value of the function, differentiable; with a `Plan` of the call nothing is asked.
 
         Raises:
-            NotImplementedError: For forward-mode derivatives, whose tangents would be lost, and for
-                batches of gradients outside `torch.func`.
+            NotImplementedError: For forward-mode derivatives, whose tangents would be lost.
         """
         if plan is not None:
             if plan.recorded is not None:
@@ -115,6 +114,8 @@ class Operator:
         found = innermost_transform()
         transform = None if found is None else found.key()
         derivatives.check_derivatives(self.op._qualname, transform, args)
+        if torch._C._dispatch_tls_is_dispatch_key_included(derivatives.BATCHED_GRADS):
+            return derivatives.of_batches(self.op, args)
         if transform is not None:  # gradients and batches of them take no op of torch's
             own = transform in (derivatives.TRANSFORMS.Grad, derivatives.TRANSFORMS.Vmap)
             return (self._transformed if own else self.op)(*args)
@@ -157,7 +158,6 @@ def _differentiable(
 
         @staticmethod
         def backward(ctx: Any, *grads: Any) -> Any:
-            derivatives.check_derivatives(name, None, ())
             found = derivatives.in_backward(backward, ctx, *grads)
             out = list(found) if isinstance(found, tuple) else [found]
             for k, grad in enumerate(out):

@@ -134,13 +134,13 @@ class _Function(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *above: Tensor | None) -> Any:
         recorded, needs = ctx.recorded, ctx.needs_input_grad[1:]
-        derivatives.check_derivatives(recorded.work.name, None, ())
         grads = derivatives.materialized(ctx, list(above))
         if grads is None:
             return (None,) * (1 + len(needs))
         saved, found = ctx.saved_tensors, None  # once: again is an error under checkpointing
         kept, read = saved[: ctx.kept], saved[ctx.kept : ctx.kept + len(needs)]
-        if not (torch.is_grad_enabled() or is_tracing()) and _are_plain(grads, kept, read):
+        seen = torch.is_grad_enabled() or is_tracing() or derivatives.is_batched()
+        if not seen and _are_plain(grads, kept, read):
             found = recorded.backward(grads, kept, read, needs)
         if found is None:
             found = derivatives.in_backward(recorded.work.differentiable, grads, kept, read, needs)

@@ -72,6 +72,12 @@ class Pattern(ABC):
             return self.narrow(graph.rows(targets), targets, generator=generator)
         return self(graph, generator=generator).rows(targets)
 
+    def drawn_rows(
+        self, sampler: Pattern, graph: Neighborhood, targets: Tensor, generator: Randomness
+    ) -> Neighborhood | None:
+        """`on_rows` of this pattern and a sampler behind it, where both together cost less."""
+        return None
+
     def narrow(
         self, rows: Neighborhood, targets: Tensor, *, generator: Randomness = None
     ) -> Neighborhood:
@@ -335,8 +341,13 @@ class Compose(Pattern):
         parts = flat(self)
         if not parts or not self.costs_rows:
             return super().on_rows(graph, targets, generator=generator)
-        rows = parts[0].on_rows(graph, targets, generator=generator)
-        for part in parts[1:]:
+        first, *rest = parts
+        rows = first.drawn_rows(rest[0], graph, targets, generator) if rest else None
+        if rows is None:
+            rows = first.on_rows(graph, targets, generator=generator)
+        else:
+            rest = rest[1:]
+        for part in rest:
             rows = part.narrow(rows, targets, generator=generator)
         return rows
 

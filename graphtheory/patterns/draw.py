@@ -266,7 +266,7 @@ class Sample(RowPattern):
 
 
 @dataclass(frozen=True)
-class GraphSAGE(Sampler):
+class GraphSAGE(RowPattern, Sampler):
     r"""n sources per row, uniformly without replacement, with rescaled weights.
 
     .. math:: A^s_{ij} = A_{ij}\, \frac{|T^i|}{n} \text{ if j was drawn, else } 0, \qquad E[A^s] = A
@@ -296,10 +296,13 @@ class GraphSAGE(Sampler):
     def __post_init__(self) -> None:
         Sample(self.n)  # which checks n
 
-    def __call__(self, neighborhood: Neighborhood, *, generator: Randomness = None) -> Neighborhood:
-        draw_device(generator, neighborhood)
-        factor = (neighborhood.degree().double() / self.n).clamp(min=1)[neighborhood.targets()]
-        return Sample(self.n)(scaled(neighborhood, factor), generator=generator)
+    def on_rows(
+        self, graph: Neighborhood, targets: Tensor | None, *, generator: Randomness = None
+    ) -> Neighborhood:
+        drawn = Sample(self.n).on_rows(graph, targets, generator=generator)
+        rows = drawn.targets() if targets is None else targets[drawn.targets()]
+        degree = graph.indptr[rows + 1] - graph.indptr[rows]
+        return scaled(drawn, (degree.double() / self.n).clamp(min=1))
 
     def row_size(self, base: Tensor) -> Tensor:
         return base.sum(1).clamp(max=self.n)

@@ -9,8 +9,10 @@ import torch
 from torch import Tensor
 
 from graphtheory.graph import Neighborhood
-from graphtheory.patterns.base import Randomness, RowPattern
-from graphtheory.structure import hop_ball
+from graphtheory.patterns.base import Pattern, Randomness, RowPattern
+from graphtheory.patterns.draw import Sample, draw_device
+from graphtheory.structure import draw_from_ball, hop_ball
+from graphtheory.structure.distance import as_degree
 
 
 def check_hops(name: str, value: int, low: int, high: int = 254) -> None:
@@ -23,6 +25,8 @@ def check_hops(name: str, value: int, low: int, high: int = 254) -> None:
 class ByDistance(RowPattern):
     """The nodes at some distances from each node; a subclass says at which."""
 
+    max_degree: int | None = None
+
     @property
     @abstractmethod
     def distances(self) -> range:
@@ -32,15 +36,32 @@ class ByDistance(RowPattern):
         self, graph: Neighborhood, targets: Tensor | None, *, generator: Randomness = None
     ) -> Neighborhood:
         hops = self.distances
-        ball, distance = hop_ball(graph, hops[-1], inner=hops[0], targets=targets)
+        ball, distance = hop_ball(
+            graph, hops[-1], inner=hops[0], targets=targets, max_degree=self.max_degree
+        )
         return ball if hops.step == 1 else ball.keep(distance % hops.step == 0)
+
+    def drawn_rows(
+        self, sampler: Pattern, graph: Neighborhood, targets: Tensor, generator: Randomness
+    ) -> Neighborhood | None:
+        hops = self.distances
+        if not isinstance(sampler, Sample) or sampler.whole_graph or hops.step > 1:
+            return None
+        draw_device(generator, graph)
+        return draw_from_ball(
+            graph, hops[-1], sampler.n, inner=hops[0], max_degree=self.max_degree,
+            targets=targets, generator=generator,
+        )  # fmt: skip
 
     def mask(self, base: Tensor) -> Tensor:
         fresh = seen = torch.eye(base.size(0), dtype=torch.bool)
         mask = torch.zeros_like(base)
+        hubs = base.sum(1) > (base.size(1) if self.max_degree is None else self.max_degree)
         for hops in range(self.distances[-1] + 1):
             if hops in self.distances:
                 mask |= fresh
+            if hops > 0:
+                fresh = fresh & ~hubs[:, None]
             fresh = ((base.double() @ fresh.double()) > 0) & ~seen
             seen = seen | fresh
         return mask
@@ -53,8 +74,14 @@ class KHop(ByDistance):
     The node itself is left out (add it with `AddSelf`); duplicate edges become one, and weights are
     dropped. A node that no path leads to has an empty row. The result carries distances.
 
+    `max_degree` bounds the work at hubs, and biases what is found: balls contain nodes with more
+    in-edges, but do not go on through them, except from the center itself. What only such nodes
+    lead to is left out, and distances are those of the paths that remain.
+
     Args:
         radius: Hops, 1..254.
+        max_degree: In-edges, duplicates counted, up to which the search goes on through a node; at
+            least 1. None is any number.
 
     Example:
         >>> path = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 2]]), num_nodes=3)
@@ -63,9 +90,12 @@ class KHop(ByDistance):
     """
 
     radius: int = 1
+    max_degree: int | None = None
 
     def __post_init__(self) -> None:
         check_hops("radius", self.radius, 1)
+        if self.max_degree is not None:
+            as_degree(self.max_degree)
 
     @property
     def distances(self) -> range:

@@ -15,6 +15,7 @@ from graphtheory.structure.discriminative import ClassBalance, class_balance, di
 from graphtheory.structure.distance import (
     UNREACHABLE,
     at_distance,
+    draw_from_ball,
     hop_ball,
     shortest_path_distance,
     shortest_path_edges,
@@ -39,6 +40,7 @@ __all__ = [
     "count_by_distance",
     "degree_encoding",
     "discriminative_nodes",
+    "draw_from_ball",
     "hop_ball",
     "resistance_bucket",
     "resistance_distance",

@@ -208,14 +208,20 @@ def between_pairs(rows, columns, strong, weak, pairs, cutoff, out, mark, ahead, 
 
 
 @njit(cache=True, nogil=True)
-def _levels(indptr, indices, row, radius, mark, turn, queue, level_end):
-    """Search backward from `row`: distance h is in queue[level_end[h] : level_end[h + 1]]."""
+def _levels(indptr, indices, row, radius, most, mark, turn, queue, level_end):
+    """Search backward from `row`: distance h is in queue[level_end[h] : level_end[h + 1]].
+
+    Nodes other than `row` that have more than `most` edges are found, but not passed through.
+    """
     queue[0], mark[row] = row, turn
     level_end[0], level_end[1] = 0, 1
     for hops in range(1, radius + 1):
         end = level_end[hops]
         for i in range(level_end[hops - 1], level_end[hops]):
-            for e in range(indptr[queue[i]], indptr[queue[i] + 1]):
+            begin, stop = indptr[queue[i]], indptr[queue[i] + 1]
+            if stop - begin > most and hops > 1:
+                continue
+            for e in range(begin, stop):
                 source = indices[e]
                 if mark[source] != turn:
                     mark[source] = turn
@@ -225,12 +231,14 @@ def _levels(indptr, indices, row, radius, mark, turn, queue, level_end):
 
 
 @njit(cache=True, nogil=True)
-def count_ball(indptr, indices, centers, start, stop, inner, radius, count, mark, queue, turn):
+def count_ball(
+    indptr, indices, centers, start, stop, inner, radius, most, count, mark, queue, turn
+):
     """count[i] = nodes at inner..radius hops from centers[i], for i in start..stop-1."""
     level_end = np.empty(radius + 2, np.int64)
     for c in range(start, stop):
         own = np.int32(turn + c - start)
-        _levels(indptr, indices, centers[c], radius, mark, own, queue, level_end)
+        _levels(indptr, indices, centers[c], radius, most, mark, own, queue, level_end)
         count[c] = level_end[radius + 1] - level_end[inner]
 
 
@@ -250,14 +258,14 @@ def _emit(words, used, hops_of, sources, distance, at):
 
 @njit(cache=True, nogil=True)
 def fill_ball(
-    indptr, indices, centers, start, stop, inner, radius, ends, sources, distance,
+    indptr, indices, centers, start, stop, inner, radius, most, ends, sources, distance,
     mark, queue, turn, hops_of, words, used,
 ):  # fmt: skip
     """Write what `count_ball` counted; the bitmaps `words` and `used` are zero before and after."""
     level_end = np.empty(radius + 2, np.int64)
     for c in range(start, stop):
         own = np.int32(turn + c - start)
-        _levels(indptr, indices, centers[c], radius, mark, own, queue, level_end)
+        _levels(indptr, indices, centers[c], radius, most, mark, own, queue, level_end)
         for hops in range(inner, radius + 1):
             for i in range(level_end[hops], level_end[hops + 1]):
                 node = queue[i]

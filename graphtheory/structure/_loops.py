@@ -3,7 +3,7 @@
 import numpy as np
 from numba import njit
 
-from graphtheory.structure._bfs import _lowest_bit
+from graphtheory.structure._bfs import _levels, _lowest_bit
 
 
 @njit(cache=True, nogil=True)
@@ -192,6 +192,41 @@ def sample_rows(start, degree, shares):
 
 
 @njit(cache=True, nogil=True)
+def draw_ball(
+    indptr, indices, centers, start, stop, inner, radius, most, shares, count, keys,
+    mark, queue, turn, taken,
+):  # fmt: skip
+    """Fill keys [balls, n] with source << 8 | hops, ascending, of what is drawn from each ball.
+
+    At most n are drawn, by columns of `shares`; `count` says how many. The bitmap `taken` is zero
+    before and after.
+    """
+    level_end, n = np.empty(radius + 2, np.int64), shares.shape[0]
+    for c in range(start, stop):
+        own = np.int32(turn + c - start)
+        _levels(indptr, indices, centers[c], radius, most, mark, own, queue, level_end)
+        first, hops, at = level_end[inner], inner, 0
+        size = level_end[radius + 1] - first
+        if size > n:
+            _take(shares, c, size, taken)
+        else:
+            for k in range(size):
+                taken[k >> 6] |= np.uint64(1) << np.uint64(k & 63)
+        for w in range((size + 63) >> 6):
+            word = taken[w]
+            taken[w] = 0
+            while word != 0:
+                place = first + 64 * w + np.int64(_lowest_bit(word))
+                word &= word - np.uint64(1)
+                while place >= level_end[hops + 1]:
+                    hops += 1
+                keys[c, at] = queue[place] << 8 | hops
+                at += 1
+        count[c] = at
+        keys[c, :at].sort()
+
+
+@njit(cache=True, nogil=True)
 def with_loops(indptr, indices, targets):
     """(indptr, edges) with the loops that rows lack; that of row i is num_edges + i."""
     rows, num_edges = targets.shape[0], indices.shape[0]
@@ -209,3 +244,24 @@ def with_loops(indptr, indices, targets):
             at += 1
         longer[i + 1] = at
     return longer, edges[:at]
+
+
+@njit(cache=True, nogil=True)
+def stream_parts(indptr, indices, num_parts, penalty, most):
+    """The part of each node, taken in order: most neighbors, less a penalty of its size."""
+    num_nodes = len(indptr) - 1
+    part = np.full(num_nodes, -1, np.int64)
+    size, near = np.zeros(num_parts, np.int64), np.zeros(num_parts, np.int64)
+    for v in range(num_nodes):
+        for e in range(indptr[v], indptr[v + 1]):
+            if part[indices[e]] >= 0:
+                near[part[indices[e]]] += 1
+        best, highest = -1, 0.0
+        for k in range(num_parts):
+            score = near[k] - penalty * np.sqrt(size[k])
+            if size[k] < most and (best < 0 or score > highest):
+                best, highest = k, score
+            near[k] = 0
+        part[v] = best
+        size[best] += 1
+    return part

@@ -146,8 +146,34 @@ def _between(graph: Neighborhood, pairs: Tensor, cutoff: int) -> Tensor:
     return result
 
 
+def _balls(
+    graph: Neighborhood, radius: int, inner: int, targets: Tensor | None, max_degree: int | None
+) -> tuple[Rows, Tensor, tuple[int, int, int]]:
+    """Rows of the graph, the centers, and what bounds the search of a ball, checked."""
+    num_nodes = num_nodes_of(graph)
+    radius = as_hops("radius", radius, 0, MAX_CUTOFF)
+    inner = as_hops("inner", inner, 0, radius)
+    most = graph.num_edges if max_degree is None else as_degree(max_degree)
+    ids = torch.arange(num_nodes) if targets is None else as_ids("targets", targets, num_nodes)
+    return rows_of(graph), ids, (inner, radius, most)
+
+
+def as_degree(value: int) -> int:
+    """A whole number of edges, at least 1."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"max_degree: got {value!r}, expected a whole number of edges")
+    if value < 1:
+        raise ValueError(f"max_degree: got {value}, expected at least 1")
+    return value
+
+
 def hop_ball(
-    graph: Neighborhood, radius: int, *, inner: int = 0, targets: Tensor | None = None
+    graph: Neighborhood,
+    radius: int,
+    *,
+    inner: int = 0,
+    targets: Tensor | None = None,
+    max_degree: int | None = None,
 ) -> tuple[Neighborhood, Tensor]:
     r"""Everything within `radius` hops, with its distance, without a table of all pairs.
 
@@ -161,14 +187,16 @@ def hop_ball(
         radius: Hops, 0..254.
         inner: Hops, 0..radius; nearer nodes are left out.
         targets: Node ids [R] of the centers, whose balls are the rows; default all nodes.
+        max_degree: In-edges up to which the search goes on through a node that is not the center,
+            at least 1; None is any number. With it, hops are those of the paths that remain.
 
     Returns:
         The neighborhood [R, N], which carries the distances as `.distance`, and the distances:
         uint8 [E] in edge order.
 
     Raises:
-        TypeError: If a radius is not an integer.
-        ValueError: If a radius is out of range.
+        TypeError: If a radius or `max_degree` is not an integer.
+        ValueError: If one of them is out of range.
         IndexError: If a target does not exist.
 
     Source: section 3.5.1, the distance-1 and distance-2 neighborhoods of S^{n,t}.
@@ -179,19 +207,15 @@ def hop_ball(
         >>> ball.edge_index().tolist(), distance.tolist()
         ([[0, 0, 1, 0, 1, 2], [0, 1, 1, 2, 2, 2]], [0, 1, 0, 2, 1, 0])
     """
-    num_nodes = num_nodes_of(graph)
-    radius = as_hops("radius", radius, 0, MAX_CUTOFF)
-    inner = as_hops("inner", inner, 0, radius)
-    rows = rows_of(graph)
-    ids = torch.arange(num_nodes) if targets is None else as_ids("targets", targets, num_nodes)
-    centers, balls = ids.numpy(), len(ids)
+    rows, ids, bounds = _balls(graph, radius, inner, targets, max_degree)
+    num_nodes, centers, balls = graph.num_dst, ids.numpy(), len(ids)
     indptr = torch.zeros(balls + 1, dtype=torch.int64)
     count = indptr.numpy()[1:]
 
     def measure(a: int, b: int) -> None:
         with scratch_of(graph) as s:
             own = (s.mark, s.queue, s.turns(b - a))
-            _bfs.count_ball(*rows, centers, a, b, inner, radius, count, *own)
+            _bfs.count_ball(*rows, centers, a, b, *bounds, count, *own)
 
     for_chunks(measure, balls, _BALLS_AT_ONCE)
     torch.cumsum(indptr, 0, out=indptr)
@@ -204,11 +228,64 @@ def hop_ball(
     def fill(a: int, b: int) -> None:
         with scratch_of(graph) as s:
             own = (s.mark, s.queue, s.turns(b - a), s.hops_of, s.words, s.used)
-            _bfs.fill_ball(*rows, centers, a, b, inner, radius, *out, *own)
+            _bfs.fill_ball(*rows, centers, a, b, *bounds, *out, *own)
 
     for_chunks(fill, balls, _BALLS_AT_ONCE)
     ball = Neighborhood(indptr, sources, num_nodes, distance=distance, validate=False)
     return ball.to(graph.device), distance.to(graph.device)
+
+
+def draw_from_ball(
+    graph: Neighborhood,
+    radius: int,
+    n: int,
+    *,
+    inner: int = 0,
+    targets: Tensor | None = None,
+    max_degree: int | None = None,
+    generator: torch.Generator | None = None,
+) -> Neighborhood:
+    """At most `n` nodes of each ball, uniformly without replacement, with their distances.
+
+    The distribution is that of `patterns.Sample` on the rows of `hop_ball`, but one search a ball
+    does it, and only what is drawn is written. Arguments and errors are those of `hop_ball`.
+
+    Args:
+        graph: A graph whose nodes both send and receive.
+        radius: Hops, 0..254.
+        n: Sources per row, at least 1; a smaller ball stays whole.
+        inner: Hops, 0..radius; nearer nodes are left out.
+        targets: Node ids [R] of the centers; default all nodes.
+        max_degree: As in `hop_ball`.
+        generator: Source of randomness; the draws are made on its device.
+
+    Returns:
+        The neighborhood [R, N] with `.distance`; sources of a row ascend.
+
+    Source: Li (2024), section 3.5.1, S^{n,t}.
+    """
+    rows, ids, bounds = _balls(graph, radius, inner, targets, max_degree)
+    device = torch.device("cpu") if generator is None else generator.device
+    balls = len(ids)
+    require_memory(f"draw_from_ball: {balls} x {n} edges", 25 * n * balls, "ask for fewer targets")
+    shares = torch.rand(n, balls, generator=generator, dtype=torch.float64, device=device).cpu()
+    count, keys = (
+        torch.zeros(balls + 1, dtype=torch.int64),
+        torch.empty(balls, n, dtype=torch.int64),
+    )
+    out = shares.numpy(), count.numpy()[1:], keys.numpy()
+
+    def draw(a: int, b: int) -> None:
+        with scratch_of(graph) as s:
+            own = (s.mark, s.queue, s.turns(b - a), s.words)
+            _loops.draw_ball(*rows, ids.numpy(), a, b, *bounds, *out, *own)
+
+    for_chunks(draw, balls, _BALLS_AT_ONCE)
+    drawn = keys[torch.arange(n) < count[1:, None]]
+    return Neighborhood(
+        count.cumsum(0), drawn >> 8, graph.num_dst, distance=(drawn & 255).to(torch.uint8),
+        validate=False,
+    ).to(graph.device)  # fmt: skip
 
 
 def at_distance(graph: Neighborhood, z: int) -> Neighborhood:

@@ -113,6 +113,7 @@ def test_settings_differences_ratios_and_means_of_rows(check: SimpleNamespace) -
     assert ratio == pytest.approx(check.chosen(f"{query}gt")[0] / check.chosen(f"{query}mlp")[0])
     every = check.chosen("bench-cora; test accuracy")
     assert check.chosen("bench-cora; test accuracy; mean") == [pytest.approx(sum(every) / 5)]
+    assert check.chosen("bench-cora; test accuracy; sum") == [pytest.approx(sum(every))]
     gaps = "fig-3-9-printed-cora; fig-3-9-printed test score; model=gcn; minus model=gt"
     assert check.chosen(f"{gaps}; mean") == [pytest.approx(sum(check.chosen(gaps)) / 4)]
     with pytest.raises(ValueError, match="deviation of a difference or ratio"):

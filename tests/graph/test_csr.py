@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from graphtheory import Neighborhood
 from graphtheory.graph.csr import (
@@ -13,7 +16,9 @@ from graphtheory.graph.csr import (
     csr_from_edges,
     csr_transpose,
     distinct_ids,
+    extent,
     row_places,
+    rows_of_edges,
     sort_by_key,
     take_rows,
 )
@@ -65,6 +70,59 @@ def test_ops_are_registered_as_torch_demands(edges: Tensor) -> None:
     torch.library.opcheck(csr_from_edges, (edges, 4, 5))
     nb = Neighborhood.from_edge_index(edges, num_src=4, num_dst=5)
     torch.library.opcheck(csr_transpose, (nb.indptr, nb.indices, 4))
+
+
+@pytest.fixture
+def away(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Tensors say that they are not in main memory; what is read of them."""
+    read: list[str] = []
+    for name in ("tolist", "item", "__bool__", "__int__", "nonzero"):
+        real = getattr(Tensor, name)
+
+        def noted(self: Tensor, real: Any = real) -> Any:
+            read.append(real.__name__)
+            return real(self)
+
+        monkeypatch.setattr(Tensor, name, noted)
+    monkeypatch.setattr(Tensor, "is_cpu", False)
+    monkeypatch.setattr(torch, "bincount", None)
+    return read
+
+
+@pytest.mark.parametrize("kind", [torch.int64, torch.int32])
+@pytest.mark.parametrize("columns", [5, 0])
+def test_on_a_device_rows_are_the_same_and_are_read_once(
+    kind: torch.dtype, columns: int, request: pytest.FixtureRequest
+) -> None:
+    edges = EDGES[:, :columns].to(kind)
+    here = Neighborhood.from_edge_index(edges, num_src=4, num_dst=5)
+    wanted = [*csr_from_edges(edges, 4, 5), *csr_transpose(here.indptr, here.indices, 4)]
+    read = request.getfixturevalue("away")
+    rows, turned, (loops,) = rows_of_edges(edges, 4, 5, True, [(edges[0] == edges[1]).sum()])
+    longest = extent(rows[0]), extent(turned[0])
+    assert read == ["tolist"]
+    assert (loops, *longest) == ((1, [5, 3], [5, 2]) if columns else (0, [0, 0], [0, 0]))
+    found = rows + turned
+    assert all(a.dtype == b.dtype and torch.equal(a, b) for a, b in zip(found, wanted, strict=True))
+    for grad in (True, False):
+        with torch.set_grad_enabled(grad):
+            nb = Neighborhood.from_edge_index(edges, num_src=4, num_dst=5)
+        assert (nb._transpose is not None) == grad
+        assert torch.equal(nb.edge_index(), here.edge_index())
+
+
+@pytest.mark.parametrize("entry", [-1, 4])
+@pytest.mark.parametrize("side", [0, 1])
+@pytest.mark.parametrize("grad", [True, False])
+@pytest.mark.usefixtures("away")
+def test_on_a_device_ids_out_of_range_are_refused(side: int, entry: int, grad: bool) -> None:
+    edges = EDGES.clone()
+    edges[side, 3] = entry
+    match = rf"edge_index\[{side}\]: entry 3 is {entry}, expected a node id in 0\.\.3"
+    with torch.set_grad_enabled(grad), pytest.raises(IndexError, match=match):
+        Neighborhood.from_edge_index(edges, 4)
+    with forward_ad.dual_level(), pytest.raises(IndexError, match=match):  # as torch's operator
+        Neighborhood.from_edge_index(edges, 4)
 
 
 def test_ops_trace_through_compilation() -> None:

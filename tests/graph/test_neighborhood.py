@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from torch_geometric.data import Data
 
 from graphtheory import Neighborhood, bipartite, causal, cliques, ops
 from graphtheory.graph import Sets
+from graphtheory.graph.csr import extent
 from graphtheory.ops import aggregate
 from graphtheory.patterns import AddSelf
 
@@ -203,6 +205,48 @@ def test_to_moves_every_part(nb: Neighborhood) -> None:
     assert ragged.groups()[0].targets.device.type == "cpu"
     assert ragged.to("meta").sets == ragged.sets == Sets((2, 1), (2, 1))
     assert ragged.to("meta").groups()[0].targets.device.type == "meta"
+
+
+@pytest.fixture
+def device(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
+    """What is sent from pinned memory to a pretended device, whose memory is the main one."""
+    sent: list[Tensor] = []
+    pinned = set[int]()
+    monkeypatch.setattr(Tensor, "pin_memory", lambda self: pinned.add(id(self)) or self)
+    move, make = Tensor.to, torch.empty
+
+    def to(self: Tensor, device: Any, **options: Any) -> Tensor:
+        if str(device) == "cuda:0":
+            assert id(self) in pinned and options == {"non_blocking": True}
+            sent.append(self)
+            return self.clone()
+        return move(self, device, **options)
+
+    def empty(*sizes: int, device: Any) -> Any:
+        return SimpleNamespace(device=torch.device("cuda:0")) if device else make(*sizes)
+
+    monkeypatch.setattr(Tensor, "to", to)
+    monkeypatch.setattr("graphtheory.graph.neighborhood.torch.empty", empty)
+    return sent
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_nothing_waits_for_a_gpu_to_which_all_parts_go(
+    nb: Neighborhood, device: list[Tensor], turned: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if turned:
+        nb.transpose()
+    there = nb.to("cuda")
+    assert len(device) == (8 if turned else 5)
+    for name in ("indptr", "indices", "weight", "distance", "perm"):
+        assert torch.equal(getattr(there, name), getattr(nb, name)), name
+    by_source = there.transpose()
+    for name in ("indptr", "indices", "weight", "distance", "perm"):
+        assert torch.equal(getattr(by_source, name), getattr(nb.transpose(), name)), name
+    monkeypatch.setattr(extent, "_compute", None)
+    assert extent(there.indptr) == [5, 3] and extent(by_source.indptr) == [5, 2]
+    learned = nb.replace(weight=WEIGHT.clone().requires_grad_())
+    assert learned.to("cuda").weight.requires_grad
 
 
 def test_it_shows_its_size_and_is_of_plain_tensors(nb: Neighborhood) -> None:

@@ -41,7 +41,7 @@ FAULTS = {
         on_core, "num_targets", lambda x, y, size, edges: None if size is None else size[1]
     ),
     "weights of integers": (on_core, "multiplied", lambda weight, x: (weight, x)),
-    "what is read later may change": (on_core, "kept", lambda x: x),
+    "what is read later may change": (on_core, "kept", lambda x, *others: x),
     "32-bit ids of self-loops": (
         adjacency, "compute_loop_attr",
         lambda ends, *rest: torch.full((rest[1], rest[0].size(1)), 0.5),

@@ -19,9 +19,9 @@ from graphtheory.lab import plot
 SCORES = {"gt": (0.9, 0.8, 0.85), "gcn": (0.7, 0.75, 0.65), "mlp": (0.6, 0.6, 0.6)}
 RUNS = [{"model": m, "seed": s, "test": t} for m, own in SCORES.items() for s, t in enumerate(own)]
 PAIRED = [
-    {"model": "gcn", "difference": 0.15, "standard_error": 0.02},
-    {"model": "gat", "difference": -0.1, "standard_error": 0.02},
-    {"model": "mlp", "difference": 0.01, "standard_error": math.nan},
+    {"model": "gcn", "difference": 0.15, "half_width": 0.04, "reading": "ahead"},
+    {"model": "gat", "difference": -0.1, "half_width": 0.04, "reading": "behind"},
+    {"model": "mlp", "difference": 0.01, "half_width": math.nan, "reading": "one seed"},
 ]
 EPOCHS = [
     {"model": m, "seed": s, "epoch": e, "train_loss": 2.0 / e + s, "val": 0.1 * e}
@@ -131,7 +131,7 @@ def test_bars_are_means_and_dots_are_runs() -> None:
     assert bars.texts[0].get_text() == "90.0"
 
 
-def test_differences_beyond_two_standard_errors_stand_out() -> None:
+def test_differences_that_are_decided_stand_out() -> None:
     (axes,) = plot.paired_differences(PAIRED, first="gt").axes
     colors = [box.lines[0].get_color() for box in axes.containers]
     assert len(set(colors)) == 3  # ahead, behind, undecided

@@ -3,6 +3,7 @@
 import base64
 import math
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from graphtheory.lab.bench.diagnose import Diagnosis
 from graphtheory.lab.bench.node_config import NodeRunConfig
 from graphtheory.lab.bench.rows import Environment, Row
 from graphtheory.lab.bench.search import SearchResult
+from graphtheory.lab.plot.style import GRAY
 from graphtheory.lab.report import (
     BenchmarkReport,
     Page,
@@ -28,6 +30,7 @@ from graphtheory.lab.report import (
     score_table,
     search_table,
     summaries,
+    tables,
 )
 from graphtheory.lab.report.benchmark import bias_rows, figure_3_8
 
@@ -172,7 +175,7 @@ def test_the_report_is_sound_and_loads_nothing() -> None:
 def test_the_report_has_what_was_found_and_the_pictures_of_it() -> None:
     text = report().page().html()
     environment = ("a &lt;processor&gt;", "abc123", "torch", "2.13")
-    found = ("80.00 ± 14.14", "gt - gcn", "+2.50 ± 7.50", "random-60-20-20")
+    found = ("80.00 ± 14.14", "gt - gcn", "+2.50 ± 95.30", "random-60-20-20")
     for expected in (*environment, *found, "graphtheory bench --seeds 2"):
         assert expected in text
     assert len(pictures(report().page())) == 5  # scores, differences, curves, bias, mass
@@ -217,9 +220,18 @@ def test_the_diagnosis_is_sound_and_loads_nothing(tmp_path: Path) -> None:
     page.save(tmp_path / "report.html")
     text = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert Reader(text).sources and not re.search(r"https?://", text)
-    assert len(pictures(page)) == 3
+    assert len(pictures(page)) == 4
     assert "Core distance" in text and "Beside the printed numbers" not in text
-    assert "The total margin peaks at 2 hops, the margin per node at 1. A distance bias may" in text
+    assert "The total margin peaks at 2 hops, the margin per node at 1." in text
+
+
+def test_the_tables_of_a_diagnosis_fit_eighty_columns() -> None:
+    study = Diagnosis("karate", max_distance=12)
+    found = tables([*study.run(), *study.hops()])
+    assert len(found) == 7 and found[1].columns[0] == "z"
+    for table in found:
+        cells = zip(table.columns, *table.rows, strict=True)
+        assert sum(max(map(len, column)) + 3 for column in cells) + 1 <= 80, table.title
 
 
 def _margins(*values: float) -> list[Row]:
@@ -236,5 +248,33 @@ def test_the_margins_are_read_in_a_sentence() -> None:
     assert "The total margin peaks at 1 hop, the margin per node" in reading(_margins(0.3, 0.2))
     assert "The total margin peaks at 2 hops" in reading(_margins(0.2, 0.3))
     for second in (-0.2, 0.0):
-        assert "MLP is the model to beat" in reading(_margins(0.0, second))
+        assert reading(_margins(0.0, second)).startswith("No distance has more nodes")
     assert reading([]) == ""
+
+
+@pytest.mark.parametrize(
+    ("scores", "read"),
+    [
+        ({"gt": (0.90, 0.92), "gcn": (0.80, 0.86)}, "no"),  # 2 seeds: t = 12.7, and not 2
+        ({"gt": (0.90, 0.91, 0.92), "gcn": (0.80, 0.81, 0.83)}, "ahead"),
+        ({"gt": (0.7, 0.8), "gcn": (0.6, 0.7)}, "no"),  # 2 seeds that differ alike
+    ],
+)
+def test_the_picture_shows_the_interval_of_the_table(
+    monkeypatch: pytest.MonkeyPatch, scores: dict[str, tuple[float, ...]], read: str
+) -> None:
+    drawn, draw = [], plot.paired_differences
+    keep = lambda *given, **how: drawn.append(draw(*given, **how)) or drawn[-1]  # noqa: E731
+    monkeypatch.setattr(plot, "paired_differences", keep)
+    runs = [run(m, s, test) for m, own in scores.items() for s, test in enumerate(own)]
+    found = replace(report(), runs=runs)
+    found.page()
+    (bar,) = drawn[0].axes[0].containers
+    low, high = bar.lines[2][0].get_segments()[0][:, 0]
+    (row,) = difference_table(found.differences(), "gt").rows
+    mean, half = (float(part) for part in row[1].split(" ± "))
+    assert (low, high) == (
+        pytest.approx(mean - half, abs=0.01),
+        pytest.approx(mean + half, abs=0.01),
+    )
+    assert row[3] == read and (bar.lines[0].get_color() == GRAY) == (read == "no")

@@ -1,10 +1,10 @@
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import elu, gelu
+from torch.nn.functional import elu, gelu, relu
 
 from graphtheory import Neighborhood, ops
-from graphtheory.models import ResidualStack, Stack, StackOptions
+from graphtheory.models import LinearOutputStack, ResidualStack, Stack, StackOptions
 from graphtheory.nn import GCNConv
 from graphtheory.patterns import Compose
 from graphtheory.patterns.base import layers_on_rows
@@ -60,6 +60,30 @@ def test_stacks_by_hand(tiny: Tiny) -> None:
     hidden = hidden + narrower(gelu(wider(norm(hidden))))
     torch.testing.assert_close(stack(tiny.x, tiny.graph), stack.output(stack.norm(hidden)))
     assert ResidualStack(Sum, 6, 8, 3, 1).blocks[0].ffn is None
+
+
+@pytest.mark.parametrize("project", [False, True])
+@pytest.mark.parametrize("linear_residual", [False, True])
+@pytest.mark.parametrize("norm", [None, "batch_norm", "layer_norm"])
+def test_a_stack_with_a_linear_output_by_hand(
+    tiny: Tiny, project: bool, linear_residual: bool, norm: str | None
+) -> None:
+    options = {"project": project, "linear_residual": linear_residual} | (
+        {norm: True} if norm else {}
+    )
+    stack = LinearOutputStack(Sum, 6, 8, 3, 2, StackOptions(0.5), **options).eval()
+    widths = [m.made_with for m in stack.layers]
+    assert widths == [(8 if project else 6, 8, False), (8, 8, False)]
+    x = stack.input(tiny.x) if project else tiny.x
+    for i, (layer, normed) in enumerate(zip(stack.layers, stack.norms, strict=True)):
+        out = layer(x, tiny.graph)
+        if linear_residual:
+            own = stack.residuals[i]
+            out = out + x @ own.weight.t() + own.bias
+        x = relu(normed(out))
+    torch.testing.assert_close(stack(tiny.x, tiny.graph), stack.output(x))
+    dropped = stack.train()(tiny.x, tiny.graph)
+    assert not torch.allclose(dropped, stack(tiny.x, tiny.graph))
 
 
 def test_each_layer_of_a_classic_stack_has_its_own_neighborhood(tiny: Tiny) -> None:

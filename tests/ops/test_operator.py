@@ -153,7 +153,7 @@ def test_without_a_gradient_it_is_asked_of_the_op_which_refuses() -> None:
         flat(x).sum().backward()
 
 
-def test_forward_mode_and_batches_of_gradients_are_refused_by_name() -> None:
+def test_forward_mode_is_refused_by_name() -> None:
     nb = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 1]]), num_nodes=2)
     q = torch.randn(2, 1, 3)
     message = "graphtheory::.*: no forward-mode derivatives"
@@ -166,8 +166,7 @@ def test_forward_mode_and_batches_of_gradients_are_refused_by_name() -> None:
         ops.attention(q, q, q, nb)
     with pytest.raises(NotImplementedError, match=message):
         torch.func.hessian(lambda z: ops.attention(q, q, z, nb).square().sum())(q)
-    leaf = q.clone().requires_grad_()
-    with pytest.raises(NotImplementedError, match=r"no batches of gradients.*jacrev works"):
-        torch.autograd.grad(
-            ops.attention(q, q, leaf, nb)[0, 0], leaf, torch.eye(3), is_grads_batched=True
+    with pytest.raises(NotImplementedError, match=message):
+        torch.autograd.functional.jacobian(
+            lambda z: ops.attention(q, q, z, nb), q, vectorize=True, strategy="forward-mode"
         )

@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.autograd import functional
 from torch.func import grad, jacfwd, jacrev, vjp
 from torch.func import vmap as torch_vmap
 
 from graphtheory import Neighborhood, causal, cliques
 from graphtheory.ops.backends import numba_csr
-from tests.ops.test_every_operation import OPERATIONS
+from tests.ops.test_every_operation import OPERATIONS, SETS, WITH_SETS
 
 # torch tells of its own operations that it maps one by one.
 pytestmark = pytest.mark.filterwarnings("ignore:There is a performance drop:UserWarning")
@@ -99,6 +100,48 @@ def by_grad_of_another_grad(loss: Loss, given: list[Tensor]) -> Any:
     return first(given[-1]), wanted
 
 
+def with_square(loss: Loss, *given: Tensor) -> Tensor:
+    return torch.stack([loss(*given), loss(*given).square()])
+
+
+def by_batch_of_gradients(loss: Loss, given: list[Tensor]) -> Any:
+    leaves = [t.clone().requires_grad_() for t in given]
+    found = torch.autograd.grad(
+        with_square(loss, *leaves), leaves, torch.eye(2, dtype=torch.float64),
+        is_grads_batched=True, materialize_grads=True,
+    )  # fmt: skip
+    wanted = [
+        of_autograd(lambda *parts, k=k: with_square(loss, *parts)[k], given) for k in range(2)
+    ]
+    return list(found), [torch.stack(parts) for parts in zip(*wanted, strict=True)]
+
+
+def by_grad_of_batch_of_gradients(loss: Loss, given: list[Tensor]) -> Any:
+    found = []
+    for batched in (True, False):
+        leaves = [t.clone().requires_grad_() for t in given]
+        out, eye = with_square(loss, *leaves), torch.eye(2, dtype=torch.float64)
+        again = partial(torch.autograd.grad, out, leaves[0], create_graph=True)
+        if batched:
+            slope = again(eye, is_grads_batched=True)[0]
+        else:
+            slope = torch.stack([again(up, retain_graph=True)[0] for up in eye])
+        found.append(torch.autograd.grad(slope.sin().sum(), leaves, materialize_grads=True))
+    return found
+
+
+def by_vectorized_jacobian(loss: Loss, given: list[Tensor]) -> Any:
+    run = partial(with_square, loss)
+    return [functional.jacobian(run, tuple(given), vectorize=on) for on in (True, False)]
+
+
+def by_vectorized_hessian(loss: Loss, given: list[Tensor]) -> Any:
+    def of_first(first: Tensor) -> Tensor:
+        return loss(first, *given[1:])
+
+    return [functional.hessian(of_first, given[0], vectorize=on) for on in (True, False)]
+
+
 def by_compile(loss: Loss, given: list[Tensor]) -> Any:
     return of_autograd(torch.compile(loss, backend="eager"), given), of_autograd(loss, given)
 
@@ -108,7 +151,8 @@ TRANSFORMS = {
     for by in (
         by_grad, by_vjp, by_jacrev, by_vmap, by_vmap_of_grad, by_vmap_of_grad_of_one,
         by_grad_of_vmap, by_vmap_of_vmap_of_grad, by_grad_of_grad,
-        by_grad_of_another_grad, by_compile,
+        by_grad_of_another_grad, by_batch_of_gradients, by_grad_of_batch_of_gradients,
+        by_vectorized_jacobian, by_vectorized_hessian, by_compile,
     )
 }  # fmt: skip
 REFUSED = {
@@ -132,6 +176,13 @@ def test_an_operation_under_a_transform_is_what_autograd_gives(name: str, by: st
     for nb, backend in ((NB, "numba_csr"), *((nb, "reference") for nb in others)):
         found, wanted = TRANSFORMS[by](loss_of(name, nb, backend), drawn(name, nb))
         torch.testing.assert_close(found, wanted)
+
+
+@pytest.mark.parametrize("by", ["by_batch_of_gradients", "by_vectorized_hessian"])
+@pytest.mark.parametrize(("name", "graph", "backend"), WITH_SETS)
+def test_batches_of_gradients_of_sets(name: str, graph: str, backend: str, by: str) -> None:
+    nb = SETS[graph]
+    torch.testing.assert_close(*TRANSFORMS[by](loss_of(name, nb, backend), drawn(name, nb)))
 
 
 @pytest.mark.parametrize("by", REFUSED)

@@ -9,8 +9,11 @@ import pytest
 import torch
 
 from graphtheory import Neighborhood
-from graphtheory.patterns import AtDistance, DilatedHops, KHop, Pattern
-from tests.patterns.laws import GRAPHS, pairs
+from graphtheory.patterns import AtDistance, Compose, DilatedHops, KHop, Pattern, Sample
+from graphtheory.patterns.base import on_rows
+from graphtheory.structure import draw_from_ball, hop_ball
+from tests.patterns import laws
+from tests.patterns.laws import GRAPHS, pairs, random_directed, source
 
 PATH = GRAPHS["path"]  # 0 -> 1 -> 2 -> 3 -> 4 -> 5
 WRONG = [-1, 255, 2.0, "4", True, None]  # for every number of hops
@@ -59,3 +62,68 @@ def test_hops_out_of_range(make: Any, name: str, span: str, values: list[Any]) -
         message = re.escape(f"{name}: got {value!r}, expected {span} hops")
         with pytest.raises(ValueError, match=message):
             make(**{name: value})
+
+
+@pytest.mark.parametrize("value", [0, -1, 2.0, True, "3"])
+def test_a_largest_degree_out_of_range(value: Any) -> None:
+    with pytest.raises((TypeError, ValueError), match=f"max_degree: got {value!r}, expected"):
+        KHop(2, max_degree=value)
+
+
+def test_hubs_are_found_and_not_passed_through() -> None:
+    star = GRAPHS["star"]  # 0 is the hub
+    assert pairs(KHop(2, max_degree=5)(star)) == pairs(KHop(1)(star))
+    assert pairs(KHop(2, max_degree=6)(star)) == pairs(KHop(2)(star))
+
+
+class OnRows(Compose):
+    """A pattern by its rows, as loaders ask for it, in another order and back."""
+
+    def __call__(self, neighborhood: Neighborhood, *, generator: Any = None) -> Neighborhood:
+        order = torch.arange(neighborhood.num_dst).flip(0)
+        return on_rows(Compose(*self.patterns), neighborhood, order, generator=generator).rows(
+            order
+        )
+
+
+DRAWN = [
+    OnRows(KHop(2), Sample(3)),
+    OnRows(KHop(1), Sample(1)),
+    OnRows(AtDistance(2), Sample(2)),
+    OnRows(KHop(3, max_degree=3), Sample(4)),
+]
+
+
+@pytest.mark.parametrize("pattern", DRAWN, ids=repr)
+def test_a_sample_is_drawn_while_the_ball_is_found(
+    pattern: OnRows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = random_directed(40, 0.06, seed=1)
+    ball, size = pattern.patterns[0], pattern.patterns[1].n
+    for seed in range(3):
+        drawn, whole = pattern(graph, generator=source(seed)), ball(graph)
+        assert pairs(drawn) <= pairs(whole)
+        assert torch.equal(drawn.degree(), whole.degree().clamp(max=size))
+        assert all(row.diff().gt(0).all() for row in drawn.indices.split(drawn.degree().tolist()))
+    laws.draws_uniformly(pattern, graph)
+    laws.draws_from_its_mask(pattern, graph)
+
+    never = lambda *args, **kwargs: pytest.fail("the whole ball was written")  # noqa: E731
+    monkeypatch.setattr("graphtheory.patterns.hops.hop_ball", never)
+    pattern(graph, generator=source())
+
+
+def test_draws_that_prefer_what_is_near_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    even = torch.rand
+    monkeypatch.setattr(torch, "rand", lambda *args, **given: even(*args, **given) ** 1.3)
+    with pytest.raises(AssertionError):
+        laws.draws_uniformly(DRAWN[0], random_directed(40, 0.06, seed=1))
+
+
+@pytest.mark.parametrize("n", [1, 64, 65, 200])
+def test_balls_around_the_length_of_a_word_of_the_bitmap(n: int) -> None:
+    graph = Neighborhood.from_edge_index(laws.clique(131), 131)
+    drawn = draw_from_ball(graph, 1, n, inner=1, generator=source())
+    assert drawn.degree().tolist() == [min(n, 130)] * 131
+    if n == 200:
+        assert pairs(drawn) == pairs(hop_ball(graph, 1, inner=1)[0])

@@ -6,13 +6,13 @@ Example:
 
 from graphtheory.data.loaders.folder import GraphFolder
 from graphtheory.data.loaders.layer_wise import LayerWiseLoader
+from graphtheory.data.loaders.parts import edge_cut, fennel, metis
 from graphtheory.data.loaders.seeds import SeedLoader
 from graphtheory.data.loaders.sets import (
     AttentionSetLoader,
     NodeSetLoader,
     PartitionLoader,
     SharedAnchors,
-    metis,
 )
 
 __all__ = [
@@ -23,5 +23,7 @@ __all__ = [
     "PartitionLoader",
     "SeedLoader",
     "SharedAnchors",
+    "edge_cut",
+    "fennel",
     "metis",
 ]

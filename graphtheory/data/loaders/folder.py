@@ -14,10 +14,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from graphtheory.data.loaders.parquet import Progress, SortedTables
+from graphtheory.data.loaders.parts import check_part
 from graphtheory.data.loaders.seeds import seeds_of
-from graphtheory.data.loaders.sets import check_part
 from graphtheory.data.loaders.source import NodeSource, check_names, source_of
-from graphtheory.disk import replace_file, whole_folder
+from graphtheory.disk import check_empty, replace_file, whole_folder
 from graphtheory.graph import Neighborhood
 from graphtheory.graph.content import within
 from graphtheory.graph.csr import row_places, take_rows
@@ -155,9 +156,15 @@ class GraphFolder(NodeSource):
             )
         return order == "original"
 
-    def of_nodes(self, nodes: Tensor) -> dict[str, Any]:
+    def written(self, nodes: Tensor) -> dict[str, Any]:
         found = {name: take_rows(value, nodes) for name, value in self.node.items()}
-        return self.whole | found | {_ORIGINAL: self.original_id[nodes]}
+        return self.whole | found
+
+    def original(self, nodes: Tensor) -> Tensor:
+        return self.original_id[nodes]
+
+    def of_nodes(self, nodes: Tensor) -> dict[str, Any]:
+        return self.written(nodes) | {_ORIGINAL: self.original(nodes)}
 
     def verify(self) -> None:
         """Read every file once; raise for one whose bytes are not those that `write` wrote."""
@@ -206,9 +213,66 @@ class GraphFolder(NodeSource):
         part = torch.zeros(nodes, dtype=torch.int64) if part is None else part
         check_part(part, nodes)
         order = part.argsort(stable=True)
-        whole = _whole(source.of_nodes(order[:2]), min(nodes, 2))
+        whole = _whole(source.written(order[:2]), min(nodes, 2))
         with whole_folder(folder) as draft:
             _write_all(draft, source, part, order, whole)
+        return cls(folder)
+
+    @classmethod
+    def from_parquet(
+        cls,
+        edges: str | PathLike[str],
+        nodes: str | PathLike[str],
+        folder: str | PathLike[str],
+        *,
+        id: str = "id",
+        part: str | None = None,
+        source: str = "source",
+        target: str = "target",
+        weight: str | None = None,
+        x: Sequence[str] = (),
+        normalize: bool = False,
+        memory_limit: str = "2GB",
+        progress: Progress = lambda what, done, total: None,
+    ) -> GraphFolder:
+        """Write a graph that stands in Parquet files, without holding it in memory.
+
+        DuckDB sorts in ``.FOLDER.parquet`` beside the folder; after a kill the same call goes on.
+        In memory are `memory_limit` and 16 to 40 bytes a node.
+
+        Args:
+            edges: Parquet files, a path or a pattern.
+            nodes: Such files; columns of numbers, or of lists of them, travel.
+            folder: Made where it is missing; must be empty.
+            id: Column of `nodes` that edges refer to.
+            part: Column of whole numbers; None is one.
+            source: Column of `edges` with the node that sends.
+            target: Column of `edges` with the node that receives.
+            weight: Column of `edges` that becomes the weight, float32.
+            x: Columns of numbers that become x together, float32.
+            normalize: Make the edges those of ``Compose(AddSelf(), SymmetricNormalize())``.
+            memory_limit: Of DuckDB, such as "8GB".
+            progress: Called with what is done, rows done, and rows in all.
+
+        Returns:
+            The folder; its ``names.parquet`` has the node of each id, `original_id` the rank.
+
+        Raises:
+            FileNotFoundError, FileExistsError: No such files, or something lies in the folder.
+            ValueError: What does not fit, or other files than those of the call that goes on.
+        """
+        folder = check_empty(Path(folder).absolute())
+        tables = SortedTables(
+            folder.with_name(f".{folder.name}.parquet"), str(nodes), str(edges),
+            {"id": id, "part": part, "source": source, "target": target, "weight": weight},
+            x, normalize, memory_limit, progress,
+        )  # fmt: skip
+        names, weighted = tables.write_nodes(), tables.write_edges(_INDICES, _WEIGHT)
+        tables.save(_INDPTR, np.append(0, tables.degrees().cumsum()))
+        tables.save(_PART, tables.parts())
+        tables.save(_ORIGINAL, tables.original_ids())
+        _tell(tables.finish(), tables.num_nodes, tables.num_edges, names, {}, weighted=weighted)
+        tables.work.rename(folder)  # an empty one goes
         return cls(folder)
 
 
@@ -216,17 +280,23 @@ def _write_all(
     folder: Path, source: NodeSource, part: Tensor, order: Tensor, whole: dict[str, Any]
 ) -> None:
     nodes = len(order)
-    for name, value in ((_PART, part[order]), (_ORIGINAL, order)):
+    for name, value in ((_PART, part[order]), (_ORIGINAL, source.original(order))):
         np.save(folder / f"{name}.npy", value.numpy())
     _write(folder, nodes, _rows_of(source, order, whole))
     _write(folder, source.graph.num_edges, _edges_of(source.graph, order))
     degree = source.graph.degree()[order]
     indptr = torch.cat([degree.new_zeros(1), degree.cumsum(0)])
     np.save(folder / f"{_INDPTR}.npy", indptr.numpy())
+    names = sorted(set(source.written(order[:1])) - set(whole))
+    weighted = source.graph.weight is not None
+    _tell(folder, nodes, source.graph.num_edges, names, whole, weighted=weighted)
+
+
+def _tell(
+    folder: Path, nodes: int, edges: int, names: list[str], whole: dict[str, Any], *, weighted: bool
+) -> None:
     told = {
-        "nodes": nodes, "edges": source.graph.num_edges, "whole": whole,
-        "weighted": source.graph.weight is not None,
-        "attributes": sorted(set(source.of_nodes(order[:1])) - set(whole)),
+        "nodes": nodes, "edges": edges, "whole": whole, "weighted": weighted, "attributes": names,
         "sha256": {path.name: _digest(path) for path in sorted(folder.glob("*.npy"))},
     }  # fmt: skip
     told = json.loads(json.dumps(told))  # as it comes back
@@ -303,7 +373,7 @@ def _whole(rows: dict[str, Any], nodes: int) -> dict[str, Any]:
 
 def _rows_of(source: NodeSource, order: Tensor, whole: dict[str, Any]) -> Iterator[Named]:
     for some in order.split(_ROWS):
-        row = source.of_nodes(some)
+        row = source.written(some)
         yield {f"x.{name}": value for name, value in row.items() if name not in whole}
 
 

@@ -8,14 +8,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch_geometric.data import Data
-from torch_geometric.index import ptr2index
-from torch_geometric.loader import ClusterData
-from torch_geometric.utils import remove_self_loops, to_undirected
 
+from graphtheory.data.loaders.parts import check_part
 from graphtheory.data.loaders.seeds import SeedBatches, SeedLoader
 from graphtheory.data.loaders.source import NodeSource, induced
-from graphtheory.graph import Neighborhood, neighborhood_from
+from graphtheory.graph import Neighborhood
 from graphtheory.graph.csr import row_places, sort_by_key
 from graphtheory.patterns import AddSelf, Compose, Pattern, layers_on_rows, on_rows, per_layer
 from graphtheory.patterns.base import apply_fixed, relabel
@@ -187,56 +184,6 @@ class _AttentionSets(SeedBatches):
         return rows.replace(distance=shortest_path_distance(graph, pairs=pairs, cutoff=MAX_CUTOFF))
 
 
-def metis(data: Any, num_parts: int) -> Tensor:
-    """The part of each node, int64 [N]: parts of about equal size with few edges between them.
-
-    Edges count in both directions, self-loops do not. A part may be empty where `num_parts` is
-    close to the number of nodes. The edges must fit into memory, here a few times.
-
-    Args:
-        data: `Data`, a `Neighborhood`, or what else `graph.neighborhood_from` reads.
-        num_parts: Parts, from 1 to the number of nodes.
-
-    Raises:
-        ImportError: None of pyg-lib and torch-sparse, with METIS, and pymetis is installed.
-        ValueError: A number of parts out of its range.
-
-    Source: Karypis and Kumar (1998), by PyG's `ClusterData`, or by pymetis.
-
-    Example:
-        >>> two = torch.tensor([[0, 1, 2, 3, 4, 5, 2], [1, 2, 0, 4, 5, 3, 3]])  # two triangles
-        >>> part = metis(Data(edge_index=two, num_nodes=6), 2)  # doctest: +SKIP
-        >>> part.tolist()  # doctest: +SKIP
-        [1, 1, 1, 0, 0, 0]
-    """
-    graph = neighborhood_from(data)
-    nodes = graph.num_dst
-    if not isinstance(num_parts, int) or not 1 <= num_parts <= nodes:
-        raise ValueError(f"num_parts: got {num_parts!r}, expected 1 to {nodes} nodes")
-    if num_parts == 1:
-        return torch.zeros(nodes, dtype=torch.int64)
-    both = to_undirected(remove_self_loops(graph.edge_index())[0], num_nodes=nodes)
-    try:
-        found = ClusterData(Data(edge_index=both, num_nodes=nodes), num_parts, log=False).partition
-    except ImportError:  # of neither package, or of one that was built without METIS
-        return _by_pymetis(both, nodes, num_parts)
-    part = torch.empty_like(found.node_perm)
-    return part.index_copy_(0, found.node_perm, ptr2index(found.partptr))
-
-
-def _by_pymetis(both: Tensor, nodes: int, num_parts: int) -> Tensor:
-    try:
-        import pymetis
-    except ImportError as error:
-        raise ImportError(
-            "metis: found neither pyg-lib nor torch-sparse with METIS, nor pymetis; install "
-            "pyg-graphtheory[partition], which is pymetis"
-        ) from error
-    graph = Neighborhood.from_edge_index(both, nodes)
-    adjacency = pymetis.CSRAdjacency(graph.indptr.numpy(), graph.indices.numpy())
-    return torch.tensor(pymetis.part_graph(num_parts, adjacency).vertex_part)
-
-
 class PartitionLoader(SeedLoader):
     r"""Batches of whole parts of a graph, with the edges among their nodes.
 
@@ -325,15 +272,3 @@ class _Parts(SeedBatches):
         nodes = self.order[row_places(self.indptr, parts)[1]]
         seed = self.place[nodes] >= 0
         return torch.cat([nodes[seed], nodes[~seed]])
-
-
-def check_part(part: Any, nodes: int) -> None:
-    """Raise unless this is a part of each node."""
-    if not isinstance(part, Tensor) or part.dtype != torch.int64:
-        kind = getattr(part, "dtype", type(part).__name__)
-        raise TypeError(f"part: got {kind}, expected an int64 tensor [{nodes}]")
-    if part.shape != (nodes,) or int(part.min()) < 0:
-        raise ValueError(
-            f"part: shape {tuple(part.shape)}, expected one part of 0 or more for each of the "
-            f"{nodes} nodes"
-        )

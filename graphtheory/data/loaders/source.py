@@ -35,6 +35,14 @@ class NodeSource(ABC):
     def of_nodes(self, nodes: Tensor) -> dict[str, Any]:
         """The attributes of some nodes, int64 ids."""
 
+    def written(self, nodes: Tensor) -> dict[str, Any]:
+        """The attributes of some nodes that a folder keeps."""
+        return self.of_nodes(nodes)
+
+    def original(self, nodes: Tensor) -> Tensor:
+        """The ids of some nodes in the data that was given."""
+        return nodes
+
     def ids(self, original: Any) -> Tensor:
         """Where these nodes of the data that was given stand in `graph`."""
         return torch.as_tensor(original)

@@ -5,11 +5,15 @@ from __future__ import annotations
 import ctypes
 import gc
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import KW_ONLY, asdict, dataclass, field
 from functools import cached_property
+from os import PathLike
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from graphtheory.lab.bench.config import RunResult, describe_options, ignores, with_options
 from graphtheory.lab.bench.finished import Finished, Settings
@@ -19,6 +23,7 @@ from graphtheory.lab.bench.task import BenchTask, Root
 from graphtheory.lab.datasets.catalogue import describe
 from graphtheory.lab.datasets.graph_sets import GraphSet
 from graphtheory.lab.datasets.graphs import Data
+from graphtheory.lab.datasets.own_graphs import read_graph_file
 from graphtheory.lab.zoo.node_models import COMPARED
 
 NODE, GRAPH = "node", "graph"
@@ -35,54 +40,57 @@ def named_task(name: str, split: str | None = None, root: Root = None) -> BenchT
 def bench_task(
     data: Any,
     *,
-    task: str | None = None,
+    kind: str | None = None,
     metric: str | None = None,
     split: Any = None,
     root: Root = None,
     name: str | None = None,
 ) -> BenchTask:
     """The task of anything that can be benchmarked, as `graphtheory.bench` takes it."""
-    if task is not None and task not in (NODE, GRAPH, *KINDS):
-        raise ValueError(f"task: got {task!r}, expected node, graph or {', '.join(KINDS)}")
+    if kind is not None and kind not in (NODE, GRAPH, *KINDS):
+        raise ValueError(f"kind: got {kind!r}, expected node, graph or {', '.join(KINDS)}")
+    if isinstance(data, PathLike) or (isinstance(data, str) and data.endswith((".pt", ".pth"))):
+        name = name or Path(data).stem
+        data = read_graph_file(data)
     if isinstance(data, str):
         named, info = named_task(data, split, root), describe(data, root)
-        _fits(task, GRAPH if info.task == GRAPH else NODE, data)
-        if task in KINDS and task != info.kind:
-            raise ValueError(f"task: got {task!r}, expected {info.kind!r}, that of {data}")
+        _fits(kind, GRAPH if info.task == GRAPH else NODE, data)
+        if kind in KINDS and kind != info.kind:
+            raise ValueError(f"kind: got {kind!r}, expected {info.kind!r}, that of {data}")
         if metric is not None and metric != (its := named.measure.name):
             raise ValueError(f"metric: got {metric!r}, expected {its!r}, that of {data}")
         return named
     if isinstance(data, BenchTask):
-        for argument, value in (("task", task), ("metric", metric), ("split", split)):
+        for argument, value in (("kind", kind), ("metric", metric), ("split", split)):
             if value is not None:
                 raise ValueError(f"{argument}: got {value!r}, expected None: a task has its own")
         return data
     if isinstance(data, GraphSet):  # it knows its task and its split
-        _fits(task, GRAPH, data.name)
+        _fits(kind, GRAPH, data.name)
         if split is None and data._indices is not None:
             raise ValueError(
                 f"data: {len(data)} indexed graphs of {data.name}, whose split is of the whole "
                 "set; expected that, or a split of these"
             )
         metric, name = metric or data.metric, name or data.name
-        task = task if task in KINDS else data.kind
+        kind = kind if kind in KINDS else data.kind
         split = split or (data.train_index, data.val_index, data.test_index)
         smiles, places = data.smiles or (), data.indices()
         data = [data.get(i) for i in places]
         for graph, i in zip(data, places, strict=True) if smiles else ():
             graph.smiles = smiles[i]
     if isinstance(data, Data):
-        if task in KINDS:
+        if kind in KINDS:
             raise ValueError(
-                f"task: got {task!r}, expected 'node' for one graph, or a list of them"
+                f"kind: got {kind!r}, expected 'node' for one graph, or a list of them"
             )
-        data = [data] if task == GRAPH else data
+        data = [data] if kind == GRAPH else data
     elif isinstance(data, Iterable) and not hasattr(data, "edge_types"):  # HeteroData has those
         data = list(data)
         if not data or not all(isinstance(graph, Data) for graph in data):
             kinds = sorted({type(graph).__name__ for graph in data})
             raise TypeError(f"data: got a list of {kinds or 'nothing'}, expected PyG Data")
-        data = data[0] if len(data) == 1 and task in (None, NODE) else data
+        data = data[0] if len(data) == 1 and kind in (None, NODE) else data
     else:
         raise TypeError(
             f"data: got {type(data).__name__}, expected a name, a PyG Data or a list of Data"
@@ -91,16 +99,16 @@ def bench_task(
         if split is not None:
             raise ValueError(f"split: got {split!r}, expected masks in the data of one graph")
         return OwnNodes(data, name or "graph", metric or "accuracy")
-    _fits(task, GRAPH, f"a list of {len(data)} graphs")
-    kind = task if task in KINDS else None
+    _fits(kind, GRAPH, f"a list of {len(data)} graphs")
+    found = kind if kind in KINDS else None
     parts = (0.8, 0.1, 0.1) if split is None else split
-    return OwnGraphs(data, name or "graphs", kind, metric, parts)
+    return OwnGraphs(data, name or "graphs", found, metric, parts)
 
 
-def _fits(task: str | None, found: str, what: str) -> None:
-    asked = GRAPH if task in KINDS else task
+def _fits(kind: str | None, found: str, what: str) -> None:
+    asked = GRAPH if kind in KINDS else kind
     if asked not in (None, found):
-        raise ValueError(f"task: got {task!r}, but {what} is a task of the kind {found!r}")
+        raise ValueError(f"kind: got {kind!r}, but {what} is a task of the kind {found!r}")
 
 
 @dataclass(frozen=True)
@@ -134,6 +142,20 @@ class FinishedRuns(Finished[Run]):
         return line["settings"] | {"model": run.model, "seed": run.seed}, run
 
 
+SMALL = 5000  # nodes of a small graph
+
+
+@contextmanager
+def thread_limit(asked: int | None, num_nodes: int | None) -> Iterator[None]:
+    """Compute on the threads asked for; unasked on one for a small graph, where more only wait."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(asked or (1 if num_nodes is not None and num_nodes <= SMALL else before))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 Progress = Callable[[str, int, int], None]  # takes model, runs done and runs in all
 
 
@@ -161,6 +183,7 @@ class Benchmark:
     budget: int | None = None  # candidates of a search that chose them
     options: Mapping[str, Any] = field(default_factory=dict)
     """Set by hand, in place of those of every model that reads them; text is read as a value."""
+    threads: int | None = None  # that compute; None follows from the size of the graph
 
     @property
     def searched(self) -> dict[str, str]:
@@ -208,6 +231,10 @@ class Benchmark:
         known = self.task
         return tuple(m for m in self.models if m not in self.chosen and not known.is_tuned(m))
 
+    def computing(self) -> AbstractContextManager[None]:
+        """Compute on as many threads as `run` does."""
+        return thread_limit(self.threads, self.task.num_nodes)
+
     def run(self, progress: Progress = _keep_nothing) -> list[Run]:
         """Every model on every seed, seed by seed so that an interrupted run is comparable."""
         rows: list[Run] = []
@@ -216,7 +243,8 @@ class Benchmark:
             run = self._known(model, seed)
             if run is None:
                 _give_memory_back()
-                run = self._trained(model, seed)
+                with self.computing():
+                    run = self._trained(model, seed)
                 if self.record is not None:
                     self.record.add(self.settings(model) | {"seed": seed}, run)
                 self.finished(run)

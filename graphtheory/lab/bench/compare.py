@@ -3,30 +3,63 @@
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from numbers import Integral
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from graphtheory.lab.bench.benchmark import Benchmark, FinishedRuns, bench_task
+from rich.console import Console
+
+from graphtheory.lab.bench.benchmark import Benchmark, FinishedRuns, Run, bench_task
 from graphtheory.lab.bench.comparison import Comparison
+from graphtheory.lab.bench.progress import steps
 from graphtheory.lab.bench.rows import Environment
-from graphtheory.lab.bench.search import Search, best
+from graphtheory.lab.bench.search import Search, SearchResult, best
+from graphtheory.lab.bench.task import BenchTask
+
+
+def choose(
+    bench: Benchmark,
+    budget: int | None,
+    log: Path | None,
+    run: Callable[[Search], list[SearchResult]],
+) -> tuple[Benchmark, list[SearchResult]]:
+    """Search the options of the models for which no search has chosen any, and take the best."""
+    if not (budget and (models := bench.not_tuned())):
+        return bench, []
+    tried = run(
+        Search(bench.task, models, budget, log=log, epochs=bench.epochs, threads=bench.threads)
+    )
+    chosen = {model: one.config for model, one in best(tried, bench.task.measure).items()}
+    return replace(bench, chosen=chosen, budget=budget), tried
+
+
+def ended(run: Run, task: BenchTask) -> str:
+    """The line of progress that tells of a finished run."""
+    short, images, each = task.measure.short, task.has_folders, run.seconds_per_epoch
+    time = f" of {each:.1f} s" if images else f", {each * run.epochs:.1f} s"
+    test, val = (short(score, ".2f" if images else ".1f") for score in (run.test, run.val))
+    return (
+        f"{run.model}, seed {run.seed}: test {test}, validation {val} after {run.epochs} "
+        f"epochs{time}"
+    )
 
 
 def compare(
     data: Any,
-    models: Sequence[str] | None = None,
+    models: Sequence[Any] | Mapping[str, Any] | None = None,
     *,
-    task: str | None = None,
+    kind: str | None = None,
     metric: str | None = None,
     split: Any = None,
     seeds: int = 3,
     epochs: int | None = None,
+    patience: int | None = None,
     budget: int = 0,
     options: Mapping[str, Any] | None = None,
+    threads: int | None = None,
     out: str | PathLike[str] | None = None,
     root: str | PathLike[str] | None = None,
     progress: bool = True,
@@ -35,21 +68,29 @@ def compare(
 
     Args:
         data: A PyG `Data` (its nodes, by masks or a random split), a list of `Data` or a PyG
-            dataset (its graphs), or the name of a data set.
-        models: Names; the others are compared with the first. None is those that fit the data.
-        task: "node", "graph", "multiclass", "multilabel" or "regression"; None takes it from the
+            dataset (its graphs), a file of either, such as "mine.pt", or the name of a data set.
+        models: Names; the others are compared with the first. None is those that fit the data. Your
+            own network is a function that makes one for each seed, or "FILE.py:NAME" of one, and
+            a mapping names it: {"mine": lambda in_channels, out_channels: MyNet(...), "gt": "gt"}.
+            It has forward(x, edge_index), of sets of graphs with batch, or forward(data).
+        kind: "node", "graph", "multiclass", "multilabel" or "regression"; None takes it from the
             data.
         metric: Of the user's own data; None is the first that the task has.
         split: Kind of split of a named set; for own graphs three fractions or lists of positions.
         seeds: How many; a seed draws the split, the weights and everything else.
         epochs: At most this many; None is the data's own number.
-        budget: Candidates a model of a search on validation that runs first; 0 takes options that
-            are known, or defaults, and the table says so.
+        patience: Epochs without a better validation score that end a run; None is the data's own
+            number.
+        budget: Candidates of a search on validation that runs first, for each model without
+            options from an earlier search; 0 takes defaults there, and the table says so.
         options: Set by hand, such as {"walk": 16, "readout": "token"}, in the place of those of
-            every model that reads them; not with a search.
+            every model that reads them; not with a search. "batch_size" counts the labeled nodes
+            or, of a set, the graphs of a step.
+        threads: How many compute; None is 1 on a graph of at most 5,000 nodes, where more are
+            slower, and torch's own number on a larger one.
         out: Folder where finished runs are kept and taken up again, and results are written.
         root: Folder with the raw files of a named set; None is that of $GRAPHTHEORY_DATA.
-        progress: Print a line for each run to the error stream.
+        progress: Show runs and epochs on the error stream, in a file as lines.
 
     Returns:
         What was found: printed a table, with `runs`, `rows()` and `save(folder)`.
@@ -70,7 +111,9 @@ def compare(
         >>> print(str(found).splitlines()[0])
         graph, split random-60-20-20
     """
-    for name, value, least in (("seeds", seeds, 1), ("epochs", epochs, 1), ("budget", budget, 0)):
+    counts = {"seeds": seeds, "epochs": epochs, "patience": patience, "threads": threads}
+    for name, value in (counts | {"budget": budget}).items():
+        least = 0 if name == "budget" else 1
         if value is not None and not isinstance(value, Integral):
             raise TypeError(f"{name}: got {value!r}, expected a whole number")
         if value is not None and value < least:
@@ -82,31 +125,28 @@ def compare(
     if budget and options:
         raise ValueError(f"budget: got {budget}, expected 0 beside options set by hand")
     folder = root or os.environ.get("GRAPHTHEORY_DATA")
-    bench = bench_task(data, task=task, metric=metric, split=split, root=folder)
-    chosen = bench.compared if models is None else tuple(dict.fromkeys(models))
+    bench = bench_task(data, kind=kind, metric=metric, split=split, root=folder)
+    chosen = bench.take_models(bench.compared if models is None else models)
     if not chosen:
         raise ValueError("models: got none, expected one or more names")
-    for model in chosen:
-        bench.known_model(model)
-    where, measure, configs = None if out is None else Path(out), bench.measure, {}
-
-    def say(text: str) -> None:
-        if progress:
-            print(text, file=sys.stderr)
-
-    if budget:
-        study = Search(bench, chosen, budget, log=where and where / "search.jsonl")
-        tried = study.run(lambda model, done, of: say(f"candidate {done + 1}/{of}  {model}"))
-        configs = {m: found.config for m, found in best(tried, measure).items()}
+    where = None if out is None else Path(out)
     benchmark = Benchmark(
-        bench, chosen, seeds, bench.split, epochs=epochs,
+        bench, chosen, seeds, bench.split, epochs=epochs, patience=patience,
         record=None if where is None else FinishedRuns(where / "runs.jsonl"),
-        finished=lambda r: say(f"{r.model}, seed {r.seed}: test {measure.format(r.test)}"),
-        chosen=configs, budget=budget or None, options=options or {},
+        options=options or {}, threads=threads,
     )  # fmt: skip
     command = f"graphtheory.bench({data if isinstance(data, str) else bench.name!r}, ...)"
-    how = (str(bench.split), measure.name, command, Environment.here())
-    found = Comparison(benchmark, benchmark.run(), *how)
+    screen = Console(stderr=True)
+
+    def search(study: Search) -> list[SearchResult]:
+        with steps(screen, "candidate", progress) as tell:
+            return study.run(tell)
+
+    benchmark, _ = choose(benchmark, budget, where and where / "search.jsonl", search)
+    with benchmark.computing(), steps(screen, "run", progress) as tell:
+        telling = replace(benchmark, finished=lambda run: tell.finished(ended(run, bench)))
+        how = (str(bench.split), bench.measure.name, command, Environment.here())
+        found = Comparison(benchmark, telling.run(tell.before), *how)
     if where is not None:
         found.save(where)
     return found

@@ -5,19 +5,25 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from html import escape
 from os import PathLike
 from pathlib import Path
 from statistics import fmean, median, stdev
 from typing import Any
 
-from scipy.special import stdtrit
-
 from graphtheory.disk import replace_file
 from graphtheory.lab.bench.benchmark import Benchmark, FinishedRuns, Run
 from graphtheory.lab.bench.rows import Environment, Row, finite, write_csv
-from graphtheory.lab.bench.table import ACCURACY, Measure, Table, counted, measure_of
+from graphtheory.lab.bench.table import (
+    ACCURACY,
+    Difference,
+    Measure,
+    Table,
+    counted,
+    measure_of,
+    reading,
+)
 from graphtheory.lab.bench.task import CONSTANT
 
 
@@ -32,17 +38,6 @@ class Summary:
     parameters: int  # trainable ones
     seconds_per_epoch: float  # median
     peak_mb: float  # median
-
-
-@dataclass(frozen=True)
-class Difference:
-    """The advantage of the first model over another on the same seeds; positive is better."""
-
-    model: str  # the other one
-    difference: float  # mean over the seeds that both have, 0..1 or in the unit of the target
-    standard_error: float  # of that mean; nan of one seed
-    ahead: int  # seeds on which the first model is strictly better
-    seeds: int  # that both have
 
 
 def summaries(runs: Iterable[Run]) -> list[Summary]:
@@ -104,6 +99,7 @@ def score_table(
     unlearned: Mapping[str, str] | None = None,
     set_by_hand: str = "",
     searched: Mapping[str, str] | None = None,
+    own: Sequence[str] = (),
 ) -> Table:
     """Make the table `model | test mean ± std | params | s/epoch | peak MB`.
 
@@ -116,6 +112,7 @@ def score_table(
             `unlearned` gives them; they are marked, and the note says what the mark means.
         set_by_hand: Options that were set by hand, in words.
         searched: Models -> how a search chose their options.
+        own: Networks of the user's own.
     """
     measure, flat = measure_of(metric), unlearned or {}
     rows = [
@@ -131,8 +128,8 @@ def score_table(
     score = f"{measure.title} ({measure.axis_unit})"
     notes = (
         f"Test {score} at the epoch of best validation; {counted(seeds, 'seed')}.",
-        _untuned_note(found, not_tuned, set_by_hand), _search_note(found, searched or {}),
-        _constant_note(flat, measure),
+        _untuned_note(found, not_tuned, set_by_hand, own), _search_note(found, searched or {}),
+        _own_note(own, searched or {}), _constant_note(flat, measure),
     )  # fmt: skip
     return Table(title, columns, rows, note=" ".join(filter(None, notes)))
 
@@ -146,7 +143,16 @@ def _constant_note(models: Mapping[str, str], measure: Measure) -> str:
     return f"(!) {first} was no better than always predicting one {kind} on {seeds} seeds{more}."
 
 
-def _untuned_note(found: list[Summary], not_tuned: Sequence[str], set_by_hand: str) -> str:
+def _own_note(own: Sequence[str], searched: Mapping[str, str]) -> str:
+    how = "not tuned" if not any(name in searched for name in own) else "tuned in step size alone"
+    return f"Your own network, {how}, trained by the same loop: {', '.join(own)}." if own else ""
+
+
+def _untuned_note(
+    found: list[Summary], untuned: Sequence[str], set_by_hand: str, own: Sequence[str]
+) -> str:
+    found = [s for s in found if s.model not in own]
+    not_tuned = [model for model in untuned if model not in own]
     alike = "one stack, width, dropout and step size"
     named, note = "Options", ""
     if set_by_hand:
@@ -166,10 +172,13 @@ def _search_note(found: list[Summary], searched: Mapping[str, str]) -> str:
     return f"Options: {how}{whose}." if searched else ""
 
 
+_INTERVAL = "± is the 95 % interval of the mean (Student's t over the seeds)."
+
+
 def difference_table(
     found: list[Difference], first: str, title: str = "", *, measure: Measure = ACCURACY
 ) -> Table:
-    """Make the table `first - other | mean ± standard error | seeds ahead | reading`.
+    """Make the table `first - other | mean ± half its interval | seeds ahead | reading`.
 
     Where lower scores are better the columns say `other - first`: a positive number is an advantage
     of the first model in either case.
@@ -177,31 +186,22 @@ def difference_table(
     rows = [
         (
             paired_name(first, d.model, measure),
-            measure.shown(d.difference, d.standard_error, sign="+"),
+            measure.shown(d.difference, d.half_width, sign="+"),
             f"{d.ahead} of {d.seeds}", reading(d),
         )
         for d in found
     ]  # fmt: skip
     amount = "points" if measure.share else f"{measure.title} {measure.unit}".rstrip()
-    columns = ("paired by seed", f"{amount} ± s.e.", "seeds ahead", "differ (95 %)")
-    note = f"Positive values favor {first} (lower {measure.title} is better)."
-    return Table(title, columns, rows, note="" if measure.higher_is_better else note)
+    columns = ("paired by seed", f"{amount} ± 95 %", "seeds ahead", "differ")
+    notes = [_INTERVAL]
+    if not measure.higher_is_better:
+        notes.append(f"Positive values favor {first} (lower {measure.title} is better).")
+    return Table(title, columns, rows, note=" ".join(notes))
 
 
 def paired_name(first: str, other: str, measure: Measure) -> str:
     """Write the difference whose positive values are an advantage of the first model."""
     return f"{first} - {other}" if measure.higher_is_better else f"{other} - {first}"
-
-
-def reading(found: Difference) -> str:
-    """Whether Student's 95 % interval leaves 0 out; "no" of few seeds that differ all alike."""
-    if math.isnan(found.standard_error):
-        return "one seed"
-    if found.standard_error == 0 and found.seeds < 5:
-        return "no"
-    if abs(found.difference) <= stdtrit(found.seeds - 1, 0.975) * found.standard_error:
-        return "no"
-    return "ahead" if found.difference > 0 else "behind"
 
 
 def rows(
@@ -285,11 +285,14 @@ class Comparison:
 
     def scores(self, title: str = "") -> Table:
         """Score table; a footnote marks untuned models and those no better than a constant."""
-        return score_table(
-            summaries(self.runs), self.measure, title, not_tuned=self.benchmark.not_tuned(),
-            unlearned=unlearned(self.runs), set_by_hand=self.benchmark.set_by_hand,
-            searched=self.benchmark.searched,
+        bench, untuned = self.benchmark, self.benchmark.not_tuned()
+        found = score_table(
+            summaries(self.runs), self.measure, title, not_tuned=untuned,
+            unlearned=unlearned(self.runs), set_by_hand=bench.set_by_hand,
+            searched=bench.searched, own=tuple(bench.task.own_models),
         )  # fmt: skip
+        remark = "" if "neighbors" in bench.options else bench.task.remark(untuned)
+        return replace(found, note=f"{found.note} {remark}".strip())
 
     def differences(self) -> list[Difference]:
         """The first model against each other one, paired by seed."""

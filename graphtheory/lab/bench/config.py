@@ -58,7 +58,7 @@ class RunConfig:
 _FIXED = ("model", "epochs", "dataset", "root", "graph", "encoder", "head", "image_size")
 _FROM_ONE = (
     "hidden", "layers", "heads", "num_buckets", "nodes_per_batch", "batch_size", "fanout", "width",
-    "depth", "patch", "tokens",
+    "depth", "patch", "tokens", "head_layers", "walk_width",
 )  # fmt: skip
 _TOKEN = ("readout", "token")  # a value that networks with attention alone can have
 _TRUTH = {"true": True, "false": False}
@@ -101,7 +101,7 @@ def checked_options(configs: Sequence[Any], given: Mapping[str, Any]) -> dict[st
     """The given values, text among them, as the types that one of these configurations has."""
     known = {name: kind for config in configs for name, kind in known_options(config).items()}
     check_known(given, known)
-    return {name: _value(name, value, known[name]) for name, value in given.items()}
+    return {name: checked_value(name, value, known[name]) for name, value in given.items()}
 
 
 def with_options(config: Any, options: Mapping[str, Any]) -> Any:
@@ -146,7 +146,8 @@ def shown(value: Any) -> str:
     return str(value).lower() if value is None or isinstance(value, bool) else str(value)
 
 
-def _value(name: str, given: Any, kind: Any) -> Any:
+def checked_value(name: str, given: Any, kind: Any) -> Any:
+    """The value of an option, text among them, as the type that it has."""
     optional, wanted, value = NoneType in get_args(kind), (get_args(kind) or (kind,))[0], given
     if optional and str(given).lower() == "none":
         return None
@@ -180,9 +181,9 @@ class RunResult:
         return self.fit.test
 
 
-def train(task: Any, batches: Any, *, seed: int, epochs: int, patience: int) -> RunResult:
-    """Train a task on nodes or on graphs once; what is random follows from `seed`."""
-    result = fit(task, batches, epochs=epochs, patience=patience, seed=seed, progress=False)
+def train(task: Any, batches: Any, **how: Any) -> RunResult:
+    """Train a task on nodes or on graphs once by `fit`, which `how` is given to."""
+    result = fit(task, batches, progress=False, **how)
     constant = constant_of(task, batches)
     return RunResult(result, task.evaluated, batches, trainable(task.model), constant)
 

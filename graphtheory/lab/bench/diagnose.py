@@ -15,8 +15,11 @@ import torch
 from torch import Tensor
 
 from graphtheory.graph import Neighborhood
+from graphtheory.lab.bench.hops import hop_rows
+from graphtheory.lab.bench.node_task import OwnNodes
 from graphtheory.lab.bench.rows import Row
 from graphtheory.lab.datasets import graphs
+from graphtheory.lab.datasets.graphs import Data
 from graphtheory.structure import (
     DistanceCounts,
     class_balance,
@@ -42,18 +45,33 @@ class Diagnosis:
     max_distance: int = 12  # z of the margins, hops, 1..253
     directed: bool = False  # else each edge counts both ways, as Actor's 26,659 in Li (2024)
     moments: tuple[str, ...] = MOMENTS  # whose eigenvectors define discriminative nodes
+    own: OwnNodes | None = None  # the user's own graph in place of a data set
 
     @cached_property
     def name(self) -> str:
         """The data set's name as it is usually written."""
-        return graphs.describe(self.dataset).name
+        return graphs.describe(self.dataset).name if self.own is None else self.own.name
 
     def run(self, progress: Progress = lambda *_: None) -> list[Row]:
         """Measure all rows; `progress` gets each definition, how many are done, and of how many."""
         return list(self._rows(progress))
 
+    def hops(self) -> list[Row]:
+        """The rows of `hop_rows` for this graph; none where its features are missing."""
+        x, y, graph = self._graph()
+        if x is None:
+            return []
+        own = self.own or OwnNodes(Data(x=x, y=y, edge_index=graph.edge_index()), self.name)
+        return hop_rows(own.data(0, row_scale=False), self.name)
+
+    def _graph(self) -> tuple[Tensor | None, Tensor, Neighborhood]:
+        if self.own is None:
+            return load_graph(self.name, self.root, seed=0)
+        data = self.own.own
+        return data.x.to_dense(), data.y, Neighborhood.from_edge_index(data.edge_index, len(data.y))
+
     def _rows(self, progress: Progress) -> Iterator[Row]:
-        x, y, published = load_graph(self.name, self.root, seed=0)
+        x, y, published = self._graph()
         graph = both_ways(published)
         edges, classes = graph.edge_index(), int(y.max()) + 1
         sizes = {"nodes": len(y), "edges": int((edges[0] < edges[1]).sum()), "classes": classes}

@@ -1,6 +1,6 @@
 """Sets of graphs as tasks of a benchmark, by name or the user's own list.
 
-Of molecules, boosted trees on Morgan fingerprints are compared with the networks.
+Of molecules, boosted trees on counts of substructures are compared with the networks.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
-from torch import Tensor
+from torch import Tensor, nn
 
 from graphtheory.graph.build import TOKEN
-from graphtheory.lab.bench.config import AXES, RunConfig, RunResult, constant_score
+from graphtheory.lab.bench.config import AXES, RunConfig, RunResult, checked_value, constant_score
 from graphtheory.lab.bench.finished import Settings
+from graphtheory.lab.bench.own_model import OwnModel
 from graphtheory.lab.bench.table import Measure, measure_of
 from graphtheory.lab.bench.task import BenchTask, Root, Space
 from graphtheory.lab.datasets.graph_sets import GraphSet, precomputed
@@ -32,10 +32,11 @@ from graphtheory.lab.train import AdamOptions, FitResult, GraphSets, GraphTask, 
 from graphtheory.lab.train.contract import digest
 from graphtheory.lab.train.score import SCORES, ogb_score
 from graphtheory.lab.zoo import graph_models as graph_zoo
-from graphtheory.lab.zoo.graph_models import GraphNetwork
 from graphtheory.nn import attention_maps
 
 TREES = "ecfp"
+_FINGERPRINTS = ("morgan", "torsion", "paths")
+_OF_TREES = ("n_estimators", "learning_rate", "num_leaves", "min_child_samples", "reg_lambda")
 _FULL_LENGTH = 30_000  # training nodes of a set that is trained for all epochs
 _MOST_EPOCHS, _LEAST_EPOCHS = 100, 30
 _SETS_KEPT = 3  # encodings of a set that are kept at the same time
@@ -53,17 +54,23 @@ class GraphRunConfig(RunConfig):
 
 @dataclass(frozen=True)
 class TreesRunConfig(RunConfig):
-    """Options of scikit-learn's boosted trees, in its names, and of the fingerprints."""
+    """Options of LightGBM's boosted trees, in its names, and of the fingerprints that they read."""
 
     model: str = TREES
-    learning_rate: float = 0.05
-    max_iter: int = 300  # trees of a label; the number used is chosen on validation
-    max_leaf_nodes: int = 15
-    min_samples_leaf: int = 20
-    l2_regularization: float = 0.0
-    max_features: float = 0.3
-    radius: int = 2  # bonds around an atom that a substructure reaches
-    bits: int = 2048  # of a fingerprint
+    n_estimators: int = 500  # trees of a label
+    learning_rate: float = 0.1
+    num_leaves: int = 31
+    min_child_samples: int = 20
+    reg_lambda: float = 0.0
+    #: Counts of substructures: "morgan" (ECFP), "torsion", "paths" (RDKit's), or several with "+".
+    fingerprint: str = "morgan"
+    radius: int = 2  # bonds around an atom that a substructure of "morgan" reaches
+    bits: int = 2048  # columns of a fingerprint
+
+    def __post_init__(self) -> None:
+        if unknown := set(self.fingerprint.split("+")) - set(_FINGERPRINTS):
+            expected = f"some of {', '.join(_FINGERPRINTS)}, joined by +"
+            raise ValueError(f"fingerprint: got {min(unknown)!r}, expected {expected}")
 
 
 def graph_space(graphs: int, nodes: int) -> Space:
@@ -77,8 +84,10 @@ def graph_space(graphs: int, nodes: int) -> Space:
     )  # fmt: skip
 
 
-def network_of(config: GraphRunConfig, facts: GraphSet) -> GraphNetwork:
-    """Build the untrained network of a configuration for a set of graphs."""
+def network_of(config: Any, facts: GraphSet, own: OwnModel | None = None) -> nn.Module:
+    """Build the untrained network of a configuration, or the user's own, for a set of graphs."""
+    if own is not None:
+        return own.network(facts[0].x.size(1), facts.num_outputs)
     first, of_nodes, of_edges = facts[0], facts.x_categories, facts.edge_categories
     if of_edges is None and (edges := first.get("edge_attr")) is not None:
         of_edges = edges.size(1)
@@ -103,6 +112,7 @@ class GraphBenchTask(BenchTask):
 
     def graphs(self, seed: int) -> GraphSet:
         """The set of graphs with the split of that seed."""
+        seed = self.split_of(seed)
         if seed not in self._sets:
             self._sets = {seed: self.load(seed)}
         return self._sets[seed]
@@ -122,12 +132,19 @@ class GraphBenchTask(BenchTask):
         found = self.graphs(0)
         nodes = int(found.slices["x"].diff()[found.train_index].sum())
         space = graph_space(len(found.train_index), nodes)
+        if model in self.own_models:
+            return self.own_models[model].space(space, "mlp")
         if model != TREES:
             return space
         axes, like = AXES["fingerprints"]["every"], (space.epochs, space.patience)
         return Space(*like, space.search_seeds, axes, config=TreesRunConfig)
 
     def checked_options(self, configs: Sequence[Any], given: Mapping[str, Any]) -> dict[str, Any]:
+        ends = self.graphs(0).slices["x"]
+        if (size := given.get("batch_size")) is not None:  # in graphs, of their mean size
+            nodes = checked_value("batch_size", size, int) * int(ends[-1]) / (len(ends) - 1)
+            given = {**given, "nodes_per_batch": max(1, round(nodes))}
+            del given["batch_size"]
         found = super().checked_options(configs, given)
         read = found.get("readout", "token")
         if self.graphs(0).level == "node" and read != "token":
@@ -157,17 +174,18 @@ class GraphBenchTask(BenchTask):
         return known
 
     def prepare(self, config: Any, seed: int) -> tuple[Task, Source]:
-        if not isinstance(config, GraphRunConfig):
+        if config.model == TREES:
             raise ValueError(f"model: {config.model} is not trained by gradients; `bench` runs it")
-        facts = self.graphs(seed)
+        facts, own = self.graphs(seed), self.own_models.get(config.model)
+        needs = {} if own else graph_zoo.precomputed(config.model, config.network)
         batches = GraphSets(
-            self.encoded(facts, graph_zoo.precomputed(config.model, config.network)),
+            self.encoded(facts, needs),
             facts.train_index, facts.val_index, facts.test_index,
             nodes_per_batch=config.nodes_per_batch, name=facts.name, seed=seed,
         )  # fmt: skip
         with torch.random.fork_rng(devices=[]):  # the caller's state comes back
             torch.manual_seed(seed)
-            model = network_of(config, facts)
+            model = network_of(config, facts, own)
         task = GraphTask(
             model, kind=facts.kind, num_outputs=facts.num_outputs, metric=facts.metric,
             evaluator=facts.evaluator, optimizer=config.optimizer,
@@ -235,8 +253,10 @@ def check_molecules(graphs: GraphSet) -> list[str]:
     """The molecules' SMILES, all of which rdkit, if installed, has to read."""
     if graphs.smiles is None:
         raise ValueError(f"model: {TREES} reads molecules, and {graphs.name} has no SMILES")
-    if find_spec("rdkit") is None:
-        raise ValueError(f"model: {TREES} needs rdkit: pip install 'pyg-graphtheory[molecules]'")
+    for package in ("rdkit", "lightgbm"):
+        if find_spec(package) is None:
+            hint = "pip install 'pyg-graphtheory[molecules]'"
+            raise ValueError(f"model: {TREES} needs {package}: {hint}")
     if (wrong := _unread(tuple(graphs.smiles))) is not None:
         raise ValueError(
             f"model: {TREES} cannot read the SMILES of graph {wrong}, {graphs.smiles[wrong]!r}; "
@@ -255,64 +275,59 @@ def _unread(smiles: tuple[str, ...]) -> int | None:
 
 
 def run_trees(config: TreesRunConfig, graphs: GraphSet, *, seed: int) -> RunResult:
-    """Train once; the number of trees is chosen on validation, as networks take an epoch."""
-    bits = _bits(tuple(check_molecules(graphs)), config.radius, config.bits)
-    y = torch.as_tensor(graphs._data.y)
+    """Train all trees of each label once; they need no epochs, so that validation chooses none."""
+    import lightgbm
+
+    kind = lightgbm.LGBMRegressor if graphs.kind == "regression" else lightgbm.LGBMClassifier
+    which = (config.fingerprint, config.radius, config.bits)
+    counts, y = _counts(tuple(check_molecules(graphs)), *which), torch.as_tensor(graphs._data.y)
     parts = [graphs.train_index, graphs.val_index, graphs.test_index]
+    options = {name: getattr(config, name) for name in _OF_TREES}
+    options |= {"is_unbalance": True} if graphs.kind == "multilabel" else {}
+    began, found, leaves = time.perf_counter(), list[list[Tensor]](), 0
+    for label in [y] if graphs.kind == "multiclass" else y.unbind(1):
+        train = parts[0][~label[parts[0]].isnan()] if label.is_floating_point() else parts[0]
+        given = label[train].numpy()
+        if len(np.unique(given)) < 2:  # nothing to tell apart: every molecule is predicted alike
+            flat = float(given[0]) if len(given) else 0.0
+            found.append([torch.full((len(part), 1), flat) for part in parts[1:]])
+            continue
+        threads = torch.get_num_threads()
+        model = kind(**options, random_state=seed, n_jobs=threads, deterministic=True, verbose=-1)
+        model.fit(counts[train.numpy()], given)
+        leaves += sum(tree["num_leaves"] for tree in model.booster_.dump_model()["tree_info"])
+        outputs = (model.predict(counts[part.numpy()], raw_score=True) for part in parts[1:])
+        found.append([_column(output, graphs.kind) for output in outputs])
+    seconds = (time.perf_counter() - began) / config.n_estimators
     score = SCORES[graphs.metric] if graphs.evaluator is None else ogb_score(graphs.evaluator)
-    began = time.perf_counter()
-    found, leaves = _staged(config, graphs.kind, bits, y, parts, seed)
-    seconds = time.perf_counter() - began
-    (train, val, test) = (y[part] for part in parts)
-    history = [
-        {"epoch": float(step), "val": score(on_val, val), "test": score(on_test, test)}
-        for step, (on_val, on_test) in enumerate(found, 1)
-    ]
-    choose = max if score.higher_is_better else min
-    best = choose(history, key=lambda row: row["val"])  # the earliest on a tie
-    fit = FitResult(
-        best["test"], best["val"], int(best["epoch"]), len(history), seconds / len(history),
-        float("nan"), [],
-    )  # fmt: skip
-    constant = constant_score(score, graphs.kind, train, test, graphs.num_outputs)
+    (train_y, *held) = (y[part] for part in parts)
+    val, test = (
+        score(torch.cat(columns, 1), true)
+        for columns, true in zip(zip(*found, strict=True), held, strict=True)
+    )
+    trees = config.n_estimators
+    fit = FitResult(test, val, trees, trees, seconds, float("nan"), [])
+    constant = constant_score(score, graphs.kind, train_y, held[1], graphs.num_outputs)
     return RunResult(fit, None, None, leaves, constant)
 
 
 @lru_cache(maxsize=2)
-def _bits(smiles: tuple[str, ...], radius: int, bits: int) -> np.ndarray:
-    """Compute Morgan fingerprints, uint8 [G, bits]."""
+def _counts(smiles: tuple[str, ...], names: str, radius: int, bits: int) -> np.ndarray:
+    """Count the substructures of each molecule, float32 [G, bits of each fingerprint]."""
     from rdkit import Chem
-    from rdkit.Chem.rdFingerprintGenerator import GetMorganGenerator
+    from rdkit.Chem import rdFingerprintGenerator as makers
 
-    generator = GetMorganGenerator(radius=radius, fpSize=bits)
-    return np.stack([generator.GetFingerprintAsNumPy(Chem.MolFromSmiles(s)) for s in smiles])
-
-
-def _staged(
-    config: TreesRunConfig, kind: str, bits: np.ndarray, y: Tensor, parts: list[Tensor], seed: int
-) -> tuple[list[tuple[Tensor, Tensor]], int]:
-    """Predictions on validation and test after every tree, and the number of leaves in the end."""
-    columns, values = [y] if kind == "multiclass" else list(y.unbind(1)), kind == "regression"
-    trees = HistGradientBoostingRegressor if values else HistGradientBoostingClassifier
-    options = {name: getattr(config, name) for name in AXES["fingerprints"]["every"]}
-    stages, leaves = [], 0
-    for label in columns:
-        train = parts[0][~label[parts[0]].isnan()] if label.is_floating_point() else parts[0]
-        given = label[train].numpy()
-        if len(np.unique(given)) < 2:  # nothing to tell apart: every molecule is predicted alike
-            flat = [torch.full((len(p), 1), float(given[0]) if len(given) else 0.0) for p in parts]
-            stages.append([(flat[1], flat[2])] * config.max_iter)
-            continue
-        model = trees(**options, early_stopping=False, random_state=seed)
-        model.fit(bits[train.numpy()], given)
-        leaves += sum(tree.get_n_leaf_nodes() for step in model._predictors for tree in step)
-        staged = model.staged_predict if values else model.staged_decision_function
-        pairs = zip(*(staged(bits[p.numpy()]) for p in parts[1:]), strict=True)
-        stages.append([(_column(a, kind), _column(b, kind)) for a, b in pairs])
-    return [
-        (torch.cat([a for a, _ in step], 1), torch.cat([b for _, b in step], 1))
-        for step in zip(*stages, strict=True)
-    ], leaves
+    generators = {
+        "morgan": makers.GetMorganGenerator(radius=radius, fpSize=bits),
+        "torsion": makers.GetTopologicalTorsionGenerator(fpSize=bits),
+        "paths": makers.GetRDKitFPGenerator(fpSize=bits),
+    }
+    chosen, molecules = (
+        [generators[name] for name in names.split("+")],
+        map(Chem.MolFromSmiles, smiles),
+    )
+    rows = [[g.GetCountFingerprintAsNumPy(molecule) for g in chosen] for molecule in molecules]
+    return np.stack([np.concatenate(row) for row in rows]).astype(np.float32)
 
 
 def _column(found: np.ndarray, kind: str) -> Tensor:

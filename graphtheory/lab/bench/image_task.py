@@ -135,7 +135,8 @@ class ImageBenchTask(BenchTask):
         return {"dataset": info.name, "split": info.default_split} | more
 
     def run_settings(self, config: Any, epochs: int, patience: int) -> Settings:
-        return self.settings() | config.as_dict()  # the recipe has the number of epochs
+        # The recipe has the number of epochs.
+        return self.settings() | self.trainer.describe() | config.as_dict()
 
     def config(self, model: str, epochs: int | None = None) -> tuple[ImageRunConfig, int, int]:
         found = image_config(self.dataset, model, epochs)
@@ -153,6 +154,7 @@ class ImageBenchTask(BenchTask):
     ) -> ImageRunResult:  # fmt: skip
         made, resume = prepare(config, self.images, seed), out_dir is not None
         how: dict[str, Any] = {"out_dir": out_dir, "resume": resume, "progress": False}
+        how["trainer"] = self.trainer
         return train_images(*made, self.images, seed=seed, **how)
 
     def analysis(self, result: Any) -> dict[str, Any]:

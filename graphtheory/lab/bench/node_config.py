@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from graphtheory.graph import Neighborhood
 from graphtheory.lab.bench.config import AXES, RunConfig, RunResult, shown, train
@@ -105,6 +105,8 @@ class NodeRunConfig(RunConfig):
                     f"{name}: got true, expected residual={shown(residual)} beside it; the "
                     f"{self.model} here has residual={shown(not residual)}"
                 )
+        if given.get("linear_residual") and self.network.output != "linear":
+            raise ValueError("linear_residual: got true, expected output=linear beside it")
         if "fanout" in given and self.sampling.batch_size is None:
             raise ValueError(f"fanout: got {given['fanout']}, expected a batch_size beside it")
 
@@ -143,15 +145,20 @@ class GraphFacts:
 
 
 _EDGES = (30_000, 300_000)  # of a small and of a middle graph; wide networks are slow on others
+_TINY = 100  # nodes of a graph whose candidates are narrow and shallow
 _PAIRS = 500_000  # of nodes within two hops, about
 
 
 def node_space(facts: GraphFacts, row_scale: bool = False, batch_size: int | None = None) -> Space:
-    """The space of a graph by its size, labels and features; axes of Luo et al., 2024."""
+    """The space of a graph by its size, labels and features; axes of Luo et al., 2024.
+
+    Up to 100 nodes a network is at most 64 wide and has at most 3 layers.
+    """
     kept = AXES["node"]
     small, middle = (facts.edges <= edges for edges in _EDGES)
-    shared = kept["every"] | kept["small" if small else "middle" if middle else "large"]
-    found = AXES["node defaults"]  # benchmarks/recipes.py has what searches say of them
+    size = "small" if small else "middle" if middle else "large"
+    shared = kept["every"] | kept["tiny" if facts.nodes <= _TINY else size]
+    found = AXES["node defaults"]  # benchmarks/default_options.py has what searches say of them
     first = found["few labels" if facts.few_labels else "many labels"] | {"row_scale": row_scale}
     if not facts.few_labels:
         first |= found["few of a class"] if facts.few_of_a_class else {}
@@ -215,18 +222,26 @@ def load(
     return prepare(graphs.load(dataset, root, split=split, seed=seed), **inputs)
 
 
-def task_of(config: NodeRunConfig, data: Data, seed: int) -> tuple[NodeTask, FullGraph]:
+def task_of(
+    config: Any, data: Data, seed: int, own: Callable[[int, int], nn.Module] | None = None
+) -> tuple[NodeTask, FullGraph]:
     """The task of a configuration and its batches; weights and draws follow from `seed`."""
-    classes, network = int(data.num_classes), config.network
+    features, classes = data.x.size(1), int(data.num_classes)
     with torch.random.fork_rng(devices=[]):  # the caller's state comes back
         torch.manual_seed(seed)
-        model = zoo.build(config.model, network, num_features=data.x.size(1), num_classes=classes)
+        model = (
+            own(features, classes)
+            if own
+            else zoo.build(config.model, config.network, num_features=features, num_classes=classes)
+        )
     task = NodeTask(
         model, num_classes=classes, metric=data.metric, optimizer=config.optimizer,
         kind="multilabel" if data.y.dim() == 2 else "multiclass", evaluator=data.get("evaluator"),
     )  # fmt: skip
-    whole, sampling = zoo.pattern_of(config.model, network), config.sampling
-    size, layers = sampling.batch_size, network.layers
+    if own is not None:
+        return task, FullGraph(data, seed=seed)
+    network, sampling = config.network, config.sampling
+    whole, size, layers = zoo.pattern_of(config.model, network), sampling.batch_size, network.layers
     if config.model in zoo.SAMPLED:
         sampler = sampling.pattern(data.edge_index[1].bincount(minlength=data.x.size(0)))
         how: dict[str, Any] = {"evaluation": whole, "batch_size": size, "seed": seed}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -14,6 +16,7 @@ from sklearn.linear_model import LogisticRegression
 from torch import Generator, Tensor
 
 from graphtheory.lab.bench.config import RunConfig, RunResult
+from graphtheory.lab.bench.hops import csr_of, helpful_hops, hop_rows, nodes_of
 from graphtheory.lab.bench.node_config import (
     GraphFacts,
     NodeRunConfig,
@@ -49,13 +52,15 @@ class NodeBenchTask(BenchTask):
 
     def data(self, seed: int, **inputs: bool) -> Data:
         """The graph with the split of that seed, its features prepared."""
-        return load(self.name, self.root, self.split, seed, **inputs)
+        return load(self.name, self.root, self.split, self.split_of(seed), **inputs)
 
     @cached_property
     def measure(self) -> Measure:
         return measure_of(describe(self.name).metric)
 
     def space(self, model: str) -> Space:
+        if model in self.own_models:
+            return self.own_models[model].space(self.space("mlp"), "mlp")
         size = NodeRunConfig("gcn").fitting(self.num_edges).sampling.batch_size
         return node_space(self.facts, self.scales_rows, size)
 
@@ -88,10 +93,14 @@ class NodeBenchTask(BenchTask):
 
     def config(self, model: str, epochs: int | None = None) -> tuple[NodeRunConfig, int, int]:
         config, longest, patience = super().config(model, epochs)
+        if model in self.own_models:
+            return config, longest, patience
         return config.fitting(self.num_edges), longest, patience
 
     def prepare(self, config: NodeRunConfig, seed: int) -> tuple[Task, Source]:
-        return task_of(config, self.data(seed, **config.inputs), seed)
+        if (own := self.own_models.get(config.model)) is None:
+            return task_of(config, self.data(seed, **config.inputs), seed)
+        return task_of(config, self.data(seed, row_scale=config.row_scale), seed, own.network)
 
     def attention_mass(self, result: RunResult) -> list[dict[str, float | int]]:
         batch = result.batches.evaluation_batch()
@@ -133,6 +142,22 @@ class OwnNodes(NodeBenchTask):
         data.name, data.split, data.metric = self.name, self.split, self.measure.name
         data.num_classes = int(data.y.max()) + 1
         return prepare(data, **inputs)
+
+    @cached_property
+    def sees_two_hops(self) -> bool:
+        """Whether graph transformers begin with two hops: the second helps a linear classifier."""
+        dense = "2" not in super().space("gt").extra.get("gt", {}).get("neighbors", ())
+        return not dense and helpful_hops(hop_rows(self.data(0, row_scale=False), self.name)) > 1
+
+    def space(self, model: str) -> Space:
+        found = super().space(model)
+        if model not in zoo.ATTENDING or not self.sees_two_hops:
+            return found
+        return replace(found, first_of={model: {**found.first_of.get(model, {}), "neighbors": "2"}})
+
+    def remark(self, models: Sequence[str]) -> str:
+        far = ", ".join(model for model in models if model in zoo.ATTENDING)
+        return f"Two hops for {far}: see `diagnose`." if far and self.sees_two_hops else ""
 
     @property
     def num_edges(self) -> int:
@@ -204,10 +229,10 @@ def scales_rows(data: Data, otherwise: bool) -> bool:
         return False
     if data.y.dim() > 1:
         return otherwise
-    plain, scaled = (_csr(prepare(data, row_scale=scale).x) for scale in (False, True))
+    plain, scaled = (csr_of(prepare(data, row_scale=scale).x) for scale in (False, True))
     if np.array_equal(plain.data, scaled.data):
         return False
-    y, train, val = data.y.numpy(), _some(data.train_mask, _TRAIN), _some(data.val_mask, _VAL)
+    y, train, val = data.y.numpy(), nodes_of(data.train_mask, _TRAIN), nodes_of(data.val_mask, _VAL)
     if len(val) == 0 or len(np.unique(y[train])) < 2:
         return otherwise
     (sources, targets), nodes = data.edge_index.numpy(), plain.shape[0]
@@ -224,16 +249,3 @@ def scales_rows(data: Data, otherwise: bool) -> bool:
     if abs(scores[1] - scores[0]) <= math.sqrt(best * (1 - best) / len(val)):
         return otherwise
     return scores[1] > scores[0]
-
-
-def _csr(x: Tensor) -> sp.csr_matrix:
-    if x.layout != torch.sparse_csr:
-        return sp.csr_matrix(x.numpy())
-    parts = (x.values().numpy(), x.col_indices().numpy(), x.crow_indices().numpy())
-    return sp.csr_matrix(parts, tuple(x.shape))
-
-
-def _some(mask: Tensor, most: int) -> np.ndarray:
-    nodes = mask.nonzero().flatten()
-    order = torch.randperm(len(nodes), generator=torch.Generator().manual_seed(0))
-    return nodes[order[:most].sort().values].numpy()

@@ -9,11 +9,12 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from graphtheory.lab.bench.benchmark import named_task
+from graphtheory.lab.bench.benchmark import named_task, thread_limit
 from graphtheory.lab.bench.config import RunConfig
 from graphtheory.lab.bench.finished import Finished, Settings
 from graphtheory.lab.bench.graph_task import GraphRunConfig, TreesRunConfig
 from graphtheory.lab.bench.node_config import NodeRunConfig
+from graphtheory.lab.bench.own_model import OwnRunConfig
 from graphtheory.lab.bench.table import ACCURACY, Measure
 from graphtheory.lab.bench.task import BenchTask
 from graphtheory.lab.train.score import SCORES
@@ -58,9 +59,11 @@ class SearchLog(Finished[SearchResult]):
 
 
 def config_from(values: dict[str, Any]) -> RunConfig:
-    """The configuration of plain values: of nodes, of graphs, or of fingerprints."""
+    """The configuration of plain values: of nodes, graphs, fingerprints, or the user's own."""
     if "bits" in values:
         return TreesRunConfig.from_dict(values)
+    if "source" in values:
+        return OwnRunConfig.from_dict(values)
     return (GraphRunConfig if "nodes_per_batch" in values else NodeRunConfig).from_dict(values)
 
 
@@ -75,6 +78,7 @@ class Search:
     root: Path | None = None
     log: Path | None = None  # file of a `SearchLog`; None keeps none
     epochs: int | None = None  # at most, for a candidate; None is what the space says
+    threads: int | None = None  # that compute; None follows from the size of the graph
 
     def __post_init__(self) -> None:
         if self.budget < 1:
@@ -103,7 +107,8 @@ class Search:
             asked = (task.key, task.split, config.as_dict(), *length)
             settings = dict(zip(_SETTINGS, asked, strict=True))
             if (found := log.find(settings)) is None:
-                found = _try(task, config, *length)
+                with thread_limit(self.threads, task.num_nodes):
+                    found = _try(task, config, *length)
                 log.add(settings, found)
             out.append(found)
         return out

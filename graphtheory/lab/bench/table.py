@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, stdev
 
+from scipy.special import stdtrit
+
 from graphtheory.lab.train.score import SCORES
 
 _SIGNIFICANT = 4  # digits of a score in the unit of its target
@@ -125,6 +127,36 @@ class Measure:
         """Unit and, where lower is better, the direction, for axes and notes; "%" of shares."""
         direction = "" if self.higher_is_better else "lower is better"
         return ", ".join(filter(None, (self.symbol, direction)))
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The advantage of the first model over another on the same seeds; positive is better."""
+
+    model: str  # the other one
+    difference: float  # mean over the seeds that both have, 0..1 or in the unit of the target
+    standard_error: float  # of that mean; nan of one seed
+    ahead: int  # seeds on which the first model is strictly better
+    seeds: int  # that both have
+
+    @property
+    def half_width(self) -> float:
+        """Half of Student's 95 % interval of the mean over the seeds; nan of one seed."""
+        return float(stdtrit(self.seeds - 1, 0.975)) * self.standard_error
+
+
+_ROUNDING = 1e-9  # of differences that are all alike
+
+
+def reading(found: Difference) -> str:
+    """Whether Student's 95 % interval leaves 0 out; "no" of few seeds that differ all alike."""
+    if math.isnan(found.standard_error):
+        return "one seed"
+    if found.standard_error <= _ROUNDING * abs(found.difference) and found.seeds < 5:
+        return "no"
+    if abs(found.difference) <= found.half_width:
+        return "no"
+    return "ahead" if found.difference > 0 else "behind"
 
 
 _TITLES = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
@@ -17,11 +17,12 @@ from torch import Tensor
 from graphtheory.disk import replace_file
 from graphtheory.lab.bench.config import RunConfig, RunResult, checked_options, train, with_options
 from graphtheory.lab.bench.finished import Settings
+from graphtheory.lab.bench.own_model import Adapted, OwnModel, read_models
 from graphtheory.lab.bench.table import Measure
 from graphtheory.lab.datasets.catalogue import key
 from graphtheory.lab.datasets.files import cache_folder
 from graphtheory.lab.datasets.graphs import Data
-from graphtheory.lab.train import Source, Task
+from graphtheory.lab.train import Source, Task, TrainerOptions
 from graphtheory.lab.train.contract import digest
 from graphtheory.nn import SPDTransformerConv
 
@@ -80,10 +81,13 @@ class BenchTask(ABC):
     reads: ClassVar[str]  # what the networks read, in words
     has_folders: ClassVar[bool] = False  # whether a benchmark's runs have folders with checkpoints
     sha256 = ""  # of the user's own data
+    trainer = TrainerOptions()  # how every run trains
+    split_seed: int | None = None  # number of the split of every run; None is a run's own seed
     kept = True  # whether options that earlier searches chose for this data are taken
 
     def __init__(self, name: str, split: str | None = None, root: Root = None) -> None:
         self.name, self.split, self.root = name, split, root
+        self.own_models: dict[str, OwnModel] = {}
 
     @property
     def key(self) -> str:
@@ -93,7 +97,12 @@ class BenchTask(ABC):
     def settings(self) -> Settings:
         """The settings that a run on this data has to agree in."""
         found: Settings = {"dataset": self.key, "split": self.split}
+        found |= {} if self.split_seed is None else {"split_seed": self.split_seed}
         return found | ({"sha256": self.sha256, "metric": self.measure.name} if self.sha256 else {})
+
+    def split_of(self, seed: int) -> int:
+        """The number of the split that a run has."""
+        return seed if self.split_seed is None else self.split_seed
 
     def sign(self, graphs: Sequence[Data]) -> None:
         """Compute the digest of own graphs' tensors, in the order of their names."""
@@ -103,11 +112,38 @@ class BenchTask(ABC):
 
     def run_settings(self, config: Any, epochs: int, patience: int) -> Settings:
         """The settings that a run of this configuration has to agree in."""
-        return {**self.settings(), "epochs": epochs, "patience": patience, **config.as_dict()}
+        length = {"epochs": epochs, "patience": patience}
+        return {**self.settings(), **self.trainer.describe(), **length, **config.as_dict()}
+
+    def take_models(self, models: Iterable[Any] | Mapping[str, Any]) -> tuple[str, ...]:
+        """The names of models, ours and the user's own, which this task then trains, too."""
+        found = read_models(models)
+        own = {name: model for name, model in found.items() if model is not None}
+        for name in found:
+            if name not in own:
+                self.known_model(name)
+            elif name in self.models:
+                raise ValueError(f"models: {name!r} is one of ours, give your own another name")
+            elif self.has_folders:
+                raise ValueError(f"models: {name} is your own, which are for graphs, not images")
+        self.own_models = own
+        for name in own:
+            self._try(name)
+        return tuple(found)
+
+    def _try(self, name: str) -> None:
+        """Raise ValueError if a network of the user's own cannot be run on this data."""
+        task, batches = self.prepare(self.config(name)[0], 0)
+        try:
+            task.evaluate(batches.evaluation_batch())
+        except Exception as error:
+            kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
+            told = str(error).removeprefix("model: ")
+            raise ValueError(f"model {name}: {kind}{told}") from error
 
     def known_model(self, model: str) -> str:
         """The name itself, if a network of that name fits."""
-        if model not in self.models:
+        if model not in (*self.models, *self.own_models):
             raise ValueError(f"model: got {model!r}, expected one of {', '.join(self.models)}")
         return model
 
@@ -124,6 +160,10 @@ class BenchTask(ABC):
         else:
             config, longest, patience = self.config_kind(model).from_dict(kept[0]), *kept[1:]
         return config, longest if epochs is None else epochs, patience
+
+    def remark(self, models: Sequence[str]) -> str:
+        """What a table has to say of the default options of these models on this data, if any."""
+        return ""
 
     def checked_options(self, configs: Sequence[Any], given: Mapping[str, Any]) -> dict[str, Any]:
         """Options set by hand as these configurations have them, if they can be used here."""
@@ -162,7 +202,8 @@ class BenchTask(ABC):
         self, config: Any, *, seed: int, epochs: int, patience: int, out_dir: Path | None = None
     ) -> RunResult:
         """Train once; split and everything random follow from `seed`."""
-        return train(*self.prepare(config, seed), seed=seed, epochs=epochs, patience=patience)
+        how: dict[str, Any] = {"epochs": epochs, "patience": patience, "trainer": self.trainer}
+        return train(*self.prepare(config, seed), seed=seed, **how)
 
     def no_better_than_constant(self, test: float | None, constant: float | None) -> bool:
         """Whether a test score is no better than that of a constant prediction."""
@@ -174,7 +215,8 @@ class BenchTask(ABC):
         """Whether a run learned nothing; of a graph transformer its attention and its bias."""
         flat = self.no_better_than_constant(result.fit.test, result.constant)
         out: dict[str, Any] = {CONSTANT: result.constant} if flat else {}
-        modules = () if result.model is None else result.model.modules()
+        ours = not isinstance(result.model, Adapted) and result.model is not None
+        modules = result.model.modules() if ours else ()
         layers = [layer for layer in modules if isinstance(layer, SPDTransformerConv)]
         if layers:
             out["attention_mass"] = self.attention_mass(result)

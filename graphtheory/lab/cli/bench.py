@@ -8,12 +8,23 @@ from typing import TYPE_CHECKING, Any
 
 from graphtheory.lab.by_name import paper
 from graphtheory.lab.cli import show
-from graphtheory.lab.cli.options import Count, File, Folder, Names, OnData, Settings, Whole
+from graphtheory.lab.cli.options import (
+    Count,
+    File,
+    Folder,
+    Name,
+    Names,
+    OnData,
+    OnTrainer,
+    Settings,
+    Whole,
+)  # fmt: skip
+from graphtheory.lab.cli.recipes import run_recipe
 from graphtheory.lab.cli.show import RefusedError, Screen
 from graphtheory.lab.cli.train import write_image_run
 
 if TYPE_CHECKING:
-    from graphtheory.lab.bench.benchmark import Benchmark, Run
+    from graphtheory.lab.bench.benchmark import Benchmark
     from graphtheory.lab.bench.search import SearchResult
     from graphtheory.lab.bench.task import BenchTask
 
@@ -22,10 +33,11 @@ NODES = "the nodes of one graph"
 
 
 @dataclass(frozen=True)
-class Bench(OnData):
+class Bench(OnTrainer):
     """Options of `graphtheory bench`, which trains models side by side."""
 
     image_size: Count = None
+    recipe: Name = None
     models: Names = ("gt", "gt-plain", "gat", "gcn", "mlp")
     seeds: Count = None
     out: Folder = None
@@ -42,9 +54,15 @@ class Bench(OnData):
         show.at_least(1, seeds=self.seeds, epochs=self.epochs, patience=self.patience)
         show.at_least(0, distances=self.distances)
         show.file_there("--search-log", self.search_log)
+        names = ("dataset", "data", "split", "models", "epochs", "patience", "budget", "set")
+        others = (*names, "image_size", "no_kept", "distances", "search_log")
+        self.refuse(self.recipe, "got {}, expected none beside --recipe", *others)
         super().check()
 
     def run(self, screen: Screen) -> None:
+        if self.recipe is not None:
+            return run_recipe(self, screen)
+        from graphtheory.lab.bench.compare import ended
         from graphtheory.lab.bench.rows import Environment
         from graphtheory.lab.report.benchmark import BenchmarkReport, ImageReport
         from graphtheory.lab.train import CheckpointError
@@ -62,9 +80,9 @@ class Bench(OnData):
 
         on_images = (CheckpointError, ValueError, OSError, ImportError)
         wrong = on_images if images else (UndefinedScoreError,)
-        with show.on_interrupt(stopped), show.threads(self.threads, task.num_nodes):
+        with show.on_interrupt(stopped), bench.computing():
             with show.usage_errors(*wrong), screen.steps("run") as steps:
-                tell = replace(bench, finished=lambda run: steps.finished(_ended(run, task)))
+                tell = replace(bench, finished=lambda run: steps.finished(ended(run, task)))
                 runs = tell.run(steps.before)
             report = (ImageReport if images else BenchmarkReport)(
                 bench, runs, str(task.split), task.measure.name, screen.command,
@@ -104,8 +122,9 @@ class Bench(OnData):
     def _prepared(self, screen: Screen) -> tuple[Benchmark, list[SearchResult], Path]:
         """Benchmark, the search's log and the folder, after all that can be refused."""
         from graphtheory.lab.bench.benchmark import Benchmark, FinishedRuns
+        from graphtheory.lab.bench.compare import choose
         from graphtheory.lab.bench.config import read_options
-        from graphtheory.lab.bench.search import Search, SearchLog, best
+        from graphtheory.lab.bench.search import SearchLog
 
         models = self.compared(self.models)
         images = self.on_images(models, "--models")
@@ -116,7 +135,7 @@ class Bench(OnData):
 
         with show.usage_errors():
             task: Any = self.bench_task(images)
-            task.kept = not self.no_kept
+            task.kept, task.trainer = not self.no_kept, self.trainer()
             self._refuse_distances(task)
             models = self.known_models(models, task)
             with screen.working(f"reading {task.name}"):
@@ -129,18 +148,15 @@ class Bench(OnData):
             seeds = self.seeds or (IMAGE_SEEDS if images else SEEDS)
             bench = Benchmark(
                 task, models, seeds, task.split, show.data_root(self.root), self.epochs,
-                self.patience, options=read_options(self.set), kept=keep,
+                self.patience, options=read_options(self.set), kept=keep, threads=self.threads,
             )  # fmt: skip
             if by_hand := bench.set_by_hand:
                 screen.note(f"Set by hand: {by_hand}.")
             out.mkdir(parents=True, exist_ok=True)
-        if self.budget is not None and bench.not_tuned():
-            study = Search(
-                task, bench.not_tuned(), self.budget, log=out / "search.jsonl", epochs=self.epochs
-            )
-            searched = self.search(screen, study, task)
-            chosen = {model: one.config for model, one in best(searched, task.measure).items()}
-            bench, log = replace(bench, chosen=chosen, budget=self.budget), [*log, *searched]
+        bench, searched = choose(
+            bench, self.budget, out / "search.jsonl", lambda study: self.search(screen, study)
+        )
+        log += searched
         if default := bench.not_tuned():
             screen.note(
                 f"Options: defaults, not tuned: {', '.join(default)}. --budget 16 chooses them on "
@@ -158,14 +174,15 @@ class Bench(OnData):
 
     def _distances(self, screen: Screen, task: BenchTask, out: Path) -> list[dict[str, Any]]:
         """Rows of the distance-z models; those of an earlier run of the same study are taken."""
+        from graphtheory.lab.bench.benchmark import SMALL
         from graphtheory.lab.datasets.catalogue import describe
 
         if self.data is not None or task.reads != NODES:
             return []
         info, farthest = describe(task.name), self.distances
         if farthest is None:
-            fits = (task.num_nodes or 0) <= show.SMALL and info.kind == "multiclass"
-            farthest = 3 if fits else 0
+            fits = (task.num_nodes or 0) <= SMALL and info.kind == "multiclass"
+            farthest = 3 if fits and self.models == type(self).models else 0
         if farthest == 0 or task.split != info.default_split:
             return []
         kept = out / "distances.jsonl"
@@ -176,16 +193,6 @@ class Bench(OnData):
                 task.name, show.data_root(self.root), farthest, epochs=self.epochs, progress=steps,
                 kept=kept,
             )  # fmt: skip
-
-
-def _ended(run: Run, task: BenchTask) -> str:
-    short, images, each = task.measure.short, task.has_folders, run.seconds_per_epoch
-    time = f" of {each:.1f} s" if images else f", {each * run.epochs:.1f} s"
-    test, val = (short(score, ".2f" if images else ".1f") for score in (run.test, run.val))
-    return (
-        f"{run.model}, seed {run.seed}: test {test}, validation {val} after {run.epochs} "
-        f"epochs{time}"
-    )
 
 
 @dataclass(frozen=True)
@@ -207,6 +214,7 @@ class Tune(OnData):
         from graphtheory.lab.report import search_table
 
         models = self.compared(self.models)
+        self.refuse(":" in "".join(models), "got {}, expected ours; `bench` takes yours", "models")
         if self.on_images(models, "--models"):
             raise RefusedError(f"--dataset: {self.dataset} holds images, whose recipe is fixed")
         with show.usage_errors():
@@ -216,11 +224,13 @@ class Tune(OnData):
                 assert task.num_nodes and task.measure  # the files are read
             out = self.out or Path(f"runs/tune-{task.name}")
             out.mkdir(parents=True, exist_ok=True)
-            study = search.Search(task, models, self.budget, log=out / "search.jsonl")
+            study = search.Search(
+                task, models, self.budget, log=out / "search.jsonl", threads=self.threads
+            )
             before = len(study.tried)
         if before:
             screen.note(f"{before} candidates are known from {study.log}.")
-        log = self.search(screen, study, task)
+        log = self.search(screen, study)
         best = search.best(log, task.measure)
         screen.table(search_table(log, task.measure))
         spaces = {model: task.space(model) for model in best}

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graphtheory.lab.cli import show
-from graphtheory.lab.cli.options import Folder
+from graphtheory.lab.cli.options import Folder, Name, fetch_missing
 from graphtheory.lab.cli.show import Command, Screen
 
 if TYPE_CHECKING:
@@ -27,13 +27,16 @@ _SETS: dict[str, dict[str, str]] = {  # heading -> what its entries have in comm
 
 @dataclass(frozen=True)
 class Datasets(Command):
-    """Options of `graphtheory datasets`, which downloads nothing."""
+    """Options of `graphtheory datasets`, which downloads a set that is named."""
 
     needs = ("torch",)
 
     root: Folder = None
+    download: Name = None
 
     def run(self, screen: Screen) -> None:
+        if self.download is not None:
+            return fetch_missing(screen, self.download, show.data_root(self.root), asked=True)
         from graphtheory.lab.bench.table import Table
         from graphtheory.lab.datasets.catalogue import describe, names
 
@@ -41,20 +44,23 @@ class Datasets(Command):
         every = [describe(name) for name in names()]
         every += [describe(name, task="image") for name in names("image")]
         columns = ("name", "size", "score", "splits, the default first", "folder below the root",
-                   "files")  # fmt: skip
+                   "files", "get them")  # fmt: skip
         for title, common in _SETS.items():
             rows = []
             for i in (one for one in every if common.items() <= vars(one).items()):
                 files = _files(i, root)
-                rows.append((i.name, _size(i), i.metric, ", ".join(i.splits), i.folder, files))
+                rows.append(
+                    (i.name, _size(i), i.metric, ", ".join(i.splits), i.folder, files, _way(i))
+                )
                 there = i.embedded or (None if root is None else files == "there")
                 found.append({
                     "name": i.name, "kind": title, "counts": dict(i.counts), "score": i.metric,
                     "splits": list(i.splits), "folder": i.folder, "files": list(i.files),
+                    "how": "" if i.embedded else i.how,
                     "there": there,  # None where one cannot know
                 })  # fmt: skip
             where = "" if root is None else f", root {root}"
-            screen.table(Table(f"{title}{where}", columns, rows, words=6))
+            screen.table(Table(f"{title}{where}", columns, rows, words=7))
         screen.result(found)
         if root is None:
             screen.say("No root: give --root DIR or set GRAPHTHEORY_DATA.")
@@ -68,13 +74,20 @@ def _size(info: DatasetInfo) -> str:
     return f"{counts[unit]:,} {unit}" if unit in counts else ""
 
 
+def _way(info: DatasetInfo) -> str:
+    return "" if info.embedded else info.how.partition(" from ")[0]
+
+
 def _files(info: DatasetInfo, root: Path | None) -> str:
+    from graphtheory.lab.datasets.files import folder_of
+
     if info.embedded:
         return "embedded"
     if root is None:
         return f"{len(info.files)} needed"
     names = ((file, file.removesuffix(".gz")) for file in info.files)  # MNIST's may be unpacked
-    found = sum(any((root / info.folder / name).is_file() for name in pair) for pair in names)
+    folder = folder_of(info, root) or root / info.folder
+    found = sum(any((folder / name).is_file() for name in pair) for pair in names)
     return "there" if found == len(info.files) else f"{found} of {len(info.files)}"
 
 

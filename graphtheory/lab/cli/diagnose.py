@@ -9,7 +9,17 @@ from typing import Any
 
 from graphtheory.lab.by_name import paper
 from graphtheory.lab.cli import show
-from graphtheory.lab.cli.options import GRAPH, Count, Folder, Name, Names, Part, holding, kinds
+from graphtheory.lab.cli.options import (
+    GRAPH,
+    Count,
+    File,
+    Folder,
+    Name,
+    Names,
+    Part,
+    holding,
+    kinds,
+)
 from graphtheory.lab.cli.show import Command, RefusedError, Screen
 
 
@@ -20,6 +30,7 @@ class Diagnose(Command):
     needs = ("graphtheory.lab.report",)
 
     dataset: str = "core-distance"
+    data: File = None
     root: Folder = None
     out: Folder = None
     max_distance: Count = None
@@ -35,18 +46,20 @@ class Diagnose(Command):
         alone, beside = "got {}, expected none without --sampling", "got {}, expected none with "
         options = ("share", "neighbors", "groups", "p_star", "draws")
         self.refuse(self.sampling is None, alone, *options)
-        self.refuse(self.sampling, f"{beside}--sampling", "directed", "max_distance")
+        self.refuse(self.sampling, f"{beside}--sampling", "data", "directed", "max_distance")
         show.at_least(
             1, max_distance=self.max_distance, groups=self.groups, neighbors=self.neighbors
         )
         show.at_least(2, draws=self.draws)
+        show.file_there("--data", self.data)
+        self.refuse(self.data, "got {}, expected none beside --data", "dataset")
         show.data_root(self.root)
 
     def check_names(self) -> None:
         kinds(self.dataset, show.data_root(self.root))
 
     def run(self, screen: Screen) -> None:
-        found = kinds(self.dataset, show.data_root(self.root))
+        found = (GRAPH,) if self.data else kinds(self.dataset, show.data_root(self.root))
         if GRAPH not in found:
             raise RefusedError(f"--dataset: {self.dataset} {holding(found)}, expected one graph")
         if self.sampling is None:
@@ -59,6 +72,7 @@ class Diagnose(Command):
         from graphtheory.lab.bench.rows import Environment
         from graphtheory.lab.plot import save
         from graphtheory.lab.report import diagnosis_page, pictures, reading, tables
+        from graphtheory.lab.report.page import CAPTIONS
         from graphtheory.structure.distance import MAX_CUTOFF
 
         thesis = "core_neighborhood.figures_tables"
@@ -66,15 +80,17 @@ class Diagnose(Command):
         if distance >= MAX_CUTOFF:
             raise RefusedError(f"--max-distance: got {distance}, expected {MAX_CUTOFF - 1} or less")
         with show.usage_errors():
-            study = Diagnosis(self.dataset, show.data_root(self.root), distance, self.directed)
+            where = (self.dataset, show.data_root(self.root), distance, self.directed)
+            study = Diagnosis(*where, own=self._own())
             out = self._folder(study.name)
             with screen.steps("margins") as steps:
                 rows = study.run(steps)
+            with screen.working("linear classifiers"):
+                rows += study.hops()
         printed = paper(f"{thesis}.beside")(rows)
+        screen.say(reading(rows) or CAPTIONS["no features"], wrap=True)
         for table in tables(rows, printed):
             screen.table(table)
-        missing = "The features are missing: shares and margins are not measured."
-        screen.say(reading(rows) or missing)
         verdicts = [asdict(v) for v in paper(f"{thesis}.verdicts")(rows)]
         _write(screen, out, "diagnosis", rows, verdicts=verdicts)
         with screen.working("pictures"):
@@ -83,6 +99,12 @@ class Diagnose(Command):
             for drawn, figure, _ in pictures(rows, printed):
                 save(figure, out / f"{drawn}.png")
         screen.say(f"Written to {out}: report.html, diagnosis.json, diagnosis.csv and pictures.")
+
+    def _own(self) -> Any:
+        """The user's own graph as a task on its nodes; None without one."""
+        from graphtheory.lab.bench.benchmark import bench_task
+
+        return None if self.data is None else bench_task(self.data, kind="node")
 
     def _sampling(self, screen: Screen, name: str) -> None:
         from graphtheory.lab.bench.rows import Environment

@@ -21,8 +21,10 @@ import tyro
 from graphtheory.lab.by_name import paper
 from graphtheory.lab.cli import show
 from graphtheory.lab.cli.bench import Bench, Tune
+from graphtheory.lab.cli.convert import Convert
 from graphtheory.lab.cli.datasets import Datasets, Doctor
 from graphtheory.lab.cli.diagnose import Diagnose
+from graphtheory.lab.cli.recipes import Recipes
 from graphtheory.lab.cli.show import Command, RefusedError, Screen
 from graphtheory.lab.cli.train import Train
 from graphtheory.lab.signals import exit_on_sigterm, insistent_signals
@@ -46,8 +48,10 @@ _COMMANDS: dict[str, type[Command]] = {
     "train": Train,
     "bench": Bench,
     "tune": Tune,
+    "recipes": Recipes,
     "diagnose": Diagnose,
     "reproduce": paper("command.Reproduce"),
+    "convert": Convert,
     "datasets": Datasets,
     "doctor": Doctor,
     "completion": Completion,
@@ -98,6 +102,7 @@ def _run(command: Command, words: list[str]) -> int:
                 command.check_names()
                 for name in command.needs:
                     import_module(name)
+            command.fetch(screen)
             command.run(screen)
     except KeyboardInterrupt:
         return screen.error("interrupted", INTERRUPTED)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
+from rich.prompt import Confirm
 from tyro.constructors import PrimitiveConstructorSpec
 
 from graphtheory.lab.cli import show
@@ -17,6 +19,7 @@ from graphtheory.lab.cli.show import Command, RefusedError, Screen
 if TYPE_CHECKING:
     from graphtheory.lab.bench.search import Search, SearchResult
     from graphtheory.lab.bench.task import BenchTask
+    from graphtheory.lab.train import TrainerOptions
 
 
 def _unset(metavar: str | None = None) -> Any:
@@ -75,38 +78,47 @@ class OnData(Command):
     metric: Name = None
     split: Name = None
     root: Folder = None
+    download: bool = False
     threads: Count = None
 
     def check(self) -> None:
         show.at_least(1, threads=self.threads)
         show.file_there("--data", self.data)
         self.refuse(self.data is None, "got {}, expected none without --data", "kind", "metric")
+        self.refuse(self.data, "got {}, expected none with --data", "download")
         show.data_root(self.root)
 
     def check_names(self) -> None:
         if self.data is None:
             kinds(self.dataset, show.data_root(self.root))
 
+    def fetch(self, screen: Screen) -> None:
+        if self.data is None:
+            fetch_missing(screen, self.dataset, show.data_root(self.root), self.download)
+
     def bench_task(self, images: bool = False) -> BenchTask:
         """Open the data to learn from; ValueError, TypeError or OSError say what is wrong."""
         from graphtheory.lab.bench.benchmark import bench_task, named_task
         from graphtheory.lab.bench.image_task import ImageBenchTask
-        from graphtheory.lab.datasets.own_graphs import read_graph_file
 
         named = (self.dataset, self.split, show.data_root(self.root))
         if images:
             return ImageBenchTask(*named, getattr(self, "image_size", None))
         if self.data is None:
             return named_task(*named)
-        self.refuse(True, "got {}, expected none with --data", "split")
-        own = read_graph_file(self.data)
-        return bench_task(own, task=self.kind, metric=self.metric, name=self.data.stem)
+        try:
+            split = self.split and [float(part) for part in self.split.split(",")]
+        except ValueError:
+            own = "expected three fractions such as 0.8,0.1,0.1 beside --data"
+            raise RefusedError(f"--split: got {self.split}, {own}") from None
+        return bench_task(self.data, kind=self.kind, metric=self.metric, split=split)
 
     def on_images(self, models: tuple[str, ...], option: str) -> bool:
         """Whether these networks, which `option` named, read images; they have to fit the data."""
         from graphtheory.lab.bench.graph_task import GraphBenchTask
         from graphtheory.lab.zoo import image_models, node_models
 
+        models = tuple(model for model in models if ":" not in model)  # others are FILE.py:NAME
         if self.data is not None:
             return False
         graphs, images = GraphBenchTask.models, image_models.NAMES
@@ -147,9 +159,9 @@ class OnData(Command):
         """The models asked for, which have to be known, or those that fit the user's own data."""
         if self.data is not None and models == _default(self):
             models = task.compared
-        return tuple(task.known_model(model) for model in models)
+        return task.take_models(models)
 
-    def search(self, screen: Screen, study: Search, task: BenchTask) -> list[SearchResult]:
+    def search(self, screen: Screen, study: Search) -> list[SearchResult]:
         """Try the candidates of a search, and on a stop say where they are."""
         from graphtheory.lab.train.score import UndefinedScoreError
 
@@ -157,14 +169,55 @@ class OnData(Command):
             len(study.tried)  # a damaged line is refused before anything is tried
         where = f"\nWhat was tried is in {study.log}; the same command goes on."
         with (
-            show.usage_errors(UndefinedScoreError), show.on_interrupt(lambda: screen.note(where)),
-            show.threads(self.threads, task.num_nodes), screen.steps("candidate") as steps,
-        ):  # fmt: skip
+            show.usage_errors(UndefinedScoreError),
+            show.on_interrupt(lambda: screen.note(where)),
+            screen.steps("candidate") as steps,
+        ):
             return study.run(steps)
+
+
+@dataclass(frozen=True)
+class OnTrainer(OnData):
+    """Base of a command that trains by Lightning's `Trainer`."""
+
+    device: Name = None
+    precision: Name = None
+    accumulate: Count = None
+
+    def trainer(self, **more: Any) -> TrainerOptions:
+        """The options of Lightning's `Trainer`, with `more` where they are not None."""
+        from graphtheory.lab.train import TrainerOptions
+
+        own = {"device": self.device, "precision": self.precision, "accumulate": self.accumulate}
+        with show.usage_errors():
+            return TrainerOptions(**{n: v for n, v in (own | more).items() if v is not None})
 
 
 def _default(command: Any) -> tuple[str, ...]:
     return type(command).models
+
+
+def fetch_missing(screen: Screen, dataset: str, root: Path | None, asked: bool) -> None:
+    """Download the raw files that are missing, if that is asked for or agreed to on a terminal."""
+    from graphtheory.lab.datasets import graphs
+    from graphtheory.lab.datasets.files import folder_of
+
+    if IMAGES in (found := kinds(dataset, root)):
+        if asked and len(found) == 1:
+            raise RefusedError(f"--download: no class of PyG or ogb fetches images of {dataset}")
+        return
+    info = graphs.describe(dataset, root)
+    if info.embedded or folder_of(info, root) is not None:
+        return
+    if asked and root is None:
+        raise RefusedError(f"--root: none given, expected the folder to put {info.name} into")
+    terminal = sys.stdin.isatty() and screen.err.is_terminal and screen.progress
+    if not asked and not (terminal and root is not None and info.fetched_by):
+        return
+    screen.note(f"{info.name} is not in {root}; its files come {info.how}.")
+    if asked or Confirm.ask("Download them now?", console=screen.err, default=False):
+        with show.usage_errors(), screen.working(f"downloading {info.name}"):
+            graphs.download(info.name, root)
 
 
 def holding(found: tuple[str, ...]) -> str:

@@ -9,7 +9,7 @@ import re
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -17,25 +17,23 @@ from threading import Event, Thread
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import tyro
-from rich import progress as rich
 from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table as Grid
 from rich.text import Text
 
 from graphtheory.disk import replace_file
+from graphtheory.lab.bench import progress
+from graphtheory.lab.bench.progress import Steps, duration, steps
 
 if TYPE_CHECKING:
     from graphtheory.lab.bench.table import Table
 
-SMALL = 5000  # nodes of a small graph
 _PLAIN_WIDTH = 160  # characters of a line where the output is a file
-PATIENCE = 2.0  # seconds that nothing needs to be said
-_TELLS, _LONG = 0.01, 60.0  # share of all steps, or seconds, that tell how long the rest takes
-_SILENCE = 10.0  # least seconds between two lines within a step
-_KEPT = 0.01  # seconds of a step that was taken from an earlier run, at most
 # Arguments of the library, and the options that give them.
 _OPTIONS = {"name": "--dataset", "options": "--set", "p_star": "--p-star"} | {
-    argument: f"--{argument}" for argument in ("data", "root", "split", "seed", "share")
+    argument: f"--{argument}"
+    for argument in ("data", "kind", "metric", "models", "root", "split", "seed", "share")
 }
 
 
@@ -78,6 +76,10 @@ class Command(ABC):
 
     def check_names(self) -> None:
         """Refuse a data set that there is none of, before the modules of `needs` are imported."""
+        return
+
+    def fetch(self, screen: Screen) -> None:
+        """Download data that are missing, where the user asks for it or agrees."""
         return
 
     @abstractmethod
@@ -158,19 +160,6 @@ def data_root(root: Path | None) -> Path | None:
     return root
 
 
-@contextmanager
-def threads(asked: int | None, num_nodes: int | None) -> Iterator[None]:
-    """Compute on the threads asked for; unasked on one for a small graph, where more only wait."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(asked or (1 if num_nodes is not None and num_nodes <= SMALL else before))
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
 def as_json(value: Any) -> str:
     """Write a value as indented JSON, with null for what is not finite."""
     from graphtheory.lab.bench.rows import finite
@@ -204,10 +193,11 @@ class Screen:
         self.err.print(text, style="bold red", markup=False, highlight=False, soft_wrap=True)
         return code
 
-    def say(self, text: str) -> None:
-        """Print one line of the result; none beside JSON."""
+    def say(self, text: str, wrap: bool = False) -> None:
+        """Print a line of the result, at words into the width of a terminal; none beside JSON."""
         if not self.output.json:
-            self.out.print(text, markup=False, highlight=False, soft_wrap=True)
+            whole = not (wrap and self.out.is_terminal)
+            self.out.print(text, markup=False, highlight=False, soft_wrap=whole)
 
     def note(self, text: str) -> None:
         """Print a note on the way, unless the output is quiet."""
@@ -232,30 +222,24 @@ class Screen:
             grid.add_row(*map(Text, row))
         self.out.print(grid)
         if table.note:
-            self.say(table.note)
+            self.say(table.note, wrap=True)
 
     @property
     def progress(self) -> bool:
         """Whether progress is to be shown."""
         return not self.output.quiet
 
-    @contextmanager
-    def steps(self, what: str) -> Iterator[Steps]:
+    def steps(self, what: str) -> AbstractContextManager[Steps]:
         """Progress over a number of steps and the epochs of their trainings, in the block."""
-        from graphtheory.lab.train.fit import report_epochs
-
-        found = Steps(self.err, what, self.progress)
-        with found.bar, report_epochs(found.epoch):
-            yield found
+        return steps(self.err, what, self.progress)
 
     @contextmanager
     def working(self, what: str) -> Iterator[None]:
         """A line with the time of a block; in a file only if it takes long, then again."""
         if self.err.is_terminal or not self.progress:
-            with rich.Progress(
-                rich.SpinnerColumn(), rich.TextColumn("{task.description}"),
-                rich.TimeElapsedColumn(), console=self.err, disable=not self.progress,
-                transient=True,
+            with Progress(
+                SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(),
+                console=self.err, disable=not self.progress, transient=True,
             ) as bar:  # fmt: skip
                 bar.add_task(what, total=None)
                 yield
@@ -263,12 +247,12 @@ class Screen:
         over, began = Event(), time.monotonic()
 
         def tell() -> None:
-            pause = PATIENCE
+            pause = progress.PATIENCE
             while not over.wait(pause):
                 spent = time.monotonic() - began
-                since = f"  ({duration(spent)})" if spent > _SILENCE else ""
+                since = f"  ({duration(spent)})" if spent > progress.SILENCE else ""
                 self.err.print(f"{what} ...{since}", markup=False, highlight=False)
-                pause = max(_SILENCE, spent)  # twice as late each time
+                pause = max(progress.SILENCE, spent)  # twice as late each time
 
         teller = Thread(target=tell, daemon=True)
         teller.start()
@@ -277,88 +261,6 @@ class Screen:
         finally:
             over.set()
             teller.join()
-
-
-class Steps:
-    """One moving line on a terminal, a line for each step in a file."""
-
-    def __init__(self, console: Console, what: str, shown: bool) -> None:
-        self.console, self.what, self.shown = console, what, shown
-        self.bar = rich.Progress(
-            rich.TextColumn(what), rich.BarColumn(), rich.MofNCompleteColumn(),
-            rich.TimeElapsedColumn(), rich.TimeRemainingColumn(),
-            rich.TextColumn("{task.description}"),
-            console=console, disable=not (shown and console.is_terminal),
-        )  # fmt: skip
-        self.line = self.bar.add_task("", total=None)
-        self.done = self.total = self.first = 0
-        self.name = ""
-        self.began: float | None = None
-        self.step_began = 0.0
-        self.told = time.monotonic()
-
-    def __call__(self, name: str, done: int, total: int) -> None:
-        """Before a step: its name, how many are done, of how many."""
-        self.before(name, done, total)
-        self._tell(name, done)
-
-    def before(self, name: str, done: int, total: int) -> None:
-        """The same without a line of its own, for steps that `finished` tells of."""
-        now = time.monotonic()
-        if self.began is None or now - self.began < _KEPT * (done - self.first):
-            self.began, self.first = now, done  # what was kept tells nothing of what is left
-        self.name, self.done, self.total, self.step_began = name, done, total, now
-        self.bar.update(self.line, completed=done, total=total, description=name)
-
-    def epoch(self, epoch: int, epochs: int, unit: str = "epoch") -> None:
-        """Within a step that trains: an epoch is over."""
-        self._within(f"{unit} {epoch:,} of at most {epochs:,}", epoch / epochs)
-
-    def draw(self, drawn: int, draws: int) -> None:
-        """Within a step that averages draws: how many of them are done."""
-        self._within(f"draw {drawn:,} of {draws:,}", drawn / draws)
-
-    def finished(self, text: str) -> None:
-        """After a step: what it gave."""
-        self.bar.update(self.line, completed=self.done + 1)
-        self._tell(text, self.done + 1)
-
-    def _within(self, text: str, part: float) -> None:
-        done = self.done + part
-        self.bar.update(self.line, completed=done)
-        if time.monotonic() - self.told > _SILENCE:
-            self._tell(f"{self.name}, {text}", done)
-
-    def _tell(self, text: str, done: float) -> None:
-        self.told = time.monotonic()
-        if self.shown and not self.console.is_terminal:
-            line = f"{self.what} {self.done + 1}/{self.total}  {text}{self._left(done)}"
-            self.console.print(line, markup=False, highlight=False, soft_wrap=True)
-
-    def _left(self, done: float) -> str:
-        """What is left of this step, and of all if they take as long as those until now."""
-        if self.began is None or not self.first < done < self.total:
-            return ""
-        spent = time.monotonic() - self.began
-        if done - self.first < _TELLS * self.total and spent < _LONG:
-            return ""  # mostly what is loaded and compiled once
-        left = spent / (done - self.first) * (self.total - done)
-        if left <= PATIENCE:
-            return ""
-        part = done - self.done  # of this step; the others may be of another kind
-        if not 0 < part < 1:
-            return f"  ({duration(left)} left)"
-        own = duration((time.monotonic() - self.step_began) / part * (1 - part))
-        last = self.total - self.done == 1
-        return f"  ({own} left)" if last else f"  ({own} left of this one, {duration(left)} of all)"
-
-
-def duration(seconds: float) -> str:
-    """A time as people say it, such as "42 s" and "2 h 13 min"."""
-    if seconds < 60:
-        return f"{seconds:.0f} s"
-    hours, minutes = divmod(round(seconds / 60), 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min"
 
 
 def set_aside(screen: Screen, *earlier: Path) -> None:

@@ -6,26 +6,29 @@ import csv
 import io
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
 
 from graphtheory.disk import replace_file
 from graphtheory.lab.by_name import paper
 from graphtheory.lab.cli import show
-from graphtheory.lab.cli.options import Count, Folder, OnData, Settings, Whole
+from graphtheory.lab.cli.options import Count, File, Folder, Name, Names, OnTrainer, Settings, Whole
 from graphtheory.lab.cli.show import RefusedError, Screen
 
 if TYPE_CHECKING:
     from graphtheory.lab.bench.image_task import ImageRunConfig, ImageRunResult
     from graphtheory.lab.datasets.image_sets import ImageSet
-    from graphtheory.lab.train import Source, Task
+    from graphtheory.lab.train import Source, Task, TrainerOptions
 
 EXPLORER = "explorer.html"
+_LOGGERS = {"csv": "CSVLogger", "tensorboard": "TensorBoardLogger", "wandb": "WandbLogger"}
 
 
 @dataclass(frozen=True)
-class Train(OnData):
+class Train(OnTrainer):
     """Options of `graphtheory train`, which trains one model on one split."""
 
     task: str = "classify"
@@ -39,17 +42,44 @@ class Train(OnData):
     patience: Count = None
     set: Settings = ()
     explorer: bool = False
+    predict: File = None
+    devices: Count = None
+    num_nodes: Count = None
+    strategy: Name = None
+    logger: Names = ()
 
     def check(self) -> None:
         contrastive = show.known("--task", self.task, ("classify", "contrastive")) == "contrastive"
         none = "got {}, expected none of a contrastive task"
-        self.refuse(contrastive, none, "explorer", "data")
+        self.refuse(contrastive, none, "explorer", "data", "predict")
         self.refuse(not contrastive, "got {}, but only --task contrastive has one", "head")
         show.at_least(0, seed=self.seed)
         show.at_least(1, epochs=self.epochs, patience=self.patience)
+        show.at_least(1, devices=self.devices, num_nodes=self.num_nodes)
+        for name in self.logger:
+            show.known("--logger", name, tuple(_LOGGERS))
         super().check()
 
+    def trainer_options(self, out: Path) -> TrainerOptions:
+        """The options of Lightning's `Trainer`; loggers write into the folder of the run."""
+        from lightning.pytorch import loggers
+
+        with show.usage_errors(ModuleNotFoundError):
+            made = [getattr(loggers, _LOGGERS[name])(save_dir=out) for name in self.logger]
+        more = {"devices": self.devices, "num_nodes": self.num_nodes, "strategy": self.strategy}
+        return self.trainer(**more, loggers=made)
+
+    @property
+    def follows(self) -> bool:
+        """Whether another process of the same training shows and writes what there is."""
+        from lightning.pytorch.utilities import rank_zero_only
+
+        rank = getattr(rank_zero_only, "rank", 0)
+        return (self.devices or 1) * (self.num_nodes or 1) > 1 and rank > 0
+
     def run(self, screen: Screen) -> None:
+        if self.follows:
+            screen = replace(screen, out=Console(quiet=True), err=Console(quiet=True))
         if self.task == "contrastive":
             return paper("fusion.command.learn")(self, screen)
         images = self.on_images((self.model,), "--model")
@@ -83,6 +113,7 @@ class Train(OnData):
         self, screen: Screen, run: _Prepared, *wrong: type[Exception]
     ) -> Iterator[dict[str, Any]]:
         """The training itself, for which it yields the options that `fit` has in any case."""
+        from graphtheory.lab.bench.benchmark import thread_limit
         from graphtheory.lab.train import CheckpointError
 
         if run.by_hand:
@@ -92,9 +123,10 @@ class Train(OnData):
         with (
             show.on_interrupt(lambda: screen.note(where)),
             show.usage_errors(CheckpointError, OSError, *wrong),
-            show.threads(self.threads, run.bench.num_nodes),
+            thread_limit(self.threads, run.bench.num_nodes),
         ):
-            yield options | {"progress": screen.progress}
+            trainer = self.trainer_options(run.out)
+            yield options | {"progress": screen.progress, "trainer": trainer}
 
     def _on_images(self, screen: Screen, run: _Prepared) -> None:
         from graphtheory.lab.bench.image_task import train_images
@@ -107,7 +139,11 @@ class Train(OnData):
         screen.note(f"{config.recipe}, batches of {config.batch_size}")
         with self._training(screen, run, ValueError) as options:
             result = train_images(run.task, run.data, images, **options)
+            if self.follows:
+                return
             with screen.working("pictures"):
+                if self.predict is not None:
+                    _predict_images(self.predict, run.task, images)
                 kept, drawn = write_image_run(
                     images, config, result, self.seed, run.out, screen.command
                 )
@@ -146,6 +182,10 @@ class Train(OnData):
                     "`graphtheory bench --budget 16` chooses them on validation first."
                 )
             result = fit(task, run.data, epochs=run.epochs, patience=run.patience, **options)
+        if self.follows:
+            return
+        if self.predict is not None:
+            _predict(self.predict, task, run.data)
         parameters = sum(p.numel() for p in task.model.parameters())
         chosen_by = "defaults, not tuned" if untuned else "search"
         setting = [
@@ -196,6 +236,34 @@ class _Prepared:
 def _say_written(screen: Screen, out: Path, pages: str, more: str) -> None:
     checkpoints = "last.ckpt, previous.ckpt, best.ckpt, history.csv"
     screen.say(f"Written to {out}: report.html{pages}, {checkpoints}, {more}.")
+
+
+def _predict(file: Path, task: Any, data: Any) -> None:
+    """Write a row for each node of a graph, for each graph of a set, or for each of their nodes."""
+    import torch
+
+    from graphtheory.lab.train import FullGraph, GraphSets, predict, write_predictions
+
+    found, parts = predict(task, data), data.parts()
+    names: dict[str, Any] = {"node" if isinstance(data, FullGraph) else "graph": range(len(found))}
+    if isinstance(data, GraphSets) and len(found) != len(data.graphs):
+        sizes = [graph.num_nodes for graph in data.graphs]
+        rows = [(graph, node) for graph, size in enumerate(sizes) for node in range(size)]
+        names = dict(zip(("graph", "node"), zip(*rows, strict=True), strict=True))
+        number = torch.tensor(names["graph"])
+        parts = {n: torch.isin(number, at).nonzero().flatten() for n, at in parts.items()}
+    write_predictions(file, task.kind, found, names, parts)
+
+
+def _predict_images(file: Path, task: Any, images: ImageSet) -> None:
+    """Write a row for each test image."""
+    import torch
+
+    from graphtheory.lab.train import write_predictions
+
+    found = task.probabilities(task.logits(images.test().pixels)).cpu()
+    names = images.listing.test_files() if images.listing else range(len(found))
+    write_predictions(file, task.kind, found, {"image": names}, {"test": torch.arange(len(found))})
 
 
 def _refuse_explorer(model: str, task: Task, num_nodes: int) -> None:

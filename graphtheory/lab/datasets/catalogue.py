@@ -37,6 +37,8 @@ class DatasetInfo:
     task: str = "node"
     source: str = ""  #: Where the raw files come from.
     citation: str = ""  #: Who published it.
+    fetched_by: str = ""  #: The class of PyG or ogb that downloads the raw files, "" for none.
+    license: str = "license not stated"  #: Of the raw files, as far as their source says.
     #: Numbers that hold after loading, such as ("nodes", 2708); "edges" counts stored directions.
     counts: tuple[tuple[str, int], ...] = ()
     #: Labels of "multilabel" are true, false or missing, values of "regression" may be missing.
@@ -58,6 +60,15 @@ class DatasetInfo:
     def embedded(self) -> bool:
         """Whether it comes with the installed packages."""
         return self.family == "embedded"
+
+    @property
+    def how(self) -> str:
+        """How to get the raw files, in a line with size and license."""
+        if not self.fetched_by:
+            return f"by hand from {self.source}"
+        known = [size for size, _ in self.sha256.values()]
+        size = f"{sum(known) / 1e6:.1f} MB" if len(known) == len(self.files) else "size not known"
+        return f"by --download ({size}, {self.license}) from {self.source}"
 
     @property
     def default_split(self) -> str:

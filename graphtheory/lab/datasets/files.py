@@ -28,7 +28,7 @@ from graphtheory.lab.datasets.catalogue import DatasetInfo, Root
 
 _HASH_BYTES = 32
 _FORMAT = 2  # of what a reader returns
-_PICKLED = ("planetoid", "cifar-pickles")
+PICKLED = ("planetoid", "cifar-pickles")
 Reader = Callable[[Path], Mapping[str, Tensor]]
 
 
@@ -36,20 +36,27 @@ class DamagedFileError(ValueError):
     """A raw file is not, byte for byte, the published one."""
 
 
+def folder_of(info: DatasetInfo, root: Root) -> Path | None:
+    """The folder with all raw files, ours or as PyG and ogb lay it out right below `root`."""
+    places = () if root is None else (info.folder, info.folder.partition("/")[2])
+    folders = (Path(root or "") / place for place in places if place)
+    return next((f for f in folders if all((f / n).is_file() for n in info.files)), None)
+
+
 def locate(info: DatasetInfo, root: Root) -> dict[str, Path]:
-    """The raw files of a data set, by their path below `root`; nothing is ever downloaded."""
+    """The raw files of a data set, by their path below `root`; nothing is downloaded."""
     if root is None:
         raise FileNotFoundError(
             f"root: {info.name} does not come with the package, give the folder that has "
-            f"{info.folder}/ ({len(info.files)} raw files from {info.source})"
+            f"{info.folder}/; get its {len(info.files)} raw files {info.how}"
         )
-    folder = Path(root) / info.folder
+    folder = folder_of(info, root) or Path(root) / info.folder
     missing = [name for name in info.files if not (folder / name).is_file()]
     if missing:
         listed = ", ".join(missing[:4]) + (", ..." if len(missing) > 4 else "")
         raise FileNotFoundError(
             f"{info.name}: {len(missing)} of {len(info.files)} raw files are missing ({listed}); "
-            f"put them into {folder} (source: {info.source}), nothing is downloaded"
+            f"get them {info.how}, into {folder}"
         )
     present = [name for name in info.optional_files if (folder / name).is_file()]
     return {f"{info.folder}/{name}": folder / name for name in (*info.files, *present)}
@@ -161,7 +168,7 @@ def processed(
 ) -> dict[str, Tensor]:
     """Tensors that a reader makes of a private copy of the raw files, from the cache if there."""
     found = locate(info, root)
-    hashes = digests(info, found, all_pinned=info.family in _PICKLED)
+    hashes = digests(info, found, all_pinned=info.family in PICKLED)
     versions = [_FORMAT, torch_geometric.__version__, info.name, *readers]
     key = hashlib.sha256(json.dumps([versions, hashes], sort_keys=True).encode()).hexdigest()
     folder = cache_folder() if cache is None else Path(cache)

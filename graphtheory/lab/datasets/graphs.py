@@ -1,8 +1,8 @@
 """Graphs and sets of graphs by name, from the package or from raw files that already lie there.
 
-Nothing is ever downloaded. Raw files are checked against their SHA-256 where it is known, read by
-PyG's or ogb's own class in a private copy of their folder, and kept as plain arrays in a cache of
-their own, so that the folder with the raw files may be read-only.
+Nothing is downloaded unless `download=True` asks for it. Raw files are checked against their
+SHA-256 where it is known, read by PyG's or ogb's own class in a private copy of their folder, and
+kept as plain arrays in a cache of their own, so that the folder with them may be read-only.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from torch_geometric.utils import to_undirected
 from graphtheory.lab.datasets import embedded, files, graph_readers, node_readers, splits
 from graphtheory.lab.datasets import graph_sets as store
 from graphtheory.lab.datasets.catalogue import DatasetInfo, Root, describe, known_seed, names
+from graphtheory.lab.datasets.download import fetch
 from graphtheory.lab.datasets.graph_sets import GraphSet, SetFacts
 from graphtheory.lab.datasets.splits import Split
 
@@ -28,6 +29,7 @@ __all__ = [
     "GraphSet",
     "both_ways",
     "describe",
+    "download",
     "load",
     "load_graphs",
     "load_known",
@@ -41,8 +43,38 @@ _FROM_SMILES = ("moleculenet", "peptides")
 _LISTED = 3  # rows that a warning names
 
 
+def download(name: str, root: Root, *, cache: Root = None) -> None:
+    """Download the raw files of a set that are not below `root`, by PyG's or ogb's own class.
+
+    Files that are damaged or differ from their pinned hash are deleted, and so is what an
+    interruption leaves; `describe(name).how` has size and license.
+
+    Args:
+        name: A graph or a set of graphs.
+        root: Folder to put them into, made where it is missing.
+        cache: As of `load`, for what is read of them to check them.
+
+    Raises:
+        ValueError: No class of PyG or ogb downloads this set.
+        DamagedFileError: What came is not what was published.
+        OSError: No network, or a folder that cannot be written to.
+    """
+    info = describe(name, root)
+    read = load if info.task == "node" else load_graphs
+    fetch(info, root, lambda place: read(info.name, place, cache=cache))
+
+
+_download = download  # `download` is also an argument
+
+
 def load(
-    name: str, root: Root = None, *, split: str | None = None, seed: int = 0, cache: Root = None
+    name: str,
+    root: Root = None,
+    *,
+    split: str | None = None,
+    seed: int = 0,
+    cache: Root = None,
+    download: bool = False,
 ) -> Data:
     """One graph with node labels and the masks of one split.
 
@@ -54,10 +86,12 @@ def load(
 
     Splits: "public" is Planetoid's; "published" has ten (seed 10 is the first again) or, for
     ogbn-arxiv, one; "random-20" draws 20 training nodes of each class, 500 for validation, 1000
-    for the test; "random-60-20-20" and "random-50-25-25" are shares in percent of the labeled
-    nodes. The LINKX sets come without splits here and with unlabeled nodes, y = -1, which are in
-    no mask; nor are nodes of "core-distance" without a majority. In CiteSeer 15 isolated nodes
-    without features have y = 0, as in PyG.
+    for the test, "random-20-by-class" as the code of SGFormer draws them; "random-60-20-20"
+    and "random-50-25-25" are shares in percent of the labeled nodes, with the ending "-by-numpy" as
+    the code of Polynormer draws them. WikiCS validates on its masks "val" and "stopping". The LINKX
+    sets come without splits here and with unlabeled nodes, y = -1, which are in no mask; nor are
+    nodes of "core-distance" without a majority. In CiteSeer 15 isolated nodes without features have
+    y = 0, as in PyG.
 
     Args:
         name: One of `names("node")`; case does not matter.
@@ -67,6 +101,7 @@ def load(
         seed: Number of the split, 0 or more; "core-neighborhood", "core-distance" and "power-law"
             are drawn by it.
         cache: Folder for processed arrays; None for $GRAPHTHEORY_CACHE or ~/.cache/graphtheory.
+        download: Get missing raw files first, as the function `download` does.
 
     Shapes:
         x [N, F] float32 (`torch.sparse_csr` for "facebook", CS and Physics); y [N] int64;
@@ -91,6 +126,8 @@ def load(
     if info.task != "node":
         raise ValueError(f"name: {info.name} is a set of graphs; load_graphs({name!r}) has it")
     chosen = info.known_split(split)
+    if download:
+        _download(info.name, root, cache=cache)
     generator = Generator().manual_seed(known_seed(seed))
     data = embedded.GRAPHS[info.name](generator) if info.embedded else _published(info, root, cache)
     masks = _masks(data, chosen, seed, generator)
@@ -103,7 +140,13 @@ def load(
 
 
 def load_graphs(
-    name: str, root: Root = None, *, split: str | None = None, seed: int = 0, cache: Root = None
+    name: str,
+    root: Root = None,
+    *,
+    split: str | None = None,
+    seed: int = 0,
+    cache: Root = None,
+    download: bool = False,
 ) -> GraphSet:
     """A set of labeled graphs and one of its splits.
 
@@ -126,6 +169,7 @@ def load_graphs(
         split: One of `describe(name).splits`; None for the first of them.
         seed: Draws the split, or is its number, 0 or more.
         cache: Folder for processed arrays, as of `load`.
+        download: Get missing raw files first, as the function `download` does.
 
     Returns:
         A PyG dataset with train_index, val_index, test_index (int64 positions), split, and the
@@ -141,6 +185,8 @@ def load_graphs(
         what = "pairs of graphs" if info.task == "pairs" else "one graph"
         raise ValueError(f"name: {info.name} is {what}; {where}({name!r}) has it")
     chosen, seed = info.known_split(split), known_seed(seed)
+    if download:
+        _download(info.name, root, cache=cache)
 
     def read(private: Path) -> dict[str, Tensor]:
         stored = graph_readers.READERS[info.family](private, info)
@@ -264,6 +310,10 @@ def _masks(data: Data, split: str, seed: int, generator: Generator) -> Split:
         return Split(*(mask[:, seed % mask.size(1)].contiguous() for mask in masks))
     if split == "random-20":
         return splits.per_class(data.y, generator=generator)
+    if split == "random-20-by-class":
+        return splits.class_by_class(data.y, generator=generator)
+    if split == "random-60-20-20-by-numpy":
+        return splits.by_permutation(data.y, train=0.6, val=0.2, seed=seed)
     share = {"random-60-20-20": 0.2, "random-50-25-25": 0.25}[split]
     return splits.by_fraction(data.y, val=share, test=share, generator=generator)
 

@@ -120,6 +120,14 @@ def as_sparse_rows(x: Tensor) -> Tensor:
         return x.to_sparse_csr()
 
 
+def _wikics(root: Path, info: DatasetInfo) -> Data:
+    """The masks "val" and "stopping" choose the epoch, as in the code of Luo et al., 2024."""
+    data = pyg.WikiCS(str(root / info.folder.split("/")[0]), is_undirected=True)[0]
+    data.val_mask = data.val_mask | data.stopping_mask
+    data.test_mask = data.test_mask[:, None].expand_as(data.val_mask)
+    return Data(**{name: data[name] for name in ("x", "y", "edge_index", *MASKS)})
+
+
 def _second_superpixels(root: Path, info: DatasetInfo) -> Data:
     """The second training graph with its own classes from 0 on; Li (2024), section B.1.3."""
     graph = superpixels(root / info.folder / info.files[0])[1]
@@ -152,6 +160,7 @@ READERS: dict[str, Callable[[Path, DatasetInfo], Data]] = {
     "coauthor": partial(_as_pyg, pyg.Coauthor),
     "planetoid": _planetoid,
     "musae": _musae,
+    "wikics": _wikics,
     "ogbn": read_ogbn,
     "superpixels": _second_superpixels,
 }

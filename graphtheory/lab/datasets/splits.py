@@ -55,6 +55,33 @@ def per_class(
     return Split(*(index_to_mask(part, len(y)) for part in parts))
 
 
+def class_by_class(
+    y: Tensor, *, train: int = 20, val: int = 500, test: int = 1000, generator: Generator
+) -> Split:
+    """A split of the sizes of `per_class` as the code of Wu et al., 2023, draws it, by seed 123."""
+
+    def shuffled(nodes: Tensor) -> Tensor:
+        return nodes[torch.randperm(len(nodes), generator=generator)]
+
+    classes = [shuffled((y == c).nonzero().view(-1)) for c in y.unique()]
+    rest = shuffled(torch.cat([nodes[train:] for nodes in classes]))
+    parts = (torch.cat([nodes[:train] for nodes in classes]), rest[:val], rest[val : val + test])
+    return Split(*(index_to_mask(part, len(y)) for part in parts))
+
+
+def by_permutation(y: Tensor, *, train: float, val: float, seed: int) -> Split:
+    """Cut numpy's permutation; sizes are rounded down.
+
+    Seed 12 gives the published split of Photo (Luo et al., 2024), 42 those of Computers and CS, 301
+    that of Physics.
+    """
+    labeled = (y >= 0).nonzero().view(-1)
+    order = labeled[np.random.RandomState(seed).permutation(len(labeled))]
+    sizes = [int(len(order) * train), int(len(order) * val)]
+    parts = order.split([*sizes, len(order) - sum(sizes)])
+    return Split(*(index_to_mask(part, len(y)) for part in parts))
+
+
 def stratified(y: Tensor, *, val: float, test: float, generator: Generator) -> Split:
     """A random split of graphs, y [G] their classes, each split `by_fraction`; sorted positions."""
     parts: list[Split] = []

@@ -56,11 +56,12 @@ def score_bars(runs: Rows, *, metric: str = "accuracy", unit: str = "%", title: 
 def paired_differences(
     rows: Rows, *, first: str, unit: str = "%", higher_is_better: bool = True, title: str = ""
 ) -> Figure:
-    """By how much `first` is ahead of each other model on the same seed, mean ± 2 standard errors.
+    """By how much `first` is ahead of each other model on the same seed: mean and interval.
 
     Args:
         rows: One row a model: model, difference (0..1 for the unit "%", positive where `first` is
-            better), standard_error (the same; nan of one seed).
+            better), half_width (of the interval, the same; nan of one seed), reading ("ahead" and
+            "behind" have a color, anything else is gray).
         first: The model that the others are compared with.
         unit: "%" shows shares in percent points; any other, or none (""), the score as it is.
         higher_is_better: Of the score, for the names: `first - other`, else `other - first`.
@@ -70,9 +71,8 @@ def paired_differences(
     figure, (axes,) = panels(1, height=1.1 + _ROW * len(found))
     scale = 100 if unit == "%" else 1
     for place, row in enumerate(found):
-        mean, error = scale * row["difference"], 2 * scale * row["standard_error"]
-        decided = abs(mean) > error  # False of one seed, whose error is nan
-        color = GRAY if not decided else COLORS[0] if mean > 0 else COLORS[1]
+        mean, error = scale * row["difference"], scale * row["half_width"]
+        color = {"ahead": COLORS[0], "behind": COLORS[1]}.get(row["reading"], GRAY)
         error = 0.0 if math.isnan(error) else error
         axes.errorbar(mean, place, xerr=error, fmt="o", color=color, capsize=4, markersize=6)
     axes.axvline(0, color="black", linewidth=1)
@@ -80,7 +80,7 @@ def paired_differences(
     _names(axes, [f"{one} - {other}" for one, other in pairs])
     amount = "points of the test score" if unit == "%" else named("test score", unit)
     amount += "" if higher_is_better else f" (right of 0: {first} is better)"
-    axes.set(xlabel=f"{amount}, paired by seed: mean ± 2 standard errors", title=title)
+    axes.set(xlabel=f"{amount}, paired by seed: mean and 95 % interval", title=title)
     axes.margins(x=0.12)
     return figure
 
@@ -309,11 +309,13 @@ def attention_mass(rows: Rows, *, title: str = "") -> Figure:
 
 
 @styled
-def winning_margin(rows: Rows, *, title: str = "") -> Figure:
-    """Normalized average winning margin over the distance, a line for each series.
+def winning_margin(rows: Rows, *, normalized: bool = True, title: str = "") -> Figure:
+    """Average winning margin over the distance, a line for each series.
 
     Args:
-        rows: series (name of a line), distance (hops), margin (dimensionless, -1..1).
+        rows: series (name of a line), distance (hops), margin (dimensionless, -1..1; nodes where
+            it is not normalized).
+        normalized: Whether the margin is divided by the number of nodes.
         title: Above the picture.
 
     Source: figure B.5 of Li (2024).
@@ -325,7 +327,8 @@ def winning_margin(rows: Rows, *, title: str = "") -> Figure:
         axes.plot(*zip(*mine, strict=True), label=series, **style.look(index))
     axes.axhline(0, color=GRAY, linewidth=0.8)
     axes.set_xticks(sorted(order(table, "distance")))
-    axes.set(xlabel="distance z (hops)", ylabel=r"normalized margin $\bar\Delta(z)$", title=title)
+    label = r"normalized margin $\bar\Delta(z)$" if normalized else r"margin $\Delta(z)$ (nodes)"
+    axes.set(xlabel="distance z (hops)", ylabel=label, title=title)
     axes.grid(axis="y")
     axes.legend()
     return figure

@@ -15,7 +15,7 @@ from graphtheory.lab.bench.config import RunConfig, ignores
 from graphtheory.lab.bench.image_task import ImageRunConfig, ImageRunResult
 from graphtheory.lab.bench.rows import Environment, Row
 from graphtheory.lab.bench.search import SearchResult
-from graphtheory.lab.bench.table import ACCURACY, Measure, Table, counted
+from graphtheory.lab.bench.table import ACCURACY, Measure, Table, counted, reading
 from graphtheory.lab.report.page import CAPTIONS, Page
 
 if TYPE_CHECKING:
@@ -56,7 +56,8 @@ class BenchmarkReport(Comparison):
             page.section(f"{self.first} against the others")
             page.table(difference_table(against, self.first, measure=measure))
             drawn = plot.paired_differences(
-                map(vars, against), first=self.first, unit=measure.symbol,
+                (vars(d) | {"half_width": d.half_width, "reading": reading(d)} for d in against),
+                first=self.first, unit=measure.symbol,
                 higher_is_better=measure.higher_is_better,
             )  # fmt: skip
             page.picture(drawn, CAPTIONS["differences"])
@@ -235,7 +236,7 @@ _ALWAYS = ("hidden", "layers", "lr", "sampler", "share")
 def options(config: RunConfig) -> str:
     """The options that a configuration's model reads, on one line, if they are no defaults."""
     plain, chosen = type(config)(config.model).as_dict(), config.as_dict()
-    if "network" not in chosen:  # trees, which have neither network nor optimizer
+    if "optimizer" not in chosen:  # trees, which have neither network nor optimizer
         return ", ".join(f"{name}={value}" for name, value in chosen.items() if name != "model")
     pairs = [
         (name, value)

@@ -7,14 +7,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from graphtheory.lab import plot
+from graphtheory.lab.bench.hops import ACCURACY, gains_of, helpful_hops
 from graphtheory.lab.bench.rows import Environment, Row
+from graphtheory.lab.bench.table import ACCURACY as SHARE
 from graphtheory.lab.bench.table import Table, counted, pairs
+from graphtheory.lab.bench.table import reading as decided
 from graphtheory.lab.report.page import CAPTIONS, Page
 
 _MARGINS = ("margin", "normalized margin", "pooled margin")
 _CORE = "core distance by "
 REGIONS = {"ring": "N_z", "ball": "N_0..N_z"}
-NODES = {"all": "all nodes", "hearing": "nodes that reach a discriminative one"}
+NODES = {"all": "all nodes", "hearing": "nodes that reach one"}
 
 
 @dataclass(frozen=True)
@@ -26,21 +29,32 @@ class Printed:
     table: Table  # its other numbers beside those found
 
 
-def _margin_table(rows: Sequence[Row]) -> Table:
-    """Make the table of average margins over the distance, in the rings N_z."""
+def _margin_tables(rows: Sequence[Row]) -> Iterator[Table]:
+    """Make the tables of average margins over the distance, in the rings N_z."""
     value = {
         (r.name, p["moment"], p["distance"]): r.value
         for r in rows
         if (p := r.parameters).get("region") == "ring" and "distance" in p
     }
-    moments = list(dict.fromkeys(moment for _, moment, _ in value))
-    columns = [(name, moment) for moment in moments for name in _MARGINS]
-    headings = ("z", *(f"{name}, {moment}" for name, moment in columns), "reach (%)")
-    columns.append(("reach", moments[0]))  # the same for every moment
-    hops = sorted({z for _, _, z in value})
-    shown = [(str(z), *(f"{value[name, moment, z]:.3f}" for name, moment in columns)) for z in hops]
-    note = "Reach: nodes that have any node at distance z."
-    return Table("Winning margin over the distance", headings, shown, note=note)
+    names, hops = (*_MARGINS, "reach"), sorted({z for _, _, z in value})
+    headings = ("z", "margin (nodes)", *_MARGINS[1:], "reach (%)")
+    for moment in dict.fromkeys(moment for _, moment, _ in value):
+        shown = [(str(z), *(f"{value[name, moment, z]:.3f}" for name in names)) for z in hops]
+        title = f"Winning margin over the distance, discriminative by {moment}"
+        note = "Reach: nodes that have any node at distance z."
+        yield Table(title, headings, shown, note=note)
+
+
+def _hop_table(rows: Sequence[Row]) -> Table:
+    """Make the table of a linear classifier that reads farther and farther."""
+    added = {
+        z: (SHARE.shown(gain.difference, gain.half_width, "+"), decided(gain))
+        for z, gain in gains_of(rows).items()
+    }
+    right = ((r.parameters["distance"], f"{100 * r.value:.2f}") for r in rows if r.name == ACCURACY)
+    lines = [(str(z), share, *added.get(z, ("-", "-"))) for z, share in right]
+    columns = ("z", "right (%)", "gain of distance z, points ± 95 %", "differ")
+    return Table("A linear classifier on distances 0 to z", columns, lines, note=CAPTIONS["hops"])
 
 
 def _core_distances(rows: Sequence[Row]) -> dict[tuple[str, str, str], int | None]:
@@ -56,16 +70,27 @@ def _core_distances(rows: Sequence[Row]) -> dict[tuple[str, str, str], int | Non
 
 
 def reading(rows: Sequence[Row]) -> str:
-    """Say in a sentence what the margins suggest to try; empty without margins."""
-    found = _core_distances(rows)
+    """Say whether distance matters, what to try and where margins peak; "" without features."""
+    said, found = _tried(rows), _core_distances(rows)
     if not found:
-        return ""
+        return said
     whole, normalized = (found["covariance", "ring", name] for name in _MARGINS[:2])
     if whole is None:
-        return CAPTIONS["no margin"]
+        return f"{said} {CAPTIONS['no margin']}".strip()
     share = "" if normalized is None else f", the margin per node at {normalized}"
-    advice = CAPTIONS["near margin" if whole == 1 else "far margin"]
-    return f"The total margin peaks at {counted(whole, 'hop')}{share}. {advice}"
+    return f"{said} The total margin peaks at {counted(whole, 'hop')}{share}.".strip()
+
+
+def _tried(rows: Sequence[Row]) -> str:
+    """Say how far nodes help a linear classifier; empty where it was not tried."""
+    right = {r.parameters["distance"]: r.value for r in rows if r.name == ACCURACY}
+    if len(right) < 2:
+        return ""
+    hops = helpful_hops(rows)
+    kind = "far" if hops > 1 else "near" if hops else "no"
+    farthest, before = max(right), max(hops, 1) - 1
+    at = {"hops": hops, "before": 100 * right[before], "after": 100 * right[before + 1]}
+    return CAPTIONS[f"{kind} help"].format(**at, farthest=counted(farthest, "hop"))
 
 
 def _core_table(rows: Sequence[Row]) -> Table:
@@ -94,7 +119,7 @@ def _positive_table(rows: Sequence[Row]) -> Table:
         ("discriminative by", "counted in", "z", *NODES.values()),
         [(*where, *(found.get(n, "-") for n in NODES)) for where, found in shares.items()],
         words=2,
-        note="The last column counts only nodes with a discriminative node there.",
+        note="The last column counts only nodes that reach a discriminative node there.",
     )
 
 
@@ -104,8 +129,8 @@ def share_table(rows: Sequence[Row], printed: Printed | None = None) -> Table:
     groups = sorted({group for found in series.values() for group in found})
     return Table(
         "Discriminative nodes by class (%)",
-        ("definition", *(f"class {group}" for group in groups)),
-        [(n, *(f"{found[g]:.2f}" for g in groups)) for n, found in series.items()],
+        ("class", *series),
+        [(str(g), *(f"{found[g]:.2f}" for found in series.values())) for g in groups],
     )
 
 
@@ -114,8 +139,10 @@ def tables(rows: Sequence[Row], printed: Printed | None = None) -> list[Table]:
     sizes = [r for r in rows if r.parameters.keys() == {"dataset"}]
     named = ((r.name.replace("_", " "), f"{r.value:,.6g}") for r in sizes)
     out = [pairs("Graph", named)]
+    if any(row.name == ACCURACY for row in rows):
+        out.append(_hop_table(rows))
     if any(row.name == "discriminative share" for row in rows):
-        out += [share_table(rows, printed), _margin_table(rows), _core_table(rows)]
+        out += [share_table(rows, printed), *_margin_tables(rows), _core_table(rows)]
         out.append(_positive_table(rows))
     return out if printed is None else [*out, printed.table]
 
@@ -129,14 +156,17 @@ def pictures(rows: Sequence[Row], printed: Printed | None = None) -> Iterator[tu
         if r.name == "class size"
     ]
     (mean,) = (row.value for row in rows if row.name == "balance mean")
-    curve = [
-        {"series": f"{row.name.removesuffix(' margin')}, {row.parameters['moment']}",
-         "distance": row.parameters["distance"], "margin": row.value}
-        for row in rows
-        if row.name in _MARGINS[1:] and row.parameters["region"] == "ring"
-    ]  # fmt: skip
+    for name, kinds in (("total-margin", _MARGINS[:1]), ("margin", _MARGINS[1:])):
+        curve = [
+            {"series": f"{row.name.removesuffix(' margin')}, {row.parameters['moment']}",
+             "distance": row.parameters["distance"], "margin": row.value}
+            for row in rows
+            if row.name in kinds and row.parameters["region"] == "ring"
+        ]  # fmt: skip
+        if curve:
+            drawn = plot.winning_margin(curve, normalized=name == "margin", title=dataset)
+            yield name, drawn, CAPTIONS[name]
     if curve:
-        yield "margin", plot.winning_margin(curve, title=dataset), CAPTIONS["margin"]
         shares = [
             {"group": f"class {group}", "series": name, "value": value}
             for name, found in _share_series(rows, printed).items()
@@ -156,7 +186,7 @@ def diagnosis_page(
     dataset = rows[0].parameters["dataset"]
     page = Page(
         f"{dataset}: what the graph offers before training",
-        reading(rows) or "The features are missing: shares and margins are not measured.",
+        reading(rows) or CAPTIONS["no features"],
     )
     page.section("Pictures")
     for _, figure, caption in pictures(rows, printed):

@@ -11,13 +11,15 @@ if TYPE_CHECKING:
     from graphtheory.lab.train.graphs import GraphSets, GraphTask
     from graphtheory.lab.train.images import Augmentation, ImageBatch, ImageData, ImageTask, Recipe
     from graphtheory.lab.train.nodes import FullGraph, NodeBatch, NodeTask
+    from graphtheory.lab.train.predict import predict, write_predictions
     from graphtheory.lab.train.sampled import SampledGraph, SampledLayers
+    from graphtheory.lab.train.trainer import TrainerOptions
 
 __all__ = [
     "AdamOptions", "Augmentation", "CheckpointError", "Evaluation", "FitResult",
     "FullGraph", "GraphSets", "GraphTask", "ImageBatch", "ImageData", "ImageTask", "NodeBatch",
-    "NodeTask", "Recipe", "SampledGraph", "SampledLayers", "Source", "Task", "fit",
-    "load_parameters", "read_checkpoint",
+    "NodeTask", "Recipe", "SampledGraph", "SampledLayers", "Source", "Task",
+    "TrainerOptions", "fit", "load_parameters", "predict", "read_checkpoint", "write_predictions",
 ]  # fmt: skip
 
 import_when_used(__name__)

@@ -24,7 +24,8 @@ from typing import TYPE_CHECKING, Any
 
 import lightning
 import torch
-from lightning import Callback, LightningModule, Trainer
+from lightning import LightningModule, Trainer
+from lightning.pytorch.callbacks import Checkpoint
 from lightning.pytorch.plugins.io import TorchCheckpointIO
 from torch import Generator
 
@@ -115,6 +116,7 @@ class SafeCheckpointIO(TorchCheckpointIO):
     """Lightning's plugin for the above: atomic, verified, nothing executable."""
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, *_: Any, **__: Any) -> None:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
         write_checkpoint(path, checkpoint)
 
     def load_checkpoint(self, path: Any, *_: Any, **__: Any) -> dict[str, Any]:
@@ -176,7 +178,7 @@ class Clock:
         return over
 
 
-class StudyFolder(Callback):
+class StudyFolder(Checkpoint):  # which Lightning calls after all other callbacks
     """Writes `last.ckpt` alone, about once a minute, for the many trainings of a study."""
 
     def __init__(self, path: str | PathLike[str], watch: Watch) -> None:
@@ -184,11 +186,12 @@ class StudyFolder(Callback):
         names = ("last.ckpt", "previous.ckpt", "best.ckpt", "history.csv")
         self.last, self.previous, self.best, self.log_file = map(self.path.joinpath, names)
         self.run: dict[str, Any] = {}
+        self.writes = True  # not where another process does
         self._clock = Clock()
 
-    def restore(self, task: Task, run: dict[str, Any]) -> Path | None:
+    def restore(self, task: Task, run: dict[str, Any], *, writes: bool = True) -> Path | None:
         """Give `watch` and the task what the last checkpoint of the same `run` holds; its path."""
-        self.run = run
+        self.run, self.writes = run, writes
         if not self.last.exists():
             return None
         content = self._read_last()
@@ -248,19 +251,22 @@ class RunFolder(StudyFolder):
                 raise FileExistsError(errno.EEXIST, message, str(self.last))
             yield
 
-    def restore(self, task: Task, run: dict[str, Any]) -> Path | None:
-        found = super().restore(task, run)
-        # Lines of epochs that no checkpoint knows go.
-        replace_file(self.log_file, _lines(self.watch.history).encode())
+    def restore(self, task: Task, run: dict[str, Any], *, writes: bool = True) -> Path | None:
+        found = super().restore(task, run, writes=writes)
+        if writes:  # lines of epochs that no checkpoint knows go
+            replace_file(self.log_file, _lines(self.watch.history).encode())
         return found
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        row = self.watch.history[-1]
-        if row is self.watch.best:  # first, so that whatever `last` says is there
+        row, watch = self.watch.history[-1], self.watch
+        watch.stopped = trainer.should_stop and not watch.out_of_patience  # by a callback
+        if row is watch.best:  # first, so that whatever `last` says is there
             trainer.save_checkpoint(self.best)
-        if self.last.exists():
+        if self.writes and self.last.exists():
             name_file(self.last, self.previous)
         trainer.save_checkpoint(self.last)
+        if not self.writes:
+            return
         with self.log_file.open("a", newline="") as file:
             file.write(_lines([row]))
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Any, ClassVar, NamedTuple
@@ -12,6 +13,7 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 from lightning import LightningDataModule, LightningModule
 from torch import Tensor, nn
+from torch.optim.lr_scheduler import ConstantLR, CosineAnnealingLR, LinearLR, SequentialLR
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from graphtheory.lab.train.score import LOSSES, METRICS, SCORES, Loss, Metrics, ogb_score
@@ -125,8 +127,27 @@ class Source(LightningDataModule, ABC):
         raise NotImplementedError
 
     def train_batches(self, epoch: int) -> Iterator[Any]:
-        """Draw the batches of one epoch; the same for the same epoch."""
-        return map(self.batch, self.order(epoch))
+        """Draw the batches of one epoch for this process; the same for the same epoch."""
+        return map(self.batch, self.share(self.order(epoch)))
+
+    def share(self, batches: Sequence[Any]) -> Sequence[Any]:
+        """Pick every n-th for this one of n processes; the first ones fill up the last round."""
+        if self.trainer is None or (processes := self.trainer.world_size) == 1:
+            return batches
+        mine = range(self.trainer.global_rank, self._rounds(len(batches)) * processes, processes)
+        return [batches[i % len(batches)] for i in mine]
+
+    def _rounds(self, batches: int) -> int:
+        return -(-batches // (self.trainer.world_size if self.trainer else 1))
+
+    def every_batch(self) -> list[Any]:
+        """Make batches of all samples, in their order, with or without a label that counts."""
+        raise NotImplementedError
+
+    def parts(self) -> dict[str, Tensor]:
+        """List the positions of the samples of each part."""
+        found = {name: getattr(self, name, None) for name in ("train", "val", "test")}
+        return {name: part for name, part in found.items() if isinstance(part, Tensor)}
 
     def num_batches(self) -> int:
         """Count the batches of an epoch; some epochs may have fewer."""
@@ -140,7 +161,7 @@ class Source(LightningDataModule, ABC):
         def batches() -> Iterator[Any]:  # Lightning asks for an iterator before it knows the epoch
             yield from self.train_batches(self.trainer.current_epoch if self.trainer else 0)
 
-        return Batches(self.num_batches(), batches)
+        return Batches(self._rounds(self.num_batches()), batches)
 
     def val_dataloader(self) -> Batches:
         return Batches(1, lambda: iter([self.evaluation_batch()]))
@@ -172,12 +193,13 @@ class Task(LightningModule, ABC):
         """Tell what a resumed run must find unchanged; `epochs` where the step size needs it."""
         found = {"model": type(self.model).__name__, "parameters": shapes(self.state_dict())}
         found |= {"layers": lines(self.model), "metric": self.metric}
-        return found | {"optimizer": str(self.options)}
+        found["optimizer"] = re.sub(" at 0x[0-9a-f]+", "", str(self.options))  # of a function
+        return found
 
 
 @dataclass(frozen=True)
 class AdamOptions:
-    """Adam with decay, and a step size of its own for distance biases.
+    """Adam with decay, a schedule, and a step size of its own for distance biases.
 
     Args:
         lr: Step size, above 0.
@@ -186,6 +208,11 @@ class AdamOptions:
         decoupled: Decay as AdamW does instead of adding it to the gradient.
         average: Share of itself that a running average of the parameters keeps at each step, above
             0 and below 1; evaluation is then with the average. None: with the parameters.
+        schedule: "cosine" or "linear", down to 0 over the epochs after the warm-up, or a function
+            of the optimizer that returns a scheduler of torch, or Lightning's dict around one. It
+            moves after every epoch unless the dict says otherwise. None keeps the step size.
+        warmup: Epochs in which the step size grows linearly up to `lr`, 0 or more.
+        clip: Largest norm of the gradient, above 0; None is none.
 
     Raises:
         ValueError: A number outside its range.
@@ -196,10 +223,18 @@ class AdamOptions:
     bias_lr: float | None = None
     decoupled: bool = False
     average: float | None = None
+    schedule: str | Callable[[Any], Any] | None = None
+    warmup: int = 0
+    clip: float | None = None
 
     def __post_init__(self) -> None:
         check_each("a step size above 0", lambda v: 0 < v < inf, lr=self.lr, bias_lr=self.bias_lr)
         check_each("0 or more", lambda v: 0 <= v < inf, weight_decay=self.weight_decay)
+        check_each("0 or more epochs", lambda v: 0 <= v < inf, warmup=self.warmup)
+        check_each("a norm above 0", lambda v: v > 0, clip=self.clip)
+        if not (callable(self.schedule) or self.schedule in (None, "cosine", "linear")):
+            expected = "'cosine', 'linear', None or a function of the optimizer"
+            raise ValueError(f"schedule: got {self.schedule!r}, expected {expected}")
         check_each("a share between 0 and 1", lambda v: 0 < v < 1, average=self.average)
 
     def build(self, module: nn.Module) -> torch.optim.Optimizer:
@@ -211,11 +246,28 @@ class AdamOptions:
         kind = torch.optim.AdamW if self.decoupled else torch.optim.Adam
         return kind(groups[: 1 + bool(biases)], lr=self.lr, weight_decay=self.weight_decay)
 
+    def scheduled(self, optimizer: torch.optim.Optimizer, epochs: int) -> dict[str, Any]:
+        """Put the schedule of a training of that many epochs beside its optimizer."""
+        rest, wanted = max(epochs - self.warmup, 1), self.schedule
+        if callable(wanted):
+            made = wanted(optimizer)
+        elif wanted == "cosine":
+            made = CosineAnnealingLR(optimizer, rest)
+        else:
+            made = LinearLR(optimizer, 1.0, 0.0, rest) if wanted else ConstantLR(optimizer, 1.0)
+        config = made if isinstance(made, dict) else {"scheduler": made}
+        if self.warmup:
+            first = LinearLR(optimizer, 1 / self.warmup, total_iters=max(self.warmup - 1, 1))
+            both = SequentialLR(optimizer, [first, config["scheduler"]], [self.warmup])
+            config = config | {"scheduler": both}
+        return {"optimizer": optimizer, "lr_scheduler": {"monitor": "val_loss"} | config}
+
     def average_of(self, model: nn.Module) -> AveragedModel | None:
         """Make the running average that a model is scored as, or None."""
         if self.average is None:
             return None
-        return AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(self.average))
+        step = get_ema_multi_avg_fn(self.average)
+        return AveragedModel(model, multi_avg_fn=step).requires_grad_(False)
 
 
 def split_parameters(
@@ -266,11 +318,25 @@ class LabelTask(Task):
         """The model that evaluation runs: the average where there is one."""
         return self.model if self.average is None else self.average.module
 
+    def describe(self, epochs: int) -> dict[str, Any]:
+        fixed = isinstance(getattr(self.options, "schedule", None), str)
+        return super().describe(epochs) | ({"epochs": epochs} if fixed else {})
+
     def configure_optimizers(self) -> Any:
-        return self.options.build(self.model)
+        optimizer, options = self.options.build(self.model), self.options
+        if options.schedule is None and not options.warmup:
+            return optimizer
+        return options.scheduled(optimizer, self.trainer.max_epochs)
+
+    def configure_gradient_clipping(self, *args: Any, **options: Any) -> None:
+        if self.options.clip is None:
+            super().configure_gradient_clipping(*args, **options)
+        else:
+            nn.utils.clip_grad_norm_(self.model.parameters(), self.options.clip)
 
     def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:
-        if self.average is not None:
+        trainer = self._trainer
+        if self.average is not None and not (trainer and trainer.fit_loop._should_accumulate()):
             self.average.update_parameters(self.model)
 
     @torch.no_grad()
@@ -301,10 +367,14 @@ class LabelTask(Task):
         if found.shape != (expected := (rows, self.num_classes)):
             given = f"outputs of shape {tuple(found.shape)}, expected {expected}"
             raise ValueError(f"model: {given}: rows of labels, an output for each class or label")
-        return found
+        return found.float() if found.dtype in (torch.bfloat16, torch.float16) else found
 
     def _target(self, y: Tensor) -> Tensor:
         return y
+
+    def probabilities(self, outputs: Tensor) -> Tensor:
+        """Turn outputs into probabilities, or values of a regression into their own unit."""
+        return outputs.softmax(1) if self.kind == "multiclass" else outputs.sigmoid()
 
     def _score(self, outputs: Tensor, y: Tensor) -> float:
         if not bool(torch.isfinite(outputs).all()):

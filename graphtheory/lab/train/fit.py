@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import random
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
@@ -19,23 +17,24 @@ from typing import Any
 import numpy as np
 import torch
 from lightning import Callback, LightningModule, Trainer
-from lightning.fabric.plugins.environments.lightning import LightningEnvironment
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from torch import Tensor
 from torch.utils.data import DataLoader
 
 from graphtheory.lab.signals import prompt_signals
-from graphtheory.lab.train.checkpoint import RunFolder, SafeCheckpointIO, StudyFolder, next_place
+from graphtheory.lab.train.checkpoint import RunFolder, StudyFolder, next_place
 from graphtheory.lab.train.contract import Source, Task, check_at_least
+from graphtheory.lab.train.trainer import TrainerOptions, quiet_lightning
 from graphtheory.patterns.draw import derive
 
 EpochRow = dict[str, float]
 Listener = Callable[[EpochRow], None]
-Epochs = Callable[[int, int, str], None]  # of a number, of how many, and "epoch" or "step"
+Epochs = Callable[[float, int, str], None]  # how many are over, of how many, "epoch" or "step"
 _STATUS, _RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 _LINES = 10  # of a whole run, where the output is not a terminal
 _PATIENCE = 2.0  # seconds that need no estimate
+_EVERY, _SILENCE = 1.0, 10.0  # seconds between reports of batches, on a terminal and in a file
 _EPOCHS: ContextVar[Epochs | None] = ContextVar("epochs", default=None)
 
 
@@ -94,7 +93,7 @@ def _status_bytes(field: str) -> int:
 
 @contextmanager
 def report_epochs(listener: Epochs) -> Iterator[None]:
-    """Call `listener` after every epoch of every `fit` in the block: its number, of how many."""
+    """Call `listener` after every batch of every `fit` in the block: epochs over, of how many."""
     token = _EPOCHS.set(listener)
     try:
         yield
@@ -102,7 +101,7 @@ def report_epochs(listener: Epochs) -> Iterator[None]:
         _EPOCHS.reset(token)
 
 
-def report_step(step: int, steps: int, unit: str = "step") -> None:
+def report_step(step: float, steps: int, unit: str = "step") -> None:
     """Call the listener of `report_epochs`, if there is one, after a step of your own loop."""
     if (listener := _EPOCHS.get()) is not None:
         listener(step, steps, unit)
@@ -114,28 +113,51 @@ class Watch(Callback):
     def __init__(self, data: Source, *, seed: int, patience: int) -> None:
         self.data, self.seed, self.patience = data, seed, patience
         self.listener: Listener | None = None  # of each epoch's row without the test score
+        self.within: Epochs | None = None  # of an epoch that takes long: batch, of how many, unit
+        self.logs = False  # whether callbacks and loggers get the rows, too
+        self.stopped = False  # whether a callback has ended the training
+        self._plateaus: list[Any] = []  # schedules that look at an epoch's row
         self.memory = PeakMemory()
         self.history: list[EpochRow] = []
         self.best: EpochRow | None = None
         self.best_state: dict[str, Tensor] = {}
         self._losses: list[tuple[Tensor, int]] = []
-        self._began = 0.0
+        self._began = self._told = 0.0
 
     @property
     def out_of_patience(self) -> bool:
-        """Whether the best epoch lies `patience` epochs back."""
-        return self.best is not None and len(self.history) - self.best["epoch"] >= self.patience
+        """Whether the best epoch lies `patience` epochs back, or a callback has ended it all."""
+        best = self.best
+        return self.stopped or (
+            best is not None and len(self.history) - best["epoch"] >= self.patience
+        )
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._plateaus = [one for one in trainer.lr_scheduler_configs if one.reduce_on_plateau]
+        for config in self._plateaus:  # Lightning would move them after the checkpoint is written
+            config.interval = "never"
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._began = time.perf_counter()
+        self._began = self._told = time.perf_counter()
         self._losses = []
-        seed_all(derive(self.seed, trainer.current_epoch))
+        rank = [trainer.global_rank] if trainer.global_rank else []
+        seed_all(derive(self.seed, trainer.current_epoch, *rank))
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        alone = trainer.num_training_batches == 1
+        batches, done = int(trainer.num_training_batches), batch_idx + 1
+        alone = batches == 1
+        if done < batches:  # a part of a long epoch
+            report_step(trainer.current_epoch + done / batches, trainer.max_epochs or 0, "epoch")
         self._losses.append((outputs["loss"], 1 if alone else getattr(batch, "count", 1)))
+        if time.perf_counter() - self._told > _EVERY:
+            self._told = time.perf_counter()
+            batches, before = int(trainer.num_training_batches), trainer.current_epoch
+            if self.within is not None:
+                self.within(batch_idx + 1, batches, f"epoch {before + 1}")
+            at, of = before * batches + batch_idx + 1, (trainer.max_epochs or 0) * batches
+            report_step(at, of, "batch")
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         assert isinstance(pl_module, Task)
@@ -144,22 +166,36 @@ class Watch(Callback):
         def rank(row: EpochRow) -> tuple[float, float]:
             return sign * row["val"], -row["val_loss"]
 
-        row = self._row(pl_module, trainer.current_epoch + 1)
+        row = self._row(pl_module, trainer)
         self.history.append(row)
         if "val" in row and (self.best is None or rank(row) > rank(self.best)):
             self.best = row
             state = pl_module.state_dict()
             self.best_state = {name: value.detach().clone() for name, value in state.items()}
+        shown = {name: value for name, value in row.items() if name != "test"}
+        for config in self._plateaus:
+            config.scheduler.step(shown[config.monitor])
         trainer.should_stop |= self.out_of_patience
         self.memory.update()
+        if self.logs:
+            kept = {
+                name: value for name, value in shown.items() if name not in ("epoch", "seconds")
+            }
+            pl_module.log_dict(kept, batch_size=1, sync_dist=True)
         if self.listener is not None:
-            self.listener({name: value for name, value in row.items() if name != "test"})
+            self.listener(shown)
         report_step(trainer.current_epoch + 1, trainer.max_epochs or 0, "epoch")
 
-    def _row(self, task: Task, epoch: int) -> EpochRow:
-        found = task.evaluate(self.data.evaluation_batch())
-        row = {"epoch": epoch, "train_loss": self._mean_loss(weighted=found is not None)}
+    def _row(self, task: Task, trainer: Trainer) -> EpochRow:
+        with trainer.precision_plugin.forward_context():
+            found = task.evaluate(self.data.evaluation_batch())
+        loss, epoch = self._mean_loss(weighted=found is not None), trainer.current_epoch + 1
+        row = {"epoch": epoch, "train_loss": loss}
         row |= {k: v for k, v in (found._asdict() if found else {}).items() if v is not None}
+        if trainer.world_size > 1:  # the same row in every process
+            mean = torch.tensor(loss, device=task.device)
+            row["train_loss"] = float(trainer.strategy.reduce(mean, reduce_op="mean"))
+            row = trainer.strategy.broadcast(row)
         losses = {name: row[name] for name in ("train_loss", "val_loss") if name in row}
         if not all(map(math.isfinite, losses.values())):
             told = ", ".join(f"{name} {loss}" for name, loss in losses.items())
@@ -176,11 +212,11 @@ class Watch(Callback):
 
     def state_dict(self) -> dict[str, Any]:
         state = {"history": self.history, "best": self.best, "best_state": self.best_state}
-        return state | {"peak_mb": self.memory.megabytes}
+        return state | {"peak_mb": self.memory.megabytes, "stopped": self.stopped}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.history, self.best = list(state_dict["history"]), state_dict["best"]
-        self.best_state = state_dict["best_state"]
+        self.best_state, self.stopped = state_dict["best_state"], state_dict.get("stopped", False)
         self.memory.megabytes = state_dict["peak_mb"]
 
 
@@ -211,6 +247,7 @@ def fit(
     resume: bool = False,
     progress: bool | Listener = True,
     seed: int = 0,
+    trainer: TrainerOptions = TrainerOptions(),
 ) -> FitResult:
     """Train, and report the test score of the epoch with the best validation score.
 
@@ -238,6 +275,7 @@ def fit(
         progress: Show a line on the standard error stream, or a function that is given each epoch's
             row, without the test score.
         seed: Of dropout and other draws from global random state, 0 or more.
+        trainer: Devices, precision, accumulation, callbacks and loggers, by Lightning.
 
     Raises:
         ValueError: An argument out of its range, or labels that the task has no class for.
@@ -263,23 +301,33 @@ def fit(
     if task.num_classes is not None:
         data.check_classes(task.num_classes)
     watch = Watch(data, seed=seed, patience=patience)
+    watch.logs = bool(trainer.callbacks or trainer.loggers)
     folder: StudyFolder | None = None
     checkpoint = None
     with ExitStack() as stack:
+        stack.enter_context(quiet_lightning())
+        lightning = trainer.build(epochs, data.num_batches())
+        first = lightning.is_global_zero
         if out_dir is not None:
             folder = RunFolder(out_dir, watch)
-            stack.enter_context(folder.opened(task, resume=resume))
+            if first:
+                stack.enter_context(folder.opened(task, resume=resume))
         elif (place := next_place()) is not None:
             folder = StudyFolder(place, watch)
         if folder is not None:
             run = task.describe(epochs) | {"data": data.describe(), "seed": seed}
-            checkpoint = folder.restore(task, run)
+            checkpoint = folder.restore(task, run | trainer.describe(), writes=first)
         if len(watch.history) < epochs and not watch.out_of_patience:
-            if progress is True:
+            if progress is True and first:
                 watch.listener = stack.enter_context(shown(watch, epochs))
-            elif progress:
+            elif callable(progress) and first:
                 watch.listener = progress
-            _train(task, [watch] if folder is None else [watch, folder], epochs, checkpoint)
+            callbacks: list[Any] = lightning.callbacks  # type: ignore[attr-defined]
+            callbacks[:] = [watch, *callbacks, *([folder] if folder else [])]
+            task.train()
+            watch.memory.start()
+            with borrowed_randomness(), prompt_signals():
+                lightning.fit(task, datamodule=data, ckpt_path=checkpoint)
     if watch.best is not None:
         task.load_state_dict(watch.best_state)
     task.eval()
@@ -295,43 +343,6 @@ def fit(
     )
 
 
-def _train(task: Task, callbacks: list[Any], epochs: int, checkpoint: Path | None) -> None:
-    """Train on one device, without Lightning's files; the first callback is `Watch`."""
-    task.train()
-    callbacks[0].memory.start()
-    with borrowed_randomness(), quiet_lightning(), prompt_signals():
-        trainer = Trainer(
-            accelerator="gpu" if torch.cuda.is_available() else "cpu",
-            devices=1,
-            max_epochs=epochs,
-            callbacks=callbacks,
-            # a cluster's environment changes nothing
-            plugins=[LightningEnvironment(), SafeCheckpointIO()],
-            logger=False,
-            enable_checkpointing=False,
-            enable_progress_bar=False,
-            enable_model_summary=False,
-            num_sanity_val_steps=0,
-            limit_val_batches=0,
-        )
-        trainer.fit(task, datamodule=callbacks[0].data, ckpt_path=checkpoint)
-
-
-@contextmanager
-def quiet_lightning() -> Iterator[None]:
-    """Keep Lightning's notes on devices, and one warning that it provokes itself, from the user."""
-    logger = logging.getLogger("lightning.pytorch")
-    level = logger.level
-    logger.setLevel(max(level, logging.WARNING))
-    with warnings.catch_warnings():
-        # Lightning 2.6 builds a LeafSpec, which torch 2.13 deprecates.
-        warnings.filterwarnings("ignore", message=r".*LeafSpec.*", category=FutureWarning)
-        try:
-            yield
-        finally:
-            logger.setLevel(level)
-
-
 @contextmanager
 def shown(watch: Watch, epochs: int) -> Iterator[Listener]:
     """Show epochs, loss and validation score on the standard error stream."""
@@ -342,6 +353,17 @@ def shown(watch: Watch, epochs: int) -> Iterator[Listener]:
     )  # fmt: skip
     first, began = len(watch.history), time.monotonic()
     line = bar.add_task("", total=epochs, completed=first)
+
+    silent_since = time.perf_counter()
+
+    def show_batch(batch: int, batches: int, epoch: str) -> None:
+        nonlocal silent_since
+        bar.update(line, description=f"batch {batch}/{batches}")
+        if not console.is_terminal and time.perf_counter() - silent_since > _SILENCE:
+            silent_since = time.perf_counter()
+            console.print(f"{epoch}/{epochs}, batch {batch}/{batches}", highlight=False)
+
+    watch.within = show_batch
 
     def show(row: EpochRow) -> None:
         epoch, text = int(row["epoch"]), f"loss {row['train_loss']:.4f}"

@@ -125,6 +125,9 @@ class GraphSets(Source):
             self._parts = Parts(*map(list, parts))
         return self._parts
 
+    def every_batch(self) -> list[Batch]:
+        return [self.batch(part) for part in self._cut(torch.arange(len(self.graphs)))]
+
     def _cut(self, positions: Tensor) -> list[Tensor]:
         """Cut into consecutive batches with equal shares of the nodes."""
         if not len(positions):
@@ -240,6 +243,10 @@ class GraphTask(LabelTask):
     def predict(self, batch: Batch) -> Tensor:
         """Compute logits, or values in their own unit."""
         return self(batch) * self.scale + self.shift
+
+    def probabilities(self, outputs: Tensor) -> Tensor:
+        values = self.kind == "regression"
+        return outputs * self.scale + self.shift if values else super().probabilities(outputs)
 
     def _target(self, y: Tensor) -> Tensor:
         return (y - self.shift) / self.scale if self.kind == "regression" else y

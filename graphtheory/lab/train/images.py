@@ -128,6 +128,9 @@ class ImageData(Source):
     def evaluation_batch(self) -> ImageBatch:
         return self.batch(self.val)
 
+    def every_batch(self) -> list[ImageBatch]:
+        return [self.batch(torch.arange(len(self.y)))]
+
     def batch(self, positions: Tensor) -> ImageBatch:
         return ImageBatch(self.pixels[positions], self.y[positions])
 
@@ -336,10 +339,6 @@ class ImageTask(LabelTask):
 
     def pairs(self, batch: ImageBatch) -> list[Pair]:
         return [(self.logits(batch.pixels), batch.y.to(self.device))]
-
-    def configure_gradient_clipping(self, optimizer: Any, *args: Any, **options: Any) -> None:
-        if self.options.clip is not None:
-            nn.utils.clip_grad_norm_(self.model.parameters(), self.options.clip)
 
     def configure_optimizers(self) -> Any:
         recipe, trainer = self.options, self.trainer

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -14,7 +14,9 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphtheory.graph import Neighborhood
+from graphtheory.graph.content import PerTensorCache
 from graphtheory.lab.train.contract import (
+    Evaluation,
     LabelTask,
     Pair,
     Source,
@@ -23,11 +25,14 @@ from graphtheory.lab.train.contract import (
     refuse_any,
     shuffled,
 )
-from graphtheory.lab.train.score import METRICS, Metrics
+from graphtheory.lab.train.score import METRICS, SCORES, Metrics
+from graphtheory.modes import evaluating
 from graphtheory.patterns import Compose, Pattern
 from graphtheory.patterns.base import apply_fixed
 from graphtheory.patterns.draw import derive
+from graphtheory.recording import Recording, recorded
 
+nodes_of: PerTensorCache[Tensor] = PerTensorCache(lambda mask: mask.nonzero().flatten())
 MASKS = ("train_mask", "val_mask", "test_mask")
 _EVALUATION, _TRAINING, _ORDER = 0, 1, 2  # streams of randomness
 
@@ -53,6 +58,7 @@ class NodeTask(LabelTask):
         ValueError: Unknown kind, metric or evaluator, too few classes, "rocauc" with over two.
     """
 
+    _replayed: tuple[Callable[..., Tensor], Recording] | None = None  # steps, scores of training
     metrics: ClassVar[Metrics] = {
         "multiclass": ("accuracy", "rocauc"),
         "multilabel": METRICS["multilabel"],
@@ -65,7 +71,46 @@ class NodeTask(LabelTask):
 
     def pairs(self, batch: NodeBatch) -> list[Pair]:
         logits, masks = self(batch), (batch.mask, batch.test_mask)
-        return [(logits[mask], batch.y[mask]) for mask in masks if mask is not None]
+        places = [m if m.is_cpu else nodes_of(m) for m in masks if m is not None]
+        return [(logits[place], batch.y[place]) for place in places]
+
+    def on_train_start(self) -> None:
+        """Let a GPU record steps and scores if all epochs have one batch, and that the same."""
+        trainer, own = self.trainer, type(self).training_step
+        data = getattr(trainer, "datamodule", None)
+        options = trainer.accumulate_grad_batches, trainer.gradient_clip_val, trainer.precision
+        one = trainer.world_size == len(trainer.optimizers) == 1
+        usual = one and options == (1, None, "32-true")
+        same = type(data) is FullGraph and data.is_fixed and own is NodeTask.training_step
+        same = same and self.kind == "multiclass"  # other losses choose the labels that are known
+        self._replayed = None
+        if usual and same and self.device.type == "cuda":
+            step = recorded(super().training_step, trainer.optimizers[0])
+            self._replayed = step, Recording(self._scores, self._scores)
+        self.automatic_optimization = self._replayed is None
+
+    def on_train_end(self) -> None:
+        self._replayed, self.automatic_optimization = None, True
+
+    def training_step(self, batch: NodeBatch, batch_idx: int) -> Tensor:
+        step = super().training_step if self._replayed is None else self._replayed[0]
+        return step(batch, batch_idx)
+
+    def evaluate(self, batch: NodeBatch) -> Evaluation:
+        if self._replayed is None or self.score is not SCORES["accuracy"]:
+            return super().evaluate(batch)
+        return Evaluation(*self._replayed[1](batch).tolist())
+
+    @torch.no_grad()
+    def _scores(self, batch: NodeBatch) -> Tensor:
+        """Compute what `evaluate` tells of accuracy, on the device alone."""
+        with evaluating(self):
+            pairs = self.pairs(batch)
+            found = [self.loss(*pairs[0])]
+        for outputs, y in pairs:
+            score = (outputs.argmax(1) == y).float().mean()
+            found.append(score.masked_fill(~outputs.isfinite().all(), self.score.worst))
+        return torch.stack(found)
 
 
 @dataclass(frozen=True)
@@ -88,7 +133,8 @@ class NodeBatch:
 
     def to(self, device: torch.device | str) -> NodeBatch:
         """Move the batch to `device`; nothing is copied where it is there already."""
-        return NodeBatch(**move_data_to_device(vars(self), device))
+        there = self.y.device == torch.device(device)
+        return self if there else NodeBatch(**move_data_to_device(vars(self), device))
 
 
 def apply(pattern: Pattern | None, graph: Neighborhood, *seed: int) -> Neighborhood:
@@ -145,6 +191,7 @@ class FullGraph(Source):
         self.graph = Neighborhood.from_edge_index(data.edge_index, data.x.size(0))
         self.data, self.pattern, self.evaluation, self.seed = data, pattern, evaluation, seed
         self._evaluation: NodeBatch | None = None
+        self._training: NodeBatch | None = None  # of a random pattern without its draw
 
     @property
     def device(self) -> torch.device:
@@ -169,14 +216,21 @@ class FullGraph(Source):
 
     def train_batch(self, epoch: int, step: int = 0) -> NodeBatch:
         """Make one batch of an epoch; the same for the same epoch and step."""
-        whole, mask = self.evaluation_batch(), self.data.train_mask.to(self.device)
-        neighborhood = whole.neighborhood
-        if self.pattern is not None and self.pattern.is_random:
-            neighborhood = self._draw(_TRAINING, epoch).to(self.device)
-        return replace(whole, neighborhood=neighborhood, mask=mask, test_mask=None)
+        whole, known = self.evaluation_batch(), self._training
+        if known is None or known.y is not whole.y:
+            mask = self.data.train_mask.to(self.device)
+            self._training = known = replace(whole, mask=mask, test_mask=None)
+        if self.is_fixed:
+            return known
+        return replace(known, neighborhood=self._draw(_TRAINING, epoch).to(self.device))
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether every epoch trains on the same edges."""
+        return self.pattern is None or not self.pattern.is_random
 
     def train_batches(self, epoch: int) -> Iterator[NodeBatch]:
-        return (self.train_batch(epoch, step) for step in range(self.num_batches()))
+        return (self.train_batch(epoch, step) for step in self.share(range(self.num_batches())))
 
     def evaluation_batch(self) -> NodeBatch:
         with torch.inference_mode(False):  # training may follow an evaluation under Lightning
@@ -187,6 +241,14 @@ class FullGraph(Source):
                 self._evaluation = batch
             self._evaluation = self._evaluation.to(self.device)
         return self._evaluation
+
+    def every_batch(self) -> list[NodeBatch]:
+        whole = self.evaluation_batch()
+        return [replace(whole, mask=torch.ones_like(whole.mask), test_mask=None)]
+
+    def parts(self) -> dict[str, Tensor]:
+        masks = _masks_of(self.data).items()
+        return {name.removesuffix("_mask"): mask.nonzero().flatten() for name, mask in masks}
 
     def _draw(self, *position: int) -> Neighborhood:
         graph, sampler = self.begun

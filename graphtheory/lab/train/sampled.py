@@ -81,7 +81,8 @@ class SampledGraph(FullGraph):
         return self._drawn[nodes, epoch, step]
 
     def train_batches(self, epoch: int) -> Iterator[NodeBatch]:
-        self._keys[:] = [(nodes, epoch, step) for step, nodes in enumerate(self.order(epoch))]
+        keys = [(nodes, epoch, step) for step, nodes in enumerate(self.order(epoch))]
+        self._keys[:] = self.share(keys)
         if self._loader is None:
             self._loader = DataLoader(
                 self._drawn,

@@ -11,6 +11,8 @@ from torch import Tensor, nn
 
 from graphtheory import nn as layers
 from graphtheory.graph import TOKEN, GraphTokens, Neighborhood, cliques
+from graphtheory.lab.zoo.graph_recipes import NAMES as POST_NAMES
+from graphtheory.lab.zoo.graph_recipes import PostNetwork
 from graphtheory.nn.conv.edge_sums import EdgeGCNConv, gine
 from graphtheory.ops.look_up import bias_per_edge
 
@@ -18,6 +20,10 @@ NAMES = COMPARED = ("gt", "gt-plain", "gine", "gcn", "gatv2", "mlp")
 ATTENDING = ("gt", "gt-plain")
 _FARTHEST = 19  # hops; `AddDistances` stores every larger distance as 20
 _POOLED = ("mean", "sum", "max")
+_POST = (
+    "activation", "residual", "ffn", "head", "head_layers", "walk_width", "edge_features",
+)  # fmt: skip
+_PRE = ("norm", "degree", "laplacian")
 _NORMS: dict[str, type[nn.Module]] = {"batch": nn.BatchNorm1d, "layer": nn.LayerNorm}
 _RESISTANCE_BUCKETS = 40  # of half an ohm each
 _MAX_DEGREE = 64  # larger degrees share its embedding
@@ -35,6 +41,9 @@ class GraphConfig:
     dropout: float = 0.1  # probability, on features
     attention_dropout: float = 0.0  # probability, on attention weights (gt, gt-plain, gatv2)
     norm: str = "batch"  # or "layer", in front of each part of a block
+    # "pre": norms in front of each part of a block; of gcn and gine also "post", norms behind them
+    # as in GNN+, and "ogb", as in OGB, which alone read the options from `activation` on
+    stack: str = "pre"
     # "mean", "sum" or "max" over the nodes of a graph; "token" is a graph token that attends with
     # them (gt, gt-plain)
     readout: str = "mean"
@@ -50,6 +59,13 @@ class GraphConfig:
     walk: int = 0  # steps of the random-walk encoding, 0 is none
     laplacian: int = 0  # eigenvectors of the Laplacian encoding, 0 is none
     virtual_node: bool = False  # a virtual node between blocks
+    activation: str = "gelu"  # or "relu"
+    residual: bool = True  # blocks add to their input
+    ffn: bool = True  # a feed-forward part in each block
+    head: str = "constant"  # width of the layers behind the readout, or "halving"
+    head_layers: int = 2  # number of them
+    walk_width: int = 28  # columns of the random-walk encoding beside the features
+    edge_features: bool = True  # whether they are read
 
 
 def precomputed(name: str, config: GraphConfig) -> dict[str, int]:
@@ -139,7 +155,12 @@ class GraphNetwork(nn.Module):
         return GraphView(graph, index, edges, attended, bias, graph_of, batch.num_graphs)
 
 
-build = GraphNetwork
+def build(name: str, config: GraphConfig, **sizes: Any) -> nn.Module:
+    """Make a network of the stack that the options name; `sizes` are those of `GraphNetwork`."""
+    _check(name, config)
+    if config.stack == "pre":
+        return GraphNetwork(name, config, **sizes)
+    return PostNetwork(name, config, **{"level": "graph"} | sizes)
 
 
 def _aggregations(name: str, c: GraphConfig, edges: bool) -> list[nn.Module]:
@@ -168,9 +189,17 @@ def _check(name: str, config: GraphConfig) -> None:
         ("norm", config.norm, tuple(_NORMS)),
         ("readout", config.readout, (*_POOLED, "token") if name in ATTENDING else _POOLED),
         ("local", config.local, ("gine", None)),
+        ("stack", config.stack, ("pre", "post", "ogb") if name in POST_NAMES else ("pre",)),
+        ("activation", config.activation, ("gelu", "relu")),
+        ("head", config.head, ("constant", "halving")),
     ):
         if got not in known:
             raise ValueError(f"{option}: got {got!r}, expected one of {', '.join(map(str, known))}")
+    plain = GraphConfig()
+    for option in _POST if config.stack == "pre" else _PRE:
+        if (got := getattr(config, option)) != (least := getattr(plain, option)):
+            reason = f"expected {least!r} with stack={config.stack!r}"
+            raise ValueError(f"{option}: got {got!r}, {reason}")
     near = config.neighbors
     if near != "all" and not (near.isdecimal() and int(near) <= _FARTHEST):
         expected = f"'all' or hops up to {_FARTHEST} such as '2'"

@@ -14,7 +14,7 @@ from graphtheory import patterns
 from graphtheory.graph import Neighborhood
 from graphtheory.models.graph_transformer import GraphTransformer
 from graphtheory.models.sampled_gcn import SampledGCN
-from graphtheory.models.stack import ResidualStack, Stack, StackOptions
+from graphtheory.models.stack import LinearOutputStack, ResidualStack, Stack, StackOptions
 from graphtheory.nn import GATConv, GCNConv
 
 NAMES = (
@@ -39,12 +39,17 @@ class NetworkConfig:
     dropout: float = 0.5  # probability, on features
     input_dropout: float | None = None  # the same of the features of the input; None is `dropout`
     attention_dropout: float = 0.0  # probability, on attention weights
+    # "conv": the last layer of a classic stack gives the outputs; "linear": a linear map behind it
+    output: str = "conv"
+    linear_residual: bool = False  # with a linear output: plus a linear map of each layer's input
+    bias: bool = True  # of the layers themselves (gat, gat-res)
+    self_loops: bool = False  # the mean over the neighbors takes in the node itself (sage)
     residual: bool = False  # blocks with layer norm between two linear maps, or a classic stack
     ffn: bool = False  # a feed-forward part after each residual block's layer
     project: bool = False  # a linear map before a classic stack; residual blocks always have one
     batch_norm: bool = False  # after each hidden layer of a classic stack
     layer_norm: bool = False  # there instead; residual blocks always have it
-    activation: str | None = None  # elu, gelu or relu; None is elu, in residual blocks gelu
+    activation: str | None = None  # elu, gelu or relu; None: elu, gelu if residual, relu if linear
     # a linear term of the node's own in every layer (gt, gt-plain, gt-gcn, -res)
     root_weight: bool = True
     # W_Q fixed at zero, so that a node's features cannot steer its attention (gt, gt-plain, gt-gcn)
@@ -133,7 +138,8 @@ def pattern_of(name: str, config: NetworkConfig) -> patterns.Pattern:
     if name.startswith("gcn") or name in SAMPLED:
         return patterns.Compose(patterns.AddSelf(), patterns.SymmetricNormalize())
     if name == "sage":
-        return patterns.MeanNormalize()
+        own = [patterns.AddSelf()] if config.self_loops else []
+        return patterns.Compose(*own, patterns.MeanNormalize())
     return patterns.Compose() if name == "sgformer" else patterns.AddSelf()
 
 
@@ -158,6 +164,12 @@ def build(name: str, config: NetworkConfig, *, num_features: int, num_classes: i
         raise ValueError(f"heads: got {c.heads}, expected a divisor of hidden={c.hidden}")
     norms: dict[str, Any] = {"batch_norm": c.batch_norm, "layer_norm": c.layer_norm}
     stack: Callable[..., nn.Module] = partial(Stack, project=c.project, **norms)
+    if c.output not in ("conv", "linear") or (c.output == "linear" and c.residual):
+        expected = "'conv' or, without residual blocks, 'linear'"
+        raise ValueError(f"output: got {c.output!r}, expected {expected}")
+    if c.output == "linear":
+        more: dict[str, Any] = {"project": c.project, "linear_residual": c.linear_residual}
+        stack = partial(LinearOutputStack, **more, **norms)
     if c.residual:
         for norm in filter(norms.get, norms):
             raise ValueError(f"{norm}: got True, expected False with residual=True (layer norm)")
@@ -188,7 +200,7 @@ def _layer(name: str, c: NetworkConfig, width_in: int, width_out: int, last: boo
     if kind == "gat":
         layer = GATConv(
             width_in, width_out if last else width_out // c.heads, c.heads, concat=not last,
-            dropout=c.attention_dropout, add_self_loops=False,
+            dropout=c.attention_dropout, add_self_loops=False, bias=c.bias,
         )  # fmt: skip
     elif kind == "mlp":
         layer = NodeLinear(width_in, width_out)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import ref
 
 import torch
 from torch import Tensor
@@ -22,7 +23,7 @@ from torch_geometric.utils.sparse import set_sparse_value
 
 from graphtheory.graph import Neighborhood, neighborhood_from
 from graphtheory.graph.content import state_of
-from graphtheory.graph.csr import check_edge_index
+from graphtheory.graph.csr import check_edge_index, plain, rows_of_edges
 from graphtheory.graph.inference import innermost_transform, leave_inference_mode
 
 Sizes = tuple[int | None, int | None]
@@ -184,18 +185,24 @@ def _build(
     loops = min(num_src, num_dst) if add_self_loops else 0
     ids = torch.arange(loops, dtype=edges.dtype, device=edges.device)
     edges = torch.cat([edges, torch.stack([ids, ids])], 1)
-    nb = Neighborhood.from_edge_index(
-        edges.flip(0) if reverse else edges, num_src=num_src, num_dst=num_dst
-    )
+    check_edge_index(edges)
+    edges = plain(edges)
+    asked = [(edges[0] == edges[1]).sum() - loops]  # self-loops that the appended ones replace
+    (indptr, indices, order), turned, answers = rows_of_edges(
+        edges.flip(0) if reverse else edges, num_src, num_dst, torch.is_grad_enabled(),
+        [] if torch.compiler.is_compiling() or not loops else asked,
+    )  # fmt: skip
+    nb = Neighborhood(indptr, indices, num_src, perm=order, validate=False)
+    if turned:
+        nb._adopt_transpose(*turned)
     if isinstance(given, Neighborhood) and given.indices.dtype == torch.int32:
         nb = nb.to_int32()
-    order = nb.perm
-    assert order is not None
+        order = order.int()
     if not add_self_loops:
         return Adjacency(nb, order)
-    replaced = (nb.indices == nb.targets()) & (order < edges.size(1) - loops)
-    if not torch.compiler.is_compiling() and not bool(replaced.any()):
+    if answers == [0]:
         return Adjacency(nb, order, edges, loops)
+    replaced = (nb.indices == nb.targets()) & (order < edges.size(1) - loops)
     return Adjacency(nb, order, edges, loops, replaced)
 
 
@@ -230,20 +237,20 @@ def _sizes(given: Any, num_src: int, num_dst: int | None) -> tuple[int, int]:
 _CACHE = WeakIdKeyDictionary()  # tensor or Neighborhood -> (state, {key: what was made})
 
 
-_MET = WeakIdKeyDictionary()  # edge list -> ids of the layers that met it
+_MET: dict[tuple[int, int], Any] = {}  # ids of an edge list and a layer -> a reference to the list
+_MOST_MET = 10_000
 
 
 def is_new(edge_index: Tensor, layer: object) -> bool:
-    """Whether a layer meets an unsorted edge list the first time."""
-    if edge_index in _CACHE:
+    """Whether a layer meets an edge list the first time, of the last some thousand meetings."""
+    pair = id(edge_index), id(layer)
+    met = _MET.get(pair)
+    if met is not None and met() is edge_index:
         return False
-    met = _MET.get(edge_index)
-    if met is None:
-        _MET[edge_index] = {id(layer)}
-        return True
-    count = len(met)
-    met.add(id(layer))
-    return len(met) > count
+    if len(_MET) >= _MOST_MET:
+        _MET.clear()
+    _MET[pair] = ref(edge_index)
+    return True
 
 
 def outside_inference_mode(make: Callable[[], Any]) -> Any:

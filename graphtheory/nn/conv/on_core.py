@@ -18,7 +18,9 @@ from torch_geometric.utils import is_sparse
 
 from graphtheory.graph import Neighborhood
 from graphtheory.graph.content import is_tracing
+from graphtheory.graph.inference import innermost_transform
 from graphtheory.nn.conv.adjacency import is_new
+from graphtheory.ops.derivatives import needs_grad
 from graphtheory.ops.edge import Reduction
 
 _STAGES = ("propagate", "message", "aggregate", "message_and_aggregate", "edge_update")
@@ -65,15 +67,14 @@ class OnCore(MessagePassing):
 
     def _is_first(self, x: Any = None, edge_index: Any = None, *more: Any, **named: Any) -> bool:
         """Whether these are few edges, maybe with weights, that the layer has not met before."""
-        if type(edge_index) is not Tensor or type(x) is not Tensor or not edge_index.is_cpu:
+        if type(edge_index) is not Tensor or type(x) is not Tensor or x.dim() != 2:
             return False
         if torch.compiler.is_compiling():
             return False
-        if "parametrizations" in self._modules:  # whose parameters are attributes of their class
+        own = self.__dict__
+        if "parametrizations" in own["_modules"]:  # whose parameters are attributes of their class
             return False
         (edges, size), count = self.pays_from, edge_index.numel() // 2
-        if x.dim() != 2:
-            return False
         if count >= edges:  # PyG's largest value, and its gradient, take longer than its sum
             of_sum = type(self.aggr_module) in (SumAggregation, MeanAggregation)
             if count * x.size(1) >= (size if of_sum else size // 4):
@@ -82,11 +83,11 @@ class OnCore(MessagePassing):
             of_edges = type(weight) is Tensor and weight.shape == (count,)
             if weight is not None and not (of_edges and weight.dtype.is_floating_point):
                 return False
-        plain = edge_index.dtype is torch.int64 and not getattr(self, "cached", False)
-        if not plain or not is_new(edge_index, self):
+        if edge_index.dtype is not torch.int64 or own.get("cached") or not edge_index.is_cpu:
             return False
-        hooked = self._forward_hooks or self._backward_hooks  # which get this very layer
-        return not (hooked or is_tracing() or is_seen_by_all())
+        if own["_forward_hooks"] or own["_backward_hooks"]:  # which get this very layer
+            return False
+        return is_new(edge_index, self) and not (is_tracing() or has_global_hooks())
 
     def needs_messages(self) -> bool:
         """Whether only PyG's message passing computes or calls what this call has to."""
@@ -209,9 +210,10 @@ def reduction_of(layer: MessagePassing, edge_index: Any) -> Reduction | None:
     return REDUCTIONS.get(type(layer.aggr_module))
 
 
-def kept(x: Tensor) -> Tensor:
-    """What the backward pass reads: a copy, since x may change in place after PyG's layer."""
-    return x.clone() if torch.is_grad_enabled() else x
+def kept(x: Tensor, *others: Tensor | None) -> Tensor:
+    """What a gradient by x or others reads: a copy, as x may change in place after PyG's layer."""
+    asked = innermost_transform() is not None or needs_grad((x, *others))
+    return x.clone() if asked else x
 
 
 def multiplied(weight: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:

@@ -55,7 +55,8 @@ class PNAConv(OwnPropagate, pyg.PNAConv):
 
     def forward(self, x: Tensor, edge_index: Any, edge_attr: Tensor | None = None) -> Tensor:
         towers = self.towers if self.divide_input else 1
-        split = on_core.kept(x).view(-1, towers, self.F_in).expand(-1, self.towers, -1)
+        x_own = on_core.kept(x, *self.parameters())
+        split = x_own.view(-1, towers, self.F_in).expand(-1, self.towers, -1)
         out = None if self.needs_messages() else self._reduced(edge_index, split, edge_attr)
         if out is None:
             return super().forward(x, edge_index, edge_attr)

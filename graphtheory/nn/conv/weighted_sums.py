@@ -58,7 +58,7 @@ class WeightedSums(Sums):
         adj = adjacency_of(edge_index, x_src.size(0), num_dst, flow=self.flow)
         weight = self._weights(edge_index, given)
         if reduce in ("max", "min") or (weight is not None and weight.requires_grad):
-            x_src = on_core.kept(x_src)
+            x_src = on_core.kept(x_src, weight)
         if weight is not None:
             if weight.numel() != adj.num_given:
                 raise ValueError(
@@ -172,7 +172,7 @@ class SAGEConv(WeightedSums, pyg.SAGEConv):
         x_src, x_dst = on_core.pair(x, self.flow)
         if (
             x_dst is None
-            or x_src.device.type != "cpu"
+            or not x_src.is_cpu
             or innermost_transform() is not None
             or type(self.aggr_module) not in REDUCTIONS
             or self._weights(edge_index, {}) is not None
@@ -245,7 +245,7 @@ class GINEConv(Sums, pyg.GINEConv):
                         x.dtype, of_edges.dtype
                     )  # they differ under autocast
                     x, of_edges = x.to(dtype), of_edges.to(dtype)[:, None]
-                x = on_core.kept(x) if x is x_src else x
+                x = on_core.kept(x, of_edges, matrix) if x is x_src else x
                 nb, given_order = adj.neighborhood, adj.order is not None
                 out = ops.relu_sum(
                     x[:, None], of_edges, nb, edge_matrix=matrix, given_order=given_order

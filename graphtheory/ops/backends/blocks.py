@@ -174,7 +174,8 @@ def _gradients(
 
 def _of_values(logit_grad: Tensor, bias: BlockBias) -> Tensor:
     """Gradient of the values of a bias, given that of the logits [sets, H, dst, src]."""
-    places = logit_grad.transpose(0, 1).flatten(1)
+    sets, heads, dst, src = logit_grad.shape
+    places = logit_grad.transpose(0, 1).reshape(heads, sets * dst * src)
     if bias.columns is None:
         return places
     columns = bias.columns.expand(len(bias.values), -1)

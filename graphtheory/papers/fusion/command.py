@@ -8,19 +8,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graphtheory.lab import plot
+from graphtheory.lab.bench.benchmark import thread_limit
 from graphtheory.lab.bench.config import checked_options, read_options, with_options
 from graphtheory.lab.bench.rows import Environment
 from graphtheory.lab.bench.table import Table
 from graphtheory.lab.cli.options import kinds
 from graphtheory.lab.cli.show import (
-    SMALL,
     RefusedError,
     Screen,
     data_root,
     known,
     on_interrupt,
     refuse_earlier,
-    threads,
     usage_errors,
     write_json,
 )
@@ -55,12 +54,14 @@ def learn(asked: Train, screen: Screen) -> None:
     with (
         on_interrupt(lambda: screen.note(f"\nCheckpoint in {out}; --resume goes on from it.")),
         usage_errors(CheckpointError, OSError),
-        threads(asked.threads, SMALL + 1),
+        thread_limit(asked.threads, None),
     ):
         trained = fit(
             run.task, run.data, epochs=recipe.epochs, out_dir=out, resume=asked.resume,
-            seed=asked.seed, progress=screen.progress,
+            seed=asked.seed, progress=screen.progress, trainer=asked.trainer_options(out),
         )  # fmt: skip
+        if asked.follows:
+            return
         with screen.working("linear probe and nearest neighbors"):
             found = run.score()._asdict()
     _report(screen, out, recipe, asked.seed, found | {"history": trained.history})

@@ -221,7 +221,8 @@ class Unlabeled(_WithoutLabels):
 
     def train_batches(self, epoch: int) -> Iterator[Tensor]:
         order = shuffled(torch.arange(len(self.samples)), self.seed, epoch)
-        return (self.samples[chosen] for chosen in order.split(self.batch_size)[: self.count])
+        batches = self.share(order.split(self.batch_size)[: self.count])
+        return (self.samples[chosen] for chosen in batches)
 
     def describe(self) -> dict[str, Any]:
         return {

@@ -3,14 +3,32 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+import torch
+from torch_geometric.data import Data
+from torch_geometric.utils import to_undirected
 
+from graphtheory import Neighborhood
 from graphtheory.lab.bench import node_task
 from graphtheory.lab.bench.config import RunResult
 from graphtheory.lab.bench.node_config import NodeRunConfig
 from graphtheory.lab.bench.node_task import NodeBenchTask
 from graphtheory.lab.bench.task import Space
+from graphtheory.patterns import AtDistance
 
 Listen = Callable[..., list[tuple[NodeRunConfig, int]]]
+
+
+def decided_at(hops: int, nodes: int = 300) -> Data:
+    """A graph of two kinds of nodes, whose majority at exactly that distance is a node's class."""
+    draw = torch.Generator().manual_seed(0)
+    ring, more = torch.arange(nodes), torch.randint(nodes, (2, nodes // 4), generator=draw)
+    edges = torch.cat([torch.stack([ring, (ring + 1) % nodes]), more[:, more[0] != more[1]]], 1)
+    edges = to_undirected(edges, num_nodes=nodes)
+    kind = torch.randint(2, (nodes,), generator=draw)
+    sources, targets = AtDistance(hops)(Neighborhood.from_edge_index(edges, nodes)).edge_index()
+    votes = torch.zeros(nodes).index_add_(0, targets, 2.0 * kind[sources] - 1)
+    x = torch.cat([torch.eye(2)[kind], torch.randn(nodes, 3, generator=draw)], 1)
+    return Data(x=x, y=(votes > 0).long(), edge_index=edges)
 
 
 def nearly(rows: Any) -> Any:

@@ -1,13 +1,19 @@
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pytest
 import torch
 from torch_geometric.data import Data
 
+import graphtheory
 from graphtheory.lab.bench.diagnose import Diagnosis, load_graph
+from graphtheory.lab.bench.hops import helpful_hops, hop_rows
+from graphtheory.lab.bench.node_task import OwnNodes
 from graphtheory.lab.bench.rows import Row
 from graphtheory.lab.datasets import graphs
+from graphtheory.lab.report import reading
+from tests.lab.bench.conftest import decided_at
 
 # A path 0 - 1 - 2 - 3 whose ends carry the features of the two classes; node 3 has class 0, and
 # edges are stored in one direction only.
@@ -102,3 +108,39 @@ def test_cora_under_both_definitions(data_root: Path) -> None:
     assert max(share for (moment, _), share in shares.items() if moment == "covariance") < 60
     where = {"moment": "uncentered", "region": "ring"}
     assert value(rows, "core distance by normalized margin", **where) == 1
+
+
+@pytest.mark.parametrize(
+    ("hops", "begins", "kept"),
+    [(1, "Neighbors help a linear", "1"), (2, "Distance matters here: with the nodes 2 hops", "2")],
+)
+def test_an_own_graph_tells_at_which_distance_its_labels_are_decided(
+    hops: int, begins: str, kept: str
+) -> None:
+    data = decided_at(hops)
+    task = OwnNodes(data, "mine")
+    found = Diagnosis(own=task, max_distance=3).hops()
+    assert helpful_hops(found) == hops and reading(found).startswith(begins)
+    before, after = (value(found, "linear accuracy", distance=z) for z in (hops - 1, hops))
+    assert before < 0.75 and after > 0.9
+    for model in ("gt", "gt-plain", "gcn"):  # what only a graph transformer reads stays elsewhere
+        far = kept if model != "gcn" else "1"
+        assert task.config(model)[0].network.neighbors == far
+        assert {c.network.neighbors for c in task.space(model).candidates(model, 8)} >= {far}
+    assert task.remark(("gt", "gcn")) == ("Two hops for gt: see `diagnose`." if hops > 1 else "")
+    short: dict[str, Any] = {"seeds": 2, "epochs": 60, "progress": False}
+    by_default, near = (
+        fmean(run.test for run in graphtheory.bench(data, ("gt",), options=given, **short).runs)
+        for given in ({}, {"neighbors": "1"})
+    )
+    assert by_default > near + 0.05 if hops == 2 else by_default == near
+
+
+def test_test_labels_and_few_labels_say_nothing_of_distance() -> None:
+    data = OwnNodes(decided_at(2)).data(0)
+    before = hop_rows(data, "mine")
+    data.y[data.test_mask] = 1 - data.y[data.test_mask]
+    assert hop_rows(data, "mine") == before
+    data.train_mask[20:] = data.val_mask[20:] = False
+    data.y[:20] = torch.arange(20) % 9
+    assert hop_rows(data, "mine") == [] and reading([]) == ""

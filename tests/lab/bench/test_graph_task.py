@@ -18,6 +18,7 @@ from graphtheory.lab.bench.graph_task import (
     GraphRunConfig,
     OwnGraphs,
     TreesRunConfig,
+    _counts,
     graph_space,
 )
 from graphtheory.lab.bench.node_task import OwnNodes
@@ -128,7 +129,7 @@ def test_bench_is_called_as_a_package(tmp_path: Path) -> None:
     assert written == {"runs.jsonl", "results.json", "results.csv"}
     nodes = graphtheory.bench(graph(), ("gt", "mlp"), **SHORT)
     assert "Test accuracy (%)" in str(nodes)
-    tuned = graphtheory.bench(classes(), ("mlp",), task="graph", budget=2, **SHORT)
+    tuned = graphtheory.bench(classes(), ("mlp",), kind="graph", budget=2, **SHORT)
     assert "not tuned" not in str(tuned)
     assert {row.parameters["options"] for row in tuned.rows()} == {"best of 2 on validation"}
 
@@ -145,15 +146,15 @@ def test_bench_is_called_as_a_package(tmp_path: Path) -> None:
         (classes(), {"budget": 1}, "budget: got 1, expected 0 or 2 and more"),
         ([1], {}, "data: got a list of"),
         (HeteroData(), {}, "data: got HeteroData, expected a name, a PyG Data or a list of Data"),
-        (classes(), {"task": "node"}, "task: got 'node', but a list of 30 graphs"),
-        ("karate", {"task": "regression"}, "task: got 'regression', but karate"),
-        (classes(), {"task": "links"}, "task: got 'links', expected node, graph or multiclass"),
+        (classes(), {"kind": "node"}, "kind: got 'node', but a list of 30 graphs"),
+        ("karate", {"kind": "regression"}, "kind: got 'regression', but karate"),
+        (classes(), {"kind": "links"}, "kind: got 'links', expected node, graph or multiclass"),
         (classes(), {"metric": "rmse"}, "metric: got 'rmse'"),
         (classes(), {"split": 0.8}, "split: got 0.8, expected three fractions or lists of pos"),
         (classes(), {"split": [torch.ones(30).bool()] * 3}, "split: got torch.bool .30., expected"),
         (graph(), {"split": (0.8, 0.1, 0.1)}, "split: got"),
-        (graph(), {"task": "multiclass"}, "task: got 'multiclass', expected 'node' for one graph"),
-        ("csl", {"task": "regression"}, "task: got 'regression', expected 'multiclass', that of"),
+        (graph(), {"kind": "multiclass"}, "kind: got 'multiclass', expected 'node' for one graph"),
+        ("csl", {"kind": "regression"}, "kind: got 'regression', expected 'multiclass', that of"),
         ("csl", {"metric": "mae"}, "metric: got 'mae', expected 'accuracy', that of csl"),
         ("karate", {"metric": "rocauc"}, "metric: got 'rocauc', expected 'accuracy', that of kar"),
         (OwnGraphs(classes()), {"metric": "f1"}, "metric: got 'f1', expected None: a task has"),
@@ -231,8 +232,21 @@ def test_sets_with_labels_of_nodes_or_of_graphs(name: str) -> None:
     assert (labels < 0).any() == (name in ("neighbors-match-2", "ring-transfer"))
 
 
+def test_fingerprints_count_substructures() -> None:
+    once, twice = _counts(("CCO", "OCCCO"), "morgan", 2, 512)
+    assert once.max() == 1 and twice.max() == 3  # carbons within the chain
+    each = _counts(("CCO", "OCCCO"), "morgan+torsion+paths", 2, 512)
+    assert each.shape == (2, 1536) and (each[:, :512] == [once, twice]).all()
+    for part in (each[1, 512:1024], each[1, 1024:]):
+        assert part.sum() > 0
+    assert each[0, 512:1024].sum() == 0  # no path of four atoms
+    with pytest.raises(ValueError, match="fingerprint: got 'maccs', expected some of morgan"):
+        TreesRunConfig(fingerprint="morgan+maccs")
+
+
 @pytest.mark.parametrize("kind", ["regression", "multilabel", "multiclass"])
 def test_fingerprints_are_paired_by_seed(kind: str) -> None:
+    pytest.importorskip("lightgbm")
     names = ["C" * n + end for n in range(1, 9) for end in ("", "O", "N", "Cl", "c1ccccc1")]
     acid = torch.tensor([float(name.endswith("O")) for name in names])
     size = torch.tensor([float(len(name)) for name in names])
@@ -246,11 +260,10 @@ def test_fingerprints_are_paired_by_seed(kind: str) -> None:
     graphs = [ring(4, row, smiles=name) for row, name in zip(rows, names, strict=True)]
     fixed = (list(range(24)), list(range(24, 32)), list(range(32, 40)))
     problem = OwnGraphs(graphs, split=fixed)
-    trial = TreesRunConfig(max_iter=20, min_samples_leaf=2, max_features=0.5)
-    first, again, other = (problem.run(trial, seed=s, epochs=1, patience=1) for s in (0, 0, 1))
+    trial = TreesRunConfig(n_estimators=20, min_child_samples=2, fingerprint="morgan+paths")
+    first, again = (problem.run(trial, seed=0, epochs=1, patience=1) for _ in range(2))
     assert (first.fit.test, first.fit.val) == (again.fit.test, again.fit.val)
-    if kind == "regression":  # shares of few molecules tie
-        assert first.fit.test != other.fit.test
+    assert first.fit.epochs == 20 and first.parameters >= 20
     assert first.constant is not None
     assert problem.measure.gain(first.fit.test, first.constant) > 0
     judged = SearchResult("k", trial, 0.5, 1, 1.0, 1, 1, 1)

@@ -47,8 +47,8 @@ def test_of_errors_the_lowest_is_best_everywhere() -> None:
     (found,) = differences(ERRORS, "gt", RMSE)
     assert found.difference == pytest.approx((0.2 - 0.05) / 2) and found.ahead == 1
     table = difference_table([found], "gt", measure=RMSE)
-    assert table.rows[0][0] == "gine - gt" and table.rows[0][1].startswith("+0.0750")
-    assert table.columns[1] == "RMSE log mol/L ± s.e." and "Positive values favor gt" in table.note
+    assert table.rows[0][0] == "gine - gt" and table.rows[0][1].startswith("+0.075 ± ")
+    assert table.columns[1] == "RMSE log mol/L ± 95 %" and "Positive values favor gt" in table.note
     low, high = (
         SearchResult("k", NodeRunConfig.of("gt", hidden=h), v, 1, 1.0, 1, 1, 1)
         for h, v in ((8, 0.5), (16, 0.7))
@@ -83,7 +83,8 @@ def test_a_model_that_learned_nothing_is_marked() -> None:
     ("seeds", "difference", "error", "read"),
     [
         (2, 12.0, 1.0, "no"), (2, 13.0, 1.0, "ahead"), (5, -2.7, 1.0, "no"),
-        (10, -2.3, 1.0, "behind"), (2, 0.5, 0.0, "no"), (5, 0.5, 0.0, "ahead"),
+        (10, -2.3, 1.0, "behind"), (2, 0.5, 0.0, "no"),
+        (2, 0.5, 1e-17, "no"), (5, 0.5, 0.0, "ahead"),
         (5, 0.0, 0.0, "no"), (1, 1.0, math.nan, "one seed"),
     ],
 )  # fmt: skip

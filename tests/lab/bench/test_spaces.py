@@ -205,3 +205,13 @@ def test_without_a_search_there_are_plain_options(file: Path) -> None:
     assert task.kept_options("karate", "gt") is None
     with pytest.raises(ValueError, match="model: got 'sag', expected one of gt"):
         tuned_config("cora", "sag")
+
+
+@pytest.mark.parametrize(("nodes", "most"), [(34, 60_000), (100, 60_000), (101, 20_000_000)])
+def test_the_size_of_candidates_follows_the_graph(nodes: int, most: int) -> None:
+    space, found = node_space(replace(FACTS["small"], nodes=nodes)), []
+    for model in ("gt", "gt-plain", "gat", "gcn", "mlp"):
+        for trial in space.candidates(model, 16):
+            network = zoo.build(model, trial.network, num_features=34, num_classes=4)
+            found.append(sum(p.numel() for p in network.parameters()))
+    assert most / 10 < max(found) < most

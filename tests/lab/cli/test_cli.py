@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 import torch
 from PIL import Image
+from rich.console import Console
 from torch_geometric.data import Data
 
 from graphtheory.lab.bench import node_task
@@ -32,6 +33,7 @@ from graphtheory.lab.cli.train import Train
 from graphtheory.lab.zoo import image_models as image_zoo
 from graphtheory.lab.zoo import node_models as zoo
 from graphtheory.papers.topology.diagnosis import SAMPLERS
+from tests.lab.bench.conftest import decided_at
 
 Run = Callable[..., tuple[int, str, str]]
 KARATE = ("--dataset", "karate", "--epochs", "3")
@@ -425,6 +427,22 @@ def test_options_set_by_hand(run: Run, tmp_path: Path, molecules: str) -> None:
     assert "another run" in refused(run(*other, "--resume"))
 
 
+@pytest.mark.parametrize(("words", "studied"), [(("--models", "mlp"), []), ((), [3])])
+def test_models_that_are_named_are_trained_alone(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], studied: Any
+) -> None:
+    asked: list[int] = []
+
+    def study(name: str, root: Any, farthest: int, **options: Any) -> list[Any]:
+        return asked.append(farthest) or []
+
+    monkeypatch.setattr("graphtheory.lab.cli.bench.paper", lambda _: study)
+    code, _, _ = run("bench", *KARATE, *words, "--seeds", "1", "--out", "b", "-q")
+    assert code == 0 and asked == studied
+    trained = {line["run"]["model"] for line in lines_of(tmp_path / "b/runs.jsonl")}
+    assert trained == ({"mlp"} if words else set(zoo.COMPARED))
+
+
 NAN = float("nan")
 BAD: dict[str, tuple[dict[str, Any], str]] = {
     "labels": ({"y": torch.tensor([[0.1, 0.2]])}, "y is float32 [1, 2], expected float [1, 1] as"),
@@ -442,6 +460,8 @@ def test_bad_graphs_are_named_in_one_line(run: Run, tmp_path: Path, what: str) -
     import graphtheory
 
     change, expected = BAD[what]
+    if what == "smiles":
+        pytest.importorskip("lightgbm")
     each = torch.ones(4, 2)
     graphs = [molecule(i, edge_attr=each, smiles="C" * (i + 1)) for i in range(20)]
     for name, value in change.items():
@@ -599,15 +619,55 @@ def test_tune_keeps_a_log_and_goes_on(
     assert (tmp_path / "t/search.jsonl").read_text() == longer  # bench's candidates are the same
 
 
+def test_a_recipe_is_repeated_and_judged(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from graphtheory.lab.bench import recipes
+
+    own = recipes.Recipe(
+        "own/karate/gcn", "a paper", "a file", "karate", "accuracy", "gcn", (1.0, 0.5), epochs=2,
+        runs=2, note="Another order.",
+    )  # fmt: skip
+    monkeypatch.setattr(recipes, "RECIPES", {own.name: own})
+    code, out, _ = run("bench", "--recipe", "own/karate/gcn", "--seeds", "1")
+    assert code == 0 and "1.00 ± 0.50" in out and "1 of 2" in out and "Another order." in out
+    assert "--resume goes on with them" in refused(run("bench", "--recipe", own.name))
+    code, out, _ = run("bench", "--recipe", own.name, "--resume", "--json")
+    found = json.loads(out)
+    assert code == 0 and len(found["test"]) == 2 and found["reproduced"] == "yes"
+    code, out, _ = run("recipes", "--source", "own")
+    assert code == 0 and "a paper (a file)" in out and "2 of 2" in out
+    assert "did you mean 'own'" in refused(run("recipes", "--source", "onw"))
+
+
 def test_diagnose_writes_tables_and_pictures(run: Run, tmp_path: Path) -> None:
     code, out, _ = run("diagnose", "--dataset", "Karate", "--max-distance", "3")
     assert code == 0 and "Core distance" in out and "Discriminative nodes by class" in out
     folder = tmp_path / "runs/diagnose-karate"
     assert names_in(folder) == {
-        "report.html", "diagnosis.json", "diagnosis.csv", "margin.png", "shares.png", "balance.png",
+        "report.html", "diagnosis.json", "diagnosis.csv", "margin.png", "total-margin.png",
+        "shares.png", "balance.png",
     }  # fmt: skip
     found = read(folder / "diagnosis.json")
     assert found["verdicts"] == [] and found["rows"][0]["name"] == "nodes"
+
+
+def test_diagnose_answers_first_and_takes_your_own_graph(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.save(decided_at(2), tmp_path / "mine.pt")
+    wide = lambda stderr=False: Console(  # noqa: E731
+        stderr=stderr, width=80, force_terminal=not stderr, color_system=None
+    )
+    monkeypatch.setattr("graphtheory.lab.cli.show.console", wide)
+    code, out, err = run("diagnose", "--data", "mine.pt", "--max-distance", "4", "--out", "d")
+    assert code == 0, err
+    assert out.startswith("Distance matters here: with the nodes 2 hops away a linear")
+    assert max(map(len, out.splitlines())) <= 80
+    page = (tmp_path / "d/report.html").read_text("utf-8")
+    assert "mine: what the graph offers" in page and "A linear classifier on" in page
+    torch.save([decided_at(2)] * 3, tmp_path / "several.pt")
+    assert "--kind: got 'node', but a list" in refused(run("diagnose", "--data", "several.pt"))
 
 
 def test_diagnose_says_what_a_sampler_makes_of_the_graph(run: Run, tmp_path: Path) -> None:

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from graphtheory.lab.cli import show
-from graphtheory.lab.cli.show import Output, Screen, Steps
+from graphtheory.lab.bench import progress
+from graphtheory.lab.bench.progress import Steps
+from graphtheory.lab.cli.show import Output, Screen
 
 Run = Callable[..., tuple[int, str, str]]
 KARATE = ("--dataset", "karate", "--epochs", "2")
@@ -131,6 +132,13 @@ def quick_last(tell: Steps, wait: Callable[[float], None]) -> None:
         tell.epoch(1, 4)
 
 
+def long_epoch(tell: Steps, wait: Callable[[float], None]) -> None:
+    tell.before("gt", 0, 1)
+    for batch in range(1, 5):
+        wait(6)
+        tell.epoch(2 + batch / 4, 4)
+
+
 def draws(tell: Steps, wait: Callable[[float], None]) -> None:
     tell.before("gt", 0, 1)
     for drawn in (1, 2):
@@ -163,6 +171,11 @@ def draws(tell: Steps, wait: Callable[[float], None]) -> None:
             ["1/2  gt, epoch 1 of at most 4  (45 min left of this one, 1 h 45 min of all)",
              "2/2  gt, epoch 1 of at most 4  (2 min left)"],
         ),
+        (
+            long_epoch,
+            ["1/1  gt, epoch 3 of at most 4 (50% of it)  (7 s left)",
+             "1/1  gt, epoch 3 of at most 4  (8 s left)"],
+        ),
         (draws, ["1/1  gt, draw 1 of 4  (1 min left)", "1/1  gt, draw 2 of 4  (40 s left)"]),
     ],
 )  # fmt: skip
@@ -171,7 +184,7 @@ def test_lines_in_a_file_say_how_long_the_rest_takes(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     now = [0.0]  # the time that progress reads
-    monkeypatch.setattr(show, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: now[0]))
 
     def wait(seconds: float) -> None:
         now[0] += seconds
@@ -182,7 +195,7 @@ def test_lines_in_a_file_say_how_long_the_rest_takes(
 
 
 def test_a_benchmark_tells_of_epochs(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(show, "_SILENCE", 0.0)
+    monkeypatch.setattr(progress, "SILENCE", 0.0)
     assert "gcn, epoch 1 of at most 2" in run(*WORDS["bench"])[2]
     assert "mlp, epoch 1 of at most 2" in run(*WORDS["tune"])[2]
 
@@ -190,7 +203,7 @@ def test_a_benchmark_tells_of_epochs(run: Run, monkeypatch: pytest.MonkeyPatch) 
 def test_long_work_in_a_file_is_told_of(
     in_a_file: Screen, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(show, "PATIENCE", 0.05)
+    monkeypatch.setattr(progress, "PATIENCE", 0.05)
     with in_a_file.working("reading Cora"):
         time.sleep(0.3)
     assert capsys.readouterr().err == "reading Cora ...\n"
@@ -199,8 +212,8 @@ def test_long_work_in_a_file_is_told_of(
     with replace(in_a_file, output=Output(quiet=True)).working("reading Cora"):
         time.sleep(0.2)
     assert capsys.readouterr().err == ""
-    monkeypatch.setattr(show, "PATIENCE", 0.01)
-    monkeypatch.setattr(show, "_SILENCE", 0.02)
+    monkeypatch.setattr(progress, "PATIENCE", 0.01)
+    monkeypatch.setattr(progress, "SILENCE", 0.02)
     with in_a_file.working("reading Cora"):
         time.sleep(0.2)
     lines = capsys.readouterr().err.splitlines()

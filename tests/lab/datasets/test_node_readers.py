@@ -1,4 +1,5 @@
 import hashlib
+import json
 import os
 import pickle
 import shutil
@@ -15,7 +16,7 @@ from torch_geometric.data import Data
 
 from graphtheory.lab.datasets import catalogue, graphs
 from graphtheory.lab.datasets.files import DamagedFileError, processed
-from graphtheory.lab.datasets.node_readers import read_ogbn, read_pickled
+from graphtheory.lab.datasets.node_readers import MASKS, READERS, read_ogbn, read_pickled
 from tests.lab.datasets.ogbn_folder import EDGES, NODES, write_ogbn
 
 RAW = "Planetoid/PubMed/raw"
@@ -207,6 +208,25 @@ def test_products_run_both_ways(tmp_path: Path) -> None:
     write_ogbn(tmp_path, "products")
     data = read_ogbn(tmp_path, graphs.describe("ogbn-products"))
     assert data.num_edges == 2 * EDGES and data.is_undirected() and data.y.dtype == torch.int64
+
+
+def test_wikics_validates_on_two_masks(tmp_path: Path) -> None:
+    nodes, splits = 6, 2
+    folder = tmp_path / "WikiCS" / "raw"
+    folder.mkdir(parents=True)
+    of_split = [[i % 4 == part for i in range(nodes)] for part in range(4)]
+    content = {
+        "features": [[float(i)] * 3 for i in range(nodes)], "labels": [i % 2 for i in range(nodes)],
+        "links": [[(i + 1) % nodes] for i in range(nodes)], "test_mask": of_split[3],
+        "train_masks": [of_split[0]] * splits, "val_masks": [of_split[1]] * splits,
+        "stopping_masks": [of_split[2]] * splits,
+    }  # fmt: skip
+    (folder / "data.json").write_text(json.dumps(content))
+    data = READERS["wikics"](tmp_path, replace(catalogue.describe("WikiCS"), counts=()))
+    expected = [of_split[0], [i % 4 in (1, 2) for i in range(nodes)], of_split[3]]
+    for name, mask in zip(MASKS, expected, strict=True):
+        assert data[name].t().tolist() == [mask] * splits
+    assert data.num_edges == 2 * nodes  # both directions
 
 
 def test_importing_ogb_reaches_for_nothing_and_a_name_needs_no_torch_geometric() -> None:

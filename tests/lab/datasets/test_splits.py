@@ -9,6 +9,8 @@ from torch_geometric.transforms import RandomNodeSplit
 from graphtheory.lab.datasets.splits import (
     Split,
     by_fraction,
+    by_permutation,
+    class_by_class,
     folds,
     per_class,
     stratified,
@@ -43,6 +45,27 @@ def test_sizes_are_those_of_pyg(size: int, generator: Generator) -> None:
     ours = by_fraction(y, val=0.2, test=0.2, generator=generator)
     for mask, name in zip(ours, ("train_mask", "val_mask", "test_mask"), strict=True):
         assert int(mask.sum()) == int(theirs[name].sum())
+
+
+def test_splits_of_the_published_codes_are_theirs() -> None:
+    y = torch.arange(7650) % 8  # of as many nodes as Photo, whose published file begins so
+    masks = by_permutation(y, train=0.6, val=0.2, seed=12)
+    assert [int(mask.sum()) for mask in masks] == [4590, 1530, 1530]
+    assert masks.train[[7311, 2850, 4912]].all() and masks.val[[754, 6716, 1882]].all()
+    assert masks.test[[2736, 6359, 6487]].all() and int(torch.stack(masks).sum()) == 7650
+    y = torch.arange(2700) % 7
+    torch.manual_seed(123)
+    chosen = []
+    for c in range(7):  # the loop of the code that SGFormer and others share
+        nodes = torch.arange(2700)[y == c]
+        chosen.append(nodes[torch.randperm(len(nodes))])
+    rest = torch.cat([nodes[20:] for nodes in chosen])
+    rest = rest[torch.randperm(len(rest))]
+    masks = class_by_class(y, generator=Generator().manual_seed(123))
+    for mask, nodes in zip(
+        masks, (torch.cat([n[:20] for n in chosen]), rest[:500], rest[500:1500]), strict=True
+    ):
+        assert torch.equal(mask.nonzero().view(-1), nodes.sort().values)
 
 
 def test_every_node_has_the_same_chance(generator: Generator) -> None:

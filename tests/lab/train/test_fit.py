@@ -17,7 +17,14 @@ import torch
 from rich.console import Console
 from torch_geometric.data import Data
 
-from graphtheory.lab.train import FullGraph, NodeBatch, NodeTask, SampledGraph, read_checkpoint
+from graphtheory.lab.train import (
+    FullGraph,
+    NodeBatch,
+    NodeTask,
+    SampledGraph,
+    SampledLayers,
+    read_checkpoint,
+)
 from graphtheory.lab.train.contract import Evaluation
 from graphtheory.lab.train.fit import (
     FitResult,
@@ -27,7 +34,7 @@ from graphtheory.lab.train.fit import (
     quiet_lightning,
     seed_all,
 )  # fmt: skip
-from graphtheory.patterns import Sample
+from graphtheory.patterns import Compose, Sample, UniformNodes
 from graphtheory.patterns.draw import derive
 from tests.lab.train.conftest import OneLayer, new_task, without_time
 
@@ -335,3 +342,30 @@ def test_every_fit_of_a_block_tells_its_epochs(data: Data) -> None:
             fit(new_task(), FullGraph(data), epochs=2, progress=progress)
     fit(new_task(), FullGraph(data), epochs=2, progress=False)
     assert heard == [(1, 2, "epoch"), (2, 2, "epoch")] * 2
+
+
+def test_a_long_epoch_tells_its_batches(
+    data: Data, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: list[tuple[int, int, str]] = []
+    clock = iter(range(0, 10000, 20))  # twenty seconds a look at the clock
+    monkeypatch.setattr(module.time, "perf_counter", lambda: next(clock))
+    source = SampledLayers(data, UniformNodes(share=0.5), 1, evaluation=Compose(), batch_size=10)
+    task = new_task()
+    task.model = _First()
+    with module.report_epochs(lambda *at: heard.append(at)):
+        fit(task, source, epochs=2, progress=True)
+    assert heard == [
+        (1, 4, "batch"), (2, 4, "batch"), (1, 2, "epoch"),
+        (3, 4, "batch"), (4, 4, "batch"), (2, 2, "epoch"),
+    ]  # fmt: skip
+    lines = capfd.readouterr().err.splitlines()
+    assert lines[:2] == ["epoch 1/2, batch 1/2", "epoch 1/2, batch 2/2"] and len(lines) == 6
+
+
+class _First(OneLayer):
+    """The layer on the first of a batch's neighborhoods."""
+
+    def forward(self, x: torch.Tensor, neighborhood: Any) -> torch.Tensor:
+        layers = neighborhood if isinstance(neighborhood, tuple) else (neighborhood,)
+        return super().forward(x, layers[0])

@@ -1,6 +1,7 @@
 from collections.abc import Callable
 from functools import partial
 from math import inf, nan
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,10 +11,12 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from graphtheory import Neighborhood, ops, patterns
-from graphtheory.lab.train import AdamOptions, FullGraph, GraphTask, NodeBatch, NodeTask
+from graphtheory.lab.train import AdamOptions, FullGraph, GraphTask, NodeBatch, NodeTask, fit, nodes
 from graphtheory.lab.train.images import Augmentation, Recipe
 from graphtheory.lab.train.nodes import check_classes, check_data
-from tests.lab.train.conftest import OneLayer, Table, new_task, plain_trainer
+from graphtheory.models import GraphTransformer
+from graphtheory.recording import Recording
+from tests.lab.train.conftest import OneLayer, Table, new_task, plain_trainer, without_time
 
 
 def test_each_batch_has_its_masks_and_a_deterministic_pattern_is_applied_once(data: Data) -> None:
@@ -323,3 +326,103 @@ def test_works_under_a_plain_trainer_and_refuses_logits_of_another_shape(data: D
         assert float(trainer.callback_metrics["val"]) == pytest.approx(expected.val)
         tested = trainer.test(task, datamodule=module, verbose=False)
     assert tested[0]["test"] == pytest.approx(expected.test)
+
+
+@pytest.fixture
+def replayed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Tasks take their device for a GPU; whether steps and scores go through a `Recording`."""
+    called: list[str] = []
+    call = Recording.__call__
+
+    def told(self: Recording, *inputs: Any) -> Tensor:
+        called.append("scores" if self._optimizer is None else "step")
+        return call(self, *inputs)
+
+    monkeypatch.setattr(Recording, "__call__", told)
+    monkeypatch.setattr(NodeTask, "device", property(lambda task: torch.device("cuda")))
+    return called
+
+
+@pytest.mark.parametrize("options", [{}, {"average": 0.9}])
+def test_recorded_training_is_the_same_training(
+    data: Data, options: dict[str, Any], tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    expected = fit(new_task(**options), FullGraph(data), epochs=5, progress=False)
+    called = request.getfixturevalue("replayed")
+    task = new_task(**options)
+    found = fit(task, FullGraph(data), epochs=5, progress=False)
+    assert called == ["step", "scores"] * 5
+    assert without_time(found) == without_time(expected)
+    assert task.automatic_optimization and task._replayed is None
+    for resume in (False, True):
+        again = fit(
+            new_task(**options), FullGraph(data), epochs=5 if resume else 3, progress=False,
+            out_dir=tmp_path, resume=resume,
+        )  # fmt: skip
+    assert without_time(again) == without_time(expected)
+
+
+class Doubled(NodeTask):
+    def training_step(self, batch: NodeBatch, batch_idx: int) -> Tensor:
+        return 2 * super().training_step(batch, batch_idx)
+
+
+@pytest.mark.parametrize(
+    ("make", "source"),
+    [
+        (new_task, lambda data: FullGraph(data, patterns.Sample(2))),
+        (lambda: Doubled(OneLayer(), num_classes=3), FullGraph),
+    ],
+)
+def test_steps_that_differ_or_are_overridden_are_not_recorded(
+    data: Data, make: Callable[[], NodeTask], source: Any, replayed: list[str]
+) -> None:
+    fit(make(), source(data), epochs=2, progress=False)
+    assert replayed == []
+
+
+def test_other_scores_are_computed_as_before(data: Data, replayed: list[str]) -> None:
+    data.y = (data.y > 0).long()
+    task = NodeTask(OneLayer(2), num_classes=2, metric="rocauc")
+    assert 0 < fit(task, FullGraph(data), epochs=2, progress=False).val < 1
+    assert replayed == ["step"] * 2
+
+
+def test_scores_of_outputs_that_are_not_finite_are_the_worst(data: Data) -> None:
+    task, batch = new_task(), FullGraph(data).evaluation_batch()
+    assert task._scores(batch).tolist() == list(task.evaluate(batch))
+    with torch.no_grad():
+        task.model.linear.weight.fill_(inf)
+    assert task._scores(batch)[1:].tolist() == [0.0, 0.0] == list(task.evaluate(batch))[1:]
+
+
+def test_on_a_device_nodes_take_the_place_of_masks(
+    data: Data, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = new_task().evaluate(FullGraph(data).evaluation_batch())
+    monkeypatch.setattr(Tensor, "is_cpu", False)
+    batch = FullGraph(data).evaluation_batch()
+    assert new_task().evaluate(batch) == expected
+    counted = [len(nodes.nodes_of(mask)) for mask in (batch.mask, batch.test_mask)]
+    monkeypatch.setattr(nodes.nodes_of, "_compute", None)  # they are known by now
+    assert [len(y) for _, y in new_task().pairs(batch)] == counted == [20, 20]
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU")
+def test_on_a_gpu_recorded_training_is_the_launched_one(
+    data: Data, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results = []
+    for fails in (False, True):
+        task = NodeTask(GraphTransformer(8, 16, 3, num_layers=2, heads=2), num_classes=3)
+        torch.manual_seed(0)
+        for p in task.parameters():
+            nn.init.normal_(p, std=0.1)
+        if fails:
+            launched = lambda self, *inputs: self._run(*inputs)  # noqa: E731
+            monkeypatch.setattr(Recording, "__call__", launched)
+        results.append(fit(task, FullGraph(data), epochs=8, progress=False))
+    first, second = map(without_time, results)
+    assert first[0] == second[0]
+    for row, other in zip(first, second, strict=True):
+        assert row == pytest.approx(other, rel=1e-4)

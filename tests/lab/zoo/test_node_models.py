@@ -1,10 +1,11 @@
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
-from torch_geometric.nn import SAGEConv, SGFormer
+from torch_geometric.nn import GATConv, GCNConv, SAGEConv, SGFormer
 
 from graphtheory import Neighborhood
 from graphtheory.lab.zoo import node_models as zoo
@@ -20,6 +21,9 @@ CONFIGS = {
     "projected": NetworkConfig(hidden=16, heads=2, project=True, layers=1),
     "residual": NetworkConfig(hidden=16, heads=2, residual=True),
     "residual with ffn": NetworkConfig(hidden=16, heads=2, residual=True, ffn=True, layers=3),
+    "linear output": NetworkConfig(
+        hidden=16, heads=1, output="linear", linear_residual=True, batch_norm=True, project=True
+    ),
     "two hops": NetworkConfig(hidden=16, heads=4, neighbors="2", root_weight=False),
     "sampled": NetworkConfig(hidden=16, heads=2, neighbors="all:4", num_buckets=5),
 }
@@ -233,6 +237,11 @@ def test_refusals_name_the_option() -> None:
             call("sag", NetworkConfig())
     with pytest.raises(ValueError, match="layer_norm: got True beside batch_norm=True"):
         built("gcn", replace(CONFIGS["classic"], batch_norm=True, layer_norm=True))
+    for wrong in ({"output": "mlp"}, {"output": "linear", "residual": True}):
+        with pytest.raises(
+            ValueError, match=r"output: got '(mlp|linear)', expected 'conv' or, wit"
+        ):
+            built("gcn", replace(CONFIGS["classic"], **wrong))
     with pytest.raises(ValueError, match="layer_norm: got True, expected False with residual"):
         built("gcn", replace(CONFIGS["residual"], layer_norm=True))
 
@@ -248,6 +257,49 @@ def test_layers_are_one_or_more_and_heads_divide_the_width_where_there_are_some(
                 built(name, replace(CONFIGS["classic"], heads=heads))
     elif name in ("gcn", "gcn-res", "sage", "mlp"):
         built(name, replace(CONFIGS["classic"], heads=3))
+
+
+class Theirs(nn.Module):
+    """The network of Luo et al. (2024) on PyG's layers: edges with loops, three layers."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        make = {
+            "gcn": GCNConv, "sage": SAGEConv,
+            "gat": partial(GATConv, heads=1, add_self_loops=False, bias=False),
+        }[kind]  # fmt: skip
+        widths = [(6, 16), (16, 16), (16, 16)]
+        self.convs = nn.ModuleList(make(*ends) for ends in widths)
+        self.own = nn.ModuleList(nn.Linear(*ends) for ends in widths)
+        self.norms = nn.ModuleList(nn.LayerNorm(16) for _ in widths)
+        self.out = nn.Linear(16, 3)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        for conv, own, norm in zip(self.convs, self.own, self.norms, strict=True):
+            x = norm(conv(x, edge_index) + own(x)).relu()
+        return self.out(x)
+
+
+@pytest.mark.parametrize("kind", ["gcn", "sage", "gat"])
+def test_networks_with_a_linear_output_are_those_of_pyg_s_layers(kind: str, tiny: Tiny) -> None:
+    config = NetworkConfig(
+        hidden=16, heads=1, layers=3, output="linear", linear_residual=True, layer_norm=True,
+        bias=False, self_loops=True,
+    )  # fmt: skip
+    model, theirs = built(kind, config).eval(), Theirs(kind).eval()
+    assert sum(p.numel() for p in model.parameters()) == sum(p.numel() for p in theirs.parameters())
+    for conv, layer in zip(theirs.convs, model.layers, strict=True):
+        own = layer.state_dict()
+        if kind == "sage":
+            names = {"layer.lin.weight": "lin_l.weight", "layer.bias": "lin_l.bias"}
+            own = {names.get(n, "lin_r.weight"): value for n, value in own.items()}
+        conv.load_state_dict(own)
+    for mine, its in ((theirs.own, model.residuals), (theirs.norms, model.norms)):
+        mine.load_state_dict(its.state_dict())
+    theirs.out.load_state_dict(model.output.state_dict())
+    loops = AddSelf()(tiny.graph).edge_index()
+    expected = theirs(tiny.x, loops)
+    torch.testing.assert_close(model(tiny.x, seen_by(kind, config, tiny)), expected)
 
 
 def test_sage_is_the_node_and_the_mean_of_its_neighbors(tiny: Tiny) -> None:

@@ -320,8 +320,14 @@ def test_a_backward_pass_under_autocast(again) -> None:
     torch.testing.assert_close(*found)
 
 
-def test_batches_of_gradients_are_refused() -> None:
+@pytest.mark.parametrize("checkpointed", [False, True])
+def test_batches_of_gradients(checkpointed) -> None:
     edges, x, features = graph()
-    out = twins(nn.TransformerConv, edge_dim=3)[0](x, edges, edge_attr=features).sum(0)
-    with pytest.raises(NotImplementedError, match=r"projected_attention: no batches of gradients"):
-        torch.autograd.grad(out, x, torch.eye(8, dtype=torch.float64), is_grads_batched=True)
+    layer, ups = twins(nn.TransformerConv, edge_dim=3)[0], torch.eye(8, dtype=torch.float64)
+
+    def gradients(ups, **options):
+        run = partial(checkpoint, layer, use_reentrant=False) if checkpointed else layer
+        return torch.autograd.grad(run(x, edges, edge_attr=features).sum(0), x, ups, **options)[0]
+
+    wanted = torch.stack([gradients(up) for up in ups])
+    torch.testing.assert_close(gradients(ups, is_grads_batched=True), wanted)

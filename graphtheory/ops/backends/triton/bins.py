@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from graphtheory.graph.content import PerTensorCache
+from graphtheory.graph.csr import extent
 
 # Steps of 4 to 8 edges: the longest row ends soon after the others. Of 128, 256 and 1024 edges, 256
 # took 1.1 and 1024 up to 1.8 times as long on an arxiv-sized graph (H100). A small graph waits for
@@ -83,7 +84,7 @@ def _plan(indptr: Tensor) -> Plan:
     none = indptr.new_empty(0, dtype=torch.int32)
     if degree.numel() == 0:
         return Plan((), none, indptr.new_zeros(1, dtype=torch.int64))
-    edges, longest = torch.stack([indptr[-1].long(), degree.max().long()]).tolist()
+    edges, longest = extent(indptr)
     chunk = CHUNK if edges > _SMALL else _OF_SMALL
     if longest <= chunk:
         order = None

@@ -1,0 +1,319 @@
+"""A graph in Parquet files, which DuckDB sorts outside of memory into the files of a folder."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from graphtheory.disk import replace_file
+
+CHUNK = 2**18  # rows of nodes or edges that are read at a time
+Progress = Callable[[str, int, int], None]
+
+
+class SortedTables:
+    """Nodes in the order of their parts and edges by target, in a database on the disk.
+
+    What was made survives a kill: tables are whole or absent, and a manifest holds the SHA-256 of
+    each piece that was written to an array.
+
+    Args:
+        work: The folder of the database, its manifest and the arrays.
+        nodes, edges: Parquet files, a path or pattern each, as DuckDB reads them.
+        columns: Of the role "id", "part", "source", "target" and "weight"; None where there is
+            none. The other columns of `nodes` are attributes.
+        x: Columns of numbers that become the attribute x together, float32.
+        normalize: Whether to add the loops that are missing and to weigh by degrees.
+        memory_limit: Of DuckDB, such as "2GB".
+        progress: Told what is done, how many rows of it, and of how many.
+    """
+
+    def __init__(
+        self,
+        work: Path,
+        nodes: str,
+        edges: str,
+        columns: dict[str, str | None],
+        x: Sequence[str],
+        normalize: bool,
+        memory_limit: str,
+        progress: Progress,
+    ) -> None:
+        try:
+            import duckdb
+        except ImportError as error:
+            raise ImportError(
+                "from_parquet: needs duckdb; pip install 'pyg-graphtheory[parquet]'"
+            ) from error
+        self.work, self.columns, self.progress = work, columns, progress
+        self.x, self.normalize = list(x), normalize
+        work.mkdir(parents=True, exist_ok=True)
+        self.manifest = work / "manifest.json"
+        self.db = duckdb.connect(str(work / "sorted.duckdb"))
+        self.db.execute("SET memory_limit = ?", [memory_limit])
+        self.db.execute("SET temp_directory = ?", [str(work / "spilled")])
+        self.db.execute(f"SET threads = {torch.get_num_threads()}")
+        begun = self.manifest.exists()
+        try:
+            self._sort(nodes, edges)
+        except (ValueError, FileNotFoundError):
+            self.db.close()
+            if not begun:  # what was asked for cannot be; nothing is lost
+                shutil.rmtree(work)
+            raise
+
+    def _sort(self, nodes: str, edges: str) -> None:
+        self._begin({"nodes": self._files("nodes", nodes), "edges": self._files("edges", edges)})
+        self._make("nodes", len, self._nodes(nodes))
+        self.num_nodes = int(self._one("SELECT count(*) FROM nodes"))
+        self._check_ids()
+        self._make("edges", self._check_ends, self._edges(edges))
+        self.num_edges = int(self._one("SELECT count(*) FROM edges"))
+
+    def _files(self, name: str, pattern: str) -> list[list[Any]]:
+        found = [Path(row[0]) for row in self.db.execute("FROM glob(?)", [pattern]).fetchall()]
+        if not found:
+            raise FileNotFoundError(f"{name}: no file matches {pattern}")
+        return [[str(p.resolve()), p.stat().st_size, p.stat().st_mtime_ns] for p in sorted(found)]
+
+    def _begin(self, files: dict[str, Any]) -> None:
+        """Go on with what was begun from these very files in this way, or begin."""
+        asked = files | {"columns": self.columns, "x": self.x, "normalize": self.normalize}
+        self.done: dict[str, str] = {}
+        if self.manifest.exists():
+            told = json.loads(self.manifest.read_text())
+            if told["asked"] != asked:
+                raise ValueError(
+                    f"folder: {self.work} was begun from other files or options; delete it to "
+                    "begin again"
+                )
+            self.done = told["done"]
+        self.asked = asked
+        self._tell()
+
+    def _tell(self) -> None:
+        replace_file(self.manifest, json.dumps({"asked": self.asked, "done": self.done}).encode())
+
+    def _make(self, table: str, check: Callable[[str], object], query: str) -> None:
+        if not self._one(f"SELECT count(*) FROM duckdb_tables() WHERE table_name = '{table}'"):
+            check(query)
+            self.progress(f"sorting {table}", 0, 1)
+            self.db.execute(f"CREATE TABLE {table} AS {query}")
+            self.progress(f"sorting {table}", 1, 1)
+
+    def _one(self, query: str) -> Any:
+        row = self.db.execute(query).fetchone()
+        return None if row is None else row[0]
+
+    def _nodes(self, files: str) -> str:
+        read = f"read_parquet({_text(files)})"
+        known = [row[0] for row in self.db.execute(f"DESCRIBE FROM {read}").fetchall()]
+        self._check_columns("nodes", known, ("id", "part"))
+        missing = [name for name in self.x if name not in known]
+        if missing:
+            raise ValueError(f"x: {missing} are no columns of nodes, which has {known}")
+        order = [self.columns[role] for role in ("part", "id") if self.columns[role]]
+        return f"FROM {read} ORDER BY {', '.join(map(_name, order))}"
+
+    def _check_columns(self, table: str, known: list[str], roles: Sequence[str]) -> None:
+        for role in roles:
+            column = self.columns[role]
+            if column is not None and column not in known:
+                raise ValueError(f"{role}: {column!r} is no column of {table}, which has {known}")
+
+    def _check_ids(self) -> None:
+        ids = _name(self.columns["id"])
+        for role in ("id", "part"):
+            column = self.columns[role]
+            if column and self._one(f"SELECT count(*) FROM nodes WHERE {_name(column)} IS NULL"):
+                raise ValueError(f"{role}: the column {column!r} of nodes has empty entries")
+        twice = self._one(f"SELECT {ids} FROM nodes GROUP BY {ids} HAVING count(*) > 1 LIMIT 1")
+        if twice is not None:
+            raise ValueError(f"id: {twice!r} names two rows of nodes, expected each id once")
+
+    def _edges(self, files: str) -> str:
+        read = f"read_parquet({_text(files)})"
+        known = [row[0] for row in self.db.execute(f"DESCRIBE FROM {read}").fetchall()]
+        self._check_columns("edges", known, ("source", "target", "weight"))
+        source, target, ids = (_name(self.columns[role]) for role in ("source", "target", "id"))
+        self._ends = read, (source, target), ids
+        weight = self.columns["weight"]
+        given = f"e.{_name(weight)}::FLOAT" if weight else "1::FLOAT"
+        query = (
+            f"SELECT t.rowid AS target, s.rowid AS source, {given} AS weight FROM {read} e "
+            f"JOIN nodes s ON e.{source} = s.{ids} JOIN nodes t ON e.{target} = t.{ids}"
+        )
+        if self.normalize:
+            query = (
+                f"WITH given AS ({query}) FROM given UNION ALL SELECT rowid, rowid, 1::FLOAT "
+                "FROM nodes WHERE rowid NOT IN (SELECT target FROM given WHERE source = target)"
+            )
+        return f"FROM ({query}) ORDER BY target, source"
+
+    def _check_ends(self, query: str) -> None:
+        read, ends, ids = self._ends
+        for role, end in zip(("source", "target"), ends, strict=True):
+            stray = self.db.execute(
+                f"SELECT e.{end} FROM {read} e ANTI JOIN nodes n ON e.{end} = n.{ids} LIMIT 1"
+            ).fetchone()  # None, or a row of what may be NULL
+            if stray is not None:
+                raise ValueError(f"{role}: edges name {stray[0]!r}, which is no id of nodes")
+
+    def of_nodes(self, query: str, dtype: Any = np.int64) -> np.ndarray:
+        """A number for each node, from a query for nodes and values; 0 for other nodes."""
+        node, value = self.db.execute(query).fetchnumpy().values()
+        out = np.zeros(self.num_nodes, dtype)
+        out[node] = value
+        return out
+
+    def original_ids(self) -> np.ndarray:
+        """Each node's id where the ids are 0..N-1, else its rank among them, int64 [N]."""
+        order = f"row_number() OVER (ORDER BY {_name(self.columns['id'])}) - 1"
+        return self.of_nodes(f"SELECT rowid, {order} FROM nodes")
+
+    def parts(self) -> np.ndarray:
+        """The part of each node, int64 [N]; zeros without a column."""
+        column = self.columns["part"]
+        return self.of_nodes(f"SELECT rowid, {_name(column) if column else 0} FROM nodes")
+
+    def degrees(self) -> np.ndarray:
+        """Edges of each target, int64 [N]."""
+        return self.of_nodes("SELECT target, count(*) FROM edges GROUP BY 1")
+
+    def write_nodes(self) -> list[str]:
+        """Write ``x.NAME.npy`` for each attribute; returns the names."""
+        roles = {self.columns["id"], self.columns["part"], *self.x}
+        rows = self.db.execute("DESCRIBE nodes").fetchall()
+        names = [row[0] for row in rows if row[0] not in roles]
+        if self.x and "x" in names:
+            raise ValueError("x: columns are to become x, but nodes has a column of that name")
+        wanted = [*self.x, *names]
+        if not wanted:
+            return []
+
+        def read(first: int, stop: int) -> dict[str, np.ndarray]:
+            found = self._rows("nodes", wanted, first, stop)
+            columns = {name: _numbers(name, found[name]) for name in wanted}
+            out = {f"x.{name}": columns[name] for name in names}
+            if self.x:
+                out["x.x"] = np.stack([columns[name] for name in self.x], 1).astype(np.float32)
+            return out
+
+        self._write("nodes", self.num_nodes, read)
+        return sorted([*names, *(["x"] if self.x else [])])
+
+    def write_edges(self, indices: str, weight: str) -> bool:
+        """Write sources, and weights where there are any; returns whether there are."""
+        weighted = self.normalize or self.columns["weight"] is not None
+        if self.normalize:
+            sums = self.of_nodes("SELECT target, sum(weight) FROM edges GROUP BY 1", np.float64)
+            scale = np.divide(1, np.sqrt(sums), out=np.zeros_like(sums), where=sums > 0)
+
+        def read(first: int, stop: int) -> dict[str, np.ndarray]:
+            found = self._rows("edges", ["target", "source", "weight"], first, stop)
+            out = {indices: found["source"].astype(np.int64)}
+            if weighted:
+                given = _numbers("weight", found["weight"])
+                if self.normalize:
+                    given = given * scale[found["target"]] * scale[found["source"]]
+                out[weight] = given.astype(np.float32)
+            return out
+
+        self._write("edges", self.num_edges, read)
+        return weighted
+
+    def _rows(self, table: str, names: Sequence[str], first: int, stop: int) -> dict[str, Any]:
+        columns = ", ".join(map(_name, names))
+        query = f"SELECT {columns} FROM {table} WHERE rowid BETWEEN {first} AND {stop - 1}"
+        found: dict[str, Any] = self.db.execute(f"{query} ORDER BY rowid").fetchnumpy()
+        return found
+
+    def _write(
+        self, table: str, total: int, read: Callable[[int, int], dict[str, np.ndarray]]
+    ) -> None:
+        for first in range(0, max(total, 1), CHUNK):
+            stop = min(first + CHUNK, total)
+            if not self._is_written(table, first, stop):
+                made = read(first, stop)
+                for name, value in made.items():
+                    self._array(name, total, value)[first:stop] = value
+                self.done[f"{table} {first}"] = _digest([*made], made.values())
+                self._tell()
+            self.progress(f"writing {table}", stop, total)
+
+    def _array(self, name: str, total: int, like: np.ndarray) -> np.ndarray:
+        path = self.work / f"{name}.npy"
+        shape = (total, *like.shape[1:])
+        if not path.exists():
+            return np.lib.format.open_memmap(path, "w+", like.dtype, shape)
+        found = np.load(path, mmap_mode="r+")
+        if (found.shape, found.dtype) != (shape, like.dtype):
+            raise ValueError(
+                f"{name}: rows of {like.dtype} {list(shape[1:])} after rows of {found.dtype} "
+                f"{list(found.shape[1:])}, expected the same in every row"
+            )
+        return found
+
+    def _is_written(self, table: str, first: int, stop: int) -> bool:
+        told = self.done.get(f"{table} {first}")
+        if told is None:
+            return False
+        names = told.split()[1:]
+        rows = [np.load(self.work / f"{name}.npy", mmap_mode="r")[first:stop] for name in names]
+        return _digest(names, rows) == told
+
+    def save(self, name: str, value: np.ndarray) -> None:
+        """Write an array."""
+        np.save(self.work / f"{name}.npy", value)
+
+    def finish(self) -> Path:
+        """Leave nothing but arrays in the folder, and the number of each id."""
+        ids, to = _name(self.columns["id"]), _text(str(self.work / "names.parquet"))
+        self.db.execute(
+            f"COPY (SELECT {ids} AS id, rowid AS node FROM nodes) TO {to} (FORMAT parquet)"
+        )
+        self.db.close()
+        shutil.rmtree(self.work / "spilled", ignore_errors=True)
+        for path in self.work.iterdir():
+            if path.suffix != ".npy" and path.name != "names.parquet":
+                path.unlink()
+        return self.work
+
+
+def _digest(names: Sequence[str], rows: Any) -> str:
+    found = hashlib.sha256()
+    for row in rows:
+        found.update(np.ascontiguousarray(row).data)
+    return " ".join([found.hexdigest(), *names])
+
+
+def _numbers(name: str, values: Any) -> np.ndarray:
+    """A column of numbers, or of lists of equally many, without empty entries."""
+    if np.ma.is_masked(values):
+        raise ValueError(f"{name}: has empty entries, expected a number in every row")
+    found = np.asarray(values)
+    if found.dtype == object and len(found) and not isinstance(found[0], str):
+        try:
+            found = np.stack([np.asarray(row) for row in found])
+        except ValueError:
+            raise ValueError(f"{name}: lists of unequal length, expected one for all") from None
+    if found.dtype.kind not in "biuf":
+        raise ValueError(
+            f"{name}: a column of {found.dtype}, expected numbers; leave it out of the files"
+        )
+    return found.astype(np.int64) if found.dtype.kind == "u" else found
+
+
+def _name(column: str | None) -> str:
+    return '"' + str(column).replace('"', '""') + '"'
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"

@@ -1,0 +1,134 @@
+"""The user's own network beside ours: any module with forward(x, edge_index) or forward(data)."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import runpy
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from graphtheory.graph import Neighborhood
+from graphtheory.lab.bench.config import RunConfig
+from graphtheory.lab.datasets.graphs import Data
+from graphtheory.lab.train import AdamOptions
+
+if TYPE_CHECKING:
+    from graphtheory.lab.bench.task import Space
+
+
+@dataclass(frozen=True)
+class OwnRunConfig(RunConfig):
+    """How a network of the user's learns; its own options stay as they are."""
+
+    source: str = ""  # digest of the network's source
+    optimizer: AdamOptions = field(default_factory=AdamOptions)
+    row_scale: bool | None = None  # of nodes
+    nodes_per_batch: int | None = None  # of sets of graphs
+
+
+@dataclass(frozen=True)
+class OwnModel:
+    """A function from the numbers of input and output channels to a network, and its source."""
+
+    name: str
+    build: Callable[[int, int], nn.Module]
+    source: str  # a run is resumed with the same one only
+
+    def network(self, in_channels: int, out_channels: int) -> nn.Module:
+        """Build the network so that it takes the inputs of ours."""
+        found = self.build(in_channels, out_channels)
+        if not isinstance(found, nn.Module):
+            kind = type(found).__name__
+            raise TypeError(f"model {self.name}: got {kind}, expected a torch.nn.Module")
+        return Adapted(found, self.name)
+
+    def space(self, like: Space, ours: str) -> Space:
+        """The part of the space of one of ours that it has: how it learns, not what it is."""
+        config = like.default(ours)
+        kept = {"source": hashlib.sha256(self.source.encode()).hexdigest()[:16]}
+        same = (name for name in ("row_scale", "nodes_per_batch") if hasattr(config, name))
+        first = asdict(config.optimizer) | {name: getattr(config, name) for name in same} | kept
+        axes = {name: values for name, values in like.shared.items() if name in first}
+        axes |= {name: (value,) for name, value in kept.items()}
+        return replace(like, config=OwnRunConfig, first=first, shared=axes, extra={}, first_of={})
+
+
+class Adapted(nn.Module):
+    """A network of PyG's form that takes (x, neighborhood) of one graph, or a batch of graphs."""
+
+    def __init__(self, network: nn.Module, name: str) -> None:
+        super().__init__()
+        self.network = network
+        given = inspect.signature(network.forward).parameters.values()
+        fixed = [p for p in given if p.kind == p.POSITIONAL_OR_KEYWORD]
+        self.names = [p.name for p in fixed] or ["x", "edge_index", "batch"]  # PyG's Sequential
+        needed = {p.name for p in fixed if p.default is p.empty}
+        self.takes_data = len(needed) == 1 and "edge_index" not in self.names
+        known = {"x", "edge_index", "edge_attr", "batch"}
+        if not (self.takes_data or ("edge_index" in self.names and needed <= known)):
+            raise ValueError(
+                f"model {name}: got forward({', '.join(self.names)}), expected forward(x, "
+                "edge_index), of sets of graphs with batch, or forward(data)"
+            )
+        self._graph: tuple[Neighborhood | None, Tensor | None] = None, None
+
+    def forward(self, first: Any, neighborhood: Neighborhood | None = None) -> Tensor:
+        data = first
+        if neighborhood is not None:
+            x = first.to_dense() if first.layout == torch.sparse_csr else first
+            if self._graph[0] is not neighborhood:
+                self._graph = neighborhood, neighborhood.edge_index()
+            data = Data(x=x, edge_index=self._graph[1])
+        if self.takes_data:
+            return self.network(data)
+        there = (name for name in self.names if name in data and data[name] is not None)
+        return self.network(**{name: data[name] for name in there})
+
+
+def read_models(models: Iterable[Any] | Mapping[str, Any]) -> dict[str, OwnModel | None]:
+    """Names of models, in order, with the user's own ones; None stands for one of ours.
+
+    An entry is a name, "FILE.py:NAME", or a function (in_channels, out_channels) -> module; a
+    mapping gives the user's own a name.
+    """
+    pairs = models.items() if isinstance(models, Mapping) else ((None, one) for one in models)
+    found: dict[str, OwnModel | None] = {}
+    for given, model in pairs:
+        ours = isinstance(model, str) and ":" not in model
+        own = None if ours else _own(model)
+        name = model if own is None else given or own.name
+        if name != (given or name) or (own and name in found):
+            raise ValueError(
+                f"models: got {given or name!r} for {name}, expected names that differ, in a "
+                "mapping for your own, and those of ours unchanged"
+            )
+        found[name] = own and replace(own, name=name)
+    return found
+
+
+def _own(model: Any) -> OwnModel:
+    if isinstance(model, str):
+        path, _, name = model.rpartition(":")
+        if not Path(path).is_file():
+            raise FileNotFoundError(f"models: there is no file {path}, expected FILE.py:NAME")
+        module = runpy.run_path(path)
+        if not callable(build := module.get(name)):
+            there = ", ".join(n for n, v in module.items() if inspect.isclass(v)) or "no class"
+            raise ValueError(f"models: {path} has no {name}; expected one of {there}")
+        return OwnModel(name, build, Path(path).read_text(encoding="utf-8"))
+    if isinstance(model, nn.Module) or not callable(model):
+        raise TypeError(
+            f"models: got {type(model).__name__}, expected a name, FILE.py:NAME or a function that "
+            "makes a network for each seed: lambda in_channels, out_channels: MyNet(...)"
+        )
+    name = getattr(model, "__name__", type(model).__name__)
+    try:
+        return OwnModel(name, model, inspect.getsource(model))
+    except (OSError, TypeError):  # typed at a prompt, or compiled
+        return OwnModel(name, model, name)

@@ -1,0 +1,59 @@
+"""The script that runs PyG's tests, on a folder that looks as theirs."""
+
+import csv
+from pathlib import Path
+from types import ModuleType
+
+TESTS = """
+import os
+import pytest
+
+SWAPPED = "PYG_SWAP" in os.environ
+
+def test_that_passes():
+    pass
+
+@pytest.mark.parametrize("k", [1, 2])
+def test_with_ours(k):
+    assert not SWAPPED or k == 2
+
+class TestOfAClass:
+    def test_that_fails(self):
+        assert False
+
+@pytest.mark.skip
+def test_that_is_skipped():
+    pass
+"""
+BROKEN = (
+    "import os\nif 'PYG_SWAP' in os.environ: raise ImportError('with ours')\ndef test(): pass\n"
+)
+
+
+def test_a_row_for_each_folder_and_each_test_that_fails_with_ours(
+    module: ModuleType, tmp_path: Path
+) -> None:
+    tests, out = tmp_path / "test", tmp_path / "rows.csv"
+    for name, text in {"utils/test_a": TESTS, "nn/pool/test_b": BROKEN, "io/test_c": TESTS}.items():
+        (tests / name).parent.mkdir(parents=True)
+        (tests / f"{name}.py").write_text(text)
+    out.write_text(
+        "name,parameters,value\nfolder utils,tests=9,1\nold,of=folder utils; reason=x,0\nb,n=1,2\n"
+    )
+    module.main(tests, others=True, tested=True, out=out)
+    with out.open(newline="") as file:
+        found = {line["name"]: (line["parameters"], line["value"]) for line in csv.DictReader(file)}
+    for name, parameters, value in (
+        ("b", "n=1", "2"),
+        ("folder utils", "tests=4; with_layers_of_pyg=3", "2.0"),
+        ("folder nn/pool", "tests=1; with_layers_of_pyg=1", "0.0"),
+    ):
+        assert found.pop(name) == (parameters, value)
+    assert sorted(found) == [
+        "nn/pool/test_b.py::nn.pool.test_b",
+        "utils/test_a.py::test_with_ours[1]",
+    ]
+    assert found["utils/test_a.py::test_with_ours[1]"][0].startswith(
+        "of=folder utils; reason=assert"
+    )
+    assert found["nn/pool/test_b.py::nn.pool.test_b"][0].endswith("reason=collection failure")

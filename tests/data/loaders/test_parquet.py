@@ -1,0 +1,245 @@
+"""Graphs in Parquet files: the folder is as from memory, also after a kill; and what is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch_geometric.data import Data
+from torch_geometric.utils import to_undirected
+
+from graphtheory.data.loaders import GraphFolder, PartitionLoader, edge_cut, fennel
+from graphtheory.data.loaders import parquet as module
+from graphtheory.graph import Neighborhood
+from graphtheory.lab.cli import main
+from graphtheory.patterns import AddSelf, Compose, SymmetricNormalize
+
+duckdb = pytest.importorskip("duckdb")
+NODES, EDGES = 300, 2_000
+
+
+def graph() -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], Data]:
+    """Columns of nodes in no order, of edges, and the same as PyG has it."""
+    drawn = np.random.default_rng(0)
+    order = drawn.permutation(NODES)
+    x = drawn.normal(size=(NODES, 3)).astype(np.float32)
+    y, part = drawn.integers(4, size=NODES), drawn.integers(5, size=NODES)
+    ends = drawn.integers(NODES, size=(2, EDGES))
+    weight = drawn.random(EDGES).astype(np.float32)
+    nodes = {"id": order, "y": y[order], "block": part[order]}
+    nodes |= {f"f{k}": x[order, k] for k in range(3)}
+    edges = {"source": ends[0], "target": ends[1], "w": weight}
+    data = Data(x=torch.from_numpy(x), y=torch.from_numpy(y), edge_index=torch.from_numpy(ends))
+    data.part, data.edge_weight = torch.from_numpy(part), torch.from_numpy(weight)
+    return nodes, edges, data
+
+
+def write(path: Path, columns: dict[str, Any]) -> Path:
+    with duckdb.connect() as db:
+        db.execute(f"COPY (FROM columns) TO '{path}' (FORMAT parquet, ROW_GROUP_SIZE 2048)")
+    return path
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[Path, Path]:
+    nodes, edges, _ = graph()
+    return write(tmp_path / "edges.parquet", edges), write(tmp_path / "nodes.parquet", nodes)
+
+
+COLUMNS: dict[str, Any] = {"part": "block", "weight": "w", "x": ["f0", "f1", "f2"]}
+
+
+@pytest.mark.parametrize("normalize", [False, True])
+def test_the_folder_equals_the_one_from_memory(
+    files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, normalize: bool
+) -> None:
+    monkeypatch.setattr(module, "CHUNK", 64)
+    _, _, data = graph()
+    told = []
+    kept = GraphFolder.from_parquet(
+        *files, tmp_path / "graph", **COLUMNS, normalize=normalize,
+        progress=lambda *step: told.append(step),
+    )  # fmt: skip
+    kept.verify()
+    assert told[-1][1] == told[-1][2] == kept.graph.num_edges
+    whole = Neighborhood.from_edge_index(data.edge_index, NODES, weight=data.edge_weight)
+    if normalize:
+        whole = Compose(AddSelf(), SymmetricNormalize())(whole)
+    original = kept.original_id
+    assert torch.equal(original.sort().values, torch.arange(NODES))
+    assert torch.equal(kept.part, data.part[original]) and not kept.part.diff().lt(0).any()
+    assert torch.equal(kept.node["x"], data.x[original])
+    assert torch.equal(kept.node["y"], data.y[original])
+    dense = torch.zeros(NODES, NODES)
+    dense[original[:, None], original] = kept.graph.to_dense()
+    torch.testing.assert_close(dense, whole.to_dense().float(), rtol=1e-6, atol=1e-7)
+    assert {path.suffix for path in kept.folder.iterdir()} == {".npy", ".json", ".parquet"}
+    batch = next(iter(PartitionLoader(kept, kept.part, batch_size=2)))
+    assert torch.equal(batch.x, data.x[batch.original_id])
+
+
+def test_ids_of_any_type_have_their_nodes_in_a_file(tmp_path: Path) -> None:
+    nodes = {"id": np.array(["b", "c", "a"]), "f": np.array([1.0, 2.0, 3.0])}
+    edges = {"source": np.array(["a", "b"]), "target": np.array(["b", "c"])}
+    kept = GraphFolder.from_parquet(
+        write(tmp_path / "e.parquet", edges), write(tmp_path / "n.parquet", nodes), tmp_path / "g"
+    )
+    with duckdb.connect() as db:
+        found = dict(db.execute(f"FROM '{tmp_path}/g/names.parquet'").fetchall())
+    assert found == {"a": 0, "b": 1, "c": 2} and kept.graph.weight is None
+    assert kept.graph.edge_index().tolist() == [[0, 1], [1, 2]]
+    assert kept.node["f"].tolist() == [3.0, 1.0, 2.0]
+
+
+def test_lists_of_numbers_are_rows(tmp_path: Path) -> None:
+    edges = write(tmp_path / "e.parquet", {"source": np.array([0]), "target": np.array([1])})
+    with duckdb.connect() as db:
+        for name, last in (("n", "[5, 6]"), ("odd", "[5]")):
+            rows = f"VALUES (0, [1::FLOAT, 2]), (1, [3, 4]), (2, {last})"
+            db.execute(f"COPY (SELECT * FROM ({rows}) t(id, x)) TO '{tmp_path}/{name}.parquet'")
+    kept = GraphFolder.from_parquet(edges, tmp_path / "n.parquet", tmp_path / "g")
+    assert kept.node["x"].tolist() == [[1, 2], [3, 4], [5, 6]]
+    with pytest.raises(ValueError, match="x: lists of unequal length"):
+        GraphFolder.from_parquet(edges, tmp_path / "odd.parquet", tmp_path / "h")
+
+
+KILLED = """
+import os, signal, sys
+from graphtheory.data.loaders import GraphFolder, parquet
+parquet.CHUNK = 64
+def progress(what, done, total):
+    if what == sys.argv[4] and done >= int(sys.argv[5]):
+        os.kill(os.getpid(), signal.SIGKILL)
+GraphFolder.from_parquet(*sys.argv[1:4], part="block", weight="w", x=["f0", "f1", "f2"],
+                         progress=progress)
+"""
+
+
+@pytest.mark.parametrize(
+    ("what", "done"), [("sorting edges", 0), ("writing nodes", 128), ("writing edges", 640)]
+)
+def test_after_a_kill_the_same_call_goes_on(
+    files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str, done: int
+) -> None:
+    folder = tmp_path / "graph"
+    ran = subprocess.run(
+        [sys.executable, "-c", KILLED, *map(str, files), str(folder), what, str(done)], check=False
+    )
+    assert ran.returncode == -signal.SIGKILL and not folder.exists()
+    monkeypatch.setattr(module, "CHUNK", 64)
+    with pytest.raises(ValueError, match="was begun from other files or options; delete it"):
+        GraphFolder.from_parquet(*files, folder, part="block")
+    if what == "writing edges":  # a piece that was damaged meanwhile is written again
+        with (tmp_path / ".graph.parquet" / "x.x.npy").open("r+b") as file:
+            file.seek(-8, os.SEEK_END)
+            file.write(b"\xff" * 8)
+    wrote = []
+    rows = module.SortedTables._rows
+    monkeypatch.setattr(
+        module.SortedTables, "_rows",
+        lambda self, table, names, first, stop: (
+            wrote.append((table, first)), rows(self, table, names, first, stop)
+        )[1],
+    )  # fmt: skip
+    resumed = GraphFolder.from_parquet(*files, folder, **COLUMNS)
+    resumed.verify()
+    fresh = GraphFolder.from_parquet(*files, tmp_path / "fresh", **COLUMNS)
+    for path in fresh.folder.glob("*.npy"):
+        assert (folder / path.name).read_bytes() == path.read_bytes(), path.name
+    if what == "writing edges":
+        assert [first for table, first in wrote if table == "nodes"][:1] == [256]
+        assert ("edges", 0) not in wrote[: wrote.index(("nodes", 0))]
+
+
+def without(columns: dict[str, np.ndarray], **changes: Any) -> dict[str, Any]:
+    return {name: value for name, value in (columns | changes).items() if value is not None}
+
+
+IDS = np.arange(NODES)
+WRONG: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any], str]] = [
+    ({}, {}, {"id": "name"}, "id: 'name' is no column of nodes, which has ['id', "),
+    ({}, {}, {"weight": "v"}, "weight: 'v' is no column of edges, which has ['source', "),
+    ({}, {}, {"x": ["f0", "g"]}, "x: ['g'] are no columns of nodes"),
+    ({"id": IDS // 2}, {}, {}, "id: "),
+    ({"id": IDS + 1}, {}, {}, "source: edges name 0, which is no id of nodes"),
+    ({}, {"target": np.full(EDGES, NODES)}, {}, f"target: edges name {NODES}, which is no id"),
+    ({"name": IDS.astype(str)}, {}, {}, "name: a column of "),
+    ({"f0": np.ma.masked_less(IDS.astype(float), 1)}, {}, {}, "f0: has empty entries"),
+]
+
+
+@pytest.mark.parametrize(("of_nodes", "of_edges", "options", "message"), WRONG)
+def test_what_does_not_fit_is_named(
+    tmp_path: Path, of_nodes: Any, of_edges: Any, options: Any, message: str
+) -> None:
+    nodes, edges, _ = graph()
+    nodes, edges = nodes | of_nodes, edges | of_edges
+    if "f0" in of_nodes:  # numpy's masks are written as empty entries
+        import pandas
+
+        nodes = pandas.DataFrame(
+            {n: np.ma.filled(v.astype(float), np.nan) for n, v in nodes.items()}
+        )
+        nodes["f0"] = nodes["f0"].astype("Float64").where(IDS > 0)
+        nodes["id"] = nodes["id"].astype(int)
+    files = write(tmp_path / "e.parquet", edges), write(tmp_path / "n.parquet", nodes)
+    with pytest.raises(ValueError, match=re.escape(message)):
+        GraphFolder.from_parquet(*files, tmp_path / "g", **options)
+    assert not (tmp_path / "g").exists()
+
+
+def test_missing_files_and_full_folders_are_refused(
+    files: tuple[Path, Path], tmp_path: Path
+) -> None:
+    with pytest.raises(FileNotFoundError, match="nodes: no file matches"):
+        GraphFolder.from_parquet(files[0], tmp_path / "none.parquet", tmp_path / "g")
+    with pytest.raises(FileExistsError, match="something lies in"):
+        GraphFolder.from_parquet(*files, tmp_path)
+
+
+def test_the_command_divides_and_tells_the_cut(
+    files: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["convert", *map(str, files), str(tmp_path / "graph"), "--x", "f0,f1", "--parts", "4"]
+    assert main([*words, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    kept = GraphFolder(tmp_path / "graph")
+    assert (told["nodes"], told["edges"]) == (NODES, EDGES)
+    assert told["edge_cut"] == edge_cut(kept, kept.part) and kept.part.unique().tolist() == [
+        *range(4)
+    ]
+    y = torch.empty(NODES, dtype=torch.int64).index_copy_(0, kept.original_id, kept.node["y"])
+    assert kept.node["x"].shape == (NODES, 2) and torch.equal(y, graph()[2].y)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["edges.parquet", "graph", "nodes.parquet"]
+    assert main(words) == 2 and "something lies in" in capsys.readouterr().err
+    assert main([*words[:3], str(tmp_path / "other"), "--id", "key"]) == 2
+    assert not (tmp_path / ".other.parquet").exists()
+    assert "id: 'key' is no column of nodes" in capsys.readouterr().err
+    assert main(["convert", "edges.parquet"]) == 2
+    assert "NODES: missing, expected EDGES NODES FOLDER" in capsys.readouterr().err
+
+
+def test_one_pass_finds_parts_that_a_random_division_cuts() -> None:
+    drawn = torch.Generator().manual_seed(0)
+    group = torch.randint(8, (2_000,), generator=drawn)
+    ends = torch.randint(2_000, (2, 200_000), generator=drawn)
+    inside = (group[ends[0]] == group[ends[1]]) | (torch.rand(200_000, generator=drawn) < 0.02)
+    data = Data(edge_index=to_undirected(ends[:, inside]), num_nodes=2_000)
+    part = fennel(data, 8)
+    assert part.bincount().max() <= 275 and edge_cut(data, part) < 0.5
+    assert 0.85 < edge_cut(data, part[torch.randperm(2_000, generator=drawn)]) < 0.9
+    assert torch.equal(fennel(data, 1), torch.zeros(2_000, dtype=torch.int64))
+    for wrong in (0, 2_001, 2.0):
+        with pytest.raises(ValueError, match=f"num_parts: got {wrong}, expected 1 to"):
+            fennel(data, wrong)
+    with pytest.raises(ValueError, match="slack: got"):
+        fennel(data, 2, slack=0.5)

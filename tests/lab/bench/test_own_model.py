@@ -1,0 +1,171 @@
+"""The user's own networks in rows beside ours: what they may look like, and what is refused."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch_geometric.data import Data
+from torch_geometric.nn import GCN, GCNConv, Sequential, global_add_pool
+
+import graphtheory
+from graphtheory.lab.bench.benchmark import bench_task
+from graphtheory.lab.cli import main
+from graphtheory.lab.train import FullGraph, NodeTask, fit
+from tests.lab.bench.test_compare import ring
+
+SHORT: dict[str, Any] = {"seeds": 1, "epochs": 3, "progress": False}
+FILE = """
+import torch
+from torch_geometric.nn import GCNConv
+
+class MyNet(torch.nn.Module):
+    def __init__(self, in_channels, out_channels):
+        super().__init__()
+        self.conv = GCNConv(in_channels, out_channels)
+
+    def forward(self, x, edge_index):
+        return self.conv(x, edge_index)
+"""
+
+
+class Net(nn.Module):
+    def __init__(self, in_channels: int, out_channels: int) -> None:
+        super().__init__()
+        self.conv = GCNConv(in_channels, out_channels)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return self.conv(x, edge_index)
+
+
+class OnData(Net):
+    def forward(self, data: Data) -> Tensor:
+        return super().forward(data.x, data.edge_index)
+
+
+class Pooled(Net):
+    def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor) -> Tensor:
+        return global_add_pool(super().forward(x, edge_index), batch)
+
+
+class PooledData(Net):
+    def forward(self, data: Data) -> Tensor:
+        return global_add_pool(super().forward(data.x, data.edge_index), data.batch)
+
+
+def graphs(count: int = 30) -> list[Data]:
+    rings = [ring(4 + i % 3) for i in range(count)]
+    own = ((torch.rand(len(one.y), 3), one.edge_index) for one in rings)
+    return [Data(x=x, edge_index=e, y=torch.tensor([i % 2])) for i, (x, e) in enumerate(own)]
+
+
+def in_a_row(channels: int, classes: int) -> nn.Module:
+    return Sequential("x, edge_index", [(GCNConv(channels, classes), "x, edge_index -> x")])
+
+
+def test_a_network_of_every_form_is_trained_as_fit_trains_it() -> None:
+    forms: dict[str, Any] = {
+        "mine": lambda i, o: Net(i, o), "on data": OnData, "in a row": in_a_row, "gcn": "gcn",
+        "of PyG": lambda i, o: GCN(i, 8, 2, o),
+    }  # fmt: skip
+    found = graphtheory.bench(ring(), forms, **SHORT)
+    assert [run.model for run in found.runs] == list(forms)
+    mine, on_data, in_row, ours, _ = (run.history for run in found.runs)
+    losses = [[epoch["val_loss"] for epoch in run] for run in (mine, on_data, in_row)]
+    assert losses[0] == losses[1] == losses[2] != [epoch["val_loss"] for epoch in ours]
+    assert "Your own network, not tuned, trained by the same loop: mine, on data" in str(found)
+    task = bench_task(ring())
+    config, epochs, patience = found.benchmark.config("mine")
+    assert (epochs, patience) == found.benchmark.config("gcn")[1:]
+    data = task.data(0, row_scale=config.row_scale)
+    torch.manual_seed(0)
+    network = Net(30, 2)
+
+    class Given(nn.Module):  # the same loop by hand
+        def __init__(self) -> None:
+            super().__init__()
+            self.network = network
+
+        def forward(self, x: Tensor, neighborhood: Any) -> Tensor:
+            return self.network(x, neighborhood.edge_index())
+
+    by_hand = fit(
+        NodeTask(Given(), num_classes=2, optimizer=config.optimizer), FullGraph(data),
+        epochs=3, progress=False,
+    )  # fmt: skip
+    assert [epoch["val_loss"] for epoch in by_hand.history] == losses[0]
+
+
+def test_sets_of_graphs_take_them_too() -> None:
+    found = graphtheory.bench(graphs(), ["gine", Pooled, PooledData], **SHORT)
+    ours, mine, on_data = found.runs
+    assert (ours.model, mine.model) == ("gine", "Pooled") and mine.parameters == 3 * 2 + 2
+    assert [e["val_loss"] for e in mine.history] == [e["val_loss"] for e in on_data.history]
+    values = [one.clone() for one in graphs()]
+    for one in values:
+        one.y = one.x.sum(0)[None, :1]
+    assert graphtheory.bench(values, [Pooled], **SHORT).runs[0].test > 0
+
+
+@pytest.mark.usefixtures("small_space")
+def test_a_search_has_the_same_budget_and_its_log_tells_networks_apart(tmp_path: Path) -> None:
+    def search(build: Callable[[int, int], nn.Module]) -> Any:
+        return graphtheory.bench(
+            ring(), {"mine": build, "gcn": "gcn"}, budget=2, out=tmp_path / "o", **SHORT
+        )
+
+    found = search(Net)
+    log = (tmp_path / "o/search.jsonl").read_text()
+    assert log.count('"model": "mine"') == log.count('"model": "gcn"') == 2
+    assert "tuned in step size alone, trained by the same loop: mine." in str(found)
+    search(Net)
+    assert (tmp_path / "o/search.jsonl").read_text() == log
+    with pytest.raises(ValueError, match="under other settings: source"):
+        search(OnData)
+
+
+@pytest.mark.parametrize(
+    ("models", "expected"),
+    [
+        ([lambda i, o: 3], "model <lambda>: got int, expected a torch.nn.Module"),
+        ({"m": lambda i, o: Net(i, o + 1)}, "model m: outputs of shape (30, 3), expected (30, 2)"),
+        ({"m": lambda i, o: Net(i + 1, o)}, "model m: RuntimeError: mat1 and mat2 shapes"),
+        (
+            {"m": lambda i, o: nn.Bilinear(i, i, o)},
+            "model m: got forward(input1, input2), expected",
+        ),
+        ({"m": Net(3, 2)}, "models: got Net, expected a name, FILE.py:NAME or a function"),
+        ({"gt": Net}, "models: 'gt' is one of ours, give your own another name"),
+        ({"mine": "gt"}, "models: got 'mine' for gt, expected names that differ"),
+        ([lambda i, o: Net(i, o), lambda i, o: Net(i, o)], "got '<lambda>' for <lambda>, expected"),
+        (["mine.py:MyNet"], "models: there is no file mine.py, expected FILE.py:NAME"),
+        ([3], "models: got int, expected a name"),
+    ],
+)
+def test_what_cannot_be_trained_is_refused_before_anything_is(models: Any, expected: str) -> None:
+    with pytest.raises((ValueError, TypeError, OSError), match=re.escape(expected)):
+        graphtheory.bench(ring(), models, seeds=1, epochs=1)
+
+
+def test_a_file_of_data_and_one_of_a_network_in_python_and_on_the_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    torch.save(ring(), "mine.pt")
+    Path("mine.py").write_text(FILE)
+    found = graphtheory.bench("mine.pt", ["gcn", "mine.py:MyNet"], **SHORT)
+    assert (found.name, [run.model for run in found.runs]) == ("mine", ["gcn", "MyNet"])
+    words = ["bench", "--data", "mine.pt", "--seeds", "1", "--epochs", "3", "--out", "o"]
+    assert main([*words, "--models", "gcn,mine.py:MyNet"]) == 0
+    assert "Your own network, not tuned" in capsys.readouterr().out
+    page = Path("o/report.html").read_text(encoding="utf-8")
+    assert "MyNet" in page and "lr=" in page
+    assert main([*words, "--models", "mine.py:YourNet"]) == 2
+    assert "--models: mine.py has no YourNet; expected one of GCNConv, MyNet" in (
+        capsys.readouterr().err
+    )
+    with pytest.raises(FileNotFoundError, match=r"data: there is no file other\.pt"):
+        graphtheory.bench("other.pt")

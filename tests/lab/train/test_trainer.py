@@ -1,0 +1,293 @@
+"""Schedules, clipping, accumulation, precision, callbacks, loggers and several devices."""
+
+import csv
+import json
+import os
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from lightning import Callback
+from lightning.pytorch.callbacks import EarlyStopping, LearningRateMonitor, ModelCheckpoint
+from lightning.pytorch.loggers import CSVLogger
+from torch import nn
+from torch.optim.lr_scheduler import LambdaLR, OneCycleLR, ReduceLROnPlateau, StepLR
+from torch_geometric.data import Data
+
+from graphtheory.lab.train import (
+    AdamOptions,
+    CheckpointError,
+    FitResult,
+    FullGraph,
+    SampledLayers,
+    TrainerOptions,
+    fit,
+    read_checkpoint,
+)
+from graphtheory.patterns import Compose, UniformNodes
+from tests.lab.train.conftest import new_task, without_time
+
+PLATEAU = partial(ReduceLROnPlateau, factor=0.5, patience=0, threshold=10.0)
+
+
+class Steps(Callback):
+    """Notes the step size of every epoch and the norm of the gradient after every batch."""
+
+    def __init__(self) -> None:
+        self.rates: list[float] = []
+        self.norms: list[float] = []
+        self.ends = 0
+
+    def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
+        self.rates.append(trainer.optimizers[0].param_groups[0]["lr"])
+
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, *_: Any) -> None:
+        grads = [p.grad.norm() for p in pl_module.model.parameters()]
+        self.norms.append(float(torch.stack(grads).norm()))
+
+    def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
+        self.ends += 1
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"ends": self.ends}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.ends = state_dict["ends"]
+
+
+class Layers(nn.Module):
+    """A model for batches of `SampledLayers`, and for the whole graph."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(8, 3)
+
+    def forward(self, x: torch.Tensor, graph: Any) -> torch.Tensor:
+        for layer in graph if isinstance(graph, tuple) else (graph,):
+            x = layer.to_dense() @ x
+        return self.linear(x)
+
+
+def batches(data: Data) -> SampledLayers:
+    """Five batches of four nodes in an epoch."""
+    return SampledLayers(data, UniformNodes(share=0.5), 1, evaluation=Compose(), batch_size=4)
+
+
+def run(data: Data, *, epochs: int = 6, several: bool = False, **given: Any) -> FitResult:
+    names = ("schedule", "warmup", "clip", "lr", "average")
+    options = {name: given.pop(name) for name in names if name in given}
+    task = new_task(dropout=0.2, **options)
+    if several:
+        task.model = Layers()
+        if task.average is not None:
+            task.average = task.options.average_of(task.model)
+    source = batches(data) if several else FullGraph(data)
+    return fit(task, source, epochs=epochs, patience=99, progress=False, **given)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, [1, 1, 1, 1]),
+        ({"warmup": 2}, [0.5, 1, 1, 1]),
+        ({"schedule": "linear"}, [1, 0.75, 0.5, 0.25]),
+        ({"schedule": "linear", "warmup": 2}, [0.5, 1, 1, 0.5]),
+        ({"schedule": "cosine"}, [1, 0.853553, 0.5, 0.146447]),
+        ({"schedule": partial(StepLR, step_size=2)}, [1, 1, 0.1, 0.1]),
+        ({"schedule": partial(StepLR, step_size=2), "warmup": 1}, [1, 1, 1, 0.1]),
+        ({"schedule": PLATEAU}, [1, 0.5, 0.25, 0.125]),
+    ],
+)
+def test_the_step_size_of_each_epoch(
+    data: Data, options: dict[str, Any], expected: list[float]
+) -> None:
+    steps = Steps()
+    run(data, epochs=4, lr=1.0, trainer=TrainerOptions(callbacks=[steps]), **options)
+    assert steps.rates == pytest.approx(expected, abs=1e-6)
+
+
+def test_a_schedule_may_move_after_every_step(data: Data) -> None:
+    def halved(optimizer: Any) -> dict[str, Any]:
+        return {"scheduler": LambdaLR(optimizer, lambda n: 0.5**n), "interval": "step"}
+
+    steps = Steps()
+    trainer = TrainerOptions(callbacks=[steps], accumulate=2)  # 3 steps in 5 batches
+    run(data, epochs=3, several=True, lr=1.0, schedule=halved, trainer=trainer)
+    assert steps.rates == [1, 0.5**3, 0.5**6]
+
+
+def test_gradients_are_clipped_and_accumulated(data: Data) -> None:
+    free, clipped = Steps(), Steps()
+    run(data, several=True, trainer=TrainerOptions(callbacks=[free]))
+    run(data, several=True, clip=0.01, trainer=TrainerOptions(callbacks=[clipped]))
+    assert max(clipped.norms) < 0.010001 < min(free.norms) and len(free.norms) == 30
+
+
+def test_nothing_given_is_the_run_that_it_was(data: Data) -> None:
+    plain = run(data)
+    assert without_time(run(data, trainer=TrainerOptions(callbacks=[Steps()]))) == (
+        without_time(plain)
+    )
+    half = run(data, trainer=TrainerOptions(precision="bf16-mixed"))
+    assert without_time(half) != without_time(plain)
+    assert half.history[0]["train_loss"] == pytest.approx(plain.history[0]["train_loss"], rel=0.02)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"schedule": "cosine", "warmup": 2, "clip": 0.1},
+        {"schedule": PLATEAU, "clip": 0.1},
+        {"schedule": lambda o: {"scheduler": OneCycleLR(o, 1.0, 100), "interval": "step"}},
+    ],
+    ids=["cosine", "plateau", "one cycle"],
+)
+def test_a_run_in_parts_is_the_run_in_one(
+    data: Data, tmp_path: Path, options: dict[str, Any]
+) -> None:
+    class Stop(Callback):
+        def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
+            if trainer.current_epoch == self.at:  # type: ignore[attr-defined]
+                raise KeyboardInterrupt
+
+    def part(folder: str, stop: int | None = None, **more: Any) -> tuple[FitResult | None, Steps]:
+        steps, stopper = Steps(), Stop()
+        stopper.at = stop  # type: ignore[attr-defined]
+        trainer = TrainerOptions(accumulate=2, precision="bf16-mixed", callbacks=[steps, stopper])
+        try:
+            found = run(
+                data, several=True, average=0.9, trainer=trainer, out_dir=tmp_path / folder,
+                **options, **more,
+            )  # fmt: skip
+        except (KeyboardInterrupt, SystemExit):
+            return None, steps
+        return found, steps
+
+    whole, steps = part("whole")
+    assert whole is not None and steps.ends == 6
+    assert part("parts", 2)[0] is None and part("parts", 3, resume=True)[0] is None
+    parts, last = part("parts", resume=True)
+    assert parts is not None and without_time(parts) == without_time(whole)
+    assert last.ends == 6 and last.rates == steps.rates[3:]
+    one, other = (read_checkpoint(tmp_path / name / "last.ckpt") for name in ("whole", "parts"))
+    assert all(torch.equal(v, other["state_dict"][k]) for k, v in one["state_dict"].items())
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "message"),
+    [
+        ({"schedule": "cosine"}, {"epochs": 9}, "epochs is 6 there, 9 here"),
+        ({"clip": 1.0}, {}, "clip=1.0"),
+        ({}, {"warmup": 3}, "warmup=3"),
+        ({"schedule": partial(StepLR, step_size=2)}, {}, "StepLR"),
+        ({"trainer": TrainerOptions(accumulate=2)}, {}, "accumulate is 2 there, absent here"),
+    ],
+)
+def test_another_way_to_learn_is_another_run(
+    data: Data, tmp_path: Path, first: dict[str, Any], then: dict[str, Any], message: str
+) -> None:
+    run(data, out_dir=tmp_path, **first)
+    with pytest.raises(CheckpointError, match=message):
+        run(
+            data, out_dir=tmp_path, resume=True, **({**first, **then} if "epochs" in then else then)
+        )
+
+
+def test_loggers_and_callbacks_get_every_epoch_without_the_test_score(
+    data: Data, tmp_path: Path
+) -> None:
+    logger, best = CSVLogger(tmp_path / "log"), ModelCheckpoint(tmp_path / "best", monitor="val")
+    callbacks = [LearningRateMonitor("epoch"), best]
+    found = run(data, trainer=TrainerOptions(callbacks=callbacks, loggers=[logger]))
+    with (Path(logger.log_dir) / "metrics.csv").open() as file:
+        rows = [row for row in csv.DictReader(file) if row["val_loss"]]
+    assert [float(row["val"]) for row in rows] == pytest.approx([r["val"] for r in found.history])
+    assert [row["epoch"] for row in rows] == list("012345") and "test" not in rows[0]
+    assert Path(best.best_model_path).is_file()
+
+
+def test_a_callback_that_stops_has_ended_the_run(data: Data, tmp_path: Path) -> None:
+    def part(resume: bool) -> FitResult:
+        stop = EarlyStopping("val_loss", patience=1, min_delta=100.0)
+        trainer = TrainerOptions(callbacks=[stop])
+        return run(data, out_dir=tmp_path, resume=resume, trainer=trainer)
+
+    first = part(False)
+    assert first.epochs == 2 and part(True) == first
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "message"),
+    [
+        (AdamOptions, {"schedule": "step"}, "schedule: got 'step', expected 'cosine', 'linear'"),
+        (AdamOptions, {"warmup": -1}, "warmup: got -1, expected 0 or more epochs"),
+        (AdamOptions, {"clip": 0.0}, "clip: got 0.0, expected a norm above 0"),
+        (TrainerOptions, {"accumulate": 0}, "accumulate: got 0, expected 1 or more"),
+        (TrainerOptions, {"num_nodes": 0}, "num_nodes: got 0, expected 1 or more"),
+        (TrainerOptions, {"precision": "bf16-true"}, "precision: got 'bf16-true', expected one of"),
+        (TrainerOptions, {"callbacks": [3]}, "callbacks: got a builtins.int, expected those of"),
+        (TrainerOptions, {"loggers": ["csv"]}, "loggers: got a builtins.str, expected those of"),
+    ],
+)
+def test_refuses(kind: Any, options: dict[str, Any], message: str) -> None:
+    with pytest.raises((ValueError, TypeError), match=message):
+        kind(**options)
+
+
+def test_processes_that_nobody_can_follow_are_refused(data: Data) -> None:
+    with pytest.raises(ValueError, match="strategy: 'ddp_spawn' forks or spawns"):
+        run(data, trainer=TrainerOptions(device="cpu", devices=2, strategy="ddp_spawn"))
+
+
+SCRIPT = """
+import json, os, sys
+from pathlib import Path
+from graphtheory.lab.train import FullGraph, TrainerOptions, fit
+from tests.lab.train.conftest import make_data, new_task
+from tests.lab.train.test_trainer import Layers, batches
+
+out, devices = Path(sys.argv[1]), int(sys.argv[2])
+options = TrainerOptions(device="cpu", devices=devices, strategy="ddp" if devices > 1 else "auto")
+
+def run(folder, several, epochs):
+    task = new_task(dropout=0.0, average=0.9)
+    if several:
+        task.model = Layers()
+        task.average = task.options.average_of(task.model)
+    data = (batches if several else FullGraph)(make_data())
+    found = fit(
+        task, data, epochs=epochs, out_dir=out / folder, resume=True, progress=False,
+        trainer=options,
+    )
+    history = [{k: v for k, v in row.items() if k != "seconds"} for row in found.history]
+    return history, float(sum(p.abs().sum() for p in task.model.parameters()))
+
+every = [run("one", True, 4), run("parts", True, 2), run("parts", True, 4), run("all", False, 3)]
+(out / f"rank{os.environ.get('LOCAL_RANK', 0)}.json").write_text(json.dumps(every))
+"""
+
+
+def in_processes(folder: Path, devices: int) -> list[Any]:
+    folder.mkdir()
+    (folder / "script.py").write_text(SCRIPT)
+    env = os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])}
+    words = [sys.executable, folder / "script.py", folder, str(devices)]
+    done = subprocess.run(words, env=env, capture_output=True, text=True, timeout=110)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return [json.loads(p.read_text()) for p in sorted(folder.glob("rank*.json"))]
+
+
+def test_two_processes_share_the_batches_of_an_epoch_and_go_on(tmp_path: Path) -> None:
+    both = in_processes(tmp_path / "two", 2)
+    assert len(both) == 2 and both[0] == both[1]
+    whole, _, parts, graph = both[0]
+    assert parts == whole and len(whole[0]) == 4
+    lines = (tmp_path / "two/parts/history.csv").read_text().splitlines()
+    assert [line.split(",")[0] for line in lines] == ["epoch", *"1234"]
+    ((alone, _, _, same),) = in_processes(tmp_path / "one", 1)
+    assert alone[0] != whole[0]  # five batches in three steps
+    assert same[1] == pytest.approx(graph[1], rel=1e-5)  # one batch with the whole graph
