@@ -68,13 +68,14 @@ class Recorded:
     Args:
         work: What is done.
         record: Of the kernels, from a function of tensors, these and the parts to its results
-            and a replay; that gives the results for other tensors, or None where it cannot. Without
-            it nothing is recorded.
+            and a replay, which gives the results for other tensors or None where it cannot; its
+            `kinds` are those of the tensors. Without it nothing is recorded.
     """
 
     def __init__(self, work: Work, record: Callable[..., Any] | None) -> None:
         self.work, self._record = work, record
         self._replays: dict[Any, Any] = {}  # of the forward pass, and by what the other one needs
+        self.saved: list[Any] = []  # kinds of the tensors that the backward pass reads
 
     def __call__(self, tensors: Tensors, grad: bool) -> Sequence[Tensor]:
         """The outputs, with a gradient or without."""
@@ -86,10 +87,12 @@ class Recorded:
     def forward(self, tensors: Tensors) -> Any:
         """As of the work."""
         work = self.work.forward
-        return self._run("forward", work, tensors) or work(tensors)
+        return self._run("forward", work, tensors)
 
     def backward(self, grads: Sequence[Tensor], kept: Tensors, read: Tensors, needs: Needs) -> Any:
-        """As of the work; None where it has to be `differentiable` to be right."""
+        """As of the work; None of tensors that have changed, which `differentiable` checks."""
+        if needs not in self._replays and kinds(*kept, *read) != self.saved:
+            return None
 
         def work(tensors: Tensors) -> Tensors:
             rest = tensors[len(grads) :]
@@ -99,14 +102,21 @@ class Recorded:
 
         return self._run(needs, work, [*grads, *kept, *read])
 
-    def _run(self, which: Any, work: Any, tensors: Tensors) -> Any:
+    def _run(self, which: Any, work: Callable[[Tensors], Tensors], tensors: Tensors) -> Any:
+        """The results of `work`; None of other tensors than it was recorded for."""
         if self._record is None:
             return work(tensors)
         replay = self._replays.get(which)
-        if replay is not None:
-            return replay(tensors)
-        found, self._replays[which] = self._record(work, tensors, self.work.parts)
-        return found
+        if replay is None:
+            found, self._replays[which] = self._record(work, tensors, self.work.parts)
+            return found
+        found = replay(tensors)
+        return work(tensors) if found is None and replay.kinds == kinds(*tensors) else found
+
+
+def kinds(*tensors: Tensor | None) -> list[Any]:
+    """Shape, type and device of tensors."""
+    return [None if t is None else (t.shape, t.dtype, t.get_device()) for t in tensors]
 
 
 def _are_plain(*some: Tensors) -> bool:
@@ -128,6 +138,8 @@ class _Function(torch.autograd.Function):
         ctx.recorded, ctx.kept = recorded, len(kept)
         ctx.set_materialize_grads(False)
         read = work.reads(tensors, ctx.needs_input_grad[1:])
+        if not recorded.saved:
+            recorded.saved = kinds(*kept, *read)
         ctx.save_for_backward(*kept, *read, *work.parts)  # whose changes torch notices
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 

@@ -15,7 +15,7 @@ import torch
 import triton
 from torch import Tensor
 
-from graphtheory.ops.recorded import Tensors, thread
+from graphtheory.ops.recorded import Tensors, kinds, thread
 
 Function = Callable[[Tensors], Tensors]
 
@@ -113,9 +113,7 @@ class Replay:
 
     def __init__(self, note: Recorder, given: Tensors, found: Tensors) -> None:
         self._results = [None if t is None else note.place(t) for t in found]
-        self._kinds = [
-            None if t is None else (t.shape, t.dtype, t.stride(), t.get_device()) for t in given
-        ]
+        self.kinds, self._strides = kinds(*given), [t if t is None else t.stride() for t in given]
         launches = [what[0] for what, *_ in note.steps if isinstance(what, tuple)]
         self._void = note.void or not launches
         if self._void:
@@ -146,16 +144,16 @@ class Replay:
         if self._void or any(map(watched, self._kernels)):
             return None
         held, places, odd = [*tensors], self._constants.copy(), 0
-        for t, kind in zip(tensors, self._kinds, strict=True):
+        for t, kind, strides in zip(tensors, self.kinds, self._strides, strict=True):
             if t is None or kind is None:
                 if t is not kind:
                     return None
                 places.append(None)
                 continue
-            shape, dtype, strides, device = kind
-            if t.shape != shape or t.dtype is not dtype or t.stride() != strides:
+            shape, dtype, device = kind
+            if t.shape != shape or t.dtype is not dtype or t.get_device() != device:
                 return None
-            if t.get_device() != device:
+            if t.stride() != strides:
                 return None
             places.append(at := t.data_ptr())
             odd |= at
