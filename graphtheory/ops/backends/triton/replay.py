@@ -115,7 +115,9 @@ class Replay:
         self._results = [None if t is None else note.place(t) for t in found]
         self.kinds, self._strides = kinds(*given), [t if t is None else t.stride() for t in given]
         launches = [what[0] for what, *_ in note.steps if isinstance(what, tuple)]
-        self._void = note.void or not launches
+        self._void = (
+            note.void or not launches or min((k or 0 for k in self._results), default=0) < 0
+        )
         if self._void:
             return
         self._fixed, self._constants = note.fixed, note.constants[::-1]
