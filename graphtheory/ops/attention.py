@@ -170,9 +170,16 @@ def topk_attention(
         raise TypeError(f"k: got {k!r} of type {type(k).__name__}, expected an int")
     if k < 1:
         raise ValueError(f"k: got {k}, expected 1 or more neighbors")
-    check_attention(query, key, value, neighborhood, bias, scale, dropout)
-    call = AttentionCall.of(query, key, value, neighborhood, bias, scale, dropout, generator, k=k)
-    return run(call, backend)
+    given = (query, key, value, bias, scale, dropout, backend, k)
+    kind = plan = None
+    if isinstance(query, Tensor) and not query.is_cpu:
+        kind, plan = known("topk_attention", neighborhood, *given)
+    if plan is None:
+        check_attention(query, key, value, neighborhood, bias, scale, dropout)
+    call = AttentionCall.of(
+        query, key, value, neighborhood, bias, scale, dropout, generator, k=k, plan=plan
+    )
+    return run(call, backend, kind)
 
 
 _lengths: PerTensorCache[tuple[int, ...]] = PerTensorCache(

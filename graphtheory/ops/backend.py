@@ -34,6 +34,8 @@ class Backend:
             product by edge is built.
         reads_ids: Whether loops of its own read ids, which then have to be given for every gradient
             by source; torch's operators check what they are given.
+        records: Whether its kernels off a CPU have `record` and `sums`; a small call waits for what
+            launched.
         kernels: A module with the functions that the torch ops call, see `backends.csr`.
     """
 
@@ -49,6 +51,7 @@ class Backend:
     fuses_additive_attention = False
     fuses_mapped_relu_sum = False
     reads_ids = True
+    records = False
     kernels: Any = None
 
     def run(self, call: Call | AttentionCall) -> Any:

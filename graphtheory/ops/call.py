@@ -16,8 +16,9 @@ from graphtheory.ops.backend import BY_OPERATION, Backend, choose
 from graphtheory.ops.bounds import check_rows_of
 from graphtheory.ops.derivatives import needs_grad
 from graphtheory.ops.dropout import draw_seed
+from graphtheory.ops.recorded import Recorded, Work
 
-_MOST = 64  # kinds of calls that a neighborhood remembers
+MOST = 64  # kinds of calls that a neighborhood remembers
 _OPTIONS = (str, float, int, bool, type(None))
 
 
@@ -28,11 +29,23 @@ class Plan(NamedTuple):
         run: What runs them, from the call to its result.
         grad: Whether a backward pass may follow.
         by_source: Whether that reads the edges by source.
+        recorded: The `Recorded` work of each op; None of a backend that records none.
+        again: Whether it is for later calls, which alone are recorded.
     """
 
     run: Callable[[Any], Any]
     grad: bool
     by_source: bool
+    recorded: dict[Any, Any] | None = None
+    again: bool = False
+
+    def work(self, key: Any, make: Callable[[], Work], kernels: Any) -> Recorded:
+        """The recorded work with this key, made when it is done first."""
+        assert self.recorded is not None
+        found: Recorded | None = self.recorded.get(key)
+        if found is None:
+            found = self.recorded[key] = Recorded(make(), kernels.record if self.again else None)
+        return found
 
 
 class Call(NamedTuple):
@@ -160,11 +173,15 @@ def run(
         return chosen.run(call)
     operation, grad = call.operation, needs_grad(call.tensors)
     check_rows_of(nb, operation)
-    plan = Plan(chosen.runner(operation), grad, grad and chosen.needs_transpose(call))
+    recorded: dict[Any, Any] | None = None
+    if chosen.records and not nb.indptr.is_cpu:
+        recorded = {}
+    by_source = grad and chosen.needs_transpose(call)
+    plan = Plan(chosen.runner(operation), grad, by_source, recorded)
     result = plan.run(call._replace(plan=plan))
-    if len(nb.plans) >= _MOST:
+    if len(nb.plans) >= MOST:
         nb.plans.clear()
-    nb.plans[kind] = plan
+    nb.plans[kind] = plan if recorded is None else plan._replace(recorded={}, again=True)
     return result
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
@@ -15,6 +16,15 @@ from graphtheory.graph.content import PLAIN
 TRANSFORMS = torch._C._functorch.TransformType
 BATCHED_GRADS: Any = torch._C._parse_dispatch_key("VmapMode")
 Maybe = Sequence[Tensor | None]
+
+
+class _Thread(threading.local):
+    """Whether a backward pass runs in this thread: `.data` of what it saved may have been set."""
+
+    backward = False
+
+
+thread = _Thread()
 
 
 def check_derivatives(name: str, transform: Any, args: tuple[Any, ...]) -> None:
@@ -72,6 +82,11 @@ def entry_by_entry(call: Callable[..., Any]) -> Callable[..., tuple[Any, Any]]:
         )
 
     return batched
+
+
+def is_batched() -> bool:
+    """Whether gradients come in batches, as with `is_grads_batched`."""
+    return bool(torch._C._dispatch_tls_is_dispatch_key_included(BATCHED_GRADS))
 
 
 def of_batches(call: Callable[..., Any], args: Sequence[Any]) -> Any:
@@ -209,3 +224,24 @@ def _grad(outputs: Maybe, above: Maybe, inputs: Maybe, again: bool) -> list[Tens
     outs, ups = zip(*((out, up.to(out.dtype)) for out, up in pairs), strict=True)
     found = iter(torch.autograd.grad(outs, asked, ups, create_graph=again, allow_unused=True))
     return [next(found) if t is not None and t.requires_grad else None for t in inputs]
+
+
+def materialized(ctx: Any, grads: list[Any]) -> list[Tensor] | None:
+    """Gradients of outputs, zeros of `ctx.shapes` for some absent ones; None if all are absent."""
+    some = [grad for grad in grads if grad is not None]
+    if not some:
+        return None
+    if len(some) < len(grads):
+        for k, (shape, dtype) in enumerate(ctx.shapes):
+            if grads[k] is None:
+                grads[k] = some[0].new_zeros(shape, dtype=dtype)
+    return grads
+
+
+def in_backward(function: Callable[..., Any], *args: Any) -> Any:
+    """The result of a function whose calls of operators check all shapes."""
+    before, thread.backward = thread.backward, True
+    try:
+        return function(*args)
+    finally:
+        thread.backward = before

@@ -14,6 +14,7 @@ from graphtheory.ops.bounds import check_arguments, check_same_type
 from graphtheory.ops.call import Call, known, run, structure
 from graphtheory.ops.kernels import neighborhood_of
 from graphtheory.ops.operator import FusedOp
+from graphtheory.ops.recorded import made
 
 Reduction = Literal["sum", "mean", "max", "min"]
 
@@ -136,13 +137,17 @@ def aggregate(
         >>> [aggregate(None, value, nb, reduce=r)[1].item() for r in ("sum", "mean", "max", "min")]
         [3.0, 1.5, 2.0, 1.0]
     """
-    if weights is None:
+    kind = plan = None
+    if weights is None and getattr(neighborhood, "weight", None) is None:
+        kind, plan = known("aggregate", neighborhood, None, value, reduce, backend)
+    if weights is None and (plan is None or plan.recorded is None):
         check_arguments(neighborhood, "MHD", value=value)
         one = neighborhood.weight
         if one is None:
             one = value.new_ones(neighborhood.num_edges)
         weights = one.to(value.dtype)[:, None].expand(-1, value.size(1))
-    kind, plan = known("aggregate", neighborhood, weights, value, reduce, backend)
+    if kind is None:
+        kind, plan = known("aggregate", neighborhood, weights, value, reduce, backend)
     if plan is None:
         check_arguments(neighborhood, "MHD EH", value=value, weights=weights)
         if reduce not in get_args(Reduction):
@@ -161,7 +166,9 @@ def _definition(a: Any, matrix: Tensor | None = None) -> Tensor:
 
 def _gradients(kernels: Any, a: Any, grads: Any, kept: Any, needs: Any) -> Any:
     indptr, indices, t_indptr, _, perm = a.parts
-    rows = a.order.index_select(0, perm) if len(a.order) else perm  # of the features, by source
+    rows = perm  # of the features, by source
+    if len(a.order):
+        rows = made(lambda order: order.index_select(0, perm), a.order)
     return kernels.relu_sum_backward(
         indptr, indices, a.order, t_indptr, rows, *grads, a.value, a.features
     )
@@ -224,11 +231,12 @@ def run_relu_sum(call: Call, backend: Backend) -> Tensor:
     if order is None:
         order = nb.indptr.new_empty(0)
     if matrix is not None and matrix.numel() and backend.fuses_mapped_relu_sum:
-        return _mapped_sum(value, features, matrix, order, parts, backend.name)[0]
+        given = (value, features, matrix, order, parts, backend.name)
+        return _mapped_sum(*given, plan=call.plan)[0]
     if matrix is not None:
         product = features @ matrix.transpose(0, 1).flatten(1)
         features = product.view(len(features), matrix.size(0), matrix.size(2))
-    return _sum(value, features, order, parts, backend.name)
+    return _sum(value, features, order, parts, backend.name, plan=call.plan)
 
 
 def relu_sum(
@@ -278,14 +286,18 @@ def relu_sum(
         >>> relu_sum(value, torch.ones(2, 1, 1), nb).flatten().tolist()
         [0.0, 2.0]
     """
-    words = "MHD HKD? EHD" if edge_matrix is None else "MHD HKD EK"
-    of_edges = {"edge_matrix": edge_matrix, "edge_features": edge_features}
-    check_arguments(neighborhood, words, value=value, **of_edges)
-    check_same_type(value=value, edge_features=edge_features, edge_matrix=edge_matrix)
-    if given_order and neighborhood.perm is None:
-        raise ValueError("given_order: got True, but the neighborhood has no perm")
     given = (value, edge_features, edge_matrix)
-    return run(Call("relu_sum", neighborhood, given, (given_order,)), backend)
+    kind = plan = None
+    if isinstance(value, Tensor) and not value.is_cpu:  # there, `perm` is checked in every call
+        kind, plan = known("relu_sum", neighborhood, *given, given_order, backend)
+    if plan is None:
+        words = "MHD HKD? EHD" if edge_matrix is None else "MHD HKD EK"
+        of_edges = {"edge_matrix": edge_matrix, "edge_features": edge_features}
+        check_arguments(neighborhood, words, value=value, **of_edges)
+        check_same_type(value=value, edge_features=edge_features, edge_matrix=edge_matrix)
+        if given_order and neighborhood.perm is None:
+            raise ValueError("given_order: got True, but the neighborhood has no perm")
+    return run(Call("relu_sum", neighborhood, given, (given_order,), plan), backend, kind)
 
 
 def _gated_gradients(kernels: Any, a: Any, grads: Any, kept: Any, needs: Any) -> Any:

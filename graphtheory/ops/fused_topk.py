@@ -58,7 +58,7 @@ def on_edges(call: AttentionCall, backend: Backend) -> Tensor:
     if bias is None:
         bias = torch.zeros_like(stays, dtype=wide)
     masked = torch.where(stays, bias, -torch.inf)
-    return fused.attention(call._replace(bias=masked, k=None), backend)
+    return fused.attention(call._replace(bias=masked, k=None, plan=None), backend)
 
 
 def _saved(a: Any) -> Tensor:
@@ -115,5 +115,5 @@ def on_blocks(call: AttentionCall, backend: Backend) -> Tensor:
     """Run a checked call on equal complete blocks by the kernels of a backend for these."""
     return _blocks(
         call.query, call.key, call.value, *call.bias_parts, call.seed, call.neighborhood.blocks,
-        call.k, call.scale, call.dropout, backend.name,
+        call.k, call.scale, call.dropout, backend.name, plan=call.plan,
     )[0]  # fmt: skip

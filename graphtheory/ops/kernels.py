@@ -7,6 +7,7 @@ follow the transposed structure [t_indptr, targets, perm] after it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from torch import Tensor
@@ -17,6 +18,7 @@ from graphtheory.ops import reference
 from graphtheory.ops.backend import BACKENDS, Backend
 from graphtheory.ops.call import Call, structure, sum_type
 from graphtheory.ops.operator import FusedOp, Operator, operator
+from graphtheory.ops.recorded import Needs, Tensors, made
 
 
 def neighborhood_of(parts: Sequence[Tensor], num_src: int) -> Neighborhood:
@@ -176,9 +178,12 @@ _max = FusedOp(
 def aggregate(call: Call, backend: Backend) -> Tensor:
     """Sums, means, largest or smallest values [num_dst, H, D]; see `ops.aggregate`."""
     weights, value = call.tensors
-    assert weights is not None and value is not None
-    nb, (reduce,) = call.neighborhood, call.options
+    nb, (reduce,), plan = call.neighborhood, call.options, call.plan
     parts, name = structure(call, backend), backend.name
+    if plan is not None and plan.recorded is not None and reduce in ("sum", "mean"):
+        one = plan.work(Sums, lambda: Sums(parts, backend, reduce == "mean"), backend.kernels)
+        return one((weights, value), plan.grad)[0]
+    assert weights is not None and value is not None
     if reduce == "max":
         return _max(weights, value, parts, name, plan=call.plan).to(value.dtype)
     if reduce == "min":
@@ -187,3 +192,55 @@ def aggregate(call: Call, backend: Backend) -> Tensor:
         share = 1 / nb.degree().clamp(min=1).to(sum_type(weights))
         weights = weights * share.index_select(0, nb.targets())[:, None]
     return _aggregate(weights, value, parts, name, plan=call.plan)
+
+
+class Sums:
+    """Sums or means of weighted values over rows, as work to record; without weights of values."""
+
+    name, outputs = "graphtheory::aggregate", 1
+
+    def __init__(self, parts: Sequence[Tensor], backend: Backend, mean: bool) -> None:
+        self.parts, self._backend, self._mean = parts, backend, mean
+        self._lengths = parts[0] if mean else None
+
+    def forward(self, tensors: Tensors) -> Tensors:
+        kernels = self._backend.kernels
+        return [kernels.sums(*self.parts[:2], *tensors, lengths=self._lengths)]
+
+    def reads(self, tensors: Tensors, needs: Needs) -> Tensors:
+        weights, value = tensors  # each gradient reads the other; what none reads may change
+        return weights if needs[1] else None, value if needs[0] else None
+
+    def backward(self, grads: Sequence[Tensor], kept: Tensors, read: Tensors, needs: Needs) -> Any:
+        kernels, (weights, value), (grad,) = self._backend.kernels, read, grads
+        indptr, indices, t_indptr, targets, perm = self.parts
+        of_weights = of_value = None
+        if needs[0]:
+            of_weights = kernels.edge_dot(indptr, indices, grad, value)
+            if self._mean:
+                of_weights = made(partial(_shared, indptr), of_weights)
+        if needs[1]:
+            more = {"lengths": self._lengths, "by_node": self._mean}
+            of_value = kernels.sums(t_indptr, targets, weights, grad, perm, **more)
+        return of_weights, of_value
+
+    def differentiable(
+        self, grads: Sequence[Tensor], kept: Tensors, read: Tensors, needs: Needs
+    ) -> Any:
+        (weights, value), (grad,), of_weights = read, grads, None
+        given = self.parts, self._backend.name
+        if self._mean:
+            grad = grad / self.parts[0].diff().clamp(min=1).to(grad.dtype)[:, None, None]
+        if needs[0]:
+            of_weights = _edge_dot(grad, value, *given)
+        if not needs[1]:
+            return of_weights, None
+        if weights is None:
+            weights = grad.new_ones(len(self.parts[1]), grad.size(1))
+        return of_weights, _by_source(weights, grad, *given)
+
+
+def _shared(indptr: Tensor, per_edge: Tensor) -> Tensor:
+    """Values of edges divided by the number of edges of their row."""
+    degree = indptr.diff().clamp(min=1)
+    return per_edge / degree[csr_targets(indptr, len(per_edge))][:, None]

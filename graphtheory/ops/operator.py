@@ -6,11 +6,9 @@ A fused operation is one declaration, from which its torch ops and derivatives f
 from __future__ import annotations
 
 import inspect
-import threading
 from collections import namedtuple
 from collections.abc import Callable, Sequence
-from functools import cache, wraps
-from operator import itemgetter
+from functools import wraps
 from typing import Any
 
 import torch
@@ -21,21 +19,10 @@ from graphtheory.graph.inference import innermost_transform
 from graphtheory.ops import derivatives
 from graphtheory.ops.backend import BACKENDS
 from graphtheory.ops.bounds import Layout
+from graphtheory.ops.declared import TYPES, declared, flags, one_or_all, taker
+from graphtheory.ops.recorded import OpWork
 
-_TYPES = {
-    "parts": "Tensor[]", "blocks": "SymInt[]", "int": "SymInt", "float": "float", "bool": "bool",
-    "str": "str",
-}  # fmt: skip
 _DIGITS = "01".__getitem__
-
-
-class _Thread(threading.local):
-    """Whether a backward pass runs in this thread: `.data` of what it saved may have been set."""
-
-    backward = False
-
-
-_thread = _Thread()
 
 
 class Operator:
@@ -73,7 +60,7 @@ class Operator:
             return function(*_detached(args))
 
         def checked(*args: Any) -> Any:
-            if _thread.backward:
+            if derivatives.thread.backward:
                 self.layout.check_shapes(args)
             self.layout.check_ids(args)
             return planned(*args)
@@ -88,6 +75,10 @@ class Operator:
         self.register_fake = self.op.register_fake
         self._checked, self.planned = checked, planned
         self._direct = self._transformed = self.planned_direct = self.op  # without a gradient
+
+    def recorded(self, args: tuple[Any, ...], plan: Any) -> Any:
+        """The value of a call with a plan whose launches a backend can record."""
+        return (self.planned_direct if plan.grad else self.planned)(*args)
 
     def register_autograd(
         self,
@@ -115,6 +106,8 @@ class Operator:
             NotImplementedError: For forward-mode derivatives, whose tangents would be lost.
         """
         if plan is not None:
+            if plan.recorded is not None:
+                return self.recorded(args, plan)
             return (self.planned_direct if plan.grad else self.planned)(*args)
         if torch.compiler.is_compiling():
             return self.op(*args)
@@ -165,11 +158,7 @@ def _differentiable(
 
         @staticmethod
         def backward(ctx: Any, *grads: Any) -> Any:
-            before, _thread.backward = _thread.backward, True
-            try:
-                found = backward(ctx, *grads)
-            finally:
-                _thread.backward = before
+            found = derivatives.in_backward(backward, ctx, *grads)
             out = list(found) if isinstance(found, tuple) else [found]
             for k, grad in enumerate(out):
                 if isinstance(grad, list):
@@ -229,28 +218,41 @@ class FusedOp(Operator):
         self._closed = [k for k in range(len(self._outputs)) if k not in self._open]
         words = [word.rstrip("?") for _, word in given]
         self._parts = words.index("parts") if "parts" in words else None  # the one list of tensors
-        self._tensors = [k for k, word in enumerate(words) if word not in _TYPES]
-        self._options = [k for k, word in enumerate(words) if word in _TYPES and k != self._parts]
+        self._tensors = [k for k, word in enumerate(words) if word not in TYPES]
+        self._options = [k for k, word in enumerate(words) if word in TYPES and k != self._parts]
         self._asked = [k for k, word in enumerate(words) if word.isupper()]
-        self._take_tensors, self._take_asked = _taker(self._tensors), _taker(self._asked)
-        self._take_options, self._take_closed = _taker(self._options), _taker(self._closed)
+        self._take_tensors, self._take_asked = taker(self._tensors), taker(self._asked)
+        self._take_options, self._take_closed = taker(self._options), taker(self._closed)
 
         grads = [f"grad{k}:{self._outputs[at]}" for k, at in enumerate(self._open)]
         kept_ones = [f"kept{k}:{word}" for k, word in enumerate(kept.split())]
         self._first, self._second = len(grads), len(grads) + len(kept_ones)
         backward = " ".join((*grads, *kept_ones, "needs:str", arguments, "backend:str"))
         super().__init__(
-            *_declared(name, f"{arguments} backend:str", len(self._outputs), self._forward)
+            *declared(name, f"{arguments} backend:str", len(self._outputs), self._forward)
         )
         self.register_fake(
             self._fake if fake is None else lambda *args: fake(self._as_named(*args))
         )
         self.register_autograd(self._differentiate, setup_context=self._save)
         self.gradients = Operator(
-            *_declared(f"{name}_backward", backward, len(self._asked), self._backward)
+            *declared(f"{name}_backward", backward, len(self._asked), self._backward)
         )
         self.gradients.register_fake(self._fake_gradients)
         self.gradients.register_autograd(self._differentiate_again, setup_context=self._save_again)
+
+    def recorded(self, args: tuple[Any, ...], plan: Any) -> Any:
+        for name, ids, table in self.layout.lookups:
+            check_lookup(name, args[ids], args[table])
+        kernels = BACKENDS[args[-1]].kernels
+        one = plan.work(self, lambda: OpWork(self, args, kernels), kernels)
+        found = one(self._take_tensors(args), plan.grad)
+        if len(self._outputs) == 1:
+            return found[0]
+        out: list[Tensor | None] = [None] * len(self._outputs)  # for those without a gradient
+        for k, tensor in zip(self._open, found, strict=True):
+            out[k] = tensor
+        return tuple(out)
 
     def _forward(self, *args: Any) -> Any:
         return self._run(BACKENDS[args[-1]].kernels, self._as_named(*args))
@@ -258,7 +260,7 @@ class FusedOp(Operator):
     def _fake(self, *args: Any) -> Any:
         sizes = self.layout.sizes(args)
         like = args[self._tensors[0]]
-        return _one_or_all(
+        return one_or_all(
             [like.new_empty([sizes[letter] for letter in word]) for word in self._outputs]
         )
 
@@ -270,7 +272,7 @@ class FusedOp(Operator):
         for k, need, one in zip(self._asked, needs, found, strict=True):
             absent = not need or rest[k] is None
             out.append(grads[0].new_empty(0) if absent else one.to(rest[k].dtype))
-        return _one_or_all(out)
+        return one_or_all(out)
 
     def _fake_gradients(self, *args: Any) -> Any:
         grads, _, needs, rest = self._apart(args)
@@ -284,12 +286,12 @@ class FusedOp(Operator):
                 out.append(torch.empty_like(given))
             else:
                 out.append(given.new_empty(given.shape))
-        return _one_or_all(out)
+        return one_or_all(out)
 
     def _apart(self, args: Sequence[Any]) -> tuple[Any, Any, Sequence[bool], Sequence[Any]]:
         """Gradients of the outputs, what was kept, which gradients are needed, the arguments."""
         first, second = self._first, self._second
-        return args[:first], args[first:second], _flags(args[second]), args[second + 1 :]
+        return args[:first], args[first:second], flags(args[second]), args[second + 1 :]
 
     def _hold(self, ctx: Any, more: Sequence[Any], args: Sequence[Any]) -> None:
         ctx.set_materialize_grads(False)
@@ -300,15 +302,19 @@ class FusedOp(Operator):
     def _held(self, ctx: Any, count: int) -> tuple[Sequence[Any], list[Any]]:
         """What was held, `count` tensors and the arguments."""
         saved = ctx.saved_tensors  # once: to read them twice is an error under checkpointing
-        args: list[Any] = [None] * len(self._names)
         end = count + len(self._tensors)
-        for k, tensor in zip(self._tensors, saved[count:end], strict=True):
+        return saved[:count], self._together(saved[count:end], ctx.options, saved[end:])
+
+    def _together(self, tensors: Any, options: Any, parts: Any) -> list[Any]:
+        """The arguments, of what `_take_tensors` and `_take_options` have taken from them."""
+        args: list[Any] = [None] * len(self._names)
+        for k, tensor in zip(self._tensors, tensors, strict=True):
             args[k] = tensor
-        for k, option in zip(self._options, ctx.options, strict=True):
+        for k, option in zip(self._options, options, strict=True):
             args[k] = option
         if self._parts is not None:
-            args[self._parts] = list(saved[end:])
-        return saved[:count], args
+            args[self._parts] = list(parts)
+        return args
 
     def _save(self, ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
         outputs = output if isinstance(output, tuple) else (output,)
@@ -319,22 +325,21 @@ class FusedOp(Operator):
         self._hold(ctx, self._keep(self._as_named(*inputs), outputs), inputs)
 
     def _differentiate(self, ctx: Any, *above: Tensor | None) -> tuple[Any, ...]:
-        grads = [above[k] for k in self._open]
-        some = [grad for grad in grads if grad is not None]
-        if not some:
+        grads = derivatives.materialized(ctx, [above[k] for k in self._open])
+        if grads is None:
             return self._of_arguments(ctx)
-        if len(some) < len(grads):
-            for k, (shape, dtype) in enumerate(ctx.shapes):
-                if grads[k] is None:
-                    grads[k] = some[0].new_zeros(shape, dtype=dtype)
         kept, args = self._held(ctx, self._second - self._first)
         needs = self._take_asked(ctx.needs_input_grad)
+        return self._of_arguments(ctx, self.gradients_of(grads, kept, args, needs))
+
+    def gradients_of(self, grads: Any, kept: Any, args: Any, needs: Sequence[bool]) -> list[Any]:
+        """Gradients of the arguments that have one by the op, which differentiates them again."""
         found = self.gradients(*grads, *kept, "".join(map(_DIGITS, needs)), *args)
         found = list(found) if isinstance(found, tuple) else [found]
         for k, need in enumerate(needs):
             if not need:
                 found[k] = None
-        return self._of_arguments(ctx, found)
+        return found
 
     def _of_arguments(self, ctx: Any, found: Any = ()) -> tuple[Any, ...]:
         out: list[Any] = [None] * len(self._names)
@@ -365,35 +370,3 @@ class FusedOp(Operator):
         )  # fmt: skip
         kept = (None,) * (self._second - self._first)
         return (*of_grads, *kept, None, *self._of_arguments(ctx, found))
-
-
-@cache
-def _flags(digits: str) -> tuple[bool, ...]:
-    """Which gradients are needed; as digits they are a constant to whatever compiles a call."""
-    return tuple(digit == "1" for digit in digits)
-
-
-def _taker(places: Sequence[int]) -> Callable[[Any], tuple[Any, ...]]:
-    """What takes the entries at some places, as a tuple, without a loop in Python."""
-    if len(places) == 1:
-        return itemgetter(slice(places[0], places[0] + 1))
-    return itemgetter(*places) if places else lambda entries: ()
-
-
-def _one_or_all(found: list[Any]) -> Any:
-    """As torch wants what an op returns: a tensor, or several as a tuple."""
-    return found[0] if len(found) == 1 else tuple(found)
-
-
-def _declared(
-    name: str, arguments: str, outputs: int, function: Callable[..., Any]
-) -> tuple[str, str, Callable[..., Any], str]:
-    """What an `Operator` takes: its name, layout, function and schema."""
-    results = "Tensor" if outputs == 1 else f"({', '.join(['Tensor'] * outputs)})"
-    given = []
-    for text in arguments.split():
-        one, word = text.split(":")
-        kind = _TYPES.get(word.rstrip("?"), "Tensor") + "?" * word.endswith("?")
-        given.append(f"{kind} {one}")
-    schema = f"({', '.join(given)}) -> {results}"
-    return f"graphtheory::{name}", arguments.replace("?", ""), function, schema

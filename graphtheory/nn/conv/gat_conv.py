@@ -13,6 +13,7 @@ from graphtheory import ops
 from graphtheory.nn.conv import on_core
 from graphtheory.nn.conv.adjacency import Adjacency, adjacency_of
 from graphtheory.nn.conv.edge_features import edge_features, given_features, in_rows, matrix_of
+from graphtheory.ops import layers
 from graphtheory.ops.reference import additive_logits
 
 
@@ -113,6 +114,12 @@ class GATConv(GATBase, pyg.GATConv):
         adj = adjacency_of(
             edge_index, x_src.size(0), num_dst, add_self_loops=self.add_self_loops, flow=self.flow
         )
+        dropout = self.dropout if self.training else 0.0
+        on_gpu = not adj.neighborhood.indptr.is_cpu
+        if on_gpu and x_dst is x_src and not return_attention_weights:
+            whole = self._whole(x_src, adj, dropout)
+            if whole is not None:
+                return whole
         maps = (self.lin_src, self.lin_dst) if self.lin is None else (self.lin, self.lin)
         source, target = self._project(x_src, x_dst, *maps)
         of_source, of_target = self._node_scores(source, target)
@@ -120,7 +127,7 @@ class GATConv(GATBase, pyg.GATConv):
         if not return_attention_weights:
             out = ops.additive_attention(
                 source, of_source, of_target, adj.neighborhood, edge=edge,
-                negative_slope=self.negative_slope, dropout=self.dropout if self.training else 0.0,
+                negative_slope=self.negative_slope, dropout=dropout,
             )  # fmt: skip
             return self._finish(out, x_dst)
         logits = additive_logits(of_source, of_target, edge, adj.neighborhood, self.negative_slope)
@@ -147,6 +154,22 @@ class GATConv(GATBase, pyg.GATConv):
         if out is None:
             out = self.att_src.new_zeros(adj.replaced.size(0), self.heads)
         return out.masked_fill(adj.replaced[:, None], -torch.inf)
+
+    def _whole(self, x: Tensor, adj: Adjacency, dropout: float) -> Tensor | None:
+        """The output as one function; None where its parts have to run."""
+        if self.lin is None or self.lin_edge is not None or self.res is not None:
+            return None
+        on_core.check_features("x", x, getattr(self.lin, "in_channels", -1))
+        if not self.concat or not on_core.run_inside(x, self.lin):
+            return None
+        edge = None
+        if adj.replaced is not None:
+            key = ("replaced", self.heads, self.att_src.dtype)
+            edge = adj.cached(key, lambda: self._edge_scores(adj, None, None).detach())  # type: ignore[union-attr]
+        given = x, self.lin.weight, self.att_src, self.att_dst, self.bias, edge
+        slope = float(self.negative_slope)
+        nb, kind = adj.neighborhood, layers.MappedGAT
+        return layers.run(kind, nb, given, self.heads, slope, dropout=float(dropout))
 
 
 def _block_diagonal(att: Tensor) -> Tensor:

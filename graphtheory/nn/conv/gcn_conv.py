@@ -17,6 +17,7 @@ from graphtheory.graph import Neighborhood, neighborhood_from
 from graphtheory.graph.interop import to_sparse_tensor
 from graphtheory.nn.conv import adjacency, on_core
 from graphtheory.nn.conv.adjacency import Adjacency
+from graphtheory.ops import layers
 
 Rows = tuple[Neighborhood, Tensor | None]  # and the weight of each edge in its order
 
@@ -144,11 +145,24 @@ class GCNConv(on_core.OnCore, pyg.GCNConv):
             self._keep(edge_index, rows, one_set)
         elif rows is None:
             rows = self._rows(*args)
+        out = None
+        if not rows[0].indptr.is_cpu and one_set and edge_weight is None:
+            out = self._whole(x_src, *rows)
+        if out is not None:
+            return out
         x_src = self.lin(x_src)
         if edge_weight is not None:
             _, x_src = on_core.multiplied(edge_weight, x_src)
         out = self._sum(x_src, *rows)
         return out if self.bias is None else out + self.bias
+
+    def _whole(self, x: Tensor, nb: Neighborhood, weight: Tensor | None) -> Tensor | None:
+        """The output as one function; None where its parts have to run."""
+        if weight is None or weight.requires_grad or self.node_dim not in (0, -2):
+            return None
+        if not on_core.run_inside(x, self.lin):
+            return None
+        return layers.run(layers.MappedSums, nb, (x, self.lin.weight, self.bias, weight))
 
     def __prepare_scriptable__(self) -> Any:
         twin: Any = super().__prepare_scriptable__()

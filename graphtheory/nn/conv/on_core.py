@@ -329,6 +329,13 @@ def is_plain(linear: torch.nn.Module) -> bool:
     return type(linear) is Linear and not (is_watched(linear) or has_global_hooks())
 
 
+def run_inside(x: Tensor, *maps: Any) -> bool:
+    """Whether linear maps of x may be part of another function of a GPU: nobody sees them."""
+    if x.dim() != 2 or torch.is_autocast_enabled(x.device.type):
+        return False
+    return all(is_plain(one) and one.weight.dtype is x.dtype for one in maps)
+
+
 def is_seen_by_all() -> bool:
     """Whether torch calls a hook of each module: a compiled call does not."""
     return not torch.compiler.is_compiling() and has_global_hooks()

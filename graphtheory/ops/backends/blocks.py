@@ -262,6 +262,7 @@ class Blocks(Backend):
 
     name = "blocks"
     operations = frozenset({"attention", "topk_attention"})
+    records = True
 
     def unsupported(self, call: Call | AttentionCall) -> list[str]:
         """Other neighborhoods, and on some devices and sets dropout or the k nearest."""

@@ -58,6 +58,7 @@ class TritonCSR(CSRBackend):
     module = "graphtheory.ops.backends.triton.kernels"
     backward_needs = ("out", "bias", "table")
     fuses_additive_attention = True
+    records = True
 
     def unsupported(self, call: Call | AttentionCall) -> list[str]:
         """Tensors on several devices, on no GPU, or on one that Triton does not know."""

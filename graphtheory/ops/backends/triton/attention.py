@@ -92,34 +92,39 @@ def _raised(top, s):
 
 @triton.jit
 def _put_rows(
-    out, softmax_stats, place, live, head, head_live, column, exists, top, total, sums,
-    WIDE: tl.constexpr,
-    HEADS: tl.constexpr, DIM: tl.constexpr, STATS: tl.constexpr, C: tl.constexpr,
+    out, softmax_stats, added, place, live, head, head_live, column, exists, top, total, sums,
+    WHOLE: tl.constexpr,
+    HEADS: tl.constexpr, DIM: tl.constexpr, STATS: tl.constexpr, ADDED: tl.constexpr,
+    ACC: tl.constexpr, C: tl.constexpr,
 ):  # fmt: skip
-    """Write what `forward` writes, the unrounded output only if WIDE; nothing to sum gives 0."""
+    """Write what `forward` writes; nothing to sum gives 0."""
     some = tl.where(total == 0, 1.0, total)
     result = sums / spread_row(some, C)
-    put_own(out, place, live, column, exists, result, HEADS * DIM)
+    more = result
+    if WHOLE and (added is not None):
+        more = result + own(added, place, live, column, exists, ADDED, ACC)
+    put_own(out, place, live, column, exists, more, HEADS * DIM)
     put_per_row(softmax_stats, STATS * place, live, head, head_live, top, HEADS)
     put_per_row(softmax_stats, STATS * place + 1, live, head, head_live, tl.log(some), HEADS)
-    if WIDE:
+    if WHOLE and STATS > 2:
         put_own(softmax_stats + 2 * HEADS, place, live, column, exists, result, STATS * HEADS)
 
 
 @triton.jit(do_not_specialize=SIZES)
 def forward(
     rows, starts, indptr, count, out, softmax_stats,
-    indices, query, key, value, src_score, dst_score, bias, bucket, table, seed,
+    added, indices, query, key, value, src_score, dst_score, bias, bucket, table, seed,
     scale: tl.float64, threshold: tl.int64, kept: tl.float64,
     HEADS: tl.constexpr, DIM: tl.constexpr, BUCKETS: tl.constexpr, ACC: tl.constexpr,
-    STATS: tl.constexpr,
+    STATS: tl.constexpr, ADDED: tl.constexpr,
     CHUNK: tl.constexpr, R: tl.constexpr, B: tl.constexpr, G: tl.constexpr, C: tl.constexpr,
 ):  # fmt: skip
     """Write out [N, H, D] and statistics [N, STATS, H] of some rows, or of chunks at their places.
 
     These are the row's largest logit and the log of the sum of exponentials less it: apart, because
     the sum of the two would round away the digits that the exponentials of large logits need. If
-    STATS is more than 2, D rows follow, the output as it was before it was rounded.
+    STATS is more than 2, D rows follow, the output as it was before it was rounded, and before rows
+    of `added` were, ADDED numbers apart.
     """
     row, place, live, start, stop = span(rows, starts, indptr, count, R, CHUNK)
     head, head_live, column, exists = features(HEADS, DIM, G, C)
@@ -141,15 +146,16 @@ def forward(
             p *= dropout_factor(edge, head, seed, threshold, kept, HEADS, ACC)
         sums = sums * spread_row(old, C) + tl.sum(spread(p, C) * v, 1)
     _put_rows(
-        out, softmax_stats, place, live, head, head_live, column, exists, top, total, sums,
-        STATS > 2 and CHUNK == 0, HEADS, DIM, STATS, C,
+        out, softmax_stats, added, place, live, head, head_live, column, exists, top, total, sums,
+        CHUNK == 0, HEADS, DIM, STATS, ADDED, ACC, C,
     )  # fmt: skip
 
 
 @triton.jit
 def merge(
-    long, bounds, part, part_stats, out, softmax_stats,
+    long, bounds, part, part_stats, out, softmax_stats, added,
     HEADS: tl.constexpr, DIM: tl.constexpr, ACC: tl.constexpr, STATS: tl.constexpr,
+    ADDED: tl.constexpr,
     B: tl.constexpr, G: tl.constexpr, C: tl.constexpr,
 ):  # fmt: skip
     """Write out and statistics of a long row from those of its chunks, B chunks a step."""
@@ -171,8 +177,8 @@ def merge(
         sums = sums * spread_row(old, C) + tl.sum(spread(p, C) * v, 1)
     row = tl.load(long + place).to(tl.int64)
     _put_rows(
-        out, softmax_stats, row, row >= 0, head, head_live, column, exists, top, total, sums,
-        STATS > 2, HEADS, DIM, STATS, C,
+        out, softmax_stats, added, row, row >= 0, head, head_live, column, exists, top, total, sums,
+        True, HEADS, DIM, STATS, ADDED, ACC, C,
     )  # fmt: skip
 
 
@@ -218,14 +224,17 @@ def _logit_grad(
 @triton.jit(do_not_specialize=SIZES)
 def targets(
     rows, starts, indptr, count, of_target,
-    grad, out, softmax_stats, weights, grads,
+    grad, out, softmax_stats, weights, grads, of_added,
     indices, query, key, value, src_score, dst_score, bias, bucket, table, seed,
     scale: tl.float64, threshold: tl.int64, kept: tl.float64,
     HEADS: tl.constexpr, DIM: tl.constexpr, BUCKETS: tl.constexpr, ACC: tl.constexpr,
     STATS: tl.constexpr,
     CHUNK: tl.constexpr, R: tl.constexpr, B: tl.constexpr, G: tl.constexpr, C: tl.constexpr,
 ):  # fmt: skip
-    """Write kept weights of edges, gradients of logits or leaky sums; these added up by row."""
+    """Write kept weights of edges, gradients of logits or leaky sums; these added up by row.
+
+    The gradient of rows that were added is that of the output.
+    """
     row, place, live, start, stop = span(rows, starts, indptr, count, R, CHUNK)
     head, head_live, column, exists = features(HEADS, DIM, G, C)
     mine = _of_target(
@@ -236,6 +245,8 @@ def targets(
         g, out, softmax_stats, row, live, head, head_live, column, exists,
         HEADS, DIM, ACC, STATS, G, C,
     )  # fmt: skip
+    if of_added is not None:
+        put_own(of_added, row, live, column, exists, g, HEADS * DIM)
     sums = tl.zeros_like(mine)
     longest = tl.max(stop - start, 0).to(tl.int32)
     for offset in range(0, longest, B):
@@ -263,12 +274,16 @@ def targets(
 @triton.jit(do_not_specialize=SIZES)
 def scored_sources(
     rows, starts, indptr, count, of_value, of_src_score,
-    indices, perm, weights, grads, grad,
+    indices, perm, weights, grads, grad, of_dst_score, att_src, att_dst,
     HEADS: tl.constexpr, DIM: tl.constexpr, ACC: tl.constexpr,
     CHUNK: tl.constexpr, R: tl.constexpr, B: tl.constexpr, G: tl.constexpr, C: tl.constexpr,
 ):  # fmt: skip
-    """Write of sources the sums of weights * grad, and of grads; entry t is edge perm[t]."""
-    _, place, live, start, stop = span(rows, starts, indptr, count, R, CHUNK)
+    """Write of sources the sums of weights * grad, and of grads; entry t is edge perm[t].
+
+    With vectors `att_src` and `att_dst`, by which scores were made of values, the first contain the
+    gradients that pass through the scores.
+    """
+    row, place, live, start, stop = span(rows, starts, indptr, count, R, CHUNK)
     head, head_live, column, exists = features(HEADS, DIM, G, C)
     sums = tl.zeros((R, G * C), ACC)
     total = tl.zeros((R, G), ACC)
@@ -279,5 +294,26 @@ def scored_sources(
         g = gather(grad, node, here, column, exists, HEADS * DIM, ACC)
         sums += tl.sum(spread(w, C) * g, 1)
         total += tl.sum(per_edge(grads, edge, here, head, head_live, HEADS, ACC), 1)
+    if att_src is not None:
+        sums += spread_row(total, C) * tl.load(att_src + column, mask=exists, other=0).to(ACC)
+        first = live & (start == tl.load(indptr + row, mask=live, other=-1))  # once a row
+        of_dst = per_row(of_dst_score, row, first, head, head_live, HEADS, ACC)
+        sums += spread_row(of_dst, C) * tl.load(att_dst + column, mask=exists, other=0).to(ACC)
     put_own(of_value, place, live, column, exists, sums, HEADS * DIM)
     put_per_row(of_src_score, place, live, head, head_live, total, HEADS)
+
+
+@triton.jit(do_not_specialize=SIZES)
+def scores(
+    value, att_src, att_dst, src_score, dst_score, count,
+    HEADS: tl.constexpr, DIM: tl.constexpr, ACC: tl.constexpr,
+    R: tl.constexpr, G: tl.constexpr, C: tl.constexpr,
+):  # fmt: skip
+    """Write <att_src[h], value[i, h]> and <att_dst[h], value[i, h]> of nodes."""
+    row = tl.program_id(0).to(tl.int64) * R + tl.arange(0, R)
+    head, head_live, column, exists = features(HEADS, DIM, G, C)
+    v = own(value, row, row < count, column, exists, HEADS * DIM, ACC)
+    a = tl.load(att_src + column, mask=exists, other=0).to(ACC)[None, :]
+    put_per_row(src_score, row, row < count, head, head_live, row_by_head(v * a, G, C), HEADS)
+    a = tl.load(att_dst + column, mask=exists, other=0).to(ACC)[None, :]
+    put_per_row(dst_score, row, row < count, head, head_live, row_by_head(v * a, G, C), HEADS)

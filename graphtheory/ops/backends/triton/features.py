@@ -21,6 +21,7 @@ from graphtheory.ops.backends.triton.launch import (
     over_logits,
     over_rows,
     plain,
+    room,
     room_like,
     weighted_sums,
 )
@@ -37,6 +38,7 @@ from graphtheory.ops.backends.triton.parts import (
 )
 from graphtheory.ops.call import sum_type
 from graphtheory.ops.dropout import dropout_factor
+from graphtheory.ops.recorded import made
 
 
 @triton.jit
@@ -133,7 +135,10 @@ class _Part(NamedTuple):
 
     def of(self, wide: Tensor) -> Tensor:
         """The part of queries or sums [N, H, D + R] that is this one's."""
-        return wide[..., self.first : self.first + self.dim].contiguous()
+        if self.dim == wide.size(2):
+            return wide if wide.is_contiguous() else made(Tensor.contiguous, wide)
+        at = slice(self.first, self.first + self.dim)
+        return made(lambda wide: wide[..., at].contiguous(), wide)
 
 
 def _parts(features: Tensor | None, row: Tensor | None, num_rows: int) -> list[_Part]:
@@ -151,7 +156,8 @@ def edge_dot(
 ) -> Tensor:
     """Logits [E, H], as `query` or in the type of the sums."""
     acc = sum_type(query, key)
-    out = query.new_empty(indices.size(0), query.size(1), dtype=acc if wide else query.dtype)
+    dtype = acc if wide else query.dtype
+    out = room(query, indices.size(0), query.size(1), dtype=dtype)
     args = [*plain(indices, query, key), out]
     over_rows(primitives.dot, indptr, query.shape[1:], [], args, ACC=acc)
     return out
@@ -159,24 +165,36 @@ def edge_dot(
 
 def _add_dots(indptr: Tensor, parts: list[_Part], query: Tensor, logits: Tensor) -> None:
     for part in parts:
-        args = [part.of(query.detach()), part.features, part.row, logits]
+        args = [part.of(query), part.features, part.row, logits]
         shape = (logits.size(1), part.dim)
         over_rows(add_dots, indptr, shape, [], args, ACC=logits.dtype)
 
 
 def _sums(indptr: Tensor, weights: Tensor, parts: list[_Part], scale: float) -> Tensor:
     num_dst, heads = indptr.size(0) - 1, weights.size(1)
-    found = [weights.new_empty(num_dst, heads, 0)]
+    found = []
     for part in parts:
-        out = weights.new_empty(num_dst, heads, part.dim)
+        out = room(weights, num_dst, heads, part.dim)
         args = [weights, part.features, part.row, scale]
         over_rows(feature_sums, indptr, (heads, part.dim), [out], args, ACC=weights.dtype)
         found.append(out)
-    return torch.cat(found, 2)
+    if len(found) == 1:
+        return found[0]
+    return (
+        made(lambda *some: torch.cat(some, 2), *found)
+        if found
+        else room(weights, num_dst, heads, 0)
+    )
+
+
+def _looked_up(table: Tensor, row: Tensor) -> Tensor:
+    return table.detach()[row.long()]
 
 
 def _dropped(weights: Tensor, dropout: float, seed: Tensor | None) -> Tensor:
-    return weights if seed is None else weights * dropout_factor(dropout, seed, weights)
+    if seed is None:
+        return weights
+    return made(lambda w, seed: w * dropout_factor(dropout, seed, w), weights, seed)
 
 
 def edge_attention(
@@ -190,12 +208,17 @@ def edge_attention(
     logits = edge_dot(indptr, indices, query, key, wide=True)
     if edge_query is not None:
         _add_dots(indptr, parts, edge_query, logits)
-    logits *= scale
+    made(lambda logits: logits.mul_(scale), logits)
     if bias is not None:
-        logits += bias.detach()
+        made(lambda logits, bias: logits.add_(bias.detach()), logits, bias)
     if bucket is not None and table is not None:
-        logits += table.detach()[bucket.long()]
-    weights, acc = torch.empty_like(logits), logits.dtype
+        made(
+            lambda logits, table, row: logits.add_(table.detach()[row.long()]),
+            logits,
+            table,
+            bucket,
+        )
+    (weights,), acc = room_like(logits), logits.dtype
     over_logits(primitives.softmax, indptr, query.size(1), [logits, weights], acc)
     dropped = _dropped(weights, dropout, seed)
     (out,) = room_like(query)
@@ -217,20 +240,21 @@ def edge_attention_backward(
     up = edge_dot(indptr, indices, grad, value, wide=True)
     _add_dots(indptr, parts, grad_sums, up)
     up = _dropped(up, dropout, seed)
-    logits = torch.empty_like(up)
+    (logits,) = room_like(up)
     over_logits(primitives.softmax_backward, indptr, shape[0], [weights, up, logits], acc)
     dropped = _dropped(weights, dropout, seed)
     of_query, of_key, of_value = room_like(query, key, value)
     weighted_sums(indptr, indices, None, logits, key, of_query, acc, scale)
-    args = [*plain(sources_rows, perm, logits, query, dropped, grad), scale]
-    over_rows(primitives.weighted, t_indptr, shape, [of_key, of_value], args, ACC=acc)
-    of_edge_query = of_edges = weights.new_empty(0)
+    args = [*plain(sources_rows, perm, logits, query, dropped, grad), None, None, scale]
+    outs = [of_key, of_value]
+    over_rows(primitives.weighted, t_indptr, shape, outs, args, ACC=acc, BY_NODE=False)
+    of_edge_query = of_edges = room(weights, 0)
     if edge_query is not None:
         of_edge_query = _sums(indptr, logits, parts, scale)
     if of_features and features is not None:
-        part, of_edges = parts[0] if parts else None, weights.new_empty(features.shape)
+        part, of_edges = parts[0] if parts else None, room(weights, *features.shape)
         if part is not None and part.features is not None:
-            own = None if edge_query is None else part.of(edge_query.detach())
+            own = None if edge_query is None else part.of(edge_query)
             args = [logits, own, dropped, part.of(grad_sums), of_edges, scale]
             over_rows(feature_grads, indptr, (1, part.dim), [], args, OF=shape[0], ACC=acc)
     of_table = by_bucket(bucket, logits, num_buckets)

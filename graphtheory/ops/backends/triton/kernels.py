@@ -19,12 +19,14 @@ graph can record a call.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from torch import Tensor
 
 from graphtheory.ops.backends.triton import attention as attention_kernels
 from graphtheory.ops.backends.triton import primitives
+from graphtheory.ops.backends.triton.bins import tile
 from graphtheory.ops.backends.triton.features import (  # noqa: F401
     edge_attention,
     edge_attention_backward,
@@ -32,14 +34,18 @@ from graphtheory.ops.backends.triton.features import (  # noqa: F401
 )
 from graphtheory.ops.backends.triton.launch import (
     by_bucket,
+    ceiling,
+    launch,
     merge_softmax,
     options,
     over_logits,
     over_rows,
     plain,
+    room,
     room_like,
     weighted_sums,
 )
+from graphtheory.ops.backends.triton.replay import record  # noqa: F401
 from graphtheory.ops.backends.triton.score import (  # noqa: F401
     additive_score,
     additive_score_backward,
@@ -49,21 +55,28 @@ from graphtheory.ops.backends.triton.score import (  # noqa: F401
 )
 from graphtheory.ops.backends.triton.topk import topk_blocks, topk_blocks_backward  # noqa: F401
 from graphtheory.ops.call import sum_type
+from graphtheory.ops.recorded import made
 
 
 def _forward(
     indptr: Tensor, indices: Tensor, given: Sequence[Tensor | None], like: Tensor,
-    scale: float, dropout: float, seed: Tensor | None,
+    scale: float, dropout: float, seed: Tensor | None, added: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Output in the type of `like`, and softmax statistics of rows: see the kernel `forward`."""
-    out = like.new_empty(indptr.size(0) - 1, *like.shape[1:])
+    """Output in the type of `like`, and softmax statistics of rows: see the kernel `forward`.
+
+    `added` to the output is a row for each of its rows, or one row.
+    """
+    out = room(like, indptr.size(0) - 1, *like.shape[1:])
     numbers, constants = options(like, given[-1], scale, dropout, seed)
     acc, shape = constants["ACC"], out.shape[1:]
-    stats = out.new_empty(len(out), 2 if acc == out.dtype else 2 + shape[1], shape[0], dtype=acc)
-    args = [*plain(indices, *given), *numbers]
+    facts = 2 if acc == out.dtype and added is None else 2 + shape[1]
+    apart = 0 if added is None or added.numel() <= shape[0] * shape[1] else shape[0] * shape[1]
+    stats = room(out, len(out), facts, shape[0], dtype=acc)
+    args = [*plain(added, indices, *given), *numbers]
     over_rows(
-        attention_kernels.forward, indptr, shape, [out, stats], args, merge_softmax,
-        STATS=stats.size(1), **constants,
+        attention_kernels.forward, indptr, shape, [out, stats], args,
+        partial(merge_softmax, added=added, apart=apart),
+        STATS=stats.size(1), ADDED=apart, **constants,
     )  # fmt: skip
     return out, stats
 
@@ -71,11 +84,12 @@ def _forward(
 def _by_target(
     indptr: Tensor, indices: Tensor, given: Sequence[Tensor | None], of_target: Tensor | None,
     grad: Tensor, out: Tensor, stats: Tensor, scale: float, dropout: float, seed: Tensor | None,
+    of_added: Tensor | None = None,
 ) -> list[Tensor]:  # fmt: skip
     """Kept weights of edges, and gradients of their logits or sums; see the kernel `targets`."""
     numbers, constants = options(grad, given[-1], scale, dropout, seed)
-    found = [stats.new_empty(indices.size(0), grad.size(1)) for _ in range(2)]
-    args = [*plain(grad, out, stats), *found, *plain(indices, *given), *numbers]
+    found = [room(stats, indices.size(0), grad.size(1)) for _ in range(2)]
+    args = [*plain(grad, out, stats), *found, of_added, *plain(indices, *given), *numbers]
     over_rows(
         attention_kernels.targets, indptr, grad.shape[1:], [of_target], args,
         STATS=stats.size(1), **constants,
@@ -86,11 +100,11 @@ def _by_target(
 def attention(
     indptr: Tensor, indices: Tensor, query: Tensor, key: Tensor, value: Tensor,
     bias: Tensor | None, bucket: Tensor | None, table: Tensor | None,
-    scale: float, dropout: float, seed: Tensor | None,
+    scale: float, dropout: float, seed: Tensor | None, added: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Output as `query`, and softmax statistics of rows."""
+    """Output as `query`, `added` included, and softmax statistics of rows."""
     given = (query, key, value, None, None, bias, bucket, table)
-    return _forward(indptr, indices, given, query, scale, dropout, seed)
+    return _forward(indptr, indices, given, query, scale, dropout, seed, added)
 
 
 def attention_backward(
@@ -98,48 +112,76 @@ def attention_backward(
     grad: Tensor, query: Tensor, key: Tensor, value: Tensor, stats: Tensor,
     bucket: Tensor | None, num_buckets: int, scale: float, dropout: float, seed: Tensor | None,
     *, out: Tensor, bias: Tensor | None, table: Tensor | None,
+    into: Sequence[Tensor | None] | None = None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-    """Gradients of query, key, value, logits ([0, H] without a bias by edge) and bias table."""
-    of_query, of_key, of_value = room_like(query, key, value)
+    """Gradients of query, key, value, logits ([0, H] without a bias by edge) and bias table.
+
+    `into` are tensors for the first three, and one for the gradient of what was added.
+    """
+    of_query, of_key, of_value, of_added = into or (*room_like(query, key, value), None)
     given, drop = (query, key, value, None, None, bias, bucket, table), (dropout, seed)
-    weights, logits = _by_target(indptr, indices, given, of_query, grad, out, stats, scale, *drop)
-    args = [*plain(sources_rows, perm, logits, query, weights, grad), scale]
-    over_rows(
-        primitives.weighted, t_indptr, query.shape[1:], [of_key, of_value], args, ACC=stats.dtype
+    weights, logits = _by_target(
+        indptr, indices, given, of_query, grad, out, stats, scale, *drop, of_added
     )
+    args = [*plain(sources_rows, perm, logits, query, weights, grad), None, None, scale]
+    over_rows(
+        primitives.weighted, t_indptr, query.shape[1:], [of_key, of_value], args,
+        ACC=stats.dtype, BY_NODE=False,
+    )  # fmt: skip
     of_table = by_bucket(bucket, logits, num_buckets)
     if bias is None:
-        logits = logits.new_empty(0, query.size(1))
+        logits = room(logits, 0, query.size(1))
     return of_query, of_key, of_value, logits, of_table
 
 
 def additive_attention(
     indptr: Tensor, indices: Tensor, value: Tensor, src_score: Tensor, dst_score: Tensor | None,
     edge: Tensor | None, slope: float, dropout: float, seed: Tensor | None,
+    added: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Output as `value`, and softmax statistics of rows."""
+    """Output as `value`, `added` included, and softmax statistics of rows."""
     given = (None, None, value, src_score, dst_score, edge, None, None)
-    return _forward(indptr, indices, given, value, slope, dropout, seed)
+    return _forward(indptr, indices, given, value, slope, dropout, seed, added)
+
+
+def node_scores(value: Tensor, att_src: Tensor, att_dst: Tensor) -> tuple[Tensor, Tensor]:
+    """Products of values [N, H, D] with a vector of each head, [N, H], twice."""
+    (count, heads, dim), acc = value.shape, sum_type(value)
+    found, t = [room(value, count, heads) for _ in range(2)], tile(heads, dim, acc, 1)
+    launch(
+        attention_kernels.scores, (ceiling(count, t.rows), ceiling(heads, t.heads)), value,
+        value, att_src, att_dst, *found, count,
+        HEADS=heads, DIM=dim, ACC=acc, R=t.rows, G=t.heads, C=t.dim, warps=t.warps,
+    )  # fmt: skip
+    return found[0], found[1]
 
 
 def additive_attention_backward(
     indptr: Tensor, indices: Tensor, t_indptr: Tensor, sources_rows: Tensor, perm: Tensor,
     grad: Tensor, value: Tensor, src_score: Tensor, dst_score: Tensor | None, edge: Tensor | None,
     stats: Tensor, slope: float, dropout: float, seed: Tensor | None, *, out: Tensor,
+    atts: tuple[Tensor | None, Tensor | None] = (None, None),
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-    """Gradients of value, src_score, dst_score (no rows without it) and the sums [E, H]."""
+    """Gradients of value, src_score, dst_score (no rows without it) and the sums [E, H].
+
+    With the vectors of `node_scores`, that of the value has what passes through the scores.
+    """
     (num_src, heads, _), (of_value,) = value.shape, room_like(value)
-    of_src = src_score.new_empty(num_src, heads, 1)  # as rows of values, whose chunks are merged
-    of_dst = src_score.new_empty(0 if dst_score is None else len(stats), heads, 1)
+    of_src = room(src_score, num_src, heads, 1)  # as rows of values, whose chunks are merged
+    of_dst = room(src_score, 0 if dst_score is None else len(stats), heads, 1)
     given = (None, None, value, src_score, dst_score, edge, None, None)
     of_target, drop = None if dst_score is None else of_dst, (dropout, seed)
     weights, grads = _by_target(indptr, indices, given, of_target, grad, out, stats, slope, *drop)
-    args = [*plain(sources_rows, perm), weights, grads, *plain(grad)]
+    args = [*plain(sources_rows, perm), weights, grads, *plain(grad), of_dst, *plain(*atts)]
     over_rows(
         attention_kernels.scored_sources, t_indptr, value.shape[1:], [of_value, of_src], args,
         ACC=stats.dtype,
     )  # fmt: skip
-    return of_value, of_src[..., 0], of_dst[..., 0], grads
+    return of_value, made(_flat, of_src), made(_flat, of_dst), grads
+
+
+def _flat(scores: Tensor) -> Tensor:
+    return scores[..., 0]
 
 
 def _rows_of_logits(kernel: Any, indptr: Tensor, *inputs: Tensor) -> Tensor:
@@ -158,9 +200,14 @@ def edge_softmax_backward(indptr: Tensor, weights: Tensor, grad: Tensor) -> Tens
     return _rows_of_logits(primitives.softmax_backward, indptr, weights, grad)
 
 
-def aggregate(
-    indptr: Tensor, indices: Tensor, weights: Tensor, value: Tensor, perm: Tensor | None = None
-) -> Tensor:
+def sums(
+    indptr: Tensor, indices: Tensor, weights: Tensor | None, value: Tensor,
+    perm: Tensor | None = None, **more: Any,
+) -> Tensor:  # fmt: skip
     """Sums [N, H, D]; entry t of a row has the weight of edge perm[t], if `perm` is given."""
-    out = value.new_empty(indptr.size(0) - 1, *value.shape[1:])
-    return weighted_sums(indptr, indices, perm, weights, value, out, sum_type(weights, value))
+    out = room(value, indptr.size(0) - 1, *value.shape[1:])
+    acc = sum_type(value) if weights is None else sum_type(weights, value)
+    return weighted_sums(indptr, indices, perm, weights, value, out, acc, **more)
+
+
+aggregate = sums  # with weights, without a bias

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from graphtheory.ops.backends.triton import attention, primitives
-from graphtheory.ops.backends.triton.bins import Bin, plan, power, tile
+from graphtheory.ops.backends.triton import attention, primitives, replay
+from graphtheory.ops.backends.triton.bins import Bin, Plan, plan, power, tile
+from graphtheory.ops.backends.triton.replay import Launcher, recorder
 from graphtheory.ops.call import sum_type
+from graphtheory.ops.recorded import made
 
 # Multiply and add in one instruction: twice the speed and less rounding. Triton's default changes
 # from one version to the next.
@@ -34,47 +37,46 @@ def ceiling(count: int, size: int) -> int:
 
 def plain(*tensors: Tensor | None) -> list[Tensor | None]:
     """Without gaps, as the kernels read them."""
-    return [None if t is None else t.contiguous() for t in tensors]
+    return [t if t is None or t.is_contiguous() else made(Tensor.contiguous, t) for t in tensors]
 
 
 def options(
     query: Tensor, table: Tensor | None, scale: float, dropout: float, seed: Tensor | None
 ) -> tuple[list[Any], dict[str, Any]]:
     """The last arguments of the attention kernels, and constants of theirs."""
-    drawn = None if seed is None else seed.to(query.device)
+    drawn, device = seed, query.device
+    if seed is not None and seed.device != device:
+        drawn = made(lambda seed: seed.to(device), seed)
     numbers = [drawn, scale, int(dropout * 2**32), 1 / (1 - dropout)]
     return numbers, {"ACC": sum_type(query), "BUCKETS": 0 if table is None else table.size(0)}
 
 
+def room(like: Tensor, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
+    """An uninitialized tensor without gaps, on the device and, unless given, of the type of one."""
+    if recorder() is None:
+        return torch.empty(shape, dtype=dtype or like.dtype, device=like.device)
+    return made(partial(torch.empty, shape, dtype=dtype or like.dtype, device=like.device))
+
+
 def room_like(*tensors: Tensor) -> list[Tensor]:
     """Uninitialized tensors of these shapes and types, without gaps."""
-    return [torch.empty_like(t, memory_format=torch.contiguous_format) for t in tensors]
+    return [made(torch.empty_like, t) if t.is_contiguous() else room(t, *t.shape) for t in tensors]
 
 
-class _Known(NamedTuple):
-    """What Triton runs for a kind of launch, and what it is given beside grid and arguments."""
-
-    compiled: Any  # which unloads its machine code when nobody holds it
-    run: Callable[..., None]
-    stream: Callable[[int], int]
-    code: tuple[Any, ...]
-    constants: tuple[Any, ...]
+_known: dict[tuple[Any, ...], Launcher] = {}
 
 
-_known: dict[tuple[Any, ...], _Known] = {}
-
-
-def _watched(kernel: Any) -> bool:
-    """Whether something has to see every launch, or asks for other machine code from now on."""
-    knobs = triton.knobs.runtime
-    hooks = knobs.launch_enter_hook.calls or knobs.launch_exit_hook.calls or kernel.pre_run_hooks
-    return bool(hooks) or knobs.debug or knobs.add_stages_inspection_hook is not None
-
-
-def _can_be_known(compiled: Any) -> bool:
-    """Whether it has what is run; the interpreter compiles nothing, AMD's asks for sizes too."""
+def _launcher(
+    kernel: Any, compiled: Any, args: Sequence[Any], constants: dict[str, Any]
+) -> Launcher | None:
+    """What runs the kernel again; the interpreter compiles nothing, AMD's asks for sizes too."""
     has = all(hasattr(compiled, name) for name in ("run", "function", "packed_metadata"))
-    return has and torch.version.hip is None
+    if not has or torch.version.hip is not None:
+        return None
+    stream = triton.runtime.driver.active.get_current_stream
+    code = compiled.function, compiled.packed_metadata, None, None, None  # no hooks
+    tail = tuple(constants[name] for name in kernel.arg_names[len(args) :])
+    return Launcher(kernel, compiled, compiled.run, stream, code, tail)
 
 
 def launch(
@@ -102,18 +104,29 @@ def launch(
     key, odd = tuple(kind), odd & 15
     with torch.cuda.device_of(like):
         known = None if odd else _known.get(key)
-        if known is None or _watched(kernel):
+        sizes = (*grid, 1, 1)[:3]
+        if known is None or replay.watched(kernel):
             if isinstance(constants.get("ACC"), torch.dtype):
                 constants["ACC"] = _TYPES[constants["ACC"]]
-            compiled = kernel[grid](*args, num_warps=warps, **OPTIONS, **constants)
-            if not odd and _can_be_known(compiled) and not _watched(kernel):
-                stream = triton.runtime.driver.active.get_current_stream
-                code = compiled.function, compiled.packed_metadata, None, None, None  # no hooks
-                tail = tuple(constants[name] for name in kernel.arg_names[len(args) :])
-                _known[key] = _Known(compiled, compiled.run, stream, code, tail)
-            return
-        sizes = (*grid, 1, 1)[:3]
-        known.run(*sizes, known.stream(device), *known.code, *given, *known.constants)
+            compiled, known = kernel[grid](*args, num_warps=warps, **OPTIONS, **constants), None
+            if not odd and not replay.watched(kernel):
+                known = _launcher(kernel, compiled, args, constants)
+            if known is not None:
+                _known[key] = known
+        else:
+            known.run(*sizes, known.stream(device), *known.code, *given, *known.constants)
+    if (note := recorder()) is not None:
+        note.launched(known, sizes, args)
+
+
+def _rows_of(indptr: Tensor) -> tuple[Plan, Tensor]:
+    """Bins of rows, and row pointers without gaps; which are the same in every call."""
+    rows, pointers = plan(indptr), indptr.contiguous()
+    if (note := recorder()) is not None and id(indptr) in note.fixed:
+        note.keep(pointers, rows.long, rows.bounds)
+        for part in rows.bins:
+            note.keep(part.rows, part.starts, part.order)
+    return rows, pointers
 
 
 def over_rows(
@@ -123,7 +136,7 @@ def over_rows(
     """Run a kernel (rows, starts, indptr, count, *outs, *args) on rows; `merge` joins chunks."""
     heads, dim = shape
     acc = constants["ACC"]
-    rows, indptr = plan(indptr), indptr.contiguous()
+    rows, indptr = _rows_of(indptr)
     for part in rows.bins:
         t = tile(heads, dim, acc, part.edges)
         places, order = outs, part.rows
@@ -131,8 +144,7 @@ def over_rows(
             order = part.order
         if part.chunk:
             places = [
-                None if o is None else o.new_empty(part.count, *o.shape[1:], dtype=acc)
-                for o in outs
+                None if o is None else room(o, part.count, *o.shape[1:], dtype=acc) for o in outs
             ]
         launch(
             kernel, (ceiling(part.count, t.rows), ceiling(heads, t.heads)), indptr,
@@ -145,12 +157,16 @@ def over_rows(
 
 
 def weighted_sums(
-    indptr: Tensor, indices: Tensor, perm: Tensor | None, weights: Tensor, value: Tensor,
-    out: Tensor, acc: torch.dtype, scale: float = 1.0,
+    indptr: Tensor, indices: Tensor, perm: Tensor | None, weights: Tensor | None, value: Tensor,
+    out: Tensor, acc: torch.dtype, scale: float = 1.0, *, lengths: Tensor | None = None,
+    by_node: bool = False, bias: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """Write scale * sum over the row of weights[e, h] * value[j, h] to `out`."""
-    args = [*plain(indices, perm, weights, value), None, None, scale]
-    over_rows(primitives.weighted, indptr, value.shape[1:], [out, None], args, ACC=acc)
+    """Write scale * sum over the row of weights[e, h] * value[j, h] to `out`, see the kernel."""
+    args = [*plain(indices, perm, weights, value), None, None, *plain(lengths, bias), scale]
+    over_rows(
+        primitives.weighted, indptr, value.shape[1:], [out, None], args, partial(_add, bias=bias),
+        ACC=acc, BY_NODE=by_node,
+    )  # fmt: skip
     return out
 
 
@@ -168,22 +184,25 @@ def over_long(
     )  # fmt: skip
 
 
-def _add(parts: Outs, outs: Outs, long: Tensor, bounds: Tensor) -> None:
+def _add(parts: Outs, outs: Outs, long: Tensor, bounds: Tensor, bias: Tensor | None = None) -> None:
     for part, out in zip(parts, outs, strict=True):
         if part is not None:
-            over_long(primitives.add_chunks, long, bounds, part, [out])
+            over_long(primitives.add_chunks, long, bounds, part, [out, bias])
 
 
-def merge_softmax(parts: Outs, outs: Outs, long: Tensor, bounds: Tensor) -> None:
+def merge_softmax(
+    parts: Outs, outs: Outs, long: Tensor, bounds: Tensor, added: Tensor | None, apart: int
+) -> None:
     """Make [out, softmax statistics] of attention of long rows from those of their chunks."""
     part, stats = parts
     assert part is not None and stats is not None
-    over_long(attention.merge, long, bounds, part, [stats, *outs], STATS=stats.size(1))
+    given = [stats, *outs, added]
+    over_long(attention.merge, long, bounds, part, given, STATS=stats.size(1), ADDED=apart)
 
 
 def over_logits(kernel: Any, indptr: Tensor, heads: int, args: Sequence[Any], acc: Any) -> None:
     """Run a kernel of [E, H] numbers on every row, long ones in wide steps instead of chunks."""
-    rows, indptr = plan(indptr), indptr.contiguous()
+    rows, indptr = _rows_of(indptr)
     group = min(power(heads), 64)
     for part in rows.bins:
         edges, count, warps = part.edges, 1, 1
@@ -199,18 +218,24 @@ def over_logits(kernel: Any, indptr: Tensor, heads: int, args: Sequence[Any], ac
         )  # fmt: skip
 
 
+def _total(parts: Tensor) -> Tensor:
+    return parts.sum(0)
+
+
 def by_bucket(bucket: Tensor | None, values: Tensor, num_buckets: int) -> Tensor:
     """Sums [num_buckets, H] of values [E, H]."""
     edges, heads = values.shape
     if bucket is None or edges == 0:
-        return values.new_zeros(num_buckets, heads)
+        return made(
+            partial(torch.zeros, (num_buckets, heads), dtype=values.dtype, device=values.device)
+        )
     rows, group = min(power(num_buckets), 32), min(power(heads), 8)
     step = 4096 // (rows * group)
     shares = min(_SHARES, ceiling(edges, step), max(1, edges // num_buckets))
-    out = values.new_empty(shares, num_buckets, heads)
+    out = room(values, shares, num_buckets, heads)
     launch(
         primitives.by_bucket, (shares, ceiling(num_buckets, rows), ceiling(heads, group)), values,
         bucket.contiguous(), values, out, edges,
         HEADS=heads, BUCKETS=num_buckets, ACC=values.dtype, B=step, Z=rows, G=group,
     )  # fmt: skip
-    return out.sum(0)
+    return made(_total, out)

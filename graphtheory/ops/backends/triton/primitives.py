@@ -97,15 +97,28 @@ def softmax_backward(
         put_per_edge(out, edge, here, head, head < HEADS, w * (g - mean[:, None, :]), HEADS)
 
 
+@triton.jit
+def _with_bias(sums, bias, column, exists, CHUNK: tl.constexpr, ACC: tl.constexpr):
+    """Sums [R, F] of whole rows plus a bias, if there is one."""
+    if (bias is not None) and CHUNK == 0:
+        sums += tl.load(bias + column, mask=exists, other=0).to(ACC)[None, :]
+    return sums
+
+
 @triton.jit(do_not_specialize=SIZES)
 def weighted(
     rows, starts, indptr, count, out, other_out,
-    indices, perm, weights, value, other_weights, other_value, scale: tl.float64,
+    indices, perm, weights, value, other_weights, other_value, lengths, bias, scale: tl.float64,
+    BY_NODE: tl.constexpr,
     HEADS: tl.constexpr, DIM: tl.constexpr, ACC: tl.constexpr,
     CHUNK: tl.constexpr, R: tl.constexpr, B: tl.constexpr, G: tl.constexpr, C: tl.constexpr,
 ):  # fmt: skip
-    """Write scale * sum over the row of weights[e, h] * value[j, h], and an unscaled second one."""
-    _, place, live, start, stop = span(rows, starts, indptr, count, R, CHUNK)
+    """Write scale * sum over the row of weights[e, h] * value[j, h], and an unscaled second one.
+
+    With `lengths`, row pointers, the sum is divided by the number of edges of its row, or with
+    BY_NODE each value by that of its own; absent weights are 1.
+    """
+    row, place, live, start, stop = span(rows, starts, indptr, count, R, CHUNK)
     head, head_live, column, exists = features(HEADS, DIM, G, C)
     sums = tl.zeros((R, G * C), ACC)
     if other_out is not None:
@@ -113,25 +126,36 @@ def weighted(
     longest = tl.max(stop - start, 0).to(tl.int32)
     for offset in range(0, longest, B):
         edge, here, node = entries(indices, perm, start, stop, offset, B)
-        w = per_edge(weights, edge, here, head, head_live, HEADS, ACC)
         v = gather(value, node, here, column, exists, HEADS * DIM, ACC)
-        sums += tl.sum(spread(w, C) * v, 1)
+        if (lengths is not None) and BY_NODE:
+            first = tl.load(lengths + node, mask=here, other=0)
+            length = tl.load(lengths + node + 1, mask=here, other=1) - first
+            v = v / length.to(ACC)[:, :, None]
+        if weights is not None:
+            w = per_edge(weights, edge, here, head, head_live, HEADS, ACC)
+            v = spread(w, C) * v
+        sums += tl.sum(v, 1)
         if other_out is not None:
             w = per_edge(other_weights, edge, here, head, head_live, HEADS, ACC)
             v = gather(other_value, node, here, column, exists, HEADS * DIM, ACC)
             other_sums += tl.sum(spread(w, C) * v, 1)
-    put_own(out, place, live, column, exists, sums * cast(scale, ACC), HEADS * DIM)
+    if (lengths is not None) and not BY_NODE:
+        first = tl.load(lengths + row, mask=live, other=0)
+        length = tl.load(lengths + row + 1, mask=live, other=1) - first
+        sums = sums / tl.maximum(length, 1).to(ACC)[:, None]
+    sums = _with_bias(sums * cast(scale, ACC), bias, column, exists, CHUNK, ACC)
+    put_own(out, place, live, column, exists, sums, HEADS * DIM)
     if other_out is not None:
         put_own(other_out, place, live, column, exists, other_sums, HEADS * DIM)
 
 
 @triton.jit
 def add_chunks(
-    long, bounds, part, out,
+    long, bounds, part, out, bias,
     HEADS: tl.constexpr, DIM: tl.constexpr, ACC: tl.constexpr,
     B: tl.constexpr, G: tl.constexpr, C: tl.constexpr,
 ):  # fmt: skip
-    """Write the sum of a long row's chunks, B chunks a step."""
+    """Write the sum of a long row's chunks, B chunks a step, plus a bias if there is one."""
     place = tl.program_id(0) + tl.arange(0, 1)
     _, _, column, exists = features(HEADS, DIM, G, C)
     first, last = tl.load(bounds + place), tl.load(bounds + place + 1)
@@ -140,6 +164,7 @@ def add_chunks(
         chunk = first[:, None] + offset + tl.arange(0, B)[None, :]
         more = gather(part, chunk, chunk < last[:, None], column, exists, HEADS * DIM, ACC)
         sums += tl.sum(more, 1)
+    sums = _with_bias(sums, bias, column, exists, 0, ACC)
     row = tl.load(long + place).to(tl.int64)
     put_own(out, row, row >= 0, column, exists, sums, HEADS * DIM)
 

@@ -10,6 +10,7 @@ of a gated graph network; edge t has row order[t] of its features, or row t with
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -24,6 +25,7 @@ from graphtheory.ops.backends.triton.launch import (
     launch,
     over_rows,
     plain,
+    room,
     room_like,
     weighted_sums,
 )
@@ -42,6 +44,7 @@ from graphtheory.ops.backends.triton.parts import (
     spread,
 )
 from graphtheory.ops.call import sum_type
+from graphtheory.ops.recorded import made
 
 # Edges, features of edges and features of nodes of one product in the gradient of the matrix.
 _EDGES, _FEATURES, _COLUMNS = 16, 16, 128
@@ -155,8 +158,13 @@ def sum_matrix(
 
 def _terms(given: Tensor, matrix: Tensor) -> tuple[list[Tensor | None], dict[str, Any]]:
     edge_dim = matrix.size(1)
-    flat = matrix.transpose(0, 1).flatten(1) if edge_dim else None
+    flat = made(_flat, matrix) if edge_dim else None
     return plain(given if edge_dim else None, flat), {"EDGE_DIM": edge_dim}
+
+
+def _flat(matrix: Tensor) -> Tensor:
+    """[H, K, D] as [K, H * D], as the kernels read it."""
+    return matrix.transpose(0, 1).flatten(1).contiguous()
 
 
 def additive_score(
@@ -165,7 +173,7 @@ def additive_score(
 ) -> Tensor:  # fmt: skip
     """Scores [E, H] in the dtype of `source`; `given` are the features of edges."""
     edges, (heads, dim) = indices.size(0), att.shape
-    out = source.new_empty(edges, heads)
+    out = room(source, edges, heads)
     terms, constants = _terms(given, matrix)
     args = [*plain(indices, source, target, att), *terms, out, slope]
     acc = sum_type(source, target, att, given, matrix)
@@ -181,21 +189,24 @@ def additive_score_backward(
     """Gradients of source, target, att, features of edges ([0] unless asked for) and matrix."""
     acc, shape = sum_type(grad, source, target, att, given, matrix), att.shape
     of_source, of_target = room_like(source, target)
-    of_att = torch.empty_like(of_target, dtype=acc)  # [num_dst, H, C]: a row's share
+    of_att = room(of_target, *of_target.shape, dtype=acc)  # [num_dst, H, C]: a row's share
     terms, constants = _terms(given, matrix)
     parts = None  # of the gradients of features, one for each program of a row
     if of_features and matrix.size(1):
         groups = ceiling(att.size(0), tile(*shape, acc).heads)
-        parts = given.new_empty(len(given), groups, matrix.size(1), dtype=acc)
+        parts = room(given, len(given), groups, matrix.size(1), dtype=acc)
     args = [*plain(indices, None, grad, target, source, att), *terms, parts, slope]
     over_rows(sums, indptr, shape, [of_target, of_att], args, ACC=acc, **constants)
     args = [*plain(sources_rows, perm, grad, source, target, att), *terms, None, slope]
     over_rows(sums, t_indptr, shape, [of_source, None], args, ACC=acc, **constants)
-    none = given.new_zeros(given.shape if of_features else (0,))
-    of_given = none if parts is None else parts.sum(1).to(given.dtype)
+    if parts is None:
+        shape = given.shape if of_features else (0,)
+        of_given = made(partial(torch.zeros, shape, dtype=given.dtype, device=given.device))
+    else:
+        of_given = made(lambda parts: parts.sum(1), parts)
     ends = (indptr, indices, grad, source, target)
     of_matrix = _of_matrix(*ends, att, matrix, terms, slope, acc)
-    return of_source, of_target, of_att.sum(0).to(att.dtype), of_given, of_matrix
+    return of_source, of_target, made(lambda parts: parts.sum(0), of_att), of_given, of_matrix
 
 
 def _of_matrix(
@@ -204,16 +215,17 @@ def _of_matrix(
 ) -> Tensor:  # fmt: skip
     (heads, edge_dim, dim), edges = matrix.shape, len(indices)
     if matrix.numel() == 0 or edges == 0:
-        return torch.zeros_like(matrix, memory_format=torch.contiguous_format)
+        return made(partial(torch.zeros, matrix.shape, dtype=matrix.dtype, device=matrix.device))
     columns = min(max(power(heads * dim), 16), _COLUMNS)
     shares = max(1, min(_SHARES, ceiling(edges, _EDGES), _KEPT // matrix.numel()))
-    out = att.new_empty(shares, edge_dim, heads, dim, dtype=acc)
+    out = room(att, shares, edge_dim, heads, dim, dtype=acc)
+    row = made(partial(rows_of, indptr, edges))
     launch(
         sum_matrix, (shares, ceiling(heads * dim, columns), ceiling(edge_dim, _FEATURES)), out,
-        *plain(rows_of(indptr, edges), indices, grad, source, target), *terms, out, edges, slope,
+        *plain(row, indices, grad, source, target), *terms, out, edges, slope,
         EDGE_DIM=edge_dim, HEADS=heads, DIM=dim, ACC=acc, B=_EDGES, K=_FEATURES, F=columns,
     )  # fmt: skip
-    return (out.sum(0) * att).transpose(0, 1).contiguous().to(matrix.dtype)
+    return made(lambda out, att: (out.sum(0) * att).transpose(0, 1).contiguous(), out, att)
 
 
 @triton.jit(do_not_specialize=SIZES)
@@ -277,7 +289,7 @@ def relu_sum(
     indptr: Tensor, indices: Tensor, order: Tensor, value: Tensor, features: Tensor
 ) -> Tensor:
     """Sums [N, H, D] in the dtype of `value`."""
-    out = value.new_empty(indptr.size(0) - 1, *value.shape[1:])
+    out = room(value, indptr.size(0) - 1, *value.shape[1:])
     args = (indices, order if len(order) else None, None, value, features, None, None, None)
     _messages(indptr, value, [out, None], *args, relu=True)
     return out
@@ -291,9 +303,12 @@ def relu_sum_backward(
     of_value, of_features = room_like(value, features)
     args = (order if len(order) else None, None, value, features, None, grad, of_features)
     _messages(indptr, value, [None, None], indices, *args, relu=True)
-    ones = value.new_ones(indices.size(0), value.size(1))
-    weighted_sums(t_indptr, edges, None, ones, of_features, of_value, sum_type(value))
+    weighted_sums(t_indptr, edges, None, None, of_features, of_value, sum_type(value))
     return of_value, of_features
+
+
+def _over_heads(parts: Tensor) -> Tensor:
+    return parts.sum(1)
 
 
 def gated_sum(
@@ -303,10 +318,10 @@ def gated_sum(
     """Sums [N, H, D] of gate * other; with `own` gradients of the terms of rows and of edges."""
     rows, acc = indptr.size(0) - 1, sum_type(other)
     out, of_rows, of_edges = (
-        other.new_empty(count, *other.shape[1:], dtype=dtype) if asked else None
+        room(other, count, *other.shape[1:], dtype=dtype) if asked else None
         for asked, count, dtype in (
             (sums, rows, other.dtype), (own is not None, rows, acc), (of_edge, len(ends), acc)
         )
     )  # fmt: skip
     _messages(indptr, other, [out, of_rows], ends, perm, *gates, other, own, of_edges, relu=False)
-    return out, *(None if t is None else t.sum(1) for t in (of_rows, of_edges))
+    return out, *(None if t is None else made(_over_heads, t) for t in (of_rows, of_edges))

@@ -22,6 +22,7 @@ from graphtheory.ops.backends.triton.launch import (
     launch,
     options,
     plain,
+    room,
     room_like,
 )
 from graphtheory.ops.backends.triton.parts import cast, factor_of
@@ -188,7 +189,7 @@ def _side_by_side(*nodes: Tensor) -> tuple[list[Tensor], int]:
     width = nodes[0].stride(0)
     if width >= heads * dim and all(t.stride() == (width, dim, 1) for t in nodes):
         return list(nodes), width
-    return [t.contiguous() for t in nodes], heads * dim
+    return plain(*nodes), heads * dim  # type: ignore[return-value]
 
 
 def topk_blocks(
@@ -200,7 +201,7 @@ def topk_blocks(
     (_, dst, src), (_, heads, dim) = blocks, query.shape
     numbers, constants = options(query, table, scale, dropout, seed)
     (out,) = room_like(query)
-    stats = query.new_empty(len(query), heads, STATS.value, dtype=constants["ACC"])
+    stats = room(query, len(query), heads, STATS.value, dtype=constants["ACC"])
     programs, tile = _rows_of(query, blocks, alone=bias is bucket is seed is None)
     parts, width = _side_by_side(query, key, value)
     launch(
@@ -222,8 +223,8 @@ def topk_blocks_backward(
     parts, width = _side_by_side(query, key, value)
     constants |= {"HEADS": heads, "WIDTH": width, "DIM": dim}
     of_query, of_key, of_value = room_like(query, key, value)
-    of_logits = stats.new_empty(len(query) * src if with_bias else 0, heads)
-    means = stats.new_empty(len(query), heads)
+    of_logits = room(stats, len(query) * src if with_bias else 0, heads)
+    means = room(stats, len(query), heads)
     given: list[Any] = [*plain(grad, stats), *parts, *plain(bias, bucket, table), *numbers]
     programs, tile = _rows_of(query, blocks)
     launch(
@@ -236,6 +237,6 @@ def topk_blocks_backward(
         C=max(power(dim), 16), **constants, warps=_WARPS,
     )  # fmt: skip
     if table is None:
-        return of_query, of_key, of_value, of_logits, stats.new_empty(0, heads)
+        return of_query, of_key, of_value, of_logits, room(stats, 0, heads)
     of_table = by_bucket(bucket, of_logits, table.size(0) if with_bias else 0)
-    return of_query, of_key, of_value, stats.new_empty(0, heads), of_table
+    return of_query, of_key, of_value, room(stats, 0, heads), of_table

@@ -4,6 +4,7 @@ import os
 
 IN_A_PROCESS = {
     "TRITON_INTERPRET": ["interpreted.py", "interpreted_topk.py"],
+    "INTERPRETED_GPU": ["interpreted_replays.py"],
     "PRETENDED_GPU": ["launched.py"],
 }
 collect_ignore = [

@@ -16,7 +16,7 @@ from triton import knobs
 from triton.runtime.jit import JITFunction
 
 from graphtheory import Neighborhood, ops
-from graphtheory.ops.backends.triton import launch, primitives
+from graphtheory.ops.backends.triton import launch, primitives, replay
 
 GPU = pretend()
 LONG = Neighborhood.from_edge_index(
@@ -60,7 +60,7 @@ def launched(
 def by_triton(make: Callable[[], Any]) -> Any:
     """The same where each launch is looked at."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(launch, "_watched", lambda kernel: True)
+        patch.setattr(replay, "watched", lambda kernel: True)
         return make()
 
 

@@ -41,11 +41,13 @@ INTERPRETED = ["conforms", "attention and not conforms", "not attention and not 
 @pytest.mark.timeout(400)  # interpreted, on a machine that may be busy
 @pytest.mark.parametrize(
     ("file", "options"),
-    [("interpreted.py", ["-k", which]) for which in INTERPRETED] + [("interpreted_topk.py", [])],
+    [("interpreted.py", ["-k", which]) for which in INTERPRETED]
+    + [("interpreted_topk.py", []), ("interpreted_replays.py", [])],
 )
 def test_interpreted_kernels_fulfil_the_definition(file: str, options: list[str]) -> None:
     command = [sys.executable, "-m", "pytest", str(HERE / file), *options]
     environment = os.environ | {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
+    environment["INTERPRETED_GPU"] = "1" if file == "interpreted_replays.py" else "0"
     environment.pop("PYTEST_XDIST_WORKER", None)
     command += ["-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
     run = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
@@ -111,7 +113,7 @@ def stack(binary: bytes, folder: Path) -> int:
 def launches(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Launches:
     """Nothing runs; the launching side is asked what it would run, on chunks of 20 edges."""
     found = Launches()
-    for module in (launch, score, topk):
+    for module in (kernels, launch, score, topk):
         monkeypatch.setattr(module, "launch", found)
     monkeypatch.setattr(bins, "_OF_SMALL", 20)
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
@@ -135,7 +137,9 @@ def parts(nb: Neighborhood) -> list[Tensor]:
     return [nb.indptr, nb.indices, t.indptr, t.indices, t.perm]
 
 
-def attention(nb: Neighborhood, dtype: torch.dtype, by: str, dropout: float) -> None:
+def attention(
+    nb: Neighborhood, dtype: torch.dtype, by: str, dropout: float, added: bool = False
+) -> None:
     heads, dim = 8, 16
     x = torch.zeros(nb.num_dst, heads, dim, dtype=dtype)
     bucket = table = None
@@ -144,10 +148,11 @@ def attention(nb: Neighborhood, dtype: torch.dtype, by: str, dropout: float) -> 
     bias = torch.zeros(nb.num_edges, heads) if by == "edges" else None
     seed = torch.tensor(1) if dropout else None
     structure = parts(nb)
-    _, stats = kernels.attention(*structure[:2], x, x, x, bias, bucket, table, 1.0, dropout, seed)
+    given, more = (x, x, x, bias, bucket, table, 1.0, dropout, seed), x if added else None
+    _, stats = kernels.attention(*structure[:2], *given, more)
     kernels.attention_backward(
         *structure, x, x, x, x, stats, bucket, 20 if bucket is not None else 0, 1.0, dropout, seed,
-        out=x, bias=bias, table=table,
+        out=x, bias=bias, table=table, into=(x, x, x, x) if added else None,
     )  # fmt: skip
 
 
@@ -179,6 +184,16 @@ def primitives(nb: Neighborhood, dtype: torch.dtype) -> None:
     scores(nb, 8, 16, 0, dtype)
 
 
+def sums(nb: Neighborhood, dtype: torch.dtype, weighted: bool, mean: bool, biased: bool) -> None:
+    """Sums as of layers, in both directions."""
+    x, weights = torch.zeros(nb.num_dst, 1, 64, dtype=dtype), torch.zeros(nb.num_edges, 1)
+    for by_node in (False, True):
+        kernels.sums(
+            nb.indptr, nb.indices, weights if weighted else None, x,
+            lengths=nb.indptr if mean else None, by_node=by_node, bias=x[0] if biased else None,
+        )  # fmt: skip
+
+
 def scores(
     nb: Neighborhood, heads: int, dim: int, edge_dim: int, dtype: torch.dtype, asked: bool = False
 ) -> None:
@@ -192,13 +207,19 @@ def scores(
 
 
 def additive_attention(
-    nb: Neighborhood, dtype: torch.dtype, p: float, of_target: bool = True, scored: bool = False
-) -> None:
+    nb: Neighborhood, dtype: torch.dtype, p: float, of_target: bool = True, scored: bool = False,
+    whole: bool = False,
+) -> None:  # fmt: skip
     x, structure = torch.zeros(nb.num_dst, 8, 16, dtype=dtype), parts(nb)
     edge, seed = torch.zeros(nb.num_edges, 8) if scored else None, torch.tensor(1) if p else None
     given = (x, x[..., 0], x[..., 0] if of_target else None, edge)
-    _, stats = kernels.additive_attention(*structure[:2], *given, 0.2, p, seed)
-    kernels.additive_attention_backward(*structure, x, *given, stats, 0.2, p, seed, out=x)
+    added, atts = (x[0], (x[0], x[0])) if whole else (None, (None, None))
+    if whole:
+        kernels.node_scores(x, *atts)
+    _, stats = kernels.additive_attention(*structure[:2], *given, 0.2, p, seed, added)
+    kernels.additive_attention_backward(
+        *structure, x, *given, stats, 0.2, p, seed, out=x, atts=atts
+    )
 
 
 def relu_sums(nb: Neighborhood, heads: int, dim: int, dtype: torch.dtype) -> None:
@@ -232,6 +253,11 @@ CASES: dict[str, tuple[Callable[[], None], int]] = {
     "features of edges": (lambda: with_edges(graph(BINS), BF16), 23),
     "GAT": (lambda: additive_attention(graph(BINS), BF16, 0.0), 9),
     "GAT, edges, dropout": (lambda: additive_attention(graph(EQUAL), F32, 0.1, scored=True), 3),
+    "a transformer": (lambda: attention(graph(BINS), F32, "buckets", 0.1, True), 9),
+    "a transformer in 16 bits": (lambda: attention(graph(BINS), BF16, "none", 0.0, True), 8),
+    "a GAT": (lambda: additive_attention(graph(BINS), F32, 0.1, whole=True), 10),
+    "means": (lambda: sums(graph([70]), BF16, False, True, False), 3),
+    "sums and a bias": (lambda: sums(graph([70]), F32, True, False, True), 3),
     "primitives": (lambda: primitives(graph([70]), F32), 8),
     "scores with features": (lambda: scores(graph(BINS), 8, 16, 16, BF16, True), 9),
     "scores of a wide head": (lambda: scores(graph(EQUAL), 1, 300, 50, F32), 4),
@@ -287,7 +313,7 @@ NEAREST = {
 
 PROGRAMS = [  # what runs, different programs, bytes shared and in memory, compute capability
     *(pytest.param(*case, SHARED, 16, capability, id=f"{name} on {capability}")
-      for name, case in CASES.items() for capability in (80, 90)),
+      for name, case in CASES.items() for capability in (80, 90, 100)),
     *(pytest.param(*case, SHARED, 16, 90, id=f"{name}, all that may be absent")
       for name, case in ABSENT.items()),
     *(pytest.param(partial(nearest, *case), *limits, capability, id=f"{name} on {capability}")

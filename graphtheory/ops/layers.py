@@ -1,0 +1,237 @@
+"""Whole layers of a GPU as work: linear maps, sums over rows, and what is added to them.
+
+Each has one node of autograd and few launches. The gradient of a gradient follows its definition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import linear
+
+from graphtheory.graph import Neighborhood
+from graphtheory.ops import additive, fused, kernels
+from graphtheory.ops.arguments import BucketedBias
+from graphtheory.ops.backend import BACKENDS, Backend
+from graphtheory.ops.backends.triton_csr import triton_objections
+from graphtheory.ops.call import MOST, AttentionCall, Call, Plan, known
+from graphtheory.ops.derivatives import first_gradients, needs_grad
+from graphtheory.ops.dropout import draw_seed
+from graphtheory.ops.kernels import neighborhood_of
+from graphtheory.ops.recorded import Needs, Tensors, made
+
+_NAME = "triton_csr"
+
+
+class Layer:
+    """A layer with rows of nodes; a subclass has `forward`, `backward` and `definition`."""
+
+    name, outputs = "graphtheory::layer", 1
+
+    def __init__(self, parts: Sequence[Tensor], *options: Any) -> None:
+        self.parts, self.options = parts, options
+        self.backend: Backend = BACKENDS[_NAME]
+        self.kernels = self.backend.kernels
+
+    def definition(self, *tensors: Any) -> Tensor:
+        """The output by operations that autograd differentiates."""
+        raise NotImplementedError
+
+    def reads(self, tensors: Tensors, needs: Needs) -> Tensors:
+        return tensors
+
+    def differentiable(self, grads: Any, kept: Tensors, read: Tensors, needs: Needs) -> Any:
+        with torch.autocast(grads[0].device.type, enabled=False):
+            return first_gradients(self.definition, read, grads)
+
+
+def run(
+    kind: type[Layer], nb: Neighborhood, tensors: Tensors, *options: Any, dropout: float = 0.0
+) -> Tensor | None:
+    """The output of a layer on rows of nodes; None where something has to see its parts.
+
+    With dropout, torch's global generator of the device draws.
+    """
+    if nb.sets is not None or triton_objections(nb.device):
+        return None
+    key, plan = known("attention", nb, kind.__name__, *tensors, *options, dropout)
+    if key is None:
+        return None
+    if plan is None:
+        if nb.check_unchanged() is None:
+            return None
+        grad = needs_grad(tensors)
+        plan = Plan(run, grad, grad, {})
+        if len(nb.plans) >= MOST:
+            nb.plans.clear()
+        nb.plans[key] = plan._replace(recorded={}, again=True)
+    t = nb._turned() if plan.grad else None  # whose ids are as they were
+
+    def make() -> Layer:
+        by_source = [] if t is None else [t.indptr, t.indices, t.perm]
+        return kind([nb.indptr, nb.indices, *by_source], *options, dropout)  # type: ignore[list-item]
+
+    seed = draw_seed(None, nb.device) if dropout > 0 else None
+    one = plan.work(kind, make, BACKENDS[_NAME].kernels)
+    return one((*tensors, seed), plan.grad)[0]
+
+
+def _of_matrix(grad: Tensor, x: Tensor) -> Tensor:
+    return grad.t() @ x
+
+
+def _of_matrices(grad: Tensor, x: Tensor) -> Tensor:
+    return torch.bmm(grad.transpose(1, 2), x.expand(len(grad), *x.shape))
+
+
+def _of_inputs(grad: Tensor, *matrices: Tensor) -> Tensor:
+    return grad.transpose(0, 1).flatten(1) @ torch.cat(matrices)
+
+
+def _over_nodes(grad: Tensor) -> Tensor:
+    return grad.sum(-2)
+
+
+def _by_head(heads: int, nodes: Tensor) -> Tensor:
+    return nodes.reshape(len(nodes), heads, -1)
+
+
+def _flat(nodes: Tensor) -> Tensor:
+    return nodes.flatten(1)
+
+
+def _part(k: int, heads: int, maps: Tensor) -> Tensor:
+    return maps[k].view(maps.size(1), heads, -1)
+
+
+class MappedSums(Layer):
+    """GCN: sums of weighted W x, and a bias; of x, W, bias and weights [E]."""
+
+    def forward(self, tensors: Tensors) -> Tensors:
+        x, weight, bias, per_edge, _ = tensors
+        y = made(partial(_by_head, 1), made(linear, x, weight))
+        return [made(_flat, self.kernels.sums(*self.parts[:2], per_edge, y, bias=bias))]
+
+    def backward(self, grads: Sequence[Tensor], kept: Tensors, read: Tensors, needs: Needs) -> Any:
+        (grad,), (x, weight, _, per_edge, _) = grads, read
+        up, (_, _, t_indptr, targets, perm) = made(partial(_by_head, 1), grad), self.parts
+        of_y = None
+        if needs[0] or needs[1]:
+            of_y = made(_flat, self.kernels.sums(t_indptr, targets, per_edge, up, perm))
+        of_x = made(torch.mm, of_y, weight) if needs[0] else None
+        of_weight = made(_of_matrix, of_y, x) if needs[1] else None
+        return of_x, of_weight, made(_over_nodes, grad) if needs[2] else None, None, None
+
+    def definition(self, x: Any, weight: Any, bias: Any, per_edge: Any, seed: None) -> Tensor:
+        nb, value = neighborhood_of(self.parts, x.size(0)), linear(x, weight)[:, None]
+        call = Call("aggregate", nb, (per_edge[:, None], value), ("sum",))
+        out = kernels.aggregate(call, self.backend).squeeze(1)
+        return out if bias is None else out + bias
+
+
+class MappedGAT(Layer):
+    """GAT, heads side by side; of x, W, a vector for sources and targets, bias, scores of edges."""
+
+    def forward(self, tensors: Tensors) -> Tensors:
+        (x, weight, att_src, att_dst, bias, edge, seed), options = tensors, self.options
+        value = made(partial(_by_head, options[0]), made(linear, x, weight))
+        scores = self.kernels.node_scores(value, att_src, att_dst)
+        given = self.parts[:2], value, *scores, edge, *options[1:], seed, bias
+        out, stats = self.kernels.additive_attention(*given[0], *given[1:])
+        return made(_flat, out), value, *scores, stats, *(() if bias is not None else (out,))
+
+    def backward(self, grads: Sequence[Tensor], kept: Tensors, read: Tensors, needs: Needs) -> Any:
+        (value, src, dst, stats, *out), (x, weight, *atts, _, edge, seed) = kept, read
+        up = made(partial(_by_head, self.options[0]), grads[0])
+        of_value, of_src, of_dst, _ = self.kernels.additive_attention_backward(
+            *self.parts, up, value, src, dst, edge, stats, *self.options[1:], seed,
+            out=out[0] if out else up, atts=tuple(atts),
+        )  # fmt: skip
+        flat = made(_flat, of_value)
+        of_x = made(torch.mm, flat, weight) if needs[0] else None
+        of_weight = made(_of_matrix, flat, x) if needs[1] else None
+        of_atts = [
+            made(_of_vector, scores, value) if need else None
+            for scores, need in ((of_src, needs[2]), (of_dst, needs[3]))
+        ]
+        of_bias = made(_over_nodes, grads[0]) if needs[4] else None
+        return of_x, of_weight, *of_atts, of_bias, None, None
+
+    def definition(
+        self, x: Any, weight: Any, att_src: Any, att_dst: Any, bias: Any, edge: Any, seed: Any
+    ) -> Tensor:
+        heads, slope, dropout = self.options
+        value, nb = _by_head(heads, linear(x, weight)), neighborhood_of(self.parts, len(x))
+        scores = ((value * att).sum(-1) for att in (att_src, att_dst))
+        call = Call("additive_attention", nb, (value, *scores, edge), (seed, slope, dropout))
+        out = additive.run_attention(call, self.backend).flatten(1)
+        return out if bias is None else out + bias
+
+
+def _of_vector(scores: Tensor, value: Tensor) -> Tensor:
+    """The sum of values [N, H, D] by their scores [N, H], [1, H, D]."""
+    every = scores.t() @ value.flatten(1)  # [H, H * D], of which a head needs its own part
+    return every.view(len(every), *value.shape[1:]).diagonal(dim1=0, dim2=1).t()[None]
+
+
+class MappedAttention(Layer):
+    """Attention, heads side by side; of x, table and buckets of a bias, matrices, their biases.
+
+    The matrices are of queries, keys and values, and maybe a fourth, W x of which is added.
+    """
+
+    def _maps(self, tensors: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
+        count = (len(tensors) - 4) // 2
+        return tensors[3 : 3 + count], tensors[3 + count : -1]
+
+    def forward(self, tensors: Tensors) -> Tensors:
+        (x, table, bucket, *_, seed), (heads, scale, dropout) = tensors, self.options
+        matrices, biases = self._maps(tensors)
+        maps = [t for t in (*matrices, *biases) if t is not None]
+        y = made(partial(_mapped, len(matrices)), x, *maps)
+        parts = [made(partial(_part, k, heads), y) for k in range(len(matrices))]
+        out, stats = self.kernels.attention(
+            *self.parts[:2], *parts[:3], None, bucket, table, scale, dropout, seed, *parts[3:]
+        )
+        return made(_flat, out), y, stats, *(() if len(parts) > 3 else (out,))
+
+    def backward(self, grads: Sequence[Tensor], kept: Tensors, read: Tensors, needs: Needs) -> Any:
+        (y, stats, *out), (x, table, bucket, *_, seed) = kept, read
+        (matrices, biases), (heads, scale, dropout) = self._maps(read), self.options
+        of_y, count = made(torch.empty_like, y), len(matrices)
+        parts = [made(partial(_part, k, heads), y) for k in range(3)]
+        into = [made(partial(_part, k, heads), of_y) for k in range(count)]
+        up = made(partial(_by_head, heads), grads[0])
+        *_, of_table = self.kernels.attention_backward(
+            *self.parts, up, *parts, stats, bucket, 0 if table is None else len(table), scale,
+            dropout, seed, out=out[0] if out else up, bias=None, table=table,
+            into=(*into, None)[:4],
+        )  # fmt: skip
+        found: list[Any] = [made(_of_inputs, of_y, *matrices) if needs[0] else None]
+        found += [of_table if needs[1] else None, None]
+        for some, of, args in ((matrices, _of_matrices, (of_y, x)), (biases, _over_nodes, (of_y,))):
+            wanted = some[0] is not None and any(needs[len(found) : len(found) + count])
+            found += made(torch.unbind, made(of, *args)) if wanted else [None] * count
+        return *found, None
+
+    def definition(self, *tensors: Any) -> Tensor:
+        (x, table, bucket, *_, seed), (heads, scale, dropout) = tensors, self.options
+        maps = zip(*self._maps(tensors), strict=True)
+        query, key, value, *added = (_by_head(heads, linear(x, *one)) for one in maps)
+        bias = None if table is None else BucketedBias(bucket, table)
+        nb = neighborhood_of(self.parts, len(x))
+        call = AttentionCall(query, key, value, nb, bias, scale, dropout, seed)
+        return sum(added, fused.attention(call, self.backend)).flatten(1)
+
+
+def _mapped(count: int, x: Tensor, *maps: Tensor) -> Tensor:
+    """W x + b of some maps [count, N, features], given the matrices and then the biases, if any."""
+    matrices = torch.cat(maps[:count]).view(count, -1, x.size(1)).transpose(1, 2)
+    every = x.expand(count, *x.shape)
+    if len(maps) == count:
+        return torch.bmm(every, matrices)
+    return torch.baddbmm(torch.cat(maps[count:]).view(count, 1, -1), every, matrices)

@@ -1,0 +1,198 @@
+"""Work of one kind by recorded launches, under one autograd function without lists."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from graphtheory.graph.content import PLAIN, is_tracing
+from graphtheory.ops import derivatives
+
+Tensors = Sequence[Tensor | None]
+Needs = Sequence[bool]
+
+
+class Work(Protocol):
+    """What kernels compute of some tensors, all other arguments being the same in every call.
+
+    Attributes:
+        name: For messages.
+        outputs: How many of the results are outputs.
+        parts: The tensors that it reads in every call, rows of nodes.
+    """
+
+    name: str
+    outputs: int
+    parts: Sequence[Tensor]
+
+    def forward(self, tensors: Tensors) -> Tensors:
+        """The outputs, and what the backward pass reads beside the tensors."""
+
+    def reads(self, tensors: Tensors, needs: Needs) -> Tensors:
+        """The tensors, None in place of those that the backward pass does not read."""
+
+    def backward(self, grads: Sequence[Tensor], kept: Tensors, read: Tensors, needs: Needs) -> Any:
+        """The gradient of each tensor, of another type maybe; None where none is needed."""
+
+    def differentiable(
+        self, grads: Sequence[Tensor], kept: Tensors, read: Tensors, needs: Needs
+    ) -> Any:
+        """The same by functions that autograd differentiates, which check what they read."""
+
+
+class _Thread(threading.local):
+    recorder: Any = None
+
+
+thread = _Thread()
+
+
+def made(function: Callable[..., Any], *args: Tensor | None) -> Any:
+    """The tensor or tensors that a function of torch makes; a record of the work notes them."""
+    found = function(*args)
+    if thread.recorder is not None:
+        thread.recorder.made(found, function, args)
+    return found
+
+
+class Recorded:
+    """Work that is recorded when it is done first, and replayed from then on.
+
+    A backward pass that something traces, or that is to have a gradient of its own, is done by
+    `differentiable`.
+
+    Args:
+        work: What is done.
+        record: Of the kernels, from a function of tensors, these and the parts to its results
+            and a replay, which gives the results for other tensors or None where it cannot; its
+            `kinds` are those of the tensors. Without it nothing is recorded.
+    """
+
+    def __init__(self, work: Work, record: Callable[..., Any] | None) -> None:
+        self.work, self._record = work, record
+        self._replays: dict[Any, Any] = {}  # of the forward pass, and by what the other one needs
+        self.saved: list[Any] = []  # kinds of the tensors that the backward pass reads
+
+    def __call__(self, tensors: Tensors, grad: bool) -> Sequence[Tensor]:
+        """The outputs, with a gradient or without."""
+        if not grad:
+            return self.forward(tensors)[: self.work.outputs]
+        found = _Function.apply(self, *tensors)
+        return found if isinstance(found, tuple) else (found,)
+
+    def forward(self, tensors: Tensors) -> Any:
+        """As of the work."""
+        work = self.work.forward
+        return self._run("forward", work, tensors)
+
+    def backward(self, grads: Sequence[Tensor], kept: Tensors, read: Tensors, needs: Needs) -> Any:
+        """As of the work; None of tensors that have changed, which `differentiable` checks."""
+        if needs not in self._replays and kinds(*kept, *read) != self.saved:
+            return None
+
+        def work(tensors: Tensors) -> Tensors:
+            rest = tensors[len(grads) :]
+            given = tensors[: len(grads)], rest[: len(kept)], rest[len(kept) :]
+            found: Tensors = self.work.backward(*given, needs)
+            return found
+
+        return self._run(needs, work, [*grads, *kept, *read])
+
+    def _run(self, which: Any, work: Callable[[Tensors], Tensors], tensors: Tensors) -> Any:
+        """The results of `work`; None of other tensors than it was recorded for."""
+        if self._record is None:
+            return work(tensors)
+        replay = self._replays.get(which)
+        if replay is None:
+            found, self._replays[which] = self._record(work, tensors, self.work.parts)
+            return found
+        found = replay(tensors)
+        return work(tensors) if found is None and replay.kinds == kinds(*tensors) else found
+
+
+def kinds(*tensors: Tensor | None) -> list[Any]:
+    """Shape, type and device of tensors."""
+    return [None if t is None else (t.shape, t.dtype, t.get_device()) for t in tensors]
+
+
+def _are_plain(*some: Tensors) -> bool:
+    for tensors in some:
+        for t in tensors:
+            if t is not None and type(t) not in PLAIN:
+                return False
+    return True
+
+
+class _Function(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, recorded: Recorded, *tensors: Tensor | None) -> Any:
+        work = recorded.work
+        found = recorded.forward(tensors)
+        outputs, kept = found[: work.outputs], found[work.outputs :]
+        if len(outputs) > 1:
+            ctx.shapes = [(out.shape, out.dtype) for out in outputs]
+        ctx.recorded, ctx.kept = recorded, len(kept)
+        ctx.set_materialize_grads(False)
+        read = work.reads(tensors, ctx.needs_input_grad[1:])
+        if not recorded.saved:
+            recorded.saved = kinds(*kept, *read)
+        ctx.save_for_backward(*kept, *read, *work.parts)  # whose changes torch notices
+        return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+    @staticmethod
+    def backward(ctx: Any, *above: Tensor | None) -> Any:
+        recorded, needs = ctx.recorded, ctx.needs_input_grad[1:]
+        grads = derivatives.materialized(ctx, list(above))
+        if grads is None:
+            return (None,) * (1 + len(needs))
+        saved, found = ctx.saved_tensors, None  # once: again is an error under checkpointing
+        kept, read = saved[: ctx.kept], saved[ctx.kept : ctx.kept + len(needs)]
+        seen = torch.is_grad_enabled() or is_tracing() or derivatives.is_batched()
+        if not seen and _are_plain(grads, kept, read):
+            found = recorded.backward(grads, kept, read, needs)
+        if found is None:
+            found = derivatives.in_backward(recorded.work.differentiable, grads, kept, read, needs)
+        return None, *found
+
+
+class OpWork:
+    """A fused operation with the options and the rows of a call."""
+
+    def __init__(self, op: Any, args: Sequence[Any], kernels: Any) -> None:
+        self._op, self.name, self.outputs = op, op.layout.name, len(op._open)
+        self._kernels, self._options = kernels, op._take_options(args)
+        self.parts: list[Tensor] = [] if op._parts is None else args[op._parts]
+
+    def _args(self, tensors: Sequence[Any]) -> Any:
+        return self._op._together(tensors, self._options, self.parts)
+
+    def forward(self, tensors: Sequence[Any]) -> Sequence[Any]:
+        op, args = self._op, self._op._as_named(*self._args(tensors))
+        found = op._run(self._kernels, args)
+        outputs = found if isinstance(found, tuple) else (found,)
+        return *(outputs[k] for k in op._open), *op._keep(args, outputs)
+
+    def reads(self, tensors: Sequence[Any], needs: Sequence[bool]) -> Sequence[Any]:
+        return tensors
+
+    def backward(
+        self, grads: Sequence[Tensor], kept: Any, read: Any, needs: Sequence[bool]
+    ) -> list[Any]:
+        op, args = self._op, self._args(read)
+        asked = [needs[op._tensors.index(k)] for k in op._asked]
+        found = op._gradients(self._kernels, op._as_named(*args), grads, kept, asked)
+        pairs = zip(found, asked, op._asked, strict=True)
+        return self._of_tensors(one if n and args[k] is not None else None for one, n, k in pairs)
+
+    def differentiable(self, grads: Any, kept: Any, read: Any, needs: Sequence[bool]) -> list[Any]:
+        op = self._op
+        asked = [needs[op._tensors.index(k)] for k in op._asked]
+        return self._of_tensors(op.gradients_of(grads, kept, self._args(read), asked))
+
+    def _of_tensors(self, found: Iterable[Any]) -> list[Any]:
+        by_argument = dict(zip(self._op._asked, found, strict=True))
+        return [by_argument.get(k) for k in self._op._tensors]

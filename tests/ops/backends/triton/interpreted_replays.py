@@ -1,0 +1,287 @@
+"""Replayed launches, interpreted on the CPU: the bits of the calls that they were recorded of.
+
+What a replay gives the driver are addresses. Here they are made tensors again, for which Triton's
+interpreter runs the kernel, so that an address at a wrong place gives a wrong result.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torch_geometric import nn as pyg
+
+from graphtheory import Neighborhood, cliques, nn, ops
+from graphtheory.ops import layers
+from graphtheory.ops.backends import triton_csr
+from graphtheory.ops.backends.triton import bins, launch, replay
+
+pytestmark = pytest.mark.filterwarnings("ignore:All-NaN slice encountered:RuntimeWarning")
+_sizes: dict[int, int] = {}  # bytes that lie at an address
+F32, F64 = torch.float32, torch.float64
+NODES, EDGES, HEADS, DIM = 7, 24, 2, 4
+
+no_objections: Any = lambda device: []  # noqa: E731
+triton_csr.triton_objections.__code__ = no_objections.__code__  # others hold the function
+torch.Tensor.is_cpu = False  # a process that pretends to have a GPU cannot go back
+found_gpu = SimpleNamespace(shared_memory_per_block_optin=227 * 1024)
+torch.cuda.get_device_properties = lambda device=None: found_gpu
+
+
+def at(address: int, like: Tensor) -> Tensor:
+    """What lies at an address that a tensor has told."""
+    held = (ctypes.c_byte * _sizes[address]).from_address(address)
+    return torch.from_numpy(np.frombuffer(held, np.uint8)).view(like.dtype)
+
+
+data_ptr = torch.Tensor.data_ptr
+
+
+def noted_address(tensor: Tensor) -> int:
+    address, offset = data_ptr(tensor), tensor.storage_offset() * tensor.element_size()
+    _sizes[address] = tensor.untyped_storage().nbytes() - offset
+    return address
+
+
+@pytest.fixture(autouse=True)
+def replayed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Launches are remembered, rows of more than 4 edges are long; names of what is replayed."""
+    found: list[str] = []
+
+    def launcher(
+        kernel: Any, compiled: Any, args: Sequence[Any], constants: dict[str, Any]
+    ) -> replay.Launcher:
+        kinds = [a if isinstance(a, Tensor) else None for a in args]
+
+        def run(x: int, y: int, z: int, stream: int, *given: Any) -> None:
+            found.append(kernel.fn.__name__)
+            pairs = zip(given, kinds, strict=True)
+            real = [at(a, kind) if isinstance(kind, Tensor) else a for a, kind in pairs]
+            kernel[x, y, z](*real, **constants)
+
+        return replay.Launcher(kernel, None, run, lambda device: 0, (), ())
+
+    monkeypatch.setattr(torch.Tensor, "data_ptr", noted_address)
+    monkeypatch.setattr(launch, "_launcher", launcher)
+    monkeypatch.setattr(launch, "_known", {})
+    monkeypatch.setattr(bins, "_OF_SMALL", 4)
+    return found
+
+
+def graph() -> Neighborhood:
+    """Some edges, of which many end in node 0 and none in the last."""
+    generator = torch.Generator().manual_seed(0)
+    src, dst = (torch.randint(n, (EDGES,), generator=generator) for n in (NODES, NODES - 1))
+    edges = torch.stack([src, torch.where(torch.rand(EDGES, generator=generator) < 0.3, 0, dst)])
+    return Neighborhood.from_edge_index(edges, NODES)
+
+
+def drawn(shapes: dict[str, Sequence[int]], seed: int) -> dict[str, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    return {
+        name: torch.randn(*shape, generator=generator, dtype=F64) for name, shape in shapes.items()
+    }
+
+
+BUCKET = torch.arange(EDGES).remainder(5).to(torch.uint8)
+N, H, D, E = NODES, HEADS, DIM, EDGES
+NODE, SCORE, EDGE = (N, H, D), (N, H), (E, H)
+QKV = {"query": NODE, "key": NODE, "value": NODE}
+Given = dict[str, Tensor]
+CASES: dict[str, tuple[dict[str, Sequence[int]], Callable[..., Any]]] = {
+    "attention": (QKV, lambda nb, **t: ops.attention(**t, neighborhood=nb)),
+    "attention, bias": (
+        QKV | {"bias": EDGE}, lambda nb, **t: ops.attention(**t, neighborhood=nb)
+    ),
+    "attention, buckets": (
+        QKV | {"table": (5, H)},
+        lambda nb, table, **t: ops.attention(
+            **t, neighborhood=nb, bias=ops.BucketedBias(BUCKET, table)
+        ),
+    ),
+    "attention, dropout": (
+        QKV,
+        lambda nb, **t: ops.attention(
+            **t, neighborhood=nb, dropout=0.5, generator=torch.Generator().manual_seed(3)
+        ),
+    ),
+    "attention, features of edges": (
+        QKV | {"features": (E, 3), "of_query": (N, H, 3)},
+        lambda nb, features, of_query, **t: ops.attention(
+            **t, neighborhood=nb, edges=ops.EdgeFeatures(features, of_query)
+        ),
+    ),
+    "GAT": (
+        {"value": NODE, "src_score": SCORE, "dst_score": SCORE, "edge": EDGE},
+        lambda nb, **t: ops.additive_attention(**t, neighborhood=nb),
+    ),
+    "GATv2": (
+        {"source": NODE, "target": NODE, "att": (H, D), "edge_features": (E, 3),
+         "edge_matrix": (H, 3, D)},
+        lambda nb, **t: ops.additive_score(**t, neighborhood=nb),
+    ),
+    "sum": ({"weights": EDGE, "value": NODE}, lambda nb, **t: ops.aggregate(**t, neighborhood=nb)),
+    "sum of values": (
+        {"value": NODE}, lambda nb, value: ops.aggregate(None, value, nb)
+    ),
+    "mean": (
+        {"weights": EDGE, "value": NODE},
+        lambda nb, **t: ops.aggregate(**t, neighborhood=nb, reduce="mean"),
+    ),
+    "mean of values": (
+        {"value": NODE}, lambda nb, value: ops.aggregate(None, value, nb, "mean")
+    ),
+    "ReLU sum": (
+        {"value": NODE, "edge_features": (E, H, D)},
+        lambda nb, **t: ops.relu_sum(**t, neighborhood=nb, given_order=True),
+    ),
+    "nearest": (QKV, lambda nb, **t: ops.topk_attention(**t, neighborhood=nb, k=2)),
+}  # fmt: skip
+
+
+def flat(out: Any) -> list[Tensor]:
+    return [out] if isinstance(out, Tensor) else [t for one in out for t in flat(one)]
+
+
+def results(
+    compute: Callable[..., Any], nb: Neighborhood, given: Given, up: int, again: bool = False
+) -> list[Tensor]:
+    """Outputs and gradients of all inputs; `again` those of the sum of their squares, too."""
+    leaves = {name: t.clone().requires_grad_() for name, t in given.items()}
+    outs, inputs = flat(compute(nb, **leaves)), list(leaves.values())
+    generator = torch.Generator().manual_seed(up)
+    ups = [torch.randn(out.shape, generator=generator, dtype=F64).to(out.dtype) for out in outs]
+    firsts = torch.autograd.grad(outs, inputs, ups, create_graph=again)
+    if not again:
+        return [*outs, *firsts]
+    total = sum((one**2).sum() for one in firsts if one.requires_grad)
+    return [*outs, *firsts, *torch.autograd.grad(total, inputs, materialize_grads=True)]
+
+
+def narrow(given: Given) -> Given:
+    return {name: t.float() for name, t in given.items()}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_replay_has_the_bits_of_the_first_call(name: str, replayed: list[str]) -> None:
+    shapes, compute = CASES[name]
+    nb = cliques([NODES]) if name == "nearest" else graph()
+    for seed in range(4):
+        given = narrow(drawn(shapes, seed))
+        replayed.clear()
+        found = results(compute, nb, given, seed)
+        launched = replayed.copy()
+        fresh = cliques([NODES]) if name == "nearest" else graph()
+        wanted = results(compute, fresh, given, seed)
+        assert all(map(torch.equal, found, wanted))
+        assert seed < 2 or launched  # the second call is recorded
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["gradients", "second derivatives"])
+@pytest.mark.parametrize(
+    "name", [name for name in CASES if name not in ("nearest", "sum of values", "mean of values")]
+)
+def test_a_replay_fulfills_the_definition(name: str, again: bool) -> None:
+    shapes, compute = CASES[name]
+    nb = graph()
+    for seed in range(3):
+        given = drawn(shapes, seed)
+        found = results(compute, nb, given, seed, again and seed == 2)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(triton_csr.TritonCSR, "unsupported", lambda self, call: ["not here"])
+        wanted = results(compute, graph(), given, seed, again)
+    torch.testing.assert_close(found, wanted, rtol=1e-9, atol=1e-9)
+
+
+LAYERS: dict[str, tuple[Any, Any]] = {  # ours and PyG's
+    "GCN": (nn.GCNConv(5, H * D), pyg.GCNConv(5, H * D)),
+    "GCN without a bias": (nn.GCNConv(5, H * D, bias=False), pyg.GCNConv(5, H * D, bias=False)),
+    "GAT": (nn.GATConv(5, D, H), pyg.GATConv(5, D, H)),
+    "GAT without a bias": (nn.GATConv(5, D, H, bias=False), pyg.GATConv(5, D, H, bias=False)),
+    "transformer": (nn.TransformerConv(5, D, H), pyg.TransformerConv(5, D, H)),
+    "transformer without biases": (
+        nn.TransformerConv(5, D, H, bias=False), pyg.TransformerConv(5, D, H, bias=False)
+    ),
+    "transformer without a root": (
+        nn.TransformerConv(5, D, H, root_weight=False),
+        pyg.TransformerConv(5, D, H, root_weight=False),
+    ),
+    "distances": (nn.SPDTransformerConv(5, D, H, num_buckets=4), None),
+}  # fmt: skip
+
+
+def edge_list() -> Tensor:
+    nb = graph()
+    return nb.edge_index()[:, torch.randperm(E, generator=torch.Generator().manual_seed(1))]
+
+
+def of_layer(layer: Any, edges: Tensor, x: Tensor, seed: int, again: bool = False) -> list[Tensor]:
+    """Output, gradients of x and parameters; `again` those of the sum of their squares, too."""
+    x = x.clone().requires_grad_()
+    leaves = [x, *layer.parameters()]
+    hops = [torch.arange(E) % 5] if isinstance(layer, nn.SPDTransformerConv) else []
+    out = layer(x, edges, *hops)
+    up = torch.randn(out.shape, generator=torch.Generator().manual_seed(seed), dtype=F64)
+    first = torch.autograd.grad(out, leaves, up.to(out.dtype), create_graph=again)
+    if not again:
+        return [out, *first]
+    total = sum((one**2).sum() for one in first)
+    return [out, *first, *torch.autograd.grad(total, leaves, allow_unused=True)]
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["gradients", "second derivatives"])
+@pytest.mark.parametrize("name", LAYERS)
+def test_a_layer_as_one_function_is_pygs(
+    name: str, again: bool, replayed: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, theirs = LAYERS[name]
+    ours, edges, run = ours.double(), edge_list(), []
+    real = layers.run
+    monkeypatch.setattr(
+        layers, "run", lambda *args, **more: run.append(real(*args, **more)) or run[-1]
+    )
+    for seed in range(3):
+        x = torch.randn(N, 5, dtype=F64, generator=torch.Generator().manual_seed(seed))
+        replayed.clear()
+        found = of_layer(ours, edges, x, seed, again)
+    assert replayed and len(run) == 3 and all(out is not None for out in run)
+    if theirs is None:  # by its parts
+        monkeypatch.setattr(layers, "run", lambda *args, **more: None)
+        wanted = of_layer(ours, edges, x, seed, again)
+    else:
+        theirs = theirs.double()
+        theirs.load_state_dict(ours.state_dict())
+        wanted = of_layer(theirs, edges, x, seed, again)
+    torch.testing.assert_close(found, wanted, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_a_layer_gives_the_same_bits(name: str) -> None:
+    layer, edges = LAYERS[name][0].float(), edge_list()
+    x = torch.randn(N, 5, generator=torch.Generator().manual_seed(0))
+    first, *others = [of_layer(layer, edges, x, 0) for _ in range(3)]
+    assert all(torch.equal(a, b) for other in others for a, b in zip(first, other, strict=True))
+
+
+WATCHED: dict[str, Callable[[Any], Any]] = {
+    "a hook": lambda layer: layer.lin.register_forward_hook(lambda *args: None),
+    "a parametrization": lambda layer: torch.nn.utils.parametrizations.weight_norm(layer.lin),
+    "another type": lambda layer: layer.half(),
+}
+
+
+@pytest.mark.parametrize("how", WATCHED)
+def test_a_layer_whose_parts_are_seen_runs_them(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    layer, run = nn.GCNConv(5, 3), []
+    WATCHED[how](layer)
+    monkeypatch.setattr(layers, "run", lambda *args, **more: run.append(args))
+    x = torch.randn(N, 5).to(next(layer.parameters()).dtype)
+    with torch.autocast("cpu", enabled=how == "another type"):
+        layer(x, edge_list())
+    assert not run
