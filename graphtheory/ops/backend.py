@@ -34,8 +34,7 @@ class Backend:
             product by edge is built.
         reads_ids: Whether loops of its own read ids, which then have to be given for every gradient
             by source; torch's operators check what they are given.
-        records: Whether its kernels off a CPU have `record` and `sums`: a small call waits for what is
-            launched.
+        records: Whether its kernels off a CPU have `record` and `sums`; small calls wait for them.
         kernels: A module with the functions that the torch ops call, see `backends.csr`.
     """
 

@@ -111,13 +111,14 @@ def attention_backward(
     grad: Tensor, query: Tensor, key: Tensor, value: Tensor, stats: Tensor,
     bucket: Tensor | None, num_buckets: int, scale: float, dropout: float, seed: Tensor | None,
     *, out: Tensor, bias: Tensor | None, table: Tensor | None,
-    into: Sequence[Tensor | None] | None = None,
+    into: Sequence[Any] | None = None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     """Gradients of query, key, value, logits ([0, H] without a bias by edge) and bias table.
 
     `into` are tensors for the first three, and one for the gradient of what was added.
     """
-    of_query, of_key, of_value, of_added = into or (*room_like(query, key, value), None)
+    outs: Sequence[Any] = into or (*room_like(query, key, value), None)
+    of_query, of_key, of_value, of_added = outs
     given, drop = (query, key, value, None, None, bias, bucket, table), (dropout, seed)
     weights, logits = _by_target(
         indptr, indices, given, of_query, grad, out, stats, scale, *drop, of_added
