@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from graphtheory.ops.call import AttentionCall, Call
 
 OPERATIONS = (
-    "edge_dot", "edge_softmax", "aggregate", "relu_sum", "gated_sum", "additive_score",
-    "additive_attention", "attention", "topk_attention",
+    "edge_dot", "edge_softmax", "aggregate", "relu_sum", "additive_score", "additive_attention",
+    "attention", "topk_attention",
 )  # fmt: skip
 
 
@@ -34,7 +34,7 @@ class Backend:
             product by edge is built.
         reads_ids: Whether loops of its own read ids, which then have to be given for every gradient
             by source; torch's operators check what they are given.
-        records: Whether its kernels off a CPU have `record` and `sums`.
+        records: Whether its kernels off a CPU have `record` and `sums`; small calls wait for them.
         kernels: A module with the functions that the torch ops call, see `backends.csr`.
     """
 

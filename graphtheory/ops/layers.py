@@ -37,6 +37,12 @@ class Layer:
         self.backend: Backend = BACKENDS[_NAME]
         self.kernels = self.backend.kernels
 
+    def forward(self, tensors: Tensors) -> Tensors:
+        raise NotImplementedError
+
+    def backward(self, grads: Sequence[Tensor], kept: Tensors, read: Tensors, needs: Needs) -> Any:
+        raise NotImplementedError
+
     def definition(self, *tensors: Any) -> Tensor:
         """The output by operations that autograd differentiates."""
         raise NotImplementedError
@@ -65,13 +71,13 @@ def run(
         if nb.check_unchanged() is None:
             return None
         grad = needs_grad(tensors)
-        plan = Plan(lambda call: call, grad, grad, {})
+        plan = Plan(lambda call: None, grad, grad, {})
         if len(nb.plans) >= MOST:
             nb.plans.clear()
         nb.plans[key] = plan._replace(recorded={}, again=True)
     t = nb._turned() if plan.grad else None  # whose ids are as they were
 
-    def make() -> Any:
+    def make() -> Layer:
         by_source = [] if t is None else [t.indptr, t.indices, t.perm]
         return kind([nb.indptr, nb.indices, *by_source], *options, dropout)  # type: ignore[list-item]
 

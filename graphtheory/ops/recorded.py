@@ -81,7 +81,8 @@ class Recorded:
         """The outputs, with a gradient or without."""
         if not grad:
             return self.forward(tensors)[: self.work.outputs]
-        found: Any = _Function.apply(self, *tensors)  # type: ignore[no-untyped-call]
+        apply: Any = _Function.apply
+        found = apply(self, *tensors)
         return found if isinstance(found, tuple) else (found,)
 
     def forward(self, tensors: Tensors) -> Any:
@@ -96,12 +97,8 @@ class Recorded:
 
         def work(tensors: Tensors) -> Tensors:
             rest = tensors[len(grads) :]
-            given: tuple[Any, Any, Any] = (
-                tensors[: len(grads)],
-                rest[: len(kept)],
-                rest[len(kept) :],
-            )
-            found: Tensors = self.work.backward(*given, needs)
+            above: Any = tensors[: len(grads)]
+            found: Tensors = self.work.backward(above, rest[: len(kept)], rest[len(kept) :], needs)
             return found
 
         return self._run(needs, work, [*grads, *kept, *read])

@@ -118,7 +118,8 @@ def attention_backward(
 
     `into` are tensors for the first three, and one for the gradient of what was added.
     """
-    of_query, of_key, of_value, of_added = into or (*room_like(query, key, value), None)
+    outs: Sequence[Any] = into or (*room_like(query, key, value), None)
+    of_query, of_key, of_value, of_added = outs
     given, drop = (query, key, value, None, None, bias, bucket, table), (dropout, seed)
     weights, logits = _by_target(
         indptr, indices, given, of_query, grad, out, stats, scale, *drop, of_added

@@ -67,12 +67,13 @@ class Recorder:
         self.constants.append(arg.data_ptr() if isinstance(arg, Tensor) else arg)
         return -len(self.constants)
 
-    def made(self, found: Any, function: Callable[..., Any], args: Sequence[Any]) -> None:
+    def made(self, found: Any, function: Callable[..., Any], args: Tensors) -> None:
         """Note a tensor that a function has made of others, or a tuple of them."""
         places, offset = [self.place(t) for t in args], None
         self.void |= min(places, default=0) < 0
-        if len(args) == 1 and isinstance(found, Tensor) and found is not args[0]:
-            offset = _offset(found, args[0])
+        of = args[0] if len(args) == 1 else None
+        if of is not None and isinstance(found, Tensor) and found is not of:
+            offset = _offset(found, of)
         self.steps.append((function, places, (len(self._held), offset)))
         for tensor in found if isinstance(found, tuple) else (found,):
             self._places[id(tensor)] = len(self._held)
@@ -121,8 +122,8 @@ class Replay:
         if self._void:
             return
         self._fixed, self._constants = note.fixed, note.constants[::-1]
-        self._like = next(k for k, t in enumerate(given) if t is not None)
-        self._device = self.kinds[self._like][2]
+        self._like, like = next((k, t) for k, t in enumerate(given) if t is not None)
+        self._device = like.get_device()
         self._kernels, self._stream = {one.kernel for one in launches}, launches[0].stream
         self._steps: list[tuple[Any, ...]] = []
         asked = {k for k in self._results if k is not None}  # of others, addresses are enough
