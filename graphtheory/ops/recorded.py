@@ -81,7 +81,7 @@ class Recorded:
         """The outputs, with a gradient or without."""
         if not grad:
             return self.forward(tensors)[: self.work.outputs]
-        found = _Function.apply(self, *tensors)
+        found: Any = _Function.apply(self, *tensors)  # type: ignore[no-untyped-call]
         return found if isinstance(found, tuple) else (found,)
 
     def forward(self, tensors: Tensors) -> Any:
@@ -96,7 +96,11 @@ class Recorded:
 
         def work(tensors: Tensors) -> Tensors:
             rest = tensors[len(grads) :]
-            given = tensors[: len(grads)], rest[: len(kept)], rest[len(kept) :]
+            given: tuple[Any, Any, Any] = (
+                tensors[: len(grads)],
+                rest[: len(kept)],
+                rest[len(kept) :],
+            )
             found: Tensors = self.work.backward(*given, needs)
             return found
 

@@ -112,7 +112,7 @@ def attention_backward(
     grad: Tensor, query: Tensor, key: Tensor, value: Tensor, stats: Tensor,
     bucket: Tensor | None, num_buckets: int, scale: float, dropout: float, seed: Tensor | None,
     *, out: Tensor, bias: Tensor | None, table: Tensor | None,
-    into: Sequence[Tensor | None] | None = None,
+    into: Sequence[Any] | None = None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     """Gradients of query, key, value, logits ([0, H] without a bias by edge) and bias table.
 

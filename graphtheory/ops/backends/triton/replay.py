@@ -67,7 +67,7 @@ class Recorder:
         self.constants.append(arg.data_ptr() if isinstance(arg, Tensor) else arg)
         return -len(self.constants)
 
-    def made(self, found: Any, function: Callable[..., Any], args: Tensors) -> None:
+    def made(self, found: Any, function: Callable[..., Any], args: Sequence[Any]) -> None:
         """Note a tensor that a function has made of others, or a tuple of them."""
         places, offset = [self.place(t) for t in args], None
         self.void |= min(places, default=0) < 0
@@ -122,7 +122,7 @@ class Replay:
             return
         self._fixed, self._constants = note.fixed, note.constants[::-1]
         self._like = next(k for k, t in enumerate(given) if t is not None)
-        self._device = given[self._like].get_device()
+        self._device = self.kinds[self._like][2]
         self._kernels, self._stream = {one.kernel for one in launches}, launches[0].stream
         self._steps: list[tuple[Any, ...]] = []
         asked = {k for k in self._results if k is not None}  # of others, addresses are enough

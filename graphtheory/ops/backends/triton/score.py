@@ -200,8 +200,8 @@ def additive_score_backward(
     args = [*plain(sources_rows, perm, grad, source, target, att), *terms, None, slope]
     over_rows(sums, t_indptr, shape, [of_source, None], args, ACC=acc, **constants)
     if parts is None:
-        shape = given.shape if of_features else (0,)
-        of_given = made(partial(torch.zeros, shape, dtype=given.dtype, device=given.device))
+        size = given.shape if of_features else (0,)
+        of_given = made(partial(torch.zeros, size, dtype=given.dtype, device=given.device))
     else:
         of_given = made(lambda parts: parts.sum(1), parts)
     ends = (indptr, indices, grad, source, target)
