@@ -17,6 +17,7 @@ from graphtheory.lab.bench.benchmark import named_task
 from graphtheory.lab.bench.rows import Environment, Row, lines_of, write_lines
 from graphtheory.lab.bench.table import Measure, measure_of
 from graphtheory.lab.bench.task import BenchTask, Root
+from graphtheory.lab.train import TrainerOptions
 
 FILE = "recipes.csv"  # rows of finished runs, in a folder of results
 COLUMNS = ("recipe", "published", "ours", "difference (95 %)", "runs", "reproduced")
@@ -173,6 +174,7 @@ def run_recipe(
     root: Root = None,
     seeds: int | None = None,
     resume: bool = False,
+    trainer: TrainerOptions | None = None,
     before: Callable[[str, int, int], None] = lambda *_: None,
     finished: Callable[[str], None] = lambda _: None,
 ) -> Verdict:
@@ -187,6 +189,7 @@ def run_recipe(
         there = f"{folder / FILE} holds {len(known)} runs of {recipe.name}"
         raise ValueError(f"{there}; --resume goes on with them")
     task, config = recipe.prepared(root)
+    task.trainer = trainer or task.trainer
     for seed in sorted(set(range(count)) - set(known)):
         before(recipe.name, len(known), count)
         patience = recipe.patience or recipe.epochs

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from graphtheory.lab.bench.task import BenchTask
 
 SEEDS, IMAGE_SEEDS = 10, 3
+_TRAINED_BY = ("precision", "accumulate")  # which a recipe fixes
 NODES = "the nodes of one graph"
 
 
@@ -55,7 +56,7 @@ class Bench(OnTrainer):
         show.at_least(0, distances=self.distances)
         show.file_there("--search-log", self.search_log)
         names = ("dataset", "data", "split", "models", "epochs", "patience", "budget", "set")
-        others = (*names, "image_size", "no_kept", "distances", "search_log")
+        others = (*names, "image_size", "no_kept", "distances", "search_log", *_TRAINED_BY)
         self.refuse(self.recipe, "got {}, expected none beside --recipe", *others)
         super().check()
 

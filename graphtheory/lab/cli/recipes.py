@@ -57,7 +57,8 @@ def run_recipe(bench: Bench, screen: Screen) -> None:
     ):  # fmt: skip
         found = run_recipe(
             recipe, folder, root=show.data_root(bench.root), seeds=bench.seeds,
-            resume=bench.resume, before=steps.before, finished=steps.finished,
+            resume=bench.resume, trainer=bench.trainer(), before=steps.before,
+            finished=steps.finished,
         )  # fmt: skip
     screen.table(Table("", COLUMNS, [found.cells()]))
     for text in filter(None, (recipe.note, recipe.others)):
