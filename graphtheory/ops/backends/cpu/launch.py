@@ -20,11 +20,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from llvmlite import binding, ir
+from llvmlite import ir
 from numba import njit, types
-from numba.core.codegen import JITCodeLibrary
-from numba.core.compiler import Compiler
-from numba.core.registry import CPUDispatcher
 from numba.extending import intrinsic
 from torch import Tensor
 
@@ -93,48 +90,6 @@ NO_ROWS: Any = {dtype: np.empty((0, 0), kind) for dtype, kind in NUMPYS.items()}
 ONE: Any = {dtype: kind(1) for dtype, kind in NUMPYS.items()}
 
 
-class _PartLibrary(JITCodeLibrary):
-    """The code of a part, which is optimized and becomes machine code within loops alone.
-
-    But one that adds up lanes becomes so by itself, too: in which order is decided there.
-    """
-
-    def _adds_lanes(self) -> bool:
-        return any("vector.reduce" in f.name for f in self._final_module.functions)
-
-    def get_pointer_to_function(self, name: str) -> int:
-        if self._adds_lanes():
-            return int(super().get_pointer_to_function(name))
-        (env,) = (v for v in self._final_module.global_variables if "NumbaEnv" in v.name)
-        self._codegen._engine.add_module(binding.parse_assembly(str(env)))  # which numba sets
-        return 0
-
-    def finalize(self) -> None:
-        if self._adds_lanes():
-            return super().finalize()
-        for library in dict.fromkeys(self._linking_libraries):
-            self._final_module.link_in(library._get_module_for_linking(), preserve=True)
-        self._finalized = True
-        return None
-
-
-class _PartCompiler(Compiler):
-    def __init__(self, typingctx: Any, targetctx: Any, library: Any, *rest: Any) -> None:
-        library = library or _PartLibrary(targetctx.codegen(), "part")
-        super().__init__(typingctx, targetctx, library, *rest)
-
-
-class _Part(CPUDispatcher):
-    def __call__(self, *args: Any) -> Any:
-        """Run it alone, as tests do, by machine code of its own."""
-        return _alone(self.py_func)(*args)
-
-
-@cache
-def _alone(function: Callable[..., Any]) -> Callable[..., Any]:
-    return njit(fastmath=MATH, _nrt=False)(function)
-
-
 def part(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile what a loop does to a chunk, a row or a tile into each loop that calls it.
 
@@ -144,12 +99,7 @@ def part(function: Callable[..., Any]) -> Callable[..., Any]:
     disk before. Arrays are not reference-counted: each that is named would cost an atomic call, and
     threads would wait for one another. So a part cannot allocate, and is given what it works in.
     """
-    compiled: Any = njit(
-        forceinline=True, fastmath=MATH, _nrt=False, pipeline_class=_PartCompiler,
-        no_cpython_wrapper=True, no_cfunc_wrapper=True,
-    )(function)  # fmt: skip
-    compiled.__class__ = _Part
-    return compiled
+    return njit(forceinline=True, fastmath=MATH, _nrt=False)(function)
 
 
 @part
@@ -257,7 +207,7 @@ _ready: set[tuple[Any, ...]] = set()  # loops and types of arguments with machin
 @cache
 def _compiled(loop: Callable[..., None]) -> Callable[..., None]:
     """Machine code, kept on disk."""
-    return njit(nogil=True, cache=True, fastmath=MATH, no_cfunc_wrapper=True)(loop)
+    return njit(nogil=True, cache=True, fastmath=MATH)(loop)
 
 
 def launch(loop: Callable[..., None], chunks: int, work: int, *args: Any) -> None:

@@ -93,25 +93,6 @@ def test_parts_count_no_references() -> None:
         allocate(3)
 
 
-def test_a_part_is_machine_code_in_loops_alone() -> None:
-    def double(x):
-        return 2 * x
-
-    def has_code(function: Any) -> bool:
-        @njit
-        def loop(x):
-            return function(x)
-
-        assert loop(3.0) == 6.0
-        (made,) = function.overloads.values()
-        return made.library.codegen._engine.is_symbol_defined(made.fndesc.llvm_func_name)
-
-    assert has_code(njit(double))
-    compiled = part(double)
-    assert not has_code(compiled)
-    assert compiled(4.0) == 8.0  # by code of its own, made for this call
-
-
 def test_every_loop_is_called_here() -> None:
     plain = dict(inspect.getmembers(loops, inspect.isfunction))
     own = {name for name, f in plain.items() if f.__module__ == loops.__name__}
