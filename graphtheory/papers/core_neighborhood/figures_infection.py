@@ -164,7 +164,7 @@ FIGURES = (
             {"network": "network"}, across="nodes", cell=mean_spread,
             note="Buterez et al. (2025), table 4, tuned, on 15,000 and 30,000 nodes: GCN 0.22 and "
             "0.09, GAT 0.32 and 0.10, PNA 0.54 and 0.42, GPS 0.18 and out of memory, Graphormer "
-            "out of memory, their NSA 0.92 and 0.87. Only the step size and decay of ours had trials.",
+            "out of memory, their NSA 0.92 and 0.87. Only step size and decay of ours had trials.",
         ),
         (reads_distances,), _picture,
         lambda grid: replace(
