@@ -109,10 +109,9 @@ def launch(
             if isinstance(constants.get("ACC"), torch.dtype):
                 constants["ACC"] = _TYPES[constants["ACC"]]
             compiled, known = kernel[grid](*args, num_warps=warps, **OPTIONS, **constants), None
-            if not odd and not replay.watched(kernel):
-                known = _launcher(kernel, compiled, args, constants)
-            if known is not None:
-                _known[key] = known
+            one = None if odd else _launcher(kernel, compiled, args, constants)
+            if one is not None and not replay.watched(kernel):
+                known = _known[key] = one
         else:
             known.run(*sizes, known.stream(device), *known.code, *given, *known.constants)
     if (note := recorder()) is not None:
