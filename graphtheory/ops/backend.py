@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from graphtheory.ops.call import AttentionCall, Call
 
 OPERATIONS = (
-    "edge_dot", "edge_softmax", "aggregate", "relu_sum", "additive_score", "additive_attention",
-    "attention", "topk_attention",
+    "edge_dot", "edge_softmax", "aggregate", "relu_sum", "gated_sum", "additive_score",
+    "additive_attention", "attention", "topk_attention",
 )  # fmt: skip
 
 

@@ -212,6 +212,7 @@ class PartitionLoader(SeedLoader):
     Source: Chiang et al. (2019), Cluster-GCN, algorithm 1; several parts: section 3.2.
 
     Example:
+        >>> from torch_geometric.data import Data
         >>> path = Data(x=torch.eye(4), edge_index=torch.tensor([[0, 1, 2], [1, 2, 3]]))
         >>> loader = PartitionLoader(path, torch.tensor([0, 0, 1, 1]), input_nodes=[1, 3])
         >>> [(batch.n_id.tolist(), batch.neighborhood.indices.tolist()) for batch in loader]
