@@ -18,7 +18,7 @@ from graphtheory.ops import reference
 from graphtheory.ops.backend import BACKENDS, Backend
 from graphtheory.ops.call import Call, structure, sum_type
 from graphtheory.ops.operator import FusedOp, Operator, operator
-from graphtheory.ops.recorded import Needs, Tensors, made
+from graphtheory.ops.recorded import Needs, Tensors, Work, made
 
 
 def neighborhood_of(parts: Sequence[Tensor], num_src: int) -> Neighborhood:
@@ -194,7 +194,7 @@ def aggregate(call: Call, backend: Backend) -> Tensor:
     return _aggregate(weights, value, parts, name, plan=call.plan)
 
 
-class Sums:
+class Sums(Work):
     """Sums or means of weighted values over rows, as work to record; without weights of values."""
 
     name, outputs = "graphtheory::aggregate", 1

@@ -22,12 +22,12 @@ from graphtheory.ops.call import MOST, AttentionCall, Call, Plan, known
 from graphtheory.ops.derivatives import first_gradients, needs_grad
 from graphtheory.ops.dropout import draw_seed
 from graphtheory.ops.kernels import neighborhood_of
-from graphtheory.ops.recorded import Needs, Tensors, made
+from graphtheory.ops.recorded import Needs, Tensors, Work, made
 
 _NAME = "triton_csr"
 
 
-class Layer:
+class Layer(Work):
     """A layer with rows of nodes; a subclass has `forward`, `backward` and `definition`."""
 
     name, outputs = "graphtheory::layer", 1

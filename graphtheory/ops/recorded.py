@@ -160,7 +160,7 @@ class _Function(torch.autograd.Function):
         return None, *found
 
 
-class OpWork:
+class OpWork(Work):
     """A fused operation with the options and the rows of a call."""
 
     def __init__(self, op: Any, args: Sequence[Any], kernels: Any) -> None:

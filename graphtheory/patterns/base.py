@@ -355,12 +355,10 @@ class Compose(Pattern):
         parts = flat(self)
         if not parts or not self.costs_rows:
             return super().on_rows(graph, targets, generator=generator)
-        first, *rest = parts
-        rows = first.drawn_rows(rest[0], graph, targets, generator) if rest else None
+        rows = parts[0].drawn_rows(parts[1], graph, targets, generator) if parts[1:] else None
+        rest = parts[1 if rows is None else 2 :]
         if rows is None:
-            rows = first.on_rows(graph, targets, generator=generator)
-        else:
-            rest = rest[1:]
+            rows = parts[0].on_rows(graph, targets, generator=generator)
         for part in rest:
             rows = part.narrow(rows, targets, generator=generator)
         return rows
@@ -384,10 +382,7 @@ class Compose(Pattern):
 def apply_fixed(
     pattern: Pattern, neighborhood: Neighborhood
 ) -> tuple[Neighborhood, Pattern | None]:
-    """The result of the parts before the first random one, and what remains from there on.
-
-    None remains if no part is random.
-    """
+    """The result of the parts before the first random one, and the other parts, None if none."""
     parts = flat(pattern)
     first = next((i for i, part in enumerate(parts) if part.is_random), len(parts))
     base, rest = Compose(*parts[:first])(neighborhood), parts[first:]

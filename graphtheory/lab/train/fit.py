@@ -153,11 +153,8 @@ class Watch(Callback):
         self._losses.append((outputs["loss"], 1 if alone else getattr(batch, "count", 1)))
         if time.perf_counter() - self._told > _EVERY:
             self._told = time.perf_counter()
-            batches, before = int(trainer.num_training_batches), trainer.current_epoch
             if self.within is not None:
-                self.within(batch_idx + 1, batches, f"epoch {before + 1}")
-            at, of = before * batches + batch_idx + 1, (trainer.max_epochs or 0) * batches
-            report_step(at, of, "batch")
+                self.within(done, batches, f"epoch {trainer.current_epoch + 1}")
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         assert isinstance(pl_module, Task)
