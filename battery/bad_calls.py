@@ -233,7 +233,7 @@ CALLS: list[tuple[Callable[..., Any], dict[str, Any], list[Bad]]] = [
     }, [
         (V, "seeds", 0), (V, "epochs", 0), (V, "budget", -1), (V, "data/name", "Carate"),
         (T, "data", 7), (V, "models", ()), (V, "models/model", ("gtt",)), (V, "split", "weekly"),
-        (V, "options", {"walks": 3}), (V, "task", "edge"),
+        (V, "options", {"walks": 3}), (V, "kind", "edge"),
     ]),
     (_search, {"models": ()}, [(V, "models/model", ("gtt",)), (V, "budget", 0)]),
     (graphs.load, {"name": "karate"}, [

@@ -14,11 +14,10 @@ from torch import Tensor
 from torch.nn.functional import linear
 
 from graphtheory.graph import Neighborhood
-from graphtheory.ops import additive, fused, kernels
-from graphtheory.ops.arguments import BucketedBias
+from graphtheory.ops import additive, kernels
 from graphtheory.ops.backend import BACKENDS, Backend
 from graphtheory.ops.backends.triton_csr import triton_objections
-from graphtheory.ops.call import MOST, AttentionCall, Call, Plan, known
+from graphtheory.ops.call import MOST, Call, Plan, known
 from graphtheory.ops.derivatives import first_gradients, needs_grad
 from graphtheory.ops.dropout import draw_seed
 from graphtheory.ops.kernels import neighborhood_of
@@ -90,14 +89,6 @@ def _of_matrix(grad: Tensor, x: Tensor) -> Tensor:
     return grad.t() @ x
 
 
-def _of_matrices(grad: Tensor, x: Tensor) -> Tensor:
-    return torch.bmm(grad.transpose(1, 2), x.expand(len(grad), *x.shape))
-
-
-def _of_inputs(grad: Tensor, *matrices: Tensor) -> Tensor:
-    return grad.transpose(0, 1).flatten(1) @ torch.cat(matrices)
-
-
 def _over_nodes(grad: Tensor) -> Tensor:
     return grad.sum(-2)
 
@@ -108,10 +99,6 @@ def _by_head(heads: int, nodes: Tensor) -> Tensor:
 
 def _flat(nodes: Tensor) -> Tensor:
     return nodes.flatten(1)
-
-
-def _part(k: int, heads: int, maps: Tensor) -> Tensor:
-    return maps[k].view(maps.size(1), heads, -1)
 
 
 class MappedSums(Layer):
@@ -182,62 +169,3 @@ def _of_vector(scores: Tensor, value: Tensor) -> Tensor:
     """The sum of values [N, H, D] by their scores [N, H], [1, H, D]."""
     every = scores.t() @ value.flatten(1)  # [H, H * D], of which a head needs its own part
     return every.view(len(every), *value.shape[1:]).diagonal(dim1=0, dim2=1).t()[None]
-
-
-class MappedAttention(Layer):
-    """Attention, heads side by side; of x, table and buckets of a bias, matrices, their biases.
-
-    The matrices are of queries, keys and values, and maybe a fourth, W x of which is added.
-    """
-
-    def _maps(self, tensors: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
-        count = (len(tensors) - 4) // 2
-        return tensors[3 : 3 + count], tensors[3 + count : -1]
-
-    def forward(self, tensors: Tensors) -> Tensors:
-        (x, table, bucket, *_, seed), (heads, scale, dropout) = tensors, self.options
-        matrices, biases = self._maps(tensors)
-        maps = [t for t in (*matrices, *biases) if t is not None]
-        y = made(partial(_mapped, len(matrices)), x, *maps)
-        parts = [made(partial(_part, k, heads), y) for k in range(len(matrices))]
-        out, stats = self.kernels.attention(
-            *self.parts[:2], *parts[:3], None, bucket, table, scale, dropout, seed, *parts[3:]
-        )
-        return made(_flat, out), y, stats, *(() if len(parts) > 3 else (out,))
-
-    def backward(self, grads: Sequence[Tensor], kept: Tensors, read: Tensors, needs: Needs) -> Any:
-        (y, stats, *out), (x, table, bucket, *_, seed) = kept, read
-        (matrices, biases), (heads, scale, dropout) = self._maps(read), self.options
-        of_y, count = made(torch.empty_like, y), len(matrices)
-        parts = [made(partial(_part, k, heads), y) for k in range(3)]
-        into = [made(partial(_part, k, heads), of_y) for k in range(count)]
-        up = made(partial(_by_head, heads), grads[0])
-        *_, of_table = self.kernels.attention_backward(
-            *self.parts, up, *parts, stats, bucket, 0 if table is None else len(table), scale,
-            dropout, seed, out=out[0] if out else up, bias=None, table=table,
-            into=(*into, None)[:4],
-        )  # fmt: skip
-        found: list[Any] = [made(_of_inputs, of_y, *matrices) if needs[0] else None]
-        found += [of_table if needs[1] else None, None]
-        for some, of, args in ((matrices, _of_matrices, (of_y, x)), (biases, _over_nodes, (of_y,))):
-            wanted = some[0] is not None and any(needs[len(found) : len(found) + count])
-            found += made(torch.unbind, made(of, *args)) if wanted else [None] * count
-        return *found, None
-
-    def definition(self, *tensors: Any) -> Tensor:
-        (x, table, bucket, *_, seed), (heads, scale, dropout) = tensors, self.options
-        maps = zip(*self._maps(tensors), strict=True)
-        query, key, value, *added = (_by_head(heads, linear(x, *one)) for one in maps)
-        bias = None if table is None else BucketedBias(bucket, table)
-        nb = neighborhood_of(self.parts, len(x))
-        call = AttentionCall(query, key, value, nb, bias, scale, dropout, seed)
-        return sum(added, fused.attention(call, self.backend)).flatten(1)
-
-
-def _mapped(count: int, x: Tensor, *maps: Tensor) -> Tensor:
-    """W x + b of some maps [count, N, features], given the matrices and then the biases, if any."""
-    matrices = torch.cat(maps[:count]).view(count, -1, x.size(1)).transpose(1, 2)
-    every = x.expand(count, *x.shape)
-    if len(maps) == count:
-        return torch.bmm(every, matrices)
-    return torch.baddbmm(torch.cat(maps[count:]).view(count, 1, -1), every, matrices)

@@ -94,6 +94,7 @@ class Train(OnTrainer):
         from graphtheory.lab.bench.config import describe_options, read_options, with_options
 
         with show.usage_errors(ValueError, TypeError, OSError, ImportError):
+            self.trainer()  # what is wrong with these options is said before anything is read
             bench = self.bench_task(images)
             bench.known_model(self.model)
             with screen.working(f"reading {bench.name}"):

@@ -172,11 +172,6 @@ class SPDTransformerConv(DotProduct):
         if edge_attr is not None or self.lin_edge is not None:
             features = self._features(adj, edge_attr, edge_index)
         total = bias if attn_bias is None else self._with_more(bias, attn_bias, adj)
-        alone = features is None and not return_attention_weights
-        if alone and x_dst is x_src and not adj.neighborhood.indptr.is_cpu:
-            whole = self._whole(x_src, adj, total, self.lin_skip)
-            if whole is not None:
-                return whole
         out, weights = self._attend(
             x_src, x_dst, adj, features, bias, total, want=bool(return_attention_weights)
         )

@@ -103,13 +103,16 @@ def test_help_is_quick_to_import_and_names_every_command() -> None:
         assert word in said.stdout
 
 
+POSITIONAL = {"shell", "figure", "edges", "nodes", "folder"}
+
+
 @pytest.mark.parametrize("name", _COMMANDS)
 def test_help_of_a_command_teaches(run: Run, name: str) -> None:
     kind, (code, out, _) = _COMMANDS[name], run(name, "--help")
     assert code == 0 and f"graphtheory {name}" in out
     options = {field.name for field in fields(kind)} - {"output"}
     assert set(kind.helps) == options and all(kind.helps.values())
-    named = {f"--{option.replace('_', '-')}" for option in options - {"shell", "figure"}}
+    named = {f"--{option.replace('_', '-')}" for option in options - POSITIONAL}
     named |= {"--json", "--quiet"}
     assert all(option in out for option in named)
     example = re.search(r"Try:  graphtheory (.*)", out)  # a line to copy
@@ -512,7 +515,9 @@ def test_python_and_the_command_line_give_the_same_numbers(
     assert run("bench", "--data", molecules, *words, "--out", "b")[0] == 0
     written = read(tmp_path / "b/results.json")
     graphs = read_graph_file(molecules)
-    found = graphtheory.bench(graphs, ("gt", "gine"), seeds=2, epochs=2, progress=False)
+    found = graphtheory.bench(
+        graphs, ("gt", "gine"), seeds=2, epochs=2, threads=int(threads), progress=False
+    )
     for one, other in zip(found.runs, written["runs"], strict=True):
         assert (one.model, one.seed) == (other["model"], other["seed"])
         assert (one.test, one.val) == (other["test"], other["val"])

@@ -204,15 +204,6 @@ LAYERS: dict[str, tuple[Any, Any]] = {  # ours and PyG's
     "GCN without a bias": (nn.GCNConv(5, H * D, bias=False), pyg.GCNConv(5, H * D, bias=False)),
     "GAT": (nn.GATConv(5, D, H), pyg.GATConv(5, D, H)),
     "GAT without a bias": (nn.GATConv(5, D, H, bias=False), pyg.GATConv(5, D, H, bias=False)),
-    "transformer": (nn.TransformerConv(5, D, H), pyg.TransformerConv(5, D, H)),
-    "transformer without biases": (
-        nn.TransformerConv(5, D, H, bias=False), pyg.TransformerConv(5, D, H, bias=False)
-    ),
-    "transformer without a root": (
-        nn.TransformerConv(5, D, H, root_weight=False),
-        pyg.TransformerConv(5, D, H, root_weight=False),
-    ),
-    "distances": (nn.SPDTransformerConv(5, D, H, num_buckets=4), None),
 }  # fmt: skip
 
 
