@@ -107,7 +107,11 @@ class Difference:
 
 def pages() -> list[Path]:
     """The templates of tables, README.md and every written page."""
-    written = [p for p in sorted(HERE.rglob("*.md")) if not p.parent.name.startswith("_")]
+    written = [
+        p
+        for p in sorted(HERE.rglob("*.md"))
+        if not any(part.startswith("_") for part in p.relative_to(HERE).parts[:-1])
+    ]
     return sorted([HERE.parent / "README.md", *written], key=lambda p: TEMPLATES not in p.parents)
 
 

@@ -27,7 +27,7 @@ MOST = {
     "GINEConv": (188, 3, 0),
     "GINEConv, new edges": (509, 3, 1),
     "TransformerConv, features of edges": (348, 11, 0),
-    "TransformerConv, features of edges, new edges": (924, 11, 1),
+    "TransformerConv, features of edges, new edges": (935, 11, 1),
     "GATv2Conv, features of edges": (498, 9, 0),
     "GATv2Conv, features of edges, new edges": (979, 9, 1),
     "SPDTransformerConv": (324, 4, 0),

@@ -10,7 +10,7 @@ BLOCK = re.compile(r"^```python\n(.*?)^```", flags=re.MULTILINE | re.DOTALL)
 PAGES = sorted(
     p
     for p in DOCS.rglob("*.md")
-    if p.parent.name != "_generated" and BLOCK.search(p.read_text("utf-8"))
+    if not {"_build", "_generated"} & set(p.parts) and BLOCK.search(p.read_text("utf-8"))
 )
 
 
