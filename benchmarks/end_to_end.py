@@ -41,7 +41,7 @@ from _pyg_jobs import (
     without_dropout_of_attention,
 )
 from _rows import clock_of, ratios, save, seconds, show
-from memory import MIB, Library, forget_peak, in_a_fresh_process, resident
+from memory import MIB, Library, in_a_fresh_process, peak_of
 from torch import Tensor
 from torch._dynamo.utils import counters
 
@@ -79,9 +79,7 @@ def extra_peak(job: Job, library: Library) -> int:
     """Bytes that the first epoch needs on top of graph and model."""
     trainer(whole(GAT, labeled(100, 200)), library)()
     epoch = trainer(job, library)
-    before = forget_peak()
-    epoch()
-    return resident("VmHWM") - before
+    return peak_of(epoch)
 
 
 def curve_rows(case: str, job: Job, epochs: int, **about: object) -> list[Row]:

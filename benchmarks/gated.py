@@ -19,7 +19,7 @@ import torch
 import tyro
 from _graphs import molecules
 from _rows import ratios, save, seconds, show
-from memory import MIB, forget_peak, in_a_fresh_process, resident
+from memory import MIB, in_a_fresh_process, peak_of
 from ops import random_graph
 from torch import Tensor
 from torch_geometric import nn as pyg
@@ -88,15 +88,6 @@ def assert_close(found: list[Tensor], theirs: list[Tensor]) -> None:
         assert float((a - b).abs().max()) <= 5e-5 * max(1.0, float(b.abs().max()))
 
 
-def extra_peak(name: Name, nodes: int, edges: int, width: int) -> int:
-    """Bytes of one step on top of its inputs and parameters."""
-    step_of(name, 100, 200, width)()
-    step = step_of(name, nodes, edges, width)
-    before = forget_peak()
-    step()
-    return resident("VmHWM") - before
-
-
 def main(
     nodes: int = 20_000,
     edges: int = 400_000,
@@ -119,7 +110,8 @@ def main(
     """
     torch.set_num_threads(threads)
     if measure is not None:
-        print(extra_peak(measure, nodes, edges, width))
+        step_of(measure, 100, 200, width)()  # what is loaded and compiled once
+        print(peak_of(step_of(measure, nodes, edges, width)))
         return
     rows: list[Row] = []
     for graph, sizes in (("random", (nodes, edges)), ("molecules", (0, MOLECULES))):

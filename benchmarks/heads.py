@@ -18,7 +18,7 @@ from typing import Literal, get_args
 import torch
 import tyro
 from _rows import ratios, save, seconds, show
-from memory import MIB, forget_peak, in_a_fresh_process, resident
+from memory import MIB, in_a_fresh_process, peak_of
 from ops import assert_equal
 from torch import Tensor, nn
 
@@ -145,9 +145,7 @@ def extra_peak(form: Form, batch: int, **sizes: int) -> int:
     step(module, *draw(8, sizes["width"]))
     x, grad = draw(batch, sizes["width"])
     token_cliques(1, batch, x.device)
-    before = forget_peak()
-    step(module, x, grad)
-    return resident("VmHWM") - before
+    return peak_of(lambda: step(module, x, grad))
 
 
 def peaks(about: dict[str, int], repeats: int) -> list[Row]:

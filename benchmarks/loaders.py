@@ -35,7 +35,7 @@ import torch_geometric.typing
 import tyro
 from _graphs import GRAPHS
 from _rows import ratios, save, seconds, show
-from memory import MIB, forget_peak, in_a_fresh_process, resident
+from memory import MIB, in_a_fresh_process, peak_of
 from ops import random_graph
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
@@ -226,9 +226,7 @@ def extra_peak(name: str, graph: Graph, seeds: int, batch_size: int) -> int:
     """Bytes that an epoch needs on top of the graph and the model."""
     trainer(*way(name, data_of("small"), 100, 50))()
     epoch = trainer(*way(name, data_of(graph), seeds, batch_size))
-    before = forget_peak()
-    epoch()
-    return resident("VmHWM") - before
+    return peak_of(epoch)
 
 
 def work_rows(name: str, batches: Batches, model: Net, **about: Any) -> list[Row]:

@@ -14,6 +14,7 @@ import gc
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -48,6 +49,13 @@ def forget_peak() -> int:
     return resident("VmRSS")
 
 
+def peak_of(work: Callable[[], object]) -> int:
+    """The highest resident memory while it works, less what was resident before, in bytes."""
+    before = forget_peak()
+    work()
+    return resident("VmHWM") - before
+
+
 def attention_of(library: Form, edges: Tensor, nodes: int, heads: int, dim: int) -> Attention:
     """One step from the edge list on."""
     if library == "PyG":
@@ -68,9 +76,7 @@ def extra_peak(library: Form, nodes: int, edges: int, heads: int, head_dim: int)
     edge_index = random_graph(nodes, edges)
     leaves, grad = draw(nodes, heads, head_dim)
     attention = attention_of(library, edge_index, nodes, heads, head_dim)
-    before = forget_peak()
-    step(attention, leaves, grad)
-    return resident("VmHWM") - before
+    return peak_of(lambda: step(attention, leaves, grad))
 
 
 def in_a_fresh_process(script: str, *measure: str, returned: bool = False, **options: int) -> int:

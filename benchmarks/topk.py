@@ -20,7 +20,7 @@ from typing import Literal, get_args
 import torch
 import tyro
 from _rows import ratios, save, seconds, show
-from memory import MIB, forget_peak, in_a_fresh_process, resident
+from memory import MIB, in_a_fresh_process, peak_of
 from ops import Attention, assert_equal, draw, step
 from torch import Tensor
 
@@ -107,9 +107,7 @@ def extra_peak(form: Form, batch: int, tokens: int, k: int, heads: int, head_dim
     step(attention_of(form, 1, tokens, k), *draw(tokens, heads, head_dim))  # compilers, threads
     leaves, grad = draw(batch * tokens, heads, head_dim)
     attention = attention_of(form, batch, tokens, k)
-    before = forget_peak()
-    step(attention, leaves, grad)
-    return resident("VmHWM") - before
+    return peak_of(lambda: step(attention, leaves, grad))
 
 
 def peaks(about: dict[str, int], repeats: int) -> list[Row]:

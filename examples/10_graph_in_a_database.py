@@ -3,6 +3,7 @@
 from tempfile import mkdtemp
 
 import duckdb
+import numpy as np
 import torch
 
 from graphtheory.data.loaders import GraphFolder, NodeSetLoader
@@ -12,10 +13,9 @@ from graphtheory.patterns import AddSelf, Compose, MeanNormalize, Sample
 
 data, folder = graphs.load("digits"), mkdtemp()
 nodes = {f"x{k}": x.numpy() for k, x in enumerate(data.x.t())}
-nodes |= {"id": range(data.num_nodes), "y": data.y.numpy(), "train": data.train_mask.numpy()}
+nodes |= {"id": np.arange(len(data.y)), "y": data.y.numpy(), "train": data.train_mask.numpy()}
 edges = dict(zip(("src", "dst"), data.edge_index.numpy(), strict=True))
 with duckdb.connect(f"{folder}/graph.duckdb") as db:
-    nodes["id"] = torch.tensor(nodes["id"]).numpy()
     for table in ("nodes", "edges"):
         db.execute(f"CREATE TABLE {table} AS FROM {table}")
         db.execute(f"COPY {table} TO '{folder}/{table}.parquet'")

@@ -270,7 +270,7 @@ class SortedTables:
         return _digest(names, rows) == told
 
     def save(self, name: str, value: np.ndarray) -> None:
-        """Write an array."""
+        """Write an array to the file of that name in the folder."""
         np.save(self.work / f"{name}.npy", value)
 
     def finish(self) -> Path:

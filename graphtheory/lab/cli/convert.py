@@ -9,6 +9,7 @@ from typing import Annotated
 
 import tyro
 
+from graphtheory.disk import check_empty
 from graphtheory.lab.cli import show
 from graphtheory.lab.cli.options import Count, Name, Names
 from graphtheory.lab.cli.show import Command, Screen
@@ -47,8 +48,8 @@ class Convert(Command):
             name: getattr(self, name) for name in ("id", "part", "source", "target", "weight")
         }
         to = Path(self.folder)
-        if to.exists() and any(to.iterdir()):
-            raise show.RefusedError(f"FOLDER: something lies in {to}, expected an empty one")
+        with show.usage_errors():
+            check_empty(to)
         first = to if self.parts is None else to.with_name(f".{to.name}.unparted")
         with show.usage_errors(ValueError, OSError, ImportError), screen.steps("row") as steps:
             if self.parts is None or not first.exists():
