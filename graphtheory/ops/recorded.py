@@ -86,9 +86,8 @@ class Recorded:
         return found if isinstance(found, tuple) else (found,)
 
     def forward(self, tensors: Tensors) -> Any:
-        """As of the work."""
-        work = self.work.forward
-        return self._run("forward", work, tensors)
+        """The outputs of the work, and what its backward pass reads beside the tensors."""
+        return self._run("forward", self.work.forward, tensors)
 
     def backward(self, grads: Sequence[Tensor], kept: Tensors, read: Tensors, needs: Needs) -> Any:
         """As of the work; None of tensors that have changed, which `differentiable` checks."""

@@ -94,7 +94,7 @@ def _raised(top, s):
 def _put_rows(
     out, softmax_stats, added, place, live, head, head_live, column, exists, top, total, sums,
     WHOLE: tl.constexpr,
-    HEADS: tl.constexpr, DIM: tl.constexpr, STATS: tl.constexpr, ADDED: tl.constexpr,
+    HEADS: tl.constexpr, DIM: tl.constexpr, STATS: tl.constexpr,
     ACC: tl.constexpr, C: tl.constexpr,
 ):  # fmt: skip
     """Write what `forward` writes; nothing to sum gives 0."""
@@ -102,7 +102,7 @@ def _put_rows(
     result = sums / spread_row(some, C)
     more = result
     if WHOLE and (added is not None):
-        more = result + own(added, place, live, column, exists, ADDED, ACC)
+        more = result + own(added, place, live, column, exists, 0, ACC)
     put_own(out, place, live, column, exists, more, HEADS * DIM)
     put_per_row(softmax_stats, STATS * place, live, head, head_live, top, HEADS)
     put_per_row(softmax_stats, STATS * place + 1, live, head, head_live, tl.log(some), HEADS)
@@ -116,15 +116,15 @@ def forward(
     added, indices, query, key, value, src_score, dst_score, bias, bucket, table, seed,
     scale: tl.float64, threshold: tl.int64, kept: tl.float64,
     HEADS: tl.constexpr, DIM: tl.constexpr, BUCKETS: tl.constexpr, ACC: tl.constexpr,
-    STATS: tl.constexpr, ADDED: tl.constexpr,
+    STATS: tl.constexpr,
     CHUNK: tl.constexpr, R: tl.constexpr, B: tl.constexpr, G: tl.constexpr, C: tl.constexpr,
 ):  # fmt: skip
     """Write out [N, H, D] and statistics [N, STATS, H] of some rows, or of chunks at their places.
 
     These are the row's largest logit and the log of the sum of exponentials less it: apart, because
     the sum of the two would round away the digits that the exponentials of large logits need. If
-    STATS is more than 2, D rows follow, the output as it was before it was rounded, and before rows
-    of `added` were, ADDED numbers apart.
+    STATS is more than 2, D rows follow, the output as it was before it was rounded, and before the
+    one row `added` was, which all rows get.
     """
     row, place, live, start, stop = span(rows, starts, indptr, count, R, CHUNK)
     head, head_live, column, exists = features(HEADS, DIM, G, C)
@@ -147,7 +147,7 @@ def forward(
         sums = sums * spread_row(old, C) + tl.sum(spread(p, C) * v, 1)
     _put_rows(
         out, softmax_stats, added, place, live, head, head_live, column, exists, top, total, sums,
-        CHUNK == 0, HEADS, DIM, STATS, ADDED, ACC, C,
+        CHUNK == 0, HEADS, DIM, STATS, ACC, C,
     )  # fmt: skip
 
 
@@ -155,7 +155,6 @@ def forward(
 def merge(
     long, bounds, part, part_stats, out, softmax_stats, added,
     HEADS: tl.constexpr, DIM: tl.constexpr, ACC: tl.constexpr, STATS: tl.constexpr,
-    ADDED: tl.constexpr,
     B: tl.constexpr, G: tl.constexpr, C: tl.constexpr,
 ):  # fmt: skip
     """Write out and statistics of a long row from those of its chunks, B chunks a step."""
@@ -178,7 +177,7 @@ def merge(
     row = tl.load(long + place).to(tl.int64)
     _put_rows(
         out, softmax_stats, added, row, row >= 0, head, head_live, column, exists, top, total, sums,
-        True, HEADS, DIM, STATS, ADDED, ACC, C,
+        True, HEADS, DIM, STATS, ACC, C,
     )  # fmt: skip
 
 
@@ -224,17 +223,14 @@ def _logit_grad(
 @triton.jit(do_not_specialize=SIZES)
 def targets(
     rows, starts, indptr, count, of_target,
-    grad, out, softmax_stats, weights, grads, of_added,
+    grad, out, softmax_stats, weights, grads,
     indices, query, key, value, src_score, dst_score, bias, bucket, table, seed,
     scale: tl.float64, threshold: tl.int64, kept: tl.float64,
     HEADS: tl.constexpr, DIM: tl.constexpr, BUCKETS: tl.constexpr, ACC: tl.constexpr,
     STATS: tl.constexpr,
     CHUNK: tl.constexpr, R: tl.constexpr, B: tl.constexpr, G: tl.constexpr, C: tl.constexpr,
 ):  # fmt: skip
-    """Write kept weights of edges, gradients of logits or leaky sums; these added up by row.
-
-    The gradient of rows that were added is that of the output.
-    """
+    """Write kept weights of edges, gradients of logits or leaky sums; these added up by row."""
     row, place, live, start, stop = span(rows, starts, indptr, count, R, CHUNK)
     head, head_live, column, exists = features(HEADS, DIM, G, C)
     mine = _of_target(
@@ -245,8 +241,6 @@ def targets(
         g, out, softmax_stats, row, live, head, head_live, column, exists,
         HEADS, DIM, ACC, STATS, G, C,
     )  # fmt: skip
-    if of_added is not None:
-        put_own(of_added, row, live, column, exists, g, HEADS * DIM)
     sums = tl.zeros_like(mine)
     longest = tl.max(stop - start, 0).to(tl.int32)
     for offset in range(0, longest, B):

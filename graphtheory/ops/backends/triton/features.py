@@ -187,10 +187,6 @@ def _sums(indptr: Tensor, weights: Tensor, parts: list[_Part], scale: float) -> 
     )
 
 
-def _looked_up(table: Tensor, row: Tensor) -> Tensor:
-    return table.detach()[row.long()]
-
-
 def _dropped(weights: Tensor, dropout: float, seed: Tensor | None) -> Tensor:
     if seed is None:
         return weights

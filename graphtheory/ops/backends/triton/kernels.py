@@ -64,19 +64,18 @@ def _forward(
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Output in the type of `like`, and softmax statistics of rows: see the kernel `forward`.
 
-    `added` to the output is a row for each of its rows, or one row.
+    `added` to each row of the output is one row.
     """
     out = room(like, indptr.size(0) - 1, *like.shape[1:])
     numbers, constants = options(like, given[-1], scale, dropout, seed)
     acc, shape = constants["ACC"], out.shape[1:]
     facts = 2 if acc == out.dtype and added is None else 2 + shape[1]
-    apart = 0 if added is None or added.numel() <= shape[0] * shape[1] else shape[0] * shape[1]
     stats = room(out, len(out), facts, shape[0], dtype=acc)
     args = [*plain(added, indices, *given), *numbers]
     over_rows(
         attention_kernels.forward, indptr, shape, [out, stats], args,
-        partial(merge_softmax, added=added, apart=apart),
-        STATS=stats.size(1), ADDED=apart, **constants,
+        partial(merge_softmax, added=added),
+        STATS=stats.size(1), **constants,
     )  # fmt: skip
     return out, stats
 
@@ -84,12 +83,11 @@ def _forward(
 def _by_target(
     indptr: Tensor, indices: Tensor, given: Sequence[Tensor | None], of_target: Tensor | None,
     grad: Tensor, out: Tensor, stats: Tensor, scale: float, dropout: float, seed: Tensor | None,
-    of_added: Tensor | None = None,
 ) -> list[Tensor]:  # fmt: skip
     """Kept weights of edges, and gradients of their logits or sums; see the kernel `targets`."""
     numbers, constants = options(grad, given[-1], scale, dropout, seed)
     found = [room(stats, indices.size(0), grad.size(1)) for _ in range(2)]
-    args = [*plain(grad, out, stats), *found, of_added, *plain(indices, *given), *numbers]
+    args = [*plain(grad, out, stats), *found, *plain(indices, *given), *numbers]
     over_rows(
         attention_kernels.targets, indptr, grad.shape[1:], [of_target], args,
         STATS=stats.size(1), **constants,
@@ -100,11 +98,11 @@ def _by_target(
 def attention(
     indptr: Tensor, indices: Tensor, query: Tensor, key: Tensor, value: Tensor,
     bias: Tensor | None, bucket: Tensor | None, table: Tensor | None,
-    scale: float, dropout: float, seed: Tensor | None, added: Tensor | None = None,
+    scale: float, dropout: float, seed: Tensor | None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Output as `query`, `added` included, and softmax statistics of rows."""
+    """Output as `query`, and softmax statistics of rows."""
     given = (query, key, value, None, None, bias, bucket, table)
-    return _forward(indptr, indices, given, query, scale, dropout, seed, added)
+    return _forward(indptr, indices, given, query, scale, dropout, seed)
 
 
 def attention_backward(
@@ -112,18 +110,11 @@ def attention_backward(
     grad: Tensor, query: Tensor, key: Tensor, value: Tensor, stats: Tensor,
     bucket: Tensor | None, num_buckets: int, scale: float, dropout: float, seed: Tensor | None,
     *, out: Tensor, bias: Tensor | None, table: Tensor | None,
-    into: Sequence[Any] | None = None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-    """Gradients of query, key, value, logits ([0, H] without a bias by edge) and bias table.
-
-    `into` are tensors for the first three, and one for the gradient of what was added.
-    """
-    outs: Sequence[Any] = into or (*room_like(query, key, value), None)
-    of_query, of_key, of_value, of_added = outs
+    """Gradients of query, key, value, logits ([0, H] without a bias by edge) and bias table."""
+    of_query, of_key, of_value = room_like(query, key, value)
     given, drop = (query, key, value, None, None, bias, bucket, table), (dropout, seed)
-    weights, logits = _by_target(
-        indptr, indices, given, of_query, grad, out, stats, scale, *drop, of_added
-    )
+    weights, logits = _by_target(indptr, indices, given, of_query, grad, out, stats, scale, *drop)
     args = [*plain(sources_rows, perm, logits, query, weights, grad), None, None, scale]
     over_rows(
         primitives.weighted, t_indptr, query.shape[1:], [of_key, of_value], args,

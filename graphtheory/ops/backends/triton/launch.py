@@ -190,13 +190,13 @@ def _add(parts: Outs, outs: Outs, long: Tensor, bounds: Tensor, bias: Tensor | N
 
 
 def merge_softmax(
-    parts: Outs, outs: Outs, long: Tensor, bounds: Tensor, added: Tensor | None, apart: int
+    parts: Outs, outs: Outs, long: Tensor, bounds: Tensor, added: Tensor | None
 ) -> None:
     """Make [out, softmax statistics] of attention of long rows from those of their chunks."""
     part, stats = parts
     assert part is not None and stats is not None
     given = [stats, *outs, added]
-    over_long(attention.merge, long, bounds, part, given, STATS=stats.size(1), ADDED=apart)
+    over_long(attention.merge, long, bounds, part, given, STATS=stats.size(1))
 
 
 def over_logits(kernel: Any, indptr: Tensor, heads: int, args: Sequence[Any], acc: Any) -> None:

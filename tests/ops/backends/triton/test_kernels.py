@@ -137,9 +137,7 @@ def parts(nb: Neighborhood) -> list[Tensor]:
     return [nb.indptr, nb.indices, t.indptr, t.indices, t.perm]
 
 
-def attention(
-    nb: Neighborhood, dtype: torch.dtype, by: str, dropout: float, added: bool = False
-) -> None:
+def attention(nb: Neighborhood, dtype: torch.dtype, by: str, dropout: float) -> None:
     heads, dim = 8, 16
     x = torch.zeros(nb.num_dst, heads, dim, dtype=dtype)
     bucket = table = None
@@ -148,11 +146,11 @@ def attention(
     bias = torch.zeros(nb.num_edges, heads) if by == "edges" else None
     seed = torch.tensor(1) if dropout else None
     structure = parts(nb)
-    given, more = (x, x, x, bias, bucket, table, 1.0, dropout, seed), x if added else None
-    _, stats = kernels.attention(*structure[:2], *given, more)
+    given = x, x, x, bias, bucket, table, 1.0, dropout, seed
+    _, stats = kernels.attention(*structure[:2], *given)
     kernels.attention_backward(
         *structure, x, x, x, x, stats, bucket, 20 if bucket is not None else 0, 1.0, dropout, seed,
-        out=x, bias=bias, table=table, into=(x, x, x, x) if added else None,
+        out=x, bias=bias, table=table,
     )  # fmt: skip
 
 
@@ -253,8 +251,6 @@ CASES: dict[str, tuple[Callable[[], None], int]] = {
     "features of edges": (lambda: with_edges(graph(BINS), BF16), 23),
     "GAT": (lambda: additive_attention(graph(BINS), BF16, 0.0), 9),
     "GAT, edges, dropout": (lambda: additive_attention(graph(EQUAL), F32, 0.1, scored=True), 3),
-    "a transformer": (lambda: attention(graph(BINS), F32, "buckets", 0.1, True), 9),
-    "a transformer in 16 bits": (lambda: attention(graph(BINS), BF16, "none", 0.0, True), 8),
     "a GAT": (lambda: additive_attention(graph(BINS), F32, 0.1, whole=True), 10),
     "means": (lambda: sums(graph([70]), BF16, False, True, False), 3),
     "sums and a bias": (lambda: sums(graph([70]), F32, True, False, True), 3),
