@@ -1,5 +1,6 @@
 """Fixtures and settings that every test shares."""
 
+import gc
 import os
 import signal
 from collections.abc import Iterator
@@ -28,6 +29,19 @@ def _same_numbers() -> Iterator[None]:
     yield
     left, _ = torch.get_num_threads(), torch.set_num_threads(threads)
     assert left == threads, f"the test leaves {left} threads to the next, it began with {threads}"
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _frozen_objects() -> Iterator[None]:
+    yield
+    gc.unfreeze()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _little_to_collect(_frozen_objects: None) -> None:
+    """The garbage collector, and what asks it for all objects, passes over those of other files."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture
