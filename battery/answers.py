@@ -87,6 +87,14 @@ def _edge_features(case: Case) -> Tensors:
     return {"value": value, "features": features}
 
 
+def _gates(case: Case) -> Tensors:
+    value = nodes(case)["value"]
+    nb, dim, asked = case.neighborhood, value.size(2), int(case.rng.integers(1, 8))
+    sizes = {"source": nb.num_src, "target": nb.num_dst, "edge": nb.num_edges}
+    given = [name for bit, name in enumerate(sizes) if asked >> bit & 1]
+    return {"value": value} | {name: case.normal(sizes[name], dim) for name in given}
+
+
 def _bias(t: Tensors) -> Tensor | ops.BucketedBias | None:
     return ops.BucketedBias(t["bucket"], t["table"]) if "table" in t else t.get("bias")
 
@@ -140,6 +148,11 @@ OPERATIONS = (
         "relu_sum (GINE)", ops.relu_sum, _edge_features,
         lambda t, nb, b: ops.relu_sum(t["value"], t["features"], nb, backend=b),
         lambda e, a, grad: truth.relu_sum(e, a["value"], a["features"], grad),
+    ),
+    Operation(
+        "gated_sum (gated GCN)", ops.gated_sum, _gates,
+        lambda t, nb, b: ops.gated_sum(neighborhood=nb, backend=b, **t),
+        lambda e, a, grad: truth.gated_sum(e, grad=grad, **a),
     ),
 )  # fmt: skip
 

@@ -103,8 +103,8 @@ def threads(share: float, seed: int) -> list[Line]:
                 if differs(operation, number):
                     line.broken.append(f"case {number}, {operation.name}")
             for operation in OPERATIONS:
-                if operation.name.endswith((", max", ", min", "(GINE)")):
-                    continue  # no order matters to a largest value; GINE's rows stay whole
+                if operation.name.endswith((", max", ", min", "(GINE)", "(gated GCN)")):
+                    continue  # no order matters to a largest value; rows of the others stay whole
                 line.planted += 1
                 with mock.patch.object(*CHUNKS_BY_THREADS):
                     line.caught += any(differs(operation, number) for number in range(60))

@@ -201,6 +201,14 @@ def _relu(d: Drawn) -> Call:
     ), kept=kept)  # fmt: skip
 
 
+def _gated(d: Drawn) -> Call:
+    value, asked = d.on("value", "num_src"), int(d.rng.integers(1, 8))
+    sizes = {"source": d.nb.num_src, "target": d.nb.num_dst, "edge": d.nb.num_edges}
+    given = [name for bit, name in enumerate(sizes) if asked >> bit & 1]
+    terms = {name: d.make(name, sizes[name], d.dim) for name in given}
+    return d.call("gated_sum", lambda: ops.gated_sum(value, d.nb, backend=_NUMBA, **terms))
+
+
 def _projected(d: Drawn) -> Call:
     width = d.heads * d.dim
     x_src, x_dst = d.make("x_src", d.nb.num_src, 4), d.make("x_dst", d.nb.num_dst, 6)
@@ -255,6 +263,6 @@ def square(case: Case) -> Neighborhood:
 
 
 CALLS: tuple[Callable[[Drawn], Call], ...] = (
-    _attention, _edge_attention, _topk, blocks, _additive, _score, _relu, _projected, _dot,
+    _attention, _edge_attention, _topk, blocks, _additive, _score, _relu, _gated, _projected, _dot,
     _softmax, _aggregate, _layer,
 )  # fmt: skip

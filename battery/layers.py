@@ -217,12 +217,12 @@ def _moved(tensors: Tensors, edges: Tensor, src: Tensor, dst: Tensor, more: int)
     """The tensors of nodes at their new places and of edges in their new order."""
     found = {}
     for name, t in tensors.items():
-        if name in ("bucket", "bias", "weights", "features"):
+        if name in ("bucket", "bias", "weights", "features", "edge"):
             found[name] = t[edges]
         elif name == "table":
             found[name] = t
         else:
-            place = dst if name in ("query", "received") else src
+            place = dst if name in ("query", "received", "target") else src
             found[name] = t.new_zeros(len(t) + more, *t.shape[1:])
             found[name][place] = t
     return found

@@ -120,6 +120,24 @@ def relu_sum(e: Edges, value: Array, features: Array, grad: Array) -> Named:
     return out
 
 
+def gated_sum(e: Edges, value: Array, grad: Array, **terms: Array) -> Named:
+    """Sum of values by the sigmoid of terms of source, target and edge, and its gradients."""
+    out = {"output": np.zeros_like(grad), "value": np.zeros_like(value)}
+    out |= {name: np.zeros_like(term) for name, term in terms.items()}
+    for i, row in enumerate(e.rows()) if e.num_dst else ():
+        at = {"source": e.src[row], "target": np.full_like(row, i), "edge": row}
+        logits = np.zeros((len(row), value.shape[2]))
+        for name, term in terms.items():
+            logits += term[at[name]]
+        gate = (1 / (1 + np.exp(-logits)))[:, None]
+        out["output"][i] = (gate * value[at["source"]]).sum(0)
+        np.add.at(out["value"], at["source"], gate * grad[i])
+        of_logits = (gate * (1 - gate) * value[at["source"]] * grad[i]).sum(1)
+        for name in terms:
+            np.add.at(out[name], at[name], of_logits)
+    return out
+
+
 def size_of(true: Any) -> float:
     """What an error is measured against: the largest finite entry, or 1e-2 of a tensor of zeros."""
     finite = np.abs(true[np.isfinite(true)]) if true.size else np.zeros(1)
