@@ -139,3 +139,27 @@ def test_undo_and_layers_made_here_know_nothing_of_it() -> None:
     found = ways(made)
     made(*graph())
     assert found == []  # it is not even asked
+
+
+@pytest.mark.parametrize("at", [(0, NODES), (0, -1), (1, NODES), (1, -1)])
+@pytest.mark.parametrize("name", ["GINConv", "SAGEConv, max", "GraphConv", "SGConv"])
+def test_ids_out_of_range_are_refused_as_pyg_refuses_them(name: str, at: tuple[int, int]) -> None:
+    theirs = MAKE[name]()
+    layer = copy.deepcopy(theirs)
+    accelerate(layer)
+    x, edges = graph()
+    edges[at[0], 3] = at[1]
+    with pytest.raises((IndexError, RuntimeError, ValueError)) as expected:
+        theirs(x, edges)
+    with pytest.raises(type(expected.value)) as found:
+        layer(x, edges)
+    assert str(found.value) == str(expected.value)
+
+
+@pytest.mark.parametrize("name", ["GINConv", "SAGEConv", "GraphConv", "GCNConv"])
+def test_a_hook_on_messages_is_called_at_new_edges(name: str) -> None:
+    layer, seen = MAKE[name](), []
+    accelerate(layer)
+    layer.register_message_forward_hook(lambda conv, inputs, out: seen.append(out.shape))
+    layer(*graph())
+    assert len(seen) == 1

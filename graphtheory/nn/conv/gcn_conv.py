@@ -115,7 +115,7 @@ class GCNConv(on_core.OnCore, pyg.GCNConv):
     """
 
     propagate_type: ClassVar[dict[str, Any]] = {"x": Tensor, "edge_weight": OptTensor}
-    decomposes = True
+    decomposes = weighs = True
     pays_from = 4_000, 2**20
     _kept_edges: Kept | None = None
     _kept_matrix: Kept | None = None

@@ -39,7 +39,7 @@ class Sums(on_core.OwnPropagate):
 class WeightedSums(Sums):
     """Mixin of a layer whose message is a neighbor's features, maybe times a weight of the edge."""
 
-    pays_from = 4_000, 2**21
+    pays_from, weighs = (4_000, 2**21), True
     weight_name: ClassVar[str | None] = None  # of the argument of `propagate` with these weights
 
     def _run(self, edge_index: Any, size: Any, given: dict[str, Any]) -> Tensor | None:
