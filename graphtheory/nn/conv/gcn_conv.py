@@ -17,6 +17,7 @@ from graphtheory.graph import Neighborhood, neighborhood_from
 from graphtheory.graph.interop import to_sparse_tensor
 from graphtheory.nn.conv import adjacency, on_core
 from graphtheory.nn.conv.adjacency import Adjacency
+from graphtheory.nn.conv.direct import direct
 from graphtheory.ops import layers
 
 Rows = tuple[Neighborhood, Tensor | None]  # and the weight of each edge in its order
@@ -115,7 +116,8 @@ class GCNConv(on_core.OnCore, pyg.GCNConv):
     """
 
     propagate_type: ClassVar[dict[str, Any]] = {"x": Tensor, "edge_weight": OptTensor}
-    decomposes = weighs = True
+    decomposes = True
+    at_new_edges = staticmethod(direct)
     pays_from = 4_000, 2**20
     _kept_edges: Kept | None = None
     _kept_matrix: Kept | None = None

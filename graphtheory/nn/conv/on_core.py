@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from contextlib import suppress
-from functools import cache, wraps
+from functools import wraps
 from inspect import signature
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, cast, overload
 
@@ -15,7 +14,7 @@ from torch.nn.modules.module import _has_any_global_hook as has_global_hooks
 from torch_geometric.nn.aggr import MaxAggregation, MeanAggregation, MinAggregation, SumAggregation
 from torch_geometric.nn.conv import MessagePassing
 from torch_geometric.nn.dense import Linear
-from torch_geometric.utils import is_sparse, scatter
+from torch_geometric.utils import is_sparse
 
 from graphtheory.graph import Neighborhood
 from graphtheory.graph.content import is_tracing
@@ -56,7 +55,6 @@ class OnCore(MessagePassing):
     inlined: ClassVar[Inlined] = {"lin_edge": (Linear,), "aggr_module": (SumAggregation,)}
     # edges, and edges times channels, from which it pays to sort edges that one call uses
     pays_from: ClassVar[tuple[int, int]] = (4_000, 0)
-    weighs: ClassVar[bool] = False  # messages are features of neighbors, maybe times weights
     _pyg: type | None = None  # what a layer was before `accelerate`
 
     if TYPE_CHECKING:  # torch says Any
@@ -73,10 +71,15 @@ class OnCore(MessagePassing):
         """The result, as `__call__` of drop-ins; by PyG's layer if few edges are new to it."""
         if self._pyg is None or not self._is_first(*args, **kwargs):
             return super().__call__(*args, **kwargs)
-        theirs: Any = object.__new__(_direct(self._pyg) if self.weighs else self._pyg)
+        theirs: Any = object.__new__(self.at_new_edges(self._pyg))
         object.__setattr__(theirs, "__dict__", vars(self))  # the same parameters and state
         heard = self._forward_pre_hooks or self._backward_pre_hooks  # the others are none
         return (theirs if heard else theirs.forward)(*args, **kwargs)
+
+    @staticmethod
+    def at_new_edges(kind: type) -> type:
+        """The class that computes a call on few new edges, of PyG's."""
+        return kind
 
     def _is_first(self, x: Any = None, edge_index: Any = None, *more: Any, **named: Any) -> bool:
         """Whether these are few edges, maybe with weights, that the layer has not met before."""
@@ -216,33 +219,6 @@ class OwnPropagate(OnCore):
 
     # what PyG puts on a layer while it is explained, and afterwards
     _orig_propagate, _jinja_propagate = MessagePassing.propagate, propagate
-
-
-class _Direct(MessagePassing):
-    """Mixin of PyG's layer whose messages are features of neighbors, maybe times weights [E].
-
-    Its operations are PyG's own, without the search for which they are.
-    """
-
-    def propagate(self, edge_index: Any, size: Any = None, *, x: Any, **weights: Any) -> Tensor:
-        x_src, x_dst = (x, x) if isinstance(x, Tensor) else x
-        reduce, (weight,) = REDUCTIONS.get(type(self.aggr_module)), (*weights.values(), None)[:1]
-        whole = self._decomposed_layers == 1 and x_src is x_dst
-        if whole and reduce is not None and not changed(self, _Direct):
-            src, dst = edge_index if self.flow == "source_to_target" else edge_index.flip(0)
-            with suppress(IndexError, RuntimeError):  # which PyG raises in its own words
-                messages = x_src.index_select(self.node_dim, src)
-                if weight is not None:
-                    messages = weight.view(-1, 1) * messages
-                return scatter(messages, dst, self.node_dim, x_dst.size(self.node_dim), reduce)
-        return super().propagate(edge_index, size=size, x=x, **weights)
-
-    inlined: ClassVar[Inlined] = {"aggr_module": tuple(REDUCTIONS)}
-
-
-@cache
-def _direct(kind: type) -> type:
-    return type(kind.__name__, (_Direct, kind), {})
 
 
 def reduction_of(layer: MessagePassing, edge_index: Any) -> Reduction | None:

@@ -22,6 +22,7 @@ from graphtheory.graph import Neighborhood
 from graphtheory.graph.inference import innermost_transform
 from graphtheory.nn.conv import on_core
 from graphtheory.nn.conv.adjacency import adjacency_of, stored_values
+from graphtheory.nn.conv.direct import direct
 from graphtheory.nn.conv.edge_features import gather
 from graphtheory.nn.conv.on_core import REDUCTIONS
 
@@ -39,7 +40,8 @@ class Sums(on_core.OwnPropagate):
 class WeightedSums(Sums):
     """Mixin of a layer whose message is a neighbor's features, maybe times a weight of the edge."""
 
-    pays_from, weighs = (4_000, 2**21), True
+    pays_from = 4_000, 2**21
+    at_new_edges = staticmethod(direct)
     weight_name: ClassVar[str | None] = None  # of the argument of `propagate` with these weights
 
     def _run(self, edge_index: Any, size: Any, given: dict[str, Any]) -> Tensor | None:
