@@ -104,6 +104,7 @@ def _copied(given: Any) -> Any:
 @cache
 def _layouts() -> dict[str, tuple[str, ...]]:
     """The words of every operator's declaration."""
+    gc.unfreeze()  # what was made before this file
     return {one.name: one.words for one in gc.get_objects() if type(one) is Layout}
 
 
