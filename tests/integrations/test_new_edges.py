@@ -163,3 +163,32 @@ def test_a_hook_on_messages_is_called_at_new_edges(name: str) -> None:
     layer.register_message_forward_hook(lambda conv, inputs, out: seen.append(out.shape))
     layer(*graph())
     assert len(seen) == 1
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"improved": True},
+        {"add_self_loops": False},
+        {"normalize": False},
+        {"flow": "target_to_source"},
+        {"bias": False},
+    ],
+    ids=str,
+)
+def test_gcn_at_new_edges_has_the_bits_of_pyg(options: dict[str, Any], dtype: torch.dtype) -> None:
+    theirs = pyg.GCNConv(6, 4, **options).to(dtype)
+    layer = copy.deepcopy(theirs)
+    accelerate(layer)
+    found = ways(layer)
+    x, edges = graph()
+    x = x.to(dtype).requires_grad_()
+    edges[:, :3] = edges[0, :3]  # self-loops
+    for few in (edges, edges[:, 3:], edges[:, :0]):
+        got, want = layer(x, few), theirs(x, few)
+        grad = torch.autograd.grad(got.sum(), [x, *layer.parameters()])
+        expected = torch.autograd.grad(want.sum(), [x, *theirs.parameters()])
+        assert torch.equal(got, want) and all(map(torch.equal, grad, expected))
+    assert found == 3 * ["PyG's"]

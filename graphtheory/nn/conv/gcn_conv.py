@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from typing import Any, ClassVar, NamedTuple
 
 import torch
@@ -17,7 +18,7 @@ from graphtheory.graph import Neighborhood, neighborhood_from
 from graphtheory.graph.interop import to_sparse_tensor
 from graphtheory.nn.conv import adjacency, on_core
 from graphtheory.nn.conv.adjacency import Adjacency
-from graphtheory.nn.conv.direct import direct
+from graphtheory.nn.conv.direct import Direct
 from graphtheory.ops import layers
 
 Rows = tuple[Neighborhood, Tensor | None]  # and the weight of each edge in its order
@@ -117,12 +118,15 @@ class GCNConv(on_core.OnCore, pyg.GCNConv):
 
     propagate_type: ClassVar[dict[str, Any]] = {"x": Tensor, "edge_weight": OptTensor}
     decomposes = True
-    at_new_edges = staticmethod(direct)
     pays_from = 4_000, 2**20
     _kept_edges: Kept | None = None
     _kept_matrix: Kept | None = None
     _cached_edge_index = _shown("_cached_edge_index", "_kept_edges")
     _cached_adj_t = _shown("_cached_adj_t", "_kept_matrix")
+
+    @staticmethod
+    def at_new_edges(kind: type) -> type:
+        return _AtNewEdges
 
     def forward(
         self,
@@ -276,6 +280,33 @@ class GCNConv(on_core.OnCore, pyg.GCNConv):
         weights = None if weight is None else weight[:, None].expand(-1, value.size(1))
         out = ops.aggregate(weights, value, nb)
         return out.view(nb.num_dst, *x.shape[1:]).movedim(0, self.node_dim).contiguous()
+
+
+class _AtNewEdges(Direct, pyg.GCNConv):
+    """PyG's layer; where no weights are given, fewer operations make those of PyG, bit by bit."""
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
+        found = None
+        if edge_weight is None and self.normalize and self.add_self_loops:
+            with suppress(IndexError, RuntimeError):  # which PyG raises in its own words
+                found = self._normalized(x, edge_index)
+        if found is None:
+            theirs: Tensor = super().forward(x, edge_index, edge_weight)
+            return theirs
+        out: Tensor = self.propagate(found[0], x=self.lin(x), edge_weight=found[1])
+        return out if self.bias is None else out + self.bias
+
+    def _normalized(self, x: Tensor, edge_index: Tensor) -> tuple[Tensor, Tensor]:
+        """The other edges and a self-loop of each node, and weights by degrees of 1 or more."""
+        src, dst = edge_index
+        others = (src != dst).nonzero().squeeze(1)
+        ids = torch.arange(x.size(0), device=x.device)
+        edges = torch.cat([edge_index.index_select(1, others), ids.expand(2, -1)], 1)
+        src, dst = edges
+        ends = dst if self.flow == "source_to_target" else src
+        ones = x.new_ones(edges.size(1))
+        scale = x.new_zeros(x.size(0)).scatter_add_(0, ends, ones).pow_(-0.5)
+        return edges, scale.index_select(0, src) * scale.index_select(0, dst)
 
 
 def _with_loops(adj: Adjacency, weight: Tensor, fill: float) -> Tensor:
