@@ -15,6 +15,7 @@ WANTED = {
     "wandb": "faq",
     "ogbg-molhiv": "howto/graph-prediction",
     "Windows": "install",
+    "Hugging Face Hub": "howto/save-and-resume",
 }
 
 
