@@ -26,6 +26,28 @@ CLAIMS = {
 }
 
 
+GOALS = {  # what newcomers come for: a page and words of it
+    "distances in my own model": ("tutorials/train.md", "SPDTransformerConv"),
+    "a faster ViT": ("tutorials/sparse-vit.md", "apply("),
+    "my own CSV": ("howto/own-data.md", "## From CSV files"),
+    "a faster GAT": ("tutorials/speed-up.md", "accelerate("),
+    "OGB": ("howto/graph-prediction.md", "ogbg-"),
+    "a large graph": ("howto/large-graphs.md", "Loader("),
+    "several GPUs": ("howto/several-devices.md", "## Several GPUs of one machine"),
+    "which model": ("choose.md", "## A model for nodes"),
+    "to get data": ("howto/data.md", "--download"),
+    "to log to W&B": ("howto/several-devices.md", "W&B"),
+}
+
+
+@pytest.mark.parametrize("goal", GOALS)
+def test_two_clicks_lead_to_what_newcomers_want(goal: str) -> None:
+    page, words = GOALS[goal]
+    assert "](docs/index.md)" in README
+    assert f"]({page})" in (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    assert words in (ROOT / "docs" / page).read_text(encoding="utf-8")
+
+
 def test_it_is_read_in_a_minute_also_as_text() -> None:
     lines = README.splitlines()
     assert len(lines) <= 140
