@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -30,6 +31,7 @@ HALF = (torch.float16, torch.bfloat16)
 SMALL = 0.02
 
 Attention = Callable[..., Tensor]
+Wanted = tuple[dict[str, Tensor], dict[str, Tensor]]
 
 
 def runs_here(operation: Callable[..., Tensor], *inputs: object, **options: object) -> list[str]:
@@ -207,6 +209,25 @@ def rounding(true: Iterable[Tensor], dtype: torch.dtype) -> float:
     return 2 * torch.finfo(torch.promote_types(dtype, torch.float32)).eps * largest
 
 
+def wanted(nb: Neighborhood, inputs: Inputs, dropout: float = 0.0) -> Wanted:
+    """What the definition gives in float64, and what plain torch gives in the type of the inputs.
+
+    The dropout mask is the one of the library's counter.
+    """
+    true = outputs_and_gradients(definition, nb, inputs.to(torch.float64), dropout)
+    return true, outputs_and_gradients(same_precision, nb, inputs, dropout)
+
+
+@lru_cache(maxsize=len(BIASES))
+def drawn(
+    graph: str, nodes: int, bias: str, dtype: torch.dtype
+) -> tuple[Neighborhood, Inputs, Wanted]:
+    """A case by its names, for the backends that take it one after the other."""
+    nb = GRAPHS[graph](nodes)
+    inputs = draw_inputs(nb, *SIZES[nodes], bias, dtype)
+    return nb, inputs, wanted(nb, inputs)
+
+
 def assert_conforms(
     attention: Attention,
     nb: Neighborhood,
@@ -214,6 +235,7 @@ def assert_conforms(
     *,
     dropout: float = 0.0,
     tolerance: dict[torch.dtype, float],
+    known: Wanted | None = None,
 ) -> None:
     """Raise AssertionError unless `attention` gives the definition's outputs and gradients.
 
@@ -221,15 +243,15 @@ def assert_conforms(
         attention: Takes what `ops.attention` takes.
         nb: The neighborhood.
         inputs: Of any floating type.
-        dropout: Probability; the mask is the one of the library's counter.
+        dropout: Probability.
         tolerance: Largest error relative to the largest true entry, for float32 and float64.
+        known: What `wanted` gives; None computes it.
     """
-    true = outputs_and_gradients(definition, nb, inputs.to(torch.float64), dropout)
-    plain = outputs_and_gradients(same_precision, nb, inputs, dropout)
+    true, plain = wanted(nb, inputs, dropout) if known is None else known
     found = outputs_and_gradients(attention, nb, inputs, dropout)
     for name, tensor in found.items():
-        wanted = plain[name].dtype
-        assert tensor.dtype == wanted, f"{name}: {tensor.dtype}, expected {wanted}"
+        dtype = plain[name].dtype
+        assert tensor.dtype == dtype, f"{name}: {tensor.dtype}, expected {dtype}"
         error = largest_error(tensor, true[name])
         allowed = allowed_error(true[name], plain[name], tolerance)
         assert error <= allowed, f"{name}: error {error:.2e}, allowed {allowed:.2e}"

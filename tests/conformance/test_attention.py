@@ -15,10 +15,10 @@ from graphtheory.ops.backends.cpu import launch, memory
 from tests.conformance.check import (
     BIASES,
     GRAPHS,
-    SIZES,
     TYPED_SIZES,
     assert_conforms,
     draw_inputs,
+    drawn,
     expanded,
     has_sets,
     outputs_and_gradients,
@@ -44,10 +44,9 @@ def cases() -> Iterator[tuple[str, int, str, torch.dtype]]:
 
 @pytest.mark.parametrize(("graph", "nodes", "backend", "dtype"), list(cases()))
 def test_outputs_and_gradients(graph: str, nodes: int, backend: str, dtype: torch.dtype) -> None:
-    nb = GRAPHS[graph](nodes)
     for bias in BIASES:
-        inputs = draw_inputs(nb, *SIZES[nodes], bias, dtype)
-        assert_conforms(run_by(backend), nb, inputs, tolerance=TOLERANCE[backend])
+        nb, inputs, known = drawn(graph, nodes, bias, dtype)
+        assert_conforms(run_by(backend), nb, inputs, tolerance=TOLERANCE[backend], known=known)
 
 
 @pytest.mark.parametrize("bias", BIASES)
