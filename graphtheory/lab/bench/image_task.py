@@ -19,6 +19,7 @@ from graphtheory.lab.bench.task import BenchTask, Root
 from graphtheory.lab.datasets import image_sets
 from graphtheory.lab.metrics import count_macs
 from graphtheory.lab.train import ImageData, ImageTask, Recipe, Source, Task, fit
+from graphtheory.lab.train.fit import Listener
 from graphtheory.lab.train.score import SCORES
 from graphtheory.lab.zoo import image_models as image_zoo
 from graphtheory.lab.zoo.image_models import ImageNetwork
@@ -150,10 +151,10 @@ class ImageBenchTask(BenchTask):
 
     def run(
         self, config: ImageRunConfig, *, seed: int, epochs: int, patience: int,
-        out_dir: Path | None = None,
+        out_dir: Path | None = None, progress: bool | Listener = False,
     ) -> ImageRunResult:  # fmt: skip
         made, resume = prepare(config, self.images, seed), out_dir is not None
-        how: dict[str, Any] = {"out_dir": out_dir, "resume": resume, "progress": False}
+        how: dict[str, Any] = {"out_dir": out_dir, "resume": resume, "progress": progress}
         how["trainer"] = self.trainer
         return train_images(*made, self.images, seed=seed, **how)
 

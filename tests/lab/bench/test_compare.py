@@ -80,7 +80,7 @@ def test_python_and_the_command_search_and_train_alike(
     options = {"seeds": 1, "epochs": 2, "budget": 2} | ({"threads": asked} if asked else {})
     graphtheory.bench(ring(), ("gcn",), **options, progress=False)
     python = seen.copy()
-    assert python == [(threads, 2)] * 5  # two candidates on two splits each, whose space has 3
+    assert python == [(threads, 2)] * 7  # two candidates on three splits each, and the run
     words = [f"--{name}={value}" for name, value in options.items()]
     assert main(["bench", "--data", mine, "--models", "gcn", *words]) == 0
     assert seen == python * 2 and torch.get_num_threads() == 2
