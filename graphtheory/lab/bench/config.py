@@ -23,6 +23,12 @@ Axes = Mapping[str, Mapping[Any, Mapping[str, Any]]]
 """What a search chooses: axis -> choice -> the options that this choice stands for."""
 
 
+def readers_of(kind: str) -> dict[str, list[str]]:
+    """Options of a kind of data that some networks ignore -> the networks that read them."""
+    groups = AXES["readers"][kind].items()
+    return {option: models.split() for models, options in groups for option in options}
+
+
 @dataclass(frozen=True)
 class RunConfig:
     """One model with every option that is chosen on validation; subclasses add the options."""

@@ -26,6 +26,7 @@ from graphtheory.lab.bench.config import (
     axes_of,
     checked_value,
     constant_score,
+    readers_of,
 )
 from graphtheory.lab.bench.finished import Settings
 from graphtheory.lab.bench.own_model import OwnModel
@@ -56,7 +57,7 @@ class GraphRunConfig(RunConfig):
     network: graph_zoo.GraphConfig = field(default_factory=graph_zoo.GraphConfig)
     optimizer: AdamOptions = field(default_factory=lambda: AdamOptions(1e-3, 0.0))
     nodes_per_batch: int = 1024  # about
-    readers: ClassVar[Mapping[str, Sequence[str]]] = AXES["readers"]["graph"]
+    readers: ClassVar[Mapping[str, Sequence[str]]] = readers_of("graph")
 
 
 @dataclass(frozen=True)

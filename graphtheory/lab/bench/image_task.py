@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from graphtheory.lab import plot
-from graphtheory.lab.bench.config import AXES, RunConfig, RunResult, replaced, trainable
+from graphtheory.lab.bench.config import AXES, RunConfig, RunResult, readers_of, replaced, trainable
 from graphtheory.lab.bench.finished import Settings
 from graphtheory.lab.bench.table import ACCURACY
 from graphtheory.lab.bench.task import BenchTask, Root
@@ -36,7 +36,7 @@ class ImageRunConfig(RunConfig):
     batch_size: int = 128
     drop_path: float = 0.0  # probability that an image skips the last block in training
     network: ImageNetwork = ImageNetwork()
-    readers: ClassVar[Mapping[str, Sequence[str]]] = AXES["readers"]["image"]
+    readers: ClassVar[Mapping[str, Sequence[str]]] = readers_of("image")
 
 
 _STEPS, _LEAST_BATCH = 500, 8  # a shorter run takes smaller batches, down to this many images

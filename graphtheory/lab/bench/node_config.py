@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from graphtheory.graph import Neighborhood
-from graphtheory.lab.bench.config import AXES, RunConfig, RunResult, shown, train
+from graphtheory.lab.bench.config import AXES, RunConfig, RunResult, readers_of, shown, train
 from graphtheory.lab.bench.task import kept_options
 from graphtheory.lab.datasets import graphs
 from graphtheory.lab.datasets.graphs import Data
@@ -84,7 +84,7 @@ class NodeRunConfig(RunConfig):
     row_scale: bool = True
     sampling: Sampling = field(default_factory=Sampling)
     undirected: bool | None = None  # None: as is the custom for the set, such as ogbn-arxiv
-    readers: ClassVar[Mapping[str, Sequence[str]]] = AXES["readers"]["node"]
+    readers: ClassVar[Mapping[str, Sequence[str]]] = readers_of("node")
 
     @property
     def inputs(self) -> dict[str, bool]:
@@ -139,7 +139,7 @@ class GraphFacts:
 
     @property
     def is_dense(self) -> bool:
-        """Whether two hops reach so many nodes that attention to them takes too much memory."""
+        """Whether two hops reach more nodes than attention has memory for."""
         return self.edges**2 / max(1, self.nodes) > _PAIRS
 
     @classmethod

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from math import inf
 from pathlib import Path
 from statistics import fmean, median
@@ -106,22 +105,14 @@ def search(
     """
     task = named_task(data) if isinstance(data, str) else data
     budget = budget if isinstance(budget, Budget) else Budget.of(budget)
-    count, time_each = budget.candidates, budget.seconds and budget.seconds / len(models)
-    found: list[SearchResult] = []
+    count, time_each = budget.candidates, budget.seconds and budget.seconds / max(1, len(models))
+    total, found = count and count * len(models), list[SearchResult]()
     with _quiet(), thread_limit(threads, task.num_nodes):
         storage = _storage(log)
         for study in [_Study(task, model, storage, epochs) for model in models]:
-            total = count and count * len(models)
-            study.run(count, time_each, partial(_tell, progress, len(found), total))
-            found += results_of(study.study)
+            study.run(count, time_each, lambda text, done: progress(text, len(found) + done, total))
+            found.extend(results_of(study.study))
     return found
-
-
-def _tell(
-    progress: Callable[[str, int, int | None], None], before: int, total: int | None,
-    text: str, done: int,
-) -> None:  # fmt: skip
-    progress(text, before + done, total)
 
 
 def best(log: Sequence[SearchResult], measure: Measure = ACCURACY) -> dict[str, SearchResult]:
