@@ -26,7 +26,7 @@ from graphtheory.data import transforms
 from graphtheory.data.loaders import GraphFolder, NodeSetLoader, PartitionLoader
 from graphtheory.graph import Grid, neighborhood_from, windows
 from graphtheory.lab import train as t
-from graphtheory.lab.bench.search import Search
+from graphtheory.lab.bench.search import search
 from graphtheory.lab.cli.main import main
 from graphtheory.lab.datasets import graphs, own_graphs, splits
 from graphtheory.lab.metrics import mass_on, nearest_accuracy
@@ -57,7 +57,7 @@ def _fit(**options: Any) -> Any:
 
 
 def _search(**options: Any) -> Any:
-    return Search("karate", **options).run()
+    return search("karate", **options)
 
 
 def _folder(folder: str) -> Any:

@@ -16,6 +16,7 @@ that have many labels or on parts of them. No test score is read. `--root` is th
 
 from __future__ import annotations
 
+import json
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -38,7 +39,6 @@ from graphtheory.lab.bench.config import with_options
 from graphtheory.lab.bench.node_config import GraphFacts, NodeRunConfig
 from graphtheory.lab.bench.node_task import NodeBenchTask, OwnNodes
 from graphtheory.lab.bench.rows import Row
-from graphtheory.lab.bench.search import SearchLog
 from graphtheory.lab.datasets import graphs
 from graphtheory.lab.datasets.graphs import Data
 
@@ -103,15 +103,16 @@ def tried() -> list[Tried]:
     """The candidates of every log of a single graph."""
     groups = defaultdict(list)
     for file in sorted(RESULTS.glob("search-*.jsonl")):
-        for one in SearchLog(file):
-            if isinstance(one.config, NodeRunConfig):
-                groups[one.dataset, one.config.model, one.seeds].append(one)
+        for line in map(json.loads, file.read_text().splitlines()):
+            if "degree" in line["trial"]:  # of the nodes of a graph
+                groups[line["dataset"], line["trial"]["model"], line["seeds"]].append(line)
     found = []
     for (dataset, model, _), ones in groups.items():
-        mean, spread = fmean(o.val for o in ones), pstdev(o.val for o in ones) or 1.0
+        mean, spread = fmean(o["val"] for o in ones), pstdev(o["val"] for o in ones) or 1.0
         for one in ones:
-            score = max(-_CLIPPED, min(_CLIPPED, (one.val - mean) / spread))
-            found.append(Tried(dataset, model, options_of(one.config), score))
+            score = max(-_CLIPPED, min(_CLIPPED, (one["val"] - mean) / spread))
+            config = NodeRunConfig.from_dict(one["trial"])
+            found.append(Tried(dataset, model, options_of(config), score))
     return found
 
 

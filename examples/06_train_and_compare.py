@@ -4,7 +4,7 @@ from statistics import mean, stdev
 
 from graphtheory.lab.bench.benchmark import Benchmark
 from graphtheory.lab.bench.node_config import NodeRunConfig, load, train_nodes
-from graphtheory.lab.bench.search import Search, best
+from graphtheory.lab.bench.search import best, search
 
 # One network on one split: 34 members of a karate club, two factions.
 data = load("karate", root=None, split=None, seed=0, degree=False)
@@ -29,6 +29,6 @@ for model in models:
     )
 
 # Options are chosen on validation alone, with one budget for every network.
-found = Search("karate", models=("gt", "gcn"), budget=2).run()
+found = search("karate", ("gt", "gcn"), budget=2)
 for model, winner in best(found).items():
     print(f"\n{model}: validation {winner.val:.3f} with {winner.config.optimizer}")

@@ -81,6 +81,7 @@ PLACES: dict[str, tuple[str, ...]] = {
     "matplotlib": ("lab/plot/*", "papers/*"),
     "ogb": ("lab/datasets/*", "lab/train/*"),
     "kornia": ("lab/train/images.py",),
+    "optuna": ("lab/bench/search.py",),
     "lightning": ("lab/train/*", "lab/cli/*", "lab/bench/*", "papers/*"),
     "pytorch_lightning": (),  # the same classes under another name
     "pickle": ("lab/datasets/safe_pickle.py",),  # for an Unpickler that knows a few harmless names
@@ -371,6 +372,7 @@ def test_planted_import_is_found(path: str, source: str) -> None:
         ("lab/train/module.py", "import pytorch_lightning"),
         ("lab/datasets/graphs.py", "import pickle"),
         ("lab/train/checkpoint.py", "from joblib import load"),
+        ("lab/bench/compare.py", "def f():\n    import optuna"),
     ],
 )
 def test_planted_third_party_import_is_found(path: str, source: str) -> None:

@@ -10,7 +10,10 @@ import pytest
 
 import graphtheory
 
-LAB = {"lightning", "matplotlib", "networkx", "ogb", "rich", "sklearn", "torchmetrics", "tyro"}
+LAB = {
+    "lightning", "matplotlib", "networkx", "ogb", "optuna", "rich", "sklearn", "torchmetrics",
+    "tyro",
+}  # fmt: skip
 LOADED_WHEN_USED = LAB - {"networkx"} | {"pandas", "torch_geometric", "transformers"}
 SECONDS = 3.0
 NO_NETWORK = """

@@ -5,7 +5,8 @@ from importlib.util import find_spec
 
 _PACKAGES = {
     "lightning": "lightning", "matplotlib": "matplotlib", "networkx": "networkx", "ogb": "ogb",
-    "rich": "rich", "sklearn": "scikit-learn", "torchmetrics": "torchmetrics", "tyro": "tyro",
+    "optuna": "optuna", "rich": "rich", "sklearn": "scikit-learn", "torchmetrics": "torchmetrics",
+    "tyro": "tyro",
 }  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from graphtheory.lab.bench.budget import Budget
 from graphtheory.lab.bench.config import RunResult, describe_options, ignores, with_options
 from graphtheory.lab.bench.finished import Finished, Settings
 from graphtheory.lab.bench.graph_task import GraphBenchTask, OwnGraphs
@@ -180,7 +181,7 @@ class Benchmark:
     kept: Callable[[Any, RunResult, int, Path], None] = _keep_nothing
     """Called with configuration, result, seed and folder of recorded runs that have folders."""
     chosen: Mapping[str, Any] = field(default_factory=dict)  # in place of what tuned.json keeps
-    budget: int | None = None  # candidates of a search that chose them
+    budget: Budget | None = None  # of a search that chose them
     options: Mapping[str, Any] = field(default_factory=dict)
     """Set by hand, in place of those of every model that reads them; text is read as a value."""
     threads: int | None = None  # that compute; None follows from the size of the graph
@@ -271,7 +272,7 @@ class Benchmark:
         config, epochs, patience = self.config(model)
         path = self.record.path if self.record is not None and self.task.has_folders else None
         folder = None if path is None else path.parent / f"{model}-{seed}"
-        length = {"epochs": epochs, "patience": patience}
+        length: dict[str, Any] = {"epochs": epochs, "patience": patience}
         result = self.task.run(config, seed=seed, **length, out_dir=folder)
         if folder is not None:
             self.kept(config, result, seed, folder)

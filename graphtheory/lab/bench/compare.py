@@ -4,34 +4,40 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from numbers import Integral
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
 from graphtheory.lab.bench.benchmark import Benchmark, FinishedRuns, Run, bench_task
+from graphtheory.lab.bench.budget import Budget
 from graphtheory.lab.bench.comparison import Comparison
 from graphtheory.lab.bench.progress import steps
 from graphtheory.lab.bench.rows import Environment
-from graphtheory.lab.bench.search import Search, SearchResult, best
 from graphtheory.lab.bench.task import BenchTask
+
+if TYPE_CHECKING:
+    from graphtheory.lab.bench.search import SearchResult
 
 
 def choose(
     bench: Benchmark,
-    budget: int | None,
+    budget: Budget | None,
     log: Path | None,
-    run: Callable[[Search], list[SearchResult]],
+    showing: AbstractContextManager[Callable[[str, int, int | None], None]],
 ) -> tuple[Benchmark, list[SearchResult]]:
     """Search the options of the models for which no search has chosen any, and take the best."""
-    if not (budget and (models := bench.not_tuned())):
+    if budget is None or not (models := bench.not_tuned()):
         return bench, []
-    tried = run(
-        Search(bench.task, models, budget, log=log, epochs=bench.epochs, threads=bench.threads)
-    )
+    from graphtheory.lab.bench.search import best, search  # which imports Optuna
+
+    how: dict[str, Any] = {"epochs": bench.epochs, "threads": bench.threads}
+    with showing as tell:
+        tried = search(bench.task, models, budget, log=log, progress=tell, **how)
     chosen = {model: one.config for model, one in best(tried, bench.task.measure).items()}
     return replace(bench, chosen=chosen, budget=budget), tried
 
@@ -57,7 +63,7 @@ def bench(
     seeds: int = 3,
     epochs: int | None = None,
     patience: int | None = None,
-    budget: int = 0,
+    budget: int | str = 0,
     options: Mapping[str, Any] | None = None,
     threads: int | None = None,
     out: str | PathLike[str] | None = None,
@@ -82,7 +88,8 @@ def bench(
         patience: Epochs without a better validation score that end a run; None is the data's own
             number.
         budget: Candidates of a search on validation that runs first, for each model without
-            options from an earlier search; 0 takes defaults there, and the table says so.
+            options from an earlier search, or the time for all of them, such as "30m"; 0 takes
+            defaults there, and the table says so.
         options: Set by hand, such as {"walk": 16, "readout": "token"}, in the place of those of
             every model that reads them; not with a search. "batch_size" counts the labeled nodes
             or, of a set, the graphs of a step.
@@ -112,18 +119,18 @@ def bench(
         graph, split random-60-20-20
     """
     counts = {"seeds": seeds, "epochs": epochs, "patience": patience, "threads": threads}
-    for name, value in (counts | {"budget": budget}).items():
-        least = 0 if name == "budget" else 1
+    for name, value in counts.items():
         if value is not None and not isinstance(value, Integral):
             raise TypeError(f"{name}: got {value!r}, expected a whole number")
-        if value is not None and value < least:
-            raise ValueError(f"{name}: got {value}, expected {least} or more")
+        if value is not None and value < 1:
+            raise ValueError(f"{name}: got {value}, expected 1 or more")
     if isinstance(models, str):
         raise TypeError(f"models: got {models!r}, expected a list of names, such as [{models!r}]")
     if budget == 1:
         raise ValueError("budget: got 1, expected 0 or 2 and more: the first are the defaults")
     if budget and options:
         raise ValueError(f"budget: got {budget}, expected 0 beside options set by hand")
+    length = Budget.of(budget) if budget else None
     folder = root or os.environ.get("GRAPHTHEORY_DATA")
     given = bench_task(data, kind=kind, metric=metric, split=split, root=folder)
     chosen = given.take_models(given.compared if models is None else models)
@@ -138,11 +145,8 @@ def bench(
     command = f"graphtheory.bench({data if isinstance(data, str) else given.name!r}, ...)"
     screen = Console(stderr=True)
 
-    def search(study: Search) -> list[SearchResult]:
-        with steps(screen, "candidate", progress) as tell:
-            return study.run(tell)
-
-    benchmark, _ = choose(benchmark, budget, where and where / "search.jsonl", search)
+    log, showing = where and where / "search.log", steps(screen, "candidate", progress)
+    benchmark, _ = choose(benchmark, length, log, showing)
     with benchmark.computing(), steps(screen, "run", progress) as tell:
         telling = replace(benchmark, finished=lambda run: tell.finished(ended(run, given)))
         how = (str(given.split), given.measure.name, command, Environment.here())

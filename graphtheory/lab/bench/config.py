@@ -17,10 +17,16 @@ from graphtheory.lab.train import FitResult, GraphSets, fit
 from graphtheory.lab.zoo import graph_models as graph_zoo
 
 C = TypeVar("C", bound="RunConfig")
-AXES: dict[str, dict[str, dict[str, Any]]] = json.loads(
-    Path(__file__).with_name("spaces.json").read_text()
-)
+AXES: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("spaces.json").read_text())
 """By kind of data: axes of search, default options, recipes, and which networks read an option."""
+Axes = Mapping[str, Mapping[Any, Mapping[str, Any]]]
+"""What a search chooses: axis -> choice -> the options that this choice stands for."""
+
+
+def readers_of(kind: str) -> dict[str, list[str]]:
+    """Options of a kind of data that some networks ignore -> the networks that read them."""
+    groups = AXES["readers"][kind].items()
+    return {option: models.split() for models, options in groups for option in options}
 
 
 @dataclass(frozen=True)
@@ -128,6 +134,18 @@ def ignores(config: Any, name: str, value: Any = None) -> bool:
     return name not in known_options(config) or bool(readers and config.model not in readers)
 
 
+def axes_of(kind: str, config: RunConfig) -> Axes:
+    """The axes of a kind of data whose options a configuration's model reads."""
+    found = {}
+    for name, choices in AXES[kind].items():
+        axis = choices if isinstance(choices, dict) else {value: {name: value} for value in choices}
+        options = {option for choice in axis.values() for option in choice}
+        fixed = config.model in AXES["not searched"].get(name, ())
+        if not fixed and not all(ignores(config, option) for option in options):
+            found[name] = axis
+    return found
+
+
 def describe_options(options: Mapping[str, Any], configs: Sequence[Any] = ()) -> str:
     """Describe options as "walk=16, paths=5 (gcn ignores paths)"."""
     pairs = {name: f"{name}={shown(value)}" for name, value in options.items()}
@@ -183,7 +201,7 @@ class RunResult:
 
 def train(task: Any, batches: Any, **how: Any) -> RunResult:
     """Train a task on nodes or on graphs once by `fit`, which `how` is given to."""
-    result = fit(task, batches, progress=False, **how)
+    result = fit(task, batches, **{"progress": False, **how})
     constant = constant_of(task, batches)
     return RunResult(result, task.evaluated, batches, trainable(task.model), constant)
 

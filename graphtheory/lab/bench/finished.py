@@ -26,9 +26,9 @@ class Finished(Generic[V]):
     def __init__(self, path: Path | None = None) -> None:
         self.path = path
         self._runs: dict[str, tuple[Settings, V]] = {}
-        for number, text in enumerate(_whole_text(path).splitlines(), 1):
+        for number, text in enumerate(whole_text(path).splitlines(), 1):
             try:
-                settings, value = self.read(_verified(json.loads(text)))
+                settings, value = self.read(verified(json.loads(text)))
                 self._runs[self._name(settings)] = settings, value
             except (ValueError, TypeError, KeyError) as error:
                 raise ValueError(
@@ -63,7 +63,7 @@ class Finished(Generic[V]):
             return
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line | {"sha256": _digest(line)}) + "\n")
+            file.write(json.dumps(signed(line)) + "\n")
             file.flush()
             os.fsync(file.fileno())
 
@@ -84,16 +84,22 @@ def _digest(line: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(line, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _verified(line: dict[str, Any]) -> dict[str, Any]:
+def signed(line: dict[str, Any]) -> dict[str, Any]:
+    """A line of a file with its digest, by which `verified` notices a change."""
+    return line | {"sha256": _digest(line)}
+
+
+def verified(line: dict[str, Any], always: bool = False) -> dict[str, Any]:
+    """A line without its digest, which it has to match if it has one, or `always`."""
     if not isinstance(line, dict):
         raise ValueError("it is no object")
     digest = line.pop("sha256", None)
-    if digest is not None and digest != _digest(line):
+    if (always or digest is not None) and digest != _digest(line):
         raise ValueError("it does not match its own digest")
     return line
 
 
-def _whole_text(path: Path | None) -> str:
+def whole_text(path: Path | None) -> str:
     """What a file holds, after a last line that a crash cut short was cut off; "" without it."""
     if path is None or not path.exists():
         return ""

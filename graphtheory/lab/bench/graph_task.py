@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,11 +18,20 @@ import torch
 from torch import Tensor, nn
 
 from graphtheory.graph.build import TOKEN
-from graphtheory.lab.bench.config import AXES, RunConfig, RunResult, checked_value, constant_score
+from graphtheory.lab.bench.config import (
+    AXES,
+    Axes,
+    RunConfig,
+    RunResult,
+    axes_of,
+    checked_value,
+    constant_score,
+    readers_of,
+)
 from graphtheory.lab.bench.finished import Settings
 from graphtheory.lab.bench.own_model import OwnModel
 from graphtheory.lab.bench.table import Measure, measure_of
-from graphtheory.lab.bench.task import BenchTask, Root, Space
+from graphtheory.lab.bench.task import BenchTask, Root
 from graphtheory.lab.datasets.graph_sets import GraphSet, precomputed
 from graphtheory.lab.datasets.graphs import Data, load_graphs
 from graphtheory.lab.datasets.own_graphs import graph_set
@@ -49,7 +57,7 @@ class GraphRunConfig(RunConfig):
     network: graph_zoo.GraphConfig = field(default_factory=graph_zoo.GraphConfig)
     optimizer: AdamOptions = field(default_factory=lambda: AdamOptions(1e-3, 0.0))
     nodes_per_batch: int = 1024  # about
-    readers: ClassVar[Mapping[str, Sequence[str]]] = AXES["readers"]["graph"]
+    readers: ClassVar[Mapping[str, Sequence[str]]] = readers_of("graph")
 
 
 @dataclass(frozen=True)
@@ -73,17 +81,6 @@ class TreesRunConfig(RunConfig):
             raise ValueError(f"fingerprint: got {min(unknown)!r}, expected {expected}")
 
 
-def graph_space(graphs: int, nodes: int) -> Space:
-    """The space of a set by its training graphs and their nodes; a large set gets fewer epochs."""
-    longest = _MOST_EPOCHS * math.sqrt(_FULL_LENGTH / nodes)
-    epochs = round(min(_MOST_EPOCHS, max(_LEAST_EPOCHS, longest)))
-    seeds = 2 if graphs < 2000 else 1  # of few graphs one seed decides too little
-    return Space(
-        epochs, max(10, epochs // 3), seeds, AXES["graph"]["every"], AXES["graph"], first={},
-        search_epochs=max(_LEAST_EPOCHS, epochs // 2), config=GraphRunConfig,
-    )  # fmt: skip
-
-
 def network_of(config: Any, facts: GraphSet, own: OwnModel | None = None) -> nn.Module:
     """Build the untrained network of a configuration, or the user's own, for a set of graphs."""
     if own is not None:
@@ -103,7 +100,7 @@ class GraphBenchTask(BenchTask):
     models = (*graph_zoo.NAMES, TREES)
     compared = graph_zoo.COMPARED
     reads = "sets of graphs"
-    num_nodes = max(AXES["graph"]["every"]["nodes_per_batch"])
+    num_nodes: int = max(AXES["graph"]["nodes_per_batch"])
 
     def __init__(self, name: str, split: str | None = None, root: Root = None) -> None:
         super().__init__(name, split, root)
@@ -128,16 +125,16 @@ class GraphBenchTask(BenchTask):
     def config_kind(self, model: str) -> type[RunConfig]:
         return TreesRunConfig if model == TREES else GraphRunConfig
 
-    def space(self, model: str) -> Space:
+    def default_of(self, model: str) -> tuple[Any, int, int]:
+        """Default options, and fewer epochs for a set of more training nodes."""
         found = self.graphs(0)
         nodes = int(found.slices["x"].diff()[found.train_index].sum())
-        space = graph_space(len(found.train_index), nodes)
-        if model in self.own_models:
-            return self.own_models[model].space(space, "mlp")
-        if model != TREES:
-            return space
-        axes, like = AXES["fingerprints"]["every"], (space.epochs, space.patience)
-        return Space(*like, space.search_seeds, axes, config=TreesRunConfig)
+        longest = _MOST_EPOCHS * math.sqrt(_FULL_LENGTH / nodes)
+        epochs = round(min(_MOST_EPOCHS, max(_LEAST_EPOCHS, longest)))
+        return self.config_kind(model)(model), epochs, max(10, epochs // 3)
+
+    def axes(self, config: Any) -> Axes:
+        return axes_of("fingerprints" if config.model == TREES else "graph", config)
 
     def checked_options(self, configs: Sequence[Any], given: Mapping[str, Any]) -> dict[str, Any]:
         ends = self.graphs(0).slices["x"]
@@ -193,12 +190,10 @@ class GraphBenchTask(BenchTask):
         )  # fmt: skip
         return task, batches
 
-    def run(
-        self, config: Any, *, seed: int, epochs: int, patience: int, out_dir: Path | None = None
-    ) -> RunResult:
+    def run(self, config: Any, *, seed: int, **how: Any) -> RunResult:
         if config.model == TREES:
             return run_trees(config, self.graphs(seed), seed=seed)
-        return super().run(config, seed=seed, epochs=epochs, patience=patience)
+        return super().run(config, seed=seed, **how)
 
     def attention_mass(self, result: RunResult) -> list[dict[str, float | int]]:
         """The mean over the nodes of validation; pairs without a path or with a token left out."""

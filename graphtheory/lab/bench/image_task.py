@@ -12,13 +12,14 @@ import torch
 from torch import Tensor, nn
 
 from graphtheory.lab import plot
-from graphtheory.lab.bench.config import AXES, RunConfig, RunResult, replaced, trainable
+from graphtheory.lab.bench.config import AXES, RunConfig, RunResult, readers_of, replaced, trainable
 from graphtheory.lab.bench.finished import Settings
 from graphtheory.lab.bench.table import ACCURACY
 from graphtheory.lab.bench.task import BenchTask, Root
 from graphtheory.lab.datasets import image_sets
 from graphtheory.lab.metrics import count_macs
 from graphtheory.lab.train import ImageData, ImageTask, Recipe, Source, Task, fit
+from graphtheory.lab.train.fit import Listener
 from graphtheory.lab.train.score import SCORES
 from graphtheory.lab.zoo import image_models as image_zoo
 from graphtheory.lab.zoo.image_models import ImageNetwork
@@ -35,7 +36,7 @@ class ImageRunConfig(RunConfig):
     batch_size: int = 128
     drop_path: float = 0.0  # probability that an image skips the last block in training
     network: ImageNetwork = ImageNetwork()
-    readers: ClassVar[Mapping[str, Sequence[str]]] = AXES["readers"]["image"]
+    readers: ClassVar[Mapping[str, Sequence[str]]] = readers_of("image")
 
 
 _STEPS, _LEAST_BATCH = 500, 8  # a shorter run takes smaller batches, down to this many images
@@ -150,10 +151,10 @@ class ImageBenchTask(BenchTask):
 
     def run(
         self, config: ImageRunConfig, *, seed: int, epochs: int, patience: int,
-        out_dir: Path | None = None,
+        out_dir: Path | None = None, progress: bool | Listener = False,
     ) -> ImageRunResult:  # fmt: skip
         made, resume = prepare(config, self.images, seed), out_dir is not None
-        how: dict[str, Any] = {"out_dir": out_dir, "resume": resume, "progress": False}
+        how: dict[str, Any] = {"out_dir": out_dir, "resume": resume, "progress": progress}
         how["trainer"] = self.trainer
         return train_images(*made, self.images, seed=seed, **how)
 

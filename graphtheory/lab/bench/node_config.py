@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from graphtheory.graph import Neighborhood
-from graphtheory.lab.bench.config import AXES, RunConfig, RunResult, shown, train
-from graphtheory.lab.bench.task import Space, kept_options
+from graphtheory.lab.bench.config import AXES, RunConfig, RunResult, readers_of, shown, train
+from graphtheory.lab.bench.task import kept_options
 from graphtheory.lab.datasets import graphs
 from graphtheory.lab.datasets.graphs import Data
 from graphtheory.lab.datasets.node_readers import as_sparse_rows
@@ -33,6 +33,7 @@ SAMPLERS = ("degree-groups", "fastgcn", "ladies", "graphsage", "uniform")
 _GROUPS = 5
 _SPARSE_BELOW = 0.1
 _EDGES_AT_ONCE, _BATCH = 10_000_000, 1024
+_PAIRS = 500_000  # of nodes within two hops, about, that attention can hold
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ class NodeRunConfig(RunConfig):
     row_scale: bool = True
     sampling: Sampling = field(default_factory=Sampling)
     undirected: bool | None = None  # None: as is the custom for the set, such as ogbn-arxiv
-    readers: ClassVar[Mapping[str, Sequence[str]]] = AXES["readers"]["node"]
+    readers: ClassVar[Mapping[str, Sequence[str]]] = readers_of("node")
 
     @property
     def inputs(self) -> dict[str, bool]:
@@ -136,6 +137,11 @@ class GraphFacts:
         """Whether every feature counts: numbers and attributes, in contrast to words."""
         return self.features < 64
 
+    @property
+    def is_dense(self) -> bool:
+        """Whether two hops reach more nodes than attention has memory for."""
+        return self.edges**2 / max(1, self.nodes) > _PAIRS
+
     @classmethod
     def of(cls, data: Data) -> GraphFacts:
         """The statistics of a graph with `train_mask` and `num_classes`."""
@@ -144,43 +150,29 @@ class GraphFacts:
         return cls(nodes, int(data.num_edges), *shares, int(data.x.size(1)))
 
 
-_EDGES = (30_000, 300_000)  # of a small and of a middle graph; wide networks are slow on others
-_TINY = 100  # nodes of a graph whose candidates are narrow and shallow
-_PAIRS = 500_000  # of nodes within two hops, about
+_MANY_EDGES = 300_000  # with which an epoch takes long
+_TINY = 100  # nodes of a graph that is too small for deep networks
 
 
-def node_space(facts: GraphFacts, row_scale: bool = False, batch_size: int | None = None) -> Space:
-    """The space of a graph by its size, labels and features; axes of Luo et al., 2024.
-
-    Up to 100 nodes a network is at most 64 wide and has at most 3 layers.
-    """
-    kept = AXES["node"]
-    small, middle = (facts.edges <= edges for edges in _EDGES)
-    size = "small" if small else "middle" if middle else "large"
-    shared = kept["every"] | kept["tiny" if facts.nodes <= _TINY else size]
+def node_default(
+    facts: GraphFacts, model: str, row_scale: bool = False, batch_size: int | None = None
+) -> tuple[NodeRunConfig, int, int]:
+    """The default options of a model on a graph by its labels and features; epochs, patience."""
     found = AXES["node defaults"]  # benchmarks/default_options.py has what searches say of them
     first = found["few labels" if facts.few_labels else "many labels"] | {"row_scale": row_scale}
+    large = facts.edges > _MANY_EDGES
     if not facts.few_labels:
         first |= found["few of a class"] if facts.few_of_a_class else {}
         if facts.has_few_features:
-            first |= found["few features"] | {"layers": min(4, max(shared["layers"]))}
-    if batch_size is not None:
-        shared, first = shared | {"batch_size": (batch_size,)}, first | {"batch_size": batch_size}
-    hops = ("1", "2") if facts.edges**2 / max(1, facts.nodes) <= _PAIRS else ("1",)
-    plain = kept["attention"] | kept["root"] | {"neighbors": hops}
-    extra = dict.fromkeys(zoo.ENCODED, plain | kept["encoded"]) | {"gt-plain": plain}
-    extra |= dict.fromkeys(("gat", "gat-res"), kept["attention"])
-    return Space(
-        config=NodeRunConfig, epochs=200 if middle else 150, patience=50,
-        search_seeds=3 if facts.nodes <= 3000 else 1, shared=shared,
-        extra=extra | {"sampled-gcn": kept["sampled-gcn"]}, first=first,
-        first_of={model: {"root_weight": not facts.few_labels} for model in zoo.ATTENDING},
-        search_epochs=80 if middle else 60, search_patience=50 if middle else 30,
-    )  # fmt: skip
+            first |= found["few features"] | {"layers": 3 if large or facts.nodes <= _TINY else 4}
+    if model in zoo.ATTENDING:
+        first |= {"root_weight": not facts.few_labels}
+    config = NodeRunConfig.of(model, batch_size=batch_size, **first)
+    return config, 150 if large else 200, 50
 
 
-DEFAULT = node_space(  # of a graph of which nothing is known
-    GraphFacts(nodes=10_000, edges=100_000, labels_per_class=1000, labeled=0.6, features=1000)
+_UNKNOWN = GraphFacts(
+    nodes=10_000, edges=100_000, labels_per_class=1000, labeled=0.6, features=1000
 )
 
 
@@ -190,7 +182,7 @@ def tuned_config(dataset: str, model: str) -> tuple[NodeRunConfig, int, int]:
         raise ValueError(f"model: got {model!r}, expected one of {', '.join(zoo.NAMES)}")
     if (kept := kept_options(dataset, model)) is not None:
         return NodeRunConfig.from_dict(kept[0]), *kept[1:]
-    return DEFAULT.candidates(model, 1)[0], DEFAULT.epochs, DEFAULT.patience
+    return node_default(_UNKNOWN, model)
 
 
 def prepare(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,18 +15,25 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from torch import Generator, Tensor
 
-from graphtheory.lab.bench.config import RunConfig, RunResult
+from graphtheory.lab.bench.config import (
+    Axes,
+    RunConfig,
+    RunResult,
+    axes_of,
+    trainable,
+    with_options,
+)
 from graphtheory.lab.bench.hops import csr_of, helpful_hops, hop_rows, nodes_of
 from graphtheory.lab.bench.node_config import (
     GraphFacts,
     NodeRunConfig,
     load,
-    node_space,
+    node_default,
     prepare,
     task_of,
 )
 from graphtheory.lab.bench.table import Measure, measure_of
-from graphtheory.lab.bench.task import BenchTask, Space
+from graphtheory.lab.bench.task import BenchTask
 from graphtheory.lab.datasets.catalogue import describe
 from graphtheory.lab.datasets.graphs import Data
 from graphtheory.lab.datasets.node_readers import as_sparse_rows
@@ -58,11 +65,27 @@ class NodeBenchTask(BenchTask):
     def measure(self) -> Measure:
         return measure_of(describe(self.name).metric)
 
-    def space(self, model: str) -> Space:
-        if model in self.own_models:
-            return self.own_models[model].space(self.space("mlp"), "mlp")
+    def default_of(self, model: str) -> tuple[NodeRunConfig, int, int]:
         size = NodeRunConfig("gcn").fitting(self.num_edges).sampling.batch_size
-        return node_space(self.facts, self.scales_rows, size)
+        return node_default(self.facts, model, self.scales_rows, size)
+
+    def axes(self, config: Any) -> Axes:
+        """The same for every graph, but that two hops are left out where they reach too many."""
+        found = axes_of("node", config)
+        return {n: axis for n, axis in found.items() if n != "neighbors" or not self.facts.is_dense}
+
+    def fits(self, config: Any) -> bool:
+        """Whether a network has no more trainable parameters than its graph can teach.
+
+        50,000, or where these are more, ten for each edge and each feature of a node. It keeps
+        candidates small on a tiny graph, where wide and deep networks are as fast as others.
+        """
+        if config.model in self.own_models:
+            return True
+        facts, network = self.facts, config.network
+        with torch.random.fork_rng(devices=[]):
+            built = zoo.build(config.model, network, num_features=facts.features, num_classes=2)
+        return trainable(built) <= max(50_000, 10 * (facts.edges + facts.nodes * facts.features))
 
     @cached_property
     def scales_rows(self) -> bool:
@@ -146,14 +169,15 @@ class OwnNodes(NodeBenchTask):
     @cached_property
     def sees_two_hops(self) -> bool:
         """Whether graph transformers begin with two hops: the second helps a linear classifier."""
-        dense = "2" not in super().space("gt").extra.get("gt", {}).get("neighbors", ())
-        return not dense and helpful_hops(hop_rows(self.data(0, row_scale=False), self.name)) > 1
+        if self.facts.is_dense:
+            return False
+        return helpful_hops(hop_rows(self.data(0, row_scale=False), self.name)) > 1
 
-    def space(self, model: str) -> Space:
-        found = super().space(model)
-        if model not in zoo.ATTENDING or not self.sees_two_hops:
-            return found
-        return replace(found, first_of={model: {**found.first_of.get(model, {}), "neighbors": "2"}})
+    def default_of(self, model: str) -> tuple[NodeRunConfig, int, int]:
+        config, epochs, patience = super().default_of(model)
+        if model in zoo.ATTENDING and self.sees_two_hops:
+            config = with_options(config, {"neighbors": "2"})
+        return config, epochs, patience
 
     def remark(self, models: Sequence[str]) -> str:
         far = ", ".join(model for model in models if model in zoo.ATTENDING)

@@ -6,9 +6,9 @@ import hashlib
 import inspect
 import runpy
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -17,9 +17,6 @@ from graphtheory.graph import Neighborhood
 from graphtheory.lab.bench.config import RunConfig
 from graphtheory.lab.datasets.graphs import Data
 from graphtheory.lab.train import AdamOptions
-
-if TYPE_CHECKING:
-    from graphtheory.lab.bench.task import Space
 
 
 @dataclass(frozen=True)
@@ -48,15 +45,12 @@ class OwnModel:
             raise TypeError(f"model {self.name}: got {kind}, expected a torch.nn.Module")
         return Adapted(found, self.name)
 
-    def space(self, like: Space, ours: str) -> Space:
-        """The part of the space of one of ours that it has: how it learns, not what it is."""
-        config = like.default(ours)
-        kept = {"source": hashlib.sha256(self.source.encode()).hexdigest()[:16]}
-        same = (name for name in ("row_scale", "nodes_per_batch") if hasattr(config, name))
-        first = asdict(config.optimizer) | {name: getattr(config, name) for name in same} | kept
-        axes = {name: values for name, values in like.shared.items() if name in first}
-        axes |= {name: (value,) for name, value in kept.items()}
-        return replace(like, config=OwnRunConfig, first=first, shared=axes, extra={}, first_of={})
+    def config(self, like: Any) -> OwnRunConfig:
+        """How it learns: as one of ours does."""
+        source = hashlib.sha256(self.source.encode()).hexdigest()[:16]
+        same = ("optimizer", "row_scale", "nodes_per_batch")
+        how = {name: getattr(like, name) for name in same if hasattr(like, name)}
+        return OwnRunConfig(self.name, source, **how)
 
 
 class Adapted(nn.Module):

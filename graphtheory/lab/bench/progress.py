@@ -38,18 +38,19 @@ class Steps:
             console=console, disable=not (shown and console.is_terminal),
         )  # fmt: skip
         self.line = self.bar.add_task("", total=None)
-        self.done = self.total = self.first = 0
+        self.done = self.first = 0
+        self.total: int | None = 0
         self.name = ""
         self.began: float | None = None
         self.step_began = 0.0
         self.told = time.monotonic()
 
-    def __call__(self, name: str, done: int, total: int) -> None:
-        """Before a step: its name, how many are done, of how many."""
+    def __call__(self, name: str, done: int, total: int | None) -> None:
+        """Before a step: its name, how many are done, of how many if that is known."""
         self.before(name, done, total)
         self._tell(name, done)
 
-    def before(self, name: str, done: int, total: int) -> None:
+    def before(self, name: str, done: int, total: int | None) -> None:
         """The same without a line of its own, for steps that `finished` tells of."""
         now = time.monotonic()
         if self.began is None or now - self.began < _KEPT * (done - self.first):
@@ -80,12 +81,13 @@ class Steps:
     def _tell(self, text: str, done: float) -> None:
         self.told = time.monotonic()
         if self.shown and not self.console.is_terminal:
-            line = f"{self.what} {self.done + 1}/{self.total}  {text}{self._left(done)}"
+            of = f"/{self.total}" if self.total else ""
+            line = f"{self.what} {self.done + 1}{of}  {text}{self._left(done)}"
             self.console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     def _left(self, done: float) -> str:
         """What is left of this step, and of all if they take as long as those until now."""
-        if self.began is None or not self.first < done < self.total:
+        if self.began is None or not self.total or not self.first < done < self.total:
             return ""
         spent = time.monotonic() - self.began
         if done - self.first < _TELLS * self.total and spent < _LONG:

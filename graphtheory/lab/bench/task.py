@@ -5,17 +5,22 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
-from typing import Any, ClassVar
-from zlib import crc32
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from graphtheory.disk import replace_file
-from graphtheory.lab.bench.config import RunConfig, RunResult, checked_options, train, with_options
+from graphtheory.lab.bench.config import (
+    Axes,
+    RunConfig,
+    RunResult,
+    checked_options,
+    train,
+    with_options,
+)
 from graphtheory.lab.bench.finished import Settings
 from graphtheory.lab.bench.own_model import Adapted, OwnModel, read_models
 from graphtheory.lab.bench.table import Measure
@@ -24,53 +29,16 @@ from graphtheory.lab.datasets.files import cache_folder
 from graphtheory.lab.datasets.graphs import Data
 from graphtheory.lab.train import Source, Task, TrainerOptions
 from graphtheory.lab.train.contract import digest
+from graphtheory.lab.train.fit import Listener
 from graphtheory.nn import SPDTransformerConv
 
+if TYPE_CHECKING:
+    from graphtheory.lab.bench.search import SearchResult
+
 TUNED = Path(__file__).with_name("tuned.json")  # options that searches have chosen
-Axes = Mapping[str, Sequence[Any]]  # options -> values, which may be several options at once
 Root = str | PathLike[str] | None
 CONSTANT = "score of a constant prediction"  # in the analysis of a run that is no better
 _SHOWN = 12  # letters of a digest in a name
-
-
-@dataclass(frozen=True)
-class Space:
-    """The options that a search draws from, and for how long it and the winner train."""
-
-    epochs: int  # upper bound
-    patience: int  # epochs without a better validation score
-    search_seeds: int  # splits that a candidate is judged on, by mean validation score
-    shared: Axes  # of every network
-    extra: Mapping[str, Axes] = field(default_factory=dict)  # that one network has besides
-    first: Mapping[str, Any] | None = None  # options of the first candidate of every network
-    first_of: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # besides or instead
-    search_epochs: int | None = None  # of a candidate; None is `epochs`
-    search_patience: int | None = None  # of a candidate; None is `patience`
-    config: type[RunConfig] = field(kw_only=True)  # that a draw becomes
-
-    def default(self, model: str) -> Any:
-        """The configuration of a model for which no search has chosen options."""
-        return self.config.of(model, **{**(self.first or {}), **self.first_of.get(model, {})})
-
-    def candidates(self, model: str, budget: int) -> list[Any]:
-        """Draw `budget` different configurations, of which the first one is the default, if any.
-
-        An axis of n values takes each once in n draws; networks share draw i where both have it.
-        """
-        axes = {**self.shared, **self.extra.get(model, {})}
-        found = [] if self.first is None else [self.default(model)]
-        for i in range(50 * budget):
-            if len(found) == budget:
-                break
-            draw: dict[str, Any] = {}
-            for name, values in axes.items():
-                turn, place = divmod(i, len(values))
-                generator = torch.Generator().manual_seed(crc32(f"{name} {turn}".encode()))
-                value = values[int(torch.randperm(len(values), generator=generator)[place])]
-                draw |= value if isinstance(value, Mapping) else {name: value}
-            if (config := self.config.of(model, **draw)) not in found:
-                found.append(config)
-        return found
 
 
 class BenchTask(ABC):
@@ -155,8 +123,7 @@ class BenchTask(ABC):
         """The options to run for a model, tuned or default, with epochs and patience."""
         kept = kept_options(self.key, self.known_model(model)) if self.kept else None
         if kept is None:
-            space = self.space(model)
-            config, longest, patience = space.default(model), space.epochs, space.patience
+            config, longest, patience = self.default(model)
         else:
             config, longest, patience = self.config_kind(model).from_dict(kept[0]), *kept[1:]
         return config, longest if epochs is None else epochs, patience
@@ -180,9 +147,23 @@ class BenchTask(ABC):
         """The kind of configuration that a model of searched options has."""
         raise NotImplementedError
 
-    def space(self, model: str) -> Space:
-        """What the search may choose from for a model."""
+    def default(self, model: str) -> tuple[Any, int, int]:
+        """The options for which no search has chosen any, with epochs and patience."""
+        own = self.own_models.get(model)
+        config, epochs, patience = self.default_of("mlp" if own else model)
+        return own.config(config) if own else config, epochs, patience
+
+    def default_of(self, model: str) -> tuple[Any, int, int]:
+        """The same of one of our models."""
         raise ValueError(f"data: {self.name} has a fixed recipe, which no search chooses")
+
+    def axes(self, config: Any) -> Axes:
+        """What a search chooses for the model of these default options."""
+        raise NotImplementedError
+
+    def fits(self, config: Any) -> bool:
+        """Whether a candidate of a search is small enough for these data."""
+        return True
 
     @property
     @abstractmethod
@@ -199,11 +180,18 @@ class BenchTask(ABC):
         """The task of a configuration and its batches, for `train.fit`."""
 
     def run(
-        self, config: Any, *, seed: int, epochs: int, patience: int, out_dir: Path | None = None
+        self,
+        config: Any,
+        *,
+        seed: int,
+        epochs: int,
+        patience: int,
+        out_dir: Path | None = None,
+        progress: bool | Listener = False,
     ) -> RunResult:
         """Train once; split and everything random follow from `seed`."""
         how: dict[str, Any] = {"epochs": epochs, "patience": patience, "trainer": self.trainer}
-        return train(*self.prepare(config, seed), seed=seed, **how)
+        return train(*self.prepare(config, seed), seed=seed, progress=progress, **how)
 
     def no_better_than_constant(self, test: float | None, constant: float | None) -> bool:
         """Whether a test score is no better than that of a constant prediction."""
@@ -243,13 +231,13 @@ def kept_options(dataset: str, model: str) -> tuple[dict[str, Any], int, int] | 
     return None
 
 
-def keep(chosen: dict[str, Any], spaces: Mapping[str, Space], file: Path) -> None:
+def keep(chosen: Mapping[str, SearchResult], file: Path) -> None:
     """Write the best candidate of each model into `file` and leave its other entries."""
     kept = _read(file)
     for model, found in chosen.items():
         kept.setdefault(found.dataset, {})[model] = {
-            "val": found.val, "parameters": found.parameters, "epochs": spaces[model].epochs,
-            "patience": spaces[model].patience, "trial": found.config.as_dict(),
+            "val": found.val, "parameters": found.parameters, "epochs": found.epochs,
+            "patience": found.patience, "trial": found.config.as_dict(),
         }  # fmt: skip
     ordered = {d: dict(sorted(kept[d].items())) for d in sorted(kept)}
     file.parent.mkdir(parents=True, exist_ok=True)

@@ -6,18 +6,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from graphtheory.lab.bench.budget import Budget
 from graphtheory.lab.by_name import paper
 from graphtheory.lab.cli import show
 from graphtheory.lab.cli.options import (
     Count,
     File,
     Folder,
+    Length,
     Name,
     Names,
     OnData,
     OnTrainer,
     Settings,
-    Whole,
 )  # fmt: skip
 from graphtheory.lab.cli.recipes import run_recipe
 from graphtheory.lab.cli.show import RefusedError, Screen
@@ -45,7 +46,7 @@ class Bench(OnTrainer):
     resume: bool = False
     epochs: Count = None
     patience: Count = None
-    budget: Count = None
+    budget: Length = None
     no_kept: bool = False
     set: Settings = ()
     distances: Count = None
@@ -58,7 +59,13 @@ class Bench(OnTrainer):
         names = ("dataset", "data", "split", "models", "epochs", "patience", "budget", "set")
         others = (*names, "image_size", "no_kept", "distances", "search_log", *_TRAINED_BY)
         self.refuse(self.recipe, "got {}, expected none beside --recipe", *others)
+        with show.usage_errors():
+            self.length()
         super().check()
+
+    def length(self) -> Budget | None:
+        """How long the search is, if there is one."""
+        return None if self.budget is None else Budget.of(self.budget, least=2)
 
     def run(self, screen: Screen) -> None:
         if self.recipe is not None:
@@ -104,8 +111,6 @@ class Bench(OnTrainer):
         self.refuse(images, "got {}, not for images: a fixed recipe", "budget")
         self.refuse(images, "not for images", "patience", "distances", "search_log")
         self.refuse(not images, "got {}, only for a folder of images", "image_size")
-        few = "got {}, expected 2 or more candidates; the first is the defaults, which are taken "
-        self.refuse(self.budget is not None and self.budget < 2, f"{few}without it", "budget")
         self.refuse(self.data, "got {}, expected none beside --data", "dataset")
         self.refuse(self.set, "got {}, expected none beside --set", "budget")
         far = f"got {{}}, expected {MAX_CUTOFF} hops or fewer"
@@ -125,7 +130,6 @@ class Bench(OnTrainer):
         from graphtheory.lab.bench.benchmark import Benchmark, FinishedRuns
         from graphtheory.lab.bench.compare import choose
         from graphtheory.lab.bench.config import read_options
-        from graphtheory.lab.bench.search import SearchLog
 
         models = self.compared(self.models)
         images = self.on_images(models, "--models")
@@ -143,8 +147,7 @@ class Bench(OnTrainer):
                 assert task.settings() and task.num_nodes != 0 and task.measure  # files are read
                 for model in models:  # default options depend on the features of a graph
                     task.config(model)
-            tried = self.search_log or Path(f"runs/tune-{task.name}/search.jsonl")
-            log = [] if images else list(SearchLog(tried))
+            log = [] if images else self._tried(task)
             out = self.out or Path(f"runs/bench-{task.name}{'-images' if images else ''}")
             seeds = self.seeds or (IMAGE_SEEDS if images else SEEDS)
             bench = Benchmark(
@@ -154,9 +157,8 @@ class Bench(OnTrainer):
             if by_hand := bench.set_by_hand:
                 screen.note(f"Set by hand: {by_hand}.")
             out.mkdir(parents=True, exist_ok=True)
-        bench, searched = choose(
-            bench, self.budget, out / "search.jsonl", lambda study: self.search(screen, study)
-        )
+        place = out / "search.log"
+        bench, searched = choose(bench, self.length(), place, self.searching(screen, place))
         log += searched
         if default := bench.not_tuned():
             screen.note(
@@ -172,6 +174,15 @@ class Bench(OnTrainer):
             if known := bench.count_known():
                 screen.note(f"{known} of {bench.total} runs are known from earlier.")
         return bench, log, out
+
+    def _tried(self, task: BenchTask) -> list[SearchResult]:
+        """What `tune` has tried on the same data, for the report."""
+        log = self.search_log or Path(f"runs/tune-{task.name}/search.log")
+        if not log.exists() and not log.with_suffix(".jsonl").exists():
+            return []
+        from graphtheory.lab.bench.search import read_log  # which imports Optuna
+
+        return read_log(log)
 
     def _distances(self, screen: Screen, task: BenchTask, out: Path) -> list[dict[str, Any]]:
         """Rows of the distance-z models; those of an earlier run of the same study are taken."""
@@ -201,16 +212,17 @@ class Tune(OnData):
     """Options of `graphtheory tune`, which searches on validation scores."""
 
     models: Names = ("gt", "gt-plain", "gat", "gcn", "mlp")
-    budget: Whole = 8
+    budget: Length = "8"
     out: Folder = None
     keep: bool = False
 
     def check(self) -> None:
-        show.at_least(1, budget=self.budget)
+        with show.usage_errors():
+            Budget.of(self.budget)
         super().check()
 
     def run(self, screen: Screen) -> None:
-        from graphtheory.lab.bench import search
+        from graphtheory.lab.bench.search import best, search
         from graphtheory.lab.bench.task import keep, user_file
         from graphtheory.lab.report import search_table
 
@@ -225,22 +237,18 @@ class Tune(OnData):
                 assert task.num_nodes and task.measure  # the files are read
             out = self.out or Path(f"runs/tune-{task.name}")
             out.mkdir(parents=True, exist_ok=True)
-            study = search.Search(
-                task, models, self.budget, log=out / "search.jsonl", threads=self.threads
-            )
-            before = len(study.tried)
-        if before:
-            screen.note(f"{before} candidates are known from {study.log}.")
-        log = self.search(screen, study)
-        best = search.best(log, task.measure)
+        where = out / "search.log"
+        with self.searching(screen, where) as steps:
+            how: dict[str, Any] = {"threads": self.threads, "progress": steps}
+            log = search(task, models, Budget.of(self.budget), log=where, **how)
+        chosen = best(log, task.measure)
         screen.table(search_table(log, task.measure))
-        spaces = {model: task.space(model) for model in best}
         with show.usage_errors(ValueError):
             for file in (out / "tuned.json", *([user_file()] if self.keep else [])):
-                keep(best, spaces, file)
-        chosen = {model: found.config.as_dict() for model, found in best.items()}
+                keep(chosen, file)
+        options = {model: found.config.as_dict() for model, found in chosen.items()}
         tried = [found.as_dict() for found in log]
-        screen.result({"folder": out, "best": chosen, "candidates": tried})
-        screen.say(f"Written to {out}: search.jsonl, tuned.json.")
+        screen.result({"folder": out, "best": options, "candidates": tried})
+        screen.say(f"Written to {out}: search.log, tuned.json.")
         if self.keep:
             screen.say(f"Kept for `train` and `bench` in {user_file()}.")

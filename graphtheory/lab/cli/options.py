@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,7 +18,7 @@ from graphtheory.lab.cli import show
 from graphtheory.lab.cli.show import Command, RefusedError, Screen
 
 if TYPE_CHECKING:
-    from graphtheory.lab.bench.search import Search, SearchResult
+    from graphtheory.lab.bench.progress import Steps
     from graphtheory.lab.bench.task import BenchTask
     from graphtheory.lab.train import TrainerOptions
 
@@ -56,6 +57,7 @@ _SETTINGS = _word("NAME=VALUE,...", _separated, tuple, ",".join)
 Folder = Annotated[Path | None, _unset("DIR")]
 File = Annotated[Path | None, _unset("FILE")]
 Name = Annotated[str | None, _unset("NAME")]
+Length = Annotated[str | None, _unset("NUMBER|TIME")]
 Names = Annotated[tuple[str, ...], _word("NAME,NAME,...", _separated, tuple, ",".join)]
 Settings = Annotated[tuple[str, ...], _SETTINGS, _unset()]
 Whole = Annotated[int, _WHOLE]
@@ -161,19 +163,22 @@ class OnData(Command):
             models = task.compared
         return task.take_models(models)
 
-    def search(self, screen: Screen, study: Search) -> list[SearchResult]:
-        """Try the candidates of a search, and on a stop say where they are."""
+    @contextmanager
+    def searching(self, screen: Screen, log: Path) -> Iterator[Steps]:
+        """Show the candidates of a search, and on a stop say where they are."""
+        from graphtheory.lab.bench.search import read_log
         from graphtheory.lab.train.score import UndefinedScoreError
 
-        with show.usage_errors():
-            len(study.tried)  # a damaged line is refused before anything is tried
-        where = f"\nWhat was tried is in {study.log}; the same command goes on."
+        with show.usage_errors():  # a damaged line is refused before anything is tried
+            if known := len(read_log(log)):
+                screen.note(f"{known} candidates are known from {log}.")
+        where = f"\nWhat was tried is in {log}; the same command goes on."
         with (
             show.usage_errors(UndefinedScoreError),
             show.on_interrupt(lambda: screen.note(where)),
             screen.steps("candidate") as steps,
         ):
-            return study.run(steps)
+            yield steps
 
 
 @dataclass(frozen=True)

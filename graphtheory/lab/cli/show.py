@@ -33,7 +33,7 @@ _PLAIN_WIDTH = 160  # characters of a line where the output is a file
 # Arguments of the library, and the options that give them.
 _OPTIONS = {"name": "--dataset", "options": "--set", "p_star": "--p-star"} | {
     argument: f"--{argument}"
-    for argument in ("data", "kind", "metric", "models", "root", "split", "seed", "share")
+    for argument in ("budget", "data", "kind", "metric", "models", "root", "seed", "share", "split")
 }
 
 

@@ -14,11 +14,11 @@ from graphtheory.lab.bench.comparison import Comparison, best_of, difference_tab
 from graphtheory.lab.bench.config import RunConfig, ignores
 from graphtheory.lab.bench.image_task import ImageRunConfig, ImageRunResult
 from graphtheory.lab.bench.rows import Environment, Row
-from graphtheory.lab.bench.search import SearchResult
 from graphtheory.lab.bench.table import ACCURACY, Measure, Table, counted, reading
 from graphtheory.lab.report.page import CAPTIONS, Page
 
 if TYPE_CHECKING:
+    from graphtheory.lab.bench.search import SearchResult
     from graphtheory.lab.train import FitResult
 
 
@@ -253,11 +253,14 @@ def search_table(log: Iterable[SearchResult], measure: Measure = ACCURACY) -> Ta
     """Make a table of every candidate, the best of each model first."""
     rows = [
         (one.config.model, options(one.config), measure.short(one.val), f"{one.parameters:,}",
-         f"{one.seconds:.0f}")
-        for one in sorted(log, key=lambda one: (one.config.model, measure.gain(0.0, one.val)))
+         f"{one.seconds:.0f}", one.stopped or str(one.seeds))
+        for one in sorted(
+            log, key=lambda one: (one.config.model, -one.seeds, measure.gain(0.0, one.val))
+        )
     ]  # fmt: skip
-    columns = ("model", "options", "validation", "params", "s")
-    return Table("Search log", columns, rows, words=2, note="Test scores are not looked at.")
+    columns = ("model", "options", "validation", "params", "s", "splits")
+    note = "The mean over the splits; test scores are not looked at."
+    return Table("Search log", columns, rows, words=2, note=note)
 
 
 def graph_run_page(

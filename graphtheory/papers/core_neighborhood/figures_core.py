@@ -8,16 +8,16 @@ from functools import lru_cache
 from pathlib import Path
 from statistics import fmean, median
 from typing import Any
+from zlib import crc32
 
 from matplotlib.ticker import MaxNLocator
-from torch import Generator
+from torch import Generator, randperm
 from torch_geometric.utils import to_undirected
 
 from graphtheory.lab.bench.config import RunResult
 from graphtheory.lab.bench.node_config import NodeRunConfig, train_nodes
 from graphtheory.lab.bench.rows import Row
 from graphtheory.lab.bench.table import Table, percent_spread
-from graphtheory.lab.bench.task import Space
 from graphtheory.lab.datasets import graphs
 from graphtheory.lab.datasets.catalogue import key
 from graphtheory.lab.datasets.embedded import MajorityAtDistance
@@ -84,21 +84,33 @@ def accuracy_and_bias(rows: Rows, *, bias_of: Sequence[str], title: str = "") ->
 
 TASK = "core-distance"
 _HEADS: dict[str, tuple[Any, ...]] = {"heads": (1, 4)}
-SPACE = Space(
-    config=NodeRunConfig,
-    epochs=100,
-    patience=100,
-    search_seeds=1,
-    shared={
-        "residual": (True,),
-        "hidden": (32,),
-        "dropout": (0.0, 0.1),
-        "lr": (0.005, 0.01),
-        "weight_decay": (0.0, 5e-4),
-    },
-    extra={"gt": _HEADS | {"bias_lr": (None, 0.05)}, "gt-plain": _HEADS, "gat-res": _HEADS},
-)
-"""What the candidates are drawn from; depth and neighbors are those of the network."""
+_SHARED: dict[str, tuple[Any, ...]] = {
+    "residual": (True,),
+    "hidden": (32,),
+    "dropout": (0.0, 0.1),
+    "lr": (0.005, 0.01),
+    "weight_decay": (0.0, 5e-4),
+}
+_EXTRA = {"gt": _HEADS | {"bias_lr": (None, 0.05)}, "gt-plain": _HEADS, "gat-res": _HEADS}
+
+
+def candidates(model: str, budget: int) -> list[NodeRunConfig]:
+    """Different draws of the options; depth and neighbors are those of the network.
+
+    An option of n values takes each once in n draws; networks share draw i where both have it.
+    """
+    found: list[NodeRunConfig] = []
+    for i in range(50 * budget):
+        draw = {}
+        for name, values in (_SHARED | _EXTRA.get(model, {})).items():
+            turn, place = divmod(i, len(values))
+            generator = Generator().manual_seed(crc32(f"{name} {turn}".encode()))
+            draw[name] = values[int(randperm(len(values), generator=generator)[place])]
+        if (config := NodeRunConfig.of(model, **draw)) not in found:
+            found.append(config)
+        if len(found) == budget:
+            break
+    return found
 
 
 @dataclass(frozen=True)
@@ -148,8 +160,8 @@ class CoreDistance(Grid):
     networks: tuple[Network, ...] = axis("network", NETWORKS)
     farthest: int = 5  # hops of the largest ball; a wider one is left out
     budget: int = 4  # candidates of a network
-    epochs: int = SPACE.epochs  # upper bound for each training
-    patience: int = SPACE.patience  # epochs without a better validation score
+    epochs: int = 100  # upper bound for each training
+    patience: int = 100  # epochs without a better validation score
     seeds: int = axis("seed", 5)
 
 
@@ -188,9 +200,7 @@ def chosen(cell: CoreDistance) -> NodeRunConfig:
     """The best candidate of the one network of a grid, at its one distance, on its first seed."""
     (z,), (network,) = cell.distances, cell.networks
     data = _draw(cell.dataset, cell.root, z, 0)
-    found = [
-        network.trial(candidate, z) for candidate in SPACE.candidates(network.model, cell.budget)
-    ]
+    found = [network.trial(candidate, z) for candidate in candidates(network.model, cell.budget)]
     if len(found) == 1:
         return found[0]
     return max(found, key=lambda trial: _train(cell, trial, data, 0).fit.val)

@@ -1,4 +1,4 @@
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -9,10 +9,9 @@ from torch_geometric.utils import to_undirected
 
 from graphtheory import Neighborhood
 from graphtheory.lab.bench import node_task
-from graphtheory.lab.bench.config import RunResult
+from graphtheory.lab.bench.config import Axes, RunConfig, RunResult, ignores
 from graphtheory.lab.bench.node_config import NodeRunConfig
 from graphtheory.lab.bench.node_task import NodeBenchTask
-from graphtheory.lab.bench.task import Space
 from graphtheory.patterns import AtDistance
 
 Listen = Callable[..., list[tuple[NodeRunConfig, int]]]
@@ -69,16 +68,23 @@ def listen(monkeypatch: pytest.MonkeyPatch) -> Listen:
     return to
 
 
+AXES: dict[str, Sequence[Any]] = {
+    "residual": (True, False), "hidden": (4, 8), "lr": (0.01, 0.1), "layers": (1, 2),
+    "heads": (1, 2), "bias_lr": (None, 0.05),
+}  # fmt: skip
+
+
 @pytest.fixture
-def small_space(monkeypatch: pytest.MonkeyPatch) -> Space:
-    """What a search on the karate club may choose from here; a few epochs, two splits."""
-    space = Space(
-        config=NodeRunConfig,
-        epochs=3,
-        patience=3,
-        search_seeds=2,
-        shared={"residual": (True, False), "hidden": (4, 8), "lr": (0.01, 0.1), "layers": (1, 2)},
-        extra={"gt": {"heads": (1, 2), "bias_lr": (None, 0.05)}},
-    )
-    monkeypatch.setattr(node_task, "node_space", lambda *_: space)
-    return space
+def small_space(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a search on the nodes of a graph may choose from here, for a few epochs."""
+    own = {"residual": True, "hidden": 4, "lr": 0.01, "layers": 1, "heads": 1}
+
+    def axes(kind: str, config: RunConfig) -> Axes:
+        read = {name: values for name, values in AXES.items() if not ignores(config, name)}
+        return {name: {v: {name: v} for v in values} for name, values in read.items()}
+
+    def default(facts: Any, model: str, *_: Any) -> tuple[NodeRunConfig, int, int]:
+        return NodeRunConfig.of(model, **own), 3, 3
+
+    monkeypatch.setattr(node_task, "axes_of", axes)
+    monkeypatch.setattr(node_task, "node_default", default)

@@ -1,6 +1,7 @@
 """`graphtheory.bench` and the command of that name, which go by one code path."""
 
 import re
+import sys
 from dataclasses import fields
 from inspect import signature
 from pathlib import Path
@@ -12,6 +13,7 @@ from torch_geometric.data import Data
 
 import graphtheory
 from graphtheory.lab.bench import benchmark, progress
+from graphtheory.lab.bench.compare import bench
 from graphtheory.lab.bench.task import BenchTask
 from graphtheory.lab.cli import main
 from graphtheory.lab.cli.bench import Bench
@@ -80,7 +82,16 @@ def test_python_and_the_command_search_and_train_alike(
     options = {"seeds": 1, "epochs": 2, "budget": 2} | ({"threads": asked} if asked else {})
     graphtheory.bench(ring(), ("gcn",), **options, progress=False)
     python = seen.copy()
-    assert python == [(threads, 2)] * 5  # two candidates on two splits each, whose space has 3
+    assert python == [(threads, 2)] * 7  # two candidates on three splits each, and the run
     words = [f"--{name}={value}" for name, value in options.items()]
     assert main(["bench", "--data", mine, "--models", "gcn", *words]) == 0
     assert seen == python * 2 and torch.get_num_threads() == 2
+
+
+def test_only_a_search_imports_optuna(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "graphtheory.lab.bench.search", raising=False)
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    quick: dict[str, Any] = {"seeds": 1, "epochs": 1, "progress": False}
+    assert bench(ring(), ("mlp",), **quick).runs
+    with pytest.raises(ImportError, match="optuna"):
+        bench(ring(), ("mlp",), budget="5s", **quick)

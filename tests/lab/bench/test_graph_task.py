@@ -1,6 +1,5 @@
 """Benchmarks and searches on sets of graphs, and on the user's own data."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,18 +10,18 @@ import torch
 from torch_geometric.data import Data, HeteroData
 
 import graphtheory
+from graphtheory.lab.bench import graph_task
 from graphtheory.lab.bench.benchmark import Benchmark, FinishedRuns, bench_task, named_task
-from graphtheory.lab.bench.config import AXES, constant_score
+from graphtheory.lab.bench.config import constant_score
 from graphtheory.lab.bench.graph_task import (
     GraphBenchTask,
     GraphRunConfig,
     OwnGraphs,
     TreesRunConfig,
     _counts,
-    graph_space,
 )
 from graphtheory.lab.bench.node_task import OwnNodes
-from graphtheory.lab.bench.search import Search, SearchLog, SearchResult, best
+from graphtheory.lab.bench.search import best, read_log, search
 from graphtheory.lab.bench.task import CONSTANT
 from graphtheory.lab.datasets.graph_sets import GraphSet, packed
 from graphtheory.lab.datasets.own_graphs import graph_set
@@ -70,34 +69,20 @@ def test_a_run_is_the_same_again_and_is_taken_up_from_its_record(tmp_path: Path)
 
 
 def test_a_search_chooses_the_lowest_error_and_goes_on(tmp_path: Path) -> None:
-    problem, log = OwnGraphs(values()), tmp_path / "search.jsonl"
-    short = replace(graph_space(2000, 10**9), epochs=2, search_epochs=2)
-    problem.space = lambda model: short  # type: ignore[method-assign,assignment]
-    judged = Search(problem, ("gine", "mlp"), budget=2, log=log).run()
+    problem, log = OwnGraphs(values()), tmp_path / "search.log"
+    judged = search(problem, ("gine", "mlp"), 2, log=log, epochs=2)
     assert best(judged, problem.measure)["gine"].val == min(j.val for j in judged[:2])
-    assert Search(problem, ("gine", "mlp"), budget=2, log=log).run() == judged
-    assert len(SearchLog(log)) == 4 and judged[0].dataset == problem.key
-    assert all(isinstance(j.config, GraphRunConfig) for j in SearchLog(log))
+    assert search(problem, ("gine", "mlp"), 2, log=log, epochs=2) == judged == read_log(log)
+    assert len(judged) == 4 and judged[0].dataset == problem.key
+    assert all(isinstance(j.config, GraphRunConfig) for j in judged)
 
 
-@pytest.mark.parametrize("model", graph_zoo.NAMES)
-def test_the_space_is_one_for_all_sets_and_candidates_are_shared(model: str) -> None:
-    space = graph_space(500, 15_000)
-    trials = space.candidates(model, 6)
-    assert len({repr(t) for t in trials}) == 6
-    for trial, other in zip(trials, space.candidates("gt", 6), strict=True):
-        assert GraphRunConfig.from_dict(json.loads(json.dumps(trial.as_dict()))) == trial
-        for option in ("hidden", "layers", "dropout", "norm", "readout"):
-            assert getattr(trial.network, option) == getattr(other.network, option)
-        assert trial.nodes_per_batch == other.nodes_per_batch
-    assert (space.epochs, space.search_seeds) == (100, 2)
-    assert graph_space(20_000, 1_600_000).epochs == 30
-    norms = [trial.network.norm for trial in graph_space(1000, 30_000).candidates("gt", 3)]
-    assert set(norms[1:]) == {"batch", "layer"}  # the first draws have both
-    axes = AXES["graph"]
-    encoded = dict(axes["gt"])
-    assert encoded.pop("num_buckets") and encoded.pop("value_encoding")
-    assert encoded == axes["gt-plain"] and not set(axes["gt"]) & set(axes["every"])
+def test_a_large_set_has_fewer_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = OwnGraphs(values())
+    assert problem.default("gt")[1:] == (100, 33)
+    monkeypatch.setattr(graph_task, "_FULL_LENGTH", 10)
+    assert problem.default("gt")[1:] == (30, 10) == problem.default("ecfp")[1:]
+    assert problem.default("gt")[0] == GraphRunConfig("gt")
 
 
 def test_own_nodes_by_mask_or_by_random_split() -> None:
@@ -266,6 +251,6 @@ def test_fingerprints_are_paired_by_seed(kind: str) -> None:
     assert first.fit.epochs == 20 and first.parameters >= 20
     assert first.constant is not None
     assert problem.measure.gain(first.fit.test, first.constant) > 0
-    judged = SearchResult("k", trial, 0.5, 1, 1.0, 1, 1, 1)
-    assert SearchLog().read(SearchLog().line({}, judged))[1].config == trial
-    assert len(problem.space("ecfp").candidates("ecfp", 5)) == 5
+    if kind == "regression":
+        tried = search(problem, ("ecfp",), 3)
+        assert tried[0].config == TreesRunConfig() and len(set(map(repr, tried))) == 3

@@ -13,6 +13,7 @@ from torch_geometric.nn import GCN, GCNConv, Sequential, global_add_pool
 
 import graphtheory
 from graphtheory.lab.bench.benchmark import bench_task
+from graphtheory.lab.bench.search import read_log
 from graphtheory.lab.cli import main
 from graphtheory.lab.train import FullGraph, NodeTask, fit
 from tests.lab.bench.test_compare import ring
@@ -118,11 +119,12 @@ def test_a_search_has_the_same_budget_and_its_log_tells_networks_apart(tmp_path:
         )
 
     found = search(Net)
-    log = (tmp_path / "o/search.jsonl").read_text()
-    assert log.count('"model": "mine"') == log.count('"model": "gcn"') == 2
+    log = read_log(tmp_path / "o/search.log")
+    assert [one.config.model for one in log] == ["mine"] * 2 + ["gcn"] * 2
+    assert {one.config.optimizer.lr for one in log[:2]} == {0.01, 0.1}
     assert "tuned in step size alone, trained by the same loop: mine." in str(found)
     search(Net)
-    assert (tmp_path / "o/search.jsonl").read_text() == log
+    assert read_log(tmp_path / "o/search.log") == log
     with pytest.raises(ValueError, match="under other settings: source"):
         search(OnData)
 

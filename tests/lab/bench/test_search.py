@@ -1,174 +1,352 @@
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import chain
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
+import optuna
 import pytest
+import torch
 
-from graphtheory.lab.bench import node_task
+from graphtheory.lab.bench import search as module
+from graphtheory.lab.bench.budget import Budget
 from graphtheory.lab.bench.config import RunResult
+from graphtheory.lab.bench.graph_task import GraphRunConfig, TreesRunConfig
 from graphtheory.lab.bench.node_config import NodeRunConfig, load, train_nodes
-from graphtheory.lab.bench.search import Search, SearchLog, SearchResult, best
-from graphtheory.lab.bench.task import Space
+from graphtheory.lab.bench.node_task import NodeBenchTask, OwnNodes
+from graphtheory.lab.bench.own_model import OwnRunConfig
+from graphtheory.lab.bench.search import (
+    POOR,
+    SLOW,
+    SearchResult,
+    best,
+    config_from,
+    read_log,
+    search,
+)
+from graphtheory.lab.datasets import graphs
+from graphtheory.lab.train.fit import FitResult
 from tests.lab.bench.conftest import Listen
 
-pytestmark = pytest.mark.usefixtures("small_space")
+small = pytest.mark.usefixtures("small_space")
 MODELS = ("gt", "mlp")
-RESULTS = Path(__file__).parents[3] / "benchmarks/results"
+Runs = list[tuple[NodeRunConfig, int]]
 
 
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
-    return tmp_path / "made when needed" / "search.jsonl"
+    return tmp_path / "made when needed" / "search.log"
 
 
 @pytest.fixture
-def runs(listen: Listen) -> list[tuple[NodeRunConfig, int]]:
+def runs(listen: Listen) -> Runs:
     """Every training that a search asks for."""
     return listen()
 
 
-def judged(model: str, val: float, **options: Any) -> SearchResult:
-    return SearchResult("karate", NodeRunConfig.of(model, **options), val, 10, 1.0, 1, 60, 20)
+def timeless(found: list[SearchResult]) -> list[SearchResult]:
+    return [replace(one, seconds=0.0) for one in found]
 
 
-def test_every_candidate_is_judged_by_its_mean_validation_score(small_space: Space) -> None:
-    told: list[tuple[str, int, int]] = []
-    found = Search("Karate", MODELS, budget=2).run(lambda *args: told.append(args))
-    assert told == [("gt", 0, 4), ("gt", 1, 4), ("mlp", 2, 4), ("mlp", 3, 4)]
-    candidates = (small_space.candidates(model, 2) for model in MODELS)
-    assert [j.config for j in found] == list(chain.from_iterable(candidates))
-    splits = [load("karate", None, None, seed) for seed in range(2)]
-    for j in found:
-        outcomes = [train_nodes(j.config, split, seed=seed, epochs=3, patience=3)
-                    for seed, split in enumerate(splits)]  # fmt: skip
-        assert j.val == mean(o.fit.val for o in outcomes)
-        assert j.parameters == outcomes[0].parameters
-        assert j.seconds > 0
+def judged(model: str, val: float, seeds: int = 1, **options: Any) -> SearchResult:
+    config = NodeRunConfig.of(model, **options)
+    return SearchResult("karate", config, val, 10, 1.0, seeds, 60, 20)
 
 
-def test_nothing_runs_twice(log: Path, runs: list[tuple[NodeRunConfig, int]]) -> None:
-    first = Search("karate", MODELS, budget=2, log=log).run()
-    assert len(runs) == 2 * 2 * 2  # models, candidates, splits
-    more = Search("karate", MODELS, budget=4, log=log).run()
-    assert len(runs) == len(set(runs)) == 2 * 4 * 2
-    assert [more[0], more[1], more[4], more[5]] == first
-    assert Search("Karate", MODELS, budget=4, log=log).run() == more
-    assert len(runs) == 2 * 4 * 2
-    assert sorted(map(str, list(SearchLog(log)))) == sorted(map(str, more))
+@small
+def test_candidates_begin_with_the_defaults_and_are_judged_on_validation(runs: Runs) -> None:
+    told: list[tuple[str, int, int | None]] = []
+    task = NodeBenchTask("karate")
+    found = search(task, MODELS, 4, progress=lambda *args: told.append(args))
+    assert [one.config.model for one in found] == ["gt"] * 4 + ["mlp"] * 4
+    assert [found[i].config for i in (0, 4)] == [task.default(model)[0] for model in MODELS]
+    assert len({repr(one.config) for one in found}) == 8
+    assert [(text[:2], done, total) for text, done, total in told[:4]] == [
+        ("gt", done, 8) for done in range(4)
+    ]
+    assert told[1][0].startswith("gt, best ")
+    assert [text.partition(", ")[2].partition(", ")[2] for text, *_ in told[4:10]] == [
+        f"finalists on split {split}" for split in (1, 1, 1, 2, 2, 2)
+    ]
+    assert sorted(one.seeds for one in found[:4]) == [1, 3, 3, 3]
+    assert len(runs) == 2 * (4 + 3 * 2)
+    splits = [load("karate", None, None, seed) for seed in range(3)]
+    for one in found:
+        outcomes = [train_nodes(one.config, split, seed=seed, epochs=3, patience=3)
+                    for seed, split in enumerate(splits[: one.seeds])]  # fmt: skip
+        assert one.val == mean(outcome.fit.val for outcome in outcomes)
+        assert one.parameters == outcomes[0].parameters and one.seconds > 0
 
 
-def test_a_stopped_search_goes_on(log: Path, runs: list[tuple[NodeRunConfig, int]]) -> None:
-    def stop_in_the_third(model: str, done: int, total: int) -> None:
-        if done == 2:
-            raise KeyboardInterrupt
-
-    task = Search("karate", MODELS, budget=2, log=log)
-    with pytest.raises(KeyboardInterrupt):
-        task.run(stop_in_the_third)
-    log.write_text(log.read_text() + '{"dataset": "kar')  # cut short, and tried again
-    assert len(list(SearchLog(log))) == 2
-    resumed = task.run()
-    assert len(runs) == 8 and len(list(SearchLog(log))) == 4
-    fresh = Search("karate", MODELS, budget=2).run()
-    clocks = [[replace(j, seconds=0.0) for j in of] for of in (resumed, fresh)]
-    assert clocks[0] == clocks[1]
+@small
+def test_a_finished_candidate_is_not_trained_again(log: Path, runs: Runs) -> None:
+    first = search("karate", MODELS, 2, log=log)
+    assert len(runs) == 2 * 2 * 3  # models, candidates, splits
+    assert search("karate", MODELS, 2, log=log) == first == read_log(log)
+    assert len(runs) == 2 * 2 * 3
+    more = search("karate", MODELS, 4, log=log)
+    assert len(runs) == len(set(runs))
+    assert [one.config for one in more[:2]] == [one.config for one in first[:2]]
+    assert search("karate", MODELS, 4, log=log) == more == read_log(log)
+    assert [path.name for path in log.parent.iterdir()] == ["search.log"]
 
 
-def test_lines_of_another_data_set_split_or_length_do_not_count(
-    log: Path, runs: list[tuple[NodeRunConfig, int]], small_space: Space,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    monkeypatch.setattr(node_task.NodeBenchTask, "facts", node_task.NodeBenchTask("karate").facts)
-    monkeypatch.setattr(node_task.NodeBenchTask, "scales_rows", False)
-    task = Search("karate", ("mlp",), budget=1, log=log)
-    task.run()
-    (line,) = list(SearchLog(log))
-    log.write_text(json.dumps(replace(line, dataset="cora").as_dict()) + "\n")
-    task.run()
-    assert len(runs) == 4
-    log.write_text(json.dumps(replace(line, split="random-20").as_dict()) + "\n")
-    task.run()
-    assert len(runs) == 6
-    other = node_task.NodeBenchTask("karate", "random-20")
-    assert Search(other, ("mlp",), 1, log=log).run()[0].val == line.val
-    assert len(runs) == 6
-    longer = replace(small_space, epochs=4)
-    monkeypatch.setattr(node_task, "node_space", lambda *_: longer)
-    assert task.run()[0].epochs == 4 != line.epochs
-    assert len(list(SearchLog(log))) == 3 and len(runs) == 8
+@small
+@pytest.mark.parametrize("killed", range(1, 12, 3))
+def test_a_killed_search_goes_on_as_if_it_had_not_been(
+    log: Path, runs: Runs, monkeypatch: pytest.MonkeyPatch, killed: int
+) -> None:
+    whole, train = search("karate", ("mlp",), 6), NodeBenchTask.run
+
+    def dies(*given: Any, progress: Any, **options: Any) -> RunResult:
+        def heard(row: Any) -> None:
+            if len(runs) - before == killed:
+                raise RuntimeError("killed")  # within a training, whose epochs are lost
+            return progress and progress(row)
+
+        return train(*given, progress=heard, **options)
+
+    before = len(runs)
+    with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="killed"):
+        patch.setattr(NodeBenchTask, "run", dies)
+        search("karate", ("mlp",), 6, log=log)
+    log.write_text(log.read_text() + '{"op_code": 8')  # cut short
+    assert timeless(search("karate", ("mlp",), 6, log=log)) == timeless(whole)
+    assert len(runs) == 2 * before + 1
+
+
+@small
+def test_candidates_under_other_settings_do_not_count(log: Path, runs: Runs) -> None:
+    search("karate", ("mlp",), 1, log=log)
+    search("karate", ("mlp",), 1, log=log, epochs=2)
+    other = NodeBenchTask("karate")
+    other.split_seed = 1
+    search(other, ("mlp",), 1, log=log)
+    assert len(runs) == 3
+    assert [one.epochs for one in read_log(log)] == [3, 2, 3]
+    search(other, ("mlp",), 1, log=log)
+    assert len(runs) == 3
 
 
 DAMAGES: dict[str, Callable[[str], str]] = {
     "cut": lambda line: line[: len(line) // 2], "empty": lambda line: "",
     "null": lambda line: "null", "list": lambda line: "[1, 2]", "object": lambda line: "{}",
-    "lr": lambda line: line.replace('"lr"', '"step"'),
-    "val": lambda line: line.replace('"val"', '"score"'),
-    "hidden": lambda line: line.replace('"hidden"', '"width"'),
-    "no trial": lambda line: line.replace('"trial": {', '"trial": 3, "was": {'),
+    "digit": lambda line: re.sub(r'"val":[\d.]+', '"val":0.1', line),
+    "no digest": lambda line: line.replace('"sha256"', '"sha"'),
     "binary": lambda line: "\x00\xff",
 }  # fmt: skip
 
 
+@small
 def test_a_broken_line_is_named(log: Path) -> None:
-    Search("karate", ("mlp",), budget=2, log=log).run()
-    first, second = log.read_text().splitlines()
+    search("karate", ("mlp",), 2, log=log)
+    lines = log.read_text().splitlines()
+    place = next(i for i, line in enumerate(lines) if '"runs"' in line)
     for damage, of in DAMAGES.items():
-        log.write_text(f"{first}\n{of(second)}\n", encoding="latin-1")
-        with pytest.raises(ValueError, match=r"line 2 of .*search\.jsonl is no finished run"):
-            pytest.fail(f"{damage} is read as {list(SearchLog(log))}")
+        broken = [*lines[:place], of(lines[place]), *lines[place + 1 :]]
+        log.write_text("\n".join(broken) + "\n", encoding="latin-1")
+        for reading in (read_log, lambda path: search("karate", ("mlp",), 2, log=path)):
+            with pytest.raises(ValueError, match=rf"line {place + 1} of .*search\.log is no line"):
+                pytest.fail(f"{damage} is read as {reading(log)}")
 
 
-def test_no_log_no_file_and_no_unknown_model(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_log_of_an_earlier_version_is_refused(log: Path) -> None:
+    assert read_log(log) == [] and not log.parent.exists()
+    log.parent.mkdir()
+    log.with_suffix(".jsonl").write_text("")
+    for path in (log, log.with_suffix(".jsonl")):
+        with pytest.raises(ValueError, match=r"search\.jsonl is the log .* rename or delete it"):
+            read_log(path)
+    with pytest.raises(ValueError, match=r"search\.jsonl is the log"):
+        search("karate", ("mlp",), 1, log=log)
+
+
+@small
+def test_no_log_no_file_no_line_of_optuna_and_no_unknown_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    Search("karate", ("mlp",), budget=1).run()
-    assert list(tmp_path.iterdir()) == []
-    assert list(SearchLog(None)) == list(SearchLog(tmp_path / "none")) == []
+    before = optuna.logging.get_verbosity()
+    search("karate", ("mlp",), 1)
+    assert list(tmp_path.iterdir()) == [] and capsys.readouterr().err == ""
+    assert optuna.logging.get_verbosity() == before
     with pytest.raises(ValueError, match="model: got 'sag', expected one of gt"):
-        Search("karate", ("sag",), budget=1).run()
+        search("karate", ("mlp", "sag"), 1)
 
 
-@pytest.mark.parametrize("file", sorted(RESULTS.glob("search-*.jsonl")), ids=lambda p: p.stem)
-def test_committed_logs_are_read(file: Path) -> None:
-    log = SearchLog(file)
-    assert len(list(log)) == len(log) > 0
-    errors = "molesol" in file.stem  # the others hold rates
-    assert all(0 <= candidate.val <= (4 if errors else 1) for candidate in log)
+def scripted(
+    monkeypatch: pytest.MonkeyPatch, scores: Callable[[NodeRunConfig, int], float],
+    seconds: Callable[[NodeRunConfig], float] = lambda config: 0.0, epochs: int = 3,
+) -> list[tuple[NodeRunConfig, int, int]]:  # fmt: skip
+    """Trainings of that many epochs with given scores and seconds an epoch -> what was trained."""
+    heard: list[tuple[NodeRunConfig, int, int]] = []
+
+    def run(
+        task: Any, config: NodeRunConfig, *, seed: int, progress: Any = False, **_: Any
+    ) -> RunResult:
+        val = scores(config, seed)
+        rows = [{"epoch": e + 1, "val": val, "seconds": seconds(config)} for e in range(epochs)]
+        heard.append((config, seed, 0))
+        for row in rows if progress else ():
+            heard[-1] = (config, seed, int(row["epoch"]))
+            progress(row)
+        fit = FitResult(None, val, 1, epochs, seconds(config), 0.0, rows)
+        return RunResult(fit, None, None, 7)
+
+    monkeypatch.setattr(NodeBenchTask, "run", run)
+    return heard
 
 
-def test_the_best_comes_first_on_a_tie_and_results_go_through_a_line_of_text() -> None:
+@small
+def test_finalists_are_judged_by_the_mean_over_splits(monkeypatch: pytest.MonkeyPatch) -> None:
+    def score(config: NodeRunConfig, seed: int) -> float:
+        wide = config.network.hidden == 8
+        return (0.9, 0.1, 0.1)[seed] if wide else (0.8, 0.7, 0.6)[seed]
+
+    scripted(monkeypatch, score)
+    found = search("karate", ("mlp",), 8)
+    assert {one.config.network.hidden for one in found} == {4, 8}
+    finalists = [one for one in found if one.seeds == 3]
+    assert len(finalists) == 3 and finalists[0].config.network.hidden == 8
+    assert best(found)["mlp"].seeds == 3
+
+
+@small
+def test_a_diverged_candidate_is_the_worst(monkeypatch: pytest.MonkeyPatch, log: Path) -> None:
+    def score(config: NodeRunConfig, seed: int) -> float:
+        if config.optimizer.lr == 0.1:
+            raise FloatingPointError("epoch 1: train_loss nan")
+        return 0.5
+
+    scripted(monkeypatch, score)
+    found = search("karate", ("mlp",), 6, log=log)
+    lost = [one for one in found if one.config.optimizer.lr == 0.1]
+    assert lost and all(one.val == 0 and not one.parameters for one in lost)
+    assert best(found)["mlp"].config.optimizer.lr == 0.01
+    assert read_log(log) == found
+
+
+@small
+def test_poor_candidates_are_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    heard = scripted(monkeypatch, lambda config, _: 0.9 if config.network.hidden == 4 else 0.1)
+    found = search("karate", ("gt",), 12)
+    stopped = [one for one in found if one.stopped]
+    assert stopped and {one.stopped for one in stopped} == {POOR}
+    assert all(one.config.network.hidden == 8 and one.val == 0.1 for one in stopped)
+    configs = {repr(one.config) for one in stopped}
+    assert {last for config, _, last in heard if repr(config) in configs} == {1}
+    assert best(found)["gt"].config.network.hidden == 4
+
+
+@small
+def test_candidates_whose_epochs_take_too_long_are_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    def seconds(config: NodeRunConfig) -> float:
+        return 0.101 if config.network.hidden == 8 else 0.01
+
+    heard = scripted(monkeypatch, lambda *_: 0.5, seconds)
+    found = search("karate", ("mlp",), 8)
+    wide = [one for one in found if one.config.network.hidden == 8]
+    assert wide and {one.stopped for one in wide} == {SLOW}
+    assert not any(one.stopped for one in found if one not in wide)
+    assert {last for config, _, last in heard if config.network.hidden == 8} == {3}
+
+
+def test_a_length_of_time_is_shared(monkeypatch: pytest.MonkeyPatch, small_space: None) -> None:
+    def seconds(config: NodeRunConfig) -> float:
+        return 1.3 if config.network.hidden == 8 else 1.2
+
+    clock = [0.0]
+    heard = scripted(monkeypatch, lambda *_: 0.5, seconds)
+    run = NodeBenchTask.run
+
+    def timed(task: Any, config: NodeRunConfig, **how: Any) -> RunResult:
+        try:
+            return run(task, config, **how)
+        finally:
+            clock[0] += heard[-1][2] * seconds(config) if heard[-1][2] else 3 * seconds(config)
+
+    monkeypatch.setattr(NodeBenchTask, "run", timed)
+    monkeypatch.setattr(module.time, "perf_counter", lambda: clock[0])
+    told: list[Any] = []
+    found = search("karate", MODELS, "120s", progress=lambda *args: told.append(args))
+    assert {total for *_, total in told} == {None}
+    for model in MODELS:
+        own = [one for one in found if one.config.model == model]
+        assert 60 - 4 * 3.9 < sum(one.seconds for one in own) <= 60
+        assert sum(one.seeds == 3 for one in own) == 3
+    spent = clock[0]
+    assert search("karate", ("mlp",), "15s")[0].stopped == "" and clock[0] - spent <= 15
+    short = search("karate", ("mlp",), "14.5s")
+    assert {one.stopped for one in short if one.config.network.hidden == 8} <= {SLOW}
+    assert {one.stopped for one in search("karate", ("mlp",), "3s")} == {SLOW}
+    assert best(search("karate", ("mlp",), "3s")) == {}
+
+
+def test_small_graphs_get_small_networks(monkeypatch: pytest.MonkeyPatch) -> None:
+    scripted(monkeypatch, lambda *_: 0.5)
+    tasks = [NodeBenchTask("karate"), NodeBenchTask("digits")]
+    sizes = []
+    for task in tasks:
+        found = search(task, ("gt", "gcn"), 12)
+        assert len({repr(one.config) for one in found}) == 24
+        with torch.random.fork_rng():
+            models = [task.prepare(one.config, 0)[0].model for one in found]
+        sizes.append(max(sum(p.numel() for p in model.parameters()) for model in models))
+    assert 10_000 < sizes[0] < 60_000 < sizes[1]
+
+
+def test_no_more_candidates_than_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    scripted(monkeypatch, lambda *_: 0.5)
+    two = {"hidden": {16: {"hidden": 16}, 64: {"hidden": 64}}}
+    monkeypatch.setattr(NodeBenchTask, "axes", lambda self, config: two)
+    assert [one.config.network.hidden for one in search("karate", ("mlp",), 9)] == [64, 16]
+
+
+@small
+def test_test_labels_choose_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def choice(shuffled: bool) -> tuple[NodeRunConfig, list[SearchResult]]:
+        data = graphs.load("karate")
+        if shuffled:
+            data.y[data.test_mask] = data.y[data.test_mask].flip(0).roll(1)
+        found = search(OwnNodes(data), ("gcn",), 5)
+        return best(found)["gcn"].config, [replace(o, dataset="", seconds=0.0) for o in found]
+
+    assert choice(False) == choice(True)
+
+
+def test_the_best_is_the_earlier_one_on_a_tie_and_of_those_judged_most_often() -> None:
     low, first, second = (judged("gt", v, hidden=h) for v, h in ((0.5, 8), (0.7, 16), (0.7, 32)))
-    other = judged("mlp", 0.1)
+    other, twice = judged("mlp", 0.1), judged("gt", 0.6, seeds=3)
     assert best([low, first, second, other]) == {"gt": first, "mlp": other}
     assert best([second, first, low])["gt"] == second
-    assert best([]) == {}
-    line = judged("gt", 0.1 + 0.2, lr=0.003, bias_lr=0.05, neighbors="2:60")
-    for judged_on in (line, replace(line, split="public")):
-        text = json.dumps(SearchLog().line({}, judged_on))
-        assert SearchLog().read(json.loads(text))[1] == judged_on
+    assert best([low, twice, first])["gt"] == twice
+    assert best([replace(first, stopped=SLOW), low])["gt"] == low
+    assert best([]) == best([replace(first, stopped=POOR)]) == {}
+    line = json.loads(json.dumps(first.as_dict()))
+    assert config_from(line["trial"]) == first.config and line["val"] == 0.7
 
 
-def test_test_scores_neither_choose_nor_stand_in_the_log(
-    log: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    scores = iter([(0.5, 0.9), (0.5, 0.9), (0.8, 0.123456), (0.8, 0.123456)])  # val, test
+@pytest.mark.parametrize(
+    "config",
+    [NodeRunConfig.of("gt", lr=0.1), GraphRunConfig("gt"), TreesRunConfig(), OwnRunConfig("me")],
+)
+def test_every_kind_of_configuration_is_read(config: Any) -> None:
+    assert config_from(json.loads(json.dumps(config.as_dict()))) == config
 
-    trained = node_task.NodeBenchTask.run
 
-    def scored(*args: Any, **options: Any) -> RunResult:
-        outcome = trained(*args, **options)
-        val, test = next(scores)
-        return replace(outcome, fit=replace(outcome.fit, val=val, test=test))
-
-    monkeypatch.setattr(node_task.NodeBenchTask, "run", scored)
-    found = Search("karate", ("mlp",), budget=2, log=log).run()
-    assert best(found)["mlp"] == found[1]
-    assert "test" not in log.read_text() and "123456" not in log.read_text()
-    known = {"dataset", "trial", "val", "parameters", "seconds", "split", "seeds", "epochs"}
-    for line in log.read_text().splitlines():
-        assert set(json.loads(line)) == known | {"patience", "sha256"}
+def test_budgets_are_numbers_or_lengths_of_time() -> None:
+    assert Budget.of(4).candidates == Budget.of("4").candidates == 4
+    seconds = [Budget.of(text).seconds for text in ("90s", "30m", "1.5h")]
+    assert seconds == [90, 1800, 5400] and Budget.of("30m").candidates is None
+    assert [str(Budget.of(text)) for text in ("16", "30m")] == ["16", "a search of 30m"]
+    for wrong in ("0", "-1", "0s", "x", "", "3d", "1.5", "2 h", "h"):
+        with pytest.raises(ValueError, match=f"budget: got {wrong}, expected 1 or more candidates"):
+            Budget.of(wrong)
+    with pytest.raises(
+        ValueError, match=r"2 or more candidates \(the first are the defaults\), or"
+    ):
+        Budget.of(1, least=2)
+    with pytest.raises(TypeError, match=r"budget: got 1\.5, expected a whole number"):
+        Budget.of(1.5)

@@ -1,23 +1,20 @@
 import json
-from collections.abc import Mapping
 from dataclasses import replace
-from math import prod
 from pathlib import Path
 
 import pytest
 
 from graphtheory.lab.bench import task
-from graphtheory.lab.bench.graph_task import GraphRunConfig
+from graphtheory.lab.bench.config import axes_of, replaced
+from graphtheory.lab.bench.graph_task import GraphRunConfig, TreesRunConfig
 from graphtheory.lab.bench.node_config import (
-    DEFAULT,
     GraphFacts,
     NodeRunConfig,
-    node_space,
+    node_default,
     tuned_config,
 )
 from graphtheory.lab.bench.node_task import NodeBenchTask
 from graphtheory.lab.bench.search import SearchResult, config_from
-from graphtheory.lab.bench.task import Space
 from graphtheory.lab.datasets import graphs
 from graphtheory.lab.datasets.catalogue import describe
 from graphtheory.lab.zoo import graph_models as graph_zoo
@@ -31,81 +28,85 @@ FACTS = {
     "few columns": GraphFacts(10_000, 78_804, 2_500.0, 0.5, 7),
     "few columns, large": GraphFacts(11_758, 1_038_000, 2_940.0, 0.5, 10),
     "few columns, small": GraphFacts(183, 280, 17.6, 0.48, 63),
+    "few columns, tiny": GraphFacts(34, 156, 5.0, 0.6, 34),
 }
-SPACES = {name: node_space(facts) for name, facts in FACTS.items()}
-every_space = pytest.mark.parametrize("space", SPACES.values(), ids=SPACES)
-every_model = pytest.mark.parametrize("model", zoo.NAMES)
 
 
-def flat(trial: NodeRunConfig) -> dict[str, object]:
-    values = trial.as_dict()
-    groups = values["network"] | values["optimizer"] | values["sampling"]
-    return groups | {name: values[name] for name in ("degree", "row_scale")}
+def default(facts: str, model: str = "gt") -> NodeRunConfig:
+    return node_default(FACTS[facts], model)[0]
 
 
-def holds(value: object, name: str, trial: NodeRunConfig) -> bool:
-    """Whether a trial has one value of an axis, or all options that it stands for."""
-    options = value if isinstance(value, Mapping) else {name: value}
-    return all(flat(trial)[option] == given for option, given in options.items())
+@pytest.mark.parametrize("model", zoo.NAMES)
+@pytest.mark.parametrize("facts", FACTS)
+def test_the_defaults_lie_in_the_space_and_every_choice_can_be_built(
+    facts: str, model: str
+) -> None:
+    config = default(facts, model)
+    axes = axes_of("node", config)
+    assert axes == axes_of("node", NodeRunConfig(model))  # whatever the graph
+    for name, axis in axes.items():
+        changed = [replaced(config, options) for options in axis.values()]
+        assert len({repr(one) for one in changed}) == len(axis) > 1, name
+        assert config in changed, name
+        for one in changed:
+            zoo.build(model, one.network, num_features=5, num_classes=3)
+            zoo.pattern_of(model, one.network)
 
 
-@every_model
-@every_space
-def test_candidates_lie_in_the_space_can_be_built_and_come_again(space: Space, model: str) -> None:
-    axes = space.shared | space.extra.get(model, {})
-    eight = space.candidates(model, 8)
-    assert eight == space.candidates(model, 8) and eight[:4] == space.candidates(model, 4)
-    assert len(set(eight)) == len(eight) == 8 < prod(len(values) for values in axes.values())
-    first, *drawn = eight
-    assert space.first is not None
-    assert first == NodeRunConfig.of(model, **{**space.first, **space.first_of.get(model, {})})
-    for trial in drawn:
-        assert trial.model == model
-        for name, values in axes.items():
-            assert any(holds(value, name, trial) for value in values), name
-    for trial in eight:
-        zoo.build(model, trial.network, num_features=5, num_classes=3)
-        zoo.pattern_of(model, trial.network)
-    if model != "sampled-gcn":  # the network on samples alone narrows a common axis
-        assert not set(space.extra.get(model, {})) & set(space.shared)
+def test_networks_have_the_axes_that_they_read() -> None:
+    axes = {model: dict(axes_of("node", NodeRunConfig(model))) for model in zoo.NAMES}
+    common = set(axes["mlp"])
+    assert common == set(axes["gcn"]) == set(axes["gcn-res"]) == set(axes["sage"])
+    assert (
+        set(axes["gat"]) - common == {"heads", "attention_dropout"} == set(axes["gat-res"]) - common
+    )
+    assert set(axes["gt-plain"]) - set(axes["gat"]) == {"root_weight", "neighbors"}
+    assert axes["gt"].pop("bias_lr")  # which without encoding means nothing
+    assert axes["gt"] == axes["gt-plain"]
+    assert set(axes["sampled-gcn"]) - common == {"sampler", "share"}
+    assert "stack" not in axes["sampled-gcn"] and "stack" not in axes["sgformer"]
+    mlp, gt = (axes_of("graph", GraphRunConfig(model)) for model in ("mlp", "gt"))
+    assert set(gt) - set(mlp) >= {"walk", "virtual_node", "heads", "num_buckets"}
 
 
-@every_space
-def test_candidates_draw_every_value_as_often(space: Space) -> None:
-    _, *drawn = space.candidates("gt", 61)
-    for name, values in (space.shared | space.extra["gt"]).items():
-        counts = [sum(holds(value, name, trial) for trial in drawn) for value in values]
-        assert max(counts) - min(counts) <= 1, (name, counts)
-    encoded, plain = dict(space.extra["gt"]), space.extra["gt-plain"]
-    assert encoded.pop("bias_lr")  # which without encoding means nothing
-    assert encoded == plain
-    assert space.extra["gt-gcn"] == space.extra["gt"]
-    networks = {trial.network for trial in space.candidates("gt-plain", 4)}
-    assert all(trial.network in networks for trial in space.candidates("gt", 4))
-    trials = [space.default(model) for model in zoo.NAMES]
-    assert len({replace(trial.network, root_weight=True) for trial in trials}) == 1
-    assert len({(t.optimizer, t.degree, t.row_scale, t.sampling) for t in trials}) == 1
+@pytest.mark.parametrize("model", graph_zoo.NAMES)
+def test_the_defaults_of_sets_lie_in_their_space(model: str) -> None:
+    config = GraphRunConfig(model)
+    for name, axis in axes_of("graph", config).items():
+        changed = [replaced(config, options) for options in axis.values()]
+        assert config in changed and len(set(map(repr, changed))) == len(axis) > 1, name
+    trees = axes_of("fingerprints", TreesRunConfig())
+    assert len(trees) == 5 and "fingerprint" in trees
+
+
+def test_networks_share_the_defaults() -> None:
+    for facts in FACTS:
+        trials = [default(facts, model) for model in zoo.NAMES]
+        assert len({replace(trial.network, root_weight=True) for trial in trials}) == 1
+        assert len({(t.optimizer, t.degree, t.row_scale, t.sampling) for t in trials}) == 1
 
 
 def test_default_options_follow_from_the_graph() -> None:
     assert [name for name, facts in FACTS.items() if facts.few_labels] == ["few labels"]
-    few, many = (SPACES[name].candidates("gt", 1)[0] for name in ("few labels", "middle"))
+    few, many = default("few labels"), default("middle")
     assert few.network.dropout > many.network.dropout and many.network.residual
     assert many.network.root_weight and not few.network.root_weight
-    assert SPACES["few labels"].candidates("gcn-res", 1)[0].network.root_weight  # it is that term
-    names = ("few columns", "few columns, large", "middle")
-    few, large, many = (SPACES[name].default("gt").network for name in names)
-    assert (few.layers, large.layers, many.layers) == (4, 3, 2)  # the space of large has no four
+    assert default("few labels", "gcn-res").network.root_weight  # it is that term
+    names = ("few columns", "few columns, large", "few columns, tiny", "middle")
+    few, large, tiny, many = (default(name).network for name in names)
+    assert (few.layers, large.layers, tiny.layers, many.layers) == (4, 3, 3, 2)
     assert few.input_dropout == large.input_dropout == 0 and many.input_dropout is None
     assert few.dropout == large.dropout < many.dropout
     assert FACTS["few columns, small"].has_few_features
     assert not replace(FACTS["few columns, small"], features=64).has_few_features
-    decay = {n: space.default("gt").optimizer.weight_decay for n, space in SPACES.items()}
+    decay = {name: default(name).optimizer.weight_decay for name in FACTS}
     assert decay["small"] == decay["few columns, small"] > decay["few labels"] > decay["middle"]
     assert decay["middle"] == decay["large"] == decay["few columns"]
+    lengths = {name: node_default(facts, "gt")[1:] for name, facts in FACTS.items()}
+    assert lengths["middle"] == (200, 50) and lengths["large"] == (150, 50)
 
 
-def test_a_space_follows_from_the_graph_and_not_from_its_name_or_its_hidden_labels(
+def test_defaults_follow_from_the_graph_and_not_from_its_name_or_its_hidden_labels(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     facts, data = NodeBenchTask("karate").facts, NodeBenchTask("karate").data(0)
@@ -114,14 +115,13 @@ def test_a_space_follows_from_the_graph_and_not_from_its_name_or_its_hidden_labe
     before = GraphFacts.of(data)
     data.y[~data.train_mask] = 0
     assert GraphFacts.of(data) == before and before.features == data.x.size(1)
-    for facts in FACTS.values():
+    for name, facts in FACTS.items():
         monkeypatch.setattr(NodeBenchTask, "facts", facts)
         monkeypatch.setattr(NodeBenchTask, "scales_rows", False)
-        spaces = [NodeBenchTask(name).space("gt") for name in ("Cora", "Actor", "digits")]
-        assert spaces == [node_space(facts)] * 3
-    assert SPACES["middle"].extra["gt"]["neighbors"] == ("1",)  # two hops would be most pairs
-    assert SPACES["small"].extra["gt"]["neighbors"] == ("1", "2")
-    assert max(SPACES["large"].shared["hidden"]) < max(SPACES["small"].shared["hidden"])
+        tasks = [NodeBenchTask(name) for name in ("Cora", "Actor", "digits")]
+        assert [task.default("gt") for task in tasks] == [node_default(facts, "gt")] * 3
+        dense = "neighbors" not in tasks[0].axes(default(name))  # two hops would be most pairs
+        assert dense == (name in ("middle", "large", "few columns", "few columns, large"))
 
 
 ALL = json.loads(task.TUNED.read_text()) if task.TUNED.exists() else {}
@@ -170,13 +170,12 @@ def test_networks_that_are_compared_were_searched_together(dataset: str) -> None
 
 
 def test_kept_and_read_again_beside_other_entries(file: Path) -> None:
-    every = dict.fromkeys(zoo.NAMES, DEFAULT)
-    task.keep({"gt": chosen("gt"), "mlp": chosen("mlp")}, every, file)
-    wanted = NodeRunConfig.of("gt", lr=0.02), DEFAULT.epochs, DEFAULT.patience
+    task.keep({"gt": chosen("gt"), "mlp": chosen("mlp")}, file)
+    wanted = NodeRunConfig.of("gt", lr=0.02), 60, 20
     assert tuned_config("Karate", "gt") == wanted
     assert task.kept_options("KARATE", "mlp") and task.kept_options("karate", "gcn") is None
-    task.keep({"gt": chosen("gt", lr=0.5)}, every, file)
-    task.keep({"gt": chosen("gt", dataset="actor")}, every, file)
+    task.keep({"gt": chosen("gt", lr=0.5)}, file)
+    task.keep({"gt": chosen("gt", dataset="actor")}, file)
     assert tuned_config("karate", "gt")[0].optimizer.lr == 0.5
     assert tuned_config("karate", "mlp")[0].optimizer.lr == 0.02
     assert list(json.loads(file.read_text())) == ["actor", "karate"]  # in order, for short diffs
@@ -184,8 +183,8 @@ def test_kept_and_read_again_beside_other_entries(file: Path) -> None:
 
 def test_the_users_file_is_read_before_the_shipped_one(file: Path) -> None:
     for where, lr in ((task.TUNED, 0.1), (file, 0.2)):
-        task.keep({"gt": chosen("gt", lr=lr)}, dict.fromkeys(zoo.NAMES, DEFAULT), where)
-    task.keep({"mlp": chosen("mlp", lr=0.3)}, dict.fromkeys(zoo.NAMES, DEFAULT), task.TUNED)
+        task.keep({"gt": chosen("gt", lr=lr)}, where)
+    task.keep({"mlp": chosen("mlp", lr=0.3)}, task.TUNED)
     assert file.parent.name == "cache" and list(json.loads(file.read_text())["karate"]) == ["gt"]
     assert tuned_config("karate", "gt")[0].optimizer.lr == 0.2
     assert tuned_config("karate", "mlp")[0].optimizer.lr == 0.3
@@ -198,20 +197,10 @@ def test_without_a_search_there_are_plain_options(file: Path) -> None:
     for model in zoo.NAMES:
         trial, epochs, patience = tuned_config("a graph of your own", model)
         assert trial.model == model
-        assert (epochs, patience) == (DEFAULT.epochs, DEFAULT.patience)
+        assert (epochs, patience) == (200, 50)
         zoo.build(model, trial.network, num_features=5, num_classes=3)
         same = tuned_config("a graph of your own", "gt")[0]
         assert (trial.network, trial.optimizer) == (same.network, same.optimizer)  # one stack
     assert task.kept_options("karate", "gt") is None
     with pytest.raises(ValueError, match="model: got 'sag', expected one of gt"):
         tuned_config("cora", "sag")
-
-
-@pytest.mark.parametrize(("nodes", "most"), [(34, 60_000), (100, 60_000), (101, 20_000_000)])
-def test_the_size_of_candidates_follows_the_graph(nodes: int, most: int) -> None:
-    space, found = node_space(replace(FACTS["small"], nodes=nodes)), []
-    for model in ("gt", "gt-plain", "gat", "gcn", "mlp"):
-        for trial in space.candidates(model, 16):
-            network = zoo.build(model, trial.network, num_features=34, num_classes=4)
-            found.append(sum(p.numel() for p in network.parameters()))
-    assert most / 10 < max(found) < most

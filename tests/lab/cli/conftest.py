@@ -7,7 +7,6 @@ import pytest
 
 from graphtheory.lab.bench import node_task
 from graphtheory.lab.bench.node_config import NodeRunConfig
-from graphtheory.lab.bench.task import Space
 from graphtheory.lab.cli import main
 
 Run = Callable[..., tuple[int, str, str]]
@@ -33,7 +32,12 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
 @pytest.fixture
 def small_space(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few and quick candidates for every search on a graph."""
-    axes = {"hidden": (4, 8), "lr": (0.01, 0.1), "residual": (True,)}
+    default = {"hidden": 4, "lr": 0.01, "residual": True}
+    axes = {
+        name: {v: {name: v} for v in (default[name], 2 * default[name])}
+        for name in ("hidden", "lr")
+    }
+    monkeypatch.setattr(node_task, "axes_of", lambda *_: axes)
     monkeypatch.setattr(
-        node_task, "node_space", lambda *_: Space(2, 2, 1, axes, config=NodeRunConfig)
+        node_task, "node_default", lambda _, model, *__: (NodeRunConfig.of(model, **default), 2, 2)
     )

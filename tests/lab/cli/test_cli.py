@@ -604,24 +604,28 @@ def test_bench_on_images_goes_on_where_it_stopped(run: Run, tmp_path: Path) -> N
 def test_tune_keeps_a_log_and_goes_on(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_space: None
 ) -> None:
+    from graphtheory.lab.bench.search import read_log
     from graphtheory.lab.bench.task import TUNED, kept_options
 
     words = ("tune", "--dataset", "karate", "--models", "mlp,gcn", "--out", "t", "--budget")
     code, out, err = run(*words, "1")
     assert code == 0 and "candidate 2/2  gcn" in err and "Search log" in out
-    first = (tmp_path / "t/search.jsonl").read_text()
-    assert len(first.splitlines()) == 2
+    first = read_log(tmp_path / "t/search.log")
+    assert len(first) == 2
     monkeypatch.setenv("GRAPHTHEORY_CACHE", str(tmp_path / "cache"))
     shipped = TUNED.read_bytes()
     code, out, _ = run(*words, "2", "--keep")
     assert code == 0 and f"Kept for `train` and `bench` in {tmp_path / 'cache/tuned.json'}" in out
     assert kept_options("karate", "gcn") and TUNED.read_bytes() == shipped
-    longer = (tmp_path / "t/search.jsonl").read_text()
-    assert longer.startswith(first) and len(longer.splitlines()) == 4
+    longer = read_log(tmp_path / "t/search.log")
+    assert [one.config for one in longer[::2]] == [one.config for one in first]
+    assert [one.seeds for one in longer] == [3] * 4
     assert set(read(tmp_path / "t/tuned.json")["karate"]) == {"mlp", "gcn"}
     bench = ("bench", "--dataset", "karate", "--models", "mlp,gcn", "--no-kept", "--seeds", "1")
     assert run(*bench, "--distances", "0", "--budget", "2", "--out", "t")[0] == 0
-    assert (tmp_path / "t/search.jsonl").read_text() == longer  # bench's candidates are the same
+    assert read_log(tmp_path / "t/search.log") == longer  # bench's candidates are the same
+    (tmp_path / "t/search.jsonl").write_text("")
+    assert "rename or delete it" in refused(run(*words, "2"))
 
 
 def test_a_recipe_is_repeated_and_judged(
@@ -767,6 +771,8 @@ def test_doctor_notices_the_other_project_of_that_name(run: Run, monkeypatch) ->
 
 
 def test_a_short_search_before_a_benchmark(run: Run, tmp_path: Path, small_space: None) -> None:
+    from graphtheory.lab.bench.search import best, read_log
+
     quick = ("--seeds", "1", "--epochs", "2", "--distances", "0")
     words = ("bench", "--dataset", "karate", "--models", "mlp,gcn", *quick, "--out", "b")
     assert "Options: defaults, not tuned: mlp, gcn. --budget" in run(*words)[1]
@@ -776,18 +782,21 @@ def test_a_short_search_before_a_benchmark(run: Run, tmp_path: Path, small_space
     code, out, err = run(*words, "--budget", "2")
     assert code == 0 and "candidate 4/4  gcn" in err and "not tuned" not in out
     assert "1 seed. Options: best of 2 on validation." in " ".join(out.split())
-    tried = lines_of(tmp_path / "b/search.jsonl")
+    log = tmp_path / "b/search.log"
+    tried = read_log(log)
     written = read(tmp_path / "b/results.json")
-    for model in ("mlp", "gcn"):
-        best = max((t for t in tried if t["trial"]["model"] == model), key=lambda t: t["val"])
+    for model, found in best(tried).items():
         used = written["settings"]["models"][model]
-        assert used["network"]["hidden"] == best["trial"]["network"]["hidden"]
-        assert used["optimizer"]["lr"] == best["trial"]["optimizer"]["lr"]
-    assert "candidate" in run(*words, "--budget", "2", "--resume")[2]
-    assert len((tmp_path / "b/search.jsonl").read_text().splitlines()) == 4
+        assert used["network"]["hidden"] == found.config.network.hidden
+        assert used["optimizer"]["lr"] == found.config.optimizer.lr
+    assert "4 candidates are known" in run(*words, "--budget", "2", "--resume")[1]
+    assert read_log(log) == tried and len(tried) == 4
     assert used["options"] == "best of 2 on validation"
-    log = tmp_path / "b/search.jsonl"
-    log.write_text(log.read_text().replace('"epochs": 2', '"epochs": 3', 1))
+    timed = ("bench", "--dataset", "karate", "--models", "mlp", *quick, "--out", "t")
+    code, out, err = run(*timed, "--budget", "1m")  # there are no more than four
+    assert code == 0 and "candidate 4  mlp, best" in err and "candidate 5" not in err
+    assert "Options: best of a search of 1m on validation." in " ".join(out.split())
+    log.write_text(log.read_text().replace('"epochs":2', '"epochs":3', 1))
     assert "does not match its own digest" in refused(run(*words, "--budget", "2"))
 
 

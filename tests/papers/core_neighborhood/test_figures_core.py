@@ -81,8 +81,8 @@ def test_candidates_are_judged_on_validation(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_every_network_gets_as_many_candidates_of_the_same_options() -> None:
-    space = figures_core.SPACE
-    tried = {n.name: [n.trial(t, 2) for t in space.candidates(n.model, 4)] for n in NETWORKS}
+    draw = figures_core.candidates
+    tried = {n.name: [n.trial(t, 2) for t in draw(n.model, 4)] for n in NETWORKS}
     assert {len(set(map(repr, trials))) for trials in tried.values()} == {4}
     for trials in tried.values():
         assert {(t.network.hidden, t.network.residual) for t in trials} == {(32, True)}
