@@ -23,7 +23,7 @@ from graphtheory.papers.chain.transitions import (
 from graphtheory.papers.claims import Crossing, Numbers, exponent_rows, fewer, reached, zeros
 from graphtheory.papers.figure import Figure, Measurements, Pivot, Verdict, groups
 from graphtheory.papers.grid import Grid, Measured, axis
-from graphtheory.papers.pictures import error_curves
+from graphtheory.papers.pictures import error_curves, picture_of
 from graphtheory.papers.power_law import Exponent, regression_of
 from graphtheory.patterns.draw import derive
 
@@ -116,21 +116,10 @@ _show = Pivot(
 )  # fmt: skip
 
 
-def _picture(grid: Contexts, measured: Measurements, title: str) -> Any:
-    return error_curves(
-        [
-            {"panel": f"{row['panel']}: test error", "series": _line(row),
-             "at": str(row["contexts"]), "error": row["error"]}
-            for row in measured
-        ],
-        xlabel="examples in the prompt", title=title,
-    )  # fmt: skip
-
-
-def _line(row: Measured) -> str:
-    if not row["series"].startswith(_CONDITION):
-        return row["series"]
-    return f"condition 7.3.2 {'holds' if row['condition'] else 'fails'}"
+_picture = picture_of(
+    error_curves, panel="{panel}: test error", series="{series}", at="{contexts}",
+    xlabel="examples in the prompt",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -257,6 +246,15 @@ FIGURES = (
             ),
             lengths=(10, 20, 40, 80, 160, 320, 640),
         ),
-        errors, _show, (condition_decides,), _picture, _quick,
+        errors, _show, (condition_decides,),
+        picture_of(
+            error_curves,
+            lambda measured: [
+                one | {"condition": "holds" if one["condition"] else "fails"} for one in measured
+            ],
+            panel="{panel}: test error", series="condition 7.3.2 {condition}", at="{contexts}",
+            xlabel="examples in the prompt",
+        ),
+        _quick,
     ),
 )  # fmt: skip

@@ -33,6 +33,7 @@ from graphtheory.papers.icl.training import (
     train,
     world,
 )
+from graphtheory.papers.pictures import picture_of
 from graphtheory.papers.shallow import LINEAR, ROOT, ShallowAttention
 
 LEARNER = Learner()
@@ -160,12 +161,11 @@ def percent(share: float) -> str:
     return f"{100 * share:.3g}"
 
 
-def _picture(grid: Errors, measured: Measurements, title: str) -> Any:
-    return prompt_errors(
-        [one for one in measured if one["domain"] == OUTSIDE],
-        panel="{domain}", series="{method}", at="s_1",
-        xlabel="S_1 (dotted: 1)", title=title, marks=(100 * SMALL,), upright=1.0,
-    )  # fmt: skip
+_picture = picture_of(
+    prompt_errors, lambda measured: [one for one in measured if one["domain"] == OUTSIDE],
+    panel="{domain}", series="{method}", at="s_1", xlabel="S_1 (dotted: 1)",
+    marks=(100 * SMALL,), upright=1.0,
+)  # fmt: skip
 
 
 _GPT = GptLearner(steps=1000, step_size=3e-3)

@@ -32,7 +32,7 @@ from graphtheory.papers.icl.figures_methods import domains
 from graphtheory.papers.icl.gpt import GptLearner
 from graphtheory.papers.icl.picture import prompt_errors
 from graphtheory.papers.icl.training import Learner, PromptTest, train, world
-from graphtheory.papers.pictures import needed_picture
+from graphtheory.papers.pictures import needed_picture, picture_of
 from graphtheory.papers.power_law import Exponent, regression_of
 from graphtheory.papers.shallow import ShallowAttention
 
@@ -96,11 +96,10 @@ def _over_contexts(measured: Measurements) -> Measurements:
     return [one for one in measured if one["s_1"] in (None, LARGEST_SUM)]
 
 
-def _domains_picture(grid: Errors, measured: Measurements, title: str) -> Any:
-    return prompt_errors(
-        measured, panel="{domain}", series="alpha' = {alpha:g}", at="length", log=True,
-        xlabel="contexts", title=title, marks=(100 * ENOUGH,),
-    )  # fmt: skip
+_domains_picture = partial(
+    picture_of, prompt_errors, panel="{domain}", series="alpha' = {alpha:g}", at="length", log=True,
+    xlabel="contexts", marks=(100 * ENOUGH,),
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -221,7 +220,7 @@ FIGURES = (
                 ),
             ),
         ),
-        _domains_picture, quick,
+        _domains_picture(), quick,
     ),
     Figure(
         "fig-6-3-gpt", "figures 6.3a and 6.3b of one GPT-2-style network, trained for longer",
@@ -240,8 +239,7 @@ FIGURES = (
             lambda grid, measured: sum_decides(grid, _of_sums(measured)),
             lambda grid, measured: fewer_contexts(grid, _over_contexts(measured)),
         ),
-        lambda grid, measured, title: _domains_picture(grid, _over_contexts(measured), title),
-        quick_gpt,
+        _domains_picture(_over_contexts), quick_gpt,
     ),
     Figure(
         "fig-e-1", "prompt length and steps that training needs, over alpha",

@@ -40,6 +40,7 @@ from graphtheory.papers.icl.training import (
     train,
     world,
 )
+from graphtheory.papers.pictures import picture_of
 from graphtheory.patterns.draw import derive
 
 LEAST_SQUARES = "least squares"
@@ -298,12 +299,12 @@ def enough_tasks(grid: TaskCounts, measured: Measurements) -> Verdict:
     return Verdict(" ".join(told))
 
 
-def _picture_tasks(grid: TaskCounts, measured: Measurements, title: str) -> Any:
-    return prompt_errors(
-        [one | {"beyond": one["tasks"] - one["relevant"]} for one in measured],
-        panel="M1 = {relevant}", series="unseen tasks", at="beyond",
-        xlabel="training tasks - M1", title=title, marks=(100 * SMALL,),
-    )  # fmt: skip
+_picture_tasks = picture_of(
+    prompt_errors,
+    lambda measured: [one | {"beyond": one["tasks"] - one["relevant"]} for one in measured],
+    panel="M1 = {relevant}", series="unseen tasks", at="beyond", xlabel="training tasks - M1",
+    marks=(100 * SMALL,),
+)  # fmt: skip
 
 
 def _quick_tasks(grid: TaskCounts) -> TaskCounts:

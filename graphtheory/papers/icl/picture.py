@@ -18,14 +18,17 @@ from graphtheory.lab.plot.style import (
     WIDTH,
     Rows,
     band,
+    band_line,
     collected,
+    figure_title,
+    grouped,
     legend_below,
     look,
     order,
     panels,
     styled,
 )
-from graphtheory.papers.pictures import band_line, named_rows, percent_axis, value_curves
+from graphtheory.papers.pictures import lines, named_rows, percent_axis, value_curves
 
 _SHADES = "viridis"
 
@@ -79,14 +82,15 @@ def prompt_mechanism(looks: Rows, neurons: Rows, *, title: str = "") -> Figure:
     mass.legend(fontsize=7, loc="upper left", ncols=2)
     shade = ScalarMappable(steps, _SHADES)
     figure.colorbar(shade, ax=(inputs, labels), label="steps of SGD", shrink=0.8)
-    figure.suptitle(title, x=0.01, ha="left", fontweight="bold", fontsize=11)
+    figure_title(figure, title)
     return figure
 
 
 def _over_steps(
     axes: Axes, rows: list[dict[str, Any]], key: str, style: dict[str, Any], name: str
 ) -> None:
-    band_line(axes, rows, "step", key, style | {"marker": None}, name, alpha=0.12)
+    line = style | {"marker": None, "label": name}
+    band_line(axes, grouped(rows, "step", key), line, alpha=0.12)
 
 
 def _paths(axes: Axes, rows: list[dict[str, Any]], part: str, steps: Normalize) -> None:
@@ -125,14 +129,12 @@ def pruning_curves(
     Source: figure 6.5 of Li (2024).
     """
     runs, sizes = collected(rows, "rows", "error"), [dict(row) for row in norms]
-    runs = named_rows(runs, "", series)
+    runs = [row | {"%": 100 * row["rate"]} for row in named_rows(runs, "", series, "rate")]
     widths = order(runs, "width")
     figure, every = panels(len(widths), height=3.6, width=max(WIDTH, 4.2 * len(widths)))
     for width, axes in zip(widths, every, strict=True):
         mine = [row for row in runs if row["width"] == width]
-        for index, line in enumerate(order(mine, "series")):
-            own = [row | {"%": 100 * row["rate"]} for row in mine if row["series"] == line]
-            band_line(axes, own, "%", "error", look(index), line, scale=100)
+        lines(axes, mine, "%", "error", scale=100)
         if width in (small or {}):
             axes.axvline(100 * (small or {})[width], color=GRAY, linestyle=":", linewidth=1.2)
         percent_axis(axes, 100 * max(row["error"] for row in runs))
@@ -142,7 +144,7 @@ def pruning_curves(
         axes.set_title(f"m = {width}", fontsize=9.5, fontweight="normal")
     every[0].set_ylabel("test error (%)")
     legend_below(figure, *every[0].get_legend_handles_labels())
-    figure.suptitle(title, x=0.01, ha="left", fontweight="bold", fontsize=11)
+    figure_title(figure, title)
     return figure
 
 
@@ -150,7 +152,7 @@ def _bars(axes: Axes, rows: list[dict[str, Any]]) -> None:
     if not rows:
         return
     ranks = sorted(order(rows, "rank"))
-    middle = [band([r["norm"] for r in rows if r["rank"] == rank])[1] for rank in ranks]
+    middle = [band(norms)[1] for norms in grouped(rows, "rank", "norm").values()]
     twin = axes.twinx()
     axes.set_zorder(twin.get_zorder() + 1)
     axes.patch.set_visible(False)

@@ -223,13 +223,10 @@ def _show(grid: Sparsified, measured: Measurements) -> Shown:
 
 
 def _picture(grid: Sparsified, measured: Measurements, title: str) -> Any:
-    points = [
-        {"series": one["rule"], "at": one["kept"], "error": one["hinge"],
-         "panel": "test hinge loss"}
-        for one in measured
-    ]  # fmt: skip
-    title = f"{title}, {grid.labels} sets"
-    return error_curves(points, xlabel="tokens that stay", title=title)
+    return error_curves(
+        measured, panel="test hinge loss", series="{rule}", at="kept", value="hinge",
+        xlabel="tokens that stay", title=f"{title}, {grid.labels} sets",
+    )  # fmt: skip
 
 
 def _quick_sparse(grid: Sparsified) -> Sparsified:

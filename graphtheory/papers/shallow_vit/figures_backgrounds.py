@@ -15,7 +15,7 @@ from graphtheory.lab.datasets.image_sets import Images
 from graphtheory.papers.claims import Crossing, Numbers, Power, Read, Trend, over
 from graphtheory.papers.figure import DataSets, Figure, Measurements, Shown, Verdict
 from graphtheory.papers.grid import Grid, Measured, axis, unrecorded
-from graphtheory.papers.pictures import error_curves, value_curves
+from graphtheory.papers.pictures import error_curves, picture_of, value_curves
 from graphtheory.papers.shallow_trials import ends
 from graphtheory.papers.shallow_vit import backgrounds as scenes
 from graphtheory.papers.shallow_vit.backgrounds import SCENES, Scene
@@ -105,15 +105,6 @@ def _show(grid: Backgrounds, measured: Measurements) -> Shown:
     return Shown(Table("test accuracy %", heads, lines), rows)
 
 
-def _draw_accuracy(grid: Backgrounds, measured: Measurements, title: str) -> Any:
-    points = [
-        {"series": f"{one['labels']:,} images", "at": one["alpha_star"],
-         "error": 100 * one["accuracy"], "panel": "test accuracy %"}
-        for one in measured
-    ]  # fmt: skip
-    return error_curves(points, xlabel="alpha_*", title=title, from_zero=False)
-
-
 def fewer_images(grid: Backgrounds, measured: Measurements) -> Verdict:
     """Figure 2.6b: the images that an accuracy needs fall as a power of alpha_*, eq. (2.11)."""
     wanted = f"images for an accuracy of {100 * grid.target:g} %"
@@ -144,13 +135,9 @@ def _count(number: float, smallest: int, largest: int) -> str:
 
 
 def _draw_needed(grid: Backgrounds, measured: Measurements, title: str) -> Any:
-    points = [
-        {"panel": "", "series": f"alpha_* = {one['alpha_star']:g}", "at": one["labels"],
-         "value": one["accuracy"]}
-        for one in measured
-    ]  # fmt: skip
     return value_curves(
-        points, xlabel="training images", ylabel="test accuracy %", title=title, scale=100,
+        measured, panel="", series="alpha_* = {alpha_star:g}", at="labels", value="accuracy",
+        scale=100, xlabel="training images", ylabel="test accuracy %", title=title,
         marks=(100 * grid.target,),
     )  # fmt: skip
 
@@ -176,7 +163,11 @@ FIGURES = (
         Backgrounds(kept=KEPT), accuracies, _show,
         (accuracy_rises("alpha_*", over("alpha_star", "accuracy", "{labels} images")),
          _MORE_IMAGES),
-        _draw_accuracy, _quick, DATA, partial(_on_images, 1),
+        picture_of(
+            error_curves, panel="test accuracy %", series="{labels:,} images", at="alpha_star",
+            value="accuracy", scale=100, xlabel="alpha_*", from_zero=False,
+        ),
+        _quick, DATA, partial(_on_images, 1),
     ),
     Figure(
         "fig-2-6b", "accuracy over the number of training images, images on backgrounds",

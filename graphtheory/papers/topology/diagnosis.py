@@ -56,11 +56,9 @@ def influence_over_degree(rows: Rows, *, title: str = "") -> Any:
         axes.fill_between(degree, low, high, color=style["color"], alpha=0.18, linewidth=0)
         axes.plot(degree, middle, label=series, **style)
     axes.axhline(1, color=GRAY, linewidth=0.8)
-    axes.set_xscale("log")
-    axes.set_xlabel("degree, the node itself counted")
-    axes.set_ylabel("influence under A* over that under A")
+    label = "influence under A* over that under A"
+    axes.set(xscale="log", xlabel="degree, the node itself counted", ylabel=label, title=title)
     axes.grid(axis="y")
-    axes.set_title(title)
     axes.legend()
     return figure
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from math import isinf
 from statistics import fmean
@@ -134,20 +133,10 @@ def _entry(cell: list[Measured]) -> str:
     return "diverged" if isinf(max(found)) else mean_spread(found)
 
 
-def curves(
-    measured: Measurements, series: Callable[[Measured], str], at: Callable[[Measured], Any],
-    xlabel: str, title: str,
-) -> Any:  # fmt: skip
+def curves(measured: Measurements, **options: Any) -> Any:
     """The readings side by side; what diverged is left out."""
-    return error_curves(
-        [
-            {"series": series(row), "at": at(row), "error": row["error"],
-             "panel": f"{row['reading']}: squared error / variance"}
-            for row in measured
-            if not isinf(row["error"])
-        ],
-        xlabel=xlabel, title=title,
-    )  # fmt: skip
+    finite = [row for row in measured if not isinf(row["error"])]
+    return error_curves(finite, panel="{reading}: squared error / variance", **options)
 
 
 def at_most(setting: str, measured: Measurements) -> list[Measured]:
@@ -190,8 +179,10 @@ def mean_left(grid: Any, measured: Measurements) -> Verdict:
 
 def _of_norms(figure: str, setting: str, things: str, label: str, grid: SampledTasks) -> Figure:
     def picture(grid: SampledTasks, measured: Measurements, title: str) -> Any:
-        return curves(mean_norms(measured), lambda row: f"{row['name']}, norm {row['norm']:.2f}",
-                      lambda row: row[setting], label, title)  # fmt: skip
+        return curves(
+            mean_norms(measured), series="{name}, norm {norm:.2f}", at=setting, xlabel=label,
+            title=title,
+        )  # fmt: skip
 
     def norms(measure: str, claimed: Any) -> Trend:
         read, what = over("norm", measure, "{reading}"), f"{_ROWS[measure]} at the most {things}"

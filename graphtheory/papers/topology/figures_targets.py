@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isinf
-from typing import Any
 
 from graphtheory.papers.figure import Figure, Measurements, Verdict, groups, verdict_of
 from graphtheory.papers.grid import Measured
+from graphtheory.papers.pictures import picture_of
 from graphtheory.papers.stats import SURE, means
 from graphtheory.papers.topology.data import FASTGCN, GROUPS, DegreeGroupTask, Pair, pair
 from graphtheory.papers.topology.figures import (
@@ -130,9 +130,9 @@ class BestTargets:
         return (0.9, 0.1) if row["sampler"] == FASTGCN else _pair(row["p_star"])
 
 
-def _picture(grid: SampledTasks, measured: Measurements, title: str) -> Any:
-    return curves(measured, lambda row: row["learner"], lambda row: pair(row["p_hat"]),
-                  "p^ of the targets", title)  # fmt: skip
+_picture = picture_of(
+    curves, series="{learner}", at="({p_hat[0]:g}, {p_hat[1]:g})", xlabel="p^ of the targets"
+)
 
 
 def _tasks(sizes: tuple[int, int]) -> tuple[DegreeGroupTask, ...]:

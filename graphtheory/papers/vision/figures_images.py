@@ -19,7 +19,7 @@ from graphtheory.lab.zoo.image_models import ImageKind, ImageNetwork
 from graphtheory.papers.claims import Trend, over
 from graphtheory.papers.figure import DataSets, Figure, Measurements, Pivot, Verdict
 from graphtheory.papers.grid import Grid, Measured, axis, unrecorded
-from graphtheory.papers.pictures import error_curves
+from graphtheory.papers.pictures import error_curves, picture_of
 from graphtheory.papers.stats import student_interval
 from graphtheory.vision.models.stvit import stvit
 from graphtheory.vision.nn.centers import (
@@ -137,13 +137,11 @@ def ahead_of_others(grid: Variants, measured: Measurements) -> Verdict:
     )
 
 
-def _picture(grid: Variants, measured: Measurements, title: str) -> Any:
-    rows = [
-        {"series": "test error in percent", "panel": "test error in percent", "at": one["name"],
-         "error": 100 * (1 - one["test"])}
-        for one in measured
-    ]  # fmt: skip
-    return error_curves(rows, xlabel="", title=title, from_zero=False)
+_picture = picture_of(
+    error_curves, lambda measured: [one | {"error": 100 * (1 - one["test"])} for one in measured],
+    panel="test error in percent", series="test error in percent", at="{name}", xlabel="",
+    from_zero=False,
+)  # fmt: skip
 
 
 def _quick(grid: Variants) -> Variants:
