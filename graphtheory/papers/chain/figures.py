@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
@@ -21,7 +21,7 @@ from graphtheory.papers.chain.transitions import (
     trajectory_probability,
 )
 from graphtheory.papers.claims import Crossing, Numbers, exponent_rows, fewer, reached, zeros
-from graphtheory.papers.figure import Figure, Measurements, Pivot, Verdict, groups
+from graphtheory.papers.figure import Figure, Measurements, Pivot, Verdict, groups, small
 from graphtheory.papers.grid import Grid, Measured, axis
 from graphtheory.papers.pictures import error_curves, picture_of
 from graphtheory.papers.power_law import Exponent, regression_of
@@ -99,9 +99,7 @@ def errors(grid: Contexts, case: Case) -> list[Measured]:
     ]  # fmt: skip
 
 
-def _quick(grid: Contexts) -> Contexts:
-    learner = replace(grid.learner, steps=400)
-    return replace(grid, learner=learner, lengths=grid.lengths[:6:2], prompts=200, seeds=2)
+_quick = small(learner={"steps": 400}, lengths=slice(0, 6, 2), prompts=200, seeds=2)
 
 
 def _begin(row: Measured) -> list[str]:

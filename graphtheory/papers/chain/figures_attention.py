@@ -25,6 +25,7 @@ from graphtheory.papers.figure import (
     Verdict,
     groups,
     last_steps,
+    small,
 )
 from graphtheory.papers.grid import Grid, Measured, axis
 from graphtheory.papers.pictures import step_curves
@@ -73,14 +74,6 @@ def looks(grid: Dynamics, seed: int) -> list[Measured]:
     error = grid.probe.error(kept, grid.data, mu, grid.data.contexts, derive(seed, 3))
     last = max(row["step"] for row in rows)
     return [row | ({"error": error} if row["step"] == last else {}) for row in rows]
-
-
-def _quick(grid: Dynamics) -> Dynamics:
-    deep = bool(grid.learner.depth)
-    steps = grid.learner.steps // (10 if deep else 2)
-    probe = replace(grid.probe, prompts=60) if deep else grid.probe
-    learner = replace(grid.learner, steps=steps)
-    return replace(grid, learner=learner, probe=probe, every=max(steps // 10, 1), seeds=1)
 
 
 def _show(grid: Dynamics, measured: Measurements) -> Shown:
@@ -214,7 +207,8 @@ def every_layer_selects(grid: Dynamics, measured: Measurements) -> Verdict:
 
 def _deep(figure: str, summary: str, grid: Dynamics) -> Figure:
     claims = (every_layer_selects, _final_error)
-    return Figure(figure, summary, grid, looks, _show, claims, _picture, _quick)
+    quick = small(learner={"steps": 100}, probe={"prompts": 60}, every=10, seeds=1)
+    return Figure(figure, summary, grid, looks, _show, claims, _picture, quick)
 
 
 # The source says of the transformers the numbers of layers, heads and steps alone.
@@ -222,7 +216,8 @@ FIGURES = (
     Figure(
         "fig-7-6", "attention of the query in the course of training, one layer",
         Dynamics(Learner(step_size=2.0), every=5),
-        looks, _show, (two_stages, _final_error), _picture, _quick,
+        looks, _show, (two_stages, _final_error), _picture,
+        small(learner={"steps": 500}, every=50, seeds=1),
     ),
     _deep(
         "fig-7-7", "the same in three layers of two heads, two reasoning steps",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 from statistics import fmean
 from typing import Any
 
@@ -35,7 +34,15 @@ from graphtheory.papers.core_neighborhood.figures_labels import (
     quick_labels,
     show_labels,
 )
-from graphtheory.papers.figure import DataSets, Figure, Measurements, Shown, Verdict, verdict_of
+from graphtheory.papers.figure import (
+    DataSets,
+    Figure,
+    Measurements,
+    Shown,
+    Verdict,
+    small,
+    verdict_of,
+)
 from graphtheory.papers.grid import Measured, axis
 from graphtheory.papers.stats import SURE
 
@@ -74,10 +81,6 @@ class PrintedDistances(Distances):
     def trial(self, network: Network) -> NodeRunConfig:
         """The options of a network."""
         return printed("gt", neighbors=self.seen_by(network), num_buckets=self.num_buckets)
-
-
-def _on_distances(grid: PrintedDistances, dataset: str, root: Path | None) -> PrintedDistances:
-    return replace(grid, dataset=dataset, root=root)
 
 
 def _show_distances(grid: PrintedDistances, measured: Measurements) -> Shown:
@@ -133,8 +136,7 @@ def _draw_distances(grid: PrintedDistances, measured: Measurements, title: str) 
     return plot.learned_bias(bias, accuracy, title=title)
 
 
-def _quick_distances(grid: PrintedDistances) -> PrintedDistances:
-    return replace(grid, seeds=1, networks=grid.networks[:4], epochs=10, patience=10)
+_quick_distances = small(seeds=1, networks=slice(4), epochs=10, patience=10)
 
 
 def printed_scores(grid: Labels, seed: int, share: float, recipe: Recipe) -> list[Measured]:
@@ -163,7 +165,7 @@ FIGURES = (
     Figure(
         "fig-3-8-printed", "the same with the printed network: 4 layers of 4 heads",
         PrintedDistances(patience=_PATIENCE, epochs=_EPOCHS), values, _show_distances,
-        (same_trend_and_peak,), _draw_distances, _quick_distances, DataSets("Cora"), _on_distances,
+        (same_trend_and_peak,), _draw_distances, _quick_distances, DataSets("Cora"),
     ),
     Figure(
         "fig-3-9-printed", "the same with the printed networks, on 20 nodes of the whole graph",

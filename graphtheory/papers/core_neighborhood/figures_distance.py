@@ -15,7 +15,7 @@ from graphtheory.lab.bench.node_config import NodeRunConfig, load, train_nodes, 
 from graphtheory.lab.bench.rows import Row
 from graphtheory.lab.bench.table import Table
 from graphtheory.lab.datasets.graphs import Data
-from graphtheory.papers.figure import DataSets, Figure, Measurements, Shown, Verdict, groups
+from graphtheory.papers.figure import DataSets, Figure, Measurements, Shown, Verdict, groups, small
 from graphtheory.papers.grid import Grid, Measured, Progress, axis, unrecorded
 
 BIAS, MODEL, CONTROL, MAJORITY = "b", "model", "control", "majority"
@@ -195,13 +195,10 @@ def _picture(grid: Distances, measured: Measurements, title: str) -> Any:
     return plot.learned_bias(*figure_3_8(measured), title=title)
 
 
-def _quick(grid: Distances) -> Distances:
-    return replace(grid, seeds=1, epochs=40, patience=15)
-
-
 FIGURES = (
     Figure(
         "fig-3-8", "accuracy of models that see distance z alone, beside the learned bias b_z",
-        Distances(), values, _show, (shared_trend,), _picture, _quick, DataSets("Cora"), on_dataset,
+        Distances(), values, _show, (shared_trend,), _picture,
+        small(seeds=1, epochs=40, patience=15), DataSets("Cora"), on_dataset,
     ),
 )  # fmt: skip

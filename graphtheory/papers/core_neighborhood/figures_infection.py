@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import fmean
 
 import networkx as nx
@@ -21,7 +21,7 @@ from graphtheory.lab.bench.table import mean_spread
 from graphtheory.models.stack import ResidualStack, StackOptions
 from graphtheory.nn import GATConv, GCNConv, SPDTransformerConv
 from graphtheory.nn.conv.pna_conv import PNAConv
-from graphtheory.papers.figure import Figure, Measurements, Pivot, Verdict, verdict_of
+from graphtheory.papers.figure import Figure, Measurements, Pivot, Verdict, small, verdict_of
 from graphtheory.papers.grid import Grid, Measured, axis
 from graphtheory.papers.pictures import error_curves, picture_of
 from graphtheory.patterns import AddSelf, Compose, KHop
@@ -161,9 +161,6 @@ FIGURES = (
             error_curves, panel="Matthews correlation", series="{network}", at="{nodes:,}",
             value="mcc", xlabel="nodes",
         ),
-        lambda grid: replace(
-            grid, networks=grid.networks[:2], graphs=((600, 2.5e-3, 6),), layers=4, steps=60,
-            seeds=1,
-        ),
+        small(networks=slice(2), graphs=((600, 2.5e-3, 6),), layers=4, steps=60, seeds=1),
     ),
 )  # fmt: skip

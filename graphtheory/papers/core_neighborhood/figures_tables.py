@@ -13,7 +13,7 @@ from graphtheory.lab.bench.rows import Row
 from graphtheory.lab.bench.table import Table
 from graphtheory.lab.datasets.graphs import load_known
 from graphtheory.lab.report.diagnosis import NODES, REGIONS, Printed, pictures, share_table
-from graphtheory.papers.figure import DataSets, Figure, Measurements, Shown, Verdict
+from graphtheory.papers.figure import DataSets, Figure, Measurements, Shown, Verdict, small
 from graphtheory.papers.grid import Grid, Measured, unrecorded
 
 PRINTED: dict[str, dict[str, Any]] = {
@@ -293,10 +293,6 @@ def _told(one: Compared) -> str:
     return f"{told}, {'found' if one.difference < _EXACT else f'off by {one.difference:.2f}'}"
 
 
-def _quick(grid: Diagnosed) -> Diagnosed:
-    return replace(grid, max_distance=min(3, grid.max_distance))
-
-
 def _without_features(name: str, root: Path | None) -> Any:
     return load_graph(name, root, seed=0)
 
@@ -311,7 +307,8 @@ def _table(
 ) -> Figure:
     return Figure(
         figure, summary, grid, diagnosis, printed.show, (printed.agrees,),
-        printed.picture if printed.drawn else None, _quick,
+        printed.picture if printed.drawn else None, 
+        small(max_distance=lambda hops: min(3, hops)),
         DataSets(datasets[0], datasets, read=read),
     )  # fmt: skip
 

@@ -19,7 +19,7 @@ from graphtheory.lab.bench.rows import Row
 from graphtheory.lab.bench.table import Table, mean_spread
 from graphtheory.lab.plot.style import GRAY, Rows, collected, figure_title, order, styled
 from graphtheory.lab.train import fit
-from graphtheory.papers.figure import DataSets, Figure, Measurements, Shown, Verdict, groups
+from graphtheory.papers.figure import DataSets, Figure, Measurements, Shown, Verdict, groups, small
 from graphtheory.papers.fusion.contrastive import SimCLR
 from graphtheory.papers.fusion.figures import IMAGES, settle
 from graphtheory.papers.fusion.recipe import ContrastiveRecipe, Prepared, prepare, recipe_for
@@ -248,13 +248,10 @@ def _on_images(epochs: int, grid: Depths, dataset: str, root: Path | None) -> De
     return replace(grid, recipe=deep, root=root)
 
 
-def _quick(grid: Depths) -> Depths:
-    return replace(grid, recipe=replace(grid.recipe, epochs=3), seeds=1)
-
-
 def _figure(name: str, summary: str, recipe: ContrastiveRecipe, epochs: int) -> Figure:
     return Figure(
-        name, summary, Depths(recipe), attention, _show, (grows_with_depth,), _picture, _quick,
+        name, summary, Depths(recipe), attention, _show, (grows_with_depth,), _picture,
+        small(recipe={"epochs": 3}, seeds=1),
         DataSets(IMAGES[0], IMAGES, images=True), partial(_on_images, epochs),
     )  # fmt: skip
 

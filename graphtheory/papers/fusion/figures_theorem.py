@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from statistics import fmean, median
 from typing import Any
 
@@ -13,7 +13,7 @@ from torch.nn.functional import normalize
 
 from graphtheory.lab.bench.rows import Row
 from graphtheory.lab.bench.table import Table
-from graphtheory.papers.figure import Figure, Measurements, Shown, Verdict, groups
+from graphtheory.papers.figure import Figure, Measurements, Shown, Verdict, groups, small
 from graphtheory.papers.fusion.integrity import Subspaces, cluster_integrity, fusion_weights
 from graphtheory.papers.fusion.sharpness import growth_bound, noise_bounds, sharpness
 from graphtheory.papers.grid import Grid, Measured, axis
@@ -199,6 +199,6 @@ FIGURES = (
     Figure(
         "theorem-1", "block-diagonal attention on clusters in subspaces, with noise and without",
         Theorems(subspaces(_SHAPES, _NOISES)), draws, _show, (theorem_1, theorem_2), _picture,
-        lambda grid: replace(grid, models=subspaces(_SHAPES[:3], _NOISES[::2]), seeds=2),
+        small(models=subspaces(_SHAPES[:3], _NOISES[::2]), seeds=2),
     ),
 )  # fmt: skip

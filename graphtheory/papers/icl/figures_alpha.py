@@ -11,7 +11,7 @@ from typing import Any
 
 from graphtheory.lab.bench.table import Table, percent_spread
 from graphtheory.papers.claims import Numbers, Power, exponent_rows, fewer, reached, size_text
-from graphtheory.papers.figure import Figure, Measurements, Pivot, Shown, Verdict, groups
+from graphtheory.papers.figure import Figure, Measurements, Pivot, Shown, Verdict, groups, small
 from graphtheory.papers.grid import Grid, Measured, axis
 from graphtheory.papers.icl.figures import (
     LARGEST_SUM,
@@ -186,13 +186,6 @@ def _picture(grid: Growth, measured: Measurements, title: str) -> Any:
     return needed_picture(sizes, laws, xlabel="alpha of training", ylabel="needed", title=title)
 
 
-def _quick(grid: Growth) -> Growth:
-    return replace(
-        grid, cases=trainings(_ALPHAS[2::2], _TRAINING[::2]),
-        learner=replace(grid.learner, steps=300), every=10, prompts=300, seeds=2,
-    )  # fmt: skip
-
-
 _SHARES = (0.2, 0.4, 0.6, 0.8)
 _LENGTHS = (3, 5, 8, 12, 18, 27, 40, 60)
 _UP_TO_TRAINING = domains(_SHARES, (3, 5, 8, 12, 16, 20))
@@ -220,7 +213,7 @@ FIGURES = (
                 ),
             ),
         ),
-        _domains_picture(), quick,
+        _domains_picture(), quick(),
     ),
     Figure(
         "fig-6-3-gpt", "figures 6.3a and 6.3b of one GPT-2-style network, trained for longer",
@@ -251,6 +244,10 @@ FIGURES = (
                 rows=lambda name, found: exponent_rows(f"exponent of alpha in {name}", found),
             ),
         ),
-        _picture, _quick,
+        _picture,
+        small(
+            cases=trainings(_ALPHAS[2::2], _TRAINING[::2]), learner={"steps": 300}, every=10,
+            prompts=300, seeds=2,
+        ),
     ),
 )  # fmt: skip

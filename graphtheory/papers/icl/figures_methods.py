@@ -24,6 +24,7 @@ from graphtheory.papers.figure import (
     Shown,
     Verdict,
     groups,
+    small,
     verdict_of,
 )
 from graphtheory.papers.grid import Grid, Measured, axis
@@ -307,13 +308,6 @@ _picture_tasks = picture_of(
 )  # fmt: skip
 
 
-def _quick_tasks(grid: TaskCounts) -> TaskCounts:
-    learner = replace(grid.learner, steps=300)
-    return replace(
-        grid, relevant=grid.relevant[:2], beyond=(-1, 0), learner=learner, prompts=500, seeds=2
-    )
-
-
 FIGURES = (
     *(
         Figure(
@@ -332,6 +326,7 @@ FIGURES = (
             cell=percent_spread,
             note="Mean ± standard deviation over networks, each with tasks of its own.",
         ),
-        (enough_tasks,), _picture_tasks, _quick_tasks,
+        (enough_tasks,), _picture_tasks,
+        small(relevant=slice(2), beyond=(-1, 0), learner={"steps": 300}, prompts=500, seeds=2),
     ),
 )  # fmt: skip

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from graphtheory.papers.claims import Claimed, Power, Trend, Turn
-from graphtheory.papers.figure import Claim, Figure, Measurements, Verdict, groups
+from graphtheory.papers.figure import Claim, Figure, Measurements, Verdict, groups, small
 from graphtheory.papers.grid import Measured
 from graphtheory.papers.mixture import training
 from graphtheory.papers.mixture.mixtures import (
@@ -20,6 +20,7 @@ from graphtheory.papers.mixture.mixtures import (
     Counted,
     Mixtures,
     counting,
+    ends,
     medians_of_differences,
     picture_of_laws,
     show,
@@ -121,13 +122,7 @@ def _lines(grid: Mixtures, measured: Measurements, title: str) -> Any:
     return error_curves(lines, xlabel=grid.name, title=title, from_zero=False)
 
 
-def _quick_rates(grid: Mixtures) -> Mixtures:
-    learners = tuple(replace(learner, steps=learner.steps // 2) for learner in grid.learners)
-    return replace(_quick(grid), examples=10_000, learners=learners)
-
-
-def _quick(grid: Mixtures) -> Mixtures:
-    return replace(grid, values=grid.ends, seeds=3)
+_quick = small(values=ends, seeds=3)
 
 
 def _figure(
@@ -150,7 +145,12 @@ def _figure(
     )  # fmt: skip
 
 
-_rates = partial(_figure, run=rates, quick=_quick_rates, more=(_straight,))
+_rates = partial(
+    _figure, run=rates, more=(_straight,),
+    quick=small(
+        values=ends, seeds=3, examples=10_000, learners={"steps": lambda steps: steps // 2}
+    ),
+)  # fmt: skip
 _risks = partial(
     _figure,
     measures={

@@ -15,7 +15,7 @@ from torch import Generator, Tensor, nn
 from graphtheory.lab.bench.rows import Row
 from graphtheory.lab.datasets import image_sets
 from graphtheory.papers.claims import Claimed, Numbers, Trend, Turn
-from graphtheory.papers.figure import DataSets, Figure, Measurements, Shown, Verdict, groups
+from graphtheory.papers.figure import DataSets, Figure, Measurements, Shown, Verdict, groups, small
 from graphtheory.papers.grid import Grid, Measured, axis, unrecorded
 from graphtheory.papers.mixture.mixtures import found_table
 from graphtheory.papers.pictures import error_curves
@@ -237,11 +237,6 @@ def on_images(grid: Minorities, dataset: str, root: Path | None) -> Minorities:
     return replace(grid, dataset=dataset, root=root, recipe=RECIPES[dataset], seeds=seeds)
 
 
-def _quick(grid: Minorities) -> Minorities:
-    recipe = replace(grid.recipe, epochs=max(1, grid.recipe.epochs // 5))
-    return replace(grid, recipe=recipe, values=grid.values[::2], seeds=2)
-
-
 def accuracies(measured: Measurements, minority: str, measure: str) -> Numbers:
     """Value -> the accuracy of each seed on one group or both."""
     mine = groups([row for row in measured if row["kind"] == minority], "value")
@@ -312,7 +307,10 @@ def _picture(grid: Minorities, measured: Measurements, title: str) -> Any:
 def _figure(figure: str, summary: str, grid: Minorities, claims: dict[str, Claimed]) -> Figure:
     return Figure(
         figure, summary, grid, group_errors, partial(_show, claims),
-        (*claims.values(), _covariances), _picture, _quick,
+        (*claims.values(), _covariances), _picture,
+        small(
+            recipe={"epochs": lambda n: max(1, n // 5)}, values=slice(None, None, 2), seeds=2
+        ),
         DataSets("digits", tuple(RECIPES), images=True), on_images,
     )  # fmt: skip
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from statistics import fmean, median
 from typing import Any, NamedTuple
@@ -15,12 +15,13 @@ from torch import Generator, Tensor
 from graphtheory.lab.bench.rows import Row
 from graphtheory.lab.bench.table import Table
 from graphtheory.papers.claims import Claimed, Power, Trend, Turn
-from graphtheory.papers.figure import Figure, Measurements, Shown, Verdict, groups
+from graphtheory.papers.figure import Figure, Measurements, Shown, Verdict, groups, small
 from graphtheory.papers.grid import Measured, axis
 from graphtheory.papers.mixture.mixtures import (
     SHORT,
     STEPS,
     Mixtures,
+    ends,
     found_rows,
     found_table,
     laws,
@@ -110,15 +111,11 @@ def _picture(claim: Claimed, grid: Samples, measured: Measurements, title: str) 
     return phase_diagram(cells(by), fitted, xlabel=grid.name, ylabel="examples", title=title)
 
 
-def _quick(grid: Samples) -> Samples:
-    return replace(grid, values=grid.ends, counts=grid.counts[1:-1:2], starts=5, seeds=4)
-
-
 def _figure(figure: str, summary: str, grid: Samples, claimed: Callable[..., Claimed]) -> Figure:
     claim = claimed(what=_WHAT, letter=grid.name, read=successes)
     return Figure(
         figure, summary, grid, spreads, partial(_show, claim), (claim,), partial(_picture, claim),
-        _quick,
+        small(values=ends, counts=slice(1, -1, 2), starts=5, seeds=4),
     )  # fmt: skip
 
 
@@ -252,11 +249,6 @@ def tensor_start(grid: Mixtures, measured: Measurements) -> Verdict:
     return Verdict(" ".join(told))
 
 
-def _quick_starts(grid: Mixtures) -> Mixtures:
-    learners = tuple(replace(learner, steps=100) for learner in grid.learners)
-    return replace(grid, values=grid.ends[1:], seeds=1, learners=learners)
-
-
 # The source does not state the grids of n; figure 4.2 has four values of d, for it to take at most
 # a quarter of an hour on one core.
 # The source does not state Sigma: the identity leaves the tensors below their noise.
@@ -285,6 +277,7 @@ FIGURES = (
             "sigma", (Learner(4.0, 400),), (1.0, 4.0, 9.0),
             Setting((-0.3, 0.0), dim=50, neurons=2, size=0.1), 200_000, 3,
         ),
-        paths, _show_starts, (tensor_start,), _picture_starts, _quick_starts,
+        paths, _show_starts, (tensor_start,), _picture_starts,
+        small(values=slice(1, None), seeds=1, learners={"steps": 100}),
     ),
 )  # fmt: skip

@@ -17,11 +17,19 @@ from graphtheory.papers import power_law
 from graphtheory.papers import shallow_trials as curves
 from graphtheory.papers import shallow_trials as phases
 from graphtheory.papers.claims import Read, Trend, over
-from graphtheory.papers.figure import Figure, Measurements, Shown, Verdict, groups, verdict_of
+from graphtheory.papers.figure import (
+    Figure,
+    Measurements,
+    Shown,
+    Verdict,
+    groups,
+    small,
+    verdict_of,
+)
 from graphtheory.papers.grid import Grid, Measured, axis
 from graphtheory.papers.pictures import error_curves
 from graphtheory.papers.shallow import LINEAR, ShallowAttention
-from graphtheory.papers.shallow_trials import Boundary, Curves, Speed, seed_of
+from graphtheory.papers.shallow_trials import Boundary, Curves, Speed, ends, seed_of
 from graphtheory.papers.shallow_vit import training as tokens
 from graphtheory.papers.shallow_vit.training import (
     ATTENTION,
@@ -64,10 +72,6 @@ class Case:
         confusion = self.data.alpha_confusion if self.others is None else 1 - self.others - value
         return self.learner, replace(self.data, alpha_star=value, alpha_confusion=confusion)
 
-    def smaller(self) -> Case:
-        """With a quarter of the neurons, for a first look."""
-        return replace(self, learner=replace(self.learner, width=self.learner.width // 4))
-
 
 @dataclass(frozen=True, kw_only=True)
 class Phases(phases.Phases):
@@ -107,11 +111,9 @@ def looks(grid: Curves, case: Case, value: float) -> list[Measured]:
     return rows
 
 
-def _quick(grid: Any) -> Any:
-    """Few neurons and trials; half of the numbers of labels, or of the looks."""
-    cases, ends = tuple(case.smaller() for case in grid.cases), phases.ends(grid.values)
-    fewer = {"labels": grid.labels[::2]} if isinstance(grid, Phases) else {"every": 2 * grid.every}
-    return replace(grid, cases=cases, values=ends, seeds=2, **fewer)
+_QUARTER = {"learner": {"width": lambda width: width // 4}}
+_quick = small(cases=_QUARTER, values=ends, labels=slice(None, None, 2), seeds=2)
+_quick_steps = small(cases=_QUARTER, values=ends, every=lambda steps: 2 * steps, seeds=2)
 
 
 def falls_in_a_line(grid: Phases, measured: Measurements) -> Verdict:
@@ -229,10 +231,6 @@ def _picture(grid: Sparsified, measured: Measurements, title: str) -> Any:
     )  # fmt: skip
 
 
-def _quick_sparse(grid: Sparsified) -> Sparsified:
-    return replace(grid, case=grid.case.smaller(), kept=grid.kept[::4], seeds=4)
-
-
 def _of_rules(wanted: Callable[[str], bool]) -> Read:
     def read(grid: Sparsified, measured: Measurements) -> Any:
         return over("kept", "hinge", "{rule}")(grid, [m for m in measured if wanted(m["rule"])])
@@ -277,7 +275,7 @@ FIGURES = (
             cases=(Case(replace(_LONG, delta=0.4)), Case(replace(_LONG, delta=0.4), others=0.5)),
             setting="alpha_star", values=_ALPHAS, labels=200, every=10, until_learned=True,
         ),
-        looks, _SPEED.show, _SPEED.claims, _SPEED.picture, _quick,
+        looks, _SPEED.show, _SPEED.claims, _SPEED.picture, _quick_steps,
     ),
     Figure(
         "fig-2-2-wide", "the same with 1,000 neurons, the confusion share fixed",
@@ -285,7 +283,7 @@ FIGURES = (
             cases=(Case(replace(_WIDE, delta=0.4)),), setting="alpha_star", values=_PRINTED,
             labels=200, every=10, until_learned=True,
         ),
-        looks, _ONE_SPEED.show, _ONE_SPEED.claims, _ONE_SPEED.picture, _quick,
+        looks, _ONE_SPEED.show, _ONE_SPEED.claims, _ONE_SPEED.picture, _quick_steps,
     ),
     _boundary(
         "fig-2-3", "which trials succeed with attention and without, over alpha_*",
@@ -306,7 +304,7 @@ FIGURES = (
             setting="alpha_star", values=(0.5,), labels=200, every=10,
         ),
         looks, _show_attention, curves.attention_claims("label-relevant tokens"),
-        curves.attention_picture("label-relevant"), _quick,
+        curves.attention_picture("label-relevant"), _quick_steps,
     ),
     Figure(
         "fig-2-5", "test loss after tokens were removed by several rules",
@@ -322,6 +320,6 @@ FIGURES = (
             Trend(what="the loss", letter="the tokens that stay", claimed="rises",
                   read=_of_rules(lambda rule: rule != RANDOM)),
         ),
-        _picture, _quick_sparse,
+        _picture, small(case=_QUARTER, kept=slice(None, None, 4), seeds=4),
     ),
 )  # fmt: skip

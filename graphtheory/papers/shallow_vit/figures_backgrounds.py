@@ -13,7 +13,7 @@ from graphtheory.lab.bench.rows import Row
 from graphtheory.lab.bench.table import Table, percent_mean
 from graphtheory.lab.datasets.image_sets import Images
 from graphtheory.papers.claims import Crossing, Numbers, Power, Read, Trend, over
-from graphtheory.papers.figure import DataSets, Figure, Measurements, Shown, Verdict
+from graphtheory.papers.figure import DataSets, Figure, Measurements, Shown, Verdict, small
 from graphtheory.papers.grid import Grid, Measured, axis, unrecorded
 from graphtheory.papers.pictures import error_curves, picture_of, value_curves
 from graphtheory.papers.shallow_trials import ends
@@ -151,11 +151,7 @@ def _on_images(first: int, grid: Backgrounds, dataset: str, root: Path | None) -
     )  # fmt: skip
 
 
-def _quick(grid: Backgrounds) -> Backgrounds:
-    scene = replace(grid.scene, updates=48)
-    return replace(grid, scene=scene, kept=ends(grid.kept), labels=ends(grid.labels), seeds=2)
-
-
+_quick = small(scene={"updates": 48}, kept=ends, labels=ends, seeds=2)
 _MORE_IMAGES = accuracy_rises("N", over("labels", "accuracy", "alpha_* = {alpha_star:g}"))
 FIGURES = (
     Figure(

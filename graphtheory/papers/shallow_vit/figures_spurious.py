@@ -11,7 +11,7 @@ from graphtheory.lab.bench.rows import Row
 from graphtheory.lab.bench.table import Table, percent_mean
 from graphtheory.lab.datasets.image_sets import Images
 from graphtheory.papers.claims import Trend, over
-from graphtheory.papers.figure import Figure, Measurements, Shown, Verdict, groups
+from graphtheory.papers.figure import Figure, Measurements, Shown, Verdict, groups, small
 from graphtheory.papers.grid import Measured, axis
 from graphtheory.papers.pictures import error_curves
 from graphtheory.papers.shallow_trials import ends
@@ -144,11 +144,6 @@ def _bind(grid: Spurious, dataset: str, root: Path | None) -> Spurious:
     return replace(grid, scene=SCENES[dataset], root=root, labels=labels_of(dataset)[1])
 
 
-def _quick(grid: Spurious) -> Spurious:
-    scene = replace(grid.scene, updates=48)
-    return replace(grid, scene=scene, kept=ends(grid.kept), starts=grid.starts[:1], seeds=2)
-
-
 FIGURES = (
     Figure(
         "fig-2-6c", "backgrounds that give the class away, removed token by token",
@@ -162,6 +157,6 @@ FIGURES = (
             ),
             better_start,
         ),
-        _picture, _quick, DATA, _bind,
+        _picture, small(scene={"updates": 48}, kept=ends, starts=slice(1), seeds=2), DATA, _bind,
     ),
 )  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from math import isinf
 from statistics import fmean
 from typing import Any
@@ -13,7 +13,7 @@ from torch import Generator, Tensor
 from graphtheory.lab.bench.rows import Row
 from graphtheory.lab.bench.table import Table, mean_spread
 from graphtheory.papers.claims import Trend, over
-from graphtheory.papers.figure import Figure, Measurements, Shown, Verdict, groups
+from graphtheory.papers.figure import Figure, Measurements, Shown, Verdict, groups, small
 from graphtheory.papers.grid import Grid, Measured, axis
 from graphtheory.papers.pictures import error_curves
 from graphtheory.papers.stats import means
@@ -91,9 +91,7 @@ def _asked(task: SampledTask, learned: int, held_out: float) -> Tensor:
     return ~no.index_fill(0, task.labeled, True)
 
 
-def quick(grid: SampledTasks) -> SampledTasks:
-    """Few labels and one seed."""
-    return replace(grid, labels=(100, 200), widths=grid.widths[:2], seeds=1)
+quick = small(labels=(100, 200), widths=slice(2), seeds=1)
 
 
 @dataclass(frozen=True)

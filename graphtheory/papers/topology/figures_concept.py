@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from graphtheory.graph import Neighborhood
 from graphtheory.lab.bench.table import mean_spread
 from graphtheory.models.sampled_gcn import aggregate_rows
 from graphtheory.papers.claims import Trend, over
-from graphtheory.papers.figure import Figure, Measurements, Pivot, Verdict, groups
+from graphtheory.papers.figure import Figure, Measurements, Pivot, Verdict, groups, small
 from graphtheory.papers.grid import Grid, Measured, axis
 from graphtheory.papers.pictures import error_curves, picture_of
 from graphtheory.papers.stats import means
@@ -180,10 +180,6 @@ def best_where_made(grid: Classes, measured: Measurements) -> Verdict:
     return Verdict(" ".join(told))
 
 
-def _quick(grid: Classes) -> Classes:
-    return replace(grid, sizes=grid.sizes[:2], seeds=1, descent=Descent(1, 10))
-
-
 FIGURES = (
     Figure(
         "opt-5", "least risk of the concept class on targets, over its size and A*",
@@ -205,6 +201,6 @@ FIGURES = (
             error_curves, panel="{target}: least risk / variance", series="p* = {p_star}",
             at="{size}", xlabel="p_1 = p_2",
         ),
-        _quick,
+        small(sizes=slice(2), seeds=1, descent=Descent(1, 10)),
     ),
 )  # fmt: skip

@@ -17,7 +17,7 @@ from graphtheory.lab.datasets import image_sets
 from graphtheory.lab.zoo import image_models as image_zoo
 from graphtheory.lab.zoo.image_models import ImageKind, ImageNetwork
 from graphtheory.papers.claims import Trend, over
-from graphtheory.papers.figure import DataSets, Figure, Measurements, Pivot, Verdict
+from graphtheory.papers.figure import DataSets, Figure, Measurements, Pivot, Verdict, small
 from graphtheory.papers.grid import Grid, Measured, axis, unrecorded
 from graphtheory.papers.pictures import error_curves, picture_of
 from graphtheory.papers.stats import student_interval
@@ -144,16 +144,12 @@ _picture = picture_of(
 )  # fmt: skip
 
 
-def _quick(grid: Variants) -> Variants:
-    return replace(grid, variants=grid.variants[::2], seeds=2, epochs=2)
-
-
 def _figure(name: str, summary: str, variants: tuple[Variant, ...], *claims: Any) -> Figure:
     return Figure(
         name, summary, Variants(variants), accuracies,
         Pivot("test accuracy in percent", {"test": "test accuracy"}, {"name": "variant"},
               heads=["variant"], facts=["gmacs"], cell=partial(percent_spread, digits=".1f")),
-        claims, _picture, _quick,
+        claims, _picture, small(variants=slice(None, None, 2), seeds=2, epochs=2),
         DataSets("digits", ("digits", "mnist", "cifar10", "cifar10-jpeg"), images=True),
     )  # fmt: skip
 

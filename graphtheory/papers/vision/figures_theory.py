@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
@@ -14,7 +14,7 @@ from torch.nn.functional import normalize
 from graphtheory import ops
 from graphtheory.graph import bipartite
 from graphtheory.papers.claims import Level, Trend, Turn, over
-from graphtheory.papers.figure import Figure, Pivot
+from graphtheory.papers.figure import Figure, Pivot, small
 from graphtheory.papers.grid import Grid, Measured, axis
 from graphtheory.papers.pictures import log_axis, picture_of, value_curves
 from graphtheory.patterns.draw import derive
@@ -180,7 +180,7 @@ FIGURES = (
         ),
         _curves(value="error", at="k", series="sigma = {sigma:g}", ylabel="largest entry off",
                 xlabel="tokens attended to, k"),
-        lambda grid: replace(grid, seeds=4, ks=grid.ks[::3]),
+        small(seeds=4, ks=slice(None, None, 3)),
     ),
     Figure(
         "kvt-lemma-3", "keys that a top-k selection needs to have all relevant ones, over d",
@@ -191,7 +191,7 @@ FIGURES = (
                read=over("dim", "others", "{relevant} relevant keys")),),
         _curves(value="others", at="dim", series="{relevant} relevant keys",
                 ylabel="share of other keys", xlabel="dimension d"),
-        lambda grid: replace(grid, seeds=4, dims=grid.dims[::3]),
+        small(seeds=4, dims=slice(None, None, 3)),
     ),
     Figure(
         "stvit-theorem-1", "centers of clusters, recovered by one step of attention, over d",
@@ -206,6 +206,6 @@ FIGURES = (
         ),
         _curves(value="after", at="dim", series="off by {off:g}", ylabel="1 - cosine after a step",
                 xlabel="dimension d"),
-        lambda grid: replace(grid, seeds=4, dims=grid.dims[:3]),
+        small(seeds=4, dims=slice(3)),
     ),
 )  # fmt: skip
