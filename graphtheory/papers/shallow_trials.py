@@ -14,9 +14,8 @@ from graphtheory.papers.claims import Crossing, Level, Power, Trend, exponent_ro
 from graphtheory.papers.figure import Measurements, Shown, groups
 from graphtheory.papers.grid import Grid, Measured, axis
 from graphtheory.papers.pictures import needed_picture, phase_diagram, step_curves
-from graphtheory.papers.power_law import Exponent, Successes, boundary, halves
 from graphtheory.papers.shallow import ShallowAttention
-from graphtheory.papers.stats import means
+from graphtheory.papers.stats import Exponent, Successes, boundary, halves, means
 from graphtheory.patterns.draw import derive
 
 SUCCESS = 1e-3  # test hinge loss

@@ -10,9 +10,8 @@ import torch
 
 from graphtheory.lab.bench.rows import Row
 from graphtheory.papers.chain.data import ChainData, shift_tasks
-from graphtheory.papers.chain.errors import TrajectoryErrors
-from graphtheory.papers.chain.training import Inference, Learner, Probe, one_layer
-from graphtheory.papers.chain.transitions import (
+from graphtheory.papers.chain.errors import (
+    TrajectoryErrors,
     k_step_matrix,
     output_primacy,
     output_probability,
@@ -20,11 +19,12 @@ from graphtheory.papers.chain.transitions import (
     right_end_leads,
     trajectory_probability,
 )
+from graphtheory.papers.chain.training import Inference, Learner, Probe, one_layer
 from graphtheory.papers.claims import Crossing, Numbers, exponent_rows, fewer, reached, zeros
 from graphtheory.papers.figure import Figure, Measurements, Pivot, Verdict, groups, small
 from graphtheory.papers.grid import Grid, Measured, axis
 from graphtheory.papers.pictures import error_curves, picture_of
-from graphtheory.papers.power_law import Exponent, regression_of
+from graphtheory.papers.stats import Exponent, regression_of
 from graphtheory.patterns.draw import derive
 
 _DATA, _LEARNER = ChainData(), Learner()

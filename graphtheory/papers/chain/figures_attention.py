@@ -123,18 +123,14 @@ def stages(measured: Measurements) -> dict[int, tuple[float, float]]:
     other steps, and of the share of other patterns in the attention on the same step. Neither
     implies the other; infinite where there is none.
     """
+    right, pattern, *steps = MASSES
     return {
-        seed: (_left(mine, _other_steps), _left(mine, _other_patterns))
+        seed: (
+            _left(mine, lambda row: sum(row[kind] for kind in steps)),
+            _left(mine, lambda row: row[pattern] / max(row[right] + row[pattern], 1e-12)),
+        )
         for (seed,), mine in sorted(groups(measured, "seed").items())
     }
-
-
-def _other_steps(row: Measured) -> float:
-    return float(row[MASSES[2]] + row[MASSES[3]])
-
-
-def _other_patterns(row: Measured) -> float:
-    return float(row[MASSES[1]] / max(row[MASSES[0]] + row[MASSES[1]], 1e-12))
 
 
 def _left(rows: Measurements, measure: Callable[[Measured], float]) -> float:

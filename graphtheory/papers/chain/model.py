@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import torch
 from torch import Generator, Tensor, nn
@@ -95,16 +95,16 @@ class ChainTransformer(nn.Module):
     """
 
     def __init__(
-        self, position: nn.Module, dim: int, depth: int, heads: int, *, norm: bool = True,
-        mlp_ratio: float = 4.0, generator: Generator | None = None,
+        self, position: nn.Module, dim: int, depth: int, heads: int, *,
+        generator: Generator | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
         if dim % 2:
             raise ValueError(f"dim: got {dim}, expected two vectors of one width")
         self.dim = dim
-        blocks = [gpt_block(dim, heads, mlp_ratio=mlp_ratio, norm=norm) for _ in range(depth)]
-        last = nn.LayerNorm(dim) if norm else nn.Identity()
-        self.gpt = GPT(nn.Identity(), position, blocks, nn.Linear(dim, dim // 2), norm=last)
+        blocks = [gpt_block(dim, heads) for _ in range(depth)]
+        head, norm = nn.Linear(dim, dim // 2), nn.LayerNorm(dim)
+        self.gpt = GPT(nn.Identity(), position, blocks, head, norm=norm)
         self.gpt.reset_parameters(generator)
 
     def forward(self, columns: Tensor, sizes: Tensor | None = None) -> Tensor:
@@ -180,15 +180,6 @@ class ChainModel(Protocol):
         ...
 
 
-class Generated(NamedTuple):
-    """What a model answers, step by step."""
-
-    pattern: Tensor  # index in the vocabulary of each step's answer [B, K]
-    # of each step, the weights of the query in each layer, [B, heads, columns so far]; empty unless
-    # asked for
-    attention: list[list[Tensor]]
-
-
 def nearest(out: Tensor, vocabulary: Tensor) -> Tensor:
     r"""Greedy decoding, :math:`\arg\min_{u \in \mathcal Y} \frac12 \|F - u\|^2`, indices [B].
 
@@ -199,15 +190,15 @@ def nearest(out: Tensor, vocabulary: Tensor) -> Tensor:
 
 @torch.no_grad()
 def cot_generate(
-    model: ChainModel, context: Tensor, query: Tensor, vocabulary: Tensor, steps: int,
-    *, attention: bool = False,
-) -> Generated:  # fmt: skip
+    model: ChainModel, context: Tensor, query: Tensor, vocabulary: Tensor, steps: int
+) -> Tensor:
     r"""K steps of reasoning: each answer completes its column and is the input of the next.
 
     .. math:: P_{k+1} = (P_k \; q_{k+1}), \quad q_k = (v_{k-1}^\top \; v_k^\top)^\top, \quad
         q_{k+1} = (v_k^\top \; 0^\top)^\top
 
     The context is E_1..E_l of `ChainPrompts.columns`, [B, l K, 2 d], the query x_query [B, d].
+    Returns the index in the vocabulary of each step's answer, [B, K].
 
     Source: Li (2024), eqs. (7.4) to (7.6), algorithm 4.
     """
@@ -216,16 +207,13 @@ def cot_generate(
     _check_prompts(context, query)
     length, dim = context.size(1), query.size(1)
     whole = torch.nn.functional.pad(context, (0, 0, 0, steps))
-    answers, weights, now = [], [], query
+    answers, now = [], query
     for place in range(length, length + steps):
         whole[:, place, :dim] = now
-        columns = whole[:, : place + 1]
-        answers.append(nearest(model(columns), vocabulary))
-        if attention:
-            weights.append(model.attention(columns))
+        answers.append(nearest(model(whole[:, : place + 1]), vocabulary))
         now = vocabulary[answers[-1]]
         whole[:, place, dim:] = now
-    return Generated(torch.stack(answers, 1), weights)
+    return torch.stack(answers, 1)
 
 
 def _check_prompts(context: Tensor, query: Tensor) -> None:
@@ -244,4 +232,4 @@ def icl_infer(model: ChainModel, context: Tensor, query: Tensor, vocabulary: Ten
 
     Arguments as in `cot_generate`, with the context of `ChainPrompts.icl_columns`, eq. (7.8).
     """
-    return cot_generate(model, context, query, vocabulary, 1).pattern[:, 0]
+    return cot_generate(model, context, query, vocabulary, 1)[:, 0]

@@ -20,7 +20,7 @@ from graphtheory.papers.chain.model import (
     icl_infer,
 )
 from graphtheory.patterns.draw import derive
-from graphtheory.vision.nn import LearnedPositions, PeriodicPositions, SinusoidalPositions
+from graphtheory.vision.nn import PeriodicPositions, SinusoidalPositions
 
 MASSES = (
     "same step, same pattern",
@@ -74,7 +74,7 @@ def chain_mass(weights: Tensor, same_step: Tensor, same_pattern: Tensor) -> dict
 
 
 Inference = Literal["CoT", "ICL"]
-Position = Literal["orthonormal", "sinusoidal", "learned"]
+Position = Literal["orthonormal", "sinusoidal"]
 Watch = Callable[[int, ChainModel, Tensor], None]
 """(steps taken, model, patterns)"""
 _COLUMNS = 25_000  # of prompts that are tested at once: 6 MB, which a cache holds
@@ -91,8 +91,6 @@ class Learner:
     # vectors of positions; sinusoids are scaled to length 1, that of the orthonormal vectors and of
     # the patterns
     position: Position = "orthonormal"
-    norm: bool = True  # whether the transformer has layer norms
-    mlp_ratio: float = 4.0  # width of its MLPs over that of a column; 0 for none
     step_size: float = 5.0  # eta
     steps: int = 1000  # T
     batch_size: int = 100  # B
@@ -109,12 +107,7 @@ class Learner:
         position: nn.Module = PeriodicPositions(periodic)
         if self.position == "sinusoidal":
             position = SinusoidalPositions(width, scale=(2 / width) ** 0.5)
-        if self.position == "learned":
-            position = LearnedPositions((data.contexts + 1) * data.steps, width)
-        return ChainTransformer(
-            position, width, self.depth, self.heads,
-            norm=self.norm, mlp_ratio=self.mlp_ratio, generator=generator,
-        )  # fmt: skip
+        return ChainTransformer(position, width, self.depth, self.heads, generator=generator)
 
 
 class Trained(NamedTuple):
@@ -192,7 +185,7 @@ class Probe:
             answer = icl_infer(model, prompts.icl_columns(), query, patterns)
             return icl_error(answer, wanted[:, -1])
         found = cot_generate(model, prompts.columns(), query, patterns, data.steps)
-        return cot_error(found.pattern, wanted[:, 1:])
+        return cot_error(found, wanted[:, 1:])
 
 
 @torch.no_grad()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from statistics import fmean, median
 from typing import Any
@@ -38,7 +38,7 @@ from graphtheory.lab.plot.style import (
     styled,
 )
 from graphtheory.models import GraphTransformer
-from graphtheory.papers.claims import Level
+from graphtheory.papers.claims import Level, over
 from graphtheory.papers.figure import (
     DataSets,
     Figure,
@@ -218,12 +218,8 @@ def _edges(dataset: str, root: Path | None) -> tuple[Any, int]:
     return to_undirected(data.edge_index, num_nodes=data.num_nodes), int(data.num_nodes)
 
 
-def by_network(measured: Measurements) -> dict[str, dict[int, list[float]]]:
-    """Name of a network -> z -> the test accuracy of each seed."""
-    return {
-        name: {z: [one["test"] for one in of] for (z,), of in groups(mine, "z").items()}
-        for (name,), mine in groups(measured, "network").items()
-    }
+by_network = partial(over("z", "test", "{network}"), None)
+"""Measurements -> name of a network -> z -> the test accuracy of each seed."""
 
 
 def gains(grid: CoreDistance, measured: Measurements) -> dict[str, dict[int, list[float]]]:

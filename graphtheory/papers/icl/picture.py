@@ -22,13 +22,11 @@ from graphtheory.lab.plot.style import (
     collected,
     figure_title,
     grouped,
-    legend_below,
     look,
     order,
-    panels,
     styled,
 )
-from graphtheory.papers.pictures import lines, named_rows, percent_axis, value_curves
+from graphtheory.papers.pictures import percent_axis, value_curves
 
 _SHADES = "viridis"
 
@@ -128,23 +126,16 @@ def pruning_curves(
 
     Source: figure 6.5 of Li (2024).
     """
-    runs, sizes = collected(rows, "rows", "error"), [dict(row) for row in norms]
-    runs = [row | {"%": 100 * row["rate"]} for row in named_rows(runs, "", series, "rate")]
-    widths = order(runs, "width")
-    figure, every = panels(len(widths), height=3.6, width=max(WIDTH, 4.2 * len(widths)))
-    for width, axes in zip(widths, every, strict=True):
-        mine = [row for row in runs if row["width"] == width]
-        lines(axes, mine, "%", "error", scale=100)
+    runs, sizes = [dict(row, removed=100 * row["rate"]) for row in rows], list(norms)
+    figure = prompt_errors(
+        runs, panel="m = {width}", series=series, at="removed", title=title,
+        xlabel="neurons removed (%); bars: smallest first",
+    )  # fmt: skip
+    for width, axes in zip(order(runs, "width"), figure.get_axes(), strict=True):
         if width in (small or {}):
             axes.axvline(100 * (small or {})[width], color=GRAY, linestyle=":", linewidth=1.2)
-        percent_axis(axes, 100 * max(row["error"] for row in runs))
-        axes.grid(axis="y")
-        _bars(axes, [row for row in sizes if row["width"] == width])
-        axes.set(xlabel="neurons removed (%); bars: smallest first", xlim=(-3, 100))
-        axes.set_title(f"m = {width}", fontsize=9.5, fontweight="normal")
-    every[0].set_ylabel("test error (%)")
-    legend_below(figure, *every[0].get_legend_handles_labels())
-    figure_title(figure, title)
+        axes.set_xlim(-3, 100)
+        _bars(axes, [dict(row) for row in sizes if row["width"] == width])
     return figure
 
 

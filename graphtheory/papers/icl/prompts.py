@@ -10,6 +10,7 @@ from torch import Generator, Tensor
 from torch_geometric.data import Batch, Data
 
 from graphtheory.graph import Neighborhood, query_stars
+from graphtheory.lab.train.contract import check_each
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,9 +129,7 @@ class FunctionFamily(ABC):
     """Draws one function for each prompt, of inputs N(0, I): Garg et al. (2022), 3 and 4."""
 
     def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            if value < 1:
-                raise ValueError(f"{name}: got {value}, expected at least 1")
+        check_each("at least 1", lambda value: value >= 1, **vars(self))
 
     @abstractmethod
     def outputs(self, x: Tensor, generator: Generator) -> Tensor:

@@ -214,20 +214,16 @@ def group_errors(grid: Minorities, minority: str, value: float, seed: int) -> li
     images = image_sets.load(grid.dataset, grid.root)
     pixels, digit = images.training()
     kinds = TwoKinds.of(pixels)
-    examples = grid.examples(kinds, (pixels, _label(digit)), minority, value, seed)
+    examples = grid.examples(kinds, (pixels, (digit >= FIRST_OF_ONE).long()), minority, value, seed)
     net = learn(examples, grid.recipe, seed)
     tested, digit = images.test()
-    wrong = errors(net, kinds.both(tested, _label(digit)))
+    wrong = errors(net, kinds.both(tested, (digit >= FIRST_OF_ONE).long()))
     own = KINDS.index(minority)
     norms = [covariance_norm(examples.x[examples.of(group)]) for group in (own, 1 - own)]
     return [
         {"kind": minority, "value": value, "seed": seed, "minority": wrong[own],
          "majority": wrong[1 - own], "average": sum(wrong) / 2, "norms": norms}
     ]  # fmt: skip
-
-
-def _label(digit: Tensor) -> Tensor:
-    return (digit >= FIRST_OF_ONE).long()
 
 
 def on_images(grid: Minorities, dataset: str, root: Path | None) -> Minorities:

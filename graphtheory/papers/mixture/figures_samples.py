@@ -38,8 +38,8 @@ from graphtheory.papers.mixture.training import (
     near,
 )
 from graphtheory.papers.pictures import phase_diagram, step_curves
-from graphtheory.papers.power_law import Successes, boundaries, boundary, halves
 from graphtheory.papers.shallow_trials import cells, number
+from graphtheory.papers.stats import Successes, boundaries, boundary, halves
 from graphtheory.patterns.draw import derive
 
 SUCCESS = 1e-3  # V_W

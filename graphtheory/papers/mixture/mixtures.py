@@ -17,8 +17,7 @@ from graphtheory.papers.figure import Measurements, Shown, Verdict, groups
 from graphtheory.papers.grid import Grid, Measured, axis
 from graphtheory.papers.mixture.training import Learner, Setting, Trial, draw
 from graphtheory.papers.pictures import needed_picture
-from graphtheory.papers.power_law import Array, Exponent
-from graphtheory.papers.stats import FEWEST_SEEDS, Correlation, Minimum, medians
+from graphtheory.papers.stats import FEWEST_SEEDS, Array, Correlation, Exponent, Minimum, medians
 
 Found = Exponent | Correlation | Minimum
 Letter = Literal[

@@ -10,8 +10,7 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from graphtheory.papers.mixture.data import GaussianMixture
-from graphtheory.papers.mixture.model import OneHidden, risk
+from graphtheory.papers.mixture.model import GaussianMixture, OneHidden, risk
 from graphtheory.patterns.draw import derive
 
 _STRETCH = 1.4  # D of section 4.5.1 is 1, 1.1, ..., 1.4 for d = 5; here evenly up to it for any d

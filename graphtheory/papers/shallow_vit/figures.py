@@ -13,7 +13,6 @@ from scipy.stats import linregress
 
 from graphtheory.lab.bench.rows import Row
 from graphtheory.lab.bench.table import Table
-from graphtheory.papers import power_law
 from graphtheory.papers import shallow_trials as curves
 from graphtheory.papers import shallow_trials as phases
 from graphtheory.papers.claims import Read, Trend, over
@@ -42,6 +41,7 @@ from graphtheory.papers.shallow_vit.training import (
     Learner,
     TokenPatterns,
 )
+from graphtheory.papers.stats import boundaries
 
 TOGETHER = 20  # trials that train at once
 _STRAIGHT = 0.9  # R^2 of a line
@@ -128,7 +128,7 @@ def falls_in_a_line(grid: Phases, measured: Measurements) -> Verdict:
                 f"{case}: {len(found.values)} values of sigma, through which a line always goes."
             )
             continue
-        whole, drawn = power_law.boundaries(found)
+        whole, drawn = boundaries(found)
         ends = found.labels[[0, -1]]
         lines = [linregress(found.values, np.clip(h, *ends) ** -0.5) for h in (whole, *drawn)]
         low, high = np.quantile([line.slope for line in lines[1:]], (0.025, 0.975))

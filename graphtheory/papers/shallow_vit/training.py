@@ -26,13 +26,20 @@ from graphtheory.vision.nn import Keep
 from graphtheory.vision.nn.reduce import Attended, Clean, Oracle, Random, Score
 
 
-class TokenSets(NamedTuple):
-    """N sets of L tokens."""
+class Sets(NamedTuple):
+    """N sets of S tokens, after sparsification."""
 
-    x: Tensor  # tokens [N, L, d]
+    x: Tensor  # tokens [N, S, d]
     y: Tensor  # labels +1 or -1 [N], evenly many
-    pattern: Tensor  # 0 for mu_1, 1 for mu_2, higher otherwise [N, L]
-    relevant: Tensor  # which tokens have the label's pattern, bool [N, L]
+    place: Tensor  # of each token in its set before sparsification, int64 [N, S]
+    relevant: Tensor  # which tokens have the label's pattern, bool [N, S]
+    pattern: Tensor  # 0 for mu_1, 1 for mu_2, higher otherwise [N, S]
+
+    def rows(self) -> Neighborhood:
+        """The tokens of each set."""
+        count, size = self.place.shape
+        indptr = torch.arange(count + 1) * size
+        return Neighborhood(indptr, torch.arange(count * size), count * size, validate=False)
 
 
 @dataclass(frozen=True)
@@ -90,7 +97,7 @@ class TokenPatterns:
         """Draw orthonormal patterns mu, [M, d]."""
         return orthonormal(self.num_patterns, self.dim, generator)
 
-    def sample(self, count: int, mu: Tensor, generator: Generator) -> TokenSets:
+    def sample(self, count: int, mu: Tensor, generator: Generator) -> Sets:
         """Draw `count` sets with the patterns [M, d]; labels alternate, +1 first."""
         star, confusion, others = self.counts
         spread = 2 + torch.arange(others) % (self.num_patterns - 2)
@@ -108,7 +115,8 @@ class TokenPatterns:
         size = torch.where(loud, self.c_noisy, self.c_0)
         noise = torch.randn(*shape, self.dim, generator=generator)
         x = mu[pattern] + size[..., None] * noise
-        return TokenSets(x, 1.0 - 2.0 * own, pattern, pattern == own[:, None])
+        place = torch.arange(self.tokens).expand(count, -1)
+        return Sets(x, 1.0 - 2.0 * own, place, pattern == own[:, None], pattern)
 
 
 class ShallowViT:
@@ -192,7 +200,7 @@ class Learner:
 
     def options(self) -> Algorithm4:
         """The options of its training."""
-        return Algorithm4(self.step_size, self.steps, self.batch_size, 0, Compose(), quiet=100)
+        return Algorithm4(self.step_size, self.steps, self.batch_size, Compose(), quiet=100)
 
     def model(self, mu: Tensor, tokens: int, generator: Generator) -> ShallowAttention:
         """Networks for patterns [T, M, d], at their start."""
@@ -209,21 +217,6 @@ class Learner:
         if self.network == CNN:
             return [model.W_O, model.W_V]
         return [model.W_O, model.W_V, model.W_K, model.W_Q]
-
-
-class Sets(NamedTuple):
-    """N sets of S tokens, after sparsification."""
-
-    x: Tensor  # tokens [N, S, d]
-    y: Tensor  # labels +1 or -1 [N]
-    place: Tensor  # of each token in its set before sparsification, int64 [N, S]
-    relevant: Tensor  # which tokens have the label's pattern, bool [N, S]
-
-    def rows(self) -> Neighborhood:
-        """The tokens of each set."""
-        count, size = self.place.shape
-        indptr = torch.arange(count + 1) * size
-        return Neighborhood(indptr, torch.arange(count * size), count * size, validate=False)
 
 
 class Trial(NamedTuple):
@@ -244,11 +237,7 @@ def draw(
     """
     generator = Generator().manual_seed(derive(seed))
     mu = data.patterns(generator)
-    drawn = [data.sample(n, mu, generator) for n in (count, TESTED)]
-    sets = []
-    for one in drawn:
-        place = torch.arange(data.tokens).expand(len(one.y), -1)
-        sets.append(Sets(one.x, one.y, place, one.relevant))
+    sets = [data.sample(n, mu, generator) for n in (count, TESTED)]
     if by != NONE and kept is not None:
         sets = [sparsified(s, kept, by, mu, generator) for s in sets]
     return Trial(mu, *sets)
@@ -288,11 +277,9 @@ def _keep(
     found = Keep(kept, rule)(
         sets.x, received, score=sets.relevant.float(), prefix=0, generator=generator
     )
-    stays = found.slot >= 0
-    shape = (len(sets.y), kept)
-    return Sets(
-        found.tokens, sets.y, sets.place[stays].view(shape), sets.relevant[stays].view(shape)
-    )
+    stays, shape = found.slot >= 0, (len(sets.y), kept)
+    place, relevant, pattern = (of[stays].view(shape) for of in sets[2:])
+    return Sets(found.tokens, sets.y, place, relevant, pattern)
 
 
 def _received(x: Tensor, mu: Tensor) -> Tensor:

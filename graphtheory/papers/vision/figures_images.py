@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -104,10 +105,6 @@ def _ahead(
     return f"{mean:+.1f} [{mean - half:+.1f}, {mean + half:+.1f}]", row
 
 
-def _test(one: Measured) -> float:
-    return one["test"]
-
-
 def _validation(one: Measured) -> float:
     """The mean validation accuracy over all epochs: who learns faster has more."""
     values = [value for name, value in one.items() if name.startswith("epoch ")]
@@ -116,7 +113,7 @@ def _validation(one: Measured) -> float:
 
 def ahead_of_all(grid: Variants, measured: Measurements) -> Verdict:
     """k-NN attention on half of the patches is more accurate than on all, and learns faster."""
-    test, row = _ahead(measured, "1/2", "all", "test accuracy", _test)
+    test, row = _ahead(measured, "1/2", "all", "test accuracy", itemgetter("test"))
     speed, other = _ahead(measured, "1/2", "all", "mean validation accuracy", _validation)
     return Verdict(
         f"Half of the patches less all of them: {test} points on the test images, claimed above 0 "
@@ -129,7 +126,9 @@ def ahead_of_all(grid: Variants, measured: Measurements) -> Verdict:
 def ahead_of_others(grid: Variants, measured: Measurements) -> Verdict:
     """The paper's windows and global centers are ahead of every alternative."""
     first, *others = (variant.name for variant in grid.variants)
-    found = {name: _ahead(measured, first, name, "test accuracy", _test) for name in others}
+    found = {
+        name: _ahead(measured, first, name, "test accuracy", itemgetter("test")) for name in others
+    }
     told = ", ".join(f"{name} {text}" for name, (text, _) in found.items())
     return Verdict(
         f"{first} less the others, claimed above 0: {told} points.",

@@ -1,11 +1,10 @@
 import math
-from dataclasses import replace
 
 import pytest
 import torch
 
 from graphtheory.papers.mixture import figures, figures_samples
-from graphtheory.papers.mixture.mixtures import Counted, Letter, varied
+from graphtheory.papers.mixture.mixtures import Counted, Letter, ends, varied
 from graphtheory.papers.mixture.training import Setting, draw
 from tests.papers.mixture.conftest import row
 
