@@ -35,10 +35,6 @@ class Exponent:
         """The exponent and its interval."""
         return f"{self.exponent:.2f} [{self.low:.2f}, {self.high:.2f}]"
 
-    def at(self, v: float) -> float:
-        """The value of the law at v."""
-        return self.factor * v**self.exponent
-
     def line(self, claimed: float) -> dict[str, float]:
         """As the pictures `phase_diagram` and `power_laws` draw it beside a claimed exponent."""
         return {"factor": self.factor, "exponent": self.exponent, "claimed": claimed}
@@ -197,10 +193,6 @@ class Estimate:
     value: float  # the estimate
     low: float  # lower end of its 95 % interval over resampled seeds
     high: float  # upper end
-
-    def __str__(self) -> str:
-        """The size and its interval."""
-        return f"{self.value:.2f} [{self.low:.2f}, {self.high:.2f}]"
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import torch
 from torch import Generator, Tensor, nn
@@ -96,9 +96,7 @@ class Learner:
     batch_size: int = 100  # B
     xi: float = 0.01  # spread of the start of W
 
-    def model(
-        self, data: ChainData, mu: Tensor, trials: int, generator: Generator
-    ) -> ChainAttention | ChainTransformer:
+    def model(self, data: ChainData, mu: Tensor, trials: int, generator: Generator) -> ChainModel:
         """Build the model at its start."""
         periodic = step_positions(mu, data.steps, generator)
         if not self.depth:
@@ -110,16 +108,9 @@ class Learner:
         return ChainTransformer(position, width, self.depth, self.heads, generator=generator)
 
 
-class Trained(NamedTuple):
-    """Models of several trials and the patterns they learned on."""
-
-    models: tuple[ChainModel, ...]
-    mu: Tensor
-
-
 def train(
     learner: Learner, data: ChainData, trials: int, seed: int, watch: Watch = lambda *_: None
-) -> tuple[ChainAttention | ChainTransformer, Tensor]:
+) -> tuple[ChainModel, Tensor]:
     r"""Minimize :math:`\frac12 \|z - F\|^2` over new prompts in every step; also the patterns.
 
     The one-layer models of all trials train at once; a transformer has one trial. They share the
@@ -145,11 +136,13 @@ def train(
 
 
 @lru_cache(maxsize=1)
-def one_layer(learner: Learner, data: ChainData, trials: int, seed: int) -> Trained:
-    """Trained one-layer models, kept for the next case of the same figure."""
+def one_layer(
+    learner: Learner, data: ChainData, trials: int, seed: int
+) -> tuple[list[ChainAttention], Tensor]:
+    """Trained one-layer models and their patterns, kept for the next case of the same figure."""
     model, mu = train(learner, data, trials, seed)
     assert isinstance(model, ChainAttention)
-    return Trained(tuple(model.trial(i) for i in range(trials)), mu)
+    return [model.trial(i) for i in range(trials)], mu
 
 
 @dataclass(frozen=True)

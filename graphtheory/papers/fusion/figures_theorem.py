@@ -82,7 +82,7 @@ def _exact(grid: Theorems, model: Subspaces, seed: int) -> dict[str, Any]:
     return {
         "one_side": one_side, "between": float(attention[~same].abs().max()),
         "least": float(attention[same].min()), "ratio": float(ratio), "rho": float(rho.min()),
-        "paper_rho": paper.least,
+        "paper_rho": float(paper.rho.min()),
     }  # fmt: skip
 
 

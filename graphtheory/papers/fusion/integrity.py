@@ -13,6 +13,8 @@ from scipy.optimize import nnls
 from torch import Generator, Tensor
 from torch.nn.functional import normalize
 
+from graphtheory.lab.train.contract import check_at_least
+
 
 class SubspaceSample(NamedTuple):
     """Samples drawn from clusters, with their subspaces.
@@ -49,10 +51,8 @@ class Subspaces:
     noise: float = 0.0  # epsilon in [0, 1]
 
     def __post_init__(self) -> None:
-        least = {"dim": 1, "clusters": 2, "rank": 1, "per_cluster": 1}
-        for name, low in least.items():
-            if getattr(self, name) < low:
-                raise ValueError(f"{name}: got {getattr(self, name)}, expected {low} or more")
+        check_at_least(1, dim=self.dim, rank=self.rank, per_cluster=self.per_cluster)
+        check_at_least(2, clusters=self.clusters)
         if (self.clusters - 1) * self.rank >= self.dim:
             raise ValueError(
                 f"dim: got {self.dim}, expected above (clusters - 1) * rank = "
@@ -112,11 +112,6 @@ class Integrity(NamedTuple):
 
     rho: Tensor  # of each cluster [K], in 0..1
     directions: Tensor  # the unit vectors that reach it [K, m]
-
-    @property
-    def least(self) -> float:
-        """The least rho of all clusters."""
-        return float(self.rho.min())
 
 
 def cluster_integrity(

@@ -142,12 +142,12 @@ def pruning_curves(
 def _bars(axes: Axes, rows: list[dict[str, Any]]) -> None:
     if not rows:
         return
-    ranks = sorted(order(rows, "rank"))
-    middle = [band(norms)[1] for norms in grouped(rows, "rank", "norm").values()]
+    sizes = grouped(rows, "rank", "norm")
+    middle = [band(norms)[1] for norms in sizes.values()]
     twin = axes.twinx()
     axes.set_zorder(twin.get_zorder() + 1)
     axes.patch.set_visible(False)
-    width = 90 / len(ranks)
-    twin.bar([100 * r for r in ranks], middle, width, color=COLORS[5], alpha=0.35, linewidth=0)
+    places, width = [100 * rank for rank in sizes], 90 / len(sizes)
+    twin.bar(places, middle, width, color=COLORS[5], alpha=0.35, linewidth=0)
     twin.set_ylabel("length of a row of $W_O W_V$")
     twin.spines["right"].set_visible(True)

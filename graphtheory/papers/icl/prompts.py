@@ -20,14 +20,6 @@ class Prompts:
     .. math:: P = \begin{pmatrix} x_1 & \dots & x_l & x_{query} \\ y_1 & \dots & y_l & 0
         \end{pmatrix}
 
-    Attributes:
-        x: Inputs, floating [P, l + 1, d_x].
-        y: Outputs [P, l + 1]: +1 or -1, or any number of a regression; that of the query is the
-            answer, which is in no column.
-        labels: Embeddings of the outputs -1 and +1, [2, d_y]; other numbers lie on their line.
-        pattern: Relevant pattern of every input, int64 [P, l + 1]; None where there is none.
-        task: Decisive patterns of every prompt, mapped to +1 and -1, int64 [P, 2]; or None.
-
     Raises:
         ValueError: If the shapes do not fit.
 
@@ -35,10 +27,15 @@ class Prompts:
         Li (2024), eq. (6.1).
     """
 
-    x: Tensor
+    x: Tensor  #: Inputs, floating [P, l + 1, d_x].
+    #: Outputs [P, l + 1]: +1 or -1, or any number of a regression; that of the query is the answer,
+    #: which is in no column.
     y: Tensor
+    #: Embeddings of the outputs -1 and +1, [2, d_y]; other numbers lie on their line.
     labels: Tensor
+    #: Relevant pattern of every input, int64 [P, l + 1]; None where there is none.
     pattern: Tensor | None = None
+    #: Decisive patterns of every prompt, mapped to +1 and -1, int64 [P, 2]; or None.
     task: Tensor | None = None
 
     def __post_init__(self) -> None:

@@ -26,13 +26,7 @@ from graphtheory.papers.mixture.mixtures import (
     show,
 )
 from graphtheory.papers.mixture.model import weight_error
-from graphtheory.papers.mixture.training import (
-    Learner,
-    Setting,
-    convergence,
-    critical_point,
-    descend,
-)
+from graphtheory.papers.mixture.training import Learner, Setting
 from graphtheory.papers.pictures import error_curves, step_curves
 
 
@@ -43,12 +37,12 @@ def rates(grid: Mixtures, learner: Learner, value: float) -> list[Measured]:
     """
     trials = grid.draw(value, grid.examples, torch.float64)
     net = learner.start(trials, 1, grid.first)
-    looks, path = descend(learner, net, trials)
-    end, ended = critical_point(net, trials)
+    looks, path = training.descend(learner, net, trials)
+    end, ended = training.critical_point(net, trials)
     gap = (path - end.W).detach().flatten(3).norm(dim=3)[..., 0]
     return [
         {"learner": learner.name, "value": value, "n": grid.examples, "seed": seed,
-         "ended": bool(ended[i, 0])} | convergence(looks, gap[:, i])
+         "ended": bool(ended[i, 0])} | training.convergence(looks, gap[:, i])
         for i, seed in enumerate(grid.trial_seeds)
     ]  # fmt: skip
 
@@ -61,7 +55,7 @@ def risks(grid: Mixtures, learner: Learner, value: float) -> list[Measured]:
     n = int(value) if grid.letter == "n" else grid.examples
     trials = grid.draw(value, n)
     net = learner.run(learner.start(trials, 1, grid.first), trials)
-    net, ended = critical_point(net, trials)
+    net, ended = training.critical_point(net, trials)
     rows = []
     for i, (seed, trial) in enumerate(zip(grid.trial_seeds, trials, strict=True)):
         weights = net.W.detach()[i, 0].to(trial.x)

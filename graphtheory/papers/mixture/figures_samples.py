@@ -37,7 +37,7 @@ from graphtheory.papers.mixture.training import (
     descend,
     near,
 )
-from graphtheory.papers.pictures import phase_diagram, step_curves
+from graphtheory.papers.pictures import phase_diagram, picture_of, step_curves
 from graphtheory.papers.shallow_trials import cells, number
 from graphtheory.papers.stats import Successes, boundaries, boundary, halves
 from graphtheory.patterns.draw import derive
@@ -183,17 +183,17 @@ def _show_starts(grid: Mixtures, measured: Measurements) -> Shown:
     return Shown(table, rows)
 
 
-def _picture_starts(grid: Mixtures, measured: Measurements, title: str) -> Any:
-    curves = [
+_picture_starts = picture_of(
+    step_curves,
+    lambda measured: [
         {"case": f"|Sigma| = {row['value']:g}", "series": row["start"], "step": step,
          "error": error}
         for own in groups(measured, "value", "start").values()
         for row in own
         for step, error in zip(row["steps"], row["error"], strict=True)
-    ]  # fmt: skip
-    return step_curves(
-        curves, value="error", ylabel="relative error", xlabel=STEPS, title=title, log=True
-    )
+    ],
+    value="error", ylabel="relative error", xlabel=STEPS, log=True,
+)  # fmt: skip
 
 
 class Found(NamedTuple):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -16,14 +15,6 @@ from graphtheory.lab.train.contract import check_each
 
 Teacher = Callable[[Tensor], Tensor]
 """x [n, d] -> P(y = 1 | x) [n]."""
-
-
-class Labeled(NamedTuple):
-    """Labeled examples drawn from a mixture."""
-
-    x: Tensor  # features [n, d]
-    y: Tensor  # labels 0 or 1, floating point [n]
-    group: Tensor  # which Gaussian each x is drawn from, int64 [n]
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,11 +107,13 @@ class GaussianMixture:
         x = torch.randn(count, self.dim, dtype=self.means.dtype, generator=generator)
         return x @ torch.linalg.cholesky(self.covariances[group]).t() + self.means[group]
 
-    def labeled(self, count: int, teacher: Teacher, generator: Generator) -> Labeled:
-        """Draw features, and labels by P(y = 1 | x), eq. (4.1)."""
+    def labeled(
+        self, count: int, teacher: Teacher, generator: Generator
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Features [n, d], labels 0 or 1 [n] by P(y = 1 | x), eq. (4.1), and groups [n]."""
         x, group = self.sample(count, generator)
         coin = torch.rand(count, dtype=x.dtype, generator=generator)
-        return Labeled(x, (coin < teacher(x)).to(x), group)
+        return x, (coin < teacher(x)).to(x), group
 
     def posterior(self, x: Tensor) -> Tensor:
         """P(group | x), [n, L]."""

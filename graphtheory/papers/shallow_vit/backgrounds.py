@@ -81,7 +81,7 @@ class Pasted:
         ranks = rank.to(torch.uint8).repeat_interleave(self.patch, 2)
         pictures = torch.cat([canvas, ranks.repeat_interleave(self.patch, 3)], 1)
         rows, columns = self._inside(count, generator)
-        scene = torch.cat([self._resized(images), self._marks(count)], 1)
+        scene = pad(self._resized(images), (0, 0, 0, 0, 0, 1), value=_RELEVANT)
         every = torch.arange(count)[:, None, None]
         # Indices apart bring their axes to the front: [N, region, region, C + 1].
         pictures[every, :, rows, columns] = scene.permute(0, 2, 3, 1)
@@ -93,9 +93,6 @@ class Pasted:
         corner = self.patch * torch.randint(places, (2, count, 1), generator=generator)
         rows, columns = corner + torch.arange(self.region)
         return rows[:, :, None], columns[:, None]
-
-    def _marks(self, count: int) -> Tensor:
-        return torch.full((count, 1, self.region, self.region), _RELEVANT, dtype=torch.uint8)
 
     def _resized(self, images: Tensor) -> Tensor:
         if images.shape[2:] == (self.region, self.region):

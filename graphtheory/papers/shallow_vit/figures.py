@@ -30,17 +30,7 @@ from graphtheory.papers.pictures import error_curves
 from graphtheory.papers.shallow import LINEAR, ShallowAttention
 from graphtheory.papers.shallow_trials import Boundary, Curves, Speed, ends, seed_of
 from graphtheory.papers.shallow_vit import training as tokens
-from graphtheory.papers.shallow_vit.training import (
-    ATTENTION,
-    CNN,
-    LEARNED,
-    NOISE,
-    NONE,
-    RANDOM,
-    RELEVANT,
-    Learner,
-    TokenPatterns,
-)
+from graphtheory.papers.shallow_vit.training import Learner, TokenPatterns
 from graphtheory.papers.stats import boundaries
 
 TOGETHER = 20  # trials that train at once
@@ -176,7 +166,9 @@ class Sparsified(Grid):
     """Every rule that removes tokens on the same trials."""
 
     case: Case  # what learns
-    rules: tuple[str, ...] = axis("rule", (RANDOM, RELEVANT, NOISE, ATTENTION, LEARNED))
+    rules: tuple[str, ...] = axis(
+        "rule", (tokens.RANDOM, tokens.RELEVANT, tokens.NOISE, tokens.ATTENTION, tokens.LEARNED)
+    )
     kept: tuple[int, ...] = axis("kept", (50, 45, 40, 35, 30))  # tokens that stay, S
     labels: int = 80  # N
     seeds: int = 20
@@ -190,13 +182,13 @@ def losses(grid: Sparsified, rule: str, kept: int) -> list[Measured]:
     rows = []
     for start in range(grid.first, grid.first + grid.seeds, TOGETHER):
         seeds = range(start, min(start + TOGETHER, grid.first + grid.seeds))
-        by = NONE if rule == LEARNED else rule
+        by = tokens.NONE if rule == tokens.LEARNED else rule
         trials = [
             tokens.draw(data, grid.labels, seed_of(seed, grid.labels, 0), kept, by)
             for seed in seeds
         ]
         model, _ = tokens.run(learner, trials, data.tokens, seed_of(start, grid.labels, 0))
-        if rule == LEARNED:  # and learned once more, from the same start
+        if rule == tokens.LEARNED:  # and learned once more, from the same start
             trials = tokens.most_attended(model, trials, kept)
             model, _ = tokens.run(learner, trials, data.tokens, seed_of(start, grid.labels, 0))
         tests = tokens.evaluate(model, trials)
@@ -288,7 +280,7 @@ FIGURES = (
     _boundary(
         "fig-2-3", "which trials succeed with attention and without, over alpha_*",
         Phases(
-            cases=(Case(_LONG, _HALF, 0.5), Case(replace(_LONG, network=CNN), _HALF, 0.5)),
+            cases=(Case(_LONG, _HALF, 0.5), Case(replace(_LONG, network=tokens.CNN), _HALF, 0.5)),
             setting="alpha_star", values=_ALPHAS, labels=_LABELS, seeds=8,
         ),
         -2, -4,
@@ -316,9 +308,9 @@ FIGURES = (
         losses, _show,
         (
             Trend(what="the loss", letter="the tokens that stay", claimed="does not rise",
-                  read=_of_rules(lambda rule: rule == RANDOM)),
+                  read=_of_rules(lambda rule: rule == tokens.RANDOM)),
             Trend(what="the loss", letter="the tokens that stay", claimed="rises",
-                  read=_of_rules(lambda rule: rule != RANDOM)),
+                  read=_of_rules(lambda rule: rule != tokens.RANDOM)),
         ),
         _picture, small(case=_QUARTER, kept=slice(None, None, 4), seeds=4),
     ),

@@ -237,15 +237,16 @@ def _show_spurious(grid: Spurious, measured: Measurements) -> Shown:
     return Shown(Table("%", heads, lines, words=2), rows)
 
 
-def _picture_spurious(grid: Spurious, measured: Measurements, title: str) -> Any:
-    points = [
-        {"panel": f"{name} %", "series": one["start"], "at": one["alpha_star"],
-         "error": 100 * one[key]}
+_picture_spurious = picture_of(
+    error_curves,
+    lambda measured: [
+        one | {"panel": f"{name} %", "error": one[key]}
         for (_,), mine in groups(measured, "start").items()
         for key, name in _SHOWN.items()
         for one in sorted(mine, key=lambda one: (one["alpha_star"], one["seed"]))
-    ]  # fmt: skip
-    return error_curves(points, xlabel="alpha_*", title=title, from_zero=False)
+    ],
+    series="{start}", at="alpha_star", scale=100, xlabel="alpha_*", from_zero=False,
+)  # fmt: skip
 
 
 def better_start(grid: Spurious, measured: Measurements) -> Verdict:

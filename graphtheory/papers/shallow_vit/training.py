@@ -11,6 +11,7 @@ from torch import Generator, Tensor
 
 from graphtheory.graph import Neighborhood, cliques
 from graphtheory.lab.metrics import mass_on
+from graphtheory.lab.train.contract import check_each
 from graphtheory.papers.hinge import Algorithm4, HingeTask, Outcome, train_hinge
 from graphtheory.papers.shallow import (
     ROOT,
@@ -66,24 +67,17 @@ class TokenPatterns:
     c_noisy: float = 0.0  # see there
 
     def __post_init__(self) -> None:
-        self._require("tokens", self.tokens >= 1, "at least 1")
-        for name in ("alpha_star", "alpha_confusion", "noisy"):
-            self._require(name, 0 <= getattr(self, name) <= 1, "between 0 and 1")
-        for name in ("c_0", "c_noisy"):
-            self._require(name, getattr(self, name) >= 0, "at least 0")
-        self._require("num_patterns", self.num_patterns >= 3, "at least 3")
-        self._require("dim", self.dim >= self.num_patterns, f"at least M = {self.num_patterns}")
+        check_each("at least 1", lambda value: value >= 1, tokens=self.tokens)
+        check_each("at least 0", lambda value: value >= 0, c_0=self.c_0, c_noisy=self.c_noisy)
+        check_each("at least 3", lambda value: value >= 3, num_patterns=self.num_patterns)
+        least = self.num_patterns
+        check_each(f"at least M = {least}", lambda value: value >= least, dim=self.dim)
+        shares = {name: getattr(self, name) for name in ("alpha_star", "alpha_confusion", "noisy")}
+        check_each("between 0 and 1", lambda value: 0 <= value <= 1, **shares)
         star, confusion, _ = self.counts
-        fits = confusion < star <= self.tokens - confusion
-        self._require(
-            "alpha_star",
-            fits,
-            f"more than {confusion} and at most {self.tokens - confusion} tokens",
-        )
-
-    def _require(self, name: str, holds: bool, expected: str) -> None:
-        if not holds:
-            raise ValueError(f"{name}: got {getattr(self, name)!r}, expected {expected}")
+        most = self.tokens - confusion
+        fits = f"more than {confusion} and at most {most} tokens"
+        check_each(fits, lambda _: confusion < star <= most, alpha_star=self.alpha_star)
 
     @property
     def counts(self) -> tuple[int, int, int]:

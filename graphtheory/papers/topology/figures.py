@@ -296,14 +296,8 @@ def lowest_of(by: Mapping[Pair, Sequence[float]]) -> Lowest:
 
 
 def _by_pair(measured: Measurements, key: str) -> dict[Pair, list[Measured]]:
-    out: dict[Pair, list[Measured]] = {}
-    for row in measured:
-        out.setdefault(_pair(row[key]), []).append(row)
-    return out
-
-
-def _pair(of: Sequence[float]) -> Pair:
-    return (of[0], of[1])
+    found = groups([row | {key: tuple(row[key])} for row in measured], key)
+    return {p: mine for (p,), mine in found.items()}
 
 
 @dataclass(frozen=True)
@@ -323,7 +317,9 @@ class BestTargets:
         quiet = best_target(mine, "variance")[FASTGCN]
         told = []
         for learner, best in ratio.items():
-            claim = self._claim(next(row for row in mine if row["learner"] == learner))
+            row = next(row for row in mine if row["learner"] == learner)
+            p_star = (0.9, 0.1) if row["sampler"] == FASTGCN else tuple(row["p_star"])
+            claim = self.claimed or p_star
             told.append(
                 f"{learner}: lowest over the variance on {best}, claimed {pair(claim)}: "
                 f"{best.verdict_of(claim)}; itself on {plain[learner]}."
@@ -336,11 +332,6 @@ class BestTargets:
             f"are of the same targets, each p^ is learned best: {by}; by its own in {own} of "
             f"{len(matched)}."
         )
-
-    def _claim(self, row: Measured) -> Pair:
-        if self.claimed is not None:
-            return self.claimed
-        return (0.9, 0.1) if row["sampler"] == FASTGCN else _pair(row["p_star"])
 
 
 _draw_targets = picture_of(

@@ -101,7 +101,7 @@ def test_integrity_of_a_known_case_and_of_more_clusters_and_the_sign_of_its_step
     x = torch.stack([torch.tensor([1.0, 0.0]).double(), torch.stack([angle.cos(), angle.sin()])])
     found = cluster_integrity(x, torch.tensor([0, 1]), generator)
     assert found.rho.tolist() == pytest.approx([float(angle.sin())] * 2)
-    assert found.least == pytest.approx(float(angle.sin()))
+    assert float(found.rho.min()) == pytest.approx(float(angle.sin()))
     # From here the paper's step, +x whatever the sign, leads down to the lesser peak of 0.6.
     samples = torch.tensor([[0, 0.6, 0.8], [0, 0.6, -0.8]]).double()
     barred, u = (

@@ -112,7 +112,7 @@ def test_groups_have_their_moments_and_labels_follow_the_teacher() -> None:
     assert float(y[x[:, 0] > 0].mean()) == pytest.approx(0.9, abs=0.015)
     assert float(y[x[:, 0] <= 0].mean()) == pytest.approx(0.2, abs=0.015)
     again = MIXTURE.labeled(20_000, teacher, drawn())
-    assert torch.equal(again.y, y) and torch.equal(again.group, group)
+    assert all(torch.equal(one, other) for one, other in zip(again, (x, y, group), strict=True))
 
 
 def test_posterior_slopes_symmetry_and_step() -> None:
