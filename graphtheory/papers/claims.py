@@ -16,9 +16,17 @@ from typing import Any, Literal
 
 from graphtheory.lab.bench.rows import Row
 from graphtheory.papers.figure import Measurements, Verdict, groups, verdict_of
-from graphtheory.papers.grid import Measured
-from graphtheory.papers.power_law import Exponent, Successes, regression_of
-from graphtheory.papers.stats import crossing, levels, lowest, means, medians, trend
+from graphtheory.papers.stats import (
+    Exponent,
+    Successes,
+    crossing,
+    levels,
+    lowest,
+    means,
+    medians,
+    regression_of,
+    trend,
+)
 
 
 @dataclass(frozen=True)
@@ -43,12 +51,14 @@ class Crossing:
         The smallest size where the trial is there at once, infinite where no size is enough.
         """
         out: dict[str, dict[float, list[float]]] = {self.line.format(**one): {} for one in measured}
-        for one in _trials(measured, self.line, self.setting):
-            curve = sorted((at[self.size], at[self.measure]) for at in one)
+        named = [one | {"": self.line.format(**one)} for one in measured]
+        trials = groups(named, "", self.setting, "seed")
+        for line, value, seed in sorted(trials):
+            trial = trials[line, value, seed]
+            curve = sorted((at[self.size], at[self.measure]) for at in trial)
             found = crossing(curve, self.threshold, rising=self.rising, log_x=self.log_size,
                              log_y=self.log_measure)  # fmt: skip
-            line = out[self.line.format(**one[0])]
-            line.setdefault(one[0][self.setting], []).append(found)
+            out[line].setdefault(value, []).append(found)
         return out
 
     def inside(self, grid: Any, measured: Measurements) -> dict[str, dict[float, list[float]]]:
@@ -88,13 +98,6 @@ def fewer(needed: Mapping[float, Sequence[float]], things: str, letter: str) -> 
         f"{'fewer' if falls else 'not always fewer'} with every larger value: "
         f"{verdict_of(falls, seeds)}"
     )
-
-
-def _trials(measured: Measurements, line: str, setting: str) -> list[list[Measured]]:
-    """The measurements of each trial of each line, by setting and seed."""
-    named = [one | {"": line.format(**one)} for one in measured]
-    found = groups(named, "", setting, "seed").items()
-    return [mine for _, mine in sorted(found, key=lambda item: item[0])]
 
 
 Numbers = Mapping[float, Sequence[float]]

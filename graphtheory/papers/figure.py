@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple, TypeVar
@@ -64,6 +65,26 @@ class DataSets:
 def on_dataset(grid: G, dataset: str, root: Path | None) -> G:
     """The grid on a data set: the usual `Figure.bind`."""
     return replace(grid, dataset=dataset, root=root)  # type: ignore[call-arg]
+
+
+def changed(old: Any, to: Any) -> Any:
+    """What a change makes of a value.
+
+    A dictionary changes these fields of a dataclass, or of every one in a tuple; a slice takes a
+    part of a tuple, a function makes the new value of the old one, and all else takes its place.
+    """
+    if isinstance(to, dict):
+        if isinstance(old, tuple):
+            return tuple(changed(one, to) for one in old)
+        return replace(old, **{name: changed(getattr(old, name), of) for name, of in to.items()})
+    if isinstance(to, slice):
+        return old[to]
+    return to(old) if callable(to) else to
+
+
+def small(**changes: Any) -> Callable[[Any], Any]:
+    """A quick form: the grid with other fields, as `changed` says."""
+    return partial(changed, to=changes)
 
 
 @dataclass(frozen=True)

@@ -53,13 +53,14 @@ class HingeBatch(NamedTuple):
 class Algorithm4:
     """How `train_hinge` and `descend` train.
 
-    Source: Li (2024), algorithm 4; 60 nodes and the node itself, section 3.5.1.
+    Source:
+        Li (2024), algorithm 4 with T_0 = 0, without first steps on W_O alone; 60 nodes and the node
+        itself, section 3.5.1.
     """
 
     step_size: float = 0.01  # eta
-    steps: int = 1000  # T, the steps on `first` included
+    steps: int = 1000  # T
     batch_size: int = 40  # B labeled nodes a step; all of them where there are fewer
-    first_steps: int = 0  # T_0, steps on the parameters named `first` alone
     # draws S^{n,t} from the candidates of each node of the batch, again in each step
     pattern: Pattern = field(default_factory=lambda: Compose(Sample(60), AddSelf()))
     # training ends early after this many steps in a row without a loss on any node of any trial's
@@ -74,7 +75,6 @@ def train_hinge(
     options: Algorithm4,
     generator: Generator,
     *,
-    first: Sequence[Tensor] = (),
     watch: Callable[[int], bool] = lambda step: False,
 ) -> int:
     r"""Train T networks, each with its own batches and draws; the number of steps taken.
@@ -82,9 +82,8 @@ def train_hinge(
     .. math:: \psi \leftarrow \psi - \frac{\eta}{B} \sum_{n \in B_t}
         \nabla_\psi \max(1 - y_n F(x_n), 0)
 
-    Parameters are changed in place; those of `first` are trained alone for the first steps. `watch`
-    is called with the number of steps taken, before each step and after the last; training ends
-    where it returns True.
+    Parameters are changed in place. `watch` is called with the number of steps taken, before each
+    step and after the last; training ends where it returns True.
 
     Source: Li (2024), algorithm 4, eqs. (3.3) and (B.2).
     """
@@ -95,7 +94,7 @@ def train_hinge(
         rows = on_rows(options.pattern, task.candidates, nodes, generator=generator)
         return HingeBatch(task.x, task.y[batch], rows, nodes)
 
-    return descend(network, draw, parameters, options, first=first, watch=watch)
+    return descend(network, draw, parameters, options, watch=watch)
 
 
 def descend(
@@ -104,7 +103,6 @@ def descend(
     parameters: Sequence[Tensor],
     options: Algorithm4,
     *,
-    first: Sequence[Tensor] = (),
     watch: Callable[[int], bool] = lambda step: False,
 ) -> int:
     """SGD on the hinge loss of T networks, on batches that may be new data in every step.
@@ -118,7 +116,6 @@ def descend(
     for step in range(options.steps):
         if watch(step):
             return step
-        trained = list(first if step < options.first_steps else parameters)
         batch = draw(step)
         loss = (1 - batch.y * network(batch.x, batch.rows, batch.targets)).clamp(min=0)
         quiet = 0 if bool(loss.detach().any()) else quiet + 1
@@ -127,9 +124,11 @@ def descend(
                 return step + 1
             continue  # every gradient is 0
         total = loss.mean(1).sum()
-        gradients = torch.autograd.grad(total, trained, allow_unused=True, materialize_grads=True)
+        gradients = torch.autograd.grad(
+            total, parameters, allow_unused=True, materialize_grads=True
+        )
         with torch.no_grad():
-            for value, gradient in zip(trained, gradients, strict=True):
+            for value, gradient in zip(parameters, gradients, strict=True):
                 value.sub_(gradient, alpha=options.step_size)
     watch(options.steps)
     return options.steps

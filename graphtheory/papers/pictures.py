@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, LogLocator, NullFormatter, NullLocator
+from matplotlib.ticker import FixedLocator, Locator, LogLocator, NullLocator
 
 from graphtheory.lab.plot.style import (
     COLORS,
@@ -19,7 +20,10 @@ from graphtheory.lab.plot.style import (
     WIDTH,
     Rows,
     band,
+    band_line,
     collected,
+    figure_title,
+    grouped,
     legend_below,
     look,
     order,
@@ -27,72 +31,95 @@ from graphtheory.lab.plot.style import (
     styled,
 )
 
-_RELATIVE = "squared error / variance of the targets"
+
+def picture_of(
+    draw: Callable[..., Any], rows: Callable[[Any], Rows] = lambda measured: measured,
+    **options: Any,
+) -> Callable[[Any, Any, str], Any]:  # fmt: skip
+    """A `Figure.picture` that draws what `rows` makes of the measurements."""
+    return lambda grid, measured, title: draw(rows(measured), title=title, **options)
 
 
-def band_line(
-    axes: Axes, rows: Sequence[dict[str, Any]], at: str, value: str, style: dict[str, Any],
-    label: str, *, scale: float = 1.0, alpha: float = 0.15,
+def named_rows(rows: Rows, panel: str, series: str, at: str) -> list[dict[str, Any]]:
+    """The rows with the names of their panels and lines, and with their places as `at`.
+
+    A name is text with keys of the row in braces, such as "M1 = {relevant}"; a place may be a name,
+    or the value of a key.
+    """
+    return [
+        {
+            **row, "panel": panel.format(**row), "series": series.format(**row),
+            "at": at.format(**row) if "{" in at else row[at],
+        }
+        for row in rows
+    ]  # fmt: skip
+
+
+def lines(
+    axes: Axes, rows: Sequence[dict[str, Any]], at: str, value: str,
+    names: Sequence[str] | None = None, *, scale: float = 1.0, alpha: float = 0.15, **style: Any,
 ) -> None:  # fmt: skip
-    """Draw a measure times `scale` over the settings `at`: its median, and a band q20 to q80."""
-    settings = sorted(order(rows, at))
-    bands = [band([scale * row[value] for row in rows if row[at] == x]) for x in settings]
-    low, middle, high = zip(*bands, strict=True)
-    axes.fill_between(settings, low, high, color=style["color"], alpha=alpha, linewidth=0)
-    axes.plot(settings, middle, label=label, **style)
+    """A measure times `scale` over the settings `at`, a line for each series that has one.
+
+    A line is the median, its band q20 to q80. Its look is that of the series' place among `names`,
+    by default those of the rows, and what `style` says.
+    """
+    for index, name in enumerate(names or order(rows, "series")):
+        if mine := [row for row in rows if row["series"] == name]:
+            line = look(index) | {"label": name} | style
+            band_line(axes, grouped(mine, at, value, scale), line, alpha=alpha)
 
 
 @styled
-def error_curves(rows: Rows, *, xlabel: str, title: str = "", from_zero: bool = True) -> Figure:
+def error_curves(
+    rows: Rows, *, xlabel: str, title: str = "", panel: str = "{panel}", series: str = "{series}",
+    at: str = "at", value: str = "error", scale: float = 1.0, from_zero: bool = True,
+) -> Figure:  # fmt: skip
     """Error over one setting, a line for each series: median, band from q20 to q80.
 
-    Rows, one per run, hold series (name of a line), at (the setting, a number or a name), error,
-    and optionally panel (name of the vertical axis; panels lie side by side). Panels with the same
-    series share a legend. With `from_zero` the vertical axes begin at 0.
+    Rows are one per run. Panel (name of the vertical axis; panels lie side by side), series (name
+    of a line) and at (the setting) as in `named_rows`; the error is `value` times `scale`. Panels
+    with the same series share a legend. With `from_zero` the vertical axes begin at 0.
 
     Source: figures 5.1 to 5.4 and 7.3 to 7.5 of Li (2024).
     """
-    runs = collected(rows, "rows", "error")
-    names = list(dict.fromkeys(row.get("panel", _RELATIVE) for row in runs))
+    runs = named_rows(collected(rows, "rows", value), panel, series, at)
+    names = order(runs, "panel")
     figure, every = panels(len(names), height=3.6)
-    figure.suptitle(title, x=0.01, ha="left", fontsize=10.5, fontweight="bold")
+    figure_title(figure, title)
     for name, axes in zip(names, every, strict=True):
-        _error_panel(axes, [row for row in runs if row.get("panel", _RELATIVE) == name])
-        axes.set_xlabel(xlabel)
-        axes.set_ylabel(name)
+        mine = [row for row in runs if row["panel"] == name]
+        settings = order(mine, "at")
+        named = any(isinstance(setting, str) for setting in settings)
+        place = {setting: index if named else setting for index, setting in enumerate(settings)}
+        lines(axes, [row | {"at": place[row["at"]]} for row in mine], "at", value, scale=scale)
+        texts = settings if named else [f"{setting:,}" for setting in settings]
+        axes.set_xticks(list(place.values()), texts, fontsize=8 if named else None)
+        axes.margins(x=0.08)
+        axes.grid(axis="y")
+        axes.set(xlabel=xlabel, ylabel=name)
         if from_zero:
             axes.set_ylim(bottom=0)
-    lines = [axes.get_legend_handles_labels() for axes in every]
-    if all(names == lines[0][1] for _, names in lines):
-        legend_below(figure, *lines[0])
+    legends = [axes.get_legend_handles_labels() for axes in every]
+    if all(names == legends[0][1] for _, names in legends):
+        legend_below(figure, *legends[0])
     else:
         for axes in every:
             axes.legend()
     return figure
 
 
-def _error_panel(axes: Axes, runs: list[dict[str, Any]]) -> None:
-    settings = order(runs, "at")
-    named = any(isinstance(at, str) for at in settings)
-    place = {at: index if named else at for index, at in enumerate(settings)}
-    for index, name in enumerate(order(runs, "series")):
-        mine = [row | {"at": place[row["at"]]} for row in runs if row["series"] == name]
-        band_line(axes, mine, "at", "error", look(index), name)
-    axes.set_xticks(
-        list(place.values()),
-        [at if named else f"{at:,}" for at in place],
-        fontsize=8 if named else None,
-    )
-    axes.margins(x=0.08)
-    axes.grid(axis="y")
+def _ticks(axis: Axis, places: Locator, text: Callable[[float], str] = "{:g}".format) -> None:
+    """Ticks at these places alone, as text."""
+    axis.set_major_locator(places)
+    axis.set_major_formatter(lambda x, _: text(x))
+    axis.set_minor_locator(NullLocator())
 
 
 def log_axis(axes: Axes, largest: float) -> None:
     """A logarithmic axis of the values."""
     axes.set_yscale("log")
-    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axes.yaxis.set_major_formatter(lambda y, _: f"{y:g}")
-    axes.yaxis.set_minor_locator(NullLocator())
+    _ticks(axes.yaxis, LogLocator(subs=(1, 2, 5)))
 
 
 def percent_axis(axes: Axes, largest: float) -> None:
@@ -100,9 +127,7 @@ def percent_axis(axes: Axes, largest: float) -> None:
     axes.set_yscale("symlog", linthresh=0.1, linscale=0.5)
     axes.set_ylim(-0.01, max(1.3 * largest, 0.2))
     ticks = [0, 0.1, 0.3, 1, 3, 10, 30, 100]
-    axes.yaxis.set_major_locator(FixedLocator([t for t in ticks if t <= 1.3 * largest or t < 0.2]))
-    axes.yaxis.set_major_formatter(lambda y, _: f"{y:g}")
-    axes.yaxis.set_minor_locator(NullLocator())
+    _ticks(axes.yaxis, FixedLocator([t for t in ticks if t <= 1.3 * largest or t < 0.2]))
 
 
 @styled
@@ -119,9 +144,9 @@ def value_curves(
         xlabel: Name of the setting.
         ylabel: Name of the measure.
         title: Above the picture.
-        panel: Name of a row's panel, with keys of the row in braces, such as "M1 = {relevant}".
+        panel: Name of a row's panel, as in `named_rows`.
         series: Name of its line, likewise.
-        at: Key of the setting, a number.
+        at: The setting, a number.
         value: Key of the measure.
         scale: Factor of the measure, such as 100 for percent.
         log: Whether the setting's axis is logarithmic.
@@ -132,21 +157,19 @@ def value_curves(
 
     Source: figures 6.3, 6.4 and E.2 of Li (2024), whose axes are linear.
     """
-    runs = named_rows(collected(rows, "rows", value), panel, series)
-    names, lines = order(runs, "panel"), order(runs, "series")
+    runs = named_rows(collected(rows, "rows", value), panel, series, at)
+    names, every_line = order(runs, "panel"), order(runs, "series")
     figure, every = panels(
         len(names), height=3.6, width=max(WIDTH, 3.2 * len(names)), sharey=axis is not log_axis
     )
     for name, axes in zip(names, every, strict=True):
         mine = [row for row in runs if row["panel"] == name]
-        for index, line in enumerate(lines):
-            if own := [row for row in mine if row["series"] == line]:
-                band_line(axes, own, at, value, look(index), line, scale=scale)
+        lines(axes, mine, "at", value, every_line, scale=scale)
         for height in marks:
             axes.axhline(height, color=GRAY, linestyle=":", linewidth=1)
         if upright is not None:
             axes.axvline(upright, color=GRAY, linestyle=":", linewidth=1)
-        _settings(axes, sorted(order(mine, at)), log)
+        _settings(axes, sorted(order(mine, "at")), log)
         axes.set_title(name, fontsize=9.5, fontweight="normal")
         axes.set_xlabel(xlabel)
         if axis is not None:
@@ -158,14 +181,9 @@ def value_curves(
         for axes in every
         for line, text in zip(*axes.get_legend_handles_labels(), strict=True)
     }
-    legend_below(figure, [handles[name] for name in lines], lines)
-    figure.suptitle(title, x=0.01, ha="left", fontweight="bold", fontsize=11)
+    legend_below(figure, [handles[name] for name in every_line], every_line)
+    figure_title(figure, title)
     return figure
-
-
-def named_rows(rows: Sequence[dict[str, Any]], panel: str, series: str) -> list[dict[str, Any]]:
-    """The rows with the names of their panels and lines."""
-    return [row | {"panel": panel.format(**row), "series": series.format(**row)} for row in rows]
 
 
 def _settings(axes: Axes, values: Sequence[float], log: bool) -> None:
@@ -178,10 +196,7 @@ def _settings(axes: Axes, values: Sequence[float], log: bool) -> None:
     for nth, x in enumerate(place):
         if not shown or x - place[shown[-1]] >= least:
             shown.append(nth)
-    axes.xaxis.set_major_locator(FixedLocator([values[nth] for nth in shown]))
-    axes.xaxis.set_major_formatter(lambda x, _: f"{x:g}")
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_minor_formatter(NullFormatter())
+    _ticks(axes.xaxis, FixedLocator([values[nth] for nth in shown]))
 
 
 Law = Mapping[str, float]
@@ -233,7 +248,8 @@ def _heat(axes: Axes, rows: Sequence[Mapping[str, Any]]) -> None:
     inside = {v: h for v, h in half.items() if 0 < h < math.inf}
     axes.plot(list(inside), list(inside.values()), "o", color=COLORS[3], mec="black", mew=0.6,
               label="half of the trials")  # fmt: skip
-    _ticks(axes, values, labels)
+    _ticks(axes.xaxis, _some(values, 6), _short)
+    _ticks(axes.yaxis, _some(labels, 10), _short)
     axes.set_ylim(_edges(labels)[[0, -1]])
     axes.set_xlim(_edges(values)[[0, -1]])
 
@@ -258,14 +274,6 @@ def _edges(centers: Sequence[float]) -> Any:
     return np.exp([log[0] - (middle[0] - log[0]), *middle, log[-1] + (log[-1] - middle[-1])])
 
 
-def _ticks(axes: Axes, values: Sequence[float], labels: Sequence[float]) -> None:
-    for axis, ticks in ((axes.xaxis, _some(values, 6)), (axes.yaxis, _some(labels, 10))):
-        axis.set_major_locator(ticks)
-        axis.set_major_formatter(lambda x, _: _short(x))
-        axis.set_minor_locator(NullLocator())
-        axis.set_minor_formatter(NullFormatter())
-
-
 def _some(values: Sequence[float], room: int) -> FixedLocator:
     return FixedLocator(list(values)[:: max(1, math.ceil(len(values) / room))])
 
@@ -281,7 +289,7 @@ def _panels(rows: Rows, height: float, xlabel: str, title: str) -> tuple[Figure,
     lines = -(-len(cases) // columns)
     size = (max(WIDTH, 3.4 * columns), (height + 0.6) * lines)
     figure = Figure(figsize=size, layout="constrained")
-    figure.suptitle(title, x=0.01, ha="left", fontweight="bold", fontsize=11)
+    figure_title(figure, title)
     grid = figure.subplots(lines, columns, squeeze=False, sharey=True)
     for axes in grid.flat[len(cases) :]:
         axes.set_visible(False)
@@ -315,16 +323,14 @@ def step_curves(
 
     Source: figures 3.4, 3.5, 7.6, 7.7 and F.1 of Li (2024).
     """
-    runs = collected(rows, "rows", value)
+    runs, marks = collected(rows, "rows", value), marks or {}
     figure, panels = _panels(runs, 2.8, xlabel, title)
     for case, axes in panels.items():
         mine = [row for row in runs if row["case"] == case]
+        lines(axes, mine, "step", value, marker=None)
         for index, name in enumerate(order(mine, "series")):
-            style = look(index) | {"marker": None}
-            line = [row for row in mine if row["series"] == name]
-            band_line(axes, line, "step", value, style, name)
-            if name in (marks or {}):
-                axes.axhline((marks or {})[name], color=style["color"], linestyle=":", linewidth=1)
+            if name in marks:
+                axes.axhline(marks[name], color=look(index)["color"], linestyle=":", linewidth=1)
         if boundary is not None:
             axes.axvline(boundary, color="black", linestyle="--", linewidth=1)
         axes.grid(axis="y")
@@ -334,8 +340,8 @@ def step_curves(
     for axes in every[:: 2 if len(every) > 3 else len(every)]:
         axes.set_ylabel(ylabel)
     if len(every) > 3:
-        lines = every[-1].get_legend_handles_labels()
-        figure.legend(*lines, loc="outside lower center", ncols=3)
+        drawn = every[-1].get_legend_handles_labels()
+        figure.legend(*drawn, loc="outside lower center", ncols=3)
     else:
         every[-1].legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
     return figure
@@ -356,23 +362,17 @@ def power_laws(
     figure, panels = _panels(rows, 2.8, xlabel, title)
     for index, (case, axes) in enumerate(panels.items()):
         mine = [row for row in rows if row["case"] == case]
-        values = sorted(order(mine, "value"))
-        bands = [band([r["number"] for r in mine if r["value"] == v]) for v in values]
-        middle = [m for _, m, _ in bands]
-        spread = [[m - low for low, m, _ in bands], [high - m for _, m, high in bands]]
+        numbers = grouped(mine, "value", "number")
+        low, middle, high = np.transpose([band(of) for of in numbers.values()])
+        values, spread = list(numbers), [middle - low, high - middle]
         color = COLORS[index % len(COLORS)]
         axes.set(xscale="log", yscale="log")
         axes.errorbar(values, middle, yerr=spread, fmt="o", color=color, capsize=3,
                       label="median, q20 to q80")  # fmt: skip
         if case in laws:
             _line(axes, values, laws[case])
-        for axis, ticks in (
-            (axes.xaxis, _some(values, 6)),
-            (axes.yaxis, LogLocator(subs=(1, 2, 5))),
-        ):
-            axis.set_major_locator(ticks)
-            axis.set_major_formatter(lambda x, _: _short(x))
-            axis.set_minor_locator(NullLocator())
+        _ticks(axes.xaxis, _some(values, 6), _short)
+        _ticks(axes.yaxis, LogLocator(subs=(1, 2, 5)), _short)
         axes.grid()
         axes.legend(fontsize=8)
         place = axes.get_subplotspec()

@@ -10,6 +10,7 @@ from torch import Generator, Tensor, nn
 
 from graphtheory import ops
 from graphtheory.graph import Neighborhood
+from graphtheory.lab.train.contract import check_each
 from graphtheory.ops import BucketedBias
 
 
@@ -88,12 +89,11 @@ class ShallowAttention(nn.Module):
     ) -> None:
         super().__init__()
         m_a, m_b = (embedding, embedding) if isinstance(embedding, int) else embedding
-        for name, value, least in (
-            ("dim", dim, 1), ("embedding", min(m_a, m_b), 1), ("width", width, 1),
-            ("trials", trials, 1), ("buckets", buckets, 0), ("positions", positions, 1),
-        ):  # fmt: skip
-            if value < least:
-                raise ValueError(f"{name}: got {value}, expected at least {least}")
+        check_each("at least 0", lambda value: value >= 0, buckets=buckets)
+        check_each(
+            "at least 1", lambda value: value >= 1, dim=dim, embedding=min(m_a, m_b), width=width,
+            trials=trials, positions=positions,
+        )  # fmt: skip
         self.trials, self.buckets, self.positions = trials, buckets, positions
         self.scale = width**-0.5 if scale is None else scale
         self.W_Q = nn.Parameter(torch.empty(trials, m_a, dim))
@@ -219,18 +219,17 @@ class PatternStart:
     sigma: float = 0.1  # error of the values
     delta: float = 0.2  # error of keys and queries
     xi: float = 0.01  # spread of W_O
-    matched: int | None = 2  # patterns with q_j = r_j; None is all of them
+    matched: int = 2  # patterns with q_j = r_j
 
     def __post_init__(self) -> None:
-        for name in ("sigma", "delta", "xi"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name}: got {getattr(self, name)}, expected at least 0")
+        given = {"sigma": self.sigma, "delta": self.delta, "xi": self.xi}
+        check_each("at least 0", lambda value: value >= 0, **given)
 
     @torch.no_grad()
     def __call__(self, model: ShallowAttention, mu: Tensor, generator: Generator) -> None:
         """Overwrite the start of a model, with orthonormal patterns of each trial, [T, M, d]."""
-        patterns, matched = mu.size(1), self.matched
-        matched = patterns if matched is None else min(matched, patterns)
+        patterns = mu.size(1)
+        matched = min(self.matched, patterns)
         other = patterns - matched
         p = _orthonormal(model.W_V.shape[:2], patterns, generator)
         qr = _orthonormal(model.W_K.shape[:2], patterns + other, generator)

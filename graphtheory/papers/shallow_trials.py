@@ -13,10 +13,9 @@ from graphtheory.lab.bench.table import Table
 from graphtheory.papers.claims import Crossing, Level, Power, Trend, exponent_rows, over, reached
 from graphtheory.papers.figure import Measurements, Shown, groups
 from graphtheory.papers.grid import Grid, Measured, axis
-from graphtheory.papers.pictures import needed_picture, phase_diagram, step_curves
-from graphtheory.papers.power_law import Exponent, Successes, boundary, halves
+from graphtheory.papers.pictures import needed_picture, phase_diagram, picture_of, step_curves
 from graphtheory.papers.shallow import ShallowAttention
-from graphtheory.papers.stats import means
+from graphtheory.papers.stats import Exponent, Successes, boundary, halves, means
 from graphtheory.patterns.draw import derive
 
 SUCCESS = 1e-3  # test hinge loss
@@ -250,12 +249,11 @@ def attention_claims(relevant: str) -> tuple[Level, Trend]:
 def attention_picture(relevant: str) -> Callable[[Curves, Measurements, str], Any]:
     """Draws attention on some nodes or tokens, and on all others, over the steps."""
 
-    def picture(grid: Curves, measured: Measurements, title: str) -> Any:
-        curves = [
-            {"case": one["case"], "series": series, "step": one["step"], "mass": mass}
+    def both(measured: Measurements) -> list[Measured]:
+        return [
+            one | {"series": series, "mass": mass}
             for one in measured
             for series, mass in ((relevant, one["mass"]), ("all others", 1 - one["mass"]))
         ]
-        return step_curves(curves, value="mass", ylabel="attention", title=title)
 
-    return picture
+    return picture_of(step_curves, both, value="mass", ylabel="attention")

@@ -51,15 +51,6 @@ def test_steps_are_those_of_sgd_on_each_trial_alone() -> None:
             torch.testing.assert_close(together.get_parameter(name)[t], value[0])
 
 
-def test_first_steps_leave_the_others_alone() -> None:
-    model = net()
-    before = {name: value.detach().clone() for name, value in model.named_parameters()}
-    options = replace(WHOLE, steps=3, first_steps=3)
-    train_hinge(model, task(), list(model.parameters()), options, drawn(), first=[model.W_O])
-    changed = {n for n, v in model.named_parameters() if not torch.equal(v, before[n])}
-    assert changed == {"W_O"}
-
-
 def test_batches_hold_different_labeled_nodes_and_fresh_sources() -> None:
     given, seen = task(), []
 

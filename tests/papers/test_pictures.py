@@ -70,7 +70,7 @@ def test_errors_are_medians_in_panels_that_share_a_legend() -> None:
     assert lines(second)["b"] == ([100, 300], pytest.approx([0.5, 0.45]))
     assert (first.get_ylabel(), second.get_ylabel()) == ("SGD", "Adam")
     named = [{"series": "a", "at": at, "error": 1.0} for at in ("(0.9, 0.1)", "(0.1, 0.9)")]
-    (axes,) = error_curves(named, xlabel="targets").axes
+    (axes,) = error_curves(named, panel="", xlabel="targets").axes
     assert [tick.get_text() for tick in axes.get_xticklabels()] == ["(0.9, 0.1)", "(0.1, 0.9)"]
     rows = [{"panel": p, "series": s, "at": 1, "error": 0.5} for p in "PQ" for s in "ab"]
     shared = error_curves(rows, xlabel="labels")

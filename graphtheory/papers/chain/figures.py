@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
 import torch
 
-from graphtheory.lab.bench.rows import Row
 from graphtheory.papers.chain.data import ChainData, shift_tasks
-from graphtheory.papers.chain.errors import TrajectoryErrors
-from graphtheory.papers.chain.training import Inference, Learner, Probe, one_layer
-from graphtheory.papers.chain.transitions import (
+from graphtheory.papers.chain.errors import (
+    TrajectoryErrors,
     k_step_matrix,
     output_primacy,
     output_probability,
@@ -20,11 +18,12 @@ from graphtheory.papers.chain.transitions import (
     right_end_leads,
     trajectory_probability,
 )
-from graphtheory.papers.claims import Crossing, Numbers, exponent_rows, fewer, reached, zeros
-from graphtheory.papers.figure import Figure, Measurements, Pivot, Verdict, groups
+from graphtheory.papers.chain.training import Inference, Learner, Probe, one_layer
+from graphtheory.papers.claims import Crossing, exponent_rows, fewer, reached, zeros
+from graphtheory.papers.figure import Figure, Measurements, Pivot, Verdict, groups, small
 from graphtheory.papers.grid import Grid, Measured, axis
-from graphtheory.papers.pictures import error_curves
-from graphtheory.papers.power_law import Exponent, regression_of
+from graphtheory.papers.pictures import error_curves, picture_of
+from graphtheory.papers.stats import regression_of
 from graphtheory.patterns.draw import derive
 
 _DATA, _LEARNER = ChainData(), Learner()
@@ -99,9 +98,7 @@ def errors(grid: Contexts, case: Case) -> list[Measured]:
     ]  # fmt: skip
 
 
-def _quick(grid: Contexts) -> Contexts:
-    learner = replace(grid.learner, steps=400)
-    return replace(grid, learner=learner, lengths=grid.lengths[:6:2], prompts=200, seeds=2)
+_quick = small(learner={"steps": 400}, lengths=slice(0, 6, 2), prompts=200, seeds=2)
 
 
 def _begin(row: Measured) -> list[str]:
@@ -116,64 +113,37 @@ _show = Pivot(
 )  # fmt: skip
 
 
-def _picture(grid: Contexts, measured: Measurements, title: str) -> Any:
-    return error_curves(
-        [
-            {"panel": f"{row['panel']}: test error", "series": _line(row),
-             "at": str(row["contexts"]), "error": row["error"]}
-            for row in measured
-        ],
-        xlabel="examples in the prompt", title=title,
-    )  # fmt: skip
+_picture = picture_of(
+    error_curves, panel="{panel}: test error", series="{series}", at="{contexts}",
+    xlabel="examples in the prompt",
+)  # fmt: skip
 
 
-def _line(row: Measured) -> str:
-    if not row["series"].startswith(_CONDITION):
-        return row["series"]
-    return f"condition 7.3.2 {'holds' if row['condition'] else 'fails'}"
+_NEEDED = Crossing("contexts")
 
 
-@dataclass(frozen=True)
-class Fewer:
-    """Every larger value of a letter needs less of a size, as a power of the letter."""
-
-    things: str  # what the size counts, such as "examples"
-    needed: Crossing  # reads the size that each trial needs
-    exponent: float = -2  # what the paper says is enough
-
-    def __call__(self, grid: Any, measured: Measurements) -> Verdict:
-        """One sentence or two for each line."""
-        told, rows = [], []
-        found = self.needed.inside(grid, measured)
-        for line, sizes in self.needed(grid, measured).items():
-            mine = [one for one in measured if self.needed.line.format(**one) == line]
-            text, own = self._tell(line, mine, sizes, regression_of(found[line]))
-            told.append(text)
-            rows += own
-        return Verdict(" ".join(told), rows)
-
-    def _tell(
-        self, line: str, mine: list[Measured], needed: Numbers, found: Exponent | None
-    ) -> tuple[str, list[Row]]:
+def fewer_examples(grid: Any, measured: Measurements) -> Verdict:
+    """Every larger value of a letter needs fewer examples, a power of -2 of them being enough."""
+    told, rows = [], []
+    inside = _NEEDED.inside(grid, measured)
+    for line, needed in _NEEDED(grid, measured).items():
+        mine = [one for one in measured if one["panel"] == line]
         letter = mine[0]["series"].partition(" = ")[0]
-        threshold, rows = self.needed.threshold, []
         for value, sizes in needed.items():
-            rows += reached(
-                sizes, "share of trials that get there", f"{self.things} needed",
-                {"case": line, letter: value, "error": threshold},
-            )  # fmt: skip
+            about = {"case": line, letter: value, "error": _NEEDED.threshold}
+            rows += reached(sizes, "share of trials that get there", "examples needed", about)
+        found = regression_of(inside[line])
         rows += exponent_rows("exponent", found, case=line)
         power = "too few values for an exponent"
         if found is not None:
-            claimed = f"where {self.exponent:g} is claimed to suffice"
-            power = f"the number grows as {letter}^{found}, {claimed}"
-        largest = max(one[self.needed.size] for one in mine)
-        last = [one[self.needed.measure] for one in mine if one[self.needed.size] == largest]
-        text = (
-            f"{line}: an error of {threshold:g} needs {fewer(needed, self.things, letter)}; "
-            f"{power}. With {largest} {self.things} {zeros(last)}."
+            power = f"the number grows as {letter}^{found}, where -2 is claimed to suffice"
+        largest = max(one["contexts"] for one in mine)
+        last = [one["error"] for one in mine if one["contexts"] == largest]
+        told.append(
+            f"{line}: an error of {_NEEDED.threshold:g} needs "
+            f"{fewer(needed, 'examples', letter)}; {power}. With {largest} examples {zeros(last)}."
         )
-        return text, rows
+    return Verdict(" ".join(told), rows)
 
 
 def condition_decides(grid: Contexts, measured: Measurements) -> Verdict:
@@ -225,9 +195,8 @@ def _output(letter: str, tau_o: float, rho_o: float) -> Case:
 
 def _figure(figure: str, letter: str, inference: str, *cases: Case) -> Figure:
     summary = f"error of {inference} over the examples, for several {letter}"
-    claims = (Fewer("examples", Crossing("contexts")),)
     return Figure(
-        figure, summary, Contexts(cases), errors, _show, claims, _picture, _quick
+        figure, summary, Contexts(cases), errors, _show, (fewer_examples,), _picture, _quick
     )  # fmt: skip
 
 
@@ -257,6 +226,15 @@ FIGURES = (
             ),
             lengths=(10, 20, 40, 80, 160, 320, 640),
         ),
-        errors, _show, (condition_decides,), _picture, _quick,
+        errors, _show, (condition_decides,),
+        picture_of(
+            error_curves,
+            lambda measured: [
+                one | {"condition": "holds" if one["condition"] else "fails"} for one in measured
+            ],
+            panel="{panel}: test error", series="condition 7.3.2 {condition}", at="{contexts}",
+            xlabel="examples in the prompt",
+        ),
+        _quick,
     ),
 )  # fmt: skip

@@ -25,6 +25,7 @@ from graphtheory.papers.figure import (
     Verdict,
     groups,
     last_steps,
+    small,
 )
 from graphtheory.papers.grid import Grid, Measured, axis
 from graphtheory.papers.pictures import step_curves
@@ -75,14 +76,6 @@ def looks(grid: Dynamics, seed: int) -> list[Measured]:
     return [row | ({"error": error} if row["step"] == last else {}) for row in rows]
 
 
-def _quick(grid: Dynamics) -> Dynamics:
-    deep = bool(grid.learner.depth)
-    steps = grid.learner.steps // (10 if deep else 2)
-    probe = replace(grid.probe, prompts=60) if deep else grid.probe
-    learner = replace(grid.learner, steps=steps)
-    return replace(grid, learner=learner, probe=probe, every=max(steps // 10, 1), seeds=1)
-
-
 def _show(grid: Dynamics, measured: Measurements) -> Shown:
     last = max(row["step"] for row in measured)
     shown = Pivot(
@@ -130,18 +123,14 @@ def stages(measured: Measurements) -> dict[int, tuple[float, float]]:
     other steps, and of the share of other patterns in the attention on the same step. Neither
     implies the other; infinite where there is none.
     """
+    right, pattern, *steps = MASSES
     return {
-        seed: (_left(mine, _other_steps), _left(mine, _other_patterns))
+        seed: (
+            _left(mine, lambda row: sum(row[kind] for kind in steps)),
+            _left(mine, lambda row: row[pattern] / max(row[right] + row[pattern], 1e-12)),
+        )
         for (seed,), mine in sorted(groups(measured, "seed").items())
     }
-
-
-def _other_steps(row: Measured) -> float:
-    return float(row[MASSES[2]] + row[MASSES[3]])
-
-
-def _other_patterns(row: Measured) -> float:
-    return float(row[MASSES[1]] / max(row[MASSES[0]] + row[MASSES[1]], 1e-12))
 
 
 def _left(rows: Measurements, measure: Callable[[Measured], float]) -> float:
@@ -214,7 +203,8 @@ def every_layer_selects(grid: Dynamics, measured: Measurements) -> Verdict:
 
 def _deep(figure: str, summary: str, grid: Dynamics) -> Figure:
     claims = (every_layer_selects, _final_error)
-    return Figure(figure, summary, grid, looks, _show, claims, _picture, _quick)
+    quick = small(learner={"steps": 100}, probe={"prompts": 60}, every=10, seeds=1)
+    return Figure(figure, summary, grid, looks, _show, claims, _picture, quick)
 
 
 # The source says of the transformers the numbers of layers, heads and steps alone.
@@ -222,7 +212,8 @@ FIGURES = (
     Figure(
         "fig-7-6", "attention of the query in the course of training, one layer",
         Dynamics(Learner(step_size=2.0), every=5),
-        looks, _show, (two_stages, _final_error), _picture, _quick,
+        looks, _show, (two_stages, _final_error), _picture,
+        small(learner={"steps": 500}, every=50, seeds=1),
     ),
     _deep(
         "fig-7-7", "the same in three layers of two heads, two reasoning steps",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
-
 import torch
 from torch import Generator, Tensor, nn
 
@@ -60,30 +58,33 @@ class ChainAttention(nn.Module):
 
     def forward(self, columns: Tensor, sizes: Tensor | None = None) -> Tensor:
         """Compute F of each prompt."""
-        query, nodes, rows = self._parts(columns, sizes)
+        query, nodes, rows, _ = self._parts(columns, sizes)
         out = ops.attention(query, nodes, nodes, rows, scale=1.0)
         return out[:, 0, columns.size(2) // 2 :]
 
     def attention(self, columns: Tensor, sizes: Tensor | None = None) -> list[Tensor]:
         """Weights of the query, [B, 1, L]; 0 on itself and beyond. A list of this one layer."""
-        query, nodes, rows = self._parts(columns, sizes)
+        query, nodes, rows, before = self._parts(columns, sizes)
         weights = ops.edge_softmax(ops.edge_dot(query, nodes, rows), rows)  # [edges, 1]
         out = columns.new_zeros(columns.shape[:2])
-        out[_before(columns, sizes)] = weights[:, 0]
+        out[before] = weights[:, 0]
         return [out[:, None]]
 
-    def _parts(self, columns: Tensor, sizes: Tensor | None) -> tuple[Tensor, Tensor, Neighborhood]:
-        """W p_query [B, 1, 2 d], all columns [B L, 1, 2 d], and those that it attends to."""
-        _check(columns, sizes, self.W.size(1))
+    def _parts(
+        self, columns: Tensor, sizes: Tensor | None
+    ) -> tuple[Tensor, Tensor, Neighborhood, Tensor]:
+        """W p_query [B, 1, 2 d], all columns [B L, 1, 2 d], and those before it, also as [B, L]."""
+        last = _checked(columns, sizes, self.W.size(1)) - 1
+        before = _first(columns, last)
         count, length, width = columns.shape
         if count % self.trials:
             raise ValueError(f"columns: {count} prompts, expected a multiple of {self.trials}")
         x = columns + self.position(torch.arange(length, device=columns.device))
-        own = x[torch.arange(count, device=x.device), _last(columns, sizes)]
+        own = x[torch.arange(count, device=x.device), last]
         query = own.view(self.trials, -1, width) @ self.W.transpose(1, 2)
         # Unused columns stay where they are: removing them would copy the rest.
-        rows = token_bipartite(count, 1, length, x.device).keep(_before(columns, sizes).flatten())
-        return query.flatten(0, 1)[:, None], x.flatten(0, 1)[:, None], rows
+        rows = token_bipartite(count, 1, length, x.device).keep(before.flatten())
+        return query.flatten(0, 1)[:, None], x.flatten(0, 1)[:, None], rows, before
 
 
 class ChainTransformer(nn.Module):
@@ -95,33 +96,31 @@ class ChainTransformer(nn.Module):
     """
 
     def __init__(
-        self, position: nn.Module, dim: int, depth: int, heads: int, *, norm: bool = True,
-        mlp_ratio: float = 4.0, generator: Generator | None = None,
+        self, position: nn.Module, dim: int, depth: int, heads: int, *,
+        generator: Generator | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
         if dim % 2:
             raise ValueError(f"dim: got {dim}, expected two vectors of one width")
         self.dim = dim
-        blocks = [gpt_block(dim, heads, mlp_ratio=mlp_ratio, norm=norm) for _ in range(depth)]
-        last = nn.LayerNorm(dim) if norm else nn.Identity()
-        self.gpt = GPT(nn.Identity(), position, blocks, nn.Linear(dim, dim // 2), norm=last)
+        blocks = [gpt_block(dim, heads) for _ in range(depth)]
+        head, norm = nn.Linear(dim, dim // 2), nn.LayerNorm(dim)
+        self.gpt = GPT(nn.Identity(), position, blocks, head, norm=norm)
         self.gpt.reset_parameters(generator)
 
     def forward(self, columns: Tensor, sizes: Tensor | None = None) -> Tensor:
         """F of each prompt, from its last column."""
-        _check(columns, sizes, self.dim)
-        out = self.gpt(columns, _mask(columns, sizes))
-        return out[torch.arange(len(out), device=out.device), _last(columns, sizes)]
+        last = _checked(columns, sizes, self.dim) - 1
+        out = self.gpt(columns, None if sizes is None else _first(columns, sizes))
+        return out[torch.arange(len(out), device=out.device), last]
 
     @torch.no_grad()
     def attention(self, columns: Tensor, sizes: Tensor | None = None) -> list[Tensor]:
         """Of each layer, the weights of the last column on all, itself included, [B, heads, L]."""
-        _check(columns, sizes, self.dim)
-        mask = _mask(columns, sizes)
-        shown = columns.new_ones(columns.shape[:2], dtype=torch.bool) if mask is None else mask
+        shown = _first(columns, _checked(columns, sizes, self.dim))
         node = shown.sum(1).cumsum(0) - 1  # of the last column of each prompt
         found = []
-        for rows, weights in attention_maps(self.gpt, columns, mask):
+        for rows, weights in attention_maps(self.gpt, columns, None if sizes is None else shown):
             of_last = rows.rows(node)
             first, last = rows.indptr[node], rows.indptr[node + 1]
             edges = torch.arange(of_last.num_edges, device=node.device)
@@ -132,13 +131,13 @@ class ChainTransformer(nn.Module):
         return found
 
 
-def _check(columns: Tensor, sizes: Tensor | None, width: int) -> None:
-    """Raise unless every prompt has at least two columns of that width."""
+def _checked(columns: Tensor, sizes: Tensor | None, width: int) -> Tensor:
+    """The columns of each prompt [B]; raises unless there are at least two, of that width."""
     shape = tuple(columns.shape)
     if columns.dim() != 3 or shape[2] != width or shape[1] < 2:
         raise ValueError(f"columns: shape {shape}, expected [B, L, {width}] with L at least 2")
     if sizes is None:
-        return
+        return torch.full(shape[:1], shape[1], device=columns.device)
     if sizes.shape != shape[:1]:
         raise ValueError(f"sizes: shape {tuple(sizes.shape)}, expected ({shape[0]},)")
     if not bool(((sizes >= 2) & (sizes <= shape[1])).all()):
@@ -146,47 +145,16 @@ def _check(columns: Tensor, sizes: Tensor | None, width: int) -> None:
             f"sizes: from {int(sizes.min())} to {int(sizes.max())}, expected 2 to "
             f"{shape[1]} columns"
         )
+    return sizes
 
 
-def _mask(columns: Tensor, sizes: Tensor | None) -> Tensor | None:
-    """Bool [B, L]: the columns that belong to a prompt."""
-    if sizes is None:
-        return None
+def _first(columns: Tensor, sizes: Tensor) -> Tensor:
+    """Bool [B, L]: that many columns of each prompt."""
     return torch.arange(columns.size(1), device=columns.device) < sizes[:, None]
 
 
-def _last(columns: Tensor, sizes: Tensor | None) -> Tensor:
-    """Index of the last column of each prompt, [B]."""
-    if sizes is None:
-        return torch.full((len(columns),), columns.size(1) - 1, device=columns.device)
-    return sizes - 1
-
-
-def _before(columns: Tensor, sizes: Tensor | None) -> Tensor:
-    """Bool [B, L] of the columns before the last."""
-    last = _last(columns, sizes)
-    return torch.arange(columns.size(1), device=columns.device) < last[:, None]
-
-
-class ChainModel(Protocol):
-    """A model of prompts: `ChainAttention` or `ChainTransformer`."""
-
-    def __call__(self, columns: Tensor, sizes: Tensor | None = None) -> Tensor:
-        """F [B, d] of prompts [B, L, 2 d]."""
-        ...
-
-    def attention(self, columns: Tensor, sizes: Tensor | None = None) -> list[Tensor]:
-        """Attention weights of the last column, [B, heads, L] for each layer."""
-        ...
-
-
-class Generated(NamedTuple):
-    """What a model answers, step by step."""
-
-    pattern: Tensor  # index in the vocabulary of each step's answer [B, K]
-    # of each step, the weights of the query in each layer, [B, heads, columns so far]; empty unless
-    # asked for
-    attention: list[list[Tensor]]
+ChainModel = ChainAttention | ChainTransformer
+"""A model of prompts."""
 
 
 def nearest(out: Tensor, vocabulary: Tensor) -> Tensor:
@@ -199,15 +167,15 @@ def nearest(out: Tensor, vocabulary: Tensor) -> Tensor:
 
 @torch.no_grad()
 def cot_generate(
-    model: ChainModel, context: Tensor, query: Tensor, vocabulary: Tensor, steps: int,
-    *, attention: bool = False,
-) -> Generated:  # fmt: skip
+    model: ChainModel, context: Tensor, query: Tensor, vocabulary: Tensor, steps: int
+) -> Tensor:
     r"""K steps of reasoning: each answer completes its column and is the input of the next.
 
     .. math:: P_{k+1} = (P_k \; q_{k+1}), \quad q_k = (v_{k-1}^\top \; v_k^\top)^\top, \quad
         q_{k+1} = (v_k^\top \; 0^\top)^\top
 
     The context is E_1..E_l of `ChainPrompts.columns`, [B, l K, 2 d], the query x_query [B, d].
+    Returns the index in the vocabulary of each step's answer, [B, K].
 
     Source: Li (2024), eqs. (7.4) to (7.6), algorithm 4.
     """
@@ -216,16 +184,13 @@ def cot_generate(
     _check_prompts(context, query)
     length, dim = context.size(1), query.size(1)
     whole = torch.nn.functional.pad(context, (0, 0, 0, steps))
-    answers, weights, now = [], [], query
+    answers, now = [], query
     for place in range(length, length + steps):
         whole[:, place, :dim] = now
-        columns = whole[:, : place + 1]
-        answers.append(nearest(model(columns), vocabulary))
-        if attention:
-            weights.append(model.attention(columns))
+        answers.append(nearest(model(whole[:, : place + 1]), vocabulary))
         now = vocabulary[answers[-1]]
         whole[:, place, dim:] = now
-    return Generated(torch.stack(answers, 1), weights)
+    return torch.stack(answers, 1)
 
 
 def _check_prompts(context: Tensor, query: Tensor) -> None:
@@ -244,4 +209,4 @@ def icl_infer(model: ChainModel, context: Tensor, query: Tensor, vocabulary: Ten
 
     Arguments as in `cot_generate`, with the context of `ChainPrompts.icl_columns`, eq. (7.8).
     """
-    return cot_generate(model, context, query, vocabulary, 1).pattern[:, 0]
+    return cot_generate(model, context, query, vocabulary, 1)[:, 0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import torch
 from torch import Generator, Tensor, nn
@@ -20,7 +20,7 @@ from graphtheory.papers.chain.model import (
     icl_infer,
 )
 from graphtheory.patterns.draw import derive
-from graphtheory.vision.nn import LearnedPositions, PeriodicPositions, SinusoidalPositions
+from graphtheory.vision.nn import PeriodicPositions, SinusoidalPositions
 
 MASSES = (
     "same step, same pattern",
@@ -74,7 +74,7 @@ def chain_mass(weights: Tensor, same_step: Tensor, same_pattern: Tensor) -> dict
 
 
 Inference = Literal["CoT", "ICL"]
-Position = Literal["orthonormal", "sinusoidal", "learned"]
+Position = Literal["orthonormal", "sinusoidal"]
 Watch = Callable[[int, ChainModel, Tensor], None]
 """(steps taken, model, patterns)"""
 _COLUMNS = 25_000  # of prompts that are tested at once: 6 MB, which a cache holds
@@ -91,16 +91,12 @@ class Learner:
     # vectors of positions; sinusoids are scaled to length 1, that of the orthonormal vectors and of
     # the patterns
     position: Position = "orthonormal"
-    norm: bool = True  # whether the transformer has layer norms
-    mlp_ratio: float = 4.0  # width of its MLPs over that of a column; 0 for none
     step_size: float = 5.0  # eta
     steps: int = 1000  # T
     batch_size: int = 100  # B
     xi: float = 0.01  # spread of the start of W
 
-    def model(
-        self, data: ChainData, mu: Tensor, trials: int, generator: Generator
-    ) -> ChainAttention | ChainTransformer:
+    def model(self, data: ChainData, mu: Tensor, trials: int, generator: Generator) -> ChainModel:
         """Build the model at its start."""
         periodic = step_positions(mu, data.steps, generator)
         if not self.depth:
@@ -109,24 +105,12 @@ class Learner:
         position: nn.Module = PeriodicPositions(periodic)
         if self.position == "sinusoidal":
             position = SinusoidalPositions(width, scale=(2 / width) ** 0.5)
-        if self.position == "learned":
-            position = LearnedPositions((data.contexts + 1) * data.steps, width)
-        return ChainTransformer(
-            position, width, self.depth, self.heads,
-            norm=self.norm, mlp_ratio=self.mlp_ratio, generator=generator,
-        )  # fmt: skip
-
-
-class Trained(NamedTuple):
-    """Models of several trials and the patterns they learned on."""
-
-    models: tuple[ChainModel, ...]
-    mu: Tensor
+        return ChainTransformer(position, width, self.depth, self.heads, generator=generator)
 
 
 def train(
     learner: Learner, data: ChainData, trials: int, seed: int, watch: Watch = lambda *_: None
-) -> tuple[ChainAttention | ChainTransformer, Tensor]:
+) -> tuple[ChainModel, Tensor]:
     r"""Minimize :math:`\frac12 \|z - F\|^2` over new prompts in every step; also the patterns.
 
     The one-layer models of all trials train at once; a transformer has one trial. They share the
@@ -152,11 +136,13 @@ def train(
 
 
 @lru_cache(maxsize=1)
-def one_layer(learner: Learner, data: ChainData, trials: int, seed: int) -> Trained:
-    """Trained one-layer models, kept for the next case of the same figure."""
+def one_layer(
+    learner: Learner, data: ChainData, trials: int, seed: int
+) -> tuple[list[ChainAttention], Tensor]:
+    """Trained one-layer models and their patterns, kept for the next case of the same figure."""
     model, mu = train(learner, data, trials, seed)
     assert isinstance(model, ChainAttention)
-    return Trained(tuple(model.trial(i) for i in range(trials)), mu)
+    return [model.trial(i) for i in range(trials)], mu
 
 
 @dataclass(frozen=True)
@@ -192,7 +178,7 @@ class Probe:
             answer = icl_infer(model, prompts.icl_columns(), query, patterns)
             return icl_error(answer, wanted[:, -1])
         found = cot_generate(model, prompts.columns(), query, patterns, data.steps)
-        return cot_error(found.pattern, wanted[:, 1:])
+        return cot_error(found, wanted[:, 1:])
 
 
 @torch.no_grad()

@@ -15,11 +15,11 @@ from graphtheory.papers import shallow_trials as phases
 from graphtheory.papers.claims import Level, Trend
 from graphtheory.papers.core_neighborhood import training as core
 from graphtheory.papers.core_neighborhood.training import GCN, GT, Learner
-from graphtheory.papers.figure import Figure, Measurements, Shown, groups
+from graphtheory.papers.figure import Figure, Measurements, Shown, groups, small
 from graphtheory.papers.grid import Measured
 from graphtheory.papers.pictures import step_curves
 from graphtheory.papers.shallow import LINEAR, ShallowAttention
-from graphtheory.papers.shallow_trials import Boundary, Speed, seed_of
+from graphtheory.papers.shallow_trials import Boundary, Speed, ends, seed_of
 from graphtheory.papers.stats import means
 
 TOGETHER = 40  # trials that train at once: their hidden layers stay in the processor's cache
@@ -76,12 +76,9 @@ def trials(grid: Phases, case: Case, labels: int) -> list[Measured]:
     return rows
 
 
-def _quick(grid: Phases) -> Phases:
-    return replace(grid, values=phases.ends(grid.values), labels=grid.labels[1:-1:2], seeds=4)
-
-
 def _figure(figure: str, summary: str, grid: Phases, law: Boundary) -> Figure:
-    return Figure(figure, summary, grid, trials, law.show, (law.claim,), law.picture, _quick)
+    quick = small(values=ends, labels=slice(1, -1, 2), seeds=4)
+    return Figure(figure, summary, grid, trials, law.show, (law.claim,), law.picture, quick)
 
 
 _LEARNT = Learner(step_size=1.0, steps=500)  # to convergence, where samples are counted
@@ -119,13 +116,9 @@ def looks(grid: Curves, case: Case, value: float) -> list[Measured]:
     return rows
 
 
-def _quick_steps(grid: Curves) -> Curves:
-    cases = tuple(
-        replace(case, learner=replace(case.learner, steps=case.learner.steps // 2))
-        for case in grid.cases
-    )
-    ends = phases.ends(grid.values)
-    return replace(grid, cases=cases, values=ends, seeds=2, every=2 * grid.every)
+_quick = small(
+    cases={"learner": {"steps": lambda n: n // 2}}, values=ends, seeds=2, every=lambda n: 2 * n
+)
 
 
 def _by_flips(measured: Measurements) -> Mapping[tuple[str, float], list[Measured]]:
@@ -188,11 +181,7 @@ def _show_loss(grid: Curves, measured: Measurements) -> Shown:
 
 def _draw_loss(grid: Curves, measured: Measurements, title: str) -> Any:
     return step_curves(
-        [
-            {"case": one["case"], "series": f"eps_0 = {one['eps_0']:g}", "step": one["step"],
-             "hinge": one["hinge"]}
-            for one in measured
-        ],
+        [one | {"series": f"eps_0 = {one['eps_0']:g}"} for one in measured],
         value="hinge", ylabel="test hinge loss (dotted: 2 eps_0)", title=title,
         marks={f"eps_0 = {eps_0:g}": 2 * eps_0 for eps_0 in grid.values},
     )  # fmt: skip
@@ -225,7 +214,7 @@ _REGULAR = Case(_GCN, "regular", 0.2)
 def _speed(figure: str, summary: str, cases: tuple[Case, ...], *claimed: float) -> Figure:
     law = Speed("gamma_d", claimed)
     grid = Curves(cases=cases, setting="gamma_d", values=_FEW, labels=800, until_learned=True)
-    return Figure(figure, summary, grid, looks, law.show, law.claims, law.picture, _quick_steps)
+    return Figure(figure, summary, grid, looks, law.show, law.claims, law.picture, _quick)
 
 
 # Chosen here, because the source does not say or because what it says does not learn: the step
@@ -272,7 +261,7 @@ FIGURES = (
             Trend(what="the step at which the loss settles", letter="eps_0",
                   read=steps_to_settle, claimed="rises", sample=means),
         ),
-        _draw_loss, _quick_steps,
+        _draw_loss, _quick,
     ),
     Figure(
         "fig-3-5", "attention on class-relevant nodes over the steps",
@@ -285,7 +274,7 @@ FIGURES = (
             setting="gamma_d", values=(0.2,),
         ),
         looks, _show_attention, curves.attention_claims("class-relevant nodes"),
-        curves.attention_picture("class-relevant"), _quick_steps,
+        curves.attention_picture("class-relevant"), _quick,
     ),
     _speed("fig-3-7", "steps that a GCN needs, over gamma_d", (_REGULAR,), -2),
     _speed(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from statistics import fmean, median
 from typing import Any
@@ -27,7 +27,10 @@ from graphtheory.lab.plot.style import (
     COLORS,
     LIGHT,
     Rows,
+    band_line,
     collected,
+    figure_title,
+    grouped,
     legend_below,
     look,
     order,
@@ -35,7 +38,7 @@ from graphtheory.lab.plot.style import (
     styled,
 )
 from graphtheory.models import GraphTransformer
-from graphtheory.papers.claims import Level
+from graphtheory.papers.claims import Level, over
 from graphtheory.papers.figure import (
     DataSets,
     Figure,
@@ -46,7 +49,6 @@ from graphtheory.papers.figure import (
     verdict_of,
 )
 from graphtheory.papers.grid import Grid, Measured, axis, unrecorded
-from graphtheory.papers.pictures import band_line
 
 
 @styled
@@ -61,7 +63,7 @@ def accuracy_and_bias(rows: Rows, *, bias_of: Sequence[str], title: str = "") ->
     for index, name in enumerate(order(runs, "network")):
         mine = [row for row in runs if row["network"] == name]
         style = look(index) if index < len(COLORS) else {"color": LIGHT, "marker": "*"}
-        band_line(left, mine, "z", "test", style, name, scale=100)
+        band_line(left, grouped(mine, "z", "test", 100), style | {"label": name})
     for index, z in enumerate(sorted(order(runs, "z"))):
         every = [[r["b"] for r in runs if (r["network"], r["z"]) == (name, z) and "b" in r]
                  for name in bias_of]  # fmt: skip
@@ -69,16 +71,14 @@ def accuracy_and_bias(rows: Rows, *, bias_of: Sequence[str], title: str = "") ->
         line = [median(values) for values in zip(*found, strict=True)]
         right.plot(range(len(line)), line, label=f"labels by z = {z}", **look(index))
     left.set_xticks(sorted(order(runs, "z")))
-    left.set_xlabel("distance z that decides (hops)")
-    left.set_ylabel("test accuracy (%)")
+    left.set(xlabel="distance z that decides (hops)", ylabel="test accuracy (%)")
     right.xaxis.set_major_locator(MaxNLocator(integer=True))
-    right.set_xlabel("distance (hops)")
-    right.set_ylabel("learned b, mean removed")
+    right.set(xlabel="distance (hops)", ylabel="learned b, mean removed")
     right.legend()
     for axes in (left, right):
         axes.grid(axis="y")
     legend_below(figure, *left.get_legend_handles_labels())
-    figure.suptitle(title, x=0.01, ha="left", fontsize=10.5, fontweight="bold")
+    figure_title(figure, title)
     return figure
 
 
@@ -228,12 +228,8 @@ def _edges(dataset: str, root: Path | None) -> tuple[Any, int]:
     return to_undirected(data.edge_index, num_nodes=data.num_nodes), int(data.num_nodes)
 
 
-def by_network(measured: Measurements) -> dict[str, dict[int, list[float]]]:
-    """Name of a network -> z -> the test accuracy of each seed."""
-    return {
-        name: {z: [one["test"] for one in of] for (z,), of in groups(mine, "z").items()}
-        for (name,), mine in groups(measured, "network").items()
-    }
+by_network = partial(over("z", "test", "{network}"), None)
+"""Measurements -> name of a network -> z -> the test accuracy of each seed."""
 
 
 def gains(grid: CoreDistance, measured: Measurements) -> dict[str, dict[int, list[float]]]:

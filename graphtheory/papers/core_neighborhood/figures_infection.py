@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import fmean
-from typing import Any
 
 import networkx as nx
 import torch
@@ -22,9 +21,9 @@ from graphtheory.lab.bench.table import mean_spread
 from graphtheory.models.stack import ResidualStack, StackOptions
 from graphtheory.nn import GATConv, GCNConv, SPDTransformerConv
 from graphtheory.nn.conv.pna_conv import PNAConv
-from graphtheory.papers.figure import Figure, Measurements, Pivot, Verdict, verdict_of
+from graphtheory.papers.figure import Figure, Measurements, Pivot, Verdict, small, verdict_of
 from graphtheory.papers.grid import Grid, Measured, axis
-from graphtheory.papers.pictures import error_curves
+from graphtheory.papers.pictures import error_curves, picture_of
 from graphtheory.patterns import AddSelf, Compose, KHop
 
 OURS = "SPD transformer"
@@ -146,15 +145,6 @@ def reads_distances(grid: Infection, measured: Measurements) -> Verdict:
     return Verdict(f"{OURS}: {told}; at least {_LEAST} expected: {holds}.")
 
 
-def _picture(grid: Infection, measured: Measurements, title: str) -> Any:
-    rows = [
-        {"series": one["network"], "panel": "Matthews correlation", "at": f"{one['nodes']:,}",
-         "error": one["mcc"]}
-        for one in measured
-    ]  # fmt: skip
-    return error_curves(rows, xlabel="nodes", title=title)
-
-
 FIGURES = (
     Figure(
         "infection", "hops to the nearest infected node on Erdos-Renyi graphs", Infection(),
@@ -166,10 +156,11 @@ FIGURES = (
             "0.09, GAT 0.32 and 0.10, PNA 0.54 and 0.42, GPS 0.18 and out of memory, Graphormer "
             "out of memory, their NSA 0.92 and 0.87. Only step size and decay of ours had trials.",
         ),
-        (reads_distances,), _picture,
-        lambda grid: replace(
-            grid, networks=grid.networks[:2], graphs=((600, 2.5e-3, 6),), layers=4, steps=60,
-            seeds=1,
+        (reads_distances,),
+        picture_of(
+            error_curves, panel="Matthews correlation", series="{network}", at="{nodes:,}",
+            value="mcc", xlabel="nodes",
         ),
+        small(networks=slice(2), graphs=((600, 2.5e-3, 6),), layers=4, steps=60, seeds=1),
     ),
 )  # fmt: skip

@@ -18,43 +18,10 @@ from graphtheory.lab.bench.rows import Row
 from graphtheory.lab.bench.table import Table, percent_mean
 from graphtheory.lab.datasets.catalogue import key
 from graphtheory.lab.datasets.graphs import Data
-from graphtheory.lab.plot.style import Rows, band, collected, look, order, panels, styled
 from graphtheory.lab.zoo import node_models as zoo
 from graphtheory.papers.figure import DataSets, Figure, Measurements, Shown, Verdict, groups
 from graphtheory.papers.grid import Grid, Measured, axis, unrecorded
-
-
-@styled
-def accuracy_over_labels(rows: Rows, *, metric: str = "accuracy", title: str = "") -> Any:
-    """Test score over the number of labeled nodes: median of each model, band from q20 to q80.
-
-    Rows, one per run, hold model, labels (nodes) and test (0..1).
-
-    Source: figures 3.9 and B.8 of Li (2024).
-    """
-    runs = collected(rows, "rows", "labels")
-    figure, (axes,) = panels(1, height=3.4)
-    for index, model in enumerate(order(runs, "model")):
-        mine = [row for row in runs if row["model"] == model]
-        counts = sorted(order(mine, "labels"))
-        low, middle, high = zip(
-            *(band([100 * r["test"] for r in mine if r["labels"] == n]) for n in counts),
-            strict=True,
-        )
-        style = look(index)
-        axes.fill_between(counts, low, high, color=style["color"], alpha=0.18, linewidth=0)
-        axes.plot(counts, middle, label=model, **style)
-    axes.set_xscale("log")
-    ticks = sorted(order(runs, "labels"))
-    axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
-    axes.minorticks_off()
-    axes.grid(axis="y")
-    axes.set_xlabel("labeled nodes")
-    axes.set_ylabel(f"test {metric} (%)")
-    axes.set_title(title)
-    axes.legend()
-    return figure
-
+from graphtheory.papers.pictures import value_curves
 
 MODELS = ("gt", "gt-plain", "gcn")
 _QUICK_EPOCHS = 40
@@ -200,13 +167,11 @@ def best_with_encoding(grid: Labels, measured: Measurements) -> Verdict:
 def draw_labels(grid: Labels, measured: Measurements, title: str) -> Any:
     """Test score over the number of labels."""
     counts = {share: round(labels) for share, (labels, _) in by_labels(measured).items()}
-    return accuracy_over_labels(
-        [  # splits differ by a node
-            {"model": one["model"], "labels": counts[one["share"]], "test": one["value"]}
-            for one in measured
-        ],
-        title=title,
-    )
+    return value_curves(
+        [one | {"labels": counts[one["share"]]} for one in measured],  # splits differ by a node
+        panel="", series="{model}", at="labels", scale=100, xlabel="labeled nodes",
+        ylabel="test accuracy (%)", title=title,
+    )  # fmt: skip
 
 
 def _on_labels(grid: Labels, dataset: str, root: Path | None) -> Labels:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 import numpy as np
 
@@ -15,7 +14,7 @@ from graphtheory.lab.bench.table import Table
 from graphtheory.lab.datasets.graphs import load_known
 from graphtheory.papers.figure import DataSets, Figure, Measurements, Shown, Verdict, groups
 from graphtheory.papers.grid import Grid, Measured, unrecorded
-from graphtheory.papers.pictures import log_axis, value_curves
+from graphtheory.papers.pictures import log_axis, picture_of, value_curves
 
 DIRECTIONS = 3  # eigenvectors that tables B.1 to B.4 take
 HELD = 0.5  # share that these hold of a class that "a few eigenvectors" represent
@@ -103,18 +102,16 @@ def few_directions(grid: Spectra, measured: Measurements) -> Verdict:
     return Verdict(f"{' '.join(told)} Of {nodes:,} nodes with features.")
 
 
-def _picture(grid: Spectra, measured: Measurements, title: str) -> Any:
-    return value_curves(
-        [
-            one | {"at": place, "value": value}
-            for one in measured
-            for place, value in one["eigenvalues"]
-        ],
-        xlabel="place, the largest first", ylabel="eigenvalue", title=title, panel="{moment}",
-        series="class {class}", axis=log_axis,
-    )  # fmt: skip
-
-
+_picture = picture_of(
+    value_curves,
+    lambda measured: [
+        one | {"at": place, "value": value}
+        for one in measured
+        for place, value in one["eigenvalues"]
+    ],
+    xlabel="place, the largest first", ylabel="eigenvalue", panel="{moment}",
+    series="class {class}", axis=log_axis,
+)  # fmt: skip
 FIGURES = tuple(
     Figure(
         figure, "eigenvalues of the features of each class", Spectra(), spectra, _show,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
@@ -13,7 +14,7 @@ from graphtheory.lab.bench.rows import Row
 from graphtheory.lab.bench.table import Table
 from graphtheory.lab.datasets.graphs import load_known
 from graphtheory.lab.report.diagnosis import NODES, REGIONS, Printed, pictures, share_table
-from graphtheory.papers.figure import DataSets, Figure, Measurements, Shown, Verdict
+from graphtheory.papers.figure import DataSets, Figure, Measurements, Shown, Verdict, small
 from graphtheory.papers.grid import Grid, Measured, unrecorded
 
 PRINTED: dict[str, dict[str, Any]] = {
@@ -293,14 +294,6 @@ def _told(one: Compared) -> str:
     return f"{told}, {'found' if one.difference < _EXACT else f'off by {one.difference:.2f}'}"
 
 
-def _quick(grid: Diagnosed) -> Diagnosed:
-    return replace(grid, max_distance=min(3, grid.max_distance))
-
-
-def _without_features(name: str, root: Path | None) -> Any:
-    return load_graph(name, root, seed=0)
-
-
 def _table(
     figure: str,
     summary: str,
@@ -311,16 +304,9 @@ def _table(
 ) -> Figure:
     return Figure(
         figure, summary, grid, diagnosis, printed.show, (printed.agrees,),
-        printed.picture if printed.drawn else None, _quick,
+        printed.picture if printed.drawn else None, 
+        small(max_distance=lambda hops: min(3, hops)),
         DataSets(datasets[0], datasets, read=read),
-    )  # fmt: skip
-
-
-def _shares_tables(figure: str, table: str, dataset: str) -> Figure:
-    return _table(
-        figure, "discriminative nodes of each class",
-        PrintedTable(table, (_SHARE,), "shares"), Diagnosed(max_distance=1), dataset,
-        read=load_known,
     )  # fmt: skip
 
 
@@ -331,10 +317,17 @@ FIGURES = (
         PrintedTable("fig. B.5", ("normalized margin", "pooled margin", "reach"), "margin"),
         Diagnosed(), "Cora", "PubMed", "Actor", "PascalVOC-SP-1G",
     ),
-    _shares_tables("table-b-1", "B.1", "Cora"),
-    _shares_tables("table-b-2", "B.2", "PubMed"),
-    _shares_tables("table-b-3", "B.3", "Actor"),
-    _shares_tables("table-b-4", "B.4", "PascalVOC-SP-1G"),
+    *(
+        _table(
+            figure, "discriminative nodes of each class",
+            PrintedTable(_SHARES[dataset], (_SHARE,), "shares"), Diagnosed(max_distance=1), dataset,
+            read=load_known,
+        )
+        for figure, dataset in (
+            ("table-b-1", "Cora"), ("table-b-2", "PubMed"), ("table-b-3", "Actor"),
+            ("table-b-4", "PascalVOC-SP-1G"),
+        )
+    ),
     _table(
         "table-b-5", "nodes with a winning margin above 0",
         PrintedTable("B.5", ("positive margin",)),
@@ -344,7 +337,7 @@ FIGURES = (
         "table-b-6", "sizes of the graphs",
         PrintedTable("B.6", ("nodes", "edges", "classes", "features")), _NO_FEATURES,
         "Actor", "PubMed",
-        "PascalVOC-SP-1G", read=_without_features,
+        "PascalVOC-SP-1G", read=partial(load_graph, seed=0),
     ),
     _table(
         "table-b-8", "how even the classes are",

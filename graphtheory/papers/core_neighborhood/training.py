@@ -34,7 +34,6 @@ class Learner:
     step_size: float = 0.1  # eta
     steps: int = 1000  # T
     batch_size: int = 40  # B
-    first_steps: int = 0  # T_0
     width: int = 400  # m
     embedding: int = 20  # m_a = m_b
     buckets: int = 3  # Z
@@ -52,9 +51,7 @@ class Learner:
         """The options of its training."""
         sample = Sample(self.samples)
         pattern = sample if self.network == GCN else Compose(sample, AddSelf())
-        return Algorithm4(
-            self.step_size, self.steps, self.batch_size, self.first_steps, pattern, quiet=100
-        )
+        return Algorithm4(self.step_size, self.steps, self.batch_size, pattern, quiet=100)
 
     def model(self, mu: Tensor, generator: Generator) -> ShallowAttention:
         """Networks for patterns [T, M, d], at their start."""
@@ -148,7 +145,7 @@ def run(
     )
     steps = train_hinge(
         model, task, learner.trained(model), learner.options(), generator,
-        first=[model.W_O], watch=lambda step: watch(step, model),
+        watch=lambda step: watch(step, model),
     )  # fmt: skip
     return model, steps
 

@@ -110,18 +110,13 @@ class Optimizer(Protocol):
 class SGDOptions:
     """SGD with momentum and decay, as in the paper.
 
-    Args:
-        lr: Step size at the beginning, above 0.
-        momentum: In [0, 1).
-        weight_decay: L2 coefficient, 0 or more.
-
     Raises:
         ValueError: A number outside its range.
     """
 
-    lr: float = 0.1
-    momentum: float = 0.9
-    weight_decay: float = 1e-3
+    lr: float = 0.1  #: Step size at the beginning, above 0.
+    momentum: float = 0.9  #: In [0, 1).
+    weight_decay: float = 1e-3  #: L2 coefficient, 0 or more.
 
     def __post_init__(self) -> None:
         if not self.lr > 0 or not 0 <= self.momentum < 1 or self.weight_decay < 0:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from math import isnan
 from pathlib import Path
 from statistics import fmean
@@ -15,7 +15,16 @@ from graphtheory.lab import plot
 from graphtheory.lab.bench.rows import Row
 from graphtheory.lab.bench.table import Table, percent_spread
 from graphtheory.lab.train import fit
-from graphtheory.papers.figure import Claim, DataSets, Figure, Measurements, Shown, Verdict, groups
+from graphtheory.papers.figure import (
+    Claim,
+    DataSets,
+    Figure,
+    Measurements,
+    Shown,
+    Verdict,
+    groups,
+    small,
+)
 from graphtheory.papers.fusion.contrastive import SimCLR
 from graphtheory.papers.fusion.recipe import (
     GRAPH,
@@ -232,9 +241,9 @@ def _on_graph(grid: Heads, dataset: str, root: Path | None) -> Heads:
     return replace(_on_images(grid, dataset, root), lrs=lrs)
 
 
-def _quick(epochs: int, grid: Heads) -> Heads:
-    recipe = replace(grid.recipe, epochs=epochs, depth=2)
-    return replace(grid, recipe=recipe, seeds=1, lrs=grid.lrs[:1], values=grid.values[-3:])
+def _quick(epochs: int) -> Callable[[Heads], Heads]:
+    recipe = {"epochs": epochs, "depth": 2}
+    return small(recipe=recipe, seeds=1, lrs=slice(1), values=slice(-3, None))
 
 
 def _claimed(text: str) -> Claim:
@@ -247,7 +256,7 @@ def _over(figure: str, summary: str, varied: str, values: tuple[float, ...], tex
     grid = Heads(varied=varied, values=values, heads=(TRANSFORMER, MLP), lrs=(0.1,))
     return Figure(
         figure, f"transformer and MLP head over the {summary}", grid, scores, _show,
-        (_claimed(text), best_and_worst), _curves, partial(_quick, 3), _ON_IMAGES, _on_images,
+        (_claimed(text), best_and_worst), _curves, _quick(3), _ON_IMAGES, _on_images,
     )  # fmt: skip
 
 
@@ -265,12 +274,12 @@ FIGURES = (
             ),
             ahead_of_others,
         ),
-        _bars, partial(_quick, 3), _ON_IMAGES, _on_images,
+        _bars, _quick(3), _ON_IMAGES, _on_images,
     ),
     Figure(
         "deep-fusion-pixels", "how well raw pixels and a backbone as drawn do in the same measures",
         Heads(heads=(UNTRAINED, PIXELS), lrs=(0.1,)), scores, _show, (leaves_room,), _bars,
-        partial(_quick, 3), _ON_IMAGES, _on_images,
+        _quick(3), _ON_IMAGES, _on_images,
     ),
     Figure(
         "deep-fusion-cifar", "transformer and MLP head behind a ResNet-20, 10 passes over CIFAR-10",
@@ -279,7 +288,7 @@ FIGURES = (
             heads=(TRANSFORMER, MLP, UNTRAINED, PIXELS),
         ),
         scores, _show, (ahead_of_others,), _bars,
-        lambda grid: replace(_quick(1, grid), recipe=replace(grid.recipe, epochs=1, limit=2)),
+        small(recipe={"epochs": 1, "limit": 2}, seeds=1, lrs=slice(1), values=slice(-3, None)),
         DataSets(IMAGES[-1], IMAGES[-2:], images=True), _same_recipe,
     ),
     _over(
@@ -295,6 +304,6 @@ FIGURES = (
     Figure(
         "deep-fusion-graphs", "the same heads on nodes of a graph, beside DGI",
         Heads(GRAPH, heads=(*GRAPH_HEADS, UNTRAINED), lrs=(1e-3, 3e-3)), scores, _show,
-        (ahead_of_others,), _bars, partial(_quick, 10), DataSets(_GRAPHS[0], _GRAPHS), _on_graph,
+        (ahead_of_others,), _bars, _quick(10), DataSets(_GRAPHS[0], _GRAPHS), _on_graph,
     ),
 )  # fmt: skip

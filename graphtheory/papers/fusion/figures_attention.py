@@ -17,15 +17,15 @@ from torch import Tensor
 
 from graphtheory.lab.bench.rows import Row
 from graphtheory.lab.bench.table import Table, mean_spread
-from graphtheory.lab.plot.style import GRAY, Rows, collected, look, order, styled
+from graphtheory.lab.plot.style import GRAY, Rows, collected, figure_title, order, styled
 from graphtheory.lab.train import fit
-from graphtheory.papers.figure import DataSets, Figure, Measurements, Shown, Verdict, groups
+from graphtheory.papers.figure import DataSets, Figure, Measurements, Shown, Verdict, groups, small
 from graphtheory.papers.fusion.contrastive import SimCLR
 from graphtheory.papers.fusion.figures import IMAGES, settle
+from graphtheory.papers.fusion.integrity import class_mass, sharpness, sharpness_of_means
 from graphtheory.papers.fusion.recipe import ContrastiveRecipe, Prepared, prepare, recipe_for
-from graphtheory.papers.fusion.sharpness import class_mass, sharpness, sharpness_of_means
 from graphtheory.papers.grid import Grid, Measured, axis, unrecorded
-from graphtheory.papers.pictures import band_line
+from graphtheory.papers.pictures import lines
 from graphtheory.papers.stats import student_interval
 from graphtheory.vision.nn import TransformerHead
 
@@ -59,12 +59,17 @@ def attention_by_depth(
     bar.set_label("times uniform")
     lower = below.subplots(1, len(measures), squeeze=False)[0]
     for axes, (key, name) in zip(lower, measures.items(), strict=True):
-        _lines(axes, table, key)
-        axes.set_ylabel(name)
-        axes.set_xlabel("layer")
+        lines(axes, table, "layer", key)
+        if key == "mass":
+            axes.axhline(
+                table[0]["uniform"], color=GRAY, linewidth=1, linestyle=":", label="uniform"
+            )
+        axes.set_xticks(sorted(order(table, "layer")))
+        axes.set(xlabel="layer", ylabel=name, ylim=(0, 1.12 * axes.dataLim.ymax))
+        axes.grid(axis="y")
     handles, labels = lower[0].get_legend_handles_labels()
     below.legend(handles, labels, loc="outside lower center", ncols=4)
-    figure.suptitle(title, x=0.01, ha="left", fontsize=10.5, fontweight="bold")
+    figure_title(figure, title)
     return figure
 
 
@@ -80,17 +85,6 @@ def _map(axes: Any, weights: Any, labels: list[int]) -> Any:
     axes.set_xticks([])
     axes.set_yticks([])
     return image
-
-
-def _lines(axes: Any, table: list[dict[str, Any]], key: str) -> None:
-    for index, series in enumerate(order(table, "series")):
-        mine = [row for row in table if row["series"] == series]
-        band_line(axes, mine, "layer", key, look(index), series)
-    if key == "mass":
-        axes.axhline(table[0]["uniform"], color=GRAY, linewidth=1, linestyle=":", label="uniform")
-    axes.set_xticks(sorted(order(table, "layer")))
-    axes.set_ylim(0, 1.12 * axes.dataLim.ymax)
-    axes.grid(axis="y")
 
 
 SHOWN = 8  # test samples of each class in the picture of the attention maps
@@ -254,13 +248,10 @@ def _on_images(epochs: int, grid: Depths, dataset: str, root: Path | None) -> De
     return replace(grid, recipe=deep, root=root)
 
 
-def _quick(grid: Depths) -> Depths:
-    return replace(grid, recipe=replace(grid.recipe, epochs=3), seeds=1)
-
-
 def _figure(name: str, summary: str, recipe: ContrastiveRecipe, epochs: int) -> Figure:
     return Figure(
-        name, summary, Depths(recipe), attention, _show, (grows_with_depth,), _picture, _quick,
+        name, summary, Depths(recipe), attention, _show, (grows_with_depth,), _picture,
+        small(recipe={"epochs": 3}, seeds=1),
         DataSets(IMAGES[0], IMAGES, images=True), partial(_on_images, epochs),
     )  # fmt: skip
 

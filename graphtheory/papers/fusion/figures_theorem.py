@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from statistics import fmean, median
 from typing import Any
 
@@ -13,9 +13,15 @@ from torch.nn.functional import normalize
 
 from graphtheory.lab.bench.rows import Row
 from graphtheory.lab.bench.table import Table
-from graphtheory.papers.figure import Figure, Measurements, Shown, Verdict, groups
-from graphtheory.papers.fusion.integrity import Subspaces, cluster_integrity, fusion_weights
-from graphtheory.papers.fusion.sharpness import growth_bound, noise_bounds, sharpness
+from graphtheory.papers.figure import Figure, Measurements, Shown, Verdict, groups, small
+from graphtheory.papers.fusion.integrity import (
+    Subspaces,
+    cluster_integrity,
+    fusion_weights,
+    growth_bound,
+    noise_bounds,
+    sharpness,
+)
 from graphtheory.papers.grid import Grid, Measured, axis
 from graphtheory.papers.pictures import log_axis, value_curves
 from graphtheory.patterns.draw import derive
@@ -76,7 +82,7 @@ def _exact(grid: Theorems, model: Subspaces, seed: int) -> dict[str, Any]:
     return {
         "one_side": one_side, "between": float(attention[~same].abs().max()),
         "least": float(attention[same].min()), "ratio": float(ratio), "rho": float(rho.min()),
-        "paper_rho": paper.least,
+        "paper_rho": float(paper.rho.min()),
     }  # fmt: skip
 
 
@@ -199,6 +205,6 @@ FIGURES = (
     Figure(
         "theorem-1", "block-diagonal attention on clusters in subspaces, with noise and without",
         Theorems(subspaces(_SHAPES, _NOISES)), draws, _show, (theorem_1, theorem_2), _picture,
-        lambda grid: replace(grid, models=subspaces(_SHAPES[:3], _NOISES[::2]), seeds=2),
+        small(models=subspaces(_SHAPES[:3], _NOISES[::2]), seeds=2),
     ),
 )  # fmt: skip

@@ -23,25 +23,19 @@ class Strengths:
 
     What kornia offers does not take a generator: views are drawn from torch's global random state.
 
-    Args:
-        scale: Least share of the area that a crop keeps, in (0, 1].
-        degrees: Rotation by at most so much, of half of the images; 0 is none.
-        flip: Whether half of the images are mirrored; a mirrored digit is another sign.
-        jitter: Strength of brightness and contrast, of color images also of saturation and hue.
-        gray: Probability with which a color image becomes gray.
-        blur: Probability of a Gaussian blur over 3 x 3 pixels.
-
     Source:
         Chen et al. (2020), appendix A; rotation by Li and Pimentel-Alarcon (2024). The strengths
         are ours: the paper states none.
     """
 
-    scale: float = 0.5
-    degrees: float = 15.0
+    scale: float = 0.5  #: Least share of the area that a crop keeps, in (0, 1].
+    degrees: float = 15.0  #: Rotation by at most so much, of half of the images; 0 is none.
+    #: Whether half of the images are mirrored; a mirrored digit is another sign.
     flip: bool = False
+    #: Strength of brightness and contrast, of color images also of saturation and hue.
     jitter: float = 0.4
-    gray: float = 0.2
-    blur: float = 0.2
+    gray: float = 0.2  #: Probability with which a color image becomes gray.
+    blur: float = 0.2  #: Probability of a Gaussian blur over 3 x 3 pixels.
 
     def build(self, channels: int, side: int) -> nn.Module:
         """Make the augmentations of float images [N, channels, side, side] with values 0..1.

@@ -33,15 +33,10 @@ def nearest(x: np.ndarray, y: np.ndarray, query: np.ndarray, k: int = 3) -> floa
 
 @dataclass(frozen=True)
 class GradientDescent:
-    """w^T query after some steps of gradient descent from 0 on the mean of (w^T x_i - y_i)^2 / 2.
+    """w^T query after steps of gradient descent from 0 on the mean of (w^T x_i - y_i)^2 / 2."""
 
-    Args:
-        steps: How many, at least 1.
-        rate: Step size over 1 / L, with L the largest curvature; in (0, 2).
-    """
-
-    steps: int = 20
-    rate: float = 1.0
+    steps: int = 20  #: How many, at least 1.
+    rate: float = 1.0  #: Step size over 1 / L, with L the largest curvature; in (0, 2).
 
     def __post_init__(self) -> None:
         if self.steps < 1 or not 0 < self.rate < 2:

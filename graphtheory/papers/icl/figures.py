@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from statistics import fmean
@@ -15,7 +16,9 @@ from graphtheory.papers.figure import (
     Pivot,
     Shown,
     Verdict,
+    changed,
     groups,
+    small,
     verdict_of,
 )
 from graphtheory.papers.grid import Grid, Measured, axis
@@ -33,6 +36,7 @@ from graphtheory.papers.icl.training import (
     train,
     world,
 )
+from graphtheory.papers.pictures import picture_of
 from graphtheory.papers.shallow import LINEAR, ROOT, ShallowAttention
 
 LEARNER = Learner()
@@ -94,18 +98,14 @@ def gpt_errors(grid: GptErrors, learner: GptLearner, seed: int) -> list[Measured
     ]  # fmt: skip
 
 
-def quick(grid: Any, **changes: Any) -> Any:
-    """A grid of learners with two of them, few steps, prompts and networks."""
-    learners = tuple(replace(learner, steps=300) for learner in grid.learners[:2])
-    return replace(grid, **{"learners": learners, "prompts": 100, "seeds": 2} | changes)
+def quick(few: dict[str, Any] | None = None, **more: Any) -> Callable[[Any], Any]:
+    """A quick form of two learners with few steps, prompts and networks, and of other changes."""
+    learner = few or {"steps": 300}
+    learners = partial(lambda to, old: changed(old[:2], to), learner)
+    return small(**{"learners": learners, "prompts": 100, "seeds": 2} | more)
 
 
-def quick_gpt(grid: GptErrors) -> GptErrors:
-    """The same of small GPT-2-style learners."""
-    learners = tuple(replace(learner, dim=32, steps=60) for learner in grid.learners[:2])
-    return replace(grid, learners=learners, prompts=100, seeds=2)
-
-
+quick_gpt = quick({"dim": 32, "steps": 60})
 _step_sizes = Pivot(
     "hinge loss and error of test prompts", {"hinge": "test hinge loss", "error": "test error"},
     {"method": "learner"}, "domain", cell=partial(mean_spread, digits=".4f"),
@@ -160,12 +160,11 @@ def percent(share: float) -> str:
     return f"{100 * share:.3g}"
 
 
-def _picture(grid: Errors, measured: Measurements, title: str) -> Any:
-    return prompt_errors(
-        [one for one in measured if one["domain"] == OUTSIDE],
-        panel="{domain}", series="{method}", at="s_1",
-        xlabel="S_1 (dotted: 1)", title=title, marks=(100 * SMALL,), upright=1.0,
-    )  # fmt: skip
+_picture = picture_of(
+    prompt_errors, lambda measured: [one for one in measured if one["domain"] == OUTSIDE],
+    panel="{domain}", series="{method}", at="s_1", xlabel="S_1 (dotted: 1)",
+    marks=(100 * SMALL,), upright=1.0,
+)  # fmt: skip
 
 
 _GPT = GptLearner(steps=1000, step_size=3e-3)
@@ -191,7 +190,7 @@ FIGURES = (
             ),
             _BOTH, seeds=5, first=1000,
         ),
-        errors, _step_sizes, (best_step_sizes,), quick=quick,
+        errors, _step_sizes, (best_step_sizes,), quick=quick(),
     ),
     Figure(
         "steps-6-gpt", "step sizes and tokens for figure 6.3a's GPT-2-style network, likewise",
@@ -215,7 +214,7 @@ FIGURES = (
             ),
             SUMS,
         ),
-        errors, _sums, (sum_decides,), _picture, quick,
+        errors, _sums, (sum_decides,), _picture, quick(),
     ),
     Figure(
         "fig-6-3a-gpt", "the same of a GPT-2-style network of three layers and two heads",

@@ -11,7 +11,7 @@ from typing import Any
 
 from graphtheory.lab.bench.table import Table, percent_spread
 from graphtheory.papers.claims import Numbers, Power, exponent_rows, fewer, reached, size_text
-from graphtheory.papers.figure import Figure, Measurements, Pivot, Shown, Verdict, groups
+from graphtheory.papers.figure import Figure, Measurements, Pivot, Shown, Verdict, groups, small
 from graphtheory.papers.grid import Grid, Measured, axis
 from graphtheory.papers.icl.figures import (
     LARGEST_SUM,
@@ -32,9 +32,9 @@ from graphtheory.papers.icl.figures_methods import domains
 from graphtheory.papers.icl.gpt import GptLearner
 from graphtheory.papers.icl.picture import prompt_errors
 from graphtheory.papers.icl.training import Learner, PromptTest, train, world
-from graphtheory.papers.pictures import needed_picture
-from graphtheory.papers.power_law import Exponent, regression_of
+from graphtheory.papers.pictures import needed_picture, picture_of
 from graphtheory.papers.shallow import ShallowAttention
+from graphtheory.papers.stats import Exponent, regression_of
 
 ENOUGH = 0.05  # figure 6.3b: with so few errors a length is long enough
 
@@ -96,11 +96,10 @@ def _over_contexts(measured: Measurements) -> Measurements:
     return [one for one in measured if one["s_1"] in (None, LARGEST_SUM)]
 
 
-def _domains_picture(grid: Errors, measured: Measurements, title: str) -> Any:
-    return prompt_errors(
-        measured, panel="{domain}", series="alpha' = {alpha:g}", at="length", log=True,
-        xlabel="contexts", title=title, marks=(100 * ENOUGH,),
-    )  # fmt: skip
+_domains_picture = partial(
+    picture_of, prompt_errors, panel="{domain}", series="alpha' = {alpha:g}", at="length", log=True,
+    xlabel="contexts", marks=(100 * ENOUGH,),
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -187,13 +186,6 @@ def _picture(grid: Growth, measured: Measurements, title: str) -> Any:
     return needed_picture(sizes, laws, xlabel="alpha of training", ylabel="needed", title=title)
 
 
-def _quick(grid: Growth) -> Growth:
-    return replace(
-        grid, cases=trainings(_ALPHAS[2::2], _TRAINING[::2]),
-        learner=replace(grid.learner, steps=300), every=10, prompts=300, seeds=2,
-    )  # fmt: skip
-
-
 _SHARES = (0.2, 0.4, 0.6, 0.8)
 _LENGTHS = (3, 5, 8, 12, 18, 27, 40, 60)
 _UP_TO_TRAINING = domains(_SHARES, (3, 5, 8, 12, 16, 20))
@@ -221,7 +213,7 @@ FIGURES = (
                 ),
             ),
         ),
-        _domains_picture, quick,
+        _domains_picture(), quick(),
     ),
     Figure(
         "fig-6-3-gpt", "figures 6.3a and 6.3b of one GPT-2-style network, trained for longer",
@@ -240,8 +232,7 @@ FIGURES = (
             lambda grid, measured: sum_decides(grid, _of_sums(measured)),
             lambda grid, measured: fewer_contexts(grid, _over_contexts(measured)),
         ),
-        lambda grid, measured, title: _domains_picture(grid, _over_contexts(measured), title),
-        quick_gpt,
+        _domains_picture(_over_contexts), quick_gpt,
     ),
     Figure(
         "fig-e-1", "prompt length and steps that training needs, over alpha",
@@ -253,6 +244,10 @@ FIGURES = (
                 rows=lambda name, found: exponent_rows(f"exponent of alpha in {name}", found),
             ),
         ),
-        _picture, _quick,
+        _picture,
+        small(
+            cases=trainings(_ALPHAS[2::2], _TRAINING[::2]), learner={"steps": 300}, every=10,
+            prompts=300, seeds=2,
+        ),
     ),
 )  # fmt: skip

@@ -305,7 +305,7 @@ def _figure(name: str, summary: str, steps: int, every: int) -> Figure:
     return Figure(
         name, summary, grid, looks, _show,
         (attends_to_its_pattern, _OF_QUERIES, _OF_KEYS, neurons_read_patterns),
-        _picture, partial(quick, every=5 * every, prompts=200),
+        _picture, quick(every=5 * every, prompts=200),
     )  # fmt: skip
 
 

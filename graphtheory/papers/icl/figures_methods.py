@@ -24,6 +24,7 @@ from graphtheory.papers.figure import (
     Shown,
     Verdict,
     groups,
+    small,
     verdict_of,
 )
 from graphtheory.papers.grid import Grid, Measured, axis
@@ -40,6 +41,7 @@ from graphtheory.papers.icl.training import (
     train,
     world,
 )
+from graphtheory.papers.pictures import picture_of
 from graphtheory.patterns.draw import derive
 
 LEAST_SQUARES = "least squares"
@@ -298,19 +300,12 @@ def enough_tasks(grid: TaskCounts, measured: Measurements) -> Verdict:
     return Verdict(" ".join(told))
 
 
-def _picture_tasks(grid: TaskCounts, measured: Measurements, title: str) -> Any:
-    return prompt_errors(
-        [one | {"beyond": one["tasks"] - one["relevant"]} for one in measured],
-        panel="M1 = {relevant}", series="unseen tasks", at="beyond",
-        xlabel="training tasks - M1", title=title, marks=(100 * SMALL,),
-    )  # fmt: skip
-
-
-def _quick_tasks(grid: TaskCounts) -> TaskCounts:
-    learner = replace(grid.learner, steps=300)
-    return replace(
-        grid, relevant=grid.relevant[:2], beyond=(-1, 0), learner=learner, prompts=500, seeds=2
-    )
+_picture_tasks = picture_of(
+    prompt_errors,
+    lambda measured: [one | {"beyond": one["tasks"] - one["relevant"]} for one in measured],
+    panel="M1 = {relevant}", series="unseen tasks", at="beyond", xlabel="training tasks - M1",
+    marks=(100 * SMALL,),
+)  # fmt: skip
 
 
 FIGURES = (
@@ -331,6 +326,7 @@ FIGURES = (
             cell=percent_spread,
             note="Mean ± standard deviation over networks, each with tasks of its own.",
         ),
-        (enough_tasks,), _picture_tasks, _quick_tasks,
+        (enough_tasks,), _picture_tasks,
+        small(relevant=slice(2), beyond=(-1, 0), learner={"steps": 300}, prompts=500, seeds=2),
     ),
 )  # fmt: skip

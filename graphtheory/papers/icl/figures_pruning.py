@@ -222,15 +222,12 @@ def _picture(axis: str, grid: Pruned, measured: Measurements, title: str) -> Any
     return pruning_curves(rows, norms, series=_SERIES[axis], title=title, small=small)
 
 
-def _quick(grid: Pruned) -> Pruned:
-    return quick(grid, rates=grid.rates[::3], prompts=300)
-
-
 def _figure(figure: str, axis: str, summary: str, grid: Pruned, *claims: Any) -> Figure:
     told = (small_neurons, *claims, partial(small_ones_are_free, axis))
     show, picture = partial(_show, axis), partial(_picture, axis)
     summary = f"error over the share of neurons pruned, {summary}"
-    return Figure(figure, summary, grid, pruned_errors, show, told, picture, _quick)
+    few = quick(rates=slice(None, None, 3), prompts=300)
+    return Figure(figure, summary, grid, pruned_errors, show, told, picture, few)
 
 
 _LEARNER = replace(LEARNER, alpha=0.6)

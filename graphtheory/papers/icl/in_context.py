@@ -49,17 +49,13 @@ class Ramp:
 class Curriculum:
     """How many coordinates of the inputs are used, the others being 0, and how many points.
 
-    Args:
-        dims: Coordinates; `dims.end` are those of the model.
-        points: Examples of a prompt.
-
     Source:
         Garg et al. (2022), What can transformers learn in-context?, appendix A.2: dimensions from 5
         to 20 by 1 and points from 11 to 41 by 2, every 2,000 steps.
     """
 
-    dims: Ramp
-    points: Ramp
+    dims: Ramp  #: Coordinates; `dims.end` are those of the model.
+    points: Ramp  #: Examples of a prompt.
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():

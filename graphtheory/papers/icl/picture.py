@@ -18,14 +18,15 @@ from graphtheory.lab.plot.style import (
     WIDTH,
     Rows,
     band,
+    band_line,
     collected,
-    legend_below,
+    figure_title,
+    grouped,
     look,
     order,
-    panels,
     styled,
 )
-from graphtheory.papers.pictures import band_line, named_rows, percent_axis, value_curves
+from graphtheory.papers.pictures import percent_axis, value_curves
 
 _SHADES = "viridis"
 
@@ -79,14 +80,15 @@ def prompt_mechanism(looks: Rows, neurons: Rows, *, title: str = "") -> Figure:
     mass.legend(fontsize=7, loc="upper left", ncols=2)
     shade = ScalarMappable(steps, _SHADES)
     figure.colorbar(shade, ax=(inputs, labels), label="steps of SGD", shrink=0.8)
-    figure.suptitle(title, x=0.01, ha="left", fontweight="bold", fontsize=11)
+    figure_title(figure, title)
     return figure
 
 
 def _over_steps(
     axes: Axes, rows: list[dict[str, Any]], key: str, style: dict[str, Any], name: str
 ) -> None:
-    band_line(axes, rows, "step", key, style | {"marker": None}, name, alpha=0.12)
+    line = style | {"marker": None, "label": name}
+    band_line(axes, grouped(rows, "step", key), line, alpha=0.12)
 
 
 def _paths(axes: Axes, rows: list[dict[str, Any]], part: str, steps: Normalize) -> None:
@@ -124,37 +126,28 @@ def pruning_curves(
 
     Source: figure 6.5 of Li (2024).
     """
-    runs, sizes = collected(rows, "rows", "error"), [dict(row) for row in norms]
-    runs = named_rows(runs, "", series)
-    widths = order(runs, "width")
-    figure, every = panels(len(widths), height=3.6, width=max(WIDTH, 4.2 * len(widths)))
-    for width, axes in zip(widths, every, strict=True):
-        mine = [row for row in runs if row["width"] == width]
-        for index, line in enumerate(order(mine, "series")):
-            own = [row | {"%": 100 * row["rate"]} for row in mine if row["series"] == line]
-            band_line(axes, own, "%", "error", look(index), line, scale=100)
+    runs, sizes = [dict(row, removed=100 * row["rate"]) for row in rows], list(norms)
+    figure = prompt_errors(
+        runs, panel="m = {width}", series=series, at="removed", title=title,
+        xlabel="neurons removed (%); bars: smallest first",
+    )  # fmt: skip
+    for width, axes in zip(order(runs, "width"), figure.get_axes(), strict=True):
         if width in (small or {}):
             axes.axvline(100 * (small or {})[width], color=GRAY, linestyle=":", linewidth=1.2)
-        percent_axis(axes, 100 * max(row["error"] for row in runs))
-        axes.grid(axis="y")
-        _bars(axes, [row for row in sizes if row["width"] == width])
-        axes.set(xlabel="neurons removed (%); bars: smallest first", xlim=(-3, 100))
-        axes.set_title(f"m = {width}", fontsize=9.5, fontweight="normal")
-    every[0].set_ylabel("test error (%)")
-    legend_below(figure, *every[0].get_legend_handles_labels())
-    figure.suptitle(title, x=0.01, ha="left", fontweight="bold", fontsize=11)
+        axes.set_xlim(-3, 100)
+        _bars(axes, [dict(row) for row in sizes if row["width"] == width])
     return figure
 
 
 def _bars(axes: Axes, rows: list[dict[str, Any]]) -> None:
     if not rows:
         return
-    ranks = sorted(order(rows, "rank"))
-    middle = [band([r["norm"] for r in rows if r["rank"] == rank])[1] for rank in ranks]
+    sizes = grouped(rows, "rank", "norm")
+    middle = [band(norms)[1] for norms in sizes.values()]
     twin = axes.twinx()
     axes.set_zorder(twin.get_zorder() + 1)
     axes.patch.set_visible(False)
-    width = 90 / len(ranks)
-    twin.bar([100 * r for r in ranks], middle, width, color=COLORS[5], alpha=0.35, linewidth=0)
+    places, width = [100 * rank for rank in sizes], 90 / len(sizes)
+    twin.bar(places, middle, width, color=COLORS[5], alpha=0.35, linewidth=0)
     twin.set_ylabel("length of a row of $W_O W_V$")
     twin.spines["right"].set_visible(True)

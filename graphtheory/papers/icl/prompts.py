@@ -10,6 +10,7 @@ from torch import Generator, Tensor
 from torch_geometric.data import Batch, Data
 
 from graphtheory.graph import Neighborhood, query_stars
+from graphtheory.lab.train.contract import check_each
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,14 +20,6 @@ class Prompts:
     .. math:: P = \begin{pmatrix} x_1 & \dots & x_l & x_{query} \\ y_1 & \dots & y_l & 0
         \end{pmatrix}
 
-    Attributes:
-        x: Inputs, floating [P, l + 1, d_x].
-        y: Outputs [P, l + 1]: +1 or -1, or any number of a regression; that of the query is the
-            answer, which is in no column.
-        labels: Embeddings of the outputs -1 and +1, [2, d_y]; other numbers lie on their line.
-        pattern: Relevant pattern of every input, int64 [P, l + 1]; None where there is none.
-        task: Decisive patterns of every prompt, mapped to +1 and -1, int64 [P, 2]; or None.
-
     Raises:
         ValueError: If the shapes do not fit.
 
@@ -34,10 +27,15 @@ class Prompts:
         Li (2024), eq. (6.1).
     """
 
-    x: Tensor
+    x: Tensor  #: Inputs, floating [P, l + 1, d_x].
+    #: Outputs [P, l + 1]: +1 or -1, or any number of a regression; that of the query is the answer,
+    #: which is in no column.
     y: Tensor
+    #: Embeddings of the outputs -1 and +1, [2, d_y]; other numbers lie on their line.
     labels: Tensor
+    #: Relevant pattern of every input, int64 [P, l + 1]; None where there is none.
     pattern: Tensor | None = None
+    #: Decisive patterns of every prompt, mapped to +1 and -1, int64 [P, 2]; or None.
     task: Tensor | None = None
 
     def __post_init__(self) -> None:
@@ -128,9 +126,7 @@ class FunctionFamily(ABC):
     """Draws one function for each prompt, of inputs N(0, I): Garg et al. (2022), 3 and 4."""
 
     def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            if value < 1:
-                raise ValueError(f"{name}: got {value}, expected at least 1")
+        check_each("at least 1", lambda value: value >= 1, **vars(self))
 
     @abstractmethod
     def outputs(self, x: Tensor, generator: Generator) -> Tensor:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from graphtheory.papers.claims import Claimed, Power, Trend, Turn
-from graphtheory.papers.figure import Claim, Figure, Measurements, Verdict, groups
+from graphtheory.papers.figure import Claim, Figure, Measurements, Verdict, groups, small
 from graphtheory.papers.grid import Measured
 from graphtheory.papers.mixture import training
 from graphtheory.papers.mixture.mixtures import (
@@ -20,18 +20,13 @@ from graphtheory.papers.mixture.mixtures import (
     Counted,
     Mixtures,
     counting,
+    ends,
     medians_of_differences,
     picture_of_laws,
     show,
 )
 from graphtheory.papers.mixture.model import weight_error
-from graphtheory.papers.mixture.training import (
-    Learner,
-    Setting,
-    convergence,
-    critical_point,
-    descend,
-)
+from graphtheory.papers.mixture.training import Learner, Setting
 from graphtheory.papers.pictures import error_curves, step_curves
 
 
@@ -42,12 +37,12 @@ def rates(grid: Mixtures, learner: Learner, value: float) -> list[Measured]:
     """
     trials = grid.draw(value, grid.examples, torch.float64)
     net = learner.start(trials, 1, grid.first)
-    looks, path = descend(learner, net, trials)
-    end, ended = critical_point(net, trials)
+    looks, path = training.descend(learner, net, trials)
+    end, ended = training.critical_point(net, trials)
     gap = (path - end.W).detach().flatten(3).norm(dim=3)[..., 0]
     return [
         {"learner": learner.name, "value": value, "n": grid.examples, "seed": seed,
-         "ended": bool(ended[i, 0])} | convergence(looks, gap[:, i])
+         "ended": bool(ended[i, 0])} | training.convergence(looks, gap[:, i])
         for i, seed in enumerate(grid.trial_seeds)
     ]  # fmt: skip
 
@@ -60,7 +55,7 @@ def risks(grid: Mixtures, learner: Learner, value: float) -> list[Measured]:
     n = int(value) if grid.letter == "n" else grid.examples
     trials = grid.draw(value, n)
     net = learner.run(learner.start(trials, 1, grid.first), trials)
-    net, ended = critical_point(net, trials)
+    net, ended = training.critical_point(net, trials)
     rows = []
     for i, (seed, trial) in enumerate(zip(grid.trial_seeds, trials, strict=True)):
         weights = net.W.detach()[i, 0].to(trial.x)
@@ -121,13 +116,7 @@ def _lines(grid: Mixtures, measured: Measurements, title: str) -> Any:
     return error_curves(lines, xlabel=grid.name, title=title, from_zero=False)
 
 
-def _quick_rates(grid: Mixtures) -> Mixtures:
-    learners = tuple(replace(learner, steps=learner.steps // 2) for learner in grid.learners)
-    return replace(_quick(grid), examples=10_000, learners=learners)
-
-
-def _quick(grid: Mixtures) -> Mixtures:
-    return replace(grid, values=grid.ends, seeds=3)
+_quick = small(values=ends, seeds=3)
 
 
 def _figure(
@@ -150,7 +139,12 @@ def _figure(
     )  # fmt: skip
 
 
-_rates = partial(_figure, run=rates, quick=_quick_rates, more=(_straight,))
+_rates = partial(
+    _figure, run=rates, more=(_straight,),
+    quick=small(
+        values=ends, seeds=3, examples=10_000, learners={"steps": lambda steps: steps // 2}
+    ),
+)  # fmt: skip
 _risks = partial(
     _figure,
     measures={

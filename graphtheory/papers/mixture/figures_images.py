@@ -15,7 +15,7 @@ from torch import Generator, Tensor, nn
 from graphtheory.lab.bench.rows import Row
 from graphtheory.lab.datasets import image_sets
 from graphtheory.papers.claims import Claimed, Numbers, Trend, Turn
-from graphtheory.papers.figure import DataSets, Figure, Measurements, Shown, Verdict, groups
+from graphtheory.papers.figure import DataSets, Figure, Measurements, Shown, Verdict, groups, small
 from graphtheory.papers.grid import Grid, Measured, axis, unrecorded
 from graphtheory.papers.mixture.mixtures import found_table
 from graphtheory.papers.pictures import error_curves
@@ -214,10 +214,10 @@ def group_errors(grid: Minorities, minority: str, value: float, seed: int) -> li
     images = image_sets.load(grid.dataset, grid.root)
     pixels, digit = images.training()
     kinds = TwoKinds.of(pixels)
-    examples = grid.examples(kinds, (pixels, _label(digit)), minority, value, seed)
+    examples = grid.examples(kinds, (pixels, (digit >= FIRST_OF_ONE).long()), minority, value, seed)
     net = learn(examples, grid.recipe, seed)
     tested, digit = images.test()
-    wrong = errors(net, kinds.both(tested, _label(digit)))
+    wrong = errors(net, kinds.both(tested, (digit >= FIRST_OF_ONE).long()))
     own = KINDS.index(minority)
     norms = [covariance_norm(examples.x[examples.of(group)]) for group in (own, 1 - own)]
     return [
@@ -226,20 +226,11 @@ def group_errors(grid: Minorities, minority: str, value: float, seed: int) -> li
     ]  # fmt: skip
 
 
-def _label(digit: Tensor) -> Tensor:
-    return (digit >= FIRST_OF_ONE).long()
-
-
 def on_images(grid: Minorities, dataset: str, root: Path | None) -> Minorities:
     """The grid on an image set; a quarter of the seeds on the larger one."""
     dataset = dataset.lower()
     seeds = grid.seeds if dataset == "digits" else grid.seeds // 4
     return replace(grid, dataset=dataset, root=root, recipe=RECIPES[dataset], seeds=seeds)
-
-
-def _quick(grid: Minorities) -> Minorities:
-    recipe = replace(grid.recipe, epochs=max(1, grid.recipe.epochs // 5))
-    return replace(grid, recipe=recipe, values=grid.values[::2], seeds=2)
 
 
 def accuracies(measured: Measurements, minority: str, measure: str) -> Numbers:
@@ -312,7 +303,10 @@ def _picture(grid: Minorities, measured: Measurements, title: str) -> Any:
 def _figure(figure: str, summary: str, grid: Minorities, claims: dict[str, Claimed]) -> Figure:
     return Figure(
         figure, summary, grid, group_errors, partial(_show, claims),
-        (*claims.values(), _covariances), _picture, _quick,
+        (*claims.values(), _covariances), _picture,
+        small(
+            recipe={"epochs": lambda n: max(1, n // 5)}, values=slice(None, None, 2), seeds=2
+        ),
         DataSets("digits", tuple(RECIPES), images=True), on_images,
     )  # fmt: skip
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from statistics import fmean, median
 from typing import Any, NamedTuple
@@ -15,12 +15,13 @@ from torch import Generator, Tensor
 from graphtheory.lab.bench.rows import Row
 from graphtheory.lab.bench.table import Table
 from graphtheory.papers.claims import Claimed, Power, Trend, Turn
-from graphtheory.papers.figure import Figure, Measurements, Shown, Verdict, groups
+from graphtheory.papers.figure import Figure, Measurements, Shown, Verdict, groups, small
 from graphtheory.papers.grid import Measured, axis
 from graphtheory.papers.mixture.mixtures import (
     SHORT,
     STEPS,
     Mixtures,
+    ends,
     found_rows,
     found_table,
     laws,
@@ -36,9 +37,9 @@ from graphtheory.papers.mixture.training import (
     descend,
     near,
 )
-from graphtheory.papers.pictures import phase_diagram, step_curves
-from graphtheory.papers.power_law import Successes, boundaries, boundary, halves
+from graphtheory.papers.pictures import phase_diagram, picture_of, step_curves
 from graphtheory.papers.shallow_trials import cells, number
+from graphtheory.papers.stats import Successes, boundaries, boundary, halves
 from graphtheory.patterns.draw import derive
 
 SUCCESS = 1e-3  # V_W
@@ -110,15 +111,11 @@ def _picture(claim: Claimed, grid: Samples, measured: Measurements, title: str) 
     return phase_diagram(cells(by), fitted, xlabel=grid.name, ylabel="examples", title=title)
 
 
-def _quick(grid: Samples) -> Samples:
-    return replace(grid, values=grid.ends, counts=grid.counts[1:-1:2], starts=5, seeds=4)
-
-
 def _figure(figure: str, summary: str, grid: Samples, claimed: Callable[..., Claimed]) -> Figure:
     claim = claimed(what=_WHAT, letter=grid.name, read=successes)
     return Figure(
         figure, summary, grid, spreads, partial(_show, claim), (claim,), partial(_picture, claim),
-        _quick,
+        small(values=ends, counts=slice(1, -1, 2), starts=5, seeds=4),
     )  # fmt: skip
 
 
@@ -186,17 +183,17 @@ def _show_starts(grid: Mixtures, measured: Measurements) -> Shown:
     return Shown(table, rows)
 
 
-def _picture_starts(grid: Mixtures, measured: Measurements, title: str) -> Any:
-    curves = [
+_picture_starts = picture_of(
+    step_curves,
+    lambda measured: [
         {"case": f"|Sigma| = {row['value']:g}", "series": row["start"], "step": step,
          "error": error}
         for own in groups(measured, "value", "start").values()
         for row in own
         for step, error in zip(row["steps"], row["error"], strict=True)
-    ]  # fmt: skip
-    return step_curves(
-        curves, value="error", ylabel="relative error", xlabel=STEPS, title=title, log=True
-    )
+    ],
+    value="error", ylabel="relative error", xlabel=STEPS, log=True,
+)  # fmt: skip
 
 
 class Found(NamedTuple):
@@ -252,11 +249,6 @@ def tensor_start(grid: Mixtures, measured: Measurements) -> Verdict:
     return Verdict(" ".join(told))
 
 
-def _quick_starts(grid: Mixtures) -> Mixtures:
-    learners = tuple(replace(learner, steps=100) for learner in grid.learners)
-    return replace(grid, values=grid.ends[1:], seeds=1, learners=learners)
-
-
 # The source does not state the grids of n; figure 4.2 has four values of d, for it to take at most
 # a quarter of an hour on one core.
 # The source does not state Sigma: the identity leaves the tensors below their noise.
@@ -285,6 +277,7 @@ FIGURES = (
             "sigma", (Learner(4.0, 400),), (1.0, 4.0, 9.0),
             Setting((-0.3, 0.0), dim=50, neurons=2, size=0.1), 200_000, 3,
         ),
-        paths, _show_starts, (tensor_start,), _picture_starts, _quick_starts,
+        paths, _show_starts, (tensor_start,), _picture_starts,
+        small(values=slice(1, None), seeds=1, learners={"steps": 100}),
     ),
 )  # fmt: skip

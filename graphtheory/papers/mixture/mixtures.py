@@ -17,8 +17,7 @@ from graphtheory.papers.figure import Measurements, Shown, Verdict, groups
 from graphtheory.papers.grid import Grid, Measured, axis
 from graphtheory.papers.mixture.training import Learner, Setting, Trial, draw
 from graphtheory.papers.pictures import needed_picture
-from graphtheory.papers.power_law import Array, Exponent
-from graphtheory.papers.stats import FEWEST_SEEDS, Correlation, Minimum, medians
+from graphtheory.papers.stats import FEWEST_SEEDS, Array, Correlation, Exponent, Minimum, medians
 
 Found = Exponent | Correlation | Minimum
 Letter = Literal[
@@ -76,12 +75,6 @@ class Mixtures(Grid):
         return sorted({self.shown(value) for value in self.values})
 
     @property
-    def ends(self) -> tuple[float, ...]:
-        """The first value, the one in the middle and the last."""
-        count = len(self.values)
-        return tuple(self.values[i] for i in sorted({0, count // 2, count - 1}))
-
-    @property
     def trial_seeds(self) -> range:
         """The seed of each trial."""
         return range(self.first, self.first + self.seeds)
@@ -90,6 +83,12 @@ class Mixtures(Grid):
         """The trials of all seeds at one value, with n examples each."""
         setting = varied(self.setting, self.letter, value)
         return [draw(setting, n, seed, dtype) for seed in self.trial_seeds]
+
+
+def ends(values: tuple[float, ...]) -> tuple[float, ...]:
+    """The first one, the one in the middle and the last, for a quick form."""
+    count = len(values)
+    return tuple(values[i] for i in sorted({0, count // 2, count - 1}))
 
 
 def found_table(

@@ -10,7 +10,8 @@ from scipy.linalg import eig
 from scipy.optimize import brentq
 from torch import Generator, Tensor
 
-from graphtheory.papers.mixture.data import GaussianMixture
+from graphtheory.lab.train.contract import check_each
+from graphtheory.papers.mixture.model import GaussianMixture
 
 _GRID = 101  # magnitudes that are looked at, of which the root lies between two
 
@@ -48,9 +49,8 @@ class TensorInit:
     tries: int = 30  # pairs of random contractions, of which the one that fits R_3 best is taken
 
     def __post_init__(self) -> None:
-        for name in ("neurons", "tries"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}: got {getattr(self, name)}, expected at least 1")
+        sizes = {"neurons": self.neurons, "tries": self.tries}
+        check_each("at least 1", lambda value: value >= 1, **sizes)
 
     @classmethod
     def printed(cls, neurons: int) -> TensorInit:

@@ -10,67 +10,8 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from graphtheory.papers.mixture.data import GaussianMixture
-from graphtheory.papers.mixture.model import OneHidden, risk
+from graphtheory.papers.mixture.model import GaussianMixture, OneHidden, risk
 from graphtheory.patterns.draw import derive
-
-
-@dataclass(frozen=True)
-class Algorithm1:
-    r"""How `gradient_descent` takes its steps.
-
-    .. math:: W_{t+1} = W_t - \eta_0 \Big( \nabla f_n(W_t) + \frac1n \sum_{i=1}^n \nu_i \Big)
-
-    Source: Li (2024), eq. (4.6) and appendix C.1.
-    """
-
-    step_size: float | Tensor  # eta_0 of all networks, or of each trial [T]
-    steps: int  # T
-    # xi. Each entry of each nu_i is +xi or -xi with equal probability: the largest noise that xi
-    # bounds.
-    noise: float = 0.0
-    examples: int = 1  # n, over which the noise is averaged
-
-    def __post_init__(self) -> None:
-        if not bool((torch.as_tensor(self.step_size) > 0).all()):
-            raise ValueError(f"step_size: got {self.step_size}, expected above 0")
-        for name, least in (("steps", 0), ("noise", 0), ("examples", 1)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name}: got {getattr(self, name)}, expected at least {least}")
-
-
-@torch.no_grad()
-def gradient_descent(
-    weights: Tensor,
-    gradient: Callable[[], Tensor],
-    options: Algorithm1,
-    generator: Generator | None = None,
-    watch: Callable[[int], bool] = lambda step: False,
-) -> int:
-    """Descend from the weights of T trials, [T, ...], in place; the number of steps taken.
-
-    `watch` is called with the number of steps taken, before each step and after the last; descent
-    ends where it returns True.
-    """
-    size = torch.as_tensor(options.step_size, dtype=weights.dtype)
-    size = size.view(-1, *(1,) * (weights.dim() - 1)) if size.dim() else size
-    for step in range(options.steps):
-        if watch(step):
-            return step
-        slope = gradient()
-        if options.noise:
-            slope = slope + _mean_noise(slope, options, generator)
-        weights.sub_(size * slope)
-    watch(options.steps)
-    return options.steps
-
-
-def _mean_noise(like: Tensor, options: Algorithm1, generator: Generator | None) -> Tensor:
-    """Mean of `examples` draws of +-xi, for every entry, from one binomial draw."""
-    count = torch.full_like(like, options.examples)
-    heads = torch.binomial(count, torch.full_like(like, 0.5), generator=generator)
-    return options.noise * (2 * heads / count - 1)
-
 
 _STRETCH = 1.4  # D of section 4.5.1 is 1, 1.1, ..., 1.4 for d = 5; here evenly up to it for any d
 _LOOKS = 100
@@ -161,7 +102,12 @@ def examples(trials: Sequence[Trial]) -> tuple[Tensor, Tensor]:
 
 @dataclass(frozen=True)
 class Learner:
-    """How a network starts and descends."""
+    r"""How a network starts and descends.
+
+    .. math:: W_{t+1} = W_t - \eta_0 \nabla f_n(W_t)
+
+    Source: Li (2024), eq. (4.6) without noise, and appendix C.1.
+    """
 
     # eta_0 over the bound of algorithm 1, which is printed with an O(): its constant
     factor: float = 6.0
@@ -181,20 +127,27 @@ class Learner:
             torch.stack([near(t.teacher, self.radius, starts, generator) for t in trials])
         )
 
-    def options(self, trials: Sequence[Trial]) -> Algorithm1:
-        """The step size of each trial."""
-        bound = [1.0 if self.fixed else t.mixture.step_bound for t in trials]
-        return Algorithm1(self.factor * torch.tensor(bound), self.steps)
+    def step_sizes(self, trials: Sequence[Trial]) -> Tensor:
+        """eta_0 of each trial."""
+        return self.factor * torch.tensor(
+            [1.0 if self.fixed else t.mixture.step_bound for t in trials]
+        )
 
+    @torch.no_grad()
     def run(
-        self,
-        net: OneHidden,
-        trials: Sequence[Trial],
-        watch: Callable[[int], bool] = lambda step: False,
-    ) -> OneHidden:
-        """Descend from the start, in place."""
+        self, net: OneHidden, trials: Sequence[Trial],
+        watch: Callable[[int], None] = lambda step: None,
+    ) -> OneHidden:  # fmt: skip
+        """Descend from the start, in place.
+
+        `watch` is called with the number of steps taken, before each step and after the last.
+        """
         x, y = examples(trials)
-        gradient_descent(net.W.data, lambda: net.gradient(x, y), self.options(trials), watch=watch)
+        size = self.step_sizes(trials).to(net.W.dtype).view(-1, 1, 1, 1)
+        for step in range(self.steps):
+            watch(step)
+            net.W.sub_(size * net.gradient(x, y))
+        watch(self.steps)
         return net
 
 
@@ -204,10 +157,9 @@ def descend(learner: Learner, net: OneHidden, trials: Sequence[Trial]) -> tuple[
     looks = {round(s) for s in np.linspace(0, learner.steps, count)}
     kept: list[Tensor] = []
 
-    def watch(step: int) -> bool:
+    def watch(step: int) -> None:
         if step in looks:
             kept.append(net.W.detach().clone())
-        return False
 
     learner.run(net, trials, watch)
     return sorted(looks), torch.stack(kept)

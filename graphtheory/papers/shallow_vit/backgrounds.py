@@ -81,7 +81,7 @@ class Pasted:
         ranks = rank.to(torch.uint8).repeat_interleave(self.patch, 2)
         pictures = torch.cat([canvas, ranks.repeat_interleave(self.patch, 3)], 1)
         rows, columns = self._inside(count, generator)
-        scene = torch.cat([self._resized(images), self._marks(count)], 1)
+        scene = pad(self._resized(images), (0, 0, 0, 0, 0, 1), value=_RELEVANT)
         every = torch.arange(count)[:, None, None]
         # Indices apart bring their axes to the front: [N, region, region, C + 1].
         pictures[every, :, rows, columns] = scene.permute(0, 2, 3, 1)
@@ -93,9 +93,6 @@ class Pasted:
         corner = self.patch * torch.randint(places, (2, count, 1), generator=generator)
         rows, columns = corner + torch.arange(self.region)
         return rows[:, :, None], columns[:, None]
-
-    def _marks(self, count: int) -> Tensor:
-        return torch.full((count, 1, self.region, self.region), _RELEVANT, dtype=torch.uint8)
 
     def _resized(self, images: Tensor) -> Tensor:
         if images.shape[2:] == (self.region, self.region):
@@ -163,18 +160,6 @@ SCENES = {
 }
 
 
-@dataclass(frozen=True)
-class Pictures:
-    """Pasted images [N, C + 1, size, size] and their classes [N]."""
-
-    pixels: Tensor
-    y: Tensor
-
-    def rows(self, chosen: Tensor | slice) -> Pictures:
-        """The chosen pictures with their classes."""
-        return Pictures(self.pixels[chosen], self.y[chosen])
-
-
 def images(scene: Scene, root: str | PathLike[str] | None) -> tuple[Images, Images]:
     """Images to train with and to test with."""
     found = image_sets.load(scene.dataset, root)
@@ -222,14 +207,20 @@ def begun_from(model: nn.Module, other: nn.Module) -> None:
 
 
 def learn(
-    scene: Scene, model: ScoredViT, train: Pictures, val: Pictures, classes: int, seed: int
-) -> ImageTask:
-    """Train for the scene's number of updates; the epoch that is best on `val` stays."""
-    count = max(len(train.y), min(_EPOCH, scene.updates * scene.batch_size))
-    again = torch.arange(count) % len(train.y)
+    scene: Scene, model: ScoredViT, pictures: Images, held: int, classes: int, seed: int,
+    labels: int | None = None,
+) -> ImageTask:  # fmt: skip
+    """Train for the scene's number of updates; the epoch that is best on the first `held` stays.
+
+    The next `labels` pictures are trained on, None being all.
+    """
+    x, y = pictures
+    size = len(y) - held if labels is None else labels
+    count = max(size, min(_EPOCH, scene.updates * scene.batch_size))
+    again = held + torch.arange(count) % size
     data = ImageData(
-        torch.cat([train.pixels[again], val.pixels]), torch.cat([train.y[again], val.y]),
-        torch.arange(count), count + torch.arange(len(val.y)),
+        torch.cat([x[again], x[:held]]), torch.cat([y[again], y[:held]]),
+        torch.arange(count), count + torch.arange(held),
         name=scene.dataset, batch_size=scene.batch_size, seed=seed,
     )  # fmt: skip
     epochs = max(round(scene.updates * scene.batch_size / count), 1)
@@ -241,16 +232,16 @@ def learn(
     return task
 
 
-def score(task: ImageTask, test: Pictures) -> float:
+def score(task: ImageTask, test: Images) -> float:
     """The accuracy on test pictures, 0..1."""
     return SCORES["accuracy"](task.logits(test.pixels).cpu(), test.y)
 
 
 def pasted(
     scene: Scene, given: Images, generator: Generator, textured: Tensor | None = None
-) -> Pictures:
+) -> Images:
     """Images on backgrounds of their own."""
-    return Pictures(scene.canvas(given.pixels, generator, textured), given.y)
+    return Images(scene.canvas(given.pixels, generator, textured), given.y)
 
 
 def backgrounds(y: Tensor, agree: float, generator: Generator) -> Tensor:

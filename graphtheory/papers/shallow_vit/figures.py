@@ -13,27 +13,25 @@ from scipy.stats import linregress
 
 from graphtheory.lab.bench.rows import Row
 from graphtheory.lab.bench.table import Table
-from graphtheory.papers import power_law
 from graphtheory.papers import shallow_trials as curves
 from graphtheory.papers import shallow_trials as phases
 from graphtheory.papers.claims import Read, Trend, over
-from graphtheory.papers.figure import Figure, Measurements, Shown, Verdict, groups, verdict_of
+from graphtheory.papers.figure import (
+    Figure,
+    Measurements,
+    Shown,
+    Verdict,
+    groups,
+    small,
+    verdict_of,
+)
 from graphtheory.papers.grid import Grid, Measured, axis
 from graphtheory.papers.pictures import error_curves
 from graphtheory.papers.shallow import LINEAR, ShallowAttention
-from graphtheory.papers.shallow_trials import Boundary, Curves, Speed, seed_of
+from graphtheory.papers.shallow_trials import Boundary, Curves, Speed, ends, seed_of
 from graphtheory.papers.shallow_vit import training as tokens
-from graphtheory.papers.shallow_vit.training import (
-    ATTENTION,
-    CNN,
-    LEARNED,
-    NOISE,
-    NONE,
-    RANDOM,
-    RELEVANT,
-    Learner,
-    TokenPatterns,
-)
+from graphtheory.papers.shallow_vit.training import Learner, TokenPatterns
+from graphtheory.papers.stats import boundaries
 
 TOGETHER = 20  # trials that train at once
 _STRAIGHT = 0.9  # R^2 of a line
@@ -63,10 +61,6 @@ class Case:
             return replace(self.learner, sigma=value), self.data
         confusion = self.data.alpha_confusion if self.others is None else 1 - self.others - value
         return self.learner, replace(self.data, alpha_star=value, alpha_confusion=confusion)
-
-    def smaller(self) -> Case:
-        """With a quarter of the neurons, for a first look."""
-        return replace(self, learner=replace(self.learner, width=self.learner.width // 4))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,11 +101,9 @@ def looks(grid: Curves, case: Case, value: float) -> list[Measured]:
     return rows
 
 
-def _quick(grid: Any) -> Any:
-    """Few neurons and trials; half of the numbers of labels, or of the looks."""
-    cases, ends = tuple(case.smaller() for case in grid.cases), phases.ends(grid.values)
-    fewer = {"labels": grid.labels[::2]} if isinstance(grid, Phases) else {"every": 2 * grid.every}
-    return replace(grid, cases=cases, values=ends, seeds=2, **fewer)
+_QUARTER = {"learner": {"width": lambda width: width // 4}}
+_quick = small(cases=_QUARTER, values=ends, labels=slice(None, None, 2), seeds=2)
+_quick_steps = small(cases=_QUARTER, values=ends, every=lambda steps: 2 * steps, seeds=2)
 
 
 def falls_in_a_line(grid: Phases, measured: Measurements) -> Verdict:
@@ -126,7 +118,7 @@ def falls_in_a_line(grid: Phases, measured: Measurements) -> Verdict:
                 f"{case}: {len(found.values)} values of sigma, through which a line always goes."
             )
             continue
-        whole, drawn = power_law.boundaries(found)
+        whole, drawn = boundaries(found)
         ends = found.labels[[0, -1]]
         lines = [linregress(found.values, np.clip(h, *ends) ** -0.5) for h in (whole, *drawn)]
         low, high = np.quantile([line.slope for line in lines[1:]], (0.025, 0.975))
@@ -174,7 +166,9 @@ class Sparsified(Grid):
     """Every rule that removes tokens on the same trials."""
 
     case: Case  # what learns
-    rules: tuple[str, ...] = axis("rule", (RANDOM, RELEVANT, NOISE, ATTENTION, LEARNED))
+    rules: tuple[str, ...] = axis(
+        "rule", (tokens.RANDOM, tokens.RELEVANT, tokens.NOISE, tokens.ATTENTION, tokens.LEARNED)
+    )
     kept: tuple[int, ...] = axis("kept", (50, 45, 40, 35, 30))  # tokens that stay, S
     labels: int = 80  # N
     seeds: int = 20
@@ -188,13 +182,13 @@ def losses(grid: Sparsified, rule: str, kept: int) -> list[Measured]:
     rows = []
     for start in range(grid.first, grid.first + grid.seeds, TOGETHER):
         seeds = range(start, min(start + TOGETHER, grid.first + grid.seeds))
-        by = NONE if rule == LEARNED else rule
+        by = tokens.NONE if rule == tokens.LEARNED else rule
         trials = [
             tokens.draw(data, grid.labels, seed_of(seed, grid.labels, 0), kept, by)
             for seed in seeds
         ]
         model, _ = tokens.run(learner, trials, data.tokens, seed_of(start, grid.labels, 0))
-        if rule == LEARNED:  # and learned once more, from the same start
+        if rule == tokens.LEARNED:  # and learned once more, from the same start
             trials = tokens.most_attended(model, trials, kept)
             model, _ = tokens.run(learner, trials, data.tokens, seed_of(start, grid.labels, 0))
         tests = tokens.evaluate(model, trials)
@@ -223,17 +217,10 @@ def _show(grid: Sparsified, measured: Measurements) -> Shown:
 
 
 def _picture(grid: Sparsified, measured: Measurements, title: str) -> Any:
-    points = [
-        {"series": one["rule"], "at": one["kept"], "error": one["hinge"],
-         "panel": "test hinge loss"}
-        for one in measured
-    ]  # fmt: skip
-    title = f"{title}, {grid.labels} sets"
-    return error_curves(points, xlabel="tokens that stay", title=title)
-
-
-def _quick_sparse(grid: Sparsified) -> Sparsified:
-    return replace(grid, case=grid.case.smaller(), kept=grid.kept[::4], seeds=4)
+    return error_curves(
+        measured, panel="test hinge loss", series="{rule}", at="kept", value="hinge",
+        xlabel="tokens that stay", title=f"{title}, {grid.labels} sets",
+    )  # fmt: skip
 
 
 def _of_rules(wanted: Callable[[str], bool]) -> Read:
@@ -280,7 +267,7 @@ FIGURES = (
             cases=(Case(replace(_LONG, delta=0.4)), Case(replace(_LONG, delta=0.4), others=0.5)),
             setting="alpha_star", values=_ALPHAS, labels=200, every=10, until_learned=True,
         ),
-        looks, _SPEED.show, _SPEED.claims, _SPEED.picture, _quick,
+        looks, _SPEED.show, _SPEED.claims, _SPEED.picture, _quick_steps,
     ),
     Figure(
         "fig-2-2-wide", "the same with 1,000 neurons, the confusion share fixed",
@@ -288,12 +275,12 @@ FIGURES = (
             cases=(Case(replace(_WIDE, delta=0.4)),), setting="alpha_star", values=_PRINTED,
             labels=200, every=10, until_learned=True,
         ),
-        looks, _ONE_SPEED.show, _ONE_SPEED.claims, _ONE_SPEED.picture, _quick,
+        looks, _ONE_SPEED.show, _ONE_SPEED.claims, _ONE_SPEED.picture, _quick_steps,
     ),
     _boundary(
         "fig-2-3", "which trials succeed with attention and without, over alpha_*",
         Phases(
-            cases=(Case(_LONG, _HALF, 0.5), Case(replace(_LONG, network=CNN), _HALF, 0.5)),
+            cases=(Case(_LONG, _HALF, 0.5), Case(replace(_LONG, network=tokens.CNN), _HALF, 0.5)),
             setting="alpha_star", values=_ALPHAS, labels=_LABELS, seeds=8,
         ),
         -2, -4,
@@ -309,7 +296,7 @@ FIGURES = (
             setting="alpha_star", values=(0.5,), labels=200, every=10,
         ),
         looks, _show_attention, curves.attention_claims("label-relevant tokens"),
-        curves.attention_picture("label-relevant"), _quick,
+        curves.attention_picture("label-relevant"), _quick_steps,
     ),
     Figure(
         "fig-2-5", "test loss after tokens were removed by several rules",
@@ -321,10 +308,10 @@ FIGURES = (
         losses, _show,
         (
             Trend(what="the loss", letter="the tokens that stay", claimed="does not rise",
-                  read=_of_rules(lambda rule: rule == RANDOM)),
+                  read=_of_rules(lambda rule: rule == tokens.RANDOM)),
             Trend(what="the loss", letter="the tokens that stay", claimed="rises",
-                  read=_of_rules(lambda rule: rule != RANDOM)),
+                  read=_of_rules(lambda rule: rule != tokens.RANDOM)),
         ),
-        _picture, _quick_sparse,
+        _picture, small(case=_QUARTER, kept=slice(None, None, 4), seeds=4),
     ),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Figures 2.6a and 2.6b: a vision transformer on images on backgrounds, some of it removed."""
+"""Figure 2.6: a vision transformer on images on backgrounds, some of which is removed."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from graphtheory.lab.bench.rows import Row
 from graphtheory.lab.bench.table import Table, percent_mean
 from graphtheory.lab.datasets.image_sets import Images
 from graphtheory.papers.claims import Crossing, Numbers, Power, Read, Trend, over
-from graphtheory.papers.figure import DataSets, Figure, Measurements, Shown, Verdict
+from graphtheory.papers.figure import DataSets, Figure, Measurements, Shown, Verdict, groups, small
 from graphtheory.papers.grid import Grid, Measured, axis, unrecorded
-from graphtheory.papers.pictures import error_curves, value_curves
+from graphtheory.papers.pictures import error_curves, picture_of, value_curves
 from graphtheory.papers.shallow_trials import ends
 from graphtheory.papers.shallow_vit import backgrounds as scenes
-from graphtheory.papers.shallow_vit.backgrounds import SCENES, Scene
+from graphtheory.papers.shallow_vit.backgrounds import SCENES, Scene, ScoredViT
 
 _TESTED = 2000  # images at most
 KEPT = (25, 21, 18, 16)  # of 25 patches, 16 of the image: alpha_* 0.64 to 1
@@ -65,10 +65,7 @@ def accuracies(grid: Backgrounds, kept: int, labels: int, seed: int) -> list[Mea
     pictures = scenes.pasted(scene, own, generator)
     classes = int(train.y.max()) + 1
     model = scenes.network(scene, own.pixels.size(1), classes, kept, seed)
-    task = scenes.learn(
-        scene, model, pictures.rows(slice(held, held + labels)), pictures.rows(slice(held)),
-        classes, seed,
-    )  # fmt: skip
+    task = scenes.learn(scene, model, pictures, held, classes, seed, labels)
     few = Images(test.pixels[:_TESTED], test.y[:_TESTED])
     found = scenes.score(task, scenes.pasted(scene, few, scenes.drawn(seed, 1)))
     about = {"kept": kept, "alpha_star": scenes.share(scene, kept), "labels": labels, "seed": seed}
@@ -105,15 +102,6 @@ def _show(grid: Backgrounds, measured: Measurements) -> Shown:
     return Shown(Table("test accuracy %", heads, lines), rows)
 
 
-def _draw_accuracy(grid: Backgrounds, measured: Measurements, title: str) -> Any:
-    points = [
-        {"series": f"{one['labels']:,} images", "at": one["alpha_star"],
-         "error": 100 * one["accuracy"], "panel": "test accuracy %"}
-        for one in measured
-    ]  # fmt: skip
-    return error_curves(points, xlabel="alpha_*", title=title, from_zero=False)
-
-
 def fewer_images(grid: Backgrounds, measured: Measurements) -> Verdict:
     """Figure 2.6b: the images that an accuracy needs fall as a power of alpha_*, eq. (2.11)."""
     wanted = f"images for an accuracy of {100 * grid.target:g} %"
@@ -144,13 +132,9 @@ def _count(number: float, smallest: int, largest: int) -> str:
 
 
 def _draw_needed(grid: Backgrounds, measured: Measurements, title: str) -> Any:
-    points = [
-        {"panel": "", "series": f"alpha_* = {one['alpha_star']:g}", "at": one["labels"],
-         "value": one["accuracy"]}
-        for one in measured
-    ]  # fmt: skip
     return value_curves(
-        points, xlabel="training images", ylabel="test accuracy %", title=title, scale=100,
+        measured, panel="", series="alpha_* = {alpha_star:g}", at="labels", value="accuracy",
+        scale=100, xlabel="training images", ylabel="test accuracy %", title=title,
         marks=(100 * grid.target,),
     )  # fmt: skip
 
@@ -164,23 +148,155 @@ def _on_images(first: int, grid: Backgrounds, dataset: str, root: Path | None) -
     )  # fmt: skip
 
 
-def _quick(grid: Backgrounds) -> Backgrounds:
-    scene = replace(grid.scene, updates=48)
-    return replace(grid, scene=scene, kept=ends(grid.kept), labels=ends(grid.labels), seeds=2)
-
-
+_quick = small(scene={"updates": 48}, kept=ends, labels=ends, seeds=2)
 _MORE_IMAGES = accuracy_rises("N", over("labels", "accuracy", "alpha_* = {alpha_star:g}"))
+
+
+DRAWN, PRETRAINED = "drawn weights", "pre-trained on the other classes"
+AGREEING, CONFLICTING = "agreeing", "conflicting"
+_OTHERS = 500  # images of each of the other classes
+_SHOWN = {"accuracy": "test accuracy", "gap": "gap between backgrounds"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spurious(OnImages):
+    """Figure 2.6c: backgrounds say the class in training, not in the test.
+
+    Of the first class a share `agree` of the training images lies on a texture, of the second 1 -
+    `agree`, the others on black. Every test image is scored on both.
+    """
+
+    # "drawn weights", or "pre-trained on the other classes", which all networks of a seed share
+    starts: tuple[str, ...] = axis("start", (DRAWN, PRETRAINED))
+    kept: tuple[int, ...]
+    labels: int = 300
+    agree: float = 0.9  # the share
+    seeds: int = axis("seed", 3)
+
+
+def gaps(grid: Spurious, start: str, seed: int) -> list[Measured]:
+    """Accuracy for each number of tokens, and that of either kind of test images.
+
+    "agreeing" images have the background of most of their class in training.
+    """
+    scene, generator = grid.scene, scenes.drawn(seed, 2)
+    train, test = scenes.images(scene, grid.root)
+    pair = scenes.of_classes(train, scene.pair)
+    own, held = scenes.shuffled(pair, grid.labels, generator), scenes.held_out(pair)
+    textured = scenes.backgrounds(own.y, grid.agree, generator)
+    pictures = scenes.pasted(scene, own, generator, textured)
+    tests = _tests(scene, scenes.of_classes(test, scene.pair), seed)
+    other = _pretrained(scene, train, seed) if start == PRETRAINED else None
+    rows: list[Measured] = []
+    for kept in grid.kept:
+        model = scenes.network(scene, train.pixels.size(1), 2, kept, seed)
+        if other is not None:
+            scenes.begun_from(model, other)
+        task = scenes.learn(scene, model, pictures, held, 2, seed)
+        found = {name: scenes.score(task, of) for name, of in tests.items()}
+        rows.append(
+            {"start": start, "kept": kept, "alpha_star": scenes.share(scene, kept), "seed": seed,
+             "accuracy": sum(found.values()) / 2, "gap": found[AGREEING] - found[CONFLICTING]}
+            | found
+        )  # fmt: skip
+    return rows
+
+
+def _tests(scene: Scene, given: Images, seed: int) -> dict[str, Images]:
+    """Every image once on the background of most of its class, and once on the other."""
+    agree = given.y == 0
+    return {
+        name: scenes.pasted(scene, given, scenes.drawn(seed, 3), textured)
+        for name, textured in ((AGREEING, agree), (CONFLICTING, ~agree))
+    }
+
+
+def _pretrained(scene: Scene, train: Images, seed: int) -> ScoredViT:
+    """A network that tells the other classes apart, on textures, with all of its tokens."""
+    generator = scenes.drawn(seed, 4)
+    others = tuple(c for c in range(int(train.y.max()) + 1) if c not in scene.pair)
+    given = scenes.of_classes(train, others)
+    own = scenes.shuffled(given, _OTHERS * len(others), generator)
+    pictures, held = scenes.pasted(scene, own, generator), scenes.held_out(given)
+    model = scenes.network(scene, train.pixels.size(1), len(others), scene.canvas.tokens, seed)
+    task = scenes.learn(scene, model, pictures, held, len(others), seed)
+    assert isinstance(task.evaluated, ScoredViT)
+    return task.evaluated
+
+
+def _show_spurious(grid: Spurious, measured: Measurements) -> Shown:
+    lines, rows = [], []
+    for (start,), mine in groups(measured, "start").items():
+        for key, name in _SHOWN.items():
+            by = over("alpha_star", key, name)(grid, mine)[name]
+            lines.append([start, name, *map(percent_mean, by.values())])
+            rows += [
+                Row.of(name, of, "1", start=start, alpha_star=alpha) for alpha, of in by.items()
+            ]
+    heads = ["start", "", *(f"alpha_* = {alpha:g}" for alpha in by)]
+    return Shown(Table("%", heads, lines, words=2), rows)
+
+
+_picture_spurious = picture_of(
+    error_curves,
+    lambda measured: [
+        one | {"panel": f"{name} %", "error": one[key]}
+        for (_,), mine in groups(measured, "start").items()
+        for key, name in _SHOWN.items()
+        for one in sorted(mine, key=lambda one: (one["alpha_star"], one["seed"]))
+    ],
+    series="{start}", at="alpha_star", scale=100, xlabel="alpha_*", from_zero=False,
+)  # fmt: skip
+
+
+def better_start(grid: Spurious, measured: Measurements) -> Verdict:
+    """What the second start gains over the first, over all shares."""
+    if len(grid.starts) < 2:
+        return Verdict("")
+    worse, better = (
+        [one["accuracy"] for one in measured if one["start"] == start] for start in grid.starts[:2]
+    )
+    gains = [b - a for a, b in zip(worse, better, strict=True)]
+    return Verdict(
+        f"{grid.starts[1]}: {100 * fmean(gains):+.1f} points on average, ahead in "
+        f"{sum(gain > 0 for gain in gains)} of {len(gains)} runs, claimed better."
+    )
+
+
+def _on_pair(grid: Spurious, dataset: str, root: Path | None) -> Spurious:
+    return replace(grid, scene=SCENES[dataset], root=root, labels=labels_of(dataset)[1])
+
+
 FIGURES = (
     Figure(
         "fig-2-6a", "accuracy of a vision transformer over alpha_*, images on backgrounds",
         Backgrounds(kept=KEPT), accuracies, _show,
         (accuracy_rises("alpha_*", over("alpha_star", "accuracy", "{labels} images")),
          _MORE_IMAGES),
-        _draw_accuracy, _quick, DATA, partial(_on_images, 1),
+        picture_of(
+            error_curves, panel="test accuracy %", series="{labels:,} images", at="alpha_star",
+            value="accuracy", scale=100, xlabel="alpha_*", from_zero=False,
+        ),
+        _quick, DATA, partial(_on_images, 1),
     ),
     Figure(
         "fig-2-6b", "accuracy over the number of training images, images on backgrounds",
         Backgrounds(kept=(25, 20, 16)), accuracies, _show, (_MORE_IMAGES, fewer_images),
         _draw_needed, _quick, DATA, partial(_on_images, 0),
+    ),
+    Figure(
+        "fig-2-6c", "backgrounds that give the class away, removed token by token",
+        Spurious(kept=KEPT), gaps, _show_spurious,
+        (
+            accuracy_rises("alpha_*", over("alpha_star", "accuracy", "{start}")),
+            Trend(
+                what="the gap between test images with the background of their class in training "
+                "and those with the other one",
+                letter="alpha_*", read=over("alpha_star", "gap", "{start}"), claimed="falls",
+            ),
+            better_start,
+        ),
+        _picture_spurious, small(scene={"updates": 48}, kept=ends, starts=slice(1), seeds=2), DATA,
+        _on_pair,
     ),
 )  # fmt: skip

@@ -11,6 +11,7 @@ from torch import Generator, Tensor
 
 from graphtheory.graph import Neighborhood, cliques
 from graphtheory.lab.metrics import mass_on
+from graphtheory.lab.train.contract import check_each
 from graphtheory.papers.hinge import Algorithm4, HingeTask, Outcome, train_hinge
 from graphtheory.papers.shallow import (
     ROOT,
@@ -26,13 +27,20 @@ from graphtheory.vision.nn import Keep
 from graphtheory.vision.nn.reduce import Attended, Clean, Oracle, Random, Score
 
 
-class TokenSets(NamedTuple):
-    """N sets of L tokens."""
+class Sets(NamedTuple):
+    """N sets of S tokens, after sparsification."""
 
-    x: Tensor  # tokens [N, L, d]
+    x: Tensor  # tokens [N, S, d]
     y: Tensor  # labels +1 or -1 [N], evenly many
-    pattern: Tensor  # 0 for mu_1, 1 for mu_2, higher otherwise [N, L]
-    relevant: Tensor  # which tokens have the label's pattern, bool [N, L]
+    place: Tensor  # of each token in its set before sparsification, int64 [N, S]
+    relevant: Tensor  # which tokens have the label's pattern, bool [N, S]
+    pattern: Tensor  # 0 for mu_1, 1 for mu_2, higher otherwise [N, S]
+
+    def rows(self) -> Neighborhood:
+        """The tokens of each set."""
+        count, size = self.place.shape
+        indptr = torch.arange(count + 1) * size
+        return Neighborhood(indptr, torch.arange(count * size), count * size, validate=False)
 
 
 @dataclass(frozen=True)
@@ -59,24 +67,17 @@ class TokenPatterns:
     c_noisy: float = 0.0  # see there
 
     def __post_init__(self) -> None:
-        self._require("tokens", self.tokens >= 1, "at least 1")
-        for name in ("alpha_star", "alpha_confusion", "noisy"):
-            self._require(name, 0 <= getattr(self, name) <= 1, "between 0 and 1")
-        for name in ("c_0", "c_noisy"):
-            self._require(name, getattr(self, name) >= 0, "at least 0")
-        self._require("num_patterns", self.num_patterns >= 3, "at least 3")
-        self._require("dim", self.dim >= self.num_patterns, f"at least M = {self.num_patterns}")
+        check_each("at least 1", lambda value: value >= 1, tokens=self.tokens)
+        check_each("at least 0", lambda value: value >= 0, c_0=self.c_0, c_noisy=self.c_noisy)
+        check_each("at least 3", lambda value: value >= 3, num_patterns=self.num_patterns)
+        least = self.num_patterns
+        check_each(f"at least M = {least}", lambda value: value >= least, dim=self.dim)
+        shares = {name: getattr(self, name) for name in ("alpha_star", "alpha_confusion", "noisy")}
+        check_each("between 0 and 1", lambda value: 0 <= value <= 1, **shares)
         star, confusion, _ = self.counts
-        fits = confusion < star <= self.tokens - confusion
-        self._require(
-            "alpha_star",
-            fits,
-            f"more than {confusion} and at most {self.tokens - confusion} tokens",
-        )
-
-    def _require(self, name: str, holds: bool, expected: str) -> None:
-        if not holds:
-            raise ValueError(f"{name}: got {getattr(self, name)!r}, expected {expected}")
+        most = self.tokens - confusion
+        fits = f"more than {confusion} and at most {most} tokens"
+        check_each(fits, lambda _: confusion < star <= most, alpha_star=self.alpha_star)
 
     @property
     def counts(self) -> tuple[int, int, int]:
@@ -90,7 +91,7 @@ class TokenPatterns:
         """Draw orthonormal patterns mu, [M, d]."""
         return orthonormal(self.num_patterns, self.dim, generator)
 
-    def sample(self, count: int, mu: Tensor, generator: Generator) -> TokenSets:
+    def sample(self, count: int, mu: Tensor, generator: Generator) -> Sets:
         """Draw `count` sets with the patterns [M, d]; labels alternate, +1 first."""
         star, confusion, others = self.counts
         spread = 2 + torch.arange(others) % (self.num_patterns - 2)
@@ -108,7 +109,8 @@ class TokenPatterns:
         size = torch.where(loud, self.c_noisy, self.c_0)
         noise = torch.randn(*shape, self.dim, generator=generator)
         x = mu[pattern] + size[..., None] * noise
-        return TokenSets(x, 1.0 - 2.0 * own, pattern, pattern == own[:, None])
+        place = torch.arange(self.tokens).expand(count, -1)
+        return Sets(x, 1.0 - 2.0 * own, place, pattern == own[:, None], pattern)
 
 
 class ShallowViT:
@@ -192,7 +194,7 @@ class Learner:
 
     def options(self) -> Algorithm4:
         """The options of its training."""
-        return Algorithm4(self.step_size, self.steps, self.batch_size, 0, Compose(), quiet=100)
+        return Algorithm4(self.step_size, self.steps, self.batch_size, Compose(), quiet=100)
 
     def model(self, mu: Tensor, tokens: int, generator: Generator) -> ShallowAttention:
         """Networks for patterns [T, M, d], at their start."""
@@ -209,21 +211,6 @@ class Learner:
         if self.network == CNN:
             return [model.W_O, model.W_V]
         return [model.W_O, model.W_V, model.W_K, model.W_Q]
-
-
-class Sets(NamedTuple):
-    """N sets of S tokens, after sparsification."""
-
-    x: Tensor  # tokens [N, S, d]
-    y: Tensor  # labels +1 or -1 [N]
-    place: Tensor  # of each token in its set before sparsification, int64 [N, S]
-    relevant: Tensor  # which tokens have the label's pattern, bool [N, S]
-
-    def rows(self) -> Neighborhood:
-        """The tokens of each set."""
-        count, size = self.place.shape
-        indptr = torch.arange(count + 1) * size
-        return Neighborhood(indptr, torch.arange(count * size), count * size, validate=False)
 
 
 class Trial(NamedTuple):
@@ -244,11 +231,7 @@ def draw(
     """
     generator = Generator().manual_seed(derive(seed))
     mu = data.patterns(generator)
-    drawn = [data.sample(n, mu, generator) for n in (count, TESTED)]
-    sets = []
-    for one in drawn:
-        place = torch.arange(data.tokens).expand(len(one.y), -1)
-        sets.append(Sets(one.x, one.y, place, one.relevant))
+    sets = [data.sample(n, mu, generator) for n in (count, TESTED)]
     if by != NONE and kept is not None:
         sets = [sparsified(s, kept, by, mu, generator) for s in sets]
     return Trial(mu, *sets)
@@ -288,11 +271,9 @@ def _keep(
     found = Keep(kept, rule)(
         sets.x, received, score=sets.relevant.float(), prefix=0, generator=generator
     )
-    stays = found.slot >= 0
-    shape = (len(sets.y), kept)
-    return Sets(
-        found.tokens, sets.y, sets.place[stays].view(shape), sets.relevant[stays].view(shape)
-    )
+    stays, shape = found.slot >= 0, (len(sets.y), kept)
+    place, relevant, pattern = (of[stays].view(shape) for of in sets[2:])
+    return Sets(found.tokens, sets.y, place, relevant, pattern)
 
 
 def _received(x: Tensor, mu: Tensor) -> Tensor:

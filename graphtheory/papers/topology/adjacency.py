@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import torch
+from scipy.sparse import csr_array
 from torch import Tensor
 
 from graphtheory.graph import Neighborhood
+from graphtheory.lab.train.contract import check_each
 from graphtheory.patterns import Pattern
 
 
@@ -17,7 +20,7 @@ def infinity_norm(neighborhood: Neighborhood) -> float:
 
     An edge without a weight weighs 1; edges that come twice are summed first.
     """
-    return _largest_row(*_entries(neighborhood))
+    return _largest_row(_matrix(neighborhood))
 
 
 def infinity_distance(first: Neighborhood, second: Neighborhood) -> float:
@@ -25,9 +28,7 @@ def infinity_distance(first: Neighborhood, second: Neighborhood) -> float:
     shapes = [(nb.num_dst, nb.num_src) for nb in (first, second)]
     if shapes[0] != shapes[1]:
         raise ValueError(f"second: {shapes[1]} targets and sources, expected {shapes[0]}")
-    code, value = (torch.cat(parts) for parts in zip(*map(_codes, (first, second)), strict=True))
-    value[first.num_edges :] *= -1
-    return _largest_row(*_summed(code, value, first))
+    return _largest_row(_matrix(first) - _matrix(second))
 
 
 class Deviation(NamedTuple):
@@ -88,26 +89,20 @@ def _weights(neighborhood: Neighborhood) -> Tensor:
     return neighborhood.weight.detach().double()
 
 
-def _codes(neighborhood: Neighborhood) -> tuple[Tensor, Tensor]:
-    code = neighborhood.targets() * neighborhood.num_src + neighborhood.indices
-    return code, _weights(neighborhood).clone()
+def _matrix(neighborhood: Neighborhood) -> csr_array:
+    """The matrix in double precision, each entry once."""
+    parts = (_weights(neighborhood), neighborhood.indices, neighborhood.indptr)
+    shape = (neighborhood.num_dst, neighborhood.num_src)
+    found = csr_array(tuple(part.cpu().numpy() for part in parts), shape=shape, copy=True)
+    found.sum_duplicates()
+    return found
 
 
-def _entries(neighborhood: Neighborhood) -> tuple[Tensor, Tensor, int]:
-    return _summed(*_codes(neighborhood), neighborhood)
+def _largest_row(matrix: csr_array) -> float:
+    return float(abs(matrix).sum(1).max(initial=0))
 
 
-def _summed(code: Tensor, value: Tensor, like: Neighborhood) -> tuple[Tensor, Tensor, int]:
-    """Rows and values of the matrix's entries, each pair once."""
-    pair, place = code.unique(return_inverse=True)
-    entry = value.new_zeros(len(pair)).index_add(0, place, value)
-    rows = torch.div(pair, max(like.num_src, 1), rounding_mode="floor")
-    return rows, entry, like.num_dst
-
-
-def _largest_row(rows: Tensor, entry: Tensor, num_dst: int) -> float:
-    sums = entry.new_zeros(num_dst).index_add(0, rows, entry.abs())
-    return float(sums.max()) if num_dst else 0.0
+_positive = partial(check_each, "a number above 0", lambda value: 0 < value < float("inf"))
 
 
 def group_degrees(neighborhood: Neighborhood, group: Tensor) -> Tensor:
@@ -150,7 +145,7 @@ def largest_scaling(psi: Tensor, *, c: float = 1.0, symmetric: bool = False) -> 
 
     Source: Li (2024), eqs. (5.8) and (D.16).
     """
-    _positive("c", c)
+    _positive(c=c)
     part = len(psi) * psi
     return c / (part.square() if symmetric else part)
 
@@ -168,14 +163,9 @@ def smallest_share(
 
     Source: Li (2024), eqs. (5.10) and (D.17).
     """
-    _positive("c", c)
-    _positive("tolerance", tolerance)
+    _positive(c=c)
+    _positive(tolerance=tolerance)
     if p_star.shape != psi.shape or bool((p_star < 0).any()):
         raise ValueError(f"p_star: got {p_star.tolist()}, expected {len(psi)} numbers of 0 or more")
     scaling = p_star.double().sqrt() if symmetric else p_star.double()
     return (1 + c * tolerance / (len(psi) * scaling * psi)) ** (-2.0 if symmetric else -1.0)
-
-
-def _positive(name: str, value: float) -> None:
-    if not 0 < value < float("inf"):
-        raise ValueError(f"{name}: got {value}, expected a number above 0")

@@ -16,10 +16,9 @@ from graphtheory.lab.bench.diagnose import both_ways, load_graph
 from graphtheory.lab.bench.rows import Environment, Row
 from graphtheory.lab.bench.table import Table, pairs
 from graphtheory.lab.datasets import graphs
-from graphtheory.lab.plot.style import GRAY, Rows, collected, look, order, panels, styled
+from graphtheory.lab.plot.style import GRAY, look, panels, styled
 from graphtheory.lab.report.page import Page
 from graphtheory.papers.topology import adjacency
-from graphtheory.papers.topology import adjacency as bounds
 from graphtheory.patterns import (
     LADIES,
     AddSelf,
@@ -34,36 +33,6 @@ from graphtheory.patterns import (
 )
 from graphtheory.patterns.degree_groups import Groups
 from graphtheory.patterns.draw import edge_weight
-
-
-@styled
-def influence_over_degree(rows: Rows, *, title: str = "") -> Any:
-    """How much of its influence a node keeps under A*, over its degree: median, band q20 to q80.
-
-    Rows hold degree (sources of the node), median, q20, q80 (column sum of A* over that of A,
-    dimensionless), and optionally series (name of a line).
-
-    Source: the columns of A* in eq. (5.6) of Li (2024).
-    """
-    table = [{"series": "nodes of the degree"} | r for r in collected(rows, "rows", "median")]
-    figure, (axes,) = panels(1, height=3.2)
-    for index, series in enumerate(order(table, "series")):
-        mine = sorted((r for r in table if r["series"] == series), key=lambda r: r["degree"])
-        degree, middle, low, high = (
-            [r[name] for r in mine] for name in ("degree", "median", "q20", "q80")
-        )
-        style = look(index)
-        axes.fill_between(degree, low, high, color=style["color"], alpha=0.18, linewidth=0)
-        axes.plot(degree, middle, label=series, **style)
-    axes.axhline(1, color=GRAY, linewidth=0.8)
-    axes.set_xscale("log")
-    axes.set_xlabel("degree, the node itself counted")
-    axes.set_ylabel("influence under A* over that under A")
-    axes.grid(axis="y")
-    axes.set_title(title)
-    axes.legend()
-    return figure
-
 
 SAMPLERS: dict[str, Callable[[SamplingDiagnosis], Pattern]] = {
     "degree-groups": lambda s: s.by_degree(symmetric=False),
@@ -134,16 +103,15 @@ class SamplingDiagnosis:
         yield self._row("norm of A", adjacency.infinity_norm(nb))
         yield self._row("norm of A*", adjacency.infinity_norm(star), draws=found.draws)
         if found.error is not None:
-            yield self._row("standard error of the norm of A*", _error_of_norm(star, found.error))
+            yield self._row(_STAR_ERROR, _error_of_norm(star, found.error))
         if self._symmetric:
-            off_mean = adjacency.infinity_distance(found.mean, star)
-            yield self._row("norm of E[A^s] - A*", off_mean)
+            yield self._row(_BIAS, adjacency.infinity_distance(found.mean, star))
         off = adjacency.deviation(
             pattern, nb, star, draws=self.draws, generator=drawn,
             progress=lambda n: progress(first + n, draws),
         )  # fmt: skip
-        yield self._row("norm of A^s - A*", off.mean, draws=self.draws)
-        yield self._row("standard error of the norm of A^s - A*", off.error, draws=self.draws)
+        yield self._row(_DEVIATION, off.mean, draws=self.draws)
+        yield self._row(f"standard error of the {_DEVIATION}", off.error, draws=self.draws)
         change = adjacency.influence_change(nb, star)
         groups = self.by_degree(symmetric=False).groups_of(nb)
         yield from self._groups(nb, groups, change)
@@ -158,16 +126,16 @@ class SamplingDiagnosis:
         self, nb: Neighborhood, groups: Groups, change: adjacency.InfluenceChange
     ) -> Iterator[Row]:
         group, size, drawn, p_star = groups
-        degree, symmetric = bounds.group_degrees(nb, group), self._symmetric
-        psi = bounds.psi(degree, size)
+        degree, symmetric = adjacency.group_degrees(nb, group), self._symmetric
+        psi = adjacency.psi(degree, size)
         used = {"p*": p_star, "share drawn": drawn / size.double()}
         before, after = (psi.new_zeros(len(psi)).index_add(0, group, c) for c in change[:2])
         columns = {
             "nodes": size,
             "mean degree": degree,
             "psi": psi,
-            "largest p*": bounds.largest_scaling(psi, symmetric=symmetric),
-            "smallest share": bounds.smallest_share(
+            "largest p*": adjacency.largest_scaling(psi, symmetric=symmetric),
+            "smallest share": adjacency.smallest_share(
                 psi, p_star, tolerance=self.tolerance, symmetric=symmetric
             ),
             "influence of A* over A": after / before,
@@ -219,15 +187,33 @@ def sampling_tables(rows: Sequence[Row]) -> list[Table]:
     return [_norms(rows), _groups(rows), *([_nodes(rows)] if changed else [])]
 
 
+@styled
 def sampling_picture(rows: Sequence[Row]) -> Any:
-    """Influence over the degree, a matplotlib Figure."""
-    p = rows[0].parameters
-    curve = [
-        {"degree": r.parameters["degree"], "median": r.median, "q20": r.q20, "q80": r.q80}
-        for r in rows
-        if r.name == "influence"
-    ]
-    return influence_over_degree(curve, title=f"{p['dataset']}, {p['sampling']}")
+    """How much of its influence a node keeps under A*, over its degree: median, band q20 to q80.
+
+    Source: the columns of A* in eq. (5.6) of Li (2024).
+    """
+    curve = sorted(
+        (row.parameters["degree"], row.median, row.q20, row.q80)
+        for row in rows
+        if row.name == "influence"
+    )
+    if not curve:
+        raise ValueError("rows: none of influence, expected at least one")
+    degree, middle, low, high = zip(*curve, strict=True)
+    figure, (axes,) = panels(1, height=3.2)
+    line = look(0) | {"label": "nodes of the degree"}
+    axes.fill_between(degree, low, high, color=line["color"], alpha=0.18, linewidth=0)
+    axes.plot(degree, middle, **line)
+    axes.axhline(1, color=GRAY, linewidth=0.8)
+    p, label = rows[0].parameters, "influence under A* over that under A"
+    axes.set(
+        xscale="log", xlabel="degree, the node itself counted", ylabel=label,
+        title=f"{p['dataset']}, {p['sampling']}",
+    )  # fmt: skip
+    axes.grid(axis="y")
+    axes.legend()
+    return figure
 
 
 def sampling_page(rows: Sequence[Row], picture: Any, command: str, here: Environment) -> Page:
@@ -249,8 +235,8 @@ def sampling_page(rows: Sequence[Row], picture: Any, command: str, here: Environ
 
 
 def _norms(rows: Sequence[Row]) -> Table:
-    value = {r.name: r.value for r in rows if "norm" in r.name}
-    draws = {r.name: r.parameters.get("draws", 0) for r in rows if "norm" in r.name}
+    value = {row.name: row.value for row in rows}
+    draws = {row.name: row.parameters.get("draws", 0) for row in rows}
     error = value[f"standard error of the {_DEVIATION}"]
     made = "closed form" if draws["norm of A*"] == 0 else f"mean of {draws['norm of A*']} draws"
     return pairs(
@@ -262,7 +248,7 @@ def _norms(rows: Sequence[Row]) -> Table:
                 f"{_DEVIATION}, mean of {draws[_DEVIATION]} draws",
                 f"{value[_DEVIATION]:.4f} ± {error:.4f}",
             ),
-            *((name, f"{value[name]:.4f}") for name in (_BIAS,) if name in value),
+            *([(_BIAS, f"{value[_BIAS]:.4f}")] if _BIAS in value else []),
         ],
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,12 +15,12 @@ from graphtheory.graph import Neighborhood
 from graphtheory.lab.bench.table import mean_spread
 from graphtheory.models.sampled_gcn import aggregate_rows
 from graphtheory.papers.claims import Trend, over
-from graphtheory.papers.figure import Figure, Measurements, Pivot, Verdict, groups
+from graphtheory.papers.figure import Figure, Measurements, Pivot, Verdict, groups, small
 from graphtheory.papers.grid import Grid, Measured, axis
-from graphtheory.papers.pictures import error_curves
+from graphtheory.papers.pictures import error_curves, picture_of
 from graphtheory.papers.stats import means
 from graphtheory.papers.topology.data import DegreeGroupTask, Pair, pair
-from graphtheory.papers.topology.figures_targets import PAIRS, lowest_of
+from graphtheory.papers.topology.figures import PAIRS, lowest_of
 from graphtheory.patterns.draw import derive
 
 
@@ -180,21 +180,6 @@ def best_where_made(grid: Classes, measured: Measurements) -> Verdict:
     return Verdict(" ".join(told))
 
 
-def _picture(grid: Classes, measured: Measurements, title: str) -> Any:
-    return error_curves(
-        [
-            {"series": f"p* = {one['p_star']}", "at": str(one["size"]), "error": one["error"],
-             "panel": f"{one['target']}: least risk / variance"}
-            for one in measured
-        ],
-        xlabel="p_1 = p_2", title=title,
-    )  # fmt: skip
-
-
-def _quick(grid: Classes) -> Classes:
-    return replace(grid, sizes=grid.sizes[:2], seeds=1, descent=Descent(1, 10))
-
-
 FIGURES = (
     Figure(
         "opt-5", "least risk of the concept class on targets, over its size and A*",
@@ -212,6 +197,10 @@ FIGURES = (
             ),
             best_where_made,
         ),
-        _picture, _quick,
+        picture_of(
+            error_curves, panel="{target}: least risk / variance", series="p* = {p_star}",
+            at="{size}", xlabel="p_1 = p_2",
+        ),
+        small(sizes=slice(2), seeds=1, descent=Descent(1, 10)),
     ),
 )  # fmt: skip

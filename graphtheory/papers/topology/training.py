@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -12,15 +13,12 @@ from torch.func import functional_call
 from torch.nn.functional import cross_entropy, mse_loss
 
 from graphtheory.graph import Neighborhood
+from graphtheory.lab.train.contract import check_each
 from graphtheory.lab.train.fit import borrowed_randomness, seed_all
 from graphtheory.models.sampled_gcn import NUM_LAYERS
 from graphtheory.patterns import Compose, Pattern, per_layer
 
-
-def _not_negative(**values: float) -> None:
-    for name, value in values.items():
-        if not 0 <= value < float("inf"):
-            raise ValueError(f"{name}: got {value}, expected 0 or more")
+_not_negative = partial(check_each, "0 or more", lambda value: 0 <= value < float("inf"))
 
 
 @dataclass(frozen=True)

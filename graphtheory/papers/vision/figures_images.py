@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,9 @@ from graphtheory.lab.datasets import image_sets
 from graphtheory.lab.zoo import image_models as image_zoo
 from graphtheory.lab.zoo.image_models import ImageKind, ImageNetwork
 from graphtheory.papers.claims import Trend, over
-from graphtheory.papers.figure import DataSets, Figure, Measurements, Pivot, Verdict
+from graphtheory.papers.figure import DataSets, Figure, Measurements, Pivot, Verdict, small
 from graphtheory.papers.grid import Grid, Measured, axis, unrecorded
-from graphtheory.papers.pictures import error_curves
+from graphtheory.papers.pictures import error_curves, picture_of
 from graphtheory.papers.stats import student_interval
 from graphtheory.vision.models.stvit import stvit
 from graphtheory.vision.nn.centers import (
@@ -104,10 +105,6 @@ def _ahead(
     return f"{mean:+.1f} [{mean - half:+.1f}, {mean + half:+.1f}]", row
 
 
-def _test(one: Measured) -> float:
-    return one["test"]
-
-
 def _validation(one: Measured) -> float:
     """The mean validation accuracy over all epochs: who learns faster has more."""
     values = [value for name, value in one.items() if name.startswith("epoch ")]
@@ -116,7 +113,7 @@ def _validation(one: Measured) -> float:
 
 def ahead_of_all(grid: Variants, measured: Measurements) -> Verdict:
     """k-NN attention on half of the patches is more accurate than on all, and learns faster."""
-    test, row = _ahead(measured, "1/2", "all", "test accuracy", _test)
+    test, row = _ahead(measured, "1/2", "all", "test accuracy", itemgetter("test"))
     speed, other = _ahead(measured, "1/2", "all", "mean validation accuracy", _validation)
     return Verdict(
         f"Half of the patches less all of them: {test} points on the test images, claimed above 0 "
@@ -129,7 +126,9 @@ def ahead_of_all(grid: Variants, measured: Measurements) -> Verdict:
 def ahead_of_others(grid: Variants, measured: Measurements) -> Verdict:
     """The paper's windows and global centers are ahead of every alternative."""
     first, *others = (variant.name for variant in grid.variants)
-    found = {name: _ahead(measured, first, name, "test accuracy", _test) for name in others}
+    found = {
+        name: _ahead(measured, first, name, "test accuracy", itemgetter("test")) for name in others
+    }
     told = ", ".join(f"{name} {text}" for name, (text, _) in found.items())
     return Verdict(
         f"{first} less the others, claimed above 0: {told} points.",
@@ -137,17 +136,11 @@ def ahead_of_others(grid: Variants, measured: Measurements) -> Verdict:
     )
 
 
-def _picture(grid: Variants, measured: Measurements, title: str) -> Any:
-    rows = [
-        {"series": "test error in percent", "panel": "test error in percent", "at": one["name"],
-         "error": 100 * (1 - one["test"])}
-        for one in measured
-    ]  # fmt: skip
-    return error_curves(rows, xlabel="", title=title, from_zero=False)
-
-
-def _quick(grid: Variants) -> Variants:
-    return replace(grid, variants=grid.variants[::2], seeds=2, epochs=2)
+_picture = picture_of(
+    error_curves, lambda measured: [one | {"error": 100 * (1 - one["test"])} for one in measured],
+    panel="test error in percent", series="test error in percent", at="{name}", xlabel="",
+    from_zero=False,
+)  # fmt: skip
 
 
 def _figure(name: str, summary: str, variants: tuple[Variant, ...], *claims: Any) -> Figure:
@@ -155,7 +148,7 @@ def _figure(name: str, summary: str, variants: tuple[Variant, ...], *claims: Any
         name, summary, Variants(variants), accuracies,
         Pivot("test accuracy in percent", {"test": "test accuracy"}, {"name": "variant"},
               heads=["variant"], facts=["gmacs"], cell=partial(percent_spread, digits=".1f")),
-        claims, _picture, _quick,
+        claims, _picture, small(variants=slice(None, None, 2), seeds=2, epochs=2),
         DataSets("digits", ("digits", "mnist", "cifar10", "cifar10-jpeg"), images=True),
     )  # fmt: skip
 

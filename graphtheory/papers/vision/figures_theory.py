@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Generator, Tensor
@@ -14,9 +14,9 @@ from torch.nn.functional import normalize
 from graphtheory import ops
 from graphtheory.graph import bipartite
 from graphtheory.papers.claims import Level, Trend, Turn, over
-from graphtheory.papers.figure import Figure, Measurements, Pivot
+from graphtheory.papers.figure import Figure, Pivot, small
 from graphtheory.papers.grid import Grid, Measured, axis
-from graphtheory.papers.pictures import log_axis, value_curves
+from graphtheory.papers.pictures import log_axis, picture_of, value_curves
 from graphtheory.patterns.draw import derive
 
 
@@ -164,16 +164,7 @@ def recovered(grid: Recovered, dim: int, off: float) -> list[Measured]:
     return rows
 
 
-def _curves(value: str, at: str, series: str, ylabel: str, xlabel: str) -> Any:
-    def picture(grid: Any, measured: Measurements, title: str) -> Any:
-        return value_curves(
-            measured, panel="", series=series, at=at, value=value, xlabel=xlabel, ylabel=ylabel,
-            title=title, axis=log_axis,
-        )  # fmt: skip
-
-    return picture
-
-
+_curves = partial(picture_of, value_curves, panel="", axis=log_axis)
 FIGURES = (
     Figure(
         "kvt-lemma-2", "error of k-NN attention on noisy tokens of clusters, over k",
@@ -187,8 +178,9 @@ FIGURES = (
             Level(what="the error's largest share of the bound", letter="k", high=1.0,
                   read=over("k", "of the bound", "sigma = {sigma:g}")),
         ),
-        _curves("error", "k", "sigma = {sigma:g}", "largest entry off", "tokens attended to, k"),
-        lambda grid: replace(grid, seeds=4, ks=grid.ks[::3]),
+        _curves(value="error", at="k", series="sigma = {sigma:g}", ylabel="largest entry off",
+                xlabel="tokens attended to, k"),
+        small(seeds=4, ks=slice(None, None, 3)),
     ),
     Figure(
         "kvt-lemma-3", "keys that a top-k selection needs to have all relevant ones, over d",
@@ -197,8 +189,9 @@ FIGURES = (
               {"relevant": "relevant"}, across="dim", column="d = {}", words=0),
         (Trend(what="the share of other keys", letter="d", claimed="falls",
                read=over("dim", "others", "{relevant} relevant keys")),),
-        _curves("others", "dim", "{relevant} relevant keys", "share of other keys", "dimension d"),
-        lambda grid: replace(grid, seeds=4, dims=grid.dims[::3]),
+        _curves(value="others", at="dim", series="{relevant} relevant keys",
+                ylabel="share of other keys", xlabel="dimension d"),
+        small(seeds=4, dims=slice(None, None, 3)),
     ),
     Figure(
         "stvit-theorem-1", "centers of clusters, recovered by one step of attention, over d",
@@ -211,7 +204,8 @@ FIGURES = (
             Trend(what="1 - cosine in units of (log K + log d) / (d Delta)", letter="d",
                   claimed="does not rise", read=over("dim", "of the rate", "off by {off:g}")),
         ),
-        _curves("after", "dim", "off by {off:g}", "1 - cosine after a step", "dimension d"),
-        lambda grid: replace(grid, seeds=4, dims=grid.dims[:3]),
+        _curves(value="after", at="dim", series="off by {off:g}", ylabel="1 - cosine after a step",
+                xlabel="dimension d"),
+        small(seeds=4, dims=slice(3)),
     ),
 )  # fmt: skip

@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from graphtheory.papers.chain.data import ChainData, draw_prompts, shift_tasks, step_positions
-from graphtheory.papers.chain.errors import TrajectoryErrors
-from graphtheory.papers.chain.transitions import trajectories
+from graphtheory.papers.chain.errors import TrajectoryErrors, trajectories
 
 DATA = ChainData()
 

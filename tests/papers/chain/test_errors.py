@@ -4,10 +4,10 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from graphtheory.papers.chain import transitions as checks
+from graphtheory.papers.chain import errors as checks
 from graphtheory.papers.chain.data import shift_tasks
-from graphtheory.papers.chain.errors import TrajectoryErrors
-from graphtheory.papers.chain.transitions import (
+from graphtheory.papers.chain.errors import (
+    TrajectoryErrors,
     k_step_matrix,
     output_primacy,
     output_probability,
@@ -27,7 +27,7 @@ TASK = torch.tensor([[[1, 0]]])
         (lambda: checks.check_numbers(math.nan, 0.0), "share: got nan, expected 0 to 1"),
         (lambda: checks.check_numbers(0.5, -1.0), "noise: got -1.0, expected 0 or more"),
         (lambda: checks.check_numbers(0.5, math.inf), "noise: got inf"),
-        (lambda: checks.check_probability("tau", 0.0), "tau: got 0.0, expected above 0"),
+        (lambda: checks.check_probability(tau=0.0), "tau: got 0.0, expected above 0"),
         (lambda: checks.check_orthonormal(torch.eye(3)[0]), r"patterns: shape \(3,\)"),
         (lambda: checks.check_orthonormal(2 * torch.eye(3)), "patterns: products up to 3 from"),
         (lambda: checks.check_orthonormal(torch.full((2, 3), math.nan)), "patterns: products"),

@@ -5,10 +5,9 @@ from dataclasses import replace
 import pytest
 
 from graphtheory.papers.chain.data import ChainData
-from graphtheory.papers.chain.figures import FIGURES, Contexts, Fewer
+from graphtheory.papers.chain.figures import FIGURES, Contexts, fewer_examples
 from graphtheory.papers.chain.figures_attention import Dynamics
 from graphtheory.papers.chain.training import Learner
-from graphtheory.papers.claims import Crossing
 from graphtheory.papers.figure import Figure
 from tests.papers.conftest import Reproduced
 
@@ -91,10 +90,9 @@ def lengths_needed(value: float, needed: float, error: float | None = None) -> l
 
 
 def test_fewer_examples_with_every_larger_value() -> None:
-    claim = Fewer("examples", Crossing("contexts"))
-    falling = claim(None, [r for v in (0.2, 0.4) for r in lengths_needed(v, 3 * v**-1.5)])
+    falling = fewer_examples(None, [r for v in (0.2, 0.4) for r in lengths_needed(v, 3 * v**-1.5)])
     assert "fewer with every larger value: holds" in falling.text
     assert any(row.name == "exponent" for row in falling.rows)
-    never = claim(None, [r for v in (0.2, 0.4) for r in lengths_needed(v, 9, 0.5)])
+    never = fewer_examples(None, [r for v in (0.2, 0.4) for r in lengths_needed(v, 9, 0.5)])
     assert "needs more, more examples" in never.text and "not found" in never.text
     assert [row.value for row in never.rows] == [0, 0]

@@ -73,12 +73,11 @@ def test_no_model_is_refused() -> None:
 
 
 @pytest.mark.parametrize("kind", [LearnedPositions(12, 8), SinusoidalPositions(8), "period"])
-@pytest.mark.parametrize("parts", [{}, {"norm": False, "mlp_ratio": 0}])
 def test_a_transformer_answers_each_prompt_alone(
-    kind: torch.nn.Module | str, parts: dict, generator: torch.Generator
+    kind: torch.nn.Module | str, generator: torch.Generator
 ) -> None:
     position = PeriodicPositions(torch.eye(3, 8)) if kind == "period" else kind
-    model = ChainTransformer(position, 8, depth=2, heads=2, generator=generator, **parts)
+    model = ChainTransformer(position, 8, depth=2, heads=2, generator=generator)
     columns, sizes = torch.randn(3, 12, 8, generator=generator), torch.tensor([12, 4, 7])
     out, weights = model(columns, sizes), model.attention(columns, sizes)
     assert [w.shape for w in weights] == [(3, 2, 12)] * 2
@@ -104,12 +103,11 @@ def ideal(data: ChainData, generator: torch.Generator) -> tuple[ChainAttention, 
 def test_the_ideal_attention_reasons_without_error(generator: torch.Generator) -> None:
     model, mu = ideal(DATA, generator)
     prompts = DATA.training(mu, 200, generator)
-    found = cot_generate(
-        model, prompts.columns(), prompts.query[:, 0], mu, 3, attention=True
-    )  # fmt: skip
-    assert torch.equal(found.pattern, prompts.query_pattern[:, 1:])
-    assert not cot_error(found.pattern, prompts.query_pattern[:, 1:]).any()
-    for k, (weights,) in enumerate(found.attention, 1):
+    found = cot_generate(model, prompts.columns(), prompts.query[:, 0], mu, 3)
+    assert torch.equal(found, prompts.query_pattern[:, 1:])
+    assert not cot_error(found, prompts.query_pattern[:, 1:]).any()
+    for k in range(1, 4):
+        (weights,) = model.attention(prompts.at(torch.full((200,), k))[0][:, : 60 + k])
         assert weights.shape == (200, 1, 60 + k)
         mass = chain_mass(weights, *prompts.relation(torch.full((200,), k)))
         assert mass["same step, same pattern"].item() > 0.999

@@ -66,7 +66,7 @@ def test_prompts_are_asked_in_parts_with_the_same_sizes(monkeypatch: pytest.Monk
     assert counts == [7, 7, 2]
 
 
-@pytest.mark.parametrize("position", ["orthonormal", "sinusoidal", "learned"])
+@pytest.mark.parametrize("position", ["orthonormal", "sinusoidal"])
 def test_a_transformer_learns_with_any_position(position: str) -> None:
     learner = Learner(depth=1, heads=2, position=position, step_size=3e-3, steps=8, batch_size=8)
     losses = []

@@ -23,6 +23,7 @@ from graphtheory.papers.core_neighborhood.figures_labels import (
     with_and_without,
 )
 from tests.lab.bench.conftest import Listen
+from tests.lab.test_plot import lines
 
 Y = torch.tensor([0] * 20 + [1] * 10 + [2] * 10)
 TRAIN = torch.arange(40) < 30  # class 2 has no training node
@@ -86,6 +87,8 @@ def test_gains_are_paired_and_drawn_for_each_share_in_order() -> None:
     assert made.table.rows[0][1:4] == ["85.0", "80.0", "80.0"]
     assert made.table.rows[0][4:] == ["+5.0 (5.0)", "+5.0 (15.0)"]
     assert "has the best mean at 2 of 2 label counts" in made.verdict
+    (axes,) = made.picture.axes
+    assert lines(axes)["gt"] == ([10], [pytest.approx(85)]) and "(%)" in axes.get_ylabel()
 
 
 def test_cases_name_known_graphs_and_rows_are_those_of_a_small_grid() -> None:

@@ -1,11 +1,10 @@
 import math
-from dataclasses import replace
 
 import pytest
 import torch
 
 from graphtheory.papers.mixture import figures, figures_samples
-from graphtheory.papers.mixture.mixtures import Counted, Letter, varied
+from graphtheory.papers.mixture.mixtures import Counted, Letter, ends, varied
 from graphtheory.papers.mixture.training import Setting, draw
 from tests.papers.mixture.conftest import row
 
@@ -43,8 +42,8 @@ def test_what_is_shown_and_the_norm_of_a_turned_spread() -> None:
     assert BY_ID["fig-4-5b"].grid.shown(2000) == pytest.approx(math.log(2000) / 2000)
     assert BY_ID["fig-4-7a"].grid.shown(0.3) == 0.3
     grid = BY_ID["fig-4-6b"].grid
-    assert grid.places == sorted(grid.places) and grid.ends == (0.0, -2.0, -4.0)
-    assert replace(grid, values=(1.0, 2.0)).ends == (1.0, 2.0)
+    assert grid.places == sorted(grid.places) and ends(grid.values) == (0.0, -2.0, -4.0)
+    assert ends((1.0, 2.0)) == (1.0, 2.0)
     made = varied(Setting(turned=True), "sigma", 3.0)
     spread = draw(made, 3, 0, torch.float64).mixture.covariances
     assert float(torch.linalg.matrix_norm(spread[0], 2)) == pytest.approx(3)

@@ -2,10 +2,20 @@ import math
 
 import pytest
 import torch
-from torch import Generator
+from torch import Generator, Tensor
+from torch.distributions import MultivariateNormal
 
 from graphtheory.papers.mixture import model as one_hidden
-from graphtheory.papers.mixture.model import OneHidden, risk, weight_error
+from graphtheory.papers.mixture.model import GaussianMixture, OneHidden, risk, weight_error
+from graphtheory.papers.mixture.tensor_init import (
+    TensorInit,
+    _magnitude,
+    directions,
+    first,
+    second,
+    third,
+    third_along,
+)
 
 TEACHER = torch.tensor([[1.0, 0.5], [-0.5, 2.0], [0.3, 0.3]])
 
@@ -80,3 +90,148 @@ def test_error_takes_the_best_order_and_risk_of_the_teacher_is_least() -> None:
     assert float(risk(always(0.3), always(0.3))) == pytest.approx(entropy)
     assert float(risk(always(0.4), always(0.3))) > entropy
     assert float(risk(always(1.0), always(1.0))) == pytest.approx(0, abs=1e-5)
+
+
+MEANS = torch.tensor([[1.0, 0.0], [-2.0, 1.0]])
+SPREAD = torch.tensor([[[1.0, 0.5], [0.5, 2.0]], [[0.5, 0.0], [0.0, 3.0]]])
+MIXTURE = GaussianMixture(torch.tensor([0.7, 0.3]), MEANS, SPREAD)
+
+
+def test_groups_have_their_moments_and_labels_follow_the_teacher() -> None:
+    x, group = MIXTURE.sample(40_000, drawn())
+    assert float(group.float().mean()) == pytest.approx(0.3, abs=0.01)
+    for index in range(2):
+        for mine in (x[group == index], MIXTURE.of_group(index, 40_000, drawn(1))):
+            torch.testing.assert_close(mine.mean(0), MEANS[index], atol=0.06, rtol=0)
+            torch.testing.assert_close(mine.t().cov(), SPREAD[index], atol=0.12, rtol=0)
+
+    def teacher(x: Tensor) -> Tensor:
+        return torch.where(x[:, 0] > 0, 0.9, 0.2)
+
+    x, y, group = MIXTURE.labeled(20_000, teacher, drawn())
+    assert float(y[x[:, 0] > 0].mean()) == pytest.approx(0.9, abs=0.015)
+    assert float(y[x[:, 0] <= 0].mean()) == pytest.approx(0.2, abs=0.015)
+    again = MIXTURE.labeled(20_000, teacher, drawn())
+    assert all(torch.equal(one, other) for one, other in zip(again, (x, y, group), strict=True))
+
+
+def test_posterior_slopes_symmetry_and_step() -> None:
+    x = torch.randn(6, 2, generator=drawn()).requires_grad_()
+    each = MultivariateNormal(MEANS, SPREAD).log_prob(x[:, None])
+    joint = each + MIXTURE.weights.log()
+    torch.testing.assert_close(MIXTURE.posterior(x), joint.softmax(1))
+    for index in range(2):
+        (slope,) = torch.autograd.grad(each[:, index].sum(), x, retain_graph=True)
+        torch.testing.assert_close(MIXTURE.slopes(x)[index], -slope)
+    assert not MIXTURE.symmetric
+    pair = GaussianMixture.isotropic((0.25, 0.5, 0.25), ((1, 2), (0, 0), (-1, -2)), (1, 3, 1))
+    assert pair.symmetric
+    assert not GaussianMixture.isotropic((0.3, 0.7), ((1, 2), (-1, -2)), (1, 1)).symmetric
+    # 0.5 (2 + 1)^2 + 0.5 (0 + 3)^2
+    assert pair.step_bound == pytest.approx(1 / 9)
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("weights", lambda: GaussianMixture(torch.tensor([0.7, 0.7]), MEANS, SPREAD)),
+        ("weights", lambda: GaussianMixture(torch.tensor([1.0]), MEANS, SPREAD)),
+        ("means", lambda: GaussianMixture(MIXTURE.weights, MEANS[0], SPREAD)),
+        ("covariances", lambda: GaussianMixture(MIXTURE.weights, MEANS, -SPREAD)),
+        ("covariances", lambda: GaussianMixture(MIXTURE.weights, MEANS, SPREAD.triu())),
+        ("count: got 0, expected at least 1", lambda: MIXTURE.sample(0, drawn())),
+    ],
+)
+def test_bad_input_is_named(name: str, change) -> None:
+    with pytest.raises(ValueError, match=name):
+        change()
+
+
+DOUBLE = torch.float64
+SKEW = GaussianMixture(
+    torch.tensor([0.6, 0.4], dtype=DOUBLE),
+    torch.tensor([[0.5, 0.0], [-1.0, 0.5]], dtype=DOUBLE),
+    torch.tensor([[[1.0, 0.3], [0.3, 1.0]], [[2.0, 0.0], [0.0, 1.0]]], dtype=DOUBLE),
+)
+
+
+def test_moments_are_the_derivatives_of_the_density() -> None:
+    """Each score at single points, against derivatives of the density by autograd."""
+    basis = torch.linalg.qr(torch.randn(2, 2, dtype=DOUBLE, generator=drawn(1)))[0]
+    alpha = torch.tensor([0.3, -0.8], dtype=DOUBLE)
+    normal = torch.distributions.MultivariateNormal(SKEW.means, SKEW.covariances)
+
+    def density(x: Tensor) -> Tensor:
+        return (normal.log_prob(x).exp() * SKEW.weights).sum()
+
+    for x in torch.randn(4, 2, dtype=DOUBLE, generator=drawn()):
+        one, p = torch.ones(1, dtype=DOUBLE), density(x)
+        slope = torch.autograd.functional.jacobian(density, x)
+        bend = torch.autograd.functional.hessian(density, x)
+        cube = torch.autograd.functional.jacobian(
+            lambda at: torch.autograd.functional.hessian(density, at, create_graph=True), x
+        )
+        torch.testing.assert_close(first(SKEW, x[None], one), -slope / p)
+        torch.testing.assert_close(second(SKEW, x[None], one), bend / p)
+        torch.testing.assert_close(third_along(SKEW, x[None], one, alpha), -cube @ alpha / p)
+        wanted = -torch.einsum("ijk,ia,jb,kc->abc", cube, basis, basis, basis) / p
+        torch.testing.assert_close(third(SKEW, x[None], one, basis), wanted)
+
+
+def test_directions_of_a_tensor_that_is_not_orthogonal() -> None:
+    columns = torch.nn.functional.normalize(
+        torch.randn(3, 3, dtype=DOUBLE, generator=drawn(2)), dim=0
+    )
+    size = torch.tensor([2.0, -1.0, 0.5], dtype=DOUBLE)
+    cube = torch.einsum("a,ia,ja,ka->ijk", size, columns, columns, columns)
+    found = directions(cube, drawn())
+    cosine = (found.t() @ columns).abs()
+    torch.testing.assert_close(cosine.amax(0), torch.ones(3, dtype=DOUBLE))
+    assert sorted(cosine.argmax(0).tolist()) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("mean", [0.0, 1.0])
+def test_the_start_is_near_the_teacher(mean: float) -> None:
+    """With a mean of 0 the mixture is symmetric, and Q_2 is nothing."""
+    teacher = torch.tensor([[1.5, 0.2], [0.3, -1.2], [0.0, 0.4]])
+    mixture = GaussianMixture.isotropic(
+        (0.5, 0.5), ((mean,) * 3, (mean / 2, mean, 0.0)), (1.0, 1.5)
+    )
+    assert mixture.symmetric == (mean == 0)
+    x, y, _ = mixture.labeled(200_000, lambda x: (x @ teacher).sigmoid().mean(1), drawn())
+    errors = {
+        name: float(weight_error(start(mixture, x, y, drawn(1)), teacher) / teacher.norm())
+        for name, start in (("printed", TensorInit.printed(2)), ("ours", TensorInit(2)))
+    }
+    assert errors["ours"] < 0.25 and errors["printed"] > 0.5
+
+
+@pytest.mark.parametrize("mean", [0.0, 3.0, 5.0, 8.0])
+def test_the_magnitude_is_the_smaller_one_that_solves_for_it(mean: float) -> None:
+    """With a mean along w the left side rises up to z = 1.5 / mean or so, then it falls."""
+    s = torch.randn(20_000, dtype=DOUBLE, generator=drawn()) + mean
+
+    def left(z: float) -> float:
+        return float(z * (z * s).sigmoid().mul((-z * s).sigmoid()).mean())
+
+    for z in (0.05, 0.1, 0.15):
+        assert _magnitude(s, left(z)) == pytest.approx(z, rel=1e-6)
+        assert _magnitude(s, -left(z)) == pytest.approx(-z, rel=1e-6)
+    if mean:
+        other = _magnitude(s, left(1.0))
+        assert other < 0.4 and left(other) == pytest.approx(left(1.0))
+        most = _magnitude(s, 1.0)  # nowhere that large
+        assert left(most) == pytest.approx(max(left(i / 100) for i in range(100)), rel=1e-2)
+
+
+def test_the_start_is_near_the_teacher_and_takes_no_more_neurons_than_features() -> None:
+    teacher = torch.tensor([[0.2], [0.2], [0.1]])
+    means = ((5.0, 0.0, 0.0), (4.0, 0.0, 0.0))
+    mixture = GaussianMixture.isotropic((0.5, 0.5), means, (1.0, 1.0))
+    x, y, _ = mixture.labeled(60_000, lambda x: (x @ teacher).sigmoid().mean(1), drawn())
+    found = TensorInit(1, third=True)(mixture, x, y, drawn(1))
+    assert float(weight_error(found, teacher) / teacher.norm()) < 0.25
+    with pytest.raises(ValueError, match="neurons: got 3, expected at most d = 2"):
+        TensorInit(3)(SKEW, torch.zeros(9, 2), torch.zeros(9), drawn())
+    with pytest.raises(ValueError, match="tries: got 0"):
+        TensorInit(2, tries=0)

@@ -7,51 +7,7 @@ from torch import Generator
 
 from graphtheory.papers.mixture import training as mix
 from graphtheory.papers.mixture.model import OneHidden
-from graphtheory.papers.mixture.training import (
-    Algorithm1,
-    Learner,
-    Setting,
-    convergence,
-    gradient_descent,
-)
-
-
-def test_steps_and_noise_are_those_of_each_trial() -> None:
-    weights = torch.tensor([[1.0, 2.0], [1.0, 2.0]])
-    seen: list[int] = []
-    steps = gradient_descent(
-        weights, lambda: weights.clone(), Algorithm1(torch.tensor([0.5, 0.1]), 5),
-        watch=lambda step: seen.append(step) or step == 3,
-    )  # fmt: skip
-    assert steps == 3 and seen == [0, 1, 2, 3]
-    torch.testing.assert_close(
-        weights, torch.tensor([[1.0, 2.0]]) * torch.tensor([[0.125], [0.729]])
-    )
-    weights = torch.zeros(50, 100)
-    generator = Generator().manual_seed(0)
-    options = Algorithm1(1.0, 1, noise=3.0, examples=100)
-    gradient_descent(weights, lambda: torch.zeros(50, 100), options, generator)
-    assert float(weights.std()) == pytest.approx(0.3, rel=0.05)
-    assert abs(float(weights.mean())) < 0.02
-    one = torch.zeros(200)
-    gradient_descent(one, lambda: torch.zeros(200), Algorithm1(1.0, 1, 3.0), generator)
-    assert set(one.tolist()) == {3.0, -3.0}
-
-
-@pytest.mark.parametrize(
-    ("name", "work"),
-    [
-        ("step_size", lambda: Algorithm1(0.0, 3)),
-        ("step_size", lambda: Algorithm1(torch.tensor([1.0, -1]), 3)),
-        ("steps", lambda: Algorithm1(1.0, -1)),
-        ("noise", lambda: Algorithm1(1.0, 1, noise=-1)),
-        ("examples", lambda: Algorithm1(1.0, 1, examples=0)),
-    ],
-)
-def test_bad_options_are_named(name: str, work) -> None:
-    with pytest.raises(ValueError, match=name):
-        work()
-
+from graphtheory.papers.mixture.training import Learner, Setting, convergence
 
 DOUBLE = torch.float64
 
@@ -79,11 +35,10 @@ def test_starts_fill_the_ball_and_step_sizes_follow_the_bound_or_not() -> None:
     assert float(size.max()) <= 0.5
     assert float((size < 0.25).float().mean()) == pytest.approx(0.25, abs=0.03)
     trials = [mix.draw(Setting(deviations=(s, s)), 5, 0) for s in (1.0, 3.0)]
-    options = Learner(factor=2.0).options(trials)
-    assert isinstance(options, Algorithm1)
-    torch.testing.assert_close(options.step_size, torch.tensor([2 / 4, 2 / 16]))
+    sizes = Learner(factor=2.0).step_sizes(trials)
+    torch.testing.assert_close(sizes, torch.tensor([2 / 4, 2 / 16]))
     fixed = Learner(factor=2.0, fixed=True)
-    assert fixed.options(trials).step_size.tolist() == [2, 2]
+    assert fixed.step_sizes(trials).tolist() == [2, 2]
     assert fixed.name != replace(fixed, fixed=False).name
 
 

@@ -6,25 +6,23 @@ import pytest
 
 from graphtheory.papers.figure import Figure
 from graphtheory.papers.shallow_vit import backgrounds as scenes
-from graphtheory.papers.shallow_vit import figures_backgrounds, figures_spurious
+from graphtheory.papers.shallow_vit import figures_backgrounds
 from graphtheory.papers.shallow_vit.figures_backgrounds import (
-    Backgrounds,
-    accuracies,
-    gain,
-)
-from graphtheory.papers.shallow_vit.figures_spurious import (
     AGREEING,
     CONFLICTING,
     DRAWN,
     PRETRAINED,
+    Backgrounds,
     Spurious,
+    accuracies,
+    gain,
     gaps,
 )
 from tests.papers.conftest import Reproduced
 
 SCENE = replace(scenes.SCENES["digits"], updates=2, batch_size=16)
 ALPHAS = (0.64, 0.8, 1.0)
-FIGURES = figures_backgrounds.FIGURES + figures_spurious.FIGURES
+FIGURES = figures_backgrounds.FIGURES
 OVER_SHARES, OVER_NUMBERS, FIGURE = FIGURES
 
 
