@@ -127,8 +127,7 @@ class GPSConv(pyg.GPSConv):
         plain = neighbors is None and distance is None and attn_bias is None
         plain = plain and self._modules.get("bias") is None
         reason = on_core.changed(self, GPSConv) or _other_attention(self)
-        watched = not torch.compiler.is_compiling() and on_core.has_global_hooks()
-        if plain and (reason or watched):
+        if plain and (reason or on_core.is_seen_by_all()):
             return super().forward(x, edge_index, batch, **kwargs)
         if reason:
             raise NotImplementedError(

@@ -339,6 +339,11 @@ def run_inside(x: Tensor, *maps: Any) -> bool:
     return all(is_plain(one) and one.weight.dtype is x.dtype for one in maps)
 
 
+def is_seen_by_all() -> bool:
+    """Whether torch calls a hook of each module: a compiled call does not."""
+    return not torch.compiler.is_compiling() and has_global_hooks()
+
+
 def is_watched(module: torch.nn.Module) -> bool:
     """Whether a call of the module runs a hook of its own or a replaced forward."""
     own = module.__dict__
