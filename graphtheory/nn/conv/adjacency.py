@@ -302,18 +302,18 @@ def _state(given: Any) -> Any:
     if type(given) is EdgeIndex:
         return state_of(given.as_tensor())
     if type(given) is Tensor and is_torch_sparse_tensor(given):
-        state = state_of(*(getattr(given, ids)() for ids in _IDS[given.layout]))
+        state = state_of(*_ids_of(given))
         merged = given.layout is not torch.sparse_coo or given.is_coalesced()
         return None if state is None else (given.layout, merged, state)
     return None
 
 
-# Methods of a sparse matrix that give the ids of its entries.
-_IDS = {
-    torch.sparse_coo: ("_indices",),
-    torch.sparse_csr: ("crow_indices", "col_indices"),
-    torch.sparse_csc: ("ccol_indices", "row_indices"),
-}
+def _ids_of(matrix: Tensor) -> tuple[Tensor, ...]:
+    if matrix.layout is torch.sparse_coo:
+        return (matrix._indices(),)
+    if matrix.layout is torch.sparse_csr:
+        return matrix.crow_indices(), matrix.col_indices()
+    return matrix.ccol_indices(), matrix.row_indices()
 
 
 def with_given_edges(given: Any, weights: Tensor, stored: bool) -> Any:
