@@ -20,8 +20,14 @@ if TYPE_CHECKING:
         SPDTransformerConv,
         TransformerConv,
     )
-    from graphtheory.nn.graph_encoders import CategoricalEncoder, NodeEncoder, feature_encoder
-    from graphtheory.nn.graph_positions import DegreeEmbedding, LaplacianEncoding, WalkEncoding
+    from graphtheory.nn.graph_encoders import (
+        CategoricalEncoder,
+        DegreeEmbedding,
+        LaplacianEncoding,
+        NodeEncoder,
+        WalkEncoding,
+        feature_encoder,
+    )
 
 __all__ = [
     "Attention",

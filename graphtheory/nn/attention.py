@@ -229,21 +229,18 @@ def _map_of_call(layer: Any, *args: Any, **options: Any) -> AttentionMap:
 @torch.no_grad()
 def record_calls(
     model: nn.Module,
-    kind: type | tuple[type, ...] | Callable[[nn.Module], bool],
+    asked: Callable[[nn.Module], bool],
     record: Callable[..., Any],
     *inputs: Any,
 ) -> list[Any]:
-    """What `record` makes of each call, with its inputs, of a kind of layer in evaluation mode."""
+    """What `record` makes of each call of the layers asked, with its inputs, in evaluation mode."""
     found, caller = list[Any](), get_ident()
 
     def hook(layer: nn.Module, args: Any, options: dict[str, Any] | None = None) -> None:
         if get_ident() == caller:  # other threads run through it, too, while it is registered even
             found.append(record(layer, *args, **options or {}))
 
-    if isinstance(kind, (type, tuple)):
-        layers = [m for m in model.modules() if isinstance(m, kind)]
-    else:
-        layers = [m for m in model.modules() if kind(m)]
+    layers = list(filter(asked, model.modules()))
     hooks = [layer.register_forward_pre_hook(hook, with_kwargs=True) for layer in layers]
     try:
         with evaluating(model):

@@ -17,7 +17,6 @@ from graphtheory.nn.batches import graph_sizes
 from graphtheory.nn.graph_encoders import feature_encoder
 from graphtheory.ops import BucketedBias
 from graphtheory.ops.look_up import bias_per_edge, look_up
-from graphtheory.structure import UNREACHABLE
 
 _BYTE = 254  # buckets that fit a byte beside `UNREACHABLE`
 
@@ -27,55 +26,32 @@ class _Sorting:
     """How `BucketBias` sorts distances, which layers of equal buckets do once for a tensor."""
 
     size: int
-    own_unreachable: bool
     own_token: bool
-    saturate: bool
 
-    def __call__(self, distance: Tensor, *order: Tensor) -> Tensor:
-        """Bytes, or int64 where there are too many buckets for a byte."""
-        if torch.compiler.is_compiling():
-            return self._buckets(distance, *order)
-        return _known(self)(distance, *order)
-
-    def _checked(self, distance: Tensor, *order: Tensor) -> Tensor:
-        self._check_range(distance)
-        bucket = self._buckets(distance, *order)
+    def checked(self, distance: Tensor, *order: Tensor) -> Tensor:
+        """`buckets` of distances, none of which is negative."""
+        if distance.dtype != torch.uint8 and distance.numel() and int(distance.min()) < 0:
+            raise ValueError(f"distance: got {int(distance.min())}, expected hops of 0 or more")
+        bucket = self.buckets(distance, *order)
         if not bucket.is_cpu:  # a device need not be asked whether they are rows of the table
-            id_range.tell(bucket, [0, self.size + self.own_unreachable + self.own_token - 1])
+            id_range.tell(bucket, [0, self.size + self.own_token - 1])
         return bucket
 
-    def _buckets(self, distance: Tensor, *order: Tensor) -> Tensor:
+    def buckets(self, distance: Tensor, *order: Tensor) -> Tensor:
+        """Bytes, or int64 where there are too many buckets for a byte."""
         if order:
             distance = distance.index_select(0, *order)
         if self.size > _BYTE:
             return distance.long().clamp(max=self.size - 1)
         bucket = distance.clamp(max=self.size - 1).to(torch.uint8)
-        if self.own_unreachable:
-            bucket = torch.where(distance == UNREACHABLE, self.size, bucket).to(torch.uint8)
         if self.own_token:
-            last = self.size + self.own_unreachable
-            bucket = torch.where(distance == TOKEN, last, bucket).to(torch.uint8)
+            bucket = torch.where(distance == TOKEN, self.size, bucket).to(torch.uint8)
         return bucket
-
-    def _check_range(self, distance: Tensor) -> None:
-        if distance.dtype != torch.uint8 and distance.numel() and int(distance.min()) < 0:
-            raise ValueError(f"distance: got {int(distance.min())}, expected hops of 0 or more")
-        if self.saturate:
-            return
-        reachable = distance[distance != UNREACHABLE]
-        if self.own_token:
-            reachable = reachable[reachable != TOKEN]
-        longest = int(reachable.max()) if reachable.numel() else 0
-        if longest >= self.size:
-            raise ValueError(
-                f"distance: {longest} hops, expected at most {self.size - 1} with "
-                f"num_buckets={self.size} and saturate=False"
-            )
 
 
 @lru_cache
 def _known(sorting: _Sorting) -> PerTensorCache[Tensor]:
-    return PerTensorCache(sorting._checked)
+    return PerTensorCache(sorting.checked)
 
 
 class BucketBias(nn.Module):
@@ -84,17 +60,14 @@ class BucketBias(nn.Module):
     .. math:: \text{bucket}(z) = \min(z, Z - 1)
 
     A distance of z hops falls into row z of the table, and everything of Z - 1 hops or more,
-    unreachable pairs (255) included, into the last. With `own_unreachable` the table has one row
-    more, for pairs without a path; with `own_token` one more behind it, for pairs with the token of
-    a graph (`graph.TOKEN` = 254). Relative positions in a window are buckets, too; more than 254 of
-    them, which no distance needs, are looked up for each edge.
+    unreachable pairs (255) included, into the last. With `own_token` the table has one row more,
+    for pairs with the token of a graph (`graph.TOKEN` = 254). Relative positions in a window are
+    buckets, too; more than 254 of them, which no distance needs, are looked up for each edge.
 
     Args:
-        num_buckets: Z, at least 1; at most 254 with `own_unreachable`, 253 with `own_token`.
+        num_buckets: Z, at least 1; at most 253 with `own_token`.
         heads: Heads that each learn their own b.
-        own_unreachable: Give unreachable pairs a bucket of their own.
         own_token: Give pairs with a graph token a bucket of their own, the last.
-        saturate: False makes a reachable distance of Z hops or more an error instead.
 
     Shapes:
         distance, an integer tensor [num_edges] in hops, and the order int64 [num_edges] in which it
@@ -102,11 +75,10 @@ class BucketBias(nn.Module):
         254 buckets a tensor [num_edges, heads].
 
     Raises:
-        ValueError: `num_buckets` or `heads` out of range; a distance below 0, or too long for the
-            buckets.
+        ValueError: `num_buckets` or `heads` out of range; a distance below 0.
         TypeError: Distances that are no integers.
 
-    Source: Li (2024), eq. (3.2). Differs: buckets count from 0; the last may be split in two.
+    Source: Li (2024), eq. (3.2). Differs: buckets count from 0; there may be one for the token.
 
     Example:
         >>> bias = BucketBias(num_buckets=3, heads=1)
@@ -116,29 +88,17 @@ class BucketBias(nn.Module):
 
     is_bucket_bias = True
 
-    def __init__(
-        self,
-        num_buckets: int,
-        heads: int,
-        *,
-        own_unreachable: bool = False,
-        own_token: bool = False,
-        saturate: bool = True,
-    ) -> None:
+    def __init__(self, num_buckets: int, heads: int, *, own_token: bool = False) -> None:
         super().__init__()
         for name, value in (("num_buckets", num_buckets), ("heads", heads)):
             if value < 1:
                 raise ValueError(f"{name}: got {value}, expected at least 1")
-        limits = (("own_unreachable", own_unreachable, _BYTE), ("own_token", own_token, _BYTE - 1))
-        for option, is_on, most in limits:
-            if is_on and num_buckets > most:
-                raise ValueError(
-                    f"num_buckets: got {num_buckets}, expected at most {most} with {option}"
-                )
-        self.num_buckets, self.saturate = num_buckets, saturate
-        self.own_unreachable, self.own_token = own_unreachable, own_token
-        rows = num_buckets + own_unreachable + own_token
-        self.table = nn.Parameter(torch.zeros(rows, heads))
+        if own_token and num_buckets >= _BYTE:
+            raise ValueError(
+                f"num_buckets: got {num_buckets}, expected at most {_BYTE - 1} with own_token"
+            )
+        self.num_buckets, self.own_token = num_buckets, own_token
+        self.table = nn.Parameter(torch.zeros(num_buckets + own_token, heads))
 
     def reset_parameters(self) -> None:
         """Back to b = 0."""
@@ -150,8 +110,9 @@ class BucketBias(nn.Module):
                 f"distance: {distance.dtype} of shape {tuple(distance.shape)}, expected integer "
                 "hops [num_edges]"
             )
-        options = self.num_buckets, self.own_unreachable, self.own_token, self.saturate
-        bucket = _Sorting(*options)(*((distance,) if order is None else (distance, order)))
+        sorting = _Sorting(self.num_buckets, self.own_token)
+        buckets = sorting.buckets if torch.compiler.is_compiling() else _known(sorting)
+        bucket = buckets(distance) if order is None else buckets(distance, order)
         if self.num_buckets > _BYTE:
             return look_up(self.table, bucket)
         return BucketedBias(bucket, self.table)

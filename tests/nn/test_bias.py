@@ -14,26 +14,19 @@ from graphtheory.ops.reference import edge_bias
 from graphtheory.structure import UNREACHABLE, shortest_path_edges
 
 
-def bucket_of(distance: int, num_buckets: int, own_unreachable: bool) -> int:
-    if own_unreachable and distance == UNREACHABLE:
-        return num_buckets
-    return min(distance, num_buckets - 1)
-
-
 @given(
     num_buckets=st.sampled_from([1, 2, 5, 20, 254]),
-    own_unreachable=st.booleans(),
     hops=st.lists(st.integers(0, 254), max_size=20),
     dtype=st.sampled_from([torch.uint8, torch.int32, torch.int64]),
 )
-def test_distances_fall_into_their_buckets(num_buckets, own_unreachable, hops, dtype) -> None:
+def test_distances_fall_into_their_buckets(num_buckets, hops, dtype) -> None:
     hops = [*hops, UNREACHABLE]
-    module = BucketBias(num_buckets, 2, own_unreachable=own_unreachable)
+    module = BucketBias(num_buckets, 2)
     bucket, table = module(torch.tensor(hops, dtype=dtype))
     assert bucket.dtype == torch.uint8
-    assert bucket.tolist() == [bucket_of(z, num_buckets, own_unreachable) for z in hops]
+    assert bucket.tolist() == [min(z, num_buckets - 1) for z in hops]
     assert table is module.table
-    assert table.shape == (num_buckets + own_unreachable, 2)
+    assert table.shape == (num_buckets, 2)
 
 
 def test_starts_at_zero_and_returns_to_it_and_shows_its_state() -> None:
@@ -44,7 +37,7 @@ def test_starts_at_zero_and_returns_to_it_and_shows_its_state() -> None:
     module.reset_parameters()
     assert torch.equal(module.table, torch.zeros(4, 3))
     assert module(torch.empty(0, dtype=torch.long)).bucket.shape == (0,)
-    module = BucketBias(4, 2, own_unreachable=True)
+    module = BucketBias(4, 2, own_token=True)
     assert repr(module) == "BucketBias(num_buckets=4, heads=2)"
     assert list(module.state_dict()) == ["table"]
     assert module.is_bucket_bias
@@ -55,7 +48,6 @@ def test_starts_at_zero_and_returns_to_it_and_shows_its_state() -> None:
     [
         ((0, 1), {}, "num_buckets: got 0, expected at least 1"),
         ((3, 0), {}, "heads: got 0, expected at least 1"),
-        ((255, 2), {"own_unreachable": True}, "num_buckets: got 255, expected at most 254 with"),
         ((254, 2), {"own_token": True}, "num_buckets: got 254, expected at most 253 with"),
     ],
 )
@@ -64,16 +56,12 @@ def test_sizes_out_of_range_are_named(arguments, options, message) -> None:
         BucketBias(*arguments, **options)
 
 
-def test_more_buckets_than_a_byte_counts_and_distances_that_may_not_saturate() -> None:
+def test_more_buckets_than_a_byte_counts() -> None:
     module = BucketBias(529, 2)
     with torch.no_grad():
         module.table.copy_(torch.arange(529 * 2.0).view(529, 2))
     found = module(torch.tensor([0, 255, 528, 600]))
     assert torch.equal(found, module.table[[0, 255, 528, 528]])
-    module = BucketBias(4, 1, saturate=False)
-    assert module(torch.tensor([0, 3, UNREACHABLE])).bucket.tolist() == [0, 3, 3]
-    with pytest.raises(ValueError, match="distance: 4 hops, expected at most 3 with num_buckets=4"):
-        module(torch.tensor([0, 4, UNREACHABLE], dtype=torch.uint8))
 
 
 @pytest.mark.parametrize(
@@ -91,13 +79,10 @@ def test_distances_that_are_none_are_named(distance, error, message) -> None:
 
 def test_pairs_with_a_token_have_a_bucket_of_their_own() -> None:
     hops = torch.tensor([0, 1, 2, 200, TOKEN, UNREACHABLE], dtype=torch.uint8)
-    both = BucketBias(3, 2, own_unreachable=True, own_token=True)
-    assert both.table.shape == (5, 2)
-    assert both(hops).bucket.tolist() == [0, 1, 2, 2, 4, 3]
-    assert BucketBias(3, 2, own_token=True)(hops).bucket.tolist() == [0, 1, 2, 2, 3, 2]
+    module = BucketBias(3, 2, own_token=True)
+    assert module.table.shape == (4, 2)
+    assert module(hops).bucket.tolist() == [0, 1, 2, 2, 3, 2]
     assert BucketBias(3, 2)(hops).bucket.tolist() == [0, 1, 2, 2, 2, 2]
-    strict = BucketBias(3, 2, own_token=True, saturate=False)
-    assert strict(hops[[2, 4, 5]]).bucket.tolist() == [2, 3, 2]
 
 
 @pytest.mark.parametrize("sizes", [(3, 4), (16, 16), (20, 13), (2, 3, 4)])

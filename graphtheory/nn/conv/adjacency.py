@@ -12,14 +12,9 @@ from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 from torch_geometric import EdgeIndex
 from torch_geometric.typing import SparseTensor
-from torch_geometric.utils import (
-    is_torch_sparse_tensor,
-    to_torch_coo_tensor,
-    to_torch_csc_tensor,
-    to_torch_csr_tensor,
-)
+from torch_geometric.utils import is_torch_sparse_tensor
 from torch_geometric.utils.loop import compute_loop_attr
-from torch_geometric.utils.sparse import set_sparse_value
+from torch_geometric.utils.sparse import set_sparse_value, to_torch_sparse_tensor
 
 from graphtheory.graph import Neighborhood, neighborhood_from
 from graphtheory.graph.content import state_of
@@ -109,7 +104,7 @@ class Adjacency:
         if isinstance(given, EdgeIndex):
             return EdgeIndex(edges, sparse_size=size[::-1]), weights
         if is_torch_sparse_tensor(given):
-            adj = TO_SPARSE[given.layout](edges.flip(0), weights, size)
+            adj = to_torch_sparse_tensor(edges.flip(0), weights, size, layout=given.layout)
             return adj, adj.values()
         return edges.long(), weights  # as beside PyG's self-loops
 
@@ -183,7 +178,6 @@ def _build(
     if add_self_loops:
         ids = torch.arange(loops, dtype=edges.dtype, device=edges.device)
         edges = torch.cat([edges, torch.stack([ids, ids])], 1)
-    check_edge_index(edges)
     compiling = torch.compiler.is_compiling()
     asked: list[Tensor] = []
     answers: list[int] = []
@@ -332,10 +326,3 @@ def with_given_edges(given: Any, weights: Tensor, stored: bool) -> Any:
         adj = given.coalesce() if given.layout is torch.sparse_coo else given
         return set_sparse_value(adj, weights), weights
     return given, weights
-
-
-TO_SPARSE = {
-    torch.sparse_coo: to_torch_coo_tensor,
-    torch.sparse_csr: to_torch_csr_tensor,
-    torch.sparse_csc: to_torch_csc_tensor,
-}

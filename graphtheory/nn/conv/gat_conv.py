@@ -214,8 +214,7 @@ class GATv2Conv(GATBase, pyg.GATv2Conv):
         if self.needs_messages():
             edge_index = self.for_messages(edge_index)
             return super().forward(x, edge_index, edge_attr, return_attention_weights or None)
-        channels = getattr(self.lin_l, "in_channels", -1), getattr(self.lin_r, "in_channels", -1)
-        x_src, x_dst = on_core.two_features(x, *channels, self.flow)
+        x_src, x_dst = on_core.two_features(x, self.lin_l, self.lin_r, self.flow)
         num_dst = x_dst.size(0)
         adj = adjacency_of(
             edge_index, x_src.size(0), num_dst, add_self_loops=self.add_self_loops, flow=self.flow

@@ -12,13 +12,14 @@ from torch_geometric.nn import conv as pyg
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 from torch_geometric.typing import OptTensor, Size, SparseTensor
 from torch_geometric.utils import is_torch_sparse_tensor
+from torch_geometric.utils.sparse import to_torch_sparse_tensor
 
 from graphtheory import ops
 from graphtheory.graph import Neighborhood, neighborhood_from
 from graphtheory.graph.interop import to_sparse_tensor
 from graphtheory.nn.conv import adjacency, on_core
 from graphtheory.nn.conv.adjacency import Adjacency
-from graphtheory.nn.conv.direct import Direct
+from graphtheory.nn.conv.weighted_sums import Direct
 from graphtheory.ops import layers
 
 Rows = tuple[Neighborhood, Tensor | None]  # and the weight of each edge in its order
@@ -41,9 +42,8 @@ def _as_pyg(kept: Kept, flow: str) -> Any:
         return to_sparse_tensor(nb if weight is None else nb.replace(weight=weight))
     edges = nb.edge_index()
     if kept.layout is not None:
-        return adjacency.TO_SPARSE[kept.layout](
-            edges.flip(0), weight, (nb.num_dst, nb.num_src)
-        ), None
+        size = (nb.num_dst, nb.num_src)
+        return to_torch_sparse_tensor(edges.flip(0), weight, size, layout=kept.layout), None
     if nb.perm is not None:
         order = nb.perm.argsort()
         edges, weight = edges[:, order], None if weight is None else weight[order]

@@ -113,7 +113,6 @@ class Relational(on_core.OnCore):
 
     propagate_type: ClassVar[dict[str, Any]] = {"x": Tensor, "edge_type_ptr": OptTensor}
     inlined: ClassVar[on_core.Inlined] = {"aggr_module": tuple(REDUCTIONS)}
-    smallest = (1, 1, 1)
     takes_ids: ClassVar[bool] = True
     pays_from = 0, 0
 
@@ -234,7 +233,6 @@ class HGTConv(on_core.OnCore, pyg.HGTConv):
     inlined: ClassVar[on_core.Inlined] = {
         "aggr_module": (SumAggregation,), "k_rel": (HeteroLinear,), "v_rel": (HeteroLinear,),
     }  # fmt: skip
-    smallest = (1, 1, (["a"], [("a", "to", "a")]))
     flows_back = False
     pays_from = 0, 0
     __call__: Any  # a dict

@@ -50,7 +50,6 @@ class OnCore(MessagePassing):
     propagate = MessagePassing.propagate
     decomposes: ClassVar[bool] = False  # computes `decomposed_layers`
     flows_back: ClassVar[bool] = True  # computes `flow="target_to_source"`
-    smallest: ClassVar[tuple[Any, ...]] = (1, 1)  # arguments of a layer of PyG of this kind
     # submodules that it does not call as PyG does, and the kinds that each may have
     inlined: ClassVar[Inlined] = {"lin_edge": (Linear,), "aggr_module": (SumAggregation,)}
     # edges, and edges times channels, from which it pays to sort edges that one call uses
@@ -132,7 +131,7 @@ class OnCore(MessagePassing):
 
     def __prepare_scriptable__(self) -> MessagePassing:
         """PyG's layer with the same parameters, which `torch.jit.script` compiles instead."""
-        kind: Any = next(k for k in type(self).__mro__ if not issubclass(k, OnCore))
+        kind = pygs_class(self)
         own = type(self).__module__.startswith(f"{__package__}.")
         if kind is MessagePassing or not own:
             why = "a subclass of the drop-in" if kind is not MessagePassing else "no layer of PyG"
@@ -140,10 +139,9 @@ class OnCore(MessagePassing):
                 f"torch.jit.script: {type(self).__name__} is {why}, and TorchScript compiles the "
                 "layer of PyG in place of a drop-in; torch.compile and torch.export take this one"
             )
-        with torch.random.fork_rng(devices=[]):
-            kind(*self.smallest)  # PyG sets up a class when its first layer is made
         twin: Any = copy.copy(self)
         twin.__class__ = kind
+        twin._set_jittable_templates()  # as PyG does when its first layer is made
         return twin
 
     @classmethod
@@ -161,6 +159,11 @@ class OnCore(MessagePassing):
             )
         if layer.flow != "source_to_target" and not cls.flows_back:
             raise ValueError(f"flow: got {layer.flow!r}, expected the default")
+
+
+def pygs_class(layer: OnCore) -> Any:
+    """The class of PyG whose layer a drop-in is."""
+    return next(kind for kind in type(layer).__mro__ if not issubclass(kind, OnCore))
 
 
 Kind = TypeVar("Kind", bound=type)
@@ -200,12 +203,6 @@ class OwnPropagate(OnCore):
     def _set_jittable_templates(self, raise_on_error: bool = False) -> None:
         """Keep this `propagate`, which PyG would replace by one that it generates."""
 
-    def __prepare_scriptable__(self) -> MessagePassing:
-        twin: Any = copy.copy(self)
-        twin.__class__ = next(k for k in type(self).__mro__ if not issubclass(k, OnCore))
-        twin._set_jittable_templates()  # as PyG does when its first layer is made
-        return twin
-
     def propagate(self, edge_index: Any, size: Any = None, **kwargs: Any) -> Tensor:
         out = None if self.needs_messages() else self._run(edge_index, size, kwargs)
         if out is not None:
@@ -213,8 +210,7 @@ class OwnPropagate(OnCore):
         edge_index = self.for_messages(edge_index)
         theirs: Any = MessagePassing.propagate  # that of all layers, and the one PyG generates
         if not self._explain and self._decomposed_layers == 1:
-            kind = next(k for k in type(self).__mro__ if not issubclass(k, OnCore))
-            theirs = getattr(kind, "_jinja_propagate", theirs)
+            theirs = getattr(pygs_class(self), "_jinja_propagate", theirs)
         return cast(Tensor, theirs(self, edge_index, size=size, **kwargs))
 
     # what PyG puts on a layer while it is explained, and afterwards
@@ -294,12 +290,13 @@ def pair(x: Any, flow: str = "source_to_target") -> tuple[Tensor, Tensor | None]
 
 
 def two_features(
-    x: Any, of_src: int, of_dst: int, flow: str = "source_to_target"
+    x: Any, of_source: Any, of_target: Any, flow: str = "source_to_target"
 ) -> tuple[Tensor, Tensor]:
-    """`pair` for a layer that needs the features of the target nodes, in these channels."""
+    """`pair` for linear maps of both, which need the features of the target nodes."""
     x_src, x_dst = pair(x, flow)
     if x_dst is None:
         raise ValueError("x: got (x_src, None), expected features of the target nodes too")
+    of_src, of_dst = getattr(of_source, "in_channels", -1), getattr(of_target, "in_channels", -1)
     check_features("x", x_src, of_src)
     if x_dst is not x_src or of_dst != of_src:
         check_features("x", x_dst, of_dst)

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 from torch_geometric.nn.dense.linear import Linear
+from torch_geometric.nn.inits import reset
 from torch_geometric.typing import OptTensor
 from torch_geometric.utils import softmax
 
@@ -136,12 +137,8 @@ class SPDTransformerConv(DotProduct):
             nn.init.normal_(self.value_table, std=_VALUE_STD)
 
     def reset_parameters(self) -> None:
-        for part in (
-            self.lin_key, self.lin_query, self.lin_value, self.lin_skip, self.bucket_bias,
-            self.lin_edge,
-        ):  # fmt: skip
-            if part is not None:
-                part.reset_parameters()
+        for part in self.children():
+            reset(part)
         if self.value_table is not None:
             nn.init.normal_(self.value_table, std=_VALUE_STD)
 
@@ -154,11 +151,7 @@ class SPDTransformerConv(DotProduct):
         edge_attr: Tensor | None = None,
         attn_bias: Tensor | None = None,
     ) -> Any:
-        channels = (
-            getattr(self.lin_key, "in_channels", -1),
-            getattr(self.lin_query, "in_channels", -1),
-        )
-        x_src, x_dst = on_core.two_features(x, *channels)
+        x_src, x_dst = on_core.two_features(x, self.lin_key, self.lin_query)
         if self.needs_messages():
             given = (x_src, x_dst, edge_index, distance, edge_attr, attn_bias)
             out, alpha = by_messages(self, *given)

@@ -120,8 +120,8 @@ class DotProduct(OnCore):
         by_bucket: Bias, bias: Bias, *, want: bool,
     ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
         """Sums [N_dst, heads, out_channels], and the weights [E, heads] if they are wanted."""
-        nb, by_edge = adj.neighborhood, features is not None
-        can_stream = by_edge and self.recompute and not want and self.value_table is None
+        nb = adj.neighborhood
+        can_stream = self.recompute and features is not None and not want
         if can_stream and self._can_stream_backward(x_src, x_dst, features, adj):
             return self._stream_backward(x_src, x_dst, adj, features, bias), None
         shape, p = (-1, self.heads, self.out_channels), self.dropout if self.training else 0.0
@@ -153,17 +153,15 @@ class DotProduct(OnCore):
             return out, weights
 
     def _can_stream_backward(
-        self, x_src: Tensor, x_dst: Tensor, features: Tensor | None, adj: Adjacency
+        self, x_src: Tensor, x_dst: Tensor, features: Any, adj: Adjacency
     ) -> bool:
-        """Whether there are features of edges, on a CPU and in full precision."""
-        if features is None or not self.recompute or features.device.type != "cpu":
+        """Whether edges have features alone, on a CPU and in full precision."""
+        if self.value_table is not None or features.device.type != "cpu":
             return False
         if is_tracing() or not torch.is_grad_enabled() or torch.is_autocast_enabled("cpu"):
             return False
-        if any(
-            is_lazy(getattr(one, "weight", x_src))
-            for one in (self.lin_query, self.lin_key, self.lin_value)
-        ):
+        maps = (self.lin_query, self.lin_key, self.lin_value)
+        if any(is_lazy(getattr(one, "weight", x_src)) for one in maps):
             return False  # a first call makes the weights
         tensors = (x_src, x_dst, features, getattr(self.lin_query, "weight", x_src))
         if not all(t.dtype == features.dtype and t.layout == torch.strided for t in tensors):
@@ -274,11 +272,7 @@ class TransformerConv(DotProduct, pyg.TransformerConv):
         if self.needs_messages():
             edge_index = self.for_messages(edge_index)
             return super().forward(x, edge_index, edge_attr, return_attention_weights or None)
-        channels = (
-            getattr(self.lin_key, "in_channels", -1),
-            getattr(self.lin_query, "in_channels", -1),
-        )
-        x_src, x_dst = on_core.two_features(x, *channels, self.flow)
+        x_src, x_dst = on_core.two_features(x, self.lin_key, self.lin_query, self.flow)
         adj = adjacency_of(edge_index, x_src.size(0), x_dst.size(0), flow=self.flow)
         edge_attr = edge_features.given_features(edge_attr, edge_index, self.edge_dim)
         features = None

@@ -5,6 +5,8 @@ Only `propagate`, which gathers and scatters messages in PyG, is ours.
 
 from __future__ import annotations
 
+from contextlib import suppress
+from functools import cache
 from typing import Any, ClassVar, cast
 from weakref import WeakKeyDictionary
 
@@ -15,18 +17,49 @@ from torch.nn.parameter import is_lazy
 from torch_geometric.nn import conv as pyg
 from torch_geometric.nn.conv import MessagePassing
 from torch_geometric.typing import SparseTensor
-from torch_geometric.utils import is_sparse
+from torch_geometric.utils import is_sparse, scatter
 
 from graphtheory import ops
 from graphtheory.graph import Neighborhood
 from graphtheory.graph.inference import innermost_transform
 from graphtheory.nn.conv import on_core
 from graphtheory.nn.conv.adjacency import adjacency_of, stored_values
-from graphtheory.nn.conv.direct import direct
 from graphtheory.nn.conv.edge_features import gather
 from graphtheory.nn.conv.on_core import REDUCTIONS
 
 _MOST = 0.75  # share of the target nodes up to which `SAGEConv` leaves the others out
+
+
+class Direct(MessagePassing):
+    """Mixin of PyG's layer whose messages are features of neighbors, maybe times weights [E].
+
+    Its `propagate` gathers, multiplies and scatters as PyG's does, without PyG's inspection of
+    arguments and of what the layer overrides. Where a hook or an explainer asks for messages, and
+    for errors, PyG's own runs.
+    """
+
+    inlined: ClassVar[on_core.Inlined] = {"aggr_module": tuple(on_core.REDUCTIONS)}
+
+    def propagate(self, edge_index: Any, size: Any = None, *, x: Any, **weights: Any) -> Tensor:
+        x_src, x_dst = (x, x) if isinstance(x, Tensor) else x
+        reduce = on_core.REDUCTIONS.get(type(self.aggr_module))
+        (weight,) = (*weights.values(), None)[:1]
+        whole = self._decomposed_layers == 1 and x_src is x_dst
+        if whole and reduce is not None and not on_core.changed(self, Direct):
+            src, dst = edge_index if self.flow == "source_to_target" else edge_index.flip(0)
+            with suppress(IndexError, RuntimeError):  # which PyG raises in its own words
+                messages = x_src.index_select(self.node_dim, src)
+                if weight is not None:
+                    messages = weight.view(-1, 1) * messages
+                return scatter(messages, dst, self.node_dim, x_dst.size(self.node_dim), reduce)
+        out: Tensor = super().propagate(edge_index, size=size, x=x, **weights)
+        return out
+
+
+@cache
+def direct(kind: type) -> type:
+    """The class of PyG with `Direct` before it."""
+    return type(kind.__name__, (Direct, kind), {})
 
 
 class Sums(on_core.OwnPropagate):
@@ -35,6 +68,14 @@ class Sums(on_core.OwnPropagate):
     @classmethod
     def check_options(cls, layer: MessagePassing) -> None:
         on_core.check_reduction(layer, -2)
+
+    def _both(self, x: Any) -> tuple[Tensor, Tensor | None]:
+        """Features of source and target nodes, which have to be the same against the flow."""
+        x_src, x_dst = x if isinstance(x, (tuple, list)) else (x, x)
+        # PyG's generated and its generic `propagate` read a pair differently
+        if x_dst is not x_src and self.flow != "source_to_target":
+            raise ValueError(f"flow: got {self.flow!r} with a pair, expected the default")
+        return x_src, x_dst
 
 
 class WeightedSums(Sums):
@@ -46,10 +87,7 @@ class WeightedSums(Sums):
 
     def _run(self, edge_index: Any, size: Any, given: dict[str, Any]) -> Tensor | None:
         x = given["x"]
-        x_src, x_dst = x if isinstance(x, (tuple, list)) else (x, x)
-        # PyG's generated and its generic `propagate` read such a pair differently
-        if x_dst is not x_src and self.flow != "source_to_target":
-            raise ValueError(f"flow: got {self.flow!r} with a pair, expected the default")
+        x_src, x_dst = self._both(x)
         reduce = on_core.reduction_of(self, edge_index)
         if reduce is None or not _is_matrix(x_src) or not _is_matrix(x_dst):
             return None
@@ -225,9 +263,7 @@ class GINEConv(Sums, pyg.GINEConv):
     pays_from = 0, 0
 
     def _run(self, edge_index: Any, size: Any, given: dict[str, Any]) -> Tensor | None:
-        (x_src, x_dst), edge_attr = given["x"], given["edge_attr"]
-        if x_dst is not x_src and self.flow != "source_to_target":
-            raise ValueError(f"flow: got {self.flow!r} with a pair, expected the default")
+        (x_src, x_dst), edge_attr = self._both(given["x"]), given["edge_attr"]
         reduce = on_core.reduction_of(self, edge_index)
         if edge_attr is None or reduce is None or not _is_matrix(x_src):
             return None
@@ -242,10 +278,8 @@ class GINEConv(Sums, pyg.GINEConv):
                 )
             x, of_edges, matrix = _terms(x_src, edge_attr, self.lin)
             if matrix is not None or of_edges.shape[1:] == x_src.shape[1:]:
-                if matrix is None:
-                    dtype = torch.promote_types(
-                        x.dtype, of_edges.dtype
-                    )  # they differ under autocast
+                if matrix is None:  # types differ under autocast
+                    dtype = torch.promote_types(x.dtype, of_edges.dtype)
                     x, of_edges = x.to(dtype), of_edges.to(dtype)[:, None]
                 x = on_core.kept(x, of_edges, matrix) if x is x_src else x
                 nb, given_order = adj.neighborhood, adj.order is not None
@@ -254,9 +288,8 @@ class GINEConv(Sums, pyg.GINEConv):
                 ).squeeze(1)
                 return out if reduce == "sum" else out / nb.degree().clamp(min=1)[:, None]
         messages = self.message(gather(x_src, adj), edge_attr)[:, None]
-        return ops.aggregate(
-            None, messages, adj.edges_as_sources(given_order=True), reduce
-        ).squeeze(1)
+        edges = adj.edges_as_sources(given_order=True)
+        return ops.aggregate(None, messages, edges, reduce).squeeze(1)
 
 
 def _terms(

@@ -26,7 +26,7 @@ from transformers.utils import output_capturing
 from transformers.utils.hub import cached_file
 
 from graphtheory.patterns import TopK
-from graphtheory.vision.integrations.forwards import guard, put_on, require_free, take_off
+from graphtheory.vision.integrations import token_hooks, token_rules
 from graphtheory.vision.integrations.hf_layers import (
     HFLayers,
     SwinHooks,
@@ -34,22 +34,9 @@ from graphtheory.vision.integrations.hf_layers import (
     swin2_attention,
 )
 from graphtheory.vision.integrations.nearest import SWIN_MASKED, nearest_attention
-from graphtheory.vision.integrations.token_hooks import (
-    INSTALLED,
-    Hooks,
-    ReductionHooks,
-    SemanticHooks,
-    install,
-    uninstall,
-)
-from graphtheory.vision.integrations.token_rules import (
-    Reduce,
-    Semantic,
-    What,
-    as_rule,
-    decoded,
-    encoded,
-)
+from graphtheory.vision.integrations.token_hooks import ReductionHooks, SemanticHooks
+from graphtheory.vision.integrations.token_layers import guard, put_on, require_free, take_off
+from graphtheory.vision.integrations.token_rules import Reduce, Semantic, What, as_rule
 
 __all__ = ["Applied", "What", "apply", "from_pretrained", "topk_attention_forward", "undo"]
 
@@ -134,14 +121,14 @@ def apply(model: nn.Module, what: What) -> Applied:
     rule = as_rule(what)
     if isinstance(rule, TopK):
         return _apply_topk(model, rule)
-    made: Hooks
+    made: token_hooks.Hooks
     if isinstance(rule, Reduce):
         made = ReductionHooks(HFLayers(model, bool(rule.restore)), rule)
     elif model.config.model_type == "swin":
         made = SwinHooks(model, rule)
     else:
         made = SemanticHooks(HFLayers(model), rule)
-    install(model, made)
+    token_hooks.install(model, made)
     _save_with_rules(model)
     return Applied(rule, ((type(model).__name__, model.config._attn_implementation),))
 
@@ -165,7 +152,7 @@ def undo(model: nn.Module) -> None:
         ValueError: If nothing was applied to this model.
     """
     nearest = vars(model).pop(NEAREST, None)
-    if not uninstall(model) and nearest is None:
+    if not token_hooks.uninstall(model) and nearest is None:
         raise ValueError(f"model: nothing was applied to this {type(model).__name__}")
     for config, kind in () if nearest is None else nearest.before:
         if config._attn_implementation == _name(nearest.pattern):  # else chosen by the user since
@@ -189,7 +176,7 @@ def _save_with_rules(model: Any) -> None:
 
 def _applied(model: Any) -> list[Any]:
     """What is applied to a model, tokens first."""
-    made, nearest = vars(model).get(INSTALLED), vars(model).get(NEAREST)
+    made, nearest = vars(model).get(token_hooks.INSTALLED), vars(model).get(NEAREST)
     return [w for w in (getattr(made, "what", None), getattr(nearest, "pattern", None)) if w]
 
 
@@ -198,7 +185,7 @@ def _save(
     state_dict: dict[str, Any] | None = None, **options: Any,
 ) -> None:  # fmt: skip
     """``save_pretrained``, or what had its place, with the rules in the config."""
-    entry = [encoded(what) for what in _applied(model)]
+    entry = [token_rules.encoded(what) for what in _applied(model)]
     state = dict(model.state_dict() if state_dict is None else state_dict)
     state[MARK] = torch.ones(1)
     setattr(model.config, ENTRY, entry)
@@ -250,7 +237,9 @@ def from_pretrained(kind: Any, folder: str | os.PathLike[str], *args: Any, **opt
 
     def start(self: Any, config: Any, *args: Any, **options: Any) -> None:
         kind.__init__(self, config, *args, **options)
-        for rule in decoded(entry):  # before the weights are loaded: theirs are among them
+        for rule in token_rules.decoded(
+            entry
+        ):  # before the weights are loaded: theirs are among them
             apply(self, rule)
 
     parts = {
@@ -279,8 +268,11 @@ def _tensors(folder: str | os.PathLike[str], where: dict[str, Any]) -> set[str] 
 
 
 def _apply_topk(model: PreTrainedModel, pattern: TopK) -> Applied:
-    parts = list(_parts(model))
-    for part in parts:
+    parts: dict[int, Any] = {}  # the model and its submodels that have another config
+    for part in model.modules():
+        if isinstance(part, PreTrainedModel):
+            parts.setdefault(id(part.config), part)
+    for part in parts.values():
         if not part._can_set_attn_implementation() and part.config.model_type != "swinv2":
             raise ValueError(
                 f"model: its {type(part).__name__} does not find its attention in the registry of "
@@ -300,16 +292,7 @@ def _apply_topk(model: PreTrainedModel, pattern: TopK) -> Applied:
         put_on(layer, partial(attend_windows, pattern=pattern))
     guard(model, swin2_attention(model))
     _save_with_rules(model)
-    return Applied(pattern, tuple((type(p).__name__, before[id(p.config)][1]) for p in parts))
-
-
-def _parts(model: PreTrainedModel) -> Iterator[PreTrainedModel]:
-    """The model and its submodels that have another config."""
-    seen: set[int] = set()
-    for part in model.modules():
-        if isinstance(part, PreTrainedModel) and id(part.config) not in seen:
-            seen.add(id(part.config))
-            yield part
+    return Applied(pattern, tuple((type(p).__name__, before[i][1]) for i, p in parts.items()))
 
 
 def _name(pattern: TopK) -> str:
@@ -350,14 +333,10 @@ def topk_attention_forward(
             raise ValueError(f"{name}: given, but k-nearest attention does not support it")
     is_causal = getattr(module, "is_causal", False) if is_causal is None else is_causal
     windowed = hasattr(module, "relative_position_bias")
+    collected = output_capturing._active_collector.get() or ()  # whose keys ask for outputs
+    asked = options.get("output_attentions") or any("attentions" in key for key in collected)
     return nearest_attention(
         query, key, value, attention_mask, pattern, causal=bool(is_causal), scale=scaling,
         dropout=dropout, masked_from=SWIN_MASKED if windowed else None,
-        with_weights=_wants_weights(options),
+        with_weights=bool(asked),
     )  # fmt: skip
-
-
-def _wants_weights(options: dict[str, Any]) -> bool:
-    """Whether attention weights are requested, by keyword or by an output collector."""
-    collected = output_capturing._active_collector.get() or ()
-    return bool(options.get("output_attentions")) or any("attentions" in key for key in collected)

@@ -17,7 +17,6 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from graphtheory.graph import Grid
 from graphtheory.patterns import TopK
-from graphtheory.vision.integrations.forwards import name_of
 from graphtheory.vision.integrations.nearest import SWIN_MASKED, nearest_attention
 from graphtheory.vision.integrations.token_hooks import Hooks, Tokens
 from graphtheory.vision.integrations.token_layers import (
@@ -25,6 +24,8 @@ from graphtheory.vision.integrations.token_layers import (
     Layers,
     Positions,
     example_of,
+    name_of,
+    scaling,
 )
 from graphtheory.vision.integrations.token_rules import Semantic
 
@@ -53,13 +54,23 @@ def attend(
     if inputs is None:
         return type(attention).forward(attention, x, *args, **options)
     sources = x if inputs.sources is None else inputs.sources
-    query, key = inputs.rotate(heads(attention, x, 0), heads(attention, sources, 1))
+    query = inputs.rotate(heads(attention, x, 0), inputs.rows)
+    key = inputs.rotate(heads(attention, sources, 1), inputs.columns)
     inputs.made, mask = (query, key), inputs.mask(query)
     kind = attention.config._attn_implementation
     if mask is not None and not kind.startswith(_ADDING):
         raise ValueError(f"attention: {kind!r} adds no mask, expected sdpa or eager")
     value = heads(attention, sources, 2)
-    return attend_and_project(attention, query, key, value, mask, **inputs.positions.options)
+    modules = (sys.modules[own.__module__] for own in type(attention).__mro__)
+    eager = next(m.eager_attention_forward for m in modules if hasattr(m, _EAGER))
+    function = ALL_ATTENTION_FUNCTIONS.get_interface(kind, eager)
+    rate = getattr(attention, "attention_dropout", getattr(attention, "dropout", 0.0))
+    out, weights = function(
+        attention, query, key, value, mask, scaling=scaling(attention),
+        dropout=rate if attention.training else 0.0, **inputs.positions.options,
+    )  # fmt: skip
+    project = attention.o_proj if hasattr(attention, "o_proj") else attention.out_proj
+    return project(out.flatten(2)), weights
 
 
 class HFLayers(Layers):
@@ -102,9 +113,6 @@ class HFLayers(Layers):
             options["resolution"] = (2 * self.patch[0], 2 * self.patch[1])
         return options
 
-    def scale(self, layer: Any) -> float:
-        return _scaling(self.attention(layer))
-
     def positions(self, layer: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Positions:
         """Relative position biases of BEiT, rotary embeddings of DINOv3."""
         options = dict(options)
@@ -145,27 +153,6 @@ def heads(attention: Any, x: Tensor, part: int) -> Tensor:
     """Query, key or value (part 0, 1, 2) of tokens x, [B, heads, T, head_dim]."""
     mapped = (attention.q_proj, attention.k_proj, attention.v_proj)[part](x)
     return mapped.unflatten(2, (-1, attention.head_dim)).transpose(1, 2)
-
-
-def attend_and_project(
-    attention: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None,
-    **options: Any,
-) -> tuple[Tensor, Tensor | None]:  # fmt: skip
-    """Output of the attention function that the config names, and its weights."""
-    places = (sys.modules[kind.__module__] for kind in type(attention).__mro__)
-    eager = next(m.eager_attention_forward for m in places if hasattr(m, _EAGER))
-    attend = ALL_ATTENTION_FUNCTIONS.get_interface(attention.config._attn_implementation, eager)
-    rate = getattr(attention, "attention_dropout", getattr(attention, "dropout", 0.0))
-    out, weights = attend(
-        attention, query, key, value, mask, scaling=_scaling(attention),
-        dropout=rate if attention.training else 0.0, **options,
-    )  # fmt: skip
-    project = attention.o_proj if hasattr(attention, "o_proj") else attention.out_proj
-    return project(out.flatten(2)), weights
-
-
-def _scaling(attention: Any) -> float:
-    return attention.scaling if hasattr(attention, "scaling") else attention.scale
 
 
 def _tower(model: PreTrainedModel, restored: bool) -> Any:

@@ -38,8 +38,14 @@ def nearest_attention(
     mask = _additive_mask(mask, query, key, causal, masked_from)
     if torch.compiler.is_exporting():
         return _dense(query, key, value, mask, pattern, scale, dropout, with_weights)
-    if mask is not None and isinstance(pattern.k, float):
-        mask = _mask_not_chosen(mask, pattern, query, key, scale)
+    if (
+        mask is not None
+        and isinstance(pattern.k, float)  # rows may differ in how many keys the mask allows
+        and (torch.compiler.is_compiling() or bool(torch.isneginf(mask).any()))
+    ):
+        with torch.no_grad():  # at most the share of a full row: `pattern` keeps them all
+            stays = pattern.mask(_logits(query, key, mask, scale))
+        mask = torch.where(stays, mask, -torch.inf)
     (count, heads, dst, _), src, dtype = query.shape, key.size(2), query.dtype
     nb = token_bipartite(count, dst, src, query.device)
     query, key, value = (t.transpose(1, 2).flatten(0, 1) for t in (query, key, value))  # [B*T,H,D]
@@ -57,9 +63,7 @@ def _dense(
     scale: float | None, dropout: float, with_weights: bool,
 ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
     """The same by its definition, which `torch.export` can trace without our operations."""
-    scale = query.size(3) ** -0.5 if scale is None else scale
-    logits = scale * query.float() @ key.float().transpose(2, 3)
-    logits = logits if mask is None else logits + mask.float()
+    logits = _logits(query, key, mask, scale)
     weights = torch.where(pattern.mask(logits.detach()), logits, -torch.inf).softmax(3)
     weights = weights.nan_to_num(0.0).to(query.dtype)  # rows without a key
     out = torch.nn.functional.dropout(weights, dropout) @ value
@@ -83,14 +87,8 @@ def _additive_mask(
     return mask[..., :src].expand(*query.shape[:3], src)
 
 
-def _mask_not_chosen(
-    mask: Tensor, pattern: TopK, query: Tensor, key: Tensor, scale: float | None
-) -> Tensor:
-    """Add -inf for keys not chosen, if rows differ in how many the mask allows."""
-    if not torch.compiler.is_compiling() and not bool(torch.isneginf(mask).any()):
-        return mask
+def _logits(query: Tensor, key: Tensor, mask: Tensor | None, scale: float | None) -> Tensor:
+    """Logits [B, H, T, S] in float32."""
     scale = query.size(3) ** -0.5 if scale is None else scale
-    with torch.no_grad():
-        logits = scale * query.float() @ key.float().transpose(2, 3) + mask.float()
-        stays = pattern.mask(logits)  # at most the share of a full row: `pattern` keeps them all
-    return torch.where(stays, mask, -torch.inf)
+    logits = scale * query.float() @ key.float().transpose(2, 3)
+    return logits if mask is None else logits + mask.float()

@@ -13,17 +13,23 @@ import torch
 from torch import Tensor, nn
 
 from graphtheory.graph import Grid
-from graphtheory.vision.integrations.forwards import Guard, name_of, put_on, require_free, take_off
 from graphtheory.vision.integrations.token_layers import (
     ATTENTION,
     AttentionInputs,
+    Guard,
     Layers,
     Positions,
     Removable,
     example_of,
+    name_of,
     part_of,
+    put_on,
+    require_free,
+    scaling,
+    take_off,
 )
 from graphtheory.vision.integrations.token_rules import Reduce, Semantic
+from graphtheory.vision.nn.centers import AveragePool, centers_of
 from graphtheory.vision.nn.reduce import Reducer, compose_slots, ones_of, unmerge
 
 INSTALLED = "_fewer_tokens"  # attribute of a model: its `Hooks`
@@ -87,7 +93,7 @@ class Tokens(nn.Module):
 
     def __init__(self, what: Semantic, dim: int, like: Tensor) -> None:
         super().__init__()
-        self.centers = what.make_centers()
+        self.centers = centers_of(what.tokens, AveragePool)
         shape = (self.centers.tokens, dim)
         self.global_centers = nn.Parameter(torch.zeros(shape)) if what.with_global else None
         self.to(like.device, like.dtype)
@@ -195,13 +201,17 @@ def uninstall(model: nn.Module) -> bool:
     return made is not None
 
 
+def _with_subclasses(kind: type) -> set[type]:
+    return {kind}.union(*map(_with_subclasses, kind.__subclasses__()))
+
+
 def _warn_optimizers(base: nn.Module, parts: Tokens) -> None:
     """Warn of optimizers of the model that will not train its new parameters."""
     new, old = [n for n, _ in parts.named_parameters()], {id(p) for p in base.parameters()}
-    for found in gc.get_objects() if new else ():
-        if not issubclass(type(found), torch.optim.Optimizer):
-            continue
-        if any(id(p) in old for group in found.param_groups for p in group["params"]):
+    # Objects refer to their class: this walk through all of them is in C, four times as fast.
+    for found in gc.get_referrers(*_with_subclasses(torch.optim.Optimizer)) if new else ():
+        is_one = issubclass(type(found), torch.optim.Optimizer)
+        if is_one and any(id(p) in old for group in found.param_groups for p in group["params"]):
             warnings.warn(
                 f"optimizer: this {type(found).__name__} was made before `apply` and does not hold "
                 f"semantic.{', semantic.'.join(new)}, which it will not train; make it afterwards, "
@@ -272,7 +282,9 @@ class ReductionHooks(Hooks):
     def _received(self, layer: Any, query: Tensor, key: Tensor, inputs: AttentionInputs) -> Tensor:
         """Attention received by each token, from the class token or else from all, [B, T]."""
         query = query[:, :, :1] if self.read.prefix else query
-        logits = self.read.scale(layer) * query @ key.transpose(2, 3)  # [B, H, 1 or T, T]
+        logits = (
+            scaling(self.read.attention(layer)) * query @ key.transpose(2, 3)
+        )  # [B, H, 1 or T, T]
         mask = inputs.mask(key)
         if mask is not None:
             logits = logits + mask[:, :, : query.size(2)]

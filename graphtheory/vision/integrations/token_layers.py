@@ -1,17 +1,21 @@
-"""Pre-norm layers of other libraries, computed part by part, so that tokens can change inside."""
+"""Layers of other libraries: another `forward`, under what others put around it, and their parts.
+
+Pre-norm layers are computed part by part, so that tokens can change inside.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from types import MethodType
 from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Generator, Tensor, nn
 
-from graphtheory.vision.integrations.forwards import OWN, put_on
-
+OWN = "_graphtheory_forward"  # attribute of a module: its `Forward`
+_GUARD = "_graphtheory_guard"  # attribute of a model: the `Guard` of its pattern
 # Names of the parts of a layer in transformers, timm and the released code of DeiT.
 _NORM1 = ("layernorm_before", "layer_norm1", "norm1")
 ATTENTION = ("attention", "self_attn", "attn")
@@ -21,6 +25,93 @@ _BRANCH2 = ("dropout", "lambda_2", "layer_scale2", "ls2", "drop_path", "drop_pat
 # Attributes of an instance that patches, those of accelerate too, and `compile` add to a module.
 _PATCHED = {OWN, "forward", "_nearest", "_hf_hook", "_old_forward", "_compiled_call_impl"}
 _TOLERANCE = 0.02  # relative difference of norms, wide enough for half precision
+
+
+class Forward:
+    """Computes a module as ``compute(module, ...)``; once taken off, as its class does."""
+
+    compute: Callable[..., Any] | None = None
+
+    def __init__(self, module: nn.Module) -> None:
+        self.module, self.bound = module, _slot(module) in vars(module)
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        if self.compute is None:
+            return type(self.module).forward(self.module, *args, **options)
+        return self.compute(self.module, *args, **options)
+
+
+def _slot(module: nn.Module) -> str:
+    """Where the `forward` lies that runs, inside the hooks of accelerate if there are any."""
+    return "_old_forward" if {"_hf_hook", "_old_forward"} <= vars(module).keys() else "forward"
+
+
+def require_free(base: nn.Module, modules: Iterable[nn.Module]) -> None:
+    """Raise ValueError where a module has a `forward` that another one would put out of use."""
+    for module in modules:
+        own = vars(module).get(_slot(module))
+        free = (None, MethodType(type(module).forward, module))  # accelerate leaves the second one
+        if own not in free and OWN not in vars(module):
+            raise ValueError(
+                f"model: {name_of(module, base)}.forward was replaced, by {own!r}, which would not "
+                "run any more; expected its class's: replace it after `apply`, or use a hook"
+            )
+
+
+def name_of(module: nn.Module, base: nn.Module) -> str:
+    """The name of a module in a model, or its class."""
+    return next((n for n, m in base.named_modules() if m is module), type(module).__name__)
+
+
+class Guard:
+    """Before each call of a model: the modules that `apply` has patched are those that will run."""
+
+    def __init__(self, base: nn.Module, modules: Iterable[nn.Module]) -> None:
+        patched = set(modules)
+        self.modules = {name: m for name, m in base.named_modules() if m in patched}
+        self.remove = base.register_forward_pre_hook(self).remove
+
+    def __call__(self, base: nn.Module, args: Any) -> None:
+        for name, module in self.modules.items():
+            found: Any = base
+            for part in name.split("."):
+                found = getattr(found, part, None)
+            if found is not module:
+                raise ValueError(
+                    f"model: {name} was replaced after `apply`, by a {type(found).__name__} on "
+                    "which the rule does not run; expected what was there: apply the rule again"
+                )
+
+
+def guard(model: nn.Module, modules: Iterable[nn.Module]) -> None:
+    """Let a model have a `Guard` of these modules, in place of the one before; none if empty."""
+    if (before := vars(model).pop(_GUARD, None)) is not None:
+        before.remove()
+    if modules := list(modules):
+        setattr(model, _GUARD, Guard(model, modules))
+
+
+def put_on(module: Any, compute: Callable[..., Any]) -> None:
+    """Let a module be computed by another function, of the module and its arguments."""
+    made = vars(module).setdefault(OWN, Forward(module))
+    made.compute, slot = compute, _slot(module)
+    if vars(module).get(slot) in (None, MethodType(type(module).forward, module)):
+        setattr(module, slot, made)
+
+
+def take_off(module: Any) -> bool:
+    """Undo `put_on`; return whether there was anything."""
+    made = vars(module).get(OWN)
+    if made is None or made.compute is None:
+        return False
+    made.compute = None
+    for slot in ("forward", "_old_forward"):
+        if vars(module).get(slot) is made:
+            delattr(module, slot)
+            if made.bound or slot == "_old_forward":
+                setattr(module, slot, MethodType(type(module).forward, module))
+            delattr(module, OWN)  # else it is still called by what was put around it
+    return True
 
 
 class Positions(NamedTuple):
@@ -58,14 +149,10 @@ class AttentionInputs:
             mask = logs.expand(-1, -1, like.size(2), -1) if mask is None else mask + logs
         return mask
 
-    def rotate(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
-        """Query and key after rotary embeddings."""
+    def rotate(self, x: Tensor, place: Tensor | None) -> Tensor:
+        """Queries or keys at these places after rotary embeddings, if there are any."""
         if self.positions.rotary is None:
-            return query, key
-        return self._rotate(query, self.rows), self._rotate(key, self.columns)
-
-    def _rotate(self, x: Tensor, place: Tensor | None) -> Tensor:
-        assert self.positions.rotary is not None
+            return x
         if place is None:
             cos, sin = (t[None, None] for t in self.positions.rotary)
         else:
@@ -82,7 +169,7 @@ class Removable(Protocol):
 
 
 class Layers(ABC):
-    """The layers of a model: `hf_layers.HFLayers`, `timm_layers.TimmLayers`."""
+    """The layers of a model: `hf_layers.HFLayers`, `timm.TimmLayers`."""
 
     layers: list[Any]  # first to last
     prefix: int  # number of tokens before the patches
@@ -94,10 +181,6 @@ class Layers(ABC):
     # of an attention module, tokens and `inputs`; without `inputs` what its class computes
     attend: Callable[..., Any]
     grid_reason = ""  # why the patches lie on no grid; empty where they do
-
-    @abstractmethod
-    def scale(self, layer: Any) -> float:
-        """Factor of the dot products of a layer."""
 
     @abstractmethod
     def positions(self, layer: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Positions:
@@ -122,11 +205,11 @@ class Layers(ABC):
     def first(self, layer: Any, x: Tensor, inputs: AttentionInputs) -> Tensor:
         """Tokens x plus the attention branch of a layer."""
         out = self.attention(layer)(self.norm(layer, x), inputs=inputs)
-        return x + _branch(layer, _BRANCH1, out[0] if isinstance(out, tuple) else out)
+        return x + through(layer, _BRANCH1, out[0] if isinstance(out, tuple) else out)
 
     def second(self, layer: Any, x: Tensor) -> Tensor:
         """Tokens x plus the MLP branch of a layer."""
-        return x + _branch(layer, _BRANCH2, layer.mlp(part_of(layer, _NORM2)(x)))
+        return x + through(layer, _BRANCH2, layer.mlp(part_of(layer, _NORM2)(x)))
 
     def matches_forward(self, layer: Any, tokens: int, **options: Any) -> bool:
         """Whether `first` and `second` agree with the layer's own forward on random tokens."""
@@ -180,13 +263,18 @@ def _bare(module: Any) -> Any:
     return made.eval()
 
 
+def scaling(attention: Any) -> float:
+    """Factor of the dot products of an attention module."""
+    return attention.scaling if hasattr(attention, "scaling") else attention.scale
+
+
 def part_of(layer: Any, names: tuple[str, ...]) -> Any:
     """The first part of a layer that has one of these names, or None."""
     return next((p for n in names if (p := getattr(layer, n, None)) is not None), None)
 
 
-def _branch(layer: Any, names: tuple[str, ...], x: Tensor) -> Tensor:
-    """A branch through the parts that the layer has: modules, or factors per feature."""
+def through(layer: Any, names: tuple[str, ...], x: Tensor) -> Tensor:
+    """Tokens or heads through the parts that the layer has: modules, or factors per feature."""
     for name in names:
         part = getattr(layer, name, None)
         if part is not None:

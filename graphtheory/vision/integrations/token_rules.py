@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from math import isqrt
 from typing import Any
 
 from graphtheory.patterns import TopK
@@ -128,15 +127,6 @@ class Semantic:
     tokens: int | Centers = 16
     base: int = 4
     with_global: bool = True
-
-    def make_centers(self) -> Centers:
-        """The module that computes the initial centers."""
-        if isinstance(self.tokens, Centers):
-            return self.tokens
-        whole = isinstance(self.tokens, int) and self.tokens > 0
-        if not whole or isqrt(self.tokens) ** 2 != self.tokens:
-            raise ValueError(f"tokens: got {self.tokens}, expected a square number or Centers")
-        return AveragePool(isqrt(self.tokens))
 
 
 What = TopK | Reduce | Semantic | Reducer | Mapping[int, Reducer] | Sequence[Reducer]

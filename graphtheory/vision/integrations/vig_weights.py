@@ -17,8 +17,7 @@ from graphtheory.vision.integrations.weights import (
 )
 from graphtheory.vision.models import ViG
 from graphtheory.vision.nn import GraphBlock, Grapher, MaxRelative
-from graphtheory.vision.nn.grapher import GraphStage
-from graphtheory.vision.nn.nearest import resized_similarity
+from graphtheory.vision.nn.grapher import GraphStage, resized_similarity
 
 _ROUNDING = 1e-3  # between two tables of places, of which one may have been in half precision
 

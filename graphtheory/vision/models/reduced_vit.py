@@ -92,7 +92,9 @@ class ReducedViT(ViT):
         self.after, self.proportional, self.inside = dict(after), proportional, inside
         self.prefix = len(self.embed.prefix) if prefix is None else prefix
         if proportional:
-            for layer in self._layers():
+            for layer in self.blocks.modules():
+                if not isinstance(layer, Attention):
+                    continue
                 if layer.bias is not None:
                     raise ValueError("proportional: attention has a bias, expected none")
                 layer.bias = SizeBias(layer.heads)
@@ -166,9 +168,6 @@ class ReducedViT(ViT):
         slot = compose_slots(before.slot, found.slot)
         place = compose_slots(found.place, before.place)
         return found._replace(slot=slot, place=place), score
-
-    def _layers(self) -> list[Attention]:
-        return [layer for layer in self.blocks.modules() if isinstance(layer, Attention)]
 
     def _log_size(self, size: Tensor, targets: int) -> Tensor | None:
         """The log of the source's size by edge, of `targets` rows an image."""

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from math import isqrt
 from typing import Any
 
 import torch
 from torch import Generator, Tensor, nn
 
 from graphtheory.graph import Grid, Neighborhood
-from graphtheory.nn import AttentionMap, Block, attention_maps
+from graphtheory.nn import Block
 from graphtheory.vision.models.vit import (
     ClassToken,
     ImageModel,
@@ -21,6 +20,7 @@ from graphtheory.vision.models.vit import (
     prenorm_block,
 )
 from graphtheory.vision.nn import Centers, MaskPool, NoPosition, RelativePosition, SemanticTokens
+from graphtheory.vision.nn.centers import centers_of
 from graphtheory.vision.nn.init import draw_parameter, init_transformer
 from graphtheory.vision.nn.patch import PatchTokens
 from graphtheory.vision.nn.token_sets import token_bipartite, token_cliques, token_windows
@@ -29,7 +29,9 @@ from graphtheory.vision.nn.token_sets import token_bipartite, token_cliques, tok
 class STViT(ImageModel):
     """Blocks on patches, semantic tokens of them, blocks on those tokens alone, one vector.
 
-    `stvit` and the named constructors put the parts together.
+    `stvit` and the named constructors put the parts together. In `attention_maps` patches attend to
+    patches, then semantic tokens to patches, then to tokens and patches of their image in this
+    order, at last tokens to tokens; nodes count image by image.
 
     Args:
         embed: Makes tokens of images, none of them without a place.
@@ -102,14 +104,6 @@ class STViT(ImageModel):
             x = block(x, neighborhood, relation=relation, **options)
         return self.norm(x).view(count, tokens, -1)
 
-    def attention_maps(self, images: Tensor) -> list[AttentionMap]:
-        """Who attended to whom in each layer, and with which weights [E, heads]; no dropout.
-
-        Patches attend to patches, then semantic tokens to patches, then to tokens and patches of
-        their image in this order, at last tokens to tokens; nodes count image by image.
-        """
-        return attention_maps(self, images)
-
     def assignment(self, images: Tensor) -> Tensor:
         """Weights [B, heads, M, N] of the patches in the last layer that sees them; no dropout.
 
@@ -144,7 +138,6 @@ def stvit(
     readout: type[ClassToken] = MeanToken,
     position: type[NoPosition] = NoPosition,
     with_global: bool = True,
-    residual_of_centers: bool = False,
     drop_path: float = 0.0,
     **block: Any,
 ) -> STViT:
@@ -154,28 +147,25 @@ def stvit(
     to the patches, the others are on semantic tokens. `tokens` is M, how many an image has, a
     square number; or what makes their centers, the default being `MaskPool`. `position` is their
     kind of positions: `NoPosition`, `LearnedPosition`, `ConditionalPosition`,
-    `RelativePosition`. `with_global` and `residual_of_centers` are those of `SemanticTokens`;
-    the readout has no token of its own. All other arguments as in `vit`.
+    `RelativePosition`. `with_global` is that of `SemanticTokens`; the readout has no token of its
+    own. All other arguments as in `vit`.
 
     Raises:
         ValueError: If the patch does not divide the image, tokens are no square, blocks leave none
-        of
-            `depth` for semantic tokens, or a readout needs a class token.
+            of `depth` for semantic tokens, or a readout needs a class token.
     """
     if readout.prefix:
         raise ValueError(f"readout: got {readout.__name__}, expected one without a class token")
     if not 0 <= base <= depth - semantic:
         raise ValueError(f"base: got {base}, expected 0..{depth - semantic}, depth less semantic")
-    centers = _centers(tokens, dim)
+    centers = centers_of(tokens, partial(MaskPool, dim=dim))
     places, rates = position(centers, dim), depth_rates(drop_path, depth)
     first = base + semantic
     layers = [prenorm_block(dim, heads, drop_path=p, **block) for p in rates[base:first]]
     return STViT(
         patch_tokens(dim, image_size, patch_size, in_channels),
         [prenorm_block(dim, heads, drop_path=p, **block) for p in rates[:base]],
-        SemanticTokens(
-            centers, layers, with_global=with_global, residual_of_centers=residual_of_centers
-        ),
+        SemanticTokens(centers, layers, with_global=with_global),
         [
             prenorm_block(dim, heads, drop_path=p, bias=places.bias(heads), **block)
             for p in rates[first:]
@@ -183,14 +173,6 @@ def stvit(
         readout.linear(dim, out_channels),
         position=places,
     )
-
-
-def _centers(tokens: int | Centers, dim: int) -> Centers:
-    if isinstance(tokens, Centers):
-        return tokens
-    if tokens < 1 or isqrt(tokens) ** 2 != tokens:
-        raise ValueError(f"tokens: got {tokens}, expected a square number or a kind of Centers")
-    return MaskPool(isqrt(tokens), dim)
 
 
 stvit_deit_tiny = partial(stvit, 192, 12, 3, drop_path=0.1)

@@ -10,7 +10,6 @@ from typing import Any
 from torch import Generator, Tensor, nn
 
 from graphtheory.graph import Grid
-from graphtheory.nn import Attention
 from graphtheory.nn.attention import record_calls
 from graphtheory.vision.models.dumbbell import Dumbbell, WindowTokens, token_order
 from graphtheory.vision.models.swin import (
@@ -89,15 +88,12 @@ class StagedSwin(HierarchicalViT):
         row on their grids. A row has a sum below 1: the rest went to semantic tokens.
         """
         made: Any = [part for part in self.modules() if isinstance(part, WindowTokens)][-1]
-        asked = made.blocks[1].attention
+        asked = (made, made.blocks[1].attention)
 
         def note(part: Any, *args: Any, **options: Any) -> Any:
-            if part is made:
-                return args[1]
-            return part.weights(*args, **options) if part is asked else None
+            return args[1] if part is made else part.weights(*args, **options)
 
-        found = record_calls(self, (Attention, WindowTokens), note, images)
-        grid, weights = (each for each in found if each is not None)
+        grid, weights = record_calls(self, asked.__contains__, note, images)
         one = Grid(1, grid.height, grid.width)
         order = token_order(one, made.window, made.side, images.device)[1]
         weights = weights.view(len(images), len(order), -1, weights.size(1)).permute(0, 3, 1, 2)

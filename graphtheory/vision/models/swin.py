@@ -15,7 +15,7 @@ from graphtheory.graph import Grid, Neighborhood, Windows
 from graphtheory.nn.attention import Attention, AttentionMap, record_calls
 from graphtheory.nn.bias import BucketBias
 from graphtheory.nn.blocks import Block
-from graphtheory.vision.models.vit import ImageModel, MeanToken, depth_rates
+from graphtheory.vision.models.vit import ImageModel, MeanToken, depth_rates, prenorm_block
 from graphtheory.vision.nn.init import init_transformer
 from graphtheory.vision.nn.patch import PatchEmbedding, PositionEmbedding, from_map, to_map
 from graphtheory.vision.nn.token_sets import token_windows
@@ -47,21 +47,6 @@ class ReorderedAttention(nn.Module):
     def on_nodes(self, x: Tensor, grid: Grid, *_: Any) -> list[Callable[[AttentionMap], Any]]:
         """What makes a map on nodes of the map of each of its attention layers, in order."""
         raise NotImplementedError
-
-
-def maps_on_nodes(model: nn.Module, images: Tensor) -> list[AttentionMap]:
-    """`nn.attention_maps`, with nodes as they count outside of a `ReorderedAttention`."""
-    waiting: deque[Callable[[AttentionMap], AttentionMap]] = deque()
-
-    def note(part: Any, *args: Any, **options: Any) -> AttentionMap | None:
-        if isinstance(part, ReorderedAttention):
-            waiting.extendleft(reversed(part.on_nodes(*args)))
-            return None
-        found = AttentionMap(args[1], part.weights(*args, **options))
-        return waiting.popleft()(found) if waiting else found
-
-    found = record_calls(model, (Attention, ReorderedAttention), note, images)
-    return [each for each in found if each is not None]
 
 
 def _of_windows(windows: Windows, found: AttentionMap) -> AttentionMap:
@@ -145,7 +130,18 @@ class HierarchicalViT(ImageModel):
         window by window (`dumbbell.token_order`), those of an image before its patches where both
         send.
         """
-        return maps_on_nodes(self, images)
+        waiting: deque[Callable[[AttentionMap], AttentionMap]] = deque()
+
+        def note(part: Any, *args: Any, **options: Any) -> AttentionMap | None:
+            if isinstance(part, ReorderedAttention):
+                waiting.extendleft(reversed(part.on_nodes(*args)))
+                return None
+            found = AttentionMap(args[1], part.weights(*args, **options))
+            return waiting.popleft()(found) if waiting else found
+
+        asked = (Attention, ReorderedAttention)
+        found = record_calls(self, lambda part: isinstance(part, asked), note, images)
+        return [each for each in found if each is not None]
 
 
 class Swin(HierarchicalViT):
@@ -196,14 +192,10 @@ class Swin(HierarchicalViT):
         return x, grid
 
 
-def window_block(
-    dim: int, heads: int, window: int, *, drop_path: float = 0.0, mlp_ratio: float = 4.0,
-    eps: float = 1e-5, **attention: Any,
-) -> Block:  # fmt: skip
-    """A `Block` with a bias by relative position; `Attention` takes the other options."""
+def window_block(dim: int, heads: int, window: int, *, eps: float = 1e-5, **options: Any) -> Block:
+    """A `prenorm_block`, which takes the other options, with a bias by relative position."""
     bias = BucketBias((2 * window - 1) ** 2, heads)
-    layer = Attention(dim, heads, bias=bias, **attention)
-    return Block(layer, drop_path=drop_path, mlp_ratio=mlp_ratio, eps=eps)
+    return prenorm_block(dim, heads, bias=bias, eps=eps, **options)
 
 
 def window_stage(

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from graphtheory.graph import Grid
 from graphtheory.nn import Attention, AttentionMap
+from graphtheory.nn.attention import record_calls
 from graphtheory.vision.models.swin import HierarchicalViT
 from graphtheory.vision.models.vit import MeanToken, depth_rates, patches_along
 from graphtheory.vision.nn import (
@@ -22,7 +23,7 @@ from graphtheory.vision.nn import (
     NearestNeighbors,
     PositionEmbedding,
 )
-from graphtheory.vision.nn.grapher import GraphStage, PatchGraph, patch_graphs_of
+from graphtheory.vision.nn.grapher import GraphStage, PatchGraph
 from graphtheory.vision.nn.init import init_transformer
 from graphtheory.vision.nn.messages import GroupedLinear
 
@@ -49,7 +50,7 @@ class ViG(HierarchicalViT):
         with 16.8 G operations for 16.8 G. Of Pyramid ViG-M the published 51.7 M count 2.16 M of
         fixed tables of places, those of the others do not; no such table is kept here.
         Differs: see `MaxRelative`, `NearestNeighbors` and, without ``resized_places=True``,
-        `nn.nearest.position_similarity`; nodes left over at the border are averaged in smaller
+        `nn.grapher.position_similarity`; nodes left over at the border are averaged in smaller
         groups.
 
     Example:
@@ -96,7 +97,7 @@ class ViG(HierarchicalViT):
 
     def graphs(self, images: Tensor) -> list[PatchGraph]:
         """The graph of each block: ``neighborhood.edge_index()``, or `drawing` for a picture."""
-        return patch_graphs_of(self, images)
+        return record_calls(self, lambda part: isinstance(part, Grapher), Grapher.graph, images)
 
     def attention_maps(self, images: Tensor) -> list[AttentionMap]:
         """Who sent to whom in each block, and what each edge had part in, [E, heads].
@@ -175,7 +176,7 @@ def pyramid_vig(
     Each stage has features of a node `dims`, multiples of 4, `depths` blocks, and sources that are
     means of `reduce` rows and columns of nodes. The patch size is that of the first stage. With
     `resized_places` sources lie where the published weights expect them, see
-    `nn.nearest.resized_similarity`. All other arguments as in `vig`; the number of neighbors does
+    `nn.grapher.resized_similarity`. All other arguments as in `vig`; the number of neighbors does
     not grow.
 
     Raises:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
         OverlapPool,
         SemanticTokens,
     )
-    from graphtheory.vision.nn.grapher import GraphBlock, Grapher
+    from graphtheory.vision.nn.grapher import GraphBlock, Grapher, NearestNeighbors
     from graphtheory.vision.nn.heads import MLPHead, TransformerHead
     from graphtheory.vision.nn.messages import (
         AttentionMessage,
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
         SageMessage,
         SumMessage,
     )
-    from graphtheory.vision.nn.nearest import NearestNeighbors
     from graphtheory.vision.nn.patch import ConvStem, PatchEmbedding, PositionEmbedding
     from graphtheory.vision.nn.positions import (
         ConditionalPosition,
@@ -36,8 +35,7 @@ if TYPE_CHECKING:
         RelativePosition,
         SinusoidalPositions,
     )
-    from graphtheory.vision.nn.reduce import unmerge
-    from graphtheory.vision.nn.reducers import Fuse, Keep, Merge, decreasing
+    from graphtheory.vision.nn.reduce import Fuse, Keep, Merge, decreasing, unmerge
 
 __all__ = [
     "AttentionMessage", "AveragePool", "Centers", "ConditionalPosition", "ConvStem",

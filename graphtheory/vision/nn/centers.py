@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from math import isqrt
 
 import torch
 from torch import Generator, Tensor, nn
@@ -11,7 +12,7 @@ from torch import Generator, Tensor, nn
 from graphtheory.graph import Grid, Neighborhood
 from graphtheory.nn.blocks import Block
 from graphtheory.vision.nn.init import draw_parameter
-from graphtheory.vision.nn.patch import from_map, to_map
+from graphtheory.vision.nn.patch import check_nodes, from_map, to_map
 
 
 class Centers(nn.Module):
@@ -42,14 +43,21 @@ class Centers(nn.Module):
         raise NotImplementedError
 
     def forward(self, x: Tensor, grid: Grid) -> Tensor:
-        if x.dim() != 2 or x.size(0) != grid.num_nodes:
-            expected = f"expected [{grid.num_nodes}, dim] for {grid}"
-            raise ValueError(f"x: shape {tuple(x.shape)}, {expected}")
+        check_nodes(x, grid)
         if self.tokens > grid.size:
             raise ValueError(
                 f"tokens: {self.tokens} semantic tokens of {grid.size} patches, expected no more"
             )
         return self.pool(x.view(grid.count, grid.size, -1), grid).flatten(0, 1)
+
+
+def centers_of(tokens: int | Centers, kind: Callable[[int], Centers]) -> Centers:
+    """The centers themselves, or those of a kind of them on a square of as many tokens."""
+    if isinstance(tokens, Centers):
+        return tokens
+    if not isinstance(tokens, int) or tokens < 1 or isqrt(tokens) ** 2 != tokens:
+        raise ValueError(f"tokens: got {tokens}, expected a square number or a kind of Centers")
+    return kind(isqrt(tokens))
 
 
 class OnGrid(Centers):
@@ -213,13 +221,12 @@ class SemanticTokens(nn.Module):
         centers: Makes P.
         blocks: The layers, first to last.
         with_global: Whether there is a G.
-        residual_of_centers: The second layer's attention is added to P in place of S_1 + G.
 
     Shapes:
         x [B * N, dim] and its grid -> [B * M, dim].
 
     Raises:
-        ValueError: No layer; a G or a residual P with one layer alone.
+        ValueError: No layer; a G with one layer alone.
 
     Source:
         Chang et al. (2023), section 3.2. One norm serves query, key and value, and the residual of
@@ -227,19 +234,13 @@ class SemanticTokens(nn.Module):
     """
 
     def __init__(
-        self,
-        centers: Centers,
-        blocks: Sequence[Block],
-        *,
-        with_global: bool = True,
-        residual_of_centers: bool = False,
+        self, centers: Centers, blocks: Sequence[Block], *, with_global: bool = True
     ) -> None:
         super().__init__()
-        least = 2 if with_global or residual_of_centers else 1
+        least = 2 if with_global else 1
         if len(blocks) < least:
             raise ValueError(f"blocks: got {len(blocks)}, expected at least {least}")
         self.centers, self.blocks = centers, nn.ModuleList(blocks)
-        self.residual_of_centers = residual_of_centers
         shape = (centers.tokens, blocks[0].attention.dim)
         self.global_centers = nn.Parameter(torch.zeros(shape)) if with_global else None
 
@@ -263,11 +264,10 @@ class SemanticTokens(nn.Module):
         options = {"images": grid.count, "generator": generator}
         tokens = self.blocks[0](centers, of_patches, sources=x, **options)
         for i, block in enumerate(self.blocks[1:]):
-            query, residual = tokens, centers if self.residual_of_centers and i == 0 else None
-            if self.global_centers is not None and i == 0:
-                query = tokens + self.global_centers.repeat(grid.count, 1)
             sources = tokens_and_patches(tokens, x, grid.count).flatten(0, 1)
-            tokens = block(query, of_both, sources=sources, residual=residual, **options)
+            if self.global_centers is not None and i == 0:
+                tokens = tokens + self.global_centers.repeat(grid.count, 1)
+            tokens = block(tokens, of_both, sources=sources, **options)
         return tokens
 
 

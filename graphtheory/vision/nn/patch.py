@@ -107,10 +107,15 @@ def from_map(maps: Tensor) -> tuple[Tensor, Grid]:
     return maps.permute(0, 2, 3, 1).flatten(0, 2), Grid(count, height, width)
 
 
-def to_map(x: Tensor, grid: Grid) -> Tensor:
-    """Nodes [B * h * w, dim] as maps [B, dim, h, w]."""
+def check_nodes(x: Tensor, grid: Grid) -> None:
+    """Raise ValueError unless there is a row for each node of a grid."""
     if x.dim() != 2 or x.size(0) != grid.num_nodes:
         raise ValueError(f"x: shape {tuple(x.shape)}, expected [{grid.num_nodes}, dim] for {grid}")
+
+
+def to_map(x: Tensor, grid: Grid) -> Tensor:
+    """Nodes [B * h * w, dim] as maps [B, dim, h, w]."""
+    check_nodes(x, grid)
     return x.view(grid.count, grid.height, grid.width, -1).permute(0, 3, 1, 2)
 
 

@@ -159,7 +159,18 @@ class LearnedPosition(NoPosition):
         return tokens + self.table.repeat(images, 1)
 
 
-class ConditionalPosition(NoPosition):
+class OnCenters(NoPosition):
+    """Positions of centers that lie on a grid; ValueError for others."""
+
+    def __init__(self, centers: Centers, dim: int) -> None:
+        super().__init__(centers, dim)
+        if centers.side is None:
+            kind = type(centers).__name__
+            raise ValueError(f"centers: {kind} has no grid, expected centers on one")
+        self.side = centers.side
+
+
+class ConditionalPosition(OnCenters):
     """A depthwise 3 x 3 convolution of the tokens on their grid, added to them.
 
     Arguments and shapes as in `NoPosition`.
@@ -173,7 +184,6 @@ class ConditionalPosition(NoPosition):
 
     def __init__(self, centers: Centers, dim: int) -> None:
         super().__init__(centers, dim)
-        self.side = side_of(centers)
         self.depthwise = nn.Conv2d(dim, dim, 3, padding=1, groups=dim)
 
     def forward(self, tokens: Tensor, images: int) -> Tensor:
@@ -181,7 +191,7 @@ class ConditionalPosition(NoPosition):
         return tokens + from_map(self.depthwise(maps))[0]
 
 
-class RelativePosition(NoPosition):
+class RelativePosition(OnCenters):
     """A learned bias of attention by relative position on the grid of centers, in every block.
 
     Arguments and shapes as in `NoPosition`.
@@ -190,16 +200,5 @@ class RelativePosition(NoPosition):
         ValueError: Centers without a grid.
     """
 
-    def __init__(self, centers: Centers, dim: int) -> None:
-        super().__init__(centers, dim)
-        self.side = side_of(centers)
-
     def bias(self, heads: int) -> BucketBias:
         return BucketBias((2 * self.side - 1) ** 2, heads)
-
-
-def side_of(centers: Centers) -> int:
-    """The side of the grid of centers."""
-    if centers.side is None:
-        raise ValueError(f"centers: {type(centers).__name__} has no grid, expected centers on one")
-    return centers.side

@@ -28,8 +28,9 @@ from graphtheory.vision.nn.reduce import Clean, Random
 hf = pytest.importorskip("transformers")
 
 from graphtheory.vision.integrations import hf_apply  # noqa: E402
-from graphtheory.vision.integrations.hf_apply import apply, decoded, encoded, from_pretrained, undo  # noqa: E402
+from graphtheory.vision.integrations.hf_apply import apply, from_pretrained, undo  # noqa: E402
 from graphtheory.vision.integrations.token_hooks import Reduce, Semantic, trace  # noqa: E402
+from graphtheory.vision.integrations.token_rules import decoded, encoded  # noqa: E402
 
 if not hasattr(hf.ViTModel(hf.ViTConfig(num_hidden_layers=1)), "layers"):
     pytest.skip("an older transformers builds its layers otherwise", allow_module_level=True)

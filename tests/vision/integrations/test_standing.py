@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize, prune
 
 from graphtheory.patterns import TopK
-from graphtheory.vision.integrations import timm, timm_layers, token_hooks, token_layers
+from graphtheory.vision.integrations import timm, token_hooks, token_layers
 from graphtheory.vision.integrations.timm import Semantic
 from graphtheory.vision.nn import Fuse, Keep, Merge
 from tests.vision.integrations.test_timm_attention import StandIn, drawn
@@ -398,7 +398,7 @@ def test_a_forward_that_is_overwritten_is_seen(
     def take_off(module: Any) -> bool:
         return vars(module).pop("forward", None) is not None
 
-    for place in (token_hooks, token_layers, timm_layers, hf_apply):
+    for place in (token_hooks, token_layers, timm, hf_apply):
         for made in (put_on, take_off):
             monkeypatch.setattr(place, made.__name__, made, raising=False)
     for place in (token_hooks, timm, hf_apply):

@@ -3,8 +3,8 @@ import torch
 from torch import Tensor, nn
 
 from graphtheory.graph import Grid
-from graphtheory.vision.nn import GraphBlock, Grapher, MaxRelative, NearestNeighbors, nearest
-from graphtheory.vision.nn.nearest import coarser, position_similarity, resized_similarity
+from graphtheory.vision.nn import GraphBlock, Grapher, MaxRelative, NearestNeighbors, grapher
+from graphtheory.vision.nn.grapher import coarser, position_similarity, resized_similarity
 
 CPU = torch.device("cpu")
 
@@ -40,7 +40,7 @@ def test_images_stay_apart_however_many_are_in_memory(monkeypatch: pytest.Monkey
             x[7 * image : 7 * image + 7], sources[4 * image : 4 * image + 4]
         )
         assert torch.equal(whole[7 * image : 7 * image + 7], alone + 4 * image)
-    monkeypatch.setattr(nearest, "_NUMBERS", 30)  # 28 are one image
+    monkeypatch.setattr(grapher, "_NUMBERS", 30)  # 28 are one image
     assert torch.equal(NearestNeighbors(3)(x, sources, images=3), whole)
 
 

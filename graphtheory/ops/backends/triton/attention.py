@@ -11,7 +11,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from graphtheory.ops.backends.triton.parts import (
+from graphtheory.ops.backends.triton.primitives import (
     SIZES,
     by_head,
     cast,
@@ -181,45 +181,6 @@ def merge(
     )  # fmt: skip
 
 
-@triton.jit
-def _row_stats(
-    g, out, softmax_stats, row, live, head, head_live, column, exists,
-    HEADS: tl.constexpr, DIM: tl.constexpr, ACC: tl.constexpr, STATS: tl.constexpr,
-    G: tl.constexpr, C: tl.constexpr,
-):  # fmt: skip
-    """Of rows with gradient g [R, F] maximum, log of the sum, and mean gradient of weights, [R, G].
-
-    A rounded output would leave a gradient where the true one is 0, as of sources all alike.
-    """
-    if STATS > 2:
-        was = own(softmax_stats + 2 * HEADS, row, live, column, exists, STATS * HEADS, ACC)
-    else:
-        was = own(out, row, live, column, exists, HEADS * DIM, ACC)
-    mean = row_by_head(g * was, G, C)
-    best = finite(per_row(softmax_stats, STATS * row, live, head, head_live, HEADS, ACC))
-    return best, per_row(softmax_stats, STATS * row + 1, live, head, head_live, HEADS, ACC), mean
-
-
-@triton.jit
-def _logit_grad(
-    s, v, g, best, log_sum, mean, whole, edge, head, seed, threshold, kept,
-    HEADS: tl.constexpr, ACC: tl.constexpr, CHUNK: tl.constexpr, G: tl.constexpr, C: tl.constexpr,
-):  # fmt: skip
-    """Kept weights [R, B, G] and gradients of logits of B edges; `whole` if rows have no others."""
-    p = tl.exp((s - best[:, None, :]) - log_sum[:, None, :])
-    up = by_head(g[:, None, :] * v, G, C)
-    factor = tl.full((), 1.0, ACC)
-    if seed is not None:
-        factor = dropout_factor(edge, head, seed, threshold, kept, HEADS, ACC)
-        up *= factor
-    if CHUNK == 0:  # noqa: SIM102 - known when the kernel is compiled, the other when it runs
-        if whole:  # no need of what was rounded
-            total = tl.sum(p, 1)
-            p /= tl.where(total == 0, 1.0, total)[:, None, :]
-            mean = tl.sum(p * up, 1)
-    return p * factor, p * (up - mean[:, None, :])
-
-
 @triton.jit(do_not_specialize=SIZES)
 def targets(
     rows, starts, indptr, count, of_target,
@@ -230,17 +191,24 @@ def targets(
     STATS: tl.constexpr,
     CHUNK: tl.constexpr, R: tl.constexpr, B: tl.constexpr, G: tl.constexpr, C: tl.constexpr,
 ):  # fmt: skip
-    """Write kept weights of edges, gradients of logits or leaky sums; these added up by row."""
+    """Write kept weights of edges, gradients of logits or leaky sums; these added up by row.
+
+    A rounded output would leave a gradient where the true one is 0, as of sources all alike: if
+    STATS is more than 2 the mean gradient of a row's weights is that of the output before.
+    """
     row, place, live, start, stop = span(rows, starts, indptr, count, R, CHUNK)
     head, head_live, column, exists = features(HEADS, DIM, G, C)
     mine = _of_target(
         query, dst_score, row, live, head, head_live, column, exists, HEADS, DIM, ACC, R, G
     )
     g = own(grad, row, live, column, exists, HEADS * DIM, ACC)
-    best, log_sum, mean = _row_stats(
-        g, out, softmax_stats, row, live, head, head_live, column, exists,
-        HEADS, DIM, ACC, STATS, G, C,
-    )  # fmt: skip
+    if STATS > 2:
+        was = own(softmax_stats + 2 * HEADS, row, live, column, exists, STATS * HEADS, ACC)
+    else:
+        was = own(out, row, live, column, exists, HEADS * DIM, ACC)
+    mean = row_by_head(g * was, G, C)
+    best = finite(per_row(softmax_stats, STATS * row, live, head, head_live, HEADS, ACC))
+    log_sum = per_row(softmax_stats, STATS * row + 1, live, head, head_live, HEADS, ACC)
     sums = tl.zeros_like(mine)
     longest = tl.max(stop - start, 0).to(tl.int32)
     for offset in range(0, longest, B):
@@ -248,10 +216,20 @@ def targets(
             offset, start, stop, head, head_live, column, exists, mine, indices, key, value,
             src_score, bias, bucket, table, scale, HEADS, DIM, BUCKETS, ACC, B, G, C,
         )  # fmt: skip
-        weight, found = _logit_grad(
-            s, v, g, best, log_sum, mean, longest <= B, edge, head, seed, threshold, kept,
-            HEADS, ACC, CHUNK, G, C,
-        )  # fmt: skip
+        weight = tl.exp((s - best[:, None, :]) - log_sum[:, None, :])
+        up = by_head(g[:, None, :] * v, G, C)
+        factor = tl.full((), 1.0, ACC)
+        if seed is not None:
+            factor = dropout_factor(edge, head, seed, threshold, kept, HEADS, ACC)
+            up *= factor
+        expected = mean
+        if CHUNK == 0:  # noqa: SIM102 - known when the kernel is compiled, the other when it runs
+            if longest <= B:  # rows have no other edges, so no need of what was rounded
+                total = tl.sum(weight, 1)
+                weight /= tl.where(total == 0, 1.0, total)[:, None, :]
+                expected = tl.sum(weight * up, 1)
+        found = weight * (up - expected[:, None, :])
+        weight *= factor
         if query is not None:
             sums += tl.sum(spread(found, C) * slopes, 1)
         else:

@@ -25,7 +25,7 @@ from graphtheory.ops.backends.triton.launch import (
     room_like,
     weighted_sums,
 )
-from graphtheory.ops.backends.triton.parts import (
+from graphtheory.ops.backends.triton.primitives import (
     SIZES,
     cast,
     features,
@@ -214,8 +214,7 @@ def edge_attention(
             table,
             bucket,
         )
-    (weights,), acc = room_like(logits), logits.dtype
-    over_logits(primitives.softmax, indptr, query.size(1), [logits, weights], acc)
+    weights, acc = over_logits(primitives.softmax, indptr, logits), logits.dtype
     dropped = _dropped(weights, dropout, seed)
     (out,) = room_like(query)
     weighted_sums(indptr, indices, None, dropped, value, out, acc)
@@ -236,8 +235,7 @@ def edge_attention_backward(
     up = edge_dot(indptr, indices, grad, value, wide=True)
     _add_dots(indptr, parts, grad_sums, up)
     up = _dropped(up, dropout, seed)
-    (logits,) = room_like(up)
-    over_logits(primitives.softmax_backward, indptr, shape[0], [weights, up, logits], acc)
+    logits = over_logits(primitives.softmax_backward, indptr, weights, up)
     dropped = _dropped(weights, dropout, seed)
     of_query, of_key, of_value = room_like(query, key, value)
     weighted_sums(indptr, indices, None, logits, key, of_query, acc, scale)

@@ -169,27 +169,18 @@ def additive_attention_backward(
         attention_kernels.scored_sources, t_indptr, value.shape[1:], [of_value, of_src], args,
         ACC=stats.dtype,
     )  # fmt: skip
-    return of_value, made(_flat, of_src), made(_flat, of_dst), grads
-
-
-def _flat(scores: Tensor) -> Tensor:
-    return scores[..., 0]
-
-
-def _rows_of_logits(kernel: Any, indptr: Tensor, *inputs: Tensor) -> Tensor:
-    (out,) = room_like(inputs[0])
-    over_logits(kernel, indptr, out.size(1), [*plain(*inputs), out], sum_type(*inputs))
-    return out
+    flat = (made(lambda scores: scores[..., 0], scores) for scores in (of_src, of_dst))
+    return of_value, *flat, grads
 
 
 def edge_softmax(indptr: Tensor, logits: Tensor) -> Tensor:
     """Weights [E, H]."""
-    return _rows_of_logits(primitives.softmax, indptr, logits)
+    return over_logits(primitives.softmax, indptr, logits)
 
 
 def edge_softmax_backward(indptr: Tensor, weights: Tensor, grad: Tensor) -> Tensor:
     """Gradient of the logits [E, H]."""
-    return _rows_of_logits(primitives.softmax_backward, indptr, weights, grad)
+    return over_logits(primitives.softmax_backward, indptr, weights, grad)
 
 
 def sums(

@@ -199,9 +199,12 @@ def merge_softmax(
     over_long(attention.merge, long, bounds, part, given, STATS=stats.size(1))
 
 
-def over_logits(kernel: Any, indptr: Tensor, heads: int, args: Sequence[Any], acc: Any) -> None:
-    """Run a kernel of [E, H] numbers on every row, long ones in wide steps instead of chunks."""
+def over_logits(kernel: Any, indptr: Tensor, *inputs: Tensor) -> Tensor:
+    """What a kernel makes of numbers [E, H] of rows, long ones in wide steps instead of chunks."""
+    (out,), acc = room_like(inputs[0]), sum_type(*inputs)
+    args = plain(*inputs)
     rows, indptr = _rows_of(indptr)
+    heads = out.size(1)
     group = min(power(heads), 64)
     for part in rows.bins:
         edges, count, warps = part.edges, 1, 1
@@ -212,13 +215,10 @@ def over_logits(kernel: Any, indptr: Tensor, heads: int, args: Sequence[Any], ac
             count = max(1, _LOGITS // (edges * group))
         launch(
             kernel, (ceiling(part.count, count), ceiling(heads, group)), indptr,
-            part.rows, None, indptr, part.count, *args,
+            part.rows, None, indptr, part.count, *args, out,
             HEADS=heads, ACC=acc, CHUNK=0, R=count, B=edges, G=group, warps=warps,
         )  # fmt: skip
-
-
-def _total(parts: Tensor) -> Tensor:
-    return parts.sum(0)
+    return out
 
 
 def by_bucket(bucket: Tensor | None, values: Tensor, num_buckets: int) -> Tensor:
@@ -237,4 +237,4 @@ def by_bucket(bucket: Tensor | None, values: Tensor, num_buckets: int) -> Tensor
         bucket.contiguous(), values, out, edges,
         HEADS=heads, BUCKETS=num_buckets, ACC=values.dtype, B=step, Z=rows, G=group,
     )  # fmt: skip
-    return made(_total, out)
+    return made(lambda parts: parts.sum(0), out)

@@ -29,7 +29,7 @@ from graphtheory.ops.backends.triton.launch import (
     room_like,
     weighted_sums,
 )
-from graphtheory.ops.backends.triton.parts import (
+from graphtheory.ops.backends.triton.primitives import (
     SIZES,
     by_head,
     cast,
@@ -307,10 +307,6 @@ def relu_sum_backward(
     return of_value, of_features
 
 
-def _over_heads(parts: Tensor) -> Tensor:
-    return parts.sum(1)
-
-
 def gated_sum(
     indptr: Tensor, ends: Tensor, perm: Tensor | None, gates: tuple[Tensor | None, ...],
     other: Tensor, own: Tensor | None = None, *, sums: bool = True, of_edge: bool = False,
@@ -324,4 +320,5 @@ def gated_sum(
         )
     )  # fmt: skip
     _messages(indptr, other, [out, of_rows], ends, perm, *gates, other, own, of_edges, relu=False)
-    return out, *(None if t is None else made(_over_heads, t) for t in (of_rows, of_edges))
+    summed = (t if t is None else made(lambda t: t.sum(1), t) for t in (of_rows, of_edges))
+    return out, *summed

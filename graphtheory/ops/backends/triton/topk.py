@@ -25,7 +25,7 @@ from graphtheory.ops.backends.triton.launch import (
     room,
     room_like,
 )
-from graphtheory.ops.backends.triton.parts import cast, factor_of
+from graphtheory.ops.backends.triton.primitives import cast, factor_of
 from graphtheory.ops.backends.triton.topk_parts import (
     ROWS,
     STATS,

@@ -21,7 +21,7 @@ import torch
 import triton
 import triton.language as tl
 
-from graphtheory.ops.backends.triton.parts import cast, finite
+from graphtheory.ops.backends.triton.primitives import cast, finite
 
 STATS = tl.constexpr(5)
 ROWS = tl.constexpr(16)  # of a product, at least

@@ -20,7 +20,7 @@ from graphtheory.ops.backends import triton_csr
 from graphtheory.ops.backends.cpu.attention.rows import kept
 from graphtheory.ops.backends.triton import bins, launch
 from graphtheory.ops.backends.triton import kernels as triton_kernels
-from graphtheory.ops.backends.triton.parts import dropout_factor
+from graphtheory.ops.backends.triton.primitives import dropout_factor
 from graphtheory.ops.call import AttentionCall
 from graphtheory.ops.dropout import draw_seed
 from graphtheory.ops.look_up import _rows
