@@ -63,15 +63,16 @@ def rows_of(graph: Neighborhood) -> Rows:
     return indptr, indices
 
 
-def as_hops(name: str, value: int, low: int, high: int) -> int:
-    """A whole number in low..high."""
+def as_hops(name: str, value: int, low: int, high: int | None, unit: str = "hops") -> int:
+    """A whole number in low..high; None is any number from `low` on."""
     try:
-        hops = operator.index(value)
+        number = operator.index(value)
     except TypeError:
-        raise TypeError(f"{name}: got {value!r}, expected a whole number of hops") from None
-    if isinstance(value, bool) or not low <= hops <= high:
-        raise ValueError(f"{name}: got {value!r}, expected hops in {low}..{high}")
-    return hops
+        raise TypeError(f"{name}: got {value!r}, expected a whole number of {unit}") from None
+    if isinstance(value, bool) or number < low or (high is not None and number > high):
+        wanted = f"at least {low}" if high is None else f"{unit} in {low}..{high}"
+        raise ValueError(f"{name}: got {value!r}, expected {wanted}")
+    return number
 
 
 def as_ids(name: str, value: Tensor, num_nodes: int, *, rows: int | None = None) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import scipy.sparse
+import scipy.sparse.csgraph
 import torch
 from torch import Tensor
 
@@ -91,7 +91,7 @@ def shortest_path_distance(
 class Reachability(NamedTuple):
     """Components of a graph, which decide whether a path exists."""
 
-    strong: np.ndarray
+    strong: np.ndarray  # never decreasing along an edge
     weak: np.ndarray
     order: np.ndarray  # nodes by strong component, sources first
 
@@ -99,18 +99,25 @@ class Reachability(NamedTuple):
 @kept_with_graph
 def reachability(graph: Neighborhood) -> Reachability:
     """Components of the graph (cached)."""
-    rows = rows_of(graph)
-    strong = _loops.strong_components(*rows)
-    return Reachability(strong, _loops.weak_components(*rows), np.argsort(strong, kind="stable"))
+    weak = _loops.weak_components(*rows_of(graph))
+    # by Tarjan's algorithm, which ends a component after those that its edges lead to
+    _, strong = scipy.sparse.csgraph.connected_components(_matrix_of(graph), connection="strong")
+    return Reachability(strong, weak, np.argsort(strong, kind="stable"))
+
+
+def _matrix_of(graph: Neighborhood) -> scipy.sparse.csr_array:
+    """An entry for each edge."""
+    indptr, indices = rows_of(graph)
+    entries = (np.ones(len(indices), np.int8), indices, indptr)
+    return scipy.sparse.csr_array(entries, shape=(graph.num_dst, graph.num_src))
 
 
 @kept_with_graph
 def columns_of(graph: Neighborhood) -> Rows:
     """(indptr, indices) of the edges by source; those of `rows_of` where both are equal."""
-    indptr, indices = rows = rows_of(graph)
-    entries = (np.ones(len(indices), np.int8), indices, indptr)
-    turned = scipy.sparse.csr_array(entries, shape=(graph.num_dst, graph.num_src)).tocsc()
-    found = tuple(part.astype(indptr.dtype, copy=False) for part in (turned.indptr, turned.indices))
+    rows, turned = rows_of(graph), _matrix_of(graph).tocsc()
+    parts = (turned.indptr, turned.indices)
+    found = tuple(part.astype(rows[0].dtype, copy=False) for part in parts)
     return rows if all(map(np.array_equal, rows, found)) else found
 
 
@@ -153,18 +160,11 @@ def _balls(
     num_nodes = num_nodes_of(graph)
     radius = as_hops("radius", radius, 0, MAX_CUTOFF)
     inner = as_hops("inner", inner, 0, radius)
-    most = graph.num_edges if max_degree is None else as_degree(max_degree)
+    most = graph.num_edges
+    if max_degree is not None:
+        most = as_hops("max_degree", max_degree, 1, None, "edges")
     ids = torch.arange(num_nodes) if targets is None else as_ids("targets", targets, num_nodes)
     return rows_of(graph), ids, (inner, radius, most)
-
-
-def as_degree(value: int) -> int:
-    """A whole number of edges, at least 1."""
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError(f"max_degree: got {value!r}, expected a whole number of edges")
-    if value < 1:
-        raise ValueError(f"max_degree: got {value}, expected at least 1")
-    return value
 
 
 def hop_ball(
