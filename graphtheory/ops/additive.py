@@ -56,7 +56,7 @@ _attention = FusedOp(
 
 def run_attention(call: Call, backend: Backend) -> Tensor:
     """Run a checked call on a backend."""
-    if not backend.fuses_additive_attention:
+    if not hasattr(backend.kernels, "additive_attention"):
         return _composed(call, backend)
     seed, slope, dropout = call.options
     parts = structure(call, backend)
@@ -147,7 +147,7 @@ def _score_definition(a: Any) -> Tensor:
     return reference.additive_score(a.source, a.target, a.att, a.features, a.matrix, a.slope, nb)
 
 
-_score = FusedOp(
+score = FusedOp(
     "additive_score",
     "source:MHD target:NHD att:HD features:EK matrix:HKD slope:float parts:parts",
     "EH",
@@ -157,12 +157,6 @@ _score = FusedOp(
     ),
     definition=_score_definition,
 )
-
-
-def run_score(call: Call, backend: Backend) -> Tensor:
-    """Scores [E, H] by the kernels of a backend; see `additive_score`."""
-    parts = structure(call, backend)
-    return _score(*call.tensors, *call.options, parts, backend.name, plan=call.plan)
 
 
 def additive_score(

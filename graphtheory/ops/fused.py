@@ -93,7 +93,7 @@ def composed(call: AttentionCall, backend: Backend) -> Tensor:
     """A checked call as one primitive after another, differentiable any number of times."""
     nb, wide = call.neighborhood, sum_type(call.query)
     query, key, value = (t.to(wide) for t in (call.query, call.key, call.value))
-    logits = call.scale * kernels.edge_dot(Call("edge_dot", nb, (query, key)), backend)
+    logits = call.scale * kernels.edge_dot.of_call(Call("edge_dot", nb, (query, key)), backend)
     if call.bias is not None:
         logits = logits + bias_per_edge(call.bias).to(wide)
     weights = kernels.edge_softmax(Call("edge_softmax", nb, (logits,)), backend)

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.functional import embedding
 
 from graphtheory.ops.arguments import BucketedBias
-from graphtheory.ops.operator import operator
+from graphtheory.ops.operator import Operator
 
 _FEW = 256  # rows of a table whose gradient is summed by bucket: every 32 of them are one more pass
 
@@ -69,15 +69,20 @@ def _by_bucket(rows: Tensor) -> bool:
     return few and any(not kernel.objections(rows.device) for kernel in _kernels)
 
 
-@operator("graphtheory::look_up", "any any")
-def _rows(table: Tensor, row: Tensor) -> Tensor:
-    return embedding(row.long(), table)
-
-
-@operator("graphtheory::sum_by_row", "any any any")
-def _sums(values: Tensor, row: Tensor, count: int) -> Tensor:
+def _sum_by_row(values: Tensor, row: Tensor, count: int) -> Tensor:
     wide = torch.promote_types(values.dtype, torch.float32)
     return _kernels[0].sums(row, values.to(wide).contiguous(), count).to(values.dtype)
+
+
+_rows = Operator(
+    "graphtheory::look_up", "table:any row:any", ["any"],
+    lambda table, row: embedding(row.long(), table),
+    lambda table, row: table.new_empty(row.size(0), table.size(1)),
+)  # fmt: skip
+_sums = Operator(
+    "graphtheory::sum_by_row", "values:any row:any count:int", ["any"], _sum_by_row,
+    lambda values, row, count: values.new_empty(count, values.size(1)),
+)  # fmt: skip
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -86,8 +91,6 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     ctx.save_for_backward(row)
 
 
-_rows.register_fake(lambda table, row: table.new_empty(row.size(0), table.size(1)))
-_sums.register_fake(lambda values, row, count: values.new_empty(count, values.size(1)))
 _rows.register_autograd(
     lambda ctx, grad: (_sums(grad, *ctx.saved_tensors, ctx.count), None), setup_context=_save
 )

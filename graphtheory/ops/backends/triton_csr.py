@@ -57,7 +57,6 @@ class TritonCSR(CSRBackend):
     operations = CSRBackend.operations - {"topk_attention"}
     module = "graphtheory.ops.backends.triton.kernels"
     backward_needs = ("out", "bias", "table")
-    fuses_additive_attention = True
     records = True
 
     def unsupported(self, call: Call | AttentionCall) -> list[str]:
