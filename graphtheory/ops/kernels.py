@@ -38,14 +38,18 @@ _aggregate = Operator(
     lambda weights, value, parts, backend: BACKENDS[backend].kernels.aggregate(
         *parts[:2], weights, value
     ),
-    lambda weights, value, parts, backend: value.new_empty(len(parts[0]) - 1, *value.shape[1:]),
+    lambda weights, value, parts, backend: value.new_empty(
+        parts[0].size(0) - 1, *value.shape[1:]
+    ),
 )  # fmt: skip
 _by_source = Operator(
     "graphtheory::aggregate_by_source", "weights:EH value:NHD parts:parts backend:str", ["MHD"],
     lambda weights, value, parts, backend: BACKENDS[backend].kernels.aggregate(
         *parts[2:4], weights, value, parts[4]
     ),
-    lambda weights, value, parts, backend: value.new_empty(len(parts[2]) - 1, *value.shape[1:]),
+    lambda weights, value, parts, backend: value.new_empty(
+        parts[2].size(0) - 1, *value.shape[1:]
+    ),
 )  # fmt: skip
 _edge_softmax = Operator(
     "graphtheory::edge_softmax", "logits:EH parts:parts backend:str", ["EH"],

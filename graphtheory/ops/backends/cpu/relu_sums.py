@@ -100,8 +100,8 @@ def mapped_sum_loop(counters, chunks, indptr, indices, order, value, features, f
     width, words, step, far = out.shape[1], bits.shape[1], terms.shape[1], value.nbytes > FAR
     for first, last in rows_taken(counters, indptr, chunks):
         clear(out, first * width, (last - first) * width)
-        i, low, end = first, indptr[first], indptr[last]
-        while low < end:
+        i, end = first, indptr[last]
+        for low in range(indptr[first], end, TILE):
             high = min(low + TILE, end)
             write_terms(low, high, features, order, given, copy, width, terms)
             for e in range(low, high):
@@ -111,7 +111,6 @@ def mapped_sum_loop(counters, chunks, indptr, indices, order, value, features, f
                     prefetch_rows(indices, e + AHEAD, e + AHEAD + 1, value, width)
                 j, at = indices[e] * width, (e - low) * step
                 add_relu_signs(out, i * width, bits, e * words, value, j, terms, at, width)
-            low = high
 
 
 def rows_loop(
@@ -123,8 +122,8 @@ def rows_loop(
     (dim, width), words, needed = flat.shape, bits.shape[1], turned.shape[1] > 0
     for chunk in chunks_taken(counters, chunks):
         first, last = rows_of(indptr, chunk, chunks)
-        i, low, end = first, indptr[first], indptr[last]
-        while low < end:
+        i, end = first, indptr[last]
+        for low in range(indptr[first], end, TILE):
             high = min(low + TILE, end)
             take_features(low, high, features, order, given)
             for e in range(low, high):
@@ -135,7 +134,6 @@ def rows_loop(
                 low, high, sum_grads, order, given, dim, width, across, needed, found, of_features,
                 of_flat[chunk],
             )  # fmt: skip
-            low = high
 
 
 def columns_loop(counters, chunks, t_indptr, targets, perm, grad, bits, out):

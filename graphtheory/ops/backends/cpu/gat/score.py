@@ -44,8 +44,8 @@ def _score_rows(
 ):  # fmt: skip
     (heads, dim), width, far = att.shape, att.size, source.nbytes > FAR
     step = terms.shape[1] if features.shape[1] > 0 else 0
-    i, low, end = first, indptr[first], indptr[last]
-    while low < end:
+    i, end = first, indptr[last]
+    for low in range(indptr[first], end, TILE):
         high = min(low + TILE, end)
         write_terms(low, high, features, indices[:0], given, copy, width, terms)
         for e in range(low, high):
@@ -59,7 +59,6 @@ def _score_rows(
                 out[e, h] = leaky_dot(
                     slope, source, j + c, target, i * width + c, terms, at + c, att, c, dim
                 )
-        low = high
 
 
 def score_loop(counters, chunks, indptr, indices, source, target, att, features, flat, slope, out):
@@ -110,8 +109,8 @@ def rows_loop(
         first, last = rows_of(indptr, chunk, chunks)
         clear(of_target, first * width, (last - first) * width)
         clear(of_att, chunk * width, width)
-        i, low, end = first, indptr[first], indptr[last]
-        while low < end:
+        i, end = first, indptr[last]
+        for low in range(indptr[first], end, TILE):
             high = min(low + TILE, end)
             write_terms(low, high, features, indices[:0], given, copy, width, terms)
             i = _grad_tile(
@@ -123,7 +122,6 @@ def rows_loop(
                     low, high, sum_grads, indices[:0], given, dim, width, across, needed, found,
                     of_features, of_flat[chunk],
                 )  # fmt: skip
-            low = high
 
 
 def columns_loop(counters, chunks, t_indptr, perm, grad, bits, att, slope, out):
