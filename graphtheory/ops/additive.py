@@ -14,7 +14,7 @@ from graphtheory.ops.backend import BACKENDS, Backend
 from graphtheory.ops.bounds import check_arguments
 from graphtheory.ops.call import Call, known, run, structure
 from graphtheory.ops.dropout import draw_seed, dropout_factor
-from graphtheory.ops.fused import outputs_to_keep, saved_like
+from graphtheory.ops.fused import saved_first, saved_like
 from graphtheory.ops.kernels import neighborhood_of
 from graphtheory.ops.operator import FusedOp
 
@@ -48,7 +48,7 @@ _attention = FusedOp(
     gradients=_gradients,
     definition=_attention_definition,
     kept="saved NHD?",
-    keep=lambda a, outputs: (outputs[1], *outputs_to_keep(a, outputs[1], outputs[0])),
+    keep=saved_first,
     fake=_fake,
     strided=("value",),
 )

@@ -63,7 +63,8 @@ def check_arguments(neighborhood: Neighborhood, words: str, **tensors: object) -
             raise ValueError(
                 f"{name}: shape {tuple(shape)}, expected [{wanted}] (which is [{names}]{order})"
             )
-        check_device(name, tensor, neighborhood)
+        if tensor.device != neighborhood.indices.device:
+            check_device(name, tensor, neighborhood)
         first = next(iter(tensors))
         if same and tensor.dtype != tensors[first].dtype:  # type: ignore[attr-defined]
             dtype = tensors[first].dtype  # type: ignore[attr-defined]

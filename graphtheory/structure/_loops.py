@@ -2,8 +2,9 @@
 
 import numpy as np
 from numba import njit
+from numba.cpython.unsafe.numbers import trailing_zeros
 
-from graphtheory.structure._bfs import _levels, _lowest_bit
+from graphtheory.structure._bfs import _levels
 
 
 @njit(cache=True, nogil=True)
@@ -137,7 +138,7 @@ def sample_rows(start, degree, shares):
             word = taken[w]
             taken[w] = 0
             while word != 0:
-                places[at] = start[i] + 64 * w + np.int64(_lowest_bit(word))
+                places[at] = start[i] + 64 * w + np.int64(trailing_zeros(word))
                 at += 1
                 word &= word - np.uint64(1)
     return indptr, places
@@ -168,7 +169,7 @@ def draw_ball(
             word = taken[w]
             taken[w] = 0
             while word != 0:
-                place = first + 64 * w + np.int64(_lowest_bit(word))
+                place = first + 64 * w + np.int64(trailing_zeros(word))
                 word &= word - np.uint64(1)
                 while place >= level_end[hops + 1]:
                     hops += 1

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from graphtheory.graph import Neighborhood
-from graphtheory.graph.csr import csr_targets
 from graphtheory.ops import reference
 from graphtheory.ops.backends.csr import CSRBackend
 from graphtheory.ops.call import AttentionCall, Call, widened
@@ -35,6 +34,12 @@ class TorchCSR(CSRBackend):
         return call.operation != "additive_score"
 
 
+def rows_of(indptr: Tensor, num_edges: int) -> Tensor:
+    """The row of each edge."""
+    ids = torch.arange(indptr.size(0) - 1, device=indptr.device)
+    return torch.repeat_interleave(ids, indptr.diff(), output_size=num_edges)
+
+
 def segment(edge_values: Tensor, indptr: Tensor, reduce: str) -> Tensor:
     """The sum ("sum"), 0 of none, or the largest ("max") of each row's values."""
     initial = 0.0 if reduce == "sum" else -torch.inf
@@ -45,7 +50,7 @@ def segment(edge_values: Tensor, indptr: Tensor, reduce: str) -> Tensor:
 
 def edge_dot(indptr: Tensor, indices: Tensor, query: Tensor, key: Tensor) -> Tensor:
     """Logits [E, H]."""
-    dtype, rows = query.dtype, csr_targets(indptr, indices.size(0))
+    dtype, rows = query.dtype, rows_of(indptr, indices.size(0))
     query, key = widened(query, key)
     heads = [(query[rows, h] * key[indices, h]).sum(-1) for h in range(query.size(1))]
     return torch.stack(heads, 1).to(dtype) if heads else query.new_empty(len(rows), 0, dtype=dtype)
@@ -54,7 +59,7 @@ def edge_dot(indptr: Tensor, indices: Tensor, query: Tensor, key: Tensor) -> Ten
 def edge_softmax(indptr: Tensor, logits: Tensor) -> Tensor:
     """Weights [E, H]."""
     (wide,) = widened(logits)
-    rows = csr_targets(indptr, logits.size(0))
+    rows = rows_of(indptr, logits.size(0))
     top = segment(wide, indptr, "max")
     weight = (wide - torch.where(top == -torch.inf, 0, top)[rows]).exp()
     total = segment(weight, indptr, "sum")
@@ -66,7 +71,7 @@ def edge_softmax_backward(indptr: Tensor, weights: Tensor, grad: Tensor) -> Tens
     dtype = weights.dtype
     weights, grad = widened(weights, grad)
     mean = segment(weights * grad, indptr, "sum")
-    return (weights * (grad - mean[csr_targets(indptr, weights.size(0))])).to(dtype)
+    return (weights * (grad - mean[rows_of(indptr, weights.size(0))])).to(dtype)
 
 
 def aggregate(
@@ -100,7 +105,7 @@ def relu_sum_backward(
     dtype = value.dtype
     grad, value, features = widened(grad, value, features)
     barred = value[indices] + _in_rows(features, order) <= 0
-    edge_grad = grad[csr_targets(indptr, len(indices))].masked_fill(barred, 0)
+    edge_grad = grad[rows_of(indptr, len(indices))].masked_fill(barred, 0)
     if len(order):
         edge_grad = torch.empty_like(edge_grad).index_copy(0, order.long(), edge_grad)
     return segment(edge_grad[edges], t_indptr, "sum").to(dtype), edge_grad.to(dtype)
@@ -126,7 +131,7 @@ def aggregate_max_backward(
     grad: Tensor, out: Tensor, weights: Tensor, value: Tensor, of_weights: bool,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Gradients of weights ([0] if not asked for) and value; equal edges of a row share it."""
-    dtypes, rows = (weights.dtype, value.dtype), csr_targets(indptr, indices.size(0))
+    dtypes, rows = (weights.dtype, value.dtype), rows_of(indptr, indices.size(0))
     grad, out, weights, value = widened(grad, out, weights, value)
     to_weights = torch.zeros_like(weights) if of_weights else weights.new_empty(0)
     to_value = torch.zeros_like(value)
@@ -224,7 +229,7 @@ def edge_attention_backward(
     if edge_query is not None:
         of_edge_query = scale * _feature_sums(indptr, grad_logits, features, row, num_rows)
     if of_features and features is not None:
-        rows, dim = csr_targets(indptr, len(features)), features.size(1)
+        rows, dim = rows_of(indptr, len(features)), features.size(1)
         of_edges = torch.zeros_like(features)
         for part, by in ((edge_query, scale * grad_logits), (grad_sums, dropped)):
             for h in range(0 if part is None else weights.size(1)):
@@ -242,7 +247,7 @@ def _feature_dots(
 ) -> Tensor:
     """What features add to the dot products, [E, H]; a row number is a vector with a single 1."""
     num_edges = len(row if features is None else features)  # type: ignore[arg-type]
-    rows, dim = csr_targets(indptr, num_edges), 0 if features is None else features.size(1)
+    rows, dim = rows_of(indptr, num_edges), 0 if features is None else features.size(1)
     out = query.new_zeros(num_edges, query.size(1))
     for h in range(query.size(1)):
         if features is not None:
@@ -264,7 +269,7 @@ def _feature_sums(
             sums[:, h] = segment(weights[:, h, None] * features, indptr, "sum")
         found.append(sums)
     if row is not None:
-        place = csr_targets(indptr, len(row)) * num_rows + row.long()
+        place = rows_of(indptr, len(row)) * num_rows + row.long()
         by_place, order = torch.sort(place, stable=True)
         ends = torch.arange(num_dst * num_rows + 1, device=row.device)
         sums = segment(weights[order], torch.searchsorted(by_place, ends), "sum")
@@ -284,7 +289,7 @@ def _edge_sums(
 ) -> Iterator[tuple[slice, Tensor, Tensor, Tensor]]:  # fmt: skip
     """Some edges at a time: their slice, sources, targets and sums [edges, H, C]."""
     num_edges = indices.size(0)
-    rows = csr_targets(indptr, num_edges)
+    rows = rows_of(indptr, num_edges)
     step = max(1, _BUFFER // max(1, source[0].numel() if len(source) else 1))
     for first in range(0, num_edges, step):
         part = slice(first, first + step)

@@ -286,7 +286,10 @@ def options(
     like: Tensor, bias: Tensor | None, bucket: Tensor | None, table: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Absent parts as empty arrays, so that one machine code serves all."""
-    return wide(bias, like), buckets(bucket), wide(table, like)
+    none = NO_ROWS[like.dtype]
+    bias = none if bias is None else wide(bias, like)
+    table = none if table is None else wide(table, like)
+    return bias, NO_BUCKETS if bucket is None else bucket.contiguous(), table
 
 
 def wide(tensor: Tensor | None, like: Tensor) -> Tensor:
