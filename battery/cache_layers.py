@@ -15,7 +15,7 @@ from graphtheory.integrations.flex import flex_attention
 from graphtheory.nn import BucketBias, SPDTransformerConv
 from graphtheory.nn import GPSConv as OwnGPSConv
 from graphtheory.ops.reference import edge_bias
-from graphtheory.patterns.importance import _known_norms
+from graphtheory.patterns.importance import column_norms
 
 WIDTH, OUT = 6, 4
 _GRAPHS = ("list", "EdgeIndex", "coo", "csr", "csc", "SparseTensor")
@@ -176,7 +176,7 @@ LAYERS: dict[str, Kind] = {
     "flex_attention": Kind(nn.Identity, {"mask": ("mask",)}, _by_mask),
     "transpose": Kind(nn.Identity, {"nb": ("with weights", "with hops")}, _turned),
     "FastGCN": Kind(
-        nn.Identity, {"nb": ("with weights",)}, lambda layer, x, nb: _known_norms(nb)
+        nn.Identity, {"nb": ("with weights",)}, lambda layer, x, nb: column_norms(nb)
     ),
 }  # fmt: skip
 

@@ -100,20 +100,22 @@ def state_of(*tensors: Tensor) -> Hashable | None:
             and tensor.layout is torch.strided
             and tensor.is_cpu
             and tensor.is_contiguous()
-        ):  # edge lists, row pointers, distances, buckets: `fingerprint` in one step
-            flat = tensor.numpy().reshape(-1).view(np.uint8)
-            if len(flat) % _WORD:
-                flat = np.concatenate([flat, _PADDING[: -len(flat) % _WORD]])
-            states.append((tensor.shape, tensor.dtype, int(_mixed(flat.view(np.uint64)))))
+        ):  # edge lists, row pointers, distances, buckets: in one step
+            content = tensor.numpy().reshape(-1)
         elif not is_plain(tensor):
             return None
         elif tensor.is_cpu:
-            states.append((tensor.shape, tensor.dtype, fingerprint(tensor)))
+            content = _array(tensor)
         elif tensor.is_inference():
             return None
         else:
             place = tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
             states.append((tensor._version, place))
+            continue
+        flat = content.view(np.uint8)
+        if len(flat) % _WORD:
+            flat = np.concatenate([flat, _PADDING[: -len(flat) % _WORD]])
+        states.append((tensor.shape, tensor.dtype, int(_mixed(flat.view(np.uint64)))))
     return tuple(states)
 
 
@@ -125,14 +127,6 @@ def is_plain(tensor: Tensor) -> bool:
         torch._C._functorch.is_functorch_wrapped_tensor(tensor)
     )
     return not wrapped and tensor.layout is torch.strided and not tensor.is_meta
-
-
-def fingerprint(tensor: Tensor) -> int:
-    """64 bits that depend on every byte of a tensor in main memory, and on their order."""
-    flat = _array(tensor).view(np.uint8)
-    if len(flat) % _WORD:
-        flat = np.concatenate([flat, _PADDING[: -len(flat) % _WORD]])
-    return int(_mixed(flat.view(np.uint64)))
 
 
 def _array(tensor: Tensor) -> np.ndarray:

@@ -14,7 +14,7 @@ from graphtheory.ops.backend import BACKENDS, Backend
 from graphtheory.ops.bounds import check_arguments
 from graphtheory.ops.call import Call, known, run, structure
 from graphtheory.ops.dropout import draw_seed, dropout_factor
-from graphtheory.ops.fused import outputs_to_keep, saved_like
+from graphtheory.ops.fused import saved_first, saved_like
 from graphtheory.ops.kernels import neighborhood_of
 from graphtheory.ops.operator import FusedOp
 
@@ -48,7 +48,7 @@ _attention = FusedOp(
     gradients=_gradients,
     definition=_attention_definition,
     kept="saved NHD?",
-    keep=lambda a, outputs: (outputs[1], *outputs_to_keep(a, outputs[1], outputs[0])),
+    keep=saved_first,
     fake=_fake,
     strided=("value",),
 )
@@ -56,7 +56,7 @@ _attention = FusedOp(
 
 def run_attention(call: Call, backend: Backend) -> Tensor:
     """Run a checked call on a backend."""
-    if not backend.fuses_additive_attention:
+    if not hasattr(backend.kernels, "additive_attention"):
         return _composed(call, backend)
     seed, slope, dropout = call.options
     parts = structure(call, backend)
@@ -147,7 +147,7 @@ def _score_definition(a: Any) -> Tensor:
     return reference.additive_score(a.source, a.target, a.att, a.features, a.matrix, a.slope, nb)
 
 
-_score = FusedOp(
+score = FusedOp(
     "additive_score",
     "source:MHD target:NHD att:HD features:EK matrix:HKD slope:float parts:parts",
     "EH",
@@ -157,12 +157,6 @@ _score = FusedOp(
     ),
     definition=_score_definition,
 )
-
-
-def run_score(call: Call, backend: Backend) -> Tensor:
-    """Scores [E, H] by the kernels of a backend; see `additive_score`."""
-    parts = structure(call, backend)
-    return _score(*call.tensors, *call.options, parts, backend.name, plan=call.plan)
 
 
 def additive_score(

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from graphtheory.graph import Neighborhood
 from graphtheory.graph.content import check_lookup
-from graphtheory.ops.bounds import check_arguments, check_device, check_same_type
+from graphtheory.ops.bounds import check_arguments, check_device
 
 MOST_ROWS = 256  # of a table: a row number is a byte, and sums by row are [num_dst, heads, rows]
 
@@ -99,10 +99,9 @@ def check_attention(
         raise TypeError(f"bias: got {kind}, expected a tensor or BucketedBias(bucket, table)")
     dense, table = (None, bias.table) if by_bucket else (bias, None)  # type: ignore[union-attr]
     check_arguments(
-        neighborhood, "NHD MHD MHD EH? RH?",
+        neighborhood, "NHD MHD= MHD= EH? RH?",
         query=query, key=key, value=value, bias=dense, **{"bias.table": table},
     )  # fmt: skip
-    check_same_type(query=query, key=key, value=value)
     check_dropout(dropout)
     if scale is not None and not isinstance(scale, (int, float)):
         raise TypeError(f"scale: got {scale!r}, expected a number or None")
@@ -131,11 +130,10 @@ def _check_edges(
         if one.row is not None:
             words = "RHK" if one.features.dim() == 3 else "RK"
         of_edges = {"edges.features": one.features, "edges.query": one.query}
-        check_arguments(neighborhood, f"NHD {words} NHK?", query=query, **of_edges)
+        check_arguments(neighborhood, f"NHD {words} NHK=?", query=query, **of_edges)
         if one.row is not None:
             kinds = (torch.uint8, torch.int64)
             _check_rows("edges.row", one.row, kinds, "edges.features", one.features, neighborhood)
-        check_same_type(**{"query": query, "edges.query": one.query})
     tables = sum(one.row is not None for one in given)
     if not 1 <= len(given) <= 2 or tables > 1 or len(given) - tables > 1:
         raise ValueError(

@@ -28,14 +28,12 @@ class Backend:
         tolerance: Largest error relative to the largest entry of a float64 result, for each dtype.
         backward_needs: What its backward pass of attention needs besides query, key and value
             where it computes the weights again: some of "out", "bias" and "table".
-        fuses_additive_attention: Whether it has kernels for `additive_attention`; otherwise it
-            takes `edge_softmax` and `aggregate`.
-        fuses_mapped_relu_sum: Whether it has kernels for `relu_sum` with a matrix; otherwise the
-            product by edge is built.
         reads_ids: Whether loops of its own read ids, which then have to be given for every gradient
             by source; torch's operators check what they are given.
         records: Whether its kernels off a CPU have `record` and `sums`; small calls wait for them.
-        kernels: A module with the functions that the torch ops call, see `backends.csr`.
+        kernels: A module with the functions that the torch ops call, see `backends.csr`. Without
+            `additive_attention` that takes `edge_softmax` and `aggregate`, and without
+            `mapped_relu_sum` the product with a matrix is built by edge.
     """
 
     name: str
@@ -47,8 +45,6 @@ class Backend:
         torch.float16: 3e-3,
     }
     backward_needs: tuple[str, ...] = ()
-    fuses_additive_attention = False
-    fuses_mapped_relu_sum = False
     reads_ids = True
     records = False
     kernels: Any = None

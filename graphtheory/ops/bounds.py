@@ -20,6 +20,10 @@ _PER_EDGE = {"bucket": "E", "row": "E", "saved": "EH"}
 _LOOKUPS = (("bucket", "table", "bias.bucket"), ("row", "num_rows", "edges.row"))
 _NO_GRADIENT_BY_SOURCE = ("::attention_backward", "::edge_attention_backward")
 _MOST = 256  # sizes that a layout remembers
+TYPES = {
+    "parts": "Tensor[]", "tensors": "Tensor[]", "blocks": "SymInt[]", "int": "SymInt",
+    "float": "float", "bool": "bool", "str": "str",
+}  # fmt: skip
 
 
 def check_arguments(neighborhood: Neighborhood, words: str, **tensors: object) -> dict[str, int]:
@@ -28,7 +32,7 @@ def check_arguments(neighborhood: Neighborhood, words: str, **tensors: object) -
     Args:
         neighborhood: Who aggregates from whom.
         words: The shape of each tensor, a letter an axis, as in a `Layout`; "?" marks one that may
-            be None.
+            be None, "=" before it one that has the dtype of the first.
         **tensors: The tensors by name.
 
     Returns:
@@ -44,7 +48,7 @@ def check_arguments(neighborhood: Neighborhood, words: str, **tensors: object) -
     for word, (name, tensor) in zip(words.split(), tensors.items(), strict=True):
         if tensor is None and word[-1] == "?":
             continue
-        word = word.rstrip("?")
+        word, same = word.rstrip("=?"), "=" in word
         if not isinstance(tensor, Tensor):
             raise TypeError(f"{name}: got {type(tensor).__name__}, expected a tensor")
         if not tensor.is_floating_point():
@@ -61,17 +65,11 @@ def check_arguments(neighborhood: Neighborhood, words: str, **tensors: object) -
             )
         if tensor.device != neighborhood.indices.device:
             check_device(name, tensor, neighborhood)
-    return sizes
-
-
-def check_same_type(**tensors: Tensor | None) -> None:
-    """Raise unless the tensors have the dtype of the first; None is left out."""
-    first, *others = tensors
-    dtype = tensors[first].dtype  # type: ignore[union-attr]
-    for name in others:
-        tensor = tensors[name]
-        if tensor is not None and tensor.dtype != dtype:
+        first = next(iter(tensors))
+        if same and tensor.dtype != tensors[first].dtype:  # type: ignore[attr-defined]
+            dtype = tensors[first].dtype  # type: ignore[attr-defined]
             raise TypeError(f"{name}: dtype {tensor.dtype}, expected {dtype} as {first} has")
+    return sizes
 
 
 def check_device(name: str, tensor: Tensor, nb: Neighborhood) -> None:
@@ -83,15 +81,15 @@ def check_device(name: str, tensor: Tensor, nb: Neighborhood) -> None:
 
 
 class Layout:
-    """The sizes and the ids of an operator's arguments, named in its declaration.
+    """The types, sizes and ids of an operator's arguments, named in its declaration.
 
-    A declaration has ``name:word`` for each argument. A word in capitals is a shape, a letter a
-    size that is the same wherever it stands: N targets, M sources, E edges, H heads. ``parts`` are
-    [indptr, indices], and for a backward pass [t_indptr, targets, perm] behind them; ``order`` is
-    empty, or for each edge a row of what has F rows; ``bucket`` and ``row`` name a row of a table
-    for each edge; ``blocks`` are the counts of sets, of their targets and of their sources;
-    ``saved`` is what an attention left for its backward pass, weights [E, H] or facts of each row.
-    Any other word needs no check.
+    A declaration has ``name:word`` for each argument, with "?" where it may be None. A word in
+    capitals is a shape, a letter a size that is the same wherever it stands: N targets, M sources,
+    E edges, H heads. ``parts`` are [indptr, indices], and for a backward pass [t_indptr, targets,
+    perm] behind them; ``order`` is empty, or for each edge a row of what has F rows; ``bucket`` and
+    ``row`` name a row of a table for each edge; ``blocks`` are the counts of sets, of their targets
+    and of their sources; ``saved`` is what an attention left for its backward pass, weights [E, H]
+    or facts of each row. Any other word needs no check: it is one of `TYPES`, or a tensor.
 
     Args:
         name: Of the operator.
@@ -100,7 +98,12 @@ class Layout:
 
     def __init__(self, name: str, declaration: str) -> None:
         self.name = name
-        self.names, self.words = zip(*(one.split(":") for one in declaration.split()), strict=True)
+        self.names, words = zip(*(one.split(":") for one in declaration.split()), strict=True)
+        self.words = [word.rstrip("?") for word in words]
+        self.types = [
+            TYPES.get(word, "Tensor") + ("?" if given.endswith("?") else "")
+            for word, given in zip(self.words, words, strict=True)
+        ]
         self._parts, self._order, self._blocks = (
             self.words.index(word) if word in self.words else None
             for word in ("parts", "order", "blocks")

@@ -10,7 +10,7 @@ from torch import Tensor
 from graphtheory.graph import Neighborhood
 from graphtheory.ops import reference
 from graphtheory.ops.backend import Backend
-from graphtheory.ops.bounds import check_arguments, check_same_type
+from graphtheory.ops.bounds import check_arguments
 from graphtheory.ops.call import Call, known, run, structure
 from graphtheory.ops.kernels import neighborhood_of
 from graphtheory.ops.operator import FusedOp
@@ -55,8 +55,7 @@ def edge_dot(
     """
     kind, plan = known("edge_dot", neighborhood, query, key, backend)
     if plan is None:
-        check_arguments(neighborhood, "NHD MHD", query=query, key=key)
-        check_same_type(query=query, key=key)
+        check_arguments(neighborhood, "NHD MHD=", query=query, key=key)
     return run(Call("edge_dot", neighborhood, (query, key), plan=plan), backend, kind)
 
 
@@ -230,7 +229,7 @@ def run_relu_sum(call: Call, backend: Backend) -> Tensor:
     order, parts = nb.perm if given_order else None, structure(call, backend)
     if order is None:
         order = nb.indptr.new_empty(0)
-    if matrix is not None and matrix.numel() and backend.fuses_mapped_relu_sum:
+    if matrix is not None and matrix.numel() and hasattr(backend.kernels, "mapped_relu_sum"):
         given = (value, features, matrix, order, parts, backend.name)
         return _mapped_sum(*given, plan=call.plan)[0]
     if matrix is not None:
@@ -291,10 +290,9 @@ def relu_sum(
     if isinstance(value, Tensor) and not value.is_cpu:  # there, `perm` is checked in every call
         kind, plan = known("relu_sum", neighborhood, *given, given_order, backend)
     if plan is None:
-        words = "MHD HKD? EHD" if edge_matrix is None else "MHD HKD EK"
+        words = "MHD HKD? EHD=" if edge_matrix is None else "MHD HKD= EK="
         of_edges = {"edge_matrix": edge_matrix, "edge_features": edge_features}
         check_arguments(neighborhood, words, value=value, **of_edges)
-        check_same_type(value=value, edge_features=edge_features, edge_matrix=edge_matrix)
         if given_order and neighborhood.perm is None:
             raise ValueError("given_order: got True, but the neighborhood has no perm")
     return run(Call("relu_sum", neighborhood, given, (given_order,), plan), backend, kind)
@@ -315,7 +313,7 @@ def _gated_gradients(kernels: Any, a: Any, grads: Any, kept: Any, needs: Any) ->
     return of_value, of_source, of_target, of_edge
 
 
-_gated = FusedOp(
+gated = FusedOp(
     "gated_sum",
     "value:MHD source:MD? target:ND? edge:ED? parts:parts",
     "NHD",
@@ -327,11 +325,6 @@ _gated = FusedOp(
         a.value, a.source, a.target, a.edge, neighborhood_of(a.parts, a.value.size(0))
     ),
 )
-
-
-def run_gated_sum(call: Call, backend: Backend) -> Tensor:
-    """Sums [num_dst, H, D] by the kernels of a backend; see `gated_sum`."""
-    return _gated(*call.tensors, structure(call, backend), backend.name, plan=call.plan)
 
 
 def gated_sum(
@@ -379,8 +372,7 @@ def gated_sum(
     kind, plan = known("gated_sum", neighborhood, *tensors, backend)
     if plan is None:
         gates = {"source": source, "target": target, "edge": edge}
-        check_arguments(neighborhood, "MHD MD? ND? ED?", value=value, **gates)
-        check_same_type(value=value, **gates)
+        check_arguments(neighborhood, "MHD MD=? ND=? ED=?", value=value, **gates)
         if source is target is edge is None:
             raise ValueError("source: got None beside no target and no edge, expected one of them")
     return run(Call("gated_sum", neighborhood, tensors, plan=plan), backend, kind)

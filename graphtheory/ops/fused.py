@@ -30,11 +30,12 @@ def saved_like(out: Tensor, num_edges: int, backend: str, operation: str) -> Ten
     return out.new_empty(shape, dtype=wide)
 
 
-def outputs_to_keep(a: Any, saved: Tensor, *outputs: Tensor) -> tuple[Tensor | None, ...]:
-    """The outputs if the backward pass of a backend reads them beside what was saved."""
+def saved_first(a: Any, outputs: tuple[Tensor, ...]) -> tuple[Tensor | None, ...]:
+    """What was saved, then the outputs if the backward pass of a backend reads them beside it."""
+    *found, saved = outputs
     facts = saved.dim() == 3  # of each row, and not the weights [E, H]
     read = facts and "out" in BACKENDS[a.backend].backward_needs
-    return outputs if read else (None,) * len(outputs)
+    return (saved, *(found if read else [None] * len(found)))
 
 
 def num_buckets(a: Any) -> int:
@@ -84,7 +85,7 @@ _attention = FusedOp(
     gradients=_gradients,
     definition=lambda a: composed(call_of(a), BACKENDS[a.backend]),
     kept="saved NHD?",
-    keep=lambda a, outputs: (outputs[1], *outputs_to_keep(a, outputs[1], outputs[0])),
+    keep=saved_first,
     fake=_fake,
 )
 
@@ -93,7 +94,7 @@ def composed(call: AttentionCall, backend: Backend) -> Tensor:
     """A checked call as one primitive after another, differentiable any number of times."""
     nb, wide = call.neighborhood, sum_type(call.query)
     query, key, value = (t.to(wide) for t in (call.query, call.key, call.value))
-    logits = call.scale * kernels.edge_dot(Call("edge_dot", nb, (query, key)), backend)
+    logits = call.scale * kernels.edge_dot.of_call(Call("edge_dot", nb, (query, key)), backend)
     if call.bias is not None:
         logits = logits + bias_per_edge(call.bias).to(wide)
     weights = kernels.edge_softmax(Call("edge_softmax", nb, (logits,)), backend)
@@ -167,7 +168,7 @@ _edge_attention = FusedOp(
     gradients=_edges_gradients,
     definition=_edges_definition,
     kept="EH NHD? NHX?",
-    keep=lambda a, outputs: (outputs[2], *outputs_to_keep(a, outputs[2], *outputs[:2])),
+    keep=saved_first,
     fake=_edges_fake,
 )  # fmt: skip
 

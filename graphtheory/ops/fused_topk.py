@@ -8,13 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphtheory.graph import Neighborhood
+from graphtheory.graph import bipartite
 from graphtheory.ops import fused
 from graphtheory.ops.arguments import BucketedBias
 from graphtheory.ops.backend import BACKENDS, Backend
 from graphtheory.ops.call import AttentionCall, sum_type
 from graphtheory.ops.look_up import bias_per_edge
-from graphtheory.ops.operator import FusedOp, operator
+from graphtheory.ops.operator import FusedOp, Operator
 
 
 def _check_count(k: int) -> None:
@@ -22,8 +22,7 @@ def _check_count(k: int) -> None:
         raise ValueError(f"k: got {k}, expected 1 or more")
 
 
-@operator("graphtheory::top_edges", "NHD MHD EH parts any any any")
-def _top_edges(
+def _chosen(
     query: Tensor, key: Tensor, bias: Tensor | None, parts: Sequence[Tensor],
     k: int, scale: float, backend: str,
 ) -> Tensor:  # fmt: skip
@@ -35,11 +34,14 @@ def _top_edges(
     return kernels.top_edges(*parts, logits, k)
 
 
-_top_edges.register_fake(
+_top_edges = Operator(
+    "graphtheory::top_edges",
+    "query:NHD key:MHD bias:EH? parts:parts k:int scale:float backend:str", ["EH"],
+    _chosen,
     lambda query, key, bias, parts, *rest: query.new_empty(
         parts[1].size(0), query.size(1), dtype=torch.bool
-    )
-)
+    ),
+)  # fmt: skip
 
 
 def _by_edge(bias: Tensor | BucketedBias, wide: torch.dtype) -> Tensor:
@@ -84,16 +86,10 @@ def _gradients(kernels: Any, a: Any, grads: Any, kept: Any, needs: Any) -> Any:
     )  # fmt: skip
 
 
-def _edges_of(blocks: Sequence[int], device: torch.device) -> Neighborhood:
-    """The edges of equal complete blocks."""
-    count, dst, src = blocks
-    indptr = torch.arange(0, count * dst * src + 1, src, device=device)
-    indices = torch.arange(count * src, device=device).view(count, 1, src).expand(-1, dst, -1)
-    return Neighborhood(indptr, indices.reshape(-1), count * src, validate=False)
-
-
 def _definition(a: Any) -> Tensor:
-    call = fused.call_of(a, _edges_of(a.blocks, a.query.device), k=a.k)
+    count, dst, src = a.blocks
+    edges = bipartite([dst] * count, [src] * count).to(a.query.device)
+    call = fused.call_of(a, edges, k=a.k)
     return on_edges(call, BACKENDS[a.backend])
 
 

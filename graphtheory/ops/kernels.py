@@ -17,7 +17,7 @@ from graphtheory.graph.csr import csr_targets
 from graphtheory.ops import reference
 from graphtheory.ops.backend import BACKENDS, Backend
 from graphtheory.ops.call import Call, structure, sum_type
-from graphtheory.ops.operator import FusedOp, Operator, operator
+from graphtheory.ops.operator import FusedOp, Operator
 from graphtheory.ops.recorded import Needs, Tensors, Work, made
 
 
@@ -29,47 +29,38 @@ def neighborhood_of(parts: Sequence[Tensor], num_src: int) -> Neighborhood:
     return nb
 
 
-@operator("graphtheory::edge_dot", "NHD MHD parts any")
-def _edge_dot(query: Tensor, key: Tensor, parts: Sequence[Tensor], backend: str) -> Tensor:
-    return BACKENDS[backend].kernels.edge_dot(parts[0], parts[1], query, key)
-
-
-@operator("graphtheory::aggregate", "EH MHD parts any")
-def _aggregate(weights: Tensor, value: Tensor, parts: Sequence[Tensor], backend: str) -> Tensor:
-    return BACKENDS[backend].kernels.aggregate(parts[0], parts[1], weights, value)
-
-
-@operator("graphtheory::aggregate_by_source", "EH NHD parts any")
-def _by_source(weights: Tensor, value: Tensor, parts: Sequence[Tensor], backend: str) -> Tensor:
-    _, _, t_indptr, targets, perm = parts
-    return BACKENDS[backend].kernels.aggregate(t_indptr, targets, weights, value, perm)
-
-
-_edge_dot.register_fake(
-    lambda query, key, parts, backend: query.new_empty(parts[1].size(0), query.size(1))
-)
-for _operator, _pointers in ((_aggregate, 0), (_by_source, 2)):
-    _operator.register_fake(
-        lambda weights, value, parts, backend, at=_pointers: value.new_empty(
-            parts[at].size(0) - 1, *value.shape[1:]
-        )
-    )
-
-
-@operator("graphtheory::edge_softmax", "EH parts any")
-def _edge_softmax(logits: Tensor, parts: Sequence[Tensor], backend: str) -> Tensor:
-    return BACKENDS[backend].kernels.edge_softmax(parts[0], logits)
-
-
-@operator("graphtheory::edge_softmax_backward", "EH EH parts any")
-def _edge_softmax_grad(
-    weights: Tensor, grad: Tensor, parts: Sequence[Tensor], backend: str
-) -> Tensor:
-    return BACKENDS[backend].kernels.edge_softmax_backward(parts[0], weights, grad)
-
-
-for _operator in (_edge_softmax, _edge_softmax_grad):
-    _operator.register_fake(lambda per_edge, *rest: per_edge.new_empty(per_edge.shape))
+edge_dot = Operator(
+    "graphtheory::edge_dot", "query:NHD key:MHD parts:parts backend:str", ["EH"],
+    lambda query, key, parts, backend: BACKENDS[backend].kernels.edge_dot(*parts[:2], query, key),
+)  # fmt: skip
+_aggregate = Operator(
+    "graphtheory::aggregate", "weights:EH value:MHD parts:parts backend:str", ["NHD"],
+    lambda weights, value, parts, backend: BACKENDS[backend].kernels.aggregate(
+        *parts[:2], weights, value
+    ),
+    lambda weights, value, parts, backend: value.new_empty(
+        parts[0].size(0) - 1, *value.shape[1:]
+    ),
+)  # fmt: skip
+_by_source = Operator(
+    "graphtheory::aggregate_by_source", "weights:EH value:NHD parts:parts backend:str", ["MHD"],
+    lambda weights, value, parts, backend: BACKENDS[backend].kernels.aggregate(
+        *parts[2:4], weights, value, parts[4]
+    ),
+    lambda weights, value, parts, backend: value.new_empty(
+        parts[2].size(0) - 1, *value.shape[1:]
+    ),
+)  # fmt: skip
+_edge_softmax = Operator(
+    "graphtheory::edge_softmax", "logits:EH parts:parts backend:str", ["EH"],
+    lambda logits, parts, backend: BACKENDS[backend].kernels.edge_softmax(parts[0], logits),
+)  # fmt: skip
+_edge_softmax_grad = Operator(
+    "graphtheory::edge_softmax_backward", "weights:EH grad:EH parts:parts backend:str", ["EH"],
+    lambda weights, grad, parts, backend: BACKENDS[backend].kernels.edge_softmax_backward(
+        parts[0], weights, grad
+    ),
+)  # fmt: skip
 
 
 def _register_gradients(
@@ -107,18 +98,18 @@ def _of_weights(up: Tensor, weights: Tensor, grad: Tensor, parts: Any, backend: 
 
 
 _register_gradients(
-    _edge_dot,
+    edge_dot,
     lambda grad, query, key, *rest: _aggregate(grad, key, *rest),
     lambda grad, query, key, *rest: _by_source(grad, query, *rest),
 )
 _register_gradients(
     _aggregate,
-    lambda grad, weights, value, *rest: _edge_dot(grad, value, *rest),
+    lambda grad, weights, value, *rest: edge_dot(grad, value, *rest),
     lambda grad, weights, value, *rest: _by_source(weights, grad, *rest),
 )
 _register_gradients(
     _by_source,
-    lambda grad, weights, value, *rest: _edge_dot(value, grad, *rest),
+    lambda grad, weights, value, *rest: edge_dot(value, grad, *rest),
     lambda grad, weights, value, *rest: _aggregate(weights, grad, *rest),
 )
 _register_gradients(
@@ -140,11 +131,6 @@ def _edge_softmax_backward(ctx: Any, grad: Tensor) -> tuple[Tensor, list[None], 
 
 
 _edge_softmax.register_autograd(_edge_softmax_backward, setup_context=_save_weights)
-
-
-def edge_dot(call: Call, backend: Backend) -> Tensor:
-    """Logits [E, H]; see `ops.edge_dot`."""
-    return _edge_dot(*call.tensors, structure(call, backend), backend.name, plan=call.plan)
 
 
 def edge_softmax(call: Call, backend: Backend) -> Tensor:
@@ -232,7 +218,7 @@ class Sums(Work):
         if self._mean:
             grad = grad / self.parts[0].diff().clamp(min=1).to(grad.dtype)[:, None, None]
         if needs[0]:
-            of_weights = _edge_dot(grad, value, *given)
+            of_weights = edge_dot(grad, value, *given)
         if not needs[1]:
             return of_weights, None
         if weights is None:

@@ -5,6 +5,7 @@ Each has one node of autograd and few launches. The gradient of a gradient follo
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -36,18 +37,9 @@ class Layer(Work):
         self.backend: Backend = BACKENDS[_NAME]
         self.kernels = self.backend.kernels
 
-    def forward(self, tensors: Tensors) -> Tensors:
-        raise NotImplementedError
-
-    def backward(self, grads: Sequence[Tensor], kept: Tensors, read: Tensors, needs: Needs) -> Any:
-        raise NotImplementedError
-
+    @abstractmethod
     def definition(self, *tensors: Any) -> Tensor:
         """The output by operations that autograd differentiates."""
-        raise NotImplementedError
-
-    def reads(self, tensors: Tensors, needs: Needs) -> Tensors:
-        return tensors
 
     def differentiable(self, grads: Any, kept: Tensors, read: Tensors, needs: Needs) -> Any:
         with torch.autocast(grads[0].device.type, enabled=False):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import embedding
 
 from graphtheory.ops.arguments import BucketedBias
-from graphtheory.ops.operator import operator
+from graphtheory.ops.operator import Operator
 
 _FEW = 256  # rows of a table whose gradient is summed by bucket: every 32 of them are one more pass
 
@@ -43,41 +43,38 @@ def bias_per_edge(bias: Tensor | BucketedBias) -> Tensor:
     return look_up(bias.table, bias.bucket)
 
 
-class SumsOfRows(NamedTuple):
-    """A backend's kernel for sums of values by row.
+Sums = Callable[[Tensor, Tensor, int], Tensor]
+_kernels: list[tuple[Callable[[torch.device], list[str]], Sums]] = []
 
-    Attributes:
-        objections: Why it does not run on a device; empty where it does.
-        sums: Of values [E, H] by row [E]: [count, H], the same bits every time.
+
+def register_sums(objections: Callable[[torch.device], list[str]], sums: Sums) -> None:
+    """Let `look_up` sum gradients by a backend's kernel on devices to which that does not object.
+
+    It gives the sums [count, H] by row [E] of values [E, H], the same bits every time.
     """
-
-    objections: Callable[[torch.device], list[str]]
-    sums: Callable[[Tensor, Tensor, int], Tensor]
-
-
-_kernels: list[SumsOfRows] = []  # of the backends, which register theirs
-
-
-def register_sums(kernel: SumsOfRows) -> None:
-    """Let `look_up` sum gradients by a backend's kernel, where that runs."""
-    _kernels.append(kernel)
+    _kernels.append((objections, sums))
 
 
 def _by_bucket(rows: Tensor) -> bool:
     """Whether a kernel sums the gradient of such rows."""
     few = len(rows) <= _FEW and rows.is_floating_point()
-    return few and any(not kernel.objections(rows.device) for kernel in _kernels)
+    return few and any(not objections(rows.device) for objections, _ in _kernels)
 
 
-@operator("graphtheory::look_up", "any any")
-def _rows(table: Tensor, row: Tensor) -> Tensor:
-    return embedding(row.long(), table)
-
-
-@operator("graphtheory::sum_by_row", "any any any")
-def _sums(values: Tensor, row: Tensor, count: int) -> Tensor:
+def _sum_by_row(values: Tensor, row: Tensor, count: int) -> Tensor:
     wide = torch.promote_types(values.dtype, torch.float32)
-    return _kernels[0].sums(row, values.to(wide).contiguous(), count).to(values.dtype)
+    return _kernels[0][1](row, values.to(wide).contiguous(), count).to(values.dtype)
+
+
+_rows = Operator(
+    "graphtheory::look_up", "table:any row:any", ["any"],
+    lambda table, row: embedding(row.long(), table),
+    lambda table, row: table.new_empty(row.size(0), table.size(1)),
+)  # fmt: skip
+_sums = Operator(
+    "graphtheory::sum_by_row", "values:any row:any count:int", ["any"], _sum_by_row,
+    lambda values, row, count: values.new_empty(count, values.size(1)),
+)  # fmt: skip
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -86,8 +83,6 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     ctx.save_for_backward(row)
 
 
-_rows.register_fake(lambda table, row: table.new_empty(row.size(0), table.size(1)))
-_sums.register_fake(lambda values, row, count: values.new_empty(count, values.size(1)))
 _rows.register_autograd(
     lambda ctx, grad: (_sums(grad, *ctx.saved_tensors, ctx.count), None), setup_context=_save
 )

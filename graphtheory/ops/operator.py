@@ -5,10 +5,10 @@ A fused operation is one declaration, from which its torch ops and derivatives f
 
 from __future__ import annotations
 
-import inspect
 from collections import namedtuple
 from collections.abc import Callable, Sequence
-from functools import wraps
+from functools import cache, wraps
+from operator import itemgetter
 from typing import Any
 
 import torch
@@ -17,12 +17,30 @@ from torch import Tensor
 from graphtheory.graph.content import check_lookup
 from graphtheory.graph.inference import innermost_transform
 from graphtheory.ops import derivatives
-from graphtheory.ops.backend import BACKENDS
-from graphtheory.ops.bounds import Layout
-from graphtheory.ops.declared import TYPES, declared, flags, one_or_all, taker
+from graphtheory.ops.backend import BACKENDS, Backend
+from graphtheory.ops.bounds import TYPES, Layout
+from graphtheory.ops.call import Call, structure
 from graphtheory.ops.recorded import OpWork
 
 _DIGITS = "01".__getitem__
+
+
+@cache
+def _flags(digits: str) -> tuple[bool, ...]:
+    """Which gradients are needed; as digits they are a constant to whatever compiles a call."""
+    return tuple(digit == "1" for digit in digits)
+
+
+def _taker(places: Sequence[int]) -> Callable[[Any], tuple[Any, ...]]:
+    """What takes the entries at some places, as a tuple, without a loop in Python."""
+    if len(places) == 1:
+        return itemgetter(slice(places[0], places[0] + 1))
+    return itemgetter(*places) if places else lambda entries: ()
+
+
+def _one_or_all(found: list[Tensor]) -> Any:
+    """As torch wants what an op returns: a tensor, or several as a tuple."""
+    return found[0] if len(found) == 1 else tuple(found)
 
 
 class Operator:
@@ -43,15 +61,18 @@ class Operator:
 
     Args:
         name: Of the op, "graphtheory::...".
-        layout: What holds of its arguments, as `Layout` describes it.
+        arguments: Their declaration, as `Layout` describes it.
+        outputs: A word for each output; in capitals its shape.
         function: Changes none of its arguments and returns none of them.
-        schema: In torch's language; without it that of the function's annotations.
+        fake: Outputs without values, for tracing; without it they are like the first tensor, and
+            the words say their shapes.
     """
 
     def __init__(
-        self, name: str, layout: str, function: Callable[..., Any], schema: str | None = None
-    ) -> None:
-        self.layout = Layout(name, layout)
+        self, name: str, arguments: str, outputs: Sequence[str], function: Callable[..., Any],
+        fake: Callable[..., Any] | None = None,
+    ) -> None:  # fmt: skip
+        self.layout, self._outputs = Layout(name, arguments), outputs
 
         @wraps(function)
         def planned(*args: Any) -> Any:
@@ -69,16 +90,31 @@ class Operator:
             self.layout.check_shapes(args)
             return checked(*args)
 
-        schema = schema or torch.library.infer_schema(function, mutates_args=())
-        self.op = torch.library.custom_op(name, from_outside, mutates_args=(), schema=schema)
+        given = ", ".join(map("{} {}".format, self.layout.types, self.layout.names))
+        results = "Tensor" if len(outputs) == 1 else f"({', '.join(['Tensor'] * len(outputs))})"
+        self.op = torch.library.custom_op(
+            name, from_outside, mutates_args=(), schema=f"({given}) -> {results}"
+        )
         self.op.register_vmap(derivatives.entry_by_entry(self))
-        self.register_fake = self.op.register_fake
+        self.op.register_fake(fake or self._fake)
         self._checked, self.planned = checked, planned
         self._direct = self._transformed = self.planned_direct = self.op  # without a gradient
+
+    def _fake(self, *args: Any) -> Any:
+        sizes, words = self.layout.sizes(args), self.layout.words
+        like = next(a for a, word in zip(args, words, strict=True) if word not in TYPES)
+        return _one_or_all(
+            [like.new_empty([sizes[letter] for letter in word]) for word in self._outputs]
+        )
 
     def recorded(self, args: tuple[Any, ...], plan: Any) -> Any:
         """The value of a call with a plan whose launches a backend can record."""
         return (self.planned_direct if plan.grad else self.planned)(*args)
+
+    def of_call(self, call: Call, backend: Backend) -> Any:
+        """The value for the tensors, options and rows of a checked call, in this order."""
+        parts = structure(call, backend)
+        return self(*call.tensors, *call.options, parts, backend.name, plan=call.plan)
 
     def register_autograd(
         self,
@@ -126,16 +162,6 @@ class Operator:
         return self._checked(*args)
 
 
-def operator(name: str, layout: str) -> Callable[[Callable[..., Any]], Operator]:
-    """Decorate the function of an `Operator`; the layout has a word for each argument."""
-
-    def make(function: Callable[..., Any]) -> Operator:
-        names = zip(inspect.signature(function).parameters, layout.split(), strict=True)
-        return Operator(name, " ".join(map(":".join, names)), function)
-
-    return make
-
-
 def _detached(args: tuple[Any, ...]) -> list[Any]:
     out = list(args)
     for k, a in enumerate(out):
@@ -178,9 +204,8 @@ class FusedOp(Operator):
 
     Args:
         name: Of the op, "graphtheory::name"; that of the gradients is "graphtheory::name_backward".
-        arguments: ``name:word`` for each argument, with "?" where it may be None. A word is one of
-            `Layout`; "any" is a tensor that is not checked; or "int", "float", "bool". The
-            arguments whose word is a shape have gradients. An argument "backend" is added.
+        arguments: As of an `Operator`; "any" is a tensor that is not checked. Those whose word is a
+            shape have gradients. An argument "backend" is added.
         outputs: The shape of each output; "!" marks one without a gradient.
         run: From the kernels of the backend and the arguments to the outputs.
         gradients: From the kernels, the arguments, the gradients of the outputs, what was kept, and
@@ -208,37 +233,32 @@ class FusedOp(Operator):
         fake: Callable[[Any], Any] | None = None,
         strided: tuple[str, ...] = (),
     ) -> None:
-        given = [text.split(":") for text in (*arguments.split(), "backend:str")]
-        self._names = [one for one, _ in given]
-        self._as_named: Any = namedtuple("Arguments", self._names)  # type: ignore[misc]
         self._run, self._gradients, self._definition = run, gradients, definition
         self._keep, self._strided = keep, strided
-        self._outputs = [out.rstrip("!") for out in outputs.split()]
+        given, results = f"{arguments} backend:str", [out.rstrip("!") for out in outputs.split()]
         self._open = [k for k, out in enumerate(outputs.split()) if not out.endswith("!")]
-        self._closed = [k for k in range(len(self._outputs)) if k not in self._open]
-        words = [word.rstrip("?") for _, word in given]
+        self._closed = [k for k in range(len(results)) if k not in self._open]
+        named_fake = None if fake is None else lambda *args: fake(self._as_named(*args))
+        name = f"graphtheory::{name}"
+        super().__init__(name, given, results, self._forward, named_fake)
+        self._names, words = self.layout.names, self.layout.words
+        self._as_named: Any = namedtuple("Arguments", self._names)  # type: ignore[misc]
         self._parts = words.index("parts") if "parts" in words else None  # the one list of tensors
         self._tensors = [k for k, word in enumerate(words) if word not in TYPES]
         self._options = [k for k, word in enumerate(words) if word in TYPES and k != self._parts]
         self._asked = [k for k, word in enumerate(words) if word.isupper()]
-        self._take_tensors, self._take_asked = taker(self._tensors), taker(self._asked)
-        self._take_options, self._take_closed = taker(self._options), taker(self._closed)
+        self._take_tensors, self._take_asked = _taker(self._tensors), _taker(self._asked)
+        self._take_options, self._take_closed = _taker(self._options), _taker(self._closed)
+        self.register_autograd(self._differentiate, setup_context=self._save)
 
-        grads = [f"grad{k}:{self._outputs[at]}" for k, at in enumerate(self._open)]
+        grads = [f"grad{k}:{results[at]}" for k, at in enumerate(self._open)]
         kept_ones = [f"kept{k}:{word}" for k, word in enumerate(kept.split())]
         self._first, self._second = len(grads), len(grads) + len(kept_ones)
-        backward = " ".join((*grads, *kept_ones, "needs:str", arguments, "backend:str"))
-        super().__init__(
-            *declared(name, f"{arguments} backend:str", len(self._outputs), self._forward)
-        )
-        self.register_fake(
-            self._fake if fake is None else lambda *args: fake(self._as_named(*args))
-        )
-        self.register_autograd(self._differentiate, setup_context=self._save)
+        backward = " ".join((*grads, *kept_ones, "needs:str", given))
+        found = [words[k] for k in self._asked]
         self.gradients = Operator(
-            *declared(f"{name}_backward", backward, len(self._asked), self._backward)
+            f"{name}_backward", backward, found, self._backward, self._fake_gradients
         )
-        self.gradients.register_fake(self._fake_gradients)
         self.gradients.register_autograd(self._differentiate_again, setup_context=self._save_again)
 
     def recorded(self, args: tuple[Any, ...], plan: Any) -> Any:
@@ -257,13 +277,6 @@ class FusedOp(Operator):
     def _forward(self, *args: Any) -> Any:
         return self._run(BACKENDS[args[-1]].kernels, self._as_named(*args))
 
-    def _fake(self, *args: Any) -> Any:
-        sizes = self.layout.sizes(args)
-        like = args[self._tensors[0]]
-        return one_or_all(
-            [like.new_empty([sizes[letter] for letter in word]) for word in self._outputs]
-        )
-
     def _backward(self, *args: Any) -> Any:
         grads, kept, needs, rest = self._apart(args)
         kernels, named = BACKENDS[args[-1]].kernels, self._as_named(*rest)
@@ -272,7 +285,7 @@ class FusedOp(Operator):
         for k, need, one in zip(self._asked, needs, found, strict=True):
             absent = not need or rest[k] is None
             out.append(grads[0].new_empty(0) if absent else one.to(rest[k].dtype))
-        return one_or_all(out)
+        return _one_or_all(out)
 
     def _fake_gradients(self, *args: Any) -> Any:
         grads, _, needs, rest = self._apart(args)
@@ -286,12 +299,12 @@ class FusedOp(Operator):
                 out.append(torch.empty_like(given))
             else:
                 out.append(given.new_empty(given.shape))
-        return one_or_all(out)
+        return _one_or_all(out)
 
     def _apart(self, args: Sequence[Any]) -> tuple[Any, Any, Sequence[bool], Sequence[Any]]:
         """Gradients of the outputs, what was kept, which gradients are needed, the arguments."""
         first, second = self._first, self._second
-        return args[:first], args[first:second], flags(args[second]), args[second + 1 :]
+        return args[:first], args[first:second], _flags(args[second]), args[second + 1 :]
 
     def _hold(self, ctx: Any, more: Sequence[Any], args: Sequence[Any]) -> None:
         ctx.set_materialize_grads(False)

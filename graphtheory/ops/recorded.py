@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,7 +17,7 @@ Tensors = Sequence[Tensor | None]
 Needs = Sequence[bool]
 
 
-class Work(Protocol):
+class Work(ABC):
     """What kernels compute of some tensors, all other arguments being the same in every call.
 
     Attributes:
@@ -29,15 +30,19 @@ class Work(Protocol):
     outputs: int
     parts: Sequence[Tensor]
 
+    @abstractmethod
     def forward(self, tensors: Tensors) -> Tensors:
         """The outputs, and what the backward pass reads beside the tensors."""
 
     def reads(self, tensors: Tensors, needs: Needs) -> Tensors:
         """The tensors, None in place of those that the backward pass does not read."""
+        return tensors
 
+    @abstractmethod
     def backward(self, grads: Sequence[Tensor], kept: Tensors, read: Tensors, needs: Needs) -> Any:
         """The gradient of each tensor, of another type maybe; None where none is needed."""
 
+    @abstractmethod
     def differentiable(
         self, grads: Sequence[Tensor], kept: Tensors, read: Tensors, needs: Needs
     ) -> Any:
@@ -175,9 +180,6 @@ class OpWork(Work):
         found = op._run(self._kernels, args)
         outputs = found if isinstance(found, tuple) else (found,)
         return *(outputs[k] for k in op._open), *op._keep(args, outputs)
-
-    def reads(self, tensors: Sequence[Any], needs: Sequence[bool]) -> Sequence[Any]:
-        return tensors
 
     def backward(
         self, grads: Sequence[Tensor], kept: Any, read: Any, needs: Sequence[bool]

@@ -12,7 +12,7 @@ from graphtheory.graph import Neighborhood
 from graphtheory.patterns.base import Pattern, Randomness, RowPattern
 from graphtheory.patterns.draw import Sample, draw_device
 from graphtheory.structure import draw_from_ball, hop_ball
-from graphtheory.structure.distance import as_degree
+from graphtheory.structure._search import as_hops
 
 
 def check_hops(name: str, value: int, low: int, high: int = 254) -> None:
@@ -95,7 +95,7 @@ class KHop(ByDistance):
     def __post_init__(self) -> None:
         check_hops("radius", self.radius, 1)
         if self.max_degree is not None:
-            as_degree(self.max_degree)
+            as_hops("max_degree", self.max_degree, 1, None, "edges")
 
     @property
     def distances(self) -> range:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
-from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
 
 from graphtheory.graph import Neighborhood
-from graphtheory.graph.content import state_of
 from graphtheory.graph.csr import check_index, distinct_ids
 from graphtheory.patterns.base import Randomness, RowPattern
 from graphtheory.patterns.draw import (
@@ -22,8 +20,7 @@ from graphtheory.patterns.draw import (
     scale_edges,
     scaled,
 )
-
-_norms: WeakKeyDictionary[Neighborhood, tuple[Hashable, Tensor]] = WeakKeyDictionary()
+from graphtheory.structure._search import kept_with_graph
 
 
 def total(values: Tensor) -> Tensor:
@@ -75,19 +72,9 @@ def _systematic(mass: Tensor, count: int, generator: Randomness) -> Tensor:
     return drawn / chance
 
 
-def _known_norms(neighborhood: Neighborhood) -> Tensor:
-    """`column_norms`, kept per graph object for as long as its weights hold the same."""
-    weight = neighborhood.weight
-    state = state_of(neighborhood.indptr if weight is None else weight)
-    if state is None or neighborhood.check_unchanged() is None:
-        return column_norms(neighborhood)
-    if neighborhood not in _norms or _norms[neighborhood][0] != state:
-        _norms[neighborhood] = (state, column_norms(neighborhood))
-    return _norms[neighborhood][1]
-
-
+@partial(kept_with_graph, weights=True)
 def column_norms(neighborhood: Neighborhood) -> Tensor:
-    """Squared norm of each source's column, float64 [num_src]."""
+    """Squared norm of each source's column, float64 [num_src] (cached)."""
     square = edge_weight(neighborhood).detach().double().square()
     return square.new_zeros(neighborhood.num_src).index_add(0, neighborhood.indices, square)
 
@@ -148,7 +135,7 @@ class FastGCN(RowPattern, NodeSampler):
     def factor(self, neighborhood: Neighborhood, generator: Randomness) -> Tensor:
         """The factor of each column for one draw, float64 [num_src]; 0 if it was not drawn."""
         device = draw_device(generator, neighborhood)
-        norm = _known_norms(neighborhood).to(device)
+        norm = column_norms(neighborhood).to(device)
         size = self.size(len(norm), distinct=not self.replace)
         drawn = importance_factor(norm, size, replace=self.replace, generator=generator)
         return self._times_bias(neighborhood, drawn)
@@ -157,7 +144,7 @@ class FastGCN(RowPattern, NodeSampler):
         """`factor` [num_src], times pi_j / (S q_j) if the draw is biased."""
         if self.unbiased:
             return factor
-        norm = _known_norms(neighborhood).to(factor.device)
+        norm = column_norms(neighborhood).to(factor.device)
         alive = norm.nonzero().flatten()
         if len(alive) == 0:
             return factor

@@ -1,23 +1,13 @@
 """Breadth-first search kernels on rows of sources; each processes one chunk, without the GIL."""
 
 import numpy as np
-from llvmlite import ir
 from numba import njit, types
+from numba.cpython.unsafe.numbers import trailing_zeros
 from numba.extending import intrinsic
 
 WORDS = 8  # words of 64 sources that are searched together: one cache line per node
 SOURCES_AT_ONCE = 64 * WORDS
 UNREACHABLE = 255
-
-
-@intrinsic
-def _lowest_bit(typingctx, word):
-    """Position of the lowest set bit of a word that is not 0."""
-
-    def generate(context, builder, signature, args):
-        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
-
-    return types.uint64(types.uint64), generate
 
 
 @intrinsic
@@ -36,7 +26,7 @@ def _record(out, row, words, hops):
     for w in range(WORDS):
         word = words[w]
         while word != 0:
-            out[row, 64 * w + _lowest_bit(word)] = hops
+            out[row, 64 * w + trailing_zeros(word)] = hops
             word &= word - np.uint64(1)
 
 
@@ -247,10 +237,10 @@ def _emit(words, used, hops_of, sources, distance, at):
     """Write the nodes of a two-level bitmap in ascending order, with their hops; clear it."""
     for block in range(len(used)):
         while used[block] != 0:
-            w = 64 * block + _lowest_bit(used[block])
+            w = 64 * block + trailing_zeros(used[block])
             used[block] &= used[block] - np.uint64(1)
             while words[w] != 0:
-                node = 64 * w + _lowest_bit(words[w])
+                node = 64 * w + trailing_zeros(words[w])
                 words[w] &= words[w] - np.uint64(1)
                 sources[at], distance[at] = node, hops_of[node]
                 at += 1

@@ -2,56 +2,9 @@
 
 import numpy as np
 from numba import njit
+from numba.cpython.unsafe.numbers import trailing_zeros
 
-from graphtheory.structure._bfs import _levels, _lowest_bit
-
-
-@njit(cache=True, nogil=True)
-def _close(root, count, component, waiting, held):
-    """Assign component `count` to all waiting nodes down to `root`; returns how many still wait."""
-    while component[root] < 0:
-        held -= 1
-        component[waiting[held]] = count
-    return held
-
-
-@njit(cache=True, nogil=True)
-def strong_components(indptr, indices):
-    """Tarjan's algorithm: component of each node, int64 [N], along every edge not decreasing."""
-    num_nodes = len(indptr) - 1
-    component = np.full(num_nodes, -1, np.int64)
-    visit = np.full(num_nodes, -1, np.int64)  # order of first visit
-    low = np.empty(num_nodes, np.int64)  # earliest visit reached from the subtree
-    cursor = indptr[:-1].copy()  # next edge to follow
-    path = np.empty(num_nodes, np.int64)  # from the root of the search to the current node
-    waiting = np.empty(num_nodes, np.int64)  # visited, component not closed
-    visited, held, closed = 0, 0, 0
-    for root in range(num_nodes):
-        depth = 0
-        if visit[root] < 0:
-            path[0], depth = root, 1
-        while depth > 0:
-            v = path[depth - 1]
-            if visit[v] < 0:
-                visit[v] = low[v] = visited
-                waiting[held] = v
-                visited, held = visited + 1, held + 1
-            if cursor[v] < indptr[v + 1]:
-                source = indices[cursor[v]]
-                cursor[v] += 1
-                if visit[source] < 0:
-                    path[depth] = source
-                    depth += 1
-                elif component[source] < 0:
-                    low[v] = min(low[v], visit[source])
-                continue
-            depth -= 1
-            if depth > 0:
-                low[path[depth - 1]] = min(low[path[depth - 1]], low[v])
-            if low[v] == visit[v]:
-                held = _close(v, closed, component, waiting, held)
-                closed += 1
-    return component
+from graphtheory.structure._bfs import _levels
 
 
 @njit(cache=True, nogil=True)
@@ -185,7 +138,7 @@ def sample_rows(start, degree, shares):
             word = taken[w]
             taken[w] = 0
             while word != 0:
-                places[at] = start[i] + 64 * w + np.int64(_lowest_bit(word))
+                places[at] = start[i] + 64 * w + np.int64(trailing_zeros(word))
                 at += 1
                 word &= word - np.uint64(1)
     return indptr, places
@@ -216,7 +169,7 @@ def draw_ball(
             word = taken[w]
             taken[w] = 0
             while word != 0:
-                place = first + 64 * w + np.int64(_lowest_bit(word))
+                place = first + 64 * w + np.int64(trailing_zeros(word))
                 word &= word - np.uint64(1)
                 while place >= level_end[hops + 1]:
                     hops += 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import wraps
@@ -17,6 +17,7 @@ from torch import Tensor
 
 from graphtheory.graph import Neighborhood
 from graphtheory.graph.check import fit_int32
+from graphtheory.graph.content import state_of
 from graphtheory.graph.csr import check_index, check_pointers
 
 Rows = tuple[np.ndarray, np.ndarray]
@@ -36,17 +37,25 @@ def num_nodes_of(graph: Neighborhood) -> int:
     return graph.num_dst
 
 
-def kept_with_graph(compute: Callable[[Neighborhood], Found]) -> Callable[[Neighborhood], Found]:
-    """The same function, which computes once for each graph object that stays unchanged."""
-    kept: WeakKeyDictionary[Neighborhood, Found] = WeakKeyDictionary()
+def kept_with_graph(
+    compute: Callable[[Neighborhood], Found], *, weights: bool = False
+) -> Callable[[Neighborhood], Found]:
+    """The same function, which computes once for each graph object that stays unchanged.
+
+    With `weights` for as long as these stay the same, too, if a change of them would be noticed.
+    """
+    kept: WeakKeyDictionary[Neighborhood, tuple[Hashable, Found]] = WeakKeyDictionary()
 
     @wraps(compute)
     def known(graph: Neighborhood) -> Found:
-        graph.check_unchanged()
+        ids = graph.check_unchanged()
+        held = state_of(*[t for t in (graph.weight,) if weights and t is not None])
+        if held is None or (weights and ids is None):
+            return compute(graph)
         found = kept.get(graph)
-        if found is None:
-            found = kept[graph] = compute(graph)
-        return found
+        if found is None or found[0] != held:
+            found = kept[graph] = held, compute(graph)
+        return found[1]
 
     return known
 
@@ -63,15 +72,16 @@ def rows_of(graph: Neighborhood) -> Rows:
     return indptr, indices
 
 
-def as_hops(name: str, value: int, low: int, high: int) -> int:
-    """A whole number in low..high."""
+def as_hops(name: str, value: int, low: int, high: int | None, unit: str = "hops") -> int:
+    """A whole number in low..high; None is any number from `low` on."""
     try:
-        hops = operator.index(value)
+        number = operator.index(value)
     except TypeError:
-        raise TypeError(f"{name}: got {value!r}, expected a whole number of hops") from None
-    if isinstance(value, bool) or not low <= hops <= high:
-        raise ValueError(f"{name}: got {value!r}, expected hops in {low}..{high}")
-    return hops
+        raise TypeError(f"{name}: got {value!r}, expected a whole number of {unit}") from None
+    if isinstance(value, bool) or number < low or (high is not None and number > high):
+        wanted = f"at least {low}" if high is None else f"{unit} in {low}..{high}"
+        raise ValueError(f"{name}: got {value!r}, expected {wanted}")
+    return number
 
 
 def as_ids(name: str, value: Tensor, num_nodes: int, *, rows: int | None = None) -> Tensor:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import scipy.sparse
+import scipy.sparse.csgraph
 import torch
 from torch import Tensor
 
@@ -91,7 +92,7 @@ def shortest_path_distance(
 class Reachability(NamedTuple):
     """Components of a graph, which decide whether a path exists."""
 
-    strong: np.ndarray
+    strong: np.ndarray  # never decreasing along an edge
     weak: np.ndarray
     order: np.ndarray  # nodes by strong component, sources first
 
@@ -99,18 +100,25 @@ class Reachability(NamedTuple):
 @kept_with_graph
 def reachability(graph: Neighborhood) -> Reachability:
     """Components of the graph (cached)."""
-    rows = rows_of(graph)
-    strong = _loops.strong_components(*rows)
-    return Reachability(strong, _loops.weak_components(*rows), np.argsort(strong, kind="stable"))
+    weak = _loops.weak_components(*rows_of(graph))
+    # by Tarjan's algorithm, which ends a component after those that its edges lead to
+    _, strong = scipy.sparse.csgraph.connected_components(_matrix_of(graph), connection="strong")
+    return Reachability(strong, weak, np.argsort(strong, kind="stable"))
+
+
+def _matrix_of(graph: Neighborhood) -> scipy.sparse.csr_array:
+    """An entry for each edge."""
+    indptr, indices = rows_of(graph)
+    entries = (np.ones(len(indices), np.int8), indices, indptr)
+    return scipy.sparse.csr_array(entries, shape=(graph.num_dst, graph.num_src))
 
 
 @kept_with_graph
 def columns_of(graph: Neighborhood) -> Rows:
     """(indptr, indices) of the edges by source; those of `rows_of` where both are equal."""
-    indptr, indices = rows = rows_of(graph)
-    entries = (np.ones(len(indices), np.int8), indices, indptr)
-    turned = scipy.sparse.csr_array(entries, shape=(graph.num_dst, graph.num_src)).tocsc()
-    found = tuple(part.astype(indptr.dtype, copy=False) for part in (turned.indptr, turned.indices))
+    rows, turned = rows_of(graph), _matrix_of(graph).tocsc()
+    parts = (turned.indptr, turned.indices)
+    found = tuple(part.astype(rows[0].dtype, copy=False) for part in parts)
     return rows if all(map(np.array_equal, rows, found)) else found
 
 
@@ -148,23 +156,28 @@ def _between(graph: Neighborhood, pairs: Tensor, cutoff: int) -> Tensor:
 
 def _balls(
     graph: Neighborhood, radius: int, inner: int, targets: Tensor | None, max_degree: int | None
-) -> tuple[Rows, Tensor, tuple[int, int, int]]:
-    """Rows of the graph, the centers, and what bounds the search of a ball, checked."""
+) -> tuple[Tensor, Callable[..., None]]:
+    """The centers, checked, and what calls a kernel for their balls with arrays and buffers."""
     num_nodes = num_nodes_of(graph)
     radius = as_hops("radius", radius, 0, MAX_CUTOFF)
     inner = as_hops("inner", inner, 0, radius)
-    most = graph.num_edges if max_degree is None else as_degree(max_degree)
+    most = graph.num_edges
+    if max_degree is not None:
+        most = as_hops("max_degree", max_degree, 1, None, "edges")
     ids = torch.arange(num_nodes) if targets is None else as_ids("targets", targets, num_nodes)
-    return rows_of(graph), ids, (inner, radius, most)
+    of_balls = (*rows_of(graph), ids.numpy())
 
+    def search(
+        kernel: Callable[..., None], *arrays: np.ndarray, buffers: Sequence[str] = ()
+    ) -> None:
+        def work(start: int, stop: int) -> None:
+            with scratch_of(graph) as s:
+                own = (s.mark, s.queue, s.turns(stop - start), *(getattr(s, b) for b in buffers))
+                kernel(*of_balls, start, stop, inner, radius, most, *arrays, *own)
 
-def as_degree(value: int) -> int:
-    """A whole number of edges, at least 1."""
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError(f"max_degree: got {value!r}, expected a whole number of edges")
-    if value < 1:
-        raise ValueError(f"max_degree: got {value}, expected at least 1")
-    return value
+        for_chunks(work, len(ids), _BALLS_AT_ONCE)
+
+    return ids, search
 
 
 def hop_ball(
@@ -207,31 +220,17 @@ def hop_ball(
         >>> ball.edge_index().tolist(), distance.tolist()
         ([[0, 0, 1, 0, 1, 2], [0, 1, 1, 2, 2, 2]], [0, 1, 0, 2, 1, 0])
     """
-    rows, ids, bounds = _balls(graph, radius, inner, targets, max_degree)
-    num_nodes, centers, balls = graph.num_dst, ids.numpy(), len(ids)
-    indptr = torch.zeros(balls + 1, dtype=torch.int64)
-    count = indptr.numpy()[1:]
-
-    def measure(a: int, b: int) -> None:
-        with scratch_of(graph) as s:
-            own = (s.mark, s.queue, s.turns(b - a))
-            _bfs.count_ball(*rows, centers, a, b, *bounds, count, *own)
-
-    for_chunks(measure, balls, _BALLS_AT_ONCE)
+    ids, search = _balls(graph, radius, inner, targets, max_degree)
+    indptr = torch.zeros(len(ids) + 1, dtype=torch.int64)
+    search(_bfs.count_ball, indptr.numpy()[1:])
     torch.cumsum(indptr, 0, out=indptr)
     total = int(indptr[-1])
     require_memory(f"hop_ball: {total} edges", 9 * total, "ask for a smaller radius")
     sources = torch.empty(total, dtype=torch.int64)
     distance = torch.empty(total, dtype=torch.uint8)
     out = indptr.numpy(), sources.numpy(), distance.numpy()
-
-    def fill(a: int, b: int) -> None:
-        with scratch_of(graph) as s:
-            own = (s.mark, s.queue, s.turns(b - a), s.hops_of, s.words, s.used)
-            _bfs.fill_ball(*rows, centers, a, b, *bounds, *out, *own)
-
-    for_chunks(fill, balls, _BALLS_AT_ONCE)
-    ball = Neighborhood(indptr, sources, num_nodes, distance=distance, validate=False)
+    search(_bfs.fill_ball, *out, buffers=("hops_of", "words", "used"))
+    ball = Neighborhood(indptr, sources, graph.num_dst, distance=distance, validate=False)
     return ball.to(graph.device), distance.to(graph.device)
 
 
@@ -264,7 +263,7 @@ def draw_from_ball(
 
     Source: Li (2024), section 3.5.1, S^{n,t}.
     """
-    rows, ids, bounds = _balls(graph, radius, inner, targets, max_degree)
+    ids, search = _balls(graph, radius, inner, targets, max_degree)
     device = torch.device("cpu") if generator is None else generator.device
     balls = len(ids)
     require_memory(f"draw_from_ball: {balls} x {n} edges", 25 * n * balls, "ask for fewer targets")
@@ -274,13 +273,7 @@ def draw_from_ball(
         torch.empty(balls, n, dtype=torch.int64),
     )
     out = shares.numpy(), count.numpy()[1:], keys.numpy()
-
-    def draw(a: int, b: int) -> None:
-        with scratch_of(graph) as s:
-            own = (s.mark, s.queue, s.turns(b - a), s.words)
-            _loops.draw_ball(*rows, ids.numpy(), a, b, *bounds, *out, *own)
-
-    for_chunks(draw, balls, _BALLS_AT_ONCE)
+    search(_loops.draw_ball, *out, buffers=("words",))
     drawn = keys[torch.arange(n) < count[1:, None]]
     return Neighborhood(
         count.cumsum(0), drawn >> 8, graph.num_dst, distance=(drawn & 255).to(torch.uint8),

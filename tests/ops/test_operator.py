@@ -11,20 +11,17 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from graphtheory import Neighborhood, ops
-from graphtheory.ops.operator import operator
+from graphtheory.ops.operator import Operator
 
 calls: list[str] = []
 
 
-@operator("graphtheory_test::scaled", ". . .")
-def scaled(x: Tensor, parts: Sequence[Tensor], factor: float) -> tuple[Tensor, Tensor]:
+def _scaled(x: Tensor, many: Sequence[Tensor], factor: float) -> tuple[Tensor, Tensor]:
     calls.append("function")
-    return x * factor * parts[0], x + 1
+    return x * factor * many[0], x + 1
 
 
-@scaled.register_fake
-def _(x: Tensor, parts: Sequence[Tensor], factor: float) -> tuple[Tensor, Tensor]:
-    return torch.empty_like(x), torch.empty_like(x)
+scaled = Operator("graphtheory_test::scaled", "x:X many:tensors factor:float", ["X", "X"], _scaled)
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
@@ -40,9 +37,9 @@ def _backward(ctx: Any, grad: Tensor, _: Tensor | None) -> tuple[Any, ...]:
 scaled.register_autograd(_backward, setup_context=_save)
 
 
-@operator("graphtheory_test::flat", ".")
-def flat(x: Tensor) -> Tensor:
-    return torch.from_numpy(x.numpy().sum(keepdims=True))
+flat = Operator(
+    "graphtheory_test::flat", "x:X", ["X"], lambda x: torch.from_numpy(x.numpy().sum(keepdims=True))
+)
 
 
 class Seen(TorchDispatchMode):

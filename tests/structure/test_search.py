@@ -13,7 +13,7 @@ from graphtheory import Neighborhood, structure
 from graphtheory.graph import memory
 from graphtheory.structure import _search, hop_ball, shortest_path_distance
 from graphtheory.structure._search import for_chunks, rows_of
-from graphtheory.structure.distance import columns_of
+from graphtheory.structure.distance import columns_of, reachability
 
 
 def random_graph(seed):
@@ -59,6 +59,15 @@ def test_edges_by_source_are_the_transpose_and_shared_where_they_are_the_same():
     both = torch.cat([graph.edge_index(), graph.edge_index().flip(0)], 1).unique(dim=1)
     undirected = Neighborhood.from_edge_index(both, 300)
     assert columns_of(undirected) is rows_of(undirected)
+
+
+def test_components_are_numbered_along_the_edges():
+    for seed in range(20):
+        graph = random_graph(seed)
+        source, target = graph.edge_index().numpy()
+        strong = reachability(graph).strong
+        assert (strong[source] <= strong[target]).all()
+        assert len(set(strong)) > 2
 
 
 @pytest.mark.parametrize(("total", "chunk"), [(0, 4), (1, 4), (8, 4), (9, 4), (100, 1)])

@@ -291,7 +291,6 @@ class Blocks(Backend):
         return call.k is None and call.query.is_cpu and not blocks_beat_edge_loops(call)
 
     def run(self, call: Call | AttentionCall) -> Tensor:
-        """The result of a call, differentiable."""
         assert isinstance(call, AttentionCall)
         return attention(call) if call.k is None else fused_topk.on_blocks(call, _kernels(call))
 

@@ -13,12 +13,12 @@ from graphtheory.ops.backend import Backend
 from graphtheory.ops.call import AttentionCall, Call
 
 _RUN: dict[str, Callable[..., Any]] = {
-    "edge_dot": kernels.edge_dot,
+    "edge_dot": kernels.edge_dot.of_call,
     "edge_softmax": kernels.edge_softmax,
     "aggregate": kernels.aggregate,
     "relu_sum": edge.run_relu_sum,
-    "gated_sum": edge.run_gated_sum,
-    "additive_score": additive.run_score,
+    "gated_sum": edge.gated.of_call,
+    "additive_score": additive.score.of_call,
     "additive_attention": additive.run_attention,
     "attention": fused.attention,
     "topk_attention": fused_topk.on_edges,
@@ -36,9 +36,7 @@ class CSRBackend(Backend):
         return import_module(self.module)
 
     def runner(self, operation: str) -> Callable[[Any], Any]:
-        """What `run` does for calls of one operation."""
         return partial(_RUN[operation], backend=self)
 
     def run(self, call: Call | AttentionCall) -> Any:
-        """The result of a call, differentiable."""
         return _RUN[call.operation](call, self)

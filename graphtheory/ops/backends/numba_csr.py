@@ -17,8 +17,6 @@ class NumbaCSR(CSRBackend):
     name = "numba_csr"
     module = "graphtheory.ops.backends.cpu.kernels"
     backward_needs = ("bias", "table")
-    fuses_additive_attention = True
-    fuses_mapped_relu_sum = True
 
     def unsupported(self, call: Call | AttentionCall) -> list[str]:
         """Tensors that are not on the CPU."""

@@ -16,7 +16,6 @@ class Reference(Backend):
     reads_ids = False
 
     def run(self, call: Call | AttentionCall) -> Any:
-        """The result of a call, differentiable."""
         if isinstance(call, AttentionCall):
             return reference.attention(call)
         if call.operation == "additive_attention":

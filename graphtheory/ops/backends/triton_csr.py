@@ -11,7 +11,7 @@ from torch import Tensor
 from graphtheory.ops.arguments import BucketedBias
 from graphtheory.ops.backends.csr import CSRBackend
 from graphtheory.ops.call import AttentionCall, Call
-from graphtheory.ops.look_up import SumsOfRows, register_sums
+from graphtheory.ops.look_up import register_sums
 
 # What a program of k-nearest attention on blocks holds: features of a head, and sources of a row.
 # Shared memory for 1024 sources: 64 KiB in 16 bits, 192 in float32, and half for 512.
@@ -47,7 +47,7 @@ def _sums_of_rows(row: Tensor, values: Tensor, count: int) -> Tensor:
     return by_bucket(row, values, count)
 
 
-register_sums(SumsOfRows(triton_objections, _sums_of_rows))
+register_sums(triton_objections, _sums_of_rows)
 
 
 class TritonCSR(CSRBackend):
@@ -57,7 +57,6 @@ class TritonCSR(CSRBackend):
     operations = CSRBackend.operations - {"topk_attention"}
     module = "graphtheory.ops.backends.triton.kernels"
     backward_needs = ("out", "bias", "table")
-    fuses_additive_attention = True
     records = True
 
     def unsupported(self, call: Call | AttentionCall) -> list[str]:
