@@ -83,7 +83,7 @@ class GraphFolder(NodeSource):
         self._moved = not torch.equal(self.original_id, torch.arange(nodes))
         check_names(told["attributes"], attributes)
         names = told["attributes"] if attributes is None else attributes
-        self.whole: dict[str, Any] = told["whole"]
+        self.whole = told["whole"]
         self.node = {name: self._rows(f"x.{name}", nodes) for name in names}
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -260,18 +260,24 @@ def search_table(log: Iterable[SearchResult], measure: Measure = ACCURACY) -> Ta
     return Table("Search log", columns, rows, words=2, note="Test scores are not looked at.")
 
 
+def _begun(title: str, fit: FitResult, measure: Measure, caption: str, on: str = "") -> Page:
+    """Begin the page of a run, whose title names the model first: scores and learning curves."""
+    test = "none" if fit.test is None else measure.format(fit.test)
+    page = Page(
+        title,
+        f"Test {measure.title} {test}{on}, at epoch {fit.best_epoch} of {fit.epochs}, which has "
+        f"the best score on validation, {measure.format(fit.val)}.",
+    )
+    epochs = [{"model": title.partition(" ")[0], "seed": 0, **row} for row in fit.history]
+    page.section("Training").picture(learning_curves(epochs, measure), CAPTIONS[caption])
+    return page
+
+
 def graph_run_page(
     title: str, result: FitResult, measure: Measure, setting: list[tuple[str, Any]], command: str
 ) -> Page:
     """Make the page of a run on graphs; its title names the model, then the data."""
-    test = "none" if result.test is None else measure.format(result.test)
-    page = Page(
-        title,
-        f"Test {measure.title} {test}, at epoch {result.best_epoch} of {result.epochs}, which has "
-        f"the best score on validation, {measure.format(result.val)}.",
-    )
-    epochs = [{"model": title.partition(" ")[0], "seed": 0, **row} for row in result.history]
-    page.section("Training").picture(learning_curves(epochs, measure), CAPTIONS["one graph run"])
+    page = _begun(title, result, measure, "one graph run")
     rows = [
         (str(int(r["epoch"])), f"{r['train_loss']:.4f}", f"{r['val_loss']:.4f}",
          measure.short(r["val"]), f"{r['seconds']:.3f}")
@@ -288,15 +294,8 @@ def image_run_page(
     seed: int, command: str,
 ) -> Page:  # fmt: skip
     """Make the page of a run on images; its title names the data set and its files."""
-    fit = result.fit
-    page = Page(
-        f"{config.model} on {title}",
-        f"Test accuracy {100 * (fit.test or 0.0):.2f} % on {len(result.y):,} images, at epoch "
-        f"{fit.best_epoch} of {fit.epochs}, which has the best validation accuracy, "
-        f"{100 * fit.val:.2f} %.",
-    )
-    epochs = [{"model": config.model, "seed": seed, **row} for row in fit.history]
-    page.section("Training").picture(plot.learning_curves(epochs), CAPTIONS["one image run"])
+    test = f" on {len(result.y):,} images"
+    page = _begun(f"{config.model} on {title}", result.fit, ACCURACY, "one image run", test)
     rows = []
     for label in result.y.unique().tolist():
         found = result.predicted[result.y == label]
@@ -313,7 +312,7 @@ def image_run_page(
     cost = [
         ("seed", seed), ("parameters", f"{result.parameters:,}"),
         ("10^9 multiply-accumulates an image", f"{result.gmacs:.4f}"),
-        ("seconds an epoch", f"{fit.seconds_per_epoch:.2f}"),
+        ("seconds an epoch", f"{result.fit.seconds_per_epoch:.2f}"),
     ]  # fmt: skip
     setting = [*cost, *asdict(config.network).items(), *recipe_rows(config)]
     page.how_to_reproduce(command, Environment.here(), setting)

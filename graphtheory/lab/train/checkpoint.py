@@ -49,6 +49,7 @@ class CheckpointError(ValueError):
 
 def write_checkpoint(path: str | PathLike[str], content: dict[str, Any]) -> None:
     """Replace the file at `path` in one step; a crash at any time leaves the old or the new one."""
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
     buffer = io.BytesIO()
     torch.save(content, buffer)
     replace_file(Path(path), _sealed(bytearray(buffer.getbuffer())))
@@ -116,7 +117,6 @@ class SafeCheckpointIO(TorchCheckpointIO):
     """Lightning's plugin for the above: atomic, verified, nothing executable."""
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, *_: Any, **__: Any) -> None:
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
         write_checkpoint(path, checkpoint)
 
     def load_checkpoint(self, path: Any, *_: Any, **__: Any) -> dict[str, Any]:
@@ -222,7 +222,6 @@ class StudyFolder(Checkpoint):  # which Lightning calls after all other callback
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if self._clock.due():
             with warn_if_unwritable():
-                self.path.mkdir(parents=True, exist_ok=True)
                 trainer.save_checkpoint(self.last)
 
 
@@ -295,7 +294,6 @@ class TrainingState:
             return
         state = {name: part.state_dict() for name, part in self.parts.items()}
         state |= {"prompts": self.generator.get_state(), "others": torch.get_rng_state()}
-        self.path.parent.mkdir(parents=True, exist_ok=True)
         write_checkpoint(self.path, state | {"settings": self.settings, "losses": losses})
 
     def restore(self) -> list[float]:
