@@ -146,7 +146,9 @@ def count_macs(model: nn.Module, *inputs: Any) -> Macs:
     return Macs(counted.get("Global", 0), parts)
 
 
-def linear_probe(train: Tensor, train_y: Tensor, test: Tensor, test_y: Tensor) -> float:
+def linear_probe(
+    train: Tensor, train_y: Tensor, test: Tensor, test_y: Tensor, *, strength: float = 1.0
+) -> float:
     """Accuracy of one linear layer with softmax on frozen features, 0..1.
 
     scikit-learn's logistic regression, on features that were scaled to mean 0 and deviation 1 over
@@ -157,13 +159,14 @@ def linear_probe(train: Tensor, train_y: Tensor, test: Tensor, test_y: Tensor) -
         train_y: Their classes, int64 [n].
         test: Features that are scored, [m, F].
         test_y: Their classes, int64 [m].
+        strength: Inverse of the L2 penalty, C.
 
     Raises:
         ValueError: Fewer than two classes to learn from, by scikit-learn.
 
     Source: Li and Pimentel-Alarcon (2024), "Supervised Test Accuracy".
     """
-    model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=2000))
+    model = make_pipeline(StandardScaler(), LogisticRegression(C=strength, max_iter=2000))
     model.fit(train.detach().cpu().double().numpy(), train_y.cpu().numpy())
     return float(model.score(test.detach().cpu().double().numpy(), test_y.cpu().numpy()))
 

@@ -52,16 +52,14 @@ class Datasets(Command):
         for title, common in _SETS.items():
             rows = []
             for i in (one for one in every if common.items() <= vars(one).items()):
-                files = _files(i, root)
-                rows.append(
-                    (i.name, _size(i), i.metric, ", ".join(i.splits), i.folder, files, _way(i))
-                )
+                files, how = _files(i, root), "" if i.embedded else i.how
+                way = how.partition(" from ")[0]
+                rows.append((i.name, _size(i), i.metric, ", ".join(i.splits), i.folder, files, way))
                 there = i.embedded or (None if root is None else files == "there")
                 found.append({
                     "name": i.name, "kind": title, "counts": dict(i.counts), "score": i.metric,
                     "splits": list(i.splits), "folder": i.folder, "files": list(i.files),
-                    "how": "" if i.embedded else i.how,
-                    "there": there,  # None where one cannot know
+                    "how": how, "there": there,  # None where one cannot know
                 })  # fmt: skip
             where = "" if root is None else f", root {root}"
             screen.table(Table(f"{title}{where}", columns, rows, words=7))
@@ -76,10 +74,6 @@ def _size(info: DatasetInfo) -> str:
         return f"{counts['images']:,} + {counts['test images']:,} images"
     unit = "graphs" if "graphs" in counts else "nodes"
     return f"{counts[unit]:,} {unit}" if unit in counts else ""
-
-
-def _way(info: DatasetInfo) -> str:
-    return "" if info.embedded else info.how.partition(" from ")[0]
 
 
 def _files(info: DatasetInfo, root: Path | None) -> str:

@@ -22,11 +22,10 @@ from PIL import Image, ImageOps
 from sklearn.datasets import load_digits
 from torch import Generator, Tensor
 
-from graphtheory.lab.datasets import catalogue, files
+from graphtheory.lab.datasets import catalogue, files, safe_pickle
 from graphtheory.lab.datasets.catalogue import DatasetInfo, Root, key, known_seed
 from graphtheory.lab.datasets.files import DamagedFileError
 from graphtheory.lab.datasets.image_folders import DEEP, GRAY, Files, Listing, flat, listed, opened
-from graphtheory.lab.datasets.node_readers import read_pickled
 from graphtheory.lab.datasets.splits import stratified
 
 Arrays = tuple[np.ndarray, np.ndarray]
@@ -215,7 +214,7 @@ def read_part(family: str, paths: list[Path], part: str) -> Arrays:
         pixels, y = map(read_idx, paths)
         return pixels[:, None], y
     if family == "cifar-pickles":
-        batches = [read_pickled(path) for path in paths]
+        batches = [safe_pickle.read(path) for path in paths]
         y = np.concatenate([np.asarray(batch["labels"], np.uint8) for batch in batches])
         return np.concatenate([batch["data"].reshape(-1, 3, 32, 32) for batch in batches]), y
     if family == "cifar-jpeg":
