@@ -168,10 +168,10 @@ class GraphFolder(NodeSource):
 
     def verify(self) -> None:
         """Read every file once; raise for one whose bytes are not those that `write` wrote."""
-        told = _told_by(self.folder / _TOLD)
-        if not told["sha256"]:
+        digests = _told_by(self.folder / _TOLD)["sha256"]
+        if not digests:
             raise ValueError(f"{self.folder}: written without digests; write it again")
-        for name, digest in told["sha256"].items():
+        for name, digest in digests.items():
             if _digest(self.folder / name) != digest:
                 raise ValueError(
                     f"{self.folder / name}: damaged, its bytes do not match their SHA-256; write "

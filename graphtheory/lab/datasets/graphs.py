@@ -33,17 +33,9 @@ from graphtheory.lab.datasets.graph_sets import GraphSet, SetFacts
 from graphtheory.lab.datasets.splits import Split
 
 __all__ = [
-    "DatasetInfo",
-    "GraphSet",
-    "both_ways",
-    "describe",
-    "download",
-    "load",
-    "load_graphs",
-    "load_known",
-    "load_topology",
-    "names",
-]
+    "DatasetInfo", "GraphSet", "both_ways", "describe", "download", "load", "load_graphs",
+    "load_known", "load_topology", "names",
+]  # fmt: skip
 
 _SPARSE_BELOW = 0.25  # density under which the cache keeps features sparse
 _SPARSE = ("musae", "coauthor")  # families whose features would fill much memory

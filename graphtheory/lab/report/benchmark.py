@@ -128,8 +128,8 @@ class ImageReport(BenchmarkReport):
         files = "/".join(filter(None, (info.folder, *info.files[:1])))
         return f"{info.name} ({files or 'embedded'})"
 
-    def tables(self) -> list[Table]:
-        return [self.scores(self.title), *super().tables()[1:]]
+    def chosen_by(self, model: str) -> str:
+        return "one recipe for all"
 
     def scores(self, title: str = "") -> Table:
         """Make the table `model | test mean ± std | MMACs | params | s/epoch`."""
@@ -146,16 +146,7 @@ class ImageReport(BenchmarkReport):
             + (f" Set by hand: {by_hand}." if by_hand else "")
         )
         columns = ("model", "test mean ± std", "MMACs", "params", "s/epoch")
-        return Table(title or self.title, columns, rows, note=note)
-
-    def results(self) -> dict[str, Any]:
-        found, models = super().results(), self.benchmark.models
-        return {
-            "command": self.command, "data": self.title,
-            "settings": {model: self.benchmark.settings(model) for model in models},
-            "environment": found["environment"], "models": found["models"],
-            "differences": found["differences"]["others"], "runs": found["runs"],
-        }  # fmt: skip
+        return Table(self.title, columns, rows, note=note)
 
     def rows(self) -> list[Row]:
         found = rows(self.runs, self.first, ACCURACY, dataset=self.title)
