@@ -35,18 +35,13 @@ class BenchmarkReport(Comparison):
     search_log: Sequence[SearchResult] = field(default=(), repr=False)
     _CURVES: ClassVar = CAPTIONS["curves"]
 
-    @property
-    def title(self) -> str:
-        """The name of the data as headings write it."""
-        return self.name
-
     def page(self) -> Page:
         """Make the whole page with its pictures."""
         found, measure = summaries(self.runs), self.measure
         best = best_of(found, measure)
         kind = "highest" if measure.higher_is_better else "lowest and so the best"
         page = Page(
-            f"{self.title}: models side by side",
+            f"{self.name}: models side by side",
             f"Of {counted(len(found), 'model')} on the {self.split} split, {best.model} has the "
             f"{kind} mean test {measure.title}: {measure.format(best.mean, best.std)} over "
             f"{counted(best.seeds, 'seed')}.",
@@ -65,7 +60,7 @@ class BenchmarkReport(Comparison):
         if epochs:
             page.section("Training").picture(learning_curves(epochs, measure), self._CURVES)
         self._details(page)
-        setting = [("data set", self.title), *self._setting()]
+        setting = [("data set", self.name), *self._setting()]
         page.how_to_reproduce(self.command, self.environment, setting)
         return page
 
@@ -122,7 +117,7 @@ class ImageReport(BenchmarkReport):
     _CURVES: ClassVar = CAPTIONS["image curves"]
 
     @property
-    def title(self) -> str:
+    def name(self) -> str:
         """The data set and its file, since there are several of CIFAR-10."""
         info = self.benchmark.task.images.info  # type: ignore[attr-defined]
         files = "/".join(filter(None, (info.folder, *info.files[:1])))
@@ -146,13 +141,13 @@ class ImageReport(BenchmarkReport):
             + (f" Set by hand: {by_hand}." if by_hand else "")
         )
         columns = ("model", "test mean ± std", "MMACs", "params", "s/epoch")
-        return Table(self.title, columns, rows, note=note)
+        return Table(self.name, columns, rows, note=note)
 
     def rows(self) -> list[Row]:
-        found = rows(self.runs, self.first, ACCURACY, dataset=self.title)
+        found = rows(self.runs, self.first, ACCURACY, dataset=self.name)
         name = "multiply-accumulates of an image"
         return found + [
-            Row.of(name, gmacs, "10^9", dataset=self.title, model=model)
+            Row.of(name, gmacs, "10^9", dataset=self.name, model=model)
             for model, gmacs in self._cost().items()
         ]
 
