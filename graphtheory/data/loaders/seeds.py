@@ -31,10 +31,7 @@ class SeedBatches(Dataset[Data]):
         self.source, self.seed = source, 0
         self.transform: Callable[[Data], Any] | None = None
         self.nodes, self.input_id = seeds_of(input_nodes, source.graph.num_dst)
-
-    def counts(self) -> Tensor:
-        """The number of seeds of each position, int64 [S]."""
-        return torch.ones_like(self.nodes)
+        self.counts = torch.ones_like(self.nodes)  # the seeds of each position
 
     @abstractmethod
     def draw(self, seeds: Tensor, generator: torch.Generator) -> tuple[Tensor, dict[str, Any]]:
@@ -48,6 +45,9 @@ class SeedBatches(Dataset[Data]):
         position, epoch, place, weight = key
         generator = torch.Generator().manual_seed(derive(self.seed, _DRAW, epoch, place))
         nodes, drawn = self.draw(self.nodes[position], generator)
+        original = self.source.original_id
+        if original is not None:
+            drawn["original_id"] = original[nodes]
         batch = Data.from_dict(
             self.source.of_nodes(nodes) | drawn | {
                 "num_nodes": len(nodes), "n_id": nodes, "loss_weight": weight,
@@ -161,7 +161,7 @@ class SeedLoader(DataLoader[Data]):
         # graph is there before workers are forked.
         batches.draw(batches.nodes[:1], torch.Generator())
         self._order = Order(
-            batches.counts(), batch_size, shuffle, drop_last, seed, (rank, world_size), share
+            batches.counts, batch_size, shuffle, drop_last, seed, (rank, world_size), share
         )
         super().__init__(
             batches, sampler=self._order, batch_size=None, collate_fn=_unchanged,

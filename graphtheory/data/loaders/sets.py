@@ -251,10 +251,7 @@ class _Parts(SeedBatches):
         self.indptr, self.order = sort_by_key(part, int(part.max()) + 1)
         self.place = torch.full_like(part, -1)  # of each node among the seeds
         self.place[self.nodes] = self.input_id
-        self.nodes, self.seeds = part[self.nodes].unique(return_counts=True)  # parts are drawn
-
-    def counts(self) -> Tensor:
-        return self.seeds
+        self.nodes, self.counts = part[self.nodes].unique(return_counts=True)  # parts are drawn
 
     def draw(self, seeds: Tensor, generator: torch.Generator) -> tuple[Tensor, dict[str, Any]]:
         nodes = self._of_parts(seeds)

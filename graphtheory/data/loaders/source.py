@@ -32,18 +32,11 @@ class NodeSource(ABC):
     node: dict[str, Any]  # attributes with a row for each node
     whole: dict[str, Any]  # those of the graph
     left: Sequence[str] = ()  # those of edges, which stay behind
+    original_id: Tensor | None = None  # of each node in the data that was given, if it was moved
 
     @abstractmethod
     def of_nodes(self, nodes: Tensor) -> dict[str, Any]:
         """The attributes of some nodes, int64 ids."""
-
-    def written(self, nodes: Tensor) -> dict[str, Any]:
-        """The attributes of some nodes that a folder keeps."""
-        return self.of_nodes(nodes)
-
-    def original(self, nodes: Tensor) -> Tensor:
-        """The ids of some nodes in the data that was given."""
-        return nodes
 
     def ids(self, original: Any) -> Tensor:
         """Where these nodes of the data that was given stand in `graph`."""
