@@ -64,11 +64,6 @@ class ImageSet:
             return self._read(self.listing, self.listing.test)
         return self._part("test", "test images", ("train-", "data_batch"))
 
-    @property
-    def sha256(self) -> str | None:
-        """Hash of the names and sizes of the files of a folder of images; None of a set by name."""
-        return None if self.listing is None else self.listing.sha256
-
     def split(self, y: Tensor, seed: int) -> tuple[Tensor, Tensor]:
         """Positions to train on, and to validate with: folder val or a tenth of each class."""
         if self.listing is not None and self.listing.val:
