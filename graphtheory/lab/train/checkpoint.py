@@ -8,7 +8,6 @@ from __future__ import annotations
 import errno
 import hashlib
 import io
-import os
 import shutil
 import time
 import warnings
@@ -24,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import lightning
 import torch
+from filelock import FileLock, Timeout
 from lightning import LightningModule, Trainer
 from lightning.pytorch.callbacks import Checkpoint
 from lightning.pytorch.plugins.io import TorchCheckpointIO
@@ -126,17 +126,12 @@ class SafeCheckpointIO(TorchCheckpointIO):
 @contextmanager
 def locked(folder: Path, name: str = ".lock") -> Iterator[None]:
     """Refuse a second process; the lock goes with the process, however that ends."""
-    if os.name != "posix":
-        yield
-        return
-    import fcntl
-
-    with (folder / name).open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise OSError(error.errno, "out_dir: another run is using it", str(folder)) from None
-        yield
+    try:
+        with FileLock(folder / name, timeout=0):
+            yield
+    except Timeout:
+        message = "out_dir: another run is using it"
+        raise BlockingIOError(errno.EAGAIN, message, str(folder)) from None
 
 
 @contextmanager
