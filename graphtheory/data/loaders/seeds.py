@@ -169,8 +169,7 @@ class SeedLoader(DataLoader[Data]):
 
     def set_epoch(self, epoch: int) -> None:
         """The epoch of the next iteration, 0 or more."""
-        if not isinstance(epoch, int) or epoch < 0:
-            raise ValueError(f"epoch: got {epoch!r}, expected a whole number from 0 on")
+        check_numbers(epoch=(epoch, 0))
         self._order.next = epoch
 
     def __iter__(self) -> Any:

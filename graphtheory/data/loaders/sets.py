@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from graphtheory.data.loaders.parts import check_part
-from graphtheory.data.loaders.seeds import SeedBatches, SeedLoader
+from graphtheory.data.loaders.seeds import SeedBatches, SeedLoader, check_numbers
 from graphtheory.data.loaders.source import NodeSource, induced
 from graphtheory.graph import Neighborhood
 from graphtheory.graph.csr import row_places, sort_by_key
@@ -69,8 +69,7 @@ def check_layers(pattern: Any, num_layers: Any) -> None:
     """Raise unless this is a pattern for one layer or more."""
     if not isinstance(pattern, Pattern):
         raise TypeError(f"pattern: got {type(pattern).__name__}, expected a Pattern")
-    if not isinstance(num_layers, int) or num_layers < 1:
-        raise ValueError(f"num_layers: got {num_layers!r}, expected at least 1")
+    check_numbers(num_layers=(num_layers, 1))
 
 
 class _NodeSets(SeedBatches):
@@ -105,8 +104,7 @@ class SharedAnchors:
     with_self: bool = True
 
     def __post_init__(self) -> None:
-        if not isinstance(self.count, int) or self.count < 1:
-            raise ValueError(f"count: got {self.count!r}, expected a whole number, at least 1")
+        check_numbers(count=(self.count, 1))
 
     def rows(
         self, graph: Neighborhood, seeds: Tensor, *, generator: torch.Generator
