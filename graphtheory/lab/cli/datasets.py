@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, requires
+from importlib.metadata import requires
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -223,19 +223,12 @@ def _threads() -> dict[str, str]:
     return {"threads": str(torch.get_num_threads()), "those that wait": str(rest)}
 
 
-def _requirements() -> list[str]:
-    """What the installed distribution requires, with its extras; nothing of a bare checkout."""
-    try:
-        return requires("pyg-graphtheory") or []
-    except PackageNotFoundError:
-        return []
-
-
 def _optional() -> dict[str, dict[str, Any]]:
     from graphtheory.lab.bench.rows import installed
 
     out: dict[str, dict[str, Any]] = {}
-    for line in _requirements():
+    there = installed("pyg-graphtheory")  # not in a bare checkout
+    for line in (requires("pyg-graphtheory") or []) if there else []:
         name, _, marker = line.partition(";")
         package = name.partition(">")[0].strip()
         extra = marker.partition("==")[2].strip(" \"'")
