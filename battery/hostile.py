@@ -101,7 +101,7 @@ def _in_a_folder(content: Any, path: Path) -> None:
 
 
 def _unpickle(path: Path) -> Any:
-    return safe_pickle.read(path, {**safe_pickle.ARRAYS, **safe_pickle.TENSORS})
+    return safe_pickle.read(path)
 
 
 PLACES: dict[str, tuple[Callable[[Any, Path], None], Reader]] = {

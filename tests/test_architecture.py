@@ -94,7 +94,7 @@ PLACES: dict[str, tuple[str, ...]] = {
 # Imported name -> the requirement that brings it, where the names differ.
 BROUGHT_BY = {
     "sklearn": "scikit-learn", "llvmlite": "numba",
-    "PIL": "matplotlib", "jinja2": "torch",
+    "PIL": "matplotlib", "jinja2": "torch", "filelock": "torch",
 }  # fmt: skip
 PRINTING = {"lab.cli", "lab.report", "lab.bench", "papers"}
 PRINTS_IF_ASKED = {"integrations/pyg.py"}  # accelerate(report=)

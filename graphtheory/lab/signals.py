@@ -93,9 +93,3 @@ def prompt_signals() -> Iterator[None]:
     finally:
         for caught, handler in before.items():
             signal.signal(caught, handler)
-
-
-def leave_signals_to_parent(worker: int) -> None:
-    """In a DataLoader worker: Ctrl-C reaches its parent, which ends it; SIGTERM ends it itself."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)

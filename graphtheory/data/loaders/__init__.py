@@ -16,14 +16,6 @@ from graphtheory.data.loaders.sets import (
 )
 
 __all__ = [
-    "AttentionSetLoader",
-    "GraphFolder",
-    "LayerWiseLoader",
-    "NodeSetLoader",
-    "PartitionLoader",
-    "SeedLoader",
-    "SharedAnchors",
-    "edge_cut",
-    "fennel",
-    "metis",
-]
+    "AttentionSetLoader", "GraphFolder", "LayerWiseLoader", "NodeSetLoader", "PartitionLoader",
+    "SeedLoader", "SharedAnchors", "edge_cut", "fennel", "metis",
+]  # fmt: skip

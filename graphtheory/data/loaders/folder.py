@@ -64,6 +64,8 @@ class GraphFolder(NodeSource):
         ([1, 0, 2], [0, 1, 1], [[1, 0], [0, 2]])
     """
 
+    original_id: Tensor
+
     def __init__(
         self, folder: str | PathLike[str], attributes: Sequence[str] | None = None
     ) -> None:
@@ -83,7 +85,7 @@ class GraphFolder(NodeSource):
         self._moved = not torch.equal(self.original_id, torch.arange(nodes))
         check_names(told["attributes"], attributes)
         names = told["attributes"] if attributes is None else attributes
-        self.whole: dict[str, Any] = told["whole"]
+        self.whole = told["whole"]
         self.node = {name: self._rows(f"x.{name}", nodes) for name in names}
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -156,22 +158,15 @@ class GraphFolder(NodeSource):
             )
         return order == "original"
 
-    def written(self, nodes: Tensor) -> dict[str, Any]:
-        found = {name: take_rows(value, nodes) for name, value in self.node.items()}
-        return self.whole | found
-
-    def original(self, nodes: Tensor) -> Tensor:
-        return self.original_id[nodes]
-
     def of_nodes(self, nodes: Tensor) -> dict[str, Any]:
-        return self.written(nodes) | {_ORIGINAL: self.original(nodes)}
+        return self.whole | {name: take_rows(value, nodes) for name, value in self.node.items()}
 
     def verify(self) -> None:
         """Read every file once; raise for one whose bytes are not those that `write` wrote."""
-        told = _told_by(self.folder / _TOLD)
-        if not told["sha256"]:
+        digests = _told_by(self.folder / _TOLD)["sha256"]
+        if not digests:
             raise ValueError(f"{self.folder}: written without digests; write it again")
-        for name, digest in told["sha256"].items():
+        for name, digest in digests.items():
             if _digest(self.folder / name) != digest:
                 raise ValueError(
                     f"{self.folder / name}: damaged, its bytes do not match their SHA-256; write "
@@ -213,7 +208,7 @@ class GraphFolder(NodeSource):
         part = torch.zeros(nodes, dtype=torch.int64) if part is None else part
         check_part(part, nodes)
         order = part.argsort(stable=True)
-        whole = _whole(source.written(order[:2]), min(nodes, 2))
+        whole = _whole(source.of_nodes(order[:2]), min(nodes, 2))
         with whole_folder(folder) as draft:
             _write_all(draft, source, part, order, whole)
         return cls(folder)
@@ -279,15 +274,16 @@ class GraphFolder(NodeSource):
 def _write_all(
     folder: Path, source: NodeSource, part: Tensor, order: Tensor, whole: dict[str, Any]
 ) -> None:
-    nodes = len(order)
-    for name, value in ((_PART, part[order]), (_ORIGINAL, source.original(order))):
-        np.save(folder / f"{name}.npy", value.numpy())
+    nodes, original = len(order), source.original_id
+    np.save(folder / f"{_PART}.npy", part[order].numpy())
+    moved = order if original is None else original[order]
+    np.save(folder / f"{_ORIGINAL}.npy", moved.numpy())
     _write(folder, nodes, _rows_of(source, order, whole))
     _write(folder, source.graph.num_edges, _edges_of(source.graph, order))
     degree = source.graph.degree()[order]
     indptr = torch.cat([degree.new_zeros(1), degree.cumsum(0)])
     np.save(folder / f"{_INDPTR}.npy", indptr.numpy())
-    names = sorted(set(source.written(order[:1])) - set(whole))
+    names = sorted(set(source.of_nodes(order[:1])) - set(whole))
     weighted = source.graph.weight is not None
     _tell(folder, nodes, source.graph.num_edges, names, whole, weighted=weighted)
 
@@ -373,7 +369,7 @@ def _whole(rows: dict[str, Any], nodes: int) -> dict[str, Any]:
 
 def _rows_of(source: NodeSource, order: Tensor, whole: dict[str, Any]) -> Iterator[Named]:
     for some in order.split(_ROWS):
-        row = source.written(some)
+        row = source.of_nodes(some)
         yield {f"x.{name}": value for name, value in row.items() if name not in whole}
 
 

@@ -11,7 +11,7 @@ from torch_geometric.data import Data
 from torch_geometric.loader import NodeLoader
 from torch_geometric.sampler import BaseSampler, SamplerOutput
 
-from graphtheory.data.loaders.seeds import Order, check_numbers, place_of_process, seeds_of
+from graphtheory.data.loaders.seeds import Order, check_numbers, seeds_of
 from graphtheory.data.loaders.sets import check_layers
 from graphtheory.data.loaders.source import source_of
 from graphtheory.data.transforms import SPD
@@ -88,7 +88,7 @@ class LayerWiseLoader(NodeLoader):
         seed: int = 0,
         **options: Any,
     ) -> None:
-        given, share = (rank, world_size), place_of_process(rank, world_size)
+        given = (rank, world_size)
         if not isinstance(data, Data) or "edge_index" not in data:
             kind = type(data).__name__
             raise TypeError(f"data: got {kind}, expected Data with edge_index")
@@ -109,9 +109,9 @@ class LayerWiseLoader(NodeLoader):
         else:
             self._order = _Nodes(
                 torch.ones_like(seeds), batch_size, options.get("shuffle") or False,
-                options.get("drop_last", False), seed, given, share,
+                options.get("drop_last", False), seed, given,
             )  # fmt: skip
-            if share[1] > 1:
+            if self._order.world > 1:
                 options |= {"sampler": self._order, "shuffle": None}
         super().__init__(data, drawn, seeds, input_id=input_id, **options)
 

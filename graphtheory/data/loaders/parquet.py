@@ -22,17 +22,8 @@ class SortedTables:
     """Nodes in the order of their parts and edges by target, in a database on the disk.
 
     What was made survives a kill: tables are whole or absent, and a manifest holds the SHA-256 of
-    each piece that was written to an array.
-
-    Args:
-        work: The folder of the database, its manifest and the arrays.
-        nodes, edges: Parquet files, a path or pattern each, as DuckDB reads them.
-        columns: Of the role "id", "part", "source", "target" and "weight"; None where there is
-            none. The other columns of `nodes` are attributes.
-        x: Columns of numbers that become the attribute x together, float32.
-        normalize: Whether to add the loops that are missing and to weigh by degrees.
-        memory_limit: Of DuckDB, such as "2GB".
-        progress: Told what is done, how many rows of it, and of how many.
+    each piece that was written to an array. All lies in the folder `work`; the other arguments are
+    those of `GraphFolder.from_parquet`, with the `columns` by their role.
     """
 
     def __init__(
@@ -113,20 +104,22 @@ class SortedTables:
         return None if row is None else row[0]
 
     def _nodes(self, files: str) -> str:
-        read = f"read_parquet({_text(files)})"
-        known = [row[0] for row in self.db.execute(f"DESCRIBE FROM {read}").fetchall()]
-        self._check_columns("nodes", known, ("id", "part"))
+        read, known = self._read("nodes", files, ("id", "part"))
         missing = [name for name in self.x if name not in known]
         if missing:
             raise ValueError(f"x: {missing} are no columns of nodes, which has {known}")
         order = [self.columns[role] for role in ("part", "id") if self.columns[role]]
         return f"FROM {read} ORDER BY {', '.join(map(_name, order))}"
 
-    def _check_columns(self, table: str, known: list[str], roles: Sequence[str]) -> None:
+    def _read(self, table: str, files: str, roles: Sequence[str]) -> tuple[str, list[str]]:
+        """What DuckDB calls the rows of the files, and their columns, `roles` among them."""
+        read = f"read_parquet({_text(files)})"
+        known = [row[0] for row in self.db.execute(f"DESCRIBE FROM {read}").fetchall()]
         for role in roles:
             column = self.columns[role]
             if column is not None and column not in known:
                 raise ValueError(f"{role}: {column!r} is no column of {table}, which has {known}")
+        return read, known
 
     def _check_ids(self) -> None:
         ids = _name(self.columns["id"])
@@ -139,9 +132,7 @@ class SortedTables:
             raise ValueError(f"id: {twice!r} names two rows of nodes, expected each id once")
 
     def _edges(self, files: str) -> str:
-        read = f"read_parquet({_text(files)})"
-        known = [row[0] for row in self.db.execute(f"DESCRIBE FROM {read}").fetchall()]
-        self._check_columns("edges", known, ("source", "target", "weight"))
+        read, _ = self._read("edges", files, ("source", "target", "weight"))
         source, target, ids = (_name(self.columns[role]) for role in ("source", "target", "id"))
         self._ends = read, (source, target), ids
         weight = self.columns["weight"]

@@ -18,6 +18,7 @@ from graphtheory.graph.csr import check_rows
 from graphtheory.structure._loops import stream_parts
 
 _ROWS = 65_536  # nodes whose edges are looked at together
+_SLACK = 1.1  # how much larger than the average a part may get
 
 
 def metis(data: Any, num_parts: int) -> Tensor:
@@ -68,23 +69,22 @@ def _by_pymetis(both: Tensor, nodes: int, num_parts: int) -> Tensor:
     return torch.tensor(pymetis.part_graph(num_parts, adjacency).vertex_part)
 
 
-def fennel(data: Any, num_parts: int, *, slack: float = 1.1) -> Tensor:
+def fennel(data: Any, num_parts: int) -> Tensor:
     r"""The part of each node, int64 [N], in one pass over the nodes in their order.
 
     .. math:: \arg\max_i\; |N(v) \cap P_i| - \alpha \gamma |P_i|^{\gamma - 1}, \qquad
         \gamma = \tfrac32,\ \alpha = \sqrt{k}\, m / n^{3/2}
 
-    over parts of fewer than `slack` n / k nodes, where m is half the number of stored edges, which
+    over parts of fewer than 1.1 n / k nodes, where m is half the number of stored edges, which
     are those of an undirected graph in both directions. Beside the rows, which may lie on the disk,
     it holds 8 bytes a node. `metis` cuts fewer edges; `edge_cut` tells how many.
 
     Args:
         data: What `metis` takes, or a `GraphFolder`.
         num_parts: Parts k, from 1 to the number of nodes.
-        slack: How much larger than the average a part may get, at least 1.
 
     Raises:
-        ValueError: A number of parts or a slack out of its range.
+        ValueError: A number of parts out of its range.
 
     Source: Tsourakakis et al. (2014), eq. (7) and section 4, with gamma = 3/2.
 
@@ -96,11 +96,9 @@ def fennel(data: Any, num_parts: int, *, slack: float = 1.1) -> Tensor:
     """
     graph = _graph_of(data, num_parts)
     nodes = graph.num_dst
-    if not slack >= 1:
-        raise ValueError(f"slack: got {slack!r}, expected at least 1")
     check_rows(graph.indptr, graph.indices, nodes)
     alpha = num_parts**0.5 * graph.num_edges / 2 / nodes**1.5
-    most = max(ceil(slack * nodes / num_parts), 1)
+    most = max(ceil(_SLACK * nodes / num_parts), 1)
     rows = graph.indptr.numpy(), graph.indices.numpy()
     return torch.from_numpy(stream_parts(*rows, num_parts, 1.5 * alpha, most))
 

@@ -31,10 +31,7 @@ class SeedBatches(Dataset[Data]):
         self.source, self.seed = source, 0
         self.transform: Callable[[Data], Any] | None = None
         self.nodes, self.input_id = seeds_of(input_nodes, source.graph.num_dst)
-
-    def counts(self) -> Tensor:
-        """The number of seeds of each position, int64 [S]."""
-        return torch.ones_like(self.nodes)
+        self.counts = torch.ones_like(self.nodes)  # the seeds of each position
 
     @abstractmethod
     def draw(self, seeds: Tensor, generator: torch.Generator) -> tuple[Tensor, dict[str, Any]]:
@@ -48,6 +45,9 @@ class SeedBatches(Dataset[Data]):
         position, epoch, place, weight = key
         generator = torch.Generator().manual_seed(derive(self.seed, _DRAW, epoch, place))
         nodes, drawn = self.draw(self.nodes[position], generator)
+        original = self.source.original_id
+        if original is not None:
+            drawn["original_id"] = original[nodes]
         batch = Data.from_dict(
             self.source.of_nodes(nodes) | drawn | {
                 "num_nodes": len(nodes), "n_id": nodes, "loss_weight": weight,
@@ -143,7 +143,6 @@ class SeedLoader(DataLoader[Data]):
         world_size: int | None = None,
         **options: Any,
     ) -> None:
-        share = place_of_process(rank, world_size)
         source = source_of(data, attributes, edge_type)
         if source.is_original("input_nodes", input_nodes, node_order):
             before = seeds_of(input_nodes, source.graph.num_dst)
@@ -160,9 +159,8 @@ class SeedLoader(DataLoader[Data]):
         # A pattern that does not fit says so here and not in a worker; and what is computed once a
         # graph is there before workers are forked.
         batches.draw(batches.nodes[:1], torch.Generator())
-        self._order = Order(
-            batches.counts(), batch_size, shuffle, drop_last, seed, (rank, world_size), share
-        )
+        given = (rank, world_size)
+        self._order = Order(batches.counts, batch_size, shuffle, drop_last, seed, given)
         super().__init__(
             batches, sampler=self._order, batch_size=None, collate_fn=_unchanged,
             generator=torch.Generator(),  # otherwise it draws from global state
@@ -171,8 +169,7 @@ class SeedLoader(DataLoader[Data]):
 
     def set_epoch(self, epoch: int) -> None:
         """The epoch of the next iteration, 0 or more."""
-        if not isinstance(epoch, int) or epoch < 0:
-            raise ValueError(f"epoch: got {epoch!r}, expected a whole number from 0 on")
+        check_numbers(epoch=(epoch, 0))
         self._order.next = epoch
 
     def __iter__(self) -> Any:
@@ -233,9 +230,9 @@ class Order(DistributedSampler[Any]):
 
     def __init__(
         self, counts: Tensor, batch_size: int, shuffle: bool, drop: bool, seed: int,
-        given: tuple[int | None, int | None], share: tuple[int, int],
+        given: tuple[int | None, int | None],
     ) -> None:  # fmt: skip
-        (rank, world_size), seeds = share, len(counts)
+        (rank, world_size), seeds = place_of_process(*given), len(counts)
         super().__init__(cast(Any, range(seeds)), world_size, rank, shuffle, seed, drop)
         self.counts, self.given, self.seeds, self.drop = counts, given, seeds, drop
         self.world, self.size, self.next = world_size, batch_size * world_size, 0

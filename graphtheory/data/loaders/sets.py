@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from graphtheory.data.loaders.parts import check_part
-from graphtheory.data.loaders.seeds import SeedBatches, SeedLoader
+from graphtheory.data.loaders.seeds import SeedBatches, SeedLoader, check_numbers
 from graphtheory.data.loaders.source import NodeSource, induced
 from graphtheory.graph import Neighborhood
 from graphtheory.graph.csr import row_places, sort_by_key
@@ -69,8 +69,7 @@ def check_layers(pattern: Any, num_layers: Any) -> None:
     """Raise unless this is a pattern for one layer or more."""
     if not isinstance(pattern, Pattern):
         raise TypeError(f"pattern: got {type(pattern).__name__}, expected a Pattern")
-    if not isinstance(num_layers, int) or num_layers < 1:
-        raise ValueError(f"num_layers: got {num_layers!r}, expected at least 1")
+    check_numbers(num_layers=(num_layers, 1))
 
 
 class _NodeSets(SeedBatches):
@@ -105,8 +104,7 @@ class SharedAnchors:
     with_self: bool = True
 
     def __post_init__(self) -> None:
-        if not isinstance(self.count, int) or self.count < 1:
-            raise ValueError(f"count: got {self.count!r}, expected a whole number, at least 1")
+        check_numbers(count=(self.count, 1))
 
     def rows(
         self, graph: Neighborhood, seeds: Tensor, *, generator: torch.Generator
@@ -251,10 +249,7 @@ class _Parts(SeedBatches):
         self.indptr, self.order = sort_by_key(part, int(part.max()) + 1)
         self.place = torch.full_like(part, -1)  # of each node among the seeds
         self.place[self.nodes] = self.input_id
-        self.nodes, self.seeds = part[self.nodes].unique(return_counts=True)  # parts are drawn
-
-    def counts(self) -> Tensor:
-        return self.seeds
+        self.nodes, self.counts = part[self.nodes].unique(return_counts=True)  # parts are drawn
 
     def draw(self, seeds: Tensor, generator: torch.Generator) -> tuple[Tensor, dict[str, Any]]:
         nodes = self._of_parts(seeds)

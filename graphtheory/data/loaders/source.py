@@ -29,19 +29,14 @@ class NodeSource(ABC):
     """A graph of one node type, on the CPU, and the attributes of its nodes."""
 
     graph: Neighborhood
-    left: Sequence[str] = ()  # attributes of edges, which stay behind
+    node: dict[str, Any]  # attributes with a row for each node
+    whole: dict[str, Any]  # those of the graph
+    left: Sequence[str] = ()  # those of edges, which stay behind
+    original_id: Tensor | None = None  # of each node in the data that was given, if it was moved
 
     @abstractmethod
     def of_nodes(self, nodes: Tensor) -> dict[str, Any]:
         """The attributes of some nodes, int64 ids."""
-
-    def written(self, nodes: Tensor) -> dict[str, Any]:
-        """The attributes of some nodes that a folder keeps."""
-        return self.of_nodes(nodes)
-
-    def original(self, nodes: Tensor) -> Tensor:
-        """The ids of some nodes in the data that was given."""
-        return nodes
 
     def ids(self, original: Any) -> Tensor:
         """Where these nodes of the data that was given stand in `graph`."""
@@ -53,14 +48,18 @@ class NodeSource(ABC):
             raise ValueError(f"node_order: got {order!r}, expected 'original' or 'folder'")
         return False
 
-    def _leave(self, name: str, *, asked: bool) -> None:
-        """Leave an attribute of edges out, unless it was asked for by name."""
-        if asked:
+    def _sort(self, name: str, shape: Sequence[int], value: Any, *, asked: bool) -> None:
+        """Keep an attribute of nodes or of the graph; one of edges only stays behind unasked."""
+        level = level_of(name, shape, self.graph, asked=asked)
+        if level != "edge":
+            (self.node if level == "node" else self.whole)[name] = value
+        elif asked:
             raise ValueError(
                 f"attributes: {name!r} has a row for each edge, expected names of attributes of "
                 "nodes; of edges only edge_weight travels"
             )
-        self.left = [*self.left, name]
+        else:
+            self.left = [*self.left, name]
 
 
 def source_of(
@@ -115,9 +114,7 @@ class OfData(NodeSource):
         check_names(data.keys(), attributes)
         if not ("edge_index" in data or "adj_t" in data):
             raise ValueError("data: has neither edge_index nor adj_t, expected a graph")
-        self.graph = neighborhood_from(data)
-        self.node: dict[str, Tensor] = {}
-        self.whole: dict[str, Any] = {}
+        self.graph, self.node, self.whole = neighborhood_from(data), {}, {}
         names = data.keys() if attributes is None else attributes
         self.pairs = pair_neighborhood(data) if any(name in SPD for name in names) else None
         for name in names:
@@ -125,18 +122,15 @@ class OfData(NodeSource):
                 self._take(name, data[name], asked=attributes is not None)
 
     def _take(self, name: str, value: Any, *, asked: bool) -> None:
-        level: Level = "graph"
         if isinstance(value, Tensor):
-            level = level_of(name, value.shape, self.graph, asked=asked)
-        elif not isinstance(value, (str, int, float, bool)):
+            self._sort(name, value.shape, value, asked=asked)
+        elif isinstance(value, (str, int, float, bool)):
+            self.whole[name] = value
+        else:
             raise ValueError(
                 f"{name}: got {type(value).__name__}, expected a tensor, a number or a string; "
                 "name those that shall travel in `attributes`"
             )
-        if level == "edge":
-            self._leave(name, asked=asked)
-        else:
-            (self.node if level == "node" else self.whole)[name] = value
 
     def of_nodes(self, nodes: Tensor) -> dict[str, Any]:
         found = self.whole | {name: take_rows(value, nodes) for name, value in self.node.items()}
@@ -178,24 +172,18 @@ class OfStores(NodeSource):
         }
         self.graph = _read(graph, _num_nodes(graph, sizes))
         check_names(known, attributes)
-        self.attrs: dict[str, Any] = {}
-        self.whole: dict[str, Any] = {}
+        self.node, self.whole = {}, {}
         for name in known if attributes is None else attributes:
-            level = level_of(name, sizes[name], self.graph, asked=attributes is not None)
-            if level == "node":
-                self.attrs[name] = known[name]
-            elif level == "graph":
-                self.whole[name] = features.get_tensor(known[name])
-            else:
-                self._leave(name, asked=attributes is not None)
+            self._sort(name, sizes[name], known[name], asked=attributes is not None)
+        self.whole = {name: features.get_tensor(attr) for name, attr in self.whole.items()}
 
     def of_nodes(self, nodes: Tensor) -> dict[str, Any]:
-        asked = [copy.copy(attr) for attr in self.attrs.values()]
+        asked = [copy.copy(attr) for attr in self.node.values()]
         for attr in asked:
             attr.index = nodes
         values = self.features.multi_get_tensor(asked) if asked else []
         return self.whole | {
-            name: torch.as_tensor(value) for name, value in zip(self.attrs, values, strict=True)
+            name: torch.as_tensor(value) for name, value in zip(self.node, values, strict=True)
         }
 
 

@@ -131,8 +131,8 @@ class ImageBenchTask(BenchTask):
         return image_sets.load(self.dataset, root, size=self.image_size)
 
     def settings(self) -> Settings:
-        info, sha256 = self.images.info, self.images.sha256
-        more = {} if sha256 is None else {"sha256": sha256, "image_size": self.image_size}
+        info, listing = self.images.info, self.images.listing
+        more = {"sha256": listing.sha256, "image_size": self.image_size} if listing else {}
         return {"dataset": info.name, "split": info.default_split} | more
 
     def run_settings(self, config: Any, epochs: int, patience: int) -> Settings:

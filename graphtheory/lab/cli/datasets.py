@@ -1,14 +1,18 @@
-"""`graphtheory datasets`, `doctor` and `warmup`: what is at hand here, and kernels compiled."""
+"""`graphtheory datasets`, `convert`, `doctor` and `warmup`: what is at hand here, or made ready."""
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, requires
+from importlib.metadata import requires
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+import tyro
+
+from graphtheory.disk import check_empty
 from graphtheory.lab.cli import show
-from graphtheory.lab.cli.options import Folder, Name, fetch_missing
+from graphtheory.lab.cli.options import Count, Folder, Name, Names, fetch_missing
 from graphtheory.lab.cli.show import Command, Screen
 
 if TYPE_CHECKING:
@@ -48,16 +52,14 @@ class Datasets(Command):
         for title, common in _SETS.items():
             rows = []
             for i in (one for one in every if common.items() <= vars(one).items()):
-                files = _files(i, root)
-                rows.append(
-                    (i.name, _size(i), i.metric, ", ".join(i.splits), i.folder, files, _way(i))
-                )
+                files, how = _files(i, root), "" if i.embedded else i.how
+                way = how.partition(" from ")[0]
+                rows.append((i.name, _size(i), i.metric, ", ".join(i.splits), i.folder, files, way))
                 there = i.embedded or (None if root is None else files == "there")
                 found.append({
                     "name": i.name, "kind": title, "counts": dict(i.counts), "score": i.metric,
                     "splits": list(i.splits), "folder": i.folder, "files": list(i.files),
-                    "how": "" if i.embedded else i.how,
-                    "there": there,  # None where one cannot know
+                    "how": how, "there": there,  # None where one cannot know
                 })  # fmt: skip
             where = "" if root is None else f", root {root}"
             screen.table(Table(f"{title}{where}", columns, rows, words=7))
@@ -74,10 +76,6 @@ def _size(info: DatasetInfo) -> str:
     return f"{counts[unit]:,} {unit}" if unit in counts else ""
 
 
-def _way(info: DatasetInfo) -> str:
-    return "" if info.embedded else info.how.partition(" from ")[0]
-
-
 def _files(info: DatasetInfo, root: Path | None) -> str:
     from graphtheory.lab.datasets.files import folder_of
 
@@ -89,6 +87,60 @@ def _files(info: DatasetInfo, root: Path | None) -> str:
     folder = folder_of(info, root) or root / info.folder
     found = sum(any((folder / name).is_file() for name in pair) for pair in names)
     return "there" if found == len(info.files) else f"{found} of {len(info.files)}"
+
+
+@dataclass(frozen=True)
+class Convert(Command):
+    """Options of `graphtheory convert`, which goes on after an interruption."""
+
+    needs = ("graphtheory.data.loaders",)
+
+    edges: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="EDGES")] = ""
+    nodes: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NODES")] = ""
+    folder: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="FOLDER")] = ""
+    id: str = "id"
+    part: Name = None
+    source: str = "source"
+    target: str = "target"
+    weight: Name = None
+    x: Names = ()
+    normalize: bool = False
+    parts: Count = None
+    memory: str = "2GB"
+
+    def check(self) -> None:
+        for name in ("edges", "nodes", "folder"):
+            if not getattr(self, name):
+                raise show.RefusedError(f"{name.upper()}: missing, expected EDGES NODES FOLDER")
+        show.at_least(1, parts=self.parts)
+        self.refuse(self.part is not None, "got {}, expected none with --part", "parts")
+
+    def run(self, screen: Screen) -> None:
+        from graphtheory.data.loaders import GraphFolder, edge_cut, fennel
+
+        columns = {
+            name: getattr(self, name) for name in ("id", "part", "source", "target", "weight")
+        }
+        to = Path(self.folder)
+        with show.usage_errors():
+            check_empty(to)
+        first = to if self.parts is None else to.with_name(f".{to.name}.unparted")
+        with show.usage_errors(ValueError, OSError, ImportError), screen.steps("row") as steps:
+            if self.parts is None or not first.exists():
+                GraphFolder.from_parquet(
+                    self.edges, self.nodes, first, **columns, x=self.x, normalize=self.normalize,
+                    memory_limit=self.memory,
+                    progress=lambda what, done, rows: steps(what, max(done - 1, 0), rows),
+                )  # fmt: skip
+            kept, cut = GraphFolder(first), None
+            if self.parts is not None:
+                part = fennel(kept, self.parts)
+                kept, cut = GraphFolder.write(kept, to, part), edge_cut(kept, part)
+                shutil.rmtree(first)
+        nodes, edges = kept.graph.num_dst, kept.graph.num_edges
+        said = "" if cut is None else f", {self.parts} parts that cut {cut:.1%} of the edges"
+        screen.result({"folder": str(to), "nodes": nodes, "edges": edges, "edge_cut": cut})
+        screen.say(f"{to}: {nodes:,} nodes, {edges:,} edges{said}")
 
 
 _OTHER = """
@@ -171,19 +223,12 @@ def _threads() -> dict[str, str]:
     return {"threads": str(torch.get_num_threads()), "those that wait": str(rest)}
 
 
-def _requirements() -> list[str]:
-    """What the installed distribution requires, with its extras; nothing of a bare checkout."""
-    try:
-        return requires("pyg-graphtheory") or []
-    except PackageNotFoundError:
-        return []
-
-
 def _optional() -> dict[str, dict[str, Any]]:
     from graphtheory.lab.bench.rows import installed
 
     out: dict[str, dict[str, Any]] = {}
-    for line in _requirements():
+    there = installed("pyg-graphtheory")  # not in a bare checkout
+    for line in (requires("pyg-graphtheory") or []) if there else []:
         name, _, marker = line.partition(";")
         package = name.partition(">")[0].strip()
         extra = marker.partition("==")[2].strip(" \"'")

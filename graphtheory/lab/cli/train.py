@@ -21,7 +21,7 @@ from graphtheory.lab.cli.show import RefusedError, Screen
 if TYPE_CHECKING:
     from graphtheory.lab.bench.image_task import ImageRunConfig, ImageRunResult
     from graphtheory.lab.datasets.image_sets import ImageSet
-    from graphtheory.lab.train import Source, Task, TrainerOptions
+    from graphtheory.lab.train import FitResult, Source, Task, TrainerOptions
 
 EXPLORER = "explorer.html"
 _LOGGERS = {"csv": "CSVLogger", "tensorboard": "TensorBoardLogger", "wandb": "WandbLogger"}
@@ -149,17 +149,12 @@ class Train(OnTrainer):
                     images, config, result, self.seed, run.out, screen.command
                 )
         screen.result({"folder": run.out, **kept})
-        fit = result.fit
-        screen.say(
-            f"test {100 * (fit.test or 0.0):.2f} %, validation {100 * fit.val:.2f} %, best epoch "
-            f"{fit.best_epoch} of {fit.epochs}; data {files_of(images)}"
-        )
-        screen.say(
-            f"{result.gmacs:.4f} GMACs an image, {result.parameters:,} parameters, "
-            f"{fit.seconds_per_epoch:.2f} s/epoch, peak {fit.peak_mb:.0f} MB"
-        )
         more = f", pictures/ ({', '.join(drawn)})" if drawn else ""
-        _say_written(screen, run.out, "", f"result.json, predictions.csv{more}")
+        _say(
+            screen, run, result.fit, f"; data {files_of(images)}",
+            f"{result.gmacs:.4f} GMACs an image, {result.parameters:,}",
+            f"result.json, predictions.csv{more}",
+        )  # fmt: skip
 
     def _on_graph(self, screen: Screen, run: _Prepared) -> None:
         from graphtheory.lab.bench.config import constant_of
@@ -209,17 +204,8 @@ class Train(OnTrainer):
         if self.explorer:
             _write_explorer(screen, task, run.data, run.out, title)
         screen.result({"folder": run.out, **kept})
-        test = "none" if result.test is None else measure.format(result.test)
-        named = "" if measure.share else f"{measure.title}: "
-        screen.say(
-            f"{named}test {test}, validation {measure.format(result.val)}, best epoch "
-            f"{result.best_epoch} of {result.epochs}"
-        )
-        screen.say(
-            f"{parameters:,} parameters, {result.seconds_per_epoch:.3f} s/epoch, peak "
-            f"{result.peak_mb:.0f} MB"
-        )
-        _say_written(screen, run.out, f", {EXPLORER}" if self.explorer else "", "result.json")
+        files = f"{EXPLORER}, result.json" if self.explorer else "result.json"
+        _say(screen, run, result, "", f"{parameters:,}", files)
 
 
 @dataclass(frozen=True)
@@ -234,9 +220,19 @@ class _Prepared:
     out: Path
 
 
-def _say_written(screen: Screen, out: Path, pages: str, more: str) -> None:
+def _say(
+    screen: Screen, run: _Prepared, fit: FitResult, on: str, parameters: str, files: str
+) -> None:
+    """Print the scores, what they cost, and the files."""
+    measure = run.bench.measure
+    test = "none" if fit.test is None else measure.format(fit.test)
+    named = "" if measure.share else f"{measure.title}: "
+    scores = f"{named}test {test}, validation {measure.format(fit.val)}"
+    screen.say(f"{scores}, best epoch {fit.best_epoch} of {fit.epochs}{on}")
+    time = f"{fit.seconds_per_epoch:.3f} s/epoch, peak {fit.peak_mb:.0f} MB"
+    screen.say(f"{parameters} parameters, {time}")
     checkpoints = "last.ckpt, previous.ckpt, best.ckpt, history.csv"
-    screen.say(f"Written to {out}: report.html{pages}, {checkpoints}, {more}.")
+    screen.say(f"Written to {run.out}: report.html, {files}, {checkpoints}.")
 
 
 def _predict(file: Path, task: Any, data: Any) -> None:

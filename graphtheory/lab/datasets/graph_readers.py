@@ -31,7 +31,6 @@ from graphtheory.lab.datasets.catalogue import DatasetInfo
 from graphtheory.lab.datasets.graph_sets import SLICES, Stored, packed, with_notes
 from graphtheory.lab.datasets.splits import Split
 
-_PICKLED = {**safe_pickle.ARRAYS, **safe_pickle.TENSORS}
 _PARTS = ("train", "val", "test")
 _STRUCT_TARGETS = (
     *(f"Inertia_{kind}_{axis}" for kind in ("mass", "valence") for axis in "abc"),
@@ -286,7 +285,7 @@ def _zinc(root: Path, info: DatasetInfo) -> Stored:
     """The molecules whose numbers stand in the index files: 12,000 of the published subset."""
     parts = []
     for part in _PARTS:
-        molecules = safe_pickle.read(root / info.folder / f"{part}.pickle", _PICKLED)
+        molecules = safe_pickle.read(root / info.folder / f"{part}.pickle")
         index = root / info.folder / f"{part}.index"
         chosen = index.read_text().strip().split(",")
         parts.append(_of_rows(index, chosen, partial(_molecule_of, molecules)))
@@ -308,7 +307,7 @@ def superpixels(path: Path) -> list[Data]:
         x, attr, index, y = map(torch.as_tensor, parts)
         return Data(x.float(), index.long(), attr.float(), y.long().view(-1))
 
-    return _of_rows(path, safe_pickle.read(path, _PICKLED), read)
+    return _of_rows(path, safe_pickle.read(path), read)
 
 
 def _joined(parts: list[list[Data]]) -> Stored:

@@ -57,17 +57,6 @@ class GraphSet(InMemoryDataset):
     int64 [n] with -1 for a node that has none.
     """
 
-    name: str
-    kind: Kind
-    level: str
-    num_outputs: int
-    metric: str
-    evaluator: str | None
-    x_categories: tuple[int, ...] | None
-    edge_categories: tuple[int, ...] | None
-    smiles: list[str] | None
-    left_out: tuple[str, ...]
-
     def __init__(
         self, stored: Mapping[str, Tensor], facts: SetFacts, parts: Split, split: str
     ) -> None:

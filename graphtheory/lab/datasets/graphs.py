@@ -1,16 +1,24 @@
 """Graphs and sets of graphs by name, from the package or from raw files that already lie there.
 
-Nothing is downloaded unless `download=True` asks for it. Raw files are checked against their
-SHA-256 where it is known, read by PyG's or ogb's own class in a private copy of their folder, and
-kept as plain arrays in a cache of their own, so that the folder with them may be read-only.
+Nothing is downloaded but by `download`. Raw files are checked against their SHA-256 where it is
+known, read by PyG's or ogb's own class in a private copy of their folder, and kept as plain arrays
+in a cache of their own, so that the folder with them may be read-only.
 """
 
 from __future__ import annotations
 
+import contextlib
+import io
+import shutil
+import sys
+import tempfile
 import warnings
 from collections.abc import Mapping
 from importlib.metadata import version
+from inspect import signature
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch import Generator, Tensor
@@ -20,22 +28,14 @@ from torch_geometric.utils import to_undirected
 from graphtheory.lab.datasets import embedded, files, graph_readers, node_readers, splits
 from graphtheory.lab.datasets import graph_sets as store
 from graphtheory.lab.datasets.catalogue import DatasetInfo, Root, describe, known_seed, names
-from graphtheory.lab.datasets.download import fetch
+from graphtheory.lab.datasets.files import DamagedFileError
 from graphtheory.lab.datasets.graph_sets import GraphSet, SetFacts
 from graphtheory.lab.datasets.splits import Split
 
 __all__ = [
-    "DatasetInfo",
-    "GraphSet",
-    "both_ways",
-    "describe",
-    "download",
-    "load",
-    "load_graphs",
-    "load_known",
-    "load_topology",
-    "names",
-]
+    "DatasetInfo", "GraphSet", "both_ways", "describe", "download", "load", "load_graphs",
+    "load_known", "load_topology", "names",
+]  # fmt: skip
 
 _SPARSE_BELOW = 0.25  # density under which the cache keeps features sparse
 _SPARSE = ("musae", "coauthor")  # families whose features would fill much memory
@@ -60,11 +60,60 @@ def download(name: str, root: Root, *, cache: Root = None) -> None:
         OSError: No network, or a folder that cannot be written to.
     """
     info = describe(name, root)
-    read = load if info.task == "node" else load_graphs
-    fetch(info, root, lambda place: read(info.name, place, cache=cache))
+    if info.embedded or files.folder_of(info, root) is not None:
+        return
+    if not info.fetched_by:
+        raise ValueError(f"download: no class fetches {info.name}; get the files {info.how}")
+    if root is None:
+        raise ValueError(f"root: got None, expected the folder to download {info.name} into")
+    Path(root).mkdir(parents=True, exist_ok=True)
+    prefix = f".download-{info.name}-"
+    for left in Path(root).glob(f"{prefix}*"):  # of a process that was killed
+        shutil.rmtree(left)
+    with tempfile.TemporaryDirectory(prefix=prefix, dir=root) as private:
+        place = Path(private) / "root"
+        try:
+            with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(sys.stdout):
+                made = _by_class(info, Path(private) / "made")
+        except Exception as error:  # urllib, aiohttp, zipfile and ogb each have their own
+            told = f"could not be downloaded ({type(error).__name__}: {error}), nothing is kept"
+            raise OSError(f"{info.name}: {told}; try again, or get the files {info.how}") from error
+        (place / info.folder).parent.mkdir(parents=True)
+        made.rename(place / info.folder)
+        try:
+            if files.folder_of(info, place) is None:
+                raise DamagedFileError(f"the download has not all of {', '.join(info.files)}")
+            found = files.locate(info, place)
+            (load if info.task == "node" else load_graphs)(info.name, place, cache=cache)
+        except ValueError as error:
+            raise DamagedFileError(f"{info.name}: {error}; what came was deleted") from error
+        for name, path in found.items():
+            (Path(root) / name).parent.mkdir(parents=True, exist_ok=True)
+            path.replace(Path(root) / name)
 
 
-_download = download  # `download` is also an argument
+class _FetchedError(Exception):
+    """Ends the constructor of a data set whose files are there."""
+
+
+def _by_class(info: DatasetInfo, place: Path) -> Path:
+    """Let the class of a set download into `place`, without what it makes of the files."""
+    package, _, name = info.fetched_by.rpartition(".")
+    kind = getattr(graph_readers.import_ogb(package), name)
+
+    def stop(self: Any) -> None:
+        raise _FetchedError(self.raw_dir)
+
+    named = {"name": info.name} if "name" in signature(kind).parameters else {}
+    # ogb would ask once more above 1 GB.
+    asks = patch.object(sys.modules[kind.__module__], "decide_download", bool, create=True)
+    try:
+        with asks:
+            type(name, (kind,), {"_process": stop})(root=str(place), **named)
+    except _FetchedError as done:
+        raw = Path(str(done))
+        return raw if (raw / info.files[0]).is_file() else raw.parent
+    raise AssertionError(f"{name} did not process its files")
 
 
 def load(
@@ -74,7 +123,6 @@ def load(
     split: str | None = None,
     seed: int = 0,
     cache: Root = None,
-    download: bool = False,
 ) -> Data:
     """One graph with node labels and the masks of one split.
 
@@ -101,7 +149,6 @@ def load(
         seed: Number of the split, 0 or more; "core-neighborhood", "core-distance" and "power-law"
             are drawn by it.
         cache: Folder for processed arrays; None for $GRAPHTHEORY_CACHE or ~/.cache/graphtheory.
-        download: Get missing raw files first, as the function `download` does.
 
     Shapes:
         x [N, F] float32 (`torch.sparse_csr` for "facebook", CS and Physics); y [N] int64;
@@ -126,8 +173,6 @@ def load(
     if info.task != "node":
         raise ValueError(f"name: {info.name} is a set of graphs; load_graphs({name!r}) has it")
     chosen = info.known_split(split)
-    if download:
-        _download(info.name, root, cache=cache)
     generator = Generator().manual_seed(known_seed(seed))
     data = embedded.GRAPHS[info.name](generator) if info.embedded else _published(info, root, cache)
     masks = _masks(data, chosen, seed, generator)
@@ -146,7 +191,6 @@ def load_graphs(
     split: str | None = None,
     seed: int = 0,
     cache: Root = None,
-    download: bool = False,
 ) -> GraphSet:
     """A set of labeled graphs and one of its splits.
 
@@ -169,7 +213,6 @@ def load_graphs(
         split: One of `describe(name).splits`; None for the first of them.
         seed: Draws the split, or is its number, 0 or more.
         cache: Folder for processed arrays, as of `load`.
-        download: Get missing raw files first, as the function `download` does.
 
     Returns:
         A PyG dataset with train_index, val_index, test_index (int64 positions), split, and the
@@ -185,8 +228,6 @@ def load_graphs(
         what = "pairs of graphs" if info.task == "pairs" else "one graph"
         raise ValueError(f"name: {info.name} is {what}; {where}({name!r}) has it")
     chosen, seed = info.known_split(split), known_seed(seed)
-    if download:
-        _download(info.name, root, cache=cache)
 
     def read(private: Path) -> dict[str, Tensor]:
         stored = graph_readers.READERS[info.family](private, info)

@@ -22,11 +22,10 @@ from PIL import Image, ImageOps
 from sklearn.datasets import load_digits
 from torch import Generator, Tensor
 
-from graphtheory.lab.datasets import catalogue, files
+from graphtheory.lab.datasets import catalogue, files, safe_pickle
 from graphtheory.lab.datasets.catalogue import DatasetInfo, Root, key, known_seed
 from graphtheory.lab.datasets.files import DamagedFileError
 from graphtheory.lab.datasets.image_folders import DEEP, GRAY, Files, Listing, flat, listed, opened
-from graphtheory.lab.datasets.node_readers import read_pickled
 from graphtheory.lab.datasets.splits import stratified
 
 Arrays = tuple[np.ndarray, np.ndarray]
@@ -64,11 +63,6 @@ class ImageSet:
         if self.listing is not None:
             return self._read(self.listing, self.listing.test)
         return self._part("test", "test images", ("train-", "data_batch"))
-
-    @property
-    def sha256(self) -> str | None:
-        """Hash of the names and sizes of the files of a folder of images; None of a set by name."""
-        return None if self.listing is None else self.listing.sha256
 
     def split(self, y: Tensor, seed: int) -> tuple[Tensor, Tensor]:
         """Positions to train on, and to validate with: folder val or a tenth of each class."""
@@ -215,7 +209,7 @@ def read_part(family: str, paths: list[Path], part: str) -> Arrays:
         pixels, y = map(read_idx, paths)
         return pixels[:, None], y
     if family == "cifar-pickles":
-        batches = [read_pickled(path) for path in paths]
+        batches = [safe_pickle.read(path) for path in paths]
         y = np.concatenate([np.asarray(batch["labels"], np.uint8) for batch in batches])
         return np.concatenate([batch["data"].reshape(-1, 3, 32, 32) for batch in batches]), y
     if family == "cifar-jpeg":

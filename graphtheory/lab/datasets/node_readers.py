@@ -24,7 +24,6 @@ from graphtheory.lab.datasets.catalogue import DatasetInfo
 from graphtheory.lab.datasets.graph_readers import import_ogb, ogb_split, superpixels
 
 _NUM_VAL = 500  # of Planetoid's public splits
-_KNOWN = {**safe_pickle.ARRAYS, **safe_pickle.MATRICES}
 MASKS = ("train_mask", "val_mask", "test_mask")
 
 
@@ -48,17 +47,12 @@ def _as_pyg(kind: Any, root: Path, info: DatasetInfo) -> Data:
     return kind(str(root / info.folder.split("/")[0]), info.name)[0]
 
 
-def read_pickled(path: Path) -> Any:
-    """The array, sparse matrix or dictionary in one pickled file, whose hash was checked."""
-    return safe_pickle.read(path, _KNOWN)
-
-
 def _part(folder: Path, name: str, part: str) -> Any:
     """What is in ind.<name>.<part>, matrices as tensors."""
     path = folder / f"ind.{name.lower()}.{part}"
     if part == "test.index":
         return torch.from_numpy(np.loadtxt(path, dtype=np.int64))
-    found = read_pickled(path)
+    found = safe_pickle.read(path)
     if isinstance(found, dict):
         return found
     return torch.from_numpy(found if isinstance(found, np.ndarray) else found.toarray())

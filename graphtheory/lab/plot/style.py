@@ -6,6 +6,7 @@ import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from os import PathLike
+from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 import matplotlib
@@ -26,16 +27,8 @@ GRAY, LIGHT = "#6B6B6B", "#D9D9D9"
 WIDTH = 7.0  # inches; the text column of a report
 _LETTERS, _HANDLE = 12, 7  # letters of a legend in an inch, and what its line takes of them
 
-_STYLE: Any = {
-    "figure.dpi": 100, "savefig.dpi": 160, "font.size": 9.5,
-    "axes.titlesize": 10.5, "axes.titleweight": "bold", "axes.titlelocation": "left",
-    "axes.labelcolor": "#333333", "axes.edgecolor": GRAY, "axes.linewidth": 0.8,
-    "axes.spines.top": False, "axes.spines.right": False, "axes.axisbelow": True,
-    "grid.color": "#E6E6E6", "grid.linewidth": 0.8, "lines.linewidth": 1.6, "lines.markersize": 4.5,
-    "legend.frameon": False, "legend.fontsize": 9,
-    "xtick.color": "#333333", "ytick.color": "#333333", "svg.fonttype": "path",
-    "svg.hashsalt": "graphtheory",  # the same picture is the same bytes
-}  # fmt: skip
+_SHEET = Path(__file__).with_suffix(".mplstyle")
+_STYLE = matplotlib.rc_params_from_file(_SHEET, use_default_template=False)
 
 
 def styled(draw: Callable[P, T]) -> Callable[P, T]:

@@ -35,18 +35,13 @@ class BenchmarkReport(Comparison):
     search_log: Sequence[SearchResult] = field(default=(), repr=False)
     _CURVES: ClassVar = CAPTIONS["curves"]
 
-    @property
-    def title(self) -> str:
-        """The name of the data as headings write it."""
-        return self.name
-
     def page(self) -> Page:
         """Make the whole page with its pictures."""
         found, measure = summaries(self.runs), self.measure
         best = best_of(found, measure)
         kind = "highest" if measure.higher_is_better else "lowest and so the best"
         page = Page(
-            f"{self.title}: models side by side",
+            f"{self.name}: models side by side",
             f"Of {counted(len(found), 'model')} on the {self.split} split, {best.model} has the "
             f"{kind} mean test {measure.title}: {measure.format(best.mean, best.std)} over "
             f"{counted(best.seeds, 'seed')}.",
@@ -65,7 +60,7 @@ class BenchmarkReport(Comparison):
         if epochs:
             page.section("Training").picture(learning_curves(epochs, measure), self._CURVES)
         self._details(page)
-        setting = [("data set", self.title), *self._setting()]
+        setting = [("data set", self.name), *self._setting()]
         page.how_to_reproduce(self.command, self.environment, setting)
         return page
 
@@ -122,14 +117,14 @@ class ImageReport(BenchmarkReport):
     _CURVES: ClassVar = CAPTIONS["image curves"]
 
     @property
-    def title(self) -> str:
+    def name(self) -> str:
         """The data set and its file, since there are several of CIFAR-10."""
         info = self.benchmark.task.images.info  # type: ignore[attr-defined]
         files = "/".join(filter(None, (info.folder, *info.files[:1])))
         return f"{info.name} ({files or 'embedded'})"
 
-    def tables(self) -> list[Table]:
-        return [self.scores(self.title), *super().tables()[1:]]
+    def chosen_by(self, model: str) -> str:
+        return "one recipe for all"
 
     def scores(self, title: str = "") -> Table:
         """Make the table `model | test mean ± std | MMACs | params | s/epoch`."""
@@ -146,22 +141,13 @@ class ImageReport(BenchmarkReport):
             + (f" Set by hand: {by_hand}." if by_hand else "")
         )
         columns = ("model", "test mean ± std", "MMACs", "params", "s/epoch")
-        return Table(title or self.title, columns, rows, note=note)
-
-    def results(self) -> dict[str, Any]:
-        found, models = super().results(), self.benchmark.models
-        return {
-            "command": self.command, "data": self.title,
-            "settings": {model: self.benchmark.settings(model) for model in models},
-            "environment": found["environment"], "models": found["models"],
-            "differences": found["differences"]["others"], "runs": found["runs"],
-        }  # fmt: skip
+        return Table(self.name, columns, rows, note=note)
 
     def rows(self) -> list[Row]:
-        found = rows(self.runs, self.first, ACCURACY, dataset=self.title)
+        found = rows(self.runs, self.first, ACCURACY, dataset=self.name)
         name = "multiply-accumulates of an image"
         return found + [
-            Row.of(name, gmacs, "10^9", dataset=self.title, model=model)
+            Row.of(name, gmacs, "10^9", dataset=self.name, model=model)
             for model, gmacs in self._cost().items()
         ]
 
@@ -263,18 +249,24 @@ def search_table(log: Iterable[SearchResult], measure: Measure = ACCURACY) -> Ta
     return Table("Search log", columns, rows, words=2, note=note)
 
 
+def _begun(title: str, fit: FitResult, measure: Measure, caption: str, on: str = "") -> Page:
+    """Begin the page of a run, whose title names the model first: scores and learning curves."""
+    test = "none" if fit.test is None else measure.format(fit.test)
+    page = Page(
+        title,
+        f"Test {measure.title} {test}{on}, at epoch {fit.best_epoch} of {fit.epochs}, which has "
+        f"the best score on validation, {measure.format(fit.val)}.",
+    )
+    epochs = [{"model": title.partition(" ")[0], "seed": 0, **row} for row in fit.history]
+    page.section("Training").picture(learning_curves(epochs, measure), CAPTIONS[caption])
+    return page
+
+
 def graph_run_page(
     title: str, result: FitResult, measure: Measure, setting: list[tuple[str, Any]], command: str
 ) -> Page:
     """Make the page of a run on graphs; its title names the model, then the data."""
-    test = "none" if result.test is None else measure.format(result.test)
-    page = Page(
-        title,
-        f"Test {measure.title} {test}, at epoch {result.best_epoch} of {result.epochs}, which has "
-        f"the best score on validation, {measure.format(result.val)}.",
-    )
-    epochs = [{"model": title.partition(" ")[0], "seed": 0, **row} for row in result.history]
-    page.section("Training").picture(learning_curves(epochs, measure), CAPTIONS["one graph run"])
+    page = _begun(title, result, measure, "one graph run")
     rows = [
         (str(int(r["epoch"])), f"{r['train_loss']:.4f}", f"{r['val_loss']:.4f}",
          measure.short(r["val"]), f"{r['seconds']:.3f}")
@@ -291,15 +283,8 @@ def image_run_page(
     seed: int, command: str,
 ) -> Page:  # fmt: skip
     """Make the page of a run on images; its title names the data set and its files."""
-    fit = result.fit
-    page = Page(
-        f"{config.model} on {title}",
-        f"Test accuracy {100 * (fit.test or 0.0):.2f} % on {len(result.y):,} images, at epoch "
-        f"{fit.best_epoch} of {fit.epochs}, which has the best validation accuracy, "
-        f"{100 * fit.val:.2f} %.",
-    )
-    epochs = [{"model": config.model, "seed": seed, **row} for row in fit.history]
-    page.section("Training").picture(plot.learning_curves(epochs), CAPTIONS["one image run"])
+    test = f" on {len(result.y):,} images"
+    page = _begun(f"{config.model} on {title}", result.fit, ACCURACY, "one image run", test)
     rows = []
     for label in result.y.unique().tolist():
         found = result.predicted[result.y == label]
@@ -316,7 +301,7 @@ def image_run_page(
     cost = [
         ("seed", seed), ("parameters", f"{result.parameters:,}"),
         ("10^9 multiply-accumulates an image", f"{result.gmacs:.4f}"),
-        ("seconds an epoch", f"{fit.seconds_per_epoch:.2f}"),
+        ("seconds an epoch", f"{result.fit.seconds_per_epoch:.2f}"),
     ]  # fmt: skip
     setting = [*cost, *asdict(config.network).items(), *recipe_rows(config)]
     page.how_to_reproduce(command, Environment.here(), setting)

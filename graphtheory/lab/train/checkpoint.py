@@ -8,7 +8,6 @@ from __future__ import annotations
 import errno
 import hashlib
 import io
-import os
 import shutil
 import time
 import warnings
@@ -24,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import lightning
 import torch
+from filelock import FileLock, Timeout
 from lightning import LightningModule, Trainer
 from lightning.pytorch.callbacks import Checkpoint
 from lightning.pytorch.plugins.io import TorchCheckpointIO
@@ -49,6 +49,7 @@ class CheckpointError(ValueError):
 
 def write_checkpoint(path: str | PathLike[str], content: dict[str, Any]) -> None:
     """Replace the file at `path` in one step; a crash at any time leaves the old or the new one."""
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
     buffer = io.BytesIO()
     torch.save(content, buffer)
     replace_file(Path(path), _sealed(bytearray(buffer.getbuffer())))
@@ -116,7 +117,6 @@ class SafeCheckpointIO(TorchCheckpointIO):
     """Lightning's plugin for the above: atomic, verified, nothing executable."""
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, *_: Any, **__: Any) -> None:
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
         write_checkpoint(path, checkpoint)
 
     def load_checkpoint(self, path: Any, *_: Any, **__: Any) -> dict[str, Any]:
@@ -126,17 +126,12 @@ class SafeCheckpointIO(TorchCheckpointIO):
 @contextmanager
 def locked(folder: Path, name: str = ".lock") -> Iterator[None]:
     """Refuse a second process; the lock goes with the process, however that ends."""
-    if os.name != "posix":
-        yield
-        return
-    import fcntl
-
-    with (folder / name).open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise OSError(error.errno, "out_dir: another run is using it", str(folder)) from None
-        yield
+    try:
+        with FileLock(folder / name, timeout=0):
+            yield
+    except Timeout:
+        message = "out_dir: another run is using it"
+        raise BlockingIOError(errno.EAGAIN, message, str(folder)) from None
 
 
 @contextmanager
@@ -222,7 +217,6 @@ class StudyFolder(Checkpoint):  # which Lightning calls after all other callback
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if self._clock.due():
             with warn_if_unwritable():
-                self.path.mkdir(parents=True, exist_ok=True)
                 trainer.save_checkpoint(self.last)
 
 
@@ -295,7 +289,6 @@ class TrainingState:
             return
         state = {name: part.state_dict() for name, part in self.parts.items()}
         state |= {"prompts": self.generator.get_state(), "others": torch.get_rng_state()}
-        self.path.parent.mkdir(parents=True, exist_ok=True)
         write_checkpoint(self.path, state | {"settings": self.settings, "losses": losses})
 
     def restore(self) -> list[float]:

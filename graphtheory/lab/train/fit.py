@@ -34,8 +34,8 @@ Epochs = Callable[[float, int, str], None]  # how many are over, of how many, "e
 _STATUS, _RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 _LINES = 10  # of a whole run, where the output is not a terminal
 _PATIENCE = 2.0  # seconds that need no estimate
-_EVERY, _SILENCE = 1.0, 10.0  # seconds between reports of batches, on a terminal and in a file
-_EPOCHS: ContextVar[Epochs | None] = ContextVar("epochs", default=None)
+_SILENCE = 10.0  # seconds between reports within an epoch in a file
+_EPOCHS: ContextVar[tuple[Epochs, ...]] = ContextVar("epochs", default=())
 
 
 def seed_all(seed: int) -> None:
@@ -94,7 +94,7 @@ def _status_bytes(field: str) -> int:
 @contextmanager
 def report_epochs(listener: Epochs) -> Iterator[None]:
     """Call `listener` after every batch of every `fit` in the block: epochs over, of how many."""
-    token = _EPOCHS.set(listener)
+    token = _EPOCHS.set((*_EPOCHS.get(), listener))
     try:
         yield
     finally:
@@ -102,8 +102,8 @@ def report_epochs(listener: Epochs) -> Iterator[None]:
 
 
 def report_step(step: float, steps: int, unit: str = "step") -> None:
-    """Call the listener of `report_epochs`, if there is one, after a step of your own loop."""
-    if (listener := _EPOCHS.get()) is not None:
+    """Call the listeners of `report_epochs` after a step of your own loop."""
+    for listener in _EPOCHS.get():
         listener(step, steps, unit)
 
 
@@ -113,7 +113,6 @@ class Watch(Callback):
     def __init__(self, data: Source, *, seed: int, patience: int) -> None:
         self.data, self.seed, self.patience = data, seed, patience
         self.listener: Listener | None = None  # of each epoch's row without the test score
-        self.within: Epochs | None = None  # of an epoch that takes long: batch, of how many, unit
         self.logs = False  # whether callbacks and loggers get the rows, too
         self.stopped = False  # whether a callback has ended the training
         self._plateaus: list[Any] = []  # schedules that look at an epoch's row
@@ -122,7 +121,7 @@ class Watch(Callback):
         self.best: EpochRow | None = None
         self.best_state: dict[str, Tensor] = {}
         self._losses: list[tuple[Tensor, int]] = []
-        self._began = self._told = 0.0
+        self._began = 0.0
 
     @property
     def out_of_patience(self) -> bool:
@@ -138,7 +137,7 @@ class Watch(Callback):
             config.interval = "never"
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._began = self._told = time.perf_counter()
+        self._began = time.perf_counter()
         self._losses = []
         rank = [trainer.global_rank] if trainer.global_rank else []
         seed_all(derive(self.seed, trainer.current_epoch, *rank))
@@ -147,14 +146,9 @@ class Watch(Callback):
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         batches, done = int(trainer.num_training_batches), batch_idx + 1
-        alone = batches == 1
         if done < batches:  # a part of a long epoch
             report_step(trainer.current_epoch + done / batches, trainer.max_epochs or 0, "epoch")
-        self._losses.append((outputs["loss"], 1 if alone else getattr(batch, "count", 1)))
-        if time.perf_counter() - self._told > _EVERY:
-            self._told = time.perf_counter()
-            if self.within is not None:
-                self.within(done, batches, f"epoch {trainer.current_epoch + 1}")
+        self._losses.append((outputs["loss"], 1 if batches == 1 else getattr(batch, "count", 1)))
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         assert isinstance(pl_module, Task)
@@ -350,28 +344,27 @@ def shown(watch: Watch, epochs: int) -> Iterator[Listener]:
     )  # fmt: skip
     first, began = len(watch.history), time.monotonic()
     line = bar.add_task("", total=epochs, completed=first)
-
     silent_since = time.perf_counter()
 
-    def show_batch(batch: float, batches: int, epoch: str) -> None:
+    def show_part(epoch: float, epochs: int, unit: str) -> None:
         nonlocal silent_since
-        bar.update(line, description=f"batch {batch}/{batches}")
-        if not console.is_terminal and time.perf_counter() - silent_since > _SILENCE:
+        bar.update(line, completed=epoch)
+        silent = time.perf_counter() - silent_since > _SILENCE and not console.is_terminal
+        if epoch % 1 and silent:
             silent_since = time.perf_counter()
-            console.print(f"{epoch}/{epochs}, batch {batch}/{batches}", highlight=False)
-
-    watch.within = show_batch
+            part = f"epoch {math.ceil(epoch)}/{epochs}, {epoch % 1:.0%} of it"
+            console.print(part, highlight=False)
 
     def show(row: EpochRow) -> None:
         epoch, text = int(row["epoch"]), f"loss {row['train_loss']:.4f}"
         if watch.best is not None:
             text += f"  val {row['val']:.4f}  best {watch.best['val']:.4f}"
-        bar.update(line, completed=epoch, description=text)
+        bar.update(line, description=text)
         ends = watch.out_of_patience or epoch == epochs
         if not console.is_terminal and (epoch % max(1, epochs // _LINES) == 0 or ends):
             left = (time.monotonic() - began) / (epoch - first) * (epochs - epoch)
             more = f"  at most {left:.0f} s left" if left > _PATIENCE and not ends else ""
             console.print(f"epoch {epoch}/{epochs}  {text}{more}", highlight=False)
 
-    with bar:
+    with bar, report_epochs(show_part):
         yield show

@@ -22,7 +22,7 @@ from graphtheory.lab.train.contract import (
     refuse_any,
     shuffled,
 )
-from graphtheory.lab.train.score import Kind, Loss
+from graphtheory.lab.train.score import Kind
 
 _ORDER = 0  # stream of randomness
 
@@ -196,7 +196,6 @@ class GraphTask(LabelTask):
         metric: Name of the score; None is the first that the kind has: accuracy, rocauc, rmse.
         evaluator: Name of the set whose `Evaluator` of ogb computes the score in its place.
         statistics: Of a regression `GraphSets.statistics`; None is mean 0 and deviation 1.
-        loss: (outputs, y) -> mean loss, in the place of the kind's.
         optimizer: Step sizes and decay.
 
     Raises:
@@ -224,7 +223,6 @@ class GraphTask(LabelTask):
         metric: str | None = None,
         evaluator: str | None = None,
         statistics: tuple[Tensor, Tensor] | None = None,
-        loss: Loss | None = None,
         optimizer: AdamOptions = AdamOptions(),
     ) -> None:
         options: dict[str, Any] = {"metric": metric, "kind": kind, "evaluator": evaluator}
@@ -234,15 +232,10 @@ class GraphTask(LabelTask):
         shift, scale = statistics or (torch.zeros(num_outputs), torch.ones(num_outputs))
         self.register_buffer("shift", shift)
         self.register_buffer("scale", torch.where(scale > 0, scale, 1.0))
-        self.loss = loss or self.loss
 
     def forward(self, batch: Batch) -> Tensor:
         """Compute logits, or values in units of their standard deviation."""
         return self.outputs(len(batch.y), batch)
-
-    def predict(self, batch: Batch) -> Tensor:
-        """Compute logits, or values in their own unit."""
-        return self(batch) * self.scale + self.shift
 
     def probabilities(self, outputs: Tensor) -> Tensor:
         values = self.kind == "regression"

@@ -171,6 +171,7 @@ class FullGraph(Source):
         Neighborhood(num_dst=34, num_src=34, num_edges=156)
     """
 
+    train: Tensor  # the nodes to train on, as `val` and `test` are those of the other masks
     batch_size: int | None = None  # labeled nodes of a step; None is all of them
 
     def __init__(
@@ -191,6 +192,8 @@ class FullGraph(Source):
         check_at_least(0, seed=seed)
         self.graph = Neighborhood.from_edge_index(data.edge_index, data.x.size(0))
         self.data, self.pattern, self.evaluation, self.seed = data, pattern, evaluation, seed
+        for name, mask in _masks_of(data).items():
+            setattr(self, name.removesuffix("_mask"), mask.nonzero().flatten())
         self._evaluation: NodeBatch | None = None
         self._training: NodeBatch | None = None  # of a random pattern without its draw
 
@@ -210,10 +213,9 @@ class FullGraph(Source):
         return found if self.evaluation is None else found | {"evaluation": repr(self.evaluation)}
 
     def order(self, epoch: int) -> list[Tensor]:
-        nodes = self.data.train_mask.nonzero().flatten()
         if self.batch_size is None:
-            return [nodes]
-        return list(shuffled(nodes, self.seed, _ORDER, epoch).split(self.batch_size))
+            return [self.train]
+        return list(shuffled(self.train, self.seed, _ORDER, epoch).split(self.batch_size))
 
     def train_batch(self, epoch: int, step: int = 0) -> NodeBatch:
         """Make one batch of an epoch; the same for the same epoch and step."""
@@ -246,10 +248,6 @@ class FullGraph(Source):
     def every_batch(self) -> list[NodeBatch]:
         whole = self.evaluation_batch()
         return [replace(whole, mask=torch.ones_like(whole.mask), test_mask=None)]
-
-    def parts(self) -> dict[str, Tensor]:
-        masks = _masks_of(self.data).items()
-        return {name.removesuffix("_mask"): mask.nonzero().flatten() for name, mask in masks}
 
     def _draw(self, *position: int) -> Neighborhood:
         graph, sampler = self.begun

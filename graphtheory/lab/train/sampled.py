@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 import torch_geometric.typing
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
 from torch_geometric.data import Data
 from torch_geometric.loader import NeighborLoader
 
 from graphtheory.graph import Neighborhood
 from graphtheory.graph.csr import take_rows
-from graphtheory.lab.signals import leave_signals_to_parent
 from graphtheory.lab.train.contract import check_at_least
 from graphtheory.lab.train.nodes import FullGraph, NodeBatch, apply
 from graphtheory.patterns import Pattern
@@ -23,7 +21,6 @@ from graphtheory.patterns.base import layers_on_rows
 from graphtheory.patterns.draw import derive
 
 _SAMPLE, _PATTERN, _LAYERS = 3, 4, 5  # streams of randomness; 0 to 2 are FullGraph's
-Key = tuple[Tensor, int, int]  # seed nodes, epoch, step
 
 
 class SampledGraph(FullGraph):
@@ -31,14 +28,13 @@ class SampledGraph(FullGraph):
 
     PyG's NeighborLoader draws `num_neighbors[k]` sources for each node that the k-th hop reached;
     the pattern, distances included, is computed on what was drawn, and the loss on the first rows,
-    the nodes that it began with. A batch is a function of (seed, epoch, step), with any workers.
+    the nodes that it began with. A batch is a function of (seed, epoch, step).
 
     Args:
         data: As for `FullGraph`.
         pattern: Who aggregates from whom, given the sampled graph; None is the sampled graph.
         num_neighbors: Sources for each hop, -1 for all; one entry for each layer of the model.
         batch_size: Labeled nodes in a batch; the last batch may be smaller.
-        num_workers: Processes that sample; 0 samples in this one.
         seed: Of order, sampling and pattern, 0 or more.
 
     Raises:
@@ -53,7 +49,6 @@ class SampledGraph(FullGraph):
         *,
         num_neighbors: Sequence[int],
         batch_size: int = 1024,
-        num_workers: int = 0,
         seed: int = 0,
     ) -> None:
         super().__init__(data, pattern, seed=seed)
@@ -62,15 +57,15 @@ class SampledGraph(FullGraph):
             needs = "needs torch-sparse or pyg-lib, found neither; install pyg-graphtheory[scatter]"
             raise ImportError(f"SampledGraph: PyG's neighbor sampling {needs}")
         check_at_least(1, batch_size=batch_size)
-        check_at_least(0, num_workers=num_workers)
         self.num_neighbors, self.batch_size = list(num_neighbors), batch_size
         if not num_neighbors or any(n < -1 or n == 0 for n in num_neighbors):
             expected = "at least one count of 1 or more, or -1 for all"
             raise ValueError(f"num_neighbors: got {self.num_neighbors}, expected {expected}")
-        self.num_workers = num_workers
-        self._drawn = _Drawn(data, pattern, self.num_neighbors, seed)
-        self._keys: list[Key] = []  # of the epoch's batches, for a loader that outlives it
-        self._loader: DataLoader[NodeBatch] | None = None
+        bare = Data(edge_index=data.edge_index, num_nodes=data.x.size(0))
+        with warnings.catch_warnings():
+            # PyG prefers pyg-lib, whose wheels are not on the package index; torch-sparse will do.
+            warnings.filterwarnings("ignore", message=".*without a 'pyg-lib' installation")
+            self._sampler = NeighborLoader(bare, num_neighbors)
 
     def describe(self) -> dict[str, Any]:
         sampling = {"num_neighbors": str(self.num_neighbors), "batch_size": self.batch_size}
@@ -78,49 +73,17 @@ class SampledGraph(FullGraph):
 
     def sample(self, nodes: Tensor, epoch: int, step: int) -> NodeBatch:
         """Draw one batch; `nodes` come first in it."""
-        return self._drawn[nodes, epoch, step]
-
-    def train_batches(self, epoch: int) -> Iterator[NodeBatch]:
-        keys = [(nodes, epoch, step) for step, nodes in enumerate(self.order(epoch))]
-        self._keys[:] = self.share(keys)
-        if self._loader is None:
-            self._loader = DataLoader(
-                self._drawn,
-                sampler=self._keys,
-                batch_size=None,
-                num_workers=self.num_workers,
-                persistent_workers=self.num_workers > 0,
-                worker_init_fn=leave_signals_to_parent,
-                generator=torch.Generator(),  # otherwise it draws from global state
-            )
-        yield from self._loader
-
-    def teardown(self, stage: str) -> None:
-        self._loader = None  # lets the workers go
-
-
-class _Drawn(Dataset[NodeBatch]):
-    """Batches by key, whose nodes come first in them; this is all that a worker gets."""
-
-    def __init__(
-        self, data: Data, pattern: Pattern | None, num_neighbors: list[int], seed: int
-    ) -> None:
-        self.x, self.y, self.pattern, self.seed = data.x, data.y, pattern, seed
-        bare = Data(edge_index=data.edge_index, num_nodes=data.x.size(0))
-        with warnings.catch_warnings():
-            # PyG prefers pyg-lib, whose wheels are not on the package index; torch-sparse will do.
-            warnings.filterwarnings("ignore", message=".*without a 'pyg-lib' installation")
-            self.sampler = NeighborLoader(bare, num_neighbors)
-
-    def __getitem__(self, key: Key) -> NodeBatch:
-        nodes, *position = key
         with torch.random.fork_rng(devices=[]):  # the sampler draws from global state
-            torch.manual_seed(derive(self.seed, _SAMPLE, *position))
-            drawn = self.sampler(nodes)
+            torch.manual_seed(derive(self.seed, _SAMPLE, epoch, step))
+            drawn = self._sampler(nodes)
         graph = Neighborhood.from_edge_index(drawn.edge_index, drawn.num_nodes)
-        graph = apply(self.pattern, graph, self.seed, _PATTERN, *position)
+        graph = apply(self.pattern, graph, self.seed, _PATTERN, epoch, step)
         mask = torch.arange(drawn.num_nodes) < len(nodes)
-        return NodeBatch(take_rows(self.x, drawn.n_id), graph, self.y[drawn.n_id], mask)
+        x, y = take_rows(self.data.x, drawn.n_id), self.data.y[drawn.n_id]
+        return NodeBatch(x, graph, y, mask)
+
+    def train_batch(self, epoch: int, step: int = 0) -> NodeBatch:
+        return self.sample(self.order(epoch)[step], epoch, step)
 
 
 class SampledLayers(FullGraph):

@@ -66,7 +66,7 @@ def _of_classes(score: Callable[..., Tensor], average: str, logits: Tensor, y: T
 def _rocauc(logits: Tensor, y: Tensor) -> Tensor:
     """Compute how likely a random row of class 1 ranks above one of class 0, ties by half."""
     if y.is_floating_point():
-        return _over_labels(classification.binary_auroc, "rocauc", logits, y)
+        return _over_labels(classification.multilabel_auroc, "rocauc", logits, y)
     positive = int(y.sum())
     if logits.size(1) != 2 or not 0 < positive < len(y):
         told = f"{logits.size(1)} classes, class 1 on {positive} of {len(y)} that are scored"
@@ -76,12 +76,9 @@ def _rocauc(logits: Tensor, y: Tensor) -> Tensor:
 
 
 def _over_labels(score: Callable[..., Tensor], name: str, logits: Tensor, y: Tensor) -> Tensor:
-    found = []
-    for label in _scored(f"metric={name!r}", y):
-        known = ~y[:, label].isnan()
-        column = logits[known, label].double().sigmoid()
-        found.append(score(column, y[known, label].long(), validate_args=False))
-    return torch.stack(found).mean()
+    labels = _scored(f"metric={name!r}", y)
+    scores, known = logits[:, labels].double().sigmoid(), y[:, labels].nan_to_num(-1).long()
+    return score(scores, known, len(labels), ignore_index=-1, validate_args=False)
 
 
 def _scored(asked: str, y: Tensor) -> list[int]:
@@ -96,7 +93,7 @@ _rmse = partial(regression.mean_squared_error, squared=False)
 SCORES: dict[str, Score] = {
     "accuracy": Score(partial(_of_classes, classification.multiclass_accuracy, "micro")),
     "rocauc": Score(_rocauc),
-    "ap": Score(partial(_over_labels, classification.binary_average_precision, "ap")),
+    "ap": Score(partial(_over_labels, classification.multilabel_average_precision, "ap")),
     "f1": Score(partial(_of_classes, classification.multiclass_f1_score, "macro")),
     "mae": Score(partial(_of_known, regression.mean_absolute_error, torch.double), False),
     "rmse": Score(partial(_of_known, _rmse, torch.double), False),

@@ -241,5 +241,3 @@ def test_one_pass_finds_parts_that_a_random_division_cuts() -> None:
     for wrong in (0, 2_001, 2.0):
         with pytest.raises(ValueError, match=f"num_parts: got {wrong}, expected 1 to"):
             fennel(data, wrong)
-    with pytest.raises(ValueError, match="slack: got"):
-        fennel(data, 2, slack=0.5)

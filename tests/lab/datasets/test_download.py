@@ -107,7 +107,8 @@ def test_a_set_is_downloaded_once_and_only_if_that_is_asked_for(
     with pytest.raises(FileNotFoundError, match=r"get them by --download \(0.0 MB, .*into"):
         graphs.load(NAME, root)
     assert not server.asked
-    data = graphs.load(NAME, root, download=True)
+    graphs.download(NAME, root)
+    data = graphs.load(NAME, root)
     assert data.num_nodes == 12 and files_in(root) == [FILE]
     assert (root / FILE).read_bytes() == content and server.asked == ["/minesweeper.npz"]
     graphs.download(NAME, root)
@@ -126,10 +127,11 @@ def test_what_differs_is_refused_and_deleted(
         monkeypatch.setitem(catalogue._GRAPHS, NAME, info)
         expected = "cannot be read, one is truncated.*what came was deleted"
     with pytest.raises(DamagedFileError, match=expected):
-        graphs.load(NAME, root, download=True)
+        graphs.download(NAME, root)
     assert list(root.iterdir()) == []
     served.write_bytes(content)
-    assert graphs.load(NAME, root, download=True).num_nodes == 12
+    graphs.download(NAME, root)
+    assert graphs.load(NAME, root).num_nodes == 12
 
 
 def test_an_interruption_leaves_nothing_and_the_next_call_starts_again(
@@ -183,7 +185,8 @@ def test_an_archive_of_a_tudataset_is_unpacked(
     info = dataclasses.replace(graphs.describe("MUTAG"), counts=())
     monkeypatch.setitem(catalogue._GRAPHS, "mutag", info)
     monkeypatch.setattr(pyg.TUDataset, "url", server.url)
-    found = graphs.load_graphs("MUTAG", root, download=True)
+    graphs.download("MUTAG", root)
+    found = graphs.load_graphs("MUTAG", root)
     assert len(found) == 20 and {p.name for p in root.iterdir()} == {"TUDataset"}
 
 
@@ -204,7 +207,8 @@ def test_ogbs_archive_is_unpacked_and_ogb_asks_nothing(
 
     monkeypatch.setattr(module, "download_url", here)
     monkeypatch.setattr("builtins.input", lambda *_: pytest.fail("ogb asks"))
-    data = graphs.load("ogbn-arxiv", root, download=True)
+    graphs.download("ogbn-arxiv", root)
+    data = graphs.load("ogbn-arxiv", root)
     assert data.num_nodes and {p.name for p in root.iterdir()} == {"ogbn_arxiv"}
 
 

@@ -104,10 +104,10 @@ def test_the_table_sees_a_reader_that_knows_three_names(tmp_path: Path, monkeypa
     ],
 )  # fmt: skip
 def test_files_that_nobody_meant_are_left_out(tmp_path: Path, place: str) -> None:
-    before = image_sets.load(fill(tmp_path, "cat", "dog")).sha256
+    before = image_sets.load(fill(tmp_path, "cat", "dog")).listing.sha256
     (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / place).write_bytes((tmp_path / "cat/1.png").read_bytes())
-    assert image_sets.load(str(tmp_path)).sha256 == before
+    assert image_sets.load(str(tmp_path)).listing.sha256 == before
 
 
 def test_links_are_followed_and_loops_refused(tmp_path: Path) -> None:

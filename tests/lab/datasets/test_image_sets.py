@@ -107,7 +107,9 @@ def test_a_test_part_is_drawn_once_where_there_is_none(tmp_path: Path) -> None:
     one, again = (image_sets.load(str(tmp_path / "all")) for _ in range(2))
     assert one.training().pixels.shape == (32, 1, 8, 8)
     assert one.test().y.bincount().tolist() == [4, 4]
-    assert one.test().pixels.equal(again.test().pixels) and one.sha256 == again.sha256
+    assert (
+        one.test().pixels.equal(again.test().pixels) and one.listing.sha256 == again.listing.sha256
+    )
     fill(tmp_path / "two/train", 5)
     fill(tmp_path / "two/val", 2)  # ImageNet's layout: val is the final score
     assert len(image_sets.load(str(tmp_path / "two")).test().y) == 4

@@ -270,7 +270,6 @@ def test_a_full_disk_is_refused(
         train(new_task(), data, tmp_path)
 
 
-@pytest.mark.skipif(os.name != "posix", reason="folders are locked on POSIX systems only")
 def test_a_folder_in_use_is_refused(data: Data, tmp_path: Path) -> None:
     with checkpoint.locked(tmp_path), pytest.raises(OSError, match="another run"):
         train(new_task(), data, tmp_path)

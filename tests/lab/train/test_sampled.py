@@ -52,7 +52,7 @@ def test_an_epoch_takes_every_labeled_node_once(data: Data) -> None:
 
 @needs_sampler
 def test_the_batches_of_any_epoch_can_be_drawn(data: Data) -> None:
-    module = SampledGraph(data, num_neighbors=[2], batch_size=8, num_workers=2)
+    module = SampledGraph(data, num_neighbors=[2], batch_size=8)
     for epoch in (3, 0):
         drawn = [batch.y for batch in module.train_batches(epoch)]
         nodes = module.order(epoch)
@@ -69,17 +69,6 @@ def test_the_pattern_is_applied_to_the_sample(data: Data) -> None:
     found = wider.sample(nodes, 0, 0).neighborhood
     assert torch.equal(found.edge_index(), expected.edge_index())
     assert torch.equal(found.distance, expected.distance)
-
-
-@needs_sampler
-def test_workers_change_nothing(data: Data) -> None:
-    def losses(workers: int) -> list[float]:
-        options: dict[str, Any] = {"num_neighbors": [4], "batch_size": 8, "num_workers": workers}
-        module = SampledGraph(data, patterns.Sample(2), **options)
-        found = fit(new_task(), module, epochs=3, progress=False)
-        return [row["train_loss"] for row in found.history]
-
-    assert losses(0) == losses(2)
 
 
 @needs_sampler
@@ -171,11 +160,6 @@ LAYERS: dict[str, Any] = {"pattern": SAMPLER, "num_layers": 2, "evaluation": pat
         (SampledGraph, {"num_neighbors": []}, r"num_neighbors: got \[\], expected"),
         (SampledGraph, {"num_neighbors": [5, 0]}, r"num_neighbors: got \[5, 0\], expected"),
         (SampledGraph, {"num_neighbors": [5], "batch_size": 0}, "batch_size: got 0, expected 1 or"),
-        (
-            SampledGraph,
-            {"num_neighbors": [5], "num_workers": -1},
-            "num_workers: got -1, expected 0",
-        ),
         (SampledLayers, LAYERS | {"num_layers": 0}, "num_layers: got 0"),
         (SampledLayers, LAYERS | {"batch_size": 0}, "batch_size: got 0"),
         (SampledLayers, LAYERS | {"pattern": patterns.KHop(1)}, "evaluation: got"),
