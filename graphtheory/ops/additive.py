@@ -15,7 +15,7 @@ from graphtheory.ops.bounds import check_arguments
 from graphtheory.ops.call import Call, known, run, structure
 from graphtheory.ops.dropout import draw_seed, dropout_factor
 from graphtheory.ops.fused import saved_first, saved_like
-from graphtheory.ops.kernels import neighborhood_of
+from graphtheory.ops.kernels import has_kernel, neighborhood_of
 from graphtheory.ops.operator import FusedOp
 
 
@@ -56,7 +56,7 @@ _attention = FusedOp(
 
 def run_attention(call: Call, backend: Backend) -> Tensor:
     """Run a checked call on a backend."""
-    if not hasattr(backend.kernels, "additive_attention"):
+    if not has_kernel(backend.name, "additive_attention"):
         return _composed(call, backend)
     seed, slope, dropout = call.options
     parts = structure(call, backend)

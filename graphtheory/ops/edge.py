@@ -12,7 +12,7 @@ from graphtheory.ops import reference
 from graphtheory.ops.backend import Backend
 from graphtheory.ops.bounds import check_arguments
 from graphtheory.ops.call import Call, known, run, structure
-from graphtheory.ops.kernels import neighborhood_of
+from graphtheory.ops.kernels import has_kernel, neighborhood_of
 from graphtheory.ops.operator import FusedOp
 from graphtheory.ops.recorded import made
 
@@ -229,7 +229,7 @@ def run_relu_sum(call: Call, backend: Backend) -> Tensor:
     order, parts = nb.perm if given_order else None, structure(call, backend)
     if order is None:
         order = nb.indptr.new_empty(0)
-    if matrix is not None and matrix.numel() and hasattr(backend.kernels, "mapped_relu_sum"):
+    if matrix is not None and matrix.numel() and has_kernel(backend.name, "mapped_relu_sum"):
         given = (value, features, matrix, order, parts, backend.name)
         return _mapped_sum(*given, plan=call.plan)[0]
     if matrix is not None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from graphtheory.graph import Neighborhood
@@ -27,6 +28,12 @@ def neighborhood_of(parts: Sequence[Tensor], num_src: int) -> Neighborhood:
     if len(parts) > 2 and len(parts[2]):
         nb._adopt_transpose(*parts[2:])
     return nb
+
+
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def has_kernel(backend: str, name: str) -> bool:
+    """Whether a backend has a kernel of this name; what is traced does not import its module."""
+    return hasattr(BACKENDS[backend].kernels, name)
 
 
 edge_dot = Operator(

@@ -127,7 +127,8 @@ def adjacency_of(
             f"edge_index: a {type(given).__name__} has fixed target nodes; "
             "flow='target_to_source' requires an edge list"
         )
-    if not _is_plain(given):
+    simple = type(given) is Tensor and given.layout is torch.strided
+    if not simple:
         num_src, num_dst = _sizes(given, num_src, num_dst)
     elif num_dst is None:
         num_dst = num_src
@@ -136,10 +137,10 @@ def adjacency_of(
     key = (num_src, num_dst, add_self_loops, reverse)
     cache = cached_for(given)
     if cache is None:
-        return _build(given, *key)
+        return _build(given, simple, *key)
     if key not in cache:
         with leave_inference_mode():
-            cache[key] = _build(given, *key)
+            cache[key] = _build(given, simple, *key)
     return cache[key]
 
 
@@ -166,14 +167,16 @@ def stored_values(given: Any) -> Tensor | None:
 
 
 def _build(
-    given: Any, num_src: int, num_dst: int, add_self_loops: bool, reverse: bool
+    given: Any, simple: bool, num_src: int, num_dst: int, add_self_loops: bool, reverse: bool
 ) -> Adjacency:
-    if not (add_self_loops or reverse or _is_plain(given)):
+    if not (add_self_loops or reverse or simple):
         nb = _neighborhood(given, size=(num_src, num_dst))
         if nb.weight is not None:  # the cache must keep no autograd graph alive
             nb = nb.replace(weight=None)
         return Adjacency(nb, nb.perm)
-    edges = plain(edge_list(given))
+    if simple:
+        check_edge_index(given)
+    edges = given if simple else plain(edge_list(given))
     loops = min(num_src, num_dst) if add_self_loops else 0
     if add_self_loops:
         ids = torch.arange(loops, dtype=edges.dtype, device=edges.device)
@@ -181,7 +184,7 @@ def _build(
     compiling = torch.compiler.is_compiling()
     asked: list[Tensor] = []
     answers: list[int] = []
-    if compiling and _is_plain(given) and not torch.compiler.is_exporting():
+    if compiling and simple and not torch.compiler.is_exporting():
         indptr, indices, order, *turned = _sorted(given, num_src, num_dst, loops, reverse)
     else:
         if add_self_loops and not compiling:  # whether there are others, which these replace
@@ -227,10 +230,6 @@ def _neighborhood(given: Any, size: Sizes | None = None) -> Neighborhood:
     except TypeError as error:
         message = str(error).removeprefix("obj: ").removeprefix("edge_index: ")
         raise TypeError(f"edge_index: {message}") from error
-
-
-def _is_plain(given: Any) -> bool:
-    return type(given) is Tensor and given.layout is torch.strided
 
 
 def _is_edge_list(given: Any) -> bool:

@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 from torch.nn import functional
-from torch.nn.parameter import is_lazy
+from torch.nn.parameter import UninitializedParameter
 from torch_geometric.nn import conv as pyg
 from torch_geometric.nn.conv import MessagePassing
 from torch_geometric.typing import SparseTensor
@@ -301,7 +301,8 @@ def _terms(
     if not x.is_cpu or not on_core.is_plain(lin) or torch.is_autocast_enabled("cpu"):
         return x, lin(edge_attr), None
     weight, bias = cast(Tensor, lin.weight), cast("Tensor | None", lin.bias)
-    fits = not is_lazy(weight) and weight.shape == (x.size(1), *edge_attr.shape[1:])
+    lazy = isinstance(weight, UninitializedParameter)
+    fits = not lazy and weight.shape == (x.size(1), *edge_attr.shape[1:])
     if not fits or not x.dtype == edge_attr.dtype == weight.dtype:
         return x, lin(edge_attr), None
     return x if bias is None else x + bias, edge_attr, weight.T[None]

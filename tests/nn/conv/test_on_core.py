@@ -17,6 +17,8 @@ from torch_geometric.explain import AttentionExplainer, Explainer, GNNExplainer
 
 import graphtheory.nn.conv as drop_in
 from graphtheory import Neighborhood
+from graphtheory.nn.conv import weighted_sums
+from graphtheory.ops.backend import BACKENDS
 from graphtheory.ops.backends import numba_csr
 from graphtheory.ops.backends.cpu import memory
 from graphtheory.patterns import KHop
@@ -139,12 +141,22 @@ COMPILED = [
 ]
 
 
+def test_features_of_edges_that_are_mapped_compile_without_a_graph_break(edge_index) -> None:
+    vars(BACKENDS["numba_csr"]).pop("kernels", None)
+    conv = weighted_sums.GINEConv(nn.Linear(5, 4), edge_dim=3)
+    args = torch.randn(6, 5), edge_index, torch.randn(20, 3)
+    torch._dynamo.reset()
+    compiled = torch.compile(conv, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(compiled(*args), conv(*args))
+
+
 @pytest.mark.parametrize(  # each layer on both kinds of graphs, each of its options on one
     ("name", "options", "more", "kind"),
     [(*case, ("edge_index", "Neighborhood")[(i + i // 2) % 2]) for i, case in enumerate(COMPILED)],
 )
 def test_compiles_without_a_graph_break(name, options, more, kind, edge_index) -> None:
-    """What is given by edge is that of the rows of a neighborhood."""
+    """What is given by edge is that of the rows of a neighborhood; kernels are not imported yet."""
+    vars(BACKENDS["numba_csr"]).pop("kernels", None)
     options = dict(options)
     again = options.pop("recompute", False)
     conv = getattr(drop_in, name)(5, 4, **options)
