@@ -187,10 +187,9 @@ class Benchmark:
     threads: int | None = None  # that compute; None follows from the size of the graph
 
     @property
-    def searched(self) -> dict[str, str]:
-        """Models whose options were searched for this benchmark -> how."""
-        how = "search" if self.budget is None else f"best of {self.budget} on validation"
-        return dict.fromkeys(self.chosen, how)
+    def how_chosen(self) -> str:
+        """How a search for this benchmark chose options."""
+        return "search" if self.budget is None else f"best of {self.budget} on validation"
 
     @property
     def total(self) -> int:
@@ -231,6 +230,12 @@ class Benchmark:
         """The models whose options no search has chosen on this data set."""
         known = self.task
         return tuple(m for m in self.models if m not in self.chosen and not known.is_tuned(m))
+
+    def options_of(self, model: str) -> str:
+        """How the options of a model were chosen that are not set by hand."""
+        if model in self.not_tuned():
+            return "defaults, not tuned"
+        return self.how_chosen if model in self.chosen else "search"
 
     def computing(self) -> AbstractContextManager[None]:
         """Compute on as many threads as `run` does."""

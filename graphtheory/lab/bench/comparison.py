@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from html import escape
 from os import PathLike
 from pathlib import Path
@@ -90,162 +90,9 @@ def unlearned(runs: Iterable[Run]) -> dict[str, str]:
     return {model: f"{flat[model]} of {len(own)}" for model, own in grouped if flat[model]}
 
 
-def score_table(
-    found: list[Summary],
-    metric: str | Measure,
-    title: str = "",
-    *,
-    not_tuned: Sequence[str] = (),
-    unlearned: Mapping[str, str] | None = None,
-    set_by_hand: str = "",
-    searched: Mapping[str, str] | None = None,
-    own: Sequence[str] = (),
-) -> Table:
-    """Make the table `model | test mean ± std | params | s/epoch | peak MB`.
-
-    Args:
-        found: A line each.
-        metric: Name of the metric, or how it is read.
-        title: Above the table.
-        not_tuned: Models whose options no search has chosen; the note names them.
-        unlearned: Models that are no better than a constant prediction on some seeds, as
-            `unlearned` gives them; they are marked, and the note says what the mark means.
-        set_by_hand: Options that were set by hand, in words.
-        searched: Models -> how a search chose their options.
-        own: Networks of the user's own.
-    """
-    measure, flat = measure_of(metric), unlearned or {}
-    rows = [
-        (
-            f"{s.model} (!)" if s.model in flat else s.model, measure.shown(s.mean, s.std),
-            f"{s.parameters:,}", f"{s.seconds_per_epoch:.3f}",
-            "-" if math.isnan(s.peak_mb) else f"{s.peak_mb:.0f}",
-        )
-        for s in found
-    ]  # fmt: skip
-    columns = ("model", "test mean ± std", "params", "s/epoch", "peak MB")
-    seeds = " or ".join(str(n) for n in sorted({s.seeds for s in found}))
-    score = f"{measure.title} ({measure.axis_unit})"
-    notes = (
-        f"Test {score} at the epoch of best validation; {counted(seeds, 'seed')}.",
-        _untuned_note(found, not_tuned, set_by_hand, own), _search_note(found, searched or {}),
-        _own_note(own, searched or {}), _constant_note(flat, measure),
-    )  # fmt: skip
-    return Table(title, columns, rows, note=" ".join(filter(None, notes)))
-
-
-def _constant_note(models: Mapping[str, str], measure: Measure) -> str:
-    if not models:
-        return ""
-    kind = "class" if measure.name in ("accuracy", "f1") else "value"
-    (first, seeds), *others = models.items()
-    more = "".join(f", {model} on {seeds} seeds" for model, seeds in others)
-    return f"(!) {first} was no better than always predicting one {kind} on {seeds} seeds{more}."
-
-
-def _own_note(own: Sequence[str], searched: Mapping[str, str]) -> str:
-    how = "not tuned" if not any(name in searched for name in own) else "tuned in step size alone"
-    return f"Your own network, {how}, trained by the same loop: {', '.join(own)}." if own else ""
-
-
-def _untuned_note(
-    found: list[Summary], untuned: Sequence[str], set_by_hand: str, own: Sequence[str]
-) -> str:
-    found = [s for s in found if s.model not in own]
-    not_tuned = [model for model in untuned if model not in own]
-    alike = "one stack, width, dropout and step size"
-    named, note = "Options", ""
-    if set_by_hand:
-        named, note = f"Options set by hand: {set_by_hand}. Other options", "tuned"
-    if not_tuned and all(s.model in not_tuned for s in found):
-        note = f"defaults, not tuned ({alike} for all models)"
-    elif not_tuned:
-        listed = ", ".join(not_tuned)
-        note = f"defaults, not tuned, for {listed} ({alike}); tuned for the others"
-    return f"{named}: {note}." if note else ""
-
-
-def _search_note(found: list[Summary], searched: Mapping[str, str]) -> str:
-    every = all(s.model in searched for s in found)
-    how = ", ".join(dict.fromkeys(searched.values()))
-    whose = "" if every else f", for {', '.join(searched)}; those of the others are kept ones"
-    return f"Options: {how}{whose}." if searched else ""
-
-
-_INTERVAL = "± is the 95 % interval of the mean (Student's t over the seeds)."
-
-
-def difference_table(
-    found: list[Difference], first: str, title: str = "", *, measure: Measure = ACCURACY
-) -> Table:
-    """Make the table `first - other | mean ± half its interval | seeds ahead | reading`.
-
-    Where lower scores are better the columns say `other - first`: a positive number is an advantage
-    of the first model in either case.
-    """
-    rows = [
-        (
-            paired_name(first, d.model, measure),
-            measure.shown(d.difference, d.half_width, sign="+"),
-            f"{d.ahead} of {d.seeds}", reading(d),
-        )
-        for d in found
-    ]  # fmt: skip
-    amount = "points" if measure.share else f"{measure.title} {measure.unit}".rstrip()
-    columns = ("paired by seed", f"{amount} ± 95 %", "seeds ahead", "differ")
-    notes = [_INTERVAL]
-    if not measure.higher_is_better:
-        notes.append(f"Positive values favor {first} (lower {measure.title} is better).")
-    return Table(title, columns, rows, note=" ".join(notes))
-
-
 def paired_name(first: str, other: str, measure: Measure) -> str:
     """Write the difference whose positive values are an advantage of the first model."""
     return f"{first} - {other}" if measure.higher_is_better else f"{other} - {first}"
-
-
-def rows(
-    runs: Iterable[Run],
-    first: str,
-    metric: str | Measure,
-    not_tuned: Sequence[str] = (),
-    set_by_hand: Mapping[str, str] | None = None,
-    searched: Mapping[str, str] | None = None,
-    **shared: object,
-) -> list[Row]:
-    """Make rows for the CSV file of the same numbers; models of `not_tuned` are marked.
-
-    With `set_by_hand`, models -> options in words, the rows of a model have its own, and with
-    `searched`, models -> how a search chose theirs, that.
-    """
-    runs, out, measure = list(runs), [], measure_of(metric)
-    unit = "1" if measure.share else measure.unit or "unit of the target"
-    flat, gaps = unlearned(runs), _gaps(runs, first, measure)
-    for model, own in by_model(runs).items():
-        where = shared | {"model": model}
-        if by_hand := (set_by_hand or {}).get(model):
-            where["set by hand"] = by_hand
-        if model in not_tuned:
-            where["options"] = "defaults, not tuned"
-        elif how := (searched or {}).get(model):
-            where["options"] = how
-        if model in flat:
-            where["learned nothing"] = f"{flat[model]} seeds"
-        between = paired_name(first, "model", measure)
-        out += [
-            Row.of(name, values, its, **where)
-            for name, its, values in (
-                (f"test {measure.name}", unit, [run.test for run in own]),
-                (f"validation {measure.name}", unit, [run.val for run in own]),
-                ("parameters", "1", [run.parameters for run in own]),
-                ("epochs", "1", [run.epochs for run in own]),
-                ("time per epoch", "s", [run.seconds_per_epoch for run in own]),
-                ("peak memory", "MB", [run.peak_mb for run in own]),
-                (f"paired difference of test {measure.name}, {between}", unit, gaps.get(model)),
-            )
-            if values is not None
-        ]
-    return out
 
 
 def _std(values: list[float]) -> float:
@@ -284,33 +131,120 @@ class Comparison:
         return best_of(summaries(self.runs), self.measure).model
 
     def scores(self, title: str = "") -> Table:
-        """Score table; a footnote marks untuned models and those no better than a constant."""
-        bench, untuned = self.benchmark, self.benchmark.not_tuned()
-        found = score_table(
-            summaries(self.runs), self.measure, title, not_tuned=untuned,
-            unlearned=unlearned(self.runs), set_by_hand=bench.set_by_hand,
-            searched=bench.searched, own=tuple(bench.task.own_models),
-        )  # fmt: skip
-        remark = "" if "neighbors" in bench.options else bench.task.remark(untuned)
-        return replace(found, note=f"{found.note} {remark}".strip())
+        """Make the table `model | test mean ± std | params | s/epoch | peak MB`.
+
+        Its note names the models whose options no search has chosen, and says what marks those
+        that are no better than a constant prediction on some seeds.
+        """
+        found, measure, flat = summaries(self.runs), self.measure, unlearned(self.runs)
+        rows = [
+            (
+                f"{s.model} (!)" if s.model in flat else s.model, measure.shown(s.mean, s.std),
+                f"{s.parameters:,}", f"{s.seconds_per_epoch:.3f}",
+                "-" if math.isnan(s.peak_mb) else f"{s.peak_mb:.0f}",
+            )
+            for s in found
+        ]  # fmt: skip
+        seeds = " or ".join(str(n) for n in sorted({s.seeds for s in found}))
+        score = f"{measure.title} ({measure.axis_unit})"
+        notes = [f"Test {score} at the epoch of best validation; {counted(seeds, 'seed')}."]
+        notes += self._option_notes()
+        if flat:
+            kind = "class" if measure.name in ("accuracy", "f1") else "value"
+            (first, of), *others = flat.items()
+            more = "".join(f", {model} on {seeds} seeds" for model, seeds in others)
+            notes.append(
+                f"(!) {first} was no better than always predicting one {kind} on {of} seeds{more}."
+            )
+        bench = self.benchmark
+        notes.append("" if "neighbors" in bench.options else bench.task.remark(bench.not_tuned()))
+        columns = ("model", "test mean ± std", "params", "s/epoch", "peak MB")
+        return Table(title, columns, rows, note=" ".join(filter(None, notes)))
+
+    def _option_notes(self) -> Iterator[str]:
+        """Sentences on how the options of our models and of the user's own were chosen."""
+        bench, own, searched = self.benchmark, self.benchmark.task.own_models, self.benchmark.chosen
+        ours = [model for model in bench.models if model not in own]
+        untuned = [model for model in bench.not_tuned() if model in ours]
+        alike = "one stack, width, dropout and step size"
+        named, note = "Options", ""
+        if bench.set_by_hand:
+            named, note = f"Options set by hand: {bench.set_by_hand}. Other options", "tuned"
+        if untuned and untuned == ours:
+            note = f"defaults, not tuned ({alike} for all models)"
+        elif untuned:
+            note = f"defaults, not tuned, for {', '.join(untuned)} ({alike}); tuned for the others"
+        if note:
+            yield f"{named}: {note}."
+        if searched:
+            some = f", for {', '.join(searched)}; those of the others are kept ones"
+            yield f"Options: {bench.how_chosen}{'' if {*bench.models} <= {*searched} else some}."
+        if own:
+            how = "tuned in step size alone" if {*own} & {*searched} else "not tuned"
+            yield f"Your own network, {how}, trained by the same loop: {', '.join(own)}."
 
     def differences(self) -> list[Difference]:
         """The first model against each other one, paired by seed."""
         return differences(self.runs, self.first, self.measure)
 
+    def difference_table(self) -> Table:
+        """Make the table `first - other | mean ± half its interval | seeds ahead | reading`.
+
+        Where lower scores are better the columns say `other - first`: a positive number is an
+        advantage of the first model in either case.
+        """
+        first, measure = self.first, self.measure
+        rows = [
+            (
+                paired_name(first, d.model, measure),
+                measure.shown(d.difference, d.half_width, sign="+"),
+                f"{d.ahead} of {d.seeds}", reading(d),
+            )
+            for d in self.differences()
+        ]  # fmt: skip
+        amount = "points" if measure.share else f"{measure.title} {measure.unit}".rstrip()
+        columns = ("paired by seed", f"{amount} ± 95 %", "seeds ahead", "differ")
+        note = "± is the 95 % interval of the mean (Student's t over the seeds)."
+        if not measure.higher_is_better:
+            note += f" Positive values favor {first} (lower {measure.title} is better)."
+        return Table("", columns, rows, note=note)
+
     def tables(self) -> list[Table]:
         """The score table, and that of differences where there are some."""
-        title, against = f"{self.name}, split {self.split}", self.differences()
-        paired = [difference_table(against, self.first, measure=self.measure)] if against else []
-        return [self.scores(title), *paired]
+        paired = self.difference_table()
+        return [self.scores(f"{self.name}, split {self.split}"), *([paired] if paired.rows else [])]
 
     def rows(self) -> list[Row]:
-        """The numbers as rows of results.csv."""
-        return rows(
-            self.runs, self.first, self.measure, not_tuned=self.benchmark.not_tuned(),
-            set_by_hand={m: self.benchmark.set_in(m) for m in self.benchmark.models},
-            searched=self.benchmark.searched, dataset=self.name, split=self.split,
-        )  # fmt: skip
+        """The numbers as rows of results.csv, in which models that were not tuned are marked."""
+        out, measure, gaps = list[Row](), self.measure, _gaps(self.runs, self.first, self.measure)
+        unit = "1" if measure.share else measure.unit or "unit of the target"
+        gap = (
+            f"paired difference of test {measure.name}, {paired_name(self.first, 'model', measure)}"
+        )
+        for model, own in by_model(self.runs).items():
+            columns = [
+                (f"test {measure.name}", unit, [run.test for run in own]),
+                (f"validation {measure.name}", unit, [run.val for run in own]),
+                ("parameters", "1", [run.parameters for run in own]),
+                ("epochs", "1", [run.epochs for run in own]),
+                ("time per epoch", "s", [run.seconds_per_epoch for run in own]),
+                ("peak memory", "MB", [run.peak_mb for run in own]),
+                *([(gap, unit, gaps[model])] if model in gaps else []),
+            ]
+            where = self.described(model)
+            out += [Row.of(name, values, its, **where) for name, its, values in columns]
+        return out
+
+    def described(self, model: str) -> dict[str, Any]:
+        """The parameters of a model's rows."""
+        bench, where = self.benchmark, {"dataset": self.name, "split": self.split, "model": model}
+        if by_hand := bench.set_in(model):
+            where["set by hand"] = by_hand
+        if model in bench.chosen or model in bench.not_tuned():
+            where["options"] = bench.options_of(model)
+        if flat := unlearned(self.runs).get(model):
+            where["learned nothing"] = f"{flat} seeds"
+        return where
 
     def settings(self) -> dict[str, Any]:
         """The settings that determine the numbers, in plain values."""
@@ -327,9 +261,7 @@ class Comparison:
 
     def chosen_by(self, model: str) -> str:
         """Whether a model's options are those of a search, and which are set by hand."""
-        by_hand = self.benchmark.set_in(model)
-        untuned = model in self.benchmark.not_tuned()
-        others = "defaults, not tuned" if untuned else self.benchmark.searched.get(model, "search")
+        by_hand, others = self.benchmark.set_in(model), self.benchmark.options_of(model)
         return f"set by hand: {by_hand}; others {others}" if by_hand else others
 
     def results(self) -> dict[str, Any]:

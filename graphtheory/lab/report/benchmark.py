@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from graphtheory.lab import plot
 from graphtheory.lab.bench.benchmark import Run
-from graphtheory.lab.bench.comparison import Comparison, best_of, difference_table, rows, summaries
+from graphtheory.lab.bench.comparison import Comparison, best_of, summaries
 from graphtheory.lab.bench.config import RunConfig, ignores
 from graphtheory.lab.bench.image_task import ImageRunConfig, ImageRunResult
 from graphtheory.lab.bench.rows import Environment, Row
@@ -54,7 +54,7 @@ class BenchmarkReport(Comparison):
         self._results(page)
         if against := self.differences():
             page.section(f"{self.first} against the others")
-            page.table(difference_table(against, self.first, measure=measure))
+            page.table(self.difference_table())
             drawn = plot.paired_differences(
                 (vars(d) | {"half_width": d.half_width, "reading": reading(d)} for d in against),
                 first=self.first, unit=measure.symbol,
@@ -158,12 +158,14 @@ class ImageReport(BenchmarkReport):
         }  # fmt: skip
 
     def rows(self) -> list[Row]:
-        found = rows(self.runs, self.first, ACCURACY, dataset=self.title)
         name = "multiply-accumulates of an image"
-        return found + [
-            Row.of(name, gmacs, "10^9", dataset=self.title, model=model)
+        return super().rows() + [
+            Row.of(name, gmacs, "10^9", **self.described(model))
             for model, gmacs in self._cost().items()
         ]
+
+    def described(self, model: str) -> dict[str, Any]:
+        return {"dataset": self.title, "model": model}
 
     def _cost(self) -> dict[str, float]:
         """Model -> 10^9 multiply-accumulates of an image."""
