@@ -16,8 +16,10 @@ from graphtheory.lab.bench.benchmark import Benchmark, Run
 from graphtheory.lab.bench.budget import Budget
 from graphtheory.lab.bench.diagnose import Diagnosis
 from graphtheory.lab.bench.node_config import NodeRunConfig
+from graphtheory.lab.bench.node_task import NodeBenchTask
 from graphtheory.lab.bench.rows import Environment, Row
 from graphtheory.lab.bench.search import SearchResult
+from graphtheory.lab.bench.table import measure_of
 from graphtheory.lab.plot.style import GRAY
 from graphtheory.lab.report import (
     BenchmarkReport,
@@ -64,9 +66,10 @@ def report(
         "chosen": {m: NodeRunConfig(m) for m in tuned},
         "budget": Budget.of(4),
     }
-    benchmark = Benchmark("karate", ("gt", "gcn"), 2, **chosen)
-    told = "graphtheory bench --seeds 2"
-    return BenchmarkReport(benchmark, runs, "random-60-20-20", metric, told, HERE, **more)
+    task = NodeBenchTask("karate", "random-60-20-20")
+    task.measure = measure_of(metric)
+    benchmark = Benchmark(task, ("gt", "gcn"), 2, **chosen)
+    return BenchmarkReport(benchmark, runs, "graphtheory bench --seeds 2", HERE, **more)
 
 
 class Reader(HTMLParser):
@@ -183,9 +186,7 @@ def test_the_report_has_what_was_found_and_the_pictures_of_it() -> None:
         assert expected in text
     assert len(pictures(report().page())) == 5  # scores, differences, curves, bias, mass
     assert len(pictures(report(distance_rows=STUDY).page())) == 6
-    plain = BenchmarkReport(
-        Benchmark("karate", models=("gcn",), seeds=1), RUNS[1:2], "s", "accuracy", "c", HERE
-    )
+    plain = BenchmarkReport(Benchmark("karate", models=("gcn",), seeds=1), RUNS[1:2], "c", HERE)
     assert len(pictures(plain.page())) == 2
     settings = report().settings()
     assert settings["models"]["gt"]["network"]["hidden"] > 0

@@ -177,7 +177,6 @@ class Benchmark:
     patience: int | None = None  # epochs without a better validation score; None the data set's own
     _: KW_ONLY
     record: FinishedRuns | None = None  # where runs are kept and found
-    finished: Callable[[Run], None] = _keep_nothing  # called with each run that was trained now
     kept: Callable[[Any, RunResult, int, Path], None] = _keep_nothing
     """Called with configuration, result, seed and folder of recorded runs that have folders."""
     chosen: Mapping[str, Any] = field(default_factory=dict)  # in place of what tuned.json keeps
@@ -228,8 +227,7 @@ class Benchmark:
 
     def not_tuned(self) -> tuple[str, ...]:
         """The models whose options no search has chosen on this data set."""
-        known = self.task
-        return tuple(m for m in self.models if m not in self.chosen and not known.is_tuned(m))
+        return tuple(m for m in self.models if not (m in self.chosen or self.task.is_tuned(m)))
 
     def options_of(self, model: str) -> str:
         """How the options of a model were chosen that are not set by hand."""
@@ -241,8 +239,13 @@ class Benchmark:
         """Compute on as many threads as `run` does."""
         return thread_limit(self.threads, self.task.num_nodes)
 
-    def run(self, progress: Progress = _keep_nothing) -> list[Run]:
-        """Every model on every seed, seed by seed so that an interrupted run is comparable."""
+    def run(
+        self, progress: Progress = _keep_nothing, finished: Callable[[Run], None] = _keep_nothing
+    ) -> list[Run]:
+        """Every model on every seed, seed by seed so that an interrupted run is comparable.
+
+        `progress` is called before each run, `finished` with each that was trained now.
+        """
         rows: list[Run] = []
         for model, seed in self._pairs():
             progress(model, len(rows), self.total)
@@ -253,7 +256,7 @@ class Benchmark:
                     run = self._trained(model, seed)
                 if self.record is not None:
                     self.record.add(self.settings(model) | {"seed": seed}, run)
-                self.finished(run)
+                finished(run)
             rows.append(run)
         return rows
 

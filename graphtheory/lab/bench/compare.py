@@ -16,9 +16,8 @@ from rich.console import Console
 from graphtheory.lab.bench.benchmark import Benchmark, FinishedRuns, Run, bench_task
 from graphtheory.lab.bench.budget import Budget
 from graphtheory.lab.bench.comparison import Comparison
-from graphtheory.lab.bench.progress import steps
+from graphtheory.lab.bench.progress import Steps, steps
 from graphtheory.lab.bench.rows import Environment
-from graphtheory.lab.bench.task import BenchTask
 
 if TYPE_CHECKING:
     from graphtheory.lab.bench.search import SearchResult
@@ -42,15 +41,20 @@ def choose(
     return replace(bench, chosen=chosen, budget=budget), tried
 
 
-def ended(run: Run, task: BenchTask) -> str:
-    """The line of progress that tells of a finished run."""
-    short, images, each = task.measure.short, task.has_folders, run.seconds_per_epoch
-    time = f" of {each:.1f} s" if images else f", {each * run.epochs:.1f} s"
-    test, val = (short(score, ".2f" if images else ".1f") for score in (run.test, run.val))
-    return (
-        f"{run.model}, seed {run.seed}: test {test}, validation {val} after {run.epochs} "
-        f"epochs{time}"
-    )
+def train_all(bench: Benchmark, showing: AbstractContextManager[Steps]) -> list[Run]:
+    """Train every model on every seed, and show how far it is."""
+    short, images = bench.task.measure.short, bench.task.has_folders
+
+    with showing as steps:
+
+        def tell(run: Run) -> None:
+            each = run.seconds_per_epoch
+            time = f" of {each:.1f} s" if images else f", {each * run.epochs:.1f} s"
+            test, val = (short(score, ".2f" if images else ".1f") for score in (run.test, run.val))
+            scores = f"test {test}, validation {val} after {run.epochs} epochs{time}"
+            steps.finished(f"{run.model}, seed {run.seed}: {scores}")
+
+        return bench.run(steps.before, tell)
 
 
 def bench(
@@ -147,10 +151,9 @@ def bench(
 
     log, showing = where and where / "search.log", steps(screen, "candidate", progress)
     benchmark, _ = choose(benchmark, length, log, showing)
-    with benchmark.computing(), steps(screen, "run", progress) as tell:
-        telling = replace(benchmark, finished=lambda run: tell.finished(ended(run, given)))
-        how = (str(given.split), given.measure.name, command, Environment.here())
-        found = Comparison(benchmark, telling.run(tell.before), *how)
+    with benchmark.computing():
+        runs = train_all(benchmark, steps(screen, "run", progress))
+        found = Comparison(benchmark, runs, command, Environment.here())
     if where is not None:
         found.save(where)
     return found

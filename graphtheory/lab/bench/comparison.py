@@ -21,7 +21,6 @@ from graphtheory.lab.bench.table import (
     Measure,
     Table,
     counted,
-    measure_of,
     reading,
 )
 from graphtheory.lab.bench.task import CONSTANT
@@ -105,8 +104,6 @@ class Comparison:
 
     benchmark: Benchmark  #: Its settings.
     runs: Sequence[Run]  #: In the order in which they were trained.
-    split: str  #: Name of the split.
-    metric: str  #: Name of the score, such as "accuracy" or "rmse".
     command: str  #: What prints it again.
     environment: Environment  #: What it was measured on.
 
@@ -121,9 +118,14 @@ class Comparison:
         return self.benchmark.models[0]
 
     @property
+    def split(self) -> str:
+        """The name of the split."""
+        return str(self.benchmark.task.split)
+
+    @property
     def measure(self) -> Measure:
         """How test scores are read."""
-        return measure_of(self.metric)
+        return self.benchmark.task.measure
 
     @property
     def best(self) -> str:
@@ -255,8 +257,8 @@ class Comparison:
             models[model] = {"options": self.chosen_by(model)} | length | config.as_dict()
         by_hand = {"set_by_hand": bench.set_by_hand} if bench.set_by_hand else {}
         return by_hand | {
-            "dataset": self.name, "split": self.split, "seeds": bench.seeds, "metric": self.metric,
-            "root": bench.root and str(bench.root), "models": models,
+            "dataset": self.name, "split": self.split, "seeds": bench.seeds,
+            "metric": self.measure.name, "root": bench.root and str(bench.root), "models": models,
         }  # fmt: skip
 
     def chosen_by(self, model: str) -> str:

@@ -70,7 +70,7 @@ class Bench(OnTrainer):
     def run(self, screen: Screen) -> None:
         if self.recipe is not None:
             return run_recipe(self, screen)
-        from graphtheory.lab.bench.compare import ended
+        from graphtheory.lab.bench.compare import train_all
         from graphtheory.lab.bench.rows import Environment
         from graphtheory.lab.report.benchmark import BenchmarkReport, ImageReport
         from graphtheory.lab.train import CheckpointError
@@ -89,13 +89,11 @@ class Bench(OnTrainer):
         on_images = (CheckpointError, ValueError, OSError, ImportError)
         wrong = on_images if images else (UndefinedScoreError,)
         with show.on_interrupt(stopped), bench.computing():
-            with show.usage_errors(*wrong), screen.steps("run") as steps:
-                tell = replace(bench, finished=lambda run: steps.finished(ended(run, task)))
-                runs = tell.run(steps.before)
+            with show.usage_errors(*wrong):
+                runs = train_all(bench, screen.steps("run"))
             report = (ImageReport if images else BenchmarkReport)(
-                bench, runs, str(task.split), task.measure.name, screen.command,
-                Environment.here(), distance_rows=self._distances(screen, task, out),
-                search_log=log,
+                bench, runs, screen.command, Environment.here(),
+                distance_rows=self._distances(screen, task, out), search_log=log,
             )  # fmt: skip
         for table in report.tables():
             screen.table(table)

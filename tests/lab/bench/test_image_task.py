@@ -113,7 +113,7 @@ def test_finished_runs_are_taken_and_others_added(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="holds model cnn, seed 0 under other settings: recipe"):
         make(tmp_path, epochs=2).count_known()
     here = Environment("none", {}, "")
-    report = ImageReport(again, runs, "standard", "accuracy", "the command", here)
+    report = ImageReport(again, runs, "the command", here)
     table = report.tables()[0]
     assert table.title == "digits (embedded)" and len(table.rows) == 2
     assert "1 epoch" in table.note and "1 seed," in table.note

@@ -14,6 +14,7 @@ from graphtheory.lab.bench.comparison import (
     unlearned,
 )
 from graphtheory.lab.bench.node_config import NodeRunConfig
+from graphtheory.lab.bench.node_task import NodeBenchTask
 from graphtheory.lab.bench.rows import Environment
 from graphtheory.lab.bench.search import SearchResult, best
 from graphtheory.lab.bench.table import MEASURES, measure_of
@@ -28,8 +29,10 @@ def run(model: str, seed: int, test: float, **extra: Any) -> Run:
 
 
 def compared(runs: list[Run], metric: Any) -> Comparison:
-    benchmark = Benchmark("karate", tuple(dict.fromkeys(run.model for run in runs)))
-    return Comparison(benchmark, runs, "s", metric, "", Environment("", {}, ""))
+    task = NodeBenchTask("karate", "random-60-20-20")
+    task.measure = measure_of(metric)
+    benchmark = Benchmark(task, tuple(dict.fromkeys(run.model for run in runs)))
+    return Comparison(benchmark, runs, "", Environment("", {}, ""))
 
 
 ERRORS = [run("gt", 0, 0.8), run("gcn", 0, 1.0), run("gt", 1, 0.9), run("gcn", 1, 0.85)]
