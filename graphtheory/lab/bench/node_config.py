@@ -155,7 +155,7 @@ _TINY = 100  # nodes of a graph that is too small for deep networks
 
 
 def node_default(
-    facts: GraphFacts, model: str, row_scale: bool = False, batch_size: int | None = None
+    facts: GraphFacts, model: str, row_scale: bool = False
 ) -> tuple[NodeRunConfig, int, int]:
     """The default options of a model on a graph by its labels and features; epochs, patience."""
     found = AXES["node defaults"]  # benchmarks/default_options.py has what searches say of them
@@ -167,8 +167,7 @@ def node_default(
             first |= found["few features"] | {"layers": 3 if large or facts.nodes <= _TINY else 4}
     if model in zoo.ATTENDING:
         first |= {"root_weight": not facts.few_labels}
-    config = NodeRunConfig.of(model, batch_size=batch_size, **first)
-    return config, 150 if large else 200, 50
+    return NodeRunConfig.of(model, **first), 150 if large else 200, 50
 
 
 _UNKNOWN = GraphFacts(

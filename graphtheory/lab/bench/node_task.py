@@ -66,8 +66,8 @@ class NodeBenchTask(BenchTask):
         return measure_of(describe(self.name).metric)
 
     def default_of(self, model: str) -> tuple[NodeRunConfig, int, int]:
-        size = NodeRunConfig("gcn").fitting(self.num_edges).sampling.batch_size
-        return node_default(self.facts, model, self.scales_rows, size)
+        config, epochs, patience = node_default(self.facts, model, self.scales_rows)
+        return config.fitting(self.num_edges), epochs, patience
 
     def axes(self, config: Any) -> Axes:
         """The same for every graph, but that two hops are left out where they reach too many."""

@@ -119,10 +119,10 @@ def best(log: Sequence[SearchResult], measure: Measure = ACCURACY) -> dict[str, 
     """The best finalist of each model by mean validation score, the earlier one on a tie."""
     out: dict[str, SearchResult] = {}
     for found in log:
-        there = out.get(found.config.model, found)
-        gain = (found.seeds - there.seeds, measure.gain(found.val, there.val))
-        if not found.stopped and (there is found or gain > (0, 0.0)):
-            out[found.config.model] = found
+        if not found.stopped:
+            there = out.setdefault(found.config.model, found)
+            if (found.seeds - there.seeds, measure.gain(found.val, there.val)) > (0, 0.0):
+                out[found.config.model] = found
     return out
 
 
