@@ -18,6 +18,7 @@ from graphtheory.lab.bench.budget import Budget
 from graphtheory.lab.bench.comparison import Comparison
 from graphtheory.lab.bench.progress import Steps, steps
 from graphtheory.lab.bench.rows import Environment
+from graphtheory.lab.train.contract import check_at_least
 
 if TYPE_CHECKING:
     from graphtheory.lab.bench.search import SearchResult
@@ -126,8 +127,7 @@ def bench(
     for name, value in counts.items():
         if value is not None and not isinstance(value, Integral):
             raise TypeError(f"{name}: got {value!r}, expected a whole number")
-        if value is not None and value < 1:
-            raise ValueError(f"{name}: got {value}, expected 1 or more")
+    check_at_least(1, **counts)
     if isinstance(models, str):
         raise TypeError(f"models: got {models!r}, expected a list of names, such as [{models!r}]")
     if budget == 1:

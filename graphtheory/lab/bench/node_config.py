@@ -17,6 +17,7 @@ from graphtheory.lab.datasets import graphs
 from graphtheory.lab.datasets.graphs import Data
 from graphtheory.lab.datasets.node_readers import as_sparse_rows
 from graphtheory.lab.train import AdamOptions, FullGraph, NodeTask, SampledGraph, SampledLayers
+from graphtheory.lab.train.contract import check_at_least
 from graphtheory.lab.zoo import node_models as zoo
 from graphtheory.patterns import (
     LADIES,
@@ -55,10 +56,7 @@ class Sampling:
                 f"sampler: got {self.sampler!r}, expected one of {', '.join(SAMPLERS)}"
             )
         UniformNodes(share=self.share)  # which checks the share
-        if self.batch_size is not None and self.batch_size < 1:
-            raise ValueError(f"batch_size: got {self.batch_size}, expected 1 or more, or None")
-        if self.fanout < 1:
-            raise ValueError(f"fanout: got {self.fanout}, expected 1 or more")
+        check_at_least(1, batch_size=self.batch_size, fanout=self.fanout)
 
     def pattern(self, degree: Tensor) -> Pattern:
         """The sampler for a graph whose nodes have these degrees, int64 [N]."""

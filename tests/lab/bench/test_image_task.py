@@ -64,8 +64,8 @@ def test_a_run_scores_the_test_images_once_it_is_over(monkeypatch: pytest.Monkey
         task, data, images, seed=1, progress=lambda row: epochs.append(row["epoch"])
     )
     assert opened == [2]  # after both epochs
-    assert found.test == pytest.approx(float((found.predicted == found.y).double().mean()))
-    assert found.test > 0.5 and found.gmacs > 0
+    assert found.fit.test == pytest.approx(float((found.predicted == found.y).double().mean()))
+    assert found.fit.test > 0.5 and found.gmacs > 0
     table = found.rows(images)
     assert table[0] == ["image", "class", "predicted"] and len(table) == 361
     assert table[1] == ["0", str(int(found.y[0])), str(int(found.predicted[0]))]
