@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from graphtheory.graph import Neighborhood
-from graphtheory.lab.bench.hops import hop_rows
+from graphtheory.lab.bench.linear import hop_rows
 from graphtheory.lab.bench.node_task import OwnNodes
 from graphtheory.lab.bench.rows import Row
 from graphtheory.lab.datasets import graphs
