@@ -26,11 +26,9 @@ from graphtheory.lab.report import (
     Page,
     Table,
     diagnosis_page,
-    differences,
     options,
     reading,
     search_table,
-    summaries,
     tables,
 )
 from graphtheory.lab.report.benchmark import bias_rows, figure_3_8
@@ -103,16 +101,16 @@ def pictures(page: Page) -> list[str]:
 
 
 def test_summaries_are_of_seeds_and_differences_are_paired_by_them() -> None:
-    first, second = summaries(RUNS)
+    first, second = report().summaries
     assert (first.model, first.seeds, first.mean) == ("gt", 2, pytest.approx(0.8))
     assert first.std == pytest.approx(math.sqrt(0.02))  # n - 1
     assert (second.mean, second.seconds_per_epoch) == (pytest.approx(0.775), 1.0)
     shuffled = [RUNS[3], RUNS[0], RUNS[1], RUNS[2], run("gcn", 7, 0.1)]
-    (found,) = differences(shuffled, "gt")
+    (found,) = report(shuffled).differences()
     assert found.difference == pytest.approx((0.1 - 0.05) / 2)
     assert found.standard_error == pytest.approx(0.15 / math.sqrt(2) / math.sqrt(2))
     assert (found.ahead, found.seeds) == (1, 2)
-    assert math.isnan(summaries(RUNS[:2])[0].std)
+    assert math.isnan(report(RUNS[:2]).summaries[0].std)
     assert report(RUNS[:2]).difference_table().rows == [
         ("gt - gcn", "+10.00", "1 of 1", "one seed")
     ]

@@ -7,11 +7,11 @@ import gc
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import KW_ONLY, asdict, dataclass, field
+from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -20,12 +20,16 @@ from graphtheory.lab.bench.config import RunResult, describe_options, ignores, w
 from graphtheory.lab.bench.finished import Finished, Settings
 from graphtheory.lab.bench.graph_task import GraphBenchTask, OwnGraphs
 from graphtheory.lab.bench.node_task import NodeBenchTask, OwnNodes
+from graphtheory.lab.bench.progress import Steps
 from graphtheory.lab.bench.task import BenchTask, Root
 from graphtheory.lab.datasets.catalogue import describe
 from graphtheory.lab.datasets.graph_sets import GraphSet
 from graphtheory.lab.datasets.graphs import Data
 from graphtheory.lab.datasets.own_graphs import read_graph_file
 from graphtheory.lab.zoo.node_models import COMPARED
+
+if TYPE_CHECKING:
+    from graphtheory.lab.bench.search import SearchResult
 
 NODE, GRAPH = "node", "graph"
 KINDS = ("multiclass", "multilabel", "regression")
@@ -298,3 +302,37 @@ def _give_memory_back() -> None:
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if os.name == "posix" else None
     if trim is not None:  # glibc has it
         trim(0)
+
+
+def choose(
+    bench: Benchmark,
+    budget: Budget | None,
+    log: Path | None,
+    showing: AbstractContextManager[Callable[[str, int, int | None], None]],
+) -> tuple[Benchmark, list[SearchResult]]:
+    """Search the options of the models for which no search has chosen any, and take the best."""
+    if budget is None or not (models := bench.not_tuned()):
+        return bench, []
+    from graphtheory.lab.bench.search import best, search  # which imports Optuna
+
+    how: dict[str, Any] = {"epochs": bench.epochs, "threads": bench.threads}
+    with showing as tell:
+        tried = search(bench.task, models, budget, log=log, progress=tell, **how)
+    chosen = {model: one.config for model, one in best(tried, bench.task.measure).items()}
+    return replace(bench, chosen=chosen, budget=budget), tried
+
+
+def train_all(bench: Benchmark, showing: AbstractContextManager[Steps]) -> list[Run]:
+    """Train every model on every seed, and show how far it is."""
+    short, images = bench.task.measure.short, bench.task.has_folders
+
+    with showing as steps:
+
+        def tell(run: Run) -> None:
+            each = run.seconds_per_epoch
+            time = f" of {each:.1f} s" if images else f", {each * run.epochs:.1f} s"
+            test, val = (short(score, ".2f" if images else ".1f") for score in (run.test, run.val))
+            scores = f"test {test}, validation {val} after {run.epochs} epochs{time}"
+            steps.finished(f"{run.model}, seed {run.seed}: {scores}")
+
+        return bench.run(steps.before, tell)

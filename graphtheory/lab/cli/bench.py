@@ -70,7 +70,7 @@ class Bench(OnTrainer):
     def run(self, screen: Screen) -> None:
         if self.recipe is not None:
             return run_recipe(self, screen)
-        from graphtheory.lab.bench.compare import train_all
+        from graphtheory.lab.bench.benchmark import train_all
         from graphtheory.lab.bench.rows import Environment
         from graphtheory.lab.report.benchmark import BenchmarkReport, ImageReport
         from graphtheory.lab.train import CheckpointError
@@ -125,8 +125,7 @@ class Bench(OnTrainer):
 
     def _prepared(self, screen: Screen) -> tuple[Benchmark, list[SearchResult], Path]:
         """Benchmark, the search's log and the folder, after all that can be refused."""
-        from graphtheory.lab.bench.benchmark import Benchmark, FinishedRuns
-        from graphtheory.lab.bench.compare import choose
+        from graphtheory.lab.bench.benchmark import Benchmark, FinishedRuns, choose
         from graphtheory.lab.bench.config import read_options
 
         models = self.compared(self.models)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from graphtheory.lab import plot
 from graphtheory.lab.bench.benchmark import Run
-from graphtheory.lab.bench.comparison import Comparison, best_of, summaries
+from graphtheory.lab.bench.comparison import Comparison
 from graphtheory.lab.bench.config import RunConfig, ignores
 from graphtheory.lab.bench.image_task import ImageRunConfig, ImageRunResult
 from graphtheory.lab.bench.rows import Environment, Row
@@ -42,8 +42,7 @@ class BenchmarkReport(Comparison):
 
     def page(self) -> Page:
         """Make the whole page with its pictures."""
-        found, measure = summaries(self.runs), self.measure
-        best = best_of(found, measure)
+        found, best, measure = self.summaries, self.best, self.measure
         kind = "highest" if measure.higher_is_better else "lowest and so the best"
         page = Page(
             f"{self.title}: models side by side",
@@ -137,7 +136,7 @@ class ImageReport(BenchmarkReport):
         rows = [
             (s.model, ACCURACY.shown(s.mean, s.std), f"{1000 * cost[s.model]:.2f}",
              f"{s.parameters:,}", f"{s.seconds_per_epoch:.1f}")
-            for s in summaries(self.runs)
+            for s in self.summaries
         ]  # fmt: skip
         seeds, by_hand = counted(self.benchmark.seeds, "seed"), self.benchmark.set_by_hand
         note = (

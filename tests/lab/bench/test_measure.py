@@ -7,11 +7,7 @@ from graphtheory.lab.bench.benchmark import Benchmark, Run
 from graphtheory.lab.bench.comparison import (
     Comparison,
     Difference,
-    best_of,
-    differences,
     reading,
-    summaries,
-    unlearned,
 )
 from graphtheory.lab.bench.node_config import NodeRunConfig
 from graphtheory.lab.bench.node_task import NodeBenchTask
@@ -50,10 +46,11 @@ def test_every_score_of_training_is_known_with_its_direction() -> None:
 
 
 def test_of_errors_the_lowest_is_best_everywhere() -> None:
-    assert best_of(summaries(ERRORS), RMSE).model == "gt"
-    (found,) = differences(ERRORS, "gt", RMSE)
+    of_errors = compared(ERRORS, RMSE)
+    assert of_errors.best.model == "gt"
+    (found,) = of_errors.differences()
     assert found.difference == pytest.approx((0.2 - 0.05) / 2) and found.ahead == 1
-    table = compared(ERRORS, RMSE).difference_table()
+    table = of_errors.difference_table()
     assert table.rows[0][0] == "gcn - gt" and table.rows[0][1].startswith("+0.075 ± ")
     assert table.columns[1] == "RMSE log mol/L ± 95 %" and "Positive values favor gt" in table.note
     low, high = (
@@ -63,25 +60,26 @@ def test_of_errors_the_lowest_is_best_everywhere() -> None:
     assert best([high, low], RMSE)["gt"] == low and best([high, low])["gt"] == high  # fmt: skip
     lost = SearchResult("k", NodeRunConfig.of("gt"), math.inf, 1, 1.0, 1, 1, 1)
     assert best([lost, high, lost], RMSE)["gt"] == high
-    found = {(r.name, r.parameters["model"]): r for r in compared(ERRORS, RMSE).rows()}
+    found = {(r.name, r.parameters["model"]): r for r in of_errors.rows()}
     assert found["test rmse", "gt"].unit == "log mol/L"
     gap = found["paired difference of test rmse, model - gt", "gcn"]
     assert gap.value == pytest.approx(0.075) and gap.unit == "log mol/L"
     assert compared(ERRORS, "mae").rows()[0].unit == "unit of the target"
-    note = compared(ERRORS, RMSE).scores().note
+    note = of_errors.scores().note
     assert note.startswith("Test RMSE (log mol/L, lower is better) at the epoch")
 
 
 def test_a_model_that_learned_nothing_is_marked() -> None:
     runs = [run("gt", 0, 0.5), run("mlp", 0, 0.3, **{CONSTANT: 0.3}), run("mlp", 1, 0.4)]
-    assert unlearned(runs) == {"mlp": "1 of 2"}
-    table = compared(runs, "accuracy").scores()
+    found = compared(runs, "accuracy")
+    table = found.scores()
+    assert found.unlearned == {"mlp": "1 of 2"}
     assert [row[0] for row in table.rows] == ["gt", "mlp (!)"]
     assert "(!) mlp was no better than always predicting one class on 1 of 2 seeds." in table.note
     lost = [run("gt", seed, 0.5, **{CONSTANT: 0.5}) for seed in (0, 1)]
     both = compared([*lost, *runs[1:]], RMSE).scores()
     assert "one value on 2 of 2 seeds, mlp on 1 of 2 seeds." in both.note
-    marked = [r.parameters for r in compared(runs, "accuracy").rows()]
+    marked = [r.parameters for r in found.rows()]
     assert {of["model"] for of in marked if "learned nothing" in of} == {"mlp"}
 
 
