@@ -218,7 +218,7 @@ class Comparison:
         unit = "1" if measure.share else measure.unit or "unit of the target"
         gap = f"paired difference of test {measure.name}, {self.paired_name('model')}"
         for model, own in self.by_model.items():
-            columns = [
+            columns: list[tuple[str, str, Any]] = [
                 (f"test {measure.name}", unit, [run.test for run in own]),
                 (f"validation {measure.name}", unit, [run.val for run in own]),
                 ("parameters", "1", [run.parameters for run in own]),

@@ -78,7 +78,9 @@ class Diagnosis:
             rows.append(Row.of("class size", size, "nodes", **of, group=c))
         for name, value in class_balance(y)._asdict().items():
             rows.append(Row.of(f"balance {name}", value, "nodes", **of))
-        for done, moment in enumerate(self.moments if x is not None else ()):
+        if x is None:
+            return rows
+        for done, moment in enumerate(self.moments):
             progress(moment, done, len(self.moments))
             found, shares = discriminative_shares(self.name, x, y, moment)
             pattern, seen = y.where(found, -1), published if self.directed else graph
