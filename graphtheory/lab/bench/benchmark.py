@@ -326,13 +326,12 @@ def train_all(bench: Benchmark, showing: AbstractContextManager[Steps]) -> list[
     """Train every model on every seed, and show how far it is."""
     short, images = bench.task.measure.short, bench.task.has_folders
 
+    def told(run: Run) -> str:
+        each = run.seconds_per_epoch
+        time = f" of {each:.1f} s" if images else f", {each * run.epochs:.1f} s"
+        test, val = (short(score, ".2f" if images else ".1f") for score in (run.test, run.val))
+        scores = f"test {test}, validation {val} after {run.epochs} epochs{time}"
+        return f"{run.model}, seed {run.seed}: {scores}"
+
     with showing as steps:
-
-        def tell(run: Run) -> None:
-            each = run.seconds_per_epoch
-            time = f" of {each:.1f} s" if images else f", {each * run.epochs:.1f} s"
-            test, val = (short(score, ".2f" if images else ".1f") for score in (run.test, run.val))
-            scores = f"test {test}, validation {val} after {run.epochs} epochs{time}"
-            steps.finished(f"{run.model}, seed {run.seed}: {scores}")
-
-        return bench.run(steps.before, tell)
+        return bench.run(steps.before, lambda run: steps.finished(told(run)))

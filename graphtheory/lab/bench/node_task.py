@@ -113,9 +113,9 @@ class NodeBenchTask(BenchTask):
         return config.fitting(self.num_edges), longest, patience
 
     def prepare(self, config: NodeRunConfig, seed: int) -> tuple[Task, Source]:
-        if (own := self.own_models.get(config.model)) is None:
-            return task_of(config, self.data(seed, **config.inputs), seed)
-        return task_of(config, self.data(seed, row_scale=config.row_scale), seed, own.network)
+        own = self.own_models.get(config.model)
+        inputs = {"row_scale": config.row_scale} if own else config.inputs
+        return task_of(config, self.data(seed, **inputs), seed, own and own.network)
 
     def attention_mass(self, result: RunResult) -> list[dict[str, float | int]]:
         batch = result.batches.evaluation_batch()
