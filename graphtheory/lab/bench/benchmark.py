@@ -7,11 +7,11 @@ import gc
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import KW_ONLY, asdict, dataclass, field, replace
+from dataclasses import KW_ONLY, asdict, dataclass, field
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -27,9 +27,6 @@ from graphtheory.lab.datasets.graph_sets import GraphSet
 from graphtheory.lab.datasets.graphs import Data
 from graphtheory.lab.datasets.own_graphs import read_graph_file
 from graphtheory.lab.zoo.node_models import COMPARED
-
-if TYPE_CHECKING:
-    from graphtheory.lab.bench.search import SearchResult
 
 NODE, GRAPH = "node", "graph"
 KINDS = ("multiclass", "multilabel", "regression")
@@ -302,24 +299,6 @@ def _give_memory_back() -> None:
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if os.name == "posix" else None
     if trim is not None:  # glibc has it
         trim(0)
-
-
-def choose(
-    bench: Benchmark,
-    budget: Budget | None,
-    log: Path | None,
-    showing: AbstractContextManager[Callable[[str, int, int | None], None]],
-) -> tuple[Benchmark, list[SearchResult]]:
-    """Search the options of the models for which no search has chosen any, and take the best."""
-    if budget is None or not (models := bench.not_tuned()):
-        return bench, []
-    from graphtheory.lab.bench.search import best, search  # which imports Optuna
-
-    how: dict[str, Any] = {"epochs": bench.epochs, "threads": bench.threads}
-    with showing as tell:
-        tried = search(bench.task, models, budget, log=log, progress=tell, **how)
-    chosen = {model: one.config for model, one in best(tried, bench.task.measure).items()}
-    return replace(bench, chosen=chosen, budget=budget), tried
 
 
 def train_all(bench: Benchmark, showing: AbstractContextManager[Steps]) -> list[Run]:

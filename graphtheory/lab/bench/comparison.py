@@ -17,14 +17,7 @@ from typing import Any
 from rich.console import Console
 
 from graphtheory.disk import replace_file
-from graphtheory.lab.bench.benchmark import (
-    Benchmark,
-    FinishedRuns,
-    Run,
-    bench_task,
-    choose,
-    train_all,
-)
+from graphtheory.lab.bench.benchmark import Benchmark, FinishedRuns, Run, bench_task, train_all
 from graphtheory.lab.bench.budget import Budget
 from graphtheory.lab.bench.progress import steps
 from graphtheory.lab.bench.rows import Environment, Row, finite, write_csv
@@ -386,8 +379,11 @@ def bench(
     command = f"graphtheory.bench({data if isinstance(data, str) else given.name!r}, ...)"
     screen = Console(stderr=True)
 
-    log, showing = where and where / "search.log", steps(screen, "candidate", progress)
-    benchmark, _ = choose(benchmark, length, log, showing)
+    if length is not None:
+        from graphtheory.lab.bench.search import choose  # which imports Optuna
+
+        log, showing = where and where / "search.log", steps(screen, "candidate", progress)
+        benchmark, _ = choose(benchmark, length, log, showing)
     with benchmark.computing():
         runs = train_all(benchmark, steps(screen, "run", progress))
         found = Comparison(benchmark, runs, command, Environment.here())

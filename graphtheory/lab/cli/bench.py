@@ -125,7 +125,7 @@ class Bench(OnTrainer):
 
     def _prepared(self, screen: Screen) -> tuple[Benchmark, list[SearchResult], Path]:
         """Benchmark, the search's log and the folder, after all that can be refused."""
-        from graphtheory.lab.bench.benchmark import Benchmark, FinishedRuns, choose
+        from graphtheory.lab.bench.benchmark import Benchmark, FinishedRuns
         from graphtheory.lab.bench.config import read_options
 
         models = self.compared(self.models)
@@ -154,9 +154,12 @@ class Bench(OnTrainer):
             if by_hand := bench.set_by_hand:
                 screen.note(f"Set by hand: {by_hand}.")
             out.mkdir(parents=True, exist_ok=True)
-        place = out / "search.log"
-        bench, searched = choose(bench, self.length(), place, self.searching(screen, place))
-        log += searched
+        if (length := self.length()) is not None:
+            from graphtheory.lab.bench.search import choose  # which imports Optuna
+
+            place = out / "search.log"
+            bench, searched = choose(bench, length, place, self.searching(screen, place))
+            log += searched
         if default := bench.not_tuned():
             screen.note(
                 f"Options: defaults, not tuned: {', '.join(default)}. --budget 16 chooses them on "
