@@ -115,7 +115,7 @@ class NodeBenchTask(BenchTask):
     def prepare(self, config: NodeRunConfig, seed: int) -> tuple[Task, Source]:
         own = self.own_models.get(config.model)
         inputs = {"row_scale": config.row_scale} if own else config.inputs
-        return task_of(config, self.data(seed, **inputs), seed, own and own.network)
+        return task_of(config, self.data(seed, **inputs), seed, own.network if own else None)
 
     def attention_mass(self, result: RunResult) -> list[dict[str, float | int]]:
         batch = result.batches.evaluation_batch()
