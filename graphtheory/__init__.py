@@ -26,14 +26,14 @@ _PARTS = (
 )  # fmt: skip
 
 _FUNCTIONS = {
-    "accelerate": "integrations.pyg", "bench": "lab.bench.compare",
+    "accelerate": "integrations.pyg", "bench": "lab.bench.comparison",
     "warmup": "integrations.warmup",
 }  # fmt: skip
 
 if TYPE_CHECKING:
     from graphtheory.integrations.pyg import accelerate
     from graphtheory.integrations.warmup import warmup
-    from graphtheory.lab.bench.compare import bench
+    from graphtheory.lab.bench.comparison import bench
 else:
 
     def __getattr__(name: str) -> object:

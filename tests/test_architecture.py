@@ -372,7 +372,7 @@ def test_planted_import_is_found(path: str, source: str) -> None:
         ("lab/train/module.py", "import pytorch_lightning"),
         ("lab/datasets/graphs.py", "import pickle"),
         ("lab/train/checkpoint.py", "from joblib import load"),
-        ("lab/bench/compare.py", "def f():\n    import optuna"),
+        ("lab/bench/comparison.py", "def f():\n    import optuna"),
     ],
 )
 def test_planted_third_party_import_is_found(path: str, source: str) -> None:

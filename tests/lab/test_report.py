@@ -3,6 +3,7 @@
 import base64
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -12,24 +13,22 @@ import pytest
 
 from graphtheory.lab import plot
 from graphtheory.lab.bench.benchmark import Benchmark, Run
+from graphtheory.lab.bench.budget import Budget
 from graphtheory.lab.bench.diagnose import Diagnosis
 from graphtheory.lab.bench.node_config import NodeRunConfig
+from graphtheory.lab.bench.node_task import NodeBenchTask
 from graphtheory.lab.bench.rows import Environment, Row
 from graphtheory.lab.bench.search import SearchResult
+from graphtheory.lab.bench.table import measure_of
 from graphtheory.lab.plot.style import GRAY
 from graphtheory.lab.report import (
     BenchmarkReport,
     Page,
     Table,
     diagnosis_page,
-    difference_table,
-    differences,
     options,
     reading,
-    rows,
-    score_table,
     search_table,
-    summaries,
     tables,
 )
 from graphtheory.lab.report.benchmark import bias_rows, figure_3_8
@@ -57,11 +56,18 @@ STUDY = [{"kind": "b", "z": z, "seed": 0, "value": 1.0 - z} for z in range(5)] +
 ]
 
 
-def report(**more: Any) -> BenchmarkReport:
-    benchmark = Benchmark("karate", models=("gt", "gcn"), seeds=2)
-    return BenchmarkReport(
-        benchmark, RUNS, "random-60-20-20", "accuracy", "graphtheory bench --seeds 2", HERE, **more
-    )
+def report(
+    runs: list[Run] = RUNS, metric: str = "accuracy", tuned: Sequence[str] = (), **more: Any
+) -> BenchmarkReport:
+    """The page of two models, of which a search has chosen the options of some."""
+    chosen: dict[str, Any] = {
+        "chosen": {m: NodeRunConfig(m) for m in tuned},
+        "budget": Budget.of(4),
+    }
+    task = NodeBenchTask("karate", "random-60-20-20")
+    task.measure = measure_of(metric)
+    benchmark = Benchmark(task, ("gt", "gcn"), 2, **chosen)
+    return BenchmarkReport(benchmark, runs, "graphtheory bench --seeds 2", HERE, **more)
 
 
 class Reader(HTMLParser):
@@ -95,48 +101,46 @@ def pictures(page: Page) -> list[str]:
 
 
 def test_summaries_are_of_seeds_and_differences_are_paired_by_them() -> None:
-    first, second = summaries(RUNS)
+    first, second = report().summaries
     assert (first.model, first.seeds, first.mean) == ("gt", 2, pytest.approx(0.8))
     assert first.std == pytest.approx(math.sqrt(0.02))  # n - 1
     assert (second.mean, second.seconds_per_epoch) == (pytest.approx(0.775), 1.0)
     shuffled = [RUNS[3], RUNS[0], RUNS[1], RUNS[2], run("gcn", 7, 0.1)]
-    (found,) = differences(shuffled, "gt")
+    (found,) = report(shuffled).differences()
     assert found.difference == pytest.approx((0.1 - 0.05) / 2)
     assert found.standard_error == pytest.approx(0.15 / math.sqrt(2) / math.sqrt(2))
     assert (found.ahead, found.seeds) == (1, 2)
-    assert math.isnan(summaries(RUNS[:2])[0].std)
-    table = difference_table(differences(RUNS[:2], "gt"), "gt")
-    assert table.rows == [("gt - gcn", "+10.00", "1 of 1", "one seed")]
+    assert math.isnan(report(RUNS[:2]).summaries[0].std)
+    assert report(RUNS[:2]).difference_table().rows == [
+        ("gt - gcn", "+10.00", "1 of 1", "one seed")
+    ]
 
 
 def test_the_table_of_scores_and_what_its_note_tells() -> None:
-    table = score_table(summaries(RUNS), "rocauc")
+    table = report(metric="rocauc").scores()
     assert table.columns == ("model", "test mean ± std", "params", "s/epoch", "peak MB")
     assert table.rows[0] == ("gt", "80.00 ± 14.14", "100", "1.000", "10")
-    assert "ROC AUC" in table.note
+    assert "ROC AUC" in table.note and "for all models" in table.note
     how = "best of 4 on validation"
-    alone = score_table(summaries(RUNS), "rocauc", searched={"gcn": how}).note
-    assert f"Options: {how}, for gcn; those of the others are kept ones." in alone
-    every = dict.fromkeys(("gt", "gcn", "gat", "mlp"), how)
-    assert f"Options: {how}." in score_table(summaries(RUNS), "rocauc", searched=every).note
-    found = summaries(RUNS)
-    assert "not tuned" not in score_table(found, "accuracy").note
-    some = score_table(found, "accuracy", not_tuned=["gcn"]).note
-    assert "defaults, not tuned, for gcn (" in some
-    assert "for all models" in score_table(found, "accuracy", not_tuned=["gt", "gcn"]).note
+    alone, every = (report(tuned=tuned).scores().note for tuned in (["gt"], ["gt", "gcn"]))
+    assert "defaults, not tuned, for gcn (" in alone
+    assert f"Options: {how}, for gt; those of the others are kept ones." in alone
+    assert f"Options: {how}." in every and "not tuned" not in every
     lost = [Run(**{**vars(RUNS[0]), "peak_mb": math.nan})]
-    assert score_table(summaries(lost), "accuracy").rows[0][-1] == "-"
+    assert report(lost).scores().rows[0][-1] == "-"
 
 
 def test_house_rows_hold_medians_and_differences_and_mark_what_was_not_tuned() -> None:
-    found = {(r.name, r.parameters["model"]): r for r in rows(RUNS, "gt", "accuracy", dataset="k")}
+    every = report(tuned=("gt",)).rows()
+    found = {(r.name, r.parameters["model"]): r for r in every}
     score = found["test accuracy", "gt"]
     assert (score.value, score.median, score.repeats) == (pytest.approx(0.8), 0.8, 2)
     assert (score.q20, score.q80) == (pytest.approx(0.74), pytest.approx(0.86))
-    assert score.parameters == {"dataset": "k", "model": "gt"}
+    own = {"split": "random-60-20-20", "options": "best of 4 on validation"}
+    assert score.parameters == {"dataset": "karate", "model": "gt"} | own
     gap = found["paired difference of test accuracy, gt - model", "gcn"]
     assert gap.value == pytest.approx(0.025)
-    parameters = [r.parameters for r in rows(RUNS, "gt", "accuracy", not_tuned=["gcn"])]
+    parameters = [r.parameters for r in every]
     assert {p["model"] for p in parameters if "not tuned" in p.get("options", "")} == {"gcn"}
 
 
@@ -180,9 +184,7 @@ def test_the_report_has_what_was_found_and_the_pictures_of_it() -> None:
         assert expected in text
     assert len(pictures(report().page())) == 5  # scores, differences, curves, bias, mass
     assert len(pictures(report(distance_rows=STUDY).page())) == 6
-    plain = BenchmarkReport(
-        Benchmark("karate", models=("gcn",), seeds=1), RUNS[1:2], "s", "accuracy", "c", HERE
-    )
+    plain = BenchmarkReport(Benchmark("karate", models=("gcn",), seeds=1), RUNS[1:2], "c", HERE)
     assert len(pictures(plain.page())) == 2
     settings = report().settings()
     assert settings["models"]["gt"]["network"]["hidden"] > 0
@@ -271,7 +273,7 @@ def test_the_picture_shows_the_interval_of_the_table(
     found.page()
     (bar,) = drawn[0].axes[0].containers
     low, high = bar.lines[2][0].get_segments()[0][:, 0]
-    (row,) = difference_table(found.differences(), "gt").rows
+    (row,) = found.difference_table().rows
     mean, half = (float(part) for part in row[1].split(" ± "))
     assert (low, high) == (
         pytest.approx(mean - half, abs=0.01),

@@ -20,6 +20,7 @@ from graphtheory.lab.bench.config import RunResult, describe_options, ignores, w
 from graphtheory.lab.bench.finished import Finished, Settings
 from graphtheory.lab.bench.graph_task import GraphBenchTask, OwnGraphs
 from graphtheory.lab.bench.node_task import NodeBenchTask, OwnNodes
+from graphtheory.lab.bench.progress import Steps
 from graphtheory.lab.bench.task import BenchTask, Root
 from graphtheory.lab.datasets.catalogue import describe
 from graphtheory.lab.datasets.graph_sets import GraphSet
@@ -177,7 +178,6 @@ class Benchmark:
     patience: int | None = None  # epochs without a better validation score; None the data set's own
     _: KW_ONLY
     record: FinishedRuns | None = None  # where runs are kept and found
-    finished: Callable[[Run], None] = _keep_nothing  # called with each run that was trained now
     kept: Callable[[Any, RunResult, int, Path], None] = _keep_nothing
     """Called with configuration, result, seed and folder of recorded runs that have folders."""
     chosen: Mapping[str, Any] = field(default_factory=dict)  # in place of what tuned.json keeps
@@ -187,10 +187,9 @@ class Benchmark:
     threads: int | None = None  # that compute; None follows from the size of the graph
 
     @property
-    def searched(self) -> dict[str, str]:
-        """Models whose options were searched for this benchmark -> how."""
-        how = "search" if self.budget is None else f"best of {self.budget} on validation"
-        return dict.fromkeys(self.chosen, how)
+    def how_chosen(self) -> str:
+        """How a search for this benchmark chose options."""
+        return "search" if self.budget is None else f"best of {self.budget} on validation"
 
     @property
     def total(self) -> int:
@@ -229,15 +228,25 @@ class Benchmark:
 
     def not_tuned(self) -> tuple[str, ...]:
         """The models whose options no search has chosen on this data set."""
-        known = self.task
-        return tuple(m for m in self.models if m not in self.chosen and not known.is_tuned(m))
+        return tuple(m for m in self.models if not (m in self.chosen or self.task.is_tuned(m)))
+
+    def options_of(self, model: str) -> str:
+        """How the options of a model were chosen that are not set by hand."""
+        if model in self.not_tuned():
+            return "defaults, not tuned"
+        return self.how_chosen if model in self.chosen else "search"
 
     def computing(self) -> AbstractContextManager[None]:
         """Compute on as many threads as `run` does."""
         return thread_limit(self.threads, self.task.num_nodes)
 
-    def run(self, progress: Progress = _keep_nothing) -> list[Run]:
-        """Every model on every seed, seed by seed so that an interrupted run is comparable."""
+    def run(
+        self, progress: Progress = _keep_nothing, finished: Callable[[Run], None] = _keep_nothing
+    ) -> list[Run]:
+        """Every model on every seed, seed by seed so that an interrupted run is comparable.
+
+        `progress` is called before each run, `finished` with each that was trained now.
+        """
         rows: list[Run] = []
         for model, seed in self._pairs():
             progress(model, len(rows), self.total)
@@ -248,7 +257,7 @@ class Benchmark:
                     run = self._trained(model, seed)
                 if self.record is not None:
                     self.record.add(self.settings(model) | {"seed": seed}, run)
-                self.finished(run)
+                finished(run)
             rows.append(run)
         return rows
 
@@ -290,3 +299,18 @@ def _give_memory_back() -> None:
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if os.name == "posix" else None
     if trim is not None:  # glibc has it
         trim(0)
+
+
+def train_all(bench: Benchmark, showing: AbstractContextManager[Steps]) -> list[Run]:
+    """Train every model on every seed, and show how far it is."""
+    short, images = bench.task.measure.short, bench.task.has_folders
+
+    def told(run: Run) -> str:
+        each = run.seconds_per_epoch
+        time = f" of {each:.1f} s" if images else f", {each * run.epochs:.1f} s"
+        test, val = (short(score, ".2f" if images else ".1f") for score in (run.test, run.val))
+        scores = f"test {test}, validation {val} after {run.epochs} epochs{time}"
+        return f"{run.model}, seed {run.seed}: {scores}"
+
+    with showing as steps:
+        return bench.run(steps.before, lambda run: steps.finished(told(run)))

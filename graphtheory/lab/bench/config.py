@@ -193,11 +193,6 @@ class RunResult:
     parameters: int  # trainable ones
     constant: float | None = None  # test score of the best constant prediction, where there is one
 
-    @property
-    def test(self) -> float | None:
-        """The test score at the epoch of best validation; None where there is no test part."""
-        return self.fit.test
-
 
 def train(task: Any, batches: Any, **how: Any) -> RunResult:
     """Train a task on nodes or on graphs once by `fit`, which `how` is given to."""

@@ -5,7 +5,7 @@ Source: Li (2024), section B.1.1, under its definitions and the nearest others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from graphtheory.graph import Neighborhood
-from graphtheory.lab.bench.hops import hop_rows
+from graphtheory.lab.bench.linear import hop_rows
 from graphtheory.lab.bench.node_task import OwnNodes
 from graphtheory.lab.bench.rows import Row
 from graphtheory.lab.datasets import graphs
@@ -52,10 +52,6 @@ class Diagnosis:
         """The data set's name as it is usually written."""
         return graphs.describe(self.dataset).name if self.own is None else self.own.name
 
-    def run(self, progress: Progress = lambda *_: None) -> list[Row]:
-        """Measure all rows; `progress` gets each definition, how many are done, and of how many."""
-        return list(self._rows(progress))
-
     def hops(self) -> list[Row]:
         """The rows of `hop_rows` for this graph; none where its features are missing."""
         x, y, graph = self._graph()
@@ -70,52 +66,44 @@ class Diagnosis:
         data = self.own.own
         return data.x.to_dense(), data.y, Neighborhood.from_edge_index(data.edge_index, len(data.y))
 
-    def _rows(self, progress: Progress) -> Iterator[Row]:
+    def run(self, progress: Progress = lambda *_: None) -> list[Row]:
+        """Measure all rows; `progress` gets each definition, how many are done, and of how many."""
         x, y, published = self._graph()
-        graph = both_ways(published)
+        graph, of = both_ways(published), {"dataset": self.name}
         edges, classes = graph.edge_index(), int(y.max()) + 1
         sizes = {"nodes": len(y), "edges": int((edges[0] < edges[1]).sum()), "classes": classes}
-        for name, size in (sizes | ({} if x is None else {"features": x.size(1)})).items():
-            yield Row.of(name, size, "1", dataset=self.name)
+        sizes |= {} if x is None else {"features": x.size(1)}
+        rows = [Row.of(name, size, "1", **of) for name, size in sizes.items()]
         for c, size in enumerate(torch.bincount(y[y >= 0]).tolist(), 1):
-            yield Row.of("class size", size, "nodes", dataset=self.name, group=c)
+            rows.append(Row.of("class size", size, "nodes", **of, group=c))
         for name, value in class_balance(y)._asdict().items():
-            yield Row.of(f"balance {name}", value, "nodes", dataset=self.name)
+            rows.append(Row.of(f"balance {name}", value, "nodes", **of))
+        if x is None:
+            return rows
         for done, moment in enumerate(self.moments):
-            if x is None:
-                return
             progress(moment, done, len(self.moments))
-            where = {"dataset": self.name, "moment": moment}
-            found = _discriminative(x, y, moment)
-            yield from _shares(found, y, where)
+            found, shares = discriminative_shares(self.name, x, y, moment)
             pattern, seen = y.where(found, -1), published if self.directed else graph
             rings = count_by_distance(seen, pattern, classes, max_distance=self.max_distance)
+            rows += shares
             for region, counts in (("ring", rings), ("ball", rings.within())):
-                yield from _core(counts, y, where | {"region": region})
+                rows += _core(counts, y, of | {"moment": moment, "region": region})
+        return rows
 
 
 def discriminative_shares(
-    dataset: str, x: Tensor, y: Tensor, moments: Sequence[str] = MOMENTS
-) -> list[Row]:
-    """The rows of a diagnosis that need neither edges nor nodes without features."""
-    found: list[Row] = []
-    for moment in moments:
-        found += _shares(_discriminative(x, y, moment), y, {"dataset": dataset, "moment": moment})
-    return found
+    dataset: str, x: Tensor, y: Tensor, moment: Any
+) -> tuple[Tensor, list[Row]]:
+    """Discriminative nodes, Bool [N], and their share of each class as rows.
 
-
-def _shares(found: Tensor, y: Tensor, where: dict[str, Any]) -> Iterator[Row]:
-    for c in range(int(y.max()) + 1):
-        share = 100 * float(found[y == c].double().mean())
-        yield Row.of("discriminative share", share, "%", **where, group=c + 1)
-
-
-def _discriminative(x: Tensor, y: Tensor, moment: str) -> Tensor:
-    """Bool [N]; nodes without a label shape no class and are not discriminative."""
-    found = y >= 0
+    Nodes without a label shape no class and are not discriminative.
+    """
+    found, name = y >= 0, "discriminative share"
     own = x if bool(found.all()) else x[found]
-    found[found.clone()] = discriminative_nodes(own, y[found], moment=moment)  # type: ignore[arg-type]
-    return found
+    found[found.clone()] = discriminative_nodes(own, y[found], moment=moment)
+    shares = [100 * float(found[y == c].double().mean()) for c in range(int(y.max()) + 1)]
+    where = {"dataset": dataset, "moment": moment}
+    return found, [Row.of(name, share, "%", **where, group=c) for c, share in enumerate(shares, 1)]
 
 
 def _core(counts: DistanceCounts, y: Tensor, where: dict[str, Any]) -> Iterator[Row]:
@@ -158,5 +146,5 @@ def load_graph(
 
 def both_ways(graph: Neighborhood) -> Neighborhood:
     """Make a graph with every edge in both directions, once."""
-    edges = torch.cat([graph.edge_index(), graph.edge_index().flip(0)], 1).unique(dim=1)
-    return Neighborhood.from_edge_index(edges, graph.num_dst)
+    data = graphs.both_ways(Data(edge_index=graph.edge_index(), num_nodes=graph.num_dst))
+    return Neighborhood.from_edge_index(data.edge_index, graph.num_dst)

@@ -23,6 +23,7 @@ from graphtheory.lab.train.fit import Listener
 from graphtheory.lab.train.score import SCORES
 from graphtheory.lab.zoo import image_models as image_zoo
 from graphtheory.lab.zoo.image_models import ImageNetwork
+from graphtheory.modes import evaluating
 from graphtheory.nn import AttentionMap
 from graphtheory.patterns import TopK
 from graphtheory.vision.models import ReducedViT, STViT, Swin, ViG, ViT
@@ -153,10 +154,10 @@ class ImageBenchTask(BenchTask):
         self, config: ImageRunConfig, *, seed: int, epochs: int, patience: int,
         out_dir: Path | None = None, progress: bool | Listener = False,
     ) -> ImageRunResult:  # fmt: skip
-        made, resume = prepare(config, self.images, seed), out_dir is not None
-        how: dict[str, Any] = {"out_dir": out_dir, "resume": resume, "progress": progress}
-        how["trainer"] = self.trainer
-        return train_images(*made, self.images, seed=seed, **how)
+        return train_images(
+            *prepare(config, self.images, seed), self.images, seed=seed, out_dir=out_dir,
+            resume=out_dir is not None, progress=progress, trainer=self.trainer,
+        )  # fmt: skip
 
     def analysis(self, result: Any) -> dict[str, Any]:
         return {"gmacs": result.gmacs}
@@ -170,13 +171,8 @@ def pictures(task: ImageTask, pixels: Tensor) -> dict[str, Any]:
     draw: Any = next((draw for kind, draw in kinds.items() if isinstance(model, kind)), None)
     if draw is None:
         return {}
-    was_training = task.training
-    task.eval()
-    given = task.normalize(image[None].to(task.device))
-    try:
-        return draw(model, given, image)
-    finally:
-        task.train(was_training)
+    with evaluating(task):
+        return draw(model, task.normalize(image[None].to(task.device)), image)
 
 
 def _semantic(model: STViT, given: Tensor, image: Tensor) -> dict[str, Any]:

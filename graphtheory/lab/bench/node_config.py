@@ -17,6 +17,7 @@ from graphtheory.lab.datasets import graphs
 from graphtheory.lab.datasets.graphs import Data
 from graphtheory.lab.datasets.node_readers import as_sparse_rows
 from graphtheory.lab.train import AdamOptions, FullGraph, NodeTask, SampledGraph, SampledLayers
+from graphtheory.lab.train.contract import check_at_least
 from graphtheory.lab.zoo import node_models as zoo
 from graphtheory.patterns import (
     LADIES,
@@ -55,10 +56,7 @@ class Sampling:
                 f"sampler: got {self.sampler!r}, expected one of {', '.join(SAMPLERS)}"
             )
         UniformNodes(share=self.share)  # which checks the share
-        if self.batch_size is not None and self.batch_size < 1:
-            raise ValueError(f"batch_size: got {self.batch_size}, expected 1 or more, or None")
-        if self.fanout < 1:
-            raise ValueError(f"fanout: got {self.fanout}, expected 1 or more")
+        check_at_least(1, batch_size=self.batch_size, fanout=self.fanout)
 
     def pattern(self, degree: Tensor) -> Pattern:
         """The sampler for a graph whose nodes have these degrees, int64 [N]."""
@@ -155,7 +153,7 @@ _TINY = 100  # nodes of a graph that is too small for deep networks
 
 
 def node_default(
-    facts: GraphFacts, model: str, row_scale: bool = False, batch_size: int | None = None
+    facts: GraphFacts, model: str, row_scale: bool = False
 ) -> tuple[NodeRunConfig, int, int]:
     """The default options of a model on a graph by its labels and features; epochs, patience."""
     found = AXES["node defaults"]  # benchmarks/default_options.py has what searches say of them
@@ -167,8 +165,7 @@ def node_default(
             first |= found["few features"] | {"layers": 3 if large or facts.nodes <= _TINY else 4}
     if model in zoo.ATTENDING:
         first |= {"root_weight": not facts.few_labels}
-    config = NodeRunConfig.of(model, batch_size=batch_size, **first)
-    return config, 150 if large else 200, 50
+    return NodeRunConfig.of(model, **first), 150 if large else 200, 50
 
 
 _UNKNOWN = GraphFacts(

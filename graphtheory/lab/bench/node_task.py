@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-import scipy.sparse as sp
 import torch
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegression
 from torch import Generator, Tensor
 
 from graphtheory.lab.bench.config import (
@@ -23,7 +18,7 @@ from graphtheory.lab.bench.config import (
     trainable,
     with_options,
 )
-from graphtheory.lab.bench.hops import csr_of, helpful_hops, hop_rows, nodes_of
+from graphtheory.lab.bench.linear import helpful_hops, hop_rows, scales_rows
 from graphtheory.lab.bench.node_config import (
     GraphFacts,
     NodeRunConfig,
@@ -44,9 +39,6 @@ from graphtheory.lab.train.nodes import MASKS, check_masks
 from graphtheory.lab.zoo import node_models as zoo
 from graphtheory.nn import attention_maps
 
-_TRAIN, _VAL = 2000, 4000
-_STRENGTHS = (1.0, 100.0)
-
 _RANDOM, _GIVEN = "random-60-20-20", "given"
 
 
@@ -66,8 +58,8 @@ class NodeBenchTask(BenchTask):
         return measure_of(describe(self.name).metric)
 
     def default_of(self, model: str) -> tuple[NodeRunConfig, int, int]:
-        size = NodeRunConfig("gcn").fitting(self.num_edges).sampling.batch_size
-        return node_default(self.facts, model, self.scales_rows, size)
+        config, epochs, patience = node_default(self.facts, model, self.scales_rows)
+        return config.fitting(self.num_edges), epochs, patience
 
     def axes(self, config: Any) -> Axes:
         """The same for every graph, but that two hops are left out where they reach too many."""
@@ -121,9 +113,9 @@ class NodeBenchTask(BenchTask):
         return config.fitting(self.num_edges), longest, patience
 
     def prepare(self, config: NodeRunConfig, seed: int) -> tuple[Task, Source]:
-        if (own := self.own_models.get(config.model)) is None:
-            return task_of(config, self.data(seed, **config.inputs), seed)
-        return task_of(config, self.data(seed, row_scale=config.row_scale), seed, own.network)
+        own = self.own_models.get(config.model)
+        inputs = {"row_scale": config.row_scale} if own else config.inputs
+        return task_of(config, self.data(seed, **inputs), seed, own.network if own else None)
 
     def attention_mass(self, result: RunResult) -> list[dict[str, float | int]]:
         batch = result.batches.evaluation_batch()
@@ -239,37 +231,3 @@ def _has_masks(data: Data) -> bool:
         except ValueError as error:
             raise ValueError(f"{error}, in the split of seed {seed}") from error
     return True
-
-
-def scales_rows(data: Data, otherwise: bool) -> bool:
-    """Whether rows are scaled, by how many validation labels a linear classifier has right.
-
-    Logistic regression reads a node's features beside the mean over its neighbors, with rows as
-    they are and scaled as `prepare` does; one has to be ahead by a standard error of the better
-    share. Where neither is, and with several labels a node, `otherwise` holds.
-    """
-    dense = data.x.values() if data.x.layout == torch.sparse_csr else data.x
-    if bool((dense < 0).any()):
-        return False
-    if data.y.dim() > 1:
-        return otherwise
-    plain, scaled = (csr_of(prepare(data, row_scale=scale).x) for scale in (False, True))
-    if np.array_equal(plain.data, scaled.data):
-        return False
-    y, train, val = data.y.numpy(), nodes_of(data.train_mask, _TRAIN), nodes_of(data.val_mask, _VAL)
-    if len(val) == 0 or len(np.unique(y[train])) < 2:
-        return otherwise
-    (sources, targets), nodes = data.edge_index.numpy(), plain.shape[0]
-    adjacency = sp.csr_matrix((np.ones(len(sources)), (targets, sources)), (nodes, nodes))
-    mean = sp.diags(1 / np.maximum(adjacency.sum(1).A1, 1)) @ adjacency
-    scores = []
-    for x in (plain, scaled):
-        seen, held = (sp.hstack([x[rows], mean[rows] @ x]).tocsr() for rows in (train, val))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # a comparison needs no last digit
-            fits = [LogisticRegression(C=c, max_iter=50).fit(seen, y[train]) for c in _STRENGTHS]
-        scores.append(max(float(fit.score(held, y[val])) for fit in fits))
-    best = max(scores)
-    if abs(scores[1] - scores[0]) <= math.sqrt(best * (1 - best) / len(val)):
-        return otherwise
-    return scores[1] > scores[0]

@@ -6,8 +6,8 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
 from statistics import fmean, median
@@ -19,7 +19,7 @@ from optuna.storages import BaseStorage, InMemoryStorage, JournalStorage
 from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 from optuna.trial import TrialState
 
-from graphtheory.lab.bench.benchmark import named_task, thread_limit
+from graphtheory.lab.bench.benchmark import Benchmark, named_task, thread_limit
 from graphtheory.lab.bench.budget import Budget
 from graphtheory.lab.bench.config import RunConfig, replaced
 from graphtheory.lab.bench.finished import signed, verified, whole_text
@@ -115,14 +115,30 @@ def search(
     return found
 
 
+def choose(
+    bench: Benchmark,
+    budget: Budget,
+    log: Path | None,
+    showing: AbstractContextManager[Callable[[str, int, int | None], None]],
+) -> tuple[Benchmark, list[SearchResult]]:
+    """Search the options of the models for which no search has chosen any, and take the best."""
+    if not (models := bench.not_tuned()):
+        return bench, []
+    how: dict[str, Any] = {"epochs": bench.epochs, "threads": bench.threads}
+    with showing as tell:
+        tried = search(bench.task, models, budget, log=log, progress=tell, **how)
+    chosen = {model: one.config for model, one in best(tried, bench.task.measure).items()}
+    return replace(bench, chosen=chosen, budget=budget), tried
+
+
 def best(log: Sequence[SearchResult], measure: Measure = ACCURACY) -> dict[str, SearchResult]:
     """The best finalist of each model by mean validation score, the earlier one on a tie."""
     out: dict[str, SearchResult] = {}
     for found in log:
-        there = out.get(found.config.model, found)
-        gain = (found.seeds - there.seeds, measure.gain(found.val, there.val))
-        if not found.stopped and (there is found or gain > (0, 0.0)):
-            out[found.config.model] = found
+        if not found.stopped:
+            there = out.setdefault(found.config.model, found)
+            if (found.seeds - there.seeds, measure.gain(found.val, there.val)) > (0, 0.0):
+                out[found.config.model] = found
     return out
 
 

@@ -70,7 +70,7 @@ class Bench(OnTrainer):
     def run(self, screen: Screen) -> None:
         if self.recipe is not None:
             return run_recipe(self, screen)
-        from graphtheory.lab.bench.compare import ended
+        from graphtheory.lab.bench.benchmark import train_all
         from graphtheory.lab.bench.rows import Environment
         from graphtheory.lab.report.benchmark import BenchmarkReport, ImageReport
         from graphtheory.lab.train import CheckpointError
@@ -89,13 +89,11 @@ class Bench(OnTrainer):
         on_images = (CheckpointError, ValueError, OSError, ImportError)
         wrong = on_images if images else (UndefinedScoreError,)
         with show.on_interrupt(stopped), bench.computing():
-            with show.usage_errors(*wrong), screen.steps("run") as steps:
-                tell = replace(bench, finished=lambda run: steps.finished(ended(run, task)))
-                runs = tell.run(steps.before)
+            with show.usage_errors(*wrong):
+                runs = train_all(bench, screen.steps("run"))
             report = (ImageReport if images else BenchmarkReport)(
-                bench, runs, str(task.split), task.measure.name, screen.command,
-                Environment.here(), distance_rows=self._distances(screen, task, out),
-                search_log=log,
+                bench, runs, screen.command, Environment.here(),
+                distance_rows=self._distances(screen, task, out), search_log=log,
             )  # fmt: skip
         for table in report.tables():
             screen.table(table)
@@ -128,7 +126,6 @@ class Bench(OnTrainer):
     def _prepared(self, screen: Screen) -> tuple[Benchmark, list[SearchResult], Path]:
         """Benchmark, the search's log and the folder, after all that can be refused."""
         from graphtheory.lab.bench.benchmark import Benchmark, FinishedRuns
-        from graphtheory.lab.bench.compare import choose
         from graphtheory.lab.bench.config import read_options
 
         models = self.compared(self.models)
@@ -157,9 +154,12 @@ class Bench(OnTrainer):
             if by_hand := bench.set_by_hand:
                 screen.note(f"Set by hand: {by_hand}.")
             out.mkdir(parents=True, exist_ok=True)
-        place = out / "search.log"
-        bench, searched = choose(bench, self.length(), place, self.searching(screen, place))
-        log += searched
+        if (length := self.length()) is not None:
+            from graphtheory.lab.bench.search import choose  # which imports Optuna
+
+            place = out / "search.log"
+            bench, searched = choose(bench, length, place, self.searching(screen, place))
+            log += searched
         if default := bench.not_tuned():
             screen.note(
                 f"Options: defaults, not tuned: {', '.join(default)}. --budget 16 chooses them on "

@@ -5,13 +5,6 @@ from typing import TYPE_CHECKING
 from graphtheory.lazy import import_when_used
 
 if TYPE_CHECKING:
-    from graphtheory.lab.bench.comparison import (
-        difference_table,
-        differences,
-        rows,
-        score_table,
-        summaries,
-    )
     from graphtheory.lab.bench.table import Table, pairs
     from graphtheory.lab.report.benchmark import BenchmarkReport, options, search_table
     from graphtheory.lab.report.diagnosis import diagnosis_page, pictures, reading, tables
@@ -20,8 +13,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AttentionExplorer", "BenchmarkReport", "Page", "Table", "attention_explorer",
-    "diagnosis_page", "difference_table", "differences", "options", "pairs", "pictures", "reading",
-    "rows", "score_table", "search_table", "summaries", "tables",
+    "diagnosis_page", "options", "pairs", "pictures", "reading", "search_table",
+    "tables",
 ]  # fmt: skip
 
 import_when_used(__name__)

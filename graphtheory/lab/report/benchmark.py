@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from graphtheory.lab import plot
 from graphtheory.lab.bench.benchmark import Run
-from graphtheory.lab.bench.comparison import Comparison, best_of, difference_table, rows, summaries
+from graphtheory.lab.bench.comparison import Comparison
 from graphtheory.lab.bench.config import RunConfig, ignores
 from graphtheory.lab.bench.image_task import ImageRunConfig, ImageRunResult
 from graphtheory.lab.bench.rows import Environment, Row
@@ -37,8 +37,7 @@ class BenchmarkReport(Comparison):
 
     def page(self) -> Page:
         """Make the whole page with its pictures."""
-        found, measure = summaries(self.runs), self.measure
-        best = best_of(found, measure)
+        found, best, measure = self.summaries, self.best, self.measure
         kind = "highest" if measure.higher_is_better else "lowest and so the best"
         page = Page(
             f"{self.name}: models side by side",
@@ -49,7 +48,7 @@ class BenchmarkReport(Comparison):
         self._results(page)
         if against := self.differences():
             page.section(f"{self.first} against the others")
-            page.table(difference_table(against, self.first, measure=measure))
+            page.table(self.difference_table())
             drawn = plot.paired_differences(
                 (vars(d) | {"half_width": d.half_width, "reading": reading(d)} for d in against),
                 first=self.first, unit=measure.symbol,
@@ -132,7 +131,7 @@ class ImageReport(BenchmarkReport):
         rows = [
             (s.model, ACCURACY.shown(s.mean, s.std), f"{1000 * cost[s.model]:.2f}",
              f"{s.parameters:,}", f"{s.seconds_per_epoch:.1f}")
-            for s in summaries(self.runs)
+            for s in self.summaries
         ]  # fmt: skip
         seeds, by_hand = counted(self.benchmark.seeds, "seed"), self.benchmark.set_by_hand
         note = (
@@ -144,12 +143,14 @@ class ImageReport(BenchmarkReport):
         return Table(self.name, columns, rows, note=note)
 
     def rows(self) -> list[Row]:
-        found = rows(self.runs, self.first, ACCURACY, dataset=self.name)
         name = "multiply-accumulates of an image"
-        return found + [
-            Row.of(name, gmacs, "10^9", dataset=self.name, model=model)
+        return super().rows() + [
+            Row.of(name, gmacs, "10^9", **self.described(model))
             for model, gmacs in self._cost().items()
         ]
+
+    def described(self, model: str) -> dict[str, Any]:
+        return {"dataset": self.name, "model": model}
 
     def _cost(self) -> dict[str, float]:
         """Model -> 10^9 multiply-accumulates of an image."""

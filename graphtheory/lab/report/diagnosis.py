@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from graphtheory.lab import plot
-from graphtheory.lab.bench.hops import ACCURACY, gains_of, helpful_hops
+from graphtheory.lab.bench.linear import ACCURACY, gains_of, helpful_hops
 from graphtheory.lab.bench.rows import Environment, Row
 from graphtheory.lab.bench.table import ACCURACY as SHARE
 from graphtheory.lab.bench.table import Table, counted, pairs

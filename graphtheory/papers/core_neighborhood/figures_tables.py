@@ -233,7 +233,8 @@ def diagnosis(grid: Diagnosed) -> list[Measured]:
     if grid.moments and not any(row.name == _SHARE for row in rows):
         known = load_known(grid.dataset, grid.root)
         rows.append(Row.of(_KNOWN, len(known.y), "nodes", dataset=chosen.name))
-        rows += discriminative_shares(chosen.name, known.x, known.y, grid.moments)
+        for moment in grid.moments:
+            rows += discriminative_shares(chosen.name, known.x, known.y, moment)[1]
     return [asdict(row) for row in rows]
 
 

@@ -88,7 +88,7 @@ def accuracies(grid: Variants, variant: Variant, seed: int) -> list[Measured]:
     task, data = prepare(trial, images, seed, variant.build)
     found = train_images(task, data, images, seed=seed, progress=False)
     return [
-        asdict(variant) | {"seed": seed, "test": found.test, "gmacs": round(found.gmacs, 5)}
+        asdict(variant) | {"seed": seed, "test": found.fit.test, "gmacs": round(found.gmacs, 5)}
         | {f"epoch {row['epoch']}": row["val"] for row in found.fit.history}
     ]  # fmt: skip
 

@@ -80,7 +80,7 @@ def test_each_run_is_on_the_disk_before_the_next(benchmark: Benchmark, path: Pat
     def count(run: Run) -> None:
         seen.append(len(path.read_text().splitlines()))
 
-    rows = replace(benchmark, finished=count).run()
+    rows = benchmark.run(finished=count)
     assert seen == [1, 2, 3, 4]
     assert [json.loads(n)["run"] for n in path.read_text().splitlines()] == [
         asdict(row) for row in rows
@@ -91,8 +91,8 @@ def test_what_is_known_is_not_run_again(benchmark: Benchmark) -> None:
     first = benchmark.run()
     told: list[Run] = []
     assert benchmark.count_known() == 4
-    more = replace(benchmark, seeds=3, finished=told.append)
-    assert [(r.model, r.seed) for r in more.run()][:4] == [(r.model, r.seed) for r in first]
+    more = replace(benchmark, seeds=3).run(finished=told.append)
+    assert [(r.model, r.seed) for r in more][:4] == [(r.model, r.seed) for r in first]
     assert [(r.model, r.seed) for r in told] == [("gt", 2), ("mlp", 2)]
     with pytest.raises(ValueError, match="other settings"):
         replace(benchmark, epochs=4).count_known()

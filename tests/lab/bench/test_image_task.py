@@ -64,8 +64,8 @@ def test_a_run_scores_the_test_images_once_it_is_over(monkeypatch: pytest.Monkey
         task, data, images, seed=1, progress=lambda row: epochs.append(row["epoch"])
     )
     assert opened == [2]  # after both epochs
-    assert found.test == pytest.approx(float((found.predicted == found.y).double().mean()))
-    assert found.test > 0.5 and found.gmacs > 0
+    assert found.fit.test == pytest.approx(float((found.predicted == found.y).double().mean()))
+    assert found.fit.test > 0.5 and found.gmacs > 0
     table = found.rows(images)
     assert table[0] == ["image", "class", "predicted"] and len(table) == 361
     assert table[1] == ["0", str(int(found.y[0])), str(int(found.predicted[0]))]
@@ -113,7 +113,7 @@ def test_finished_runs_are_taken_and_others_added(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="holds model cnn, seed 0 under other settings: recipe"):
         make(tmp_path, epochs=2).count_known()
     here = Environment("none", {}, "")
-    report = ImageReport(again, runs, "standard", "accuracy", "the command", here)
+    report = ImageReport(again, runs, "the command", here)
     table = report.tables()[0]
     assert table.title == "digits (embedded)" and len(table.rows) == 2
     assert "1 epoch" in table.note and "1 seed," in table.note

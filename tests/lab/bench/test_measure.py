@@ -3,19 +3,15 @@ from typing import Any
 
 import pytest
 
-from graphtheory.lab.bench.benchmark import Run
+from graphtheory.lab.bench.benchmark import Benchmark, Run
 from graphtheory.lab.bench.comparison import (
+    Comparison,
     Difference,
-    best_of,
-    difference_table,
-    differences,
     reading,
-    rows,
-    score_table,
-    summaries,
-    unlearned,
 )
 from graphtheory.lab.bench.node_config import NodeRunConfig
+from graphtheory.lab.bench.node_task import NodeBenchTask
+from graphtheory.lab.bench.rows import Environment
 from graphtheory.lab.bench.search import SearchResult, best
 from graphtheory.lab.bench.table import MEASURES, measure_of
 from graphtheory.lab.bench.task import CONSTANT
@@ -28,7 +24,14 @@ def run(model: str, seed: int, test: float, **extra: Any) -> Run:
     return Run(model, seed, test, test, 10, 0.1, 1.0, 1, [], extra)
 
 
-ERRORS = [run("gt", 0, 0.8), run("gine", 0, 1.0), run("gt", 1, 0.9), run("gine", 1, 0.85)]
+def compared(runs: list[Run], metric: Any) -> Comparison:
+    task = NodeBenchTask("karate", "random-60-20-20")
+    task.measure = measure_of(metric)
+    benchmark = Benchmark(task, tuple(dict.fromkeys(run.model for run in runs)))
+    return Comparison(benchmark, runs, "", Environment("", {}, ""))
+
+
+ERRORS = [run("gt", 0, 0.8), run("gcn", 0, 1.0), run("gt", 1, 0.9), run("gcn", 1, 0.85)]
 
 
 def test_every_score_of_training_is_known_with_its_direction() -> None:
@@ -43,11 +46,12 @@ def test_every_score_of_training_is_known_with_its_direction() -> None:
 
 
 def test_of_errors_the_lowest_is_best_everywhere() -> None:
-    assert best_of(summaries(ERRORS), RMSE).model == "gt"
-    (found,) = differences(ERRORS, "gt", RMSE)
+    of_errors = compared(ERRORS, RMSE)
+    assert of_errors.best.model == "gt"
+    (found,) = of_errors.differences()
     assert found.difference == pytest.approx((0.2 - 0.05) / 2) and found.ahead == 1
-    table = difference_table([found], "gt", measure=RMSE)
-    assert table.rows[0][0] == "gine - gt" and table.rows[0][1].startswith("+0.075 ± ")
+    table = of_errors.difference_table()
+    assert table.rows[0][0] == "gcn - gt" and table.rows[0][1].startswith("+0.075 ± ")
     assert table.columns[1] == "RMSE log mol/L ± 95 %" and "Positive values favor gt" in table.note
     low, high = (
         SearchResult("k", NodeRunConfig.of("gt", hidden=h), v, 1, 1.0, 1, 1, 1)
@@ -56,25 +60,26 @@ def test_of_errors_the_lowest_is_best_everywhere() -> None:
     assert best([high, low], RMSE)["gt"] == low and best([high, low])["gt"] == high  # fmt: skip
     lost = SearchResult("k", NodeRunConfig.of("gt"), math.inf, 1, 1.0, 1, 1, 1)
     assert best([lost, high, lost], RMSE)["gt"] == high
-    found = {(r.name, r.parameters["model"]): r for r in rows(ERRORS, "gt", RMSE)}
+    found = {(r.name, r.parameters["model"]): r for r in of_errors.rows()}
     assert found["test rmse", "gt"].unit == "log mol/L"
-    gap = found["paired difference of test rmse, model - gt", "gine"]
+    gap = found["paired difference of test rmse, model - gt", "gcn"]
     assert gap.value == pytest.approx(0.075) and gap.unit == "log mol/L"
-    assert rows(ERRORS, "gt", "mae")[0].unit == "unit of the target"
-    note = score_table(summaries(ERRORS), RMSE).note
+    assert compared(ERRORS, "mae").rows()[0].unit == "unit of the target"
+    note = of_errors.scores().note
     assert note.startswith("Test RMSE (log mol/L, lower is better) at the epoch")
 
 
 def test_a_model_that_learned_nothing_is_marked() -> None:
     runs = [run("gt", 0, 0.5), run("mlp", 0, 0.3, **{CONSTANT: 0.3}), run("mlp", 1, 0.4)]
-    flat = unlearned(runs)
-    assert flat == {"mlp": "1 of 2"}
-    table = score_table(summaries(runs), "accuracy", unlearned=flat)
+    found = compared(runs, "accuracy")
+    table = found.scores()
+    assert found.unlearned == {"mlp": "1 of 2"}
     assert [row[0] for row in table.rows] == ["gt", "mlp (!)"]
     assert "(!) mlp was no better than always predicting one class on 1 of 2 seeds." in table.note
-    both = score_table(summaries(runs), RMSE, unlearned={"gt": "2 of 2", "mlp": "1 of 2"})
+    lost = [run("gt", seed, 0.5, **{CONSTANT: 0.5}) for seed in (0, 1)]
+    both = compared([*lost, *runs[1:]], RMSE).scores()
     assert "one value on 2 of 2 seeds, mlp on 1 of 2 seeds." in both.note
-    marked = [r.parameters for r in rows(runs, "gt", "accuracy")]
+    marked = [r.parameters for r in found.rows()]
     assert {of["model"] for of in marked if "learned nothing" in of} == {"mlp"}
 
 

@@ -16,7 +16,7 @@ from graphtheory.lab.bench.benchmark import bench_task
 from graphtheory.lab.bench.search import read_log
 from graphtheory.lab.cli import main
 from graphtheory.lab.train import FullGraph, NodeTask, fit
-from tests.lab.bench.test_compare import ring
+from tests.lab.bench.test_comparison import ring
 
 SHORT: dict[str, Any] = {"seeds": 1, "epochs": 3, "progress": False}
 FILE = """

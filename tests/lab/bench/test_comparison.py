@@ -13,7 +13,7 @@ from torch_geometric.data import Data
 
 import graphtheory
 from graphtheory.lab.bench import benchmark, progress
-from graphtheory.lab.bench.compare import bench
+from graphtheory.lab.bench.comparison import bench
 from graphtheory.lab.bench.task import BenchTask
 from graphtheory.lab.cli import main
 from graphtheory.lab.cli.bench import Bench
