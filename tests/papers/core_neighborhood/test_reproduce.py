@@ -1,31 +1,10 @@
-"""Figures 3.8 and 3.9 and the tables of appendix B from the command line to their files."""
+"""The tables of appendix B from the command line to their files."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from graphtheory.lab.cli import main
-from graphtheory.papers.core_neighborhood.figures_distance import Distances, up_to
-from graphtheory.papers.core_neighborhood.figures_labels import Labels
-from tests.papers.conftest import Reproduced
-
-
-def few_epochs(grid: Distances) -> Distances:
-    return replace(grid, seeds=1, epochs=2, networks=up_to(3))
-
-
-def few_labels(grid: Labels) -> Labels:
-    recipes = tuple(replace(recipe, epochs=2) for recipe in grid.recipes)
-    return replace(grid, seeds=1, shares=grid.shares[-2:], recipes=recipes)
-
-
-def test_a_study_prints_its_rows_and_draws(reproduced: Reproduced) -> None:
-    assert reproduced("fig-3-8", few_epochs, "karate", "distance-z model", "W_Q frozen")
-
-
-def test_a_study_of_labels_prints_its_rows_and_draws(reproduced: Reproduced) -> None:
-    assert reproduced("fig-3-9", few_labels, "karate", "labels", "gt - gcn")
 
 
 @pytest.mark.parametrize(
