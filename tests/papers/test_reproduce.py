@@ -182,7 +182,9 @@ def test_an_interrupted_study_goes_on_and_a_new_one_sets_its_runs_aside(
     words = ["reproduce", "fig-3-9", "--dataset", "karate", "--quick", "--out", str(tmp_path)]
     kept = tmp_path / "fig-3-9-karate.jsonl"
     train = figures_labels.train_nodes
-    monkeypatch.setattr(figures_labels, "_QUICK_EPOCHS", 1)
+    figure = index.figure("fig-3-9")
+    few = small(seeds=1, recipes={"epochs": 1})
+    monkeypatch.setattr(index, "figure", lambda _: replace(figure, quick=few))
 
     def until_the_third(*args: Any, **options: Any) -> Any:
         if kept.exists() and len(kept.read_text().splitlines()) == 2:

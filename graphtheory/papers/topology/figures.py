@@ -19,6 +19,7 @@ from graphtheory.papers.figure import (
     Measurements,
     Shown,
     Verdict,
+    at_most,
     groups,
     small,
     verdict_of,
@@ -153,12 +154,6 @@ def curves(measured: Measurements, **options: Any) -> Any:
     """The readings side by side; what diverged is left out."""
     finite = [row for row in measured if not isinf(row["error"])]
     return error_curves(finite, panel="{reading}: squared error / variance", **options)
-
-
-def at_most(setting: str, measured: Measurements) -> list[Measured]:
-    """Those of the largest setting."""
-    most = max(row[setting] for row in measured)
-    return [row for row in measured if row[setting] == most]
 
 
 def mean_norms(measured: Measurements) -> list[Measured]:
