@@ -79,7 +79,7 @@ def test_every_figure_has_cells_that_its_key_tells_apart_and_a_smaller_quick_for
         for each in (grid, quick):
             keys = [str(each.key(cell)) for cell in each.cells()]
             assert len(set(keys)) == len(keys) > 0, figure.id
-        assert not figure.random or (quick.seeds <= grid.seeds and quick != grid), figure.id
+        assert quick != grid or not figure.random, figure.id
         for several in ("cases", "learners"):
             names = [(o.name, getattr(o, "width", 0)) for o in getattr(grid, several, ())]
             assert len(set(names)) == len(names), figure.id
