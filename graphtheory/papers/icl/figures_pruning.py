@@ -16,6 +16,7 @@ from torch import Generator, Tensor
 
 from graphtheory.lab.bench.rows import Row
 from graphtheory.lab.bench.table import percent_spread
+from graphtheory.lab.train.contract import check_each
 from graphtheory.papers.figure import (
     Figure,
     Measurements,
@@ -52,8 +53,7 @@ def removal_order(rule: str, norms: Tensor, generator: Generator | None = None) 
 
 def kept_mask(order: Tensor, share: float) -> Tensor:
     """Which neurons stay when a share of them, rounded, is removed in that order, bool [..., m]."""
-    if not 0 <= share <= 1:
-        raise ValueError(f"share: got {share}, expected 0 to 1")
+    check_each("0 to 1", lambda value: 0 <= value <= 1, share=share)
     removed = order[..., : round(share * order.size(-1))]
     return torch.ones(order.shape, dtype=torch.bool).scatter(-1, removed, False)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from math import isinf
 from statistics import fmean
 from typing import Any
@@ -162,19 +163,13 @@ def mean_norms(measured: Measurements) -> list[Measured]:
     return [row | {"norm": fmean(r["norm"] for r in task)} for task in tasks for row in task]
 
 
-@dataclass(frozen=True)
-class Left:
+def left(setting: str, grid: Any, measured: Measurements) -> Verdict:
     """How much of the variance is left at the largest setting: the means over the seeds."""
-
-    setting: str
-
-    def __call__(self, grid: Any, measured: Measurements) -> Verdict:
-        """A sentence for each reading."""
-        told = []
-        for (reading,), mine in groups(at_most(self.setting, measured), "reading").items():
-            left = [fmean(row["error"] for row in task) for task in groups(mine, "name").values()]
-            told.append(f"{reading}: {min(left):.2f} to {max(left):.2f} of the variance is left.")
-        return Verdict(" ".join(told))
+    told = []
+    for (reading,), mine in groups(at_most(setting, measured), "reading").items():
+        means = [fmean(row["error"] for row in task) for task in groups(mine, "name").values()]
+        told.append(f"{reading}: {min(means):.2f} to {max(means):.2f} of the variance is left.")
+    return Verdict(" ".join(told))
 
 
 def mean_left(grid: Any, measured: Measurements) -> Verdict:
@@ -207,7 +202,7 @@ def _of_norms(figure: str, setting: str, things: str, label: str, grid: SampledT
         claimed="falls", sample=means,
     )  # fmt: skip
     claims = (
-        Left(setting), falls, norms("error", "rises"), norms("mse", "rises"),
+        partial(left, setting), falls, norms("error", "rises"), norms("mse", "rises"),
         norms("variance", None),
     )  # fmt: skip
     summary = f"error over {things}, for several norms of the effective adjacency"
@@ -348,7 +343,7 @@ def _of_targets(figure: str, graph: str, sizes: tuple[int, int], claimed: Pair |
             ) -> Figure:  # fmt: skip
     summary = f"one sampler on targets of several effective adjacencies, {graph} graph"
     grid = SampledTasks(_tasks(sizes), widths=(200,), seeds=seeds)
-    claims = (Left("labels"), BestTargets(claimed))
+    claims = (partial(left, "labels"), BestTargets(claimed))
     show = Errors("labels", "labels")
     return Figure(figure, summary, grid, errors, show, claims, _draw_targets, quick)
 

@@ -3,8 +3,7 @@
 import pytest
 
 from graphtheory.papers.chain.data import ChainData
-from graphtheory.papers.chain.figures import FIGURES, Contexts, fewer_examples
-from graphtheory.papers.chain.training import Learner
+from graphtheory.papers.chain.figures import FIGURES, fewer_examples
 from graphtheory.papers.figure import Figure
 
 DATA = ChainData()
@@ -25,16 +24,6 @@ def test_lines_are_where_they_say(figure: Figure) -> None:
             assert facts["condition"] and facts["tau"] <= facts["tau_o"] + 1e-3
         else:
             assert facts["condition"]
-
-
-def test_rows_of_a_small_grid() -> None:
-    data = ChainData(dim=12, num_patterns=6, num_test_patterns=6, contexts=6)
-    grid = Contexts(
-        BY_ID["fig-7-4a"].grid.cases[:1], data=data, learner=Learner(steps=2, batch_size=4),
-        lengths=(3, 6), prompts=5, seeds=2, first=7,
-    )  # fmt: skip
-    rows = grid.measure(BY_ID["fig-7-4a"].run)
-    assert [(r["seed"], r["contexts"]) for r in rows] == [(7, 3), (7, 6), (8, 3), (8, 6)]
 
 
 @pytest.mark.parametrize(
