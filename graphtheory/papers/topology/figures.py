@@ -114,36 +114,29 @@ def _asked(task: SampledTask, learned: int, held_out: float) -> Tensor:
 quick = small(labels=(100, 200), widths=slice(2), seeds=1)
 
 
-@dataclass(frozen=True)
-class Errors:
-    """A line for each task, a column for each reading and setting."""
-
-    setting: str  # key of what varies besides the tasks: "labels" or "width"
-    things: str  # what it counts
-
-    def __call__(self, grid: SampledTasks, measured: Measurements) -> Shown:
-        """The table and the rows."""
-        at, columns = self.setting, groups(measured, "reading", self.setting)
-        several = len({setting for _, setting in columns}) > 1
-        heads = [f"{name}, {n} {self.things}" if several else name for name, n in columns]
-        lines = []
-        for (name,), mine in groups(measured, "name").items():
-            cells = groups(mine, "reading", at)
-            first = next(iter(cells.values()))
-            facts = [f"{fmean(row[key] for row in first):.2f}" for key in ("norm", "variance")]
-            lines.append([name, *facts, *(_entry(cells[column]) for column in columns)])
-        nodes = "held-out labeled nodes" if grid.held_out else "unlabeled nodes"
-        table = Table(
-            f"squared error over the variance of the targets, {nodes}",
-            ["task", "norm of A*", "variance", *heads], lines,
-            note="Mean ± standard deviation over the seeds; a constant reaches 1.",
-        )  # fmt: skip
-        rows = [
-            Row.of(what, [row[key] for row in cell], "1", reading=reading, task=task, **{at: n})
-            for key, what in _ROWS.items()
-            for (reading, task, n), cell in groups(measured, "reading", "name", at).items()
-        ]
-        return Shown(table, rows)
+def error_table(at: str, things: str, grid: SampledTasks, measured: Measurements) -> Shown:
+    """A line for each task, a column for each reading and value of "labels" or "width"."""
+    columns = groups(measured, "reading", at)
+    several = len({setting for _, setting in columns}) > 1
+    heads = [f"{name}, {n} {things}" if several else name for name, n in columns]
+    lines = []
+    for (name,), mine in groups(measured, "name").items():
+        cells = groups(mine, "reading", at)
+        first = next(iter(cells.values()))
+        facts = [f"{fmean(row[key] for row in first):.2f}" for key in ("norm", "variance")]
+        lines.append([name, *facts, *(_entry(cells[column]) for column in columns)])
+    nodes = "held-out labeled nodes" if grid.held_out else "unlabeled nodes"
+    table = Table(
+        f"squared error over the variance of the targets, {nodes}",
+        ["task", "norm of A*", "variance", *heads], lines,
+        note="Mean ± standard deviation over the seeds; a constant reaches 1.",
+    )  # fmt: skip
+    rows = [
+        Row.of(what, [row[key] for row in cell], "1", reading=reading, task=task, **{at: n})
+        for key, what in _ROWS.items()
+        for (reading, task, n), cell in groups(measured, "reading", "name", at).items()
+    ]
+    return Shown(table, rows)
 
 
 def _entry(cell: list[Measured]) -> str:
@@ -206,7 +199,9 @@ def _of_norms(figure: str, setting: str, things: str, label: str, grid: SampledT
         norms("variance", None),
     )  # fmt: skip
     summary = f"error over {things}, for several norms of the effective adjacency"
-    return Figure(figure, summary, grid, errors, Errors(setting, things), claims, picture, quick)
+    return Figure(
+        figure, summary, grid, errors, partial(error_table, setting, things), claims, picture, quick
+    )
 
 
 def _graphs(*degrees: tuple[int, int]) -> tuple[DegreeGroupTask, ...]:
@@ -344,7 +339,7 @@ def _of_targets(figure: str, graph: str, sizes: tuple[int, int], claimed: Pair |
     summary = f"one sampler on targets of several effective adjacencies, {graph} graph"
     grid = SampledTasks(_tasks(sizes), widths=(200,), seeds=seeds)
     claims = (partial(left, "labels"), BestTargets(claimed))
-    show = Errors("labels", "labels")
+    show = partial(error_table, "labels", "labels")
     return Figure(figure, summary, grid, errors, show, claims, _draw_targets, quick)
 
 
@@ -366,7 +361,7 @@ FIGURES = (
         SampledTasks(
             _graphs((1, 1), (2, 2), (20, 2)), _STEP_SIZES, widths=(200,), held_out=0.2,
         ),
-        errors, Errors("labels", "labels"), (mean_left,), quick=quick,
+        errors, partial(error_table, "labels", "labels"), (mean_left,), quick=quick,
     ),
 _of_targets("fig-5-3", "uneven", (100, 1900), None, seeds=5),
     _of_targets("fig-5-4", "even", (1000, 1000), (0.5, 0.5), seeds=3),
