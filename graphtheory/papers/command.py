@@ -23,7 +23,7 @@ from graphtheory.lab.cli.show import (
 )
 
 if TYPE_CHECKING:
-    from graphtheory.papers.figure import DataSets, Figure, Measurements, Report
+    from graphtheory.papers.figure import Figure, Measurements, Report
 
 
 @dataclass(frozen=True)
@@ -62,9 +62,11 @@ class Reproduce(Command):
         dataset = self._dataset(figure)
         self._refuse(figure)
         with usage_errors():
-            if figure.data:
+            if data := figure.data:
+                from graphtheory.lab.datasets import graphs, image_sets
+
                 with screen.working(f"reading {dataset}"):
-                    _load(dataset, root, figure.data)
+                    (data.read or (image_sets if data.images else graphs).load)(dataset, root)
             grid = figure.settings(
                 dataset, root, seeds=self.seeds, first=self.seed, quick=self.quick
             )
@@ -133,13 +135,6 @@ def _figure(name: str) -> Figure:
         return found
     every = index.figures()
     return every[known("ID", name, tuple(every), "graphtheory reproduce --list")]
-
-
-def _load(dataset: str, root: Path | None, data: DataSets) -> None:
-    """Load the data set, which raises where it cannot be loaded."""
-    from graphtheory.lab.datasets import graphs, image_sets
-
-    (data.read or (image_sets if data.images else graphs).load)(dataset, root)
 
 
 def _write(screen: Screen, out: Path, name: str, report: Report, found: dict[str, Any]) -> None:

@@ -181,10 +181,15 @@ def groups(measured: Iterable[Measured], *keys: str) -> dict[tuple[Any, ...], li
     return out
 
 
-def last_steps(measured: Measurements) -> list[Measured]:
-    """Those of the last step of training."""
-    last = max(one["step"] for one in measured)
-    return [one for one in measured if one["step"] == last]
+def at_most(setting: str, measured: Measurements) -> list[Measured]:
+    """Those of the largest setting, such as the last step of training."""
+    most = max(one[setting] for one in measured)
+    return [one for one in measured if one[setting] == most]
+
+
+def where(measured: Iterable[Measured], **values: Any) -> list[Measured]:
+    """Those that have these values."""
+    return [one for one in measured if values.items() <= one.items()]
 
 
 @dataclass(frozen=True)

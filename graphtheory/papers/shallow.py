@@ -16,8 +16,7 @@ from graphtheory.ops import BucketedBias
 
 def orthonormal(count: int, dim: int, generator: Generator) -> Tensor:
     """Random orthonormal rows [count, dim]."""
-    if not 0 < count <= dim:
-        raise ValueError(f"count: got {count}, expected 1 to dim={dim}")
+    check_each(f"1 to dim={dim}", lambda value: 0 < value <= dim, count=count)
     return torch.linalg.qr(torch.randn(dim, count, generator=generator))[0].t().contiguous()
 
 

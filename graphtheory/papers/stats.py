@@ -188,24 +188,15 @@ SURE = 0.95
 
 @dataclass(frozen=True)
 class Estimate:
-    """The size of a measure."""
+    """The size of a measure, or Spearman's correlation of a setting with its median or mean."""
 
-    value: float  # the estimate
-    low: float  # lower end of its 95 % interval over resampled seeds
-    high: float  # upper end
-
-
-@dataclass(frozen=True)
-class Correlation:
-    """Spearman's correlation of a setting with the median or mean of a measure."""
-
-    rho: float  # -1 falls always, 1 rises always
+    value: float  # the estimate; of a correlation -1 falls always, 1 rises always
     low: float  # lower end of its 95 % interval over resampled seeds
     high: float  # upper end
 
     def __str__(self) -> str:
-        """The correlation and its interval."""
-        return f"{self.rho:.2f} [{self.low:.2f}, {self.high:.2f}]"
+        """The estimate and its interval."""
+        return f"{self.value:.2f} [{self.low:.2f}, {self.high:.2f}]"
 
     @property
     def direction(self) -> str:
@@ -272,11 +263,11 @@ def student_interval(values: Sequence[float]) -> tuple[float, float]:
     return fmean(values), float(student.ppf(LEVEL[1], len(values) - 1)) * error
 
 
-def trend(values: Sequence[float], sample: tuple[Array, Array]) -> Correlation:
+def trend(values: Sequence[float], sample: tuple[Array, Array]) -> Estimate:
     """The trend of `medians`, `means` or `boundaries` over the settings, which rise."""
     rho, *drawn = _spearman(np.asarray(values), np.vstack(sample))
     low, high = np.quantile(drawn, LEVEL)
-    return Correlation(float(rho), float(low), float(high))
+    return Estimate(float(rho), float(low), float(high))
 
 
 def lowest(values: Sequence[float], sample: tuple[Array, Array]) -> Minimum:

@@ -4,9 +4,11 @@ from pathlib import Path
 import pytest
 
 from graphtheory.lab.bench.table import percent_spread
+from graphtheory.papers.claims import Power
 from graphtheory.papers.figure import DataSets, Figure, Pivot, Verdict, verdict_of
 from graphtheory.papers.grid import Grid, Measured, axis, unrecorded
 from graphtheory.papers.index import figures
+from graphtheory.papers.shallow_trials import Curves, Phases
 
 
 @dataclass(frozen=True)
@@ -70,12 +72,20 @@ def test_few_seeds_give_no_verdict() -> None:
     ]  # fmt: skip
 
 
-def test_every_figure_has_cells_that_its_key_tells_apart() -> None:
+def test_every_figure_has_cells_that_its_key_tells_apart_and_a_smaller_quick_form() -> None:
     for figure in figures().values():
         dataset = figure.data.default if figure.data else ""
-        for grid in (figure.settings(dataset), figure.settings(dataset, quick=True)):
-            keys = [str(grid.key(cell)) for cell in grid.cells()]
+        grid, quick = figure.settings(dataset), figure.settings(dataset, quick=True)
+        for each in (grid, quick):
+            keys = [str(each.key(cell)) for cell in each.cells()]
             assert len(set(keys)) == len(keys) > 0, figure.id
+        assert quick != grid or not figure.random, figure.id
+        for several in ("cases", "learners"):
+            names = [(o.name, getattr(o, "width", 0)) for o in getattr(grid, several, ())]
+            assert len(set(names)) == len(names), figure.id
+        if isinstance(grid, Phases | Curves):
+            claimed = [c.claimed for c in figure.claims if isinstance(c, Power)]
+            assert all(len(of) == len(grid.cases) for of in claimed), figure.id
 
 
 MEASURED = [

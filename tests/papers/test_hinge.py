@@ -4,19 +4,16 @@ from collections import Counter
 from dataclasses import replace
 
 import torch
-from torch import Generator, Tensor
+from torch import Tensor
 
 from graphtheory import Neighborhood
 from graphtheory.papers.hinge import Algorithm4, HingeBatch, HingeTask, descend, train_hinge
 from graphtheory.papers.shallow import ShallowAttention
 from graphtheory.patterns import AddSelf, Compose, Sample
+from tests.papers.conftest import drawn
 
 NODES, DIM, TRIALS = 12, 4, 2
 WHOLE = Algorithm4(step_size=0.1, steps=4, batch_size=20, pattern=Compose())
-
-
-def drawn(seed: int = 0) -> Generator:
-    return Generator().manual_seed(seed)
 
 
 def task(labels: int = 6) -> HingeTask:

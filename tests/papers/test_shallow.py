@@ -1,10 +1,11 @@
 import pytest
 import torch
-from torch import Generator, Tensor
+from torch import Tensor
 
 from graphtheory import Neighborhood
 from graphtheory.papers.shallow import PatternStart, ShallowAttention, orthonormal
 from graphtheory.patterns import AddSelf, Compose, KHop
+from tests.papers.conftest import drawn
 
 
 def test_rows_are_orthonormal_and_no_more_than_dimensions(generator: torch.Generator) -> None:
@@ -17,10 +18,6 @@ def test_rows_are_orthonormal_and_no_more_than_dimensions(generator: torch.Gener
 
 
 NODES, DIM, TRIALS = 5, 4, 3
-
-
-def drawn(seed: int = 0) -> Generator:
-    return Generator().manual_seed(seed)
 
 
 def graph(trials: int = TRIALS) -> Neighborhood:

@@ -67,14 +67,14 @@ def test_intervals_of_student_of_few_seeds_and_of_means() -> None:
 def test_trends_and_turns_are_as_sure_as_their_seeds() -> None:
     sure = {v: [v + s for s in range(5)] for v in (3.0, 1.0, 2.0)}
     found = trends.trend([1, 2, 3], trends.medians(sure))
-    assert (found.rho, found.low, found.high, found.direction) == (1, 1, 1, "rises")
+    assert (found.value, found.low, found.high, found.direction) == (1, 1, 1, "rises")
     falls = trends.trend([1, 2, 3], trends.medians({v: [-v, -2 * v] for v in (1.0, 2.0, 3.0)}))
     assert falls.direction == "falls" and str(falls) == "-1.00 [-1.00, -1.00]"
     random = np.random.default_rng(0).normal(size=(4, 5))
     unsure = trends.trend([1, 2, 3, 4], trends.medians(dict(enumerate(random.tolist()))))
     assert unsure.low < 0 < unsure.high and unsure.direction == "no trend"
     flat = trends.trend([1, 2], trends.medians({1: [1.0], 2: [1.0]}))
-    assert flat.rho == 0 and flat.direction == "no trend"
+    assert flat.value == 0 and flat.direction == "no trend"
     bowl = {v: [(v - 2) ** 2 + 0.1 * s for s in range(4)] for v in (1.0, 2.0, 4.0)}
     found = trends.lowest([1, 2, 4], trends.medians(bowl))
     assert found.at == 2 and found.holds
@@ -99,7 +99,7 @@ def test_boundaries_rise_where_more_is_needed_and_curves_cross() -> None:
         20,
     )
     found = trends.trend([1, 2, 4], boundaries(grid, resamples=20))
-    assert found.low == 1 == pytest.approx(found.rho)
+    assert found.low == 1 == pytest.approx(found.value)
     falling = [(1, 1.0), (10, 0.1), (100, 0.01)]
     assert crossing(falling, 0.1**0.5, log_x=True, log_y=True) == pytest.approx(10**0.5)
     assert crossing(falling, 0.55) == pytest.approx(5.5)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from statistics import fmean, median
 from typing import Any
 
@@ -23,8 +24,8 @@ from graphtheory.papers.figure import (
     Pivot,
     Shown,
     Verdict,
+    at_most,
     groups,
-    last_steps,
     small,
 )
 from graphtheory.papers.grid import Grid, Measured, axis
@@ -81,7 +82,7 @@ def _show(grid: Dynamics, measured: Measurements) -> Shown:
     shown = Pivot(
         f"attention of the query after {last} steps",
         {kind: f"attention, {kind}" for kind in KINDS},
-        {"layer": "layer", "head": "head"}, heads=[""], of=last_steps, facts=["step"],
+        {"layer": "layer", "head": "head"}, heads=[""], of=partial(at_most, "step"), facts=["step"],
         begin=lambda row: [f"layer {row['layer']}, head {row['head']}"],
     )(grid, measured)  # fmt: skip
     errors = _errors(measured)
@@ -150,7 +151,7 @@ def best_heads(measured: Measurements) -> dict[int, dict[str, Any]]:
     for (layer,), mine in sorted(groups(measured, "layer").items()):
         start, end, leads = [], [], 0
         for _, own in sorted(groups(mine, "seed").items()):
-            best = max(last_steps(own), key=lambda row: row[MASSES[0]])
+            best = max(at_most("step", own), key=lambda row: row[MASSES[0]])
             before = next(r for r in own if (r["step"], r["head"]) == (first, best["head"]))
             start.append(before[MASSES[0]])
             end.append(best[MASSES[0]])

@@ -8,6 +8,7 @@ from torch import Generator, Tensor, nn
 from graphtheory import ops
 from graphtheory.graph import Neighborhood
 from graphtheory.nn.attention import attention_maps
+from graphtheory.papers.chain.errors import check_count
 from graphtheory.vision.models.gpt import GPT, gpt_block
 from graphtheory.vision.nn.positions import PeriodicPositions
 from graphtheory.vision.nn.token_sets import token_bipartite
@@ -38,8 +39,7 @@ class ChainAttention(nn.Module):
         super().__init__()
         if positions.dim() != 2 or positions.size(1) % 2:
             raise ValueError(f"positions: shape {tuple(positions.shape)}, expected [K, 2 d]")
-        if trials < 1:
-            raise ValueError(f"trials: got {trials}, expected at least 1")
+        check_count(trials=trials)
         self.position, self.trials, self.xi = PeriodicPositions(positions), trials, xi
         self.W = nn.Parameter(torch.empty(trials, positions.size(1), positions.size(1)))
         self.reset_parameters(generator)
@@ -179,8 +179,7 @@ def cot_generate(
 
     Source: Li (2024), eqs. (7.4) to (7.6), algorithm 4.
     """
-    if steps < 1:
-        raise ValueError(f"steps: got {steps}, expected at least 1")
+    check_count(steps=steps)
     _check_prompts(context, query)
     length, dim = context.size(1), query.size(1)
     whole = torch.nn.functional.pad(context, (0, 0, 0, steps))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any, Literal
@@ -121,11 +120,6 @@ _quick = small(
 )
 
 
-def _by_flips(measured: Measurements) -> Mapping[tuple[str, float], list[Measured]]:
-    """Case and eps_0 -> the looks at its trials."""
-    return groups(measured, "case", "eps_0")
-
-
 def _last(mine: Measurements, measure: str = "hinge") -> list[float]:
     """The measure of each seed at its last look."""
     return [of[-1][measure] for of in groups(mine, "seed").values()]
@@ -134,7 +128,7 @@ def _last(mine: Measurements, measure: str = "hinge") -> list[float]:
 def last_ratios(grid: Curves, measured: Measurements) -> dict[str, dict[float, list[float]]]:
     """Case -> eps_0 above 0 -> the last loss of each seed over 2 eps_0, claimed to be 1."""
     out: dict[str, dict[float, list[float]]] = {}
-    for (case, eps_0), mine in _by_flips(measured).items():
+    for (case, eps_0), mine in groups(measured, "case", "eps_0").items():
         if eps_0:
             out.setdefault(case, {})[eps_0] = [hinge / (2 * eps_0) for hinge in _last(mine)]
     return out
@@ -158,14 +152,14 @@ def settling(mine: Measurements, part: float = 0.1) -> list[float]:
 def steps_to_settle(grid: Curves, measured: Measurements) -> dict[str, dict[float, list[float]]]:
     """Case -> eps_0 -> `settling` of each seed."""
     out: dict[str, dict[float, list[float]]] = {}
-    for (case, eps_0), mine in _by_flips(measured).items():
+    for (case, eps_0), mine in groups(measured, "case", "eps_0").items():
         out.setdefault(case, {})[eps_0] = settling(mine)
     return out
 
 
 def _show_loss(grid: Curves, measured: Measurements) -> Shown:
     lines, rows = [], []
-    for (case, eps_0), mine in _by_flips(measured).items():
+    for (case, eps_0), mine in groups(measured, "case", "eps_0").items():
         hinge, steps, about = _last(mine), settling(mine), {"case": case, "eps_0": eps_0}
         rows.append(Row.of("last test hinge loss", hinge, "1", **about))
         rows.append(Row.of("steps to settle", steps, "1", **about))

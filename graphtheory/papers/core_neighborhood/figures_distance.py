@@ -37,6 +37,7 @@ from graphtheory.papers.figure import (
     groups,
     small,
     verdict_of,
+    where,
 )
 from graphtheory.papers.grid import Grid, Measured, Progress, axis, unrecorded
 from graphtheory.papers.stats import SURE
@@ -152,7 +153,7 @@ def distance_rows(
 
 def curve(measured: Measurements, kind: str) -> dict[int, list[float]]:
     """The values of one kind at each distance z."""
-    mine = groups((one for one in measured if one["kind"] == kind), "z")
+    mine = groups(where(measured, kind=kind), "z")
     return {z: [one["value"] for one in of] for (z,), of in mine.items()}
 
 
@@ -163,8 +164,6 @@ def summary(measured: Measurements) -> dict[str, Any]:
         For model and control: Spearman's correlation of mean accuracy with mean b over z, both
         peaks, the accuracy at every z, and the share of the largest training class.
     """
-    from scipy.stats import spearmanr
-
     b = {z: fmean(of) for z, of in curve(measured, BIAS).items()}
     out: dict[str, Any] = {MAJORITY: fmean(curve(measured, MAJORITY)[-1])}
     for kind in (MODEL, CONTROL):
@@ -179,13 +178,16 @@ def summary(measured: Measurements) -> dict[str, Any]:
     return out
 
 
-def _show(grid: Distances, measured: Measurements) -> Shown:
-    found = summary(measured)
-    rows = [
+def _rows(names: dict[str, str], grid: Distances, measured: Measurements) -> list[Row]:
+    return [
         Row.of(name, of, "1", dataset=grid.dataset, z=z)
-        for kind, name in _NAMES.items()
+        for kind, name in names.items()
         for z, of in curve(measured, kind).items()
     ]
+
+
+def _show(grid: Distances, measured: Measurements) -> Shown:
+    found, rows = summary(measured), _rows(_NAMES, grid, measured)
     lines = [
         [
             str(z),
@@ -257,12 +259,9 @@ class PrintedDistances(Distances):
 
 def _show_distances(grid: PrintedDistances, measured: Measurements) -> Shown:
     (alone,) = curve(measured, CONTROL).values()
+    names = {MODEL: "test accuracy", BIAS: "learned b, mean of the heads"}
     rows = [Row.of("test accuracy, the node alone", alone, "1", dataset=grid.dataset)]
-    rows += [
-        Row.of(name, of, "1", dataset=grid.dataset, z=z)
-        for kind, name in ((MODEL, "test accuracy"), (BIAS, "learned b, mean of the heads"))
-        for z, of in curve(measured, kind).items()
-    ]
+    rows += _rows(names, grid, measured)
     b = summary(measured)[BIAS]
     lines = [[str(z), percent_mean(of), f"{b[z]:.3f}"] for z, of in curve(measured, MODEL).items()]
     heads = ["z (hops)", "distance-z model %", "learned b_z"]
@@ -295,14 +294,13 @@ def _draw_distances(grid: PrintedDistances, measured: Measurements, title: str) 
     hops = sorted(curve(measured, MODEL))
     bias = [
         {"layer": 4, "head": "mean", "distance": one["z"], "bias": one["value"]}
-        for one in measured
-        if one["kind"] == BIAS and one["z"] <= max(hops)
+        for one in where(measured, kind=BIAS)
+        if one["z"] <= max(hops)
     ]
     accuracy = [
         {"distance": z, "test": one["value"], "series": series}
         for kind, series in ((MODEL, "20 nodes at distance z"), (CONTROL, "the node alone"))
-        for one in measured
-        if one["kind"] == kind
+        for one in where(measured, kind=kind)
         for z in (hops if kind == CONTROL else [one["z"]])
     ]
     return plot.learned_bias(bias, accuracy, title=title)

@@ -19,7 +19,16 @@ from graphtheory.lab.bench.table import Table, percent_mean
 from graphtheory.lab.datasets.catalogue import key
 from graphtheory.lab.datasets.graphs import Data
 from graphtheory.lab.zoo import node_models as zoo
-from graphtheory.papers.figure import DataSets, Figure, Measurements, Shown, Verdict, groups
+from graphtheory.papers.figure import (
+    DataSets,
+    Figure,
+    Measurements,
+    Shown,
+    Verdict,
+    changed,
+    groups,
+    small,
+)
 from graphtheory.papers.grid import Grid, Measured, axis, unrecorded
 from graphtheory.papers.pictures import value_curves
 
@@ -178,10 +187,7 @@ def _on_labels(grid: Labels, dataset: str, root: Path | None) -> Labels:
     return replace(grid, dataset=dataset, root=root, recipes=tuned(dataset))
 
 
-def quick_labels(grid: Labels) -> Labels:
-    """One split for few epochs."""
-    recipes = tuple(replace(recipe, epochs=_QUICK_EPOCHS) for recipe in grid.recipes)
-    return replace(grid, seeds=1, recipes=recipes)
+quick_labels = small(seeds=1, recipes={"epochs": _QUICK_EPOCHS})
 
 
 @dataclass(frozen=True)
@@ -255,11 +261,6 @@ def _on_encoding(grid: Encoding, dataset: str, root: Path | None) -> Encoding:
     return replace(grid, dataset=dataset, root=root, recipes=recipes, seeds=seeds)
 
 
-def _quick_encoding(grid: Encoding) -> Encoding:
-    recipes = tuple(replace(recipe, epochs=_QUICK_EPOCHS) for recipe in grid.recipes[:1])
-    return replace(grid, recipes=recipes, seeds=1)
-
-
 FIGURES = (
     Figure(
         "fig-3-9", "accuracy over the number of labels: with encoding, without, GCN",
@@ -268,7 +269,8 @@ FIGURES = (
     ),
     Figure(
         "encoding", "the same configurations with and without the encoding, paired by seed",
-        Encoding(), with_and_without, _show_encoding, (clear_gains,), None, _quick_encoding,
+        Encoding(), with_and_without, _show_encoding, (clear_gains,), None,
+        small(seeds=1, recipes=lambda every: changed(every[:1], {"epochs": _QUICK_EPOCHS})),
         DataSets("Cora", ("Cora", "minesweeper")), _on_encoding,
     ),
 )  # fmt: skip

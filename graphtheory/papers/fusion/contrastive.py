@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import torch
@@ -17,8 +18,10 @@ from torch_geometric.nn import DeepGraphInfomax
 from graphtheory.graph import Neighborhood
 from graphtheory.graph.csr import take_rows
 from graphtheory.lab.train import AdamOptions, Source, Task
-from graphtheory.lab.train.contract import digest, lines, shapes
+from graphtheory.lab.train.contract import check_each, digest, lines, shapes
 from graphtheory.papers.fusion.views import Loaded
+
+_check_above_0 = partial(check_each, "a number above 0", lambda value: 0 < value < math.inf)
 
 
 def nt_xent(
@@ -65,9 +68,8 @@ def nt_xent(
             f"second: shape {tuple(second.shape)}, expected [N, D] as first {tuple(first.shape)}, "
             "with a sample or more"
         )
-    _check_temperature(temperature)
-    if chunk is not None and chunk < 1:
-        raise ValueError(f"chunk: got {chunk}, expected 1 or more rows")
+    _check_above_0(temperature=temperature)
+    check_each("1 or more rows", lambda value: value >= 1, chunk=chunk)
     own = normalize(torch.cat([first, second]), dim=1)
     rows = len(own)
     keys = own if every is None else every.flatten(0, 1)
@@ -91,11 +93,6 @@ def _loss_of_rows(
     logits = own @ keys.t() / temperature
     logits = logits.scatter(1, itself[:, None], -torch.inf)
     return cross_entropy(logits, positive, reduction="sum")
-
-
-def _check_temperature(temperature: float) -> None:
-    if not 0 < temperature < math.inf:
-        raise ValueError(f"temperature: got {temperature}, expected a number above 0")
 
 
 class Optimizer(Protocol):
@@ -198,7 +195,7 @@ class SimCLR(Pretraining):
         chunk: int | None = None,
     ) -> None:
         super().__init__(optimizer)
-        _check_temperature(temperature)
+        _check_above_0(temperature=temperature)
         self.features, self.head = features, head
         self.temperature, self.chunk = temperature, chunk
 

@@ -13,7 +13,7 @@ from torch.nn.functional import normalize
 
 from graphtheory.lab.bench.rows import Row
 from graphtheory.lab.bench.table import Table
-from graphtheory.papers.figure import Figure, Measurements, Shown, Verdict, groups, small
+from graphtheory.papers.figure import Figure, Measurements, Shown, Verdict, groups, small, where
 from graphtheory.papers.fusion.integrity import (
     Subspaces,
     cluster_integrity,
@@ -105,17 +105,14 @@ def _noisy(grid: Theorems, model: Subspaces, seed: int) -> dict[str, Any]:
     return {"sharpness": sharp, "rho": rho, "separable": separable, "bound": bound}
 
 
-def _of_kind(measured: Measurements, kind: str) -> list[Measured]:
-    return [row for row in measured if row["kind"] == kind]
-
-
 def _holds(row: Measured) -> bool:
     return row["ratio"] >= 1 - 1e-6 and row["between"] < _ZERO
 
 
 def _show(grid: Theorems, measured: Measurements) -> Shown:
     lines, rows = [], []
-    for (*shape, half), mine in groups(_of_kind(measured, "exact"), *_SHAPE, "half_space").items():
+    exact, noisy = (where(measured, kind=kind) for kind in ("exact", "noisy"))
+    for (*shape, half), mine in groups(exact, *_SHAPE, "half_space").items():
         lines.append([
             str(tuple(shape)), "yes" if half else "no", f"{max(r['between'] for r in mine):.1g}",
             f"{min(r['least'] for r in mine):+.3g}", f"{min(r['ratio'] for r in mine):+.3g}",
@@ -129,7 +126,7 @@ def _show(grid: Theorems, measured: Measurements) -> Shown:
             for key, name in (("ratio", "least entry within / (nu rho'^2)"),
                               ("between", "largest entry between"))
         ]  # fmt: skip
-    for (*shape, noise), mine in groups(_of_kind(measured, "noisy"), *_SHAPE, "noise").items():
+    for (*shape, noise), mine in groups(noisy, *_SHAPE, "noise").items():
         about = dict(zip(_SHAPE, shape, strict=True)) | {"noise": noise}
         for name, values in (
             ("growth of sharpness, block 1 to 2",
@@ -153,7 +150,7 @@ def _show(grid: Theorems, measured: Measurements) -> Shown:
 
 def theorem_1(grid: Theorems, measured: Measurements) -> Verdict:
     """Attention is block-diagonal, with large entries within the blocks."""
-    exact = _of_kind(measured, "exact")
+    exact = where(measured, kind="exact")
 
     def held(one_side: bool) -> str:
         mine = [row for row in exact if row["one_side"] == one_side]
@@ -169,7 +166,7 @@ def theorem_1(grid: Theorems, measured: Measurements) -> Verdict:
 
 def theorem_2(grid: Theorems, measured: Measurements) -> Verdict:
     """Sharpness grows from block to block, at least by a factor."""
-    noisy = _of_kind(measured, "noisy")
+    noisy = where(measured, kind="noisy")
     bounds = [row["bound"] for row in noisy if row["bound"]]
     grown = [r["sharpness"][1] > r["sharpness"][0] for r in noisy if len(r["sharpness"]) > 1]
     told = (
@@ -191,7 +188,7 @@ def _picture(grid: Theorems, measured: Measurements, title: str) -> Any:
         [
             {"series": f"block {block}", "at": row["noise"], "value": value,
              "panel": str(tuple(row[key] for key in _SHAPE))}
-            for row in _of_kind(measured, "noisy")
+            for row in where(measured, kind="noisy")
             for block, value in enumerate(row["sharpness"], 1)
         ],
         xlabel="noise epsilon", ylabel="sharpness", axis=log_axis, marks=(1.0,),

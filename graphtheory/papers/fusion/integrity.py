@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from math import exp, expm1, inf, log, sqrt
 from sys import float_info
 from typing import NamedTuple
@@ -13,7 +14,9 @@ from scipy.optimize import nnls
 from torch import Generator, Tensor
 from torch.nn.functional import normalize
 
-from graphtheory.lab.train.contract import check_at_least
+from graphtheory.lab.train.contract import check_at_least, check_each
+
+_check_part = partial(check_each, "a number in [0, 1]", lambda value: 0 <= value <= 1)
 
 
 class SubspaceSample(NamedTuple):
@@ -58,8 +61,7 @@ class Subspaces:
                 f"dim: got {self.dim}, expected above (clusters - 1) * rank = "
                 f"{(self.clusters - 1) * self.rank}"
             )
-        if not 0 <= self.noise <= 1:
-            raise ValueError(f"noise: got {self.noise}, expected a number in [0, 1]")
+        _check_part(noise=self.noise)
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
@@ -141,8 +143,7 @@ def cluster_integrity(
 
     Source: Li and Pimentel-Alarcon (2024), definition 1 and algorithm 1.
     """
-    if starts < 1:
-        raise ValueError(f"starts: got {starts}, expected at least 1")
+    check_each("at least 1", lambda value: value >= 1, starts=starts)
     bases = _bases(x, labels)
     found = []
     for k in bases:
@@ -313,9 +314,7 @@ def noise_bounds(noise: float, integrity: float) -> NoiseBounds:
 
     Source: Li and Pimentel-Alarcon (2024), eq. (6) and after.
     """
-    for name, value in (("noise", noise), ("integrity", integrity)):
-        if not 0 <= value <= 1:
-            raise ValueError(f"{name}: got {value}, expected a number in [0, 1]")
+    _check_part(noise=noise, integrity=integrity)
     delta = sqrt(1 - (1 - noise) ** 2)
     kept = (1 - noise) * integrity - delta * sqrt(1 - integrity**2)
     return NoiseBounds(delta, kept, delta < kept)

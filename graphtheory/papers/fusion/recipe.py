@@ -171,20 +171,18 @@ GRAPH = ContrastiveRecipe(
 """The recipe of graphs."""
 
 
-def recipe_for(
-    dataset: str, root: Path | None, head: str = TRANSFORMER, *, size: int | None = None
-) -> ContrastiveRecipe:
+def recipe_for(dataset: str, root: Path | None, *, size: int | None = None) -> ContrastiveRecipe:
     """Choose the recipe of a data set by its name; "digits" is images.
 
     An epoch of larger images is 20 batches, so that they take as many steps as "digits";
     "facebook", with eight times the nodes of Cora, has two thirds of its steps.
     """
     if image_sets.is_folder(dataset):
-        return ContrastiveRecipe(dataset, root, head=head, image_size=size)
+        return ContrastiveRecipe(dataset, root, image_size=size)
     if dataset.lower() not in image_sets.names():
         epochs = 100 if dataset.lower() == LARGE else GRAPH.epochs
-        return replace(GRAPH, dataset=dataset, root=root, head=head, epochs=epochs)
-    made = ContrastiveRecipe(dataset.lower(), root, head=head)
+        return replace(GRAPH, dataset=dataset, root=root, epochs=epochs)
+    made = ContrastiveRecipe(dataset.lower(), root)
     return made if made.dataset == "digits" else replace(made, epochs=10, limit=20)
 
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Generator, Tensor
 
+from graphtheory.lab.train.contract import check_each
 from graphtheory.papers.icl.prompts import Prompts
 from graphtheory.papers.shallow import orthonormal
+
+_check_none_below_0 = partial(check_each, "0 or more", lambda value: 0 <= value < math.inf)
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,8 +36,7 @@ class Patterns:
         if self.irrelevant.dim() != 2 or self.irrelevant.size(1) != self.relevant.size(1):
             shape, dim = tuple(self.irrelevant.shape), self.relevant.size(1)
             raise ValueError(f"irrelevant: shape {shape}, expected [M2, {dim}]")
-        if not 0 <= self.spread < math.inf:
-            raise ValueError(f"spread: got {self.spread}, expected 0 or more")
+        _check_none_below_0(spread=self.spread)
 
     @classmethod
     def orthogonal(
@@ -47,13 +50,10 @@ class Patterns:
         generator: Generator,
     ) -> Patterns:
         """Random orthogonal patterns of equal norm: M1, M2, d_x, beta and K, in this order."""
-        if irrelevant < 0:
-            raise ValueError(f"irrelevant: got {irrelevant}, expected 0 or more")
-        if not 0 < norm < math.inf:
-            raise ValueError(f"norm: got {norm}, expected above 0")
+        _check_none_below_0(irrelevant=irrelevant)
+        check_each("above 0", lambda value: 0 < value < math.inf, norm=norm)
         count = relevant + irrelevant
-        if count > dim:
-            raise ValueError(f"dim: got {dim}, expected at least M1 + M2 = {count}")
+        check_each(f"at least M1 + M2 = {count}", lambda value: value >= count, dim=dim)
         mu, nu = (orthonormal(count, dim, generator) * norm).split((relevant, irrelevant))
         return cls(mu, nu, spread)
 
@@ -135,8 +135,7 @@ def training_tasks(patterns: int, blocks: int = 1) -> Tensor:
 
     Source: Li (2024), section 6.5.
     """
-    if not 1 <= blocks < patterns:
-        raise ValueError(f"blocks: got {blocks}, expected 1 to {patterns - 1}")
+    check_each(f"1 to {patterns - 1}", lambda value: 1 <= value < patterns, blocks=blocks)
     own = torch.arange(patterns)
     return torch.cat([torch.stack([own, (own + k) % patterns], 1) for k in range(1, blocks + 1)])
 
@@ -187,8 +186,7 @@ def uncovered(tasks: Tensor, patterns: int) -> list[str]:
 
 def _check_asked(count: int, task: Tensor | None, tasks: int) -> None:
     """Raise unless `count` prompts of these tasks can be drawn."""
-    if count < 0:
-        raise ValueError(f"count: got {count}, expected 0 or more")
+    _check_none_below_0(count=count)
     if task is None:
         return
     if task.shape != (count,):
@@ -225,12 +223,10 @@ class PromptSource:
         check_tasks(self.tasks, count)
         if self.labels.dim() != 2 or len(self.labels) != 2:
             raise ValueError(f"labels: shape {tuple(self.labels.shape)}, expected [2, d_y]")
-        if not 0 < self.alpha <= 1:
-            raise ValueError(f"alpha: got {self.alpha}, expected above 0, at most 1")
+        check_each("above 0, at most 1", lambda value: 0 < value <= 1, alpha=self.alpha)
         if count == 2 and self.alpha < 1:
             raise ValueError(f"alpha: got {self.alpha}, expected 1, since every pattern decides")
-        if self.length < 1:
-            raise ValueError(f"length: got {self.length}, expected at least 1")
+        check_each("at least 1", lambda value: value >= 1, length=self.length)
 
     def sample(self, count: int, generator: Generator, *, task: Tensor | None = None) -> Prompts:
         """Draw P = `count` prompts; the same generator state gives the same prompts.

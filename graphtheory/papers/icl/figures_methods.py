@@ -107,14 +107,9 @@ class Method:
 
 
 def errors(grid: Errors, learner: Learner | Method) -> list[Measured]:
-    """Errors of a learner in all tests, or of a method in its own."""
-    if isinstance(learner, Method):
-        return fitted(grid, learner)
-    return figures.errors(grid, learner)
-
-
-def fitted(grid: Errors, learner: Method) -> list[Measured]:
-    """Error of each seed; the prompts are those that the learner is asked."""
+    """Errors of a learner in all tests, or of a method in its own, on the learner's prompts."""
+    if not isinstance(learner, Method):
+        return figures.errors(grid, learner)
     test, wrong = learner.test, torch.zeros(grid.seeds)
     source = world(grid.learners[0].relevant, grid.first).test(test)
     for prompts, _ in prompts_of(source, grid.seeds, grid.prompts, test.seed(grid.first)):

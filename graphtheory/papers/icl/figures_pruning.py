@@ -16,6 +16,7 @@ from torch import Generator, Tensor
 
 from graphtheory.lab.bench.rows import Row
 from graphtheory.lab.bench.table import percent_spread
+from graphtheory.lab.train.contract import check_each
 from graphtheory.papers.figure import (
     Figure,
     Measurements,
@@ -24,6 +25,7 @@ from graphtheory.papers.figure import (
     Verdict,
     groups,
     verdict_of,
+    where,
 )
 from graphtheory.papers.grid import Measured
 from graphtheory.papers.icl.figures import LARGEST_SUM, LEARNER, Errors, quick, tested
@@ -51,8 +53,7 @@ def removal_order(rule: str, norms: Tensor, generator: Generator | None = None) 
 
 def kept_mask(order: Tensor, share: float) -> Tensor:
     """Which neurons stay when a share of them, rounded, is removed in that order, bool [..., m]."""
-    if not 0 <= share <= 1:
-        raise ValueError(f"share: got {share}, expected 0 to 1")
+    check_each("0 to 1", lambda value: 0 <= value <= 1, share=share)
     removed = order[..., : round(share * order.size(-1))]
     return torch.ones(order.shape, dtype=torch.bool).scatter(-1, removed, False)
 
@@ -128,14 +129,9 @@ def by_rank(width: int, norms: Tensor, first: int) -> list[Measured]:
     ]  # fmt: skip
 
 
-def of_kind(measured: Measurements, kind: str) -> list[Measured]:
-    """The measurements of a kind."""
-    return [one for one in measured if one["kind"] == kind]
-
-
 def small_shares(measured: Measurements) -> dict[int, list[float]]:
     """Width -> the share of small neurons of each network."""
-    by_width = groups(of_kind(measured, "norm"), "width").items()
+    by_width = groups(where(measured, kind="norm"), "width").items()
     return {
         width: list({one["seed"]: one["small"] for one in mine}.values())
         for (width,), mine in by_width
@@ -151,7 +147,7 @@ def _show(axis: str, grid: Pruned, measured: Measurements) -> Shown:
         {"error": "test error"}, {"width": "width", axis: axis}, "rate", heads=("", axis), words=2,
         begin=lambda one: [f"m = {one['width']}", _SERIES[axis].format(**one)],
         column="{:.0%}", cell=percent_spread, note="Mean ± standard deviation over networks.",
-    )(grid, of_kind(measured, "error"))  # fmt: skip
+    )(grid, where(measured, kind="error"))  # fmt: skip
     order = ("width", "rate", axis)
     rows = [
         replace(row, parameters={key: row.parameters[key] for key in order}) for row in shown.rows
@@ -176,7 +172,7 @@ def small_neurons(grid: Pruned, measured: Measurements) -> Verdict:
 
 def larger_shares_are_better(grid: Pruned, measured: Measurements) -> Verdict:
     """Figure 6.5b: a larger alpha' has no more errors, rate by rate."""
-    by_rate = groups(of_kind(measured, "error"), "rate").values()
+    by_rate = groups(where(measured, kind="error"), "rate").values()
     curves = [
         [fmean(one["error"] for one in of) for _, of in sorted(groups(mine, "alpha").items())]
         for mine in by_rate
@@ -191,7 +187,7 @@ def larger_shares_are_better(grid: Pruned, measured: Measurements) -> Verdict:
 def small_ones_are_free(axis: str, grid: Pruned, measured: Measurements) -> Verdict:
     """The largest rate up to which nothing is lost, beside the share of small neurons."""
     told, small = [], small_shares(measured)
-    for (width, _), mine in groups(of_kind(measured, "error"), "width", axis).items():
+    for (width, _), mine in groups(where(measured, kind="error"), "width", axis).items():
         errors = {rate: [r["error"] for r in of] for (rate,), of in groups(mine, "rate").items()}
         free, last = free_rate(errors), max(errors)
         reaches = "as far as" if free >= fmean(small[width]) - 0.05 else "less far than"
@@ -218,7 +214,7 @@ def free_rate(errors: dict[float, list[float]]) -> float:
 
 def _picture(axis: str, grid: Pruned, measured: Measurements, title: str) -> Any:
     small = {width: fmean(of) for width, of in small_shares(measured).items()}
-    rows, norms = (of_kind(measured, kind) for kind in ("error", "norm"))
+    rows, norms = (where(measured, kind=kind) for kind in ("error", "norm"))
     return pruning_curves(rows, norms, series=_SERIES[axis], title=title, small=small)
 
 

@@ -140,8 +140,7 @@ class FunctionFamily(ABC):
         self, count: int, length: int, dim: int, generator: Generator, *, noise: float = 0.0
     ) -> Prompts:
         """Draw P prompts of l contexts, whose outputs get `noise`, each with its own function."""
-        if noise < 0:
-            raise ValueError(f"noise: got {noise}, expected 0 or more")
+        check_each("0 or more", lambda value: value >= 0, noise=noise)
         x = torch.randn(count, length + 1, dim, generator=generator)
         y = self.outputs(x, generator)
         y[:, :-1] += noise * torch.randn(count, length, generator=generator)
@@ -169,8 +168,7 @@ class NoisyLinear(Linear):
     noise: float = 1.0  # standard deviation, above 0
 
     def __post_init__(self) -> None:
-        if not self.noise > 0:
-            raise ValueError(f"noise: got {self.noise}, expected a number above 0")
+        check_each("a number above 0", lambda value: value > 0, noise=self.noise)
 
     def outputs(self, x: Tensor, generator: Generator) -> Tensor:
         y = super().outputs(x, generator)

@@ -10,6 +10,7 @@ import torch
 from torch import Generator, Tensor
 
 from graphtheory.graph import query_stars
+from graphtheory.lab.train.contract import check_each
 from graphtheory.papers.grid import Measured
 from graphtheory.papers.hinge import Algorithm4, HingeBatch, Outcome, descend
 from graphtheory.papers.icl.data import (
@@ -118,17 +119,14 @@ class DiagonalStart:
     delta: float = 0.1  # above 0; the source has at most 0.2
 
     def __post_init__(self) -> None:
-        if self.features < 1:
-            raise ValueError(f"features: got {self.features}, expected at least 1")
-        if not self.delta > 0:
-            raise ValueError(f"delta: got {self.delta}, expected above 0")
+        check_each("at least 1", lambda value: value >= 1, features=self.features)
+        check_each("above 0", lambda value: value > 0, delta=self.delta)
 
     @torch.no_grad()
     def __call__(self, model: ShallowAttention, generator: Generator) -> None:
         """Overwrite the start of a model; `a` stays."""
         room = min(model.W_K.shape[1:])
-        if self.features > room:
-            raise ValueError(f"features: got {self.features}, expected at most {room}")
+        check_each(f"at most {room}", lambda value: value <= room, features=self.features)
         for weight, count in (
             (model.W_Q, self.features), (model.W_K, self.features),
             (model.W_V, min(model.W_V.shape[1:])),

@@ -17,9 +17,9 @@ from graphtheory.papers.figure import Measurements, Shown, Verdict, groups
 from graphtheory.papers.grid import Grid, Measured, axis
 from graphtheory.papers.mixture.training import Learner, Setting, Trial, draw
 from graphtheory.papers.pictures import needed_picture
-from graphtheory.papers.stats import FEWEST_SEEDS, Array, Correlation, Exponent, Minimum, medians
+from graphtheory.papers.stats import FEWEST_SEEDS, Array, Estimate, Exponent, Minimum, medians
 
-Found = Exponent | Correlation | Minimum
+Found = Exponent | Estimate | Minimum
 Letter = Literal[
     "d", "mean 1", "mean 2", "means", "sigma", "sigma 1", "sigma 2", "lambda 2", "K", "n"
 ]
@@ -119,10 +119,14 @@ def _short(found: Found | None) -> str:
 def found_rows(measure: str, found: Found | None) -> list[Row]:
     """What was found as result rows; none where there is nothing."""
     parts = {
-        Exponent: ("exponent", "low", "high"), Correlation: ("rho", "low", "high"),
+        Exponent: ("exponent", "low", "high"), Estimate: ("rho", "low", "high"),
         Minimum: ("at", "inside"), type(None): (),
     }[type(found)]  # fmt: skip
-    return [Row.of(part, getattr(found, part), "1", measure=measure) for part in parts]
+    values = vars(found).values() if found else ()
+    return [
+        Row.of(part, value, "1", measure=measure)
+        for part, value in zip(parts, values, strict=False)
+    ]
 
 
 def laws(claim: Claimed, found: Mapping[str, Found | None]) -> dict[str, dict[str, Any]]:

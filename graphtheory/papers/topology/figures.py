@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from math import isinf
 from statistics import fmean
 from typing import Any
@@ -19,6 +20,7 @@ from graphtheory.papers.figure import (
     Measurements,
     Shown,
     Verdict,
+    at_most,
     groups,
     small,
     verdict_of,
@@ -112,36 +114,29 @@ def _asked(task: SampledTask, learned: int, held_out: float) -> Tensor:
 quick = small(labels=(100, 200), widths=slice(2), seeds=1)
 
 
-@dataclass(frozen=True)
-class Errors:
-    """A line for each task, a column for each reading and setting."""
-
-    setting: str  # key of what varies besides the tasks: "labels" or "width"
-    things: str  # what it counts
-
-    def __call__(self, grid: SampledTasks, measured: Measurements) -> Shown:
-        """The table and the rows."""
-        at, columns = self.setting, groups(measured, "reading", self.setting)
-        several = len({setting for _, setting in columns}) > 1
-        heads = [f"{name}, {n} {self.things}" if several else name for name, n in columns]
-        lines = []
-        for (name,), mine in groups(measured, "name").items():
-            cells = groups(mine, "reading", at)
-            first = next(iter(cells.values()))
-            facts = [f"{fmean(row[key] for row in first):.2f}" for key in ("norm", "variance")]
-            lines.append([name, *facts, *(_entry(cells[column]) for column in columns)])
-        nodes = "held-out labeled nodes" if grid.held_out else "unlabeled nodes"
-        table = Table(
-            f"squared error over the variance of the targets, {nodes}",
-            ["task", "norm of A*", "variance", *heads], lines,
-            note="Mean ± standard deviation over the seeds; a constant reaches 1.",
-        )  # fmt: skip
-        rows = [
-            Row.of(what, [row[key] for row in cell], "1", reading=reading, task=task, **{at: n})
-            for key, what in _ROWS.items()
-            for (reading, task, n), cell in groups(measured, "reading", "name", at).items()
-        ]
-        return Shown(table, rows)
+def error_table(at: str, things: str, grid: SampledTasks, measured: Measurements) -> Shown:
+    """A line for each task, a column for each reading and value of "labels" or "width"."""
+    columns = groups(measured, "reading", at)
+    several = len({setting for _, setting in columns}) > 1
+    heads = [f"{name}, {n} {things}" if several else name for name, n in columns]
+    lines = []
+    for (name,), mine in groups(measured, "name").items():
+        cells = groups(mine, "reading", at)
+        first = next(iter(cells.values()))
+        facts = [f"{fmean(row[key] for row in first):.2f}" for key in ("norm", "variance")]
+        lines.append([name, *facts, *(_entry(cells[column]) for column in columns)])
+    nodes = "held-out labeled nodes" if grid.held_out else "unlabeled nodes"
+    table = Table(
+        f"squared error over the variance of the targets, {nodes}",
+        ["task", "norm of A*", "variance", *heads], lines,
+        note="Mean ± standard deviation over the seeds; a constant reaches 1.",
+    )  # fmt: skip
+    rows = [
+        Row.of(what, [row[key] for row in cell], "1", reading=reading, task=task, **{at: n})
+        for key, what in _ROWS.items()
+        for (reading, task, n), cell in groups(measured, "reading", "name", at).items()
+    ]
+    return Shown(table, rows)
 
 
 def _entry(cell: list[Measured]) -> str:
@@ -155,31 +150,19 @@ def curves(measured: Measurements, **options: Any) -> Any:
     return error_curves(finite, panel="{reading}: squared error / variance", **options)
 
 
-def at_most(setting: str, measured: Measurements) -> list[Measured]:
-    """Those of the largest setting."""
-    most = max(row[setting] for row in measured)
-    return [row for row in measured if row[setting] == most]
-
-
 def mean_norms(measured: Measurements) -> list[Measured]:
     """With the mean over the seeds as the norm of A* of each task, in the order of the tasks."""
     tasks = groups(measured, "name").values()
     return [row | {"norm": fmean(r["norm"] for r in task)} for task in tasks for row in task]
 
 
-@dataclass(frozen=True)
-class Left:
+def left(setting: str, grid: Any, measured: Measurements) -> Verdict:
     """How much of the variance is left at the largest setting: the means over the seeds."""
-
-    setting: str
-
-    def __call__(self, grid: Any, measured: Measurements) -> Verdict:
-        """A sentence for each reading."""
-        told = []
-        for (reading,), mine in groups(at_most(self.setting, measured), "reading").items():
-            left = [fmean(row["error"] for row in task) for task in groups(mine, "name").values()]
-            told.append(f"{reading}: {min(left):.2f} to {max(left):.2f} of the variance is left.")
-        return Verdict(" ".join(told))
+    told = []
+    for (reading,), mine in groups(at_most(setting, measured), "reading").items():
+        means = [fmean(row["error"] for row in task) for task in groups(mine, "name").values()]
+        told.append(f"{reading}: {min(means):.2f} to {max(means):.2f} of the variance is left.")
+    return Verdict(" ".join(told))
 
 
 def mean_left(grid: Any, measured: Measurements) -> Verdict:
@@ -212,11 +195,13 @@ def _of_norms(figure: str, setting: str, things: str, label: str, grid: SampledT
         claimed="falls", sample=means,
     )  # fmt: skip
     claims = (
-        Left(setting), falls, norms("error", "rises"), norms("mse", "rises"),
+        partial(left, setting), falls, norms("error", "rises"), norms("mse", "rises"),
         norms("variance", None),
     )  # fmt: skip
     summary = f"error over {things}, for several norms of the effective adjacency"
-    return Figure(figure, summary, grid, errors, Errors(setting, things), claims, picture, quick)
+    return Figure(
+        figure, summary, grid, errors, partial(error_table, setting, things), claims, picture, quick
+    )
 
 
 def _graphs(*degrees: tuple[int, int]) -> tuple[DegreeGroupTask, ...]:
@@ -353,8 +338,8 @@ def _of_targets(figure: str, graph: str, sizes: tuple[int, int], claimed: Pair |
             ) -> Figure:  # fmt: skip
     summary = f"one sampler on targets of several effective adjacencies, {graph} graph"
     grid = SampledTasks(_tasks(sizes), widths=(200,), seeds=seeds)
-    claims = (Left("labels"), BestTargets(claimed))
-    show = Errors("labels", "labels")
+    claims = (partial(left, "labels"), BestTargets(claimed))
+    show = partial(error_table, "labels", "labels")
     return Figure(figure, summary, grid, errors, show, claims, _draw_targets, quick)
 
 
@@ -376,7 +361,7 @@ FIGURES = (
         SampledTasks(
             _graphs((1, 1), (2, 2), (20, 2)), _STEP_SIZES, widths=(200,), held_out=0.2,
         ),
-        errors, Errors("labels", "labels"), (mean_left,), quick=quick,
+        errors, partial(error_table, "labels", "labels"), (mean_left,), quick=quick,
     ),
 _of_targets("fig-5-3", "uneven", (100, 1900), None, seeds=5),
     _of_targets("fig-5-4", "even", (1000, 1000), (0.5, 0.5), seeds=3),

@@ -40,34 +40,31 @@ class Clusters(Grid):
     clusters: int = 8
     size: int = 16  # tokens of a cluster
     delta: float = 0.05  # the bound holds with probability 1 - 5 delta
-    seeds: int = 20
+    seeds: int = axis("seed", 20)
     first: int = 0
     side_by_side: ClassVar[bool] = True
 
 
-def center_errors(grid: Clusters, k: int, sigma: float) -> list[Measured]:
+def center_errors(grid: Clusters, k: int, sigma: float, seed: int) -> list[Measured]:
     """Largest entry of the output of k-NN attention less the center, beside lemma 2's bound."""
-    rows = []
-    for seed in range(grid.first, grid.first + grid.seeds):
-        generator = Generator().manual_seed(derive(seed, grid.dim))
-        mu = torch.linalg.qr(torch.randn(grid.dim, grid.clusters, generator=generator))[0].t()
-        mine = torch.arange(grid.clusters).repeat_interleave(grid.size)
-        noise = torch.randn(len(mine), grid.dim, generator=generator)
-        x = mu[mine] + sigma / grid.dim**0.5 * noise
-        root = grid.dim**-0.5
-        found = attend(x, x, grid.gain * root, k) - mu[mine]
-        logits = grid.gain * x @ x.t()
-        chosen = logits.topk(k).indices
-        pure = (mine[chosen] == mine[:, None]).float().mean(1)
-        bound = [lemma_2(grid, k, sigma, float(p), float(m.abs().max())) for p, m in
-                 zip(pure, mu[mine], strict=True)]  # fmt: skip
-        error = found.abs().amax(1)
-        rows.append({
-            "k": k, "sigma": sigma, "seed": seed, "error": float(error.mean()),
-            "purity": float(pure.mean()),
-            "of the bound": float((error / torch.tensor(bound)).max()),
-        })  # fmt: skip
-    return rows
+    generator = Generator().manual_seed(derive(seed, grid.dim))
+    mu = torch.linalg.qr(torch.randn(grid.dim, grid.clusters, generator=generator))[0].t()
+    mine = torch.arange(grid.clusters).repeat_interleave(grid.size)
+    noise = torch.randn(len(mine), grid.dim, generator=generator)
+    x = mu[mine] + sigma / grid.dim**0.5 * noise
+    root = grid.dim**-0.5
+    found = attend(x, x, grid.gain * root, k) - mu[mine]
+    logits = grid.gain * x @ x.t()
+    chosen = logits.topk(k).indices
+    pure = (mine[chosen] == mine[:, None]).float().mean(1)
+    bound = [lemma_2(grid, k, sigma, float(p), float(m.abs().max())) for p, m in
+             zip(pure, mu[mine], strict=True)]  # fmt: skip
+    error = found.abs().amax(1)
+    return [{
+        "k": k, "sigma": sigma, "seed": seed, "error": float(error.mean()),
+        "purity": float(pure.mean()),
+        "of the bound": float((error / torch.tensor(bound)).max()),
+    }]  # fmt: skip
 
 
 def lemma_2(grid: Clusters, k: int, sigma: float, purity: float, largest: float) -> float:
@@ -104,24 +101,21 @@ class Relevant(Grid):
     relevant: tuple[int, ...] = axis("relevant", (1, 4, 16))  # s
     keys: int = 1000  # n
     sigma: float = 0.1  # noise of the query
-    seeds: int = 50
+    seeds: int = axis("seed", 50)
     first: int = 0
     side_by_side: ClassVar[bool] = True
 
 
-def keys_needed(grid: Relevant, dim: int, relevant: int) -> list[Measured]:
+def keys_needed(grid: Relevant, dim: int, relevant: int, seed: int) -> list[Measured]:
     """Share of the other keys that a top-k selection has to take to have all relevant ones."""
-    rows = []
-    for seed in range(grid.first, grid.first + grid.seeds):
-        generator = Generator().manual_seed(derive(seed, dim, relevant))
-        keys = torch.randn(grid.keys, dim, generator=generator) / dim**0.5
-        query = keys[:relevant].mean(0)
-        query += grid.sigma / dim**0.5 * torch.randn(dim, generator=generator)
-        scores = keys @ query
-        beyond = int((scores[relevant:] >= scores[:relevant].min()).sum())
-        rows.append({"dim": dim, "relevant": relevant, "seed": seed,
-                     "others": beyond / (grid.keys - relevant)})  # fmt: skip
-    return rows
+    generator = Generator().manual_seed(derive(seed, dim, relevant))
+    keys = torch.randn(grid.keys, dim, generator=generator) / dim**0.5
+    query = keys[:relevant].mean(0)
+    query += grid.sigma / dim**0.5 * torch.randn(dim, generator=generator)
+    scores = keys @ query
+    beyond = int((scores[relevant:] >= scores[:relevant].min()).sum())
+    return [{"dim": dim, "relevant": relevant, "seed": seed,
+                 "others": beyond / (grid.keys - relevant)}]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -133,35 +127,32 @@ class Recovered(Grid):
     clusters: int = 8  # K
     sigma: float = 1.0
     per_dim: int = 20  # n / d, samples of a cluster
-    seeds: int = 10
+    seeds: int = axis("seed", 10)
     first: int = 0
     side_by_side: ClassVar[bool] = True
 
 
-def recovered(grid: Recovered, dim: int, off: float) -> list[Measured]:
+def recovered(grid: Recovered, dim: int, off: float, seed: int) -> list[Measured]:
     r"""1 - cosine between estimates and centers before and after.
 
     :math:`\lambda = (\log d + \log K) / \Delta`, as in the proof.
     """
-    rows = []
-    for seed in range(grid.first, grid.first + grid.seeds):
-        generator = Generator().manual_seed(derive(seed, dim))
-        draw = partial(torch.randn, generator=generator)
-        mu = torch.linalg.qr(draw(dim, grid.clusters))[0].t()
-        noise = draw(grid.clusters, grid.per_dim * dim, dim)
-        x = (mu[:, None] + grid.sigma / dim**0.5 * noise).flatten(0, 1)
-        guess = normalize(mu + off * normalize(draw(grid.clusters, dim), dim=1), dim=1)
-        near = guess @ mu.t()
-        other = near.masked_fill(torch.eye(grid.clusters, dtype=torch.bool), -torch.inf)
-        gap = float((near.diagonal() - other.amax(1)).min())  # Delta
-        entropy = math.log(dim) + math.log(grid.clusters)
-        after = 1 - (normalize(attend(guess, x, entropy / gap), dim=1) * mu).sum(1)
-        rows.append({
-            "dim": dim, "off": off, "seed": seed, "gap": gap,
-            "before": float(1 - near.diagonal().min()), "after": float(after.max()),
-            "of the rate": float(after.max()) * dim * gap / entropy,
-        })  # fmt: skip
-    return rows
+    generator = Generator().manual_seed(derive(seed, dim))
+    draw = partial(torch.randn, generator=generator)
+    mu = torch.linalg.qr(draw(dim, grid.clusters))[0].t()
+    noise = draw(grid.clusters, grid.per_dim * dim, dim)
+    x = (mu[:, None] + grid.sigma / dim**0.5 * noise).flatten(0, 1)
+    guess = normalize(mu + off * normalize(draw(grid.clusters, dim), dim=1), dim=1)
+    near = guess @ mu.t()
+    other = near.masked_fill(torch.eye(grid.clusters, dtype=torch.bool), -torch.inf)
+    gap = float((near.diagonal() - other.amax(1)).min())  # Delta
+    entropy = math.log(dim) + math.log(grid.clusters)
+    after = 1 - (normalize(attend(guess, x, entropy / gap), dim=1) * mu).sum(1)
+    return [{
+        "dim": dim, "off": off, "seed": seed, "gap": gap,
+        "before": float(1 - near.diagonal().min()), "after": float(after.max()),
+        "of the rate": float(after.max()) * dim * gap / entropy,
+    }]  # fmt: skip
 
 
 _curves = partial(picture_of, value_curves, panel="", axis=log_axis)

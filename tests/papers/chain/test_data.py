@@ -94,7 +94,15 @@ def test_positions_are_orthonormal_and_noise_is_of_the_type_of_the_patterns(
 
 
 @pytest.mark.parametrize(
-    "change", [{"share": 2.0}, {"steps": 0}, {"contexts": -3}, {"noise": -1.0}, {"noise": math.nan}]
+    "change",
+    [
+        {"share": 2.0},
+        {"share": math.nan},
+        {"steps": 0},
+        {"contexts": -3},
+        {"noise": -1.0},
+        {"noise": math.inf},
+    ],
 )
 def test_data_that_cannot_be_are_named(change: dict) -> None:
     (name,) = change

@@ -1,15 +1,10 @@
 """Figures 7.3 to 7.5: what they ask, what they claim, and the command that makes them."""
 
-from dataclasses import replace
-
 import pytest
 
 from graphtheory.papers.chain.data import ChainData
-from graphtheory.papers.chain.figures import FIGURES, Contexts, fewer_examples
-from graphtheory.papers.chain.figures_attention import Dynamics
-from graphtheory.papers.chain.training import Learner
+from graphtheory.papers.chain.figures import FIGURES, fewer_examples
 from graphtheory.papers.figure import Figure
-from tests.papers.conftest import Reproduced
 
 DATA = ChainData()
 BY_ID = {figure.id: figure for figure in FIGURES}
@@ -29,29 +24,6 @@ def test_lines_are_where_they_say(figure: Figure) -> None:
             assert facts["condition"] and facts["tau"] <= facts["tau_o"] + 1e-3
         else:
             assert facts["condition"]
-
-
-def test_rows_of_a_small_grid() -> None:
-    data = ChainData(dim=12, num_patterns=6, num_test_patterns=6, contexts=6)
-    grid = Contexts(
-        BY_ID["fig-7-4a"].grid.cases[:1], data=data, learner=Learner(steps=2, batch_size=4),
-        lengths=(3, 6), prompts=5, seeds=2, first=7,
-    )  # fmt: skip
-    rows = grid.measure(BY_ID["fig-7-4a"].run)
-    assert [(r["seed"], r["contexts"]) for r in rows] == [(7, 3), (7, 6), (8, 3), (8, 6)]
-
-
-@pytest.mark.parametrize("name", ["fig-7-3c", "fig-7-5", "fig-7-6", "fig-7-7"])
-def test_a_figure_prints_and_draws(name: str, reproduced: Reproduced) -> None:
-    def small(grid: Contexts | Dynamics) -> Contexts | Dynamics:
-        learner = replace(grid.learner, steps=4, batch_size=8)
-        data = replace(grid.data, dim=18, num_patterns=10, contexts=6)
-        grid = replace(grid, learner=learner, data=data, seeds=2)
-        if isinstance(grid, Contexts):
-            return replace(grid, lengths=(5, 10), prompts=10)
-        return replace(grid, every=2, probe=replace(grid.probe, prompts=6))
-
-    assert reproduced(name, small)
 
 
 @pytest.mark.parametrize(

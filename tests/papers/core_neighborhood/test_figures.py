@@ -5,15 +5,10 @@ import pytest
 from graphtheory.papers.core_neighborhood import figures as steps
 from graphtheory.papers.core_neighborhood.figures import FIGURES, Case, Curves, Phases, trials
 from graphtheory.papers.core_neighborhood.training import GCN, Learner
-from graphtheory.papers.figure import Figure
 from tests.lab.bench.conftest import nearly
-from tests.papers.conftest import Reproduced
 
 LEARNER = Learner(steps=4, batch_size=4, width=12, embedding=18, samples=5)
 CASES = (Case(LEARNER, "regular"), Case(replace(LEARNER, network=GCN), "regular"))
-
-BOUNDARIES = [figure for figure in FIGURES if isinstance(figure.grid, Phases)]
-IN_STEPS = [figure for figure in FIGURES if isinstance(figure.grid, Curves)]
 
 
 @pytest.mark.usefixtures("small_graphs")
@@ -35,35 +30,7 @@ def test_rows_of_a_small_grid() -> None:
     assert all(0 < r["mass"] < 1 and r["hinge"] > 0 for r in rows)
 
 
-@pytest.mark.parametrize("figure", BOUNDARIES, ids=lambda figure: figure.id)
-def test_every_case_has_a_name_and_a_claim(figure: Figure) -> None:
-    (law,) = figure.claims
-    assert len(law.claimed) == len({case.name for case in figure.grid.cases})
-    assert len(figure.quick(figure.grid).cells()) < len(figure.grid.cells())
-
-
-@pytest.mark.usefixtures("small_graphs")
-def test_the_command_prints_and_draws(reproduced: Reproduced) -> None:
-    def small(grid: Phases) -> Phases:
-        learner = Learner(steps=80, width=20, step_size=1.0)
-        cases = tuple(replace(case, learner=learner) for case in grid.cases)
-        return replace(grid, cases=cases, values=grid.values[::5], labels=(8, 18, 40), seeds=4)
-
-    assert reproduced("fig-3-3b", small).count("regular graph: ") == 1
-
-
-CASE = Case(Learner(steps=4, batch_size=4, width=12, embedding=18, samples=5), "regular")
-GRID = Curves(cases=(CASE,), setting="eps_0", values=(0.0, 0.2), labels=10, every=2, seeds=2)
-
-
-@pytest.mark.parametrize("figure", IN_STEPS, ids=lambda figure: figure.id)
-def test_cases_have_names_of_their_own_and_a_quick_form(figure: Figure) -> None:
-    grid = figure.grid
-    assert len({case.name for case in grid.cases}) == len(grid.cases)
-    assert all(len(getattr(c, "claimed", grid.cases)) == len(grid.cases) for c in figure.claims
-               if isinstance(getattr(c, "claimed", None), tuple))  # fmt: skip
-    quick = figure.quick(grid)
-    assert quick.seeds == 2 and quick.cases[0].learner.steps < grid.cases[0].learner.steps
+GRID = Curves(cases=CASES[:1], setting="eps_0", values=(0.0, 0.2), labels=10, every=2, seeds=2)
 
 
 def losses(eps_0: float, seed: int, *hinges: float) -> list[dict]:
@@ -117,17 +84,3 @@ def test_attention_that_rises_to_1(rise: float, close: int, rises: int) -> None:
     found = told("fig-3-5", 1.0, rise)
     assert found.count("claimed at least 0.95: holds") == close
     assert found.count("claimed: rises: holds") == rises
-
-
-@pytest.mark.usefixtures("small_graphs")
-@pytest.mark.parametrize("name", ["fig-3-4", "fig-3-5", "fig-b-6"])
-def test_the_command_prints_and_draws_of_steps(name: str, reproduced: Reproduced) -> None:
-    def small(grid: Curves) -> Curves:
-        cases = tuple(
-            replace(case, learner=replace(case.learner, steps=80, width=20, step_size=1.0))
-            for case in grid.cases
-        )
-        values = grid.values[:: max(len(grid.values) - 1, 1)]
-        return replace(grid, cases=cases, values=values, labels=30, seeds=2, every=20)
-
-    assert "no verdict of fewer than 3 seeds" in reproduced(name, small)

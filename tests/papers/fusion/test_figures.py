@@ -8,7 +8,6 @@ import pytest
 
 from graphtheory.papers.fusion.figures import FIGURES, Heads, ahead_of_others, chosen, gains, scores
 from graphtheory.papers.fusion.recipe import ContrastiveRecipe
-from tests.papers.conftest import Reproduced
 
 TINY = ContrastiveRecipe(depth=2, width=16, heads=2, batch_size=16, epochs=1, limit=1)
 BY_ID = {figure.id: figure for figure in FIGURES}
@@ -16,11 +15,6 @@ BY_ID = {figure.id: figure for figure in FIGURES}
 
 def row(head: str, lr: float, seed: int, val: float, probe: float) -> dict[str, Any]:
     return {"head": head, "at": None, "lr": lr, "seed": seed, "val": val, "probe": probe}
-
-
-def small(grid: Heads) -> Heads:
-    recipe = replace(grid.recipe, limit=1, batch_size=32, width=16, depth=2, epochs=2)
-    return replace(grid, recipe=recipe, seeds=1, lrs=grid.lrs[:1], values=grid.values[-3:])
 
 
 def test_validation_chooses_the_step_size_and_a_verdict_has_its_pairs_as_rows() -> None:
@@ -67,29 +61,3 @@ def test_cells_settings_and_step_sizes_of_each_figure() -> None:
     cora, facebook = (figure.settings(name, Path("x")) for name in ("Cora", "facebook"))
     assert len(cora.lrs) == 2 and facebook.lrs == (1e-3,) and facebook.dataset == "facebook"
     assert cora.root == Path("x") and "root" not in cora.key(cora.cells()[0])
-
-
-@pytest.mark.usefixtures("few_images")
-@pytest.mark.parametrize(
-    ("figure", "told"),
-    [
-        ("deep-fusion-heads", ("transformer minus others", "no head")),
-        ("deep-fusion-batch", ("transformer minus MLP by samples per batch", "512")),
-        ("deep-fusion-temperature", ("transformer minus MLP by temperature", "0.02")),
-    ],
-)
-def test_a_figure_prints_and_draws(
-    figure: str, told: tuple[str, str], reproduced: Reproduced
-) -> None:
-    verdict = reproduced(figure, small)
-    assert all(text in verdict for text in told)
-
-
-def test_the_figure_of_graphs_prints_and_draws(
-    data_root: Path, reproduced: Reproduced, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("GRAPHTHEORY_DATA", str(data_root))
-    verdict = reproduced(
-        "deep-fusion-graphs", lambda grid: replace(small(grid), heads=("transformer", "dgi"))
-    )
-    assert "DGI: linear probe" in verdict

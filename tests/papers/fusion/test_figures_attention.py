@@ -1,7 +1,5 @@
 """The figure of what a transformer head attends to."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -14,7 +12,6 @@ from graphtheory.papers.fusion.figures_attention import (
     slopes,
 )
 from graphtheory.papers.fusion.recipe import prepare
-from tests.papers.conftest import Reproduced
 from tests.papers.fusion.test_figures import TINY
 
 
@@ -66,15 +63,6 @@ def test_the_long_ones_take_as_many_updates_on_every_set(figure: Figure) -> None
     digits, mnist = (figure.settings(name).recipe for name in ("digits", "mnist"))
     assert batches * digits.epochs == mnist.limit * mnist.epochs == 10_000
     assert digits.norm_first == mnist.norm_first == (not figure.id.endswith("post-norm"))
-
-
-@pytest.mark.usefixtures("few_images")
-def test_it_prints_and_draws(reproduced: Reproduced) -> None:
-    def small(grid: Depths) -> Depths:
-        recipe = replace(grid.recipe, limit=1, batch_size=32, width=16, epochs=3)
-        return replace(grid, recipe=recipe, seeds=1)
-
-    assert "growth with depth: one seed decides" in reproduced("deep-fusion-attention", small)
 
 
 @pytest.mark.parametrize(

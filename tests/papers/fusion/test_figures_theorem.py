@@ -1,9 +1,6 @@
 """Theorems 1 and 2."""
 
-from dataclasses import replace
-
 from graphtheory.papers.fusion.figures_theorem import FIGURES, Theorems, draws, subspaces
-from tests.papers.conftest import Reproduced
 
 (FIGURE,) = FIGURES
 
@@ -23,9 +20,3 @@ def test_theorem_1_holds_on_every_half_space_and_theorem_2_says_nothing() -> Non
     assert "squares a negative number" in report.verdict or "no draw is" in report.verdict
     assert len(report.table.rows) == 4
     assert {row.name.split()[0] for row in report.rows} == {"theorem-1", "theorem-2"}
-
-
-def test_it_prints_and_draws(reproduced: Reproduced) -> None:
-    quick = FIGURE.quick(FIGURE.grid)
-    verdict = reproduced("theorem-1", lambda grid: replace(quick, first=grid.first))
-    assert "Theorem 1 holds in 6 of 6 draws" in verdict and "Theorem 2: " in verdict

@@ -1,69 +1,14 @@
-"""Chapter 6 from the command line to its files, and what figure 6.3a says of errors."""
+"""What figure 6.3a and the search of step sizes say of errors."""
 
-from dataclasses import fields, replace
-from typing import Any
+from dataclasses import replace
 
-import pytest
 import torch
 
-from graphtheory.papers.figure import Figure
-from graphtheory.papers.icl import (
-    figures,
-    figures_alpha,
-    figures_mechanism,
-    figures_methods,
-    figures_pruning,
-)
-from graphtheory.papers.icl.figures_methods import BASELINES, Method
-from graphtheory.papers.icl.gpt import GptLearner
+from graphtheory.papers.icl.figures import FIGURES
 from graphtheory.papers.icl.training import Learner
-from tests.papers.conftest import Reproduced
 
-MODULES = (
-    figures, figures_alpha, figures_mechanism, figures_methods, figures_pruning,
-)  # fmt: skip
-BY_ID = {figure.id: figure for module in MODULES for figure in module.FIGURES}
+BY_ID = {figure.id: figure for figure in FIGURES}
 TINY = Learner(steps=6, batch_size=4, width=12, length=4)
-
-
-def tiny(grid: Any) -> Any:
-    """The same with next to nothing to do."""
-
-    def small(learner: Any) -> Any:
-        if isinstance(learner, GptLearner):
-            return replace(learner, depth=1, dim=8, steps=2, batch_size=4)
-        return replace(TINY, delta=learner.delta)
-
-    names = {field.name for field in fields(grid)}
-    changes: dict[str, Any] = {"prompts": 20, "seeds": 2}
-    if "learners" in names:
-        tests = changes["tests"] = grid.tests[:: len(grid.tests) // 2 or 1]
-        methods = [one for one in grid.learners if isinstance(one, Method)]
-        few = [one for one in methods if one.test in tests and one.method in BASELINES[-2:]]
-        learners = grid.learners[: 1 if methods else 2]
-        changes["learners"] = (*map(small, learners), *few)
-    else:
-        changes["learner"] = TINY
-    if "every" in names:
-        changes["every"] = 3
-    if "threshold" in names:
-        changes["threshold"] = 0.9
-    return replace(grid, **changes)
-
-
-@pytest.mark.parametrize(
-    "name", ["fig-6-2", "fig-6-3a", "fig-6-3a-gpt", "fig-6-4b", "fig-6-5b", "fig-e-1"]
-)
-def test_a_figure_prints_and_draws(name: str, reproduced: Reproduced) -> None:
-    reproduced(name, tiny)
-
-
-@pytest.mark.parametrize("figure", BY_ID.values(), ids=BY_ID)
-def test_cells_differ_and_a_first_look_is_shorter(figure: Figure) -> None:
-    grid, first = figure.grid, figure.settings(quick=True, first=7)
-    keys = [repr(grid.key(cell)) for cell in grid.cells()]
-    assert len(set(keys)) == len(keys)
-    assert first.seeds == 2 and len(first.cells()) <= len(keys) and first.first == grid.first + 7
 
 
 def test_verdicts_follow_the_errors() -> None:

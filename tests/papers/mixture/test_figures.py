@@ -1,14 +1,10 @@
 """Figures 4.4 to 4.7: rows, verdicts, and the command that makes them."""
 
-from dataclasses import replace
 from typing import Any
-
-import pytest
 
 from graphtheory.papers.mixture.figures import FIGURES, rates, risks
 from graphtheory.papers.mixture.mixtures import Mixtures
 from graphtheory.papers.mixture.training import Learner, Setting
-from tests.papers.conftest import Reproduced
 from tests.papers.mixture.conftest import row
 
 BY_ID = {figure.id: figure for figure in FIGURES}
@@ -25,20 +21,6 @@ def test_rows_of_rates_and_risks() -> None:
     rows = Mixtures("n", (Learner(steps=6),), (40, 400), SMALL, seeds=1).measure(risks)
     assert [r["n"] for r in rows] == [40, 400]
     assert all(0 < r["excess"] < r["average"] and r["off"] > 0 for r in rows)
-
-
-@pytest.mark.parametrize("figure", ["fig-4-4a", "fig-4-5a", "fig-4-5b", "fig-4-6a"])
-def test_a_figure_prints_and_draws(figure: str, reproduced: Reproduced) -> None:
-    def small(grid: Mixtures) -> Mixtures:
-        learners = tuple(replace(learner, steps=20) for learner in grid.learners)
-        setting = replace(grid.setting, dim=min(grid.setting.dim, 3), neurons=1)
-        few = (1, 2) if grid.letter == "K" else grid.values[:2]
-        return replace(
-            grid, values=few, learners=learners, setting=setting, seeds=2, examples=200
-        )  # fmt: skip
-
-    told = reproduced(figure, small)
-    assert "of trials end at a minimum" in told
 
 
 def holds(figure: str, rows: list[dict[str, Any]], claim: int = 0) -> bool:

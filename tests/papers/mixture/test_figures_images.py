@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Generator, Tensor
+from torch import Tensor
 
 from graphtheory.papers.mixture.figures_images import (
     FIGURES,
     Grouped,
-    Minorities,
     Recipe,
     TwoKinds,
     covariance_norm,
@@ -21,11 +20,7 @@ from graphtheory.papers.mixture.figures_images import (
     with_noisy_copies,
 )
 from tests.lab.bench.conftest import nearly
-from tests.papers.conftest import Reproduced
-
-
-def drawn(seed: int = 0) -> Generator:
-    return Generator().manual_seed(seed)
+from tests.papers.conftest import drawn
 
 
 def images(count: int = 40) -> tuple[Tensor, Tensor]:
@@ -144,22 +139,3 @@ def test_the_larger_set_and_the_first_look_have_fewer_seeds() -> None:
     grid = FRACTION.settings("MNIST", Path("x"))
     assert grid.recipe.total == 5000 and grid.root == Path("x") and grid.dataset == "mnist"
     assert grid.seeds < FRACTION.grid.seeds == FRACTION.settings("digits").seeds
-    assert len(FRACTION.quick(grid).cells()) < len(grid.cells())
-
-
-@pytest.mark.parametrize(
-    ("figure", "told"),
-    [
-        ("fig-4-1", ("claimed to rise and then to fall", "accuracy over delta^2")),
-        ("fig-4-8", ("bright minority, both groups", "claimed: rises")),
-    ],
-)
-def test_a_figure_prints_and_draws(
-    figure: str, told: tuple[str, str], reproduced: Reproduced
-) -> None:
-    def small(grid: Minorities) -> Minorities:
-        recipe = Recipe(total=100, copies=5, epochs=1, widths=(4,))
-        return replace(grid, recipe=recipe, values=(grid.values[0], grid.values[-1]), seeds=2)
-
-    found = reproduced(figure, small)
-    assert all(text in found for text in told)

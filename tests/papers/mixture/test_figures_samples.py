@@ -1,7 +1,6 @@
 """Figures 4.2 and 4.3."""
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -22,7 +21,6 @@ from graphtheory.papers.mixture.mixtures import Mixtures
 from graphtheory.papers.mixture.model import weight_error
 from graphtheory.papers.mixture.training import Learner, Setting, draw
 from tests.lab.bench.conftest import nearly
-from tests.papers.conftest import Reproduced
 from tests.papers.mixture.conftest import row
 
 LEARNERS = (Learner(steps=60),)
@@ -45,17 +43,6 @@ def test_success_is_a_small_spread_of_starts() -> None:
     assert successes(grid, rows)["a"].counts.tolist() == [[1, 2], [0, 1]]
 
 
-@pytest.mark.parametrize("figure", ["fig-4-2", "fig-4-3b"])
-def test_a_figure_prints_and_draws(figure: str, reproduced: Reproduced) -> None:
-    def small(grid: Samples) -> Samples:
-        setting = replace(grid.setting, dim=3, neurons=1)
-        learners = (replace(grid.learners[0], steps=20),)
-        grid = replace(grid, values=grid.values[:2], learners=learners, setting=setting, seeds=2)
-        return replace(grid, counts=(50, 100), starts=2)
-
-    assert "examples at which half of the trials succeed" in reproduced(figure, small)
-
-
 SKEW = Setting((-0.3, 0.0), dim=4, neurons=2)
 
 
@@ -73,16 +60,6 @@ def test_rows_of_starts_and_the_error_of_the_tensor_start() -> None:
     error = {k: float(weight_error(w, trial.teacher) / trial.teacher.norm())
              for k, w in found.items()}  # fmt: skip
     assert error[TENSOR] < 0.65 < error[PRINTED]
-
-
-def test_it_prints_and_draws(reproduced: Reproduced) -> None:
-    def small(grid: Mixtures) -> Mixtures:
-        learners, setting = (Learner(4.0, 20),), replace(grid.setting, dim=3)
-        return replace(
-            grid, values=grid.values[:2], learners=learners, setting=setting, examples=200, seeds=2
-        )
-
-    assert "relative error of the tensor start" in reproduced("fig-c-1", small)
 
 
 def test_what_the_starts_say() -> None:

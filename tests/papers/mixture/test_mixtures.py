@@ -30,13 +30,6 @@ def test_one_letter_changes(letter: Letter, value: float, wanted: dict[str, obje
     assert vars(varied(Setting(), letter, value)) == vars(Setting()) | wanted
 
 
-@pytest.mark.parametrize("name", BY_ID)
-def test_every_figure_has_a_quick_form_and_learners_of_different_names(name: str) -> None:
-    grid, quick = BY_ID[name].grid, BY_ID[name].quick(BY_ID[name].grid)
-    assert len(quick.cells()) < len(grid.cells()) and quick.seeds < grid.seeds
-    assert len({learner.name for learner in grid.learners}) == len(grid.learners)
-
-
 def test_what_is_shown_and_the_norm_of_a_turned_spread() -> None:
     assert BY_ID["fig-4-6b"].grid.shown(-2.0) == pytest.approx(2 * 5**0.5)
     assert BY_ID["fig-4-5b"].grid.shown(2000) == pytest.approx(math.log(2000) / 2000)

@@ -16,12 +16,9 @@ from graphtheory.papers.mixture.tensor_init import (
     third,
     third_along,
 )
+from tests.papers.conftest import drawn
 
 TEACHER = torch.tensor([[1.0, 0.5], [-0.5, 2.0], [0.3, 0.3]])
-
-
-def drawn(seed: int = 0) -> Generator:
-    return Generator().manual_seed(seed)
 
 
 def test_each_network_is_the_formula_and_risk_cross_entropy() -> None:

@@ -18,7 +18,6 @@ from graphtheory.papers.shallow_vit.figures_backgrounds import (
     gain,
     gaps,
 )
-from tests.papers.conftest import Reproduced
 
 SCENE = replace(scenes.SCENES["digits"], updates=2, batch_size=16)
 ALPHAS = (0.64, 0.8, 1.0)
@@ -95,17 +94,6 @@ def test_the_images_that_are_needed_fall_as_a_power_inside_the_grid() -> None:
     )
     assert "too few images inside the grid for an exponent" in found.text
     assert [row.value for row in found.rows] == [pytest.approx(200)]
-
-
-@pytest.mark.usefixtures("few_images")
-@pytest.mark.parametrize("figure", FIGURES[1:], ids=lambda figure: figure.id)
-def test_the_command_prints_and_draws(figure: Figure, reproduced: Reproduced) -> None:
-    def small(grid: Any) -> Any:
-        grid = figure.quick(grid)
-        few = {"labels": 40} if isinstance(grid, Spurious) else {"labels": (40, 80), "most": 80}
-        return replace(grid, scene=replace(grid.scene, updates=2, batch_size=16), seeds=1, **few)
-
-    assert reproduced(figure.id, small)
 
 
 @pytest.mark.usefixtures("few_images")

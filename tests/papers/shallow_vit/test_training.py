@@ -8,6 +8,7 @@ from graphtheory import Neighborhood
 from graphtheory.papers.shallow import ShallowAttention
 from graphtheory.papers.shallow_vit import training as tokens
 from graphtheory.papers.shallow_vit.training import CNN, Learner, ShallowViT, TokenPatterns
+from tests.papers.conftest import drawn
 
 
 def test_sets_have_their_shares_in_random_order_and_some_noisier_tokens(
@@ -53,10 +54,6 @@ def test_parameters_out_of_range_are_named(name: str, value: object) -> None:
 
 
 DIM, TRIALS, TOKENS = 3, 2, 4
-
-
-def drawn(seed: int = 0) -> Generator:
-    return Generator().manual_seed(seed)
 
 
 def net(positions: int) -> ShallowAttention:

@@ -17,7 +17,6 @@ from graphtheory.papers.topology.figures import (
     errors,
 )
 from tests.lab.bench.conftest import nearly
-from tests.papers.conftest import Reproduced
 
 BY_ID = {figure.id: figure for figure in FIGURES}
 TASKS = tuple(
@@ -115,16 +114,6 @@ def test_what_holds_of_one_measure_alone_and_networks_that_diverge() -> None:
 
     told = verdict("fig-5-1", diverges)
     assert "at the most labels rises with the norm of A* (1.00 [1.00, 1.00])" in told
-
-
-@pytest.mark.parametrize("name", ["fig-5-2", "fig-5-3"])
-def test_a_figure_prints_and_draws(name: str, reproduced: Reproduced) -> None:
-    def small(grid: SampledTasks) -> SampledTasks:
-        widths = (8, 12)[: len(grid.widths)]
-        return replace(grid, tasks=grid.tasks[::2], widths=widths, labels=(20, 30), passes=0.2,
-                       seeds=1)  # fmt: skip
-
-    assert "of the variance is left" in reproduced(name, small)
 
 
 def test_best_target_and_best_sampler_by_hand() -> None:

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from graphtheory.papers.grid import Measured
-from graphtheory.papers.topology.figures_sampling import FIGURES, on_dataset, quick, summary
+from graphtheory.papers.topology.figures_sampling import FIGURES, on_dataset, summary
 from graphtheory.papers.topology.sampling import FULL, MLP, Sampling, candidates, choose, scores
-from tests.papers.conftest import Reproduced
 
 (FIGURE,) = FIGURES
 TRIED: Any = ({}, {"lr": 0.5})
@@ -96,10 +95,3 @@ def test_differences_are_paired_and_judged_by_one_point() -> None:
     assert ladies["s.e."] == pytest.approx(0.015)
     assert fastgcn["gap"] == pytest.approx(-0.0175) and not fastgcn["within"]
     assert fastgcn["gaps"] == pytest.approx([-0.02, -0.015])
-
-
-def test_the_study_prints_its_rows_and_draws(reproduced: Reproduced) -> None:
-    def small(grid: Sampling) -> Sampling:
-        return replace(quick(grid), epochs=2, search_epochs=1)
-
-    assert reproduced("sampling", small, "karate", "neighbors used", "within 1 point")

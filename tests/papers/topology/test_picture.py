@@ -4,11 +4,10 @@ import pytest
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 
-from graphtheory.lab import plot
 from graphtheory.lab.bench.rows import Row
 from graphtheory.papers.topology.diagnosis import sampling_picture
 from graphtheory.papers.topology.figures_sampling import score_dots
-from tests.lab.test_plot import lines, pixels
+from tests.lab.test_plot import lines
 
 SAMPLED = [
     {"series": name, "setting": setting, "test": base + 0.01 * s}
@@ -19,23 +18,15 @@ SAMPLED = [
     )
     for s in range(3)
 ]
-KARATE = {"dataset": "Karate", "sampling": "ladies"}
+KARATE = {"dataset": "Karate", "sampling": "T"}
 INFLUENCE = [
     Row("influence", KARATE | {"degree": d}, 1 / d, "1", 1 / d, 0.5 / d, 2 / d, 3)
     for d in (2, 30, 5)
 ]
 PICTURES: dict[str, Callable[[], Figure]] = {
-    "score_dots": lambda: score_dots(SAMPLED, reference="whole", title="Karate"),
+    "score_dots": lambda: score_dots(SAMPLED, reference="whole", title="T"),
     "sampling_picture": lambda: sampling_picture(INFLUENCE),
 }
-
-
-@pytest.mark.parametrize("draw", PICTURES.values(), ids=PICTURES)
-def test_a_picture_has_ink_a_title_and_named_axes(draw: Callable[[], Figure]) -> None:
-    assert 0.005 < (pixels(draw())[:, :3] < 200).any(1).mean() < 0.7
-    (axes,) = draw().axes
-    assert axes.get_title(loc="left") in ("Karate", "Karate, ladies") and axes.get_xlabel()
-    assert plot.svg(draw()) == plot.svg(draw())
 
 
 def test_dots_are_means_and_influence_is_a_line_in_a_band() -> None:

@@ -7,7 +7,6 @@ import torch
 
 from graphtheory.lab.zoo.image_models import ImageKind
 from graphtheory.papers.vision.figures_images import FIGURES, Variant, accuracies
-from tests.papers.conftest import Reproduced
 
 KIND = ImageKind(size=8, channels=1, classes=10)
 VARIANTS = {v.name: v for figure in FIGURES for v in figure.grid.variants}
@@ -31,11 +30,3 @@ def test_a_run_tells_validation_of_every_epoch_and_repeats() -> None:
     grid = replace(FIGURES[0].grid, epochs=2)
     (one,), (again,) = (accuracies(grid, Variant("1/2", 0.5), 0) for _ in range(2))
     assert one == again and {"epoch 1", "epoch 2", "test"} <= one.keys()
-
-
-@pytest.mark.usefixtures("few_images")
-def test_it_prints_and_draws(reproduced: Reproduced) -> None:
-    figure = FIGURES[0]
-    two = (Variant("1/2", 0.5), Variant("all"))
-    verdict = reproduced(figure.id, lambda grid: replace(grid, variants=two, seeds=2, epochs=1))
-    assert "Half of the patches less all of them" in verdict

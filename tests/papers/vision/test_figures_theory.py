@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from graphtheory.papers.vision import figures_theory as theory
-from graphtheory.papers.vision.figures_theory import FIGURES, Clusters, Recovered, Relevant
-from tests.papers.conftest import Reproduced
+from graphtheory.papers.vision.figures_theory import Clusters, Recovered, Relevant
 
 
 def test_attention_and_the_bound_of_lemma_2_by_hand() -> None:
@@ -46,8 +45,3 @@ def test_a_step_of_attention_moves_estimates_to_the_centers() -> None:
         assert row["of the rate"] == pytest.approx(
             row["after"] * row["dim"] * row["gap"] / math.log(8 * row["dim"])
         )
-
-
-@pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.id)
-def test_it_prints_and_draws(figure: object, reproduced: Reproduced) -> None:
-    assert "holds" in reproduced(figure.id, figure.quick)
