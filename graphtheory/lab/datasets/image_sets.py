@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from PIL import Image, ImageOps
-from sklearn.datasets import load_digits
 from torch import Generator, Tensor
 
 from graphtheory.lab.datasets import catalogue, files, safe_pickle
@@ -218,6 +217,8 @@ def read_part(family: str, paths: list[Path], part: str) -> Arrays:
         with np.load(paths[0], allow_pickle=False) as found:
             pixels, y = found["x"].transpose(0, 3, 1, 2), found["y"]
     else:
+        from sklearn.datasets import load_digits
+
         gray, y = load_digits(return_X_y=True)
         pixels = np.rint(gray * (255 / _GRAY_LEVELS)).astype(np.uint8).reshape(-1, 1, 8, 8)
     train = _TRAINING[family]

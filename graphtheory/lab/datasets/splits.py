@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from sklearn.model_selection import StratifiedKFold
 from torch import Generator, Tensor
 from torch_geometric.utils import index_to_mask
 
@@ -99,6 +98,8 @@ def folds(y: Tensor, *, number: int, fold: int) -> Split:
     """
     if number < 3:
         raise ValueError(f"number: got {number} folds, expected at least 3")
+    from sklearn.model_selection import StratifiedKFold
+
     splitter = StratifiedKFold(number, shuffle=True, random_state=0)
     parts = [torch.from_numpy(test) for _, test in splitter.split(np.zeros(len(y)), y.numpy())]
     test, val = parts[fold % number], parts[(fold + 1) % number]
