@@ -13,7 +13,7 @@ from torch import Tensor
 from graphtheory.ops.backends.cpu import launch
 from graphtheory.ops.backends.cpu.attention.rows import AHEAD, FAR, edge_of
 from graphtheory.ops.backends.cpu.gat.attention import of_none
-from graphtheory.ops.backends.cpu.launch import rows_taken
+from graphtheory.ops.backends.cpu.launch import next_chunk, part, rows_of, take_chunk
 from graphtheory.ops.backends.cpu.memory import empty
 from graphtheory.ops.backends.cpu.vector.lanes import (
     add_product,
@@ -25,6 +25,33 @@ from graphtheory.ops.backends.cpu.vector.lanes import (
 from graphtheory.ops.call import widened
 
 
+@part
+def _rows(
+    first, last, indptr, ends, perm, mine, of_mine, theirs, of_theirs, edge, of_edge, other, own,
+    gate, slope, sums, gate_grads, edge_grads,
+):  # fmt: skip
+    width, summed, needed = gate.shape[0], sums.shape[0] > 0, own.shape[0] > 0
+    wide, far = other.shape[1] * width, other.nbytes > FAR
+    for i in range(first, last):
+        clear(sums, i * wide, wide * summed)
+        clear(gate_grads, i * width, width * needed)
+        for t in range(indptr[i], indptr[i + 1]):
+            if far:
+                prefetch_rows(ends, t + AHEAD, t + AHEAD + 1, other, wide)
+                prefetch_rows(ends, t + AHEAD, t + AHEAD + 1, theirs, of_theirs)
+            j, e = ends[t], edge_of(perm, t)
+            sigmoid(gate, 0, mine, i * of_mine, theirs, j * of_theirs, edge, e * of_edge, width)
+            clear(slope, 0, width)
+            for h in range(other.shape[1]):
+                here, there = i * wide + h * width, j * wide + h * width
+                add_product(sums, here, gate, 0, other, there, width * summed)
+                add_product(slope, 0, own, here, other, there, width * needed)
+            sigmoid_grad(gate_grads, i * width, slope, 0, gate, 0, width * needed)
+            if edge_grads.shape[0] > 0:
+                clear(edge_grads, e * width, width)
+                sigmoid_grad(edge_grads, e * width, slope, 0, gate, 0, width)
+
+
 def gated_loop(
     counters, chunks, indptr, ends, perm, mine, theirs, edge, other, own, sums, gate_grads,
     edge_grads,
@@ -33,27 +60,14 @@ def gated_loop(
     gate, slope = np.empty((1, other.shape[2]), other.dtype), np.empty(other.shape[2], other.dtype)
     (mine, of_mine), (theirs, of_theirs) = of_none(mine, gate), of_none(theirs, gate)
     edge, of_edge = of_none(edge, gate)
-    width, summed, needed = gate.shape[1], sums.shape[0] > 0, own.shape[0] > 0
-    wide, far = other.shape[1] * width, other.nbytes > FAR
-    for first, last in rows_taken(counters, indptr, chunks):
-        for i in range(first, last):
-            clear(sums, i * wide, wide * summed)
-            clear(gate_grads, i * width, width * needed)
-            for t in range(indptr[i], indptr[i + 1]):
-                if far:
-                    prefetch_rows(ends, t + AHEAD, t + AHEAD + 1, other, wide)
-                    prefetch_rows(ends, t + AHEAD, t + AHEAD + 1, theirs, of_theirs)
-                j, e = ends[t], edge_of(perm, t)
-                sigmoid(gate, 0, mine, i * of_mine, theirs, j * of_theirs, edge, e * of_edge, width)
-                clear(slope, 0, width)
-                for h in range(other.shape[1]):
-                    here, there = i * wide + h * width, j * wide + h * width
-                    add_product(sums, here, gate, 0, other, there, width * summed)
-                    add_product(slope, 0, own, here, other, there, width * needed)
-                sigmoid_grad(gate_grads, i * width, slope, 0, gate, 0, width * needed)
-                if edge_grads.shape[0] > 0:
-                    clear(edge_grads, e * width, width)
-                    sigmoid_grad(edge_grads, e * width, slope, 0, gate, 0, width)
+    chunk = take_chunk(counters)
+    while chunk < chunks:
+        first, last = rows_of(indptr, chunk, chunks)
+        _rows(
+            first, last, indptr, ends, perm, mine, of_mine, theirs, of_theirs, edge, of_edge,
+            other, own, gate[0], slope, sums, gate_grads, edge_grads,
+        )  # fmt: skip
+        chunk = next_chunk(counters)
 
 
 def gated_sum(

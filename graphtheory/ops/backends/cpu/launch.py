@@ -177,22 +177,6 @@ def next_chunk(counters):
     return _add_one(counters, _NEXT)
 
 
-@njit  # numba forgets what a generator is that it has kept on disk
-def chunks_taken(counters, chunks):
-    """The chunks that a thread does, one after the other."""
-    chunk = take_chunk(counters)
-    while chunk < chunks:
-        yield chunk
-        chunk = next_chunk(counters)
-
-
-@njit
-def rows_taken(counters, indptr, chunks):
-    """The rows that start in each of these chunks: the first, and the one after the last."""
-    for chunk in chunks_taken(counters, chunks):
-        yield rows_of(indptr, chunk, chunks)
-
-
 @njit(cache=True)
 def wait_for(counters, chunks):
     """Wait for the threads that still do one of the first chunks, on which those after depend."""

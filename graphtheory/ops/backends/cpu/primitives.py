@@ -13,7 +13,7 @@ from torch import Tensor
 from graphtheory.ops.backends.cpu import launch
 from graphtheory.ops.backends.cpu.attention import rows
 from graphtheory.ops.backends.cpu.attention.rows import AHEAD, edge_of, first_to_prefetch
-from graphtheory.ops.backends.cpu.launch import part, rows_taken
+from graphtheory.ops.backends.cpu.launch import next_chunk, part, rows_of, take_chunk
 from graphtheory.ops.backends.cpu.memory import empty
 from graphtheory.ops.backends.cpu.vector.lanes import (
     add_hits,
@@ -107,25 +107,33 @@ def aggregate(
     return sums(indptr, indices, weights, value, perm).to(dtype)
 
 
+@part
+def _largest_rows(first, last, indptr, indices, weights, value, out):
+    heads, dim, width = value.shape[1], value.shape[2], value.shape[1] * value.shape[2]
+    prefetched = first_to_prefetch(indptr[first], value)
+    for i in range(first, last):
+        low, high = indptr[i], indptr[i + 1]
+        if low == high:
+            clear(out, i * width, width)
+        for t in range(low, high):
+            while prefetched < min(t + AHEAD, high):
+                prefetch_rows(indices, prefetched, prefetched + AHEAD, value, width)
+                prefetched += AHEAD
+            for h in range(heads):
+                near, far = (i * heads + h) * dim, (indices[t] * heads + h) * dim
+                if t == low:
+                    scale_into(out, near, weights[t, h], value, far, dim)
+                else:
+                    maximum_product_(out, near, weights[t, h], value, far, dim)
+
+
 def largest(counters, chunks, indptr, indices, weights, value, out):
     """Write out[i, h] = the largest of weights[e, h] * value[j, h] over the row; of none 0."""
-    (_, heads, dim), width = value.shape, value.shape[1] * value.shape[2]
-    for first, last in rows_taken(counters, indptr, chunks):
-        prefetched = first_to_prefetch(indptr[first], value)
-        for i in range(first, last):
-            low, high = indptr[i], indptr[i + 1]
-            if low == high:
-                clear(out, i * width, width)
-            for t in range(low, high):
-                while prefetched < min(t + AHEAD, high):
-                    prefetch_rows(indices, prefetched, prefetched + AHEAD, value, width)
-                    prefetched += AHEAD
-                for h in range(heads):
-                    near, far = (i * heads + h) * dim, (indices[t] * heads + h) * dim
-                    if t == low:
-                        scale_into(out, near, weights[t, h], value, far, dim)
-                    else:
-                        maximum_product_(out, near, weights[t, h], value, far, dim)
+    chunk = take_chunk(counters)
+    while chunk < chunks:
+        first, last = rows_of(indptr, chunk, chunks)
+        _largest_rows(first, last, indptr, indices, weights, value, out)
+        chunk = next_chunk(counters)
 
 
 @part
@@ -150,27 +158,38 @@ def _share_rows(first, last, indptr, indices, weights, value, out, grad, share, 
 
 def divide(counters, chunks, indptr, indices, weights, value, out, grad, share, to_weights):
     """Write share[i, h] = grad[i, h] / edges that have out[i, h]; also of weights if wanted."""
-    for first, last in rows_taken(counters, indptr, chunks):
+    chunk = take_chunk(counters)
+    while chunk < chunks:
+        first, last = rows_of(indptr, chunk, chunks)
         _share_rows(first, last, indptr, indices, weights, value, out, grad, share, to_weights)
+        chunk = next_chunk(counters)
+
+
+@part
+def _source_rows(first, last, indptr, targets, perm, weights, value, out, share, to_value):
+    heads, dim, width = value.shape[1], value.shape[2], value.shape[1] * value.shape[2]
+    prefetched = first_to_prefetch(indptr[first], value)
+    for j in range(first, last):
+        low, high = indptr[j], indptr[j + 1]
+        clear(to_value, j * width, width)
+        for t in range(low, high):
+            while prefetched < min(t + AHEAD, high):
+                prefetch_rows(targets, prefetched, prefetched + AHEAD, out, width)
+                prefetch_rows(targets, prefetched, prefetched + AHEAD, share, width)
+                prefetched += AHEAD
+            e = edge_of(perm, t)
+            for h in range(heads):
+                own, i = (j * heads + h) * dim, (targets[t] * heads + h) * dim
+                add_hits(to_value, own, weights[e, h], value, own, out, i, share, i, dim)
 
 
 def gather(counters, chunks, indptr, targets, perm, weights, value, out, share, to_value):
     """Write the gradient of the values: of each source's edges that have the largest value."""
-    (_, heads, dim), width = value.shape, value.shape[1] * value.shape[2]
-    for first, last in rows_taken(counters, indptr, chunks):
-        prefetched = first_to_prefetch(indptr[first], value)
-        for j in range(first, last):
-            low, high = indptr[j], indptr[j + 1]
-            clear(to_value, j * width, width)
-            for t in range(low, high):
-                while prefetched < min(t + AHEAD, high):
-                    prefetch_rows(targets, prefetched, prefetched + AHEAD, out, width)
-                    prefetch_rows(targets, prefetched, prefetched + AHEAD, share, width)
-                    prefetched += AHEAD
-                e = edge_of(perm, t)
-                for h in range(heads):
-                    own, i = (j * heads + h) * dim, (targets[t] * heads + h) * dim
-                    add_hits(to_value, own, weights[e, h], value, own, out, i, share, i, dim)
+    chunk = take_chunk(counters)
+    while chunk < chunks:
+        first, last = rows_of(indptr, chunk, chunks)
+        _source_rows(first, last, indptr, targets, perm, weights, value, out, share, to_value)
+        chunk = next_chunk(counters)
 
 
 def aggregate_max(indptr: Tensor, indices: Tensor, weights: Tensor, value: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from torch import Tensor
 from graphtheory.ops.backends.cpu import launch
 from graphtheory.ops.backends.cpu.attention.rows import AHEAD, FAR, edge_of
 from graphtheory.ops.backends.cpu.gat.attention import columns_loop as sum_by_source
-from graphtheory.ops.backends.cpu.launch import chunks_taken, rows_of, rows_taken
+from graphtheory.ops.backends.cpu.launch import next_chunk, part, rows_of, take_chunk
 from graphtheory.ops.backends.cpu.memory import empty
 from graphtheory.ops.backends.cpu.terms import (
     TILE,
@@ -38,29 +38,45 @@ from graphtheory.ops.backends.cpu.vector.relus import (
 from graphtheory.ops.call import widened
 
 
+@part
+def _sum_rows(first, last, indptr, indices, order, value, features, out):
+    width, far = value.shape[1], value.nbytes > FAR
+    for i in range(first, last):
+        clear(out, i * width, width)
+        for t in range(indptr[i], indptr[i + 1]):
+            if far:
+                prefetch_rows(indices, t + AHEAD, t + AHEAD + 1, value, width)
+            j, e = indices[t] * width, edge_of(order, t) * width
+            add_relu(out, i * width, value, j, features, e, width)
+
+
 def sum_loop(counters, chunks, indptr, indices, order, value, features, out):
     """Write out[i] = the sum over the row of ReLU(value[j] + features[e])."""
+    chunk = take_chunk(counters)
+    while chunk < chunks:
+        first, last = rows_of(indptr, chunk, chunks)
+        _sum_rows(first, last, indptr, indices, order, value, features, out)
+        chunk = next_chunk(counters)
+
+
+@part
+def _grad_rows(first, last, indptr, indices, order, value, features, grad, out):
     width, far = value.shape[1], value.nbytes > FAR
-    for first, last in rows_taken(counters, indptr, chunks):
-        for i in range(first, last):
-            clear(out, i * width, width)
-            for t in range(indptr[i], indptr[i + 1]):
-                if far:
-                    prefetch_rows(indices, t + AHEAD, t + AHEAD + 1, value, width)
-                j, e = indices[t] * width, edge_of(order, t) * width
-                add_relu(out, i * width, value, j, features, e, width)
+    for i in range(first, last):
+        for t in range(indptr[i], indptr[i + 1]):
+            if far:
+                prefetch_rows(indices, t + AHEAD, t + AHEAD + 1, value, width)
+            j, e = indices[t] * width, edge_of(order, t) * width
+            relu_grad(out, e, value, j, features, e, grad, i * width, width)
 
 
 def grad_loop(counters, chunks, indptr, indices, order, value, features, grad, out):
     """Write out[e] = grad[i] where value[j] + features[e] is positive, else 0."""
-    width, far = value.shape[1], value.nbytes > FAR
-    for first, last in rows_taken(counters, indptr, chunks):
-        for i in range(first, last):
-            for t in range(indptr[i], indptr[i + 1]):
-                if far:
-                    prefetch_rows(indices, t + AHEAD, t + AHEAD + 1, value, width)
-                j, e = indices[t] * width, edge_of(order, t) * width
-                relu_grad(out, e, value, j, features, e, grad, i * width, width)
+    chunk = take_chunk(counters)
+    while chunk < chunks:
+        first, last = rows_of(indptr, chunk, chunks)
+        _grad_rows(first, last, indptr, indices, order, value, features, grad, out)
+        chunk = next_chunk(counters)
 
 
 def relu_sum(
@@ -94,23 +110,36 @@ def relu_sum_backward(
     return of_value.to(dtype), of_edges.to(dtype)
 
 
+@part
+def _mapped_sum_rows(
+    first, last, indptr, indices, order, value, features, given, terms, copy, bits, out
+):  # fmt: skip
+    (width, words), step, far = (out.shape[1], bits.shape[1]), terms.shape[1], value.nbytes > FAR
+    clear(out, first * width, (last - first) * width)
+    i, low, end = first, indptr[first], indptr[last]
+    while low < end:
+        high = min(low + TILE, end)
+        write_terms(low, high, features, order, given, copy, width, terms)
+        for e in range(low, high):
+            while indptr[i + 1] <= e:
+                i += 1
+            if far:
+                prefetch_rows(indices, e + AHEAD, e + AHEAD + 1, value, width)
+            j, at = indices[e] * width, (e - low) * step
+            add_relu_signs(out, i * width, bits, e * words, value, j, terms, at, width)
+        low = high
+
+
 def mapped_sum_loop(counters, chunks, indptr, indices, order, value, features, flat, bits, out):
     """Write out[i] = the sum over the row of ReLU(value[j] + term of e), and signs of the sums."""
     given, terms, copy = room_for(flat, out)
-    width, words, step, far = out.shape[1], bits.shape[1], terms.shape[1], value.nbytes > FAR
-    for first, last in rows_taken(counters, indptr, chunks):
-        clear(out, first * width, (last - first) * width)
-        i, end = first, indptr[last]
-        for low in range(indptr[first], end, TILE):
-            high = min(low + TILE, end)
-            write_terms(low, high, features, order, given, copy, width, terms)
-            for e in range(low, high):
-                while indptr[i + 1] <= e:
-                    i += 1
-                if far:
-                    prefetch_rows(indices, e + AHEAD, e + AHEAD + 1, value, width)
-                j, at = indices[e] * width, (e - low) * step
-                add_relu_signs(out, i * width, bits, e * words, value, j, terms, at, width)
+    chunk = take_chunk(counters)
+    while chunk < chunks:
+        first, last = rows_of(indptr, chunk, chunks)
+        _mapped_sum_rows(
+            first, last, indptr, indices, order, value, features, given, terms, copy, bits, out
+        )
+        chunk = next_chunk(counters)
 
 
 def rows_loop(
@@ -120,10 +149,11 @@ def rows_loop(
     given, sum_grads, _ = room_for(flat, grad)
     (across, found), step = room_to_turn(turned, grad), sum_grads.shape[1]
     (dim, width), words, needed = flat.shape, bits.shape[1], turned.shape[1] > 0
-    for chunk in chunks_taken(counters, chunks):
+    chunk = take_chunk(counters)
+    while chunk < chunks:
         first, last = rows_of(indptr, chunk, chunks)
-        i, end = first, indptr[last]
-        for low in range(indptr[first], end, TILE):
+        i, low, end = first, indptr[first], indptr[last]
+        while low < end:
             high = min(low + TILE, end)
             take_features(low, high, features, order, given)
             for e in range(low, high):
@@ -134,19 +164,29 @@ def rows_loop(
                 low, high, sum_grads, order, given, dim, width, across, needed, found, of_features,
                 of_flat[chunk],
             )  # fmt: skip
+            low = high
+        chunk = next_chunk(counters)
+
+
+@part
+def _sum_columns(first, last, t_indptr, targets, perm, grad, bits, out):
+    (width, words), far = (out.shape[1], bits.shape[1]), grad.nbytes > FAR
+    for j in range(first, last):
+        clear(out, j * width, width)
+        for t in range(t_indptr[j], t_indptr[j + 1]):
+            if far:
+                prefetch_rows(targets, t + AHEAD, t + AHEAD + 1, grad, width)
+                prefetch_rows(perm, t + AHEAD, t + AHEAD + 1, bits, words)
+            add_where(out, j * width, bits, perm[t] * words, grad, targets[t] * width, width)
 
 
 def columns_loop(counters, chunks, t_indptr, targets, perm, grad, bits, out):
     """Pass over sources: the sums of the gradients that the ReLU lets through."""
-    width, words, far = out.shape[1], bits.shape[1], grad.nbytes > FAR
-    for first, last in rows_taken(counters, t_indptr, chunks):
-        for j in range(first, last):
-            clear(out, j * width, width)
-            for t in range(t_indptr[j], t_indptr[j + 1]):
-                if far:
-                    prefetch_rows(targets, t + AHEAD, t + AHEAD + 1, grad, width)
-                    prefetch_rows(perm, t + AHEAD, t + AHEAD + 1, bits, words)
-                add_where(out, j * width, bits, perm[t] * words, grad, targets[t] * width, width)
+    chunk = take_chunk(counters)
+    while chunk < chunks:
+        first, last = rows_of(t_indptr, chunk, chunks)
+        _sum_columns(first, last, t_indptr, targets, perm, grad, bits, out)
+        chunk = next_chunk(counters)
 
 
 def mapped_relu_sum(

@@ -17,14 +17,7 @@ from graphtheory.ops.backends.cpu.attention.rows import (
     softmax_backward_rows,
     softmax_rows,
 )
-from graphtheory.ops.backends.cpu.launch import (
-    chunks_taken,
-    cut,
-    items_of,
-    part,
-    rows_of,
-    rows_taken,
-)
+from graphtheory.ops.backends.cpu.launch import cut, items_of, next_chunk, part, rows_of, take_chunk
 from graphtheory.ops.backends.cpu.vector.lanes import add, clear, dot, prefetch_rows
 from graphtheory.ops.backends.cpu.vector.rows import add_rows, write_dots
 
@@ -128,13 +121,16 @@ def attend(
     The sum of the kept weights[e, h] * features[e] goes to out[i, h]. `one` is 1.
     """
     each = np.empty(weights.shape[1], weights.dtype)
-    for first, end in rows_taken(counters, indptr, chunks):
+    chunk = take_chunk(counters)
+    while chunk < chunks:
+        first, end = rows_of(indptr, chunk, chunks)
         while first < end:
             last = _next_tile(indptr, first, end)
             _dot_rows(first, last, indptr, query, features, order, row, weights)
             softmax_rows(first, last, indptr, weights, bias, bucket, table, scale, weights, each)
             _sum_rows(first, last, indptr, weights, one, p, seed, features, order, row, out)
             first = last
+        chunk = next_chunk(counters)
 
 
 def attend_backward(
@@ -146,7 +142,8 @@ def attend_backward(
     Sums of scale * logits[e, h] * features[e] go to out[i, h]; `grad` is that of `attend`'s sums.
     """
     mean = np.empty(weights.shape[1], weights.dtype)
-    for chunk in chunks_taken(counters, chunks):
+    chunk = take_chunk(counters)
+    while chunk < chunks:
         first, end = rows_of(indptr, chunk, chunks)
         while first < end:
             last = _next_tile(indptr, first, end)
@@ -156,14 +153,22 @@ def attend_backward(
             )
             _sum_rows(first, last, indptr, logits, scale, 0.0, seed, features, order, row, out)
             first = last
+        chunk = next_chunk(counters)
+
+
+@part
+def _grad_chunk(chunk, chunks, indptr, logits, query, scale, weights, grad, p, seed, order, out):
+    begin, end, start, _, last, _ = items_of(indptr, chunk, chunks)
+    for i in range(start, last):
+        low, high = cut(indptr, i, begin, end)
+        _write_grads(i, low, high, logits, query, scale, weights, grad, p, seed, order, out)
 
 
 def feature_grad(
     counters, chunks, indptr, logits, query, scale, weights, grad, p, seed, order, out
 ):
     """Write sum over h of scale * logits[e, h] * query[i, h] + kept weights[e, h] * grad[i, h]."""
-    for chunk in chunks_taken(counters, chunks):
-        begin, end, start, _, last, _ = items_of(indptr, chunk, chunks)
-        for i in range(start, last):
-            low, high = cut(indptr, i, begin, end)
-            _write_grads(i, low, high, logits, query, scale, weights, grad, p, seed, order, out)
+    chunk = take_chunk(counters)
+    while chunk < chunks:
+        _grad_chunk(chunk, chunks, indptr, logits, query, scale, weights, grad, p, seed, order, out)
+        chunk = next_chunk(counters)

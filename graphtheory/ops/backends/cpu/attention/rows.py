@@ -14,13 +14,11 @@ import numpy as np
 from numba import njit
 
 from graphtheory.ops.backends.cpu.launch import (
-    chunks_taken,
     cut,
     items_of,
     next_chunk,
     part,
     rows_of,
-    rows_taken,
     take_chunk,
     wait_for,
 )
@@ -87,21 +85,28 @@ def dot_entries(i, low, high, indices, perm, x, y, out, first):
                 out[e - first, h] = dot(x, at_i, y, at_j, dim)
 
 
+@part
+def _dot_chunk(chunk, chunks, indptr, indices, query, key, out):
+    width = key.shape[1] * key.shape[2]
+    begin, end, start, _, last, low = items_of(indptr, chunk, chunks)
+    prefetched = first_to_prefetch(low, key)
+    for i in range(start, last):
+        low, high = cut(indptr, i, begin, end)
+        while low < high:
+            mid = min(low + AHEAD, high)
+            while prefetched < mid + AHEAD:
+                prefetch_rows(indices, prefetched, prefetched + AHEAD, key, width)
+                prefetched += AHEAD
+            dot_entries(i, low, mid, indices, indices[:0], query, key, out, 0)
+            low = mid
+
+
 def edge_dot(counters, chunks, indptr, indices, query, key, out):
     """Write out[e, h] = <query[i, h], key[j, h]>."""
-    width, none = key.shape[1] * key.shape[2], indices[:0]
-    for chunk in chunks_taken(counters, chunks):
-        begin, end, start, _, last, low = items_of(indptr, chunk, chunks)
-        prefetched = first_to_prefetch(low, key)
-        for i in range(start, last):
-            low, high = cut(indptr, i, begin, end)
-            while low < high:
-                mid = min(low + AHEAD, high)
-                while prefetched < mid + AHEAD:
-                    prefetch_rows(indices, prefetched, prefetched + AHEAD, key, width)
-                    prefetched += AHEAD
-                dot_entries(i, low, mid, indices, none, query, key, out, 0)
-                low = mid
+    chunk = take_chunk(counters)
+    while chunk < chunks:
+        _dot_chunk(chunk, chunks, indptr, indices, query, key, out)
+        chunk = next_chunk(counters)
 
 
 @part
@@ -141,8 +146,11 @@ def softmax_rows(first, last, indptr, logits, bias, bucket, table, scale, out, e
 def softmax(counters, chunks, indptr, logits, bias, bucket, table, scale, out):
     """Write row softmax of scale * logits + bias + table[bucket], if any; of -inf alone zeros."""
     each = np.empty(logits.shape[1], out.dtype)
-    for first, last in rows_taken(counters, indptr, chunks):
+    chunk = take_chunk(counters)
+    while chunk < chunks:
+        first, last = rows_of(indptr, chunk, chunks)
         softmax_rows(first, last, indptr, logits, bias, bucket, table, scale, out, each)
+        chunk = next_chunk(counters)
 
 
 @part
@@ -173,11 +181,13 @@ def softmax_backward_rows(
 def softmax_backward(counters, chunks, indptr, weights, grad, bucket, p, seed, out, tables):
     """Write weights * (g - sum of weights * g by row), g = `grad` of the kept; sums by bucket."""
     mean = np.empty(weights.shape[1], out.dtype)
-    for chunk in chunks_taken(counters, chunks):
+    chunk = take_chunk(counters)
+    while chunk < chunks:
         first, last = rows_of(indptr, chunk, chunks)
         softmax_backward_rows(
             first, last, indptr, weights, grad, bucket, p, seed, out, tables, chunk, mean
         )
+        chunk = next_chunk(counters)
 
 
 @part
@@ -243,19 +253,23 @@ def aggregate(
 
     A chunk adds to the row that starts before it, split_row[chunk], by partial_sum[chunk].
     """
-    for chunk in chunks_taken(counters, chunks):
+    chunk = take_chunk(counters)
+    while chunk < chunks:
         _sum_chunk(
             chunk, chunks, indptr, indices, perm, weights, value, scale, p, seed, out, split_row,
             partial_sum,
         )  # fmt: skip
+        chunk = next_chunk(counters)
 
 
 def merge(counters, chunks, split_row, partial_sum, out):
     """Add the partial sums to their rows, in the order of the chunks."""
     width, one = out.shape[1] * out.shape[2], out.dtype.type(1)
-    for chunk in chunks_taken(counters, chunks):
+    chunk = take_chunk(counters)
+    while chunk < chunks:
         if split_row[chunk] >= 0:
             add(out, split_row[chunk] * width, one, partial_sum, chunk * width, width)
+        chunk = next_chunk(counters)
 
 
 @part
@@ -280,10 +294,27 @@ def whole_forward(
 ):  # fmt: skip
     """Write the weights of the edges and the sums of the values; `one` is 1."""
     each = np.empty(weights.shape[1], out.dtype)
-    for first, last in rows_taken(counters, indptr, chunks):
+    chunk = take_chunk(counters)
+    while chunk < chunks:
+        first, last = rows_of(indptr, chunk, chunks)
         _dot_rows(first, last, indptr, indices, query, key, weights)
         softmax_rows(first, last, indptr, weights, bias, bucket, table, scale, weights, each)
         sum_rows(first, last, indptr, indices, weights, one, p, seed, value, out)
+        chunk = next_chunk(counters)
+
+
+@part
+def _sum_sources(
+    chunk, chunks, t_indptr, targets, perm, query, grad, logits, weights, scale, one, p, seed,
+    of_key, of_value,
+):  # fmt: skip
+    size, (first, last) = query.shape[1] * query.shape[2], rows_of(t_indptr, chunk, chunks)
+    for j in range(first, last):
+        low, high = t_indptr[j], t_indptr[j + 1]
+        clear(of_key, j * size, size)
+        clear(of_value, j * size, size)
+        add_entries(of_key, j, low, high, targets, perm, logits, scale, 0.0, seed, query, 0)
+        add_entries(of_value, j, low, high, targets, perm, weights, one, p, seed, grad, 0)
 
 
 def whole_backward(
@@ -291,7 +322,7 @@ def whole_backward(
     bucket, scale, one, p, seed, logits, of_query, tables, of_key, of_value,
 ):  # fmt: skip
     """Write gradients of logits, query and chunks' tables; then of key and value if wanted."""
-    mean, size = np.empty(weights.shape[1], logits.dtype), query.shape[1] * query.shape[2]
+    mean = np.empty(weights.shape[1], logits.dtype)
     chunk = take_chunk(counters)
     while chunk < chunks:
         first, last = rows_of(indptr, chunk, chunks)
@@ -303,11 +334,8 @@ def whole_backward(
         chunk = next_chunk(counters)
     wait_for(counters, chunks)
     while chunk < 2 * chunks and t_indptr.shape[0] > 0:
-        first, last = rows_of(t_indptr, chunk - chunks, chunks)
-        for j in range(first, last):
-            low, high = t_indptr[j], t_indptr[j + 1]
-            clear(of_key, j * size, size)
-            clear(of_value, j * size, size)
-            add_entries(of_key, j, low, high, targets, perm, logits, scale, 0.0, seed, query, 0)
-            add_entries(of_value, j, low, high, targets, perm, weights, one, p, seed, grad, 0)
+        _sum_sources(
+            chunk - chunks, chunks, t_indptr, targets, perm, query, grad, logits, weights, scale,
+            one, p, seed, of_key, of_value,
+        )  # fmt: skip
         chunk = next_chunk(counters)

@@ -21,7 +21,7 @@ from graphtheory.ops.backends.cpu.attention.rows import (
     first_to_prefetch,
     kept,
 )
-from graphtheory.ops.backends.cpu.launch import chunks_taken, cut, items_of, part
+from graphtheory.ops.backends.cpu.launch import cut, items_of, next_chunk, part, take_chunk
 from graphtheory.ops.backends.cpu.vector.lanes import (
     add,
     clear,
@@ -155,17 +155,20 @@ def forward(
 ):  # fmt: skip
     """Write the means of the values and the softmax statistics; parts of rows: `merge_rows`."""
     tile = np.empty((AHEAD + 2, key.shape[1]), out.dtype)
-    for chunk in chunks_taken(counters, chunks):
+    chunk = take_chunk(counters)
+    while chunk < chunks:
         _forward_chunk(
             chunk, chunks, indptr, indices, query, key, value, bias, bucket, table, scale, p, seed,
             stats, out, split_row, partial_sum, partial_stats, tile,
         )  # fmt: skip
+        chunk = next_chunk(counters)
 
 
 def merge_rows(counters, chunks, split_row, partial_sum, partial_stats, stats, out):
     """Add the parts of rows to the first one, in the order of the chunks."""
     heads, dim = out.shape[1], out.shape[2]
-    for chunk in chunks_taken(counters, chunks):
+    chunk = take_chunk(counters)
+    while chunk < chunks:
         i = split_row[chunk]
         if i >= 0:
             for h in range(heads):
@@ -179,6 +182,7 @@ def merge_rows(counters, chunks, split_row, partial_sum, partial_stats, stats, o
                 stats[i, 1, h] = mine * stats[i, 1, h] + other * partial_stats[chunk, 1, h]
             if chunk + 1 == chunks or split_row[chunk + 1] != i:
                 _end_row(i, stats, out)
+        chunk = next_chunk(counters)
 
 
 @njit(inline="always")
@@ -260,12 +264,14 @@ def by_target(
     """Write the gradient of the query and row statistics; parts of rows: `merge_queries`."""
     size = AHEAD, key.shape[1]
     tile, grad_tile = np.empty(size, grad.dtype), np.empty(size, grad.dtype)
-    for chunk in chunks_taken(counters, chunks):
+    chunk = take_chunk(counters)
+    while chunk < chunks:
         _target_chunk(
             chunk, chunks, indptr, indices, query, key, value, grad, stats, bias, bucket, table,
             scale, p, seed, of_query, row_stats, rest, split_row, partial_sum, partial_rest,
             partial_stats, tile, grad_tile,
         )  # fmt: skip
+        chunk = next_chunk(counters)
 
 
 def merge_queries(
@@ -274,8 +280,8 @@ def merge_queries(
 ):  # fmt: skip
     """Add the parts of rows to the first one, in the order of the chunks."""
     (_, heads, dim), one, start = partial_sum.shape, partial_sum.dtype.type(1), 0
-    width = heads * dim
-    for chunk in chunks_taken(counters, chunks):
+    chunk, width = take_chunk(counters), heads * dim
+    while chunk < chunks:
         i = split_row[chunk]
         if i >= 0:
             if split_row[chunk - 1] != i:
@@ -285,6 +291,7 @@ def merge_queries(
             add(row_stats, (3 * i + 2) * heads, one, partial_stats, (3 * chunk + 2) * heads, heads)
             if chunk + 1 == chunks or split_row[chunk + 1] != i:
                 _end_query(of_query, rest, row_stats, i, start, stats, scale)
+        chunk = next_chunk(counters)
 
 
 @njit(inline="always")
@@ -369,9 +376,11 @@ def by_source(
     """Write the gradients of key, value and, if wanted, of the logits, and a table a chunk."""
     size = AHEAD, key.shape[1]
     tile, grad_tile = np.empty(size, grad.dtype), np.empty(size, grad.dtype)
-    for chunk in chunks_taken(counters, chunks):
+    chunk = take_chunk(counters)
+    while chunk < chunks:
         _source_chunk(
             chunk, chunks, t_indptr, targets, perm, query, key, value, grad, row_stats, bias,
             bucket, table, scale, p, seed, of_key, of_value, of_logits, tables, split_row,
             partial_key, partial_value, tile, grad_tile,
         )  # fmt: skip
+        chunk = next_chunk(counters)

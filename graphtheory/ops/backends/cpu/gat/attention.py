@@ -20,14 +20,7 @@ from graphtheory.ops.backends.cpu.attention.rows import (
     softmax_rows,
     sum_rows,
 )
-from graphtheory.ops.backends.cpu.launch import (
-    next_chunk,
-    part,
-    rows_of,
-    rows_taken,
-    take_chunk,
-    wait_for,
-)
+from graphtheory.ops.backends.cpu.launch import next_chunk, part, rows_of, take_chunk, wait_for
 from graphtheory.ops.backends.cpu.memory import empty, rows_stay_whole
 from graphtheory.ops.backends.cpu.vector.lanes import add, clear, leaky_grad, leaky_sum, scale_into
 from graphtheory.ops.call import widened
@@ -75,10 +68,13 @@ def _grad_rows(
 def scores_loop(counters, chunks, indptr, indices, src_score, dst_score, edge, slope, out):
     """Write out[e, h] = leaky(src_score[j, h] + dst_score[i, h] + edge[e, h])."""
     (dst_score, of_row), (edge, of_edge) = of_none(dst_score, out), of_none(edge, out)
-    for first, last in rows_taken(counters, indptr, chunks):
+    chunk = take_chunk(counters)
+    while chunk < chunks:
+        first, last = rows_of(indptr, chunk, chunks)
         _score_rows(
             first, last, indptr, indices, src_score, dst_score, of_row, edge, of_edge, slope, out
         )
+        chunk = next_chunk(counters)
 
 
 def rows_loop(
@@ -87,11 +83,14 @@ def rows_loop(
     """Replace the gradient of the scores by that of the sums, and add it up by target."""
     (dst_score, of_row), (edge, of_edge) = of_none(dst_score, grad), of_none(edge, grad)
     total = np.empty(grad.shape[1], grad.dtype)
-    for first, last in rows_taken(counters, indptr, chunks):
+    chunk = take_chunk(counters)
+    while chunk < chunks:
+        first, last = rows_of(indptr, chunk, chunks)
         _grad_rows(
             first, last, indptr, indices, src_score, dst_score, of_row, edge, of_edge, slope, grad,
             of_dst_score, total,
         )  # fmt: skip
+        chunk = next_chunk(counters)
 
 
 @part
@@ -105,8 +104,11 @@ def _sum_columns(first, last, t_indptr, perm, grad, out):
 
 def columns_loop(counters, chunks, t_indptr, perm, grad, out):
     """Add up rows of a gradient, by edge, for each source."""
-    for first, last in rows_taken(counters, t_indptr, chunks):
+    chunk = take_chunk(counters)
+    while chunk < chunks:
+        first, last = rows_of(t_indptr, chunk, chunks)
         _sum_columns(first, last, t_indptr, perm, grad, out)
+        chunk = next_chunk(counters)
 
 
 def forward(
@@ -116,13 +118,29 @@ def forward(
     """Whole rows: write the weights of the edges and the sums of the values."""
     one, each = weights.dtype.type(1), np.empty(weights.shape[1], weights.dtype)
     (dst_score, of_row), (edge, of_edge) = of_none(dst_score, weights), of_none(edge, weights)
-    for first, last in rows_taken(counters, indptr, chunks):
+    chunk = take_chunk(counters)
+    while chunk < chunks:
+        first, last = rows_of(indptr, chunk, chunks)
         _score_rows(
             first, last, indptr, indices, src_score, dst_score, of_row, edge, of_edge, slope,
             weights,
         )  # fmt: skip
         softmax_rows(first, last, indptr, weights, nothing, no_bucket, nothing, one, weights, each)
         sum_rows(first, last, indptr, indices, weights, one, p, seed, value, out)
+        chunk = next_chunk(counters)
+
+
+@part
+def _sum_sources(
+    first, last, t_indptr, targets, perm, value, grad, weights, p, seed, edge_grad, of_value
+):  # fmt: skip
+    """The first pass of `backward` over rows first..last-1."""
+    width, one = value.shape[1] * value.shape[2], weights.dtype.type(1)
+    for j in range(first, last):
+        low, high = t_indptr[j], t_indptr[j + 1]
+        dot_entries(j, low, high, targets, perm, value, grad, edge_grad, 0)
+        clear(of_value, j * width, width)
+        add_entries(of_value, j, low, high, targets, perm, weights, one, p, seed, grad, 0)
 
 
 def backward(
@@ -132,16 +150,13 @@ def backward(
 ):  # fmt: skip
     """Whole rows: passes over sources, targets, sources, each needs what the one before wrote."""
     (dst_score, of_row), (edge, of_edge) = of_none(dst_score, edge_grad), of_none(edge, edge_grad)
-    each, width = np.empty(edge_grad.shape[1], edge_grad.dtype), value.shape[1] * value.shape[2]
-    one = weights.dtype.type(1)
+    each = np.empty(edge_grad.shape[1], edge_grad.dtype)
     chunk = take_chunk(counters)
     while chunk < chunks:
         first, last = rows_of(t_indptr, chunk, chunks)
-        for j in range(first, last):
-            low, high = t_indptr[j], t_indptr[j + 1]
-            dot_entries(j, low, high, targets, perm, value, grad, edge_grad, 0)
-            clear(of_value, j * width, width)
-            add_entries(of_value, j, low, high, targets, perm, weights, one, p, seed, grad, 0)
+        _sum_sources(
+            first, last, t_indptr, targets, perm, value, grad, weights, p, seed, edge_grad, of_value
+        )
         chunk = next_chunk(counters)
     wait_for(counters, chunks)
     while chunk < 2 * chunks:

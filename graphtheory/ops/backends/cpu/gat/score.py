@@ -14,7 +14,7 @@ from torch import Tensor
 
 from graphtheory.ops.backends.cpu import launch
 from graphtheory.ops.backends.cpu.attention.rows import AHEAD, FAR
-from graphtheory.ops.backends.cpu.launch import chunks_taken, part, rows_of, rows_taken
+from graphtheory.ops.backends.cpu.launch import next_chunk, part, rows_of, take_chunk
 from graphtheory.ops.backends.cpu.memory import empty
 from graphtheory.ops.backends.cpu.terms import (
     TILE,
@@ -44,8 +44,8 @@ def _score_rows(
 ):  # fmt: skip
     (heads, dim), width, far = att.shape, att.size, source.nbytes > FAR
     step = terms.shape[1] if features.shape[1] > 0 else 0
-    i, end = first, indptr[last]
-    for low in range(indptr[first], end, TILE):
+    i, low, end = first, indptr[first], indptr[last]
+    while low < end:
         high = min(low + TILE, end)
         write_terms(low, high, features, indices[:0], given, copy, width, terms)
         for e in range(low, high):
@@ -59,16 +59,20 @@ def _score_rows(
                 out[e, h] = leaky_dot(
                     slope, source, j + c, target, i * width + c, terms, at + c, att, c, dim
                 )
+        low = high
 
 
 def score_loop(counters, chunks, indptr, indices, source, target, att, features, flat, slope, out):
     """Write out[e, h] = <att[h], leaky(source[j, h] + target[i, h] + term of e)>."""
     given, terms, copy = room_for(flat, out)
-    for first, last in rows_taken(counters, indptr, chunks):
+    chunk = take_chunk(counters)
+    while chunk < chunks:
+        first, last = rows_of(indptr, chunk, chunks)
         _score_rows(
             first, last, indptr, indices, source, target, att, features, slope, given, terms, copy,
             out,
         )  # fmt: skip
+        chunk = next_chunk(counters)
 
 
 @part
@@ -105,12 +109,13 @@ def rows_loop(
     if dim > 0:
         sum_grads, step = terms, terms.shape[1]
     (across, found), ups = room_to_turn(turned, grad), np.zeros(width, grad.dtype)
-    for chunk in chunks_taken(counters, chunks):
+    chunk = take_chunk(counters)
+    while chunk < chunks:
         first, last = rows_of(indptr, chunk, chunks)
         clear(of_target, first * width, (last - first) * width)
         clear(of_att, chunk * width, width)
-        i, end = first, indptr[last]
-        for low in range(indptr[first], end, TILE):
+        i, low, end = first, indptr[first], indptr[last]
+        while low < end:
             high = min(low + TILE, end)
             write_terms(low, high, features, indices[:0], given, copy, width, terms)
             i = _grad_tile(
@@ -122,26 +127,36 @@ def rows_loop(
                     low, high, sum_grads, indices[:0], given, dim, width, across, needed, found,
                     of_features, of_flat[chunk],
                 )  # fmt: skip
+            low = high
+        chunk = next_chunk(counters)
+
+
+@part
+def _sum_columns(first, last, t_indptr, perm, grad, bits, att, slope, ups, out):
+    (heads, dim), width, words, far = att.shape, att.size, bits.shape[1], grad.nbytes > FAR
+    for j in range(first, last):
+        low, high = t_indptr[j], t_indptr[j + 1]
+        clear(out, j * width, width)
+        for t in range(low, high):
+            e = perm[t]
+            if far:
+                prefetch_rows(perm, t + AHEAD, t + AHEAD + 1, grad, heads)
+                prefetch_rows(perm, t + AHEAD, t + AHEAD + 1, bits, words)
+            for h in range(heads):
+                fill(ups, h * dim, grad[e, h], dim)
+            add_by_sign(out, j * width, bits, e * words, ups, 0, slope, width)
+        if low < high:  # of none 0, whatever att is
+            multiply(out, j * width, att, 0, width)
 
 
 def columns_loop(counters, chunks, t_indptr, perm, grad, bits, att, slope, out):
     """Pass over sources: their gradients, from the signs of the sums of their edges."""
-    (heads, dim), width, words, far = att.shape, att.size, bits.shape[1], grad.nbytes > FAR
-    ups = np.zeros(width, out.dtype)
-    for first, last in rows_taken(counters, t_indptr, chunks):
-        for j in range(first, last):
-            low, high = t_indptr[j], t_indptr[j + 1]
-            clear(out, j * width, width)
-            for t in range(low, high):
-                e = perm[t]
-                if far:
-                    prefetch_rows(perm, t + AHEAD, t + AHEAD + 1, grad, heads)
-                    prefetch_rows(perm, t + AHEAD, t + AHEAD + 1, bits, words)
-                for h in range(heads):
-                    fill(ups, h * dim, grad[e, h], dim)
-                add_by_sign(out, j * width, bits, e * words, ups, 0, slope, width)
-            if low < high:  # of none 0, whatever att is
-                multiply(out, j * width, att, 0, width)
+    ups = np.zeros(att.size, out.dtype)
+    chunk = take_chunk(counters)
+    while chunk < chunks:
+        first, last = rows_of(t_indptr, chunk, chunks)
+        _sum_columns(first, last, t_indptr, perm, grad, bits, att, slope, ups, out)
+        chunk = next_chunk(counters)
 
 
 def additive_score(

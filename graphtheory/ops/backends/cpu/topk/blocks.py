@@ -17,7 +17,7 @@ from numba import njit
 from torch import Tensor
 
 from graphtheory.ops.backends.cpu import launch
-from graphtheory.ops.backends.cpu.launch import chunks_taken, rows_taken
+from graphtheory.ops.backends.cpu.launch import next_chunk, rows_of, take_chunk
 from graphtheory.ops.backends.cpu.memory import empty
 from graphtheory.ops.backends.cpu.topk.buckets import SUMS, TOGETHER, settle
 from graphtheory.ops.backends.cpu.topk.row import (
@@ -115,7 +115,9 @@ def first_unit(units, chunk, chunks):
 def edges_loop(counters, chunks, indptr, logits, k, out):
     """Write whether the entry of edge e and head h is chosen in its row."""
     stats = np.empty((1, 1, 3), logits.dtype)
-    for first, last in rows_taken(counters, indptr, chunks):
+    chunk = take_chunk(counters)
+    while chunk < chunks:
+        first, last = rows_of(indptr, chunk, chunks)
         for i in range(first, last):
             low, high = indptr[i], indptr[i + 1]
             x = np.full(whole(high - low), -np.inf, logits.dtype)
@@ -125,6 +127,7 @@ def edges_loop(counters, chunks, indptr, logits, k, out):
                 choose(x, 0, 1, high - low, k, stats, 0, 0)
                 for j in range(high - low):
                     out[low + j, h] = chosen(x, j, stats[0, 0, 0], stats[0, 0, 1])
+        chunk = next_chunk(counters)
 
 
 def forward_loop(
@@ -138,7 +141,8 @@ def forward_loop(
     keys_turned, logits = matrices(together, dim, src, out), matrices(together, rows, src, out)
     planes, step, sums = logits.reshape(together, -1), logits.shape[2], matrix(rows, dim, out)
     columns = np.zeros((len(table), together), out.dtype)
-    for chunk in chunks_taken(counters, chunks):
+    chunk = take_chunk(counters)
+    while chunk < chunks:
         for unit in range(first_unit(units, chunk, chunks), first_unit(units, chunk + 1, chunks)):
             b, head, some = heads_of(unit, heads, together)
             take_table(table, head, some, columns)
@@ -162,6 +166,7 @@ def forward_loop(
                     multiply(logits[g], values[g], sums, n, src, dim, False)
                     for i in range(n):
                         give(sums, i, 1, stats[first + i, h, 3], out, first + i, h)
+        chunk = next_chunk(counters)
 
 
 def backward_loop(
@@ -181,7 +186,8 @@ def backward_loop(
     of_planes = grads.reshape(together, -1)
     columns = np.zeros((len(table), together), grad.dtype)
     of_columns = np.zeros((tables.shape[1], SUMS, together), grad.dtype)
-    for chunk in chunks_taken(counters, chunks):
+    chunk = take_chunk(counters)
+    while chunk < chunks:
         if tables.shape[0] > 0:
             tables[chunk] = 0
         for unit in range(first_unit(units, chunk, chunks), first_unit(units, chunk + 1, chunks)):
@@ -222,6 +228,7 @@ def backward_loop(
                 give(of_values[g], 0, src, one, of_value, b * src, head + g)
             if tables.shape[0] > 0:
                 settle(of_columns, some, tables[chunk], head)
+        chunk = next_chunk(counters)
 
 
 def heads_together(blocks: Sequence[int], query: Tensor, table: Tensor) -> int:
