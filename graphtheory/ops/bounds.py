@@ -65,10 +65,11 @@ def check_arguments(neighborhood: Neighborhood, words: str, **tensors: object) -
             )
         if tensor.device != neighborhood.indices.device:
             check_device(name, tensor, neighborhood)
-        first = next(iter(tensors))
-        if same and tensor.dtype != tensors[first].dtype:  # type: ignore[attr-defined]
-            dtype = tensors[first].dtype  # type: ignore[attr-defined]
-            raise TypeError(f"{name}: dtype {tensor.dtype}, expected {dtype} as {first} has")
+        if same:
+            first, like = next(iter(tensors.items()))
+            if tensor.dtype != like.dtype:  # type: ignore[attr-defined]
+                wanted = like.dtype  # type: ignore[attr-defined]
+                raise TypeError(f"{name}: dtype {tensor.dtype}, expected {wanted} as {first} has")
     return sizes
 
 

@@ -36,6 +36,13 @@ def has_kernel(backend: str, name: str) -> bool:
     return hasattr(BACKENDS[backend].kernels, name)
 
 
+def _fake_sums(pointers: int) -> Callable[..., Tensor]:
+    """Sums without values, of the type of the values, by the rows of one of the parts."""
+    return lambda weights, value, parts, backend: value.new_empty(
+        parts[pointers].size(0) - 1, *value.shape[1:]
+    )
+
+
 edge_dot = Operator(
     "graphtheory::edge_dot", "query:NHD key:MHD parts:parts backend:str", ["EH"],
     lambda query, key, parts, backend: BACKENDS[backend].kernels.edge_dot(*parts[:2], query, key),
@@ -45,18 +52,14 @@ _aggregate = Operator(
     lambda weights, value, parts, backend: BACKENDS[backend].kernels.aggregate(
         *parts[:2], weights, value
     ),
-    lambda weights, value, parts, backend: value.new_empty(
-        parts[0].size(0) - 1, *value.shape[1:]
-    ),
+    _fake_sums(0),
 )  # fmt: skip
 _by_source = Operator(
     "graphtheory::aggregate_by_source", "weights:EH value:NHD parts:parts backend:str", ["MHD"],
     lambda weights, value, parts, backend: BACKENDS[backend].kernels.aggregate(
         *parts[2:4], weights, value, parts[4]
     ),
-    lambda weights, value, parts, backend: value.new_empty(
-        parts[2].size(0) - 1, *value.shape[1:]
-    ),
+    _fake_sums(2),
 )  # fmt: skip
 _edge_softmax = Operator(
     "graphtheory::edge_softmax", "logits:EH parts:parts backend:str", ["EH"],

@@ -49,7 +49,7 @@ def kept_with_graph(
     @wraps(compute)
     def known(graph: Neighborhood) -> Found:
         ids = graph.check_unchanged()
-        held = state_of(*[t for t in (graph.weight,) if weights and t is not None])
+        held = () if not weights or graph.weight is None else state_of(graph.weight)
         if held is None or (weights and ids is None):
             return compute(graph)
         found = kept.get(graph)

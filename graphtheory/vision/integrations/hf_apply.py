@@ -237,10 +237,8 @@ def from_pretrained(kind: Any, folder: str | os.PathLike[str], *args: Any, **opt
 
     def start(self: Any, config: Any, *args: Any, **options: Any) -> None:
         kind.__init__(self, config, *args, **options)
-        for rule in token_rules.decoded(
-            entry
-        ):  # before the weights are loaded: theirs are among them
-            apply(self, rule)
+        for rule in token_rules.decoded(entry):
+            apply(self, rule)  # before the weights are loaded: theirs are among them
 
     parts = {
         "__init__": start, "__module__": kind.__module__, "__qualname__": kind.__qualname__,
