@@ -43,8 +43,9 @@ from graphtheory.lab.datasets.own_graphs import read_graph_file
 FILES, BATCH, MEMORY = 5_000, 500, 12 * 2**30  # of a format; of a child; bytes that a child gets
 SECONDS = 20  # that a file may take
 OUTSIDE = 1234.5
+_KNOWN = {**safe_pickle.MATRICES, **safe_pickle.TENSORS}
 _HOSTILE = [("os", "system"), ("builtins", "exec"), ("builtins", "getattr"), ("posix", "system")]
-_NAMES = [*safe_pickle.KNOWN, *_HOSTILE, ("numpy", "ndarray.__setstate__"), ("torch", "Tensor")]
+_NAMES = [*_KNOWN, *_HOSTILE, ("numpy", "ndarray.__setstate__"), ("torch", "Tensor")]
 _NUMBERS = [0, 1, 2, 3, 7, -1, 255, 2**31, 2**62, -(2**63), True, False, None, 1.5]
 _TYPES = ["i8", "f4", "<f8", "O", "O8", "V8", "M8[ns]", "S4", "i4,f8", "u1", "b1", ">i4", "(2,)i4"]
 
@@ -307,7 +308,7 @@ def _trust_folder(path: Path) -> None:
 Reader = Callable[[Path], Any]
 FORMATS: dict[str, tuple[Callable[..., None], Reader, Reader]] = {
     "pickle": (
-        write_pickle, lambda p: touch(safe_pickle.read(p)),
+        write_pickle, lambda p: touch(safe_pickle.read(p, _KNOWN)),
         lambda p: touch(pickle.loads(p.read_bytes())),
     ),
     "header": (write_header, _use_folder, _trust_folder),

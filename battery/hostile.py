@@ -101,7 +101,7 @@ def _in_a_folder(content: Any, path: Path) -> None:
 
 
 def _unpickle(path: Path) -> Any:
-    return safe_pickle.read(path)
+    return safe_pickle.read(path, safe_pickle.TENSORS)
 
 
 PLACES: dict[str, tuple[Callable[[Any, Path], None], Reader]] = {

@@ -285,7 +285,8 @@ def _zinc(root: Path, info: DatasetInfo) -> Stored:
     """The molecules whose numbers stand in the index files: 12,000 of the published subset."""
     parts = []
     for part in _PARTS:
-        molecules = safe_pickle.read(root / info.folder / f"{part}.pickle")
+        file = root / info.folder / f"{part}.pickle"
+        molecules = safe_pickle.read(file, safe_pickle.TENSORS)
         index = root / info.folder / f"{part}.index"
         chosen = index.read_text().strip().split(",")
         parts.append(_of_rows(index, chosen, partial(_molecule_of, molecules)))
@@ -307,7 +308,7 @@ def superpixels(path: Path) -> list[Data]:
         x, attr, index, y = map(torch.as_tensor, parts)
         return Data(x.float(), index.long(), attr.float(), y.long().view(-1))
 
-    return _of_rows(path, safe_pickle.read(path), read)
+    return _of_rows(path, safe_pickle.read(path, safe_pickle.TENSORS), read)
 
 
 def _joined(parts: list[list[Data]]) -> Stored:

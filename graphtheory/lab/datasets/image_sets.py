@@ -208,7 +208,7 @@ def read_part(family: str, paths: list[Path], part: str) -> Arrays:
         pixels, y = map(read_idx, paths)
         return pixels[:, None], y
     if family == "cifar-pickles":
-        batches = [safe_pickle.read(path) for path in paths]
+        batches = [safe_pickle.read(path, safe_pickle.MATRICES) for path in paths]
         y = np.concatenate([np.asarray(batch["labels"], np.uint8) for batch in batches])
         return np.concatenate([batch["data"].reshape(-1, 3, 32, 32) for batch in batches]), y
     if family == "cifar-jpeg":

@@ -52,7 +52,7 @@ def _part(folder: Path, name: str, part: str) -> Any:
     path = folder / f"ind.{name.lower()}.{part}"
     if part == "test.index":
         return torch.from_numpy(np.loadtxt(path, dtype=np.int64))
-    found = safe_pickle.read(path)
+    found = safe_pickle.read(path, safe_pickle.MATRICES)
     if isinstance(found, dict):
         return found
     return torch.from_numpy(found if isinstance(found, np.ndarray) else found.toarray())

@@ -134,14 +134,21 @@ def _tensor(storage: Any, offset: Any, size: Any, stride: Any, grad: Any, hooks:
     return _Made(flat.as_strided(size, stride, offset))
 
 
-KNOWN: Known = {  # what arrays, sparse matrices and lists by key, and tensors are made of
+# What files of arrays, of sparse matrices and lists by key, and of tensors may name.
+ARRAYS: Known = {
     ("numpy.core.multiarray", "_reconstruct"): _Maker(lambda *_: _Array()),
     ("numpy._core.multiarray", "_reconstruct"): _Maker(lambda *_: _Array()),
     ("numpy", "ndarray"): _Made(),
     ("numpy", "dtype"): _Maker(_Dtype),
+}
+MATRICES: Known = {
+    **ARRAYS,
     ("scipy.sparse.csr", "csr_matrix"): _Csr,
     ("collections", "defaultdict"): _Maker(lambda *_: {}),
     ("__builtin__", "list"): _Made(),
+}
+TENSORS: Known = {
+    **ARRAYS,
     ("torch._utils", "_rebuild_tensor_v2"): _Maker(_tensor),
     ("torch.storage", "_load_from_bytes"): _Maker(_storage),
     ("collections", "OrderedDict"): _Maker(lambda *_: {}),
@@ -233,7 +240,7 @@ class _StorageUnpickler(_Unpickler):
         return _Made((kind.value, count))
 
 
-def read(path: Path, known: Known = KNOWN) -> Any:
+def read(path: Path, known: Known) -> Any:
     """Numbers, text, arrays, matrices, tensors, and lists of these, of the `known` names alone."""
     content = path.read_bytes()
     try:

@@ -22,6 +22,7 @@ from graphtheory.disk import _check_depth, load_tensors
 from graphtheory.lab.datasets import safe_pickle
 from graphtheory.lab.train.checkpoint import _sealed
 
+KNOWN = {**safe_pickle.ARRAYS, **safe_pickle.MATRICES, **safe_pickle.TENSORS}
 MAKE = np.empty(0).__reduce__()[0]
 DENIES = Forged(np.dtype, ("O8", 0, 1), (3, "|", None, None, None, -1, -1, 0))
 
@@ -56,7 +57,7 @@ def tensor(offset: int, size: tuple[int, ...], stride: tuple[int, ...]) -> Forge
 def test_parts_that_do_not_fit_together_are_refused(tmp_path, content, told):
     path = tmp_path / "file.pickle"
     path.write_bytes(pickle.dumps([content], 2))
-    known = safe_pickle.KNOWN | {
+    known = KNOWN | {
         ("_codecs", "encode"): safe_pickle._Maker(lambda text, code: text.encode(code))
     }
     with pytest.raises(pickle.UnpicklingError, match=told.replace("(", r"\(")):
@@ -120,12 +121,13 @@ import sys, pathlib, resource
 from graphtheory.lab.datasets import safe_pickle as s
 from graphtheory.lab.datasets.own_graphs import read_graph_file
 from graphtheory.lab.train import read_checkpoint
+known = {**s.ARRAYS, **s.MATRICES, **s.TENSORS}
 kinds = {"graph": read_graph_file, "checkpoint": read_checkpoint}
 resource.setrlimit(resource.RLIMIT_AS, (16 * 2**30,) * 2)
 for path in sorted(pathlib.Path(sys.argv[1]).iterdir()):
     print(path.name, end=": ", flush=True)
     try:
-        kinds.get(path.stem, s.read)(path)
+        kinds.get(path.stem, lambda path: s.read(path, known))(path)
         print("read", flush=True)
     except Exception as error:
         print("refused,", str(error).replace("\\n", " "), flush=True)
@@ -178,14 +180,14 @@ def test_what_a_file_is_refused_for_does_not_stay(tmp_path):
     for name in ("attributes of a function", "attributes of a class"):
         (tmp_path / "file").write_bytes(STREAMS[name][0])
         with pytest.raises(pickle.UnpicklingError):
-            safe_pickle.read(tmp_path / "file")
+            safe_pickle.read(tmp_path / "file", KNOWN)
     for made in (torch.arange(6).view(2, 3).t(), torch.zeros(0, 2), torch.ones(3).double()):
         (tmp_path / "file").write_bytes(pickle.dumps([made, made]))
-        found = safe_pickle.read(tmp_path / "file")
+        found = safe_pickle.read(tmp_path / "file", KNOWN)
         assert torch.equal(found[0], made) and found[0] is found[1] and found[0].dtype == made.dtype
     array = np.asfortranarray(np.arange(6.0).reshape(2, 3))
     (tmp_path / "file").write_bytes(pickle.dumps({"a": array, 3: (array.astype(">i4"), 1.5)}))
-    found = safe_pickle.read(tmp_path / "file")
+    found = safe_pickle.read(tmp_path / "file", KNOWN)
     assert np.array_equal(found["a"], array) and np.array_equal(found[3][0], array)
 
 
@@ -199,7 +201,7 @@ def test_a_matrix_with_columns_out_of_range_is_refused(tmp_path):
     made = b"\x80\x04cscipy.sparse.csr\ncsr_matrix\n)\x81" + stream[2:-1] + b"b."
     (tmp_path / "file").write_bytes(made)
     with pytest.raises(pickle.UnpicklingError, match="ValueError"):
-        safe_pickle.read(tmp_path / "file")
+        safe_pickle.read(tmp_path / "file", KNOWN)
 
 
 @pytest.fixture
@@ -287,3 +289,17 @@ def test_nesting_has_a_limit_of_its_own():
         file = io.BytesIO(b"\x80\x02)" + b"\x85" * depth + b".")
         with pytest.raises(ValueError, match="nested tuples") if refused else nullcontext():
             _check_depth(file)
+
+
+@pytest.mark.parametrize(
+    ("known", "name"),
+    [
+        (safe_pickle.MATRICES, ("torch.storage", "_load_from_bytes")),
+        (safe_pickle.TENSORS, ("scipy.sparse.csr", "csr_matrix")),
+    ],
+)
+def test_a_kind_of_file_may_name_only_what_it_needs(tmp_path, known, name):
+    path = tmp_path / "file.pickle"
+    path.write_bytes(b"c" + "\n".join(name).encode() + b"\n.")
+    with pytest.raises(pickle.UnpicklingError, match=f"{'.'.join(name)} is not part of such a"):
+        safe_pickle.read(path, known)

@@ -49,7 +49,7 @@ def test_hostile_pickles_run_nothing(how: str, tmp_path: Path) -> None:
     for payload in (_Payload(canary, how), [1, {"deep": _Payload(canary, how)}]):
         path.write_bytes(pickle.dumps(payload, protocol=2))
         with pytest.raises(pickle.UnpicklingError, match="is not part of such a file"):
-            safe_pickle.read(path)
+            safe_pickle.read(path, safe_pickle.MATRICES)
         assert not canary.exists()
     pickle.loads(path.read_bytes())  # the payload is real: plain pickle runs it
     assert canary.exists()
@@ -59,16 +59,16 @@ def test_known_module_with_another_name_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "ind.cora.x"
     path.write_bytes(b"cnumpy\nfromfile\n.")
     with pytest.raises(pickle.UnpicklingError, match=r"numpy.fromfile is not part"):
-        safe_pickle.read(path)
+        safe_pickle.read(path, safe_pickle.MATRICES)
 
 
 def test_matrices_and_arrays_of_the_old_format_are_read(tmp_path: Path) -> None:
     matrix = csr_matrix(np.eye(3, dtype=np.float32))
     path = tmp_path / "ind.cora.x"
     path.write_bytes(_pickled_as_in_2016(matrix))
-    assert np.array_equal(safe_pickle.read(path).toarray(), np.eye(3))
+    assert np.array_equal(safe_pickle.read(path, safe_pickle.MATRICES).toarray(), np.eye(3))
     path.write_bytes(_pickled_as_in_2016(np.arange(4)))
-    assert safe_pickle.read(path).tolist() == [0, 1, 2, 3]
+    assert safe_pickle.read(path, safe_pickle.MATRICES).tolist() == [0, 1, 2, 3]
 
 
 def test_an_altered_pickle_is_refused_before_it_is_opened(data_root: Path, tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_a_forged_processed_file_beside_the_raw_ones_is_not_read(
 def pubmed(data_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """PubMed's real files and invented features in the place of the one that is not at hand."""
     shutil.copytree(data_root / "Planetoid_PubMed_partial", tmp_path / RAW)
-    x = safe_pickle.read(tmp_path / RAW / "ind.pubmed.x")
+    x = safe_pickle.read(tmp_path / RAW / "ind.pubmed.x", safe_pickle.MATRICES)
     rows = np.zeros((19_717 - 1000, 500), dtype=np.float32)
     rows[: x.shape[0]] = x.toarray()
     rows[x.shape[0] :, 7] = np.arange(x.shape[0], len(rows))
@@ -117,8 +117,12 @@ def test_pubmed_loads_as_soon_as_its_features_are_there(pubmed: Path) -> None:
     assert data.x.shape == (19_717, 500) and data.num_classes == 3
     assert [int(data[m].sum()) for m in ("train_mask", "val_mask", "test_mask")] == [60, 500, 1000]
     assert torch.equal(data.edge_index, bare.edge_index) and torch.equal(data.y, bare.y)
-    train = torch.from_numpy(safe_pickle.read(pubmed / RAW / "ind.pubmed.x").toarray()).float()
-    test = torch.from_numpy(safe_pickle.read(pubmed / RAW / "ind.pubmed.tx").toarray()).float()
+    train = torch.from_numpy(
+        safe_pickle.read(pubmed / RAW / "ind.pubmed.x", safe_pickle.MATRICES).toarray()
+    ).float()
+    test = torch.from_numpy(
+        safe_pickle.read(pubmed / RAW / "ind.pubmed.tx", safe_pickle.MATRICES).toarray()
+    ).float()
     order = torch.from_numpy(np.loadtxt(pubmed / RAW / "ind.pubmed.test.index", dtype=np.int64))
     assert torch.equal(data.x[:60], train) and torch.equal(data.x[order], test)
     between = data.x[60:18_717]  # known nodes precede the test nodes
