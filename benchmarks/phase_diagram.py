@@ -27,8 +27,8 @@ from graphtheory.lab.bench.rows import Row
 from graphtheory.lab.datasets.embedded import CoreNeighborhoodGraph
 from graphtheory.papers.core_neighborhood import training as core
 from graphtheory.papers.core_neighborhood.training import Graph, Learner
-from graphtheory.papers.grid import side_by_side
 from graphtheory.papers.shallow import ShallowAttention
+from graphtheory.papers.side_by_side import side_by_side
 
 SOURCES = 60
 Draw = Callable[[int], tuple[Tensor, Tensor]]

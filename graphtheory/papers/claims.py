@@ -15,18 +15,10 @@ from statistics import median
 from typing import Any, Literal
 
 from graphtheory.lab.bench.rows import Row
-from graphtheory.papers.figure import Measurements, Verdict, groups, verdict_of
-from graphtheory.papers.stats import (
-    Exponent,
-    Successes,
-    crossing,
-    levels,
-    lowest,
-    means,
-    medians,
-    regression_of,
-    trend,
-)
+from graphtheory.papers import stats
+from graphtheory.papers.figure import Verdict, verdict_of
+from graphtheory.papers.pivot import Measurements, groups
+from graphtheory.papers.stats import Exponent, Successes
 
 
 @dataclass(frozen=True)
@@ -56,7 +48,7 @@ class Crossing:
         for line, value, seed in sorted(trials):
             trial = trials[line, value, seed]
             curve = sorted((at[self.size], at[self.measure]) for at in trial)
-            found = crossing(curve, self.threshold, rising=self.rising, log_x=self.log_size,
+            found = stats.crossing(curve, self.threshold, rising=self.rising, log_x=self.log_size,
                              log_y=self.log_measure)  # fmt: skip
             out[line].setdefault(value, []).append(found)
         return out
@@ -175,7 +167,7 @@ class Power(Claimed):
     # the exponent of every line, or one for each line; nan where none is claimed
     claimed: float | tuple[float, ...]
     # `regression_of` for numbers, or `boundary` for successes
-    fit: Callable[[Any], Exponent | None] = regression_of
+    fit: Callable[[Any], Exponent | None] = stats.regression_of
     least: int = 2  # settings that a verdict needs
     no_law: float = 0.01  # P-value of the fit below which it is no power law
 
@@ -208,13 +200,15 @@ class Trend(Claimed):
 
     # what it does; None where nothing is claimed
     claimed: Literal["rises", "falls", "does not rise", "does not fall"] | None
-    sample: Callable[[Any], Any] = medians  # `medians`, `means` or, of successes, `boundaries`
+    sample: Callable[[Any], Any] = (
+        stats.medians
+    )  # `medians`, `means` or, of successes, `boundaries`
     more: Callable[[Any], str] = lambda numbers: ""  # what else is said of the numbers of a line
 
     def find(self, numbers: Any) -> Any:
         """Correlate the measure of one line with its settings."""
         values = _settings(numbers)
-        return trend(values, self.sample(numbers)) if len(values) > 1 else None
+        return stats.trend(values, self.sample(numbers)) if len(values) > 1 else None
 
     def tell(self, found: Any, place: int, numbers: Any) -> str:
         """The direction beside the claimed one."""
@@ -234,7 +228,7 @@ class Turn(Claimed):
     """A measure first falls and then rises with a letter: it is lowest inside, at neither end."""
 
     highest: bool = False  # whether it first rises and then falls instead
-    sample: Callable[[Any], Any] = medians  # `medians` or, of successes, `boundaries`
+    sample: Callable[[Any], Any] = stats.medians  # `medians` or, of successes, `boundaries`
 
     def find(self, numbers: Any) -> Any:
         """Where it is lowest, or highest."""
@@ -242,7 +236,7 @@ class Turn(Claimed):
         if not values:
             return None
         whole, drawn = self.sample(numbers)
-        return lowest(values, (sign * whole, sign * drawn))
+        return stats.lowest(values, (sign * whole, sign * drawn))
 
     def tell(self, found: Any, place: int, numbers: Any) -> str:
         """Where that is, and how sure it is that this is no end."""
@@ -267,7 +261,7 @@ class Level(Claimed):
 
     def find(self, numbers: Any) -> Any:
         """The size at each setting."""
-        return levels(means(numbers)) if numbers else None
+        return stats.levels(stats.means(numbers)) if numbers else None
 
     def tell(self, found: Any, place: int, numbers: Any) -> str:
         """The sizes beside the bounds."""

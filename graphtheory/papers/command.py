@@ -8,22 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
+from graphtheory.lab.cli import show
 from graphtheory.lab.cli.options import Count, Folder, Name, Whole
-from graphtheory.lab.cli.show import (
-    Command,
-    RefusedError,
-    Screen,
-    at_least,
-    data_root,
-    known,
-    on_interrupt,
-    set_aside,
-    usage_errors,
-    write_json,
-)
+from graphtheory.lab.cli.show import Command, RefusedError, Screen
 
 if TYPE_CHECKING:
-    from graphtheory.papers.figure import Figure, Measurements, Report
+    from graphtheory.papers.figure import Figure, Report
+    from graphtheory.papers.pivot import Measurements
 
 
 @dataclass(frozen=True)
@@ -44,9 +35,9 @@ class Reproduce(Command):
 
     def check(self) -> None:
         """Check the options that need no data."""
-        at_least(1, seeds=self.seeds)
-        at_least(0, seed=self.seed)
-        data_root(self.root)
+        show.at_least(1, seeds=self.seeds)
+        show.at_least(0, seed=self.seed)
+        show.data_root(self.root)
         if not self.figure and not self.list:
             raise RefusedError(
                 "ID: got none, expected one that `graphtheory reproduce --list` prints"
@@ -57,11 +48,11 @@ class Reproduce(Command):
         if self.list:
             _print_list(screen)
             return
-        root = data_root(self.root)
+        root = show.data_root(self.root)
         figure = _figure(self.figure)
         dataset = self._dataset(figure)
         self._refuse(figure)
-        with usage_errors():
+        with show.usage_errors():
             if data := figure.data:
                 from graphtheory.lab.datasets import graphs, image_sets
 
@@ -118,12 +109,12 @@ class Reproduce(Command):
         def tell() -> None:
             screen.note(f"\nFinished runs are in {kept}; the same command with --resume goes on.")
 
-        with usage_errors():
+        with show.usage_errors():
             kept.parent.mkdir(parents=True, exist_ok=True)
             with locked(kept.parent, f".{kept.stem}.lock"):
                 if not self.resume:
-                    set_aside(screen, kept, under_way(kept))
-                with on_interrupt(tell), screen.steps("run") as steps:
+                    show.set_aside(screen, kept, under_way(kept))
+                with show.on_interrupt(tell), screen.steps("run") as steps:
                     return grid.measure(figure.run, steps, kept=kept)
 
 
@@ -134,7 +125,7 @@ def _figure(name: str) -> Figure:
     if (found := index.figure(name)) is not None:
         return found
     every = index.figures()
-    return every[known("ID", name, tuple(every), "graphtheory reproduce --list")]
+    return every[show.known("ID", name, tuple(every), "graphtheory reproduce --list")]
 
 
 def _write(screen: Screen, out: Path, name: str, report: Report, found: dict[str, Any]) -> None:
@@ -147,7 +138,7 @@ def _write(screen: Screen, out: Path, name: str, report: Report, found: dict[str
     here = Environment.here()
     write_csv(out / f"{name}.csv", report.rows, here)
     about = {"command": screen.command, "environment": asdict(here), "verdict": report.verdict}
-    write_json(out / f"{name}.json", about | found)
+    show.write_json(out / f"{name}.json", about | found)
     screen.result({"folder": out, **about, **found})
     if report.picture is not None:
         save(report.picture, out / f"{name}.png")

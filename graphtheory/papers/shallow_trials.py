@@ -11,9 +11,9 @@ from typing import Any, ClassVar, TypeVar
 from graphtheory.lab.bench.rows import Row
 from graphtheory.lab.bench.table import Table
 from graphtheory.papers.claims import Crossing, Level, Power, Trend, exponent_rows, over, reached
-from graphtheory.papers.figure import Measurements, Shown, groups
 from graphtheory.papers.grid import Grid, Measured, axis
 from graphtheory.papers.pictures import needed_picture, phase_diagram, picture_of, step_curves
+from graphtheory.papers.pivot import Measurements, Shown, groups
 from graphtheory.papers.shallow import ShallowAttention
 from graphtheory.papers.stats import Exponent, Successes, boundary, halves, means
 from graphtheory.patterns.draw import derive

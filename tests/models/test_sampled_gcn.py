@@ -184,21 +184,3 @@ def test_it_learns_classes_by_adam_and_predicts_with_the_effective_adjacency() -
     source = nodes.FullGraph(data, sampler, evaluation=Effective(sampler))
     found = of_lab("lab.train.fit").fit(task, source, epochs=60, progress=False)
     assert found.test is not None and found.test > 0.6
-
-
-@pytest.mark.parametrize("fixed", [False, True])
-def test_it_learns_by_algorithm_2(fixed: bool) -> None:
-    data = karate()
-    nb = Compose(AddSelf(), SymmetricNormalize())(Neighborhood.from_edge_index(data.edge_index, 34))
-    y = torch.nn.functional.one_hot(data.y, 4).float()
-    drawn = torch.Generator().manual_seed(0)
-    model = SampledGCN(data.x.size(1), 32, 4, fixed=fixed, dropout=0.1, generator=drawn)
-    start = {name: value.clone() for name, value in model.state_dict().items()}
-    training = of_lab("papers.topology.training")
-    run = training.train_on_samples(
-        model, data.x, y, data.train_mask, nb, DegreeGroups(share=0.9),
-        algorithm=training.Algorithm2(step_size=0.02, outer=3, inner=150), generator=drawn,
-    )  # fmt: skip
-    assert sum(run.losses[-100:]) < 0.6 * sum(run.losses[:100])
-    stayed = {n for n, value in model.state_dict().items() if torch.equal(value, start[n])}
-    assert stayed == ({"B1", "B2", "C"} if fixed else set())

@@ -20,9 +20,10 @@ from graphtheory.papers.chain.errors import (
 )
 from graphtheory.papers.chain.training import Inference, Learner, Probe, one_layer
 from graphtheory.papers.claims import Crossing, exponent_rows, fewer, reached, zeros
-from graphtheory.papers.figure import Figure, Measurements, Pivot, Verdict, groups, small
+from graphtheory.papers.figure import Figure, Verdict, small
 from graphtheory.papers.grid import Grid, Measured, axis
 from graphtheory.papers.pictures import error_curves, picture_of
+from graphtheory.papers.pivot import Measurements, Pivot, groups
 from graphtheory.papers.stats import regression_of
 from graphtheory.patterns.draw import derive
 

@@ -18,18 +18,10 @@ from graphtheory.papers.chain.errors import TrajectoryErrors
 from graphtheory.papers.chain.model import ChainAttention, ChainModel
 from graphtheory.papers.chain.training import MASSES, Learner, Probe
 from graphtheory.papers.claims import reached, size_text
-from graphtheory.papers.figure import (
-    Figure,
-    Measurements,
-    Pivot,
-    Shown,
-    Verdict,
-    at_most,
-    groups,
-    small,
-)
+from graphtheory.papers.figure import Figure, Verdict, small
 from graphtheory.papers.grid import Grid, Measured, axis
 from graphtheory.papers.pictures import step_curves
+from graphtheory.papers.pivot import Measurements, Pivot, Shown, at_most, groups
 from graphtheory.patterns.draw import derive
 
 KINDS = (*MASSES, "own columns")

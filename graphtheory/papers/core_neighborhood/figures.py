@@ -14,9 +14,10 @@ from graphtheory.papers import shallow_trials as phases
 from graphtheory.papers.claims import Level, Trend
 from graphtheory.papers.core_neighborhood import training as core
 from graphtheory.papers.core_neighborhood.training import GCN, GT, Learner
-from graphtheory.papers.figure import Figure, Measurements, Shown, groups, small
+from graphtheory.papers.figure import Figure, small
 from graphtheory.papers.grid import Measured
 from graphtheory.papers.pictures import step_curves
+from graphtheory.papers.pivot import Measurements, Shown, groups
 from graphtheory.papers.shallow import LINEAR, ShallowAttention
 from graphtheory.papers.shallow_trials import Boundary, Speed, ends, seed_of
 from graphtheory.papers.stats import means

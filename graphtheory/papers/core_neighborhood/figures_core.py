@@ -39,16 +39,9 @@ from graphtheory.lab.plot.style import (
 )
 from graphtheory.models import GraphTransformer
 from graphtheory.papers.claims import Level, over
-from graphtheory.papers.figure import (
-    DataSets,
-    Figure,
-    Measurements,
-    Shown,
-    Verdict,
-    groups,
-    verdict_of,
-)
+from graphtheory.papers.figure import DataSets, Figure, Verdict, verdict_of
 from graphtheory.papers.grid import Grid, Measured, axis, unrecorded
+from graphtheory.papers.pivot import Measurements, Shown, groups
 
 
 @styled

@@ -28,18 +28,9 @@ from graphtheory.papers.core_neighborhood.figures_labels import (
     quick_labels,
     show_labels,
 )
-from graphtheory.papers.figure import (
-    DataSets,
-    Figure,
-    Measurements,
-    Shown,
-    Verdict,
-    groups,
-    small,
-    verdict_of,
-    where,
-)
+from graphtheory.papers.figure import DataSets, Figure, Verdict, small, verdict_of
 from graphtheory.papers.grid import Grid, Measured, Progress, axis, unrecorded
+from graphtheory.papers.pivot import Measurements, Shown, groups, where
 from graphtheory.papers.stats import SURE
 
 BIAS, MODEL, CONTROL, MAJORITY = "b", "model", "control", "majority"

@@ -17,8 +17,9 @@ from graphtheory.lab.bench.rows import Row
 from graphtheory.lab.bench.table import Table
 from graphtheory.nn import SPDTransformerConv
 from graphtheory.papers.core_neighborhood.expressiveness import expressiveness_pairs
-from graphtheory.papers.figure import DataSets, Figure, Measurements, Shown, Verdict, groups
+from graphtheory.papers.figure import DataSets, Figure, Verdict
 from graphtheory.papers.grid import Grid, Measured, axis, unrecorded
+from graphtheory.papers.pivot import Measurements, Shown, groups
 from graphtheory.structure import resistance_bucket, resistance_distance, shortest_path_distance
 
 LAYERS, WIDTH, BUCKETS = 4, 16, 256

@@ -21,9 +21,10 @@ from graphtheory.lab.bench.table import mean_spread
 from graphtheory.models.stack import ResidualStack, StackOptions
 from graphtheory.nn import GATConv, GCNConv, SPDTransformerConv
 from graphtheory.nn.conv.pna_conv import PNAConv
-from graphtheory.papers.figure import Figure, Measurements, Pivot, Verdict, small, verdict_of
+from graphtheory.papers.figure import Figure, Verdict, small, verdict_of
 from graphtheory.papers.grid import Grid, Measured, axis
 from graphtheory.papers.pictures import error_curves, picture_of
+from graphtheory.papers.pivot import Measurements, Pivot
 from graphtheory.patterns import AddSelf, Compose, KHop
 
 OURS = "SPD transformer"

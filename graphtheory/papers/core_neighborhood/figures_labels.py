@@ -19,18 +19,10 @@ from graphtheory.lab.bench.table import Table, percent_mean
 from graphtheory.lab.datasets.catalogue import key
 from graphtheory.lab.datasets.graphs import Data
 from graphtheory.lab.zoo import node_models as zoo
-from graphtheory.papers.figure import (
-    DataSets,
-    Figure,
-    Measurements,
-    Shown,
-    Verdict,
-    changed,
-    groups,
-    small,
-)
+from graphtheory.papers.figure import DataSets, Figure, Verdict, changed, small
 from graphtheory.papers.grid import Grid, Measured, axis, unrecorded
 from graphtheory.papers.pictures import value_curves
+from graphtheory.papers.pivot import Measurements, Shown, groups
 
 MODELS = ("gt", "gt-plain", "gcn")
 _QUICK_EPOCHS = 40

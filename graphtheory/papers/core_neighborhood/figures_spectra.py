@@ -12,9 +12,10 @@ from graphtheory.lab.bench.diagnose import MOMENTS
 from graphtheory.lab.bench.rows import Row
 from graphtheory.lab.bench.table import Table
 from graphtheory.lab.datasets.graphs import load_known
-from graphtheory.papers.figure import DataSets, Figure, Measurements, Shown, Verdict, groups
+from graphtheory.papers.figure import DataSets, Figure, Verdict
 from graphtheory.papers.grid import Grid, Measured, unrecorded
 from graphtheory.papers.pictures import log_axis, picture_of, value_curves
+from graphtheory.papers.pivot import Measurements, Shown, groups
 
 DIRECTIONS = 3  # eigenvectors that tables B.1 to B.4 take
 HELD = 0.5  # share that these hold of a class that "a few eigenvectors" represent

@@ -14,8 +14,9 @@ from graphtheory.lab.bench.rows import Row
 from graphtheory.lab.bench.table import Table
 from graphtheory.lab.datasets.graphs import load_known
 from graphtheory.lab.report.diagnosis import NODES, REGIONS, Printed, pictures, share_table
-from graphtheory.papers.figure import DataSets, Figure, Measurements, Shown, Verdict, small
+from graphtheory.papers.figure import DataSets, Figure, Verdict, small
 from graphtheory.papers.grid import Grid, Measured, unrecorded
+from graphtheory.papers.pivot import Measurements, Shown
 
 PRINTED: dict[str, dict[str, Any]] = {
     "Cora": {

@@ -12,17 +12,9 @@ from graphtheory.lab.bench.benchmark import thread_limit
 from graphtheory.lab.bench.config import checked_options, read_options, with_options
 from graphtheory.lab.bench.rows import Environment
 from graphtheory.lab.bench.table import Table
+from graphtheory.lab.cli import show
 from graphtheory.lab.cli.options import kinds
-from graphtheory.lab.cli.show import (
-    RefusedError,
-    Screen,
-    data_root,
-    known,
-    on_interrupt,
-    refuse_earlier,
-    usage_errors,
-    write_json,
-)
+from graphtheory.lab.cli.show import RefusedError, Screen
 from graphtheory.lab.report.page import Page
 from graphtheory.lab.train import CheckpointError, fit
 from graphtheory.papers.fusion import recipe as c
@@ -40,10 +32,10 @@ def learn(asked: Train, screen: Screen) -> None:
     recipe = _recipe(asked)
     named = f"{Path(recipe.dataset).name}-{recipe.encoder}-{recipe.head}-{asked.seed}"
     out = asked.out or Path(f"runs/contrastive-{named}")
-    refuse_earlier(screen, out, asked.resume)
+    show.refuse_earlier(screen, out, asked.resume)
     with (
         screen.working(f"reading {recipe.dataset}"),
-        usage_errors(ValueError, TypeError, OSError, ImportError),
+        show.usage_errors(ValueError, TypeError, OSError, ImportError),
     ):
         run = c.prepare(recipe, asked.seed)
     screen.note(
@@ -52,8 +44,8 @@ def learn(asked: Train, screen: Screen) -> None:
         f"{recipe.temperature:g}, step {recipe.lr:g}"
     )
     with (
-        on_interrupt(lambda: screen.note(f"\nCheckpoint in {out}; --resume goes on from it.")),
-        usage_errors(CheckpointError, OSError),
+        show.on_interrupt(lambda: screen.note(f"\nCheckpoint in {out}; --resume goes on from it.")),
+        show.usage_errors(CheckpointError, OSError),
         thread_limit(asked.threads, None),
     ):
         trained = fit(
@@ -69,15 +61,15 @@ def learn(asked: Train, screen: Screen) -> None:
 
 def _recipe(asked: Train) -> c.ContrastiveRecipe:
     kinds(asked.dataset)
-    recipe = c.recipe_for(asked.dataset, data_root(asked.root), size=asked.image_size)
+    recipe = c.recipe_for(asked.dataset, show.data_root(asked.root), size=asked.image_size)
     heads = c.GRAPH_HEADS if recipe.graph else c.IMAGE_HEADS
-    head = known("--head", asked.head, heads)
+    head = show.known("--head", asked.head, heads)
     encoder = recipe.encoder
     if asked.model != type(asked).model:  # the default is a model of another task
         names = ("gcn",) if recipe.graph else ENCODERS
-        encoder = known("--model", asked.model, names)
+        encoder = show.known("--model", asked.model, names)
     recipe = replace(recipe, head=head, encoder=encoder, epochs=asked.epochs or recipe.epochs)
-    with usage_errors():
+    with show.usage_errors():
         return with_options(recipe, checked_options([recipe], read_options(asked.set)))
 
 
@@ -90,7 +82,7 @@ def _report(
     )
     kept = {"command": screen.command, "recipe": asdict(recipe), "result": found}
     kept["environment"] = asdict(Environment.here())
-    write_json(out / "result.json", kept)
+    show.write_json(out / "result.json", kept)
     with screen.working("report.html"):
         page = contrastive_page(recipe, found, found["history"], seed, screen.command)
         page.save(out / "report.html")

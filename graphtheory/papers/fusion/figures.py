@@ -15,16 +15,7 @@ from graphtheory.lab import plot
 from graphtheory.lab.bench.rows import Row
 from graphtheory.lab.bench.table import Table, percent_spread
 from graphtheory.lab.train import fit
-from graphtheory.papers.figure import (
-    Claim,
-    DataSets,
-    Figure,
-    Measurements,
-    Shown,
-    Verdict,
-    groups,
-    small,
-)
+from graphtheory.papers.figure import Claim, DataSets, Figure, Verdict, small
 from graphtheory.papers.fusion.contrastive import SimCLR
 from graphtheory.papers.fusion.recipe import (
     GRAPH,
@@ -42,6 +33,7 @@ from graphtheory.papers.fusion.recipe import (
 )
 from graphtheory.papers.grid import Cell, Grid, Measured, axis, unrecorded
 from graphtheory.papers.pictures import value_curves
+from graphtheory.papers.pivot import Measurements, Shown, groups
 from graphtheory.papers.stats import student_interval
 
 IMAGES = ("digits", "mnist", "cifar10", "cifar10-jpeg")

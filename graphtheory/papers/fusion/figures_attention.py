@@ -19,13 +19,14 @@ from graphtheory.lab.bench.rows import Row
 from graphtheory.lab.bench.table import Table, mean_spread
 from graphtheory.lab.plot.style import GRAY, Rows, collected, figure_title, order, styled
 from graphtheory.lab.train import fit
-from graphtheory.papers.figure import DataSets, Figure, Measurements, Shown, Verdict, groups, small
+from graphtheory.papers.figure import DataSets, Figure, Verdict, small
 from graphtheory.papers.fusion.contrastive import SimCLR
 from graphtheory.papers.fusion.figures import IMAGES, settle
 from graphtheory.papers.fusion.integrity import class_mass, sharpness, sharpness_of_means
 from graphtheory.papers.fusion.recipe import ContrastiveRecipe, Prepared, prepare, recipe_for
 from graphtheory.papers.grid import Grid, Measured, axis, unrecorded
 from graphtheory.papers.pictures import lines
+from graphtheory.papers.pivot import Measurements, Shown, groups
 from graphtheory.papers.stats import student_interval
 from graphtheory.vision.nn import TransformerHead
 

@@ -13,17 +13,12 @@ from torch.nn.functional import normalize
 
 from graphtheory.lab.bench.rows import Row
 from graphtheory.lab.bench.table import Table
-from graphtheory.papers.figure import Figure, Measurements, Shown, Verdict, groups, small, where
-from graphtheory.papers.fusion.integrity import (
-    Subspaces,
-    cluster_integrity,
-    fusion_weights,
-    growth_bound,
-    noise_bounds,
-    sharpness,
-)
+from graphtheory.papers.figure import Figure, Verdict, small
+from graphtheory.papers.fusion import integrity
+from graphtheory.papers.fusion.integrity import Subspaces
 from graphtheory.papers.grid import Grid, Measured, axis
 from graphtheory.papers.pictures import log_axis, value_curves
+from graphtheory.papers.pivot import Measurements, Shown, groups, where
 from graphtheory.patterns.draw import derive
 
 _SHAPE = ("dim", "clusters", "rank", "per_cluster")
@@ -67,13 +62,13 @@ def _exact(grid: Theorems, model: Subspaces, seed: int) -> dict[str, Any]:
     sample = model.sample(generator)
     x, y = sample.x, sample.y
     try:
-        weights, rho = fusion_weights(x, y)
+        weights, rho = integrity.fusion_weights(x, y)
         one_side = True
     except ValueError:
         one_side = False  # take the greedy search on |x^T u|, which the paper's definition gives
-        greedy = cluster_integrity(x, y, generator, own=True)
+        greedy = integrity.cluster_integrity(x, y, generator, own=True)
         weights, rho = greedy.directions.t()[:, y], greedy.rho
-    paper = cluster_integrity(x, y, generator)
+    paper = integrity.cluster_integrity(x, y, generator)
     projected = x @ weights
     attention = projected @ projected.t()
     same = y[:, None] == y
@@ -90,18 +85,18 @@ def _noisy(grid: Theorems, model: Subspaces, seed: int) -> dict[str, Any]:
     """Sharpness block by block, with the W* of the clean samples, as in the proof of theorem 2."""
     sample = model.sample(_generator(model, seed))
     try:
-        found = fusion_weights(sample.clean, sample.y)
+        found = integrity.fusion_weights(sample.clean, sample.y)
     except ValueError:
         return {"sharpness": [], "rho": 0.0, "separable": False, "bound": None}
     x, sharp = sample.x, []
     for _ in range(grid.layers):
         projected = x @ found.weights
         attention = (projected @ projected.t()).exp()  # without row sums and residual
-        sharp.append(sharpness(attention, sample.y))
+        sharp.append(integrity.sharpness(attention, sample.y))
         x = normalize(attention @ x, dim=1)
     rho = float(found.rho.min())
-    delta, kept, separable = noise_bounds(model.noise, min(rho, 1.0))
-    bound = growth_bound(len(x), delta, kept)._asdict() if separable else None
+    delta, kept, separable = integrity.noise_bounds(model.noise, min(rho, 1.0))
+    bound = integrity.growth_bound(len(x), delta, kept)._asdict() if separable else None
     return {"sharpness": sharp, "rho": rho, "separable": separable, "bound": bound}
 
 

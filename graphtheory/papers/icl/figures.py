@@ -10,33 +10,15 @@ from statistics import fmean
 from typing import Any
 
 from graphtheory.lab.bench.table import mean_spread, percent_spread
-from graphtheory.papers.figure import (
-    Figure,
-    Measurements,
-    Pivot,
-    Shown,
-    Verdict,
-    changed,
-    groups,
-    small,
-    verdict_of,
-)
+from graphtheory.papers.figure import Figure, Verdict, changed, small, verdict_of
 from graphtheory.papers.grid import Grid, Measured, axis
-from graphtheory.papers.icl import gpt
+from graphtheory.papers.icl import gpt, training
 from graphtheory.papers.icl.data import section_6_5, unmet_conditions
 from graphtheory.papers.icl.gpt import GptLearner
 from graphtheory.papers.icl.picture import prompt_errors
-from graphtheory.papers.icl.training import (
-    INSIDE,
-    OUTSIDE,
-    Learner,
-    PromptTest,
-    World,
-    outcomes,
-    train,
-    world,
-)
+from graphtheory.papers.icl.training import INSIDE, OUTSIDE, Learner, PromptTest, World
 from graphtheory.papers.pictures import picture_of
+from graphtheory.papers.pivot import Measurements, Pivot, Shown, groups
 from graphtheory.papers.shallow import LINEAR, ROOT, ShallowAttention
 
 LEARNER = Learner()
@@ -62,8 +44,8 @@ class Errors(Grid):
 
 def errors(grid: Errors, learner: Learner) -> list[Measured]:
     """Error and hinge loss of each test and network."""
-    given = world(learner.relevant, grid.first)
-    model = train(learner, given, grid.seeds, grid.first)
+    given = training.world(learner.relevant, grid.first)
+    model = training.train(learner, given, grid.seeds, grid.first)
     return [
         {"method": learner.name} | test.facts | row
         for test in grid.tests
@@ -73,7 +55,7 @@ def errors(grid: Errors, learner: Learner) -> list[Measured]:
 
 def tested(grid: Any, model: ShallowAttention, given: World, test: PromptTest) -> list[Measured]:
     """Seed, error and hinge loss of each network on `grid.prompts` prompts of a test."""
-    found = outcomes(model, given.test(test), grid.prompts, test.seed(grid.first))
+    found = training.outcomes(model, given.test(test), grid.prompts, test.seed(grid.first))
     return [{"seed": seed} | outcome._asdict() for seed, outcome in enumerate(found, grid.first)]
 
 
@@ -89,7 +71,7 @@ class GptErrors(Errors):
 
 def gpt_errors(grid: GptErrors, learner: GptLearner, seed: int) -> list[Measured]:
     """Error and hinge loss of each test."""
-    given = world(learner.relevant, seed, learner.blocks)
+    given = training.world(learner.relevant, seed, learner.blocks)
     model = gpt.train(learner, given, seed)
     return [
         {"method": learner.name, "seed": seed} | test.facts

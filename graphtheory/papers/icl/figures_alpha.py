@@ -11,28 +11,16 @@ from typing import Any
 
 from graphtheory.lab.bench.table import Table, percent_spread
 from graphtheory.papers.claims import Numbers, Power, exponent_rows, fewer, reached, size_text
-from graphtheory.papers.figure import Figure, Measurements, Pivot, Shown, Verdict, groups, small
+from graphtheory.papers.figure import Figure, Verdict, small
 from graphtheory.papers.grid import Grid, Measured, axis
-from graphtheory.papers.icl.figures import (
-    LARGEST_SUM,
-    LEARNER,
-    SUMS,
-    TEST_OF_E,
-    Errors,
-    GptErrors,
-    errors,
-    gpt_errors,
-    percent,
-    quick,
-    quick_gpt,
-    sum_decides,
-    tested,
-)
+from graphtheory.papers.icl import figures
+from graphtheory.papers.icl.figures import LARGEST_SUM, LEARNER, SUMS, TEST_OF_E, Errors, GptErrors
 from graphtheory.papers.icl.figures_methods import domains
 from graphtheory.papers.icl.gpt import GptLearner
 from graphtheory.papers.icl.picture import prompt_errors
 from graphtheory.papers.icl.training import Learner, PromptTest, train, world
 from graphtheory.papers.pictures import needed_picture, picture_of
+from graphtheory.papers.pivot import Measurements, Pivot, Shown, groups
 from graphtheory.papers.shallow import ShallowAttention
 from graphtheory.papers.stats import Exponent, regression_of
 
@@ -80,7 +68,7 @@ def _contexts(grid: Errors, measured: Measurements) -> dict[str, dict[float, lis
 
 def fewer_contexts(grid: Errors, measured: Measurements) -> Verdict:
     """Figure 6.3b: a larger alpha' needs fewer contexts."""
-    about = f"an error that stays below {percent(ENOUGH)} % needs"
+    about = f"an error that stays below {figures.percent(ENOUGH)} % needs"
     by_domain = _contexts(grid, measured).items()
     told = [f"{name}: {about} " + fewer(of, "contexts", "alpha'") for name, of in by_domain]
     return Verdict(". ".join(told) + ".")
@@ -143,7 +131,7 @@ def growth(grid: Growth, case: Case) -> list[Measured]:
 
     def look(model: ShallowAttention, about: Measured) -> list[Measured]:
         about |= {"alpha": case.alpha}
-        return [about | row for row in tested(grid, model, given, grid.test)]
+        return [about | row for row in figures.tested(grid, model, given, grid.test)]
 
     def watch(step: int, model: ShallowAttention) -> bool:
         if case.length or step % grid.every or not step:
@@ -174,7 +162,7 @@ def _show(grid: Growth, measured: Measurements) -> Shown:
             rows += reached(of, f"{name}, share that gets there", name, {"alpha": alpha})
     alphas = next(iter(sizes.values()))
     table = Table(
-        f"median until the test error is below {percent(grid.threshold)} %",
+        f"median until the test error is below {figures.percent(grid.threshold)} %",
         ["needed", *(f"alpha = {alpha:g}" for alpha in alphas)], lines,
     )  # fmt: skip
     return Shown(table, rows)
@@ -198,7 +186,7 @@ _ALPHAS, _TRAINING = (0.2, 0.3, 0.45, 0.65, 1.0), (1, 2, 3, 5, 8, 12, 18)
 FIGURES = (
     Figure(
         "fig-6-3b", "error over the number of contexts, for several alpha'",
-        Errors((LEARNER,), domains(_SHARES, _LENGTHS)), errors,
+        Errors((LEARNER,), domains(_SHARES, _LENGTHS)), figures.errors,
         Pivot(
             "test error % over the contexts", {"error": "test error"},
             {"domain": "domain", "alpha": "alpha"}, "length", heads=("", "alpha'"), words=2,
@@ -213,11 +201,11 @@ FIGURES = (
                 ),
             ),
         ),
-        _domains_picture(), quick(),
+        _domains_picture(), figures.quick(),
     ),
     Figure(
         "fig-6-3-gpt", "figures 6.3a and 6.3b of one GPT-2-style network, trained for longer",
-        GptErrors((_WIDE,), tuple(dict.fromkeys((*SUMS, *_UP_TO_TRAINING)))), gpt_errors,
+        GptErrors((_WIDE,), tuple(dict.fromkeys((*SUMS, *_UP_TO_TRAINING)))), figures.gpt_errors,
         Pivot(
             "test error %", {"error": "test error"},
             {"domain": "domain", "s_1": "s_1", "alpha": "alpha", "length": "length"},
@@ -229,10 +217,10 @@ FIGURES = (
             note="Mean ± standard deviation over networks.",
         ),
         (
-            lambda grid, measured: sum_decides(grid, _of_sums(measured)),
+            lambda grid, measured: figures.sum_decides(grid, _of_sums(measured)),
             lambda grid, measured: fewer_contexts(grid, _over_contexts(measured)),
         ),
-        _domains_picture(_over_contexts), quick_gpt,
+        _domains_picture(_over_contexts), figures.quick_gpt,
     ),
     Figure(
         "fig-e-1", "prompt length and steps that training needs, over alpha",

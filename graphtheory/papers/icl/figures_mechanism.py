@@ -12,20 +12,13 @@ from torch import Tensor
 
 from graphtheory.lab.bench.rows import Row
 from graphtheory.lab.bench.table import Table, mean_spread
-from graphtheory.papers.figure import Figure, Measurements, Shown, Verdict, groups, verdict_of
+from graphtheory.papers.figure import Figure, Verdict, verdict_of
 from graphtheory.papers.grid import Measured
+from graphtheory.papers.icl import training
 from graphtheory.papers.icl.figures import LARGEST_SUM, LEARNER, Errors, quick
 from graphtheory.papers.icl.picture import prompt_mechanism
-from graphtheory.papers.icl.training import (
-    OUTSIDE,
-    Learner,
-    PromptTest,
-    World,
-    icl_predict,
-    prompts_of,
-    train,
-    world,
-)
+from graphtheory.papers.icl.training import OUTSIDE, Learner, PromptTest, World
+from graphtheory.papers.pivot import Measurements, Shown, groups
 from graphtheory.papers.shallow import ShallowAttention
 
 
@@ -157,7 +150,7 @@ class Dynamics(Errors):
 
 def looks(grid: Dynamics, learner: Learner) -> list[Measured]:
     """Rows of kind "look" (of each test), "neurons" (of each network), "neuron" (of some)."""
-    given = world(learner.relevant, grid.first)
+    given = training.world(learner.relevant, grid.first)
     rows: list[Measured] = []
 
     def watch(step: int, model: ShallowAttention) -> bool:
@@ -168,7 +161,7 @@ def looks(grid: Dynamics, learner: Learner) -> list[Measured]:
             rows.extend({"step": step} | row for row in found)
         return False
 
-    train(learner, given, grid.seeds, grid.first, watch)
+    training.train(learner, given, grid.seeds, grid.first, watch)
     return rows
 
 
@@ -176,9 +169,9 @@ def _look(
     grid: Dynamics, model: ShallowAttention, given: World, test: PromptTest
 ) -> list[Measured]:
     source, rows = given.test(test), []
-    asked = prompts_of(source, grid.seeds, grid.prompts, test.seed(grid.first))
+    asked = training.prompts_of(source, grid.seeds, grid.prompts, test.seed(grid.first))
     ((prompts, columns),) = asked
-    found = icl_predict(model, columns)
+    found = training.icl_predict(model, columns)
     assert found.attention is not None and prompts.pattern is not None
     assert prompts.task is not None
     pattern = prompts.pattern.view(grid.seeds, grid.prompts, -1)

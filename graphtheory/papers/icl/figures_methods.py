@@ -17,31 +17,15 @@ from sklearn.svm import SVC
 from torch import Generator, Tensor
 
 from graphtheory.lab.bench.table import percent_spread
-from graphtheory.papers.figure import (
-    Figure,
-    Measurements,
-    Pivot,
-    Shown,
-    Verdict,
-    groups,
-    small,
-    verdict_of,
-)
+from graphtheory.papers.figure import Figure, Verdict, small, verdict_of
 from graphtheory.papers.grid import Grid, Measured, axis
-from graphtheory.papers.icl import figures
+from graphtheory.papers.icl import figures, training
 from graphtheory.papers.icl.data import all_tasks, training_tasks, uncovered
 from graphtheory.papers.icl.figures import LARGEST_SUM, LEARNER, SMALL, TEST_OF_E, Errors, percent
 from graphtheory.papers.icl.picture import prompt_errors
-from graphtheory.papers.icl.training import (
-    Choose,
-    Learner,
-    PromptTest,
-    icl_predict,
-    prompts_of,
-    train,
-    world,
-)
+from graphtheory.papers.icl.training import Choose, Learner, PromptTest
 from graphtheory.papers.pictures import picture_of
+from graphtheory.papers.pivot import Measurements, Pivot, Shown, groups
 from graphtheory.patterns.draw import derive
 
 LEAST_SQUARES = "least squares"
@@ -111,8 +95,8 @@ def errors(grid: Errors, learner: Learner | Method) -> list[Measured]:
     if not isinstance(learner, Method):
         return figures.errors(grid, learner)
     test, wrong = learner.test, torch.zeros(grid.seeds)
-    source = world(grid.learners[0].relevant, grid.first).test(test)
-    for prompts, _ in prompts_of(source, grid.seeds, grid.prompts, test.seed(grid.first)):
+    source = training.world(grid.learners[0].relevant, grid.first).test(test)
+    for prompts, _ in training.prompts_of(source, grid.seeds, grid.prompts, test.seed(grid.first)):
         answers = context_predictions(learner.method, prompts.x, prompts.y[:, :-1])
         wrong += (~(answers * prompts.answer > 0)).view(grid.seeds, -1).sum(1)
     return [
@@ -228,15 +212,17 @@ def unseen_errors(grid: TaskCounts, relevant: int, beyond: int) -> list[Measured
     """Error of each network on the tasks that it was not trained on."""
     learner, count = replace(grid.learner, relevant=relevant), relevant + beyond
     every = all_tasks(relevant)
-    given = world(relevant, grid.first)._replace(tasks=every)
+    given = training.world(relevant, grid.first)._replace(tasks=every)
     generator = Generator().manual_seed(derive(grid.first, relevant, count))
     trained = torch.stack([chosen_tasks(relevant, count, generator) for _ in range(grid.seeds)])
-    model = train(learner, given, grid.seeds, grid.first, choose=draws_from(trained))
+    model = training.train(learner, given, grid.seeds, grid.first, choose=draws_from(trained))
     source = given.training(grid.test.alpha, grid.test.length)
     generator = Generator().manual_seed(grid.test.seed(grid.first))
     task = draws_from(others(trained, len(every)))(grid.prompts, generator)
     prompts = source.sample(grid.seeds * grid.prompts, generator, task=task)
-    found = icl_predict(model, prompts.columns().unflatten(0, (grid.seeds, -1)), attention=False)
+    found = training.icl_predict(
+        model, prompts.columns().unflatten(0, (grid.seeds, -1)), attention=False
+    )
     answer = prompts.answer.view(grid.seeds, -1)
     hinge = (1 - answer * found.value).clamp(min=0).mean(1).tolist()
     error = found.wrong(answer).float().mean(1).tolist()

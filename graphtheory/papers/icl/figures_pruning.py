@@ -17,21 +17,13 @@ from torch import Generator, Tensor
 from graphtheory.lab.bench.rows import Row
 from graphtheory.lab.bench.table import percent_spread
 from graphtheory.lab.train.contract import check_each
-from graphtheory.papers.figure import (
-    Figure,
-    Measurements,
-    Pivot,
-    Shown,
-    Verdict,
-    groups,
-    verdict_of,
-    where,
-)
+from graphtheory.papers.figure import Figure, Verdict, verdict_of
 from graphtheory.papers.grid import Measured
 from graphtheory.papers.icl.figures import LARGEST_SUM, LEARNER, Errors, quick, tested
 from graphtheory.papers.icl.figures_mechanism import LARGE, large_neurons, neuron_rows
 from graphtheory.papers.icl.picture import pruning_curves
 from graphtheory.papers.icl.training import Learner, PromptTest, train, world
+from graphtheory.papers.pivot import Measurements, Pivot, Shown, groups, where
 from graphtheory.patterns.draw import derive
 
 RULES = ("smallest first", "random", "largest first")

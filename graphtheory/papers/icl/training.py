@@ -13,15 +13,8 @@ from graphtheory.graph import query_stars
 from graphtheory.lab.train.contract import check_each
 from graphtheory.papers.grid import Measured
 from graphtheory.papers.hinge import Algorithm4, HingeBatch, Outcome, descend
-from graphtheory.papers.icl.data import (
-    Patterns,
-    PromptSource,
-    all_tasks,
-    label_embedding,
-    section_6_5,
-    training_tasks,
-    unseen_tasks,
-)
+from graphtheory.papers.icl import data
+from graphtheory.papers.icl.data import Patterns, PromptSource
 from graphtheory.papers.icl.prompts import Prompts
 from graphtheory.papers.shallow import LINEAR, ShallowAttention, Watch, output_scale
 from graphtheory.patterns.draw import derive
@@ -73,10 +66,13 @@ class World(NamedTuple):
     def test(self, asked: PromptTest) -> PromptSource:
         """Prompts of unseen tasks, or of patterns out of the domain with the S_1 asked for."""
         if asked.s_1 is None:
-            patterns, tasks = self.patterns, unseen_tasks(self.tasks, len(self.patterns.relevant))
+            patterns, tasks = (
+                self.patterns,
+                data.unseen_tasks(self.tasks, len(self.patterns.relevant)),
+            )
         else:
-            patterns = self.patterns.combined(section_6_5(asked.s_1), spread=SPREAD_OUTSIDE)
-            tasks = all_tasks(3)
+            patterns = self.patterns.combined(data.section_6_5(asked.s_1), spread=SPREAD_OUTSIDE)
+            tasks = data.all_tasks(3)
         return PromptSource(patterns, tasks, self.labels, asked.alpha, asked.length)
 
 
@@ -89,8 +85,8 @@ def world(relevant: int, seed: int, blocks: int = 1) -> World:
     patterns = Patterns.orthogonal(
         relevant, DIM - relevant, dim=DIM, norm=NORM, spread=SPREAD, generator=generator
     )
-    labels = label_embedding(DIM, generator=generator)
-    return World(patterns, labels, training_tasks(relevant, blocks))
+    labels = data.label_embedding(DIM, generator=generator)
+    return World(patterns, labels, data.training_tasks(relevant, blocks))
 
 
 def prompts_of(

@@ -11,23 +11,14 @@ from typing import Any
 import torch
 
 from graphtheory.papers.claims import Claimed, Power, Trend, Turn
-from graphtheory.papers.figure import Claim, Figure, Measurements, Verdict, groups, small
+from graphtheory.papers.figure import Claim, Figure, Verdict, small
 from graphtheory.papers.grid import Measured
-from graphtheory.papers.mixture import training
-from graphtheory.papers.mixture.mixtures import (
-    SHORT,
-    STEPS,
-    Counted,
-    Mixtures,
-    counting,
-    ends,
-    medians_of_differences,
-    picture_of_laws,
-    show,
-)
+from graphtheory.papers.mixture import mixtures, training
+from graphtheory.papers.mixture.mixtures import SHORT, STEPS, Counted, Mixtures
 from graphtheory.papers.mixture.model import weight_error
 from graphtheory.papers.mixture.training import Learner, Setting
 from graphtheory.papers.pictures import error_curves, step_curves
+from graphtheory.papers.pivot import Measurements, groups
 
 
 def rates(grid: Mixtures, learner: Learner, value: float) -> list[Measured]:
@@ -116,7 +107,7 @@ def _lines(grid: Mixtures, measured: Measurements, title: str) -> Any:
     return error_curves(lines, xlabel=grid.name, title=title, from_zero=False)
 
 
-_quick = small(values=ends, seeds=3)
+_quick = small(values=mixtures.ends, seeds=3)
 
 
 def _figure(
@@ -132,17 +123,17 @@ def _figure(
 ) -> Figure:
     """The same claim of each measure."""
     claims = [claimed(what=what, letter=grid.name, read=read) for read, what in measures.items()]
-    counts = partial(counting, next(iter(measures)))
+    counts = partial(mixtures.counting, next(iter(measures)))
     return Figure(
-        figure, summary, grid, run, partial(show, claims), (*claims, *more, counts),
-        picture or partial(picture_of_laws, claims[0]), quick,
+        figure, summary, grid, run, partial(mixtures.show, claims), (*claims, *more, counts),
+        picture or partial(mixtures.picture_of_laws, claims[0]), quick,
     )  # fmt: skip
 
 
 _rates = partial(
     _figure, run=rates, more=(_straight,),
     quick=small(
-        values=ends, seeds=3, examples=10_000, learners={"steps": lambda steps: steps // 2}
+        values=mixtures.ends, seeds=3, examples=10_000, learners={"steps": lambda steps: steps // 2}
     ),
 )  # fmt: skip
 _risks = partial(
@@ -156,8 +147,8 @@ _risks = partial(
     picture=_lines,
 )
 _RATE = {Counted("rate"): "rate v"}
-_TREND = partial(Trend, sample=medians_of_differences)
-_TURN = partial(Turn, sample=medians_of_differences)
+_TREND = partial(Trend, sample=mixtures.medians_of_differences)
+_TURN = partial(Turn, sample=mixtures.medians_of_differences)
 _BOTH = (Learner(steps=2000), Learner(1.0, 2000, fixed=True))
 _TURNED, _MINOR = Setting(turned=True), Setting(means=(2.0, 0.0), weights=(0.8, 0.2))
 _FRACTIONS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)

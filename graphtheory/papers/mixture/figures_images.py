@@ -15,10 +15,11 @@ from torch import Generator, Tensor, nn
 from graphtheory.lab.bench.rows import Row
 from graphtheory.lab.datasets import image_sets
 from graphtheory.papers.claims import Claimed, Numbers, Trend, Turn
-from graphtheory.papers.figure import DataSets, Figure, Measurements, Shown, Verdict, groups, small
+from graphtheory.papers.figure import DataSets, Figure, Verdict, small
 from graphtheory.papers.grid import Grid, Measured, axis, unrecorded
 from graphtheory.papers.mixture.mixtures import found_table
 from graphtheory.papers.pictures import error_curves
+from graphtheory.papers.pivot import Measurements, Shown, groups
 from graphtheory.patterns.draw import derive
 from graphtheory.vision.models import SmallResNet
 

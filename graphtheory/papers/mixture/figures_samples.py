@@ -15,29 +15,15 @@ from torch import Generator, Tensor
 from graphtheory.lab.bench.rows import Row
 from graphtheory.lab.bench.table import Table
 from graphtheory.papers.claims import Claimed, Power, Trend, Turn
-from graphtheory.papers.figure import Figure, Measurements, Shown, Verdict, groups, small
+from graphtheory.papers.figure import Figure, Verdict, small
 from graphtheory.papers.grid import Measured, axis
-from graphtheory.papers.mixture.mixtures import (
-    SHORT,
-    STEPS,
-    Mixtures,
-    ends,
-    found_rows,
-    found_table,
-    laws,
-)
+from graphtheory.papers.mixture import mixtures, training
+from graphtheory.papers.mixture.mixtures import SHORT, STEPS, Mixtures
 from graphtheory.papers.mixture.model import OneHidden, weight_error
 from graphtheory.papers.mixture.tensor_init import TensorInit
-from graphtheory.papers.mixture.training import (
-    Learner,
-    Setting,
-    Trial,
-    convergence,
-    critical_point,
-    descend,
-    near,
-)
+from graphtheory.papers.mixture.training import Learner, Setting, Trial
 from graphtheory.papers.pictures import phase_diagram, picture_of, step_curves
+from graphtheory.papers.pivot import Measurements, Shown, groups
 from graphtheory.papers.shallow_trials import cells, number
 from graphtheory.papers.stats import Successes, boundaries, boundary, halves
 from graphtheory.patterns.draw import derive
@@ -62,7 +48,7 @@ def spreads(grid: Samples, learner: Learner, value: float, n: int) -> list[Measu
     """
     trials = grid.draw(value, n)
     net = learner.run(learner.start(trials, grid.starts, grid.first), trials)
-    net, _ = critical_point(net, trials)
+    net, _ = training.critical_point(net, trials)
     mean = net.W.mean(1, keepdim=True)
     spread = (net.W - mean).square().sum((2, 3)).mean(1).sqrt().detach()
     return [
@@ -101,13 +87,15 @@ def _show(claim: Claimed, grid: Samples, measured: Measurements) -> Shown:
                 rows.append(Row.of("share of successes", share, "1", **about))
                 for key, what in (("spread", "V_W"), ("off", "distance to W*")):
                     rows.append(Row.of(what, [row[key] for row in cell], "1", **about))
-        rows += found_rows(line, found)
-    return Shown(found_table("examples that trials need", grid.name, grid.places, lines), rows)
+        rows += mixtures.found_rows(line, found)
+    return Shown(
+        mixtures.found_table("examples that trials need", grid.name, grid.places, lines), rows
+    )
 
 
 def _picture(claim: Claimed, grid: Samples, measured: Measurements, title: str) -> Any:
     by = successes(grid, measured)
-    fitted = laws(claim, {name: claim.find(found) for name, found in by.items()})
+    fitted = mixtures.laws(claim, {name: claim.find(found) for name, found in by.items()})
     return phase_diagram(cells(by), fitted, xlabel=grid.name, ylabel="examples", title=title)
 
 
@@ -115,7 +103,7 @@ def _figure(figure: str, summary: str, grid: Samples, claimed: Callable[..., Cla
     claim = claimed(what=_WHAT, letter=grid.name, read=successes)
     return Figure(
         figure, summary, grid, spreads, partial(_show, claim), (claim,), partial(_picture, claim),
-        small(values=ends, counts=slice(1, -1, 2), starts=5, seeds=4),
+        small(values=mixtures.ends, counts=slice(1, -1, 2), starts=5, seeds=4),
     )  # fmt: skip
 
 
@@ -133,7 +121,7 @@ def starting_points(trial: Trial, radius: float, seed: int) -> dict[str, Tensor]
             (PRINTED, TensorInit.printed(neurons)),
         )
     }
-    found[NEAR] = near(trial.teacher, radius, 1, generator)[0]
+    found[NEAR] = training.near(trial.teacher, radius, 1, generator)[0]
     found[FAR] = 5 * torch.randn(trial.teacher.shape, generator=generator).to(trial.teacher)
     return found
 
@@ -144,9 +132,9 @@ def paths(grid: Mixtures, learner: Learner, value: float) -> list[Measured]:
     for seed, trial in zip(grid.trial_seeds, grid.draw(value, grid.examples), strict=True):
         named = starting_points(trial, learner.radius, seed)
         net = OneHidden.of(torch.stack(list(named.values()))[None])
-        looks, weights = descend(learner, net, [trial])
+        looks, weights = training.descend(learner, net, [trial])
         last = weights[-1, 0, list(named).index(NEAR)]
-        minimum, ended = critical_point(OneHidden.of(last[None, None]), [trial])
+        minimum, ended = training.critical_point(OneHidden.of(last[None, None]), [trial])
         end = minimum.W.detach()[0, 0].to(trial.x)
         scale = float(trial.teacher.norm())
         for s, start in enumerate(named):
@@ -155,7 +143,7 @@ def paths(grid: Mixtures, learner: Learner, value: float) -> list[Measured]:
                 {"learner": learner.name, "value": value, "n": grid.examples, "seed": seed,
                  "start": start, "ended": bool(ended),
                  "error": (weight_error(path, trial.teacher) / scale).tolist()}
-                | convergence(looks, weight_error(path, end).double() / scale)
+                | training.convergence(looks, weight_error(path, end).double() / scale)
             )  # fmt: skip
     return rows
 

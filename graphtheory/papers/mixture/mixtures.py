@@ -13,10 +13,11 @@ import torch
 from graphtheory.lab.bench.rows import Row
 from graphtheory.lab.bench.table import Table
 from graphtheory.papers.claims import Claimed, Numbers, Power
-from graphtheory.papers.figure import Measurements, Shown, Verdict, groups
+from graphtheory.papers.figure import Verdict
 from graphtheory.papers.grid import Grid, Measured, axis
 from graphtheory.papers.mixture.training import Learner, Setting, Trial, draw
 from graphtheory.papers.pictures import needed_picture
+from graphtheory.papers.pivot import Measurements, Shown, groups
 from graphtheory.papers.stats import FEWEST_SEEDS, Array, Estimate, Exponent, Minimum, medians
 
 Found = Exponent | Estimate | Minimum

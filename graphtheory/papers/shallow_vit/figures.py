@@ -16,17 +16,10 @@ from graphtheory.lab.bench.table import Table
 from graphtheory.papers import shallow_trials as curves
 from graphtheory.papers import shallow_trials as phases
 from graphtheory.papers.claims import Read, Trend, over
-from graphtheory.papers.figure import (
-    Figure,
-    Measurements,
-    Shown,
-    Verdict,
-    groups,
-    small,
-    verdict_of,
-)
+from graphtheory.papers.figure import Figure, Verdict, small, verdict_of
 from graphtheory.papers.grid import Grid, Measured, axis
 from graphtheory.papers.pictures import error_curves
+from graphtheory.papers.pivot import Measurements, Shown, groups
 from graphtheory.papers.shallow import LINEAR, ShallowAttention
 from graphtheory.papers.shallow_trials import Boundary, Curves, Speed, ends, seed_of
 from graphtheory.papers.shallow_vit import training as tokens

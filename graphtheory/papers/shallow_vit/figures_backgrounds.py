@@ -13,9 +13,10 @@ from graphtheory.lab.bench.rows import Row
 from graphtheory.lab.bench.table import Table, percent_mean
 from graphtheory.lab.datasets.image_sets import Images
 from graphtheory.papers.claims import Crossing, Numbers, Power, Read, Trend, over
-from graphtheory.papers.figure import DataSets, Figure, Measurements, Shown, Verdict, groups, small
+from graphtheory.papers.figure import DataSets, Figure, Verdict, small
 from graphtheory.papers.grid import Grid, Measured, axis, unrecorded
 from graphtheory.papers.pictures import error_curves, picture_of, value_curves
+from graphtheory.papers.pivot import Measurements, Shown, groups
 from graphtheory.papers.shallow_trials import ends
 from graphtheory.papers.shallow_vit import backgrounds as scenes
 from graphtheory.papers.shallow_vit.backgrounds import SCENES, Scene, ScoredViT

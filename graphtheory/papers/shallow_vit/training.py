@@ -12,15 +12,9 @@ from torch import Generator, Tensor
 from graphtheory.graph import Neighborhood, cliques
 from graphtheory.lab.metrics import mass_on
 from graphtheory.lab.train.contract import check_each
+from graphtheory.papers import shallow
 from graphtheory.papers.hinge import Algorithm4, HingeTask, Outcome, train_hinge
-from graphtheory.papers.shallow import (
-    ROOT,
-    PatternStart,
-    ShallowAttention,
-    Watch,
-    orthonormal,
-    output_scale,
-)
+from graphtheory.papers.shallow import ROOT, PatternStart, ShallowAttention, Watch
 from graphtheory.patterns import Compose
 from graphtheory.patterns.draw import derive
 from graphtheory.vision.nn import Keep
@@ -89,7 +83,7 @@ class TokenPatterns:
 
     def patterns(self, generator: Generator) -> Tensor:
         """Draw orthonormal patterns mu, [M, d]."""
-        return orthonormal(self.num_patterns, self.dim, generator)
+        return shallow.orthonormal(self.num_patterns, self.dim, generator)
 
     def sample(self, count: int, mu: Tensor, generator: Generator) -> Sets:
         """Draw `count` sets with the patterns [M, d]; labels alternate, +1 first."""
@@ -201,7 +195,7 @@ class Learner:
         model = ShallowAttention(
             mu.size(2), self.embedding, self.width, trials=len(mu),
             positions=tokens if self.places else 1,
-            scale=output_scale(self.scale, self.width), generator=generator,
+            scale=shallow.output_scale(self.scale, self.width), generator=generator,
         )  # fmt: skip
         PatternStart(self.sigma, self.delta, self.xi)(model, mu, generator)
         return model

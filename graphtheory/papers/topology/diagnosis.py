@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from graphtheory import patterns
 from graphtheory.graph import Neighborhood
 from graphtheory.lab.bench.diagnose import both_ways, load_graph
 from graphtheory.lab.bench.rows import Environment, Row
@@ -19,30 +20,18 @@ from graphtheory.lab.datasets import graphs
 from graphtheory.lab.plot.style import GRAY, look, panels, styled
 from graphtheory.lab.report.page import Page
 from graphtheory.papers.topology import adjacency
-from graphtheory.patterns import (
-    LADIES,
-    AddSelf,
-    Compose,
-    DegreeGroups,
-    FastGCN,
-    GraphSAGE,
-    Pattern,
-    SymmetricNormalize,
-    UniformNodes,
-    effective_adjacency,
-)
 from graphtheory.patterns.degree_groups import Groups
 from graphtheory.patterns.draw import edge_weight
 
-SAMPLERS: dict[str, Callable[[SamplingDiagnosis], Pattern]] = {
+SAMPLERS: dict[str, Callable[[SamplingDiagnosis], patterns.Pattern]] = {
     "degree-groups": lambda s: s.by_degree(symmetric=False),
     "degree-groups-symmetric": lambda s: s.by_degree(symmetric=True),
-    "fastgcn": lambda s: FastGCN(share=s.share),
-    "fastgcn-biased": lambda s: FastGCN(share=s.share, replace=False, unbiased=False),
-    "ladies": lambda s: LADIES(share=s.share),
-    "ladies-normalized": lambda s: LADIES(share=s.share, normalize=True),
-    "graphsage": lambda s: GraphSAGE(s.neighbors),
-    "uniform": lambda s: UniformNodes(share=s.share),
+    "fastgcn": lambda s: patterns.FastGCN(share=s.share),
+    "fastgcn-biased": lambda s: patterns.FastGCN(share=s.share, replace=False, unbiased=False),
+    "ladies": lambda s: patterns.LADIES(share=s.share),
+    "ladies-normalized": lambda s: patterns.LADIES(share=s.share, normalize=True),
+    "graphsage": lambda s: patterns.GraphSAGE(s.neighbors),
+    "uniform": lambda s: patterns.UniformNodes(share=s.share),
 }
 _DEVIATION = "norm of A^s - A*"
 _BIAS = "norm of E[A^s] - A*"
@@ -76,9 +65,9 @@ class SamplingDiagnosis:
         """The data set's name as it is usually written."""
         return graphs.describe(self.dataset).name
 
-    def by_degree(self, *, symmetric: bool) -> DegreeGroups:
+    def by_degree(self, *, symmetric: bool) -> patterns.DegreeGroups:
         """Sampling by degree groups with these options."""
-        return DegreeGroups(
+        return patterns.DegreeGroups(
             self.groups, share=self.share, p_star=self.p_star or 1.0, symmetric=symmetric
         )
 
@@ -91,12 +80,12 @@ class SamplingDiagnosis:
             raise ValueError(f"sampling: got {self.sampling!r}, expected one of {list(SAMPLERS)}")
         pattern = SAMPLERS[self.sampling](self)
         _, _, graph = load_graph(self.name, self.root, self.seed)
-        nb = Compose(AddSelf(), SymmetricNormalize())(both_ways(graph))
+        nb = patterns.Compose(patterns.AddSelf(), patterns.SymmetricNormalize())(both_ways(graph))
         drawn = torch.Generator().manual_seed(self.seed)
         exact = pattern.expected(nb) is not None
         first = 0 if exact else _MORE * self.draws
         draws = first + self.draws
-        found = effective_adjacency(
+        found = patterns.effective_adjacency(
             pattern, nb, draws=first or None, generator=drawn, progress=lambda n: progress(n, draws)
         )
         star = found.neighborhood

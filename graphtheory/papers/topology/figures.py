@@ -15,18 +15,10 @@ from torch import Generator, Tensor
 from graphtheory.lab.bench.rows import Row
 from graphtheory.lab.bench.table import Table, mean_spread
 from graphtheory.papers.claims import Trend, over
-from graphtheory.papers.figure import (
-    Figure,
-    Measurements,
-    Shown,
-    Verdict,
-    at_most,
-    groups,
-    small,
-    verdict_of,
-)
+from graphtheory.papers.figure import Figure, Verdict, small, verdict_of
 from graphtheory.papers.grid import Grid, Measured, axis
 from graphtheory.papers.pictures import error_curves, picture_of
+from graphtheory.papers.pivot import Measurements, Shown, at_most, groups
 from graphtheory.papers.stats import SURE, means
 from graphtheory.papers.topology.adjacency import infinity_norm
 from graphtheory.papers.topology.data import (
@@ -34,12 +26,10 @@ from graphtheory.papers.topology.data import (
     GROUPS,
     DegreeGroupTask,
     Pair,
-    Reading,
     SampledTask,
-    SampledTrials,
-    TrainingOptions,
     pair,
 )
+from graphtheory.papers.topology.training import Reading, SampledTrials, TrainingOptions
 from graphtheory.patterns.draw import derive
 
 MEASURES = {"error": "squared error / variance", "mse": "squared error"}

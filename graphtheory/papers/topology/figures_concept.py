@@ -15,9 +15,10 @@ from graphtheory.graph import Neighborhood
 from graphtheory.lab.bench.table import mean_spread
 from graphtheory.models.sampled_gcn import aggregate_rows
 from graphtheory.papers.claims import Trend, over
-from graphtheory.papers.figure import Figure, Measurements, Pivot, Verdict, groups, small
+from graphtheory.papers.figure import Figure, Verdict, small
 from graphtheory.papers.grid import Grid, Measured, axis
 from graphtheory.papers.pictures import error_curves, picture_of
+from graphtheory.papers.pivot import Measurements, Pivot, groups
 from graphtheory.papers.stats import means
 from graphtheory.papers.topology.data import DegreeGroupTask, Pair, pair
 from graphtheory.papers.topology.figures import PAIRS, lowest_of

@@ -13,7 +13,8 @@ from graphtheory.lab.bench.rows import Row
 from graphtheory.lab.bench.table import Table, percent_spread
 from graphtheory.lab.datasets.catalogue import key
 from graphtheory.lab.plot.style import GRAY, LIGHT, Rows, collected, look, order, panels, styled
-from graphtheory.papers.figure import DataSets, Figure, Measurements, Shown, Verdict, groups
+from graphtheory.papers.figure import DataSets, Figure, Verdict
+from graphtheory.papers.pivot import Measurements, Shown, groups
 from graphtheory.papers.topology.sampling import FULL, MLP, SAMPLERS, Sampling, candidates, scores
 
 _ROW = 0.42  # inches per series

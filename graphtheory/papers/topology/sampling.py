@@ -11,23 +11,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from graphtheory import patterns
 from graphtheory.graph import Neighborhood
 from graphtheory.lab.bench.node_config import NodeRunConfig, load, train_nodes, tuned_config
 from graphtheory.lab.train import FitResult, NodeTask, SampledLayers, fit
 from graphtheory.lab.zoo import node_models as zoo
-from graphtheory.papers.figure import Measurements, groups
 from graphtheory.papers.grid import Grid, Measured, Progress, axis, unrecorded
+from graphtheory.papers.pivot import Measurements, groups
 from graphtheory.papers.topology import adjacency as bounds
-from graphtheory.patterns import (
-    LADIES,
-    Compose,
-    DegreeGroups,
-    Effective,
-    FastGCN,
-    GraphSAGE,
-    Pattern,
-    UniformNodes,
-)
 from graphtheory.patterns.base import layers_on_rows
 from graphtheory.patterns.importance import column_norms
 
@@ -62,7 +53,7 @@ class NeighborUse(NamedTuple):
 
 
 def neighbor_use(
-    pattern: Pattern, adjacency: Neighborhood, seeds: Tensor, layers: int, draws: int
+    pattern: patterns.Pattern, adjacency: Neighborhood, seeds: Tensor, layers: int, draws: int
 ) -> NeighborUse:
     """Mean over batches of the labeled nodes `seeds`."""
     generator = torch.Generator().manual_seed(0)
@@ -76,19 +67,19 @@ def neighbor_use(
 
 def fitted(
     name: str, variant: str, adjacency: Neighborhood, seeds: Tensor, layers: int, budget: float
-) -> Pattern:
+) -> patterns.Pattern:
     """The sampler whose layers use a share `budget` of the neighbors, as nearly as its size allows.
 
     The name is one of `SAMPLERS`, the variant one of its; `seeds` are the labeled nodes of a batch.
     """
 
-    def used(pattern: Pattern) -> float:
+    def used(pattern: patterns.Pattern) -> float:
         return neighbor_use(pattern, adjacency, seeds, layers, _DRAWS).neighbors
 
     if name == "GraphSAGE":
-        found = [GraphSAGE(1)]
+        found = [patterns.GraphSAGE(1)]
         while used(found[-1]) < budget and len(found) < _MOST:
-            found.append(GraphSAGE(len(found) + 1))
+            found.append(patterns.GraphSAGE(len(found) + 1))
         return min(found[-2:], key=lambda pattern: abs(used(pattern) - budget))
     make = _sized(name, variant, adjacency)
     low, high = 1e-4, 1.0
@@ -98,15 +89,15 @@ def fitted(
     return make((low * high) ** 0.5)
 
 
-def _sized(name: str, variant: str, adjacency: Neighborhood) -> Callable[[float], Pattern]:
+def _sized(name: str, variant: str, adjacency: Neighborhood) -> Callable[[float], patterns.Pattern]:
     """Share of the nodes -> the sampler of that size."""
     if name == "FastGCN":
-        return lambda size: FastGCN(share=size, replace=False)
+        return lambda size: patterns.FastGCN(share=size, replace=False)
     if name == "LADIES":
-        return lambda size: LADIES(share=size, replace=False, normalize=variant != "")
+        return lambda size: patterns.LADIES(share=size, replace=False, normalize=variant != "")
     if name == "uniform nodes":
-        return lambda size: UniformNodes(share=size)
-    group, sizes, *_ = DegreeGroups(_GROUPS).groups_of(adjacency)
+        return lambda size: patterns.UniformNodes(share=size)
+    group, sizes, *_ = patterns.DegreeGroups(_GROUPS).groups_of(adjacency)
     degree = bounds.group_degrees(adjacency, group)
     relative = torch.ones_like(degree)
     if variant == LEAST:
@@ -117,7 +108,7 @@ def _sized(name: str, variant: str, adjacency: Neighborhood) -> Callable[[float]
     if name.endswith("p*"):
         p_star = 1 / bounds.psi(degree, sizes)
         p_star /= p_star[group[adjacency.indices]].mean()
-    return lambda size: DegreeGroups(
+    return lambda size: patterns.DegreeGroups(
         _GROUPS, share=tuple((size * relative).tolist()), p_star=tuple(p_star.tolist())
     )
 
@@ -267,7 +258,7 @@ def _on_samples(
     adjacency = whole(Neighborhood.from_edge_index(data.edge_index, data.x.size(0)))
     labeled = data.train_mask.nonzero().flatten()
     sampler = fitted(one.sampler, one.variant, adjacency, labeled, network.layers, one.budget)
-    pattern = Compose(whole, sampler)
+    pattern = patterns.Compose(whole, sampler)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = zoo.build("gcn", network, num_features=data.x.size(1), num_classes=classes)
@@ -276,7 +267,9 @@ def _on_samples(
     found = fit(task, batches, epochs=epochs, patience=patience, seed=seed, progress=False)
     star = None
     if pattern.effective(batches.graph) is not None:
-        seen = replace(batches.evaluation_batch(), neighborhood=Effective(pattern)(batches.graph))
+        seen = replace(
+            batches.evaluation_batch(), neighborhood=patterns.Effective(pattern)(batches.graph)
+        )
         star = task.evaluate(seen).test
     use = neighbor_use(sampler, adjacency, labeled, network.layers, _MEASURED)
     return found, star, use

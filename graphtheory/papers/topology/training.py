@@ -1,275 +1,255 @@
-"""Algorithm 2: SGD with noise on sampled adjacency matrices."""
+"""Networks that learn on samples of their graphs, as in algorithm 2, all of them side by side."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
-from torch.func import functional_call
-from torch.nn.functional import cross_entropy, mse_loss
+from torch import Tensor
 
-from graphtheory.graph import Neighborhood
-from graphtheory.lab.train.contract import check_each
-from graphtheory.lab.train.fit import borrowed_randomness, seed_all
-from graphtheory.models.sampled_gcn import NUM_LAYERS
-from graphtheory.patterns import Compose, Pattern, per_layer
-
-_not_negative = partial(check_each, "0 or more", lambda value: 0 <= value < float("inf"))
+from graphtheory.graph import Neighborhood, union
+from graphtheory.models import SampledGCN
+from graphtheory.models.sampled_gcn import NUM_LAYERS, aggregate_rows, three_layers
+from graphtheory.papers.topology.data import SampledTask
+from graphtheory.patterns import DegreeGroups, FastGCN
+from graphtheory.patterns.draw import edge_weight
 
 
-@dataclass(frozen=True)
-class Perturbation:
-    """Random perturbations that the analysis needs and practice does not; none by default.
+class SampledGCNs:
+    """T networks F of eq. (5.4) on the union of T graphs, for the rows that are asked for.
 
-    Source: Li (2024), section 5.3.3.
+    Differs from T calls of `SampledGCN` in rounding alone: both hidden layers aggregate before they
+    multiply, since few rows are asked for, and add the bias within the product. All tasks have the
+    same numbers of features and outputs, m_1 = m_2 = `width`. The initial parameters are drawn
+    matrix by matrix: W of every network, then V of every network, and so on.
+
+    Attributes:
+        networks: Their parameters.
+        starts: Id of the first node of each graph in the union, and the number of all nodes.
     """
 
-    # standard deviations, 0 or more: of W^rho, which smooths W, and of V^rho
-    sigma_w: float = 0.0
-    sigma_v: float = 0.0
-    signs: bool = False  # multiply the learned changes by a random diagonal matrix Sigma of signs
-    noise: float = 0.0  # standard deviation of the noise that is added to every gradient
-
-    def __post_init__(self) -> None:
-        _not_negative(sigma_w=self.sigma_w, sigma_v=self.sigma_v, noise=self.noise)
-
-
-@dataclass(frozen=True)
-class Regularizers:
-    r""":math:`\lambda_w \|\sqrt{\lambda_t} W\|_{2,4}^4 + \lambda_v \|\sqrt{\lambda_t} V\|_F^2`.
-
-    The first norm is over columns: :math:`\|W\|_{2,4}^4 = \sum_i \|w_i\|_2^4`. None by default.
-
-    Source: Li (2024), eqs. (5.1), (5.11).
-    """
-
-    lambda_w: float = 0.0  # of W, 0 or more
-    lambda_v: float = 0.0  # of V, 0 or more
-
-    def __post_init__(self) -> None:
-        _not_negative(lambda_w=self.lambda_w, lambda_v=self.lambda_v)
-
-    def __call__(self, w: Tensor, v: Tensor, scale: float) -> Tensor:
-        """The two terms of eq. (5.11) for the learned changes W, V and lambda_t = `scale`."""
-        columns = w.square().sum(0)
-        return (
-            self.lambda_w * scale**2 * columns.square().sum()
-            + self.lambda_v * scale * v.square().sum()
+    def __init__(
+        self, tasks: Sequence[SampledTask], width: int, *, fixed: bool, generator: torch.Generator
+    ) -> None:
+        self.x = torch.cat([task.x for task in tasks])
+        self.starts = torch.tensor([0, *(len(task.x) for task in tasks)]).cumsum(0)
+        features, outputs = self.x.size(1), tasks[0].y.size(1)
+        self.networks = [
+            SampledGCN(features, width, outputs, fixed=fixed, generator=torch.Generator())
+            for _ in tasks
+        ]
+        self._w, self._v, self._c, self._b_1, self._b_2 = (
+            [getattr(network, name) for network in self.networks]
+            for name in ("W", "V", "C", "B1", "B2")
         )
+        self._draw(width, fixed, generator)
+
+    @torch.no_grad()
+    def _draw(self, width: int, fixed: bool, generator: torch.Generator) -> None:
+        biases = (self._b_1, self._b_2)
+        for values in (self._w, self._v, self._c, *biases):
+            scale = 1.0 if values is self._c else width**0.5
+            for value in values:
+                value.copy_(torch.randn(value.shape, generator=generator) / scale)
+        if not fixed:
+            for bias in (*self._b_1, *self._b_2):
+                bias.zero_()
+
+    def trained(self) -> list[Tensor]:
+        """The parameters of all networks that are trained."""
+        return [value for network in self.networks for value in network.parameters()]
+
+    def __call__(
+        self,
+        nodes: Tensor,
+        adjacency: Neighborhood,
+        factor: Tensor | None = None,
+        dropout: float = 0.0,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        """Outputs [R, K] of nodes [R] of the union, those of a graph together, graphs in order.
+
+        With the diagonal of P^s [N] as `factor` they are those with A P^s in all three layers;
+        dropout is on both hidden layers.
+        """
+        needed, neighborhoods = [nodes], list[Neighborhood]()
+        for _ in range(NUM_LAYERS):
+            rows = _scaled(adjacency.rows(needed[0]), factor)
+            sources, local = rows.indices.unique(return_inverse=True)
+            needed.insert(0, sources)
+            own = Neighborhood(rows.indptr, local, len(sources), weight=rows.weight, validate=False)
+            neighborhoods.insert(0, own)
+        layers = (
+            partial(self._hidden, self._sizes(needed[1]), self._w, self._b_1),
+            partial(self._hidden, self._sizes(needed[2]), self._v, self._b_2),
+            partial(self._output, self._sizes(needed[2])),
+        )
+        drop = partial(coarse_dropout, probability=dropout, generator=generator)
+        return three_layers(self.x[needed[0]], neighborhoods, layers, drop)
+
+    def _sizes(self, nodes: Tensor) -> list[int]:
+        """How many of these nodes are in each graph."""
+        graph = torch.searchsorted(self.starts, nodes, right=True) - 1
+        return torch.bincount(graph, minlength=len(self.networks)).tolist()
+
+    def _hidden(
+        self, sizes: list[int], weights: list[Tensor], biases: list[Tensor], z: Tensor,
+        neighborhood: Neighborhood,
+    ) -> Tensor:  # fmt: skip
+        """(A Z) W + B, with W and B of each network for its own rows."""
+        parts = zip(aggregate_rows(z, neighborhood).split(sizes), weights, biases, strict=True)
+        return torch.cat([torch.addmm(b, rows, w) for rows, w, b in parts])
+
+    def _output(self, sizes: list[int], z: Tensor, neighborhood: Neighborhood) -> Tensor:
+        """A (Z C), with C of each network for its own rows."""
+        parts = zip(z.split(sizes), self._c, strict=True)
+        return aggregate_rows(torch.cat([rows @ c for rows, c in parts]), neighborhood)
+
+
+def coarse_dropout(value: Tensor, probability: float, generator: torch.Generator | None) -> Tensor:
+    """Dropout with a probability of whole 256ths: eight entries from each random number."""
+    level = round(256 * probability)
+    if level == 0:
+        return value
+    words = torch.empty(value.numel() // 8 + 1, dtype=torch.int64)
+    words.random_(torch.iinfo(torch.int64).min, None, generator=generator)
+    kept = words.view(torch.uint8)[: value.numel()].view_as(value) >= level
+    return value * kept * (256 / (256 - level))
+
+
+def _scaled(rows: Neighborhood, factor: Tensor | None) -> Neighborhood:
+    if factor is None:
+        return rows
+    scale = factor[rows.indices]
+    return rows.replace(weight=edge_weight(rows) * scale).keep(scale != 0)
 
 
 @dataclass(frozen=True)
-class Algorithm2:
-    """The options with which `train_on_samples` trains."""
+class Reading:
+    """How "the learning rate is 1e-3" is read."""
 
-    step_size: float = 1e-3  # eta, above 0 and below 1
-    outer: int = 1  # T, at least 1
-    inner: int = 1000  # T_w steps in each outer loop, at least 1
-    batch_size: int = 5  # labeled nodes per step, at least 1; all of them where there are fewer
-    decay: bool = True  # lambda_{t+1} = (1 - eta) lambda_t; otherwise lambda stays 1
-    # use the same A^s in all three layers; otherwise each layer draws its own
-    one_draw: bool = False
-    perturbation: Perturbation = field(default_factory=Perturbation)  # smoothing, signs and noise
-    # penalties on the learned changes
-    regularizers: Regularizers = field(default_factory=Regularizers)
-
-    def __post_init__(self) -> None:
-        if not 0 < self.step_size < 1:
-            raise ValueError(f"step_size: got {self.step_size}, expected above 0 and below 1")
-        for name in ("outer", "inner", "batch_size"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or value < 1:
-                raise ValueError(f"{name}: got {value!r}, expected a whole number, at least 1")
+    name: str = "SGD"  # in tables and pictures
+    adam: bool = False  # steps of Adam instead of SGD
+    step_size: float = 1e-3  # eta (thesis: 1e-3)
+    # biases, from 0, and C are trained too: the model of practice, not that of the theory
+    everything: bool = False
 
 
-_DEFAULT = Algorithm2()
-Loss = Callable[[Tensor, Tensor], Tensor]
+class TrainingOptions(NamedTuple):
+    """How all networks are trained."""
+
+    width: int  # m_1 = m_2
+    steps: int  # how many
+    batch_size: int = 5  # labeled nodes per step
+    dropout: float = 0.4  # on both hidden layers
+    reading: Reading = Reading()  # optimizer, step size and what is trained
 
 
-class SampledRun(NamedTuple):
-    """What a run of `train_on_samples` gives."""
+class SampledTrials:
+    r"""T networks F of eq. (5.4), each with a graph, targets and samples of its own.
 
-    learned_w: Tensor  # W_T, the learned change of W^(0)
-    learned_v: Tensor  # V_T
-    scale: float  # lambda_(T-1)
-    losses: list[float]  # of every step, on its batch, without penalties
+    .. math:: \min_{W, V}\; \frac{1}{|B| K} \|F_{A^s}(B) - y_B\|_F^2
 
-
-def train_on_samples(
-    model: nn.Module,
-    x: Tensor,
-    y: Tensor,
-    labeled: Tensor,
-    adjacency: Neighborhood,
-    sampler: Pattern | None = None,
-    *,
-    algorithm: Algorithm2 = _DEFAULT,
-    loss: Loss = mse_loss,
-    generator: torch.Generator | None = None,
-) -> SampledRun:
-    r"""Train the weights W and V of a model by SGD, on a new sample of the graph in every step.
-
-    .. math::
-        \min_{W, V}\; L_{\Omega^s}\bigl(\sqrt{\lambda_t}(W^{(0)} + W^\rho + W \Sigma),
-        \sqrt{\lambda_t}(V^{(0)} + V^\rho + \Sigma V)\bigr)
-        + \lambda_w \|\sqrt{\lambda_t} W\|_{2,4}^4 + \lambda_v \|\sqrt{\lambda_t} V\|_F^2
-
-    W^(0) and V^(0) are the model's weights before training; W and V start at 0. Afterwards the
-    model has :math:`W^{out} = \sqrt{\lambda_{T-1}} (W^{(0)} + W^\rho + W_T \Sigma)` and V^out
-    likewise, with new perturbations. Its other trained parameters take the same steps without
-    perturbation or decay. The result is a function of the arguments and the generator's state;
-    dropout is seeded from it, and the caller's global random state does not change.
-
-    Args:
-        model: `model(x, [first, second, third]) -> [N, K]` with parameters named W [d, m_1] and
-            V [m_1, m_2], such as `models.SampledGCN`.
-        x: Features [N, d].
-        y: What the loss compares with, [N, ...].
-        labeled: Omega, Bool [N].
-        adjacency: A, with weights.
-        sampler: Draws A^s; without one A is used.
-        algorithm: Steps and options.
-        loss: Mean over a batch, of outputs and entries of y; `cross_entropy` for classes.
-        generator: Source of all randomness; None draws a seed from torch's global state.
+    by SGD or Adam, also over the biases and C where everything is trained. All three layers share
+    the sample A^s, which is drawn again in every step. All tasks have the same numbers of features,
+    outputs and labeled nodes.
 
     Source:
-        Li (2024), algorithm 2 and eq. (5.11). With `Algorithm2(decay=False)` it is SGD on samples.
+        Li (2024), eq. (5.4), section 5.4 and algorithm 2; the initial values of section 5.3.3.
+        Differs from algorithm 2: none of the perturbations and penalties of eq. (5.11), which the
+        analysis needs and the experiments do not have.
     """
-    _check(model, x, y, labeled)
-    nodes = labeled.nonzero().flatten()
-    if generator is None:
-        generator = torch.Generator().manual_seed(int(torch.randint(2**62, ())))
-    with borrowed_randomness():
-        seed_all(int(torch.randint(2**62, (), generator=generator, device=generator.device)))
-        was_training = model.training
-        model.train()
-        try:
-            run = _Run(
-                model, x, y, nodes, adjacency, sampler or Compose(), algorithm, loss, generator
-            )
-            return run.all_steps()
-        finally:
-            model.train(was_training)
 
-
-def _check(model: nn.Module, x: Tensor, y: Tensor, labeled: Tensor) -> None:
-    learning = {name for name, p in model.named_parameters() if p.requires_grad}
-    if not {"W", "V"} <= learning:
-        raise TypeError(f"model: learns {sorted(learning)}, expected W and V among them")
-    if labeled.dtype != torch.bool or labeled.shape != (x.size(0),):
-        raise TypeError(
-            f"labeled: {labeled.dtype} of shape {tuple(labeled.shape)}, expected bool [{x.size(0)}]"
+    def __init__(
+        self, tasks: Sequence[SampledTask], options: TrainingOptions, generator: torch.Generator
+    ) -> None:
+        self.tasks, self.options, self.generator = tasks, options, generator
+        reading = options.reading
+        self.model = SampledGCNs(
+            tasks, options.width, fixed=not reading.everything, generator=generator
         )
-    if not bool(labeled.any()):
-        raise ValueError("labeled: no node, expected at least one")
-    if not isinstance(y, Tensor) or y.dim() == 0 or y.size(0) != x.size(0):
-        shape = tuple(y.shape) if isinstance(y, Tensor) else type(y).__name__
-        raise ValueError(f"y: got {shape}, expected a row for each of the {x.size(0)} nodes")
+        self.y = torch.cat([task.y for task in tasks])
+        starts = self.model.starts[:-1, None]
+        self.labeled = torch.stack([task.labeled for task in tasks]) + starts
+        kind = torch.optim.Adam if reading.adam else torch.optim.SGD
+        self.optimizer = kind(self.model.trained(), lr=reading.step_size, fused=True)
+        self.whole = union([task.adjacency for task in tasks])
+        self.columns = _Columns(tasks)
+
+    def train(self) -> None:
+        """Take all steps of training."""
+        for _ in range(self.options.steps):
+            self.step()
+
+    def step(self) -> None:
+        """One step of each network."""
+        key = torch.rand(self.labeled.shape, generator=self.generator)
+        places = key.topk(min(self.options.batch_size, key.size(1)), dim=1).indices
+        batch = self.labeled.gather(1, places).flatten()
+        factor = self.columns(self.generator)
+        out = self.model(batch, self.whole, factor, self.options.dropout, self.generator)
+        loss = (out - self.y[batch]).square().mean() * len(self.tasks)
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+
+    @torch.no_grad()
+    def errors(self, adjacencies: Sequence[Neighborhood], asked: Sequence[Tensor]) -> list[float]:
+        """Mean squared error of each network on the nodes asked for, bool [N], with its adjacency.
+
+        Infinite for a network that diverged, which does not affect the others.
+        """
+        whole = union(adjacencies)
+        parts = torch.arange(len(self.y)).split(4096)
+        out = torch.cat([self.model(nodes, whole) for nodes in parts])
+        square = (out - self.y).square().mean(1)
+        own = square.split(self.model.starts.diff().tolist())
+        means = [error[nodes].mean() for error, nodes in zip(own, asked, strict=True)]
+        return [float(e) if bool(e.isfinite()) else float("inf") for e in means]
 
 
-def _check_targets(loss: Loss, y: Tensor, outputs: int) -> None:
-    """Raise unless y [S, ...] of the labeled nodes is what a known loss compares [S, K] with."""
-    classes = loss is cross_entropy and not y.is_floating_point()
-    if loss not in (mse_loss, cross_entropy):
-        return
-    if not y.is_floating_point() and not (classes and y.dtype == torch.int64):
-        kinds = "floating numbers" + (" or int64 classes" if loss is cross_entropy else "")
-        raise TypeError(f"y: dtype {y.dtype}, expected {kinds}")
-    expected = (len(y),) if classes else (len(y), outputs)
-    if y.shape != expected:
-        raise ValueError(
-            f"y: shape {tuple(y.shape)} of the labeled nodes, expected {expected}, for the model "
-            f"has {outputs} outputs"
-        )
-    if classes and not 0 <= int(y.min()) <= int(y.max()) < outputs:
-        raise ValueError(
-            f"y: classes {int(y.min())} to {int(y.max())}, expected 0..{outputs - 1}, for the "
-            f"model has {outputs} outputs"
-        )
+class _Columns:
+    """The diagonal of P^s for all graphs, which is all that is random in A^s = A P^s."""
+
+    def __init__(self, tasks: Sequence[SampledTask]) -> None:
+        self.nodes = sum(len(task.x) for task in tasks)
+        self.parts = list[tuple[FastGCN | DegreeGroups, Neighborhood, Tensor]]()
+        grouped: list[tuple[DegreeGroups, Neighborhood, Tensor]] = []
+        places = torch.arange(self.nodes).split([len(task.x) for task in tasks])
+        for (*_, adjacency, sampler), own in zip(tasks, places, strict=True):
+            if isinstance(sampler, FastGCN):
+                self.parts.append((sampler, adjacency, own))
+            elif isinstance(sampler, DegreeGroups) and not sampler.symmetric:
+                grouped.append((sampler, adjacency, own))
+            elif sampler is not None:
+                raise TypeError(
+                    f"sampler: got {sampler}, expected FastGCN, DegreeGroups that is not "
+                    "symmetric, or None"
+                )
+        if grouped:
+            self.parts.append(_together(grouped))
+
+    def __call__(self, generator: torch.Generator) -> Tensor:
+        """The diagonal [N] of one draw."""
+        out = torch.ones(self.nodes)
+        for sampler, adjacency, nodes in self.parts:
+            out[nodes] = sampler.factor(adjacency, generator).float()
+        return out
 
 
-@dataclass
-class _Run:
-    model: nn.Module
-    x: Tensor
-    y: Tensor
-    nodes: Tensor
-    adjacency: Neighborhood
-    sampler: Pattern
-    algorithm: Algorithm2
-    loss: Loss
-    generator: torch.Generator
-    checked: bool = False  # whether y was compared with the outputs
-
-    def __post_init__(self) -> None:
-        own = dict(self.model.named_parameters())
-        self.start = [own.pop(name).detach().clone() for name in ("W", "V")]
-        self.learned = [torch.zeros_like(value).requires_grad_() for value in self.start]
-        self.others = [value for value in own.values() if value.requires_grad]
-
-    def all_steps(self) -> SampledRun:
-        a, scale, losses = self.algorithm, 1.0, list[float]()
-        for t in range(a.outer):
-            if a.decay and t > 0:
-                scale *= 1 - a.step_size
-            losses += [self._step(scale) for _ in range(a.inner)]
-        with torch.no_grad():
-            for name, value in self._weights(scale).items():
-                self.model.get_parameter(name).copy_(value)
-        w, v = (value.detach() for value in self.learned)
-        return SampledRun(w, v, scale, losses)
-
-    def _step(self, scale: float) -> float:
-        order = torch.randperm(
-            len(self.nodes), generator=self.generator, device=self.generator.device
-        )
-        batch = self.nodes[order[: self.algorithm.batch_size].to(self.nodes.device)]
-        out = functional_call(self.model, self._weights(scale), (self.x, self._layers(batch)))
-        if not self.checked:
-            _check_targets(self.loss, self.y[self.nodes], out.size(1))
-            self.checked = True
-        loss = self.loss(out[batch], self.y[batch])
-        if not bool(loss.isfinite()):
-            raise FloatingPointError(
-                f"loss: {float(loss.detach())}, expected a finite one, which a smaller step than "
-                f"step_size={self.algorithm.step_size} may give"
-            )
-        w, v = self.learned
-        objective = loss + self.algorithm.regularizers(w, v, scale)
-        values = [*self.learned, *self.others]
-        with torch.no_grad():
-            for value, gradient in zip(values, torch.autograd.grad(objective, values), strict=True):
-                value -= self.algorithm.step_size * self._noisy(gradient)
-        return float(loss.detach())
-
-    def _layers(self, batch: Tensor) -> list[Neighborhood]:
-        if self.algorithm.one_draw:
-            return [self.sampler(self.adjacency, generator=self.generator)] * NUM_LAYERS
-        return per_layer(
-            self.sampler, self.adjacency, NUM_LAYERS, generator=self.generator, targets=batch
-        )
-
-    def _weights(self, scale: float) -> dict[str, Tensor]:
-        """W and V of the model with new perturbations."""
-        p, (w, v) = self.algorithm.perturbation, self.learned
-        if p.signs:
-            sign = self._normal(w[0]).sign()
-            w, v = w * sign, sign[:, None] * v
-        w, v = w + self.start[0], v + self.start[1]
-        if p.sigma_w > 0:
-            w = w + p.sigma_w * self._normal(w)
-        if p.sigma_v > 0:
-            v = v + p.sigma_v * self._normal(v)
-        return {"W": scale**0.5 * w, "V": scale**0.5 * v}
-
-    def _noisy(self, gradient: Tensor) -> Tensor:
-        noise = self.algorithm.perturbation.noise
-        return gradient + noise * self._normal(gradient) if noise > 0 else gradient
-
-    def _normal(self, like: Tensor) -> Tensor:
-        g = self.generator
-        return torch.randn(like.shape, generator=g, device=g.device, dtype=like.dtype).to(like)
+def _together(
+    grouped: Sequence[tuple[DegreeGroups, Neighborhood, Tensor]],
+) -> tuple[DegreeGroups, Neighborhood, Tensor]:
+    """One sampler whose groups are the groups of all graphs, their union, and its nodes."""
+    samplers, graphs, nodes = zip(*grouped, strict=True)
+    groups = [sampler.groups_of(graph) for sampler, graph in zip(samplers, graphs, strict=True)]
+    first = torch.tensor([0, *(len(g.size) for g in groups)]).cumsum(0)
+    every = DegreeGroups(
+        count=tuple(torch.cat([g.drawn for g in groups]).tolist()),
+        p_star=tuple(torch.cat([g.p_star for g in groups]).tolist()),
+        assignment=torch.cat([g.group + f for g, f in zip(groups, first, strict=False)]),
+    )
+    return every, union(graphs), torch.cat(nodes)

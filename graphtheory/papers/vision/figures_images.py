@@ -18,9 +18,10 @@ from graphtheory.lab.datasets import image_sets
 from graphtheory.lab.zoo import image_models as image_zoo
 from graphtheory.lab.zoo.image_models import ImageKind, ImageNetwork
 from graphtheory.papers.claims import Trend, over
-from graphtheory.papers.figure import DataSets, Figure, Measurements, Pivot, Verdict, small
+from graphtheory.papers.figure import DataSets, Figure, Verdict, small
 from graphtheory.papers.grid import Grid, Measured, axis, unrecorded
 from graphtheory.papers.pictures import error_curves, picture_of
+from graphtheory.papers.pivot import Measurements, Pivot
 from graphtheory.papers.stats import student_interval
 from graphtheory.vision.models.stvit import stvit
 from graphtheory.vision.nn.centers import (

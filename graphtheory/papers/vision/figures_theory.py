@@ -14,9 +14,10 @@ from torch.nn.functional import normalize
 from graphtheory import ops
 from graphtheory.graph import bipartite
 from graphtheory.papers.claims import Level, Trend, Turn, over
-from graphtheory.papers.figure import Figure, Pivot, small
+from graphtheory.papers.figure import Figure, small
 from graphtheory.papers.grid import Grid, Measured, axis
 from graphtheory.papers.pictures import log_axis, picture_of, value_curves
+from graphtheory.papers.pivot import Pivot
 from graphtheory.patterns.draw import derive
 
 
