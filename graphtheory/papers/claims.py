@@ -18,7 +18,7 @@ from graphtheory.lab.bench.rows import Row
 from graphtheory.papers import stats
 from graphtheory.papers.figure import Verdict, verdict_of
 from graphtheory.papers.pivot import Measurements, groups
-from graphtheory.papers.stats import Exponent, Successes
+from graphtheory.papers.power_law import Exponent, Successes, regression_of
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,7 @@ class Crossing:
     rising: bool = False  # whether the measure rises to the threshold; else it falls below it
     log_size: bool = True  # whether the line is straight over the logarithm of the size
     log_measure: bool = True  # whether it is straight in the logarithm of the measure
+    stays: bool = False  # whether it has to stay there at all larger sizes
 
     def __call__(self, grid: Any, measured: Measurements) -> dict[str, dict[float, list[float]]]:
         """Line -> value of the letter -> the size that each trial needs.
@@ -49,7 +50,7 @@ class Crossing:
             trial = trials[line, value, seed]
             curve = sorted((at[self.size], at[self.measure]) for at in trial)
             found = stats.crossing(curve, self.threshold, rising=self.rising, log_x=self.log_size,
-                             log_y=self.log_measure)  # fmt: skip
+                             log_y=self.log_measure, stays=self.stays)  # fmt: skip
             out[line].setdefault(value, []).append(found)
         return out
 
@@ -167,7 +168,7 @@ class Power(Claimed):
     # the exponent of every line, or one for each line; nan where none is claimed
     claimed: float | tuple[float, ...]
     # `regression_of` for numbers, or `boundary` for successes
-    fit: Callable[[Any], Exponent | None] = stats.regression_of
+    fit: Callable[[Any], Exponent | None] = regression_of
     least: int = 2  # settings that a verdict needs
     no_law: float = 0.01  # P-value of the fit below which it is no power law
 
@@ -200,9 +201,8 @@ class Trend(Claimed):
 
     # what it does; None where nothing is claimed
     claimed: Literal["rises", "falls", "does not rise", "does not fall"] | None
-    sample: Callable[[Any], Any] = (
-        stats.medians
-    )  # `medians`, `means` or, of successes, `boundaries`
+    # `medians`, `means` or, of successes, `boundaries`
+    sample: Callable[[Any], Any] = stats.medians
     more: Callable[[Any], str] = lambda numbers: ""  # what else is said of the numbers of a line
 
     def find(self, numbers: Any) -> Any:

@@ -8,14 +8,8 @@ import pytest
 from matplotlib.figure import Figure
 
 from graphtheory.lab import plot
-from graphtheory.papers.pictures import (
-    error_curves,
-    log_axis,
-    phase_diagram,
-    power_laws,
-    step_curves,
-    value_curves,
-)
+from graphtheory.papers.law_pictures import phase_diagram, power_laws
+from graphtheory.papers.pictures import error_curves, log_axis, step_curves, value_curves
 from tests.lab.test_plot import lines, pixels
 from tests.papers.icl.test_picture import PICTURES as OF_PROMPTS
 from tests.papers.topology.test_picture import PICTURES as OF_SAMPLES
@@ -100,11 +94,11 @@ def test_phases_are_shares_with_a_boundary_where_there_is_one() -> None:
 
 
 def test_curves_and_numbers_are_medians_with_their_marks_and_law() -> None:
-    gt, _ = step_curves(LOOKS, value="loss", ylabel="loss", marks={"a": 0.1}).axes
+    gt, _ = step_curves(LOOKS, value="loss", ylabel="loss", marks=[0.1]).axes
     drawn = lines(gt)
     assert drawn["b"] == ([0.0, 10.0, 20.0], pytest.approx([2.0, 2 / 11, 2 / 21]))
     assert [0.1, 0.1] in [list(line.get_ydata()) for line in gt.get_lines()]
-    cut, _ = step_curves(LOOKS, value="loss", ylabel="", xlabel="turns", boundary=12.0).axes
+    cut, _ = step_curves(LOOKS, value="loss", ylabel="", xlabel="turns", upright=12.0).axes
     assert [12.0, 12.0] in [list(line.get_xdata()) for line in cut.get_lines()]
     assert cut.get_xlabel() == "turns"
     gt, gcn = power_laws(NEEDED, {"gt": LAW}, xlabel="gamma_d", ylabel="steps").axes

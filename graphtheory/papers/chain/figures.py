@@ -24,7 +24,7 @@ from graphtheory.papers.figure import Figure, Verdict, small
 from graphtheory.papers.grid import Grid, Measured, axis
 from graphtheory.papers.pictures import error_curves, picture_of
 from graphtheory.papers.pivot import Measurements, Pivot, groups
-from graphtheory.papers.stats import regression_of
+from graphtheory.papers.power_law import regression_of
 from graphtheory.patterns.draw import derive
 
 _DATA, _LEARNER = ChainData(), Learner()

@@ -105,7 +105,7 @@ def _picture(grid: Dynamics, measured: Measurements, title: str) -> Any:
         ],
         value="attention", ylabel="attention", title=title,
         xlabel="steps of Adam" if deep else "steps of SGD",
-        boundary=median(ends) if ends and not deep else None,
+        upright=median(ends) if ends and not deep else None,
     )  # fmt: skip
 
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
-from statistics import fmean, median
+from statistics import fmean
 from typing import Any
 from zlib import crc32
 
-from matplotlib.ticker import MaxNLocator
 from torch import Generator, randperm
 from torch_geometric.utils import to_undirected
 
@@ -23,57 +21,12 @@ from graphtheory.lab.datasets.catalogue import key
 from graphtheory.lab.datasets.embedded import MajorityAtDistance
 from graphtheory.lab.datasets.graphs import Data
 from graphtheory.lab.datasets.splits import by_fraction
-from graphtheory.lab.plot.style import (
-    COLORS,
-    LIGHT,
-    Rows,
-    band_line,
-    collected,
-    figure_title,
-    grouped,
-    legend_below,
-    look,
-    order,
-    panels,
-    styled,
-)
 from graphtheory.models import GraphTransformer
 from graphtheory.papers.claims import Level, over
 from graphtheory.papers.figure import DataSets, Figure, Verdict, verdict_of
 from graphtheory.papers.grid import Grid, Measured, axis, unrecorded
+from graphtheory.papers.pictures import error_curves
 from graphtheory.papers.pivot import Measurements, Shown, groups
-
-
-@styled
-def accuracy_and_bias(rows: Rows, *, bias_of: Sequence[str], title: str = "") -> Any:
-    """Test accuracy over the distance z that decides, and the learned b over the distance.
-
-    Rows, one per run, hold network, z (hops), test (0..1), and some of them b (per distance), which
-    is drawn for each z, of the first network of `bias_of` that has one.
-    """
-    runs = collected(rows, "rows", "test")
-    figure, (left, right) = panels(2, height=4.2, width=9.0)
-    for index, name in enumerate(order(runs, "network")):
-        mine = [row for row in runs if row["network"] == name]
-        style = look(index) if index < len(COLORS) else {"color": LIGHT, "marker": "*"}
-        band_line(left, grouped(mine, "z", "test", 100), style | {"label": name})
-    for index, z in enumerate(sorted(order(runs, "z"))):
-        every = [[r["b"] for r in runs if (r["network"], r["z"]) == (name, z) and "b" in r]
-                 for name in bias_of]  # fmt: skip
-        found = next((of for of in every if of), [])
-        line = [median(values) for values in zip(*found, strict=True)]
-        right.plot(range(len(line)), line, label=f"labels by z = {z}", **look(index))
-    left.set_xticks(sorted(order(runs, "z")))
-    left.set(xlabel="distance z that decides (hops)", ylabel="test accuracy (%)")
-    right.xaxis.set_major_locator(MaxNLocator(integer=True))
-    right.set(xlabel="distance (hops)", ylabel="learned b, mean removed")
-    right.legend()
-    for axes in (left, right):
-        axes.grid(axis="y")
-    legend_below(figure, *left.get_legend_handles_labels())
-    figure_title(figure, title)
-    return figure
-
 
 TASK = "core-distance"
 _HEADS: dict[str, tuple[Any, ...]] = {"heads": (1, 4)}
@@ -286,7 +239,23 @@ def _show(grid: CoreDistance, measured: Measurements) -> Shown:
 
 
 def _picture(grid: CoreDistance, measured: Measurements, title: str) -> Any:
-    return accuracy_and_bias(measured, bias_of=(WIDER.name, BALL.name), title=title)
+    """Test accuracy over the distance that decides, and b over the distance, of the widest ball."""
+    layered = {network.name for network in ONE_HOP}
+    scores = [
+        {"series": one["network"], "at": one["z"], "error": 100 * one["test"],
+         "panel": f"test accuracy (%), {'z layers' if one['network'] in layered else 'one layer'}"}
+        for one in measured
+    ]  # fmt: skip
+    learned = groups((one for one in measured if "b" in one), "z", "network")
+    widest = {z: mine for name in (BALL.name, WIDER.name)
+              for (z, network), mine in learned.items() if network == name}  # fmt: skip
+    bias = [
+        {"panel": "learned b, mean removed", "series": f"labels by z = {z}", "at": hops, "error": b}
+        for z, mine in sorted(widest.items())
+        for one in mine
+        for hops, b in enumerate(one["b"])
+    ]
+    return error_curves([*scores, *bias], xlabel="distance (hops)", title=title, from_zero=False)
 
 
 def _quick(grid: CoreDistance) -> CoreDistance:

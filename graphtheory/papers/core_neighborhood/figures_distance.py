@@ -16,18 +16,8 @@ from graphtheory.lab.bench.node_config import NodeRunConfig, load, train_nodes, 
 from graphtheory.lab.bench.rows import Row
 from graphtheory.lab.bench.table import Table, percent_mean
 from graphtheory.lab.datasets.graphs import Data
-from graphtheory.papers.core_neighborhood.figures_labels import (
-    MODELS,
-    Labels,
-    Recipe,
-    at_least_as_large,
-    best_with_encoding,
-    draw_labels,
-    fewer_labels,
-    parameters,
-    quick_labels,
-    show_labels,
-)
+from graphtheory.papers.core_neighborhood import figures_labels as labels
+from graphtheory.papers.core_neighborhood.figures_labels import MODELS, Labels, Recipe
 from graphtheory.papers.figure import DataSets, Figure, Verdict, small, verdict_of
 from graphtheory.papers.grid import Grid, Measured, Progress, axis, unrecorded
 from graphtheory.papers.pivot import Measurements, Shown, groups, where
@@ -304,12 +294,12 @@ def printed_scores(grid: Labels, seed: int, share: float, recipe: Recipe) -> lis
     """The test score of one model; the GCN is a little larger than the transformer."""
     data = load(grid.dataset, grid.root, None, seed, **recipe.trial.inputs)
     if recipe.name == "gcn":
-        wide = at_least_as_large(recipe.trial, printed("gt"), data)
+        wide = labels.at_least_as_large(recipe.trial, printed("gt"), data)
         recipe = replace(recipe, trial=wide)
-    data.train_mask = fewer_labels(data.y, data.train_mask, share, seed)
+    data.train_mask = labels.fewer_labels(data.y, data.train_mask, share, seed)
     about = {"model": recipe.name, "labels": int(data.train_mask.sum()), "share": share}
     value = recipe.test(recipe.name, data, seed)
-    size = parameters(recipe.trial, data)
+    size = labels.parameters(recipe.trial, data)
     return [about | {"seed": seed, "value": value, "parameters": size}]
 
 
@@ -338,7 +328,7 @@ FIGURES = (
         Labels(
             recipes=tuple(Recipe(m, printed(m), _EPOCHS, _PATIENCE) for m in MODELS),
         ),
-        printed_scores, show_labels, (best_with_encoding, sizes), draw_labels, quick_labels,
-        DataSets("Cora"),
+        printed_scores, labels.show_labels, (labels.best_with_encoding, sizes),
+        labels.draw_labels, labels.quick_labels, DataSets("Cora"),
     ),
 )  # fmt: skip

@@ -18,7 +18,7 @@ from graphtheory.lab.cli.show import RefusedError, Screen
 from graphtheory.lab.report.page import Page
 from graphtheory.lab.train import CheckpointError, fit
 from graphtheory.papers.fusion import recipe as c
-from graphtheory.papers.fusion.recipe import ENCODERS
+from graphtheory.papers.fusion.encoders import ENCODERS
 
 if TYPE_CHECKING:
     from graphtheory.lab.cli.train import Train

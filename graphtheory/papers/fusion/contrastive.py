@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, normalize
 from torch.optim.lr_scheduler import CosineAnnealingLR
-from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader
 from torch_geometric.nn import DeepGraphInfomax
 
@@ -29,7 +28,6 @@ def nt_xent(
     second: Tensor,
     temperature: float = 0.2,
     *,
-    chunk: int | None = None,
     every: Tensor | None = None,
     rank: int = 0,
 ) -> Tensor:
@@ -38,14 +36,12 @@ def nt_xent(
     .. math:: -\frac{1}{2N} \sum_i \log \frac{\exp(\cos(z_i, z_{i'}) / \tau)}
         {\sum_{k \ne i} \exp(\cos(z_i, z_k) / \tau)}
 
-    with i' the other view of the same sample. One sample alone has loss 0. With `chunk` this many
-    rows of the 2 N x 2 N logits are held at a time, and recomputed in the backward pass.
+    with i' the other view of the same sample. One sample alone has loss 0.
 
     Args:
         first: Projections of the first view.
         second: Projections of the second view, of the same samples in the same order.
         temperature: tau, above 0.
-        chunk: Rows at a time; None is all.
         every: Unit projections of all processes, [processes, 2 N, D], of which `rank` holds those
             of this one; None is this process alone.
         rank: Number of this process.
@@ -54,7 +50,7 @@ def nt_xent(
         first, second [N, D] -> scalar.
 
     Raises:
-        ValueError: Shapes that differ, no sample, or a temperature or chunk out of range.
+        ValueError: Shapes that differ, no sample, or a temperature out of range.
 
     Source: Chen et al. (2020), eq. (1).
 
@@ -69,30 +65,13 @@ def nt_xent(
             "with a sample or more"
         )
     _check_above_0(temperature=temperature)
-    check_each("1 or more rows", lambda value: value >= 1, chunk=chunk)
     own = normalize(torch.cat([first, second]), dim=1)
     rows = len(own)
     keys = own if every is None else every.flatten(0, 1)
     place = torch.arange(rows, device=own.device)
     itself, positive = place + rank * rows, (place + rows // 2) % rows + rank * rows
-    if chunk is None or chunk >= rows:
-        return _loss_of_rows(own, keys, itself, positive, temperature) / rows
-    parts = [
-        checkpoint(
-            _loss_of_rows, own[part], keys, itself[part], positive[part], temperature,
-            use_reentrant=False, preserve_rng_state=False,
-        )
-        for part in place.split(chunk)
-    ]  # fmt: skip
-    return torch.stack(parts).sum() / rows
-
-
-def _loss_of_rows(
-    own: Tensor, keys: Tensor, itself: Tensor, positive: Tensor, temperature: float
-) -> Tensor:
-    logits = own @ keys.t() / temperature
-    logits = logits.scatter(1, itself[:, None], -torch.inf)
-    return cross_entropy(logits, positive, reduction="sum")
+    logits = (own @ keys.t() / temperature).scatter(1, itself[:, None], -torch.inf)
+    return cross_entropy(logits, positive, reduction="sum") / rows
 
 
 class Optimizer(Protocol):
@@ -180,7 +159,6 @@ class SimCLR(Pretraining):
         head: Features to projections [2 N, D]; `torch.nn.Identity()` is no head.
         temperature: tau of the loss.
         optimizer: Default `SGDOptions()`.
-        chunk: Rows of logits at a time, see `nt_xent`.
 
     Source: Chen et al. (2020); with a transformer head Li and Pimentel-Alarcon (2024).
     """
@@ -192,12 +170,11 @@ class SimCLR(Pretraining):
         *,
         temperature: float = 0.2,
         optimizer: Optimizer = SGDOptions(),
-        chunk: int | None = None,
     ) -> None:
         super().__init__(optimizer)
         _check_above_0(temperature=temperature)
         self.features, self.head = features, head
-        self.temperature, self.chunk = temperature, chunk
+        self.temperature = temperature
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
         first, second = self.head(self.features(batch)).chunk(2)
@@ -207,7 +184,7 @@ class SimCLR(Pretraining):
             gathered = self.all_gather(own, sync_grads=True)  # [processes, 2 N, D]
             assert isinstance(gathered, Tensor)
             every, rank = gathered, self.global_rank
-        return nt_xent(first, second, self.temperature, chunk=self.chunk, every=every, rank=rank)
+        return nt_xent(first, second, self.temperature, every=every, rank=rank)
 
 
 _ADAM = AdamOptions(0.001, 0.0)

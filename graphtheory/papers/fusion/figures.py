@@ -16,21 +16,9 @@ from graphtheory.lab.bench.rows import Row
 from graphtheory.lab.bench.table import Table, percent_spread
 from graphtheory.lab.train import fit
 from graphtheory.papers.figure import Claim, DataSets, Figure, Verdict, small
+from graphtheory.papers.fusion import recipe as recipes
 from graphtheory.papers.fusion.contrastive import SimCLR
-from graphtheory.papers.fusion.recipe import (
-    GRAPH,
-    GRAPH_HEADS,
-    IMAGE_HEADS,
-    LARGE,
-    MLP,
-    PIXELS,
-    TRANSFORMER,
-    UNTRAINED,
-    ContrastiveRecipe,
-    Prepared,
-    prepare,
-    recipe_for,
-)
+from graphtheory.papers.fusion.recipe import MLP, PIXELS, TRANSFORMER, UNTRAINED, Prepared
 from graphtheory.papers.grid import Cell, Grid, Measured, axis, unrecorded
 from graphtheory.papers.pictures import value_curves
 from graphtheory.papers.pivot import Measurements, Shown, groups
@@ -44,7 +32,7 @@ _NAMES = {
 }  # fmt: skip
 _MEASURES = {"probe": "linear probe", "nearest": "1-nearest neighbor"}
 _NOT_TRAINED = (UNTRAINED, PIXELS)
-_RECIPE = ContrastiveRecipe()
+_RECIPE = recipes.ContrastiveRecipe()
 _SETTLING = 40  # batches after which a running mean is that of the data
 _AXES = {"temperature": "temperature", "batch_size": "samples per batch"}
 
@@ -53,11 +41,11 @@ _AXES = {"temperature": "temperature", "batch_size": "samples per batch"}
 class Heads(Grid):
     """Heads under one recipe, each with the step size that does best on validation."""
 
-    recipe: ContrastiveRecipe = _RECIPE  # all else
+    recipe: recipes.ContrastiveRecipe = _RECIPE  # all else
     varied: str = ""  # attribute of the recipe that varies, "" for none
     values: tuple[Any, ...] = axis("at", (None,))  # what it takes
     # some of the heads that the recipe knows, `UNTRAINED`, or of images `PIXELS`
-    heads: tuple[str, ...] = axis("head", (*IMAGE_HEADS, UNTRAINED))
+    heads: tuple[str, ...] = axis("head", (*recipes.IMAGE_HEADS, UNTRAINED))
     # step sizes; the mean validation score over the seeds decides, for each head and setting
     lrs: tuple[float, ...] = axis("lr", (0.03, 0.1, 0.3))
     seeds: int = axis("seed", 3)
@@ -79,7 +67,7 @@ def scores(grid: Heads, at: Any, head: str, lr: float, seed: int) -> list[Measur
     """Accuracy of the probe on validation and test, of the nearest neighbor, loss and seconds."""
     changes = {grid.varied: at} if grid.varied else {}
     recipe = replace(grid.recipe, root=grid.root, head=head, lr=lr, **changes)
-    run = prepare(recipe, seed)
+    run = recipes.prepare(recipe, seed)
     last = {"loss": 0.0, "seconds": 0.0}
     if head not in _NOT_TRAINED:
         found = fit(run.task, run.data, epochs=recipe.epochs, seed=seed, progress=False)
@@ -220,7 +208,7 @@ def _curves(grid: Heads, measured: Measurements, title: str) -> Any:
 
 
 def _on_images(grid: Heads, dataset: str, root: Path | None) -> Heads:
-    return replace(grid, recipe=recipe_for(dataset, None), root=root)
+    return replace(grid, recipe=recipes.recipe_for(dataset, None), root=root)
 
 
 def _same_recipe(grid: Heads, dataset: str, root: Path | None) -> Heads:
@@ -229,7 +217,7 @@ def _same_recipe(grid: Heads, dataset: str, root: Path | None) -> Heads:
 
 def _on_graph(grid: Heads, dataset: str, root: Path | None) -> Heads:
     """On a large graph with one step size."""
-    lrs = grid.lrs[:1] if dataset.lower() == LARGE else grid.lrs
+    lrs = grid.lrs[:1] if dataset.lower() == recipes.LARGE else grid.lrs
     return replace(_on_images(grid, dataset, root), lrs=lrs)
 
 
@@ -276,7 +264,7 @@ FIGURES = (
     Figure(
         "deep-fusion-cifar", "transformer and MLP head behind a ResNet-20, 10 passes over CIFAR-10",
         Heads(
-            ContrastiveRecipe("cifar10-jpeg", encoder="resnet20", epochs=10), lrs=(0.1,),
+            recipes.ContrastiveRecipe("cifar10-jpeg", encoder="resnet20", epochs=10), lrs=(0.1,),
             heads=(TRANSFORMER, MLP, UNTRAINED, PIXELS),
         ),
         scores, _show, (ahead_of_others,), _bars,
@@ -295,7 +283,7 @@ FIGURES = (
     ),
     Figure(
         "deep-fusion-graphs", "the same heads on nodes of a graph, beside DGI",
-        Heads(GRAPH, heads=(*GRAPH_HEADS, UNTRAINED), lrs=(1e-3, 3e-3)), scores, _show,
-        (ahead_of_others,), _bars, _quick(10), DataSets(_GRAPHS[0], _GRAPHS), _on_graph,
+        Heads(recipes.GRAPH, heads=(*recipes.GRAPH_HEADS, UNTRAINED), lrs=(1e-3, 3e-3)), scores,
+        _show, (ahead_of_others,), _bars, _quick(10), DataSets(_GRAPHS[0], _GRAPHS), _on_graph,
     ),
 )  # fmt: skip

@@ -10,7 +10,15 @@ from statistics import median
 from typing import Any
 
 from graphtheory.lab.bench.table import Table, percent_spread
-from graphtheory.papers.claims import Numbers, Power, exponent_rows, fewer, reached, size_text
+from graphtheory.papers.claims import (
+    Crossing,
+    Numbers,
+    Power,
+    exponent_rows,
+    fewer,
+    reached,
+    size_text,
+)
 from graphtheory.papers.figure import Figure, Verdict, small
 from graphtheory.papers.grid import Grid, Measured, axis
 from graphtheory.papers.icl import figures
@@ -19,41 +27,16 @@ from graphtheory.papers.icl.figures_methods import domains
 from graphtheory.papers.icl.gpt import GptLearner
 from graphtheory.papers.icl.picture import prompt_errors
 from graphtheory.papers.icl.training import Learner, PromptTest, train, world
-from graphtheory.papers.pictures import needed_picture, picture_of
-from graphtheory.papers.pivot import Measurements, Pivot, Shown, groups
+from graphtheory.papers.law_pictures import needed_picture
+from graphtheory.papers.pictures import picture_of
+from graphtheory.papers.pivot import Measurements, Pivot, Shown
+from graphtheory.papers.power_law import Exponent, regression_of
 from graphtheory.papers.shallow import ShallowAttention
-from graphtheory.papers.stats import Exponent, regression_of
 
 ENOUGH = 0.05  # figure 6.3b: with so few errors a length is long enough
 
 
-def settled(curve: Sequence[tuple[float, float]], threshold: float) -> float:
-    """The size from which an error stays below a threshold; infinite where it does not.
-
-    It lies before the first size from which none has an error above: there the logarithm of the
-    error is a straight line of the logarithm of the size, and an error below a hundredth of the
-    threshold counts as that hundredth. `stats.crossing` reads where it is first below. The curve
-    is of points (size, error), sizes above 0 and ascending.
-    """
-    at = len(curve)
-    while at and curve[at - 1][1] < threshold:
-        at -= 1
-    if at == len(curve):
-        return math.inf
-    (low, above), (high, below) = curve[max(at - 1, 0)], curve[at]
-    if not at:
-        return float(high)
-    part = math.log(above / threshold) / math.log(above / max(below, threshold / 100))
-    return float(low * (high / low) ** part)
-
-
-def needed(measured: Measurements, size: str, threshold: float) -> dict[float, list[float]]:
-    """Alpha -> the size from which each network's error stays below the threshold."""
-    out: dict[float, list[float]] = {}
-    for (alpha, _), mine in sorted(groups(measured, "alpha", "seed").items()):
-        curve = sorted((one[size], one["error"]) for one in mine)
-        out.setdefault(alpha, []).append(settled(curve, threshold))
-    return out
+_NEEDED = Crossing("length", threshold=ENOUGH, setting="alpha", line="{domain}", stays=True)
 
 
 def law(sizes: Numbers) -> Exponent | None:
@@ -61,15 +44,10 @@ def law(sizes: Numbers) -> Exponent | None:
     return regression_of({alpha: of for alpha, of in sizes.items() if max(of) < math.inf})
 
 
-def _contexts(grid: Errors, measured: Measurements) -> dict[str, dict[float, list[float]]]:
-    by_domain = groups(measured, "domain").items()
-    return {domain: needed(mine, "length", ENOUGH) for (domain,), mine in by_domain}
-
-
 def fewer_contexts(grid: Errors, measured: Measurements) -> Verdict:
     """Figure 6.3b: a larger alpha' needs fewer contexts."""
     about = f"an error that stays below {figures.percent(ENOUGH)} % needs"
-    by_domain = _contexts(grid, measured).items()
+    by_domain = _NEEDED(grid, measured).items()
     told = [f"{name}: {about} " + fewer(of, "contexts", "alpha'") for name, of in by_domain]
     return Verdict(". ".join(told) + ".")
 
@@ -148,10 +126,11 @@ _PANELS = {"contexts of a training prompt": ("length", -1.0), "steps of SGD": ("
 
 
 def _sizes(grid: Growth, measured: Measurements) -> dict[str, dict[float, list[float]]]:
-    return {
-        name: needed([one for one in measured if size in one], size, grid.threshold)
-        for name, (size, _) in _PANELS.items()
-    }
+    out: dict[str, dict[float, list[float]]] = {}
+    for name, (size, _) in _PANELS.items():
+        read = Crossing(size, threshold=grid.threshold, setting="alpha", line=name, stays=True)
+        out |= read(grid, [one for one in measured if size in one])
+    return out
 
 
 def _show(grid: Growth, measured: Measurements) -> Shown:
@@ -195,7 +174,7 @@ FIGURES = (
         (
             fewer_contexts,
             Power(
-                what="contexts", letter="alpha'", read=_contexts, claimed=-1, fit=law,
+                what="contexts", letter="alpha'", read=_NEEDED, claimed=-1, fit=law,
                 rows=lambda domain, found: exponent_rows(
                     "exponent of alpha' in the contexts", found, domain=domain
                 ),

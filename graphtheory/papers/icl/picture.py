@@ -11,21 +11,8 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
-from graphtheory.lab.plot.style import (
-    COLORS,
-    GRAY,
-    LIGHT,
-    WIDTH,
-    Rows,
-    band,
-    band_line,
-    collected,
-    figure_title,
-    grouped,
-    look,
-    order,
-    styled,
-)
+from graphtheory.lab.plot import style
+from graphtheory.lab.plot.style import COLORS, GRAY, LIGHT, WIDTH, Rows
 from graphtheory.papers.pictures import percent_axis, value_curves
 
 _SHADES = "viridis"
@@ -37,7 +24,7 @@ prompt_errors = partial(
 """Test error over one setting, for rows with an error (0..1). Options as in `value_curves`."""
 
 
-@styled
+@style.styled
 def prompt_mechanism(looks: Rows, neurons: Rows, *, title: str = "") -> Figure:
     """Keys and queries, attention and neurons in the course of training, in four panels.
 
@@ -47,24 +34,29 @@ def prompt_mechanism(looks: Rows, neurons: Rows, *, title: str = "") -> Figure:
 
     Source: figure 6.2 of Li (2024).
     """
-    rows, single = collected(looks, "looks", "same"), collected(neurons, "neurons", "sign")
+    rows, single = (
+        style.collected(looks, "looks", "same"),
+        style.collected(neurons, "neurons", "sign"),
+    )
     figure = Figure(figsize=(WIDTH + 1.8, 6.6), layout="constrained")
     (norms, mass), (inputs, labels) = figure.subplots(2, 2)
-    last = order(rows, "domain")[-1]
+    last = style.order(rows, "domain")[-1]
     outside = [row for row in rows if row["domain"] == last]
     names = {"whole": "length of W p", "along": "along its pattern", "across": "along another"}
     for index, part in enumerate(("query", "key")):
         for key, name in names.items():
-            style = look(index) | {"linestyle": {"whole": "-", "along": "--", "across": ":"}[key]}
-            _over_steps(norms, outside, f"{part} {key}", style, f"{part}: {name}")
+            drawn = style.look(index) | {
+                "linestyle": {"whole": "-", "along": "--", "across": ":"}[key]
+            }
+            _over_steps(norms, outside, f"{part} {key}", drawn, f"{part}: {name}")
     norms.set_title(f"keys and queries, {last}")
     norms.set_ylim(0, 1.5 * max(row[f"{p} whole"] for row in outside for p in ("query", "key")))
-    for index, domain in enumerate(order(rows, "domain")):
+    for index, domain in enumerate(style.order(rows, "domain")):
         mine = [row for row in rows if row["domain"] == domain]
-        _over_steps(mass, mine, "same", look(index), f"same, {domain}")
+        _over_steps(mass, mine, "same", style.look(index), f"same, {domain}")
         rest = [row | {"rest": 1 - row["same"]} for row in mine]
-        style = look(index) | {"linestyle": ":"}
-        _over_steps(mass, rest, "rest", style, f"others, {domain}")
+        drawn = style.look(index) | {"linestyle": ":"}
+        _over_steps(mass, rest, "rest", drawn, f"others, {domain}")
     mass.set_title("attention on the same pattern")
     mass.set_ylim(-0.02, 1.3)
     mass.set_yticks([0, 0.2, 0.4, 0.6, 0.8, 1])
@@ -80,20 +72,20 @@ def prompt_mechanism(looks: Rows, neurons: Rows, *, title: str = "") -> Figure:
     mass.legend(fontsize=7, loc="upper left", ncols=2)
     shade = ScalarMappable(steps, _SHADES)
     figure.colorbar(shade, ax=(inputs, labels), label="steps of SGD", shrink=0.8)
-    figure_title(figure, title)
+    style.figure_title(figure, title)
     return figure
 
 
 def _over_steps(
-    axes: Axes, rows: list[dict[str, Any]], key: str, style: dict[str, Any], name: str
+    axes: Axes, rows: list[dict[str, Any]], key: str, drawn: dict[str, Any], name: str
 ) -> None:
-    line = style | {"marker": None, "label": name}
-    band_line(axes, grouped(rows, "step", key), line, alpha=0.12)
+    line = drawn | {"marker": None, "label": name}
+    style.band_line(axes, style.grouped(rows, "step", key), line, alpha=0.12)
 
 
 def _paths(axes: Axes, rows: list[dict[str, Any]], part: str, steps: Normalize) -> None:
     """The path of every neuron, colored by steps; circles where a > 0, crosses where a < 0."""
-    for neuron in order(rows, "neuron"):
+    for neuron in style.order(rows, "neuron"):
         mine = [row for row in rows if row["neuron"] == neuron]
         x, y = ([row[f"{part} {what}"] for row in mine] for what in ("cosine", "norm"))
         axes.plot(x, y, color=LIGHT, linewidth=0.8, zorder=1)
@@ -108,7 +100,7 @@ def _paths(axes: Axes, rows: list[dict[str, Any]], part: str, steps: Normalize) 
     axes.grid()
 
 
-@styled
+@style.styled
 def pruning_curves(
     rows: Rows,
     norms: Rows = (),
@@ -131,7 +123,7 @@ def pruning_curves(
         runs, panel="m = {width}", series=series, at="removed", title=title,
         xlabel="neurons removed (%); bars: smallest first",
     )  # fmt: skip
-    for width, axes in zip(order(runs, "width"), figure.get_axes(), strict=True):
+    for width, axes in zip(style.order(runs, "width"), figure.get_axes(), strict=True):
         if width in (small or {}):
             axes.axvline(100 * (small or {})[width], color=GRAY, linestyle=":", linewidth=1.2)
         axes.set_xlim(-3, 100)
@@ -142,8 +134,8 @@ def pruning_curves(
 def _bars(axes: Axes, rows: list[dict[str, Any]]) -> None:
     if not rows:
         return
-    sizes = grouped(rows, "rank", "norm")
-    middle = [band(norms)[1] for norms in sizes.values()]
+    sizes = style.grouped(rows, "rank", "norm")
+    middle = [style.band(norms)[1] for norms in sizes.values()]
     twin = axes.twinx()
     axes.set_zorder(twin.get_zorder() + 1)
     axes.patch.set_visible(False)

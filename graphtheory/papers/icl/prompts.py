@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import torch
 from torch import Generator, Tensor
-from torch_geometric.data import Batch, Data
 
 from graphtheory.graph import Neighborhood, query_stars
 from graphtheory.lab.train.contract import check_each
@@ -95,30 +94,6 @@ class Prompts:
         if self.pattern is None:
             raise ValueError("prompts: have no patterns, expected those of a PromptSource")
         return self.pattern[:, :-1] == self.pattern[:, -1:]
-
-    def data(self) -> list[Data]:
-        """A PyG graph for each prompt, edges from the contexts to the query.
-
-        Shapes:
-            x [l + 1, d_x + d_y]; edge_index [2, l]; y [1], the query's output; query_index [1],
-            the query's node, also of a `Batch` of these graphs.
-        """
-        edges = torch.stack([torch.arange(self.length), torch.full((self.length,), self.length)])
-        query = torch.tensor([self.length])
-        return [
-            Data(x=x, edge_index=edges, y=y[-1:], query_index=query)
-            for x, y in zip(self.columns(), self.y, strict=True)
-        ]
-
-    def batch(self) -> Batch:
-        """The graphs of `data` as one batch.
-
-        Raises:
-            ValueError: If there is no prompt.
-        """
-        if not len(self):
-            raise ValueError("prompts: got none, expected at least one of a batch")
-        return Batch.from_data_list(self.data())
 
 
 @dataclass(frozen=True)

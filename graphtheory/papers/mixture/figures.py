@@ -17,7 +17,7 @@ from graphtheory.papers.mixture import mixtures, training
 from graphtheory.papers.mixture.mixtures import SHORT, STEPS, Counted, Mixtures
 from graphtheory.papers.mixture.model import weight_error
 from graphtheory.papers.mixture.training import Learner, Setting
-from graphtheory.papers.pictures import error_curves, step_curves
+from graphtheory.papers.pictures import error_curves, log_axis, step_curves
 from graphtheory.papers.pivot import Measurements, groups
 
 
@@ -85,7 +85,7 @@ def _curves(grid: Mixtures, measured: Measurements, title: str) -> Any:
     if not curves:
         return None
     return step_curves(
-        curves, value="gap", ylabel="distance to the end", xlabel=STEPS, title=title, log=True
+        curves, value="gap", ylabel="distance to the end", xlabel=STEPS, title=title, axis=log_axis
     )
 
 

@@ -17,15 +17,16 @@ from graphtheory.lab.bench.table import Table
 from graphtheory.papers.claims import Claimed, Power, Trend, Turn
 from graphtheory.papers.figure import Figure, Verdict, small
 from graphtheory.papers.grid import Measured, axis
+from graphtheory.papers.law_pictures import phase_diagram
 from graphtheory.papers.mixture import mixtures, training
 from graphtheory.papers.mixture.mixtures import SHORT, STEPS, Mixtures
 from graphtheory.papers.mixture.model import OneHidden, weight_error
 from graphtheory.papers.mixture.tensor_init import TensorInit
 from graphtheory.papers.mixture.training import Learner, Setting, Trial
-from graphtheory.papers.pictures import phase_diagram, picture_of, step_curves
+from graphtheory.papers.pictures import log_axis, picture_of, step_curves
 from graphtheory.papers.pivot import Measurements, Shown, groups
+from graphtheory.papers.power_law import Successes, boundaries, boundary, halves
 from graphtheory.papers.shallow_trials import cells, number
-from graphtheory.papers.stats import Successes, boundaries, boundary, halves
 from graphtheory.patterns.draw import derive
 
 SUCCESS = 1e-3  # V_W
@@ -131,10 +132,10 @@ def paths(grid: Mixtures, learner: Learner, value: float) -> list[Measured]:
     rows = []
     for seed, trial in zip(grid.trial_seeds, grid.draw(value, grid.examples), strict=True):
         named = starting_points(trial, learner.radius, seed)
-        net = OneHidden.of(torch.stack(list(named.values()))[None])
+        net = OneHidden(torch.stack(list(named.values()))[None])
         looks, weights = training.descend(learner, net, [trial])
         last = weights[-1, 0, list(named).index(NEAR)]
-        minimum, ended = training.critical_point(OneHidden.of(last[None, None]), [trial])
+        minimum, ended = training.critical_point(OneHidden(last[None, None]), [trial])
         end = minimum.W.detach()[0, 0].to(trial.x)
         scale = float(trial.teacher.norm())
         for s, start in enumerate(named):
@@ -180,7 +181,7 @@ _picture_starts = picture_of(
         for row in own
         for step, error in zip(row["steps"], row["error"], strict=True)
     ],
-    value="error", ylabel="relative error", xlabel=STEPS, log=True,
+    value="error", ylabel="relative error", xlabel=STEPS, axis=log_axis,
 )  # fmt: skip
 
 

@@ -11,8 +11,6 @@ import torch
 from scipy.optimize import linear_sum_assignment
 from torch import Generator, Tensor, nn
 
-from graphtheory.lab.train.contract import check_each
-
 Teacher = Callable[[Tensor], Tensor]
 """x [n, d] -> P(y = 1 | x) [n]."""
 
@@ -136,11 +134,13 @@ class OneHidden(nn.Module):
 
     .. math:: H(W, x) = \frac1K \sum_{j=1}^K \phi(w_j^\top x), \quad \phi(z) = 1 / (1 + e^{-z})
 
-    H is the probability of the label 1. The start is N(0, 1) in every entry, as the teachers of
-    the source are drawn.
+    H is the probability of the label 1.
+
+    Args:
+        weights: W at the start, which is copied.
 
     Shapes:
-        - **W:** [T, S, d, K].
+        - **weights:** [T, S, d, K].
         - **x:** [T, n, d].
         - **y:** 0 or 1, floating point [T, n].
         - **output:** [T, S, n].
@@ -148,35 +148,9 @@ class OneHidden(nn.Module):
     Source: Li (2024), eqs. (4.1) to (4.3), (C.71).
     """
 
-    def __init__(
-        self,
-        dim: int,
-        neurons: int,
-        *,
-        trials: int = 1,
-        starts: int = 1,
-        dtype: torch.dtype = torch.float32,
-        generator: Generator | None = None,
-    ) -> None:
+    def __init__(self, weights: Tensor) -> None:
         super().__init__()
-        shape = {"trials": trials, "starts": starts, "dim": dim, "neurons": neurons}
-        check_each("at least 1", lambda value: value >= 1, **shape)
-        self.W = nn.Parameter(torch.empty(*shape.values(), dtype=dtype))
-        self.reset_parameters(generator)
-
-    @torch.no_grad()
-    def reset_parameters(self, generator: Generator | None = None) -> None:
-        """Draw W from N(0, 1)."""
-        self.W.normal_(generator=generator)
-
-    @classmethod
-    def of(cls, weights: Tensor) -> OneHidden:
-        """The networks of given weights [T, S, d, K], which are copied."""
-        trials, starts, dim, neurons = weights.shape
-        made = cls(dim, neurons, trials=trials, starts=starts, dtype=weights.dtype)
-        with torch.no_grad():
-            made.W.copy_(weights)
-        return made
+        self.W = nn.Parameter(weights.detach().clone())
 
     def forward(self, x: Tensor) -> Tensor:
         """Compute the output H(W, x)."""

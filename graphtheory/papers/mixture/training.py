@@ -84,7 +84,7 @@ def draw(setting: Setting, examples: int, seed: int, dtype: torch.dtype = torch.
 @torch.no_grad()
 def predicted(weights: Tensor, x: Tensor) -> Tensor:
     """H(W, x) of one network [d, K] on features [n, d]."""
-    return OneHidden.of(weights[None, None])(x[None])[0, 0]
+    return OneHidden(weights[None, None])(x[None])[0, 0]
 
 
 def near(teacher: Tensor, radius: float, starts: int, generator: Generator) -> Tensor:
@@ -123,7 +123,7 @@ class Learner:
     def start(self, trials: Sequence[Trial], starts: int, seed: int) -> OneHidden:
         """S networks of each trial."""
         generator = Generator().manual_seed(derive(seed, starts))
-        return OneHidden.of(
+        return OneHidden(
             torch.stack([near(t.teacher, self.radius, starts, generator) for t in trials])
         )
 
@@ -200,7 +200,7 @@ def critical_point(
     """
     x, y = (values.double() for values in examples(trials))
     begun = net.W.double()
-    found = OneHidden.of(begun)
+    found = OneHidden(begun)
     for _ in range(rounds):
         values, vectors = torch.linalg.eigh(found.hessian(x, y))
         inside = vectors.transpose(2, 3) @ found.gradient(x, y).flatten(2)[..., None]
@@ -211,7 +211,7 @@ def critical_point(
         ended = good & (move.flatten(2).norm(dim=2) < _NEAR_END)
         if torch.equal(ended, good):
             break
-    return OneHidden.of(torch.where(ended[..., None, None], found.W, begun)), ended
+    return OneHidden(torch.where(ended[..., None, None], found.W, begun)), ended
 
 
 class Risks(NamedTuple):

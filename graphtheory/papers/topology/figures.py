@@ -12,13 +12,12 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from graphtheory.lab.bench.rows import Row
-from graphtheory.lab.bench.table import Table, mean_spread
+from graphtheory.lab.bench.table import mean_spread
 from graphtheory.papers.claims import Trend, over
 from graphtheory.papers.figure import Figure, Verdict, small, verdict_of
 from graphtheory.papers.grid import Grid, Measured, axis
 from graphtheory.papers.pictures import error_curves, picture_of
-from graphtheory.papers.pivot import Measurements, Shown, at_most, groups
+from graphtheory.papers.pivot import Measurements, Pivot, at_most, groups
 from graphtheory.papers.stats import SURE, means
 from graphtheory.papers.topology.adjacency import infinity_norm
 from graphtheory.papers.topology.data import (
@@ -104,34 +103,17 @@ def _asked(task: SampledTask, learned: int, held_out: float) -> Tensor:
 quick = small(labels=(100, 200), widths=slice(2), seeds=1)
 
 
-def error_table(at: str, things: str, grid: SampledTasks, measured: Measurements) -> Shown:
-    """A line for each task, a column for each reading and value of "labels" or "width"."""
-    columns = groups(measured, "reading", at)
-    several = len({setting for _, setting in columns}) > 1
-    heads = [f"{name}, {n} {things}" if several else name for name, n in columns]
-    lines = []
-    for (name,), mine in groups(measured, "name").items():
-        cells = groups(mine, "reading", at)
-        first = next(iter(cells.values()))
-        facts = [f"{fmean(row[key] for row in first):.2f}" for key in ("norm", "variance")]
-        lines.append([name, *facts, *(_entry(cells[column]) for column in columns)])
-    nodes = "held-out labeled nodes" if grid.held_out else "unlabeled nodes"
-    table = Table(
-        f"squared error over the variance of the targets, {nodes}",
-        ["task", "norm of A*", "variance", *heads], lines,
-        note="Mean ± standard deviation over the seeds; a constant reaches 1.",
+def error_table(at: str, nodes: str = "unlabeled nodes") -> Pivot:
+    """A line for each reading, task and value of "labels" or "width"."""
+    lines = {"reading": "reading", "name": "task", at: at}
+    return Pivot(
+        f"squared error over the variance of the targets, {nodes}", _ROWS, lines, cell=_entry,
+        note="Mean ± standard deviation over the seeds; a constant reaches 1 of the variance.",
     )  # fmt: skip
-    rows = [
-        Row.of(what, [row[key] for row in cell], "1", reading=reading, task=task, **{at: n})
-        for key, what in _ROWS.items()
-        for (reading, task, n), cell in groups(measured, "reading", "name", at).items()
-    ]
-    return Shown(table, rows)
 
 
-def _entry(cell: list[Measured]) -> str:
-    found = [row["error"] for row in cell]
-    return "diverged" if isinf(max(found)) else mean_spread(found)
+def _entry(values: Sequence[float]) -> str:
+    return "diverged" if isinf(max(values)) else mean_spread(values)
 
 
 def curves(measured: Measurements, **options: Any) -> Any:
@@ -189,9 +171,7 @@ def _of_norms(figure: str, setting: str, things: str, label: str, grid: SampledT
         norms("variance", None),
     )  # fmt: skip
     summary = f"error over {things}, for several norms of the effective adjacency"
-    return Figure(
-        figure, summary, grid, errors, partial(error_table, setting, things), claims, picture, quick
-    )
+    return Figure(figure, summary, grid, errors, error_table(setting), claims, picture, quick)
 
 
 def _graphs(*degrees: tuple[int, int]) -> tuple[DegreeGroupTask, ...]:
@@ -329,7 +309,7 @@ def _of_targets(figure: str, graph: str, sizes: tuple[int, int], claimed: Pair |
     summary = f"one sampler on targets of several effective adjacencies, {graph} graph"
     grid = SampledTasks(_tasks(sizes), widths=(200,), seeds=seeds)
     claims = (partial(left, "labels"), BestTargets(claimed))
-    show = partial(error_table, "labels", "labels")
+    show = error_table("labels")
     return Figure(figure, summary, grid, errors, show, claims, _draw_targets, quick)
 
 
@@ -351,7 +331,7 @@ FIGURES = (
         SampledTasks(
             _graphs((1, 1), (2, 2), (20, 2)), _STEP_SIZES, widths=(200,), held_out=0.2,
         ),
-        errors, partial(error_table, "labels", "labels"), (mean_left,), quick=quick,
+        errors, error_table("labels", "held-out labeled nodes"), (mean_left,), quick=quick,
     ),
 _of_targets("fig-5-3", "uneven", (100, 1900), None, seeds=5),
     _of_targets("fig-5-4", "even", (1000, 1000), (0.5, 0.5), seeds=3),

@@ -9,51 +9,13 @@ from typing import Any
 
 import torch
 
+from graphtheory.lab import plot
 from graphtheory.lab.bench.rows import Row
 from graphtheory.lab.bench.table import Table, percent_spread
 from graphtheory.lab.datasets.catalogue import key
-from graphtheory.lab.plot.style import GRAY, LIGHT, Rows, collected, look, order, panels, styled
 from graphtheory.papers.figure import DataSets, Figure, Verdict
 from graphtheory.papers.pivot import Measurements, Shown, groups
 from graphtheory.papers.topology.sampling import FULL, MLP, SAMPLERS, Sampling, candidates, scores
-
-_ROW = 0.42  # inches per series
-
-
-@styled
-def score_dots(
-    rows: Rows, *, reference: str, margin: float = 1.0, metric: str = "accuracy", title: str = ""
-) -> Any:
-    """Every run's test score and the mean, a line for each series, a color for each setting.
-
-    A band marks what is at most `margin` points below the mean of the reference, one of the series.
-    Rows, one per run, hold series (name of a line), setting (name of a color) and test (0..1).
-    """
-    runs = collected(rows, "rows", "test")
-    series, settings = order(runs, "series"), order(runs, "setting")
-    best = fmean(100 * r["test"] for r in runs if r["series"] == reference)
-    figure, (axes,) = panels(1, height=1.3 + _ROW * len(series))
-    axes.axvspan(best - margin, best, color=LIGHT, zorder=0)
-    axes.axvline(best, color=GRAY, linewidth=1)
-    for place, name in enumerate(series):
-        mine = [r for r in runs if r["series"] == name]
-        own = [setting for setting in settings if setting in order(mine, "setting")]
-        for nth, setting in enumerate(own):
-            scores = [100 * r["test"] for r in mine if r["setting"] == setting]
-            height, style = place + 0.24 * (nth - (len(own) - 1) / 2), look(settings.index(setting))
-            axes.plot(scores, [height] * len(scores), ".", color=style["color"], alpha=0.45)
-            style |= {"linestyle": "", "markersize": 7}
-            known = setting in {line.get_label() for line in axes.get_lines()}
-            axes.plot(fmean(scores), height, label=None if known else setting, **style)
-    axes.set_yticks(range(len(series)), series)
-    axes.set_ylim(len(series) - 0.45, -0.55)
-    axes.tick_params(axis="y", length=0)
-    axes.grid(axis="x")
-    axes.set_xlabel(f"test {metric} (%): mean, runs; gray: {margin:g} point below {reference}")
-    axes.set_title(title)
-    axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
-    return figure
-
 
 _POINT = 0.01
 _QUICK_EPOCHS = 40
@@ -165,16 +127,16 @@ def close_to_full_batch(grid: Sampling, measured: Measurements) -> Verdict:
 
 def _picture(grid: Sampling, measured: Measurements, title: str) -> Any:
     runs = [
-        {"series": line["sampler"], "setting": _setting(line), "test": test}
+        {"model": _named(line), "test": test}
         for line in summary(measured)
         for test in line["tests"]
     ]
-    return score_dots(runs, reference=FULL, title=f"{title}: GCN on samples")
+    return plot.score_bars(runs, title=f"{title}: GCN on samples")
 
 
-def _setting(line: dict[str, Any]) -> str:
-    whole = {FULL: "whole graph", MLP: "no neighbors"}
-    return whole.get(line["sampler"], f"{100 * line['budget']:.0f} % of the neighbors")
+def _named(line: dict[str, Any]) -> str:
+    whole = line["sampler"] in (FULL, MLP)
+    return line["sampler"] + ("" if whole else f", {100 * line['budget']:.0f} % of the neighbors")
 
 
 FIGURES = (

@@ -24,21 +24,16 @@ def definition(first: Tensor, second: Tensor, tau: float) -> float:
     return total / (2 * count)
 
 
-@pytest.mark.parametrize("chunk", [None, 1, 3, 100])
-def test_the_loss_is_its_definition_in_chunks_too(chunk: int | None) -> None:
-    first, second = torch.randn(2, 5, 4).double().requires_grad_()
-    loss = nt_xent(first, second, 0.3, chunk=chunk)
+def test_the_loss_is_its_definition() -> None:
+    first, second = torch.randn(2, 5, 4).double()
+    loss = nt_xent(first, second, 0.3)
     assert loss.item() == pytest.approx(definition(first, second, 0.3))
-    whole = torch.autograd.grad(nt_xent(first, second, 0.3), (first, second))
-    for found, expected in zip(torch.autograd.grad(loss, (first, second)), whole, strict=True):
-        torch.testing.assert_close(found, expected)
 
 
 def test_one_sample_has_no_loss_and_bad_input_is_named() -> None:
     assert nt_xent(torch.ones(1, 2), torch.ones(1, 2)) == 0
-    for bad, message in (({"temperature": 0.0}, "temperature: got 0"), ({"chunk": 0}, "chunk: ")):
-        with pytest.raises(ValueError, match=message):
-            nt_xent(torch.ones(2, 2), torch.ones(2, 2), **bad)
+    with pytest.raises(ValueError, match="temperature: got 0"):
+        nt_xent(torch.ones(2, 2), torch.ones(2, 2), temperature=0.0)
     with pytest.raises(ValueError, match=r"second: shape \(3, 2\)"):
         nt_xent(torch.ones(2, 2), torch.ones(3, 2))
     with pytest.raises(ValueError, match="lr, momentum, weight_decay: got 0"):

@@ -5,15 +5,13 @@ import torch
 
 from graphtheory import Neighborhood
 from graphtheory.lab.train import fit
+from graphtheory.papers.fusion.encoders import GCNEncoder, ResNetFeatures, image_encoder
 from graphtheory.papers.fusion.recipe import (
     GRAPH,
     IMAGE_HEADS,
     MLP,
     TRANSFORMER,
     ContrastiveRecipe,
-    GCNEncoder,
-    ResNetFeatures,
-    image_encoder,
     make_head,
     prepare,
     recipe_for,

@@ -9,10 +9,9 @@ from graphtheory.papers.icl.figures_alpha import (
     FIGURES,
     Case,
     Growth,
+    _sizes,
     growth,
     law,
-    needed,
-    settled,
     trainings,
 )
 from graphtheory.papers.icl.training import Learner, PromptTest
@@ -20,20 +19,17 @@ from graphtheory.papers.icl.training import Learner, PromptTest
 SMALL = Learner(steps=4, batch_size=6, width=8, length=4)
 
 
-def test_the_length_from_which_the_error_stays_below() -> None:
-    fall = math.log(0.1 / 0.05) / math.log(100)
-    assert settled([(5, 0.4), (10, 0.1), (20, 0.001)], 0.05) == pytest.approx(10 * 2**fall)
-    again = settled([(5, 0.01), (10, 0.2), (20, 0.01)], 0.05)
-    assert again == pytest.approx(10 * 2 ** (math.log(4) / math.log(20)))
-    assert settled([(5, 0.4), (20, 0.06)], 0.05) == math.inf
-    assert settled([(5, 0.0), (20, 0.0)], 0.05) == 5
+def test_steps_are_read_where_the_error_of_each_network_stays_below() -> None:
     rows = [
         {"alpha": alpha, "seed": seed, "step": step, "error": alpha / step}
         for alpha in (1.0, 0.5)
         for seed in (1, 0)
         for step in (4, 2, 1)
     ]
-    assert needed(rows, "step", 0.3) == {
+    lengths = [{"alpha": 0.5, "seed": 0, "length": 2, "error": 1.0}]
+    found = _sizes(Growth((), threshold=0.3), [*rows, *lengths])
+    assert found["contexts of a training prompt"] == {0.5: [math.inf]}
+    assert found["steps of SGD"] == {
         0.5: pytest.approx([1.67, 1.67], abs=0.01), 1.0: pytest.approx([3.33, 3.33], abs=0.01)
     }  # fmt: skip
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from graphtheory.papers.icl.page import prompt_page
+from graphtheory.papers.icl.page import _drawing, prompt_page
 from graphtheory.papers.icl.prompts import Linear
 from graphtheory.papers.icl.training import PromptTest, world
 
@@ -19,9 +19,9 @@ def test_a_page_of_prompts_is_one_file(tmp_path: Path) -> None:
     page = prompt_page(prompts, {"head <1>": weights, "head 2": weights}, value)
     page.save(tmp_path / "page.html")
     text = (tmp_path / "page.html").read_text()
-    assert text.count("<svg ") == 3 and text.count("<rect ") == 2 * 3 * 5
-    assert "1 of 3 answers are right" in text and text.count(": wrong.") == 2
-    assert f"{float(weights[1, 2]):.4f}</title>" in text and "head &lt;1&gt;" in text
+    assert text.count("data:image/svg+xml") == 3
+    assert "1 of 3 answers are right" in text and "head &lt;1&gt;" in text
+    assert text.count(": wrong.</figcaption>") == 2
     assert " src=" not in text.replace(' src="data:', "") and "http" not in text.replace(
         "http-equiv", ""
     )
@@ -34,3 +34,14 @@ def test_a_page_of_prompts_is_one_file(tmp_path: Path) -> None:
     bare = replace(prompts, x=prompts.x[:, :1], y=prompts.y[:, :1], pattern=None)
     with pytest.raises(ValueError, match="prompts: got no contexts, expected at least one"):
         prompt_page(bare, weights[:, :0], bare.answer)
+
+
+def test_a_bar_is_a_weight_and_a_frame_the_pattern_of_the_query() -> None:
+    source = world(6, 0).test(PromptTest(0.8, 5))
+    prompt = source.sample(1, torch.Generator().manual_seed(0))
+    rows = {"head 1": [0.1, 0.2, 0.3, 0.4, 0.0], "head 2": [0.2] * 5}
+    for axes, weights in zip(_drawing(prompt, rows, str).axes, rows.values(), strict=True):
+        assert [bar.get_height() for bar in axes.patches] == weights
+        framed = [bar.get_linewidth() > 0 for bar in axes.patches]
+        assert framed == prompt.same_pattern()[0].tolist() and 0 < sum(framed) < 5
+        assert [text.get_text() for text in axes.texts] == [f"{weight:.2f}" for weight in weights]

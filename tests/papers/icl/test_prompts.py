@@ -3,7 +3,6 @@ from dataclasses import replace
 import pytest
 import torch
 from torch import Generator
-from torch_geometric.data import Batch
 
 from graphtheory.papers.icl.prompts import (
     DecisionTree,
@@ -46,20 +45,15 @@ def test_columns_are_inputs_above_labels_of_each_prompt(generator: Generator) ->
         prompts[3]
     none = drawn(0, generator)
     assert len(none) == 0 and none.columns().shape == (0, 9, 13)
-    with pytest.raises(ValueError, match="prompts: got none, expected at least one"):
-        none.batch()
 
 
-def test_prompts_are_stars_as_tensors_and_in_pyg(generator: Generator) -> None:
+def test_prompts_are_stars(generator: Generator) -> None:
     prompts = drawn(6, generator)
     x, rows, queries = prompts.graph()
-    batch = prompts.batch()
-    assert isinstance(batch, Batch) and torch.equal(batch.x, x)
-    assert torch.equal(batch.edge_index, rows.edge_index() * torch.tensor([[1], [9]]) +
-                       torch.tensor([[0], [8]]))  # fmt: skip
-    assert torch.equal(batch.query_index, queries) and torch.equal(batch.y, prompts.answer)
-    assert torch.equal(batch.get_example(4).x, prompts.columns()[4])
-    assert torch.equal(rows.edge_index()[0], batch.edge_index[0])
+    assert torch.equal(x, prompts.columns().flatten(0, 1)) and rows.num_dst == 6
+    for p, query in enumerate(queries.tolist()):
+        contexts = rows.indices[rows.indptr[p] : rows.indptr[p + 1]].tolist()
+        assert contexts == list(range(9 * p, 9 * p + 8)) and query == 9 * p + 8
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ def test_descent_ends_at_the_critical_point_and_not_at_a_saddle() -> None:
     trials = [mix.draw(Setting(dim=2, neurons=2, means=(1.0, 0.0)), 2000, 1, DOUBLE)]
     teacher = trials[0].teacher
     same = teacher.mean(1, keepdim=True).expand(2, 2)
-    net = OneHidden.of(same[None, None].contiguous())
+    net = OneHidden(same[None, None].contiguous())
     net = Learner(factor=8.0, steps=300).run(net, trials)
     found, ended = mix.critical_point(net, trials)
     assert not bool(ended.any()) and torch.equal(found.W, net.W)
