@@ -30,7 +30,7 @@ def draws(count: int, contexts: int, dim: int) -> dict[str, Callable[[], object]
     return {
         "in-context prompts": lambda: source.sample(count, generator),
         "in-context prompts, as columns": lambda: source.sample(count, generator).columns(),
-        "linear regression": lambda: Linear().sample(count, contexts, dim, generator),
+        "linear regression": lambda: Linear().prompts(count, contexts + 1, dim, generator),
         "chains of thought": lambda: chain.training(mu, count, generator),
     }
 

@@ -8,16 +8,9 @@ from typing import Any
 
 import torch
 
+from graphtheory.papers.chain import errors as steps
 from graphtheory.papers.chain.data import ChainData, shift_tasks
-from graphtheory.papers.chain.errors import (
-    TrajectoryErrors,
-    k_step_matrix,
-    output_primacy,
-    output_probability,
-    primacy,
-    right_end_leads,
-    trajectory_probability,
-)
+from graphtheory.papers.chain.errors import TrajectoryErrors
 from graphtheory.papers.chain.training import Inference, Learner, Probe, one_layer
 from graphtheory.papers.claims import Crossing, exponent_rows, fewer, reached, zeros
 from graphtheory.papers.figure import Figure, Verdict, small
@@ -58,13 +51,13 @@ class Case:
         """tau, rho, tau_o, rho_o and whether condition 7.3.2 holds; the same for every task."""
         task = shift_tasks(1, data.num_test_patterns, data.steps, torch.Generator().manual_seed(0))
         transitions = self.errors(task)
-        ends = k_step_matrix(transitions)
+        ends = steps.k_step_matrix(transitions)
         return {
-            "tau": round(float(trajectory_probability(transitions, task)), 4),
-            "rho": round(float(primacy(transitions, task)), 4),
-            "tau_o": round(float(output_probability(ends)), 4),
-            "rho_o": round(float(output_primacy(ends)), 4),
-            "condition": bool(right_end_leads(ends, task).all()),
+            "tau": round(float(steps.trajectory_probability(transitions, task)), 4),
+            "rho": round(float(steps.primacy(transitions, task)), 4),
+            "tau_o": round(float(steps.output_probability(ends)), 4),
+            "rho_o": round(float(steps.output_primacy(ends)), 4),
+            "condition": bool(steps.right_end_leads(ends, task).all()),
         }
 
 

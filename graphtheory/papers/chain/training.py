@@ -10,15 +10,10 @@ from typing import Literal
 import torch
 from torch import Generator, Tensor, nn
 
+from graphtheory.papers.chain import model as models
 from graphtheory.papers.chain.data import ChainData, step_positions
 from graphtheory.papers.chain.errors import TrajectoryErrors
-from graphtheory.papers.chain.model import (
-    ChainAttention,
-    ChainModel,
-    ChainTransformer,
-    cot_generate,
-    icl_infer,
-)
+from graphtheory.papers.chain.model import ChainAttention, ChainModel, ChainTransformer
 from graphtheory.patterns.draw import derive
 from graphtheory.vision.nn import PeriodicPositions, SinusoidalPositions
 
@@ -30,24 +25,14 @@ MASSES = (
 )
 
 
-def cot_error(found: Tensor, wanted: Tensor) -> Tensor:
+def error_of(found: Tensor, wanted: Tensor) -> Tensor:
     r"""Share of wrong steps, :math:`\frac1K \sum_k 1[z_k \ne v_k]`, of each prompt: eq. (7.7), [B].
 
-    Answers v and right steps z are int64 [B, K].
+    Answers v and right steps z are int64 [B, K]; of the last step alone it is eq. (7.9).
     """
-    _check(found, wanted)
-    return (found != wanted).float().mean(1)
-
-
-def icl_error(found: Tensor, wanted: Tensor) -> Tensor:
-    r"""Whether the last step's answer is wrong, :math:`1[z_K \ne v]`, of each prompt: eq. (7.9)."""
-    _check(found, wanted)
-    return (found != wanted).float()
-
-
-def _check(found: Tensor, wanted: Tensor) -> None:
     if found.shape != wanted.shape:
         raise ValueError(f"found: shape {tuple(found.shape)}, expected {tuple(wanted.shape)}")
+    return (found != wanted).float().mean(1)
 
 
 def chain_mass(weights: Tensor, same_step: Tensor, same_pattern: Tensor) -> dict[str, Tensor]:
@@ -175,10 +160,10 @@ class Probe:
         prompts = data.testing(patterns, count, contexts, self.share, self.errors, generator)
         query, wanted = prompts.query[:, 0], prompts.query_pattern
         if self.inference == "ICL":
-            answer = icl_infer(model, prompts.icl_columns(), query, patterns)
-            return icl_error(answer, wanted[:, -1])
-        found = cot_generate(model, prompts.columns(), query, patterns, data.steps)
-        return cot_error(found, wanted[:, 1:])
+            answer = models.icl_infer(model, prompts.icl_columns(), query, patterns)
+            return error_of(answer[:, None], wanted[:, -1:])
+        found = models.cot_generate(model, prompts.columns(), query, patterns, data.steps)
+        return error_of(found, wanted[:, 1:])
 
 
 @torch.no_grad()

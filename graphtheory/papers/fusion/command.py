@@ -17,8 +17,8 @@ from graphtheory.lab.cli.options import kinds
 from graphtheory.lab.cli.show import RefusedError, Screen
 from graphtheory.lab.report.page import Page
 from graphtheory.lab.train import CheckpointError, fit
+from graphtheory.papers.fusion import encoders
 from graphtheory.papers.fusion import recipe as c
-from graphtheory.papers.fusion.encoders import ENCODERS
 
 if TYPE_CHECKING:
     from graphtheory.lab.cli.train import Train
@@ -62,11 +62,11 @@ def learn(asked: Train, screen: Screen) -> None:
 def _recipe(asked: Train) -> c.ContrastiveRecipe:
     kinds(asked.dataset)
     recipe = c.recipe_for(asked.dataset, show.data_root(asked.root), size=asked.image_size)
-    heads = c.GRAPH_HEADS if recipe.graph else c.IMAGE_HEADS
+    heads = encoders.GRAPH_HEADS if recipe.graph else encoders.IMAGE_HEADS
     head = show.known("--head", asked.head, heads)
     encoder = recipe.encoder
     if asked.model != type(asked).model:  # the default is a model of another task
-        names = ("gcn",) if recipe.graph else ENCODERS
+        names = ("gcn",) if recipe.graph else encoders.ENCODERS
         encoder = show.known("--model", asked.model, names)
     recipe = replace(recipe, head=head, encoder=encoder, epochs=asked.epochs or recipe.epochs)
     with show.usage_errors():

@@ -1,8 +1,8 @@
-"""Backbones of images and graphs whose features are learned without labels."""
+"""Backbones of images and graphs whose features are learned without labels, and heads on them."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
@@ -10,6 +10,10 @@ from graphtheory.graph import Neighborhood
 from graphtheory.nn.conv import GCNConv
 from graphtheory.vision.models.resnet import SmallResNet
 from graphtheory.vision.models.vit import MeanToken, vit_nano
+from graphtheory.vision.nn import MLPHead, TransformerHead
+
+if TYPE_CHECKING:
+    from graphtheory.papers.fusion.recipe import ContrastiveRecipe
 
 ENCODERS = ("cnn", "resnet18", "resnet20", "resnet50", "vit")
 """Names of the backbones of images."""
@@ -115,3 +119,34 @@ def image_encoder(name: str, in_channels: int, image_size: int) -> nn.Module:
     if name == "vit":
         return ViTFeatures(in_channels, image_size)
     raise ValueError(f"name: unknown backbone {name!r}; known: {', '.join(ENCODERS)}")
+
+
+TRANSFORMER, MLP, LINEAR, NONE, DGI = "transformer", "mlp", "linear", "none", "dgi"
+UNTRAINED = "untrained"  # the backbone as drawn, for comparison
+PIXELS = "raw pixels"  # no backbone at all, of images
+IMAGE_HEADS, GRAPH_HEADS = (TRANSFORMER, MLP, LINEAR, NONE), (TRANSFORMER, MLP, NONE, DGI)
+
+
+def make_head(recipe: ContrastiveRecipe, in_channels: int) -> nn.Module:
+    """Make the head of a recipe; an MLP gets as many parameters as the transformer has."""
+    if recipe.head in (NONE, DGI, UNTRAINED, PIXELS):
+        return nn.Identity()
+    if recipe.head == LINEAR:
+        return MLPHead(in_channels, out_channels=recipe.width, depth=1)
+    transformer = TransformerHead(
+        in_channels, width=recipe.width, depth=recipe.depth, heads=recipe.heads,
+        norm_first=recipe.norm_first,
+    )  # fmt: skip
+    if recipe.head == TRANSFORMER:
+        return transformer
+    if recipe.head != MLP:
+        raise ValueError(f"head: got {recipe.head!r}, expected one of {IMAGE_HEADS}")
+    depth = max(recipe.depth, 2)
+
+    def made(hidden: int) -> int:
+        ends = in_channels + recipe.width + 3 * (depth - 1)
+        return hidden * ends + (depth - 2) * hidden**2 + recipe.width
+
+    wanted = sum(p.numel() for p in transformer.parameters())
+    hidden = min(range(1, 8192), key=lambda h: abs(made(h) - wanted))
+    return MLPHead(in_channels, hidden, recipe.width, depth)

@@ -14,8 +14,9 @@ from torch.nn.functional import normalize
 from graphtheory.lab.bench.rows import Row
 from graphtheory.lab.bench.table import Table
 from graphtheory.papers.figure import Figure, Verdict, small
-from graphtheory.papers.fusion import integrity
-from graphtheory.papers.fusion.integrity import Subspaces
+from graphtheory.papers.fusion.integrity import cluster_integrity, fusion_weights
+from graphtheory.papers.fusion.sharpness import growth_bound, noise_bounds, sharpness
+from graphtheory.papers.fusion.subspaces import Subspaces
 from graphtheory.papers.grid import Grid, Measured, axis
 from graphtheory.papers.pictures import log_axis, value_curves
 from graphtheory.papers.pivot import Measurements, Shown, groups, where
@@ -62,13 +63,13 @@ def _exact(grid: Theorems, model: Subspaces, seed: int) -> dict[str, Any]:
     sample = model.sample(generator)
     x, y = sample.x, sample.y
     try:
-        weights, rho = integrity.fusion_weights(x, y)
+        weights, rho = fusion_weights(x, y)
         one_side = True
     except ValueError:
         one_side = False  # take the greedy search on |x^T u|, which the paper's definition gives
-        greedy = integrity.cluster_integrity(x, y, generator, own=True)
+        greedy = cluster_integrity(x, y, generator, own=True)
         weights, rho = greedy.directions.t()[:, y], greedy.rho
-    paper = integrity.cluster_integrity(x, y, generator)
+    paper = cluster_integrity(x, y, generator)
     projected = x @ weights
     attention = projected @ projected.t()
     same = y[:, None] == y
@@ -85,18 +86,18 @@ def _noisy(grid: Theorems, model: Subspaces, seed: int) -> dict[str, Any]:
     """Sharpness block by block, with the W* of the clean samples, as in the proof of theorem 2."""
     sample = model.sample(_generator(model, seed))
     try:
-        found = integrity.fusion_weights(sample.clean, sample.y)
+        found = fusion_weights(sample.clean, sample.y)
     except ValueError:
         return {"sharpness": [], "rho": 0.0, "separable": False, "bound": None}
     x, sharp = sample.x, []
     for _ in range(grid.layers):
         projected = x @ found.weights
         attention = (projected @ projected.t()).exp()  # without row sums and residual
-        sharp.append(integrity.sharpness(attention, sample.y))
+        sharp.append(sharpness(attention, sample.y))
         x = normalize(attention @ x, dim=1)
     rho = float(found.rho.min())
-    delta, kept, separable = integrity.noise_bounds(model.noise, min(rho, 1.0))
-    bound = integrity.growth_bound(len(x), delta, kept)._asdict() if separable else None
+    delta, kept, separable = noise_bounds(model.noise, min(rho, 1.0))
+    bound = growth_bound(len(x), delta, kept)._asdict() if separable else None
     return {"sharpness": sharp, "rho": rho, "separable": separable, "bound": bound}
 
 

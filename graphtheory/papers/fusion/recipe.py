@@ -15,16 +15,12 @@ from graphtheory.lab.datasets import graphs, image_sets
 from graphtheory.lab.datasets.splits import stratified
 from graphtheory.lab.metrics import linear_probe, nearest_accuracy
 from graphtheory.lab.train import AdamOptions
+from graphtheory.papers.fusion import encoders
 from graphtheory.papers.fusion.contrastive import Infomax, Pretraining, SGDOptions, SimCLR
-from graphtheory.papers.fusion.encoders import GCNEncoder, image_encoder
+from graphtheory.papers.fusion.encoders import DGI, PIXELS, TRANSFORMER, GCNEncoder
 from graphtheory.papers.fusion.views import GraphViews, ImageViews, Strengths, Unlabeled, pixels
 from graphtheory.patterns.draw import derive
-from graphtheory.vision.nn import MLPHead, TransformerHead
 
-TRANSFORMER, MLP, LINEAR, NONE, DGI = "transformer", "mlp", "linear", "none", "dgi"
-UNTRAINED = "untrained"  # the backbone as drawn, for comparison
-PIXELS = "raw pixels"  # no backbone at all, of images
-IMAGE_HEADS, GRAPH_HEADS = (TRANSFORMER, MLP, LINEAR, NONE), (TRANSFORMER, MLP, NONE, DGI)
 LARGE = "facebook"  # the graph whose studies are shorter
 _HELD_OUT = 0.1  # of the training images, to choose options with
 _LABELED = 0.1  # of the images trained on, for the probe
@@ -95,31 +91,6 @@ class Prepared(NamedTuple):
     embed: Callable[[], tuple[Tensor, Tensor]]  # features of the test samples and their classes
 
 
-def make_head(recipe: ContrastiveRecipe, in_channels: int) -> nn.Module:
-    """Make the head of a recipe; an MLP gets as many parameters as the transformer has."""
-    if recipe.head in (NONE, DGI, UNTRAINED, PIXELS):
-        return nn.Identity()
-    if recipe.head == LINEAR:
-        return MLPHead(in_channels, out_channels=recipe.width, depth=1)
-    transformer = TransformerHead(
-        in_channels, width=recipe.width, depth=recipe.depth, heads=recipe.heads,
-        norm_first=recipe.norm_first,
-    )  # fmt: skip
-    if recipe.head == TRANSFORMER:
-        return transformer
-    if recipe.head != MLP:
-        raise ValueError(f"head: got {recipe.head!r}, expected one of {IMAGE_HEADS}")
-    depth = max(recipe.depth, 2)
-
-    def made(hidden: int) -> int:
-        ends = in_channels + recipe.width + 3 * (depth - 1)
-        return hidden * ends + (depth - 2) * hidden**2 + recipe.width
-
-    wanted = sum(p.numel() for p in transformer.parameters())
-    hidden = min(range(1, 8192), key=lambda h: abs(made(h) - wanted))
-    return MLPHead(in_channels, hidden, recipe.width, depth)
-
-
 def prepare(recipe: ContrastiveRecipe, seed: int) -> Prepared:
     """Make model and data of a recipe; the seed fixes the split, the parameters and the labels.
 
@@ -140,9 +111,9 @@ def _on_images(recipe: ContrastiveRecipe, seed: int) -> Prepared:
     channels, side = images.shape[1], images.shape[2]
     encoder: Any = nn.Flatten()
     if recipe.head != PIXELS:
-        encoder = image_encoder(recipe.encoder, channels, side)
+        encoder = encoders.image_encoder(recipe.encoder, channels, side)
     views = ImageViews(encoder, Strengths().build(channels, side))
-    head = make_head(recipe, getattr(encoder, "out_channels", 0))
+    head = encoders.make_head(recipe, getattr(encoder, "out_channels", 0))
     options = SGDOptions(recipe.lr, weight_decay=recipe.weight_decay)
     task = SimCLR(views, head, temperature=recipe.temperature, optimizer=options)
     few = stratified(y[split.train], val=_LABELED, test=0.0, generator=_generator(seed, _PROBE))
@@ -182,7 +153,7 @@ def _on_graph(recipe: ContrastiveRecipe, seed: int) -> Prepared:
         task = Infomax(encoder, recipe.width, data.x, graph, optimizer=options)
     else:
         views = GraphViews(encoder, data.x, data.edge_index)
-        head = make_head(recipe, recipe.width)
+        head = encoders.make_head(recipe, recipe.width)
         task = SimCLR(views, head, temperature=recipe.temperature, optimizer=options)
 
     @torch.no_grad()

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
@@ -24,6 +23,7 @@ from graphtheory.papers.icl.figures_mechanism import LARGE, large_neurons, neuro
 from graphtheory.papers.icl.picture import pruning_curves
 from graphtheory.papers.icl.training import Learner, PromptTest, train, world
 from graphtheory.papers.pivot import Measurements, Pivot, Shown, groups, where
+from graphtheory.papers.shallow import ShallowAttention
 from graphtheory.patterns.draw import derive
 
 RULES = ("smallest first", "random", "largest first")
@@ -50,27 +50,15 @@ def kept_mask(order: Tensor, share: float) -> Tensor:
     return torch.ones(order.shape, dtype=torch.bool).scatter(-1, removed, False)
 
 
-@contextmanager
-def while_pruned(weight: Tensor, kept: Tensor) -> Iterator[None]:
-    """Zero the rows of removed neurons inside a with block; afterwards the weight is as before.
+@torch.no_grad()
+def pruned(model: ShallowAttention, kept: Tensor) -> ShallowAttention:
+    """A copy of T networks without the neurons that are not kept, bool [T, m].
 
-    The weight may be W_O of T networks at once, [T, m, n] with `kept` [T, m]. A neuron without
-    weights and bias is 0 behind a ReLU, as if its row were taken out. To prune the weight of a
-    linear or convolution layer for good, `torch.nn.utils.prune.ln_structured` is enough.
+    Their rows of W_O are 0, and so are they, behind a ReLU and without a bias.
     """
-    if weight.shape[: kept.dim()] != kept.shape:
-        raise ValueError(
-            f"kept: shape {tuple(kept.shape)}, expected the first axes of {tuple(weight.shape)}"
-        )
-    before = weight.detach().clone()
-    mask = kept.view(*kept.shape, *[1] * (weight.dim() - kept.dim()))
-    try:
-        with torch.no_grad():
-            weight.mul_(mask)
-        yield
-    finally:
-        with torch.no_grad():
-            weight.copy_(before)
+    out = deepcopy(model)
+    out.W_O.mul_(kept[..., None])
+    return out
 
 
 BINS = 20  # of neurons in the order of their norms
@@ -96,13 +84,13 @@ def pruned_errors(grid: Pruned, learner: Learner) -> list[Measured]:
         generator = Generator().manual_seed(derive(grid.first, 65))
         order = removal_order(rule, norms, generator)
         for rate in grid.rates:
-            with while_pruned(model.W_O, kept_mask(order, rate)):
-                for test in grid.tests:
-                    about = {
-                        "kind": "error", "width": learner.width, "rule": rule, "rate": rate,
-                        "alpha": test.alpha, "domain": test.domain,
-                    }  # fmt: skip
-                    rows += [about | row for row in tested(grid, model, given, test)]
+            fewer = pruned(model, kept_mask(order, rate))
+            for test in grid.tests:
+                about = {
+                    "kind": "error", "width": learner.width, "rule": rule, "rate": rate,
+                    "alpha": test.alpha, "domain": test.domain,
+                }  # fmt: skip
+                rows += [about | row for row in tested(grid, fewer, given, test)]
     return rows
 
 

@@ -108,18 +108,9 @@ class FunctionFamily(ABC):
         """f_p(x_pi) with a function of its own for each prompt p, [P, n], of inputs x [P, n, d]."""
 
     def prompts(self, count: int, points: int, dim: int, generator: Generator) -> Prompts:
-        """Prompts of a number of points, as `train_in_context` asks for them."""
-        return self.sample(count, points - 1, dim, generator)
-
-    def sample(
-        self, count: int, length: int, dim: int, generator: Generator, *, noise: float = 0.0
-    ) -> Prompts:
-        """Draw P prompts of l contexts, whose outputs get `noise`, each with its own function."""
-        check_each("0 or more", lambda value: value >= 0, noise=noise)
-        x = torch.randn(count, length + 1, dim, generator=generator)
-        y = self.outputs(x, generator)
-        y[:, :-1] += noise * torch.randn(count, length, generator=generator)
-        return Prompts(x, y, torch.tensor([[-1.0], [1.0]]))
+        """Draw P prompts of n points, each of its own function, as `train_in_context` asks."""
+        x = torch.randn(count, points, dim, generator=generator)
+        return Prompts(x, self.outputs(x, generator), torch.tensor([[-1.0], [1.0]]))
 
 
 @dataclass(frozen=True)
@@ -127,7 +118,7 @@ class Linear(FunctionFamily):
     r""":math:`f(x) = w^\top x` with w ~ N(0, I).
 
     Example:
-        >>> Linear().sample(4, 10, 5, Generator().manual_seed(0)).columns().shape
+        >>> Linear().prompts(4, 11, 5, Generator().manual_seed(0)).columns().shape
         torch.Size([4, 11, 6])
     """
 

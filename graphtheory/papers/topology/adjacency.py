@@ -9,10 +9,12 @@ from typing import NamedTuple
 import torch
 from scipy.sparse import csr_array
 from torch import Tensor
+from torch_geometric.utils import scatter
 
 from graphtheory.graph import Neighborhood
 from graphtheory.lab.train.contract import check_each
 from graphtheory.patterns import Pattern
+from graphtheory.patterns.draw import edge_weight
 
 
 def infinity_norm(neighborhood: Neighborhood) -> float:
@@ -62,7 +64,7 @@ def deviation(
 
 def influence(neighborhood: Neighborhood) -> Tensor:
     r"""What each source sends, float64 [num_src]: column sums :math:`\sum_i A_{ij}`."""
-    weight = _weights(neighborhood)
+    weight = edge_weight(neighborhood).detach().double()
     return weight.new_zeros(neighborhood.num_src).index_add(0, neighborhood.indices, weight)
 
 
@@ -83,15 +85,10 @@ def influence_change(original: Neighborhood, effective: Neighborhood) -> Influen
     return InfluenceChange(before, after, torch.where(same, 1.0, after / before))
 
 
-def _weights(neighborhood: Neighborhood) -> Tensor:
-    if neighborhood.weight is None:
-        return torch.ones(neighborhood.num_edges, dtype=torch.float64, device=neighborhood.device)
-    return neighborhood.weight.detach().double()
-
-
 def _matrix(neighborhood: Neighborhood) -> csr_array:
     """The matrix in double precision, each entry once."""
-    parts = (_weights(neighborhood), neighborhood.indices, neighborhood.indptr)
+    weight = edge_weight(neighborhood).detach().double()
+    parts = (weight, neighborhood.indices, neighborhood.indptr)
     shape = (neighborhood.num_dst, neighborhood.num_src)
     found = csr_array(tuple(part.cpu().numpy() for part in parts), shape=shape, copy=True)
     found.sum_duplicates()
@@ -110,9 +107,7 @@ def group_degrees(neighborhood: Neighborhood, group: Tensor) -> Tensor:
 
     `group` holds that of each node, int64 [N], from 0, none of them empty.
     """
-    degree = neighborhood.degree().double()
-    size = torch.bincount(group)
-    return degree.new_zeros(len(size)).index_add(0, group, degree) / size
+    return scatter(neighborhood.degree().double(), group, reduce="mean")
 
 
 def psi(degree: Tensor, size: Tensor) -> Tensor:

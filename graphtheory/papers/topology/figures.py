@@ -19,15 +19,9 @@ from graphtheory.papers.grid import Grid, Measured, axis
 from graphtheory.papers.pictures import error_curves, picture_of
 from graphtheory.papers.pivot import Measurements, Pivot, at_most, groups
 from graphtheory.papers.stats import SURE, means
+from graphtheory.papers.topology import data
 from graphtheory.papers.topology.adjacency import infinity_norm
-from graphtheory.papers.topology.data import (
-    FASTGCN,
-    GROUPS,
-    DegreeGroupTask,
-    Pair,
-    SampledTask,
-    pair,
-)
+from graphtheory.papers.topology.data import FASTGCN, GROUPS, DegreeGroupTask, Pair, SampledTask
 from graphtheory.papers.topology.training import Reading, SampledTrials, TrainingOptions
 from graphtheory.patterns.draw import derive
 
@@ -216,7 +210,7 @@ class Lowest:
         if self.at is None:
             return "none, all diverged"
         resamples = f"{100 * self.share:.0f} % of resamples"
-        return f"{pair(self.at)} ({self.seeds} of {self.of} seeds, {resamples})"
+        return f"{data.pair(self.at)} ({self.seeds} of {self.of} seeds, {resamples})"
 
 
 def best_target(measured: Measurements, measure: str = "error") -> dict[str, Lowest]:
@@ -276,12 +270,12 @@ class BestTargets:
             p_star = (0.9, 0.1) if row["sampler"] == FASTGCN else tuple(row["p_star"])
             claim = self.claimed or p_star
             told.append(
-                f"{learner}: lowest over the variance on {best}, claimed {pair(claim)}: "
+                f"{learner}: lowest over the variance on {best}, claimed {data.pair(claim)}: "
                 f"{best.verdict_of(claim)}; itself on {plain[learner]}."
             )
         matched = best_sampler(mine)
         own = sum(best.at == p for p, best in matched.items())
-        by = "; ".join(f"{pair(p)} by {best}" for p, best in matched.items())
+        by = "; ".join(f"{data.pair(p)} by {best}" for p, best in matched.items())
         return (
             f"{' '.join(told)} The variance is lowest on {quiet}. Among p*, whose errors on one p^ "
             f"are of the same targets, each p^ is learned best: {by}; by its own in {own} of "
@@ -298,9 +292,9 @@ def _tasks(sizes: tuple[int, int]) -> tuple[DegreeGroupTask, ...]:
     """Every p* with every p^, and FastGCN with every p^."""
 
     def task(name: str, p: Pair, q: Pair, sampler: str) -> DegreeGroupTask:
-        return DegreeGroupTask(f"{name}, p^ {pair(q)}", sizes, (10, 1), p, q, sampler)
+        return DegreeGroupTask(f"{name}, p^ {data.pair(q)}", sizes, (10, 1), p, q, sampler)
 
-    ours = [task(f"p* {pair(p)}", p, q, GROUPS) for p in PAIRS for q in PAIRS]
+    ours = [task(f"p* {data.pair(p)}", p, q, GROUPS) for p in PAIRS for q in PAIRS]
     return (*ours, *(task("FastGCN", (1.0, 1.0), q, FASTGCN) for q in PAIRS))
 
 

@@ -24,23 +24,16 @@ from graphtheory.papers.pictures import error_curves, picture_of
 from graphtheory.papers.pivot import Measurements, Pivot
 from graphtheory.papers.stats import student_interval
 from graphtheory.vision.models.stvit import stvit
-from graphtheory.vision.nn.centers import (
-    AveragePool,
-    Centers,
-    LearnedCenters,
-    MaskPool,
-    MaxPool,
-    MultiScale,
-)
+from graphtheory.vision.nn import centers as kinds
 
 _SIDE = 2  # semantic tokens along a side
 # Overlapping windows are left out: on 4 x 4 patches, which the digits have, they do not overlap.
-_CENTERS: dict[str, Callable[[int], Centers]] = {
-    "windows": lambda dim: MaskPool(_SIDE, dim),
-    "two scales": lambda dim: MultiScale([AveragePool(1), AveragePool(_SIDE)]),
-    "means": lambda dim: AveragePool(_SIDE),
-    "maxima": lambda dim: MaxPool(_SIDE),
-    "learned": lambda dim: LearnedCenters(_SIDE**2, dim),
+_CENTERS: dict[str, Callable[[int], kinds.Centers]] = {
+    "windows": lambda dim: kinds.MaskPool(_SIDE, dim),
+    "two scales": lambda dim: kinds.MultiScale([kinds.AveragePool(1), kinds.AveragePool(_SIDE)]),
+    "means": lambda dim: kinds.AveragePool(_SIDE),
+    "maxima": lambda dim: kinds.MaxPool(_SIDE),
+    "learned": lambda dim: kinds.LearnedCenters(_SIDE**2, dim),
 }
 
 

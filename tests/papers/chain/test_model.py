@@ -9,7 +9,7 @@ from graphtheory.papers.chain.model import (
     icl_infer,
     nearest,
 )
-from graphtheory.papers.chain.training import chain_mass, cot_error, icl_error
+from graphtheory.papers.chain.training import chain_mass, error_of
 from graphtheory.vision.nn import LearnedPositions, PeriodicPositions, SinusoidalPositions
 
 DATA = ChainData()
@@ -105,7 +105,7 @@ def test_the_ideal_attention_reasons_without_error(generator: torch.Generator) -
     prompts = DATA.training(mu, 200, generator)
     found = cot_generate(model, prompts.columns(), prompts.query[:, 0], mu, 3)
     assert torch.equal(found, prompts.query_pattern[:, 1:])
-    assert not cot_error(found, prompts.query_pattern[:, 1:]).any()
+    assert not error_of(found, prompts.query_pattern[:, 1:]).any()
     for k in range(1, 4):
         (weights,) = model.attention(prompts.at(torch.full((200,), k))[0][:, : 60 + k])
         assert weights.shape == (200, 1, 60 + k)
@@ -113,7 +113,7 @@ def test_the_ideal_attention_reasons_without_error(generator: torch.Generator) -
         assert mass["same step, same pattern"].item() > 0.999
         assert sum(mass.values()).item() == pytest.approx(1)
     answer = icl_infer(model, prompts.icl_columns(), prompts.query[:, 0], mu)
-    assert not icl_error(answer, prompts.query_pattern[:, 3]).any()
+    assert not error_of(answer[:, None], prompts.query_pattern[:, 3:]).any()
 
 
 def test_an_answer_becomes_the_next_input(generator: torch.Generator) -> None:

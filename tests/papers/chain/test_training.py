@@ -12,17 +12,16 @@ from graphtheory.papers.chain.training import (
     Learner,
     Probe,
     chain_mass,
-    cot_error,
-    icl_error,
+    error_of,
 )
 
 
 def test_errors_count_steps_and_ends_and_columns_are_of_one_kind() -> None:
     found, wanted = torch.tensor([[0, 1, 2], [0, 0, 0]]), torch.tensor([[0, 1, 2], [0, 1, 2]])
-    assert cot_error(found, wanted).tolist() == pytest.approx([0, 2 / 3])
-    assert icl_error(found[:, 2], wanted[:, 2]).tolist() == [0, 1]
+    assert error_of(found, wanted).tolist() == pytest.approx([0, 2 / 3])
+    assert error_of(found[:, 2:], wanted[:, 2:]).tolist() == [0, 1]
     with pytest.raises(ValueError, match=r"found: shape \(2,\), expected \(2, 3\)"):
-        cot_error(torch.zeros(2), wanted)
+        error_of(torch.zeros(2), wanted)
     # Powers of two as weights tell which columns were added up; two prompts are averaged.
     weights = 2.0 ** torch.arange(5).expand(2, 1, 5)
     step = torch.tensor([[True, True, False, False], [False, False, False, True]])

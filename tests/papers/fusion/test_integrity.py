@@ -1,43 +1,8 @@
-from math import inf
-
 import pytest
 import torch
 
-from graphtheory.papers.fusion.integrity import (
-    Subspaces,
-    _search,
-    class_mass,
-    cluster_integrity,
-    fusion_weights,
-    growth_bound,
-    noise_bounds,
-    sharpness,
-    sharpness_of_means,
-)
-
-
-def test_samples_lie_in_their_subspace_on_both_sides_or_one_and_noise_is_bounded(
-    generator: torch.Generator,
-) -> None:
-    found = Subspaces(10, 3, 2, 5, noise=0.2).sample(generator)
-    for k in range(3):
-        mine, basis = found.clean[found.y == k], found.bases[k]
-        torch.testing.assert_close(mine @ basis @ basis.t(), mine)
-    for x in (found.x, found.clean):
-        torch.testing.assert_close(x.norm(dim=1), torch.ones(15, dtype=torch.float64))
-    torch.testing.assert_close((found.x * found.clean).sum(1).min(), torch.tensor(0.8).double())
-    found = Subspaces(4, 2, 1, 20, half_space=False).sample(generator)
-    sides = (found.x[:20] @ found.bases[0][:, 0]).sign()
-    assert set(sides.tolist()) == {-1.0, 1.0}
-    turned = Subspaces(4, 2, 1, 20).sample(generator)
-    assert len((turned.x[:20] @ turned.bases[0][:, 0]).sign().unique()) == 1
-
-
-def test_bad_sizes_are_named() -> None:
-    with pytest.raises(ValueError, match=r"dim: got 4, expected above \(clusters - 1\) \* rank"):
-        Subspaces(4, 3, 2, 1)
-    with pytest.raises(ValueError, match="noise: got 2"):
-        Subspaces(4, 2, 1, 1, noise=2)
+from graphtheory.papers.fusion.integrity import _search, cluster_integrity, fusion_weights
+from graphtheory.papers.fusion.subspaces import Subspaces
 
 
 def parts(of: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -113,63 +78,3 @@ def test_integrity_of_a_known_case_and_of_more_clusters_and_the_sign_of_its_step
     paper = cluster_integrity(x, y, generator)
     attention = (x @ paper.directions.t()[:, y]) @ (x @ paper.directions.t()[:, y]).t()
     assert parts(attention, y)[1].abs().max() > 0.01  # not block-diagonal
-
-
-Y = torch.tensor([0, 0, 1, 1])
-
-
-def blocks(within: float, between: float, itself: float) -> torch.Tensor:
-    same = Y[:, None] == Y
-    return torch.where(same, within, between).fill_diagonal_(itself)
-
-
-def test_the_diagonal_one_pair_and_the_ends_of_the_scale() -> None:
-    attention = blocks(0.4, 0.1, 0.2)
-    assert sharpness(attention, Y) == pytest.approx(4.0)
-    attention = blocks(0.4, 0.1, 0.0)[None].repeat(2, 1, 1)
-    attention[1, 0, 1] = 0.05
-    assert sharpness(attention, Y) == pytest.approx(0.5)
-    assert sharpness_of_means(attention, Y) == pytest.approx((7 * 0.4 + 0.05) / 8 / 0.1)
-    assert sharpness(blocks(0.5, 0.0, 0.5), Y) == inf
-    assert sharpness(blocks(0.0, 0.0, 1.0), Y) == 0
-    assert class_mass(blocks(0.5, 0.0, 0.5), Y) == pytest.approx((1.0, 1 / 3))
-    assert class_mass(blocks(0.1, 0.1, 0.7), Y).mass == pytest.approx(1 / 3)
-    with pytest.raises(ValueError, match="nothing off the diagonal"):
-        class_mass(blocks(0.0, 0.0, 1.0), Y)
-    with pytest.raises(ValueError, match="negative entries"):
-        sharpness(-blocks(1.0, 1.0, 1.0), Y)
-    with pytest.raises(ValueError, match="one class"):
-        sharpness(blocks(1.0, 1.0, 1.0), torch.zeros(4))
-
-
-def test_no_weights_are_refused_and_too_large_a_bound_is_infinite() -> None:
-    for measure in (sharpness, sharpness_of_means, class_mass):
-        with pytest.raises(ValueError, match="not finite"):
-            measure(torch.full((4, 4), torch.nan), Y)
-    with pytest.raises(ValueError, match="negative entries"):
-        class_mass(blocks(0.5, -0.1, 0.0), Y)
-    assert sharpness_of_means(torch.eye(4), Y) == sharpness(torch.eye(4), Y) == 0
-    assert growth_bound(1000, 5.0, 1.0).factor == inf
-
-
-@pytest.mark.parametrize(
-    ("count", "delta", "Delta", "factor"),
-    [(4, 0.0, 0.9, 1.9e-3), (4, 0.1, 0.5, 0.054), (64, 0.0, 0.9, 4e-25)],
-)
-def test_theorem_2_has_a_factor_below_1(
-    count: int, delta: float, Delta: float, factor: float
-) -> None:
-    found = growth_bound(count, delta, Delta)
-    assert found.factor == pytest.approx(factor, rel=0.15) and found.squares_negative
-
-
-def test_theorem_2_and_separability_under_noise() -> None:
-    for count in (3, 8, 64, 2048):
-        for delta in (0.0, 0.05, 0.3):
-            for more in (0.01, 0.3, 0.6):
-                assert growth_bound(count, delta, delta + more).factor < 1
-    assert noise_bounds(0.0, 0.5) == (0.0, 0.5, True)
-    delta, kept, separable = noise_bounds(0.05, 0.5)
-    assert delta > kept and not separable
-    with pytest.raises(ValueError, match=r"noise: got 1.5"):
-        noise_bounds(1.5, 0.5)

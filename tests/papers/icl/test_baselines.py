@@ -11,7 +11,7 @@ from graphtheory.papers.icl.prompts import Linear, SparseLinear, TwoLayer
 def errors(method: object, family: Linear | SparseLinear, noise: float = 0.0) -> torch.Tensor:
     """Mean squared error by place."""
     draw = torch.Generator().manual_seed(0)
-    prompts = family.sample(20, 11, 4, draw)
+    prompts = family.prompts(20, 12, 4, draw)
     y = prompts.y + noise * torch.randn(prompts.y.shape, generator=draw)
     return (baseline(method, prompts.x, y) - prompts.y).square().mean(0)  # type: ignore[arg-type]
 
@@ -37,7 +37,7 @@ def test_each_method_is_best_where_it_belongs() -> None:
 
 
 def test_a_network_learns_a_network_from_examples() -> None:
-    prompts = TwoLayer().sample(8, 101, 4, torch.Generator().manual_seed(0))
+    prompts = TwoLayer().prompts(8, 102, 4, torch.Generator().manual_seed(0))
     x, y = prompts.x.double().numpy(), prompts.y.double().numpy()
     found = {
         name: np.mean([

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 import torch
-from torch import nn
 
+from graphtheory.graph import cliques
 from graphtheory.papers.icl import training as icl
 from graphtheory.papers.icl.figures_mechanism import neuron_rows
 from graphtheory.papers.icl.figures_pruning import (
@@ -14,9 +14,9 @@ from graphtheory.papers.icl.figures_pruning import (
     Pruned,
     free_rate,
     kept_mask,
+    pruned,
     pruned_errors,
     removal_order,
-    while_pruned,
 )
 from graphtheory.papers.icl.training import Learner, PromptTest, world
 from graphtheory.papers.shallow import ShallowAttention
@@ -103,44 +103,19 @@ def test_order_of_removal(generator: torch.Generator) -> None:
         removal_order("last", norms)
 
 
-def test_a_pruned_layer_is_the_smaller_layer(generator: torch.Generator) -> None:
-    first, second = nn.Linear(4, 6), nn.Linear(6, 2)
-    order = removal_order("smallest first", first.weight.detach().norm(dim=1))
-    kept = kept_mask(order, 1 / 3)
-    x = torch.randn(5, 4, generator=generator)
-    before = second(torch.relu(first(x)))
-    hidden = torch.relu(x @ first.weight[kept].t() + first.bias[kept])
-    wanted = hidden @ second.weight[:, kept].t() + second.bias
-    with while_pruned(first.weight, kept), while_pruned(first.bias, kept):
-        torch.testing.assert_close(second(torch.relu(first(x))), wanted)
-    torch.testing.assert_close(second(torch.relu(first(x))), before, atol=0, rtol=0)
-    assert isinstance(first.weight, nn.Parameter) and first.weight.requires_grad
-
-
-def test_every_trial_loses_neurons_of_its_own_and_a_convolution_channels(
+def test_every_trial_loses_neurons_of_its_own_as_if_they_had_not_been_there(
     generator: torch.Generator,
 ) -> None:
     model = ShallowAttention(3, 4, 6, trials=2, generator=generator)
     kept = torch.tensor([[True] * 3 + [False] * 3, [False] * 5 + [True]])
     whole = model.W_O.detach().clone()
-    with pytest.raises(KeyError), while_pruned(model.W_O, kept):
-        assert torch.equal(model.W_O, whole * kept[..., None])
-        raise KeyError  # the weights come back after an error, too
-    assert torch.equal(model.W_O, whole)
-    layer = nn.Conv2d(3, 4, 5, bias=False)
-    kept = kept_mask(
-        removal_order("smallest first", layer.weight.detach().flatten(1).norm(dim=1)), 0.25
-    )
-    with while_pruned(layer.weight, kept):
-        out = layer(torch.randn(2, 3, 7, 7, generator=generator))
-    assert out.any(0).flatten(1).any(1).tolist() == kept.tolist()
-
-
-def test_what_is_refused_prunes_nothing() -> None:
-    weight = torch.ones(6, 4)
-    with (
-        pytest.raises(ValueError, match=r"kept: shape \(3,\), expected the first axes of \(6, 4\)"),
-        while_pruned(weight, torch.zeros(3, dtype=torch.bool)),
-    ):
-        pass
-    assert weight.all()
+    fewer = pruned(model, kept)
+    assert torch.equal(fewer.W_O, whole * kept[..., None]) and torch.equal(model.W_O, whole)
+    x, rows = torch.randn(2 * 5, 3, generator=generator), cliques([5, 5])
+    for trial, own in enumerate(kept):
+        alone = ShallowAttention(3, 4, int(own.sum()), generator=generator)
+        values = {name: value[trial : trial + 1] for name, value in model.state_dict().items()}
+        values["W_O"], values["a"] = values["W_O"][:, own], values["a"][..., own]
+        alone.load_state_dict(values)
+        wanted = alone(x.view(2, 5, 3)[trial], cliques([5]))[0]
+        torch.testing.assert_close(fewer(x, rows)[trial], wanted)

@@ -91,18 +91,16 @@ FAMILIES = (Linear(), Quadratic(), SparseLinear(2), TwoLayer(7), DecisionTree(3)
 def test_a_prompt_has_one_function_and_its_answer(
     family: FunctionFamily, generator: Generator
 ) -> None:
-    prompts = family.sample(5, 40, 3, generator)
+    prompts = family.prompts(5, 41, 3, generator)
     assert prompts.columns().shape == (5, 41, 4)
-    again = family.sample(5, 40, 3, Generator().manual_seed(0))
+    again = family.prompts(5, 41, 3, Generator().manual_seed(0))
     assert torch.equal(again.y, prompts.y)
-    noisy = family.sample(5, 40, 3, Generator().manual_seed(0), noise=0.1)
-    assert torch.equal(noisy.answer, prompts.answer) and not torch.equal(noisy.y, prompts.y)
-    assert torch.equal(noisy.columns()[:, :-1, 3], noisy.y[:, :-1])
+    assert torch.equal(prompts.columns()[:, :-1, 3], prompts.y[:, :-1])
 
 
 def test_each_family_has_the_functions_of_its_name(generator: Generator) -> None:
     for family, nonzero in ((Linear(), 6), (SparseLinear(2), 2)):
-        prompts = family.sample(4, 20, 6, generator)
+        prompts = family.prompts(4, 21, 6, generator)
         w = torch.linalg.lstsq(prompts.x[:, :-1], prompts.y[:, :-1, None]).solution
         torch.testing.assert_close((prompts.x[:, -1:] @ w).flatten(), prompts.answer)
         assert ((w.abs() > 1e-4).sum(1) == nonzero).all()
@@ -112,7 +110,7 @@ def test_each_family_has_the_functions_of_its_name(generator: Generator) -> None
     once, twice, back = TwoLayer(50).outputs(ends, generator).split(4, 1)
     torch.testing.assert_close(twice, 2 * once)
     assert not torch.allclose(back, -once, atol=1e-2)
-    many = TwoLayer(100).sample(4000, 1, 5, generator).y
+    many = TwoLayer(100).prompts(4000, 2, 5, generator).y
     assert float(many.var()) == pytest.approx(5, rel=0.15)  # 2 / r * r * d / 2
     signs = torch.cartesian_prod(*[torch.tensor([-1.0, 1.0])] * 3).expand(6, 8, 3)
     size = torch.rand(6, 8, 3, generator=generator) + 0.1
@@ -131,5 +129,3 @@ def test_each_family_has_the_functions_of_its_name(generator: Generator) -> None
         NoisyLinear(0)
     with pytest.raises(ValueError, match="depth: got 0"):
         DecisionTree(0)
-    with pytest.raises(ValueError, match="noise: got -1"):
-        Linear().sample(1, 1, 1, generator, noise=-1)
