@@ -59,45 +59,6 @@ def lines(
             style.band_line(axes, values, line, alpha=alpha)
 
 
-@style.styled
-def error_curves(
-    rows: Rows, *, xlabel: str, title: str = "", panel: str = "{panel}", series: str = "{series}",
-    at: str = "at", value: str = "error", scale: float = 1.0, from_zero: bool = True,
-) -> Figure:  # fmt: skip
-    """Error over one setting, a line for each series: median, band from q20 to q80.
-
-    Rows are one per run. Panel (name of the vertical axis; panels lie side by side), series (name
-    of a line) and at (the setting) as in `named_rows`; the error is `value` times `scale`. Panels
-    with the same series share a legend. With `from_zero` the vertical axes begin at 0.
-
-    Source: figures 5.1 to 5.4 and 7.3 to 7.5 of Li (2024).
-    """
-    runs = named_rows(style.collected(rows, "rows", value), panel, series, at)
-    names = style.order(runs, "panel")
-    figure, every = style.panels(len(names), height=3.6, width=max(WIDTH, 3.2 * len(names)))
-    style.figure_title(figure, title)
-    for name, axes in zip(names, every, strict=True):
-        mine = [row for row in runs if row["panel"] == name]
-        settings = style.order(mine, "at")
-        named = any(isinstance(setting, str) for setting in settings)
-        place = {setting: index if named else setting for index, setting in enumerate(settings)}
-        lines(axes, [row | {"at": place[row["at"]]} for row in mine], "at", value, scale=scale)
-        texts = settings if named else [f"{setting:,}" for setting in settings]
-        axes.set_xticks(list(place.values()), texts, fontsize=8 if named else None)
-        axes.margins(x=0.08)
-        axes.grid(axis="y")
-        axes.set(xlabel=xlabel, ylabel=name)
-        if from_zero:
-            axes.set_ylim(bottom=0)
-    legends = [axes.get_legend_handles_labels() for axes in every]
-    if all(names == legends[0][1] for _, names in legends):
-        style.legend_below(figure, *legends[0])
-    else:
-        for axes in every:
-            axes.legend()
-    return figure
-
-
 def ticks(axis: Axis, places: Locator, text: Callable[[float], str] = "{:g}".format) -> None:
     """Ticks at these places alone, as text."""
     axis.set_major_locator(places)
@@ -109,6 +70,11 @@ def log_axis(axes: Axes, largest: float) -> None:
     """A logarithmic axis of the values."""
     axes.set_yscale("log")
     ticks(axes.yaxis, LogLocator(subs=(1, 2, 5)))
+
+
+def from_zero(axes: Axes, largest: float) -> None:
+    """An axis of the values that begins at 0."""
+    axes.set_ylim(bottom=0)
 
 
 def percent_axis(axes: Axes, largest: float) -> None:
@@ -158,11 +124,12 @@ def value_curves(
     Args:
         rows: One row per run.
         xlabel: Name of the setting.
-        ylabel: Name of the measure.
+        ylabel: Name of the measure; "" where it is that of the panel, which then has an axis of its
+            own.
         title: Above the picture.
         panel: Name of a row's panel, as in `named_rows`.
-        series: Name of its line, likewise.
-        at: The setting, a number.
+        series: Name of its line, likewise. Panels that share no series have legends of their own.
+        at: The setting, likewise, or the key of a number.
         value: Key of the measure.
         scale: Factor of the measure, such as 100 for percent.
         log: Whether the setting's axis is logarithmic.
@@ -171,33 +138,42 @@ def value_curves(
         marks: Values with a dotted line.
         upright: A setting with a dotted line.
 
-    Source: figures 3.4, 3.5, 6.3, 6.4, 7.6, 7.7, E.2 and F.1 of Li (2024), whose axes are linear.
+    Source: figures 3.4, 3.5, 5.1 to 5.4, 6.3, 6.4, 7.3 to 7.7, E.2 and F.1 of Li (2024), whose axes
+        are linear.
     """
     runs = named_rows(style.collected(rows, "rows", value), panel, series, at)
-    every_line = style.order(runs, "series")
-    names, apart = style.order(runs, "panel"), axis is log_axis
-    figure, panels = case_panels(names, 3.6, xlabel, title, sharey=not apart)
+    names, every_line = style.order(runs, "panel"), style.order(runs, "series")
+    texts = [setting for setting in style.order(runs, "at") if isinstance(setting, str)]
+    alike = ylabel != "" and axis is not log_axis
+    figure, panels = case_panels(names, 3.6, xlabel, title, sharey=alike)
+    shared = len({(row["panel"], row["series"]) for row in runs}) > len(every_line)
     for name, axes in panels.items():
         mine = [row for row in runs if row["panel"] == name]
-        lines(axes, mine, "at", value, every_line, scale=scale)
+        placed = [row | {"at": texts.index(row["at"])} for row in mine] if texts else mine
+        lines(axes, placed, "at", value, every_line if shared else None, scale=scale)
         for height in marks:
             axes.axhline(height, color=GRAY, linestyle=":", linewidth=1)
         if upright is not None:
             axes.axvline(upright, color=GRAY, linestyle=":", linewidth=1)
-        _settings(axes, sorted(style.order(mine, "at")), log)
+        if texts:
+            axes.set_xticks(range(len(texts)), texts, fontsize=8)
+        else:
+            _settings(axes, sorted(style.order(mine, "at")), log)
         if axis is not None:
             axis(axes, scale * max(row[value] for row in runs))
         axes.grid(axis="y")
+        if not shared and len(panels) > 1:
+            axes.legend()
     name_rows(panels, ylabel)
-    handles = {
-        text: line
-        for axes in panels.values()
-        for line, text in zip(*axes.get_legend_handles_labels(), strict=True)
-    }
-    style.legend_below(figure, [handles[name] for name in every_line], every_line)
+    if shared or len(panels) == 1:
+        drawn = [axes.get_legend_handles_labels() for axes in panels.values()]
+        handles = {text: line for of in drawn for line, text in zip(*of, strict=True)}
+        style.legend_below(figure, [handles[name] for name in every_line], every_line)
     return figure
 
 
+error_curves = partial(value_curves, ylabel="", value="error", log=False, axis=from_zero)
+"""Error over one setting, with the panels' names as those of the errors."""
 step_curves = partial(value_curves, panel="{case}", at="step", xlabel="steps of SGD", log=False)
 """A measure over the steps of training, for rows with a case and a step."""
 

@@ -255,7 +255,7 @@ def _picture(grid: CoreDistance, measured: Measurements, title: str) -> Any:
         for one in mine
         for hops, b in enumerate(one["b"])
     ]
-    return error_curves([*scores, *bias], xlabel="distance (hops)", title=title, from_zero=False)
+    return error_curves([*scores, *bias], xlabel="distance (hops)", title=title, axis=None)
 
 
 def _quick(grid: CoreDistance) -> CoreDistance:

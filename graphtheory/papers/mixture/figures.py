@@ -104,7 +104,7 @@ def _lines(grid: Mixtures, measured: Measurements, title: str) -> Any:
         for value, of in by.items()
         for error in of
     ]
-    return error_curves(lines, xlabel=grid.name, title=title, from_zero=False)
+    return error_curves(lines, xlabel=grid.name, title=title, axis=None)
 
 
 _quick = small(values=mixtures.ends, seeds=3)

@@ -298,7 +298,7 @@ def _picture(grid: Minorities, measured: Measurements, title: str) -> Any:
         for measure, name in _SHOWN.items()
         for row in measured
     ]  # fmt: skip
-    return error_curves(curves, xlabel=_XLABEL[grid.letter], title=title, from_zero=False)
+    return error_curves(curves, xlabel=_XLABEL[grid.letter], title=title, axis=None)
 
 
 def _figure(figure: str, summary: str, grid: Minorities, claims: dict[str, Claimed]) -> Figure:

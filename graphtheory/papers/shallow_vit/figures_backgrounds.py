@@ -246,7 +246,7 @@ _picture_spurious = picture_of(
         for key, name in _SHOWN.items()
         for one in sorted(mine, key=lambda one: (one["alpha_star"], one["seed"]))
     ],
-    series="{start}", at="alpha_star", scale=100, xlabel="alpha_*", from_zero=False,
+    series="{start}", at="alpha_star", scale=100, xlabel="alpha_*", axis=None,
 )  # fmt: skip
 
 
@@ -276,7 +276,7 @@ FIGURES = (
          _MORE_IMAGES),
         picture_of(
             error_curves, panel="test accuracy %", series="{labels:,} images", at="alpha_star",
-            value="accuracy", scale=100, xlabel="alpha_*", from_zero=False,
+            value="accuracy", scale=100, xlabel="alpha_*", axis=None,
         ),
         _quick, DATA, partial(_on_images, 1),
     ),

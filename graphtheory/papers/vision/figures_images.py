@@ -133,7 +133,7 @@ def ahead_of_others(grid: Variants, measured: Measurements) -> Verdict:
 _picture = picture_of(
     error_curves, lambda measured: [one | {"error": 100 * (1 - one["test"])} for one in measured],
     panel="test error in percent", series="test error in percent", at="{name}", xlabel="",
-    from_zero=False,
+    axis=None,
 )  # fmt: skip
 
 

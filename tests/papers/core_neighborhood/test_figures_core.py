@@ -125,7 +125,7 @@ def test_report_of_a_small_grid() -> None:
     names = {r.name for r in made.rows}
     assert names >= {"core-distance test accuracy", "core-distance gain", "core-distance learned b"}
     assert made.picture is not None
-    assert [len(axes.lines) for axes in made.picture.axes] == [3, 2]
+    assert [len(axes.lines) for axes in made.picture.axes] == [2, 1, 2]
     assert WIDER_PLAIN.name not in by_network(rows)
 
 
