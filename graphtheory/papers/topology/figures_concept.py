@@ -21,7 +21,7 @@ from graphtheory.papers.pictures import error_curves, picture_of
 from graphtheory.papers.pivot import Measurements, Pivot, groups
 from graphtheory.papers.stats import means
 from graphtheory.papers.topology.data import DegreeGroupTask, Pair, pair
-from graphtheory.papers.topology.figures import PAIRS, lowest_of
+from graphtheory.papers.topology.figures_targets import PAIRS, lowest_of
 from graphtheory.patterns.draw import derive
 
 
