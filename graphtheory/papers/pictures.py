@@ -138,15 +138,15 @@ def value_curves(
         marks: Values with a dotted line.
         upright: A setting with a dotted line.
 
-    Source: figures 3.4, 3.5, 5.1 to 5.4, 6.3, 6.4, 7.3 to 7.7, E.2 and F.1 of Li (2024), whose axes
-        are linear.
+    Source: figures 3.4, 3.5, 5.1 to 5.4, 6.3, 6.4, 7.3 to 7.7, E.2 and F.1 of Li (2024).
     """
     runs = named_rows(style.collected(rows, "rows", value), panel, series, at)
     names, every_line = style.order(runs, "panel"), style.order(runs, "series")
     texts = [setting for setting in style.order(runs, "at") if isinstance(setting, str)]
-    alike = ylabel != "" and axis is not log_axis
-    figure, panels = case_panels(names, 3.6, xlabel, title, sharey=alike)
-    shared = len({(row["panel"], row["series"]) for row in runs}) > len(every_line)
+    apart = not ylabel or axis is log_axis
+    figure, panels = case_panels(names, 3.6, xlabel, title, sharey=not apart)
+    lines_of_panels = {(row["panel"], row["series"]) for row in runs}
+    shared = len(names) == 1 or len(lines_of_panels) > len(every_line)
     for name, axes in panels.items():
         mine = [row for row in runs if row["panel"] == name]
         placed = [row | {"at": texts.index(row["at"])} for row in mine] if texts else mine
@@ -162,10 +162,10 @@ def value_curves(
         if axis is not None:
             axis(axes, scale * max(row[value] for row in runs))
         axes.grid(axis="y")
-        if not shared and len(panels) > 1:
+        if not shared:
             axes.legend()
     name_rows(panels, ylabel)
-    if shared or len(panels) == 1:
+    if shared:
         drawn = [axes.get_legend_handles_labels() for axes in panels.values()]
         handles = {text: line for of in drawn for line, text in zip(*of, strict=True)}
         style.legend_below(figure, [handles[name] for name in every_line], every_line)

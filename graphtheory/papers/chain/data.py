@@ -8,8 +8,9 @@ from typing import NamedTuple
 import torch
 from torch import Generator, Tensor
 
-from graphtheory.papers.chain import errors as checks
-from graphtheory.papers.chain.errors import TrajectoryErrors, trajectories
+from graphtheory.papers.chain import steps as checks
+from graphtheory.papers.chain.errors import TrajectoryErrors
+from graphtheory.papers.chain.steps import trajectories
 from graphtheory.papers.shallow import orthonormal
 
 

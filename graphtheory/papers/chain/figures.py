@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from graphtheory.papers.chain import errors as steps
+from graphtheory.papers.chain import steps
 from graphtheory.papers.chain.data import ChainData, shift_tasks
 from graphtheory.papers.chain.errors import TrajectoryErrors
 from graphtheory.papers.chain.training import Inference, Learner, Probe, one_layer

@@ -8,7 +8,7 @@ from torch import Generator, Tensor, nn
 from graphtheory import ops
 from graphtheory.graph import Neighborhood
 from graphtheory.nn.attention import attention_maps
-from graphtheory.papers.chain.errors import check_count
+from graphtheory.papers.chain.steps import check_count
 from graphtheory.vision.models.gpt import GPT, gpt_block
 from graphtheory.vision.nn.positions import PeriodicPositions
 from graphtheory.vision.nn.token_sets import token_bipartite
@@ -41,13 +41,8 @@ class ChainAttention(nn.Module):
             raise ValueError(f"positions: shape {tuple(positions.shape)}, expected [K, 2 d]")
         check_count(trials=trials)
         self.position, self.trials, self.xi = PeriodicPositions(positions), trials, xi
-        self.W = nn.Parameter(torch.empty(trials, positions.size(1), positions.size(1)))
-        self.reset_parameters(generator)
-
-    @torch.no_grad()
-    def reset_parameters(self, generator: Generator | None = None) -> None:
-        """Draw W from N(0, xi^2)."""
-        self.W.normal_(0, self.xi, generator=generator)
+        shape = (trials, positions.size(1), positions.size(1))
+        self.W = nn.Parameter(torch.empty(shape).normal_(0, xi, generator=generator))
 
     @torch.no_grad()
     def trial(self, index: int) -> ChainAttention:

@@ -9,8 +9,7 @@ from typing import Any, Literal
 from graphtheory.lab.bench.rows import Row
 from graphtheory.lab.bench.table import Table
 from graphtheory.lab.datasets.embedded import CoreNeighborhoodGraph
-from graphtheory.papers import shallow_trials as curves
-from graphtheory.papers import shallow_trials as phases
+from graphtheory.papers import shallow_trials
 from graphtheory.papers.claims import Level, Trend
 from graphtheory.papers.core_neighborhood import training as core
 from graphtheory.papers.core_neighborhood.training import GCN, GT, Learner
@@ -46,7 +45,7 @@ class Case:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Phases(phases.Phases):
+class Phases(shallow_trials.Phases):
     """Cases on the same reading of the graph share graphs, labels and starts."""
 
     gamma_d: float = 0.4  # where it is not the letter
@@ -91,7 +90,7 @@ _NODES = {"mass": "all labeled nodes", "decisive": "discriminative", "other": "o
 
 
 @dataclass(frozen=True, kw_only=True)
-class Curves(curves.Curves):
+class Curves(shallow_trials.Curves):
     """The networks of a cell train together, each on a graph of its own."""
 
     labels: int = 400
@@ -268,8 +267,8 @@ FIGURES = (
             ),
             setting="gamma_d", values=(0.2,),
         ),
-        looks, _show_attention, curves.attention_claims("class-relevant nodes"),
-        curves.attention_picture("class-relevant"), _quick,
+        looks, _show_attention, shallow_trials.attention_claims("class-relevant nodes"),
+        shallow_trials.attention_picture("class-relevant"), _quick,
     ),
     _speed("fig-3-7", "steps that a GCN needs, over gamma_d", (_REGULAR,), -2),
     _speed(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -74,14 +74,6 @@ def nt_xent(
     return cross_entropy(logits, positive, reduction="sum") / rows
 
 
-class Optimizer(Protocol):
-    """What makes an optimizer, such as `AdamOptions`."""
-
-    def build(self, module: nn.Module) -> torch.optim.Optimizer:
-        """Make an optimizer for the parameters of `module` that learn."""
-        ...
-
-
 @dataclass(frozen=True)
 class SGDOptions:
     """SGD with momentum and decay, as in the paper.
@@ -107,6 +99,9 @@ class SGDOptions:
         return torch.optim.SGD(
             learning, self.lr, momentum=self.momentum, weight_decay=self.weight_decay
         )
+
+
+Optimizer = AdamOptions | SGDOptions
 
 
 class Pretraining(Task):

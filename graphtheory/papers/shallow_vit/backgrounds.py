@@ -62,8 +62,8 @@ class Pasted:
         return (self.region // self.patch) ** 2
 
     def alpha_star(self, kept: int) -> float:
-        """Share of the image's patches among `kept` that stay, background going first."""
-        return min(self.relevant, kept) / kept
+        """Share of the image's patches among `kept` that stay, background first, in 3 digits."""
+        return round(min(self.relevant, kept) / kept, 3)
 
     def __call__(
         self, images: Tensor, generator: Generator, textured: Tensor | None = None
@@ -183,11 +183,6 @@ def shuffled(given: Images, count: int, generator: Generator) -> Images:
 def held_out(given: Images) -> int:
     """How many images choose the epoch: at most a sixth of all."""
     return min(_VALIDATED, len(given.y) // 6)
-
-
-def share(scene: Scene, kept: int) -> float:
-    """alpha_* of the patches that stay."""
-    return round(scene.canvas.alpha_star(kept), 3)
 
 
 def network(scene: Scene, channels: int, classes: int, kept: int, seed: int) -> ScoredViT:

@@ -13,8 +13,7 @@ from scipy.stats import linregress
 
 from graphtheory.lab.bench.rows import Row
 from graphtheory.lab.bench.table import Table
-from graphtheory.papers import shallow_trials as curves
-from graphtheory.papers import shallow_trials as phases
+from graphtheory.papers import shallow_trials
 from graphtheory.papers.claims import Read, Trend, over
 from graphtheory.papers.figure import Figure, Verdict, small, verdict_of
 from graphtheory.papers.grid import Grid, Measured, axis
@@ -57,7 +56,7 @@ class Case:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Phases(phases.Phases):
+class Phases(shallow_trials.Phases):
     """The trials of a cell train together."""
 
     values: tuple[float, ...] = axis("value")
@@ -288,8 +287,8 @@ FIGURES = (
             ),
             setting="alpha_star", values=(0.5,), labels=200, every=10,
         ),
-        looks, _show_attention, curves.attention_claims("label-relevant tokens"),
-        curves.attention_picture("label-relevant"), _quick_steps,
+        looks, _show_attention, shallow_trials.attention_claims("label-relevant tokens"),
+        shallow_trials.attention_picture("label-relevant"), _quick_steps,
     ),
     Figure(
         "fig-2-5", "test loss after tokens were removed by several rules",

@@ -69,7 +69,12 @@ def accuracies(grid: Backgrounds, kept: int, labels: int, seed: int) -> list[Mea
     task = scenes.learn(scene, model, pictures, held, classes, seed, labels)
     few = Images(test.pixels[:_TESTED], test.y[:_TESTED])
     found = scenes.score(task, scenes.pasted(scene, few, scenes.drawn(seed, 1)))
-    about = {"kept": kept, "alpha_star": scenes.share(scene, kept), "labels": labels, "seed": seed}
+    about = {
+        "kept": kept,
+        "alpha_star": scene.canvas.alpha_star(kept),
+        "labels": labels,
+        "seed": seed,
+    }
     return [about | {"accuracy": found}]
 
 
@@ -196,8 +201,9 @@ def gaps(grid: Spurious, start: str, seed: int) -> list[Measured]:
         task = scenes.learn(scene, model, pictures, held, 2, seed)
         found = {name: scenes.score(task, of) for name, of in tests.items()}
         rows.append(
-            {"start": start, "kept": kept, "alpha_star": scenes.share(scene, kept), "seed": seed,
-             "accuracy": sum(found.values()) / 2, "gap": found[AGREEING] - found[CONFLICTING]}
+            {"start": start, "kept": kept, "seed": seed,
+             "alpha_star": scene.canvas.alpha_star(kept), "accuracy": sum(found.values()) / 2,
+             "gap": found[AGREEING] - found[CONFLICTING]}
             | found
         )  # fmt: skip
     return rows

@@ -58,10 +58,6 @@ class SampledGCNs:
             for bias in (*self._b_1, *self._b_2):
                 bias.zero_()
 
-    def trained(self) -> list[Tensor]:
-        """The parameters of all networks that are trained."""
-        return [value for network in self.networks for value in network.parameters()]
-
     def __call__(
         self,
         nodes: Tensor,
@@ -175,7 +171,8 @@ class SampledTrials:
         starts = self.model.starts[:-1, None]
         self.labeled = torch.stack([task.labeled for task in tasks]) + starts
         kind = torch.optim.Adam if reading.adam else torch.optim.SGD
-        self.optimizer = kind(self.model.trained(), lr=reading.step_size, fused=True)
+        learned = [value for network in self.model.networks for value in network.parameters()]
+        self.optimizer = kind(learned, lr=reading.step_size, fused=True)
         self.whole = union([task.adjacency for task in tasks])
         self.columns = _Columns(tasks)
 

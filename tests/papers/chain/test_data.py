@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from graphtheory.papers.chain.data import ChainData, draw_prompts, shift_tasks, step_positions
-from graphtheory.papers.chain.errors import TrajectoryErrors, trajectories
+from graphtheory.papers.chain.errors import TrajectoryErrors
+from graphtheory.papers.chain.steps import trajectories
 
 DATA = ChainData()
 

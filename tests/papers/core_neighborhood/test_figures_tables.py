@@ -6,13 +6,8 @@ import pytest
 from graphtheory.lab.bench.diagnose import Diagnosis
 from graphtheory.lab.bench.rows import Row
 from graphtheory.lab.datasets.graphs import load_known
-from graphtheory.papers.core_neighborhood.figures_tables import (
-    FIGURES,
-    PRINTED,
-    Compared,
-    diagnosis,
-    verdicts,
-)
+from graphtheory.papers.core_neighborhood.figures_tables import FIGURES, diagnosis
+from graphtheory.papers.core_neighborhood.printed import PRINTED, Compared, verdicts
 from graphtheory.papers.figure import Figure
 from graphtheory.structure import discriminative_nodes
 
