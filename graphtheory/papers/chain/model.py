@@ -152,14 +152,6 @@ ChainModel = ChainAttention | ChainTransformer
 """A model of prompts."""
 
 
-def nearest(out: Tensor, vocabulary: Tensor) -> Tensor:
-    r"""Greedy decoding, :math:`\arg\min_{u \in \mathcal Y} \frac12 \|F - u\|^2`, indices [B].
-
-    Source: Li (2024), eq. (7.5).
-    """
-    return (vocabulary.square().sum(1) / 2 - out @ vocabulary.t()).argmin(1)
-
-
 @torch.no_grad()
 def cot_generate(
     model: ChainModel, context: Tensor, query: Tensor, vocabulary: Tensor, steps: int
@@ -169,38 +161,28 @@ def cot_generate(
     .. math:: P_{k+1} = (P_k \; q_{k+1}), \quad q_k = (v_{k-1}^\top \; v_k^\top)^\top, \quad
         q_{k+1} = (v_k^\top \; 0^\top)^\top
 
-    The context is E_1..E_l of `ChainPrompts.columns`, [B, l K, 2 d], the query x_query [B, d].
+    An answer is :math:`\arg\min_{u \in \mathcal Y} \frac12 \|F - u\|^2`. The context is E_1..E_l of
+    `ChainPrompts.columns`, [B, l K, 2 d], the query x_query [B, d]. One step with the context of
+    `icl_columns`, eq. (7.8), is in-context learning: the last step's answer at once.
     Returns the index in the vocabulary of each step's answer, [B, K].
 
     Source: Li (2024), eqs. (7.4) to (7.6), algorithm 4.
     """
     check_count(steps=steps)
-    _check_prompts(context, query)
-    length, dim = context.size(1), query.size(1)
-    whole = torch.nn.functional.pad(context, (0, 0, 0, steps))
-    answers, now = [], query
-    for place in range(length, length + steps):
-        whole[:, place, :dim] = now
-        answers.append(nearest(model(whole[:, : place + 1]), vocabulary))
-        now = vocabulary[answers[-1]]
-        whole[:, place, dim:] = now
-    return torch.stack(answers, 1)
-
-
-def _check_prompts(context: Tensor, query: Tensor) -> None:
-    """Raise unless every query has columns, twice as wide as the query."""
     if context.dim() != 3 or not context.size(1):
         shape = tuple(context.shape)
         raise ValueError(f"context: shape {shape}, expected [B, l K, 2 d] with l K at least 1")
     wanted = (len(context), context.size(2) // 2)
     if query.shape != wanted:
         raise ValueError(f"query: shape {tuple(query.shape)}, expected {wanted}, as context has it")
-
-
-@torch.no_grad()
-def icl_infer(model: ChainModel, context: Tensor, query: Tensor, vocabulary: Tensor) -> Tensor:
-    """The last step's answer at once, from examples without the steps between; indices [B].
-
-    Arguments as in `cot_generate`, with the context of `ChainPrompts.icl_columns`, eq. (7.8).
-    """
-    return cot_generate(model, context, query, vocabulary, 1)[:, 0]
+    length, dim = context.size(1), query.size(1)
+    whole = torch.nn.functional.pad(context, (0, 0, 0, steps))
+    half = vocabulary.square().sum(1) / 2
+    answers, now = [], query
+    for place in range(length, length + steps):
+        whole[:, place, :dim] = now
+        out = model(whole[:, : place + 1])
+        answers.append((half - out @ vocabulary.t()).argmin(1))
+        now = vocabulary[answers[-1]]
+        whole[:, place, dim:] = now
+    return torch.stack(answers, 1)

@@ -158,12 +158,11 @@ class Probe:
         generator: Generator,
     ) -> Tensor:  # fmt: skip
         prompts = data.testing(patterns, count, contexts, self.share, self.errors, generator)
-        query, wanted = prompts.query[:, 0], prompts.query_pattern
+        columns, steps = prompts.columns(), data.steps
         if self.inference == "ICL":
-            answer = models.icl_infer(model, prompts.icl_columns(), query, patterns)
-            return error_of(answer[:, None], wanted[:, -1:])
-        found = models.cot_generate(model, prompts.columns(), query, patterns, data.steps)
-        return error_of(found, wanted[:, 1:])
+            columns, steps = prompts.icl_columns(), 1
+        found = models.cot_generate(model, columns, prompts.query[:, 0], patterns, steps)
+        return error_of(found, prompts.query_pattern[:, -steps:])
 
 
 @torch.no_grad()

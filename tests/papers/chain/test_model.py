@@ -6,8 +6,6 @@ from graphtheory.papers.chain.model import (
     ChainAttention,
     ChainTransformer,
     cot_generate,
-    icl_infer,
-    nearest,
 )
 from graphtheory.papers.chain.training import chain_mass, error_of
 from graphtheory.vision.nn import LearnedPositions, PeriodicPositions, SinusoidalPositions
@@ -112,8 +110,8 @@ def test_the_ideal_attention_reasons_without_error(generator: torch.Generator) -
         mass = chain_mass(weights, *prompts.relation(torch.full((200,), k)))
         assert mass["same step, same pattern"].item() > 0.999
         assert sum(mass.values()).item() == pytest.approx(1)
-    answer = icl_infer(model, prompts.icl_columns(), prompts.query[:, 0], mu)
-    assert not error_of(answer[:, None], prompts.query_pattern[:, 3:]).any()
+    answer = cot_generate(model, prompts.icl_columns(), prompts.query[:, 0], mu, 1)
+    assert not error_of(answer, prompts.query_pattern[:, 3:]).any()
 
 
 def test_an_answer_becomes_the_next_input(generator: torch.Generator) -> None:
@@ -138,6 +136,7 @@ def test_decoding_takes_the_nearest_and_bad_prompts_are_refused() -> None:
         cot_generate(model, torch.zeros(2, 0, 6), torch.zeros(2, 3), words, 1)
     for query in (torch.zeros(1, 3), torch.zeros(2, 4)):
         with pytest.raises(ValueError, match=r"query: shape .*, expected \(2, 3\), as context"):
-            icl_infer(model, torch.zeros(2, 4, 6), query, words)
-    words = torch.tensor([[1.0, 0.0], [3.0, 0.0]])
-    assert nearest(torch.tensor([[1.9, 5.0], [2.1, -5.0]]), words).tolist() == [0, 1]
+            cot_generate(model, torch.zeros(2, 4, 6), query, words, 1)
+    words, outputs = torch.tensor([[1.0, 0.0], [3.0, 0.0]]), torch.tensor([[1.9, 5.0], [2.1, -5.0]])
+    found = cot_generate(lambda columns: outputs, torch.zeros(2, 1, 4), torch.zeros(2, 2), words, 1)
+    assert found.tolist() == [[0], [1]]
