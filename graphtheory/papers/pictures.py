@@ -43,20 +43,20 @@ def named_rows(rows: Rows, panel: str, series: str, at: str) -> list[dict[str, A
 
 def lines(
     axes: Axes, rows: Sequence[dict[str, Any]], at: str, value: str,
-    names: Sequence[str] | None = None, *, scale: float = 1.0, alpha: float = 0.15, **options: Any,
+    names: Sequence[str] | None = None, *, scale: float = 1.0,
 ) -> None:  # fmt: skip
     """A measure times `scale` over the settings `at`, a line for each series that has one.
 
     A line is the median, its band q20 to q80. Its look is that of the series' place among `names`,
-    by default those of the rows, and what `options` say.
+    by default those of the rows.
     """
     for index, name in enumerate(names or style.order(rows, "series")):
         if mine := [row for row in rows if row["series"] == name]:
             values = style.grouped(mine, at, value, scale)
-            line = style.look(index) | {"label": name} | options
+            line = style.look(index) | {"label": name}
             if len(values) > _MARKED:
                 line["marker"] = None
-            style.band_line(axes, values, line, alpha=alpha)
+            style.band_line(axes, values, line)
 
 
 def ticks(axis: Axis, places: Locator, text: Callable[[float], str] = "{:g}".format) -> None:
@@ -124,8 +124,7 @@ def value_curves(
     Args:
         rows: One row per run.
         xlabel: Name of the setting.
-        ylabel: Name of the measure; "" where it is that of the panel, which then has an axis of its
-            own.
+        ylabel: Name of the measure; "" where each panel has one of its own, and an axis.
         title: Above the picture.
         panel: Name of a row's panel, as in `named_rows`.
         series: Name of its line, likewise. Panels that share no series have legends of their own.
@@ -143,10 +142,10 @@ def value_curves(
     runs = named_rows(style.collected(rows, "rows", value), panel, series, at)
     names, every_line = style.order(runs, "panel"), style.order(runs, "series")
     texts = [setting for setting in style.order(runs, "at") if isinstance(setting, str)]
-    apart = not ylabel or axis is log_axis
-    figure, panels = case_panels(names, 3.6, xlabel, title, sharey=not apart)
-    lines_of_panels = {(row["panel"], row["series"]) for row in runs}
-    shared = len(names) == 1 or len(lines_of_panels) > len(every_line)
+    sharey = ylabel != "" and axis is not log_axis
+    figure, panels = case_panels(names, 3.6, xlabel, title, sharey=sharey)
+    panels_of_lines = {(row["panel"], row["series"]) for row in runs}
+    shared = len(names) == 1 or len(panels_of_lines) > len(every_line)
     for name, axes in panels.items():
         mine = [row for row in runs if row["panel"] == name]
         placed = [row | {"at": texts.index(row["at"])} for row in mine] if texts else mine
