@@ -95,23 +95,16 @@ class ShallowAttention(nn.Module):
         )  # fmt: skip
         self.trials, self.buckets, self.positions = trials, buckets, positions
         self.scale = width**-0.5 if scale is None else scale
-        self.W_Q = nn.Parameter(torch.empty(trials, m_a, dim))
-        self.W_K = nn.Parameter(torch.empty(trials, m_a, dim))
-        self.W_V = nn.Parameter(torch.empty(trials, m_b, dim))
-        self.W_O = nn.Parameter(torch.empty(trials, width, m_b))
-        self.b = nn.Parameter(torch.empty(trials, buckets))
-        self.register_buffer("a", torch.empty(trials, positions, width))
-        self.reset_parameters(generator)
 
-    @torch.no_grad()
-    def reset_parameters(self, generator: Generator | None = None) -> None:
-        """Draw everything again, `a` too."""
-        for weight in (self.W_Q, self.W_K, self.W_V):
-            weight.normal_(0, weight.size(2) ** -0.5, generator=generator)
-        self.W_O.normal_(0, self.W_O.size(1) ** -0.5, generator=generator)
-        self.b.zero_()
-        sign = torch.randint(2, self.a.shape, generator=generator)
-        self.a.copy_((2 * sign - 1) * self.scale)
+        def drawn(rows: int, columns: int, deviation: float) -> nn.Parameter:
+            weight = torch.empty(trials, rows, columns)
+            return nn.Parameter(weight.normal_(0, deviation, generator=generator))
+
+        self.W_Q, self.W_K = (drawn(m_a, dim, dim**-0.5) for _ in range(2))
+        self.W_V, self.W_O = drawn(m_b, dim, dim**-0.5), drawn(width, m_b, width**-0.5)
+        self.b = nn.Parameter(torch.zeros(trials, buckets))
+        sign = torch.randint(2, (trials, positions, width), generator=generator)
+        self.register_buffer("a", (2 * sign - 1) * self.scale)
 
     @torch.no_grad()
     def without_attention(self) -> ShallowAttention:
