@@ -20,12 +20,12 @@ from graphtheory.lab.bench.config import RunResult, describe_options, ignores, w
 from graphtheory.lab.bench.finished import Finished, Settings
 from graphtheory.lab.bench.graph_task import GraphBenchTask, OwnGraphs
 from graphtheory.lab.bench.node_task import NodeBenchTask, OwnNodes
-from graphtheory.lab.bench.progress import Steps
 from graphtheory.lab.bench.task import BenchTask, Root
 from graphtheory.lab.datasets.catalogue import describe
 from graphtheory.lab.datasets.graph_sets import GraphSet
 from graphtheory.lab.datasets.graphs import Data
 from graphtheory.lab.datasets.own_graphs import read_graph_file
+from graphtheory.lab.progress import Steps
 from graphtheory.lab.zoo.node_models import COMPARED
 
 NODE, GRAPH = "node", "graph"

@@ -19,10 +19,10 @@ from rich.console import Console
 from graphtheory.disk import replace_file
 from graphtheory.lab.bench.benchmark import Benchmark, FinishedRuns, Run, bench_task, train_all
 from graphtheory.lab.bench.budget import Budget
-from graphtheory.lab.bench.progress import steps
 from graphtheory.lab.bench.rows import Environment, Row, finite, write_csv
 from graphtheory.lab.bench.table import Difference, Measure, Table, counted, reading
 from graphtheory.lab.bench.task import CONSTANT
+from graphtheory.lab.progress import steps
 from graphtheory.lab.train.contract import check_at_least
 
 

@@ -18,8 +18,8 @@ from graphtheory.lab.cli import show
 from graphtheory.lab.cli.show import Command, RefusedError, Screen
 
 if TYPE_CHECKING:
-    from graphtheory.lab.bench.progress import Steps
     from graphtheory.lab.bench.task import BenchTask
+    from graphtheory.lab.progress import Steps
     from graphtheory.lab.train import TrainerOptions
 
 

@@ -18,10 +18,10 @@ import numpy as np
 import torch
 from lightning import Callback, LightningModule, Trainer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from torch import Tensor
 from torch.utils.data import DataLoader
 
+from graphtheory.lab.progress import Steps
 from graphtheory.lab.signals import prompt_signals
 from graphtheory.lab.train.checkpoint import RunFolder, StudyFolder, next_place
 from graphtheory.lab.train.contract import Source, Task, check_at_least
@@ -33,8 +33,6 @@ Listener = Callable[[EpochRow], None]
 Epochs = Callable[[float, int, str], None]  # how many are over, of how many, "epoch" or "step"
 _STATUS, _RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 _LINES = 10  # of a whole run, where the output is not a terminal
-_PATIENCE = 2.0  # seconds that need no estimate
-_SILENCE = 10.0  # seconds between reports within an epoch in a file
 _EPOCHS: ContextVar[tuple[Epochs, ...]] = ContextVar("epochs", default=())
 
 
@@ -337,34 +335,20 @@ def fit(
 @contextmanager
 def shown(watch: Watch, epochs: int) -> Iterator[Listener]:
     """Show epochs, loss and validation score on the standard error stream."""
-    console = Console(stderr=True)
-    bar = Progress(
-        TextColumn("epoch"), MofNCompleteColumn(), BarColumn(), TextColumn("{task.description}"),
-        TimeRemainingColumn(), console=console, disable=not console.is_terminal,
-    )  # fmt: skip
-    first, began = len(watch.history), time.monotonic()
-    line = bar.add_task("", total=epochs, completed=first)
-    silent_since = time.perf_counter()
+    steps = Steps(Console(stderr=True), "epoch", shown=True)
 
     def show_part(epoch: float, epochs: int, unit: str) -> None:
-        nonlocal silent_since
-        bar.update(line, completed=epoch)
-        silent = time.perf_counter() - silent_since > _SILENCE and not console.is_terminal
-        if epoch % 1 and silent:
-            silent_since = time.perf_counter()
-            part = f"epoch {math.ceil(epoch)}/{epochs}, {epoch % 1:.0%} of it"
-            console.print(part, highlight=False)
+        if epoch % 1:
+            steps.within(f"{epoch % 1:.0%} of it", epoch % 1)
 
     def show(row: EpochRow) -> None:
         epoch, text = int(row["epoch"]), f"loss {row['train_loss']:.4f}"
         if watch.best is not None:
             text += f"  val {row['val']:.4f}  best {watch.best['val']:.4f}"
-        bar.update(line, description=text)
-        ends = watch.out_of_patience or epoch == epochs
-        if not console.is_terminal and (epoch % max(1, epochs // _LINES) == 0 or ends):
-            left = (time.monotonic() - began) / (epoch - first) * (epochs - epoch)
-            more = f"  at most {left:.0f} s left" if left > _PATIENCE and not ends else ""
-            console.print(f"epoch {epoch}/{epochs}  {text}{more}", highlight=False)
+        if watch.out_of_patience or epoch % max(1, epochs // _LINES) == 0 or epoch == epochs:
+            steps.finished(text)
+        steps.before(text, epoch, epochs)
 
-    with bar, report_epochs(show_part):
+    steps.before("", len(watch.history), epochs)
+    with steps.bar, report_epochs(show_part):
         yield show
