@@ -193,7 +193,7 @@ class Comparison:
             )
             for d in self.differences()
         ]  # fmt: skip
-        amount = "points" if measure.share else f"{measure.title} {measure.unit}".rstrip()
+        amount = "points" if measure.share else measure.title
         columns = ("paired by seed", f"{amount} ± 95 %", "seeds ahead", "differ")
         note = "± is the 95 % interval of the mean (Student's t over the seeds)."
         if not measure.higher_is_better:
@@ -208,7 +208,7 @@ class Comparison:
     def rows(self) -> list[Row]:
         """The numbers as rows of results.csv, in which models that were not tuned are marked."""
         out, measure, gaps = list[Row](), self.measure, self.gaps()
-        unit = "1" if measure.share else measure.unit or "unit of the target"
+        unit = "1" if measure.share else "unit of the target"
         gap = f"paired difference of test {measure.name}, {self.paired_name('model')}"
         for model, own in self.by_model.items():
             columns: list[tuple[str, str, Any]] = [
@@ -237,7 +237,7 @@ class Comparison:
 
     def settings(self) -> dict[str, Any]:
         """The settings that determine the numbers, in plain values."""
-        bench, models = self.benchmark, {}
+        bench, root, models = self.benchmark, self.benchmark.task.root, {}
         for model in bench.models:
             config, epochs, patience = bench.config(model)
             length = {"epochs": epochs, "patience": patience}
@@ -245,7 +245,7 @@ class Comparison:
         by_hand = {"set_by_hand": bench.set_by_hand} if bench.set_by_hand else {}
         return by_hand | {
             "dataset": self.name, "split": self.split, "seeds": bench.seeds,
-            "metric": self.measure.name, "root": bench.root and str(bench.root), "models": models,
+            "metric": self.measure.name, "root": root and str(root), "models": models,
         }  # fmt: skip
 
     def chosen_by(self, model: str) -> str:
@@ -372,7 +372,7 @@ def bench(
         raise ValueError("models: got none, expected one or more names")
     where = None if out is None else Path(out)
     benchmark = Benchmark(
-        given, chosen, seeds, given.split, epochs=epochs, patience=patience,
+        given, chosen, seeds, epochs, patience,
         record=None if where is None else FinishedRuns(where / "runs.jsonl"),
         options=options or {}, threads=threads,
     )  # fmt: skip

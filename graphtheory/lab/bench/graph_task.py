@@ -38,7 +38,7 @@ from graphtheory.lab.datasets.own_graphs import graph_set
 from graphtheory.lab.metrics import mass_by_distance
 from graphtheory.lab.train import AdamOptions, FitResult, GraphSets, GraphTask, Source, Task
 from graphtheory.lab.train.contract import digest
-from graphtheory.lab.train.score import SCORES, ogb_score
+from graphtheory.lab.train.score import SCORES
 from graphtheory.lab.zoo import graph_models as graph_zoo
 from graphtheory.nn import attention_maps
 
@@ -185,7 +185,7 @@ class GraphBenchTask(BenchTask):
             model = network_of(config, facts, own)
         task = GraphTask(
             model, kind=facts.kind, num_outputs=facts.num_outputs, metric=facts.metric,
-            evaluator=facts.evaluator, optimizer=config.optimizer,
+            optimizer=config.optimizer,
             statistics=batches.statistics() if facts.kind == "regression" else None,
         )  # fmt: skip
         return task, batches
@@ -294,7 +294,7 @@ def run_trees(config: TreesRunConfig, graphs: GraphSet, *, seed: int) -> RunResu
         outputs = (np.asarray(model.predict(counts[p.numpy()], raw_score=True)) for p in parts[1:])
         found.append([_column(output, graphs.kind) for output in outputs])
     seconds = (time.perf_counter() - began) / config.n_estimators
-    score = SCORES[graphs.metric] if graphs.evaluator is None else ogb_score(graphs.evaluator)
+    score = SCORES[graphs.metric]
     (train_y, *held) = (y[part] for part in parts)
     val, test = (
         score(torch.cat(columns, 1), true)

@@ -225,7 +225,7 @@ def task_of(
         )
     task = NodeTask(
         model, num_classes=classes, metric=data.metric, optimizer=config.optimizer,
-        kind="multilabel" if data.y.dim() == 2 else "multiclass", evaluator=data.get("evaluator"),
+        kind="multilabel" if data.y.dim() == 2 else "multiclass",
     )  # fmt: skip
     if own is not None:
         return task, FullGraph(data, seed=seed)

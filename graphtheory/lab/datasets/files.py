@@ -147,7 +147,7 @@ def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     except OSError as error:
         raise OSError(
             f"cache: {path} cannot be written ({error.strerror}); "
-            "give another folder as cache= or in GRAPHTHEORY_CACHE"
+            "give another folder in GRAPHTHEORY_CACHE"
         ) from error
 
 
@@ -164,15 +164,14 @@ def read_arrays(path: Path) -> dict[str, np.ndarray] | None:
 
 
 def processed(
-    info: DatasetInfo, root: Root, cache: Root, reader: Reader, *, readers: Sequence[str] = ()
+    info: DatasetInfo, root: Root, reader: Reader, *, readers: Sequence[str] = ()
 ) -> dict[str, Tensor]:
     """Tensors that a reader makes of a private copy of the raw files, from the cache if there."""
     found = locate(info, root)
     hashes = digests(info, found, all_pinned=info.family in PICKLED)
     versions = [_FORMAT, torch_geometric.__version__, info.name, *readers]
     key = hashlib.sha256(json.dumps([versions, hashes], sort_keys=True).encode()).hexdigest()
-    folder = cache_folder() if cache is None else Path(cache)
-    path = folder / f"{info.name}-{key[:16]}.arrays"
+    path = cache_folder() / f"{info.name}-{key[:16]}.arrays"
     stored = read_arrays(path)
     if stored is None:
         hush = io.StringIO()  # PyG and ogb report every step with print and progress bars
