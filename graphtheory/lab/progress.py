@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 
 from rich import progress as rich
 from rich.console import Console
@@ -13,13 +14,29 @@ from rich.console import Console
 PATIENCE = 2.0  # seconds that nothing needs to be said
 SILENCE = 10.0  # least seconds between two lines within a step
 _KEPT = 0.01  # seconds of a step that was taken from an earlier run, at most
+Epochs = Callable[[float, int, str], None]  # how many are over, of how many, "epoch" or "step"
+_EPOCHS: ContextVar[tuple[Epochs, ...]] = ContextVar("epochs", default=())
+
+
+@contextmanager
+def report_epochs(listener: Epochs) -> Iterator[None]:
+    """Call `listener` after every batch of every `fit` in the block: epochs over, of how many."""
+    token = _EPOCHS.set((*_EPOCHS.get(), listener))
+    try:
+        yield
+    finally:
+        _EPOCHS.reset(token)
+
+
+def report_step(step: float, steps: int, unit: str = "step") -> None:
+    """Call the listeners of `report_epochs` after a step of your own loop."""
+    for listener in _EPOCHS.get():
+        listener(step, steps, unit)
 
 
 @contextmanager
 def steps(console: Console, what: str, shown: bool) -> Iterator[Steps]:
     """Show progress over a number of steps and the epochs of their trainings, in the block."""
-    from graphtheory.lab.train.fit import report_epochs  # which imports torch
-
     found = Steps(console, what, shown)
     with found.bar, report_epochs(found.epoch):
         yield found

@@ -19,8 +19,8 @@ from graphtheory.lab.bench.task import BenchTask, Root
 from graphtheory.lab.datasets import image_sets
 from graphtheory.lab.metrics import count_macs
 from graphtheory.lab.train import ImageData, ImageTask, Recipe, Source, Task, fit
-from graphtheory.lab.train.fit import Listener
 from graphtheory.lab.train.score import SCORES
+from graphtheory.lab.train.watch import Listener
 from graphtheory.lab.zoo import image_models as image_zoo
 from graphtheory.lab.zoo.image_models import ImageNetwork
 from graphtheory.modes import evaluating

@@ -29,7 +29,7 @@ from graphtheory.lab.datasets.files import cache_folder
 from graphtheory.lab.datasets.graphs import Data
 from graphtheory.lab.train import Source, Task, TrainerOptions
 from graphtheory.lab.train.contract import digest
-from graphtheory.lab.train.fit import Listener
+from graphtheory.lab.train.watch import Listener
 from graphtheory.nn import SPDTransformerConv
 
 if TYPE_CHECKING:

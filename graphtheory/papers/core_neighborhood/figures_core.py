@@ -20,7 +20,7 @@ from graphtheory.lab.bench.rows import Row
 from graphtheory.lab.bench.table import Table, percent_spread
 from graphtheory.lab.datasets import graphs
 from graphtheory.lab.datasets.catalogue import key
-from graphtheory.lab.datasets.embedded import MajorityAtDistance
+from graphtheory.lab.datasets.core_graphs import MajorityAtDistance
 from graphtheory.lab.datasets.graphs import Data
 from graphtheory.lab.datasets.splits import by_fraction
 from graphtheory.lab.plot.style import (

@@ -14,7 +14,7 @@ from torch.nn.functional import cross_entropy, mse_loss
 
 from graphtheory.graph import Neighborhood
 from graphtheory.lab.train.contract import check_each
-from graphtheory.lab.train.fit import borrowed_randomness, seed_all
+from graphtheory.lab.train.watch import borrowed_randomness, seed_all
 from graphtheory.models.sampled_gcn import NUM_LAYERS
 from graphtheory.patterns import Compose, Pattern, per_layer
 

@@ -29,14 +29,8 @@ from graphtheory.lab.train import (
     read_checkpoint,
 )
 from graphtheory.lab.train.contract import Evaluation
-from graphtheory.lab.train.fit import (
-    FitResult,
-    PeakMemory,
-    borrowed_randomness,
-    fit,
-    quiet_lightning,
-    seed_all,
-)  # fmt: skip
+from graphtheory.lab.train.fit import FitResult, fit, quiet_lightning
+from graphtheory.lab.train.watch import PeakMemory, borrowed_randomness, seed_all
 from graphtheory.patterns import Compose, Sample, UniformNodes
 from graphtheory.patterns.draw import derive
 from tests.lab.train.conftest import OneLayer, new_task, without_time
@@ -339,9 +333,9 @@ def test_a_listener_gets_every_epoch_and_no_test_score(
 
 def test_every_fit_of_a_block_tells_its_epochs(data: Data) -> None:
     heard: list[tuple[int, int, str]] = []
-    with module.report_epochs(lambda *at: heard.append(at)):
-        for progress in (False, lambda row: None):
-            fit(new_task(), FullGraph(data), epochs=2, progress=progress)
+    with progress.report_epochs(lambda *at: heard.append(at)):
+        for told in (False, lambda row: None):
+            fit(new_task(), FullGraph(data), epochs=2, progress=told)
     fit(new_task(), FullGraph(data), epochs=2, progress=False)
     assert heard == [(1, 2, "epoch"), (2, 2, "epoch")] * 2
 
@@ -354,7 +348,7 @@ def test_a_long_epoch_tells_its_batches(
     source = SampledLayers(data, UniformNodes(share=0.5), 1, evaluation=Compose(), batch_size=10)
     task = new_task()
     task.model = _First()
-    with module.report_epochs(lambda *at: heard.append(at)):
+    with progress.report_epochs(lambda *at: heard.append(at)):
         fit(task, source, epochs=2, progress=True)
     assert heard == [(0.5, 2, "epoch"), (1, 2, "epoch"), (1.5, 2, "epoch"), (2, 2, "epoch")]
     lines = capfd.readouterr().err.splitlines()
