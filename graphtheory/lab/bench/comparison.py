@@ -102,6 +102,11 @@ class Comparison:
         flat = {model: sum(CONSTANT in run.extra for run in own) for model, own in grouped}
         return {model: f"{flat[model]} of {len(own)}" for model, own in grouped if flat[model]}
 
+    @property
+    def cost(self) -> dict[str, float]:
+        """Model -> 10^9 multiply-accumulates of an image; empty of graphs."""
+        return {run.model: run.extra["gmacs"] for run in self.runs if "gmacs" in run.extra}
+
     def gaps(self) -> dict[str, list[float]]:
         """Advantages of the first model over each other one, on the seeds that both have."""
         scores = {m: {run.seed: run.test for run in own} for m, own in self.by_model.items()}
@@ -118,7 +123,7 @@ class Comparison:
         return f"{self.first} - {other}" if higher else f"{other} - {self.first}"
 
     def scores(self, title: str = "") -> Table:
-        """Make the table `model | test mean ± std | params | s/epoch | peak MB`.
+        """Make the table `model | test mean ± std | params | s/epoch | peak MB`, of images `MMACs`.
 
         Its note names the models whose options no search has chosen, and says what marks those
         that are no better than a constant prediction on some seeds.
@@ -129,6 +134,7 @@ class Comparison:
                 f"{s.model} (!)" if s.model in flat else s.model, measure.shown(s.mean, s.std),
                 f"{s.parameters:,}", f"{s.seconds_per_epoch:.3f}",
                 "-" if math.isnan(s.peak_mb) else f"{s.peak_mb:.0f}",
+                *([f"{1000 * self.cost[s.model]:.2f}"] if s.model in self.cost else []),
             )
             for s in found
         ]  # fmt: skip
@@ -145,7 +151,10 @@ class Comparison:
             )
         bench = self.benchmark
         notes.append("" if "neighbors" in bench.options else bench.task.remark(bench.not_tuned()))
-        columns = ("model", "test mean ± std", "params", "s/epoch", "peak MB")
+        columns = ["model", "test mean ± std", "params", "s/epoch", "peak MB"]
+        if self.cost:
+            columns.append("MMACs")
+            notes.append("MMACs: 10^6 multiply-accumulates an image.")
         return Table(title, columns, rows, note=" ".join(filter(None, notes)))
 
     def _option_notes(self) -> Iterator[str]:
@@ -209,6 +218,7 @@ class Comparison:
         """The numbers as rows of results.csv, in which models that were not tuned are marked."""
         out, measure, gaps = list[Row](), self.measure, self.gaps()
         unit = "1" if measure.share else "unit of the target"
+        macs = "multiply-accumulates of an image"
         gap = f"paired difference of test {measure.name}, {self.paired_name('model')}"
         for model, own in self.by_model.items():
             columns: list[tuple[str, str, Any]] = [
@@ -219,6 +229,7 @@ class Comparison:
                 ("time per epoch", "s", [run.seconds_per_epoch for run in own]),
                 ("peak memory", "MB", [run.peak_mb for run in own]),
                 *([(gap, unit, gaps[model])] if model in gaps else []),
+                *([(macs, "10^9", [self.cost[model]])] if model in self.cost else []),
             ]
             where = self.described(model)
             out += [Row.of(name, values, its, **where) for name, its, values in columns]

@@ -113,6 +113,9 @@ def _run(command: Command, words: list[str]) -> int:
 
 def _parsed(words: Sequence[str]) -> Command:
     """The command with its options; help and what tyro refuses leave through SystemExit."""
+    if words[0] in _COMMANDS:
+        name = f"graphtheory {words[0]}"
+        return tyro.cli(_COMMANDS[words[0]], prog=name, args=words[1:], config=_PLAIN_FLAGS)
     about = show.help_section(__file__, "graphtheory")
     return tyro.cli(
         _either(), prog="graphtheory", description=about, args=words, config=_PLAIN_FLAGS

@@ -5,7 +5,6 @@ A file of the cache is an npz of numbers behind its SHA-256: nothing executable,
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import io
 import json
@@ -14,7 +13,7 @@ import shutil
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import replace
 from pathlib import Path
 
@@ -177,7 +176,7 @@ def processed(
         hush = io.StringIO()  # PyG and ogb report every step with print and progress bars
         with staged(found, hashes) as private:
             try:
-                with contextlib.redirect_stdout(hush), contextlib.redirect_stderr(hush):
+                with redirect_stdout(hush), redirect_stderr(hush):
                     stored = {name: value.numpy() for name, value in reader(private).items()}
             except (MemoryError, ImportError, DamagedFileError):
                 raise

@@ -13,7 +13,7 @@ from graphtheory.lab.bench.benchmark import Run
 from graphtheory.lab.bench.comparison import Comparison
 from graphtheory.lab.bench.config import RunConfig, ignores
 from graphtheory.lab.bench.image_task import ImageRunConfig, ImageRunResult
-from graphtheory.lab.bench.rows import Environment, Row
+from graphtheory.lab.bench.rows import Environment
 from graphtheory.lab.bench.table import ACCURACY, Measure, Table, counted, reading
 from graphtheory.lab.report.page import CAPTIONS, Page
 
@@ -124,37 +124,6 @@ class ImageReport(BenchmarkReport):
 
     def chosen_by(self, model: str) -> str:
         return "one recipe for all"
-
-    def scores(self, title: str = "") -> Table:
-        """Make the table `model | test mean ± std | MMACs | params | s/epoch`."""
-        cost, epochs = self._cost(), self.benchmark.config(self.first)[1]
-        rows = [
-            (s.model, ACCURACY.shown(s.mean, s.std), f"{1000 * cost[s.model]:.2f}",
-             f"{s.parameters:,}", f"{s.seconds_per_epoch:.1f}")
-            for s in self.summaries
-        ]  # fmt: skip
-        seeds, by_hand = counted(self.benchmark.seeds, "seed"), self.benchmark.set_by_hand
-        note = (
-            "Test accuracy (%) at the epoch of best validation; 10^6 multiply-accumulates an "
-            f"image; {seeds}, one recipe and {counted(epochs, 'epoch')} for all."
-            + (f" Set by hand: {by_hand}." if by_hand else "")
-        )
-        columns = ("model", "test mean ± std", "MMACs", "params", "s/epoch")
-        return Table(self.name, columns, rows, note=note)
-
-    def rows(self) -> list[Row]:
-        name = "multiply-accumulates of an image"
-        return super().rows() + [
-            Row.of(name, gmacs, "10^9", **self.described(model))
-            for model, gmacs in self._cost().items()
-        ]
-
-    def described(self, model: str) -> dict[str, Any]:
-        return {"dataset": self.name, "model": model}
-
-    def _cost(self) -> dict[str, float]:
-        """Model -> 10^9 multiply-accumulates of an image."""
-        return {run.model: run.extra["gmacs"] for run in self.runs}
 
     def _results(self, page: Page) -> None:
         super()._results(page)

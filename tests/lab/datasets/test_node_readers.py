@@ -178,7 +178,10 @@ def test_raw_files_are_read_as_ogb_reads_them(
     assert capsys.readouterr() == ("", "")  # neither ogb's lines nor its progress bar
 
 
-def test_the_real_set_is_checked_by_counts_and_no_forged_split_is_read(arxiv: Path) -> None:
+def test_the_real_set_is_checked_by_counts_and_no_forged_split_is_read(
+    arxiv: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GRAPHTHEORY_CACHE", str(tmp_path_factory.mktemp("cache")))
     before = sorted(arxiv.rglob("*"))
     with pytest.raises(DamagedFileError, match="ogbn-arxiv: expected 169,343 nodes, found 30"):
         graphs.load("ogbn-arxiv", arxiv)

@@ -72,6 +72,7 @@ def test_no_line_of_a_tudataset_is_lost(tmp_path: Path, name: str, end: str) -> 
 
 def test_the_table_sees_pygs_own_reader(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(graph_readers, "_check_tables", lambda folder, name: None)
+    monkeypatch.setenv("GRAPHTHEORY_CACHE", str(tmp_path / "cache"))
     wanted = read_tu(tmp_path / "whole", SETS["labels"], {})
     text = "\n".join(TU["A"])
     with pytest.raises(DamagedFileError):  # attributes of an edge that is lost
