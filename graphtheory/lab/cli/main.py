@@ -21,8 +21,9 @@ import tyro
 from graphtheory.lab.by_name import paper
 from graphtheory.lab.cli import show
 from graphtheory.lab.cli.bench import Bench, Tune
-from graphtheory.lab.cli.datasets import Convert, Datasets, Doctor, Warmup
+from graphtheory.lab.cli.datasets import Convert, Datasets
 from graphtheory.lab.cli.diagnose import Diagnose
+from graphtheory.lab.cli.doctor import Doctor, Warmup
 from graphtheory.lab.cli.recipes import Recipes
 from graphtheory.lab.cli.show import Command, RefusedError, Screen
 from graphtheory.lab.cli.train import Train

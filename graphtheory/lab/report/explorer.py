@@ -186,11 +186,6 @@ def _groups(
     return np.array([number[label] for label in given]), list(map(str, found))
 
 
-def _within_one(place: Array) -> Array:
-    place = place - (place.max(0) + place.min(0)) / 2
-    return place / max(float(np.abs(place).max()), 1e-9)
-
-
 def _packed(values: Tensor | NDArray[Any] | None, kind: str) -> str | None:
     if values is None:
         return None
@@ -224,7 +219,8 @@ def force_layout(edges: NDArray[np.integer], num_nodes: int, *, seed: int = 0) -
         length = np.linalg.norm(move, axis=1, keepdims=True)
         reach = np.ptp(place, axis=0).max() * 0.1 * (1 - step / _STEPS) + 1e-9
         place += move * np.minimum(1, reach / np.maximum(length, 1e-9)) * 0.5
-    return _within_one(place)
+    place = place - (place.max(0) + place.min(0)) / 2
+    return place / max(float(np.abs(place).max()), 1e-9)
 
 
 def _repulsion(place: Array, mass: Array, others: NDArray[np.int64]) -> Array:

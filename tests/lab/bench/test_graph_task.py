@@ -20,7 +20,7 @@ from graphtheory.lab.bench.graph_task import (
     TreesRunConfig,
     _counts,
 )
-from graphtheory.lab.bench.node_task import OwnNodes
+from graphtheory.lab.bench.own_nodes import OwnNodes
 from graphtheory.lab.bench.search import best, read_log, search
 from graphtheory.lab.bench.task import CONSTANT
 from graphtheory.lab.datasets.graph_sets import GraphSet, packed
