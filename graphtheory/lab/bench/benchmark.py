@@ -16,11 +16,12 @@ from typing import Any
 import torch
 
 from graphtheory.lab.bench.budget import Budget
-from graphtheory.lab.bench.config import RunResult, describe_options, ignores, with_options
+from graphtheory.lab.bench.config import describe_options, ignores, with_options
 from graphtheory.lab.bench.finished import Finished, Settings
 from graphtheory.lab.bench.graph_task import GraphBenchTask, OwnGraphs
 from graphtheory.lab.bench.node_task import NodeBenchTask
 from graphtheory.lab.bench.own_nodes import OwnNodes
+from graphtheory.lab.bench.run_result import RunResult
 from graphtheory.lab.bench.task import BenchTask, Root
 from graphtheory.lab.datasets.catalogue import describe
 from graphtheory.lab.datasets.graph_sets import GraphSet

@@ -144,9 +144,9 @@ class Comparison:
             )
         bench = self.benchmark
         notes.append("" if "neighbors" in bench.options else bench.task.remark(bench.not_tuned()))
-        columns = ["model", "test mean ± std", "params", "s/epoch", "peak MB"]
+        columns: tuple[str, ...] = ("model", "test mean ± std", "params", "s/epoch", "peak MB")
         if self.cost:
-            columns.append("MMACs")
+            columns = (*columns, "MMACs")
             notes.append("MMACs: 10^6 multiply-accumulates an image.")
         return Table(title, columns, rows, note=" ".join(filter(None, notes)))
 

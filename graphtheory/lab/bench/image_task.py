@@ -12,8 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from graphtheory.lab import plot
-from graphtheory.lab.bench.config import AXES, RunConfig, RunResult, readers_of, replaced, trainable
+from graphtheory.lab.bench.config import AXES, RunConfig, readers_of, replaced
 from graphtheory.lab.bench.finished import Settings
+from graphtheory.lab.bench.run_result import RunResult, trainable
 from graphtheory.lab.bench.table import ACCURACY
 from graphtheory.lab.bench.task import BenchTask, Root
 from graphtheory.lab.datasets import image_sets

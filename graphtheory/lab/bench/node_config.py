@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from graphtheory.graph import Neighborhood
-from graphtheory.lab.bench.config import AXES, RunConfig, RunResult, readers_of, shown, train
+from graphtheory.lab.bench.config import AXES, RunConfig, readers_of, shown
+from graphtheory.lab.bench.run_result import RunResult, train
 from graphtheory.lab.bench.task import kept_options
 from graphtheory.lab.datasets import graphs
 from graphtheory.lab.datasets.graphs import Data

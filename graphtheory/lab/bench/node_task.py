@@ -7,13 +7,7 @@ from typing import Any
 
 import torch
 
-from graphtheory.lab.bench.config import (
-    Axes,
-    RunConfig,
-    RunResult,
-    axes_of,
-    trainable,
-)
+from graphtheory.lab.bench.config import Axes, RunConfig, axes_of
 from graphtheory.lab.bench.linear import scales_rows
 from graphtheory.lab.bench.node_config import (
     GraphFacts,
@@ -22,6 +16,7 @@ from graphtheory.lab.bench.node_config import (
     node_default,
     task_of,
 )
+from graphtheory.lab.bench.run_result import RunResult, trainable
 from graphtheory.lab.bench.table import Measure, measure_of
 from graphtheory.lab.bench.task import BenchTask
 from graphtheory.lab.datasets.catalogue import describe

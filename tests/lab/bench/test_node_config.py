@@ -7,7 +7,7 @@ import torch
 from torch_geometric.data import Data
 
 from graphtheory.lab.bench.benchmark import Benchmark, named_task
-from graphtheory.lab.bench.config import RunResult, ignores, with_options
+from graphtheory.lab.bench.config import ignores, with_options
 from graphtheory.lab.bench.node_config import (
     SAMPLERS,
     GraphFacts,
@@ -19,7 +19,8 @@ from graphtheory.lab.bench.node_config import (
     train_nodes,
 )
 from graphtheory.lab.bench.node_task import NodeBenchTask
-from graphtheory.lab.report.benchmark import options
+from graphtheory.lab.bench.run_result import RunResult
+from graphtheory.lab.report.run import options
 from graphtheory.lab.train import AdamOptions, FullGraph, SampledGraph, SampledLayers
 from graphtheory.lab.zoo import node_models as zoo
 from graphtheory.lab.zoo.node_models import NetworkConfig
