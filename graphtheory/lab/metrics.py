@@ -180,7 +180,7 @@ def nearest_accuracy(features: Tensor, labels: Tensor) -> float:
         labels: Their classes, int64 [n].
 
     Raises:
-        ValueError: Fewer than two samples, or labels of another number.
+        ValueError: Fewer than two samples, other numbers of labels, features that are not finite.
 
     Source: Li and Pimentel-Alarcon (2024), "Unsupervised Test Accuracy".
 
