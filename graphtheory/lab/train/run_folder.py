@@ -21,7 +21,7 @@ from graphtheory.disk import name_file, replace_file
 from graphtheory.lab.train.contract import Task
 
 if TYPE_CHECKING:
-    from graphtheory.lab.train.fit import EpochRow, Watch
+    from graphtheory.lab.train.watch import EpochRow, Watch
 from graphtheory.lab.train.checkpoint import (
     CheckpointError,
     Clock,
