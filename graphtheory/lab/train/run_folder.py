@@ -18,10 +18,6 @@ from lightning import LightningModule, Trainer
 from lightning.pytorch.callbacks import Checkpoint
 
 from graphtheory.disk import name_file, replace_file
-from graphtheory.lab.train.contract import Task
-
-if TYPE_CHECKING:
-    from graphtheory.lab.train.watch import EpochRow, Watch
 from graphtheory.lab.train.checkpoint import (
     CheckpointError,
     Clock,
@@ -29,6 +25,10 @@ from graphtheory.lab.train.checkpoint import (
     read_checkpoint,
     warn_if_unwritable,
 )
+from graphtheory.lab.train.contract import Task
+
+if TYPE_CHECKING:
+    from graphtheory.lab.train.watch import EpochRow, Watch
 
 _COPIES = 14  # parameters, two Adam moments and the best ones, in three files, one being written
 
