@@ -26,14 +26,14 @@ _PARTS = (
 )  # fmt: skip
 
 _FUNCTIONS = {
-    "accelerate": "integrations.pyg", "bench": "lab.bench.comparison",
+    "accelerate": "integrations.pyg", "bench": "lab.bench.side_by_side",
     "warmup": "integrations.warmup",
 }  # fmt: skip
 
 if TYPE_CHECKING:
     from graphtheory.integrations.pyg import accelerate
     from graphtheory.integrations.warmup import warmup
-    from graphtheory.lab.bench.comparison import bench
+    from graphtheory.lab.bench.side_by_side import bench
 else:
 
     def __getattr__(name: str) -> object:

@@ -31,7 +31,9 @@ _LAYERS = {"modes", "patterns", "recording"} | _PATTERNS
 _MODELS = {"nn"} | _LAYERS
 CORE = {"disk", "data", "models", "integrations"} | _MODELS
 _LAB = {"vision"} | CORE
-_BENCH = {f"lab.{room}" for room in ("signals", "train", "zoo", "datasets", "metrics", "plot")}
+_BENCH = {"lab.progress", "lab.signals"} | {
+    f"lab.{room}" for room in ("train", "zoo", "datasets", "metrics", "plot")
+}
 _REPORT = {"lab.bench"} | _BENCH
 # Room -> the other rooms it may import. A room is a module or a folder directly in the package, of
 # the lab one directly in the lab.
@@ -50,8 +52,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "integrations": {"models"} | _MODELS,
     "vision": CORE,
     "lab.by_name": set(),
+    "lab.progress": set(),
     "lab.signals": set(),
-    "lab.train": {"disk", "lab.signals"} | _LAYERS,
+    "lab.train": {"disk", "lab.progress", "lab.signals"} | _LAYERS,
     "lab.zoo": _LAB,
     "lab.datasets": _LAB,
     "lab.metrics": _LAB,
@@ -79,8 +82,8 @@ PLACES: dict[str, tuple[str, ...]] = {
     "numba": _KERNEL_PLACES,
     "llvmlite": _KERNEL_PLACES,
     "matplotlib": ("lab/plot/*", "papers/*"),
-    "ogb": ("lab/datasets/*", "lab/train/*"),
-    "kornia": ("lab/train/images.py",),
+    "ogb": ("lab/datasets/*",),
+    "kornia": ("lab/train/image_recipe.py",),
     "optuna": ("lab/bench/search.py",),
     "lightning": ("lab/train/*", "lab/cli/*", "lab/bench/*", "papers/*"),
     "pytorch_lightning": (),  # the same classes under another name
@@ -96,7 +99,7 @@ BROUGHT_BY = {
     "sklearn": "scikit-learn", "llvmlite": "numba",
     "PIL": "matplotlib", "jinja2": "torch", "filelock": "torch",
 }  # fmt: skip
-PRINTING = {"lab.cli", "lab.report", "lab.bench", "papers"}
+PRINTING = {"lab.cli", "lab.report", "lab.bench", "lab.progress", "papers"}
 PRINTS_IF_ASKED = {"integrations/pyg.py"}  # accelerate(report=)
 CODE_FROM_DATA = {
     "eval",

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import torch
 from sklearn.linear_model import LogisticRegression
+from sklearn.neighbors import NearestNeighbors
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from torch import Tensor, nn
@@ -21,7 +22,6 @@ from graphtheory.modes import evaluating
 __all__ = [
     "Macs", "count_macs", "linear_probe", "mass_by_distance", "mass_on", "nearest_accuracy",
 ]  # fmt: skip
-_ROWS = 1024  # of the table of distances that are held at once
 
 
 def mass_by_distance(
@@ -175,14 +175,12 @@ def linear_probe(
 def nearest_accuracy(features: Tensor, labels: Tensor) -> float:
     """Share of samples whose nearest other sample, by Euclidean distance, has their class, 0..1.
 
-    Of equally near ones the first counts.
-
     Args:
         features: Of the test samples, which are each other's only neighbors; [n, F], n at least 2.
         labels: Their classes, int64 [n].
 
     Raises:
-        ValueError: Fewer than two samples, or labels of another number.
+        ValueError: Fewer than two samples, other numbers of labels, features that are not finite.
 
     Source: Li and Pimentel-Alarcon (2024), "Unsupervised Test Accuracy".
 
@@ -194,9 +192,6 @@ def nearest_accuracy(features: Tensor, labels: Tensor) -> float:
         raise ValueError(f"features: {len(features)} for {len(labels)} labels, expected 2 or more")
     features = features.double()
     features = features - features.mean(0)  # rounding of a common offset would hide near ones
-    near = []
-    for rows in torch.arange(len(features)).split(_ROWS):
-        distance = torch.cdist(features[rows], features)
-        distance[torch.arange(len(rows)), rows] = torch.inf
-        near.append(distance.argmin(1))
-    return float((labels[torch.cat(near)] == labels).float().mean())
+    nearest = NearestNeighbors(n_neighbors=1, algorithm="brute").fit(features.cpu().numpy())
+    near = torch.from_numpy(nearest.kneighbors(return_distance=False)[:, 0])
+    return float((labels.cpu()[near] == labels.cpu()).float().mean())

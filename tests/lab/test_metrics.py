@@ -224,7 +224,6 @@ def test_the_mode_stays() -> None:
 
 
 def test_a_sample_is_not_its_own_neighbor(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("graphtheory.lab.metrics._ROWS", 16)
     x, y = torch.randn(50, 3), torch.randint(3, (50,))
     near = NearestNeighbors(n_neighbors=2).fit(x.numpy()).kneighbors(x.numpy())[1][:, 1]
     assert nearest_accuracy(x, y) == pytest.approx(float((y[near] == y).float().mean()))

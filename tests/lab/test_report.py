@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from graphtheory.lab import plot
-from graphtheory.lab.bench.benchmark import Benchmark, Run
+from graphtheory.lab.bench.benchmark import Benchmark, Run, named_task
 from graphtheory.lab.bench.budget import Budget
 from graphtheory.lab.bench.diagnose import Diagnosis
 from graphtheory.lab.bench.node_config import NodeRunConfig
@@ -184,7 +184,9 @@ def test_the_report_has_what_was_found_and_the_pictures_of_it() -> None:
         assert expected in text
     assert len(pictures(report().page())) == 5  # scores, differences, curves, bias, mass
     assert len(pictures(report(distance_rows=STUDY).page())) == 6
-    plain = BenchmarkReport(Benchmark("karate", models=("gcn",), seeds=1), RUNS[1:2], "c", HERE)
+    plain = BenchmarkReport(
+        Benchmark(named_task("karate"), models=("gcn",), seeds=1), RUNS[1:2], "c", HERE
+    )
     assert len(pictures(plain.page())) == 2
     settings = report().settings()
     assert settings["models"]["gt"]["network"]["hidden"] > 0

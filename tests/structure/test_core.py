@@ -108,17 +108,17 @@ def of_lab():
     return pytest.importorskip("graphtheory.lab.datasets.graphs", exc_type=ImportError)
 
 
-def real_margins(name, root, cache):
+def real_margins(name, root):
     """Counts and labels of an undirected real graph whose discriminative nodes are as in B.1.1."""
-    data = of_lab().load(name, root, cache=cache)
+    data = of_lab().load(name, root)
     edges = to_undirected(remove_self_loops(data.edge_index)[0], num_nodes=data.num_nodes)
     graph = Neighborhood.from_edge_index(edges, num_nodes=data.num_nodes)
     pattern = torch.where(discriminative_nodes(data.x, data.y), data.y, -1)
     return count_by_distance(graph, pattern, int(data.y.max()) + 1), data.y
 
 
-def test_figure_b5_and_table_b5_on_cora(data_root, cache):
-    counts, label = real_margins("Cora", data_root, cache)
+def test_figure_b5_and_table_b5_on_cora(data_root):
+    counts, label = real_margins("Cora", data_root)
     normalized = winning_margin(counts, label, normalized=True)
     assert core_distance(normalized) == 1  # as figure B.5 has it
     falling = normalized.mean(0)[:9]
@@ -129,8 +129,8 @@ def test_figure_b5_and_table_b5_on_cora(data_root, cache):
     assert round(100 * positive_share(closed, 1), 2) == 95.49
 
 
-def test_figure_b5_on_actor_is_flat(data_root, cache):
-    counts, label = real_margins("Actor", data_root, cache)
+def test_figure_b5_on_actor_is_flat(data_root):
+    counts, label = real_margins("Actor", data_root)
     average = winning_margin(counts, label, normalized=True).mean(0)
     assert float(average[:7].max() - average[:7].min()) < 0.003
     margin = winning_margin(counts, label)
@@ -224,9 +224,9 @@ def test_classes_do_not_see_each_other_and_may_be_tiny(generator):
     assert discriminative_nodes(x[:0], label[:0]).shape == (0,)
 
 
-def cora(root, cache):
+def cora(root):
     """Features and labels of Cora from its raw files."""
-    data = of_lab().load("Cora", root, cache=cache)
+    data = of_lab().load("Cora", root)
     assert set(data.x.unique().tolist()) == {0.0, 1.0}
     return data.x, data.y
 
@@ -236,8 +236,8 @@ def shares(x, label, moment):
     return [round(100 * float(found[label == c].double().mean()), 2) for c in range(7)]
 
 
-def test_table_b1_of_cora(data_root, cache):
-    x, label = cora(data_root, cache)
+def test_table_b1_of_cora(data_root):
+    x, label = cora(data_root)
     printed = torch.tensor([82.05, 88.02, 82.54, 78.12, 78.17, 83.56, 76.11])
     uncentered = shares(x, label, "uncentered")
     assert uncentered == [82.05, 90.78, 82.3, 76.53, 76.76, 83.22, 75.56]

@@ -16,16 +16,18 @@ from typing import Any
 import torch
 
 from graphtheory.lab.bench.budget import Budget
-from graphtheory.lab.bench.config import RunResult, describe_options, ignores, with_options
+from graphtheory.lab.bench.config import describe_options, ignores, with_options
 from graphtheory.lab.bench.finished import Finished, Settings
 from graphtheory.lab.bench.graph_task import GraphBenchTask, OwnGraphs
-from graphtheory.lab.bench.node_task import NodeBenchTask, OwnNodes
-from graphtheory.lab.bench.progress import Steps
+from graphtheory.lab.bench.node_task import NodeBenchTask
+from graphtheory.lab.bench.own_nodes import OwnNodes
+from graphtheory.lab.bench.run_result import RunResult
 from graphtheory.lab.bench.task import BenchTask, Root
 from graphtheory.lab.datasets.catalogue import describe
 from graphtheory.lab.datasets.graph_sets import GraphSet
 from graphtheory.lab.datasets.graphs import Data
 from graphtheory.lab.datasets.own_graphs import read_graph_file
+from graphtheory.lab.progress import Steps
 from graphtheory.lab.zoo.node_models import COMPARED
 
 NODE, GRAPH = "node", "graph"
@@ -169,11 +171,9 @@ def _keep_nothing(*_: Any) -> None:
 class Benchmark:
     """Train models side by side on the same splits, seeds, features and training."""
 
-    dataset: str | BenchTask = "digits"  # name of a graph or of a set of graphs, or data as a task
+    task: BenchTask  # the data, and what its networks learn
     models: tuple[str, ...] = COMPARED  # in the order of the table
     seeds: int = 10  # seed s uses published split s
-    split: str | None = None  # None is the data set's own
-    root: Path | None = None  # folder with the raw files; not needed for embedded sets
     epochs: int | None = None  # upper bound; None is the data set's own
     patience: int | None = None  # epochs without a better validation score; None the data set's own
     _: KW_ONLY
@@ -195,13 +195,6 @@ class Benchmark:
     def total(self) -> int:
         """The number of runs, finished or not."""
         return self.seeds * len(self.models)
-
-    @cached_property
-    def task(self) -> BenchTask:
-        """The data that is benchmarked, and what its networks learn."""
-        if isinstance(self.dataset, BenchTask):
-            return self.dataset
-        return named_task(self.dataset, self.split, self.root)
 
     def config(self, model: str) -> tuple[Any, int, int]:
         """The options of a model, tuned, default or set by hand, with epochs and patience."""

@@ -1,29 +1,22 @@
-"""Models side by side: trained by one call, as tables, paired by seed, and as files."""
+"""Models side by side as tables, paired by seed, and as files."""
 
 from __future__ import annotations
 
 import json
 import math
-import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from html import escape
-from numbers import Integral
 from os import PathLike
 from pathlib import Path
 from statistics import fmean, median, stdev
 from typing import Any
 
-from rich.console import Console
-
 from graphtheory.disk import replace_file
-from graphtheory.lab.bench.benchmark import Benchmark, FinishedRuns, Run, bench_task, train_all
-from graphtheory.lab.bench.budget import Budget
-from graphtheory.lab.bench.progress import steps
+from graphtheory.lab.bench.benchmark import Benchmark, FinishedRuns, Run
 from graphtheory.lab.bench.rows import Environment, Row, finite, write_csv
 from graphtheory.lab.bench.table import Difference, Measure, Table, counted, reading
 from graphtheory.lab.bench.task import CONSTANT
-from graphtheory.lab.train.contract import check_at_least
 
 
 @dataclass(frozen=True)
@@ -102,6 +95,11 @@ class Comparison:
         flat = {model: sum(CONSTANT in run.extra for run in own) for model, own in grouped}
         return {model: f"{flat[model]} of {len(own)}" for model, own in grouped if flat[model]}
 
+    @property
+    def cost(self) -> dict[str, float]:
+        """Model -> 10^9 multiply-accumulates of an image; empty of graphs."""
+        return {run.model: run.extra["gmacs"] for run in self.runs if "gmacs" in run.extra}
+
     def gaps(self) -> dict[str, list[float]]:
         """Advantages of the first model over each other one, on the seeds that both have."""
         scores = {m: {run.seed: run.test for run in own} for m, own in self.by_model.items()}
@@ -118,7 +116,7 @@ class Comparison:
         return f"{self.first} - {other}" if higher else f"{other} - {self.first}"
 
     def scores(self, title: str = "") -> Table:
-        """Make the table `model | test mean ± std | params | s/epoch | peak MB`.
+        """Make the table `model | test mean ± std | params | s/epoch | peak MB`, of images `MMACs`.
 
         Its note names the models whose options no search has chosen, and says what marks those
         that are no better than a constant prediction on some seeds.
@@ -129,6 +127,7 @@ class Comparison:
                 f"{s.model} (!)" if s.model in flat else s.model, measure.shown(s.mean, s.std),
                 f"{s.parameters:,}", f"{s.seconds_per_epoch:.3f}",
                 "-" if math.isnan(s.peak_mb) else f"{s.peak_mb:.0f}",
+                *([f"{1000 * self.cost[s.model]:.2f}"] if s.model in self.cost else []),
             )
             for s in found
         ]  # fmt: skip
@@ -145,7 +144,10 @@ class Comparison:
             )
         bench = self.benchmark
         notes.append("" if "neighbors" in bench.options else bench.task.remark(bench.not_tuned()))
-        columns = ("model", "test mean ± std", "params", "s/epoch", "peak MB")
+        columns: tuple[str, ...] = ("model", "test mean ± std", "params", "s/epoch", "peak MB")
+        if self.cost:
+            columns = (*columns, "MMACs")
+            notes.append("MMACs: 10^6 multiply-accumulates an image.")
         return Table(title, columns, rows, note=" ".join(filter(None, notes)))
 
     def _option_notes(self) -> Iterator[str]:
@@ -193,7 +195,7 @@ class Comparison:
             )
             for d in self.differences()
         ]  # fmt: skip
-        amount = "points" if measure.share else f"{measure.title} {measure.unit}".rstrip()
+        amount = "points" if measure.share else measure.title
         columns = ("paired by seed", f"{amount} ± 95 %", "seeds ahead", "differ")
         note = "± is the 95 % interval of the mean (Student's t over the seeds)."
         if not measure.higher_is_better:
@@ -208,7 +210,8 @@ class Comparison:
     def rows(self) -> list[Row]:
         """The numbers as rows of results.csv, in which models that were not tuned are marked."""
         out, measure, gaps = list[Row](), self.measure, self.gaps()
-        unit = "1" if measure.share else measure.unit or "unit of the target"
+        unit = "1" if measure.share else "unit of the target"
+        macs = "multiply-accumulates of an image"
         gap = f"paired difference of test {measure.name}, {self.paired_name('model')}"
         for model, own in self.by_model.items():
             columns: list[tuple[str, str, Any]] = [
@@ -219,6 +222,7 @@ class Comparison:
                 ("time per epoch", "s", [run.seconds_per_epoch for run in own]),
                 ("peak memory", "MB", [run.peak_mb for run in own]),
                 *([(gap, unit, gaps[model])] if model in gaps else []),
+                *([(macs, "10^9", [self.cost[model]])] if model in self.cost else []),
             ]
             where = self.described(model)
             out += [Row.of(name, values, its, **where) for name, its, values in columns]
@@ -237,7 +241,7 @@ class Comparison:
 
     def settings(self) -> dict[str, Any]:
         """The settings that determine the numbers, in plain values."""
-        bench, models = self.benchmark, {}
+        bench, root, models = self.benchmark, self.benchmark.task.root, {}
         for model in bench.models:
             config, epochs, patience = bench.config(model)
             length = {"epochs": epochs, "patience": patience}
@@ -245,7 +249,7 @@ class Comparison:
         by_hand = {"set_by_hand": bench.set_by_hand} if bench.set_by_hand else {}
         return by_hand | {
             "dataset": self.name, "split": self.split, "seeds": bench.seeds,
-            "metric": self.measure.name, "root": bench.root and str(bench.root), "models": models,
+            "metric": self.measure.name, "root": root and str(root), "models": models,
         }  # fmt: skip
 
     def chosen_by(self, model: str) -> str:
@@ -286,107 +290,3 @@ class Comparison:
 
     def _repr_html_(self) -> str:
         return f"<pre>{escape(str(self))}</pre>"
-
-
-def bench(
-    data: Any,
-    models: Sequence[Any] | Mapping[str, Any] | None = None,
-    *,
-    kind: str | None = None,
-    metric: str | None = None,
-    split: Any = None,
-    seeds: int = 3,
-    epochs: int | None = None,
-    patience: int | None = None,
-    budget: int | str = 0,
-    options: Mapping[str, Any] | None = None,
-    threads: int | None = None,
-    out: str | PathLike[str] | None = None,
-    root: str | PathLike[str] | None = None,
-    progress: bool = True,
-) -> Comparison:
-    """Train models side by side on the same splits and seeds, and compare them.
-
-    Args:
-        data: A PyG `Data` (its nodes, by masks or a random split), a list of `Data` or a PyG
-            dataset (its graphs), a file of either, such as "mine.pt", or the name of a data set.
-        models: Names; the others are compared with the first. None is those that fit the data. Your
-            own network is a function that makes one for each seed, or "FILE.py:NAME" of one, and
-            a mapping names it: {"mine": lambda in_channels, out_channels: MyNet(...), "gt": "gt"}.
-            It has forward(x, edge_index), of sets of graphs with batch, or forward(data).
-        kind: "node", "graph", "multiclass", "multilabel" or "regression"; None takes it from the
-            data.
-        metric: Of the user's own data; None is the first that the task has.
-        split: Kind of split of a named set; for own graphs three fractions or lists of positions.
-        seeds: How many; a seed draws the split, the weights and everything else.
-        epochs: At most this many; None is the data's own number.
-        patience: Epochs without a better validation score that end a run; None is the data's own
-            number.
-        budget: Candidates of a search on validation that runs first, for each model without
-            options from an earlier search, or the time for all of them, such as "30m"; 0 takes
-            defaults there, and the table says so.
-        options: Set by hand, such as {"walk": 16, "readout": "token"}, in the place of those of
-            every model that reads them; not with a search. "batch_size" counts the labeled nodes
-            or, of a set, the graphs of a step.
-        threads: How many compute; None is 1 on a graph of at most 5,000 nodes, where more are
-            slower, and torch's own number on a larger one.
-        out: Folder where finished runs are kept and taken up again, and results are written.
-        root: Folder with the raw files of a named set; None is that of $GRAPHTHEORY_DATA.
-        progress: Show runs and epochs on the error stream, in a file as lines.
-
-    Returns:
-        What was found: printed a table, with `runs`, `rows()` and `save(folder)`.
-
-    Raises:
-        TypeError, ValueError: If the data, a model or a number cannot be used; the message says
-            what was expected.
-
-    Example:
-        >>> import torch
-        >>> from torch_geometric.data import Data
-        >>> ring = torch.arange(8)
-        >>> edges = torch.stack([ring, (ring + 1) % 8])
-        >>> both = torch.cat([edges, edges.flip(0)], 1)
-        >>> data = Data(x=torch.eye(8), y=ring // 4, edge_index=both)
-        >>> import graphtheory
-        >>> found = graphtheory.bench(data, ("gt", "mlp"), seeds=1, epochs=2, progress=False)
-        >>> print(str(found).splitlines()[0])
-        graph, split random-60-20-20
-    """
-    counts = {"seeds": seeds, "epochs": epochs, "patience": patience, "threads": threads}
-    for name, value in counts.items():
-        if value is not None and not isinstance(value, Integral):
-            raise TypeError(f"{name}: got {value!r}, expected a whole number")
-    check_at_least(1, **counts)
-    if isinstance(models, str):
-        raise TypeError(f"models: got {models!r}, expected a list of names, such as [{models!r}]")
-    if budget == 1:
-        raise ValueError("budget: got 1, expected 0 or 2 and more: the first are the defaults")
-    if budget and options:
-        raise ValueError(f"budget: got {budget}, expected 0 beside options set by hand")
-    length = Budget.of(budget) if budget else None
-    folder = root or os.environ.get("GRAPHTHEORY_DATA")
-    given = bench_task(data, kind=kind, metric=metric, split=split, root=folder)
-    chosen = given.take_models(given.compared if models is None else models)
-    if not chosen:
-        raise ValueError("models: got none, expected one or more names")
-    where = None if out is None else Path(out)
-    benchmark = Benchmark(
-        given, chosen, seeds, given.split, epochs=epochs, patience=patience,
-        record=None if where is None else FinishedRuns(where / "runs.jsonl"),
-        options=options or {}, threads=threads,
-    )  # fmt: skip
-    command = f"graphtheory.bench({data if isinstance(data, str) else given.name!r}, ...)"
-    screen = Console(stderr=True)
-
-    if length is not None:
-        from graphtheory.lab.bench.search import choose  # which imports Optuna
-
-        log, showing = where and where / "search.log", steps(screen, "candidate", progress)
-        benchmark, _ = choose(benchmark, length, log, showing)
-    with benchmark.computing():
-        runs = train_all(benchmark, steps(screen, "run", progress))
-        found = Comparison(benchmark, runs, command, Environment.here())
-    if where is not None:
-        found.save(where)
-    return found

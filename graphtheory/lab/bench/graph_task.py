@@ -18,18 +18,10 @@ import torch
 from torch import Tensor, nn
 
 from graphtheory.graph.build import TOKEN
-from graphtheory.lab.bench.config import (
-    AXES,
-    Axes,
-    RunConfig,
-    RunResult,
-    axes_of,
-    checked_value,
-    constant_score,
-    readers_of,
-)
+from graphtheory.lab.bench.config import AXES, Axes, RunConfig, axes_of, checked_value, readers_of
 from graphtheory.lab.bench.finished import Settings
 from graphtheory.lab.bench.own_model import OwnModel
+from graphtheory.lab.bench.run_result import RunResult, constant_score
 from graphtheory.lab.bench.table import Measure, measure_of
 from graphtheory.lab.bench.task import BenchTask, Root
 from graphtheory.lab.datasets.graph_sets import GraphSet, precomputed
@@ -38,7 +30,7 @@ from graphtheory.lab.datasets.own_graphs import graph_set
 from graphtheory.lab.metrics import mass_by_distance
 from graphtheory.lab.train import AdamOptions, FitResult, GraphSets, GraphTask, Source, Task
 from graphtheory.lab.train.contract import digest
-from graphtheory.lab.train.score import SCORES, ogb_score
+from graphtheory.lab.train.score import SCORES
 from graphtheory.lab.zoo import graph_models as graph_zoo
 from graphtheory.nn import attention_maps
 
@@ -185,7 +177,7 @@ class GraphBenchTask(BenchTask):
             model = network_of(config, facts, own)
         task = GraphTask(
             model, kind=facts.kind, num_outputs=facts.num_outputs, metric=facts.metric,
-            evaluator=facts.evaluator, optimizer=config.optimizer,
+            optimizer=config.optimizer,
             statistics=batches.statistics() if facts.kind == "regression" else None,
         )  # fmt: skip
         return task, batches
@@ -294,7 +286,7 @@ def run_trees(config: TreesRunConfig, graphs: GraphSet, *, seed: int) -> RunResu
         outputs = (np.asarray(model.predict(counts[p.numpy()], raw_score=True)) for p in parts[1:])
         found.append([_column(output, graphs.kind) for output in outputs])
     seconds = (time.perf_counter() - began) / config.n_estimators
-    score = SCORES[graphs.metric] if graphs.evaluator is None else ogb_score(graphs.evaluator)
+    score = SCORES[graphs.metric]
     (train_y, *held) = (y[part] for part in parts)
     val, test = (
         score(torch.cat(columns, 1), true)

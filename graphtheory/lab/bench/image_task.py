@@ -12,15 +12,16 @@ import torch
 from torch import Tensor, nn
 
 from graphtheory.lab import plot
-from graphtheory.lab.bench.config import AXES, RunConfig, RunResult, readers_of, replaced, trainable
+from graphtheory.lab.bench.config import AXES, RunConfig, readers_of, replaced
 from graphtheory.lab.bench.finished import Settings
+from graphtheory.lab.bench.run_result import RunResult, trainable
 from graphtheory.lab.bench.table import ACCURACY
 from graphtheory.lab.bench.task import BenchTask, Root
 from graphtheory.lab.datasets import image_sets
 from graphtheory.lab.metrics import count_macs
 from graphtheory.lab.train import ImageData, ImageTask, Recipe, Source, Task, fit
-from graphtheory.lab.train.fit import Listener
 from graphtheory.lab.train.score import SCORES
+from graphtheory.lab.train.watch import Listener
 from graphtheory.lab.zoo import image_models as image_zoo
 from graphtheory.lab.zoo.image_models import ImageNetwork
 from graphtheory.modes import evaluating

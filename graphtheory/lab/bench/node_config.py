@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from graphtheory.graph import Neighborhood
-from graphtheory.lab.bench.config import AXES, RunConfig, RunResult, readers_of, shown, train
+from graphtheory.lab.bench.config import AXES, RunConfig, readers_of, shown
+from graphtheory.lab.bench.run_result import RunResult, train
 from graphtheory.lab.bench.task import kept_options
 from graphtheory.lab.datasets import graphs
 from graphtheory.lab.datasets.graphs import Data
@@ -225,7 +226,7 @@ def task_of(
         )
     task = NodeTask(
         model, num_classes=classes, metric=data.metric, optimizer=config.optimizer,
-        kind="multilabel" if data.y.dim() == 2 else "multiclass", evaluator=data.get("evaluator"),
+        kind="multilabel" if data.y.dim() == 2 else "multiclass",
     )  # fmt: skip
     if own is not None:
         return task, FullGraph(data, seed=seed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import fmean, stdev
 
 from scipy.special import stdtrit
@@ -90,7 +90,6 @@ class Measure:
 
     name: str  # as `train` and the data sets spell it
     title: str  # as it is written in a sentence
-    unit: str = ""  # of the target, such as "log mol/L"; "" where it is not known, or for shares
 
     @property
     def higher_is_better(self) -> bool:
@@ -101,8 +100,8 @@ class Measure:
 
     @property
     def symbol(self) -> str:
-        """The unit of what is shown: "%" of shares, else that of the target."""
-        return "%" if self.share else self.unit
+        """The unit of what is shown: "%" of shares; that of a target is not known."""
+        return "%" if self.share else ""
 
     def gain(self, first: float, other: float) -> float:
         """The advantage of the first score over the other one; negative where it is worse."""
@@ -167,14 +166,11 @@ MEASURES = {name: Measure(name, title) for name, title in _TITLES.items()}
 ACCURACY = MEASURES["accuracy"]
 
 
-def measure_of(metric: str | Measure, unit: str = "") -> Measure:
-    """Look up how a metric is read; `unit` is that of the target, of metrics that have it."""
-    if isinstance(metric, Measure):
-        return metric
+def measure_of(metric: str) -> Measure:
+    """Look up how a metric is read."""
     if metric not in MEASURES:
         raise ValueError(f"metric: got {metric!r}, expected one of {', '.join(MEASURES)}")
-    found = MEASURES[metric]
-    return found if found.share or not unit else replace(found, unit=unit)
+    return MEASURES[metric]
 
 
 def _decimals(*values: float) -> int:

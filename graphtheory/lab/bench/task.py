@@ -13,23 +13,17 @@ import torch
 from torch import Tensor
 
 from graphtheory.disk import replace_file
-from graphtheory.lab.bench.config import (
-    Axes,
-    RunConfig,
-    RunResult,
-    checked_options,
-    train,
-    with_options,
-)
+from graphtheory.lab.bench.config import Axes, RunConfig, checked_options, with_options
 from graphtheory.lab.bench.finished import Settings
 from graphtheory.lab.bench.own_model import Adapted, OwnModel, read_models
+from graphtheory.lab.bench.run_result import RunResult, train
 from graphtheory.lab.bench.table import Measure
 from graphtheory.lab.datasets.catalogue import key
 from graphtheory.lab.datasets.files import cache_folder
 from graphtheory.lab.datasets.graphs import Data
 from graphtheory.lab.train import Source, Task, TrainerOptions
 from graphtheory.lab.train.contract import digest
-from graphtheory.lab.train.fit import Listener
+from graphtheory.lab.train.watch import Listener
 from graphtheory.nn import SPDTransformerConv
 
 if TYPE_CHECKING:

@@ -148,8 +148,8 @@ class Bench(OnTrainer):
             out = self.out or Path(f"runs/bench-{task.name}{'-images' if images else ''}")
             seeds = self.seeds or (IMAGE_SEEDS if images else SEEDS)
             bench = Benchmark(
-                task, models, seeds, task.split, show.data_root(self.root), self.epochs,
-                self.patience, options=read_options(self.set), kept=keep, threads=self.threads,
+                task, models, seeds, self.epochs, self.patience, options=read_options(self.set),
+                kept=keep, threads=self.threads,
             )  # fmt: skip
             if by_hand := bench.set_by_hand:
                 screen.note(f"Set by hand: {by_hand}.")

@@ -1,12 +1,11 @@
-"""`graphtheory datasets`, `convert`, `doctor` and `warmup`: what is at hand here, or made ready."""
+"""`graphtheory datasets` and `convert`: which data are at hand, and a graph in files of pages."""
 
 from __future__ import annotations
 
 import shutil
 from dataclasses import dataclass
-from importlib.metadata import requires
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
@@ -141,97 +140,3 @@ class Convert(Command):
         said = "" if cut is None else f", {self.parts} parts that cut {cut:.1%} of the edges"
         screen.result({"folder": str(to), "nodes": nodes, "edges": edges, "edge_cut": cut})
         screen.say(f"{to}: {nodes:,} nodes, {edges:,} edges{said}")
-
-
-_OTHER = """
-Another project, graphtheory {}, is installed too. Its files have the names of ours and may have
-replaced them. Run: pip uninstall graphtheory pyg-graphtheory, then install pyg-graphtheory again.
-"""
-
-
-@dataclass(frozen=True)
-class Doctor(Command):
-    """`graphtheory doctor`, which has no options of its own."""
-
-    needs = ("torch",)
-
-    def run(self, screen: Screen) -> None:
-        from graphtheory.lab.bench.rows import Environment, installed
-        from graphtheory.lab.bench.table import Table, pairs
-
-        here, backends, extras, threads = Environment.here(), _backends(), _optional(), _threads()
-        found = {"device": here.device, "versions": here.versions, "backends": backends}
-        screen.result(found | {"threads": threads, "optional": extras})
-        screen.table(pairs("Installed", [("device", here.device), *here.versions.items()]))
-        if other := installed("graphtheory"):
-            screen.say(_OTHER.format(other))
-        screen.table(Table("Attention", ("backend", "here"), list(backends.items()), words=2))
-        screen.table(pairs("Threads on the CPU", list(threads.items())))
-        rows = [
-            (name, extra, installed or "missing")
-            for extra, packages in extras.items()
-            for name, installed in packages.items()
-        ]
-        note = "To add a missing package, run pip install '.[EXTRA]' in your clone."
-        screen.table(Table("Optional", ("package", "extra", "version"), rows, 3, note))
-
-
-@dataclass(frozen=True)
-class Warmup(Command):
-    """`graphtheory warmup`, which has no options of its own."""
-
-    needs = ("torch", "torch_geometric.nn")
-
-    def run(self, screen: Screen) -> None:
-        from graphtheory.integrations.warmup import warmup
-
-        with screen.working("compiling kernels"):
-            folder = str(warmup())
-        screen.result({"folder": folder})
-        screen.say(f"Kernels for float32 are compiled; their machine code lies in {folder}")
-
-
-def _backends() -> dict[str, str]:
-    """What each backend says to small calls of attention on this machine's fastest device."""
-    import torch
-
-    from graphtheory import ops
-    from graphtheory.graph import Neighborhood, cliques
-
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    graph = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 0]]), num_nodes=2)
-    x = torch.zeros(2, 1, 4, device=device)
-    on_edges, on_sets = (
-        ops.explain(ops.attention, x, x, x, neighborhood.to(device)).reasons
-        for neighborhood in (graph, cliques([2]))
-    )
-    only_sets = "runs attention on complete and causal sets of tokens, not on edge lists"
-    out = {}
-    for name in ops.backend_names():
-        edges = on_edges.get(name, "runs attention on edge lists")
-        refuses, takes = edges.startswith("cannot"), "cannot" not in on_sets.get(name, "")
-        out[name] = only_sets if refuses and takes else edges
-    return out
-
-
-def _threads() -> dict[str, str]:
-    """How many threads compute, and how those of them that wait for others do it."""
-    import torch
-
-    from graphtheory.ops.backends.cpu.openmp import rest
-
-    return {"threads": str(torch.get_num_threads()), "those that wait": str(rest)}
-
-
-def _optional() -> dict[str, dict[str, Any]]:
-    from graphtheory.lab.bench.rows import installed
-
-    out: dict[str, dict[str, Any]] = {}
-    there = installed("pyg-graphtheory")  # not in a bare checkout
-    for line in (requires("pyg-graphtheory") or []) if there else []:
-        name, _, marker = line.partition(";")
-        package = name.partition(">")[0].strip()
-        extra = marker.partition("==")[2].strip(" \"'")
-        if extra and extra not in ("all", "lab", "test", "docs", "dev"):
-            out.setdefault(extra, {})[package] = installed(package)
-    return out

@@ -75,7 +75,7 @@ class Diagnose(Command):
         from graphtheory.lab.report.page import CAPTIONS
         from graphtheory.structure.distance import MAX_CUTOFF
 
-        thesis = "core_neighborhood.figures_tables"
+        thesis = "core_neighborhood.printed"
         distance = 12 if self.max_distance is None else self.max_distance
         if distance >= MAX_CUTOFF:
             raise RefusedError(f"--max-distance: got {distance}, expected {MAX_CUTOFF - 1} or less")

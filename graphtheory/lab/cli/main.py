@@ -14,31 +14,30 @@ from functools import reduce
 from importlib import import_module
 from importlib.metadata import version
 from operator import or_
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, Literal
 
 import tyro
 
 from graphtheory.lab.by_name import paper
 from graphtheory.lab.cli import show
 from graphtheory.lab.cli.bench import Bench, Tune
-from graphtheory.lab.cli.datasets import Convert, Datasets, Doctor, Warmup
+from graphtheory.lab.cli.datasets import Convert, Datasets
 from graphtheory.lab.cli.diagnose import Diagnose
+from graphtheory.lab.cli.doctor import Doctor, Warmup
 from graphtheory.lab.cli.recipes import Recipes
 from graphtheory.lab.cli.show import Command, RefusedError, Screen
 from graphtheory.lab.cli.train import Train
 from graphtheory.lab.signals import exit_on_sigterm, insistent_signals
-
-SHELLS = ("bash", "zsh", "fish")
 
 
 @dataclasses.dataclass(frozen=True)
 class Completion(Command):
     """Options of `graphtheory completion`, which writes to the standard output."""
 
-    shell: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="SHELL")] = "bash"
+    shell: Annotated[Literal["bash", "zsh", "fish"], tyro.conf.Positional] = "bash"
 
     def run(self, screen: Screen) -> None:
-        found = completion_script(show.known("SHELL", self.shell, SHELLS))
+        found = completion_script(self.shell)
         screen.result({"shell": self.shell, "script": found})
         screen.say(found)
 
@@ -113,34 +112,22 @@ def _run(command: Command, words: list[str]) -> int:
     return 0
 
 
-def _parsed(words: list[str]) -> Command:
-    """The command with its options; help and values of a wrong type leave through SystemExit."""
-    if words[0] in ("--help", "-h"):
-        about = show.help_section(__file__, "graphtheory")
-        return tyro.cli(_either(), prog="graphtheory", description=about, args=words)
-    kind = _COMMANDS[show.known("command", words[0], tuple(_COMMANDS))]
-    name = f"graphtheory {words[0]}"
-    command, unknown = tyro.cli(
-        kind, prog=name, args=words[1:], config=_PLAIN_FLAGS, return_unknown_args=True
+def _parsed(words: Sequence[str]) -> Command:
+    """The command with its options; help and what tyro refuses leave through SystemExit."""
+    if words[0] in _COMMANDS:
+        name = f"graphtheory {words[0]}"
+        return tyro.cli(_COMMANDS[words[0]], prog=name, args=words[1:], config=_PLAIN_FLAGS)
+    about = show.help_section(__file__, "graphtheory")
+    return tyro.cli(
+        _either(), prog="graphtheory", description=about, args=words, config=_PLAIN_FLAGS
     )
-    if unknown:
-        what = "option" if unknown[0].startswith("-") else "argument"
-        show.known(what, unknown[0], _options(kind), f"{name} --help")
-    return command
-
-
-def _options(kind: type[Command]) -> tuple[str, ...]:
-    hints, words = get_type_hints(kind, include_extras=True), tyro.conf.Positional
-    named = (n for n in kind.helps if words not in getattr(hints[n], "__metadata__", ()))
-    return tuple(f"--{name.replace('_', '-')}" for name in (*named, "json", "quiet"))
 
 
 def completion_script(shell: str) -> str:
     """Write the script that lets a shell complete the commands and their options."""
     script = io.StringIO()
-    words = ("--tyro-write-completion", shell, "-")
     with redirect_stdout(script), suppress(SystemExit):
-        tyro.cli(_either(), prog="graphtheory", args=words, config=_PLAIN_FLAGS)
+        _parsed(("--tyro-write-completion", shell, "-"))
     return script.getvalue().rstrip()
 
 

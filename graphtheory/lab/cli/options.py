@@ -18,8 +18,8 @@ from graphtheory.lab.cli import show
 from graphtheory.lab.cli.show import Command, RefusedError, Screen
 
 if TYPE_CHECKING:
-    from graphtheory.lab.bench.progress import Steps
     from graphtheory.lab.bench.task import BenchTask
+    from graphtheory.lab.progress import Steps
     from graphtheory.lab.train import TrainerOptions
 
 
@@ -65,7 +65,6 @@ Count = Annotated[int | None, _WHOLE, _unset()]
 Part = Annotated[float | None, _REAL, _unset()]
 
 GRAPH, GRAPHS, IMAGES = "a graph", "a set of graphs", "images"
-_PLURAL = {GRAPH: "graphs", GRAPHS: "sets of graphs", IMAGES: "images"}
 
 
 @dataclass(frozen=True)
@@ -120,29 +119,23 @@ class OnData(Command):
         from graphtheory.lab.bench.graph_task import GraphBenchTask
         from graphtheory.lab.zoo import image_models, node_models
 
-        models = tuple(model for model in models if ":" not in model)  # others are FILE.py:NAME
         if self.data is not None:
             return False
         graphs, images = GraphBenchTask.models, image_models.NAMES
         networks = {GRAPH: node_models.NAMES, GRAPHS: graphs, IMAGES: images}
         found = kinds(self.dataset, show.data_root(self.root))
+        alone = len(found) == 1  # "digits" is of two
+        kind = IMAGES if IMAGES in found and (alone or set(models) <= set(images)) else found[0]
         every = tuple(dict.fromkeys(sum(networks.values(), ())))
         for model in models:
-            show.known(option, model, every)
-        for kind in found:  # "digits" is of two
-            if set(models) <= set(networks[kind]):
-                return kind == IMAGES
-        if len(found) > 1:
-            holds = "is trained on by one kind of network at a time"
-            wrong = next(m for m in models if m in images)
-        else:
-            holds = holding(found)
-            wrong = next(m for m in models if m not in networks[found[0]])
-        reads = next(_PLURAL[kind] for kind, names in networks.items() if wrong in names)
-        raise RefusedError(
-            f"{option}: {wrong} reads {reads} and {self.dataset} {holds}; for {_PLURAL[found[0]]} "
-            f"there are {', '.join(networks[found[0]])}"
-        )
+            if ":" in model or model in networks[kind]:  # FILE.py:NAME is the user's own
+                continue
+            wrong = f"{option}: {show.known(option, model, every)} does not fit"
+            fitting = ", ".join(networks[kind])
+            raise RefusedError(
+                f"{wrong}, {self.dataset} {holding((kind,))}; expected some of {fitting}"
+            )
+        return kind == IMAGES
 
     def compared(self, models: tuple[str, ...]) -> tuple[str, ...]:
         """The models asked for, each once; for the default those that fit a named set."""

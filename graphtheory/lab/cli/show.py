@@ -6,14 +6,13 @@ import inspect
 import json
 import os
 import re
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from threading import Event, Thread
+from threading import Timer
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import tyro
@@ -23,8 +22,8 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from graphtheory.disk import replace_file
-from graphtheory.lab.bench import progress
-from graphtheory.lab.bench.progress import Steps, duration, steps
+from graphtheory.lab import progress
+from graphtheory.lab.progress import Steps, steps
 
 if TYPE_CHECKING:
     from graphtheory.lab.bench.table import Table
@@ -235,7 +234,7 @@ class Screen:
 
     @contextmanager
     def working(self, what: str) -> Iterator[None]:
-        """A line with the time of a block; in a file only if it takes long, then again."""
+        """A line with the time of a block; in a file only if it takes long."""
         if self.err.is_terminal or not self.progress:
             with Progress(
                 SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(),
@@ -244,23 +243,14 @@ class Screen:
                 bar.add_task(what, total=None)
                 yield
             return
-        over, began = Event(), time.monotonic()
-
-        def tell() -> None:
-            pause = progress.PATIENCE
-            while not over.wait(pause):
-                spent = time.monotonic() - began
-                since = f"  ({duration(spent)})" if spent > progress.SILENCE else ""
-                self.err.print(f"{what} ...{since}", markup=False, highlight=False)
-                pause = max(progress.SILENCE, spent)  # twice as late each time
-
-        teller = Thread(target=tell, daemon=True)
-        teller.start()
+        text = f"{what} ..."
+        late = Timer(progress.PATIENCE, lambda: self.err.print(text, markup=False, highlight=False))
+        late.start()
         try:
             yield
         finally:
-            over.set()
-            teller.join()
+            late.cancel()
+            late.join()
 
 
 def set_aside(screen: Screen, *earlier: Path) -> None:

@@ -157,11 +157,11 @@ class Train(OnTrainer):
         )  # fmt: skip
 
     def _on_graph(self, screen: Screen, run: _Prepared) -> None:
-        from graphtheory.lab.bench.config import constant_of
         from graphtheory.lab.bench.rows import Environment
+        from graphtheory.lab.bench.run_result import constant_of
         from graphtheory.lab.bench.task import CONSTANT
         from graphtheory.lab.report import options as shown
-        from graphtheory.lab.report.benchmark import graph_run_page
+        from graphtheory.lab.report.run import graph_run_page
         from graphtheory.lab.train import fit
         from graphtheory.lab.train.score import UndefinedScoreError
 
@@ -302,7 +302,7 @@ def write_image_run(
     from graphtheory.lab.bench.image_task import pictures
     from graphtheory.lab.bench.rows import Environment
     from graphtheory.lab.plot import save
-    from graphtheory.lab.report.benchmark import image_run_page
+    from graphtheory.lab.report.run import image_run_page
 
     numbers = {"gmacs": result.gmacs, "parameters": result.parameters}
     kept = {

@@ -44,7 +44,6 @@ class DatasetInfo:
     #: Labels of "multilabel" are true, false or missing, values of "regression" may be missing.
     kind: Kind = "multiclass"
     level: Literal["graph", "node"] = "graph"  #: What carries a label in a set of graphs.
-    evaluator: str | None = None  #: Name for ogb's `Evaluator`, None where ogb has none.
     #: Whether networks are by custom trained on both directions of its directed edges.
     both_ways: bool = False
     features: str = ""  #: Of sets of graphs: what `x` and `edge_attr` are.

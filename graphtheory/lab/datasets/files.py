@@ -5,7 +5,6 @@ A file of the cache is an npz of numbers behind its SHA-256: nothing executable,
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import io
 import json
@@ -14,7 +13,7 @@ import shutil
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import replace
 from pathlib import Path
 
@@ -147,7 +146,7 @@ def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     except OSError as error:
         raise OSError(
             f"cache: {path} cannot be written ({error.strerror}); "
-            "give another folder as cache= or in GRAPHTHEORY_CACHE"
+            "give another folder in GRAPHTHEORY_CACHE"
         ) from error
 
 
@@ -164,21 +163,20 @@ def read_arrays(path: Path) -> dict[str, np.ndarray] | None:
 
 
 def processed(
-    info: DatasetInfo, root: Root, cache: Root, reader: Reader, *, readers: Sequence[str] = ()
+    info: DatasetInfo, root: Root, reader: Reader, *, readers: Sequence[str] = ()
 ) -> dict[str, Tensor]:
     """Tensors that a reader makes of a private copy of the raw files, from the cache if there."""
     found = locate(info, root)
     hashes = digests(info, found, all_pinned=info.family in PICKLED)
     versions = [_FORMAT, torch_geometric.__version__, info.name, *readers]
     key = hashlib.sha256(json.dumps([versions, hashes], sort_keys=True).encode()).hexdigest()
-    folder = cache_folder() if cache is None else Path(cache)
-    path = folder / f"{info.name}-{key[:16]}.arrays"
+    path = cache_folder() / f"{info.name}-{key[:16]}.arrays"
     stored = read_arrays(path)
     if stored is None:
         hush = io.StringIO()  # PyG and ogb report every step with print and progress bars
         with staged(found, hashes) as private:
             try:
-                with contextlib.redirect_stdout(hush), contextlib.redirect_stderr(hush):
+                with redirect_stdout(hush), redirect_stderr(hush):
                     stored = {name: value.numpy() for name, value in reader(private).items()}
             except (MemoryError, ImportError, DamagedFileError):
                 raise

@@ -40,7 +40,6 @@ class SetFacts:
     level: str  # "graph" or "node": what carries a label
     num_outputs: int  # classes, labels or values
     metric: str  # "accuracy", "f1" (mean over the classes), "rocauc", "ap", "mae" or "rmse"
-    evaluator: str | None = None  # name for `ogb.graphproppred.Evaluator`
     x_categories: tuple[int, ...] | None = None  # how many values each column of categories takes
     edge_categories: tuple[int, ...] | None = None
     smiles: list[str] | None = None  # of molecules

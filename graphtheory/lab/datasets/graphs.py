@@ -2,7 +2,7 @@
 
 Nothing is downloaded but by `download`. Raw files are checked against their SHA-256 where it is
 known, read by PyG's or ogb's own class in a private copy of their folder, and kept as plain arrays
-in a cache of their own, so that the folder with them may be read-only.
+in a cache, $GRAPHTHEORY_CACHE or ~/.cache/graphtheory, so that their own folder may be read-only.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _FROM_SMILES = ("moleculenet", "peptides")
 _LISTED = 3  # rows that a warning names
 
 
-def download(name: str, root: Root, *, cache: Root = None) -> None:
+def download(name: str, root: Root) -> None:
     """Download the raw files of a set that are not below `root`, by PyG's or ogb's own class.
 
     Files that are damaged or differ from their pinned hash are deleted, and so is what an
@@ -52,7 +52,6 @@ def download(name: str, root: Root, *, cache: Root = None) -> None:
     Args:
         name: A graph or a set of graphs.
         root: Folder to put them into, made where it is missing.
-        cache: As of `load`, for what is read of them to check them.
 
     Raises:
         ValueError: No class of PyG or ogb downloads this set.
@@ -84,7 +83,7 @@ def download(name: str, root: Root, *, cache: Root = None) -> None:
             if files.folder_of(info, place) is None:
                 raise DamagedFileError(f"the download has not all of {', '.join(info.files)}")
             found = files.locate(info, place)
-            (load if info.task == "node" else load_graphs)(info.name, place, cache=cache)
+            (load if info.task == "node" else load_graphs)(info.name, place)
         except ValueError as error:
             raise DamagedFileError(f"{info.name}: {error}; what came was deleted") from error
         for name, path in found.items():
@@ -116,14 +115,7 @@ def _by_class(info: DatasetInfo, place: Path) -> Path:
     raise AssertionError(f"{name} did not process its files")
 
 
-def load(
-    name: str,
-    root: Root = None,
-    *,
-    split: str | None = None,
-    seed: int = 0,
-    cache: Root = None,
-) -> Data:
+def load(name: str, root: Root = None, *, split: str | None = None, seed: int = 0) -> Data:
     """One graph with node labels and the masks of one split.
 
     Edges are what PyG's or ogb's class gives: both directions for Planetoid, the heterophilous,
@@ -148,7 +140,6 @@ def load(
         split: One of `describe(name).splits`; None for the first of them.
         seed: Number of the split, 0 or more; "core-neighborhood", "core-distance" and "power-law"
             are drawn by it.
-        cache: Folder for processed arrays; None for $GRAPHTHEORY_CACHE or ~/.cache/graphtheory.
 
     Shapes:
         x [N, F] float32 (`torch.sparse_csr` for "facebook", CS and Physics); y [N] int64;
@@ -156,8 +147,7 @@ def load(
 
     Returns:
         Data with these and name, split, metric ("accuracy" or "rocauc"), num_classes and kind:
-        "multiclass", or "multilabel" for ogbn-proteins, whose y is float [N, 112]; for OGB's sets
-        also evaluator, the name of ogb's `Evaluator`.
+        "multiclass", or "multilabel" for ogbn-proteins, whose y is float [N, 112].
 
     Raises:
         ValueError: Unknown name or split; the message lists the known ones.
@@ -174,23 +164,16 @@ def load(
         raise ValueError(f"name: {info.name} is a set of graphs; load_graphs({name!r}) has it")
     chosen = info.known_split(split)
     generator = Generator().manual_seed(known_seed(seed))
-    data = embedded.GRAPHS[info.name](generator) if info.embedded else _published(info, root, cache)
+    data = embedded.GRAPHS[info.name](generator) if info.embedded else _published(info, root)
     masks = _masks(data, chosen, seed, generator)
     data.update(dict(zip(node_readers.MASKS, masks, strict=True)))
     data.name, data.split, data.metric = info.name, chosen, info.metric
     data.kind, data.num_classes = info.kind, _classes(data.y)
-    if info.evaluator is not None:
-        data.evaluator = info.evaluator
     return data
 
 
 def load_graphs(
-    name: str,
-    root: Root = None,
-    *,
-    split: str | None = None,
-    seed: int = 0,
-    cache: Root = None,
+    name: str, root: Root = None, *, split: str | None = None, seed: int = 0
 ) -> GraphSet:
     """A set of labeled graphs and one of its splits.
 
@@ -212,7 +195,6 @@ def load_graphs(
         root: Folder with the raw files in PyG's layout (`describe(name).folder`).
         split: One of `describe(name).splits`; None for the first of them.
         seed: Draws the split, or is its number, 0 or more.
-        cache: Folder for processed arrays, as of `load`.
 
     Returns:
         A PyG dataset with train_index, val_index, test_index (int64 positions), split, and the
@@ -248,7 +230,7 @@ def load_graphs(
         releases = ["sets of graphs, 3", f"ogb {version('ogb')}"]
         if info.family in _FROM_SMILES:
             releases.append(f"rdkit {graph_readers.rdkit_version()}")
-        stored = files.processed(info, root, cache, read, readers=releases)
+        stored = files.processed(info, root, read, readers=releases)
     facts = _facts(info, stored)
     if facts.left_out:
         more = f" and {len(facts.left_out) - _LISTED} more" * (len(facts.left_out) > _LISTED)
@@ -318,7 +300,7 @@ def _classes(y: Tensor) -> int:
     return y.size(1) if y.dim() == 2 else int(y.max()) + 1
 
 
-def _published(info: DatasetInfo, root: Root, cache: Root) -> Data:
+def _published(info: DatasetInfo, root: Root) -> Data:
     """The graph in its files, whose features the cache keeps in CSR where most of them are zero."""
 
     def read(private: Path) -> dict[str, Tensor]:
@@ -335,7 +317,7 @@ def _published(info: DatasetInfo, root: Root, cache: Root) -> Data:
         parts |= {"values": x.values().float(), "shape": torch.tensor(x.shape)}
         return out | {f"x_{part}": value for part, value in parts.items()}
 
-    stored = files.processed(info, root, cache, read)
+    stored = files.processed(info, root, read)
     if "x" not in stored:
         parts = ("x_indptr", "x_indices", "x_values", "x_shape")
         indptr, indices, values, shape = map(stored.pop, parts)
@@ -377,6 +359,6 @@ def _facts(info: DatasetInfo, stored: Mapping[str, Tensor]) -> SetFacts:
     outputs = int(y.max()) + 1 if info.kind == "multiclass" else y.size(1)
     nodes, edges = (store.categories_of(stored, part) for part in ("x", "edge_attr"))
     return SetFacts(
-        info.name, info.kind, info.level, outputs, info.metric, info.evaluator, nodes, edges,
+        info.name, info.kind, info.level, outputs, info.metric, nodes, edges,
         notes.get("smiles"), tuple(notes.get("left_out", ())),
     )  # fmt: skip

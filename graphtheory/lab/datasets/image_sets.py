@@ -47,7 +47,6 @@ class ImageSet:
 
     info: DatasetInfo
     root: Root = None  # folder with the raw files
-    cache: Root = None  # folder for what was read of them
     listing: Listing | None = None  # of a folder of images, read as often as they are asked for
     size: int | None = None  # rows and columns that every image of a folder is brought to
 
@@ -101,7 +100,7 @@ class ImageSet:
 
         if info.embedded:
             return Images(**read(Path()))
-        return Images(**files.processed(info, self.root, self.cache, read))
+        return Images(**files.processed(info, self.root, read))
 
 
 def names() -> list[str]:
@@ -119,7 +118,7 @@ def describe(name: str) -> DatasetInfo:
     return listed(name).info if is_folder(name) else catalogue.describe(name, task="image")
 
 
-def load(name: str, root: Root = None, *, cache: Root = None, size: int | None = None) -> ImageSet:
+def load(name: str, root: Root = None, *, size: int | None = None) -> ImageSet:
     """Find an image set; its images are read when they are asked for.
 
     "cifar10" is the published set. "cifar10-jpeg" holds the same images as JPEG of quality 75 and
@@ -138,7 +137,6 @@ def load(name: str, root: Root = None, *, cache: Root = None, size: int | None =
     Args:
         name: One of `names()`, whose case does not matter, or a folder of images by class.
         root: Folder that holds `describe(name).folder`; may be read-only; not needed for "digits".
-        cache: Folder for processed arrays; None for $GRAPHTHEORY_CACHE or ~/.cache/graphtheory.
         size: Rows and columns that each image of a folder is brought to, of a square around its
             middle. None leaves them as they are.
 
@@ -156,7 +154,7 @@ def load(name: str, root: Root = None, *, cache: Root = None, size: int | None =
     info = describe(name)
     if not info.embedded:
         files.locate(replace(info, files=_present(info, root)), root)
-    return ImageSet(info, root, cache)
+    return ImageSet(info, root)
 
 
 def _present(info: DatasetInfo, root: Root) -> tuple[str, ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import pickletools
 from collections.abc import Sequence
 from contextlib import suppress
 from os import PathLike
@@ -31,7 +30,7 @@ _OF_DATA = [Data, DataEdgeAttr, DataTensorAttr, GlobalStorage]  # what a stored 
 _CATEGORIES = 2**20  # of a column; a larger integer is no category but an id, a time or a count
 _OTHERS = {
     "DynamicInheritanceGetter": "of a Batch save batch.to_data_list()",
-    "HeteroData": "save its data.to_homogeneous()",
+    "NodeStorage": "of a HeteroData save data.to_homogeneous()",
 }
 _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
@@ -85,7 +84,7 @@ def graph_set(
     if metric is not None and metric not in known:
         raise ValueError(f"metric: got {metric!r}, a {found} task has {', '.join(known)}")
     facts = SetFacts(
-        name, found, level, outputs, metric or known[0], None,
+        name, found, level, outputs, metric or known[0],
         store.categories_of(stored, "x"), store.categories_of(stored, "edge_attr"),
         smiles if all(isinstance(text, str) for text in smiles) else None,
     )  # fmt: skip
@@ -116,24 +115,15 @@ def read_graph_file(path: str | PathLike[str]) -> Data | list[Data]:
 
 
 def _complaint(content: bytes) -> str:
-    """What a file holds that is no graph, with its graph and attribute; or that it is no such."""
-    memo, last, graph, before = dict[Any, str](), "", 0, ""
+    """Say which classes a file holds beside graphs; or that it is none of torch's."""
+    refused: list[str] = []
     with suppress(Exception):  # of an archive of another kind, or a pickle that breaks off
         refused = torch.serialization.get_unsafe_globals_in_checkpoint(io.BytesIO(content))
-        pickled = torch._C.PyTorchFileReader(io.BytesIO(content)).get_record("data.pkl")
-        for code, value, _ in pickletools.genops(pickled):
-            name = str(value).replace(" ", ".")
-            if code.name == "GLOBAL" and (name in refused or name.endswith(tuple(_OTHERS))):
-                hint = _OTHERS.get(name.split(".")[-1], "take it out, or make a tensor of it")
-                where = f"as {last} of graph {graph - 1}" if graph else "in the place of a graph"
-                return f"holds {name} {where}; {hint}"
-            if code.name == "BINUNICODE" or (value in memo and "GET" in code.name):
-                last = str(memo.get(value, value))
-                graph += last == "_store"  # each Data has one
-            elif "PUT" in code.name and before == "BINUNICODE":
-                memo[value] = last
-            before = code.name
-    return f"is not a file written by torch.save, or not whole: it begins {content[:12]!r}"
+    if not refused:
+        return f"is not a file written by torch.save, or not whole: it begins {content[:12]!r}"
+    hints = (hint for name, hint in _OTHERS.items() if any(one.endswith(name) for one in refused))
+    hint = next(hints, "take it out, or make a tensor of it")
+    return f"holds {', '.join(sorted(refused))}; {hint}"
 
 
 def _checked(graph: Any, at: str) -> Data:

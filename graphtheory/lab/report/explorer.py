@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from html import escape
 from os import PathLike
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import fft, sparse
+from scipy import sparse
 from torch import Tensor
 
 from graphtheory.disk import replace_file
@@ -26,7 +25,7 @@ _MOST_LINES = 50_000
 _KEPT = {"indptr": "<u4", "indices": "<u4", "distance": "u1"}  # of a neighborhood
 _ABOVE_ONE = 1e-3  # what rounding may add to a weight
 
-_STEPS, _CELLS, _GRAVITY = 300, 128, 0.05  # of the layout
+_STEPS, _OTHERS, _GRAVITY = 300, 32, 0.05  # of the layout
 
 Map = tuple[Neighborhood | Tensor, Tensor]
 Array = NDArray[np.float64]
@@ -56,8 +55,6 @@ def attention_explorer(
     graph: Neighborhood | Tensor | None = None,
     *,
     labels: Sequence[object] | Tensor | None = None,
-    names: Sequence[str] | None = None,
-    positions: Tensor | None = None,
     title: str = "Attention",
 ) -> AttentionExplorer:
     """Draw a graph in one HTML file where a node, once clicked, shows whom it attends to.
@@ -74,15 +71,12 @@ def attention_explorer(
         graph: The edges that are drawn, and that decide where nodes lie; without it those of the
             first layer.
         labels: One for each node, such as its class, shown by color and shape.
-        names: One for each node, shown in place of its number.
-        positions: Where each node lies, [N, 2], x to the right and y up; without it short edges
-            are sought.
         title: Above the drawing.
 
     Raises:
         ValueError: No layer; weights that do not fit the edges or are not within 0 to 1; layers of
             different numbers of nodes, or between two kinds of nodes; more than 20,000 nodes or 20
-            million weights; `labels`, `names`, `positions` or `graph` that do not fit the nodes.
+            million weights; `labels` or `graph` that do not fit the nodes.
 
     Example:
         >>> import torch
@@ -98,18 +92,15 @@ def attention_explorer(
         raise ValueError("maps: no layer, expected at least one pair of a neighborhood and weights")
     num_nodes = _check_sizes(layers)
     edges = _edges(layers[0][0] if graph is None else graph, num_nodes)
-    if names is not None and len(names) != num_nodes:
-        raise ValueError(f"names: {len(names)}, expected one for each of {num_nodes} nodes")
     group, groups = _groups(labels, num_nodes)
     kept = edges[:, :: max(1, -(-edges.shape[1] // _MOST_LINES))]
     graphs = list({id(nb): nb for nb, _ in layers}.values())
     at = {id(nb): number for number, nb in enumerate(graphs)}
     data = {
         "nodes": num_nodes,
-        "places": _packed(_places(positions, edges, num_nodes), "<f4"),
+        "places": _packed(force_layout(edges, num_nodes), "<f4"),
         "group": _packed(group, "<u2"),
         "groups": groups,
-        "names": None if names is None else list(map(str, names)),
         "lines": _packed(kept.T, "<u4"),
         "graphs": [
             {name: _packed(getattr(nb, name), kind) for name, kind in _KEPT.items()}
@@ -195,21 +186,6 @@ def _groups(
     return np.array([number[label] for label in given]), list(map(str, found))
 
 
-def _places(positions: Tensor | None, edges: NDArray[np.int64], num_nodes: int) -> Array:
-    """Scale positions into -1..1, or seek them."""
-    if positions is None:
-        return force_layout(edges, num_nodes)
-    if positions.shape != (num_nodes, 2) or not bool(positions.isfinite().all()):
-        shape = list(positions.shape)
-        raise ValueError(f"positions: shape {shape}, expected finite values [{num_nodes}, 2]")
-    return _within_one(positions.detach().double().cpu().numpy())
-
-
-def _within_one(place: Array) -> Array:
-    place = place - (place.max(0) + place.min(0)) / 2
-    return place / max(float(np.abs(place).max()), 1e-9)
-
-
 def _packed(values: Tensor | NDArray[Any] | None, kind: str) -> str | None:
     if values is None:
         return None
@@ -224,7 +200,7 @@ def force_layout(edges: NDArray[np.integer], num_nodes: int, *, seed: int = 0) -
         - g\, m_i\, x_i, \qquad m_i = \deg_i + 1
 
     with :math:`u_{ij}` the unit vector from i to j: ForceAtlas2 (Jacomy et al. 2014), section 3.
-    The repulsion is a convolution over a grid of 128 x 128 cells, so that a step takes O(N + E).
+    A step draws the 32 nodes whose repulsion stands for that of all, so that it takes O(N + E).
     """
     draw = np.random.default_rng(seed)
     place = draw.normal(size=(num_nodes, 2)) * np.sqrt(num_nodes)
@@ -236,40 +212,19 @@ def force_layout(edges: NDArray[np.integer], num_nodes: int, *, seed: int = 0) -
     degree = np.asarray(links.sum(1)).ravel()
     mass = degree + 1
     for step in range(_STEPS):
-        force = _repulsion(place, mass) * mass[:, None]
+        others = draw.permutation(num_nodes)[:_OTHERS]
+        force = _repulsion(place, mass, others) * mass[:, None]
         force += links @ place - degree[:, None] * place - _GRAVITY * mass[:, None] * place
         move = force / mass[:, None]  # a hub is as quick as a leaf
         length = np.linalg.norm(move, axis=1, keepdims=True)
         reach = np.ptp(place, axis=0).max() * 0.1 * (1 - step / _STEPS) + 1e-9
         place += move * np.minimum(1, reach / np.maximum(length, 1e-9)) * 0.5
-    return _within_one(place)
+    place = place - (place.max(0) + place.min(0)) / 2
+    return place / max(float(np.abs(place).max()), 1e-9)
 
 
-def _repulsion(place: Array, mass: Array) -> Array:
-    """Sum over the other nodes of their mass, over the distance, along the direction from them."""
-    low = place.min(0)
-    cell = max(float(np.ptp(place, axis=0).max()), 1e-9) / (_CELLS - 2)
-    where = (place - low) / cell
-    corner = where.astype(int)
-    share = where - corner
-    size = 2 * _CELLS  # twice, so that nothing wraps around
-    density = np.zeros(size * size)
-    corners = []
-    for i in (0, 1):
-        for j in (0, 1):
-            part = np.abs(1 - i - share[:, 0]) * np.abs(1 - j - share[:, 1])
-            at = (corner[:, 0] + i) * size + corner[:, 1] + j
-            density += np.bincount(at, mass * part, size * size)
-            corners.append((at, part))
-    spread = fft.ifft2(fft.fft2(density.reshape(size, size)) * _away()).ravel() / cell
-    found = np.sum([spread[at] * part for at, part in corners], axis=0)
-    return np.stack([found.real, found.imag], 1)
-
-
-@cache
-def _away() -> NDArray[np.complex128]:
-    """Transform of 1 / distance along the direction x + iy, over the grid in cells."""
-    steps = np.fft.fftfreq(2 * _CELLS, 1 / (2 * _CELLS))
-    x, y = np.meshgrid(steps, steps, indexing="ij")
-    kernel: NDArray[np.complex128] = fft.fft2((x + 1j * y) / np.maximum(x**2 + y**2, 0.5))
-    return kernel
+def _repulsion(place: Array, mass: Array, others: NDArray[np.int64]) -> Array:
+    """Sum of mass over distance, along the direction from the others, scaled up to all nodes."""
+    away = place[:, None] - place[others]
+    square = np.maximum((away**2).sum(2), 1e-9)
+    return np.einsum("nsd,ns->nd", away, mass[others] / square) * (len(place) / len(others))

@@ -69,9 +69,6 @@ class Page:
         image = base64.b64encode(plot.svg(figure).encode()).decode()
         self._parts.append(("picture", image, caption))
 
-    def drawing(self, svg: str, caption: str) -> None:
-        """Add an SVG element as it is, whose titles a browser shows under the pointer."""
-        self._parts.append(("drawing", svg, caption))
 
     def how_to_reproduce(
         self, command: str, here: Environment, setting: Iterable[tuple[str, object]] = ()

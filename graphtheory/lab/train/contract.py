@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.optim.lr_scheduler import ConstantLR, CosineAnnealingLR, LinearLR, SequentialLR
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from graphtheory.lab.train.score import LOSSES, METRICS, SCORES, Loss, Metrics, ogb_score
+from graphtheory.lab.train.score import LOSSES, METRICS, SCORES, Loss, Metrics
 from graphtheory.modes import evaluating
 from graphtheory.patterns.draw import derive
 
@@ -294,7 +294,6 @@ class LabelTask(Task):
         metric: str | None = None,
         optimizer: Any = AdamOptions(),
         kind: str = "multiclass",
-        evaluator: str | None = None,
     ) -> None:
         super().__init__()
         if kind not in self.metrics:
@@ -309,7 +308,7 @@ class LabelTask(Task):
             raise ValueError(f"{self.outputs_are}: got {num_classes}, expected {expected}")
         self.model, self.average, self.options = model, optimizer.average_of(model), optimizer
         self.kind, self.num_classes = kind, num_classes
-        self.score = SCORES[self.metric] if evaluator is None else ogb_score(evaluator)
+        self.score = SCORES[self.metric]
         self.higher_is_better = self.score.higher_is_better
         self.loss: Loss = LOSSES.get(self.metric, LOSSES[kind])
 

@@ -194,12 +194,11 @@ class GraphTask(LabelTask):
         kind: "multiclass", "multilabel" or "regression".
         num_outputs: Classes, labels or values; at least 2 classes, at least 1 of the others.
         metric: Name of the score; None is the first that the kind has: accuracy, rocauc, rmse.
-        evaluator: Name of the set whose `Evaluator` of ogb computes the score in its place.
         statistics: Of a regression `GraphSets.statistics`; None is mean 0 and deviation 1.
         optimizer: Step sizes and decay.
 
     Raises:
-        ValueError: Kind, outputs, metric and evaluator that do not go together or are not known.
+        ValueError: Kind, outputs and metric that do not go together or are not known.
 
     Example:
         >>> from torch_geometric.nn import global_mean_pool
@@ -221,12 +220,12 @@ class GraphTask(LabelTask):
         kind: Kind,
         num_outputs: int,
         metric: str | None = None,
-        evaluator: str | None = None,
         statistics: tuple[Tensor, Tensor] | None = None,
         optimizer: AdamOptions = AdamOptions(),
     ) -> None:
-        options: dict[str, Any] = {"metric": metric, "kind": kind, "evaluator": evaluator}
-        super().__init__(model, num_classes=num_outputs, optimizer=optimizer, **options)
+        super().__init__(
+            model, num_classes=num_outputs, optimizer=optimizer, metric=metric, kind=kind
+        )
         if statistics is not None and kind != "regression":
             raise ValueError(f"statistics: got some, expected None of {kind} labels")
         shift, scale = statistics or (torch.zeros(num_outputs), torch.ones(num_outputs))

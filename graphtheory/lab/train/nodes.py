@@ -52,10 +52,9 @@ class NodeTask(LabelTask):
         metric: "accuracy", or "rocauc" for two classes; of several labels mean "rocauc" or "ap".
         optimizer: Step sizes and decay.
         kind: "multiclass" or "multilabel".
-        evaluator: Set whose `Evaluator` of ogb scores in the metric's place, as "ogbn-arxiv".
 
     Raises:
-        ValueError: Unknown kind, metric or evaluator, too few classes, "rocauc" with over two.
+        ValueError: Unknown kind or metric, too few classes, "rocauc" with over two.
     """
 
     _replayed: tuple[Callable[..., Tensor], Recording] | None = None  # steps, scores of training

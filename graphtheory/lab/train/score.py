@@ -1,13 +1,11 @@
-"""Kinds of labels: how each is learned, and how predictions are scored, by torchmetrics or ogb."""
+"""Kinds of labels: how each is learned, and how predictions are scored, by torchmetrics."""
 
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from importlib import import_module
 from typing import Literal
 
 import torch
@@ -76,17 +74,13 @@ def _rocauc(logits: Tensor, y: Tensor) -> Tensor:
 
 
 def _over_labels(score: Callable[..., Tensor], name: str, logits: Tensor, y: Tensor) -> Tensor:
-    labels = _scored(f"metric={name!r}", y)
-    scores, known = logits[:, labels].double().sigmoid(), y[:, labels].nan_to_num(-1).long()
-    return score(scores, known, len(labels), ignore_index=-1, validate_args=False)
-
-
-def _scored(asked: str, y: Tensor) -> list[int]:
     both = (y == 0).any(0) & (y == 1).any(0)
     if not bool(both.any()):
         told = f"none of {y.size(1)} labels has both classes among {len(y)} scored rows"
-        raise UndefinedScoreError(f"{asked}: {told}; expected at least one")
-    return both.nonzero().flatten().tolist()
+        raise UndefinedScoreError(f"metric={name!r}: {told}; expected at least one")
+    labels = both.nonzero().flatten().tolist()
+    scores, known = logits[:, labels].double().sigmoid(), y[:, labels].nan_to_num(-1).long()
+    return score(scores, known, len(labels), ignore_index=-1, validate_args=False)
 
 
 _rmse = partial(regression.mean_squared_error, squared=False)
@@ -98,27 +92,3 @@ SCORES: dict[str, Score] = {
     "mae": Score(partial(_of_known, regression.mean_absolute_error, torch.double), False),
     "rmse": Score(partial(_of_known, _rmse, torch.double), False),
 }
-
-
-def ogb_score(name: str) -> Score:
-    """Make the score of ogb's `Evaluator`, which leaves out labels of which one class occurs."""
-    part = "nodeproppred" if name.startswith("ogbn-") else "graphproppred"
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of ogb's imports
-        module = import_module(f"ogb.{part}")
-    try:
-        evaluator = module.Evaluator(name)
-    except ValueError as error:
-        expected = "a set of graphs or nodes that ogb has"
-        raise ValueError(f"evaluator: got {name!r}, expected {expected}") from error
-    metric = evaluator.eval_metric
-
-    def score(predictions: Tensor, y: Tensor) -> float:
-        given = {"y_true": y.double(), "y_pred": predictions.double()}
-        if metric == "acc":  # of a class each
-            given = {"y_true": y[:, None], "y_pred": predictions.argmax(1, keepdim=True)}
-        if metric in ("rocauc", "ap"):
-            _scored(f"evaluator={name!r}", y)
-        return evaluator.eval(given)[metric]
-
-    return Score(score, SCORES["accuracy" if metric == "acc" else metric].higher_is_better)

@@ -81,7 +81,7 @@ class TrainerOptions:
         given = {name: getattr(self, name) for name in names}
         return {n: str(value) for n, value in given.items() if value != getattr(TrainerOptions, n)}
 
-    def build(self, epochs: int, batches: int, **more: Any) -> Trainer:
+    def build(self, epochs: int, batches: int) -> Trainer:
         """Make the trainer, without files of its own, for epochs of that many batches."""
         kind, _, number = (self.device or "").partition(":")
         trainer = Trainer(

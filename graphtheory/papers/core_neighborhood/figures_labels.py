@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from graphtheory.lab.bench.config import trainable
 from graphtheory.lab.bench.node_config import NodeRunConfig, load, train_nodes, tuned_config
 from graphtheory.lab.bench.rows import Row
+from graphtheory.lab.bench.run_result import trainable
 from graphtheory.lab.bench.table import Table, percent_mean
 from graphtheory.lab.datasets.catalogue import key
 from graphtheory.lab.datasets.graphs import Data

@@ -8,9 +8,9 @@ from typing import Any, Literal
 import torch
 from torch import Generator, Tensor
 
+from graphtheory.lab.progress import report_step
 from graphtheory.lab.train.checkpoint import TrainingState, next_place, warn_if_unwritable
 from graphtheory.lab.train.contract import digest
-from graphtheory.lab.train.fit import report_step
 from graphtheory.papers.hinge import Outcome
 from graphtheory.papers.icl.data import PromptSource
 from graphtheory.papers.icl.prompts import Prompts

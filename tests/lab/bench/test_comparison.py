@@ -12,8 +12,9 @@ import torch
 from torch_geometric.data import Data
 
 import graphtheory
-from graphtheory.lab.bench import benchmark, progress
-from graphtheory.lab.bench.comparison import bench
+from graphtheory.lab import progress
+from graphtheory.lab.bench import benchmark
+from graphtheory.lab.bench.side_by_side import bench
 from graphtheory.lab.bench.task import BenchTask
 from graphtheory.lab.cli import main
 from graphtheory.lab.cli.bench import Bench

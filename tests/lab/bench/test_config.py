@@ -192,7 +192,7 @@ def test_tables_and_records_say_what_was_set_by_hand(tmp_path: Path) -> None:
     assert all("set by hand" not in row.parameters for row in unread.rows())
     assert "walk=4, readout=token, paths=2" in (tmp_path / "results.csv").read_text()
     record = FinishedRuns(tmp_path / "runs.jsonl")
-    same = Benchmark(molecules(), ("gt", "gcn"), 1, None, None, 1, record=record, options=options)
+    same = Benchmark(molecules(), ("gt", "gcn"), 1, 1, record=record, options=options)
     assert same.count_known() == 2
     with pytest.raises(ValueError, match="holds model gt, seed 0 under other settings: network"):
-        Benchmark(molecules(), ("gt", "gcn"), 1, None, None, 1, record=record).count_known()
+        Benchmark(molecules(), ("gt", "gcn"), 1, 1, record=record).count_known()

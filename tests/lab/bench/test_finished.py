@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from graphtheory.lab.bench import benchmark as module
-from graphtheory.lab.bench.benchmark import Benchmark, FinishedRuns, Run
+from graphtheory.lab.bench.benchmark import Benchmark, FinishedRuns, Run, named_task
 from graphtheory.lab.bench.finished import Finished
 
 SETTINGS = {"dataset": "karate", "epochs": 3, "model": "gt", "seed": 0}
@@ -31,7 +31,7 @@ def benchmark(record: FinishedRuns, monkeypatch: pytest.MonkeyPatch) -> Benchmar
         return replace(RUN, model=model, seed=seed)
 
     monkeypatch.setattr(Benchmark, "_trained", trained)
-    return Benchmark("karate", ("gt", "mlp"), 2, epochs=3, record=record)
+    return Benchmark(named_task("karate"), ("gt", "mlp"), 2, epochs=3, record=record)
 
 
 def test_a_run_comes_back_under_its_own_settings(record: FinishedRuns, path: Path) -> None:

@@ -12,7 +12,6 @@ from torch_geometric.data import Data, HeteroData
 import graphtheory
 from graphtheory.lab.bench import graph_task
 from graphtheory.lab.bench.benchmark import Benchmark, FinishedRuns, bench_task, named_task
-from graphtheory.lab.bench.config import constant_score
 from graphtheory.lab.bench.graph_task import (
     GraphBenchTask,
     GraphRunConfig,
@@ -20,7 +19,8 @@ from graphtheory.lab.bench.graph_task import (
     TreesRunConfig,
     _counts,
 )
-from graphtheory.lab.bench.node_task import OwnNodes
+from graphtheory.lab.bench.own_nodes import OwnNodes
+from graphtheory.lab.bench.run_result import constant_score
 from graphtheory.lab.bench.search import best, read_log, search
 from graphtheory.lab.bench.task import CONSTANT
 from graphtheory.lab.datasets.graph_sets import GraphSet, packed

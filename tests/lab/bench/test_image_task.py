@@ -115,8 +115,8 @@ def test_finished_runs_are_taken_and_others_added(tmp_path: Path) -> None:
     here = Environment("none", {}, "")
     report = ImageReport(again, runs, "the command", here)
     table = report.tables()[0]
-    assert table.title == "digits (embedded)" and len(table.rows) == 2
-    assert "1 epoch" in table.note and "1 seed," in table.note
+    assert table.title == "digits (embedded), split random-90-10" and len(table.rows) == 2
+    assert table.columns[-1] == "MMACs" and "1 seed." in table.note
     assert {row.name for row in report.rows()} >= {"multiply-accumulates of an image"}
     html = report.page().html()
     assert "the command" in html and html.count("<img") == 4

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from graphtheory.lab.bench.benchmark import Benchmark
-from graphtheory.lab.bench.config import RunResult, ignores, with_options
+from graphtheory.lab.bench.benchmark import Benchmark, named_task
+from graphtheory.lab.bench.config import ignores, with_options
 from graphtheory.lab.bench.node_config import (
     SAMPLERS,
     GraphFacts,
@@ -19,7 +19,8 @@ from graphtheory.lab.bench.node_config import (
     train_nodes,
 )
 from graphtheory.lab.bench.node_task import NodeBenchTask
-from graphtheory.lab.report.benchmark import options
+from graphtheory.lab.bench.run_result import RunResult
+from graphtheory.lab.report.run import options
 from graphtheory.lab.train import AdamOptions, FullGraph, SampledGraph, SampledLayers
 from graphtheory.lab.zoo import node_models as zoo
 from graphtheory.lab.zoo.node_models import NetworkConfig
@@ -209,7 +210,7 @@ def test_options_go_through_a_line_of_text_and_the_command() -> None:
     older = {name: value for name, value in trial.as_dict().items() if name != "sampling"}
     assert NodeRunConfig.from_dict(older).sampling == Sampling()
     words = {"sampler": "fastgcn", "share": "0.25", "batch_size": "none", "heads": "2"}
-    bench = Benchmark("karate", ("sampled-gcn", "gcn"), options=words)
+    bench = Benchmark(named_task("karate"), ("sampled-gcn", "gcn"), options=words)
     assert bench.config("sampled-gcn")[0].sampling == Sampling("fastgcn", 0.25)
     assert bench.config("gcn")[0].sampling == Sampling()
     assert "sampler=fastgcn" in bench.set_in("sampled-gcn")
@@ -233,4 +234,4 @@ def test_what_cannot_be_drawn_is_refused(given: dict[str, Any], message: str) ->
     with pytest.raises(ValueError, match=message):
         Sampling(**given)
     with pytest.raises(ValueError, match=message.split(",")[0]):
-        Benchmark("karate", ("sampled-gcn",), options=given).config("sampled-gcn")
+        Benchmark(named_task("karate"), ("sampled-gcn",), options=given).config("sampled-gcn")

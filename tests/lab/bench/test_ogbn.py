@@ -96,6 +96,6 @@ def test_labels_that_no_score_is_defined_for_are_told_in_a_line(
     code = main(command)
     assert code == 2
     assert capfd.readouterr().err.splitlines()[-1] == (
-        "graphtheory: evaluator='ogbn-proteins': none of 112 labels has both classes among 6 "
+        "graphtheory: metric='rocauc': none of 112 labels has both classes among 6 "
         "scored rows; expected at least one"
     )

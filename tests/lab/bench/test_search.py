@@ -12,11 +12,12 @@ import torch
 
 from graphtheory.lab.bench import search as module
 from graphtheory.lab.bench.budget import Budget
-from graphtheory.lab.bench.config import RunResult
 from graphtheory.lab.bench.graph_task import GraphRunConfig, TreesRunConfig
 from graphtheory.lab.bench.node_config import NodeRunConfig, load, train_nodes
-from graphtheory.lab.bench.node_task import NodeBenchTask, OwnNodes
+from graphtheory.lab.bench.node_task import NodeBenchTask
 from graphtheory.lab.bench.own_model import OwnRunConfig
+from graphtheory.lab.bench.own_nodes import OwnNodes
+from graphtheory.lab.bench.run_result import RunResult
 from graphtheory.lab.bench.search import (
     POOR,
     SLOW,

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from graphtheory.lab.bench import progress
-from graphtheory.lab.bench.progress import Steps
+from graphtheory.lab import progress
 from graphtheory.lab.cli.show import Output, Screen
+from graphtheory.lab.progress import Steps
 
 Run = Callable[..., tuple[int, str, str]]
 KARATE = ("--dataset", "karate", "--epochs", "2")
@@ -125,13 +125,6 @@ def long_step(tell: Steps, wait: Callable[[float], None]) -> None:
     tell.finished("ready")
 
 
-def quick_last(tell: Steps, wait: Callable[[float], None]) -> None:
-    for done, each in enumerate((900, 30)):
-        tell.before("gt", done, 2)
-        wait(each)
-        tell.epoch(1, 4)
-
-
 def long_epoch(tell: Steps, wait: Callable[[float], None]) -> None:
     tell.before("gt", 0, 1)
     for batch in range(1, 5):
@@ -154,29 +147,24 @@ def draws(tell: Steps, wait: Callable[[float], None]) -> None:
             ["3/6  ready  (2 min left)", "4/6  ready  (2 min left)", "5/6  ready  (50 s left)",
              "6/6  ready"],
         ),
-        (mostly_kept, ["16/20  gt, epoch 1 of at most 4  (5 min left of this one, 32 min of all)"]),
+        (mostly_kept, ["16/20  gt, epoch 1 of at most 4"]),
         (
             first_compiles,
-            ["1/20  gt, epoch 1 of at most 100", "1/20  gt, epoch 2 of at most 100",
-             "1/20  gt, epoch 3 of at most 100  (40 min left of this one, 13 h 52 min of all)"],
+            ["1/20  gt, epoch 1 of at most 100",
+             "1/20  gt, epoch 2 of at most 100  (13 h 52 min left)",
+             "1/20  gt, epoch 3 of at most 100  (13 h 52 min left)"],
         ),
         (
             long_step,
-            ["1/2  gt, epoch 3 of at most 10  (28 s left of this one, 1 min of all)",
-             "1/2  gt, epoch 6 of at most 10  (16 s left of this one, 56 s of all)",
-             "1/2  ready  (32 s left)"],
-        ),
-        (
-            quick_last,
-            ["1/2  gt, epoch 1 of at most 4  (45 min left of this one, 1 h 45 min of all)",
-             "2/2  gt, epoch 1 of at most 4  (2 min left)"],
+            ["1/2  gt, epoch 3 of at most 10  (1 min left)",
+             "1/2  gt, epoch 6 of at most 10  (56 s left)", "1/2  ready  (32 s left)"],
         ),
         (
             long_epoch,
-            ["1/1  gt, epoch 3 of at most 4 (50% of it)  (7 s left)",
-             "1/1  gt, epoch 3 of at most 4  (8 s left)"],
+            ["1/1  gt, epoch 3 of at most 4 (50% of it)  (36 s left)",
+             "1/1  gt, epoch 3 of at most 4  (24 s left)"],
         ),
-        (draws, ["1/1  gt, draw 1 of 4  (1 min left)", "1/1  gt, draw 2 of 4  (40 s left)"]),
+        (draws, ["1/1  gt, draw 1 of 4", "1/1  gt, draw 2 of 4  (40 s left)"]),
     ],
 )  # fmt: skip
 def test_lines_in_a_file_say_how_long_the_rest_takes(
@@ -212,12 +200,6 @@ def test_long_work_in_a_file_is_told_of(
     with replace(in_a_file, output=Output(quiet=True)).working("reading Cora"):
         time.sleep(0.2)
     assert capsys.readouterr().err == ""
-    monkeypatch.setattr(progress, "PATIENCE", 0.01)
-    monkeypatch.setattr(progress, "SILENCE", 0.02)
-    with in_a_file.working("reading Cora"):
-        time.sleep(0.2)
-    lines = capsys.readouterr().err.splitlines()
-    assert lines[0] == "reading Cora ..." and "reading Cora ...  (0 s)" in lines[1:]
 
 
 def test_a_terminal_has_a_moving_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -192,7 +192,7 @@ def test_a_failed_write_leaves_what_was_there(
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(OSError, match="give another folder as cache= or in GRAPHTHEORY_CACHE"):
+    with pytest.raises(OSError, match="give another folder in GRAPHTHEORY_CACHE"):
         write_arrays(tmp_path / "file/set.arrays", ARRAYS)
 
 
@@ -215,25 +215,27 @@ class _Reader:
 
 def test_read_once_for_each_content(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read, cache = _Reader(), toy / "cache"
-    values = [processed(INFO, toy, cache, read)["x"].item() for _ in range(2)]
+    monkeypatch.setenv("GRAPHTHEORY_CACHE", str(cache))
+    values = [processed(INFO, toy, read)["x"].item() for _ in range(2)]
     assert values == [1.0, 1.0] and read.calls == 1
     (toy / "Toy/raw/a.txt").write_text("2")
-    assert processed(INFO, toy, cache, read)["x"].item() == 2.0 and read.calls == 2
+    assert processed(INFO, toy, read)["x"].item() == 2.0 and read.calls == 2
     monkeypatch.setattr("torch_geometric.__version__", "0.0")
-    processed(INFO, toy, cache, read)
+    processed(INFO, toy, read)
     assert read.calls == 3
     assert sorted(p.name for p in (toy / "Toy").iterdir()) == ["raw"]
 
 
-def test_a_damaged_cache_is_made_again(toy: Path) -> None:
+def test_a_damaged_cache_is_made_again(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read, cache = _Reader(), toy / "cache"
-    processed(INFO, toy, cache, read)
+    monkeypatch.setenv("GRAPHTHEORY_CACHE", str(cache))
+    processed(INFO, toy, read)
     (entry,) = cache.iterdir()
     entry.write_bytes(entry.read_bytes()[:-1])
     with pytest.warns(UserWarning, match="damaged"):
-        assert processed(INFO, toy, cache, read)["x"].item() == 1.0
+        assert processed(INFO, toy, read)["x"].item() == 1.0
     assert read.calls == 2
-    assert processed(INFO, toy, cache, read)["x"].item() == 1.0 and read.calls == 2
+    assert processed(INFO, toy, read)["x"].item() == 1.0 and read.calls == 2
 
 
 def test_what_a_reader_stumbles_over_names_the_folder(toy: Path) -> None:
@@ -241,8 +243,7 @@ def test_what_a_reader_stumbles_over_names_the_folder(toy: Path) -> None:
     with pytest.raises(
         DamagedFileError, match=r"toy: the raw files of Toy/raw \(a.txt\) cannot be read.*'one'"
     ):
-        processed(INFO, toy, toy / "cache", _Reader())
-    assert not (toy / "cache").exists()
+        processed(INFO, toy, _Reader())
 
 
 Printed = Callable[[Callable[[], Any]], tuple[str, str]]
@@ -279,10 +280,10 @@ def printed(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) 
 def test_nothing_is_printed_and_the_same_is_read(printed: Printed, tmp_path: Path) -> None:
     assert printed(lambda: Toy(tmp_path / "theirs")) == ("", "Processing...\nDone!\n")
     (tmp_path / "a.txt").write_text("")
-    info, cache = DatasetInfo("toy", "webkb", files=("a.txt",)), tmp_path / "cache"
+    info = DatasetInfo("toy", "webkb", files=("a.txt",))
 
     def read() -> Tensor:
-        return processed(info, tmp_path, cache, lambda private: {"x": Toy(private)[0].x})["x"]
+        return processed(info, tmp_path, lambda private: {"x": Toy(private)[0].x})["x"]
 
     assert printed(read) == ("", "")
     assert torch.equal(read(), Toy(tmp_path / "theirs")[0].x)
@@ -295,7 +296,7 @@ def test_every_family_is_read_without_a_word(
     printed: Printed, data_root: Path, tmp_path: Path, name: str
 ) -> None:
     read = load_graphs if name == "ENZYMES" else graphs.load
-    assert printed(lambda: read(name, data_root, cache=tmp_path)) == ("", "")
+    assert printed(lambda: read(name, data_root)) == ("", "")
 
 
 def test_quiet_bench_writes_nothing_to_the_error_stream(

@@ -42,7 +42,7 @@ def write_tudataset(root: Path, name: str, *, labels: str = "graph_labels", **mo
 
 def test_any_tudataset_is_found_by_its_folder(tmp_path: Path) -> None:
     write_tudataset(tmp_path, "My_Own")
-    read = load_graphs("my-own", tmp_path, cache=tmp_path / "cache")
+    read = load_graphs("my-own", tmp_path)
     assert (read.name, read.kind, read.metric, read.num_outputs) == (
         "My_Own", "multiclass", "accuracy", 2,
     )  # fmt: skip
@@ -61,7 +61,7 @@ def test_attributes_come_before_labels_of_nodes_and_edges(tmp_path: Path) -> Non
         node_attributes="\n".join(f"{i}.5" for i in range(11)),
         edge_labels="\n".join("0" * 12 + "2" * 4),
     )
-    made = load_graphs("toy", tmp_path, cache=tmp_path / "cache")
+    made = load_graphs("toy", tmp_path)
     assert made[0].x.tolist() == [[0.5, 1.0, 0.0], [1.5, 0.0, 1.0], [2.5, 0.0, 1.0]]
     assert made[0].edge_attr.shape == (6, 3) and made[2].edge_attr[:, 2].tolist() == [1.0] * 4
 
@@ -70,8 +70,8 @@ def test_real_values_are_a_regression(tmp_path: Path) -> None:
     rows = "\n".join(("0.5, 1", "1, 2", "2, 3", "3, 4", "4, 5"))
     write_tudataset(tmp_path, "real", labels="graph_attributes", graph_attributes=rows)
     with pytest.raises(ValueError, match="split: real has random-80-10-10; got 'folds-10'"):
-        load_graphs("real", tmp_path, cache=tmp_path / "cache", split="folds-10")
-    made = load_graphs("real", tmp_path, cache=tmp_path / "cache")
+        load_graphs("real", tmp_path, split="folds-10")
+    made = load_graphs("real", tmp_path)
     assert (made.kind, made.metric, made.num_outputs) == ("regression", "mae", 2)
     assert made[1].y.tolist() == [[1.0, 2.0]]
 
@@ -79,13 +79,13 @@ def test_real_values_are_a_regression(tmp_path: Path) -> None:
 def test_an_edge_between_graphs_is_damage(tmp_path: Path) -> None:
     write_tudataset(tmp_path, "toy", A="1, 2\n2, 1\n3, 4\n4, 3")
     with pytest.raises(DamagedFileError, match=r"graph 0: edge .* in edge_index, expected ids in"):
-        load_graphs("toy", tmp_path, cache=tmp_path / "cache")
+        load_graphs("toy", tmp_path)
 
 
 def test_a_gap_in_the_indicator_is_a_graph_without_nodes(tmp_path: Path) -> None:
     write_tudataset(tmp_path, "toy", graph_indicator="1\n1\n1\n2\n2\n2\n4\n4\n4\n4\n5")
     with pytest.raises(DamagedFileError, match="graph 2 has no nodes"):
-        load_graphs("toy", tmp_path, cache=tmp_path / "cache")
+        load_graphs("toy", tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_molecules_of_ogb(
     capfd: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     made = load_graphs(name, data_root)
-    assert (made.kind, made.metric, made.evaluator) == (kind, metric, name)
+    assert (made.kind, made.metric) == (kind, metric)
     parts = (made.train_index, made.val_index, made.test_index)
     assert made.split == "scaffold" and [len(part) for part in parts] == sizes
     assert made[0].x.dtype == torch.int64 and made[0].y.shape == (1, 1)
@@ -118,7 +118,7 @@ def test_truncated_molecules_of_ogb_are_refused(data_root: Path, tmp_path: Path)
         whole = path.read_bytes()
         path.write_bytes(whole[:-200])
         with pytest.raises(DamagedFileError, match=r"ogbg-molesol.*truncated"):
-            load_graphs("ogbg-molesol", tmp_path, cache=tmp_path / "cache")
+            load_graphs("ogbg-molesol", tmp_path)
         path.write_bytes(whole)
 
 
@@ -136,7 +136,7 @@ def test_a_row_that_is_no_molecule_is_named_and_the_others_kept(tmp_path: Path) 
     rows = [*good[:2], "bad,C((,1.0,0", *good[2:], "none,CCN,,0"]
     write_moleculenet(tmp_path, rows)
     with pytest.warns(UserWarning, match=r"FreeSolv: left out row 2: 'C\(\(' is not a SMILES"):
-        made = load_graphs("freesolv", tmp_path, cache=tmp_path / "cache")
+        made = load_graphs("freesolv", tmp_path)
     assert made.left_out[1] == "row 9: 'CCN' has no label" and len(made) == 8
     assert made.smiles == [f"{'C' * i}O" for i in range(1, 9)]
     assert [float(graph.y) for graph in made] == [i + 0.5 for i in range(1, 9)]
@@ -148,7 +148,7 @@ def test_a_row_that_is_no_molecule_is_named_and_the_others_kept(tmp_path: Path) 
 def test_a_table_without_molecules_is_damage(tmp_path: Path) -> None:
     write_moleculenet(tmp_path, ["bad,C((,1.0,0"])
     with pytest.raises(DamagedFileError, match="none of 1 rows is a molecule with a label"):
-        load_graphs("freesolv", tmp_path, cache=tmp_path / "cache")
+        load_graphs("freesolv", tmp_path)
 
 
 @needs_rdkit
@@ -182,7 +182,7 @@ def test_peptides_keep_their_lists_of_rows(tmp_path: Path) -> None:
     for part, listed in (("train", "0\n2\n5\n"), ("val", "1\n3"), ("test", "4\n")):
         (folder / f"split/{part}.csv").write_text(listed)
     with pytest.warns(UserWarning, match=r"Peptides-func: left out row 2: 'C\(\('"):
-        made = load_graphs("peptides-func", tmp_path, cache=tmp_path / "cache")
+        made = load_graphs("peptides-func", tmp_path)
     assert (made.kind, made.metric, made.num_outputs) == ("multilabel", "ap", 2)
     assert made.train_index.tolist() == [0, 4] and made.val_index.tolist() == [1, 2]
     assert made[4].num_nodes == 7 and made[4].y.tolist() == [[1.0, 1.0]]
@@ -213,7 +213,7 @@ def write_zinc(root: Path, generator: torch.Generator) -> None:
 @pytest.mark.usefixtures("any_counts")
 def test_zinc_is_pygs(tmp_path: Path, generator: torch.Generator) -> None:
     write_zinc(tmp_path, generator)
-    made = load_graphs("zinc", tmp_path, cache=tmp_path / "cache")
+    made = load_graphs("zinc", tmp_path)
     assert (made.kind, made.metric, made.num_outputs) == ("regression", "mae", 1)
     assert made.x_categories == (28,) and made.edge_categories == (4,)
     assert made.val_index.tolist() == [3, 4, 5]
@@ -245,7 +245,7 @@ def write_superpixels(
 def test_superpixels_are_pygs(tmp_path: Path, generator: torch.Generator) -> None:
     for part in PARTS:
         write_superpixels(tmp_path, part, [list(range(4)), list(range(7))], generator)
-    made = load_graphs("PascalVOC-SP", tmp_path, cache=tmp_path / "cache")
+    made = load_graphs("PascalVOC-SP", tmp_path)
     assert (made.level, made.kind, made.metric, made.num_outputs) == ("node", "multiclass", "f1", 7)
     theirs = LRGBDataset(str(tmp_path / "LRGB"), "PascalVOC-SP", split="val")
     for offset in range(2):
@@ -257,7 +257,7 @@ def test_superpixels_are_pygs(tmp_path: Path, generator: torch.Generator) -> Non
 def test_the_second_training_graph_alone(tmp_path: Path, generator: torch.Generator) -> None:
     labels = [3 * [0, 1], [[0, 15, 18][node % 3] for node in range(40)]]
     graphs = write_superpixels(tmp_path, "train", labels, generator)
-    made = load("pascalvoc-sp-1g", tmp_path, cache=tmp_path / "cache")
+    made = load("pascalvoc-sp-1g", tmp_path)
     assert torch.equal(made.x, graphs[1][0].float()) and torch.equal(made.edge_index, graphs[1][2])
     assert made.num_classes == 3 and made.y.tolist() == [node % 3 for node in range(40)]
     assert int(made.train_mask.sum()) == 24
@@ -289,7 +289,7 @@ def test_nothing_else_is_unpickled(
     ):
         (tmp_path / "ZINC/raw/val.pickle").write_bytes(content)
         with pytest.raises(DamagedFileError, match=message):
-            load_graphs("ZINC", tmp_path, cache=tmp_path / "cache")
+            load_graphs("ZINC", tmp_path)
     assert "unpickled" not in capfd.readouterr().out
 
 

@@ -61,13 +61,13 @@ def test_truncated_files_are_refused(
         whole = path.read_text()
         path.write_text("\n".join(whole.splitlines()[: whole.count("\n") // 2]) + "\n")
         with pytest.raises(DamagedFileError, match=r"ENZYMES.*truncated"):
-            load_graphs("ENZYMES", tmp_path, cache=tmp_path / "cache")
+            load_graphs("ENZYMES", tmp_path)
         path.write_text(whole)
     monkeypatch.setattr("graphtheory.lab.datasets.files.verify_counts", lambda info, found: None)
     path = tmp_path / "TUDataset/ENZYMES/raw/ENZYMES_graph_labels.txt"
     path.write_text("\n".join(path.read_text().splitlines()[:-5]) + "\n")
     with pytest.raises(DamagedFileError, match=r"graph_labels.txt: 595 lines, expected 600"):
-        load_graphs("ENZYMES", tmp_path, cache=tmp_path / "cache")
+        load_graphs("ENZYMES", tmp_path)
 
 
 def test_bad_arguments_are_named(tmp_path: Path) -> None:

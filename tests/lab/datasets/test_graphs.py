@@ -107,9 +107,12 @@ def test_equal_to_the_class_of_pyg(name: str, data_root: Path, tmp_path: Path) -
             assert torch.equal(ours[mask], published[:, seed % published.size(1)].bool()), mask
 
 
-def test_what_comes_from_the_cache_is_what_was_read(data_root: Path, tmp_path: Path) -> None:
+def test_what_comes_from_the_cache_is_what_was_read(
+    data_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GRAPHTHEORY_CACHE", str(tmp_path))
     for name in ("Cora", "facebook", "minesweeper"):
-        first, second = (graphs.load(name, data_root, cache=tmp_path) for _ in range(2))
+        first, second = (graphs.load(name, data_root) for _ in range(2))
         assert first.keys() == second.keys()
         for key in ("y", "edge_index", *MASKS):
             assert torch.equal(first[key], second[key])
@@ -194,8 +197,9 @@ def test_counts_catch_another_release(
 ) -> None:
     info = dataclasses.replace(graphs.describe("Cornell"), counts=(("nodes", 184),))
     monkeypatch.setattr(graphs, "describe", lambda name: info)
+    monkeypatch.setenv("GRAPHTHEORY_CACHE", str(tmp_path))
     with pytest.raises(DamagedFileError, match="Cornell: expected 184 nodes, found 183"):
-        graphs.load("Cornell", data_root, cache=tmp_path)
+        graphs.load("Cornell", data_root)
     assert list(tmp_path.iterdir()) == [], "what was refused must not be cached"
 
 

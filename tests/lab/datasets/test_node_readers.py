@@ -90,7 +90,7 @@ def test_a_forged_processed_file_beside_the_raw_ones_is_not_read(
     processed.mkdir()
     for name in ("data.pt", "pre_transform.pt", "pre_filter.pt"):
         (processed / name).write_bytes(pickle.dumps(_Payload(canary, "mkdir")))
-    assert graphs.load("Cora", tmp_path, cache=tmp_path / "cache").num_nodes == 2708
+    assert graphs.load("Cora", tmp_path).num_nodes == 2708
     assert not canary.exists()
 
 
@@ -112,7 +112,7 @@ def pubmed(data_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_pubmed_loads_as_soon_as_its_features_are_there(pubmed: Path) -> None:
-    data = graphs.load("PubMed", pubmed, cache=pubmed / "cache")
+    data = graphs.load("PubMed", pubmed)
     bare = graphs.load_topology("PubMed", pubmed)
     assert data.x.shape == (19_717, 500) and data.num_classes == 3
     assert [int(data[m].sum()) for m in ("train_mask", "val_mask", "test_mask")] == [60, 500, 1000]
@@ -127,7 +127,7 @@ def test_pubmed_loads_as_soon_as_its_features_are_there(pubmed: Path) -> None:
     assert torch.equal(data.x[:60], train) and torch.equal(data.x[order], test)
     between = data.x[60:18_717]  # known nodes precede the test nodes
     assert torch.equal(between[:, 7], torch.arange(60.0, 18_717.0))
-    drawn = graphs.load("PubMed", pubmed, split="random-20", seed=2, cache=pubmed / "cache")
+    drawn = graphs.load("PubMed", pubmed, split="random-20", seed=2)
     assert drawn.train_mask.sum() == 60
 
 
@@ -165,9 +165,7 @@ def test_raw_files_are_read_as_ogb_reads_them(
     arxiv: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     info = graphs.describe("ogbn-arxiv")
-    stored = processed(
-        info, arxiv, arxiv / "cache", lambda root: dict(read_ogbn(root, info).items())
-    )
+    stored = processed(info, arxiv, lambda root: dict(read_ogbn(root, info).items()))
     data = Data(**stored)
     raw = arxiv / "ogbn_arxiv/raw"
     edges = np.loadtxt(raw / "edge.csv.gz", delimiter=",", dtype=np.int64)  # unpacks by itself
@@ -180,7 +178,10 @@ def test_raw_files_are_read_as_ogb_reads_them(
     assert capsys.readouterr() == ("", "")  # neither ogb's lines nor its progress bar
 
 
-def test_the_real_set_is_checked_by_counts_and_no_forged_split_is_read(arxiv: Path) -> None:
+def test_the_real_set_is_checked_by_counts_and_no_forged_split_is_read(
+    arxiv: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GRAPHTHEORY_CACHE", str(tmp_path_factory.mktemp("cache")))
     before = sorted(arxiv.rglob("*"))
     with pytest.raises(DamagedFileError, match="ogbn-arxiv: expected 169,343 nodes, found 30"):
         graphs.load("ogbn-arxiv", arxiv)
@@ -205,7 +206,7 @@ def test_proteins_have_the_mean_of_their_edges_and_many_labels(tmp_path: Path) -
     assert not bool(data.x[NODES - 1].any())
     assert torch.equal(data.y, torch.from_numpy(labels).float())
     with pytest.raises(DamagedFileError, match="ogbn-proteins: expected 132,534 nodes, found 30"):
-        graphs.load("ogbn-proteins", tmp_path, cache=tmp_path / "cache")
+        graphs.load("ogbn-proteins", tmp_path)
 
 
 def test_products_run_both_ways(tmp_path: Path) -> None:

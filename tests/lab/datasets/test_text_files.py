@@ -51,7 +51,7 @@ def write_tu(root: Path, parts: set[str], change: dict[str, str]) -> Path:
 
 def read_tu(root: Path, parts: set[str], change: dict[str, str]) -> dict[str, torch.Tensor]:
     write_tu(root, parts, change)
-    made = load_graphs("own", root, cache=root / "cache")
+    made = load_graphs("own", root)
     return dict(made._data.to_dict())
 
 
@@ -72,6 +72,7 @@ def test_no_line_of_a_tudataset_is_lost(tmp_path: Path, name: str, end: str) -> 
 
 def test_the_table_sees_pygs_own_reader(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(graph_readers, "_check_tables", lambda folder, name: None)
+    monkeypatch.setenv("GRAPHTHEORY_CACHE", str(tmp_path / "cache"))
     wanted = read_tu(tmp_path / "whole", SETS["labels"], {})
     text = "\n".join(TU["A"])
     with pytest.raises(DamagedFileError):  # attributes of an edge that is lost
@@ -161,7 +162,7 @@ def read_free(root: Path, text: str) -> object:
     folder = root / "MoleculeNet/freesolv/raw"
     folder.mkdir(parents=True)
     (folder / "SAMPL.csv").write_bytes(text.encode())
-    return load_graphs("freesolv", root, cache=root / "cache")
+    return load_graphs("freesolv", root)
 
 
 def read_peptides(root: Path, text: str, train: str = "0\n2\n5\n") -> object:
@@ -172,7 +173,7 @@ def read_peptides(root: Path, text: str, train: str = "0\n2\n5\n") -> object:
     (folder / "raw/peptide_multi_class_dataset.csv.gz").write_bytes(packed)
     for part, listed in (("train", train), ("val", "1\n3"), ("test", "4")):
         (folder / f"split/{part}.csv").write_bytes(listed.encode())
-    return load_graphs("peptides-func", root, cache=root / "cache")
+    return load_graphs("peptides-func", root)
 
 
 @pytest.fixture

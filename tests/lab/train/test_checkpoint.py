@@ -12,7 +12,15 @@ import torch
 from torch import nn
 from torch_geometric.data import Data
 
-from graphtheory.lab.train import CheckpointError, FitResult, FullGraph, NodeTask, checkpoint, fit
+from graphtheory.lab.train import (
+    CheckpointError,
+    FitResult,
+    FullGraph,
+    NodeTask,
+    checkpoint,
+    fit,
+    run_folder,
+)
 from graphtheory.lab.train.checkpoint import load_parameters, read_checkpoint
 from graphtheory.patterns import Sample
 from tests.lab.train.conftest import new_task, without_time
@@ -271,7 +279,7 @@ def test_a_full_disk_is_refused(
 
 
 def test_a_folder_in_use_is_refused(data: Data, tmp_path: Path) -> None:
-    with checkpoint.locked(tmp_path), pytest.raises(OSError, match="another run"):
+    with run_folder.locked(tmp_path), pytest.raises(OSError, match="another run"):
         train(new_task(), data, tmp_path)
     train(new_task(), data, tmp_path)
 

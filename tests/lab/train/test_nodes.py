@@ -12,7 +12,7 @@ from torch_geometric.data import Data
 
 from graphtheory import Neighborhood, ops, patterns
 from graphtheory.lab.train import AdamOptions, FullGraph, GraphTask, NodeBatch, NodeTask, fit, nodes
-from graphtheory.lab.train.images import Augmentation, Recipe
+from graphtheory.lab.train.image_recipe import Augmentation, Recipe
 from graphtheory.lab.train.nodes import check_classes, check_data
 from graphtheory.models import GraphTransformer
 from graphtheory.recording import Recording
@@ -244,14 +244,11 @@ OF_GRAPHS = partial(GraphTask, nn.Linear(1, 1), num_outputs=1)
         (TASK, {"num_classes": 1}, "num_classes: got 1, expected 2 or more"),
         (TASK, {"num_classes": 3, "metric": "rocauc"},
          "num_classes: got 3, expected 2 for 'rocauc'"),
-        (TASK, {"num_classes": 3, "evaluator": "ogbn-nothing"},
-         "evaluator: got 'ogbn-nothing', expected a set"),
         (TASK, {"num_classes": 3, "kind": "regression"},
          "kind: got 'regression', expected one of"),
         (OF_GRAPHS, {"kind": "ranking"}, "kind: got 'ranking'"),
         (OF_GRAPHS, {"kind": "multiclass"}, "num_outputs: got 1"),
         (OF_GRAPHS, {"kind": "regression", "metric": "ap"}, "metric: got 'ap', expected one"),
-        (OF_GRAPHS, {"kind": "regression", "evaluator": "ogbg-none"}, "evaluator: got 'ogbg"),
         (OF_GRAPHS, {"kind": "multilabel", "statistics": (torch.ones(1),) * 2},
          "statistics: got some"),
         (Recipe, {"epochs": 0}, "epochs: got 0"),

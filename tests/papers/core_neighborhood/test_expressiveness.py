@@ -56,4 +56,4 @@ def test_missing_and_damaged_files_are_told(tmp_path: Path) -> None:
         with pytest.raises(DamagedFileError, match=f"{name}: .*truncated or altered"):
             expressiveness_pairs(name, tmp_path)
     with pytest.raises(DamagedFileError, match="exp: the raw files"):
-        load_graphs("exp", tmp_path, cache=tmp_path / "cache")
+        load_graphs("exp", tmp_path)

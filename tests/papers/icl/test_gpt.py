@@ -5,9 +5,9 @@ from statistics import fmean
 import pytest
 import torch
 
+from graphtheory.lab.progress import report_epochs
 from graphtheory.lab.train import checkpoint
 from graphtheory.lab.train.checkpoint import checkpoint_dir
-from graphtheory.lab.train.fit import report_epochs
 from graphtheory.papers.icl import gpt as icl_gpt
 from graphtheory.papers.icl.figures import GptErrors, gpt_errors
 from graphtheory.papers.icl.figures_alpha import FIGURES

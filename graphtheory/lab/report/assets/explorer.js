@@ -75,7 +75,6 @@ function attention(node, layer, head, side) {
 
 // Text ---------------------------------------------------------------------------------------------
 
-const named = (node) => (data.names ? data.names[node] : String(node));
 const percent = (weight) => (100 * weight).toFixed(2) + " %";
 
 function tell() {
@@ -85,7 +84,7 @@ function tell() {
   body.replaceChildren();
   const what = `layer ${layer + 1}, ${head < 0 ? "mean of the heads" : "head " + (head + 1)}`;
   const label = group ? `, label ${data.groups[group[node]]}` : "";
-  const who = `Node ${named(node)}${label}, ${what}: `;
+  const who = `Node ${node}${label}, ${what}: `;
   const nodes = found.length === 1 ? "1 node" : `${found.length.toLocaleString("en")} nodes`;
   let text;
   if (!found.length) text = side === "out" ? "it attends to no node." : "no node attends to it.";
@@ -97,7 +96,7 @@ function tell() {
   for (const row of found.slice(0, MOST_ROWS)) {
     const line = body.insertRow();
     const button = document.createElement("button");
-    button.textContent = named(row.node) + (row.node === node ? " (itself)" : "");
+    button.textContent = row.node + (row.node === node ? " (itself)" : "");
     button.addEventListener("click", () => choose(row.node));
     line.insertCell().append(button);
     if (group) {
@@ -233,7 +232,7 @@ function legend() {
 
 function choose(node) {
   chosen.node = node;
-  find("node").value = named(node);
+  find("node").value = node;
   chosen.found = attention(node, layers[chosen.layer], chosen.head, chosen.side);
   tell();
   const x = screenX(node), y = screenY(node);
@@ -248,10 +247,9 @@ const again = () => { if (chosen.node !== null) choose(chosen.node); };
 
 function typed() {
   const text = find("node").value.trim();
-  const node = data.names && data.names.includes(text) ? data.names.indexOf(text) : Number(text);
+  const node = Number(text);
   if (text !== "" && Number.isInteger(node) && node >= 0 && node < count) return choose(node);
-  const or = data.names ? " or a name" : "";
-  find("said").textContent = `Node: got "${text}", expected 0 to ${count - 1}${or}.`;
+  find("said").textContent = `Node: got "${text}", expected 0 to ${count - 1}.`;
 }
 
 function nearest(event) {
@@ -287,7 +285,7 @@ function pointers() {
     const before = held.get(event.pointerId);
     if (!before) {
       const node = nearest(event);
-      front.title = node === null ? "" : `node ${named(node)}`;
+      front.title = node === null ? "" : `node ${node}`;
       return;
     }
     const dx = event.clientX - before.clientX, dy = event.clientY - before.clientY;

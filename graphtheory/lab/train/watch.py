@@ -1,0 +1,185 @@
+"""What happens in every epoch of a training: seeds, memory, scores, and which one is best."""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from lightning import Callback, LightningModule, Trainer
+from torch import Tensor
+
+from graphtheory.lab.progress import report_step
+from graphtheory.lab.train.contract import Source, Task
+from graphtheory.patterns.draw import derive
+
+EpochRow = dict[str, float]
+
+Listener = Callable[[EpochRow], None]
+
+
+_STATUS, _RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+
+
+def seed_all(seed: int) -> None:
+    """Seed torch (CPU and CUDA), numpy and Python, for layers that draw from global state."""
+    torch.default_generator.manual_seed(seed)  # torch.manual_seed costs 1 ms without a GPU
+    if torch.cuda.is_initialized():
+        torch.cuda.manual_seed_all(seed)
+    np.random.seed(seed % 2**32)  # noqa: NPY002  what others may draw from
+    random.seed(seed)
+
+
+@contextmanager
+def borrowed_randomness() -> Iterator[None]:
+    """Change global random state inside; the caller's comes back afterwards, after errors too."""
+    python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
+    devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else []
+    with torch.random.fork_rng(devices):
+        try:
+            yield
+        finally:
+            random.setstate(python)
+            np.random.set_state(numpy)  # noqa: NPY002
+
+
+@dataclass
+class PeakMemory:
+    """Peak of torch's GPU memory, or of a Linux process without workers, above that at `start`."""
+
+    megabytes: float = 0.0  # MB of 10^6 bytes; NaN where nothing tells it
+    _began: int = 0
+
+    def start(self) -> None:
+        """Count memory from here on."""
+        if torch.cuda.is_available():
+            torch.cuda.reset_peak_memory_stats()
+            self._began = torch.cuda.memory_allocated()
+        elif _RESET.exists():
+            _RESET.write_text("5")
+            self._began = _status_bytes("VmRSS")
+
+    def update(self) -> None:
+        """Take the peak up to now into account."""
+        peak = math.nan
+        if torch.cuda.is_available():
+            peak = torch.cuda.max_memory_allocated()
+        elif _RESET.exists():
+            peak = _status_bytes("VmHWM")
+        self.megabytes = max((peak - self._began) / 1e6, self.megabytes)  # NaN where it is first
+
+
+def _status_bytes(field: str) -> int:
+    line = next(s for s in _STATUS.read_text().splitlines() if s.startswith(field))
+    return int(line.split()[1]) * 1024
+
+
+class Watch(Callback):
+    """Seed and score every epoch, keep the best one's parameters, stop where patience ends."""
+
+    def __init__(self, data: Source, *, seed: int, patience: int) -> None:
+        self.data, self.seed, self.patience = data, seed, patience
+        self.listener: Listener | None = None  # of each epoch's row without the test score
+        self.logs = False  # whether callbacks and loggers get the rows, too
+        self.stopped = False  # whether a callback has ended the training
+        self._plateaus: list[Any] = []  # schedules that look at an epoch's row
+        self.memory = PeakMemory()
+        self.history: list[EpochRow] = []
+        self.best: EpochRow | None = None
+        self.best_state: dict[str, Tensor] = {}
+        self._losses: list[tuple[Tensor, int]] = []
+        self._began = 0.0
+
+    @property
+    def out_of_patience(self) -> bool:
+        """Whether the best epoch lies `patience` epochs back, or a callback has ended it all."""
+        best = self.best
+        return self.stopped or (
+            best is not None and len(self.history) - best["epoch"] >= self.patience
+        )
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._plateaus = [one for one in trainer.lr_scheduler_configs if one.reduce_on_plateau]
+        for config in self._plateaus:  # Lightning would move them after the checkpoint is written
+            config.interval = "never"
+
+    def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._began = time.perf_counter()
+        self._losses = []
+        rank = [trainer.global_rank] if trainer.global_rank else []
+        seed_all(derive(self.seed, trainer.current_epoch, *rank))
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        batches, done = int(trainer.num_training_batches), batch_idx + 1
+        if done < batches:  # a part of a long epoch
+            report_step(trainer.current_epoch + done / batches, trainer.max_epochs or 0, "epoch")
+        self._losses.append((outputs["loss"], 1 if batches == 1 else getattr(batch, "count", 1)))
+
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        assert isinstance(pl_module, Task)
+        sign = 1 if pl_module.higher_is_better else -1
+
+        def rank(row: EpochRow) -> tuple[float, float]:
+            return sign * row["val"], -row["val_loss"]
+
+        row = self._row(pl_module, trainer)
+        self.history.append(row)
+        if "val" in row and (self.best is None or rank(row) > rank(self.best)):
+            self.best = row
+            state = pl_module.state_dict()
+            self.best_state = {name: value.detach().clone() for name, value in state.items()}
+        shown = {name: value for name, value in row.items() if name != "test"}
+        for config in self._plateaus:
+            config.scheduler.step(shown[config.monitor])
+        trainer.should_stop |= self.out_of_patience
+        self.memory.update()
+        if self.logs:
+            kept = {
+                name: value for name, value in shown.items() if name not in ("epoch", "seconds")
+            }
+            pl_module.log_dict(kept, batch_size=1, sync_dist=True)
+        if self.listener is not None:
+            self.listener(shown)
+        report_step(trainer.current_epoch + 1, trainer.max_epochs or 0, "epoch")
+
+    def _row(self, task: Task, trainer: Trainer) -> EpochRow:
+        with trainer.precision_plugin.forward_context():
+            found = task.evaluate(self.data.evaluation_batch())
+        loss, epoch = self._mean_loss(weighted=found is not None), trainer.current_epoch + 1
+        row = {"epoch": epoch, "train_loss": loss}
+        row |= {k: v for k, v in (found._asdict() if found else {}).items() if v is not None}
+        if trainer.world_size > 1:  # the same row in every process
+            mean = torch.tensor(loss, device=task.device)
+            row["train_loss"] = float(trainer.strategy.reduce(mean, reduce_op="mean"))
+            row = trainer.strategy.broadcast(row)
+        losses = {name: row[name] for name in ("train_loss", "val_loss") if name in row}
+        if not all(map(math.isfinite, losses.values())):
+            told = ", ".join(f"{name} {loss}" for name, loss in losses.items())
+            hint = f"which a smaller step than that of {task.options} may give"
+            raise FloatingPointError(f"epoch {epoch}: {told}; expected a finite loss, {hint}")
+        return row | {"seconds": time.perf_counter() - self._began}
+
+    def _mean_loss(self, *, weighted: bool) -> float:
+        """Average over the labels of all batches; without labels over the batches of one size."""
+        losses, counts = zip(*self._losses, strict=True)
+        if not weighted:
+            return float(torch.stack(losses).mean())
+        return sum(float(loss) * n for loss, n in zip(losses, counts, strict=True)) / sum(counts)
+
+    def state_dict(self) -> dict[str, Any]:
+        state = {"history": self.history, "best": self.best, "best_state": self.best_state}
+        return state | {"peak_mb": self.memory.megabytes, "stopped": self.stopped}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.history, self.best = list(state_dict["history"]), state_dict["best"]
+        self.best_state, self.stopped = state_dict["best_state"], state_dict.get("stopped", False)
+        self.memory.megabytes = state_dict["peak_mb"]
