@@ -96,28 +96,6 @@ class GPT(nn.Module):
             out = out.new_zeros(batch * tokens, out.size(1)).index_copy(0, kept, out)
         return out.view(batch, tokens, -1)
 
-    @torch.no_grad()
-    def generate(self, ids: Tensor, steps: int, mask: Tensor | None = None) -> Tensor:
-        """The ids [B, steps] of the most probable next tokens, each after all that came before.
-
-        Every step computes the whole sequence again. The mode of the model is kept: call `eval()`
-        before, if attention has a dropout. The mask is as in `forward`.
-
-        Raises:
-            ValueError: If the number of steps is below 0.
-        """
-        if steps < 0:
-            raise ValueError(f"steps: got {steps}, expected 0 or more")
-        mask = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask.bool()
-        order, first = torch.arange(1, steps + ids.size(1) + 1, device=ids.device), ids.size(1)
-        for _ in range(steps):
-            whole = None if bool(mask.all()) else mask
-            last = (mask * order[: ids.size(1)]).argmax(1)
-            logits = self(ids, whole)[torch.arange(len(ids), device=ids.device), last]
-            ids = torch.cat([ids, logits.argmax(1, keepdim=True)], 1)
-            mask = torch.cat([mask, mask.new_ones(len(mask), 1)], 1)
-        return ids[:, first:]
-
     def attention_maps(self, inputs: Tensor, mask: Tensor | None = None) -> list[AttentionMap]:
         """Who attended to whom in each layer, and with which weights [E, heads]; no dropout.
 

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-import torch
 from torch import Generator, Tensor, nn
 
-from graphtheory.graph import Grid, Neighborhood
+from graphtheory.graph import Grid
 from graphtheory.nn import Block
 from graphtheory.vision.models.vit import (
     ClassToken,
@@ -19,11 +18,11 @@ from graphtheory.vision.models.vit import (
     patch_tokens,
     prenorm_block,
 )
-from graphtheory.vision.nn import Centers, MaskPool, NoPosition, RelativePosition, SemanticTokens
+from graphtheory.vision.nn import Centers, MaskPool, SemanticTokens
 from graphtheory.vision.nn.centers import centers_of
 from graphtheory.vision.nn.init import draw_parameter, init_transformer
 from graphtheory.vision.nn.patch import PatchTokens
-from graphtheory.vision.nn.token_sets import token_bipartite, token_cliques, token_windows
+from graphtheory.vision.nn.token_sets import token_bipartite, token_cliques
 
 
 class STViT(ImageModel):
@@ -39,7 +38,6 @@ class STViT(ImageModel):
         semantic: Makes semantic tokens of the patches.
         blocks: Blocks on the semantic tokens.
         head: Takes the normalized semantic tokens [B, M, dim].
-        position: Tells semantic tokens their places.
         eps: Of the last norm.
 
     Shapes:
@@ -64,22 +62,19 @@ class STViT(ImageModel):
         blocks: Sequence[Block],
         head: nn.Module,
         *,
-        position: NoPosition | None = None,
         eps: float = 1e-6,
     ) -> None:
         super().__init__()
         dim = embed.patch.dim
         self.embed, self.base, self.semantic = embed, nn.ModuleList(base), semantic
-        self.position = NoPosition(semantic.centers, dim) if position is None else position
         self.blocks, self.norm, self.head = nn.ModuleList(blocks), nn.LayerNorm(dim, eps), head
         self.reset_parameters()
 
     def reset_parameters(self, generator: Generator | None = None) -> None:
-        """Draw the weights anew; positions relative to each other begin at 0."""
+        """Draw the weights anew."""
         init_transformer(self, generator)
         draw_parameter(self.embed.position.table, generator)
         self.semantic.reset_parameters(generator)
-        self.position.reset_parameters(generator)
 
     def patches(self, images: Tensor, *, generator: Generator | None = None) -> tuple[Tensor, Grid]:
         """The patches [B * N, dim] that the semantic tokens attend to, and their grid."""
@@ -98,10 +93,9 @@ class STViT(ImageModel):
             for sources in (grid.size, tokens + grid.size)
         )
         x = self.semantic(x, grid, of_patches, of_both, generator=generator)
-        x, options = self.position(x, count), {"images": count, "generator": generator}
-        neighborhood, relation = self._among_tokens(count, x.device)
+        neighborhood = token_cliques(count, tokens, x.device)
         for block in self.blocks:
-            x = block(x, neighborhood, relation=relation, **options)
+            x = block(x, neighborhood, images=count, generator=generator)
         return self.norm(x).view(count, tokens, -1)
 
     def assignment(self, images: Tensor) -> Tensor:
@@ -113,14 +107,6 @@ class STViT(ImageModel):
         found = self.attention_maps(images)[len(self.base) + layers - 1].weights
         weights = found.view(len(images), tokens, -1, found.size(1)).permute(0, 3, 1, 2)
         return weights[..., tokens:] if layers > 1 else weights
-
-    def _among_tokens(self, count: int, device: torch.device) -> tuple[Neighborhood, Tensor | None]:
-        """The sets of semantic tokens and, if they know it, where they lie to each other."""
-        if not isinstance(self.position, RelativePosition):
-            return token_cliques(count, self.semantic.centers.tokens, device), None
-        side = self.position.side
-        whole = token_windows(Grid(count, side, side), side, 0, device)  # in the order of nodes
-        return whole.neighborhood, whole.relative
 
 
 def stvit(
@@ -136,7 +122,6 @@ def stvit(
     patch_size: int = 16,
     in_channels: int = 3,
     readout: type[ClassToken] = MeanToken,
-    position: type[NoPosition] = NoPosition,
     with_global: bool = True,
     drop_path: float = 0.0,
     **block: Any,
@@ -145,10 +130,8 @@ def stvit(
 
     The first `base` blocks are on the patches, in the next `semantic` ones semantic tokens attend
     to the patches, the others are on semantic tokens. `tokens` is M, how many an image has, a
-    square number; or what makes their centers, the default being `MaskPool`. `position` is their
-    kind of positions: `NoPosition`, `LearnedPosition`, `ConditionalPosition`,
-    `RelativePosition`. `with_global` is that of `SemanticTokens`; the readout has no token of its
-    own. All other arguments as in `vit`.
+    square number; or what makes their centers, the default being `MaskPool`. `with_global` is
+    that of `SemanticTokens`; the readout has no token of its own. All other arguments as in `vit`.
 
     Raises:
         ValueError: If the patch does not divide the image, tokens are no square, blocks leave none
@@ -159,19 +142,16 @@ def stvit(
     if not 0 <= base <= depth - semantic:
         raise ValueError(f"base: got {base}, expected 0..{depth - semantic}, depth less semantic")
     centers = centers_of(tokens, partial(MaskPool, dim=dim))
-    places, rates = position(centers, dim), depth_rates(drop_path, depth)
     first = base + semantic
-    layers = [prenorm_block(dim, heads, drop_path=p, **block) for p in rates[base:first]]
+    blocks = [
+        prenorm_block(dim, heads, drop_path=p, **block) for p in depth_rates(drop_path, depth)
+    ]
     return STViT(
         patch_tokens(dim, image_size, patch_size, in_channels),
-        [prenorm_block(dim, heads, drop_path=p, **block) for p in rates[:base]],
-        SemanticTokens(centers, layers, with_global=with_global),
-        [
-            prenorm_block(dim, heads, drop_path=p, bias=places.bias(heads), **block)
-            for p in rates[first:]
-        ],
+        blocks[:base],
+        SemanticTokens(centers, blocks[base:first], with_global=with_global),
+        blocks[first:],
         readout.linear(dim, out_channels),
-        position=places,
     )
 
 

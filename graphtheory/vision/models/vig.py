@@ -135,7 +135,7 @@ def vig(
         in_channels: Channels of an image.
         neighbors: Sources of a node in the first block.
         message: Makes the message for a width: `MaxRelative`, `EdgeMessage`,
-            `SageMessage`, `SumMessage`, `AttentionMessage`.
+            `SageMessage`, `AttentionMessage`.
         head_width: Features of the hidden layer of the head.
         drop_path: As in `vit`.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Generator, Tensor, nn
 
-from graphtheory import ops
 from graphtheory.graph import neighbor_lists
 from graphtheory.nn.attention import Attention
 
@@ -158,27 +157,6 @@ class EdgeMessage(_Largest):
         own = x[:, None].expand(-1, lists.size(1), -1)
         edges = torch.cat([own, sources[lists] - own], 2)
         return self.mix(edges.flatten(0, 1)).view_as(edges)
-
-
-class SumMessage(Message):
-    r"""The node and the sum of its sources, mixed in 4 groups; all edges weigh 1.
-
-    .. math:: h_i = \sigma\big(W\, ((1 + \epsilon) x_i + \sum_{j \in T^i} x_j)\big)
-
-    Source: Xu et al. (2019), GIN, as in the code of Vision GNN.
-    """
-
-    def __init__(self, dim: int) -> None:
-        super().__init__(dim)
-        self.epsilon, self.mix = nn.Parameter(torch.zeros(1)), mixed(dim, 2 * dim)
-
-    def forward(self, x: Tensor, sources: Tensor, lists: Tensor) -> Tensor:
-        graph = neighbor_lists(lists, len(sources))
-        total = ops.aggregate(None, sources[:, None], graph).squeeze(1)
-        return self.mix((1 + self.epsilon) * x + total)
-
-    def weights(self, x: Tensor, sources: Tensor, lists: Tensor) -> Tensor:
-        return x.new_ones(lists.numel(), 1)
 
 
 class AttentionMessage(Message):

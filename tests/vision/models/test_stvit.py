@@ -45,29 +45,15 @@ def test_maps_and_assignment_have_the_shapes_of_the_paper() -> None:
     assert tiny(semantic=1, with_global=False).assignment(torch.randn(1, 3, 32, 32)).size(3) == 64
 
 
-@pytest.mark.parametrize("position", [
-    nn.NoPosition, nn.LearnedPosition, nn.ConditionalPosition, nn.RelativePosition,
-])  # fmt: skip
-def test_images_of_any_size_do_not_see_each_other(position: type[nn.NoPosition]) -> None:
-    model = tiny(out_channels=3, position=position, tokens=9).eval()
-    for block in model.blocks if position is nn.RelativePosition else ():
-        torch.nn.init.normal_(block.attention.bias.table)
+def test_images_of_any_size_do_not_see_each_other() -> None:
+    model = tiny(out_channels=3, tokens=9).eval()
     images = torch.randn(3, 3, 28, 36)
     out = model(images)
     torch.testing.assert_close(model(images[1:2]), out[1:2])
     assert out.shape == (3, 3) and model.tokens(images).shape == (3, 9, 8)
 
 
-def test_places_of_tokens_and_other_centers() -> None:
-    x = torch.randn(2 * 9, 8)
-    for position, told in ((nn.NoPosition, False), (nn.RelativePosition, True)):
-        model = tiny(position=position, tokens=9).eval()
-        if told:
-            torch.nn.init.normal_(model.blocks[0].attention.bias.table)
-        nb, relation = model._among_tokens(2, x.device)
-        flip = torch.arange(18).view(2, 3, 3).transpose(1, 2).flatten()
-        out, turned = (model.blocks[0](t, nb, relation=relation) for t in (x, x[flip]))
-        assert torch.allclose(out[flip], turned, atol=1e-6) is not told
+def test_other_centers() -> None:
     parts = [nn.AveragePool(3), nn.AveragePool(4)]
     model = tiny(tokens=nn.MultiScale(parts), semantic=3)
     assert model.tokens(torch.randn(2, 3, 32, 32)).shape == (2, 25, 8)
