@@ -183,7 +183,6 @@ CALLS: list[tuple[Callable[..., Any], dict[str, Any], list[Bad]]] = [
         (V, "cutoff", 0), (V, "cutoff", 300), (OUT, "pairs", torch.tensor([[0], [9]])),
         (T, "graph", EDGES),
     ]),
-    (s.at_distance, {"graph": GRAPH, "z": 1}, [(V, "z", -1)]),
     (s.hop_ball, {"graph": GRAPH, "radius": 2}, [(V, "radius", -1)]),
     (s.count_by_distance, {"graph": GRAPH, "pattern": Y, "num_classes": 2}, [
         (V, "pattern", Y[:3]), (V, "num_classes/pattern", 1),

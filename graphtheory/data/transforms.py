@@ -186,11 +186,9 @@ class AddCentroidDistance(BaseTransform):
     Args:
         attr_name: Attribute to store float32 [N, 1] in; None joins it to `data.x`.
         cutoff: Hops, whatever the weights, 1..254; larger distances become `cutoff`.
-        num_samples: Find the centroid from this many sampled nodes, for large graphs; None is all.
-        seed: Draws the samples, the same ones for every graph of a size.
 
     Raises:
-        ValueError: A cutoff or `num_samples` out of range.
+        ValueError: A cutoff out of range.
 
     Example:
         >>> path = Data(edge_index=torch.tensor([[0, 1], [1, 2]]), num_nodes=3)
@@ -201,16 +199,9 @@ class AddCentroidDistance(BaseTransform):
     attr_name: str | None = "centroid_distance"
     _: KW_ONLY
     cutoff: int = 20
-    num_samples: int | None = None
-    seed: int = 0
 
     def forward(self, data: Data) -> Data:
-        hops = centroid_distance(
-            _graph_of(data),
-            cutoff=self.cutoff,
-            num_samples=self.num_samples,
-            generator=torch.Generator().manual_seed(self.seed),
-        )
+        hops = centroid_distance(_graph_of(data), cutoff=self.cutoff)
         return add_node_attr(data, hops.float()[:, None], self.attr_name)
 
 

@@ -146,7 +146,6 @@ UNWEIGHTED: dict[str, tuple[Callable[[Data], object], Callable[[Data], np.ndarra
     "hop_ball": (
         from_graph(lambda g: S.hop_ball(g, 2)[0].to_dense()), lambda d: hops(d) <= 2
     ),
-    "at_distance": (from_graph(lambda g: S.at_distance(g, 2).to_dense()), lambda d: hops(d) == 2),
     "shortest_path_edges": (
         from_graph(lambda g: (S.shortest_path_edges(g, 5) >= 0).sum(2)),
         lambda d: np.where(hops(d) < FAR, hops(d), 0),
