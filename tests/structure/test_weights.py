@@ -176,9 +176,6 @@ UNWEIGHTED: dict[str, tuple[Callable[[Data], object], Callable[[Data], np.ndarra
         after(T.AddCentroidDistance(), "centroid_distance"),
         lambda d: hops(d, both=True)[:, centers(d)].min(1)[:, None],
     ),
-    "AddShortestPathDistance": (
-        after(T.AddShortestPathDistance(), "spd_distance"), lambda d: hops(d).ravel()
-    ),
     "distance=": (lambda d: in_set(distance=1)(d).distance, lambda d: hops(d).ravel()),
     "resistance=": (
         lambda d: in_set(resistance=1)(d).resistance, lambda d: buckets(resistance(d)).ravel()
