@@ -121,7 +121,7 @@ _FUNCTIONS: dict[str, Callable[[Neighborhood], Any]] = {
     "resistance_distance": structure.resistance_distance,
     "targets": lambda nb: nb.targets(),
     "transpose": lambda nb: nb.transpose(),
-    "degree_encoding": lambda nb: structure.degree_encoding(nb, direction="out"),
+    "degree_encoding": structure.degree_encoding,
 }  # fmt: skip
 
 

@@ -8,7 +8,7 @@ are `AddLaplacianEigenvectorPE`, which reads weights, and `AddRandomWalkPE`, whi
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Literal
+from typing import Any
 
 from torch_geometric.data import Data
 from torch_geometric.data.datapipes import functional_transform
@@ -116,14 +116,10 @@ class AddResistance(BaseTransform):
 
     What a `nn.BucketBias` reads, in the order of pairs of `AddDistances`.
 
-    Args:
-        width: Ohms of a bucket, where each edge is a resistor of 1 ohm, whatever its weight.
+    A bucket is half an ohm wide, where each edge is a resistor of 1 ohm, whatever its weight.
 
     Shapes:
         resistance uint8 [n * n]; 255 for pairs without a path.
-
-    Raises:
-        ValueError: If the width is not above 0.
 
     Source: Zhang et al. (2023), Graphormer-GD.
 
@@ -134,11 +130,8 @@ class AddResistance(BaseTransform):
         [0, 2, 2, 0]
     """
 
-    width: float = 0.5
-
     def forward(self, data: Data) -> Data:
-        ohms = resistance_distance(_graph_of(data))
-        data.resistance = resistance_bucket(ohms, self.width).flatten()
+        data.resistance = resistance_bucket(resistance_distance(_graph_of(data))).flatten()
         return data
 
 
@@ -149,28 +142,18 @@ class AddDegreeEncoding(BaseTransform):
 
     Args:
         attr_name: Attribute to store float32 [N, 1] in; None joins it to `data.x`.
-        direction: "in" counts the nodes that a node aggregates from, "out" those that
-            aggregate from it.
-        log: Take log(1 + degree); otherwise the degree itself.
-
-    Raises:
-        ValueError: An unknown direction.
 
     Example:
         >>> import torch
         >>> star = Data(edge_index=torch.tensor([[1, 2], [0, 0]]), num_nodes=3)
-        >>> AddDegreeEncoding(log=False)(star).degree_encoding.tolist()
+        >>> AddDegreeEncoding()(star).degree_encoding.expm1().round().tolist()
         [[2.0], [0.0], [0.0]]
     """
 
     attr_name: str | None = "degree_encoding"
-    _: KW_ONLY
-    direction: Literal["in", "out"] = "in"
-    log: bool = True
 
     def forward(self, data: Data) -> Data:
-        value = degree_encoding(_graph_of(data), direction=self.direction, log=self.log)
-        return add_node_attr(data, value, self.attr_name)
+        return add_node_attr(data, degree_encoding(_graph_of(data)), self.attr_name)
 
 
 @functional_transform("add_centroid_distance")

@@ -7,7 +7,6 @@ None of them reads edge weights. Laplacian eigenvectors and random walks come wi
 from __future__ import annotations
 
 from threading import Lock
-from typing import Literal
 
 import numpy as np
 import scipy.sparse
@@ -24,10 +23,8 @@ from graphtheory.structure.distance import MAX_CUTOFF, UNREACHABLE, matrix_of, r
 _ENTRIES = 2**22  # of probabilities that are kept at once
 
 
-def degree_encoding(
-    graph: Neighborhood, *, direction: Literal["in", "out"] = "in", log: bool = True
-) -> Tensor:
-    r"""Number of incoming or outgoing edges of each node, as a column to append to its features.
+def degree_encoding(graph: Neighborhood) -> Tensor:
+    r"""Log of the number of incoming edges of each node, as a column to append to its features.
 
     .. math:: e_n = \log(1 + \deg(n))
 
@@ -35,28 +32,19 @@ def degree_encoding(
 
     Args:
         graph: A graph whose nodes both send and receive.
-        direction: "in" counts edges into a node, "out" edges from it; both are the same in an
-            undirected graph.
-        log: Take log(1 + degree); otherwise the degree itself.
 
     Returns:
         float32 [N, 1].
-
-    Raises:
-        ValueError: If the direction is unknown.
 
     Source: degree encoding of section B.5.2.
 
     Example:
         >>> star = Neighborhood.from_edge_index(torch.tensor([[1, 2, 3], [0, 0, 0]]), num_nodes=4)
-        >>> degree_encoding(star, log=False).tolist()
+        >>> degree_encoding(star).expm1().round().tolist()
         [[3.0], [0.0], [0.0], [0.0]]
     """
     num_nodes_of(graph)
-    if direction not in ("in", "out"):
-        raise ValueError(f"direction: got {direction!r}, expected 'in' or 'out'")
-    degree = (graph if direction == "in" else graph.transpose()).degree().float()
-    return (degree.log1p() if log else degree)[:, None]
+    return graph.degree().float().log1p()[:, None]
 
 
 def centroids(graph: Neighborhood) -> Tensor:

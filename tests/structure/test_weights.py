@@ -136,11 +136,7 @@ def after(transform: Callable[[Data], Data], name: str) -> Callable[[Data], obje
 S, T = structure, transforms
 UNWEIGHTED: dict[str, tuple[Callable[[Data], object], Callable[[Data], np.ndarray]]] = {
     "degree_encoding": (
-        from_graph(lambda g: S.degree_encoding(g, log=False)[:, 0]), lambda d: counted(d).sum(0)
-    ),
-    "degree_encoding, out": (
-        from_graph(lambda g: S.degree_encoding(g, direction="out")[:, 0]),
-        lambda d: np.log1p(counted(d).sum(1)),
+        from_graph(lambda g: S.degree_encoding(g)[:, 0]), lambda d: np.log1p(counted(d).sum(0))
     ),
     "shortest_path_distance": (from_graph(S.shortest_path_distance), hops),
     "hop_ball": (

@@ -29,7 +29,7 @@ class GPT(nn.Module):
         position: Makes vectors [n, dim] of places, such as `LearnedPositions`.
         blocks: First to last.
         head: Takes the last vectors [n, dim].
-        norm: Of the last vectors; default a `LayerNorm`.
+        norm: Of the last vectors.
 
     Shapes:
         inputs [B, T] ids, or [B, T, channels] features; mask bool or 0 and 1 [B, T], true for
@@ -54,13 +54,12 @@ class GPT(nn.Module):
 
     def __init__(
         self, embed: nn.Module, position: nn.Module, blocks: Sequence[Block], head: nn.Module,
-        *, norm: nn.Module | None = None,
+        *, norm: nn.Module,
     ) -> None:  # fmt: skip
         super().__init__()
         self.embed, self.position, self.head = embed, position, head
         self.blocks = nn.ModuleList(blocks)
-        dim = blocks[0].attention.dim if blocks else 0
-        self.norm = nn.LayerNorm(dim) if norm is None else norm
+        self.norm = norm
         self.reset_parameters()
 
     @torch.no_grad()

@@ -11,7 +11,6 @@ from torch import Generator, Tensor, nn
 from graphtheory.graph import Grid
 from graphtheory.nn import Block
 from graphtheory.vision.models.vit import (
-    ClassToken,
     ImageModel,
     MeanToken,
     depth_rates,
@@ -38,7 +37,6 @@ class STViT(ImageModel):
         semantic: Makes semantic tokens of the patches.
         blocks: Blocks on the semantic tokens.
         head: Takes the normalized semantic tokens [B, M, dim].
-        eps: Of the last norm.
 
     Shapes:
         images [B, C, H, W] of any size that the patch divides -> what `head` gives.
@@ -49,6 +47,7 @@ class STViT(ImageModel):
         code for Swin, for their code for DeiT was never released.
 
     Example:
+        >>> import torch
         >>> model = stvit_nano(out_channels=10)
         >>> model(torch.randn(2, 3, 32, 32)).shape
         torch.Size([2, 10])
@@ -61,13 +60,11 @@ class STViT(ImageModel):
         semantic: SemanticTokens,
         blocks: Sequence[Block],
         head: nn.Module,
-        *,
-        eps: float = 1e-6,
     ) -> None:
         super().__init__()
         dim = embed.patch.dim
         self.embed, self.base, self.semantic = embed, nn.ModuleList(base), semantic
-        self.blocks, self.norm, self.head = nn.ModuleList(blocks), nn.LayerNorm(dim, eps), head
+        self.blocks, self.norm, self.head = nn.ModuleList(blocks), nn.LayerNorm(dim, 1e-6), head
         self.reset_parameters()
 
     def reset_parameters(self, generator: Generator | None = None) -> None:
@@ -121,7 +118,6 @@ def stvit(
     image_size: int = 224,
     patch_size: int = 16,
     in_channels: int = 3,
-    readout: type[ClassToken] = MeanToken,
     with_global: bool = True,
     drop_path: float = 0.0,
     **block: Any,
@@ -131,14 +127,12 @@ def stvit(
     The first `base` blocks are on the patches, in the next `semantic` ones semantic tokens attend
     to the patches, the others are on semantic tokens. `tokens` is M, how many an image has, a
     square number; or what makes their centers, the default being `MaskPool`. `with_global` is
-    that of `SemanticTokens`; the readout has no token of its own. All other arguments as in `vit`.
+    that of `SemanticTokens`. All other arguments as in `vit`.
 
     Raises:
-        ValueError: If the patch does not divide the image, tokens are no square, blocks leave none
-            of `depth` for semantic tokens, or a readout needs a class token.
+        ValueError: If the patch does not divide the image, tokens are no square, or blocks leave
+            none of `depth` for semantic tokens.
     """
-    if readout.prefix:
-        raise ValueError(f"readout: got {readout.__name__}, expected one without a class token")
     if not 0 <= base <= depth - semantic:
         raise ValueError(f"base: got {base}, expected 0..{depth - semantic}, depth less semantic")
     centers = centers_of(tokens, partial(MaskPool, dim=dim))
@@ -151,7 +145,7 @@ def stvit(
         blocks[:base],
         SemanticTokens(centers, blocks[base:first], with_global=with_global),
         blocks[first:],
-        readout.linear(dim, out_channels),
+        MeanToken.linear(dim, out_channels),
     )
 
 
@@ -161,15 +155,6 @@ stvit_deit_small = partial(stvit, 384, 12, 6, drop_path=0.1)
 """STViT-DeiT-S/16 for 224 pixels: width 384, 4 + 2 + 6 blocks of 6 heads, 16 tokens."""
 stvit_deit_base = partial(stvit, 768, 12, 12, drop_path=0.1)
 """STViT-DeiT-B/16 for 224 pixels: width 768, 4 + 2 + 6 blocks of 12 heads, 16 tokens."""
-stvit_lvvit_small = partial(
-    stvit, 384, 16, 6, base=5, tokens=36, mlp_ratio=3.0, drop_path=0.1
-)  # fmt: skip
-"""Blocks as in LV-ViT-S: width 384, 5 + 2 + 9 of 6 heads, MLPs of 3 times the width, 36 tokens.
-
-Its convolutions before the patches and its training by labels of tokens are not here. By
-`count_macs` that is 2.36, 2.58 and 3.47 G with 36, 49 and 100 tokens. The convolutions are
-1.29 G more than patches, which makes 3.66, 3.87 and 4.76 G for the 3.69, 3.91 and 4.62 G of the
-paper's supplement, table 3; what its 100 tokens leave out is not known."""
 _small = partial(stvit, image_size=32, patch_size=4)
 stvit_pico = partial(_small, 64, 4, 2, base=1)
 """`vit_pico` with 16 semantic tokens: 1 + 2 + 1 blocks."""

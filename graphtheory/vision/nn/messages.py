@@ -160,16 +160,14 @@ class EdgeMessage(_Largest):
 
 
 class AttentionMessage(Message):
-    """Attention to the sources in the place of the largest difference of `MaxRelative`.
+    """Attention of 4 heads to the sources in the place of the largest difference of `MaxRelative`.
 
-    Args:
-        dim: Features of a node.
-        heads: Of the attention.
+    Arguments and shapes as in `Message`.
     """
 
-    def __init__(self, dim: int, heads: int = 4) -> None:
+    def __init__(self, dim: int) -> None:
         super().__init__(dim)
-        self.attention, self.mix = Attention(dim, heads), mixed(2 * dim, 2 * dim)
+        self.attention, self.mix = Attention(dim, heads=4), mixed(2 * dim, 2 * dim)
 
     def forward(self, x: Tensor, sources: Tensor, lists: Tensor) -> Tensor:
         seen = self.attention(x, neighbor_lists(lists, len(sources)), sources=sources)

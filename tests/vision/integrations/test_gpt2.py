@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from graphtheory.vision.integrations.transformers import from_huggingface, load_huggingface
+from graphtheory.vision.integrations.transformers import _load, from_huggingface
 from graphtheory.vision.models import gpt
 from tests.vision.integrations.conftest import drawn
 
@@ -67,4 +67,4 @@ def test_what_we_do_not_have_is_refused() -> None:
         from_huggingface(made(scale_attn_by_inverse_layer_idx=True))
     with pytest.raises(ValueError, match=r"missing: .*position\.table"):
         state = {n: t for n, t in made().state_dict().items() if "wpe" not in n}
-        load_huggingface(gpt(16, 2, 2, vocabulary=31, length=20), state)
+        _load(gpt(16, 2, 2, vocabulary=31, length=20), state)
