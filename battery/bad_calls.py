@@ -183,12 +183,11 @@ CALLS: list[tuple[Callable[..., Any], dict[str, Any], list[Bad]]] = [
         (V, "cutoff", 0), (V, "cutoff", 300), (OUT, "pairs", torch.tensor([[0], [9]])),
         (T, "graph", EDGES),
     ]),
-    (s.at_distance, {"graph": GRAPH, "z": 1}, [(V, "z", -1)]),
     (s.hop_ball, {"graph": GRAPH, "radius": 2}, [(V, "radius", -1)]),
     (s.count_by_distance, {"graph": GRAPH, "pattern": Y, "num_classes": 2}, [
         (V, "pattern", Y[:3]), (V, "num_classes/pattern", 1),
     ]),
-    (s.degree_encoding, {"graph": GRAPH, "direction": "in"}, [(V, "direction", "up")]),
+    (s.degree_encoding, {"graph": GRAPH}, [(T, "graph", EDGES)]),
     *[(getattr(nn, name), {"in_channels": 8, "out_channels": 4, "heads": 2}, [
         *[(V, arg, value) for arg, value in _HEADED], (V, "out_channels", 0),
         (V, "in_channels", -3),
@@ -214,7 +213,7 @@ CALLS: list[tuple[Callable[..., Any], dict[str, Any], list[Bad]]] = [
     (_folder, {"folder": ""}, [(FileNotFoundError, "folder", "nowhere")]),
     (_on_data(transforms.AddDistances), {"cutoff": 3}, [(V, "cutoff", 0), (V, "cutoff", 300)]),
     (_on_data(transforms.AddPaths), {"steps": 3}, [(V, "steps/max_steps", 0)]),
-    (_on_data(transforms.AddResistance), {"width": 0.5}, [(V, "width", 0.0)]),
+    (s.resistance_bucket, {"resistance": torch.ones(3), "width": 0.5}, [(V, "width", 0.0)]),
     (t.NodeTask, {"model": _Linear(8, 2), "num_classes": 2}, [
         (V, "num_classes", 0), (V, "metric", "charm"), (V, "kind", "ordinal"),
     ]),

@@ -113,7 +113,6 @@ _FUNCTIONS: dict[str, Callable[[Neighborhood], Any]] = {
     "shortest_path_distance": structure.shortest_path_distance,
     "of pairs": lambda nb: structure.shortest_path_distance(nb, pairs=torch.zeros(2, 3).long()),
     "hop_ball": lambda nb: structure.hop_ball(nb, 2),
-    "at_distance": lambda nb: structure.at_distance(nb, 1),
     "count_by_distance": lambda nb: structure.count_by_distance(
         nb, torch.arange(nb.num_dst) % 2, 2
     ),
@@ -122,7 +121,7 @@ _FUNCTIONS: dict[str, Callable[[Neighborhood], Any]] = {
     "resistance_distance": structure.resistance_distance,
     "targets": lambda nb: nb.targets(),
     "transpose": lambda nb: nb.transpose(),
-    "degree_encoding": lambda nb: structure.degree_encoding(nb, direction="out"),
+    "degree_encoding": structure.degree_encoding,
 }  # fmt: skip
 
 

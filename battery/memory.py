@@ -19,7 +19,7 @@ from torch_geometric.data import Data
 from battery.growth import growth, resident, trim
 from battery.line import Line, timed
 from graphtheory import Neighborhood, bipartite, causal, cliques, nn, structure
-from graphtheory.data.transforms import AddShortestPathDistance
+from graphtheory.data.transforms import AddDistances
 
 MOST_BYTES, LEAST_R2 = 100.0, 0.99  # of an edge, forward and backward
 _EDGES = (500_000, 1_000_000, 2_000_000, 4_000_000)
@@ -151,9 +151,7 @@ _ALL_PAIRS: dict[str, Callable[[int], Any]] = {
     "to_dense": lambda n: _ring(n).to_dense(),
     "shortest_path_distance": lambda n: structure.shortest_path_distance(_ring(n)),
     "resistance_distance": lambda n: structure.resistance_distance(_ring(n)),
-    "AddShortestPathDistance": lambda n: AddShortestPathDistance()(
-        Data(edge_index=_ring(n).edge_index(), num_nodes=n)
-    ),
+    "AddDistances": lambda n: AddDistances()(Data(edge_index=_ring(n).edge_index(), num_nodes=n)),
     "GPSConv": lambda n: nn.GPSConv(4, None)(torch.ones(n, 4), _ring(n).edge_index()),
 }
 _REFUSAL = re.compile(r"needs [\d.]+ GiB \(\d+ bytes\), [\d.]+ GiB are available; \w+")

@@ -1,4 +1,4 @@
-"""Graphs of PyG, torch, scipy and networkx as neighborhoods, and neighborhoods as graphs of PyG.
+"""Graphs of PyG, torch, scipy and networkx as neighborhoods.
 
 The other libraries are imported when a function needs them. Edge lists, scipy matrices and networkx
 graphs name the source first (row sends, column receives); sparse matrices of torch and torch_sparse
@@ -69,18 +69,6 @@ def neighborhood_from(
         raise ValueError("num_nodes: give either num_nodes or size, not both")
     asked: Sizes = (num_nodes, num_nodes) if size is None else (size[0], size[1])
     return _read(obj, asked, weight)
-
-
-def to_data(nb: Neighborhood) -> Any:
-    """PyG's `Data`, with edge_weight where there is a weight; PyG's `utils` convert it further."""
-    from torch_geometric.data import Data
-
-    if nb.num_src != nb.num_dst:
-        raise ValueError(
-            f"to_data: {nb.num_src} sources and {nb.num_dst} targets, expected one set of nodes"
-        )
-    weight = {} if nb.weight is None else {"edge_weight": nb.weight}
-    return Data(edge_index=nb.edge_index(), num_nodes=nb.num_dst, **weight)
 
 
 def to_sparse_tensor(nb: Neighborhood) -> Any:

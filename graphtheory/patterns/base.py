@@ -27,11 +27,9 @@ class Pattern(ABC):
         by_row: Whether the rule, applied to some rows [R, N] of a graph, gives these rows of its
             result, if random with the same distribution: `Sample` is one, `KHop` is not, as a ball
             goes on from row to row; its `on_rows` gets the whole graph.
-        by_position: Whether the ids of nodes matter, so that other names give another result.
     """
 
     is_random: ClassVar[bool] = False
-    by_position: ClassVar[bool] = False
     by_row: ClassVar[bool] = False
 
     def __call__(self, graph: Any, *, generator: Randomness = None, **options: Any) -> Neighborhood:
@@ -57,15 +55,8 @@ class Pattern(ABC):
         """The rule's definition on a dense Bool [dst, src], slow; tests compare with it.
 
         ``base[i, j]`` says whether node i aggregates from node j, also in what is returned. A
-        deterministic pattern has exactly these pairs; a random one draws `row_size` per row.
+        deterministic pattern has exactly these pairs; a random one draws among them.
         """
-
-    def row_size(self, base: Tensor) -> Tensor:
-        """Sources of each row of the result, int64 [dst], for a dense Bool [dst, src].
-
-        -1 where the draw decides, which is the default of a random pattern.
-        """
-        return torch.full((len(base),), -1) if self.is_random else self.mask(base).sum(1)
 
     def expected(self, neighborhood: Neighborhood) -> Neighborhood | None:
         """The mean of the result's weights over all draws, E[A^s]; None where no formula is known.
@@ -316,18 +307,6 @@ class Compose(Pattern):
         for pattern in self.patterns:
             base = pattern.mask(base)
         return base
-
-    def row_size(self, base: Tensor) -> Tensor:
-        """Known for one random pattern, followed at most by an `AddSelf` of nodes not drawn."""
-        size = base.sum(1)
-        for pattern in self.patterns:
-            after = pattern.mask(base)
-            if pattern.is_random:
-                size = pattern.row_size(base)
-            else:
-                size = torch.where(size < 0, size, size + after.sum(1) - base.sum(1))
-            base = after
-        return size
 
     def expected(self, neighborhood: Neighborhood) -> Neighborhood | None:
         return self._of_last("expected", neighborhood)

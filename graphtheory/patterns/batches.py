@@ -80,7 +80,6 @@ class Window(Pattern):
 
     size: int = 1
     sizes: tuple[int, ...] | None = None
-    by_position: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not isinstance(self.size, int) or self.size < 0:
@@ -127,7 +126,6 @@ class VirtualNode(Pattern):
     """
 
     sizes: tuple[int, ...] | None = None
-    by_position: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_sizes(self.sizes)

@@ -254,9 +254,6 @@ class Sample(RowPattern):
     def mask(self, base: Tensor) -> Tensor:
         return torch.ones_like(base) if self.whole_graph else base
 
-    def row_size(self, base: Tensor) -> Tensor:
-        return self.mask(base).sum(1).clamp(max=self.n)
-
     def expected(self, neighborhood: Neighborhood) -> Neighborhood | None:
         """Each weight times min(1, n / sources of the row); not known for `whole_graph`."""
         if self.whole_graph:
@@ -303,9 +300,6 @@ class GraphSAGE(RowPattern, Sampler):
         rows = drawn.targets() if targets is None else targets[drawn.targets()]
         degree = graph.indptr[rows + 1] - graph.indptr[rows]
         return scaled(drawn, (degree.double() / self.n).clamp(min=1))
-
-    def row_size(self, base: Tensor) -> Tensor:
-        return base.sum(1).clamp(max=self.n)
 
 
 def distinct(

@@ -14,7 +14,6 @@ from graphtheory.structure.core import (
 from graphtheory.structure.discriminative import ClassBalance, class_balance, discriminative_nodes
 from graphtheory.structure.distance import (
     UNREACHABLE,
-    at_distance,
     draw_from_ball,
     hop_ball,
     shortest_path_distance,
@@ -33,7 +32,6 @@ __all__ = [
     "UNREACHABLE",
     "ClassBalance",
     "DistanceCounts",
-    "at_distance",
     "centroid_distance",
     "centroids",
     "class_balance",

@@ -1,31 +1,10 @@
-"""Loops that numba compiles: components, counts by distance, paths, random subsets, self-loops."""
+"""Loops that numba compiles: counts by distance, paths, random subsets, self-loops, parts."""
 
 import numpy as np
 from numba import njit
 from numba.cpython.unsafe.numbers import trailing_zeros
 
 from graphtheory.structure._bfs import _levels
-
-
-@njit(cache=True, nogil=True)
-def _root(parent, node):
-    while parent[node] != node:
-        parent[node] = parent[parent[node]]
-        node = parent[node]
-    return node
-
-
-@njit(cache=True, nogil=True)
-def weak_components(indptr, indices):
-    """The smallest node of each node's component when directions are ignored, int64 [N]."""
-    parent = np.arange(len(indptr) - 1)
-    for v in range(len(parent)):
-        for e in range(indptr[v], indptr[v + 1]):
-            a, b = _root(parent, v), _root(parent, indices[e])
-            parent[max(a, b)] = min(a, b)
-    for v in range(len(parent)):
-        parent[v] = parent[parent[v]]  # a parent is smaller than its child, so it is final
-    return parent
 
 
 @njit(cache=True, nogil=True)
@@ -36,26 +15,6 @@ def count_columns(table, group, count):
         for k in range(table.shape[1]):
             if table[s, k] < num_distances:
                 count[k, table[s, k], group[s]] += 1
-
-
-@njit(cache=True, nogil=True)
-def nearest(indptr, indices, targets, cutoff, out):
-    """Set out[v], for every v within `cutoff` hops, to the hops from v to the nearest target."""
-    queue = np.empty(len(indptr) - 1, np.int64)
-    for i in range(len(targets)):
-        queue[i] = targets[i]
-        out[targets[i]] = 0
-    start, stop = 0, len(targets)
-    while start < stop:
-        v = queue[start]
-        start += 1
-        if out[v] + 1 >= cutoff:
-            continue
-        for e in range(indptr[v], indptr[v + 1]):
-            if out[indices[e]] > out[v] + 1:
-                out[indices[e]] = out[v] + 1
-                queue[stop] = indices[e]
-                stop += 1
 
 
 @njit(cache=True, nogil=True)

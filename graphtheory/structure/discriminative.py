@@ -11,6 +11,7 @@ import scipy.sparse.linalg
 import torch
 from torch import Tensor
 
+_COUNT = 3  # directions of a class
 _SMALL = 64  # matrices up to this size get a full decomposition, larger ones Lanczos steps
 
 
@@ -19,17 +20,15 @@ def discriminative_nodes(
     label: Tensor,
     *,
     moment: Literal["uncentered", "covariance"] = "uncentered",
-    num_directions: int = 3,
-    angle: float = math.pi / 4,
 ) -> Tensor:
     r"""Nodes whose feature points, within their class's main directions, along the class's mean.
 
     .. math::
         z_n = V_c^\top x_n, \qquad
-        \angle\Big(z_n,\ \frac{1}{|c|} \sum_{m \in c} z_m\Big) < \mathrm{angle}
+        \angle\Big(z_n,\ \frac{1}{|c|} \sum_{m \in c} z_m\Big) < \frac\pi4
 
-    V_c holds the top eigenvectors of a second-moment matrix of the features of class c. A node
-    whose representation is zero is not discriminative, nor is any node of a class whose mean
+    V_c holds the top three eigenvectors of a second-moment matrix of the features of class c. A
+    node whose representation is zero is not discriminative, nor is any node of a class whose mean
     representation is zero. A class with fewer nodes than directions uses one direction per node.
 
     Args:
@@ -37,15 +36,13 @@ def discriminative_nodes(
         label: Class of every node, int64 [N], 0 or more.
         moment: "uncentered" takes the eigenvectors of X^T X, "covariance" those of X^T X after the
             mean of the class is subtracted. Both represent the features as given.
-        num_directions: Number of eigenvectors, 1..d.
-        angle: Radians, in (0, pi].
 
     Returns:
         bool [N].
 
     Raises:
         TypeError: If `x` is not a floating tensor, or `label` is not int64.
-        ValueError: If shapes do not fit, features are not finite, or options are out of range.
+        ValueError: If shapes do not fit, features are not finite, or the moment is unknown.
 
     Source: section B.1.1, tables B.1 to B.4. The thesis names the covariance matrix; on Cora and
     Actor its printed shares are within 1 and 0.6 points, on average, of the form without centering,
@@ -53,20 +50,20 @@ def discriminative_nodes(
 
     Example:
         >>> x = torch.tensor([[1.0, 0.0], [1.0, 0.2], [0.0, 1.0]])
-        >>> discriminative_nodes(x, torch.tensor([0, 0, 0]), num_directions=2).tolist()
+        >>> discriminative_nodes(x, torch.tensor([0, 0, 0])).tolist()
         [True, True, False]
     """
-    _check(x, label, moment, num_directions, angle)
+    _check(x, label, moment)
     features, classes = _as_numpy(x), label.cpu().numpy()
     found = np.zeros(len(classes), dtype=bool)
     for c in np.unique(classes):
         nodes = np.flatnonzero(classes == c)
         own = features[nodes]
         mean = own.mean(0) if moment == "covariance" else np.zeros(own.shape[1])
-        z = own @ _directions(own, mean, num_directions)  # [nodes of the class, directions]
+        z = own @ _directions(own, mean)  # [nodes of the class, directions]
         middle = z.mean(0)
         length = np.linalg.norm(z, axis=1) * np.linalg.norm(middle)
-        found[nodes] = (z @ middle > math.cos(angle) * length) & (length > 0)
+        found[nodes] = (z @ middle > math.cos(math.pi / 4) * length) & (length > 0)
     return torch.from_numpy(found).to(label.device)
 
 
@@ -79,19 +76,19 @@ def _as_numpy(x: Tensor) -> np.ndarray | scipy.sparse.csr_array:
     return scipy.sparse.csr_array((values, (rows, columns)), shape=tuple(x.shape))
 
 
-def _directions(x: np.ndarray | scipy.sparse.csr_array, mean: np.ndarray, count: int) -> np.ndarray:
+def _directions(x: np.ndarray | scipy.sparse.csr_array, mean: np.ndarray) -> np.ndarray:
     """Top eigenvectors of the second moment of x - mean, as columns."""
     num_nodes, width = x.shape
-    if min(num_nodes, width) <= max(_SMALL, 2 * count):
+    if min(num_nodes, width) <= _SMALL:
         dense = x if isinstance(x, np.ndarray) else x.toarray()
-        return np.linalg.svd(dense - mean, full_matrices=False)[2][:count].T
+        return np.linalg.svd(dense - mean, full_matrices=False)[2][:_COUNT].T
     moment = scipy.sparse.linalg.LinearOperator(
         (width, width),
         matvec=lambda v: x.T @ (x @ v) - num_nodes * mean * (mean @ v),
         dtype=np.float64,
     )
     start = np.random.default_rng(0).standard_normal(width)
-    return scipy.sparse.linalg.eigsh(moment, k=count, v0=start)[1]
+    return scipy.sparse.linalg.eigsh(moment, k=_COUNT, v0=start)[1]
 
 
 class ClassBalance(NamedTuple):
@@ -136,7 +133,7 @@ def class_balance(label: Tensor) -> ClassBalance:
     return ClassBalance(float(mean), float((sizes - mean).abs().max()), bound)
 
 
-def _check(x: Tensor, label: Tensor, moment: str, num_directions: int, angle: float) -> None:
+def _check(x: Tensor, label: Tensor, moment: str) -> None:
     if not x.is_floating_point():
         raise TypeError(f"x: dtype {x.dtype}, expected floating features")
     if label.dtype != torch.int64:
@@ -151,7 +148,3 @@ def _check(x: Tensor, label: Tensor, moment: str, num_directions: int, angle: fl
         raise ValueError(f"label: smallest is {int(label.min())}, expected 0 or more")
     if moment not in ("uncentered", "covariance"):
         raise ValueError(f"moment: got {moment!r}, expected 'uncentered' or 'covariance'")
-    if not 1 <= num_directions <= x.size(1):
-        raise ValueError(f"num_directions: got {num_directions}, expected 1..{x.size(1)}")
-    if not 0 < angle <= math.pi:
-        raise ValueError(f"angle: got {angle}, expected radians in (0, pi]")

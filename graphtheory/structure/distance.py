@@ -100,13 +100,14 @@ class Reachability(NamedTuple):
 @kept_with_graph
 def reachability(graph: Neighborhood) -> Reachability:
     """Components of the graph (cached)."""
-    weak = _loops.weak_components(*rows_of(graph))
+    matrix, found = matrix_of(graph), scipy.sparse.csgraph.connected_components
     # by Tarjan's algorithm, which ends a component after those that its edges lead to
-    _, strong = scipy.sparse.csgraph.connected_components(_matrix_of(graph), connection="strong")
+    strong = found(matrix, connection="strong")[1]
+    weak = found(matrix, connection="weak")[1]
     return Reachability(strong, weak, np.argsort(strong, kind="stable"))
 
 
-def _matrix_of(graph: Neighborhood) -> scipy.sparse.csr_array:
+def matrix_of(graph: Neighborhood) -> scipy.sparse.csr_array:
     """An entry for each edge."""
     indptr, indices = rows_of(graph)
     entries = (np.ones(len(indices), np.int8), indices, indptr)
@@ -116,7 +117,7 @@ def _matrix_of(graph: Neighborhood) -> scipy.sparse.csr_array:
 @kept_with_graph
 def columns_of(graph: Neighborhood) -> Rows:
     """(indptr, indices) of the edges by source; those of `rows_of` where both are equal."""
-    rows, turned = rows_of(graph), _matrix_of(graph).tocsc()
+    rows, turned = rows_of(graph), matrix_of(graph).tocsc()
     parts = (turned.indptr, turned.indices)
     found = tuple(part.astype(rows[0].dtype, copy=False) for part in parts)
     return rows if all(map(np.array_equal, rows, found)) else found
@@ -279,30 +280,6 @@ def draw_from_ball(
         count.cumsum(0), drawn >> 8, graph.num_dst, distance=(drawn & 255).to(torch.uint8),
         validate=False,
     ).to(graph.device)  # fmt: skip
-
-
-def at_distance(graph: Neighborhood, z: int) -> Neighborhood:
-    """The distance-z neighborhood N_z(n): for every n, the nodes s with hops(s -> n) exactly z.
-
-    Rows without such nodes are empty; z = 0 is the node itself. Its `.distance` is z everywhere.
-
-    Args:
-        graph: A graph whose nodes both send and receive.
-        z: Hops, whatever the weights of edges, 0..254.
-
-    Raises:
-        TypeError: If `z` is not an integer.
-        ValueError: If `z` is out of range.
-
-    Source: section 3.4.2, above equation (3.5).
-
-    Example:
-        >>> path = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 2]]), num_nodes=3)
-        >>> at_distance(path, 2).edge_index().tolist()
-        [[0], [2]]
-    """
-    z = as_hops("z", z, 0, MAX_CUTOFF)
-    return hop_ball(graph, z, inner=z)[0]
 
 
 def shortest_path_edges(graph: Neighborhood, max_steps: int = 5) -> Tensor:

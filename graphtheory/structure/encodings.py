@@ -7,26 +7,24 @@ None of them reads edge weights. Laplacian eigenvectors and random walks come wi
 from __future__ import annotations
 
 from threading import Lock
-from typing import Literal
 
 import numpy as np
 import scipy.sparse
+import scipy.sparse.csgraph
 import torch
 from torch import Tensor
 
 from graphtheory.graph import Neighborhood
 from graphtheory.graph.memory import require_memory
-from graphtheory.structure import _bfs, _loops
-from graphtheory.structure._search import as_hops, for_chunks, num_nodes_of, rows_of
-from graphtheory.structure.distance import MAX_CUTOFF, UNREACHABLE
+from graphtheory.structure import _bfs
+from graphtheory.structure._search import Rows, as_hops, for_chunks, num_nodes_of, rows_of
+from graphtheory.structure.distance import MAX_CUTOFF, UNREACHABLE, matrix_of, reachability
 
 _ENTRIES = 2**22  # of probabilities that are kept at once
 
 
-def degree_encoding(
-    graph: Neighborhood, *, direction: Literal["in", "out"] = "in", log: bool = True
-) -> Tensor:
-    r"""Number of incoming or outgoing edges of each node, as a column to append to its features.
+def degree_encoding(graph: Neighborhood) -> Tensor:
+    r"""Log of the number of incoming edges of each node, as a column to append to its features.
 
     .. math:: e_n = \log(1 + \deg(n))
 
@@ -34,36 +32,22 @@ def degree_encoding(
 
     Args:
         graph: A graph whose nodes both send and receive.
-        direction: "in" counts edges into a node, "out" edges from it; both are the same in an
-            undirected graph.
-        log: Take log(1 + degree); otherwise the degree itself.
 
     Returns:
         float32 [N, 1].
-
-    Raises:
-        ValueError: If the direction is unknown.
 
     Source: degree encoding of section B.5.2.
 
     Example:
         >>> star = Neighborhood.from_edge_index(torch.tensor([[1, 2, 3], [0, 0, 0]]), num_nodes=4)
-        >>> degree_encoding(star, log=False).tolist()
+        >>> degree_encoding(star).expm1().round().tolist()
         [[3.0], [0.0], [0.0], [0.0]]
     """
     num_nodes_of(graph)
-    if direction not in ("in", "out"):
-        raise ValueError(f"direction: got {direction!r}, expected 'in' or 'out'")
-    degree = (graph if direction == "in" else graph.transpose()).degree().float()
-    return (degree.log1p() if log else degree)[:, None]
+    return graph.degree().float().log1p()[:, None]
 
 
-def centroids(
-    graph: Neighborhood,
-    *,
-    num_samples: int | None = None,
-    generator: torch.Generator | None = None,
-) -> Tensor:
+def centroids(graph: Neighborhood) -> Tensor:
     r"""The nodes with the smallest mean distance to the rest of their connected component.
 
     .. math:: \arg\min_{c} \sum_{n \in \mathrm{component}(c)} \mathrm{hops}(c, n)
@@ -73,16 +57,9 @@ def centroids(
 
     Args:
         graph: A graph whose nodes both send and receive.
-        num_samples: Number of random nodes to measure distances from instead of all nodes: an
-            estimate, for large graphs. A component without a sample is measured from its first
-            node.
-        generator: Source of randomness of the samples; required with `num_samples`.
 
     Returns:
         Node ids int64 [K], ascending.
-
-    Raises:
-        ValueError: If `num_samples` is out of range, or the generator for it is missing.
 
     Example:
         >>> path = Neighborhood.from_edge_index(torch.tensor([[0, 1, 2], [1, 2, 3]]), num_nodes=4)
@@ -90,33 +67,16 @@ def centroids(
         [1, 2]
     """
     num_nodes = num_nodes_of(graph)
-    rows = rows_of(_undirected(graph))
-    component = _loops.weak_components(*rows)
-    sources = np.arange(num_nodes)
-    if num_samples is not None:
-        if not 1 <= num_samples <= max(num_nodes, 1):
-            raise ValueError(f"num_samples: got {num_samples}, expected 1..{num_nodes} nodes")
-        if generator is None:
-            raise ValueError(
-                "generator: got None, expected a torch.Generator to draw num_samples with"
-            )
-        drawn = torch.randperm(num_nodes, generator=generator)[:num_samples].numpy()
-        missed = np.setdiff1d(component, component[drawn])  # a component's label is its first node
-        sources = np.union1d(drawn, missed)
-    farness = _farness(rows, sources)
+    edges, component = graph.edge_index(), reachability(graph).weak
+    both_ways = Neighborhood.from_edge_index(torch.cat([edges, edges.flip(0)], 1), num_nodes)
+    farness = _farness(rows_of(both_ways))
     least = np.full(num_nodes, np.iinfo(np.int64).max)
     np.minimum.at(least, component, farness)
     found = torch.from_numpy(np.flatnonzero(farness == least[component]))
     return found.to(graph.device)
 
 
-def centroid_distance(
-    graph: Neighborhood,
-    *,
-    cutoff: int = 20,
-    num_samples: int | None = None,
-    generator: torch.Generator | None = None,
-) -> Tensor:
+def centroid_distance(graph: Neighborhood, *, cutoff: int = 20) -> Tensor:
     """Hops from every node to the nearest centroid of its component, saturating at `cutoff`.
 
     Directions and weights are ignored as in `centroids`, so every node can reach a centroid.
@@ -124,15 +84,13 @@ def centroid_distance(
     Args:
         graph: A graph whose nodes both send and receive.
         cutoff: Hops, 1..254.
-        num_samples: As in `centroids`; None is exact.
-        generator: As in `centroids`.
 
     Returns:
         uint8 [N].
 
     Raises:
         TypeError: If the cutoff is not an integer.
-        ValueError: As in `centroids`, or if the cutoff is out of range.
+        ValueError: If the cutoff is out of range.
 
     Source: distance to the centroid of the whole graph, section B.5.2, which does not define it.
 
@@ -142,22 +100,18 @@ def centroid_distance(
         [1, 0, 1]
     """
     cutoff = as_hops("cutoff", cutoff, 1, MAX_CUTOFF)
-    targets = centroids(graph, num_samples=num_samples, generator=generator)
-    out = torch.full((graph.num_dst,), cutoff, dtype=torch.uint8)
-    _loops.nearest(*rows_of(_undirected(graph)), targets.cpu().numpy(), cutoff, out.numpy())
-    return out.to(graph.device)
-
-
-def _undirected(graph: Neighborhood) -> Neighborhood:
-    edges = graph.edge_index()
-    return Neighborhood.from_edge_index(
-        torch.cat([edges, edges.flip(0)], dim=1), num_nodes=graph.num_dst
+    targets = centroids(graph).cpu().numpy()
+    if len(targets) == 0:
+        return torch.zeros(0, dtype=torch.uint8, device=graph.device)
+    hops = scipy.sparse.csgraph.dijkstra(
+        matrix_of(graph), directed=False, indices=targets, unweighted=True, min_only=True
     )
+    return torch.from_numpy(hops).clamp(max=cutoff).to(graph.device, torch.uint8)
 
 
-def _farness(rows: tuple[np.ndarray, np.ndarray], sources: np.ndarray) -> np.ndarray:
-    total = np.zeros(len(rows[0]) - 1, np.int64)
-    lock = Lock()
+def _farness(rows: Rows) -> np.ndarray:
+    sources, lock = np.arange(len(rows[0]) - 1), Lock()
+    total = np.zeros(len(sources), np.int64)
 
     def work(start: int, stop: int) -> None:
         part = np.zeros_like(total)
@@ -243,7 +197,7 @@ def resistance_distance(graph: Neighborhood) -> Tensor:
         f"resistance_distance: {num_nodes} x {num_nodes} values", 32 * num_nodes**2,
         "take smaller graphs, or structure.shortest_path_distance",
     )  # fmt: skip
-    component = _loops.weak_components(*rows_of(graph))
+    component = reachability(graph).weak
     found = np.full((num_nodes, num_nodes), np.inf)
     source, target = graph.indices.cpu().numpy(), graph.targets().cpu().numpy()
     linked = np.zeros((num_nodes, num_nodes), bool)

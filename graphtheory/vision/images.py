@@ -40,14 +40,12 @@ class InWindow:
 
     Args:
         size: Rows and columns of a window, in patches.
-        shift: Rows and columns of the first windows.
     """
 
     size: int
-    shift: int = 0
 
     def __call__(self, x: Tensor, grid: Grid) -> Tensor:
-        return windows(grid, self.size, self.shift).on_nodes().edge_index()
+        return windows(grid, self.size).on_nodes().edge_index()
 
 
 @dataclass(frozen=True)

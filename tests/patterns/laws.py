@@ -17,7 +17,7 @@ from scipy.stats import chi2
 from torch import Tensor
 
 from graphtheory import Neighborhood, ops, patterns
-from graphtheory.patterns import Pattern
+from graphtheory.patterns import Compose, GraphSAGE, Pattern, Sample
 from graphtheory.structure import shortest_path_distance
 
 Kind = TypeVar("Kind")
@@ -115,11 +115,32 @@ def is_valid_and_leaves_its_input(pattern: Pattern, graph: Neighborhood) -> None
     assert torch.equal(torch.get_rng_state(), global_state), "drew from global state"
 
 
+def row_size(pattern: Pattern, base: Tensor) -> Tensor:
+    """Sources of each row of the result, int64 [dst], for a dense Bool; -1 where the draw decides.
+
+    Of a `Compose` known for one random pattern, followed at most by an `AddSelf` of nodes not
+    drawn.
+    """
+    if isinstance(pattern, (Sample, GraphSAGE)):
+        return pattern.mask(base).sum(1).clamp(max=pattern.n)
+    if not isinstance(pattern, Compose):
+        return torch.full((len(base),), -1) if pattern.is_random else pattern.mask(base).sum(1)
+    size = base.sum(1)
+    for part in pattern.patterns:
+        after = part.mask(base)
+        if part.is_random:
+            size = row_size(part, base)
+        else:
+            size = torch.where(size < 0, size, size + after.sum(1) - base.sum(1))
+        base = after
+    return size
+
+
 def equals_its_mask(pattern: Pattern, graph: Neighborhood) -> None:
     out, mask = pattern(graph), pattern.mask(dense(graph))
     assert torch.equal(dense(out), mask)
     assert out.num_edges == int(mask.sum()), "a pair twice"
-    assert torch.equal(pattern.row_size(dense(graph)), out.degree())
+    assert torch.equal(row_size(pattern, dense(graph)), out.degree())
 
 
 def draws_from_its_mask(pattern: Pattern, graph: Neighborhood) -> None:
@@ -127,7 +148,7 @@ def draws_from_its_mask(pattern: Pattern, graph: Neighborhood) -> None:
     for _ in range(3):
         out = pattern(graph, generator=drawn)
         assert not (dense(out) & ~mask).any(), "drew outside the mask"
-        size = pattern.row_size(dense(graph))  # -1 where the draw decides
+        size = row_size(pattern, dense(graph))  # -1 where the draw decides
         assert torch.equal(torch.where(size < 0, size, out.degree()), size)
         assert len(set(map(tuple, out.edge_index().t().tolist()))) == out.num_edges, "a pair twice"
 
@@ -147,7 +168,7 @@ def draws_uniformly(pattern: Pattern, graph: Neighborhood, draws: int = 400) -> 
     row's sum of squared errors over that factor is chi-square with m - 1 degrees of freedom.
     """
     base = dense(graph)
-    mask, size, drawn = pattern.mask(base), pattern.row_size(base), source(7)
+    mask, size, drawn = pattern.mask(base), row_size(pattern, base), source(7)
     count = torch.zeros(mask.shape)
     for _ in range(draws):
         count += dense(pattern(graph, generator=drawn))

@@ -15,7 +15,7 @@ from graphtheory.patterns import (
     SymmetricNormalize,
     UniformNodes,
 )
-from tests.patterns.laws import GRAPHS, dense, pairs, source
+from tests.patterns.laws import GRAPHS, dense, pairs, row_size, source
 
 PATH = GRAPHS["path"]
 
@@ -45,9 +45,9 @@ def test_one_generator_feeds_every_part_and_one_random_part_makes_it_random() ->
 def test_row_sizes_of_a_sample_and_of_what_the_draw_decides() -> None:
     s_nt = Compose(KHop(2), Sample(2), AddSelf())
     # Rows of the directed path see 0, 1, 2, 2, 2, 2 nodes within 2 hops.
-    assert s_nt.row_size(dense(PATH)).tolist() == [1, 2, 3, 3, 3, 3]
+    assert row_size(s_nt, dense(PATH)).tolist() == [1, 2, 3, 3, 3, 3]
     loops_after = Compose(KHop(1), UniformNodes(), AddSelf())
-    assert loops_after.row_size(dense(PATH)).tolist() == [-1] * 6
+    assert row_size(loops_after, dense(PATH)).tolist() == [-1] * 6
 
 
 def test_what_is_no_pattern_is_refused() -> None:

@@ -2,9 +2,8 @@ from typing import Any
 
 import pytest
 import torch
-from torch_geometric.data import HeteroData
+from torch_geometric.data import Data, HeteroData
 
-from graphtheory.graph.interop import to_data
 from graphtheory.patterns import (
     LADIES,
     AddSelf,
@@ -79,7 +78,7 @@ def test_graphs_without_edges_or_nodes_and_graphs_of_pyg() -> None:
             found = effective_adjacency(FastGCN(), GRAPHS[name], draws=draws)
             assert found.neighborhood.num_edges == 0
             assert found.neighborhood.num_dst == GRAPHS[name].num_dst
-    data = to_data(NB)
+    data = Data(edge_index=NB.edge_index(), edge_weight=NB.weight, num_nodes=NB.num_dst)
     found = effective_adjacency(DegreeGroups(p_star=0.3), data)
     torch.testing.assert_close(found.neighborhood.to_dense(), 0.3 * NB.to_dense())
     gcn = Compose(AddSelf(), SymmetricNormalize(), DegreeGroups(p_star=0.3))

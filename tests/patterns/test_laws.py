@@ -69,7 +69,9 @@ ANY_GRAPH = [p for p in MORE if not (isinstance(p, DegreeGroups) and p.groups !=
 ALL = [*(kind() for kind in kinds_of(Pattern)), *ANY_GRAPH]
 FIXED = [p for p in ALL if not p.is_random]
 RANDOM = [p for p in ALL if p.is_random]
-NAMELESS = [p for p in FIXED if not p.by_position]
+# A new pattern to which the ids of nodes matter needs its name here.
+BY_POSITION = Window | VirtualNode
+NAMELESS = [p for p in FIXED if not isinstance(p, BY_POSITION)]
 # A new pattern whose result has distances needs its name here, or nothing checks them.
 BY_DISTANCE = KHop | AtDistance | DilatedHops
 CARRYING = [

@@ -15,7 +15,6 @@ from graphtheory.graph import memory
 from graphtheory.structure import (
     UNREACHABLE,
     _search,
-    at_distance,
     hop_ball,
     shortest_path_distance,
     shortest_path_edges,
@@ -225,8 +224,6 @@ def test_rings_are_slices_of_the_table(radius, inner):
     assert torch.equal(ring.edge_index(), torch.stack([sources, targets]))
     assert torch.equal(distance, table[targets, sources])
     assert torch.equal(ring.distance, distance)
-    if radius == inner:
-        assert torch.equal(at_distance(graph, radius).indices, ring.indices)
 
 
 @pytest.mark.parametrize("inner", [0, 2])

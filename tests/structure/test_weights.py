@@ -136,17 +136,12 @@ def after(transform: Callable[[Data], Data], name: str) -> Callable[[Data], obje
 S, T = structure, transforms
 UNWEIGHTED: dict[str, tuple[Callable[[Data], object], Callable[[Data], np.ndarray]]] = {
     "degree_encoding": (
-        from_graph(lambda g: S.degree_encoding(g, log=False)[:, 0]), lambda d: counted(d).sum(0)
-    ),
-    "degree_encoding, out": (
-        from_graph(lambda g: S.degree_encoding(g, direction="out")[:, 0]),
-        lambda d: np.log1p(counted(d).sum(1)),
+        from_graph(lambda g: S.degree_encoding(g)[:, 0]), lambda d: np.log1p(counted(d).sum(0))
     ),
     "shortest_path_distance": (from_graph(S.shortest_path_distance), hops),
     "hop_ball": (
         from_graph(lambda g: S.hop_ball(g, 2)[0].to_dense()), lambda d: hops(d) <= 2
     ),
-    "at_distance": (from_graph(lambda g: S.at_distance(g, 2).to_dense()), lambda d: hops(d) == 2),
     "shortest_path_edges": (
         from_graph(lambda g: (S.shortest_path_edges(g, 5) >= 0).sum(2)),
         lambda d: np.where(hops(d) < FAR, hops(d), 0),
@@ -176,9 +171,6 @@ UNWEIGHTED: dict[str, tuple[Callable[[Data], object], Callable[[Data], np.ndarra
     "AddCentroidDistance": (
         after(T.AddCentroidDistance(), "centroid_distance"),
         lambda d: hops(d, both=True)[:, centers(d)].min(1)[:, None],
-    ),
-    "AddShortestPathDistance": (
-        after(T.AddShortestPathDistance(), "spd_distance"), lambda d: hops(d).ravel()
     ),
     "distance=": (lambda d: in_set(distance=1)(d).distance, lambda d: hops(d).ravel()),
     "resistance=": (

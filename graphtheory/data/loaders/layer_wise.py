@@ -14,7 +14,6 @@ from torch_geometric.sampler import BaseSampler, SamplerOutput
 from graphtheory.data.loaders.seeds import Order, check_numbers, seeds_of
 from graphtheory.data.loaders.sets import check_layers
 from graphtheory.data.loaders.source import source_of
-from graphtheory.data.transforms import SPD
 from graphtheory.graph import Neighborhood
 from graphtheory.graph.csr import distinct_ids
 from graphtheory.patterns import Compose, Pattern, on_rows
@@ -63,7 +62,7 @@ class LayerWiseLoader(NodeLoader):
         TypeError: Other data, no pattern, or `transform_sampler_output`, which could change edges
             that have their weights.
         ValueError: A pattern that adds edges, fewer than one layer, or an attribute that cannot be
-            cut, distances of pairs among them.
+            cut.
 
     Source: Zou et al. (2019), algorithm 1, for the samplers here.
 
@@ -95,8 +94,6 @@ class LayerWiseLoader(NodeLoader):
         check_layers(pattern, num_layers)
         if options.get("transform_sampler_output") is not None:
             raise TypeError("transform_sampler_output: edges have weights here, expected None")
-        if pairs := [name for name in SPD if name in data]:
-            raise ValueError(f"{pairs[0]}: holds pairs of nodes; compute them in `transform`")
         self._then = options.pop("transform", None)
         graph = source_of(data, None).graph
         seeds, input_id = seeds_of(input_nodes, graph.num_dst, repeated=True)

@@ -77,10 +77,9 @@ class SeedLoader(DataLoader[Data]):
     `loss_weight`: that is the mean over all seeds of the step. One process has 1.
 
     Attributes of edges stay behind, but for `edge_weight`, which patterns read. Numbers and strings
-    are in every batch. `AddShortestPathDistance` comes out as the pairs of which both nodes are in
-    the batch, at their distance in the whole graph; any other attribute that may speak of pairs is
-    refused. What is refused is told by name and shape: node ids *in* an attribute with a row for
-    each node stay those of the whole graph, which `n_id` translates.
+    are in every batch. An attribute that may speak of pairs is refused, which its name and shape
+    tell: node ids *in* an attribute with a row for each node stay those of the whole graph, which
+    `n_id` translates.
 
     A batch is a function of (seed, epoch, place in the epoch): the same bits for any number of
     workers, whichever makes it, and for a run that begins at a later epoch. Every iteration is an

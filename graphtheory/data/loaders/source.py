@@ -13,7 +13,6 @@ from torch_geometric.data import Data, FeatureStore, GraphStore, HeteroData
 from torch_geometric.data.graph_store import EdgeLayout
 from torch_geometric.index import ptr2index
 
-from graphtheory.data.transforms import SPD, pair_neighborhood
 from graphtheory.graph import Neighborhood, neighborhood_from
 from graphtheory.graph.csr import check_rows, take_rows
 from graphtheory.patterns.base import places_among
@@ -116,9 +115,8 @@ class OfData(NodeSource):
             raise ValueError("data: has neither edge_index nor adj_t, expected a graph")
         self.graph, self.node, self.whole = neighborhood_from(data), {}, {}
         names = data.keys() if attributes is None else attributes
-        self.pairs = pair_neighborhood(data) if any(name in SPD for name in names) else None
         for name in names:
-            if name not in SPD and name not in STRUCTURE:
+            if name not in STRUCTURE:
                 self._take(name, data[name], asked=attributes is not None)
 
     def _take(self, name: str, value: Any, *, asked: bool) -> None:
@@ -133,12 +131,7 @@ class OfData(NodeSource):
             )
 
     def of_nodes(self, nodes: Tensor) -> dict[str, Any]:
-        found = self.whole | {name: take_rows(value, nodes) for name, value in self.node.items()}
-        if self.pairs is None:
-            return found
-        here = induced(self.pairs, nodes)
-        pairs = (here.edge_index(), here.distance, torch.arange(len(nodes)), here.num_edges)
-        return found | dict(zip(SPD, pairs, strict=True))
+        return self.whole | {name: take_rows(value, nodes) for name, value in self.node.items()}
 
 
 def induced(graph: Neighborhood, nodes: Tensor) -> Neighborhood:

@@ -36,9 +36,9 @@ from graphtheory.vision.integrations.hf_layers import (
 from graphtheory.vision.integrations.nearest import SWIN_MASKED, nearest_attention
 from graphtheory.vision.integrations.token_hooks import ReductionHooks, SemanticHooks
 from graphtheory.vision.integrations.token_layers import guard, put_on, require_free, take_off
-from graphtheory.vision.integrations.token_rules import Reduce, Semantic, What, as_rule
+from graphtheory.vision.integrations.token_rules import Reduce, What, as_rule
 
-__all__ = ["Applied", "What", "apply", "from_pretrained", "topk_attention_forward", "undo"]
+__all__ = ["What", "apply", "from_pretrained", "topk_attention_forward", "undo"]
 
 NEAREST = "_nearest_attention"  # attribute of a model: its `TopK` and what was there before
 _CHOSEN = "_attn_implementation_internal"  # of a config
@@ -52,24 +52,7 @@ _DTYPE = ("dtype", "torch_dtype")
 _UNSUPPORTED = ("head_mask", "position_bias", "s_aux", "softcap", "cache")
 
 
-@dataclass(frozen=True)
-class Applied:
-    """What `apply` did to a model; `print` shows it.
-
-    Attributes:
-        what: The pattern of attention, or the rule that reduces tokens.
-        parts: Class of each submodel with its own config, and its attention before.
-    """
-
-    what: TopK | Reduce | Semantic
-    parts: tuple[tuple[str, str], ...]
-
-    def __str__(self) -> str:
-        kind = "attention" if isinstance(self.what, TopK) else "tokens"
-        return "\n".join([f"{kind}: {self.what}", *(f"{n}: was {old}" for n, old in self.parts)])
-
-
-def apply(model: nn.Module, what: What) -> Applied:
+def apply(model: nn.Module, what: What) -> list[str]:
     """Patch a model of `transformers` in place: k-NN attention or token reduction.
 
     The model keeps its class, weights and mode. Dropout draws other random numbers. Attention
@@ -100,7 +83,8 @@ def apply(model: nn.Module, what: What) -> Applied:
             outputs.
 
     Returns:
-        What was changed; `undo` restores the model.
+        Classes of the model and its submodels, one for each config whose attention was changed; an
+        empty list for token reduction. `undo` restores the model.
 
     Raises:
         TypeError: If `model` is not of `transformers`, or `what` is none of the above.
@@ -111,9 +95,8 @@ def apply(model: nn.Module, what: What) -> Applied:
     Example:
         >>> from transformers import ViTConfig, ViTModel  # doctest: +SKIP
         >>> model = ViTModel(ViTConfig())  # doctest: +SKIP
-        >>> print(apply(model, TopK(0.5)))  # doctest: +SKIP
-        attention: TopK(k=0.5)
-        ViTModel: was sdpa
+        >>> apply(model, TopK(0.5))  # doctest: +SKIP
+        ['ViTModel']
         >>> undo(model)  # doctest: +SKIP
     """
     if not isinstance(model, PreTrainedModel):
@@ -130,7 +113,7 @@ def apply(model: nn.Module, what: What) -> Applied:
         made = SemanticHooks(HFLayers(model), rule)
     token_hooks.install(model, made)
     _save_with_rules(model)
-    return Applied(rule, ((type(model).__name__, model.config._attn_implementation),))
+    return []
 
 
 @dataclass(frozen=True)
@@ -265,7 +248,7 @@ def _tensors(folder: str | os.PathLike[str], where: dict[str, Any]) -> set[str] 
     return None
 
 
-def _apply_topk(model: PreTrainedModel, pattern: TopK) -> Applied:
+def _apply_topk(model: PreTrainedModel, pattern: TopK) -> list[str]:
     parts: dict[int, Any] = {}  # the model and its submodels that have another config
     for part in model.modules():
         if isinstance(part, PreTrainedModel):
@@ -290,7 +273,7 @@ def _apply_topk(model: PreTrainedModel, pattern: TopK) -> Applied:
         put_on(layer, partial(attend_windows, pattern=pattern))
     guard(model, swin2_attention(model))
     _save_with_rules(model)
-    return Applied(pattern, tuple((type(p).__name__, before[i][1]) for i, p in parts.items()))
+    return [type(part).__name__ for part in parts.values()]
 
 
 def _name(pattern: TopK) -> str:

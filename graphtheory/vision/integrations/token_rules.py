@@ -17,7 +17,6 @@ from graphtheory.vision.nn import (
     MaxPool,
     Merge,
     MultiScale,
-    OverlapPool,
 )
 from graphtheory.vision.nn.reduce import Attended, Random, Reducer
 
@@ -149,16 +148,15 @@ def as_rule(what: What) -> TopK | Reduce | Semantic:
 _RULES = {r.__name__: r for r in (TopK, Reduce, Semantic, Keep, Fuse, Merge, Attended, Random)}
 
 
-def _of_windows(pool: MaskPool) -> dict[str, Any]:
-    return {"side": pool.side, "dim": pool.depthwise.in_channels, "eps": pool.norm.eps}
-
-
 # Arguments of the constructors of centers.
 _CENTERS: dict[type, Callable[[Any], dict[str, Any]]] = {
     AveragePool: lambda pool: {"side": pool.side},
     MaxPool: lambda pool: {"side": pool.side},
-    MaskPool: _of_windows,
-    OverlapPool: _of_windows,
+    MaskPool: lambda pool: {
+        "side": pool.side,
+        "dim": pool.depthwise.in_channels,
+        "eps": pool.norm.eps,
+    },
     MultiScale: lambda pool: {"parts": [encoded(part) for part in pool.parts]},
     LearnedCenters: lambda pool: {"tokens": pool.tokens, "dim": pool.table.size(1)},
 }

@@ -1,7 +1,7 @@
 """Hugging Face transformers: convert its models to ours, or patch them in place.
 
-`apply`, `undo`, `from_pretrained` and `Applied` come from `hf_apply`, which alone requires
-transformers to be installed.
+`apply`, `undo` and `from_pretrained` come from `hf_apply`, which alone requires transformers to be
+installed.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from graphtheory.vision.models.vit import ClassToken, DistilledToken, MeanToken,
 from graphtheory.vision.nn.patch import PositionEmbedding
 from graphtheory.vision.nn.positions import LearnedPositions
 
-__all__ = ["Reduce", "Semantic", "from_huggingface", "load_huggingface", "trace"]
+__all__ = ["Reduce", "Semantic", "from_huggingface", "trace"]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in ("Applied", "apply", "from_pretrained", "undo"):
+    if name not in ("apply", "from_pretrained", "undo"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from graphtheory.vision.integrations import hf_apply
 
@@ -84,21 +84,13 @@ def from_huggingface(model: Any) -> ViT | Swin | GPT:
     if isinstance(ours, GPT) and isinstance(ours.head, nn.Linear) and config.tie_word_embeddings:
         assert isinstance(ours.embed, nn.Embedding)
         ours.head.weight = ours.embed.weight
-    load_huggingface(ours, state)
+    _load(ours, state)
     ours.train(model.training)
     return ours
 
 
-def load_huggingface(model: ViT | Swin | GPT, state: Mapping[str, Tensor]) -> None:
-    """Load a state dict of `transformers`, of a model or of a checkpoint on disk.
-
-    Args:
-        model: A network of the same shape.
-        state: The state dict.
-
-    Raises:
-        ValueError: If names are missing or unexpected, or shapes differ; all are listed.
-    """
+def _load(model: ViT | Swin | GPT, state: Mapping[str, Tensor]) -> None:
+    """Load a state dict of `transformers` into a network of the same shape."""
     if isinstance(model, GPT):
         turned = {n: t.t() if re.fullmatch(_CONV1D, n) else t for n, t in state.items()}
         return load_renamed(model, turned, named_rules("GPT-2"))

@@ -17,7 +17,7 @@ from graphtheory.vision.integrations.weights import (
 )
 from graphtheory.vision.models import ViG
 from graphtheory.vision.nn import GraphBlock, Grapher, MaxRelative
-from graphtheory.vision.nn.grapher import GraphStage, resized_similarity
+from graphtheory.vision.nn.grapher import GraphStage, position_similarity
 
 _ROUNDING = 1e-3  # between two tables of places, of which one may have been in half precision
 
@@ -30,17 +30,16 @@ def load_vig(model: ViG, state: Mapping[str, Tensor]) -> None:
     of the models.
 
     Args:
-        model: `models.vig_tiny()`, `vig_small()` or `vig_base()`;
-            ``models.pyramid_vig_tiny(resized_places=True)`` or its kin. With max-relative messages
-            and as many classes as the state has.
+        model: `models.vig_tiny()`, `vig_small()` or `vig_base()`; `models.pyramid_vig_tiny()` or
+            its kin. With max-relative messages and as many classes as the state has.
         state: Of "vig_ti_224_gelu", "pvig_ti_224_gelu" and their kin, as
             ``torch.load(file, weights_only=True)`` gives it.
 
     Raises:
         TypeError: If the model is no ViG, or the state no state dict.
         ValueError: If names are missing or left over, shapes differ, or tables of places do; the
-            message lists the first ones. If the model has other messages, or places of sources that
-            are not resized. The model is not changed then.
+            message lists the first ones. If the model has other messages. The model is not changed
+            then.
 
     Source:
         Names of huawei-noah/Efficient-AI-Backbones, vig_pytorch.
@@ -50,8 +49,9 @@ def load_vig(model: ViG, state: Mapping[str, Tensor]) -> None:
     refuse_foreign(state)
     names, places = _published(model)
     for part in model.modules():
-        if isinstance(part, Grapher):
-            _check(part)
+        if isinstance(part, Grapher) and not isinstance(part.message, MaxRelative):
+            given = type(part.message).__name__
+            raise ValueError(f"model: its messages are {given}, expected MaxRelative as published")
     rules = named_rules("part of ViG")
     parts = [nested(rf"backbone\.{i}\.", f"{name}.", rules) for i, name in enumerate(names)]
     learned = {name: _on_nodes(name, t) for name, t in state.items() if name not in places}
@@ -64,7 +64,7 @@ def load_vig(model: ViG, state: Mapping[str, Tensor]) -> None:
 
 def _fits(table: Tensor, grapher: Grapher, grid: Grid) -> bool:
     """Whether a published table of distances has the similarities of the model."""
-    own = -resized_similarity(grid, grapher.reduce, grapher.message.dim, table.device)[None]
+    own = -position_similarity(grid, grapher.reduce, grapher.message.dim, table.device)[None]
     same_shape = table.shape == own.shape
     return same_shape and torch.allclose(table.float(), own, rtol=0, atol=_ROUNDING)
 
@@ -85,18 +85,6 @@ def _published(model: ViG) -> tuple[list[str], dict[str, tuple[Grapher, Grid]]]:
                 places[f"backbone.{len(names)}.0.relative_pos"] = (block.grapher, grid)
             names.append(f"stages.{s}.blocks.{b}")
     return names, places
-
-
-def _check(grapher: Grapher) -> None:
-    """That it computes what the published one of the same shapes does."""
-    if not isinstance(grapher.message, MaxRelative):
-        given = type(grapher.message).__name__
-        raise ValueError(f"model: its messages are {given}, expected MaxRelative as published")
-    if grapher.with_place and grapher.reduce > 1 and not grapher.resized_places:
-        raise ValueError(
-            "model: other places of sources than published, expected a pyramid_vig(..., "
-            "resized_places=True)"
-        )
 
 
 def _on_nodes(name: str, tensor: Tensor) -> Tensor:

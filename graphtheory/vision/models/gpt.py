@@ -29,7 +29,7 @@ class GPT(nn.Module):
         position: Makes vectors [n, dim] of places, such as `LearnedPositions`.
         blocks: First to last.
         head: Takes the last vectors [n, dim].
-        norm: Of the last vectors; default a `LayerNorm`.
+        norm: Of the last vectors.
 
     Shapes:
         inputs [B, T] ids, or [B, T, channels] features; mask bool or 0 and 1 [B, T], true for
@@ -54,13 +54,12 @@ class GPT(nn.Module):
 
     def __init__(
         self, embed: nn.Module, position: nn.Module, blocks: Sequence[Block], head: nn.Module,
-        *, norm: nn.Module | None = None,
+        *, norm: nn.Module,
     ) -> None:  # fmt: skip
         super().__init__()
         self.embed, self.position, self.head = embed, position, head
         self.blocks = nn.ModuleList(blocks)
-        dim = blocks[0].attention.dim if blocks else 0
-        self.norm = nn.LayerNorm(dim) if norm is None else norm
+        self.norm = norm
         self.reset_parameters()
 
     @torch.no_grad()
@@ -95,28 +94,6 @@ class GPT(nn.Module):
         if kept is not None:
             out = out.new_zeros(batch * tokens, out.size(1)).index_copy(0, kept, out)
         return out.view(batch, tokens, -1)
-
-    @torch.no_grad()
-    def generate(self, ids: Tensor, steps: int, mask: Tensor | None = None) -> Tensor:
-        """The ids [B, steps] of the most probable next tokens, each after all that came before.
-
-        Every step computes the whole sequence again. The mode of the model is kept: call `eval()`
-        before, if attention has a dropout. The mask is as in `forward`.
-
-        Raises:
-            ValueError: If the number of steps is below 0.
-        """
-        if steps < 0:
-            raise ValueError(f"steps: got {steps}, expected 0 or more")
-        mask = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask.bool()
-        order, first = torch.arange(1, steps + ids.size(1) + 1, device=ids.device), ids.size(1)
-        for _ in range(steps):
-            whole = None if bool(mask.all()) else mask
-            last = (mask * order[: ids.size(1)]).argmax(1)
-            logits = self(ids, whole)[torch.arange(len(ids), device=ids.device), last]
-            ids = torch.cat([ids, logits.argmax(1, keepdim=True)], 1)
-            mask = torch.cat([mask, mask.new_ones(len(mask), 1)], 1)
-        return ids[:, first:]
 
     def attention_maps(self, inputs: Tensor, mask: Tensor | None = None) -> list[AttentionMap]:
         """Who attended to whom in each layer, and with which weights [E, heads]; no dropout.

@@ -6,24 +6,22 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-import torch
 from torch import Generator, Tensor, nn
 
-from graphtheory.graph import Grid, Neighborhood
+from graphtheory.graph import Grid
 from graphtheory.nn import Block
 from graphtheory.vision.models.vit import (
-    ClassToken,
     ImageModel,
     MeanToken,
     depth_rates,
     patch_tokens,
     prenorm_block,
 )
-from graphtheory.vision.nn import Centers, MaskPool, NoPosition, RelativePosition, SemanticTokens
+from graphtheory.vision.nn import Centers, MaskPool, SemanticTokens
 from graphtheory.vision.nn.centers import centers_of
 from graphtheory.vision.nn.init import draw_parameter, init_transformer
 from graphtheory.vision.nn.patch import PatchTokens
-from graphtheory.vision.nn.token_sets import token_bipartite, token_cliques, token_windows
+from graphtheory.vision.nn.token_sets import token_bipartite, token_cliques
 
 
 class STViT(ImageModel):
@@ -39,8 +37,6 @@ class STViT(ImageModel):
         semantic: Makes semantic tokens of the patches.
         blocks: Blocks on the semantic tokens.
         head: Takes the normalized semantic tokens [B, M, dim].
-        position: Tells semantic tokens their places.
-        eps: Of the last norm.
 
     Shapes:
         images [B, C, H, W] of any size that the patch divides -> what `head` gives.
@@ -51,6 +47,7 @@ class STViT(ImageModel):
         code for Swin, for their code for DeiT was never released.
 
     Example:
+        >>> import torch
         >>> model = stvit_nano(out_channels=10)
         >>> model(torch.randn(2, 3, 32, 32)).shape
         torch.Size([2, 10])
@@ -63,23 +60,18 @@ class STViT(ImageModel):
         semantic: SemanticTokens,
         blocks: Sequence[Block],
         head: nn.Module,
-        *,
-        position: NoPosition | None = None,
-        eps: float = 1e-6,
     ) -> None:
         super().__init__()
         dim = embed.patch.dim
         self.embed, self.base, self.semantic = embed, nn.ModuleList(base), semantic
-        self.position = NoPosition(semantic.centers, dim) if position is None else position
-        self.blocks, self.norm, self.head = nn.ModuleList(blocks), nn.LayerNorm(dim, eps), head
+        self.blocks, self.norm, self.head = nn.ModuleList(blocks), nn.LayerNorm(dim, 1e-6), head
         self.reset_parameters()
 
     def reset_parameters(self, generator: Generator | None = None) -> None:
-        """Draw the weights anew; positions relative to each other begin at 0."""
+        """Draw the weights anew."""
         init_transformer(self, generator)
         draw_parameter(self.embed.position.table, generator)
         self.semantic.reset_parameters(generator)
-        self.position.reset_parameters(generator)
 
     def patches(self, images: Tensor, *, generator: Generator | None = None) -> tuple[Tensor, Grid]:
         """The patches [B * N, dim] that the semantic tokens attend to, and their grid."""
@@ -98,10 +90,9 @@ class STViT(ImageModel):
             for sources in (grid.size, tokens + grid.size)
         )
         x = self.semantic(x, grid, of_patches, of_both, generator=generator)
-        x, options = self.position(x, count), {"images": count, "generator": generator}
-        neighborhood, relation = self._among_tokens(count, x.device)
+        neighborhood = token_cliques(count, tokens, x.device)
         for block in self.blocks:
-            x = block(x, neighborhood, relation=relation, **options)
+            x = block(x, neighborhood, images=count, generator=generator)
         return self.norm(x).view(count, tokens, -1)
 
     def assignment(self, images: Tensor) -> Tensor:
@@ -113,14 +104,6 @@ class STViT(ImageModel):
         found = self.attention_maps(images)[len(self.base) + layers - 1].weights
         weights = found.view(len(images), tokens, -1, found.size(1)).permute(0, 3, 1, 2)
         return weights[..., tokens:] if layers > 1 else weights
-
-    def _among_tokens(self, count: int, device: torch.device) -> tuple[Neighborhood, Tensor | None]:
-        """The sets of semantic tokens and, if they know it, where they lie to each other."""
-        if not isinstance(self.position, RelativePosition):
-            return token_cliques(count, self.semantic.centers.tokens, device), None
-        side = self.position.side
-        whole = token_windows(Grid(count, side, side), side, 0, device)  # in the order of nodes
-        return whole.neighborhood, whole.relative
 
 
 def stvit(
@@ -135,8 +118,6 @@ def stvit(
     image_size: int = 224,
     patch_size: int = 16,
     in_channels: int = 3,
-    readout: type[ClassToken] = MeanToken,
-    position: type[NoPosition] = NoPosition,
     with_global: bool = True,
     drop_path: float = 0.0,
     **block: Any,
@@ -145,33 +126,26 @@ def stvit(
 
     The first `base` blocks are on the patches, in the next `semantic` ones semantic tokens attend
     to the patches, the others are on semantic tokens. `tokens` is M, how many an image has, a
-    square number; or what makes their centers, the default being `MaskPool`. `position` is their
-    kind of positions: `NoPosition`, `LearnedPosition`, `ConditionalPosition`,
-    `RelativePosition`. `with_global` is that of `SemanticTokens`; the readout has no token of its
-    own. All other arguments as in `vit`.
+    square number; or what makes their centers, the default being `MaskPool`. `with_global` is
+    that of `SemanticTokens`. All other arguments as in `vit`.
 
     Raises:
-        ValueError: If the patch does not divide the image, tokens are no square, blocks leave none
-            of `depth` for semantic tokens, or a readout needs a class token.
+        ValueError: If the patch does not divide the image, tokens are no square, or blocks leave
+            none of `depth` for semantic tokens.
     """
-    if readout.prefix:
-        raise ValueError(f"readout: got {readout.__name__}, expected one without a class token")
     if not 0 <= base <= depth - semantic:
         raise ValueError(f"base: got {base}, expected 0..{depth - semantic}, depth less semantic")
     centers = centers_of(tokens, partial(MaskPool, dim=dim))
-    places, rates = position(centers, dim), depth_rates(drop_path, depth)
     first = base + semantic
-    layers = [prenorm_block(dim, heads, drop_path=p, **block) for p in rates[base:first]]
+    blocks = [
+        prenorm_block(dim, heads, drop_path=p, **block) for p in depth_rates(drop_path, depth)
+    ]
     return STViT(
         patch_tokens(dim, image_size, patch_size, in_channels),
-        [prenorm_block(dim, heads, drop_path=p, **block) for p in rates[:base]],
-        SemanticTokens(centers, layers, with_global=with_global),
-        [
-            prenorm_block(dim, heads, drop_path=p, bias=places.bias(heads), **block)
-            for p in rates[first:]
-        ],
-        readout.linear(dim, out_channels),
-        position=places,
+        blocks[:base],
+        SemanticTokens(centers, blocks[base:first], with_global=with_global),
+        blocks[first:],
+        MeanToken.linear(dim, out_channels),
     )
 
 
@@ -181,15 +155,6 @@ stvit_deit_small = partial(stvit, 384, 12, 6, drop_path=0.1)
 """STViT-DeiT-S/16 for 224 pixels: width 384, 4 + 2 + 6 blocks of 6 heads, 16 tokens."""
 stvit_deit_base = partial(stvit, 768, 12, 12, drop_path=0.1)
 """STViT-DeiT-B/16 for 224 pixels: width 768, 4 + 2 + 6 blocks of 12 heads, 16 tokens."""
-stvit_lvvit_small = partial(
-    stvit, 384, 16, 6, base=5, tokens=36, mlp_ratio=3.0, drop_path=0.1
-)  # fmt: skip
-"""Blocks as in LV-ViT-S: width 384, 5 + 2 + 9 of 6 heads, MLPs of 3 times the width, 36 tokens.
-
-Its convolutions before the patches and its training by labels of tokens are not here. By
-`count_macs` that is 2.36, 2.58 and 3.47 G with 36, 49 and 100 tokens. The convolutions are
-1.29 G more than patches, which makes 3.66, 3.87 and 4.76 G for the 3.69, 3.91 and 4.62 G of the
-paper's supplement, table 3; what its 100 tokens leave out is not known."""
 _small = partial(stvit, image_size=32, patch_size=4)
 stvit_pico = partial(_small, 64, 4, 2, base=1)
 """`vit_pico` with 16 semantic tokens: 1 + 2 + 1 blocks."""

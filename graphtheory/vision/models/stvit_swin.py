@@ -65,17 +65,11 @@ class StagedSwin(HierarchicalViT):
     """
 
     def __init__(
-        self,
-        stem: nn.Module,
-        stages: Sequence[nn.Module],
-        dim: int,
-        head: nn.Module,
-        *,
-        eps: float = 1e-5,
+        self, stem: nn.Module, stages: Sequence[nn.Module], dim: int, head: nn.Module
     ) -> None:
         super().__init__()
         self.stem, self.stages = stem, nn.ModuleList(stages)
-        self.norm, self.head = nn.LayerNorm(dim, eps), head
+        self.norm, self.head = nn.LayerNorm(dim), head
         self.reset_parameters()
 
     def embed(self, images: Tensor) -> tuple[Tensor, Grid]:
@@ -140,7 +134,6 @@ def stvit_swin(
     window: int = 7,
     side: int = 3,
     tokens: int | None = None,
-    shortcut: bool = True,
     stem: nn.Module | None = None,
     in_channels: int = 3,
     drop_path: float = 0.2,
@@ -157,7 +150,6 @@ def stvit_swin(
         window: Rows and columns of a window, in patches.
         side: Rows and columns of semantic tokens in a window, and of a window of tokens.
         tokens: As in `WindowTokens`; 36 for 224 pixels.
-        shortcut: As in `WindowTokens`.
         stem: Makes nodes of images, such as a `PatchEmbedding`; None are the two convolutions of
             STViT-R.
         in_channels: Channels of an image.
@@ -171,7 +163,7 @@ def stvit_swin(
         prenorm_block(4 * dim, 4 * heads, drop_path=p, eps=1e-5, **attention)
         for p in islice(rates, 2 + semantic)
     ]
-    made = WindowTokens(blocks, window=window, side=side, tokens=tokens, shortcut=shortcut)
+    made = WindowTokens(blocks, window=window, side=side, tokens=tokens, shortcut=True)
     stages = [
         *patches[:2],
         SemanticStage(patches[2], made, nn.Linear(4 * dim, 8 * dim)),

@@ -154,7 +154,6 @@ class Swin(HierarchicalViT):
         stages: First to last; the width doubles from one to the next.
         head: Takes the normalized patches [B, T, dim] of the last grid.
         position: Learned positions of the first grid, or None.
-        eps: Of the last norm.
 
     Shapes:
         images [B, C, H, W] of any size, if `patch` pads -> what `head` gives.
@@ -177,12 +176,11 @@ class Swin(HierarchicalViT):
         head: nn.Module,
         *,
         position: PositionEmbedding | None = None,
-        eps: float = 1e-5,
     ) -> None:
         super().__init__()
         self.patch, self.position = patch, position
         self.stages, self.head = nn.ModuleList(stages), head
-        self.norm = nn.LayerNorm(patch.dim * 2 ** (len(stages) - 1), eps)
+        self.norm = nn.LayerNorm(patch.dim * 2 ** (len(stages) - 1))
         self.reset_parameters()
 
     def embed(self, images: Tensor) -> tuple[Tensor, Grid]:

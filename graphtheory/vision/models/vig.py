@@ -49,9 +49,8 @@ class ViG(HierarchicalViT):
         there, but for two sizes: of ViG-Ti 7.18 M for 7.1 M, of Pyramid ViG-B 92.98 M for 82.6 M,
         with 16.8 G operations for 16.8 G. Of Pyramid ViG-M the published 51.7 M count 2.16 M of
         fixed tables of places, those of the others do not; no such table is kept here.
-        Differs: see `MaxRelative`, `NearestNeighbors` and, without ``resized_places=True``,
-        `nn.grapher.position_similarity`; nodes left over at the border are averaged in smaller
-        groups.
+        Differs: see `MaxRelative` and `NearestNeighbors`; nodes left over at the border are
+        averaged in smaller groups.
 
     Example:
         >>> model = vig_nano(out_channels=10)
@@ -135,7 +134,7 @@ def vig(
         in_channels: Channels of an image.
         neighbors: Sources of a node in the first block.
         message: Makes the message for a width: `MaxRelative`, `EdgeMessage`,
-            `SageMessage`, `SumMessage`, `AttentionMessage`.
+            `SageMessage`, `AttentionMessage`.
         head_width: Features of the hidden layer of the head.
         drop_path: As in `vit`.
 
@@ -166,7 +165,6 @@ def pyramid_vig(
     in_channels: int = 3,
     neighbors: int = 9,
     reduce: Sequence[int] = (4, 2, 1, 1),
-    resized_places: bool = False,
     message: Callable[[int], Message] = MaxRelative,
     head_width: int = 1024,
     drop_path: float = 0.0,
@@ -174,10 +172,8 @@ def pyramid_vig(
     """A network of stages on ever coarser grids, in which close places count as near, too.
 
     Each stage has features of a node `dims`, multiples of 4, `depths` blocks, and sources that are
-    means of `reduce` rows and columns of nodes. The patch size is that of the first stage. With
-    `resized_places` sources lie where the published weights expect them, see
-    `nn.grapher.resized_similarity`. All other arguments as in `vig`; the number of neighbors does
-    not grow.
+    means of `reduce` rows and columns of nodes. The patch size is that of the first stage. All
+    other arguments as in `vig`; the number of neighbors does not grow.
 
     Raises:
         ValueError: As in `vig`; lists of other lengths.
@@ -190,8 +186,8 @@ def pyramid_vig(
 
     def block(dim: int, ratio: int, j: int, drop: float) -> GraphBlock:
         nearest = NearestNeighbors(neighbors, max(min(j // 4 + 1, most), 1))
-        places = {"with_place": True, "resized_places": resized_places}
-        return GraphBlock(Grapher(message(dim), nearest, reduce=ratio, drop_path=drop, **places))
+        grapher = Grapher(message(dim), nearest, reduce=ratio, with_place=True, drop_path=drop)
+        return GraphBlock(grapher)
 
     stages: list[GraphStage] = []
     for i, (dim, depth, ratio) in enumerate(zip(dims, depths, reduce, strict=True)):

@@ -119,7 +119,6 @@ class ViT(ImageModel):
         embed: Makes tokens of images.
         blocks: First to last.
         head: Takes the normalized tokens [B, T, dim].
-        eps: Of the last norm.
 
     Shapes:
         images [B, C, H, W] of any size that the patch divides -> what `head` gives.
@@ -134,12 +133,10 @@ class ViT(ImageModel):
         torch.Size([2, 10])
     """
 
-    def __init__(
-        self, embed: PatchTokens, blocks: Sequence[Block], head: nn.Module, *, eps: float = 1e-6
-    ) -> None:
+    def __init__(self, embed: PatchTokens, blocks: Sequence[Block], head: nn.Module) -> None:
         super().__init__()
         self.embed, self.blocks, self.head = embed, nn.ModuleList(blocks), head
-        self.norm = nn.LayerNorm(embed.patch.dim, eps)
+        self.norm = nn.LayerNorm(embed.patch.dim, 1e-6)
         self.reset_parameters()
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:

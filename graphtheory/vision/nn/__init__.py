@@ -12,7 +12,6 @@ if TYPE_CHECKING:
         MaskPool,
         MaxPool,
         MultiScale,
-        OverlapPool,
         SemanticTokens,
     )
     from graphtheory.vision.nn.grapher import GraphBlock, Grapher, NearestNeighbors
@@ -23,27 +22,21 @@ if TYPE_CHECKING:
         MaxRelative,
         Message,
         SageMessage,
-        SumMessage,
     )
     from graphtheory.vision.nn.patch import ConvStem, PatchEmbedding, PositionEmbedding
     from graphtheory.vision.nn.positions import (
-        ConditionalPosition,
-        LearnedPosition,
         LearnedPositions,
-        NoPosition,
         PeriodicPositions,
-        RelativePosition,
         SinusoidalPositions,
     )
     from graphtheory.vision.nn.reduce import Fuse, Keep, Merge, decreasing, unmerge
 
 __all__ = [
-    "AttentionMessage", "AveragePool", "Centers", "ConditionalPosition", "ConvStem",
-    "EdgeMessage", "Fuse", "GraphBlock", "Grapher", "Keep", "LearnedCenters", "LearnedPosition",
-    "LearnedPositions", "MLPHead", "MaskPool", "MaxPool", "MaxRelative", "Merge", "Message",
-    "MultiScale", "NearestNeighbors", "NoPosition", "OverlapPool", "PatchEmbedding",
-    "PeriodicPositions", "PositionEmbedding", "RelativePosition", "SageMessage", "SemanticTokens",
-    "SinusoidalPositions", "SumMessage", "TransformerHead", "decreasing", "unmerge",
+    "AttentionMessage", "AveragePool", "Centers", "ConvStem", "EdgeMessage", "Fuse",
+    "GraphBlock", "Grapher", "Keep", "LearnedCenters", "LearnedPositions", "MLPHead",
+    "MaskPool", "MaxPool", "MaxRelative", "Merge", "Message", "MultiScale", "NearestNeighbors",
+    "PatchEmbedding", "PeriodicPositions", "PositionEmbedding", "SageMessage", "SemanticTokens",
+    "SinusoidalPositions", "TransformerHead", "decreasing", "unmerge",
 ]  # fmt: skip
 
 import_when_used(__name__)

@@ -20,7 +20,6 @@ class Centers(nn.Module):
 
     Args:
         tokens: M, centers of an image.
-        side: g, if the centers lie on a grid of g x g; None if they have no such places.
 
     Shapes:
         x [B * h * w, dim] and its grid -> [B * M, dim], image by image.
@@ -29,11 +28,11 @@ class Centers(nn.Module):
         ValueError: No token; not as many nodes as the grid has; more tokens than it has patches.
     """
 
-    def __init__(self, tokens: int, side: int | None = None) -> None:
+    def __init__(self, tokens: int) -> None:
         super().__init__()
         if tokens < 1:
             raise ValueError(f"tokens: got {tokens}, expected at least 1")
-        self.tokens, self.side = tokens, side
+        self.tokens = tokens
 
     def reset_parameters(self, generator: Generator | None = None) -> None:
         """Draw anew what is neither a linear map nor a convolution."""
@@ -63,13 +62,13 @@ def centers_of(tokens: int | Centers, kind: Callable[[int], Centers]) -> Centers
 class OnGrid(Centers):
     """Centers on a grid, by a pooling of maps. Args: side, g, for g * g centers."""
 
-    side: int
     pooling: Callable[..., Tensor]
 
     def __init__(self, side: int) -> None:
         if side < 1:
             raise ValueError(f"side: got {side}, expected at least 1 row and column of centers")
-        super().__init__(side**2, side)
+        super().__init__(side**2)
+        self.side = side
 
     def pool(self, x: Tensor, grid: Grid) -> Tensor:
         maps = self.pooling(to_map(x.flatten(0, 1), grid), self.side)
@@ -123,18 +122,15 @@ class MaskPool(OnGrid):
         torch.Size([32, 8])
     """
 
-    overlap = False
-
     def __init__(self, side: int, dim: int, *, eps: float = 1e-6) -> None:
         super().__init__(side)
         self.depthwise = nn.Conv2d(dim, dim, 3, padding=1, groups=dim)
         self.norm, self.score = nn.LayerNorm(dim, eps), nn.Linear(dim, 1, bias=False)
 
     def pool(self, x: Tensor, grid: Grid) -> Tensor:
-        cut = (grid.height, grid.width, self.side, self.overlap)
         # A trace of torch.export may neither fill nor use the cache.
         windows_of = _windows.__wrapped__ if torch.compiler.is_exporting() else _windows
-        place = windows_of(*cut, x.device)  # [M, k, k]
+        place = windows_of(grid.height, grid.width, self.side, x.device)  # [M, k, k]
         with_zero = nn.functional.pad(x, (0, 0, 0, 1))
         windows = with_zero.index_select(1, place.flatten()).view(-1, *place.shape[1:], x.size(2))
         logits = self.logits(windows).view(grid.count, self.tokens, -1)
@@ -147,19 +143,6 @@ class MaskPool(OnGrid):
         """One number [W, k, k] for each place of windows [W, k, k, dim]."""
         seen = self.depthwise(windows.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
         return self.score(nn.functional.gelu(self.norm(seen))).squeeze(3)
-
-
-class OverlapPool(MaskPool):
-    """`MaskPool` of overlapping windows: stride floor(n / g), and as wide as covers all patches.
-
-    Of 14 patches a side and 25 centers: windows of 6 that share 4, as in the same supplement, table
-    8. Arguments as in `MaskPool`.
-
-    Raises:
-        ValueError: A grid with fewer patches on a side than centers.
-    """
-
-    overlap = True
 
 
 class MultiScale(Centers):
@@ -276,15 +259,10 @@ def tokens_and_patches(tokens: Tensor, x: Tensor, images: int) -> Tensor:
     return torch.cat([t.view(images, len(t) // max(images, 1), -1) for t in (tokens, x)], 1)
 
 
-def _cut(length: int, parts: int, overlap: bool) -> Tensor:
+def _cut(length: int, parts: int) -> Tensor:
     """Places of `parts` windows in a row of `length`, [parts, k]; -1 is padding."""
     window, first = torch.arange(parts), -(-length // parts)
     missing = first * parts - length
-    if overlap and length < parts:
-        raise ValueError(f"grid: {length} patches on a side, expected {parts} for {parts} centers")
-    if overlap:
-        stride = length // parts
-        return (window * stride)[:, None] + torch.arange(length - (parts - 1) * stride)
     if -(-missing // 2) < first:
         place = torch.arange(first * parts).view(parts, first) - missing // 2
         return place.masked_fill((place < 0) | (place >= length), -1)
@@ -294,10 +272,10 @@ def _cut(length: int, parts: int, overlap: bool) -> Tensor:
 
 
 @lru_cache(maxsize=32)
-def _windows(height: int, width: int, side: int, overlap: bool, device: torch.device) -> Tensor:
+def _windows(height: int, width: int, side: int, device: torch.device) -> Tensor:
     """The patch at each place of each window, [side ** 2, k, k]; height * width is padding."""
     with torch.inference_mode(False):
-        row = _cut(height, side, overlap)[:, None, :, None]
-        column = _cut(width, side, overlap)[None, :, None, :]
+        row = _cut(height, side)[:, None, :, None]
+        column = _cut(width, side)[None, :, None, :]
         place = (row * width + column).masked_fill((row < 0) | (column < 0), height * width)
         return place.flatten(0, 1).to(device)

@@ -19,13 +19,6 @@ from graphtheory.vision.nn.patch import ConvStem, from_map, to_map
 _NUMBERS = 2**24  # similarities that exist at a time, unless one image has more
 
 
-class PositionSimilarity(NamedTuple):
-    """How close targets and sources lie: rows [h, h'] and columns [w, w'], which add up."""
-
-    rows: Tensor
-    columns: Tensor
-
-
 @dataclass(frozen=True)
 class NearestNeighbors:
     r"""Of each node the sources whose features point most nearly in its own direction.
@@ -69,7 +62,7 @@ class NearestNeighbors:
         sources: Tensor | None = None,
         *,
         images: int = 1,
-        place: PositionSimilarity | Tensor | None = None,
+        place: Tensor | None = None,
     ) -> Tensor:
         """Lists of sources, nearest first, int64 [num_dst, k]: what `neighbor_lists` takes.
 
@@ -77,7 +70,7 @@ class NearestNeighbors:
             x: Targets [num_dst, dim], as many consecutive ones for each image.
             sources: [num_src, dim], likewise; None are the targets.
             images: Images, whose nodes do not see each other.
-            place: The p, the same for each image; as a tensor [nodes, sources] of one image.
+            place: The p [nodes, sources] of one image, the same for each.
         """
         query = _directions(x, images)
         key = query if sources is None else _directions(sources, images)
@@ -101,65 +94,37 @@ def _directions(x: Tensor, images: int) -> Tensor:
     return unit.view(images, len(x) // max(images, 1), x.size(1))
 
 
-def _similarity(query: Tensor, key: Tensor, place: PositionSimilarity | Tensor | None) -> Tensor:
+def _similarity(query: Tensor, key: Tensor, place: Tensor | None) -> Tensor:
     """The s of some images, [B, N, M]."""
     kind = query.device.type
     known = torch.amp.is_autocast_available(kind)  # not on the device "meta"
     with torch.autocast(kind, enabled=False) if known else nullcontext():
         found = 2 * query @ key.transpose(1, 2)  # near ones differ in late digits
-    if isinstance(place, Tensor):
-        found.add_(place)
-    elif place is not None:
-        (h, above), (w, left) = place.rows.shape, place.columns.shape
-        found.view(len(found), h, w, above, left).add_(place.rows[:, None, :, None]).add_(
-            place.columns[:, None, :]
-        )
-    return found
+    return found if place is None else found.add_(place)
 
 
 @lru_cache(maxsize=32)
-def position_similarity(
-    grid: Grid, reduce: int, dim: int, device: torch.device
-) -> PositionSimilarity:
-    """Cosine of the sine-cosine encodings of two places, sources being means of reduce x reduce.
-
-    It is 1 for a place and itself, of which rows and columns make one half each. (kept)
-
-    Source:
-        Han et al. (2022), the code of Pyramid ViG. Differs: encodings are averaged as features
-        are; theirs is `resized_similarity`.
-    """
-    _check(dim)
-    with torch.inference_mode(False):
-        axes = (_axis(n, reduce, dim).float().to(device) for n in (grid.height, grid.width))
-        return PositionSimilarity(*axes)
-
-
-@lru_cache(maxsize=32)
-def resized_similarity(grid: Grid, reduce: int, dim: int, device: torch.device) -> Tensor:
-    """Similarity [N, M] of places as the published weights of Pyramid ViG were trained with.
+def position_similarity(grid: Grid, reduce: int, dim: int, device: torch.device) -> Tensor:
+    """Similarity [N, M] of places: cosine of their sine-cosine encodings, 1 for a place and itself.
 
     The list of the N encodings, row by row, is resized bicubically to the M sources, with no regard
-    to where rows end. With ``reduce=1`` it is `position_similarity`; else a source's place is not
-    that of the nodes of which it is the mean. Arguments and errors as there. (kept)
+    to where rows end: for `reduce` above 1 a source's place is not that of the nodes of which it is
+    the mean, but the one that the published weights were trained with. (kept)
 
     Source:
         Han et al. (2022), the code of Pyramid ViG, which resizes the columns of the table of
         similarities; that is the same.
     """
-    _check(dim)
+    if dim < 4 or dim % 4:
+        raise ValueError(f"dim: got {dim}, expected a multiple of 4 for places")
     with torch.inference_mode(False):
         rows, columns = _codes(grid.height, dim)[:, None], _codes(grid.width, dim)[None]
         shape = (grid.height, grid.width, -1)
         code = torch.cat([rows.expand(shape), columns.expand(shape)], 2).flatten(0, 1)
         many = -(-grid.height // reduce) * -(-grid.width // reduce)
         resized = nn.functional.interpolate(code[None, None], (many, dim), mode="bicubic")[0, 0]
-        return (2 / dim * code @ resized.T).float().to(device)
-
-
-def _check(dim: int) -> None:
-    if dim < 4 or dim % 4:
-        raise ValueError(f"dim: got {dim}, expected a multiple of 4 for places")
+        table = 2 / dim * code.numpy() @ resized.numpy().T  # no operation of the model is counted
+        return torch.from_numpy(table).float().to(device)
 
 
 def _codes(length: int, dim: int) -> Tensor:
@@ -167,13 +132,6 @@ def _codes(length: int, dim: int) -> Tensor:
     frequency = 10000.0 ** -(torch.arange(dim // 4, dtype=torch.float64) / (dim // 4))
     angle = torch.arange(length)[:, None] * frequency
     return torch.cat([angle.sin(), angle.cos()], 1)
-
-
-def _axis(length: int, reduce: int, dim: int) -> Tensor:
-    """Similarities of places along one axis, [length, ceil(length / reduce)]."""
-    own = _codes(length, dim)
-    means = torch.stack([part.mean(0) for part in own.split(reduce)])
-    return 2 / dim * own @ means.T
 
 
 def coarser(x: Tensor, grid: Grid, reduce: int) -> Tensor:
@@ -230,7 +188,6 @@ class Grapher(nn.Module):
         nearest: Who they are.
         reduce: Sources are means of reduce x reduce nodes.
         with_place: Whether close places count as near, too; see `position_similarity`.
-        resized_places: Whether that is `resized_similarity` instead.
         drop_path: Probability that an image skips the branch in training.
 
     Shapes:
@@ -255,7 +212,6 @@ class Grapher(nn.Module):
         *,
         reduce: int = 1,
         with_place: bool = False,
-        resized_places: bool = False,
         drop_path: float = 0.0,
     ) -> None:
         super().__init__()
@@ -267,7 +223,7 @@ class Grapher(nn.Module):
         self.before = nn.Sequential(nn.Linear(dim, dim), nn.BatchNorm1d(dim))
         self.message, self.nearest = message, nearest
         self.after = nn.Sequential(nn.Linear(2 * dim, dim), nn.BatchNorm1d(dim))
-        self.reduce, self.with_place, self.resized_places = reduce, with_place, resized_places
+        self.reduce, self.with_place = reduce, with_place
         self.drop_path = DropPath(drop_path)
 
     def forward(self, x: Tensor, grid: Grid, generator: Generator | None = None) -> Tensor:
@@ -284,32 +240,30 @@ class Grapher(nn.Module):
         """Targets, sources, and the lists of the nearest sources."""
         nodes = self.before(x)
         sources = coarser(nodes, grid, self.reduce)
-        place: PositionSimilarity | Tensor | None = None
+        place = None
         if self.with_place:
-            similarity = resized_similarity if self.resized_places else position_similarity
             one = Grid(1, grid.height, grid.width)
-            place = similarity(one, self.reduce, x.size(1), x.device)
+            place = position_similarity(one, self.reduce, x.size(1), x.device)
         return nodes, sources, self.nearest(nodes, sources, images=grid.count, place=place)
 
 
 class GraphBlock(nn.Module):
-    """A `Grapher`, then x + mlp(x) with a norm over the batch after each linear map.
+    """A `Grapher`, then x + mlp(x), 4 times as wide, with a norm over the batch after each map.
 
     Args:
         grapher: The first half, which says the width.
-        mlp_ratio: Width of the MLP over that of the nodes.
 
     Shapes:
         x [B * h * w, dim] and its grid -> the same shape.
     """
 
-    def __init__(self, grapher: Grapher, *, mlp_ratio: int = 4) -> None:
+    def __init__(self, grapher: Grapher) -> None:
         super().__init__()
         dim = grapher.message.dim
         self.grapher, self.drop_path = grapher, DropPath(grapher.drop_path.p)
         self.mlp = nn.Sequential(
-            nn.Linear(dim, mlp_ratio * dim), nn.BatchNorm1d(mlp_ratio * dim), nn.GELU(),
-            nn.Linear(mlp_ratio * dim, dim), nn.BatchNorm1d(dim),
+            nn.Linear(dim, 4 * dim), nn.BatchNorm1d(4 * dim), nn.GELU(),
+            nn.Linear(4 * dim, dim), nn.BatchNorm1d(dim),
         )  # fmt: skip
 
     def forward(self, x: Tensor, grid: Grid, generator: Generator | None = None) -> Tensor:

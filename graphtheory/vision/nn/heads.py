@@ -21,7 +21,6 @@ class MLPHead(nn.Module):
         hidden_channels: Width between the maps.
         out_channels: What the loss compares.
         depth: Linear maps, at least 1.
-        norm: Whether there is a batch norm after each map but the last.
 
     Shapes:
         x [B, in_channels] -> [B, out_channels].
@@ -43,8 +42,6 @@ class MLPHead(nn.Module):
         hidden_channels: int = 640,
         out_channels: int = 128,
         depth: int = 2,
-        *,
-        norm: bool = True,
     ) -> None:
         super().__init__()
         _check_counts(
@@ -54,9 +51,7 @@ class MLPHead(nn.Module):
         widths = [in_channels, *[hidden_channels] * (depth - 1)]
         layers: list[nn.Module] = []
         for before, width in pairwise(widths):
-            layers += [nn.Linear(before, width)]
-            layers += [nn.BatchNorm1d(width)] if norm else []
-            layers += [nn.ReLU()]
+            layers += [nn.Linear(before, width), nn.BatchNorm1d(width), nn.ReLU()]
         self.layers = nn.Sequential(*layers, nn.Linear(widths[-1], out_channels))
         self.out_channels = out_channels
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Generator, Tensor, nn
 
-from graphtheory import ops
 from graphtheory.graph import neighbor_lists
 from graphtheory.nn.attention import Attention
 
@@ -160,38 +159,15 @@ class EdgeMessage(_Largest):
         return self.mix(edges.flatten(0, 1)).view_as(edges)
 
 
-class SumMessage(Message):
-    r"""The node and the sum of its sources, mixed in 4 groups; all edges weigh 1.
+class AttentionMessage(Message):
+    """Attention of 4 heads to the sources in the place of the largest difference of `MaxRelative`.
 
-    .. math:: h_i = \sigma\big(W\, ((1 + \epsilon) x_i + \sum_{j \in T^i} x_j)\big)
-
-    Source: Xu et al. (2019), GIN, as in the code of Vision GNN.
+    Arguments and shapes as in `Message`.
     """
 
     def __init__(self, dim: int) -> None:
         super().__init__(dim)
-        self.epsilon, self.mix = nn.Parameter(torch.zeros(1)), mixed(dim, 2 * dim)
-
-    def forward(self, x: Tensor, sources: Tensor, lists: Tensor) -> Tensor:
-        graph = neighbor_lists(lists, len(sources))
-        total = ops.aggregate(None, sources[:, None], graph).squeeze(1)
-        return self.mix((1 + self.epsilon) * x + total)
-
-    def weights(self, x: Tensor, sources: Tensor, lists: Tensor) -> Tensor:
-        return x.new_ones(lists.numel(), 1)
-
-
-class AttentionMessage(Message):
-    """Attention to the sources in the place of the largest difference of `MaxRelative`.
-
-    Args:
-        dim: Features of a node.
-        heads: Of the attention.
-    """
-
-    def __init__(self, dim: int, heads: int = 4) -> None:
-        super().__init__(dim)
-        self.attention, self.mix = Attention(dim, heads), mixed(2 * dim, 2 * dim)
+        self.attention, self.mix = Attention(dim, heads=4), mixed(2 * dim, 2 * dim)
 
     def forward(self, x: Tensor, sources: Tensor, lists: Tensor) -> Tensor:
         seen = self.attention(x, neighbor_lists(lists, len(sources)), sources=sources)

@@ -5,10 +5,8 @@ import torch
 from torch_geometric.data import Data
 
 from graphtheory.data.loaders import AttentionSetLoader, NodeSetLoader, SharedAnchors
-from graphtheory.data.transforms import AddShortestPathDistance, pair_neighborhood
-from graphtheory.graph import neighborhood_from
+from graphtheory.data.transforms import AddDistances
 from graphtheory.patterns import GraphSAGE, KHop
-from graphtheory.structure import UNREACHABLE, shortest_path_distance
 
 LOADERS = [
     lambda data, **options: NodeSetLoader(data, GraphSAGE(2), 2, **options),
@@ -40,25 +38,6 @@ def test_as_many_edges_as_nodes(load):
 
 
 @each_loader
-@pytest.mark.parametrize("radius", [2, None])
-def test_distances_of_the_transform_come_out_right(data, load, radius):
-    data = AddShortestPathDistance(radius)(data)
-    table = shortest_path_distance(neighborhood_from(data))  # [target, source]
-    for batch in load(data, batch_size=9, shuffle=True):
-        here = table[batch.n_id][:, batch.n_id]
-        pairs = pair_neighborhood(batch)
-        for index, distance in (
-            (batch.spd_index, batch.spd_distance),  # read directly
-            (pairs.edge_index(), pairs.distance),
-        ):
-            assert torch.equal(here[index[1], index[0]], distance)
-            near = int((here <= 2).sum()) if radius else here.numel()
-            assert index.size(1) == near == len({tuple(pair) for pair in index.T.tolist()})
-        assert batch.spd_num_pairs == batch.spd_index.size(1)
-    assert int(table.max()) == UNREACHABLE
-
-
-@each_loader
 @pytest.mark.parametrize(
     ("name", "value"),
     [
@@ -68,7 +47,6 @@ def test_distances_of_the_transform_come_out_right(data, load, radius):
         ("pairs", torch.zeros(2, 70, dtype=torch.int64)),
         ("pair_distance", torch.zeros(70)),
         ("distances", torch.zeros(40, 40)),
-        ("spd_index", torch.zeros(2, 70, dtype=torch.int64)),
         ("names", ["a"] * 40),
         ("n_id", torch.arange(40)),
         ("batch_size", 3),
@@ -76,24 +54,22 @@ def test_distances_of_the_transform_come_out_right(data, load, radius):
 )
 def test_what_cannot_be_cut_is_refused_by_name(data, load, name, value):
     data[name] = value
-    with pytest.raises(ValueError, match="spd_distance" if name == "spd_index" else f"{name}: "):
+    with pytest.raises(ValueError, match=f"{name}: "):
         load(data)
     (batch,) = load(data, batch_size=40, attributes=["x"])  # the way out that the message names
     assert torch.equal(batch.x, data.x[batch.n_id])
     assert "y" not in batch
 
 
-def test_attributes_travel_on_the_callers_word_and_pairs_that_lost_their_partner_do_not(data):
+def test_attributes_travel_on_the_callers_word_and_a_table_of_all_pairs_does_not(data):
     data.year_index, data.table = torch.arange(40), torch.rand(40, 40)
     loader = LOADERS[0](data, batch_size=9, attributes=["year_index", "table"])
     for batch in loader:
         assert torch.equal(batch.year_index, batch.n_id)
         assert torch.equal(batch.table, data.table[batch.n_id])
         assert "x" not in batch
-    data = AddShortestPathDistance(1)(data)
-    data.spd_distance = data.spd_distance[:-1]
-    with pytest.raises(ValueError, match="spd_index"):
-        AttentionSetLoader(data, KHop(1))
+    with pytest.raises(ValueError, match=r"distance: shape \(1600,\), expected one row for each"):
+        AttentionSetLoader(AddDistances()(data), KHop(1), attributes=["distance"])
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ from torch_geometric.utils import trim_to_layer
 from graphtheory import ops
 from graphtheory.data.loaders import LayerWiseLoader
 from graphtheory.data.loaders.layer_wise import unrolled
-from graphtheory.data.transforms import AddShortestPathDistance
 from graphtheory.graph import neighborhood_from
 from graphtheory.patterns import (
     LADIES,
@@ -148,8 +147,6 @@ def test_weights_of_the_draw_reach_the_batch_and_ids_of_the_whole_graph_do_not(d
     del data.edge_weight
     for batch in loaded(data, UniformNodes(count=10), transform=lambda b: b.edge_weight):
         assert set(batch.tolist()) <= {4.0}
-    with pytest.raises(ValueError, match="spd_index: holds pairs of nodes"):
-        loaded(AddShortestPathDistance(2)(data), FastGCN(4))
     data.pair_index = torch.zeros(2, 7, dtype=torch.int64)
     with pytest.raises(ValueError, match="pair_index: by PyG's naming rule"):
         loaded(data, FastGCN(4))

@@ -71,8 +71,8 @@ def test_all_change_nothing_half_changes_and_undo_goes_back(name: str) -> None:
     for everyone in (TopK(1.0), TopK(1000)):
         apply(model, everyone)
         torch.testing.assert_close(logits(model, inputs), before, atol=1e-5, rtol=1e-5)
-    report = apply(model, TopK(0.5))
-    assert "sdpa" in str(report) and not torch.allclose(logits(model, inputs), before, atol=1e-4)
+    assert type(model).__name__ in apply(model, TopK(0.5))
+    assert not torch.allclose(logits(model, inputs), before, atol=1e-4)
     undo(model)
     assert torch.equal(logits(model, inputs), before)
     with pytest.raises(ValueError, match="model: nothing was applied"):

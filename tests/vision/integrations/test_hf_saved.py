@@ -21,7 +21,6 @@ from graphtheory.vision.nn import (
     MaxPool,
     Merge,
     MultiScale,
-    OverlapPool,
 )
 from graphtheory.vision.nn.reduce import Clean, Random
 
@@ -175,14 +174,14 @@ def test_every_keyword_of_hugging_face_is_taken_as_theirs(
 
 @pytest.mark.parametrize(
     "centers",
-    [AveragePool(2), MaxPool(3), MaskPool(2, 8), OverlapPool(2, 8, eps=0.1), LearnedCenters(3, 8),
+    [AveragePool(2), MaxPool(3), MaskPool(2, 8, eps=0.1), LearnedCenters(3, 8),
      MultiScale([AveragePool(1), MaskPool(2, 8)])],
     ids=lambda centers: type(centers).__name__,
 )  # fmt: skip
 def test_centers_are_made_again_from_the_config(centers: Centers) -> None:
     again = decoded(encoded(Semantic(centers, base=1))).tokens
     assert type(again) is type(centers) and str(again) == str(centers)
-    assert again.tokens == centers.tokens and again.side == centers.side
+    assert again.tokens == centers.tokens
     again.load_state_dict(centers.state_dict())
 
 

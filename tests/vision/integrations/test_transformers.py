@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from graphtheory.vision.integrations import transformers
-from graphtheory.vision.integrations.transformers import from_huggingface, load_huggingface
+from graphtheory.vision.integrations.transformers import _load, from_huggingface
 from graphtheory.vision.models import vit_pico
 from tests.vision.integrations.conftest import drawn, pixels
 
@@ -139,7 +139,7 @@ def test_names_of_older_checkpoints_are_known_and_what_does_not_fit_is_named() -
         nn.init.zeros_(parameter)
     state = {old_name(name): tensor for name, tensor in theirs.state_dict().items()}
     assert "vit.encoder.layer.1.attention.attention.key.weight" in state
-    load_huggingface(fresh, state)
+    _load(fresh, state)
     torch.testing.assert_close(fresh.state_dict(), ours.state_dict())
     theirs = hf.ViTForImageClassification(hf.ViTConfig(**VIT))
     state = theirs.state_dict()
@@ -147,12 +147,12 @@ def test_names_of_older_checkpoints_are_known_and_what_does_not_fit_is_named() -
     del state["vit.layernorm.bias"], state["vit.layers.1.attention.k_proj.bias"]
     state["decoder.weight"] = torch.zeros(3)
     with pytest.raises(ValueError) as error:
-        load_huggingface(ours, state)
+        _load(ours, state)
     assert "missing: norm.bias;" in str(error.value)
     assert "unexpected: decoder.weight;" in str(error.value)
     assert "blocks.1.attention.qkv.bias (32,) for (48,)" in str(error.value)
     with pytest.raises(ValueError, match=r"missing: blocks.2.norm1.weight.*(64,)"):
-        load_huggingface(vit_pico(), theirs.state_dict())
+        _load(vit_pico(), theirs.state_dict())
 
 
 def test_models_that_we_do_not_have_are_refused_and_those_in_place_are_there_too() -> None:

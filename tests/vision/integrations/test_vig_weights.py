@@ -125,11 +125,8 @@ def flat() -> tuple[Published, ViG]:
     return drawn(Published((32,), (2,), 4, 4)), ours.eval()
 
 
-def steep(*, resized_places: bool = True) -> tuple[Published, ViG]:
-    ours = pyramid_vig(
-        (8, 16), (1, 4), reduce=(2, 1), image_size=32, neighbors=K, out_channels=5,
-        resized_places=resized_places,
-    )  # fmt: skip
+def steep() -> tuple[Published, ViG]:
+    ours = pyramid_vig((8, 16), (1, 4), reduce=(2, 1), image_size=32, neighbors=K, out_channels=5)
     return drawn(Published((8, 16), (1, 4), 2, 8, (2, 1))), ours.eval()
 
 
@@ -147,21 +144,11 @@ def test_the_published_names_give_the_published_outputs(
     torch.testing.assert_close(model(images(size)), theirs(images(size)), rtol=1e-4, atol=1e-4)
 
 
-@torch.no_grad()
-def test_means_of_places_are_refused_for_they_give_other_outputs() -> None:
-    (theirs, model), (_, means) = steep(), steep(resized_places=False)
-    with pytest.raises(ValueError, match=r"model: .* expected a pyramid_vig.*resized_places=True"):
-        load_vig(means, theirs.state_dict())
-    load_vig(model, theirs.state_dict())
-    means.load_state_dict(model.state_dict())
-    assert (means(images(32)) - theirs(images(32))).abs().max() > 0.01
-
-
 @pytest.mark.parametrize("name", PYRAMID)
 def test_every_published_pyramid_has_our_shapes(name: str) -> None:
     with torch.device("meta"):
         theirs = Published(*PYRAMID[name], 2, 56, (4, 2, 1, 1), 1000)
-        model = getattr(models, f"pyramid_vig_{name}")(resized_places=True)
+        model = getattr(models, f"pyramid_vig_{name}")()
     load_vig(model, theirs.state_dict())
 
 

@@ -52,19 +52,6 @@ def test_padding_is_nobody_and_a_mask_may_hold_any_numbers() -> None:
     assert maps[0].neighborhood.num_dst == 5
 
 
-def test_generation_goes_on_from_the_last_token_that_counts() -> None:
-    model = gpt(8, 2, 2, vocabulary=11, length=9)
-    torch.nn.init.normal_(model.position.table)
-    model.blocks[0].attention.qkv.weight.data.normal_()
-    ids, mask = torch.randint(11, (2, 4)), torch.tensor([[1, 1, 1, 1], [1, 1, 0, 0]])
-    found = model.generate(ids, 3, mask)
-    for row, size in ((0, 4), (1, 2)):
-        so_far = ids[row : row + 1, :size]
-        for _ in range(3):
-            so_far = torch.cat([so_far, model(so_far)[:, -1].argmax(1, keepdim=True)], 1)
-        assert torch.equal(found[row], so_far[0, size:])
-
-
 def test_what_does_not_fit_is_named() -> None:
     with pytest.raises(ValueError, match="vocabulary: got vocabulary=None"):
         gpt(8, 1, 2)
@@ -78,8 +65,6 @@ def test_what_does_not_fit_is_named() -> None:
     for shape in ((0, 4), (2, 0)):
         with pytest.raises(ValueError, match=r"inputs: shape .* expected a sequence and a token"):
             model(torch.zeros(shape, dtype=torch.int64))
-    with pytest.raises(ValueError, match="steps: got -1, expected 0 or more"):
-        model.generate(torch.zeros(1, 2, dtype=torch.int64), -1)
     for name in ("vocabulary", "in_channels"):
         with pytest.raises(ValueError, match=f"{name}: got 0, expected at least 1"):
             gpt(8, 1, 2, **{name: 0})

@@ -13,14 +13,12 @@ def tiny(**options: object) -> STViT:
 def test_named_models_have_the_layout_and_sizes_of_the_paper() -> None:
     with torch.device("meta"):
         made = [models.stvit_deit_tiny(), models.stvit_deit_small(), models.stvit_deit_base()]
-        lv = models.stvit_lvvit_small()
     for model, dim, heads in zip(made, (192, 384, 768), (3, 6, 12), strict=True):
         parts = (model.base, model.semantic.blocks, model.blocks)
         assert [len(p) for p in parts] == [4, 2, 6] and model.embed.prefix.size(0) == 0
         attention = model.semantic.blocks[1].attention
         assert (attention.dim, attention.heads) == (dim, heads)
         assert model.semantic.global_centers.shape == (16, dim)
-    assert [len(p) for p in (lv.base, lv.semantic.blocks, lv.blocks)] == [5, 2, 9]
     rates = [b.drop_path.p for part in parts for b in part]
     assert rates == models.vit.depth_rates(0.1, 12)
     # A DeiT without class token, and G and the mask net: 9C + C, 2C, C.
@@ -45,29 +43,15 @@ def test_maps_and_assignment_have_the_shapes_of_the_paper() -> None:
     assert tiny(semantic=1, with_global=False).assignment(torch.randn(1, 3, 32, 32)).size(3) == 64
 
 
-@pytest.mark.parametrize("position", [
-    nn.NoPosition, nn.LearnedPosition, nn.ConditionalPosition, nn.RelativePosition,
-])  # fmt: skip
-def test_images_of_any_size_do_not_see_each_other(position: type[nn.NoPosition]) -> None:
-    model = tiny(out_channels=3, position=position, tokens=9).eval()
-    for block in model.blocks if position is nn.RelativePosition else ():
-        torch.nn.init.normal_(block.attention.bias.table)
+def test_images_of_any_size_do_not_see_each_other() -> None:
+    model = tiny(out_channels=3, tokens=9).eval()
     images = torch.randn(3, 3, 28, 36)
     out = model(images)
     torch.testing.assert_close(model(images[1:2]), out[1:2])
     assert out.shape == (3, 3) and model.tokens(images).shape == (3, 9, 8)
 
 
-def test_places_of_tokens_and_other_centers() -> None:
-    x = torch.randn(2 * 9, 8)
-    for position, told in ((nn.NoPosition, False), (nn.RelativePosition, True)):
-        model = tiny(position=position, tokens=9).eval()
-        if told:
-            torch.nn.init.normal_(model.blocks[0].attention.bias.table)
-        nb, relation = model._among_tokens(2, x.device)
-        flip = torch.arange(18).view(2, 3, 3).transpose(1, 2).flatten()
-        out, turned = (model.blocks[0](t, nb, relation=relation) for t in (x, x[flip]))
-        assert torch.allclose(out[flip], turned, atol=1e-6) is not told
+def test_other_centers() -> None:
     parts = [nn.AveragePool(3), nn.AveragePool(4)]
     model = tiny(tokens=nn.MultiScale(parts), semantic=3)
     assert model.tokens(torch.randn(2, 3, 32, 32)).shape == (2, 25, 8)
@@ -78,7 +62,6 @@ def test_bad_options_are_named() -> None:
     for options, message in (
         ({"tokens": 15}, "tokens: got 15, expected a square number"),
         ({"base": 3}, r"base: got 3, expected 0\.\.2"),
-        ({"readout": models.ClassToken}, "readout: got ClassToken, expected one without"),
         ({"image_size": 30}, "image_size: got 30, expected a multiple of patch_size=4"),
     ):
         with pytest.raises(ValueError, match=message):

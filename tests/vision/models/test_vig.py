@@ -11,7 +11,7 @@ from graphtheory.nn import attention_maps
 from graphtheory.vision import models
 from graphtheory.vision.models import ViG, vig_nano
 from graphtheory.vision.models.vig import pyramid_vig, vig
-from graphtheory.vision.nn import AttentionMessage, EdgeMessage, SageMessage, SumMessage
+from graphtheory.vision.nn import AttentionMessage, EdgeMessage, SageMessage
 
 # Name -> millions of parameters, and billions of operations, published.
 PUBLISHED = {
@@ -76,7 +76,7 @@ def test_images_of_any_size_do_not_see_each_other(make: type[ViG]) -> None:
     assert graph.neighborhood.edge_index().tolist() == 2 * [[0, 1, 2]]  # a node is its own
 
 
-@pytest.mark.parametrize("message", [EdgeMessage, SageMessage, SumMessage, AttentionMessage])
+@pytest.mark.parametrize("message", [EdgeMessage, SageMessage, AttentionMessage])
 def test_other_messages_take_the_place(message: type) -> None:
     model = pyramid(message=message, out_channels=3)
     model(torch.randn(2, 3, 16, 24)).sum().backward()

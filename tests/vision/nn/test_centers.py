@@ -15,14 +15,13 @@ from graphtheory.vision.nn import (
     MaskPool,
     MaxPool,
     MultiScale,
-    OverlapPool,
     SemanticTokens,
 )
 from graphtheory.vision.nn.centers import _cut
 from tests.vision.models.test_dumbbell import plain
 
 KINDS = [
-    MaskPool(4, 6), OverlapPool(3, 6), AveragePool(4), MaxPool(5), LearnedCenters(7, 6),
+    MaskPool(4, 6), AveragePool(4), MaxPool(5), LearnedCenters(7, 6),
     MultiScale([AveragePool(3), MaskPool(4, 6)]),
 ]  # fmt: skip
 
@@ -59,15 +58,12 @@ def test_padding_has_no_weight(side: int, patches: int) -> None:
 
 
 def test_windows_are_cut_as_documented_and_do_not_see_each_other() -> None:
-    assert [_cut(14, g, False).size(1) for g in (4, 5, 6, 7, 8, 10)] == [4, 3, 3, 2, 2, 3]
-    assert _cut(14, 4, False)[[0, 3]].tolist() == [[-1, 0, 1, 2], [11, 12, 13, -1]]
-    assert _cut(14, 5, False)[[0, 4]].tolist() == [[0, 1, 2], [12, 13, -1]]
-    assert _cut(7, 3, False).tolist() == [[-1, 0, 1], [2, 3, 4], [5, 6, -1]]
-    assert _cut(14, 5, True)[[0, 1, 4]].tolist() == [
-        list(range(6)), list(range(2, 8)), list(range(8, 14))
-    ]  # fmt: skip
+    assert [_cut(14, g).size(1) for g in (4, 5, 6, 7, 8, 10)] == [4, 3, 3, 2, 2, 3]
+    assert _cut(14, 4)[[0, 3]].tolist() == [[-1, 0, 1, 2], [11, 12, 13, -1]]
+    assert _cut(14, 5)[[0, 4]].tolist() == [[0, 1, 2], [12, 13, -1]]
+    assert _cut(7, 3).tolist() == [[-1, 0, 1], [2, 3, 4], [5, 6, -1]]
     for side in range(1, 17):
-        rows = _cut(14, side, False)
+        rows = _cut(14, side)
         assert set(rows.unique().tolist()) - {-1} == set(range(14))
         assert bool((rows >= 0).any(1).all())  # nobody stands for padding alone
     pool, x = MaskPool(2, 6), torch.randn(36, 6)
@@ -84,8 +80,6 @@ def test_bad_input_and_bad_layers_are_named() -> None:
         MaxPool(0)
     with pytest.raises(ValueError, match="parts: none"):
         MultiScale([])
-    with pytest.raises(ValueError, match="grid: 3 patches on a side, expected 4"):
-        OverlapPool(4, 6)(torch.randn(18, 6), Grid(1, 3, 6))
     with pytest.raises(ValueError, match="tokens: 16 semantic tokens of 9 patches, expected no"):
         AveragePool(4)(torch.randn(9, 6), Grid(1, 3, 3))
     with pytest.raises(ValueError, match="blocks: got 1, expected at least 2"):

@@ -4,7 +4,7 @@ from torch import Tensor, nn
 
 from graphtheory.graph import Grid
 from graphtheory.vision.nn import GraphBlock, Grapher, MaxRelative, NearestNeighbors, grapher
-from graphtheory.vision.nn.grapher import coarser, position_similarity, resized_similarity
+from graphtheory.vision.nn.grapher import coarser, position_similarity
 
 CPU = torch.device("cpu")
 
@@ -44,8 +44,8 @@ def test_images_stay_apart_however_many_are_in_memory(monkeypatch: pytest.Monkey
     assert torch.equal(NearestNeighbors(3)(x, sources, images=3), whole)
 
 
-@pytest.mark.parametrize(("height", "width", "reduce"), [(6, 6, 1), (5, 7, 2), (3, 9, 4)])
-def test_places_are_cosines_of_encodings_and_of_their_means(
+@pytest.mark.parametrize(("height", "width", "reduce"), [(6, 6, 2), (4, 8, 4), (5, 3, 2)])
+def test_places_are_cosines_of_encodings_and_their_table_is_resized(
     height: int, width: int, reduce: int
 ) -> None:
     dim, grid = 16, Grid(1, height, width)
@@ -54,35 +54,12 @@ def test_places_are_cosines_of_encodings_and_of_their_means(
     code = torch.stack(
         [torch.cat([axis[c], axis[r]]) for r in range(height) for c in range(width)]
     )  # [N, dim]
-    cells = [
-        torch.stack([code[r * width + c] for r in range(top, min(top + reduce, height))
-                     for c in range(left, min(left + reduce, width))]).mean(0)
-        for top in range(0, height, reduce) for left in range(0, width, reduce)
-    ]  # fmt: skip
-    wanted = 2 / dim * code @ torch.stack(cells).T
-    place = position_similarity(grid, reduce, dim, CPU)
-    found = place.rows[:, None, :, None] + place.columns[None, :, None, :]
-    torch.testing.assert_close(found.reshape(wanted.shape), wanted)
-    if reduce == 1:
-        torch.testing.assert_close(wanted.diagonal(), torch.ones(height * width))
-    same = torch.ones(grid.num_nodes, 4)  # features say nothing, so places decide
-    lists = NearestNeighbors(4)(same, torch.ones(len(cells), 4), place=place)
-    chosen = wanted.gather(1, lists)
-    torch.testing.assert_close(chosen, wanted.topk(lists.size(1)).values)
-
-
-@pytest.mark.parametrize(("height", "width", "reduce"), [(6, 6, 2), (4, 8, 4), (5, 3, 2)])
-def test_resized_places_are_the_resized_table_of_all_places(
-    height: int, width: int, reduce: int
-) -> None:
-    dim, grid = 16, Grid(1, height, width)
-    whole = resized_similarity(grid, 1, dim, CPU)
-    rows, columns = position_similarity(grid, 1, dim, CPU)
-    sums = rows[:, None, :, None] + columns[None, :, None, :]
-    torch.testing.assert_close(whole, sums.reshape(whole.shape))
+    whole = position_similarity(grid, 1, dim, CPU)
+    torch.testing.assert_close(whole, 2 / dim * code @ code.T)
+    torch.testing.assert_close(whole.diagonal(), torch.ones(height * width))
     many = -(-height // reduce) * -(-width // reduce)
     wanted = nn.functional.interpolate(whole[None, None], (len(whole), many), mode="bicubic")[0, 0]
-    place = resized_similarity(grid, reduce, dim, CPU)
+    place = position_similarity(grid, reduce, dim, CPU)
     torch.testing.assert_close(place, wanted)
     same = torch.ones(2 * grid.size, 4)  # features say nothing, so places decide
     lists = NearestNeighbors(2)(same, torch.ones(2 * many, 4), images=2, place=place)
@@ -102,8 +79,6 @@ def test_bad_arguments_are_named() -> None:
         NearestNeighbors(2)(points(7), images=3)
     with pytest.raises(ValueError, match="dim: got 6, expected a multiple of 4"):
         position_similarity(Grid(1, 2, 2), 1, 6, CPU)
-    with pytest.raises(ValueError, match="dim: got 6, expected a multiple of 4"):
-        resized_similarity(Grid(1, 2, 2), 1, 6, CPU)
     with pytest.raises(ValueError, match="reduce: got 0, expected 1 or more"):
         Grapher(MaxRelative(DIM), NearestNeighbors(2), reduce=0)
     with pytest.raises(ValueError, match="message: of width 6, expected a multiple of 4"):

@@ -10,12 +10,11 @@ from graphtheory.vision.nn import (
     MaxRelative,
     Message,
     SageMessage,
-    SumMessage,
 )
 from graphtheory.vision.nn.messages import GroupedLinear, largest_source
 
 DIM, NODES, K = 8, 11, 4
-KINDS = (MaxRelative, EdgeMessage, SageMessage, SumMessage, AttentionMessage)
+KINDS = (MaxRelative, EdgeMessage, SageMessage, AttentionMessage)
 every_kind = pytest.mark.parametrize("kind", KINDS)
 
 
@@ -57,15 +56,12 @@ def definition(message: Message, x: Tensor, sources: Tensor, lists: Tensor) -> T
     if isinstance(message, EdgeMessage):
         pairs = torch.cat([own.expand_as(near), near - own], 1)
         return convolved(message.mix, pairs, training).amax(3)
-    if isinstance(message, SumMessage):
-        sums = (1 + message.epsilon) * own + near.sum(3, keepdim=True)
-        return convolved(message.mix, sums, training)[..., 0]
     mapped = convolved(message.map, sources.T[None, :, :, None], training)[0, :, :, 0].T
     largest = mapped[lists].permute(2, 0, 1)[None].amax(3, keepdim=True)
     return convolved(message.mix, torch.cat([own, largest], 1), training)[..., 0]
 
 
-@pytest.mark.parametrize("kind", KINDS[:4])
+@pytest.mark.parametrize("kind", KINDS[:3])
 @pytest.mark.parametrize("training", [True, False])
 def test_equal_to_the_definition(
     kind: type[Message], training: bool, given: tuple[Tensor, ...]
@@ -88,8 +84,7 @@ def test_weights_tell_who_had_a_part(kind: type[Message], given: tuple[Tensor, .
     message = made(kind).eval()
     x, sources, lists = given
     weights = message.weights(x, sources, lists).view(NODES, K, -1)
-    if kind is not SumMessage:
-        torch.testing.assert_close(weights.sum(1), torch.ones(NODES, weights.size(2)))
+    torch.testing.assert_close(weights.sum(1), torch.ones(NODES, weights.size(2)))
     node = 3
     quiet = weights[node].sum(1).argmin()
     loud = weights[node].sum(1).argmax()
@@ -98,7 +93,7 @@ def test_weights_tell_who_had_a_part(kind: type[Message], given: tuple[Tensor, .
         other = sources.clone()
         other[lists[node, place]] -= 1e-3  # a little lower: only the largest features change
         moved.append((message(x, other, lists) - message(x, sources, lists))[node].abs().sum())
-    assert moved[1] > moved[0] or kind is SumMessage
+    assert moved[1] > moved[0]
     assert moved[0] == 0 or weights[node, quiet].sum() > 0
 
 
