@@ -69,7 +69,6 @@ class Page:
         image = base64.b64encode(plot.svg(figure).encode()).decode()
         self._parts.append(("picture", image, caption))
 
-
     def how_to_reproduce(
         self, command: str, here: Environment, setting: Iterable[tuple[str, object]] = ()
     ) -> None:
