@@ -101,7 +101,7 @@ class Acceleration:
             _read_densely(self._model)
         while self._layers:
             layer, (_, before, after) = self._layers.pop()
-            for name in ("_kept_edges", "_kept_matrix", "_pyg"):
+            for name in ("_kept_edges", "_kept_matrix", "_pyg", "_again"):
                 vars(layer).pop(name, None)
             layer.__class__ = before
             generated = getattr(after, "_jinja_propagate", None)  # put there by an explanation

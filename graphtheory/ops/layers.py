@@ -8,21 +8,22 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
 from graphtheory.graph import Neighborhood
-from graphtheory.ops import additive, kernels
+from graphtheory.ops import additive, fused, kernels
+from graphtheory.ops.arguments import BucketedBias
 from graphtheory.ops.backend import BACKENDS, Backend
 from graphtheory.ops.backends.triton_csr import triton_objections
-from graphtheory.ops.call import MOST, Call, Plan, known
+from graphtheory.ops.call import MOST, AttentionCall, Call, Plan, known
 from graphtheory.ops.derivatives import first_gradients, needs_grad
 from graphtheory.ops.dropout import draw_seed
 from graphtheory.ops.kernels import neighborhood_of
-from graphtheory.ops.recorded import Needs, Tensors, Work, made
+from graphtheory.ops.recorded import Needs, Recorded, Tensors, Work, made
 
 _NAME = "triton_csr"
 
@@ -46,12 +47,34 @@ class Layer(Work):
             return first_gradients(self.definition, read, grads)
 
 
-def run(
-    kind: type[Layer], nb: Neighborhood, tensors: Tensors, *options: Any, dropout: float = 0.0
-) -> Tensor | None:
-    """The output of a layer on rows of nodes; None where something has to see its parts.
+class Prepared(NamedTuple):
+    """A layer as one function of tensors, on rows of nodes.
 
-    With dropout, torch's global generator of the device draws.
+    Attributes:
+        one: What computes it.
+        neighborhood: The rows.
+        grad: Whether a backward pass may follow.
+        dropout: For which torch's global generator of the device draws.
+        again: Whether later calls of its kind do the same.
+    """
+
+    one: Recorded
+    neighborhood: Neighborhood
+    grad: bool
+    dropout: float
+    again: bool
+
+    def __call__(self, tensors: Tensors) -> Tensor:
+        seed = draw_seed(None, self.neighborhood.device) if self.dropout > 0 else None
+        return self.one((*tensors, seed), self.grad)[0]
+
+
+def prepare(
+    kind: type[Layer], nb: Neighborhood, tensors: Tensors, *options: Any, dropout: float = 0.0
+) -> Prepared | None:
+    """A layer on rows of nodes, for tensors like these; None where something has to see its parts.
+
+    The tensors are checked by the caller, and are as many as the layer names but for the seed.
     """
     if nb.sets is not None or triton_objections(nb.device):
         return None
@@ -72,9 +95,8 @@ def run(
         by_source = [] if t is None else [t.indptr, t.indices, t.perm]
         return kind([nb.indptr, nb.indices, *by_source], *options, dropout)  # type: ignore[list-item]
 
-    seed = draw_seed(None, nb.device) if dropout > 0 else None
     one = plan.work(kind, make, BACKENDS[_NAME].kernels)
-    return one((*tensors, seed), plan.grad)[0]
+    return Prepared(one, nb, plan.grad, dropout, plan.again)
 
 
 def _of_matrix(grad: Tensor, x: Tensor) -> Tensor:
@@ -161,3 +183,77 @@ def _of_vector(scores: Tensor, value: Tensor) -> Tensor:
     """The sum of values [N, H, D] by their scores [N, H], [1, H, D]."""
     every = scores.t() @ value.flatten(1)  # [H, H * D], of which a head needs its own part
     return every.view(len(every), *value.shape[1:]).diagonal(dim1=0, dim2=1).t()[None]
+
+
+class MappedAttention(Layer):
+    """Attention, heads side by side; of x, table and buckets of a bias, matrices, their biases.
+
+    The matrices are of queries, keys and values, and maybe a fourth, W x of which is added.
+    """
+
+    @staticmethod
+    def _maps(tensors: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
+        count = (len(tensors) - 4) // 2
+        return tensors[3 : 3 + count], tensors[3 + count : -1]
+
+    def forward(self, tensors: Tensors) -> Tensors:
+        (x, table, bucket, *_, seed), (heads, scale, dropout) = tensors, self.options
+        matrices, biases = self._maps(tensors)
+        maps = [t for t in (*matrices, *biases) if t is not None]
+        y = made(partial(_mapped, len(matrices)), x, *maps)
+        parts = [made(partial(_part, k, heads), y) for k in range(len(matrices))]
+        out, stats = self.kernels.attention(
+            *self.parts[:2], *parts[:3], None, bucket, table, scale, dropout, seed
+        )
+        total = made(torch.add, out, parts[3]) if len(parts) > 3 else out
+        return made(_flat, total), y, stats, out
+
+    def backward(self, grads: Sequence[Tensor], kept: Tensors, read: Tensors, needs: Needs) -> Any:
+        (y, stats, out), (x, table, bucket, *_, seed) = kept, read
+        (matrices, biases), (heads, scale, dropout) = self._maps(read), self.options
+        of_y, count = made(torch.empty_like, y), len(matrices)
+        parts = [made(partial(_part, k, heads), y) for k in range(3)]
+        into = [made(partial(_part, k, heads), of_y) for k in range(count)]
+        up = made(partial(_by_head, heads), grads[0])
+        *_, of_table = self.kernels.attention_backward(
+            *self.parts, up, *parts, stats, bucket, 0 if table is None else len(table), scale,
+            dropout, seed, out=out, bias=None, table=table, into=into[:3],
+        )  # fmt: skip
+        for root in into[3:]:
+            made(Tensor.copy_, root, up)
+        found: list[Any] = [made(_of_inputs, of_y, *matrices) if needs[0] else None]
+        found += [of_table if needs[1] else None, None]
+        for some, of, args in ((matrices, _of_matrices, (of_y, x)), (biases, _over_nodes, (of_y,))):
+            wanted = some[0] is not None and any(needs[len(found) : len(found) + count])
+            found += made(torch.unbind, made(of, *args)) if wanted else [None] * count
+        return *found, None
+
+    def definition(self, *tensors: Any) -> Tensor:
+        (x, table, bucket, *_, seed), (heads, scale, dropout) = tensors, self.options
+        maps = zip(*self._maps(tensors), strict=True)
+        query, key, value, *added = (_by_head(heads, linear(x, *one)) for one in maps)
+        bias = None if table is None else BucketedBias(bucket, table)
+        nb = neighborhood_of(self.parts, len(x))
+        call = AttentionCall(query, key, value, nb, bias, scale, dropout, seed)
+        return sum(added, fused.attention(call, self.backend)).flatten(1)
+
+
+def _mapped(count: int, x: Tensor, *maps: Tensor) -> Tensor:
+    """W x + b of some maps [count, N, features], given the matrices and then the biases, if any."""
+    matrices = torch.cat(maps[:count]).view(count, -1, x.size(1)).transpose(1, 2)
+    every = x.expand(count, *x.shape)
+    if len(maps) == count:
+        return torch.bmm(every, matrices)
+    return torch.baddbmm(torch.cat(maps[count:]).view(count, 1, -1), every, matrices)
+
+
+def _part(k: int, heads: int, maps: Tensor) -> Tensor:
+    return maps[k].view(maps.size(1), heads, -1)
+
+
+def _of_matrices(grad: Tensor, x: Tensor) -> Tensor:
+    return torch.bmm(grad.transpose(1, 2), x.expand(len(grad), *x.shape))
+
+
+def _of_inputs(grad: Tensor, *matrices: Tensor) -> Tensor:
+    return grad.transpose(0, 1).flatten(1) @ torch.cat(matrices)

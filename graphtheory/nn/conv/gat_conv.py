@@ -10,7 +10,7 @@ from torch_geometric.nn import conv as pyg
 from torch_geometric.typing import OptPairTensor, OptTensor, PairTensor, Size
 
 from graphtheory import ops
-from graphtheory.nn.conv import on_core
+from graphtheory.nn.conv import again, on_core
 from graphtheory.nn.conv.adjacency import Adjacency, adjacency_of
 from graphtheory.nn.conv.edge_features import edge_features, given_features, in_rows, matrix_of
 from graphtheory.ops import layers
@@ -106,6 +106,11 @@ class GATConv(GATBase, pyg.GATConv):
         size: Size = None,
         return_attention_weights: bool | None = None,
     ) -> Any:
+        args = (x, edge_index, edge_attr, size, return_attention_weights)
+        if self._again is not None and not torch.compiler.is_compiling():
+            found = self._again(self, *args)
+            if found is not None:
+                return found
         if self.needs_messages():
             edge_index = self.for_messages(edge_index)
             return super().forward(x, edge_index, edge_attr, size, return_attention_weights or None)
@@ -117,7 +122,7 @@ class GATConv(GATBase, pyg.GATConv):
         dropout = self.dropout if self.training else 0.0
         on_gpu = not adj.neighborhood.indptr.is_cpu
         if on_gpu and x_dst is x_src and not return_attention_weights:
-            whole = self._whole(x_src, adj, dropout)
+            whole = self._whole(args, adj, dropout)
             if whole is not None:
                 return whole
         maps = (self.lin_src, self.lin_dst) if self.lin is None else (self.lin, self.lin)
@@ -155,8 +160,9 @@ class GATConv(GATBase, pyg.GATConv):
             out = self.att_src.new_zeros(adj.replaced.size(0), self.heads)
         return out.masked_fill(adj.replaced[:, None], -torch.inf)
 
-    def _whole(self, x: Tensor, adj: Adjacency, dropout: float) -> Tensor | None:
+    def _whole(self, args: Any, adj: Adjacency, dropout: float) -> Tensor | None:
         """The output as one function; None where its parts have to run."""
+        x = args[0]
         if self.lin is None or self.lin_edge is not None or self.res is not None:
             return None
         on_core.check_features("x", x, getattr(self.lin, "in_channels", -1))
@@ -169,7 +175,7 @@ class GATConv(GATBase, pyg.GATConv):
         given = x, self.lin.weight, self.att_src, self.att_dst, self.bias, edge
         slope = float(self.negative_slope)
         nb, kind = adj.neighborhood, layers.MappedGAT
-        return layers.run(kind, nb, given, self.heads, slope, dropout=float(dropout))
+        return again.compute(self, args, kind, nb, given, self.heads, slope, dropout=float(dropout))
 
 
 def _block_diagonal(att: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ from torch_geometric.utils.sparse import to_torch_sparse_tensor
 from graphtheory import ops
 from graphtheory.graph import Neighborhood, neighborhood_from
 from graphtheory.graph.interop import to_sparse_tensor
-from graphtheory.nn.conv import adjacency, on_core
+from graphtheory.nn.conv import adjacency, again, on_core
 from graphtheory.nn.conv.adjacency import Adjacency
 from graphtheory.nn.conv.weighted_sums import Direct
 from graphtheory.ops import layers
@@ -135,6 +135,10 @@ class GCNConv(on_core.OnCore, pyg.GCNConv):
         edge_weight: Tensor | None = None,
         size: Size = None,
     ) -> Tensor:
+        if self._again is not None and not torch.compiler.is_compiling():
+            found = self._again(self, x, edge_index, edge_weight, size)
+            if found is not None:
+                return found
         if self.needs_messages():
             return self._by_messages(x, edge_index, edge_weight)
         one_set = isinstance(x, Tensor)
@@ -153,7 +157,7 @@ class GCNConv(on_core.OnCore, pyg.GCNConv):
             rows = self._rows(*args)
         out = None
         if not rows[0].indptr.is_cpu and one_set and edge_weight is None:
-            out = self._whole(x_src, *rows)
+            out = self._whole((x_src, edge_index, edge_weight, size), *rows)
         if out is not None:
             return out
         x_src = self.lin(x_src)
@@ -162,13 +166,15 @@ class GCNConv(on_core.OnCore, pyg.GCNConv):
         out = self._sum(x_src, *rows)
         return out if self.bias is None else out + self.bias
 
-    def _whole(self, x: Tensor, nb: Neighborhood, weight: Tensor | None) -> Tensor | None:
+    def _whole(self, args: Any, nb: Neighborhood, weight: Tensor | None) -> Tensor | None:
         """The output as one function; None where its parts have to run."""
+        x = args[0]
         if weight is None or weight.requires_grad or self.node_dim not in (0, -2):
             return None
         if not on_core.run_inside(x, self.lin):
             return None
-        return layers.run(layers.MappedSums, nb, (x, self.lin.weight, self.bias, weight))
+        given = (x, self.lin.weight, self.bias, weight)
+        return again.compute(self, args, layers.MappedSums, nb, given)
 
     def __prepare_scriptable__(self) -> Any:
         twin: Any = super().__prepare_scriptable__()

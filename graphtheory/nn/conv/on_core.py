@@ -55,6 +55,7 @@ class OnCore(MessagePassing):
     # edges, and edges times channels, from which it pays to sort edges that one call uses
     pays_from: ClassVar[tuple[int, int]] = (4_000, 0)
     _pyg: type | None = None  # what a layer was before `accelerate`
+    _again: Any = None  # the last call of a layer as one function
 
     if TYPE_CHECKING:  # torch says Any
 
@@ -82,9 +83,9 @@ class OnCore(MessagePassing):
 
     def _is_first(self, x: Any = None, edge_index: Any = None, *more: Any, **named: Any) -> bool:
         """Whether these are few edges, maybe with weights, that the layer has not met before."""
-        if type(edge_index) is not Tensor or type(x) is not Tensor or x.dim() != 2:
+        if type(edge_index) is not Tensor or not edge_index.is_cpu or type(x) is not Tensor:
             return False
-        if torch.compiler.is_compiling():
+        if x.dim() != 2 or torch.compiler.is_compiling():
             return False
         own = self.__dict__
         if "parametrizations" in own["_modules"]:  # whose parameters are attributes of their class
@@ -98,7 +99,7 @@ class OnCore(MessagePassing):
             of_edges = type(weight) is Tensor and weight.shape == (count,)
             if weight is not None and not (of_edges and weight.dtype.is_floating_point):
                 return False
-        if edge_index.dtype is not torch.int64 or own.get("cached") or not edge_index.is_cpu:
+        if edge_index.dtype is not torch.int64 or own.get("cached"):
             return False
         if own["_forward_hooks"] or own["_backward_hooks"]:  # which get this very layer
             return False

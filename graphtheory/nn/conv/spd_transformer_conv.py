@@ -151,6 +151,11 @@ class SPDTransformerConv(DotProduct):
         edge_attr: Tensor | None = None,
         attn_bias: Tensor | None = None,
     ) -> Any:
+        args = (x, edge_index, distance, return_attention_weights, edge_attr, attn_bias)
+        if self._again is not None and not torch.compiler.is_compiling():
+            found = self._again(self, *args)
+            if found is not None:
+                return found
         x_src, x_dst = on_core.two_features(x, self.lin_key, self.lin_query)
         if self.needs_messages():
             given = (x_src, x_dst, edge_index, distance, edge_attr, attn_bias)
@@ -165,6 +170,11 @@ class SPDTransformerConv(DotProduct):
         if edge_attr is not None or self.lin_edge is not None:
             features = self._features(adj, edge_attr, edge_index)
         total = bias if attn_bias is None else self._with_more(bias, attn_bias, adj)
+        alone = features is None and attn_bias is None and not return_attention_weights
+        if alone and x_dst is x_src and not adj.neighborhood.indptr.is_cpu:
+            whole = self._whole(args, adj, bias, self.lin_skip)
+            if whole is not None:
+                return whole
         out, weights = self._attend(
             x_src, x_dst, adj, features, bias, total, want=bool(return_attention_weights)
         )

@@ -17,11 +17,11 @@ from graphtheory import ops
 from graphtheory.graph import Neighborhood
 from graphtheory.graph.content import is_tracing
 from graphtheory.nn.attention import Bias
-from graphtheory.nn.conv import edge_features, on_core
+from graphtheory.nn.conv import again, edge_features, on_core
 from graphtheory.nn.conv.adjacency import Adjacency, adjacency_of
 from graphtheory.nn.conv.on_core import OnCore, is_plain
 from graphtheory.nn.conv.sparse_features import version_of
-from graphtheory.ops import projected
+from graphtheory.ops import layers, projected
 from graphtheory.ops.dropout import draw_seed
 from graphtheory.patterns import attention_logits
 
@@ -152,6 +152,27 @@ class DotProduct(OnCore):
                 out = out + of_edges
             return out, weights
 
+    def _whole(self, args: Any, adj: Adjacency, bias: Bias, skip: Any) -> Tensor | None:
+        """The output, W x of `skip` included, as one function; None where its parts have to run."""
+        x, maps = args[0], [self.lin_query, self.lin_key, self.lin_value]
+        if skip is not None:
+            maps.append(skip)
+        if self.recompute or not self.concat or self.value_table is not None:
+            return None
+        if not on_core.run_inside(x, *maps):
+            return None
+        table = bucket = None
+        if isinstance(bias, ops.BucketedBias):
+            bias.check()
+            table, bucket = bias.table, bias.bucket
+        elif bias is not None:
+            return None
+        given = (x, table, bucket, *(one.weight for one in maps), *(one.bias for one in maps))
+        scale = self.out_channels**-0.5 if self.scale is None else float(self.scale)
+        dropout = float(self.dropout) if self.training else 0.0
+        nb, kind = adj.neighborhood, layers.MappedAttention
+        return again.compute(self, args, kind, nb, given, self.heads, scale, dropout=dropout)
+
     def _can_stream_backward(
         self, x_src: Tensor, x_dst: Tensor, features: Any, adj: Adjacency
     ) -> bool:
@@ -269,6 +290,11 @@ class TransformerConv(DotProduct, pyg.TransformerConv):
         edge_attr: Tensor | None = None,
         return_attention_weights: bool | None = None,
     ) -> Any:
+        args = (x, edge_index, edge_attr, return_attention_weights)
+        if self._again is not None and not torch.compiler.is_compiling():
+            found = self._again(self, *args)
+            if found is not None:
+                return found
         if self.needs_messages():
             edge_index = self.for_messages(edge_index)
             return super().forward(x, edge_index, edge_attr, return_attention_weights or None)
@@ -278,6 +304,11 @@ class TransformerConv(DotProduct, pyg.TransformerConv):
         features = None
         if edge_attr is not None or self.lin_edge is not None:
             features = edge_features.checked_features(edge_attr, adj.num_given, self.lin_edge)
+        alone = features is None and self.lin_beta is None and not return_attention_weights
+        if alone and x_dst is x_src and not adj.neighborhood.indptr.is_cpu:
+            whole = self._whole(args, adj, None, self.lin_skip if self.root_weight else None)
+            if whole is not None:
+                return whole
         out, weights = self._attend(
             x_src, x_dst, adj, features, None, None, want=bool(return_attention_weights)
         )

@@ -109,10 +109,13 @@ def attention_backward(
     indptr: Tensor, indices: Tensor, t_indptr: Tensor, sources_rows: Tensor, perm: Tensor,
     grad: Tensor, query: Tensor, key: Tensor, value: Tensor, stats: Tensor,
     bucket: Tensor | None, num_buckets: int, scale: float, dropout: float, seed: Tensor | None,
-    *, out: Tensor, bias: Tensor | None, table: Tensor | None,
+    *, out: Tensor, bias: Tensor | None, table: Tensor | None, into: Sequence[Tensor] = (),
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-    """Gradients of query, key, value, logits ([0, H] without a bias by edge) and bias table."""
-    of_query, of_key, of_value = room_like(query, key, value)
+    """Gradients of query, key, value, logits ([0, H] without a bias by edge) and bias table.
+
+    The first three are written `into` tensors without gaps, if there are any.
+    """
+    of_query, of_key, of_value = into or room_like(query, key, value)
     given, drop = (query, key, value, None, None, bias, bucket, table), (dropout, seed)
     weights, logits = _by_target(indptr, indices, given, of_query, grad, out, stats, scale, *drop)
     args = [*plain(sources_rows, perm, logits, query, weights, grad), None, None, scale]

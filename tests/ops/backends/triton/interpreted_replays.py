@@ -6,7 +6,9 @@ interpreter runs the kernel, so that an address at a wrong place gives a wrong r
 
 from __future__ import annotations
 
+import copy
 import ctypes
+import pickle
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -18,6 +20,7 @@ from torch import Tensor
 from torch_geometric import nn as pyg
 
 from graphtheory import Neighborhood, cliques, nn, ops
+from graphtheory.nn.conv import again
 from graphtheory.ops import layers
 from graphtheory.ops.backends import triton_csr
 from graphtheory.ops.backends.triton import bins, launch, replay
@@ -35,8 +38,9 @@ torch.cuda.get_device_properties = lambda device=None: found_gpu
 
 
 def at(address: int, like: Tensor) -> Tensor:
-    """What lies at an address that a tensor has told."""
-    held = (ctypes.c_byte * _sizes[address]).from_address(address)
+    """What lies at an address that a tensor has told, or within what lies there."""
+    base = max(known for known, size in _sizes.items() if known <= address < known + size)
+    held = (ctypes.c_byte * (base + _sizes[base] - address)).from_address(address)
     return torch.from_numpy(np.frombuffer(held, np.uint8)).view(like.dtype)
 
 
@@ -89,6 +93,7 @@ def drawn(shapes: dict[str, Sequence[int]], seed: int) -> dict[str, Tensor]:
     }
 
 
+HOPS = torch.arange(EDGES) % 5
 BUCKET = torch.arange(EDGES).remainder(5).to(torch.uint8)
 N, H, D, E = NODES, HEADS, DIM, EDGES
 NODE, SCORE, EDGE = (N, H, D), (N, H), (E, H)
@@ -204,6 +209,15 @@ LAYERS: dict[str, tuple[Any, Any]] = {  # ours and PyG's
     "GCN without a bias": (nn.GCNConv(5, H * D, bias=False), pyg.GCNConv(5, H * D, bias=False)),
     "GAT": (nn.GATConv(5, D, H), pyg.GATConv(5, D, H)),
     "GAT without a bias": (nn.GATConv(5, D, H, bias=False), pyg.GATConv(5, D, H, bias=False)),
+    "transformer": (nn.TransformerConv(5, D, H), pyg.TransformerConv(5, D, H)),
+    "transformer without biases": (
+        nn.TransformerConv(5, D, H, bias=False), pyg.TransformerConv(5, D, H, bias=False)
+    ),
+    "transformer without a root": (
+        nn.TransformerConv(5, D, H, root_weight=False),
+        pyg.TransformerConv(5, D, H, root_weight=False),
+    ),
+    "distances": (nn.SPDTransformerConv(5, D, H, num_buckets=4), None),
 }  # fmt: skip
 
 
@@ -215,8 +229,9 @@ def edge_list() -> Tensor:
 def of_layer(layer: Any, edges: Tensor, x: Tensor, seed: int, again: bool = False) -> list[Tensor]:
     """Output, gradients of x and parameters; `again` those of the sum of their squares, too."""
     x = x.clone().requires_grad_()
-    leaves = [x, *layer.parameters()]
-    hops = [torch.arange(E) % 5] if isinstance(layer, nn.SPDTransformerConv) else []
+    rooted = getattr(layer, "root_weight", True)  # PyG's has the map of a root in any case
+    leaves = [x, *(p for name, p in layer.named_parameters() if rooted or "skip" not in name)]
+    hops = [HOPS] if isinstance(layer, nn.SPDTransformerConv) else []
     out = layer(x, edges, *hops)
     up = torch.randn(out.shape, generator=torch.Generator().manual_seed(seed), dtype=F64)
     first = torch.autograd.grad(out, leaves, up.to(out.dtype), create_graph=again)
@@ -233,9 +248,9 @@ def test_a_layer_as_one_function_is_pygs(
 ) -> None:
     ours, theirs = LAYERS[name]
     ours, edges, run = ours.double(), edge_list(), []
-    real = layers.run
+    real = layers.Prepared.__call__
     monkeypatch.setattr(
-        layers, "run", lambda *args, **more: run.append(real(*args, **more)) or run[-1]
+        layers.Prepared, "__call__", lambda *args: run.append(real(*args)) or run[-1]
     )
     for seed in range(3):
         x = torch.randn(N, 5, dtype=F64, generator=torch.Generator().manual_seed(seed))
@@ -243,7 +258,8 @@ def test_a_layer_as_one_function_is_pygs(
         found = of_layer(ours, edges, x, seed, again)
     assert replayed and len(run) == 3 and all(out is not None for out in run)
     if theirs is None:  # by its parts
-        monkeypatch.setattr(layers, "run", lambda *args, **more: None)
+        monkeypatch.setattr(layers, "prepare", lambda *args, **more: None)
+        vars(ours).pop("_again")
         wanted = of_layer(ours, edges, x, seed, again)
     else:
         theirs = theirs.double()
@@ -271,8 +287,74 @@ WATCHED: dict[str, Callable[[Any], Any]] = {
 def test_a_layer_whose_parts_are_seen_runs_them(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     layer, run = nn.GCNConv(5, 3), []
     WATCHED[how](layer)
-    monkeypatch.setattr(layers, "run", lambda *args, **more: run.append(args))
+    monkeypatch.setattr(layers, "prepare", lambda *args, **more: run.append(args))
     x = torch.randn(N, 5).to(next(layer.parameters()).dtype)
     with torch.autocast("cpu", enabled=how == "another type"):
         layer(x, edge_list())
     assert not run
+
+
+def put(name: str, value: Callable[[Any], Any], part: str | None = None) -> Callable[..., None]:
+    """What gives a layer, or one of its linear maps, another attribute."""
+
+    def change(layer: Any, edges: Tensor, hops: Tensor) -> None:
+        owner = layer if part is None else getattr(layer, "lin", None) or layer.lin_value
+        setattr(owner, name, value(getattr(owner, name, None)))
+
+    return change
+
+
+def hook(layer: Any, edges: Tensor, hops: Tensor) -> None:
+    linear = getattr(layer, "lin", None) or layer.lin_value
+    linear.register_forward_hook(lambda module, args, out: 2 * out)
+
+
+def map_replaced(layer: Any, edges: Tensor, hops: Tensor) -> None:
+    name = "lin" if getattr(layer, "lin", None) is not None else "lin_value"
+    torch.manual_seed(5)
+    setattr(layer, name, type(getattr(layer, name))(5, H * D, bias=name != "lin").double())
+
+
+CHANGES: dict[str, Callable[..., None]] = {
+    "nothing": lambda *_: None,
+    "a parameter in place": lambda layer, *_: next(layer.parameters()).data.add_(1),
+    "another parameter": put("weight", lambda w: torch.nn.Parameter(2 * w.detach()), "lin"),
+    "another map": map_replaced,
+    "a hook on a map": hook,
+    "a replaced forward of a map": put("forward", lambda f: lambda x: 2 * f(x), "lin"),
+    "a replaced message": put("message", lambda f: lambda **given: 2 * f(**given)),
+    "no bias": put("bias", lambda bias: None),
+    "dropout": put("dropout", lambda p: 0.5),
+    "a slope": put("negative_slope", lambda slope: 0.7),
+    "a scale": put("scale", lambda scale: 3.0),
+    "frozen": lambda layer, *_: [p.requires_grad_(False) for p in layer.parameters()][:0],
+    "edges in place": lambda layer, edges, _: edges[0].add_(1).remainder_(N),
+    "hops in place": lambda layer, _, hops: hops.add_(1),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("name", ["GCN", "GAT", "transformer", "distances"])
+def test_a_call_is_done_again_only_while_nothing_has_changed(
+    name: str, change: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layer, edges, hops = copy.deepcopy(LAYERS[name][0]).double(), edge_list(), HOPS.clone()
+    more = [hops] if name == "distances" else []
+    x = torch.randn(N, 5, dtype=F64, generator=torch.Generator().manual_seed(0))
+    real, done = again.Again.__call__, []
+    monkeypatch.setattr(again.Again, "__call__", lambda *args: done.append(real(*args)) or done[-1])
+    for _ in range(3):
+        layer(x, edges, *more)
+    assert done[-1] is not None
+    done.clear()
+    CHANGES[change](layer, edges, hops)
+    fresh = copy.deepcopy(layer)
+    assert fresh._again is None and pickle.loads(pickle.dumps(LAYERS[name][0]))._again is None
+    for _ in range(2):
+        torch.manual_seed(1)
+        found = layer(x, edges, *more)
+        torch.manual_seed(1)
+        wanted = fresh(x, edges.clone(), *(t.clone() for t in more))
+        torch.testing.assert_close(found, wanted, rtol=1e-12, atol=1e-12)
+        assert change != "nothing" or done[0] is not None
+        assert found.requires_grad == wanted.requires_grad
