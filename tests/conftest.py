@@ -33,9 +33,12 @@ def pytest_collection() -> Generator[None, Any, Any]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What compiles most comes first: one of two processes compiles, the other begins behind it."""
-    first = {Path(__file__).with_name(name) for name in ("conformance", "nn", "ops")}
-    items.sort(key=lambda item: first.isdisjoint(item.path.parents))
+    """One of two processes begins with what compiles most, the other with what needs it least."""
+    folder = Path(__file__).parent
+    parts = [
+        {folder / name for name in names} for names in (("conformance", "nn", "ops"), ("lab",))
+    ]
+    items.sort(key=lambda item: [part.isdisjoint(item.path.parents) for part in parts])
 
 
 @pytest.fixture(autouse=True)
