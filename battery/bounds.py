@@ -24,6 +24,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from battery.bounds_builds import check_every_place, placed, source_of_loops
 from battery.bounds_calls import CALLS, EQUAL, PLAIN, Call, Drawn, blocks, case_of, square
 from battery.bounds_spoil import spoil_argument, spoil_id, spoil_pointers, spoil_shape, words_of
+from battery.forked import printed
 from battery.line import Line, timed
 from graphtheory import Neighborhood, structure
 from graphtheory.ops.bounds import Layout
@@ -32,7 +33,7 @@ TRIALS, BATCH, PLANTED = 5_000, 250, 0.1
 CHECKED_BUILD_FROM = 0.1  # share of the trials; machine code with checks takes minutes to make
 MOST_SECONDS, MOST_BYTES = 20, 24 * 2**30  # of a trial, of address space
 REFUSALS = (IndexError, ValueError, RuntimeError, TypeError)
-_CHILD = "import sys; from battery.bounds import child; child(*sys.argv[1:])"
+_CHILD = "import json, sys; from battery.bounds import child; child(*json.loads(sys.argv[1]))"
 
 
 def _ids_of(call: Call) -> dict[str, tuple[Tensor, int | None]]:
@@ -202,7 +203,7 @@ def _unmeant(error: Exception) -> str:
     return str(error) if "index is out of bounds" in str(error) else ""
 
 
-def child(first: str, last: str, seed: str, build: str, plant: str) -> None:
+def child(first: int, last: int, seed: int, build: str, plant: str) -> None:
     """Trials of these numbers in forks of a process, a line of JSON each; after a crash a new one.
 
     With `plant` nothing is checked, and every trial has a fork of its own.
@@ -212,12 +213,12 @@ def child(first: str, last: str, seed: str, build: str, plant: str) -> None:
     if build == "checked":
         check_every_place()
     with Path(os.devnull).open("w") as nowhere, mock.patch.object(sys, "stdout", nowhere):
-        for number in range(int(first), int(last)):  # loads what forks need
+        for number in range(first, last):  # loads what forks need
             with suppress(Exception):
-                valid(number, int(seed), "plain")[2]()
-    at, end = int(first), int(last)
-    while at < end:
-        at = _forked(at, end if plant == "" else at + 1, int(seed), build, plant)
+                valid(number, seed, "plain")[2]()
+    at = first
+    while at < last:
+        at = _forked(at, last if plant == "" else at + 1, seed, build, plant)
 
 
 def _forked(first: int, last: int, seed: int, build: str, plant: str) -> int:
@@ -258,17 +259,22 @@ def _run(first: int, last: int, seed: int, build: str, plant: str) -> None:
 
 def _batch(first: int, last: int, seed: int, build: str, plant: str = "") -> Iterator[list[Any]]:
     """[number, what, how it ended, what is wrong] of trials in a process of its own."""
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    if build == "checked":
-        folder = Path(tempfile.gettempdir()) / f"graphtheory-checked-build-{source_of_loops()}"
-        environment |= {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(folder)}
-    words = [sys.executable, "-c", _CHILD, str(first), str(last), str(seed), build, plant]
-    done = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=False, env=environment)
-    for text in done.stdout.splitlines():
+    given = (first, last, seed, build, plant)
+    said, code = _of_checked_build(given) if build == "checked" else printed(child, *given)
+    for text in said.splitlines():
         if (found := json.loads(text))[2] != "begun":
             yield found
-    if done.returncode:
-        yield [first, "", "crash", f"a child ends with {done.returncode}"]
+    if code:
+        yield [first, "", "crash", f"a child ends with {code}"]
+
+
+def _of_checked_build(given: tuple[Any, ...]) -> tuple[str, int]:
+    """What `child` prints in an interpreter whose machine code looks places up, and how it ends."""
+    folder = Path(tempfile.gettempdir()) / f"graphtheory-checked-build-{source_of_loops()}"
+    checked = {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(folder), "OMP_NUM_THREADS": "1"}
+    words, environment = [sys.executable, "-c", _CHILD, json.dumps(given)], os.environ | checked
+    done = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=False, env=environment)
+    return done.stdout, done.returncode
 
 
 def of_build(build: str, words: str, share: float, seed: int) -> Line:

@@ -16,14 +16,11 @@ import resource
 import shutil
 import signal
 import struct
-import subprocess
-import sys
 import tempfile
 import time
 import warnings
 import zipfile
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +29,7 @@ import torch
 from scipy.sparse import csr_matrix, issparse
 from torch_geometric.data import Data
 
+from battery.forked import printed
 from battery.line import Line
 from graphtheory import ops
 from graphtheory.data.loaders import GraphFolder
@@ -318,25 +316,18 @@ FORMATS: dict[str, tuple[Callable[..., None], Reader, Reader]] = {
 """What writes a file of each format, what reads it, and what would read it on trust."""
 
 
-def child(trust: str, seed: str, count: str, first: str, last: str) -> None:
+def child(trust: bool, seed: int, count: int, first: int, last: int) -> None:
     """Read files, `count` of each format in turn, and print for each what became of it."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    for at in range(int(first), int(last)):
-        form, number, home = list(FORMATS)[at // int(count)], at % int(count), tempfile.mkdtemp()
+    for at in range(first, last):
+        form, number, home = list(FORMATS)[at // count], at % count, tempfile.mkdtemp()
         write, *readers = FORMATS[form]
         path, mark = Path(home) / "file", Path(home) / "ran"
         write(random.Random(f"{seed} {form} {number}"), path, mark)
         print(at, end=" ", flush=True)
-        if trust != "True":
-            print(_verdict(readers[0], path, mark), flush=True)
-        elif pid := os.fork():  # many die of their trust
-            status = os.waitpid(pid, 0)[1]
-            print(f"died: {status}\n" * (status != 0), end="", flush=True)
-        else:
-            print(_verdict(readers[1], path, mark), flush=True)
-            os._exit(0)
+        print(_verdict(readers[trust], path, mark), flush=True)
         shutil.rmtree(home)
 
 
@@ -358,17 +349,13 @@ def _verdicts(trust: bool, seed: int, count: int, first: int) -> list[str]:
     found: list[str] = []
     last = min(first + BATCH, count * len(FORMATS))
     while len(found) < last - first:
-        words = [str(trust), str(seed), str(count), str(first + len(found)), str(last)]
-        run = subprocess.run(
-            [sys.executable, "-m", "battery.files", *words], capture_output=True, text=True,
-            check=False, timeout=600, env=os.environ | {"PYTHONWARNINGS": "ignore"},
-        )  # fmt: skip
-        if not run.stdout:
-            raise RuntimeError(run.stderr)
-        rows = [line for line in run.stdout.splitlines() if line[:1].isdigit()]
+        said, code = printed(child, trust, seed, count, first + len(found), last)
+        if not said:
+            raise RuntimeError(f"a child ends with {code}")
+        rows = [line for line in said.splitlines() if line[:1].isdigit()]
         whole = [row.split(" ", 1)[1] for row in rows if row.split(" ", 1)[1]]
         ended = len(found) + len(whole) == last - first
-        found += whole if ended else [*whole, f"died: {run.returncode}"]
+        found += whole if ended else [*whole, f"died: {code}"]
     return found
 
 
@@ -380,8 +367,7 @@ def files(share: float, seed: int) -> list[Line]:
         (trust, seed, size, first)
         for trust, size in sizes.items() for first in range(0, size * len(FORMATS), BATCH)
     ]  # fmt: skip
-    with ThreadPoolExecutor(2) as pool:  # they wait for child processes
-        found = list(pool.map(lambda run: (run[0], _verdicts(*run)), runs))
+    found = [(run[0], _verdicts(*run)) for run in runs]
     told = {t: [v for trust, verdicts in found if trust is t for v in verdicts] for t in sizes}
     seconds = (time.monotonic() - began) / len(FORMATS)
     return [
@@ -400,7 +386,3 @@ def _line(form: str, seconds: float, found: list[str], trusted: list[str]) -> Li
         caught=sum(what not in good for what in trusted),
         figures={name: found.count(name) for name in good},
     )  # fmt: skip
-
-
-if __name__ == "__main__":
-    child(*sys.argv[1:])

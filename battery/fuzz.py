@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 import traceback
 import warnings
 from collections.abc import Callable
@@ -20,6 +18,7 @@ from torch import Tensor
 import graphtheory
 from battery.answers import OPERATIONS, Operation, error
 from battery.draw import Case
+from battery.forked import printed
 from battery.line import Line, timed
 from graphtheory import nn
 
@@ -28,11 +27,6 @@ TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5, torch.bfloat16: 0.06, to
 TYPED = (ValueError, TypeError, IndexError, NotImplementedError, OverflowError)
 _MISFIT = re.compile("same dtype|not on the expected device")
 _OURS = str(Path(graphtheory.__file__).parent)
-_CHILD = """
-import sys
-from battery.fuzz import child
-child(int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4])
-"""
 DTYPES = (torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.bool, torch.complex64)
 LAYERS = ("GATConv", "GATv2Conv", "TransformerConv", "GCNConv", "SPDTransformerConv")
 
@@ -168,9 +162,8 @@ def child(first: int, last: int, seed: int, plant: str) -> None:
 
 
 def _batch(first: int, last: int, seed: int, plant: str = "") -> tuple[list[Any], int]:
-    words = [sys.executable, "-c", _CHILD, str(first), str(last), str(seed), plant]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    return [json.loads(text) for text in done.stdout.splitlines()], done.returncode
+    said, code = printed(child, first, last, seed, plant)
+    return [json.loads(text) for text in said.splitlines()], code
 
 
 def fuzz(share: float, seed: int) -> list[Line]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import multiprocessing
 import os
 import resource
 import shutil
@@ -15,7 +14,7 @@ import traceback
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
-from multiprocessing.process import BaseProcess
+from multiprocessing import Pipe
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ import numpy as np
 import torch
 from torch_geometric.data import Data
 
+from battery.forked import start
 from graphtheory.data.loaders import GraphFolder
 from graphtheory.lab.bench.benchmark import FinishedRuns
 from graphtheory.lab.cli.main import main
@@ -196,19 +196,10 @@ def _half_a_file(path: Path, content: bytes | bytearray) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def start(name: str, number: int, out: Path, fault: Fault, said: Any) -> BaseProcess:
-    """A process that runs a job; what is imported already comes with the fork."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["battery.jobs", "battery.child"])
-    process = context.Process(target=_in_child, args=(name, number, out, fault, said))
-    process.start()
-    return process
-
-
 def ended(name: str, number: int, out: Path, fault: Fault = Fault()) -> Ended:
     """Run a job until it ends by itself or by its fault."""
-    hears, said = multiprocessing.Pipe(duplex=False)
-    process = start(name, number, out, fault, said)
+    hears, said = Pipe(duplex=False)
+    process = start(_in_child, name, number, out, fault, said)
     said.close()
     begin = time.monotonic()
     if fault.kill_after is not None:

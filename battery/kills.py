@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import tempfile
 import time
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import numpy as np
 
 from battery.child import EPOCHS, STAGES, Orders, run
+from battery.forked import start
 from battery.jobs import run_facts
 from battery.line import Line, timed
 from graphtheory.lab.train import CheckpointError
@@ -18,14 +17,6 @@ from graphtheory.lab.train import CheckpointError
 KILLS, CONTROLS = 1_000, 60
 _MOST_KILLS = 3  # of one run
 _SECONDS = 60.0  # after which a process hangs
-
-
-def _start(orders: Orders) -> BaseProcess:
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["battery.child"])  # imported once, not by every process
-    process = context.Process(target=run, args=(orders,))
-    process.start()
-    return process
 
 
 class _Trials:
@@ -37,13 +28,13 @@ class _Trials:
         self.flag.write_bytes(b"\0")
         self.kills = self.inside = 0
         for name in ("first", "whole"):  # the first starts the server that the others fork from
-            start = time.monotonic()
+            began = time.monotonic()
             assert self._finish(home / name) == 0
-            self.length = time.monotonic() - start
+            self.length = time.monotonic() - began
         self.expected = run_facts(home / "whole")
 
     def _finish(self, folder: Path) -> int | None:
-        process = _start(Orders(str(folder), str(self.flag)))
+        process = start(run, Orders(str(folder), str(self.flag)))
         process.join(_SECONDS)
         process.kill()
         return process.exitcode
@@ -72,12 +63,12 @@ class _Trials:
         orders = Orders(str(folder), str(self.flag), where, int(self.rng.integers(6)), unsafe)
         if not unsafe and self.rng.random() < 0.5:  # from outside, at a random time
             orders = Orders(str(folder), str(self.flag), pause=0.01)
-            process = _start(orders)
+            process = start(run, orders)
             process.join(float(self.rng.uniform(0, self.length)))
             process.kill()
             process.join()
         else:
-            process = _start(orders)
+            process = start(run, orders)
             process.join(_SECONDS)
             process.kill()
         if process.exitcode is not None and process.exitcode < 0:

@@ -3,8 +3,9 @@
 import gc
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -19,6 +20,25 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell starts jobs 
 # The same examples on every machine and every run; compiling a kernel outlasts any deadline.
 settings.register_profile("repeatable", derandomize=True, deadline=None, database=None)
 settings.load_profile("repeatable")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, Any, Any]:
+    """What is collected stays: the garbage collector need not go over it again and again."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """One of two processes begins with what compiles most, the other with what needs it least."""
+    folder = Path(__file__).parent
+    parts = [
+        {folder / name for name in names} for names in (("conformance", "nn", "ops"), ("lab",))
+    ]
+    items.sort(key=lambda item: [part.isdisjoint(item.path.parents) for part in parts])
 
 
 @pytest.fixture(autouse=True)

@@ -77,6 +77,13 @@ GRAPHS: dict[str, Callable[[int], Neighborhood]] = {
 }
 
 
+OF_SETS = (  # those that the backend `blocks` takes
+    "clique", "blocks", "unequal cliques", "star", "ragged", "ragged star", "causal",
+    "ragged causal",
+)  # fmt: skip
+FEW = Neighborhood(torch.tensor([0, 1, 3, 3]), torch.tensor([1, 0, 2]))
+
+
 def has_sets(nb: Neighborhood) -> bool:
     """Whether the backend `blocks` takes it."""
     return nb.num_edges > 0 and nb.sets is not None

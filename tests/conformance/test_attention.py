@@ -14,7 +14,10 @@ from graphtheory.ops.backend import BACKENDS
 from graphtheory.ops.backends.cpu import launch, memory
 from tests.conformance.check import (
     BIASES,
+    FEW,
     GRAPHS,
+    OF_SETS,
+    SIZES,
     TYPED_SIZES,
     assert_conforms,
     draw_inputs,
@@ -26,8 +29,7 @@ from tests.conformance.check import (
 )
 
 TOLERANCE = {b.name: b.tolerance for b in BACKENDS.values()}
-_NODES = torch.zeros(7, 1, 4)
-CSR = runs_here(ops.attention, _NODES, _NODES, _NODES, GRAPHS["random"](7))
+CSR = runs_here(ops.attention, *[torch.zeros(3, 1, 4)] * 3, FEW)
 
 
 def run_by(backend: str) -> partial[Tensor]:
@@ -36,10 +38,14 @@ def run_by(backend: str) -> partial[Tensor]:
 
 def cases() -> Iterator[tuple[str, int, str, torch.dtype]]:
     """(graph, nodes, backend, type), as far as the backend takes the graph at all."""
+    for graph in GRAPHS:
+        backends = ["blocks", *CSR] if graph in OF_SETS else CSR
+        yield from ((graph, nodes, b, dtype) for nodes, dtype in TYPED_SIZES for b in backends)
+
+
+def test_blocks_take_every_graph_of_sets() -> None:
     for graph, make in GRAPHS.items():
-        for nodes, dtype in TYPED_SIZES:
-            dense = has_sets(make(nodes))
-            yield from ((graph, nodes, b, dtype) for b in (["blocks", *CSR] if dense else CSR))
+        assert {has_sets(make(nodes)) for nodes in SIZES} == {graph in OF_SETS}, graph
 
 
 @pytest.mark.parametrize(("graph", "nodes", "backend", "dtype"), list(cases()))

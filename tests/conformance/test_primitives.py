@@ -13,6 +13,7 @@ from torch import Tensor
 from graphtheory import Neighborhood, ops
 from graphtheory.ops import reference
 from tests.conformance.check import (
+    FEW,
     GRAPHS,
     SIZES,
     TYPED_SIZES,
@@ -72,7 +73,7 @@ def draw(name: str, nb: Neighborhood, nodes: int, dtype: torch.dtype) -> list[Te
 
 def ran_by(*names: str) -> list[tuple[str, str]]:
     """(operation, backend) for every registered backend that runs the operation on a CPU."""
-    nb, pairs = GRAPHS["random"](7), []
+    nb, pairs = FEW, []
     for name in names:
         inputs = draw(name, nb, 7, torch.float32)
         function, _, reduce = name.partition(" by ")

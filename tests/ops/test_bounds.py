@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -14,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from graphtheory import Neighborhood, cliques, neighbor_lists, nn, ops, structure
 from graphtheory.ops import projected
-from graphtheory.ops.bounds import Layout
+from tests.ops.declared import declared_operators
 
 N, M, E, H, D = 4, 5, 9, 2, 3
 B = "numba_csr"
@@ -101,15 +100,12 @@ def _copied(given: Any) -> Any:
     return given.detach().clone() if isinstance(given, Tensor) else given
 
 
-@cache
-def _layouts() -> dict[str, tuple[str, ...]]:
-    """The words of every operator's declaration."""
-    gc.unfreeze()  # what was made before this file
-    return {one.name: one.words for one in gc.get_objects() if type(one) is Layout}
+WORDS = {n: of for n, of in declared_operators().items() if n.startswith("graphtheory::")}
+every = pytest.mark.parametrize("name", sorted(WORDS))
 
 
 def _words(op: Any) -> tuple[str, ...]:
-    return _layouts()[op.name()]
+    return WORDS[op.name()]
 
 
 def _by_source(op: Any) -> bool:
@@ -131,13 +127,11 @@ def _ids(op: Any, args: list[Any]) -> list[tuple[str, Tensor]]:
 
 
 def test_the_operators_are_all_those_that_read_ids() -> None:
-    ours = {name for name in _layouts() if name.startswith("graphtheory::")}
-    others = {"look_up", "sum_by_row"}  # Triton
-    assert ours - _operators().keys() == {f"graphtheory::{name}" for name in others}
+    assert _operators().keys() == WORDS.keys()
 
 
 @pytest.mark.parametrize("value", [-1, 255, 10**9, 2**62])
-@pytest.mark.parametrize("name", sorted(_operators()))
+@every
 def test_an_operator_refuses_every_id_out_of_range(name: str, value: int) -> None:
     op, given = _operators()[name]
     for k, (what, ids) in enumerate(_ids(op, list(given))):
@@ -152,7 +146,7 @@ def test_an_operator_refuses_every_id_out_of_range(name: str, value: int) -> Non
     op(*_copied(list(given)))
 
 
-@pytest.mark.parametrize("name", sorted(_operators()))
+@every
 def test_an_operator_refuses_falling_pointers_and_lists_of_other_lengths(name: str) -> None:
     op, given = _operators()[name]
     for k, (what, _) in enumerate(_ids(op, list(given))):
@@ -182,7 +176,7 @@ _FREE = {("table", "rows"), ("logits", "heads"), ("value", "dim"), ("features", 
 
 
 @pytest.mark.parametrize("way", ["rows", "axes", "heads"])
-@pytest.mark.parametrize("name", sorted(_operators()))
+@every
 def test_an_operator_refuses_other_shapes(name: str, way: str) -> None:
     op, given = _operators()[name]
     tried = 0

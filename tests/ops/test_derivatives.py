@@ -6,79 +6,53 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphtheory import Neighborhood, cliques, ops
+from tests.ops.test_every_operation import OPERATIONS, WITH_SETS, graph_of
 
-EDGES = torch.tensor([[0, 1, 2, 2, 0, 1], [1, 2, 0, 2, 2, 2]])
-NB = Neighborhood.from_edge_index(EDGES, num_nodes=3)
-SETS = cliques([3])
-
-
-def draw(seed: int, *shape: int) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(shape, generator=generator, dtype=torch.float64)
+CASES = [(name, "random", by) for name in OPERATIONS for by in OPERATIONS[name].backends]
+CASES += [case for case in WITH_SETS if case[1] == "equal"]
 
 
-Q, K = draw(1, 3, 2, 3), draw(2, 3, 2, 3)
-FEATURES, MATRIX, BIAS, ATT = draw(3, 6, 4), draw(4, 2, 4, 3), draw(5, 6, 2), draw(6, 2, 3)
-BUCKETS = ops.BucketedBias(torch.tensor([0, 3, 1, 2, 2, 0], dtype=torch.uint8), draw(7, 4, 2))
-ASKED = ops.EdgeFeatures(FEATURES, draw(8, 3, 2, 4))
-Run = Callable[[Tensor, str], Tensor]
-CALLS: dict[str, Run] = {
-    "relu_sum": lambda v, by: ops.relu_sum(v, draw(9, 6, 2, 3), NB, backend=by),
-    "relu_sum, matrix": lambda v, by: ops.relu_sum(
-        v, FEATURES, NB, edge_matrix=MATRIX * v.sum(), backend=by
-    ),
-    "gated_sum": lambda v, by: ops.gated_sum(
-        v, NB, source=v.sum(1), target=Q.sum(1), edge=v.mean() * draw(9, 6, 3), backend=by
-    ),
-    "additive_score": lambda v, by: ops.additive_score(
-        v, Q, ATT, NB, edge_features=FEATURES, edge_matrix=MATRIX * v.mean(), backend=by
-    ),
-    "additive_attention": lambda v, by: ops.additive_attention(
-        v, v.sum(-1), v.mean(-1), NB, backend=by
-    ),
-    "attention": lambda v, by: ops.attention(v, 2 * v, v.sin(), NB, bias=BIAS, backend=by),
-    "attention, buckets": lambda v, by: ops.attention(v, Q, v, NB, bias=BUCKETS, backend=by),
-    "attention, edges": lambda v, by: ops.attention(v, Q, v, NB, edges=ASKED, backend=by)[0],
-    "topk_attention": lambda v, by: ops.topk_attention(v, v, v, NB, 2, backend=by),
-    "topk_attention, sets": lambda v, by: ops.topk_attention(
-        v, Q, v, SETS, 2, backend="blocks" if by == "numba_csr" else by
-    ),
-    "aggregate": lambda v, by: ops.aggregate(BIAS, v, NB, backend=by),
-    "aggregate by max": lambda v, by: ops.aggregate(BIAS, v, NB, "max", backend=by),
-}
-BY = [
-    (name, backend)
-    for name in CALLS
-    for backend in ("numba_csr", "torch_csr", "reference")
-    if backend in ops.backend_names(name.partition(",")[0].partition(" by")[0])
-]
-
-
-@pytest.mark.parametrize(("name", "backend"), BY)
-def test_jacrev_and_vjp_of_a_gradient(name: str, backend: str) -> None:
-    weight = draw(10, 2, 3).requires_grad_()  # beside it, what torch.func follows says nothing
+def loss_of(name: str, graph: str, backend: str) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+    """The first tensor of an operation, and a loss of it on which the others depend, too."""
+    nb = graph_of(graph, 3)
+    first, *others = (t.detach() for t in OPERATIONS[name].leaves(nb))
 
     def loss(v: Tensor) -> Tensor:
-        return CALLS[name](v * weight, backend).pow(3).sum()
+        rest = [t * (1 + v.mean()) for t in others]
+        return OPERATIONS[name].run(nb, backend, v, *rest).pow(3).sum()
 
-    v = draw(0, 3, 2, 3)
-    wanted = torch.autograd.functional.hessian(loss, v)
-    torch.testing.assert_close(torch.func.jacrev(torch.func.grad(loss))(v), wanted)
-    up = draw(11, 3, 2, 3)
-    _, back = torch.func.vjp(torch.func.grad(loss), v)
-    torch.testing.assert_close(back(up)[0], torch.einsum("abc,abcdef->def", up, wanted))
+    return first, loss
+
+
+def drawn_as(v: Tensor) -> Tensor:
+    return torch.randn(v.shape, generator=torch.Generator().manual_seed(11), dtype=v.dtype)
+
+
+@pytest.mark.parametrize(("name", "graph", "backend"), CASES)
+def test_jacrev_and_vjp_of_a_gradient(name: str, graph: str, backend: str) -> None:
+    v, loss = loss_of(name, graph, backend)
+    weight = drawn_as(v[0]).requires_grad_()  # beside it, what torch.func follows says nothing
+
+    def weighted(v: Tensor) -> Tensor:
+        return loss(v * weight)
+
+    wanted = torch.autograd.functional.hessian(weighted, v)
+    torch.testing.assert_close(torch.func.jacrev(torch.func.grad(weighted))(v), wanted)
+    _, back = torch.func.vjp(torch.func.grad(weighted), v)
+    up = drawn_as(v)
+    along = (up.flatten() @ wanted.view(v.numel(), v.numel())).view_as(v)
+    torch.testing.assert_close(back(up)[0], along)
 
 
 @pytest.mark.parametrize(
-    ("name", "backend"),
-    [by for by in BY if by[0] in ("relu_sum, matrix", "gated_sum", "attention", "additive_score")],
-)
-def test_third_derivatives(name: str, backend: str) -> None:
-    v, up = draw(0, 3, 2, 3), draw(11, 3, 2, 3)
-
-    def loss(v: Tensor) -> Tensor:
-        return CALLS[name](v, backend).pow(3).sum()
+    ("name", "graph", "backend"),
+    [case for case in CASES if case[0] in (
+        "relu_sum of a matrix", "gated_sum", "attention", "additive_score"
+    ) and case[1] == "random"],
+)  # fmt: skip
+def test_third_derivatives(name: str, graph: str, backend: str) -> None:
+    v, loss = loss_of(name, graph, backend)
+    up = drawn_as(v)
 
     def curved(v: Tensor) -> Tensor:
         """The product of the second derivatives and `up`."""

@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 import torch
 from torch import Tensor
 
-from graphtheory import Neighborhood, ops
+from graphtheory import ops
 from tests.conformance.check import GRAPHS
-
-PRIMITIVES: dict[str, Callable[[Neighborhood], list[tuple[int, ...]]]] = {
-    "edge_dot": lambda nb: [(nb.num_dst, 2, 3), (nb.num_src, 2, 3)],
-    "edge_softmax": lambda nb: [(nb.num_edges, 2)],
-    "aggregate": lambda nb: [(nb.num_edges, 2), (nb.num_src, 2, 3)],
-}
 
 
 def double(*shape: int) -> Tensor:

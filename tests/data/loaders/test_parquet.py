@@ -6,8 +6,6 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +15,7 @@ import torch
 from torch_geometric.data import Data
 from torch_geometric.utils import to_undirected
 
+from battery.forked import printed
 from graphtheory.data.loaders import GraphFolder, PartitionLoader, edge_cut, fennel
 from graphtheory.data.loaders import parquet as module
 from graphtheory.graph import Neighborhood
@@ -112,16 +111,15 @@ def test_lists_of_numbers_are_rows(tmp_path: Path) -> None:
         GraphFolder.from_parquet(edges, tmp_path / "odd.parquet", tmp_path / "h")
 
 
-KILLED = """
-import os, signal, sys
-from graphtheory.data.loaders import GraphFolder, parquet
-parquet.CHUNK = 64
-def progress(what, done, total):
-    if what == sys.argv[4] and done >= int(sys.argv[5]):
-        os.kill(os.getpid(), signal.SIGKILL)
-GraphFolder.from_parquet(*sys.argv[1:4], part="block", weight="w", x=["f0", "f1", "f2"],
-                         progress=progress)
-"""
+def killed(folder: Path, files: tuple[Path, Path], at: str, enough: int) -> None:
+    """A process that ends itself in the middle."""
+
+    def progress(what: str, done: int, total: int) -> None:
+        if what == at and done >= enough:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    module.CHUNK = 64
+    GraphFolder.from_parquet(*files, folder, **COLUMNS, progress=progress)
 
 
 @pytest.mark.parametrize(
@@ -131,10 +129,8 @@ def test_after_a_kill_the_same_call_goes_on(
     files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str, done: int
 ) -> None:
     folder = tmp_path / "graph"
-    ran = subprocess.run(
-        [sys.executable, "-c", KILLED, *map(str, files), str(folder), what, str(done)], check=False
-    )
-    assert ran.returncode == -signal.SIGKILL and not folder.exists()
+    assert printed(killed, folder, files, what, done)[1] == -signal.SIGKILL
+    assert not folder.exists()
     monkeypatch.setattr(module, "CHUNK", 64)
     with pytest.raises(ValueError, match="was begun from other files or options; delete it"):
         GraphFolder.from_parquet(*files, folder, part="block")

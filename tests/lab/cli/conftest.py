@@ -1,6 +1,6 @@
 """A command line in a folder of its own."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -8,8 +8,15 @@ import pytest
 from graphtheory.lab.bench import node_task
 from graphtheory.lab.bench.node_config import NodeRunConfig
 from graphtheory.lab.cli import main
+from tests.lab.drawing import one_picture_of_a_kind
 
 Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _pictures() -> Iterator[None]:
+    with one_picture_of_a_kind():
+        yield
 
 
 @pytest.fixture

@@ -4,10 +4,11 @@ import io
 import json
 import pickle
 import re
-import subprocess
-import sys
+import resource
+import warnings
 import zipfile
 from contextlib import nullcontext
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,10 +17,13 @@ from scipy.sparse import csr_matrix
 from torch_geometric.data import Data
 
 from battery.files import Forged
+from battery.forked import printed
 from graphtheory.data.loaders import GraphFolder
 from graphtheory.data.loaders.folder import _digest_of
 from graphtheory.disk import _check_depth, load_tensors
 from graphtheory.lab.datasets import safe_pickle
+from graphtheory.lab.datasets.own_graphs import read_graph_file
+from graphtheory.lab.train import read_checkpoint
 from graphtheory.lab.train.checkpoint import _sealed
 
 KNOWN = {**safe_pickle.ARRAYS, **safe_pickle.MATRICES, **safe_pickle.TENSORS}
@@ -116,22 +120,20 @@ STREAMS = {
 }  # fmt: skip
 
 
-READ_ALL = """
-import sys, pathlib, resource
-from graphtheory.lab.datasets import safe_pickle as s
-from graphtheory.lab.datasets.own_graphs import read_graph_file
-from graphtheory.lab.train import read_checkpoint
-known = {**s.ARRAYS, **s.MATRICES, **s.TENSORS}
-kinds = {"graph": read_graph_file, "checkpoint": read_checkpoint}
-resource.setrlimit(resource.RLIMIT_AS, (16 * 2**30,) * 2)
-for path in sorted(pathlib.Path(sys.argv[1]).iterdir()):
-    print(path.name, end=": ", flush=True)
-    try:
-        kinds.get(path.stem, lambda path: s.read(path, known))(path)
-        print("read", flush=True)
-    except Exception as error:
-        print("refused,", str(error).replace("\\n", " "), flush=True)
-"""
+def read_all(folder: Path) -> None:
+    """Print what becomes of each file."""
+    kinds = {"graph": read_graph_file, "checkpoint": read_checkpoint}
+    resource.setrlimit(resource.RLIMIT_AS, (16 * 2**30,) * 2)
+    warnings.simplefilter("ignore")
+    for path in sorted(folder.iterdir()):
+        print(path.name, end=": ", flush=True)
+        try:
+            kinds.get(path.stem, lambda path: safe_pickle.read(path, KNOWN))(path)
+            print("read", flush=True)
+        except Exception as error:
+            print("refused,", str(error).replace("\n", " "), flush=True)
+
+
 DEEP = b"\x80\x02})" + b"\x85" * 1_000_000 + b"K\x01s."
 
 
@@ -159,9 +161,7 @@ def verdicts(tmp_path_factory):
     files |= {"checkpoint.0": bytes(_sealed(bytearray(archive))), "checkpoint.legacy": legacy}
     for name, content in (files | {"graph.0": archive, "graph.legacy": legacy}).items():
         (folder / name).write_bytes(content)
-    command = [sys.executable, "-W", "ignore", "-c", READ_ALL, str(folder)]
-    found = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
-    return dict(line.split(": ", 1) for line in found.stdout.splitlines())
+    return dict(line.split(": ", 1) for line in printed(read_all, folder)[0].splitlines())
 
 
 @pytest.mark.parametrize("name", STREAMS)

@@ -29,7 +29,7 @@ from graphtheory.lab.train import (
     read_checkpoint,
 )
 from graphtheory.patterns import Compose, UniformNodes
-from tests.lab.train.conftest import new_task, without_time
+from tests.lab.train.conftest import make_data, new_task, without_time
 
 PLATEAU = partial(ReduceLROnPlateau, factor=0.5, patience=0, threshold=10.0)
 
@@ -246,48 +246,52 @@ def test_processes_that_nobody_can_follow_are_refused(data: Data) -> None:
 SCRIPT = """
 import json, os, sys
 from pathlib import Path
-from graphtheory.lab.train import FullGraph, TrainerOptions, fit
-from tests.lab.train.conftest import make_data, new_task
-from tests.lab.train.test_trainer import Layers, batches
+from tests.lab.train.test_trainer import four_runs
 
-out, devices = Path(sys.argv[1]), int(sys.argv[2])
-options = TrainerOptions(device="cpu", devices=devices, strategy="ddp" if devices > 1 else "auto")
-
-def run(folder, several, epochs):
-    task = new_task(dropout=0.0, average=0.9)
-    if several:
-        task.model = Layers()
-        task.average = task.options.average_of(task.model)
-    data = (batches if several else FullGraph)(make_data())
-    found = fit(
-        task, data, epochs=epochs, out_dir=out / folder, resume=True, progress=False,
-        trainer=options,
-    )
-    history = [{k: v for k, v in row.items() if k != "seconds"} for row in found.history]
-    return history, float(sum(p.abs().sum() for p in task.model.parameters()))
-
-every = [run("one", True, 4), run("parts", True, 2), run("parts", True, 4), run("all", False, 3)]
-(out / f"rank{os.environ.get('LOCAL_RANK', 0)}.json").write_text(json.dumps(every))
+out = Path(sys.argv[1])
+found = four_runs(out, devices=2, strategy="ddp")
+(out / f"rank{os.environ.get('LOCAL_RANK', 0)}.json").write_text(json.dumps(found))
 """
 
 
-def in_processes(folder: Path, devices: int) -> list[Any]:
-    folder.mkdir()
+def four_runs(out: Path, **options: Any) -> list[Any]:
+    """History and sum of parameters of each."""
+
+    def trained(folder: str, several: bool, epochs: int) -> tuple[Any, float]:
+        task = new_task(dropout=0.0, average=0.9)
+        if several:
+            task.model = Layers()
+            task.average = task.options.average_of(task.model)
+        data = (batches if several else FullGraph)(make_data())
+        found = fit(
+            task, data, epochs=epochs, out_dir=out / folder, resume=True, progress=False,
+            trainer=TrainerOptions(device="cpu", **options),
+        )  # fmt: skip
+        parameters = sum(p.detach().abs().sum() for p in task.model.parameters())
+        return without_time(found), float(parameters)
+
+    return [
+        trained("one", True, 4), trained("parts", True, 2), trained("parts", True, 4),
+        trained("all", False, 3),
+    ]  # fmt: skip
+
+
+def in_two_processes(folder: Path) -> list[Any]:
     (folder / "script.py").write_text(SCRIPT)
     env = os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])}
-    words = [sys.executable, folder / "script.py", folder, str(devices)]
+    words = [sys.executable, folder / "script.py", folder]
     done = subprocess.run(words, env=env, capture_output=True, text=True, timeout=110)
     assert done.returncode == 0, done.stderr[-3000:]
     return [json.loads(p.read_text()) for p in sorted(folder.glob("rank*.json"))]
 
 
 def test_two_processes_share_the_batches_of_an_epoch_and_go_on(tmp_path: Path) -> None:
-    both = in_processes(tmp_path / "two", 2)
+    both = in_two_processes(tmp_path)
     assert len(both) == 2 and both[0] == both[1]
     whole, _, parts, graph = both[0]
     assert parts == whole and len(whole[0]) == 4
-    lines = (tmp_path / "two/parts/history.csv").read_text().splitlines()
+    lines = (tmp_path / "parts/history.csv").read_text().splitlines()
     assert [line.split(",")[0] for line in lines] == ["epoch", *"1234"]
-    ((alone, _, _, same),) = in_processes(tmp_path / "one", 1)
+    alone, _, _, same = four_runs(tmp_path / "alone")
     assert alone[0] != whole[0]  # five batches in three steps
     assert same[1] == pytest.approx(graph[1], rel=1e-5)  # one batch with the whole graph

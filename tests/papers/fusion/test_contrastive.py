@@ -1,5 +1,4 @@
 import math
-import multiprocessing
 import os
 import runpy
 import socket
@@ -10,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
+from battery.forked import start
 from graphtheory import Neighborhood
 from graphtheory.papers.fusion.contrastive import Infomax, SGDOptions, _shuffled, nt_xent
 
@@ -45,17 +45,13 @@ SCRIPT = str(Path(__file__).with_name("contrast_of_a_process.py"))
 
 @pytest.mark.skipif(os.name != "posix", reason="forks processes")
 def test_two_processes_take_the_step_of_one(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("forkserver")
-    # imported once, not by every process
-    context.set_forkserver_preload(["graphtheory.papers.fusion.contrastive"])
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     processes = []
     for rank, world in ((0, 1), (0, 2), (1, 2)):
         given = {"options": {"rank": rank, "world": world, "port": port, "folder": str(tmp_path)}}
-        processes.append(context.Process(target=runpy.run_path, args=(SCRIPT, given, "__main__")))
-        processes[-1].start()
+        processes.append(start(runpy.run_path, SCRIPT, given, "__main__"))
     for process in processes:
         process.join(timeout=60)
         assert process.exitcode == 0
