@@ -55,7 +55,8 @@ _COMMANDS: dict[str, type[Command]] = {
     "warmup": Warmup,
     "completion": Completion,
 }
-_PLAIN_FLAGS = (tyro.conf.FlagCreatePairsOff,)  # --resume without --no-resume
+# --resume without --no-resume; help is no comment of the source, which tyro would have to read
+_PLAIN_FLAGS = tyro.conf.FlagCreatePairsOff, tyro.conf.HelptextFromCommentsOff
 
 WRONG_INPUT, INTERRUPTED, FAILED = 2, 130, 1
 
