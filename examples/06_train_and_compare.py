@@ -4,6 +4,7 @@ from statistics import mean, stdev
 
 from graphtheory.lab.bench.benchmark import Benchmark
 from graphtheory.lab.bench.node_config import NodeRunConfig, load, train_nodes
+from graphtheory.lab.bench.node_task import NodeBenchTask
 from graphtheory.lab.bench.search import best, search
 
 # One network on one split: 34 members of a karate club, two factions.
@@ -17,7 +18,7 @@ print([round(value, 3) for value in outcome.model.bucket_bias_table()[0, :3, 0].
 # Several networks, each on the same splits. With 7 test nodes a split this shows how to compare,
 # not who wins: "digits" is the smallest graph on which scores say something.
 models = ("gt", "gat", "gcn", "mlp")
-rows = Benchmark("karate", models=models, seeds=4, epochs=40).run()
+rows = Benchmark(NodeBenchTask("karate"), models=models, seeds=4, epochs=40).run()
 print(f"\n{'model':9} {'test':>6} {'+-':>6} {'parameters':>11} {'ms/epoch':>9}")
 for model in models:
     runs = [row for row in rows if row.model == model]

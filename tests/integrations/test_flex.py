@@ -67,7 +67,8 @@ def test_it_equals_dense_attention_and_trains(name: str, kind: str) -> None:
         torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-4)
 
 
-def test_it_equals_torchs_function() -> None:
+def test_it_equals_torchs_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torchs, "_WARNINGS_SHOWN", set())  # which it shows once a process
     nodes = [t.detach() for t in leaves()]
     mask, mod = block_mask("window"), score_mod("alibi", table())
     with pytest.warns(UserWarning, match="flex_attention called without torch.compile"):

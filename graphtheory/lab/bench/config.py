@@ -10,8 +10,6 @@ from pathlib import Path
 from types import NoneType
 from typing import Any, ClassVar, TypeVar, get_args, get_type_hints
 
-from graphtheory.lab.zoo import graph_models as graph_zoo
-
 C = TypeVar("C", bound="RunConfig")
 AXES: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("spaces.json").read_text())
 """By kind of data: axes of search, default options, recipes, and which networks read an option."""
@@ -125,7 +123,9 @@ def replaced(part: Any, read: Mapping[str, Any]) -> Any:
 
 def ignores(config: Any, name: str, value: Any = None) -> bool:
     """Whether a configuration's model does not read an option, or does not have that value."""
-    attending = graph_zoo.ATTENDING if (name, value) == _TOKEN else None
+    from graphtheory.lab.zoo.graph_models import ATTENDING  # images do without these networks
+
+    attending = ATTENDING if (name, value) == _TOKEN else None
     readers = getattr(config, "readers", {}).get(name, attending)
     return name not in known_options(config) or bool(readers and config.model not in readers)
 

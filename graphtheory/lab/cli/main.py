@@ -114,14 +114,22 @@ def _run(command: Command, words: list[str]) -> int:
 
 
 def _parsed(words: Sequence[str]) -> Command:
-    """The command with its options; help and what tyro refuses leave through SystemExit."""
-    if words[0] in _COMMANDS:
-        name = f"graphtheory {words[0]}"
-        return tyro.cli(_COMMANDS[words[0]], prog=name, args=words[1:], config=_PLAIN_FLAGS)
-    about = show.help_section(__file__, "graphtheory")
-    return tyro.cli(
-        _either(), prog="graphtheory", description=about, args=words, config=_PLAIN_FLAGS
+    """The command with its options; help and values of a wrong type leave through SystemExit."""
+    if words[0] in ("--help", "-h", "--tyro-write-completion"):
+        about = show.help_section(__file__, "graphtheory")
+        return tyro.cli(
+            _either(), prog="graphtheory", description=about, args=words, config=_PLAIN_FLAGS
+        )
+    kind = _COMMANDS[show.known("command", words[0], tuple(_COMMANDS))]
+    name = f"graphtheory {words[0]}"
+    command, unknown = tyro.cli(
+        kind, prog=name, args=words[1:], config=_PLAIN_FLAGS, return_unknown_args=True
     )
+    if unknown:  # of which tyro names no similar ones here
+        what = "option" if unknown[0].startswith("-") else "argument"
+        options = (f"--{one.replace('_', '-')}" for one in (*kind.helps, "json", "quiet"))
+        show.known(what, unknown[0], tuple(options), f"{name} --help")
+    return command
 
 
 def completion_script(shell: str) -> str:

@@ -40,7 +40,8 @@ torch.cuda.get_device_properties = lambda device=None: found_gpu
 def at(address: int, like: Tensor) -> Tensor:
     """What lies at an address that a tensor has told, or within what lies there."""
     base = max(known for known, size in _sizes.items() if known <= address < known + size)
-    held = (ctypes.c_byte * (base + _sizes[base] - address)).from_address(address)
+    count = base + _sizes[base] - address
+    held = (ctypes.c_byte * (count - count % like.element_size())).from_address(address)
     return torch.from_numpy(np.frombuffer(held, np.uint8)).view(like.dtype)
 
 
