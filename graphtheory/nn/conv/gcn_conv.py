@@ -172,10 +172,8 @@ class GCNConv(on_core.OnCore, pyg.GCNConv):
             weight = given.weight
         loops = self.normalize and self.add_self_loops
         adj = adjacency.adjacency_of(given, num_src, num_dst, add_self_loops=loops, flow=self.flow)
-        if weight is not None and weight.numel() != adj.num_given:
-            shape = tuple(weight.shape)
-            raise ValueError(f"edge_weight: shape {shape}, expected one per edge [{adj.num_given}]")
         if weight is not None:
+            on_core.check_entries("edge_weight", weight.flatten(), "edge", adj.num_given)
             weight, _ = on_core.multiplied(weight.flatten(), x_src)
         if not self.normalize:
             return adj.neighborhood, None if weight is None else adj.to_csr_order(weight)
