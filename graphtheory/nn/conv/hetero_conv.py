@@ -128,7 +128,7 @@ class Relational(on_core.OnCore):
         num_src = self.in_channels_l if x_src is None else x_src.size(0)
         num_dst = num_src if x_dst is None else x_dst.size(0)
         adj = adjacency.adjacency_of(edge_index, num_src, num_dst, flow=self.flow)
-        kinds = adjacency.stored_values(edge_index) if edge_type is None else edge_type
+        kinds: Any = adjacency.stored_values(edge_index) if edge_type is None else edge_type
         on_core.check_entries("edge_type", kinds, "edge", adj.num_given)
         found = relations_of(adj, kinds, self.num_relations)
         sums = self._of_ids if ids else self._of_features

@@ -195,7 +195,8 @@ class SPDTransformerConv(DotProduct):
             return None
         if distance is None:
             return self.bucket_bias(hops(nb) if nb.distance is None else nb.distance)
-        on_core.check_entries("distance", distance, "edge", nb.indices.size(0))
+        if not isinstance(distance, Tensor) or distance.shape != (nb.indices.size(0),):
+            on_core.check_entries("distance", distance, "edge", nb.indices.size(0))
         return self.bucket_bias(distance, adj.order)
 
     def _with_more(self, bias: Bias, more: Tensor | None, adj: Adjacency) -> Bias:
