@@ -103,7 +103,7 @@ class Acceleration:
             layer, (_, before, after) = self._layers.pop()
             if issubclass(before, pyg.GCNConv):
                 layer._cached_edge_index = layer._cached_adj_t = None
-            for name in ("_pyg", "_again"):
+            for name in ("_kept", "_pyg", "_again"):
                 vars(layer).pop(name, None)
             layer.__class__ = before
             generated = getattr(after, "_jinja_propagate", None)  # put there by an explanation

@@ -70,6 +70,7 @@ class GCNConv(on_core.OnCore, pyg.GCNConv):
     propagate_type: ClassVar[dict[str, Any]] = {"x": Tensor, "edge_weight": OptTensor}
     decomposes = True
     pays_from = 4_000, 2**20
+    _kept: tuple[Any, Rows] | None = None  # what is cached, and its rows
 
     @staticmethod
     def at_new_edges(kind: type) -> type:
@@ -94,7 +95,7 @@ class GCNConv(on_core.OnCore, pyg.GCNConv):
         num_dst = self._targets(x, size, edge_index)
         args = (edge_index, edge_weight, x_src, num_dst, one_set)
         cached = self._cached_edges(*args) if self.normalize else None
-        rows = self._rows(*args) if cached is None else self._rows_of(cached, x_src, num_dst)
+        rows = self._rows(*args) if cached is None else self._kept_rows(cached, x_src, num_dst)
         out = None
         if not rows[0].indptr.is_cpu and one_set and edge_weight is None:
             out = self._whole((x_src, edge_index, edge_weight, size), *rows)
@@ -131,6 +132,15 @@ class GCNConv(on_core.OnCore, pyg.GCNConv):
         if isinstance(given, Neighborhood) or not one_set:
             return nb.edge_index(), normalized
         return self._by_gcn_norm(given, weight, x_src)
+
+    def _kept_rows(self, cached: Any, x_src: Tensor, num_dst: int | None) -> Rows:
+        kept = self._kept
+        if kept is None or kept[0] is not cached:
+            of = adjacency.outside_inference_mode(lambda: self._rows_of(cached, x_src, num_dst))
+            kept = cached, of
+            if not torch.compiler.is_exporting():
+                self._kept = kept
+        return kept[1]
 
     def _rows_of(self, cached: Any, x_src: Tensor, num_dst: int | None) -> Rows:
         edges, weight = (cached, None) if isinstance(cached, SparseTensor) else cached
