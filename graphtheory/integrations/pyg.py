@@ -101,7 +101,9 @@ class Acceleration:
             _read_densely(self._model)
         while self._layers:
             layer, (_, before, after) = self._layers.pop()
-            for name in ("_kept_edges", "_kept_matrix", "_pyg", "_again"):
+            if issubclass(before, pyg.GCNConv):
+                layer._cached_edge_index = layer._cached_adj_t = None
+            for name in ("_kept", "_pyg", "_again"):
                 vars(layer).pop(name, None)
             layer.__class__ = before
             generated = getattr(after, "_jinja_propagate", None)  # put there by an explanation

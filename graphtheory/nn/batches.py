@@ -6,13 +6,11 @@ from weakref import WeakValueDictionary
 
 import torch
 from torch import Tensor, nn
-from torch.utils.weak import WeakIdKeyDictionary
 
 from graphtheory.graph import Neighborhood, cliques
-from graphtheory.graph.content import state_of
+from graphtheory.graph.content import PerTensorCache
 
 _NAMES = ("sum", "mean", "max", "token")
-_CLIQUES = WeakIdKeyDictionary()  # batch -> (its state, Neighborhood)
 _OF_ONE: WeakValueDictionary[tuple[int, torch.device], Neighborhood] = WeakValueDictionary()
 
 
@@ -50,14 +48,12 @@ def graph_cliques(batch: Tensor | None, num_nodes: int, device: torch.device) ->
         return _one_clique(num_nodes, device)
     if batch.shape != (num_nodes,):
         raise _wrong_length(batch, num_nodes)
-    content = None if torch.compiler.is_compiling() else state_of(batch)
-    if content is None:
-        return cliques(graph_sizes(batch)).to(device)
-    state, known = (content, device), _CLIQUES.get(batch)
-    if known is None or known[0] != state:
-        with torch.inference_mode(False):
-            known = _CLIQUES[batch] = state, cliques(graph_sizes(batch)).to(device)
-    return known[1]
+    return _cliques(batch).to(device)
+
+
+_cliques: PerTensorCache[Neighborhood] = PerTensorCache(
+    lambda batch: cliques(graph_sizes(batch)).to(batch.device)
+)
 
 
 def _one_clique(num_nodes: int, device: torch.device) -> Neighborhood:
@@ -74,7 +70,7 @@ def _one_clique(num_nodes: int, device: torch.device) -> Neighborhood:
 
 
 class GraphReadout(nn.Module):
-    r"""Sum, mean or maximum over the nodes of each graph, a PyG aggregation, or the graph token.
+    r"""Sum, mean or maximum over the nodes of each graph, or the graph token.
 
     .. math:: F(X_i) = K \sum_{n \in T^i} F(x_n)
 
@@ -84,18 +80,16 @@ class GraphReadout(nn.Module):
     nodes and do not depend on threads.
 
     Args:
-        reduce: "sum", "mean", "max", "token" (the last node of each graph, where
-            `graph.GraphTokens` puts the token), or a module called as PyG's `Aggregation`:
-            ``reduce(x, index, dim_size=num_graphs)``.
+        reduce: "sum", "mean", "max" or "token" (the last node of each graph, where
+            `graph.GraphTokens` puts the token).
 
     Shapes:
         x [N, F]; batch int64 [N], ascending, or None for one graph; or instead ptr int64
         [num_graphs + 1], the first node of each graph and N -> [num_graphs, F].
 
     Raises:
-        ValueError: If `reduce` is another name; if `batch` does not ascend or has not one entry per
-            node; if a graph has no node to take as token.
-        TypeError: If `reduce` is neither a name nor a module.
+        ValueError: If `reduce` is another value; if `batch` does not ascend or has not one entry
+            per node; if a graph has no node to take as token.
 
     Source: Li (2024), eq. (B.224): "sum" and "mean" of the outputs of the nodes.
 
@@ -105,13 +99,10 @@ class GraphReadout(nn.Module):
         [[4.0, 5.0], [2.0, 5.0], [3.0, 5.0]]
     """
 
-    def __init__(self, reduce: str | nn.Module = "mean") -> None:
+    def __init__(self, reduce: str = "mean") -> None:
         super().__init__()
-        if isinstance(reduce, str):
-            if reduce not in _NAMES:
-                raise ValueError(f"reduce: got {reduce!r}, expected a module or one of {_NAMES}")
-        elif not isinstance(reduce, nn.Module):
-            raise TypeError(f"reduce: got {type(reduce).__name__}, expected a module or a name")
+        if reduce not in _NAMES:
+            raise ValueError(f"reduce: got {reduce!r}, expected one of {_NAMES}")
         self.reduce = reduce
 
     def forward(
@@ -132,10 +123,6 @@ class GraphReadout(nn.Module):
             if batch.shape != x.shape[:1]:
                 raise _wrong_length(batch, len(x))
             sizes = graph_sizes(batch, num_graphs)
-        if isinstance(self.reduce, nn.Module):
-            graphs = torch.arange(len(sizes), device=x.device)
-            index = graphs.repeat_interleave(sizes, output_size=len(x))
-            return self.reduce(x, index, dim_size=len(sizes))
         if self.reduce == "token":
             return x[self._last(sizes)]
         reduce = "max" if self.reduce == "max" else "sum"
@@ -151,4 +138,4 @@ class GraphReadout(nn.Module):
         return sizes.cumsum(0) - 1
 
     def extra_repr(self) -> str:
-        return "" if isinstance(self.reduce, nn.Module) else repr(self.reduce)
+        return repr(self.reduce)

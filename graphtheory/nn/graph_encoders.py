@@ -9,8 +9,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from graphtheory.graph import Neighborhood
-
 
 class DegreeEmbedding(nn.Module):
     r"""Centrality encoding: a learned vector for the in-degree and one for the out-degree.
@@ -25,10 +23,10 @@ class DegreeEmbedding(nn.Module):
         dim: Features of a node.
 
     Shapes:
-        edge_index int64 [2, E] and the number of nodes, or a `Neighborhood` -> [N, dim].
+        edge_index int64 [2, E] and the number of nodes -> [N, dim].
 
     Raises:
-        ValueError: If `max_degree` is negative, or the graph is bipartite.
+        ValueError: If `max_degree` is negative.
 
     Source:
         Ying et al. (2021), Do transformers really perform bad for graph representation?, eq. (5).
@@ -46,18 +44,11 @@ class DegreeEmbedding(nn.Module):
         self.max_degree = max_degree
         self.in_degree, self.out_degree = (nn.Embedding(max_degree + 1, dim) for _ in range(2))
 
-    def forward(self, edge_index: Tensor | Neighborhood, num_nodes: int | None = None) -> Tensor:
-        if isinstance(edge_index, Neighborhood):
-            if edge_index.num_src != edge_index.num_dst:
-                raise ValueError(
-                    f"edge_index: {edge_index.num_src} sources and {edge_index.num_dst} targets, "
-                    "expected a graph whose nodes are both"
-                )
-            num_nodes, edge_index = edge_index.num_dst, edge_index.edge_index()
-        source, target = (torch.bincount(ends, minlength=num_nodes or 0) for ends in edge_index)
-        longest = max(len(source), len(target))  # equal if the number of nodes is given
-        degrees = (functional.pad(d, (0, longest - len(d))) for d in (target, source))
-        into, out = (d.clamp(max=self.max_degree) for d in degrees)
+    def forward(self, edge_index: Tensor, num_nodes: int | None = None) -> Tensor:
+        if num_nodes is None:
+            num_nodes = int(edge_index.max()) + 1 if edge_index.numel() else 0
+        degrees = (torch.bincount(ends, minlength=num_nodes) for ends in edge_index)
+        out, into = (d.clamp(max=self.max_degree) for d in degrees)
         return self.in_degree(into) + self.out_degree(out)
 
 

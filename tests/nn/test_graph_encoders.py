@@ -5,7 +5,6 @@ import torch
 from torch_geometric.data import Batch, Data
 from torch_geometric.transforms import AddLaplacianEigenvectorPE, AddRandomWalkPE, Compose
 
-from graphtheory import Neighborhood
 from graphtheory.nn import (
     CategoricalEncoder,
     DegreeEmbedding,
@@ -69,20 +68,15 @@ def test_feature_encoder_chooses() -> None:
     assert isinstance(feature_encoder((3,), 8), CategoricalEncoder)
 
 
-@pytest.mark.parametrize("as_neighborhood", [False, True])
-def test_degrees_in_and_out(as_neighborhood) -> None:
+def test_degrees_in_and_out() -> None:
     edges = torch.tensor([[0, 0, 0, 1, 2], [1, 2, 2, 2, 2]])  # a duplicate and a loop; 3 is alone
     embedding = DegreeEmbedding(3, 4)
-    graph = Neighborhood.from_edge_index(edges, 4) if as_neighborhood else edges
     into, out = torch.tensor([0, 1, 3, 0]), torch.tensor([3, 1, 1, 0])  # 4 edges into node 2
     wanted = embedding.in_degree.weight[into] + embedding.out_degree.weight[out]
-    torch.testing.assert_close(embedding(graph, 4), wanted)
+    torch.testing.assert_close(embedding(edges, 4), wanted)
 
 
-def test_degrees_of_a_bipartite_graph_and_features_without_a_unit() -> None:
-    graph = Neighborhood.from_edge_index(torch.tensor([[0], [0]]), num_src=1, num_dst=2)
-    with pytest.raises(ValueError, match="1 sources and 2 targets"):
-        DegreeEmbedding(3, 4)(graph)
+def test_a_degree_below_none_and_features_without_a_unit() -> None:
     with pytest.raises(ValueError, match="max_degree: got -1"):
         DegreeEmbedding(-1, 4)
     encoder = NodeEncoder(3, 4, normalize=True)

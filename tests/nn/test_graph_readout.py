@@ -27,12 +27,9 @@ def test_gives_what_pyg_pools(name, dtype) -> None:
         torch.testing.assert_close(*grads)
 
 
-def test_one_graph_modules_and_the_token_that_is_last() -> None:
+def test_one_graph_and_the_token_that_is_last() -> None:
     x = torch.randn(8, 3)
     torch.testing.assert_close(GraphReadout("sum")(x), x.sum(0, keepdim=True))
-    for module in (pyg.SoftmaxAggregation(), pyg.MultiAggregation(["mean", "std"])):
-        wanted = module(x, BATCH, dim_size=5)
-        torch.testing.assert_close(GraphReadout(module)(x, BATCH, 5), wanted)
     x, batch = torch.randn(6, 2), torch.tensor([0, 0, 0, 1, 2, 2])
     assert torch.equal(GraphReadout("token")(x, batch), x[[2, 3, 5]])
     with pytest.raises(ValueError, match="batch: graph 1 has no node"):
@@ -69,7 +66,7 @@ def test_equation_b_224(name, mean) -> None:
 def test_wrong_input_is_refused_in_words() -> None:
     with pytest.raises(ValueError, match="reduce: got 'median', expected"):
         GraphReadout("median")
-    with pytest.raises(TypeError, match="reduce: got int"):
+    with pytest.raises(ValueError, match="reduce: got 3, expected one of"):
         GraphReadout(3)
     with pytest.raises(ValueError, match="batch: entry 1 is 0 behind 1"):
         GraphReadout("sum")(torch.ones(2, 1), torch.tensor([1, 0]))

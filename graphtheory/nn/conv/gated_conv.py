@@ -29,9 +29,11 @@ class ResGatedGraphConv(on_core.OwnPropagate, pyg.ResGatedGraphConv):
     Source: Bresson and Laurent (2017), Residual gated graph ConvNets, eq. (11).
     """
 
+    node_axis = -2
+
     @classmethod
     def check_options(cls, layer: MessagePassing) -> None:
-        on_core.check_reduction(layer, -2)
+        super().check_options(layer)
         if not _is_sigmoid(layer.act):
             raise ValueError(f"act: got {layer.act}, expected a sigmoid")
 

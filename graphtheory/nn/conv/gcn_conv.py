@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from contextlib import suppress
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -12,64 +12,15 @@ from torch_geometric.nn import conv as pyg
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 from torch_geometric.typing import OptTensor, Size, SparseTensor
 from torch_geometric.utils import is_torch_sparse_tensor
-from torch_geometric.utils.sparse import to_torch_sparse_tensor
 
 from graphtheory import ops
-from graphtheory.graph import Neighborhood, neighborhood_from
-from graphtheory.graph.interop import to_sparse_tensor
+from graphtheory.graph import Neighborhood
 from graphtheory.nn.conv import adjacency, again, on_core
 from graphtheory.nn.conv.adjacency import Adjacency
 from graphtheory.nn.conv.weighted_sums import Direct
 from graphtheory.ops import layers
 
 Rows = tuple[Neighborhood, Tensor | None]  # and the weight of each edge in its order
-
-
-class Kept(NamedTuple):
-    """The edges of a call, for `ops` or as PyG's layer keeps them, or both."""
-
-    rows: Rows | None
-    given: Any = None
-    loops: int = 0  # self-loops, the last edges of the list that the rows were read from
-    layout: Any = None  # of the matrix that they were read from
-
-
-def _as_pyg(kept: Kept, flow: str) -> Any:
-    """Edge list and weights, the given edges and a self-loop of each node, or the matrix."""
-    assert kept.rows is not None
-    nb, weight = kept.rows
-    if kept.layout is SparseTensor:
-        return to_sparse_tensor(nb if weight is None else nb.replace(weight=weight))
-    edges = nb.edge_index()
-    if kept.layout is not None:
-        size = (nb.num_dst, nb.num_src)
-        return to_torch_sparse_tensor(edges.flip(0), weight, size, layout=kept.layout), None
-    if nb.perm is not None:
-        order = nb.perm.argsort()
-        edges, weight = edges[:, order], None if weight is None else weight[order]
-    if kept.loops:
-        stays = edges[0] != edges[1]
-        stays[-kept.loops :] = True
-        edges, weight = edges[:, stays], None if weight is None else weight[stays]
-    return edges if flow == "source_to_target" else edges.flip(0), weight
-
-
-def _shown(name: str, slot: str) -> property:
-    """PyG's attribute of a layer, by what is kept in a slot."""
-
-    def show(layer: Any) -> Any:
-        kept = getattr(layer, slot)
-        if kept is None or kept.given is not None:
-            return None if kept is None else kept.given
-        return adjacency.outside_inference_mode(lambda: _as_pyg(kept, layer.flow))
-
-    def put(layer: Any, given: Any) -> None:
-        vars(layer)[name] = None  # what PyG's layer has before its first call
-        vars(layer).pop(slot, None)
-        if given is not None:
-            setattr(layer, slot, Kept(None, given))
-
-    return property(show, put)
 
 
 @on_core.checked
@@ -119,10 +70,7 @@ class GCNConv(on_core.OnCore, pyg.GCNConv):
     propagate_type: ClassVar[dict[str, Any]] = {"x": Tensor, "edge_weight": OptTensor}
     decomposes = True
     pays_from = 4_000, 2**20
-    _kept_edges: Kept | None = None
-    _kept_matrix: Kept | None = None
-    _cached_edge_index = _shown("_cached_edge_index", "_kept_edges")
-    _cached_adj_t = _shown("_cached_adj_t", "_kept_matrix")
+    _kept: tuple[Any, Rows] | None = None  # what is cached, and its rows
 
     @staticmethod
     def at_new_edges(kind: type) -> type:
@@ -146,15 +94,8 @@ class GCNConv(on_core.OnCore, pyg.GCNConv):
         on_core.check_features("x", x_src, getattr(self.lin, "in_channels", -1))
         num_dst = self._targets(x, size, edge_index)
         args = (edge_index, edge_weight, x_src, num_dst, one_set)
-        rows = None
-        if self.normalize:
-            rows = self._kept_rows(edge_index, x_src.shape[self.node_dim])
-        keeps = self.cached and self.normalize and not torch.compiler.is_exporting()
-        if rows is None and keeps:
-            rows = adjacency.outside_inference_mode(lambda: self._rows(*args))
-            self._keep(edge_index, rows, one_set)
-        elif rows is None:
-            rows = self._rows(*args)
+        cached = self._cached_edges(*args) if self.normalize else None
+        rows = self._rows(*args) if cached is None else self._kept_rows(cached, x_src, num_dst)
         out = None
         if not rows[0].indptr.is_cpu and one_set and edge_weight is None:
             out = self._whole((x_src, edge_index, edge_weight, size), *rows)
@@ -176,29 +117,37 @@ class GCNConv(on_core.OnCore, pyg.GCNConv):
         given = (x, self.lin.weight, self.bias, weight)
         return again.compute(self, args, layers.MappedSums, nb, given)
 
-    def __prepare_scriptable__(self) -> Any:
-        twin: Any = super().__prepare_scriptable__()
-        twin._cached_edge_index, twin._cached_adj_t = self._cached_edge_index, self._cached_adj_t
-        return twin
+    def _cached_edges(self, given: Any, weight: Tensor | None, x_src: Tensor, *more: Any) -> Any:
+        """What PyG's layer would have cached in the first call with a graph of this kind."""
+        name = "_cached_adj_t" if isinstance(given, SparseTensor) else "_cached_edge_index"
+        if getattr(self, name) is None and self.cached and not torch.compiler.is_exporting():
+            args = given, weight, x_src, *more
+            setattr(self, name, adjacency.outside_inference_mode(lambda: self._to_cache(*args)))
+        return getattr(self, name)
 
-    def _kept_rows(self, given: Any, num_nodes: int) -> Rows | None:
-        name = "_kept_matrix" if isinstance(given, SparseTensor) else "_kept_edges"
-        kept: Kept | None = getattr(self, name)
-        if kept is None or kept.rows is not None:
-            return None if kept is None else kept.rows
-        rows = adjacency.outside_inference_mode(lambda: _rows(kept.given, num_nodes, self.flow))
-        setattr(self, name, kept._replace(rows=rows))
-        return rows
+    def _to_cache(
+        self, given: Any, weight: Tensor | None, x_src: Tensor, num_dst: int | None, one_set: bool
+    ) -> Any:
+        nb, normalized = self._rows(given, weight, x_src, num_dst, one_set)
+        if isinstance(given, Neighborhood) or not one_set:
+            return nb.edge_index(), normalized
+        return self._by_gcn_norm(given, weight, x_src)
 
-    def _keep(self, given: Any, rows: Rows, one_set: bool) -> None:
-        layout: Any = SparseTensor if isinstance(given, SparseTensor) else None
-        if isinstance(given, Tensor) and is_torch_sparse_tensor(given):
-            layout = torch.sparse_coo if given.layout is torch.sparse_coo else torch.sparse_csr
-        by_pyg = one_set and layout is not None  # then no self-loops were appended
-        loops = min(rows[0].num_src, rows[0].num_dst)
-        loops = 0 if by_pyg or not self.add_self_loops else loops
-        name = "_kept_matrix" if layout is SparseTensor else "_kept_edges"
-        setattr(self, name, Kept(rows, None, loops, layout))
+    def _kept_rows(self, cached: Any, x_src: Tensor, num_dst: int | None) -> Rows:
+        kept = self._kept
+        if kept is None or kept[0] is not cached:
+            of = adjacency.outside_inference_mode(lambda: self._rows_of(cached, x_src, num_dst))
+            kept = cached, of
+            if not torch.compiler.is_exporting():
+                self._kept = kept
+        return kept[1]
+
+    def _rows_of(self, cached: Any, x_src: Tensor, num_dst: int | None) -> Rows:
+        edges, weight = (cached, None) if isinstance(cached, SparseTensor) else cached
+        num_src = x_src.shape[self.node_dim]
+        adj = adjacency.adjacency_of(edges, num_src, num_dst, flow=self.flow)
+        weight = adjacency.stored_values(edges) if weight is None else weight
+        return adj.neighborhood, None if weight is None else adj.to_csr_order(weight)
 
     def _by_messages(self, x: Any, edge_index: Any, edge_weight: Tensor | None) -> Tensor:
         if not isinstance(x, Tensor):
@@ -227,16 +176,14 @@ class GCNConv(on_core.OnCore, pyg.GCNConv):
             if weight is not None:
                 raise ValueError("edge_weight: got some beside a sparse matrix, which has its own")
             if self.normalize and one_set:
-                return self._normalized_by_pyg(given, x_src)
+                return self._rows_of(self._by_gcn_norm(given, None, x_src), x_src, num_dst)
             weight = adjacency.stored_values(given)
         elif isinstance(given, Neighborhood) and weight is None:
             weight = given.weight
         loops = self.normalize and self.add_self_loops
         adj = adjacency.adjacency_of(given, num_src, num_dst, add_self_loops=loops, flow=self.flow)
-        if weight is not None and weight.numel() != adj.num_given:
-            shape = tuple(weight.shape)
-            raise ValueError(f"edge_weight: shape {shape}, expected one per edge [{adj.num_given}]")
         if weight is not None:
+            on_core.check_entries("edge_weight", weight.flatten(), "edge", adj.num_given)
             weight, _ = on_core.multiplied(weight.flatten(), x_src)
         if not self.normalize:
             return adj.neighborhood, None if weight is None else adj.to_csr_order(weight)
@@ -247,18 +194,16 @@ class GCNConv(on_core.OnCore, pyg.GCNConv):
             key, lambda: self._normalized(adj, None, one_set, x_src.dtype)
         )
 
-    def _normalized_by_pyg(self, given: Any, x: Tensor) -> Rows:
+    def _by_gcn_norm(self, given: Any, weight: Tensor | None, x: Tensor) -> Any:
         """PyG's normalization, which treats self-loops differently per kind of sparse matrix."""
         if is_torch_sparse_tensor(given) and given.layout is torch.sparse_csc:
             given = given.to_sparse_csr()
-        num_nodes = x.shape[self.node_dim]
-        out = gcn_norm(
-            given, None, num_nodes, self.improved, self.add_self_loops, self.flow, x.dtype
-        )
-        nb = neighborhood_from(
-            out if isinstance(out, SparseTensor) else out[0], num_nodes=num_nodes
-        )
-        return nb, nb.weight
+        if weight is not None:
+            weight, _ = on_core.multiplied(weight.flatten(), x)
+        # the degree of a hub overflows in float16
+        wide, num_nodes = torch.promote_types(x.dtype, torch.float32), x.shape[self.node_dim]
+        options = self.improved, self.add_self_loops, self.flow, wide
+        return gcn_norm(given, weight, num_nodes, *options)
 
     def _normalized(
         self, adj: Adjacency, weight: Tensor | None, one_set: bool, dtype: torch.dtype
@@ -266,7 +211,7 @@ class GCNConv(on_core.OnCore, pyg.GCNConv):
         """Weights [E] divided by the roots of both degrees, with self-loops, in CSR order."""
         nb, fill = adj.neighborhood, 1.0 if weight is None or not self.improved else 2.0
         if weight is None:
-            # the degree of a hub overflows in float16
+            # as in `_by_gcn_norm`
             wide = torch.promote_types(dtype, torch.float32)
             weight = torch.ones(adj.num_given, dtype=wide, device=nb.device)
         weight = adj.to_csr_order(_with_loops(adj, weight, fill))
@@ -333,16 +278,3 @@ def _inverse_root(degree: Tensor) -> Tensor:
     """Inverse square root of the degree; 0 with zero gradient where the degree is 0."""
     empty = degree == 0
     return torch.where(empty, 0, torch.where(empty, 1, degree) ** -0.5)
-
-
-def _rows(given: Any, num_nodes: int, flow: str) -> Rows:
-    """What PyG's layer keeps as rows."""
-    if isinstance(given, SparseTensor):
-        nb = neighborhood_from(given, num_nodes=num_nodes)
-        return nb, nb.weight
-    edges, weight = given
-    if weight is None:  # a sparse matrix, which holds its values
-        nb = neighborhood_from(edges, num_nodes=num_nodes)
-        return nb, nb.weight
-    adj = adjacency.adjacency_of(edges, num_nodes, num_nodes, flow=flow)
-    return adj.neighborhood, adj.to_csr_order(weight)

@@ -45,12 +45,10 @@ class GPSConv(pyg.GPSConv):
         - **x:** [N, channels].
         - **edge_index:** what `conv` takes; keywords that are not listed here go to it, too.
         - **batch:** graph of each node, int64 [N] in ascending order; None is one graph.
-        - **distance:** integers [P], or [P, k] for a `JointBias`, for the P pairs of `neighbors`,
-          as `batch.distance` of cached distances has them; required with `bias` unless `neighbors`
-          has distances.
+        - **distance:** integers [P], or [P, k] for a `JointBias`, for the P pairs of nodes of the
+          same graph, target by target as in ``graph.cliques(sizes)``, and as `batch.distance` of
+          cached distances has them; required with `bias`.
         - **attn_bias:** floating [P, heads], added to the logits.
-        - **neighbors:** a `Neighborhood` that says who attends to whom; None is every pair of nodes
-          of the same graph, target by target: ``graph.cliques(sizes)``.
         - **output:** [N, channels].
 
     Raises:
@@ -119,19 +117,17 @@ class GPSConv(pyg.GPSConv):
         *,
         distance: Tensor | None = None,
         attn_bias: Tensor | None = None,
-        neighbors: Neighborhood | None = None,
         **kwargs: Any,
     ) -> Tensor:
         if x.dim() != 2 or x.size(1) != self.channels:
             raise ValueError(f"x: shape {tuple(x.shape)}, expected [num_nodes, {self.channels}]")
-        plain = neighbors is None and distance is None and attn_bias is None
-        plain = plain and self._modules.get("bias") is None
+        plain = distance is None and attn_bias is None and self._modules.get("bias") is None
         reason = on_core.changed(self, GPSConv) or _other_attention(self)
         if plain and (reason or on_core.is_seen_by_all()):
             return super().forward(x, edge_index, batch, **kwargs)
         if reason:
             raise NotImplementedError(
-                f"attn: {reason}; with bias, distance, attn_bias or neighbors it has to be torch's "
+                f"attn: {reason}; with bias, distance or attn_bias it has to be torch's "
                 "MultiheadAttention without hooks: remove what was changed"
             )
         parts = []
@@ -143,7 +139,7 @@ class GPSConv(pyg.GPSConv):
             attended = self._attend(x, batch)
         else:
             of_pairs = attn_bias if distance is None else distance
-            nb = self._neighbors(x, batch, neighbors, of_pairs)
+            nb = self._neighbors(x, batch, of_pairs)
             attended = self._attend(x, nb, self._bias(nb, distance, attn_bias))
         parts.append(self._add(attended, x, self.norm2, batch))
         out = sum(parts)
@@ -157,58 +153,39 @@ class GPSConv(pyg.GPSConv):
         *,
         distance: Tensor | None = None,
         attn_bias: Tensor | None = None,
-        neighbors: Neighborhood | None = None,
         **kwargs: Any,
     ) -> AttentionMap:
         """Who attends to whom, and weights [P, heads] of `forward` without dropout."""
-        nb = self._neighbors(x, batch, neighbors)
+        nb = self._neighbors(x, batch)
         query, key, _ = self._project(x)
         logits = attention_logits(query, key, nb, self._bias(nb, distance, attn_bias), None)
         return AttentionMap(nb, ops.edge_softmax(logits, nb))
 
     def _neighbors(
-        self, x: Tensor, batch: Tensor | None, neighbors: Neighborhood | None,
-        of_pairs: Tensor | None = None,
-    ) -> Neighborhood:  # fmt: skip
-        if neighbors is None and torch.compiler.is_exporting():
-            if batch is None:
-                batch = torch.zeros(x.size(0), dtype=torch.int64, device=x.device)
-            return clique_edges(batch, None if of_pairs is None else of_pairs.size(0))
-        if neighbors is None:
+        self, x: Tensor, batch: Tensor | None, of_pairs: Tensor | None = None
+    ) -> Neighborhood:
+        if not torch.compiler.is_exporting():
             return graph_cliques(batch, x.size(0), x.device)
-        if (neighbors.num_dst, neighbors.num_src) != (x.size(0), x.size(0)):
-            raise ValueError(
-                f"neighbors: {neighbors.num_dst} targets and {neighbors.num_src} sources, "
-                f"expected {x.size(0)} of both as x has rows"
-            )
-        return neighbors
+        if batch is None:
+            batch = torch.zeros(x.size(0), dtype=torch.int64, device=x.device)
+        return clique_edges(batch, None if of_pairs is None else of_pairs.size(0))
 
     def _bias(self, nb: Neighborhood, distance: Tensor | None, attn_bias: Tensor | None) -> Bias:
-        if attn_bias is not None and attn_bias.shape != (nb.num_edges, self.heads):
-            raise ValueError(
-                f"attn_bias: shape {tuple(attn_bias.shape)}, expected [{nb.num_edges}, "
-                f"{self.heads}]: one value per pair and head"
-            )
+        if attn_bias is not None:
+            on_core.check_entries("attn_bias", attn_bias, "pair", nb.num_edges, self.heads)
         bias = self._modules.get("bias")  # a layer of PyG that changed class has no such entry
         if bias is None:
             if distance is not None:
                 raise ValueError("distance: given, expected None: the layer was built without bias")
             return attn_bias
-        distance = nb.distance if distance is None else distance
         if distance is None:
             raise ValueError(
                 f"distance: got None, expected one value per pair, [{nb.num_edges}]: the layer has "
                 "a bias"
             )
-        if distance.shape[:1] != (nb.num_edges,):
-            raise ValueError(
-                f"distance: shape {tuple(distance.shape)}, expected [{nb.num_edges}]: one value "
-                "per pair"
-            )
+        on_core.check_entries("distance", distance, "pair", nb.num_edges, *distance.shape[1:])
         made = bias(distance)
-        if attn_bias is None:
-            return made
-        return bias_per_edge(made) + attn_bias
+        return made if attn_bias is None else bias_per_edge(made) + attn_bias
 
     def _project(self, x: Tensor) -> tuple[Tensor, ...]:
         both = functional.linear(x, self.attn.in_proj_weight, self.attn.in_proj_bias)

@@ -114,11 +114,8 @@ class Relational(on_core.OnCore):
     propagate_type: ClassVar[dict[str, Any]] = {"x": Tensor, "edge_type_ptr": OptTensor}
     inlined: ClassVar[on_core.Inlined] = {"aggr_module": tuple(REDUCTIONS)}
     takes_ids: ClassVar[bool] = True
+    node_axis = 0
     pays_from = 0, 0
-
-    @classmethod
-    def check_options(cls, layer: MessagePassing) -> None:
-        on_core.check_reduction(layer, 0)
 
     def forward(self, x: Any, edge_index: Any, edge_type: Tensor | None = None) -> Tensor:
         x_src, x_dst = x if isinstance(x, tuple) else (x, x)
@@ -131,10 +128,8 @@ class Relational(on_core.OnCore):
         num_src = self.in_channels_l if x_src is None else x_src.size(0)
         num_dst = num_src if x_dst is None else x_dst.size(0)
         adj = adjacency.adjacency_of(edge_index, num_src, num_dst, flow=self.flow)
-        kinds = adjacency.stored_values(edge_index) if edge_type is None else edge_type
-        if kinds is None or kinds.shape != (adj.num_given,):
-            got = None if kinds is None else tuple(kinds.shape)
-            raise ValueError(f"edge_type: shape {got}, expected one per edge [{adj.num_given}]")
+        kinds: Any = adjacency.stored_values(edge_index) if edge_type is None else edge_type
+        on_core.check_entries("edge_type", kinds, "edge", adj.num_given)
         found = relations_of(adj, kinds, self.num_relations)
         sums = self._of_ids if ids else self._of_features
         out = self._with_root(sums(x_src, found, reduce), x_dst)

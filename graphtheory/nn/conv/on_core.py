@@ -50,6 +50,8 @@ class OnCore(MessagePassing):
     propagate = MessagePassing.propagate
     decomposes: ClassVar[bool] = False  # computes `decomposed_layers`
     flows_back: ClassVar[bool] = True  # computes `flow="target_to_source"`
+    ops_drop: ClassVar[bool] = True  # weights, with a probability below 1
+    node_axis: ClassVar[int | None] = None  # the only `node_dim` that it computes, if there is one
     # submodules that it does not call as PyG does, and the kinds that each may have
     inlined: ClassVar[Inlined] = {"lin_edge": (Linear,), "aggr_module": (SumAggregation,)}
     # edges, and edges times channels, from which it pays to sort edges that one call uses
@@ -148,18 +150,18 @@ class OnCore(MessagePassing):
     @classmethod
     def check_options(cls, layer: MessagePassing) -> None:
         """Raise if `layer`, PyG's or this one, has options that `ops` does not compute."""
-        check_dropout(getattr(layer, "dropout", 0.0))
-        if not isinstance(layer.aggr_module, SumAggregation):
-            raise ValueError(
-                f"aggr: got {layer.aggr!r}, expected 'add': the layer is a weighted sum"
-            )
+        if cls.ops_drop:
+            check_dropout(getattr(layer, "dropout", 0.0))
+        kinds = cls.inlined["aggr_module"]
+        if not isinstance(layer.aggr_module, kinds):
+            wanted = "'add'" if kinds == (SumAggregation,) else "'sum', 'mean', 'max' or 'min'"
+            raise ValueError(f"aggr: got {layer.aggr!r}, expected {wanted}")
         if layer.decomposed_layers != 1 and not cls.decomposes:
-            raise ValueError(
-                f"decomposed_layers: got {layer.decomposed_layers}, expected 1: "
-                "attention takes all features of a head at once"
-            )
+            raise ValueError(f"decomposed_layers: got {layer.decomposed_layers}, expected 1")
         if layer.flow != "source_to_target" and not cls.flows_back:
             raise ValueError(f"flow: got {layer.flow!r}, expected the default")
+        if cls.node_axis not in (None, layer.node_dim):
+            raise ValueError(f"node_dim: got {layer.node_dim}, expected {cls.node_axis}")
 
 
 def pygs_class(layer: OnCore) -> Any:
@@ -238,26 +240,20 @@ def multiplied(weight: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
     return weight, x.double() if weight.dtype is torch.float64 else x
 
 
-def check_reduction(layer: MessagePassing, node_dim: int) -> None:
-    """Raise unless `layer` reduces by one of `REDUCTIONS` and has its usual layout."""
-    if type(layer.aggr_module) not in REDUCTIONS:
-        raise ValueError(f"aggr: got {layer.aggr!r}, expected 'sum', 'mean', 'max' or 'min'")
-    check_layout(layer, node_dim)
-
-
-def check_layout(layer: MessagePassing, node_dim: int) -> None:
-    """Raise unless nodes are on the layer's usual axis and features are not decomposed."""
-    if layer.decomposed_layers != 1:
-        raise ValueError(f"decomposed_layers: got {layer.decomposed_layers}, expected 1")
-    if layer.node_dim != node_dim:
-        raise ValueError(f"node_dim: got {layer.node_dim}, expected {node_dim}")
-
-
 def check_counts(**counts: int) -> None:
     """Raise unless every count is at least 1."""
     for name, count in counts.items():
         if not hasattr(count, "__index__") or count < 1:
             raise ValueError(f"{name}: got {count!r}, expected at least 1, a whole number")
+
+
+def check_entries(name: str, values: Any, what: str, *shape: int) -> None:
+    """Raise unless `values` are a tensor of this shape, with an entry per edge, or `what` it is."""
+    if values is not None and not isinstance(values, Tensor):
+        raise TypeError(f"{name}: got {type(values).__name__}, expected a tensor {list(shape)}")
+    got = None if values is None else tuple(values.shape)
+    if got != shape:
+        raise ValueError(f"{name}: shape {got}, expected one per {what} {list(shape)}")
 
 
 def check_channels(in_channels: Any) -> None:

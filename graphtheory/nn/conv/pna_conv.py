@@ -18,7 +18,7 @@ from graphtheory.graph import Neighborhood
 from graphtheory.nn.conv import on_core
 from graphtheory.nn.conv.adjacency import adjacency_of
 from graphtheory.nn.conv.edge_features import gather
-from graphtheory.nn.conv.on_core import REDUCTIONS, OwnPropagate, check_layout
+from graphtheory.nn.conv.on_core import REDUCTIONS, OwnPropagate
 
 
 class PNAConv(OwnPropagate, pyg.PNAConv):
@@ -43,9 +43,11 @@ class PNAConv(OwnPropagate, pyg.PNAConv):
         "pre_nns": (nn.ModuleList,), "post_nns": (nn.ModuleList,),
     }  # fmt: skip
 
+    node_axis = 0
+
     @classmethod
     def check_options(cls, layer: MessagePassing) -> None:
-        check_layout(layer, 0)
+        super().check_options(layer)
         problem = _other_parts(layer)
         if problem:
             raise ValueError(problem)

@@ -48,11 +48,9 @@ class SparseFeatures(Tensor):
         >>> torch.testing.assert_close(linear(SparseFeatures(x)), linear(x))
     """
 
-    _rows: Neighborhood
-    _nonzeros: Tensor
+    _read: _NonZeros
     _dense: Tensor | None
-    _version_read: int
-    _read: _NonZeros | None  # what is looked at before each use; None where that is not needed
+    _looks: bool  # whether the dense tensor has to be compared before each use
 
     @staticmethod
     def __new__(cls, x: Tensor) -> SparseFeatures:
@@ -66,8 +64,7 @@ class SparseFeatures(Tensor):
                 f"x: shape {tuple(x.shape)}, {x.layout}, requires_grad={x.requires_grad}, expected "
                 "dense features [num_nodes, features] that need no gradient"
             )
-        found = outside_inference_mode(lambda: _read(x))
-        return _wrap(found.rows, found.values, x, found)
+        return _wrap(outside_inference_mode(lambda: _read(x)), x, looks=True)
 
     def __init__(self, x: Tensor) -> None:
         pass
@@ -76,10 +73,10 @@ class SparseFeatures(Tensor):
     def dense(self) -> Tensor:
         """The same as a plain dense tensor."""
         if self._dense is None:
-            nb = self._rows
-            out = self._nonzeros.new_zeros(nb.num_dst, nb.num_src)
-            self._dense = out.index_put_((nb.targets(), nb.indices), self._nonzeros)
-            self._version_read = version_of(self._dense)
+            nb, values, _ = self._read
+            out = values.new_zeros(nb.num_dst, nb.num_src)
+            self._dense = out.index_put_((nb.targets(), nb.indices), values)
+            self._read = self._read._replace(version=version_of(self._dense))
         return self._dense
 
     @property
@@ -88,9 +85,9 @@ class SparseFeatures(Tensor):
         dense = self._dense
         if dense is None:
             return True
-        if version_of(dense) != self._version_read or dense.requires_grad:
+        if version_of(dense) != self._read.version or dense.requires_grad:
             return False
-        return self._read is None or self._read.hold_of(dense)
+        return not self._looks or self._read.hold_of(dense)
 
     @classmethod
     def __torch_function__(
@@ -123,17 +120,14 @@ def version_of(dense: Tensor) -> int:
     return 0 if dense.is_inference() else dense._version
 
 
-def _wrap(
-    rows: Neighborhood, values: Tensor, dense: Tensor | None, read: _NonZeros | None = None
-) -> SparseFeatures:
+def _wrap(read: _NonZeros, dense: Tensor | None, *, looks: bool = False) -> SparseFeatures:
+    rows, values, _ = read
     size = (rows.num_dst, rows.num_src)
     out = Tensor._make_wrapper_subclass(
         SparseFeatures, size, dtype=values.dtype, device=values.device
     )
     assert isinstance(out, SparseFeatures)
-    out._rows, out._nonzeros, out._dense = rows, values, dense
-    out._version_read = 0 if dense is None else version_of(dense)
-    out._read = read
+    out._read, out._dense, out._looks = read, dense, looks
     return out
 
 
@@ -145,11 +139,12 @@ def _linear(x: SparseFeatures, weight: Tensor, bias: Tensor | None = None) -> An
 def _times(x: SparseFeatures, weight: Any) -> Any:
     if type(weight) not in (Tensor, torch.nn.Parameter) or weight.dim() != 2:
         return NotImplemented
-    if weight.layout != torch.strided or weight.shape[0] != x._rows.num_src:
+    rows, values, _ = x._read
+    if weight.layout != torch.strided or weight.shape[0] != rows.num_src:
         return NotImplemented  # torch refuses it in its own words
-    if weight.dtype != x._nonzeros.dtype or torch.is_autocast_enabled(weight.device.type):
+    if weight.dtype != values.dtype or torch.is_autocast_enabled(weight.device.type):
         return NotImplemented
-    return ops.aggregate(x._nonzeros[:, None], weight[:, None], x._rows).squeeze(1)
+    return ops.aggregate(values[:, None], weight[:, None], rows).squeeze(1)
 
 
 def _dropout(
@@ -159,7 +154,7 @@ def _dropout(
         return input
     if inplace:
         return NotImplemented
-    return _wrap(input._rows, functional.dropout(input._nonzeros, p), None)
+    return _wrap(input._read._replace(values=functional.dropout(input._read.values, p)), None)
 
 
 _BY_ROWS: dict[Callable[..., Any], Callable[..., Any]] = {
@@ -188,7 +183,7 @@ def maybe_sparse(x: Any) -> Any:
     if known is None:
         few = _share(x[:64]) <= MAX_DENSITY and _share(x) <= MAX_DENSITY
         known = _SEEN[x] = outside_inference_mode(lambda: _read(x)) if few else ()
-    return _wrap(known.rows, known.values, x) if known else x
+    return _wrap(known, x) if known else x
 
 
 # Tensors seen -> their non-zeros; () of those to be read as they are; None until the second time.

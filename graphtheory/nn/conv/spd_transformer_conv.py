@@ -27,6 +27,7 @@ MOST_BUCKETS = 254  # of vectors in the values: a bucket is a byte
 _VALUE_STD = 0.02  # of those vectors at the start, as of Graphormer's embeddings
 
 
+@on_core.checked
 class SPDTransformerConv(DotProduct):
     r"""Multi-head attention over any neighborhood, with a learned bias per distance.
 
@@ -107,9 +108,6 @@ class SPDTransformerConv(DotProduct):
         own_token: bool = False,
     ) -> None:
         super().__init__(node_dim=0)
-        on_core.check_channels(in_channels)
-        on_core.check_counts(out_channels=out_channels, heads=heads)
-        on_core.check_dropout(dropout)
         if edge_dim is not None:
             on_core.check_counts(edge_dim=edge_dim)
         if value_encoding and (num_buckets is None or num_buckets > MOST_BUCKETS):
@@ -159,7 +157,7 @@ class SPDTransformerConv(DotProduct):
         x_src, x_dst = on_core.two_features(x, self.lin_key, self.lin_query)
         if self.needs_messages():
             given = (x_src, x_dst, edge_index, distance, edge_attr, attn_bias)
-            out, alpha = by_messages(self, *given)
+            out, alpha = attend(self, *given)
             out = self._with_root(out, x_dst)
             if return_attention_weights:
                 return out, adjacency.with_given_edges(edge_index, alpha, stored=True)
@@ -168,7 +166,7 @@ class SPDTransformerConv(DotProduct):
         bias = self._bias(adj, distance)
         features = None
         if edge_attr is not None or self.lin_edge is not None:
-            features = self._features(adj, edge_attr, edge_index)
+            features = self._features(adj.num_given, edge_attr, edge_index)
         total = bias if attn_bias is None else self._with_more(bias, attn_bias, adj)
         alone = features is None and attn_bias is None and not return_attention_weights
         if alone and x_dst is x_src and not adj.neighborhood.indptr.is_cpu:
@@ -197,20 +195,21 @@ class SPDTransformerConv(DotProduct):
             return None
         if distance is None:
             return self.bucket_bias(hops(nb) if nb.distance is None else nb.distance)
-        check_distance(distance, nb.indices.size(0))
+        if not isinstance(distance, Tensor) or distance.shape != (nb.indices.size(0),):
+            on_core.check_entries("distance", distance, "edge", nb.indices.size(0))
         return self.bucket_bias(distance, adj.order)
 
     def _with_more(self, bias: Bias, more: Tensor | None, adj: Adjacency) -> Bias:
         if more is None:
             return bias
-        check_bias(more, adj.neighborhood.num_edges, self.heads)
+        on_core.check_entries("attn_bias", more, "edge", adj.num_given, self.heads)
         more = adj.to_csr_order(more)
         return more if bias is None else bias_per_edge(bias) + more
 
-    def _features(self, adj: Adjacency, edge_attr: Tensor | None, given: object) -> Tensor | None:
+    def _features(self, edges: int, edge_attr: Tensor | None, given: object) -> Tensor | None:
         if self.edge_dim is not None:
             edge_attr = given_features(edge_attr, given, self.edge_dim)
-        return checked_features(edge_attr, adj.num_given, self.lin_edge)
+        return checked_features(edge_attr, edges, self.lin_edge)
 
     def attention_map(
         self,
@@ -222,41 +221,22 @@ class SPDTransformerConv(DotProduct):
     ) -> AttentionMap:
         """T^n, and attention weights [E, heads] without dropout in its order of edges."""
         x_src, x_dst = (x, x) if isinstance(x, Tensor) else x
-        query = self.lin_query(x_dst).view(-1, self.heads, self.out_channels)
-        key = self.lin_key(x_src).view(-1, self.heads, self.out_channels)
         adj = adjacency.adjacency_of(edge_index, x_src.size(0), x_dst.size(0))
-        bias = self._bias(adj, distance)
-        edges, _ = self._edges(adj, query, bias, self._features(adj, edge_attr, edge_index))
-        bias = self._with_more(bias, attn_bias, adj)
-        nb = adj.neighborhood
-        return AttentionMap(nb, self._softmax(query, key, adj, nb, bias, edges))
+        bias, features = (
+            self._bias(adj, distance),
+            self._features(adj.num_given, edge_attr, edge_index),
+        )
+        total = self._with_more(bias, attn_bias, adj)
+        _, weights = self._attend(x_src, x_dst, adj, features, bias, total, want=True)
+        assert weights is not None
+        return AttentionMap(adj.neighborhood, weights)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.in_channels}, {self.out_channels}, heads={self.heads})"
 
 
-def by_messages(
-    layer: SPDTransformerConv, x_src: Tensor, x_dst: Tensor, given: object,
-    distance: Tensor | None, edge_attr: Tensor | None, attn_bias: Tensor | None,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """`attend` on what the layer was called with, checked; weights are in the given order."""
-    edges = adjacency.edge_list(layer.for_messages(given))
-    if not torch.onnx.is_in_onnx_export():
-        adjacency.adjacency_of(given, x_src.size(0), x_dst.size(0))  # checks sizes and node ids
-    own = given.distance if isinstance(given, Neighborhood) else None
-    if layer.edge_dim is not None:
-        edge_attr = given_features(edge_attr, given, layer.edge_dim)
-    edge_attr = checked_features(edge_attr, edges.size(1), layer.lin_edge)
-    if layer.bucket_bias is not None and distance is None:
-        distance = own
-    elif layer.bucket_bias is not None:
-        check_distance(distance, edges.size(1))
-    check_bias(attn_bias, edges.size(1), layer.heads)
-    return attend(layer, x_src, x_dst, edges, distance, edge_attr, attn_bias)
-
-
 def attend(
-    layer: SPDTransformerConv, x_src: Tensor, x_dst: Tensor, edges: Tensor,
+    layer: SPDTransformerConv, x_src: Tensor, x_dst: Tensor, given: object,
     distance: Tensor | None = None, edge_attr: Tensor | None = None,
     attn_bias: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
@@ -268,8 +248,18 @@ def attend(
 
     by head, with q_n = W_Q x_n, k_sn = W_K x_s + W_E e_sn, v_sn = W_V x_s + W_E e_sn +
     p[bucket(s, n)], and c of `attn_bias`: [N_dst, heads, out_channels], and weights [E, heads]
-    before dropout. Unlike `ops.attention` it has vectors for each edge.
+    before dropout, in the given order. Unlike `ops.attention` it has vectors for each edge.
     """
+    edges = adjacency.edge_list(layer.for_messages(given))
+    if not torch.onnx.is_in_onnx_export():
+        adjacency.adjacency_of(given, x_src.size(0), x_dst.size(0))  # checks sizes and node ids
+    edge_attr = layer._features(edges.size(1), edge_attr, given)
+    if distance is None:
+        distance = given.distance if isinstance(given, Neighborhood) else None
+    elif layer.bucket_bias is not None:
+        on_core.check_entries("distance", distance, "edge", edges.size(1))
+    if attn_bias is not None:
+        on_core.check_entries("attn_bias", attn_bias, "edge", edges.size(1), layer.heads)
     shape = (-1, layer.heads, layer.out_channels)
     edges = edges.long()
     src, dst = edges.unbind(0)
@@ -306,22 +296,3 @@ _between: PerTensorCache[Tensor] = PerTensorCache(
 def hops(nb: Neighborhood) -> Tensor:
     """Of a neighborhood without distances: 0 for self-loops and 1 for all other edges."""
     return _between(nb.targets(), nb.indices)
-
-
-def check_distance(distance: object, edges: int) -> None:
-    """Raise unless there is one entry per edge."""
-    if not isinstance(distance, Tensor):
-        raise TypeError(f"distance: got {type(distance).__name__}, expected a tensor of hops")
-    if distance.shape != (edges,):
-        raise ValueError(
-            f"distance: shape {tuple(distance.shape)}, expected one entry per edge: [{edges}]"
-        )
-
-
-def check_bias(attn_bias: Tensor | None, edges: int, heads: int) -> None:
-    """Raise unless `attn_bias`, if any, has one value per edge and head."""
-    if attn_bias is not None and attn_bias.shape != (edges, heads):
-        raise ValueError(
-            f"attn_bias: shape {tuple(attn_bias.shape)}, expected one value per edge and head: "
-            f"{[edges, heads]}"
-        )

@@ -27,39 +27,26 @@ from graphtheory.patterns import attention_logits
 
 
 class _Kept(NamedTuple):
-    """A saved tensor; under hooks torch does not look itself whether it changed."""
+    """A saved tensor, or with a `part` that part of a linear map of x, as it was applied."""
 
-    tensor: Tensor
-    version: int
-
-
-class _Map(NamedTuple):
-    """A linear map as it was applied, and the part of its result that is wanted again."""
-
-    tensors: tuple[_Kept, ...]  # x, the weight, and the bias if there is one
+    tensors: tuple[Tensor, ...]  # one; of a map x, the weight, and the bias if there is one
+    versions: tuple[int, ...]  # under hooks torch does not look itself whether they changed
     dtype: torch.dtype
-    part: tuple[Any, ...]  # size, strides, offset
+    part: tuple[Any, ...] | None = None  # size, strides, offset
 
 
-def _keep(tensor: Tensor) -> _Kept:
-    return _Kept(tensor, version_of(tensor))
-
-
-def _unchanged(kept: _Kept) -> Tensor:
-    if kept.version != version_of(kept.tensor):
-        raise RuntimeError(
-            f"recompute: a tensor {list(kept.tensor.shape)} that the backward pass needs was "
-            "changed in place after the forward pass: x, a weight, or what was computed of them"
-        )
-    return kept.tensor
-
-
-def _unpack(packed: _Kept | _Map) -> Tensor:
-    if isinstance(packed, _Kept):
-        return _unchanged(packed)
-    x, weight, *bias = (_unchanged(t).detach().to(packed.dtype) for t in packed.tensors)
+def _unpack(kept: _Kept) -> Tensor:
+    for tensor, version in zip(kept.tensors, kept.versions, strict=True):
+        if version != version_of(tensor):
+            raise RuntimeError(
+                f"recompute: a tensor {list(tensor.shape)} that the backward pass needs was "
+                "changed in place after the forward pass: x, a weight, or what was computed of them"
+            )
+    if kept.part is None:
+        return kept.tensors[0]
+    x, weight, *bias = (tensor.detach().to(kept.dtype) for tensor in kept.tensors)
     with torch.autocast(x.device.type, enabled=False):
-        return nn.functional.linear(x, weight, *bias).as_strided(*packed.part)
+        return nn.functional.linear(x, weight, *bias).as_strided(*kept.part)
 
 
 def _check_plain(linear: Any) -> None:
@@ -99,13 +86,15 @@ class Projections:
             yield
         self._known.clear()
 
-    def _pack(self, tensor: Tensor) -> _Kept | _Map:
+    def _pack(self, tensor: Tensor) -> _Kept:
         place = tensor.data_ptr() if tensor.layout == torch.strided else None
         out, tensors = self._known.get(place, (None, ()))
+        part = None
         if out is None or tensor.dtype != out.dtype or tensor.numel() != out.numel():
-            return _keep(tensor)
-        part = tensor.size(), tensor.stride(), tensor.storage_offset()
-        return _Map(tuple(map(_keep, tensors)), out.dtype, part)
+            tensors = (tensor,)
+        else:
+            part = tensor.size(), tensor.stride(), tensor.storage_offset()
+        return _Kept(tensors, tuple(map(version_of, tensors)), tensor.dtype, part)
 
 
 class DotProduct(OnCore):
@@ -316,16 +305,6 @@ class TransformerConv(DotProduct, pyg.TransformerConv):
         if weights is None:
             return out
         return out, adj.with_weights(edge_index, weights, stored=False)
-
-    def _softmax(
-        self, query: Tensor, key: Tensor, adj: Adjacency, nb: Neighborhood, bias: Bias,
-        edges: tuple[ops.EdgeFeatures, ...],
-    ) -> Tensor:  # fmt: skip
-        logits = ops.edge_dot(query, key, nb)
-        for one in edges:
-            if one.query is not None:
-                logits = logits + edge_features.edge_logits(one.query, one.features, adj)
-        return ops.edge_softmax(logits * self.out_channels**-0.5, adj.neighborhood)
 
     def _with_root(self, out: Tensor, x_dst: Tensor) -> Tensor:
         if not self.root_weight:

@@ -65,9 +65,7 @@ def direct(kind: type) -> type:
 class Sums(on_core.OwnPropagate):
     """Mixin of a layer whose `propagate` reduces features of neighbors by one of `REDUCTIONS`."""
 
-    @classmethod
-    def check_options(cls, layer: MessagePassing) -> None:
-        on_core.check_reduction(layer, -2)
+    node_axis = -2
 
     def _both(self, x: Any) -> tuple[Tensor, Tensor | None]:
         """Features of source and target nodes, which have to be the same against the flow."""
@@ -100,14 +98,11 @@ class WeightedSums(Sums):
         if reduce in ("max", "min") or (weight is not None and weight.requires_grad):
             x_src = on_core.kept(x_src, weight)
         if weight is not None:
-            if weight.numel() != adj.num_given:
-                raise ValueError(
-                    f"{self.weight_name}: shape {tuple(weight.shape)}, expected one per edge "
-                    f"[{adj.num_given}]"
-                )
+            weight = weight.flatten()
+            on_core.check_entries(str(self.weight_name), weight, "edge", adj.num_given)
             if is_sparse(edge_index):
                 weight = weight.to(x_src.dtype)
-            weight, x_src = on_core.multiplied(weight.flatten(), x_src)
+            weight, x_src = on_core.multiplied(weight, x_src)
             weight = adj.to_csr_order(weight)[:, None]
         return ops.aggregate(weight, x_src[:, None], adj.neighborhood, reduce).squeeze(1)
 
@@ -173,6 +168,7 @@ class APPNP(WeightedSums, pyg.APPNP):
     """PyG's `APPNP` with its K sums over the neighbors by `ops`."""
 
     weight_name = "edge_weight"
+    ops_drop = False
 
 
 class SAGEConv(WeightedSums, pyg.SAGEConv):
@@ -271,11 +267,8 @@ class GINEConv(Sums, pyg.GINEConv):
         adj = adjacency_of(edge_index, x_src.size(0), num_dst, flow=self.flow)
         is_own = type(self).message is not pyg.GINEConv.message or "message" in vars(self)
         if reduce in ("sum", "mean") and not is_own and isinstance(edge_attr, Tensor):
-            if edge_attr.shape[:1] != (adj.neighborhood.num_edges,):
-                raise ValueError(
-                    f"edge_attr: shape {tuple(edge_attr.shape)}, expected a row for each of the "
-                    f"{adj.neighborhood.num_edges} edges"
-                )
+            features = edge_attr.shape[1:]
+            on_core.check_entries("edge_attr", edge_attr, "edge", adj.num_given, *features)
             x, of_edges, matrix = _terms(x_src, edge_attr, self.lin)
             if matrix is not None or of_edges.shape[1:] == x_src.shape[1:]:
                 if matrix is None:  # types differ under autocast

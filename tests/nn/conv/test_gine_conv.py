@@ -118,7 +118,7 @@ def test_features_that_do_not_fit_are_pygs_error(make_graph) -> None:
     other = both(flow="target_to_source")[0]
     with pytest.raises(ValueError, match="flow: got 'target_to_source' with a pair"):
         other(pair, graph.edge_index, graph.features(20, 6))
-    with pytest.raises(ValueError, match=r"edge_attr: shape \(5, 6\), expected a row for each of"):
+    with pytest.raises(ValueError, match=r"edge_attr: shape \(5, 6\), expected one per edge"):
         both()[0](graph.features(6, 6), graph.edge_index, graph.features(5, 6))
     with pytest.raises(ValueError, match="feature dimensionalities do not match"):
         both()[0](graph.features(6, 6), graph.edge_index, graph.features(20, 5))

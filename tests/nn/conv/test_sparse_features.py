@@ -127,7 +127,7 @@ def test_few_non_zeros_are_found_at_the_second_sight(monkeypatch) -> None:
     assert sparse_features.maybe_sparse(few) is few
     found = sparse_features.maybe_sparse(few)
     assert type(found) is SparseFeatures and found.dense is few
-    assert sparse_features.maybe_sparse(few)._rows is found._rows
+    assert sparse_features.maybe_sparse(few)._read is found._read
     few[1, 1] = 2  # another content: it is new again
     assert sparse_features.maybe_sparse(few) is few
     assert float(sparse_features.maybe_sparse(few).dense[1, 1]) == 2

@@ -283,8 +283,8 @@ def test_distances_follow_the_order_of_each_form(make_graph, sparse_forms) -> No
 @pytest.mark.parametrize(
     ("given", "error", "message"),
     [
-        ({"distance": torch.zeros(3)}, ValueError, r"distance: shape \(3,\), expected one entry"),
-        ({"distance": [1]}, TypeError, "distance: got list, expected a tensor of hops"),
+        ({"distance": torch.zeros(3)}, ValueError, r"distance: shape \(3,\), expected one"),
+        ({"distance": [1]}, TypeError, "distance: got list, expected a tensor"),
         ({"attn_bias": torch.zeros(20, 3)}, ValueError, r"attn_bias: shape \(20, 3\), expected"),
         ({"edge_attr": torch.zeros(20, 3)}, ValueError, "edge_attr: got some, but the layer has"),
         ({"distance": torch.rand(20)}, TypeError, "distance: torch.float32"),
