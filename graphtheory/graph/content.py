@@ -197,7 +197,7 @@ class PerTensorCache(Generic[Fact]):
         self._known = WeakTensorKeyDictionary()
 
     def __call__(self, tensor: Tensor, *more: Tensor) -> Fact:
-        """The answer for `tensor`."""
+        """The function's result for `tensor`."""
         state = None if is_tracing() else state_of(tensor, *more)
         if state is None:
             return self._compute(tensor, *more)

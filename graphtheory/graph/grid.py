@@ -41,12 +41,12 @@ class Grid:
 
     @property
     def size(self) -> int:
-        """Nodes of one image."""
+        """The number of nodes of one image."""
         return self.height * self.width
 
     @property
     def num_nodes(self) -> int:
-        """Nodes of all images."""
+        """The number of nodes of all images."""
         return self.count * self.size
 
 
@@ -96,7 +96,7 @@ class Windows(NamedTuple):
         return Neighborhood(rows.indptr, sources, rows.num_src, perm=rows.perm, validate=False)
 
     def to(self, device: torch.device | str) -> Windows:
-        """A copy on `device`."""
+        """The same grid on another device."""
         tensors = (tensor.to(device) for tensor in self[1:])
         return Windows(self.neighborhood.to(device), *tensors)
 

@@ -202,7 +202,7 @@ class Neighborhood:
 
     @property
     def device(self) -> torch.device:
-        """Device of the tensors."""
+        """The device on which the tensors lie."""
         return self.indptr.device
 
     def to_int32(self) -> Neighborhood:

@@ -76,27 +76,27 @@ class Sets:
 
     @property
     def dst(self) -> tuple[int, ...]:
-        """Targets of each set."""
+        """The number of targets of each set."""
         return tuple(chain.from_iterable(repeat(dst, count) for count, dst, _ in self.runs))
 
     @property
     def src(self) -> tuple[int, ...]:
-        """Sources of each set."""
+        """The number of sources of each set."""
         return tuple(chain.from_iterable(repeat(src, count) for count, _, src in self.runs))
 
     @property
     def num_dst(self) -> int:
-        """Targets of all sets."""
+        """The number of targets of all sets."""
         return sum(count * dst for count, dst, _ in self.runs)
 
     @property
     def num_src(self) -> int:
-        """Sources of all sets."""
+        """The number of sources of all sets."""
         return sum(count * src for count, _, src in self.runs)
 
     @property
     def num_edges(self) -> int:
-        """Edges of all sets."""
+        """The number of edges of all sets."""
         return sum(
             count * (dst * (dst + 1) // 2 if self.causal else dst * src)
             for count, dst, src in self.runs

@@ -101,7 +101,7 @@ class SampledGCN(nn.Module):
 
     @torch.no_grad()
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
-        """Draw all parameters again."""
+        """Draw all of the parameters again."""
         biases = [getattr(self, name) for name in self._biases]
         for value in (*(getattr(self, name) for name in self._weights), self.C, *biases):
             deviation = 1.0 if value is self.C else (1 / value.size(-1)) ** 0.5

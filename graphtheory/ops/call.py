@@ -98,7 +98,7 @@ class AttentionCall(NamedTuple):
 
     @property
     def operation(self) -> str:
-        """Name of the operation."""
+        """The name of the operation that is called."""
         return "attention" if self.k is None else "topk_attention"
 
     @property

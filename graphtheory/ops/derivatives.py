@@ -28,7 +28,7 @@ thread = _Thread()
 
 
 def check_derivatives(name: str, transform: Any, args: tuple[Any, ...]) -> None:
-    """Refuse forward-mode derivatives."""
+    """Raise for derivatives in forward mode."""
     tangents = transform == TRANSFORMS.Jvp
     if transform is None and forward_ad._current_level >= 0:
         tensors = (a for a in args if isinstance(a, Tensor))

@@ -74,6 +74,7 @@ def gated_sum(
     logits = value.new_zeros(nb.num_edges, value.size(2)) if edge is None else edge
     for nodes, ids in ((source, nb.indices), (target, nb.targets())):
         logits = logits if nodes is None else logits + nodes.index_select(0, ids)
+    logits = logits.contiguous()  # torch's sigmoid rounds others in another way
     messages = logits.sigmoid()[:, None] * value.index_select(0, nb.indices)  # [E, H, D]
     return messages.new_zeros(nb.num_dst, *messages.shape[1:]).index_add(0, nb.targets(), messages)
 

@@ -322,7 +322,7 @@ def distinct(
 
 
 def _floyd(draws: Tensor, limit: Tensor, highest: int) -> Tensor:
-    """`structure._loops.floyd` on any device."""
+    """What `structure._loops.floyd` draws, on any device."""
     chosen, (n, rows), device = torch.empty_like(draws), draws.shape, draws.device
     small = rows * highest <= _SEEN_BYTES
     seen = torch.zeros(rows * highest if small else 0, dtype=torch.bool, device=device)
@@ -353,7 +353,7 @@ def sample_edges(
 def _sample_edges(
     start: Tensor, degree: Tensor, n: int, generator: Randomness, device: torch.device
 ) -> tuple[Tensor, Tensor]:
-    """`sample_edges` on any device."""
+    """What `sample_edges` draws, on any device."""
     count = degree.clamp(max=n)
     indptr = torch.cat([count.new_zeros(1), count.cumsum(0)])
     first = (start - indptr[:-1]).repeat_interleave(count)

@@ -20,7 +20,7 @@ _DRAWS = 1000
 
 @dataclass(frozen=True)
 class EffectiveAdjacency:
-    """The result of `effective_adjacency`.
+    """What `effective_adjacency` has found of a sampler.
 
     Attributes:
         neighborhood: A*, with weights.

@@ -48,7 +48,7 @@ class AddSelf(Pattern):
 
 
 def _with_loops(rows: Neighborhood, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """`structure._loops.with_loops` on any device."""
+    """What `structure._loops.with_loops` gives, on any device."""
     row = rows.targets()
     lacks = torch.ones(rows.num_dst, dtype=torch.bool, device=rows.device)
     lacks[row[rows.indices == targets[row]]] = False

@@ -172,7 +172,7 @@ class SeedLoader(DataLoader[Data]):
         self._order.next = epoch
 
     def __iter__(self) -> Any:
-        """One epoch of batches."""
+        """Yield the batches of one epoch."""
         # Not in the sampler's __iter__, which DataLoader calls twice an epoch with workers.
         self._order.begin()
         return _batches(super().__iter__())

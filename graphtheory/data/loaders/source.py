@@ -107,7 +107,7 @@ def relation_of(data: HeteroData, edge_type: tuple[str, str, str] | None) -> Dat
 
 
 class OfData(NodeSource):
-    """PyG's `Data`."""
+    """A graph that is a `Data` of PyG."""
 
     def __init__(self, data: Data, attributes: Sequence[str] | None) -> None:
         check_names(data.keys(), attributes)

@@ -247,7 +247,7 @@ def _target(graph: Data, what: str, level: str, kind: Kind, width: int) -> Tenso
 
 
 def _outputs(y: Tensor, kind: Kind) -> int:
-    """Classes, labels or values."""
+    """The number of classes, labels or values."""
     if kind != "multiclass":
         return y.size(1)
     classes, labels = int(y.max()) + 1, int((y >= 0).sum())

@@ -84,7 +84,7 @@ def relations_of(adj: Adjacency, kinds: Tensor, num_relations: int) -> Relations
         whole = kinds.detach().long()
         if kinds.is_floating_point() and not torch.equal(whole, kinds.detach()):
             raise ValueError("edge_type: got numbers with a fraction, expected relations, integers")
-        check_index("edge_type", whole, num_relations)
+        check_index("edge_type", whole, num_relations, "relation")
         return Relations(adj, adj.to_csr_order(whole), num_relations)
 
     cache = adjacency.cached_for(kinds)

@@ -75,8 +75,8 @@ class OnCore(MessagePassing):
             return super().__call__(*args, **kwargs)
         theirs: Any = object.__new__(self.at_new_edges(self._pyg))
         object.__setattr__(theirs, "__dict__", vars(self))  # the same parameters and state
-        heard = self._forward_pre_hooks or self._backward_pre_hooks  # the others are none
-        return (theirs if heard else theirs.forward)(*args, **kwargs)
+        hooked = self._forward_pre_hooks or self._backward_pre_hooks  # the others are none
+        return (theirs if hooked else theirs.forward)(*args, **kwargs)
 
     @staticmethod
     def at_new_edges(kind: type) -> type:

@@ -111,7 +111,7 @@ class SecondDerivative(torch.autograd.Function):
         out: Tensor, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool,
         scale: float,
     ) -> Tensor:  # fmt: skip
-        """`out`, the kernel's."""
+        """Return `out`, which the kernel has made."""
         return out.view_as(out)
 
     @staticmethod

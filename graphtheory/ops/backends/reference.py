@@ -10,7 +10,7 @@ from graphtheory.ops.call import AttentionCall, Call
 
 
 class Reference(Backend):
-    """`ops.reference`."""
+    """The definitions of `ops.reference`, as a backend."""
 
     name = "reference"
     reads_ids = False

@@ -49,7 +49,7 @@ def segment(edge_values: Tensor, indptr: Tensor, reduce: str) -> Tensor:
 
 
 def edge_dot(indptr: Tensor, indices: Tensor, query: Tensor, key: Tensor) -> Tensor:
-    """Logits [E, H]."""
+    """The logit of each edge, [E, H]."""
     dtype, rows = query.dtype, rows_of(indptr, indices.size(0))
     query, key = widened(query, key)
     heads = [(query[rows, h] * key[indices, h]).sum(-1) for h in range(query.size(1))]
@@ -57,7 +57,7 @@ def edge_dot(indptr: Tensor, indices: Tensor, query: Tensor, key: Tensor) -> Ten
 
 
 def edge_softmax(indptr: Tensor, logits: Tensor) -> Tensor:
-    """Weights [E, H]."""
+    """The weight of each edge, [E, H]."""
     (wide,) = widened(logits)
     rows = rows_of(indptr, logits.size(0))
     top = segment(wide, indptr, "max")

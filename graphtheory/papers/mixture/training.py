@@ -128,7 +128,7 @@ class Learner:
         )
 
     def step_sizes(self, trials: Sequence[Trial]) -> Tensor:
-        """eta_0 of each trial."""
+        """The step size eta_0 of each trial."""
         return self.factor * torch.tensor(
             [1.0 if self.fixed else t.mixture.step_bound for t in trials]
         )

@@ -68,7 +68,7 @@ class STViT(ImageModel):
         self.reset_parameters()
 
     def reset_parameters(self, generator: Generator | None = None) -> None:
-        """Draw the weights anew."""
+        """Draw all of the weights anew."""
         init_transformer(self, generator)
         draw_parameter(self.embed.position.table, generator)
         self.semantic.reset_parameters(generator)

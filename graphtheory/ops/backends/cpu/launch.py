@@ -300,7 +300,7 @@ def tables_of(weights: Tensor, chunks: int, num_buckets: int) -> Tensor:
 
 
 def sum_tables(tables: Tensor, num_buckets: int, weights: Tensor) -> Tensor:
-    """Their sum [Z, H]."""
+    """The sum of the tables, [Z, H]."""
     heads = weights.size(1)
     return tables.sum(0).view(num_buckets, heads) if num_buckets else weights.new_empty(0, heads)
 

@@ -43,7 +43,7 @@ def softmax_(
     indptr: Tensor, logits: Tensor, scale: float = 1.0, bias: Tensor | None = None,
     bucket: Tensor | None = None, table: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """Softmax in place."""
+    """Replace logits by their softmax in place."""
     given = (*launch.options(logits, bias, bucket, table), launch.cast(scale, logits))
     work, chunks = EXP * logits.numel(), launch.chunks_of(indptr, logits)
     launch.run(rows.softmax, work, chunks, indptr, logits, *given, logits)
@@ -78,14 +78,14 @@ def sums(
 
 
 def edge_dot(indptr: Tensor, indices: Tensor, query: Tensor, key: Tensor) -> Tensor:
-    """Logits [E, H]."""
+    """The logit of each edge, [E, H]."""
     dtype = query.dtype
     query, key = widened(query, key)
     return dot(indptr, indices, query, key).to(dtype)
 
 
 def edge_softmax(indptr: Tensor, logits: Tensor) -> Tensor:
-    """Weights [E, H]."""
+    """The weight of each edge, [E, H]."""
     (wide,) = widened(logits)
     return softmax_(indptr, wide.clone()).to(logits.dtype)
 

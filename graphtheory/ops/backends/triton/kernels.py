@@ -177,7 +177,7 @@ def additive_attention_backward(
 
 
 def edge_softmax(indptr: Tensor, logits: Tensor) -> Tensor:
-    """Weights [E, H]."""
+    """The weight of each edge, [E, H]."""
     return over_logits(primitives.softmax, indptr, logits)
 
 

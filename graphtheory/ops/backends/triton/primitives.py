@@ -131,21 +131,21 @@ def per_row(base, row, live, head, head_live, HEADS: tl.constexpr, ACC: tl.const
 
 @triton.jit
 def put_own(base, place, live, column, exists, what, WIDTH: tl.constexpr):
-    """Store [R, F]."""
+    """Store features of rows, [R, F]."""
     mask = live[:, None] & exists[None, :]
     tl.store(base + place[:, None] * WIDTH + column[None, :], what, mask=mask)
 
 
 @triton.jit
 def put_per_row(base, place, live, head, head_live, what, HEADS: tl.constexpr):
-    """Store [R, G]."""
+    """Store numbers of rows, [R, G]."""
     mask = live[:, None] & head_live[None, :]
     tl.store(base + place[:, None] * HEADS + head[None, :], what, mask=mask)
 
 
 @triton.jit
 def put_per_edge(base, edge, live, head, head_live, what, HEADS: tl.constexpr):
-    """Store [R, B, G]."""
+    """Store numbers of edges, [R, B, G]."""
     mask = live[:, :, None] & head_live[None, None, :]
     tl.store(base + edge[:, :, None] * HEADS + head[None, None, :], what, mask=mask)
 

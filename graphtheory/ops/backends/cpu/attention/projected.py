@@ -27,7 +27,7 @@ class Map(NamedTuple):
     heads: int
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Results [N, H, C]."""
+        """The results of the maps, [N, H, C]."""
         out, weight = empty((len(x), len(self.weight)), x), self.weight.t()
         if self.bias is None:
             torch.mm(x, weight, out=out)

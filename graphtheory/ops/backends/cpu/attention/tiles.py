@@ -53,7 +53,7 @@ def _finish(low, high, heads, perm, bias, bucket, table, scale, tile):
 
 @part
 def _drop(low, high, heads, perm, p, seed, tile):
-    """Dropout in place."""
+    """Drop some of the weights in place."""
     real = tile.dtype.type
     for t in range(low, high):
         for h in range(heads):

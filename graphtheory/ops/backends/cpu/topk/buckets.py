@@ -78,7 +78,7 @@ def _tally(heads: int) -> Any:
 def _places(
     context: Any, builder: Any, kind: Any, buckets: Any, first: Any, width: int
 ) -> Iterator[Any]:
-    """Buckets of edges."""
+    """The bucket of each of some edges."""
     for lane in range(width):
         edge = builder.add(first, ir.Constant(first.type, lane))
         bucket = builder.load(pointer(context, builder, kind, buckets, edge, ir.IntType(8)))
@@ -121,7 +121,7 @@ def _turned_by_fours(v: Vectors, a: Any, b: Any, c: Any, d: Any) -> list[Any]:
 
 
 def _gathered(v: Vectors, vectors: Sequence[Any], lane: int) -> Any:
-    """One lane of each."""
+    """Gather one lane of each vector."""
     found = ir.Constant(ir.VectorType(v.number, len(vectors)), ir.Undefined)
     for i, vector in enumerate(vectors):
         number = v.builder.extract_element(vector, ir.Constant(ir.IntType(32), lane))

@@ -75,7 +75,7 @@ class Vectors:
         return self.picked(first, none, [0] * width)
 
     def times(self, x: Any, y: Any) -> Any:
-        """Product."""
+        """The product of two vectors, by lane."""
         return self.builder.fmul(x, y, **_FUSED)
 
     def plus(self, x: Any, y: Any) -> Any:
@@ -83,7 +83,7 @@ class Vectors:
         return self.builder.fadd(x, y, **_FUSED)
 
     def minus(self, x: Any, y: Any) -> Any:
-        """Difference."""
+        """The difference of two vectors, by lane."""
         return self.builder.fsub(x, y)
 
     def over(self, x: float, y: Any) -> Any:
@@ -105,11 +105,11 @@ class Vectors:
         return self._call("minnum", x.type, x, y)
 
     def size(self, x: Any) -> Any:
-        """Absolute value."""
+        """The absolute value of each lane."""
         return self._call("fabs", x.type, x)
 
     def sum(self, x: Any) -> Any:
-        """Of the lanes."""
+        """The sum of all lanes of a vector."""
         zero, flags = ir.Constant(self.number, 0.0), {"fastmath": ("reassoc", "nsz")}
         return self._call("vector.reduce.fadd", self.number, zero, x, **flags)
 

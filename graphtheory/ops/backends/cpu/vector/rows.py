@@ -34,7 +34,7 @@ class _Rows:
         self.lanes = REGISTER * 8 // kind.bitwidth
 
     def sum(self, first: Any, *others: Any) -> Any:
-        """Of positions."""
+        """The sum over positions of a row."""
         for one in others:
             first = self.builder.add(first, one)
         return first
@@ -84,7 +84,7 @@ class _Rows:
         return builder.load(found)
 
     def entries(self, low: Any, high: Any) -> AbstractContextManager[Any]:
-        """A loop over low..high-1."""
+        """Loop over the entries low to high - 1."""
         return cgutils.for_range_slice(self.builder, low, high, _number(1), _INT)
 
     def groups(self, count: Any, sizes: Sequence[int], body: Callable[[Any, int], None]) -> Any:
