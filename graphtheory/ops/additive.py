@@ -50,7 +50,6 @@ _attention = FusedOp(
     kept="saved NHD?",
     keep=saved_first,
     fake=_fake,
-    strided=("value",),
 )
 
 

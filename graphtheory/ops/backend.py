@@ -79,8 +79,8 @@ class Backend:
         backward pass computes the weights again.
 
         Args:
-            operation: "attention", "edge_attention", "additive_attention" or "topk_attention", the
-                last on equal complete blocks.
+            operation: "attention", "additive_attention" or "topk_attention", the last on equal
+                complete blocks; with features of edges the weights are saved.
             num_dst: Rows of the neighborhood.
             num_edges: Its edges.
             num_heads: Heads of the call.

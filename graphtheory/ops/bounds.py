@@ -22,7 +22,7 @@ _NO_GRADIENT_BY_SOURCE = ("::attention_backward", "::edge_attention_backward")
 _MOST = 256  # sizes that a layout remembers
 TYPES = {
     "parts": "Tensor[]", "tensors": "Tensor[]", "blocks": "SymInt[]", "int": "SymInt",
-    "float": "float", "bool": "bool", "str": "str",
+    "float": "float", "str": "str",
 }  # fmt: skip
 
 

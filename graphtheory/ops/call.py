@@ -110,17 +110,14 @@ class AttentionCall(NamedTuple):
             found += edges.features, edges.query
         return found
 
-    @property
-    def needs_grad(self) -> bool:
-        """Whether a backward pass may follow."""
-        return needs_grad(self.tensors)
 
-    @property
-    def bias_parts(self) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-        """The bias by edge, the table of one by buckets, and the buckets; absent ones are None."""
-        if isinstance(self.bias, BucketedBias):
-            return None, self.bias.table, self.bias.bucket
-        return self.bias, None, None
+def bias_parts(
+    bias: Tensor | BucketedBias | None,
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    """The bias by edge, the table of one by buckets, and the buckets; absent ones are None."""
+    if isinstance(bias, BucketedBias):
+        return None, bias.table, bias.bucket
+    return bias, None, None
 
 
 def known(
@@ -179,10 +176,15 @@ def run(
     by_source = grad and chosen.needs_transpose(call)
     plan = Plan(chosen.runner(operation), grad, by_source, recorded)
     result = plan.run(call._replace(plan=plan))
+    remember(nb, kind, plan)
+    return result
+
+
+def remember(nb: Neighborhood, kind: tuple[Any, ...], plan: Plan) -> None:
+    """Keep the plan of the first call of a kind for later ones, which may be recorded."""
     if len(nb.plans) >= MOST:
         nb.plans.clear()
-    nb.plans[kind] = plan if recorded is None else plan._replace(recorded={}, again=True)
-    return result
+    nb.plans[kind] = plan if plan.recorded is None else plan._replace(recorded={}, again=True)
 
 
 def structure(call: Call | AttentionCall, backend: Backend) -> list[Tensor]:

@@ -205,14 +205,12 @@ def _gradients_of_mapped(kernels: Any, a: Any, grads: Any, kept: Any, needs: Any
 _mapped_sum = FusedOp(
     "mapped_relu_sum",
     "value:MHD features:FK matrix:HKD order:order parts:parts",
-    "NHD EW!",
+    "NHD any!",
     run=lambda kernels, a: kernels.mapped_relu_sum(
         *a.parts[:2], a.order, a.value, a.features, a.matrix
     ),
     gradients=_gradients_of_mapped,
     definition=lambda a: _definition(a, a.matrix),
-    kept="any",
-    keep=lambda a, outputs: outputs[1:],
     fake=_fake_of_mapped,
 )
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from graphtheory.ops import kernels, reference
 from graphtheory.ops.arguments import BucketedBias, EdgeFeatures
 from graphtheory.ops.backend import BACKENDS, Backend
-from graphtheory.ops.call import AttentionCall, Call, structure, sum_type
+from graphtheory.ops.call import AttentionCall, Call, bias_parts, structure, sum_type
 from graphtheory.ops.dropout import dropout_factor
 from graphtheory.ops.kernels import neighborhood_of
 from graphtheory.ops.look_up import bias_per_edge
@@ -31,22 +31,15 @@ def saved_like(out: Tensor, num_edges: int, backend: str, operation: str) -> Ten
 
 
 def saved_first(a: Any, outputs: tuple[Tensor, ...]) -> tuple[Tensor | None, ...]:
-    """What was saved, then the outputs if the backward pass of a backend reads them beside it."""
-    *found, saved = outputs
+    """What was saved, then the output if the backward pass of a backend reads it beside that."""
+    out, saved = outputs
     facts = saved.dim() == 3  # of each row, and not the weights [E, H]
-    read = facts and "out" in BACKENDS[a.backend].backward_needs
-    return (saved, *(found if read else [None] * len(found)))
+    return saved, out if facts and "out" in BACKENDS[a.backend].backward_needs else None
 
 
 def num_buckets(a: Any) -> int:
     """Rows of the table of a bias by buckets, 0 without one."""
     return 0 if a.table is None else a.table.size(0)
-
-
-def _named(a: Any, saved: Tensor, **outputs: Tensor | None) -> dict[str, Tensor | None]:
-    """What a backend that computes the weights again has asked for by name."""
-    given = {"bias": a.bias, "table": a.table, **outputs} if saved.dim() == 3 else {}
-    return {name: given.get(name) for name in BACKENDS[a.backend].backward_needs}
 
 
 def bias_of(a: Any) -> Tensor | BucketedBias | None:
@@ -68,9 +61,11 @@ def _fake(a: Any) -> tuple[Tensor, Tensor]:
 
 def _gradients(kernels: Any, a: Any, grads: Any, kept: Any, needs: Any) -> Any:
     saved, out = kept
+    given = {"out": out, "bias": a.bias, "table": a.table} if saved.dim() == 3 else {}
+    again = {name: given.get(name) for name in BACKENDS[a.backend].backward_needs}
     return kernels.attention_backward(
         *a.parts, *grads, a.query, a.key, a.value, saved, a.bucket, num_buckets(a), a.scale,
-        a.dropout, a.seed, **_named(a, saved, out=out),
+        a.dropout, a.seed, **again,
     )  # fmt: skip
 
 
@@ -109,8 +104,8 @@ def attention(call: AttentionCall, backend: Backend) -> Any:
     if call.edges:
         return _with_edges(call, backend)
     return _attention(
-        call.query, call.key, call.value, *call.bias_parts, call.seed, structure(call, backend),
-        call.scale, call.dropout, backend.name, plan=call.plan,
+        call.query, call.key, call.value, *bias_parts(call.bias), call.seed,
+        structure(call, backend), call.scale, call.dropout, backend.name, plan=call.plan,
     )[0]  # fmt: skip
 
 
@@ -126,19 +121,16 @@ def _of_edges(a: Any) -> tuple[Any, ...]:
 
 
 def _edges_fake(a: Any) -> tuple[Tensor, Tensor, Tensor]:
-    out = a.query.new_empty(a.query.shape)
-    saved = saved_like(out, a.parts[1].size(0), a.backend, "edge_attention")
-    return out, saved.new_empty(*out.shape[:2], _width(a)), saved
+    (rows, heads, _), wide = a.query.shape, sum_type(a.query)
+    shapes = (rows, heads, _width(a)), (a.parts[1].size(0), heads)
+    sums, weights = (a.query.new_empty(shape, dtype=wide) for shape in shapes)
+    return a.query.new_empty(a.query.shape), sums, weights
 
 
 def _edges_gradients(kernels: Any, a: Any, grads: Any, kept: Any, needs: Any) -> Any:
-    saved, out, sums = kept
-    again = _named(a, saved, out=out)
-    if "out" in again:
-        again["sums"] = sums
     found = kernels.edge_attention_backward(
-        *a.parts, *grads, a.query, a.key, a.value, *_of_edges(a), saved, a.bucket, num_buckets(a),
-        needs[3], a.scale, a.dropout, a.seed, **again,
+        *a.parts, *grads, a.query, a.key, a.value, *_of_edges(a), *kept, a.bucket, num_buckets(a),
+        needs[3], a.scale, a.dropout, a.seed,
     )  # fmt: skip
     return *found[:3], found[4], found[3], *found[5:]
 
@@ -167,8 +159,6 @@ _edge_attention = FusedOp(
     ),
     gradients=_edges_gradients,
     definition=_edges_definition,
-    kept="EH NHD? NHX?",
-    keep=saved_first,
     fake=_edges_fake,
 )  # fmt: skip
 
@@ -203,9 +193,9 @@ def _with_edges(call: AttentionCall, backend: Backend) -> tuple[Tensor, tuple[Te
     features = edges[0].features if edges[0].row is None else None
     row, num_rows = edges[-1].row, 0 if edges[-1].row is None else edges[-1].features.size(0)
     out, sums, _ = _edge_attention(
-        call.query, call.key, call.value, features, _queries(call, edges), row, *call.bias_parts,
-        call.seed, structure(call, backend), num_rows, call.scale, call.dropout, backend.name,
-        plan=call.plan,
+        call.query, call.key, call.value, features, _queries(call, edges), row,
+        *bias_parts(call.bias), call.seed, structure(call, backend), num_rows, call.scale,
+        call.dropout, backend.name, plan=call.plan,
     )  # fmt: skip
     by_edge, by_row = sums[..., : sums.size(2) - num_rows], sums[..., sums.size(2) - num_rows :]
     found = (

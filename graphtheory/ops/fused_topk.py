@@ -12,7 +12,7 @@ from graphtheory.graph import bipartite
 from graphtheory.ops import fused
 from graphtheory.ops.arguments import BucketedBias
 from graphtheory.ops.backend import BACKENDS, Backend
-from graphtheory.ops.call import AttentionCall, sum_type
+from graphtheory.ops.call import AttentionCall, bias_parts, sum_type
 from graphtheory.ops.look_up import bias_per_edge
 from graphtheory.ops.operator import FusedOp, Operator
 
@@ -101,8 +101,6 @@ _blocks = FusedOp(
     run=_run,
     gradients=_gradients,
     definition=_definition,
-    kept="any",
-    keep=lambda a, outputs: outputs[1:],
     fake=lambda a: (a.query.new_empty(a.query.shape), _saved(a)),
 )
 
@@ -110,6 +108,6 @@ _blocks = FusedOp(
 def on_blocks(call: AttentionCall, backend: Backend) -> Tensor:
     """Run a checked call on equal complete blocks by the kernels of a backend for these."""
     return _blocks(
-        call.query, call.key, call.value, *call.bias_parts, call.seed, call.neighborhood.blocks,
-        call.k, call.scale, call.dropout, backend.name, plan=call.plan,
+        call.query, call.key, call.value, *bias_parts(call.bias), call.seed,
+        call.neighborhood.blocks, call.k, call.scale, call.dropout, backend.name, plan=call.plan,
     )[0]  # fmt: skip

@@ -19,7 +19,7 @@ from graphtheory.ops import additive, fused, kernels
 from graphtheory.ops.arguments import BucketedBias
 from graphtheory.ops.backend import BACKENDS, Backend
 from graphtheory.ops.backends.triton_csr import triton_objections
-from graphtheory.ops.call import MOST, AttentionCall, Call, Plan, known
+from graphtheory.ops.call import AttentionCall, Call, Plan, known, remember
 from graphtheory.ops.derivatives import first_gradients, needs_grad
 from graphtheory.ops.dropout import draw_seed
 from graphtheory.ops.kernels import neighborhood_of
@@ -86,9 +86,7 @@ def prepare(
             return None
         grad = needs_grad(tensors)
         plan = Plan(lambda call: None, grad, grad, {})
-        if len(nb.plans) >= MOST:
-            nb.plans.clear()
-        nb.plans[key] = plan._replace(recorded={}, again=True)
+        remember(nb, key, plan)
     t = nb._turned() if plan.grad else None  # whose ids are as they were
 
     def make() -> Layer:

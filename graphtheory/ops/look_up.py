@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
-import torch
 from torch import Tensor
 from torch.nn.functional import embedding
 
 from graphtheory.ops.arguments import BucketedBias
+from graphtheory.ops.backend import BACKENDS
+from graphtheory.ops.call import sum_type
 from graphtheory.ops.operator import Operator
 
 _FEW = 256  # rows of a table whose gradient is summed by bucket: every 32 of them are one more pass
@@ -43,27 +43,15 @@ def bias_per_edge(bias: Tensor | BucketedBias) -> Tensor:
     return look_up(bias.table, bias.bucket)
 
 
-Sums = Callable[[Tensor, Tensor, int], Tensor]
-_kernels: list[tuple[Callable[[torch.device], list[str]], Sums]] = []
-
-
-def register_sums(objections: Callable[[torch.device], list[str]], sums: Sums) -> None:
-    """Let `look_up` sum gradients by a backend's kernel on devices to which that does not object.
-
-    It gives the sums [count, H] by row [E] of values [E, H], the same bits every time.
-    """
-    _kernels.append((objections, sums))
-
-
 def _by_bucket(rows: Tensor) -> bool:
-    """Whether a kernel sums the gradient of such rows."""
-    few = len(rows) <= _FEW and rows.is_floating_point()
-    return few and any(not objections(rows.device) for objections, _ in _kernels)
+    """Whether a kernel of Triton sums the gradient of such rows."""
+    triton: Any = BACKENDS["triton_csr"]
+    return len(rows) <= _FEW and rows.is_floating_point() and not triton.objections(rows.device)
 
 
 def _sum_by_row(values: Tensor, row: Tensor, count: int) -> Tensor:
-    wide = torch.promote_types(values.dtype, torch.float32)
-    return _kernels[0][1](row, values.to(wide).contiguous(), count).to(values.dtype)
+    wide = values.to(sum_type(values)).contiguous()
+    return BACKENDS["triton_csr"].kernels.by_bucket(row, wide, count).to(values.dtype)
 
 
 _rows = Operator(

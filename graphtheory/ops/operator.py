@@ -213,10 +213,10 @@ class FusedOp(Operator):
             what is not needed may be anything.
         definition: From the arguments to the outputs that have gradients, by functions that
             autograd differentiates.
-        kept: Words of what the backward pass reads beside the arguments.
+        kept: Words of what the backward pass reads beside the arguments, unless these are the
+            outputs without a gradient.
         keep: What that is, from the arguments and the tuple of outputs.
         fake: Outputs without values, for tracing; without it their shapes say all.
-        strided: Arguments whose gradients lie in memory as they do.
     """
 
     def __init__(
@@ -228,13 +228,11 @@ class FusedOp(Operator):
         run: Callable[[Any, Any], Any],
         gradients: Callable[[Any, Any, Sequence[Tensor], Sequence[Any], Sequence[bool]], Any],
         definition: Callable[[Any], Any],
-        kept: str = "",
-        keep: Callable[[Any, tuple[Any, ...]], tuple[Any, ...]] = lambda a, outputs: (),
+        kept: str | None = None,
+        keep: Callable[[Any, tuple[Any, ...]], tuple[Any, ...]] | None = None,
         fake: Callable[[Any], Any] | None = None,
-        strided: tuple[str, ...] = (),
     ) -> None:
         self._run, self._gradients, self._definition = run, gradients, definition
-        self._keep, self._strided = keep, strided
         given, results = f"{arguments} backend:str", [out.rstrip("!") for out in outputs.split()]
         self._open = [k for k, out in enumerate(outputs.split()) if not out.endswith("!")]
         self._closed = [k for k in range(len(results)) if k not in self._open]
@@ -249,10 +247,12 @@ class FusedOp(Operator):
         self._asked = [k for k, word in enumerate(words) if word.isupper()]
         self._take_tensors, self._take_asked = _taker(self._tensors), _taker(self._asked)
         self._take_options, self._take_closed = _taker(self._options), _taker(self._closed)
+        self._keep = keep or (lambda a, outputs: self._take_closed(outputs))
         self.register_autograd(self._differentiate, setup_context=self._save)
 
         grads = [f"grad{k}:{results[at]}" for k, at in enumerate(self._open)]
-        kept_ones = [f"kept{k}:{word}" for k, word in enumerate(kept.split())]
+        kept_words = [results[k] for k in self._closed] if kept is None else kept.split()
+        kept_ones = [f"kept{k}:{word}" for k, word in enumerate(kept_words)]
         self._first, self._second = len(grads), len(grads) + len(kept_ones)
         backward = " ".join((*grads, *kept_ones, "needs:str", given))
         found = [words[k] for k in self._asked]
@@ -289,17 +289,10 @@ class FusedOp(Operator):
 
     def _fake_gradients(self, *args: Any) -> Any:
         grads, _, needs, rest = self._apart(args)
-
-        out = []
-        for k, need in zip(self._asked, needs, strict=True):
-            given = rest[k] if need else None
-            if given is None:
-                out.append(grads[0].new_empty(0))
-            elif self._names[k] in self._strided:
-                out.append(torch.empty_like(given))
-            else:
-                out.append(given.new_empty(given.shape))
-        return _one_or_all(out)
+        given = [rest[k] if need else None for k, need in zip(self._asked, needs, strict=True)]
+        return _one_or_all(
+            [grads[0].new_empty(0) if t is None else t.new_empty(t.shape) for t in given]
+        )
 
     def _apart(self, args: Sequence[Any]) -> tuple[Any, Any, Sequence[bool], Sequence[Any]]:
         """Gradients of the outputs, what was kept, which gradients are needed, the arguments."""

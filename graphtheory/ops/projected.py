@@ -17,7 +17,7 @@ from graphtheory.graph import Neighborhood
 from graphtheory.ops import fused
 from graphtheory.ops.arguments import BucketedBias, EdgeFeatures
 from graphtheory.ops.backend import BACKENDS
-from graphtheory.ops.call import AttentionCall
+from graphtheory.ops.call import AttentionCall, bias_parts
 from graphtheory.ops.kernels import neighborhood_of
 from graphtheory.ops.operator import FusedOp
 
@@ -69,8 +69,6 @@ _attention = FusedOp(
     ),
     gradients=_gradients,
     definition=_definition,
-    kept="EH NHK",
-    keep=lambda a, outputs: outputs[1:],
 )  # fmt: skip
 
 
@@ -97,10 +95,8 @@ def attention(
     nb.check_unchanged()
     t = nb._turned()
     assert t.perm is not None
-    by_bucket = isinstance(bias, BucketedBias)
-    dense, table, bucket = (None, bias.table, bias.bucket) if by_bucket else (bias, None, None)  # type: ignore[union-attr]
     return _attention(
-        x_src, x_dst, *(t for one in maps for t in one), matrix, features, dense, table, bucket,
+        x_src, x_dst, *(t for one in maps for t in one), matrix, features, *bias_parts(bias),
         seed, nb.indptr.new_empty(0) if order is None else order,
         [nb.indptr, nb.indices, t.indptr, t.indices, t.perm], scale, dropout, "numba_csr",
     )[0]  # fmt: skip

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphtheory.graph.content import PLAIN, is_tracing
+from graphtheory.graph.content import is_tracing
 from graphtheory.ops import derivatives
 
 Tensors = Sequence[Tensor | None]
@@ -124,14 +124,6 @@ def kinds(*tensors: Tensor | None) -> list[Any]:
     return [None if t is None else (t.shape, t.dtype, t.get_device()) for t in tensors]
 
 
-def _are_plain(*some: Tensors) -> bool:
-    for tensors in some:
-        for t in tensors:
-            if t is not None and type(t) not in PLAIN:
-                return False
-    return True
-
-
 class _Function(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, recorded: Recorded, *tensors: Tensor | None) -> Any:
@@ -157,7 +149,7 @@ class _Function(torch.autograd.Function):
         saved, found = ctx.saved_tensors, None  # once: again is an error under checkpointing
         kept, read = saved[: ctx.kept], saved[ctx.kept : ctx.kept + len(needs)]
         seen = torch.is_grad_enabled() or is_tracing() or derivatives.is_batched()
-        if not seen and _are_plain(grads, kept, read):
+        if not seen and not derivatives.is_traced((*grads, *kept, *read)):
             found = recorded.backward(grads, kept, read, needs)
         if found is None:
             found = derivatives.in_backward(recorded.work.differentiable, grads, kept, read, needs)

@@ -10,6 +10,7 @@ import torch
 from graphtheory import Neighborhood, ops
 from graphtheory.ops import BucketedBias
 from graphtheory.ops.call import AttentionCall
+from graphtheory.ops.derivatives import needs_grad
 
 NB = Neighborhood.from_edge_index(torch.tensor([[0, 1, 2], [0, 0, 1]]), num_src=3, num_dst=2)
 QUERY, KEY = torch.zeros(2, 4, 5), torch.zeros(3, 4, 5)
@@ -106,11 +107,11 @@ def test_primitives_refuse(call: Any, error: type[Exception], words: str) -> Non
 def test_a_call_knows_whether_a_gradient_may_follow() -> None:
     table = TABLE.clone().requires_grad_()
     call = AttentionCall(QUERY, KEY, KEY, NB, BucketedBias(BUCKET, table), 1.0, 0.0, None)
-    assert call.needs_grad
+    assert needs_grad(call.tensors)
     assert call.tensors[-1] is table
     with torch.no_grad():
-        assert not call.needs_grad
-    assert not AttentionCall(QUERY, KEY, KEY, NB, TABLE, 1.0, 0.0, None).needs_grad
+        assert not needs_grad(call.tensors)
+    assert not needs_grad(AttentionCall(QUERY, KEY, KEY, NB, TABLE, 1.0, 0.0, None).tensors)
 
 
 @pytest.mark.parametrize("backend", ["numba_csr", "torch_csr", "reference"])

@@ -21,7 +21,7 @@ from graphtheory.ops.arguments import BucketedBias
 from graphtheory.ops.backend import BACKENDS, Backend
 from graphtheory.ops.backends.triton_csr import topk_limits
 from graphtheory.ops.call import AttentionCall, Call
-from graphtheory.ops.derivatives import first_gradients
+from graphtheory.ops.derivatives import first_gradients, needs_grad
 from graphtheory.ops.look_up import look_up
 
 _TILE = 2**18  # logits that the backward pass holds at once
@@ -54,12 +54,9 @@ class BlockBias(NamedTuple):
         return BlockBias(self.values, self.columns[at])
 
 
-def learned_on_cpu(bias: Tensor | BucketedBias | None) -> bool:
+def learned_on_cpu(values: Tensor) -> bool:
     """Whether a bias needs a gradient on a CPU; what is compiled fuses torch's own formula."""
-    values = bias.table if isinstance(bias, BucketedBias) else bias
-    if values is None or torch.compiler.is_compiling() or not torch.is_grad_enabled():
-        return False
-    return values.is_cpu and values.requires_grad
+    return values.is_cpu and needs_grad((values,)) and not torch.compiler.is_compiling()
 
 
 class LearnedBias(torch.autograd.Function):
@@ -252,9 +249,9 @@ def own_loops_beat_sdpa(call: AttentionCall) -> bool:
         return False
     if blocks[2] <= MOST_SOURCES and call.query.dtype not in HALF:
         return True
-    values = call.bias.table if isinstance(call.bias, BucketedBias) else call.bias
+    _, _, _, values, *_ = call.tensors
     learned = values is not None and values.requires_grad  # torch's kernel keeps all weights for it
-    return call.needs_grad and (learned or call.query.dtype in HALF)
+    return needs_grad(call.tensors) and (learned or call.query.dtype in HALF)
 
 
 class Blocks(Backend):

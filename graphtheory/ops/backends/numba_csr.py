@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 
 from graphtheory.graph.inference import innermost_transform
-from graphtheory.ops.arguments import BucketedBias
 from graphtheory.ops.backends.cpu.memory import keeps_weights
 from graphtheory.ops.backends.csr import CSRBackend
 from graphtheory.ops.call import AttentionCall, Call, sum_type
@@ -35,7 +34,7 @@ class NumbaCSR(CSRBackend):
             return True
         if call.value.requires_grad:
             return True
-        bias = call.bias.table if isinstance(call.bias, BucketedBias) else call.bias
+        _, _, _, bias, *_ = call.tensors
         if call.edges or bias is None or not bias.requires_grad:
             return False
         edges, heads = call.neighborhood.num_edges, call.query.size(1)

@@ -6,12 +6,10 @@ from functools import cache
 from importlib.util import find_spec
 
 import torch
-from torch import Tensor
 
 from graphtheory.ops.arguments import BucketedBias
 from graphtheory.ops.backends.csr import CSRBackend
 from graphtheory.ops.call import AttentionCall, Call
-from graphtheory.ops.look_up import register_sums
 
 # What a program of k-nearest attention on blocks holds: features of a head, and sources of a row.
 # Shared memory for 1024 sources: 64 KiB in 16 bits, 192 in float32, and half for 512.
@@ -41,15 +39,6 @@ def _lacking(device: torch.device) -> list[str]:
 torch.compiler.assume_constant_result(triton_objections)  # marks it
 
 
-def _sums_of_rows(row: Tensor, values: Tensor, count: int) -> Tensor:
-    from graphtheory.ops.backends.triton.launch import by_bucket  # imports triton
-
-    return by_bucket(row, values, count)
-
-
-register_sums(triton_objections, _sums_of_rows)
-
-
 class TritonCSR(CSRBackend):
     """Every operation on a GPU but k-nearest attention, which it runs on blocks alone."""
 
@@ -58,6 +47,10 @@ class TritonCSR(CSRBackend):
     module = "graphtheory.ops.backends.triton.kernels"
     backward_needs = ("out", "bias", "table")
     records = True
+
+    def objections(self, device: torch.device) -> list[str]:
+        """See `triton_objections`; `look_up` asks, which imports no backend."""
+        return triton_objections(device)
 
     def unsupported(self, call: Call | AttentionCall) -> list[str]:
         """Tensors on several devices, on no GPU, or on one that Triton does not know."""
@@ -79,9 +72,7 @@ class TritonCSR(CSRBackend):
         self, operation: str, num_dst: int, num_edges: int, num_heads: int, dtype: torch.dtype,
         narrow: int,
     ) -> tuple[int, ...]:  # fmt: skip
-        """Of rows two statistics, on blocks five, and unrounded outputs; with features weights."""
-        if operation == "edge_attention":
-            return num_edges, num_heads
+        """Of rows two statistics, on blocks five, and unrounded outputs."""
         facts = (num_heads, 5) if operation == "topk_attention" else (2 + narrow, num_heads)
         return num_dst, *facts
 

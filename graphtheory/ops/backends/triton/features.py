@@ -178,13 +178,9 @@ def _sums(indptr: Tensor, weights: Tensor, parts: list[_Part], scale: float) -> 
         args = [weights, part.features, part.row, scale]
         over_rows(feature_sums, indptr, (heads, part.dim), [out], args, ACC=weights.dtype)
         found.append(out)
-    if len(found) == 1:
-        return found[0]
-    return (
-        made(lambda *some: torch.cat(some, 2), *found)
-        if found
-        else room(weights, num_dst, heads, 0)
-    )
+    if not found:
+        return room(weights, num_dst, heads, 0)
+    return found[0] if len(found) == 1 else made(lambda *some: torch.cat(some, 2), *found)
 
 
 def _dropped(weights: Tensor, dropout: float, seed: Tensor | None) -> Tensor:
@@ -227,7 +223,6 @@ def edge_attention_backward(
     features: Tensor | None, edge_query: Tensor | None, row: Tensor | None, num_rows: int,
     weights: Tensor, bucket: Tensor | None, num_buckets: int, of_features: bool,
     scale: float, dropout: float, seed: Tensor | None,
-    *, out: Tensor | None, bias: Tensor | None, table: Tensor | None, sums: Tensor | None,
 ) -> tuple[Tensor, ...]:  # fmt: skip
     """Gradients of query, key, value, edge query, features, logits and table; [0] of the absent."""
     parts = _parts(features, row, num_rows)

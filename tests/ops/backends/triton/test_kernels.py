@@ -167,9 +167,8 @@ def with_edges(
         *structure[:2], x, x, x, *given, None, None, None, 1.0, 0.0, None
     )
     kernels.edge_attention_backward(
-        *structure, x, sums, x, x, x, *given, weights, None, 0, True, 1.0, 0.0,
-        None, out=None, bias=None, table=None, sums=None,
-    )  # fmt: skip
+        *structure, x, sums, x, x, x, *given, weights, None, 0, True, 1.0, 0.0, None
+    )
 
 
 def primitives(nb: Neighborhood, dtype: torch.dtype) -> None:

@@ -236,7 +236,6 @@ def edge_attention_backward(
     features: Tensor | None, edge_query: Tensor | None, row: Tensor | None, num_rows: int,
     weights: Tensor, bucket: Tensor | None, num_buckets: int, of_features: bool,
     scale: float, dropout: float, seed: Tensor | None,
-    *, bias: Tensor | None, table: Tensor | None,
 ) -> tuple[Tensor, ...]:  # fmt: skip
     """Gradients of query, key, value, edge query, features, logits and table; [0] of the absent."""
     dtype, drop = query.dtype, (dropout, 0 if seed is None else int(seed))
