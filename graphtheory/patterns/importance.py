@@ -11,15 +11,8 @@ from torch import Tensor
 
 from graphtheory.graph import Neighborhood
 from graphtheory.graph.csr import check_index, distinct_ids
+from graphtheory.patterns import draw
 from graphtheory.patterns.base import Randomness, RowPattern
-from graphtheory.patterns.draw import (
-    NodeSampler,
-    draw_device,
-    edge_weight,
-    scale_columns,
-    scale_edges,
-    scaled,
-)
 from graphtheory.structure._search import kept_with_graph
 
 
@@ -75,12 +68,12 @@ def _systematic(mass: Tensor, count: int, generator: Randomness) -> Tensor:
 @partial(kept_with_graph, weights=True)
 def column_norms(neighborhood: Neighborhood) -> Tensor:
     """Squared norm of each source's column, float64 [num_src] (cached)."""
-    square = edge_weight(neighborhood).detach().double().square()
+    square = draw.edge_weight(neighborhood).detach().double().square()
     return square.new_zeros(neighborhood.num_src).index_add(0, neighborhood.indices, square)
 
 
 @dataclass(frozen=True)
-class FastGCN(RowPattern, NodeSampler):
+class FastGCN(RowPattern, draw.NodeSampler):
     r"""S sources for the whole layer, in proportion to the squared norms of their columns.
 
     .. math::
@@ -130,11 +123,11 @@ class FastGCN(RowPattern, NodeSampler):
         self, graph: Neighborhood, targets: Tensor | None, *, generator: Randomness = None
     ) -> Neighborhood:
         rows = graph if targets is None else graph.rows(targets)
-        return scale_columns(rows, self.factor(graph, generator))
+        return draw.scale_columns(rows, self.factor(graph, generator))
 
     def factor(self, neighborhood: Neighborhood, generator: Randomness) -> Tensor:
         """The factor of each column for one draw, float64 [num_src]; 0 if it was not drawn."""
-        device = draw_device(generator, neighborhood)
+        device = draw.draw_device(generator, neighborhood)
         norm = column_norms(neighborhood).to(device)
         size = self.size(len(norm), distinct=not self.replace)
         drawn = importance_factor(norm, size, replace=self.replace, generator=generator)
@@ -155,11 +148,11 @@ class FastGCN(RowPattern, NodeSampler):
 
     def expected(self, neighborhood: Neighborhood) -> Neighborhood:
         ones = torch.ones(neighborhood.num_src, dtype=torch.float64, device=neighborhood.device)
-        return scaled(neighborhood, self._times_bias(neighborhood, ones)[neighborhood.indices])
+        return draw.scaled(neighborhood, self._times_bias(neighborhood, ones)[neighborhood.indices])
 
 
 @dataclass(frozen=True)
-class LADIES(NodeSampler):
+class LADIES(draw.NodeSampler):
     r"""S sources, in proportion to their squared column norms restricted to the active rows.
 
     .. math::
@@ -211,17 +204,17 @@ class LADIES(NodeSampler):
             used = torch.zeros(neighborhood.num_dst, dtype=torch.bool, device=neighborhood.device)
             used[targets] = True
             neighborhood = neighborhood.keep(used[neighborhood.targets()])
-        device = draw_device(generator, neighborhood)
+        device = draw.draw_device(generator, neighborhood)
         size = self.size(neighborhood.num_src, distinct=not self.replace)
         # Sources without an edge to these rows are left out: a draw costs what the rows cost.
         sources, place = distinct_ids(neighborhood.indices, neighborhood.num_src)
-        square = edge_weight(neighborhood).detach().double().square()
+        square = draw.edge_weight(neighborhood).detach().double().square()
         norm = square.new_zeros(len(sources)).index_add(0, place, square).to(device)
         factor = importance_factor(norm, size, replace=self.replace, generator=generator)
-        drawn = scale_edges(neighborhood, factor.to(place.device)[place])
+        drawn = draw.scale_edges(neighborhood, factor.to(place.device)[place])
         if not self.normalize:
             return drawn
-        weight, rows = edge_weight(drawn), drawn.targets()
+        weight, rows = draw.edge_weight(drawn), drawn.targets()
         sums = weight.new_zeros(drawn.num_dst).index_add(0, rows, weight)[rows]
         return drawn.replace(weight=weight / torch.where(sums == 0, 1, sums))
 

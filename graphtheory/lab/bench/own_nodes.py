@@ -9,14 +9,11 @@ from functools import cached_property
 import torch
 from torch import Generator, Tensor
 
+from graphtheory.lab.bench import node_config
 from graphtheory.lab.bench.config import (
     with_options,
 )
 from graphtheory.lab.bench.linear import helpful_hops, hop_rows
-from graphtheory.lab.bench.node_config import (
-    NodeRunConfig,
-    prepare,
-)
 from graphtheory.lab.bench.node_task import NodeBenchTask
 from graphtheory.lab.bench.table import measure_of
 from graphtheory.lab.datasets.graphs import Data
@@ -62,7 +59,7 @@ class OwnNodes(NodeBenchTask):
             data.update(dict(zip(MASKS, parts, strict=True)))
         data.name, data.split, data.metric = self.name, self.split, self.measure.name
         data.num_classes = int(data.y.max()) + 1
-        return prepare(data, **inputs)
+        return node_config.prepare(data, **inputs)
 
     @cached_property
     def sees_two_hops(self) -> bool:
@@ -71,7 +68,7 @@ class OwnNodes(NodeBenchTask):
             return False
         return helpful_hops(hop_rows(self.data(0, row_scale=False), self.name)) > 1
 
-    def default_of(self, model: str) -> tuple[NodeRunConfig, int, int]:
+    def default_of(self, model: str) -> tuple[node_config.NodeRunConfig, int, int]:
         config, epochs, patience = super().default_of(model)
         if model in zoo.ATTENDING and self.sees_two_hops:
             config = with_options(config, {"neighbors": "2"})

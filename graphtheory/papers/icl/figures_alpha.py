@@ -10,15 +10,7 @@ from statistics import median
 from typing import Any
 
 from graphtheory.lab.bench.table import Table, percent_spread
-from graphtheory.papers.claims import (
-    Crossing,
-    Numbers,
-    Power,
-    exponent_rows,
-    fewer,
-    reached,
-    size_text,
-)
+from graphtheory.papers import claims
 from graphtheory.papers.figure import Figure, Verdict, small
 from graphtheory.papers.grid import Grid, Measured, axis
 from graphtheory.papers.icl import figures
@@ -36,10 +28,10 @@ from graphtheory.papers.shallow import ShallowAttention
 ENOUGH = 0.05  # figure 6.3b: with so few errors a length is long enough
 
 
-_NEEDED = Crossing("length", threshold=ENOUGH, setting="alpha", line="{domain}", stays=True)
+_NEEDED = claims.Crossing("length", threshold=ENOUGH, setting="alpha", line="{domain}", stays=True)
 
 
-def law(sizes: Numbers) -> Exponent | None:
+def law(sizes: claims.Numbers) -> Exponent | None:
     """The power of alpha in the sizes, over the alphas at which every network gets there."""
     return regression_of({alpha: of for alpha, of in sizes.items() if max(of) < math.inf})
 
@@ -48,7 +40,7 @@ def fewer_contexts(grid: Errors, measured: Measurements) -> Verdict:
     """Figure 6.3b: a larger alpha' needs fewer contexts."""
     about = f"an error that stays below {figures.percent(ENOUGH)} % needs"
     by_domain = _NEEDED(grid, measured).items()
-    told = [f"{name}: {about} " + fewer(of, "contexts", "alpha'") for name, of in by_domain]
+    told = [f"{name}: {about} " + claims.fewer(of, "contexts", "alpha'") for name, of in by_domain]
     return Verdict(". ".join(told) + ".")
 
 
@@ -128,7 +120,9 @@ _PANELS = {"contexts of a training prompt": ("length", -1.0), "steps of SGD": ("
 def _sizes(grid: Growth, measured: Measurements) -> dict[str, dict[float, list[float]]]:
     out: dict[str, dict[float, list[float]]] = {}
     for name, (size, _) in _PANELS.items():
-        read = Crossing(size, threshold=grid.threshold, setting="alpha", line=name, stays=True)
+        read = claims.Crossing(
+            size, threshold=grid.threshold, setting="alpha", line=name, stays=True
+        )
         out |= read(grid, [one for one in measured if size in one])
     return out
 
@@ -136,9 +130,9 @@ def _sizes(grid: Growth, measured: Measurements) -> dict[str, dict[float, list[f
 def _show(grid: Growth, measured: Measurements) -> Shown:
     lines, rows, sizes = [], [], _sizes(grid, measured)
     for name, by_alpha in sizes.items():
-        lines.append([name, *(size_text(median(of)) for of in by_alpha.values())])
+        lines.append([name, *(claims.size_text(median(of)) for of in by_alpha.values())])
         for alpha, of in by_alpha.items():
-            rows += reached(of, f"{name}, share that gets there", name, {"alpha": alpha})
+            rows += claims.reached(of, f"{name}, share that gets there", name, {"alpha": alpha})
     alphas = next(iter(sizes.values()))
     table = Table(
         f"median until the test error is below {figures.percent(grid.threshold)} %",
@@ -173,9 +167,9 @@ FIGURES = (
         ),
         (
             fewer_contexts,
-            Power(
+            claims.Power(
                 what="contexts", letter="alpha'", read=_NEEDED, claimed=-1, fit=law,
-                rows=lambda domain, found: exponent_rows(
+                rows=lambda domain, found: claims.exponent_rows(
                     "exponent of alpha' in the contexts", found, domain=domain
                 ),
             ),
@@ -205,10 +199,12 @@ FIGURES = (
         "fig-e-1", "prompt length and steps that training needs, over alpha",
         Growth(trainings(_ALPHAS, _TRAINING)), growth, _show,
         (
-            Power(
+            claims.Power(
                 what="number", letter="alpha", read=_sizes, fit=law,
                 claimed=tuple(claimed for _, claimed in _PANELS.values()),
-                rows=lambda name, found: exponent_rows(f"exponent of alpha in {name}", found),
+                rows=lambda name, found: claims.exponent_rows(
+                    f"exponent of alpha in {name}", found
+                ),
             ),
         ),
         _picture,

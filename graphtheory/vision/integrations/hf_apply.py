@@ -26,13 +26,7 @@ from transformers.utils import output_capturing
 from transformers.utils.hub import cached_file
 
 from graphtheory.patterns import TopK
-from graphtheory.vision.integrations import token_hooks, token_rules
-from graphtheory.vision.integrations.hf_layers import (
-    HFLayers,
-    SwinHooks,
-    attend_windows,
-    swin2_attention,
-)
+from graphtheory.vision.integrations import hf_layers, token_hooks, token_rules
 from graphtheory.vision.integrations.nearest import SWIN_MASKED, nearest_attention
 from graphtheory.vision.integrations.token_hooks import ReductionHooks, SemanticHooks
 from graphtheory.vision.integrations.token_layers import guard, put_on, require_free, take_off
@@ -106,11 +100,11 @@ def apply(model: nn.Module, what: What) -> list[str]:
         return _apply_topk(model, rule)
     made: token_hooks.Hooks
     if isinstance(rule, Reduce):
-        made = ReductionHooks(HFLayers(model, bool(rule.restore)), rule)
+        made = ReductionHooks(hf_layers.HFLayers(model, bool(rule.restore)), rule)
     elif model.config.model_type == "swin":
-        made = SwinHooks(model, rule)
+        made = hf_layers.SwinHooks(model, rule)
     else:
-        made = SemanticHooks(HFLayers(model), rule)
+        made = SemanticHooks(hf_layers.HFLayers(model), rule)
     token_hooks.install(model, made)
     _save_with_rules(model)
     return []
@@ -140,7 +134,7 @@ def undo(model: nn.Module) -> None:
     for config, kind in () if nearest is None else nearest.before:
         if config._attn_implementation == _name(nearest.pattern):  # else chosen by the user since
             config._attn_implementation_internal = kind
-    for layer in swin2_attention(model):
+    for layer in hf_layers.swin2_attention(model):
         take_off(layer)
     guard(model, ())
     _save_with_rules(model)
@@ -259,7 +253,7 @@ def _apply_topk(model: PreTrainedModel, pattern: TopK) -> list[str]:
                 f"model: its {type(part).__name__} does not find its attention in the registry of "
                 "transformers (AttentionInterface), expected one that does"
             )
-    require_free(model, swin2_attention(model))
+    require_free(model, hf_layers.swin2_attention(model))
     earlier = getattr(model, NEAREST, None)
     own: Iterator[Any] = (vars(m).get("config") for m in model.modules())  # of a copied layer too
     before = {id(c): (c, c._attn_implementation) for c in own if hasattr(c, _CHOSEN)}
@@ -269,9 +263,9 @@ def _apply_topk(model: PreTrainedModel, pattern: TopK) -> list[str]:
     for config, _ in before.values():
         if config.model_type != "swinv2":
             config._attn_implementation_internal = name
-    for layer in swin2_attention(model):
-        put_on(layer, partial(attend_windows, pattern=pattern))
-    guard(model, swin2_attention(model))
+    for layer in hf_layers.swin2_attention(model):
+        put_on(layer, partial(hf_layers.attend_windows, pattern=pattern))
+    guard(model, hf_layers.swin2_attention(model))
     _save_with_rules(model)
     return [type(part).__name__ for part in parts.values()]
 

@@ -9,12 +9,7 @@ import torch
 from torch import Tensor
 
 from graphtheory.graph import Grid
-from graphtheory.vision.integrations.weights import (
-    fitted_state,
-    named_rules,
-    nested,
-    refuse_foreign,
-)
+from graphtheory.vision.integrations import weights
 from graphtheory.vision.models import ViG
 from graphtheory.vision.nn import GraphBlock, Grapher, MaxRelative
 from graphtheory.vision.nn.grapher import GraphStage, position_similarity
@@ -46,16 +41,16 @@ def load_vig(model: ViG, state: Mapping[str, Tensor]) -> None:
     """
     if not isinstance(model, ViG):
         raise TypeError(f"model: got {type(model).__name__}, expected a ViG")
-    refuse_foreign(state)
+    weights.refuse_foreign(state)
     names, places = _published(model)
     for part in model.modules():
         if isinstance(part, Grapher) and not isinstance(part.message, MaxRelative):
             given = type(part.message).__name__
             raise ValueError(f"model: its messages are {given}, expected MaxRelative as published")
-    rules = named_rules("part of ViG")
-    parts = [nested(rf"backbone\.{i}\.", f"{name}.", rules) for i, name in enumerate(names)]
+    rules = weights.named_rules("part of ViG")
+    parts = [weights.nested(rf"backbone\.{i}\.", f"{name}.", rules) for i, name in enumerate(names)]
     learned = {name: _on_nodes(name, t) for name, t in state.items() if name not in places}
-    fitted = fitted_state(model, learned, (*named_rules("ViG"), *chain(*parts)))
+    fitted = weights.fitted_state(model, learned, (*weights.named_rules("ViG"), *chain(*parts)))
     wrong = [n for n, own in places.items() if n in state and not _fits(state[n], *own)]
     if wrong:
         raise ValueError(f"state: other places than those of the model in {', '.join(wrong)}")

@@ -11,14 +11,8 @@ from torch import Generator, Tensor, nn
 
 from graphtheory.graph import Grid
 from graphtheory.nn.attention import record_calls
+from graphtheory.vision.models import swin
 from graphtheory.vision.models.dumbbell import Dumbbell, WindowTokens, token_order
-from graphtheory.vision.models.swin import (
-    HierarchicalViT,
-    PatchMerging,
-    SwinStage,
-    window_block,
-    window_stage,
-)
 from graphtheory.vision.models.vit import MeanToken, depth_rates, prenorm_block
 from graphtheory.vision.nn import ConvStem
 
@@ -26,7 +20,7 @@ from graphtheory.vision.nn import ConvStem
 class DumbbellStage(nn.Module):
     """Units on one grid, then a merging of patches; see `Dumbbell`."""
 
-    def __init__(self, units: list[Dumbbell], merge: PatchMerging | None) -> None:
+    def __init__(self, units: list[Dumbbell], merge: swin.PatchMerging | None) -> None:
         super().__init__()
         self.units, self.merge = nn.ModuleList(units), merge
 
@@ -46,7 +40,7 @@ class SemanticStage(nn.Module):
         for each window.
     """
 
-    def __init__(self, base: SwinStage, semantic: WindowTokens, widen: nn.Linear) -> None:
+    def __init__(self, base: swin.SwinStage, semantic: WindowTokens, widen: nn.Linear) -> None:
         super().__init__()
         self.base, self.semantic, self.widen = base, semantic, widen
 
@@ -58,7 +52,7 @@ class SemanticStage(nn.Module):
         return self.widen(self.semantic(x, grid, generator)[order]), made
 
 
-class StagedSwin(HierarchicalViT):
+class StagedSwin(swin.HierarchicalViT):
     """Patches, stages on grids, the mean patch: what STViT and STViT-R on Swin share.
 
     Shapes: images [B, C, H, W] of any size, if no part has a G -> what `head` gives.
@@ -203,26 +197,26 @@ def stvit_r_swin(
     stage = _stages(dim, heads, window, rates, attention)
     patches, made = [stage(0, 2), stage(1, 2)], list[Dumbbell]()
     for unit in range(units):
-        first = window_block(4 * dim, 4 * heads, window, drop_path=next(rates), **attention)
+        first = swin.window_block(4 * dim, 4 * heads, window, drop_path=next(rates), **attention)
         others = [
             prenorm_block(4 * dim, 4 * heads, drop_path=p, layer_scale=1e-5, eps=1e-5, **attention)
             for p in islice(rates, 5)
         ]
         own = None if unit else tokens
         made.append(Dumbbell(first, others, window=window, side=side, tokens=own))
-    stages = [*patches, DumbbellStage(made, PatchMerging(4 * dim)), stage(3, 2, merge=False)]
+    stages = [*patches, DumbbellStage(made, swin.PatchMerging(4 * dim)), stage(3, 2, merge=False)]
     head = MeanToken(nn.Linear(8 * dim, out_channels))
     return STViTRSwin(_stem(dim, in_channels), stages, 8 * dim, head)
 
 
 def _stages(
     dim: int, heads: int, window: int, rates: Iterator[float], attention: dict[str, Any]
-) -> Callable[..., SwinStage]:
+) -> Callable[..., swin.SwinStage]:
     """Makes stage i of this many blocks, with the next rates of stochastic depth."""
 
-    def stage(i: int, depth: int, *, window: int = window, merge: bool = True) -> SwinStage:
+    def stage(i: int, depth: int, *, window: int = window, merge: bool = True) -> swin.SwinStage:
         sizes = (dim * 2**i, heads * 2**i, window, islice(rates, depth))
-        return window_stage(*sizes, merge=merge, **attention)
+        return swin.window_stage(*sizes, merge=merge, **attention)
 
     return stage
 
