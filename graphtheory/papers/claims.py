@@ -4,8 +4,6 @@ A claim reads its numbers from the measurements with a function of its own, such
 a `Crossing`: name of a line of the figure -> setting -> the measure of each seed.
 """
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence

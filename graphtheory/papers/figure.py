@@ -1,7 +1,5 @@
 """A figure or table of a paper as one value: what is run, shown, claimed and drawn."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import partial

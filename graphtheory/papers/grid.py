@@ -1,7 +1,5 @@
 """Settings of a figure and the cells that are run under them, one by one or side by side."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shutil

@@ -1,7 +1,5 @@
 """All figures, found in the chapters: one by its ID, or every one for the list."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from importlib import import_module

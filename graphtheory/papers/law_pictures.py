@@ -1,7 +1,5 @@
 """Pictures on two logarithmic axes with power laws: shares of success, numbers over a letter."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any

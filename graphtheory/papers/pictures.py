@@ -1,7 +1,5 @@
 """Pictures that chapters share: errors and other measures over a setting."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """Measurements in groups, and as a table and result rows: means over the seeds."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean

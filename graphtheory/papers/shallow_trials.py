@@ -1,7 +1,5 @@
 """Trials of a shallow network: which succeed, how fast they learn, where they attend."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Small computations several at a time, each on a thread of its own."""
 
-from __future__ import annotations
-
 import ctypes
 import time
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Intervals, trends, minima and crossings of what was measured."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

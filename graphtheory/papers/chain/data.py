@@ -1,7 +1,5 @@
 """Data of chapter 7: patterns, positions, and reasoning tasks."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -1,7 +1,5 @@
 """Figures 7.3 to 7.5: the error over the number of examples in the prompt."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any

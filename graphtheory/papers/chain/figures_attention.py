@@ -1,7 +1,5 @@
 """Figures 7.6, 7.7 and F.1: where the query attends in the course of training."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Prompts of reasoning tasks: examples with all of their steps, and queries."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch

@@ -1,7 +1,5 @@
 """Steps of a reasoning task as transition matrices, and what they imply."""
 
-from __future__ import annotations
-
 import math
 from functools import partial
 

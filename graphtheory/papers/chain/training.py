@@ -1,7 +1,5 @@
 """Train the models of chapter 7 on reasoning steps; errors and attention on new tasks."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache

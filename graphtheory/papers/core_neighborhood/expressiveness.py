@@ -1,7 +1,5 @@
 """Pairs of graphs that are hard to tell apart: BREC, SR25, EXP, CEXP, CSL."""
 
-from __future__ import annotations
-
 from itertools import combinations
 
 import networkx as nx

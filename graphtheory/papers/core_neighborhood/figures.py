@@ -1,7 +1,5 @@
 """Figures 3.3 to 3.7 and B.6: which trials of the synthetic graph succeed, and how fast."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """Where distance decides: labels that the nodes at distance z give, on the graph of a data set."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path

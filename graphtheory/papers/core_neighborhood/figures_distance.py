@@ -1,7 +1,5 @@
 """Figure 3.8: what neighbors at distance z are worth, beside the learned weight; 3.9 as printed."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Which graphs a network can tell apart: distances in the logits, in the values, resistances."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache

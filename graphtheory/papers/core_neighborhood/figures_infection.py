@@ -1,7 +1,5 @@
 """Hops to the nearest infected node: read by an encoding of distances, or passed on hop by hop."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import fmean

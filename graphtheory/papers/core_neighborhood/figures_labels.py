@@ -1,7 +1,5 @@
 """Figure 3.9 and its companion: what distance encoding gains on real graphs."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

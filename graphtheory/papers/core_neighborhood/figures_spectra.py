@@ -1,7 +1,5 @@
 """Figures B.1 to B.4: how many directions hold the features of a class."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean

@@ -1,7 +1,5 @@
 """Tables B.1 to B.8 and figure B.5 on real graphs: what is printed, and what a diagnosis finds."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path

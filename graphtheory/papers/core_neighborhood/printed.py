@@ -1,7 +1,5 @@
 """What a diagnosis of a graph finds beside the numbers that appendix B prints."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass, replace
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """The network of chapter 3 on its synthetic graph: many trials drawn, trained, tested at once."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Contrastive learning as Lightning modules: SimCLR with any head, and DGI as PyG has it."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import partial

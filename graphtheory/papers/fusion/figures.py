@@ -1,7 +1,5 @@
 """Deep Fusion: features learned with a transformer head and with other projection heads."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import isnan

@@ -1,7 +1,5 @@
 """Deep Fusion: what the layers of a transformer head attend to, before and after learning."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from functools import partial
 from math import isnan

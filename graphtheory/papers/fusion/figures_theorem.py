@@ -1,7 +1,5 @@
 """Theorems 1 and 2 of Deep Fusion, on the data that they are about."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from statistics import fmean, median

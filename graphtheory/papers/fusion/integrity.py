@@ -1,7 +1,5 @@
 """Integrity of clusters on subspaces, and the attention weights of theorem 1."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

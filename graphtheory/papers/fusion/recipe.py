@@ -1,7 +1,5 @@
 """One run of contrastive learning: backbone, head, data, and how well the features do."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path

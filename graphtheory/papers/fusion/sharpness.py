@@ -1,7 +1,5 @@
 """Whether attention finds the classes of a batch, and what theorem 2 says of its growth."""
 
-from __future__ import annotations
-
 from math import exp, expm1, inf, log, sqrt
 from sys import float_info
 from typing import NamedTuple

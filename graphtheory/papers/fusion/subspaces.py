@@ -1,7 +1,5 @@
 """Classes on subspaces: samples of clusters, with noise and without."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import NamedTuple
 

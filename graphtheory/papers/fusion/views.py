@@ -1,7 +1,5 @@
 """What a contrastive step sees: batches without labels, and two augmented views of each."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any

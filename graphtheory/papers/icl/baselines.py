@@ -1,7 +1,5 @@
 """What classical methods predict for each query of a prompt, from the examples before it."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass

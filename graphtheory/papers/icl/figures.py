@@ -1,7 +1,5 @@
 """Step sizes of chapter 6, and figure 6.3a: the error out of the domain over the sum S_1."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Figures 6.3b and E.1: how many contexts and steps are needed, over alpha' or alpha."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

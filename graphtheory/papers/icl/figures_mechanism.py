@@ -1,7 +1,5 @@
 """Figure 6.2: keys, queries, attention and neurons in the course of training."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from functools import partial
 from statistics import fmean

@@ -1,7 +1,5 @@
 """Figures 6.4 and E.2: in-context learning beside other methods, and over training tasks."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Figure 6.5: the error over the share of neurons that are removed."""
 
-from __future__ import annotations
-
 import math
 from copy import deepcopy
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """GPT-2-style in-context learners of chapter 6: network, training and test."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 

@@ -1,7 +1,5 @@
 """Train a sequence model to learn in context: prompts of new functions in every step."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass

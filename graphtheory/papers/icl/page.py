@@ -1,7 +1,5 @@
 """Attention of the query of each prompt, drawn on one page."""
 
-from __future__ import annotations
-
 from matplotlib.figure import Figure
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """Pictures of in-context learning: test errors, attention and neurons, pruning."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """The world of figure 6.3 and its models: their start, training and predictions."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple

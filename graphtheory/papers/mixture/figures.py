@@ -1,7 +1,5 @@
 """Figures 4.4 to 4.7: the rate of descent, the distance to the teacher, and risks of the groups."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Figures 4.2, 4.3 and C.1: samples that are needed, and where training begins."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Settings of the figures on mixtures, and what their counts and laws look like."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Gradient descent of algorithm 1 on mixtures: trials drawn, trained and tested."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple

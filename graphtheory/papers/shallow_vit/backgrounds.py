@@ -1,7 +1,5 @@
 """A vision transformer on images that are pasted on backgrounds, some of which is removed."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from os import PathLike
 

@@ -1,7 +1,5 @@
 """Figures 2.1 to 2.5: when a shallow vision transformer learns sets of tokens, and how fast."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import nan

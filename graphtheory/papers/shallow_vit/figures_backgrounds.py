@@ -1,7 +1,5 @@
 """Figure 2.6: a vision transformer on images on backgrounds, some of which is removed."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from functools import partial

@@ -1,7 +1,5 @@
 """Sets of tokens of chapter 2 and their network: many trials drawn, trained, tested at once."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Distance of a sampled adjacency matrix from another, and the bounds of the theory."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple

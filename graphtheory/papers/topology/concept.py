@@ -1,7 +1,5 @@
 """The concept class of the generalization bound, and the least risk that it has."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A task on a graph of degree groups: features, targets, labels, and a sampler to learn them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple

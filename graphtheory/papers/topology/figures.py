@@ -1,7 +1,5 @@
 """Figures 5.1 and 5.2: what a larger norm of A* asks for."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial

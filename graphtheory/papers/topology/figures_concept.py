@@ -1,7 +1,5 @@
 """How well the concept class of the generalization bound fits targets: (5.12) and (5.16)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

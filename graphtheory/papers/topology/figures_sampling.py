@@ -1,7 +1,5 @@
 """What training on samples costs a GCN on a real graph, at a tenth and a third of the neighbors."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean

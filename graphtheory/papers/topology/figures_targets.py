@@ -1,7 +1,5 @@
 """Figures 5.3 and 5.4: which targets a sampler learns best."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial

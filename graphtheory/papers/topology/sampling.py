@@ -1,7 +1,5 @@
 """A GCN on a real graph, trained on all neighbors or on samples of them, and an MLP."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Networks that learn on samples of their graphs, as in algorithm 2, all of them side by side."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial

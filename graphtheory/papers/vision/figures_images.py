@@ -1,7 +1,5 @@
 """k of k-NN attention, and where and how semantic tokens begin, on small images."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import partial

@@ -1,7 +1,5 @@
 """What is proven of k-NN attention and of semantic tokens, on the data of the proofs."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import partial
