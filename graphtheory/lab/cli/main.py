@@ -14,7 +14,7 @@ from functools import reduce
 from importlib import import_module
 from importlib.metadata import version
 from operator import or_
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_type_hints
 
 import tyro
 
@@ -127,9 +127,14 @@ def _parsed(words: Sequence[str]) -> Command:
     )
     if unknown:  # of which tyro names no similar ones here
         what = "option" if unknown[0].startswith("-") else "argument"
-        options = (f"--{one.replace('_', '-')}" for one in (*kind.helps, "json", "quiet"))
-        show.known(what, unknown[0], tuple(options), f"{name} --help")
+        show.known(what, unknown[0], _options(kind), f"{name} --help")
     return command
+
+
+def _options(kind: type[Command]) -> tuple[str, ...]:
+    hints, words = get_type_hints(kind, include_extras=True), tyro.conf.Positional
+    named = (n for n in kind.helps if words not in getattr(hints[n], "__metadata__", ()))
+    return tuple(f"--{name.replace('_', '-')}" for name in (*named, "json", "quiet"))
 
 
 def completion_script(shell: str) -> str:
