@@ -13,10 +13,7 @@ import torch
 from graphtheory.ops.backends.cpu import launch, memory
 
 _CHUNK = 8  # rows and edges in place of 512: some thirty chunks of an ordinary case
-_MANY = (
-    (launch, "_CHUNK", _CHUNK), (launch, "WORTH_A_THREAD", 1),
-    (launch, "WORTH_THREADS_WHILE_BUSY", 0),
-)  # fmt: skip
+_MANY = ((launch, "_CHUNK", _CHUNK), (launch, "WORTH_A_THREAD", 1))
 _SHARED = (*_MANY, (memory, "WHOLE_ROWS_BELOW", 0))
 REGIMES = (  # every loop over a graph that the CPU's kernels have
     (), _MANY, _SHARED, (*_SHARED, (memory, "KEPT_WEIGHTS_BELOW", 0)),

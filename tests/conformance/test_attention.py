@@ -118,7 +118,6 @@ def test_threads_do_not_change_a_bit(
     monkeypatch.setattr(launch.helpers, "ask", partial(counted, launch.helpers.ask, 0))
     monkeypatch.setattr(launch, "_CHUNK", 64)
     monkeypatch.setattr(launch, "WORTH_A_THREAD", 1)
-    monkeypatch.setattr(launch, "WORTH_THREADS_WHILE_BUSY", 0)
     nb = GRAPHS["random"](257)
     inputs = draw_inputs(nb, 3, 16, bias)
     two = outputs_and_gradients(run_by("numba_csr"), nb, inputs, 0.3)

@@ -80,7 +80,6 @@ def test_threads_do_not_change_a_bit(
     monkeypatch.setattr(memory, "WHOLE_ROWS_BELOW", 0)  # the hub is shared out
     monkeypatch.setattr(launch, "_CHUNK", 64)
     monkeypatch.setattr(launch, "WORTH_A_THREAD", 1)
-    monkeypatch.setattr(launch, "WORTH_THREADS_WHILE_BUSY", 0)
     for graph in ("random", "hub"):
         nb = GRAPHS[graph](257)
         inputs = draw_edges(nb, 3, 16, form, "buckets", torch.float32)

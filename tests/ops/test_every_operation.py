@@ -237,7 +237,6 @@ def test_threads_do_not_change_a_bit(
     name: str, graph: str, backend: str, two_threads: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(launch, "WORTH_A_THREAD", 1)
-    monkeypatch.setattr(launch, "WORTH_THREADS_WHILE_BUSY", 0)
     monkeypatch.setattr(launch, "_CHUNK", 64)
     nb, found = GRAPHS[graph](500), []
     leaves = [t.detach().float().requires_grad_() for t in OPERATIONS[name].leaves(nb, 2, 16)]

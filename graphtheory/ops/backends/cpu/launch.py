@@ -197,9 +197,8 @@ def all_done(counters, chunks, patience):
     return False
 
 
-# Multiply-adds below which a second thread costs more to wake than it saves; and on a busy machine,
-# where all wait for one whose core was taken away.
-WORTH_A_THREAD, WORTH_THREADS_WHILE_BUSY = 2**19, 2**24
+# Multiply-adds below which a second thread costs more to wake than it saves.
+WORTH_A_THREAD = 2**19
 _PATIENCE = 2**18  # looks before a waiting thread sleeps: about half a millisecond
 _NAP = 1e-4  # seconds
 _ready: set[tuple[Any, ...]] = set()  # loops and types of arguments with machine code in memory
@@ -218,13 +217,10 @@ def launch(loop: Callable[..., None], chunks: int, work: int, *args: Any) -> Non
     chunks are given out does nothing, and is not waited for. To others, too, goes the first call of
     a kind, which may compile: what that raises, or an interrupt, would be lost on torch's.
     """
-    threads = torch.get_num_threads()
-    if threads > 1:
+    if torch.get_num_threads() > 1:
         rest.look()
-        if rest.held and work < WORTH_THREADS_WHILE_BUSY:
-            threads = 1
     code, counters = _compiled(loop), np.zeros(_COUNTERS, np.int64)
-    others = min(threads, 1 + work // WORTH_A_THREAD, chunks) - 1
+    others = min(torch.get_num_threads(), 1 + work // WORTH_A_THREAD, chunks) - 1
     if others < 1:
         code(counters, *args)
         return

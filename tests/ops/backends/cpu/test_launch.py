@@ -26,8 +26,7 @@ MUCH = 10 * launch.WORTH_A_THREAD
 
 @pytest.fixture(params=[True, False], ids=["torch's threads", "plain threads"], autouse=True)
 def of_torch(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Both kinds of threads in turn, those of torch from the first call on, on no busy machine."""
-    monkeypatch.setattr(launch, "WORTH_THREADS_WHILE_BUSY", 0)
+    """Both kinds of threads in turn, those of torch from the first call on."""
     monkeypatch.setattr(launch, "_ready", mock.MagicMock(__contains__=lambda *_: True))
     if not request.param:
         monkeypatch.setattr(launch.team, "_region", None)
@@ -55,18 +54,6 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[int, int]]]:
 
     monkeypatch.setattr(launch, "_compiled", lambda _: loop)
     yield calls
-
-
-def test_on_a_busy_machine_small_work_stays_in_one_thread(
-    two_threads: None, seen: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(launch.rest, "look", lambda: None)
-    monkeypatch.setattr(launch, "WORTH_THREADS_WHILE_BUSY", 2**24)
-    for held, work, threads in ((0, MUCH, 2), (4, MUCH, 1), (4, 2**25, 2)):
-        monkeypatch.setattr(launch.rest, "held", held)
-        seen.clear()
-        launch.launch(print, 40, work, 40)
-        assert len({thread for _, thread in seen}) == threads
 
 
 @pytest.mark.parametrize("chunks", [0, 1, 3, 128])
