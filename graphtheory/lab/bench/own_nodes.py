@@ -10,9 +10,7 @@ import torch
 from torch import Generator, Tensor
 
 from graphtheory.lab.bench import node_config
-from graphtheory.lab.bench.config import (
-    with_options,
-)
+from graphtheory.lab.bench.config import with_options
 from graphtheory.lab.bench.linear import helpful_hops, hop_rows
 from graphtheory.lab.bench.node_task import NodeBenchTask
 from graphtheory.lab.bench.table import measure_of

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib.metadata import requires
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from graphtheory.lab.cli.show import Command, Screen
-
-if TYPE_CHECKING:
-    pass
 
 _OTHER = """
 Another project, graphtheory {}, is installed too. Its files have the names of ours and may have

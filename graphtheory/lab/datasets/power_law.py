@@ -9,9 +9,7 @@ import torch
 from torch import Generator, Tensor
 from torch_geometric.data import Data
 
-from graphtheory.lab.datasets.core_graphs import (
-    Parameters,
-)
+from graphtheory.lab.datasets.core_graphs import Parameters
 
 
 @dataclass(frozen=True)

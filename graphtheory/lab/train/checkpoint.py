@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from lightning.pytorch.plugins.io import TorchCheckpointIO
@@ -24,9 +24,6 @@ from torch import Generator
 
 from graphtheory.disk import load_tensors, replace_file
 from graphtheory.lab.train.contract import Task, shapes
-
-if TYPE_CHECKING:
-    pass
 
 SECONDS = 60.0  # between two writes of a training that keeps its state now and then
 _LABEL = b"sha256:"

@@ -21,10 +21,7 @@ from graphtheory.lab.train.contract import Source, Task
 from graphtheory.patterns.draw import derive
 
 EpochRow = dict[str, float]
-
 Listener = Callable[[EpochRow], None]
-
-
 _STATUS, _RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 

@@ -76,13 +76,14 @@ class Again:
         self._lengths = [*map(len, self._containers)]
         self._held = self._facts(layer)
         self._rest = [_Same(a) if isinstance(a, Tensor) else a for a in rest]
-        places = {id(t): (d, name) for d in self._contents for name, t in d.items()}
+        named = ((d, name, t) for d in self._contents for name, t in d.items() if t is not None)
+        places = {id(t): (d, name) for d, name, t in named}
         self._sources = [places.get(id(t)) for t in tensors]
         self._tensors = [None if t is x else t for t in tensors]  # those that stay, and x's place
         self._x = [k for k, t in enumerate(tensors) if t is x]
         self._kinds, self._prepared = kinds(*tensors), prepared
-        pairs = zip(self._tensors, self._sources, strict=True)  # others may not be made anew
-        self._void = any(t is not None and t.requires_grad and not own for t, own in pairs)
+        pairs = zip(self._tensors, self._sources, strict=True)  # what stays has no graph behind it
+        self._void = any(t is not None and t.requires_grad and not place for t, place in pairs)
 
     def __reduce__(self) -> Any:
         return type(None), ()
