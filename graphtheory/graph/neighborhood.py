@@ -76,6 +76,7 @@ class Neighborhood:
     sets: Sets | None
     plans: dict[Any, Any]  # kinds of calls on these edges, see `ops.call`
     _first_state: Hashable | None = None
+    _sealed: bool = False  # nobody else holds the ids, which then stay what they are
     _targets: tuple[Tensor, Hashable] | None = None  # and what they hold
     _groups: list[Group] | None = None
     _edge_places: list[Tensor] | None = None
@@ -84,17 +85,10 @@ class Neighborhood:
     _weighted_transpose: tuple[Hashable, Neighborhood] | None = None  # and what the weights were
 
     def __init__(
-        self,
-        indptr: Tensor,
-        indices: Tensor,
-        num_src: int | None = None,
-        *,
-        weight: Tensor | None = None,
-        distance: Tensor | None = None,
-        perm: Tensor | None = None,
-        sets: Sets | None = None,
-        validate: bool = True,
-    ) -> None:
+        self, indptr: Tensor, indices: Tensor, num_src: int | None = None, *,
+        weight: Tensor | None = None, distance: Tensor | None = None, perm: Tensor | None = None,
+        sets: Sets | None = None, validate: bool = True,
+    ) -> None:  # fmt: skip
         for name, tensor in (("indptr", indptr), ("indices", indices)):
             if not isinstance(tensor, Tensor):
                 raise TypeError(f"{name}: got {type(tensor).__name__}, expected an int64 tensor")
@@ -131,7 +125,8 @@ class Neighborhood:
 
     def __getstate__(self) -> dict[str, Any]:
         # plans hold modules, and states addresses, of which a copy has others
-        return vars(self) | {"plans": {}, "_first_state": None, "_perm_state": None}
+        states = dict.fromkeys(("_first_state", "_perm_state"))
+        return vars(self) | states | {"plans": {}, "_sealed": False}
 
     def check_unchanged(self) -> Hashable | None:
         """What the ids hold, which is what they held when this was called first.
@@ -141,6 +136,8 @@ class Neighborhood:
         Raises:
             ValueError: If `indptr` or `indices` were changed in place since.
         """
+        if self._sealed:
+            return True
         state = state_of(self.indptr, self.indices)
         if state is None:
             return None
@@ -153,16 +150,19 @@ class Neighborhood:
             )
         return state
 
+    def _seal(self) -> Neighborhood:
+        """Itself, which then takes its ids as they are: nobody else has or gets these tensors."""
+        if is_plain(self.indptr) and is_plain(self.indices) and not is_tracing():
+            self._store(_sealed=True)
+            if self._transpose is not None:
+                self._transpose._seal()
+        return self
+
     @classmethod
     def from_edge_index(
-        cls,
-        edge_index: Tensor,
-        num_nodes: int | None = None,
-        *,
-        num_src: int | None = None,
-        num_dst: int | None = None,
-        weight: Tensor | None = None,
-    ) -> Neighborhood:
+        cls, edge_index: Tensor, num_nodes: int | None = None, *, num_src: int | None = None,
+        num_dst: int | None = None, weight: Tensor | None = None,
+    ) -> Neighborhood:  # fmt: skip
         """Build from PyG's edge list: row 0 sends, row 1 receives; duplicates and order are kept.
 
         Args:
@@ -228,7 +228,7 @@ class Neighborhood:
         """Target of each edge, int64 [num_edges] (cached)."""
         self.check_unchanged()
         found, state = self._targets or (None, None)
-        if found is None or state != state_of(found):
+        if found is None or not (self._sealed or state == state_of(found)):
             with leave_inference_mode():
                 found = csr_targets(self.indptr, self.num_edges)
                 self._store(_targets=(found, state_of(found)))
@@ -261,9 +261,10 @@ class Neighborhood:
         """The same edges by source (cached); its `perm` is the position of each edge here."""
         self.check_unchanged()
         turned = self._turned()
-        turned.check_unchanged()  # from here on others can change it
-        if self._perm_state is None and turned.perm is not None:
-            self._store(_perm_state=state_of(turned.perm))
+        if not self._sealed:
+            turned.check_unchanged()  # from here on others can change it
+            if self._perm_state is None and turned.perm is not None:
+                self._store(_perm_state=state_of(turned.perm))
         of_edges = {n: t for n in _OF_EDGES if (t := getattr(self, n)) is not None}
         if not of_edges:
             return turned
@@ -283,7 +284,9 @@ class Neighborhood:
                 self._adopt_transpose(*by_source(self.indptr, self.indices, self.num_src))
         turned = self._transpose
         assert turned is not None
-        if turned._first_state is not None and turned.check_unchanged() is not None:
+        if turned._first_state is None or self._sealed:
+            return turned
+        if turned.check_unchanged() is not None:
             assert turned.perm is not None
             if self._perm_state is not None and self._perm_state != state_of(turned.perm):
                 raise ValueError(
@@ -293,13 +296,9 @@ class Neighborhood:
 
     def _adopt_transpose(self, indptr: Tensor, targets: Tensor, perm: Tensor) -> None:
         """Keep a transposed structure that is known: its edge t is edge perm[t] of this object."""
-        turned = Neighborhood(
-            indptr, targets, self.num_dst, perm=perm,
-            # Row-major again, since targets ascend for each source.
-            sets=None if self.sets is None else self.sets.transpose(),
-            validate=False,
-        )  # fmt: skip
-        self._store(_transpose=turned)
+        sets = None if self.sets is None else self.sets.transpose()  # row-major, as targets ascend
+        turned = Neighborhood(indptr, targets, self.num_dst, perm=perm, sets=sets, validate=False)
+        self._store(_transpose=turned._seal() if self._sealed else turned)
 
     def keep(self, edges: Tensor) -> Neighborhood:
         """Narrow to the edges where `edges`, bool [num_edges], is True."""
@@ -376,6 +375,8 @@ class Neighborhood:
         made = Neighborhood(**{n: getattr(self, n) for n in names} | changes, validate=False)
         if self._first_state is not None and not {"indptr", "indices"} & changes.keys():
             made._store(_first_state=self._first_state)  # and not what they may hold by now
+        if self._sealed and not {"indptr", "indices", "perm"} & changes.keys():
+            made._seal()
         return made
 
     def to_dense(self) -> Tensor:

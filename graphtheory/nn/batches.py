@@ -52,7 +52,7 @@ def graph_cliques(batch: Tensor | None, num_nodes: int, device: torch.device) ->
 
 
 _cliques: PerTensorCache[Neighborhood] = PerTensorCache(
-    lambda batch: cliques(graph_sizes(batch)).to(batch.device)
+    lambda batch: cliques(graph_sizes(batch)).to(batch.device)._seal()
 )
 
 
@@ -63,7 +63,7 @@ def _one_clique(num_nodes: int, device: torch.device) -> Neighborhood:
     found = None if torch.compiler.is_compiling() else _OF_ONE.get(key)
     if found is None:
         with torch.inference_mode(False):
-            found = cliques([num_nodes]).to(device)
+            found = cliques([num_nodes]).to(device)._seal()
         if not torch.compiler.is_compiling():
             _OF_ONE[key] = found
     return found

@@ -81,6 +81,10 @@ def check_device(name: str, tensor: Tensor, nb: Neighborhood) -> None:
         )
 
 
+class Own(list[Tensor]):
+    """Parts of a sealed neighborhood, which nobody can change: they fit as they did before."""
+
+
 class Layout:
     """The types, sizes and ids of an operator's arguments, named in its declaration.
 
@@ -135,7 +139,9 @@ class Layout:
         """
         if self._parts is None:
             return
-        parts = args[self._parts]
+        parts, own = args[self._parts], type(args[self._parts]) is Own
+        if own and self._order is None:
+            return
         if type(parts[0]) is not Tensor:  # ids of a subclass are ids all the same
             parts = [plain(part) for part in parts]
         if not parts[0].is_cpu or not is_plain(parts[0]):
@@ -152,6 +158,8 @@ class Layout:
         order = None if self._order is None else args[self._order]
         rows = self._size("F", args)
         if sources is not None and (order is None or _in_rows(order, rows, edges)):
+            if own:
+                return
             fits = fit_both_ways(parts, sources) if backward else fit(parts[0], parts[1], sources)
             if fits:
                 return

@@ -13,7 +13,7 @@ from graphtheory.graph.content import PLAIN, is_tracing
 from graphtheory.graph.inference import innermost_transform
 from graphtheory.ops.arguments import BucketedBias, EdgeFeatures
 from graphtheory.ops.backend import BY_OPERATION, Backend, choose
-from graphtheory.ops.bounds import check_rows_of
+from graphtheory.ops.bounds import Own, check_rows_of
 from graphtheory.ops.derivatives import needs_grad
 from graphtheory.ops.dropout import draw_seed
 from graphtheory.ops.recorded import Recorded, Work
@@ -200,13 +200,14 @@ def structure(call: Call | AttentionCall, backend: Backend) -> list[Tensor]:
         by_source = grad and backend.needs_transpose(call)
         if by_source:
             nb.check_unchanged()
-    if not grad:
-        return [nb.indptr, nb.indices]
-    if not by_source:
-        return [nb.indptr, nb.indices, *[nb.indptr.new_empty(0)] * 3]
-    t = nb._turned()
-    assert t.perm is not None
-    return [nb.indptr, nb.indices, t.indptr, t.indices, t.perm]
+    parts = [nb.indptr, nb.indices]
+    if grad and by_source:
+        t = nb._turned()
+        assert t.perm is not None
+        parts += t.indptr, t.indices, t.perm
+    elif grad:
+        parts += [nb.indptr.new_empty(0)] * 3
+    return Own(parts) if nb._sealed and not (plan is None and is_tracing()) else parts
 
 
 def sum_type(*tensors: Tensor) -> torch.dtype:

@@ -18,7 +18,7 @@ from graphtheory.graph.csr import csr_targets
 from graphtheory.ops import reference
 from graphtheory.ops.backend import BACKENDS, Backend
 from graphtheory.ops.call import Call, structure, sum_type
-from graphtheory.ops.operator import FusedOp, Operator
+from graphtheory.ops.operator import FusedOp, Operator, held, hold
 from graphtheory.ops.recorded import Needs, Tensors, Work, made
 
 
@@ -84,10 +84,10 @@ def _register_gradients(
         ctx.dtype, (need_first, need_second) = first.dtype, ctx.needs_input_grad[:2]
         if bilinear:  # each gradient reads the other tensor; what none reads may change in place
             first, second = first if need_second else None, second if need_first else None
-        ctx.save_for_backward(first, second, *parts)
+        hold(ctx, parts, first, second)
 
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, list[None], None]:
-        first, second, *parts = ctx.saved_tensors
+        (first, second), parts = held(ctx, 2)
         given = (grad, first, second, parts, ctx.backend)
         need_first, need_second = ctx.needs_input_grad[:2]
         grad_first = of_first(*given).to(ctx.dtype) if need_first else None
@@ -132,11 +132,11 @@ _register_gradients(
 
 def _save_weights(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     _, parts, ctx.backend = inputs
-    ctx.save_for_backward(output, *parts)
+    hold(ctx, parts, output)
 
 
 def _edge_softmax_backward(ctx: Any, grad: Tensor) -> tuple[Tensor, list[None], None]:
-    weights, *parts = ctx.saved_tensors
+    (weights,), parts = held(ctx, 1)
     return _edge_softmax_grad(weights, grad, parts, ctx.backend), [None] * len(parts), None
 
 

@@ -18,7 +18,7 @@ from graphtheory.graph.content import check_lookup
 from graphtheory.graph.inference import innermost_transform
 from graphtheory.ops import derivatives
 from graphtheory.ops.backend import BACKENDS, Backend
-from graphtheory.ops.bounds import TYPES, Layout
+from graphtheory.ops.bounds import TYPES, Layout, Own
 from graphtheory.ops.call import Call, structure
 from graphtheory.ops.recorded import OpWork
 
@@ -194,6 +194,18 @@ def _differentiable(
     return Direct
 
 
+def hold(ctx: Any, parts: Sequence[Tensor], *tensors: Tensor | None) -> None:
+    """Save tensors and parts for the backward pass, which takes `Own` parts as they are."""
+    ctx.own = parts if type(parts) is Own else None
+    ctx.save_for_backward(*tensors, *(parts if ctx.own is None else ()))
+
+
+def held(ctx: Any, count: int) -> tuple[Sequence[Any], list[Tensor]]:
+    """The tensors, so many, and the parts that `hold` saved."""
+    saved = ctx.saved_tensors  # once: to read them twice is an error under checkpointing
+    return saved[:count], list(saved[count:]) if ctx.own is None else ctx.own
+
+
 class FusedOp(Operator):
     """An operation whose backend kernels compute the values and, in a second op, the gradients.
 
@@ -303,13 +315,12 @@ class FusedOp(Operator):
         ctx.set_materialize_grads(False)
         parts = () if self._parts is None else args[self._parts]
         ctx.options, ctx.num_parts = self._take_options(args), len(parts)
-        ctx.save_for_backward(*more, *self._take_tensors(args), *parts)
+        hold(ctx, parts, *more, *self._take_tensors(args))
 
     def _held(self, ctx: Any, count: int) -> tuple[Sequence[Any], list[Any]]:
         """What was held, `count` tensors and the arguments."""
-        saved = ctx.saved_tensors  # once: to read them twice is an error under checkpointing
-        end = count + len(self._tensors)
-        return saved[:count], self._together(saved[count:end], ctx.options, saved[end:])
+        saved, parts = held(ctx, count + len(self._tensors))
+        return saved[:count], self._together(saved[count:], ctx.options, parts)
 
     def _together(self, tensors: Any, options: Any, parts: Any) -> list[Any]:
         """The arguments, of what `_take_tensors` and `_take_options` have taken from them."""
@@ -319,7 +330,7 @@ class FusedOp(Operator):
         for k, option in zip(self._options, options, strict=True):
             args[k] = option
         if self._parts is not None:
-            args[self._parts] = list(parts)
+            args[self._parts] = parts
         return args
 
     def _save(self, ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:

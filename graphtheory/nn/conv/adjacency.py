@@ -77,7 +77,7 @@ class Adjacency:
             by_edge = self.to_edge_order(by_edge[0]), self.to_edge_order(by_edge[1])
         out = Neighborhood(nb.indptr, order, nb.num_edges, validate=False)
         out._adopt_transpose(ids, *by_edge)
-        return out
+        return out._seal() if nb._sealed else out
 
     def with_loops(self, features: Tensor, fill_value: float | Tensor | str | None) -> Tensor:
         """Features [E, D] of the given edges, then of the self-loops, filled in as PyG does."""
@@ -198,6 +198,7 @@ def _build(
     if isinstance(given, Neighborhood) and given.indices.dtype == torch.int32:
         nb = nb.to_int32()
         order = order.int()
+    nb._seal()
     if not add_self_loops:
         return Adjacency(nb, order)
     if answers == [0]:

@@ -107,7 +107,8 @@ def _edges_as_targets(adj: Adjacency, given_order: bool) -> Neighborhood:
     nb = adj.neighborhood
     ids = torch.arange(nb.num_edges + 1, device=nb.device)
     indices = adj.to_edge_order(nb.indices) if given_order else nb.indices
-    return Neighborhood(ids, indices, nb.num_src, validate=False)
+    made = Neighborhood(ids, indices, nb.num_src, validate=False)
+    return made._seal() if nb._sealed else made
 
 
 def project_per_edge(features: Tensor, head_dim: int, num_dst: int) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -159,7 +160,8 @@ class GPSConv(pyg.GPSConv):
         nb = self._neighbors(x, batch)
         query, key, _ = self._project(x)
         logits = attention_logits(query, key, nb, self._bias(nb, distance, attn_bias), None)
-        return AttentionMap(nb, ops.edge_softmax(logits, nb))
+        weights = ops.edge_softmax(logits, nb)
+        return AttentionMap(copy.deepcopy(nb) if nb._sealed else nb, weights)
 
     def _neighbors(
         self, x: Tensor, batch: Tensor | None, of_pairs: Tensor | None = None

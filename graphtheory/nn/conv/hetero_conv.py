@@ -283,7 +283,7 @@ def joined(edges: Mapping[EdgeType, Any], sizes: Mapping[str, int]) -> Neighborh
         num_src += adj.neighborhood.num_src
     total = sum(sizes.values())
     nb = Neighborhood.from_edge_index(torch.cat(parts, 1), num_src=num_src, num_dst=total)
-    kept["found"] = (names, adjs, nb)
+    kept["found"] = (names, adjs, nb._seal())
     return nb
 
 

@@ -109,7 +109,8 @@ class OnCore(MessagePassing):
 
     def needs_messages(self) -> bool:
         """Whether only PyG's message passing computes or calls what this call has to."""
-        if changed(self, type(self)) or torch.onnx.is_in_onnx_export():
+        traced = torch.compiler.is_compiling() or torch._C._is_tracing()
+        if changed(self, type(self)) or (traced and torch.onnx.is_in_onnx_export()):
             return True
         if self._decomposed_layers != 1 and not self.decomposes:
             return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any, ClassVar
 
 import torch
@@ -229,7 +230,8 @@ class SPDTransformerConv(DotProduct):
         total = self._with_more(bias, attn_bias, adj)
         _, weights = self._attend(x_src, x_dst, adj, features, bias, total, want=True)
         assert weights is not None
-        return AttentionMap(adj.neighborhood, weights)
+        nb = adj.neighborhood
+        return AttentionMap(copy.deepcopy(nb) if nb._sealed else nb, weights)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.in_channels}, {self.out_channels}, heads={self.heads})"

@@ -190,16 +190,20 @@ class SAGEConv(WeightedSums, pyg.SAGEConv):
         if first is None:
             return super().forward(x, edge_index, size)
         x_src, x_dst = on_core.pair(x)
+        assert x_dst is not None
         if self.project:
             x_src = self.lin(x_src).relu()
         sums = self.propagate(first, x=(x_src, None))
-        alone = self.lin_l(sums.new_zeros(1, sums.size(1)))
-        add: Any = _Added.apply
-        out = add(self.lin_r(x_dst), self.lin_l(sums), alone)
+        if first.num_dst == x_dst.size(0):
+            out = self.lin_l(sums) + self.lin_r(x_dst)
+        else:
+            alone = self.lin_l(sums.new_zeros(1, sums.size(1)))
+            add: Any = _Added.apply
+            out = add(self.lin_r(x_dst), self.lin_l(sums), alone)
         return functional.normalize(out, p=2.0, dim=-1) if self.normalize else out
 
     def _first_rows(self, x: Any, edge_index: Any, size: Any) -> Neighborhood | None:
-        """The rows up to the last with an edge; None where PyG's forward has to, or may as well."""
+        """The rows up to the last with an edge, all if most have some; None where PyG's has to."""
         if not self.root_weight or torch.compiler.is_compiling() or self.needs_messages():
             return None
         both = [x] if isinstance(x, Tensor) else x
@@ -221,11 +225,12 @@ class SAGEConv(WeightedSums, pyg.SAGEConv):
         return adj.cached("first rows", lambda: _up_to_the_last_edge(adj.neighborhood))
 
 
-def _up_to_the_last_edge(nb: Neighborhood) -> Neighborhood | None:
+def _up_to_the_last_edge(nb: Neighborhood) -> Neighborhood:
     rows = int(torch.searchsorted(nb.indptr, nb.num_edges))
     if rows > _MOST * nb.num_dst:
-        return None
-    return Neighborhood(nb.indptr[: rows + 1], nb.indices, nb.num_src, validate=False)
+        return nb
+    first = Neighborhood(nb.indptr[: rows + 1], nb.indices, nb.num_src, validate=False)
+    return first._seal() if nb._sealed else first
 
 
 class _Added(torch.autograd.Function):

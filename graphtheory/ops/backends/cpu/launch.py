@@ -301,12 +301,12 @@ def sum_tables(tables: Tensor, num_buckets: int, weights: Tensor) -> Tensor:
     return tables.sum(0).view(num_buckets, heads) if num_buckets else weights.new_empty(0, heads)
 
 
-def partial_buffers(chunks: int, *outs: Tensor) -> tuple[Tensor, ...]:
+def partial_buffers(chunks: int, *outs: Tensor) -> tuple[Any, ...]:
     """Room for the row that a chunk only adds to, and for what it adds to some outputs."""
-    rows = (out.new_empty(chunks, *out.shape[1:]) for out in outs)
-    return torch.empty(chunks, dtype=torch.int64), *rows
+    rows = [np.empty((chunks, *out.shape[1:]), NUMPYS[out.dtype]) for out in outs]
+    return np.empty(chunks, np.int64), *rows
 
 
-def run_merge(loop: Callable[..., None], split_row: Tensor, *parts: Any) -> None:
+def run_merge(loop: Callable[..., None], split_row: np.ndarray, *parts: Any) -> None:
     """Launch a loop that adds the partial sums of split rows."""
     run(loop, 0, len(split_row), split_row, *parts)
