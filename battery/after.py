@@ -43,7 +43,7 @@ class LowRank(nn.Module):
         self.to(base.weight.dtype)
 
     def forward(self, x: Tensor) -> Tensor:
-        """The sum of both."""
+        """Return the sum of the frozen map and the low-rank one."""
         return self.base(x) + self.up(self.down(x)).tanh()
 
 

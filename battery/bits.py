@@ -136,6 +136,6 @@ def _epochs(loader: Any) -> str:
 
 
 def bits(share: float, seed: int) -> list[Line]:
-    """All of them."""
+    """All comparisons of this module, bit by bit."""
     parts: tuple[Callable[[float, int], list[Line]], ...] = (processes, threads, loader_workers)
     return [line for part in parts for line in part(share, seed)]

@@ -80,7 +80,7 @@ class Drawn:
         self.ids: dict[str, tuple[Tensor, int]] = {}
 
     def make(self, name: str, *shape: int) -> Tensor:
-        """A leaf."""
+        """A leaf tensor of normal numbers, kept under its name."""
         made = placed(self.case.normal(*shape).to(self.dtype), self.build, self.rng)
         self.tensors[name] = made.requires_grad_()
         return self.tensors[name]
@@ -90,13 +90,13 @@ class Drawn:
         return self.make(name, getattr(self.nb, side), self.heads, self.dim)
 
     def look(self, name: str, rows: int, dtype: torch.dtype = torch.uint8) -> Tensor:
-        """Row numbers by edge."""
+        """Row numbers of a table, one for each edge."""
         drawn = torch.from_numpy(self.rng.integers(0, rows, self.nb.num_edges)).to(dtype)
         self.ids[name] = (placed(drawn, self.build, self.rng), rows)
         return self.ids[name][0]
 
     def nodes(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries, keys and values."""
+        """Queries, keys and values of all nodes."""
         sides = (("query", "num_dst"), ("key", "num_src"), ("value", "num_src"))
         query, key, value = (self.on(*one) for one in sides)
         return query, key, value
@@ -121,7 +121,7 @@ class Drawn:
         return ops.EdgeFeatures(self.make(name, *shape), query, row)
 
     def call(self, name: str, run: Callable[[], Any], **more: Any) -> Call:
-        """Of what was drawn."""
+        """The call on what was drawn so far."""
         return Call(name, self.nb, run, self.tensors, self.ids, **more)
 
 

@@ -49,7 +49,7 @@ class Argument:
         self.put(self.form.draw(rng))
 
     def put(self, tensors: Content) -> None:
-        """Make it anew."""
+        """Make the argument anew from these tensors."""
         with torch.inference_mode(self._inference):
             made = [t.clone() for t in tensors]
             self.value, self.parts = self.form.build(made)

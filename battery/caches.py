@@ -143,7 +143,7 @@ def versions_alone() -> Iterator[None]:
 
 @dataclass
 class Told:
-    """What a history showed.
+    """What a history of calls showed.
 
     Attributes:
         calls: How many.

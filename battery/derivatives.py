@@ -338,6 +338,6 @@ def _holes(rows: int, columns: int) -> Iterator[Tensor]:
 
 
 def derivatives(share: float, seed: int) -> list[Line]:
-    """All of them."""
+    """All checks of derivatives of this module."""
     parts = (by_differences, registration, compiled, long_offsets)
     return [line for part in parts for line in part(share, seed)]

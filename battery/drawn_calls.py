@@ -34,7 +34,7 @@ ONE_SIDED = ("GATConv", "SAGEConv", "GINConv", "GINEConv", "GraphConv")  # and w
 
 
 class Given(NamedTuple):
-    """Arguments of a call.
+    """The drawn arguments of a layer's call.
 
     Attributes:
         args: By place, features and graph first.
@@ -50,7 +50,7 @@ class Given(NamedTuple):
 
 
 def normal(rng: Rng, *shape: int) -> Tensor:
-    """Normal numbers in float32."""
+    """Draw normal numbers of float32 in this shape."""
     return torch.from_numpy(rng.standard_normal(shape)).float()
 
 
@@ -227,7 +227,7 @@ def _of_edges(name: str, layer: Any, rng: Rng, count: int) -> tuple[dict[str, An
 
 
 def draw_call(name: str, layer: Any, rng: Rng) -> Given:
-    """Arguments in drawn forms."""
+    """Draw arguments of a layer's call in drawn forms."""
     if name in BY_KIND:
         return _by_kind(name, rng)
     size = (nodes := int(rng.choice([0, 1, NODES, NODES, NODES, NODES])), nodes)

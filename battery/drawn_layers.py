@@ -21,7 +21,7 @@ _SCALERS = ["identity", "amplification", "attenuation", "linear", "inverse_linea
 
 
 def one(rng: Rng, *values: Any) -> Any:
-    """One of the values."""
+    """Draw one of the values, each equally likely."""
     return values[int(rng.integers(len(values)))]
 
 

@@ -37,7 +37,7 @@ class _Runs:
         self.seconds, self.expected = end.seconds, JOBS["train"].facts(home / "whole", 0)
 
     def folder(self) -> Path:
-        """A new one."""
+        """The path of a new folder of runs."""
         self.number += 1
         return self.home / f"run-{self.number}"
 
@@ -182,7 +182,7 @@ class _Mortal:
         self.calls = 0
 
     def __call__(self, data: Any) -> Any:
-        """Count, or end."""
+        """Count the call, and end the worker in its third."""
         self.calls += 1
         if self.calls == 3 and torch.utils.data.get_worker_info() is not None:
             os.kill(os.getpid(), signal.SIGKILL)
@@ -221,6 +221,6 @@ def workers(share: float, seed: int) -> list[Line]:
 
 
 def faults(share: float, seed: int) -> list[Line]:
-    """All of them."""
+    """All faults of the system in this module."""
     parts = (full_disks, signals, folders, workers)
     return [line for part in parts for line in part(share, seed)]

@@ -36,7 +36,7 @@ _SECONDS = 120.0  # after which a process hangs
 
 @dataclass(frozen=True)
 class Fault:
-    """What befalls a process.
+    """What befalls a process while it runs.
 
     Attributes:
         kill_after: Seconds until a signal.
@@ -53,7 +53,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class Ended:
-    """How a process ended.
+    """How a process ended, and what it printed.
 
     Attributes:
         code: Exit code; minus the signal's number; None if it hung.

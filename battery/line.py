@@ -49,7 +49,7 @@ class Line:
         return 3 / max(1, self.trials)
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values."""
+        """The fields as plain values, and whether it holds."""
         return asdict(self) | {"holds": self.holds}
 
     def __str__(self) -> str:

@@ -40,7 +40,7 @@ class _Messages(torch.nn.Module):
         self.linear = torch.nn.Linear(_HEADS * _DIM, _HEADS * _DIM)
 
     def forward(self, x: torch.Tensor, graph: Neighborhood) -> torch.Tensor:
-        """Sum messages."""
+        """Sum the messages of the neighbors of each node."""
         source, target = graph.edge_index().long()
         return torch.zeros_like(x).index_add(0, target, self.linear(x)[source])
 
@@ -166,5 +166,5 @@ def _refusal(call: Callable[[int], Any], nodes: int) -> str:
 
 
 def memory(share: float, seed: int) -> list[Line]:
-    """All of them."""
+    """All measurements of memory in this module."""
     return [line for part in (per_edge, growth, quadratic) for line in part(share, seed)]

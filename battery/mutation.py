@@ -86,7 +86,7 @@ class Tree:
         return Job(**{**nothing, "limit": 5000, **what})
 
     def close(self) -> None:
-        """End the processes."""
+        """End the processes and remove the tree."""
         for process in self.processes.values():
             assert process.stdin is not None
             process.stdin.close()

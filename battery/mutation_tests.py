@@ -39,7 +39,7 @@ _ELSEWHERE = 99  # exit code: the library that was imported is not the copy's
 
 @dataclass(frozen=True)
 class Job:
-    """What a child runs.
+    """What a child process has to run.
 
     Attributes:
         files: Test files, or modules with docstrings, relative to the tree.
@@ -72,7 +72,7 @@ class _Chosen:
         self.job, self.began, self.ran, self.failed = job, time.process_time(), 0, ""
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Put them into order."""
+        """Put the tests into the order of the job."""
         items[:] = self.in_order(items)
 
     def in_order(self, items: list[pytest.Item]) -> list[pytest.Item]:
@@ -89,12 +89,12 @@ class _Chosen:
         return [found[name] for name in [*first, *(name for *_, name in sorted(rest))]]
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Remember the first failure."""
+        """Remember the first test that failed."""
         if report.failed and not self.failed:
             self.failed = report.nodeid
 
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
-        """Count."""
+        """Count the tests that have run."""
         self.ran += 1
 
     @pytest.hookimpl(tryfirst=True)
@@ -203,7 +203,7 @@ class _Collected:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        """Instead of running them."""
+        """Run the jobs that arrive, in place of pytest's own loop."""
         self.session, self.functions = session, Functions(str(Path.cwd() / "graphtheory"))
         gc.freeze()  # a child that looks for garbage would copy every page
         for line in self.jobs:

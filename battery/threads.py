@@ -315,5 +315,5 @@ def layers(share: float, seed: int) -> list[Line]:
 
 
 def several_callers(share: float, seed: int) -> list[Line]:
-    """Both."""
+    """Both studies: patched models, and layers that threads share."""
     return [line for part in (patched_models, layers) for line in part(share, seed)]

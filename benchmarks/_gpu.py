@@ -52,7 +52,7 @@ class Where:
         return self.device == "cuda"
 
     def half(self) -> AbstractContextManager[Any]:
-        """Autocast to bf16."""
+        """Autocast to bf16 on this device."""
         return torch.autocast(self.device, torch.bfloat16)
 
     def precision(self, name: str) -> AbstractContextManager[Any]:
@@ -274,7 +274,7 @@ def recorded(work: Step) -> Recorded:
 
 
 def as_graph(make: Callable[[], Step]) -> Step:
-    """What is made, recorded."""
+    """The step that is made, recorded as a graph."""
     return recorded(make())
 
 

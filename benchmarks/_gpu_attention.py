@@ -72,13 +72,13 @@ class Case:
 
 
 def step(attention: Attention, leaves: list[Tensor], grad: Tensor) -> list[Tensor]:
-    """Forward and backward."""
+    """Run a forward and a backward pass."""
     out = attention(*leaves)
     return [out.detach(), *torch.autograd.grad(out, leaves, grad)]
 
 
 def attention(case: Case) -> Attention:
-    """Ours over the edges."""
+    """Our attention over the edges of the case."""
     return partial(ops.attention, neighborhood=case.nb, backend="triton_csr")
 
 

@@ -71,7 +71,7 @@ def foreign(name: str) -> bool:
 
 
 def drawn(batch: int, where: Where) -> tuple[Tensor, Tensor]:
-    """Images and labels."""
+    """Draw a batch of images and their labels."""
     draw, pixels = torch.Generator().manual_seed(0), 32 if where.tiny else 224
     images = torch.randn(batch, 3, pixels, pixels, generator=draw)
     return images.to(where.device), torch.randint(1000, (batch,), generator=draw).to(where.device)
@@ -246,5 +246,5 @@ def timm_rows() -> list[Row]:
 
 
 def timm(where: Where) -> Iterator[Job]:
-    """One job."""
+    """The one job on models of timm."""
     yield TIMM, timm_rows

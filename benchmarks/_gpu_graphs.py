@@ -130,7 +130,7 @@ class SPDOnPyG(pyg.TransformerConv):
 
 
 class SampledOnPyG(nn.Module):
-    """`SampledGCN` of PyG's GCNConv."""
+    """The network `SampledGCN` made of layers `GCNConv` of PyG."""
 
     def __init__(self, model: SampledGCN) -> None:
         super().__init__()
@@ -294,7 +294,7 @@ def example(name: str, where: Where) -> list[Row]:
 
 
 def accelerated(where: Where) -> Iterator[Job]:
-    """Every example model."""
+    """A job for every example model of PyG."""
     for name in NODES:
         yield name, partial(example, name, where)
 

@@ -58,7 +58,7 @@ def sentences(count: int) -> Neighborhood:
 
 
 def uniform(nodes: int, edges: int) -> Neighborhood:
-    """Uniform sources and targets."""
+    """A graph whose sources and targets are drawn uniformly."""
     ends = torch.randint(nodes, (2, edges), generator=torch.Generator().manual_seed(0))
     return Neighborhood.from_edge_index(ends, nodes)
 

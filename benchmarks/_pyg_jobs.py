@@ -86,7 +86,7 @@ def reddit(nodes: int, batches: int, degree: int = 492) -> Job:
 
 
 def batched(model: Callable[[Any], examples.Example], given: Any, graphs: list[Data]) -> Job:
-    """Batches of 128 graphs."""
+    """A job on batches of 128 graphs."""
     loader = DataLoader(graphs, batch_size=128, shuffle=True)
     about = {"graphs": len(graphs), "edges": sum(g.num_edges for g in graphs)}
     return Job(model, given, lambda: loader, about)
@@ -239,7 +239,7 @@ def without_dropout_of_attention(model: torch.nn.Module) -> None:
 
 
 def mean_loss(job: Job, model: examples.Example, optimizer: torch.optim.Optimizer) -> float:
-    """Train for an epoch."""
+    """Train for an epoch and return its mean loss."""
     losses: list[Tensor] = []
     for batch in job.batches():
         optimizer.zero_grad()

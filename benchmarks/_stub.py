@@ -66,7 +66,7 @@ class Launch(NamedTuple):
 
 @dataclass
 class Driver:
-    """The pretended GPU."""
+    """The driver of the pretended GPU."""
 
     library: ctypes.CDLL
     sources: dict[int, Any] = field(default_factory=dict)  # by function
@@ -74,7 +74,7 @@ class Driver:
 
     @property
     def launches(self) -> int:
-        """How many there were."""
+        """How many launches there were so far."""
         return ctypes.c_long.in_dll(self.library, "launches").value
 
     def seen(self, step: Callable[[], object]) -> list[Launch]:

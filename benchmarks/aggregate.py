@@ -51,7 +51,7 @@ def ways(
 
 
 def both(way: Callable[..., Tensor], x: Tensor, up: Tensor) -> Callable[[], None]:
-    """Forward and backward."""
+    """A function that runs the forward and the backward pass."""
 
     def run() -> None:
         x.grad = None

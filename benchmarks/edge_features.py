@@ -46,7 +46,7 @@ MEMORY = {"extra peak memory": False, "extra memory needed": True}  # whether bl
 
 
 def attentive(kind: Callable[..., torch.nn.Module], **options: Any) -> Maker:
-    """Layers of heads."""
+    """A maker of layers of attention with heads."""
     return lambda channels, dim, heads, edge_dim: kind(
         channels, dim, heads=heads, edge_dim=edge_dim, **options
     )

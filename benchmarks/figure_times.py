@@ -96,7 +96,7 @@ def main(
     budget: float = 20,
     out: Path | None = None,
 ) -> None:
-    """Run, print and write.
+    """Run the figures, print their times and write the rows.
 
     Args:
         form: What is run.

@@ -74,7 +74,7 @@ def bias_of(table: Tensor) -> Callable[..., Tensor]:
 
 
 def times(kind: str, share: float, length: int, heads: int, dim: int, repeats: int) -> list[Row]:
-    """Rows of one mask."""
+    """Rows of time of one mask."""
     mask = KINDS[kind](length, share)
     once: dict[str, float] = {}
 
@@ -158,7 +158,7 @@ def main(
     quick: bool = False,
     out: Path | None = None,
 ) -> None:
-    """Measure masked attention.
+    """Measure masked attention beside torch's flex_attention.
 
     Args:
         length: Tokens.

@@ -149,7 +149,7 @@ def extra_peak(form: Form, batch: int, **sizes: int) -> int:
 
 
 def peaks(about: dict[str, int], repeats: int) -> list[Row]:
-    """Rows of memory."""
+    """Rows of the peak of additional memory."""
     found = {
         form: [in_a_fresh_process(__file__, form, **about) / MIB for _ in range(repeats)]
         for form in get_args(Form)

@@ -173,7 +173,7 @@ def launches(driver: Driver, step: Step) -> int:
 
 
 def rows_of(driver: Driver, name: str, forms: dict[str, Step], repeats: int) -> list[Row]:
-    """Rows of a comparison."""
+    """Rows of one comparison on the host."""
     import triton
 
     warm(forms)

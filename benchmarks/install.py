@@ -33,7 +33,7 @@ MODULES = {PYG: "torch_geometric", "DGL": "dgl"}
 
 @dataclass(frozen=True)
 class Added:
-    """What one installation added."""
+    """What one installation added to an environment."""
 
     seconds: float
     processor_seconds: float

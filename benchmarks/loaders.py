@@ -126,7 +126,7 @@ class PyGNet(nn.Module):
         self.trim = trim
 
     def forward(self, batch: Data) -> Tensor:
-        """Logits of the seeds."""
+        """Compute the logits of the seeds."""
         x = batch.x
         for place, (layer, hops) in enumerate(zip(self.layers, self._hops(batch), strict=True)):
             nodes, edges = hops
@@ -157,7 +157,7 @@ class OurNet(SampledGCN):
         super().__init__(FEATURES, WIDTH, CLASSES)
 
     def forward(self, batch: Data) -> Tensor:  # type: ignore[override]
-        """Logits of the seeds."""
+        """Compute the logits of the seeds."""
         return super().forward(batch.x, batch.neighborhoods)
 
     def work(self, batch: Data) -> tuple[int, int]:
@@ -175,7 +175,7 @@ class OurAttention(nn.Module):
         self.layers = nn.ModuleList(layer(a, b) for a, b in pairwise(widths))
 
     def forward(self, batch: Data) -> Tensor:
-        """Logits of the seeds."""
+        """Compute the logits of the seeds."""
         x = batch.x
         for place, (layer, drawn) in enumerate(zip(self.layers, batch.neighborhoods, strict=True)):
             x = x if place == 0 else x.relu()

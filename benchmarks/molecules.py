@@ -112,7 +112,7 @@ def networks(layers: int) -> dict[str, nn.Module]:
 
 
 def step(network: nn.Module, optimizer: torch.optim.Optimizer, batch: Batch) -> None:
-    """Forward, backward, Adam."""
+    """Run forward, backward and a step of Adam."""
     optimizer.zero_grad()
     nn.functional.mse_loss(network(batch), batch.y).backward()
     optimizer.step()

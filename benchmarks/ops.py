@@ -66,7 +66,7 @@ def pyg(edges: Tensor, heads: int, head_dim: int) -> Attention:
 
 
 def step(attention: Attention, leaves: list[Tensor], grad: Tensor) -> tuple[Tensor, ...]:
-    """Forward and backward."""
+    """Run a forward and a backward pass."""
     out = attention(*leaves)
     return out, *torch.autograd.grad(out, leaves, grad)
 

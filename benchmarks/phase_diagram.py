@@ -28,7 +28,7 @@ from graphtheory.lab.datasets.core_graphs import CoreNeighborhoodGraph
 from graphtheory.papers.core_neighborhood import training as core
 from graphtheory.papers.core_neighborhood.training import Graph, Learner
 from graphtheory.papers.shallow import ShallowAttention
-from graphtheory.papers.side_by_side import side_by_side
+from graphtheory.papers.threads import map_on_threads
 
 SOURCES = 60
 Draw = Callable[[int], tuple[Tensor, Tensor]]
@@ -78,7 +78,7 @@ def fresh(graph: Graph, hops: Tensor, batch_size: int, generator: Generator) -> 
 def loop(
     learner: Learner, start: ShallowAttention, graph: Graph, hops: Tensor, draw: Draw
 ) -> Plain:
-    """Train one trial."""
+    """Train one trial, step by step."""
     model = Plain(start)
     optimizer = torch.optim.SGD(model.parameters(), lr=learner.step_size)
     for step in range(learner.steps):
@@ -138,7 +138,7 @@ def times(learner: Learner, trials: int, cells: int, labels: int, repeats: int) 
 
     def several() -> None:
         pairs = [graphs[start : start + 2 * trials] for start in range(0, len(graphs), 2 * trials)]
-        side_by_side(lambda pair: core.run(learner, pair, 0), pairs)
+        map_on_threads(lambda pair: core.run(learner, pair, 0), pairs)
 
     works = {
         f"loop, {trials} trials": one_by_one,

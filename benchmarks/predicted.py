@@ -50,7 +50,7 @@ def main(
     copy: float = 4.8,
     gather: float = 2.4,
 ) -> None:
-    """Print the table.
+    """Print the table of predicted times.
 
     Args:
         graphs: Of the graphs of `ops.py`.

@@ -44,7 +44,7 @@ def main(
     quick: bool = False,
     out: Path | None = None,
 ) -> None:
-    """Draw prompts.
+    """Measure how fast prompts are drawn.
 
     Args:
         count: Prompts at once; several megabytes, so that a cache holds them, as in training.

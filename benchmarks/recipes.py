@@ -25,7 +25,7 @@ def _all() -> list[Verdict]:
 
 
 def repeated() -> str:
-    """Recipes that were run."""
+    """Recipes of others that were run here."""
     rows = [(*v.cells(), v.recipe.others) for v in _all() if v.runs]
     return _made((*COLUMNS, "what others found"), rows)
 

@@ -313,7 +313,7 @@ def main(
     measure: str | None = None,
     options: str = "{}",
 ) -> None:
-    """Measure one part.
+    """Measure one part and print its rows.
 
     Args:
         part: train, large or flat.

@@ -41,7 +41,7 @@ def attentions(count: int, tokens: int) -> dict[str, Attention]:
 
 
 def times(about: dict, repeats: int) -> list[Row]:
-    """Rows of one size."""
+    """Rows of time of one size."""
     leaves, grad = draw(about["sets"] * about["tokens"], about["heads"], about["head_dim"])
     forms = attentions(about["sets"], about["tokens"])
     if about["dtype"] == "float32":

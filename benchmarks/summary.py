@@ -113,7 +113,7 @@ def nearest(lines: list[dict[str, str]] | None = None) -> str:
 
 
 def main(file: Path = FILE) -> None:
-    """Print the tables.
+    """Print the tables of the documentation.
 
     Args:
         file: Rows, as the benchmarks write them.

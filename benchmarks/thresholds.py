@@ -51,7 +51,7 @@ class Case(NamedTuple):
 
     @property
     def edges(self) -> int:
-        """Of the graph."""
+        """Number of edges of the graph."""
         return self.nodes * self.degree
 
 
@@ -105,7 +105,7 @@ Name = Literal[tuple(CONSTANTS)]
 
 
 def step_of(case: Case) -> Callable[[], object]:
-    """Attention, forward and backward."""
+    """A step of attention, forward and backward."""
     nb = uniform(case.nodes, case.edges)
     leaves, grad = draw(case.nodes, case.heads, case.head_dim)
 

@@ -68,7 +68,7 @@ def tiny(name: str, **options: Any) -> Any:
 
 
 def images(count: int = 2) -> Tensor:
-    """Seeded random images."""
+    """Random images of a fixed seed."""
     return torch.randn(count, 3, 32, 32, generator=torch.Generator().manual_seed(1))
 
 

@@ -32,7 +32,7 @@ COUNTED = tuple(str(Path(package.__file__).parent) for package in (graphtheory, 
 
 
 class Walk(NamedTuple):
-    """What a call passes.
+    """What a call passes on its way.
 
     Attributes:
         calls: Of Python functions.
@@ -130,7 +130,7 @@ def modules_of(command: str) -> int:
 
 
 def main(commands: bool = True, out: Path | None = None) -> None:
-    """Count, print and write.
+    """Count the functions, print the counts and write rows.
 
     Args:
         commands: Whether to run `reproduce` in its quick form and count the modules it imports.

@@ -14,10 +14,12 @@ def import_when_used(package: str) -> None:
     """Let a package import when first used the names under `if TYPE_CHECKING` in its `__init__`."""
     module = sys.modules[package]
     tree = ast.parse(Path(str(module.__file__)).read_text("utf-8"))
-    guarded = [node for node in tree.body if isinstance(node, ast.If)]
+    tests = {ast.unparse(node.test): node for node in tree.body if isinstance(node, ast.If)}
+    if "TYPE_CHECKING" not in tests:
+        raise ImportError(f"{package}: got no block, expected `if TYPE_CHECKING:` with its names")
     module.__dict__["_homes"] = {
         alias.asname or alias.name: (node.module, alias.name)
-        for node in ast.walk(guarded[0])
+        for node in tests["TYPE_CHECKING"].body
         if isinstance(node, ast.ImportFrom) and node.module
         for alias in node.names
     }

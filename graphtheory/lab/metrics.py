@@ -162,13 +162,36 @@ def linear_probe(
         strength: Inverse of the L2 penalty, C.
 
     Raises:
-        ValueError: Fewer than two classes to learn from, by scikit-learn.
+        TypeError: Classes that are not integers.
+        ValueError: Fewer than two classes to learn from, a shape that does not fit, features that
+            are not finite, or a strength that is not above 0.
 
     Source: Li and Pimentel-Alarcon (2024), "Supervised Test Accuracy".
     """
+    _check_samples("train", train, "train_y", train_y, 2)
+    _check_samples("test", test, "test_y", test_y, 1)
+    if test.size(1) != train.size(1):
+        raise ValueError(f"test: shape {tuple(test.shape)}, expected [m, {train.size(1)}] as train")
+    if (classes := len(train_y.unique())) < 2:
+        raise ValueError(f"train_y: got {classes} class, expected 2 or more")
+    if not 0 < strength < math.inf:
+        raise ValueError(f"strength: got {strength}, expected a number above 0")
     model = make_pipeline(StandardScaler(), LogisticRegression(C=strength, max_iter=2000))
     model.fit(train.detach().cpu().double().numpy(), train_y.cpu().numpy())
     return float(model.score(test.detach().cpu().double().numpy(), test_y.cpu().numpy()))
+
+
+def _check_samples(name: str, features: Tensor, classes: str, labels: Tensor, least: int) -> None:
+    """Raise unless these are finite features of `least` samples or more, and integer classes."""
+    shape, got = tuple(features.shape), tuple(labels.shape)
+    if len(shape) != 2 or shape[0] < least:
+        raise ValueError(f"{name}: shape {shape}, expected [n, F] with n at least {least}")
+    if got != shape[:1]:
+        raise ValueError(f"{classes}: shape {got}, expected a class per sample [{shape[0]}]")
+    if labels.is_floating_point():
+        raise TypeError(f"{classes}: dtype {labels.dtype}, expected integers")
+    if not features.isfinite().all():
+        raise ValueError(f"{name}: got NaN or infinity, expected finite features")
 
 
 @torch.no_grad()
@@ -180,6 +203,7 @@ def nearest_accuracy(features: Tensor, labels: Tensor) -> float:
         labels: Their classes, int64 [n].
 
     Raises:
+        TypeError: Classes that are not integers.
         ValueError: Fewer than two samples, other numbers of labels, features that are not finite.
 
     Source: Li and Pimentel-Alarcon (2024), "Unsupervised Test Accuracy".
@@ -188,8 +212,7 @@ def nearest_accuracy(features: Tensor, labels: Tensor) -> float:
         >>> nearest_accuracy(torch.tensor([[0.0], [1.0], [5.0], [6.0]]), torch.tensor([0, 0, 1, 2]))
         0.5
     """
-    if len(features) < 2 or len(labels) != len(features):
-        raise ValueError(f"features: {len(features)} for {len(labels)} labels, expected 2 or more")
+    _check_samples("features", features, "labels", labels, 2)
     features = features.double()
     features = features - features.mean(0)  # rounding of a common offset would hide near ones
     nearest = NearestNeighbors(n_neighbors=1, algorithm="brute").fit(features.cpu().numpy())

@@ -114,14 +114,9 @@ class Figure:
         return any(f.name == "seeds" for f in fields(self.grid))
 
     def settings(
-        self,
-        dataset: str = "",
-        root: Path | None = None,
-        *,
-        seeds: int | None = None,
-        first: int = 0,
-        quick: bool = False,
-    ) -> Any:
+        self, dataset: str = "", root: Path | None = None,
+        *, seeds: int | None = None, first: int = 0, quick: bool = False,
+    ) -> Any:  # fmt: skip
         """The grid that options ask for.
 
         On a data set with its files under `root`, where the figure is made on one; with this many

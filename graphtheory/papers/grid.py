@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from graphtheory.lab.bench.finished import Finished
 from graphtheory.lab.train.checkpoint import CheckpointError, checkpoint_dir
-from graphtheory.papers.side_by_side import side_by_side
+from graphtheory.papers.threads import map_on_threads
 
 Cell = dict[str, Any]
 """Name -> value: the arguments of a figure's `run`."""
@@ -93,12 +93,9 @@ class Grid:
         return {name: _plain(value) for name, value in out.items()}
 
     def measure(
-        self,
-        run: Callable[..., list[Measured]],
-        progress: Progress = lambda *_: None,
-        *,
-        kept: Path | None = None,
-    ) -> list[Measured]:
+        self, run: Callable[..., list[Measured]], progress: Progress = lambda *_: None,
+        *, kept: Path | None = None,
+    ) -> list[Measured]:  # fmt: skip
         """What `run(self, **cell)` measures in all cells, in their order.
 
         Args:
@@ -129,7 +126,7 @@ class Grid:
                     shutil.rmtree(_folder(kept, self.key(cell)), ignore_errors=True)
 
         if self.side_by_side:
-            side_by_side(finish, todo)
+            map_on_threads(finish, todo)
         else:
             for cell in todo:
                 finish(cell)

@@ -2,6 +2,8 @@
 
 import copy
 import pickle
+from inspect import signature
+from pathlib import Path
 
 import pytest
 import torch
@@ -133,6 +135,14 @@ def test_a_projected_pair_with_the_flow_reversed_stays_pygs() -> None:
     layer = pyg.SAGEConv(6, 3, project=True, flow="target_to_source")
     report = accelerate(nn.Sequential(layer))
     assert "project=True" in str(report)
+
+
+def test_every_drop_in_is_tried_and_documented() -> None:
+    names = {kind.__name__ for kind in integration._DROP_INS}
+    assert {*MAKE, *(name for name, _ in OPTIONS), "APPNP", "GPSConv"} == names  # two in MODELS
+    page = Path(__file__).parents[2] / "docs" / "drop_in.md"
+    for text in (accelerate.__doc__, page.read_text("utf-8")):
+        assert {name for name in names if f"`{name}`" not in text} == set()
 
 
 MODELS = {
@@ -311,18 +321,18 @@ def test_compiles(when, monkeypatch) -> None:
 
 
 def args_of(name):
-    """Arguments of a layer's forward."""
-    edges = torch.randint(NODES, (2, EDGES))
-    if name in ("HGTConv", "HANConv"):
-        x = {t: torch.randn(NODES, 6).double() for t in ("a", "b")}
-        return x, {kind: torch.randint(NODES, (2, EDGES)) for kind in KINDS}
-    x = torch.randn(NODES, 6).double()
-    if name in ("SAGEConv", "GINConv"):
-        return (x, torch.randn(NODES, 6).double()), edges
-    if name == "GraphConv":
-        return (x, torch.randn(NODES, 6).double()), edges, torch.rand(EDGES).double()
-    kinds = torch.randint(RELATIONS, (EDGES,))
-    return x, edges, kinds if "RGCN" in name else torch.randn(EDGES, 3).double()
+    """What a layer's forward needs, by the names of its arguments there."""
+    asked, x = signature(getattr(pyg, name).forward).parameters, torch.randn(NODES, 6).double()
+    known = {
+        "x": (x, torch.randn(NODES, 6).double()) if "size" in asked else x,
+        "edge_index": torch.randint(NODES, (2, EDGES)),
+        "edge_weight": torch.rand(EDGES).double(),
+        "edge_attr": torch.randn(EDGES, 3).double(),
+        "edge_type": torch.randint(RELATIONS, (EDGES,)),
+        "x_dict": {t: torch.randn(NODES, 6).double() for t in ("a", "b")},
+        "edge_index_dict": {kind: torch.randint(NODES, (2, EDGES)) for kind in KINDS},
+    }
+    return tuple(known[name] for name in asked if name in known)
 
 
 def total(out):
@@ -574,14 +584,21 @@ def test_the_front_door_shows_it() -> None:
 
 
 @pytest.mark.parametrize("count", [4, 6])
-def test_as_many_weights_as_edges_are_asked_for(count: int) -> None:
-    layer = pyg.GraphConv(3, 2)
+@pytest.mark.parametrize(
+    "make",
+    [lambda: pyg.GraphConv(3, 2), lambda: pyg.ChebConv(3, 2, 2), lambda: pyg.APPNP(2, 0.1),
+     lambda: pyg.SGConv(3, 2), lambda: pyg.GCNConv(3, 2)],
+)  # fmt: skip
+def test_as_many_weights_as_edges_are_asked_for(make, count: int) -> None:
+    layer = make()
     graphtheory.accelerate(layer)
-    edges = torch.tensor([[0, 1, 2, 3, 4], [1, 2, 3, 4, 0]])
+    edges, x = torch.tensor([[0, 1, 2, 3, 4], [1, 2, 3, 4, 0]]), torch.randn(5, 3)
     with pytest.raises(
         ValueError, match=rf"edge_weight: shape \({count},\), .* one per edge \[5\]"
     ):
-        layer(torch.randn(5, 3), edges, torch.rand(count))
+        layer(x, edges, torch.rand(count))
+    weight = torch.rand(5)
+    torch.testing.assert_close(layer(x, edges, weight[:, None]), layer(x, edges, weight))
 
 
 @pytest.mark.parametrize(

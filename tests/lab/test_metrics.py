@@ -1,4 +1,5 @@
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 import torch
@@ -21,6 +22,7 @@ from graphtheory.vision import models
 # Row 0 sees 0 (itself) and 1; row 1 sees 0, 1 and 2; row 2 sees nobody.
 HOPS = torch.tensor([0, 1, 1, 0, 255], dtype=torch.uint8)
 NB = Neighborhood(torch.tensor([0, 2, 5, 5]), torch.tensor([0, 1, 0, 1, 2]), distance=HOPS)
+X, Y = torch.eye(2).repeat(3, 1), torch.arange(6) % 2
 # Two heads, rows sum to one.
 WEIGHTS = torch.tensor([[0.8, 0.4], [0.2, 0.6], [0.5, 0.1], [0.5, 0.1], [0.0, 0.8]])
 
@@ -213,7 +215,7 @@ def test_a_sample_is_not_its_own_neighbor(monkeypatch: pytest.MonkeyPatch) -> No
     near = NearestNeighbors(n_neighbors=2).fit(x.numpy()).kneighbors(x.numpy())[1][:, 1]
     assert nearest_accuracy(x, y) == pytest.approx(float((y[near] == y).float().mean()))
     assert nearest_accuracy(torch.zeros(2, 1), torch.tensor([0, 1])) == 0
-    with pytest.raises(ValueError, match="expected 2 or more"):
+    with pytest.raises(ValueError, match=r"features: shape \(1, 3\), .* n at least 2"):
         nearest_accuracy(x[:1], y[:1])
     y = torch.arange(40) % 4  # beside a large offset
     x = torch.rand(32) + 1e-4 * (torch.randn(4, 32)[y] + 0.05 * torch.randn(40, 32))
@@ -227,3 +229,34 @@ def test_the_probe_learns_what_is_linear_at_any_scale() -> None:
     assert linear_probe(x[:40], y[:40], x[40:], y[40:]) == 1.0
     wrong = linear_probe(x[:40], y[:40], x[40:], 1 - y[40:])
     assert wrong == 0.0
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"train": X[0]}, ValueError, r"train: shape \(2,\), expected \[n, F\] with n at least 2"),
+        ({"test": X[:0]}, ValueError, r"test: shape \(0, 2\), expected \[n, F\] with n at least 1"),
+        ({"test": X[:, :1]}, ValueError, r"test: shape \(6, 1\), expected \[m, 2\] as train"),
+        (
+            {"train_y": Y[:5]},
+            ValueError,
+            r"train_y: shape \(5,\), expected a class per sample \[6\]",
+        ),
+        (
+            {"test_y": Y[:, None]},
+            ValueError,
+            r"test_y: shape \(6, 1\), expected a class per sample",
+        ),
+        ({"test_y": Y.float()}, TypeError, "test_y: dtype torch.float32, expected integers"),
+        ({"train": X / 0}, ValueError, "train: got NaN or infinity, expected finite features"),
+        ({"train_y": Y * 0}, ValueError, "train_y: got 1 class, expected 2 or more"),
+        ({"strength": 0.0}, ValueError, "strength: got 0.0, expected a number above 0"),
+    ],
+)
+def test_what_a_probe_cannot_learn_from_is_named(
+    change: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    given: dict[str, Any] = {"train": X, "train_y": Y, "test": X, "test_y": Y}
+    assert linear_probe(**given) == 1.0
+    with pytest.raises(error, match=message):
+        linear_probe(**given | change)

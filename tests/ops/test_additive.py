@@ -7,6 +7,9 @@ from graphtheory import Neighborhood
 from graphtheory.ops.additive import additive_score
 from graphtheory.ops.backend import BACKENDS
 from graphtheory.ops.backends import torch_csr
+from tests.conformance.check import FEW, runs_here
+
+EVERY = runs_here(additive_score, *[torch.zeros(3, 1, 4)] * 2, torch.zeros(1, 4), FEW)
 
 
 def case(seed, num_src, num_dst, num_edges, heads, dim, edge_dim, dtype=torch.float64):
@@ -49,7 +52,7 @@ def test_equals_the_definition(seed, sizes, shape, slope) -> None:
 
 
 @pytest.mark.parametrize("edge_dim", [0, 3])
-@pytest.mark.parametrize("backend", ["numba_csr", "torch_csr", "reference"])
+@pytest.mark.parametrize("backend", EVERY)
 def test_every_backend_equals_the_definition(
     backend, edge_dim, poisoned_memory, monkeypatch
 ) -> None:

@@ -10,9 +10,10 @@ from graphtheory import Neighborhood, ops
 from graphtheory.ops import reference
 from graphtheory.ops.additive import additive_attention
 from graphtheory.ops.dropout import dropout_factor
-from tests.conformance.check import GRAPHS
+from tests.conformance.check import FEW, GRAPHS, runs_here
 
 PARTS = ("both", "sent", "edge", "barred")
+EVERY = runs_here(additive_attention, torch.zeros(3, 1, 4), *[torch.zeros(3, 1)] * 2, FEW)
 
 
 def draw(nb: Neighborhood, heads: int, dim: int, parts: str, dtype: torch.dtype) -> list[Tensor]:
@@ -45,7 +46,7 @@ def with_gradients(out: Tensor, leaves: list[Tensor]) -> list[Tensor]:
     return [out, *torch.autograd.grad(out, leaves, up.to(out.device))]
 
 
-@pytest.mark.parametrize("backend", ["numba_csr", "torch_csr", "reference"])
+@pytest.mark.parametrize("backend", EVERY)
 @pytest.mark.parametrize("parts", PARTS)
 @pytest.mark.parametrize("graph", GRAPHS)
 @pytest.mark.usefixtures("poisoned_memory")

@@ -14,20 +14,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from graphtheory import structure
 from graphtheory.graph import Neighborhood
 from graphtheory.lab.bench.linear import hop_rows
 from graphtheory.lab.bench.own_nodes import OwnNodes
 from graphtheory.lab.bench.rows import Row
 from graphtheory.lab.datasets import graphs
 from graphtheory.lab.datasets.graphs import Data
-from graphtheory.structure import (
-    DistanceCounts,
-    class_balance,
-    core_distance,
-    count_by_distance,
-    discriminative_nodes,
-    winning_margin,
-)
 
 Progress = Callable[[str, int, int], None]
 MOMENTS = ("uncentered", "covariance")
@@ -76,7 +69,7 @@ class Diagnosis:
         rows = [Row.of(name, size, "1", **of) for name, size in sizes.items()]
         for c, size in enumerate(torch.bincount(y[y >= 0]).tolist(), 1):
             rows.append(Row.of("class size", size, "nodes", **of, group=c))
-        for name, value in class_balance(y)._asdict().items():
+        for name, value in structure.class_balance(y)._asdict().items():
             rows.append(Row.of(f"balance {name}", value, "nodes", **of))
         if x is None:
             return rows
@@ -84,7 +77,8 @@ class Diagnosis:
             progress(moment, done, len(self.moments))
             found, shares = discriminative_shares(self.name, x, y, moment)
             pattern, seen = y.where(found, -1), published if self.directed else graph
-            rings = count_by_distance(seen, pattern, classes, max_distance=self.max_distance)
+            far = self.max_distance
+            rings = structure.count_by_distance(seen, pattern, classes, max_distance=far)
             rows += shares
             for region, counts in (("ring", rings), ("ball", rings.within())):
                 rows += _core(counts, y, of | {"moment": moment, "region": region})
@@ -100,17 +94,17 @@ def discriminative_shares(
     """
     found, name = y >= 0, "discriminative share"
     own = x if bool(found.all()) else x[found]
-    found[found.clone()] = discriminative_nodes(own, y[found], moment=moment)
+    found[found.clone()] = structure.discriminative_nodes(own, y[found], moment=moment)
     shares = [100 * float(found[y == c].double().mean()) for c in range(int(y.max()) + 1)]
     where = {"dataset": dataset, "moment": moment}
     return found, [Row.of(name, share, "%", **where, group=c) for c, share in enumerate(shares, 1)]
 
 
-def _core(counts: DistanceCounts, y: Tensor, where: dict[str, Any]) -> Iterator[Row]:
+def _core(counts: structure.DistanceCounts, y: Tensor, where: dict[str, Any]) -> Iterator[Row]:
     """Margins over the distance; "hearing" are nodes with a discriminative one in the region."""
     labeled = y >= 0
-    counts, y = DistanceCounts(counts.pattern[labeled], counts.size[labeled]), y[labeled]
-    plain, normalized = (winning_margin(counts, y, normalized=n) for n in (False, True))
+    counts, y = structure.DistanceCounts(counts.pattern[labeled], counts.size[labeled]), y[labeled]
+    plain, normalized = (structure.winning_margin(counts, y, normalized=n) for n in (False, True))
     size = counts.size[:, 1:].double()
     for name, curve, unit in (
         ("margin", plain.mean(0), "nodes"),
@@ -123,7 +117,7 @@ def _core(counts: DistanceCounts, y: Tensor, where: dict[str, Any]) -> Iterator[
         if name != "reach":
             yield Row.of(f"core distance by {name}", int(curve.argmax()) + 1, "hops", **where)
     reached = counts.pattern[:, 1:].sum(2) > 0
-    for z in sorted({1, core_distance(plain), core_distance(normalized)}):
+    for z in sorted({1, structure.core_distance(plain), structure.core_distance(normalized)}):
         wins, informed = plain[:, z - 1] > 0, reached[:, z - 1]
         for nodes, chosen in (("all", wins), ("hearing", wins[informed])):
             if len(chosen):

@@ -99,11 +99,8 @@ def scales_rows(data: Data, otherwise: bool) -> bool:
     plain, scaled = (_csr_of(prepare(data, row_scale=scale).x) for scale in (False, True))
     if np.array_equal(plain.data, scaled.data):
         return False
-    y, train, val = (
-        data.y.numpy(),
-        _nodes_of(data.train_mask, _TRAIN),
-        _nodes_of(data.val_mask, _VAL),
-    )
+    train, val = _nodes_of(data.train_mask, _TRAIN), _nodes_of(data.val_mask, _VAL)
+    y = data.y.numpy()
     if len(val) == 0 or len(np.unique(y[train])) < 2:
         return otherwise
     (sources, targets), nodes = data.edge_index.numpy(), plain.shape[0]

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from graphtheory import patterns
 from graphtheory.graph import Neighborhood
 from graphtheory.lab.bench.config import AXES, RunConfig, readers_of, shown
 from graphtheory.lab.bench.run_result import RunResult, train
@@ -20,15 +21,6 @@ from graphtheory.lab.datasets.node_readers import as_sparse_rows
 from graphtheory.lab.train import AdamOptions, FullGraph, NodeTask, SampledGraph, SampledLayers
 from graphtheory.lab.train.contract import check_at_least
 from graphtheory.lab.zoo import node_models as zoo
-from graphtheory.patterns import (
-    LADIES,
-    Compose,
-    DegreeGroups,
-    FastGCN,
-    GraphSAGE,
-    Pattern,
-    UniformNodes,
-)
 from graphtheory.patterns.degree_groups import group_by_degree
 
 SAMPLERS = ("degree-groups", "fastgcn", "ladies", "graphsage", "uniform")
@@ -56,20 +48,20 @@ class Sampling:
             raise ValueError(
                 f"sampler: got {self.sampler!r}, expected one of {', '.join(SAMPLERS)}"
             )
-        UniformNodes(share=self.share)  # which checks the share
+        patterns.UniformNodes(share=self.share)  # which checks the share
         check_at_least(1, batch_size=self.batch_size, fanout=self.fanout)
 
-    def pattern(self, degree: Tensor) -> Pattern:
+    def pattern(self, degree: Tensor) -> patterns.Pattern:
         """The sampler for a graph whose nodes have these degrees, int64 [N]."""
         if self.sampler == "graphsage":
-            return GraphSAGE(max(1, round(self.share * float(degree.double().mean()))))
+            return patterns.GraphSAGE(max(1, round(self.share * float(degree.double().mean()))))
         if self.sampler == "degree-groups":
             # Groups that no node falls into are left out.
             _, group = group_by_degree(degree, _GROUPS).unique(return_inverse=True)
-            return DegreeGroups(share=self.share, assignment=group)
+            return patterns.DegreeGroups(share=self.share, assignment=group)
         if self.sampler == "uniform":
-            return UniformNodes(share=self.share)
-        kind = FastGCN if self.sampler == "fastgcn" else LADIES
+            return patterns.UniformNodes(share=self.share)
+        kind = patterns.FastGCN if self.sampler == "fastgcn" else patterns.LADIES
         return kind(share=self.share, replace=False)
 
 
@@ -235,7 +227,7 @@ def task_of(
     if config.model in zoo.SAMPLED:
         sampler = sampling.pattern(data.edge_index[1].bincount(minlength=data.x.size(0)))
         how: dict[str, Any] = {"evaluation": whole, "batch_size": size, "seed": seed}
-        return task, SampledLayers(data, Compose(whole, sampler), layers, **how)
+        return task, SampledLayers(data, patterns.Compose(whole, sampler), layers, **how)
     if size is None:
         return task, FullGraph(data, whole, seed=seed)
     drawn = [sampling.fanout] * layers

@@ -9,13 +9,7 @@ import torch
 
 from graphtheory.lab.bench.config import Axes, RunConfig, axes_of
 from graphtheory.lab.bench.linear import scales_rows
-from graphtheory.lab.bench.node_config import (
-    GraphFacts,
-    NodeRunConfig,
-    load,
-    node_default,
-    task_of,
-)
+from graphtheory.lab.bench.node_config import GraphFacts, NodeRunConfig, load, node_default, task_of
 from graphtheory.lab.bench.run_result import RunResult, trainable
 from graphtheory.lab.bench.table import Measure, measure_of
 from graphtheory.lab.bench.task import BenchTask

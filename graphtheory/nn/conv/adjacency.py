@@ -45,7 +45,10 @@ class Adjacency:
         return self.neighborhood.num_edges - self.loops
 
     def to_csr_order(self, per_edge: Tensor) -> Tensor:
-        """Values in CSR order of those in the given order."""
+        """Values in CSR order of those in the given order; a ValueError unless there are E."""
+        if per_edge.size(0) != self.neighborhood.num_edges:
+            got, edges = tuple(per_edge.shape), self.neighborhood.num_edges
+            raise ValueError(f"per_edge: shape {got}, expected one row per edge [{edges}, ...]")
         return per_edge if self.order is None else per_edge.index_select(0, self.order)
 
     def to_edge_order(self, per_edge: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ from graphtheory.graph import Neighborhood
 from graphtheory.nn.conv import on_core
 from graphtheory.nn.conv.adjacency import adjacency_of
 from graphtheory.nn.conv.edge_features import gather
-from graphtheory.nn.conv.on_core import REDUCTIONS, OwnPropagate
+from graphtheory.nn.conv.on_core import REDUCTIONS, OwnPropagate, check_entries
 
 
 class PNAConv(OwnPropagate, pyg.PNAConv):
@@ -84,6 +84,10 @@ class PNAConv(OwnPropagate, pyg.PNAConv):
         if edge_attr is None and (self.edge_dim or isinstance(edge_index, SparseTensor)):
             return None
         adj = adjacency_of(edge_index, x.size(0), x.size(0), flow=self.flow)
+        if edge_attr is not None:
+            if self.edge_dim is None:
+                raise ValueError("edge_attr: got some, but the layer has edge_dim=None")
+            check_entries("edge_attr", edge_attr, "edge", adj.num_given, *edge_attr.shape[1:])
         weight = torch.stack([network[0].weight for network in self.pre_nns])  # [T, F, 2 or 3 F]
         bias = torch.stack([network[0].bias for network in self.pre_nns])
         of_target, of_source, *of_edge = weight.split(self.F_in, 2)

@@ -152,22 +152,42 @@ class GraphConv(WeightedSums, pyg.GraphConv):
     weight_name = "edge_weight"
 
 
+class NormalizedSums(WeightedSums):
+    """Mixin of a layer whose `forward` normalizes weights before the sums."""
+
+    weight_name = "edge_weight"
+
+    def forward(self, x: Any, edge_index: Any, edge_weight: Any = None) -> Tensor:
+        _check_weights(edge_index, edge_weight)
+        return cast(Tensor, super().forward(x, edge_index, edge_weight))
+
+
+def _check_weights(edges: Any, weight: Any) -> None:
+    """Raise unless there is a weight for each edge of a list, before PyG normalizes them."""
+    if weight is not None and isinstance(edges, Tensor) and not is_sparse(edges):
+        weight = weight.flatten() if isinstance(weight, Tensor) else weight
+        on_core.check_entries("edge_weight", weight, "edge", edges.size(-1))
+
+
 class ChebConv(WeightedSums, pyg.ChebConv):
     """PyG's `ChebConv` with the sums of its recurrence by `ops`."""
 
     weight_name = "norm"
 
+    def __norm__(
+        self, edge_index: Any, num_nodes: Any, edge_weight: Any, *more: Any, **named: Any
+    ) -> Any:
+        _check_weights(edge_index, edge_weight)
+        return super().__norm__(edge_index, num_nodes, edge_weight, *more, **named)
 
-class SGConv(WeightedSums, pyg.SGConv):
+
+class SGConv(NormalizedSums, pyg.SGConv):
     """PyG's `SGConv` with its K sums over the neighbors by `ops`."""
 
-    weight_name = "edge_weight"
 
-
-class APPNP(WeightedSums, pyg.APPNP):
+class APPNP(NormalizedSums, pyg.APPNP):
     """PyG's `APPNP` with its K sums over the neighbors by `ops`."""
 
-    weight_name = "edge_weight"
     ops_drop = False
 
 

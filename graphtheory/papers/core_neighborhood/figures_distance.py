@@ -114,14 +114,9 @@ def _loaded(dataset: str, root: Path | None, seed: int, row_scale: bool) -> Data
 
 
 def distance_rows(
-    dataset: str,
-    root: Path | None,
-    farthest: int,
-    *,
-    epochs: int | None = None,
-    progress: Progress = lambda *_: None,
-    kept: Path | None = None,
-) -> list[Measured]:
+    dataset: str, root: Path | None, farthest: int, *, epochs: int | None = None,
+    progress: Progress = lambda *_: None, kept: Path | None = None,
+) -> list[Measured]:  # fmt: skip
     """What figure 3.8 measures on one split of a graph: kind, z, seed, value."""
     grid = replace(
         on_dataset(Distances(), dataset, root), networks=up_to(farthest), seeds=1,
@@ -323,9 +318,7 @@ FIGURES = (
     ),
     Figure(
         "fig-3-9-printed", "the same with the printed networks, on 20 nodes of the whole graph",
-        Labels(
-            recipes=tuple(Recipe(m, printed(m), _EPOCHS, _PATIENCE) for m in MODELS),
-        ),
+        Labels(recipes=tuple(Recipe(m, printed(m), _EPOCHS, _PATIENCE) for m in MODELS)),
         printed_scores, labels.show_labels, (labels.best_with_encoding, sizes),
         labels.draw_labels, labels.quick_labels, DataSets("Cora"),
     ),

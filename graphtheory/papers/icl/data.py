@@ -40,15 +40,9 @@ class Patterns:
 
     @classmethod
     def orthogonal(
-        cls,
-        relevant: int = 6,
-        irrelevant: int = 24,
-        *,
-        dim: int = 30,
-        norm: float = 3.0,
-        spread: float = 0.5,
-        generator: Generator,
-    ) -> Patterns:
+        cls, relevant: int = 6, irrelevant: int = 24, *, dim: int = 30, norm: float = 3.0,
+        spread: float = 0.5, generator: Generator,
+    ) -> Patterns:  # fmt: skip
         """Random orthogonal patterns of equal norm: M1, M2, d_x, beta and K, in this order."""
         _check_none_below_0(irrelevant=irrelevant)
         check_each("above 0", lambda value: 0 < value < math.inf, norm=norm)

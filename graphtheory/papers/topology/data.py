@@ -8,16 +8,9 @@ import torch
 from torch import Generator, Tensor
 from torch_geometric.utils import coalesce, remove_self_loops, to_undirected
 
+from graphtheory import patterns
 from graphtheory.graph import Neighborhood
 from graphtheory.models.sampled_gcn import aggregate_rows
-from graphtheory.patterns import (
-    AddSelf,
-    Compose,
-    DegreeGroups,
-    Effective,
-    FastGCN,
-    SymmetricNormalize,
-)
 from graphtheory.patterns.draw import derive
 
 Pair = tuple[float, float]
@@ -34,7 +27,8 @@ class SampledTask(NamedTuple):
     y: Tensor  # targets [N, K]
     labeled: Tensor  # ids of the labeled nodes [S]
     adjacency: Neighborhood  # A, with weights
-    sampler: DegreeGroups | FastGCN | None = None  # draws A^s = A P^s; without one A is used
+    # draws A^s = A P^s; without one A is used
+    sampler: patterns.DegreeGroups | patterns.FastGCN | None = None
 
 
 @dataclass(frozen=True)
@@ -63,20 +57,21 @@ class DegreeGroupTask:
         edges, group = degree_group_graph(self.sizes, self.degrees, generator)
         nodes = sum(self.sizes)
         graph = Neighborhood.from_edge_index(edges, nodes)
-        adjacency = Compose(AddSelf(), SymmetricNormalize())(graph)
+        adjacency = patterns.Compose(patterns.AddSelf(), patterns.SymmetricNormalize())(graph)
 
-        def groups(p: Pair) -> DegreeGroups:
-            return DegreeGroups(share=_SHARE, p_star=p, assignment=group)
+        def groups(p: Pair) -> patterns.DegreeGroups:
+            return patterns.DegreeGroups(share=_SHARE, p_star=p, assignment=group)
 
         x, w, c = (
             torch.randn(shape, generator=generator)
             for shape in ((nodes, _DIM), (_DIM, _HIDDEN), (_HIDDEN, _OUTPUTS))
         )
         labeled = torch.randperm(nodes, generator=generator)[:labels]
-        fast = FastGCN(share=_SHARE, replace=False)
+        fast = patterns.FastGCN(share=_SHARE, replace=False)
         sampler = groups(self.p_star) if self.sampler == GROUPS else fast
-        y = targets(Effective(groups(self.p_hat))(adjacency), x, w, c)
-        return SampledTask(x, y, labeled, adjacency, sampler), Effective(sampler)(adjacency)
+        y = targets(patterns.Effective(groups(self.p_hat))(adjacency), x, w, c)
+        star = patterns.Effective(sampler)(adjacency)
+        return SampledTask(x, y, labeled, adjacency, sampler), star
 
 
 def pair(p: Sequence[float]) -> str:

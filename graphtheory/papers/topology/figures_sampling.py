@@ -103,7 +103,7 @@ def _rows(grid: Sampling, line: dict[str, Any]) -> list[Row]:
     if line["sampler"] != FULL:
         found["minus full batch"] = line["gaps"]
     if line["sampler"] in SAMPLERS:
-        found |= {"neighbors heard": line["heard"], "edges": line["edges"]}
+        found |= {"neighbors used": line["heard"], "edges": line["edges"]}
     return [Row.of(name, values, "1", **about) for name, values in found.items()]
 
 

@@ -164,12 +164,9 @@ class Sampling(Grid):
     first: int = 5
 
     def measure(
-        self,
-        run: Callable[..., list[Measured]],
-        progress: Progress = lambda *_: None,
-        *,
-        kept: Path | None = None,
-    ) -> list[Measured]:
+        self, run: Callable[..., list[Measured]], progress: Progress = lambda *_: None,
+        *, kept: Path | None = None,
+    ) -> list[Measured]:  # fmt: skip
         """Choose candidates ("search"), then train them on all seeds and budgets ("result")."""
         names = [one.sampler for one in self.candidates]
         search = replace(

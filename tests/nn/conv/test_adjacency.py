@@ -36,6 +36,18 @@ def test_the_given_order_comes_back(make_graph, sparse_forms, form) -> None:
     assert torch.equal(adj.to_edge_order(adj.to_csr_order(values)), values)
 
 
+@pytest.mark.parametrize("form", ["edge_index", "csr"])
+@pytest.mark.parametrize("more", [-1, 1])
+def test_values_of_other_edges_are_refused(make_graph, sparse_forms, form, more) -> None:
+    adj = adjacency_of(sparse_forms(make_graph(1, 6, 4, 30).simple(), 6, 4)[form], 6, 4)
+    edges = adj.neighborhood.num_edges
+    wanted = (
+        rf"per_edge: shape \({edges + more}, 2\), expected one row per edge \[{edges}, \.\.\.\]"
+    )
+    with pytest.raises(ValueError, match=wanted):
+        adj.to_csr_order(torch.zeros(edges + more, 2))
+
+
 def test_self_loops_come_last_given_ones_are_marked_and_ids_keep_their_width(edge_index) -> None:
     adj = adjacency_of(edge_index, 6, 6, add_self_loops=True)
     loops = torch.arange(6).expand(2, 6)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from graphtheory.lab.signals import insistent_signals
-from graphtheory.papers.side_by_side import side_by_side
+from graphtheory.papers.threads import map_on_threads
 
 
 @pytest.fixture(params=[1, 2])
@@ -23,11 +23,13 @@ def test_results_keep_the_order_of_items_that_run_on_torchs_threads(threads: int
         time.sleep(0.02 * (3 - item))
         return item, torch.get_num_threads()
 
-    assert side_by_side(work, range(3)) == [(0, 1), (1, 1), (2, 1)]
+    assert map_on_threads(work, range(3)) == [(0, 1), (1, 1), (2, 1)]
     assert torch.get_num_threads() == threads
-    assert side_by_side(work, []) == []
+    assert map_on_threads(work, []) == []
     meet = threading.Barrier(threads)
-    assert side_by_side(lambda item: meet.wait(5) >= 0, range(2 * threads)) == [True] * 2 * threads
+    assert (
+        map_on_threads(lambda item: meet.wait(5) >= 0, range(2 * threads)) == [True] * 2 * threads
+    )
 
 
 def test_an_error_ends_what_is_under_way() -> None:
@@ -47,7 +49,7 @@ def test_an_error_ends_what_is_under_way() -> None:
     torch.set_num_threads(2)
     try:
         with pytest.raises(KeyError, match="first"):
-            side_by_side(work, range(4))
+            map_on_threads(work, range(4))
         assert 1 in ended and 3 not in ended and torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
@@ -77,7 +79,7 @@ def test_the_first_error_ends_an_earlier_item_and_survives_a_finalizer() -> None
     sys.unraisablehook = lambda report: ignored.append(report.exc_type)
     try:
         with pytest.raises(ValueError, match="of item 1"), insistent_signals():
-            side_by_side(work, range(9))
+            map_on_threads(work, range(9))
     finally:
         torch.set_num_threads(before)
         sys.unraisablehook = hook

@@ -15,7 +15,7 @@ Result = TypeVar("Result")
 _PATIENCE = 0.05  # seconds
 
 
-def side_by_side(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+def map_on_threads(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
     """``[work(item) for item in items]``, several at a time, each on a thread of its own.
 
     As many as torch has threads, and torch has one within each: small computations gain more from
@@ -23,7 +23,7 @@ def side_by_side(work: Callable[[Item], Result], items: Sequence[Item]) -> list[
     An error, Ctrl-C among them, ends what is under way at its next line of Python.
 
     Example:
-        >>> side_by_side(lambda number: number**2, [2, 3, 4])
+        >>> map_on_threads(lambda number: number**2, [2, 3, 4])
         [4, 9, 16]
     """
     threads = torch.get_num_threads()
