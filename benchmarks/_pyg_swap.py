@@ -1,11 +1,13 @@
 """A plugin of pytest: every test has one seed; with PYG_SWAP set, layers are swapped when made.
 
 A layer whose weights are not there yet is swapped as well; `accelerate` waits for them.
+Loaders' workers that are spawned find the tests that they belong to.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 from functools import wraps
 from typing import Any
 
@@ -29,6 +31,11 @@ def _swapping(kind: type[Any]) -> None:
 
 def _only_later(reason: str) -> bool:
     return reason.startswith("has no weights yet")
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Let spawned processes, which get `sys.path`, import tests by the names they have here."""
+    sys.path.append(str(session.config.rootpath))
 
 
 @pytest.fixture(autouse=True)

@@ -67,14 +67,15 @@ def outcomes(
         path = os.pathsep.join([str(HERE), str(HERE.parent)])
         env = os.environ | {"PYTHONPATH": path} | ({"FULL_TEST": "1"} if full else {})
         env |= {"PYG_SWAP": "1"} if swapped else {}
-        subprocess.run(command, env=env, cwd=folder, check=False, capture_output=True)
+        ran = subprocess.run(
+            command, env=env, cwd=folder, check=False, capture_output=True, text=True
+        )
+        if ran.returncode not in (0, 1):  # some failed; else pytest itself ended, before all ran
+            whose = "our" if swapped else "PyG's"
+            said = "\n".join((ran.stdout + ran.stderr).splitlines()[-20:])
+            sys.exit(f"pytest with {whose} layers ended with {ran.returncode}:\n{said}")
         cases = [c for c in ElementTree.parse(report).iter("testcase") if c.find("skipped") is None]
-    known, found = set(files), {}
-    for case in cases:
-        file = _file_of(case, tests)
-        if file in known:  # and not pytest itself, which a killed worker of a loader ends
-            found[file, case.get("name", "")] = _failure(case)
-    return found
+    return {(_file_of(case, tests), case.get("name", "")): _failure(case) for case in cases}
 
 
 def _file_of(case: ElementTree.Element, tests: Path) -> Path:

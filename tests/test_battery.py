@@ -55,6 +55,16 @@ def test_every_promise_holds_and_its_control_is_seen(
     assert all(line.holds for line in lines), "\n".join(map(str, lines))
 
 
+def test_no_fault_is_planted_where_a_layer_gives_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise ValueError("flow: got a pair")
+
+    monkeypatch.setattr("battery.forms.accelerate", lambda layer: setattr(layer, "forward", refuse))
+    (line,) = forms(0.004, 0)
+    assert not line.broken and not line.planted
+    assert line.figures["calls that ours alone refuses"] > 0
+
+
 def test_a_line_without_a_control_or_without_trials_does_not_hold() -> None:
     good = Line("part", "promise", "control", trials=9, planted=1, caught=1)
     assert good.holds and "holds" in str(good) and "33 %" in str(good)

@@ -4,6 +4,8 @@ import csv
 from pathlib import Path
 from types import ModuleType
 
+import pytest
+
 TESTS = """
 import os
 import pytest
@@ -28,6 +30,21 @@ def test_that_is_skipped():
 BROKEN = (
     "import os\nif 'PYG_SWAP' in os.environ: raise ImportError('with ours')\ndef test(): pass\n"
 )
+
+
+SPAWNED = """
+from multiprocessing import get_context
+
+def work():
+    pass
+
+def test_that_spawns():
+    worker = get_context("spawn").Process(target=work)
+    worker.start()
+    worker.join()
+    assert worker.exitcode == 0
+"""
+ENDED = "import os\ndef test():\n    os._exit(3)\n"
 
 
 def test_a_row_for_each_folder_and_each_test_that_fails_with_ours(
@@ -57,3 +74,18 @@ def test_a_row_for_each_folder_and_each_test_that_fails_with_ours(
         "of=folder utils; reason=assert"
     )
     assert found["nn/pool/test_b.py::nn.pool.test_b"][0].endswith("reason=collection failure")
+
+
+def test_spawned_processes_find_the_tests_and_none_is_left_out_in_silence(
+    module: ModuleType, tmp_path: Path
+) -> None:
+    file, out = tmp_path / "loader" / "test_d.py", tmp_path / "rows.csv"
+    file.parent.mkdir()
+    file.write_text(SPAWNED)
+    module.main(tmp_path, others=True, tested=True, out=out)
+    kept = out.read_text()
+    assert "folder loader,tests=1; with_layers_of_pyg=1,1.0" in kept
+    file.write_text(SPAWNED + ENDED)
+    with pytest.raises(SystemExit, match="pytest with PyG's layers ended with 3"):
+        module.main(tmp_path, others=True, tested=True, out=out)
+    assert out.read_text() == kept
