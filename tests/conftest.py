@@ -20,6 +20,8 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # the workers share the cores; one thre
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell starts jobs in the background
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+logging.getLogger().addHandler(logging.NullHandler())  # what is logged is none of a test's output
+
 # The same examples on every machine and every run; compiling a kernel outlasts any deadline.
 settings.register_profile("repeatable", derandomize=True, deadline=None, database=None)
 settings.load_profile("repeatable")
@@ -80,7 +82,7 @@ def case(*names: object) -> Iterator[None]:
 
 @contextmanager
 def logged(name: str, level: str = "WARNING") -> Iterator[io.StringIO]:
-    """What a logger says; `make test` is without pytest's `caplog`, which slows down every test."""
+    """What a logger says: `make test` has no `caplog`, as its plugin slows down every test."""
     logger, said = logging.getLogger(name), io.StringIO()
     handler, before = logging.StreamHandler(said), logger.level
     logger.addHandler(handler)
