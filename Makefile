@@ -19,7 +19,8 @@ BIN := .venv/bin
 READY := .venv/.ready
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 PIP := $(BIN)/python $(PIP_INSTALL) --constraint constraints.txt
-PYTEST := $(BIN)/python -m pytest
+# Without pytest's record of what is logged, for which it goes over hundreds of loggers six times in every test.
+PYTEST := $(BIN)/python -m pytest -p no:logging
 # One thread each for the two processes; a test that is about threads asks for them.
 THREADS := OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=2
 

@@ -1,9 +1,12 @@
 """Fixtures and settings that every test shares."""
 
 import gc
+import io
+import logging
 import os
 import signal
 from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +19,8 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # the workers share the cores; one thre
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell starts jobs in the background
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+logging.getLogger().addHandler(logging.NullHandler())  # what is logged is none of a test's output
 
 # The same examples on every machine and every run; compiling a kernel outlasts any deadline.
 settings.register_profile("repeatable", derandomize=True, deadline=None, database=None)
@@ -44,7 +49,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(autouse=True)
 def _same_numbers() -> Iterator[None]:
     """What a test draws without a generator is the same in every run, and threads do not leak."""
-    torch.manual_seed(0)
+    torch.default_generator.manual_seed(0)
+    if torch.cuda.is_initialized():  # `torch.manual_seed` writes the stack down where it is not
+        torch.cuda.manual_seed_all(0)
     threads = torch.get_num_threads()
     yield
     left, _ = torch.get_num_threads(), torch.set_num_threads(threads)
@@ -62,6 +69,29 @@ def _little_to_collect(_frozen_objects: None) -> None:
     """The garbage collector, and what asks it for all objects, passes over those of other files."""
     gc.collect()
     gc.freeze()
+
+
+@contextmanager
+def case(*names: object) -> Iterator[None]:
+    """Names a case in what fails inside: for cases of milliseconds, of which a test has many."""
+    try:
+        yield
+    except AssertionError as error:
+        raise AssertionError(f"{', '.join(map(str, names))}: {error}") from error
+
+
+@contextmanager
+def logged(name: str, level: str = "WARNING") -> Iterator[io.StringIO]:
+    """What a logger says: `make test` has no `caplog`, as its plugin slows down every test."""
+    logger, said = logging.getLogger(name), io.StringIO()
+    handler, before = logging.StreamHandler(said), logger.level
+    logger.addHandler(handler)
+    logger.setLevel(level)
+    try:
+        yield said
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(before)
 
 
 @pytest.fixture

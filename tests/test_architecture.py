@@ -14,6 +14,7 @@ import re
 import sys
 from collections.abc import Iterator
 from fnmatch import fnmatch
+from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -153,6 +154,12 @@ def imports(tree: ast.AST, path: str) -> Iterator[tuple[int, str]]:
             yield node.lineno, _named_by_string(node, here)
 
 
+@cache
+def imports_of(source: str, path: str) -> list[tuple[int, str]]:
+    """Those of a file, read once for all checks."""
+    return list(imports(ast.parse(source), path))
+
+
 def _named_by_string(call: ast.Call, here: tuple[str, ...]) -> str:
     """The module that `import_module("...")` names; of a computed name what is known, else ''."""
     argument = call.args[0] if call.args else None
@@ -195,7 +202,7 @@ def direction_faults(source: str, path: str) -> Iterator[str]:
         yield f"{path}: no rule says what the room {room!r} may import"
         return
     here = ".".join((PACKAGE, *PurePosixPath(path).with_suffix("").parts))
-    for line, name in imports(ast.parse(source), path):
+    for line, name in imports_of(source, path):
         if name.partition(".")[0] != PACKAGE:
             continue
         target = _room_of_name(name)
@@ -211,7 +218,7 @@ def direction_faults(source: str, path: str) -> Iterator[str]:
 
 def place_faults(source: str, path: str) -> Iterator[str]:
     """Third-party imports outside the files that PLACES lists."""
-    for line, name in imports(ast.parse(source), path):
+    for line, name in imports_of(source, path):
         package = name.partition(".")[0]
         allowed = PLACES.get(package)
         if allowed is not None and not any(fnmatch(path, place) for place in allowed):
@@ -243,14 +250,16 @@ def length_faults(source: str, path: str) -> Iterator[str]:
         yield f"{path}: {lines} lines, at most {MAX_LINES}"
 
 
+ASKED = set(re.findall(r'"([\w-]+)>=', (ROOT / "pyproject.toml").read_text(encoding="utf-8")))
+
+
 def requirement_faults(source: str, path: str) -> Iterator[str]:
     """Imports of what the package does not ask for, by name, in its requirements or extras."""
-    asked = set(re.findall(r'"([\w-]+)>=', (ROOT / "pyproject.toml").read_text(encoding="utf-8")))
-    for line, name in imports(ast.parse(source), path):
+    for line, name in imports_of(source, path):
         package = name.partition(".")[0]
         if package in {PACKAGE, ""} or package in sys.stdlib_module_names:
             continue
-        if BROUGHT_BY.get(package, package.replace("_", "-")) not in asked:
+        if BROUGHT_BY.get(package, package.replace("_", "-")) not in ASKED:
             yield f"{path}:{line}: {package} is not a requirement of {PACKAGE}"
 
 
@@ -258,10 +267,12 @@ CHECKS = (direction_faults, place_faults, requirement_faults, call_faults, lengt
 MODULES = sorted(p.relative_to(ROOT / PACKAGE).as_posix() for p in (ROOT / PACKAGE).rglob("*.py"))
 
 
-@pytest.mark.parametrize("path", MODULES)
-def test_module_keeps_the_rules(path: str) -> None:
-    source = (ROOT / PACKAGE / path).read_text(encoding="utf-8")
-    assert [fault for check in CHECKS for fault in check(source, path)] == []
+def test_modules_keep_the_rules() -> None:
+    found = []
+    for path in MODULES:
+        source = (ROOT / PACKAGE / path).read_text(encoding="utf-8")
+        found += [fault for check in CHECKS for fault in check(source, path)]
+    assert found == []
 
 
 def test_every_module_is_read() -> None:

@@ -186,6 +186,15 @@ def is_tracing() -> bool:
     )
 
 
+def refuse_traces() -> None:
+    """Raise under `torch.jit.trace`, whose program would take the nodes of now for any."""
+    if not torch.compiler.is_compiling() and torch._C._is_tracing():
+        raise NotImplementedError(
+            "torch.jit.trace: the program would keep this graph's number of nodes for all others; "
+            "torch.export and torch.compile take graphs of any size"
+        )
+
+
 class PerTensorCache(Generic[Fact]):
     """A function of a tensor, computed again after any change of its content, and while traced.
 
@@ -232,7 +241,7 @@ def check_lookup(name: str, ids: Tensor | None, table: Tensor | int | None) -> N
 
     To look at a GPU's memory waits for the device: once a tensor, and after a change in place.
     """
-    rows = table.size(0) if isinstance(table, Tensor) else 0 if table is None else table
+    rows = int(table.size(0) if isinstance(table, Tensor) else table or 0)
     if ids is None:
         if rows:
             raise ValueError(f"{name}: got None with a table of {rows} rows, expected one per edge")

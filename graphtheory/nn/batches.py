@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from graphtheory.graph import Neighborhood, cliques
-from graphtheory.graph.content import PerTensorCache
+from graphtheory.graph.content import PerTensorCache, refuse_traces
 
 _NAMES = ("sum", "mean", "max", "token")
 _OF_ONE: WeakValueDictionary[tuple[int, torch.device], Neighborhood] = WeakValueDictionary()
@@ -44,6 +44,7 @@ def _wrong_length(batch: Tensor, num_nodes: int) -> ValueError:
 
 def graph_cliques(batch: Tensor | None, num_nodes: int, device: torch.device) -> Neighborhood:
     """All pairs of nodes of the same graph, kept as long as `batch` lives and does not change."""
+    refuse_traces()
     if batch is None:
         return _one_clique(num_nodes, device)
     if batch.shape != (num_nodes,):

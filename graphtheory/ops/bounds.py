@@ -264,7 +264,7 @@ def _check_ids(name: str, ids: Tensor, limit: int | None, count: int) -> None:
     if ids.dim() != 1 or ids.numel() != count:
         raise ValueError(f"{name}: shape {list(ids.shape)}, expected {count} ids")
     if limit is not None:
-        check_index(name, ids, limit, "row" if name == "order" else "node")
+        check_index(name, ids, limit, {"order": "row", "perm": "edge"}.get(name, "node"))
 
 
 def _are_facts(shape: Sequence[int], sizes: dict[str, int]) -> bool:

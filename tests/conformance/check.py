@@ -24,6 +24,7 @@ TYPED_SIZES = [  # each half precision at two of the sizes, which tell as much a
     (nodes, dtype) for nodes in SIZES
     for dtype in (torch.float64, torch.float32, (torch.bfloat16, torch.float16)[nodes in (7, 257)])
 ]  # fmt: skip
+NARROW = "ids of 32 bits"  # the name of a graph
 BIASES = ("none", "edges", "masked", "large", "buckets")
 BUCKETS = 5
 HALF = (torch.float16, torch.bfloat16)
@@ -56,7 +57,7 @@ def _hub(n: int) -> Neighborhood:
 # Nodes -> a neighborhood. Duplicates, loops, isolated nodes and empty rows come with "random".
 GRAPHS: dict[str, Callable[[int], Neighborhood]] = {
     "random": lambda n: _random(n, n, 3 * n),
-    "ids of 32 bits": lambda n: _random(n, n, 3 * n).to_int32(),
+    NARROW: lambda n: _random(n, n, 3 * n).to_int32(),
     "no edges": lambda n: _random(n, n, 0),
     "more sources": lambda n: _random(2 * n + 1, n, 3 * n),
     "more targets": lambda n: _random(n, 2 * n + 1, 3 * n),
@@ -82,6 +83,15 @@ OF_SETS = (  # those that the backend `blocks` takes
     "ragged causal",
 )  # fmt: skip
 FEW = Neighborhood(torch.tensor([0, 1, 3, 3]), torch.tensor([1, 0, 2]))
+
+
+def is_slow(graph: str, dtype: torch.dtype, backend: str) -> bool:
+    """Whether all loops are compiled once more for it: narrow ids with sums in float64.
+
+    A loop finds rows by ids, in the same lines whatever type the sums have. Each type of ids is
+    tried with sums in float32, each type of sums with ids of 64 bits; this by `make test-slow`.
+    """
+    return (graph, dtype, backend) == (NARROW, torch.float64, "numba_csr")
 
 
 def has_sets(nb: Neighborhood) -> bool:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
+from itertools import product
 from typing import Any
 
 import pytest
@@ -15,12 +16,15 @@ from graphtheory.ops import reference
 from tests.conformance.check import (
     FEW,
     GRAPHS,
+    NARROW,
     SIZES,
     TYPED_SIZES,
     allowed_error,
+    is_slow,
     largest_error,
     runs_here,
 )
+from tests.conftest import case
 
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 5e-6}
 # Shapes of an operation's tensors, from (neighborhood, heads, head_dim).
@@ -71,6 +75,7 @@ def draw(name: str, nb: Neighborhood, nodes: int, dtype: torch.dtype) -> list[Te
     return [torch.randn(s, generator=generator).to(dtype).requires_grad_() for s in shapes]
 
 
+@cache
 def ran_by(*names: str) -> list[tuple[str, str]]:
     """(operation, backend) for every registered backend that runs the operation on a CPU."""
     nb, pairs = FEW, []
@@ -98,19 +103,33 @@ def results(
     return [out.detach(), *torch.autograd.grad(out, leaves, grad.to(out.dtype))]
 
 
-@pytest.mark.parametrize(("nodes", "dtype"), TYPED_SIZES)
-@EVERY
-def test_outputs_and_gradients(backend: str, name: str, nodes: int, dtype: torch.dtype) -> None:
-    for make in GRAPHS.values():
-        nb = make(nodes)
-        leaves = draw(name, nb, nodes, dtype)
-        exact_leaves = [t.detach().double().requires_grad_() for t in leaves]
-        true = results(called(name, reference), exact_leaves, nb)
-        plain = results(called(name, reference), leaves, nb)
+def conforms(graph: str, nodes: int, dtype: torch.dtype, name: str, backends: list[str]) -> None:
+    nb = GRAPHS[graph](nodes)
+    leaves = draw(name, nb, nodes, dtype)
+    exact_leaves = [t.detach().double().requires_grad_() for t in leaves]
+    true = results(called(name, reference), exact_leaves, nb)
+    plain = results(called(name, reference), leaves, nb)
+    for backend in backends:
         found = results(run_by(backend, name), leaves, nb)
-        for ours, torchs, exact in zip(found, plain, true, strict=True):
-            assert ours.dtype == dtype
-            assert largest_error(ours, exact) <= allowed_error(exact, torchs, TOLERANCE)
+        with case(backend, graph, nodes, dtype):
+            for ours, torchs, exact in zip(found, plain, true, strict=True):
+                assert ours.dtype == dtype
+                assert largest_error(ours, exact) <= allowed_error(exact, torchs, TOLERANCE)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_outputs_and_gradients(name: str) -> None:
+    for graph, (nodes, dtype) in product(GRAPHS, TYPED_SIZES):
+        backends = [b for _, b in ran_by(name) if not is_slow(graph, dtype, b)]
+        conforms(graph, nodes, dtype, name, backends)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SHAPES)
+def test_narrow_ids_with_sums_in_float64(name: str) -> None:
+    backends = [b for _, b in ran_by(name) if is_slow(NARROW, torch.float64, b)]
+    for nodes in SIZES:
+        conforms(NARROW, nodes, torch.float64, name, backends)
 
 
 @pytest.mark.usefixtures("poisoned_memory")

@@ -81,18 +81,20 @@ def test_values_of_a_torch_matrix_are_factors_as_in_pyg() -> None:
     [
         lambda: pyg.GINConv(nn.Linear(8, 8)), lambda: pyg.SGConv(8, 8), lambda: pyg.APPNP(2, 0.1),
         lambda: pyg.GINEConv(nn.Linear(8, 8)), lambda: pyg.GINConv(nn.Linear(8, 8), aggr="max"),
+        lambda: pyg.ResGatedGraphConv(8, 8, edge_dim=8, root_weight=False),
     ],
 )  # fmt: skip
 def test_residuals_in_place(make) -> None:
     ours, theirs = both(make())
-    more = (torch.randn(30, 8),) if isinstance(theirs, pyg.GINEConv) else ()
-    grads = []
+    features, grads = torch.randn(30, 8), []
+    takes_edges = isinstance(theirs, (pyg.GINEConv, pyg.ResGatedGraphConv))
     for layer in (ours, theirs):
-        x = X.clone().requires_grad_()
-        h = 2 * x
-        h += layer(h, EDGES, *more)
-        h.sin().sum().backward()
-        grads.append(x.grad)
+        x, edge = X.clone().requires_grad_(), features.clone().requires_grad_()
+        h, of_edges = 2 * x, 2 * edge
+        h += layer(h, EDGES, *[of_edges] * takes_edges)
+        if isinstance(layer, pyg.ResGatedGraphConv):
+            of_edges += h[EDGES[0]]
+        grads.append(torch.autograd.grad(h.sin().sum() + of_edges.sin().sum(), (x, edge)))
     torch.testing.assert_close(*grads)
 
 

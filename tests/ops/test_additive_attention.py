@@ -10,7 +10,7 @@ from graphtheory import Neighborhood, ops
 from graphtheory.ops import reference
 from graphtheory.ops.additive import additive_attention
 from graphtheory.ops.dropout import dropout_factor
-from tests.conformance.check import FEW, GRAPHS, runs_here
+from tests.conformance.check import FEW, GRAPHS, NARROW, runs_here
 
 PARTS = ("both", "sent", "edge", "barred")
 EVERY = runs_here(additive_attention, torch.zeros(3, 1, 4), *[torch.zeros(3, 1)] * 2, FEW)
@@ -46,21 +46,26 @@ def with_gradients(out: Tensor, leaves: list[Tensor]) -> list[Tensor]:
     return [out, *torch.autograd.grad(out, leaves, up.to(out.device))]
 
 
-@pytest.mark.parametrize("backend", EVERY)
 @pytest.mark.parametrize("parts", PARTS)
 @pytest.mark.parametrize("graph", GRAPHS)
 @pytest.mark.usefixtures("poisoned_memory")
-def test_outputs_and_gradients(graph: str, parts: str, backend: str) -> None:
+def test_outputs_and_gradients(graph: str, parts: str) -> None:
+    narrow = graph == NARROW  # in float32, as everywhere: see `is_slow`
     for n, slope, p in ((1, 0.2, 0.0), (7, 0.0, 0.0), (20, 0.2, 0.4)):
         nb = GRAPHS[graph](n)
-        leaves = draw(nb, 3, 5, parts, torch.float64)
-        generator = torch.Generator().manual_seed(3)
-        options = {"negative_slope": slope, "dropout": p, "generator": generator}
-        out = run(leaves, nb, backend=backend, **options)
+        leaves = draw(nb, 3, 5, parts, torch.float32 if narrow else torch.float64)
         seed = int(torch.randint(2**31 - 1, (), generator=torch.Generator().manual_seed(3)))
-        true = definition(leaves, nb, slope, p, seed)
-        found, wanted = with_gradients(out, leaves), with_gradients(true, leaves)
-        torch.testing.assert_close(found, wanted, rtol=1e-10, atol=1e-10)
+        exact = [t.detach().double().requires_grad_() for t in leaves]
+        true = definition(exact, nb, slope, p, seed)
+        wanted, close = with_gradients(true, exact), 1e-5 if narrow else 1e-10
+        for backend in EVERY:
+            generator = torch.Generator().manual_seed(3)
+            options = {"negative_slope": slope, "dropout": p, "generator": generator}
+            found = with_gradients(run(leaves, nb, backend=backend, **options), leaves)
+            torch.testing.assert_close(
+                found, wanted, rtol=close, atol=close, check_dtype=not narrow,
+                msg=lambda said, backend=backend, n=n: f"{backend}, {n}: {said}",
+            )  # fmt: skip
 
 
 @pytest.mark.parametrize(

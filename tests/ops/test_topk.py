@@ -11,7 +11,7 @@ from torch import Tensor
 from graphtheory import Neighborhood, bipartite, cliques, ops
 from graphtheory.ops import reference
 from graphtheory.ops.backends.cpu.topk import blocks as kernels
-from tests.conformance.check import BIASES, GRAPHS, Inputs, draw_inputs, rounding
+from tests.conformance.check import BIASES, GRAPHS, NARROW, Inputs, draw_inputs, rounding
 
 BACKENDS = ops.backend_names(ops.topk_attention)
 CSR = BACKENDS[1:]
@@ -72,14 +72,18 @@ def assert_same(found: list[Tensor], true: list[Tensor], tolerance: float) -> No
 @pytest.mark.parametrize("bias", BIASES)
 @pytest.mark.parametrize("graph", GRAPHS)
 def test_outputs_and_gradients(graph: str, bias: str) -> None:
+    dtype, tolerance = torch.float64, 1e-12
+    if graph == NARROW:  # in float32, as everywhere: see `is_slow`
+        dtype, tolerance = torch.float32, 1e-4 if bias == "large" else 1e-5
     for n in (1, 7, 20):
         nb = GRAPHS[graph](n)
-        inputs = draw_inputs(nb, 2, 5, bias, torch.float64)
+        inputs = draw_inputs(nb, 2, 5, bias, dtype)
+        wide = inputs.to(torch.float64)
         for k in (1, 3, 1000):
-            true = with_gradients(by_hand(inputs, nb, k), inputs)
+            true = with_gradients(by_hand(wide, nb, k), wide)
             for backend in CSR if nb.blocks is None or not nb.num_edges else BACKENDS:
                 found = with_gradients(run(inputs, nb, k, backend), inputs)
-                assert_same(found, true, 1e-12)
+                assert_same(found, true, tolerance)
 
 
 @pytest.mark.parametrize("backend", BACKENDS[:-1])  # the definition sums in the type it is given

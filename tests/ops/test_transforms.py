@@ -186,10 +186,11 @@ def test_batches_of_gradients_of_sets(name: str, graph: str, backend: str, by: s
 
 
 @pytest.mark.parametrize("by", REFUSED)
-@pytest.mark.parametrize("name", OPERATIONS)
-def test_forward_derivatives_are_refused_by_name(name: str, by: str) -> None:
-    with pytest.raises(NotImplementedError, match=r"graphtheory::.*forward"):
-        REFUSED[by](loss_of(name, NB, "numba_csr"), drawn(name, NB))
+def test_forward_derivatives_are_refused_by_name(by: str) -> None:
+    for name in OPERATIONS:
+        with pytest.raises(NotImplementedError, match=r"graphtheory::.*forward"):
+            REFUSED[by](loss_of(name, NB, "numba_csr"), drawn(name, NB))
+            pytest.fail(f"{name} is accepted")
 
 
 @pytest.mark.parametrize("by", ["by_grad_of_another_grad", "by_grad_of_vmap"])

@@ -1,5 +1,6 @@
 """The laws of patterns, on every pattern of the package that there is."""
 
+from collections.abc import Callable
 from dataclasses import FrozenInstanceError, dataclass, fields, is_dataclass
 from typing import ClassVar
 
@@ -30,6 +31,7 @@ from graphtheory.patterns import (
     Window,
 )
 from graphtheory.patterns.base import Randomness, layers_on_rows, on_rows, per_layer
+from tests.conftest import case
 from tests.patterns import laws
 from tests.patterns.laws import GRAPHS, kinds_of
 
@@ -91,7 +93,17 @@ NO_CHOICE = (Sample(), GraphSAGE())
 KNOWN_MEAN = [p for p in [*ALL, *MORE] if p.is_random and p.expected(GRAPHS["star"]) is not None]
 UNIFORM = [Sample(1), Sample(3), Sample(3, whole_graph=True), Compose(KHop(2), Sample(3))]
 
-on_every_graph = pytest.mark.parametrize("graph", GRAPHS.values(), ids=GRAPHS.keys())
+
+def on_every_graph(law: Callable[[Pattern, Neighborhood], None]) -> Callable[[Pattern], None]:
+    """The law of a pattern on one graph after the other, in one test."""
+
+    def test(pattern: Pattern) -> None:
+        for name, graph in GRAPHS.items():
+            with case(name):
+                law(pattern, graph)
+
+    test.__name__ = law.__name__
+    return test
 
 
 def of(some: list[Pattern]) -> pytest.MarkDecorator:
@@ -136,8 +148,8 @@ def test_what_is_no_graph_is_refused() -> None:
         KHop(2)(HeteroData())
 
 
-@on_every_graph
 @of(ALL)
+@on_every_graph
 def test_result_is_valid_on_every_backend_and_input_untouched(
     pattern: Pattern, graph: Neighborhood
 ) -> None:
@@ -160,8 +172,8 @@ def test_ids_of_32_bits_change_nothing(pattern: Pattern) -> None:
         assert wide.weight is None or torch.equal(narrow.weight, wide.weight)
 
 
-@on_every_graph
 @of(FIXED)
+@on_every_graph
 def test_deterministic_pattern_is_its_mask(pattern: Pattern, graph: Neighborhood) -> None:
     laws.equals_its_mask(pattern, graph)
 
@@ -172,8 +184,8 @@ def test_deterministic_pattern_is_its_mask_on_random_graphs(pattern: Pattern) ->
         laws.equals_its_mask(pattern, laws.random_directed(1 + seed, 0.4 / (1 + seed / 8), seed))
 
 
-@on_every_graph
 @of(RANDOM)
+@on_every_graph
 def test_random_pattern_draws_from_its_mask(pattern: Pattern, graph: Neighborhood) -> None:
     laws.draws_from_its_mask(pattern, graph)
 
@@ -199,8 +211,8 @@ def test_every_sampler_of_weights_has_a_known_mean() -> None:
     assert kinds >= {DegreeGroups, FastGCN, GraphSAGE, LADIES, Sample, UniformNodes}
 
 
-@on_every_graph
 @of(CARRYING)
+@on_every_graph
 def test_distances_are_those_of_the_graph(pattern: Pattern, graph: Neighborhood) -> None:
     laws.carries_distances(pattern, graph)
 
@@ -210,8 +222,8 @@ def test_batch_is_the_union_of_its_graphs(pattern: Pattern) -> None:
     laws.works_on_a_batch(pattern, list(GRAPHS.values()))
 
 
-@on_every_graph
 @of(NAMELESS)
+@on_every_graph
 def test_names_of_nodes_do_not_matter(pattern: Pattern, graph: Neighborhood) -> None:
     laws.follows_names(pattern, graph)
 

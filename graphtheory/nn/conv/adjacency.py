@@ -17,9 +17,9 @@ from torch_geometric.utils.loop import compute_loop_attr
 from torch_geometric.utils.sparse import set_sparse_value, to_torch_sparse_tensor
 
 from graphtheory.graph import Neighborhood, neighborhood_from
-from graphtheory.graph.content import state_of
+from graphtheory.graph.content import is_tracing, refuse_traces, state_of
 from graphtheory.graph.csr import check_edge_index, copied, plain, rows_of_edges
-from graphtheory.graph.inference import innermost_transform, leave_inference_mode
+from graphtheory.graph.inference import leave_inference_mode
 
 Sizes = tuple[int | None, int | None]
 
@@ -124,6 +124,7 @@ def adjacency_of(
 
     Self-loops are appended for the first min(num_src, num_dst) nodes, and given ones marked.
     """
+    refuse_traces()
     reverse = flow == "target_to_source"
     if reverse and not _is_edge_list(given):
         raise ValueError(
@@ -283,7 +284,7 @@ def outside_inference_mode(make: Callable[[], Any]) -> Any:
 
 def cached_for(given: Any) -> dict[Any, Any] | None:
     """What was made of `given` in its present state; None if changes could not be detected."""
-    if torch.compiler.is_compiling() or innermost_transform() is not None:
+    if is_tracing():  # which would take what is known of these edges for that of any
         return None
     key = given.storage.col() if isinstance(given, SparseTensor) else given
     is_edge_list = type(given) is Tensor and given.layout is torch.strided

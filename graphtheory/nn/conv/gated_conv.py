@@ -45,17 +45,18 @@ class ResGatedGraphConv(on_core.OwnPropagate, pyg.ResGatedGraphConv):
         if own or reduce not in ("sum", "mean") or not _is_sigmoid(self.act) or xs[0].dim() != 2:
             return None
         if (edge_attr is None) != (self.edge_dim is None):
-            return None
+            got = "none" if edge_attr is None else "some"
+            raise ValueError(f"edge_attr: got {got}, but the layer has edge_dim={self.edge_dim}")
         adj = adjacency_of(edge_index, xs[1].size(0), xs[0].size(0), flow=self.flow)
         nb, (k, q, v) = adj.neighborhood, xs
         if edge_attr is not None:
             if not all(map(on_core.is_plain, maps)):
                 return None
             edge_attr = edge_features(edge_attr, nb.num_edges, self.edge_dim)
-            nodes, edges = [], []
+            edge_attr, nodes, edges = on_core.kept(edge_attr, self.lin_key.weight), [], []
             for x, m in zip(xs, maps, strict=True):
                 weight, of_edge = m.weight.split([x.size(1), self.edge_dim], 1)
-                nodes.append(linear(on_core.kept(x), weight, m.bias))
+                nodes.append(linear(on_core.kept(x, m.weight), weight, m.bias))
                 edges.append(of_edge)
             k, q, v = nodes
             q = gather(q, adj) + linear(edge_attr, edges[0] + edges[1])

@@ -17,6 +17,7 @@ from graphtheory import ops
 from graphtheory.graph import Neighborhood
 from graphtheory.nn.conv import adjacency, again, on_core
 from graphtheory.nn.conv.adjacency import Adjacency
+from graphtheory.nn.conv.sparse_features import version_of
 from graphtheory.nn.conv.weighted_sums import Direct
 from graphtheory.ops import layers
 
@@ -70,7 +71,7 @@ class GCNConv(on_core.OnCore, pyg.GCNConv):
     propagate_type: ClassVar[dict[str, Any]] = {"x": Tensor, "edge_weight": OptTensor}
     decomposes = True
     pays_from = 4_000, 2**20
-    _kept: tuple[Any, Rows] | None = None  # what is cached, and its rows
+    _kept: tuple[Any, Any, Rows] | None = None  # what is cached, sizes and versions, and its rows
 
     @staticmethod
     def at_new_edges(kind: type) -> type:
@@ -134,13 +135,15 @@ class GCNConv(on_core.OnCore, pyg.GCNConv):
         return self._by_gcn_norm(given, weight, x_src)
 
     def _kept_rows(self, cached: Any, x_src: Tensor, num_dst: int | None) -> Rows:
-        kept = self._kept
-        if kept is None or kept[0] is not cached:
+        kept, parts = self._kept, cached.coo() if isinstance(cached, SparseTensor) else cached
+        versions = [version_of(part) for part in parts if part is not None]
+        given = (x_src.shape[self.node_dim], num_dst, versions)
+        if kept is None or kept[0] is not cached or kept[1] != given:
             of = adjacency.outside_inference_mode(lambda: self._rows_of(cached, x_src, num_dst))
-            kept = cached, of
+            kept = cached, given, of
             if not torch.compiler.is_exporting():
                 self._kept = kept
-        return kept[1]
+        return kept[2]
 
     def _rows_of(self, cached: Any, x_src: Tensor, num_dst: int | None) -> Rows:
         edges, weight = (cached, None) if isinstance(cached, SparseTensor) else cached

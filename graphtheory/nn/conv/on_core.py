@@ -40,9 +40,9 @@ class OnCore(MessagePassing):
 
     Parameters, initialization, state dict and representation are PyG's own. `forward` calls `ops`
     and materializes no messages, unless an explainer (`conv.explain`), a hook on propagation,
-    messages, aggregation or edge updates, or `torch.onnx.export` asks for them, or a method or a
-    submodule that `ops` replaces is no longer PyG's own: then PyG's message passing runs, with the
-    same result. TorchScript compiles PyG's layer.
+    messages, aggregation or edge updates, `torch.onnx.export` or `torch.jit.trace` asks for them,
+    or a method or a submodule that `ops` replaces is no longer PyG's own: then PyG's message
+    passing runs, with the same result. TorchScript compiles PyG's layer.
     """
 
     # PyG generates a fast `propagate` per class, without support for explainers, and keeps the
@@ -87,16 +87,16 @@ class OnCore(MessagePassing):
         """Whether these are few edges, maybe with weights, that the layer has not met before."""
         if type(edge_index) is not Tensor or not edge_index.is_cpu or type(x) is not Tensor:
             return False
-        if x.dim() != 2 or torch.compiler.is_compiling():
+        if x.dim() != 2 or torch.compiler.is_compiling() or torch._C._is_tracing():
             return False
         own = self.__dict__
         if "parametrizations" in own["_modules"]:  # whose parameters are attributes of their class
             return False
         (edges, size), count = self.pays_from, edge_index.numel() // 2
-        if count >= edges:  # PyG's largest value, and its gradient, take longer than its sum
-            of_sum = type(self.aggr_module) in (SumAggregation, MeanAggregation)
-            if count * x.size(1) >= (size if of_sum else size // 4):
-                return False
+        if count >= edges and count * x.size(1) >= size:
+            return False
+        if type(self.aggr_module) not in (SumAggregation, MeanAggregation):
+            return False  # PyG's gradient of a largest value of 0 counts one entry too many
         for weight in (*more, *named.values()):  # anything else is for our checks
             of_edges = type(weight) is Tensor and weight.shape == (count,)
             if weight is not None and not (of_edges and weight.dtype.is_floating_point):
@@ -109,14 +109,15 @@ class OnCore(MessagePassing):
 
     def needs_messages(self) -> bool:
         """Whether only PyG's message passing computes or calls what this call has to."""
-        traced = torch.compiler.is_compiling() or torch._C._is_tracing()
-        if changed(self, type(self)) or (traced and torch.onnx.is_in_onnx_export()):
+        compiling = torch.compiler.is_compiling()
+        traced = torch.onnx.is_in_onnx_export() if compiling else torch._C._is_tracing()
+        if traced or changed(self, type(self)):
             return True
         if self._decomposed_layers != 1 and not self.decomposes:
             return True
         if self.flow != "source_to_target" and not self.flows_back:
             return True
-        if torch.compiler.is_compiling() or not has_global_hooks():
+        if compiling or not has_global_hooks():
             return False
         parts = (self._modules.get(name) for name in self.inlined if name != "aggr_module")
         return any(part is not None for part in parts)  # counters of operations hook every module

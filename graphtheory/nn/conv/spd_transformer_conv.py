@@ -253,7 +253,7 @@ def attend(
     before dropout, in the given order. Unlike `ops.attention` it has vectors for each edge.
     """
     edges = adjacency.edge_list(layer.for_messages(given))
-    if not torch.onnx.is_in_onnx_export():
+    if not (torch.onnx.is_in_onnx_export() or torch._C._is_tracing()):
         adjacency.adjacency_of(given, x_src.size(0), x_dst.size(0))  # checks sizes and node ids
     edge_attr = layer._features(edges.size(1), edge_attr, given)
     if distance is None:

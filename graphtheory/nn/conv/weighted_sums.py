@@ -291,9 +291,10 @@ class GINEConv(Sums, pyg.GINEConv):
         num_dst = on_core.num_targets(x_src, x_dst, size, edge_index)
         adj = adjacency_of(edge_index, x_src.size(0), num_dst, flow=self.flow)
         is_own = type(self).message is not pyg.GINEConv.message or "message" in vars(self)
-        if reduce in ("sum", "mean") and not is_own and isinstance(edge_attr, Tensor):
+        if isinstance(edge_attr, Tensor):
             features = edge_attr.shape[1:]
             on_core.check_entries("edge_attr", edge_attr, "edge", adj.num_given, *features)
+        if reduce in ("sum", "mean") and not is_own and isinstance(edge_attr, Tensor):
             x, of_edges, matrix = _terms(x_src, edge_attr, self.lin)
             if matrix is not None or of_edges.shape[1:] == x_src.shape[1:]:
                 if matrix is None:  # types differ under autocast

@@ -1,10 +1,12 @@
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 from torch_geometric.data import Batch, Data
+from torch_geometric.transforms import Compose
 
 from graphtheory.data.transforms import AddDistances, AddPaths, AddResistance
 from graphtheory.lab.zoo import graph_models as graph_zoo
@@ -23,8 +25,6 @@ def molecule(nodes: int, seed: int) -> Data:
         x=torch.stack([torch.randint(k, (nodes,), generator=generator) for k in ATOMS], 1),
         edge_index=edge_index, edge_attr=torch.cat([kinds, kinds]), y=torch.ones(1, 2),
     )  # fmt: skip
-    for transform in (AddDistances(), AddPaths(3), AddResistance()):
-        graph = transform(graph)
     graph.random_walk_pe = torch.rand(nodes, 3, generator=generator)
     graph.laplacian_eigenvector_pe = torch.rand(nodes, 2, generator=generator)
     return graph
@@ -36,12 +36,19 @@ def build(name: str, config: GraphConfig = SMALL, **changed: Any) -> torch.nn.Mo
     return graph_zoo.build(name, config, **options).eval()
 
 
-GRAPHS = [molecule(5, 0), molecule(9, 1), molecule(2, 2)]
+PLAIN = [molecule(5, 0), molecule(9, 1), molecule(2, 2)]
+
+
+@cache
+def molecules() -> list[Data]:
+    """With all of their pairs, for which loops are compiled: not while tests are collected."""
+    transforms = (AddDistances(), AddPaths(3), AddResistance())
+    return [Compose(transforms)(graph.clone()) for graph in PLAIN]
 
 
 def assert_same_alone(model: torch.nn.Module) -> Tensor:
-    together = model(Batch.from_data_list(GRAPHS))
-    alone = torch.cat([model(Batch.from_data_list([graph])) for graph in GRAPHS])
+    together = model(Batch.from_data_list(molecules()))
+    alone = torch.cat([model(Batch.from_data_list([graph])) for graph in molecules()])
     torch.testing.assert_close(together, alone, rtol=1e-4, atol=1e-5)
     return together
 
@@ -62,7 +69,7 @@ def test_graph_tokens_paths_and_resistance_alone_and_in_a_batch(neighbors: str) 
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.3)
     together = assert_same_alone(model)
-    graph = GRAPHS[1]
+    graph = molecules()[1]
     for read, value in (
         ("paths", torch.full_like(graph.paths, -1)),
         ("resistance", graph.resistance.flip(0)),
@@ -75,12 +82,12 @@ def test_graph_tokens_paths_and_resistance_alone_and_in_a_batch(neighbors: str) 
 
 def test_nodes_of_a_network_with_tokens() -> None:
     model = build("gt", replace(SMALL, readout="token"), level="node")
-    assert model(Batch.from_data_list(GRAPHS)).shape == (16, 2)
+    assert model(Batch.from_data_list(molecules())).shape == (16, 2)
 
 
 @pytest.mark.parametrize("name", graph_zoo.NAMES)
 def test_the_order_of_the_nodes_makes_no_difference(name: str) -> None:
-    model, graph = build(name), GRAPHS[1]
+    model, graph = build(name), molecules()[1]
     order = torch.tensor([3, 1, 4, 0, 5, 8, 2, 6, 7])  # new node i is the old order[i]
     place = order.argsort()
     distance = graph.distance.view(9, 9)[order][:, order].flatten()
@@ -93,7 +100,7 @@ def test_the_order_of_the_nodes_makes_no_difference(name: str) -> None:
 
 
 def changed_outputs(name: str, **changed: Tensor) -> Tensor:
-    graph = GRAPHS[1].clone()
+    graph = molecules()[1].clone()
     model = build(name)
     for module in model.modules():
         if getattr(module, "is_bucket_bias", False):
@@ -105,7 +112,7 @@ def changed_outputs(name: str, **changed: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("name", graph_zoo.NAMES)
 def test_who_reads_edges_and_distances(name: str) -> None:
-    graph = GRAPHS[1]
+    graph = molecules()[1]
     other_bonds = changed_outputs(name, edge_attr=(graph.edge_attr + 1) % 4)
     other_distances = changed_outputs(name, distance=graph.distance.flip(0))
     assert (other_bonds > 1e-4) == (name != "mlp")
@@ -113,7 +120,7 @@ def test_who_reads_edges_and_distances(name: str) -> None:
 
 
 def test_a_ball_is_what_lies_within_its_hops() -> None:
-    batch = Batch.from_data_list(GRAPHS)
+    batch = Batch.from_data_list(molecules())
     model = build("gt", replace(SMALL, neighbors="2"))
     attended = model.view(batch).attended
     assert attended is not None and attended.distance is not None
@@ -124,8 +131,8 @@ def test_a_ball_is_what_lies_within_its_hops() -> None:
 
 @pytest.mark.parametrize("name", graph_zoo.NAMES)
 def test_float_features_and_no_edge_features(name: str) -> None:
-    graphs = [Data(x=torch.randn(g.num_nodes, 4), edge_index=g.edge_index) for g in GRAPHS]
-    for graph, known in zip(graphs, GRAPHS, strict=True):
+    graphs = [Data(x=torch.randn(g.num_nodes, 4), edge_index=g.edge_index) for g in molecules()]
+    for graph, known in zip(graphs, molecules(), strict=True):
         graph.distance = known.distance
     model = build(name, node_in=4, edge_in=None)
     batch = Batch.from_data_list(graphs)
@@ -144,7 +151,7 @@ def test_what_has_to_be_computed_before_and_what_is_missing() -> None:
     assert graph_zoo.precomputed("gt-plain", config) == {"distance": 1}
     found = graph_zoo.precomputed("gt", config)
     assert found == {"distance": 1, "paths": 3, "resistance": 1}
-    batch = Batch.from_data_list(GRAPHS)
+    batch = Batch.from_data_list(molecules())
     batch.distance = batch.distance[1:]
     with pytest.raises(ValueError, match="got 109 rows, expected 110, one for each pair"):
         build("gt")(batch)

@@ -11,14 +11,14 @@ from torch_geometric.data import Batch
 
 from graphtheory.lab.zoo.graph_models import GraphConfig
 from graphtheory.lab.zoo.graph_recipes import EdgeSum
-from tests.lab.zoo.test_graph_models import GRAPHS, assert_same_alone, build
+from tests.lab.zoo.test_graph_models import PLAIN, assert_same_alone, build
 
 POST = GraphConfig(hidden=8, layers=2, dropout=0.2, stack="post", walk=3, walk_width=3)
 OGB = GraphConfig(
     hidden=8, layers=3, dropout=0.2, stack="ogb", activation="relu", residual=False, ffn=False,
     head_layers=1,
 )  # fmt: skip
-BATCH = Batch.from_data_list(GRAPHS)
+BATCH = Batch.from_data_list(PLAIN)
 SOURCE, TARGET = BATCH.edge_index
 
 

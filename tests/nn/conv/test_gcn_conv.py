@@ -194,6 +194,18 @@ def test_cached_edges_are_kept_until_a_reset(make_graph) -> None:
         torch.testing.assert_close(conv(x, second), out)
 
 
+def test_cached_edges_that_change_or_serve_more_nodes(make_graph) -> None:
+    convs = [kind(5, 2, cached=True) for kind in (GCNConv, pyg.GCNConv)]
+    edges = make_graph(0, 12, 12, 40).edge_index
+    convs[1].load_state_dict(convs[0].state_dict())
+    x, more = torch.randn(12, 5), torch.randn(15, 5)
+    for conv in convs:
+        conv(x, edges)
+        conv._cached_edge_index[1].mul_(2)
+    torch.testing.assert_close(convs[0](x, edges), convs[1](x, edges))
+    torch.testing.assert_close(convs[0](more, edges), convs[1](more, edges))
+
+
 @pytest.mark.parametrize("flow", ["source_to_target", "target_to_source"])
 @pytest.mark.parametrize("loops", [True, False])
 @pytest.mark.parametrize("weighted", [True, False])

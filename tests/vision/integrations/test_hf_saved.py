@@ -30,6 +30,7 @@ from graphtheory.vision.integrations import hf_apply  # noqa: E402
 from graphtheory.vision.integrations.hf_apply import apply, from_pretrained, undo  # noqa: E402
 from graphtheory.vision.integrations.token_hooks import Reduce, Semantic, trace  # noqa: E402
 from graphtheory.vision.integrations.token_rules import decoded, encoded  # noqa: E402
+from tests.conftest import logged  # noqa: E402
 
 if not hasattr(hf.ViTModel(hf.ViTConfig(num_hidden_layers=1)), "layers"):
     pytest.skip("an older transformers builds its layers otherwise", allow_module_level=True)
@@ -88,19 +89,15 @@ def test_both_kinds_of_rules_at_once_and_nothing_after_undo(
 
 @pytest.mark.parametrize("what", [Keep(0.5), Semantic(4, base=0), TopK(0.5)], ids=str)
 def test_hugging_face_alone_reports_what_it_leaves_out(
-    what: Any, zoo: ModuleType, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    what: Any, zoo: ModuleType, tmp_path: Path
 ) -> None:
     model = zoo.tiny("ViT")
     apply(model, what)
     model.save_pretrained(tmp_path)
-    logger = hf.utils.logging.get_logger("transformers")
-    logger.addHandler(caplog.handler)
-    try:
+    with logged("transformers") as said:
         from_pretrained(hf.ViTForImageClassification, tmp_path)
-        assert "UNEXPECTED" not in caplog.text
+        assert "UNEXPECTED" not in said.getvalue()
         _, report = hf.ViTForImageClassification.from_pretrained(tmp_path, output_loading_info=True)
-    finally:
-        logger.removeHandler(caplog.handler)
     name = "load_with_graphtheory.vision.integrations.transformers.from_pretrained"
     assert name in report["unexpected_keys"]
     plain = hf.ViTForImageClassification.from_pretrained(tmp_path)
@@ -108,7 +105,7 @@ def test_hugging_face_alone_reports_what_it_leaves_out(
         plain.save_pretrained(tmp_path / size, max_shard_size=size)
         with pytest.raises(ValueError, match="saved by a model without the rule"):
             from_pretrained(hf.ViTForImageClassification, tmp_path / size)
-    assert name in caplog.text and "UNEXPECTED" in caplog.text
+    assert name in said.getvalue() and "UNEXPECTED" in said.getvalue()
 
 
 THREE = {"id2label": {0: "a", 1: "b", 2: "c"}, "label2id": {"a": 0, "b": 1, "c": 2}}
