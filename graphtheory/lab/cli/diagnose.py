@@ -67,6 +67,7 @@ class Diagnose(Command):
             self._sampling(screen, self.sampling)
 
     def _features(self, screen: Screen) -> None:
+        from graphtheory.lab.bench.benchmark import bench_task
         from graphtheory.lab.bench.diagnose import Diagnosis
         from graphtheory.lab.report.page import CAPTIONS
         from graphtheory.structure.distance import MAX_CUTOFF
@@ -77,7 +78,8 @@ class Diagnose(Command):
             raise RefusedError(f"--max-distance: got {distance}, expected {MAX_CUTOFF - 1} or less")
         with show.usage_errors():
             where = (self.dataset, show.data_root(self.root), distance, self.directed)
-            study = Diagnosis(*where, own=self._own())
+            own: Any = None if self.data is None else bench_task(self.data, kind="node")
+            study = Diagnosis(*where, own=own)
             out = self._folder(study.name)
             with screen.steps("margins") as steps:
                 rows = study.run(steps)
@@ -95,12 +97,6 @@ class Diagnose(Command):
             for drawn, figure, _ in report.pictures(rows, printed):
                 plot.save(figure, out / f"{drawn}.png")
         screen.say(f"Written to {out}: report.html, diagnosis.json, diagnosis.csv and pictures.")
-
-    def _own(self) -> Any:
-        """The user's own graph as a task on its nodes; None without one."""
-        from graphtheory.lab.bench.benchmark import bench_task
-
-        return None if self.data is None else bench_task(self.data, kind="node")
 
     def _sampling(self, screen: Screen, name: str) -> None:
 

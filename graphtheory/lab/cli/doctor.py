@@ -24,8 +24,10 @@ class Doctor(Command):
 
     def run(self, screen: Screen) -> None:
         from graphtheory.lab.bench.table import Table, pairs
+        from graphtheory.ops.backends.cpu.openmp import rest
 
-        here, backends, extras, threads = Environment.here(), _backends(), _optional(), _threads()
+        here, backends, extras = Environment.here(), _backends(), _optional()
+        threads = {"threads": str(torch.get_num_threads()), "those that wait": str(rest)}
         found = {"device": here.device, "versions": here.versions, "backends": backends}
         screen.result(found | {"threads": threads, "optional": extras})
         screen.table(pairs("Installed", [("device", here.device), *here.versions.items()]))
@@ -75,13 +77,6 @@ def _backends() -> dict[str, str]:
         refuses, takes = edges.startswith("cannot"), "cannot" not in on_sets.get(name, "")
         out[name] = only_sets if refuses and takes else edges
     return out
-
-
-def _threads() -> dict[str, str]:
-    """How many threads compute, and how those of them that wait for others do it."""
-    from graphtheory.ops.backends.cpu.openmp import rest
-
-    return {"threads": str(torch.get_num_threads()), "those that wait": str(rest)}
 
 
 def _optional() -> dict[str, dict[str, Any]]:

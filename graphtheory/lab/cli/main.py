@@ -34,7 +34,10 @@ class Completion(Command):
     shell: Annotated[Literal["bash", "zsh", "fish"], tyro.conf.Positional] = "bash"
 
     def run(self, screen: Screen) -> None:
-        found = completion_script(self.shell)
+        script = io.StringIO()
+        with redirect_stdout(script), suppress(SystemExit):
+            _parsed(("--tyro-write-completion", self.shell, "-"))
+        found = script.getvalue().rstrip()
         screen.result({"shell": self.shell, "script": found})
         screen.say(found)
 
@@ -112,24 +115,14 @@ def _run(command: Command, words: list[str]) -> int:
 def _parsed(words: Sequence[str]) -> Command:
     """The command with its options; help and values of a wrong type leave through SystemExit."""
     if words[0] in ("--help", "-h", "--tyro-write-completion"):
-        about = show.help_section(__file__, "graphtheory")
+        about, every = show.help_section(__file__, "graphtheory"), _COMMANDS.items()
+        summaries = {name: (kind.__doc__ or "").partition("\n")[0] for name, kind in every}
+        found: Any = tyro.extras.subcommand_type_from_defaults(
+            {name: kind() for name, kind in every}, summaries, prefix_names=False
+        )
         return tyro.cli(
-            _either(), prog="graphtheory", description=about, args=words, config=_PLAIN_FLAGS
+            found, prog="graphtheory", description=about, args=words, config=_PLAIN_FLAGS
         )
     kind = _COMMANDS[show.known("command", words[0], tuple(_COMMANDS))]
     prog = f"graphtheory {words[0]}"
     return tyro.cli(kind, prog=prog, args=words[1:], config=_PLAIN_FLAGS)
-
-
-def completion_script(shell: str) -> str:
-    """Write the script that lets a shell complete the commands and their options."""
-    script = io.StringIO()
-    with redirect_stdout(script), suppress(SystemExit):
-        _parsed(("--tyro-write-completion", shell, "-"))
-    return script.getvalue().rstrip()
-
-
-def _either() -> Any:
-    summaries = {name: (kind.__doc__ or "").partition("\n")[0] for name, kind in _COMMANDS.items()}
-    defaults = {name: kind() for name, kind in _COMMANDS.items()}
-    return tyro.extras.subcommand_type_from_defaults(defaults, summaries, prefix_names=False)
