@@ -1,12 +1,15 @@
-"""`graphtheory bench` on graphs, sets of graphs and images, and `tune`, which searches options."""
+"""`graphtheory bench`, on any data or a published recipe, `tune` and `recipes`."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from graphtheory.lab import report, train
 from graphtheory.lab.bench.budget import Budget
+from graphtheory.lab.bench.config import read_options
+from graphtheory.lab.bench.rows import Environment
 from graphtheory.lab.by_name import paper
 from graphtheory.lab.cli import show
 from graphtheory.lab.cli.options import (
@@ -20,15 +23,17 @@ from graphtheory.lab.cli.options import (
     OnTrainer,
     Settings,
 )  # fmt: skip
-from graphtheory.lab.cli.recipes import run_recipe
-from graphtheory.lab.cli.show import RefusedError, Screen
+from graphtheory.lab.cli.show import Command, RefusedError, Screen
 from graphtheory.lab.cli.train import write_image_run
+from graphtheory.lab.datasets.catalogue import describe
 
 if TYPE_CHECKING:
     from graphtheory.lab.bench.benchmark import Benchmark
+    from graphtheory.lab.bench.recipes import Verdict
     from graphtheory.lab.bench.search import SearchResult
     from graphtheory.lab.bench.task import BenchTask
 
+RUNS = Path("runs")  # has the runs of all recipes
 SEEDS, IMAGE_SEEDS = 10, 3
 _TRAINED_BY = ("precision", "accumulate")  # which a recipe fixes
 NODES = "the nodes of one graph"
@@ -69,11 +74,9 @@ class Bench(OnTrainer):
 
     def run(self, screen: Screen) -> None:
         if self.recipe is not None:
-            return run_recipe(self, screen)
+            return self._repeat(screen, self.recipe)
         from graphtheory.lab.bench.benchmark import train_all
-        from graphtheory.lab.bench.rows import Environment
-        from graphtheory.lab.report.benchmark import BenchmarkReport, ImageReport
-        from graphtheory.lab.train import CheckpointError
+        from graphtheory.lab.report.benchmark import ImageReport
         from graphtheory.lab.train.score import UndefinedScoreError
 
         bench, log, out = self._prepared(screen)
@@ -86,22 +89,45 @@ class Bench(OnTrainer):
                 f"same command with --resume goes on{more}."
             )
 
-        on_images = (CheckpointError, ValueError, OSError, ImportError)
+        on_images = (train.CheckpointError, ValueError, OSError, ImportError)
         wrong = on_images if images else (UndefinedScoreError,)
         with show.on_interrupt(stopped), bench.computing():
             with show.usage_errors(*wrong):
                 runs = train_all(bench, screen.steps("run"))
-            report = (ImageReport if images else BenchmarkReport)(
+            found = (ImageReport if images else report.BenchmarkReport)(
                 bench, runs, screen.command, Environment.here(),
                 distance_rows=self._distances(screen, task, out), search_log=log,
             )  # fmt: skip
-        for table in report.tables():
+        for table in found.tables():
             screen.table(table)
         with screen.working("report.html"):
-            report.save(out)
-        screen.result({"folder": out, **report.results()})
+            found.save(out)
+        screen.result({"folder": out, **found.results()})
         more = ", and a folder for each run" if images else ""
         screen.say(f"Written to {out}: report.html, results.json, results.csv, runs.jsonl{more}.")
+
+    def _repeat(self, screen: Screen, name: str) -> None:
+        """Repeat a recipe, and print what it says of the score."""
+        from graphtheory.lab.bench.benchmark import thread_limit
+        from graphtheory.lab.bench.recipes import COLUMNS, RECIPES, run_recipe
+        from graphtheory.lab.bench.table import Table
+
+        recipe = RECIPES[show.known("--recipe", name, tuple(RECIPES), "graphtheory recipes")]
+        folder = self.out or RUNS
+        stopped = f"\nFinished runs are in {folder / 'recipes.csv'}; --resume goes on with them."
+        with (
+            show.on_interrupt(lambda: screen.note(stopped)), thread_limit(self.threads, None),
+            show.usage_errors(), screen.steps("run") as steps,
+        ):  # fmt: skip
+            found = run_recipe(
+                recipe, folder, root=show.data_root(self.root), seeds=self.seeds,
+                resume=self.resume, trainer=self.trainer(), before=steps.before,
+                finished=steps.finished,
+            )  # fmt: skip
+        screen.table(Table("", COLUMNS, [found.cells()]))
+        for text in filter(None, (recipe.note, recipe.others)):
+            screen.say(text)
+        screen.result(_plain(found))
 
     def _refuse(self, images: bool) -> None:
         from graphtheory.structure.distance import MAX_CUTOFF
@@ -115,8 +141,6 @@ class Bench(OnTrainer):
         self.refuse((self.distances or 0) > MAX_CUTOFF, far, "distances")
 
     def _refuse_distances(self, task: BenchTask) -> None:
-        from graphtheory.lab.datasets.catalogue import describe
-
         if self.distances:
             other = task.reads != NODES or self.data is not None
             self.refuse(other, f"got {{}}, only for {NODES} by name", "distances")
@@ -126,10 +150,8 @@ class Bench(OnTrainer):
     def _prepared(self, screen: Screen) -> tuple[Benchmark, list[SearchResult], Path]:
         """Benchmark, the search's log and the folder, after all that can be refused."""
         from graphtheory.lab.bench.benchmark import Benchmark, FinishedRuns
-        from graphtheory.lab.bench.config import read_options
 
-        models = self.compared(self.models)
-        images = self.on_images(models, "--models")
+        images = self.on_images(self.models, "--models")
         self._refuse(images)
 
         def keep(config: Any, result: Any, seed: int, folder: Path) -> None:
@@ -139,7 +161,7 @@ class Bench(OnTrainer):
             task: Any = self.bench_task(images)
             task.kept, task.trainer = not self.no_kept, self.trainer()
             self._refuse_distances(task)
-            models = self.known_models(models, task)
+            models = self.known_models(self.models, task)
             with screen.working(f"reading {task.name}"):
                 assert task.settings() and task.num_nodes != 0 and task.measure  # files are read
                 for model in models:  # default options depend on the features of a graph
@@ -187,7 +209,6 @@ class Bench(OnTrainer):
     def _distances(self, screen: Screen, task: BenchTask, out: Path) -> list[dict[str, Any]]:
         """Rows of the distance-z models; those of an earlier run of the same study are taken."""
         from graphtheory.lab.bench.benchmark import SMALL
-        from graphtheory.lab.datasets.catalogue import describe
 
         if self.data is not None or task.reads != NODES:
             return []
@@ -224,15 +245,14 @@ class Tune(OnData):
     def run(self, screen: Screen) -> None:
         from graphtheory.lab.bench.search import best, search
         from graphtheory.lab.bench.task import keep, user_file
-        from graphtheory.lab.report import search_table
 
-        models = self.compared(self.models)
-        self.refuse(":" in "".join(models), "got {}, expected ours; `bench` takes yours", "models")
-        if self.on_images(models, "--models"):
+        own = ":" in "".join(self.models)
+        self.refuse(own, "got {}, expected ours; `bench` takes yours", "models")
+        if self.on_images(self.models, "--models"):
             raise RefusedError(f"--dataset: {self.dataset} holds images, whose recipe is fixed")
         with show.usage_errors():
             task = self.bench_task()
-            models = self.known_models(models, task)
+            models = self.known_models(self.models, task)
             with screen.working(f"reading {task.name}"):
                 assert task.num_nodes and task.measure  # the files are read
             out = self.out or Path(f"runs/tune-{task.name}")
@@ -242,7 +262,7 @@ class Tune(OnData):
             how: dict[str, Any] = {"threads": self.threads, "progress": steps}
             log = search(task, models, Budget.of(self.budget), log=where, **how)
         chosen = best(log, task.measure)
-        screen.table(search_table(log, task.measure))
+        screen.table(report.search_table(log, task.measure))
         with show.usage_errors(ValueError):
             for file in (out / "tuned.json", *([user_file()] if self.keep else [])):
                 keep(chosen, file)
@@ -252,3 +272,30 @@ class Tune(OnData):
         screen.say(f"Written to {out}: search.log, tuned.json.")
         if self.keep:
             screen.say(f"Kept for `train` and `bench` in {user_file()}.")
+
+
+@dataclass(frozen=True)
+class Recipes(Command):
+    """Options of `graphtheory recipes`, which trains nothing."""
+
+    source: Name = None
+    out: Folder = None
+
+    def run(self, screen: Screen) -> None:
+        from graphtheory.lab.bench.recipes import COLUMNS, RECIPES, verdicts
+        from graphtheory.lab.bench.table import Table
+
+        sources = tuple(dict.fromkeys(name.split("/")[0] for name in RECIPES))
+        if self.source is not None:
+            show.known("--source", self.source, sources)
+        every = verdicts(self.out or RUNS)
+        for source in sources if self.source is None else (self.source,):
+            found = [v for v in every if v.recipe.name.startswith(f"{source}/")]
+            title = f"{found[0].recipe.paper} ({found[0].recipe.code})"
+            screen.table(Table(title, COLUMNS, [v.cells() for v in found]))
+        screen.result([_plain(v) for v in every])
+
+
+def _plain(found: Verdict) -> dict[str, Any]:
+    judged = {name: getattr(found, name) for name in ("difference", "interval", "reproduced")}
+    return asdict(found.recipe) | judged | {"test": list(found.runs)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import tyro
 
@@ -13,9 +13,7 @@ from graphtheory.disk import check_empty
 from graphtheory.lab.cli import show
 from graphtheory.lab.cli.options import Count, Folder, Name, Names, fetch_missing
 from graphtheory.lab.cli.show import Command, Screen
-
-if TYPE_CHECKING:
-    from graphtheory.lab.datasets.catalogue import DatasetInfo
+from graphtheory.lab.datasets.catalogue import DatasetInfo, describe, names
 
 _SETS: dict[str, dict[str, str]] = {  # heading -> what its entries have in common
     "Graphs, classes of nodes": {"task": "node"},
@@ -32,8 +30,6 @@ _SETS: dict[str, dict[str, str]] = {  # heading -> what its entries have in comm
 class Datasets(Command):
     """Options of `graphtheory datasets`, which downloads a set that is named."""
 
-    needs = ("torch",)
-
     root: Folder = None
     download: Name = None
 
@@ -41,7 +37,6 @@ class Datasets(Command):
         if self.download is not None:
             return fetch_missing(screen, self.download, show.data_root(self.root), asked=True)
         from graphtheory.lab.bench.table import Table
-        from graphtheory.lab.datasets.catalogue import describe, names
 
         root, found = show.data_root(self.root), []
         every = [describe(name) for name in names()]

@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from graphtheory.lab import plot, report
+from graphtheory.lab.bench.rows import Environment, write_csv
 from graphtheory.lab.by_name import paper
 from graphtheory.lab.cli import show
 from graphtheory.lab.cli.options import (
@@ -53,9 +55,6 @@ class Diagnose(Command):
         show.at_least(2, draws=self.draws)
         show.file_there("--data", self.data)
         self.refuse(self.data, "got {}, expected none beside --data", "dataset")
-        show.data_root(self.root)
-
-    def check_names(self) -> None:
         kinds(self.dataset, show.data_root(self.root))
 
     def run(self, screen: Screen) -> None:
@@ -68,10 +67,8 @@ class Diagnose(Command):
             self._sampling(screen, self.sampling)
 
     def _features(self, screen: Screen) -> None:
+        from graphtheory.lab.bench.benchmark import bench_task
         from graphtheory.lab.bench.diagnose import Diagnosis
-        from graphtheory.lab.bench.rows import Environment
-        from graphtheory.lab.plot import save
-        from graphtheory.lab.report import diagnosis_page, pictures, reading, tables
         from graphtheory.lab.report.page import CAPTIONS
         from graphtheory.structure.distance import MAX_CUTOFF
 
@@ -81,34 +78,27 @@ class Diagnose(Command):
             raise RefusedError(f"--max-distance: got {distance}, expected {MAX_CUTOFF - 1} or less")
         with show.usage_errors():
             where = (self.dataset, show.data_root(self.root), distance, self.directed)
-            study = Diagnosis(*where, own=self._own())
+            own: Any = None if self.data is None else bench_task(self.data, kind="node")
+            study = Diagnosis(*where, own=own)
             out = self._folder(study.name)
             with screen.steps("margins") as steps:
                 rows = study.run(steps)
             with screen.working("linear classifiers"):
                 rows += study.hops()
         printed = paper(f"{thesis}.beside")(rows)
-        screen.say(reading(rows) or CAPTIONS["no features"], wrap=True)
-        for table in tables(rows, printed):
+        screen.say(report.reading(rows) or CAPTIONS["no features"], wrap=True)
+        for table in report.tables(rows, printed):
             screen.table(table)
         verdicts = [asdict(v) for v in paper(f"{thesis}.verdicts")(rows)]
         _write(screen, out, "diagnosis", rows, verdicts=verdicts)
         with screen.working("pictures"):
-            page = diagnosis_page(rows, screen.command, Environment.here(), printed)
+            page = report.diagnosis_page(rows, screen.command, Environment.here(), printed)
             page.save(out / "report.html")
-            for drawn, figure, _ in pictures(rows, printed):
-                save(figure, out / f"{drawn}.png")
+            for drawn, figure, _ in report.pictures(rows, printed):
+                plot.save(figure, out / f"{drawn}.png")
         screen.say(f"Written to {out}: report.html, diagnosis.json, diagnosis.csv and pictures.")
 
-    def _own(self) -> Any:
-        """The user's own graph as a task on its nodes; None without one."""
-        from graphtheory.lab.bench.benchmark import bench_task
-
-        return None if self.data is None else bench_task(self.data, kind="node")
-
     def _sampling(self, screen: Screen, name: str) -> None:
-        from graphtheory.lab.bench.rows import Environment
-        from graphtheory.lab.plot import save
 
         diagnosis = "topology.diagnosis"
         show.known("--sampling", name, tuple(paper(f"{diagnosis}.SAMPLERS")))
@@ -134,7 +124,7 @@ class Diagnose(Command):
         picture, here = paper(f"{diagnosis}.sampling_picture")(rows), Environment.here()
         page = paper(f"{diagnosis}.sampling_page")(rows, picture, screen.command, here)
         page.save(out / "report.html")
-        save(picture, out / "influence.png")
+        plot.save(picture, out / "influence.png")
         screen.say(f"Written to {out}: report.html, sampling.json, sampling.csv, influence.png.")
 
     def _folder(self, name: str) -> Path:
@@ -144,8 +134,6 @@ class Diagnose(Command):
 
 
 def _write(screen: Screen, out: Path, name: str, rows: Sequence[Any], **more: Any) -> None:
-    from graphtheory.lab.bench.rows import Environment, write_csv
-
     here = Environment.here()
     write_csv(out / f"{name}.csv", rows, here)
     found = {"command": screen.command, "environment": asdict(here)}

@@ -6,6 +6,10 @@ from dataclasses import dataclass
 from importlib.metadata import requires
 from typing import Any
 
+import torch
+
+from graphtheory.graph import Neighborhood, cliques
+from graphtheory.lab.bench.rows import Environment, installed
 from graphtheory.lab.cli.show import Command, Screen
 
 _OTHER = """
@@ -18,13 +22,12 @@ replaced them. Run: pip uninstall graphtheory pyg-graphtheory, then install pyg-
 class Doctor(Command):
     """`graphtheory doctor`, which has no options of its own."""
 
-    needs = ("torch",)
-
     def run(self, screen: Screen) -> None:
-        from graphtheory.lab.bench.rows import Environment, installed
         from graphtheory.lab.bench.table import Table, pairs
+        from graphtheory.ops.backends.cpu.openmp import rest
 
-        here, backends, extras, threads = Environment.here(), _backends(), _optional(), _threads()
+        here, backends, extras = Environment.here(), _backends(), _optional()
+        threads = {"threads": str(torch.get_num_threads()), "those that wait": str(rest)}
         found = {"device": here.device, "versions": here.versions, "backends": backends}
         screen.result(found | {"threads": threads, "optional": extras})
         screen.table(pairs("Installed", [("device", here.device), *here.versions.items()]))
@@ -45,7 +48,7 @@ class Doctor(Command):
 class Warmup(Command):
     """`graphtheory warmup`, which has no options of its own."""
 
-    needs = ("torch", "torch_geometric.nn")
+    needs = ("torch_geometric.nn",)
 
     def run(self, screen: Screen) -> None:
         from graphtheory.integrations.warmup import warmup
@@ -58,10 +61,7 @@ class Warmup(Command):
 
 def _backends() -> dict[str, str]:
     """What each backend says to small calls of attention on this machine's fastest device."""
-    import torch
-
     from graphtheory import ops
-    from graphtheory.graph import Neighborhood, cliques
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
     graph = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 0]]), num_nodes=2)
@@ -79,18 +79,7 @@ def _backends() -> dict[str, str]:
     return out
 
 
-def _threads() -> dict[str, str]:
-    """How many threads compute, and how those of them that wait for others do it."""
-    import torch
-
-    from graphtheory.ops.backends.cpu.openmp import rest
-
-    return {"threads": str(torch.get_num_threads()), "those that wait": str(rest)}
-
-
 def _optional() -> dict[str, dict[str, Any]]:
-    from graphtheory.lab.bench.rows import installed
-
     out: dict[str, dict[str, Any]] = {}
     there = installed("pyg-graphtheory")  # not in a bare checkout
     for line in (requires("pyg-graphtheory") or []) if there else []:

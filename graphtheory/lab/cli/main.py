@@ -10,21 +10,18 @@ import signal
 import sys
 from collections.abc import Sequence
 from contextlib import redirect_stdout, suppress
-from functools import reduce
 from importlib import import_module
 from importlib.metadata import version
-from operator import or_
-from typing import Annotated, Any, Literal, get_type_hints
+from typing import Annotated, Any, Literal
 
 import tyro
 
 from graphtheory.lab.by_name import paper
 from graphtheory.lab.cli import show
-from graphtheory.lab.cli.bench import Bench, Tune
+from graphtheory.lab.cli.bench import Bench, Recipes, Tune
 from graphtheory.lab.cli.datasets import Convert, Datasets
 from graphtheory.lab.cli.diagnose import Diagnose
 from graphtheory.lab.cli.doctor import Doctor, Warmup
-from graphtheory.lab.cli.recipes import Recipes
 from graphtheory.lab.cli.show import Command, RefusedError, Screen
 from graphtheory.lab.cli.train import Train
 from graphtheory.lab.signals import exit_on_sigterm, insistent_signals
@@ -37,7 +34,10 @@ class Completion(Command):
     shell: Annotated[Literal["bash", "zsh", "fish"], tyro.conf.Positional] = "bash"
 
     def run(self, screen: Screen) -> None:
-        found = completion_script(self.shell)
+        script = io.StringIO()
+        with redirect_stdout(script), suppress(SystemExit):
+            _parsed(("--tyro-write-completion", self.shell, "-"))
+        found = script.getvalue().rstrip()
         screen.result({"shell": self.shell, "script": found})
         screen.say(found)
 
@@ -99,7 +99,6 @@ def _run(command: Command, words: list[str]) -> int:
         with insistent_signals(), exit_on_sigterm():
             command.check()
             with screen.working("loading PyTorch and the models"):
-                command.check_names()
                 for name in command.needs:
                     import_module(name)
             command.fetch(screen)
@@ -116,39 +115,14 @@ def _run(command: Command, words: list[str]) -> int:
 def _parsed(words: Sequence[str]) -> Command:
     """The command with its options; help and values of a wrong type leave through SystemExit."""
     if words[0] in ("--help", "-h", "--tyro-write-completion"):
-        about = show.help_section(__file__, "graphtheory")
+        about, every = show.help_section(__file__, "graphtheory"), _COMMANDS.items()
+        summaries = {name: (kind.__doc__ or "").partition("\n")[0] for name, kind in every}
+        found: Any = tyro.extras.subcommand_type_from_defaults(
+            {name: kind() for name, kind in every}, summaries, prefix_names=False
+        )
         return tyro.cli(
-            _either(), prog="graphtheory", description=about, args=words, config=_PLAIN_FLAGS
+            found, prog="graphtheory", description=about, args=words, config=_PLAIN_FLAGS
         )
     kind = _COMMANDS[show.known("command", words[0], tuple(_COMMANDS))]
-    name = f"graphtheory {words[0]}"
-    command, unknown = tyro.cli(
-        kind, prog=name, args=words[1:], config=_PLAIN_FLAGS, return_unknown_args=True
-    )
-    if unknown:  # of which tyro names no similar ones here
-        what = "option" if unknown[0].startswith("-") else "argument"
-        show.known(what, unknown[0], _options(kind), f"{name} --help")
-    return command
-
-
-def _options(kind: type[Command]) -> tuple[str, ...]:
-    hints, words = get_type_hints(kind, include_extras=True), tyro.conf.Positional
-    named = (n for n in kind.helps if words not in getattr(hints[n], "__metadata__", ()))
-    return tuple(f"--{name.replace('_', '-')}" for name in (*named, "json", "quiet"))
-
-
-def completion_script(shell: str) -> str:
-    """Write the script that lets a shell complete the commands and their options."""
-    script = io.StringIO()
-    with redirect_stdout(script), suppress(SystemExit):
-        _parsed(("--tyro-write-completion", shell, "-"))
-    return script.getvalue().rstrip()
-
-
-def _either() -> Any:
-
-    def summarized(name: str, kind: type[Command]) -> Any:
-        summary = (kind.__doc__ or "").partition("\n")[0]
-        return Annotated[kind, tyro.conf.subcommand(name, description=summary)]
-
-    return reduce(or_, (summarized(name, kind) for name, kind in _COMMANDS.items()))
+    prog = f"graphtheory {words[0]}"
+    return tyro.cli(kind, prog=prog, args=words[1:], config=_PLAIN_FLAGS)

@@ -14,13 +14,14 @@ import tyro
 from rich.prompt import Confirm
 from tyro.constructors import PrimitiveConstructorSpec
 
+from graphtheory.lab import train
 from graphtheory.lab.cli import show
 from graphtheory.lab.cli.show import Command, RefusedError, Screen
+from graphtheory.lab.datasets import catalogue
+from graphtheory.lab.progress import Steps
 
 if TYPE_CHECKING:
     from graphtheory.lab.bench.task import BenchTask
-    from graphtheory.lab.progress import Steps
-    from graphtheory.lab.train import TrainerOptions
 
 
 def _unset(metavar: str | None = None) -> Any:
@@ -87,11 +88,9 @@ class OnData(Command):
         show.file_there("--data", self.data)
         self.refuse(self.data is None, "got {}, expected none without --data", "kind", "metric")
         self.refuse(self.data, "got {}, expected none with --data", "download")
-        show.data_root(self.root)
-
-    def check_names(self) -> None:
+        root = show.data_root(self.root)
         if self.data is None:
-            kinds(self.dataset, show.data_root(self.root))
+            kinds(self.dataset, root)
 
     def fetch(self, screen: Screen) -> None:
         if self.data is None:
@@ -123,9 +122,10 @@ class OnData(Command):
             return False
         graphs, images = GraphBenchTask.models, image_models.NAMES
         networks = {GRAPH: node_models.NAMES, GRAPHS: graphs, IMAGES: images}
-        found = kinds(self.dataset, show.data_root(self.root))
-        alone = len(found) == 1  # "digits" is of two
-        kind = IMAGES if IMAGES in found and (alone or set(models) <= set(images)) else found[0]
+        found = kinds(self.dataset, show.data_root(self.root))  # of two for "digits"
+        if models == _default(self):
+            return found == (IMAGES,)
+        kind = found[-1] if set(models) <= set(networks[found[-1]]) else found[0]
         every = tuple(dict.fromkeys(sum(networks.values(), ())))
         for model in models:
             if ":" in model or model in networks[kind]:  # FILE.py:NAME is the user's own
@@ -137,24 +137,12 @@ class OnData(Command):
             )
         return kind == IMAGES
 
-    def compared(self, models: tuple[str, ...]) -> tuple[str, ...]:
-        """The models asked for, each once; for the default those that fit a named set."""
-        from graphtheory.lab.zoo import graph_models, image_models
-
-        if self.data is None:
-            found = kinds(self.dataset, show.data_root(self.root))
-            others = {GRAPHS: graph_models.COMPARED, IMAGES: image_models.NAMES}
-            default = models == _default(self) and len(found) == 1
-            models = others.get(found[0], models) if default else tuple(dict.fromkeys(models))
+    def known_models(self, models: tuple[str, ...], task: BenchTask) -> tuple[str, ...]:
+        """The models asked for, each once, which have to be known; by default those that fit."""
         if not models:
             raise RefusedError("--models: no name, expected one or more separated by commas")
-        return models
-
-    def known_models(self, models: tuple[str, ...], task: BenchTask) -> tuple[str, ...]:
-        """The models asked for, which have to be known, or those that fit the user's own data."""
-        if self.data is not None and models == _default(self):
-            models = task.compared
-        return task.take_models(models)
+        chosen = task.compared if models == _default(self) else models
+        return task.take_models(tuple(dict.fromkeys(chosen)))
 
     @contextmanager
     def searching(self, screen: Screen, log: Path) -> Iterator[Steps]:
@@ -182,17 +170,15 @@ class OnTrainer(OnData):
     precision: Name = None
     accumulate: Count = None
 
-    def trainer(self, **more: Any) -> TrainerOptions:
+    def trainer(self, **more: Any) -> train.TrainerOptions:
         """The options of Lightning's `Trainer`, with `more` where they are not None."""
-        from graphtheory.lab.train import TrainerOptions
-
         own = {"device": self.device, "precision": self.precision, "accumulate": self.accumulate}
         with show.usage_errors():
-            return TrainerOptions(**{n: v for n, v in (own | more).items() if v is not None})
+            return train.TrainerOptions(**{n: v for n, v in (own | more).items() if v is not None})
 
 
-def _default(command: Any) -> tuple[str, ...]:
-    return type(command).models
+def _default(command: Any) -> tuple[str, ...] | None:
+    return getattr(type(command), "models", None)
 
 
 def fetch_missing(screen: Screen, dataset: str, root: Path | None, asked: bool) -> None:
@@ -204,7 +190,7 @@ def fetch_missing(screen: Screen, dataset: str, root: Path | None, asked: bool) 
         if asked and len(found) == 1:
             raise RefusedError(f"--download: no class of PyG or ogb fetches images of {dataset}")
         return
-    info = graphs.describe(dataset, root)
+    info = catalogue.describe(dataset, root)
     if info.embedded or folder_of(info, root) is not None:
         return
     if asked and root is None:
@@ -225,17 +211,12 @@ def holding(found: tuple[str, ...]) -> str:
 
 def kinds(dataset: str, root: Path | None = None) -> tuple[str, ...]:
     """List the kinds of data of that name: a graph or a set of graphs first, then images."""
-    from graphtheory.lab.datasets.catalogue import describe, key, lookup, names
-
-    images = {key(n): describe(n, task="image") for n in names("image")}
-    found = (IMAGES,) if key(dataset) in images else ()
+    images = catalogue.key(dataset) in map(catalogue.key, catalogue.names("image"))
     try:
-        task = describe(dataset, root).task
+        task = catalogue.describe(dataset, root).task
     except ValueError:
-        if found or Path(dataset).is_dir():
-            return (IMAGES,)
-        graphs = {key(name): describe(name) for name in names()}
-        with show.usage_errors():
-            lookup(dataset, {**graphs, **images})
-        return ()
-    return (GRAPHS if task == "graph" else GRAPH, *found)
+        if not images and not Path(dataset).is_dir():
+            with show.usage_errors():
+                catalogue.lookup(dataset, catalogue.EVERY)
+        return (IMAGES,)
+    return (GRAPHS if task == "graph" else GRAPH, *[IMAGES] * images)

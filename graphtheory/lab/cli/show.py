@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import inspect
 import json
 import os
@@ -23,6 +24,7 @@ from rich.text import Text
 
 from graphtheory.disk import replace_file
 from graphtheory.lab import progress
+from graphtheory.lab.bench.rows import finite
 from graphtheory.lab.progress import Steps, steps
 
 if TYPE_CHECKING:
@@ -70,11 +72,7 @@ class Command(ABC):
             cls.__doc__ = "\n".join(["\n\n".join(lines).strip(), "", "Args:", *arguments])
 
     def check(self) -> None:
-        """Refuse what is wrong whatever the data, before torch is imported."""
-        return
-
-    def check_names(self) -> None:
-        """Refuse a data set that there is none of, before the modules of `needs` are imported."""
+        """Refuse what options and names show, before the modules of `needs` are imported."""
         return
 
     def fetch(self, screen: Screen) -> None:
@@ -139,8 +137,6 @@ def file_there(option: str, file: Path | None) -> None:
 
 def known(what: str, name: str, names: tuple[str, ...], listing: str = "") -> str:
     """The name itself; one that is not among `names` is refused with the nearest and a list."""
-    import difflib
-
     if name in names:
         return name
     near = difflib.get_close_matches(name.lower(), names, n=1)
@@ -161,8 +157,6 @@ def data_root(root: Path | None) -> Path | None:
 
 def as_json(value: Any) -> str:
     """Write a value as indented JSON, with null for what is not finite."""
-    from graphtheory.lab.bench.rows import finite
-
     return json.dumps(finite(value), indent=1, default=str) + "\n"
 
 

@@ -10,9 +10,14 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
 from rich.console import Console
 
+from graphtheory import nn
 from graphtheory.disk import replace_file
+from graphtheory.lab import plot, report, train
+from graphtheory.lab.bench.config import describe_options, read_options, with_options
+from graphtheory.lab.bench.rows import Environment
 from graphtheory.lab.by_name import paper
 from graphtheory.lab.cli import show
 from graphtheory.lab.cli.options import Count, File, Folder, Name, Names, OnTrainer, Settings, Whole
@@ -21,7 +26,6 @@ from graphtheory.lab.cli.show import RefusedError, Screen
 if TYPE_CHECKING:
     from graphtheory.lab.bench.image_task import ImageRunConfig, ImageRunResult
     from graphtheory.lab.datasets.image_sets import ImageSet
-    from graphtheory.lab.train import FitResult, Source, Task, TrainerOptions
 
 EXPLORER = "explorer.html"
 _LOGGERS = {"csv": "CSVLogger", "tensorboard": "TensorBoardLogger", "wandb": "WandbLogger"}
@@ -60,7 +64,7 @@ class Train(OnTrainer):
             show.known("--logger", name, tuple(_LOGGERS))
         super().check()
 
-    def trainer_options(self, out: Path) -> TrainerOptions:
+    def trainer_options(self, out: Path) -> train.TrainerOptions:
         """The options of Lightning's `Trainer`; loggers write into the folder of the run."""
         from lightning.pytorch import loggers
 
@@ -91,8 +95,6 @@ class Train(OnTrainer):
 
     def _prepared(self, screen: Screen, images: bool) -> _Prepared:
         """The run, after all that can be refused."""
-        from graphtheory.lab.bench.config import describe_options, read_options, with_options
-
         with show.usage_errors(ValueError, TypeError, OSError, ImportError):
             self.trainer()  # what is wrong with these options is said before anything is read
             bench = self.bench_task(images)
@@ -115,7 +117,6 @@ class Train(OnTrainer):
     ) -> Iterator[dict[str, Any]]:
         """The training itself, for which it yields the options that `fit` has in any case."""
         from graphtheory.lab.bench.benchmark import thread_limit
-        from graphtheory.lab.train import CheckpointError
 
         if run.by_hand:
             screen.note(f"Set by hand: {run.by_hand}.")
@@ -123,7 +124,7 @@ class Train(OnTrainer):
         options = {"out_dir": run.out, "resume": self.resume, "seed": self.seed}
         with (
             show.on_interrupt(lambda: screen.note(where)),
-            show.usage_errors(CheckpointError, OSError, *wrong),
+            show.usage_errors(train.CheckpointError, OSError, *wrong),
             thread_limit(self.threads, run.bench.num_nodes),
         ):
             trainer = self.trainer_options(run.out)
@@ -157,19 +158,17 @@ class Train(OnTrainer):
         )  # fmt: skip
 
     def _on_graph(self, screen: Screen, run: _Prepared) -> None:
-        from graphtheory.lab.bench.rows import Environment
         from graphtheory.lab.bench.run_result import constant_of
         from graphtheory.lab.bench.task import CONSTANT
-        from graphtheory.lab.report import options as shown
-        from graphtheory.lab.report.run import graph_run_page
-        from graphtheory.lab.train import fit
+        from graphtheory.lab.report.benchmark import graph_run_page
         from graphtheory.lab.train.score import UndefinedScoreError
 
         bench, task = run.bench, run.task
         if self.explorer:
             _refuse_explorer(self.model, task, bench.num_nodes)
         title = f"{self.model} on {bench.name}, split {bench.split}, seed {self.seed}"
-        screen.note(f"{title}: {shown(run.config)}")
+        shown = report.options(run.config)
+        screen.note(f"{title}: {shown}")
         untuned, measure = not bench.is_tuned(self.model), bench.measure
         with self._training(screen, run, UndefinedScoreError) as options:
             if untuned:
@@ -177,16 +176,14 @@ class Train(OnTrainer):
                     f"{'Other options' if run.by_hand else 'Options'}: defaults, not tuned. "
                     "`graphtheory bench --budget 16` chooses them on validation first."
                 )
-            result = fit(task, run.data, epochs=run.epochs, patience=run.patience, **options)
+            result = train.fit(task, run.data, epochs=run.epochs, patience=run.patience, **options)
         if self.follows:
             return
         if self.predict is not None:
             _predict(self.predict, task, run.data)
         parameters = sum(p.numel() for p in task.model.parameters())
         chosen_by = "defaults, not tuned" if untuned else "search"
-        setting = [
-            ("options", f"{chosen_by}; {shown(run.config)}"), ("parameters", f"{parameters:,}")
-        ]  # fmt: skip
+        setting = [("options", f"{chosen_by}; {shown}"), ("parameters", f"{parameters:,}")]
         kept = {"command": screen.command, "options": run.config.as_dict()}
         kept |= ({"set_by_hand": run.by_hand} if run.by_hand else {}) | {"chosen_by": chosen_by}
         constant = constant_of(task, run.data)
@@ -221,7 +218,7 @@ class _Prepared:
 
 
 def _say(
-    screen: Screen, run: _Prepared, fit: FitResult, on: str, parameters: str, files: str
+    screen: Screen, run: _Prepared, fit: train.FitResult, on: str, parameters: str, files: str
 ) -> None:
     """Print the scores, what they cost, and the files."""
     measure = run.bench.measure
@@ -237,33 +234,28 @@ def _say(
 
 def _predict(file: Path, task: Any, data: Any) -> None:
     """Write a row for each node of a graph, for each graph of a set, or for each of their nodes."""
-    import torch
-
-    from graphtheory.lab.train import FullGraph, GraphSets, predict, write_predictions
-
-    found, parts = predict(task, data), data.parts()
-    names: dict[str, Any] = {"node" if isinstance(data, FullGraph) else "graph": range(len(found))}
-    if isinstance(data, GraphSets) and len(found) != len(data.graphs):
+    found, parts = train.predict(task, data), data.parts()
+    names: dict[str, Any] = {
+        "node" if isinstance(data, train.FullGraph) else "graph": range(len(found))
+    }
+    if isinstance(data, train.GraphSets) and len(found) != len(data.graphs):
         sizes = [graph.num_nodes for graph in data.graphs]
         rows = [(graph, node) for graph, size in enumerate(sizes) for node in range(size)]
         names = dict(zip(("graph", "node"), zip(*rows, strict=True), strict=True))
         number = torch.tensor(names["graph"])
         parts = {n: torch.isin(number, at).nonzero().flatten() for n, at in parts.items()}
-    write_predictions(file, task.kind, found, names, parts)
+    train.write_predictions(file, task.kind, found, names, parts)
 
 
 def _predict_images(file: Path, task: Any, images: ImageSet) -> None:
     """Write a row for each test image."""
-    import torch
-
-    from graphtheory.lab.train import write_predictions
-
     found = task.probabilities(task.logits(images.test().pixels)).cpu()
     names = images.listing.test_files() if images.listing else range(len(found))
-    write_predictions(file, task.kind, found, {"image": names}, {"test": torch.arange(len(found))})
+    parts = {"test": torch.arange(len(found))}
+    train.write_predictions(file, task.kind, found, {"image": names}, parts)
 
 
-def _refuse_explorer(model: str, task: Task, num_nodes: int) -> None:
+def _refuse_explorer(model: str, task: train.Task, num_nodes: int) -> None:
     """Refuse, before anything is trained, what the page could not show."""
     from graphtheory.lab.report.explorer import MOST_NODES
     from graphtheory.nn.attention import attends
@@ -276,22 +268,20 @@ def _refuse_explorer(model: str, task: Task, num_nodes: int) -> None:
         )
 
 
-def _write_explorer(screen: Screen, task: Task, data: Source, out: Path, title: str) -> None:
+def _write_explorer(
+    screen: Screen, task: train.Task, data: train.Source, out: Path, title: str
+) -> None:
     """Write the page: of one graph all of it, of a set the first graphs of validation."""
-    from graphtheory.lab.report import attention_explorer
-    from graphtheory.lab.train import FullGraph
-    from graphtheory.nn import attention_maps
-
     batch = data.evaluation_batch()
     inputs: tuple[object, ...]
-    if isinstance(data, FullGraph):
+    if isinstance(data, train.FullGraph):
         inputs, graph = (batch.x, batch.neighborhood), data.graph
         labels = batch.y if batch.y.dim() == 1 else None
     else:
         inputs, graph, labels = (batch.val[0],), None, None
     with screen.working("the page of attention"), show.usage_errors():
-        maps = attention_maps(task.model, *inputs)
-        attention_explorer(maps, graph, labels=labels, title=title).save(out / EXPLORER)
+        maps = nn.attention_maps(task.model, *inputs)
+        report.attention_explorer(maps, graph, labels=labels, title=title).save(out / EXPLORER)
 
 
 def write_image_run(
@@ -300,9 +290,7 @@ def write_image_run(
 ) -> tuple[dict[str, Any], list[str]]:  # fmt: skip
     """Write the files of a run; return the content of result.json and the pictures' names."""
     from graphtheory.lab.bench.image_task import pictures
-    from graphtheory.lab.bench.rows import Environment
-    from graphtheory.lab.plot import save
-    from graphtheory.lab.report.run import image_run_page
+    from graphtheory.lab.report.benchmark import image_run_page
 
     numbers = {"gmacs": result.gmacs, "parameters": result.parameters}
     kept = {
@@ -319,7 +307,7 @@ def write_image_run(
     image_run_page(title, config, result, drawn, seed, command).save(out / "report.html")
     for name, figure in drawn.items():
         (out / "pictures").mkdir(exist_ok=True)
-        save(figure, out / "pictures" / f"{name}.png")
+        plot.save(figure, out / "pictures" / f"{name}.png")
     return kept, list(drawn)
 
 

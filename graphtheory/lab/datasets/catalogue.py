@@ -107,6 +107,7 @@ def _info(entry: Mapping[str, Any]) -> DatasetInfo:
 _ALL = [_info(entry) for entry in _TABLE["sets"]]
 _IMAGES = {key(info.name): info for info in _ALL if info.task == "image"}
 _GRAPHS = {key(info.name): info for info in _ALL if info.task != "image"}
+EVERY = _GRAPHS | _IMAGES  # by `key`
 _ALIASES = {key(alias): key(info.name) for info in _ALL for alias in info.aliases}
 
 

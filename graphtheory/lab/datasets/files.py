@@ -122,10 +122,8 @@ def staged_topology(info: DatasetInfo, root: Root, *more: str) -> Iterator[Path]
     parts = (".y", ".ally", ".ty", ".graph", ".test.index", *more)
     needed = replace(info, files=tuple(n for n in info.files if n.endswith(parts)))
     partial = replace(needed, folder=f"Planetoid_{info.name}_partial")
-    try:
-        needed, found = partial, locate(partial, root)
-    except FileNotFoundError:
-        found = locate(needed, root)
+    needed = needed if folder_of(partial, root) is None else partial
+    found = locate(needed, root)
     with staged(found, digests(needed, found, all_pinned=True)) as private:
         yield private / needed.folder
 

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data, InMemoryDataset
 from torch_geometric.data.collate import collate
-from torch_geometric.transforms import AddLaplacianEigenvectorPE, AddRandomWalkPE
+from torch_geometric.transforms import AddLaplacianEigenvectorPE, AddRandomWalkPE, Compose
 from torch_geometric.utils import is_undirected
 
 from graphtheory.data.transforms import AddDistances, AddPaths, AddResistance
@@ -163,9 +163,7 @@ def with_transforms(graphs: GraphSet, transforms: Sequence[Transform]) -> GraphS
     changed: list[Data] = []
     for position in range(len(graphs)):
         before = graphs.get(position)
-        after = copy(before)
-        for transform in transforms:
-            after = transform(after)
+        after = Compose(list(transforms))(copy(before))
         new = {name: value for name, value in after if value is not before.get(name)}
         changed.append(Data(**new))
         if odd := set(changed[0].keys()) ^ set(new):

@@ -285,14 +285,12 @@ def load_known(name: str, root: Root = None) -> Data:
     try:
         data = load(name, root)
         return Data(x=data.x, y=data.y)
-    except FileNotFoundError as missing:
-        if info.family != "planetoid":
-            raise
-        try:
-            with files.staged_topology(info, root, ".x", ".tx") as folder:
+    except FileNotFoundError:
+        if info.family == "planetoid":
+            parts = files.staged_topology(info, root, ".x", ".tx")
+            with contextlib.suppress(FileNotFoundError), parts as folder:
                 return node_readers.known_nodes(folder, info.name)
-        except FileNotFoundError:
-            raise missing from None
+        raise
 
 
 def _classes(y: Tensor) -> int:

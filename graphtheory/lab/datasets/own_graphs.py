@@ -180,15 +180,14 @@ def _check_alike(graphs: list[Data]) -> None:
     """All graphs must have the columns of the first."""
     for position, graph in enumerate(graphs):
         for part in ("x", "edge_attr"):
-            what, here, first = f"graph {position}: {part}", graph.get(part), graphs[0].get(part)
-            if (here is None) != (first is None):
-                raise ValueError(
-                    f"{what} is {_shown(here)}, that of graph 0 {_shown(first)}; expected it on "
-                    "all graphs or on none"
-                )
-            if here is not None and (here.size(1), here.dtype) != (first.size(1), first.dtype):
-                kind = str(first.dtype).removeprefix("torch.")
-                raise _unfit(what, here, f"{first.size(1)} columns of {kind} as in graph 0")
+            here, first = (
+                "none" if (x := one.get(part)) is None
+                else f"{x.size(1)} columns of {str(x.dtype).removeprefix('torch.')}"
+                for one in (graph, graphs[0])
+            )  # fmt: skip
+            if here != first:
+                what = f"graph {position}: {part}"
+                raise _unfit(what, graph.get(part), f"{first} as in graph 0")
 
 
 def _level_of(graphs: list[Data]) -> str:

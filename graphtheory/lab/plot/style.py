@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import wraps
+from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -15,8 +14,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 Rows = Iterable[Mapping[str, Any]]
-P = ParamSpec("P")
-T = TypeVar("T")
 
 # Okabe and Ito's palette, yellow left out: it is lost on white.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7", "#56B4E9", "#4D4D4D")
@@ -28,18 +25,8 @@ WIDTH = 7.0  # inches; the text column of a report
 _LETTERS, _HANDLE = 12, 7  # letters of a legend in an inch, and what its line takes of them
 
 _SHEET = Path(__file__).with_suffix(".mplstyle")
-_STYLE = matplotlib.rc_params_from_file(_SHEET, use_default_template=False)
-
-
-def styled(draw: Callable[P, T]) -> Callable[P, T]:
-    """Run `draw` under the house style; the caller's matplotlib settings are left alone."""
-
-    @wraps(draw)
-    def inside(*args: P.args, **options: P.kwargs) -> T:
-        with matplotlib.rc_context(_STYLE):
-            return draw(*args, **options)
-
-    return inside
+# A decorator: draws in the house style, and leaves the caller's matplotlib settings alone.
+styled = matplotlib.rc_context(matplotlib.rc_params_from_file(_SHEET, use_default_template=False))
 
 
 def panels(

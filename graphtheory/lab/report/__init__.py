@@ -6,11 +6,10 @@ from graphtheory.lazy import import_when_used
 
 if TYPE_CHECKING:
     from graphtheory.lab.bench.table import Table, pairs
-    from graphtheory.lab.report.benchmark import BenchmarkReport
+    from graphtheory.lab.report.benchmark import BenchmarkReport, options, search_table
     from graphtheory.lab.report.diagnosis import diagnosis_page, pictures, reading, tables
     from graphtheory.lab.report.explorer import AttentionExplorer, attention_explorer
     from graphtheory.lab.report.page import Page
-    from graphtheory.lab.report.run import options, search_table
 
 __all__ = [
     "AttentionExplorer", "BenchmarkReport", "Page", "Table", "attention_explorer",

@@ -20,7 +20,7 @@ from graphtheory.lab.bench.node_config import (
 )
 from graphtheory.lab.bench.node_task import NodeBenchTask
 from graphtheory.lab.bench.run_result import RunResult
-from graphtheory.lab.report.run import options
+from graphtheory.lab.report.benchmark import options
 from graphtheory.lab.train import AdamOptions, FullGraph, SampledGraph, SampledLayers
 from graphtheory.lab.zoo import node_models as zoo
 from graphtheory.lab.zoo.node_models import NetworkConfig

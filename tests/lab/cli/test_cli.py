@@ -12,7 +12,6 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import fields
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -765,10 +764,10 @@ def test_warmup_says_where_the_machine_code_lies(run: Run, monkeypatch) -> None:
 
 
 def test_doctor_notices_the_other_project_of_that_name(run: Run, monkeypatch) -> None:
-    rows = import_module("graphtheory.lab.bench.rows")
     for other, told in (("1.1.0", True), (None, False)):
         of = {"graphtheory": other}
-        monkeypatch.setattr(rows, "installed", lambda package, of=of: of.get(package, "1"))
+        there = "graphtheory.lab.cli.doctor.installed"
+        monkeypatch.setattr(there, lambda package, of=of: of.get(package, "1"))
         assert ("Another project, graphtheory 1.1.0, is installed" in run("doctor")[1]) is told
 
 

@@ -95,7 +95,10 @@ def test_the_split_is_stratified_drawn_or_given() -> None:
         ({"edge_index": EDGE + 1}, r"graph 4: edge \[1, 2\] in edge_index, expected ids in 0..1"),
         ({"edge_index": EDGE.t()[:1]}, r"graph 4: edge_index is int64 \[1, 2\], expected int64"),
         ({"edge_index": EDGE.float()}, r"graph 4: edge_index is float32 \[2, 2\], expected int64"),
-        ({"edge_attr": torch.ones(2, 1)}, "graph 4: edge_attr is float32.*that of graph 0 missing"),
+        (
+            {"edge_attr": torch.ones(2, 1)},
+            "graph 4: edge_attr is float32.*expected none as in graph 0",
+        ),
         ({"edge_attr": torch.ones(3, 1)}, "graph 4: edge_attr has 3 rows, expected 2"),
         ({"x": [[0], [-1]]}, "graph 4: x holds -1, expected categories from 0; numbers have to be"),
         ({"x": [[0], [2**20]]}, "graph 4: x holds the integer 1048576, expected categories below"),
