@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 from torch_geometric import EdgeIndex
 from torch_geometric.typing import SparseTensor
-from torch_geometric.utils import is_torch_sparse_tensor
+from torch_geometric.utils import coalesce, is_torch_sparse_tensor
 from torch_geometric.utils.loop import compute_loop_attr
 from torch_geometric.utils.sparse import set_sparse_value, to_torch_sparse_tensor
 
@@ -107,8 +107,10 @@ class Adjacency:
         if isinstance(given, EdgeIndex):
             return EdgeIndex(edges, sparse_size=size[::-1]), weights
         if is_torch_sparse_tensor(given):
-            adj = to_torch_sparse_tensor(edges.flip(0), weights, size, layout=given.layout)
-            return adj, adj.values()
+            by_row = given.layout is not torch.sparse_csc
+            ordered = coalesce(edges.flip(0), weights, max(size), sort_by_row=by_row)
+            adj = to_torch_sparse_tensor(*ordered, size, is_coalesced=True, layout=given.layout)
+            return adj, ordered[1]  # torch cannot add gradients of a matrix and of its `values()`
         return edges.long(), weights  # as beside PyG's self-loops
 
 
