@@ -20,7 +20,7 @@ from torch.nn.utils import parametrizations, parametrize, prune
 from torch_geometric.nn import Aggregation, MessagePassing
 from torch_geometric.nn.dense import Linear
 
-from battery.drawn_calls import Given, plain_call
+from battery.drawn_calls import Given, mostly_ours, plain_call
 from battery.drawn_layers import LAYERS, WIDTH, Rng, draw_layer, one
 from battery.forms import answer, differs
 from battery.line import Line, timed
@@ -335,7 +335,8 @@ def after(share: float, seed: int) -> list[Line]:
     with timed(line), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch's, of old weight norms
         for number in range(max(2 * len(LAYERS), round(share * HISTORIES))):
-            wrong, done = history(number, seed)
+            with mostly_ours(number // len(LAYERS)):
+                wrong, done = history(number, seed)
             line.trials += 1
             if wrong:
                 line.broken.append(f"history {number}: {done}: {wrong}")

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from battery.answers import OPERATIONS, TOLERANCE, Operation, Tensors, with_gradients
 from battery.draw import Case
+from battery.drawn_calls import mostly_ours
 from battery.line import Line, timed
 from battery.locality import same
 from battery.pieces import computed_as, in_one_chunk
@@ -79,7 +80,7 @@ def against_pyg(share: float, seed: int) -> list[Line]:
             for number in count():
                 if line.trials >= round(share * LAYERS):
                     break  # cases without nodes are none
-                with computed_as(number):
+                with computed_as(number), mostly_ours(number // 20):
                     _beside_pyg(line, name, Case.draw(number, seed), number)
         lines.append(line)
     return lines
