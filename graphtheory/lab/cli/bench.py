@@ -58,7 +58,7 @@ class Bench(OnTrainer):
         show.file_there("--search-log", self.search_log)
         names = ("dataset", "data", "split", "models", "epochs", "patience", "budget", "set")
         others = (*names, "image_size", "no_kept", "distances", "search_log", *_TRAINED_BY)
-        self.refuse(self.recipe, "got {}, expected none beside --recipe", *others)
+        self.refuse(self.recipe, "got {}, expected none with --recipe", *others)
         with show.usage_errors():
             self.length()
         super().check()
@@ -80,10 +80,10 @@ class Bench(OnTrainer):
         task, images = bench.task, bench.task.has_folders
 
         def stopped() -> None:
-            more = ", with the run under way from its last epoch" if images else ""
+            more = ", and the interrupted run from its last epoch" if images else ""
             screen.note(
                 f"\n{bench.count_known()} of {bench.total} runs are in {out / 'runs.jsonl'}; the "
-                f"same command with --resume goes on{more}."
+                f"same command with --resume continues{more}."
             )
 
         on_images = (CheckpointError, ValueError, OSError, ImportError)
@@ -109,8 +109,8 @@ class Bench(OnTrainer):
         self.refuse(images, "got {}, not for images: a fixed recipe", "budget")
         self.refuse(images, "not for images", "patience", "distances", "search_log")
         self.refuse(not images, "got {}, only for a folder of images", "image_size")
-        self.refuse(self.data, "got {}, expected none beside --data", "dataset")
-        self.refuse(self.set, "got {}, expected none beside --set", "budget")
+        self.refuse(self.data, "got {}, expected none with --data", "dataset")
+        self.refuse(self.set, "got {}, expected none with --set", "budget")
         far = f"got {{}}, expected {MAX_CUTOFF} hops or fewer"
         self.refuse((self.distances or 0) > MAX_CUTOFF, far, "distances")
 
@@ -163,7 +163,7 @@ class Bench(OnTrainer):
         if default := bench.not_tuned():
             screen.note(
                 f"Options: defaults, not tuned: {', '.join(default)}. --budget 16 chooses them on "
-                "validation first."
+                "validation data first."
             )
         with show.usage_errors():
             if not self.resume:
@@ -172,7 +172,7 @@ class Bench(OnTrainer):
                     show.set_aside(screen, out / earlier)
             bench = replace(bench, record=FinishedRuns(out / "runs.jsonl"))
             if known := bench.count_known():
-                screen.note(f"{known} of {bench.total} runs are known from earlier.")
+                screen.note(f"{known} of {bench.total} runs were finished earlier.")
         return bench, log, out
 
     def _tried(self, task: BenchTask) -> list[SearchResult]:

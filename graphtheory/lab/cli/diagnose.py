@@ -52,7 +52,7 @@ class Diagnose(Command):
         )
         show.at_least(2, draws=self.draws)
         show.file_there("--data", self.data)
-        self.refuse(self.data, "got {}, expected none beside --data", "dataset")
+        self.refuse(self.data, "got {}, expected none with --data", "dataset")
         show.data_root(self.root)
 
     def check_names(self) -> None:

@@ -50,7 +50,7 @@ def run_recipe(bench: Bench, screen: Screen) -> None:
     assert bench.recipe is not None
     recipe = RECIPES[show.known("--recipe", bench.recipe, tuple(RECIPES), "graphtheory recipes")]
     folder = bench.out or FOLDER
-    stopped = f"\nFinished runs are in {folder / 'recipes.csv'}; --resume goes on with them."
+    stopped = f"\nFinished runs are in {folder / 'recipes.csv'}; --resume continues from them."
     with (
         show.on_interrupt(lambda: screen.note(stopped)), thread_limit(bench.threads, None),
         show.usage_errors(), screen.steps("run") as steps,

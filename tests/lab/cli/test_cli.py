@@ -211,7 +211,7 @@ def test_failures_have_codes_and_a_bug_its_traceback(
         trained(KeyError("a bug"))
     code, out, err = trained(KeyboardInterrupt())
     assert (code, err) == (130, "graphtheory: interrupted\n")
-    assert "Checkpoint in here; --resume goes on" in out
+    assert "Checkpoint in here; --resume continues" in out
 
 
 # train --------------------------------------------------------------------------------------------
@@ -318,7 +318,7 @@ def test_resume_adds_what_is_missing(copied: Path, run: Run) -> None:
 
 def test_resume_says_what_it_finds_and_runs_what_was_cut_short(copied: Path, run: Run) -> None:
     code, out, err = run(*BENCH, "--resume")
-    assert code == 0 and "4 of 4 runs are known from earlier." in out
+    assert code == 0 and "4 of 4 runs were finished earlier." in out
     assert "test mean ± std" in out and "gt - mlp" in out and "Written to b" in out
     assert "run 1/4" not in err  # nothing was trained
     file = copied / "runs.jsonl"
@@ -364,7 +364,7 @@ def test_an_interrupted_bench_keeps_its_runs_and_goes_on(
     monkeypatch.setattr(node_task.NodeBenchTask, "run", until_interrupted)
     code, out, err = run(*BENCH)
     assert (code, err.splitlines()[-1]) == (130, "graphtheory: interrupted")
-    assert "2 of 4 runs are in b/runs.jsonl; the same command with --resume goes on." in out
+    assert "2 of 4 runs are in b/runs.jsonl; the same command with --resume continues." in out
     monkeypatch.setattr(node_task.NodeBenchTask, "run", trained)
     code, out, _ = run(*BENCH, "--resume")
     assert code == 0 and "2 of 4 runs are known" in out
@@ -642,7 +642,7 @@ def test_a_recipe_is_repeated_and_judged(
     monkeypatch.setattr(recipes, "RECIPES", {own.name: own})
     code, out, _ = run("bench", "--recipe", "own/karate/gcn", "--seeds", "1")
     assert code == 0 and "1.00 ± 0.50" in out and "1 of 2" in out and "Another order." in out
-    assert "--resume goes on with them" in refused(run("bench", "--recipe", own.name))
+    assert "--resume continues from them" in refused(run("bench", "--recipe", own.name))
     code, out, _ = run("bench", "--recipe", own.name, "--resume", "--json")
     found = json.loads(out)
     assert code == 0 and len(found["test"]) == 2 and found["reproduced"] == "yes"
@@ -851,6 +851,6 @@ def test_resume_says_where_there_is_nothing_to_go_on_from(
 ) -> None:
     words = ["train", "--dataset", "karate", "--epochs", "1", "--resume", "--out", str(tmp_path)]
     assert main(words) == 0
-    assert f"No checkpoint in {tmp_path}: from the first epoch." in capsys.readouterr().out
+    assert f"No checkpoint in {tmp_path}, so training" in capsys.readouterr().out
     assert main(words) == 0
     assert "No checkpoint" not in capsys.readouterr().out
