@@ -172,7 +172,7 @@ class Bench(OnTrainer):
                     show.set_aside(screen, out / earlier)
             bench = replace(bench, record=FinishedRuns(out / "runs.jsonl"))
             if known := bench.count_known():
-                screen.note(f"{known} of {bench.total} runs were finished earlier.")
+                screen.note(f"{known} of {bench.total} runs are known from earlier.")
         return bench, log, out
 
     def _tried(self, task: BenchTask) -> list[SearchResult]:

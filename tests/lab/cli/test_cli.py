@@ -318,7 +318,7 @@ def test_resume_adds_what_is_missing(copied: Path, run: Run) -> None:
 
 def test_resume_says_what_it_finds_and_runs_what_was_cut_short(copied: Path, run: Run) -> None:
     code, out, err = run(*BENCH, "--resume")
-    assert code == 0 and "4 of 4 runs were finished earlier." in out
+    assert code == 0 and "4 of 4 runs are known from earlier." in out
     assert "test mean ± std" in out and "gt - mlp" in out and "Written to b" in out
     assert "run 1/4" not in err  # nothing was trained
     file = copied / "runs.jsonl"
@@ -642,7 +642,7 @@ def test_a_recipe_is_repeated_and_judged(
     monkeypatch.setattr(recipes, "RECIPES", {own.name: own})
     code, out, _ = run("bench", "--recipe", "own/karate/gcn", "--seeds", "1")
     assert code == 0 and "1.00 ± 0.50" in out and "1 of 2" in out and "Another order." in out
-    assert "--resume continues from them" in refused(run("bench", "--recipe", own.name))
+    assert "--resume goes on with them" in refused(run("bench", "--recipe", own.name))
     code, out, _ = run("bench", "--recipe", own.name, "--resume", "--json")
     found = json.loads(out)
     assert code == 0 and len(found["test"]) == 2 and found["reproduced"] == "yes"
