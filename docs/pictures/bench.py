@@ -13,7 +13,7 @@ from graphtheory.lab.plot.style import COLORS, panels, styled
 
 ROWS = Path(__file__).parents[2] / "benchmarks" / "results" / "bench-core-distance.csv"
 MODELS = {
-    "mlp": "MLP", "sage": "GraphSAGE", "gat-res": "GAT", "gcn-res": "GCN",
+    "mlp": "MLP", "sage": "GraphSAGE", "gat-res": "GAT, residual", "gcn-res": "GCN, residual",
     "gt-plain": "graph transformer", "gt": "graph transformer, a bias per distance",
 }  # fmt: skip
 

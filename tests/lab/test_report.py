@@ -32,6 +32,7 @@ from graphtheory.lab.report import (
     tables,
 )
 from graphtheory.lab.report.benchmark import bias_rows, figure_3_8
+from graphtheory.lab.report.diagnosis import pictures as diagnosis_pictures
 
 HERE = Environment("a <processor>", {"torch": "2.13"}, "abc123")
 VOID = {"meta", "img", "br", "hr", "link", "input"}
@@ -227,6 +228,13 @@ def test_the_diagnosis_is_sound_and_loads_nothing(tmp_path: Path) -> None:
     assert len(pictures(page)) == 4
     assert "Core distance" in text and "Beside the printed numbers" not in text
     assert "The total margin peaks at 2 hops, the margin per node at 1." in text
+
+
+def test_margins_are_drawn_only_where_a_node_has_any_other() -> None:
+    rows = Diagnosis("karate", max_distance=8).run()  # whose nodes are at most 5 hops apart
+    drawn = {name: figure for name, figure, _ in diagnosis_pictures(rows)}
+    for name in ("total-margin", "margin"):
+        assert drawn[name].axes[0].get_xticks().tolist() == [1, 2, 3, 4, 5]
 
 
 def test_the_tables_of_a_diagnosis_fit_eighty_columns() -> None:

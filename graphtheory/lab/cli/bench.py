@@ -63,7 +63,7 @@ class Bench(OnTrainer):
         show.file_there("--search-log", self.search_log)
         names = ("dataset", "data", "split", "models", "epochs", "patience", "budget", "set")
         others = (*names, "image_size", "no_kept", "distances", "search_log", *_TRAINED_BY)
-        self.refuse(self.recipe, "got {}, expected none beside --recipe", *others)
+        self.refuse(self.recipe, "got {}, expected none with --recipe", *others)
         with show.usage_errors():
             self.length()
         super().check()
@@ -83,10 +83,10 @@ class Bench(OnTrainer):
         task, images = bench.task, bench.task.has_folders
 
         def stopped() -> None:
-            more = ", with the run under way from its last epoch" if images else ""
+            more = ", and the interrupted run from its last epoch" if images else ""
             screen.note(
                 f"\n{bench.count_known()} of {bench.total} runs are in {out / 'runs.jsonl'}; the "
-                f"same command with --resume goes on{more}."
+                f"same command with --resume continues{more}."
             )
 
         on_images = (train.CheckpointError, ValueError, OSError, ImportError)
@@ -114,7 +114,7 @@ class Bench(OnTrainer):
 
         recipe = RECIPES[show.known("--recipe", name, tuple(RECIPES), "graphtheory recipes")]
         folder = self.out or RUNS
-        stopped = f"\nFinished runs are in {folder / 'recipes.csv'}; --resume goes on with them."
+        stopped = f"\nFinished runs are in {folder / 'recipes.csv'}; --resume continues from them."
         with (
             show.on_interrupt(lambda: screen.note(stopped)), thread_limit(self.threads, None),
             show.usage_errors(), screen.steps("run") as steps,
@@ -135,8 +135,8 @@ class Bench(OnTrainer):
         self.refuse(images, "got {}, not for images: a fixed recipe", "budget")
         self.refuse(images, "not for images", "patience", "distances", "search_log")
         self.refuse(not images, "got {}, only for a folder of images", "image_size")
-        self.refuse(self.data, "got {}, expected none beside --data", "dataset")
-        self.refuse(self.set, "got {}, expected none beside --set", "budget")
+        self.refuse(self.data, "got {}, expected none with --data", "dataset")
+        self.refuse(self.set, "got {}, expected none with --set", "budget")
         far = f"got {{}}, expected {MAX_CUTOFF} hops or fewer"
         self.refuse((self.distances or 0) > MAX_CUTOFF, far, "distances")
 
@@ -185,7 +185,7 @@ class Bench(OnTrainer):
         if default := bench.not_tuned():
             screen.note(
                 f"Options: defaults, not tuned: {', '.join(default)}. --budget 16 chooses them on "
-                "validation first."
+                "validation data first."
             )
         with show.usage_errors():
             if not self.resume:

@@ -29,7 +29,7 @@ from graphtheory.lab.cli.show import Command, RefusedError, Screen
 class Diagnose(Command):
     """Options of `graphtheory diagnose`, of a graph or of a sampler on it."""
 
-    needs = ("graphtheory.lab.report",)
+    needs = ("graphtheory.lab.report.diagnosis",)
 
     dataset: str = "core-distance"
     data: File = None
@@ -54,7 +54,7 @@ class Diagnose(Command):
         )
         show.at_least(2, draws=self.draws)
         show.file_there("--data", self.data)
-        self.refuse(self.data, "got {}, expected none beside --data", "dataset")
+        self.refuse(self.data, "got {}, expected none with --data", "dataset")
         kinds(self.dataset, show.data_root(self.root))
 
     def run(self, screen: Screen) -> None:

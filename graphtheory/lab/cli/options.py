@@ -72,7 +72,7 @@ GRAPH, GRAPHS, IMAGES = "a graph", "a set of graphs", "images"
 class OnData(Command):
     """Base of a command that learns from a data set or from the user's own data."""
 
-    needs = ("graphtheory.lab.report",)
+    needs = ("graphtheory.lab.report.benchmark",)
 
     dataset: str = "digits"
     data: File = None
@@ -109,7 +109,7 @@ class OnData(Command):
         try:
             split = self.split and [float(part) for part in self.split.split(",")]
         except ValueError:
-            own = "expected three fractions such as 0.8,0.1,0.1 beside --data"
+            own = "expected three fractions such as 0.8,0.1,0.1 with --data"
             raise RefusedError(f"--split: got {self.split}, {own}") from None
         return bench_task(self.data, kind=self.kind, metric=self.metric, split=split)
 
@@ -153,7 +153,7 @@ class OnData(Command):
         with show.usage_errors():  # a damaged line is refused before anything is tried
             if known := len(read_log(log)):
                 screen.note(f"{known} candidates are known from {log}.")
-        where = f"\nWhat was tried is in {log}; the same command goes on."
+        where = f"\nThe candidates so far are in {log}; the same command continues."
         with (
             show.usage_errors(UndefinedScoreError),
             show.on_interrupt(lambda: screen.note(where)),

@@ -47,9 +47,9 @@ class Output:
     """The options that say what is printed."""
 
     json: bool = False
-    """One JSON document on the standard output in place of text; notes go to the error stream."""
+    """Print one JSON document to stdout instead of text; notes go to stderr."""
     quiet: Annotated[bool, tyro.conf.arg(aliases=["-q"])] = False
-    """No progress and no notes, only results."""
+    """Print only results, no progress and no notes."""
 
 
 @dataclass(frozen=True)
@@ -258,7 +258,7 @@ def set_aside(screen: Screen, *earlier: Path) -> None:
         return
     free = next(n for n in count(1) if not any(numbered(path, n).exists() for path in earlier))
     names = " and ".join(str(path.rename(numbered(path, free))) for path in there)
-    screen.note(f"Earlier runs are now in {names}; --resume would have gone on with them.")
+    screen.note(f"Earlier runs are now in {names}; --resume would have continued them.")
 
 
 @contextmanager
@@ -275,6 +275,6 @@ def refuse_earlier(screen: Screen, out: Path, resume: bool) -> None:
     """Refuse a folder with a run that was not asked to go on; say where there is none to go on."""
     there = (out / "last.ckpt").exists()
     if resume and not there:
-        screen.note(f"No checkpoint in {out}: from the first epoch.")
+        screen.note(f"No checkpoint in {out}, so training starts from the first epoch.")
     if there and not resume:
-        raise RefusedError(f"--out: {out} holds an earlier run; add --resume to go on with it")
+        raise RefusedError(f"--out: {out} holds an earlier run; add --resume to continue it")

@@ -56,7 +56,7 @@ class Train(OnTrainer):
         contrastive = show.known("--task", self.task, ("classify", "contrastive")) == "contrastive"
         none = "got {}, expected none of a contrastive task"
         self.refuse(contrastive, none, "explorer", "data", "predict")
-        self.refuse(not contrastive, "got {}, but only --task contrastive has one", "head")
+        self.refuse(not contrastive, "got {}, expected none without --task contrastive", "head")
         show.at_least(0, seed=self.seed)
         show.at_least(1, epochs=self.epochs, patience=self.patience)
         show.at_least(1, devices=self.devices, num_nodes=self.num_nodes)
@@ -88,7 +88,7 @@ class Train(OnTrainer):
             return paper("fusion.command.learn")(self, screen)
         images = self.on_images((self.model,), "--model")
         self.refuse(images, "only for networks on graphs, not on images", "explorer")
-        self.refuse(images, "not for images, whose recipe has a number of epochs", "patience")
+        self.refuse(images, "not for images, whose recipe fixes the number of epochs", "patience")
         self.refuse(not images, "got {}, only for a folder of images", "image_size")
         run = self._prepared(screen, images)
         (self._on_images if images else self._on_graph)(screen, run)
@@ -120,7 +120,7 @@ class Train(OnTrainer):
 
         if run.by_hand:
             screen.note(f"Set by hand: {run.by_hand}.")
-        where = f"\nCheckpoint in {run.out}; --resume goes on from it."
+        where = f"\nCheckpoint in {run.out}; --resume continues from it."
         options = {"out_dir": run.out, "resume": self.resume, "seed": self.seed}
         with (
             show.on_interrupt(lambda: screen.note(where)),
@@ -174,7 +174,7 @@ class Train(OnTrainer):
             if untuned:
                 screen.say(
                     f"{'Other options' if run.by_hand else 'Options'}: defaults, not tuned. "
-                    "`graphtheory bench --budget 16` chooses them on validation first."
+                    "`graphtheory bench --budget 16` chooses them on validation data first."
                 )
             result = train.fit(task, run.data, epochs=run.epochs, patience=run.patience, **options)
         if self.follows:

@@ -156,12 +156,15 @@ def pictures(rows: Sequence[Row], printed: Printed | None = None) -> Iterator[tu
         if r.name == "class size"
     ]
     (mean,) = (row.value for row in rows if row.name == "balance mean")
+    where = [row.parameters for row in rows if row.name == "reach" and row.value > 0]
+    reached = {p["distance"] for p in where if p["region"] == "ring"}
     for name, kinds in (("total-margin", _MARGINS[:1]), ("margin", _MARGINS[1:])):
         curve = [
             {"series": f"{row.name.removesuffix(' margin')}, {row.parameters['moment']}",
              "distance": row.parameters["distance"], "margin": row.value}
             for row in rows
             if row.name in kinds and row.parameters["region"] == "ring"
+            if row.parameters["distance"] in reached  # farther there are no nodes to count
         ]  # fmt: skip
         if curve:
             drawn = plot.winning_margin(curve, normalized=name == "margin", title=dataset)

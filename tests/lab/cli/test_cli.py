@@ -210,7 +210,7 @@ def test_failures_have_codes_and_a_bug_its_traceback(
         trained(KeyError("a bug"))
     code, out, err = trained(KeyboardInterrupt())
     assert (code, err) == (130, "graphtheory: interrupted\n")
-    assert "Checkpoint in here; --resume goes on" in out
+    assert "Checkpoint in here; --resume continues" in out
 
 
 # train --------------------------------------------------------------------------------------------
@@ -363,7 +363,7 @@ def test_an_interrupted_bench_keeps_its_runs_and_goes_on(
     monkeypatch.setattr(node_task.NodeBenchTask, "run", until_interrupted)
     code, out, err = run(*BENCH)
     assert (code, err.splitlines()[-1]) == (130, "graphtheory: interrupted")
-    assert "2 of 4 runs are in b/runs.jsonl; the same command with --resume goes on." in out
+    assert "2 of 4 runs are in b/runs.jsonl; the same command with --resume continues." in out
     monkeypatch.setattr(node_task.NodeBenchTask, "run", trained)
     code, out, _ = run(*BENCH, "--resume")
     assert code == 0 and "2 of 4 runs are known" in out
@@ -850,6 +850,6 @@ def test_resume_says_where_there_is_nothing_to_go_on_from(
 ) -> None:
     words = ["train", "--dataset", "karate", "--epochs", "1", "--resume", "--out", str(tmp_path)]
     assert main(words) == 0
-    assert f"No checkpoint in {tmp_path}: from the first epoch." in capsys.readouterr().out
+    assert f"No checkpoint in {tmp_path}, so training" in capsys.readouterr().out
     assert main(words) == 0
     assert "No checkpoint" not in capsys.readouterr().out
