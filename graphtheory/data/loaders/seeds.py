@@ -60,7 +60,50 @@ class SeedBatches(Dataset[Data]):
             return self.transform(batch)
 
 
-class SeedLoader(DataLoader[Data]):
+class Resumable:
+    """Epochs of a loader and its place in one, by PyTorch's protocol of stateful loaders."""
+
+    _order: Order
+
+    def set_epoch(self, epoch: int) -> None:
+        """The epoch of the next iteration, 0 or more."""
+        check_numbers(epoch=(epoch, 0))
+        self._order.go_to(epoch)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the loader stands: behind the last batch that was handed out, by plain numbers.
+
+        All processes have the same. Lightning keeps it in its checkpoints.
+        """
+        epoch, step = self._order.at
+        over = step == len(self)  # type: ignore[arg-type]
+        place = {"epoch": epoch + 1, "step": 0} if over else {"epoch": epoch, "step": step}
+        return place | self._order.facts()
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Let the next iteration begin there, with the same batches; those before are not made.
+
+        Args:
+            state_dict: What `state_dict` of a loader made with the same arguments returned.
+
+        Raises:
+            ValueError: The state of another loader, or a step that the epoch does not have.
+        """
+        names = ("epoch", "step", *(facts := self._order.facts()))
+        if missing := [name for name in names if name not in state_dict]:
+            raise ValueError(f"state_dict: has no {missing[0]}, expected what state_dict returned")
+        for name, value in facts.items():
+            if state_dict[name] != value:
+                told = f"{name}={state_dict[name]} in a loader with {name}={value}"
+                raise ValueError(f"state_dict: got {told}, expected the same")
+        epoch, step = state_dict["epoch"], state_dict["step"]
+        check_numbers(epoch=(epoch, 0), step=(step, 0))
+        if step and step >= (steps := len(self)):  # type: ignore[arg-type]
+            raise ValueError(f"state_dict: step {step}, expected below the {steps} of an epoch")
+        self._order.go_to(epoch, step)
+
+
+class SeedLoader(Resumable, DataLoader[Data]):
     """What the loaders of seeds share: a batch of seeds, order, epochs, processes and workers.
 
     ================  ==============  ======================================================
@@ -82,9 +125,10 @@ class SeedLoader(DataLoader[Data]):
     `n_id` translates.
 
     A batch is a function of (seed, epoch, place in the epoch): the same bits for any number of
-    workers, whichever makes it, and for a run that begins at a later epoch. Every iteration is an
-    epoch of its own, from 0; `set_epoch` says which one comes next, so ``set_epoch(0)`` before each
-    evaluation gives it the same draws. The global random state is neither read nor changed.
+    workers, whichever makes it, and for a run that begins at a later epoch or, by `state_dict` and
+    `load_state_dict`, within one. Every iteration is an epoch of its own, from 0; `set_epoch` says
+    which one comes next, so ``set_epoch(0)`` before each evaluation gives it the same draws. The
+    global random state is neither read nor changed.
 
     Args:
         data: `Data`, `HeteroData` with `edge_type`, a `GraphFolder`, or a pair (FeatureStore,
@@ -166,22 +210,19 @@ class SeedLoader(DataLoader[Data]):
             **options,
         )  # fmt: skip
 
-    def set_epoch(self, epoch: int) -> None:
-        """The epoch of the next iteration, 0 or more."""
-        check_numbers(epoch=(epoch, 0))
-        self._order.next = epoch
-
     def __iter__(self) -> Any:
         """Yield the batches of one epoch."""
         # Not in the sampler's __iter__, which DataLoader calls twice an epoch with workers.
         self._order.begin()
-        return _batches(super().__iter__())
+        return handed_out(super().__iter__(), self._order, *self._order.at)
 
 
-def _batches(found: Iterator[Data]) -> Iterator[Data]:
-    """The same; a worker that dies as it sends a batch otherwise leaves an error of its socket."""
+def handed_out(found: Iterator[Any], order: Order, epoch: int, step: int) -> Iterator[Any]:
+    """The same, and the order knows how many were; the death of a worker is named."""
     try:
-        yield from found
+        for step, batch in enumerate(found, step + 1):
+            order.at = epoch, step
+            yield batch
     except (EOFError, ConnectionError) as error:
         raise RuntimeError(
             "num_workers: a worker of the loader died as it sent a batch, for want of memory "
@@ -229,18 +270,30 @@ class Order(DistributedSampler[Any]):
 
     def __init__(
         self, counts: Tensor, batch_size: int, shuffle: bool, drop: bool, seed: int,
-        given: tuple[int | None, int | None],
+        given: tuple[int | None, int | None], place: tuple[int, int] | None = None,
     ) -> None:  # fmt: skip
-        (rank, world_size), seeds = place_of_process(*given), len(counts)
+        (rank, world_size), seeds = place or place_of_process(*given), len(counts)
         super().__init__(cast(Any, range(seeds)), world_size, rank, shuffle, seed, drop)
         self.counts, self.given, self.seeds, self.drop = counts, given, seeds, drop
-        self.world, self.size, self.next = world_size, batch_size * world_size, 0
+        self.world, self.size = world_size, batch_size * world_size
+        self.go_to(0)
         left = 0 if drop else seeds % self.size
         if 0 < left < world_size:
             raise ValueError(
                 f"world_size: got {world_size} processes for a last batch of {left} seeds, "
                 "expected at least one seed for each; drop_last=True leaves that batch out"
             )
+
+    def go_to(self, epoch: int, step: int = 0) -> None:
+        """Where the next iteration begins."""
+        self.at = self.next = epoch, step
+
+    def facts(self) -> dict[str, Any]:
+        """What another loader must have alike for the same batches."""
+        numbers = {"seeds": self.seeds, "batch_size": self.size // self.world, "seed": self.seed}
+        return numbers | {
+            "world_size": self.world, "shuffle": self.shuffle, "drop_last": self.drop,
+        }  # fmt: skip
 
     def set_epoch(self, epoch: int) -> None:
         """Nothing: frameworks call this, and every iteration is an epoch of its own."""
@@ -255,18 +308,22 @@ class Order(DistributedSampler[Any]):
                     f"in process {rank} of {world}, expected the same; make it after "
                     "init_process_group, or give rank and world_size"
                 )
-        self.epoch, self.next = self.next, self.next + 1
+        self.at, self.next = self.next, (self.next[0] + 1, 0)
+        self.epoch, self.first = self.at
 
     def __len__(self) -> int:
         return self.seeds // self.size if self.drop else math.ceil(self.seeds / self.size)
 
     def __iter__(self) -> Iterator[Any]:  # of keys
-        epoch, order = self.epoch, torch.arange(self.seeds)
+        return self._keys(self.epoch, self.first)  # of this epoch, even if the next one begins
+
+    def _keys(self, epoch: int, first: int) -> Iterator[Key]:
+        order = torch.arange(self.seeds)
         if self.shuffle:
             generator = torch.Generator().manual_seed(derive(self.seed, _ORDER, epoch))
             order = torch.randperm(self.seeds, generator=generator)
         shared = order.split(self.size)[: len(self)]
-        for step, positions in enumerate(shared):
+        for step, positions in enumerate(shared[first:], first):
             mine = positions.tensor_split(self.world)[self.rank]
             weight = self.world * int(self.counts[mine].sum()) / int(self.counts[positions].sum())
             yield mine, epoch, step * self.world + self.rank, weight
