@@ -16,6 +16,7 @@ from torch.utils.data import DataLoader, Dataset, DistributedSampler
 from torch_geometric.data import Data
 
 from graphtheory.data.loaders.source import NodeSource, source_of
+from graphtheory.graph import Neighborhood
 from graphtheory.graph.csr import check_index
 from graphtheory.patterns.draw import derive
 
@@ -40,6 +41,13 @@ class SeedBatches(Dataset[Data]):
     def of_seeds(self, position: Tensor) -> dict[str, Any]:
         """What the batch says of its seeds."""
         return {"input_id": self.input_id[position], "batch_size": len(position)}
+
+    def of_layers(
+        self, nodes: Tensor, layers: Sequence[Neighborhood], given: Sequence[Tensor | None]
+    ) -> dict[str, list[Tensor]]:
+        """Attributes of the edges of each layer."""
+        found = [self.source.of_edges(nodes, *one) for one in zip(layers, given, strict=True)]
+        return {name: [edges[name] for edges in found] for name in self.source.edge}
 
     def __getitem__(self, key: Key) -> Data:
         position, epoch, place, weight = key
@@ -119,10 +127,12 @@ class SeedLoader(Resumable, DataLoader[Data]):
     Where processes average their gradients, each multiplies its mean over the S seeds by
     `loss_weight`: that is the mean over all seeds of the step. One process has 1.
 
-    Attributes of edges stay behind, but for `edge_weight`, which patterns read. Numbers and strings
-    are in every batch. An attribute that may speak of pairs is refused, which its name and shape
-    tell: node ids *in* an attribute with a row for each node stay those of the whole graph, which
-    `n_id` translates.
+    Patterns read `edge_weight`. Other attributes of edges stay behind, but for those that
+    `attributes` names: a batch then has their rows in the order of the edges of `neighborhood`, or
+    a list of them, as `neighborhoods`; a pattern that makes edges of its own is refused. Numbers
+    and strings are in every batch. An attribute that may speak of pairs is refused, which its name
+    and shape tell: node ids *in* an attribute with a row for each node stay those of the whole
+    graph, which `n_id` translates.
 
     A batch is a function of (seed, epoch, place in the epoch): the same bits for any number of
     workers, whichever makes it, and for a run that begins at a later epoch or, by `state_dict` and
@@ -141,7 +151,7 @@ class SeedLoader(Resumable, DataLoader[Data]):
             `folder.part` themselves. Changes nothing for other data.
         edge_type: Of `HeteroData` the relation to take, such as ("paper", "cites", "paper"), with
             its one type of nodes, whose ids all ids then are. None for other data.
-        attributes: Names of what travels with the nodes; None is all that can.
+        attributes: Names of what travels with nodes and edges; None is all of nodes that can.
         transform: Called on each finished batch, by the process that made it: a worker where there
             are any, to which it must pickle unless they are forked. What it draws from torch's
             global state is a function of (seed, epoch, place), too. None changes nothing.
@@ -220,8 +230,8 @@ class SeedLoader(Resumable, DataLoader[Data]):
 def handed_out(found: Iterator[Any], order: Order, epoch: int, step: int) -> Iterator[Any]:
     """The same, and the order knows how many were; the death of a worker is named."""
     try:
-        for step, batch in enumerate(found, step + 1):
-            order.at = epoch, step
+        for place, batch in enumerate(found, step + 1):
+            order.at = epoch, place
             yield batch
     except (EOFError, ConnectionError) as error:
         raise RuntimeError(
