@@ -129,8 +129,8 @@ def by_layers(
 
     def aggregated(of: Callable[..., Tensor], x: Tensor, nodes: Tensor) -> Tensor:
         sources, edges = relabel(nodes, graph.rows(nodes))
-        given = take_rows(x, sources).to(device)
-        return of((given, given[: len(nodes)]), edges.to(device))
+        pair = take_rows(x, sources).to(device), take_rows(x, nodes).to(device)
+        return of(pair, edges.to(device))
 
     if isinstance(model, SampledGCN):
         for layer in range(1, model.num_layers):
@@ -142,13 +142,14 @@ def by_layers(
         )
     layers = [module for module in model.modules() if isinstance(module, MessagePassing)]
     handed, known = object.__new__(_Rows), list[Tensor]()
-    reached = list[nn.Module]()
+    reached = list[Any]()  # the layer, and whether it gets the features themselves
 
     def between(nodes: Tensor) -> Tensor:
         """The input of the first layer that is not known, or the outputs."""
         for name in ("num_src", "num_dst"):
             object.__setattr__(handed, name, len(nodes))
-        place, own = count(), [(layer, vars(layer).get("forward")) for layer in layers]
+        place, entered = count(), take_rows(x, nodes).to(device)
+        own = [(layer, vars(layer).get("forward")) for layer in layers]
 
         def stand_in(layer: nn.Module, *given: Any, **more: Any) -> Tensor:
             if len(given) != 2 or more or given[1] is not handed:
@@ -157,13 +158,13 @@ def by_layers(
                 )
             if (here := next(place)) < len(known):
                 return known[here][nodes].to(device)
-            reached[:] = [layer]
-            raise _Reached(given[0])
+            reached[:] = layer, given[0] is entered
+            raise _Reached(torch.zeros(len(nodes), 0) if given[0] is entered else given[0])
 
         try:
             for layer in layers:
                 vars(layer)["forward"] = partial(stand_in, layer)
-            return model(take_rows(x, nodes).to(device), handed)
+            return model(entered, handed)
         except _Reached as found:
             return found.args[0]
         finally:
@@ -177,7 +178,7 @@ def by_layers(
         found = of_all(between)
         if not reached:
             return found
-        known.append(of_all(partial(aggregated, reached[0], found)))
+        known.append(of_all(partial(aggregated, reached[0], x if reached[1] else found)))
 
 
 def _affine(weight: Tensor, bias: Tensor, given: tuple[Tensor, Tensor], nb: Neighborhood) -> Tensor:
@@ -209,6 +210,6 @@ def _of_all(
 def _check_rows(whole: Tensor, half: Tensor) -> None:
     """Raise where rows differ between a batch and the half of it."""
     same = whole[: len(half)]
-    near = torch.finfo(whole.dtype).eps ** 0.5 * max(1.0, float(same.abs().max()))
-    if float((same - half).abs().max()) > near:
+    largest = float(same.abs().max()) if same.numel() else 0.0
+    if bool(((same - half).abs() > torch.finfo(whole.dtype).eps ** 0.5 * largest).any()):
         raise ValueError(f"evaluation_rows: a row depends on the others of its batch, {_NEEDS}")
