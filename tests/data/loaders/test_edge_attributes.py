@@ -105,7 +105,7 @@ def test_edges_that_the_data_has_not_are_refused(data, part, tmp_path, pattern):
             with pytest.raises(
                 ValueError, match=r"attributes: 'edge_.*' has a row for each edge of"
             ):
-                make(source, pattern, **options)
+                list(make(source, pattern, **options))
 
 
 def test_a_changed_byte_is_noticed_and_sparse_rows_are_refused(data, tmp_path):

@@ -22,7 +22,7 @@ COMMANDS = {
 }
 SECONDS = 240
 
-pytestmark = pytest.mark.skipif(os.name != "posix", reason="ends processes by POSIX signals")
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="finds processes in /proc")
 
 
 def start(name: str, folder: Path) -> subprocess.Popen[str]:
@@ -42,7 +42,8 @@ def losses(name: str, folder: Path) -> list[float]:
     said, _ = (process := start(name, folder)).communicate(timeout=SECONDS)
     assert process.returncode == 0, said[-3000:]
     found = torch.load(folder / "launchers.pt")["losses"]
-    assert re.findall(r"loss (\S+) after", said)[-1] == repr(found[-1])
+    if name != "ray":  # which leaves out lines that are alike
+        assert re.findall(r"loss (\S+) after", said)[-1] == repr(found[-1])
     return found
 
 
