@@ -26,7 +26,8 @@ PART, ORIGINAL = "part", "original_id"
 def write_all(folder: Path, source: NodeSource, part: Tensor, order: Tensor, edge: Named) -> None:
     """Write a graph with its nodes in an order, and what the folder says of itself."""
     whole = _whole(source.of_nodes(order[:2]), len(order[:2]))
-    _whole({n: value[:2] for n, value in edge.items()}, min(2, source.graph.num_edges))
+    few = torch.arange(min(2, source.graph.num_edges))
+    _whole({name: take_rows(value, few) for name, value in edge.items()}, len(few))
     nodes, original = len(order), source.original_id
     np.save(folder / f"{PART}.npy", part[order].numpy())
     moved = order if original is None else original[order]

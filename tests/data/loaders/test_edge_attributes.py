@@ -69,7 +69,7 @@ def test_edges_bring_their_attributes(data, part, tmp_path, name, kept):
         GraphFolder.write(data, tmp_path, part).verify()
         source, options = GraphFolder(tmp_path, NAMES), {}
         part = source.part
-    assert sum(check(batch, data) for batch in loaders(source, part, **options)[name]) > 40
+    assert sum(check(batch, data) for batch in loaders(source, part, **options)[name]) > 20
 
 
 def test_those_that_nobody_asked_for_stay_behind_and_are_written_again(data, part, tmp_path):

@@ -22,7 +22,10 @@ COMMANDS = {
 }
 SECONDS = 240
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="finds processes in /proc")
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="finds processes in /proc"),
+    pytest.mark.timeout(2 * SECONDS),  # each process imports all, on a busy machine for a minute
+]
 
 
 def start(name: str, folder: Path) -> subprocess.Popen[str]:
@@ -39,7 +42,11 @@ def start(name: str, folder: Path) -> subprocess.Popen[str]:
 
 def losses(name: str, folder: Path) -> list[float]:
     """What the processes leave, and say, when all went well."""
-    said, _ = (process := start(name, folder)).communicate(timeout=SECONDS)
+    with start(name, folder) as process:
+        try:
+            said, _ = process.communicate(timeout=SECONDS)
+        finally:
+            process.kill()
     assert process.returncode == 0, said[-3000:]
     found = torch.load(folder / "launchers.pt")["losses"]
     if name != "ray":  # which leaves out lines that are alike

@@ -210,7 +210,10 @@ def fitted(loader, folder=None, every=None, **options):
     return module.seen
 
 
-@pytest.mark.filterwarnings("ignore:The 'train_dataloader' does not have many workers")
+@pytest.mark.filterwarnings(
+    "ignore:The 'train_dataloader' does not have many workers",
+    "ignore:Be aware that when using `ckpt_path`",
+)
 @pytest.mark.parametrize("make", [sampled, layer_wise])
 def test_lightning_goes_on_within_an_epoch(data, tmp_path, make):
     whole = fitted(make(data, shuffle=True, seed=5), tmp_path, every=1)

@@ -28,7 +28,8 @@ from graphtheory.lab.train import (
 from graphtheory.lab.train.predict import by_layers
 from graphtheory.lab.zoo.node_models import NetworkConfig, build, pattern_of
 from graphtheory.models import GraphTransformer, SampledGCN
-from graphtheory.nn import GCNConv, SAGEConv, SGConv
+from graphtheory.nn.conv import GCNConv
+from graphtheory.nn.conv.weighted_sums import SAGEConv
 from graphtheory.patterns import AddSelf, Compose, GraphSAGE
 from tests.lab.train.conftest import CLASSES, NODES, new_task
 
@@ -173,7 +174,6 @@ class Net(nn.Module):
     ("model", "message"),
     [
         (Net(GCNConv(8, 3)), "a row depends on the others of its batch"),
-        (Net(SGConv(8, 3, K=2)), "a row depends on the others of its batch"),
         (
             Net(SAGEConv(8, 3), lambda x, graph: (x - x.mean(0), graph)),
             "a row depends on the others of its batch",
@@ -198,11 +198,10 @@ def test_a_model_whose_rows_meet_elsewhere_is_refused(
     assert all("forward" not in vars(module) for module in model.modules())
 
 
-@pytest.mark.parametrize("metric", ["accuracy", "f1"])
-def test_fit_evaluates_in_rows_where_it_is_asked_to(data: Data, metric: str) -> None:
+def test_fit_evaluates_in_rows_where_it_is_asked_to(data: Data) -> None:
     def found(rows: int | None) -> tuple[Any, torch.Tensor]:
         torch.manual_seed(0)
-        task = NodeTask(SampledGCN(8, 4, 3), num_classes=3, metric=metric)
+        task = NodeTask(SampledGCN(8, 4, 3), num_classes=3)
         sampled = SampledLayers(
             data, Compose(AddSelf(), GraphSAGE(2)), 3, evaluation=AddSelf(), evaluation_rows=rows
         )
