@@ -16,11 +16,11 @@ from lightning import Trainer
 from torch import Tensor, nn
 from torch_geometric.nn import MessagePassing
 
+from graphtheory import ops
 from graphtheory.disk import replace_file
 from graphtheory.graph import Neighborhood
 from graphtheory.graph.csr import take_rows
 from graphtheory.lab.train.contract import LabelTask, Source
-from graphtheory.models.sampled_gcn import SampledGCN, aggregate_rows
 from graphtheory.modes import evaluating
 from graphtheory.patterns.base import relabel
 
@@ -132,14 +132,12 @@ def by_layers(
         pair = take_rows(x, sources).to(device), take_rows(x, nodes).to(device)
         return of(pair, edges.to(device))
 
-    if isinstance(model, SampledGCN):
-        for layer in range(1, model.num_layers):
+    if any(kind.__name__ == "SampledGCN" for kind in type(model).__mro__):  # without modules
+        for layer in range(1, int(model.num_layers)):  # type: ignore[arg-type]
             weight = getattr(model, {1: "W", 2: "V"}.get(layer, f"W{layer}"))
             bias = getattr(model, f"B{layer}")
             x = of_all(partial(aggregated, partial(_affine, weight, bias), x))
-        return of_all(
-            partial(aggregated, lambda given, nb: aggregate_rows(given[0] @ model.C, nb), x)
-        )
+        return of_all(partial(aggregated, partial(_affine, model.C, None), x))
     layers = [module for module in model.modules() if isinstance(module, MessagePassing)]
     handed, known = object.__new__(_Rows), list[Tensor]()
     reached = list[Any]()  # the layer, and whether it gets the features themselves
@@ -181,8 +179,10 @@ def by_layers(
         known.append(of_all(partial(aggregated, reached[0], x if reached[1] else found)))
 
 
-def _affine(weight: Tensor, bias: Tensor, given: tuple[Tensor, Tensor], nb: Neighborhood) -> Tensor:
-    return torch.relu(aggregate_rows(given[0] @ weight, nb) + bias)
+def _affine(weight: Any, bias: Any, given: tuple[Tensor, Tensor], nb: Neighborhood) -> Tensor:
+    """A layer of `SampledGCN`, which has no module; the last is without bias."""
+    out = ops.aggregate(None, (given[0] @ weight)[:, None], nb)[:, 0]
+    return out if bias is None else torch.relu(out + bias)
 
 
 def _of_all(

@@ -36,7 +36,7 @@ class SampledGraph(FullGraph):
         num_neighbors: Sources for each hop, -1 for all; one entry for each layer of the model.
         batch_size: Labeled nodes in a batch; the last batch may be smaller.
         seed: Of order, sampling and pattern, 0 or more.
-        evaluation_rows: Evaluate a layer at a time, so many nodes at a time (at least 2), which the
+        evaluation_rows: Evaluate a layer at a time and this number of nodes, at least 2, which the
             devices of `fit` share; data and graph stay on the CPU. None is all nodes at once on
             each device. `predict` does the same. It asks for a model whose layers alone read the
             graph, and refuses another.
