@@ -17,6 +17,11 @@ drawn for a batch, and edges that the three layers sum over, which are about as 
 batches as in trimmed ones. NeighborLoader needs torch-sparse or pyg-lib (`pip install
 pyg-graphtheory[scatter]`); without them ours alone is timed.
 
+"Attention of the seeds" is one layer in which the seeds of NeighborLoader's batches attend to all
+that was drawn within two hops, with a learned bias for each hop: fused, with rows for the seeds
+alone, or dense, by PyTorch's attention with a mask of seeds times nodes; `--only-seeds` measures
+these two.
+
 Memory comes from fresh processes as in `memory.py`: the peak of one epoch above what was resident
 before it, with the graph there, after an epoch on a small graph.
 """
@@ -38,11 +43,12 @@ from _rows import ratios, save, seconds, show
 from memory import MIB, in_a_fresh_process, peak_of
 from ops import random_graph
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, pad, scaled_dot_product_attention
 from torch_geometric.data import Data
 from torch_geometric.loader import NeighborLoader
 from torch_geometric.nn import GCNConv, SAGEConv, TransformerConv
 
+from graphtheory import Neighborhood
 from graphtheory.data.loaders import NodeSetLoader
 from graphtheory.lab.bench.rows import Row
 from graphtheory.lab.datasets.graphs import load
@@ -55,8 +61,10 @@ from graphtheory.patterns import (
     DegreeGroups,
     FastGCN,
     GraphSAGE,
+    KHop,
     Pattern,
     SymmetricNormalize,
+    on_rows,
 )
 
 Graph = Literal["facebook", "arxiv", "small"]
@@ -83,6 +91,7 @@ THEIRS: dict[str, tuple[Any, bool, str]] = {
     "NeighborLoader, TransformerConv, trimmed": (attention(TransformerConv), True, GT),
 }
 """Name -> layer, whether batches are trimmed, and which of our ways it stands beside."""
+FUSED, DENSE = "NeighborLoader, attention of the seeds", "NeighborLoader, the same dense"
 MISSING = "NeighborLoader: not measured, it needs torch-sparse or pyg-lib, of which neither is here"
 Batches = Callable[[], Iterator[Data]]
 
@@ -185,21 +194,61 @@ class OurAttention(nn.Module):
     work = OurNet.work
 
 
-Net = PyGNet | OurNet | OurAttention
+class SeedAttention(nn.Module):
+    """One layer from the seeds to what was drawn within two hops, with a bias for each hop."""
+
+    def __init__(self, *, dense: bool) -> None:
+        super().__init__()
+        self.layer = SPDTransformerConv(
+            FEATURES, WIDTH // HEADS, HEADS, num_buckets=3, root_weight=False
+        )
+        self.leave, self.dense = nn.Linear(WIDTH, CLASSES), dense
+
+    def forward(self, batch: Data) -> Tensor:
+        """Logits of the seeds."""
+        x, near = batch.x, self.near(batch)
+        if not self.dense:
+            return self.leave(self.layer((x, x[: near.num_dst]), near).relu())
+        bucket = torch.full((near.num_dst, near.num_src), 3)
+        bucket[near.targets(), near.indices] = near.distance.long()
+        bias = pad(self.layer.bucket_bias.table, (0, 0, 0, 1), value=-torch.inf)[bucket]
+        maps = (self.layer.lin_query, x[: near.num_dst]), (self.layer.lin_key, x), (
+            self.layer.lin_value, x,
+        )  # fmt: skip
+        q, k, v = (of(rows).view(len(rows), HEADS, -1).transpose(0, 1) for of, rows in maps)
+        out = scaled_dot_product_attention(q, k, v, bias.permute(2, 0, 1))
+        return self.leave(out.transpose(0, 1).flatten(1).relu())
+
+    def near(self, batch: Data) -> Neighborhood:
+        """The rows of the seeds."""
+        graph = Neighborhood.from_edge_index(batch.edge_index, batch.num_nodes)
+        return on_rows(Compose(KHop(2), AddSelf()), graph, torch.arange(batch.batch_size))
+
+    def work(self, batch: Data) -> tuple[int, int]:
+        """Edges drawn, and pairs of a seed and what it attends to."""
+        return batch.num_edges, self.near(batch).num_edges
+
+
+Net = PyGNet | OurNet | OurAttention | SeedAttention
 
 
 def way(name: str, data: Data, seeds: int, batch_size: int) -> tuple[Batches, Net]:
     """Batches of an epoch and the network of one way to train."""
     nodes = torch.randperm(data.num_nodes, generator=torch.Generator().manual_seed(2))[:seeds]
     torch.manual_seed(0)
-    if name in THEIRS:
-        layer, trim, _ = THEIRS[name]
+    if name in (*THEIRS, FUSED, DENSE):
+        layer, trim, _ = THEIRS.get(name, (None, False, None))
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".*without a 'pyg-lib' installation")
             theirs = NeighborLoader(
-                data, [SOURCES] * LAYERS, input_nodes=nodes, batch_size=batch_size, shuffle=True
+                data,
+                [SOURCES] * (LAYERS if layer else 2),
+                input_nodes=nodes,
+                batch_size=batch_size,
+                shuffle=True,
             )
-        return lambda: iter(theirs), PyGNet(layer, trim=trim)
+        net = PyGNet(layer, trim=trim) if layer else SeedAttention(dense=name == DENSE)
+        return lambda: iter(theirs), net
     sampler = ours(batch_size)[name]
     fixed = (AddSelf(),) if name == GT else (AddSelf(), SymmetricNormalize())
     pattern = Compose(*fixed, sampler)
@@ -249,9 +298,10 @@ def time_rows(ways: dict[str, tuple[Batches, Net]], repeats: int, **about: Any) 
         works[f"loading an epoch, {name}"] = lambda batches=batches: sum(1 for _ in batches())
     times = seconds(works, repeats, warmup=1)
     rows = [Row.of(f"time of {name}", of, "s", **about) for name, of in times.items()]
+    beside = {name: mine for name, (_, _, mine) in THEIRS.items()} | {DENSE: FUSED}
     for kind in ("an epoch", "loading an epoch"):
-        for name in [n for n in ways if n in THEIRS]:
-            mine = THEIRS[name][2]
+        for name in [n for n in ways if n in beside]:
+            mine = beside[name]
             found = ratios(times[f"{kind}, {name}"], times[f"{kind}, {mine}"])
             what = f"times faster than {name}: {kind}, {mine}"
             rows.append(Row.of(what, found, "1", **about))
@@ -278,6 +328,7 @@ def main(
     threads: int = 2,
     repeats: int = 7,
     quick: bool = False,
+    only_seeds: bool = False,
     out: Path | None = None,
     measure: tuple[str, Graph] | None = None,
 ) -> None:
@@ -290,6 +341,7 @@ def main(
         threads: Of torch and of the kernels.
         repeats: Rounds; every round trains an epoch in each way.
         quick: A small random graph and one round.
+        only_seeds: Measure the attention of the seeds alone.
         out: CSV file to put the rows in, after the conformance tests.
         measure: Measure only the memory of this way and graph, in this process, and print bytes.
     """
@@ -302,7 +354,8 @@ def main(
     if "facebook" in graphs and "GRAPHTHEORY_DATA" not in os.environ:
         print("facebook: not measured, GRAPHTHEORY_DATA names no folder with its files")
         graphs = tuple(graph for graph in graphs if graph != "facebook")
-    names = [*ours(batch_size), *(THEIRS if can_draw() else ())]
+    names = [] if only_seeds else [*ours(batch_size), *(THEIRS if can_draw() else ())]
+    names += [FUSED, DENSE] if can_draw() else []
     rows: list[Row] = []
     for graph in graphs:
         data = data_of(graph)

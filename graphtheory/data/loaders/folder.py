@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, NoReturn
@@ -18,16 +16,26 @@ from graphtheory.data.loaders.parquet import Progress, SortedTables
 from graphtheory.data.loaders.parts import check_part
 from graphtheory.data.loaders.seeds import seeds_of
 from graphtheory.data.loaders.source import NodeSource, check_names, source_of
-from graphtheory.disk import check_empty, replace_file, whole_folder
+from graphtheory.data.loaders.writing import (
+    INDICES,
+    INDPTR,
+    ORIGINAL,
+    PART,
+    TOLD,
+    WEIGHT,
+    _digest_of,
+    check_file_name,
+    digest,
+    tell,
+    write_all,
+)
+from graphtheory.disk import check_empty, whole_folder
 from graphtheory.graph import Neighborhood
 from graphtheory.graph.content import within
-from graphtheory.graph.csr import row_places, take_rows
+from graphtheory.graph.csr import take_rows
 
-_ROWS = 65_536  # nodes that are written at a time
 _IDS = 2**20  # ids that are looked at together
-_INDPTR, _INDICES, _WEIGHT, _TOLD = "edges.indptr", "edges.indices", "edges.weight", "graph.json"
-_PART, _ORIGINAL = "part", "original_id"
-Named = dict[str, Tensor]
+_NEWER: dict[str, Any] = {"sha256": {}, "edge_attributes": []}  # what the oldest folders do not say
 
 
 class GraphFolder(NodeSource):
@@ -42,7 +50,8 @@ class GraphFolder(NodeSource):
 
     Args:
         folder: What `write` wrote.
-        attributes: Names of what travels with the nodes; None is all.
+        attributes: Names of what travels with nodes and edges, as in `SeedLoader`; None is all of
+            the nodes.
 
     Attributes:
         graph: The edges, mapped.
@@ -70,23 +79,28 @@ class GraphFolder(NodeSource):
         self, folder: str | PathLike[str], attributes: Sequence[str] | None = None
     ) -> None:
         self.folder, self.attributes = Path(folder), attributes
-        told = _told_by(self.folder / _TOLD)
+        self.edge, self.left = {}, {}
+        told = _told_by(self.folder / TOLD)
         nodes, edges = told["nodes"], told["edges"]
-        indptr = self._ids(_INDPTR, nodes + 1, edges + 1, rise=True)
-        indices = self._ids(_INDICES, edges, nodes)
+        indptr = self._ids(INDPTR, nodes + 1, edges + 1, rise=True)
+        indices = self._ids(INDICES, edges, nodes)
         if int(indptr[0]) != 0 or int(indptr[-1]) != edges:
-            self._refuse(_INDPTR, f"from {int(indptr[0])} to {int(indptr[-1])}", f"0 to {edges}")
-        weight = self._rows(_WEIGHT, edges) if told["weighted"] else None
+            self._refuse(INDPTR, f"from {int(indptr[0])} to {int(indptr[-1])}", f"0 to {edges}")
+        weight = self._rows(WEIGHT, edges) if told["weighted"] else None
         if weight is not None and not (weight.dim() == 1 and weight.is_floating_point()):
-            self._refuse(_WEIGHT, f"{weight.dtype} {list(weight.shape)}", "a number for each edge")
+            self._refuse(WEIGHT, f"{weight.dtype} {list(weight.shape)}", "a number for each edge")
         self.graph = Neighborhood(indptr, indices, nodes, weight=weight, validate=False)
-        self.part = self._ids(_PART, nodes, 2**63 - 1)
-        self.original_id = self._ids(_ORIGINAL, nodes, nodes)
+        self.part = self._ids(PART, nodes, 2**63 - 1)
+        self.original_id = self._ids(ORIGINAL, nodes, nodes)
         self._moved = not torch.equal(self.original_id, torch.arange(nodes))
-        check_names(told["attributes"], attributes)
-        names = told["attributes"] if attributes is None else attributes
+        own, of_edges = told["attributes"], told["edge_attributes"]
+        check_names([*own, *of_edges], attributes)
+        names = own if attributes is None else attributes
         self.whole = told["whole"]
-        self.node = {name: self._rows(f"x.{name}", nodes) for name in names}
+        self.node = {name: self._rows(f"x.{name}", nodes) for name in names if name in own}
+        for name in of_edges if attributes is None else set(of_edges) & set(names):
+            kept = self.left if attributes is None else self.edge
+            kept[name] = self._rows(f"e.{name}", edges)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.folder, self.attributes)  # another process maps the files itself
@@ -107,7 +121,7 @@ class GraphFolder(NodeSource):
     def _ids(self, name: str, rows: int, limit: int, *, rise: bool = False) -> Tensor:
         """A mapped file of numbers 0..limit-1, looked at in pieces, and whether they never fall."""
         ids, last = self._rows(name, rows), 0
-        whole = (torch.int64,) if name != _INDICES else (torch.int64, torch.int32)
+        whole = (torch.int64,) if name != INDICES else (torch.int64, torch.int32)
         if ids.dim() != 1 or ids.dtype not in whole:
             self._refuse(name, f"{ids.dtype} {list(ids.shape)}", f"int64 [{rows}]")
         for some in ids.split(_IDS):
@@ -142,7 +156,7 @@ class GraphFolder(NodeSource):
         place[self.original_id] = torch.arange(len(place))
         if len(place) and int(place.min()) < 0:
             missing = f"no node that was {int(place.argmin())}"
-            self._refuse(_ORIGINAL, missing, f"each of 0..{len(place) - 1} once")
+            self._refuse(ORIGINAL, missing, f"each of 0..{len(place) - 1} once")
         return place[nodes]
 
     def is_original(self, name: str, value: Any, order: str | None) -> bool:
@@ -163,11 +177,11 @@ class GraphFolder(NodeSource):
 
     def verify(self) -> None:
         """Read every file once; raise for one whose bytes are not those that `write` wrote."""
-        digests = _told_by(self.folder / _TOLD)["sha256"]
+        digests = _told_by(self.folder / TOLD)["sha256"]
         if not digests:
             raise ValueError(f"{self.folder}: written without digests; write it again")
-        for name, digest in digests.items():
-            if _digest(self.folder / name) != digest:
+        for name, expected in digests.items():
+            if digest(self.folder / name) != expected:
                 raise ValueError(
                     f"{self.folder / name}: damaged, its bytes do not match their SHA-256; write "
                     "the folder again"
@@ -187,30 +201,25 @@ class GraphFolder(NodeSource):
         about 65,536 of its rows are in memory at a time.
 
         Args:
-            data: What `NodeSetLoader` takes. Its tensors are dense, with a row for each node;
-                numbers and strings are kept as they are.
+            data: What `NodeSetLoader` takes. Its tensors are dense, with a row for each node or
+                edge; numbers and strings are kept as they are.
             folder: Made where it is missing; must be empty. It is written beside and renamed, so
                 that an interrupted call leaves nothing in it.
             part: The part of each node, int64 [N], such as of `metis`; None is one for all.
-            attributes: Names of what travels with the nodes; None is all that can.
+            attributes: Names of what travels with nodes and edges; None is all that can.
 
         Raises:
             FileExistsError: Something lies in the folder.
             TypeError, ValueError: As `SeedLoader`, or a part or attribute that does not fit.
         """
         source, folder = source_of(data, attributes), Path(folder)
-        if source.left:
-            raise ValueError(
-                f"{source.left[0]}: has a row for each edge, expected edge_weight as the only one "
-                "of edges; name the attributes of nodes that shall travel in `attributes`"
-            )
+        edge = source.edge | (source.left if attributes is None else {})
         nodes = source.graph.num_dst
         part = torch.zeros(nodes, dtype=torch.int64) if part is None else part
         check_part(part, nodes)
         order = part.argsort(stable=True)
-        whole = _whole(source.of_nodes(order[:2]), min(nodes, 2))
         with whole_folder(folder) as draft:
-            _write_all(draft, source, part, order, whole)
+            write_all(draft, source, part, order, edge)
         return cls(folder)
 
     @classmethod
@@ -225,6 +234,7 @@ class GraphFolder(NodeSource):
         source: str = "source",
         target: str = "target",
         weight: str | None = None,
+        edge_attributes: Sequence[str] = (),
         x: Sequence[str] = (),
         normalize: bool = False,
         memory_limit: str = "2GB",
@@ -244,6 +254,8 @@ class GraphFolder(NodeSource):
             source: Column of `edges` with the node that sends.
             target: Column of `edges` with the node that receives.
             weight: Column of `edges` that becomes the weight, float32.
+            edge_attributes: Columns of `edges` that travel, as those of `nodes`; not beside
+                `normalize`, whose loops would have none.
             x: Columns of numbers that become x together, float32.
             normalize: Make the edges those of ``Compose(AddSelf(), SymmetricNormalize())``.
             memory_limit: Of DuckDB, such as "8GB".
@@ -260,52 +272,18 @@ class GraphFolder(NodeSource):
         tables = SortedTables(
             folder.with_name(f".{folder.name}.parquet"), str(nodes), str(edges),
             {"id": id, "part": part, "source": source, "target": target, "weight": weight},
-            x, normalize, memory_limit, progress,
+            x, normalize, memory_limit, progress, list(edge_attributes),
         )  # fmt: skip
-        names, weighted = tables.write_nodes(), tables.write_edges(_INDICES, _WEIGHT)
-        tables.save(_INDPTR, np.append(0, tables.degrees().cumsum()))
-        tables.save(_PART, tables.parts())
-        tables.save(_ORIGINAL, tables.original_ids())
-        _tell(tables.finish(), tables.num_nodes, tables.num_edges, names, {}, weighted=weighted)
+        names, weighted = tables.write_nodes(), tables.write_edges(INDICES, WEIGHT)
+        tables.save(INDPTR, np.append(0, tables.degrees().cumsum()))
+        tables.save(PART, tables.parts())
+        tables.save(ORIGINAL, tables.original_ids())
+        tell(
+            tables.finish(), tables.num_nodes, tables.num_edges, attributes=names, whole={},
+            weighted=weighted, edge_attributes=tables.of_edges,
+        )  # fmt: skip
         tables.work.rename(folder)  # an empty one goes
         return cls(folder)
-
-
-def _write_all(
-    folder: Path, source: NodeSource, part: Tensor, order: Tensor, whole: dict[str, Any]
-) -> None:
-    nodes, original = len(order), source.original_id
-    np.save(folder / f"{_PART}.npy", part[order].numpy())
-    moved = order if original is None else original[order]
-    np.save(folder / f"{_ORIGINAL}.npy", moved.numpy())
-    _write(folder, nodes, _rows_of(source, order, whole))
-    _write(folder, source.graph.num_edges, _edges_of(source.graph, order))
-    degree = source.graph.degree()[order]
-    indptr = torch.cat([degree.new_zeros(1), degree.cumsum(0)])
-    np.save(folder / f"{_INDPTR}.npy", indptr.numpy())
-    names = sorted(set(source.of_nodes(order[:1])) - set(whole))
-    weighted = source.graph.weight is not None
-    _tell(folder, nodes, source.graph.num_edges, names, whole, weighted=weighted)
-
-
-def _tell(
-    folder: Path, nodes: int, edges: int, names: list[str], whole: dict[str, Any], *, weighted: bool
-) -> None:
-    told = {
-        "nodes": nodes, "edges": edges, "whole": whole, "weighted": weighted, "attributes": names,
-        "sha256": {path.name: _digest(path) for path in sorted(folder.glob("*.npy"))},
-    }  # fmt: skip
-    told = json.loads(json.dumps(told))  # as it comes back
-    text = json.dumps(told | {"digest": _digest_of(told)})
-    replace_file(folder / _TOLD, text.encode())  # the last file: without it there is none
-
-
-def _digest(path: Path) -> str:
-    found = hashlib.sha256()
-    with path.open("rb") as file:
-        while some := file.read(2**20):
-            found.update(some)
-    return found.hexdigest()
 
 
 def _told_by(path: Path) -> dict[str, Any]:
@@ -316,81 +294,25 @@ def _told_by(path: Path) -> dict[str, Any]:
             "wrote to its end"
         )
     try:
-        told: dict[str, Any] = json.loads(path.read_text())
-        _check_told(told)
+        told = json.loads(path.read_text())
+        if not isinstance(told, dict):
+            raise ValueError(f"a {type(told).__name__}, expected a graph's facts by name")
+        _check_told(_NEWER | told)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path}: {error}; write the folder again") from error
-    digest = told.pop("digest", None)
-    if digest is not None and digest != _digest_of(told):
+    known = told.pop("digest", None)
+    if known is not None and known != _digest_of(told):
         raise ValueError(
             f"{path}: damaged, it does not match its own digest; write the folder again"
         )
-    return told
+    return _NEWER | told
 
 
-def _check_told(told: Any) -> None:
+def _check_told(told: dict[str, Any]) -> None:
     """Raise unless it says what `write` says, of names that stay in the folder."""
     wanted = {"nodes": int, "edges": int, "weighted": bool, "attributes": list, "whole": dict}
-    if not isinstance(told, dict):
-        raise ValueError(f"a {type(told).__name__}, expected a graph's facts by name")
-    told.setdefault("sha256", {})
-    for name, kind in (wanted | {"sha256": dict}).items():
+    for name, kind in (wanted | {"edge_attributes": list, "sha256": dict}).items():
         if type(told.get(name)) is not kind or (kind is int and told[name] < 0):
             raise ValueError(f"{name}: {told.get(name)!r}, expected {kind.__name__}")
-    for name in (*told["attributes"], *told["sha256"]):
+    for name in (*told["attributes"], *told["edge_attributes"], *told["sha256"]):
         check_file_name(name)
-
-
-def check_file_name(name: object) -> None:
-    """Raise unless a file of that name lies in its folder."""
-    if not isinstance(name, str) or name in ("", ".", "..") or re.search(r"[/\\\0]", name):
-        raise ValueError(f"attributes: got the name {name!r}, expected one without / and \\")
-
-
-def _digest_of(told: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
-
-
-def _whole(rows: dict[str, Any], nodes: int) -> dict[str, Any]:
-    """What the attributes of some nodes say of the whole graph; raises for what has no rows."""
-    for name, value in rows.items():
-        check_file_name(name)
-        if name == _ORIGINAL:
-            raise ValueError(f"{name}: the folder says something else under this name; rename it")
-        if isinstance(value, Tensor) and (
-            value.layout != torch.strided or value.shape[:1] != (nodes,)
-        ):
-            raise ValueError(
-                f"{name}: {value.layout} of shape {tuple(value.shape)} for {nodes} nodes, "
-                "expected a dense row for each; name those that shall travel in `attributes`"
-            )
-    return {name: value for name, value in rows.items() if not isinstance(value, Tensor)}
-
-
-def _rows_of(source: NodeSource, order: Tensor, whole: dict[str, Any]) -> Iterator[Named]:
-    for some in order.split(_ROWS):
-        row = source.of_nodes(some)
-        yield {f"x.{name}": value for name, value in row.items() if name not in whole}
-
-
-def _edges_of(graph: Neighborhood, order: Tensor) -> Iterator[Named]:
-    new = torch.empty_like(order)
-    new[order] = torch.arange(len(order))
-    for some in order.split(_ROWS):
-        edges = row_places(graph.indptr, some)[1]
-        found = {_INDICES: new[graph.indices[edges].long()]}
-        yield found if graph.weight is None else found | {_WEIGHT: graph.weight[edges]}
-
-
-def _write(folder: Path, length: int, chunks: Iterator[Named]) -> None:
-    """One .npy file a name, with the tensors of all chunks one after the other."""
-    arrays, written = dict[str, np.ndarray](), 0
-    for chunk in chunks:
-        rows = 0
-        for name, value in chunk.items():
-            part, rows = value.detach().numpy(), len(value)
-            if name not in arrays:
-                path, shape = folder / f"{name}.npy", (length, *part.shape[1:])
-                arrays[name] = np.lib.format.open_memmap(path, "w+", part.dtype, shape)
-            arrays[name][written : written + rows] = part
-        written += rows

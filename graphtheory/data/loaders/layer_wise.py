@@ -11,7 +11,7 @@ from torch_geometric.data import Data
 from torch_geometric.loader import NodeLoader
 from torch_geometric.sampler import BaseSampler, SamplerOutput
 
-from graphtheory.data.loaders.seeds import Order, check_numbers, seeds_of
+from graphtheory.data.loaders.seeds import Order, Resumable, check_numbers, handed_out, seeds_of
 from graphtheory.data.loaders.sets import check_layers
 from graphtheory.data.loaders.source import source_of
 from graphtheory.graph import Neighborhood
@@ -21,7 +21,7 @@ from graphtheory.patterns.base import apply_fixed
 from graphtheory.patterns.draw import derive, edge_weight
 
 
-class LayerWiseLoader(NodeLoader):
+class LayerWiseLoader(Resumable, NodeLoader):
     r"""PyG's `NodeLoader` with one of our samplers: batches for PyG's own layers.
 
     ==================  =============  ======================================================
@@ -42,9 +42,10 @@ class LayerWiseLoader(NodeLoader):
     weights and make none of their own: ``GCNConv(normalize=False)``, ``GraphConv(aggr="add")``.
     A norm over the nodes of a batch sees copies.
 
-    An epoch takes one number from torch's global random state, and each batch draws by that and by
-    its seeds, so that it is the same for any number of workers. `persistent_workers` outlive the
-    epoch: with them each draw follows the random state of its worker.
+    A batch is a function of (seed, epoch, its seeds), the same for any number of workers, and a run
+    goes on within an epoch by `state_dict` and `load_state_dict`. `persistent_workers` outlive the
+    epoch: with them each draw follows the random state of its worker, and a state within an epoch
+    is refused, as beside a `sampler` of your own.
 
     Args:
         data: `Data` with `edge_index`, its `edge_weight` (or ones) A:
@@ -53,9 +54,9 @@ class LayerWiseLoader(NodeLoader):
         num_layers: At least 1.
         input_nodes: The seeds, ids (which may come again) or a Bool mask; None is all nodes.
         rank: Which of `world_size` processes this one is; None as in `SeedLoader`.
-        world_size: Processes that share the seeds as those of a `SeedLoader` do, in an order and
-            with draws that are a function of (seed, epoch). None as in `SeedLoader`.
-        seed: Of order and draws of several processes, 0 or more.
+        world_size: Processes that share the seeds as those of a `SeedLoader` do. None as there.
+        seed: Of order and draws, 0 or more; None is 0 of several processes, and of one a number
+            from torch's global random state, which `state_dict` tells and `load_state_dict` takes.
         options: Those of PyG's `NodeLoader`, such as `transform`, and of torch's loader.
 
     Raises:
@@ -84,7 +85,7 @@ class LayerWiseLoader(NodeLoader):
         input_nodes: Any = None,
         rank: int | None = None,
         world_size: int | None = None,
-        seed: int = 0,
+        seed: int | None = None,
         **options: Any,
     ) -> None:
         given = (rank, world_size)
@@ -98,31 +99,43 @@ class LayerWiseLoader(NodeLoader):
         graph = source_of(data, None).graph
         seeds, input_id = seeds_of(input_nodes, graph.num_dst, repeated=True)
         drawn = _LayerWise(pattern, data, graph, num_layers)
-        self._order: _Nodes | None = None
-        check_numbers(batch_size=(batch_size := options.get("batch_size") or 1, 1), seed=(seed, 0))
-        if own := [name for name in ("sampler", "batch_sampler") if options.get(name) is not None]:
-            if given != (None, None):
-                raise TypeError(f"{own[0]}: shares the seeds itself, expected none beside rank")
-        else:
-            self._order = _Nodes(
-                torch.ones_like(seeds), batch_size, options.get("shuffle") or False,
-                options.get("drop_last", False), seed, given,
-            )  # fmt: skip
-            if self._order.world > 1:
-                options |= {"sampler": self._order, "shuffle": None}
+        check_numbers(batch_size=(size := options.get("batch_size") or 1, 1), seed=(seed or 0, 0))
+        names = ("sampler", "batch_sampler")
+        self._own = [name for name in names if options.get(name) is not None]
+        if self._own and given != (None, None):
+            raise TypeError(f"{self._own[0]}: shares the seeds itself, expected none beside rank")
+        self._order: _Nodes = _Nodes(
+            torch.ones_like(seeds), size, options.get("shuffle") or False,
+            options.get("drop_last", False), seed or 0, (0, 1) if self._own else given,
+            (0, 1) if self._own else None,
+        )  # fmt: skip
+        self._any_seed = seed is None and self._order.world == 1
+        if self._any_seed:
+            self._order.seed = _number()
+        if not self._own:
+            options |= {"sampler": self._order, "shuffle": None}
         super().__init__(data, drawn, seeds, input_id=input_id, **options)
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        if state_dict.get("step") and (self._own or self.persistent_workers):
+            raise ValueError(
+                f"state_dict: step {state_dict['step']} of an epoch whose draws follow "
+                f"{'a sampler of your own' if self._own else 'persistent_workers'}, expected the "
+                "state at the end of an epoch"
+            )
+        if self._any_seed:
+            self._order.seed = state_dict.get("seed", self._order.seed)
+        super().load_state_dict(state_dict)
 
     def __iter__(self) -> Iterator[Any]:
         """An epoch, with draws of its own."""
         order = self._order
-        if order is not None:
-            order.begin()
-        self.node_sampler.epoch = None if self.persistent_workers else _number()
-        if order is None:
-            return super().__iter__()
-        if order.world > 1 and not self.persistent_workers:
-            self.node_sampler.epoch = derive(order.seed, order.epoch)
-        return _weighed(super().__iter__(), order.weights())
+        order.begin()
+        keyed = not self.persistent_workers
+        self.node_sampler.epoch = derive(order.seed, order.epoch) if keyed else None
+        found = super().__iter__()
+        found = found if self._own else _weighed(found, order.weights())
+        return handed_out(found, order, *order.at)
 
     def filter_fn(self, out: SamplerOutput) -> Any:
         """The batch of a draw, with its weights."""
@@ -152,8 +165,8 @@ class _Nodes(Order):
         return (super().__len__() - 1) * (self.size // self.world) + len(of_all)
 
     def __iter__(self) -> Iterator[Any]:
-        for positions, *_ in super().__iter__():
-            yield from positions.tolist()
+        keys = super().__iter__()
+        return (node for positions, *_ in keys for node in positions.tolist())
 
 
 class _LayerWise(BaseSampler):

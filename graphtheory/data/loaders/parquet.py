@@ -36,7 +36,13 @@ class SortedTables:
         normalize: bool,
         memory_limit: str,
         progress: Progress,
+        of_edges: list[str],
     ) -> None:
+        if of_edges and normalize:
+            raise ValueError(
+                f"edge_attributes: got {of_edges} beside normalize=True, whose loops have none; "
+                "expected one of the two"
+            )
         try:
             import duckdb
         except ImportError as error:
@@ -44,7 +50,7 @@ class SortedTables:
                 "from_parquet: needs duckdb; pip install 'pyg-graphtheory[parquet]'"
             ) from error
         self.work, self.columns, self.progress = work, columns, progress
-        self.x, self.normalize = list(x), normalize
+        self.x, self.normalize, self.of_edges = list(x), normalize, of_edges
         work.mkdir(parents=True, exist_ok=True)
         self.manifest = work / "manifest.json"
         self.db = duckdb.connect(str(work / "sorted.duckdb"))
@@ -77,6 +83,7 @@ class SortedTables:
     def _begin(self, files: dict[str, Any]) -> None:
         """Go on with what was begun from these very files in this way, or begin."""
         asked = files | {"columns": self.columns, "x": self.x, "normalize": self.normalize}
+        asked |= {"edge_attributes": self.of_edges} if self.of_edges else {}
         self.done: dict[str, str] = {}
         if self.manifest.exists():
             told = json.loads(self.manifest.read_text())
@@ -132,21 +139,27 @@ class SortedTables:
             raise ValueError(f"id: {twice!r} names two rows of nodes, expected each id once")
 
     def _edges(self, files: str) -> str:
-        read, _ = self._read("edges", files, ("source", "target", "weight"))
+        read, known = self._read("edges", files, ("source", "target", "weight"))
+        if missing := [name for name in self.of_edges if name not in known]:
+            raise ValueError(
+                f"edge_attributes: {missing} are no columns of edges, which has {known}"
+            )
         source, target, ids = (_name(self.columns[role]) for role in ("source", "target", "id"))
         self._ends = read, (source, target), ids
         weight = self.columns["weight"]
         given = f"e.{_name(weight)}::FLOAT" if weight else "1::FLOAT"
         query = (
-            f"SELECT t.rowid AS target, s.rowid AS source, {given} AS weight FROM {read} e "
-            f"JOIN nodes s ON e.{source} = s.{ids} JOIN nodes t ON e.{target} = t.{ids}"
+            f"SELECT t.rowid AS target, s.rowid AS source, {given} AS weight"
+            + "".join(f", e.{_name(n)} AS {_name(f'e.{n}')}" for n in self.of_edges)
+            + f" FROM {read} e JOIN nodes s ON e.{source} = s.{ids} "
+            f"JOIN nodes t ON e.{target} = t.{ids}"
         )
         if self.normalize:
             query = (
                 f"WITH given AS ({query}) FROM given UNION ALL SELECT rowid, rowid, 1::FLOAT "
                 "FROM nodes WHERE rowid NOT IN (SELECT target FROM given WHERE source = target)"
             )
-        return f"FROM ({query}) ORDER BY target, source"
+        return f"FROM ({query}) ORDER BY ALL"  # of equal ends, too, in every run alike
 
     def _check_ends(self, query: str) -> None:
         read, ends, ids = self._ends
@@ -201,15 +214,17 @@ class SortedTables:
         return sorted([*names, *(["x"] if self.x else [])])
 
     def write_edges(self, indices: str, weight: str) -> bool:
-        """Write sources, and weights where there are any; returns whether there are."""
+        """Write sources, attributes, and weights where there are any; returns whether there are."""
         weighted = self.normalize or self.columns["weight"] is not None
         if self.normalize:
             sums = self.of_nodes("SELECT target, sum(weight) FROM edges GROUP BY 1", np.float64)
             scale = np.divide(1, np.sqrt(sums), out=np.zeros_like(sums), where=sums > 0)
 
         def read(first: int, stop: int) -> dict[str, np.ndarray]:
-            found = self._rows("edges", ["target", "source", "weight"], first, stop)
+            more = [f"e.{name}" for name in self.of_edges]
+            found = self._rows("edges", ["target", "source", "weight", *more], first, stop)
             out = {indices: found["source"].astype(np.int64)}
+            out |= {name: _numbers(name.removeprefix("e."), found[name]) for name in more}
             if weighted:
                 given = _numbers("weight", found["weight"])
                 if self.normalize:

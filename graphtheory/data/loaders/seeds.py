@@ -16,6 +16,7 @@ from torch.utils.data import DataLoader, Dataset, DistributedSampler
 from torch_geometric.data import Data
 
 from graphtheory.data.loaders.source import NodeSource, source_of
+from graphtheory.graph import Neighborhood
 from graphtheory.graph.csr import check_index
 from graphtheory.patterns.draw import derive
 
@@ -41,6 +42,13 @@ class SeedBatches(Dataset[Data]):
         """What the batch says of its seeds."""
         return {"input_id": self.input_id[position], "batch_size": len(position)}
 
+    def of_layers(
+        self, nodes: Tensor, layers: Sequence[Neighborhood], given: Sequence[Tensor | None]
+    ) -> dict[str, list[Tensor]]:
+        """Attributes of the edges of each layer."""
+        found = [self.source.of_edges(nodes, *one) for one in zip(layers, given, strict=True)]
+        return {name: [edges[name] for edges in found] for name in self.source.edge}
+
     def __getitem__(self, key: Key) -> Data:
         position, epoch, place, weight = key
         generator = torch.Generator().manual_seed(derive(self.seed, _DRAW, epoch, place))
@@ -60,7 +68,50 @@ class SeedBatches(Dataset[Data]):
             return self.transform(batch)
 
 
-class SeedLoader(DataLoader[Data]):
+class Resumable:
+    """Epochs of a loader and its place in one, by PyTorch's protocol of stateful loaders."""
+
+    _order: Order
+
+    def set_epoch(self, epoch: int) -> None:
+        """The epoch of the next iteration, 0 or more."""
+        check_numbers(epoch=(epoch, 0))
+        self._order.go_to(epoch)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the loader stands: behind the last batch that was handed out, by plain numbers.
+
+        All processes have the same. Lightning keeps it in its checkpoints.
+        """
+        epoch, step = self._order.at
+        over = step == len(self)  # type: ignore[arg-type]
+        place = {"epoch": epoch + 1, "step": 0} if over else {"epoch": epoch, "step": step}
+        return place | self._order.facts()
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Let the next iteration begin there, with the same batches; those before are not made.
+
+        Args:
+            state_dict: What `state_dict` of a loader made with the same arguments returned.
+
+        Raises:
+            ValueError: The state of another loader, or a step that the epoch does not have.
+        """
+        names = ("epoch", "step", *(facts := self._order.facts()))
+        if missing := [name for name in names if name not in state_dict]:
+            raise ValueError(f"state_dict: has no {missing[0]}, expected what state_dict returned")
+        for name, value in facts.items():
+            if state_dict[name] != value:
+                told = f"{name}={state_dict[name]} in a loader with {name}={value}"
+                raise ValueError(f"state_dict: got {told}, expected the same")
+        epoch, step = state_dict["epoch"], state_dict["step"]
+        check_numbers(epoch=(epoch, 0), step=(step, 0))
+        if step and step >= (steps := len(self)):  # type: ignore[arg-type]
+            raise ValueError(f"state_dict: step {step}, expected below the {steps} of an epoch")
+        self._order.go_to(epoch, step)
+
+
+class SeedLoader(Resumable, DataLoader[Data]):
     """What the loaders of seeds share: a batch of seeds, order, epochs, processes and workers.
 
     ================  ==============  ======================================================
@@ -76,15 +127,18 @@ class SeedLoader(DataLoader[Data]):
     Where processes average their gradients, each multiplies its mean over the S seeds by
     `loss_weight`: that is the mean over all seeds of the step. One process has 1.
 
-    Attributes of edges stay behind, but for `edge_weight`, which patterns read. Numbers and strings
-    are in every batch. An attribute that may speak of pairs is refused, which its name and shape
-    tell: node ids *in* an attribute with a row for each node stay those of the whole graph, which
-    `n_id` translates.
+    Patterns read `edge_weight`. Other attributes of edges stay behind, but for those that
+    `attributes` names: a batch then has their rows in the order of the edges of `neighborhood`, or
+    a list of them, as `neighborhoods`; a pattern that makes edges of its own is refused. Numbers
+    and strings are in every batch. An attribute that may speak of pairs is refused, which its name
+    and shape tell: node ids *in* an attribute with a row for each node stay those of the whole
+    graph, which `n_id` translates.
 
     A batch is a function of (seed, epoch, place in the epoch): the same bits for any number of
-    workers, whichever makes it, and for a run that begins at a later epoch. Every iteration is an
-    epoch of its own, from 0; `set_epoch` says which one comes next, so ``set_epoch(0)`` before each
-    evaluation gives it the same draws. The global random state is neither read nor changed.
+    workers, whichever makes it, and for a run that begins at a later epoch or, by `state_dict` and
+    `load_state_dict`, within one. Every iteration is an epoch of its own, from 0; `set_epoch` says
+    which one comes next, so ``set_epoch(0)`` before each evaluation gives it the same draws. The
+    global random state is neither read nor changed.
 
     Args:
         data: `Data`, `HeteroData` with `edge_type`, a `GraphFolder`, or a pair (FeatureStore,
@@ -97,7 +151,7 @@ class SeedLoader(DataLoader[Data]):
             `folder.part` themselves. Changes nothing for other data.
         edge_type: Of `HeteroData` the relation to take, such as ("paper", "cites", "paper"), with
             its one type of nodes, whose ids all ids then are. None for other data.
-        attributes: Names of what travels with the nodes; None is all that can.
+        attributes: Names of what travels with nodes and edges; None is all of nodes that can.
         transform: Called on each finished batch, by the process that made it: a worker where there
             are any, to which it must pickle unless they are forked. What it draws from torch's
             global state is a function of (seed, epoch, place), too. None changes nothing.
@@ -166,22 +220,19 @@ class SeedLoader(DataLoader[Data]):
             **options,
         )  # fmt: skip
 
-    def set_epoch(self, epoch: int) -> None:
-        """The epoch of the next iteration, 0 or more."""
-        check_numbers(epoch=(epoch, 0))
-        self._order.next = epoch
-
     def __iter__(self) -> Any:
         """Yield the batches of one epoch."""
         # Not in the sampler's __iter__, which DataLoader calls twice an epoch with workers.
         self._order.begin()
-        return _batches(super().__iter__())
+        return handed_out(super().__iter__(), self._order, *self._order.at)
 
 
-def _batches(found: Iterator[Data]) -> Iterator[Data]:
-    """The same; a worker that dies as it sends a batch otherwise leaves an error of its socket."""
+def handed_out(found: Iterator[Any], order: Order, epoch: int, step: int) -> Iterator[Any]:
+    """The same, and the order knows how many were; the death of a worker is named."""
     try:
-        yield from found
+        for place, batch in enumerate(found, step + 1):
+            order.at = epoch, place
+            yield batch
     except (EOFError, ConnectionError) as error:
         raise RuntimeError(
             "num_workers: a worker of the loader died as it sent a batch, for want of memory "
@@ -229,18 +280,30 @@ class Order(DistributedSampler[Any]):
 
     def __init__(
         self, counts: Tensor, batch_size: int, shuffle: bool, drop: bool, seed: int,
-        given: tuple[int | None, int | None],
+        given: tuple[int | None, int | None], place: tuple[int, int] | None = None,
     ) -> None:  # fmt: skip
-        (rank, world_size), seeds = place_of_process(*given), len(counts)
+        (rank, world_size), seeds = place or place_of_process(*given), len(counts)
         super().__init__(cast(Any, range(seeds)), world_size, rank, shuffle, seed, drop)
         self.counts, self.given, self.seeds, self.drop = counts, given, seeds, drop
-        self.world, self.size, self.next = world_size, batch_size * world_size, 0
+        self.world, self.size = world_size, batch_size * world_size
+        self.go_to(0)
         left = 0 if drop else seeds % self.size
         if 0 < left < world_size:
             raise ValueError(
                 f"world_size: got {world_size} processes for a last batch of {left} seeds, "
                 "expected at least one seed for each; drop_last=True leaves that batch out"
             )
+
+    def go_to(self, epoch: int, step: int = 0) -> None:
+        """Where the next iteration begins."""
+        self.at = self.next = epoch, step
+
+    def facts(self) -> dict[str, Any]:
+        """What another loader must have alike for the same batches."""
+        numbers = {"seeds": self.seeds, "batch_size": self.size // self.world, "seed": self.seed}
+        return numbers | {
+            "world_size": self.world, "shuffle": self.shuffle, "drop_last": self.drop,
+        }  # fmt: skip
 
     def set_epoch(self, epoch: int) -> None:
         """Nothing: frameworks call this, and every iteration is an epoch of its own."""
@@ -255,18 +318,22 @@ class Order(DistributedSampler[Any]):
                     f"in process {rank} of {world}, expected the same; make it after "
                     "init_process_group, or give rank and world_size"
                 )
-        self.epoch, self.next = self.next, self.next + 1
+        self.at, self.next = self.next, (self.next[0] + 1, 0)
+        self.epoch, self.first = self.at
 
     def __len__(self) -> int:
         return self.seeds // self.size if self.drop else math.ceil(self.seeds / self.size)
 
     def __iter__(self) -> Iterator[Any]:  # of keys
-        epoch, order = self.epoch, torch.arange(self.seeds)
+        return self._keys(self.epoch, self.first)  # of this epoch, even if the next one begins
+
+    def _keys(self, epoch: int, first: int) -> Iterator[Key]:
+        order = torch.arange(self.seeds)
         if self.shuffle:
             generator = torch.Generator().manual_seed(derive(self.seed, _ORDER, epoch))
             order = torch.randperm(self.seeds, generator=generator)
         shared = order.split(self.size)[: len(self)]
-        for step, positions in enumerate(shared):
+        for step, positions in enumerate(shared[first:], first):
             mine = positions.tensor_split(self.world)[self.rank]
             weight = self.world * int(self.counts[mine].sum()) / int(self.counts[positions].sum())
             yield mine, epoch, step * self.world + self.rank, weight

@@ -14,7 +14,7 @@ from graphtheory.data.loaders.seeds import SeedBatches, SeedLoader, check_number
 from graphtheory.data.loaders.source import NodeSource, induced
 from graphtheory.graph import Neighborhood
 from graphtheory.graph.csr import row_places, sort_by_key
-from graphtheory.patterns import AddSelf, Compose, Pattern, layers_on_rows, on_rows, per_layer
+from graphtheory.patterns import AddSelf, Compose, Pattern, on_rows, per_layer
 from graphtheory.patterns.base import apply_fixed, relabel
 from graphtheory.structure import shortest_path_distance
 from graphtheory.structure.distance import MAX_CUTOFF
@@ -79,10 +79,13 @@ class _NodeSets(SeedBatches):
         self.sampler, self.num_layers = sampler or Compose(), num_layers
 
     def draw(self, seeds: Tensor, generator: torch.Generator) -> tuple[Tensor, dict[str, Any]]:
-        nodes, layers = layers_on_rows(
-            self.sampler, self.base, seeds, self.num_layers, generator=generator
-        )
-        return nodes, {"neighborhoods": layers}
+        nodes, layers, given = seeds, list[Neighborhood](), list[Tensor | None]()
+        for _ in range(self.num_layers):  # as `patterns.layers_on_rows`
+            rows = on_rows(self.sampler, self.base, nodes, generator=generator)
+            nodes, layer = relabel(nodes, rows)
+            layers.insert(0, layer)
+            given.insert(0, rows.perm)
+        return nodes, {"neighborhoods": layers} | self.of_layers(nodes, layers, given)
 
 
 @dataclass(frozen=True)
@@ -167,8 +170,10 @@ class _AttentionSets(SeedBatches):
         self.pattern = pattern
 
     def draw(self, seeds: Tensor, generator: torch.Generator) -> tuple[Tensor, dict[str, Any]]:
-        nodes, neighborhood = relabel(seeds, self._rows(seeds, generator))
-        return nodes, {"neighborhood": neighborhood}
+        rows = self._rows(seeds, generator)
+        nodes, neighborhood = relabel(seeds, rows)
+        more = self.source.of_edges(nodes, neighborhood, rows.perm)
+        return nodes, {"neighborhood": neighborhood} | more
 
     def _rows(self, seeds: Tensor, generator: torch.Generator) -> Neighborhood:
         graph, pattern = self.source.graph, self.pattern
@@ -255,9 +260,11 @@ class _Parts(SeedBatches):
         nodes = self._of_parts(seeds)
         graph = induced(self.source.graph, nodes)
         if self.num_layers is None:
-            return nodes, {"neighborhood": self.pattern(graph, generator=generator)}
+            one = self.pattern(graph, generator=generator)
+            return nodes, {"neighborhood": one} | self.source.of_edges(nodes, one, one.perm)
         layers = per_layer(self.pattern, graph, self.num_layers, generator=generator)
-        return nodes, {"neighborhoods": layers}
+        more = self.of_layers(nodes, layers, [layer.perm for layer in layers])
+        return nodes, {"neighborhoods": layers} | more
 
     def of_seeds(self, position: Tensor) -> dict[str, Any]:
         place = self.place[self._of_parts(self.nodes[position])]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
+from functools import cached_property
 from typing import Any, Literal
 
 import torch
@@ -20,6 +21,7 @@ from graphtheory.patterns.base import places_among
 STRUCTURE = ("edge_index", "adj_t", "edge_weight", "num_nodes")
 OWN = ("n_id", "input_id", "batch_size", "loss_weight", "neighborhood", "neighborhoods")
 Level = Literal["node", "edge", "graph"]
+Named = dict[str, Tensor]
 
 _REMEDY = "name those that shall travel in `attributes`, without it, or take it out of the data"
 
@@ -30,7 +32,8 @@ class NodeSource(ABC):
     graph: Neighborhood
     node: dict[str, Any]  # attributes with a row for each node
     whole: dict[str, Any]  # those of the graph
-    left: Sequence[str] = ()  # those of edges, which stay behind
+    edge: dict[str, Any]  # those of edges that were asked for, in the order that was given
+    left: dict[str, Any]  # and the others, which stay behind
     original_id: Tensor | None = None  # of each node in the data that was given, if it was moved
 
     @abstractmethod
@@ -48,17 +51,33 @@ class NodeSource(ABC):
         return False
 
     def _sort(self, name: str, shape: Sequence[int], value: Any, *, asked: bool) -> None:
-        """Keep an attribute of nodes or of the graph; one of edges only stays behind unasked."""
+        """Keep an attribute of nodes, of edges or of the graph; of edges only what is asked for."""
         level = level_of(name, shape, self.graph, asked=asked)
-        if level != "edge":
-            (self.node if level == "node" else self.whole)[name] = value
-        elif asked:
+        of_edges = self.edge if asked else self.left
+        {"node": self.node, "edge": of_edges, "graph": self.whole}[level][name] = value
+
+    def of_edges(self, nodes: Tensor, drawn: Neighborhood, given: Tensor | None) -> Named:
+        """The attributes of drawn edges between `nodes`, by their places in the data."""
+        if not self.edge:
+            return {}
+        graph, fits = self.graph, given is not None and bool((given < self.graph.num_edges).all())
+        if given is not None and fits:
+            at = given if graph.perm is None else self._row_of_edge[given]
+            ends = graph.indices[at].long(), torch.searchsorted(graph.indptr, at, right=True) - 1
+            drawn_ends = nodes[drawn.indices], nodes[drawn.targets()]
+            fits = all(map(torch.equal, ends, drawn_ends))
+        if given is None or not fits:
             raise ValueError(
-                f"attributes: {name!r} has a row for each edge, expected names of attributes of "
-                "nodes; of edges only edge_weight travels"
+                f"attributes: {next(iter(self.edge))!r} has a row for each edge of the data, and "
+                "the pattern makes others; expected one that draws among those, or other names"
             )
-        else:
-            self.left = [*self.left, name]
+        return {name: take_rows(value, given) for name, value in self.edge.items()}
+
+    @cached_property
+    def _row_of_edge(self) -> Tensor:
+        perm = self.graph.perm
+        assert perm is not None
+        return torch.empty_like(perm).index_copy_(0, perm.long(), torch.arange(len(perm)))
 
 
 def source_of(
@@ -114,6 +133,7 @@ class OfData(NodeSource):
         if not ("edge_index" in data or "adj_t" in data):
             raise ValueError("data: has neither edge_index nor adj_t, expected a graph")
         self.graph, self.node, self.whole = neighborhood_from(data), {}, {}
+        self.edge, self.left = {}, {}
         names = data.keys() if attributes is None else attributes
         for name in names:
             if name not in STRUCTURE:
@@ -141,7 +161,7 @@ def induced(graph: Neighborhood, nodes: Tensor) -> Neighborhood:
     kept = rows.keep(inside)
     return Neighborhood(
         kept.indptr, place[inside], len(nodes),
-        weight=kept.weight, distance=kept.distance, validate=False,
+        weight=kept.weight, distance=kept.distance, perm=kept.perm, validate=False,
     )  # fmt: skip
 
 
@@ -165,9 +185,14 @@ class OfStores(NodeSource):
         }
         self.graph = _read(graph, _num_nodes(graph, sizes))
         check_names(known, attributes)
-        self.node, self.whole = {}, {}
+        self.node, self.whole, self.edge, self.left = {}, {}, {}, {}
         for name in known if attributes is None else attributes:
             self._sort(name, sizes[name], known[name], asked=attributes is not None)
+        if self.edge:
+            raise ValueError(
+                f"attributes: {next(iter(self.edge))!r} has a row for each edge, expected names of "
+                "attributes of nodes; a feature store has none of edges"
+            )
         self.whole = {name: features.get_tensor(attr) for name, attr in self.whole.items()}
 
     def of_nodes(self, nodes: Tensor) -> dict[str, Any]:
@@ -237,7 +262,8 @@ def _read(graph: GraphStore, num_nodes: int) -> Neighborhood:
 def level_of(name: str, shape: Sequence[int], graph: Neighborhood, *, asked: bool) -> Level:
     """What a tensor has a row for; refused is what may speak of pairs unless it was `asked` for."""
     num_nodes, num_edges = graph.num_dst, graph.num_edges
-    if asked and tuple(shape[:1]) == (num_nodes,):
+    as_many = num_nodes == num_edges and "edge" in name
+    if asked and tuple(shape[:1]) == (num_nodes,) and not as_many:
         return "node"
     if "index" in name or "face" in name:
         raise ValueError(
@@ -251,7 +277,7 @@ def level_of(name: str, shape: Sequence[int], graph: Neighborhood, *, asked: boo
             f"{name}: shape {tuple(shape)} has a column for each of the {num_nodes} nodes, which a "
             f"batch would not have; {_REMEDY}"
         )
-    if shape[0] == num_nodes and not (shape[0] == num_edges and "edge" in name):
+    if shape[0] == num_nodes and not as_many:
         return "node"
     if shape[0] == num_edges:
         return "edge"

@@ -360,9 +360,12 @@ class LabelTask(Task):
 
     test_step = validation_step
 
-    def outputs(self, rows: int, *model_input: Any) -> Tensor:
+    def outputs(
+        self, rows: int, *model_input: Any, run: Callable[..., Tensor] | None = None
+    ) -> Tensor:
         """Run the model in training, or the one that evaluation runs, and check the shape."""
-        found = (self.model if self.training else self.evaluated)(*model_input)
+        model = self.model if self.training else self.evaluated
+        found = run(model, *model_input) if run else model(*model_input)
         if found.shape != (expected := (rows, self.num_classes)):
             given = f"outputs of shape {tuple(found.shape)}, expected {expected}"
             raise ValueError(f"model: {given}: rows of labels, an output for each class or label")

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar
 
 import torch
 from lightning.fabric.utilities import move_data_to_device
+from lightning.pytorch.trainer.states import TrainerStatus
 from torch import Tensor
 from torch_geometric.data import Data
 
@@ -25,6 +26,7 @@ from graphtheory.lab.train.contract import (
     refuse_any,
     shuffled,
 )
+from graphtheory.lab.train.predict import by_layers
 from graphtheory.lab.train.score import METRICS, SCORES, Metrics
 from graphtheory.modes import evaluating
 from graphtheory.patterns import Compose, Pattern
@@ -66,7 +68,13 @@ class NodeTask(LabelTask):
     def forward(self, batch: NodeBatch) -> Tensor:
         """Compute logits of the targets, [num_dst, num_classes]."""
         graph = batch.neighborhood if batch.layers is None else batch.layers
-        return self.outputs(batch.neighborhood.num_dst, batch.x, graph)
+        given = batch.neighborhood.num_dst, batch.x, graph
+        if batch.at_once is None:
+            return self.outputs(*given)
+        trainer = self._trainer
+        shared = trainer if trainer and trainer.state.status == TrainerStatus.RUNNING else None
+        run = partial(by_layers, rows=batch.at_once, device=self.device, trainer=shared)
+        return self.outputs(*given, run=run)
 
     def pairs(self, batch: NodeBatch) -> list[Pair]:
         logits, masks = self(batch), (batch.mask, batch.test_mask)
@@ -125,6 +133,8 @@ class NodeBatch:
     test_mask: Tensor | None = None
     #: A neighborhood for each layer, which the model gets instead, or None.
     layers: tuple[Neighborhood, ...] | None = None
+    #: Rows of a layer that are computed together, of a batch that stays on the CPU; None is all.
+    at_once: int | None = None
 
     @property
     def count(self) -> int:
@@ -133,7 +143,7 @@ class NodeBatch:
 
     def to(self, device: torch.device | str) -> NodeBatch:
         """Move the batch to `device`; nothing is copied where it is there already."""
-        there = self.y.device == torch.device(device)
+        there = self.at_once is not None or self.y.device == torch.device(device)
         return self if there else NodeBatch(**move_data_to_device(vars(self), device))
 
 
@@ -172,6 +182,7 @@ class FullGraph(Source):
 
     train: Tensor  # the nodes to train on, as `val` and `test` are those of the other masks
     batch_size: int | None = None  # labeled nodes of a step; None is all of them
+    evaluation_rows: int | None = None  # of a layer, computed together; None is all of them
 
     def __init__(
         self,
@@ -239,7 +250,8 @@ class FullGraph(Source):
             if self._evaluation is None:
                 data, other = self.data, self.evaluation
                 seen = self._draw(_EVALUATION) if other is None else other(self.graph)
-                batch = NodeBatch(data.x, seen, data.y, data.val_mask, data.get("test_mask"))
+                masks = data.val_mask, data.get("test_mask")
+                batch = NodeBatch(data.x, seen, data.y, *masks, at_once=self.evaluation_rows)
                 self._evaluation = batch
             self._evaluation = self._evaluation.to(self.device)
         return self._evaluation

@@ -24,7 +24,7 @@ _SAMPLE, _PATTERN, _LAYERS = 3, 4, 5  # streams of randomness; 0 to 2 are FullGr
 
 
 class SampledGraph(FullGraph):
-    """Train on batches of labeled nodes with sampled neighbors, evaluate on all nodes at once.
+    """Train on batches of labeled nodes with sampled neighbors, evaluate with all neighbors.
 
     PyG's NeighborLoader draws `num_neighbors[k]` sources for each node that the k-th hop reached;
     the pattern, distances included, is computed on what was drawn, and the loss on the first rows,
@@ -36,6 +36,10 @@ class SampledGraph(FullGraph):
         num_neighbors: Sources for each hop, -1 for all; one entry for each layer of the model.
         batch_size: Labeled nodes in a batch; the last batch may be smaller.
         seed: Of order, sampling and pattern, 0 or more.
+        evaluation_rows: Evaluate a layer at a time and this number of nodes, at least 2, which the
+            devices of `fit` share; data and graph stay on the CPU. None is all nodes at once on
+            each device. `predict` does the same. It asks for a model whose layers alone read the
+            graph, and refuses another.
 
     Raises:
         ImportError: Neither torch-sparse nor pyg-lib is installed.
@@ -50,8 +54,11 @@ class SampledGraph(FullGraph):
         num_neighbors: Sequence[int],
         batch_size: int = 1024,
         seed: int = 0,
+        evaluation_rows: int | None = None,
     ) -> None:
         super().__init__(data, pattern, seed=seed)
+        check_at_least(2, evaluation_rows=evaluation_rows)
+        self.evaluation_rows = evaluation_rows
         known = torch_geometric.typing
         if not (known.WITH_PYG_LIB or known.WITH_TORCH_SPARSE):
             needs = "needs torch-sparse or pyg-lib, found neither; install pyg-graphtheory[scatter]"
@@ -87,7 +94,7 @@ class SampledGraph(FullGraph):
 
 
 class SampledLayers(FullGraph):
-    """Train on labeled nodes and what each layer draws for them, evaluate on all nodes at once.
+    """Train on labeled nodes and what each layer draws for them, evaluate on all nodes.
 
     A batch has a neighborhood for each layer, which the model takes as a sequence, as
     `models.SampledGCN` does, and the features of their nodes alone. It is a function of (seed,
@@ -101,6 +108,7 @@ class SampledLayers(FullGraph):
         batch_size: Labeled nodes of a step, at least 1, the last of an epoch perhaps fewer; None
             is all of them.
         seed: Of order and draws, 0 or more.
+        evaluation_rows: As of `SampledGraph`.
 
     Raises:
         TypeError, ValueError, IndexError: As for `FullGraph`, a pattern without randomness, or a
@@ -126,8 +134,11 @@ class SampledLayers(FullGraph):
         evaluation: Pattern,
         batch_size: int | None = None,
         seed: int = 0,
+        evaluation_rows: int | None = None,
     ) -> None:
         super().__init__(data, pattern, seed=seed, evaluation=evaluation)
+        check_at_least(2, evaluation_rows=evaluation_rows)
+        self.evaluation_rows = evaluation_rows
         check_at_least(1, num_layers=num_layers, batch_size=batch_size)
         self.num_layers, self.batch_size = num_layers, batch_size
 

@@ -29,8 +29,9 @@ class TrainerOptions:
     """Where and how precisely `fit` trains, and what looks on, by Lightning's `Trainer`.
 
     Several devices take different batches of an epoch, each as large as on one; every device
-    evaluates all of validation. One batch with the whole graph is the same on all, which saves
-    nothing. Each process runs the whole script; only the first one writes and shows progress.
+    evaluates all of validation, or they share it by `evaluation_rows` of the data. One batch with
+    the whole graph is the same on all, which saves nothing. Each process runs the whole script;
+    only the first one writes and shows progress.
 
     Args:
         device: "cpu", "cuda", "cuda:1" or "mps"; None is a GPU where there is one, else the CPU.

@@ -13,14 +13,14 @@ from graphtheory.data.loaders import (
     GraphFolder,
     NodeSetLoader,
     PartitionLoader,
-    folder,
+    writing,
 )
 from graphtheory.patterns import LADIES, AddSelf, Compose, KHop, Sample
 
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
-    monkeypatch.setattr(folder, "_ROWS", 7)
+    monkeypatch.setattr(writing, "_ROWS", 7)
 
 
 @pytest.fixture
@@ -101,11 +101,11 @@ def test_numbers_and_strings_travel_and_a_graph_without_edges_is_one(tmp_path):
 
 def test_what_cannot_be_written_is_refused_before_anything_is(data, tmp_path):
     sparse = Data(x=torch.eye(40).to_sparse_csr(), edge_index=data.edge_index)
-    with pytest.raises(ValueError, match=r"x: torch.sparse_csr of shape \(2, 40\) for 2 nodes"):
+    with pytest.raises(ValueError, match=r"x: torch.sparse_csr of shape \(2, 40\) for 2 rows"):
         GraphFolder.write(sparse, tmp_path / "sparse")
     for value in (torch.zeros(1), torch.tensor(3.0)):
         data.level = value
-        with pytest.raises(ValueError, match=r"level: torch.strided of shape .* for 2 nodes"):
+        with pytest.raises(ValueError, match=r"level: torch.strided of shape .* for 2 rows"):
             GraphFolder.write(data, tmp_path / "level")
     del data.level
     data.original_id = torch.arange(40)
@@ -151,7 +151,7 @@ def resident(path):
 
 @pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="needs Linux's /proc")
 def test_a_batch_of_one_part_reads_its_pages_alone(tmp_path, monkeypatch):
-    monkeypatch.setattr(folder, "_ROWS", 65_536)
+    monkeypatch.setattr(writing, "_ROWS", 65_536)
     draw, nodes = torch.Generator().manual_seed(0), 100_000
     part = torch.randint(50, (nodes,), generator=draw)
     edges = torch.randint(nodes, (2, 20 * nodes), generator=draw)
@@ -253,7 +253,7 @@ def test_an_interrupted_writing_leaves_nothing_in_the_way(data, tmp_path, monkey
             os.utime(old, (0, 0))
     else:
         with monkeypatch.context() as broken, pytest.raises((KeyboardInterrupt, OSError)):
-            broken.setattr(folder, "_edges_of", lambda *_: (_ for _ in ()).throw(stop))
+            broken.setattr(writing, "_edges_of", lambda *_: (_ for _ in ()).throw(stop))
             GraphFolder.write(data, path)
         assert not list(tmp_path.iterdir())
     GraphFolder.write(data, path).verify()
@@ -270,17 +270,6 @@ def test_a_file_that_was_cut_off_is_named(data, tmp_path, name, size):
     path.write_bytes(path.read_bytes()[:size])
     with pytest.raises(ValueError, match=rf"{name}\.npy: cut off .*write the folder again"):
         GraphFolder(tmp_path)
-
-
-def test_attributes_of_edges_are_refused_by_name_and_not_dropped(data, tmp_path):
-    data.edge_attr = torch.rand(90, 2)
-    with pytest.raises(ValueError, match="edge_attr: has a row for each edge"):
-        GraphFolder.write(data, tmp_path)
-    for take in (lambda names: GraphFolder.write(data, tmp_path, attributes=names),
-                 lambda names: NodeSetLoader(data, LADIES(9), 1, attributes=names)):  # fmt: skip
-        with pytest.raises(ValueError, match="attributes: 'edge_attr' has a row for each edge"):
-            take(["x", "edge_attr"])
-    assert list(GraphFolder.write(data, tmp_path, attributes=["x"]).node) == ["x"]
 
 
 def test_the_table_notices_seeds_that_are_taken_as_they_stand(data, part, tmp_path, monkeypatch):

@@ -86,6 +86,30 @@ def test_the_folder_equals_the_one_from_memory(
     assert torch.equal(batch.x, data.x[batch.original_id])
 
 
+def test_columns_of_edges_travel_where_they_are_asked_for(
+    files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "CHUNK", 64)
+    _, edges, data = graph()
+    number = np.arange(EDGES)
+    write(files[0], edges | {"number": number})
+    kept = GraphFolder.from_parquet(
+        *files, tmp_path / "graph", **COLUMNS, edge_attributes=["number"]
+    )
+    kept.verify()
+    assert [*kept.left] == ["number"] and kept.left["number"].dtype == torch.int64
+    ends = kept.original_id[kept.graph.edge_index()]
+    assert torch.equal(data.edge_index[:, kept.left["number"]], ends)
+    assert torch.equal(data.edge_weight[kept.left["number"]], kept.graph.weight)
+    for options, message in (
+        ({"edge_attributes": ["time"]}, r"edge_attributes: \['time'\] are no columns of edges"),
+        ({"edge_attributes": ["number"], "normalize": True}, "edge_attributes: got .* loops have"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            GraphFolder.from_parquet(*files, tmp_path / "other", **COLUMNS, **options)
+    assert {p.name for p in tmp_path.iterdir()} == {"edges.parquet", "nodes.parquet", "graph"}
+
+
 def test_ids_of_any_type_have_their_nodes_in_a_file(tmp_path: Path) -> None:
     nodes = {"id": np.array(["b", "c", "a"]), "f": np.array([1.0, 2.0, 3.0])}
     edges = {"source": np.array(["a", "b"]), "target": np.array(["b", "c"])}

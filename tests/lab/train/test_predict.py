@@ -8,21 +8,32 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
-from torch_geometric.nn import global_mean_pool
+from torch_geometric.nn import MessagePassing, global_mean_pool
 
+from graphtheory import Neighborhood
 from graphtheory.lab.train import (
     FullGraph,
     GraphSets,
     GraphTask,
     ImageData,
     ImageTask,
+    NodeTask,
     Recipe,
+    SampledLayers,
     fit,
     load_parameters,
     predict,
     write_predictions,
 )
+from graphtheory.lab.train.predict import by_layers
+from graphtheory.lab.zoo.node_models import NetworkConfig, build, pattern_of
+from graphtheory.models import GraphTransformer, SampledGCN
+from graphtheory.nn.conv import GCNConv
+from graphtheory.nn.conv.weighted_sums import SAGEConv
+from graphtheory.patterns import AddSelf, Compose, GraphSAGE
 from tests.lab.train.conftest import CLASSES, NODES, new_task
+
+EDGES = torch.tensor([[0, 1], [1, 0]])
 
 
 class Pool(nn.Module):
@@ -107,3 +118,100 @@ def test_the_table_names_rows_and_parts(tmp_path: Path, kind: str, head: str, fi
     assert lines[:2] == [head, first] and len(lines) == 3
     rows = list(csv.DictReader(lines))
     assert [row["part"] for row in rows] == ["test", ""]
+
+
+NETWORKS = [
+    ("gt", {}), ("gt", {"residual": True, "ffn": True}), ("gt-gcn", {"root_weight": False}),
+    ("gcn", {"batch_norm": True}), ("gcn", {"output": "linear", "linear_residual": True}),
+    ("gat", {"project": True}), ("sage", {"layer_norm": True}), ("mlp", {}), ("sampled-gcn", {}),
+]  # fmt: skip
+
+
+def node_network(name: str, options: dict[str, Any]) -> tuple[nn.Module, Any]:
+    torch.manual_seed(0)
+    config = NetworkConfig(hidden=8, layers=3, heads=2, neighbors="2", **options)
+    model = build(name, config, num_features=8, num_classes=3).eval()
+    for buffer in model.buffers():  # as after training
+        if buffer.is_floating_point():
+            buffer.add_(torch.rand_like(buffer))
+    return model, pattern_of(name, config)
+
+
+def in_rows(model: nn.Module, data: Data, graph: Neighborhood, rows: int) -> torch.Tensor:
+    return by_layers(model, data.x, graph, rows=rows, device=torch.device("cpu"))
+
+
+@pytest.mark.parametrize(("name", "options"), NETWORKS, ids=str)
+def test_a_layer_at_a_time_gives_the_outputs_of_all_nodes_at_once(
+    data: Data, name: str, options: dict[str, Any]
+) -> None:
+    model, pattern = node_network(name, options)
+    graph = pattern(FullGraph(data).graph)
+    whole, most = model(data.x, graph), []
+    for layer in model.modules():
+        if isinstance(layer, MessagePassing):
+            layer.register_forward_pre_hook(lambda _, given: most.append(given[1].num_dst))
+    for rows in (2, 17, 60, 100):
+        torch.testing.assert_close(in_rows(model, data, graph, rows), whole)
+        assert set(most) <= {*range(1, rows + 1)}
+        most.clear()
+    data.x = data.x.to_sparse_csr()
+    torch.testing.assert_close(in_rows(model, data, graph, 17), whole)
+
+
+class Net(nn.Module):
+    """One layer, and what a test does before it."""
+
+    def __init__(self, layer: nn.Module, before: Any = lambda x, graph: (x, graph)) -> None:
+        super().__init__()
+        self.layer, self.before = layer, before
+
+    def forward(self, x: torch.Tensor, graph: Neighborhood) -> torch.Tensor:
+        return self.layer(*self.before(x, graph))
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (Net(GCNConv(8, 3)), "a row depends on the others of its batch"),
+        (
+            Net(SAGEConv(8, 3), lambda x, graph: (x - x.mean(0), graph)),
+            "a row depends on the others of its batch",
+        ),
+        (
+            Net(SAGEConv(8, 3), lambda x, graph: (x * graph.degree()[:, None], graph)),
+            "the model itself reads 'degree' of the graph",
+        ),
+        (
+            Net(SAGEConv(8, 3), lambda x, graph: (x, Neighborhood.from_edge_index(EDGES, len(x)))),
+            "SAGEConv gets another graph",
+        ),
+        (GraphTransformer(8, 4, 3, 1, heads=2), "the model itself reads"),
+        (node_network("sgformer", {})[0], "the model itself reads 'edge_index' of the graph"),
+    ],
+)
+def test_a_model_whose_rows_meet_elsewhere_is_refused(
+    data: Data, model: nn.Module, message: str
+) -> None:
+    with pytest.raises(ValueError, match=f"evaluation_rows: {message}"):
+        in_rows(model.eval(), data, FullGraph(data).graph, 20)
+    assert all("forward" not in vars(module) for module in model.modules())
+
+
+def test_fit_evaluates_in_rows_where_it_is_asked_to(data: Data) -> None:
+    def found(rows: int | None) -> tuple[Any, torch.Tensor]:
+        torch.manual_seed(0)
+        task = NodeTask(SampledGCN(8, 4, 3), num_classes=3)
+        sampled = SampledLayers(
+            data, Compose(AddSelf(), GraphSAGE(2)), 3, evaluation=AddSelf(), evaluation_rows=rows
+        )
+        history = fit(task, sampled, epochs=3, progress=False).history
+        assert [task.model.training] == [False] and sampled.evaluation_batch().at_once == rows
+        return [{k: v for k, v in row.items() if k != "seconds"} for row in history], predict(
+            task, sampled
+        )
+
+    (whole, outputs), (parts, same) = found(None), found(7)
+    torch.testing.assert_close(same, outputs)
+    for row, expected in zip(parts, whole, strict=True):
+        assert row == pytest.approx(expected, rel=1e-4)

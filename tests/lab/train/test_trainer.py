@@ -23,11 +23,13 @@ from graphtheory.lab.train import (
     CheckpointError,
     FitResult,
     FullGraph,
+    NodeTask,
     SampledLayers,
     TrainerOptions,
     fit,
     read_checkpoint,
 )
+from graphtheory.models import SampledGCN
 from graphtheory.patterns import Compose, UniformNodes
 from tests.lab.train.conftest import make_data, new_task, without_time
 
@@ -246,16 +248,26 @@ def test_processes_that_nobody_can_follow_are_refused(data: Data) -> None:
 SCRIPT = """
 import json, os, sys
 from pathlib import Path
-from tests.lab.train.test_trainer import four_runs
+from tests.lab.train.test_trainer import six_runs
 
 out = Path(sys.argv[1])
-found = four_runs(out, devices=2, strategy="ddp")
+found = six_runs(out, devices=2, strategy="ddp")
 (out / f"rank{os.environ.get('LOCAL_RANK', 0)}.json").write_text(json.dumps(found))
 """
 
 
-def four_runs(out: Path, **options: Any) -> list[Any]:
+def six_runs(out: Path, **options: Any) -> list[Any]:
     """History and sum of parameters of each."""
+
+    def in_rows(rows: int | None) -> Any:
+        torch.manual_seed(0)
+        sampled = SampledLayers(
+            make_data(), UniformNodes(share=0.5), 3, evaluation=Compose(), batch_size=4,
+            evaluation_rows=rows,
+        )  # fmt: skip
+        trainer = TrainerOptions(device="cpu", **options)
+        task = NodeTask(SampledGCN(8, 4, 3), num_classes=3)
+        return without_time(fit(task, sampled, epochs=2, progress=False, trainer=trainer))
 
     def trained(folder: str, several: bool, epochs: int) -> tuple[Any, float]:
         task = new_task(dropout=0.0, average=0.9)
@@ -272,7 +284,7 @@ def four_runs(out: Path, **options: Any) -> list[Any]:
 
     return [
         trained("one", True, 4), trained("parts", True, 2), trained("parts", True, 4),
-        trained("all", False, 3),
+        trained("all", False, 3), in_rows(None), in_rows(7),
     ]  # fmt: skip
 
 
@@ -288,10 +300,12 @@ def in_two_processes(folder: Path) -> list[Any]:
 def test_two_processes_share_the_batches_of_an_epoch_and_go_on(tmp_path: Path) -> None:
     both = in_two_processes(tmp_path)
     assert len(both) == 2 and both[0] == both[1]
-    whole, _, parts, graph = both[0]
+    whole, _, parts, graph, at_once, in_rows = both[0]
+    for row, expected in zip(in_rows, at_once, strict=True):
+        assert row == pytest.approx(expected, rel=1e-4)
     assert parts == whole and len(whole[0]) == 4
     lines = (tmp_path / "parts/history.csv").read_text().splitlines()
     assert [line.split(",")[0] for line in lines] == ["epoch", *"1234"]
-    alone, _, _, same = four_runs(tmp_path / "alone")
+    alone, _, _, same, *_ = six_runs(tmp_path / "alone")
     assert alone[0] != whole[0]  # five batches in three steps
     assert same[1] == pytest.approx(graph[1], rel=1e-5)  # one batch with the whole graph

@@ -1,0 +1,92 @@
+"""The script of examples/ for three launchers: the same numbers, also after a rank was killed."""
+
+import importlib.util
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+ROOT = Path(__file__).parents[3]
+SCRIPT, EPOCHS = str(ROOT / "examples" / "13_launchers.py"), "12"
+TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+COMMANDS = {
+    "torchrun": (*TORCHRUN, SCRIPT, "torchrun", EPOCHS),
+    "lightning": (SCRIPT, "lightning", EPOCHS),
+    "ray": (SCRIPT, "ray", EPOCHS),
+}
+SECONDS = 240
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="finds processes in /proc"),
+    pytest.mark.timeout(2 * SECONDS),  # each process imports all, on a busy machine for a minute
+]
+
+
+def start(name: str, folder: Path) -> subprocess.Popen[str]:
+    env = os.environ | {
+        "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": str(ROOT),
+        "RAY_TRAIN_V2_ENABLED": "1",
+    }
+    return subprocess.Popen(
+        [sys.executable, *COMMANDS[name]], cwd=folder, text=True, env=env, start_new_session=True,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+
+
+def losses(name: str, folder: Path) -> list[float]:
+    """What the processes leave, and say, when all went well."""
+    with start(name, folder) as process:
+        try:
+            said, _ = process.communicate(timeout=SECONDS)
+        finally:
+            process.kill()
+    assert process.returncode == 0, said[-3000:]
+    found = torch.load(folder / "launchers.pt")["losses"]
+    if name != "ray":  # which leaves out lines that are alike
+        assert re.findall(r"loss (\S+) after", said)[-1] == repr(found[-1])
+    return found
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> list[float]:
+    return losses("lightning", tmp_path_factory.mktemp("lightning"))
+
+
+def processes_in(folder: Path) -> dict[int, bytes]:
+    """The processes that run in a folder, by id, and the environment of each."""
+    found = {}
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if (process / "cwd").resolve() == folder:
+                found[int(process.name)] = (process / "environ").read_bytes()
+        except OSError:  # it has ended
+            continue
+    return found
+
+
+def test_one_rank_that_ends_ends_all_and_the_run_goes_on(
+    uninterrupted: list[float], tmp_path: Path
+) -> None:
+    process, deadline = start("torchrun", tmp_path), time.monotonic() + SECONDS
+    while not (tmp_path / "launchers.pt").exists():
+        assert time.monotonic() < deadline and process.poll() is None
+        time.sleep(0.01)
+    ranks = [i for i, told in processes_in(tmp_path).items() if b"\0RANK=1\0" in told]
+    os.kill(ranks[0], signal.SIGTERM)
+    process.communicate(timeout=10)
+    assert process.returncode != 0 and not processes_in(tmp_path)
+    begun = torch.load(tmp_path / "launchers.pt")
+    assert begun["loader"]["step"] in (0, 3) and 3 <= len(begun["losses"]) < len(uninterrupted)
+    assert losses("torchrun", tmp_path) == uninterrupted
+
+
+@pytest.mark.skipif(not importlib.util.find_spec("ray"), reason="needs ray: pip install ray[train]")
+def test_ray_train_finds_the_same_numbers(uninterrupted: list[float], tmp_path: Path) -> None:
+    assert losses("ray", tmp_path) == uninterrupted
