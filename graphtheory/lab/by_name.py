@@ -1,7 +1,5 @@
 """What the papers add to commands is found by name, since the lab imports no paper."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What a network attends to, computes and has learned."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import partial

@@ -1,7 +1,5 @@
 """Ctrl-C and SIGTERM, which Lightning would turn into exit code 1 or hold back."""
 
-from __future__ import annotations
-
 import signal
 import sys
 import threading

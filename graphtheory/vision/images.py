@@ -1,7 +1,5 @@
 """Images as PyG graphs: a node is a patch or a superpixel."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec

@@ -1,7 +1,5 @@
 """Models side by side as tables, paired by seed, and as files."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterator, Sequence

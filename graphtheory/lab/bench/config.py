@@ -1,7 +1,5 @@
 """A run's configuration, and options of it that are set by hand."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress

@@ -3,8 +3,6 @@
 Source: Li (2024), section B.1.1, under its definitions and the nearest others.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property

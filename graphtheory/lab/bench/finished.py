@@ -1,7 +1,5 @@
 """Finished runs in a file of JSON lines, so that nothing is lost when a long study stops."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

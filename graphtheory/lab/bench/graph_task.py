@@ -3,8 +3,6 @@
 Of molecules, boosted trees on counts of substructures are compared with the networks.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """An image set as a task of a benchmark: the same images, recipe and number of epochs for all."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property

@@ -1,7 +1,5 @@
 """What linear classifiers say before any training: which distances help, whether to scale rows."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """The labeled nodes of one graph of a data set, by its name, as a task of a benchmark."""
 
-from __future__ import annotations
-
 from functools import cached_property
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The user's own network beside ours: any module with forward(x, edge_index) or forward(data)."""
 
-from __future__ import annotations
-
 import hashlib
 import inspect
 import runpy

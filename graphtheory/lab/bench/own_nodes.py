@@ -1,7 +1,5 @@
 """The labeled nodes of one graph of the user's as a task of a benchmark, after all checks."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Sequence
 from functools import cached_property

@@ -1,7 +1,5 @@
 """Recipes of papers as data: what was published, and what the same training gives here."""
 
-from __future__ import annotations
-
 import csv
 import json
 import math

@@ -1,7 +1,5 @@
 """What a run of a configuration gives, beside the score of the best constant prediction."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

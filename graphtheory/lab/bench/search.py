@@ -1,7 +1,5 @@
 """Choose the options of models on validation scores, by Optuna, with the same budget for each."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import time

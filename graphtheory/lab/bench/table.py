@@ -1,7 +1,5 @@
 """How scores are written, and tables of text that both a page and a terminal can show."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

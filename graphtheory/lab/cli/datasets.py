@@ -1,7 +1,5 @@
 """`graphtheory datasets` and `convert`: which data are at hand, and a graph in files of pages."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import dataclass
 from pathlib import Path

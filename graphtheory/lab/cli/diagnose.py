@@ -1,7 +1,5 @@
 """`graphtheory diagnose`, which measures a graph before anything is trained."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`graphtheory doctor` and `warmup`: what is installed and works here, and kernels made ready."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from importlib.metadata import requires
 from typing import Any

@@ -1,7 +1,5 @@
 """Parses the command line, runs the command and sets the exit code."""
 
-from __future__ import annotations
-
 import dataclasses
 import io
 import os

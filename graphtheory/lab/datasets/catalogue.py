@@ -5,8 +5,6 @@ under "families", with {name}, {lower}, {upper} and {stem} ("_" for "-") for the
 and {archive} for a word of its entry.
 """
 
-from __future__ import annotations
-
 import difflib
 import json
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Graphs whose labels a few nodes decide: discriminative neighbors, or a majority at a distance."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

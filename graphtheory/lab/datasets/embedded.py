@@ -1,7 +1,5 @@
 """Graphs and sets of graphs that need no files: digits, the karate club, and synthetic ones."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from functools import partial
 

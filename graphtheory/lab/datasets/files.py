@@ -3,8 +3,6 @@
 A file of the cache is an npz of numbers behind its SHA-256: nothing executable, every byte covered.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

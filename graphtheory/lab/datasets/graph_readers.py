@@ -3,8 +3,6 @@
 ogb only reads here and reaches for no network. SMILES need the extra [molecules], which is rdkit.
 """
 
-from __future__ import annotations
-
 import csv
 import gzip
 import json

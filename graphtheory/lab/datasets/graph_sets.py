@@ -4,8 +4,6 @@ They are stored as one array per attribute, all graphs one after the other, with
 graph under "slices/" and facts that are no tensors, `notes`, as JSON in a tensor of bytes.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy

@@ -5,8 +5,6 @@ known, read by PyG's or ogb's own class in a private copy of their folder, and k
 in a cache, $GRAPHTHEORY_CACHE or ~/.cache/graphtheory, so that their own folder may be read-only.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import shutil

@@ -1,7 +1,5 @@
 """Folders of images by class: which folder is which part, and which files are images."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re

@@ -4,8 +4,6 @@ Nothing is ever downloaded. Raw files are checked against their hashes where the
 what was read of them is kept in the cache of `datasets.graphs`.
 """
 
-from __future__ import annotations
-
 import gzip
 import io
 import math

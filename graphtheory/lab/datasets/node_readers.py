@@ -3,8 +3,6 @@
 A reader gets a private root that it may write to. Masks come back as [N, number of splits].
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from functools import partial

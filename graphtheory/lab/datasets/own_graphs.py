@@ -1,7 +1,5 @@
 """The user's own graphs: a list of PyG `Data`, checked graph by graph, becomes a `GraphSet`."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Sequence
 from contextlib import suppress

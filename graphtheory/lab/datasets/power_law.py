@@ -1,7 +1,5 @@
 """A graph of communities whose degrees follow a power law, of ogbn-arxiv's size."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

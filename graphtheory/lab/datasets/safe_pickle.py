@@ -5,8 +5,6 @@ short list, read in Python: the reader in C hashes keys of any depth until its s
 takes as much memory as a number in the file asks for.
 """
 
-from __future__ import annotations
-
 import io
 import math
 import pickle

@@ -1,7 +1,5 @@
 """Splits into training, validation and test: masks of nodes, or positions of graphs."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Pictures of rows over distances and groups: biases, attention, margins, bars."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

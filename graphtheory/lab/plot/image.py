@@ -1,7 +1,5 @@
 """Graphs and tokens over the image that they were made of."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Pictures of rows: how well networks do and how they came there, and what distance is worth."""
 
-from __future__ import annotations
-
 import math
 from statistics import fmean, stdev
 from typing import Any

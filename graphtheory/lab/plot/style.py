@@ -1,7 +1,5 @@
 """One look for every picture; colors that the color-blind tell apart, never color alone."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike

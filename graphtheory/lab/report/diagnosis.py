@@ -1,7 +1,5 @@
 """The report of what a graph offers before training."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any

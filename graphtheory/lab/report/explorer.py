@@ -1,7 +1,5 @@
 """Attention of every layer and head as one page: click a node, see whom it attends to."""
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

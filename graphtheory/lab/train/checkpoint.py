@@ -3,8 +3,6 @@
 They are zip archives of `torch.save` whose comment is the SHA-256 of everything before it.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import time

@@ -1,7 +1,5 @@
 """What `fit` asks of a task and of its data, and what tasks with labels have in common."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from abc import ABC, abstractmethod

@@ -1,7 +1,5 @@
 """Train a task: seeds, memory, scores, the best epoch, progress, and the end of each epoch."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager

@@ -1,7 +1,5 @@
 """Whole graphs: batches with about the same number of nodes each, and the task on them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """How networks for images learn: changes of images, step sizes, an average of the weights."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field
 from functools import cache, partial

@@ -1,7 +1,5 @@
 """What a trained task predicts, a layer at a time where a graph is large, and a table of it."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Callable, Mapping, Sequence

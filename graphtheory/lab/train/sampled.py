@@ -1,7 +1,5 @@
 """Batches of labeled nodes of a large graph: sampled neighborhoods, or a draw for each layer."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Kinds of labels: how each is learned, and how predictions are scored, by torchmetrics."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What `fit` hands to Lightning's `Trainer`: devices, precision, callbacks and loggers."""
 
-from __future__ import annotations
-
 import logging
 import warnings
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """What happens in every epoch of a training: seeds, memory, scores, and which one is best."""
 
-from __future__ import annotations
-
 import math
 import random
 import time

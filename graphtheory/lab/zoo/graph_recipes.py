@@ -1,7 +1,5 @@
 """Networks for graphs as GNN+ and OGB build them: norm, activation, dropout behind each layer."""
 
-from __future__ import annotations
-
 from itertools import chain, pairwise
 from typing import Any
 

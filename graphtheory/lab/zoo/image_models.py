@@ -1,7 +1,5 @@
 """Networks for small images by name: one width, depth and patch; only the method differs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

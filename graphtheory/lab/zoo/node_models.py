@@ -1,7 +1,5 @@
 """Networks for nodes by name, with one set of options: only the layer differs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial

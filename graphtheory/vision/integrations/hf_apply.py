@@ -1,7 +1,5 @@
 """k-NN attention and token reduction in models of Hugging Face transformers, saved with them."""
 
-from __future__ import annotations
-
 import copy
 import json
 import os

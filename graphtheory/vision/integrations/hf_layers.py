@@ -1,7 +1,5 @@
 """Access to the layers of vision models of Hugging Face transformers."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from inspect import signature

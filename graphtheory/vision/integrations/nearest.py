@@ -1,7 +1,5 @@
 """k-NN attention on dense tensors [B, H, T, D] with a mask, as other libraries pass them."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """Load state dicts of the published STViT-R on Swin into ours."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from math import isqrt
 

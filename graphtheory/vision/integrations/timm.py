@@ -4,8 +4,6 @@ timm is not imported. Models with the same structure as its ViT, DeiT and Swin w
 the code that DeiT and Swin were released with.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from inspect import signature

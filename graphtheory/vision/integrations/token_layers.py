@@ -3,8 +3,6 @@
 Pre-norm layers are computed part by part, so that tokens can change inside.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Rules for tokens in models of other libraries, and their form in a config that is saved."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any

@@ -1,7 +1,5 @@
 """Load state dicts of the published ViG and Pyramid ViG into ours."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from itertools import chain
 

@@ -1,7 +1,5 @@
 """Load state dicts of other libraries, renamed to our parameter names."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Semantic tokens of windows that give back what they learned: the unit of STViT-R."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import lru_cache
 from itertools import product

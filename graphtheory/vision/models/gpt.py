@@ -1,7 +1,5 @@
 """A GPT-2-style model: every token of a sequence attends to itself and to those before it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """A vision transformer that goes on with fewer tokens from some of its blocks on."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Mapping
 

@@ -1,7 +1,5 @@
 """A small residual network of convolutions: what networks of tokens are compared with."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

@@ -1,7 +1,5 @@
 """A vision transformer that goes on with a few semantic tokens after its first blocks."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from typing import Any

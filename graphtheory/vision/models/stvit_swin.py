@@ -1,7 +1,5 @@
 """Shifted-window transformers whose third stage works through semantic tokens: STViT, STViT-R."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import islice

@@ -1,7 +1,5 @@
 """The shifted-window transformer: a patch attends within its window, and a shift cuts others."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial

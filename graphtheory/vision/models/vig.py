@@ -1,7 +1,5 @@
 """Vision GNN: an image is a graph of patches that are near by their features."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import islice

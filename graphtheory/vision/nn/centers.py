@@ -1,7 +1,5 @@
 """Semantic tokens in place of all patches: their first centers, and the layers that update them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from math import isqrt

@@ -1,7 +1,5 @@
 """Blocks on a graph of the nearest nodes by features and places, found anew in every block."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Projection heads of contrastive learning: what stands between the features and the loss."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import torch

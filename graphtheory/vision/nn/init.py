@@ -1,7 +1,5 @@
 """How the weights of a transformer begin."""
 
-from __future__ import annotations
-
 import torch
 from torch import Generator, Tensor, nn
 

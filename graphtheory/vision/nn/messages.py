@@ -1,7 +1,5 @@
 """What a node makes of itself and of a list of sources."""
 
-from __future__ import annotations
-
 import torch
 from torch import Generator, Tensor, nn
 

@@ -1,7 +1,5 @@
 """Images as nodes: patches or convolutions, their positions, and the way back to a map."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

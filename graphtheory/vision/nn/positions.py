@@ -1,7 +1,5 @@
 """Position encodings of the tokens of a sequence: learned, of sines and cosines, or periodic."""
 
-from __future__ import annotations
-
 import torch
 from torch import Generator, Tensor, nn
 

@@ -1,7 +1,5 @@
 """Token reduction: rules that keep, fuse or merge tokens of an image, and the way back."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple, Protocol

@@ -1,7 +1,5 @@
 """Neighborhoods of batches of images or sequences, cached per size."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import lru_cache, wraps
 from typing import ParamSpec
