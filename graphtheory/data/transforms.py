@@ -5,8 +5,6 @@ are `AddLaplacianEigenvectorPE`, which reads weights, and `AddRandomWalkPE`, whi
 `lab.datasets.graph_sets.with_transforms` applies any of them once to a whole set of graphs.
 """
 
-from __future__ import annotations
-
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 

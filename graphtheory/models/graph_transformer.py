@@ -1,7 +1,5 @@
 """The graph transformer: a stack of layers of attention over any pattern, with bias by distance."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

@@ -1,7 +1,5 @@
 """The GCN of graph topology sampling, of three layers or another number."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise

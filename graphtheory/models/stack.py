@@ -1,7 +1,5 @@
 """Stacks of layers that take (x, neighborhood): plain, with a linear output, residual."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise

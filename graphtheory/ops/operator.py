@@ -201,7 +201,7 @@ def hold(ctx: Any, parts: Sequence[Tensor], *tensors: Tensor | None) -> None:
 
 
 def held(ctx: Any, count: int) -> tuple[Sequence[Any], list[Tensor]]:
-    """The tensors, so many, and the parts that `hold` saved."""
+    """This number of tensors, and the parts that `hold` saved."""
     saved = ctx.saved_tensors  # once: to read them twice is an error under checkpointing
     return saved[:count], list(saved[count:]) if ctx.own is None else ctx.own
 

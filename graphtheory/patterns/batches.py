@@ -1,7 +1,5 @@
 """Patterns that are told the graphs of a batch: windows, virtual nodes, random regular edges."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

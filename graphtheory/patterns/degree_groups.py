@@ -1,7 +1,5 @@
 """Graph topology sampling: nodes are drawn separately from each group of similar degree."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Samplers of edges or nodes, by row or by layer: how they draw, and weights of what they draw."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

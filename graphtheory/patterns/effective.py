@@ -1,7 +1,5 @@
 """The effective adjacency A* of a sampler, in closed form or estimated from draws."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain

@@ -1,7 +1,5 @@
 """Neighborhoods by distance: all nodes within k hops, exactly z hops away, or at every d-th hop."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from dataclasses import dataclass
 

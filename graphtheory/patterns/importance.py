@@ -1,7 +1,5 @@
 """Importance sampling of source nodes, for a whole layer or from the top layer down."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar

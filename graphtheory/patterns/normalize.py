@@ -1,7 +1,5 @@
 """Self-loops, and weights: those of the GCN, the symmetrically normalized adjacency, or means."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """Patterns that depend on the attention scores: which sources of a row count, head by head."""
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What searches of a graph share: checks of arguments, rows, buffers, and threads."""
 
-from __future__ import annotations
-
 import operator
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator

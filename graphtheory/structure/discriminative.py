@@ -1,7 +1,5 @@
 """Discriminative nodes, whose features indicate their class, and the balance of the classes."""
 
-from __future__ import annotations
-
 import math
 from typing import Literal, NamedTuple
 

@@ -1,7 +1,5 @@
 """Shortest paths in hops: all pairs, from some sources, given pairs, balls, and their edges."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 

@@ -4,8 +4,6 @@ None of them reads edge weights. Laplacian eigenvectors and random walks come wi
 `AddLaplacianEigenvectorPE`, which reads `edge_weight`, and `AddRandomWalkPE`, which is wrong there.
 """
 
-from __future__ import annotations
-
 from threading import Lock
 
 import numpy as np

@@ -1,7 +1,5 @@
 """PyG's `NodeLoader` for samplers that draw layer by layer: batches with an `edge_index`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

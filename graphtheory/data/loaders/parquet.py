@@ -1,7 +1,5 @@
 """A graph in Parquet files, which DuckDB sorts outside of memory into the files of a folder."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shutil

@@ -1,7 +1,5 @@
 """Parts of a graph with few edges between them: by METIS, or in one pass over the nodes."""
 
-from __future__ import annotations
-
 from math import ceil
 from typing import Any
 

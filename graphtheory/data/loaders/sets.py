@@ -1,7 +1,5 @@
 """Mini-batches of seeds with the nodes that they need: by layer, attended to, or whole parts."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """Where a loader reads a graph and what its nodes carry: `Data`, or a pair of PyG's stores."""
 
-from __future__ import annotations
-
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence

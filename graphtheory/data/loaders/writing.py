@@ -1,7 +1,5 @@
 """Writing the arrays of a graph into a folder, and what the folder says of itself."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

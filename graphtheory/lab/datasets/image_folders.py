@@ -3,15 +3,16 @@
 import hashlib
 import os
 import re
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import torch
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import Image, ImageOps
 from torch import Generator
 
 from graphtheory.lab.datasets.catalogue import DatasetInfo
@@ -21,11 +22,13 @@ from graphtheory.lab.datasets.splits import stratified
 Files = tuple[tuple[Path, int], ...]  # with the class of each
 DEEP = {"I", "F", "I;16", "I;16B", "I;16L"}  # PIL's modes of more than 8 bits a channel
 GRAY = {"1", "L", "LA"}  # PIL's modes of one channel of color
-_EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
+_FORMATS = ("JPEG", "PNG", "PPM", "BMP", "TIFF", "WEBP")  # not EPS, for which PIL runs a program
+_EXTENSIONS = ".jpg .jpeg .jfif .png .ppm .bmp .pgm .pbm .pnm .tif .tiff .webp"
+_IMAGES = f"{_EXTENSIONS} .gif .svg .heic .heif .avif .ico .jp2 .jxl .tga .psd .raw .dng .nef .cr2"
 _PART = re.compile("(?:(train)(?:ing)?|(val)(?:id|idation)?|(dev)|(test)(?:ing)?)(?:set|data)?")
 _SHARED = {"set", "data", "dataset", "split", "part", "images", "imgs"}  # say nothing of a part
 _UNMEANT = {"__macosx", "@eadir", "$recycle.bin", "lost+found", "__pycache__"}  # of other programs
-_TEST_SHARE = 0.2
+_TEST_SHARE, _TOLD = 0.2, 4  # files that a warning names
 _SPLIT = "random-90-10"  # of the training images
 
 
@@ -84,13 +87,16 @@ def listed(folder: str | PathLike[str]) -> Listing:
             f"{train}: {len(classes)} folders of classes, expected two or more, as in "
             "train/CLASS/image.png or CLASS/image.png"
         )
-    files = tuple(_files(train, classes))
+    left: list[Path] = []
+    found = {n: [*_files(p, classes, left)] for n, p in ({"train": train} | parts).items()}
+    files, val, test = (tuple(found.get(n, ())) for n in ("train", "val", "test"))
     empty = sorted(set(range(len(classes))) - {label for _, label in files})
     if empty:
-        raise ValueError(
-            f"{train / classes[empty[0]]}: no image, expected some of {' '.join(_EXTENSIONS)}"
-        )
-    val, test = (tuple(_files(parts[n], classes)) if n in parts else () for n in ("val", "test"))
+        raise ValueError(f"{train / classes[empty[0]]}: no image, expected some of {_EXTENSIONS}")
+    if left:
+        told = ", ".join(path.relative_to(root).as_posix() for path in left[:_TOLD])
+        what = f"{len(left)} images are left out, such as {told}"
+        warnings.warn(f"{root}: {what}; expected {_EXTENSIONS} in a class", stacklevel=3)
     if "test" not in parts and "val" in parts:
         val, test = (), val
     elif "test" not in parts:
@@ -139,7 +145,9 @@ def _meant(name: str) -> bool:
     return not name.startswith(".") and name.lower() not in _UNMEANT
 
 
-def _files(part: Path, classes: tuple[str, ...]) -> Iterator[tuple[Path, int]]:
+def _files(part: Path, classes: tuple[str, ...], left: list[Path]) -> Iterator[tuple[Path, int]]:
+    loose = sorted(path for path in part.iterdir() if path.is_file() and _meant(path.name))
+    left += [path for path in loose if path.suffix.lower() in _IMAGES.split()]
     for folder in _folders(part):
         if folder.name not in classes:
             raise ValueError(
@@ -150,29 +158,37 @@ def _files(part: Path, classes: tuple[str, ...]) -> Iterator[tuple[Path, int]]:
             found = f"parts {', '.join(sorted(inner))} below a class"
             raise ValueError(f"{folder}: {found}, expected them above, as train/CLASS/image.png")
         for path in _images(folder):
-            yield path, classes.index(folder.name)
+            if path.suffix.lower() in _EXTENSIONS.split():
+                yield path, classes.index(folder.name)
+            else:
+                left.append(path)
 
 
-def _images(folder: Path) -> Iterator[Path]:
+def _images(folder: Path, above: tuple[Path, ...] = ()) -> Iterator[Path]:
     """Every image at any depth, in order; links are followed, but for those to a folder above."""
     entries = (entry for entry in os.scandir(folder) if _meant(entry.name))
     for entry in sorted(entries, key=lambda entry: entry.name):
         path = folder / entry.name
-        if entry.is_dir():
-            if entry.is_symlink() and folder.resolve().is_relative_to(path.resolve()):
+        linked = entry.is_symlink()
+        if path.is_dir() if linked else entry.is_dir():
+            links = (*above, folder.resolve()) if linked else above  # the folders they lie in
+            if linked and any(one.is_relative_to(path.resolve()) for one in links):
                 raise ValueError(f"{path}: a link to a folder above it, expected none")
-            yield from _images(path)
-        elif path.suffix.lower() in _EXTENSIONS:
+            yield from _images(path, links)
+        elif path.suffix.lower() in _IMAGES.split():
             yield path
 
 
-def opened(path: Path, look: Callable[[Image.Image], Any]) -> Any:
-    """What `look` finds in an image; DamagedFileError with its path where that fails."""
+def opened(path: Path, look: Callable[[Image.Image], Any], file: IO[bytes] | None = None) -> Any:
+    """What `look` finds in an image, or in a `file` in it; DamagedFileError where that fails."""
     try:
-        with Image.open(path) as image:
+        with Image.open(file or path, formats=_FORMATS) as image:
             return look(image)
-    except (UnidentifiedImageError, OSError, SyntaxError) as error:
-        raise DamagedFileError(f"{path}: {error}; expected an image that is whole") from error
+    except Exception as error:  # decoders fail in as many ways as there are formats
+        if str(error).startswith(f"{path}: "):
+            raise  # of `look`, about an image that is whole
+        what = f"{type(error).__name__}, {error}; expected a whole {' or '.join(_FORMATS)}"
+        raise DamagedFileError(f"{path}: {what}") from error
 
 
 def flat(image: Image.Image, mode: str) -> Image.Image:

@@ -96,9 +96,7 @@ class ImageSet:
             pixels = np.ascontiguousarray(pixels)
             return {"pixels": torch.tensor(pixels), "y": torch.tensor(y).long()}
 
-        if info.embedded:
-            return Images(**read(Path()))
-        return Images(**files.processed(info, self.root, read))
+        return Images(**(read(Path()) if info.embedded else files.processed(info, self.root, read)))
 
 
 def names() -> list[str]:
@@ -128,9 +126,10 @@ def load(name: str, root: Root = None, *, size: int | None = None) -> ImageSet:
     `ImageFolder` takes them, or `train` alone, of which a fifth of every class is the test part,
     always the same. Parts may be named "Training", "valid", "dev", "test_set" or, with the same
     word in all, "seg_train"; other folders with images beside parts are refused. Files lie at any
-    depth below their class; hidden files and those of systems (__MACOSX, @eaDir) are left out,
-    links are followed. All images of all parts are gray, or all become RGB; they are turned as
-    their EXIF data say, and those with transparent pixels are refused.
+    depth below their class; hidden files and those of systems (__MACOSX, @eaDir) are left out, as
+    are images of other formats (GIF, SVG, HEIC) and those in no class, which a warning names; links
+    are followed. All images of all parts are gray, or all become RGB; they are turned as their EXIF
+    data say, and those with transparent pixels are refused.
 
     Args:
         name: One of `names()`, whose case does not matter, or a folder of images by class.
@@ -194,7 +193,7 @@ def read_cifar_jpeg(path: Path, part: str) -> Arrays:
         content, offsets = found[f"{part}_jpeg"].tobytes(), found[f"{part}_offsets"].tolist()
         labels = found[f"{part}_y"]
     files = (io.BytesIO(content[begin:end]) for begin, end in pairwise(offsets))
-    images = [np.asarray(Image.open(file)) for file in files]
+    images = [opened(path, np.asarray, file) for file in files]
     return np.stack(images).transpose(0, 3, 1, 2), labels
 
 

@@ -1,6 +1,7 @@
 """The user's own graphs: a list of PyG `Data`, checked graph by graph, becomes a `GraphSet`."""
 
 import io
+import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from os import PathLike
@@ -68,6 +69,8 @@ def graph_set(
     if not graphs:
         raise ValueError("graphs: got none, expected a list of Data")
     rows = [_checked(graph, f"graph {position}") for position, graph in enumerate(graphs)]
+    if any(graph.get("edge_weight") is not None for graph in graphs):
+        warnings.warn(f"{name}: edge_weight is left out, only edge_attr is read", stacklevel=2)
     level = _level_of(rows)
     if kind is not None and kind not in METRICS:
         raise ValueError(f"kind: got {kind!r}, expected one of {', '.join(METRICS)}")
@@ -118,10 +121,22 @@ def _complaint(content: bytes) -> str:
     with suppress(Exception):  # of an archive of another kind, or a pickle that breaks off
         refused = torch.serialization.get_unsafe_globals_in_checkpoint(io.BytesIO(content))
     if not refused:
-        return f"is not a file written by torch.save, or not whole: it begins {content[:12]!r}"
+        how = "arrays and columns become Data(x=torch.as_tensor(x), edge_index=..., y=...), and "
+        how += "GraphML torch_geometric.utils.from_networkx(networkx.read_graphml(path))"
+        return f"is not a whole file of torch.save: it begins {content[:12]!r}; {how}"
     hints = (hint for name, hint in _OTHERS.items() if any(one.endswith(name) for one in refused))
     hint = next(hints, "take it out, or make a tensor of it")
-    return f"holds {', '.join(sorted(refused))}; {hint}"
+    what, take = f"holds {', '.join(sorted(refused))}; {hint}", lambda *_: None
+    made = {"__init__": take, "__setstate__": take}
+    stand_ins = {type(name, (), made): name for name in refused}  # which show where it lies
+    with suppress(Exception), torch.serialization.safe_globals([*stand_ins.items()]):
+        found = load_tensors(content)
+        for at, graph in enumerate(found if isinstance(found, list) else [found]):
+            for key, value in graph:
+                parts = value if isinstance(value, list) else [value]
+                if any(type(part) in stand_ins for part in parts):
+                    return f"(graph {at}: {key}) {what}: graph.{key} = torch.as_tensor(graph.{key})"
+    return what
 
 
 def _checked(graph: Any, at: str) -> Data:

@@ -208,12 +208,6 @@ class _Unpickler(pickle._Unpickler):
         _check(isinstance(self.stack[-1], _Made), "a state of what has none")
         self.stack[-1].__setstate__(state)
 
-    def set_item(self) -> None:  # SETITEM
-        self.put([self.stack.pop(-2), self.stack.pop()])
-
-    def set_items(self) -> None:  # SETITEMS
-        self.put(self.pop_mark())
-
     def put(self, items: list[Any]) -> None:
         """Keys and values in turn; a key is a number or a text, whose hash needs no stack."""
         made, keys = self.stack[-1], items[::2]
@@ -224,7 +218,8 @@ class _Unpickler(pickle._Unpickler):
     dispatch = _Dispatch(
         _READ
         | {pickle.REDUCE[0]: call, pickle.NEWOBJ[0]: make, pickle.BUILD[0]: give_state}
-        | {pickle.SETITEM[0]: set_item, pickle.SETITEMS[0]: set_items}
+        | {pickle.SETITEM[0]: lambda self: self.put([self.stack.pop(-2), self.stack.pop()])}
+        | {pickle.SETITEMS[0]: lambda self: self.put(self.pop_mark())}
     )
 
 

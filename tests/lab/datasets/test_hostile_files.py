@@ -22,7 +22,7 @@ from graphtheory.data.loaders import GraphFolder
 from graphtheory.data.loaders.folder import _digest_of
 from graphtheory.disk import _check_depth, load_tensors
 from graphtheory.lab.datasets import safe_pickle
-from graphtheory.lab.datasets.own_graphs import read_graph_file
+from graphtheory.lab.datasets.own_graphs import graph_set, read_graph_file
 from graphtheory.lab.train import read_checkpoint
 from graphtheory.lab.train.checkpoint import _sealed
 
@@ -303,3 +303,50 @@ def test_a_kind_of_file_may_name_only_what_it_needs(tmp_path, known, name):
     path.write_bytes(b"c" + "\n".join(name).encode() + b"\n.")
     with pytest.raises(pickle.UnpicklingError, match=f"{'.'.join(name)} is not part of such a"):
         safe_pickle.read(path, known)
+
+
+def own(**more: object) -> Data:
+    edge, x, y = torch.tensor([[0, 1], [1, 0]]), torch.eye(2), torch.tensor([0])
+    return Data(x=x, edge_index=edge, y=y, **more)
+
+
+@pytest.mark.parametrize(
+    ("graphs", "told"),
+    [
+        (own(year=np.arange(10)), r"\(graph 0: year\) holds numpy"),
+        (
+            [own(year=1), own(), own(a=[1], year=np.array(["a", 1], object))],
+            r"\(graph 2: year\) holds",
+        ),
+        (own(name="x", at=Path("a")), r"\(graph 0: at\) holds pathlib"),
+        (own(several=[torch.ones(1), np.float64(3)]), r"\(graph 0: several\) holds numpy"),
+    ],
+)
+def test_the_attribute_that_is_refused_is_named(tmp_path, graphs, told):
+    torch.save(graphs, tmp_path / "g.pt")
+    known = set(torch.serialization.get_safe_globals())
+    with pytest.raises(
+        ValueError, match=rf"^data: .*g\.pt {told}.* torch.as_tensor\(graph"
+    ) as error:
+        read_graph_file(tmp_path / "g.pt")
+    assert "take it out, or make a tensor of it: graph." in str(error.value)
+    assert set(torch.serialization.get_safe_globals()) == known
+
+
+@pytest.mark.parametrize("name", ["g.csv", "g.npz", "g.graphml"])
+def test_a_file_of_another_format_is_told_how_it_is_converted(tmp_path, name):
+    (tmp_path / name).write_bytes(b"source,target\n0,1\n")
+    told = rf"{name} is not a whole file of torch.save.*Data\(x=torch.as_tensor.*from_networkx\("
+    with pytest.raises(ValueError, match=told):
+        read_graph_file(tmp_path / name)
+
+
+def test_weights_of_edges_that_no_network_reads_are_told_once():
+    graphs = [own(edge_weight=torch.ones(2)) for _ in range(20)]
+    for at, graph in enumerate(graphs):
+        graph.y = torch.tensor([at % 2])
+    with pytest.warns(
+        UserWarning, match="^mine: edge_weight is left out, only edge_attr"
+    ) as caught:
+        graph_set(graphs, name="mine")
+    assert len(caught) == 1

@@ -1,13 +1,15 @@
 """Folders of images: which folder is a part, which file an image, and how it is read."""
 
+import io
 import re
 from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import EpsImagePlugin, Image, PngImagePlugin
 
 from graphtheory.lab.datasets import image_folders, image_sets
+from graphtheory.lab.datasets.files import DamagedFileError
 
 
 def draw(path: Path, color: object = (9, 9, 9), mode: str = "RGB", **more: object) -> None:
@@ -100,7 +102,7 @@ def test_the_table_sees_a_reader_that_knows_three_names(tmp_path: Path, monkeypa
     "place",
     [
         "cat/.ipynb_checkpoints/1.png", "cat/._1.png", "cat/.hidden/1.png", "__MACOSX/cat/1.png",
-        "cat/@eaDir/1.png/thumb.jpg", ".git/1.png", "cat/Thumbs.db", "cat/notes.txt", "cover.png",
+        "cat/@eaDir/1.png/thumb.jpg", ".git/1.png", "cat/Thumbs.db", "cat/notes.txt", ".cover.png",
     ],
 )  # fmt: skip
 def test_files_that_nobody_meant_are_left_out(tmp_path: Path, place: str) -> None:
@@ -108,6 +110,79 @@ def test_files_that_nobody_meant_are_left_out(tmp_path: Path, place: str) -> Non
     (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / place).write_bytes((tmp_path / "cat/1.png").read_bytes())
     assert image_sets.load(str(tmp_path)).listing.sha256 == before
+
+
+@pytest.mark.parametrize(
+    ("layout", "places", "told"),
+    [
+        (
+            ("cat", "dog"),
+            ("cat/1.gif",),
+            r"1 images are left out, such as cat/1\.gif; expected \.jpg",
+        ),
+        (("cat", "dog"), ("cover.png", "dog/a/b.HEIC"), r"2 .* such as cover\.png, dog/a/b\.HEIC;"),
+        (parts("train", "", "test"), ("train/loose.png",), r"1 .* such as train/loose\.png;"),
+        (
+            parts("train", "", "test"),
+            ("test/cat/x.svg", "test/y.jpg"),
+            r"2 .* test/y.jpg, test/cat",
+        ),
+        (("cat", "dog"), [f"cat/{n}.avif" for n in range(6)], r"6 .* cat/3\.avif; expected \.jpg"),
+    ],
+)
+def test_images_that_are_not_read_are_counted_and_named(tmp_path, layout, places, told) -> None:
+    root = fill(tmp_path, *layout)
+    before = image_sets.load(root).listing.sha256
+    for place in places:
+        (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
+        draw(tmp_path / place, format="PNG")
+    with pytest.warns(UserWarning, match=told) as caught:
+        assert image_sets.load(root).listing.sha256 == before
+    assert len(caught) == 1 and caught[0].filename == __file__
+
+
+def test_every_extension_that_is_listed_is_read(tmp_path: Path) -> None:
+    root = fill(tmp_path, "cat", "dog")
+    for extension in image_folders._EXTENSIONS.split():
+        kind = Image.registered_extensions()[extension]
+        assert kind in image_folders._FORMATS
+        draw(tmp_path / f"cat/a{extension}", format=kind)
+    found = image_sets.load(root)
+    assert len(found.training().y) + len(found.test().y) == 12 + 12
+
+
+EPS = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 8 8\n%%EndComments\nshowpage\n%%EOF\n"
+
+
+def packed_text() -> bytes:
+    """A PNG of few bytes with a text of many."""
+    text, buffer = PngImagePlugin.PngInfo(), io.BytesIO()
+    text.add_text("note", "a" * 2**21, zip=True)
+    Image.new("RGB", (8, 8)).save(buffer, "PNG", pnginfo=text)
+    return buffer.getvalue()
+
+
+HOSTILE = {
+    "program": (EPS, "UnidentifiedImageError"),
+    "pixels": (b"P6\n70000 70000\n255\n", "DecompressionBombError, Image size"),
+    "text": (packed_text(), "ValueError, Decompressed data too large"),
+    "other format": (b"GIF89a" + bytes(20), "UnidentifiedImageError"),
+    "nothing": (b"", "UnidentifiedImageError"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_image_is_refused_by_name_and_runs_nothing(tmp_path, monkeypatch, name) -> None:
+    called: list[object] = []
+    monkeypatch.setattr(EpsImagePlugin, "Ghostscript", lambda *args: called.append(args))
+    content, told = HOSTILE[name]
+    root = fill(tmp_path, "cat", "dog")
+    (tmp_path / "cat/9.png").write_bytes(content)
+    with pytest.raises(
+        DamagedFileError, match=rf"cat/9\.png: {told}.*; expected a whole JPEG or PNG"
+    ):
+        image_sets.load(root).training()
+    assert not called
 
 
 def test_links_are_followed_and_loops_refused(tmp_path: Path) -> None:
@@ -125,6 +200,22 @@ def test_links_are_followed_and_loops_refused(tmp_path: Path) -> None:
     (tmp_path / "far/cow/8.png").symlink_to(tmp_path / "none.png")
     with pytest.raises(ValueError, match=r"cow/8.png: .*No such file"):
         image_sets.load(str(tmp_path / "own")).training()
+
+
+def test_folders_that_link_to_each_other_are_a_loop(tmp_path: Path) -> None:
+    root = fill(tmp_path, "cat/a", "dog")
+    (tmp_path / "cat/a/to").symlink_to(tmp_path / "dog")
+    assert dict(image_sets.load(root).info.counts)["images"] == 10 + 5
+    (tmp_path / "dog/back").symlink_to("../cat")
+    with pytest.raises(
+        ValueError, match="cat/a/to/back: a link to a folder above it, expected none"
+    ):
+        image_sets.load(root)
+    (tmp_path / "dog/back").unlink()
+    (tmp_path / "cat/a/to").unlink()
+    (tmp_path / "dog/7.png").symlink_to("7.png")
+    with pytest.raises(DamagedFileError, match=r"dog/7\.png: .*Too many levels of symbolic links"):
+        image_sets.load(root).training()
 
 
 @pytest.mark.parametrize(

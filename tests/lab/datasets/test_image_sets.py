@@ -76,6 +76,14 @@ def test_jpeg_and_pixels_give_images_channel_first(tmp_path: Path) -> None:
         assert pixels[1, 0].max() < 5
 
 
+@pytest.mark.parametrize("content", [b"", b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 32 32\n"])
+def test_what_is_no_jpeg_in_an_npz_is_refused_by_name(tmp_path: Path, content: bytes) -> None:
+    jpeg, offsets = np.frombuffer(content, np.uint8), np.array([0, len(content)])
+    np.savez(tmp_path / "a.npz", test_jpeg=jpeg, test_offsets=offsets, test_y=np.zeros(1))
+    with pytest.raises(DamagedFileError, match=r"a\.npz: UnidentifiedImageError, .* whole JPEG"):
+        read_cifar_jpeg(tmp_path / "a.npz", "test")
+
+
 def fill(folder: Path, count: int, *, mode: str = "RGB", size: tuple[int, int] = (8, 8)) -> None:
     """Folders of two classes, dark cats and bright dogs."""
     for label, name in enumerate(("cat", "dog")):
