@@ -1,7 +1,5 @@
 """What is written for torch's FlexAttention, computed by `ops`, with gradients on a CPU too."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from weakref import WeakKeyDictionary
 

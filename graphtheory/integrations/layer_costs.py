@@ -1,7 +1,5 @@
 """Time and memory of each layer of a model, on the inputs that the layer gets in the model."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """The graphs of a batch: their sizes, all pairs of nodes, and one vector for each of them."""
 
-from __future__ import annotations
-
 from weakref import WeakValueDictionary
 
 import torch

@@ -1,7 +1,5 @@
 """Biases of attention: a trained number for each bucket of an edge, or of edges along a path."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The transformer block over any neighborhood."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

@@ -1,7 +1,5 @@
 """From what a batch of graphs stores to vectors: features, and encodings of where nodes lie."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
