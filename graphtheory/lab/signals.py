@@ -1,5 +1,7 @@
 """Ctrl-C and SIGTERM, which Lightning would turn into exit code 1 or hold back."""
 
+from __future__ import annotations  # `sys.UnraisableHookArgs` is for type checkers alone
+
 import signal
 import sys
 import threading
