@@ -15,7 +15,7 @@ LAB = {
     "tyro",
 }  # fmt: skip
 LOADED_WHEN_USED = LAB - {"networkx"} | {"pandas", "torch_geometric", "transformers"}
-SECONDS = 3.0
+MOST = 1.4  # times the processor time of importing torch and numba alone
 NO_NETWORK = """
 import socket
 
@@ -53,7 +53,10 @@ assert threading.active_count() == 1
 assert {LOADED_WHEN_USED}.isdisjoint(sys.modules) and "graphtheory.graph" in sys.modules
 """
     )
-    assert any(processor_seconds(code) < SECONDS for _ in range(2))
+    # whichever way the speed of a shared machine changes meanwhile
+    assert any(
+        processor_seconds(code) < MOST * processor_seconds("import torch, numba") for _ in range(3)
+    )
 
 
 def modules_of_core() -> list[str]:

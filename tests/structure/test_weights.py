@@ -16,6 +16,7 @@ from graphtheory.graph import neighborhood_from
 from graphtheory.lab.datasets import graph_sets
 from graphtheory.lab.datasets.own_graphs import graph_set
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*edge_weight is left out:UserWarning")
 NODES, FAR = 6, 255
 RING = [(0, 1), (1, 2), (2, 3), (3, 4), (4, 0), (1, 3)]
 BOTH = [*RING, *[(b, a) for a, b in RING]]
