@@ -25,6 +25,7 @@ SECONDS = 240
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="finds processes in /proc"),
     pytest.mark.timeout(2 * SECONDS),  # each process imports all, on a busy machine for a minute
+    pytest.mark.slow,
 ]
 
 
