@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from contextlib import redirect_stdout, suppress
 from importlib import import_module
 from importlib.metadata import version
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_type_hints
 
 import tyro
 
@@ -122,5 +122,17 @@ def _parsed(words: Sequence[str]) -> Command:
             found, prog="graphtheory", description=about, args=words, config=_PLAIN_FLAGS
         )
     kind = _COMMANDS[show.known("command", words[0], tuple(_COMMANDS))]
-    prog = f"graphtheory {words[0]}"
-    return tyro.cli(kind, prog=prog, args=words[1:], config=_PLAIN_FLAGS)
+    name = f"graphtheory {words[0]}"
+    command, unknown = tyro.cli(
+        kind, prog=name, args=words[1:], config=_PLAIN_FLAGS, return_unknown_args=True
+    )
+    if unknown:  # of which tyro names no similar ones here
+        what = "option" if unknown[0].startswith("-") else "argument"
+        show.known(what, unknown[0], _options(kind), f"{name} --help")
+    return command
+
+
+def _options(kind: type[Command]) -> tuple[str, ...]:
+    hints, words = get_type_hints(kind, include_extras=True), tyro.conf.Positional
+    named = (n for n in kind.helps if words not in getattr(hints[n], "__metadata__", ()))
+    return tuple(f"--{name.replace('_', '-')}" for name in (*named, "json", "quiet"))

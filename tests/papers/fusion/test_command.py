@@ -38,7 +38,7 @@ def test_train_learns_without_labels_and_resumes(
             "--split: got random, but a contr",
         ),
         (["train", "--task", "contrastive", "--dataset", "minst"], "did you mean 'mnist'"),
-        (["train", "--head", "mlp"], "--head: got mlp, but only --task contrastive"),
+        (["train", "--head", "mlp"], "--head: got mlp, expected none without --task contrastive"),
     ],
 )
 def test_what_cannot_be_run_is_refused_in_one_line(
