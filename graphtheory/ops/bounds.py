@@ -82,7 +82,11 @@ def check_device(name: str, tensor: Tensor, nb: Neighborhood) -> None:
 
 
 class Own(list[Tensor]):
-    """Parts of a sealed neighborhood, which nobody can change: they fit as they did before."""
+    """Parts of a sealed neighborhood, which nobody can change: they fit this number of sources."""
+
+    def __init__(self, parts: Sequence[Tensor], num_src: int) -> None:
+        super().__init__(parts)
+        self.num_src = num_src
 
 
 class Layout:
@@ -139,7 +143,8 @@ class Layout:
         """
         if self._parts is None:
             return
-        parts, own = args[self._parts], type(args[self._parts]) is Own
+        parts = args[self._parts]
+        own = type(parts) is Own and self._size("M", args) in (None, parts.num_src)
         if own and self._order is None:
             return
         if type(parts[0]) is not Tensor:  # ids of a subclass are ids all the same

@@ -207,7 +207,7 @@ def structure(call: Call | AttentionCall, backend: Backend) -> list[Tensor]:
         parts += t.indptr, t.indices, t.perm
     elif grad:
         parts += [nb.indptr.new_empty(0)] * 3
-    return Own(parts) if nb._sealed and not (plan is None and is_tracing()) else parts
+    return Own(parts, nb.num_src) if nb._sealed and not (plan is None and is_tracing()) else parts
 
 
 def sum_type(*tensors: Tensor) -> torch.dtype:

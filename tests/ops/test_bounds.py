@@ -385,3 +385,14 @@ def test_gradients_refuse_edges_by_source_that_are_absent() -> None:
     ops_of.attention_backward(  # gradients of the query alone need none
         value, x, None, "10000", *(value,) * 3, *(None,) * 4, parts, 1.0, 0.0, "numba_csr"
     )
+
+
+def test_values_that_shrink_before_the_backward_pass_are_refused_on_sealed_rows() -> None:
+    edges = torch.tensor([[0, 1, 2, 39], [0, 1, 2, 0]])
+    nb = Neighborhood.from_edge_index(edges, num_src=40, num_dst=40)._seal()
+    for _ in range(2):  # also by a plan
+        weights, value = torch.ones(4, 1, requires_grad=True), torch.randn(40, 1, 3)
+        out = ops.aggregate(weights, value, nb)
+        value.data = torch.randn(2, 1, 3)
+        with pytest.raises((IndexError, ValueError)):
+            out.sum().backward()
