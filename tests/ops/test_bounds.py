@@ -391,8 +391,8 @@ def test_values_that_shrink_before_the_backward_pass_are_refused_on_sealed_rows(
     edges = torch.tensor([[0, 1, 2, 39], [0, 1, 2, 0]])
     nb = Neighborhood.from_edge_index(edges, num_src=40, num_dst=40)._seal()
     for _ in range(2):  # also by a plan
-        weights, value = torch.ones(4, 1, requires_grad=True), torch.randn(40, 1, 3)
-        out = ops.aggregate(weights, value, nb)
-        value.data = torch.randn(2, 1, 3)
+        query, key, value = torch.randn(40, 1, 3, requires_grad=True), *torch.randn(2, 40, 1, 3)
+        out = ops.attention(query, key, value, nb)  # whose backward pass reads no edges by source
+        key.data, value.data = torch.randn(2, 2, 1, 3).unbind(0)
         with pytest.raises((IndexError, ValueError)):
             out.sum().backward()
