@@ -125,8 +125,7 @@ class Neighborhood:
 
     def __getstate__(self) -> dict[str, Any]:
         # plans hold modules, and states addresses, of which a copy has others
-        states = dict.fromkeys(("_first_state", "_perm_state"))
-        return vars(self) | states | {"plans": {}, "_sealed": False}
+        return vars(self) | dict(plans={}, _first_state=None, _perm_state=None, _sealed=False)
 
     def check_unchanged(self) -> Hashable | None:
         """What the ids hold, which is what they held when this was called first.
@@ -150,9 +149,10 @@ class Neighborhood:
             )
         return state
 
-    def _seal(self) -> Neighborhood:
-        """Itself, which then takes its ids as they are: nobody else has or gets these tensors."""
-        if is_plain(self.indptr) and is_plain(self.indices) and not is_tracing():
+    def _seal(self, like: Neighborhood | None = None) -> Neighborhood:
+        """Itself, sealed if `like` is: nobody else has or gets its ids, which then stay."""
+        plain_ids = is_plain(self.indptr) and is_plain(self.indices) and not is_tracing()
+        if plain_ids and (like is None or like._sealed):
             self._store(_sealed=True)
             if self._transpose is not None:
                 self._transpose._seal()
@@ -298,7 +298,7 @@ class Neighborhood:
         """Keep a transposed structure that is known: its edge t is edge perm[t] of this object."""
         sets = None if self.sets is None else self.sets.transpose()  # row-major, as targets ascend
         turned = Neighborhood(indptr, targets, self.num_dst, perm=perm, sets=sets, validate=False)
-        self._store(_transpose=turned._seal() if self._sealed else turned)
+        self._store(_transpose=turned._seal(self))
 
     def keep(self, edges: Tensor) -> Neighborhood:
         """Narrow to the edges where `edges`, bool [num_edges], is True."""
@@ -375,8 +375,8 @@ class Neighborhood:
         made = Neighborhood(**{n: getattr(self, n) for n in names} | changes, validate=False)
         if self._first_state is not None and not {"indptr", "indices"} & changes.keys():
             made._store(_first_state=self._first_state)  # and not what they may hold by now
-        if self._sealed and not {"indptr", "indices", "perm"} & changes.keys():
-            made._seal()
+        if not {"indptr", "indices", "perm"} & changes.keys():
+            made._seal(self)
         return made
 
     def to_dense(self) -> Tensor:

@@ -80,7 +80,7 @@ class Adjacency:
             by_edge = self.to_edge_order(by_edge[0]), self.to_edge_order(by_edge[1])
         out = Neighborhood(nb.indptr, order, nb.num_edges, validate=False)
         out._adopt_transpose(ids, *by_edge)
-        return out._seal() if nb._sealed else out
+        return out._seal(nb)
 
     def with_loops(self, features: Tensor, fill_value: float | Tensor | str | None) -> Tensor:
         """Features [E, D] of the given edges, then of the self-loops, filled in as PyG does."""

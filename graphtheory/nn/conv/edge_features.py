@@ -107,8 +107,7 @@ def _edges_as_targets(adj: Adjacency, given_order: bool) -> Neighborhood:
     nb = adj.neighborhood
     ids = torch.arange(nb.num_edges + 1, device=nb.device)
     indices = adj.to_edge_order(nb.indices) if given_order else nb.indices
-    made = Neighborhood(ids, indices, nb.num_src, validate=False)
-    return made._seal() if nb._sealed else made
+    return Neighborhood(ids, indices, nb.num_src, validate=False)._seal(nb)
 
 
 def project_per_edge(features: Tensor, head_dim: int, num_dst: int) -> bool:

@@ -249,8 +249,7 @@ def _up_to_the_last_edge(nb: Neighborhood) -> Neighborhood:
     rows = int(torch.searchsorted(nb.indptr, nb.num_edges))
     if rows > _MOST * nb.num_dst:
         return nb
-    first = Neighborhood(nb.indptr[: rows + 1], nb.indices, nb.num_src, validate=False)
-    return first._seal() if nb._sealed else first
+    return Neighborhood(nb.indptr[: rows + 1], nb.indices, nb.num_src, validate=False)._seal(nb)
 
 
 class _Added(torch.autograd.Function):
