@@ -173,7 +173,7 @@ def _gradients(kernels: Any, a: Any, grads: Any, kept: Any, needs: Any) -> Any:
     )
 
 
-_sum = FusedOp(
+relu_sums = FusedOp(
     "relu_sum",
     "value:MHD features:FHD order:order parts:parts",
     "NHD",
@@ -233,7 +233,7 @@ def run_relu_sum(call: Call, backend: Backend) -> Tensor:
     if matrix is not None:
         product = features @ matrix.transpose(0, 1).flatten(1)
         features = product.view(len(features), matrix.size(0), matrix.size(2))
-    return _sum(value, features, order, parts, backend.name, plan=call.plan)
+    return relu_sums(value, features, order, parts, backend.name, plan=call.plan)
 
 
 def relu_sum(

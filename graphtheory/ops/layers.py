@@ -19,9 +19,11 @@ from graphtheory.ops import additive, fused, kernels
 from graphtheory.ops.arguments import BucketedBias
 from graphtheory.ops.backend import BACKENDS, Backend
 from graphtheory.ops.backends.triton_csr import triton_objections
+from graphtheory.ops.bounds import Own
 from graphtheory.ops.call import AttentionCall, Call, Plan, known, remember
 from graphtheory.ops.derivatives import first_gradients, needs_grad
 from graphtheory.ops.dropout import draw_seed
+from graphtheory.ops.edge import relu_sums
 from graphtheory.ops.kernels import neighborhood_of
 from graphtheory.ops.recorded import Needs, Recorded, Tensors, Work, made
 
@@ -91,7 +93,8 @@ def prepare(
 
     def make() -> Layer:
         by_source = [] if t is None else [t.indptr, t.indices, t.perm]
-        return kind([nb.indptr, nb.indices, *by_source], *options, dropout)  # type: ignore[list-item]
+        parts: Any = [nb.indptr, nb.indices, *by_source]
+        return kind(Own(parts, nb.num_src) if nb._sealed else parts, *options, dropout)
 
     one = plan.work(kind, make, BACKENDS[_NAME].kernels)
     return Prepared(one, nb, plan.grad, dropout, plan.again)
@@ -105,6 +108,10 @@ def _over_nodes(grad: Tensor) -> Tensor:
     return grad.sum(-2)
 
 
+def _one_head(nodes: Tensor) -> Tensor:
+    return nodes.unsqueeze(1)
+
+
 def _by_head(heads: int, nodes: Tensor) -> Tensor:
     return nodes.reshape(len(nodes), heads, -1)
 
@@ -114,28 +121,79 @@ def _flat(nodes: Tensor) -> Tensor:
 
 
 class MappedSums(Layer):
-    """GCN: sums of weighted W x, and a bias; of x, W, bias and weights [E]."""
+    """Sums or means of weighted W x, and a bias; of x, W, bias and weights [E], or None but x.
+
+    Without W nothing of x is kept, which may change in place afterwards.
+    """
+
+    def _more(self, **more: Any) -> dict[str, Any]:
+        return {"lengths": self.parts[0], **more} if self.options[0] else {}
 
     def forward(self, tensors: Tensors) -> Tensors:
         x, weight, bias, per_edge, _ = tensors
-        y = made(partial(_by_head, 1), made(linear, x, weight))
-        return [made(_flat, self.kernels.sums(*self.parts[:2], per_edge, y, bias=bias))]
+        y = made(_one_head, x if weight is None else made(linear, x, weight))
+        more = self._more()
+        return [made(_flat, self.kernels.sums(*self.parts[:2], per_edge, y, bias=bias, **more))]
+
+    def reads(self, tensors: Tensors, needs: Needs) -> Tensors:
+        return tensors if tensors[1] is not None else (None, *tensors[1:])
 
     def backward(self, grads: Sequence[Tensor], kept: Tensors, read: Tensors, needs: Needs) -> Any:
         (grad,), (x, weight, _, per_edge, _) = grads, read
-        up, (_, _, t_indptr, targets, perm) = made(partial(_by_head, 1), grad), self.parts
-        of_y = None
+        up, (_, _, t_indptr, targets, perm), of_y = made(_one_head, grad), self.parts, None
         if needs[0] or needs[1]:
-            of_y = made(_flat, self.kernels.sums(t_indptr, targets, per_edge, up, perm))
-        of_x = made(torch.mm, of_y, weight) if needs[0] else None
+            more = self._more(by_node=True)
+            of_y = made(_flat, self.kernels.sums(t_indptr, targets, per_edge, up, perm, **more))
+        of_x = made(torch.mm, of_y, weight) if needs[0] and weight is not None else of_y
         of_weight = made(_of_matrix, of_y, x) if needs[1] else None
-        return of_x, of_weight, made(_over_nodes, grad) if needs[2] else None, None, None
+        of_bias = made(_over_nodes, grad) if needs[2] else None
+        return of_x if needs[0] else None, of_weight, of_bias, None, None
+
+    def differentiable(self, grads: Any, kept: Tensors, read: Tensors, needs: Needs) -> Any:
+        if read[1] is None:  # the gradient is that of any x
+            shape = len(self.parts[2]) - 1, grads[0].size(1)
+            read = [grads[0].new_zeros(shape, requires_grad=True), *read[1:]]
+        return super().differentiable(grads, kept, read, needs)
 
     def definition(self, x: Any, weight: Any, bias: Any, per_edge: Any, seed: None) -> Tensor:
-        nb, value = neighborhood_of(self.parts, x.size(0)), linear(x, weight)[:, None]
-        call = Call("aggregate", nb, (per_edge[:, None], value), ("sum",))
+        nb, value = neighborhood_of(self.parts, x.size(0)), x
+        if weight is not None:
+            value = linear(x, weight)
+        per_edge = value.new_ones(nb.num_edges) if per_edge is None else per_edge
+        reduce = "mean" if self.options[0] else "sum"
+        call = Call("aggregate", nb, (per_edge[:, None], value[:, None]), (reduce,))
         out = kernels.aggregate(call, self.backend).squeeze(1)
         return out if bias is None else out + bias
+
+
+class MappedReLU(Layer):
+    """GINE: sums of ReLU(x + W e + b); of x, e, W, b and the order of the features e."""
+
+    def forward(self, tensors: Tensors) -> Tensors:
+        x, edge, weight, bias, order, _ = tensors
+        of_edge = made(linear, edge, weight, *(() if bias is None else (bias,)))
+        given = order, made(_one_head, x), made(_one_head, of_edge)
+        return made(_flat, self.kernels.relu_sum(*self.parts[:2], *given)), of_edge
+
+    def backward(self, grads: Sequence[Tensor], kept: Tensors, read: Tensors, needs: Needs) -> Any:
+        (x, edge, weight, _, order, _), (indptr, indices, t_indptr, _, perm) = read, self.parts
+        up, *values = (made(_one_head, t) for t in (grads[0], x, kept[0]))
+        rows = made(lambda order: order.index_select(0, perm), order)  # of the features, by source
+        found = self.kernels.relu_sum_backward(
+            indptr, indices, order, t_indptr, rows, up, *values
+        )  # fmt: skip
+        of_x, of_edge = (made(_flat, t) for t in found)
+        return (
+            of_x if needs[0] else None,
+            made(torch.mm, of_edge, weight) if needs[1] else None,
+            made(_of_matrix, of_edge, edge) if needs[2] else None,
+            made(_over_nodes, of_edge) if needs[3] else None,
+            None, None,
+        )  # fmt: skip
+
+    def definition(self, x: Any, edge: Any, weight: Any, bias: Any, order: Any, _: None) -> Tensor:
+        values = x[:, None], linear(edge, weight, bias)[:, None]
+        return relu_sums(*values, order, list(self.parts), _NAME).squeeze(1)
 
 
 class MappedGAT(Layer):

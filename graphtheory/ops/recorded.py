@@ -12,6 +12,7 @@ from torch import Tensor
 
 from graphtheory.graph.content import is_tracing
 from graphtheory.ops import derivatives
+from graphtheory.ops.bounds import Own
 
 Tensors = Sequence[Tensor | None]
 Needs = Sequence[bool]
@@ -137,7 +138,8 @@ class _Function(torch.autograd.Function):
         read = work.reads(tensors, ctx.needs_input_grad[1:])
         if not recorded.saved:
             recorded.saved = kinds(*kept, *read)
-        ctx.save_for_backward(*kept, *read, *work.parts)  # whose changes torch notices
+        seen = () if type(work.parts) is Own else work.parts  # whose changes torch notices
+        ctx.save_for_backward(*kept, *read, *seen)
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     @staticmethod

@@ -123,7 +123,7 @@ def test_an_error_leaves_the_layer_ours() -> None:
 def test_the_table_notices_a_layer_that_forgets(monkeypatch: pytest.MonkeyPatch) -> None:
     layer = pyg.GINConv(nn.Linear(6, 4))
     accelerate(layer)
-    monkeypatch.setattr("graphtheory.nn.conv.on_core.is_new", lambda *_: True)
+    monkeypatch.setattr("graphtheory.nn.conv.on_core.has_met", lambda *_: False)
     (x, edges), found = graph(), ways(layer)
     layer(x, edges)
     layer(x, edges)

@@ -266,16 +266,17 @@ _MET: dict[tuple[int, int], Any] = {}  # ids of an edge list and a layer -> a re
 _MOST_MET = 10_000
 
 
-def is_new(edge_index: Tensor, layer: object) -> bool:
-    """Whether a layer meets an edge list the first time, of the last some thousand meetings."""
-    pair = id(edge_index), id(layer)
-    met = _MET.get(pair)
-    if met is not None and met() is edge_index:
-        return False
+def has_met(edge_index: object, layer: object) -> bool:
+    """Whether a layer has met these edges, of the last some thousand meetings."""
+    met = _MET.get((id(edge_index), id(layer)))
+    return met is not None and met() is edge_index
+
+
+def meet(edge_index: Tensor, layer: object) -> None:
+    """Note that a layer meets an edge list."""
     if len(_MET) >= _MOST_MET:
         _MET.clear()
-    _MET[pair] = ref(edge_index)
-    return True
+    _MET[id(edge_index), id(layer)] = ref(edge_index)
 
 
 def outside_inference_mode(make: Callable[[], Any]) -> Any:

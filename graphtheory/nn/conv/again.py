@@ -27,24 +27,25 @@ _CONTENTS = ("_parameters", "_buffers", "_modules")
 
 def compute(
     layer: nn.Module, args: Sequence[Any], kind: type[layers.Layer], nb: Any, tensors: Tensors,
-    *options: Any, dropout: float = 0.0,
+    *options: Any, dropout: float = 0.0, free: int = 1,
 ) -> Tensor | None:  # fmt: skip
     """The output of a layer as one function; None where something has to see its parts.
 
     Args:
         layer: Whose attribute `_again` is told of the call.
-        args: Of its `forward`, the features first; all others decide what is computed.
+        args: Of its call, the features first; all others decide what is computed.
         kind: What computes it.
         nb: Its rows.
         tensors: As `kind` names them, but for the seed.
         *options: As `kind` names them, but for the dropout.
         dropout: Probability of dropping a weight.
+        free: How many of `args` are features.
     """
     prepared = layers.prepare(kind, nb, tensors, *options, dropout=dropout)
     if prepared is None:
         return None
     if prepared.again:
-        vars(layer)[_NAME] = Again(layer, args, prepared, tensors)
+        vars(layer)[_NAME] = Again(layer, args, prepared, tensors, free)
     return prepared(tensors)
 
 
@@ -66,21 +67,26 @@ class Again:
     """
 
     def __init__(
-        self, layer: nn.Module, args: Sequence[Any], prepared: layers.Prepared, tensors: Tensors
-    ) -> None:
-        x, *rest = args
-        self._parts = [*layer.modules()][1:]
+        self, layer: nn.Module, args: Sequence[Any], prepared: layers.Prepared, tensors: Tensors,
+        free: int,
+    ) -> None:  # fmt: skip
+        given, rest = args[:free], args[free:]
+        inlined = (part for name, part in layer.named_children() if name != "nn")  # called as it is
+        self._parts = [one for part in inlined for one in part.modules()]
         own = [vars(layer), *map(vars, self._parts)]
         self._contents = [values[name] for values in own for name in _CONTENTS]
-        self._containers = [v for values in own for v in values.values() if hasattr(v, "__len__")]
+        containers = [v for values in own for v in values.values() if hasattr(v, "__len__")]
+        self._empty = [one for one in containers if not len(one)]  # hooks, as a rule
+        self._containers = [one for one in containers if len(one)]
         self._lengths = [*map(len, self._containers)]
         self._held = self._facts(layer)
         self._rest = [_Same(a) if isinstance(a, Tensor) else a for a in rest]
         named = ((d, name, t) for d in self._contents for name, t in d.items() if t is not None)
         places = {id(t): (d, name) for d, name, t in named}
         self._sources = [places.get(id(t)) for t in tensors]
-        self._tensors = [None if t is x else t for t in tensors]  # those that stay, and x's place
-        self._x = [k for k, t in enumerate(tensors) if t is x]
+        self._free = [[k for k, t in enumerate(tensors) if t is x] for x in given]  # places
+        apart = {k for places in self._free for k in places}
+        self._tensors = [None if k in apart else t for k, t in enumerate(tensors)]
         self._kinds, self._prepared = kinds(*tensors), prepared
         pairs = zip(self._tensors, self._sources, strict=True)  # what stays has no graph behind it
         self._void = any(t is not None and t.requires_grad and not place for t, place in pairs)
@@ -97,27 +103,30 @@ class Again:
             found += some.values()
         return found
 
-    def __call__(self, layer: nn.Module, x: Any, *rest: Any) -> Tensor | None:
+    def __call__(self, layer: nn.Module, *args: Any) -> Tensor | None:
         """The output, if nothing that decides how it is computed has changed."""
-        if type(x) is not Tensor or self._void or is_tracing() or has_global_hooks():
+        if self._void or is_tracing() or has_global_hooks():
             return None
         facts = self._facts(layer)
         if len(facts) != len(self._held) or not all(map(is_, facts, self._held)):
             return None
-        if not all(map(eq, map(len, self._containers), self._lengths)):
+        if any(self._empty) or not all(map(eq, map(len, self._containers), self._lengths)):
             return None
-        for given, known in zip(rest, self._rest, strict=True):
+        tensors, free = self._tensors.copy(), len(self._free)
+        for given, known in zip(args[free:], self._rest, strict=True):
             if not (known.holds(given) if type(known) is _Same else given is known):
                 return None
-        tensors = self._tensors.copy()
-        for k in self._x:
-            tensors[k] = x
+        for x, places in zip(args, self._free, strict=False):
+            if type(x) is not Tensor or x.is_inference():
+                return None
+            for k in places:
+                tensors[k] = x
         for k, source in enumerate(self._sources):
             if source is not None:
                 tensors[k] = source[0][source[1]]
         prepared = self._prepared
         if kinds(*tensors) != self._kinds or needs_grad(tensors) != prepared.grad:
             return None
-        if x.is_inference() or torch.is_autocast_enabled(x.device.type):
+        if torch.is_autocast_enabled(x.device.type):
             return None
         return None if prepared.neighborhood.check_unchanged() is None else prepared(tensors)

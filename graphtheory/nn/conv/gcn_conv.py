@@ -116,7 +116,7 @@ class GCNConv(on_core.OnCore, pyg.GCNConv):
         if not on_core.run_inside(x, self.lin):
             return None
         given = (x, self.lin.weight, self.bias, weight)
-        return again.compute(self, args, layers.MappedSums, nb, given)
+        return again.compute(self, args, layers.MappedSums, nb, given, False)
 
     def _cached_edges(self, given: Any, weight: Tensor | None, x_src: Tensor, *more: Any) -> Any:
         """What PyG's layer would have cached in the first call with a graph of this kind."""

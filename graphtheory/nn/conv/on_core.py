@@ -19,7 +19,7 @@ from torch_geometric.utils import is_sparse
 from graphtheory.graph import Neighborhood
 from graphtheory.graph.content import is_tracing
 from graphtheory.graph.inference import innermost_transform
-from graphtheory.nn.conv.adjacency import is_new
+from graphtheory.nn.conv.adjacency import has_met, meet
 from graphtheory.ops.derivatives import needs_grad
 from graphtheory.ops.edge import Reduction
 
@@ -56,6 +56,8 @@ class OnCore(MessagePassing):
     inlined: ClassVar[Inlined] = {"lin_edge": (Linear,), "aggr_module": (SumAggregation,)}
     # edges, and edges times channels, from which it pays to sort edges that one call uses
     pays_from: ClassVar[tuple[int, int]] = (4_000, 0)
+    # the same product on a GPU, which reads 16 MiB about as fast as its host launches a kernel
+    pays_on_gpu: ClassVar[int] = 2**22
     _pyg: type | None = None  # what a layer was before `accelerate`
     _again: Any = None  # the last call of a layer as one function
 
@@ -85,27 +87,37 @@ class OnCore(MessagePassing):
 
     def _is_first(self, x: Any = None, edge_index: Any = None, *more: Any, **named: Any) -> bool:
         """Whether these are few edges, maybe with weights, that the layer has not met before."""
-        if type(edge_index) is not Tensor or not edge_index.is_cpu or type(x) is not Tensor:
+        if has_met(edge_index, self):
+            return False
+        if type(edge_index) is not Tensor or edge_index.is_meta or type(x) is not Tensor:
             return False
         if x.dim() != 2 or torch.compiler.is_compiling() or torch._C._is_tracing():
             return False
         own = self.__dict__
         if "parametrizations" in own["_modules"]:  # whose parameters are attributes of their class
             return False
-        (edges, size), count = self.pays_from, edge_index.numel() // 2
+        (edges, size), count, on_gpu = self.pays_from, edge_index.numel() // 2, not x.is_cpu
+        if on_gpu:
+            edges, size = 0, self.pays_on_gpu
+            if torch.are_deterministic_algorithms_enabled():  # as our sums are, and PyG's are not
+                return False
         if count >= edges and count * x.size(1) >= size:
             return False
         if type(self.aggr_module) not in (SumAggregation, MeanAggregation):
             return False  # PyG's gradient of a largest value of 0 counts one entry too many
         for weight in (*more, *named.values()):  # anything else is for our checks
-            of_edges = type(weight) is Tensor and weight.shape == (count,)
+            of_edges = type(weight) is Tensor and (
+                weight.shape == (count,)
+                or (on_gpu and weight.shape == (count, getattr(self, "edge_dim", None)))
+            )
             if weight is not None and not (of_edges and weight.dtype.is_floating_point):
                 return False
         if edge_index.dtype is not torch.int64 or own.get("cached"):
             return False
         if own["_forward_hooks"] or own["_backward_hooks"]:  # which get this very layer
             return False
-        return is_new(edge_index, self) and not (is_tracing() or has_global_hooks())
+        meet(edge_index, self)
+        return not (is_tracing() or has_global_hooks())
 
     def needs_messages(self) -> bool:
         """Whether only PyG's message passing computes or calls what this call has to."""
@@ -208,8 +220,21 @@ class OwnPropagate(OnCore):
     def _set_jittable_templates(self, raise_on_error: bool = False) -> None:
         """Keep this `propagate`, which PyG would replace by one that it generates."""
 
+    def _args(self, edge_index: Any, size: Any, given: dict[str, Any]) -> tuple[Any, ...]:
+        """What decides a call: the features of both ends if they are one tensor, then the others.
+
+        A subclass tells `again.compute` of them.
+        """
+        x, *others = given.values()
+        x = x[0] if isinstance(x, tuple) and x[0] is x[1] else x
+        return x, *others, edge_index, size
+
     def propagate(self, edge_index: Any, size: Any = None, **kwargs: Any) -> Tensor:
-        out = None if self.needs_messages() else self._run(edge_index, size, kwargs)
+        out = None
+        if self._again is not None and not torch.compiler.is_compiling():
+            out = self._again(self, *self._args(edge_index, size, kwargs))
+        if out is None and not self.needs_messages():
+            out = self._run(edge_index, size, kwargs)
         if out is not None:
             return out
         edge_index = self.for_messages(edge_index)

@@ -22,10 +22,11 @@ from torch_geometric.utils import is_sparse, scatter
 from graphtheory import ops
 from graphtheory.graph import Neighborhood
 from graphtheory.graph.inference import innermost_transform
-from graphtheory.nn.conv import on_core
-from graphtheory.nn.conv.adjacency import adjacency_of, stored_values
+from graphtheory.nn.conv import again, on_core
+from graphtheory.nn.conv.adjacency import Adjacency, adjacency_of, stored_values
 from graphtheory.nn.conv.edge_features import gather
 from graphtheory.nn.conv.on_core import REDUCTIONS
+from graphtheory.ops import layers
 
 _MOST = 0.75  # share of the target nodes up to which `SAGEConv` leaves the others out
 
@@ -95,6 +96,11 @@ class WeightedSums(Sums):
         edge_index = _kept(self, edge_index) if self.weight_name is not None else edge_index
         adj = adjacency_of(edge_index, x_src.size(0), num_dst, flow=self.flow)
         weight = self._weights(edge_index, given)
+        args = self._args(edge_index, size, given)
+        if weight is None and adj.neighborhood.weight is None and args[0] is x_src:
+            whole = self._whole(args, adj.neighborhood, reduce)
+            if whole is not None:
+                return whole
         if reduce in ("max", "min") or (weight is not None and weight.requires_grad):
             x_src = on_core.kept(x_src, weight)
         if weight is not None:
@@ -105,6 +111,13 @@ class WeightedSums(Sums):
             weight, x_src = on_core.multiplied(weight, x_src)
             weight = adj.to_csr_order(weight)[:, None]
         return ops.aggregate(weight, x_src[:, None], adj.neighborhood, reduce).squeeze(1)
+
+    def _whole(self, args: tuple[Any, ...], nb: Neighborhood, reduce: str) -> Tensor | None:
+        """Sums as one function that is replayed; None where their parts have to run."""
+        x, kind, mean = args[0], layers.MappedSums, reduce == "mean"
+        if x.is_cpu or reduce not in ("sum", "mean") or not on_core.run_inside(x):
+            return None
+        return again.compute(self, args, kind, nb, (x, None, None, None), mean)
 
     def _weights(self, edge_index: Any, given: dict[str, Any]) -> Tensor | None:
         """The values of a matrix by which PyG multiplies; else the weights given, or stored."""
@@ -282,6 +295,11 @@ class GINEConv(Sums, pyg.GINEConv):
 
     pays_from = 0, 0
 
+    @property
+    def edge_dim(self) -> int | None:
+        """How many features an edge has, if they are mapped."""
+        return getattr(self.lin, "in_channels", None)
+
     def _run(self, edge_index: Any, size: Any, given: dict[str, Any]) -> Tensor | None:
         (x_src, x_dst), edge_attr = self._both(given["x"]), given["edge_attr"]
         reduce = on_core.reduction_of(self, edge_index)
@@ -289,6 +307,9 @@ class GINEConv(Sums, pyg.GINEConv):
             return None
         num_dst = on_core.num_targets(x_src, x_dst, size, edge_index)
         adj = adjacency_of(edge_index, x_src.size(0), num_dst, flow=self.flow)
+        whole = self._whole(self._args(edge_index, size, given), adj, reduce)
+        if whole is not None:
+            return whole
         is_own = type(self).message is not pyg.GINEConv.message or "message" in vars(self)
         if isinstance(edge_attr, Tensor):
             features = edge_attr.shape[1:]
@@ -308,6 +329,27 @@ class GINEConv(Sums, pyg.GINEConv):
         messages = self.message(gather(x_src, adj), edge_attr)[:, None]
         edges = adj.edges_as_sources(given_order=True)
         return ops.aggregate(None, messages, edges, reduce).squeeze(1)
+
+    def _args(self, edge_index: Any, size: Any, given: dict[str, Any]) -> tuple[Any, ...]:
+        x, *others = super()._args(edge_index, size, given)
+        if self.lin is not None and type(x) is Tensor and not x.is_cpu:
+            x = on_core.kept(x, self.lin.weight)
+        return x, *others
+
+    def _whole(self, args: tuple[Any, ...], adj: Adjacency, reduce: str) -> Tensor | None:
+        """Sums as one function that is replayed; None where their parts have to run."""
+        (x, edge_attr, *_), lin = args, self.lin
+        if lin is None or reduce != "sum" or type(x) is not Tensor or x.is_cpu or adj.order is None:
+            return None
+        if type(edge_attr) is not Tensor or edge_attr.dtype is not x.dtype:
+            return None
+        if "message" in vars(self) or type(self).message is not pyg.GINEConv.message:
+            return None
+        shape = adj.num_given, getattr(lin, "in_channels", -1)
+        if edge_attr.shape != shape or not on_core.run_inside(x, lin):
+            return None
+        given = x, edge_attr, lin.weight, lin.bias, adj.neighborhood.perm
+        return again.compute(self, args, layers.MappedReLU, adj.neighborhood, given, free=2)
 
 
 def _terms(

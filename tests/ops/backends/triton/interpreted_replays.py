@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch_geometric import nn as pyg
 
-from graphtheory import Neighborhood, cliques, nn, ops
+from graphtheory import Neighborhood, accelerate, cliques, nn, ops
 from graphtheory.nn.conv import again
 from graphtheory.ops import layers
 from graphtheory.ops.backends import triton_csr
@@ -205,6 +205,11 @@ def test_a_replay_fulfills_the_definition(name: str, again: bool) -> None:
     torch.testing.assert_close(found, wanted, rtol=1e-9, atol=1e-9)
 
 
+def accelerated(layer: Any) -> Any:
+    accelerate(layer)
+    return layer
+
+
 LAYERS: dict[str, tuple[Any, Any]] = {  # ours and PyG's
     "GCN": (nn.GCNConv(5, H * D), pyg.GCNConv(5, H * D)),
     "GCN without a bias": (nn.GCNConv(5, H * D, bias=False), pyg.GCNConv(5, H * D, bias=False)),
@@ -219,7 +224,24 @@ LAYERS: dict[str, tuple[Any, Any]] = {  # ours and PyG's
         pyg.TransformerConv(5, D, H, root_weight=False),
     ),
     "distances": (nn.SPDTransformerConv(5, D, H, num_buckets=4), None),
+    "SAGE": (accelerated(pyg.SAGEConv(5, 3)), pyg.SAGEConv(5, 3)),
+    "SAGE, sums": (accelerated(pyg.SAGEConv(5, 3, aggr="sum")), pyg.SAGEConv(5, 3, aggr="sum")),
+    "GIN": (accelerated(pyg.GINConv(torch.nn.Linear(5, 3))), pyg.GINConv(torch.nn.Linear(5, 3))),
+    "GINE": (
+        accelerated(pyg.GINEConv(torch.nn.Linear(5, 3), edge_dim=2)),
+        pyg.GINEConv(torch.nn.Linear(5, 3), edge_dim=2),
+    ),
 }  # fmt: skip
+
+
+SUMS = [name for name in LAYERS if name.startswith(("SAGE", "GIN"))]
+
+
+def features_of(layer: Any, dtype: torch.dtype) -> list[Tensor]:
+    """Features of edges, if the layer takes some."""
+    if not isinstance(layer, pyg.GINEConv):
+        return []
+    return [torch.cos(torch.arange(2.0 * E, dtype=dtype)).view(E, 2)]
 
 
 def edge_list() -> Tensor:
@@ -232,8 +254,9 @@ def of_layer(layer: Any, edges: Tensor, x: Tensor, seed: int, again: bool = Fals
     x = x.clone().requires_grad_()
     rooted = getattr(layer, "root_weight", True)  # PyG's has the map of a root in any case
     leaves = [x, *(p for name, p in layer.named_parameters() if rooted or "skip" not in name)]
-    hops = [HOPS] if isinstance(layer, nn.SPDTransformerConv) else []
-    out = layer(x, edges, *hops)
+    more = [HOPS] if isinstance(layer, nn.SPDTransformerConv) else features_of(layer, x.dtype)
+    leaves += [t.requires_grad_() for t in more if t.is_floating_point()]
+    out = layer(x, edges, *more)
     up = torch.randn(out.shape, generator=torch.Generator().manual_seed(seed), dtype=F64)
     first = torch.autograd.grad(out, leaves, up.to(out.dtype), create_graph=again)
     if not again:
@@ -253,11 +276,11 @@ def test_a_layer_as_one_function_is_pygs(
     monkeypatch.setattr(
         layers.Prepared, "__call__", lambda *args: run.append(real(*args)) or run[-1]
     )
-    for seed in range(3):
+    for seed in range(4):  # the first on new edges may be PyG's
         x = torch.randn(N, 5, dtype=F64, generator=torch.Generator().manual_seed(seed))
         replayed.clear()
         found = of_layer(ours, edges, x, seed, again)
-    assert replayed and len(run) == 3 and all(out is not None for out in run)
+    assert replayed and len(run) >= 3 and all(out is not None for out in run)
     if theirs is None:  # by its parts
         monkeypatch.setattr(layers, "prepare", lambda *args, **more: None)
         vars(ours).pop("_again")
@@ -273,6 +296,8 @@ def test_a_layer_as_one_function_is_pygs(
 def test_a_layer_gives_the_same_bits(name: str) -> None:
     layer, edges = LAYERS[name][0].float(), edge_list()
     x = torch.randn(N, 5, generator=torch.Generator().manual_seed(0))
+    if name in SUMS:
+        layer(x, edges, *features_of(layer, F32))  # as PyG's, which has other bits
     first, *others = [of_layer(layer, edges, x, 0) for _ in range(3)]
     assert all(torch.equal(a, b) for other in others for a, b in zip(first, other, strict=True))
 
@@ -334,17 +359,29 @@ CHANGES: dict[str, Callable[..., None]] = {
 }
 
 
-@pytest.mark.parametrize("change", CHANGES)
-@pytest.mark.parametrize("name", ["GCN", "GAT", "transformer", "distances"])
+OF_LIN = ("another map", "a hook on a map", "a replaced forward of a map", "another parameter")
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        (name, change)
+        for name in ("GCN", "GAT", "transformer", "distances", *SUMS)
+        for change in CHANGES
+        if name not in SUMS or not (change in OF_LIN or change == "a replaced message")
+    ]
+    + [(name, "a replaced message") for name in ("SAGE", "GIN", "GINE")]
+    + [("GINE", "a hook on a map")],
+)
 def test_a_call_is_done_again_only_while_nothing_has_changed(
     name: str, change: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     layer, edges, hops = copy.deepcopy(LAYERS[name][0]).double(), edge_list(), HOPS.clone()
-    more = [hops] if name == "distances" else []
+    more = [hops] if name == "distances" else features_of(layer, F64)
     x = torch.randn(N, 5, dtype=F64, generator=torch.Generator().manual_seed(0))
     real, done = again.Again.__call__, []
     monkeypatch.setattr(again.Again, "__call__", lambda *args: done.append(real(*args)) or done[-1])
-    for _ in range(3):
+    for _ in range(4):
         layer(x, edges, *more)
     assert done[-1] is not None
     done.clear()
@@ -359,3 +396,21 @@ def test_a_call_is_done_again_only_while_nothing_has_changed(
         torch.testing.assert_close(found, wanted, rtol=1e-12, atol=1e-12)
         assert change != "nothing" or done[0] is not None
         assert found.requires_grad == wanted.requires_grad
+
+
+def test_which_first_calls_on_a_gpu_are_pygs(monkeypatch: pytest.MonkeyPatch) -> None:
+    layer, x, edges = LAYERS["GINE"][0].float(), torch.randn(N, 5), edge_list()
+    first = layer._is_first
+    assert first(x, edges.clone(), torch.randn(E, 2))
+    assert not first(x, edges.clone(), torch.randn(E, 3))  # refused in our words
+    assert not first(x, edges.to("meta"), torch.randn(E, 2))
+    with monkeypatch.context() as patch:
+        patch.setattr(type(layer), "pays_on_gpu", E * 5)
+        assert not first(x, edges.clone(), torch.randn(E, 2))
+    torch.use_deterministic_algorithms(True)
+    try:
+        assert not first(x, edges.clone(), torch.randn(E, 2))
+    finally:
+        torch.use_deterministic_algorithms(False)
+    met = edges.clone()
+    assert first(x, met, torch.randn(E, 2)) and not first(x, met, torch.randn(E, 2))
