@@ -124,7 +124,8 @@ def distinct_ids(ids: Tensor, limit: int) -> tuple[Tensor, Tensor]:
 
 def sort_by_key(key: Tensor, num_keys: int) -> tuple[Tensor, Tensor]:
     """(indptr [num_keys + 1], order [E]) that groups equal keys, each group in the given order."""
-    if not key.is_cpu:  # nothing waits for the device, as counting keys does
+    wrapped = torch._C._functorch.is_functorch_wrapped_tensor(key)  # which numpy cannot read
+    if wrapped or not key.is_cpu:  # nothing waits for the device, as counting keys does
         ascending, order = torch.sort(key, stable=True)
         first = torch.arange(num_keys + 1, dtype=key.dtype, device=key.device)
         return torch.searchsorted(ascending, first), order

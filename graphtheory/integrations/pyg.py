@@ -289,12 +289,11 @@ def _place(model: nn.Module) -> int | None:
 
 
 def _read_few(model: nn.Module, args: Any, kwargs: Any) -> Any:
-    if torch.compiler.is_compiling():
+    if torch.compiler.is_compiling() or on_core.may_run_twice(model):
         return None
     for x in (*args, *kwargs.values()):
-        if type(x) is dict or (
-            type(x) is torch.Tensor and x.numel() >= sparse_features.MIN_ENTRIES
-        ):
+        large = type(x) is torch.Tensor and x.numel() >= sparse_features.MIN_ENTRIES
+        if large or type(x) is dict:
             return tuple(map(_few, args)), {name: _few(x) for name, x in kwargs.items()}
     return None
 

@@ -98,6 +98,25 @@ def test_residuals_in_place(make) -> None:
     torch.testing.assert_close(*grads)
 
 
+@pytest.mark.parametrize("edge_dim, trained", [(None, True), (8, False), (8, True)])
+def test_gine_reads_in_the_backward_pass_what_pyg_reads(edge_dim, trained) -> None:
+    ours, theirs = both(pyg.GINEConv(nn.Linear(8, 8), edge_dim=edge_dim).double())
+    features, grads = torch.randn(30, 8).double(), []
+    reads_edges = edge_dim is not None and trained
+    for layer in (ours, theirs):
+        layer.requires_grad_(trained)
+        x, edge = X.double().requires_grad_(), features.clone().requires_grad_(not reads_edges)
+        for _ in range(2):
+            of_edges = 2 * edge
+            out = layer(x, EDGES, of_edges)
+            with torch.no_grad():
+                changed = layer.lin.weight if reads_edges else of_edges
+                changed += 1
+        asked = [t for t in (x, edge, *layer.parameters()) if t.requires_grad]
+        grads.append(torch.autograd.grad(out.sin().sum(), asked))
+    torch.testing.assert_close(*grads)
+
+
 def test_features_of_several_graphs_as_a_pair() -> None:
     ours, theirs = both(pyg.SAGEConv((8, 8), 4))
     x = torch.randn(5, 10, 8)

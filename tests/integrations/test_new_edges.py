@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils.checkpoint import checkpoint
 from torch_geometric import nn as pyg
 
 from graphtheory import accelerate
@@ -227,3 +228,45 @@ def test_a_recorded_call_keeps_neither_nodes_nor_edges(name: str) -> None:
             return
         more = torch.randint(NODES, (2, EDGES))
         torch.testing.assert_close(recorded(x, more), theirs(x, more))
+
+
+@pytest.mark.parametrize("name", MAKE)
+def test_a_checkpoint_saves_the_same_again(name: str) -> None:
+    theirs = MAKE[name]()
+    layer = copy.deepcopy(theirs)
+    accelerate(layer)
+    (x, edges), grads = graph(), []
+    for one in (layer, theirs):
+        z = x.clone().requires_grad_()
+        out = checkpoint(one, z, edges, use_reentrant=False)
+        grads.append(torch.autograd.grad(out.square().sum(), (z, *one.parameters())))
+    torch.testing.assert_close(*grads)
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_a_checkpoint_drops_the_same_again(reentrant: bool) -> None:
+    layer, (x, edges) = pyg.GATConv(6, 4, dropout=0.5), graph()
+    accelerate(layer)
+    x.requires_grad_()
+    torch.manual_seed(0)
+    found = checkpoint(layer, x, edges, use_reentrant=reentrant)
+    layer(x, edges)
+    torch.manual_seed(0)
+    torch.testing.assert_close(found, layer(x, edges))  # which is ours, of edges that it has met
+
+
+def test_a_checkpoint_reads_dense_features_again() -> None:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv, self.seen = pyg.GCNConv(256, 4), list[type]()
+
+        def forward(self, x: Tensor, edges: Tensor) -> Tensor:
+            self.seen.append(type(x))
+            return self.conv(x, edges)
+
+    model, x, edges = Net(), torch.eye(256), torch.randint(256, (2, EDGES))
+    accelerate(model)
+    for _ in range(2):
+        checkpoint(model, x, edges, use_reentrant=False).sum().backward()
+    assert model.seen == [Tensor] * 4

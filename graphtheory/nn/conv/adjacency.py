@@ -260,8 +260,6 @@ def _sizes(given: Any, num_src: int, num_dst: int | None) -> tuple[int, int]:
 
 
 _CACHE = WeakIdKeyDictionary()  # tensor or Neighborhood -> (state, {key: what was made})
-
-
 _MET: dict[tuple[int, int], Any] = {}  # ids of an edge list and a layer -> a reference to the list
 _MOST_MET = 10_000
 

@@ -13,7 +13,7 @@ from torch_geometric.nn.dense import Linear
 
 from graphtheory import ops
 from graphtheory.nn.conv import on_core
-from graphtheory.nn.conv.adjacency import adjacency_of
+from graphtheory.nn.conv.adjacency import adjacency_of, stored_values
 from graphtheory.nn.conv.edge_features import edge_features, gather, in_rows
 
 
@@ -39,6 +39,8 @@ class ResGatedGraphConv(on_core.OwnPropagate, pyg.ResGatedGraphConv):
 
     def _run(self, edge_index: Any, size: Any, given: dict[str, Any]) -> Tensor | None:
         xs, edge_attr = [given[name] for name in "kqv"], given["edge_attr"]
+        if edge_attr is None and self.edge_dim is not None:
+            edge_attr = stored_values(edge_index)
         maps = self.lin_key, self.lin_query, self.lin_value
         reduce = on_core.REDUCTIONS.get(type(self.aggr_module))
         own = type(self).message is not pyg.ResGatedGraphConv.message or "message" in vars(self)

@@ -112,7 +112,7 @@ class OnCore(MessagePassing):
             )
             if weight is not None and not (of_edges and weight.dtype.is_floating_point):
                 return False
-        if edge_index.dtype is not torch.int64 or own.get("cached"):
+        if edge_index.dtype is not torch.int64 or own.get("cached") or may_run_twice(self):
             return False
         if own["_forward_hooks"] or own["_backward_hooks"]:  # which get this very layer
             return False
@@ -176,6 +176,12 @@ class OnCore(MessagePassing):
             raise ValueError(f"flow: got {layer.flow!r}, expected the default")
         if cls.node_axis not in (None, layer.node_dim):
             raise ValueError(f"node_dim: got {layer.node_dim}, expected {cls.node_axis}")
+
+
+def may_run_twice(module: torch.nn.Module) -> bool:
+    """Whether this may be a call of a checkpoint, which has to save and draw the same again."""
+    blind = module.training and not torch.is_grad_enabled()
+    return blind or torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
 
 
 def pygs_class(layer: OnCore) -> Any:

@@ -138,6 +138,8 @@ def _aggregated(
     variance = None
     if any(map(_is_variance, wanted)):
         variance = ops.aggregate(None, there**2, nb, "mean") - found["mean"] ** 2
+        if all(map(_is_variance, wanted)):
+            variance = variance + 0 * here  # whose parameters get the gradient 0, as in PyG
     outs = []
     for one in wanted:
         how = REDUCTIONS.get(type(one))

@@ -143,3 +143,14 @@ def test_states_follow_the_rows_of_a_neighborhood(make_graph) -> None:
     out, by_row = layer(x, nb, edge_attr[nb.perm])
     torch.testing.assert_close(out, wanted)
     torch.testing.assert_close(by_row, states[nb.perm])
+
+
+def test_values_of_a_matrix_are_features_as_in_pyg(make_graph) -> None:
+    sparse, graph = pytest.importorskip("torch_sparse"), make_graph(1, 7, 7, 25)
+    edges = graph.simple()
+    features = graph.features(edges.size(1), 3)
+    matrix = sparse.SparseTensor.from_edge_index(edges, features, (7, 7)).t()
+    ours, theirs = both(6, 4, edge_dim=3)
+    ours.load_state_dict(theirs.state_dict())
+    x = graph.features(7, 6)
+    torch.testing.assert_close(ours(x, matrix), theirs(x, matrix))

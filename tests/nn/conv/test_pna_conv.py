@@ -77,3 +77,11 @@ def test_features_of_other_edges_are_refused(edge_dim, rows, message, make_graph
     ours, _ = both(edge_dim=edge_dim)
     with pytest.raises(ValueError, match=message):
         ours(graph.features(7, 6), graph.edge_index, graph.features(rows, 2))
+
+
+@pytest.mark.parametrize("aggregator", ["var", "std"])
+def test_every_parameter_has_a_gradient(aggregator, make_graph) -> None:
+    graph = make_graph(1, 7, 7, 12)
+    for layer in both([aggregator], ["identity"]):
+        layer(graph.features(7, 6), graph.edge_index).sum().backward()
+        assert all(parameter.grad is not None for parameter in layer.parameters())

@@ -1,12 +1,14 @@
 """RGCNConv and FastRGCNConv beside PyG's."""
 
+import copy
+
 import pytest
 import torch
 import torch_geometric.nn as pyg
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphtheory import Neighborhood
+from graphtheory import Neighborhood, accelerate
 from graphtheory.nn.conv import hetero_conv
 from graphtheory.nn.conv.adjacency import adjacency_of
 from graphtheory.nn.conv.hetero_conv import relations_of
@@ -162,3 +164,16 @@ def test_made_once_for_the_same_tensors(make_graph) -> None:
     assert relations_of(adj, kinds, 2) is first
     assert relations_of(adj, kinds, 3) is not first
     assert relations_of(adjacency_of(graph.edge_index.clone(), 7, 7), kinds, 3) is not first
+
+
+@pytest.mark.parametrize("name", ["RGCNConv", "FastRGCNConv"])
+def test_gradients_of_torch_func_are_pygs(name) -> None:
+    theirs, kinds = getattr(pyg, name)(4, 3, 3), torch.arange(12) % 3
+    ours, (x, edges) = copy.deepcopy(theirs), (torch.randn(5, 4), torch.randint(5, (2, 12)))
+    assert accelerate(ours).swapped
+    for transform in (torch.func.grad, torch.func.jacrev):
+        found, wanted = (
+            transform(lambda z, one=one: one(z, edges, kinds).square().sum())(x)
+            for one in (ours, theirs)
+        )
+        torch.testing.assert_close(found, wanted)
