@@ -262,7 +262,8 @@ class ReductionHooks(Hooks):
         tokens = self.read.second(layer, tokens)
         if rule is not None and not self.inside:
             tokens, now = self._reduced(rule, layer, tokens, now, inputs)
-        return tokens, *now
+        # Checkpoints give their outputs a history: what they read must not have one.
+        return tokens, now.size.detach(), now.slot, now.place
 
     def _reduced(
         self, rule: Reducer, layer: Any, tokens: Tensor, before: Trace, inputs: AttentionInputs
