@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from graphtheory.graph import Grid
+from graphtheory.graph.inference import innermost_transform
 from graphtheory.vision.integrations.token_layers import (
     ATTENTION,
     AttentionInputs,
@@ -63,7 +64,8 @@ def trace(model: nn.Module) -> Trace:
     made = getattr(model, INSTALLED, None)
     if not isinstance(made, ReductionHooks) or made.call.now is None:
         raise ValueError(
-            f"model: no reduction has run in this {type(model).__name__} in this thread"
+            f"model: no reduction has run in this {type(model).__name__} in this thread, outside "
+            "of torch.func"
         )
     return made.call.now
 
@@ -244,8 +246,9 @@ class ReductionHooks(Hooks):
         call.now = Trace(after[0].detach(), *after[1:])
         if which + 1 == len(self.layers):
             x = unmerge(x, call.now.slot) if self.restore else x
-            if torch.compiler.is_exporting():
-                call.now = None  # keep no tensors of a trace
+            transformed = not torch.compiler.is_compiling() and innermost_transform() is not None
+            if torch.compiler.is_exporting() or transformed:
+                call.now = None  # keep no tensors of a trace or of torch.func
         return x
 
     def _step(

@@ -166,6 +166,18 @@ def test_reentrant_checkpoints_end_where_only_some_layers_have_a_rule(monkeypatc
     assert len(calls) == 3 * len(model.vit.layers)
 
 
+def test_no_trace_is_left_of_a_call_of_torch_func() -> None:
+    model = made("vit")
+    apply(model, Merge(2))
+    images = pixels(24)
+    found = torch.func.vmap(lambda image: model(image[None]).logits[0])(images)
+    torch.testing.assert_close(found, logits(model))
+    assert trace(model).size.sum() == 2 * 37
+    torch.func.vmap(lambda image: model(image[None]).logits[0])(images)
+    with pytest.raises(ValueError, match=r"no reduction has run .*, outside of torch\.func"):
+        trace(model)
+
+
 def test_what_is_not_supported_is_named_and_changes_nothing() -> None:
     sizes = {"embed_dim": 8, "depths": [1, 1], "num_heads": [1, 2], "window_size": 3}
     swin = hf.SwinModel(hf.SwinConfig(**sizes, image_size=24, patch_size=4))
