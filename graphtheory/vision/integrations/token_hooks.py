@@ -16,6 +16,7 @@ from graphtheory.graph import Grid
 from graphtheory.graph.inference import innermost_transform
 from graphtheory.vision.integrations.token_layers import (
     ATTENTION,
+    OWN,
     AttentionInputs,
     Guard,
     Layers,
@@ -190,6 +191,15 @@ class Hooks:
 def install(model: nn.Module, made: Hooks) -> None:
     """Patch a model, in place of what was installed before."""
     made.check()
+    earlier = vars(model).get(INSTALLED)
+    for layer in made.layers:
+        run = getattr(vars(layer).get(OWN), "compute", None)  # of `Hooks`
+        other: Any = getattr(getattr(run, "func", None), "__self__", earlier)
+        if other is not earlier and other.base is made.base:
+            raise ValueError(
+                f"model: {name_of(layer, made.base)} has a rule that was applied to a part of this "
+                f"{type(model).__name__} or to a model around it; expected `undo` of that one first"
+            )
     uninstall(model)
     made.install()
     setattr(model, INSTALLED, made)

@@ -459,3 +459,25 @@ def test_a_layer_that_runs_by_itself_is_named(zoo: ModuleType) -> None:
     hf_apply.apply(model, Merge(3))
     with pytest.raises(ValueError, match=r"model: layers\.2 ran after 0 of 2 layers before it"):
         model.vit.layers[2](torch.zeros(1, 17, 32))
+
+
+@pytest.mark.parametrize("inner_first", [True, False])
+@pytest.mark.parametrize("name", ["ViT", "Swin"])
+def test_a_rule_of_a_part_of_the_model_is_not_overwritten(
+    name: str, inner_first: bool, zoo: ModuleType
+) -> None:
+    model, read, _ = made(name, zoo)
+    parts = [model.base_model, model]
+    first, second = parts if inner_first else parts[::-1]
+    plain = read(model)
+    hf_apply.apply(first, Semantic(4, base=0))
+    ruled, before = read(model), standing(model)
+    with pytest.raises(ValueError, match="has a rule that was applied to a part of this"):
+        hf_apply.apply(second, Semantic(1, base=0))
+    assert standing(model) == before and torch.equal(read(model), ruled)
+    hf_apply.apply(first, Semantic(1, base=0))  # its own is replaced
+    hf_apply.undo(first)
+    hf_apply.apply(second, Semantic(4, base=0))
+    assert torch.equal(read(model), ruled)
+    hf_apply.undo(second)
+    assert torch.equal(read(model), plain)
