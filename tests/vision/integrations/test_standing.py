@@ -481,3 +481,34 @@ def test_a_rule_of_a_part_of_the_model_is_not_overwritten(
     assert torch.equal(read(model), ruled)
     hf_apply.undo(second)
     assert torch.equal(read(model), plain)
+
+
+class Hidden(nn.Module):
+    """A map of low rank beside a linear one, without the attributes of that."""
+
+    def __init__(self, base: nn.Linear) -> None:
+        super().__init__()
+        self.base = LowRank(base)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.base(x)
+
+
+@pytest.mark.parametrize("layers", [[0], [0, 1, 2]])
+@pytest.mark.parametrize("rule", [TopK(0.5), Merge(3), Semantic(4, base=0)], ids=str)
+def test_no_attention_is_passed_over_for_what_its_map_hides(
+    layers: list[int], rule: Any, zoo: ModuleType
+) -> None:
+    found = []
+    for kind in (Hidden, LowRank):
+        model, read, _ = made("timm", zoo)
+        torch.manual_seed(0)
+        for number in layers:
+            at = model.blocks[number].attn
+            at.qkv = kind(at.qkv)
+        assert (
+            timm.apply(model, rule)
+            == [f"blocks.{n}.attn" for n in range(3)][: 3 * (rule == TopK(0.5))]
+        )
+        found.append(read(model))
+    assert torch.equal(*found)
