@@ -142,7 +142,10 @@ def _folders(folder: Path) -> list[Path]:
 
 def _meant(name: str) -> bool:
     """Whether a file or folder is the user's: hidden ones are those of other programs."""
-    return not name.startswith(".") and name.lower() not in _UNMEANT
+    meant = not name.startswith(".") and name.lower() not in _UNMEANT
+    if meant and re.search("[\ud800-\udfff]", name):  # of bytes that are no text
+        raise ValueError(f"images: the name {name!r} is not UTF-8, expected one that is; rename it")
+    return meant
 
 
 def _files(part: Path, classes: tuple[str, ...], left: list[Path]) -> Iterator[tuple[Path, int]]:
