@@ -169,8 +169,9 @@ def _files(part: Path, classes: tuple[str, ...], left: list[Path]) -> Iterator[t
 
 def _images(folder: Path, above: tuple[Path, ...] = ()) -> Iterator[Path]:
     """Every image at any depth, in order; links are followed, but for those to a folder above."""
-    entries = (entry for entry in os.scandir(folder) if _meant(entry.name))
-    for entry in sorted(entries, key=lambda entry: entry.name):
+    with os.scandir(folder) as every:
+        entries = sorted((e for e in every if _meant(e.name)), key=lambda entry: entry.name)
+    for entry in entries:
         path = folder / entry.name
         linked = entry.is_symlink()
         if path.is_dir() if linked else entry.is_dir():
