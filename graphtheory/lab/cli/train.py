@@ -108,6 +108,10 @@ class Train(OnTrainer):
         name = f"{bench.name}-{self.model}-{bench.split}-{self.seed}"
         out = self.out or Path(f"runs/train-{name}")
         show.refuse_earlier(screen, out, self.resume)
+        file = self.predict
+        there = file is None or file.parent.is_dir() or file.parent.resolve() == out.resolve()
+        if not there or (file and file.is_dir()):  # said before the training, not after it
+            raise RefusedError(f"--predict: {file}, expected a file in a folder that is there")
         by_hand = describe_options(options, [config])
         return _Prepared(bench, config, epochs, self.patience or patience, by_hand, task, data, out)
 

@@ -30,6 +30,7 @@ from graphtheory.lab.datasets.graph_sets import SLICES, Stored, packed, with_not
 from graphtheory.lab.datasets.splits import Split
 
 _PARTS = ("train", "val", "test")
+_MOST = 2**31  # values of one-hot labels
 _STRUCT_TARGETS = (
     *(f"Inertia_{kind}_{axis}" for kind in ("mass", "valence") for axis in "abc"),
     "length_a", "length_b", "length_c", "Spherocity", "Plane_best_fit",
@@ -75,6 +76,12 @@ def _check_tables(folder: Path, name: str) -> None:
         if len(tables[part]) != (size := sizes[part.split("_")[0]]):
             found = f"{len(tables[part])} lines, expected {size}, one for each {part.split('_')[0]}"
             raise ValueError(f"{name}_{part}.txt: {found}")
+        if part == "graph_labels" and tables[part].shape[1] != 1:
+            found = f"{tables[part].shape[1]} columns, expected one class for each graph"
+            raise ValueError(f"{name}_{part}.txt: {found}")
+        elif part in ("node_labels", "edge_labels") and int(np.ptp(tables[part])) * size > _MOST:
+            found = f"labels {tables[part].min()} to {tables[part].max()}, each of which would be"
+            raise ValueError(f"{name}_{part}.txt: {found} a column; expected 0, 1, ...")
 
 
 def _table(path: Path) -> np.ndarray:

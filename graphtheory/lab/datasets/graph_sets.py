@@ -176,14 +176,9 @@ def with_transforms(graphs: GraphSet, transforms: Sequence[Transform]) -> GraphS
 
 
 def precomputed(
-    graphs: GraphSet,
-    *,
-    distance: int = 0,
-    walk: int = 0,
-    laplacian: int = 0,
-    paths: int = 0,
+    graphs: GraphSet, *, distance: int = 0, walk: int = 0, laplacian: int = 0, paths: int = 0,
     resistance: int = 0,
-) -> GraphSet:
+) -> GraphSet:  # fmt: skip
     """The set with these encodings on each graph, as `zoo.graph_models.precomputed` names them.
 
     `laplacian` is of I - D^-1/2 W D^-1/2 without self-loops, W symmetric weights of 0 or more;

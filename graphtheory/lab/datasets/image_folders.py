@@ -142,7 +142,10 @@ def _folders(folder: Path) -> list[Path]:
 
 def _meant(name: str) -> bool:
     """Whether a file or folder is the user's: hidden ones are those of other programs."""
-    return not name.startswith(".") and name.lower() not in _UNMEANT
+    meant = not name.startswith(".") and name.lower() not in _UNMEANT
+    if meant and re.search("[\ud800-\udfff]", name):  # of bytes that are no text
+        raise ValueError(f"images: the name {name!r} is not UTF-8, expected one that is; rename it")
+    return meant
 
 
 def _files(part: Path, classes: tuple[str, ...], left: list[Path]) -> Iterator[tuple[Path, int]]:
@@ -166,8 +169,9 @@ def _files(part: Path, classes: tuple[str, ...], left: list[Path]) -> Iterator[t
 
 def _images(folder: Path, above: tuple[Path, ...] = ()) -> Iterator[Path]:
     """Every image at any depth, in order; links are followed, but for those to a folder above."""
-    entries = (entry for entry in os.scandir(folder) if _meant(entry.name))
-    for entry in sorted(entries, key=lambda entry: entry.name):
+    with os.scandir(folder) as every:
+        entries = sorted((e for e in every if _meant(e.name)), key=lambda entry: entry.name)
+    for entry in entries:
         path = folder / entry.name
         linked = entry.is_symlink()
         if path.is_dir() if linked else entry.is_dir():

@@ -35,14 +35,9 @@ _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 
 def graph_set(
-    graphs: Sequence[Data],
-    *,
-    name: str = "graphs",
-    kind: Kind | None = None,
-    metric: str | None = None,
-    split: Sequence[Any] = (0.8, 0.1, 0.1),
-    seed: int = 0,
-) -> GraphSet:
+    graphs: Sequence[Data], *, name: str = "graphs", kind: Kind | None = None,
+    metric: str | None = None, split: Sequence[Any] = (0.8, 0.1, 0.1), seed: int = 0,
+) -> GraphSet:  # fmt: skip
     """Your own graphs as the set that `load_graphs` gives.
 
     Integers in y are classes: one of each graph, or one of each node, -1 for a node without one.
@@ -279,7 +274,7 @@ def _split(split: Sequence[Any], y: Tensor | None, size: int, seed: int) -> tupl
         raise ValueError(f"split: got {split!r}, expected three fractions or lists of positions")
     if drawn := all(isinstance(part, (int, float)) for part in split):
         _, val, test = split
-        if min(split) <= 0 or abs(sum(split) - 1) > 1e-6:
+        if not (min(split) > 0 and abs(sum(split) - 1) <= 1e-6):  # NaN is neither
             raise ValueError(
                 f"split: got {tuple(split)}, expected three positive fractions of sum 1"
             )

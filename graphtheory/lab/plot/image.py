@@ -24,14 +24,9 @@ _PATCHES = (
 
 @styled
 def image_graph(
-    image: Any,
-    pos: Any,
-    edge_index: Any,
-    *,
-    weight: Any = None,
-    target: int | None = None,
+    image: Any, pos: Any, edge_index: Any, *, weight: Any = None, target: int | None = None,
     title: str = "",
-) -> Figure:
+) -> Figure:  # fmt: skip
     """The edges of a patch or superpixel graph as lines over its image.
 
     The image is paled. An edge from a node to itself is not drawn; two edges in opposite directions

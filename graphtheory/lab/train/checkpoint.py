@@ -80,7 +80,9 @@ def load_parameters(task: Task, path: str | PathLike[str]) -> None:
         FileNotFoundError: No file at `path`.
         CheckpointError: Damaged, or of another model; the message names the first difference.
     """
-    state = read_checkpoint(path)["state_dict"]
+    state = read_checkpoint(path).get("state_dict")
+    if not isinstance(state, dict):
+        raise CheckpointError(f"{path}: without parameters of a task, expected a checkpoint of fit")
     difference = first_difference(shapes(state), shapes(task.state_dict()))
     if difference:
         model = type(task.model).__name__

@@ -20,6 +20,7 @@ from transformers import (
     PreTrainedModel,
 )
 from transformers.masking_utils import sdpa_mask
+from transformers.models.auto.auto_factory import _get_model_class
 from transformers.utils import output_capturing
 from transformers.utils.hub import cached_file
 
@@ -156,8 +157,8 @@ def _applied(model: Any) -> list[Any]:
 
 
 def _save(
-    model: Any, theirs: Callable[..., Any] | None, folder: str | os.PathLike[str], *args: Any,
-    state_dict: dict[str, Any] | None = None, **options: Any,
+    model: Any, theirs: Callable[..., Any] | None, save_directory: str | os.PathLike[str],
+    is_main_process: bool = True, state_dict: dict[str, Any] | None = None, **options: Any,
 ) -> None:  # fmt: skip
     """``save_pretrained``, or what had its place, with the rules in the config."""
     entry = [token_rules.encoded(what) for what in _applied(model)]
@@ -166,7 +167,7 @@ def _save(
     setattr(model.config, ENTRY, entry)
     try:
         save = partial(type(model).save_pretrained, model) if theirs is None else theirs
-        save(folder, *args, state_dict=state, **options)
+        save(save_directory, is_main_process=is_main_process, state_dict=state, **options)
     finally:
         delattr(model.config, ENTRY)
 
@@ -208,7 +209,7 @@ def from_pretrained(kind: Any, folder: str | os.PathLike[str], *args: Any, **opt
         )
     vars(config).pop(ENTRY, None)
     if hasattr(kind, "_model_mapping"):
-        kind = kind._model_mapping[type(config)]
+        kind = _get_model_class(config, kind._model_mapping)  # of two for DeiT: that of the config
 
     def start(self: Any, config: Any, *args: Any, **options: Any) -> None:
         kind.__init__(self, config, *args, **options)
@@ -281,18 +282,10 @@ def _register(pattern: TopK) -> str:
 
 
 def topk_attention_forward(
-    module: nn.Module,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attention_mask: Tensor | None,
-    *,
-    pattern: TopK,
-    scaling: float | None = None,
-    dropout: float = 0.0,
-    is_causal: bool | None = None,
-    **options: Any,
-) -> tuple[Tensor, Tensor | None]:
+    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None,
+    *, pattern: TopK, scaling: float | None = None, dropout: float = 0.0,
+    is_causal: bool | None = None, **options: Any,
+) -> tuple[Tensor, Tensor | None]:  # fmt: skip
     """k-NN attention as a function for `AttentionInterface`.
 
     Arguments, shapes and results as in `nearest.nearest_attention`, under the names of

@@ -11,18 +11,10 @@ SWIN_MASKED = -50.0
 
 
 def nearest_attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    mask: Tensor | None,
-    pattern: TopK,
-    *,
-    causal: bool = False,
-    scale: float | None = None,
-    dropout: float = 0.0,
-    masked_from: float | None = None,
-    with_weights: bool = False,
-) -> tuple[Tensor, Tensor | None]:
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, pattern: TopK, *,
+    causal: bool = False, scale: float | None = None, dropout: float = 0.0,
+    masked_from: float | None = None, with_weights: bool = False,
+) -> tuple[Tensor, Tensor | None]:  # fmt: skip
     """Attention over the k nearest keys per query and head, among those that the mask allows.
 
     Additive mask values up to `masked_from` mask a key; None is the lowest finite value.

@@ -143,9 +143,7 @@ def undo(model: nn.Module) -> None:
 
 def attention_layers(model: nn.Module) -> dict[str, Any]:
     """All attention modules of a model by name."""
-    found = {
-        n: m for n, m in model.named_modules() if hasattr(getattr(m, "qkv", None), "in_features")
-    }
+    found = {n: m for n, m in model.named_modules() if _width(m)}
     for name, layer in found.items():
         if not _is_known_attention(layer):
             raise ValueError(
@@ -219,13 +217,21 @@ def attention_maps(model: nn.Module, *inputs: Any) -> list[Tensor]:
     return record_calls(model, layers.__contains__, weights, *inputs)
 
 
+def _width(layer: Any) -> int:
+    """Features of a token; 0 without linear maps. A low-rank map may hide its linear one."""
+    qkv, proj = getattr(layer, "qkv", None), getattr(layer, "proj", None)
+    other = isinstance(qkv, nn.Module) and not hasattr(qkv, "in_channels")  # no convolution
+    wide = getattr(proj, "in_features", 0) if other else 0
+    return int(getattr(qkv, "in_features", wide))
+
+
 def _is_known_attention(layer: Any) -> bool:
     if any(getattr(layer, name, None) is None for name in ("proj", "num_heads", "scale")):
         return False
     if not {*signature(type(layer).forward).parameters} <= _ARGUMENTS:  # such as rotary embeddings
         return False
     tokens = layer.relative_position_index.shape[0] if hasattr(layer, _TABLE) else 5
-    return agrees_with(layer, attend, tokens, layer.qkv.in_features)
+    return agrees_with(layer, attend, tokens, _width(layer))
 
 
 def _mask(layer: Any, mask: Tensor | None, x: Tensor) -> Tensor | None:
@@ -263,7 +269,7 @@ class TimmLayers(Layers):
 
     def __init__(self, model: Any) -> None:
         self.layers = list(getattr(model, "blocks", ()))
-        self.dim = next(iter(attention_layers(model).values())).qkv.in_features
+        self.dim = _width(next(iter(attention_layers(model).values())))
         self.base, self.embedding = model, getattr(model, "patch_embed", None)
         known = self.layers and hasattr(self.embedding, "proj")
         if not known or not all(self.matches_forward(block, 5) for block in self.layers):

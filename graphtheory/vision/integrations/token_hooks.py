@@ -13,8 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from graphtheory.graph import Grid
+from graphtheory.graph.inference import innermost_transform
 from graphtheory.vision.integrations.token_layers import (
     ATTENTION,
+    OWN,
     AttentionInputs,
     Guard,
     Layers,
@@ -63,7 +65,8 @@ def trace(model: nn.Module) -> Trace:
     made = getattr(model, INSTALLED, None)
     if not isinstance(made, ReductionHooks) or made.call.now is None:
         raise ValueError(
-            f"model: no reduction has run in this {type(model).__name__} in this thread"
+            f"model: no reduction has run in this {type(model).__name__} in this thread, outside "
+            "of torch.func"
         )
     return made.call.now
 
@@ -188,6 +191,15 @@ class Hooks:
 def install(model: nn.Module, made: Hooks) -> None:
     """Patch a model, in place of what was installed before."""
     made.check()
+    earlier = vars(model).get(INSTALLED)
+    for layer in made.layers:
+        run = getattr(vars(layer).get(OWN), "compute", None)  # of `Hooks`
+        other: Any = getattr(getattr(run, "func", None), "__self__", earlier)
+        if other is not earlier and other.base is made.base:
+            raise ValueError(
+                f"model: {name_of(layer, made.base)} has a rule that was applied to a part of this "
+                f"{type(model).__name__} or to a model around it; expected `undo` of that one first"
+            )
     uninstall(model)
     made.install()
     setattr(model, INSTALLED, made)
@@ -244,8 +256,9 @@ class ReductionHooks(Hooks):
         call.now = Trace(after[0].detach(), *after[1:])
         if which + 1 == len(self.layers):
             x = unmerge(x, call.now.slot) if self.restore else x
-            if torch.compiler.is_exporting():
-                call.now = None  # keep no tensors of a trace
+            transformed = not torch.compiler.is_compiling() and innermost_transform() is not None
+            if torch.compiler.is_exporting() or transformed:
+                call.now = None  # keep no tensors of a trace or of torch.func
         return x
 
     def _step(
@@ -262,7 +275,8 @@ class ReductionHooks(Hooks):
         tokens = self.read.second(layer, tokens)
         if rule is not None and not self.inside:
             tokens, now = self._reduced(rule, layer, tokens, now, inputs)
-        return tokens, *now
+        # Checkpoints give their outputs a history: what they read must not have one.
+        return tokens, now.size.detach(), now.slot, now.place
 
     def _reduced(
         self, rule: Reducer, layer: Any, tokens: Tensor, before: Trace, inputs: AttentionInputs

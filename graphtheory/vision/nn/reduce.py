@@ -109,16 +109,10 @@ class Reducer(ABC):
         """The rule on what `__call__` has checked."""
 
     def __call__(
-        self,
-        tokens: Tensor,
-        received: Tensor | None = None,
-        *,
-        size: Tensor | None = None,
-        keys: Tensor | None = None,
-        score: Tensor | None = None,
-        prefix: int = 1,
+        self, tokens: Tensor, received: Tensor | None = None, *, size: Tensor | None = None,
+        keys: Tensor | None = None, score: Tensor | None = None, prefix: int = 1,
         generator: Generator | None = None,
-    ) -> Reduction:
+    ) -> Reduction:  # fmt: skip
         """Reduce the tokens [B, T, dim]; the other arguments are those of `LayerState`."""
         if tokens.dim() != 3 or not 0 <= prefix <= tokens.size(1):
             raise ValueError(

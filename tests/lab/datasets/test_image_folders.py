@@ -1,6 +1,7 @@
 """Folders of images: which folder is a part, which file an image, and how it is read."""
 
 import io
+import os
 import re
 from pathlib import Path
 
@@ -183,6 +184,16 @@ def test_a_hostile_image_is_refused_by_name_and_runs_nothing(tmp_path, monkeypat
     ):
         image_sets.load(root).training()
     assert not called
+
+
+@pytest.mark.parametrize("place", [b"cat/\xe9.png", b"cat/\xe9/1.png", b"\xe9/1.png"])
+def test_names_that_no_table_can_hold_are_refused(tmp_path: Path, place: bytes) -> None:
+    root = fill(tmp_path, "cat", "dog")
+    path = Path(os.fsdecode(os.fsencode(root) + b"/" + place))
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes((tmp_path / "cat/1.png").read_bytes())
+    with pytest.raises(ValueError, match=r"images: the name '.*udce9.*' is not UTF-8"):
+        image_sets.load(root)
 
 
 def test_links_are_followed_and_loops_refused(tmp_path: Path) -> None:

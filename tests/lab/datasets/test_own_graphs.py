@@ -161,6 +161,7 @@ def test_labels_of_a_kind_that_was_asked_for() -> None:
     [
         ((0.5, 0.5), r"split: got \(0.5, 0.5\), expected three fractions"),
         ((0.5, 0.4, 0.3), "expected three positive fractions of sum 1"),
+        ((math.nan, 0.5, 0.5), "expected three positive fractions of sum 1"),
         (([0], [1], [10]), r"split: positions 0..10 of 10 graphs"),
         (([0], [1], [1]), "split: a graph is in two parts"),
         (([0], [], [1]), "leaves none for val"),

@@ -104,6 +104,8 @@ def changed(part: str, line: int, to: object) -> dict[str, str]:
         (changed("graph_indicator", 0, "1.0"), "own_graph_indicator.txt: row 1, '1.0': ValueError"),
         (changed("graph_labels", 3, None), "own_graph_labels.txt: 3 lines, expected 4, one"),
         (changed("graph_labels", 2, "a"), "own_graph_labels.txt: row 3, 'a': ValueError"),
+        ({"graph_labels": "0, 1\n" * 4}, "own_graph_labels.txt: 2 columns, expected one class"),
+        (changed("node_labels", 3, 10**9), "own_node_labels.txt: labels 0 to 1000000000, each"),
         (changed("node_labels", 11, None), "own_node_labels.txt: 11 lines, expected 12, one for"),
         (changed("node_attributes", 4, "1.5"), "own_node_attributes.txt: row 5, '1.5': V"),
         (changed("node_attributes", 4, "1,nan"), "graph 1: x holds nan, expected finite numbers"),

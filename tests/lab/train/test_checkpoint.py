@@ -43,6 +43,11 @@ def written(tmp_path: Path) -> Path:
     return path
 
 
+def test_a_checkpoint_without_parameters_is_refused(written: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"last.ckpt: without parameters of a task"):
+        load_parameters(new_task(), written)
+
+
 def test_every_flipped_bit_and_every_truncation_is_noticed(written: Path) -> None:
     for found in (read_checkpoint(written), torch.load(written, weights_only=True)):
         assert found["numbers"] == CONTENT["numbers"]

@@ -18,7 +18,11 @@ from tests.vision.integrations.conftest import drawn, pixels
 hf = pytest.importorskip("transformers")
 
 from graphtheory.vision.integrations.hf_apply import apply, undo  # noqa: E402
-from graphtheory.vision.integrations.token_hooks import Reduce, trace  # noqa: E402
+from graphtheory.vision.integrations.token_hooks import (  # noqa: E402
+    Reduce,
+    ReductionHooks,
+    trace,
+)
 
 VIT = {
     "num_hidden_layers": 3, "num_attention_heads": 2, "hidden_size": 16, "intermediate_size": 24,
@@ -139,6 +143,37 @@ def test_gradients_flow_and_a_copy_is_its_own() -> None:
     torch.testing.assert_close(other(pixels(24)).logits, model(pixels(24)).logits)
     undo(other)
     assert not torch.allclose(other(pixels(24)).logits, model(pixels(24)).logits, atol=1e-4)
+
+
+def test_reentrant_checkpoints_end_where_only_some_layers_have_a_rule(monkeypatch) -> None:
+    grads, calls, step = [], [], ReductionHooks._step
+
+    def counted(*args: Any) -> Any:
+        calls.append(args)
+        assert len(calls) < 50, "a checkpoint that is computed again and again"
+        return step(*args)
+
+    monkeypatch.setattr(ReductionHooks, "_step", counted)
+    for checkpoints in (False, True):
+        torch.manual_seed(0)
+        model, images = made("vit").train(), pixels(24).requires_grad_()
+        apply(model, {1: Merge(3)})
+        if checkpoints:
+            model.activation_checkpointing_enable({"use_reentrant": True})
+        model(images).logits.sum().backward()
+        grads.append(images.grad)
+    torch.testing.assert_close(*grads)
+    assert len(calls) == 3 * len(model.vit.layers)
+
+
+def test_no_trace_is_left_of_a_call_of_torch_func() -> None:
+    model = made("vit")
+    apply(model, Merge(2))
+    logits(model)
+    assert trace(model).size.sum() == 2 * 37
+    torch.func.grad(lambda images: model(images).logits.sum())(pixels(24))
+    with pytest.raises(ValueError, match=r"no reduction has run .*, outside of torch\.func"):
+        trace(model)
 
 
 def test_what_is_not_supported_is_named_and_changes_nothing() -> None:

@@ -170,6 +170,30 @@ def test_every_keyword_of_hugging_face_is_taken_as_theirs(
 
 
 @pytest.mark.parametrize(
+    "head", ["DeiTForImageClassification", "DeiTForImageClassificationWithTeacher"]
+)
+def test_an_auto_class_takes_the_class_that_was_saved(
+    head: str, zoo: ModuleType, tmp_path: Path
+) -> None:
+    torch.manual_seed(0)
+    model = getattr(hf, head)(hf.DeiTConfig(**zoo._SIZES)).eval()
+    apply(model, Merge(2))
+    model.save_pretrained(tmp_path)
+    again = from_pretrained(hf.AutoModelForImageClassification, tmp_path)
+    assert type(again) is type(model) and torch.equal(logits(again, zoo), logits(model, zoo))
+
+
+def test_saving_takes_the_arguments_of_hugging_face(zoo: ModuleType, tmp_path: Path) -> None:
+    model = zoo.tiny("ViT")
+    apply(model, Merge(2))
+    model.save_pretrained(save_directory=tmp_path / "named")
+    model.save_pretrained(tmp_path / "by place", True, model.state_dict())
+    for folder in tmp_path.iterdir():
+        again = from_pretrained(hf.ViTForImageClassification, folder)
+        assert torch.equal(logits(again, zoo), logits(model, zoo))
+
+
+@pytest.mark.parametrize(
     "centers",
     [AveragePool(2), MaxPool(3), MaskPool(2, 8, eps=0.1), LearnedCenters(3, 8),
      MultiScale([AveragePool(1), MaskPool(2, 8)])],

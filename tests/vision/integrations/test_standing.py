@@ -459,3 +459,56 @@ def test_a_layer_that_runs_by_itself_is_named(zoo: ModuleType) -> None:
     hf_apply.apply(model, Merge(3))
     with pytest.raises(ValueError, match=r"model: layers\.2 ran after 0 of 2 layers before it"):
         model.vit.layers[2](torch.zeros(1, 17, 32))
+
+
+@pytest.mark.parametrize("inner_first", [True, False])
+@pytest.mark.parametrize("name", ["ViT", "Swin"])
+def test_a_rule_of_a_part_of_the_model_is_not_overwritten(
+    name: str, inner_first: bool, zoo: ModuleType
+) -> None:
+    model, read, _ = made(name, zoo)
+    parts = [model.base_model, model]
+    first, second = parts if inner_first else parts[::-1]
+    plain = read(model)
+    hf_apply.apply(first, Semantic(4, base=0))
+    ruled, before = read(model), standing(model)
+    with pytest.raises(ValueError, match="has a rule that was applied to a part of this"):
+        hf_apply.apply(second, Semantic(1, base=0))
+    assert standing(model) == before and torch.equal(read(model), ruled)
+    hf_apply.apply(first, Semantic(1, base=0))  # its own is replaced
+    hf_apply.undo(first)
+    hf_apply.apply(second, Semantic(4, base=0))
+    assert torch.equal(read(model), ruled)
+    hf_apply.undo(second)
+    assert torch.equal(read(model), plain)
+
+
+class Hidden(nn.Module):
+    """A map of low rank beside a linear one, without the attributes of that."""
+
+    def __init__(self, base: nn.Linear) -> None:
+        super().__init__()
+        self.base = LowRank(base)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.base(x)
+
+
+@pytest.mark.parametrize("layers", [[0], [0, 1, 2]])
+@pytest.mark.parametrize("rule", [TopK(0.5), Merge(3), Semantic(4, base=0)], ids=str)
+def test_no_attention_is_passed_over_for_what_its_map_hides(
+    layers: list[int], rule: Any, zoo: ModuleType
+) -> None:
+    found = []
+    for kind in (Hidden, LowRank):
+        model, read, _ = made("timm", zoo)
+        torch.manual_seed(0)
+        for number in layers:
+            at = model.blocks[number].attn
+            at.qkv = kind(at.qkv)
+        assert (
+            timm.apply(model, rule)
+            == [f"blocks.{n}.attn" for n in range(3)][: 3 * (rule == TopK(0.5))]
+        )
+        found.append(read(model))
+    assert torch.equal(*found)
