@@ -124,9 +124,8 @@ def distinct_ids(ids: Tensor, limit: int) -> tuple[Tensor, Tensor]:
 
 def sort_by_key(key: Tensor, num_keys: int) -> tuple[Tensor, Tensor]:
     """(indptr [num_keys + 1], order [E]) that groups equal keys, each group in the given order."""
-    wrapped = torch._C._functorch.is_functorch_wrapped_tensor(key)  # which numpy cannot read
-    if wrapped or not key.is_cpu:  # nothing waits for the device, as counting keys does
-        ascending, order = torch.sort(key, stable=True)
+    if not key.is_cpu or torch._C._functorch.is_functorch_wrapped_tensor(key):
+        ascending, order = torch.sort(key, stable=True)  # counting keys waits for the device
         first = torch.arange(num_keys + 1, dtype=key.dtype, device=key.device)
         return torch.searchsorted(ascending, first), order
     counts = torch.bincount(key, minlength=num_keys)

@@ -26,6 +26,7 @@ from graphtheory.nn.conv import (
     weighted_sums,
 )
 from graphtheory.nn.conv.on_core import OnCore, OwnPropagate
+from graphtheory.ops.derivatives import may_run_twice
 
 _DROP_INS: dict[type[nn.Module], Any] = {
     getattr(pyg, name): getattr(module, name)
@@ -289,7 +290,7 @@ def _place(model: nn.Module) -> int | None:
 
 
 def _read_few(model: nn.Module, args: Any, kwargs: Any) -> Any:
-    if torch.compiler.is_compiling() or on_core.may_run_twice(model):
+    if torch.compiler.is_compiling() or may_run_twice(model.training):
         return None
     for x in (*args, *kwargs.values()):
         large = type(x) is torch.Tensor and x.numel() >= sparse_features.MIN_ENTRIES

@@ -64,6 +64,12 @@ def needs_grad(args: Sequence[Any]) -> bool:
     return False
 
 
+def may_run_twice(training: bool) -> bool:
+    """Whether this may be a call of a checkpoint, which has to save and draw the same again."""
+    blind = training and not torch.is_grad_enabled()
+    return blind or torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
+
+
 def entry_by_entry(call: Callable[..., Any]) -> Callable[..., tuple[Any, Any]]:
     """The rule of `torch.func.vmap` that calls once for each entry of the batch."""
 

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.nn.modules.module import _has_any_global_hook as has_global_hooks
 from torch_geometric.nn import conv as pyg
 from torch_geometric.nn.inits import reset
 
@@ -124,7 +125,8 @@ class GPSConv(pyg.GPSConv):
             raise ValueError(f"x: shape {tuple(x.shape)}, expected [num_nodes, {self.channels}]")
         plain = distance is None and attn_bias is None and self._modules.get("bias") is None
         reason = on_core.changed(self, GPSConv) or _other_attention(self)
-        if plain and (reason or on_core.is_seen_by_all()):
+        seen = not torch.compiler.is_compiling() and has_global_hooks()
+        if plain and (reason or seen):  # torch calls a hook of each module
             return super().forward(x, edge_index, batch, **kwargs)
         if reason:
             raise NotImplementedError(

@@ -20,7 +20,7 @@ from graphtheory.graph import Neighborhood
 from graphtheory.graph.content import is_tracing
 from graphtheory.graph.inference import innermost_transform
 from graphtheory.nn.conv.adjacency import has_met, meet
-from graphtheory.ops.derivatives import needs_grad
+from graphtheory.ops.derivatives import may_run_twice, needs_grad
 from graphtheory.ops.edge import Reduction
 
 _STAGES = ("propagate", "message", "aggregate", "message_and_aggregate", "edge_update")
@@ -96,23 +96,20 @@ class OnCore(MessagePassing):
         own = self.__dict__
         if "parametrizations" in own["_modules"]:  # whose parameters are attributes of their class
             return False
-        (edges, size), count, on_gpu = self.pays_from, edge_index.numel() // 2, not x.is_cpu
-        if on_gpu:
-            edges, size = 0, self.pays_on_gpu
-            if torch.are_deterministic_algorithms_enabled():  # as our sums are, and PyG's are not
-                return False
+        on_gpu, count = not x.is_cpu, edge_index.numel() // 2
+        if on_gpu and torch.are_deterministic_algorithms_enabled():  # as PyG's sums are not
+            return False
+        edges, size = (0, self.pays_on_gpu) if on_gpu else self.pays_from
         if count >= edges and count * x.size(1) >= size:
             return False
         if type(self.aggr_module) not in (SumAggregation, MeanAggregation):
             return False  # PyG's gradient of a largest value of 0 counts one entry too many
+        shapes = (count,), (count, getattr(self, "edge_dim", None) if on_gpu else None)
         for weight in (*more, *named.values()):  # anything else is for our checks
-            of_edges = type(weight) is Tensor and (
-                weight.shape == (count,)
-                or (on_gpu and weight.shape == (count, getattr(self, "edge_dim", None)))
-            )
+            of_edges = type(weight) is Tensor and weight.shape in shapes
             if weight is not None and not (of_edges and weight.dtype.is_floating_point):
                 return False
-        if edge_index.dtype is not torch.int64 or own.get("cached") or may_run_twice(self):
+        if edge_index.dtype is not torch.int64 or own.get("cached") or may_run_twice(self.training):
             return False
         if own["_forward_hooks"] or own["_backward_hooks"]:  # which get this very layer
             return False
@@ -125,9 +122,8 @@ class OnCore(MessagePassing):
         traced = torch.onnx.is_in_onnx_export() if compiling else torch._C._is_tracing()
         if traced or changed(self, type(self)):
             return True
-        if self._decomposed_layers != 1 and not self.decomposes:
-            return True
-        if self.flow != "source_to_target" and not self.flows_back:
+        apart = self._decomposed_layers != 1 and not self.decomposes
+        if apart or (self.flow != "source_to_target" and not self.flows_back):
             return True
         if compiling or not has_global_hooks():
             return False
@@ -176,12 +172,6 @@ class OnCore(MessagePassing):
             raise ValueError(f"flow: got {layer.flow!r}, expected the default")
         if cls.node_axis not in (None, layer.node_dim):
             raise ValueError(f"node_dim: got {layer.node_dim}, expected {cls.node_axis}")
-
-
-def may_run_twice(module: torch.nn.Module) -> bool:
-    """Whether this may be a call of a checkpoint, which has to save and draw the same again."""
-    blind = module.training and not torch.is_grad_enabled()
-    return blind or torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
 
 
 def pygs_class(layer: OnCore) -> Any:
@@ -367,11 +357,6 @@ def run_inside(x: Tensor, *maps: Any) -> bool:
     if x.dim() != 2 or torch.is_autocast_enabled(x.device.type):
         return False
     return all(is_plain(one) and one.weight.dtype is x.dtype for one in maps)
-
-
-def is_seen_by_all() -> bool:
-    """Whether torch calls a hook of each module: a compiled call does not."""
-    return not torch.compiler.is_compiling() and has_global_hooks()
 
 
 def is_watched(module: torch.nn.Module) -> bool:

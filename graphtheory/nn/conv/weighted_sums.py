@@ -316,16 +316,15 @@ class GINEConv(Sums, pyg.GINEConv):
         if reduce in ("sum", "mean") and not is_own and isinstance(edge_attr, Tensor):
             x, of_edges, matrix = _terms(x_src, edge_attr, self.lin)
             if matrix is not None or of_edges.shape[1:] == x_src.shape[1:]:
-                is_theirs = of_edges is edge_attr
-                if matrix is None:  # types differ under autocast
-                    dtype = torch.promote_types(x.dtype, of_edges.dtype)
-                    x, of_edges = x.to(dtype), of_edges.to(dtype)[:, None]
                 read = x, of_edges, matrix  # of which PyG's backward pass reads less
-                if is_theirs and (matrix is None or not matrix.requires_grad):
+                if of_edges is edge_attr and (matrix is None or not matrix.requires_grad):
                     of_edges = on_core.kept(of_edges, *read)
                 if matrix is not None and not edge_attr.requires_grad:
                     matrix = on_core.kept(matrix, *read)
                 x = on_core.kept(*read) if x is x_src else x
+                if matrix is None:  # types differ under autocast
+                    dtype = torch.promote_types(x.dtype, of_edges.dtype)
+                    x, of_edges = x.to(dtype), of_edges.to(dtype)[:, None]
                 nb, given_order = adj.neighborhood, adj.order is not None
                 out = ops.relu_sum(
                     x[:, None], of_edges, nb, edge_matrix=matrix, given_order=given_order
