@@ -45,15 +45,16 @@ def gallery() -> str:
     same = sum(round(one.value * one.count) for one in share.values())
     out = [
         "# Gallery of figures",
-        "Every figure and table that has a command, with the picture of the committed run and "
-        "the outcome of each claim. Verdicts are those of [the results](../results.md); rows "
-        "with medians and quantiles, versions and commit lie in `benchmarks/results`. Runs: how "
-        "many settings are trained or measured in full, and how many by `--quick`, a first look. "
-        "Times are processor time on one thread, as `python benchmarks/figure_times.py` has them; "
-        '"about" is the mean of a few runs, spread over the settings, times their number. Where a '
-        "figure was run once more in full, by later code and often on another processor, it says "
-        f"how many of its committed rows came out again: of all {len(share)} figures {same:,} of "
-        f"{rows:,} rows agree to rounding.",
+        "This page has every figure and table that has a command, with the picture of the "
+        "committed run and the outcome of each claim. [The results](../results.md) explain the "
+        "outcomes. The rows, with medians, quantiles, versions and commit, are in "
+        '`benchmarks/results`. "Runs" says how many settings are trained or measured in full, and '
+        "how many with `--quick`. Times are processor times on one thread, measured by `python "
+        'benchmarks/figure_times.py`. "About" means that a few settings were timed, and their mean '
+        "was multiplied by the number of settings. Some figures were run a second time in full, "
+        'with later code and often on another processor. "Second run" says how many of their '
+        "committed rows agree with that run to rounding: "
+        f"{same:,} of {rows:,} rows of {len(share)} figures.",
     ]
     for name, figure in figures().items():
         out.append(f"## {figure.name}\n\n{figure.summary[0].upper()}{figure.summary[1:]}.")
@@ -66,7 +67,7 @@ def gallery() -> str:
             f"![{figure.name}](../../benchmarks/results/{p.name})"
             for p in pictures(name, figures())
         ]
-        out += [] if committed(name, figures()) else ["No committed rows: not run in full here."]
+        out += [] if committed(name, figures()) else ["Not run in full, so without committed rows."]
     return "\n\n".join(out) + "\n"
 
 
@@ -118,9 +119,9 @@ def agreement(share: Found | None, others: Found | None) -> list[str]:
     if share is None:
         return []
     agree = round(share.value * share.count)
-    told = f"Run once more: {agree} of {share.count} rows agree to rounding"
+    told = f"Second run: {agree} of {share.count} rows agree to rounding"
     if agree < share.count and others is not None:
-        told += f", the others differ by {100 * others.value:.2g} % of the largest value (median)"
+        told += f"; the others differ by {100 * others.value:.2g} % of the largest value (median)"
     return [f"{told}."]
 
 
@@ -177,9 +178,9 @@ def llms() -> str:
     """A list of every page with its first sentence, for readers that are programs."""
     out = [
         "# graphtheory",
-        "> Graph attention on one sparse message-passing core: an extension of PyTorch Geometric. "
-        "`Neighborhood` says which nodes each node aggregates from, `ops` computes, `patterns` "
-        "chooses edges, `nn` has layers with PyG's contract.",
+        "> Fast sparse attention for PyTorch Geometric. A `Neighborhood` says which nodes each "
+        "node aggregates from, `ops` has the differentiable operations, `patterns` choose edges, "
+        "and `nn` has layers that are called as PyG's.",
     ]
     for folder, title in (("", "Pages"), ("tutorials", "Tutorials"), ("howto", "How to"),
                           ("results", "Results"), ("api", "API reference"),

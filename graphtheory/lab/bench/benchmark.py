@@ -30,6 +30,7 @@ from graphtheory.lab.zoo.node_models import COMPARED
 
 NODE, GRAPH = "node", "graph"
 KINDS = ("multiclass", "multilabel", "regression")
+TABLES = (".csv", ".tsv", ".txt", ".parquet", ".feather", ".json", ".xlsx")
 
 
 def named_task(name: str, split: str | None = None, root: Root = None) -> BenchTask:
@@ -51,7 +52,11 @@ def bench_task(
     """The task of anything that can be benchmarked, as `graphtheory.bench` takes it."""
     if kind is not None and kind not in (NODE, GRAPH, *KINDS):
         raise ValueError(f"kind: got {kind!r}, expected node, graph or {', '.join(KINDS)}")
-    if isinstance(data, PathLike) or (isinstance(data, str) and data.endswith((".pt", ".pth"))):
+    file = str(data) if isinstance(data, (str, PathLike)) else ""
+    if file.endswith(TABLES) or hasattr(data, "iloc"):  # which a DataFrame has
+        got, page = file or f"a {type(data).__name__}", "docs/howto/own-data.md (Your own data)"
+        raise ValueError(f"data: got {got}, expected a PyG Data; {page} makes one of CSV or pandas")
+    if file.endswith((".pt", ".pth")) or isinstance(data, PathLike):
         name = name or Path(data).stem
         data = read_graph_file(data)
     if isinstance(data, str):

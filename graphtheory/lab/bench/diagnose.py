@@ -22,6 +22,7 @@ from graphtheory.lab.datasets.graphs import Data
 
 Progress = Callable[[str, int, int], None]
 MOMENTS = ("uncentered", "covariance")
+UNDETERMINED = "classes without unique directions"
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,8 @@ class Diagnosis:
             far = self.max_distance
             rings = structure.count_by_distance(seen, pattern, classes, max_distance=far)
             rows += shares
+            if tied := undetermined(x, y, moment):
+                rows.append(Row.of(UNDETERMINED, tied, "1", **of, moment=moment))
             for region, counts in (("ring", rings), ("ball", rings.within())):
                 rows += _core(counts, y, of | {"moment": moment, "region": region})
         return rows
@@ -96,6 +99,17 @@ def discriminative_shares(
     shares = [100 * float(found[y == c].double().mean()) for c in range(int(y.max()) + 1)]
     where = {"dataset": dataset, "moment": moment}
     return found, [Row.of(name, share, "%", **where, group=c) for c, share in enumerate(shares, 1)]
+
+
+def undetermined(x: Tensor, y: Tensor, moment: str) -> int:
+    """Count classes without unique main directions: the third and the fourth weigh the same."""
+    x, found = x.to_dense().double(), 0
+    for own in (x[y == c] for c in range(int(y.max()) + 1)):
+        own = own - own.mean(0) if moment == "covariance" else own
+        small = own.T @ own if own.size(1) < len(own) else own @ own.T
+        weights = [*torch.linalg.eigvalsh(small).flip(0)[:4].tolist(), 0, 0, 0, 0]
+        found += 1e-9 * weights[0] < weights[2] <= weights[3] * (1 + 1e-6)
+    return found
 
 
 def _core(counts: structure.DistanceCounts, y: Tensor, where: dict[str, Any]) -> Iterator[Row]:

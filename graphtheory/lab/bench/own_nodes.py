@@ -39,6 +39,7 @@ class OwnNodes(NodeBenchTask):
         if x.layout not in (torch.strided, torch.sparse_csr):
             x = as_sparse_rows(x)
         self.own.x, self.own.y = x.to(torch.float32), y.long()
+        _warn_of_scales(self.own.x)
         try:
             FullGraph(self.data(0, row_scale=False))  # which checks it
         except IndexError as error:
@@ -97,6 +98,18 @@ def _checked_labels(data: Data) -> Tensor:
             "two classes or more, numbered from 0"
         )
     return y
+
+
+def _warn_of_scales(x: Tensor) -> None:
+    """Warn of columns that are far larger than others, and drown them."""
+    sizes = x.abs().amax(0) if x.layout == torch.strided else torch.zeros(1)
+    least = min(sizes[sizes > 0].tolist(), default=0.0)
+    if large := (sizes > 100 * max(least, 1.0)).nonzero().flatten().tolist():
+        warnings.warn(
+            f"data.x: columns {large[:5]} of {x.size(1)} have values up to {sizes.max():,.4g}, "
+            f"others up to {least:.4g}, which drown among them; standardize first: x = (x - "
+            "x.mean(0)) / x.std(0).clamp(min=1e-6)", stacklevel=3,
+        )  # fmt: skip
 
 
 def _shape(value: object) -> str:

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from contextlib import redirect_stdout, suppress
 from importlib import import_module
 from importlib.metadata import version
+from shutil import get_terminal_size
+from textwrap import fill
 from typing import Annotated, Any, Literal, get_type_hints
 
 import tyro
@@ -122,10 +124,14 @@ def _parsed(words: Sequence[str]) -> Command:
             found, prog="graphtheory", description=about, args=words, config=_PLAIN_FLAGS
         )
     kind = _COMMANDS[show.known("command", words[0], tuple(_COMMANDS))]
-    name = f"graphtheory {words[0]}"
+    name, width = f"graphtheory {words[0]}", get_terminal_size().columns
+    parts = (kind.__doc__ or "").partition("\n\nArgs:")[0].split("\n\n")
+    # tyro wraps no description, and joins a line to the one before if it begins with a letter
+    wrapped = (p if p[:4] == "Try:" else fill(p, width, subsequent_indent=" ") for p in parts)
     command, unknown = tyro.cli(
-        kind, prog=name, args=words[1:], config=_PLAIN_FLAGS, return_unknown_args=True
-    )
+        kind, prog=name, description="\n\n".join(wrapped), args=words[1:], config=_PLAIN_FLAGS,
+        return_unknown_args=True,
+    )  # fmt: skip
     if unknown:  # of which tyro names no similar ones here
         what = "option" if unknown[0].startswith("-") else "argument"
         show.known(what, unknown[0], _options(kind), f"{name} --help")

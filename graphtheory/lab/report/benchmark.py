@@ -147,11 +147,14 @@ class BenchmarkReport(Comparison):
         """Make the whole page with its pictures."""
         found, best, measure = self.summaries, self.best, self.measure
         kind = "highest" if measure.higher_is_better else "lowest and so the best"
+        shown = measure.format(best.mean)
+        *tied, last = (s.model for s in found if measure.format(s.mean) == shown)
+        who = f"{', '.join(tied)} and {last} tie: they have" if tied else f"{last} has"
+        score = shown if tied else measure.format(best.mean, best.std)
         page = Page(
             f"{self.name}: models side by side",
-            f"Of {counted(len(found), 'model')} on the {self.split} split, {best.model} has the "
-            f"{kind} mean test {measure.title}: {measure.format(best.mean, best.std)} over "
-            f"{counted(best.seeds, 'seed')}.",
+            f"Of {counted(len(found), 'model')} on the {self.split} split, {who} the {kind} mean "
+            f"test {measure.title}: {score} over {counted(best.seeds, 'seed')}.",
         )
         self._results(page)
         if against := self.differences():

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from graphtheory.lab import plot
+from graphtheory.lab.bench.diagnose import UNDETERMINED
 from graphtheory.lab.bench.linear import ACCURACY, gains_of, helpful_hops
 from graphtheory.lab.bench.rows import Environment, Row
 from graphtheory.lab.bench.table import ACCURACY as SHARE
@@ -72,6 +73,8 @@ def reading(rows: Sequence[Row]) -> str:
     said, found = _tried(rows), _core_distances(rows)
     if not found:
         return said
+    if any(row.name == UNDETERMINED for row in rows):
+        return f"{said} {CAPTIONS['no directions']}".strip()
     whole, normalized = (found["covariance", "ring", name] for name in _MARGINS[:2])
     if whole is None:
         return f"{said} {CAPTIONS['no margin']}".strip()

@@ -7,7 +7,7 @@ import torch
 from torch_geometric.data import Data
 
 import graphtheory
-from graphtheory.lab.bench.diagnose import Diagnosis, load_graph
+from graphtheory.lab.bench.diagnose import MOMENTS, Diagnosis, load_graph, undetermined
 from graphtheory.lab.bench.linear import helpful_hops, hop_rows
 from graphtheory.lab.bench.own_nodes import OwnNodes
 from graphtheory.lab.bench.rows import Row
@@ -145,3 +145,15 @@ def test_test_labels_and_few_labels_say_nothing_of_distance() -> None:
     data.train_mask[20:] = data.val_mask[20:] = False
     data.y[:20] = torch.arange(20) % 9
     assert hop_rows(data, "mine") == [] and reading([]) == ""
+
+
+def test_features_without_unique_directions_name_no_distance() -> None:
+    draw = torch.Generator().manual_seed(0)
+    y = torch.arange(300) % 2
+    dense = torch.randn(300, 20, generator=draw)
+    repeated = torch.eye(6)[torch.arange(300) // 2 % 6]  # six values, as many nodes of each
+    for x, found in ((torch.eye(300), 2), (repeated, 2), (dense, 0), (dense[:, :3], 0)):
+        assert [undetermined(x, y, moment) for moment in MOMENTS] == [found, found]
+    rows = Diagnosis("karate", max_distance=3).run()
+    assert "no unique main directions" in reading(rows) and "peaks" not in reading(rows)
+    assert value(rows, "classes without unique directions", moment="covariance") == 2

@@ -1,7 +1,9 @@
 """The user's own graph, of every form that people have, and row scaling without a search."""
 
 from collections.abc import Callable
+from pathlib import Path
 
+import pandas
 import pytest
 import torch
 from torch import Tensor
@@ -66,6 +68,25 @@ def test_attributes_of_edges_are_not_ignored_in_silence(name: str) -> None:
     with pytest.warns(UserWarning, match=rf"data\.{name}: no network for nodes reads it here"):
         found = OwnNodes(data)
     assert found.name == "graph"
+
+
+def test_a_column_that_drowns_the_others_is_named() -> None:
+    x = torch.rand(30, 3, generator=torch.Generator().manual_seed(0))
+    x[:, 1] *= 5000
+    with pytest.warns(UserWarning, match=r"data\.x: columns \[1\] of 3 .* up to \d,\d+") as seen:
+        OwnNodes(graph(x))
+    assert len(seen) == 1
+    x[:, 1] /= x[:, 1].max()
+    for scaled in (x, 5000 * x, 0.0001 * x, torch.zeros(30, 3)):
+        OwnNodes(graph(scaled))  # warnings are errors
+
+
+@pytest.mark.parametrize("data", ["friends.csv", Path("friends.parquet"), pandas.DataFrame()])
+def test_tables_are_answered_with_the_page_that_reads_them(data: object) -> None:
+    wanted = r"data: got (friends.*|a DataFrame), expected a PyG Data; docs/howto/own-data\.md"
+    with pytest.raises(ValueError, match=wanted):
+        graphtheory.bench(data)
+    assert (Path(__file__).parents[3] / "docs/howto/own-data.md").is_file()
 
 
 @pytest.mark.parametrize("x", [torch.ones(30), torch.ones(30, 2, 2), torch.ones(30, 2) * 1j])

@@ -131,6 +131,11 @@ def test_help_is_wrapped_at_the_width_of_the_terminal(
     assert "first test image. With --explorer, on graphs," in out
     assert "Then --model is a backbone (cnn, resnet18, resnet20, resnet50, vit; of a graph" in out
     assert "Data (a class for each node) or of a list of Data" in out
+    monkeypatch.setenv("COLUMNS", "80")
+    for name in _COMMANDS:
+        lines = run(name, "--help")[1].split("\u256d")[0].splitlines()  # above the options
+        prose = [line for line in lines if not line.startswith(("Try:", "      "))]
+        assert max(map(len, prose)) <= 80, prose
     assert Bench().models == Tune().models == zoo.COMPARED
     assert Train().model in zoo.NAMES
     for text in (Train.helps["model"], Bench.helps["models"]):
