@@ -201,22 +201,23 @@ def between_pairs(rows, columns, strong, weak, pairs, cutoff, out, mark, ahead, 
 def _levels(indptr, indices, row, radius, most, mark, turn, queue, level_end):
     """Search backward from `row`: distance h is in queue[level_end[h] : level_end[h + 1]].
 
-    Nodes other than `row` that have more than `most` edges are found, but not passed through.
+    Nodes other than `row` that have more than `most` edges are found, but not passed through. Each
+    source is written, and stays if it is new: there is no branch for the processor to guess. The
+    queue has a place more than there are nodes.
     """
     queue[0], mark[row] = row, turn
     level_end[0], level_end[1] = 0, 1
     for hops in range(1, radius + 1):
-        end = level_end[hops]
+        end = np.uint64(level_end[hops])
         for i in range(level_end[hops - 1], level_end[hops]):
-            begin, stop = indptr[queue[i]], indptr[queue[i] + 1]
-            if stop - begin > most and hops > 1:
+            begin, stop = np.uint64(indptr[queue[i]]), np.uint64(indptr[queue[i] + 1])
+            if np.int64(stop - begin) > most and hops > 1:
                 continue
             for e in range(begin, stop):
-                source = indices[e]
-                if mark[source] != turn:
-                    mark[source] = turn
-                    queue[end] = source
-                    end += 1
+                source = np.uint64(indices[e])
+                queue[end] = source
+                end += np.uint64(mark[source] != turn)
+                mark[source] = turn
         level_end[hops + 1] = end
 
 
