@@ -21,8 +21,8 @@ pyg-graphtheory[scatter]`); without them ours alone is timed.
 that was drawn within two hops, with a learned bias for each hop, relation and time: fused, with
 rows for the seeds alone, or dense, by PyTorch's attention with a mask of seeds times nodes. A step
 is timed on one batch, the same for both, whose outputs and gradients are equal. `--only seeds`
-measures these two, `--only sets` attention sets, which are drawn while their balls are searched,
-beside those drawn from whole balls.
+measures these two, `--only sets` attention sets, drawn while their balls are searched, beside those
+drawn from whole balls, `--only seeds sets` both.
 
 Memory comes from fresh processes as in `memory.py`: the peak of one epoch above what was resident
 before it, with the graph there, after an epoch on a small graph.
@@ -373,7 +373,7 @@ def main(
     threads: int = 2,
     repeats: int = 7,
     quick: bool = False,
-    only: Literal["seeds", "sets"] | None = None,
+    only: tuple[Literal["seeds", "sets"], ...] = (),
     out: Path | None = None,
     measure: tuple[str, Graph] | None = None,
 ) -> None:
@@ -386,7 +386,7 @@ def main(
         threads: Of torch and of the kernels.
         repeats: Rounds; every round trains an epoch in each way.
         quick: A small random graph and one round.
-        only: Measure the attention of the seeds alone, or attention sets.
+        only: Measure the attention of the seeds alone, attention sets, or these two.
         out: CSV file to put the rows in, after the conformance tests.
         measure: Measure only the memory of this way and graph, in this process, and print bytes.
     """
@@ -400,8 +400,8 @@ def main(
         print("facebook: not measured, GRAPHTHEORY_DATA names no folder with its files")
         graphs = tuple(graph for graph in graphs if graph != "facebook")
     names = [] if only else [*ours(batch_size), *(THEIRS if can_draw() else ())]
-    names += [FUSED, DENSE] if can_draw() and only != "sets" else []
-    names += [DRAWN, WHOLE] if only != "seeds" else []
+    names += [FUSED, DENSE] if can_draw() and (not only or "seeds" in only) else []
+    names += [DRAWN, WHOLE] if not only or "sets" in only else []
     rows: list[Row] = []
     for graph in graphs:
         data = data_of(graph)
