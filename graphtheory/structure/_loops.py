@@ -152,6 +152,14 @@ def rows_of_keys(keys, count):
 
 
 @njit(cache=True, nogil=True)
+def _mark(ids, words, used):
+    """Set the bits of these ids in a bitmap, and of its words that are in use in another."""
+    for id in ids:
+        words[id >> 6] |= np.uint64(1) << np.uint64(id & 63)
+        used[id >> 12] |= np.uint64(1) << np.uint64((id >> 6) & 63)
+
+
+@njit(cache=True, nogil=True)
 def _rank(words, before, id):
     """How many ids of a bitmap are smaller than this one, where `before` counts up to each word."""
     lower = (np.uint64(1) << np.uint64(id & 63)) - np.uint64(1)
@@ -167,10 +175,8 @@ def renumber(first, ids, limit):
     words = np.zeros((limit + 63) // 64, np.uint64)
     used = np.zeros((len(words) + 63) // 64, np.uint64)
     before = np.empty(len(words), np.int64)
-    for some in (first, ids):
-        for id in some:
-            words[id >> 6] |= np.uint64(1) << np.uint64(id & 63)
-            used[id >> 12] |= np.uint64(1) << np.uint64((id >> 6) & 63)
+    _mark(first, words, used)
+    _mark(ids, words, used)
     count = 0
     for block in range(len(used)):
         left = used[block]

@@ -266,7 +266,7 @@ def test_nodes_of_rows_are_numbered_targets_first_and_the_others_ascending(
         assert nodes.tolist() == targets.tolist() + others
         assert torch.equal(nodes[local.indices], ids) and local.num_src == len(nodes)
     wrong = Neighborhood(indptr, ends + 1, limit, validate=False)
-    with pytest.raises(IndexError, match=f"indices: entry 1 is {limit}"):
+    with pytest.raises(IndexError, match=f"indices: entry [01] is {limit}"):
         relabel(targets, wrong)
     with pytest.raises(IndexError, match="targets: entry 0 is -1"):
         relabel(targets - targets[0] - 1, rows)
