@@ -106,7 +106,7 @@ def sample_rows(start, degree, shares):
 @njit(cache=True, nogil=True)
 def draw_ball(
     indptr, indices, centers, start, stop, inner, radius, most, shares, count, keys,
-    mark, queue, turn, taken,
+    queue, taken,
 ):  # fmt: skip
     """Fill keys [balls, n] with source << 8 | hops, ascending, of what is drawn from each ball.
 
@@ -115,8 +115,7 @@ def draw_ball(
     """
     level_end, n = np.empty(radius + 2, np.int64), shares.shape[0]
     for c in range(start, stop):
-        own = np.int32(turn + c - start)
-        _levels(indptr, indices, centers[c], radius, most, mark, own, queue, level_end)
+        _levels(indptr, indices, centers[c], radius, most, queue, taken, level_end)
         first, hops, at = level_end[inner], inner, 0
         size = level_end[radius + 1] - first
         if size > n:

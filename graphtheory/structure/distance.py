@@ -171,7 +171,7 @@ def _balls(
     ) -> None:
         def work(start: int, stop: int) -> None:
             with scratch_of(graph) as s:
-                own = (s.mark, s.queue, s.turns(stop - start), *(getattr(s, b) for b in buffers))
+                own = (s.queue, s.words, *(getattr(s, b) for b in buffers))
                 kernel(*of_balls, start, stop, inner, radius, most, *arrays, *own)
 
         threads = torch.get_num_threads()
@@ -229,7 +229,7 @@ def hop_ball(
     sources = torch.empty(total, dtype=torch.int64)
     distance = torch.empty(total, dtype=torch.uint8)
     out = indptr.numpy(), sources.numpy(), distance.numpy()
-    search(_bfs.fill_ball, *out, buffers=("hops_of", "words", "used"))
+    search(_bfs.fill_ball, *out, buffers=("hops_of", "used"))
     ball = Neighborhood(indptr, sources, graph.num_dst, distance=distance, validate=False)
     return ball.to(graph.device), distance.to(graph.device)
 
@@ -269,7 +269,7 @@ def draw_from_ball(
     require_memory(f"draw_from_ball: {balls} x {n} edges", 25 * n * balls, "ask for fewer targets")
     shares = torch.rand(n, balls, generator=generator, dtype=torch.float64, device=device).cpu()
     count, keys = np.zeros(balls, np.int64), np.empty((balls, n), np.int64)
-    search(_loops.draw_ball, shares.numpy(), count, keys, buffers=("words",))
+    search(_loops.draw_ball, shares.numpy(), count, keys)
     indptr, sources, hops = map(torch.from_numpy, _loops.rows_of_keys(keys, count))
     drawn = Neighborhood(indptr, sources, graph.num_dst, distance=hops, validate=False)
     return drawn.to(graph.device)

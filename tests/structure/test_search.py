@@ -150,8 +150,9 @@ def test_the_queue_of_a_search_has_a_place_more_than_there_are_nodes() -> None:
     nodes = torch.arange(5)
     clique = Neighborhood.from_edge_index(torch.cartesian_prod(nodes, nodes).T, 5)
     scratch, ends = _search.Scratch(5), np.empty(4, np.int64)
-    given = (*rows_of(clique), 0, 2, 25, scratch.mark, np.int32(1))
-    _bfs._levels.py_func(*given, scratch.queue, ends)  # Python looks at every index
+    given = (*rows_of(clique), 0, 2, 25)
+    _bfs._levels.py_func(*given, scratch.queue, scratch.words, ends)  # looks at every index
     assert ends.tolist() == [0, 1, 5, 5] and sorted(scratch.queue[:5].tolist()) == [0, 1, 2, 3, 4]
+    assert not scratch.words.any()
     with pytest.raises(IndexError):
-        _bfs._levels.py_func(*given[:-1], np.int32(2), scratch.queue[:5], ends)
+        _bfs._levels.py_func(*given, scratch.queue[:5], scratch.words, ends)
