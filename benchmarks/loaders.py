@@ -17,10 +17,12 @@ drawn for a batch, and edges that the three layers sum over, which are about as 
 batches as in trimmed ones. NeighborLoader needs torch-sparse or pyg-lib (`pip install
 pyg-graphtheory[scatter]`); without them ours alone is timed.
 
-"Attention of the seeds" is one layer in which the seeds of NeighborLoader's batches attend to all
-that was drawn within two hops, with a learned bias for each hop: fused, with rows for the seeds
-alone, or dense, by PyTorch's attention with a mask of seeds times nodes; `--only-seeds` measures
-these two.
+"Attention of the seeds" is one layer in which the seeds of a batch of NeighborLoader attend to all
+that was drawn within two hops, with a learned bias for each hop, relation and time: fused, with
+rows for the seeds alone, or dense, by PyTorch's attention with a mask of seeds times nodes. A step
+is timed on one batch, the same for both, whose outputs and gradients are equal. `--only seeds`
+measures these two, `--only sets` attention sets, drawn while their balls are searched, beside those
+drawn from whole balls, `--only seeds sets` both.
 
 Memory comes from fresh processes as in `memory.py`: the peak of one epoch above what was resident
 before it, with the graph there, after an epoch on a small graph.
@@ -39,7 +41,7 @@ import torch
 import torch_geometric.typing
 import tyro
 from _graphs import GRAPHS
-from _rows import ratios, save, seconds, show
+from _rows import clock_of, ratios, save, seconds, show
 from memory import MIB, in_a_fresh_process, peak_of
 from ops import random_graph
 from torch import Tensor, nn
@@ -49,7 +51,7 @@ from torch_geometric.loader import NeighborLoader
 from torch_geometric.nn import GCNConv, SAGEConv, TransformerConv
 
 from graphtheory import Neighborhood
-from graphtheory.data.loaders import NodeSetLoader
+from graphtheory.data.loaders import AttentionSetLoader, NodeSetLoader
 from graphtheory.lab.bench.rows import Row
 from graphtheory.lab.datasets.graphs import load
 from graphtheory.models import SampledGCN
@@ -63,6 +65,7 @@ from graphtheory.patterns import (
     GraphSAGE,
     KHop,
     Pattern,
+    Sample,
     SymmetricNormalize,
     on_rows,
 )
@@ -71,6 +74,7 @@ Graph = Literal["facebook", "arxiv", "small"]
 FEATURES, WIDTH, CLASSES, LAYERS, SOURCES = 128, 128, 40, 3, 5
 PROCESSES = 2
 HEADS = 4
+HOPS, RELATIONS, TIMES = 3, 4, 8  # buckets of each, of hops with that of the seed itself
 
 
 def attention(layer: Any) -> Callable[[int, int], Any]:
@@ -92,8 +96,16 @@ THEIRS: dict[str, tuple[Any, bool, str]] = {
 }
 """Name -> layer, whether batches are trimmed, and which of our ways it stands beside."""
 FUSED, DENSE = "NeighborLoader, attention of the seeds", "NeighborLoader, the same dense"
+DRAWN, WHOLE = "AttentionSetLoader, 30 of two hops", "AttentionSetLoader, 30 of whole balls"
 MISSING = "NeighborLoader: not measured, it needs torch-sparse or pyg-lib, of which neither is here"
 Batches = Callable[[], Iterator[Data]]
+
+
+class WholeBalls(KHop):
+    """The same balls, which are written before anything is drawn from them."""
+
+    def drawn_rows(self, *given: Any) -> None:
+        """Nothing together with a sampler."""
 
 
 def ours(batch_size: int) -> dict[str, Pattern]:
@@ -122,7 +134,9 @@ def data_of(graph: Graph) -> Data:
     generator = torch.Generator().manual_seed(1)
     x = torch.randn(nodes, FEATURES, generator=generator)
     y = torch.randint(CLASSES, (nodes,), generator=generator)
-    return Data(x=x, y=y, edge_index=edge_index)
+    relation = torch.randint(RELATIONS, (nodes,), generator=generator)
+    time = torch.randint(TIMES, (nodes,), generator=generator)
+    return Data(x=x, y=y, relation=relation, time=time, edge_index=edge_index)
 
 
 class PyGNet(nn.Module):
@@ -195,12 +209,13 @@ class OurAttention(nn.Module):
 
 
 class SeedAttention(nn.Module):
-    """One layer from the seeds to what was drawn within two hops, with a bias for each hop."""
+    """One layer from the seeds to what is near, with a bias for each hop, relation and time."""
 
     def __init__(self, *, dense: bool) -> None:
         super().__init__()
+        self.buckets, width = HOPS * RELATIONS * TIMES, WIDTH // HEADS
         self.layer = SPDTransformerConv(
-            FEATURES, WIDTH // HEADS, HEADS, num_buckets=3, root_weight=False
+            FEATURES, width, HEADS, num_buckets=self.buckets, root_weight=False
         )
         self.leave, self.dense = nn.Linear(WIDTH, CLASSES), dense
 
@@ -209,7 +224,7 @@ class SeedAttention(nn.Module):
         x, near = batch.x, self.near(batch)
         if not self.dense:
             return self.leave(self.layer((x, x[: near.num_dst]), near).relu())
-        bucket = torch.full((near.num_dst, near.num_src), 3)
+        bucket = torch.full((near.num_dst, near.num_src), self.buckets)
         bucket[near.targets(), near.indices] = near.distance.long()
         bias = pad(self.layer.bucket_bias.table, (0, 0, 0, 1), value=-torch.inf)[bucket]
         maps = (self.layer.lin_query, x[: near.num_dst]), (self.layer.lin_key, x), (
@@ -220,13 +235,20 @@ class SeedAttention(nn.Module):
         return self.leave(out.transpose(0, 1).flatten(1).relu())
 
     def near(self, batch: Data) -> Neighborhood:
-        """The rows of the seeds."""
-        graph = Neighborhood.from_edge_index(batch.edge_index, batch.num_nodes)
-        return on_rows(Compose(KHop(2), AddSelf()), graph, torch.arange(batch.batch_size))
+        """The rows of the seeds, with the bucket of each pair in place of its hops."""
+        if "neighborhood" in batch:
+            near = batch.neighborhood
+        else:
+            graph = Neighborhood.from_edge_index(batch.edge_index, batch.num_nodes)
+            near = on_rows(Compose(KHop(2), AddSelf()), graph, torch.arange(batch.batch_size))
+        of_source = batch.relation * TIMES + batch.time
+        bucket = near.distance * (RELATIONS * TIMES) + of_source[near.indices].byte()
+        return near.replace(distance=bucket)
 
     def work(self, batch: Data) -> tuple[int, int]:
         """Edges drawn, and pairs of a seed and what it attends to."""
-        return batch.num_edges, self.near(batch).num_edges
+        pairs = self.near(batch).num_edges
+        return batch.num_edges if "edge_index" in batch else pairs, pairs
 
 
 Net = PyGNet | OurNet | OurAttention | SeedAttention
@@ -247,8 +269,16 @@ def way(name: str, data: Data, seeds: int, batch_size: int) -> tuple[Batches, Ne
                 batch_size=batch_size,
                 shuffle=True,
             )
-        net = PyGNet(layer, trim=trim) if layer else SeedAttention(dense=name == DENSE)
-        return lambda: iter(theirs), net
+        if layer:
+            return lambda: iter(theirs), PyGNet(layer, trim=trim)
+        one = next(iter(theirs))  # the same for both
+        return lambda: iter([one]), SeedAttention(dense=name == DENSE)
+    if name in (DRAWN, WHOLE):
+        near = Compose(KHop(2) if name == DRAWN else WholeBalls(2), Sample(30), AddSelf())
+        sets = AttentionSetLoader(
+            data, near, input_nodes=nodes, batch_size=batch_size, shuffle=True
+        )
+        return lambda: iter(sets), SeedAttention(dense=False)
     sampler = ours(batch_size)[name]
     fixed = (AddSelf(),) if name == GT else (AddSelf(), SymmetricNormalize())
     pattern = Compose(*fixed, sampler)
@@ -294,18 +324,32 @@ def time_rows(ways: dict[str, tuple[Batches, Net]], repeats: int, **about: Any) 
     """Time of an epoch of each way, of its loading alone, and ours as a part of the others'."""
     works: dict[str, Callable[[], object]] = {}
     for name, (batches, model) in ways.items():
+        if name in (FUSED, DENSE):
+            works[f"a step, {name}"] = trainer(batches, model)
+            continue
         works[f"an epoch, {name}"] = trainer(batches, model)
         works[f"loading an epoch, {name}"] = lambda batches=batches: sum(1 for _ in batches())
-    times = seconds(works, repeats, warmup=1)
+    times = seconds(works, repeats, warmup=1, clock=clock_of(about["threads"]))
     rows = [Row.of(f"time of {name}", of, "s", **about) for name, of in times.items()]
-    beside = {name: mine for name, (_, _, mine) in THEIRS.items()} | {DENSE: FUSED}
-    for kind in ("an epoch", "loading an epoch"):
-        for name in [n for n in ways if n in beside]:
+    beside = {name: mine for name, (_, _, mine) in THEIRS.items()}
+    beside |= {DENSE: FUSED, WHOLE: DRAWN}
+    for kind in ("a step", "an epoch", "loading an epoch"):
+        for name in [n for n in ways if n in beside and f"{kind}, {n}" in times]:
             mine = beside[name]
             found = ratios(times[f"{kind}, {name}"], times[f"{kind}, {mine}"])
             what = f"times faster than {name}: {kind}, {mine}"
             rows.append(Row.of(what, found, "1", **about))
     return rows
+
+
+def assert_equal(ways: dict[str, tuple[Batches, Net]]) -> None:
+    """Raise unless both forms of the attention of the seeds compute the same from one batch."""
+    found = []
+    for batches, model in (ways[FUSED], ways[DENSE]):
+        (batch,) = batches()
+        loss = cross_entropy(out := model(batch), batch.y[: batch.batch_size])
+        found.append([batch.n_id, out, *torch.autograd.grad(loss, [*model.parameters()])])
+    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-6)
 
 
 def memory_rows(names: list[str], processes: int, **about: Any) -> list[Row]:
@@ -317,7 +361,8 @@ def memory_rows(names: list[str], processes: int, **about: Any) -> list[Row]:
             in_a_fresh_process(__file__, name, about["graph"], **sizes) for _ in range(processes)
         ]
         here = [peak / MIB for peak in peaks]
-        rows.append(Row.of(f"extra peak memory of an epoch, {name}", here, "MiB", **about))
+        what = "a step" if name in (FUSED, DENSE) else "an epoch"
+        rows.append(Row.of(f"extra peak memory of {what}, {name}", here, "MiB", **about))
     return rows
 
 
@@ -328,7 +373,7 @@ def main(
     threads: int = 2,
     repeats: int = 7,
     quick: bool = False,
-    only_seeds: bool = False,
+    only: tuple[Literal["seeds", "sets"], ...] = (),
     out: Path | None = None,
     measure: tuple[str, Graph] | None = None,
 ) -> None:
@@ -341,7 +386,7 @@ def main(
         threads: Of torch and of the kernels.
         repeats: Rounds; every round trains an epoch in each way.
         quick: A small random graph and one round.
-        only_seeds: Measure the attention of the seeds alone.
+        only: Measure the attention of the seeds alone, attention sets, or these two.
         out: CSV file to put the rows in, after the conformance tests.
         measure: Measure only the memory of this way and graph, in this process, and print bytes.
     """
@@ -354,8 +399,9 @@ def main(
     if "facebook" in graphs and "GRAPHTHEORY_DATA" not in os.environ:
         print("facebook: not measured, GRAPHTHEORY_DATA names no folder with its files")
         graphs = tuple(graph for graph in graphs if graph != "facebook")
-    names = [] if only_seeds else [*ours(batch_size), *(THEIRS if can_draw() else ())]
-    names += [FUSED, DENSE] if can_draw() else []
+    names = [] if only else [*ours(batch_size), *(THEIRS if can_draw() else ())]
+    names += [FUSED, DENSE] if can_draw() and (not only or "seeds" in only) else []
+    names += [DRAWN, WHOLE] if not only or "sets" in only else []
     rows: list[Row] = []
     for graph in graphs:
         data = data_of(graph)
@@ -366,6 +412,8 @@ def main(
         }  # fmt: skip
         for name, (batches, model) in ways.items():
             rows += work_rows(name, batches, model, **about)
+        if FUSED in ways:
+            assert_equal(ways)
         rows += time_rows(ways, repeats, **about)
         rows += memory_rows(names, 1 if quick else PROCESSES, **about)
     show(rows)

@@ -7,7 +7,6 @@ python examples/13_launchers.py ray          # so does Ray Train: pip install ra
 import sys
 from pathlib import Path
 
-import lightning
 import torch
 from torch import distributed, nn
 
@@ -52,7 +51,9 @@ if "ray" in sys.argv:
     TorchTrainer(lambda: train(*arguments), **options).fit()
 else:
     if "lightning" in sys.argv:
-        lightning.Fabric(accelerator="cpu", devices=2, strategy="ddp").launch()
+        from lightning import Fabric
+
+        Fabric(accelerator="cpu", devices=2, strategy="ddp").launch()
     elif distributed.is_torchelastic_launched():  # by torchrun
         distributed.init_process_group("gloo")
     train(*arguments)

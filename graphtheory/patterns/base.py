@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from graphtheory.graph import Neighborhood, neighborhood_from
-from graphtheory.graph.csr import distinct_ids
+from graphtheory.graph.csr import check_index
+from graphtheory.structure._loops import renumber
 
 Randomness = torch.Generator | None  # None draws from torch's global random state
 
@@ -251,15 +252,14 @@ def layers_on_rows(
 
 def relabel(targets: Tensor, rows: Neighborhood) -> tuple[Tensor, Neighborhood]:
     """Node ids [n], the targets first, and the rows over them; it costs what the rows cost."""
-    sources, place = distinct_ids(rows.indices, rows.num_src)
-    local, known = places_among(targets, sources)
-    fresh = sources[~known]
-    local[~known] = torch.arange(len(targets), len(targets) + len(fresh))
-    nodes = torch.cat([targets, fresh])
+    given = {"targets": targets, "indices": rows.indices}
+    for name, ids in given.items():
+        check_index(name, ids, rows.num_src)
+    found = renumber(*(ids.cpu().contiguous().numpy() for ids in given.values()), rows.num_src)
+    nodes, local = (torch.from_numpy(ids).to(rows.device) for ids in found)
     return nodes, Neighborhood(
-        rows.indptr, local[place], len(nodes), weight=rows.weight, distance=rows.distance,
-        validate=False,
-    )  # fmt: skip
+        rows.indptr, local, len(nodes), weight=rows.weight, distance=rows.distance, validate=False
+    )
 
 
 def places_among(nodes: Tensor, ids: Tensor) -> tuple[Tensor, Tensor]:

@@ -198,37 +198,40 @@ def between_pairs(rows, columns, strong, weak, pairs, cutoff, out, mark, ahead, 
 
 
 @njit(cache=True, nogil=True)
-def _levels(indptr, indices, row, radius, most, mark, turn, queue, level_end):
+def _levels(indptr, indices, row, radius, most, queue, words, level_end):
     """Search backward from `row`: distance h is in queue[level_end[h] : level_end[h + 1]].
 
-    Nodes other than `row` that have more than `most` edges are found, but not passed through.
+    Nodes other than `row` that have more than `most` edges are found, but not passed through. Each
+    source is written, and stays if it is new: there is no branch for the processor to guess. The
+    queue has a place more than there are nodes. The bitmap `words` is zero before and after.
     """
-    queue[0], mark[row] = row, turn
+    queue[0], one = row, np.uint64(1)
+    words[row >> 6] = one << np.uint64(row & 63)
     level_end[0], level_end[1] = 0, 1
     for hops in range(1, radius + 1):
-        end = level_end[hops]
+        end = np.uint64(level_end[hops])
         for i in range(level_end[hops - 1], level_end[hops]):
-            begin, stop = indptr[queue[i]], indptr[queue[i] + 1]
-            if stop - begin > most and hops > 1:
+            begin, stop = np.uint64(indptr[queue[i]]), np.uint64(indptr[queue[i] + 1])
+            if np.int64(stop - begin) > most and hops > 1:
                 continue
             for e in range(begin, stop):
-                source = indices[e]
-                if mark[source] != turn:
-                    mark[source] = turn
-                    queue[end] = source
-                    end += 1
+                source = np.uint64(indices[e])
+                at, bit = source >> np.uint64(6), source & np.uint64(63)
+                word = words[at]
+                queue[end] = source
+                end += ~(word >> bit) & one
+                words[at] = word | (one << bit)
         level_end[hops + 1] = end
+    for i in range(level_end[radius + 1]):
+        words[queue[i] >> 6] = 0
 
 
 @njit(cache=True, nogil=True)
-def count_ball(
-    indptr, indices, centers, start, stop, inner, radius, most, count, mark, queue, turn
-):
+def count_ball(indptr, indices, centers, start, stop, inner, radius, most, count, queue, words):
     """count[i] = nodes at inner..radius hops from centers[i], for i in start..stop-1."""
     level_end = np.empty(radius + 2, np.int64)
     for c in range(start, stop):
-        own = np.int32(turn + c - start)
-        _levels(indptr, indices, centers[c], radius, most, mark, own, queue, level_end)
+        _levels(indptr, indices, centers[c], radius, most, queue, words, level_end)
         count[c] = level_end[radius + 1] - level_end[inner]
 
 
@@ -249,13 +252,12 @@ def _emit(words, used, hops_of, sources, distance, at):
 @njit(cache=True, nogil=True)
 def fill_ball(
     indptr, indices, centers, start, stop, inner, radius, most, ends, sources, distance,
-    mark, queue, turn, hops_of, words, used,
+    queue, words, hops_of, used,
 ):  # fmt: skip
     """Write what `count_ball` counted; the bitmaps `words` and `used` are zero before and after."""
     level_end = np.empty(radius + 2, np.int64)
     for c in range(start, stop):
-        own = np.int32(turn + c - start)
-        _levels(indptr, indices, centers[c], radius, most, mark, own, queue, level_end)
+        _levels(indptr, indices, centers[c], radius, most, queue, words, level_end)
         for hops in range(inner, radius + 1):
             for i in range(level_end[hops], level_end[hops + 1]):
                 node = queue[i]

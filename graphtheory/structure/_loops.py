@@ -4,7 +4,7 @@ import numpy as np
 from numba import njit
 from numba.cpython.unsafe.numbers import trailing_zeros
 
-from graphtheory.structure._bfs import _levels
+from graphtheory.structure._bfs import _count_bits, _levels
 
 
 @njit(cache=True, nogil=True)
@@ -106,7 +106,7 @@ def sample_rows(start, degree, shares):
 @njit(cache=True, nogil=True)
 def draw_ball(
     indptr, indices, centers, start, stop, inner, radius, most, shares, count, keys,
-    mark, queue, turn, taken,
+    queue, taken,
 ):  # fmt: skip
     """Fill keys [balls, n] with source << 8 | hops, ascending, of what is drawn from each ball.
 
@@ -115,8 +115,7 @@ def draw_ball(
     """
     level_end, n = np.empty(radius + 2, np.int64), shares.shape[0]
     for c in range(start, stop):
-        own = np.int32(turn + c - start)
-        _levels(indptr, indices, centers[c], radius, most, mark, own, queue, level_end)
+        _levels(indptr, indices, centers[c], radius, most, queue, taken, level_end)
         first, hops, at = level_end[inner], inner, 0
         size = level_end[radius + 1] - first
         if size > n:
@@ -136,6 +135,74 @@ def draw_ball(
                 at += 1
         count[c] = at
         keys[c, :at].sort()
+
+
+@njit(cache=True, nogil=True)
+def rows_of_keys(keys, count):
+    """(indptr, sources, hops) of the first count[i] keys of each row, which `draw_ball` wrote."""
+    indptr = np.zeros(len(count) + 1, np.int64)
+    for i in range(len(count)):
+        indptr[i + 1] = indptr[i] + count[i]
+    sources, hops = np.empty(indptr[-1], np.int64), np.empty(indptr[-1], np.uint8)
+    for i in range(len(count)):
+        for k in range(count[i]):
+            sources[indptr[i] + k], hops[indptr[i] + k] = keys[i, k] >> 8, keys[i, k] & 255
+    return indptr, sources, hops
+
+
+@njit(cache=True, nogil=True)
+def _mark(ids, words, used):
+    """Set the bits of these ids in a bitmap, and of its words that are in use in another."""
+    for id in ids:
+        words[id >> 6] |= np.uint64(1) << np.uint64(id & 63)
+        used[id >> 12] |= np.uint64(1) << np.uint64((id >> 6) & 63)
+
+
+@njit(cache=True, nogil=True)
+def _rank(words, before, id):
+    """How many ids of a bitmap are smaller than this one, where `before` counts up to each word."""
+    lower = (np.uint64(1) << np.uint64(id & 63)) - np.uint64(1)
+    return before[id >> 6] + np.int64(_count_bits(words[id >> 6] & lower))
+
+
+@njit(cache=True, nogil=True)
+def renumber(first, ids, limit):
+    """(nodes, place of each id in them): `first`, then the others of the ids, ascending.
+
+    Without sorting, by a bitmap of two levels, of which what is not met is not touched.
+    """
+    words = np.zeros((limit + 63) // 64, np.uint64)
+    used = np.zeros((len(words) + 63) // 64, np.uint64)
+    before = np.empty(len(words), np.int64)
+    _mark(first, words, used)
+    _mark(ids, words, used)
+    count = 0
+    for block in range(len(used)):
+        left = used[block]
+        while left != 0:
+            w = 64 * block + np.int64(trailing_zeros(left))
+            left &= left - np.uint64(1)
+            before[w] = count
+            count += np.int64(_count_bits(words[w]))
+    nodes, place = np.empty(len(first) + count, np.int64), np.full(count, -1, np.int64)
+    local = np.empty(len(ids), np.int64)
+    for i in range(len(first)):
+        nodes[i], place[_rank(words, before, first[i])] = first[i], i
+    rank, end = 0, len(first)
+    for block in range(len(used)):
+        while used[block] != 0:
+            w = 64 * block + np.int64(trailing_zeros(used[block]))
+            used[block] &= used[block] - np.uint64(1)
+            left = words[w]
+            while left != 0:
+                if place[rank] < 0:
+                    nodes[end], place[rank] = 64 * w + np.int64(trailing_zeros(left)), end
+                    end += 1
+                left &= left - np.uint64(1)
+                rank += 1
+    for e in range(len(ids)):
+        local[e] = place[_rank(words, before, ids[e])]
+    return nodes[:end], local
 
 
 @njit(cache=True, nogil=True)

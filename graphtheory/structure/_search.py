@@ -101,7 +101,7 @@ class Scratch:
 
     def __init__(self, num_nodes: int) -> None:
         self.mark = np.zeros(num_nodes, np.int32)
-        self.queue, self.behind = np.empty(num_nodes, np.int64), np.empty(num_nodes, np.int64)
+        self.queue, self.behind = np.empty((2, num_nodes + 1), np.int64)
         self.hops_of = np.empty(num_nodes, np.uint8)
         self.words = np.zeros((num_nodes + 63) // 64, np.uint64)
         self.used = np.zeros((len(self.words) + 63) // 64, np.uint64)

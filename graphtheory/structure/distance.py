@@ -171,10 +171,11 @@ def _balls(
     ) -> None:
         def work(start: int, stop: int) -> None:
             with scratch_of(graph) as s:
-                own = (s.mark, s.queue, s.turns(stop - start), *(getattr(s, b) for b in buffers))
+                own = (s.queue, s.words, *(getattr(s, b) for b in buffers))
                 kernel(*of_balls, start, stop, inner, radius, most, *arrays, *own)
 
-        for_chunks(work, len(ids), _BALLS_AT_ONCE)
+        threads = torch.get_num_threads()
+        for_chunks(work, len(ids), _BALLS_AT_ONCE if threads > 1 else 16 * _BALLS_AT_ONCE)
 
     return ids, search
 
@@ -228,7 +229,7 @@ def hop_ball(
     sources = torch.empty(total, dtype=torch.int64)
     distance = torch.empty(total, dtype=torch.uint8)
     out = indptr.numpy(), sources.numpy(), distance.numpy()
-    search(_bfs.fill_ball, *out, buffers=("hops_of", "words", "used"))
+    search(_bfs.fill_ball, *out, buffers=("hops_of", "used"))
     ball = Neighborhood(indptr, sources, graph.num_dst, distance=distance, validate=False)
     return ball.to(graph.device), distance.to(graph.device)
 
@@ -267,17 +268,11 @@ def draw_from_ball(
     balls = len(ids)
     require_memory(f"draw_from_ball: {balls} x {n} edges", 25 * n * balls, "ask for fewer targets")
     shares = torch.rand(n, balls, generator=generator, dtype=torch.float64, device=device).cpu()
-    count, keys = (
-        torch.zeros(balls + 1, dtype=torch.int64),
-        torch.empty(balls, n, dtype=torch.int64),
-    )
-    out = shares.numpy(), count.numpy()[1:], keys.numpy()
-    search(_loops.draw_ball, *out, buffers=("words",))
-    drawn = keys[torch.arange(n) < count[1:, None]]
-    return Neighborhood(
-        count.cumsum(0), drawn >> 8, graph.num_dst, distance=(drawn & 255).to(torch.uint8),
-        validate=False,
-    ).to(graph.device)  # fmt: skip
+    count, keys = np.zeros(balls, np.int64), np.empty((balls, n), np.int64)
+    search(_loops.draw_ball, shares.numpy(), count, keys)
+    indptr, sources, hops = map(torch.from_numpy, _loops.rows_of_keys(keys, count))
+    drawn = Neighborhood(indptr, sources, graph.num_dst, distance=hops, validate=False)
+    return drawn.to(graph.device)
 
 
 def shortest_path_edges(graph: Neighborhood, max_steps: int = 5) -> Tensor:

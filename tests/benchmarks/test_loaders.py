@@ -57,7 +57,39 @@ def test_theirs_is_timed_where_it_can_draw(loaders: ModuleType) -> None:
         torch.testing.assert_close(trimmed, model(batch))
         model.trim = True
     ways = {name: loaders.way(name, data, 100, 50) for name in names}
-    rows = {row.name: row for row in loaders.time_rows(ways, repeats=1)}
+    rows = {row.name: row for row in loaders.time_rows(ways, repeats=1, threads=1)}
     for name, (_, _, mine) in loaders.THEIRS.items():
         assert rows[f"time of an epoch, {name}"].median > 0
         assert f"times faster than {name}: an epoch, {mine}" in rows
+
+
+def test_both_forms_of_the_attention_of_the_seeds_are_equal_and_compared(
+    loaders: ModuleType,
+) -> None:
+    if not loaders.can_draw():
+        pytest.skip("PyG samples neighbors with torch-sparse or pyg-lib")
+    data = loaders.data_of("small")
+    ways = {name: loaders.way(name, data, 100, 50) for name in (loaders.FUSED, loaders.DENSE)}
+    loaders.assert_equal(ways)
+    rows = {row.name for row in loaders.time_rows(ways, repeats=1, threads=1)}
+    assert f"times faster than {loaders.DENSE}: a step, {loaders.FUSED}" in rows
+    (batch,), model = ways[loaders.FUSED][0](), ways[loaders.FUSED][1]
+    near, ends = model.near(batch), set(zip(*batch.edge_index.tolist(), strict=True))
+    for source, target, bucket in zip(
+        near.indices.tolist(), near.targets().tolist(), near.distance.tolist(), strict=True
+    ):
+        hop, rest = divmod(bucket, loaders.RELATIONS * loaders.TIMES)
+        assert hop == 0 if source == target else hop == 1 if (source, target) in ends else hop == 2
+        assert rest == batch.relation[source] * loaders.TIMES + batch.time[source]
+    with torch.no_grad():
+        model.layer.bucket_bias.table[loaders.TIMES] += 1  # of one relation, hop and time
+    with pytest.raises(AssertionError, match="not close"):
+        loaders.assert_equal(ways)
+
+
+def test_attention_sets_of_both_ways_have_the_same_sizes(loaders: ModuleType) -> None:
+    data = loaders.data_of("small")
+    drawn, whole = (loaders.way(name, data, 60, 30) for name in (loaders.DRAWN, loaders.WHOLE))
+    for one, other in zip(drawn[0](), whole[0](), strict=True):
+        assert torch.equal(one.input_id, other.input_id)
+        assert torch.equal(one.neighborhood.degree(), other.neighborhood.degree())

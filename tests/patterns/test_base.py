@@ -26,7 +26,7 @@ from graphtheory.patterns import (
     on_rows,
     per_layer,
 )
-from graphtheory.patterns.base import Randomness
+from graphtheory.patterns.base import Randomness, relabel
 from tests.patterns.laws import GRAPHS, dense, kinds_of, pairs, random_directed, source
 
 GRAPH = random_directed(7, 0.4, seed=2)
@@ -248,3 +248,25 @@ def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(ValueError, match="3 sources and 2 targets"):
         per_layer(FastGCN(), bipartite([2], [3]), 2)
     assert len(per_layer(FastGCN(), GRAPHS["no nodes"], 2)) == 2
+
+
+@pytest.mark.parametrize("limit", [1, 64, 65, 4_096, 4_097, 300_000])
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32])
+def test_nodes_of_rows_are_numbered_targets_first_and_the_others_ascending(
+    limit: int, dtype: torch.dtype
+) -> None:
+    draw = source()
+    targets = torch.randperm(limit, generator=draw)[:50]
+    ends = torch.tensor([0, limit - 1, *torch.randint(limit, (400,), generator=draw).tolist()])
+    indptr = torch.linspace(0, len(ends), len(targets) + 1).long()
+    for ids in (ends, ends[:0]):
+        rows = Neighborhood(indptr.clamp(max=len(ids)), ids.to(dtype), limit)
+        nodes, local = relabel(targets, rows)
+        others = sorted(set(ids.tolist()) - set(targets.tolist()))
+        assert nodes.tolist() == targets.tolist() + others
+        assert torch.equal(nodes[local.indices], ids) and local.num_src == len(nodes)
+    wrong = Neighborhood(indptr, ends + 1, limit, validate=False)
+    with pytest.raises(IndexError, match=f"indices: entry [01] is {limit}"):
+        relabel(targets, wrong)
+    with pytest.raises(IndexError, match="targets: entry 0 is -1"):
+        relabel(targets - targets[0] - 1, rows)

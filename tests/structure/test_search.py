@@ -6,12 +6,13 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from graphtheory import Neighborhood, structure
 from graphtheory.graph import memory
-from graphtheory.structure import _search, hop_ball, shortest_path_distance
+from graphtheory.structure import _bfs, _search, hop_ball, shortest_path_distance
 from graphtheory.structure._search import for_chunks, rows_of
 from graphtheory.structure.distance import columns_of, reachability
 
@@ -143,3 +144,15 @@ def test_what_fits_exactly_is_computed_and_a_byte_less_is_refused(
     monkeypatch.setattr(memory, "available_bytes", lambda: needed - 1)
     with pytest.raises(MemoryError, match=rf"\({needed} bytes\), .*GiB are available; "):
         call()
+
+
+def test_the_queue_of_a_search_has_a_place_more_than_there_are_nodes() -> None:
+    nodes = torch.arange(5)
+    clique = Neighborhood.from_edge_index(torch.cartesian_prod(nodes, nodes).T, 5)
+    scratch, ends = _search.Scratch(5), np.empty(4, np.int64)
+    given = (*rows_of(clique), 0, 2, 25)
+    _bfs._levels.py_func(*given, scratch.queue, scratch.words, ends)  # looks at every index
+    assert ends.tolist() == [0, 1, 5, 5] and sorted(scratch.queue[:5].tolist()) == [0, 1, 2, 3, 4]
+    assert not scratch.words.any()
+    with pytest.raises(IndexError):
+        _bfs._levels.py_func(*given, scratch.queue[:5], scratch.words, ends)

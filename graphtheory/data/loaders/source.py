@@ -130,7 +130,8 @@ class OfData(NodeSource):
         check_names(data.keys(), attributes)
         if not ("edge_index" in data or "adj_t" in data):
             raise ValueError("data: has neither edge_index nor adj_t, expected a graph")
-        self.graph, self.node, self.whole = neighborhood_from(data), {}, {}
+        self.graph = neighborhood_from(data)._seal()  # ids of its own, not looked at in each batch
+        self.node, self.whole = {}, {}
         self.edge, self.left = {}, {}
         names = data.keys() if attributes is None else attributes
         for name in names:
@@ -254,7 +255,7 @@ def _read(graph: GraphStore, num_nodes: int) -> Neighborhood:
         return Neighborhood(col, row, num_nodes, validate=False)
     if attr.layout == EdgeLayout.CSR:
         row = ptr2index(row)
-    return Neighborhood.from_edge_index(torch.stack([row, col]), num_nodes)
+    return Neighborhood.from_edge_index(torch.stack([row, col]), num_nodes)._seal()
 
 
 def level_of(name: str, shape: Sequence[int], graph: Neighborhood, *, asked: bool) -> Level:

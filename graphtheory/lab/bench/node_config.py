@@ -26,7 +26,7 @@ from graphtheory.patterns.degree_groups import group_by_degree
 SAMPLERS = ("degree-groups", "fastgcn", "ladies", "graphsage", "uniform")
 _GROUPS = 5
 _SPARSE_BELOW = 0.1
-_EDGES_AT_ONCE, _BATCH = 10_000_000, 1024
+_EDGES_AT_ONCE, _BATCH, _EVALUATED = 10_000_000, 1024, 4096  # of nodes, the last two
 _PAIRS = 500_000  # of nodes within two hops, about, that attention can hold
 
 
@@ -224,14 +224,17 @@ def task_of(
         return task, FullGraph(data, seed=seed)
     network, sampling = config.network, config.sampling
     whole, size, layers = zoo.pattern_of(config.model, network), sampling.batch_size, network.layers
+    # a layer at a time, but for sgformer, whose attention is over all nodes
+    by_rows = data.edge_index.size(1) > _EDGES_AT_ONCE and config.model != "sgformer"
+    how: dict[str, Any] = {"seed": seed, "evaluation_rows": _EVALUATED if by_rows else None}
     if config.model in zoo.SAMPLED:
         sampler = sampling.pattern(data.edge_index[1].bincount(minlength=data.x.size(0)))
-        how: dict[str, Any] = {"evaluation": whole, "batch_size": size, "seed": seed}
+        how |= {"evaluation": whole, "batch_size": size}
         return task, SampledLayers(data, patterns.Compose(whole, sampler), layers, **how)
     if size is None:
         return task, FullGraph(data, whole, seed=seed)
     drawn = [sampling.fanout] * layers
-    return task, SampledGraph(data, whole, num_neighbors=drawn, batch_size=size, seed=seed)
+    return task, SampledGraph(data, whole, num_neighbors=drawn, batch_size=size, **how)
 
 
 def train_nodes(

@@ -95,6 +95,7 @@ class Convert(Command):
     source: str = "source"
     target: str = "target"
     weight: Name = None
+    edge_attributes: Names = ()
     x: Names = ()
     normalize: bool = False
     parts: Count = None
@@ -121,7 +122,7 @@ class Convert(Command):
             if self.parts is None or not first.exists():
                 GraphFolder.from_parquet(
                     self.edges, self.nodes, first, **columns, x=self.x, normalize=self.normalize,
-                    memory_limit=self.memory,
+                    edge_attributes=self.edge_attributes, memory_limit=self.memory,
                     progress=lambda what, done, rows: steps(what, max(done - 1, 0), rows),
                 )  # fmt: skip
             kept, cut = GraphFolder(first), None

@@ -248,6 +248,26 @@ def test_the_command_divides_and_tells_the_cut(
     assert "NODES: missing, expected EDGES NODES FOLDER" in capsys.readouterr().err
 
 
+def test_the_command_takes_columns_of_edges_along_also_into_parts(
+    files: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, edges, data = graph()
+    time = np.linspace(0, 1, EDGES)
+    write(files[0], edges | {"number": np.arange(EDGES), "time": time})
+    words = ["convert", *map(str, files), str(tmp_path / "graph"), "--edge-attributes"]
+    assert main([*words, "number,time", "--normalize"]) == 2
+    assert "edge_attributes: got ['number', 'time'] beside normalize" in capsys.readouterr().err
+    assert main([*words, "age"]) == 2
+    assert "edge_attributes: ['age'] are no columns of edges" in capsys.readouterr().err
+    for options in ([], ["--parts", "4"]):
+        words[3] = str(tmp_path / f"graph{len(options)}")
+        assert main([*words, "number,time", *options]) == 0
+        kept = GraphFolder(words[3], ["number", "time"])
+        number, ends = kept.edge["number"], kept.original_id[kept.graph.edge_index()]
+        assert torch.equal(data.edge_index[:, number], ends)
+        assert torch.equal(kept.edge["time"], torch.from_numpy(time)[number])
+
+
 def test_one_pass_finds_parts_that_a_random_division_cuts() -> None:
     drawn = torch.Generator().manual_seed(0)
     group = torch.randint(8, (2_000,), generator=drawn)

@@ -13,6 +13,7 @@ from graphtheory.data.loaders import (
     PartitionLoader,
     SharedAnchors,
 )
+from graphtheory.graph import neighborhood as neighborhood_module
 from graphtheory.patterns import LADIES, AddSelf, Compose, FastGCN, KHop, Sample
 
 MAKERS = [
@@ -235,3 +236,16 @@ def test_what_a_transform_returns_is_the_batch(data):
     assert [size for _, size in loader] == [6, 6, 6, 6, 6, 6, 4]
     with pytest.raises(TypeError, match="transform: got str, expected a function of a batch"):
         MAKERS[0](data, transform="noisy")
+
+
+def test_a_batch_of_drawn_sets_does_not_look_at_all_edges(data, monkeypatch):
+    seen = []
+    whole = neighborhood_module.state_of
+    monkeypatch.setattr(
+        neighborhood_module, "state_of", lambda *ids: seen.append(len(ids[0])) or whole(*ids)
+    )
+    pattern = Compose(KHop(2), Sample(3), AddSelf())
+    loader = AttentionSetLoader(data, pattern, batch_size=4, input_nodes=range(8))
+    assert len(list(loader)) == 2 and 41 not in seen
+    neighborhood_module.Neighborhood.from_edge_index(data.edge_index, 40).check_unchanged()
+    assert seen[-1] == 41

@@ -4,8 +4,10 @@ from typing import Any
 
 import pytest
 import torch
+from torch_geometric import typing
 from torch_geometric.data import Data
 
+from graphtheory.lab.bench import node_config
 from graphtheory.lab.bench.benchmark import Benchmark, named_task
 from graphtheory.lab.bench.config import ignores, with_options
 from graphtheory.lab.bench.node_config import (
@@ -188,6 +190,24 @@ def test_large_graphs_are_trained_on_in_batches(monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(ValueError, match="fanout: got 5, expected a batch_size beside it"):
         with_options(trial, {"fanout": 5})
     assert with_options(trial, {"fanout": 5, "batch_size": 9}).sampling.fanout == 5
+
+
+@pytest.mark.parametrize("model", zoo.NAMES)
+def test_large_graphs_are_evaluated_some_rows_at_a_time(
+    model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not (typing.WITH_PYG_LIB or typing.WITH_TORCH_SPARSE):
+        pytest.skip("PyG samples neighbors with torch-sparse or pyg-lib")
+    data, config = load("karate", None, None, 0), NodeRunConfig.of(model, hidden=8, batch_size=8)
+    found = []
+    for edges, rows in ((data.num_edges, None), (data.num_edges - 1, 5)):
+        monkeypatch.setattr(node_config, "_EDGES_AT_ONCE", edges)
+        monkeypatch.setattr(node_config, "_EVALUATED", 5)
+        expected = None if model == "sgformer" else rows
+        assert task_of(config, data, 0)[1].evaluation_batch().at_once == expected
+        found.append(train_nodes(config, data, seed=0, epochs=2, patience=2).fit.history)
+    for row, same in zip(*found, strict=True):
+        assert row | {"seconds": 0} == pytest.approx(same | {"seconds": 0}, rel=1e-4)
 
 
 def test_it_learns_from_samples_in_steps_and_again_the_same() -> None:
