@@ -1,7 +1,9 @@
 """`graphtheory datasets` and `convert`: which data are at hand, and a graph in files of pages."""
 
+import hashlib
 import shutil
 from dataclasses import dataclass
+from glob import glob
 from pathlib import Path
 from typing import Annotated
 
@@ -117,7 +119,13 @@ class Convert(Command):
         to = Path(self.folder)
         with show.usage_errors():
             check_empty(to)
-        first = to if self.parts is None else to.with_name(f".{to.name}.unparted")
+        first = to
+        if self.parts is not None:  # whose name tells of what it is made
+            files = [Path(p) for one in (self.edges, self.nodes) for p in sorted(glob(one))]  # noqa: PTH207
+            dated = [(p.absolute(), p.stat().st_size, p.stat().st_mtime_ns) for p in files]
+            made_of = repr([dated, columns, self.x, self.normalize, self.edge_attributes])
+            digest = hashlib.sha256(made_of.encode()).hexdigest()
+            first = to.with_name(f".{to.name}.unparted-{digest[:12]}")
         with show.usage_errors(ValueError, OSError, ImportError), screen.steps("row") as steps:
             if self.parts is None or not first.exists():
                 GraphFolder.from_parquet(

@@ -268,6 +268,30 @@ def test_the_command_takes_columns_of_edges_along_also_into_parts(
         assert torch.equal(kept.edge["time"], torch.from_numpy(time)[number])
 
 
+def test_an_interrupted_division_goes_on_from_what_these_options_made(
+    files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["convert", *map(str, files), str(tmp_path / "graph"), "--parts", "4"]
+
+    def interrupted(*args: object) -> None:
+        raise KeyboardInterrupt
+
+    made, real = [], GraphFolder.from_parquet
+    monkeypatch.setattr(
+        GraphFolder, "from_parquet", lambda *a, **b: made.append(0) or real(*a, **b)
+    )
+    with monkeypatch.context() as patch:
+        patch.setattr("graphtheory.data.loaders.fennel", interrupted)
+        assert main([*words, "--x", "f0"]) == 130
+    assert main([*words, "--x", "f0,f1"]) == 0 and len(made) == 2
+    assert GraphFolder(tmp_path / "graph").node["x"].shape == (NODES, 2)
+    words[3] = str(tmp_path / "other")
+    with monkeypatch.context() as patch:
+        patch.setattr("graphtheory.data.loaders.fennel", interrupted)
+        assert main([*words, "--x", "f0"]) == 130
+    assert main([*words, "--x", "f0"]) == 0 and len(made) == 3
+
+
 def test_one_pass_finds_parts_that_a_random_division_cuts() -> None:
     drawn = torch.Generator().manual_seed(0)
     group = torch.randint(8, (2_000,), generator=drawn)
