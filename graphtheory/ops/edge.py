@@ -111,8 +111,8 @@ def aggregate(
     and the smallest are taken feature by feature; if several edges of a row have it, they share the
     gradient equally, as in torch's ``segment_reduce``; its ``scatter_reduce``, which PyG uses,
     counts one more where the result is 0. An empty row gives zeros and passes no gradient. The
-    output has the dtype of `value`. No tensor with an edge axis and a feature axis is built on a
-    CPU, nor for sums and means on a GPU with Triton.
+    output has the dtype of `value`, also with weights of another, such as float64 beside float32.
+    Neither a CPU, nor a GPU with Triton for sums and means, builds values by edge and feature.
 
     Args:
         weights: One value per edge and head; None takes ``neighborhood.weight``, or ones without

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 import torch_geometric.nn as pyg
-from torch import nn
+from torch import Tensor, nn
 from torch_geometric.utils import to_torch_csr_tensor
 
 from battery import forms
@@ -129,3 +129,57 @@ def test_relations_with_a_fraction_are_refused() -> None:
     ours, _ = both(pyg.RGCNConv(8, 4, 3))
     with pytest.raises(ValueError, match="edge_type: got numbers with a fraction"):
         ours(X, EDGES, torch.full((30,), 1.5))
+
+
+def gradients(layer: nn.Module, given: list[Tensor]) -> list[Tensor]:
+    """The output of a layer, and gradients of what it is given and of its parameters."""
+    given = [t.clone().requires_grad_(t.is_floating_point()) for t in given]
+    out = layer(given[0], EDGES, *given[1:])
+    asked = [t for t in (*given, *layer.parameters()) if t.requires_grad]
+    found = torch.autograd.grad(out.sin().sum(), asked, allow_unused=True)
+    return [out, *(t.new_zeros(()) if g is None else g for t, g in zip(asked, found, strict=True))]
+
+
+WHOLE, ONE, DEGREES = torch.randint(0, 5, (30, 8)), torch.randn(1, 8), torch.tensor([0, 3, 4, 3])
+GIVEN = {
+    "GAT with features of integers": (lambda: pyg.GATConv(8, 4, 2, edge_dim=8), X, WHOLE),
+    "GATv2 with features of integers": (lambda: pyg.GATv2Conv(8, 4, 2, edge_dim=8), X, WHOLE),
+    "gates with features of integers": (lambda: pyg.ResGatedGraphConv(8, 4, edge_dim=8), X, WHOLE),
+    "PNA with nodes of integers": (
+        lambda: pyg.PNAConv(8, 8, ["mean", "max"], ["identity"], DEGREES, edge_dim=8),
+        (3 * X).long(), ONE.repeat(30, 1),
+    ),
+    "GINE with one row": (lambda: pyg.GINEConv(nn.Linear(8, 8)), X, ONE),
+    "GINE with a vector": (lambda: pyg.GINEConv(nn.Linear(8, 8)), X, ONE[0]),
+    "GINE with one row, mapped": (lambda: pyg.GINEConv(nn.Linear(8, 8), edge_dim=8), X, ONE),
+    "attention with one row": (lambda: pyg.TransformerConv(8, 4, 2, edge_dim=8), X, ONE),
+    "GCN with one weight": (lambda: pyg.GCNConv(8, 4, normalize=False), X, torch.tensor(2.0)),
+    "APPNP with one weight": (lambda: copy.deepcopy(APPNP), X, torch.tensor(2.0)),
+    "GraphConv with one weight": (lambda: pyg.GraphConv(8, 4), X, torch.tensor(2.0)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", GIVEN)
+def test_what_pyg_promotes_or_spreads_over_all_edges(case: str) -> None:
+    make, *given = GIVEN[case]
+    ours, theirs = both(make())
+    for _ in range(2):
+        torch.testing.assert_close(
+            gradients(ours, given), gradients(theirs, given), rtol=1e-4, atol=1e-5
+        )
+
+
+@pytest.mark.parametrize("dtype", [torch.int16, torch.uint8])
+def test_edges_of_narrow_integers_where_pyg_adds_self_loops(dtype: torch.dtype) -> None:
+    for layer in (pyg.GATConv(8, 4), pyg.GATv2Conv(8, 4), pyg.GPSConv(8, pyg.GCNConv(8, 8))):
+        ours, theirs = both(layer)
+        for _ in range(2):
+            torch.testing.assert_close(ours(X, EDGES.to(dtype)), theirs(X, EDGES.to(dtype)))
+        with pytest.raises(IndexError, match=r"expected a node id in 0\.\.9"):
+            ours(X, EDGES.to(dtype) + 1)
+
+
+def test_complex_weights_are_refused_by_name() -> None:
+    ours, _ = both(pyg.GCNConv(8, 4, normalize=False))
+    with pytest.raises(TypeError, match="complex64, expected a floating type"):
+        ours(X, EDGES, torch.randn(30, dtype=torch.complex64))

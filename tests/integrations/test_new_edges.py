@@ -270,3 +270,12 @@ def test_a_checkpoint_reads_dense_features_again() -> None:
     for _ in range(2):
         checkpoint(model, x, edges, use_reentrant=False).sum().backward()
     assert model.seen == [Tensor] * 4
+
+
+def test_the_gradient_of_learned_weights_of_zero_is_finite_in_each_call() -> None:
+    layer, (x, edges) = pyg.GCNConv(6, 4, add_self_loops=False), graph()
+    accelerate(layer)
+    weight = torch.zeros(EDGES, requires_grad=True)
+    for _ in range(3):
+        (found,) = torch.autograd.grad(layer(x, edges, weight).sin().sum(), weight)
+        assert not found.any()

@@ -22,6 +22,7 @@ from graphtheory.graph.csr import check_edge_index, copied, plain, rows_of_edges
 from graphtheory.graph.inference import leave_inference_mode
 
 Sizes = tuple[int | None, int | None]
+_NARROW = (torch.int16, torch.int8, torch.uint8)
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,6 +182,7 @@ def _build(
             nb = nb.replace(weight=None)
         return Adjacency(nb, nb.perm)
     if simple:
+        given = given.long() if given.dtype in _NARROW else given  # as where PyG adds self-loops
         check_edge_index(given)
     edges = given if simple else plain(edge_list(given))
     loops = min(num_src, num_dst) if add_self_loops else 0

@@ -33,9 +33,11 @@ def given_features(edge_attr: Tensor | None, edge_index: Any, edge_dim: int | No
 
 
 def edge_features(edge_attr: Tensor, num_edges: int, edge_dim: int) -> Tensor:
-    """`edge_attr` as [E, edge_dim]; [E] means one feature per edge."""
+    """`edge_attr` as [E, edge_dim]; [E] means one feature per edge, [1, edge_dim] that of all."""
     if edge_attr.dim() == 1:
         edge_attr = edge_attr[:, None]
+    if edge_attr.dim() == 2 and num_edges != edge_attr.size(0) == 1:
+        edge_attr = edge_attr.expand(num_edges, -1)
     if edge_attr.dim() != 2 or edge_attr.size(0) != num_edges:
         raise ValueError(
             f"edge_attr: shape {tuple(edge_attr.shape)}, expected [{num_edges}, edge_dim]: "
@@ -90,9 +92,7 @@ def in_rows(adj: Adjacency, features: Tensor) -> Tensor:
 
 def _can_be_shared(features: Tensor) -> bool:
     """Whether a copy of now serves a later layer: nothing traces, and changes are counted."""
-    if is_tracing():
-        return False
-    if features.is_cuda and torch.cuda.is_current_stream_capturing():
+    if is_tracing() or (features.is_cuda and torch.cuda.is_current_stream_capturing()):
         return False  # a recorded step must not read a copy from before, which may be freed
     return not features.is_inference() and not torch.is_inference_mode_enabled()
 

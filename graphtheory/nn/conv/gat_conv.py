@@ -29,6 +29,8 @@ class GATBase(on_core.OnCore):
         edge_attr = given_features(edge_attr, edge_index, self.edge_dim)
         if edge_attr is None:
             return None, None
+        if adj.loops and self.fill_value == "mean" and edge_attr.dtype in (torch.int64, torch.int):
+            edge_attr = edge_attr * 1.0  # as PyG's means are
         edge_attr = edge_features(edge_attr, adj.num_given, self.lin_edge.in_channels)
         features = in_rows(adj, adj.with_loops(edge_attr, self.fill_value))
         return features, matrix_of(self.lin_edge, features, self.heads)

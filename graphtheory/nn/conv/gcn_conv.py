@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from contextlib import suppress
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor
@@ -20,6 +20,7 @@ from graphtheory.nn.conv.adjacency import Adjacency
 from graphtheory.nn.conv.sparse_features import version_of
 from graphtheory.nn.conv.weighted_sums import Direct
 from graphtheory.ops import layers
+from graphtheory.ops.derivatives import needs_grad
 
 Rows = tuple[Neighborhood, Tensor | None]  # and the weight of each edge in its order
 
@@ -76,6 +77,11 @@ class GCNConv(on_core.OnCore, pyg.GCNConv):
     @staticmethod
     def at_new_edges(kind: type) -> type:
         return _AtNewEdges
+
+    def _is_first(self, *args: Any, **named: Any) -> bool:
+        weight = named.get("edge_weight", *args[2:3])  # PyG's gradient of a learned one may be NaN
+        learned = self.normalize and needs_grad((weight,))
+        return not learned and super()._is_first(*args, **named)
 
     def forward(
         self,
@@ -186,8 +192,10 @@ class GCNConv(on_core.OnCore, pyg.GCNConv):
         loops = self.normalize and self.add_self_loops
         adj = adjacency.adjacency_of(given, num_src, num_dst, add_self_loops=loops, flow=self.flow)
         if weight is not None:
-            on_core.check_entries("edge_weight", weight.flatten(), "edge", adj.num_given)
-            weight, _ = on_core.multiplied(weight.flatten(), x_src)
+            of_all = weight.dim() == 0 and not self.normalize
+            weight = weight.expand(adj.num_given) if of_all else weight.flatten()
+            on_core.check_entries("edge_weight", weight, "edge", adj.num_given)
+            weight, _ = on_core.multiplied(weight, x_src)
         if not self.normalize:
             return adj.neighborhood, None if weight is None else adj.to_csr_order(weight)
         if weight is not None:
@@ -245,8 +253,7 @@ class _AtNewEdges(Direct, pyg.GCNConv):
             with suppress(IndexError, RuntimeError):  # which PyG raises in its own words
                 found = self._normalized(x, edge_index)
         if found is None:
-            theirs: Tensor = super().forward(x, edge_index, edge_weight)
-            return theirs
+            return cast(Tensor, super().forward(x, edge_index, edge_weight))
         out: Tensor = self.propagate(found[0], x=self.lin(x), edge_weight=found[1])
         return out if self.bias is None else out + self.bias
 

@@ -258,7 +258,7 @@ def kept(x: Tensor, *others: Tensor | None) -> Tensor:
 
 def multiplied(weight: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
     """Weights and features in the types of PyG's product: integers as x, float64 for both."""
-    if not weight.is_floating_point():
+    if not (weight.is_floating_point() or weight.is_complex()):
         return weight.to(x.dtype), x
     return weight, x.double() if weight.dtype is torch.float64 else x
 

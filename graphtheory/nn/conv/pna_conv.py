@@ -56,6 +56,8 @@ class PNAConv(OwnPropagate, pyg.PNAConv):
         return super().needs_messages() or bool(_other_parts(self))
 
     def forward(self, x: Tensor, edge_index: Any, edge_attr: Tensor | None = None) -> Tensor:
+        if edge_attr is not None:  # PyG concatenates both
+            x = x.to(torch.promote_types(x.dtype, next(self.parameters()).dtype))
         towers = self.towers if self.divide_input else 1
         x_own = on_core.kept(x, *self.parameters())
         split = x_own.view(-1, towers, self.F_in).expand(-1, self.towers, -1)

@@ -170,11 +170,9 @@ for _name in ("shape", "ndim", "dtype", "device", "layout", "is_sparse", "is_cud
 
 def maybe_sparse(x: Any) -> Any:
     """`x` by its non-zeros if it has few and was seen before: a batch used once costs nothing."""
-    if type(x) is not Tensor or x.dim() != 2 or x.numel() < MIN_ENTRIES:
+    if type(x) is not Tensor or x.dim() != 2 or x.numel() < MIN_ENTRIES or x.requires_grad:
         return x
-    if not x.is_floating_point() or x.requires_grad or not is_plain(x):
-        return x
-    if x.is_inference() or is_tracing():
+    if not (x.is_floating_point() and is_plain(x)) or x.is_inference() or is_tracing():
         return x
     known = _SEEN.get(x, _NEW)
     if known is _NEW or (known and not known.hold_of(x)):

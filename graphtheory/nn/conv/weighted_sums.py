@@ -53,8 +53,7 @@ class Direct(MessagePassing):
                 if weight is not None:
                     messages = weight.view(-1, 1) * messages
                 return scatter(messages, dst, self.node_dim, x_dst.size(self.node_dim), reduce)
-        out: Tensor = super().propagate(edge_index, size=size, x=x, **weights)
-        return out
+        return cast(Tensor, super().propagate(edge_index, size=size, x=x, **weights))
 
 
 @cache
@@ -104,7 +103,7 @@ class WeightedSums(Sums):
         if reduce in ("max", "min") or (weight is not None and weight.requires_grad):
             x_src = on_core.kept(x_src, weight)
         if weight is not None:
-            weight = weight.flatten()
+            weight = weight.flatten() if weight.dim() else weight.expand(adj.num_given)
             on_core.check_entries(str(self.weight_name), weight, "edge", adj.num_given)
             if is_sparse(edge_index):
                 weight = weight.to(x_src.dtype)
@@ -132,9 +131,7 @@ class WeightedSums(Sums):
 
 def _is_matrix(x: Any) -> bool:
     """Whether it is None or dense features of nodes of one graph, floats."""
-    if x is None:
-        return True
-    return bool(x.dim() == 2 and x.is_floating_point() and x.layout is torch.strided)
+    return x is None or bool(x.dim() == 2 and x.is_floating_point() and x.layout is torch.strided)
 
 
 _LAST: WeakKeyDictionary[WeightedSums, Tensor] = WeakKeyDictionary()
@@ -170,7 +167,7 @@ class NormalizedSums(WeightedSums):
     weight_name = "edge_weight"
 
     def forward(self, x: Any, edge_index: Any, edge_weight: Any = None) -> Tensor:
-        _check_weights(edge_index, edge_weight)
+        _check_weights(edge_index, edge_weight if getattr(self, "normalize", True) else None)
         return cast(Tensor, super().forward(x, edge_index, edge_weight))
 
 
@@ -306,11 +303,14 @@ class GINEConv(Sums, pyg.GINEConv):
             return None
         num_dst = on_core.num_targets(x_src, x_dst, size, edge_index)
         adj = adjacency_of(edge_index, x_src.size(0), num_dst, flow=self.flow)
-        whole = self._whole(self._args(edge_index, size, given), adj, reduce)
+        is_own = type(self).message is not pyg.GINEConv.message or "message" in vars(self)
+        args = self._args(edge_index, size, given)
+        whole = None if is_own else self._whole(args, adj, reduce)
         if whole is not None:
             return whole
-        is_own = type(self).message is not pyg.GINEConv.message or "message" in vars(self)
         if isinstance(edge_attr, Tensor):
+            if edge_attr.dim() == 1 or adj.num_given != len(edge_attr) == 1:  # those of all edges
+                edge_attr = edge_attr.expand(adj.num_given, edge_attr.size(-1))
             features = edge_attr.shape[1:]
             on_core.check_entries("edge_attr", edge_attr, "edge", adj.num_given, *features)
         if reduce in ("sum", "mean") and not is_own and isinstance(edge_attr, Tensor):
@@ -346,8 +346,6 @@ class GINEConv(Sums, pyg.GINEConv):
         if lin is None or reduce != "sum" or type(x) is not Tensor or x.is_cpu or adj.order is None:
             return None
         if type(edge_attr) is not Tensor or edge_attr.dtype is not x.dtype:
-            return None
-        if "message" in vars(self) or type(self).message is not pyg.GINEConv.message:
             return None
         shape = adj.num_given, getattr(lin, "in_channels", -1)
         if edge_attr.shape != shape or not on_core.run_inside(x, lin):
