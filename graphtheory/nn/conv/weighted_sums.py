@@ -309,8 +309,9 @@ class GINEConv(Sums, pyg.GINEConv):
         if whole is not None:
             return whole
         if isinstance(edge_attr, Tensor):
-            if edge_attr.dim() == 1 or adj.num_given != len(edge_attr) == 1:  # those of all edges
-                edge_attr = edge_attr.expand(adj.num_given, edge_attr.size(-1))
+            wide = (self.edge_dim or x_src.size(1),)
+            if edge_attr.shape in (wide, (1, *wide)):  # those of all edges
+                edge_attr = edge_attr.expand(adj.num_given, -1)
             features = edge_attr.shape[1:]
             on_core.check_entries("edge_attr", edge_attr, "edge", adj.num_given, *features)
         if reduce in ("sum", "mean") and not is_own and isinstance(edge_attr, Tensor):
