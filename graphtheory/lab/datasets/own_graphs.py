@@ -76,7 +76,7 @@ def graph_set(
     stored = store.packed(rows)
     store.check(stored)
     smiles = [graph.get("smiles") for graph in graphs]
-    outputs, known = _outputs(stored["y"], found), METRICS[found]
+    outputs, known = outputs_of(stored["y"], found), METRICS[found]
     if metric is not None and metric not in known:
         raise ValueError(f"metric: got {metric!r}, a {found} task has {', '.join(known)}")
     facts = SetFacts(
@@ -253,7 +253,7 @@ def _target(graph: Data, what: str, level: str, kind: Kind, width: int) -> Tenso
     return y
 
 
-def _outputs(y: Tensor, kind: Kind) -> int:
+def outputs_of(y: Tensor, kind: Kind) -> int:
     """The number of classes, labels or values."""
     if kind != "multiclass":
         return y.size(1)
