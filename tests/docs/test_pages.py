@@ -28,3 +28,13 @@ def test_python_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.M
 @pytest.mark.parametrize("folder", ["tutorials", "howto"])
 def test_every_page_has_python(folder: str) -> None:
     assert {p.stem for p in PAGES} >= {p.stem for p in (DOCS / folder).glob("*.md")}
+
+
+def test_a_name_that_two_nodes_have_is_refused(tmp_path: Path, monkeypatch) -> None:
+    made, read, *_ = BLOCK.findall((DOCS / "howto/own-data.md").read_text("utf-8"))
+    monkeypatch.chdir(tmp_path)
+    exec(made, {})
+    with Path("nodes.csv").open("a") as file:
+        file.write("n0,Rome,1.0,gold\n")
+    with pytest.raises(ValueError, match=r"n0.* occur twice"):
+        exec(read, {})

@@ -28,6 +28,7 @@ from graphtheory.lab.datasets import graph_sets as store
 from graphtheory.lab.datasets.catalogue import DatasetInfo, Root, describe, known_seed, names
 from graphtheory.lab.datasets.files import DamagedFileError
 from graphtheory.lab.datasets.graph_sets import GraphSet, SetFacts
+from graphtheory.lab.datasets.own_graphs import outputs_of
 from graphtheory.lab.datasets.splits import Split
 
 __all__ = [
@@ -352,7 +353,7 @@ def _positions(stored: Mapping[str, Tensor], facts: SetFacts, split: str, seed: 
 
 def _facts(info: DatasetInfo, stored: Mapping[str, Tensor]) -> SetFacts:
     y, notes = stored["y"], store.notes_of(stored)
-    outputs = int(y.max()) + 1 if info.kind == "multiclass" else y.size(1)
+    outputs = outputs_of(y, info.kind)
     nodes, edges = (store.categories_of(stored, part) for part in ("x", "edge_attr"))
     return SetFacts(
         info.name, info.kind, info.level, outputs, info.metric, nodes, edges,

@@ -25,7 +25,8 @@ GRAY = {"1", "L", "LA"}  # PIL's modes of one channel of color
 _FORMATS = ("JPEG", "PNG", "PPM", "BMP", "TIFF", "WEBP")  # not EPS, for which PIL runs a program
 _EXTENSIONS = ".jpg .jpeg .jfif .png .ppm .bmp .pgm .pbm .pnm .tif .tiff .webp"
 _IMAGES = f"{_EXTENSIONS} .gif .svg .heic .heif .avif .ico .jp2 .jxl .tga .psd .raw .dng .nef .cr2"
-_PART = re.compile("(?:(train)(?:ing)?|(val)(?:id|idation)?|(dev)|(test)(?:ing)?)(?:set|data)?")
+_PART = "(?:(tr)(?:n|ain|aining)?|(val)(?:id|idation)?|(te)(?:st|sting)?|(dev|tst))(?:set|data)?"
+_NAMES = {"tr": "train", "te": "test", "tst": "test", "dev": "val"}
 _SHARED = {"set", "data", "dataset", "split", "part", "images", "imgs"}  # say nothing of a part
 _UNMEANT = {"__macosx", "@eadir", "$recycle.bin", "lost+found", "__pycache__"}  # of other programs
 _TEST_SHARE, _TOLD = 0.2, 4  # files that a warning names
@@ -131,9 +132,9 @@ def _parts(root: Path) -> dict[str, Path]:
 def _part_of(name: str) -> tuple[str, tuple[str, ...]] | None:
     """Which part a folder is named after, and the other words of its name."""
     words = [word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+|\d+", name)]
-    parts = [found[found.lastindex or 0] for word in words if (found := _PART.fullmatch(word))]
-    rest = tuple(word for word in words if not _PART.fullmatch(word) and word not in _SHARED)
-    return (parts[0].replace("dev", "val"), rest) if len(parts) == 1 else None
+    parts = [found[found.lastindex or 0] for word in words if (found := re.fullmatch(_PART, word))]
+    rest = tuple(word for word in words if not re.fullmatch(_PART, word) and word not in _SHARED)
+    return (_NAMES.get(parts[0], parts[0]), rest) if len(parts) == 1 else None
 
 
 def _folders(folder: Path) -> list[Path]:

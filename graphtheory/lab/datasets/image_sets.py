@@ -124,11 +124,11 @@ def load(name: str, root: Root = None, *, size: int | None = None) -> ImageSet:
     A folder holds train/CLASS/... with test/CLASS/..., and val/CLASS/... to validate with; with
     `val` alone, that is the test part, as in ImageNet. Or it holds CLASS/..., as torchvision's
     `ImageFolder` takes them, or `train` alone, of which a fifth of every class is the test part,
-    always the same. Parts may be named "Training", "valid", "dev", "test_set" or, with the same
-    word in all, "seg_train"; other folders with images beside parts are refused. Files lie at any
-    depth below their class; hidden files and those of systems (__MACOSX, @eaDir) are left out, as
-    are images of other formats (GIF, SVG, HEIC) and those in no class, which a warning names; links
-    are followed. All images of all parts are gray, or all become RGB; they are turned as their EXIF
+    always the same. Parts may be named "Training", "valid", "dev", "tr", "te", "test_set" or, with
+    the same word in all, "seg_train"; other images beside parts are refused. Files lie at any depth
+    below their class; hidden files and those of systems (__MACOSX, @eaDir) are left out, as are
+    images of other formats (GIF, SVG, HEIC) and those in no class, which a warning names; links are
+    followed. All images of all parts are gray, or all become RGB; they are turned as their EXIF
     data say, and those with transparent pixels are refused.
 
     Args:

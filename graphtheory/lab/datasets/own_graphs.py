@@ -76,7 +76,7 @@ def graph_set(
     stored = store.packed(rows)
     store.check(stored)
     smiles = [graph.get("smiles") for graph in graphs]
-    outputs, known = _outputs(stored["y"], found), METRICS[found]
+    outputs, known = outputs_of(stored["y"], found), METRICS[found]
     if metric is not None and metric not in known:
         raise ValueError(f"metric: got {metric!r}, a {found} task has {', '.join(known)}")
     facts = SetFacts(
@@ -104,6 +104,11 @@ def read_graph_file(path: str | PathLike[str]) -> Data | list[Data]:
             raise ValueError(f"data: {file} {_complaint(content)}; {wanted}") from error
     graphs = list(found) if isinstance(found, (list, tuple)) else [found]
     wrong = next((at for at, graph in enumerate(graphs) if not isinstance(graph, Data)), None)
+    for at, graph in enumerate(graphs if wrong is None else ()):
+        for key, value in graph:
+            if isinstance(value, Tensor) and (value.is_meta or value.is_quantized):
+                what = "on meta, without its numbers" if value.is_meta else "quantized"
+                raise ValueError(f"data: {file} (graph {at}: {key}) is {what}, expected numbers")
     if wrong is None and graphs:
         return found if isinstance(found, Data) else graphs
     what = type(found).__name__ + (f" with {_shown(graphs[wrong])} at {wrong}" if wrong else "")
@@ -253,7 +258,7 @@ def _target(graph: Data, what: str, level: str, kind: Kind, width: int) -> Tenso
     return y
 
 
-def _outputs(y: Tensor, kind: Kind) -> int:
+def outputs_of(y: Tensor, kind: Kind) -> int:
     """The number of classes, labels or values."""
     if kind != "multiclass":
         return y.size(1)

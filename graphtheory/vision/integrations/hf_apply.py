@@ -161,15 +161,15 @@ def _save(
     is_main_process: bool = True, state_dict: dict[str, Any] | None = None, **options: Any,
 ) -> None:  # fmt: skip
     """``save_pretrained``, or what had its place, with the rules in the config."""
-    entry = [token_rules.encoded(what) for what in _applied(model)]
-    state = dict(model.state_dict() if state_dict is None else state_dict)
-    state[MARK] = torch.ones(1)
-    setattr(model.config, ENTRY, entry)
+    if entry := [token_rules.encoded(what) for what in _applied(model)]:  # else called by a wrapper
+        state_dict = {**(model.state_dict() if state_dict is None else state_dict)}
+        state_dict[MARK] = torch.ones(1)
+        setattr(model.config, ENTRY, entry)
     try:
         save = partial(type(model).save_pretrained, model) if theirs is None else theirs
-        save(save_directory, is_main_process=is_main_process, state_dict=state, **options)
+        save(save_directory, is_main_process=is_main_process, state_dict=state_dict, **options)
     finally:
-        delattr(model.config, ENTRY)
+        vars(model.config).pop(ENTRY, None)  # a `_save` inside may have been first
 
 
 def from_pretrained(kind: Any, folder: str | os.PathLike[str], *args: Any, **options: Any) -> Any:

@@ -4,6 +4,7 @@ import math
 import pickle
 import re
 import zipfile
+from collections.abc import Callable
 from pathlib import Path, PurePath
 
 import numpy as np
@@ -189,6 +190,25 @@ def test_files_are_read_without_running_them(tmp_path) -> None:
     with pytest.raises(FileNotFoundError, match="there is no file"):
         read_graph_file(tmp_path / "none.pt")
     assert set(torch.serialization.get_safe_globals()) == set(before)
+
+
+@pytest.mark.filterwarnings("ignore")  # of torch, where quantized tensors are deprecated
+@pytest.mark.parametrize(
+    ("made", "told"),
+    [
+        (lambda x: x.to("meta"), "x) is on meta, without its numbers"),
+        (lambda x: torch.quantize_per_tensor(x, 0.1, 0, torch.qint8), "x) is quantized"),
+    ],
+    ids=["meta", "quantized"],
+)
+@pytest.mark.parametrize("many", [True, False])
+def test_tensors_without_plain_numbers_are_named(
+    tmp_path: Path, made: Callable[[torch.Tensor], torch.Tensor], told: str, many: bool
+) -> None:
+    x = made(torch.ones(2, 3))
+    torch.save([graph([0]), graph([1], x=x)] if many else graph([0], x=x), tmp_path / "file.pt")
+    with pytest.raises(ValueError, match=re.escape(f"file.pt (graph {int(many)}: {told}")):
+        read_graph_file(tmp_path / "file.pt")
 
 
 class Own(Data):

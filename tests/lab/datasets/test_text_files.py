@@ -105,6 +105,7 @@ def changed(part: str, line: int, to: object) -> dict[str, str]:
         (changed("graph_labels", 3, None), "own_graph_labels.txt: 3 lines, expected 4, one"),
         (changed("graph_labels", 2, "a"), "own_graph_labels.txt: row 3, 'a': ValueError"),
         ({"graph_labels": "0, 1\n" * 4}, "own_graph_labels.txt: 2 columns, expected one class"),
+        ({"graph_labels": "3\n" * 4}, "y: got 1 class in all graphs, expected at least 2"),
         (changed("node_labels", 3, 10**9), "own_node_labels.txt: labels 0 to 1000000000, each"),
         (changed("node_labels", 11, None), "own_node_labels.txt: 11 lines, expected 12, one for"),
         (changed("node_attributes", 4, "1.5"), "own_node_attributes.txt: row 5, '1.5': V"),

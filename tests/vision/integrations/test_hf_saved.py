@@ -193,6 +193,32 @@ def test_saving_takes_the_arguments_of_hugging_face(zoo: ModuleType, tmp_path: P
         assert torch.equal(logits(again, zoo), logits(model, zoo))
 
 
+def test_what_another_library_put_around_saving_stays_and_writes_what_is_applied(
+    zoo: ModuleType, tmp_path: Path
+) -> None:
+    model = zoo.tiny("ViT")
+    apply(model, Merge(2))
+    inner, calls = model.save_pretrained, []
+
+    def around(folder: Path, **options: Any) -> None:
+        calls.append(folder)
+        inner(folder, **options)
+
+    model.save_pretrained = around
+    apply(model, TopK(0.5))  # puts its own around both
+    model.save_pretrained(save_directory=tmp_path / "two")
+    assert "graphtheory" not in model.config.to_dict()
+    again = from_pretrained(hf.ViTForImageClassification, tmp_path / "two")
+    assert torch.equal(logits(again, zoo), logits(model, zoo))
+    undo(model)
+    model.save_pretrained(tmp_path / "none")
+    assert calls == [tmp_path / "two", tmp_path / "none"] and model.save_pretrained is around
+    plain, told = hf.ViTForImageClassification.from_pretrained(
+        tmp_path / "none", output_loading_info=True
+    )
+    assert not told["unexpected_keys"] and "graphtheory" not in plain.config.to_dict()
+
+
 @pytest.mark.parametrize(
     "centers",
     [AveragePool(2), MaxPool(3), MaskPool(2, 8, eps=0.1), LearnedCenters(3, 8),
