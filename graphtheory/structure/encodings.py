@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from graphtheory.graph import Neighborhood
+from graphtheory.graph.csr import check_pointers
 from graphtheory.graph.memory import require_memory
 from graphtheory.structure import _bfs
 from graphtheory.structure._search import Rows, as_hops, for_chunks, num_nodes_of, rows_of
@@ -42,6 +43,7 @@ def degree_encoding(graph: Neighborhood) -> Tensor:
         [[3.0], [0.0], [0.0], [0.0]]
     """
     num_nodes_of(graph)
+    check_pointers(graph.indptr, graph.num_edges)
     return graph.degree().float().log1p()[:, None]
 
 

@@ -168,3 +168,10 @@ def test_buckets() -> None:
     for wrong in (-1.0, torch.nan):
         with pytest.raises(ValueError, match="resistance: a value is negative or not a number"):
             resistance_bucket(torch.tensor([wrong]))
+
+
+def test_degrees_of_row_pointers_that_were_changed_are_refused() -> None:
+    graph = Neighborhood.from_edge_index(torch.tensor([[1, 2, 3], [0, 0, 0]]), num_nodes=4)
+    graph.indptr[1] = 9
+    with pytest.raises(ValueError, match="indptr"):
+        degree_encoding(graph)
