@@ -8,6 +8,7 @@ import os
 import pickletools
 import shutil
 import time
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -103,10 +104,15 @@ def load_tensors(content: bytes) -> Any:
     """What `torch.save` stored, by torch's safe loader, on the CPU; deep nests are a ValueError.
 
     That loader ends the process at a dictionary's key of very many nested tuples, whose hash takes
-    more stack than there is, so the nesting is looked at first.
+    more stack than there is, so the nesting is looked at first. Compressed parts, which torch.save
+    does not write and which may fill the memory, are a ValueError as well.
     """
     file = io.BytesIO(content)
     if content[:4] == b"PK\3\4":
+        with zipfile.ZipFile(file) as archive:
+            if any(part.compress_type != zipfile.ZIP_STORED for part in archive.infolist()):
+                raise ValueError("compressed parts of an archive")
+        file.seek(0)
         _check_depth(io.BytesIO(torch._C.PyTorchFileReader(file).get_record("data.pkl")))
     else:
         for _ in range(_PICKLES):

@@ -34,6 +34,7 @@ from graphtheory.graph import Neighborhood
 from graphtheory.graph.content import within
 from graphtheory.graph.csr import take_rows
 
+_DAMAGES = (ValueError, EOFError, OverflowError, TypeError, IsADirectoryError)
 _IDS = 2**20  # ids that are looked at together
 _NEWER: dict[str, Any] = {"sha256": {}, "edge_attributes": []}  # what the oldest folders do not say
 
@@ -111,12 +112,13 @@ class GraphFolder(NodeSource):
         if path.is_symlink():
             self._refuse(name, "a link", "a file")
         try:  # "c": what is written to a page stays in this process
-            found = np.asarray(np.load(path, mmap_mode="c"))
-        except (ValueError, EOFError) as error:  # numpy does not say which file it was
+            found = torch.from_numpy(np.asarray(np.load(path, mmap_mode="c")))
+        except _DAMAGES as error:  # numpy and torch do not say which file it was
             self._refuse(name, f"cut off or damaged ({error})", f"numbers in {rows} rows")
-        if found.dtype.kind not in "biufc" or found.ndim == 0 or len(found) != rows:
-            self._refuse(name, f"{found.dtype} {list(found.shape)}", f"numbers in {rows} rows")
-        return torch.from_numpy(found)
+        if found.dim() == 0 or len(found) != rows:
+            dtype = str(found.dtype).removeprefix("torch.")
+            self._refuse(name, f"{dtype} {list(found.shape)}", f"numbers in {rows} rows")
+        return found
 
     def _ids(self, name: str, rows: int, limit: int, *, rise: bool = False) -> Tensor:
         """A mapped file of numbers 0..limit-1, looked at in pieces, and whether they never fall."""
@@ -298,7 +300,7 @@ def _told_by(path: Path) -> dict[str, Any]:
         if not isinstance(told, dict):
             raise ValueError(f"a {type(told).__name__}, expected a graph's facts by name")
         _check_told(_NEWER | told)
-    except (ValueError, RecursionError) as error:
+    except (RecursionError, *_DAMAGES) as error:
         raise ValueError(f"{path}: {error}; write the folder again") from error
     known = told.pop("digest", None)
     if known is not None and known != _digest_of(told):
@@ -312,7 +314,7 @@ def _check_told(told: dict[str, Any]) -> None:
     """Raise unless it says what `write` says, of names that stay in the folder."""
     wanted = {"nodes": int, "edges": int, "weighted": bool, "attributes": list, "whole": dict}
     for name, kind in (wanted | {"edge_attributes": list, "sha256": dict}).items():
-        if type(told.get(name)) is not kind or (kind is int and told[name] < 0):
+        if type(told.get(name)) is not kind or (kind is int and not 0 <= told[name] < 2**63):
             raise ValueError(f"{name}: {told.get(name)!r}, expected {kind.__name__}")
     for name in (*told["attributes"], *told["edge_attributes"], *told["sha256"]):
         check_file_name(name)

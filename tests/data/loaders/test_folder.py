@@ -138,6 +138,45 @@ def test_what_is_no_folder_of_ours(data, tmp_path):
     assert told["attributes"] == ["x", "y"]
 
 
+def as_a_folder(path):
+    path.unlink()
+    path.mkdir()
+
+
+def header_of_many_rows(path):
+    content = path.read_bytes().replace(b"(90,)", b"(%d,)" % 2**60)
+    path.write_bytes(content)
+
+
+@pytest.mark.filterwarnings("ignore:overflow encountered")
+@pytest.mark.parametrize(
+    "damage",
+    [
+        as_a_folder, header_of_many_rows,
+        lambda path: np.save(path, np.zeros(90, np.longdouble)),
+        lambda path: np.save(path, np.zeros(90, ">i8")),
+        lambda path: np.save(path, np.array(["a"] * 90)),
+    ],
+)  # fmt: skip
+def test_what_numpy_or_torch_refuses_is_named(data, tmp_path, damage):
+    GraphFolder.write(data, tmp_path / "graph")
+    damage(tmp_path / "graph/edges.indices.npy")
+    with pytest.raises(ValueError, match=r"edges.indices.npy: cut off or damaged .*90 rows"):
+        GraphFolder(tmp_path / "graph")
+
+
+def test_facts_that_cannot_be_are_refused_by_name(data, tmp_path):
+    GraphFolder.write(data, tmp_path / "graph")
+    facts = tmp_path / "graph/graph.json"
+    told = json.loads(facts.read_text())
+    facts.write_text(json.dumps(told | {"edges": 2**63}))
+    with pytest.raises(ValueError, match=f"graph.json: edges: {2**63}, expected int"):
+        GraphFolder(tmp_path / "graph")
+    as_a_folder(facts)
+    with pytest.raises(ValueError, match=r"graph.json: .*; write the folder again"):
+        GraphFolder(tmp_path / "graph")
+
+
 def resident(path):
     """Bytes of a mapped file that this process holds."""
     found, inside = 0, False
