@@ -239,11 +239,13 @@ class SAGEConv(WeightedSums, pyg.SAGEConv):
         if self.flow != "source_to_target" or not all(map(_is_matrix, both)):
             return None
         x_src, x_dst = on_core.pair(x, self.flow)
+        reduce = REDUCTIONS.get(type(self.aggr_module))  # that of the rows, which are no matrix
         if (
             x_dst is None
             or not x_src.is_cpu
             or innermost_transform() is not None
-            or type(self.aggr_module) not in REDUCTIONS
+            or reduce is None
+            or reduce != on_core.reduction_of(self, edge_index)
             or self._weights(edge_index, {}) is not None
             or not (on_core.is_plain(self.lin_l) and on_core.is_plain(self.lin_r))
         ):

@@ -4,6 +4,7 @@ import copy
 
 import pytest
 import torch
+from torch_geometric.nn import MaxAggregation
 from torch_geometric.nn import conv as pyg
 
 import graphtheory
@@ -89,6 +90,18 @@ def test_sparse_matrices_and_sizes(batch):
     x, y, edges = batch
     with pytest.raises(ValueError, match="size"):
         ours((x, y), edges, size=(NODES, NODES))
+
+
+@pytest.mark.filterwarnings("ignore:Sparse")  # of torch, and its matrices in PyG
+def test_along_a_matrix_pyg_reduces_as_the_layer_was_made_to(batch):
+    sparse = pytest.importorskip("torch_sparse")
+    theirs, ours = layers((5, 4), 6, aggr="min")
+    x, y, edges = batch
+    adj = sparse.SparseTensor.from_edge_index(edges, sparse_sizes=(NODES, NODES - 3)).t()
+    for layer in (theirs, ours):
+        layer.aggr_module = MaxAggregation()  # whose part an edge list takes
+    for given in (adj, edges, edges):
+        torch.testing.assert_close(ours((x, y), given), theirs((x, y), given))
 
 
 def test_second_derivatives(batch):
