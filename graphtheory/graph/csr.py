@@ -124,7 +124,8 @@ def distinct_ids(ids: Tensor, limit: int) -> tuple[Tensor, Tensor]:
 
 def sort_by_key(key: Tensor, num_keys: int) -> tuple[Tensor, Tensor]:
     """(indptr [num_keys + 1], order [E]) that groups equal keys, each group in the given order."""
-    if not key.is_cpu or torch._C._functorch.is_functorch_wrapped_tensor(key):
+    eager = not torch.compiler.is_compiling()
+    if not key.is_cpu or (eager and torch._C._functorch.is_functorch_wrapped_tensor(key)):
         ascending, order = torch.sort(key, stable=True)  # counting keys waits for the device
         first = torch.arange(num_keys + 1, dtype=key.dtype, device=key.device)
         return torch.searchsorted(ascending, first), order
