@@ -1,8 +1,7 @@
 """One training for torchrun, Lightning and Ray Train; stopped, it goes on within the epoch.
 
 torchrun --nproc-per-node 2 examples/13_launchers.py
-python examples/13_launchers.py lightning    # starts two processes
-python examples/13_launchers.py ray          # so does Ray Train: pip install ray[train]"""
+python examples/13_launchers.py lightning    # or ray (pip install ray[train]); two processes"""
 
 import sys
 from pathlib import Path

@@ -1,7 +1,6 @@
 """Seeds attend to the sampled rows of a database, with a learned bias for hop, table and time.
 
-Batches are those of PyG's NeighborLoader. Attention is fused and has rows for the seeds alone; no
-tensor of seeds times sampled rows is made.
+Batches are PyG's NeighborLoader's. Attention is fused, without a tensor of seeds times rows.
 """
 
 import warnings
