@@ -19,6 +19,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
@@ -159,7 +160,7 @@ def _torch_with_a_gpu() -> None:
     """Answer what torch and Triton ask at every launch, in as many Python frames as on a GPU."""
     torch.cuda._initialized, torch.cuda._is_in_bad_fork = True, bool
     torch.cuda._exchange_device = torch.cuda._maybe_exchange_device = int
-    torch._C._cuda_getDevice = int
+    torch._C._cuda_getDevice = partial(int, -1)  # where tensors of a CPU are
     torch._C._cuda_getCurrentRawStream = defaultdict(int).__getitem__
     torch.cuda.get_device_capability = lambda device=None: CAPABILITY
     found = SimpleNamespace(shared_memory_per_block_optin=227 * 1024)

@@ -247,42 +247,58 @@ class MappedAttention(Layer):
     The matrices are of queries, keys and values, and maybe a fourth, W x of which is added.
     """
 
-    @staticmethod
-    def _maps(tensors: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
-        count = (len(tensors) - 4) // 2
-        return tensors[3 : 3 + count], tensors[3 + count : -1]
+    first = 3  #: Place of the first matrix.
+
+    def _maps(self, tensors: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
+        middle = (self.first + len(tensors) - 1) // 2
+        return tensors[self.first : middle], tensors[middle:-1]
 
     def forward(self, tensors: Tensors) -> Tensors:
-        (x, table, bucket, *_, seed), (heads, scale, dropout) = tensors, self.options
+        heads = self.options[0]
         matrices, biases = self._maps(tensors)
         maps = [t for t in (*matrices, *biases) if t is not None]
-        y = made(partial(_mapped, len(matrices)), x, *maps)
+        y = made(partial(_mapped, len(matrices)), tensors[0], *maps)
         parts = [made(partial(_part, k, heads), y) for k in range(len(matrices))]
-        out, stats = self.kernels.attention(
-            *self.parts[:2], *parts[:3], None, bucket, table, scale, dropout, seed
-        )
+        out, *kept = self._attended(parts[:3], tensors)
         total = made(torch.add, out, parts[3]) if len(parts) > 3 else out
-        return made(_flat, total), y, stats, out
+        return made(_flat, total), y, *kept
+
+    def _attended(self, parts: Sequence[Tensor], tensors: Sequence[Any]) -> tuple[Tensor, ...]:
+        """The output [N, H, D] without the fourth map, and what else the gradient reads."""
+        (_, table, bucket, *_, seed), (_, scale, dropout) = tensors, self.options
+        out, stats = self.kernels.attention(
+            *self.parts[:2], *parts, None, bucket, table, scale, dropout, seed
+        )
+        return out, stats, out
 
     def backward(self, grads: Sequence[Tensor], kept: Tensors, read: Tensors, needs: Needs) -> Any:
-        (y, stats, out), (x, table, bucket, *_, seed) = kept, read
-        (matrices, biases), (heads, scale, dropout) = self._maps(read), self.options
+        y, heads, (matrices, biases) = kept[0], self.options[0], self._maps(read)
         of_y, count = made(torch.empty_like, y), len(matrices)
         parts = [made(partial(_part, k, heads), y) for k in range(3)]
         into = [made(partial(_part, k, heads), of_y) for k in range(count)]
         up = made(partial(_by_head, heads), grads[0])
-        *_, of_table = self.kernels.attention_backward(
-            *self.parts, up, *parts, stats, bucket, 0 if table is None else len(table), scale,
-            dropout, seed, out=out, bias=None, table=table, into=into[:3],
-        )  # fmt: skip
+        before = self._gradients(up, parts, into[:3], kept[1:], read, needs)
         for root in into[3:]:
             made(Tensor.copy_, root, up)
-        found: list[Any] = [made(_of_inputs, of_y, *matrices) if needs[0] else None]
-        found += [of_table if needs[1] else None, None]
-        for some, of, args in ((matrices, _of_matrices, (of_y, x)), (biases, _over_nodes, (of_y,))):
+        found: list[Any] = [made(_of_inputs, of_y, *matrices) if needs[0] else None, *before]
+        for some, of, args in (
+            (matrices, _of_matrices, (of_y, read[0])), (biases, _over_nodes, (of_y,)),
+        ):  # fmt: skip
             wanted = some[0] is not None and any(needs[len(found) : len(found) + count])
             found += made(torch.unbind, made(of, *args)) if wanted else [None] * count
         return *found, None
+
+    def _gradients(
+        self, up: Tensor, parts: Sequence[Tensor], into: Sequence[Tensor], kept: Sequence[Any],
+        read: Sequence[Any], needs: Needs,
+    ) -> tuple[Any, ...]:  # fmt: skip
+        """Write those of queries, keys and values; those of what stands before the matrices."""
+        (stats, out), (_, table, bucket, *_, seed), (_, *options) = kept, read, self.options
+        *_, of_table = self.kernels.attention_backward(
+            *self.parts, up, *parts, stats, bucket, 0 if table is None else len(table), *options,
+            seed, out=out, bias=None, table=table, into=into,
+        )  # fmt: skip
+        return of_table if needs[1] else None, None
 
     def definition(self, *tensors: Any) -> Tensor:
         (x, table, bucket, *_, seed), (heads, scale, dropout) = tensors, self.options

@@ -21,7 +21,7 @@ from graphtheory.nn.conv import again, edge_features, on_core
 from graphtheory.nn.conv.adjacency import Adjacency, adjacency_of
 from graphtheory.nn.conv.on_core import OnCore, is_plain
 from graphtheory.nn.conv.sparse_features import version_of
-from graphtheory.ops import layers, projected
+from graphtheory.ops import edge_layers, layers, projected
 from graphtheory.ops.dropout import draw_seed
 from graphtheory.patterns import attention_logits
 
@@ -141,8 +141,13 @@ class DotProduct(OnCore):
                 out = out + of_edges
             return out, weights
 
-    def _whole(self, args: Any, adj: Adjacency, bias: Bias, skip: Any) -> Tensor | None:
-        """The output, W x of `skip` included, as one function; None where its parts have to run."""
+    def _whole(
+        self, args: Any, adj: Adjacency, bias: Bias, skip: Any, features: Tensor | None = None
+    ) -> Tensor | None:
+        """The output, W x of `skip` included, as one function; None where its parts have to run.
+
+        Features of edges are the second of `args`.
+        """
         x, maps = args[0], [self.lin_query, self.lin_key, self.lin_value]
         if skip is not None:
             maps.append(skip)
@@ -150,17 +155,31 @@ class DotProduct(OnCore):
             return None
         if not on_core.run_inside(x, *maps):
             return None
-        table = bucket = None
-        if isinstance(bias, ops.BucketedBias):
+        own: tuple[Any, ...] = (None, None)
+        kind, free = layers.MappedAttention, 1
+        if features is not None:
+            kind, free = edge_layers.MappedEdgeAttention, 2
+            if bias is not None or features is not args[1] or not self._maps_edges(features, adj):
+                return None
+            own = features, self.lin_edge.weight, adj.order
+        elif isinstance(bias, ops.BucketedBias):
             bias.check()
-            table, bucket = bias.table, bias.bucket
+            own = bias.table, bias.bucket
         elif bias is not None:
             return None
-        given = (x, table, bucket, *(one.weight for one in maps), *(one.bias for one in maps))
+        given = (x, *own, *(one.weight for one in maps), *(one.bias for one in maps))
         scale = self.out_channels**-0.5 if self.scale is None else float(self.scale)
         dropout = float(self.dropout) if self.training else 0.0
-        nb, kind = adj.neighborhood, layers.MappedAttention
-        return again.compute(self, args, kind, nb, given, self.heads, scale, dropout=dropout)
+        return again.compute(
+            self, args, kind, adj.neighborhood, given, self.heads, scale, dropout=dropout, free=free
+        )
+
+    def _maps_edges(self, features: Tensor, adj: Adjacency) -> bool:
+        """Whether W_E is multiplied with queries and sums, and nobody sees it."""
+        linear, nb = self.lin_edge, adj.neighborhood
+        if edge_features.project_per_edge(features, self.out_channels, nb.num_dst):
+            return False
+        return on_core.run_inside(features, linear) and linear.bias is None
 
     def _can_stream_backward(
         self, x_src: Tensor, x_dst: Tensor, features: Any, adj: Adjacency
@@ -279,7 +298,7 @@ class TransformerConv(DotProduct, pyg.TransformerConv):
         edge_attr: Tensor | None = None,
         return_attention_weights: bool | None = None,
     ) -> Any:
-        args = (x, edge_index, edge_attr, return_attention_weights)
+        args = (x, edge_attr, edge_index, return_attention_weights)
         if self._again is not None and not torch.compiler.is_compiling():
             found = self._again(self, *args)
             if found is not None:
@@ -293,9 +312,10 @@ class TransformerConv(DotProduct, pyg.TransformerConv):
         features = None
         if edge_attr is not None or self.lin_edge is not None:
             features = edge_features.checked_features(edge_attr, adj.num_given, self.lin_edge)
-        alone = features is None and self.lin_beta is None and not return_attention_weights
+        alone = self.lin_beta is None and not return_attention_weights
         if alone and x_dst is x_src and not adj.neighborhood.indptr.is_cpu:
-            whole = self._whole(args, adj, None, self.lin_skip if self.root_weight else None)
+            skip = self.lin_skip if self.root_weight else None
+            whole = self._whole(args, adj, None, skip, features)
             if whole is not None:
                 return whole
         out, weights = self._attend(

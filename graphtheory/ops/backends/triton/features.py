@@ -8,6 +8,7 @@ heads of its tile. A row number counts as a vector with a single 1, which is mad
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -59,11 +60,11 @@ def _of_edges(given, row, edge, live, C: tl.constexpr, DIM: tl.constexpr, ACC: t
 @triton.jit(do_not_specialize=SIZES)
 def add_dots(
     rows, starts, indptr, count,
-    query, given, of_edge, out,
+    query, given, of_edge, out, scale: tl.float64,
     HEADS: tl.constexpr, DIM: tl.constexpr, ACC: tl.constexpr,
     CHUNK: tl.constexpr, R: tl.constexpr, B: tl.constexpr, G: tl.constexpr, C: tl.constexpr,
 ):  # fmt: skip
-    """Add <query[i, h], features of e> to out[e, h]."""
+    """Add <query[i, h], features of e> to out[e, h], and multiply the sum by the scale."""
     row, _, live, start, stop = span(rows, starts, indptr, count, R, CHUNK)
     head, head_live, column, exists = features(HEADS, DIM, G, C)
     q = own(query, row, live, column, exists, HEADS * DIM, ACC)
@@ -73,7 +74,7 @@ def add_dots(
         f = _of_edges(given, of_edge, edge, here, C, DIM, ACC)
         more = tl.sum(tl.reshape(q, (R, 1, G, C)) * f[:, :, None, :], 3)
         found = per_edge(out, edge, here, head, head_live, HEADS, ACC) + more
-        put_per_edge(out, edge, here, head, head_live, found, HEADS)
+        put_per_edge(out, edge, here, head, head_live, found * cast(scale, ACC), HEADS)
 
 
 @triton.jit(do_not_specialize=SIZES)
@@ -163,9 +164,12 @@ def edge_dot(
     return out
 
 
-def _add_dots(indptr: Tensor, parts: list[_Part], query: Tensor, logits: Tensor) -> None:
+def _add_dots(
+    indptr: Tensor, parts: list[_Part], query: Tensor, logits: Tensor, scale: float = 1.0
+) -> None:
     for part in parts:
-        args = [part.of(query), part.features, part.row, logits]
+        last = part is parts[-1]
+        args = [part.of(query), part.features, part.row, logits, scale if last else 1.0]
         shape = (logits.size(1), part.dim)
         over_rows(add_dots, indptr, shape, [], args, ACC=logits.dtype)
 
@@ -198,9 +202,10 @@ def edge_attention(
     """Output as `query`; sums [N, H, D + R] and weights [E, H] in the type of the sums."""
     parts = _parts(features, row, num_rows)
     logits = edge_dot(indptr, indices, query, key, wide=True)
-    if edge_query is not None:
-        _add_dots(indptr, parts, edge_query, logits)
-    made(lambda logits: logits.mul_(scale), logits)
+    if edge_query is not None and parts:
+        _add_dots(indptr, parts, edge_query, logits, scale)
+    else:
+        made(lambda logits: logits.mul_(scale), logits)
     if bias is not None:
         made(lambda logits, bias: logits.add_(bias.detach()), logits, bias)
     if bucket is not None and table is not None:
@@ -222,9 +227,12 @@ def edge_attention_backward(
     grad: Tensor, grad_sums: Tensor, query: Tensor, key: Tensor, value: Tensor,
     features: Tensor | None, edge_query: Tensor | None, row: Tensor | None, num_rows: int,
     weights: Tensor, bucket: Tensor | None, num_buckets: int, of_features: bool,
-    scale: float, dropout: float, seed: Tensor | None,
+    scale: float, dropout: float, seed: Tensor | None, into: Sequence[Tensor] = (),
 ) -> tuple[Tensor, ...]:  # fmt: skip
-    """Gradients of query, key, value, edge query, features, logits and table; [0] of the absent."""
+    """Gradients of query, key, value, edge query, features, logits and table; [0] of the absent.
+
+    The first three are written `into` tensors without gaps, if there are any.
+    """
     parts = _parts(features, row, num_rows)
     shape, acc = query.shape[1:], weights.dtype
     up = edge_dot(indptr, indices, grad, value, wide=True)
@@ -232,7 +240,7 @@ def edge_attention_backward(
     up = _dropped(up, dropout, seed)
     logits = over_logits(primitives.softmax_backward, indptr, weights, up)
     dropped = _dropped(weights, dropout, seed)
-    of_query, of_key, of_value = room_like(query, key, value)
+    of_query, of_key, of_value = into or room_like(query, key, value)
     weighted_sums(indptr, indices, None, logits, key, of_query, acc, scale)
     args = [*plain(sources_rows, perm, logits, query, dropped, grad), None, None, scale]
     outs = [of_key, of_value]

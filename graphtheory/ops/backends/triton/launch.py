@@ -64,6 +64,8 @@ def room_like(*tensors: Tensor) -> list[Tensor]:
 
 
 _known: dict[tuple[Any, ...], Launcher] = {}
+_DIRECT = "3.9."  # a Triton that is known to look for memory alone before it calls the driver
+_SCRATCH = "global_scratch_size", "profile_scratch_size", "gsan_enabled"
 
 
 def _launcher(
@@ -74,9 +76,21 @@ def _launcher(
     if not has or torch.version.hip is not None:
         return None
     stream = triton.runtime.driver.active.get_current_stream
-    code = compiled.function, compiled.packed_metadata, None, None, None  # no hooks
     tail = tuple(constants[name] for name in kernel.arg_names[len(args) :])
-    return Launcher(kernel, compiled, compiled.run, stream, code, tail)
+    run, code = _given_to_the_driver(compiled)
+    return Launcher(kernel, compiled, run, stream, code, tail)
+
+
+def _given_to_the_driver(compiled: Any) -> tuple[Callable[..., None], tuple[Any, ...]]:
+    """A function of grid, stream, some constants and the arguments, and these constants."""
+    run, function, metadata = compiled.run, compiled.function, compiled.packed_metadata
+    sizes = [getattr(run, name, 1) for name in _SCRATCH]
+    if not triton.__version__.startswith(_DIRECT) or any(sizes):
+        return lambda *given: run(*given[:-1], *given[-1]), (function, metadata, None, None, None)
+    flags = run.launch_cooperative_grid, run.launch_pdl
+    about = run.arg_annotations, run.kernel_signature
+    nothing = None, None, None, None, None  # metadata of the launch, hooks, memory
+    return run.launch, (function, *flags, metadata, *nothing, *about)
 
 
 def launch(
@@ -113,7 +127,7 @@ def launch(
             if one is not None and not replay.watched(kernel):
                 known = _known[key] = one
         else:
-            known.run(*sizes, known.stream(device), *known.code, *given, *known.constants)
+            known.run(*sizes, known.stream(device), *known.code, (*given, *known.constants))
     if (note := recorder()) is not None:
         note.launched(known, sizes, args)
 

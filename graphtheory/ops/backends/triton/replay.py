@@ -31,11 +31,13 @@ class Launcher(NamedTuple):
     constants: tuple[Any, ...]
 
 
-def watched(kernel: Any) -> bool:
+def watched(*kernels: Any) -> bool:
     """Whether something has to see every launch, or asks for other machine code from now on."""
     knobs = triton.knobs.runtime
-    hooks = knobs.launch_enter_hook.calls or knobs.launch_exit_hook.calls or kernel.pre_run_hooks
-    return bool(hooks) or knobs.debug or knobs.add_stages_inspection_hook is not None
+    if knobs.launch_enter_hook.calls or knobs.launch_exit_hook.calls or knobs.debug:
+        return True
+    hooks = [kernel.pre_run_hooks for kernel in kernels]
+    return any(hooks) or knobs.add_stages_inspection_hook is not None
 
 
 class Recorder:
@@ -127,24 +129,26 @@ class Replay:
         self._kernels, self._stream = {one.kernel for one in launches}, launches[0].stream
         self._steps: list[tuple[Any, ...]] = []
         asked = {k for k in self._results if k is not None}  # of others, addresses are enough
+        used, count = asked.copy(), len(note.constants)
         for what, places, made in reversed(note.steps):
             at = places[0] if len(places) == 1 else places
             if made is None:
                 one, sizes = what
-                pick = itemgetter(*(len(note.constants) + k for k in places))
+                pick = itemgetter(*(count + k for k in places))
                 self._steps.append((one.run, sizes, one.code, pick, one.constants, one.compiled))
+            elif not places and made[0] not in used:  # nothing reads its address
+                self._steps.append((None, None, count + self._like, 0, None, None))
             elif made[1] is not None and made[0] not in asked:
-                self._steps.append(
-                    (None, None, len(note.constants) + places[0], made[1], None, None)
-                )
+                self._steps.append((None, None, count + places[0], made[1], None, None))
             else:
                 asked |= set(places)
                 self._steps.append((None, what, at, None, None, None))
+            used |= set(places)
         self._steps.reverse()
 
     def __call__(self, tensors: Tensors) -> Tensors | None:
         """What `work` would return; None where it has to run itself."""
-        if self._void or any(map(watched, self._kernels)):
+        if self._void or watched(*self._kernels):
             return None
         held, places, odd = [*tensors], self._constants.copy(), 0
         for t, kind, strides in zip(tensors, self.kinds, self._strides, strict=True):
@@ -162,19 +166,26 @@ class Replay:
             odd |= at
         if odd & 15:
             return None
+        current: Any = torch._C
+        if current._cuda_getDevice() == self._device:
+            return self._run(held, places)
         with torch.cuda.device_of(tensors[self._like]):
-            stream = self._stream(self._device)
-            for run, what, at, pick, constants, _ in self._steps:
-                if run is not None:
-                    run(*what, stream, *at, *pick(places), *constants)
-                elif what is None:
-                    held.append(None)
-                    places.append(places[at] + pick)
-                else:
-                    one = what(held[at]) if type(at) is int else what(*[held[k] for k in at])
-                    for tensor in one if type(one) is tuple else (one,):
-                        held.append(tensor)
-                        places.append(tensor.data_ptr())
+            return self._run(held, places)
+
+    def _run(self, held: list[Any], places: list[Any]) -> Tensors:
+        """The results, given the tensors and their addresses, on their device."""
+        stream = self._stream(self._device)
+        for run, what, at, pick, constants, _ in self._steps:
+            if run is not None:
+                run(*what, stream, *at, (*pick(places), *constants))
+            elif what is None:
+                held.append(None)
+                places.append(places[at] + pick)
+            else:
+                one = what(held[at]) if type(at) is int else what(*[held[k] for k in at])
+                for tensor in one if type(one) is tuple else (one,):
+                    held.append(tensor)
+                    places.append(tensor.data_ptr())
         return [None if k is None else held[k] for k in self._results]
 
 

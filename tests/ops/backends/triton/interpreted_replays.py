@@ -35,6 +35,7 @@ triton_csr.triton_objections.__code__ = no_objections.__code__  # others hold th
 torch.Tensor.is_cpu = False  # a process that pretends to have a GPU cannot go back
 found_gpu = SimpleNamespace(shared_memory_per_block_optin=227 * 1024)
 torch.cuda.get_device_properties = lambda device=None: found_gpu
+torch._C._cuda_getDevice = lambda: -1  # where tensors of a CPU say that they are
 
 
 def at(address: int, like: Tensor) -> Tensor:
@@ -64,7 +65,7 @@ def replayed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     ) -> replay.Launcher:
         kinds = [a if isinstance(a, Tensor) else None for a in args]
 
-        def run(x: int, y: int, z: int, stream: int, *given: Any) -> None:
+        def run(x: int, y: int, z: int, stream: int, given: Sequence[Any]) -> None:
             found.append(kernel.fn.__name__)
             pairs = zip(given, kinds, strict=True)
             real = [at(a, kind) if isinstance(kind, Tensor) else a for a, kind in pairs]
@@ -223,6 +224,9 @@ LAYERS: dict[str, tuple[Any, Any]] = {  # ours and PyG's
         nn.TransformerConv(5, D, H, root_weight=False),
         pyg.TransformerConv(5, D, H, root_weight=False),
     ),
+    "transformer, features of edges": (
+        nn.TransformerConv(5, D, H, edge_dim=2), pyg.TransformerConv(5, D, H, edge_dim=2)
+    ),
     "distances": (nn.SPDTransformerConv(5, D, H, num_buckets=4), None),
     "SAGE": (accelerated(pyg.SAGEConv(5, 3)), pyg.SAGEConv(5, 3)),
     "SAGE, sums": (accelerated(pyg.SAGEConv(5, 3, aggr="sum")), pyg.SAGEConv(5, 3, aggr="sum")),
@@ -239,7 +243,7 @@ SUMS = [name for name in LAYERS if name.startswith(("SAGE", "GIN"))]
 
 def features_of(layer: Any, dtype: torch.dtype) -> list[Tensor]:
     """Features of edges, if the layer takes some."""
-    if not isinstance(layer, pyg.GINEConv):
+    if getattr(layer, "edge_dim", None) is None and not isinstance(layer, pyg.GINEConv):
         return []
     return [torch.cos(torch.arange(2.0 * E, dtype=dtype)).view(E, 2)]
 
@@ -300,6 +304,17 @@ def test_a_layer_gives_the_same_bits(name: str) -> None:
         layer(x, edges, *features_of(layer, F32))  # as PyG's, which has other bits
     first, *others = [of_layer(layer, edges, x, 0) for _ in range(3)]
     assert all(torch.equal(a, b) for other in others for a, b in zip(first, other, strict=True))
+
+
+@pytest.mark.parametrize("name", ["transformer", "transformer, features of edges"])
+def test_a_layer_in_half_precision_is_near_that_in_float64(name: str) -> None:
+    layer, edges = copy.deepcopy(LAYERS[name][0]).half(), edge_list()
+    x = torch.randn(N, 5, generator=torch.Generator().manual_seed(0)).half()
+    for _ in range(3):
+        found = of_layer(layer, edges, x, 0)
+    assert layer._again is not None and all(t.dtype is torch.float16 for t in found)
+    wanted = of_layer(layer.double(), edges, x.double(), 0)
+    torch.testing.assert_close([t.double() for t in found], wanted, rtol=0.02, atol=0.02)
 
 
 WATCHED: dict[str, Callable[[Any], Any]] = {
@@ -366,7 +381,14 @@ OF_LIN = ("another map", "a hook on a map", "a replaced forward of a map", "anot
     ("name", "change"),
     [
         (name, change)
-        for name in ("GCN", "GAT", "transformer", "distances", *SUMS)
+        for name in (
+            "GCN",
+            "GAT",
+            "transformer",
+            "transformer, features of edges",
+            "distances",
+            *SUMS,
+        )
         for change in CHANGES
         if name not in SUMS or not (change in OF_LIN or change == "a replaced message")
     ]
