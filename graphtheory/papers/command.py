@@ -103,7 +103,7 @@ class Reproduce(Command):
         return out, out / f"{name}.jsonl"
 
     def _measure(self, screen: Screen, figure: Figure, grid: Any, kept: Path) -> Measurements:
-        from graphtheory.lab.train.run_folder import locked
+        from graphtheory.lab.train.watch import locked
         from graphtheory.papers.grid import under_way
 
         def tell() -> None:

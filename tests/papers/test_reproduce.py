@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from graphtheory.lab.cli import main
-from graphtheory.lab.train.run_folder import locked
+from graphtheory.lab.train.watch import locked
 from graphtheory.papers import index
 from graphtheory.papers.core_neighborhood import figures_labels
 from graphtheory.papers.core_neighborhood.figures_distance import up_to

@@ -17,8 +17,7 @@ from optuna.storages import BaseStorage, InMemoryStorage, JournalStorage
 from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 from optuna.trial import TrialState
 
-from graphtheory.lab.bench.benchmark import Benchmark, named_task, thread_limit
-from graphtheory.lab.bench.budget import Budget
+from graphtheory.lab.bench.benchmark import Benchmark, Budget, named_task, thread_limit
 from graphtheory.lab.bench.config import RunConfig, replaced
 from graphtheory.lab.bench.finished import signed, verified, whole_text
 from graphtheory.lab.bench.graph_task import GraphRunConfig, TreesRunConfig

@@ -11,9 +11,12 @@ from torch_geometric.datasets import InfectionDataset
 from torch_geometric.datasets.graph_generator import ERGraph
 from torch_geometric.utils import to_undirected
 
-from graphtheory.lab.datasets.core_graphs import CoreNeighborhoodGraph, MajorityAtDistance
+from graphtheory.lab.datasets.core_graphs import (
+    CoreNeighborhoodGraph,
+    MajorityAtDistance,
+    PowerLawGraph,
+)
 from graphtheory.lab.datasets.graph_sets import Stored, packed
-from graphtheory.lab.datasets.power_law import PowerLawGraph
 
 _NEIGHBORS = 8
 _SKIPS = (2, 3, 4, 5, 6, 9, 11, 12, 13, 16)  # of the classes of csl

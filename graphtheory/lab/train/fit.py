@@ -15,9 +15,15 @@ from graphtheory.lab.progress import Steps, report_epochs
 from graphtheory.lab.signals import prompt_signals
 from graphtheory.lab.train.checkpoint import next_place
 from graphtheory.lab.train.contract import Source, Task, check_at_least
-from graphtheory.lab.train.run_folder import RunFolder, StudyFolder
 from graphtheory.lab.train.trainer import TrainerOptions, quiet_lightning
-from graphtheory.lab.train.watch import EpochRow, Listener, Watch, borrowed_randomness
+from graphtheory.lab.train.watch import (
+    EpochRow,
+    Listener,
+    RunFolder,
+    StudyFolder,
+    Watch,
+    borrowed_randomness,
+)
 
 _LINES = 10  # of a whole run, where the output is not a terminal
 

@@ -7,15 +7,14 @@ from typing import Any
 import torch
 
 from graphtheory.papers.chain import steps
-from graphtheory.papers.chain.data import ChainData, shift_tasks
-from graphtheory.papers.chain.errors import TrajectoryErrors
+from graphtheory.papers.chain.data import ChainData, TrajectoryErrors, shift_tasks
 from graphtheory.papers.chain.training import Inference, Learner, Probe, one_layer
 from graphtheory.papers.claims import Crossing, exponent_rows, fewer, reached, zeros
 from graphtheory.papers.figure import Figure, Verdict, small
 from graphtheory.papers.grid import Grid, Measured, axis
 from graphtheory.papers.pictures import error_curves, picture_of
 from graphtheory.papers.pivot import Measurements, Pivot, groups
-from graphtheory.papers.power_law import regression_of
+from graphtheory.papers.stats import regression_of
 from graphtheory.patterns.draw import derive
 
 _DATA, _LEARNER = ChainData(), Learner()

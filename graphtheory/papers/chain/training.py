@@ -9,8 +9,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from graphtheory.papers.chain import model as models
-from graphtheory.papers.chain.data import ChainData, step_positions
-from graphtheory.papers.chain.errors import TrajectoryErrors
+from graphtheory.papers.chain.data import ChainData, TrajectoryErrors, step_positions
 from graphtheory.papers.chain.model import ChainAttention, ChainModel, ChainTransformer
 from graphtheory.patterns.draw import derive
 from graphtheory.vision.nn import PeriodicPositions, SinusoidalPositions

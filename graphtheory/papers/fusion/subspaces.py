@@ -1,9 +1,11 @@
-"""Classes on subspaces: samples of clusters, with noise and without."""
+"""Classes on subspaces, the integrity of such clusters, and the attention weights of theorem 1."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
 import torch
+from scipy.optimize import nnls
 from torch import Generator, Tensor
 from torch.nn.functional import normalize
 
@@ -95,3 +97,138 @@ class Subspaces:
         across = normalize(drawn - (drawn * clean).sum(1, keepdim=True) * clean, dim=1)
         kept = 1 - self.noise
         return kept * clean + (1 - kept**2) ** 0.5 * across
+
+
+_RANK_TOLERANCE = 1e-6  # of the largest singular value
+
+
+class Integrity(NamedTuple):
+    """How well each cluster is told apart."""
+
+    rho: Tensor  # of each cluster [K], in 0..1
+    directions: Tensor  # the unit vectors that reach it [K, m]
+
+
+def cluster_integrity(
+    x: Tensor,
+    labels: Tensor,
+    generator: Generator,
+    *,
+    own: bool = False,
+    starts: int = 10,
+    steps: int = 200,
+    step_size: float = 0.1,
+) -> Integrity:
+    r"""Cluster integrity by the paper's greedy search, with the sign of its step corrected.
+
+    .. math:: \rho_k = \max_{u \perp U_k} \min_{x_i \notin U_k} |x_i^\top u|, \qquad
+        \rho'_k = \max_{u \perp U_c,\, c \ne k} \min_{x_i \in U_k} |x_i^\top u|
+
+    The first is the paper's definition. The second, with `own`, is what theorem 1 needs: with more
+    than two clusters a vector orthogonal to one cluster alone leaves the others in place. Samples x
+    [n, m] are unit vectors, labels int64 [n] their clusters. A cluster whose complement is empty
+    has rho 0.
+
+    A search from several first u, so a lower bound; the paper has one, which often stays far below.
+    Each of T = `steps` steps of size alpha moves u towards the sample with the least |x^T
+    u|, by the sign of x^T u; the paper moves by +x, which for a negative product makes the least
+    one smaller. All steps are taken: the tolerance of the paper is 0.
+
+    Source: Li and Pimentel-Alarcon (2024), definition 1 and algorithm 1.
+    """
+    check_each("at least 1", lambda value: value >= 1, starts=starts)
+    bases = _bases(x, labels)
+    found = []
+    for k in bases:
+        mine = labels == k
+        barred = torch.cat([basis for c, basis in bases.items() if c != k], 1) if own else bases[k]
+        seen = x[mine] if own else x[~mine]
+        u = torch.randn(x.size(1), starts, generator=generator, dtype=x.dtype)
+        found.append(_search(seen, _orthonormal(barred), u, steps, step_size))
+    rho, directions = zip(*found, strict=True)
+    return Integrity(torch.tensor(rho, dtype=x.dtype), torch.stack(directions))
+
+
+def _search(
+    samples: Tensor, barred: Tensor, u: Tensor, steps: int, step_size: float
+) -> tuple[float, Tensor]:
+    """The best least product found, and its u; `barred` is an orthonormal basis [m, r]."""
+    best, direction = u.new_zeros(u.size(1)), torch.zeros_like(u)
+    for _ in range(steps):
+        u = u - barred @ (barred.t() @ u)
+        length = u.norm(dim=0)
+        if float(length.max()) < _RANK_TOLERANCE:
+            break
+        u = u / length.clamp(min=_RANK_TOLERANCE)
+        product = samples @ u
+        value, nearest = product.abs().min(0)
+        better = value > best
+        best, direction = torch.where(better, value, best), torch.where(better, u, direction)
+        sign = torch.where(product.gather(0, nearest[None])[0] < 0, -1.0, 1.0)
+        u = u + step_size * sign * samples[nearest].t()
+    top = best.argmax()
+    return float(best[top]), direction[:, top]
+
+
+class FusionWeights(NamedTuple):
+    """The weights W* of theorem 1."""
+
+    weights: Tensor  # [m, n]; column j is the direction of the cluster of sample j
+    rho: Tensor  # the signed rho' of each cluster [K]: min over its samples of x^T w
+
+
+def fusion_weights(x: Tensor, labels: Tensor) -> FusionWeights:
+    r"""W_Q = W_K = W* that makes the attention :math:`(XW)(XW)^\top` block-diagonal.
+
+    .. math:: w_k = \arg\max_{|w| = 1,\, w \perp U_c,\, c \ne k}\; \min_{x_i \in U_k} x_i^\top w
+
+    Then entries between clusters are 0, and entries within cluster k, of nu samples, are at least
+    nu rho'^2. That takes what the paper does not state: all samples of a cluster on one side of a
+    w. Solved exactly, as a least-distance problem, for unit vectors x [n, m] of clusters int64 [n].
+
+    Source:
+        Li and Pimentel-Alarcon (2024), theorem 1 and its proof. Differs: the sign condition; rho'
+        in place of rho. Lawson and Hanson (1974), chapter 23, least distance programming.
+    """
+    bases = _bases(x, labels)
+    directions, rho = {}, []
+    for k in bases:
+        barred = _orthonormal(torch.cat([basis for c, basis in bases.items() if c != k], 1))
+        w = _one_side((x[labels == k] - (x[labels == k] @ barred) @ barred.t()).double())
+        if w is None:
+            raise ValueError(
+                f"x: no direction orthogonal to the other clusters has all samples of cluster {k} "
+                "on one side, which theorem 1 needs"
+            )
+        directions[k] = w.to(x.dtype)
+        rho.append(float((x[labels == k] @ directions[k]).min()))
+    columns = torch.stack([directions[int(k)] for k in labels], 1)
+    return FusionWeights(columns, torch.tensor(rho, dtype=x.dtype))
+
+
+def _one_side(samples: Tensor) -> Tensor | None:
+    """The unit w of largest least product, by its dual with a >= 0; None where none is positive."""
+    count, dim = samples.shape
+    system = np.vstack([samples.t().numpy(), np.ones(count)])
+    a, residual = nnls(system, np.append(np.zeros(dim), 1.0), maxiter=30 * count)
+    if residual < 1e-7:
+        return None
+    rest = system @ a - np.append(np.zeros(dim), 1.0)
+    w = torch.from_numpy(-rest[:-1] / rest[-1])
+    return None if float(w.norm()) == 0 else w / w.norm()
+
+
+def _bases(x: Tensor, labels: Tensor) -> dict[int, Tensor]:
+    """Cluster -> orthonormal basis of its samples [m, r]."""
+    if x.dim() != 2 or labels.shape != x.shape[:1]:
+        raise ValueError(f"x: shape {tuple(x.shape)}, expected [n, m] for {tuple(labels.shape)}")
+    clusters = [int(k) for k in labels.unique()]
+    if len(clusters) < 2:
+        raise ValueError(f"labels: {len(clusters)} clusters, expected two or more")
+    return {k: _orthonormal(x[labels == k].t()) for k in clusters}
+
+
+def _orthonormal(vectors: Tensor) -> Tensor:
+    """Basis of the columns' span [m, r]."""
+    u, s, _ = torch.linalg.svd(vectors, full_matrices=False)
+    return u[:, s > _RANK_TOLERANCE * s.max()]

@@ -17,11 +17,10 @@ from graphtheory.papers.icl.figures_methods import domains
 from graphtheory.papers.icl.gpt import GptLearner
 from graphtheory.papers.icl.picture import prompt_errors
 from graphtheory.papers.icl.training import Learner, PromptTest, train, world
-from graphtheory.papers.law_pictures import needed_picture
-from graphtheory.papers.pictures import picture_of
+from graphtheory.papers.pictures import needed_picture, picture_of
 from graphtheory.papers.pivot import Measurements, Pivot, Shown
-from graphtheory.papers.power_law import Exponent, regression_of
 from graphtheory.papers.shallow import ShallowAttention
+from graphtheory.papers.stats import Exponent, regression_of
 
 ENOUGH = 0.05  # figure 6.3b: with so few errors a length is long enough
 

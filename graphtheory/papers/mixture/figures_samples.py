@@ -15,16 +15,15 @@ from graphtheory.lab.bench.table import Table
 from graphtheory.papers.claims import Claimed, Power, Trend, Turn
 from graphtheory.papers.figure import Figure, Verdict, small
 from graphtheory.papers.grid import Measured, axis
-from graphtheory.papers.law_pictures import phase_diagram
 from graphtheory.papers.mixture import mixtures, training
 from graphtheory.papers.mixture.mixtures import SHORT, STEPS, Mixtures
 from graphtheory.papers.mixture.model import OneHidden, weight_error
 from graphtheory.papers.mixture.tensor_init import TensorInit
 from graphtheory.papers.mixture.training import Learner, Setting, Trial
-from graphtheory.papers.pictures import log_axis, picture_of, step_curves
+from graphtheory.papers.pictures import log_axis, phase_diagram, picture_of, step_curves
 from graphtheory.papers.pivot import Measurements, Shown, groups
-from graphtheory.papers.power_law import Successes, boundaries, boundary, halves
 from graphtheory.papers.shallow_trials import cells, number
+from graphtheory.papers.stats import Successes, boundaries, boundary, halves
 from graphtheory.patterns.draw import derive
 
 SUCCESS = 1e-3  # V_W

@@ -13,11 +13,10 @@ from graphtheory.lab.bench.table import Table
 from graphtheory.papers.claims import Claimed, Numbers, Power
 from graphtheory.papers.figure import Verdict
 from graphtheory.papers.grid import Grid, Measured, axis
-from graphtheory.papers.law_pictures import needed_picture
 from graphtheory.papers.mixture.training import Learner, Setting, Trial, draw
+from graphtheory.papers.pictures import needed_picture
 from graphtheory.papers.pivot import Measurements, Shown, groups
-from graphtheory.papers.power_law import Exponent
-from graphtheory.papers.stats import FEWEST_SEEDS, Array, Estimate, Minimum, medians
+from graphtheory.papers.stats import FEWEST_SEEDS, Array, Estimate, Exponent, Minimum, medians
 
 Found = Exponent | Estimate | Minimum
 Letter = Literal[

@@ -1,6 +1,5 @@
 """Figures 5.1 and 5.2: what a larger norm of A* asks for."""
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from math import isinf
@@ -18,8 +17,13 @@ from graphtheory.papers.pictures import error_curves
 from graphtheory.papers.pivot import Measurements, Pivot, at_most, groups
 from graphtheory.papers.stats import means
 from graphtheory.papers.topology.adjacency import infinity_norm
-from graphtheory.papers.topology.data import DegreeGroupTask, SampledTask
-from graphtheory.papers.topology.training import Reading, SampledTrials, TrainingOptions
+from graphtheory.papers.topology.training import (
+    DegreeGroupTask,
+    Reading,
+    SampledTask,
+    SampledTrials,
+    TrainingOptions,
+)
 from graphtheory.patterns.draw import derive
 
 MEASURES = {"error": "squared error / variance", "mse": "squared error"}
@@ -98,13 +102,10 @@ def error_table(at: str, nodes: str = "unlabeled nodes") -> Pivot:
     """A line for each reading, task and value of "labels" or "width"."""
     lines = {"reading": "reading", "name": "task", at: at}
     return Pivot(
-        f"squared error over the variance of the targets, {nodes}", _ROWS, lines, cell=_entry,
+        f"squared error over the variance of the targets, {nodes}", _ROWS, lines,
+        cell=lambda values: "diverged" if isinf(max(values)) else mean_spread(values),
         note="Mean ± standard deviation over the seeds; a constant reaches 1 of the variance.",
     )  # fmt: skip
-
-
-def _entry(values: Sequence[float]) -> str:
-    return "diverged" if isinf(max(values)) else mean_spread(values)
 
 
 def curves(measured: Measurements, **options: Any) -> Any:

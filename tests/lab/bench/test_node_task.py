@@ -12,8 +12,7 @@ from torch_geometric.data import Data
 import graphtheory
 from graphtheory.lab.bench import linear
 from graphtheory.lab.bench.linear import scales_rows
-from graphtheory.lab.bench.node_task import NodeBenchTask
-from graphtheory.lab.bench.own_nodes import OwnNodes
+from graphtheory.lab.bench.node_task import NodeBenchTask, OwnNodes
 from graphtheory.lab.datasets.node_readers import as_sparse_rows
 
 
