@@ -116,7 +116,10 @@ def fewer_images(grid: Backgrounds, measured: Measurements) -> Verdict:
     told, rows = [], []
     smallest, largest = min(grid.labels), max(grid.labels)
     for alpha, counts in next(iter(read(grid, measured).values())).items():
-        told.append(f"alpha_* = {alpha:g}: {wanted}: {_count(median(counts), smallest, largest)}.")
+        middle = median(counts)
+        few = f"at most {smallest:,}" if middle == smallest else f"{middle:,.0f}"
+        shown = f"more than {largest:,}" if math.isinf(middle) else few
+        told.append(f"alpha_* = {alpha:g}: {wanted}: {shown}.")
         inside = [count for count in counts if smallest < count < math.inf]
         if inside:
             rows.append(Row.of(wanted, inside, "1", alpha_star=alpha))
@@ -127,12 +130,6 @@ def fewer_images(grid: Backgrounds, measured: Measurements) -> Verdict:
         ),
     )(grid, measured)  # fmt: skip
     return Verdict(" ".join([*told, law.text]), rows + law.rows)
-
-
-def _count(number: float, smallest: int, largest: int) -> str:
-    if math.isinf(number):
-        return f"more than {largest:,}"
-    return f"at most {smallest:,}" if number == smallest else f"{number:,.0f}"
 
 
 def _draw_needed(grid: Backgrounds, measured: Measurements, title: str) -> Any:
