@@ -112,7 +112,7 @@ def name_rows(panels: Mapping[str, Axes], ylabel: str) -> None:
 def value_curves(
     rows: Rows, *, xlabel: str, ylabel: str, title: str = "", panel: str = "{panel}",
     series: str = "{series}", at: str = "at", value: str = "value", scale: float = 1.0,
-    log: bool = True, axis: Callable[[Axes, float], None] | None = None,
+    log: bool = True, axis: Callable[[Axes, float], object] | None = None,
     marks: Sequence[float] = (), upright: float | None = None,
 ) -> Figure:  # fmt: skip
     """A measure over one setting, a panel for each group: median over the runs, band q20 to q80.

@@ -21,7 +21,7 @@ from graphtheory.papers.figure import DataSets, Figure, Verdict, small
 from graphtheory.papers.fusion.contrastive import SimCLR
 from graphtheory.papers.fusion.figures import IMAGES, settle
 from graphtheory.papers.fusion.recipe import ContrastiveRecipe, Prepared, prepare, recipe_for
-from graphtheory.papers.fusion.sharpness import class_mass, sharpness, sharpness_of_means
+from graphtheory.papers.fusion.subspaces import class_mass, sharpness, sharpness_of_means
 from graphtheory.papers.grid import Grid, Measured, axis, unrecorded
 from graphtheory.papers.pictures import lines
 from graphtheory.papers.pivot import Measurements, Shown, groups

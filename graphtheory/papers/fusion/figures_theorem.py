@@ -12,8 +12,14 @@ from torch.nn.functional import normalize
 from graphtheory.lab.bench.rows import Row
 from graphtheory.lab.bench.table import Table
 from graphtheory.papers.figure import Figure, Verdict, small
-from graphtheory.papers.fusion.sharpness import growth_bound, noise_bounds, sharpness
-from graphtheory.papers.fusion.subspaces import Subspaces, cluster_integrity, fusion_weights
+from graphtheory.papers.fusion.subspaces import (
+    Subspaces,
+    cluster_integrity,
+    fusion_weights,
+    growth_bound,
+    noise_bounds,
+    sharpness,
+)
 from graphtheory.papers.grid import Grid, Measured, axis
 from graphtheory.papers.pictures import log_axis, value_curves
 from graphtheory.papers.pivot import Measurements, Shown, groups, where

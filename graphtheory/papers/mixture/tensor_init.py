@@ -152,7 +152,7 @@ def directions(tensor: Tensor, generator: Generator, tries: int = 30) -> Tensor:
         unit = columns / norm
         cubes = np.einsum("ia,ja,ka->ijka", unit, unit, unit).reshape(-1, len(unit))
         fit = np.linalg.lstsq(cubes, cube.reshape(-1), rcond=None)[0]
-        residual = np.linalg.norm(cube.reshape(-1) - cubes @ fit)
+        residual = float(np.linalg.norm(cube.reshape(-1) - cubes @ fit))
         if residual < best:
             best, found = residual, unit
     return torch.from_numpy(found)

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from graphtheory.papers.topology.concept import Descent
-from graphtheory.papers.topology.figures_targets import FIGURES, Classes, least_risks
+from graphtheory.papers.topology.figures_targets import FIGURES, Classes, Descent, least_risks
 from graphtheory.papers.topology.training import pair
 
 (FIGURE,) = [figure for figure in FIGURES if figure.id == "opt-5"]
