@@ -15,18 +15,7 @@ from torch.nn.functional import cross_entropy, one_hot
 from torch.optim.lr_scheduler import LambdaLR
 from torch.optim.swa_utils import AveragedModel
 
-from graphtheory.lab.train.contract import (
-    LabelTask,
-    Pair,
-    Source,
-    check_at_least,
-    check_each,
-    check_parts,
-    digest,
-    refuse_any,
-    shuffled,
-    split_parameters,
-)
+from graphtheory.lab.train import contract
 from graphtheory.lab.train.watch import borrowed_randomness, seed_all
 from graphtheory.modes import evaluating
 
@@ -58,9 +47,9 @@ class Augmentation:
     cutmix: float = 0.0
 
     def __post_init__(self) -> None:
-        check_each("0 or more pixels", lambda v: v >= 0, crop=self.crop)
+        contract.check_each("0 or more pixels", lambda v: v >= 0, crop=self.crop)
         shares = {"erase": self.erase, "mixup": self.mixup, "cutmix": self.cutmix}
-        check_each("a probability", lambda v: 0 <= v <= 1, **shares)
+        contract.check_each("a probability", lambda v: 0 <= v <= 1, **shares)
         if self.mixup + self.cutmix > 1:
             raise ValueError(f"mixup + cutmix: got {self.mixup + self.cutmix}, expected 1 or less")
 
@@ -137,11 +126,13 @@ class Recipe:
     augment: Augmentation = field(default_factory=Augmentation)
 
     def __post_init__(self) -> None:
-        check_at_least(1, epochs=self.epochs)
-        check_each("a number above 0", lambda v: 0 < v < math.inf, lr=self.lr, clip=self.clip)
+        contract.check_at_least(1, epochs=self.epochs)
+        contract.check_each(
+            "a number above 0", lambda v: 0 < v < math.inf, lr=self.lr, clip=self.clip
+        )
         shares = ("weight_decay", "warmup", "smoothing", "ema")
         given = {name: getattr(self, name) for name in shares}
-        check_each("a number in [0, 1)", lambda v: 0 <= v < 1, **given)
+        contract.check_each("a number in [0, 1)", lambda v: 0 <= v < 1, **given)
 
     def factor(self, step: int, steps: int) -> float:
         """Compute the share of `lr` in step 0..steps-1: linear up, then half a cosine down to 0.
@@ -160,7 +151,7 @@ class Recipe:
         """Make AdamW on the parameters of `model` that learn."""
         kinds = (nn.Linear, nn.Conv2d)
         maps = (m.weight for m in model.modules() if isinstance(m, kinds))
-        decayed, others = split_parameters(model, maps)
+        decayed, others = contract.split_parameters(model, maps)
         groups: list[Any] = [{"params": decayed}, {"params": others, "weight_decay": 0.0}]
         return torch.optim.AdamW(groups, lr=self.lr, weight_decay=self.weight_decay)
 
@@ -203,7 +194,7 @@ class ImageBatch:
 
 
 @dataclass(eq=False, repr=False)
-class ImageData(Source):
+class ImageData(contract.Source):
     """Train on batches of images, shuffled as a function of (seed, epoch), validate on others.
 
     Images that fill no whole batch wait for another epoch; if there is none, all images are one.
@@ -249,14 +240,14 @@ class ImageData(Source):
         if pixels.dim() != 4 or y.shape != pixels.shape[:1]:
             shapes = f"{tuple(pixels.shape)} and {tuple(y.shape)}"
             raise ValueError(f"pixels, y: shapes {shapes}, expected [N, C, H, W] and [N]")
-        check_parts("image", len(y), self.train, self.val, self.val[:0])
-        check_at_least(1, batch_size=self.batch_size)
-        check_at_least(0, seed=self.seed)
+        contract.check_parts("image", len(y), self.train, self.val, self.val[:0])
+        contract.check_at_least(1, batch_size=self.batch_size)
+        contract.check_at_least(0, seed=self.seed)
 
     def check_classes(self, num_classes: int) -> None:
         said = "y: {count} labels out of range, the first is image {first} with {value}; expected "
         bad = (self.y < 0) | (self.y >= num_classes)
-        refuse_any(bad, f"{said}0..{num_classes - 1}", self.y)
+        contract.refuse_any(bad, f"{said}0..{num_classes - 1}", self.y)
 
     def statistics(self) -> tuple[Tensor, Tensor]:
         """Compute mean and deviation of the training images by channel, of values 0..1, [C]."""
@@ -268,11 +259,14 @@ class ImageData(Source):
         return mean.float(), (shares @ levels.square() - mean.square()).clamp(min=0).sqrt().float()
 
     def describe(self) -> dict[str, Any]:
-        found = {"name": self.name, "sha256": digest((self.pixels, self.y, self.train, self.val))}
+        found = {
+            "name": self.name,
+            "sha256": contract.digest((self.pixels, self.y, self.train, self.val)),
+        }
         return found | {"batch_size": self.batch_size, "seed": self.seed}
 
     def order(self, epoch: int) -> list[Tensor]:
-        drawn = shuffled(self.train, self.seed, _ORDER, epoch)
+        drawn = contract.shuffled(self.train, self.seed, _ORDER, epoch)
         whole = [part for part in drawn.split(self.batch_size) if len(part) == self.batch_size]
         return whole or [drawn]
 
@@ -286,7 +280,7 @@ class ImageData(Source):
         return ImageBatch(self.pixels[positions], self.y[positions])
 
 
-class ImageTask(LabelTask):
+class ImageTask(contract.LabelTask):
     """Cross-entropy on classes of images, mixed and smoothed as the recipe says.
 
     Args:
@@ -347,7 +341,7 @@ class ImageTask(LabelTask):
             parts = [self(part.to(self.device).float() / 255) for part in pixels.split(_CHUNK)]
         return torch.cat(parts)
 
-    def pairs(self, batch: ImageBatch) -> list[Pair]:
+    def pairs(self, batch: ImageBatch) -> list[contract.Pair]:
         return [(self.logits(batch.pixels), batch.y.to(self.device))]
 
     def configure_optimizers(self) -> Any:
