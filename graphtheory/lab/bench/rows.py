@@ -74,7 +74,11 @@ class Environment:
     @classmethod
     def here(cls) -> Environment:
         """The environment of this process and this checkout."""
-        return cls(_device(), _versions(), _commit())
+        found = {package.removeprefix("pyg-"): installed(package) for package in _PACKAGES}
+        versions = {"python": platform.python_version()}
+        versions |= {package: text for package, text in found.items() if text is not None}
+        versions["torch"] = str(torch.__version__)  # with the build, such as +cu130
+        return cls(_device(), versions, _commit())
 
 
 def lines_of(rows: Iterable[Row], environment: Environment) -> list[dict[str, Any]]:
@@ -123,14 +127,6 @@ def installed(package: str) -> str | None:
         return version(package)
     except PackageNotFoundError:
         return None
-
-
-def _versions() -> dict[str, str]:
-    found = {"python": platform.python_version()}
-    for package in _PACKAGES:
-        if (text := installed(package)) is not None:
-            found[package.removeprefix("pyg-")] = text
-    return found | {"torch": str(torch.__version__)}  # with the build, such as +cu130
 
 
 def _commit() -> str:

@@ -228,19 +228,15 @@ class PowerLawGraph(Parameters):
         draws = torch.rand(count, generator=generator, dtype=torch.float64) * share.sum()
         return torch.searchsorted(share.cumsum(0), draws).clamp(max=self.num_classes - 1)
 
-    def _weights(self, generator: Generator) -> Tensor:
-        """Expected degrees in random order, float64 [N]."""
-        level = (torch.arange(self.num_nodes, dtype=torch.float64) + 0.5) / self.num_nodes
-        weight = level ** (-1 / (self.exponent - 1))
-        for _ in range(50):  # cutting hubs lifts the others: a fixed point, near after a few steps
-            weight *= 2 * self.num_links / weight.sum()
-            weight.clamp_(max=self.max_degree)
-        return weight[torch.randperm(self.num_nodes, generator=generator)]
-
     def _edges(self, community: Tensor, generator: Generator) -> Tensor:
         """Both directions of all links, int64 [2, 2 num_links]."""
         nodes = community.argsort(stable=True)  # communities side by side
-        reach = self._weights(generator).cumsum(0)
+        level = (torch.arange(self.num_nodes, dtype=torch.float64) + 0.5) / self.num_nodes
+        weight = level ** (-1 / (self.exponent - 1))  # expected degrees
+        for _ in range(50):  # cutting hubs lifts the others: a fixed point, near after a few steps
+            weight *= 2 * self.num_links / weight.sum()
+            weight.clamp_(max=self.max_degree)
+        reach = weight[torch.randperm(self.num_nodes, generator=generator)].cumsum(0)
         code = torch.empty(0, dtype=torch.int64)
         while len(code) < self.num_links:
             count = int(1.1 * (self.num_links - len(code))) + 64

@@ -98,6 +98,8 @@ class TrainerOptions:
     def build(self, epochs: int, batches: int) -> Trainer:
         """Make the trainer, without files of its own, for epochs of that many batches."""
         kind, _, number = (self.device or "").partition(":")
+        one = self.devices in (1, "1") if isinstance(self.devices, int | str) else self.devices[1:]
+        alone = self.num_nodes == 1 and one in (True, [], ())
         trainer = Trainer(
             accelerator=kind or ("gpu" if torch.cuda.is_available() else "cpu"),
             devices=[int(number)] if number else self.devices,  # type: ignore[arg-type]
@@ -108,7 +110,7 @@ class TrainerOptions:
             max_epochs=epochs,
             callbacks=list(self.callbacks),
             # a cluster's environment changes nothing unless several devices are asked for
-            plugins=[SafeCheckpointIO(), *([LightningEnvironment()] if self._alone else [])],
+            plugins=[SafeCheckpointIO(), *([LightningEnvironment()] if alone else [])],
             logger=list(self.loggers) or False,
             log_every_n_steps=min(_LOG_EVERY, batches),
             enable_checkpointing=any(isinstance(one, Checkpoint) for one in self.callbacks),
@@ -121,11 +123,6 @@ class TrainerOptions:
             said = "expected one that starts scripts, such as 'ddp'; a notebook has devices=1"
             raise ValueError(f"strategy: {self.strategy!r} forks or spawns processes, {said}")
         return trainer
-
-    @property
-    def _alone(self) -> bool:
-        one = self.devices in (1, "1") if isinstance(self.devices, int | str) else self.devices[1:]
-        return self.num_nodes == 1 and one in (True, [], ())
 
 
 @contextmanager
