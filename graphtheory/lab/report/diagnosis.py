@@ -6,7 +6,7 @@ from typing import Any
 
 from graphtheory.lab import plot
 from graphtheory.lab.bench.diagnose import UNDETERMINED
-from graphtheory.lab.bench.linear import ACCURACY, gains_of, helpful_hops
+from graphtheory.lab.bench.node_task import ACCURACY, gains_of, helpful_hops
 from graphtheory.lab.bench.rows import Environment, Row
 from graphtheory.lab.bench.table import ACCURACY as SHARE
 from graphtheory.lab.bench.table import Table, counted, pairs

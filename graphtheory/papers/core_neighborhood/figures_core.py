@@ -16,7 +16,7 @@ from graphtheory.lab.bench.table import Table, percent_spread
 from graphtheory.lab.bench.task import RunResult
 from graphtheory.lab.datasets import graphs
 from graphtheory.lab.datasets.catalogue import key
-from graphtheory.lab.datasets.core_graphs import MajorityAtDistance
+from graphtheory.lab.datasets.embedded import MajorityAtDistance
 from graphtheory.lab.datasets.graphs import Data
 from graphtheory.lab.datasets.splits import by_fraction
 from graphtheory.models import GraphTransformer

@@ -8,7 +8,7 @@ import torch
 from torch import Generator, Tensor
 
 from graphtheory.graph import Neighborhood, union
-from graphtheory.lab.datasets.core_graphs import CoreNeighborhoodGraph
+from graphtheory.lab.datasets.embedded import CoreNeighborhoodGraph
 from graphtheory.lab.metrics import mass_on
 from graphtheory.papers.hinge import Algorithm4, HingeTask, Outcome, train_hinge
 from graphtheory.papers.shallow import ROOT, PatternStart, ShallowAttention, Watch, output_scale

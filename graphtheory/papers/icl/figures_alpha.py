@@ -14,9 +14,8 @@ from graphtheory.papers.grid import Grid, Measured, axis
 from graphtheory.papers.icl import figures
 from graphtheory.papers.icl.figures import LARGEST_SUM, LEARNER, SUMS, TEST_OF_E, Errors, GptErrors
 from graphtheory.papers.icl.figures_methods import domains
-from graphtheory.papers.icl.gpt import GptLearner
 from graphtheory.papers.icl.picture import prompt_errors
-from graphtheory.papers.icl.training import Learner, PromptTest, train, world
+from graphtheory.papers.icl.training import GptLearner, Learner, PromptTest, train, world
 from graphtheory.papers.pictures import needed_picture, picture_of
 from graphtheory.papers.pivot import Measurements, Pivot, Shown
 from graphtheory.papers.shallow import ShallowAttention
