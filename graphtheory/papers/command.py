@@ -147,7 +147,7 @@ def _write(screen: Screen, out: Path, name: str, report: Report, found: dict[str
 
 
 def _print_list(screen: Screen) -> None:
-    from graphtheory.lab.bench.table import Table
+    from graphtheory.lab.bench.rows import Table
     from graphtheory.papers.index import figures
 
     rows = [

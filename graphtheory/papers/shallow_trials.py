@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any, ClassVar, TypeVar
 
-from graphtheory.lab.bench.rows import Row
-from graphtheory.lab.bench.table import Table
+from graphtheory.lab.bench.rows import Row, Table
 from graphtheory.papers.claims import Crossing, Level, Power, Trend, exponent_rows, over, reached
 from graphtheory.papers.grid import Grid, Measured, axis
 from graphtheory.papers.pictures import needed_picture, phase_diagram, picture_of, step_curves

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from graphtheory.lab import plot
 from graphtheory.lab.bench.config import AXES, RunConfig, readers_of, replaced
 from graphtheory.lab.bench.finished import Settings
-from graphtheory.lab.bench.table import ACCURACY
+from graphtheory.lab.bench.rows import ACCURACY
 from graphtheory.lab.bench.task import BenchTask, Root, RunResult, trainable
 from graphtheory.lab.datasets import image_sets
 from graphtheory.lab.metrics import count_macs

@@ -19,8 +19,7 @@ from torch import Generator, Tensor
 from graphtheory.lab.bench import node_config
 from graphtheory.lab.bench.config import Axes, RunConfig, axes_of, with_options
 from graphtheory.lab.bench.node_config import GraphFacts, NodeRunConfig, load, node_default, task_of
-from graphtheory.lab.bench.rows import Row
-from graphtheory.lab.bench.table import Difference, Measure, measure_of, reading
+from graphtheory.lab.bench.rows import Difference, Measure, Row, measure_of, reading
 from graphtheory.lab.bench.task import BenchTask, RunResult, trainable
 from graphtheory.lab.datasets.catalogue import describe
 from graphtheory.lab.datasets.graphs import Data

@@ -23,7 +23,7 @@ from graphtheory.lab.bench.finished import signed, verified, whole_text
 from graphtheory.lab.bench.graph_task import GraphRunConfig, TreesRunConfig
 from graphtheory.lab.bench.node_config import NodeRunConfig
 from graphtheory.lab.bench.own_model import OwnRunConfig
-from graphtheory.lab.bench.table import ACCURACY, Measure
+from graphtheory.lab.bench.rows import ACCURACY, Measure
 from graphtheory.lab.bench.task import BenchTask
 from graphtheory.lab.train.score import SCORES
 from graphtheory.lab.zoo.node_models import COMPARED

@@ -17,7 +17,7 @@ from graphtheory.disk import replace_file
 from graphtheory.lab.bench.config import Axes, RunConfig, checked_options, with_options
 from graphtheory.lab.bench.finished import Settings
 from graphtheory.lab.bench.own_model import Adapted, OwnModel, read_models
-from graphtheory.lab.bench.table import Measure
+from graphtheory.lab.bench.rows import Measure
 from graphtheory.lab.datasets.catalogue import key
 from graphtheory.lab.datasets.files import cache_folder
 from graphtheory.lab.datasets.graphs import Data

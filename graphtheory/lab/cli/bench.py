@@ -110,7 +110,7 @@ class Bench(OnTrainer):
         """Repeat a recipe, and print what it says of the score."""
         from graphtheory.lab.bench.benchmark import thread_limit
         from graphtheory.lab.bench.recipes import COLUMNS, RECIPES, run_recipe
-        from graphtheory.lab.bench.table import Table
+        from graphtheory.lab.bench.rows import Table
 
         recipe = RECIPES[show.known("--recipe", name, tuple(RECIPES), "graphtheory recipes")]
         folder = self.out or RUNS
@@ -283,7 +283,7 @@ class Recipes(Command):
 
     def run(self, screen: Screen) -> None:
         from graphtheory.lab.bench.recipes import COLUMNS, RECIPES, verdicts
-        from graphtheory.lab.bench.table import Table
+        from graphtheory.lab.bench.rows import Table
 
         sources = tuple(dict.fromkeys(name.split("/")[0] for name in RECIPES))
         if self.source is not None:

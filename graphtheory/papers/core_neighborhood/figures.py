@@ -4,8 +4,7 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any, Literal
 
-from graphtheory.lab.bench.rows import Row
-from graphtheory.lab.bench.table import Table
+from graphtheory.lab.bench.rows import Row, Table
 from graphtheory.lab.datasets.embedded import CoreNeighborhoodGraph
 from graphtheory.papers import shallow_trials
 from graphtheory.papers.claims import Level, Trend

@@ -11,8 +11,7 @@ from scipy.stats import spearmanr
 
 from graphtheory.lab import plot
 from graphtheory.lab.bench.node_config import NodeRunConfig, load, train_nodes, tuned_config
-from graphtheory.lab.bench.rows import Row
-from graphtheory.lab.bench.table import Table, percent_mean
+from graphtheory.lab.bench.rows import Row, Table, percent_mean
 from graphtheory.papers.core_neighborhood import figures_labels as labels
 from graphtheory.papers.core_neighborhood.figures_labels import MODELS, Labels, Recipe
 from graphtheory.papers.figure import DataSets, Figure, Verdict, small, verdict_of

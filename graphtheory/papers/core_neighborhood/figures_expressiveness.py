@@ -17,8 +17,7 @@ from torch_geometric.nn import GINConv, GPSConv
 from torch_geometric.utils import to_undirected
 
 from graphtheory.graph import Neighborhood, cliques
-from graphtheory.lab.bench.rows import Row
-from graphtheory.lab.bench.table import Table, mean_spread
+from graphtheory.lab.bench.rows import Row, Table, mean_spread
 from graphtheory.models.stack import ResidualStack, StackOptions
 from graphtheory.nn import GATConv, GCNConv, SPDTransformerConv
 from graphtheory.nn.conv.pna_conv import PNAConv

@@ -11,8 +11,7 @@ import torch
 from torch import Generator, Tensor
 
 from graphtheory.lab.bench.node_config import NodeRunConfig, load, train_nodes, tuned_config
-from graphtheory.lab.bench.rows import Row
-from graphtheory.lab.bench.table import Table, percent_mean
+from graphtheory.lab.bench.rows import Row, Table, percent_mean
 from graphtheory.lab.bench.task import trainable
 from graphtheory.lab.datasets.catalogue import key
 from graphtheory.lab.datasets.graphs import Data

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from graphtheory.lab.bench.diagnose import MOMENTS, Diagnosis, discriminative_shares, load_graph
-from graphtheory.lab.bench.rows import Row
-from graphtheory.lab.bench.table import Table
+from graphtheory.lab.bench.rows import Row, Table
 from graphtheory.lab.datasets.graphs import load_known
 from graphtheory.lab.report.diagnosis import pictures, share_table
 from graphtheory.papers.core_neighborhood.printed import SHARES, Compared, beside, verdicts

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from graphtheory.lab import plot
 from graphtheory.lab.bench.benchmark import thread_limit
 from graphtheory.lab.bench.config import checked_options, read_options, with_options
-from graphtheory.lab.bench.rows import Environment
-from graphtheory.lab.bench.table import Table
+from graphtheory.lab.bench.rows import Environment, Table
 from graphtheory.lab.cli import show
 from graphtheory.lab.cli.options import kinds
 from graphtheory.lab.cli.show import RefusedError, Screen

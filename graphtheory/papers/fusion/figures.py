@@ -10,8 +10,7 @@ from typing import Any
 import torch
 
 from graphtheory.lab import plot
-from graphtheory.lab.bench.rows import Row
-from graphtheory.lab.bench.table import Table, percent_spread
+from graphtheory.lab.bench.rows import Row, Table, percent_spread
 from graphtheory.lab.train import fit
 from graphtheory.papers.figure import Claim, DataSets, Figure, Verdict, small
 from graphtheory.papers.fusion import recipe as recipes

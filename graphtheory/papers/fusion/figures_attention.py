@@ -13,8 +13,7 @@ from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure as Canvas
 from torch import Tensor
 
-from graphtheory.lab.bench.rows import Row
-from graphtheory.lab.bench.table import Table, mean_spread
+from graphtheory.lab.bench.rows import Row, Table, mean_spread
 from graphtheory.lab.plot.style import GRAY, Rows, collected, figure_title, order, styled
 from graphtheory.lab.train import fit
 from graphtheory.papers.figure import DataSets, Figure, Verdict, small

@@ -9,8 +9,7 @@ import torch
 from torch import Generator
 from torch.nn.functional import normalize
 
-from graphtheory.lab.bench.rows import Row
-from graphtheory.lab.bench.table import Table
+from graphtheory.lab.bench.rows import Row, Table
 from graphtheory.papers.figure import Figure, Verdict, small
 from graphtheory.papers.fusion.subspaces import (
     Subspaces,

@@ -7,7 +7,7 @@ from functools import partial
 from statistics import fmean
 from typing import Any
 
-from graphtheory.lab.bench.table import mean_spread, percent_spread
+from graphtheory.lab.bench.rows import mean_spread, percent_spread
 from graphtheory.papers.figure import Figure, Verdict, changed, small, verdict_of
 from graphtheory.papers.grid import Grid, Measured, axis
 from graphtheory.papers.icl import training

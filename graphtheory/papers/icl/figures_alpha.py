@@ -7,7 +7,7 @@ from functools import partial
 from statistics import median
 from typing import Any
 
-from graphtheory.lab.bench.table import Table, percent_spread
+from graphtheory.lab.bench.rows import Table, percent_spread
 from graphtheory.papers import claims
 from graphtheory.papers.figure import Figure, Verdict, small
 from graphtheory.papers.grid import Grid, Measured, axis

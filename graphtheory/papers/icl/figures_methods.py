@@ -14,7 +14,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.svm import SVC
 from torch import Generator, Tensor
 
-from graphtheory.lab.bench.table import percent_spread
+from graphtheory.lab.bench.rows import percent_spread
 from graphtheory.papers.figure import Figure, Verdict, small, verdict_of
 from graphtheory.papers.grid import Grid, Measured, axis
 from graphtheory.papers.icl import figures, training

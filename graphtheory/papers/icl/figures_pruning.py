@@ -11,8 +11,7 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from graphtheory.lab.bench.rows import Row
-from graphtheory.lab.bench.table import percent_spread
+from graphtheory.lab.bench.rows import Row, percent_spread
 from graphtheory.lab.train.contract import check_each
 from graphtheory.papers.figure import Figure, Verdict, verdict_of
 from graphtheory.papers.grid import Measured

@@ -10,7 +10,7 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from graphtheory.lab.bench.table import pairs
+from graphtheory.lab.bench.rows import pairs
 from graphtheory.lab.plot import style
 from graphtheory.lab.plot.style import COLORS, GRAY, LIGHT, WIDTH, Rows, styled
 from graphtheory.lab.report.page import Page

@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Generator, Tensor
 
-from graphtheory.lab.bench.rows import Row
-from graphtheory.lab.bench.table import Table
+from graphtheory.lab.bench.rows import Row, Table
 from graphtheory.papers.claims import Claimed, Power, Trend, Turn
 from graphtheory.papers.figure import Figure, Verdict, small
 from graphtheory.papers.grid import Measured, axis

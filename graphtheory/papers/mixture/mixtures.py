@@ -8,8 +8,7 @@ from typing import Any, Literal
 
 import torch
 
-from graphtheory.lab.bench.rows import Row
-from graphtheory.lab.bench.table import Table
+from graphtheory.lab.bench.rows import Row, Table
 from graphtheory.papers.claims import Claimed, Numbers, Power
 from graphtheory.papers.figure import Verdict
 from graphtheory.papers.grid import Grid, Measured, axis

@@ -9,8 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.stats import linregress
 
-from graphtheory.lab.bench.rows import Row
-from graphtheory.lab.bench.table import Table
+from graphtheory.lab.bench.rows import Row, Table
 from graphtheory.papers import shallow_trials
 from graphtheory.papers.claims import Read, Trend, over
 from graphtheory.papers.figure import Figure, Verdict, small, verdict_of

@@ -7,8 +7,7 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
-from graphtheory.lab.bench.rows import Row
-from graphtheory.lab.bench.table import Table, percent_mean
+from graphtheory.lab.bench.rows import Row, Table, percent_mean
 from graphtheory.lab.datasets.image_sets import Images
 from graphtheory.papers.claims import Crossing, Numbers, Power, Read, Trend, over
 from graphtheory.papers.figure import DataSets, Figure, Verdict, small

@@ -11,8 +11,7 @@ import torch
 from torch import Generator, Tensor
 
 from graphtheory.lab import plot
-from graphtheory.lab.bench.rows import Row
-from graphtheory.lab.bench.table import Table, mean_spread, percent_spread
+from graphtheory.lab.bench.rows import Row, Table, mean_spread, percent_spread
 from graphtheory.lab.datasets.catalogue import key
 from graphtheory.papers.claims import Trend, over
 from graphtheory.papers.figure import DataSets, Figure, Verdict, small

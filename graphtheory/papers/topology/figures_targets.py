@@ -13,7 +13,7 @@ from torch import Generator, Tensor, nn
 from torch.nn.functional import normalize
 
 from graphtheory.graph import Neighborhood
-from graphtheory.lab.bench.table import mean_spread
+from graphtheory.lab.bench.rows import mean_spread
 from graphtheory.models.sampled_gcn import aggregate_rows
 from graphtheory.papers.claims import Trend, over
 from graphtheory.papers.figure import Figure, Verdict, small, verdict_of

@@ -15,8 +15,7 @@ from torch.nn.functional import normalize
 from graphtheory import ops
 from graphtheory.graph import bipartite
 from graphtheory.lab.bench.image_task import image_config, prepare, train_images
-from graphtheory.lab.bench.rows import Row
-from graphtheory.lab.bench.table import percent_spread
+from graphtheory.lab.bench.rows import Row, percent_spread
 from graphtheory.lab.datasets import image_sets
 from graphtheory.lab.zoo import image_models as image_zoo
 from graphtheory.lab.zoo.image_models import ImageKind, ImageNetwork
