@@ -10,8 +10,7 @@ from torch import Tensor
 
 from graphtheory.graph import csr
 from graphtheory.graph.check import check_edge_vector, check_int32, check_structure, node_counts
-from graphtheory.graph.content import is_plain, is_tracing, state_of
-from graphtheory.graph.inference import leave_inference_mode, savable
+from graphtheory.graph.content import is_plain, is_tracing, leave_inference_mode, savable, state_of
 from graphtheory.graph.memory import require_memory
 from graphtheory.graph.sets import Group, Sets, edge_places, group_sets
 
