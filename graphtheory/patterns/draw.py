@@ -59,9 +59,7 @@ def scale_edges(neighborhood: Neighborhood, factor: Tensor) -> Neighborhood:
 
 def scale_columns(neighborhood: Neighborhood, factor: Tensor) -> Neighborhood:
     """A P for the diagonal P = diag(factor) [num_src]; edges with factor 0 are dropped."""
-    factor = factor.to(neighborhood.device)
-    kept = neighborhood.keep((factor != 0)[neighborhood.indices])
-    return scaled(kept, factor[kept.indices])
+    return scale_edges(neighborhood, factor.to(neighborhood.device)[neighborhood.indices])
 
 
 def ranks(group: Tensor, generator: Randomness, device: torch.device) -> Tensor:

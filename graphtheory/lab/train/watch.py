@@ -166,26 +166,24 @@ class Watch(Callback):
     def _row(self, task: Task, trainer: Trainer) -> EpochRow:
         with trainer.precision_plugin.forward_context():
             found = task.evaluate(self.data.evaluation_batch())
-        loss, epoch = self._mean_loss(weighted=found is not None), trainer.current_epoch + 1
+        losses, counts = zip(*self._losses, strict=True)
+        if found is None:  # batches of one size, without labels
+            loss = float(torch.stack(losses).mean())
+        else:
+            loss = sum(float(of) * n for of, n in zip(losses, counts, strict=True)) / sum(counts)
+        epoch = trainer.current_epoch + 1
         row = {"epoch": epoch, "train_loss": loss}
         row |= {k: v for k, v in (found._asdict() if found else {}).items() if v is not None}
         if trainer.world_size > 1:  # the same row in every process
             mean = torch.tensor(loss, device=task.device)
             row["train_loss"] = float(trainer.strategy.reduce(mean, reduce_op="mean"))
             row = trainer.strategy.broadcast(row)
-        losses = {name: row[name] for name in ("train_loss", "val_loss") if name in row}
-        if not all(map(math.isfinite, losses.values())):
-            told = ", ".join(f"{name} {loss}" for name, loss in losses.items())
+        both = {name: row[name] for name in ("train_loss", "val_loss") if name in row}
+        if not all(map(math.isfinite, both.values())):
+            told = ", ".join(f"{name} {value}" for name, value in both.items())
             hint = f"which a smaller step than that of {task.options} may give"
             raise FloatingPointError(f"epoch {epoch}: {told}; expected a finite loss, {hint}")
         return row | {"seconds": time.perf_counter() - self._began}
-
-    def _mean_loss(self, *, weighted: bool) -> float:
-        """Average over the labels of all batches; without labels over the batches of one size."""
-        losses, counts = zip(*self._losses, strict=True)
-        if not weighted:
-            return float(torch.stack(losses).mean())
-        return sum(float(loss) * n for loss, n in zip(losses, counts, strict=True)) / sum(counts)
 
     def state_dict(self) -> dict[str, Any]:
         state = {"history": self.history, "best": self.best, "best_state": self.best_state}

@@ -40,11 +40,6 @@ def fewer_contexts(grid: Errors, measured: Measurements) -> Verdict:
     return Verdict(". ".join(told) + ".")
 
 
-def _of_sums(measured: Measurements) -> Measurements:
-    """Those of figure 6.3a, at its alpha' and length."""
-    return [one for one in measured if PromptTest(one["alpha"], one["length"], one["s_1"]) in SUMS]
-
-
 def _over_contexts(measured: Measurements) -> Measurements:
     """Those of figure 6.3b, in the domain and at one S_1."""
     return [one for one in measured if one["s_1"] in (None, LARGEST_SUM)]
@@ -186,7 +181,9 @@ FIGURES = (
             note="Mean ± standard deviation over networks.",
         ),
         (
-            lambda grid, measured: figures.sum_decides(grid, _of_sums(measured)),
+            lambda grid, measured: figures.sum_decides(
+                grid, [o for o in measured if PromptTest(o["alpha"], o["length"], o["s_1"]) in SUMS]
+            ),
             lambda grid, measured: fewer_contexts(grid, _over_contexts(measured)),
         ),
         _domains_picture(_over_contexts), figures.quick_gpt,

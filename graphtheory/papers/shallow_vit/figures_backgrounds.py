@@ -185,7 +185,11 @@ def gaps(grid: Spurious, start: str, seed: int) -> list[Measured]:
     own, held = scenes.shuffled(pair, grid.labels, generator), scenes.held_out(pair)
     textured = scenes.backgrounds(own.y, grid.agree, generator)
     pictures = scenes.pasted(scene, own, generator, textured)
-    tests = _tests(scene, scenes.of_classes(test, scene.pair), seed)
+    given = scenes.of_classes(test, scene.pair)
+    tests = {  # every image on the background of most of its class, and on the other
+        name: scenes.pasted(scene, given, scenes.drawn(seed, 3), (given.y == 0) == agrees)
+        for name, agrees in ((AGREEING, True), (CONFLICTING, False))
+    }
     other = _pretrained(scene, train, seed) if start == PRETRAINED else None
     rows: list[Measured] = []
     for kept in grid.kept:
@@ -201,15 +205,6 @@ def gaps(grid: Spurious, start: str, seed: int) -> list[Measured]:
             | found
         )  # fmt: skip
     return rows
-
-
-def _tests(scene: Scene, given: Images, seed: int) -> dict[str, Images]:
-    """Every image once on the background of most of its class, and once on the other."""
-    agree = given.y == 0
-    return {
-        name: scenes.pasted(scene, given, scenes.drawn(seed, 3), textured)
-        for name, textured in ((AGREEING, agree), (CONFLICTING, ~agree))
-    }
 
 
 def _pretrained(scene: Scene, train: Images, seed: int) -> ScoredViT:

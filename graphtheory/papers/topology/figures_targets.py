@@ -230,20 +230,15 @@ _draw_targets = picture_of(
 )
 
 
-def _tasks(sizes: tuple[int, int]) -> tuple[DegreeGroupTask, ...]:
-    """Every p* with every p^, and FastGCN with every p^."""
-
+def _of_targets(figure: str, graph: str, sizes: tuple[int, int], claimed: Pair | None, seeds: int
+            ) -> Figure:  # fmt: skip
     def task(name: str, p: Pair, q: Pair, sampler: str) -> DegreeGroupTask:
         return DegreeGroupTask(f"{name}, p^ {pair(q)}", sizes, (10, 1), p, q, sampler)
 
-    ours = [task(f"p* {pair(p)}", p, q, GROUPS) for p in PAIRS for q in PAIRS]
-    return (*ours, *(task("FastGCN", (1.0, 1.0), q, FASTGCN) for q in PAIRS))
-
-
-def _of_targets(figure: str, graph: str, sizes: tuple[int, int], claimed: Pair | None, seeds: int
-            ) -> Figure:  # fmt: skip
     summary = f"one sampler on targets of several effective adjacencies, {graph} graph"
-    grid = SampledTasks(_tasks(sizes), widths=(200,), seeds=seeds)
+    tasks = [task(f"p* {pair(p)}", p, q, GROUPS) for p in PAIRS for q in PAIRS]
+    tasks += [task("FastGCN", (1.0, 1.0), q, FASTGCN) for q in PAIRS]
+    grid = SampledTasks(tuple(tasks), widths=(200,), seeds=seeds)
     claims = (partial(figures.left, "labels"), BestTargets(claimed))
     show = figures.error_table("labels")
     return Figure(figure, summary, grid, figures.errors, show, claims, _draw_targets, figures.quick)

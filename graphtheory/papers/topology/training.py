@@ -14,7 +14,7 @@ from graphtheory.graph import Neighborhood, union
 from graphtheory.models import SampledGCN
 from graphtheory.models.sampled_gcn import NUM_LAYERS, aggregate_rows, three_layers
 from graphtheory.patterns import DegreeGroups, FastGCN
-from graphtheory.patterns.draw import derive, edge_weight
+from graphtheory.patterns.draw import derive, scale_columns
 
 Pair = tuple[float, float]
 GROUPS, FASTGCN = "degree groups", "FastGCN"
@@ -178,7 +178,8 @@ class SampledGCNs:
         """
         needed, neighborhoods = [nodes], list[Neighborhood]()
         for _ in range(NUM_LAYERS):
-            rows = _scaled(adjacency.rows(needed[0]), factor)
+            rows = adjacency.rows(needed[0])
+            rows = rows if factor is None else scale_columns(rows, factor)
             sources, local = rows.indices.unique(return_inverse=True)
             needed.insert(0, sources)
             own = Neighborhood(rows.indptr, local, len(sources), weight=rows.weight, validate=False)
@@ -219,13 +220,6 @@ def coarse_dropout(value: Tensor, probability: float, generator: torch.Generator
     words.random_(torch.iinfo(torch.int64).min, None, generator=generator)
     kept = words.view(torch.uint8)[: value.numel()].view_as(value) >= level
     return value * kept * (256 / (256 - level))
-
-
-def _scaled(rows: Neighborhood, factor: Tensor | None) -> Neighborhood:
-    if factor is None:
-        return rows
-    scale = factor[rows.indices]
-    return rows.replace(weight=edge_weight(rows) * scale).keep(scale != 0)
 
 
 @dataclass(frozen=True)
