@@ -23,6 +23,11 @@ def derive(seed: int, *position: int) -> int:
     return int(words[0]) >> 1
 
 
+def generator_of(seed: int, *position: int) -> torch.Generator:
+    """A generator on the CPU that draws from `derive`'s seed for a position."""
+    return torch.Generator().manual_seed(derive(seed, *position))
+
+
 def draw_device(generator: Randomness, neighborhood: Neighborhood) -> torch.device:
     """The device to draw on: that of the generator, so that a seed gives one draw on any device."""
     if generator is None:

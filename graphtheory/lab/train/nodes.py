@@ -22,7 +22,7 @@ from graphtheory.lab.train.score import METRICS, SCORES, Metrics
 from graphtheory.modes import evaluating
 from graphtheory.patterns import Compose, Pattern
 from graphtheory.patterns.base import apply_fixed
-from graphtheory.patterns.draw import derive
+from graphtheory.patterns.draw import generator_of
 from graphtheory.recording import Recording, recorded
 
 nodes_of: PerTensorCache[Tensor] = PerTensorCache(lambda mask: mask.nonzero().flatten())
@@ -142,7 +142,7 @@ def apply(pattern: Pattern | None, graph: Neighborhood, *seed: int) -> Neighborh
     """Apply the pattern with draws that follow from the seeds; None leaves the graph as it is."""
     if pattern is None:
         return graph
-    return pattern(graph, generator=torch.Generator().manual_seed(derive(*seed)))
+    return pattern(graph, generator=generator_of(*seed))
 
 
 class FullGraph(contract.Source):

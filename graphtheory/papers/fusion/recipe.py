@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from torch import Generator, Tensor, nn
+from torch import Tensor, nn
 
 from graphtheory.graph import Neighborhood
 from graphtheory.lab.datasets import graphs, image_sets
@@ -17,7 +17,7 @@ from graphtheory.modes import evaluating
 from graphtheory.nn.conv import GCNConv
 from graphtheory.papers.fusion.contrastive import Infomax, Pretraining, SGDOptions, SimCLR
 from graphtheory.papers.fusion.views import GraphViews, ImageViews, Strengths, Unlabeled, pixels
-from graphtheory.patterns.draw import derive
+from graphtheory.patterns.draw import derive, generator_of
 from graphtheory.vision.models.resnet import SmallResNet
 from graphtheory.vision.models.vit import MeanToken, vit_nano
 from graphtheory.vision.nn import MLPHead, TransformerHead
@@ -245,7 +245,7 @@ def prepare(recipe: ContrastiveRecipe, seed: int) -> Prepared:
 def _on_images(recipe: ContrastiveRecipe, seed: int) -> Prepared:
     found = image_sets.load(recipe.dataset, recipe.root, size=recipe.image_size)
     images, y = found.training()
-    split = stratified(y, val=_HELD_OUT, test=0.0, generator=_generator(seed, _SPLIT))
+    split = stratified(y, val=_HELD_OUT, test=0.0, generator=generator_of(seed, _SPLIT))
     channels, side = images.shape[1], images.shape[2]
     encoder: Any = nn.Flatten()
     if recipe.head != PIXELS:
@@ -254,7 +254,7 @@ def _on_images(recipe: ContrastiveRecipe, seed: int) -> Prepared:
     head = make_head(recipe, getattr(encoder, "out_channels", 0))
     options = SGDOptions(recipe.lr, weight_decay=recipe.weight_decay)
     task = SimCLR(views, head, temperature=recipe.temperature, optimizer=options)
-    few = stratified(y[split.train], val=_LABELED, test=0.0, generator=_generator(seed, _PROBE))
+    few = stratified(y[split.train], val=_LABELED, test=0.0, generator=generator_of(seed, _PROBE))
     labeled = split.train[few.val]
 
     def embed() -> tuple[Tensor, Tensor]:
@@ -307,7 +307,3 @@ def _on_graph(recipe: ContrastiveRecipe, seed: int) -> Prepared:
 
     batches = Unlabeled(torch.arange(data.num_nodes), recipe.batch_size, seed, recipe.limit)
     return Prepared(task, batches, score, embed)
-
-
-def _generator(seed: int, stream: int) -> Generator:
-    return Generator().manual_seed(derive(seed, stream))

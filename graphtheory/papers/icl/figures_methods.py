@@ -24,7 +24,7 @@ from graphtheory.papers.icl.picture import prompt_errors
 from graphtheory.papers.icl.training import Choose, Learner, PromptTest
 from graphtheory.papers.pictures import picture_of
 from graphtheory.papers.pivot import Measurements, Pivot, Shown, groups
-from graphtheory.patterns.draw import derive
+from graphtheory.patterns.draw import generator_of
 
 LEAST_SQUARES = "least squares"
 _MAKE: dict[str, Callable[[int], Any]] = {
@@ -204,7 +204,7 @@ def unseen_errors(grid: TaskCounts, relevant: int, beyond: int) -> list[Measured
     learner, count = replace(grid.learner, relevant=relevant), relevant + beyond
     every = all_tasks(relevant)
     given = training.world(relevant, grid.first)._replace(tasks=every)
-    generator = Generator().manual_seed(derive(grid.first, relevant, count))
+    generator = generator_of(grid.first, relevant, count)
     trained = torch.stack([chosen_tasks(relevant, count, generator) for _ in range(grid.seeds)])
     model = training.train(learner, given, grid.seeds, grid.first, choose=draws_from(trained))
     source = given.training(grid.test.alpha, grid.test.length)

@@ -17,7 +17,7 @@ from graphtheory.papers.icl import data
 from graphtheory.papers.icl.data import Patterns, PromptSource
 from graphtheory.papers.icl.prompts import Prompts
 from graphtheory.papers.shallow import LINEAR, ShallowAttention, Watch, output_scale
-from graphtheory.patterns.draw import derive
+from graphtheory.patterns.draw import derive, generator_of
 from graphtheory.vision.models import GPT, gpt
 
 INSIDE, OUTSIDE = "in domain", "out of domain"
@@ -82,7 +82,7 @@ def world(relevant: int, seed: int, blocks: int = 1) -> World:
 
     Training and start are the same for rotated patterns, so one world serves all networks.
     """
-    generator = Generator().manual_seed(derive(seed, 6))
+    generator = generator_of(seed, 6)
     patterns = Patterns.orthogonal(
         relevant, DIM - relevant, dim=DIM, norm=NORM, spread=SPREAD, generator=generator
     )
@@ -94,7 +94,7 @@ def prompts_of(
     source: PromptSource, networks: int, count: int, seed: int
 ) -> Iterator[tuple[Prompts, Tensor]]:
     """`count` prompts of each network, a part at a time, and their columns [T, P, l + 1, d]."""
-    generator = Generator().manual_seed(derive(seed, 61))
+    generator = generator_of(seed, 61)
     for start in range(0, count, _CHUNK):
         each = min(_CHUNK, count - start)
         prompts = source.sample(networks * each, generator)
@@ -229,7 +229,7 @@ def train(
     `watch` is called before each step and after the last; training ends where it returns True.
     `choose` gives the task of every prompt; None draws evenly from all training tasks.
     """
-    generator = Generator().manual_seed(derive(seed, trials, 60))
+    generator = generator_of(seed, trials, 60)
     model = learner.model(trials, generator)
     source = given.training(learner.alpha, learner.length)
     count = trials * learner.batch_size
@@ -327,7 +327,7 @@ def train_gpt(learner: GptLearner, given: World, seed: int) -> GPT:
     The loss is that of the query, or the mean over contexts and query; see `GptLearner`. In a block
     of `checkpoint_dir` the training goes on from where it was interrupted.
     """
-    generator = Generator().manual_seed(derive(seed, 62))
+    generator = generator_of(seed, 62)
     model = learner.model(generator)
     source = given.training(learner.alpha, learner.length)
     optimizer = torch.optim.Adam(model.parameters(), lr=learner.step_size)

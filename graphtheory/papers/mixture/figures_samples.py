@@ -8,7 +8,7 @@ from statistics import fmean, median
 from typing import Any, NamedTuple
 
 import torch
-from torch import Generator, Tensor
+from torch import Tensor
 
 from graphtheory.lab.bench.rows import Row, Table
 from graphtheory.papers.claims import Claimed, Power, Trend, Turn
@@ -23,7 +23,7 @@ from graphtheory.papers.pictures import log_axis, phase_diagram, picture_of, ste
 from graphtheory.papers.pivot import Measurements, Shown, groups
 from graphtheory.papers.shallow_trials import cells, number
 from graphtheory.papers.stats import Successes, boundaries, boundary, halves
-from graphtheory.patterns.draw import derive
+from graphtheory.patterns.draw import generator_of
 
 SUCCESS = 1e-3  # V_W
 _WHAT = "examples at which half of the trials succeed"
@@ -109,7 +109,7 @@ TENSOR, PRINTED, NEAR, FAR = "tensor", "tensor as printed", "near W*", "N(0, 25)
 
 def starting_points(trial: Trial, radius: float, seed: int) -> dict[str, Tensor]:
     """W_0 of each start, [d, K]."""
-    generator = Generator().manual_seed(derive(seed, trial.teacher.numel()))
+    generator = generator_of(seed, trial.teacher.numel())
     neurons = trial.teacher.size(1)
     found = {
         name: start(trial.mixture, trial.x, trial.y, generator)

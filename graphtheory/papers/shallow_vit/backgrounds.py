@@ -12,7 +12,6 @@ from graphtheory.lab.datasets.image_sets import Images
 from graphtheory.lab.train import ImageData, ImageTask, Recipe, fit
 from graphtheory.lab.train.score import SCORES
 from graphtheory.lab.zoo import image_models as image_zoo
-from graphtheory.patterns.draw import derive
 from graphtheory.vision.models import ReducedViT, ViT
 from graphtheory.vision.nn import Keep
 from graphtheory.vision.nn.reduce import Oracle
@@ -233,8 +232,3 @@ def backgrounds(y: Tensor, agree: float, generator: Generator) -> Tensor:
     """Which images get a texture: a share `agree` of class 0, and 1 - `agree` of class 1."""
     drawn = torch.rand(len(y), generator=generator)
     return drawn < torch.where(y == 0, agree, 1 - agree)
-
-
-def drawn(*letters: int) -> Generator:
-    """A generator of its own for each purpose."""
-    return Generator().manual_seed(derive(*letters))

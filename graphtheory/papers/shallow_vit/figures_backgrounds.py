@@ -17,6 +17,7 @@ from graphtheory.papers.pivot import Measurements, Shown, groups
 from graphtheory.papers.shallow_trials import ends
 from graphtheory.papers.shallow_vit import backgrounds as scenes
 from graphtheory.papers.shallow_vit.backgrounds import SCENES, Scene, ScoredViT
+from graphtheory.patterns.draw import generator_of
 
 _TESTED = 2000  # images at most
 KEPT = (25, 21, 18, 16)  # of 25 patches, 16 of the image: alpha_* 0.64 to 1
@@ -55,7 +56,7 @@ def accuracies(grid: Backgrounds, kept: int, labels: int, seed: int) -> list[Mea
     """The test accuracy of one network."""
     scene = grid.scene
     train, test = scenes.images(scene, grid.root)
-    generator = scenes.drawn(seed, 0)
+    generator = generator_of(seed, 0)
     held = scenes.held_out(train)
     own = scenes.shuffled(train, grid.most, generator)
     if len(own.y) < held + grid.most:
@@ -65,7 +66,7 @@ def accuracies(grid: Backgrounds, kept: int, labels: int, seed: int) -> list[Mea
     model = scenes.network(scene, own.pixels.size(1), classes, kept, seed)
     task = scenes.learn(scene, model, pictures, held, classes, seed, labels)
     few = Images(test.pixels[:_TESTED], test.y[:_TESTED])
-    found = scenes.score(task, scenes.pasted(scene, few, scenes.drawn(seed, 1)))
+    found = scenes.score(task, scenes.pasted(scene, few, generator_of(seed, 1)))
     about = {
         "kept": kept,
         "alpha_star": scene.canvas.alpha_star(kept),
@@ -179,7 +180,7 @@ def gaps(grid: Spurious, start: str, seed: int) -> list[Measured]:
 
     "agreeing" images have the background of most of their class in training.
     """
-    scene, generator = grid.scene, scenes.drawn(seed, 2)
+    scene, generator = grid.scene, generator_of(seed, 2)
     train, test = scenes.images(scene, grid.root)
     pair = scenes.of_classes(train, scene.pair)
     own, held = scenes.shuffled(pair, grid.labels, generator), scenes.held_out(pair)
@@ -187,7 +188,7 @@ def gaps(grid: Spurious, start: str, seed: int) -> list[Measured]:
     pictures = scenes.pasted(scene, own, generator, textured)
     given = scenes.of_classes(test, scene.pair)
     tests = {  # every image on the background of most of its class, and on the other
-        name: scenes.pasted(scene, given, scenes.drawn(seed, 3), (given.y == 0) == agrees)
+        name: scenes.pasted(scene, given, generator_of(seed, 3), (given.y == 0) == agrees)
         for name, agrees in ((AGREEING, True), (CONFLICTING, False))
     }
     other = _pretrained(scene, train, seed) if start == PRETRAINED else None
@@ -209,7 +210,7 @@ def gaps(grid: Spurious, start: str, seed: int) -> list[Measured]:
 
 def _pretrained(scene: Scene, train: Images, seed: int) -> ScoredViT:
     """A network that tells the other classes apart, on textures, with all of its tokens."""
-    generator = scenes.drawn(seed, 4)
+    generator = generator_of(seed, 4)
     others = tuple(c for c in range(int(train.y.max()) + 1) if c not in scene.pair)
     given = scenes.of_classes(train, others)
     own = scenes.shuffled(given, _OTHERS * len(others), generator)

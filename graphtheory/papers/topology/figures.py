@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import Any
 
 import torch
-from torch import Generator, Tensor
+from torch import Tensor
 
 from graphtheory.lab import plot
 from graphtheory.lab.bench.rows import Row, Table, mean_spread, percent_spread
@@ -28,7 +28,7 @@ from graphtheory.papers.topology.training import (
     SampledTrials,
     TrainingOptions,
 )
-from graphtheory.patterns.draw import derive
+from graphtheory.patterns.draw import generator_of
 
 MEASURES = {"error": "squared error / variance", "mse": "squared error"}
 _ROWS = MEASURES | {"variance": "variance", "norm": "norm of A*"}
@@ -73,7 +73,7 @@ def errors(grid: SampledTasks, reading: Reading, width: int, labels: int) -> lis
     drawn = [(task, seed, *task.draw(labels, seed)) for task in grid.tasks for seed in seeds]
     learned = round(labels * (1 - grid.held_out))
     known = [task._replace(labeled=task.labeled[:learned]) for *_, task, _ in drawn]
-    generator = Generator().manual_seed(derive(grid.first, labels, width))
+    generator = generator_of(grid.first, labels, width)
     trials = SampledTrials(known, options, generator)
     trials.train()
     asked = [_asked(task, learned, grid.held_out) for *_, task, _ in drawn]

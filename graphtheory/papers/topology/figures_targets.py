@@ -24,7 +24,7 @@ from graphtheory.papers.stats import SURE, means
 from graphtheory.papers.topology import figures
 from graphtheory.papers.topology.figures import MEASURES, SampledTasks
 from graphtheory.papers.topology.training import FASTGCN, GROUPS, DegreeGroupTask, Pair, pair
-from graphtheory.patterns.draw import derive
+from graphtheory.patterns.draw import generator_of
 
 
 class TargetFunction(nn.Module):
@@ -277,11 +277,11 @@ def least_risks(grid: Classes, target: str, p_star: Pair, size: int, seed: int) 
     (task, made_with), (_, star) = drawn(grid.p_hat), drawn(p_star)
     y, outputs = task.y, task.y.size(1)
     if target == CLASS:
-        generator = Generator().manual_seed(derive(seed, 0))
+        generator = generator_of(seed, 0)
         function = TargetFunction(task.x.size(1), grid.drawn_size, outputs, generator)
         with torch.no_grad():
             y = function(task.x, made_with)
-    generator = Generator().manual_seed(derive(seed, size))
+    generator = generator_of(seed, size)
     risk = least_risk(task.x, y, star, size, grid.descent, generator)
     variance = float(y.var(0, correction=0).mean())
     about = {"target": target, "p_star": pair(p_star), "size": size, "seed": seed}

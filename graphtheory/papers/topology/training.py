@@ -14,7 +14,7 @@ from graphtheory.graph import Neighborhood, union
 from graphtheory.models import SampledGCN
 from graphtheory.models.sampled_gcn import NUM_LAYERS, aggregate_rows, three_layers
 from graphtheory.patterns import DegreeGroups, FastGCN
-from graphtheory.patterns.draw import derive, scale_columns
+from graphtheory.patterns.draw import generator_of, scale_columns
 
 Pair = tuple[float, float]
 GROUPS, FASTGCN = "degree groups", "FastGCN"
@@ -56,7 +56,7 @@ class DegreeGroupTask:
         The seed fixes the graph, X, W*, C* and the order in which nodes are labeled, whatever
         else differs: p^ and the sampler are compared on the same draws.
         """
-        generator = Generator().manual_seed(derive(seed))
+        generator = generator_of(seed)
         edges, group = degree_group_graph(self.sizes, self.degrees, generator)
         nodes = sum(self.sizes)
         graph = Neighborhood.from_edge_index(edges, nodes)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
-from torch import Generator, Tensor, nn
+from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from graphtheory import ops
@@ -25,7 +25,7 @@ from graphtheory.papers.grid import Grid, Measured, axis, unrecorded
 from graphtheory.papers.pictures import error_curves, log_axis, picture_of, value_curves
 from graphtheory.papers.pivot import Measurements, Pivot
 from graphtheory.papers.stats import student_interval
-from graphtheory.patterns.draw import derive
+from graphtheory.patterns.draw import generator_of
 from graphtheory.vision.models.stvit import stvit
 from graphtheory.vision.nn import centers as kinds
 
@@ -57,7 +57,7 @@ class Clusters(Grid):
 
 def center_errors(grid: Clusters, k: int, sigma: float, seed: int) -> list[Measured]:
     """Largest entry of the output of k-NN attention less the center, beside lemma 2's bound."""
-    generator = Generator().manual_seed(derive(seed, grid.dim))
+    generator = generator_of(seed, grid.dim)
     mu = torch.linalg.qr(torch.randn(grid.dim, grid.clusters, generator=generator))[0].t()
     mine = torch.arange(grid.clusters).repeat_interleave(grid.size)
     noise = torch.randn(len(mine), grid.dim, generator=generator)
@@ -118,7 +118,7 @@ class Relevant(Grid):
 
 def keys_needed(grid: Relevant, dim: int, relevant: int, seed: int) -> list[Measured]:
     """Share of the other keys that a top-k selection has to take to have all relevant ones."""
-    generator = Generator().manual_seed(derive(seed, dim, relevant))
+    generator = generator_of(seed, dim, relevant)
     keys = torch.randn(grid.keys, dim, generator=generator) / dim**0.5
     query = keys[:relevant].mean(0)
     query += grid.sigma / dim**0.5 * torch.randn(dim, generator=generator)
@@ -147,7 +147,7 @@ def recovered(grid: Recovered, dim: int, off: float, seed: int) -> list[Measured
 
     :math:`\lambda = (\log d + \log K) / \Delta`, as in the proof.
     """
-    generator = Generator().manual_seed(derive(seed, dim))
+    generator = generator_of(seed, dim)
     draw = partial(torch.randn, generator=generator)
     mu = torch.linalg.qr(draw(dim, grid.clusters))[0].t()
     noise = draw(grid.clusters, grid.per_dim * dim, dim)
