@@ -16,7 +16,7 @@ import torch
 from torch_geometric.data import Data
 
 from graphtheory import Neighborhood
-from graphtheory.lab.train import FullGraph, NodeTask, checkpoint, fit, run_folder
+from graphtheory.lab.train import FullGraph, NodeTask, checkpoint, fit, watch
 from graphtheory.patterns import Sample
 
 EPOCHS = 6
@@ -74,7 +74,7 @@ def run(orders: Orders) -> None:
     with Path(orders.flag).open("r+b") as file:
         flag = mmap.mmap(file.fileno(), 1)
     write = _unsafe if orders.unsafe else checkpoint.replace_file
-    checkpoint.replace_file = run_folder.replace_file = _watched(write, flag, orders)
+    checkpoint.replace_file = watch.replace_file = _watched(write, flag, orders)
     try:
         fit(
             NodeTask(Model(8, 3), num_classes=3), FullGraph(graph(), Sample(4, whole_graph=True)),

@@ -27,7 +27,7 @@ from graphtheory.data.loaders import GraphFolder
 from graphtheory.lab.bench.benchmark import FinishedRuns
 from graphtheory.lab.cli.main import main
 from graphtheory.lab.datasets.files import read_arrays, write_arrays
-from graphtheory.lab.train import checkpoint, read_checkpoint, run_folder
+from graphtheory.lab.train import checkpoint, read_checkpoint, watch
 from graphtheory.lab.train.contract import digest
 
 MODELS = ("gat", "mlp", "sage")
@@ -176,7 +176,7 @@ def _in_child(name: str, number: int, out: Path, fault: Fault, said: Any) -> Non
     if fault.most_bytes is not None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (fault.most_bytes, resource.RLIM_INFINITY))
     if fault.unsafe:
-        checkpoint.replace_file = run_folder.replace_file = _half_a_file
+        checkpoint.replace_file = watch.replace_file = _half_a_file
     text = io.StringIO()
     code = 1
     with redirect_stdout(text), redirect_stderr(text):

@@ -37,8 +37,7 @@ from torch_geometric.utils import subgraph
 
 from graphtheory.lab.bench.config import with_options
 from graphtheory.lab.bench.node_config import GraphFacts, NodeRunConfig
-from graphtheory.lab.bench.node_task import NodeBenchTask
-from graphtheory.lab.bench.own_nodes import OwnNodes
+from graphtheory.lab.bench.node_task import NodeBenchTask, OwnNodes
 from graphtheory.lab.bench.rows import Row
 from graphtheory.lab.datasets import graphs
 from graphtheory.lab.datasets.graphs import Data

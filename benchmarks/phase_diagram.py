@@ -24,11 +24,11 @@ from torch import Generator, Tensor, nn
 
 from graphtheory.graph import Neighborhood
 from graphtheory.lab.bench.rows import Row
-from graphtheory.lab.datasets.core_graphs import CoreNeighborhoodGraph
+from graphtheory.lab.datasets.embedded import CoreNeighborhoodGraph
 from graphtheory.papers.core_neighborhood import training as core
 from graphtheory.papers.core_neighborhood.training import Graph, Learner
+from graphtheory.papers.grid import map_on_threads
 from graphtheory.papers.shallow import ShallowAttention
-from graphtheory.papers.threads import map_on_threads
 
 SOURCES = 60
 Draw = Callable[[int], tuple[Tensor, Tensor]]

@@ -44,7 +44,7 @@ from torch_geometric.utils import to_undirected
 from graphtheory.lab import plot
 from graphtheory.lab.bench.rows import Row
 from graphtheory.lab.datasets import graphs
-from graphtheory.lab.datasets.power_law import PowerLawGraph
+from graphtheory.lab.datasets.embedded import PowerLawGraph
 from graphtheory.lab.plot.style import look, panels, styled
 
 Part = Literal["train", "large", "flat"]

@@ -15,7 +15,7 @@ from graphtheory.papers.icl.data import (
     unseen_tasks,
 )
 from graphtheory.papers.icl.figures_mechanism import mass_by_kind
-from graphtheory.papers.icl.page import prompt_page
+from graphtheory.papers.icl.picture import prompt_page
 from graphtheory.papers.icl.training import DiagonalStart, icl_predict
 from graphtheory.papers.shallow import ShallowAttention
 

@@ -3,8 +3,13 @@
 import numpy as np
 import torch
 
-from graphtheory.papers.icl.baselines import baseline
-from graphtheory.papers.icl.in_context import Curriculum, Ramp, predictions, train_in_context
+from graphtheory.papers.icl.in_context import (
+    Curriculum,
+    Ramp,
+    baseline,
+    predictions,
+    train_in_context,
+)
 from graphtheory.vision.models import gpt
 
 DIM, POINTS, STEPS = 2, 8, 100

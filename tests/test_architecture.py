@@ -84,7 +84,7 @@ PLACES: dict[str, tuple[str, ...]] = {
     "llvmlite": _KERNEL_PLACES,
     "matplotlib": ("lab/plot/*", "papers/*"),
     "ogb": ("lab/datasets/*",),
-    "kornia": ("lab/train/image_recipe.py",),
+    "kornia": ("lab/train/images.py",),
     "optuna": ("lab/bench/search.py",),
     "lightning": ("lab/train/*", "lab/cli/*", "lab/bench/*", "papers/*"),
     "pytorch_lightning": (),  # the same classes under another name

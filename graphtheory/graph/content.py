@@ -1,23 +1,62 @@
 """What tensors hold now: whether it is what they held before, and whether ids lie in bounds.
 
 Everything that the package remembers of a tensor is remembered with `state_of` it. A version is
-not enough: writes through numpy, `.data` and tensors of inference mode do not count any.
+not enough: writes through numpy, `.data` and tensors of inference mode do not count any. What is
+remembered is computed out of the mode of a call, for later calls of any mode.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
-from typing import Generic, TypeVar
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import torch
 from numba import njit
 from torch import Tensor
+from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from torch.autograd import forward_ad
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from graphtheory.graph import compiling  # noqa: F401  # which speaks up
-from graphtheory.graph.inference import innermost_transform, leave_inference_mode, unwrapped
+
+
+@contextmanager
+def _left() -> Iterator[None]:
+    with torch.inference_mode(False), temporarily_clear_interpreter_stack():
+        yield
+
+
+innermost_transform: Callable[[], Any] = torch._C._functorch.peek_interpreter_stack
+"""The call of torch.func that runs now; None outside."""
+
+
+def leave_inference_mode() -> AbstractContextManager[object]:
+    """Leave inference mode and torch.func: what is cached must serve every later call."""
+    if torch.compiler.is_compiling():
+        return nullcontext()
+    transformed = innermost_transform() is not None
+    return _left() if transformed or torch.is_inference_mode_enabled() else nullcontext()
+
+
+def unwrapped(tensor: Tensor) -> Tensor:
+    """The values of a tensor that calls of torch.func have wrapped, of all entries of a batch."""
+    functorch = torch._C._functorch
+    while functorch.is_functorch_wrapped_tensor(tensor):
+        tensor = functorch.get_unwrapped(tensor)
+    return tensor
+
+
+def savable(tensor: Tensor | None) -> Tensor | None:
+    """The tensor; of one made in inference mode, which no backward pass can save, a copy."""
+    if torch.compiler.is_compiling() or not isinstance(tensor, Tensor):
+        return tensor
+    if not tensor.is_inference():
+        return tensor
+    with leave_inference_mode():
+        return tensor.clone()
+
 
 _WORD = 8  # bytes
 _IDS = (torch.int64, torch.int32, torch.uint8)

@@ -8,21 +8,9 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor
 
+from graphtheory.graph import csr
 from graphtheory.graph.check import check_edge_vector, check_int32, check_structure, node_counts
-from graphtheory.graph.content import is_plain, is_tracing, state_of
-from graphtheory.graph.csr import (
-    by_source,
-    check_edge_index,
-    check_index,
-    check_pointers,
-    csr_targets,
-    extent,
-    plain,
-    row_places,
-    rows_of_edges,
-    sent,
-)
-from graphtheory.graph.inference import leave_inference_mode, savable
+from graphtheory.graph.content import is_plain, is_tracing, leave_inference_mode, savable, state_of
 from graphtheory.graph.memory import require_memory
 from graphtheory.graph.sets import Group, Sets, edge_places, group_sets
 
@@ -177,13 +165,13 @@ class Neighborhood:
             ValueError: If shapes do not fit, or both `num_nodes` and a bipartite size are given.
             IndexError: If a node id lies outside its side.
         """
-        check_edge_index(edge_index)
-        edge_index = plain(edge_index)
+        csr.check_edge_index(edge_index)
+        edge_index = csr.plain(edge_index)
         num_src, num_dst = node_counts(edge_index, num_nodes, num_src, num_dst)
         if weight is not None:
             check_edge_vector("weight", weight, edge_index.size(1))
         grad = torch.is_grad_enabled()  # a backward pass may follow
-        (indptr, indices, perm), turned, _ = rows_of_edges(edge_index, num_src, num_dst, grad)
+        (indptr, indices, perm), turned, _ = csr.rows_of_edges(edge_index, num_src, num_dst, grad)
         weight = None if weight is None else weight[perm]
         made = cls(indptr, indices, num_src, weight=weight, perm=perm, validate=False)
         if turned:
@@ -230,7 +218,7 @@ class Neighborhood:
         found, state = self._targets or (None, None)
         if found is None or not (self._sealed or state == state_of(found)):
             with leave_inference_mode():
-                found = csr_targets(self.indptr, self.num_edges)
+                found = csr.csr_targets(self.indptr, self.num_edges)
                 self._store(_targets=(found, state_of(found)))
         return found
 
@@ -281,7 +269,7 @@ class Neighborhood:
         """`transpose` without `weight` and `distance`, of ids that were found unchanged."""
         if self._transpose is None:
             with leave_inference_mode():
-                self._adopt_transpose(*by_source(self.indptr, self.indices, self.num_src))
+                self._adopt_transpose(*csr.by_source(self.indptr, self.indices, self.num_src))
         turned = self._transpose
         assert turned is not None
         if turned._first_state is None or self._sealed:
@@ -316,8 +304,8 @@ class Neighborhood:
             IndexError: If a node lies outside 0..num_dst-1.
         """
         if not torch.compiler.is_compiling():
-            check_index("nodes", nodes, self.num_dst)
-        return self._pick(*row_places(self.indptr, nodes))
+            csr.check_index("nodes", nodes, self.num_dst)
+        return self._pick(*csr.row_places(self.indptr, nodes))
 
     def pick(self, indptr: Tensor, edges: Tensor) -> Neighborhood:
         """Rows that consist of some edges: row pointers [R + 1] into `edges`, int64 edge ids.
@@ -327,8 +315,8 @@ class Neighborhood:
             IndexError: If an edge lies outside 0..num_edges-1.
         """
         if not torch.compiler.is_compiling():
-            check_pointers(indptr, edges.size(0))
-            check_index("edges", edges, self.num_edges, "edge")
+            csr.check_pointers(indptr, edges.size(0))
+            csr.check_index("edges", edges, self.num_edges, "edge")
         return self._pick(indptr, edges)
 
     def _pick(self, indptr: Tensor, edges: Tensor) -> Neighborhood:
@@ -358,16 +346,16 @@ class Neighborhood:
         if device == self.device:
             return self
         names, t = ("indptr", "indices", *_OF_EDGES, "perm"), self._transpose and self._turned()
-        made = self._changed(**{n: sent(getattr(self, n), device, non_blocking) for n in names})
+        made = self._changed(**{n: csr.sent(getattr(self, n), device, non_blocking) for n in names})
         if t is not None:
-            parts = (sent(p, device, non_blocking) for p in (t.indptr, t.indices, t.perm))
+            parts = (csr.sent(p, device, non_blocking) for p in (t.indptr, t.indices, t.perm))
             made._adopt_transpose(*parts)  # type: ignore[arg-type]
         own = self.indptr.is_cpu and is_plain(self.indptr) and not is_tracing()
         if own and device.type == "cuda":
-            extent.tell(made.indptr, extent(self.indptr))
+            csr.extent.tell(made.indptr, csr.extent(self.indptr))
             if torch.is_grad_enabled():  # a backward pass may follow; nothing waits for this sort
                 most = torch.bincount(self.indices, minlength=max(self.num_src, 1)).max()
-                extent.tell(made._turned().indptr, [self.num_edges, int(most)])
+                csr.extent.tell(made._turned().indptr, [self.num_edges, int(most)])
         return made
 
     def _changed(self, **changes: Any) -> Neighborhood:

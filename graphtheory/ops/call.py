@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from graphtheory.graph import Neighborhood
-from graphtheory.graph.content import PLAIN, is_tracing
-from graphtheory.graph.inference import innermost_transform
+from graphtheory.graph.content import PLAIN, innermost_transform, is_tracing
 from graphtheory.ops.arguments import BucketedBias, EdgeFeatures
 from graphtheory.ops.backend import BY_OPERATION, Backend, choose
 from graphtheory.ops.bounds import Own, check_rows_of

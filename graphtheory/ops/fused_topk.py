@@ -44,17 +44,13 @@ _top_edges = Operator(
 )  # fmt: skip
 
 
-def _by_edge(bias: Tensor | BucketedBias, wide: torch.dtype) -> Tensor:
-    """A bias as [E, H], whose gradient is summed in a wide type."""
-    if isinstance(bias, BucketedBias):
-        bias = BucketedBias(bias.bucket, bias.table.to(wide))
-    return bias_per_edge(bias).to(wide)
-
-
 def on_edges(call: AttentionCall, backend: Backend) -> Tensor:
     """Run a checked call on the CSR kernels of a backend, with a mask on who is not chosen."""
     nb, wide = call.neighborhood, sum_type(call.query)
-    bias = None if call.bias is None else _by_edge(call.bias, wide)
+    bias = call.bias
+    if isinstance(bias, BucketedBias):  # whose gradient is summed in a wide type
+        bias = bias_per_edge(BucketedBias(bias.bucket, bias.table.to(wide)))
+    bias = None if bias is None else bias.to(wide)
     given = (t if t is None else t.detach() for t in (call.query, call.key, bias))
     stays = _top_edges(*given, [nb.indptr, nb.indices], call.k, call.scale, backend.name)
     if bias is None:

@@ -31,7 +31,9 @@ def look_up(table: Tensor, row: Tensor) -> Tensor:
     if table.is_cpu:
         return table.index_select(0, row.long())
     rows = table.reshape(len(table), math.prod(table.shape[1:]))
-    found = _rows(rows, row) if _by_bucket(rows) else embedding(row.long(), rows)
+    triton: Any = BACKENDS["triton_csr"]  # whose kernel sums the gradient of a few rows
+    few = len(rows) <= _FEW and rows.is_floating_point() and not triton.objections(rows.device)
+    found = _rows(rows, row) if few else embedding(row.long(), rows)
     return found.view(len(row), *table.shape[1:])
 
 
@@ -41,12 +43,6 @@ def bias_per_edge(bias: Tensor | BucketedBias) -> Tensor:
         return bias
     bias.check()
     return look_up(bias.table, bias.bucket)
-
-
-def _by_bucket(rows: Tensor) -> bool:
-    """Whether a kernel of Triton sums the gradient of such rows."""
-    triton: Any = BACKENDS["triton_csr"]
-    return len(rows) <= _FEW and rows.is_floating_point() and not triton.objections(rows.device)
 
 
 def _sum_by_row(values: Tensor, row: Tensor, count: int) -> Tensor:

@@ -14,8 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphtheory.graph.content import check_lookup
-from graphtheory.graph.inference import innermost_transform
+from graphtheory.graph.content import check_lookup, innermost_transform
 from graphtheory.ops import derivatives
 from graphtheory.ops.backend import BACKENDS, Backend
 from graphtheory.ops.bounds import TYPES, Layout, Own

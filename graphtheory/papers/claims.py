@@ -16,7 +16,7 @@ from graphtheory.lab.bench.rows import Row
 from graphtheory.papers import stats
 from graphtheory.papers.figure import Verdict, verdict_of
 from graphtheory.papers.pivot import Measurements, groups
-from graphtheory.papers.power_law import Exponent, Successes, regression_of
+from graphtheory.papers.stats import Exponent, Successes, regression_of
 
 
 @dataclass(frozen=True)

@@ -103,7 +103,7 @@ class Reproduce(Command):
         return out, out / f"{name}.jsonl"
 
     def _measure(self, screen: Screen, figure: Figure, grid: Any, kept: Path) -> Measurements:
-        from graphtheory.lab.train.run_folder import locked
+        from graphtheory.lab.train.watch import locked
         from graphtheory.papers.grid import under_way
 
         def tell() -> None:
@@ -147,7 +147,7 @@ def _write(screen: Screen, out: Path, name: str, report: Report, found: dict[str
 
 
 def _print_list(screen: Screen) -> None:
-    from graphtheory.lab.bench.table import Table
+    from graphtheory.lab.bench.rows import Table
     from graphtheory.papers.index import figures
 
     rows = [

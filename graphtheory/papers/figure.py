@@ -6,8 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from graphtheory.lab.bench.rows import Row
-from graphtheory.lab.bench.table import Table, counted
+from graphtheory.lab.bench.rows import Row, Table, counted
 from graphtheory.papers.grid import Grid, Measured
 from graphtheory.papers.pivot import Measurements, Shown
 from graphtheory.papers.stats import FEWEST_SEEDS

@@ -89,7 +89,10 @@ def train_hinge(
     """
 
     def draw(step: int) -> HingeBatch:
-        batch = _batch(task.labeled, options.batch_size, generator)  # [T, B]
+        batch = task.labeled  # [T, B]
+        if options.batch_size < batch.size(1):
+            key = torch.rand(batch.shape, generator=generator)
+            batch = batch.gather(1, key.topk(options.batch_size, dim=1).indices)
         nodes = batch.flatten()
         rows = on_rows(options.pattern, task.candidates, nodes, generator=generator)
         return HingeBatch(task.x, task.y[batch], rows, nodes)
@@ -132,11 +135,3 @@ def descend(
                 value.sub_(gradient, alpha=options.step_size)
     watch(options.steps)
     return options.steps
-
-
-def _batch(labeled: Tensor, size: int, generator: Generator) -> Tensor:
-    """Different labeled nodes of each trial, [T, min(B, L)]."""
-    if size >= labeled.size(1):
-        return labeled
-    key = torch.rand(labeled.shape, generator=generator)
-    return labeled.gather(1, key.topk(size, dim=1).indices)

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from graphtheory.lab.bench.rows import Row
-from graphtheory.lab.bench.table import Table
+from graphtheory.lab.bench.rows import Row, Table
 from graphtheory.papers.grid import Measured
 
 Measurements = Sequence[Measured]
@@ -57,7 +56,7 @@ class Pivot:
     begin: Callable[[Measured], list[str]] | None = None
     facts: Sequence[str] = ()  # more keys of the result rows, the same within a line
     column: str = "{}"  # heading of a column, with "{}" for its value
-    # the measurements of a cell as text, such as `lab.bench.table.mean_spread`
+    # the measurements of a cell as text, such as `lab.bench.rows.mean_spread`
     cell: Callable[[Sequence[float]], str] = lambda values: f"{fmean(values):.3f}"
     # which measurements are shown
     of: Callable[[Measurements], Measurements] = lambda measured: measured

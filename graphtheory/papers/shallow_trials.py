@@ -6,16 +6,13 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any, ClassVar, TypeVar
 
-from graphtheory.lab.bench.rows import Row
-from graphtheory.lab.bench.table import Table
+from graphtheory.lab.bench.rows import Row, Table
 from graphtheory.papers.claims import Crossing, Level, Power, Trend, exponent_rows, over, reached
 from graphtheory.papers.grid import Grid, Measured, axis
-from graphtheory.papers.law_pictures import needed_picture, phase_diagram
-from graphtheory.papers.pictures import picture_of, step_curves
+from graphtheory.papers.pictures import needed_picture, phase_diagram, picture_of, step_curves
 from graphtheory.papers.pivot import Measurements, Shown, groups
-from graphtheory.papers.power_law import Exponent, Successes, boundary, halves
 from graphtheory.papers.shallow import ShallowAttention
-from graphtheory.papers.stats import means
+from graphtheory.papers.stats import Exponent, Successes, boundary, halves, means
 from graphtheory.patterns.draw import derive
 
 SUCCESS = 1e-3  # test hinge loss

@@ -11,15 +11,8 @@ import torch
 from torch import Tensor
 
 from graphtheory.graph import Neighborhood
+from graphtheory.patterns import draw
 from graphtheory.patterns.base import Randomness, RowPattern, require_square
-from graphtheory.patterns.draw import (
-    Sampler,
-    draw_device,
-    first_of_each,
-    scale_columns,
-    scale_edges,
-    scaled,
-)
 
 Numbers = tuple[float, ...]
 
@@ -90,7 +83,7 @@ class Groups(NamedTuple):
 
 
 @dataclass(frozen=True)
-class DegreeGroups(RowPattern, Sampler):
+class DegreeGroups(RowPattern, draw.Sampler):
     r"""S_l of the N_l nodes of each degree group, uniformly without replacement, rescaled.
 
     .. math::
@@ -210,19 +203,19 @@ class DegreeGroups(RowPattern, Sampler):
             return graph
         factor = self.factor(graph, generator)
         if not self.symmetric:
-            return scale_columns(graph if targets is None else graph.rows(targets), factor)
+            return draw.scale_columns(graph if targets is None else graph.rows(targets), factor)
         root = factor.sqrt()
-        drawn = scale_columns(graph, root)
-        drawn = scale_edges(drawn, root[drawn.targets()])
+        drawn = draw.scale_columns(graph, root)
+        drawn = draw.scale_edges(drawn, root[drawn.targets()])
         return drawn if targets is None else drawn.rows(targets)
 
     def factor(self, neighborhood: Neighborhood, generator: Randomness) -> Tensor:
         """p*_l N_l / S_l for drawn nodes and 0 for the others, float64 [N]."""
-        device = draw_device(generator, neighborhood)
+        device = draw.draw_device(generator, neighborhood)
         if require_square(neighborhood, "DegreeGroups") == 0:
             return torch.zeros(0, dtype=torch.float64)
         groups = self.groups_of(neighborhood)
-        kept = first_of_each(groups.group, groups.drawn, generator, device)
+        kept = draw.first_of_each(groups.group, groups.drawn, generator, device)
         return kept * (groups.p_star * groups.size / groups.drawn)[groups.group]
 
     def effective(self, neighborhood: Neighborhood) -> Neighborhood:
@@ -233,7 +226,7 @@ class DegreeGroups(RowPattern, Sampler):
         factor = groups.p_star[groups.group[neighborhood.indices]]
         if self.symmetric:
             factor = (factor * groups.p_star[groups.group[neighborhood.targets()]]).sqrt()
-        return scaled(neighborhood, factor)
+        return draw.scaled(neighborhood, factor)
 
     def expected(self, neighborhood: Neighborhood) -> Neighborhood:
         """A*; if symmetric, with the factors given in the class docstring."""
@@ -246,4 +239,4 @@ class DegreeGroups(RowPattern, Sampler):
         within = ((drawn - 1) / (size - 1).clamp(min=1).double())[ends[0]]
         both = torch.where(ends[0] == ends[1], within, share[ends].prod(0).sqrt())
         both[neighborhood.indices == neighborhood.targets()] = 1.0
-        return scaled(star, both)
+        return draw.scaled(star, both)

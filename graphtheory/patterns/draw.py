@@ -23,6 +23,11 @@ def derive(seed: int, *position: int) -> int:
     return int(words[0]) >> 1
 
 
+def generator_of(seed: int, *position: int) -> torch.Generator:
+    """A generator on the CPU that draws from `derive`'s seed for a position."""
+    return torch.Generator().manual_seed(derive(seed, *position))
+
+
 def draw_device(generator: Randomness, neighborhood: Neighborhood) -> torch.device:
     """The device to draw on: that of the generator, so that a seed gives one draw on any device."""
     if generator is None:
@@ -59,9 +64,7 @@ def scale_edges(neighborhood: Neighborhood, factor: Tensor) -> Neighborhood:
 
 def scale_columns(neighborhood: Neighborhood, factor: Tensor) -> Neighborhood:
     """A P for the diagonal P = diag(factor) [num_src]; edges with factor 0 are dropped."""
-    factor = factor.to(neighborhood.device)
-    kept = neighborhood.keep((factor != 0)[neighborhood.indices])
-    return scaled(kept, factor[kept.indices])
+    return scale_edges(neighborhood, factor.to(neighborhood.device)[neighborhood.indices])
 
 
 def ranks(group: Tensor, generator: Randomness, device: torch.device) -> Tensor:

@@ -207,17 +207,13 @@ def resistance_distance(graph: Neighborhood) -> Tensor:
     starts = np.flatnonzero(np.diff(component[order], prepend=-1))
     for nodes in np.split(order, starts[1:]) if num_nodes else []:
         block = np.ix_(nodes, nodes)
-        found[block] = _of_component(linked[block].astype(np.float64))
+        edges = linked[block].astype(np.float64)
+        # inv(L + J/n) is the pseudo-inverse of L plus J/n
+        inverse = np.linalg.inv(np.diag(edges.sum(0)) - edges + 1 / len(edges))
+        diagonal = np.diag(inverse)
+        found[block] = diagonal[:, None] + diagonal - inverse - inverse.T
+    np.fill_diagonal(found, 0)
     return torch.from_numpy(found).to(graph.device)
-
-
-def _of_component(linked: np.ndarray) -> np.ndarray:
-    """Resistances of a connected graph: inv(L + J/n) is the pseudo-inverse of L plus J/n."""
-    inverse = np.linalg.inv(np.diag(linked.sum(0)) - linked + 1 / len(linked))
-    diagonal = np.diag(inverse)
-    resistance = diagonal[:, None] + diagonal - inverse - inverse.T
-    np.fill_diagonal(resistance, 0)
-    return resistance
 
 
 def resistance_bucket(resistance: Tensor, width: float = 0.5) -> Tensor:

@@ -13,13 +13,12 @@ import pytest
 
 from graphtheory.lab import plot
 from graphtheory.lab.bench.benchmark import Benchmark, Run, named_task
-from graphtheory.lab.bench.budget import Budget
+from graphtheory.lab.bench.config import Budget
 from graphtheory.lab.bench.diagnose import Diagnosis
 from graphtheory.lab.bench.node_config import NodeRunConfig
 from graphtheory.lab.bench.node_task import NodeBenchTask
-from graphtheory.lab.bench.rows import Environment, Row
+from graphtheory.lab.bench.rows import Environment, Row, measure_of
 from graphtheory.lab.bench.search import SearchResult
-from graphtheory.lab.bench.table import measure_of
 from graphtheory.lab.plot.style import GRAY
 from graphtheory.lab.report import (
     BenchmarkReport,

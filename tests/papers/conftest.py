@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 from torch import Generator
 
-from graphtheory.lab.datasets.core_graphs import CoreNeighborhoodGraph
+from graphtheory.lab.datasets.embedded import CoreNeighborhoodGraph
 from graphtheory.lab.datasets.image_sets import Images, ImageSet
 from graphtheory.papers.core_neighborhood import training as core
 from tests.lab.bench.conftest import listen, small_space  # noqa: F401  (fixtures)

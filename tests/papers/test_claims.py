@@ -15,7 +15,7 @@ from graphtheory.papers.claims import (
     fewer,
     over,
 )
-from graphtheory.papers.power_law import Successes, boundaries, boundary, regression_of
+from graphtheory.papers.stats import Successes, boundaries, boundary, regression_of
 
 CLAIM = Crossing("contexts")
 FEW_DRAWS, BOUNDARIES = partial(boundary, resamples=50), partial(boundaries, resamples=30)

@@ -8,8 +8,14 @@ import pytest
 from matplotlib.figure import Figure
 
 from graphtheory.lab import plot
-from graphtheory.papers.law_pictures import phase_diagram, power_laws
-from graphtheory.papers.pictures import error_curves, log_axis, step_curves, value_curves
+from graphtheory.papers.pictures import (
+    error_curves,
+    log_axis,
+    phase_diagram,
+    power_laws,
+    step_curves,
+    value_curves,
+)
 from tests.lab.test_plot import lines, pixels
 from tests.papers.icl.test_picture import PICTURES as OF_PROMPTS
 from tests.papers.topology.test_picture import PICTURES as OF_SAMPLES

@@ -1,6 +1,6 @@
 from dataclasses import replace
 
-from graphtheory.lab.bench.table import percent_spread
+from graphtheory.lab.bench.rows import percent_spread
 from graphtheory.papers.pivot import Pivot
 
 MEASURED = [

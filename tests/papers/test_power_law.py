@@ -1,8 +1,7 @@
 import numpy as np
 import pytest
 
-from graphtheory.papers.power_law import Successes, boundaries, boundary, halves, regression
-from graphtheory.papers.stats import trend
+from graphtheory.papers.stats import Successes, boundaries, boundary, halves, regression, trend
 
 VALUES = np.array([0.2, 0.3, 0.4, 0.6, 0.8])
 LABELS = np.array([5.0, 8, 12, 20, 32, 50, 80, 128, 200])

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from graphtheory.lab.cli import main
-from graphtheory.lab.train.run_folder import locked
+from graphtheory.lab.train.watch import locked
 from graphtheory.papers import index
 from graphtheory.papers.core_neighborhood import figures_labels
 from graphtheory.papers.core_neighborhood.figures_distance import up_to
@@ -20,7 +20,7 @@ from graphtheory.papers.figure import small
 from graphtheory.papers.icl import figures as icl
 from graphtheory.papers.icl import figures_methods as methods
 from graphtheory.papers.shallow_trials import ends
-from graphtheory.papers.topology import figures_sampling
+from graphtheory.papers.topology import figures as sampling
 
 
 class Tiny(NamedTuple):
@@ -115,7 +115,7 @@ TINY = [
          ("relative error of the tensor start",)),
     Tiny("fig-5-2", small(**_SAMPLES, widths=(8, 12)), ("of the variance is left",)),
     Tiny("fig-5-3", small(**_SAMPLES, widths=(8,)), ("of the variance is left",)),
-    Tiny("sampling", lambda grid: replace(figures_sampling.quick(grid), epochs=2, search_epochs=1),
+    Tiny("sampling", lambda grid: replace(sampling.shorter(grid), epochs=2, search_epochs=1),
          (), ("neighbors used", "within 1 point"), "karate"),
     Tiny("fig-6-2", icl.quick(_PROMPTS, prompts=20, every=3)),
     Tiny("fig-6-3a", icl.quick(_PROMPTS, **_EVERY_FIFTH)),

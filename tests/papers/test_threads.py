@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from graphtheory.lab.signals import insistent_signals
-from graphtheory.papers.threads import map_on_threads
+from graphtheory.papers.grid import map_on_threads
 
 
 @pytest.fixture(params=[1, 2])

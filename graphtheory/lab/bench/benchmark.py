@@ -1,5 +1,7 @@
 """Networks side by side on one task: the same splits, seeds, features and training."""
 
+from __future__ import annotations
+
 import ctypes
 import gc
 import os
@@ -13,14 +15,11 @@ from typing import Any
 
 import torch
 
-from graphtheory.lab.bench.budget import Budget
-from graphtheory.lab.bench.config import describe_options, ignores, with_options
+from graphtheory.lab.bench.config import Budget, describe_options, ignores, with_options
 from graphtheory.lab.bench.finished import Finished, Settings
 from graphtheory.lab.bench.graph_task import GraphBenchTask, OwnGraphs
-from graphtheory.lab.bench.node_task import NodeBenchTask
-from graphtheory.lab.bench.own_nodes import OwnNodes
-from graphtheory.lab.bench.run_result import RunResult
-from graphtheory.lab.bench.task import BenchTask, Root
+from graphtheory.lab.bench.node_task import NodeBenchTask, OwnNodes
+from graphtheory.lab.bench.task import BenchTask, Root, RunResult
 from graphtheory.lab.datasets.catalogue import describe
 from graphtheory.lab.datasets.graph_sets import GraphSet
 from graphtheory.lab.datasets.graphs import Data

@@ -12,8 +12,17 @@ from typing import Any
 
 from graphtheory.disk import replace_file
 from graphtheory.lab.bench.benchmark import Benchmark, FinishedRuns, Run
-from graphtheory.lab.bench.rows import Environment, Row, finite, write_csv
-from graphtheory.lab.bench.table import Difference, Measure, Table, counted, reading
+from graphtheory.lab.bench.rows import (
+    Difference,
+    Environment,
+    Measure,
+    Row,
+    Table,
+    counted,
+    finite,
+    reading,
+    write_csv,
+)
 from graphtheory.lab.bench.task import CONSTANT
 
 

@@ -14,8 +14,7 @@ from torch import Tensor
 
 from graphtheory import structure
 from graphtheory.graph import Neighborhood
-from graphtheory.lab.bench.linear import hop_rows
-from graphtheory.lab.bench.own_nodes import OwnNodes
+from graphtheory.lab.bench.node_task import OwnNodes, hop_rows
 from graphtheory.lab.bench.rows import Row
 from graphtheory.lab.datasets import graphs
 from graphtheory.lab.datasets.graphs import Data

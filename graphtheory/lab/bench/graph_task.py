@@ -19,9 +19,8 @@ from graphtheory.graph.build import TOKEN
 from graphtheory.lab.bench.config import AXES, Axes, RunConfig, axes_of, checked_value, readers_of
 from graphtheory.lab.bench.finished import Settings
 from graphtheory.lab.bench.own_model import OwnModel
-from graphtheory.lab.bench.run_result import RunResult, constant_score
-from graphtheory.lab.bench.table import Measure, measure_of
-from graphtheory.lab.bench.task import BenchTask, Root
+from graphtheory.lab.bench.rows import Measure, measure_of
+from graphtheory.lab.bench.task import BenchTask, Root, RunResult, constant_score
 from graphtheory.lab.datasets.graph_sets import GraphSet, precomputed
 from graphtheory.lab.datasets.graphs import Data, load_graphs
 from graphtheory.lab.datasets.own_graphs import graph_set

@@ -12,9 +12,8 @@ from torch import Tensor, nn
 from graphtheory.lab import plot
 from graphtheory.lab.bench.config import AXES, RunConfig, readers_of, replaced
 from graphtheory.lab.bench.finished import Settings
-from graphtheory.lab.bench.run_result import RunResult, trainable
-from graphtheory.lab.bench.table import ACCURACY
-from graphtheory.lab.bench.task import BenchTask, Root
+from graphtheory.lab.bench.rows import ACCURACY
+from graphtheory.lab.bench.task import BenchTask, Root, RunResult, trainable
 from graphtheory.lab.datasets import image_sets
 from graphtheory.lab.metrics import count_macs
 from graphtheory.lab.train import ImageData, ImageTask, Recipe, Source, Task, fit

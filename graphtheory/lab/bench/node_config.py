@@ -13,8 +13,7 @@ from torch import Tensor, nn
 from graphtheory import patterns
 from graphtheory.graph import Neighborhood
 from graphtheory.lab.bench.config import AXES, RunConfig, readers_of, shown
-from graphtheory.lab.bench.run_result import RunResult, train
-from graphtheory.lab.bench.task import kept_options
+from graphtheory.lab.bench.task import RunResult, kept_options, train
 from graphtheory.lab.datasets import graphs
 from graphtheory.lab.datasets.graphs import Data
 from graphtheory.lab.datasets.node_readers import as_sparse_rows

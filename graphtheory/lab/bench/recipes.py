@@ -12,8 +12,7 @@ from typing import Any
 from scipy.special import stdtrit
 
 from graphtheory.lab.bench.benchmark import named_task
-from graphtheory.lab.bench.rows import Environment, Row, lines_of, write_lines
-from graphtheory.lab.bench.table import Measure, measure_of
+from graphtheory.lab.bench.rows import Environment, Measure, Row, lines_of, measure_of, write_lines
 from graphtheory.lab.bench.task import BenchTask, Root
 from graphtheory.lab.train import TrainerOptions
 

@@ -18,13 +18,12 @@ from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 from optuna.trial import TrialState
 
 from graphtheory.lab.bench.benchmark import Benchmark, named_task, thread_limit
-from graphtheory.lab.bench.budget import Budget
-from graphtheory.lab.bench.config import RunConfig, replaced
+from graphtheory.lab.bench.config import Budget, RunConfig, replaced
 from graphtheory.lab.bench.finished import signed, verified, whole_text
 from graphtheory.lab.bench.graph_task import GraphRunConfig, TreesRunConfig
 from graphtheory.lab.bench.node_config import NodeRunConfig
 from graphtheory.lab.bench.own_model import OwnRunConfig
-from graphtheory.lab.bench.table import ACCURACY, Measure
+from graphtheory.lab.bench.rows import ACCURACY, Measure
 from graphtheory.lab.bench.task import BenchTask
 from graphtheory.lab.train.score import SCORES
 from graphtheory.lab.zoo.node_models import COMPARED

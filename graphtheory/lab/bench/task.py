@@ -1,10 +1,11 @@
-"""What a benchmark and a search run on: labeled data, and the networks that learn them."""
+"""What a benchmark needs of a task, what a run gives, and the options that searches have kept."""
 
 from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -16,18 +17,73 @@ from graphtheory.disk import replace_file
 from graphtheory.lab.bench.config import Axes, RunConfig, checked_options, with_options
 from graphtheory.lab.bench.finished import Settings
 from graphtheory.lab.bench.own_model import Adapted, OwnModel, read_models
-from graphtheory.lab.bench.run_result import RunResult, train
-from graphtheory.lab.bench.table import Measure
+from graphtheory.lab.bench.rows import Measure
 from graphtheory.lab.datasets.catalogue import key
 from graphtheory.lab.datasets.files import cache_folder
 from graphtheory.lab.datasets.graphs import Data
-from graphtheory.lab.train import Source, Task, TrainerOptions
+from graphtheory.lab.train import FitResult, GraphSets, Source, Task, TrainerOptions, fit
 from graphtheory.lab.train.contract import digest
 from graphtheory.lab.train.watch import Listener
 from graphtheory.nn import SPDTransformerConv
 
 if TYPE_CHECKING:
     from graphtheory.lab.bench.search import SearchResult
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """A trained network, its data and its scores."""
+
+    fit: FitResult
+    model: Any
+    batches: Any
+    parameters: int  # trainable ones
+    constant: float | None = None  # test score of the best constant prediction, where there is one
+
+
+def train(task: Any, batches: Any, **how: Any) -> RunResult:
+    """Train a task on nodes or on graphs once by `fit`, which `how` is given to."""
+    result = fit(task, batches, **{"progress": False, **how})
+    constant = constant_of(task, batches)
+    return RunResult(result, task.evaluated, batches, trainable(task.model), constant)
+
+
+def trainable(model: torch.nn.Module) -> int:
+    """Count the trainable parameters of a model."""
+    return sum(p.numel() for p in model.parameters() if p.requires_grad)
+
+
+def constant_of(task: Any, batches: Any) -> float | None:
+    """Score the best constant prediction on the test part; None where there is none."""
+    if isinstance(batches, GraphSets):
+        parts = (batches.train.tolist(), batches.test.tolist())
+        found = [[batches.graphs[i].y for i in part] for part in parts]
+    else:
+        masks = (batches.data.train_mask, batches.data.get("test_mask"))
+        found = [[] if mask is None else [batches.data.y[mask]] for mask in masks]
+    if not found[1]:
+        return None
+    train, test = map(torch.cat, found)
+    return constant_score(task.score, task.kind, train, test, task.num_classes)
+
+
+def constant_score(
+    score: Callable[[Tensor, Tensor], float], kind: str, train: Tensor, test: Tensor, outputs: int
+) -> float | None:
+    """Score of the commonest class, or of the mean or median of a value; None where undefined."""
+    if kind == "multiclass":
+        test, constant = test[test >= 0], torch.zeros(outputs)
+        constant[train[train >= 0].bincount(minlength=outputs).argmax()] = 1.0
+    elif kind == "multilabel":
+        constant = torch.zeros(outputs)
+    else:  # the mean is best by squares, the median by absolute errors
+        found = (train.nanmean(0), train.nanmedian(0).values)
+        return min(score(constant.expand(len(test), -1), test) for constant in found)
+    try:
+        return score(constant.expand(len(test), -1), test)
+    except ValueError:
+        return None
+
 
 TUNED = Path(__file__).with_name("tuned.json")  # options that searches have chosen
 Root = str | PathLike[str] | None

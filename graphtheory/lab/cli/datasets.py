@@ -36,7 +36,7 @@ class Datasets(Command):
     def run(self, screen: Screen) -> None:
         if self.download is not None:
             return fetch_missing(screen, self.download, show.data_root(self.root), asked=True)
-        from graphtheory.lab.bench.table import Table
+        from graphtheory.lab.bench.rows import Table
 
         root, found = show.data_root(self.root), []
         every = [describe(name) for name in names()]

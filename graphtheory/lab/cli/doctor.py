@@ -21,7 +21,7 @@ class Doctor(Command):
     """`graphtheory doctor`, which has no options of its own."""
 
     def run(self, screen: Screen) -> None:
-        from graphtheory.lab.bench.table import Table, pairs
+        from graphtheory.lab.bench.rows import Table, pairs
         from graphtheory.ops.backends.cpu.openmp import rest
 
         here, backends, extras = Environment.here(), _backends(), _optional()

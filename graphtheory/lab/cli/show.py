@@ -28,7 +28,7 @@ from graphtheory.lab.bench.rows import finite
 from graphtheory.lab.progress import Steps, steps
 
 if TYPE_CHECKING:
-    from graphtheory.lab.bench.table import Table
+    from graphtheory.lab.bench.rows import Table
 
 _PLAIN_WIDTH = 160  # characters of a line where the output is a file
 # Arguments of the library, and the options that give them.

@@ -162,8 +162,7 @@ class Train(OnTrainer):
         )  # fmt: skip
 
     def _on_graph(self, screen: Screen, run: _Prepared) -> None:
-        from graphtheory.lab.bench.run_result import constant_of
-        from graphtheory.lab.bench.task import CONSTANT
+        from graphtheory.lab.bench.task import CONSTANT, constant_of
         from graphtheory.lab.report.benchmark import graph_run_page
         from graphtheory.lab.train.score import UndefinedScoreError
 

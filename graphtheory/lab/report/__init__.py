@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from graphtheory.lazy import import_when_used
 
 if TYPE_CHECKING:
-    from graphtheory.lab.bench.table import Table, pairs
+    from graphtheory.lab.bench.rows import Table, pairs
     from graphtheory.lab.report.benchmark import BenchmarkReport, options, search_table
     from graphtheory.lab.report.diagnosis import diagnosis_page, pictures, reading, tables
     from graphtheory.lab.report.explorer import AttentionExplorer, attention_explorer

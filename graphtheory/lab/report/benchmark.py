@@ -13,8 +13,7 @@ from graphtheory.lab.bench.benchmark import Run
 from graphtheory.lab.bench.comparison import Comparison
 from graphtheory.lab.bench.config import RunConfig, ignores
 from graphtheory.lab.bench.image_task import ImageRunConfig, ImageRunResult
-from graphtheory.lab.bench.rows import Environment
-from graphtheory.lab.bench.table import ACCURACY, Measure, Table, counted, reading
+from graphtheory.lab.bench.rows import ACCURACY, Environment, Measure, Table, counted, reading
 from graphtheory.lab.report.page import CAPTIONS, Page
 
 if TYPE_CHECKING:

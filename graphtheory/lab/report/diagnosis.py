@@ -6,11 +6,10 @@ from typing import Any
 
 from graphtheory.lab import plot
 from graphtheory.lab.bench.diagnose import UNDETERMINED
-from graphtheory.lab.bench.linear import ACCURACY, gains_of, helpful_hops
-from graphtheory.lab.bench.rows import Environment, Row
-from graphtheory.lab.bench.table import ACCURACY as SHARE
-from graphtheory.lab.bench.table import Table, counted, pairs
-from graphtheory.lab.bench.table import reading as decided
+from graphtheory.lab.bench.node_task import ACCURACY, gains_of, helpful_hops
+from graphtheory.lab.bench.rows import ACCURACY as SHARE
+from graphtheory.lab.bench.rows import Environment, Row, Table, counted, pairs
+from graphtheory.lab.bench.rows import reading as decided
 from graphtheory.lab.report.page import CAPTIONS, Page
 
 _MARGINS = ("margin", "normalized margin", "pooled margin")

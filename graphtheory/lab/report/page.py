@@ -15,8 +15,7 @@ from jinja2 import PackageLoader
 
 from graphtheory.disk import replace_file
 from graphtheory.lab import plot
-from graphtheory.lab.bench.rows import Environment
-from graphtheory.lab.bench.table import Table, pairs
+from graphtheory.lab.bench.rows import Environment, Table, pairs
 
 _LOADER = PackageLoader("graphtheory.lab.report", "assets")
 TEMPLATES = Templates(loader=_LOADER, autoescape=True, keep_trailing_newline=True)

@@ -16,7 +16,7 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from graphtheory.lab.train.score import LOSSES, METRICS, SCORES, Loss, Metrics
 from graphtheory.modes import evaluating
-from graphtheory.patterns.draw import derive
+from graphtheory.patterns.draw import generator_of
 
 Pair = tuple[Tensor, Tensor]  # outputs of a model and the labels that they are scored by
 
@@ -46,8 +46,7 @@ def digest(tensors: Iterable[Tensor]) -> str:
 
 def shuffled(positions: Tensor, *seeds: int) -> Tensor:
     """Put positions into an order that follows from the seeds."""
-    generator = torch.Generator().manual_seed(derive(*seeds))
-    return positions[torch.randperm(len(positions), generator=generator)]
+    return positions[torch.randperm(len(positions), generator=generator_of(*seeds))]
 
 
 def check_each(expected: str, holds: Callable[[float], bool], **values: float | None) -> None:

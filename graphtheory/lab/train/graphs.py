@@ -9,17 +9,7 @@ from lightning.fabric.utilities import move_data_to_device
 from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
 
-from graphtheory.lab.train.contract import (
-    AdamOptions,
-    LabelTask,
-    Pair,
-    Source,
-    check_at_least,
-    check_parts,
-    digest,
-    refuse_any,
-    shuffled,
-)
+from graphtheory.lab.train import contract
 from graphtheory.lab.train.score import Kind
 
 _ORDER = 0  # stream of randomness
@@ -33,7 +23,7 @@ class Parts(NamedTuple):
 
 
 @dataclass(eq=False, repr=False)
-class GraphSets(Source):
+class GraphSets(contract.Source):
     """Train on batches of graphs, drawn afresh in every epoch; evaluate on two other parts.
 
     An epoch's graphs are shuffled as a function of (seed, epoch) and cut into consecutive batches
@@ -74,10 +64,10 @@ class GraphSets(Source):
 
     def __post_init__(self) -> None:
         super().__init__()
-        check_at_least(1, nodes_per_batch=self.nodes_per_batch)
-        check_at_least(0, seed=self.seed)
+        contract.check_at_least(1, nodes_per_batch=self.nodes_per_batch)
+        contract.check_at_least(0, seed=self.seed)
         self.graphs = list(self.graphs)
-        check_parts("graph", len(self.graphs), self.train, self.val, self.test)
+        contract.check_parts("graph", len(self.graphs), self.train, self.val, self.test)
         for position, graph in self._chosen():
             _check_graph(position, graph, self.graphs[int(self.train[0])])
 
@@ -95,24 +85,27 @@ class GraphSets(Source):
             if not floating:
                 expected = f"0..{num_classes - 1}, or -1 for none"
                 said = f"graph {position}: label {{value}}, expected {expected}"
-                refuse_any((y < -1) | (y >= num_classes), said, y)
+                contract.refuse_any((y < -1) | (y >= num_classes), said, y)
 
     def statistics(self) -> tuple[Tensor, Tensor]:
         """Compute mean and standard deviation [T] of the known training targets; all need one."""
         y = torch.cat([self.graphs[i].y for i in self.train.tolist()]).double()
         mean, graphs = y.nanmean(0), f"all {len(y)} training graphs"
         said = f"is NaN in {graphs}, expected a value in some; take the column out"
-        refuse_any(mean.isnan(), f"y[:, {{first}}] {said}")
+        contract.refuse_any(mean.isnan(), f"y[:, {{first}}] {said}")
         return mean.float(), (y - mean).square().nanmean(0).sqrt().float()
 
     def describe(self) -> dict[str, Any]:
         values = (v for graph in self.graphs for _, v in sorted(graph.to_dict().items()))
         tensors = (value for value in values if isinstance(value, Tensor))
-        found = {"name": self.name, "sha256": digest([*tensors, self.train, self.val, self.test])}
+        found = {
+            "name": self.name,
+            "sha256": contract.digest([*tensors, self.train, self.val, self.test]),
+        }
         return found | {"nodes_per_batch": self.nodes_per_batch, "seed": self.seed}
 
     def order(self, epoch: int) -> list[Tensor]:
-        return self._cut(shuffled(self.train, self.seed, _ORDER, epoch))
+        return self._cut(contract.shuffled(self.train, self.seed, _ORDER, epoch))
 
     def num_batches(self) -> int:
         return self._count(self._nodes(self.train))
@@ -177,7 +170,7 @@ def _width(value: Tensor | None) -> str:
     return f"{kind} [{', '.join(['.', *map(str, value.shape[1:])])}]"
 
 
-class GraphTask(LabelTask):
+class GraphTask(contract.LabelTask):
     r"""What `fit` trains on a `GraphSets`: a model of batches of graphs.
 
     Classes, y int64 [1], have cross-entropy; labels, y float [1, T] of 0 and 1, binary
@@ -219,7 +212,7 @@ class GraphTask(LabelTask):
         num_outputs: int,
         metric: str | None = None,
         statistics: tuple[Tensor, Tensor] | None = None,
-        optimizer: AdamOptions = AdamOptions(),
+        optimizer: contract.AdamOptions = contract.AdamOptions(),
     ) -> None:
         super().__init__(
             model, num_classes=num_outputs, optimizer=optimizer, metric=metric, kind=kind
@@ -241,7 +234,7 @@ class GraphTask(LabelTask):
     def _target(self, y: Tensor) -> Tensor:
         return (y - self.shift) / self.scale if self.kind == "regression" else y
 
-    def pairs(self, batch: Parts | Batch) -> list[Pair]:
+    def pairs(self, batch: Parts | Batch) -> list[contract.Pair]:
         given = batch if isinstance(batch, Parts) else Parts([batch], [])
         parts = filter(None, move_data_to_device(given, self.device))
         return [(torch.cat([self(b) for b in p]), torch.cat([b.y for b in p])) for p in parts]

@@ -16,22 +16,13 @@ from torch_geometric.data import Data
 
 from graphtheory.graph import Neighborhood
 from graphtheory.graph.content import PerTensorCache
-from graphtheory.lab.train.contract import (
-    Evaluation,
-    LabelTask,
-    Pair,
-    Source,
-    check_at_least,
-    digest,
-    refuse_any,
-    shuffled,
-)
+from graphtheory.lab.train import contract
 from graphtheory.lab.train.predict import by_layers
 from graphtheory.lab.train.score import METRICS, SCORES, Metrics
 from graphtheory.modes import evaluating
 from graphtheory.patterns import Compose, Pattern
 from graphtheory.patterns.base import apply_fixed
-from graphtheory.patterns.draw import derive
+from graphtheory.patterns.draw import generator_of
 from graphtheory.recording import Recording, recorded
 
 nodes_of: PerTensorCache[Tensor] = PerTensorCache(lambda mask: mask.nonzero().flatten())
@@ -39,7 +30,7 @@ MASKS = ("train_mask", "val_mask", "test_mask")
 _EVALUATION, _TRAINING, _ORDER = 0, 1, 2  # streams of randomness
 
 
-class NodeTask(LabelTask):
+class NodeTask(contract.LabelTask):
     r"""Classes or labels of the nodes of one graph: the mean loss over the masked nodes.
 
     Classes, y int64, have cross-entropy, :math:`-\frac1{|M|}\sum_{n \in M} \log p_{y_n}(n)`,
@@ -76,7 +67,7 @@ class NodeTask(LabelTask):
         run = partial(by_layers, rows=batch.at_once, device=self.device, trainer=shared)
         return self.outputs(*given, run=run)
 
-    def pairs(self, batch: NodeBatch) -> list[Pair]:
+    def pairs(self, batch: NodeBatch) -> list[contract.Pair]:
         logits, masks = self(batch), (batch.mask, batch.test_mask)
         places = [m if m.is_cpu else nodes_of(m) for m in masks if m is not None]
         return [(logits[place], batch.y[place]) for place in places]
@@ -104,10 +95,10 @@ class NodeTask(LabelTask):
         step = super().training_step if self._replayed is None else self._replayed[0]
         return step(batch, batch_idx)
 
-    def evaluate(self, batch: NodeBatch) -> Evaluation:
+    def evaluate(self, batch: NodeBatch) -> contract.Evaluation:
         if self._replayed is None or self.score is not SCORES["accuracy"]:
             return super().evaluate(batch)
-        return Evaluation(*self._replayed[1](batch).tolist())
+        return contract.Evaluation(*self._replayed[1](batch).tolist())
 
     @torch.no_grad()
     def _scores(self, batch: NodeBatch) -> Tensor:
@@ -151,10 +142,10 @@ def apply(pattern: Pattern | None, graph: Neighborhood, *seed: int) -> Neighborh
     """Apply the pattern with draws that follow from the seeds; None leaves the graph as it is."""
     if pattern is None:
         return graph
-    return pattern(graph, generator=torch.Generator().manual_seed(derive(*seed)))
+    return pattern(graph, generator=generator_of(*seed))
 
 
-class FullGraph(Source):
+class FullGraph(contract.Source):
     """Train and evaluate on all nodes at once.
 
     A deterministic pattern, or the beginning of one, is applied once. A random one is drawn in each
@@ -199,7 +190,7 @@ class FullGraph(Source):
                 raise TypeError(f"{name}: got {given!r}, expected a Pattern or None")
         if evaluation is not None and (pattern is None or not pattern.is_random):
             raise ValueError(f"evaluation: got {evaluation}, expected None beside {pattern}")
-        check_at_least(0, seed=seed)
+        contract.check_at_least(0, seed=seed)
         self.graph = Neighborhood.from_edge_index(data.edge_index, data.x.size(0))
         self.data, self.pattern, self.evaluation, self.seed = data, pattern, evaluation, seed
         for name, mask in _masks_of(data).items():
@@ -217,7 +208,7 @@ class FullGraph(Source):
 
     def describe(self) -> dict[str, Any]:
         masks = _masks_of(self.data).values()
-        sha256 = digest([self.data.x, self.data.y, self.data.edge_index, *masks])
+        sha256 = contract.digest([self.data.x, self.data.y, self.data.edge_index, *masks])
         found: dict[str, Any] = {"name": str(self.data.get("name") or "unnamed"), "sha256": sha256}
         found |= {"pattern": repr(self.pattern), "seed": self.seed}
         return found if self.evaluation is None else found | {"evaluation": repr(self.evaluation)}
@@ -225,7 +216,7 @@ class FullGraph(Source):
     def order(self, epoch: int) -> list[Tensor]:
         if self.batch_size is None:
             return [self.train]
-        return list(shuffled(self.train, self.seed, _ORDER, epoch).split(self.batch_size))
+        return list(contract.shuffled(self.train, self.seed, _ORDER, epoch).split(self.batch_size))
 
     def train_batch(self, epoch: int, step: int = 0) -> NodeBatch:
         """Make one batch of an epoch; the same for the same epoch and step."""
@@ -310,7 +301,7 @@ def check_masks(masks: dict[str, Tensor], nodes: int) -> None:
             raise ValueError(f"data.{name}: no node, expected at least one")
     twice = torch.stack(list(masks.values())).sum(0) > 1
     said = f"data: {{count}} nodes are in more than one of {', '.join(masks)}, the first is node "
-    refuse_any(twice, said + "{first}; expected disjoint masks")
+    contract.refuse_any(twice, said + "{first}; expected disjoint masks")
 
 
 def check_classes(data: Data, num_classes: int | None) -> None:
@@ -320,10 +311,10 @@ def check_classes(data: Data, num_classes: int | None) -> None:
         if num_classes not in (None, y.size(1)):
             raise ValueError(f"data.y: {y.size(1)} labels of each node, expected {num_classes}")
         said = "labels are neither 0, 1 nor NaN, the first at {first} with {value:g}"
-        refuse_any(~((y == 0) | (y == 1) | y.isnan()), f"data.y: {{count}} {said}", y)
+        contract.refuse_any(~((y == 0) | (y == 1) | y.isnan()), f"data.y: {{count}} {said}", y)
         return
     used = torch.stack(list(_masks_of(data).values())).any(0)
     limit = "0 or more" if num_classes is None else f"0..{num_classes - 1}"
     said = "{count} nodes of the masks have a label out of range, the first is node {first} with "
     bad = used & ((y < 0) | (y >= (math.inf if num_classes is None else num_classes)))
-    refuse_any(bad, f"data.y: {said}{{value}}; expected {limit}", y)
+    contract.refuse_any(bad, f"data.y: {said}{{value}}; expected {limit}", y)

@@ -16,7 +16,7 @@ from graphtheory.lab.train.contract import check_at_least
 from graphtheory.lab.train.nodes import FullGraph, NodeBatch, apply
 from graphtheory.patterns import Pattern
 from graphtheory.patterns.base import layers_on_rows
-from graphtheory.patterns.draw import derive
+from graphtheory.patterns.draw import derive, generator_of
 
 _SAMPLE, _PATTERN, _LAYERS = 3, 4, 5  # streams of randomness; 0 to 2 are FullGraph's
 
@@ -148,7 +148,7 @@ class SampledLayers(FullGraph):
         graph, sampler = self.begun
         assert sampler is not None
         seeds = self.order(epoch)[step]
-        generator = torch.Generator().manual_seed(derive(self.seed, _LAYERS, epoch, step))
+        generator = generator_of(self.seed, _LAYERS, epoch, step)
         nodes, layers = layers_on_rows(sampler, graph, seeds, self.num_layers, generator=generator)
         everyone = torch.ones(len(seeds), dtype=torch.bool)
         x, y = take_rows(self.data.x, nodes), self.data.y[seeds]

@@ -94,11 +94,6 @@ def _kvt(kind: ImageKind) -> nn.Module:
     return _vit(kind, pattern=TopK(k if k < 1 else int(k)))
 
 
-def _stvit(kind: ImageKind) -> nn.Module:
-    tokens = kind.network.tokens or (16 if kind.side > 4 else 4)
-    return _vit(kind, stvit, base=1, tokens=tokens)
-
-
 def _swin(kind: ImageKind) -> nn.Module:
     grid = 2 * kind.side  # patches of half the side, merged once
     window = grid // 2 if grid // 2 <= 7 else 4
@@ -128,7 +123,9 @@ def _tome(kind: ImageKind) -> nn.Module:
 
 
 _BUILDERS: dict[str, Callable[[ImageKind], nn.Module]] = {
-    "vit": _vit, "kvt": _kvt, "stvit": _stvit, "swin": _swin,
+    "vit": _vit, "kvt": _kvt, "swin": _swin,
+    "stvit": lambda kind: _vit(kind, stvit, base=1, tokens=kind.network.tokens or
+                               (16 if kind.side > 4 else 4)),
     "evit": lambda kind: _reduced(kind, *2 * [Fuse(kind.network.keep)]),
     "tome": _tome,
     "random-drop": lambda kind: _reduced(kind, *2 * [Keep(kind.network.keep, Random())]),

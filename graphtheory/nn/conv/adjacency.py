@@ -17,9 +17,8 @@ from torch_geometric.utils.loop import compute_loop_attr
 from torch_geometric.utils.sparse import set_sparse_value, to_torch_sparse_tensor
 
 from graphtheory.graph import Neighborhood, neighborhood_from
-from graphtheory.graph.content import is_tracing, refuse_traces, state_of
+from graphtheory.graph.content import is_tracing, leave_inference_mode, refuse_traces, state_of
 from graphtheory.graph.csr import check_edge_index, copied, plain, rows_of_edges
-from graphtheory.graph.inference import leave_inference_mode
 
 Sizes = tuple[int | None, int | None]
 _NARROW = (torch.int16, torch.int8, torch.uint8)

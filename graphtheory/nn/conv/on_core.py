@@ -17,8 +17,7 @@ from torch_geometric.nn.dense import Linear
 from torch_geometric.utils import is_sparse
 
 from graphtheory.graph import Neighborhood
-from graphtheory.graph.content import is_tracing
-from graphtheory.graph.inference import innermost_transform
+from graphtheory.graph.content import innermost_transform, is_tracing
 from graphtheory.nn.conv.adjacency import has_met, meet
 from graphtheory.ops.derivatives import may_run_twice, needs_grad
 from graphtheory.ops.edge import Reduction

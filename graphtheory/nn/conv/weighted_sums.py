@@ -21,7 +21,7 @@ from torch_geometric.utils import is_sparse, scatter
 
 from graphtheory import ops
 from graphtheory.graph import Neighborhood
-from graphtheory.graph.inference import innermost_transform
+from graphtheory.graph.content import innermost_transform
 from graphtheory.nn.conv import again, on_core
 from graphtheory.nn.conv.adjacency import Adjacency, adjacency_of, stored_values
 from graphtheory.nn.conv.edge_features import gather

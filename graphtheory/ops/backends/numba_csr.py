@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from graphtheory.graph.inference import innermost_transform
+from graphtheory.graph.content import innermost_transform
 from graphtheory.ops.backends.cpu.memory import keeps_weights
 from graphtheory.ops.backends.csr import CSRBackend
 from graphtheory.ops.call import AttentionCall, Call, sum_type

@@ -7,15 +7,14 @@ from typing import Any
 import torch
 
 from graphtheory.papers.chain import steps
-from graphtheory.papers.chain.data import ChainData, shift_tasks
-from graphtheory.papers.chain.errors import TrajectoryErrors
+from graphtheory.papers.chain.data import ChainData, TrajectoryErrors, shift_tasks
 from graphtheory.papers.chain.training import Inference, Learner, Probe, one_layer
 from graphtheory.papers.claims import Crossing, exponent_rows, fewer, reached, zeros
 from graphtheory.papers.figure import Figure, Verdict, small
 from graphtheory.papers.grid import Grid, Measured, axis
 from graphtheory.papers.pictures import error_curves, picture_of
 from graphtheory.papers.pivot import Measurements, Pivot, groups
-from graphtheory.papers.power_law import regression_of
+from graphtheory.papers.stats import regression_of
 from graphtheory.patterns.draw import derive
 
 _DATA, _LEARNER = ChainData(), Learner()
@@ -175,11 +174,6 @@ def _even(letter: str, tau: float, rho: float, panel: str = "CoT") -> Case:
     return Case(panel, letter, {"tau": tau, "rho": rho}[letter], "CoT", errors=given)
 
 
-def _in_first(rho: float) -> Case:
-    given = TrajectoryErrors.first(0.5, rho, _K, _M)
-    return Case(f"CoT, {_FIRST}", "rho", rho, "CoT", errors=given)
-
-
 def _output(letter: str, tau_o: float, rho_o: float) -> Case:
     given = TrajectoryErrors.of_output(tau_o, rho_o, _K, _M)
     return Case("ICL", letter, {"tau_o": tau_o, "rho_o": rho_o}[letter], "ICL", errors=given)
@@ -203,7 +197,8 @@ FIGURES = (
     _figure(
         "fig-7-3c", "rho", _COT,
         *(_even("rho", 0.5, rho, f"CoT, {_EVEN}") for rho in (0.75, 0.85, 0.95)),
-        *(_in_first(rho) for rho in (0.2, 0.4, 0.8)),
+        *(Case(f"CoT, {_FIRST}", "rho", rho, "CoT",
+               errors=TrajectoryErrors.first(0.5, rho, _K, _M)) for rho in (0.2, 0.4, 0.8)),
     ),
     _figure("fig-7-4a", "alpha'", _ICL, *_shares("ICL")),
     _figure("fig-7-4b", "tau_o", _ICL, *(_output("tau_o", t, 0.8) for t in (0.4, 0.55, 0.75))),

@@ -11,8 +11,7 @@ from torch import Tensor
 
 from graphtheory.lab.bench.rows import Row
 from graphtheory.papers.chain import training
-from graphtheory.papers.chain.data import ChainData
-from graphtheory.papers.chain.errors import TrajectoryErrors
+from graphtheory.papers.chain.data import ChainData, TrajectoryErrors
 from graphtheory.papers.chain.model import ChainAttention, ChainModel
 from graphtheory.papers.chain.training import MASSES, Learner, Probe
 from graphtheory.papers.claims import reached, size_text

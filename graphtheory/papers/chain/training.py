@@ -9,10 +9,9 @@ import torch
 from torch import Generator, Tensor, nn
 
 from graphtheory.papers.chain import model as models
-from graphtheory.papers.chain.data import ChainData, step_positions
-from graphtheory.papers.chain.errors import TrajectoryErrors
+from graphtheory.papers.chain.data import ChainData, TrajectoryErrors, step_positions
 from graphtheory.papers.chain.model import ChainAttention, ChainModel, ChainTransformer
-from graphtheory.patterns.draw import derive
+from graphtheory.patterns.draw import generator_of
 from graphtheory.vision.nn import PeriodicPositions, SinusoidalPositions
 
 MASSES = (
@@ -100,7 +99,7 @@ def train(
     patterns: the start of W and the loss are invariant under rotations, so that other patterns
     would be the same experiment. `watch` is called before each step and after the last.
     """
-    generator = Generator().manual_seed(derive(seed, trials))
+    generator = generator_of(seed, trials)
     mu = data.patterns(generator)
     model = learner.model(data, mu, trials, generator)
     kind = torch.optim.Adam if learner.depth else torch.optim.SGD
@@ -141,7 +140,7 @@ class Probe:
         self, model: ChainModel, data: ChainData, mu: Tensor, contexts: int, seed: int
     ) -> float:
         """Mean of (7.7) or (7.9) with `contexts` examples, on test patterns of the seed."""
-        generator = Generator().manual_seed(derive(seed, contexts))
+        generator = generator_of(seed, contexts)
         patterns = data.test_patterns(mu, generator)
         found: list[Tensor] = []
         left = self.prompts
@@ -171,7 +170,7 @@ def masses(
 
     The prompts follow from the seed and have as many examples as in training.
     """
-    generator = Generator().manual_seed(derive(seed, 0))
+    generator = generator_of(seed, 0)
     patterns = data.test_patterns(mu, generator)
     prompts = data.testing(
         patterns, probe.prompts, data.contexts, probe.share, probe.errors, generator

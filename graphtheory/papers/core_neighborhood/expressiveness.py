@@ -57,22 +57,15 @@ def expressiveness_pairs(name: str, root: Root = None) -> list[tuple[Data, Data]
         lines = path.read_text(encoding="ascii").split()
         if known == "sr25":
             return list(combinations(map(_from_graph6, lines), 2))
-        return _brec(lines)
+        if not lines or len(lines) % (2 * _COPIES):
+            raise ValueError(f"{len(lines)} graphs, expected a multiple of {2 * _COPIES}")
+        # The first two graphs of each pair; the second half repeats graphs, for another test.
+        tested = range(0, len(lines) // 2, _COPIES)
+        return [(_from_graph6(lines[at]), _from_graph6(lines[at + 1])) for at in tested]
     except (ValueError, IndexError, nx.NetworkXError) as error:
         raise files.DamagedFileError(
             f"{info.name}: {path} cannot be read, it is truncated or altered ({error})"
         ) from error
-
-
-def _brec(lines: list[str]) -> list[tuple[Data, Data]]:
-    """The first two graphs of each pair; the second half repeats graphs, for another test."""
-    if not lines or len(lines) % (2 * _COPIES):
-        raise ValueError(f"{len(lines)} graphs, expected a multiple of {2 * _COPIES}")
-    tested = lines[: len(lines) // 2]
-    return [
-        (_from_graph6(tested[first]), _from_graph6(tested[first + 1]))
-        for first in range(0, len(tested), _COPIES)
-    ]
 
 
 def _from_graph6(line: str) -> Data:

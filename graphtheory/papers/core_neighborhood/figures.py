@@ -4,9 +4,8 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any, Literal
 
-from graphtheory.lab.bench.rows import Row
-from graphtheory.lab.bench.table import Table
-from graphtheory.lab.datasets.core_graphs import CoreNeighborhoodGraph
+from graphtheory.lab.bench.rows import Row, Table
+from graphtheory.lab.datasets.embedded import CoreNeighborhoodGraph
 from graphtheory.papers import shallow_trials
 from graphtheory.papers.claims import Level, Trend
 from graphtheory.papers.core_neighborhood import training as core
@@ -27,7 +26,7 @@ class Case:
     """A learner on one reading of the graph."""
 
     learner: Learner  # the network and its training
-    # "printed" or "regular", of `lab.datasets.core_graphs.CoreNeighborhoodGraph`
+    # "printed" or "regular", of `lab.datasets.embedded.CoreNeighborhoodGraph`
     variant: Literal["printed", "regular"] = "printed"
     eps_s: float = 0.05  # share of confusion links, where it is not the letter
 

@@ -11,12 +11,11 @@ from torch import Generator, randperm
 from torch_geometric.utils import to_undirected
 
 from graphtheory.lab.bench.node_config import NodeRunConfig, train_nodes
-from graphtheory.lab.bench.rows import Row
-from graphtheory.lab.bench.run_result import RunResult
-from graphtheory.lab.bench.table import Table, percent_spread
+from graphtheory.lab.bench.rows import Row, Table, percent_spread
+from graphtheory.lab.bench.task import RunResult
 from graphtheory.lab.datasets import graphs
 from graphtheory.lab.datasets.catalogue import key
-from graphtheory.lab.datasets.core_graphs import MajorityAtDistance
+from graphtheory.lab.datasets.embedded import MajorityAtDistance
 from graphtheory.lab.datasets.graphs import Data
 from graphtheory.lab.datasets.splits import by_fraction
 from graphtheory.models import GraphTransformer

@@ -11,9 +11,7 @@ from scipy.stats import spearmanr
 
 from graphtheory.lab import plot
 from graphtheory.lab.bench.node_config import NodeRunConfig, load, train_nodes, tuned_config
-from graphtheory.lab.bench.rows import Row
-from graphtheory.lab.bench.table import Table, percent_mean
-from graphtheory.lab.datasets.graphs import Data
+from graphtheory.lab.bench.rows import Row, Table, percent_mean
 from graphtheory.papers.core_neighborhood import figures_labels as labels
 from graphtheory.papers.core_neighborhood.figures_labels import MODELS, Labels, Recipe
 from graphtheory.papers.figure import DataSets, Figure, Verdict, small, verdict_of
@@ -96,7 +94,7 @@ def values(grid: Distances, seed: int, network: Network) -> list[Measured]:
     The bias is that of the last layer, averaged over the heads.
     """
     trial = grid.trial(network)
-    data = _loaded(grid.dataset, grid.root, seed, trial.row_scale)
+    data = _loaded(grid.dataset, grid.root, None, seed, row_scale=trial.row_scale)
     outcome = train_nodes(trial, data, seed=seed, epochs=grid.epochs, patience=grid.patience)
     if network.kind != BIAS:
         found = [(network.kind, network.z, outcome.fit.test)]
@@ -108,9 +106,7 @@ def values(grid: Distances, seed: int, network: Network) -> list[Measured]:
     return [{"kind": kind, "z": z, "seed": seed, "value": value} for kind, z, value in found]
 
 
-@lru_cache(maxsize=1)
-def _loaded(dataset: str, root: Path | None, seed: int, row_scale: bool) -> Data:
-    return load(dataset, root, None, seed, row_scale=row_scale)
+_loaded = lru_cache(maxsize=1)(load)
 
 
 def distance_rows(

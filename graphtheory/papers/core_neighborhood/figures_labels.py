@@ -11,13 +11,12 @@ import torch
 from torch import Generator, Tensor
 
 from graphtheory.lab.bench.node_config import NodeRunConfig, load, train_nodes, tuned_config
-from graphtheory.lab.bench.rows import Row
-from graphtheory.lab.bench.run_result import trainable
-from graphtheory.lab.bench.table import Table, percent_mean
+from graphtheory.lab.bench.rows import Row, Table, percent_mean
+from graphtheory.lab.bench.task import trainable
 from graphtheory.lab.datasets.catalogue import key
 from graphtheory.lab.datasets.graphs import Data
 from graphtheory.lab.zoo import node_models as zoo
-from graphtheory.papers.figure import DataSets, Figure, Verdict, changed, small
+from graphtheory.papers.figure import DataSets, Figure, Verdict, changed, on_dataset, small
 from graphtheory.papers.grid import Grid, Measured, axis, unrecorded
 from graphtheory.papers.pictures import value_curves
 from graphtheory.papers.pivot import Measurements, Shown, groups
@@ -173,10 +172,6 @@ def draw_labels(grid: Labels, measured: Measurements, title: str) -> Any:
     )  # fmt: skip
 
 
-def _on_labels(grid: Labels, dataset: str, root: Path | None) -> Labels:
-    return replace(grid, dataset=dataset, root=root, recipes=tuned(dataset))
-
-
 quick_labels = small(seeds=1, recipes={"epochs": _QUICK_EPOCHS})
 
 
@@ -255,7 +250,9 @@ FIGURES = (
     Figure(
         "fig-3-9", "accuracy over the number of labels: with encoding, without, GCN",
         Labels(), scores, show_labels, (best_with_encoding,), draw_labels, quick_labels,
-        DataSets("Cora"), _on_labels,
+        DataSets("Cora"), lambda grid, name, root: on_dataset(
+            replace(grid, recipes=tuned(name)), name, root
+        ),
     ),
     Figure(
         "encoding", "the same configurations with and without the encoding, paired by seed",

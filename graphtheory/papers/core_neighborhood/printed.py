@@ -7,8 +7,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from graphtheory.lab.bench.rows import Row
-from graphtheory.lab.bench.table import Table
+from graphtheory.lab.bench.rows import Row, Table
 from graphtheory.lab.report.diagnosis import NODES, REGIONS, Printed
 
 PRINTED: dict[str, dict[str, Any]] = json.loads(

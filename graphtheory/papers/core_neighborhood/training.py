@@ -8,12 +8,12 @@ import torch
 from torch import Generator, Tensor
 
 from graphtheory.graph import Neighborhood, union
-from graphtheory.lab.datasets.core_graphs import CoreNeighborhoodGraph
+from graphtheory.lab.datasets.embedded import CoreNeighborhoodGraph
 from graphtheory.lab.metrics import mass_on
 from graphtheory.papers.hinge import Algorithm4, HingeTask, Outcome, train_hinge
 from graphtheory.papers.shallow import ROOT, PatternStart, ShallowAttention, Watch, output_scale
 from graphtheory.patterns import AddSelf, Compose, Sample
-from graphtheory.patterns.draw import derive
+from graphtheory.patterns.draw import generator_of
 from graphtheory.structure import shortest_path_distance
 
 GT, GCN = "GT", "GCN"
@@ -111,7 +111,7 @@ def capped(graph: CoreNeighborhoodGraph, degree: int = 120) -> CoreNeighborhoodG
 
 def draw(graph: CoreNeighborhoodGraph, labels: int, seed: int) -> Graph:
     """The trial of one seed; its graph does not depend on the number of labels."""
-    generator = Generator().manual_seed(derive(seed))
+    generator = generator_of(seed)
     data = graph.sample(generator)
     order = torch.randperm(graph.num_nodes, generator=generator)
     edges = Neighborhood.from_edge_index(data.edge_index, graph.num_nodes)
@@ -132,7 +132,7 @@ def run(
     learner: Learner, graphs: Sequence[Graph], seed: int, watch: Watch = lambda step, model: False
 ) -> tuple[ShallowAttention, int]:
     """Train one network on each graph, all with as many labels; also how many steps that took."""
-    generator = Generator().manual_seed(derive(seed, len(graphs)))
+    generator = generator_of(seed, len(graphs))
     model = learner.model(torch.stack([g.mu for g in graphs]), generator)
     sizes = torch.tensor([0, *(len(g.y) for g in graphs)]).cumsum(0)[:-1]
     task = HingeTask(

@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING, Any
 from graphtheory.lab import plot
 from graphtheory.lab.bench.benchmark import thread_limit
 from graphtheory.lab.bench.config import checked_options, read_options, with_options
-from graphtheory.lab.bench.rows import Environment
-from graphtheory.lab.bench.table import Table
+from graphtheory.lab.bench.rows import Environment, Table
 from graphtheory.lab.cli import show
 from graphtheory.lab.cli.options import kinds
 from graphtheory.lab.cli.show import RefusedError, Screen
 from graphtheory.lab.report.page import Page
 from graphtheory.lab.train import CheckpointError, fit
-from graphtheory.papers.fusion import encoders
 from graphtheory.papers.fusion import recipe as c
 
 if TYPE_CHECKING:
@@ -62,11 +60,11 @@ def learn(asked: Train, screen: Screen) -> None:
 def _recipe(asked: Train) -> c.ContrastiveRecipe:
     kinds(asked.dataset)
     recipe = c.recipe_for(asked.dataset, show.data_root(asked.root), size=asked.image_size)
-    heads = encoders.GRAPH_HEADS if recipe.graph else encoders.IMAGE_HEADS
+    heads = c.GRAPH_HEADS if recipe.graph else c.IMAGE_HEADS
     head = show.known("--head", asked.head, heads)
     encoder = recipe.encoder
     if asked.model != type(asked).model:  # the default is a model of another task
-        names = ("gcn",) if recipe.graph else encoders.ENCODERS
+        names = ("gcn",) if recipe.graph else c.ENCODERS
         encoder = show.known("--model", asked.model, names)
     recipe = replace(recipe, head=head, encoder=encoder, epochs=asked.epochs or recipe.epochs)
     with show.usage_errors():

@@ -10,15 +10,12 @@ from typing import Any
 import torch
 
 from graphtheory.lab import plot
-from graphtheory.lab.bench.rows import Row
-from graphtheory.lab.bench.table import Table, percent_spread
+from graphtheory.lab.bench.rows import Row, Table, percent_spread
 from graphtheory.lab.train import fit
 from graphtheory.papers.figure import Claim, DataSets, Figure, Verdict, small
-from graphtheory.papers.fusion import encoders
 from graphtheory.papers.fusion import recipe as recipes
 from graphtheory.papers.fusion.contrastive import SimCLR
-from graphtheory.papers.fusion.encoders import MLP, PIXELS, TRANSFORMER, UNTRAINED
-from graphtheory.papers.fusion.recipe import Prepared
+from graphtheory.papers.fusion.recipe import MLP, PIXELS, TRANSFORMER, UNTRAINED, Prepared
 from graphtheory.papers.grid import Cell, Grid, Measured, axis, unrecorded
 from graphtheory.papers.pictures import value_curves
 from graphtheory.papers.pivot import Measurements, Shown, groups
@@ -45,7 +42,7 @@ class Heads(Grid):
     varied: str = ""  # attribute of the recipe that varies, "" for none
     values: tuple[Any, ...] = axis("at", (None,))  # what it takes
     # some of the heads that the recipe knows, `UNTRAINED`, or of images `PIXELS`
-    heads: tuple[str, ...] = axis("head", (*encoders.IMAGE_HEADS, UNTRAINED))
+    heads: tuple[str, ...] = axis("head", (*recipes.IMAGE_HEADS, UNTRAINED))
     # step sizes; the mean validation score over the seeds decides, for each head and setting
     lrs: tuple[float, ...] = axis("lr", (0.03, 0.1, 0.3))
     seeds: int = axis("seed", 3)
@@ -283,7 +280,7 @@ FIGURES = (
     ),
     Figure(
         "deep-fusion-graphs", "the same heads on nodes of a graph, beside DGI",
-        Heads(recipes.GRAPH, heads=(*encoders.GRAPH_HEADS, UNTRAINED), lrs=(1e-3, 3e-3)), scores,
+        Heads(recipes.GRAPH, heads=(*recipes.GRAPH_HEADS, UNTRAINED), lrs=(1e-3, 3e-3)), scores,
         _show, (ahead_of_others,), _bars, _quick(10), DataSets(_GRAPHS[0], _GRAPHS), _on_graph,
     ),
 )  # fmt: skip

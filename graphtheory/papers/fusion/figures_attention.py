@@ -13,15 +13,14 @@ from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure as Canvas
 from torch import Tensor
 
-from graphtheory.lab.bench.rows import Row
-from graphtheory.lab.bench.table import Table, mean_spread
+from graphtheory.lab.bench.rows import Row, Table, mean_spread
 from graphtheory.lab.plot.style import GRAY, Rows, collected, figure_title, order, styled
 from graphtheory.lab.train import fit
 from graphtheory.papers.figure import DataSets, Figure, Verdict, small
 from graphtheory.papers.fusion.contrastive import SimCLR
 from graphtheory.papers.fusion.figures import IMAGES, settle
 from graphtheory.papers.fusion.recipe import ContrastiveRecipe, Prepared, prepare, recipe_for
-from graphtheory.papers.fusion.sharpness import class_mass, sharpness, sharpness_of_means
+from graphtheory.papers.fusion.subspaces import class_mass, sharpness, sharpness_of_means
 from graphtheory.papers.grid import Grid, Measured, axis, unrecorded
 from graphtheory.papers.pictures import lines
 from graphtheory.papers.pivot import Measurements, Shown, groups

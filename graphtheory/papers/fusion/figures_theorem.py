@@ -6,19 +6,22 @@ from statistics import fmean, median
 from typing import Any
 
 import torch
-from torch import Generator
 from torch.nn.functional import normalize
 
-from graphtheory.lab.bench.rows import Row
-from graphtheory.lab.bench.table import Table
+from graphtheory.lab.bench.rows import Row, Table
 from graphtheory.papers.figure import Figure, Verdict, small
-from graphtheory.papers.fusion.integrity import cluster_integrity, fusion_weights
-from graphtheory.papers.fusion.sharpness import growth_bound, noise_bounds, sharpness
-from graphtheory.papers.fusion.subspaces import Subspaces
+from graphtheory.papers.fusion.subspaces import (
+    Subspaces,
+    cluster_integrity,
+    fusion_weights,
+    growth_bound,
+    noise_bounds,
+    sharpness,
+)
 from graphtheory.papers.grid import Grid, Measured, axis
 from graphtheory.papers.pictures import log_axis, value_curves
 from graphtheory.papers.pivot import Measurements, Shown, groups, where
-from graphtheory.patterns.draw import derive
+from graphtheory.patterns.draw import generator_of
 
 _SHAPE = ("dim", "clusters", "rank", "per_cluster")
 _ZERO = 1e-9
@@ -51,13 +54,9 @@ def draws(grid: Theorems, model: Subspaces) -> list[Measured]:
     ]
 
 
-def _generator(model: Subspaces, seed: int) -> Generator:
-    return Generator().manual_seed(derive(seed, model.dim, model.clusters))
-
-
 def _exact(grid: Theorems, model: Subspaces, seed: int) -> dict[str, Any]:
     """What theorem 1 says of A = (X W*)(X W*)^T, and what is found, entry by entry."""
-    generator = _generator(model, seed)
+    generator = generator_of(seed, model.dim, model.clusters)
     sample = model.sample(generator)
     x, y = sample.x, sample.y
     try:
@@ -82,7 +81,7 @@ def _exact(grid: Theorems, model: Subspaces, seed: int) -> dict[str, Any]:
 
 def _noisy(grid: Theorems, model: Subspaces, seed: int) -> dict[str, Any]:
     """Sharpness block by block, with the W* of the clean samples, as in the proof of theorem 2."""
-    sample = model.sample(_generator(model, seed))
+    sample = model.sample(generator_of(seed, model.dim, model.clusters))
     try:
         found = fusion_weights(sample.clean, sample.y)
     except ValueError:

@@ -1,4 +1,4 @@
-"""One run of contrastive learning: backbone, head, data, and how well the features do."""
+"""One run of contrastive learning: backbones and heads, data, and how well the features do."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -6,18 +6,133 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from torch import Generator, Tensor, nn
+from torch import Tensor, nn
 
 from graphtheory.graph import Neighborhood
 from graphtheory.lab.datasets import graphs, image_sets
 from graphtheory.lab.datasets.splits import stratified
 from graphtheory.lab.metrics import linear_probe, nearest_accuracy
 from graphtheory.lab.train import AdamOptions
-from graphtheory.papers.fusion import encoders
+from graphtheory.modes import evaluating
+from graphtheory.nn.conv import GCNConv
 from graphtheory.papers.fusion.contrastive import Infomax, Pretraining, SGDOptions, SimCLR
-from graphtheory.papers.fusion.encoders import DGI, PIXELS, TRANSFORMER, GCNEncoder
 from graphtheory.papers.fusion.views import GraphViews, ImageViews, Strengths, Unlabeled, pixels
-from graphtheory.patterns.draw import derive
+from graphtheory.patterns.draw import derive, generator_of
+from graphtheory.vision.models.resnet import SmallResNet
+from graphtheory.vision.models.vit import MeanToken, vit_nano
+from graphtheory.vision.nn import MLPHead, TransformerHead
+
+ENCODERS = ("cnn", "resnet18", "resnet20", "resnet50", "vit")
+"""Names of the backbones of images."""
+_RESNETS: dict[int, dict[str, Any]] = {
+    18: {"depths": [2, 2, 2, 2], "hidden_sizes": [64, 128, 256, 512], "layer_type": "basic"},
+    50: {
+        "depths": [3, 4, 6, 3],
+        "hidden_sizes": [256, 512, 1024, 2048],
+        "layer_type": "bottleneck",
+    },
+}
+
+
+class SmallCNN(nn.Sequential):
+    """Four 3 x 3 convolutions with batch norm and ReLU, the second and fourth halve; then the mean.
+
+    Shapes: images [B, C, H, W] -> [B, out_channels].
+
+    Source:
+        Li and Pimentel-Alarcon (2024) name a 4-layer CNN for MNIST; widths and strides are ours.
+    """
+
+    def __init__(self, in_channels: int = 1, out_channels: int = 128) -> None:
+        widths = [in_channels, out_channels // 4, out_channels // 2, out_channels // 2]
+        layers: list[nn.Module] = []
+        for i, (before, width) in enumerate(zip(widths, [*widths[1:], out_channels], strict=True)):
+            convolution = nn.Conv2d(before, width, 3, stride=1 + i % 2, padding=1, bias=False)
+            layers += [convolution, nn.BatchNorm2d(width), nn.ReLU()]
+        super().__init__(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten())
+        self.out_channels = out_channels
+
+
+class ResNetFeatures(nn.Module):
+    """Hugging Face's ResNet with the stem for small images: 3 x 3, stride 1, no pooling.
+
+    Shapes: images [B, C, H, W] -> [B, 512], of depth 50 [B, 2048].
+    """
+
+    def __init__(self, depth: int = 18, in_channels: int = 3) -> None:
+        super().__init__()
+        if depth not in _RESNETS:
+            raise ValueError(f"depth: got {depth}, expected one of {sorted(_RESNETS)}")
+        try:
+            from transformers import ResNetConfig, ResNetModel
+        except ImportError as error:
+            raise ImportError(
+                "ResNets need transformers: pip install 'pyg-graphtheory[hf]'"
+            ) from error
+        sizes = _RESNETS[depth]
+        self.network = ResNetModel(ResNetConfig(num_channels=in_channels, **sizes))
+        stem: Any = self.network.embedder
+        stem.embedder.convolution = nn.Conv2d(in_channels, 64, 3, padding=1, bias=False)
+        stem.pooler = nn.Identity()
+        self.out_channels = sizes["hidden_sizes"][-1]
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.network(pixel_values=images).pooler_output.flatten(1)
+
+
+class ViTFeatures(nn.Module):
+    """`vit_nano` without classes: the mean of its tokens, 128 features.
+
+    Shapes: images [B, C, H, W] -> [B, 128].
+    """
+
+    def __init__(self, in_channels: int = 1, image_size: int = 28) -> None:
+        super().__init__()
+        self.network = vit_nano(in_channels=in_channels, image_size=image_size, readout=MeanToken)
+        self.network.head = MeanToken()
+        self.out_channels = 128
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.network(images)
+
+
+class GCNEncoder(nn.Module):
+    """Two graph convolutions, PReLU after each.
+
+    Shapes: x [N, in_channels], dense or sparse CSR -> [N, out_channels].
+
+    Source: Zhu et al. (2020), GRACE: a 2-layer GCN.
+    """
+
+    def __init__(self, in_channels: int, out_channels: int = 128) -> None:
+        super().__init__()
+        self.conv1 = GCNConv(in_channels, 2 * out_channels)
+        self.conv2 = GCNConv(2 * out_channels, out_channels)
+        self.act1, self.act2 = nn.PReLU(), nn.PReLU()
+        self.out_channels = out_channels
+
+    def forward(self, x: Tensor, neighborhood: Neighborhood) -> Tensor:
+        return self.act2(self.conv2(self.act1(self.conv1(x, neighborhood)), neighborhood))
+
+
+def image_encoder(name: str, in_channels: int, image_size: int) -> nn.Module:
+    """Make a backbone by its name, with `out_channels`."""
+    if name == "cnn":
+        return SmallCNN(in_channels)
+    if name in ("resnet18", "resnet50"):
+        return ResNetFeatures(int(name[6:]), in_channels)
+    if name == "resnet20":
+        return SmallResNet(None, in_channels, depth=3)
+    if name == "vit":
+        return ViTFeatures(in_channels, image_size)
+    raise ValueError(f"name: unknown backbone {name!r}; known: {', '.join(ENCODERS)}")
+
+
+TRANSFORMER, MLP, LINEAR, NONE, DGI = "transformer", "mlp", "linear", "none", "dgi"
+UNTRAINED = "untrained"  # the backbone as drawn, for comparison
+PIXELS = "raw pixels"  # no backbone at all, of images
+IMAGE_HEADS, GRAPH_HEADS = (TRANSFORMER, MLP, LINEAR, NONE), (TRANSFORMER, MLP, NONE, DGI)
+
 
 LARGE = "facebook"  # the graph whose studies are shorter
 _HELD_OUT = 0.1  # of the training images, to choose options with
@@ -35,7 +150,7 @@ class ContrastiveRecipe:
     dataset: str = "digits"
     root: Path | None = None  # folder with the raw files
     graph: bool = False  # whether the samples are nodes of a graph and not images
-    encoder: str = "cnn"  # one of `encoders.ENCODERS`; a graph has a 2-layer GCN
+    encoder: str = "cnn"  # one of `ENCODERS`; a graph has a 2-layer GCN
     head: str = TRANSFORMER  # one of `IMAGE_HEADS` or `GRAPH_HEADS`
     depth: int = 5  # blocks of a transformer head, and maps of an MLP
     width: int = 128  # features of the blocks
@@ -72,6 +187,31 @@ def recipe_for(dataset: str, root: Path | None, *, size: int | None = None) -> C
     return made if made.dataset == "digits" else replace(made, epochs=10, limit=20)
 
 
+def make_head(recipe: ContrastiveRecipe, in_channels: int) -> nn.Module:
+    """Make the head of a recipe; an MLP gets as many parameters as the transformer has."""
+    if recipe.head in (NONE, DGI, UNTRAINED, PIXELS):
+        return nn.Identity()
+    if recipe.head == LINEAR:
+        return MLPHead(in_channels, out_channels=recipe.width, depth=1)
+    transformer = TransformerHead(
+        in_channels, width=recipe.width, depth=recipe.depth, heads=recipe.heads,
+        norm_first=recipe.norm_first,
+    )  # fmt: skip
+    if recipe.head == TRANSFORMER:
+        return transformer
+    if recipe.head != MLP:
+        raise ValueError(f"head: got {recipe.head!r}, expected one of {IMAGE_HEADS}")
+    depth = max(recipe.depth, 2)
+
+    def made(hidden: int) -> int:
+        ends = in_channels + recipe.width + 3 * (depth - 1)
+        return hidden * ends + (depth - 2) * hidden**2 + recipe.width
+
+    wanted = sum(p.numel() for p in transformer.parameters())
+    hidden = min(range(1, 8192), key=lambda h: abs(made(h) - wanted))
+    return MLPHead(in_channels, hidden, recipe.width, depth)
+
+
 class Scores(NamedTuple):
     """How well frozen features do, 0..1."""
 
@@ -105,16 +245,16 @@ def prepare(recipe: ContrastiveRecipe, seed: int) -> Prepared:
 def _on_images(recipe: ContrastiveRecipe, seed: int) -> Prepared:
     found = image_sets.load(recipe.dataset, recipe.root, size=recipe.image_size)
     images, y = found.training()
-    split = stratified(y, val=_HELD_OUT, test=0.0, generator=_generator(seed, _SPLIT))
+    split = stratified(y, val=_HELD_OUT, test=0.0, generator=generator_of(seed, _SPLIT))
     channels, side = images.shape[1], images.shape[2]
     encoder: Any = nn.Flatten()
     if recipe.head != PIXELS:
-        encoder = encoders.image_encoder(recipe.encoder, channels, side)
+        encoder = image_encoder(recipe.encoder, channels, side)
     views = ImageViews(encoder, Strengths().build(channels, side))
-    head = encoders.make_head(recipe, getattr(encoder, "out_channels", 0))
+    head = make_head(recipe, getattr(encoder, "out_channels", 0))
     options = SGDOptions(recipe.lr, weight_decay=recipe.weight_decay)
     task = SimCLR(views, head, temperature=recipe.temperature, optimizer=options)
-    few = stratified(y[split.train], val=_LABELED, test=0.0, generator=_generator(seed, _PROBE))
+    few = stratified(y[split.train], val=_LABELED, test=0.0, generator=generator_of(seed, _PROBE))
     labeled = split.train[few.val]
 
     def embed() -> tuple[Tensor, Tensor]:
@@ -134,11 +274,8 @@ def _on_images(recipe: ContrastiveRecipe, seed: int) -> Prepared:
 @torch.no_grad()
 def features_of(encoder: nn.Module, images: Tensor, batch: int = 1024) -> Tensor:
     """Compute features of images [N, C, H, W] uint8 by a backbone in evaluation mode."""
-    training = encoder.training
-    encoder.eval()
-    found = torch.cat([encoder(pixels(part)) for part in images.split(batch)])
-    encoder.train(training)
-    return found
+    with evaluating(encoder):
+        return torch.cat([encoder(pixels(part)) for part in images.split(batch)])
 
 
 def _on_graph(recipe: ContrastiveRecipe, seed: int) -> Prepared:
@@ -151,7 +288,7 @@ def _on_graph(recipe: ContrastiveRecipe, seed: int) -> Prepared:
         task = Infomax(encoder, recipe.width, data.x, graph, optimizer=options)
     else:
         views = GraphViews(encoder, data.x, data.edge_index)
-        head = encoders.make_head(recipe, recipe.width)
+        head = make_head(recipe, recipe.width)
         task = SimCLR(views, head, temperature=recipe.temperature, optimizer=options)
 
     @torch.no_grad()
@@ -170,7 +307,3 @@ def _on_graph(recipe: ContrastiveRecipe, seed: int) -> Prepared:
 
     batches = Unlabeled(torch.arange(data.num_nodes), recipe.batch_size, seed, recipe.limit)
     return Prepared(task, batches, score, embed)
-
-
-def _generator(seed: int, stream: int) -> Generator:
-    return Generator().manual_seed(derive(seed, stream))

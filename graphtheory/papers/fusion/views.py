@@ -12,7 +12,7 @@ from torch_geometric.utils import dropout_edge, mask_feature
 from graphtheory.graph import Neighborhood
 from graphtheory.graph.grid import check_floating
 from graphtheory.lab.train.contract import Source, digest, shuffled
-from graphtheory.lab.train.image_recipe import require_kornia
+from graphtheory.lab.train.images import require_kornia
 
 
 @dataclass(frozen=True)

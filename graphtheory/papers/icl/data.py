@@ -178,19 +178,6 @@ def uncovered(tasks: Tensor, patterns: int) -> list[str]:
     return found
 
 
-def _check_asked(count: int, task: Tensor | None, tasks: int) -> None:
-    """Raise unless `count` prompts of these tasks can be drawn."""
-    _check_none_below_0(count=count)
-    if task is None:
-        return
-    if task.shape != (count,):
-        raise ValueError(f"task: shape {tuple(task.shape)}, expected ({count},), one per prompt")
-    if not bool(((task >= 0) & (task < tasks)).all()):
-        raise ValueError(
-            f"task: from {int(task.min())} to {int(task.max())}, expected 0 to {tasks - 1}"
-        )
-
-
 @dataclass(frozen=True, eq=False)
 class PromptSource:
     """Draws prompts of binary tasks that two patterns decide.
@@ -227,9 +214,15 @@ class PromptSource:
 
         `task` is the index in `tasks` of every prompt, int64 [P]; None draws them.
         """
-        _check_asked(count, task, len(self.tasks))
+        _check_none_below_0(count=count)
         if task is None:
             task = torch.randint(len(self.tasks), (count,), generator=generator)
+        if task.shape != (count,):
+            shape = tuple(task.shape)
+            raise ValueError(f"task: shape {shape}, expected ({count},), one per prompt")
+        if not bool(((task >= 0) & (task < len(self.tasks))).all()):
+            given = f"from {int(task.min())} to {int(task.max())}"
+            raise ValueError(f"task: {given}, expected 0 to {len(self.tasks) - 1}")
         decisive = self.tasks[task]
         pattern = self._contexts(decisive, generator)
         coin = torch.randint(2, (count, 1), generator=generator)

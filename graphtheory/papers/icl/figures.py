@@ -7,14 +7,13 @@ from functools import partial
 from statistics import fmean
 from typing import Any
 
-from graphtheory.lab.bench.table import mean_spread, percent_spread
+from graphtheory.lab.bench.rows import mean_spread, percent_spread
 from graphtheory.papers.figure import Figure, Verdict, changed, small, verdict_of
 from graphtheory.papers.grid import Grid, Measured, axis
-from graphtheory.papers.icl import gpt, training
+from graphtheory.papers.icl import training
 from graphtheory.papers.icl.data import section_6_5, unmet_conditions
-from graphtheory.papers.icl.gpt import GptLearner
 from graphtheory.papers.icl.picture import prompt_errors
-from graphtheory.papers.icl.training import INSIDE, OUTSIDE, Learner, PromptTest, World
+from graphtheory.papers.icl.training import INSIDE, OUTSIDE, GptLearner, Learner, PromptTest, World
 from graphtheory.papers.pictures import picture_of
 from graphtheory.papers.pivot import Measurements, Pivot, Shown, groups
 from graphtheory.papers.shallow import LINEAR, ROOT, ShallowAttention
@@ -70,10 +69,12 @@ class GptErrors(Errors):
 def gpt_errors(grid: GptErrors, learner: GptLearner, seed: int) -> list[Measured]:
     """Error and hinge loss of each test."""
     given = training.world(learner.relevant, seed, learner.blocks)
-    model = gpt.train(learner, given, seed)
+    model = training.train_gpt(learner, given, seed)
     return [
         {"method": learner.name, "seed": seed} | test.facts
-        | gpt.outcome(model, learner, given.test(test), grid.prompts, test.seed(seed))._asdict()
+        | training.gpt_outcome(
+            model, learner, given.test(test), grid.prompts, test.seed(seed)
+        )._asdict()
         for test in grid.tests
     ]  # fmt: skip
 

@@ -7,21 +7,19 @@ from functools import partial
 from statistics import median
 from typing import Any
 
-from graphtheory.lab.bench.table import Table, percent_spread
+from graphtheory.lab.bench.rows import Table, percent_spread
 from graphtheory.papers import claims
 from graphtheory.papers.figure import Figure, Verdict, small
 from graphtheory.papers.grid import Grid, Measured, axis
 from graphtheory.papers.icl import figures
 from graphtheory.papers.icl.figures import LARGEST_SUM, LEARNER, SUMS, TEST_OF_E, Errors, GptErrors
 from graphtheory.papers.icl.figures_methods import domains
-from graphtheory.papers.icl.gpt import GptLearner
 from graphtheory.papers.icl.picture import prompt_errors
-from graphtheory.papers.icl.training import Learner, PromptTest, train, world
-from graphtheory.papers.law_pictures import needed_picture
-from graphtheory.papers.pictures import picture_of
+from graphtheory.papers.icl.training import GptLearner, Learner, PromptTest, train, world
+from graphtheory.papers.pictures import needed_picture, picture_of
 from graphtheory.papers.pivot import Measurements, Pivot, Shown
-from graphtheory.papers.power_law import Exponent, regression_of
 from graphtheory.papers.shallow import ShallowAttention
+from graphtheory.papers.stats import Exponent, regression_of
 
 ENOUGH = 0.05  # figure 6.3b: with so few errors a length is long enough
 
@@ -40,11 +38,6 @@ def fewer_contexts(grid: Errors, measured: Measurements) -> Verdict:
     by_domain = _NEEDED(grid, measured).items()
     told = [f"{name}: {about} " + claims.fewer(of, "contexts", "alpha'") for name, of in by_domain]
     return Verdict(". ".join(told) + ".")
-
-
-def _of_sums(measured: Measurements) -> Measurements:
-    """Those of figure 6.3a, at its alpha' and length."""
-    return [one for one in measured if PromptTest(one["alpha"], one["length"], one["s_1"]) in SUMS]
 
 
 def _over_contexts(measured: Measurements) -> Measurements:
@@ -188,7 +181,9 @@ FIGURES = (
             note="Mean ± standard deviation over networks.",
         ),
         (
-            lambda grid, measured: figures.sum_decides(grid, _of_sums(measured)),
+            lambda grid, measured: figures.sum_decides(
+                grid, [o for o in measured if PromptTest(o["alpha"], o["length"], o["s_1"]) in SUMS]
+            ),
             lambda grid, measured: fewer_contexts(grid, _over_contexts(measured)),
         ),
         _domains_picture(_over_contexts), figures.quick_gpt,

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from graphtheory.lab.bench.rows import Row
-from graphtheory.lab.bench.table import Table, mean_spread
+from graphtheory.lab.bench.rows import Row, Table, mean_spread
 from graphtheory.papers.figure import Figure, Verdict, verdict_of
 from graphtheory.papers.grid import Measured
 from graphtheory.papers.icl import training

@@ -3,18 +3,18 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from scipy.stats import sem
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.svm import SVC
 from torch import Generator, Tensor
 
-from graphtheory.lab.bench.table import percent_spread
+from graphtheory.lab.bench.rows import percent_spread
 from graphtheory.papers.figure import Figure, Verdict, small, verdict_of
 from graphtheory.papers.grid import Grid, Measured, axis
 from graphtheory.papers.icl import figures, training
@@ -24,7 +24,7 @@ from graphtheory.papers.icl.picture import prompt_errors
 from graphtheory.papers.icl.training import Choose, Learner, PromptTest
 from graphtheory.papers.pictures import picture_of
 from graphtheory.papers.pivot import Measurements, Pivot, Shown, groups
-from graphtheory.patterns.draw import derive
+from graphtheory.patterns.draw import generator_of
 
 LEAST_SQUARES = "least squares"
 _MAKE: dict[str, Callable[[int], Any]] = {
@@ -59,16 +59,12 @@ def context_predictions(name: str, x: Tensor, y: Tensor) -> Tensor:
     if name == LEAST_SQUARES:
         weight = torch.linalg.pinv(inputs) @ label[..., None]
         return (query[:, None] @ weight).flatten().float()
-    prompts = zip(inputs.numpy(), label.numpy(), query.numpy(), strict=True)
-    return torch.tensor([_answer(name, *prompt) for prompt in prompts], dtype=torch.float32)
-
-
-def _answer(
-    name: str, x: NDArray[np.float64], y: NDArray[np.float64], query: NDArray[np.float64]
-) -> float:
-    if len(np.unique(y)) == 1:
-        return float(y[0])
-    return float(_MAKE[name](len(y)).fit(x, y).predict(query[None])[0])
+    found = []
+    for own, told, asked in zip(inputs.numpy(), label.numpy(), query.numpy(), strict=True):
+        if len(np.unique(told)) > 1:
+            told = _MAKE[name](len(told)).fit(own, told).predict(asked[None])
+        found.append(float(told[0]))
+    return torch.tensor(found, dtype=torch.float32)
 
 
 ICL = "ICL"
@@ -137,7 +133,8 @@ def beside_the_others(grid: Errors, measured: Measurements) -> Verdict:
             for name, errors in by_seed.items()
         }
         mean = {name: fmean(gap) for name, gap in gaps.items()}
-        half = {name: 2 * _standard_error(gap) for name, gap in gaps.items()}
+        alone = len(icl) < 2  # one seed has no standard error
+        half = {n: math.inf if alone else 2 * float(sem(gap)) for n, gap in gaps.items()}
         ahead = ", ".join(name for name in gaps if mean[name] + half[name] < 0)
         behind = ", ".join(name for name in gaps if mean[name] - half[name] > 0)
         best = max(mean, key=mean.__getitem__)
@@ -147,10 +144,6 @@ def beside_the_others(grid: Errors, measured: Measurements) -> Verdict:
             f"standard errors better than {ahead or 'none'}, worse than {behind or 'none'}."
         )
     return Verdict(f"Claimed for ICL: {claim}. {' '.join(told)}")
-
-
-def _standard_error(values: list[float]) -> float:
-    return stdev(values) / math.sqrt(len(values)) if len(values) > 1 else math.inf
 
 
 def _picture(grid: Errors, measured: Measurements, title: str) -> Any:
@@ -211,7 +204,7 @@ def unseen_errors(grid: TaskCounts, relevant: int, beyond: int) -> list[Measured
     learner, count = replace(grid.learner, relevant=relevant), relevant + beyond
     every = all_tasks(relevant)
     given = training.world(relevant, grid.first)._replace(tasks=every)
-    generator = Generator().manual_seed(derive(grid.first, relevant, count))
+    generator = generator_of(grid.first, relevant, count)
     trained = torch.stack([chosen_tasks(relevant, count, generator) for _ in range(grid.seeds)])
     model = training.train(learner, given, grid.seeds, grid.first, choose=draws_from(trained))
     source = given.training(grid.test.alpha, grid.test.length)

@@ -11,8 +11,7 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from graphtheory.lab.bench.rows import Row
-from graphtheory.lab.bench.table import percent_spread
+from graphtheory.lab.bench.rows import Row, percent_spread
 from graphtheory.lab.train.contract import check_each
 from graphtheory.papers.figure import Figure, Verdict, verdict_of
 from graphtheory.papers.grid import Measured
@@ -22,7 +21,7 @@ from graphtheory.papers.icl.picture import pruning_curves
 from graphtheory.papers.icl.training import Learner, PromptTest, train, world
 from graphtheory.papers.pivot import Measurements, Pivot, Shown, groups, where
 from graphtheory.papers.shallow import ShallowAttention
-from graphtheory.patterns.draw import derive
+from graphtheory.patterns.draw import generator_of
 
 RULES = ("smallest first", "random", "largest first")
 
@@ -79,7 +78,7 @@ def pruned_errors(grid: Pruned, learner: Learner) -> list[Measured]:
     norms = neuron_rows(model).norm(dim=2)
     rows = by_rank(learner.width, norms, grid.first)
     for rule in grid.rules:
-        generator = Generator().manual_seed(derive(grid.first, 65))
+        generator = generator_of(grid.first, 65)
         order = removal_order(rule, norms, generator)
         for rate in grid.rates:
             fewer = pruned(model, kept_mask(order, rate))

@@ -20,7 +20,7 @@ from graphtheory.papers.grid import Grid, Measured, axis, unrecorded
 from graphtheory.papers.mixture.mixtures import found_table
 from graphtheory.papers.pictures import error_curves
 from graphtheory.papers.pivot import Measurements, Shown, groups
-from graphtheory.patterns.draw import derive
+from graphtheory.patterns.draw import generator_of
 from graphtheory.vision.models import SmallResNet
 
 KINDS = ("bright", "faint")
@@ -133,7 +133,7 @@ RECIPES = {"digits": Recipe(), "mnist": Recipe(total=5000, copies=300, epochs=3)
 
 def learn(examples: Grouped, recipe: Recipe, seed: int) -> nn.Module:
     """A network trained on examples; the seed decides its parameters and the order of images."""
-    generator = Generator().manual_seed(derive(seed, 1))
+    generator = generator_of(seed, 1)
     with torch.random.fork_rng(devices=[]):  # the caller's state comes back
         torch.manual_seed(seed)
         net = SmallResNet(2, examples.x.size(1), widths=recipe.widths)
@@ -199,7 +199,7 @@ class Minorities(Grid):
         self, kinds: TwoKinds, images: tuple[Tensor, Tensor], minority: str, value: float, seed: int
     ) -> Grouped:
         """Training examples; those of a seed are the same images in the same order."""
-        generator = Generator().manual_seed(derive(seed))
+        generator = generator_of(seed)
         group = KINDS.index(minority)
         few = round((value if self.letter == FRACTION else self.fraction) * self.recipe.total)
         counts = [self.recipe.total - few] * 2

@@ -8,24 +8,22 @@ from statistics import fmean, median
 from typing import Any, NamedTuple
 
 import torch
-from torch import Generator, Tensor
+from torch import Tensor
 
-from graphtheory.lab.bench.rows import Row
-from graphtheory.lab.bench.table import Table
+from graphtheory.lab.bench.rows import Row, Table
 from graphtheory.papers.claims import Claimed, Power, Trend, Turn
 from graphtheory.papers.figure import Figure, Verdict, small
 from graphtheory.papers.grid import Measured, axis
-from graphtheory.papers.law_pictures import phase_diagram
 from graphtheory.papers.mixture import mixtures, training
 from graphtheory.papers.mixture.mixtures import SHORT, STEPS, Mixtures
 from graphtheory.papers.mixture.model import OneHidden, weight_error
 from graphtheory.papers.mixture.tensor_init import TensorInit
 from graphtheory.papers.mixture.training import Learner, Setting, Trial
-from graphtheory.papers.pictures import log_axis, picture_of, step_curves
+from graphtheory.papers.pictures import log_axis, phase_diagram, picture_of, step_curves
 from graphtheory.papers.pivot import Measurements, Shown, groups
-from graphtheory.papers.power_law import Successes, boundaries, boundary, halves
 from graphtheory.papers.shallow_trials import cells, number
-from graphtheory.patterns.draw import derive
+from graphtheory.papers.stats import Successes, boundaries, boundary, halves
+from graphtheory.patterns.draw import generator_of
 
 SUCCESS = 1e-3  # V_W
 _WHAT = "examples at which half of the trials succeed"
@@ -111,7 +109,7 @@ TENSOR, PRINTED, NEAR, FAR = "tensor", "tensor as printed", "near W*", "N(0, 25)
 
 def starting_points(trial: Trial, radius: float, seed: int) -> dict[str, Tensor]:
     """W_0 of each start, [d, K]."""
-    generator = Generator().manual_seed(derive(seed, trial.teacher.numel()))
+    generator = generator_of(seed, trial.teacher.numel())
     neurons = trial.teacher.size(1)
     found = {
         name: start(trial.mixture, trial.x, trial.y, generator)

@@ -8,16 +8,14 @@ from typing import Any, Literal
 
 import torch
 
-from graphtheory.lab.bench.rows import Row
-from graphtheory.lab.bench.table import Table
+from graphtheory.lab.bench.rows import Row, Table
 from graphtheory.papers.claims import Claimed, Numbers, Power
 from graphtheory.papers.figure import Verdict
 from graphtheory.papers.grid import Grid, Measured, axis
-from graphtheory.papers.law_pictures import needed_picture
 from graphtheory.papers.mixture.training import Learner, Setting, Trial, draw
+from graphtheory.papers.pictures import needed_picture
 from graphtheory.papers.pivot import Measurements, Shown, groups
-from graphtheory.papers.power_law import Exponent
-from graphtheory.papers.stats import FEWEST_SEEDS, Array, Estimate, Minimum, medians
+from graphtheory.papers.stats import FEWEST_SEEDS, Array, Estimate, Exponent, Minimum, medians
 
 Found = Exponent | Estimate | Minimum
 Letter = Literal[

@@ -149,17 +149,13 @@ def directions(tensor: Tensor, generator: Generator, tries: int = 30) -> Tensor:
         norm = np.linalg.norm(columns, axis=0)
         if not np.isfinite(norm).all() or norm.min() == 0:
             continue  # the contraction was singular
-        residual = _residual(cube, columns / norm)
+        unit = columns / norm
+        cubes = np.einsum("ia,ja,ka->ijka", unit, unit, unit).reshape(-1, len(unit))
+        fit = np.linalg.lstsq(cubes, cube.reshape(-1), rcond=None)[0]
+        residual = float(np.linalg.norm(cube.reshape(-1) - cubes @ fit))
         if residual < best:
-            best, found = residual, columns / norm
+            best, found = residual, unit
     return torch.from_numpy(found)
-
-
-def _residual(cube: np.ndarray, columns: np.ndarray) -> float:
-    """Of the tensor, after the best fit with these columns."""
-    cubes = np.einsum("ia,ja,ka->ijka", columns, columns, columns).reshape(-1, len(columns))
-    fit = np.linalg.lstsq(cubes, cube.reshape(-1), rcond=None)[0]
-    return float(np.linalg.norm(cube.reshape(-1) - cubes @ fit))
 
 
 def _magnitude(along: Tensor, wanted: float) -> float:

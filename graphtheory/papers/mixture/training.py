@@ -9,7 +9,7 @@ import torch
 from torch import Generator, Tensor
 
 from graphtheory.papers.mixture.model import GaussianMixture, OneHidden, risk
-from graphtheory.patterns.draw import derive
+from graphtheory.patterns.draw import generator_of
 
 _STRETCH = 1.4  # D of section 4.5.1 is 1, 1.1, ..., 1.4 for d = 5; here evenly up to it for any d
 _LOOKS = 100
@@ -72,7 +72,7 @@ class Trial(NamedTuple):
 
 def draw(setting: Setting, examples: int, seed: int, dtype: torch.dtype = torch.float32) -> Trial:
     """The trial of one seed; settings of the same d and K share W* and the normal draws."""
-    generator = Generator().manual_seed(derive(seed))
+    generator = generator_of(seed)
     teacher = setting.teacher(generator, dtype)
     mixture = setting.mixture(generator, dtype)
     x, y, _ = mixture.labeled(examples, lambda x: predicted(teacher, x), generator)
@@ -120,7 +120,7 @@ class Learner:
 
     def start(self, trials: Sequence[Trial], starts: int, seed: int) -> OneHidden:
         """S networks of each trial."""
-        generator = Generator().manual_seed(derive(seed, starts))
+        generator = generator_of(seed, starts)
         return OneHidden(
             torch.stack([near(t.teacher, self.radius, starts, generator) for t in trials])
         )
@@ -223,7 +223,7 @@ class Risks(NamedTuple):
 
 def risks(weights: Tensor, trial: Trial, seed: int, tested: int = _TESTED) -> Risks:
     """Risks of one network [d, K]; on the same features for every network of a seed."""
-    generator = Generator().manual_seed(derive(seed, tested))
+    generator = generator_of(seed, tested)
     pairs = []
     for group in range(len(trial.mixture.weights)):
         x = trial.mixture.of_group(group, tested, generator)

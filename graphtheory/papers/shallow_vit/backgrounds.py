@@ -12,7 +12,6 @@ from graphtheory.lab.datasets.image_sets import Images
 from graphtheory.lab.train import ImageData, ImageTask, Recipe, fit
 from graphtheory.lab.train.score import SCORES
 from graphtheory.lab.zoo import image_models as image_zoo
-from graphtheory.patterns.draw import derive
 from graphtheory.vision.models import ReducedViT, ViT
 from graphtheory.vision.nn import Keep
 from graphtheory.vision.nn.reduce import Oracle
@@ -78,26 +77,18 @@ class Pasted:
         rank = torch.randint(_RANKS, (count, 1, side, side), generator=generator)
         ranks = rank.to(torch.uint8).repeat_interleave(self.patch, 2)
         pictures = torch.cat([canvas, ranks.repeat_interleave(self.patch, 3)], 1)
-        rows, columns = self._inside(count, generator)
-        scene = pad(self._resized(images), (0, 0, 0, 0, 0, 1), value=_RELEVANT)
-        every = torch.arange(count)[:, None, None]
-        # Indices apart bring their axes to the front: [N, region, region, C + 1].
-        pictures[every, :, rows, columns] = scene.permute(0, 2, 3, 1)
-        return pictures
-
-    def _inside(self, count: int, generator: Generator) -> tuple[Tensor, Tensor]:
-        """Rows [N, region, 1] and columns [N, 1, region] of the images."""
         places = (self.size - self.region) // self.patch + 1
         corner = self.patch * torch.randint(places, (2, count, 1), generator=generator)
-        rows, columns = corner + torch.arange(self.region)
-        return rows[:, :, None], columns[:, None]
-
-    def _resized(self, images: Tensor) -> Tensor:
-        if images.shape[2:] == (self.region, self.region):
-            return images
-        size = (self.region, self.region)
-        small = interpolate(images.float(), size, mode="bilinear", antialias=True)
-        return small.round().clamp(0, 255).to(torch.uint8)
+        rows, columns = corner + torch.arange(self.region)  # [N, region] each
+        if images.shape[2:] != (self.region, self.region):
+            size = (self.region, self.region)
+            fitted = interpolate(images.float(), size, mode="bilinear", antialias=True)
+            images = fitted.round().clamp(0, 255).to(torch.uint8)
+        scene = pad(images, (0, 0, 0, 0, 0, 1), value=_RELEVANT)
+        every = torch.arange(count)[:, None, None]
+        # Indices apart bring their axes to the front: [N, region, region, C + 1].
+        pictures[every, :, rows[:, :, None], columns[:, None]] = scene.permute(0, 2, 3, 1)
+        return pictures
 
 
 def textures(count: int, channels: int, size: int, generator: Generator) -> Tensor:
@@ -241,8 +232,3 @@ def backgrounds(y: Tensor, agree: float, generator: Generator) -> Tensor:
     """Which images get a texture: a share `agree` of class 0, and 1 - `agree` of class 1."""
     drawn = torch.rand(len(y), generator=generator)
     return drawn < torch.where(y == 0, agree, 1 - agree)
-
-
-def drawn(*letters: int) -> Generator:
-    """A generator of its own for each purpose."""
-    return Generator().manual_seed(derive(*letters))

@@ -9,19 +9,18 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.stats import linregress
 
-from graphtheory.lab.bench.rows import Row
-from graphtheory.lab.bench.table import Table
+from graphtheory.lab.bench.rows import Row, Table
 from graphtheory.papers import shallow_trials
 from graphtheory.papers.claims import Read, Trend, over
 from graphtheory.papers.figure import Figure, Verdict, small, verdict_of
 from graphtheory.papers.grid import Grid, Measured, axis
 from graphtheory.papers.pictures import error_curves
 from graphtheory.papers.pivot import Measurements, Shown, groups
-from graphtheory.papers.power_law import boundaries
 from graphtheory.papers.shallow import LINEAR, ShallowAttention
 from graphtheory.papers.shallow_trials import Boundary, Curves, Speed, ends, seed_of
 from graphtheory.papers.shallow_vit import training as tokens
 from graphtheory.papers.shallow_vit.training import Learner, TokenPatterns
+from graphtheory.papers.stats import boundaries
 
 TOGETHER = 20  # trials that train at once
 _STRAIGHT = 0.9  # R^2 of a line

@@ -7,8 +7,7 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
-from graphtheory.lab.bench.rows import Row
-from graphtheory.lab.bench.table import Table, percent_mean
+from graphtheory.lab.bench.rows import Row, Table, percent_mean
 from graphtheory.lab.datasets.image_sets import Images
 from graphtheory.papers.claims import Crossing, Numbers, Power, Read, Trend, over
 from graphtheory.papers.figure import DataSets, Figure, Verdict, small
@@ -18,6 +17,7 @@ from graphtheory.papers.pivot import Measurements, Shown, groups
 from graphtheory.papers.shallow_trials import ends
 from graphtheory.papers.shallow_vit import backgrounds as scenes
 from graphtheory.papers.shallow_vit.backgrounds import SCENES, Scene, ScoredViT
+from graphtheory.patterns.draw import generator_of
 
 _TESTED = 2000  # images at most
 KEPT = (25, 21, 18, 16)  # of 25 patches, 16 of the image: alpha_* 0.64 to 1
@@ -56,7 +56,7 @@ def accuracies(grid: Backgrounds, kept: int, labels: int, seed: int) -> list[Mea
     """The test accuracy of one network."""
     scene = grid.scene
     train, test = scenes.images(scene, grid.root)
-    generator = scenes.drawn(seed, 0)
+    generator = generator_of(seed, 0)
     held = scenes.held_out(train)
     own = scenes.shuffled(train, grid.most, generator)
     if len(own.y) < held + grid.most:
@@ -66,7 +66,7 @@ def accuracies(grid: Backgrounds, kept: int, labels: int, seed: int) -> list[Mea
     model = scenes.network(scene, own.pixels.size(1), classes, kept, seed)
     task = scenes.learn(scene, model, pictures, held, classes, seed, labels)
     few = Images(test.pixels[:_TESTED], test.y[:_TESTED])
-    found = scenes.score(task, scenes.pasted(scene, few, scenes.drawn(seed, 1)))
+    found = scenes.score(task, scenes.pasted(scene, few, generator_of(seed, 1)))
     about = {
         "kept": kept,
         "alpha_star": scene.canvas.alpha_star(kept),
@@ -116,7 +116,10 @@ def fewer_images(grid: Backgrounds, measured: Measurements) -> Verdict:
     told, rows = [], []
     smallest, largest = min(grid.labels), max(grid.labels)
     for alpha, counts in next(iter(read(grid, measured).values())).items():
-        told.append(f"alpha_* = {alpha:g}: {wanted}: {_count(median(counts), smallest, largest)}.")
+        middle = median(counts)
+        few = f"at most {smallest:,}" if middle == smallest else f"{middle:,.0f}"
+        shown = f"more than {largest:,}" if math.isinf(middle) else few
+        told.append(f"alpha_* = {alpha:g}: {wanted}: {shown}.")
         inside = [count for count in counts if smallest < count < math.inf]
         if inside:
             rows.append(Row.of(wanted, inside, "1", alpha_star=alpha))
@@ -127,12 +130,6 @@ def fewer_images(grid: Backgrounds, measured: Measurements) -> Verdict:
         ),
     )(grid, measured)  # fmt: skip
     return Verdict(" ".join([*told, law.text]), rows + law.rows)
-
-
-def _count(number: float, smallest: int, largest: int) -> str:
-    if math.isinf(number):
-        return f"more than {largest:,}"
-    return f"at most {smallest:,}" if number == smallest else f"{number:,.0f}"
 
 
 def _draw_needed(grid: Backgrounds, measured: Measurements, title: str) -> Any:
@@ -183,13 +180,17 @@ def gaps(grid: Spurious, start: str, seed: int) -> list[Measured]:
 
     "agreeing" images have the background of most of their class in training.
     """
-    scene, generator = grid.scene, scenes.drawn(seed, 2)
+    scene, generator = grid.scene, generator_of(seed, 2)
     train, test = scenes.images(scene, grid.root)
     pair = scenes.of_classes(train, scene.pair)
     own, held = scenes.shuffled(pair, grid.labels, generator), scenes.held_out(pair)
     textured = scenes.backgrounds(own.y, grid.agree, generator)
     pictures = scenes.pasted(scene, own, generator, textured)
-    tests = _tests(scene, scenes.of_classes(test, scene.pair), seed)
+    given = scenes.of_classes(test, scene.pair)
+    tests = {  # every image on the background of most of its class, and on the other
+        name: scenes.pasted(scene, given, generator_of(seed, 3), (given.y == 0) == agrees)
+        for name, agrees in ((AGREEING, True), (CONFLICTING, False))
+    }
     other = _pretrained(scene, train, seed) if start == PRETRAINED else None
     rows: list[Measured] = []
     for kept in grid.kept:
@@ -207,18 +208,9 @@ def gaps(grid: Spurious, start: str, seed: int) -> list[Measured]:
     return rows
 
 
-def _tests(scene: Scene, given: Images, seed: int) -> dict[str, Images]:
-    """Every image once on the background of most of its class, and once on the other."""
-    agree = given.y == 0
-    return {
-        name: scenes.pasted(scene, given, scenes.drawn(seed, 3), textured)
-        for name, textured in ((AGREEING, agree), (CONFLICTING, ~agree))
-    }
-
-
 def _pretrained(scene: Scene, train: Images, seed: int) -> ScoredViT:
     """A network that tells the other classes apart, on textures, with all of its tokens."""
-    generator = scenes.drawn(seed, 4)
+    generator = generator_of(seed, 4)
     others = tuple(c for c in range(int(train.y.max()) + 1) if c not in scene.pair)
     given = scenes.of_classes(train, others)
     own = scenes.shuffled(given, _OTHERS * len(others), generator)

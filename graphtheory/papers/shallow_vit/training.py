@@ -14,7 +14,7 @@ from graphtheory.papers import shallow
 from graphtheory.papers.hinge import Algorithm4, HingeTask, Outcome, train_hinge
 from graphtheory.papers.shallow import ROOT, PatternStart, ShallowAttention, Watch
 from graphtheory.patterns import Compose
-from graphtheory.patterns.draw import derive
+from graphtheory.patterns.draw import generator_of
 from graphtheory.vision.nn import Keep
 from graphtheory.vision.nn.reduce import Attended, Clean, Oracle, Random, Score
 
@@ -221,7 +221,7 @@ def draw(
     "least attended first" asks the network at its start, which is that of no error: attention is
     then on tokens of the same pattern. Trained networks are asked by `most_attended`.
     """
-    generator = Generator().manual_seed(derive(seed))
+    generator = generator_of(seed)
     mu = data.patterns(generator)
     sets = [data.sample(n, mu, generator) for n in (count, TESTED)]
     if by != NONE and kept is not None:
@@ -286,7 +286,7 @@ def run(
     Tokens are places in a set before sparsification, L; `watch` as of `train_hinge`, with the
     networks.
     """
-    generator = Generator().manual_seed(derive(seed, len(trials)))
+    generator = generator_of(seed, len(trials))
     model = learner.model(torch.stack([t.mu for t in trials]), tokens, generator)
     every = joined([t.train for t in trials])
     size = every.place.size(1)

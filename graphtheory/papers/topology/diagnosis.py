@@ -14,8 +14,7 @@ from torch import Tensor
 from graphtheory import patterns
 from graphtheory.graph import Neighborhood
 from graphtheory.lab.bench.diagnose import both_ways, load_graph
-from graphtheory.lab.bench.rows import Environment, Row
-from graphtheory.lab.bench.table import Table, pairs
+from graphtheory.lab.bench.rows import Environment, Row, Table, pairs
 from graphtheory.lab.datasets import graphs
 from graphtheory.lab.plot.style import GRAY, look, panels, styled
 from graphtheory.lab.report.page import Page

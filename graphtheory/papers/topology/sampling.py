@@ -177,18 +177,16 @@ class Sampling(Grid):
         )
         judged = Grid.measure(search, run, progress, kept=kept)
         chosen = choose(self.candidates, judged)
-        result = replace(self, candidates=tuple(self._at_budgets(chosen)))
-        last = Grid.measure(result, run, progress, kept=kept)
-        stages = (("search", judged), ("result", last))
-        return [{"stage": stage} | row for stage, rows in stages for row in rows]
-
-    def _at_budgets(self, chosen: Sequence[Candidate]) -> list[Candidate]:
-        return [
+        at_budgets = (
             replace(one, budget=budget if one.sampler in SAMPLERS else 1.0)
             for place, budget in enumerate(self.budgets)
             for one in chosen
             if one.sampler in SAMPLERS or place == 0
-        ]
+        )
+        result = replace(self, candidates=tuple(at_budgets))
+        last = Grid.measure(result, run, progress, kept=kept)
+        stages = (("search", judged), ("result", last))
+        return [{"stage": stage} | row for stage, rows in stages for row in rows]
 
 
 def candidates(

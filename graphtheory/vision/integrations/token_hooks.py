@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from graphtheory.graph import Grid
-from graphtheory.graph.inference import innermost_transform
+from graphtheory.graph.content import innermost_transform
 from graphtheory.vision.integrations.token_layers import (
     ATTENTION,
     OWN,

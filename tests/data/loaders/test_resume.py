@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy
 
 from battery.forked import start
 from graphtheory.data.loaders import LayerWiseLoader, NodeSetLoader
-from graphtheory.lab.train.trainer import quiet_lightning
+from graphtheory.lab.train.fit import quiet_lightning
 from graphtheory.patterns import LADIES, AddSelf, Compose, GraphSAGE
 from tests.data.loaders.conftest import random_data
 from tests.data.loaders.test_ranks import LOADERS, matrix_of

@@ -12,7 +12,7 @@ from graphtheory.lab.bench import node_task
 from graphtheory.lab.bench.config import Axes, RunConfig, ignores
 from graphtheory.lab.bench.node_config import NodeRunConfig
 from graphtheory.lab.bench.node_task import NodeBenchTask
-from graphtheory.lab.bench.run_result import RunResult
+from graphtheory.lab.bench.task import RunResult
 from graphtheory.patterns import AtDistance
 
 Listen = Callable[..., list[tuple[NodeRunConfig, int]]]

@@ -8,8 +8,7 @@ from torch_geometric.data import Data
 
 import graphtheory
 from graphtheory.lab.bench.diagnose import MOMENTS, Diagnosis, load_graph, undetermined
-from graphtheory.lab.bench.linear import helpful_hops, hop_rows
-from graphtheory.lab.bench.own_nodes import OwnNodes
+from graphtheory.lab.bench.node_task import OwnNodes, helpful_hops, hop_rows
 from graphtheory.lab.bench.rows import Row
 from graphtheory.lab.datasets import graphs
 from graphtheory.lab.report import reading

@@ -19,10 +19,9 @@ from graphtheory.lab.bench.graph_task import (
     TreesRunConfig,
     _counts,
 )
-from graphtheory.lab.bench.own_nodes import OwnNodes
-from graphtheory.lab.bench.run_result import constant_score
+from graphtheory.lab.bench.node_task import OwnNodes
 from graphtheory.lab.bench.search import best, read_log, search
-from graphtheory.lab.bench.task import CONSTANT
+from graphtheory.lab.bench.task import CONSTANT, constant_score
 from graphtheory.lab.datasets.graph_sets import GraphSet, packed
 from graphtheory.lab.datasets.own_graphs import graph_set
 from graphtheory.lab.datasets.splits import Split

@@ -11,9 +11,8 @@ from graphtheory.lab.bench.comparison import (
 )
 from graphtheory.lab.bench.node_config import NodeRunConfig
 from graphtheory.lab.bench.node_task import NodeBenchTask
-from graphtheory.lab.bench.rows import Environment
+from graphtheory.lab.bench.rows import MEASURES, Environment, measure_of
 from graphtheory.lab.bench.search import SearchResult, best
-from graphtheory.lab.bench.table import MEASURES, measure_of
 from graphtheory.lab.bench.task import CONSTANT
 from graphtheory.lab.train.score import SCORES
 

@@ -21,7 +21,7 @@ from graphtheory.lab.bench.node_config import (
     train_nodes,
 )
 from graphtheory.lab.bench.node_task import NodeBenchTask
-from graphtheory.lab.bench.run_result import RunResult
+from graphtheory.lab.bench.task import RunResult
 from graphtheory.lab.report.benchmark import options
 from graphtheory.lab.train import AdamOptions, FullGraph, SampledGraph, SampledLayers
 from graphtheory.lab.zoo import node_models as zoo

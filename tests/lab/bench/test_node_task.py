@@ -10,10 +10,8 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 import graphtheory
-from graphtheory.lab.bench import linear
-from graphtheory.lab.bench.linear import scales_rows
-from graphtheory.lab.bench.node_task import NodeBenchTask
-from graphtheory.lab.bench.own_nodes import OwnNodes
+from graphtheory.lab.bench import node_task
+from graphtheory.lab.bench.node_task import NodeBenchTask, OwnNodes, scales_rows
 from graphtheory.lab.datasets.node_readers import as_sparse_rows
 
 
@@ -161,7 +159,7 @@ def test_rows_are_scaled_where_the_mix_decides_and_not_where_the_sum_does() -> N
 def test_nothing_is_fitted_where_scaling_cannot_help(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delattr(linear, "LogisticRegression")
+    monkeypatch.delattr(node_task, "LogisticRegression")
     data = words("mix")
     if kind == "negative":
         data.x[0, 0] = -1.0

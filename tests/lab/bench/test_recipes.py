@@ -11,7 +11,7 @@ from graphtheory.lab.bench.benchmark import named_task
 from graphtheory.lab.bench.graph_task import GraphRunConfig
 from graphtheory.lab.bench.node_config import NodeRunConfig
 from graphtheory.lab.bench.recipes import RECIPES, Recipe, Verdict, run_recipe, verdicts
-from graphtheory.lab.bench.table import MEASURES
+from graphtheory.lab.bench.rows import MEASURES
 from graphtheory.lab.datasets import catalogue, graphs
 from graphtheory.lab.zoo import graph_models, node_models
 from tests.conftest import case

@@ -11,13 +11,11 @@ import pytest
 import torch
 
 from graphtheory.lab.bench import search as module
-from graphtheory.lab.bench.budget import Budget
+from graphtheory.lab.bench.config import Budget
 from graphtheory.lab.bench.graph_task import GraphRunConfig, TreesRunConfig
 from graphtheory.lab.bench.node_config import NodeRunConfig, load, train_nodes
-from graphtheory.lab.bench.node_task import NodeBenchTask
+from graphtheory.lab.bench.node_task import NodeBenchTask, OwnNodes
 from graphtheory.lab.bench.own_model import OwnRunConfig
-from graphtheory.lab.bench.own_nodes import OwnNodes
-from graphtheory.lab.bench.run_result import RunResult
 from graphtheory.lab.bench.search import (
     POOR,
     SLOW,
@@ -27,6 +25,7 @@ from graphtheory.lab.bench.search import (
     read_log,
     search,
 )
+from graphtheory.lab.bench.task import RunResult
 from graphtheory.lab.datasets import graphs
 from graphtheory.lab.train.fit import FitResult
 from tests.lab.bench.conftest import Listen

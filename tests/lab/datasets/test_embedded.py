@@ -14,10 +14,13 @@ from torch_geometric.utils import (
 
 from graphtheory.graph import Neighborhood, neighborhood_from
 from graphtheory.lab.datasets import embedded, graphs
-from graphtheory.lab.datasets.core_graphs import CoreNeighborhoodGraph, MajorityAtDistance
-from graphtheory.lab.datasets.embedded import digits
+from graphtheory.lab.datasets.embedded import (
+    CoreNeighborhoodGraph,
+    MajorityAtDistance,
+    PowerLawGraph,
+    digits,
+)
 from graphtheory.lab.datasets.graphs import load_graphs
-from graphtheory.lab.datasets.power_law import PowerLawGraph
 from graphtheory.structure import shortest_path_distance
 
 

@@ -19,7 +19,7 @@ from graphtheory.lab.train import (
     NodeTask,
     checkpoint,
     fit,
-    run_folder,
+    watch,
 )
 from graphtheory.lab.train.checkpoint import load_parameters, read_checkpoint
 from graphtheory.patterns import Sample
@@ -284,7 +284,7 @@ def test_a_full_disk_is_refused(
 
 
 def test_a_folder_in_use_is_refused(data: Data, tmp_path: Path) -> None:
-    with run_folder.locked(tmp_path), pytest.raises(OSError, match="another run"):
+    with watch.locked(tmp_path), pytest.raises(OSError, match="another run"):
         train(new_task(), data, tmp_path)
     train(new_task(), data, tmp_path)
 

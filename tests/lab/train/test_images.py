@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from graphtheory.lab.train import CheckpointError, FitResult, ImageData, fit, read_checkpoint
-from graphtheory.lab.train.image_recipe import Augmentation, Recipe, require_kornia
-from graphtheory.lab.train.images import ImageTask
+from graphtheory.lab.train.images import Augmentation, ImageTask, Recipe, require_kornia
 
 
 def some_data(**options: int) -> ImageData:

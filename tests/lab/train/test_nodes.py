@@ -12,7 +12,7 @@ from torch_geometric.data import Data
 
 from graphtheory import Neighborhood, ops, patterns
 from graphtheory.lab.train import AdamOptions, FullGraph, GraphTask, NodeBatch, NodeTask, fit, nodes
-from graphtheory.lab.train.image_recipe import Augmentation, Recipe
+from graphtheory.lab.train.images import Augmentation, Recipe
 from graphtheory.lab.train.nodes import check_classes, check_data
 from graphtheory.models import GraphTransformer
 from graphtheory.recording import Recording

@@ -3,9 +3,13 @@ import math
 import pytest
 import torch
 
-from graphtheory.papers.chain.data import ChainData, shift_tasks, step_positions
-from graphtheory.papers.chain.errors import TrajectoryErrors
-from graphtheory.papers.chain.prompts import draw_prompts
+from graphtheory.papers.chain.data import (
+    ChainData,
+    TrajectoryErrors,
+    draw_prompts,
+    shift_tasks,
+    step_positions,
+)
 
 DATA = ChainData()
 

@@ -1,8 +1,7 @@
 import pytest
 import torch
 
-from graphtheory.papers.chain.data import shift_tasks
-from graphtheory.papers.chain.errors import TrajectoryErrors
+from graphtheory.papers.chain.data import TrajectoryErrors, shift_tasks
 from graphtheory.papers.chain.steps import (
     k_step_matrix,
     output_primacy,

@@ -3,8 +3,7 @@ import math
 import pytest
 import torch
 
-from graphtheory.papers.chain.data import ChainData, shift_tasks, step_positions
-from graphtheory.papers.chain.prompts import draw_prompts
+from graphtheory.papers.chain.data import ChainData, draw_prompts, shift_tasks, step_positions
 from graphtheory.papers.chain.steps import trajectories
 
 DATA = ChainData()

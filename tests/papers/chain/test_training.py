@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from graphtheory.papers.chain import training as chain
-from graphtheory.papers.chain.data import ChainData
-from graphtheory.papers.chain.errors import TrajectoryErrors
+from graphtheory.papers.chain.data import ChainData, TrajectoryErrors
 from graphtheory.papers.chain.model import ChainAttention
 from graphtheory.papers.chain.training import (
     MASSES,

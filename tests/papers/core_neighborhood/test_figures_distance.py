@@ -6,7 +6,7 @@ import torch
 from torch_geometric.data import Data
 
 from graphtheory.lab.bench.node_config import load, task_of, tuned_config
-from graphtheory.lab.bench.run_result import trainable
+from graphtheory.lab.bench.task import trainable
 from graphtheory.papers.core_neighborhood import figures_distance, figures_labels
 from graphtheory.papers.core_neighborhood.figures_distance import (
     FIGURES,

@@ -24,7 +24,7 @@ from graphtheory.papers.core_neighborhood.figures_expressiveness import (
     relabeled,
 )
 
-(FIGURE,) = FIGURES
+FIGURE = FIGURES[0]
 VALUES, BOTH = list(NETWORKS)[2:]
 
 

@@ -8,7 +8,7 @@ from torch_geometric.utils import erdos_renyi_graph
 
 from graphtheory import Neighborhood
 from graphtheory.papers import index
-from graphtheory.papers.core_neighborhood.figures_infection import (
+from graphtheory.papers.core_neighborhood.figures_expressiveness import (
     OURS,
     Infection,
     Sparse,

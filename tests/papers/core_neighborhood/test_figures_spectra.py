@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from graphtheory.papers.core_neighborhood import figures_spectra
-from graphtheory.papers.core_neighborhood.figures_spectra import (
+from graphtheory.papers.core_neighborhood import figures_tables
+from graphtheory.papers.core_neighborhood.figures_tables import (
     FIGURES,
     PLACES,
     Spectra,
@@ -30,7 +30,7 @@ def test_eigenvalues_are_those_of_the_moments(shape: tuple[int, int]) -> None:
 
 def features(x: torch.Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
     y = torch.arange(len(x)) % 2
-    monkeypatch.setattr(figures_spectra, "load_known", lambda name, root: Data(x=x, y=y))
+    monkeypatch.setattr(figures_tables, "load_known", lambda name, root: Data(x=x, y=y))
 
 
 def test_few_directions_are_found(monkeypatch: pytest.MonkeyPatch, generator: object) -> None:

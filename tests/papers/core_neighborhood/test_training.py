@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from graphtheory import Neighborhood
-from graphtheory.lab.datasets.core_graphs import CoreNeighborhoodGraph
+from graphtheory.lab.datasets.embedded import CoreNeighborhoodGraph
 from graphtheory.papers.core_neighborhood import training as core
 from graphtheory.papers.core_neighborhood.training import GCN, Graph, Learner
 from graphtheory.structure import core_distance, count_by_distance, winning_margin

@@ -1,8 +1,12 @@
 import pytest
 import torch
 
-from graphtheory.papers.fusion.integrity import _search, cluster_integrity, fusion_weights
-from graphtheory.papers.fusion.subspaces import Subspaces
+from graphtheory.papers.fusion.subspaces import (
+    Subspaces,
+    _search,
+    cluster_integrity,
+    fusion_weights,
+)
 
 
 def parts(of: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -5,16 +5,19 @@ import torch
 
 from graphtheory import Neighborhood
 from graphtheory.lab.train import fit
-from graphtheory.papers.fusion.encoders import (
+from graphtheory.papers.fusion.recipe import (
+    GRAPH,
     IMAGE_HEADS,
     MLP,
     TRANSFORMER,
+    ContrastiveRecipe,
     GCNEncoder,
     ResNetFeatures,
     image_encoder,
     make_head,
+    prepare,
+    recipe_for,
 )
-from graphtheory.papers.fusion.recipe import GRAPH, ContrastiveRecipe, prepare, recipe_for
 
 
 @pytest.mark.parametrize("name", ["cnn", "resnet20", "vit"])

@@ -3,7 +3,7 @@ from math import inf
 import pytest
 import torch
 
-from graphtheory.papers.fusion.sharpness import (
+from graphtheory.papers.fusion.subspaces import (
     class_mass,
     growth_bound,
     noise_bounds,

@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from graphtheory import Neighborhood
 from graphtheory.lab.train import CheckpointError, FitResult, NodeTask, fit, read_checkpoint
 from graphtheory.papers.fusion.contrastive import SGDOptions, SimCLR
-from graphtheory.papers.fusion.encoders import GCNEncoder
+from graphtheory.papers.fusion.recipe import GCNEncoder
 from graphtheory.papers.fusion.views import (
     GraphViews,
     ImageViews,

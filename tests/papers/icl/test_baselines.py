@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from graphtheory.papers.icl.baselines import BASELINES, GradientDescent, baseline
+from graphtheory.papers.icl.in_context import BASELINES, GradientDescent, baseline
 from graphtheory.papers.icl.prompts import Linear, SparseLinear, TwoLayer
 
 

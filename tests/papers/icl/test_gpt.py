@@ -8,11 +8,10 @@ import torch
 from graphtheory.lab.progress import report_epochs
 from graphtheory.lab.train import checkpoint
 from graphtheory.lab.train.checkpoint import checkpoint_dir
-from graphtheory.papers.icl import gpt as icl_gpt
+from graphtheory.papers.icl import training as icl
 from graphtheory.papers.icl.figures import GptErrors, gpt_errors
 from graphtheory.papers.icl.figures_alpha import FIGURES
-from graphtheory.papers.icl.gpt import GptLearner
-from graphtheory.papers.icl.training import PromptTest, World, world
+from graphtheory.papers.icl.training import GptLearner, PromptTest, World, world
 from tests.lab.bench.conftest import nearly
 
 SMALL = GptLearner(depth=1, dim=16, steps=2, batch_size=4, length=3)
@@ -39,10 +38,10 @@ def test_a_network_learns() -> None:
     learner = replace(SMALL, steps=60, batch_size=64, length=6, step_size=1e-2)
     given = own_world(learner)
     source = given.test(PromptTest(0.8, 6))
-    model = icl_gpt.train(learner, given, 0)
-    trained = icl_gpt.outcome(model, learner, source, 300, 1)
+    model = icl.train_gpt(learner, given, 0)
+    trained = icl.gpt_outcome(model, learner, source, 300, 1)
     model.reset_parameters(torch.Generator().manual_seed(0))
-    start = icl_gpt.outcome(model, learner, source, 300, 1)
+    start = icl.gpt_outcome(model, learner, source, 300, 1)
     assert trained.error < start.error - 0.1 and trained.hinge < start.hinge
 
 
@@ -52,7 +51,7 @@ def test_a_training_that_was_interrupted_goes_on_to_the_same_bits(
     monkeypatch.setattr(checkpoint, "SECONDS", 0.0)
     learner, seen = replace(SMALL, steps=9), list[int]()
     given = own_world(learner)
-    whole = icl_gpt.train(learner, given, 0)
+    whole = icl.train_gpt(learner, given, 0)
 
     def interrupt(step: int, *_: object) -> None:
         seen.append(step)
@@ -60,9 +59,9 @@ def test_a_training_that_was_interrupted_goes_on_to_the_same_bits(
             raise KeyboardInterrupt
 
     with checkpoint_dir(tmp_path), report_epochs(interrupt), pytest.raises(KeyboardInterrupt):
-        icl_gpt.train(learner, given, 0)
+        icl.train_gpt(learner, given, 0)
     with checkpoint_dir(tmp_path), report_epochs(interrupt):
-        resumed = icl_gpt.train(learner, given, 0)
+        resumed = icl.train_gpt(learner, given, 0)
     assert seen == [1, 2, 3, 4, 5, 6, 7, 8, 9]
     assert all(map(torch.equal, whole.parameters(), resumed.parameters()))
 
@@ -76,9 +75,9 @@ def test_a_loss_at_every_context_is_the_mean_over_inputs() -> None:
         for p in range(5)
         for i in range(4)
     ]
-    found = icl_gpt.loss_of(lambda tokens: said, learner, prompts)
+    found = icl.loss_of(lambda tokens: said, learner, prompts)
     assert float(found) == pytest.approx(fmean(wanted), rel=1e-6)
-    query = icl_gpt.loss_of(lambda tokens: said, replace(learner, every_context=False), prompts)
+    query = icl.loss_of(lambda tokens: said, replace(learner, every_context=False), prompts)
     assert float(query) == pytest.approx(fmean(wanted[3::4]), rel=1e-6)
     with pytest.raises(ValueError, match=r"every_context: tokens are 'columns', expected 'in turn"):
         replace(SMALL, every_context=True)
@@ -93,7 +92,7 @@ def test_one_training_serves_both_figures_and_tells_its_steps() -> None:
     assert len(report.rows) == len(grid.tests) == len(set(grid.tests))
     told: list[tuple[int, int, str]] = []
     with report_epochs(lambda *at: told.append(at)):
-        icl_gpt.train(SMALL, own_world(SMALL), 0)
+        icl.train_gpt(SMALL, own_world(SMALL), 0)
     assert told == [(1, 2, "step"), (2, 2, "step")]
 
 
@@ -101,7 +100,7 @@ def test_outputs_that_are_no_numbers_are_errors() -> None:
     given = own_world(SMALL)
     model = SMALL.model(torch.Generator().manual_seed(0))
     model.head.bias.data.fill_(torch.nan)
-    assert icl_gpt.outcome(model, SMALL, given.test(TESTS[0]), 20, 1).error == 1
+    assert icl.gpt_outcome(model, SMALL, given.test(TESTS[0]), 20, 1).error == 1
 
 
 def test_the_answer_of_the_query_is_not_seen_and_rows_are_those_of_the_seed() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from graphtheory.papers.icl.page import _drawing, prompt_page
+from graphtheory.papers.icl.picture import _drawing, prompt_page
 from graphtheory.papers.icl.prompts import Linear
 from graphtheory.papers.icl.training import PromptTest, world
 

@@ -5,7 +5,7 @@ import torch
 from torch import Generator
 
 from graphtheory.graph import Neighborhood
-from graphtheory.papers.topology.concept import Descent, TargetFunction, least_risk
+from graphtheory.papers.topology.figures_targets import Descent, TargetFunction, least_risk
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import torch
 from torch import Generator
 
 from graphtheory.papers.topology.adjacency import infinity_norm
-from graphtheory.papers.topology.data import SAMPLERS, DegreeGroupTask, degree_group_graph
+from graphtheory.papers.topology.training import SAMPLERS, DegreeGroupTask, degree_group_graph
 from graphtheory.patterns.draw import derive
 
 TASKS = [

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from graphtheory.papers import index
-from graphtheory.papers.topology.data import SAMPLERS, DegreeGroupTask
 from graphtheory.papers.topology.figures import READINGS, SampledTasks, errors
+from graphtheory.papers.topology.training import SAMPLERS, DegreeGroupTask
 from tests.lab.bench.conftest import nearly
 
 BY_ID = index.figures()

@@ -5,11 +5,10 @@ from typing import Any
 
 import pytest
 
-from graphtheory.papers.topology.concept import Descent
-from graphtheory.papers.topology.data import pair
-from graphtheory.papers.topology.figures_concept import FIGURES, Classes, least_risks
+from graphtheory.papers.topology.figures_targets import FIGURES, Classes, Descent, least_risks
+from graphtheory.papers.topology.training import pair
 
-(FIGURE,) = FIGURES
+(FIGURE,) = [figure for figure in FIGURES if figure.id == "opt-5"]
 SMALL = Classes(
     p_stars=((0.9, 0.1), (0.1, 0.9)), sizes=(1, 4), seeds=1, groups=(10, 30), degrees=(6, 2),
     descent=Descent(1, 8),

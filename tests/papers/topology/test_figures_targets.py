@@ -1,7 +1,7 @@
 import pytest
 
-from graphtheory.papers.topology.data import SAMPLERS, DegreeGroupTask
 from graphtheory.papers.topology.figures_targets import Lowest, best_sampler, best_target
+from graphtheory.papers.topology.training import SAMPLERS, DegreeGroupTask
 from tests.papers.topology.test_figures import BY_ID, row, verdict
 
 

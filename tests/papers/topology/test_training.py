@@ -7,12 +7,13 @@ import torch
 from torch import Generator
 
 from graphtheory import Neighborhood
-from graphtheory.papers.topology.data import SampledTask, degree_group_graph
 from graphtheory.papers.topology.training import (
     Reading,
+    SampledTask,
     SampledTrials,
     TrainingOptions,
     coarse_dropout,
+    degree_group_graph,
 )
 from graphtheory.patterns import (
     AddSelf,
