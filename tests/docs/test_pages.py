@@ -30,6 +30,12 @@ def test_every_page_has_python(folder: str) -> None:
     assert {p.stem for p in PAGES} >= {p.stem for p in (DOCS / folder).glob("*.md")}
 
 
+@pytest.mark.parametrize("page", sorted((DOCS / "tutorials").glob("*.md")), ids=lambda p: p.stem)
+def test_a_tutorial_has_a_picture(page: Path) -> None:
+    shown = re.findall(r"^!\[.+\]\((.+)\)$", page.read_text("utf-8"), flags=re.MULTILINE)
+    assert shown and all((page.parent / path).is_file() for path in shown)
+
+
 def test_a_name_that_two_nodes_have_is_refused(tmp_path: Path, monkeypatch) -> None:
     made, read, *_ = BLOCK.findall((DOCS / "howto/own-data.md").read_text("utf-8"))
     monkeypatch.chdir(tmp_path)
