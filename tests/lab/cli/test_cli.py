@@ -129,7 +129,7 @@ def test_help_is_wrapped_at_the_width_of_the_terminal(
     out = run("train", "--help")[1]
     assert out == run("train", "--help")[1]  # asking changes nothing
     assert "first test image. With --explorer, on graphs," in out
-    assert "Then --model is a backbone (cnn, resnet18, resnet20, resnet50, vit; of a graph" in out
+    assert "cnn, resnet18, resnet20, resnet50 or vit for images, and gcn for a graph" in out
     assert "Data (a class for each node) or of a list of Data" in out
     monkeypatch.setenv("COLUMNS", "80")
     for name in _COMMANDS:
