@@ -1,19 +1,59 @@
-"""Pages that are made, not written: gallery of figures, contributing, llms.txt. Run by `make docs`.
+"""Pages that are made, not written: gallery, contributing, llms.txt, groups of the API. Run by `make docs`.
 
 python docs/generate.py
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 
 import csv
+import inspect
 import re
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
 HERE = Path(__file__).parent
 RESULTS = HERE.parent / "benchmarks" / "results"
 MADE = HERE / "_generated"
+GROUPS = {  # of a package: its names in the order of the API reference; those not here come last
+    "graphtheory.nn": {
+        "Graph layers": "SPDTransformerConv TransformerConv GATConv GATv2Conv GCNConv GPSConv "
+        "ResGatedGraphConv GatedGCNConv",
+        "Attention": "Attention Block BucketBias JointBias attention_maps AttentionMap",
+        "Encodings, features, readout": "WalkEncoding LaplacianEncoding PathEncoding "
+        "DegreeEmbedding NodeEncoder CategoricalEncoder SparseFeatures feature_encoder "
+        "GraphReadout",
+    },
+    "graphtheory.vision.nn": {
+        "Fewer tokens": "Merge Keep Fuse SemanticTokens decreasing unmerge",
+        "Patches and positions": "PatchEmbedding ConvStem PositionEmbedding LearnedPositions "
+        "SinusoidalPositions PeriodicPositions",
+        "Graphs of patches": "Grapher GraphBlock NearestNeighbors Message MaxRelative EdgeMessage "
+        "SageMessage AttentionMessage",
+        "Pooling and heads": "AveragePool MaxPool MaskPool MultiScale Centers LearnedCenters "
+        "MLPHead TransformerHead",
+    },
+    "graphtheory.ops": {
+        "Attention": "attention additive_attention topk_attention varlen_attention "
+        "varlen_neighborhood BucketedBias EdgeFeatures",
+        "Parts of attention": "edge_dot additive_score edge_softmax aggregate gated_sum relu_sum",
+        "Backends": "explain Explanation backend_names",
+    },
+    "graphtheory.patterns": {
+        "Neighborhoods": "KHop AtDistance DilatedHops AddSelf Compose Window Expander VirtualNode",
+        "Samples": "Sample GraphSAGE FastGCN LADIES UniformNodes DegreeGroups",
+        "Weights": "SymmetricNormalize MeanNormalize",
+        "By attention scores": "TopK AllSources attention_logits",
+    },
+    "graphtheory.lab.train": {
+        "One call": "fit TrainerOptions AdamOptions FitResult predict write_predictions",
+        "Nodes": "NodeTask FullGraph SampledGraph SampledLayers NodeBatch",
+        "Graphs": "GraphTask GraphSets",
+        "Images": "ImageTask ImageData Recipe Augmentation ImageBatch",
+        "Checkpoints": "load_parameters read_checkpoint CheckpointError",
+    },
+}
 
 
 def main() -> None:
@@ -22,6 +62,26 @@ def main() -> None:
     (MADE / "gallery.md").write_text(gallery(), encoding="utf-8")
     (MADE / "contributing.md").write_text(contributing(), encoding="utf-8")
     (MADE / "llms.txt").write_text(llms(), encoding="utf-8")
+    for package in GROUPS:
+        (MADE / f"{package}.txt").write_text(reference(package), encoding="utf-8")
+
+
+def reference(package: str) -> str:
+    """The public names of a package in groups, as directives."""
+    module = import_module(package)
+    groups = {title: names.split() for title, names in GROUPS[package].items()}
+    known = {name for names in groups.values() for name in names}
+    groups["Others"] = [name for name in module.__all__ if name not in known]
+    out = [f"## `{package}`", f"```{{eval-rst}}\n.. automodule:: {package}\n```"]
+    for title, names in groups.items():
+        lines = []
+        for name in names:
+            value = getattr(module, name)
+            kind = "class" if inspect.isclass(value) else "function" if callable(value) else "data"
+            lines.append(f".. auto{kind}:: {package}.{name}")
+            lines += ["   :members:"] * (kind == "class") + [""]
+        out += [f"### {title}", "```{eval-rst}\n" + "\n".join(lines) + "```"] if names else []
+    return "\n\n".join(out) + "\n"
 
 
 def contributing() -> str:

@@ -1,6 +1,8 @@
 """The Python of the documentation runs, page by page."""
 
+import importlib
 import re
+import runpy
 from pathlib import Path
 
 import pytest
@@ -28,6 +30,23 @@ def test_python_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.M
 @pytest.mark.parametrize("folder", ["tutorials", "howto"])
 def test_every_page_has_python(folder: str) -> None:
     assert {p.stem for p in PAGES} >= {p.stem for p in (DOCS / folder).glob("*.md")}
+
+
+def test_the_reference_has_every_name_once_and_the_first_layer_first() -> None:
+    made = runpy.run_path(str(DOCS / "generate.py"))
+    for package in made["GROUPS"]:
+        shown = re.findall(rf"^\.\. auto\w+:: {package}\.(\w+)$", made["reference"](package), re.M)
+        assert sorted(shown) == sorted(importlib.import_module(package).__all__)
+        page = "".join(p.read_text("utf-8") for p in (DOCS / "api").glob("*.md"))
+        assert f"/{package}.txt\n" in page
+        if package == "graphtheory.nn":
+            assert shown[0] == "SPDTransformerConv"
+
+
+@pytest.mark.parametrize("page", sorted((DOCS / "tutorials").glob("*.md")), ids=lambda p: p.stem)
+def test_a_tutorial_has_a_picture(page: Path) -> None:
+    shown = re.findall(r"^!\[.+\]\((.+)\)$", page.read_text("utf-8"), flags=re.MULTILINE)
+    assert shown and all((page.parent / path).is_file() for path in shown)
 
 
 def test_a_name_that_two_nodes_have_is_refused(tmp_path: Path, monkeypatch) -> None:

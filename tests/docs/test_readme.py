@@ -3,23 +3,27 @@
 import importlib
 import re
 import runpy
+import shlex
+from code import InteractiveConsole
 from pathlib import Path
 
 import pytest
 
+from graphtheory.lab.cli import main
+
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"^```python\n(.*?)^```", README, flags=re.MULTILINE | re.DOTALL)
+BLOCKS = re.findall(r"^```(?:python)?\n(.*?)^```", README, flags=re.MULTILINE | re.DOTALL)
 CLAIMS = {
-    r"GAT (\S+) times as fast on 400,000 edges": (
+    r"GAT trains (\S+) times as fast on 400,000 edges": (
         "cpu-end-to-end; times faster than PyG: gat.py on 20000 nodes; median"
     ),
     r"needs (\S+) % of PyG's": (
         "cpu; extra peak memory as a share of PyG's; nodes=169343; %; median; least"
     ),
-    r"from (\S+) to": "bench-core-distance; test accuracy; model=gt-plain; %",
-    r"to (\S+) % where the nodes two hops": "bench-core-distance; test accuracy; model=gt; %",
-    r"DeiT-S (\S+) times as fast": (
+    r"accuracy from (\S+) to": "bench-core-distance; test accuracy; model=gt-plain; %",
+    r"accuracy from \S+ to (\S+) %": "bench-core-distance; test accuracy; model=gt; %",
+    r"DeiT-S trains (\S+) times as fast": (
         "cpu-vision; training step, DeiT-S, Merge(13) inside each block over DeiT-S; batch=32; "
         "median"
     ),
@@ -67,16 +71,25 @@ def test_a_claim_of_its_first_lines_is_that_of_a_row(claim: str) -> None:
 
 
 @pytest.mark.timeout(400)
-def test_its_python_runs_in_order(
+def test_its_blocks_run_in_order_as_they_are_pasted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """Python at a prompt, where an empty line ends a class and a loop does not end without one."""
     monkeypatch.chdir(tmp_path)
-    names: dict[str, object] = {"__name__": "readme"}
-    for block, wanted in zip(BLOCKS, ("graphtheory: ", "torch.Size", "merged: "), strict=True):
+    assert all(line.startswith("pip install ") for line in BLOCKS[0].splitlines())
+    prompt = InteractiveConsole({"__name__": "readme"})
+    for block, wanted in zip(
+        BLOCKS[1:], ("graphtheory: ", "torch.Size", "gt - gcn", "merged: "), strict=True
+    ):
         if "transformers" in block:
             pytest.importorskip("transformers", reason="needs transformers")
-        exec(block, names)
-        assert wanted in capsys.readouterr().out
+        if block.startswith("graphtheory "):
+            assert main(shlex.split(block)[1:]) == 0
+        else:
+            assert not [prompt.push(line) for line in (*block.splitlines(), "")][-1]
+        said = capsys.readouterr()
+        assert not re.search(r"^\w*Error", said.err, flags=re.MULTILINE), said.err
+        assert wanted in said.out
     assert (tmp_path / "merged-vit.pt2").exists()
 
 

@@ -34,11 +34,14 @@ class Datasets(Command):
     download: Name = None
 
     def run(self, screen: Screen) -> None:
+        root, found = show.data_root(self.root), []
         if self.download is not None:
-            return fetch_missing(screen, self.download, show.data_root(self.root), asked=True)
+            fetch_missing(screen, self.download, root, asked=True)
+            files = _files(describe(self.download, root), root)
+            screen.result({"name": self.download, "files": files})
+            return screen.say(f"{self.download}: its files are {files}.")
         from graphtheory.lab.bench.rows import Table
 
-        root, found = show.data_root(self.root), []
         every = [describe(name) for name in names()]
         every += [describe(name, task="image") for name in names("image")]
         columns = ("name", "size", "score", "splits, the default first", "folder below the root",
@@ -113,9 +116,7 @@ class Convert(Command):
     def run(self, screen: Screen) -> None:
         from graphtheory.data.loaders import GraphFolder, edge_cut, fennel
 
-        columns = {
-            name: getattr(self, name) for name in ("id", "part", "source", "target", "weight")
-        }
+        columns = {k: getattr(self, k) for k in ("id", "part", "source", "target", "weight")}
         to = Path(self.folder)
         with show.usage_errors():
             check_empty(to)

@@ -134,10 +134,9 @@ class Diagnose(Command):
 def _write(screen: Screen, out: Path, name: str, rows: Sequence[Any], **more: Any) -> None:
     here = Environment.here()
     write_csv(out / f"{name}.csv", rows, here)
-    found = {"command": screen.command, "environment": asdict(here)}
-    found |= {"rows": [asdict(row) for row in rows]} | more
-    show.write_json(out / f"{name}.json", found)
-    screen.result({"folder": out, **found})
+    more |= {"command": screen.command, "environment": asdict(here), "rows": [*map(asdict, rows)]}
+    show.write_json(out / f"{name}.json", more)
+    screen.result({"folder": out, **more})
 
 
 def _numbers(words: tuple[str, ...]) -> tuple[float, ...]:

@@ -12,7 +12,7 @@ from graphtheory.lab.cli.show import Command, Screen
 
 _OTHER = """
 Another project, graphtheory {}, is installed too. Its files have the names of ours and may have
-replaced them. Run: pip uninstall graphtheory pyg-graphtheory, then install pyg-graphtheory again.
+replaced them. Run pip uninstall graphtheory pyg-graphtheory, then pip install . in your clone.
 """
 
 

@@ -129,7 +129,7 @@ def test_help_is_wrapped_at_the_width_of_the_terminal(
     out = run("train", "--help")[1]
     assert out == run("train", "--help")[1]  # asking changes nothing
     assert "first test image. With --explorer, on graphs," in out
-    assert "Then --model is a backbone (cnn, resnet18, resnet20, resnet50, vit; of a graph" in out
+    assert "cnn, resnet18, resnet20, resnet50 or vit for images, and gcn for a graph" in out
     assert "Data (a class for each node) or of a list of Data" in out
     monkeypatch.setenv("COLUMNS", "80")
     for name in _COMMANDS:
@@ -678,6 +678,7 @@ def test_diagnose_answers_first_and_takes_your_own_graph(
     code, out, err = run("diagnose", "--data", "mine.pt", "--max-distance", "4", "--out", "d")
     assert code == 0, err
     assert out.startswith("Distance matters here: with the nodes 2 hops away a linear")
+    assert "`graphtheory bench` with the same data and" in " ".join(out.split())
     assert max(map(len, out.splitlines())) <= 80
     page = (tmp_path / "d/report.html").read_text("utf-8")
     assert "mine: what the graph offers" in page and "A linear classifier on" in page
@@ -730,6 +731,12 @@ def test_datasets_lists_where_files_go(run: Run, tmp_path: Path) -> None:
     assert re.search(r"facebook .*there", out) and re.search(r"Cora .* 0 of 8", out)
 
 
+def test_a_download_that_is_not_needed_says_so(run: Run) -> None:
+    assert run("datasets", "--download", "karate")[1] == "karate: its files are embedded.\n"
+    found = json.loads(run("datasets", "--download", "karate", "--json")[1])
+    assert found == {"name": "karate", "files": "embedded"}
+
+
 def test_small_graphs_compute_on_one_thread_and_the_setting_comes_back(
     run: Run, tmp_path: Path, two_threads: None
 ) -> None:
@@ -774,6 +781,7 @@ def test_doctor_notices_the_other_project_of_that_name(run: Run, monkeypatch) ->
         there = "graphtheory.lab.cli.doctor.installed"
         monkeypatch.setattr(there, lambda package, of=of: of.get(package, "1"))
         assert ("Another project, graphtheory 1.1.0, is installed" in run("doctor")[1]) is told
+        assert ("then pip install . in your clone." in run("doctor")[1]) is told
 
 
 def test_a_short_search_before_a_benchmark(run: Run, tmp_path: Path, small_space: None) -> None:
