@@ -22,7 +22,9 @@ that was drawn within two hops, with a learned bias for each hop, relation and t
 rows for the seeds alone, or dense, by PyTorch's attention with a mask of seeds times nodes. A step
 is timed on one batch, the same for both, whose outputs and gradients are equal. `--only seeds`
 measures these two, `--only sets` attention sets, drawn while their balls are searched, beside those
-drawn from whole balls, `--only seeds sets` both.
+drawn from whole balls, and `--only sage` GraphSAGE's batches beside NeighborLoader's. The graphs
+`1e5` and `1e6` are random, of as many nodes and 14 times as many edges: rows are of time alone, and
+of both what an epoch costs more in the larger one.
 
 Memory comes from fresh processes as in `memory.py`: the peak of one epoch above what was resident
 before it, with the graph there, after an epoch on a small graph.
@@ -70,7 +72,9 @@ from graphtheory.patterns import (
     on_rows,
 )
 
-Graph = Literal["facebook", "arxiv", "small"]
+Graph = Literal["facebook", "arxiv", "1e5", "1e6", "small"]
+Only = Literal["seeds", "sets", "sage"]
+DEGREE = 14  # of random graphs, whose nodes their name tells
 FEATURES, WIDTH, CLASSES, LAYERS, SOURCES = 128, 128, 40, 3, 5
 PROCESSES = 2
 HEADS = 4
@@ -88,10 +92,11 @@ def attention(layer: Any) -> Callable[[int, int], Any]:
 
 
 SAGE, GT = "NodeSetLoader, GraphSAGE", "NodeSetLoader, GraphSAGE, gt"
+SAGE_THERE = "NeighborLoader, SAGEConv, trimmed"
 THEIRS: dict[str, tuple[Any, bool, str]] = {
     "NeighborLoader, GCNConv": (GCNConv, False, SAGE),
     "NeighborLoader, GCNConv, trimmed": (GCNConv, True, SAGE),
-    "NeighborLoader, SAGEConv, trimmed": (SAGEConv, True, SAGE),
+    SAGE_THERE: (SAGEConv, True, SAGE),
     "NeighborLoader, TransformerConv, trimmed": (attention(TransformerConv), True, GT),
 }
 """Name -> layer, whether batches are trimmed, and which of our ways it stands beside."""
@@ -128,8 +133,11 @@ def data_of(graph: Graph) -> Data:
     """Structure with random features and labels."""
     if graph == "facebook":
         edge_index = load("facebook", os.environ["GRAPHTHEORY_DATA"]).edge_index
+    elif graph == "arxiv":
+        edge_index = GRAPHS[graph]().edge_index()
     else:
-        edge_index = random_graph(100, 400) if graph == "small" else GRAPHS[graph]().edge_index()
+        count = 100 if graph == "small" else int(float(graph))
+        edge_index = random_graph(count, 4 * count if graph == "small" else DEGREE * count)
     nodes = int(edge_index.max()) + 1
     generator = torch.Generator().manual_seed(1)
     x = torch.randn(nodes, FEATURES, generator=generator)
@@ -342,6 +350,21 @@ def time_rows(ways: dict[str, tuple[Batches, Net]], repeats: int, **about: Any) 
     return rows
 
 
+def growth_rows(
+    ways: dict[Graph, dict[str, tuple[Batches, Net]]], repeats: int, **about: Any
+) -> list[Row]:
+    """What each way costs on 10^6 nodes over 10^5, of rounds in which the graphs take turns."""
+    works: dict[str, Callable[[], object]] = {}
+    for graph, own in ways.items():
+        for name, (batches, model) in own.items():
+            works[f"an epoch, {name} {graph}"] = trainer(batches, model)
+            works[f"loading an epoch, {name} {graph}"] = lambda b=batches: sum(1 for _ in b())
+    times = seconds(works, repeats, warmup=1, clock=clock_of(about["threads"]))
+    both = [what.removesuffix(" 1e5") for what in times if what.endswith(" 1e5")]
+    more = {what: ratios(times[f"{what} 1e6"], times[f"{what} 1e5"]) for what in both}
+    return [Row.of(f"10^6 over 10^5 nodes: {what}", of, "1", **about) for what, of in more.items()]
+
+
 def assert_equal(ways: dict[str, tuple[Batches, Net]]) -> None:
     """Raise unless both forms of the attention of the seeds compute the same from one batch."""
     found = []
@@ -373,7 +396,7 @@ def main(
     threads: int = 2,
     repeats: int = 7,
     quick: bool = False,
-    only: tuple[Literal["seeds", "sets"], ...] = (),
+    only: tuple[Only, ...] = (),
     out: Path | None = None,
     measure: tuple[str, Graph] | None = None,
 ) -> None:
@@ -386,7 +409,7 @@ def main(
         threads: Of torch and of the kernels.
         repeats: Rounds; every round trains an epoch in each way.
         quick: A small random graph and one round.
-        only: Measure the attention of the seeds alone, attention sets, or these two.
+        only: Measure these alone: attention of the seeds, attention sets, GraphSAGE's batches.
         out: CSV file to put the rows in, after the conformance tests.
         measure: Measure only the memory of this way and graph, in this process, and print bytes.
     """
@@ -400,9 +423,10 @@ def main(
         print("facebook: not measured, GRAPHTHEORY_DATA names no folder with its files")
         graphs = tuple(graph for graph in graphs if graph != "facebook")
     names = [] if only else [*ours(batch_size), *(THEIRS if can_draw() else ())]
+    names += [SAGE, *([SAGE_THERE] if can_draw() else ())] if "sage" in only else []
     names += [FUSED, DENSE] if can_draw() and (not only or "seeds" in only) else []
     names += [DRAWN, WHOLE] if not only or "sets" in only else []
-    rows: list[Row] = []
+    rows, kept = list[Row](), dict[Graph, dict[str, tuple[Batches, Net]]]()
     for graph in graphs:
         data = data_of(graph)
         ways = {name: way(name, data, seeds, batch_size) for name in names}
@@ -415,7 +439,12 @@ def main(
         if FUSED in ways:
             assert_equal(ways)
         rows += time_rows(ways, repeats, **about)
-        rows += memory_rows(names, 1 if quick else PROCESSES, **about)
+        if graph in ("1e5", "1e6"):
+            kept[graph] = ways
+        else:
+            rows += memory_rows(names, 1 if quick else PROCESSES, **about)
+    if len(kept) == 2:
+        rows += growth_rows(kept, repeats, seeds=seeds, batch_size=batch_size, threads=threads)
     show(rows)
     if not can_draw():
         print(MISSING)

@@ -93,3 +93,18 @@ def test_attention_sets_of_both_ways_have_the_same_sizes(loaders: ModuleType) ->
     for one, other in zip(drawn[0](), whole[0](), strict=True):
         assert torch.equal(one.input_id, other.input_id)
         assert torch.equal(one.neighborhood.degree(), other.neighborhood.degree())
+
+
+def test_growth_pairs_the_larger_graph_with_the_smaller(
+    loaders: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spent = {"1e5": [1.0, 2.0], "1e6": [1.5, 2.0]}
+    monkeypatch.setattr(
+        loaders, "seconds", lambda works, *_, **__: {k: spent[k[-3:]] for k in works}
+    )
+    ways = {loaders.SAGE: loaders.way(loaders.SAGE, loaders.data_of("small"), 20, 10)}
+    rows = loaders.growth_rows({"1e5": ways, "1e6": ways}, 2, threads=1)
+    assert [row.name for row in rows] == [
+        f"10^6 over 10^5 nodes: {what}, {loaders.SAGE}" for what in ("an epoch", "loading an epoch")
+    ]
+    assert [row.median for row in rows] == [1.25, 1.25]

@@ -32,7 +32,6 @@ from graphtheory.data.loaders.writing import (
 from graphtheory.disk import check_empty, whole_folder
 from graphtheory.graph import Neighborhood
 from graphtheory.graph.content import within
-from graphtheory.graph.csr import take_rows
 
 _DAMAGES = (ValueError, EOFError, OverflowError, TypeError, IsADirectoryError)
 _IDS = 2**20  # ids that are looked at together
@@ -47,7 +46,9 @@ class GraphFolder(NodeSource):
     ``Compose(AddSelf(), SymmetricNormalize())`` in `NodeSetLoader`, still makes a copy of all edges
     in memory: apply it before, as `edge_weight`, or use `PartitionLoader`. Ids and row pointers are
     read once when it is opened, and refused where they do not hold together; `verify` reads all
-    files and notices every changed byte.
+    files and notices every changed byte. While it is open, nobody may write to its files, which no
+    batch reads whole: searches (`KHop`) read a copy of the edges in memory, 4 bytes each, checked
+    as it is made; what samplers read is checked in each batch, and `graph` in each operation.
 
     Args:
         folder: What `write` wrote.
@@ -173,9 +174,6 @@ class GraphFolder(NodeSource):
                 "of the data that was written, 'folder' for those of the folder, as n_id"
             )
         return order == "original"
-
-    def of_nodes(self, nodes: Tensor) -> dict[str, Any]:
-        return self.whole | {name: take_rows(value, nodes) for name, value in self.node.items()}
 
     def verify(self) -> None:
         """Read every file once; raise for one whose bytes are not those that `write` wrote."""

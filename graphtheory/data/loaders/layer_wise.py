@@ -94,7 +94,7 @@ class LayerWiseLoader(Resumable, NodeLoader):
         if options.get("transform_sampler_output") is not None:
             raise TypeError("transform_sampler_output: edges have weights here, expected None")
         self._then = options.pop("transform", None)
-        graph = source_of(data, None).graph
+        graph = source_of(data, None).own._seal()
         seeds, input_id = seeds_of(input_nodes, graph.num_dst, repeated=True)
         drawn = _LayerWise(pattern, data, graph, num_layers)
         check_numbers(batch_size=(size := options.get("batch_size") or 1, 1), seed=(seed or 0, 0))
@@ -173,7 +173,8 @@ class _LayerWise(BaseSampler):
     def __init__(self, pattern: Pattern, data: Data, graph: Neighborhood, num_layers: int) -> None:
         self.pattern, self.edge_index, self.num_layers = pattern, data.edge_index, num_layers
         self.epoch: int | None = None
-        self.base, sampler = apply_fixed(pattern, graph)
+        base, sampler = apply_fixed(pattern, graph)
+        self.base = base._changed()
         self.sampler = sampler or Compose()
         everyone, generator = torch.arange(graph.num_dst), torch.Generator()
         self._check(unrolled(self.sampler, self.base, everyone, 1, generator=generator)[0])
@@ -183,7 +184,7 @@ class _LayerWise(BaseSampler):
         seed = _number() if epoch is None else derive(epoch, *index.input_id.tolist())
         generator = torch.Generator().manual_seed(seed)
         out, weight = unrolled(
-            self.sampler, self.base, index.node, self.num_layers, generator=generator
+            self.sampler, self.base._seal(), index.node, self.num_layers, generator=generator
         )
         self._check(out)
         out.metadata = (index.input_id, index.time, weight)

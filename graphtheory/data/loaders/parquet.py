@@ -109,22 +109,18 @@ class SortedTables:
         return None if row is None else row[0]
 
     def _nodes(self, files: str) -> str:
-        read, known = self._read("nodes", files, ("id", "part"))
-        missing = [name for name in self.x if name not in known]
-        if missing:
-            raise ValueError(f"x: {missing} are no columns of nodes, which has {known}")
+        read = self._read("nodes", files, ("id", "part"), [("x", name) for name in self.x])
         order = [self.columns[role] for role in ("part", "id") if self.columns[role]]
         return f"FROM {read} ORDER BY {', '.join(map(_name, order))}"
 
-    def _read(self, table: str, files: str, roles: Sequence[str]) -> tuple[str, list[str]]:
-        """What DuckDB calls the rows of the files, and their columns, `roles` among them."""
+    def _read(self, table: str, files: str, roles: Sequence[str], more: list[Any]) -> str:
+        """What DuckDB calls the rows of the files, among whose columns are `roles` and `more`."""
         read = f"read_parquet({_text(files)})"
         known = [row[0] for row in self.db.execute(f"DESCRIBE FROM {read}").fetchall()]
-        for role in roles:
-            column = self.columns[role]
+        for role, column in [(role, self.columns[role]) for role in roles] + more:
             if column is not None and column not in known:
                 raise ValueError(f"{role}: {column!r} is no column of {table}, which has {known}")
-        return read, known
+        return read
 
     def _check_ids(self) -> None:
         ids = _name(self.columns["id"])
@@ -137,11 +133,8 @@ class SortedTables:
             raise ValueError(f"id: {twice!r} names two rows of nodes, expected each id once")
 
     def _edges(self, files: str) -> str:
-        read, known = self._read("edges", files, ("source", "target", "weight"))
-        if missing := [name for name in self.of_edges if name not in known]:
-            raise ValueError(
-                f"edge_attributes: {missing} are no columns of edges, which has {known}"
-            )
+        more = [("edge_attributes", name) for name in self.of_edges]
+        read = self._read("edges", files, ("source", "target", "weight"), more)
         source, target, ids = (_name(self.columns[role]) for role in ("source", "target", "id"))
         self._ends = read, (source, target), ids
         weight = self.columns["weight"]

@@ -224,6 +224,9 @@ class SeedLoader(Resumable, DataLoader[Data]):
         """Yield the batches of one epoch."""
         # Not in the sampler's __iter__, which DataLoader calls twice an epoch with workers.
         self._order.begin()
+        source: NodeSource = self.dataset.source  # type: ignore[attr-defined]
+        if source.held:
+            source.graph.check_unchanged()
         return handed_out(super().__iter__(), self._order, *self._order.at)
 
 

@@ -73,13 +73,14 @@ def check_layers(pattern: Any, num_layers: Any) -> None:
 class _NodeSets(SeedBatches):
     def __init__(self, source: NodeSource, seeds: Any, pattern: Pattern, num_layers: int) -> None:
         super().__init__(source, seeds)
-        self.base, sampler = apply_fixed(pattern, source.graph)
+        base, sampler = apply_fixed(pattern, source.own._seal())
+        self.base = base._changed()
         self.sampler, self.num_layers = sampler or Compose(), num_layers
 
     def draw(self, seeds: Tensor, generator: torch.Generator) -> tuple[Tensor, dict[str, Any]]:
         nodes, layers, given = seeds, list[Neighborhood](), list[Tensor | None]()
         for _ in range(self.num_layers):  # as `patterns.layers_on_rows`
-            rows = on_rows(self.sampler, self.base, nodes, generator=generator)
+            rows = on_rows(self.sampler, self.base._seal(), nodes, generator=generator)
             nodes, layer = relabel(nodes, rows)
             layers.insert(0, layer)
             given.insert(0, rows.perm)
@@ -174,7 +175,7 @@ class _AttentionSets(SeedBatches):
         return nodes, {"neighborhood": neighborhood} | more
 
     def _rows(self, seeds: Tensor, generator: torch.Generator) -> Neighborhood:
-        graph, pattern = self.source.graph, self.pattern
+        graph, pattern = self.source.own._seal(), self.pattern  # also in a worker that was sent it
         if isinstance(pattern, SharedAnchors):
             return pattern.rows(graph, seeds, generator=generator)
         rows = on_rows(pattern, graph, seeds, generator=generator)

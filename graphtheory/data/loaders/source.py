@@ -1,7 +1,6 @@
 """Where a loader reads a graph and what its nodes carry: `Data`, or a pair of PyG's stores."""
 
 import copy
-from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
 from functools import cached_property
 from typing import Any, Literal
@@ -24,7 +23,7 @@ Named = dict[str, Tensor]
 _REMEDY = "name those that shall travel in `attributes`, without it, or take it out of the data"
 
 
-class NodeSource(ABC):
+class NodeSource:
     """A graph of one node type, on the CPU, and the attributes of its nodes."""
 
     graph: Neighborhood
@@ -33,10 +32,16 @@ class NodeSource(ABC):
     edge: dict[str, Any]  # those of edges that were asked for, in the order that was given
     left: dict[str, Any]  # and the others, which stay behind
     original_id: Tensor | None = None  # of each node in the data that was given, if it was moved
+    held: bool = False  # whether others hold the ids of the graph, to look at in each epoch
 
-    @abstractmethod
+    @cached_property
+    def own(self) -> Neighborhood:
+        """The edges for draws, which seal them: a batch looks at few ids and hands none out."""
+        return self.graph._changed()
+
     def of_nodes(self, nodes: Tensor) -> dict[str, Any]:
         """The attributes of some nodes, int64 ids."""
+        return self.whole | {name: take_rows(value, nodes) for name, value in self.node.items()}
 
     def ids(self, original: Any) -> Tensor:
         """Where these nodes of the data that was given stand in `graph`."""
@@ -130,9 +135,8 @@ class OfData(NodeSource):
         check_names(data.keys(), attributes)
         if not ("edge_index" in data or "adj_t" in data):
             raise ValueError("data: has neither edge_index nor adj_t, expected a graph")
-        self.graph = neighborhood_from(data)._seal()  # ids of its own, not looked at in each batch
-        self.node, self.whole = {}, {}
-        self.edge, self.left = {}, {}
+        self.graph = neighborhood_from(data)
+        self.node, self.whole, self.edge, self.left = {}, {}, {}, {}
         names = data.keys() if attributes is None else attributes
         for name in names:
             if name not in STRUCTURE:
@@ -149,9 +153,6 @@ class OfData(NodeSource):
                 "name those that shall travel in `attributes`"
             )
 
-    def of_nodes(self, nodes: Tensor) -> dict[str, Any]:
-        return self.whole | {name: take_rows(value, nodes) for name, value in self.node.items()}
-
 
 def induced(graph: Neighborhood, nodes: Tensor) -> Neighborhood:
     """The edges among some nodes, which are numbered by their places in `nodes`, each once."""
@@ -166,6 +167,8 @@ def induced(graph: Neighborhood, nodes: Tensor) -> Neighborhood:
 
 class OfStores(NodeSource):
     """A pair of stores of one node and edge type; features are asked for when a batch is made."""
+
+    held = True
 
     def __init__(self, features: Any, graph: Any, attributes: Sequence[str] | None) -> None:
         for name, store, kind in (("0", features, FeatureStore), ("1", graph, GraphStore)):
@@ -183,6 +186,7 @@ class OfStores(NodeSource):
             name: tuple(int(n) for n in features.get_tensor_size(a)) for name, a in known.items()
         }
         self.graph = _read(graph, _num_nodes(graph, sizes))
+        self.graph.check_unchanged()  # by the next epoch
         check_names(known, attributes)
         self.node, self.whole, self.edge, self.left = {}, {}, {}, {}
         for name in known if attributes is None else attributes:

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
+from graphtheory import ops
 from graphtheory.data.loaders import (
     AttentionSetLoader,
     GraphFolder,
@@ -316,3 +317,24 @@ def test_the_table_notices_seeds_that_are_taken_as_they_stand(data, part, tmp_pa
     monkeypatch.setattr(GraphFolder, "is_original", lambda *_: False)  # as it was before
     batch = next(iter(NodeSetLoader(kept, Compose(), 1, input_nodes=[7])))
     assert batch.original_id[0] != 7
+
+
+def test_ids_that_change_under_an_open_folder_lead_no_loop_astray(data, tmp_path):
+    kept = GraphFolder.write(data, tmp_path)
+    sets = AttentionSetLoader(kept, Compose(KHop(2), Sample(3), AddSelf()), batch_size=8)
+    before = [batch.neighborhood.edge_index() for batch in sets]
+    np.load(tmp_path / "edges.indices.npy", mmap_mode="r+")[:] = 10**9
+    sets.set_epoch(0)
+    assert all(map(torch.equal, before, [batch.neighborhood.edge_index() for batch in sets]))
+    with pytest.raises(IndexError, match="indices: entry 0 is 1000000000"):
+        NodeSetLoader(kept, Sample(3), 2, batch_size=8)
+
+
+def test_edges_of_the_folder_itself_are_looked_at_in_each_operation(data, tmp_path):
+    kept = GraphFolder.write(data, tmp_path)
+    list(AttentionSetLoader(kept, Compose(KHop(2), Sample(3)), batch_size=8))
+    x = torch.ones(40, 1, 1, dtype=torch.float64, requires_grad=True)
+    ops.aggregate(None, x, kept.graph).sum().backward()
+    kept.graph.indices[0] = 39 - kept.graph.indices[0]
+    with pytest.raises(ValueError, match="changed in place"):
+        ops.aggregate(None, x, kept.graph)

@@ -102,7 +102,7 @@ def test_columns_of_edges_travel_where_they_are_asked_for(
     assert torch.equal(data.edge_index[:, kept.left["number"]], ends)
     assert torch.equal(data.edge_weight[kept.left["number"]], kept.graph.weight)
     for options, message in (
-        ({"edge_attributes": ["time"]}, r"edge_attributes: \['time'\] are no columns of edges"),
+        ({"edge_attributes": ["time"]}, r"edge_attributes: 'time' is no column of edges"),
         ({"edge_attributes": ["number"], "normalize": True}, "edge_attributes: got .* loops have"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -188,7 +188,7 @@ IDS = np.arange(NODES)
 WRONG: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any], str]] = [
     ({}, {}, {"id": "name"}, "id: 'name' is no column of nodes, which has ['id', "),
     ({}, {}, {"weight": "v"}, "weight: 'v' is no column of edges, which has ['source', "),
-    ({}, {}, {"x": ["f0", "g"]}, "x: ['g'] are no columns of nodes"),
+    ({}, {}, {"x": ["f0", "g"]}, "x: 'g' is no column of nodes"),
     ({"id": IDS // 2}, {}, {}, "id: "),
     ({"id": IDS + 1}, {}, {}, "source: edges name 0, which is no id of nodes"),
     ({}, {"target": np.full(EDGES, NODES)}, {}, f"target: edges name {NODES}, which is no id"),
@@ -258,7 +258,7 @@ def test_the_command_takes_columns_of_edges_along_also_into_parts(
     assert main([*words, "number,time", "--normalize"]) == 2
     assert "edge_attributes: got ['number', 'time'] beside normalize" in capsys.readouterr().err
     assert main([*words, "age"]) == 2
-    assert "edge_attributes: ['age'] are no columns of edges" in capsys.readouterr().err
+    assert "edge_attributes: 'age' is no column of edges" in capsys.readouterr().err
     for options in ([], ["--parts", "4"]):
         words[3] = str(tmp_path / f"graph{len(options)}")
         assert main([*words, "number,time", *options]) == 0

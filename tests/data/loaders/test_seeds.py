@@ -5,16 +5,28 @@ import pickle
 import pytest
 import torch
 from torch.utils.data import DistributedSampler
+from torch_geometric.data import Data
 
+from graphtheory import Neighborhood, ops
 from graphtheory.data.loaders import (
     AttentionSetLoader,
+    GraphFolder,
     LayerWiseLoader,
     NodeSetLoader,
     PartitionLoader,
     SharedAnchors,
 )
 from graphtheory.graph import neighborhood as neighborhood_module
-from graphtheory.patterns import LADIES, AddSelf, Compose, FastGCN, KHop, Sample
+from graphtheory.patterns import (
+    LADIES,
+    AddSelf,
+    Compose,
+    FastGCN,
+    KHop,
+    Sample,
+    SymmetricNormalize,
+)
+from tests.data.loaders.conftest import random_data
 
 MAKERS = [
     lambda data, **options: NodeSetLoader(data, FastGCN(count=9), 2, **options),
@@ -238,14 +250,65 @@ def test_what_a_transform_returns_is_the_batch(data):
         MAKERS[0](data, transform="noisy")
 
 
-def test_a_batch_of_drawn_sets_does_not_look_at_all_edges(data, monkeypatch):
+SOURCES = {
+    "data": lambda data, folder: data,
+    "folder": lambda data, folder: GraphFolder.write(data, folder / "graph"),
+    "store": lambda data, folder: (data, by_column(data)),
+}
+WHOLE = [Compose(), AddSelf(), Compose(AddSelf(), SymmetricNormalize())]
+
+
+def by_column(data):
+    """A store that gives the edges in CSC, in tensors of its own."""
+    edges = Neighborhood.from_edge_index(data.edge_index, data.num_nodes)
+    store = Data()
+    size = (data.num_nodes, data.num_nodes)
+    store.put_edge_index((edges.indices, edges.indptr), layout="csc", size=size)
+    return store
+
+
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("sent", [False, True], ids=["here", "sent"])
+def test_a_batch_does_not_look_at_all_edges(tmp_path, monkeypatch, source, sent):
     seen = []
     whole = neighborhood_module.state_of
     monkeypatch.setattr(
         neighborhood_module, "state_of", lambda *ids: seen.append(len(ids[0])) or whole(*ids)
     )
-    pattern = Compose(KHop(2), Sample(3), AddSelf())
-    loader = AttentionSetLoader(data, pattern, batch_size=4, input_nodes=range(8))
-    assert len(list(loader)) == 2 and 41 not in seen
-    neighborhood_module.Neighborhood.from_edge_index(data.edge_index, 40).check_unchanged()
+    data = random_data(weighted=False)
+    given = SOURCES[source](data, tmp_path)
+    for loader in (
+        AttentionSetLoader(given, Compose(KHop(2), Sample(3), AddSelf()), batch_size=4),
+        NodeSetLoader(given, Compose(AddSelf(), FastGCN(9)), 2, batch_size=4),
+    ):
+        batches = pickle.loads(pickle.dumps(loader.dataset)) if sent else loader.dataset
+        seen.clear()
+        for place in range(3):
+            batches[torch.arange(4), 0, place, 1.0]
+        assert 41 not in seen
+    Neighborhood.from_edge_index(data.edge_index, 40).check_unchanged()
     assert seen[-1] == 41
+
+
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("pattern", WHOLE, ids=str)
+def test_what_a_batch_hands_out_is_looked_at_and_is_no_part_of_the_graph(tmp_path, source, pattern):
+    given = SOURCES[source](random_data(weighted=False), tmp_path)
+    loaders = [
+        NodeSetLoader(given, pattern, 2, batch_size=40),
+        AttentionSetLoader(given, pattern, batch_size=40),
+        PartitionLoader(given, torch.zeros(40, dtype=torch.int64), pattern),
+        PartitionLoader(given, torch.zeros(40, dtype=torch.int64), pattern, num_layers=2),
+    ]
+    for loader in loaders:
+        inner = loader.dataset.source.own, getattr(loader.dataset, "base", None)
+        kept = {t.data_ptr() for nb in inner if nb for t in (nb.indptr, nb.indices)}
+        (batch,) = loader
+        layers = batch.get("neighborhoods", [batch.get("neighborhood")])
+        for nb in {id(nb): nb for nb in layers}.values():  # without draws, one for all layers
+            assert not kept & {nb.indptr.data_ptr(), nb.indices.data_ptr()}
+            x = torch.ones(40, 1, 1, requires_grad=True)
+            ops.aggregate(None, x, nb).sum().backward()
+            nb.indices[0] = 39 - nb.indices[0]
+            with pytest.raises(ValueError, match="changed in place"):
+                ops.aggregate(None, x, nb)
