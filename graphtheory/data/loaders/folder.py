@@ -314,5 +314,8 @@ def _check_told(told: dict[str, Any]) -> None:
     for name, kind in (wanted | {"edge_attributes": list, "sha256": dict}).items():
         if type(told.get(name)) is not kind or (kind is int and not 0 <= told[name] < 2**63):
             raise ValueError(f"{name}: {told.get(name)!r}, expected {kind.__name__}")
-    for name in (*told["attributes"], *told["edge_attributes"], *told["sha256"]):
+    names = (*told["attributes"], *told["whole"])
+    for name in (*names, *told["edge_attributes"], *told["sha256"]):
         check_file_name(name)
+    if len(set(names)) < len(names) or "edge_index" in names:
+        raise ValueError(f"attributes: got {sorted(names)}, expected each once, and no edge_index")

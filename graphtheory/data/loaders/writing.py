@@ -66,6 +66,8 @@ def check_file_name(name: object) -> None:
     """Raise unless a file of that name lies in its folder."""
     if not isinstance(name, str) or name in ("", ".", "..") or re.search(r"[/\\\0]", name):
         raise ValueError(f"attributes: got the name {name!r}, expected one without / and \\")
+    if len(name.encode()) > 240:  # with what stands around it, 255 in most file systems
+        raise ValueError(f"attributes: got a name of {len(name)} letters, expected up to 240 bytes")
 
 
 def _whole(rows: dict[str, Any], nodes: int) -> dict[str, Any]:

@@ -64,9 +64,9 @@ def _check_tables(folder: Path, name: str) -> None:
     """Raise ValueError, with file and row, unless the tables of a TUDataset fit together."""
     tables = {path.stem.removeprefix(f"{name}_"): _table(path) for path in folder.glob("*.txt")}
     nodes, edges = tables["graph_indicator"], tables["A"]
-    if edges.shape[1] != 2 or edges.min() < 1 or edges.max() > len(nodes):
-        found = f"{edges.shape[1]} columns, {edges.min()} to {edges.max()}"
-        raise ValueError(f"{name}_A.txt: {found}, expected pairs of nodes in 1..{len(nodes)}")
+    if len(edges) < 2 or edges.shape[1] != 2 or edges.min() < 1 or edges.max() > len(nodes):
+        found = f"{len(edges)} lines, {edges.shape[1]} columns, {edges.min()} to {edges.max()}"
+        raise ValueError(f"{name}_A.txt: {found}, expected 2 or more pairs in 1..{len(nodes)}")
     wrong = np.flatnonzero((np.diff(nodes, axis=0, prepend=1) < 0).any(1) | (nodes.shape[1] > 1))
     if len(wrong):
         found = f"line {wrong[0] + 1} is {nodes[wrong[0]].tolist()}, expected its graph, from 1 on"

@@ -104,6 +104,9 @@ def listed(folder: str | PathLike[str]) -> Listing:
         y = torch.tensor([label for _, label in files])
         drawn = stratified(y, val=0.0, test=_TEST_SHARE, generator=Generator().manual_seed(0))
         test = tuple(files[i] for i in drawn.test.tolist())
+        if not test:
+            what = "1 or 2 images of each class, of which a fifth would be the test part"
+            raise ValueError(f"{root}: {what}; expected 3 or more of one, or a folder test beside")
         files = tuple(files[i] for i in drawn.train.tolist())
     return Listing(root, classes, files, val, test)
 
@@ -197,11 +200,19 @@ def opened(path: Path, look: Callable[[Image.Image], Any], file: IO[bytes] | Non
 
 
 def flat(image: Image.Image, mode: str) -> Image.Image:
-    """The image as a viewer shows it: turned as its EXIF data say; transparent ones are refused."""
+    """The image as a viewer shows it, turned as its EXIF data say; not transparent, not several."""
+    name = getattr(image, "filename", "") or "images"
+    try:
+        many = getattr(image, "n_frames", 1)
+    except ValueError as error:
+        what = f"a closed {image.format} whose pictures cannot be counted, expected an open one"
+        raise ValueError(f"{name}: {what}, or its image.copy()") from error
+    if many > 1 and image.format != "MPO":  # the first of MPO is the photograph itself
+        what = f"{many} pictures in one {image.format}, expected one: image.copy() of that one"
+        raise ValueError(f"{name}: {what}")
     turned = ImageOps.exif_transpose(image)
     if turned.has_transparency_data:
         turned = turned.convert("RGBA")
         if any(turned.getchannel("A").histogram()[:255]):
-            name = getattr(image, "filename", "") or "images"
             raise ValueError(f"{name}: transparent pixels, expected none; paste it on a background")
     return turned.convert(mode)

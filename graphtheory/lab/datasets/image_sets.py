@@ -66,7 +66,11 @@ class ImageSet:
             train, val = torch.arange(len(y)).tensor_split([len(self.listing.train)])
             return train, val
         generator = Generator().manual_seed(known_seed(seed))
-        return stratified(y, val=_VALIDATION_SHARE, test=0.0, generator=generator)[:2]
+        train, val, _ = stratified(y, val=_VALIDATION_SHARE, test=0.0, generator=generator)
+        if not len(val):
+            what = f"at most {int(y.bincount().max())} of a class, of which a tenth would validate"
+            raise ValueError(f"images: {what}; expected 6 or more, or a folder val beside train")
+        return train, val
 
     def _read(self, listing: Listing, files: Files) -> Images:
         (mode, sides), size = listing.mode_and_sides, self.size
@@ -129,7 +133,8 @@ def load(name: str, root: Root = None, *, size: int | None = None) -> ImageSet:
     below their class; hidden files and those of systems (__MACOSX, @eaDir) are left out, as are
     images of other formats (GIF, SVG, HEIC) and those in no class, which a warning names; links are
     followed. All images of all parts are gray, or all become RGB; they are turned as their EXIF
-    data say, and those with transparent pixels are refused.
+    data say. Those with transparent pixels are refused, and files of several pictures (animations,
+    TIFF of pages); of the pictures in one JPEG of a camera (MPO), the first counts.
 
     Args:
         name: One of `names()`, whose case does not matter, or a folder of images by class.
@@ -141,10 +146,9 @@ def load(name: str, root: Root = None, *, size: int | None = None) -> ImageSet:
         >>> load("digits").training().pixels.shape
         torch.Size([1437, 1, 8, 8])
     """
-    if size is not None and (size < 1 or not is_folder(name)):
-        raise ValueError(
-            f"size: got {size}, expected 1 or more pixels, of a folder of images alone"
-        )
+    if size is not None and (type(size) is not int or size < 1 or not is_folder(name)):
+        what = "a whole number of pixels from 1 on, of a folder of images alone"
+        raise ValueError(f"size: got {size!r}, expected {what}")
     if is_folder(name):
         found = listed(name)
         return ImageSet(found.info, listing=found, size=size)

@@ -44,6 +44,11 @@ class Adjacency:
         """Number of edges without the appended self-loops."""
         return self.neighborhood.num_edges - self.loops
 
+    def one_per_edge(self, weight: Tensor) -> Tensor:
+        """Weights [E] of the given edges; a single one is that of all, as in PyG's product."""
+        of_all = weight.dim() == 0 or (weight.numel() == 1 and not torch.compiler.is_exporting())
+        return weight.flatten().expand(self.num_given) if of_all else weight.flatten()
+
     def to_csr_order(self, per_edge: Tensor) -> Tensor:
         """Values in CSR order of those in the given order; a ValueError unless there are E."""
         if per_edge.size(0) != self.neighborhood.num_edges:

@@ -192,8 +192,7 @@ class GCNConv(on_core.OnCore, pyg.GCNConv):
         loops = self.normalize and self.add_self_loops
         adj = adjacency.adjacency_of(given, num_src, num_dst, add_self_loops=loops, flow=self.flow)
         if weight is not None:
-            of_all = weight.dim() == 0 and not self.normalize
-            weight = weight.expand(adj.num_given) if of_all else weight.flatten()
+            weight = weight.flatten() if self.normalize else adj.one_per_edge(weight)
             on_core.check_entries("edge_weight", weight, "edge", adj.num_given)
             weight, _ = on_core.multiplied(weight, x_src)
         if not self.normalize:

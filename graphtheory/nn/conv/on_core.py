@@ -86,9 +86,9 @@ class OnCore(MessagePassing):
 
     def _is_first(self, x: Any = None, edge_index: Any = None, *more: Any, **named: Any) -> bool:
         """Whether these are few edges, maybe with weights, that the layer has not met before."""
-        if has_met(edge_index, self):
+        if has_met(edge_index, self) or type(edge_index) is not Tensor or type(x) is not Tensor:
             return False
-        if type(edge_index) is not Tensor or edge_index.is_meta or type(x) is not Tensor:
+        if edge_index.layout is not torch.strided or edge_index.is_meta:  # matrices may hold int64
             return False
         if x.dim() != 2 or torch.compiler.is_compiling() or torch._C._is_tracing():
             return False

@@ -103,7 +103,7 @@ class WeightedSums(Sums):
         if reduce in ("max", "min") or (weight is not None and weight.requires_grad):
             x_src = on_core.kept(x_src, weight)
         if weight is not None:
-            weight = weight.flatten() if weight.dim() else weight.expand(adj.num_given)
+            weight = adj.one_per_edge(weight)
             on_core.check_entries(str(self.weight_name), weight, "edge", adj.num_given)
             if is_sparse(edge_index):
                 weight = weight.to(x_src.dtype)

@@ -185,6 +185,7 @@ def from_pretrained(kind: Any, folder: str | os.PathLike[str], *args: Any, **opt
         options: As for ``kind.from_pretrained``, such as `num_labels` or `output_loading_info`.
 
     Raises:
+        FileNotFoundError: If there is no such folder, and no such repository.
         ValueError: If the config names no rule, or one that does not exist; or if the weights were
             saved again by Hugging Face alone, without the rule.
 
@@ -194,7 +195,13 @@ def from_pretrained(kind: Any, folder: str | os.PathLike[str], *args: Any, **opt
         >>> model = from_pretrained(ViTForImageClassification, "folder")  # doctest: +SKIP
     """
     found = {name: options[name] for name in _WHERE if name in options}
-    saved = AutoConfig.from_pretrained(folder, **found)
+    try:
+        saved = AutoConfig.from_pretrained(folder, **found)
+    except OSError as error:
+        if Path(folder).is_dir():
+            raise
+        what = "no such folder, and no repository that can be read"
+        raise FileNotFoundError(f"folder: {os.fspath(folder)!r}: {what}") from error
     entry, config = getattr(saved, ENTRY, None), copy.deepcopy(options.pop("config", folder))
     if not isinstance(config, PreTrainedConfig):  # as theirs: options that a config has are for it
         own = {n: options.pop(n) for n in list(options) if hasattr(saved, n) and n not in _DTYPE}

@@ -112,8 +112,12 @@ def test_what_cannot_be_written_is_refused_before_anything_is(data, tmp_path):
     data.original_id = torch.arange(40)
     with pytest.raises(ValueError, match="original_id: the folder says something else"):
         GraphFolder.write(data, tmp_path / "named")
-    assert not (tmp_path / "sparse").exists() and not (tmp_path / "named").exists()
     del data.original_id
+    data["a" * 241] = torch.arange(40)
+    with pytest.raises(ValueError, match="attributes: got a name of 241 letters, expected up to"):
+        GraphFolder.write(data, tmp_path / "named")
+    assert not (tmp_path / "sparse").exists() and not (tmp_path / "named").exists()
+    del data["a" * 241]
     (tmp_path / "full").mkdir()
     (tmp_path / "full/mine.txt").write_text("")
     with pytest.raises(FileExistsError, match="folder: something lies in"):
@@ -172,6 +176,14 @@ def test_facts_that_cannot_be_are_refused_by_name(data, tmp_path):
     told = json.loads(facts.read_text())
     facts.write_text(json.dumps(told | {"edges": 2**63}))
     with pytest.raises(ValueError, match=f"graph.json: edges: {2**63}, expected int"):
+        GraphFolder(tmp_path / "graph")
+    for more in ({"whole": {"x": 3}}, {"whole": {"edge_index": 3}}, {"attributes": ["x", "x"]}):
+        told.pop("digest", None)
+        facts.write_text(json.dumps(told | more))
+        with pytest.raises(ValueError, match=r"graph.json: attributes: got .* expected each once"):
+            GraphFolder(tmp_path / "graph")
+    facts.write_text(json.dumps(told | {"attributes": ["x", "ä" * 121]}))
+    with pytest.raises(ValueError, match="a name of 121 letters, expected up to 240 bytes"):
         GraphFolder(tmp_path / "graph")
     as_a_folder(facts)
     with pytest.raises(ValueError, match=r"graph.json: .*; write the folder again"):

@@ -271,3 +271,52 @@ def test_an_image_is_turned_as_its_camera_was_and_transparent_ones_are_named(tmp
         found.training(), found.test()
     with pytest.raises(ValueError, match="images: transparent pixels"):
         image_sets.as_pixels([Image.new("LA", (8, 8), (9, 0))])
+
+
+@pytest.mark.parametrize("kind", ["PNG", "TIFF", "WEBP", "GIF"])
+def test_a_file_of_several_pictures_is_refused_by_name(tmp_path: Path, kind: str) -> None:
+    first, second = (Image.new("RGB", (8, 8), (color, 9, 9)) for color in (9, 200))
+    root = fill(tmp_path, "cat", "dog")
+    found = image_sets.load(root)
+    first.save(tmp_path / "cat/3.png", kind, save_all=True, append_images=[second])
+    told = rf"cat/3\.png: 2 pictures in one {kind}, expected one: image\.copy\(\) of that one"
+    if kind != "GIF":  # which folders leave out
+        with pytest.raises(ValueError, match=told):
+            found.training(), found.test()
+    with Image.open(tmp_path / "cat/3.png") as several:
+        with pytest.raises(ValueError, match=told):
+            image_sets.as_pixels([several])
+        several.seek(1)
+        assert int(image_sets.as_pixels([several.copy()])[0, 0, 0, 0]) > 190
+    if kind == "GIF":
+        with Image.open(tmp_path / "cat/3.png") as several:
+            several.load()
+        with pytest.raises(ValueError, match=r"3\.png: a closed GIF whose pictures cannot be"):
+            image_sets.as_pixels([several])
+
+
+def test_a_photograph_with_a_second_picture_is_the_photograph(tmp_path: Path) -> None:
+    first, second = (Image.new("RGB", (8, 8), (color, 9, 9)) for color in (9, 200))
+    first.save(tmp_path / "1.jpg", "MPO", save_all=True, append_images=[second])
+    with Image.open(tmp_path / "1.jpg") as opened:
+        assert int(image_sets.as_pixels([opened])[0, 0, 0, 0]) < 20
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 7])
+def test_too_few_images_of_a_class_are_said(tmp_path: Path, number: int) -> None:
+    for place in ("cat", "dog"):
+        for image in range(number):
+            draw(tmp_path / place / f"{image}.png")
+    if number < 3:
+        with pytest.raises(ValueError, match=r"1 or 2 images of each class.*expected 3 or more"):
+            image_sets.load(str(tmp_path))
+        return
+    found = image_sets.load(str(tmp_path))
+    y = found.training().y
+    if number == 3:
+        with pytest.raises(
+            ValueError, match=r"at most 2 of a class, of which .*expected 6 or more"
+        ):
+            found.split(y, 0)
+    else:
+        assert [len(part) for part in found.split(y, 0)] == [10, 2]

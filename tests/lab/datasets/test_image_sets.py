@@ -131,8 +131,9 @@ def test_images_of_several_sizes_need_one(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match=r"8 x 8 to 12 x 8 pixels.*--image-size 64"):
             part()
     assert image_sets.load(str(tmp_path), size=6).test().pixels.shape == (4, 3, 6, 6)
-    with pytest.raises(ValueError, match="size: got 6, expected 1 or more pixels, of a folder"):
-        image_sets.load("digits", size=6)
+    for name, size in (("digits", 6), (str(tmp_path), 1.5), (str(tmp_path), True)):
+        with pytest.raises(ValueError, match=f"size: got {size}, expected a whole number of pix"):
+            image_sets.load(name, size=size)
 
 
 def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:

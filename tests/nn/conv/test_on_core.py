@@ -15,6 +15,7 @@ import torch_geometric.nn as pyg
 from torch import nn
 from torch_geometric.explain import AttentionExplainer, Explainer, GNNExplainer
 
+import graphtheory
 import graphtheory.nn.conv as drop_in
 from graphtheory import Neighborhood
 from graphtheory.nn.conv import weighted_sums
@@ -603,3 +604,42 @@ def test_a_neighborhood_of_another_flow_or_size_is_named(name, edge_index) -> No
         getattr(drop_in, name)(5, 4, flow="target_to_source")(torch.randn(6, 5), nb)
     with pytest.raises(ValueError, match="edge_index: has 6 sources, expected 7 as x has rows"):
         getattr(drop_in, name)(5, 4)(torch.randn(7, 5), nb)
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (1, 1)])
+@pytest.mark.parametrize("name", ["GraphConv", "GCNConv", "APPNP"])
+def test_one_weight_is_that_of_every_edge_as_with_pyg(name, shape):
+    make = {
+        "GraphConv": lambda: pyg.GraphConv(4, 3),
+        "GCNConv": lambda: pyg.GCNConv(4, 3, normalize=False),
+        "APPNP": lambda: pyg.APPNP(2, 0.1, normalize=False),
+    }[name]
+    theirs = make()
+    ours = copy.deepcopy(theirs)
+    graphtheory.accelerate(ours)
+    x, edges, weight = torch.randn(5, 4), torch.randint(5, (2, 9)), torch.full(shape, 1.7)
+    wanted = theirs(x, edges, torch.full((9,), 1.7))
+    for _ in range(3):
+        torch.testing.assert_close(ours(x, edges, weight), wanted)
+
+
+@pytest.mark.parametrize("name", ["GATConv", "GATv2Conv", "SAGEConv", "GINConv"])
+def test_a_matrix_of_whole_numbers_is_read_alike_in_every_call(name):
+    made = pyg.GINConv(torch.nn.Linear(4, 3)) if name == "GINConv" else getattr(pyg, name)(4, 3)
+    ours = copy.deepcopy(made)
+    graphtheory.accelerate(ours)
+    edges = torch.tensor([[0, 1, 1, 2, 2, 2], [1, 0, 0, 1, 1, 2]])  # two twice
+    ones = torch.ones(6, dtype=torch.int64)
+    matrix = torch.sparse_coo_tensor(edges, ones, (3, 3), check_invariants=True)
+    x = torch.randn(3, 4)
+    outs = []
+    for _ in range(3):
+        try:
+            outs.append(ours(x, matrix))
+        except (RuntimeError, TypeError) as error:
+            outs.append(type(error))
+    if isinstance(outs[0], type):
+        assert outs[1:] == [outs[0]] * 2
+    else:
+        torch.testing.assert_close(outs[1:], [outs[0]] * 2)
+    assert not matrix.is_coalesced()

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import re
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -69,6 +70,16 @@ def test_rule_and_trained_tokens_come_back(what: Any, zoo: ModuleType, tmp_path:
     undo(again)
     assert not torch.allclose(logits(again, zoo), before, atol=1e-5)
     assert again.config.to_dict().keys() - {"dtype", "architectures"} <= config.keys()
+
+
+@pytest.mark.parametrize("make", [str, Path])
+def test_a_folder_that_is_not_there_is_named(make: Any, tmp_path: Path) -> None:
+    told = re.escape(f"folder: '{tmp_path / 'gone'}': no such folder")
+    with pytest.raises(FileNotFoundError, match=told):
+        from_pretrained(hf.ViTForImageClassification, make(tmp_path / "gone"))
+    (tmp_path / "config.json").write_text("[")
+    with pytest.raises(OSError, match=r"config\.json"):  # of transformers, as it is there
+        from_pretrained(hf.ViTForImageClassification, make(tmp_path))
 
 
 def test_both_kinds_of_rules_at_once_and_nothing_after_undo(
