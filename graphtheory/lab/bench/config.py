@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from numbers import Integral
 from pathlib import Path
 from types import NoneType
-from typing import Any, ClassVar, Self, TypeVar, get_args, get_type_hints
+from typing import Any, ClassVar, TypeVar, get_args, get_type_hints
 
 C = TypeVar("C", bound="RunConfig")
 AXES: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("spaces.json").read_text())
@@ -191,7 +191,7 @@ class Budget:
     seconds: float | None = None  # for the whole search
 
     @classmethod
-    def of(cls, given: object, least: int = 1) -> Self:
+    def of(cls, given: object, least: int = 1) -> "Budget":
         """Read a number of candidates, at least `least`, or a length of time such as "30m".
 
         Raises:
