@@ -133,6 +133,10 @@ def undo(model: nn.Module) -> None:
     for config, kind in () if nearest is None else nearest.before:
         if config._attn_implementation == _name(nearest.pattern):  # else chosen by the user since
             config._attn_implementation_internal = kind
+    for part in () if nearest is None else model.modules():  # layers copied since
+        own: Any = vars(part).get("config")
+        if getattr(own, "_attn_implementation", None) == _name(nearest.pattern):
+            own._attn_implementation_internal = nearest.before[0][1]
     for layer in hf_layers.swin2_attention(model):
         take_off(layer)
     guard(model, ())

@@ -440,6 +440,20 @@ def test_configs_of_copied_layers_are_changed_and_restored_too(zoo: ModuleType) 
     torch.testing.assert_close(read(model), before)
 
 
+@pytest.mark.parametrize("name", ["ViT", "BEiT"])
+def test_layers_that_are_copied_after_topk_are_restored_too(name: str, zoo: ModuleType) -> None:
+    model, read, room = made(name, zoo)
+    before = read(model)
+    room.apply(model, TopK(0.5))
+    nearest = read(model)
+    layers = next(part for part in model.modules() if isinstance(part, nn.ModuleList))
+    for at, layer in enumerate(layers):
+        layers[at] = copy.deepcopy(layer)
+    assert torch.equal(read(model), nearest)
+    room.undo(model)
+    assert torch.equal(read(model), before)
+
+
 def test_save_pretrained_of_another_library_is_kept(zoo: ModuleType, tmp_path: Any) -> None:
     model, saved = zoo.tiny("ViT"), []
     theirs = model.save_pretrained = lambda folder, **options: saved.append(options["state_dict"])
