@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from graphtheory.lab import plot
-from graphtheory.lab.bench.benchmark import Benchmark, Budget, Run, named_task
+from graphtheory.lab.bench.benchmark import Benchmark, Run, named_task
+from graphtheory.lab.bench.config import Budget
 from graphtheory.lab.bench.diagnose import Diagnosis
 from graphtheory.lab.bench.node_config import NodeRunConfig
 from graphtheory.lab.bench.node_task import NodeBenchTask

@@ -61,5 +61,5 @@ def test_a_figure_alone_is_that_of_the_list_where_no_two_have_one_name(
     assert index.figure("fig-3-88") is None
     twice = [path for path in index._modules() if path.parent.name == "vision"] * 2
     monkeypatch.setattr(index, "_modules", lambda: twice)
-    with pytest.raises(ValueError, match="kvt-k stands twice"):
+    with pytest.raises(ValueError, match="kvt-lemma-2 stands twice"):
         index.figures()

@@ -17,8 +17,8 @@ from optuna.storages import BaseStorage, InMemoryStorage, JournalStorage
 from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 from optuna.trial import TrialState
 
-from graphtheory.lab.bench.benchmark import Benchmark, Budget, named_task, thread_limit
-from graphtheory.lab.bench.config import RunConfig, replaced
+from graphtheory.lab.bench.benchmark import Benchmark, named_task, thread_limit
+from graphtheory.lab.bench.config import Budget, RunConfig, replaced
 from graphtheory.lab.bench.finished import signed, verified, whole_text
 from graphtheory.lab.bench.graph_task import GraphRunConfig, TreesRunConfig
 from graphtheory.lab.bench.node_config import NodeRunConfig

@@ -11,8 +11,9 @@ from typing import Any
 
 from rich.console import Console
 
-from graphtheory.lab.bench.benchmark import Benchmark, Budget, FinishedRuns, bench_task, train_all
+from graphtheory.lab.bench.benchmark import Benchmark, FinishedRuns, bench_task, train_all
 from graphtheory.lab.bench.comparison import Comparison
+from graphtheory.lab.bench.config import Budget
 from graphtheory.lab.bench.rows import Environment
 from graphtheory.lab.progress import steps
 from graphtheory.lab.train.contract import check_at_least

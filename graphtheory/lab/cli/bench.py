@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graphtheory.lab import report, train
-from graphtheory.lab.bench.benchmark import Budget
-from graphtheory.lab.bench.config import read_options
+from graphtheory.lab.bench.config import Budget, read_options
 from graphtheory.lab.bench.rows import Environment
 from graphtheory.lab.by_name import paper
 from graphtheory.lab.cli import show

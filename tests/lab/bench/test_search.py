@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from graphtheory.lab.bench import search as module
-from graphtheory.lab.bench.benchmark import Budget
+from graphtheory.lab.bench.config import Budget
 from graphtheory.lab.bench.graph_task import GraphRunConfig, TreesRunConfig
 from graphtheory.lab.bench.node_config import NodeRunConfig, load, train_nodes
 from graphtheory.lab.bench.node_task import NodeBenchTask, OwnNodes
