@@ -225,12 +225,12 @@ def is_tracing() -> bool:
     )
 
 
-def refuse_traces() -> None:
+def refuse_traces(of: str = "graph's number of nodes") -> None:
     """Raise under `torch.jit.trace`, whose program would take the nodes of now for any."""
     if not torch.compiler.is_compiling() and torch._C._is_tracing():
         raise NotImplementedError(
-            "torch.jit.trace: the program would keep this graph's number of nodes for all others; "
-            "torch.export and torch.compile take graphs of any size"
+            f"torch.jit.trace: the program would keep this {of} for all others; "
+            "torch.export and torch.compile take any number"
         )
 
 

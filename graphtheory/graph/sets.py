@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate, chain, groupby, repeat
+from itertools import accumulate, chain, repeat
 from typing import NamedTuple
 
 import torch
@@ -59,9 +59,13 @@ class Sets:
             raise ValueError(f"src: {len(src)} sets, expected {len(dst)} as many as dst has")
         if causal and dst != src:
             raise ValueError(f"src: got {src}, expected {dst} as dst has, for the sets are causal")
-        sizes = groupby(zip(dst, src, strict=True))
-        runs = tuple((len(list(same)), *size) for size, same in sizes)
-        for name, value in (("runs", runs), ("causal", causal), ("count", len(dst))):
+        runs: list[tuple[int, int, int]] = []
+        for size in zip(dst, src, strict=True):  # what itertools has for this is not compiled
+            if runs and runs[-1][1:] == size:
+                runs[-1] = (runs[-1][0] + 1, *size)
+            else:
+                runs.append((1, *size))
+        for name, value in (("runs", tuple(runs)), ("causal", causal), ("count", len(dst))):
             object.__setattr__(self, name, value)
 
     @property

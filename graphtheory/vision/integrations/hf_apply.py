@@ -24,6 +24,7 @@ from transformers.models.auto.auto_factory import _get_model_class
 from transformers.utils import output_capturing
 from transformers.utils.hub import cached_file
 
+from graphtheory.graph.content import refuse_traces
 from graphtheory.patterns import TopK
 from graphtheory.vision.integrations import hf_layers, token_hooks, token_rules
 from graphtheory.vision.integrations.nearest import SWIN_MASKED, nearest_attention
@@ -305,6 +306,7 @@ def topk_attention_forward(
     Raises:
         ValueError: If an option is not supported.
     """
+    refuse_traces("image's number of tokens")
     for name in _UNSUPPORTED:
         if options.get(name) is not None:
             raise ValueError(f"{name}: given, but k-nearest attention does not support it")

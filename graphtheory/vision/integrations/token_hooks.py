@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from graphtheory.graph import Grid
-from graphtheory.graph.content import innermost_transform
+from graphtheory.graph.content import innermost_transform, refuse_traces
 from graphtheory.vision.integrations.token_layers import (
     ATTENTION,
     OWN,
@@ -175,6 +175,7 @@ class Hooks:
 
     def run(self, which: int, layer: Any, x: Tensor, *args: Any, **options: Any) -> Any:
         """Compute the layer of that number in place of its own forward."""
+        refuse_traces("image's number of tokens")
         if which and self.call.ran != which:
             raise ValueError(
                 f"model: {name_of(layer, self.base)} ran after {self.call.ran} of {which} layers "

@@ -288,3 +288,11 @@ def test_exports_with_biases_of_pairs(batched) -> None:
     torch.testing.assert_close(module(**other), conv(**other))
     with pytest.raises(RuntimeError, match="size"):  # other biases than there are pairs
         module(**other | {name: other[name][:-1] for name in ("distance", "attn_bias")})
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_attention_among_all_nodes_compiles_as_one_graph(dynamic: bool) -> None:
+    conv = GPSConv(8, None, heads=2).eval()
+    compiled = torch.compile(conv, backend="eager", fullgraph=True, dynamic=dynamic)
+    x, edges, _, _ = draw(torch.float32)
+    torch.testing.assert_close(compiled(x, edges), conv(x, edges))

@@ -216,3 +216,16 @@ def test_products_of_deit_s_as_published(rules: Any, published: float) -> None:
         assert found < 0.9 * published
     else:
         assert found == pytest.approx(published, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    "what", [TopK(3), {1: Keep(0.5)}, {1: Merge(4)}], ids=["k", "keep", "merge"]
+)
+def test_a_model_with_a_rule_is_no_program_of_torch_jit(what: Any) -> None:
+    kind, config = MODELS["vit"]
+    model = kind(config(**VIT)).eval()
+    apply(model, what)
+    with pytest.raises(
+        NotImplementedError, match=r"torch\.jit\.trace: .* image's number of tokens"
+    ):
+        torch.jit.trace(lambda images: model(images).logits, (torch.randn(1, 3, 24, 24),))
