@@ -218,14 +218,11 @@ def test_products_of_deit_s_as_published(rules: Any, published: float) -> None:
         assert found == pytest.approx(published, rel=0.02)
 
 
-@pytest.mark.parametrize(
-    "what", [TopK(3), {1: Keep(0.5)}, {1: Merge(4)}], ids=["k", "keep", "merge"]
-)
+@pytest.mark.filterwarnings("ignore")  # of torch.jit
+@pytest.mark.parametrize("what", [TopK(3), {1: Keep(0.5)}, {1: Merge(4)}])
 def test_a_model_with_a_rule_is_no_program_of_torch_jit(what: Any) -> None:
     kind, config = MODELS["vit"]
-    model = kind(config(**VIT)).eval()
+    model = kind(config(**VIT)).eval().requires_grad_(False)
     apply(model, what)
-    with pytest.raises(
-        NotImplementedError, match=r"torch\.jit\.trace: .* image's number of tokens"
-    ):
+    with pytest.raises(NotImplementedError, match="image's number of tokens for all others"):
         torch.jit.trace(lambda images: model(images).logits, (torch.randn(1, 3, 24, 24),))
