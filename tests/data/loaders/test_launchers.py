@@ -13,7 +13,7 @@ import pytest
 import torch
 
 ROOT = Path(__file__).parents[3]
-SCRIPT, EPOCHS = str(ROOT / "examples" / "13_launchers.py"), "12"
+SCRIPT, EPOCHS = str(ROOT / "examples" / "13_launchers.py"), "6"
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
 COMMANDS = {
     "torchrun": (*TORCHRUN, SCRIPT, "torchrun", EPOCHS),
