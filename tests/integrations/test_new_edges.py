@@ -279,3 +279,20 @@ def test_the_gradient_of_learned_weights_of_zero_is_finite_in_each_call() -> Non
     for _ in range(3):
         (found,) = torch.autograd.grad(layer(x, edges, weight).sin().sum(), weight)
         assert not found.any()
+
+
+@pytest.mark.parametrize("name", MAKE)
+def test_edges_of_inference_mode_train_from_the_first_call_on(name: str) -> None:
+    layer = MAKE[name]().eval()
+    accelerate(layer)
+    x, edges = graph()
+    with torch.inference_mode():
+        inferred = edges.clone()
+        quick = ways(layer)
+        layer(x, inferred.clone())
+    assert quick == ["PyG's"]
+    x.requires_grad_()
+    found, wanted = (
+        torch.autograd.grad(layer(x, some).square().sum(), x)[0] for some in (inferred, edges)
+    )
+    torch.testing.assert_close(found, wanted)

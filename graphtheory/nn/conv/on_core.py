@@ -90,7 +90,8 @@ class OnCore(MessagePassing):
             return False
         if edge_index.layout is not torch.strided or edge_index.is_meta:  # matrices may hold int64
             return False
-        if x.dim() != 2 or torch.compiler.is_compiling() or torch._C._is_tracing():
+        saved = edge_index.is_inference() and not torch.is_inference_mode_enabled()  # torch refuses
+        if saved or x.dim() != 2 or torch.compiler.is_compiling() or torch._C._is_tracing():
             return False
         own = self.__dict__
         if "parametrizations" in own["_modules"]:  # whose parameters are attributes of their class
