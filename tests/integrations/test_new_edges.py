@@ -72,7 +72,7 @@ CALLS = {
     "weights": (lambda x, e: (x, e, torch.rand(EDGES)), "PyG's"),
     "no weights, by name": (lambda x, e: {"x": x, "edge_index": e, "edge_weight": None}, "PyG's"),
     "too few weights": (lambda x, e: (x, e, torch.rand(EDGES - 1)), "refused"),
-    "weights that PyG would spread": (lambda x, e: (x, e, torch.rand(1)), "refused"),
+    "one weight for all edges": (lambda x, e: (x, e, torch.rand(1)), "ours"),
     "a pair": (lambda x, e: ((x, x), e), "ours"),
     "int32": (lambda x, e: (x, e.int()), "ours"),
 }
