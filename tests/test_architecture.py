@@ -69,7 +69,7 @@ FINDS_BY_NAME = {"lab/by_name.py"}  # the one place of the lab that may name `pa
 
 _PYG_PLACES = (
     "graph/interop.py", "nn/conv/*", "data/*", "integrations/*", "vision/images.py",
-    "lab/zoo/node_models.py", "lab/datasets/*", "lab/train/*", "papers/*/*",
+    "lab/zoo/*", "lab/datasets/*", "lab/train/*", "papers/*/*",
 )  # fmt: skip
 _KERNEL_PLACES = ("ops/backends/cpu/*", "structure/_*.py", "graph/co[mn]*.py")
 FRONT_DOORS = {("__init__",), ("__main__",), ("lab", "__init__")}

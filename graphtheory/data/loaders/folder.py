@@ -134,6 +134,7 @@ class GraphFolder(NodeSource):
             if rise and len(some) and (int(some[0]) < last or bool((some.diff() < 0).any())):
                 self._refuse(name, "row pointers that fall", "pointers that never fall")
             last = int(some[-1]) if len(some) else last
+        del ids, some
         return self._rows(name, rows)  # mapped anew: what was looked at need not stay in memory
 
     def _refuse(self, name: str, found: str, expected: str) -> NoReturn:

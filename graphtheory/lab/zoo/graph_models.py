@@ -12,8 +12,7 @@ from torch import Tensor, nn
 from graphtheory import nn as layers
 from graphtheory.graph import TOKEN, GraphTokens, Neighborhood, cliques
 from graphtheory.lab.zoo.graph_recipes import NAMES as POST_NAMES
-from graphtheory.lab.zoo.graph_recipes import PostNetwork
-from graphtheory.nn.conv.edge_sums import EdgeGCNConv, gine
+from graphtheory.lab.zoo.graph_recipes import EdgeGCNConv, PostNetwork, gine
 from graphtheory.ops.look_up import bias_per_edge
 
 NAMES = COMPARED = ("gt", "gt-plain", "gine", "gcn", "gatv2", "mlp")
