@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from graphtheory.graph.content import is_tracing
 from graphtheory.graph.csr import check_edge_index, plain
 from graphtheory.graph.neighborhood import Neighborhood
 
@@ -119,6 +120,17 @@ def _from_edge_list(edge_index: Tensor, sizes: Sizes, weight: Tensor | None) -> 
     return Neighborhood.from_edge_index(edge_index, num_src=src, num_dst=dst, weight=weight)
 
 
+def merged(matrix: Tensor) -> Tensor:
+    """A COO matrix by row, each entry once; PyG's layers mark matrices as such that are not."""
+    if not matrix.is_coalesced() or is_tracing():
+        return matrix.coalesce()
+    row, col = matrix.indices()
+    if bool(((row * matrix.size(1) + col).diff() > 0).all()):
+        return matrix
+    again = matrix.indices(), matrix.values(), matrix.shape
+    return torch.sparse_coo_tensor(*again, check_invariants=True).coalesce()
+
+
 def _from_tensor(obj: Tensor, asked: Sizes, weight: Tensor | None) -> Neighborhood:
     """Read a torch sparse matrix, or an edge list in a subclass of Tensor."""
     if obj.layout is torch.strided:
@@ -127,7 +139,7 @@ def _from_tensor(obj: Tensor, asked: Sizes, weight: Tensor | None) -> Neighborho
         raise ValueError(f"obj: shape {tuple(obj.shape)}, expected a sparse [num_dst, num_src]")
     sizes = _agree((obj.size(1), obj.size(0)), asked)
     if obj.layout is torch.sparse_coo:
-        obj = obj.coalesce()
+        obj = merged(obj)
     value = _as_weight(obj.values()) if weight is None else weight
     if obj.layout is torch.sparse_csr:
         rows = obj.crow_indices().long(), obj.col_indices().long()

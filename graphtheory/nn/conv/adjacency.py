@@ -19,6 +19,7 @@ from torch_geometric.utils.sparse import set_sparse_value, to_torch_sparse_tenso
 from graphtheory.graph import Neighborhood, neighborhood_from
 from graphtheory.graph.content import is_tracing, leave_inference_mode, refuse_traces, state_of
 from graphtheory.graph.csr import check_edge_index, copied, plain, rows_of_edges
+from graphtheory.graph.interop import merged
 
 Sizes = tuple[int | None, int | None]
 _NARROW = (torch.int16, torch.int8, torch.uint8)
@@ -174,7 +175,7 @@ def stored_values(given: Any) -> Tensor | None:
         return given.storage.value()
     if not is_torch_sparse_tensor(given):
         return None
-    return given.coalesce().values() if given.layout is torch.sparse_coo else given.values()
+    return merged(given).values() if given.layout is torch.sparse_coo else given.values()
 
 
 def _build(
@@ -314,8 +315,8 @@ def _state(given: Any) -> Any:
         return state_of(given.as_tensor())
     if type(given) is Tensor and is_torch_sparse_tensor(given):
         state = state_of(*_ids_of(given))
-        merged = given.layout is not torch.sparse_coo or given.is_coalesced()
-        return None if state is None else (given.layout, merged, state)
+        once = given.layout is not torch.sparse_coo or given.is_coalesced()
+        return None if state is None else (given.layout, once, state)
     return None
 
 
@@ -334,6 +335,6 @@ def with_given_edges(given: Any, weights: Tensor, stored: bool) -> Any:
     if isinstance(given, Neighborhood):
         return given.edge_index(), weights
     if is_torch_sparse_tensor(given) and stored:
-        adj = given.coalesce() if given.layout is torch.sparse_coo else given
+        adj = merged(given) if given.layout is torch.sparse_coo else given
         return set_sparse_value(adj, weights), weights
     return given, weights

@@ -10,7 +10,7 @@ from torch._dynamo.backends.common import aot_autograd
 from graphtheory import Neighborhood
 from graphtheory.graph import csr
 from graphtheory.nn import GATConv, TransformerConv
-from graphtheory.nn.conv.adjacency import _sorted, adjacency_of, edge_list
+from graphtheory.nn.conv.adjacency import _sorted, adjacency_of, edge_list, stored_values
 
 pytestmark = pytest.mark.usefixtures("short_collections")
 
@@ -243,3 +243,13 @@ def test_on_a_gpu_compiled_layers_are_the_eager_ones(edge_index, mode) -> None:
     for _ in range(4):
         found = [t.clone() for t in gradients(compiled, x, edges)]
     torch.testing.assert_close(found, gradients(model, x, edges))
+
+
+def test_a_matrix_that_is_wrongly_marked_as_coalesced_is_merged() -> None:
+    edges = torch.tensor([[3, 0, 5, 1, 0, 3, 0], [1, 2, 0, 4, 1, 1, 2]])
+    given = torch.sparse_coo_tensor(edges, torch.ones(7), (6, 6), check_invariants=True)
+    wanted = adjacency_of(given.clone(), 6, 6).neighborhood
+    given._coalesced_(True)  # as PyG's layers do
+    found = adjacency_of(given, 6, 6).neighborhood
+    assert found.num_edges == 5 and torch.equal(found.edge_index(), wanted.edge_index())
+    assert stored_values(given).tolist() == [1, 2, 1, 2, 1]
