@@ -175,7 +175,18 @@ def stored_values(given: Any) -> Tensor | None:
         return given.storage.value()
     if not is_torch_sparse_tensor(given):
         return None
-    return merged(given).values() if given.layout is torch.sparse_coo else given.values()
+    return _merged(given).values() if given.layout is torch.sparse_coo else given.values()
+
+
+def _merged(given: Tensor) -> Tensor:
+    """`merged`, which looks at a matrix once in its present state: that waits for a device."""
+    known = cached_for(given) if given.is_coalesced() else None
+    if known is not None and known.get("merged"):
+        return given
+    found = merged(given)
+    if known is not None:
+        known["merged"] = found is given
+    return found
 
 
 def _build(
@@ -335,6 +346,6 @@ def with_given_edges(given: Any, weights: Tensor, stored: bool) -> Any:
     if isinstance(given, Neighborhood):
         return given.edge_index(), weights
     if is_torch_sparse_tensor(given) and stored:
-        adj = merged(given) if given.layout is torch.sparse_coo else given
+        adj = _merged(given) if given.layout is torch.sparse_coo else given
         return set_sparse_value(adj, weights), weights
     return given, weights

@@ -10,6 +10,7 @@ from torch._dynamo.backends.common import aot_autograd
 from graphtheory import Neighborhood
 from graphtheory.graph import csr
 from graphtheory.nn import GATConv, TransformerConv
+from graphtheory.nn.conv import adjacency
 from graphtheory.nn.conv.adjacency import _sorted, adjacency_of, edge_list, stored_values
 
 pytestmark = pytest.mark.usefixtures("short_collections")
@@ -253,3 +254,12 @@ def test_a_matrix_that_is_wrongly_marked_as_coalesced_is_merged() -> None:
     found = adjacency_of(given, 6, 6).neighborhood
     assert found.num_edges == 5 and torch.equal(found.edge_index(), wanted.edge_index())
     assert stored_values(given).tolist() == [1, 2, 1, 2, 1]
+
+
+def test_a_matrix_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    given, looked = torch.eye(3).to_sparse_coo().coalesce(), []
+    real = adjacency.merged
+    monkeypatch.setattr(adjacency, "merged", lambda a: looked.append(a) or real(a))
+    for _ in range(3):
+        assert stored_values(given).tolist() == [1, 1, 1]
+    assert len(looked) == 1
