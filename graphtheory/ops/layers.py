@@ -66,9 +66,11 @@ class Prepared(NamedTuple):
     dropout: float
     again: bool
 
-    def __call__(self, tensors: Tensors) -> Tensor:
+    def __call__(self, tensors: Tensors) -> Tensor | None:
+        """The output; None of tensors of other kinds than in the first call."""
         seed = draw_seed(None, self.neighborhood.device) if self.dropout > 0 else None
-        return self.one((*tensors, seed), self.grad)[0]
+        found = self.one((*tensors, seed), self.grad)
+        return None if found is None else found[0]
 
 
 def prepare(

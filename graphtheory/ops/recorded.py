@@ -83,16 +83,17 @@ class Recorded:
         self._replays: dict[Any, Any] = {}  # of the forward pass, and by what the other one needs
         self.saved: list[Any] = []  # kinds of the tensors that the backward pass reads
 
-    def __call__(self, tensors: Tensors, grad: bool) -> Sequence[Tensor]:
-        """The outputs, with a gradient or without."""
+    def __call__(self, tensors: Tensors, grad: bool) -> Any:
+        """The outputs, with a gradient or without; None of tensors of other kinds."""
         if not grad:
-            return self.forward(tensors)[: self.work.outputs]
+            found = self.forward(tensors)
+            return found and found[: self.work.outputs]
         apply: Any = _Function.apply
         found = apply(self, *tensors)
-        return found if isinstance(found, tuple) else (found,)
+        return found if found is None or isinstance(found, tuple) else (found,)
 
     def forward(self, tensors: Tensors) -> Any:
-        """The outputs of the work, and what its backward pass reads beside the tensors."""
+        """The outputs, and what the backward pass reads; None of tensors of other kinds."""
         return self._run("forward", self.work.forward, tensors)
 
     def backward(self, grads: Sequence[Tensor], kept: Tensors, read: Tensors, needs: Needs) -> Any:
@@ -130,6 +131,8 @@ class _Function(torch.autograd.Function):
     def forward(ctx: Any, recorded: Recorded, *tensors: Tensor | None) -> Any:
         work = recorded.work
         found = recorded.forward(tensors)
+        if found is None:
+            return None
         outputs, kept = found[: work.outputs], found[work.outputs :]
         if len(outputs) > 1:
             ctx.shapes = [(out.shape, out.dtype) for out in outputs]

@@ -8,6 +8,7 @@ was, and so are the edges, the answer is that of the call before.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from operator import eq, is_
 from typing import Any
 from weakref import ref
@@ -19,7 +20,7 @@ from torch.nn.modules.module import _has_any_global_hook as has_global_hooks
 from graphtheory.graph.content import is_tracing, state_of
 from graphtheory.ops import layers
 from graphtheory.ops.derivatives import needs_grad
-from graphtheory.ops.recorded import Tensors, kinds
+from graphtheory.ops.recorded import Tensors
 
 _NAME = "_again"  # of the attribute of a layer
 _CONTENTS = ("_parameters", "_buffers", "_modules")
@@ -42,11 +43,10 @@ def compute(
         free: How many of `args` are features.
     """
     prepared = layers.prepare(kind, nb, tensors, *options, dropout=dropout)
-    if prepared is None:
-        return None
-    if prepared.again:
+    found = None if prepared is None else prepared(tensors)
+    if prepared is not None and prepared.again:  # recorded now, for tensors of these kinds
         vars(layer)[_NAME] = Again(layer, args, prepared, tensors, free)
-    return prepared(tensors)
+    return found
 
 
 class _Same:
@@ -74,12 +74,16 @@ class Again:
         inlined = (part for name, part in layer.named_children() if name != "nn")  # called as it is
         self._parts = [one for part in inlined for one in part.modules()]
         own = [vars(layer), *map(vars, self._parts)]
-        self._contents = [values[name] for values in own for name in _CONTENTS]
+        self._own = [dict(values) for values in own]
+        self._own[0][_NAME] = self
+        self._types = [type(layer), *map(type, self._parts)]
+        contents = [values[name] for values in own for name in _CONTENTS]
+        self._contents = [some for some in contents if some]
+        self._held = [one for some in self._contents for one in some.values()]
         containers = [v for values in own for v in values.values() if hasattr(v, "__len__")]
         self._empty = [one for one in containers if not len(one)]  # hooks, as a rule
         self._containers = [one for one in containers if len(one)]
         self._lengths = [*map(len, self._containers)]
-        self._held = self._facts(layer)
         self._rest = [_Same(a) if isinstance(a, Tensor) else a for a in rest]
         named = ((d, name, t) for d in self._contents for name, t in d.items() if t is not None)
         places = {id(t): (d, name) for d, name, t in named}
@@ -87,30 +91,29 @@ class Again:
         self._free = [[k for k, t in enumerate(tensors) if t is x] for x in given]  # places
         apart = {k for places in self._free for k in places}
         self._tensors = [None if k in apart else t for k, t in enumerate(tensors)]
-        self._kinds, self._prepared = kinds(*tensors), prepared
+        self._prepared = prepared
         pairs = zip(self._tensors, self._sources, strict=True)  # what stays has no graph behind it
         self._void = any(t is not None and t.requires_grad and not place for t, place in pairs)
 
     def __reduce__(self) -> Any:
         return type(None), ()
 
-    def _facts(self, layer: nn.Module) -> list[Any]:
-        found = [type(layer), *{**vars(layer), _NAME: None}.values()]
-        for part in self._parts:
-            found.append(type(part))
-            found += vars(part).values()
-        for some in self._contents:
-            found += some.values()
-        return found
+    def _holds(self, layer: nn.Module) -> bool:
+        """Whether all attributes, parameters and parts are what they were, and no hook came."""
+        if [type(layer), *map(type, self._parts)] != self._types:
+            return False
+        try:  # an attribute that is the same object is not compared; tensors have no answer
+            if [vars(layer), *map(vars, self._parts)] != self._own:
+                return False
+        except (RuntimeError, TypeError, ValueError):
+            return False
+        if any(self._empty) or not all(map(eq, map(len, self._containers), self._lengths)):
+            return False
+        return all(map(is_, chain.from_iterable(map(dict.values, self._contents)), self._held))
 
     def __call__(self, layer: nn.Module, *args: Any) -> Tensor | None:
         """The output, if nothing that decides how it is computed has changed."""
-        if self._void or is_tracing() or has_global_hooks():
-            return None
-        facts = self._facts(layer)
-        if len(facts) != len(self._held) or not all(map(is_, facts, self._held)):
-            return None
-        if any(self._empty) or not all(map(eq, map(len, self._containers), self._lengths)):
+        if self._void or is_tracing() or has_global_hooks() or not self._holds(layer):
             return None
         tensors, free = self._tensors.copy(), len(self._free)
         for given, known in zip(args[free:], self._rest, strict=True):
@@ -125,7 +128,7 @@ class Again:
             if source is not None:
                 tensors[k] = source[0][source[1]]
         prepared = self._prepared
-        if kinds(*tensors) != self._kinds or needs_grad(tensors) != prepared.grad:
+        if needs_grad(tensors) != prepared.grad:  # the replay looks at their kinds
             return None
         if torch.is_autocast_enabled(x.device.type):
             return None

@@ -12,10 +12,11 @@ import pytest
 import torch
 from _stub import Launch, pretend
 from torch import Tensor
+from torch_geometric import nn as pyg
 from triton import knobs
 from triton.runtime.jit import JITFunction
 
-from graphtheory import Neighborhood, ops
+from graphtheory import Neighborhood, accelerate, ops
 from graphtheory.ops.backends.triton import launch, primitives, replay
 
 GPU = pretend()
@@ -189,6 +190,21 @@ def test_the_device_of_the_tensors_is_the_current_one(monkeypatch: pytest.Monkey
     launched()
     launched()
     assert len(found) == 2 and all(like is VALUES for like in found)
+
+
+@pytest.mark.parametrize("grad", [False, True])
+def test_a_call_of_other_tensors_is_not_replayed(grad: bool) -> None:
+    layer = pyg.TransformerConv(*host.heads()).requires_grad_(grad)
+    accelerate(layer)
+    x, edges = torch.randn(host.NODES, host.IN), host.EDGE_INDEX
+    for _ in range(4):
+        before = GPU.seen(lambda: layer(x, edges))
+    with pytest.raises(IndexError, match="edge_index"):
+        layer(x[:9], edges)
+    layer.double()
+    after = GPU.seen(lambda: layer(x.double(), edges))
+    assert layer(x.double(), edges).dtype == torch.float64
+    assert after[0].function != before[0].function
 
 
 @pytest.mark.parametrize("place", ["launch_enter_hook", "launch_exit_hook"])
