@@ -6,7 +6,7 @@ Of molecules, boosted trees on counts of substructures are compared with the net
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from importlib.util import find_spec
 from typing import Any, ClassVar
@@ -120,7 +120,10 @@ class GraphBenchTask(BenchTask):
         nodes = int(found.slices["x"].diff()[found.train_index].sum())
         longest = _MOST_EPOCHS * math.sqrt(_FULL_LENGTH / nodes)
         epochs = round(min(_MOST_EPOCHS, max(_LEAST_EPOCHS, longest)))
-        return self.config_kind(model)(model), epochs, max(10, epochs // 3)
+        config: Any = self.config_kind(model)(model)
+        if model == "gatedgcn":  # with edges' states, which only this stack carries on
+            config = replace(config, network=replace(config.network, stack="post"))
+        return config, epochs, max(10, epochs // 3)
 
     def axes(self, config: Any) -> Axes:
         return axes_of("fingerprints" if config.model == TREES else "graph", config)

@@ -11,11 +11,11 @@ from torch import Tensor, nn
 
 from graphtheory import nn as layers
 from graphtheory.graph import TOKEN, GraphTokens, Neighborhood, cliques
-from graphtheory.lab.zoo.graph_recipes import NAMES as POST_NAMES
-from graphtheory.lab.zoo.graph_recipes import EdgeGCNConv, PostNetwork, gine
+from graphtheory.lab.zoo.graph_recipes import STACKS, EdgeGCNConv, PostNetwork, gine
 from graphtheory.ops.look_up import bias_per_edge
 
-NAMES = COMPARED = ("gt", "gt-plain", "gine", "gcn", "gatv2", "mlp")
+COMPARED = ("gt", "gt-plain", "gine", "gcn", "gatv2", "mlp")
+NAMES = (*COMPARED, "gatedgcn")
 ATTENDING = ("gt", "gt-plain")
 _FARTHEST = 19  # hops; `AddDistances` stores every larger distance as 20
 _POOLED = ("mean", "sum", "max")
@@ -41,7 +41,8 @@ class GraphConfig:
     attention_dropout: float = 0.0  # probability, on attention weights (gt, gt-plain, gatv2)
     norm: str = "batch"  # or "layer", in front of each part of a block
     # "pre": norms in front of each part of a block; of gcn and gine also "post", norms behind them
-    # as in GNN+, and "ogb", as in OGB, which alone read the options from `activation` on
+    # as in GNN+, and "ogb", as in OGB, which alone read the options from `activation` on; gatedgcn
+    # has "post" alone
     stack: str = "pre"
     # "mean", "sum" or "max" over the nodes of a graph; "token" is a graph token that attends with
     # them (gt, gt-plain)
@@ -188,7 +189,7 @@ def _check(name: str, config: GraphConfig) -> None:
         ("norm", config.norm, tuple(_NORMS)),
         ("readout", config.readout, (*_POOLED, "token") if name in ATTENDING else _POOLED),
         ("local", config.local, ("gine", None)),
-        ("stack", config.stack, ("pre", "post", "ogb") if name in POST_NAMES else ("pre",)),
+        ("stack", config.stack, STACKS.get(name, ("pre",))),
         ("activation", config.activation, ("gelu", "relu")),
         ("head_width", config.head_width, ("constant", "halving")),
     ):

@@ -13,7 +13,8 @@ from torch_geometric.utils import degree
 from graphtheory import nn as layers
 from graphtheory.nn.conv.weighted_sums import GINEConv
 
-NAMES = ("gcn", "gine")  # models that have these stacks
+# The stacks that models have beside "pre", or in place of it.
+STACKS = {"gcn": ("pre", "post", "ogb"), "gine": ("pre", "post", "ogb"), "gatedgcn": ("post",)}
 _ACTIVATIONS: dict[str, type[nn.Module]] = {"gelu": nn.GELU, "relu": nn.ReLU}
 
 
@@ -69,7 +70,10 @@ class EdgeSum(nn.Module):
 
 
 class PostBlock(nn.Module):
-    """One layer with what follows it; a feed-forward part has norms in front and behind."""
+    """One layer with what follows it; a feed-forward part has norms in front and behind.
+
+    Of nodes and edges to nodes and edges, which gatedgcn alone changes.
+    """
 
     def __init__(self, name: str, c: Any, edge_in: Any, *, last: bool) -> None:
         super().__init__()
@@ -80,6 +84,8 @@ class PostBlock(nn.Module):
         if c.stack == "ogb":
             self.edge_encoder = layers.feature_encoder(edge_in, width) if edges else None
             self.conv = gine(width, edges=edges) if name == "gine" else EdgeGCNConv(width)
+        elif name == "gatedgcn":
+            self.conv, self.edge_norm = layers.GatedGCNConv(*[width] * 3), nn.BatchNorm1d(width)
         elif name == "gine":
             inner = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width))
             self.conv, self.norm, self.act = GINEConv(inner), nn.Identity(), nn.ReLU()
@@ -93,16 +99,20 @@ class PostBlock(nn.Module):
                 nn.Linear(2 * width, width), nn.Dropout(c.dropout),
             )  # fmt: skip
 
-    def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor | None) -> Tensor:
+    def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor | None) -> tuple[Any, Any]:
         if self.edge_encoder is not None:
             edge_attr = self.edge_encoder(edge_attr)
         out = self.conv(x, edge_index, *(() if edge_attr is None else (edge_attr,)))
+        if isinstance(out, tuple):
+            out, states = out
+            states = self.drop(self.act(self.edge_norm(states)))
+            edge_attr = edge_attr + states if self.residual else states
         out = self.drop(self.act(self.norm(out)))
         x = x + out if self.residual else out
         if self.ffn is not None:
             x = self.ffn_norm(x)
             x = self.last_norm(x + self.ffn(x))
-        return x
+        return x, edge_attr
 
 
 class PostNetwork(nn.Module):
@@ -117,7 +127,7 @@ class PostNetwork(nn.Module):
     ) -> None:
         super().__init__()
         c, edge_in = config, edge_in if config.edge_features else None
-        if edge_in is None and name == "gine" and c.stack == "post":
+        if edge_in is None and name != "gcn" and c.stack == "post":
             raise ValueError("edge_features: got none, expected some of edges with stack='post'")
         if c.walk and not 0 < c.walk_width < c.hidden:
             expected = f"1 or more, and less than hidden={c.hidden}"
@@ -153,7 +163,7 @@ class PostNetwork(nn.Module):
                 x = x + state[batch.batch]
                 if i < len(self.virtual):
                     state = self.virtual[i](state.index_add(0, batch.batch, x))
-            x = block(x, batch.edge_index, edges)
+            x, edges = block(x, batch.edge_index, edges)
         return self.head(x if self.readout is None else self.readout(x, ptr=batch.ptr))
 
 

@@ -53,7 +53,7 @@ def assert_same_alone(model: torch.nn.Module) -> Tensor:
     return together
 
 
-@pytest.mark.parametrize("name", graph_zoo.NAMES)
+@pytest.mark.parametrize("name", graph_zoo.COMPARED)
 @pytest.mark.parametrize("readout", ["mean", "sum", "max"])
 def test_a_graph_has_the_same_outputs_alone_and_in_a_batch(name: str, readout: str) -> None:
     config = replace(SMALL, readout=readout, walk=3, laplacian=2, degree=True, virtual_node=True)
@@ -85,7 +85,7 @@ def test_nodes_of_a_network_with_tokens() -> None:
     assert model(Batch.from_data_list(molecules())).shape == (16, 2)
 
 
-@pytest.mark.parametrize("name", graph_zoo.NAMES)
+@pytest.mark.parametrize("name", graph_zoo.COMPARED)
 def test_the_order_of_the_nodes_makes_no_difference(name: str) -> None:
     model, graph = build(name), molecules()[1]
     order = torch.tensor([3, 1, 4, 0, 5, 8, 2, 6, 7])  # new node i is the old order[i]
@@ -110,7 +110,7 @@ def changed_outputs(name: str, **changed: Tensor) -> Tensor:
     return (model(Batch.from_data_list([graph])) - before).abs().max()
 
 
-@pytest.mark.parametrize("name", graph_zoo.NAMES)
+@pytest.mark.parametrize("name", graph_zoo.COMPARED)
 def test_who_reads_edges_and_distances(name: str) -> None:
     graph = molecules()[1]
     other_bonds = changed_outputs(name, edge_attr=(graph.edge_attr + 1) % 4)
@@ -129,7 +129,7 @@ def test_a_ball_is_what_lies_within_its_hops() -> None:
     assert model(batch).shape == (3, 2)
 
 
-@pytest.mark.parametrize("name", graph_zoo.NAMES)
+@pytest.mark.parametrize("name", graph_zoo.COMPARED)
 def test_float_features_and_no_edge_features(name: str) -> None:
     graphs = [Data(x=torch.randn(g.num_nodes, 4), edge_index=g.edge_index) for g in molecules()]
     for graph, known in zip(graphs, molecules(), strict=True):
