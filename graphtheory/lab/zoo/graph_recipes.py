@@ -100,9 +100,8 @@ class PostBlock(nn.Module):
             )  # fmt: skip
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor | None) -> tuple[Any, Any]:
-        if self.edge_encoder is not None:
-            edge_attr = self.edge_encoder(edge_attr)
-        out = self.conv(x, edge_index, *(() if edge_attr is None else (edge_attr,)))
+        encoded = edge_attr if self.edge_encoder is None else self.edge_encoder(edge_attr)
+        out = self.conv(x, edge_index, *(() if encoded is None else (encoded,)))
         if isinstance(out, tuple):
             out, states = out
             states = self.drop(self.act(self.edge_norm(states)))
