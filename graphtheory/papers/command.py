@@ -34,7 +34,6 @@ class Reproduce(Command):
     list: bool = False
 
     def check(self) -> None:
-        """Check the options that need no data."""
         show.at_least(1, seeds=self.seeds)
         show.at_least(0, seed=self.seed)
         show.data_root(self.root)
@@ -44,7 +43,6 @@ class Reproduce(Command):
             )
 
     def run(self, screen: Screen) -> None:
-        """Measure the figure, print it and write its files."""
         if self.list:
             _print_list(screen)
             return

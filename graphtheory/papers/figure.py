@@ -45,7 +45,6 @@ class DataSets:
     read: Callable[[str, Path | None], Any] | None = None  # loads one that is no graph for nodes
 
     def __str__(self) -> str:
-        """In words, for the list of figures."""
         return ", ".join(self.only) or f"any graph, else {self.default}"
 
 

@@ -31,7 +31,6 @@ class Estimate:
     high: float  # upper end
 
     def __str__(self) -> str:
-        """The estimate and its interval."""
         return f"{self.value:.2f} [{self.low:.2f}, {self.high:.2f}]"
 
     @property
@@ -53,7 +52,6 @@ class Minimum:
         return self.inside >= SURE
 
     def __str__(self) -> str:
-        """Where, and how sure it is that this is not an end."""
         return f"lowest at {self.at:g}, inside in {100 * self.inside:.0f} % of resamples"
 
 
@@ -170,7 +168,6 @@ class Exponent:
     misfit: float = float("nan")
 
     def __str__(self) -> str:
-        """The exponent and its interval."""
         return f"{self.exponent:.2f} [{self.low:.2f}, {self.high:.2f}]"
 
     def line(self, claimed: float) -> dict[str, float]:

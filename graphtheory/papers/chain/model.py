@@ -52,7 +52,6 @@ class ChainAttention(nn.Module):
         return alone
 
     def forward(self, columns: Tensor, sizes: Tensor | None = None) -> Tensor:
-        """Compute F of each prompt."""
         query, nodes, rows, _ = self._parts(columns, sizes)
         out = ops.attention(query, nodes, nodes, rows, scale=1.0)
         return out[:, 0, columns.size(2) // 2 :]

@@ -153,7 +153,6 @@ class OneHidden(nn.Module):
         self.W = nn.Parameter(weights.detach().clone())
 
     def forward(self, x: Tensor) -> Tensor:
-        """Compute the output H(W, x)."""
         return self._hidden(x).mean(2)
 
     def risk(self, x: Tensor, y: Tensor) -> Tensor:

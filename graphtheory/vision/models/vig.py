@@ -69,7 +69,6 @@ class ViG(HierarchicalViT):
         self.reset_parameters()
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
-        """Draw the weights anew; positions begin at 0."""
         for part in self.modules():
             if isinstance(part, (nn.Conv2d, nn.Linear)):
                 nn.init.kaiming_normal_(part.weight, generator=generator)
