@@ -22,8 +22,8 @@ from graphtheory.vision.nn import (
     PositionEmbedding,
 )
 from graphtheory.vision.nn.grapher import GraphStage, PatchGraph
-from graphtheory.vision.nn.init import init_transformer
 from graphtheory.vision.nn.messages import GroupedLinear
+from graphtheory.vision.nn.positions import init_transformer
 
 
 class ViG(HierarchicalViT):

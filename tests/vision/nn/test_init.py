@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from graphtheory.vision.nn.init import init_for_small, init_transformer, sine_positions
+from graphtheory.vision.nn.positions import init_for_small, init_transformer, sine_positions
 
 
 def test_maps_are_drawn_from_the_generator_and_narrow_ones_of_their_width() -> None:
