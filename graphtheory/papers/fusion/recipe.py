@@ -100,7 +100,7 @@ class GCNEncoder(nn.Module):
 
 
 def image_encoder(name: str, in_channels: int, image_size: int) -> nn.Module:
-    """Make a backbone by its name, with `out_channels`; "vit" gives the mean token of `vit_nano`."""
+    """Make a backbone by its name, with `out_channels`; "vit" gives the mean of its tokens."""
     if name == "cnn":
         return SmallCNN(in_channels)
     if name in ("resnet18", "resnet50"):
