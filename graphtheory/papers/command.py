@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class Reproduce(Command):
     """Options of `graphtheory reproduce`, which runs one study again."""
 
-    needs = ("graphtheory.papers.index",)
+    needs = ("graphtheory.papers.figure",)
 
     figure: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ID")] = ""
     dataset: Name = None
@@ -118,11 +118,11 @@ class Reproduce(Command):
 
 def _figure(name: str) -> Figure:
     """The figure of an ID; refuses one that there is not, with the closest that there is."""
-    from graphtheory.papers import index
+    from graphtheory.papers.figure import figure, figures
 
-    if (found := index.figure(name)) is not None:
+    if (found := figure(name)) is not None:
         return found
-    every = index.figures()
+    every = figures()
     return every[show.known("ID", name, tuple(every), "graphtheory reproduce --list")]
 
 
@@ -146,7 +146,7 @@ def _write(screen: Screen, out: Path, name: str, report: Report, found: dict[str
 
 def _print_list(screen: Screen) -> None:
     from graphtheory.lab.bench.rows import Table
-    from graphtheory.papers.index import figures
+    from graphtheory.papers.figure import figures
 
     rows = [
         (name, figure.summary, str(figure.data or "draws its own"))

@@ -4,9 +4,8 @@ from pathlib import Path
 import pytest
 
 from graphtheory.papers.claims import Power
-from graphtheory.papers.figure import DataSets, Figure, Verdict, verdict_of
+from graphtheory.papers.figure import DataSets, Figure, Verdict, figures, verdict_of
 from graphtheory.papers.grid import Grid, Measured, axis, unrecorded
-from graphtheory.papers.index import figures
 from graphtheory.papers.pivot import Pivot
 from graphtheory.papers.shallow_trials import Curves, Phases
 
