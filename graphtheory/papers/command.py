@@ -80,7 +80,6 @@ class Reproduce(Command):
         return spelled.get(key(dataset), dataset)
 
     def _refuse(self, figure: Figure) -> None:
-        """Options that the figure has no use for."""
         if self.seeds is not None and not figure.random:
             raise RefusedError(f"--seeds: got {self.seeds}, but {figure.id} draws nothing")
         if self.seeds is not None and self.quick:
@@ -127,7 +126,6 @@ def _figure(name: str) -> Figure:
 
 
 def _write(screen: Screen, out: Path, name: str, report: Report, found: dict[str, Any]) -> None:
-    """Print the report and write its files."""
     from graphtheory.lab.bench.rows import Environment, write_csv
     from graphtheory.lab.plot import save
 
