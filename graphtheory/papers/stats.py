@@ -1,7 +1,5 @@
 """Intervals, trends, minima, crossings and power laws of what was measured."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -191,14 +189,14 @@ class Successes:
         labels: Sequence[float],
         succeeded: Iterable[tuple[float, float]],
         trials: int,
-    ) -> Successes:
+    ) -> "Successes":
         """Counts of trials, from the value and labels of each that succeeded."""
         counts = np.zeros((len(values), len(labels)))
         for value, of in succeeded:
             counts[values.index(value), labels.index(of)] += 1
         return cls(np.array(values, float), np.array(labels, float), counts, trials)
 
-    def resampled(self, resamples: int, seed: int) -> Iterator[Successes]:
+    def resampled(self, resamples: int, seed: int) -> "Iterator[Successes]":
         """The same with successes drawn again in each cell."""
         random, share = np.random.default_rng(seed), self.counts / self.trials
         for _ in range(resamples):

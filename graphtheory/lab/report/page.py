@@ -1,7 +1,5 @@
 """A page in one file, without scripts, fonts or pictures from elsewhere; one shows attention."""
 
-from __future__ import annotations
-
 import base64
 import json
 from collections.abc import Iterable, Sequence
@@ -48,7 +46,7 @@ class Page:
     # What `assets/page.html` shows: kind, content and caption.
     _parts: list[tuple[str, Any, str]] = field(default_factory=list, init=False, repr=False)
 
-    def section(self, title: str) -> Page:
+    def section(self, title: str) -> "Page":
         """Begin a section with a heading; returns the page."""
         self._parts.append(("section", title, ""))
         return self

@@ -1,7 +1,5 @@
 """PyG's GCNConv on the core, also for bipartite graphs and sampled neighborhoods."""
 
-from __future__ import annotations
-
 import math
 from contextlib import suppress
 from typing import Any, ClassVar, cast

@@ -3,8 +3,6 @@
 Only `propagate`, which gathers and scatters messages in PyG, is ours.
 """
 
-from __future__ import annotations
-
 from contextlib import suppress
 from functools import cache
 from typing import Any, ClassVar, cast

@@ -1,7 +1,5 @@
 """Models that reason in steps, and their answers: step by step, or at once with ICL."""
 
-from __future__ import annotations
-
 import torch
 from torch import Generator, Tensor, nn
 
@@ -45,7 +43,7 @@ class ChainAttention(nn.Module):
         self.W = nn.Parameter(torch.empty(shape).normal_(0, xi, generator=generator))
 
     @torch.no_grad()
-    def trial(self, index: int) -> ChainAttention:
+    def trial(self, index: int) -> "ChainAttention":
         """A copy of one of the models by itself."""
         alone = ChainAttention(self.position.vectors, xi=self.xi)
         alone.W.copy_(self.W[index : index + 1])

@@ -1,7 +1,5 @@
 """Vision transformers: an image is a clique of patches, or goes on as a few semantic tokens."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, ClassVar
@@ -39,7 +37,7 @@ class ClassToken(nn.Module):
         self.output = nn.Identity() if output is None else output
 
     @classmethod
-    def linear(cls, dim: int, out_channels: int) -> ClassToken:
+    def linear(cls, dim: int, out_channels: int) -> "ClassToken":
         """With a linear map to classes."""
         return cls(nn.Linear(dim, out_channels))
 
@@ -76,7 +74,7 @@ class DistilledToken(ClassToken):
         self.distilled = distilled
 
     @classmethod
-    def linear(cls, dim: int, out_channels: int) -> DistilledToken:
+    def linear(cls, dim: int, out_channels: int) -> "DistilledToken":
         """With two linear maps to classes."""
         return cls(nn.Linear(dim, out_channels), nn.Linear(dim, out_channels))
 
