@@ -26,7 +26,7 @@ from graphtheory.nn.conv import adjacency
 from graphtheory.nn.conv.on_core import OnCore
 from graphtheory.vision.integrations import timm, token_hooks
 from graphtheory.vision.models import ReducedViT, swin_pico, vit_pico
-from graphtheory.vision.models.stvit import stvit_pico
+from graphtheory.vision.models.vit import stvit_pico
 from graphtheory.vision.nn import Fuse, Keep, Merge
 
 THREADS = (1, 2, 4, 8)

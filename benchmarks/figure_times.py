@@ -30,9 +30,8 @@ from _rows import ROOT, save, show
 from graphtheory.lab.bench.rows import Environment, Row, lines_of
 from graphtheory.lab.cli.show import data_root
 from graphtheory.lab.datasets.catalogue import key
-from graphtheory.papers.figure import Figure, Report
+from graphtheory.papers.figure import Figure, Report, figures
 from graphtheory.papers.grid import Grid
-from graphtheory.papers.index import figures
 
 RESULTS = ROOT / "benchmarks" / "results"
 ROUNDING, _NOTHING = 1e-6, 1e-9

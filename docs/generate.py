@@ -92,7 +92,7 @@ def contributing() -> str:
 
 def gallery() -> str:
     """Every figure: picture, summary, claims and verdicts, command."""
-    from graphtheory.papers.index import figures
+    from graphtheory.papers.figure import figures
 
     pages = sorted((HERE / "results").glob("*.md"))
     said = verdicts("\n".join(page.read_text(encoding="utf-8") for page in pages))

@@ -43,7 +43,6 @@ def warmup(*dtypes: torch.dtype) -> Path:
 
 
 def _train(nodes: int, edges: int, dtype: torch.dtype) -> None:
-    """A step of each layer on a random graph."""
     edge_index = torch.randint(nodes, (2, edges), generator=torch.Generator().manual_seed(0))
     distance = torch.ones(edges, dtype=torch.uint8)
     graph = Neighborhood.from_edge_index(edge_index, nodes).replace(distance=distance)

@@ -5,6 +5,6 @@ from typing import Any
 
 
 def paper(name: str) -> Any:
-    """The object that `graphtheory.papers` has under a dotted name, such as "index.figures"."""
+    """The object that `graphtheory.papers` has under a dotted name, such as "figure.figures"."""
     module, _, attribute = name.rpartition(".")
     return getattr(import_module(f"graphtheory.papers.{module}"), attribute)

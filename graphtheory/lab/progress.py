@@ -1,7 +1,5 @@
 """Progress over runs, candidates or epochs, on a terminal and in a file, and how long is left."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Iterator
@@ -35,7 +33,7 @@ def report_step(step: float, steps: int, unit: str = "step") -> None:
 
 
 @contextmanager
-def steps(console: Console, what: str, shown: bool) -> Iterator[Steps]:
+def steps(console: Console, what: str, shown: bool) -> "Iterator[Steps]":
     """Show progress over a number of steps and the epochs of their trainings, in the block."""
     found = Steps(console, what, shown)
     with found.bar, report_epochs(found.epoch):

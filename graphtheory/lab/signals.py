@@ -1,7 +1,5 @@
 """Ctrl-C and SIGTERM, which Lightning would turn into exit code 1 or hold back."""
 
-from __future__ import annotations  # `sys.UnraisableHookArgs` is for type checkers alone
-
 import signal
 import sys
 import threading
@@ -33,7 +31,7 @@ def insistent_signals() -> Iterator[None]:
     report = sys.unraisablehook
     coming: list[threading.Timer] = []
 
-    def again(swallowed: sys.UnraisableHookArgs) -> None:
+    def again(swallowed: "sys.UnraisableHookArgs") -> None:  # for type checkers alone
         error = swallowed.exc_value
         # Signals reach the main thread alone.
         if not isinstance(error, KeyboardInterrupt | _Signalled) or not _on_main_thread():

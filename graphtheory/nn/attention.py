@@ -1,7 +1,5 @@
 """Multi-head attention over any neighborhood, and the weights that it took."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from inspect import signature
 from threading import get_ident
@@ -27,6 +25,13 @@ def _on_blocks(query: Tensor, key: Tensor, value: Tensor, count: int) -> tuple[T
     weights = (q * q.size(-1) ** -0.5 @ k.mT).softmax(-1, dtype=wide).to(v.dtype)
     out = (weights @ v).transpose(1, 2).flatten(0, 1)
     return out, weights.permute(0, 2, 3, 1).flatten(0, 2)
+
+
+class AttentionMap(NamedTuple):
+    """Attention of one layer: edge e of the neighborhood has weight ``weights[e, h]`` in head h."""
+
+    neighborhood: Neighborhood
+    weights: Tensor
 
 
 class Attention(nn.Module):
@@ -170,13 +175,6 @@ class Attention(nn.Module):
     def attention_map(self, x: Tensor, neighborhood: Neighborhood, **options: Any) -> AttentionMap:
         """The neighborhood and `weights` of `forward` with the same arguments."""
         return AttentionMap(neighborhood, self.weights(x, neighborhood, **options))
-
-
-class AttentionMap(NamedTuple):
-    """Attention of one layer: edge e of the neighborhood has weight ``weights[e, h]`` in head h."""
-
-    neighborhood: Neighborhood
-    weights: Tensor
 
 
 def attention_maps(model: nn.Module, *inputs: Any) -> list[AttentionMap]:

@@ -142,7 +142,6 @@ class Claimed(ABC):
     rows: Callable[[str, Any], list[Row]] = lambda line, found: []
 
     def __call__(self, grid: Any, measured: Measurements) -> Verdict:
-        """A sentence for each line."""
         told, rows = [], []
         for place, (line, numbers) in enumerate(self.read(grid, measured).items()):
             found = self.find(numbers)
@@ -171,12 +170,10 @@ class Power(Claimed):
     no_law: float = 0.01  # P-value of the fit below which it is no power law
 
     def find(self, numbers: Any) -> Exponent | None:
-        """Fit the exponent of one line."""
         found = self.fit(numbers)
         return None if found is None or math.isnan(found.exponent) else found
 
     def tell(self, found: Exponent | None, place: int, numbers: Any) -> str:
-        """The exponent, the claimed one, and whether it is a power law at all."""
         if found is None:
             return f"too few {self.what} inside the grid for an exponent"
         said = f"{self.what} ~ ({self.letter})^{found}"
@@ -204,12 +201,10 @@ class Trend(Claimed):
     more: Callable[[Any], str] = lambda numbers: ""  # what else is said of the numbers of a line
 
     def find(self, numbers: Any) -> Any:
-        """Correlate the measure of one line with its settings."""
         values = _settings(numbers)
         return stats.trend(values, self.sample(numbers)) if len(values) > 1 else None
 
     def tell(self, found: Any, place: int, numbers: Any) -> str:
-        """The direction beside the claimed one."""
         if found is None:
             return f"{self.what} at too few values of {self.letter} for a trend"
         does = {"no trend": "has no trend"}.get(found.direction, found.direction)
@@ -229,7 +224,6 @@ class Turn(Claimed):
     sample: Callable[[Any], Any] = stats.medians  # `medians` or, of successes, `boundaries`
 
     def find(self, numbers: Any) -> Any:
-        """Where it is lowest, or highest."""
         values, sign = _settings(numbers), -1 if self.highest else 1
         if not values:
             return None
@@ -237,7 +231,6 @@ class Turn(Claimed):
         return stats.lowest(values, (sign * whole, sign * drawn))
 
     def tell(self, found: Any, place: int, numbers: Any) -> str:
-        """Where that is, and how sure it is that this is no end."""
         if found is None:
             return f"{self.what} at no value of {self.letter}"
         said, way = str(found), "fall and then to rise"
@@ -258,11 +251,9 @@ class Level(Claimed):
     digits: str = ".2f"  # format of a size
 
     def find(self, numbers: Any) -> Any:
-        """The size at each setting."""
         return stats.levels(stats.means(numbers)) if numbers else None
 
     def tell(self, found: Any, place: int, numbers: Any) -> str:
-        """The sizes beside the bounds."""
         if found is None:
             return f"{self.what} at no value of {self.letter}"
         sizes = (f"{x.value:{self.digits}} [{x.low:{self.digits}}, {x.high:{self.digits}}]"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class Reproduce(Command):
     """Options of `graphtheory reproduce`, which runs one study again."""
 
-    needs = ("graphtheory.papers.index",)
+    needs = ("graphtheory.papers.figure",)
 
     figure: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ID")] = ""
     dataset: Name = None
@@ -34,7 +34,6 @@ class Reproduce(Command):
     list: bool = False
 
     def check(self) -> None:
-        """Check the options that need no data."""
         show.at_least(1, seeds=self.seeds)
         show.at_least(0, seed=self.seed)
         show.data_root(self.root)
@@ -44,7 +43,6 @@ class Reproduce(Command):
             )
 
     def run(self, screen: Screen) -> None:
-        """Measure the figure, print it and write its files."""
         if self.list:
             _print_list(screen)
             return
@@ -82,7 +80,6 @@ class Reproduce(Command):
         return spelled.get(key(dataset), dataset)
 
     def _refuse(self, figure: Figure) -> None:
-        """Options that the figure has no use for."""
         if self.seeds is not None and not figure.random:
             raise RefusedError(f"--seeds: got {self.seeds}, but {figure.id} draws nothing")
         if self.seeds is not None and self.quick:
@@ -120,16 +117,15 @@ class Reproduce(Command):
 
 def _figure(name: str) -> Figure:
     """The figure of an ID; refuses one that there is not, with the closest that there is."""
-    from graphtheory.papers import index
+    from graphtheory.papers.figure import figure, figures
 
-    if (found := index.figure(name)) is not None:
+    if (found := figure(name)) is not None:
         return found
-    every = index.figures()
+    every = figures()
     return every[show.known("ID", name, tuple(every), "graphtheory reproduce --list")]
 
 
 def _write(screen: Screen, out: Path, name: str, report: Report, found: dict[str, Any]) -> None:
-    """Print the report and write its files."""
     from graphtheory.lab.bench.rows import Environment, write_csv
     from graphtheory.lab.plot import save
 
@@ -148,7 +144,7 @@ def _write(screen: Screen, out: Path, name: str, report: Report, found: dict[str
 
 def _print_list(screen: Screen) -> None:
     from graphtheory.lab.bench.rows import Table
-    from graphtheory.papers.index import figures
+    from graphtheory.papers.figure import figures
 
     rows = [
         (name, figure.summary, str(figure.data or "draws its own"))

@@ -1,7 +1,5 @@
 """SGD on the hinge loss of many networks at once, each on its own nodes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -24,7 +22,7 @@ class Outcome(NamedTuple):
     error: float  # share whose sign is wrong; an output of 0 is
 
     @classmethod
-    def of(cls, margin: Tensor) -> Outcome:
+    def of(cls, margin: Tensor) -> "Outcome":
         """The outcome of outputs times labels."""
         hinge = (1 - margin).clamp(min=0).mean()
         return cls(float(hinge), float((margin <= 0).float().mean()))

@@ -1,7 +1,5 @@
 """One attention layer and one hidden layer, many independent networks at once."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -107,7 +105,7 @@ class ShallowAttention(nn.Module):
         self.register_buffer("a", (2 * sign - 1) * self.scale)
 
     @torch.no_grad()
-    def without_attention(self) -> ShallowAttention:
+    def without_attention(self) -> "ShallowAttention":
         """W_Q = W_K = 0 and b = 0: every target takes the mean of its row, as in a GCN.
 
         Source: Li (2024), theorem 3.4.6.
@@ -117,7 +115,7 @@ class ShallowAttention(nn.Module):
         return self
 
     @torch.no_grad()
-    def trial(self, index: int) -> ShallowAttention:
+    def trial(self, index: int) -> "ShallowAttention":
         """A copy of the network of one trial by itself."""
         (_, width, m_b), (_, m_a, dim) = self.W_O.shape, self.W_K.shape
         alone = ShallowAttention(

@@ -1,7 +1,5 @@
 """Intervals, trends, minima, crossings and power laws of what was measured."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -31,7 +29,6 @@ class Estimate:
     high: float  # upper end
 
     def __str__(self) -> str:
-        """The estimate and its interval."""
         return f"{self.value:.2f} [{self.low:.2f}, {self.high:.2f}]"
 
     @property
@@ -53,7 +50,6 @@ class Minimum:
         return self.inside >= SURE
 
     def __str__(self) -> str:
-        """Where, and how sure it is that this is not an end."""
         return f"lowest at {self.at:g}, inside in {100 * self.inside:.0f} % of resamples"
 
 
@@ -170,7 +166,6 @@ class Exponent:
     misfit: float = float("nan")
 
     def __str__(self) -> str:
-        """The exponent and its interval."""
         return f"{self.exponent:.2f} [{self.low:.2f}, {self.high:.2f}]"
 
     def line(self, claimed: float) -> dict[str, float]:
@@ -194,14 +189,14 @@ class Successes:
         labels: Sequence[float],
         succeeded: Iterable[tuple[float, float]],
         trials: int,
-    ) -> Successes:
+    ) -> "Successes":
         """Counts of trials, from the value and labels of each that succeeded."""
         counts = np.zeros((len(values), len(labels)))
         for value, of in succeeded:
             counts[values.index(value), labels.index(of)] += 1
         return cls(np.array(values, float), np.array(labels, float), counts, trials)
 
-    def resampled(self, resamples: int, seed: int) -> Iterator[Successes]:
+    def resampled(self, resamples: int, seed: int) -> "Iterator[Successes]":
         """The same with successes drawn again in each cell."""
         random, share = np.random.default_rng(seed), self.counts / self.trials
         for _ in range(resamples):

@@ -13,7 +13,7 @@ import pytest
 
 from graphtheory.lab.cli import main
 from graphtheory.lab.train.watch import locked
-from graphtheory.papers import index
+from graphtheory.papers import figure as index
 from graphtheory.papers.core_neighborhood import figures_labels
 from graphtheory.papers.core_neighborhood.figures_distance import up_to
 from graphtheory.papers.figure import small

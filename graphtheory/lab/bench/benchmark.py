@@ -1,7 +1,5 @@
 """Networks side by side on one task: the same splits, seeds, features and training."""
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import os

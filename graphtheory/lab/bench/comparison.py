@@ -292,7 +292,6 @@ class Comparison:
                 record.add(self.benchmark.settings(run.model) | {"seed": run.seed}, run)
 
     def __str__(self) -> str:
-        """The tables as lines of text."""
         return "\n\n".join(str(table) for table in self.tables())
 
     def _repr_html_(self) -> str:

@@ -1,7 +1,5 @@
 """Rows of results and the CSV files of them, and tables for people."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
@@ -45,7 +43,7 @@ class Row:
     std: float | None = None  #: Over the repeats (n - 1); None of one, and of what is not finite.
 
     @classmethod
-    def of(cls, name: str, values: float | Sequence[float], unit: str, **parameters: Any) -> Row:
+    def of(cls, name: str, values: float | Sequence[float], unit: str, **parameters: Any) -> "Row":
         """Make the row of one number or of repeated measurements.
 
         Raises:
@@ -73,7 +71,7 @@ class Environment:
     commit: str  #: Of the package's checkout, "+" where files differ from it, or "".
 
     @classmethod
-    def here(cls) -> Environment:
+    def here(cls) -> "Environment":
         """The environment of this process and this checkout."""
         found = {package.removeprefix("pyg-"): installed(package) for package in _PACKAGES}
         versions = {"python": platform.python_version()}

@@ -1,7 +1,5 @@
 """What a benchmark needs of a task, what a run gives, and the options that searches have kept."""
 
-from __future__ import annotations
-
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -281,7 +279,7 @@ def kept_options(dataset: str, model: str) -> tuple[dict[str, Any], int, int] | 
     return None
 
 
-def keep(chosen: Mapping[str, SearchResult], file: Path) -> None:
+def keep(chosen: "Mapping[str, SearchResult]", file: Path) -> None:
     """Write the best candidate of each model into `file` and leave its other entries."""
     kept = _read(file)
     for model, found in chosen.items():

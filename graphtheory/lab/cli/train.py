@@ -260,7 +260,7 @@ def _predict_images(file: Path, task: Any, images: ImageSet) -> None:
 
 def _refuse_explorer(model: str, task: train.Task, num_nodes: int) -> None:
     """Refuse, before anything is trained, what the page could not show."""
-    from graphtheory.lab.report.explorer import MOST_NODES
+    from graphtheory.lab.report.page import MOST_NODES
     from graphtheory.nn.attention import attends
 
     if not any(map(attends, task.model.modules())):

@@ -163,7 +163,6 @@ def winning_margin(rows: Rows, *, normalized: bool = True, title: str = "") -> F
 
 
 def _accuracy(axes: Axes, rows: list[dict[str, Any]]) -> Axes:
-    """The right axis of a panel."""
     twin = axes.twinx()
     axes.set_zorder(twin.get_zorder() + 1)
     axes.patch.set_visible(False)

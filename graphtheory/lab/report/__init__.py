@@ -8,8 +8,7 @@ if TYPE_CHECKING:
     from graphtheory.lab.bench.rows import Table, pairs
     from graphtheory.lab.report.benchmark import BenchmarkReport, options, search_table
     from graphtheory.lab.report.diagnosis import diagnosis_page, pictures, reading, tables
-    from graphtheory.lab.report.explorer import AttentionExplorer, attention_explorer
-    from graphtheory.lab.report.page import Page
+    from graphtheory.lab.report.page import AttentionExplorer, Page, attention_explorer
 
 __all__ = [
     "AttentionExplorer", "BenchmarkReport", "Page", "Table", "attention_explorer",

@@ -1,7 +1,5 @@
 """The pages of single runs and of benchmarks, on graphs or images, with pictures and files."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from os import PathLike
@@ -15,10 +13,10 @@ from graphtheory.lab.bench.config import RunConfig, ignores
 from graphtheory.lab.bench.image_task import ImageRunConfig, ImageRunResult
 from graphtheory.lab.bench.rows import ACCURACY, Environment, Measure, Table, counted, reading
 from graphtheory.lab.report.page import CAPTIONS, Page
+from graphtheory.lab.train import FitResult
 
 if TYPE_CHECKING:
     from graphtheory.lab.bench.search import SearchResult
-    from graphtheory.lab.train import FitResult
 
 
 def recipe_rows(config: Any) -> list[tuple[str, object]]:
@@ -115,7 +113,7 @@ def options(config: RunConfig) -> str:
     return ", ".join(f"{name}={value}" for name, value in pairs)
 
 
-def search_table(log: Iterable[SearchResult], measure: Measure = ACCURACY) -> Table:
+def search_table(log: "Iterable[SearchResult]", measure: Measure = ACCURACY) -> Table:
     """Make a table of every candidate, the best of each model first."""
     rows = [
         (one.config.model, options(one.config), measure.short(one.val), f"{one.parameters:,}",
@@ -139,7 +137,7 @@ class BenchmarkReport(Comparison):
     """
 
     distance_rows: Sequence[Mapping[str, Any]] = ()
-    search_log: Sequence[SearchResult] = field(default=(), repr=False)
+    search_log: "Sequence[SearchResult]" = field(default=(), repr=False)
     _CURVES: ClassVar = CAPTIONS["curves"]
 
     def page(self) -> Page:

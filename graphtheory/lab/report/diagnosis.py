@@ -28,7 +28,6 @@ class Printed:
 
 
 def _margin_tables(rows: Sequence[Row]) -> Iterator[Table]:
-    """Make the tables of average margins over the distance, in the rings N_z."""
     value = {
         (r.name, p["moment"], p["distance"]): r.value
         for r in rows
@@ -44,7 +43,6 @@ def _margin_tables(rows: Sequence[Row]) -> Iterator[Table]:
 
 
 def _hop_table(rows: Sequence[Row]) -> Table:
-    """Make the table of a linear classifier that reads farther and farther."""
     added = {
         z: (SHARE.shown(gain.difference, gain.half_width, "+"), decided(gain))
         for z, gain in gains_of(rows).items()
@@ -94,7 +92,6 @@ def _tried(rows: Sequence[Row]) -> str:
 
 
 def _core_table(rows: Sequence[Row]) -> Table:
-    """Make the table of the hops where each margin is largest."""
     hops: dict[tuple[str, str], list[str]] = {}
     for (moment, region, _), largest in _core_distances(rows).items():
         text = "none" if largest is None else str(largest)
@@ -109,7 +106,6 @@ def _core_table(rows: Sequence[Row]) -> Table:
 
 
 def _positive_table(rows: Sequence[Row]) -> Table:
-    """Make the table of nodes whose margin is above 0, under every definition."""
     shares: dict[tuple[str, str, str], dict[str, str]] = {}
     for p, value in ((r.parameters, r.value) for r in rows if r.name == "positive margin"):
         where = (p["moment"], REGIONS[p["region"]], str(p["distance"]))

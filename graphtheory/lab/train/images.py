@@ -1,7 +1,5 @@
 """Images in one tensor as batches, the task of classifying them, and the recipe it learns by."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cache, partial
@@ -188,7 +186,7 @@ class ImageBatch:
         """The number of images in the batch."""
         return len(self.y)
 
-    def to(self, device: torch.device | str) -> ImageBatch:
+    def to(self, device: torch.device | str) -> "ImageBatch":
         """Move the batch to `device`; nothing is copied where it is there already."""
         return ImageBatch(**move_data_to_device(vars(self), device))
 

@@ -1,7 +1,5 @@
 """Labeled nodes of one graph: the task, the whole graph as one batch an epoch, and refusals."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -17,7 +15,7 @@ from torch_geometric.data import Data
 from graphtheory.graph import Neighborhood
 from graphtheory.graph.content import PerTensorCache
 from graphtheory.lab.train import contract
-from graphtheory.lab.train.predict import by_layers
+from graphtheory.lab.train.checkpoint import by_layers
 from graphtheory.lab.train.score import METRICS, SCORES, Metrics
 from graphtheory.modes import evaluating
 from graphtheory.patterns import Compose, Pattern
@@ -28,6 +26,32 @@ from graphtheory.recording import Recording, recorded
 nodes_of: PerTensorCache[Tensor] = PerTensorCache(lambda mask: mask.nonzero().flatten())
 MASKS = ("train_mask", "val_mask", "test_mask")
 _EVALUATION, _TRAINING, _ORDER = 0, 1, 2  # streams of randomness
+
+
+@dataclass(frozen=True)
+class NodeBatch:
+    """Features, who aggregates from whom, and the nodes whose labels count."""
+
+    x: Tensor  #: Features [num_src, F], dense or sparse CSR.
+    neighborhood: Neighborhood  #: Who aggregates from whom, num_dst rows.
+    y: Tensor  #: Class of each target, int64 [num_dst], or its labels, float [num_dst, T].
+    mask: Tensor  #: Bool [num_dst], the nodes that the loss or the score is computed on.
+    #: Bool [num_dst] or None; the test's nodes, which are scored too and choose nothing.
+    test_mask: Tensor | None = None
+    #: A neighborhood for each layer, which the model gets instead, or None.
+    layers: tuple[Neighborhood, ...] | None = None
+    #: Rows of a layer that are computed together, of a batch that stays on the CPU; None is all.
+    at_once: int | None = None
+
+    @property
+    def count(self) -> int:
+        """The number of nodes whose labels count."""
+        return int(self.mask.sum())
+
+    def to(self, device: torch.device | str) -> "NodeBatch":
+        """Move the batch to `device`; nothing is copied where it is there already."""
+        there = self.at_once is not None or self.y.device == torch.device(device)
+        return self if there else NodeBatch(**move_data_to_device(vars(self), device))
 
 
 class NodeTask(contract.LabelTask):
@@ -110,32 +134,6 @@ class NodeTask(contract.LabelTask):
             score = (outputs.argmax(1) == y).float().mean()
             found.append(score.masked_fill(~outputs.isfinite().all(), self.score.worst))
         return torch.stack(found)
-
-
-@dataclass(frozen=True)
-class NodeBatch:
-    """Features, who aggregates from whom, and the nodes whose labels count."""
-
-    x: Tensor  #: Features [num_src, F], dense or sparse CSR.
-    neighborhood: Neighborhood  #: Who aggregates from whom, num_dst rows.
-    y: Tensor  #: Class of each target, int64 [num_dst], or its labels, float [num_dst, T].
-    mask: Tensor  #: Bool [num_dst], the nodes that the loss or the score is computed on.
-    #: Bool [num_dst] or None; the test's nodes, which are scored too and choose nothing.
-    test_mask: Tensor | None = None
-    #: A neighborhood for each layer, which the model gets instead, or None.
-    layers: tuple[Neighborhood, ...] | None = None
-    #: Rows of a layer that are computed together, of a batch that stays on the CPU; None is all.
-    at_once: int | None = None
-
-    @property
-    def count(self) -> int:
-        """The number of nodes whose labels count."""
-        return int(self.mask.sum())
-
-    def to(self, device: torch.device | str) -> NodeBatch:
-        """Move the batch to `device`; nothing is copied where it is there already."""
-        there = self.at_once is not None or self.y.device == torch.device(device)
-        return self if there else NodeBatch(**move_data_to_device(vars(self), device))
 
 
 def apply(pattern: Pattern | None, graph: Neighborhood, *seed: int) -> Neighborhood:

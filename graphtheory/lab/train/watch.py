@@ -1,7 +1,5 @@
 """What happens in every epoch of a training: seeds, scores, the best one, and checkpoints."""
 
-from __future__ import annotations
-
 import errno
 import math
 import random

@@ -9,12 +9,11 @@ from torch import nn
 
 from graphtheory.patterns import TopK
 from graphtheory.vision.models import ReducedViT, SmallResNet
-from graphtheory.vision.models.stvit import stvit
 from graphtheory.vision.models.swin import swin
 from graphtheory.vision.models.vig import vig
-from graphtheory.vision.models.vit import vit
+from graphtheory.vision.models.vit import stvit, vit
 from graphtheory.vision.nn import Fuse, Keep, Merge, PositionEmbedding
-from graphtheory.vision.nn.init import init_for_small, sine_positions
+from graphtheory.vision.nn.positions import init_for_small, sine_positions
 from graphtheory.vision.nn.reduce import Random, Reducer
 
 _LARGER = (16, 96, 192)  # pixels from which a patch has 4, 8, 16 of them a side
@@ -77,7 +76,7 @@ class ImageKind:
 
     @property
     def options(self) -> dict[str, Any]:
-        """For constructors of `vision.models.vit` and `vision.models.stvit`."""
+        """For constructors of `vision.models.vit` and `vision.models.vit`."""
         return {
             "image_size": self.size, "patch_size": self.patch, "in_channels": self.channels,
             "out_channels": self.classes, "drop_path": self.drop_path,

@@ -1,7 +1,5 @@
 """Any `edge_index` that PyG layers accept as a `Neighborhood`, and results back in its order."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any

@@ -5,8 +5,6 @@ has to be computed. As long as every attribute of the layer and of its parts is 
 was, and so are the edges, the answer is that of the call before.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import chain
 from operator import eq, is_

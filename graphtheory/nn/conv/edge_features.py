@@ -1,7 +1,5 @@
 """Features of edges: what a layer is given, in the order of rows, and as terms of attention."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

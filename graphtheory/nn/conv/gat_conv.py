@@ -1,7 +1,5 @@
 """PyG's GATConv and GATv2Conv on the core."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar
 
 import torch

@@ -1,7 +1,5 @@
 """Gated graph convolutions: PyG's `ResGatedGraphConv`, and GatedGCN with states of edges."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """PyG's GCNConv on the core, also for bipartite graphs and sampled neighborhoods."""
 
-from __future__ import annotations
-
 import math
 from contextlib import suppress
 from typing import Any, ClassVar, cast
@@ -115,7 +113,6 @@ class GCNConv(on_core.OnCore, pyg.GCNConv):
         return out if self.bias is None else out + self.bias
 
     def _whole(self, args: Any, nb: Neighborhood, weight: Tensor | None) -> Tensor | None:
-        """The output as one function; None where its parts have to run."""
         x = args[0]
         if weight is None or weight.requires_grad or self.node_dim not in (0, -2):
             return None

@@ -1,7 +1,5 @@
 """GPS: message passing beside global attention, as PyG's layer of the same name."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from typing import Any, ClassVar

@@ -1,7 +1,5 @@
 """PyG's layers for several kinds of nodes or edges on the core: RGCN, FastRGCN, HGT and HAN."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import cached_property
 from itertools import accumulate

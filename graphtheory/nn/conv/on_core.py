@@ -1,7 +1,5 @@
 """Base classes of the drop-in layers, and checks of what they are given."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from functools import wraps

@@ -1,7 +1,5 @@
 """PyG's PNAConv on the core."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, ClassVar
 

@@ -1,7 +1,5 @@
 """Features of which few are not zero, in the place of a dense tensor."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -48,12 +46,12 @@ class SparseFeatures(Tensor):
         >>> torch.testing.assert_close(linear(SparseFeatures(x)), linear(x))
     """
 
-    _read: _NonZeros
+    _read: "_NonZeros"
     _dense: Tensor | None
     _looks: bool  # whether the dense tensor has to be compared before each use
 
     @staticmethod
-    def __new__(cls, x: Tensor) -> SparseFeatures:
+    def __new__(cls, x: Tensor) -> "SparseFeatures":
         """Read the non-zeros of a dense tensor."""
         if isinstance(x, SparseFeatures):
             return x
@@ -120,7 +118,7 @@ def version_of(dense: Tensor) -> int:
     return 0 if dense.is_inference() else dense._version
 
 
-def _wrap(read: _NonZeros, dense: Tensor | None, *, looks: bool = False) -> SparseFeatures:
+def _wrap(read: "_NonZeros", dense: Tensor | None, *, looks: bool = False) -> SparseFeatures:
     rows, values, _ = read
     size = (rows.num_dst, rows.num_src)
     out = Tensor._make_wrapper_subclass(

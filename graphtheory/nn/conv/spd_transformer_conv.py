@@ -1,7 +1,5 @@
 """The graph transformer layer with shortest-path-distance encoding."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any, ClassVar
 

@@ -1,7 +1,5 @@
 """PyG's TransformerConv on the core, and attention by dot products, which may keep x alone."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any, ClassVar, NamedTuple

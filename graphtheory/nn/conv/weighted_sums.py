@@ -3,8 +3,6 @@
 Only `propagate`, which gathers and scatters messages in PyG, is ours.
 """
 
-from __future__ import annotations
-
 from contextlib import suppress
 from functools import cache
 from typing import Any, ClassVar, cast
@@ -344,7 +342,6 @@ class GINEConv(Sums, pyg.GINEConv):
         return x, *others
 
     def _whole(self, args: tuple[Any, ...], adj: Adjacency, reduce: str) -> Tensor | None:
-        """Sums as one function that is replayed; None where their parts have to run."""
         (x, edge_attr, *_), lin = args, self.lin
         if lin is None or reduce != "sum" or type(x) is not Tensor or x.is_cpu or adj.order is None:
             return None

@@ -1,7 +1,5 @@
 """Data of chapter 7: patterns, positions, tasks, errors of examples, and prompts of all steps."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -47,7 +45,7 @@ class TrajectoryErrors:
                 )
 
     @classmethod
-    def even(cls, tau: float, rho: float, steps: int, patterns: int) -> TrajectoryErrors:
+    def even(cls, tau: float, rho: float, steps: int, patterns: int) -> "TrajectoryErrors":
         """For given tau^f and rho^f of K steps on M' patterns, with errors in pairs in all steps.
 
         Tau is the probability that all steps are right, rho the primacy of every step, M' is even.
@@ -59,7 +57,7 @@ class TrajectoryErrors:
         return cls((p,) * steps, ((1 - rho) * p,) * steps)
 
     @classmethod
-    def first(cls, tau: float, rho: float, steps: int, patterns: int) -> TrajectoryErrors:
+    def first(cls, tau: float, rho: float, steps: int, patterns: int) -> "TrajectoryErrors":
         """The same with all errors in the first step, which allows a smaller rho^f.
 
         B^f is then A_1^f with renamed columns: tau_o^f = tau^f and rho_o^f = rho^f.
@@ -74,7 +72,7 @@ class TrajectoryErrors:
     def of_output(
         cls, tau_o: float, rho_o: float, steps: int, patterns: int, *,
         holds: bool = True, wrong: int | None = None,
-    ) -> TrajectoryErrors:  # fmt: skip
+    ) -> "TrajectoryErrors":  # fmt: skip
         """For given tau_o^f and rho_o^f of K steps on M' patterns, an even number.
 
         Tau_o is the probability of the most probable end, rho_o its primacy over the second. Unless

@@ -81,7 +81,6 @@ def _show(grid: Dynamics, measured: Measurements) -> Shown:
 
 
 def _errors(measured: Measurements) -> list[float]:
-    """The test error of each trial."""
     return list({row["seed"]: row["error"] for row in measured if "error" in row}.values())
 
 

@@ -1,7 +1,5 @@
 """Models that reason in steps, and their answers: step by step, or at once with ICL."""
 
-from __future__ import annotations
-
 import torch
 from torch import Generator, Tensor, nn
 
@@ -45,14 +43,13 @@ class ChainAttention(nn.Module):
         self.W = nn.Parameter(torch.empty(shape).normal_(0, xi, generator=generator))
 
     @torch.no_grad()
-    def trial(self, index: int) -> ChainAttention:
+    def trial(self, index: int) -> "ChainAttention":
         """A copy of one of the models by itself."""
         alone = ChainAttention(self.position.vectors, xi=self.xi)
         alone.W.copy_(self.W[index : index + 1])
         return alone
 
     def forward(self, columns: Tensor, sizes: Tensor | None = None) -> Tensor:
-        """Compute F of each prompt."""
         query, nodes, rows, _ = self._parts(columns, sizes)
         out = ops.attention(query, nodes, nodes, rows, scale=1.0)
         return out[:, 0, columns.size(2) // 2 :]

@@ -118,7 +118,6 @@ _quick = small(
 
 
 def _last(mine: Measurements, measure: str = "hinge") -> list[float]:
-    """The measure of each seed at its last look."""
     return [of[-1][measure] for of in groups(mine, "seed").values()]
 
 

@@ -236,7 +236,6 @@ def _show(grid: CoreDistance, measured: Measurements) -> Shown:
 
 
 def _picture(grid: CoreDistance, measured: Measurements, title: str) -> Any:
-    """Test accuracy over the distance that decides, and b over the distance, of the widest ball."""
     layered = {network.name for network in ONE_HOP}
     scores = [
         {"series": one["network"], "at": one["z"], "error": 100 * one["test"],

@@ -223,7 +223,6 @@ class PrintedDistances(Distances):
     )
 
     def trial(self, network: Network) -> NodeRunConfig:
-        """The options of a network."""
         return printed("gt", neighbors=self.seen_by(network), num_buckets=self.num_buckets)
 
 

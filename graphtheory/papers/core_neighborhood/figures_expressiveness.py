@@ -43,7 +43,6 @@ class Message(nn.Module):
         self.layer = GINConv(mlp)
 
     def forward(self, x: Tensor, graph: Data) -> Tensor:
-        """Aggregate from the neighbors of each node."""
         return self.layer(x, graph.edge_index)
 
 
@@ -60,7 +59,6 @@ class Attention(nn.Module):
         )
 
     def forward(self, x: Tensor, graph: Data) -> Tensor:
-        """Attend to all nodes by their distance."""
         everyone = cliques([len(x)])
         tables = (graph.hops, graph.ohms)
         made = (

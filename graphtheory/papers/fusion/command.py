@@ -1,7 +1,5 @@
 """The command `graphtheory train --task contrastive` and the report that it writes."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -22,7 +20,7 @@ if TYPE_CHECKING:
     from graphtheory.lab.cli.train import Train
 
 
-def learn(asked: Train, screen: Screen) -> None:
+def learn(asked: "Train", screen: Screen) -> None:
     """Learn features without labels, then say how well frozen ones do."""
     for option, value in (("--split", asked.split), ("--patience", asked.patience)):
         if value is not None:
@@ -57,7 +55,7 @@ def learn(asked: Train, screen: Screen) -> None:
     _report(screen, out, recipe, asked.seed, found | {"history": trained.history})
 
 
-def _recipe(asked: Train) -> c.ContrastiveRecipe:
+def _recipe(asked: "Train") -> c.ContrastiveRecipe:
     kinds(asked.dataset)
     recipe = c.recipe_for(asked.dataset, show.data_root(asked.root), size=asked.image_size)
     heads = c.GRAPH_HEADS if recipe.graph else c.IMAGE_HEADS

@@ -23,7 +23,7 @@ from graphtheory.papers.fusion.recipe import ContrastiveRecipe, Prepared, prepar
 from graphtheory.papers.fusion.subspaces import class_mass, sharpness, sharpness_of_means
 from graphtheory.papers.grid import Grid, Measured, axis, unrecorded
 from graphtheory.papers.pictures import lines
-from graphtheory.papers.pivot import Measurements, Shown, groups
+from graphtheory.papers.pivot import Measurements, Shown, groups, where
 from graphtheory.papers.stats import student_interval
 from graphtheory.vision.nn import TransformerHead
 
@@ -197,7 +197,7 @@ def _show(grid: Depths, measured: Measurements) -> Shown:
 def slopes(measured: Measurements, kind: str, measure: str) -> list[float]:
     """For each seed, by how much a measure grows from layer to layer, by least squares."""
     out = []
-    for mine in groups([row for row in measured if row["kind"] == kind], "seed").values():
+    for mine in groups(where(measured, kind=kind), "seed").values():
         layers, values = [row["layer"] for row in mine], [row[measure] for row in mine]
         out.append(float(np.polyfit(layers, values, 1)[0]) if len(layers) > 1 else 0.0)
     return out
@@ -214,7 +214,7 @@ def grows_with_depth(grid: Depths, measured: Measurements) -> Verdict:
     grows = "one seed decides nothing" if isnan(half) else (
         "found" if mean > half else "not found: it falls" if -mean > half else "not decided"
     )  # fmt: skip
-    learned = groups([row for row in rows if row["kind"] == "learned"], "layer")
+    learned = groups(where(rows, kind="learned"), "layer")
     mass = {layer: fmean(row["mass"] for row in own) for (layer,), own in learned.items()}
     first, *_, last = mass
     sharp = max(row["sharpness"] for row in rows)
@@ -230,7 +230,7 @@ def grows_with_depth(grid: Depths, measured: Measurements) -> Verdict:
 
 def _picture(grid: Depths, measured: Measurements, title: str) -> Any:
     return attention_by_depth(
-        [row for row in measured if row["kind"] == "map"],
+        where(measured, kind="map"),
         [row | {"series": _KINDS[row["kind"]]} for row in _measured(measured)],
         {key: _MEASURES[key] for key in ("mass", "means")},
         title=f"{title}: head 1, images ordered by class",

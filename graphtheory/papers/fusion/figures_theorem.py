@@ -176,7 +176,6 @@ def theorem_2(grid: Theorems, measured: Measurements) -> Verdict:
 
 
 def _picture(grid: Theorems, measured: Measurements, title: str) -> Any:
-    """Sharpness after each block over the noise."""
     return value_curves(
         [
             {"series": f"block {block}", "at": row["noise"], "value": value,

@@ -80,22 +80,6 @@ class ResNetFeatures(nn.Module):
         return self.network(pixel_values=images).pooler_output.flatten(1)
 
 
-class ViTFeatures(nn.Module):
-    """`vit_nano` without classes: the mean of its tokens, 128 features.
-
-    Shapes: images [B, C, H, W] -> [B, 128].
-    """
-
-    def __init__(self, in_channels: int = 1, image_size: int = 28) -> None:
-        super().__init__()
-        self.network = vit_nano(in_channels=in_channels, image_size=image_size, readout=MeanToken)
-        self.network.head = MeanToken()
-        self.out_channels = 128
-
-    def forward(self, images: Tensor) -> Tensor:
-        return self.network(images)
-
-
 class GCNEncoder(nn.Module):
     """Two graph convolutions, PReLU after each.
 
@@ -116,7 +100,7 @@ class GCNEncoder(nn.Module):
 
 
 def image_encoder(name: str, in_channels: int, image_size: int) -> nn.Module:
-    """Make a backbone by its name, with `out_channels`."""
+    """Make a backbone by its name, with `out_channels`; "vit" gives the mean of its tokens."""
     if name == "cnn":
         return SmallCNN(in_channels)
     if name in ("resnet18", "resnet50"):
@@ -124,7 +108,9 @@ def image_encoder(name: str, in_channels: int, image_size: int) -> nn.Module:
     if name == "resnet20":
         return SmallResNet(None, in_channels, depth=3)
     if name == "vit":
-        return ViTFeatures(in_channels, image_size)
+        vit: Any = vit_nano(in_channels=in_channels, image_size=image_size, readout=MeanToken)
+        vit.head, vit.out_channels = MeanToken(), 128
+        return vit
     raise ValueError(f"name: unknown backbone {name!r}; known: {', '.join(ENCODERS)}")
 
 

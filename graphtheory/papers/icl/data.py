@@ -1,7 +1,5 @@
 """Patterns, tasks and prompts of in-context learning."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import partial
@@ -42,7 +40,7 @@ class Patterns:
     def orthogonal(
         cls, relevant: int = 6, irrelevant: int = 24, *, dim: int = 30, norm: float = 3.0,
         spread: float = 0.5, generator: Generator,
-    ) -> Patterns:  # fmt: skip
+    ) -> "Patterns":  # fmt: skip
         """Random orthogonal patterns of equal norm: M1, M2, d_x, beta and K, in this order."""
         _check_none_below_0(irrelevant=irrelevant)
         check_each("above 0", lambda value: 0 < value < math.inf, norm=norm)
@@ -51,7 +49,7 @@ class Patterns:
         mu, nu = (orthonormal(count, dim, generator) * norm).split((relevant, irrelevant))
         return cls(mu, nu, spread)
 
-    def combined(self, coefficients: Tensor, spread: float = 5.0) -> Patterns:
+    def combined(self, coefficients: Tensor, spread: float = 5.0) -> "Patterns":
         r"""Patterns out of the domain, :math:`\mu'_j = \sum_i k_{ji} \mu_i`, with k [M1', M1].
 
         The first M2' = M1' irrelevant patterns stay, and `spread` is K'.

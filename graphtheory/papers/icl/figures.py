@@ -15,7 +15,7 @@ from graphtheory.papers.icl.data import section_6_5, unmet_conditions
 from graphtheory.papers.icl.picture import prompt_errors
 from graphtheory.papers.icl.training import INSIDE, OUTSIDE, GptLearner, Learner, PromptTest, World
 from graphtheory.papers.pictures import picture_of
-from graphtheory.papers.pivot import Measurements, Pivot, Shown, groups
+from graphtheory.papers.pivot import Measurements, Pivot, Shown, groups, where
 from graphtheory.papers.shallow import LINEAR, ROOT, ShallowAttention
 
 LEARNER = Learner()
@@ -97,11 +97,8 @@ def best_step_sizes(grid: Errors, measured: Measurements) -> Verdict:
     """The step size of least loss in the domain; a loss that is not finite is never least."""
     losses: dict[str, dict[float, float]] = {}
     for learner in grid.learners:
-        loss = fmean(
-            one["hinge"]
-            for one in measured
-            if one["method"] == learner.name and one["domain"] == INSIDE
-        )
+        mine = where(measured, method=learner.name, domain=INSIDE)
+        loss = fmean(one["hinge"] for one in mine)
         finite = loss if math.isfinite(loss) else math.inf
         losses.setdefault(learner.family, {})[learner.step_size] = finite
     best = (f"{family}: {min(of, key=of.__getitem__):g}" for family, of in losses.items())

@@ -1,7 +1,5 @@
 """In-context prompts, as tensors and as star graphs, and families of functions behind them."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
@@ -53,7 +51,7 @@ class Prompts:
     def __len__(self) -> int:
         return len(self.x)
 
-    def __getitem__(self, chosen: int | slice | Tensor) -> Prompts:
+    def __getitem__(self, chosen: int | slice | Tensor) -> "Prompts":
         """Some of the prompts, or one of them, as `Prompts`."""
         if isinstance(chosen, int):
             at = range(len(self))[chosen]  # raises IndexError

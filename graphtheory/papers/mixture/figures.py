@@ -60,7 +60,6 @@ def risks(grid: Mixtures, learner: Learner, value: float) -> list[Measured]:
 
 
 def _straight(grid: Mixtures, measured: Measurements) -> Verdict:
-    """Tell whether descent converges linearly."""
     told = []
     for (learner,), own in groups(measured, "learner").items():
         fits = [row["straight"] for row in own if row["ended"] and not math.isnan(row["straight"])]
@@ -119,7 +118,6 @@ def _figure(
     quick: Callable[[Mixtures], Mixtures] = _quick,
     more: tuple[Claim, ...] = (),
 ) -> Figure:
-    """The same claim of each measure."""
     claims = [claimed(what=what, letter=grid.name, read=read) for read, what in measures.items()]
     counts = partial(mixtures.counting, next(iter(measures)))
     return Figure(

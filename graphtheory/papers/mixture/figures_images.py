@@ -1,7 +1,5 @@
 """Figures 4.1 and 4.8: accuracy on images of which one group is a minority."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -55,7 +53,7 @@ class TwoKinds:
     deviation: float  # s, of all entries, above 0
 
     @classmethod
-    def of(cls, pixels: Tensor) -> TwoKinds:
+    def of(cls, pixels: Tensor) -> "TwoKinds":
         """From training images [N, C, H, W] of any number type."""
         values = pixels.float()
         mean = values.mean(0)

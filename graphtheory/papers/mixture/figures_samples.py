@@ -190,7 +190,6 @@ class Found(NamedTuple):
     holds: bool
 
     def __str__(self) -> str:
-        """Tell in words what was found."""
         if math.isnan(self.spread[0]):
             return f"{self.what} not defined, because the near start reaches no minimum: not found"
         middle, low, high = self.spread

@@ -1,7 +1,5 @@
 """A Gaussian mixture of features, and a network of one hidden layer whose mean is a probability."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -55,7 +53,7 @@ class GaussianMixture:
         means: Sequence[Sequence[float]],
         deviations: Sequence[float],
         dtype: torch.dtype = torch.float32,
-    ) -> GaussianMixture:
+    ) -> "GaussianMixture":
         """Groups with Sigma_l = deviations[l]^2 I."""
         mu, sigma = torch.tensor(means, dtype=dtype), torch.tensor(deviations, dtype=dtype)
         eye = torch.eye(mu.size(1), dtype=dtype)
@@ -153,7 +151,6 @@ class OneHidden(nn.Module):
         self.W = nn.Parameter(weights.detach().clone())
 
     def forward(self, x: Tensor) -> Tensor:
-        """Compute the output H(W, x)."""
         return self._hidden(x).mean(2)
 
     def risk(self, x: Tensor, y: Tensor) -> Tensor:

@@ -1,7 +1,5 @@
 """The start of a network that tensors of a Gaussian mixture's moments give."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -53,7 +51,7 @@ class TensorInit:
         check_each("at least 1", lambda value: value >= 1, **sizes)
 
     @classmethod
-    def printed(cls, neurons: int) -> TensorInit:
+    def printed(cls, neurons: int) -> "TensorInit":
         """Without what is added here."""
         return cls(neurons, centered=False, shared=False, with_mean=False, rescaled=False)
 

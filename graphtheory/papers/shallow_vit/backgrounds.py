@@ -114,7 +114,6 @@ class ScoredViT(nn.Module):
         self.vit = vit
 
     def forward(self, images: Tensor) -> Tensor:
-        """What the head gives for each image."""
         return self.vit.head(self.vit.tokens(images[:, :-1], score=self.score(images)))
 
     @torch.no_grad()

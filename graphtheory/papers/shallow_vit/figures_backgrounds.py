@@ -94,7 +94,6 @@ def accuracy_rises(letter: str, read: Read) -> Trend:
 
 
 def _show(grid: Backgrounds, measured: Measurements) -> Shown:
-    """Accuracies, a line for each N."""
     lines, rows = [], []
     for labels, by in over("alpha_star", "accuracy", "{labels}")(grid, measured).items():
         lines.append([f"{int(labels):,}", *map(percent_mean, by.values())])

@@ -1,7 +1,5 @@
 """What a sampler makes of a graph: its effective adjacency, who gains and loses; as tables too."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,7 +20,7 @@ from graphtheory.papers.topology import adjacency
 from graphtheory.patterns.degree_groups import Groups
 from graphtheory.patterns.draw import edge_weight
 
-SAMPLERS: dict[str, Callable[[SamplingDiagnosis], patterns.Pattern]] = {
+SAMPLERS: "dict[str, Callable[[SamplingDiagnosis], patterns.Pattern]]" = {
     "degree-groups": lambda s: s.by_degree(symmetric=False),
     "degree-groups-symmetric": lambda s: s.by_degree(symmetric=True),
     "fastgcn": lambda s: patterns.FastGCN(share=s.share),

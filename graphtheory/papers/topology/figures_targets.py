@@ -145,7 +145,6 @@ class Lowest:
         return verdict_of(found or False, self.of)
 
     def __str__(self) -> str:
-        """Where, and how sure that is."""
         if self.at is None:
             return "none, all diverged"
         resamples = f"{100 * self.share:.0f} % of resamples"
@@ -196,7 +195,6 @@ class BestTargets:
     claimed: Pair | None = None
 
     def __call__(self, grid: SampledTasks, measured: Measurements) -> Verdict:
-        """Say for each reading where the error is lowest."""
         found = groups(measured, "reading").items()
         return Verdict(" ".join(f"{name}: {self._tell(mine, grid)}" for (name,), mine in found))
 

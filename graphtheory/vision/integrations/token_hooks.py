@@ -1,7 +1,5 @@
 """Token reduction and semantic tokens (STViT) inside the layers of models of other libraries."""
 
-from __future__ import annotations
-
 import gc
 import warnings
 from collections.abc import Callable
@@ -87,7 +85,7 @@ class Calls(local):
     def __init__(self) -> None:
         self.here = Call()  # an object of its own, to which compiled code writes
 
-    def __reduce__(self) -> tuple[type[Calls], tuple[()]]:
+    def __reduce__(self) -> "tuple[type[Calls], tuple[()]]":
         return Calls, ()
 
 

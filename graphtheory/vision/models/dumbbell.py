@@ -12,7 +12,7 @@ from graphtheory.graph import Grid, Neighborhood, bipartite, cliques
 from graphtheory.nn import AttentionMap, Block
 from graphtheory.vision.models.swin import ReorderedAttention, SwinStage
 from graphtheory.vision.nn.centers import tokens_and_patches
-from graphtheory.vision.nn.init import draw_parameter
+from graphtheory.vision.nn.positions import draw_parameter
 
 
 class DumbbellSets(NamedTuple):

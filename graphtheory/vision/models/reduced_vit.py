@@ -131,7 +131,6 @@ class ReducedViT(ViT):
         self, block: Block, rule: Reducer | None, now: Reduction, score: Tensor | None,
         generator: Generator | None,
     ) -> tuple[Reduction, Tensor | None]:  # fmt: skip
-        """One block and its rule."""
         x, images = now.tokens, len(now.tokens)
         nodes, relation = x.flatten(0, 1), self._log_size(now.size, x.size(1))
         nb = token_cliques(images, x.size(1), x.device)

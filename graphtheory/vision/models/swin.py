@@ -14,8 +14,8 @@ from graphtheory.nn.attention import Attention, AttentionMap, record_calls
 from graphtheory.nn.bias import BucketBias
 from graphtheory.nn.blocks import Block
 from graphtheory.vision.models.vit import ImageModel, MeanToken, depth_rates, prenorm_block
-from graphtheory.vision.nn.init import init_transformer
 from graphtheory.vision.nn.patch import PatchEmbedding, PositionEmbedding, from_map, to_map
+from graphtheory.vision.nn.positions import init_transformer
 from graphtheory.vision.nn.token_sets import token_windows
 
 

@@ -22,8 +22,8 @@ from graphtheory.vision.nn import (
     PositionEmbedding,
 )
 from graphtheory.vision.nn.grapher import GraphStage, PatchGraph
-from graphtheory.vision.nn.init import init_transformer
 from graphtheory.vision.nn.messages import GroupedLinear
+from graphtheory.vision.nn.positions import init_transformer
 
 
 class ViG(HierarchicalViT):
@@ -69,7 +69,6 @@ class ViG(HierarchicalViT):
         self.reset_parameters()
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
-        """Draw the weights anew; positions begin at 0."""
         for part in self.modules():
             if isinstance(part, (nn.Conv2d, nn.Linear)):
                 nn.init.kaiming_normal_(part.weight, generator=generator)

@@ -9,8 +9,8 @@ from torch import Generator, Tensor, nn
 
 from graphtheory.graph import Grid, Neighborhood
 from graphtheory.nn.blocks import Block
-from graphtheory.vision.nn.init import draw_parameter
 from graphtheory.vision.nn.patch import check_nodes, from_map, to_map
+from graphtheory.vision.nn.positions import draw_parameter
 
 
 class Centers(nn.Module):

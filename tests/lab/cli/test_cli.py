@@ -277,7 +277,7 @@ def test_a_set_of_graphs_shows_those_of_validation(run: Run, tmp_path: Path) -> 
 def test_too_many_nodes_are_refused_before_training(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("graphtheory.lab.report.explorer.MOST_NODES", 33)
+    monkeypatch.setattr("graphtheory.lab.report.page.MOST_NODES", 33)
     code, _, err = run(*EXPLORED, "gt")
     assert code == 2 and "--explorer: the graph has 34 nodes, expected 33 or fewer" in err
     assert not (tmp_path / "runs").exists()

@@ -7,7 +7,7 @@ import torch
 from torch_geometric.utils import erdos_renyi_graph
 
 from graphtheory import Neighborhood
-from graphtheory.papers import index
+from graphtheory.papers import figure as index
 from graphtheory.papers.core_neighborhood.figures_expressiveness import (
     OURS,
     Infection,

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from graphtheory.papers import index
+from graphtheory.papers import figure as index
 from graphtheory.papers.topology.figures import READINGS, SampledTasks, errors
 from graphtheory.papers.topology.training import SAMPLERS, DegreeGroupTask
 from tests.lab.bench.conftest import nearly

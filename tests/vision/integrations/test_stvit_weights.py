@@ -16,7 +16,7 @@ from torch.nn.functional import (
 )
 
 from graphtheory.vision import models
-from graphtheory.vision.integrations.stvit_weights import load_stvit_r
+from graphtheory.vision.integrations.weights import load_stvit_r
 from graphtheory.vision.models.stvit_swin import STViTRSwin, stvit_r_swin
 from tests.vision.integrations.conftest import refused, unchanged
 

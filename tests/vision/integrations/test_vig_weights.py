@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import avg_pool2d, gelu, interpolate, normalize
 
 from graphtheory.vision import models
-from graphtheory.vision.integrations.vig_weights import load_vig
+from graphtheory.vision.integrations.weights import load_vig
 from graphtheory.vision.models.vig import ViG, pyramid_vig, vig
 from graphtheory.vision.nn import EdgeMessage
 from tests.vision.integrations.conftest import refused, unchanged

@@ -9,7 +9,7 @@ from graphtheory.vision import models
     ("name", "module"),
     [
         ("vit_pico", "vit"), ("deit_base", "vit"), ("swin_nano", "swin"), ("vig_tiny", "vig"),
-        ("pyramid_vig_medium", "vig"), ("stvit_deit_small", "stvit"), ("stvit_micro", "stvit"),
+        ("pyramid_vig_medium", "vig"), ("stvit_deit_small", "vit"), ("stvit_micro", "vit"),
         ("stvit_swin_tiny", "stvit_swin"), ("stvit_r_swin_small", "stvit_swin"),
     ],
 )  # fmt: skip

@@ -3,7 +3,7 @@ import torch
 
 from graphtheory.vision import models, nn
 from graphtheory.vision.models import STViT, stvit_nano
-from graphtheory.vision.models.stvit import stvit
+from graphtheory.vision.models.vit import stvit
 
 
 def tiny(**options: object) -> STViT:

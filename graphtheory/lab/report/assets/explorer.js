@@ -1,5 +1,5 @@
 "use strict";
-// Reads #data, which graphtheory/lab/report/explorer.py writes; arrays are base64, little-endian.
+// Reads #data, which graphtheory/lab/report/page.py writes; arrays are base64, little-endian.
 const data = JSON.parse(document.getElementById("data").textContent);
 const find = (id) => document.getElementById(id);
 const MOST_ROWS = 100;

@@ -12,8 +12,7 @@ import torch
 
 from graphtheory import Neighborhood, bipartite, cliques
 from graphtheory.lab.report import attention_explorer
-from graphtheory.lab.report.explorer import MOST_NODES, _repulsion, force_layout
-from graphtheory.lab.report.page import TEMPLATES
+from graphtheory.lab.report.page import MOST_NODES, TEMPLATES, _repulsion, force_layout
 from graphtheory.nn import GATConv, attention_maps
 
 EDGES = torch.tensor([[0, 2, 1, 3, 3, 0], [1, 1, 0, 0, 3, 2]])
