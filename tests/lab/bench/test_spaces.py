@@ -14,6 +14,7 @@ from graphtheory.lab.bench.node_config import (
     tuned_config,
 )
 from graphtheory.lab.bench.node_task import NodeBenchTask
+from graphtheory.lab.bench.recipes import RECIPES
 from graphtheory.lab.bench.search import SearchResult, config_from
 from graphtheory.lab.datasets import graphs
 from graphtheory.lab.datasets.catalogue import describe
@@ -55,6 +56,22 @@ def assert_in_space(facts: str, model: str) -> None:
         for one in changed:
             zoo.build(model, one.network, num_features=5, num_classes=3)
             zoo.pattern_of(model, one.network)
+
+
+TUNED_GNN = [name for name in RECIPES if name.startswith("tunedgnn/") and "/ogbn-" not in name]
+
+
+@pytest.mark.parametrize("name", TUNED_GNN)
+def test_a_published_recipe_is_a_candidate(name: str) -> None:
+    recipe = RECIPES[name]
+    fixed = ("bias", "self_loops")  # of a layer, which no search chooses
+    of = {option: value for option, value in recipe.options.items() if option not in fixed}
+    wanted, reached = NodeRunConfig.of(recipe.model, **of), NodeRunConfig(recipe.model)
+    for axis in axes_of("node", wanted).values():
+        agree = [choice for choice in axis.values() if replaced(wanted, choice) == wanted]
+        reached = replaced(reached, max(agree, key=len))
+    assert reached == replace(wanted, network=replace(wanted.network, heads=reached.network.heads))
+    assert reached.network.heads in (1, 4) and len(TUNED_GNN) == 45
 
 
 def test_networks_have_the_axes_that_they_read() -> None:
