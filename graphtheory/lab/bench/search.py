@@ -91,7 +91,8 @@ def search(
         models: Names of models that fit the data.
         budget: Candidates for each model, or the time for all models together, such as "30m".
         log: File that keeps what was tried, from which a search goes on; None keeps nothing.
-        epochs, patience: Of every run, as in `fit`; None is what the default options have.
+        epochs: At most this many a run; None is the number of the default options.
+        patience: Epochs without a better score after which a run ends; None is theirs.
         threads: That compute; None follows from the size of the graph.
         progress: Told before each run what it is, how many candidates there were, and of how many.
 

@@ -1,6 +1,7 @@
 import json
 import re
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from statistics import mean
@@ -11,6 +12,7 @@ import pytest
 import torch
 
 from graphtheory.lab.bench import search as module
+from graphtheory.lab.bench.benchmark import Benchmark
 from graphtheory.lab.bench.config import Budget
 from graphtheory.lab.bench.graph_task import GraphRunConfig, TreesRunConfig
 from graphtheory.lab.bench.node_config import NodeRunConfig, load, train_nodes
@@ -21,6 +23,7 @@ from graphtheory.lab.bench.search import (
     SLOW,
     SearchResult,
     best,
+    choose,
     config_from,
     read_log,
     search,
@@ -128,6 +131,18 @@ def test_candidates_under_other_settings_do_not_count(log: Path, runs: Runs) -> 
     assert [one.epochs for one in read_log(log)] == [3, 2, 3]
     search(other, ("mlp",), 1, log=log)
     assert len(runs) == 3
+
+
+@small
+def test_epochs_and_patience_are_those_asked_for(log: Path) -> None:
+    assert NodeBenchTask("karate").default("mlp")[1:] == (3, 3)
+    (one,) = search("karate", ("mlp",), 1, epochs=9, patience=5)
+    assert (one.epochs, one.patience) == (9, 5)
+    bench = Benchmark(NodeBenchTask("karate"), ("mlp",), 1, epochs=9, patience=5)
+    told = nullcontext(lambda *_: None)
+    chosen, (tried,) = choose(bench, Budget.of(1), log, told)
+    assert tried.as_dict() | {"seconds": 0} == one.as_dict() | {"seconds": 0}
+    assert chosen.config("mlp") == (tried.config, 9, 5)
 
 
 DAMAGES: dict[str, Callable[[str], str]] = {
