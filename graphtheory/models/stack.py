@@ -134,8 +134,8 @@ class LinearOutputStack(_Stacked):
         project: Apply a linear map to `hidden_channels`, without activation, and dropout first.
         batch_norm, layer_norm: Normalize each layer's output, one of them, as in `Stack`.
         linear_residual: Add a linear map of each layer's input to its output.
-        gate: Multiply each layer's output y by a learned map of its input x, and mix: the norm
-            gives (1 - b) norm(relu(W x + w) * y) + b y, with a learned b in (0, 1) per feature.
+        gate: Normalize the product with a learned map of the layer's input x, and mix: with y the
+            activation of the output, (1 - b) norm(relu(W x + w) * y) + b y, b in (0, 1) learned.
 
     Raises:
         ValueError: If there is no layer, or both norms are asked for.
@@ -143,7 +143,7 @@ class LinearOutputStack(_Stacked):
     Source:
         Luo, Shi and Wu (2024), "Classic GNNs are strong baselines", section 3; the sum over
         layers ("jumping knowledge"), which none of its recipes has, is left out. The gate is that
-        of Deng, Yue and Zhang (2024), "Polynormer", as in its code.
+        of the code of Deng, Yue and Zhang (2024), "Polynormer"; here every b begins at 1/2.
     """
 
     def __init__(
@@ -172,11 +172,10 @@ class LinearOutputStack(_Stacked):
             out = layer(x, neighborhood)
             out = out + self.residuals[i](x) if self.residuals else out
             if self.mix is None:
-                out = norm(out)
-            else:
-                gated = norm(self.gates[i](x).relu() * out)
-                out = torch.lerp(gated, out, self.mix[i].sigmoid())
-            x = self.drop(self.act(out))
+                x = self.drop(self.act(norm(out)))
+                continue
+            out = self.drop(self.act(out))
+            x = torch.lerp(norm(self.gates[i](x).relu() * out), out, self.mix[i].sigmoid())
         return self.output(x)
 
 

@@ -86,7 +86,7 @@ def test_a_stack_with_a_linear_output_by_hand(
         if gate:
             by, share = stack.gates[i], 1 / (1 + (-stack.mix[i]).exp())
             factor = relu(x @ by.weight.t() + by.bias)
-            x = relu((1 - share) * normed(factor * out) + share * out)
+            x = (1 - share) * normed(factor * relu(out)) + share * relu(out)
         else:
             x = relu(normed(out))
     torch.testing.assert_close(stack(tiny.x, tiny.graph), stack.output(x))

@@ -3,6 +3,7 @@ import re
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
+from itertools import cycle
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -266,6 +267,13 @@ def test_candidates_whose_epochs_take_too_long_are_stopped(monkeypatch: pytest.M
     assert wide and {one.stopped for one in wide} == {SLOW}
     assert not any(one.stopped for one in found if one not in wide)
     assert {last for config, _, last in heard if config.network.hidden == 8} == {3}
+
+
+@small
+def test_epochs_that_compile_stop_no_candidate(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = cycle([24.0, 24.0, 6.0, 0.0])  # three epochs, which may take 20 s each, and their mean
+    scripted(monkeypatch, lambda *_: 0.5, lambda _: next(times))
+    assert search("karate", ("mlp",), "60s")[0].stopped == ""
 
 
 def test_a_length_of_time_is_shared(monkeypatch: pytest.MonkeyPatch, small_space: None) -> None:

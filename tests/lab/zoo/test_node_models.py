@@ -327,10 +327,11 @@ def test_a_gated_transformer_is_that_of_a_loop_in_float64(tiny: Tiny) -> None:
             logits = [q[node, of] @ k[s, of] / 2 + b for (s, _), b in zip(seen, bias, strict=True)]
             for (s, _), weight in zip(seen, torch.stack(logits).softmax(0), strict=True):
                 y[node, of] += weight * v[s, of]
+        y = y.clamp(min=0)
         z = body.gates[i](x).clamp(min=0) * y
         z = (z - z.mean(1, keepdim=True)) / (z.var(1, correction=0, keepdim=True) + 1e-5).sqrt()
         share = 1 / (1 + (-body.mix[i]).exp())
-        x = ((1 - share) * z + share * y).clamp(min=0)
+        x = (1 - share) * z + share * y
     torch.testing.assert_close(found, body.output(x), rtol=1e-10, atol=1e-12)
 
 
