@@ -134,19 +134,23 @@ class LinearOutputStack(_Stacked):
         project: Apply a linear map to `hidden_channels`, without activation, and dropout first.
         batch_norm, layer_norm: Normalize each layer's output, one of them, as in `Stack`.
         linear_residual: Add a linear map of each layer's input to its output.
+        gate: Normalize the product with a learned map of the layer's input x, and mix: with y the
+            activation of the output, (1 - b) norm(relu(W x + w) * y) + b y, b in (0, 1) learned.
 
     Raises:
         ValueError: If there is no layer, or both norms are asked for.
 
     Source:
         Luo, Shi and Wu (2024), "Classic GNNs are strong baselines", section 3; the sum over
-        layers ("jumping knowledge"), which none of its recipes has, is left out.
+        layers ("jumping knowledge"), which none of its recipes has, is left out. The gate is that
+        of the code of Deng, Yue and Zhang (2024), "Polynormer"; here every b begins at 1/2.
     """
 
     def __init__(
         self, make: MakeLayer, in_channels: int, hidden_channels: int, out_channels: int,
         num_layers: int, options: StackOptions = DEFAULTS, *, project: bool = False,
         batch_norm: bool = False, layer_norm: bool = False, linear_residual: bool = False,
+        gate: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(num_layers, options, nn.ReLU())
         norm, width = _norm(batch_norm, layer_norm), hidden_channels
@@ -155,6 +159,8 @@ class LinearOutputStack(_Stacked):
         self.layers = nn.ModuleList(make(*ends, False) for ends in pairwise(widths))
         own = (nn.Linear(*ends) if linear_residual else None for ends in pairwise(widths))
         self.residuals = nn.ModuleList(filter(None, own))
+        self.gates = nn.ModuleList(nn.Linear(*ends) for ends in pairwise(widths) if gate)
+        self.mix = nn.Parameter(torch.zeros(len(self.gates), width)) if gate else None
         self.norms = nn.ModuleList(norm(width) for _ in self.layers)
         self.output = nn.Linear(width, out_channels)
 
@@ -165,7 +171,11 @@ class LinearOutputStack(_Stacked):
         for i, (layer, norm) in enumerate(zip(self.layers, self.norms, strict=True)):
             out = layer(x, neighborhood)
             out = out + self.residuals[i](x) if self.residuals else out
-            x = self.drop(self.act(norm(out)))
+            if self.mix is None:
+                x = self.drop(self.act(norm(out)))
+                continue
+            out = self.drop(self.act(out))
+            x = torch.lerp(norm(self.gates[i](x).relu() * out), out, self.mix[i].sigmoid())
         return self.output(x)
 
 

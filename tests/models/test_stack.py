@@ -65,13 +65,16 @@ def test_stacks_by_hand(tiny: Tiny) -> None:
 @pytest.mark.parametrize("project", [False, True])
 @pytest.mark.parametrize("linear_residual", [False, True])
 @pytest.mark.parametrize("norm", [None, "batch_norm", "layer_norm"])
+@pytest.mark.parametrize("gate", [False, True])
 def test_a_stack_with_a_linear_output_by_hand(
-    tiny: Tiny, project: bool, linear_residual: bool, norm: str | None
+    tiny: Tiny, project: bool, linear_residual: bool, norm: str | None, gate: bool
 ) -> None:
-    options = {"project": project, "linear_residual": linear_residual} | (
+    options = {"project": project, "linear_residual": linear_residual, "gate": gate} | (
         {norm: True} if norm else {}
     )
     stack = LinearOutputStack(Sum, 6, 8, 3, 2, StackOptions(0.5), **options).eval()
+    if gate:
+        nn.init.normal_(stack.mix)
     widths = [m.made_with for m in stack.layers]
     assert widths == [(8 if project else 6, 8, False), (8, 8, False)]
     x = stack.input(tiny.x) if project else tiny.x
@@ -80,7 +83,12 @@ def test_a_stack_with_a_linear_output_by_hand(
         if linear_residual:
             own = stack.residuals[i]
             out = out + x @ own.weight.t() + own.bias
-        x = relu(normed(out))
+        if gate:
+            by, share = stack.gates[i], 1 / (1 + (-stack.mix[i]).exp())
+            factor = relu(x @ by.weight.t() + by.bias)
+            x = (1 - share) * normed(factor * relu(out)) + share * relu(out)
+        else:
+            x = relu(normed(out))
     torch.testing.assert_close(stack(tiny.x, tiny.graph), stack.output(x))
     dropped = stack.train()(tiny.x, tiny.graph)
     assert not torch.allclose(dropped, stack(tiny.x, tiny.graph))

@@ -96,8 +96,9 @@ class NodeRunConfig(RunConfig):
                     f"{name}: got true, expected residual={shown(residual)} beside it; the "
                     f"{self.model} here has residual={shown(not residual)}"
                 )
-        if given.get("linear_residual") and self.network.output != "linear":
-            raise ValueError("linear_residual: got true, expected output=linear beside it")
+        for name in ("linear_residual", "gate"):
+            if given.get(name) and self.network.output != "linear":
+                raise ValueError(f"{name}: got true, expected output=linear beside it")
         if "fanout" in given and self.sampling.batch_size is None:
             raise ValueError(f"fanout: got {given['fanout']}, expected a batch_size beside it")
 

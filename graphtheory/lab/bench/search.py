@@ -76,6 +76,7 @@ def search(
     *,
     log: Path | None = None,
     epochs: int | None = None,
+    patience: int | None = None,
     threads: int | None = None,
     progress: Callable[[str, int, int | None], None] = lambda *_: None,
 ) -> list[SearchResult]:
@@ -90,7 +91,8 @@ def search(
         models: Names of models that fit the data.
         budget: Candidates for each model, or the time for all models together, such as "30m".
         log: File that keeps what was tried, from which a search goes on; None keeps nothing.
-        epochs: At most this many; None is the data's own number.
+        epochs: At most this many a run; None is the number of the default options.
+        patience: Epochs without a better score after which a run ends; None is theirs.
         threads: That compute; None follows from the size of the graph.
         progress: Told before each run what it is, how many candidates there were, and of how many.
 
@@ -106,7 +108,7 @@ def search(
     total, found = count and count * len(models), list[SearchResult]()
     with _quiet(), thread_limit(threads, task.num_nodes):
         storage = _storage(log)
-        for study in [_Study(task, model, storage, epochs) for model in models]:
+        for study in [_Study(task, model, storage, epochs, patience) for model in models]:
             study.run(count, time_each, lambda text, done: progress(text, len(found) + done, total))
             found.extend(results_of(study.study))
     return found
@@ -121,9 +123,10 @@ def choose(
     """Search the options of the models for which no search has chosen any, and take the best."""
     if not (models := bench.not_tuned()):
         return bench, []
-    how: dict[str, Any] = {"epochs": bench.epochs, "threads": bench.threads}
+    how: dict[str, Any] = {"epochs": bench.epochs, "patience": bench.patience}
     with showing as tell:
-        tried = search(bench.task, models, budget, log=log, progress=tell, **how)
+        how |= {"threads": bench.threads, "progress": tell}
+        tried = search(bench.task, models, budget, log=log, **how)
     chosen = {model: one.config for model, one in best(tried, bench.task.measure).items()}
     return replace(bench, chosen=chosen, budget=budget), tried
 
@@ -177,11 +180,12 @@ class _Study:
     """The candidates of one model: how they are drawn, trained and judged."""
 
     def __init__(
-        self, task: BenchTask, model: str, storage: BaseStorage, epochs: int | None
-    ) -> None:
+        self, task: BenchTask, model: str, storage: BaseStorage, epochs: int | None,
+        patience: int | None,
+    ) -> None:  # fmt: skip
         self.task, self.model, self.measure = task, model, task.measure
-        self.default, longest, self.patience = task.default(task.known_model(model))
-        self.epochs = min(longest, epochs or longest)
+        self.default, *usual = task.default(task.known_model(model))
+        self.epochs, self.patience = epochs or usual[0], patience or usual[1]
         self.axes = task.axes(self.default)
         # All that decides what a candidate gives; under other settings it is another study.
         settings = task.run_settings(self.default, self.epochs, self.patience)
@@ -272,7 +276,7 @@ class _Study:
         def listen(row: Mapping[str, float]) -> None:
             rows.append(row)
             took = [one["seconds"] for one in rows]
-            slow = len(rows) >= _FIRST and median(took) > longest
+            slow = len(rows) >= _FIRST and min(took) > longest  # the first may compile
             if slow or sum(took) > longest * self.epochs:
                 raise _StoppedError(SLOW)
             if len(rows) % max(1, self.epochs // _REPORTS) == 0:

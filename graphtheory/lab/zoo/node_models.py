@@ -40,6 +40,7 @@ class NetworkConfig:
     # "conv": the last layer of a classic stack gives the outputs; "linear": a linear map behind it
     output: str = "conv"
     linear_residual: bool = False  # with a linear output: plus a linear map of each layer's input
+    gate: bool = False  # there too: times a learned map of the layer's input, as in Polynormer
     bias: bool = True  # of the layers themselves (gat, gat-res)
     self_loops: bool = False  # the mean over the neighbors takes in the node itself (sage)
     residual: bool = False  # blocks with layer norm between two linear maps, or a classic stack
@@ -166,8 +167,8 @@ def build(name: str, config: NetworkConfig, *, num_features: int, num_classes: i
         expected = "'conv' or, without residual blocks, 'linear'"
         raise ValueError(f"output: got {c.output!r}, expected {expected}")
     if c.output == "linear":
-        more: dict[str, Any] = {"project": c.project, "linear_residual": c.linear_residual}
-        stack = partial(LinearOutputStack, **more, **norms)
+        more: dict[str, Any] = {"linear_residual": c.linear_residual, "gate": c.gate}
+        stack = partial(LinearOutputStack, project=c.project, **more, **norms)
     if c.residual:
         for norm in filter(norms.get, norms):
             raise ValueError(f"{norm}: got True, expected False with residual=True (layer norm)")

@@ -1,7 +1,9 @@
 import json
 import re
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
+from itertools import cycle
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -11,6 +13,7 @@ import pytest
 import torch
 
 from graphtheory.lab.bench import search as module
+from graphtheory.lab.bench.benchmark import Benchmark
 from graphtheory.lab.bench.config import Budget
 from graphtheory.lab.bench.graph_task import GraphRunConfig, TreesRunConfig
 from graphtheory.lab.bench.node_config import NodeRunConfig, load, train_nodes
@@ -21,6 +24,7 @@ from graphtheory.lab.bench.search import (
     SLOW,
     SearchResult,
     best,
+    choose,
     config_from,
     read_log,
     search,
@@ -128,6 +132,18 @@ def test_candidates_under_other_settings_do_not_count(log: Path, runs: Runs) -> 
     assert [one.epochs for one in read_log(log)] == [3, 2, 3]
     search(other, ("mlp",), 1, log=log)
     assert len(runs) == 3
+
+
+@small
+def test_epochs_and_patience_are_those_asked_for(log: Path) -> None:
+    assert NodeBenchTask("karate").default("mlp")[1:] == (3, 3)
+    (one,) = search("karate", ("mlp",), 1, epochs=9, patience=5)
+    assert (one.epochs, one.patience) == (9, 5)
+    bench = Benchmark(NodeBenchTask("karate"), ("mlp",), 1, epochs=9, patience=5)
+    told = nullcontext(lambda *_: None)
+    chosen, (tried,) = choose(bench, Budget.of(1), log, told)
+    assert tried.as_dict() | {"seconds": 0} == one.as_dict() | {"seconds": 0}
+    assert chosen.config("mlp") == (tried.config, 9, 5)
 
 
 DAMAGES: dict[str, Callable[[str], str]] = {
@@ -251,6 +267,13 @@ def test_candidates_whose_epochs_take_too_long_are_stopped(monkeypatch: pytest.M
     assert wide and {one.stopped for one in wide} == {SLOW}
     assert not any(one.stopped for one in found if one not in wide)
     assert {last for config, _, last in heard if config.network.hidden == 8} == {3}
+
+
+@small
+def test_epochs_that_compile_stop_no_candidate(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = cycle([24.0, 24.0, 6.0, 0.0])  # three epochs, which may take 20 s each, and their mean
+    scripted(monkeypatch, lambda *_: 0.5, lambda _: next(times))
+    assert search("karate", ("mlp",), "60s")[0].stopped == ""
 
 
 def test_a_length_of_time_is_shared(monkeypatch: pytest.MonkeyPatch, small_space: None) -> None:

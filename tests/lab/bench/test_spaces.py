@@ -14,6 +14,7 @@ from graphtheory.lab.bench.node_config import (
     tuned_config,
 )
 from graphtheory.lab.bench.node_task import NodeBenchTask
+from graphtheory.lab.bench.recipes import RECIPES
 from graphtheory.lab.bench.search import SearchResult, config_from
 from graphtheory.lab.datasets import graphs
 from graphtheory.lab.datasets.catalogue import describe
@@ -55,6 +56,22 @@ def assert_in_space(facts: str, model: str) -> None:
         for one in changed:
             zoo.build(model, one.network, num_features=5, num_classes=3)
             zoo.pattern_of(model, one.network)
+
+
+TUNED_GNN = [name for name in RECIPES if name.startswith("tunedgnn/") and "/ogbn-" not in name]
+
+
+@pytest.mark.parametrize("name", TUNED_GNN)
+def test_a_published_recipe_is_a_candidate(name: str) -> None:
+    recipe = RECIPES[name]
+    fixed = ("bias", "self_loops")  # of a layer, which no search chooses
+    of = {option: value for option, value in recipe.options.items() if option not in fixed}
+    wanted, reached = NodeRunConfig.of(recipe.model, **of), NodeRunConfig(recipe.model)
+    for axis in axes_of("node", wanted).values():
+        agree = [choice for choice in axis.values() if replaced(wanted, choice) == wanted]
+        reached = replaced(reached, max(agree, key=len))
+    assert reached == replace(wanted, network=replace(wanted.network, heads=reached.network.heads))
+    assert reached.network.heads in (1, 4) and len(TUNED_GNN) == 42
 
 
 def test_networks_have_the_axes_that_they_read() -> None:
@@ -164,6 +181,28 @@ def test_what_is_kept_can_be_built(dataset: str, model: str) -> None:
         graph_zoo.build(
             model, trial.network, node_in=(4, 3), edge_in=(5,), num_outputs=1, level="graph"
         )
+
+
+def test_the_defaults_that_kept_options_leave_out() -> None:
+    nodes, sets = NodeRunConfig("gt").as_dict(), GraphRunConfig("gt").as_dict()
+    both = {"heads": 4, "hidden": 64, "attention_dropout": 0.0, "num_buckets": 20}
+    one_graph = {
+        "layers": 2, "dropout": 0.5, "input_dropout": None, "activation": None, "neighbors": "1",
+        "root_weight": True, **dict.fromkeys(
+            ("batch_norm", "layer_norm", "ffn", "frozen_query", "project", "residual"), False
+        ),
+    }  # fmt: skip
+    several = {
+        "layers": 4, "dropout": 0.1, "local": "gine", "neighbors": "all", "norm": "batch",
+        "readout": "mean", **dict.fromkeys(("laplacian", "paths", "walk"), 0),
+        **dict.fromkeys(("degree", "resistance", "value_encoding", "virtual_node"), False),
+    }  # fmt: skip
+    assert nodes["network"].items() >= (both | one_graph).items()
+    assert sets["network"].items() >= (both | several).items()
+    adam = {"average": None, "bias_lr": None, "decoupled": False}
+    assert nodes["optimizer"].items() >= (adam | {"lr": 0.01, "weight_decay": 0.0005}).items()
+    assert sets["optimizer"].items() >= (adam | {"lr": 0.001, "weight_decay": 0.0}).items()
+    assert (nodes["degree"], nodes["row_scale"], sets["nodes_per_batch"]) == (False, True, 1024)
 
 
 @pytest.mark.parametrize("dataset", KEPT)

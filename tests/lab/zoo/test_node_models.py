@@ -1,5 +1,6 @@
 from dataclasses import replace
 from functools import partial
+from itertools import product
 
 import pytest
 import torch
@@ -24,6 +25,7 @@ CONFIGS = {
     "linear output": NetworkConfig(
         hidden=16, heads=1, output="linear", linear_residual=True, batch_norm=True, project=True
     ),
+    "gated": NetworkConfig(hidden=16, heads=1, output="linear", layer_norm=True, gate=True),
     "two hops": NetworkConfig(hidden=16, heads=4, neighbors="2", root_weight=False),
     "sampled": NetworkConfig(hidden=16, heads=2, neighbors="all:4", num_buckets=5),
 }
@@ -300,6 +302,37 @@ def test_networks_with_a_linear_output_are_those_of_pyg_s_layers(kind: str, tiny
     loops = AddSelf()(tiny.graph).edge_index()
     expected = theirs(tiny.x, loops)
     torch.testing.assert_close(model(tiny.x, seen_by(kind, config, tiny)), expected)
+
+
+def test_a_gated_transformer_is_that_of_a_loop_in_float64(tiny: Tiny) -> None:
+    config = NetworkConfig(
+        hidden=8, heads=2, neighbors="2", num_buckets=3, root_weight=False, output="linear",
+        linear_residual=True, layer_norm=True, gate=True,
+    )  # fmt: skip
+    model = built("gt", config).eval().double()
+    body, nb = model.body, seen_by("gt", config, tiny)
+    sizes = [5 * (width * 8 + 8) + 8 + 2 * 8 + 3 * 2 for width in (6, 8)]  # Q, K, V, own, gate, ...
+    assert sum(p.numel() for p in model.parameters()) == sum(sizes) + 8 * 3 + 3
+    nn.init.normal_(body.mix)
+    for conv in model.attention_layers():
+        nn.init.normal_(conv.bucket_bias.table)
+    x, edges = tiny.x.double(), list(zip(*nb.edge_index().tolist(), nb.distance, strict=True))
+    found = model(x, nb)
+    for i, conv in enumerate(body.layers):
+        q, k, v = conv.lin_query(x), conv.lin_key(x), conv.lin_value(x)
+        y = body.residuals[i](x)
+        for node, head in product(range(len(x)), range(2)):
+            of, seen = slice(4 * head, 4 * head + 4), [(s, d) for s, t, d in edges if t == node]
+            bias = [conv.bucket_bias.table[min(int(d), 2), head] for _, d in seen]
+            logits = [q[node, of] @ k[s, of] / 2 + b for (s, _), b in zip(seen, bias, strict=True)]
+            for (s, _), weight in zip(seen, torch.stack(logits).softmax(0), strict=True):
+                y[node, of] += weight * v[s, of]
+        y = y.clamp(min=0)
+        z = body.gates[i](x).clamp(min=0) * y
+        z = (z - z.mean(1, keepdim=True)) / (z.var(1, correction=0, keepdim=True) + 1e-5).sqrt()
+        share = 1 / (1 + (-body.mix[i]).exp())
+        x = (1 - share) * z + share * y
+    torch.testing.assert_close(found, body.output(x), rtol=1e-10, atol=1e-12)
 
 
 def test_sage_is_the_node_and_the_mean_of_its_neighbors(tiny: Tiny) -> None:
