@@ -24,7 +24,7 @@ is timed on one batch, the same for both, whose outputs and gradients are equal.
 measures these two, `--only sets` attention sets, drawn while their balls are searched, beside those
 drawn from whole balls, and `--only sage` GraphSAGE's batches beside NeighborLoader's. The graphs
 `1e5` and `1e6` are random, of as many nodes and 14 times as many edges: rows are of time alone, and
-of both what an epoch costs more in the larger one.
+of both what an epoch, and a node of its batches, cost more in the larger one.
 
 Memory comes from fresh processes as in `memory.py`: the peak of one epoch above what was resident
 before it, with the graph there, after an epoch on a small graph.
@@ -353,15 +353,26 @@ def time_rows(ways: dict[str, tuple[Batches, Net]], repeats: int, **about: Any) 
 def growth_rows(
     ways: dict[Graph, dict[str, tuple[Batches, Net]]], repeats: int, **about: Any
 ) -> list[Row]:
-    """What each way costs on 10^6 nodes over 10^5, of rounds in which the graphs take turns."""
+    """What each way costs on 10^6 nodes over 10^5, of rounds in which the graphs take turns.
+
+    Batches of the same seeds share fewer nodes in the larger graph, so there are rows of what a
+    node of a batch costs more as well.
+    """
     works: dict[str, Callable[[], object]] = {}
+    nodes = dict[str, int]()
     for graph, own in ways.items():
         for name, (batches, model) in own.items():
+            nodes[f"{name} {graph}"] = sum(batch.num_nodes for batch in batches())
             works[f"an epoch, {name} {graph}"] = trainer(batches, model)
             works[f"loading an epoch, {name} {graph}"] = lambda b=batches: sum(1 for _ in b())
     times = seconds(works, repeats, warmup=1, clock=clock_of(about["threads"]))
     both = [what.removesuffix(" 1e5") for what in times if what.endswith(" 1e5")]
     more = {what: ratios(times[f"{what} 1e6"], times[f"{what} 1e5"]) for what in both}
+    for what, found in list(more.items()):
+        name = what.split(", ", 1)[1]
+        share = nodes[f"{name} 1e6"] / nodes[f"{name} 1e5"]
+        more[f"{what}, a node of its batches"] = [one / share for one in found]
+        more[f"nodes of its batches, {name}"] = [share]
     return [Row.of(f"10^6 over 10^5 nodes: {what}", of, "1", **about) for what, of in more.items()]
 
 

@@ -8,6 +8,7 @@ from numba.extending import intrinsic
 WORDS = 8  # words of 64 sources that are searched together: one cache line per node
 SOURCES_AT_ONCE = 64 * WORDS
 UNREACHABLE = 255
+ROWS_AT_ONCE = 64  # of a search: their ends fit the first cache
 
 
 @intrinsic
@@ -202,28 +203,36 @@ def _levels(indptr, indices, row, radius, most, queue, words, level_end):
     """Search backward from `row`: distance h is in queue[level_end[h] : level_end[h + 1]].
 
     Nodes other than `row` that have more than `most` edges are found, but not passed through. Each
-    source is written, and stays if it is new: there is no branch for the processor to guess. The
-    queue has a place more than there are nodes. The bitmap `words` is zero before and after.
+    source is written, and stays if it is new: there is no branch for the processor to guess. Before
+    that the ends of some rows are read, none of which waits for another. The queue has a place more
+    than there are nodes. The bitmap `words` is zero before and after.
     """
-    queue[0], one = row, np.uint64(1)
+    queue[0], one, ends = row, np.uint64(1), np.int64(0)
     words[row >> 6] = one << np.uint64(row & 63)
     level_end[0], level_end[1] = 0, 1
     for hops in range(1, radius + 1):
         end = np.uint64(level_end[hops])
-        for i in range(level_end[hops - 1], level_end[hops]):
-            begin, stop = np.uint64(indptr[queue[i]]), np.uint64(indptr[queue[i] + 1])
-            if np.int64(stop - begin) > most and hops > 1:
-                continue
-            for e in range(begin, stop):
-                source = np.uint64(indices[e])
-                at, bit = source >> np.uint64(6), source & np.uint64(63)
-                word = words[at]
-                queue[end] = source
-                end += ~(word >> bit) & one
-                words[at] = word | (one << bit)
+        for first in range(level_end[hops - 1], level_end[hops], ROWS_AT_ONCE):
+            last = min(first + ROWS_AT_ONCE, level_end[hops])
+            for i in range(first, last):
+                begin, stop = np.uint64(indptr[queue[i]]), np.uint64(indptr[queue[i] + 1])
+                if begin < stop:
+                    ends += indices[begin] + indices[stop - one]
+            for i in range(first, last):
+                begin, stop = np.uint64(indptr[queue[i]]), np.uint64(indptr[queue[i] + 1])
+                if np.int64(stop - begin) > most and hops > 1:
+                    continue
+                for e in range(begin, stop):
+                    source = np.uint64(indices[e])
+                    at, bit = source >> np.uint64(6), source & np.uint64(63)
+                    word = words[at]
+                    queue[end] = source
+                    end += ~(word >> bit) & one
+                    words[at] = word | (one << bit)
         level_end[hops + 1] = end
     for i in range(level_end[radius + 1]):
         words[queue[i] >> 6] = 0
+    queue[level_end[radius + 1]] = ends  # so that no compiler leaves these reads out
 
 
 @njit(cache=True, nogil=True)
@@ -233,6 +242,14 @@ def count_ball(indptr, indices, centers, start, stop, inner, radius, most, count
     for c in range(start, stop):
         _levels(indptr, indices, centers[c], radius, most, queue, words, level_end)
         count[c] = level_end[radius + 1] - level_end[inner]
+
+
+@njit(cache=True, nogil=True)
+def _mark(ids, words, used):
+    """Set the bits of these ids in a bitmap, and of its words that are in use in another."""
+    for id in ids:
+        words[id >> 6] |= np.uint64(1) << np.uint64(id & 63)
+        used[id >> 12] |= np.uint64(1) << np.uint64((id >> 6) & 63)
 
 
 @njit(cache=True, nogil=True)
@@ -259,9 +276,7 @@ def fill_ball(
     for c in range(start, stop):
         _levels(indptr, indices, centers[c], radius, most, queue, words, level_end)
         for hops in range(inner, radius + 1):
-            for i in range(level_end[hops], level_end[hops + 1]):
-                node = queue[i]
+            for node in queue[level_end[hops] : level_end[hops + 1]]:
                 hops_of[node] = hops
-                words[node >> 6] |= np.uint64(1) << np.uint64(node & 63)
-                used[node >> 12] |= np.uint64(1) << np.uint64((node >> 6) & 63)
+        _mark(queue[level_end[inner] : level_end[radius + 1]], words, used)
         _emit(words, used, hops_of, sources, distance, ends[c])

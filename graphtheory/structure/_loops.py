@@ -4,7 +4,7 @@ import numpy as np
 from numba import njit
 from numba.cpython.unsafe.numbers import trailing_zeros
 
-from graphtheory.structure._bfs import _count_bits, _levels
+from graphtheory.structure._bfs import _count_bits, _levels, _mark
 
 
 @njit(cache=True, nogil=True)
@@ -104,6 +104,21 @@ def sample_rows(start, degree, shares):
 
 
 @njit(cache=True, nogil=True)
+def _sort(keys, copy):
+    """Put different keys into ascending order; few of them by how many are smaller, no branch."""
+    number = len(keys)
+    if number > 64:
+        keys.sort()
+        return
+    copy[:number] = keys
+    for i in range(number):
+        smaller = 0
+        for k in range(number):
+            smaller += copy[k] < copy[i]
+        keys[smaller] = copy[i]
+
+
+@njit(cache=True, nogil=True)
 def draw_ball(
     indptr, indices, centers, start, stop, inner, radius, most, shares, count, keys,
     queue, taken,
@@ -134,28 +149,7 @@ def draw_ball(
                 keys[c, at] = queue[place] << 8 | hops
                 at += 1
         count[c] = at
-        keys[c, :at].sort()
-
-
-@njit(cache=True, nogil=True)
-def rows_of_keys(keys, count):
-    """(indptr, sources, hops) of the first count[i] keys of each row, which `draw_ball` wrote."""
-    indptr = np.zeros(len(count) + 1, np.int64)
-    for i in range(len(count)):
-        indptr[i + 1] = indptr[i] + count[i]
-    sources, hops = np.empty(indptr[-1], np.int64), np.empty(indptr[-1], np.uint8)
-    for i in range(len(count)):
-        for k in range(count[i]):
-            sources[indptr[i] + k], hops[indptr[i] + k] = keys[i, k] >> 8, keys[i, k] & 255
-    return indptr, sources, hops
-
-
-@njit(cache=True, nogil=True)
-def _mark(ids, words, used):
-    """Set the bits of these ids in a bitmap, and of its words that are in use in another."""
-    for id in ids:
-        words[id >> 6] |= np.uint64(1) << np.uint64(id & 63)
-        used[id >> 12] |= np.uint64(1) << np.uint64((id >> 6) & 63)
+        _sort(keys[c, :at], queue)
 
 
 @njit(cache=True, nogil=True)

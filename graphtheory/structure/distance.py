@@ -181,13 +181,9 @@ def _balls(
 
 
 def hop_ball(
-    graph: Neighborhood,
-    radius: int,
-    *,
-    inner: int = 0,
-    targets: Tensor | None = None,
+    graph: Neighborhood, radius: int, *, inner: int = 0, targets: Tensor | None = None,
     max_degree: int | None = None,
-) -> tuple[Neighborhood, Tensor]:
+) -> tuple[Neighborhood, Tensor]:  # fmt: skip
     r"""Everything within `radius` hops, with its distance, without a table of all pairs.
 
     .. math:: T^n = \{ s : \mathrm{inner} \le \mathrm{hops}(s \to n) \le \mathrm{radius} \}
@@ -235,15 +231,9 @@ def hop_ball(
 
 
 def draw_from_ball(
-    graph: Neighborhood,
-    radius: int,
-    n: int,
-    *,
-    inner: int = 0,
-    targets: Tensor | None = None,
-    max_degree: int | None = None,
-    generator: torch.Generator | None = None,
-) -> Neighborhood:
+    graph: Neighborhood, radius: int, n: int, *, inner: int = 0, targets: Tensor | None = None,
+    max_degree: int | None = None, generator: torch.Generator | None = None,
+) -> Neighborhood:  # fmt: skip
     """At most `n` nodes of each ball, uniformly without replacement, with their distances.
 
     The distribution is that of `patterns.Sample` on the rows of `hop_ball`, but one search a ball
@@ -270,7 +260,9 @@ def draw_from_ball(
     shares = torch.rand(n, balls, generator=generator, dtype=torch.float64, device=device).cpu()
     count, keys = np.zeros(balls, np.int64), np.empty((balls, n), np.int64)
     search(_loops.draw_ball, shares.numpy(), count, keys)
-    indptr, sources, hops = map(torch.from_numpy, _loops.rows_of_keys(keys, count))
+    found, ends = keys[np.arange(n) < count[:, None]], np.append(0, count.cumsum())
+    parts = ends, found >> 8, (found & 255).astype(np.uint8)
+    indptr, sources, hops = map(torch.from_numpy, parts)
     drawn = Neighborhood(indptr, sources, graph.num_dst, distance=hops, validate=False)
     return drawn.to(graph.device)
 

@@ -12,7 +12,7 @@ import torch
 
 from graphtheory import Neighborhood, structure
 from graphtheory.graph import memory
-from graphtheory.structure import _bfs, _search, hop_ball, shortest_path_distance
+from graphtheory.structure import _bfs, _loops, _search, hop_ball, shortest_path_distance
 from graphtheory.structure._search import for_chunks, rows_of
 from graphtheory.structure.distance import columns_of, reachability
 
@@ -156,3 +156,18 @@ def test_the_queue_of_a_search_has_a_place_more_than_there_are_nodes() -> None:
     assert not scratch.words.any()
     with pytest.raises(IndexError):
         _bfs._levels.py_func(*given, scratch.queue[:5], scratch.words, ends)
+
+
+def test_a_search_reads_no_end_of_an_empty_row() -> None:
+    edge = Neighborhood.from_edge_index(torch.tensor([[2], [0]]), 3)
+    scratch, ends = _search.Scratch(3), np.empty(4, np.int64)
+    _bfs._levels.py_func(*rows_of(edge), 0, 2, 1, scratch.queue, scratch.words, ends)
+    assert ends.tolist() == [0, 1, 2, 2] and scratch.queue[:2].tolist() == [0, 2]
+
+
+@pytest.mark.parametrize("number", [0, 1, 2, 63, 64, 65, 300])
+def test_different_keys_are_sorted(number: int) -> None:
+    keys = np.random.default_rng(number).permutation(7 * number)[:number]
+    found = keys.copy()
+    _loops._sort(found, np.empty(number + 1, np.int64))
+    assert found.tolist() == sorted(keys.tolist())

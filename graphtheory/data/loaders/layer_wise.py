@@ -11,7 +11,7 @@ from torch_geometric.sampler import BaseSampler, SamplerOutput
 
 from graphtheory.data.loaders.seeds import Order, Resumable, check_numbers, handed_out, seeds_of
 from graphtheory.data.loaders.sets import check_layers
-from graphtheory.data.loaders.source import source_of
+from graphtheory.data.loaders.source import Draws, source_of
 from graphtheory.graph import Neighborhood
 from graphtheory.graph.csr import distinct_ids
 from graphtheory.patterns import Compose, Pattern, on_rows
@@ -94,7 +94,7 @@ class LayerWiseLoader(Resumable, NodeLoader):
         if options.get("transform_sampler_output") is not None:
             raise TypeError("transform_sampler_output: edges have weights here, expected None")
         self._then = options.pop("transform", None)
-        graph = source_of(data, None).own._seal()
+        graph = source_of(data, None).own
         seeds, input_id = seeds_of(input_nodes, graph.num_dst, repeated=True)
         drawn = _LayerWise(pattern, data, graph, num_layers)
         check_numbers(batch_size=(size := options.get("batch_size") or 1, 1), seed=(seed or 0, 0))
@@ -167,14 +167,14 @@ class _Nodes(Order):
         return (node for positions, *_ in keys for node in positions.tolist())
 
 
-class _LayerWise(BaseSampler):
+class _LayerWise(Draws, BaseSampler):
     """Draws for `LayerWiseLoader`; the weights are the third part of the metadata."""
 
     def __init__(self, pattern: Pattern, data: Data, graph: Neighborhood, num_layers: int) -> None:
         self.pattern, self.edge_index, self.num_layers = pattern, data.edge_index, num_layers
         self.epoch: int | None = None
         base, sampler = apply_fixed(pattern, graph)
-        self.base = base._changed()
+        self.base = base._changed()._seal()
         self.sampler = sampler or Compose()
         everyone, generator = torch.arange(graph.num_dst), torch.Generator()
         self._check(unrolled(self.sampler, self.base, everyone, 1, generator=generator)[0])
@@ -184,7 +184,7 @@ class _LayerWise(BaseSampler):
         seed = _number() if epoch is None else derive(epoch, *index.input_id.tolist())
         generator = torch.Generator().manual_seed(seed)
         out, weight = unrolled(
-            self.sampler, self.base._seal(), index.node, self.num_layers, generator=generator
+            self.sampler, self.base, index.node, self.num_layers, generator=generator
         )
         self._check(out)
         out.metadata = (index.input_id, index.time, weight)

@@ -179,23 +179,13 @@ class SeedLoader(Resumable, DataLoader[Data]):
     """
 
     def __init__(
-        self,
-        data: Any,
-        make: Callable[[NodeSource, Any], SeedBatches],
-        *,
-        input_nodes: Any = None,
-        node_order: Literal["original", "folder"] | None = None,
-        edge_type: tuple[str, str, str] | None = None,
-        attributes: Sequence[str] | None = None,
-        transform: Callable[[Data], Any] | None = None,
-        batch_size: int = 1,
-        shuffle: bool = False,
-        drop_last: bool = False,
-        seed: int = 0,
-        rank: int | None = None,
-        world_size: int | None = None,
-        **options: Any,
-    ) -> None:
+        self, data: Any, make: Callable[[NodeSource, Any], SeedBatches], *,
+        input_nodes: Any = None, node_order: Literal["original", "folder"] | None = None,
+        edge_type: tuple[str, str, str] | None = None, attributes: Sequence[str] | None = None,
+        transform: Callable[[Data], Any] | None = None, batch_size: int = 1, shuffle: bool = False,
+        drop_last: bool = False, seed: int = 0, rank: int | None = None,
+        world_size: int | None = None, **options: Any,
+    ) -> None:  # fmt: skip
         source = source_of(data, attributes, edge_type)
         if source.is_original("input_nodes", input_nodes, node_order):
             before = seeds_of(input_nodes, source.graph.num_dst)

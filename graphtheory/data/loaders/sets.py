@@ -9,7 +9,7 @@ from torch import Tensor
 
 from graphtheory.data.loaders.parts import check_part
 from graphtheory.data.loaders.seeds import SeedBatches, SeedLoader, check_numbers
-from graphtheory.data.loaders.source import NodeSource, induced
+from graphtheory.data.loaders.source import Draws, NodeSource, induced
 from graphtheory.graph import Neighborhood
 from graphtheory.graph.csr import row_places, sort_by_key
 from graphtheory.patterns import AddSelf, Compose, Pattern, on_rows, per_layer
@@ -70,17 +70,18 @@ def check_layers(pattern: Any, num_layers: Any) -> None:
     check_numbers(num_layers=(num_layers, 1))
 
 
-class _NodeSets(SeedBatches):
+class _NodeSets(Draws, SeedBatches):
     def __init__(self, source: NodeSource, seeds: Any, pattern: Pattern, num_layers: int) -> None:
         super().__init__(source, seeds)
-        base, sampler = apply_fixed(pattern, source.own._seal())
-        self.base = base._changed()
+        base, sampler = apply_fixed(pattern, source.own)
+        perm = base.perm if source.edge else None  # which rows would gather
+        self.base = base._changed(perm=perm)._seal()
         self.sampler, self.num_layers = sampler or Compose(), num_layers
 
     def draw(self, seeds: Tensor, generator: torch.Generator) -> tuple[Tensor, dict[str, Any]]:
         nodes, layers, given = seeds, list[Neighborhood](), list[Tensor | None]()
         for _ in range(self.num_layers):  # as `patterns.layers_on_rows`
-            rows = on_rows(self.sampler, self.base._seal(), nodes, generator=generator)
+            rows = on_rows(self.sampler, self.base, nodes, generator=generator)
             nodes, layer = relabel(nodes, rows)
             layers.insert(0, layer)
             given.insert(0, rows.perm)
@@ -163,10 +164,10 @@ class AttentionSetLoader(SeedLoader):
         super().__init__(data, partial(_AttentionSets, pattern=pattern), **options)
 
 
-class _AttentionSets(SeedBatches):
+class _AttentionSets(Draws, SeedBatches):
     def __init__(self, source: NodeSource, seeds: Any, pattern: Pattern | SharedAnchors) -> None:
         super().__init__(source, seeds)
-        self.pattern = pattern
+        self.base, self.pattern = source.own, pattern
 
     def draw(self, seeds: Tensor, generator: torch.Generator) -> tuple[Tensor, dict[str, Any]]:
         rows = self._rows(seeds, generator)
@@ -175,7 +176,7 @@ class _AttentionSets(SeedBatches):
         return nodes, {"neighborhood": neighborhood} | more
 
     def _rows(self, seeds: Tensor, generator: torch.Generator) -> Neighborhood:
-        graph, pattern = self.source.own._seal(), self.pattern  # also in a worker that was sent it
+        graph, pattern = self.base, self.pattern
         if isinstance(pattern, SharedAnchors):
             return pattern.rows(graph, seeds, generator=generator)
         rows = on_rows(pattern, graph, seeds, generator=generator)
@@ -222,14 +223,9 @@ class PartitionLoader(SeedLoader):
     """
 
     def __init__(
-        self,
-        data: Any,
-        part: Tensor,
-        pattern: Pattern | None = None,
-        *,
-        num_layers: int | None = None,
-        **options: Any,
-    ) -> None:
+        self, data: Any, part: Tensor, pattern: Pattern | None = None, *,
+        num_layers: int | None = None, **options: Any,
+    ) -> None:  # fmt: skip
         if pattern is not None and not isinstance(pattern, Pattern):
             raise TypeError(f"pattern: got {type(pattern).__name__}, expected a Pattern or None")
         make = partial(

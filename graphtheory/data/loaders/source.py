@@ -36,8 +36,8 @@ class NodeSource:
 
     @cached_property
     def own(self) -> Neighborhood:
-        """The edges for draws, which seal them: a batch looks at few ids and hands none out."""
-        return self.graph._changed()
+        """The edges for draws, sealed: a batch looks at few ids and hands none out."""
+        return self.graph._changed()._seal()
 
     def of_nodes(self, nodes: Tensor) -> dict[str, Any]:
         """The attributes of some nodes, int64 ids."""
@@ -81,6 +81,16 @@ class NodeSource:
         perm = self.graph.perm
         assert perm is not None
         return torch.empty_like(perm).index_copy_(0, perm.long(), torch.arange(len(perm)))
+
+
+class Draws:
+    """What draws from edges that nobody else gets: sealed, also where a pickle is opened."""
+
+    base: Neighborhood
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self.base._seal()
 
 
 def source_of(
