@@ -34,3 +34,32 @@ def test_a_wrong_form_is_not_timed(flex: ModuleType, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(flex, "torch_flex", lambda query, *rest, **options: query)
     with pytest.raises(AssertionError, match="differs by"):
         flex.times("pairs", 0.3, 64, 1, 4, 1)
+
+
+@pytest.mark.parametrize("kind", ["molecules", "power-law"])
+def test_graphs_of_graphormer(flex: ModuleType, kind: str) -> None:
+    graph, sizes = flex.graph_of(kind, 300)
+    first = torch.repeat_interleave(sizes.cumsum(0) - sizes, sizes)
+    source, target = graph.edge_index().long()
+    assert int(sizes.sum()) == graph.num_dst == pytest.approx(300, rel=0.2)
+    assert (first[source] == first[target]).all()  # no edge leaves its graph
+    assert len(sizes) == {"molecules": 13, "power-law": 1}[kind]
+
+
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
+@pytest.mark.parametrize("kind", ["molecules", "power-law"])
+def test_every_form_of_graphormer_is_timed(flex: ModuleType, kind: str) -> None:
+    rows = flex.graphormer(kind, 60, 2, 4, 1)
+    names = {row.name for row in rows}
+    for form in (flex.BALL, flex.DENSE, flex.FLEX):
+        assert f"Graphormer forward, {form} over {flex.OURS}" in names
+    assert f"Graphormer forward+backward, {flex.FLEX}" not in names  # it raises on a CPU
+    assert rows[0].parameters["near"] < rows[0].parameters["pairs"]
+
+
+def test_a_wrong_form_of_graphormer_is_not_timed(
+    flex: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flex, "torch_flex", lambda query, *rest, **options: query)
+    with pytest.raises(AssertionError, match="differs by"):
+        flex.graphormer("molecules", 60, 2, 4, 1)

@@ -43,10 +43,16 @@ def test_the_reference_has_every_name_once_and_the_first_layer_first() -> None:
             assert shown[0] == "SPDTransformerConv"
 
 
-@pytest.mark.parametrize("page", sorted((DOCS / "tutorials").glob("*.md")), ids=lambda p: p.stem)
-def test_a_tutorial_has_a_picture(page: Path) -> None:
-    shown = re.findall(r"^!\[.+\]\((.+)\)$", page.read_text("utf-8"), flags=re.MULTILINE)
-    assert shown and all((page.parent / path).is_file() for path in shown)
+@pytest.mark.parametrize(
+    "page",
+    sorted([*(DOCS / "tutorials").glob("*.md"), *(DOCS / "howto").glob("*.md")]),
+    ids=lambda page: page.stem,
+)
+def test_a_tutorial_or_howto_has_a_picture(page: Path) -> None:
+    shown = re.findall(r"^!\[(.+)\]\((.+)\)$", page.read_text("utf-8"), flags=re.MULTILINE)
+    assert shown and all((page.parent / path).is_file() for _, path in shown)
+    if page.parent.name == "howto":
+        assert all(text.endswith(".") and " " in text for text, _ in shown)  # a sentence
 
 
 def test_a_name_that_two_nodes_have_is_refused(tmp_path: Path, monkeypatch) -> None:

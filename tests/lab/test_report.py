@@ -265,6 +265,10 @@ def test_the_margins_are_read_in_a_sentence() -> None:
 
 def test_models_of_the_same_mean_are_said_to_tie() -> None:
     assert "gt has the highest mean test accuracy: 80.00" in report().page().lead
+    alone = [run("gt", seed, 0.8) for seed in (0, 1)]
+    assert (
+        report(alone).page().lead.startswith("On the random-60-20-20 split, gt has this mean test")
+    )
     of = {"gt": (0.8, 0.9), "gcn": (0.9, 0.8), "mlp": (0.85, 0.85), "gat": (0.5, 0.6)}
     alike = [run(model, seed, test) for model, own in of.items() for seed, test in enumerate(own)]
     assert "gt, gcn and mlp tie: they have the highest mean test accuracy: 85.00 % over 2" in (

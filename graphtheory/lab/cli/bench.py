@@ -156,7 +156,7 @@ class Bench(OnTrainer):
         def keep(config: Any, result: Any, seed: int, folder: Path) -> None:
             write_image_run(task.images, config, result, seed, folder, screen.command)
 
-        with show.usage_errors():
+        with show.usage_errors(model="--models"):
             task: Any = self.bench_task(images)
             task.kept, task.trainer = not self.no_kept, self.trainer()
             self._refuse_distances(task)
@@ -249,7 +249,7 @@ class Tune(OnData):
         self.refuse(own, "got {}, expected ours; `bench` takes yours", "models")
         if self.on_images(self.models, "--models"):
             raise RefusedError(f"--dataset: {self.dataset} holds images, whose recipe is fixed")
-        with show.usage_errors():
+        with show.usage_errors(model="--models"):
             task = self.bench_task()
             models = self.known_models(self.models, task)
             with screen.working(f"reading {task.name}"):

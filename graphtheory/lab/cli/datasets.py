@@ -36,7 +36,7 @@ class Datasets(Command):
     def run(self, screen: Screen) -> None:
         root, found = show.data_root(self.root), []
         if self.download is not None:
-            fetch_missing(screen, self.download, root, asked=True)
+            fetch_missing(screen, self.download, root, True, "--download")
             files = _files(describe(self.download, root), root)
             screen.result({"name": self.download, "files": files})
             return screen.say(f"{self.download}: its files are {files}.")
@@ -52,11 +52,11 @@ class Datasets(Command):
                 files, how = _files(i, root), "" if i.embedded else i.how
                 way = how.partition(" from ")[0]
                 rows.append((i.name, _size(i), i.metric, ", ".join(i.splits), i.folder, files, way))
-                there = i.embedded or (None if root is None else files == "there")
                 found.append({
                     "name": i.name, "kind": title, "counts": dict(i.counts), "score": i.metric,
                     "splits": list(i.splits), "folder": i.folder, "files": list(i.files),
-                    "how": how, "there": there,  # None where one cannot know
+                    "how": how,  # and of what is there, None where one cannot know
+                    "there": i.embedded or (None if root is None else files == "there"),
                 })  # fmt: skip
             where = "" if root is None else f", root {root}"
             screen.table(Table(f"{title}{where}", columns, rows, words=7))

@@ -123,7 +123,7 @@ class OnData(Command):
         graphs, images = GraphBenchTask.models, image_models.NAMES
         networks = {GRAPH: node_models.NAMES, GRAPHS: graphs, IMAGES: images}
         found = kinds(self.dataset, show.data_root(self.root))  # of two for "digits"
-        if models == _default(self):
+        if models == getattr(type(self), "models", None):
             return found == (IMAGES,)
         kind = found[-1] if set(models) <= set(networks[found[-1]]) else found[0]
         every = tuple(dict.fromkeys(sum(networks.values(), ())))
@@ -141,7 +141,7 @@ class OnData(Command):
         """The models asked for, each once, which have to be known; by default those that fit."""
         if not models:
             raise RefusedError("--models: no name, expected one or more separated by commas")
-        chosen = task.compared if models == _default(self) else models
+        chosen = task.compared if models == getattr(type(self), "models", None) else models
         return task.take_models(tuple(dict.fromkeys(chosen)))
 
     @contextmanager
@@ -177,16 +177,14 @@ class OnTrainer(OnData):
             return train.TrainerOptions(**{n: v for n, v in (own | more).items() if v is not None})
 
 
-def _default(command: Any) -> tuple[str, ...] | None:
-    return getattr(type(command), "models", None)
-
-
-def fetch_missing(screen: Screen, dataset: str, root: Path | None, asked: bool) -> None:
+def fetch_missing(
+    screen: Screen, dataset: str, root: Path | None, asked: bool, option: str = "--dataset"
+) -> None:
     """Download the raw files that are missing, if that is asked for or agreed to on a terminal."""
     from graphtheory.lab.datasets import graphs
     from graphtheory.lab.datasets.files import folder_of
 
-    if IMAGES in (found := kinds(dataset, root)):
+    if IMAGES in (found := kinds(dataset, root, option)):
         if asked and len(found) == 1:
             raise RefusedError(f"--download: no class of PyG or ogb fetches images of {dataset}")
         return
@@ -209,14 +207,14 @@ def holding(found: tuple[str, ...]) -> str:
     return "holds images" if found == (IMAGES,) else f"is {found[0]}"
 
 
-def kinds(dataset: str, root: Path | None = None) -> tuple[str, ...]:
+def kinds(dataset: str, root: Path | None = None, option: str = "--dataset") -> tuple[str, ...]:
     """List the kinds of data of that name: a graph or a set of graphs first, then images."""
     images = catalogue.key(dataset) in map(catalogue.key, catalogue.names("image"))
     try:
         task = catalogue.describe(dataset, root).task
     except ValueError:
         if not images and not Path(dataset).is_dir():
-            with show.usage_errors():
+            with show.usage_errors(name=option):
                 catalogue.lookup(dataset, catalogue.EVERY)
         return (IMAGES,)
     return (GRAPHS if task == "graph" else GRAPH, *[IMAGES] * images)

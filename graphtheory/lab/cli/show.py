@@ -101,16 +101,16 @@ def help_section(module: str, name: str) -> str:
 
 
 @contextmanager
-def usage_errors(*kinds: type[Exception]) -> Iterator[None]:
-    """Turn errors about input into refusals; without `kinds` those of loading and checking."""
+def usage_errors(*kinds: type[Exception], **options: str) -> Iterator[None]:
+    """Turn errors about input, by default of loading and checking, into refusals, by option."""
     expected = kinds or (ValueError, TypeError, OSError)
     try:
         yield
     except expected as error:
-        raise RefusedError(message_of(error)) from error
+        raise RefusedError(message_of(error, **options)) from error
 
 
-def message_of(error: Exception) -> str:
+def message_of(error: Exception, **options: str) -> str:
     """Write an error as the one line that its user sees, with options in place of arguments."""
     text = str(error)
     if isinstance(error, OSError) and error.strerror:
@@ -119,7 +119,7 @@ def message_of(error: Exception) -> str:
     if text.startswith("out_dir"):
         text = "--out" + text.removeprefix("out_dir")
     argument, colon, rest = text.partition(": ")
-    return f"{_OPTIONS.get(argument, argument)}{colon}{rest}"
+    return f"{(_OPTIONS | options).get(argument, argument)}{colon}{rest}"
 
 
 def at_least(least: int, **values: int | None) -> None:

@@ -95,7 +95,7 @@ class Train(OnTrainer):
 
     def _prepared(self, screen: Screen, images: bool) -> _Prepared:
         """The run, after all that can be refused."""
-        with show.usage_errors(ValueError, TypeError, OSError, ImportError):
+        with show.usage_errors(ValueError, TypeError, OSError, ImportError, model="--model"):
             self.trainer()  # what is wrong with these options is said before anything is read
             bench = self.bench_task(images)
             bench.known_model(self.model)

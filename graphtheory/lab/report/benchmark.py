@@ -143,15 +143,16 @@ class BenchmarkReport(Comparison):
     def page(self) -> Page:
         """Make the whole page with its pictures."""
         found, best, measure = self.summaries, self.best, self.measure
-        kind = "highest" if measure.higher_is_better else "lowest and so the best"
+        kind = "the highest" if measure.higher_is_better else "the lowest and so the best"
+        among, kind = (f"Of {len(found)} models on", kind) if len(found) > 1 else ("On", "this")
         shown = measure.format(best.mean)
         *tied, last = (s.model for s in found if measure.format(s.mean) == shown)
         who = f"{', '.join(tied)} and {last} tie: they have" if tied else f"{last} has"
         score = shown if tied else measure.format(best.mean, best.std)
         page = Page(
             f"{self.name}: models side by side",
-            f"Of {counted(len(found), 'model')} on the {self.split} split, {who} the {kind} mean "
-            f"test {measure.title}: {score} over {counted(best.seeds, 'seed')}.",
+            f"{among} the {self.split} split, {who} {kind} mean test "
+            f"{measure.title}: {score} over {counted(best.seeds, 'seed')}.",
         )
         self._results(page)
         if against := self.differences():

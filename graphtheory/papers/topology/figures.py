@@ -300,12 +300,12 @@ def _picture(grid: Sampling, measured: Measurements, title: str) -> Any:
         for line in summary(measured)
         for test in line["tests"]
     ]
-    return plot.score_bars(runs, title=f"{title}: GCN on samples")
+    return plot.score_bars(runs, title=f"{title}: GCN on shares of the neighbors")
 
 
 def _named(line: dict[str, Any]) -> str:
     whole = line["sampler"] in (FULL, MLP)
-    return line["sampler"] + ("" if whole else f", {100 * line['budget']:.0f} % of the neighbors")
+    return line["sampler"] + ("" if whole else f", {100 * line['budget']:.0f} %")
 
 
 # Not stated in the source and chosen here: |Omega| and m.
