@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from functools import partial
 from typing import Any, NoReturn
 
 import torch
@@ -320,10 +321,12 @@ class Neighborhood:
         return self._pick(indptr, edges)
 
     def _pick(self, indptr: Tensor, edges: Tensor) -> Neighborhood:
-        weight, distance = (None if t is None else t[edges] for t in (self.weight, self.distance))
+        of_edges = self.weight, self.distance, self.perm
+        pick = partial(torch.index_select, dim=0, index=edges)  # `t[edges]` takes twice as long
+        weight, distance, perm = (None if t is None else pick(t) for t in of_edges)
         return Neighborhood(
-            indptr, self.indices[edges], self.num_src, weight=weight, distance=distance,
-            perm=edges if self.perm is None else self.perm[edges], validate=False,
+            indptr, pick(self.indices), self.num_src, weight=weight, distance=distance,
+            perm=edges if perm is None else perm, validate=False,
         )  # fmt: skip
 
     def replace(self, **changes: Any) -> Neighborhood:

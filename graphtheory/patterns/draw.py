@@ -298,9 +298,10 @@ class GraphSAGE(RowPattern, Sampler):
         self, graph: Neighborhood, targets: Tensor | None, *, generator: Randomness = None
     ) -> Neighborhood:
         drawn = Sample(self.n).on_rows(graph, targets, generator=generator)
-        rows = drawn.targets() if targets is None else targets[drawn.targets()]
-        degree = graph.indptr[rows + 1] - graph.indptr[rows]
-        return scaled(drawn, (degree.double() / self.n).clamp(min=1))
+        ends = graph.indptr
+        degree = graph.degree() if targets is None else ends[targets + 1] - ends[targets]
+        share = (degree.double() / self.n).clamp(min=1)
+        return scaled(drawn, share.index_select(0, drawn.targets()))
 
 
 def distinct(
