@@ -96,13 +96,13 @@ def parquet(figure: Figure, axes: Axes) -> None:
 def save_and_resume(figure: Figure, axes: Axes) -> None:
     losses = []
     with TemporaryDirectory() as folder:
-        for run, epochs in (("whole", 30), ("parts", 12), ("parts", 30)):
+        for run, epochs in (("whole", 20), ("parts", 8), ("parts", 20)):
             again = len(losses) == 2
             _, result = trained(epochs=epochs, out_dir=f"{folder}/{run}", resume=again)
             losses.append([row["train_loss"] for row in result.history])
-    axes.plot(range(1, 31), losses[0], color=LIGHT, linewidth=6, label="without interruption")
-    axes.plot(range(1, 13), losses[1], color=COLORS[0], label="interrupted after 12 epochs")
-    axes.plot(range(12, 31), losses[2][11:], "--", color=COLORS[1], label="resume=True")
+    axes.plot(range(1, 21), losses[0], color=LIGHT, linewidth=6, label="without interruption")
+    axes.plot(range(1, 9), losses[1], color=COLORS[0], label="interrupted after 8 epochs")
+    axes.plot(range(8, 21), losses[2][7:], "--", color=COLORS[1], label="resume=True")
     axes.set(xlabel="epoch", ylabel="training loss")
     axes.legend()
 
@@ -122,7 +122,7 @@ def in_context(figure: Figure, axes: Axes) -> None:
     torch.manual_seed(0)
     model = gpt(32, depth=2, heads=4, in_channels=1, out_channels=1, length=12)
     grow = icl.Curriculum(icl.Ramp(1, 1), icl.Ramp(3, 6, every=50))
-    icl.train_in_context(model, Linear().prompts, grow, steps=1000, lr=3e-3, generator=draw)
+    icl.train_in_context(model, Linear().prompts, grow, steps=400, lr=3e-3, generator=draw)
     test = Linear().prompts(400, 6, 1, other)
     found = {"trained in context": icl.predictions(model, test.x, test.y)}
     for method in ("least squares", "3 nearest", "averaging"):
