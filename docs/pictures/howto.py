@@ -52,8 +52,9 @@ def data(figure: Figure, axes: Axes) -> None:
 
 def edge_features(figure: Figure, axes: Axes) -> None:
     name = "extra memory needed with edge features, "
-    found = {r["name"]: float(r["median"]) for r in csv.DictReader(ROWS.open(encoding="utf-8"))
-             if "nodes=20000" in r["parameters"]}  # fmt: skip
+    with ROWS.open(newline="", encoding="utf-8") as lines:
+        rows = [row for row in csv.DictReader(lines) if "nodes=20000" in row["parameters"]]
+    found = {row["name"]: float(row["median"]) for row in rows}
     kinds = ("graphtheory TransformerConv, recompute", "graphtheory TransformerConv", "PyG")
     bars = axes.barh(kinds, [found[name + kind] for kind in kinds], color=COLORS[0], alpha=0.8)
     axes.bar_label(bars, fmt="{:,.0f}", padding=3)
@@ -76,9 +77,9 @@ def images_as_graphs(figure: Figure, *every: Axes) -> None:
     rules = {"Beside()": Beside(), "InWindow(2)": InWindow(2), "Nearest(4)": Nearest(4)}
     for axes, (name, rule) in zip(every, rules.items(), strict=True):
         one = patch_graphs(pixels, 2, rule)
-        axes.imshow(pixels[0, 0], cmap="Greys", alpha=0.5)
+        axes.imshow(pixels[0, 0].numpy(), cmap="Greys", alpha=0.5)
         place = np.array([[2 * (n % 4) + 0.5, 2 * (n // 4) + 0.5] for n in range(16)])
-        axes.plot(*place[one.edge_index].transpose(2, 0, 1), color=COLORS[0], linewidth=1.2)
+        axes.plot(*place[one.edge_index.numpy()].transpose(2, 0, 1), color=COLORS[0], linewidth=1.2)
         axes.plot(*place.T, "o", color=COLORS[1], markersize=5)
         axes.set_title(name)
         axes.set_axis_off()
@@ -95,14 +96,13 @@ def parquet(figure: Figure, axes: Axes) -> None:
 def save_and_resume(figure: Figure, axes: Axes) -> None:
     losses = []
     with TemporaryDirectory() as folder:
-        for run, epochs in (("whole", 30), ("parts", 12), ("parts", 30)):
+        for run, epochs in (("whole", 20), ("parts", 8), ("parts", 20)):
             again = len(losses) == 2
             _, result = trained(epochs=epochs, out_dir=f"{folder}/{run}", resume=again)
             losses.append([row["train_loss"] for row in result.history])
-    whole, _, parts = losses
-    axes.plot(range(1, 31), whole, color=LIGHT, linewidth=6, label="without interruption")
-    axes.plot(range(1, 13), parts[:12], color=COLORS[0], label="interrupted after 12 epochs")
-    axes.plot(range(12, 31), parts[11:], "--", color=COLORS[1], label="resume=True")
+    axes.plot(range(1, 21), losses[0], color=LIGHT, linewidth=6, label="without interruption")
+    axes.plot(range(1, 9), losses[1], color=COLORS[0], label="interrupted after 8 epochs")
+    axes.plot(range(8, 21), losses[2][7:], "--", color=COLORS[1], label="resume=True")
     axes.set(xlabel="epoch", ylabel="training loss")
     axes.legend()
 
@@ -122,7 +122,7 @@ def in_context(figure: Figure, axes: Axes) -> None:
     torch.manual_seed(0)
     model = gpt(32, depth=2, heads=4, in_channels=1, out_channels=1, length=12)
     grow = icl.Curriculum(icl.Ramp(1, 1), icl.Ramp(3, 6, every=50))
-    icl.train_in_context(model, Linear().prompts, grow, steps=1000, lr=3e-3, generator=draw)
+    icl.train_in_context(model, Linear().prompts, grow, steps=400, lr=3e-3, generator=draw)
     test = Linear().prompts(400, 6, 1, other)
     found = {"trained in context": icl.predictions(model, test.x, test.y)}
     for method in ("least squares", "3 nearest", "averaging"):
