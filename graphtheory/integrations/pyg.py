@@ -1,5 +1,7 @@
 """PyG models on the core: their layers change class, everything else stays."""
 
+from __future__ import annotations
+
 import copy
 from collections.abc import Iterator
 from dataclasses import dataclass, field

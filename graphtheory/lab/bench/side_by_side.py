@@ -1,5 +1,7 @@
 """`graphtheory.bench`: models side by side on your own data or a named set, by one call."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Mapping, Sequence
 from numbers import Integral

@@ -23,10 +23,9 @@ _MODULES = {
 _SIZES = ("pico", "nano", "micro", "tiny", "small", "medium", "base")
 
 __all__ = [
-    "GPT", "ClassToken", "DistilledToken", "Dumbbell", 
-    "MeanToken", "ReducedViT",  "STViT", "STViTRSwin",
-    "STViTSwin",  "SmallResNet",  "Swin", "ViG",
-    "ViT", "WindowTokens", "gpt", "gpt2_small",
+    "GPT", "ClassToken", "DistilledToken", "Dumbbell", "MeanToken", "ReducedViT", "STViT",
+    "STViTRSwin", "STViTSwin", "SmallResNet", "Swin", "ViG", "ViT", "WindowTokens", "gpt",
+    "gpt2_small",
 ]  # fmt: skip
 
 import_when_used(__name__)

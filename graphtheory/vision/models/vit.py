@@ -374,7 +374,7 @@ def stvit(
 
 stvit_deit_tiny = partial(stvit, 192, 12, 3, drop_path=0.1)
 """STViT-DeiT-T/16 for 224 pixels: width 192, 4 + 2 + 6 blocks of 3 heads, 16 tokens."""
-stvit_deit_small_stvit = partial(stvit, 384, 12, 6, drop_path=0.1)
+stvit_deit_small = partial(stvit, 384, 12, 6, drop_path=0.1)
 """STViT-DeiT-S/16 for 224 pixels: width 384, 4 + 2 + 6 blocks of 6 heads, 16 tokens."""
 stvit_deit_base = partial(stvit, 768, 12, 12, drop_path=0.1)
 """STViT-DeiT-B/16 for 224 pixels: width 768, 4 + 2 + 6 blocks of 12 heads, 16 tokens."""

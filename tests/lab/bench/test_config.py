@@ -42,10 +42,13 @@ OF_NODES: dict[str, Any] = {
     "attention_dropout": 0.4, "residual": True, "ffn": True, "project": True, "batch_norm": True,
     "layer_norm": True, "activation": "relu", "root_weight": False, "frozen_query": True,
     "num_buckets": 3, "neighbors": "2", "output": "linear", "linear_residual": True, "bias": False,
-    "self_loops": True,
+    "self_loops": True, "gate": True,
 }  # fmt: skip
 
-BASE = {"ffn": {"residual": True}, "linear_residual": {"output": "linear"}}
+BASE = {
+    "ffn": {"residual": True}, "linear_residual": {"output": "linear"},
+    "gate": {"output": "linear"},
+}  # fmt: skip
 
 
 def molecules(count: int = 12) -> OwnGraphs:
