@@ -21,8 +21,9 @@ CLAIMS = {
     r"needs (\S+) % of PyG's": (
         "cpu; extra peak memory as a share of PyG's; nodes=169343; %; median; least"
     ),
-    r"accuracy from (\S+) to": "bench-core-distance; test accuracy; model=gt-plain; %",
-    r"accuracy from \S+ to (\S+) %": "bench-core-distance; test accuracy; model=gt; %",
+    r"correlation (\S+), PNA": "infection; infection MCC; network=SPD transformer; nodes=30000",
+    r"PNA with (\S+), GAT": "infection; infection MCC; network=PNA; nodes=30000",
+    r"GAT with (\S+)\.\s": "infection; infection MCC; network=GAT; nodes=30000",
     r"DeiT-S trains (\S+) times as fast": (
         "cpu-vision; training step, DeiT-S, Merge(13) inside each block over DeiT-S; batch=32; "
         "median"
