@@ -30,6 +30,6 @@ for model in models:
     )
 
 # Options are chosen on validation alone, with one budget for every network.
-found = search("karate", ("gt", "gcn"), budget=2)
+found = search("karate", ("gt", "gcn"), budget=2, epochs=40)
 for model, winner in best(found).items():
     print(f"\n{model}: validation {winner.val:.3f} with {winner.config.optimizer}")
