@@ -23,6 +23,14 @@ from graphtheory.structure import (
     shortest_path_edges,
 )
 
+__all__ = [
+    "AddCentroidDistance",
+    "AddDegreeEncoding",
+    "AddDistances",
+    "AddPaths",
+    "AddResistance",
+]
+
 
 def _graph_of(data: Any) -> Neighborhood:
     if not isinstance(data, Data):
