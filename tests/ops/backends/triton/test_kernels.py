@@ -42,7 +42,8 @@ INTERPRETED = ["conforms", "attention and not conforms", "not attention and not 
 @pytest.mark.parametrize(
     ("file", "options"),
     [("interpreted.py", ["-k", which]) for which in INTERPRETED]
-    + [("interpreted_topk.py", []), ("interpreted_replays.py", [])],
+    + [("interpreted_replays.py", ["-k", which]) for which in ("done_again", "not done_again")]
+    + [("interpreted_topk.py", [])],
 )
 def test_interpreted_kernels_fulfil_the_definition(file: str, options: list[str]) -> None:
     command = [sys.executable, "-m", "pytest", str(HERE / file), *options]
