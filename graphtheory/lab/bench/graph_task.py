@@ -29,6 +29,7 @@ from graphtheory.lab.train import AdamOptions, FitResult, GraphSets, GraphTask, 
 from graphtheory.lab.train.contract import digest
 from graphtheory.lab.train.score import SCORES
 from graphtheory.lab.zoo import graph_models as graph_zoo
+from graphtheory.lab.zoo.graph_recipes import STACKS
 from graphtheory.nn import attention_maps
 
 TREES = "ecfp"
@@ -121,8 +122,8 @@ class GraphBenchTask(BenchTask):
         longest = _MOST_EPOCHS * math.sqrt(_FULL_LENGTH / nodes)
         epochs = round(min(_MOST_EPOCHS, max(_LEAST_EPOCHS, longest)))
         config: Any = self.config_kind(model)(model)
-        if model == "gatedgcn":  # with edges' states, which only this stack carries on
-            config = replace(config, network=replace(config.network, stack="post"))
+        if model in STACKS:
+            config = replace(config, network=replace(config.network, stack=STACKS[model][0]))
         return config, epochs, max(10, epochs // 3)
 
     def axes(self, config: Any) -> Axes:

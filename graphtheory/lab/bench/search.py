@@ -123,10 +123,11 @@ def choose(
     """Search the options of the models for which no search has chosen any, and take the best."""
     if not (models := bench.not_tuned()):
         return bench, []
-    how: dict[str, Any] = {"epochs": bench.epochs, "patience": bench.patience}
     with showing as tell:
-        how |= {"threads": bench.threads, "progress": tell}
-        tried = search(bench.task, models, budget, log=log, **how)
+        tried = search(
+            bench.task, models, budget, log=log, epochs=bench.epochs, patience=bench.patience,
+            threads=bench.threads, progress=tell,
+        )  # fmt: skip
     chosen = {model: one.config for model, one in best(tried, bench.task.measure).items()}
     return replace(bench, chosen=chosen, budget=budget), tried
 
@@ -184,8 +185,8 @@ class _Study:
         patience: int | None,
     ) -> None:  # fmt: skip
         self.task, self.model, self.measure = task, model, task.measure
-        self.default, *usual = task.default(task.known_model(model))
-        self.epochs, self.patience = epochs or usual[0], patience or usual[1]
+        self.default, own_epochs, own_patience = task.default(task.known_model(model))
+        self.epochs, self.patience = epochs or own_epochs, patience or own_patience
         self.axes = task.axes(self.default)
         # All that decides what a candidate gives; under other settings it is another study.
         settings = task.run_settings(self.default, self.epochs, self.patience)

@@ -123,7 +123,7 @@ class OnData(Command):
         graphs, images = GraphBenchTask.models, image_models.NAMES
         networks = {GRAPH: node_models.NAMES, GRAPHS: graphs, IMAGES: images}
         found = kinds(self.dataset, show.data_root(self.root))  # of two for "digits"
-        if models == getattr(type(self), "models", None):
+        if models == _default(self):
             return found == (IMAGES,)
         kind = found[-1] if set(models) <= set(networks[found[-1]]) else found[0]
         every = tuple(dict.fromkeys(sum(networks.values(), ())))
@@ -141,7 +141,7 @@ class OnData(Command):
         """The models asked for, each once, which have to be known; by default those that fit."""
         if not models:
             raise RefusedError("--models: no name, expected one or more separated by commas")
-        chosen = task.compared if models == getattr(type(self), "models", None) else models
+        chosen = task.compared if models == _default(self) else models
         return task.take_models(tuple(dict.fromkeys(chosen)))
 
     @contextmanager
@@ -175,6 +175,10 @@ class OnTrainer(OnData):
         own = {"device": self.device, "precision": self.precision, "accumulate": self.accumulate}
         with show.usage_errors():
             return train.TrainerOptions(**{n: v for n, v in (own | more).items() if v is not None})
+
+
+def _default(command: Any) -> tuple[str, ...] | None:
+    return getattr(type(command), "models", None)
 
 
 def fetch_missing(

@@ -15,7 +15,7 @@ from torch_geometric.data import Data
 from graphtheory.graph import Neighborhood
 from graphtheory.graph.content import PerTensorCache
 from graphtheory.lab.train import contract
-from graphtheory.lab.train.checkpoint import by_layers
+from graphtheory.lab.train.predict import by_layers
 from graphtheory.lab.train.score import METRICS, SCORES, Metrics
 from graphtheory.modes import evaluating
 from graphtheory.patterns import Compose, Pattern

@@ -13,7 +13,7 @@ from torch_geometric.utils import degree
 from graphtheory import nn as layers
 from graphtheory.nn.conv.weighted_sums import GINEConv
 
-# The stacks that models have beside "pre", or in place of it.
+# Stacks of blocks that a model may have, its default first; other models have "pre" alone.
 STACKS = {"gcn": ("pre", "post", "ogb"), "gine": ("pre", "post", "ogb"), "gatedgcn": ("post",)}
 _ACTIVATIONS: dict[str, type[nn.Module]] = {"gelu": nn.GELU, "relu": nn.ReLU}
 
@@ -72,7 +72,7 @@ class EdgeSum(nn.Module):
 class PostBlock(nn.Module):
     """One layer with what follows it; a feed-forward part has norms in front and behind.
 
-    Of nodes and edges to nodes and edges, which gatedgcn alone changes.
+    It maps nodes and edges to nodes and edges; gatedgcn alone changes the edges.
     """
 
     def __init__(self, name: str, c: Any, edge_in: Any, *, last: bool) -> None:

@@ -72,16 +72,12 @@ class Again:
         inlined = (part for name, part in layer.named_children() if name != "nn")  # called as it is
         self._parts = [one for part in inlined for one in part.modules()]
         own = [vars(layer), *map(vars, self._parts)]
-        self._own = [dict(values) for values in own]
-        self._own[0][_NAME] = self
-        self._types = [type(layer), *map(type, self._parts)]
-        contents = [values[name] for values in own for name in _CONTENTS]
-        self._contents = [some for some in contents if some]
-        self._held = [one for some in self._contents for one in some.values()]
+        self._contents = [values[name] for values in own for name in _CONTENTS]
         containers = [v for values in own for v in values.values() if hasattr(v, "__len__")]
         self._empty = [one for one in containers if not len(one)]  # hooks, as a rule
         self._containers = [one for one in containers if len(one)]
         self._lengths = [*map(len, self._containers)]
+        self._held = self._facts(layer)
         self._rest = [_Same(a) if isinstance(a, Tensor) else a for a in rest]
         named = ((d, name, t) for d in self._contents for name, t in d.items() if t is not None)
         places = {id(t): (d, name) for d, name, t in named}
@@ -96,22 +92,19 @@ class Again:
     def __reduce__(self) -> Any:
         return type(None), ()
 
-    def _holds(self, layer: nn.Module) -> bool:
-        """Whether all attributes, parameters and parts are what they were, and no hook came."""
-        if [type(layer), *map(type, self._parts)] != self._types:
-            return False
-        try:  # an attribute that is the same object is not compared; tensors have no answer
-            if [vars(layer), *map(vars, self._parts)] != self._own:
-                return False
-        except (RuntimeError, TypeError, ValueError):
-            return False
-        if any(self._empty) or not all(map(eq, map(len, self._containers), self._lengths)):
-            return False
-        return all(map(is_, chain.from_iterable(map(dict.values, self._contents)), self._held))
+    def _facts(self, layer: nn.Module) -> list[Any]:
+        dicts = [{**vars(layer), _NAME: None}, *map(vars, self._parts), *self._contents]
+        types = type(layer), *map(type, self._parts)
+        return [*types, *chain.from_iterable(map(dict.values, dicts))]
 
     def __call__(self, layer: nn.Module, *args: Any) -> Tensor | None:
         """The output, if nothing that decides how it is computed has changed."""
-        if self._void or is_tracing() or has_global_hooks() or not self._holds(layer):
+        if self._void or is_tracing() or has_global_hooks():
+            return None
+        facts = self._facts(layer)
+        if len(facts) != len(self._held) or not all(map(is_, facts, self._held)):
+            return None
+        if any(self._empty) or not all(map(eq, map(len, self._containers), self._lengths)):
             return None
         tensors, free = self._tensors.copy(), len(self._free)
         for given, known in zip(args[free:], self._rest, strict=True):

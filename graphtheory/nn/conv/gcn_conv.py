@@ -113,6 +113,7 @@ class GCNConv(on_core.OnCore, pyg.GCNConv):
         return out if self.bias is None else out + self.bias
 
     def _whole(self, args: Any, nb: Neighborhood, weight: Tensor | None) -> Tensor | None:
+        """The output as one function; None where its parts have to run."""
         x = args[0]
         if weight is None or weight.requires_grad or self.node_dim not in (0, -2):
             return None

@@ -342,6 +342,7 @@ class GINEConv(Sums, pyg.GINEConv):
         return x, *others
 
     def _whole(self, args: tuple[Any, ...], adj: Adjacency, reduce: str) -> Tensor | None:
+        """Sums as one function that is replayed; None where their parts have to run."""
         (x, edge_attr, *_), lin = args, self.lin
         if lin is None or reduce != "sum" or type(x) is not Tensor or x.is_cpu or adj.order is None:
             return None

@@ -25,7 +25,7 @@ from graphtheory.lab.train import (
     predict,
     write_predictions,
 )
-from graphtheory.lab.train.checkpoint import by_layers
+from graphtheory.lab.train.predict import by_layers
 from graphtheory.lab.zoo.node_models import NetworkConfig, build, pattern_of
 from graphtheory.models import GraphTransformer, SampledGCN
 from graphtheory.nn.conv import GCNConv

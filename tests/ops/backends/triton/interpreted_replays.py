@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import copy
 import ctypes
+import gc
 import pickle
+import weakref
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -418,6 +420,21 @@ def test_a_call_is_done_again_only_while_nothing_has_changed(
         torch.testing.assert_close(found, wanted, rtol=1e-12, atol=1e-12)
         assert change != "nothing" or done[0] is not None
         assert found.requires_grad == wanted.requires_grad
+
+
+def test_what_a_call_is_done_again_by_goes_with_the_layer() -> None:
+    layer, edges = copy.deepcopy(LAYERS["GCN"][0]).double(), edge_list()
+    x = torch.randn(N, 5, dtype=F64)
+    for _ in range(4):
+        layer(x, edges)
+    seen = weakref.ref(layer._again)
+    gc.collect()
+    gc.disable()  # which would hide a circle that holds a GPU's memory
+    try:
+        vars(layer)["_again"] = None
+        assert seen() is None
+    finally:
+        gc.enable()
 
 
 def test_which_first_calls_on_a_gpu_are_pygs(monkeypatch: pytest.MonkeyPatch) -> None:
