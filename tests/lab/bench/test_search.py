@@ -23,6 +23,7 @@ from graphtheory.lab.bench.search import SearchResult, best, read_log, search
 from graphtheory.lab.bench.task import RunResult
 from graphtheory.lab.datasets import graphs
 from graphtheory.lab.train.fit import FitResult
+from graphtheory.lab.zoo import node_models as zoo
 from tests.conftest import case
 from tests.lab.bench.conftest import Listen
 
@@ -300,8 +301,10 @@ def test_small_graphs_get_small_networks(monkeypatch: pytest.MonkeyPatch) -> Non
     for task in tasks:
         found = search(task, ("gt", "gcn"), 12)
         assert len({repr(one.config) for one in found}) == 24
+        data = task.data(0, **found[0].config.inputs)
+        size = {"num_features": data.x.size(1), "num_classes": int(data.num_classes)}
         with torch.random.fork_rng():
-            models = [task.prepare(one.config, 0)[0].model for one in found]
+            models = [zoo.build(one.config.model, one.config.network, **size) for one in found]
         sizes.append(max(sum(p.numel() for p in model.parameters()) for model in models))
     assert 10_000 < sizes[0] < 60_000 < sizes[1]
 
