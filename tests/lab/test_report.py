@@ -3,7 +3,7 @@
 import base64
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -22,6 +22,14 @@ from graphtheory.lab.bench.search import SearchResult
 from graphtheory.lab.plot.style import GRAY
 from graphtheory.lab.report import BenchmarkReport, Page, diagnosis, options, search_table
 from graphtheory.lab.report.benchmark import bias_rows, figure_3_8
+from tests.lab.drawing import one_picture_of_a_kind
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _pictures() -> Iterator[None]:
+    with one_picture_of_a_kind():
+        yield
+
 
 HERE = Environment("a <processor>", {"torch": "2.13"}, "abc123")
 VOID = {"meta", "img", "br", "hr", "link", "input"}
