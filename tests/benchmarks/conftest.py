@@ -22,8 +22,23 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
 
 @pytest.fixture
 def module(script: Callable[[str], ModuleType], request: pytest.FixtureRequest) -> ModuleType:
-    """The benchmark that the file of the test is named after."""
-    return script(request.path.stem.removeprefix("test_"))
+    """The benchmark that the test is `of`, or that its file is named after."""
+    return script(getattr(request, "param", request.path.stem.removeprefix("test_")))
+
+
+def of(name: str) -> pytest.MarkDecorator:
+    """The benchmark that `module` is in this test."""
+    return pytest.mark.parametrize("module", [name], indirect=True)
+
+
+@pytest.fixture
+def in_this_process(module: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The benchmark measures memory in this process, not in one of its own."""
+
+    def peak(script: str, *what: str, threads: int, **sizes: int) -> int:
+        return max(module.extra_peak(*what, **sizes), 1)
+
+    monkeypatch.setattr(module, "in_a_fresh_process", peak)
 
 
 def run(script: str, *options: str) -> subprocess.CompletedProcess[str]:

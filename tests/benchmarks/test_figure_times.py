@@ -16,15 +16,12 @@ def test_the_first_settings_lie_far_apart(module: ModuleType) -> None:
     assert min(abs(a - b) for a in spread(30)[:4] for b in spread(30)[:4] if a != b) >= 4
 
 
-@pytest.mark.parametrize(
-    ("found", "share", "off"),
-    [
-        ([0.5, 0.25], 1.0, 0.0),
-        ([0.5 + 1e-8, 0.25], 1.0, 0.0),
-        ([0.5, 0.2], 0.5, 0.1),
-        ([0.5, 0.25, 1.0], 2 / 3, 1.0),  # one that was not committed
-    ],
-)
+@pytest.mark.parametrize(("found", "share", "off"), [
+    ([0.5, 0.25], 1.0, 0.0),
+    ([0.5 + 1e-8, 0.25], 1.0, 0.0),
+    ([0.5, 0.2], 0.5, 0.1),
+    ([0.5, 0.25, 1.0], 2 / 3, 1.0),  # one that was not committed
+])  # fmt: skip
 def test_rows_beside_the_committed_ones(
     found: list[float], share: float, off: float, module: ModuleType,
     tmp_path: Path,

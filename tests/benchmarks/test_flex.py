@@ -34,6 +34,8 @@ def test_a_wrong_form_is_not_timed(flex: ModuleType, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(flex, "torch_flex", lambda query, *rest, **options: query)
     with pytest.raises(AssertionError, match="differs by"):
         flex.times("pairs", 0.3, 64, 1, 4, 1)
+    with pytest.raises(AssertionError, match="differs by"):
+        flex.graphormer("molecules", 60, 2, 4, 1)
 
 
 @pytest.mark.parametrize("kind", ["molecules", "power-law"])
@@ -55,11 +57,3 @@ def test_every_form_of_graphormer_is_timed(flex: ModuleType, kind: str) -> None:
         assert f"Graphormer forward, {form} over {flex.OURS}" in names
     assert f"Graphormer forward+backward, {flex.FLEX}" not in names  # it raises on a CPU
     assert rows[0].parameters["near"] < rows[0].parameters["pairs"]
-
-
-def test_a_wrong_form_of_graphormer_is_not_timed(
-    flex: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(flex, "torch_flex", lambda query, *rest, **options: query)
-    with pytest.raises(AssertionError, match="differs by"):
-        flex.graphormer("molecules", 60, 2, 4, 1)

@@ -13,12 +13,11 @@ import torch
 from graphtheory.lab.bench.rows import Row
 
 pytest.importorskip("transformers")
+Script = Callable[[str], Any]
 
 
 @pytest.mark.parametrize("name", ["gpu", "gpu_models", "gpu_kernels"])
-def test_without_a_gpu_the_code_is_2(
-    script: Callable[[str], Any], name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_gpu_is_code_2(script: Script, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(SystemExit) as ended:
         script(name).main()
@@ -38,7 +37,7 @@ EXPECTED = {
 
 @pytest.mark.parametrize("section", EXPECTED)
 def test_a_dry_run_of_a_section_does_every_job(
-    script: Callable[[str], Any], section: str, capsys: pytest.CaptureFixture[str]
+    script: Script, section: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     script("gpu_models").main(only=(section,), device="cpu", tiny=True)  # another code if one fails
     said = capsys.readouterr()
@@ -47,9 +46,7 @@ def test_a_dry_run_of_a_section_does_every_job(
 
 
 def test_a_failure_and_a_limit_keep_what_was_found(
-    script: Callable[[str], Any],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    script: Script, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     gpu, row = script("_gpu"), Row.of("a", 1.0, "s")
     monkeypatch.setattr(gpu, "tidy", lambda: None)
@@ -74,9 +71,7 @@ def test_a_failure_and_a_limit_keep_what_was_found(
 
 
 def test_jobs_are_chosen_by_name(
-    script: Callable[[str], Any],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    script: Script, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     gpu, failed, rows = script("_gpu"), [], [[Row.of(name, 1.0, "s")] for name in "abc"]
     monkeypatch.setattr(gpu, "tidy", lambda: None)
@@ -85,9 +80,7 @@ def test_jobs_are_chosen_by_name(
     assert capsys.readouterr().out == "-- case a\n-- case c\n" and not failed
 
 
-def test_rivals_may_fail_and_ours_may_not(
-    script: Callable[[str], Any], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_rivals_may_fail_and_ours_not(script: Script, capsys: pytest.CaptureFixture[str]) -> None:
     gpu, works = script("_gpu"), {"ours": lambda: int, "rival": lambda: lambda: 1 / 0}
     assert list(gpu.runnable("case", works, lambda name: name == "ours", "cpu")) == ["ours"]
     assert "case: rival left out: division by zero" in capsys.readouterr().out
@@ -95,7 +88,7 @@ def test_rivals_may_fail_and_ours_may_not(
         gpu.runnable("case", works, lambda name: name == "rival", "cpu")
 
 
-def test_other_losses_are_not_timed(script: Callable[[str], Any]) -> None:
+def test_other_losses_are_not_timed(script: Script) -> None:
     gpu = script("_gpu")
     rows = gpu.same_losses("case", {"ours": [2.0, 1.0], "rival": [2.0, 1.0005]})
     assert rows[0].value == pytest.approx(5e-4, rel=1e-3)
@@ -108,7 +101,7 @@ REPORT = """<testsuites><testsuite tests="7" failures="1" errors="1" skipped="2"
 </testsuite></testsuites>"""
 
 
-def test_tests_are_counted(script: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tests_are_counted(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
     dense = script("_gpu_dense")
 
     def run(command: list[str], **_: Any) -> SimpleNamespace:
@@ -124,9 +117,7 @@ def test_tests_are_counted(script: Callable[[str], Any], monkeypatch: pytest.Mon
         dense.tests_counted("missing.py", 60)
 
 
-def test_targets_are_judged_by_their_rows(
-    script: Callable[[str], Any], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_targets_are_judged_by_rows(script: Script, capsys: pytest.CaptureFixture[str]) -> None:
     models = script("gpu_models")
     arxiv, pubmed = sorted(name for name in models.TARGETS if name.startswith("epoch"))
     models.against_targets([Row.of(pubmed, 5.5, "1"), Row.of(arxiv, 4.0, "1")])
@@ -134,15 +125,13 @@ def test_targets_are_judged_by_their_rows(
     assert first.startswith("target met") and second.startswith("target MISSED")
 
 
-def test_moving_each_row_once_is_less(script: Callable[[str], Any]) -> None:
+def test_moving_each_row_once_is_less(script: Script) -> None:
     graphs, predicted = script("_graphs"), script("predicted")
     dense = graphs.uniform(50, 1000)
     assert predicted.once(dense, 4, 64, 2) < graphs.gathered(dense, 4, 64, 2) / 5
 
 
-def test_device_names_become_files(
-    script: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_device_names_become_files(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
     gpu = script("_gpu")
     seen = SimpleNamespace(is_available=lambda: True, get_device_name=lambda: "NVIDIA H200")
     monkeypatch.setattr(gpu.torch, "cuda", seen)

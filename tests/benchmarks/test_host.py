@@ -53,11 +53,8 @@ def test_a_step_calls_launches_and_waits_no_more(counted: dict[str, list[int]], 
     assert frames <= MOST[step][0]
 
 
-def test_every_step_is_held(counted: dict[str, list[int]]) -> None:
+def test_a_run_measures_both_sides_and_every_step_is_held(counted: dict[str, list[int]]) -> None:
     assert counted.keys() == MOST.keys()
-
-
-def test_a_run_measures_both_sides(counted: dict[str, list[int]]) -> None:
     told = run("host", "--quick", "--names", "GINConv")
     for what in ("GINConv, PyG over graphtheory", "graphtheory: Python frames", "new edges, PyG"):
         assert what in told.stdout, told.stderr

@@ -6,15 +6,15 @@ import pytest
 import torch
 from torch_geometric import typing as pyg_typing
 
+needs_sampler = pytest.mark.skipif(
+    not (pyg_typing.WITH_TORCH_SPARSE or pyg_typing.WITH_PYG_LIB),
+    reason="PyG samples neighbors with torch-sparse or pyg-lib",
+)
+
 
 @pytest.fixture
-def loaders(monkeypatch: pytest.MonkeyPatch, module: ModuleType) -> ModuleType:
+def loaders(module: ModuleType, in_this_process: None) -> ModuleType:
     """The script, measuring in this process."""
-
-    def in_this_process(script: str, name: str, graph: str, threads: int, **sizes: int) -> int:
-        return max(module.extra_peak(name, graph, **sizes), 1)
-
-    monkeypatch.setattr(module, "in_a_fresh_process", in_this_process)
     return module
 
 
@@ -44,9 +44,8 @@ def test_what_a_way_sums_over_is_counted(loaders: ModuleType) -> None:
     assert batch.batch_size == 20
 
 
+@needs_sampler
 def test_theirs_is_timed_where_it_can_draw(loaders: ModuleType) -> None:
-    if not loaders.can_draw():
-        pytest.skip("PyG samples neighbors with torch-sparse or pyg-lib")
     data = loaders.data_of("small")
     names = (loaders.SAGE, loaders.GT, *loaders.THEIRS)
     batches, model = loaders.way("NeighborLoader, SAGEConv, trimmed", data, 40, 10)
@@ -63,11 +62,8 @@ def test_theirs_is_timed_where_it_can_draw(loaders: ModuleType) -> None:
         assert f"times faster than {name}: an epoch, {mine}" in rows
 
 
-def test_both_forms_of_the_attention_of_the_seeds_are_equal_and_compared(
-    loaders: ModuleType,
-) -> None:
-    if not loaders.can_draw():
-        pytest.skip("PyG samples neighbors with torch-sparse or pyg-lib")
+@needs_sampler
+def test_both_forms_of_the_attention_of_seeds_are_equal_and_compared(loaders: ModuleType) -> None:
     data = loaders.data_of("small")
     ways = {name: loaders.way(name, data, 100, 50) for name in (loaders.FUSED, loaders.DENSE)}
     loaders.assert_equal(ways)
@@ -95,13 +91,10 @@ def test_attention_sets_of_both_ways_have_the_same_sizes(loaders: ModuleType) ->
         assert torch.equal(one.neighborhood.degree(), other.neighborhood.degree())
 
 
-def test_growth_pairs_the_larger_graph_with_the_smaller(
-    loaders: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_growth_pairs_both_graphs(loaders: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     spent = {"1e5": [1.0, 2.0], "1e6": [1.5, 2.0]}
-    monkeypatch.setattr(
-        loaders, "seconds", lambda works, *_, **__: {k: spent[k[-3:]] for k in works}
-    )
+    times = lambda works, *_, **__: {k: spent[k[-3:]] for k in works}  # noqa: E731
+    monkeypatch.setattr(loaders, "seconds", times)
     ways = {loaders.SAGE: loaders.way(loaders.SAGE, loaders.data_of("small"), 20, 10)}
     rows = loaders.growth_rows({"1e5": ways, "1e6": ways}, 2, threads=1)
     found = {row.name.removeprefix("10^6 over 10^5 nodes: "): row.median for row in rows}

@@ -47,9 +47,7 @@ def test_that_spawns():
 ENDED = "import os\ndef test():\n    os._exit(3)\n"
 
 
-def test_a_row_for_each_folder_and_each_test_that_fails_with_ours(
-    module: ModuleType, tmp_path: Path
-) -> None:
+def test_each_folder_and_failure_with_ours_has_a_row(module: ModuleType, tmp_path: Path) -> None:
     tests, out = tmp_path / "test", tmp_path / "rows.csv"
     for name, text in {"utils/test_a": TESTS, "nn/pool/test_b": BROKEN, "io/test_c": TESTS}.items():
         (tests / name).parent.mkdir(parents=True)
@@ -76,9 +74,7 @@ def test_a_row_for_each_folder_and_each_test_that_fails_with_ours(
     assert found["nn/pool/test_b.py::nn.pool.test_b"][0].endswith("reason=collection failure")
 
 
-def test_spawned_processes_find_the_tests_and_none_is_left_out_in_silence(
-    module: ModuleType, tmp_path: Path
-) -> None:
+def test_spawned_processes_find_tests_and_none_is_lost(module: ModuleType, tmp_path: Path) -> None:
     file, out = tmp_path / "loader" / "test_d.py", tmp_path / "rows.csv"
     file.parent.mkdir()
     file.write_text(SPAWNED)

@@ -10,7 +10,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from graphtheory.lab.bench.rows import FIELDS, Row
-from tests.benchmarks.conftest import BENCHMARKS, run
+from tests.benchmarks.conftest import BENCHMARKS
 
 
 @pytest.fixture
@@ -28,18 +28,12 @@ def rows(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return module
 
 
-def read(path: Path) -> list[dict[str, str]]:
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
-
-
-def test_rows_take_the_place_of_those_of_the_same_name_and_parameters(
-    rows: ModuleType, tmp_path: Path
-) -> None:
+def test_rows_replace_those_of_equal_name_and_parameters(rows: ModuleType, tmp_path: Path) -> None:
     path = tmp_path / "results" / "cpu.csv"
     rows.save([Row.of("a", [1.0, 2.0, 4.0], "s", n=1), Row.of("b", 3.0, "s")], path)
     rows.save([Row.of("a", 5.0, "s", n=1), Row.of("b", 6.0, "s", n=2)], path)
-    lines = read(path)
+    with path.open(newline="") as file:
+        lines = list(csv.DictReader(file))
     found = [(line["name"], line["median"]) for line in lines]
     assert found == [("b", "3.0"), ("a", "5.0"), ("b", "6.0")]
     assert list(lines[0]) == list(FIELDS)
@@ -83,23 +77,3 @@ def test_short_works_are_timed_in_a_row(rows: ModuleType, monkeypatch: pytest.Mo
     times = rows.seconds({"short": short, "long": long}, repeats=4, warmup=1)
     assert times["short"] == pytest.approx([0.01] * 4)
     assert times["long"] == pytest.approx([1.0] * 4)
-
-
-@pytest.mark.parametrize("script", ["ops", "memory", "parts", "first_call"])
-def test_a_small_run_prints_its_rows(script: str) -> None:
-    small = {
-        "ops": ["--graphs", "molecules", "--shapes", "2x4", "--no-compiled"],
-        "first_call": ["--measure", "GCNConv", "graphtheory", "50", "200", "0"],
-        "parts": ["--layer", "GINEConv", "--nodes", "50", "--edges", "200", "--channels", "4"],
-        "memory": ["--nodes", "50", "--edges", "200", "--heads", "2", "--measure", "graphtheory"],
-    }
-    result = run(script, "--repeats", "1", *small[script])
-    assert result.returncode == 0, result.stderr
-    if script == "ops":
-        assert "times faster than PyG: graphtheory" in result.stdout
-    elif script == "parts":
-        assert "loop mapped_sum_loop" in result.stdout and "the rest: torch" in result.stdout
-    elif script == "first_call":
-        assert float(result.stdout) > 0
-    else:
-        assert int(result.stdout) >= 0

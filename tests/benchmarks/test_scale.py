@@ -20,9 +20,7 @@ def scale(monkeypatch: pytest.MonkeyPatch, module: ModuleType) -> ModuleType:
     return module
 
 
-def test_training_learns_and_names_every_network(
-    scale: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_training_learns_and_names_every_network(scale: ModuleType) -> None:
     about = {"dataset": "digits", "root": None, "threads": 1, "batch_size": 256}
     rows = scale.train_rows(about, 1, 3)
     assert len(rows) == 5 * len(scale.EPOCHS)
@@ -34,9 +32,7 @@ def test_training_learns_and_names_every_network(
     assert found["scale, CPU time of an epoch over the full GCN's", "gcn: full"] == 1
 
 
-def test_best_validation_decides_and_not_the_test(
-    scale: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_validation_decides_not_test(scale: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     data = scale.load("karate", None)
     right, wrong = data.y.clone(), 1 - data.y
     first = right.where(data.test_mask, wrong)  # good on the test alone

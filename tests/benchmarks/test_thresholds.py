@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from importlib import import_module
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,37 +19,20 @@ def test_sizes_lie_on_both_sides(module: ModuleType) -> None:
         assert value > 1 and sides == {True, False}, name
 
 
-class _Line:
-    """One end of a pipe that asks for cases, then ends."""
-
-    def __init__(self, *places: int) -> None:
-        self.places: list[int | None] = [*places, None]
-        self.sent: list[float] = []
-
-    def recv(self) -> int | None:
-        return self.places.pop(0)
-
-    def send(self, seconds: float) -> None:
-        self.sent.append(seconds)
-
-
-def test_a_process_takes_one_way_at_all_sizes(
-    module: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_process_takes_one_way(module: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     small = (module.Case(5, 3, 2, 4), module.Case(7, 2, 1, 8))
     constant = module.CONSTANTS["WHOLE_ROWS_BELOW"]._replace(cases=small)
     monkeypatch.setitem(module.CONSTANTS, "WHOLE_ROWS_BELOW", constant)
     monkeypatch.setattr(memory, "WHOLE_ROWS_BELOW", memory.WHOLE_ROWS_BELOW)  # undone afterwards
     monkeypatch.setattr(module, "_SHORT", 0.0)
-    line: Any = _Line(0, 1, 0)
+    asked, sent = [0, 1, 0, None], []  # cases, then the end
+    line = SimpleNamespace(recv=lambda: asked.pop(0), send=sent.append)
     module.serve(line, "WHOLE_ROWS_BELOW", 1, 1)
     assert memory.WHOLE_ROWS_BELOW == 1
-    assert len(line.sent) == 3 and min(line.sent) > 0
+    assert len(sent) == 3 and min(sent) > 0
 
 
-def test_a_row_tells_what_the_other_way_costs(
-    module: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_row_tells_the_other_s_cost(module: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     """The way below the constant takes 1 second here, the way above it 2."""
 
     @contextmanager

@@ -12,9 +12,7 @@ if not hasattr(hf.ViTModel(hf.ViTConfig(num_hidden_layers=1)), "layers"):
 
 
 @pytest.mark.parametrize("name", ["tokens", "timm_tokens"])
-def test_the_table_of_the_docs_is_what_the_script_prints(
-    name: str, script: Callable[[str], ModuleType]
-) -> None:
+def test_docs_have_the_table_of_the_script(name: str, script: Callable[[str], ModuleType]) -> None:
     if name == "timm_tokens":
         pytest.importorskip("timm")
     page = (BENCHMARKS.parent / "docs" / "transformers.md").read_text()

@@ -3,9 +3,9 @@
 import io
 import math
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import Any
 
 import matplotlib
 import numpy as np
@@ -31,29 +31,23 @@ EPOCHS = [
 ]
 BIAS = [
     {"layer": layer, "head": h, "distance": z, "bias": h - z * layer}
-    for layer in (1, 2)
-    for h in (1, 2)
-    for z in range(4)
+    for layer, h, z in product((1, 2), (1, 2), range(4))
 ]
 NEAR = [
     {"distance": z, "test": 0.9 - 0.1 * z, "series": name}
-    for z in (1, 2, 3)
-    for name in ("model", "control")
+    for z, name in product((1, 2, 3), ("model", "control"))
 ]
 MASS = [
     {"layer": layer, "distance": z, "mass": m, "uniform": u}
-    for layer in (1, 2)
-    for z, m, u in ((0, 0.25, 0.1), (1, 0.75, 0.9))
+    for layer, (z, m, u) in product((1, 2), ((0, 0.25, 0.1), (1, 0.75, 0.9)))
 ]
 MARGIN = [
     {"series": name, "distance": z, "margin": top / z}
-    for name, top in (("Cora", 0.6), ("Actor", 0.02))
-    for z in (2, 1, 3)
+    for (name, top), z in product((("Cora", 0.6), ("Actor", 0.02)), (2, 1, 3))
 ]
 BARS = [
     {"group": f"class {c}", "series": name, "value": 10 * c + shift}
-    for name, shift in (("found", 0), ("printed", 5))
-    for c in (1, 2, 3)
+    for (name, shift), c in product((("found", 0), ("printed", 5)), (1, 2, 3))
 ]
 PATCHES = np.array([[x, y] for y in (1, 3) for x in (1, 3, 5)], dtype=float)
 LINKED = np.array([[0, 1, 2, 4, 4], [1, 1, 1, 1, 5]])  # one of them from a patch to itself
@@ -62,8 +56,7 @@ DIGIT = np.linspace(0, 1, 64).reshape(1, 8, 8)
 TOKENS = np.arange(12, dtype=float).reshape(3, 2, 2)
 COSTLY = [
     {"model": name, "gmacs": cost, "test": 0.9 + 0.01 * seed + cost}
-    for name, cost in (("vit", 0.014), ("stvit", 0.007))
-    for seed in range(3)
+    for (name, cost), seed in product((("vit", 0.014), ("stvit", 0.007)), range(3))
 ]
 PICTURES: dict[str, Callable[..., Figure]] = {
     "score_bars": lambda **o: plot.score_bars(RUNS, **o),
@@ -77,7 +70,6 @@ PICTURES: dict[str, Callable[..., Figure]] = {
     "score_over_cost": lambda **o: plot.score_over_cost(COSTLY, **o),
     "image_graph": lambda **o: plot.image_graph(IMAGE, PATCHES, LINKED, **o),
 }
-every_picture = pytest.mark.parametrize("draw", PICTURES.values(), ids=PICTURES)
 
 
 def pixels(figure: Figure) -> np.ndarray:
@@ -89,16 +81,12 @@ def pixels(figure: Figure) -> np.ndarray:
 def lines(axes: Axes) -> dict[str, tuple[list[float], list[float]]]:
     """Label -> (x, y) of each line with a label."""
     named = [line for line in axes.get_lines() if not str(line.get_label()).startswith("_")]
-    return {
-        str(n.get_label()): (list(map(float, n.get_xdata())), list(map(float, n.get_ydata())))
-        for n in named
-    }
+    values = [[list(map(float, part)) for part in line.get_data()] for line in named]
+    return {str(n.get_label()): (x, y) for n, (x, y) in zip(named, values, strict=True)}
 
 
-@every_picture
-def test_a_picture_has_ink_a_title_named_axes_and_the_same_bytes(
-    draw: Callable[..., Figure],
-) -> None:
+@pytest.mark.parametrize("draw", PICTURES.values(), ids=PICTURES)
+def test_pictures_have_ink_a_title_named_axes_and_equal_bytes(draw: Callable[..., Figure]) -> None:
     before = dict(matplotlib.rcParams)
     figure = draw(title="Karate")
     titles = [axes.get_title(loc="left") for axes in figure.axes] + [figure.get_suptitle()]
@@ -111,11 +99,8 @@ def test_a_picture_has_ink_a_title_named_axes_and_the_same_bytes(
     dark = (found[:, :3] < 200).any(1).mean()
     assert 0.005 < dark < 0.7
     assert len(np.unique(found, axis=0)) > 20
+    assert (pixels(Figure())[:, :3] >= 200).all()  # an empty picture has none
     assert dict(matplotlib.rcParams) == before  # the caller's settings stay
-
-
-def test_the_ink_test_sees_an_empty_picture() -> None:
-    assert (pixels(Figure())[:, :3] >= 200).all()
 
 
 def test_bars_are_means_and_dots_are_runs() -> None:
@@ -209,19 +194,6 @@ def test_edges_are_lines_over_the_image_and_heavier_ones_wider() -> None:
     assert np.argsort(found.get_linewidths()).tolist() == [3, 0, 1, 2]
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"target": 6}, "target: got 6, expected 0..5"),
-        ({"weight": [1.0]}, r"weight: shape \(1,\), expected \[5\]"),
-        ({"image": IMAGE[0]}, r"image: shape \(4, 6\), expected \[1 or 3, H, W\]"),
-    ],
-)
-def test_a_graph_that_is_not_of_the_image_is_refused(options: Any, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        plot.image_graph(**{"image": IMAGE, "pos": PATCHES, "edge_index": LINKED, **options})
-
-
 def test_series_differ_in_more_than_color() -> None:
     (axes,) = plot.winning_margin([r | {"series": str(i)} for i in range(6) for r in MARGIN]).axes
     drawn = [n for n in axes.get_lines() if not str(n.get_label()).startswith("_")]
@@ -231,28 +203,23 @@ def test_series_differ_in_more_than_color() -> None:
     assert len({box[0].get_hatch() for box in bars.containers}) == 2
 
 
-@pytest.mark.parametrize(
-    ("draw", "message"),
-    [
-        (lambda: plot.token_attention(DIGIT[0], TOKENS), r"image: shape \(8, 8\)"),
-        (lambda: plot.token_attention(DIGIT, TOKENS[0]), r"weights: shape \(2, 2\)"),
-        (
-            lambda: plot.token_attention(DIGIT, TOKENS, names=("a", "b")),
-            "names: 2, expected one a token: 3",
-        ),
-        (lambda: plot.token_assignment(DIGIT, TOKENS), r"slot: shape \(3, 2, 2\)"),
-        *(
-            (lambda draw=draw: draw([]), f"{name}: no rows")
-            for draw, name in (
-                (plot.score_bars, "runs"),
-                (plot.learning_curves, "rows"),
-                (plot.winning_margin, "rows"),
-                (plot.attention_mass, "rows"),
-            )
-        ),
-        (lambda: plot.score_bars([{"model": "gt"}]), r"runs: .*\['model'\], expected 'test'"),
-    ],
-)
+@pytest.mark.parametrize(("draw", "message"), [
+    (lambda: plot.token_attention(DIGIT[0], TOKENS), r"image: shape \(8, 8\)"),
+    (lambda: plot.token_attention(DIGIT, TOKENS[0]), r"weights: shape \(2, 2\)"),
+    (lambda: plot.token_attention(DIGIT, TOKENS, names=("a", "b")),
+     "names: 2, expected one a token: 3"),
+    (lambda: plot.token_assignment(DIGIT, TOKENS), r"slot: shape \(3, 2, 2\)"),
+    (lambda: plot.score_bars([]), "runs: no rows"),
+    (lambda: plot.learning_curves([]), "rows: no rows"),
+    (lambda: plot.winning_margin([]), "rows: no rows"),
+    (lambda: plot.attention_mass([]), "rows: no rows"),
+    (lambda: plot.score_bars([{"model": "gt"}]), r"runs: .*\['model'\], expected 'test'"),
+    (lambda: plot.image_graph(IMAGE, PATCHES, LINKED, target=6), "target: got 6, expected 0..5"),
+    (lambda: plot.image_graph(IMAGE, PATCHES, LINKED, weight=[1.0]),
+     r"weight: shape \(1,\), expected \[5\]"),
+    (lambda: plot.image_graph(IMAGE[0], PATCHES, LINKED),
+     r"image: shape \(4, 6\), expected \[1 or 3, H, W\]"),
+])  # fmt: skip
 def test_what_cannot_be_drawn_is_refused(draw: Callable[[], Figure], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         draw()

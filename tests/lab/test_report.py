@@ -3,7 +3,7 @@
 import base64
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -17,21 +17,19 @@ from graphtheory.lab.bench.config import Budget
 from graphtheory.lab.bench.diagnose import Diagnosis
 from graphtheory.lab.bench.node_config import NodeRunConfig
 from graphtheory.lab.bench.node_task import NodeBenchTask
-from graphtheory.lab.bench.rows import Environment, Row, measure_of
+from graphtheory.lab.bench.rows import Environment, Row, Table, measure_of
 from graphtheory.lab.bench.search import SearchResult
 from graphtheory.lab.plot.style import GRAY
-from graphtheory.lab.report import (
-    BenchmarkReport,
-    Page,
-    Table,
-    diagnosis_page,
-    options,
-    reading,
-    search_table,
-    tables,
-)
+from graphtheory.lab.report import BenchmarkReport, Page, diagnosis, options, search_table
 from graphtheory.lab.report.benchmark import bias_rows, figure_3_8
-from graphtheory.lab.report.diagnosis import pictures as diagnosis_pictures
+from tests.lab.drawing import one_picture_of_a_kind
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _pictures() -> Iterator[None]:
+    with one_picture_of_a_kind():
+        yield
+
 
 HERE = Environment("a <processor>", {"torch": "2.13"}, "abc123")
 VOID = {"meta", "img", "br", "hr", "link", "input"}
@@ -45,12 +43,9 @@ def run(model: str, seed: int, test: float, **extra: Any) -> Run:
 
 MASS = [{"layer": 1, "distance": z, "mass": 0.5, "uniform": 0.5} for z in (0, 1)]
 BIAS = [[[0.1, 0.2], [0.3, 0.4], [9.0, 9.0]]]  # one layer, Z = 3, two heads
-RUNS = [
-    run("gt", 0, 0.9, attention_mass=MASS, bias=BIAS),
-    run("gcn", 0, 0.8),
-    run("gt", 1, 0.7, attention_mass=MASS, bias=BIAS),
-    run("gcn", 1, 0.75),
-]
+OF_GT = {"attention_mass": MASS, "bias": BIAS}
+RUNS = [run("gt", 0, 0.9, **OF_GT), run("gcn", 0, 0.8), run("gt", 1, 0.7, **OF_GT),
+        run("gcn", 1, 0.75)]  # fmt: skip
 STUDY = [{"kind": "b", "z": z, "seed": 0, "value": 1.0 - z} for z in range(5)] + [
     {"kind": kind, "z": z, "seed": 0, "value": 0.9} for kind in ("model", "control") for z in (1, 2)
 ]
@@ -60,13 +55,9 @@ def report(
     runs: list[Run] = RUNS, metric: str = "accuracy", tuned: Sequence[str] = (), **more: Any
 ) -> BenchmarkReport:
     """The page of two models, of which a search has chosen the options of some."""
-    chosen: dict[str, Any] = {
-        "chosen": {m: NodeRunConfig(m) for m in tuned},
-        "budget": Budget.of(4),
-    }
-    task = NodeBenchTask("karate", "random-60-20-20")
+    chosen, task = {m: NodeRunConfig(m) for m in tuned}, NodeBenchTask("karate", "random-60-20-20")
     task.measure = measure_of(metric)
-    benchmark = Benchmark(task, ("gt", "gcn"), 2, **chosen)
+    benchmark = Benchmark(task, ("gt", "gcn"), 2, chosen=chosen, budget=Budget.of(4))
     return BenchmarkReport(benchmark, runs, "graphtheory bench --seeds 2", HERE, **more)
 
 
@@ -111,9 +102,8 @@ def test_summaries_are_of_seeds_and_differences_are_paired_by_them() -> None:
     assert found.standard_error == pytest.approx(0.15 / math.sqrt(2) / math.sqrt(2))
     assert (found.ahead, found.seeds) == (1, 2)
     assert math.isnan(report(RUNS[:2]).summaries[0].std)
-    assert report(RUNS[:2]).difference_table().rows == [
-        ("gt - gcn", "+10.00", "1 of 1", "one seed")
-    ]
+    one_seed = ("gt - gcn", "+10.00", "1 of 1", "one seed")
+    assert report(RUNS[:2]).difference_table().rows == [one_seed]
 
 
 def test_the_table_of_scores_and_what_its_note_tells() -> None:
@@ -184,10 +174,8 @@ def test_the_report_has_what_was_found_and_the_pictures_of_it() -> None:
         assert expected in text
     assert len(pictures(report().page())) == 5  # scores, differences, curves, bias, mass
     assert len(pictures(report(distance_rows=STUDY).page())) == 6
-    plain = BenchmarkReport(
-        Benchmark(named_task("karate"), models=("gcn",), seeds=1), RUNS[1:2], "c", HERE
-    )
-    assert len(pictures(plain.page())) == 2
+    plain = Benchmark(named_task("karate"), models=("gcn",), seeds=1)
+    assert len(pictures(BenchmarkReport(plain, RUNS[1:2], "c", HERE).page())) == 2
     settings = report().settings()
     assert settings["models"]["gt"]["network"]["hidden"] > 0
     assert settings["split"] == "random-60-20-20"
@@ -205,22 +193,22 @@ def test_bias_is_shown_for_distances_that_occur() -> None:
 
 def test_a_search_log_is_sorted_and_options_are_those_that_differ() -> None:
     log = [
-        SearchResult("karate", NodeRunConfig("gt"), val, 100, 2.0, 1, 60, 20) for val in (0.5, 0.75)
-    ]
-    table = search_table(
-        [*log, SearchResult("karate", NodeRunConfig("gat"), 0.1, 50, 1.0, 1, 60, 20)]
-    )
-    assert [(row[0], row[2]) for row in table.rows] == [
-        ("gat", "10.0"), ("gt", "75.0"), ("gt", "50.0"),
+        SearchResult("karate", NodeRunConfig(model), val, parameters, seconds, 1, 60, 20)
+        for model, val, parameters, seconds in
+        (("gt", 0.5, 100, 2.0), ("gt", 0.75, 100, 2.0), ("gat", 0.1, 50, 1.0))
     ]  # fmt: skip
-    assert "Search log" in report(search_log=log).page().html()
+    found = [(row[0], row[2]) for row in search_table(log).rows]
+    assert found == [("gat", "10.0"), ("gt", "75.0"), ("gt", "50.0")]
+    assert "Search log" in report(search_log=log[:2]).page().html()
     assert options(NodeRunConfig("gt")) == "hidden=64, layers=2, lr=0.01, row_scale=True"
     other = NodeRunConfig("gt", degree=True, row_scale=False)
     assert options(other).endswith("degree=True, row_scale=False")
 
 
 def test_the_diagnosis_is_sound_and_loads_nothing(tmp_path: Path) -> None:
-    page = diagnosis_page(Diagnosis("karate", max_distance=3).run(), "graphtheory diagnose", HERE)
+    page = diagnosis.diagnosis_page(
+        Diagnosis("karate", max_distance=3).run(), "graphtheory diagnose", HERE
+    )
     page.save(tmp_path / "report.html")
     text = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert Reader(text).sources and not re.search(r"https?://", text)
@@ -231,14 +219,14 @@ def test_the_diagnosis_is_sound_and_loads_nothing(tmp_path: Path) -> None:
 
 def test_margins_are_drawn_only_where_a_node_has_any_other() -> None:
     rows = Diagnosis("karate", max_distance=8).run()  # whose nodes are at most 5 hops apart
-    drawn = {name: figure for name, figure, _ in diagnosis_pictures(rows)}
+    drawn = {name: figure for name, figure, _ in diagnosis.pictures(rows)}
     for name in ("total-margin", "margin"):
         assert drawn[name].axes[0].get_xticks().tolist() == [1, 2, 3, 4, 5]
 
 
 def test_the_tables_of_a_diagnosis_fit_eighty_columns() -> None:
     study = Diagnosis("karate", max_distance=12)
-    found = tables([*study.run(), *study.hops()])
+    found = diagnosis.tables([*study.run(), *study.hops()])
     assert len(found) == 7 and found[1].columns[0] == "z"
     for table in found:
         cells = zip(table.columns, *table.rows, strict=True)
@@ -256,34 +244,31 @@ def _margins(*values: float) -> list[Row]:
 
 
 def test_the_margins_are_read_in_a_sentence() -> None:
-    assert "The total margin peaks at 1 hop, the margin per node" in reading(_margins(0.3, 0.2))
-    assert "The total margin peaks at 2 hops" in reading(_margins(0.2, 0.3))
+    assert "The total margin peaks at 1 hop, the margin per node" in diagnosis.reading(
+        _margins(0.3, 0.2)
+    )
+    assert "The total margin peaks at 2 hops" in diagnosis.reading(_margins(0.2, 0.3))
     for second in (-0.2, 0.0):
-        assert reading(_margins(0.0, second)).startswith("No distance has more nodes")
-    assert reading([]) == ""
+        assert diagnosis.reading(_margins(0.0, second)).startswith("No distance has more nodes")
+    assert diagnosis.reading([]) == ""
 
 
 def test_models_of_the_same_mean_are_said_to_tie() -> None:
     assert "gt has the highest mean test accuracy: 80.00" in report().page().lead
     alone = [run("gt", seed, 0.8) for seed in (0, 1)]
-    assert (
-        report(alone).page().lead.startswith("On the random-60-20-20 split, gt has this mean test")
-    )
+    lead = report(alone).page().lead
+    assert lead.startswith("On the random-60-20-20 split, gt has this mean test")
     of = {"gt": (0.8, 0.9), "gcn": (0.9, 0.8), "mlp": (0.85, 0.85), "gat": (0.5, 0.6)}
     alike = [run(model, seed, test) for model, own in of.items() for seed, test in enumerate(own)]
-    assert "gt, gcn and mlp tie: they have the highest mean test accuracy: 85.00 % over 2" in (
-        report(alike).page().lead
-    )
+    tie = "gt, gcn and mlp tie: they have the highest mean test accuracy: 85.00 % over 2"
+    assert tie in report(alike).page().lead
 
 
-@pytest.mark.parametrize(
-    ("scores", "read"),
-    [
-        ({"gt": (0.90, 0.92), "gcn": (0.80, 0.86)}, "no"),  # 2 seeds: t = 12.7, and not 2
-        ({"gt": (0.90, 0.91, 0.92), "gcn": (0.80, 0.81, 0.83)}, "ahead"),
-        ({"gt": (0.7, 0.8), "gcn": (0.6, 0.7)}, "no"),  # 2 seeds that differ alike
-    ],
-)
+@pytest.mark.parametrize(("scores", "read"), [
+    ({"gt": (0.90, 0.92), "gcn": (0.80, 0.86)}, "no"),  # 2 seeds: t = 12.7, and not 2
+    ({"gt": (0.90, 0.91, 0.92), "gcn": (0.80, 0.81, 0.83)}, "ahead"),
+    ({"gt": (0.7, 0.8), "gcn": (0.6, 0.7)}, "no"),  # 2 seeds that differ alike
+])  # fmt: skip
 def test_the_picture_shows_the_interval_of_the_table(
     monkeypatch: pytest.MonkeyPatch, scores: dict[str, tuple[float, ...]], read: str
 ) -> None:
@@ -297,8 +282,5 @@ def test_the_picture_shows_the_interval_of_the_table(
     low, high = bar.lines[2][0].get_segments()[0][:, 0]
     (row,) = found.difference_table().rows
     mean, half = (float(part) for part in row[1].split(" ± "))
-    assert (low, high) == (
-        pytest.approx(mean - half, abs=0.01),
-        pytest.approx(mean + half, abs=0.01),
-    )
+    assert (low, high) == pytest.approx((mean - half, mean + half), abs=0.01)
     assert row[3] == read and (bar.lines[0].get_color() == GRAY) == (read == "no")

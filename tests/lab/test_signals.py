@@ -17,8 +17,7 @@ class Subject:
 
 
 @pytest.mark.parametrize(
-    ("number", "error"),
-    [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)],
+    ("number", "error"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)]
 )
 def test_a_signal_ends_the_block(number: signal.Signals, error: type[BaseException]) -> None:
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
@@ -30,9 +29,7 @@ def test_a_signal_ends_the_block(number: signal.Signals, error: type[BaseExcepti
 
 
 @pytest.mark.parametrize("block", [prompt_signals, insistent_signals])
-def test_a_signal_that_meets_a_finalizer_comes_again(
-    block: Callable[[], AbstractContextManager[None]],
-) -> None:
+def test_a_finalizer_loses_no_signal(block: Callable[[], AbstractContextManager[None]]) -> None:
     subject = Subject()
     reference = weakref.ref(subject, lambda _: os.kill(os.getpid(), signal.SIGINT))
     with pytest.raises(KeyboardInterrupt), block():
@@ -77,9 +74,7 @@ def test_sigterm_is_an_exit() -> None:
         raise ImportError("of its own")
 
 
-def test_other_errors_of_finalizers_are_reported_as_before(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_other_errors_of_finalizers_are_reported_as_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     reported = []
     monkeypatch.setattr(sys, "unraisablehook", lambda report: reported.append(report.exc_type))
     subject = Subject()

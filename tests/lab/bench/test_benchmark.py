@@ -82,9 +82,7 @@ def test_own_epochs_and_patience_count_and_wrong_options_are_refused() -> None:
         replace(SMALL, models=("sag",)).run()
 
 
-def test_progress_counts_runs_and_training_says_nothing(
-    capfd: pytest.CaptureFixture[str],
-) -> None:
+def test_progress_counts_runs_and_training_says_nothing(capfd: pytest.CaptureFixture[str]) -> None:
     told: list[tuple[str, int, int]] = []
     replace(SMALL, epochs=1).run(lambda *args: told.append(args))
     assert told == [("gt", 0, 4), ("mlp", 1, 4), ("gt", 2, 4), ("mlp", 3, 4)]

@@ -11,14 +11,9 @@ from torch_geometric.data import Batch, Data
 
 import graphtheory
 from graphtheory.graph import Neighborhood
+from graphtheory.lab.bench import config
 from graphtheory.lab.bench.benchmark import Benchmark, FinishedRuns
-from graphtheory.lab.bench.config import (
-    checked_options,
-    ignores,
-    known_options,
-    read_options,
-    with_options,
-)
+from graphtheory.lab.bench.config import checked_options, read_options, with_options
 from graphtheory.lab.bench.graph_task import GraphRunConfig, OwnGraphs, TreesRunConfig, network_of
 from graphtheory.lab.bench.node_config import NodeRunConfig
 from graphtheory.lab.datasets.graph_sets import precomputed
@@ -83,9 +78,9 @@ def test_ignored_options_change_nothing_and_all_others_do(model: str) -> None:
     for name, value in OTHER.items():
         others, changed = seen({name: value})
         same = shapes == others and torch.equal(out, changed)
-        assert same == ignores(small, name, value), name
+        assert same == config.ignores(small, name, value), name
     groups = AdamOptions(bias_lr=0.5).build(network_of(small, facts)).param_groups
-    assert (len(groups) == 1) == ignores(small, "bias_lr")
+    assert (len(groups) == 1) == config.ignores(small, "bias_lr")
 
 
 @pytest.mark.parametrize("model", zoo.NAMES)
@@ -109,7 +104,7 @@ def test_the_same_of_networks_for_nodes(model: str) -> None:
         base: dict[str, Any] = BASE.get(name, {})
         (shapes, out), (others, changed) = seen(base), seen(base | {name: value})
         same = shapes == others and torch.equal(out, changed)
-        assert same == ignores(NodeRunConfig(model), name, value), name
+        assert same == config.ignores(NodeRunConfig(model), name, value), name
 
 
 def test_options_take_the_place_of_those_of_models_that_read_them() -> None:
@@ -127,26 +122,23 @@ def test_options_take_the_place_of_those_of_models_that_read_them() -> None:
     }  # fmt: skip
     node = with_options(NodeRunConfig("gat"), {"degree": True, "hidden": 32, "num_buckets": 3})
     assert node.degree and node.network == zoo.NetworkConfig(hidden=32)
-    assert {"walk", "lr", "nodes_per_batch"} <= known_options(GraphRunConfig("gt")).keys()
+    assert {"walk", "lr", "nodes_per_batch"} <= config.known_options(GraphRunConfig("gt")).keys()
 
 
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        ({"depth": 3}, "options: unknown 'depth', expected some of activation, attention_dropout,"),
-        ({"walk": "many"}, "walk: got 'many', expected a whole number"),
-        ({"walk": True}, "walk: got True, expected a whole number"),
-        ({"walk": -1}, "walk: got -1, expected 0 or more"),
-        ({"layers": "0"}, "layers: got 0, expected 1 or more"),
-        ({"degree": "yes"}, "degree: got 'yes', expected true or false"),
-        ({"lr": "fast"}, "lr: got 'fast', expected a number"),
-        ({"lr": None}, "lr: got None, expected a number"),
-        ({"bias_lr": "fast"}, "bias_lr: got 'fast', expected a number, or none"),
-        ({"lr": "-1"}, "lr: got -1.0, expected a step size above 0"),
-        ({"readout": "best"}, "readout: got 'best', expected one of mean, sum, max"),
-        ({"heads": "7"}, "heads: got 7, expected a divisor of hidden=64"),
-    ],
-)
+@pytest.mark.parametrize(("given", "expected"), [
+    ({"depth": 3}, "options: unknown 'depth', expected some of activation, attention_dropout,"),
+    ({"walk": "many"}, "walk: got 'many', expected a whole number"),
+    ({"walk": True}, "walk: got True, expected a whole number"),
+    ({"walk": -1}, "walk: got -1, expected 0 or more"),
+    ({"layers": "0"}, "layers: got 0, expected 1 or more"),
+    ({"degree": "yes"}, "degree: got 'yes', expected true or false"),
+    ({"lr": "fast"}, "lr: got 'fast', expected a number"),
+    ({"lr": None}, "lr: got None, expected a number"),
+    ({"bias_lr": "fast"}, "bias_lr: got 'fast', expected a number, or none"),
+    ({"lr": "-1"}, "lr: got -1.0, expected a step size above 0"),
+    ({"readout": "best"}, "readout: got 'best', expected one of mean, sum, max"),
+    ({"heads": "7"}, "heads: got 7, expected a divisor of hidden=64"),
+])  # fmt: skip
 def test_options_that_cannot_be_used(given: dict[str, Any], expected: str) -> None:
     with pytest.raises(ValueError, match=expected):
         graphtheory.bench(molecules(), ("gt", "gcn"), options=given, progress=False)

@@ -12,13 +12,7 @@ from torch_geometric.data import Data, HeteroData
 import graphtheory
 from graphtheory.lab.bench import graph_task
 from graphtheory.lab.bench.benchmark import Benchmark, FinishedRuns, bench_task, named_task
-from graphtheory.lab.bench.graph_task import (
-    GraphBenchTask,
-    GraphRunConfig,
-    OwnGraphs,
-    TreesRunConfig,
-    _counts,
-)
+from graphtheory.lab.bench.graph_task import GraphRunConfig, OwnGraphs, TreesRunConfig
 from graphtheory.lab.bench.node_task import OwnNodes
 from graphtheory.lab.bench.search import best, read_log, search
 from graphtheory.lab.bench.task import CONSTANT, constant_score
@@ -28,6 +22,8 @@ from graphtheory.lab.datasets.splits import Split
 from graphtheory.lab.report import BenchmarkReport
 from graphtheory.lab.train.score import SCORES
 from graphtheory.lab.zoo import graph_models as graph_zoo
+from tests.lab.bench.test_comparison import ring as own_graph
+from tests.lab.drawing import one_picture_of_a_kind
 
 SHORT: dict[str, Any] = {"seeds": 1, "epochs": 2, "progress": False}
 
@@ -45,11 +41,6 @@ def classes(count: int = 30) -> list[Data]:
 
 def values(count: int = 30) -> list[Data]:
     return [ring(4 + i % 3, torch.tensor([[0.1 * i + 0.05]])) for i in range(count)]
-
-
-def graph() -> Data:
-    here = torch.arange(20)
-    return Data(x=torch.eye(20), y=here // 10, edge_index=torch.stack([here, (here + 1) % 20]))
 
 
 def test_a_run_is_the_same_again_and_is_taken_up_from_its_record(tmp_path: Path) -> None:
@@ -85,7 +76,7 @@ def test_a_large_set_has_fewer_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_own_nodes_by_mask_or_by_random_split() -> None:
-    data = graph()
+    data = own_graph(20)
     first, second = (OwnNodes(data).data(seed).test_mask for seed in (0, 1))
     assert int(first.sum()) == 4 and not torch.equal(first, second)
     masks = torch.eye(20, dtype=torch.bool)
@@ -111,40 +102,38 @@ def test_bench_is_called_as_a_package(tmp_path: Path) -> None:
     assert found.rows()[0].name == "test rmse"
     written = {file.name for file in (tmp_path / "r").iterdir()}
     assert written == {"runs.jsonl", "results.json", "results.csv"}
-    nodes = graphtheory.bench(graph(), ("gt", "mlp"), **SHORT)
+    nodes = graphtheory.bench(own_graph(20), ("gt", "mlp"), **SHORT)
     assert "Test accuracy (%)" in str(nodes)
     tuned = graphtheory.bench(classes(), ("mlp",), kind="graph", budget=2, **SHORT)
     assert "not tuned" not in str(tuned)
     assert {row.parameters["options"] for row in tuned.rows()} == {"best of 2 on validation"}
 
 
-@pytest.mark.parametrize(
-    ("data", "options", "expected"),
-    [
-        (3, {}, "data: got int, expected a name, a PyG Data or a list"),
-        (classes(), {"seeds": 2.5}, "seeds: got 2.5, expected a whole number"),
-        (classes(), {"seeds": 0}, "seeds: got 0, expected 1 or more"),
-        (classes(), {"models": "gt"}, "models: got 'gt', expected a list of names, such as"),
-        (classes(), {"models": ("gat",)}, "model: got 'gat', expected one of gt, gt-plain, gine"),
-        (classes(), {"models": ("ecfp",)}, "model: ecfp reads molecules, and graphs has no SMILES"),
-        (classes(), {"budget": 1}, "budget: got 1, expected 0 or 2 and more"),
-        ([1], {}, "data: got a list of"),
-        (HeteroData(), {}, "data: got HeteroData, expected a name, a PyG Data or a list of Data"),
-        (classes(), {"kind": "node"}, "kind: got 'node', but a list of 30 graphs"),
-        ("karate", {"kind": "regression"}, "kind: got 'regression', but karate"),
-        (classes(), {"kind": "links"}, "kind: got 'links', expected node, graph or multiclass"),
-        (classes(), {"metric": "rmse"}, "metric: got 'rmse'"),
-        (classes(), {"split": 0.8}, "split: got 0.8, expected three fractions or lists of pos"),
-        (classes(), {"split": [torch.ones(30).bool()] * 3}, "split: got torch.bool .30., expected"),
-        (graph(), {"split": (0.8, 0.1, 0.1)}, "split: got"),
-        (graph(), {"kind": "multiclass"}, "kind: got 'multiclass', expected 'node' for one graph"),
-        ("csl", {"kind": "regression"}, "kind: got 'regression', expected 'multiclass', that of"),
-        ("csl", {"metric": "mae"}, "metric: got 'mae', expected 'accuracy', that of csl"),
-        ("karate", {"metric": "rocauc"}, "metric: got 'rocauc', expected 'accuracy', that of kar"),
-        (OwnGraphs(classes()), {"metric": "f1"}, "metric: got 'f1', expected None: a task has"),
-        (graph_set(classes())[:20], {}, "data: 20 indexed graphs of graphs, whose split is of the"),
-    ],
-)
+@pytest.mark.parametrize(("data", "options", "expected"), [
+    (3, {}, "data: got int, expected a name, a PyG Data or a list"),
+    (classes(), {"seeds": 2.5}, "seeds: got 2.5, expected a whole number"),
+    (classes(), {"seeds": 0}, "seeds: got 0, expected 1 or more"),
+    (classes(), {"models": "gt"}, "models: got 'gt', expected a list of names, such as"),
+    (classes(), {"models": ("gat",)}, "model: got 'gat', expected one of gt, gt-plain, gine"),
+    (classes(), {"models": ("ecfp",)}, "model: ecfp reads molecules, and graphs has no SMILES"),
+    (classes(), {"budget": 1}, "budget: got 1, expected 0 or 2 and more"),
+    ([1], {}, "data: got a list of"),
+    (HeteroData(), {}, "data: got HeteroData, expected a name, a PyG Data or a list of Data"),
+    (classes(), {"kind": "node"}, "kind: got 'node', but a list of 30 graphs"),
+    ("karate", {"kind": "regression"}, "kind: got 'regression', but karate"),
+    (classes(), {"kind": "links"}, "kind: got 'links', expected node, graph or multiclass"),
+    (classes(), {"metric": "rmse"}, "metric: got 'rmse'"),
+    (classes(), {"split": 0.8}, "split: got 0.8, expected three fractions or lists of pos"),
+    (classes(), {"split": [torch.ones(30).bool()] * 3}, "split: got torch.bool .30., expected"),
+    (own_graph(20), {"split": (0.8, 0.1, 0.1)}, "split: got"),
+    (own_graph(20), {"kind": "multiclass"},
+     "kind: got 'multiclass', expected 'node' for one graph"),
+    ("csl", {"kind": "regression"}, "kind: got 'regression', expected 'multiclass', that of"),
+    ("csl", {"metric": "mae"}, "metric: got 'mae', expected 'accuracy', that of csl"),
+    ("karate", {"metric": "rocauc"}, "metric: got 'rocauc', expected 'accuracy', that of kar"),
+    (OwnGraphs(classes()), {"metric": "f1"}, "metric: got 'f1', expected None: a task has"),
+    (graph_set(classes())[:20], {}, "data: 20 indexed graphs of graphs, whose split is of the"),
+])  # fmt: skip
 def test_what_cannot_be_benchmarked_is_refused(data: Any, options: Any, expected: str) -> None:
     with pytest.raises((TypeError, ValueError), match=expected):
         graphtheory.bench(data, **options)
@@ -176,7 +165,8 @@ def test_a_report_shows_where_a_graph_transformer_looks(readout: str, tmp_path: 
         itself = next(row["uniform"] for row in rows if row["distance"] == 0)
         expected = (sizes / (sizes + more)).sum() / (sizes + more).sum()
         assert itself == pytest.approx(float(expected))
-    BenchmarkReport(**vars(found)).save(tmp_path)
+    with one_picture_of_a_kind():
+        BenchmarkReport(**vars(found)).save(tmp_path)
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "What distance is worth" in page and "Attention of gt" in page
 
@@ -200,7 +190,7 @@ def test_what_scores_no_better_than_a_constant_is_found() -> None:
 @pytest.mark.parametrize("name", ["neighbors-match-2", "ring-transfer", "infection", "csl"])
 def test_sets_with_labels_of_nodes_or_of_graphs(name: str) -> None:
     problem = named_task(name)
-    assert isinstance(problem, GraphBenchTask)
+    assert isinstance(problem, graph_task.GraphBenchTask)
     whole = problem.graphs(0)
     few = 2 if name == "infection" else 16  # of 500 nodes each
     kept = torch.cat([whole.train_index[:few], whole.val_index[:few], whole.test_index[:few]])
@@ -217,9 +207,9 @@ def test_sets_with_labels_of_nodes_or_of_graphs(name: str) -> None:
 
 
 def test_fingerprints_count_substructures() -> None:
-    once, twice = _counts(("CCO", "OCCCO"), "morgan", 2, 512)
+    once, twice = graph_task._counts(("CCO", "OCCCO"), "morgan", 2, 512)
     assert once.max() == 1 and twice.max() == 3  # carbons within the chain
-    each = _counts(("CCO", "OCCCO"), "morgan+torsion+paths", 2, 512)
+    each = graph_task._counts(("CCO", "OCCCO"), "morgan+torsion+paths", 2, 512)
     assert each.shape == (2, 1536) and (each[:, :512] == [once, twice]).all()
     for part in (each[1, 512:1024], each[1, 1024:]):
         assert part.sum() > 0

@@ -10,16 +10,7 @@ from torch_geometric.data import Data
 from graphtheory.lab.bench import node_config
 from graphtheory.lab.bench.benchmark import Benchmark, named_task
 from graphtheory.lab.bench.config import ignores, with_options
-from graphtheory.lab.bench.node_config import (
-    SAMPLERS,
-    GraphFacts,
-    NodeRunConfig,
-    Sampling,
-    load,
-    prepare,
-    task_of,
-    train_nodes,
-)
+from graphtheory.lab.bench.node_config import NodeRunConfig, Sampling, load, prepare, train_nodes
 from graphtheory.lab.bench.node_task import NodeBenchTask
 from graphtheory.lab.bench.task import RunResult
 from graphtheory.lab.report.benchmark import options
@@ -114,12 +105,12 @@ TRIAL = NodeRunConfig.of("sampled-gcn", hidden=8, layers=3, dropout=0.0, share=0
 
 
 def batches(trial: NodeRunConfig = TRIAL, dataset: str = "karate") -> SampledLayers:
-    found = task_of(trial, load(dataset, None, None, 0), 0)[1]
+    found = node_config.task_of(trial, load(dataset, None, None, 0), 0)[1]
     assert isinstance(found, SampledLayers)
     return found
 
 
-@pytest.mark.parametrize("sampler", SAMPLERS)
+@pytest.mark.parametrize("sampler", node_config.SAMPLERS)
 def test_every_sampler_draws_its_share_afresh_around_the_whole_graph(sampler: str) -> None:
     trial = NodeRunConfig.of("sampled-gcn", layers=2, sampler=sampler, share=0.3)
     data, found = load("karate", None, None, 0), batches(trial)
@@ -146,7 +137,7 @@ def test_every_sampler_draws_its_share_afresh_around_the_whole_graph(sampler: st
 def test_the_network_is_that_of_the_chapter_and_degree_groups_are_not_empty() -> None:
     pattern: Any = Sampling(share=0.5).pattern(torch.tensor([1, 1, 100, 100, 1]))
     assert pattern.assignment.tolist() == [0, 0, 1, 1, 0]
-    task, _ = task_of(TRIAL, load("karate", None, None, 0), 0)
+    task, _ = node_config.task_of(TRIAL, load("karate", None, None, 0), 0)
     assert isinstance(task.model, SampledGCN) and task.model.num_layers == 3
     assert {name: tuple(p.shape) for name, p in task.model.named_parameters()} == {
         "W": (34, 8), "V": (8, 8), "B1": (8,), "B2": (8,), "C": (8, 2),
@@ -160,7 +151,7 @@ def test_networks_read_what_concerns_them(model: str) -> None:
     data, small = load("karate", None, None, 0), {"hidden": 8, "heads": 2, "layers": 2}
 
     def first(**options: Any) -> tuple[type, list[int]]:
-        found = task_of(NodeRunConfig.of(model, **small, **options), data, 0)[1]
+        found = node_config.task_of(NodeRunConfig.of(model, **small, **options), data, 0)[1]
         batch = next(iter(found.train_dataloader()))
         return type(found), batch.neighborhood.indices.tolist()
 
@@ -176,7 +167,7 @@ def test_networks_read_what_concerns_them(model: str) -> None:
 
 
 def test_large_graphs_are_trained_on_in_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    facts = GraphFacts(2_000_000, 60_000_000, 4000, 0.08, 100)
+    facts = node_config.GraphFacts(2_000_000, 60_000_000, 4000, 0.08, 100)
     monkeypatch.setattr(NodeBenchTask, "scales_rows", False)
     monkeypatch.setattr(NodeBenchTask, "facts", facts)
     trial = NodeRunConfig.of("gt")
@@ -193,9 +184,7 @@ def test_large_graphs_are_trained_on_in_batches(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize("model", zoo.NAMES)
-def test_large_graphs_are_evaluated_some_rows_at_a_time(
-    model: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_large_graphs_are_evaluated_in_rows(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if not (typing.WITH_PYG_LIB or typing.WITH_TORCH_SPARSE):
         pytest.skip("PyG samples neighbors with torch-sparse or pyg-lib")
     data, config = load("karate", None, None, 0), NodeRunConfig.of(model, hidden=8, batch_size=8)
@@ -204,7 +193,7 @@ def test_large_graphs_are_evaluated_some_rows_at_a_time(
         monkeypatch.setattr(node_config, "_EDGES_AT_ONCE", edges)
         monkeypatch.setattr(node_config, "_EVALUATED", 5)
         expected = None if model == "sgformer" else rows
-        assert task_of(config, data, 0)[1].evaluation_batch().at_once == expected
+        assert node_config.task_of(config, data, 0)[1].evaluation_batch().at_once == expected
         found.append(train_nodes(config, data, seed=0, epochs=2, patience=2).fit.history)
     for row, same in zip(*found, strict=True):
         assert row | {"seconds": 0} == pytest.approx(same | {"seconds": 0}, rel=1e-4)
@@ -240,16 +229,13 @@ def test_options_go_through_a_line_of_text_and_the_command() -> None:
     assert "sampler" not in options(bench.config("gcn")[0])
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"sampler": "sage"}, "sampler: got 'sage', expected one of degree-groups, fastgcn"),
-        ({"share": 0.0}, "share: got 0.0, expected a share of the nodes, in"),
-        ({"share": 1.5}, "share: got 1.5"),
-        ({"batch_size": 0}, "batch_size: got 0, expected 1 or more"),
-        ({"batch_size": 4, "fanout": 0}, "fanout: got 0, expected 1 or more"),
-    ],
-)
+@pytest.mark.parametrize(("given", "message"), [
+    ({"sampler": "sage"}, "sampler: got 'sage', expected one of degree-groups, fastgcn"),
+    ({"share": 0.0}, "share: got 0.0, expected a share of the nodes, in"),
+    ({"share": 1.5}, "share: got 1.5"),
+    ({"batch_size": 0}, "batch_size: got 0, expected 1 or more"),
+    ({"batch_size": 4, "fanout": 0}, "fanout: got 0, expected 1 or more"),
+])  # fmt: skip
 def test_what_cannot_be_drawn_is_refused(given: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Sampling(**given)

@@ -32,21 +32,24 @@ FORMS: dict[str, Callable[[Tensor], Tensor]] = {
 }  # fmt: skip
 
 
+@pytest.fixture(scope="module")
+def plain_losses() -> list[list[float]]:
+    return losses(graph())
+
+
+def losses(data: Data) -> list[list[float]]:
+    runs = graphtheory.bench(data, ("gt", "gcn"), seeds=1, epochs=2, progress=False).runs
+    return [[epoch["val_loss"] for epoch in run.history] for run in runs]
+
+
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.filterwarnings("ignore:Sparse C")
-def test_features_of_every_kind_are_read_as_float32(form: str) -> None:
+def test_features_of_any_kind_become_float32(form: str, plain_losses: list[list[float]]) -> None:
     plain = graph()
     found = OwnNodes(graph(FORMS[form](plain.x))).data(0, row_scale=False).x
     found = found.to_dense() if found.layout != torch.strided else found
     assert found.dtype == torch.float32 and torch.equal(found, plain.x.float())
-    mine, same = (
-        graphtheory.bench(data, ("gt", "gcn"), seeds=1, epochs=2, progress=False).runs
-        for data in (graph(FORMS[form](plain.x)), plain)
-    )
-    losses = [
-        [[epoch["val_loss"] for epoch in run.history] for run in runs] for runs in (mine, same)
-    ]
-    assert losses[0] == losses[1]
+    assert losses(graph(FORMS[form](plain.x))) == plain_losses
     assert OwnNodes(graph(plain.x.bool())).data(0, row_scale=False).x.unique().tolist() == [0, 1]
 
 
@@ -87,54 +90,40 @@ def test_tables_are_answered_with_the_page_that_reads_them(data: object) -> None
     assert (Path(__file__).parents[3] / "docs/howto/own-data.md").is_file()
 
 
-@pytest.mark.parametrize("x", [torch.ones(30), torch.ones(30, 2, 2), torch.ones(30, 2) * 1j])
-def test_features_of_another_shape_or_complex_are_refused(x: Tensor) -> None:
-    with pytest.raises(ValueError, match=r"data\.x: got torch\.\w+ \[30.*expected real numbers"):
-        OwnNodes(graph(x))
-
-
 def columns(*parts: str) -> Tensor:
     """Bool [30, S]: the nodes of one letter of each string of 30."""
     return torch.stack([torch.tensor([letter == "1" for letter in part * 10]) for part in parts], 1)
 
 
-@pytest.mark.parametrize(
-    ("masks", "expected"),
-    [
-        ((torch.arange(9), columns("010"), columns("001")), r"train_mask: got torch.int64 \[9\]"),
-        ((columns("100")[:20], columns("010"), columns("001")), r"train_mask: got torch.bool \[20"),
-        (
-            (columns("100", "100"), columns("010", "000"), columns("001")),
-            "val_mask: no node, expected at least one, in the split of seed 1",
-        ),
-        (
-            (columns("100", "110"), columns("010"), columns("001")),
-            "10 nodes are in more than one of .* in the split of seed 1",
-        ),
-    ],
-)
-def test_masks_that_are_no_split_are_named(masks: tuple[Tensor, ...], expected: str) -> None:
-    named = dict(zip(("train_mask", "val_mask", "test_mask"), masks, strict=True))
+def split(*masks: Tensor) -> dict[str, Tensor]:
+    return dict(zip(("train_mask", "val_mask", "test_mask"), masks, strict=True))
+
+
+@pytest.mark.parametrize(("given", "expected"), [
+    *(({"x": x}, r"data\.x: got torch\.\w+ \[30.*expected real numbers")
+      for x in (torch.ones(30), torch.ones(30, 2, 2), torch.ones(30, 2) * 1j)),
+    (split(torch.arange(9), columns("010"), columns("001")), r"train_mask: got torch.int64 \[9\]"),
+    (split(columns("100")[:20], columns("010"), columns("001")),
+     r"train_mask: got torch.bool \[20"),
+    (split(columns("100", "100"), columns("010", "000"), columns("001")),
+     "val_mask: no node, expected at least one, in the split of seed 1"),
+    (split(columns("100", "110"), columns("010"), columns("001")),
+     "10 nodes are in more than one of .* in the split of seed 1"),
+])  # fmt: skip
+def test_other_features_and_masks_are_named(given: dict[str, Tensor], expected: str) -> None:
     with pytest.raises(ValueError, match=expected):
-        OwnNodes(graph(**named))
-
-
-def alone(x: Tensor, y: Tensor) -> Data:
-    """Nodes without edges, two thirds of them for training, the others for validation and test."""
-    part = torch.arange(len(y)) % 6
-    edge_index = torch.empty(2, 0, dtype=torch.long)
-    masks = {"train_mask": part < 4, "val_mask": part == 4, "test_mask": part == 5}
-    return Data(x=x, y=y, edge_index=edge_index, num_classes=2, **masks)
+        OwnNodes(graph(**given))
 
 
 def words(label_by: str) -> Data:
-    """Counts of ten words, whose mix or whose sum is the class."""
+    """Counts of ten words, whose mix or whose sum is the class, on nodes without edges."""
     generator = torch.Generator().manual_seed(0)
     mix = torch.rand(600, 10, generator=generator)
     length = torch.exp(4 * torch.rand(600, 1, generator=generator))
-    share = mix[:, 0] / mix.sum(1)
-    by = {"mix": share, "length": length[:, 0]}[label_by]
-    return alone(1 + mix / mix.sum(1, keepdim=True) * length, (by > by.median()).long())
+    by = {"mix": mix[:, 0] / mix.sum(1), "length": length[:, 0]}[label_by]
+    x, part = 1 + mix / mix.sum(1, keepdim=True) * length, torch.arange(600) % 6
+    masks = split(part < 4, part == 4, part == 5)
+    return Data(x=x, y=(by > by.median()).long(), edge_index=torch.empty(2, 0).long(), **masks)
 
 
 def test_rows_are_scaled_where_the_mix_decides_and_not_where_the_sum_does() -> None:
@@ -156,9 +145,7 @@ def test_rows_are_scaled_where_the_mix_decides_and_not_where_the_sum_does() -> N
 
 
 @pytest.mark.parametrize("kind", ["negative", "small", "several labels", "one class"])
-def test_nothing_is_fitted_where_scaling_cannot_help(
-    kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_fit_where_scaling_cannot_help(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(node_task, "LogisticRegression")
     data = words("mix")
     if kind == "negative":

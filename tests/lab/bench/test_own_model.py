@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from inspect import getsource
 from pathlib import Path
 from typing import Any
 
@@ -19,18 +20,6 @@ from graphtheory.lab.train import FullGraph, NodeTask, fit
 from tests.lab.bench.test_comparison import ring
 
 SHORT: dict[str, Any] = {"seeds": 1, "epochs": 3, "progress": False}
-FILE = """
-import torch
-from torch_geometric.nn import GCNConv
-
-class MyNet(torch.nn.Module):
-    def __init__(self, in_channels, out_channels):
-        super().__init__()
-        self.conv = GCNConv(in_channels, out_channels)
-
-    def forward(self, x, edge_index):
-        return self.conv(x, edge_index)
-"""
 
 
 class Net(nn.Module):
@@ -93,10 +82,8 @@ def test_a_network_of_every_form_is_trained_as_fit_trains_it() -> None:
         def forward(self, x: Tensor, neighborhood: Any) -> Tensor:
             return self.network(x, neighborhood.edge_index())
 
-    by_hand = fit(
-        NodeTask(Given(), num_classes=2, optimizer=config.optimizer), FullGraph(data),
-        epochs=3, progress=False,
-    )  # fmt: skip
+    given = NodeTask(Given(), num_classes=2, optimizer=config.optimizer)
+    by_hand = fit(given, FullGraph(data), epochs=3, progress=False)
     assert [epoch["val_loss"] for epoch in by_hand.history] == losses[0]
 
 
@@ -114,9 +101,8 @@ def test_sets_of_graphs_take_them_too() -> None:
 @pytest.mark.usefixtures("small_space")
 def test_a_search_has_the_same_budget_and_its_log_tells_networks_apart(tmp_path: Path) -> None:
     def search(build: Callable[[int, int], nn.Module]) -> Any:
-        return graphtheory.bench(
-            ring(), {"mine": build, "gcn": "gcn"}, budget=2, out=tmp_path / "o", **SHORT
-        )
+        models, out = {"mine": build, "gcn": "gcn"}, tmp_path / "o"
+        return graphtheory.bench(ring(), models, budget=2, out=out, **SHORT)
 
     found = search(Net)
     log = read_log(tmp_path / "o/search.log")
@@ -129,24 +115,18 @@ def test_a_search_has_the_same_budget_and_its_log_tells_networks_apart(tmp_path:
         search(OnData)
 
 
-@pytest.mark.parametrize(
-    ("models", "expected"),
-    [
-        ([lambda i, o: 3], "model <lambda>: got int, expected a torch.nn.Module"),
-        ({"m": lambda i, o: Net(i, o + 1)}, "model m: outputs of shape (30, 3), expected (30, 2)"),
-        ({"m": lambda i, o: Net(i + 1, o)}, "model m: RuntimeError: mat1 and mat2 shapes"),
-        (
-            {"m": lambda i, o: nn.Bilinear(i, i, o)},
-            "model m: got forward(input1, input2), expected",
-        ),
-        ({"m": Net(3, 2)}, "models: got Net, expected a name, FILE.py:NAME or a function"),
-        ({"gt": Net}, "models: 'gt' is one of ours, give your own another name"),
-        ({"mine": "gt"}, "models: got 'mine' for gt, expected names that differ"),
-        ([lambda i, o: Net(i, o), lambda i, o: Net(i, o)], "got '<lambda>' for <lambda>, expected"),
-        (["mine.py:MyNet"], "models: there is no file mine.py, expected FILE.py:NAME"),
-        ([3], "models: got int, expected a name"),
-    ],
-)
+@pytest.mark.parametrize(("models", "expected"), [
+    ([lambda i, o: 3], "model <lambda>: got int, expected a torch.nn.Module"),
+    ({"m": lambda i, o: Net(i, o + 1)}, "model m: outputs of shape (30, 3), expected (30, 2)"),
+    ({"m": lambda i, o: Net(i + 1, o)}, "model m: RuntimeError: mat1 and mat2 shapes"),
+    ({"m": lambda i, o: nn.Bilinear(i, i, o)}, "model m: got forward(input1, input2), expect"),
+    ({"m": Net(3, 2)}, "models: got Net, expected a name, FILE.py:NAME or a function"),
+    ({"gt": Net}, "models: 'gt' is one of ours, give your own another name"),
+    ({"mine": "gt"}, "models: got 'mine' for gt, expected names that differ"),
+    ([lambda i, o: Net(i, o), lambda i, o: Net(i, o)], "got '<lambda>' for <lambda>, expected"),
+    (["mine.py:MyNet"], "models: there is no file mine.py, expected FILE.py:NAME"),
+    ([3], "models: got int, expected a name"),
+])  # fmt: skip
 def test_what_cannot_be_trained_is_refused_before_anything_is(models: Any, expected: str) -> None:
     with pytest.raises((ValueError, TypeError, OSError), match=re.escape(expected)):
         graphtheory.bench(ring(), models, seeds=1, epochs=1)
@@ -157,7 +137,9 @@ def test_a_file_of_data_and_one_of_a_network_in_python_and_on_the_command_line(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     torch.save(ring(), "mine.pt")
-    Path("mine.py").write_text(FILE)
+    head = "from __future__ import annotations\nfrom torch import nn\n"
+    head += "from torch_geometric.nn import GCNConv\n"
+    Path("mine.py").write_text(head + getsource(Net).replace("Net", "MyNet", 1))
     found = graphtheory.bench("mine.pt", ["gcn", "mine.py:MyNet"], **SHORT)
     assert (found.name, [run.model for run in found.runs]) == ("mine", ["gcn", "MyNet"])
     words = ["bench", "--data", "mine.pt", "--seeds", "1", "--epochs", "3", "--out", "o"]
@@ -166,8 +148,7 @@ def test_a_file_of_data_and_one_of_a_network_in_python_and_on_the_command_line(
     page = Path("o/report.html").read_text(encoding="utf-8")
     assert "MyNet" in page and "lr=" in page
     assert main([*words, "--models", "mine.py:YourNet"]) == 2
-    assert "--models: mine.py has no YourNet; expected one of GCNConv, MyNet" in (
-        capsys.readouterr().err
-    )
+    told = "--models: mine.py has no YourNet; expected one of GCNConv, MyNet"
+    assert told in capsys.readouterr().err
     with pytest.raises(FileNotFoundError, match=r"data: there is no file other\.pt"):
         graphtheory.bench("other.pt")

@@ -36,22 +36,17 @@ def test_the_table_is_whole() -> None:
 def test_every_open_recipe_can_be_built() -> None:
     for recipe in OPEN:
         with case(recipe.name):
-            assert_built(recipe)
-
-
-def assert_built(recipe: Recipe) -> None:
-    info = catalogue.describe(recipe.dataset)
-    assert info.known_split(recipe.split) and info.metric == recipe.metric
-    assert recipe.epochs and not recipe.read
-    task = named_task(recipe.dataset, recipe.split)
-    kind = task.config_kind(recipe.model)
-    config: Any = kind.of(recipe.model, **recipe.options)
-    if isinstance(config, NodeRunConfig):
-        config.check_options(recipe.options)
-        node_models.build(recipe.model, config.network, num_features=6, num_classes=3)
-    elif isinstance(config, GraphRunConfig):
-        sizes = {"node_in": (5, 3), "edge_in": (4,), "num_outputs": 2}
-        graph_models.build(recipe.model, config.network, **sizes)
+            info = catalogue.describe(recipe.dataset)
+            assert info.known_split(recipe.split) and info.metric == recipe.metric
+            assert recipe.epochs and not recipe.read
+            kind = named_task(recipe.dataset, recipe.split).config_kind(recipe.model)
+            config: Any = kind.of(recipe.model, **recipe.options)
+            if isinstance(config, NodeRunConfig):
+                config.check_options(recipe.options)
+                node_models.build(recipe.model, config.network, num_features=6, num_classes=3)
+            elif isinstance(config, GraphRunConfig):
+                sizes = {"node_in": (5, 3), "edge_in": (4,), "num_outputs": 2}
+                graph_models.build(recipe.model, config.network, **sizes)
 
 
 def test_a_recipe_is_the_command_that_was_published() -> None:
@@ -89,20 +84,17 @@ def test_networks_have_the_published_sizes(name: str, outputs: int, published: f
     assert found == published or round(found / 1000) == published / 1000
 
 
-@pytest.mark.parametrize(
-    ("metric", "published", "scores", "expected"),
-    [
-        ("accuracy", (90.0, 1.0), [], "not run"),
-        ("accuracy", (90.0, 1.0), [0.9], "yes"),
-        ("accuracy", (90.0, 1.0), [0.89], "one run"),
-        ("accuracy", (90.0, 1.0), [0.895, 0.90, 0.89], "within noise"),
-        ("accuracy", (90.0, 1.0), [0.85, 0.855, 0.852], "no"),
-        ("accuracy", (90.0, None), [0.89, 0.89, 0.89], "no"),
-        ("accuracy", (None, None), [0.89], "no score published"),
-        ("rmse", (1.0, 0.1), [0.8, 0.9], "yes"),
-        ("rmse", (1.0, 0.01), [1.4, 1.41], "no"),
-    ],
-)
+@pytest.mark.parametrize(("metric", "published", "scores", "expected"), [
+    ("accuracy", (90.0, 1.0), [], "not run"),
+    ("accuracy", (90.0, 1.0), [0.9], "yes"),
+    ("accuracy", (90.0, 1.0), [0.89], "one run"),
+    ("accuracy", (90.0, 1.0), [0.895, 0.90, 0.89], "within noise"),
+    ("accuracy", (90.0, 1.0), [0.85, 0.855, 0.852], "no"),
+    ("accuracy", (90.0, None), [0.89, 0.89, 0.89], "no"),
+    ("accuracy", (None, None), [0.89], "no score published"),
+    ("rmse", (1.0, 0.1), [0.8, 0.9], "yes"),
+    ("rmse", (1.0, 0.01), [1.4, 1.41], "no"),
+])  # fmt: skip
 def test_verdicts(
     metric: str, published: tuple[float | None, float | None], scores: list[float], expected: str
 ) -> None:

@@ -19,19 +19,12 @@ from graphtheory.lab.bench.graph_task import GraphRunConfig, TreesRunConfig
 from graphtheory.lab.bench.node_config import NodeRunConfig, load, train_nodes
 from graphtheory.lab.bench.node_task import NodeBenchTask, OwnNodes
 from graphtheory.lab.bench.own_model import OwnRunConfig
-from graphtheory.lab.bench.search import (
-    POOR,
-    SLOW,
-    SearchResult,
-    best,
-    choose,
-    config_from,
-    read_log,
-    search,
-)
+from graphtheory.lab.bench.search import SearchResult, best, read_log, search
 from graphtheory.lab.bench.task import RunResult
 from graphtheory.lab.datasets import graphs
 from graphtheory.lab.train.fit import FitResult
+from graphtheory.lab.zoo import node_models as zoo
+from tests.conftest import case
 from tests.lab.bench.conftest import Listen
 
 small = pytest.mark.usefixtures("small_space")
@@ -98,27 +91,30 @@ def test_a_finished_candidate_is_not_trained_again(log: Path, runs: Runs) -> Non
 
 
 @small
-@pytest.mark.parametrize("killed", range(1, 12, 3))
 def test_a_killed_search_goes_on_as_if_it_had_not_been(
-    log: Path, runs: Runs, monkeypatch: pytest.MonkeyPatch, killed: int
+    tmp_path: Path, runs: Runs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole, train = search("karate", ("mlp",), 6), NodeBenchTask.run
+    trainings = last = len(runs)
 
     def dies(*given: Any, progress: Any, **options: Any) -> RunResult:
         def heard(row: Any) -> None:
-            if len(runs) - before == killed:
+            if len(runs) == last:
                 raise RuntimeError("killed")  # within a training, whose epochs are lost
             return progress and progress(row)
 
         return train(*given, progress=heard, **options)
 
-    before = len(runs)
-    with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="killed"):
-        patch.setattr(NodeBenchTask, "run", dies)
-        search("karate", ("mlp",), 6, log=log)
-    log.write_text(log.read_text() + '{"op_code": 8')  # cut short
-    assert timeless(search("karate", ("mlp",), 6, log=log)) == timeless(whole)
-    assert len(runs) == 2 * before + 1
+    for killed in range(1, 12, 3):
+        log, before = tmp_path / f"{killed}.log", len(runs)
+        last = before + killed
+        with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="killed"):
+            patch.setattr(NodeBenchTask, "run", dies)
+            search("karate", ("mlp",), 6, log=log)
+        log.write_text(log.read_text() + '{"op_code": 8')  # cut short
+        with case(f"killed in training {killed}"):
+            assert timeless(search("karate", ("mlp",), 6, log=log)) == timeless(whole)
+            assert len(runs) == before + trainings + 1
 
 
 @small
@@ -141,7 +137,7 @@ def test_epochs_and_patience_are_those_asked_for(log: Path) -> None:
     assert (one.epochs, one.patience) == (9, 5)
     bench = Benchmark(NodeBenchTask("karate"), ("mlp",), 1, epochs=9, patience=5)
     told = nullcontext(lambda *_: None)
-    chosen, (tried,) = choose(bench, Budget.of(1), log, told)
+    chosen, (tried,) = module.choose(bench, Budget.of(1), log, told)
     assert tried.as_dict() | {"seconds": 0} == one.as_dict() | {"seconds": 0}
     assert chosen.config("mlp") == (tried.config, 9, 5)
 
@@ -217,11 +213,8 @@ def scripted(
 
 @small
 def test_finalists_are_judged_by_the_mean_over_splits(monkeypatch: pytest.MonkeyPatch) -> None:
-    def score(config: NodeRunConfig, seed: int) -> float:
-        wide = config.network.hidden == 8
-        return (0.9, 0.1, 0.1)[seed] if wide else (0.8, 0.7, 0.6)[seed]
-
-    scripted(monkeypatch, score)
+    scores = {8: (0.9, 0.1, 0.1), 4: (0.8, 0.7, 0.6)}
+    scripted(monkeypatch, lambda config, seed: scores[config.network.hidden][seed])
     found = search("karate", ("mlp",), 8)
     assert {one.config.network.hidden for one in found} == {4, 8}
     finalists = [one for one in found if one.seeds == 3]
@@ -249,7 +242,7 @@ def test_poor_candidates_are_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     heard = scripted(monkeypatch, lambda config, _: 0.9 if config.network.hidden == 4 else 0.1)
     found = search("karate", ("gt",), 12)
     stopped = [one for one in found if one.stopped]
-    assert stopped and {one.stopped for one in stopped} == {POOR}
+    assert stopped and {one.stopped for one in stopped} == {module.POOR}
     assert all(one.config.network.hidden == 8 and one.val == 0.1 for one in stopped)
     configs = {repr(one.config) for one in stopped}
     assert {last for config, _, last in heard if repr(config) in configs} == {1}
@@ -257,20 +250,14 @@ def test_poor_candidates_are_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @small
-def test_candidates_whose_epochs_take_too_long_are_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    def seconds(config: NodeRunConfig) -> float:
-        return 0.101 if config.network.hidden == 8 else 0.01
-
-    heard = scripted(monkeypatch, lambda *_: 0.5, seconds)
+def test_slow_candidates_are_stopped_unless_they_compile(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = {8: 0.101, 4: 0.01}
+    heard = scripted(monkeypatch, lambda *_: 0.5, lambda config: seconds[config.network.hidden])
     found = search("karate", ("mlp",), 8)
     wide = [one for one in found if one.config.network.hidden == 8]
-    assert wide and {one.stopped for one in wide} == {SLOW}
+    assert wide and {one.stopped for one in wide} == {module.SLOW}
     assert not any(one.stopped for one in found if one not in wide)
     assert {last for config, _, last in heard if config.network.hidden == 8} == {3}
-
-
-@small
-def test_epochs_that_compile_stop_no_candidate(monkeypatch: pytest.MonkeyPatch) -> None:
     times = cycle([24.0, 24.0, 6.0, 0.0])  # three epochs, which may take 20 s each, and their mean
     scripted(monkeypatch, lambda *_: 0.5, lambda _: next(times))
     assert search("karate", ("mlp",), "60s")[0].stopped == ""
@@ -302,8 +289,8 @@ def test_a_length_of_time_is_shared(monkeypatch: pytest.MonkeyPatch, small_space
     spent = clock[0]
     assert search("karate", ("mlp",), "15s")[0].stopped == "" and clock[0] - spent <= 15
     short = search("karate", ("mlp",), "14.5s")
-    assert {one.stopped for one in short if one.config.network.hidden == 8} <= {SLOW}
-    assert {one.stopped for one in search("karate", ("mlp",), "3s")} == {SLOW}
+    assert {one.stopped for one in short if one.config.network.hidden == 8} <= {module.SLOW}
+    assert {one.stopped for one in search("karate", ("mlp",), "3s")} == {module.SLOW}
     assert best(search("karate", ("mlp",), "3s")) == {}
 
 
@@ -314,8 +301,10 @@ def test_small_graphs_get_small_networks(monkeypatch: pytest.MonkeyPatch) -> Non
     for task in tasks:
         found = search(task, ("gt", "gcn"), 12)
         assert len({repr(one.config) for one in found}) == 24
+        data = task.data(0, **found[0].config.inputs)
+        size = {"num_features": data.x.size(1), "num_classes": int(data.num_classes)}
         with torch.random.fork_rng():
-            models = [task.prepare(one.config, 0)[0].model for one in found]
+            models = [zoo.build(one.config.model, one.config.network, **size) for one in found]
         sizes.append(max(sum(p.numel() for p in model.parameters()) for model in models))
     assert 10_000 < sizes[0] < 60_000 < sizes[1]
 
@@ -345,10 +334,10 @@ def test_the_best_is_the_earlier_one_on_a_tie_and_of_those_judged_most_often() -
     assert best([low, first, second, other]) == {"gt": first, "mlp": other}
     assert best([second, first, low])["gt"] == second
     assert best([low, twice, first])["gt"] == twice
-    assert best([replace(first, stopped=SLOW), low])["gt"] == low
-    assert best([]) == best([replace(first, stopped=POOR)]) == {}
+    assert best([replace(first, stopped=module.SLOW), low])["gt"] == low
+    assert best([]) == best([replace(first, stopped=module.POOR)]) == {}
     line = json.loads(json.dumps(first.as_dict()))
-    assert config_from(line["trial"]) == first.config and line["val"] == 0.7
+    assert module.config_from(line["trial"]) == first.config and line["val"] == 0.7
 
 
 @pytest.mark.parametrize(
@@ -356,7 +345,7 @@ def test_the_best_is_the_earlier_one_on_a_tie_and_of_those_judged_most_often() -
     [NodeRunConfig.of("gt", lr=0.1), GraphRunConfig("gt"), TreesRunConfig(), OwnRunConfig("me")],
 )
 def test_every_kind_of_configuration_is_read(config: Any) -> None:
-    assert config_from(json.loads(json.dumps(config.as_dict()))) == config
+    assert module.config_from(json.loads(json.dumps(config.as_dict()))) == config
 
 
 def test_budgets_are_numbers_or_lengths_of_time() -> None:

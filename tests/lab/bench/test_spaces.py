@@ -1,18 +1,15 @@
 import json
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from graphtheory.lab.bench import task
 from graphtheory.lab.bench.config import axes_of, replaced
 from graphtheory.lab.bench.graph_task import GraphRunConfig, TreesRunConfig
-from graphtheory.lab.bench.node_config import (
-    GraphFacts,
-    NodeRunConfig,
-    node_default,
-    tuned_config,
-)
+from graphtheory.lab.bench.node_config import GraphFacts, NodeRunConfig, node_default, tuned_config
 from graphtheory.lab.bench.node_task import NodeBenchTask
 from graphtheory.lab.bench.recipes import RECIPES
 from graphtheory.lab.bench.search import SearchResult, config_from
@@ -20,7 +17,6 @@ from graphtheory.lab.datasets import graphs
 from graphtheory.lab.datasets.catalogue import describe
 from graphtheory.lab.zoo import graph_models as graph_zoo
 from graphtheory.lab.zoo import node_models as zoo
-from tests.conftest import case
 
 FACTS = {
     "few labels": GraphFacts(2708, 10_556, 20.0, 0.05, 1433),
@@ -38,24 +34,27 @@ def default(facts: str, model: str = "gt") -> NodeRunConfig:
     return node_default(FACTS[facts], model)[0]
 
 
+@cache
+def can_be_built(model: str, network: zoo.NetworkConfig) -> bool:
+    """Tried once for the many configurations that share a network."""
+    zoo.build(model, network, num_features=5, num_classes=3)
+    zoo.pattern_of(model, network)
+    return True
+
+
 @pytest.mark.parametrize("facts", FACTS)
-def test_the_defaults_lie_in_the_space_and_every_choice_can_be_built(facts: str) -> None:
-    for model in zoo.NAMES:
-        with case(model):
-            assert_in_space(facts, model)
-
-
-def assert_in_space(facts: str, model: str) -> None:
-    config = default(facts, model)
-    axes = axes_of("node", config)
-    assert axes == axes_of("node", NodeRunConfig(model))  # whatever the graph
-    for name, axis in axes.items():
-        changed = [replaced(config, options) for options in axis.values()]
-        assert len({repr(one) for one in changed}) == len(axis) > 1, name
-        assert config in changed, name
-        for one in changed:
-            zoo.build(model, one.network, num_features=5, num_classes=3)
-            zoo.pattern_of(model, one.network)
+def test_networks_share_defaults_that_lie_in_a_space_whose_choices_can_be_built(facts: str) -> None:
+    trials = {model: default(facts, model) for model in zoo.NAMES}
+    assert len({replace(trial.network, root_weight=True) for trial in trials.values()}) == 1
+    assert len({(t.optimizer, t.degree, t.row_scale, t.sampling) for t in trials.values()}) == 1
+    for model, config in trials.items():
+        axes = axes_of("node", config)
+        assert axes == axes_of("node", NodeRunConfig(model)), model  # whatever the graph
+        for name, axis in axes.items():
+            changed = [replaced(config, options) for options in axis.values()]
+            assert len({repr(one) for one in changed}) == len(axis) > 1, (model, name)
+            assert config in changed, (model, name)
+            assert all(can_be_built(model, one.network) for one in changed)
 
 
 TUNED_GNN = [name for name in RECIPES if name.startswith("tunedgnn/") and "/ogbn-" not in name]
@@ -78,9 +77,8 @@ def test_networks_have_the_axes_that_they_read() -> None:
     axes = {model: dict(axes_of("node", NodeRunConfig(model))) for model in zoo.NAMES}
     common = set(axes["mlp"])
     assert common == set(axes["gcn"]) == set(axes["gcn-res"]) == set(axes["sage"])
-    assert (
-        set(axes["gat"]) - common == {"heads", "attention_dropout"} == set(axes["gat-res"]) - common
-    )
+    attending = {"heads", "attention_dropout"}
+    assert set(axes["gat"]) - common == attending == set(axes["gat-res"]) - common
     assert set(axes["gt-plain"]) - set(axes["gat"]) == {"root_weight", "neighbors"}
     assert axes["gt"].pop("bias_lr")  # which without encoding means nothing
     assert axes["gt"] == axes["gt-plain"]
@@ -98,13 +96,6 @@ def test_the_defaults_of_sets_lie_in_their_space(model: str) -> None:
         assert config in changed and len(set(map(repr, changed))) == len(axis) > 1, name
     trees = axes_of("fingerprints", TreesRunConfig())
     assert len(trees) == 5 and "fingerprint" in trees
-
-
-def test_networks_share_the_defaults() -> None:
-    for facts in FACTS:
-        trials = [default(facts, model) for model in zoo.NAMES]
-        assert len({replace(trial.network, root_weight=True) for trial in trials}) == 1
-        assert len({(t.optimizer, t.degree, t.row_scale, t.sampling) for t in trials}) == 1
 
 
 def test_default_options_follow_from_the_graph() -> None:
@@ -127,9 +118,7 @@ def test_default_options_follow_from_the_graph() -> None:
     assert lengths["middle"] == (200, 50) and lengths["large"] == (150, 50)
 
 
-def test_defaults_follow_from_the_graph_and_not_from_its_name_or_its_hidden_labels(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_defaults_depend_on_no_name_and_no_hidden_label(monkeypatch: pytest.MonkeyPatch) -> None:
     facts, data = NodeBenchTask("karate").facts, NodeBenchTask("karate").data(0)
     assert (facts.nodes, facts.edges) == (34, 156)
     assert facts.labels_per_class == float(data.train_mask.sum()) / int(data.num_classes)
@@ -178,9 +167,8 @@ def test_what_is_kept_can_be_built(dataset: str, model: str) -> None:
     assert describe(dataset).task == "graph"
     if isinstance(trial, GraphRunConfig):
         assert model in graph_zoo.NAMES
-        graph_zoo.build(
-            model, trial.network, node_in=(4, 3), edge_in=(5,), num_outputs=1, level="graph"
-        )
+        sizes: dict[str, Any] = {"node_in": (4, 3), "edge_in": (5,), "num_outputs": 1}
+        graph_zoo.build(model, trial.network, **sizes, level="graph")
 
 
 def test_the_defaults_that_kept_options_leave_out() -> None:

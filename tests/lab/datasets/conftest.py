@@ -1,8 +1,11 @@
 import socket
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+
+needs_rdkit = pytest.mark.skipif(find_spec("rdkit") is None, reason="needs the extra [molecules]")
 
 
 @pytest.fixture(autouse=True)
@@ -26,6 +29,12 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def own_cache(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No test touches the user's cache."""
     monkeypatch.setenv("GRAPHTHEORY_CACHE", str(cache))
+
+
+@pytest.fixture
+def any_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sets of other sizes than the published ones."""
+    monkeypatch.setattr("graphtheory.lab.datasets.files.verify_counts", lambda info, found: None)
 
 
 @pytest.fixture

@@ -21,30 +21,26 @@ def test_names_and_seeds() -> None:
             known_seed(wrong)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    ("wrong", "told"),
-    [
-        *((near, f"{near!r}, expected .*; did you mean {name!r}") for near, name in (
-            ("Coar", "Cora"), ("pubmd", "PubMed"), ("minesweper", "minesweeper"),
-            ("actors", "Actor"))),
-        ("xyzzyx", "'xyzzyx', expected one of digits, karate"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("wrong", "told"), [
+    *((near, f"{near!r}, expected .*; did you mean {name!r}") for near, name in (
+        ("Coar", "Cora"), ("pubmd", "PubMed"), ("minesweper", "minesweeper"),
+        ("actors", "Actor"))),
+    ("xyzzyx", "'xyzzyx', expected one of digits, karate"),
+])  # fmt: skip
 def test_unknown_names_get_the_nearest_or_the_list(wrong: str, told: str) -> None:
     with pytest.raises(ValueError, match=told):
         describe(wrong)
 
 
 def test_every_entry_is_complete_frozen_and_has_a_reader() -> None:
+    metrics = {"accuracy", "rocauc", "ap", "mae", "rmse", "f1"}
+    readers = {"node": node_readers.READERS, "graph": graph_readers.READERS}
     for info in map(describe, names()):
         assert info.citation and info.default_split == info.splits[0]
-        known = {"accuracy", "rocauc", "ap", "mae", "rmse", "f1"}
-        assert info.metric in known and (info.task == "node" or info.features)
+        assert info.metric in metrics and (info.task == "node" or info.features)
         assert info.embedded or (info.folder and info.files and info.source)
         with pytest.raises(dataclasses.FrozenInstanceError):
             info.name = "other"  # type: ignore[misc]
-    for info in map(describe, names()):
-        readers = {"node": node_readers.READERS, "graph": graph_readers.READERS}
         known = {"embedded", *readers.get(info.task, {"graph6": None})}
         assert info.family in known, info.name
 

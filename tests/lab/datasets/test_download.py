@@ -12,6 +12,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from importlib import import_module
 from pathlib import Path
 from threading import Thread
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -40,31 +41,22 @@ def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket.socket, "connect", local)
 
 
-class Server:
-    """A folder on the loopback device, and what was asked of it."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.asked = folder, list[str]()
-        asked = self.asked
-
-        class Handler(SimpleHTTPRequestHandler):
-            def log_message(self, *args: Any) -> None:
-                asked.append(self.path)
-
-        made = partial(Handler, directory=str(folder))
-        self.http = ThreadingHTTPServer(("127.0.0.1", 0), made)
-        self.url = f"http://127.0.0.1:{self.http.server_port}"
-
-
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
-    (tmp_path / "served").mkdir()
-    made = Server(tmp_path / "served")
-    thread = Thread(target=made.http.serve_forever, daemon=True)
+def server(tmp_path: Path) -> Iterator[SimpleNamespace]:
+    """A folder on the loopback device, its address, and what was asked of it."""
+    folder, asked = tmp_path / "served", list[str]()
+    folder.mkdir()
+
+    class Handler(SimpleHTTPRequestHandler):
+        def log_message(self, *args: Any) -> None:
+            asked.append(self.path)
+
+    http = ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=str(folder)))
+    thread = Thread(target=http.serve_forever, daemon=True)
     thread.start()
-    yield made
-    made.http.shutdown()
-    made.http.server_close()
+    yield SimpleNamespace(folder=folder, asked=asked, url=f"http://127.0.0.1:{http.server_port}")
+    http.shutdown()
+    http.server_close()
     thread.join()
 
 
@@ -81,7 +73,7 @@ def archive() -> bytes:
 
 
 @pytest.fixture
-def content(server: Server, monkeypatch: pytest.MonkeyPatch) -> bytes:
+def content(server: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> bytes:
     """What the server has of the set, and what its pin says."""
     made = archive()
     (server.folder / "minesweeper.npz").write_bytes(made)
@@ -102,7 +94,7 @@ def files_in(root: Path) -> list[str]:
 
 
 def test_a_set_is_downloaded_once_and_only_if_that_is_asked_for(
-    server: Server, content: bytes, root: Path
+    server: SimpleNamespace, content: bytes, root: Path
 ) -> None:
     with pytest.raises(FileNotFoundError, match=r"get them by --download \(0.0 MB, .*into"):
         graphs.load(NAME, root)
@@ -117,7 +109,11 @@ def test_a_set_is_downloaded_once_and_only_if_that_is_asked_for(
 
 @pytest.mark.parametrize("pinned", [True, False])
 def test_what_differs_is_refused_and_deleted(
-    server: Server, content: bytes, root: Path, pinned: bool, monkeypatch: pytest.MonkeyPatch
+    server: SimpleNamespace,
+    content: bytes,
+    root: Path,
+    pinned: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     served = server.folder / "minesweeper.npz"
     served.write_bytes(b"" if not pinned else content[: len(content) // 2])
@@ -152,9 +148,7 @@ def test_an_interruption_leaves_nothing_and_the_next_call_starts_again(
     assert files_in(root) == [FILE] and len(list(root.iterdir())) == 1
 
 
-def test_without_network_the_error_says_so(
-    content: bytes, root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_network_is_named(content: bytes, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{closed.getsockname()[1]}"
@@ -171,14 +165,15 @@ def zipped(folder: Path, to: Path) -> None:
 
 
 def test_an_archive_of_a_tudataset_is_unpacked(
-    server: Server, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: SimpleNamespace, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     raw = tmp_path / "MUTAG"
     raw.mkdir()
-    tables = {"A": "1, 2\n2, 1\n3, 4\n4, 3\n" * 5, "graph_labels": "1\n-1\n" * 10}
-    lines = [(2 * g + 1, 2 * g + 2) for g in range(20)]
-    tables["A"] = "".join(f"{a}, {b}\n{b}, {a}\n" for a, b in lines)
-    tables["graph_indicator"] = "".join(f"{g}\n{g}\n" for g in range(1, 21))
+    tables = {
+        "A": "".join(f"{g - 1}, {g}\n{g}, {g - 1}\n" for g in range(2, 41, 2)),
+        "graph_indicator": "".join(f"{g}\n{g}\n" for g in range(1, 21)),
+        "graph_labels": "1\n-1\n" * 10,
+    }
     for name, text in tables.items():
         (raw / f"MUTAG_{name}.txt").write_text(text)
     zipped(raw, server.folder / "MUTAG.zip")
@@ -191,7 +186,7 @@ def test_an_archive_of_a_tudataset_is_unpacked(
 
 
 def test_ogbs_archive_is_unpacked_and_ogb_asks_nothing(
-    server: Server, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: SimpleNamespace, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = tmp_path / "made"
     ogbn_folder.write_ogbn(made, "arxiv")
@@ -213,9 +208,7 @@ def test_ogbs_archive_is_unpacked_and_ogb_asks_nothing(
 
 
 @pytest.mark.parametrize("folder", ["minesweeper/raw", "HeterophilousGraphDataset/minesweeper/raw"])
-def test_a_folder_as_pyg_lays_it_out_is_taken_as_it_is(
-    content: bytes, root: Path, folder: str
-) -> None:
+def test_a_folder_as_pyg_lays_it_out_is_taken(content: bytes, root: Path, folder: str) -> None:
     (root / folder).mkdir(parents=True)
     (root / folder / "minesweeper.npz").write_bytes(content)
     assert graphs.load(NAME, root).num_nodes == 12
@@ -232,13 +225,10 @@ def test_every_set_says_how_it_is_got_and_names_a_class_that_there_is() -> None:
             assert callable(getattr(import_module(package), name).download), info
 
 
-@pytest.mark.parametrize(
-    ("name", "root", "message"),
-    [
-        ("facebook", "here", "download: no class fetches facebook; get the files by hand from"),
-        ("Cora", None, "root: got None, expected the folder to download Cora into"),
-    ],
-)
+@pytest.mark.parametrize(("name", "root", "message"), [
+    ("facebook", "here", "download: no class fetches facebook; get the files by hand from"),
+    ("Cora", None, "root: got None, expected the folder to download Cora into"),
+])  # fmt: skip
 def test_refuses(name: str, root: Any, message: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=message):
         graphs.download(name, root and tmp_path)
@@ -246,13 +236,9 @@ def test_refuses(name: str, root: Any, message: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("asked", "terminal", "answer", "there"),
-    [
-        (True, False, False, True),
-        (False, True, True, True),
-        (False, True, False, False),
-        (False, False, True, False),
-    ],
-)
+    [(True, False, False, True), (False, True, True, True), (False, True, False, False),
+     (False, False, True, False)],
+)  # fmt: skip
 def test_the_command_downloads_if_asked_to_or_if_the_user_agrees(
     content: bytes, root: Path, monkeypatch: pytest.MonkeyPatch, asked: bool, terminal: bool,
     answer: bool, there: bool,

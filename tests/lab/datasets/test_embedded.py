@@ -3,14 +3,9 @@ import pytest
 import torch
 from sklearn.datasets import load_digits
 from torch import Generator, Tensor
+from torch_geometric import utils
 from torch_geometric.data import Data
-from torch_geometric.utils import (
-    contains_self_loops,
-    is_undirected,
-    remove_self_loops,
-    to_networkx,
-    to_undirected,
-)
+from torch_geometric.utils import is_undirected, to_undirected
 
 from graphtheory.graph import Neighborhood, neighborhood_from
 from graphtheory.lab.datasets import embedded, graphs
@@ -18,7 +13,6 @@ from graphtheory.lab.datasets.embedded import (
     CoreNeighborhoodGraph,
     MajorityAtDistance,
     PowerLawGraph,
-    digits,
 )
 from graphtheory.lab.datasets.graphs import load_graphs
 from graphtheory.structure import shortest_path_distance
@@ -28,7 +22,7 @@ def test_digits_are_linked_to_their_nearest() -> None:
     data = embedded.digits()
     images = torch.from_numpy(load_digits().data)
     assert torch.equal(data.x, (images / 16).float()) and float(data.x.max()) == 1.0
-    assert is_undirected(data.edge_index) and not contains_self_loops(data.edge_index)
+    assert is_undirected(data.edge_index) and not utils.contains_self_loops(data.edge_index)
     distance = torch.cdist(images, images).fill_diagonal_(torch.inf)
     linked = torch.zeros_like(distance, dtype=torch.bool)
     linked[tuple(data.edge_index)] = True
@@ -44,7 +38,7 @@ def test_karate_is_zacharys() -> None:
     data = embedded.karate()
     assert data.y.bincount().tolist() == [17, 17]
     assert data.num_edges == 2 * 78 and data.is_undirected()
-    assert torch.equal(remove_self_loops(data.edge_index)[0], data.edge_index)
+    assert torch.equal(utils.remove_self_loops(data.edge_index)[0], data.edge_index)
     assert (int(data.y[0]), int(data.y[33])) == (0, 1)  # the two who quarrelled
     assert torch.equal(data.x, torch.eye(34))
 
@@ -87,7 +81,7 @@ def test_csl_has_ten_classes_of_copies() -> None:
     made = load_graphs("csl", split="folds-5", seed=2)
     assert made.y.bincount().tolist() == [15] * 10
     assert made.y[made.test_index].bincount().tolist() == [3] * 10
-    first, copy, other = (to_networkx(made[i], to_undirected=True) for i in (0, 14, 15))
+    first, copy, other = (utils.to_networkx(made[i], to_undirected=True) for i in (0, 14, 15))
     assert set(dict(first.degree).values()) == {4}
     assert nx.is_isomorphic(first, copy) and not nx.is_isomorphic(first, other)
     assert not torch.equal(made[0].edge_index, made[14].edge_index)
@@ -190,14 +184,14 @@ def test_labels_are_the_majority_in_the_table_of_distances(z: int) -> None:
 
 
 def test_features_are_noisy_patterns_that_tell_no_label() -> None:
-    edges = digits().edge_index
+    edges = embedded.digits().edge_index
     exact = MajorityAtDistance(noise=0.0).sample(edges, 1797, seed(1))
     assert torch.equal(exact.x, torch.eye(6)[exact.pattern])
     noisy = MajorityAtDistance(noise=0.3).sample(edges, 1797, seed(1))
     assert torch.equal(noisy.pattern, exact.pattern) and torch.equal(noisy.y, exact.y)
     assert float((noisy.x - exact.x).std()) == pytest.approx(0.3, rel=0.05)
     assert float(exact.pattern.bincount().min()) > 1797 / 6 * 0.8
-    data = MajorityAtDistance(2).sample(digits().edge_index, 1797, seed(2))
+    data = MajorityAtDistance(2).sample(embedded.digits().edge_index, 1797, seed(2))
     kept = data.y >= 0
     assert float((data.y == data.pattern)[kept].float().mean()) == pytest.approx(1 / 6, abs=0.05)
     data = MajorityAtDistance(1).sample(torch.tensor([[0], [1]]), 2, seed(0))
@@ -263,29 +257,24 @@ def test_who_links_how_and_features_are_noise_about_a_point_of_the_class(data):
     assert 0.45 < float((guess == data.y).double().mean()) < 0.6
 
 
-@pytest.mark.parametrize(
-    ("kind", "arguments", "message"),
-    [
-        *((CoreNeighborhoodGraph, {name: value}, f"{name}: got {value!r}, expected")
-          for name, value in (("gamma_d", 0.0), ("gamma_d", 1.1), ("eps_s", -0.1), ("eps_s", 0.6),
-                              ("eps_0", 1.5), ("num_patterns", 2), ("dim", 9), ("c_0", -1.0),
-                              ("degree", -1), ("variant", "other"))),
-        (MajorityAtDistance, {"z": 0}, "z: got 0, expected a whole number, at least 1"),
-        (MajorityAtDistance, {"z": 254}, "z: got 254, expected 1..253 hops"),
-        (MajorityAtDistance, {"z": 1.5}, "z: got 1.5"),
-        (MajorityAtDistance, {"num_patterns": 1}, "num_patterns: got 1, expected a whole number"),
-        (MajorityAtDistance, {"noise": -0.1}, "noise: got -0.1, expected 0 or more"),
-        (MajorityAtDistance, {"noise": float("nan")}, "noise: got nan"),
-        (PowerLawGraph, {"num_nodes": 1}, "num_nodes: got 1, expected at least 2"),
-        (PowerLawGraph, {"num_nodes": 10, "num_links": 12}, "num_links: got 12, expected 1 to 11"),
-        (PowerLawGraph, {"exponent": 2.0}, "exponent: got 2.0, expected above 2"),
-        (PowerLawGraph, SMALL | {"max_degree": 10}, "max_degree: got 10, expected above the mean"),
-        (PowerLawGraph, {"homophily": 1.5}, "homophily: got 1.5, expected between 0 and 1"),
-        (PowerLawGraph, {"noise": -1}, "noise: got -1, expected at least 0"),
-    ],
-)  # fmt: skip
-def test_parameters_out_of_range_are_named(
-    kind: type, arguments: dict[str, object], message: str
-) -> None:
+@pytest.mark.parametrize(("kind", "arguments", "message"), [
+    *((CoreNeighborhoodGraph, {name: value}, f"{name}: got {value!r}, expected")
+      for name, value in (("gamma_d", 0.0), ("gamma_d", 1.1), ("eps_s", -0.1), ("eps_s", 0.6),
+                          ("eps_0", 1.5), ("num_patterns", 2), ("dim", 9), ("c_0", -1.0),
+                          ("degree", -1), ("variant", "other"))),
+    (MajorityAtDistance, {"z": 0}, "z: got 0, expected a whole number, at least 1"),
+    (MajorityAtDistance, {"z": 254}, "z: got 254, expected 1..253 hops"),
+    (MajorityAtDistance, {"z": 1.5}, "z: got 1.5"),
+    (MajorityAtDistance, {"num_patterns": 1}, "num_patterns: got 1, expected a whole number"),
+    (MajorityAtDistance, {"noise": -0.1}, "noise: got -0.1, expected 0 or more"),
+    (MajorityAtDistance, {"noise": float("nan")}, "noise: got nan"),
+    (PowerLawGraph, {"num_nodes": 1}, "num_nodes: got 1, expected at least 2"),
+    (PowerLawGraph, {"num_nodes": 10, "num_links": 12}, "num_links: got 12, expected 1 to 11"),
+    (PowerLawGraph, {"exponent": 2.0}, "exponent: got 2.0, expected above 2"),
+    (PowerLawGraph, SMALL | {"max_degree": 10}, "max_degree: got 10, expected above the mean"),
+    (PowerLawGraph, {"homophily": 1.5}, "homophily: got 1.5, expected between 0 and 1"),
+    (PowerLawGraph, {"noise": -1}, "noise: got -1, expected at least 0"),
+])  # fmt: skip
+def test_wrong_parameters_are_named(kind: type, arguments: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         kind(**arguments)

@@ -3,7 +3,6 @@ import gzip
 import io
 import pickle
 import shutil
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -11,18 +10,13 @@ import pytest
 import torch
 from torch_geometric.datasets import ZINC, LRGBDataset, MoleculeNet
 
+from battery.files import Forged
 from graphtheory.lab.datasets import graph_readers
 from graphtheory.lab.datasets.files import DamagedFileError
 from graphtheory.lab.datasets.graph_readers import molecule, scaffold_split
 from graphtheory.lab.datasets.graphs import load, load_graphs
-
-needs_rdkit = pytest.mark.skipif(find_spec("rdkit") is None, reason="needs the extra [molecules]")
-
-
-@pytest.fixture
-def any_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sets of other sizes than the published ones."""
-    monkeypatch.setattr("graphtheory.lab.datasets.files.verify_counts", lambda info, found: None)
+from tests.lab.datasets.conftest import needs_rdkit
+from tests.lab.datasets.test_text_files import read_free, read_peptides
 
 
 def write_tudataset(root: Path, name: str, *, labels: str = "graph_labels", **more: str) -> None:
@@ -54,12 +48,10 @@ def test_any_tudataset_is_found_by_its_folder(tmp_path: Path) -> None:
 
 
 def test_attributes_come_before_labels_of_nodes_and_edges(tmp_path: Path) -> None:
+    attributes = "\n".join(f"{i}.5" for i in range(11))
+    of_nodes, of_edges = "\n".join("01101001011"), "\n".join("0" * 12 + "2" * 4)
     write_tudataset(
-        tmp_path,
-        "toy",
-        node_labels="\n".join("01101001011"),
-        node_attributes="\n".join(f"{i}.5" for i in range(11)),
-        edge_labels="\n".join("0" * 12 + "2" * 4),
+        tmp_path, "toy", node_labels=of_nodes, node_attributes=attributes, edge_labels=of_edges
     )
     made = load_graphs("toy", tmp_path)
     assert made[0].x.tolist() == [[0.5, 1.0, 0.0], [1.5, 0.0, 1.0], [2.5, 0.0, 1.0]]
@@ -76,25 +68,19 @@ def test_real_values_are_a_regression(tmp_path: Path) -> None:
     assert made[1].y.tolist() == [[1.0, 2.0]]
 
 
-def test_an_edge_between_graphs_is_damage(tmp_path: Path) -> None:
+def test_an_edge_between_graphs_and_a_gap_in_the_indicator_are_damage(tmp_path: Path) -> None:
     write_tudataset(tmp_path, "toy", A="1, 2\n2, 1\n3, 4\n4, 3")
     with pytest.raises(DamagedFileError, match=r"graph 0: edge .* in edge_index, expected ids in"):
         load_graphs("toy", tmp_path)
-
-
-def test_a_gap_in_the_indicator_is_a_graph_without_nodes(tmp_path: Path) -> None:
-    write_tudataset(tmp_path, "toy", graph_indicator="1\n1\n1\n2\n2\n2\n4\n4\n4\n4\n5")
+    write_tudataset(tmp_path, "gap", graph_indicator="1\n1\n1\n2\n2\n2\n4\n4\n4\n4\n5")
     with pytest.raises(DamagedFileError, match="graph 2 has no nodes"):
-        load_graphs("toy", tmp_path)
+        load_graphs("gap", tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("name", "kind", "metric", "sizes"),
-    [
-        ("ogbg-molesol", "regression", "rmse", [902, 113, 113]),
-        ("ogbg-molbace", "multilabel", "rocauc", [1210, 151, 152]),
-    ],
-)
+@pytest.mark.parametrize(("name", "kind", "metric", "sizes"), [
+    ("ogbg-molesol", "regression", "rmse", [902, 113, 113]),
+    ("ogbg-molbace", "multilabel", "rocauc", [1210, 151, 152]),
+])  # fmt: skip
 def test_molecules_of_ogb(
     name: str, kind: str, metric: str, sizes: list[int], data_root: Path, untouched: None,
     capfd: pytest.CaptureFixture[str],
@@ -122,33 +108,19 @@ def test_truncated_molecules_of_ogb_are_refused(data_root: Path, tmp_path: Path)
         path.write_bytes(whole)
 
 
-def write_moleculenet(root: Path, rows: list[str]) -> None:
-    """A FreeSolv of a few rows."""
-    folder = root / "MoleculeNet/freesolv/raw"
-    folder.mkdir(parents=True)
-    (folder / "SAMPL.csv").write_text("\n".join(["iupac,smiles,expt,calc", *rows]) + "\n")
-
-
 @needs_rdkit
 @pytest.mark.usefixtures("any_counts")
 def test_a_row_that_is_no_molecule_is_named_and_the_others_kept(tmp_path: Path) -> None:
     good = [f'"{i}-thing, of {i}",{"C" * i}O,{i}.5,0' for i in range(1, 9)]
-    rows = [*good[:2], "bad,C((,1.0,0", *good[2:], "none,CCN,,0"]
-    write_moleculenet(tmp_path, rows)
+    head, bad = "iupac,smiles,expt,calc", "bad,C((,1.0,0"
     with pytest.warns(UserWarning, match=r"FreeSolv: left out row 2: 'C\(\(' is not a SMILES"):
-        made = load_graphs("freesolv", tmp_path)
+        made = read_free(tmp_path, "\n".join([head, *good[:2], bad, *good[2:], "none,CCN,,0\n"]))
     assert made.left_out[1] == "row 9: 'CCN' has no label" and len(made) == 8
     assert made.smiles == [f"{'C' * i}O" for i in range(1, 9)]
     assert [float(graph.y) for graph in made] == [i + 0.5 for i in range(1, 9)]
     assert len(made.train_index) + len(made.val_index) + len(made.test_index) == 8
-
-
-@needs_rdkit
-@pytest.mark.usefixtures("any_counts")
-def test_a_table_without_molecules_is_damage(tmp_path: Path) -> None:
-    write_moleculenet(tmp_path, ["bad,C((,1.0,0"])
     with pytest.raises(DamagedFileError, match="none of 1 rows is a molecule with a label"):
-        load_graphs("freesolv", tmp_path)
+        read_free(tmp_path / "none", f"{head}\n{bad}\n")
 
 
 @needs_rdkit
@@ -172,21 +144,14 @@ def test_esol_is_pygs_but_for_the_order_of_edges(data_root: Path, tmp_path: Path
 @needs_rdkit
 @pytest.mark.usefixtures("any_counts")
 def test_peptides_keep_their_lists_of_rows(tmp_path: Path) -> None:
-    folder = tmp_path / "LRGB/peptides-functional"
-    (folder / "raw").mkdir(parents=True)
-    (folder / "split").mkdir()
     rows = [f'{i},{"C" * (i + 1)}N,seq,"[{i % 2}, 1]",{i}' for i in range(6)]
     rows[2] = '2,C((,seq,"[0, 1]",2'
-    table = "\n".join([",smiles,peptide_seq,labels,identifier", *rows])
-    (folder / "raw/peptide_multi_class_dataset.csv.gz").write_bytes(gzip.compress(table.encode()))
-    for part, listed in (("train", "0\n2\n5\n"), ("val", "1\n3"), ("test", "4\n")):
-        (folder / f"split/{part}.csv").write_text(listed)
     with pytest.warns(UserWarning, match=r"Peptides-func: left out row 2: 'C\(\('"):
-        made = load_graphs("peptides-func", tmp_path)
+        made = read_peptides(tmp_path, "\n".join([",smiles,peptide_seq,labels,identifier", *rows]))
     assert (made.kind, made.metric, made.num_outputs) == ("multilabel", "ap", 2)
-    assert made.train_index.tolist() == [0, 4] and made.val_index.tolist() == [1, 2]
+    parts = (made.train_index, made.val_index, made.test_index)
+    assert [part.tolist() for part in parts] == [[0, 4], [1, 2], [3]]
     assert made[4].num_nodes == 7 and made[4].y.tolist() == [[1.0, 1.0]]
-    assert made.test_index.tolist() == [3]
 
 
 PARTS = ("train", "val", "test")
@@ -198,14 +163,11 @@ def write_zinc(root: Path, generator: torch.Generator) -> None:
         molecules = []
         for size in (3, 5, 4, 6):
             bonds = torch.randint(4, (size, size), generator=generator).triu(1)
-            molecules.append(
-                {
-                    "num_atom": size,
-                    "atom_type": torch.randint(28, (size,), generator=generator),
-                    "bond_type": bonds + bonds.t(),
-                    "logP_SA_cycle_normalized": torch.rand(1, generator=generator) - 2,
-                }
-            )
+            atoms = torch.randint(28, (size,), generator=generator)
+            molecules.append({
+                "num_atom": size, "atom_type": atoms, "bond_type": bonds + bonds.t(),
+                "logP_SA_cycle_normalized": torch.rand(1, generator=generator) - 2,
+            })  # fmt: skip
         (root / f"ZINC/raw/{part}.pickle").write_bytes(pickle.dumps(molecules))
         (root / f"ZINC/raw/{part}.index").write_text("2,0,3\n")
 
@@ -263,28 +225,20 @@ def test_the_second_training_graph_alone(tmp_path: Path, generator: torch.Genera
     assert int(made.train_mask.sum()) == 24
 
 
-class Dangerous:
-    def __reduce__(self) -> tuple[object, ...]:
-        return (print, ("the file was unpickled",))
-
-
-class Inside:
-    def __reduce__(self) -> tuple[object, ...]:
-        buffer = io.BytesIO()
-        torch.save(Dangerous(), buffer, _use_new_zipfile_serialization=False)
-        return (torch.storage._load_from_bytes, (buffer.getvalue(),))
-
-
 @pytest.mark.usefixtures("any_counts")
 def test_nothing_else_is_unpickled(
     tmp_path: Path, generator: torch.Generator, capfd: pytest.CaptureFixture[str]
 ) -> None:
     write_zinc(tmp_path, generator)
+    print_it = Forged(print, ["the file was unpickled"])
+    buffer = io.BytesIO()
+    torch.save(print_it, buffer, _use_new_zipfile_serialization=False)
+    stored = Forged(torch.storage._load_from_bytes, [buffer.getvalue()])
     inner = pickle.dumps([torch.ones(2)]).replace(b"_load_from_bytes", b"_load_from_bytez")
     for content, message in (
-        (pickle.dumps([Dangerous()]), r"builtin\w*\.print is not part of such a file"),
+        (pickle.dumps([print_it]), r"builtin\w*\.print is not part of such a file"),
         (inner, "_load_from_bytez is not part"),
-        (pickle.dumps([Inside()]), r"builtin\w*\.print is not part of such a file"),
+        (pickle.dumps([stored]), r"builtin\w*\.print is not part of such a file"),
         (b"", "ZINC: the raw files of ZINC/raw cannot be read"),
     ):
         (tmp_path / "ZINC/raw/val.pickle").write_bytes(content)

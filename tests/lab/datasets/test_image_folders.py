@@ -105,13 +105,10 @@ def test_the_table_sees_a_reader_that_knows_three_names(tmp_path: Path, monkeypa
     assert listing is not None and listing.classes == ("Test", "Train")
 
 
-@pytest.mark.parametrize(
-    "place",
-    [
-        "cat/.ipynb_checkpoints/1.png", "cat/._1.png", "cat/.hidden/1.png", "__MACOSX/cat/1.png",
-        "cat/@eaDir/1.png/thumb.jpg", ".git/1.png", "cat/Thumbs.db", "cat/notes.txt", ".cover.png",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("place", [
+    "cat/.ipynb_checkpoints/1.png", "cat/._1.png", "cat/.hidden/1.png", "__MACOSX/cat/1.png",
+    "cat/@eaDir/1.png/thumb.jpg", ".git/1.png", "cat/Thumbs.db", "cat/notes.txt", ".cover.png",
+])  # fmt: skip
 def test_files_that_nobody_meant_are_left_out(tmp_path: Path, place: str) -> None:
     before = image_sets.load(fill(tmp_path, "cat", "dog")).listing.sha256
     (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
@@ -119,24 +116,13 @@ def test_files_that_nobody_meant_are_left_out(tmp_path: Path, place: str) -> Non
     assert image_sets.load(str(tmp_path)).listing.sha256 == before
 
 
-@pytest.mark.parametrize(
-    ("layout", "places", "told"),
-    [
-        (
-            ("cat", "dog"),
-            ("cat/1.gif",),
-            r"1 images are left out, such as cat/1\.gif; expected \.jpg",
-        ),
-        (("cat", "dog"), ("cover.png", "dog/a/b.HEIC"), r"2 .* such as cover\.png, dog/a/b\.HEIC;"),
-        (parts("train", "", "test"), ("train/loose.png",), r"1 .* such as train/loose\.png;"),
-        (
-            parts("train", "", "test"),
-            ("test/cat/x.svg", "test/y.jpg"),
-            r"2 .* test/y.jpg, test/cat",
-        ),
-        (("cat", "dog"), [f"cat/{n}.avif" for n in range(6)], r"6 .* cat/3\.avif; expected \.jpg"),
-    ],
-)
+@pytest.mark.parametrize(("layout", "places", "told"), [
+    (("cat", "dog"), ("cat/1.gif",), r"1 images are left out, such as cat/1\.gif; expected \.jpg"),
+    (("cat", "dog"), ("cover.png", "dog/a/b.HEIC"), r"2 .* such as cover\.png, dog/a/b\.HEIC;"),
+    (parts("train", "", "test"), ("train/loose.png",), r"1 .* such as train/loose\.png;"),
+    (parts("train", "", "test"), ("test/cat/x.svg", "test/y.jpg"), r"2 .* test/y.jpg, test/cat"),
+    (("cat", "dog"), [f"cat/{n}.avif" for n in range(6)], r"6 .* cat/3\.avif; expected \.jpg"),
+])  # fmt: skip
 def test_images_that_are_not_read_are_counted_and_named(tmp_path, layout, places, told) -> None:
     root = fill(tmp_path, *layout)
     before = image_sets.load(root).listing.sha256
@@ -185,9 +171,8 @@ def test_a_hostile_image_is_refused_by_name_and_runs_nothing(tmp_path, monkeypat
     content, told = HOSTILE[name]
     root = fill(tmp_path, "cat", "dog")
     (tmp_path / "cat/9.png").write_bytes(content)
-    with pytest.raises(
-        DamagedFileError, match=rf"cat/9\.png: {told}.*; expected a whole JPEG or PNG"
-    ):
+    told = rf"cat/9\.png: {told}.*; expected a whole JPEG or PNG"
+    with pytest.raises(DamagedFileError, match=told):
         image_sets.load(root).training()
     assert not called
 
@@ -224,9 +209,8 @@ def test_folders_that_link_to_each_other_are_a_loop(tmp_path: Path) -> None:
     (tmp_path / "cat/a/to").symlink_to(tmp_path / "dog")
     assert dict(image_sets.load(root).info.counts)["images"] == 10 + 5
     (tmp_path / "dog/back").symlink_to("../cat")
-    with pytest.raises(
-        ValueError, match="cat/a/to/back: a link to a folder above it, expected none"
-    ):
+    told = "cat/a/to/back: a link to a folder above it, expected none"
+    with pytest.raises(ValueError, match=told):
         image_sets.load(root)
     (tmp_path / "dog/back").unlink()
     (tmp_path / "cat/a/to").unlink()
@@ -235,20 +219,16 @@ def test_folders_that_link_to_each_other_are_a_loop(tmp_path: Path) -> None:
         image_sets.load(root).training()
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "channels"),
-    [
-        ("L", "L", 1), ("L", "1", 1), ("L", "LA", 1), ("L", "RGB", 3), ("RGB", "L", 3),
-        ("1", "RGBA", 3), ("L", "P", 3), ("RGB", "CMYK", 3), ("RGBA", "RGB", 3),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("one", "other", "channels"), [
+    ("L", "L", 1), ("L", "1", 1), ("L", "LA", 1), ("L", "RGB", 3), ("RGB", "L", 3),
+    ("1", "RGBA", 3), ("L", "P", 3), ("RGB", "CMYK", 3), ("RGBA", "RGB", 3),
+])  # fmt: skip
 def test_one_mode_for_all_parts(tmp_path: Path, one: str, other: str, channels: int) -> None:
     root = fill(tmp_path, *parts("train", "val", "test"))
     for part, mode in (("train", one), ("val", one), ("test", one), ("test/cat/1.", other)):
         for path in tmp_path.glob(f"{part}*" if "/" in part else f"{part}/*/*"):
-            Image.new("RGBA", (8, 8), (9, 9, 9, 255)).convert(mode).save(
-                path, "TIFF" if mode == "CMYK" else "PNG"
-            )
+            image = Image.new("RGBA", (8, 8), (9, 9, 9, 255)).convert(mode)
+            image.save(path, "TIFF" if mode == "CMYK" else "PNG")
     found = image_sets.load(root)
     assert {part().pixels.size(1) for part in (found.training, found.test)} == {channels}
 
@@ -314,9 +294,8 @@ def test_too_few_images_of_a_class_are_said(tmp_path: Path, number: int) -> None
     found = image_sets.load(str(tmp_path))
     y = found.training().y
     if number == 3:
-        with pytest.raises(
-            ValueError, match=r"at most 2 of a class, of which .*expected 6 or more"
-        ):
+        told = r"at most 2 of a class, of which .*expected 6 or more"
+        with pytest.raises(ValueError, match=told):
             found.split(y, 0)
     else:
         assert [len(part) for part in found.split(y, 0)] == [10, 2]

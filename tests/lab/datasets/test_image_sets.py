@@ -28,19 +28,15 @@ def test_idx_gzipped_or_not(tmp_path: Path, name: str) -> None:
     assert np.array_equal(read_idx(path), ARRAY)
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "said"),
-    [
-        ("a", idx(ARRAY)[:-1], r"39 bytes, expected 40 for an array of shape \[2, 3, 4\]"),
-        ("a", idx(ARRAY) + b"0", "41 bytes, expected 40"),
-        ("a", idx(ARRAY)[:9], "begins with 00000803, expected idx"),
-        ("a", b"", "begins with nothing"),
-        ("a", bytes((0, 0, 13, 1)) + bytes(8), "expected idx of unsigned bytes"),
-        ("a.gz", gzip.compress(idx(ARRAY), mtime=0)[:-12], "truncated or not gzip"),
-        ("a.gz", idx(ARRAY), "truncated or not gzip"),
-    ],
-    ids=["cut", "too long", "no shape", "empty", "not bytes", "cut gzip", "no gzip"],
-)
+@pytest.mark.parametrize(("name", "content", "said"), [
+    ("a", idx(ARRAY)[:-1], r"39 bytes, expected 40 for an array of shape \[2, 3, 4\]"),
+    ("a", idx(ARRAY) + b"0", "41 bytes, expected 40"),
+    ("a", idx(ARRAY)[:9], "begins with 00000803, expected idx"),
+    ("a", b"", "begins with nothing"),
+    ("a", bytes((0, 0, 13, 1)) + bytes(8), "expected idx of unsigned bytes"),
+    ("a.gz", gzip.compress(idx(ARRAY), mtime=0)[:-12], "truncated or not gzip"),
+    ("a.gz", idx(ARRAY), "truncated or not gzip"),
+], ids=["cut", "too long", "no shape", "empty", "not bytes", "cut gzip", "no gzip"])  # fmt: skip
 def test_a_damaged_idx_is_refused(tmp_path: Path, name: str, content: bytes, said: str) -> None:
     path = tmp_path / name
     path.write_bytes(content)
@@ -115,9 +111,8 @@ def test_a_test_part_is_drawn_once_where_there_is_none(tmp_path: Path) -> None:
     one, again = (image_sets.load(str(tmp_path / "all")) for _ in range(2))
     assert one.training().pixels.shape == (32, 1, 8, 8)
     assert one.test().y.bincount().tolist() == [4, 4]
-    assert (
-        one.test().pixels.equal(again.test().pixels) and one.listing.sha256 == again.listing.sha256
-    )
+    assert one.test().pixels.equal(again.test().pixels)
+    assert one.listing.sha256 == again.listing.sha256
     fill(tmp_path / "two/train", 5)
     fill(tmp_path / "two/val", 2)  # ImageNet's layout: val is the final score
     assert len(image_sets.load(str(tmp_path / "two")).test().y) == 4
@@ -167,41 +162,34 @@ def test_every_form_of_the_same_images_is_the_same_tensor() -> None:
     assert as_pixels(gray).equal(wanted[:, :1])
 
 
-@pytest.mark.parametrize(
-    ("images", "kind", "match"),
-    [
-        (Image.new("L", (2, 2)), TypeError, "got one PIL image, expected a sequence"),
-        ([Image.new("L", (2, 2)), Image.new("L", (2, 3))], ValueError, "2 sizes.*expected one"),
-        ([Image.new("I;16", (2, 2))], TypeError, "PIL mode I;16, expected 8 bits"),
-        ([], ValueError, "got none"),
-        ("cat.png", TypeError, "got str, expected a tensor"),
-        (torch.zeros(2, 3, 4, 4).long(), TypeError, "dtype torch.int64, expected uint8"),
-        (torch.full((2, 3, 4, 4), -1.5), ValueError, "from -1.5 to -1.5, expected 0..1"),
-        (torch.zeros(2, 5, 4, 5), ValueError, "expected 1 or 3 channels"),
-        (torch.zeros(4), ValueError, r"shape \(4,\), expected"),
-        ([np.zeros((2, 2)), np.zeros((3, 2))], ValueError, "expected one for all"),
-    ],
-)
+@pytest.mark.parametrize(("images", "kind", "match"), [
+    (Image.new("L", (2, 2)), TypeError, "got one PIL image, expected a sequence"),
+    ([Image.new("L", (2, 2)), Image.new("L", (2, 3))], ValueError, "2 sizes.*expected one"),
+    ([Image.new("I;16", (2, 2))], TypeError, "PIL mode I;16, expected 8 bits"),
+    ([], ValueError, "got none"),
+    ("cat.png", TypeError, "got str, expected a tensor"),
+    (torch.zeros(2, 3, 4, 4).long(), TypeError, "dtype torch.int64, expected uint8"),
+    (torch.full((2, 3, 4, 4), -1.5), ValueError, "from -1.5 to -1.5, expected 0..1"),
+    (torch.zeros(2, 5, 4, 5), ValueError, "expected 1 or 3 channels"),
+    (torch.zeros(4), ValueError, r"shape \(4,\), expected"),
+    ([np.zeros((2, 2)), np.zeros((3, 2))], ValueError, "expected one for all"),
+])  # fmt: skip
 def test_what_are_no_images(images: object, kind: type[Exception], match: str) -> None:
     with pytest.raises(kind, match=match):
         as_pixels(images)
 
 
-def test_digits_are_cut_once_and_for_all() -> None:
+def test_digits_are_cut_once_and_validation_is_drawn_by_seed_in_equal_shares() -> None:
     found = image_sets.load("digits")
     train, test = found.training(), found.test()
     assert train.pixels.shape == (1437, 1, 8, 8) and test.pixels.shape == (360, 1, 8, 8)
     assert train.pixels.dtype == torch.uint8 and train.pixels.max() == 255
     assert train.y.dtype == torch.int64 and train.y.unique().tolist() == list(range(10))
-
-
-def test_validation_is_drawn_by_seed_in_equal_shares() -> None:
     y = torch.arange(10).repeat(100)
-    train, val = image_sets.load("digits").split(y, seed=1)
+    (train, val), again, other = (found.split(y, seed=seed) for seed in (1, 1, 2))
     assert torch.cat([train, val]).sort().values.equal(torch.arange(1000))
     assert y[val].bincount().tolist() == [10] * 10
-    assert image_sets.load("digits").split(y, seed=1)[1].equal(val)
-    assert not image_sets.load("digits").split(y, seed=2)[1].equal(val)
+    assert again[1].equal(val) and not other[1].equal(val)
 
 
 def test_a_missing_file_is_named_with_its_place(tmp_path: Path) -> None:
@@ -213,28 +201,24 @@ def test_a_missing_file_is_named_with_its_place(tmp_path: Path) -> None:
         image_sets.load("cifar10", tmp_path)
 
 
-def test_a_truncated_file_is_refused(tmp_path: Path, data_root: Path) -> None:
-    raw = tmp_path / "MNIST/raw"
+def test_unpacked_files_are_the_same_images_and_a_truncated_one_is_refused(
+    tmp_path: Path, data_root: Path, untouched: None
+) -> None:
+    raw, packed = tmp_path / "MNIST/raw", sorted((data_root / "MNIST/raw").iterdir())
     raw.mkdir(parents=True)
-    for file in (data_root / "MNIST/raw").iterdir():
+    for file in packed:
+        (raw / file.stem).write_bytes(gzip.decompress(file.read_bytes()))
+    one, other = (image_sets.load("mnist", root).test() for root in (data_root, tmp_path))
+    assert one.pixels.equal(other.pixels) and one.y.equal(other.y)
+    assert one.y[:5].tolist() == [7, 2, 1, 0, 4] and one.pixels.shape == (10_000, 1, 28, 28)
+    for file in packed:
+        (raw / file.stem).unlink()
         content = file.read_bytes()
         (raw / file.name).write_bytes(content[:-1] if "t10k-images" in file.name else content)
     found = image_sets.load("mnist", tmp_path)
     assert len(found.training().y) == 60_000  # the damaged file is not opened for these
     with pytest.raises(DamagedFileError, match=r"t10k-images.*truncated or altered"):
         found.test()
-
-
-def test_unpacked_files_are_the_same_images(
-    tmp_path: Path, data_root: Path, untouched: None
-) -> None:
-    raw = tmp_path / "MNIST/raw"
-    raw.mkdir(parents=True)
-    for file in (data_root / "MNIST/raw").iterdir():
-        (raw / file.stem).write_bytes(gzip.decompress(file.read_bytes()))
-    one, other = (image_sets.load("mnist", root).test() for root in (data_root, tmp_path))
-    assert one.pixels.equal(other.pixels) and one.y.equal(other.y)
-    assert one.y[:5].tolist() == [7, 2, 1, 0, 4] and one.pixels.shape == (10_000, 1, 28, 28)
 
 
 def test_the_lossless_images_are_in_their_published_order(data_root: Path) -> None:

@@ -14,26 +14,23 @@ import torch
 from scipy.sparse import csr_matrix
 from torch_geometric.data import Data
 
+from battery.files import Forged
 from graphtheory.lab.datasets import catalogue, graphs, safe_pickle
 from graphtheory.lab.datasets.files import DamagedFileError, processed
 from graphtheory.lab.datasets.node_readers import MASKS, READERS, read_ogbn
 from tests.lab.datasets.ogbn_folder import EDGES, NODES, write_ogbn
 
-RAW = "Planetoid/PubMed/raw"
 
-
-class _Payload:
-    def __init__(self, canary: Path, how: str) -> None:
-        self.canary, self.how = canary, how
-
-    def __reduce__(self) -> tuple[object, tuple[object, ...]]:
-        call = {
-            "os.system": (os.system, (f"touch {self.canary}",)),
-            "mkdir": (os.mkdir, (str(self.canary),)),
-            "exec": (exec, (f"import os; os.mkdir({str(self.canary)!r})",)),
-            "eval": (eval, (f"__import__('os').mkdir({str(self.canary)!r})",)),
-        }
-        return call[self.how]
+def payload(canary: Path, how: str = "mkdir") -> Forged:
+    """What makes the canary where it is unpickled."""
+    name = str(canary)
+    calls = {
+        "os.system": (os.system, f"touch {name}"), "mkdir": (os.mkdir, name),
+        "exec": (exec, f"import os; os.mkdir({name!r})"),
+        "eval": (eval, f"__import__('os').mkdir({name!r})"),
+    }  # fmt: skip
+    call, argument = calls[how]
+    return Forged(call, [argument])
 
 
 def _pickled_as_in_2016(array: object) -> bytes:
@@ -46,8 +43,8 @@ def _pickled_as_in_2016(array: object) -> bytes:
 @pytest.mark.parametrize("how", ["os.system", "mkdir", "exec", "eval"])
 def test_hostile_pickles_run_nothing(how: str, tmp_path: Path) -> None:
     path, canary = tmp_path / "ind.cora.x", tmp_path / "canary"
-    for payload in (_Payload(canary, how), [1, {"deep": _Payload(canary, how)}]):
-        path.write_bytes(pickle.dumps(payload, protocol=2))
+    for hostile in (payload(canary, how), [1, {"deep": payload(canary, how)}]):
+        path.write_bytes(pickle.dumps(hostile, protocol=2))
         with pytest.raises(pickle.UnpicklingError, match="is not part of such a file"):
             safe_pickle.read(path, safe_pickle.MATRICES)
         assert not canary.exists()
@@ -55,86 +52,64 @@ def test_hostile_pickles_run_nothing(how: str, tmp_path: Path) -> None:
     assert canary.exists()
 
 
-def test_known_module_with_another_name_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "ind.cora.x"
-    path.write_bytes(b"cnumpy\nfromfile\n.")
-    with pytest.raises(pickle.UnpicklingError, match=r"numpy.fromfile is not part"):
-        safe_pickle.read(path, safe_pickle.MATRICES)
-
-
-def test_matrices_and_arrays_of_the_old_format_are_read(tmp_path: Path) -> None:
+def test_the_old_format_of_matrices_and_arrays_is_read_and_no_other_name(tmp_path: Path) -> None:
     matrix = csr_matrix(np.eye(3, dtype=np.float32))
     path = tmp_path / "ind.cora.x"
     path.write_bytes(_pickled_as_in_2016(matrix))
     assert np.array_equal(safe_pickle.read(path, safe_pickle.MATRICES).toarray(), np.eye(3))
     path.write_bytes(_pickled_as_in_2016(np.arange(4)))
     assert safe_pickle.read(path, safe_pickle.MATRICES).tolist() == [0, 1, 2, 3]
+    path.write_bytes(b"cnumpy\nfromfile\n.")
+    with pytest.raises(pickle.UnpicklingError, match=r"numpy.fromfile is not part"):
+        safe_pickle.read(path, safe_pickle.MATRICES)
 
 
-def test_an_altered_pickle_is_refused_before_it_is_opened(data_root: Path, tmp_path: Path) -> None:
-    shutil.copytree(data_root / "Planetoid/Cora", tmp_path / "Planetoid/Cora")
-    canary = tmp_path / "canary"
-    (tmp_path / "Planetoid/Cora/raw/ind.cora.x").write_bytes(
-        pickle.dumps(_Payload(canary, "mkdir"))
-    )
+def test_a_forged_processed_file_is_not_read_and_an_altered_raw_one_refused_unopened(
+    data_root: Path, tmp_path: Path
+) -> None:
+    home, canary = tmp_path / "Planetoid/Cora", tmp_path / "canary"
+    shutil.copytree(data_root / "Planetoid/Cora", home)
+    (home / "processed").mkdir()
+    for name in ("data.pt", "pre_transform.pt", "pre_filter.pt"):
+        (home / "processed" / name).write_bytes(pickle.dumps(payload(canary)))
+    assert graphs.load("Cora", tmp_path).num_nodes == 2708
+    (home / "raw/ind.cora.x").write_bytes(pickle.dumps(payload(canary)))
     with pytest.raises(DamagedFileError, match=r"ind.cora.x: expected 22,119 bytes"):
         graphs.load("Cora", tmp_path)
     assert not canary.exists()
 
 
-def test_a_forged_processed_file_beside_the_raw_ones_is_not_read(
-    data_root: Path, tmp_path: Path
+def test_pubmed_loads_with_its_features_and_names_the_file_without(
+    data_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shutil.copytree(data_root / "Planetoid/Cora", tmp_path / "Planetoid/Cora")
-    canary, processed = tmp_path / "canary", tmp_path / "Planetoid/Cora/processed"
-    processed.mkdir()
-    for name in ("data.pt", "pre_transform.pt", "pre_filter.pt"):
-        (processed / name).write_bytes(pickle.dumps(_Payload(canary, "mkdir")))
-    assert graphs.load("Cora", tmp_path).num_nodes == 2708
-    assert not canary.exists()
-
-
-@pytest.fixture
-def pubmed(data_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """PubMed's real files and invented features in the place of the one that is not at hand."""
-    shutil.copytree(data_root / "Planetoid_PubMed_partial", tmp_path / RAW)
-    x = safe_pickle.read(tmp_path / RAW / "ind.pubmed.x", safe_pickle.MATRICES)
-    rows = np.zeros((19_717 - 1000, 500), dtype=np.float32)
-    rows[: x.shape[0]] = x.toarray()
-    rows[x.shape[0] :, 7] = np.arange(x.shape[0], len(rows))
+    raw = tmp_path / "Planetoid/PubMed/raw"
+    shutil.copytree(data_root / "Planetoid_PubMed_partial", raw)
+    train, test = (
+        safe_pickle.read(raw / f"ind.pubmed.{part}", safe_pickle.MATRICES).toarray()
+        for part in ("x", "tx")
+    )
+    rows = np.zeros((19_717 - 1000, 500), dtype=np.float32)  # in the place of the file that lacks
+    rows[: len(train)] = train
+    rows[len(train) :, 7] = np.arange(len(train), len(rows))
     content = _pickled_as_in_2016(csr_matrix(rows))
-    (tmp_path / RAW / "ind.pubmed.allx").write_bytes(content)
+    (raw / "ind.pubmed.allx").write_bytes(content)
     pin = (len(content), hashlib.sha256(content).hexdigest())
     info = graphs.describe("PubMed")
     pinned = replace(info, sha256={**info.sha256, "ind.pubmed.allx": pin})
     monkeypatch.setitem(catalogue._GRAPHS, "pubmed", pinned)
-    return tmp_path
-
-
-def test_pubmed_loads_as_soon_as_its_features_are_there(pubmed: Path) -> None:
-    data = graphs.load("PubMed", pubmed)
-    bare = graphs.load_topology("PubMed", pubmed)
+    data, bare = graphs.load("PubMed", tmp_path), graphs.load_topology("PubMed", tmp_path)
     assert data.x.shape == (19_717, 500) and data.num_classes == 3
-    assert [int(data[m].sum()) for m in ("train_mask", "val_mask", "test_mask")] == [60, 500, 1000]
+    assert [int(data[mask].sum()) for mask in MASKS] == [60, 500, 1000]
     assert torch.equal(data.edge_index, bare.edge_index) and torch.equal(data.y, bare.y)
-    train = torch.from_numpy(
-        safe_pickle.read(pubmed / RAW / "ind.pubmed.x", safe_pickle.MATRICES).toarray()
-    ).float()
-    test = torch.from_numpy(
-        safe_pickle.read(pubmed / RAW / "ind.pubmed.tx", safe_pickle.MATRICES).toarray()
-    ).float()
-    order = torch.from_numpy(np.loadtxt(pubmed / RAW / "ind.pubmed.test.index", dtype=np.int64))
-    assert torch.equal(data.x[:60], train) and torch.equal(data.x[order], test)
+    order = torch.from_numpy(np.loadtxt(raw / "ind.pubmed.test.index", dtype=np.int64))
+    for found, expected in ((data.x[:60], train), (data.x[order], test)):
+        assert torch.equal(found, torch.from_numpy(expected).float())
     between = data.x[60:18_717]  # known nodes precede the test nodes
     assert torch.equal(between[:, 7], torch.arange(60.0, 18_717.0))
-    drawn = graphs.load("PubMed", pubmed, split="random-20", seed=2)
-    assert drawn.train_mask.sum() == 60
-
-
-def test_pubmed_without_its_features_names_the_file(pubmed: Path) -> None:
-    (pubmed / RAW / "ind.pubmed.allx").unlink()
+    assert graphs.load("PubMed", tmp_path, split="random-20", seed=2).train_mask.sum() == 60
+    (raw / "ind.pubmed.allx").unlink()
     with pytest.raises(FileNotFoundError, match=r"1 of 8 raw files are missing \(ind.pubmed.allx"):
-        graphs.load("PubMed", pubmed)
+        graphs.load("PubMed", tmp_path)
 
 
 OFFLINE = """
@@ -161,9 +136,7 @@ def arxiv(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_raw_files_are_read_as_ogb_reads_them(
-    arxiv: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_raw_files_are_read_as_by_ogb(arxiv: Path, capsys: pytest.CaptureFixture[str]) -> None:
     info = graphs.describe("ogbn-arxiv")
     stored = processed(info, arxiv, lambda root: dict(read_ogbn(root, info).items()))
     data = Data(**stored)
@@ -193,7 +166,7 @@ def test_the_real_set_is_checked_by_counts_and_no_forged_split_is_read(
         graphs.load("ogbn-arxiv", arxiv)
 
 
-def test_proteins_have_the_mean_of_their_edges_and_many_labels(tmp_path: Path) -> None:
+def test_proteins_have_the_mean_of_their_edges_and_products_run_both_ways(tmp_path: Path) -> None:
     edges = np.random.default_rng(1).integers(NODES - 1, size=(EDGES, 2))
     rows = write_ogbn(tmp_path, "proteins", edge=edges)
     features, labels = rows["edge-feat"], rows["node-label"]
@@ -207,9 +180,6 @@ def test_proteins_have_the_mean_of_their_edges_and_many_labels(tmp_path: Path) -
     assert torch.equal(data.y, torch.from_numpy(labels).float())
     with pytest.raises(DamagedFileError, match="ogbn-proteins: expected 132,534 nodes, found 30"):
         graphs.load("ogbn-proteins", tmp_path)
-
-
-def test_products_run_both_ways(tmp_path: Path) -> None:
     write_ogbn(tmp_path, "products")
     data = read_ogbn(tmp_path, graphs.describe("ogbn-products"))
     assert data.num_edges == 2 * EDGES and data.is_undirected() and data.y.dtype == torch.int64

@@ -6,15 +6,8 @@ from torch import Generator, Tensor
 from torch_geometric.data import Data
 from torch_geometric.transforms import RandomNodeSplit
 
-from graphtheory.lab.datasets.splits import (
-    Split,
-    by_fraction,
-    by_permutation,
-    class_by_class,
-    folds,
-    per_class,
-    stratified,
-)
+from graphtheory.lab.datasets import splits
+from graphtheory.lab.datasets.splits import Split
 
 
 def _disjoint(masks: Split, y: Tensor) -> None:
@@ -32,7 +25,7 @@ def _disjoint(masks: Split, y: Tensor) -> None:
 )
 def test_fractions_share_out_all_labeled_nodes(labels: list[int], seed: int) -> None:
     y = torch.tensor(labels)
-    masks = by_fraction(y, val=0.25, test=0.25, generator=Generator().manual_seed(seed))
+    masks = splits.by_fraction(y, val=0.25, test=0.25, generator=Generator().manual_seed(seed))
     _disjoint(masks, y)
     assert torch.equal(torch.stack(masks).any(0), y >= 0)
     assert int(masks.test.sum()) == int(masks.val.sum()) == round(int((y >= 0).sum()) / 4)
@@ -42,14 +35,14 @@ def test_fractions_share_out_all_labeled_nodes(labels: list[int], seed: int) -> 
 def test_sizes_are_those_of_pyg(size: int, generator: Generator) -> None:
     y = torch.zeros(size, dtype=torch.long)
     theirs = RandomNodeSplit("train_rest", num_val=0.2, num_test=0.2)(Data(y=y, num_nodes=size))
-    ours = by_fraction(y, val=0.2, test=0.2, generator=generator)
+    ours = splits.by_fraction(y, val=0.2, test=0.2, generator=generator)
     for mask, name in zip(ours, ("train_mask", "val_mask", "test_mask"), strict=True):
         assert int(mask.sum()) == int(theirs[name].sum())
 
 
 def test_splits_of_the_published_codes_are_theirs() -> None:
     y = torch.arange(7650) % 8  # of as many nodes as Photo, whose published file begins so
-    masks = by_permutation(y, train=0.6, val=0.2, seed=12)
+    masks = splits.by_permutation(y, train=0.6, val=0.2, seed=12)
     assert [int(mask.sum()) for mask in masks] == [4590, 1530, 1530]
     assert masks.train[[7311, 2850, 4912]].all() and masks.val[[754, 6716, 1882]].all()
     assert masks.test[[2736, 6359, 6487]].all() and int(torch.stack(masks).sum()) == 7650
@@ -61,7 +54,7 @@ def test_splits_of_the_published_codes_are_theirs() -> None:
         chosen.append(nodes[torch.randperm(len(nodes))])
     rest = torch.cat([nodes[20:] for nodes in chosen])
     rest = rest[torch.randperm(len(rest))]
-    masks = class_by_class(y, generator=Generator().manual_seed(123))
+    masks = splits.class_by_class(y, generator=Generator().manual_seed(123))
     for mask, nodes in zip(
         masks, (torch.cat([n[:20] for n in chosen]), rest[:500], rest[500:1500]), strict=True
     ):
@@ -71,7 +64,7 @@ def test_splits_of_the_published_codes_are_theirs() -> None:
 def test_every_node_has_the_same_chance(generator: Generator) -> None:
     y, total = torch.zeros(10, dtype=torch.long), torch.zeros(10)
     for _ in range(2000):
-        total += by_fraction(y, val=0.2, test=0.2, generator=generator).test
+        total += splits.by_fraction(y, val=0.2, test=0.2, generator=generator).test
     assert (total / 2000 - 0.2).abs().max() < 0.05  # five standard errors
 
 
@@ -79,7 +72,7 @@ def test_sizes_of_a_split_by_class_and_by_share(generator: Generator) -> None:
     y = torch.arange(300) % 4
     y[200:] = -1
     masks, again, other = (
-        per_class(y, train=5, val=30, test=40, generator=Generator().manual_seed(seed))
+        splits.per_class(y, train=5, val=30, test=40, generator=Generator().manual_seed(seed))
         for seed in (0, 0, 1)
     )
     _disjoint(masks, y)
@@ -87,32 +80,34 @@ def test_sizes_of_a_split_by_class_and_by_share(generator: Generator) -> None:
     assert [int(mask.sum()) for mask in masks] == [20, 30, 40]
     assert torch.equal(masks.train, again.train) and not torch.equal(masks.train, other.train)
     y = torch.tensor([0] * 50 + [1] * 30)
-    parts = stratified(y, val=0.1, test=0.2, generator=generator)
+    parts = splits.stratified(y, val=0.1, test=0.2, generator=generator)
     assert [y[part].bincount().tolist() for part in parts] == [[35, 21], [5, 3], [10, 6]]
     assert torch.equal(torch.cat(parts).sort().values, torch.arange(80))
     assert all(torch.equal(part, part.sort().values) for part in parts)
-    assert not torch.equal(stratified(y, val=0.1, test=0.2, generator=generator).test, parts.test)
+    assert not torch.equal(
+        splits.stratified(y, val=0.1, test=0.2, generator=generator).test, parts.test
+    )
 
 
 def test_what_cannot_be_split_is_refused(generator: Generator) -> None:
     y = torch.arange(10) % 2
     for val, test in ((0.5, 0.5), (-0.1, 0.2), (0.2, 1.0)):
         with pytest.raises(ValueError, match=f"val, test: {val} and {test} of 10 labeled nodes"):
-            by_fraction(y, val=val, test=test, generator=generator)
+            splits.by_fraction(y, val=val, test=test, generator=generator)
     with pytest.raises(ValueError, match=r"20 of each of 2 classes and 500 \+ 1000 more.*\[5, 5\]"):
-        per_class(y, generator=generator)
+        splits.per_class(y, generator=generator)
     with pytest.raises(ValueError, match="6 of each of 2 classes"):
-        per_class(y, train=6, val=0, test=0, generator=generator)
+        splits.per_class(y, train=6, val=0, test=0, generator=generator)
 
 
 def test_folds_are_disjoint_cover_all_and_keep_the_shares() -> None:
     y = torch.arange(60) % 3
-    parts = [folds(y, number=5, fold=fold) for fold in range(5)]
+    parts = [splits.folds(y, number=5, fold=fold) for fold in range(5)]
     assert torch.cat([p.test for p in parts]).sort().values.tolist() == list(range(60))
     for number, part in enumerate(parts):
         assert sorted(torch.cat(list(part)).tolist()) == list(range(60))
         assert torch.equal(part.val, parts[(number + 1) % 5].test)
         assert y[part.test].bincount().tolist() == [4, 4, 4]
-    assert torch.equal(folds(y, number=5, fold=7).test, parts[2].test)
+    assert torch.equal(splits.folds(y, number=5, fold=7).test, parts[2].test)
     with pytest.raises(ValueError, match="number: got 2 folds"):
-        folds(y, number=2, fold=0)
+        splits.folds(y, number=2, fold=0)

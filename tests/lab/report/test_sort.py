@@ -1,12 +1,11 @@
 """The script that sorts the tables of a page, run on a stand-in for a browser's table."""
 
 import json
-import shutil
-import subprocess
 
 import pytest
 
 from graphtheory.lab.report.page import TEMPLATES, Page, Table
+from tests.lab.report.conftest import printed_by_node
 
 STAND_IN = """
 class Element {
@@ -43,31 +42,23 @@ COLUMNS = ("model", "test mean ± std", "params", "seeds ahead", "differ (95 %)"
 
 def clicked(column: int, times: int) -> tuple[list[str], list[str]]:
     """First column of the rows, and aria-sort of the headings, after some clicks."""
-    node = shutil.which("node")
-    if node is None:
-        pytest.skip("needs node, which runs the page's script")
     given = json.dumps({"columns": COLUMNS, "rows": ROWS, "words": 1})
     click = f"heads[{column}].childNodes[0].click();" * times
-    said = subprocess.run(
-        [node, "-e", f"const given = {given};{STAND_IN}{SORT}{click}"
-         "console.log(JSON.stringify([body.rows.map((r) => r.cells[0].textContent),"
-         'heads.map((h) => h.getAttribute("aria-sort"))]))'],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    order, sorts = json.loads(said.stdout)
-    return order, sorts
+    found = (
+        "[body.rows.map((r) => r.cells[0].textContent),"
+        ' heads.map((h) => h.getAttribute("aria-sort"))]'
+    )
+    made = f"const given = {given};{STAND_IN}{SORT}{click}"
+    return printed_by_node(f"{made}console.log(JSON.stringify({found}))")
 
 
-@pytest.mark.parametrize(
-    ("column", "once", "twice"),
-    [
-        (0, "gat gt m9 m10", "m10 m9 gt gat"),
-        (1, "gt gat m9 m10", "m9 gat gt m10"),  # by the mean; what is none stays last
-        (2, "gt m9 gat m10", "m10 gat m9 gt"),
-        (3, "gat gt m9 m10", "m9 gt gat m10"),
-        (4, "gt m9 m10 gat", "gat m10 gt m9"),
-    ],
-)
+@pytest.mark.parametrize(("column", "once", "twice"), [
+    (0, "gat gt m9 m10", "m10 m9 gt gat"),
+    (1, "gt gat m9 m10", "m9 gat gt m10"),  # by the mean; what is none stays last
+    (2, "gt m9 gat m10", "m10 gat m9 gt"),
+    (3, "gat gt m9 m10", "m9 gt gat m10"),
+    (4, "gt m9 m10 gat", "gat m10 gt m9"),
+])  # fmt: skip
 def test_a_click_sorts_and_the_third_restores(column: int, once: str, twice: str) -> None:
     first = "ascending" if column == 0 else "descending"
     order, sorts = clicked(column, 1)

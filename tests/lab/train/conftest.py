@@ -28,6 +28,19 @@ class OneLayer(nn.Module):
         return neighborhood.to_dense() @ self.linear(self.drop(x))
 
 
+class Layers(nn.Module):
+    """For batches of `SampledLayers`, and for the whole graph."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(FEATURES, CLASSES)
+
+    def forward(self, x: Tensor, graph: Any) -> Tensor:
+        for layer in graph if isinstance(graph, tuple) else (graph,):
+            x = layer.to_dense() @ x
+        return self.linear(x)
+
+
 class Table(nn.Module):
     """Looks like a distance bias."""
 
@@ -48,9 +61,9 @@ def make_data(nodes: int = NODES) -> Data:
     return Data(x=x, y=y, edge_index=edge_index, name="small", **masks)
 
 
-def new_task(**options: Any) -> NodeTask:
+def new_task(*, several: bool = False, dropout: float = 0.5, **options: Any) -> NodeTask:
     torch.manual_seed(0)
-    model = OneLayer(dropout=options.pop("dropout", 0.5))
+    model = Layers() if several else OneLayer(dropout=dropout)
     return NodeTask(model, num_classes=CLASSES, optimizer=AdamOptions(**options))
 
 

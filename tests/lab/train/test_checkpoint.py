@@ -12,28 +12,13 @@ import torch
 from torch import nn
 from torch_geometric.data import Data
 
-from graphtheory.lab.train import (
-    CheckpointError,
-    FitResult,
-    FullGraph,
-    NodeTask,
-    checkpoint,
-    fit,
-    watch,
-)
-from graphtheory.lab.train.checkpoint import load_parameters, read_checkpoint
+from battery.files import Forged
+from graphtheory.lab.train import FitResult, FullGraph, NodeTask, checkpoint, fit, watch
+from graphtheory.lab.train.checkpoint import CheckpointError, load_parameters, read_checkpoint
 from graphtheory.patterns import Sample
-from tests.lab.train.conftest import new_task, without_time
+from tests.lab.train.conftest import make_data, new_task, without_time
 
 CONTENT = {"numbers": [1, (2, 3)], "weights": torch.arange(200.0)}
-
-
-class Evil:
-    def __init__(self, canary: Path) -> None:
-        self.canary = canary
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Path.touch, (self.canary,)
 
 
 @pytest.fixture
@@ -41,11 +26,6 @@ def written(tmp_path: Path) -> Path:
     path = tmp_path / "last.ckpt"
     checkpoint.write_checkpoint(path, CONTENT)
     return path
-
-
-def test_a_checkpoint_without_parameters_is_refused(written: Path) -> None:
-    with pytest.raises(CheckpointError, match=r"last.ckpt: without parameters of a task"):
-        load_parameters(new_task(), written)
 
 
 def test_every_flipped_bit_and_every_truncation_is_noticed(written: Path) -> None:
@@ -80,15 +60,13 @@ def test_other_files_are_refused(tmp_path: Path, content: bytes | None) -> None:
 
 def test_nothing_in_a_file_is_run(tmp_path: Path) -> None:
     canary = tmp_path / "canary"
-    checkpoint.write_checkpoint(tmp_path / "x.ckpt", {"state_dict": Evil(canary)})
+    checkpoint.write_checkpoint(tmp_path / "x.ckpt", {"state_dict": Forged(Path.touch, [canary])})
     with pytest.raises(CheckpointError, match=r"x.ckpt: holds more than tensors"):
         read_checkpoint(tmp_path / "x.ckpt")
     assert not canary.exists()
 
 
-def test_the_disk_has_the_content_before_the_name(
-    written: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_content_is_on_disk_before_the_name(written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     events: list[str] = []
     fsync, replace = os.fsync, Path.replace
 
@@ -107,9 +85,7 @@ def test_the_disk_has_the_content_before_the_name(
 
 
 @pytest.mark.parametrize("step", ["fsync", "replace"])
-def test_a_full_disk_costs_nothing_old(
-    written: Path, step: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_full_disks_lose_nothing(written: Path, step: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
@@ -131,6 +107,9 @@ def test_parameters_go_into_a_task_of_the_same_model(tmp_path: Path) -> None:
     message = r"x.ckpt: .* than OneLayer: model.linear.weight is \[3, 5\] there, \[3, 8\] here"
     with pytest.raises(CheckpointError, match=message):
         load_parameters(other, path)
+    checkpoint.write_checkpoint(path, CONTENT)
+    with pytest.raises(CheckpointError, match=r"x.ckpt: without parameters of a task"):
+        load_parameters(other, path)
 
 
 def test_first_difference_goes_down() -> None:
@@ -143,17 +122,27 @@ def test_first_difference_goes_down() -> None:
         assert checkpoint.first_difference(found, expected) == said
 
 
-def train(
-    task: NodeTask, data: Data, folder: Path, epochs: int = 4, **options: object
-) -> FitResult:
+def train(task: NodeTask, data: Data, folder: Path, epochs: int = 4, **options: Any) -> FitResult:
     return fit(task, FullGraph(data), epochs=epochs, out_dir=folder, progress=False, **options)
 
 
-def test_a_run_leaves_three_checkpoints_and_a_log(data: Data, tmp_path: Path) -> None:
-    folder = tmp_path / "new" / "run"
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[FitResult, Path]:
+    """A run of four epochs that nobody interrupted."""
+    folder = tmp_path_factory.mktemp("whole") / "new" / "run"
     folder.mkdir(parents=True)
     (folder / ".last.ckpt.1.draft").touch()  # of a run that was killed
-    result = train(new_task(), data, folder)
+    return train(new_task(), make_data(), folder), folder
+
+
+@pytest.fixture
+def finished(whole: tuple[FitResult, Path], tmp_path: Path) -> Path:
+    """A folder of a test's own with what that run left."""
+    return shutil.copytree(whole[1], tmp_path / "run")
+
+
+def test_a_run_leaves_three_checkpoints_and_a_log(whole: tuple[FitResult, Path]) -> None:
+    result, folder = whole
     names = {path.name for path in folder.iterdir()}
     assert names == {".lock", "best.ckpt", "history.csv", "last.ckpt", "previous.ckpt"}
     with (folder / "history.csv").open() as file:
@@ -179,20 +168,10 @@ def test_best_is_the_best_epoch(data: Data, tmp_path: Path) -> None:
     assert other.evaluate(evaluation).val == result.history[-1]["val"] != result.val
 
 
-def test_nothing_is_written_without_a_folder(
-    data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_folder_no_file(data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     fit(new_task(), FullGraph(data), epochs=2, progress=False)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_an_earlier_run_is_not_written_over(data: Data, tmp_path: Path) -> None:
-    train(new_task(), data, tmp_path)
-    before = (tmp_path / "last.ckpt").read_bytes()
-    with pytest.raises(FileExistsError, match="holds an earlier run; expected resume=True"):
-        train(new_task(), data, tmp_path)
-    assert (tmp_path / "last.ckpt").read_bytes() == before
 
 
 class Wider(nn.Module):
@@ -225,68 +204,66 @@ CHANGES: dict[str, tuple[Callable[[], NodeTask], Callable[[Data], FullGraph], in
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_another_run_is_not_resumed(data: Data, tmp_path: Path, change: str) -> None:
+def test_another_run_is_not_resumed(data: Data, finished: Path, change: str) -> None:
     task, module, seed, message = CHANGES[change]
-    train(new_task(), data, tmp_path)
-    options = {"epochs": 8, "out_dir": tmp_path, "resume": True, "progress": False}
+    options = {"epochs": 8, "out_dir": finished, "resume": True, "progress": False}
     with pytest.raises(CheckpointError, match=f"last.ckpt: .*another run: {message}"):
         fit(task(), module(data), seed=seed, **options)
 
 
-def test_a_damaged_checkpoint_is_not_resumed(data: Data, tmp_path: Path) -> None:
-    train(new_task(), data, tmp_path)
-    path = tmp_path / "last.ckpt"
+def test_a_damaged_checkpoint_is_not_resumed(data: Data, finished: Path) -> None:
+    path = finished / "last.ckpt"
     raw = bytearray(path.read_bytes())
     raw[len(raw) // 2] ^= 1
     path.write_bytes(raw)
     with pytest.raises(CheckpointError, match=r"last.ckpt: damaged.*previous.ckpt.* is whole"):
-        train(new_task(), data, tmp_path, resume=True)
-    (tmp_path / "previous.ckpt").write_bytes(raw)
+        train(new_task(), data, finished, resume=True)
+    (finished / "previous.ckpt").write_bytes(raw)
     with pytest.raises(CheckpointError, match=r"last.ckpt: damaged[^;]*; restore a copy[^;]*$"):
-        train(new_task(), data, tmp_path, resume=True)
+        train(new_task(), data, finished, resume=True)
 
 
 @pytest.mark.parametrize("links", [True, False])
 def test_a_run_goes_on_from_the_checkpoint_before_the_last(
-    data: Data, tmp_path: Path, links: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    data: Data, whole: tuple[FitResult, Path], tmp_path: Path, links: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
     def refuse(*paths: object) -> None:
         raise OSError("a disk without links")
 
-    whole = train(new_task(), data, tmp_path / "whole")
     if not links:
         monkeypatch.setattr("os.link", refuse)
-    folder = tmp_path / "run"
-    train(new_task(), data, folder)
-    assert read_checkpoint(folder / "previous.ckpt")["epoch"] == 2
-    (folder / "previous.ckpt").replace(folder / "last.ckpt")
-    again = train(new_task(), data, folder, resume=True)
-    assert without_time(again) == without_time(whole) and again.best_epoch == whole.best_epoch
+    train(new_task(), data, tmp_path)
+    assert read_checkpoint(tmp_path / "previous.ckpt")["epoch"] == 2
+    (tmp_path / "previous.ckpt").replace(tmp_path / "last.ckpt")
+    again, expected = train(new_task(), data, tmp_path, resume=True), whole[0]
+    assert without_time(again) == without_time(expected)
+    assert again.best_epoch == expected.best_epoch
 
 
-@pytest.mark.parametrize("where", ["file", "file/below", "/proc/1/graphtheory"])
+@pytest.mark.parametrize("where", ["file", "file/below", "/proc/1/graphtheory", "full disk"])
 def test_a_place_that_cannot_be_written_is_refused(
     data: Data, tmp_path: Path, where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setattr(NodeTask, "training_step", None)  # refused before anything is trained
-    with pytest.raises(OSError, match="out_dir cannot be written to: "):
+    message = "out_dir cannot be written to: "
+    if where == "full disk":
+        full = shutil.disk_usage(tmp_path)._replace(free=1000)
+        monkeypatch.setattr(shutil, "disk_usage", lambda path: full)
+        message = r"out_dir: \d+ bytes needed, 1000 free"
+    with pytest.raises(OSError, match=message):
         train(new_task(), data, tmp_path / where)
 
 
-def test_a_full_disk_is_refused(
-    data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    full = shutil.disk_usage(tmp_path)._replace(free=1000)
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: full)
-    with pytest.raises(OSError, match=r"out_dir: \d+ bytes needed, 1000 free"):
-        train(new_task(), data, tmp_path)
-
-
-def test_a_folder_in_use_is_refused(data: Data, tmp_path: Path) -> None:
-    with watch.locked(tmp_path), pytest.raises(OSError, match="another run"):
-        train(new_task(), data, tmp_path)
-    train(new_task(), data, tmp_path)
+def test_a_folder_in_use_is_refused_and_a_run_not_written_over(data: Data, finished: Path) -> None:
+    before = (finished / "last.ckpt").read_bytes()
+    with watch.locked(finished), pytest.raises(OSError, match="another run"):
+        train(new_task(), data, finished, resume=True)
+    with pytest.raises(FileExistsError, match="holds an earlier run; expected resume=True"):
+        train(new_task(), data, finished)
+    assert (finished / "last.ckpt").read_bytes() == before
+    assert train(new_task(), data, finished, resume=True).epochs == 4
 
 
 def test_places_are_in_the_order_of_the_trainings(tmp_path: Path) -> None:
@@ -299,9 +276,7 @@ def test_places_are_in_the_order_of_the_trainings(tmp_path: Path) -> None:
     assert checkpoint.next_place() is None
 
 
-def test_a_fit_goes_on_to_the_same_bits(
-    data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_fit_goes_on_exactly(data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def run(stop: int = 0) -> tuple[list[int], NodeTask]:
         seen: list[int] = []
 

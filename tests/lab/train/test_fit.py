@@ -4,7 +4,7 @@ import mmap
 import random
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from importlib import import_module
 from itertools import count
@@ -20,16 +20,11 @@ from rich.console import Console
 from torch_geometric.data import Data
 
 from graphtheory.lab import progress
-from graphtheory.lab.train import (
-    FullGraph,
-    NodeBatch,
-    NodeTask,
-    SampledGraph,
-    SampledLayers,
-    read_checkpoint,
-)
+from graphtheory.lab.train.checkpoint import read_checkpoint
 from graphtheory.lab.train.contract import Evaluation
 from graphtheory.lab.train.fit import FitResult, fit, quiet_lightning
+from graphtheory.lab.train.nodes import FullGraph, NodeBatch, NodeTask
+from graphtheory.lab.train.sampled import SampledGraph, SampledLayers
 from graphtheory.lab.train.watch import PeakMemory, borrowed_randomness, seed_all
 from graphtheory.patterns import Compose, Sample, UniformNodes
 from graphtheory.patterns.draw import derive
@@ -68,9 +63,7 @@ def test_the_caller_keeps_random_state_and_the_seed_decides(data: Data) -> None:
 
 
 @pytest.mark.parametrize("module", MODULES.values(), ids=MODULES)
-def test_a_run_in_parts_is_the_run_in_one(
-    data: Data, tmp_path: Path, module: Callable[[Data], FullGraph]
-) -> None:
+def test_a_run_in_parts_is_the_run_in_one(data: Data, tmp_path: Path, module: Any) -> None:
     if module is MODULES["sampled"]:
         pytest.importorskip("torch_sparse", reason="PyG's sampler needs torch-sparse")
 
@@ -106,15 +99,12 @@ def test_resuming_a_finished_run_trains_nothing(
     assert equal(again.state_dict(), task.state_dict())
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"epochs": 0}, "epochs: got 0, expected 1 or more"),
-        ({"patience": 0}, "patience: got 0, expected 1 or more"),
-        ({"seed": -1}, "seed: got -1, expected 0 or more"),
-        ({"resume": True}, "resume: got True with out_dir=None"),
-    ],
-)
+@pytest.mark.parametrize(("options", "message"), [
+    ({"epochs": 0}, "epochs: got 0, expected 1 or more"),
+    ({"patience": 0}, "patience: got 0, expected 1 or more"),
+    ({"seed": -1}, "seed: got -1, expected 0 or more"),
+    ({"resume": True}, "resume: got True with out_dir=None"),
+])  # fmt: skip
 def test_refuses(data: Data, options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         fit(new_task(), FullGraph(data), progress=False, **options)
@@ -226,7 +216,7 @@ def draws() -> list[float]:
     return [float(torch.rand(())), np.random.rand(), random.random()]  # noqa: NPY002
 
 
-def test_a_seed_fixes_what_all_three_draw() -> None:
+def test_a_seed_fixes_what_all_three_draw_and_the_caller_s_state_comes_back() -> None:
     seeds = {derive(a, b, c) for a in range(10) for b in range(10) for c in range(10)}
     assert len(seeds) == 1000 and all(0 <= seed < 2**63 for seed in seeds)
     assert derive(1) != derive(1, 0)
@@ -237,29 +227,31 @@ def test_a_seed_fixes_what_all_three_draw() -> None:
         assert draws() == first
         seed_all(derive(3, 5))
         assert all(a != b for a, b in zip(draws(), first, strict=True))
-
-
-@pytest.mark.parametrize("fails", [False, True])
-def test_the_callers_random_state_comes_back(fails: bool) -> None:
     seed_all(1)
     expected = draws()
-    seed_all(1)
-    with suppress(KeyError), borrowed_randomness():
-        seed_all(7)
-        draws()
-        if fails:
-            raise KeyError
-    assert draws() == expected
+    for fails in (False, True):
+        seed_all(1)
+        with suppress(KeyError), borrowed_randomness():
+            seed_all(7)
+            draws()
+            if fails:
+                raise KeyError
+        assert draws() == expected
 
 
-on_cpu_linux = pytest.mark.skipif(
+@pytest.mark.skipif(
     torch.cuda.is_available() or not sys.platform.startswith("linux"),
     reason="reads the resident memory of a Linux process that trains on the CPU",
 )
-
-
-@on_cpu_linux
-def test_a_block_that_was_freed_counts() -> None:
+def test_a_freed_block_counts_and_what_came_before_only_after_an_interruption() -> None:
+    memory, resumed = PeakMemory(), PeakMemory()
+    resumed.megabytes = 1e9
+    block = torch.ones(200_000_000, dtype=torch.uint8)
+    del block
+    for each in (memory, resumed):
+        each.start()
+        each.update()
+    assert memory.megabytes < 50 and resumed.megabytes == 1e9
     memory = PeakMemory()
     memory.start()
     with mmap.mmap(-1, 50_000_000) as block:  # pages of its own, whatever malloc has in store
@@ -267,18 +259,6 @@ def test_a_block_that_was_freed_counts() -> None:
             block[page] = 1
     memory.update()
     assert 45 < memory.megabytes < 80
-
-
-@on_cpu_linux
-def test_what_came_before_does_not_count_but_before_an_interruption_does() -> None:
-    block = torch.ones(200_000_000, dtype=torch.uint8)
-    del block
-    memory, resumed = PeakMemory(), PeakMemory()
-    resumed.megabytes = 1e9
-    for each in (memory, resumed):
-        each.start()
-        each.update()
-    assert memory.megabytes < 50 and resumed.megabytes == 1e9
 
 
 def test_a_log_gets_a_line_now_and_then_and_says_how_long_the_rest_takes(
@@ -299,45 +279,35 @@ def test_a_log_gets_a_line_now_and_then_and_says_how_long_the_rest_takes(
     assert [line.endswith(" left)") for line in lines] == [False, True, True, False]
 
 
-@pytest.fixture
-def screen(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
-    shown = io.StringIO()
-    console = Console(file=shown, force_terminal=True, width=120)
+def test_a_terminal_gets_one_moving_line_and_is_left_in_order_after_an_error(
+    data: Data, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    screen = io.StringIO()
+    console = Console(file=screen, force_terminal=True, width=120)
     monkeypatch.setattr(module, "Console", lambda stderr: console)
-    return shown
-
-
-def test_a_terminal_gets_one_moving_line(data: Data, screen: io.StringIO) -> None:
     fit(new_task(), FullGraph(data), epochs=5, progress=True)
     shown = screen.getvalue()
     assert "5/5" in shown and "best 0." in shown
     assert shown.count("\n") == 1  # the rest moves the cursor back
-
-
-def test_a_terminal_is_left_in_order_after_an_error(data: Data, screen: io.StringIO) -> None:
     with pytest.raises(FloatingPointError, match=r"epoch \d: .*a finite loss.*lr=1e\+37"):
         fit(new_task(lr=1e37), FullGraph(data), epochs=20)
     assert screen.getvalue().rindex("\x1b[?25h") > screen.getvalue().rindex("\x1b[?25l")
 
 
-def test_a_listener_gets_every_epoch_and_no_test_score(
+def test_a_listener_gets_every_epoch_and_no_test_score_and_a_block_hears_of_each_fit(
     data: Data, capfd: pytest.CaptureFixture[str]
 ) -> None:
     heard: list[dict[str, float]] = []
     result = fit(new_task(), FullGraph(data), epochs=3, progress=heard.append)
     without = [{k: v for k, v in row.items() if k != "test"} for row in result.history]
     assert heard == without and "test" in result.history[0]
-    fit(new_task(), FullGraph(data), epochs=3, progress=False)
-    assert capfd.readouterr() == ("", "")
-
-
-def test_every_fit_of_a_block_tells_its_epochs(data: Data) -> None:
-    heard: list[tuple[int, int, str]] = []
-    with progress.report_epochs(lambda *at: heard.append(at)):
-        for told in (False, lambda row: None):
-            fit(new_task(), FullGraph(data), epochs=2, progress=told)
+    told: list[tuple[int, int, str]] = []
+    with progress.report_epochs(lambda *at: told.append(at)):
+        for listens in (False, lambda row: None):
+            fit(new_task(), FullGraph(data), epochs=2, progress=listens)
     fit(new_task(), FullGraph(data), epochs=2, progress=False)
-    assert heard == [(1, 2, "epoch"), (2, 2, "epoch")] * 2
+    assert told == [(1, 2, "epoch"), (2, 2, "epoch")] * 2
+    assert capfd.readouterr() == ("", "")
 
 
 def test_a_long_epoch_tells_its_batches(
@@ -346,18 +316,8 @@ def test_a_long_epoch_tells_its_batches(
     heard: list[tuple[int, int, str]] = []
     monkeypatch.setattr(progress, "SILENCE", -1.0)
     source = SampledLayers(data, UniformNodes(share=0.5), 1, evaluation=Compose(), batch_size=10)
-    task = new_task()
-    task.model = _First()
     with progress.report_epochs(lambda *at: heard.append(at)):
-        fit(task, source, epochs=2, progress=True)
+        fit(new_task(several=True), source, epochs=2, progress=True)
     assert heard == [(0.5, 2, "epoch"), (1, 2, "epoch"), (1.5, 2, "epoch"), (2, 2, "epoch")]
     lines = capfd.readouterr().err.splitlines()
     assert lines[0].endswith("50% of it") and len(lines) == 4
-
-
-class _First(OneLayer):
-    """The layer on the first of a batch's neighborhoods."""
-
-    def forward(self, x: torch.Tensor, neighborhood: Any) -> torch.Tensor:
-        layers = neighborhood if isinstance(neighborhood, tuple) else (neighborhood,)
-        return super().forward(x, layers[0])

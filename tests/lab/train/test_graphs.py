@@ -63,33 +63,27 @@ def test_batches_count_labels_that_are_there() -> None:
     assert mean.tolist() == [0.5, 1.0] and std.tolist() == [0.5, 0.0]
 
 
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        ({"x": torch.ones(4, 3)}, r"graph 1: x is float \[., 3\], but float \[., 2\] in the first"),
-        ({"x": torch.ones(4, 2, dtype=torch.int64)}, r"graph 1: x is integer \[., 2\], but float"),
-        ({"x": torch.full((4, 2), float("nan"))}, "graph 1: x has NaN or infinite entries"),
-        ({"edge_attr": torch.ones(4, 1)}, r"edge_attr is float \[., 1\], but missing in the first"),
-        ({"y": torch.tensor([[0.0]])}, r"graph 1: y is float \[., 1\], but integer \[.\]"),
-        ({"x": torch.ones(0, 2)}, "graph 1: no nodes"),
-        ({"y": torch.tensor([-1])}, r"graph 1: y is \[-1\], expected a finite label"),
-        ({"y": None}, "graph 1: y is NoneType, expected a tensor"),
-    ],
-)
+@pytest.mark.parametrize(("changed", "message"), [
+    ({"x": torch.ones(4, 3)}, r"graph 1: x is float \[., 3\], but float \[., 2\] in the first"),
+    ({"x": torch.ones(4, 2, dtype=torch.int64)}, r"graph 1: x is integer \[., 2\], but float"),
+    ({"x": torch.full((4, 2), float("nan"))}, "graph 1: x has NaN or infinite entries"),
+    ({"edge_attr": torch.ones(4, 1)}, r"edge_attr is float \[., 1\], but missing in the first"),
+    ({"y": torch.tensor([[0.0]])}, r"graph 1: y is float \[., 1\], but integer \[.\]"),
+    ({"x": torch.ones(0, 2)}, "graph 1: no nodes"),
+    ({"y": torch.tensor([-1])}, r"graph 1: y is \[-1\], expected a finite label"),
+    ({"y": None}, "graph 1: y is NoneType, expected a tensor"),
+])  # fmt: skip
 def test_graphs_that_cannot_be_learned_from(changed: dict[str, Any], message: str) -> None:
     graphs = [ring(3), ring(4, **changed), ring(3), ring(3)]
     with pytest.raises((ValueError, TypeError), match=message):
         GraphSets(graphs, torch.tensor([0, 1]), torch.tensor([2]), torch.tensor([3]))
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda d: (d[:2], d[:0], d[2:3]), "2 and 0 graphs, expected some of either"),
-        (lambda d: (d[:2], d[1:3], d[3:]), "graph 1 is in them twice"),
-        (lambda d: (d[:2], d[2:3], d[3:] + 1), r"positions outside 0..3"),
-    ],
-)
+@pytest.mark.parametrize(("change", "message"), [
+    (lambda d: (d[:2], d[:0], d[2:3]), "2 and 0 graphs, expected some of either"),
+    (lambda d: (d[:2], d[1:3], d[3:]), "graph 1 is in them twice"),
+    (lambda d: (d[:2], d[2:3], d[3:] + 1), r"positions outside 0..3"),
+])  # fmt: skip
 def test_parts_that_are_refused(change: Callable[..., Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         GraphSets([ring(3)] * 4, *change(torch.arange(4)))
@@ -98,21 +92,16 @@ def test_parts_that_are_refused(change: Callable[..., Any], message: str) -> Non
 NOWHERE = torch.tensor([[1.0, torch.nan]])
 
 
-@pytest.mark.parametrize(
-    ("labels", "outputs", "message"),
-    [
-        ([torch.tensor([2])] * 3, 2, "graph 0: label 2, expected 0..1"),
-        ([torch.ones(1, 2)] * 3, 3, r"graph 0: y of shape \(1, 2\), expected \[1, 3\]"),
-        ([torch.ones(1, 1).long()] * 3, 3, r"y of shape \(1, 1\), expected \[1\], a class"),
-        ([torch.ones(1, 2), torch.full((1, 2), torch.nan), torch.ones(1, 2)], 2,
-         r"graph 1: y is \[\[nan, nan\]\], expected a finite"),
-        ([NOWHERE, NOWHERE, torch.ones(1, 2)], 2,
-         r"y\[:, 1\] is NaN in all 1 training graphs, expected a"),
-    ],
-)  # fmt: skip
-def test_labels_that_cannot_be_learned_from(
-    labels: list[Tensor], outputs: int, message: str
-) -> None:
+@pytest.mark.parametrize(("labels", "outputs", "message"), [
+    ([torch.tensor([2])] * 3, 2, "graph 0: label 2, expected 0..1"),
+    ([torch.ones(1, 2)] * 3, 3, r"graph 0: y of shape \(1, 2\), expected \[1, 3\]"),
+    ([torch.ones(1, 1).long()] * 3, 3, r"y of shape \(1, 1\), expected \[1\], a class"),
+    ([torch.ones(1, 2), torch.full((1, 2), torch.nan), torch.ones(1, 2)], 2,
+     r"graph 1: y is \[\[nan, nan\]\], expected a finite"),
+    ([NOWHERE, NOWHERE, torch.ones(1, 2)], 2,
+     r"y\[:, 1\] is NaN in all 1 training graphs, expected a"),
+])  # fmt: skip
+def test_labels_that_cannot_be_learned(labels: list[Tensor], outputs: int, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         data = GraphSets([ring(3, y=y) for y in labels], *torch.arange(3)[:, None])
         data.check_classes(outputs)
@@ -134,11 +123,8 @@ def graphs_of(kind: str) -> list[Data]:
     for i in range(GRAPHS):
         x = torch.randn(3 + i % 4, 2, generator=generator)
         total = x.sum(0, keepdim=True)
-        y = {
-            "multiclass": (total[:, 0] > 0).long(),
-            "multilabel": (total > 0).float(),
-            "regression": 100 + 10 * total,
-        }[kind]
+        y = {"multiclass": (total[:, 0] > 0).long(), "multilabel": (total > 0).float(),
+             "regression": 100 + 10 * total}[kind]  # fmt: skip
         if kind != "multiclass" and i % 5 == 0:
             y[0, 1] = float("nan")
         out.append(Data(x=x, edge_index=torch.zeros(2, 0, dtype=torch.int64), y=y))
@@ -164,16 +150,10 @@ def make(kind: str, outputs: int, **options: Any) -> tuple[GraphTask, GraphSets]
     return task, data
 
 
-@pytest.mark.parametrize(
-    ("kind", "metric", "at_least"),
-    [
-        ("multiclass", "accuracy", 0.85),
-        ("multiclass", "f1", 0.85),
-        ("multiclass", "rocauc", 0.95),
-        ("multilabel", "rocauc", 0.95),
-        ("multilabel", "ap", 0.95),
-    ],
-)
+@pytest.mark.parametrize(("kind", "metric", "at_least"), [
+    ("multiclass", "accuracy", 0.85), ("multiclass", "f1", 0.85), ("multiclass", "rocauc", 0.95),
+    ("multilabel", "rocauc", 0.95), ("multilabel", "ap", 0.95),
+])  # fmt: skip
 def test_it_learns_and_names_the_score(kind: str, metric: str, at_least: float) -> None:
     task, data = make(kind, 2, metric=metric)
     found = fit(task, data, epochs=40, patience=40, progress=False)

@@ -51,22 +51,17 @@ def test_statistics_are_those_of_the_training_images_and_the_record_tells_data_a
 FEW, REST = torch.tensor([0, 1]), torch.tensor([2, 3])
 
 
-@pytest.mark.parametrize(
-    ("changed", "error", "message"),
-    [
-        ({"pixels": torch.zeros(4, 1, 2, 2)}, TypeError,
-         r"pixels: got torch.float32, expected a tensor of torch.uint8; .*as_pixels"),
-        ({"y": torch.tensor([0, 1, 0])}, ValueError, "pixels, y: shapes"),
-        ({"val": REST[:0]}, ValueError, "expected some of either"),
-        ({"val": REST + 1}, ValueError, r"positions outside 0\.\.3"),
-        ({"val": FEW}, ValueError, "in them twice"),
-        ({"batch_size": 0}, ValueError, "batch_size: got 0"),
-        ({}, ValueError, "2 labels out of range, the first is image 1 with 1"),
-    ],
-)  # fmt: skip
-def test_wrong_images_are_refused(
-    changed: dict[str, Any], error: type[Exception], message: str
-) -> None:
+@pytest.mark.parametrize(("changed", "error", "message"), [
+    ({"pixels": torch.zeros(4, 1, 2, 2)}, TypeError,
+     r"pixels: got torch.float32, expected a tensor of torch.uint8; .*as_pixels"),
+    ({"y": torch.tensor([0, 1, 0])}, ValueError, "pixels, y: shapes"),
+    ({"val": REST[:0]}, ValueError, "expected some of either"),
+    ({"val": REST + 1}, ValueError, r"positions outside 0\.\.3"),
+    ({"val": FEW}, ValueError, "in them twice"),
+    ({"batch_size": 0}, ValueError, "batch_size: got 0"),
+    ({}, ValueError, "2 labels out of range, the first is image 1 with 1"),
+])  # fmt: skip
+def test_wrong_images_are_refused(changed: Any, error: type[Exception], message: str) -> None:
     pixels, y = torch.zeros(4, 1, 2, 2, dtype=torch.uint8), torch.tensor([0, 1, 0, 1])
     given = {"pixels": pixels, "y": y, "train": FEW, "val": REST} | changed
     with pytest.raises(error, match=message):
@@ -87,18 +82,12 @@ def images() -> ImageData:
     return ImageData(pixels.to(torch.uint8), y, order[:40], order[40:], batch_size=8)
 
 
-class Network(nn.Sequential):
-    def __init__(self) -> None:
-        super().__init__(
-            nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(),
-            nn.Dropout(0.2), nn.Linear(256, 2),
-        )  # fmt: skip
-
-
 def make(data: ImageData, **options: object) -> ImageTask:
     torch.manual_seed(0)
     recipe = Recipe(**{"epochs": 4, "lr": 0.01, **options})  # type: ignore[arg-type]
-    return ImageTask(Network(), num_classes=2, statistics=data.statistics(), recipe=recipe)
+    first = nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten()
+    network = nn.Sequential(*first, nn.Dropout(0.2), nn.Linear(256, 2))
+    return ImageTask(network, num_classes=2, statistics=data.statistics(), recipe=recipe)
 
 
 def trained(task: ImageTask, data: ImageData, **options: object) -> FitResult:
@@ -205,9 +194,7 @@ def augmentation(**options: Any) -> Augmentation:
     return Augmentation(**options)
 
 
-def test_nothing_is_done_by_default_and_kornia_is_not_asked_for(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_nothing_is_done_by_default_nor_kornia_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "kornia", None)
     nothing = Augmentation()
     images, y = torch.rand(4, 1, 8, 8), torch.tensor([0, 1, 2, 0])

@@ -85,9 +85,7 @@ def test_killed_at_any_time_it_goes_on(runs: Runs, expected: dict[str, Any]) -> 
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_killed_while_it_writes_it_goes_on(
-    runs: Runs, expected: dict[str, Any], stage: str
-) -> None:
+def test_killed_while_writing_it_goes_on(runs: Runs, expected: dict[str, Any], stage: str) -> None:
     for save in (1, 2):  # the best epoch, the last one
         assert runs.finish(die_at=stage, save=save) == -signal.SIGKILL
         for path in runs.folder.glob("*.ckpt"):

@@ -28,14 +28,17 @@ def test_each_batch_has_its_masks_and_a_deterministic_pattern_is_applied_once(da
     assert torch.equal(evaluation.mask, data.val_mask)
     assert torch.equal(evaluation.test_mask, data.test_mask)
     module = FullGraph(data, patterns.KHop(2))
+    with torch.inference_mode():  # which training may follow
+        module.evaluation_batch()
     first = module.train_batch(0).neighborhood
     assert first is module.train_batch(5).neighborhood is module.evaluation_batch().neighborhood
     assert first.num_edges == patterns.KHop(2)(module.graph).num_edges
+    value = torch.randn(len(data.x), 1, 2, requires_grad=True)
+    ops.aggregate(None, value, first).sum().backward()
+    assert value.grad is not None
 
 
-def test_what_comes_before_the_first_draw_is_computed_once(
-    data: Data, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_precedes_a_draw_is_computed_once(data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
     balls: list[Neighborhood] = []
     pattern = patterns.Compose(patterns.KHop(2), patterns.Sample(2), patterns.AddSelf())
     whole = patterns.KHop.__call__
@@ -52,16 +55,6 @@ def test_what_comes_before_the_first_draw_is_computed_once(
     assert len({tuple(n.indices.tolist()) for n in drawn}) == 4
     least = balls[0].degree().clamp(max=2)
     assert all(torch.equal(n.degree(), least + 1) for n in drawn)
-
-
-def test_training_may_follow_an_evaluation_in_inference_mode(data: Data) -> None:
-    module = FullGraph(data, patterns.KHop(2))
-    with torch.inference_mode():
-        module.evaluation_batch()
-    batch = module.train_batch(0)
-    value = torch.randn(batch.x.size(0), 1, 2, requires_grad=True)
-    ops.aggregate(None, value, batch.neighborhood).sum().backward()
-    assert value.grad is not None
 
 
 def test_training_draws_by_seed_and_epoch_and_evaluation_once(data: Data) -> None:
@@ -118,29 +111,24 @@ def changed(tensor: Tensor, entries: dict[Any, float]) -> Tensor:
     return tensor
 
 
-@pytest.mark.parametrize(
-    ("name", "spoil", "error", "message"),
-    [
-        ("x", lambda x: changed(x, {(4, 2): nan, (9, 1): inf}), ValueError,
-         r"data.x: 2 entries are NaN or infinite, the first at \[4, 2\]"),
-        ("x", lambda x: changed(torch.eye(60), {(30, 30): nan}).to_sparse_csr(), ValueError,
-         r"data.x: 1 entries .* the first at \[30, 30\]"),
-        ("y", Tensor.float, ValueError,
-         r"data.y: torch.float32 of shape \(60,\), expected int64"),
-        ("y", lambda y: y[:, None], ValueError,
-         r"data.y: .* shape \(60, 1\), expected int64 \[60\]"),
-        ("y", lambda y: changed(y, {3: -1}), ValueError,
-         "data.y: 1 nodes .* node 3 with -1; expected 0 or more"),
-        ("val_mask", lambda mask: changed(mask, {0: True}), ValueError,
-         "1 nodes are in more than one of train_mask, val_mask"),
-        ("train_mask", lambda mask: mask & False, ValueError, "data.train_mask: no node"),
-        ("train_mask", lambda mask: mask[:, None].repeat(1, 10), ValueError,
-         r"data.train_mask: .* \(60, 10\), expected bool \[60\]"),
-        ("x", Tensor.long, TypeError, "data.x: dtype torch.int64, expected a floating type"),
-        ("x", lambda x: None, TypeError, "data.x: got NoneType, expected a tensor"),
-        ("edge_index", lambda edges: changed(edges, {(0, 0): 60}), IndexError, "60"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "spoil", "error", "message"), [
+    ("x", lambda x: changed(x, {(4, 2): nan, (9, 1): inf}), ValueError,
+     r"data.x: 2 entries are NaN or infinite, the first at \[4, 2\]"),
+    ("x", lambda x: changed(torch.eye(60), {(30, 30): nan}).to_sparse_csr(), ValueError,
+     r"data.x: 1 entries .* the first at \[30, 30\]"),
+    ("y", Tensor.float, ValueError, r"data.y: torch.float32 of shape \(60,\), expected int64"),
+    ("y", lambda y: y[:, None], ValueError, r"data.y: .* shape \(60, 1\), expected int64 \[60\]"),
+    ("y", lambda y: changed(y, {3: -1}), ValueError,
+     "data.y: 1 nodes .* node 3 with -1; expected 0 or more"),
+    ("val_mask", lambda mask: changed(mask, {0: True}), ValueError,
+     "1 nodes are in more than one of train_mask, val_mask"),
+    ("train_mask", lambda mask: mask & False, ValueError, "data.train_mask: no node"),
+    ("train_mask", lambda mask: mask[:, None].repeat(1, 10), ValueError,
+     r"data.train_mask: .* \(60, 10\), expected bool \[60\]"),
+    ("x", Tensor.long, TypeError, "data.x: dtype torch.int64, expected a floating type"),
+    ("x", lambda x: None, TypeError, "data.x: got NoneType, expected a tensor"),
+    ("edge_index", lambda edges: changed(edges, {(0, 0): 60}), IndexError, "60"),
+])  # fmt: skip
 def test_spoiled_data_is_refused(
     data: Data, name: str, spoil: Callable[..., Any], error: type[Exception], message: str
 ) -> None:
@@ -231,53 +219,36 @@ TASK = partial(NodeTask, nn.Linear(1, 1))
 OF_GRAPHS = partial(GraphTask, nn.Linear(1, 1), num_outputs=1)
 
 
-@pytest.mark.parametrize(
-    ("kind", "options", "message"),
-    [
-        (AdamOptions, {"lr": 0.0}, "lr: got 0.0"),
-        (AdamOptions, {"lr": nan}, "lr: got nan"),
-        (AdamOptions, {"bias_lr": -1.0}, "bias_lr: got -1.0"),
-        (AdamOptions, {"weight_decay": -0.1}, "weight_decay: got -0.1"),
-        (AdamOptions, {"average": 1.0}, "average: got 1.0"),
-        (TASK, {"num_classes": 3, "metric": "f1"},
-         "metric: got 'f1', expected one of accuracy, rocauc for multiclass"),
-        (TASK, {"num_classes": 1}, "num_classes: got 1, expected 2 or more"),
-        (TASK, {"num_classes": 3, "metric": "rocauc"},
-         "num_classes: got 3, expected 2 for 'rocauc'"),
-        (TASK, {"num_classes": 3, "kind": "regression"},
-         "kind: got 'regression', expected one of"),
-        (OF_GRAPHS, {"kind": "ranking"}, "kind: got 'ranking'"),
-        (OF_GRAPHS, {"kind": "multiclass"}, "num_outputs: got 1"),
-        (OF_GRAPHS, {"kind": "regression", "metric": "ap"}, "metric: got 'ap', expected one"),
-        (OF_GRAPHS, {"kind": "multilabel", "statistics": (torch.ones(1),) * 2},
-         "statistics: got some"),
-        (Recipe, {"epochs": 0}, "epochs: got 0"),
-        (Recipe, {"lr": 0.0}, "lr: got 0.0"),
-        (Recipe, {"ema": 1.0}, "ema: got 1.0"),
-        (Recipe, {"clip": -1.0}, "clip: got -1.0"),
-        (Augmentation, {"crop": -1}, "crop: got -1"),
-        (Augmentation, {"erase": 1.5}, "erase: got 1.5, expected a probability"),
-        (Augmentation, {"mixup": 0.7, "cutmix": 0.7}, "mixup . cutmix: got 1.4"),
-    ],
-)  # fmt: skip
-def test_options_out_of_range(
-    kind: Callable[..., Any], options: dict[str, Any], message: str
-) -> None:
+@pytest.mark.parametrize(("kind", "options", "message"), [
+    (AdamOptions, {"lr": 0.0}, "lr: got 0.0"), (AdamOptions, {"lr": nan}, "lr: got nan"),
+    (AdamOptions, {"weight_decay": -0.1}, "weight_decay: got -0.1"),
+    (AdamOptions, {"bias_lr": -1.0}, "bias_lr: got -1.0"),
+    (AdamOptions, {"average": 1.0}, "average: got 1.0"),
+    (TASK, {"num_classes": 3, "metric": "f1"},
+     "metric: got 'f1', expected one of accuracy, rocauc for multiclass"),
+    (TASK, {"num_classes": 1}, "num_classes: got 1, expected 2 or more"),
+    (TASK, {"num_classes": 3, "metric": "rocauc"}, "num_classes: got 3, expected 2 for 'rocauc'"),
+    (TASK, {"num_classes": 3, "kind": "regression"}, "kind: got 'regression', expected one of"),
+    (OF_GRAPHS, {"kind": "ranking"}, "kind: got 'ranking'"),
+    (OF_GRAPHS, {"kind": "multiclass"}, "num_outputs: got 1"),
+    (OF_GRAPHS, {"kind": "regression", "metric": "ap"}, "metric: got 'ap', expected one"),
+    (OF_GRAPHS, {"kind": "multilabel", "statistics": (torch.ones(1),) * 2}, "statistics: got some"),
+    (Recipe, {"epochs": 0}, "epochs: got 0"), (Recipe, {"lr": 0.0}, "lr: got 0.0"),
+    (Recipe, {"ema": 1.0}, "ema: got 1.0"), (Recipe, {"clip": -1.0}, "clip: got -1.0"),
+    (Augmentation, {"crop": -1}, "crop: got -1"),
+    (Augmentation, {"erase": 1.5}, "erase: got 1.5, expected a probability"),
+    (Augmentation, {"mixup": 0.7, "cutmix": 0.7}, "mixup . cutmix: got 1.4"),
+])  # fmt: skip
+def test_options_out_of_range(kind: Any, options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         kind(**options)
 
 
-def several(data: Data) -> Data:
-    """The same graph with four labels a node, some of them missing."""
+def test_several_labels_of_a_node(data: Data) -> None:
     draw = torch.Generator().manual_seed(0)
     data.y = torch.randint(2, (len(data.x), 4), generator=draw).float()
-    data.y[torch.rand(data.y.shape, generator=draw) < 0.2] = torch.nan
-    return data
-
-
-def test_several_labels_of_a_node(data: Data) -> None:
+    data.y[torch.rand(data.y.shape, generator=draw) < 0.2] = torch.nan  # labels that are missing
     torch.manual_seed(0)
-    data = several(data)
     model = OneLayer(classes=4).eval()
     task = NodeTask(model, num_classes=4, metric="rocauc", kind="multilabel").eval()
     whole = FullGraph(data)
@@ -287,29 +258,18 @@ def test_several_labels_of_a_node(data: Data) -> None:
     known = ~y.isnan()
     expected = -torch.where(y == 1, out.sigmoid(), 1 - out.sigmoid()).log()[known].mean()
     torch.testing.assert_close(task.training_step(batch, 0), expected)
-    found = task.evaluate(whole.evaluation_batch())
     val, labels = task(batch)[data.val_mask].detach(), data.y[data.val_mask]
-    by_label = []
-    for k in range(4):
-        there = ~labels[:, k].isnan()
-        by_label.append(roc_auc_score(labels[there, k], val[there, k]))
-    assert found.val == pytest.approx(sum(by_label) / 4)
+    columns = zip(labels.unbind(1), val.unbind(1), (~labels.isnan()).unbind(1), strict=True)
+    by_label = [roc_auc_score(y[known], scores[known]) for y, scores, known in columns]
+    assert task.evaluate(whole.evaluation_batch()).val == pytest.approx(sum(by_label) / 4)
     nn.init.constant_(model.linear.weight, torch.inf)
     assert task.evaluate(whole.evaluation_batch()).val == 0.0
-
-
-@pytest.mark.parametrize(
-    ("value", "labels", "message"),
-    [
-        (2.0, 4, r"data.y: 1 labels are neither 0, 1 nor NaN, the first at \[3, 1\] with 2"),
-        (1.0, 5, "data.y: 4 labels of each node, expected 5"),
-    ],
-)
-def test_labels_that_are_none(data: Data, value: float, labels: int, message: str) -> None:
-    data = several(data)
-    data.y[3, 1] = value
-    with pytest.raises(ValueError, match=message):
-        FullGraph(data).check_classes(labels)
+    with pytest.raises(ValueError, match=r"data\.y: 4 labels of each node, expected 5"):
+        whole.check_classes(5)
+    data.y[3, 1] = 2.0
+    told = r"data.y: 1 labels are neither 0, 1 nor NaN, the first at \[3, 1\] with 2"
+    with pytest.raises(ValueError, match=told):
+        FullGraph(data).check_classes(4)
 
 
 def test_works_under_a_plain_trainer_and_refuses_logits_of_another_shape(data: Data) -> None:
@@ -351,11 +311,9 @@ def test_recorded_training_is_the_same_training(
     assert called == ["step", "scores"] * 5
     assert without_time(found) == without_time(expected)
     assert task.automatic_optimization and task._replayed is None
-    for resume in (False, True):
-        again = fit(
-            new_task(**options), FullGraph(data), epochs=5 if resume else 3, progress=False,
-            out_dir=tmp_path, resume=resume,
-        )  # fmt: skip
+    for epochs in (3, 5):
+        how = {"epochs": epochs, "out_dir": tmp_path, "resume": epochs > 3, "progress": False}
+        again = fit(new_task(**options), FullGraph(data), **how)
     assert without_time(again) == without_time(expected)
 
 
@@ -364,27 +322,23 @@ class Doubled(NodeTask):
         return 2 * super().training_step(batch, batch_idx)
 
 
-@pytest.mark.parametrize(
-    ("make", "source"),
-    [
-        (new_task, lambda data: FullGraph(data, patterns.Sample(2))),
-        (lambda: Doubled(OneLayer(), num_classes=3), FullGraph),
-        (lambda: new_task(clip=1.0), FullGraph),
-        (lambda: new_task(warmup=2), FullGraph),
-    ],
-)
-def test_steps_that_differ_or_are_overridden_are_not_recorded(
-    data: Data, make: Callable[[], NodeTask], source: Any, replayed: list[str]
-) -> None:
-    fit(make(), source(data), epochs=2, progress=False)
-    assert replayed == []
-
-
-def test_other_scores_are_computed_as_before(data: Data, replayed: list[str]) -> None:
+def two_classes(data: Data) -> FullGraph:
     data.y = (data.y > 0).long()
-    task = NodeTask(OneLayer(2), num_classes=2, metric="rocauc")
-    assert 0 < fit(task, FullGraph(data), epochs=2, progress=False).val < 1
-    assert replayed == ["step"] * 2
+    return FullGraph(data)
+
+
+@pytest.mark.parametrize(("make", "source", "expected"), [
+    (new_task, lambda data: FullGraph(data, patterns.Sample(2)), []),
+    (lambda: Doubled(OneLayer(), num_classes=3), FullGraph, []),
+    (lambda: new_task(clip=1.0), FullGraph, []),
+    (lambda: new_task(warmup=2), FullGraph, []),
+    (lambda: NodeTask(OneLayer(2), num_classes=2, metric="rocauc"), two_classes, ["step"] * 2),
+])  # fmt: skip
+def test_steps_that_differ_or_are_overridden_and_other_scores_are_not_recorded(
+    data: Data, make: Callable[[], NodeTask], source: Any, expected: Any, replayed: list[str]
+) -> None:
+    assert 0 < fit(make(), source(data), epochs=2, progress=False).val < 1
+    assert replayed == expected
 
 
 def test_scores_of_outputs_that_are_not_finite_are_the_worst(data: Data) -> None:
@@ -395,9 +349,7 @@ def test_scores_of_outputs_that_are_not_finite_are_the_worst(data: Data) -> None
     assert task._scores(batch)[1:].tolist() == [0.0, 0.0] == list(task.evaluate(batch))[1:]
 
 
-def test_on_a_device_nodes_take_the_place_of_masks(
-    data: Data, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_on_a_device_nodes_replace_masks(data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = new_task().evaluate(FullGraph(data).evaluation_batch())
     monkeypatch.setattr(Tensor, "is_cpu", False)
     batch = FullGraph(data).evaluation_batch()
@@ -408,9 +360,7 @@ def test_on_a_device_nodes_take_the_place_of_masks(
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU")
-def test_on_a_gpu_recorded_training_is_the_launched_one(
-    data: Data, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_on_a_gpu_records_train_alike(data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
     results = []
     for fails in (False, True):
         task = NodeTask(GraphTransformer(8, 16, 3, num_layers=2, heads=2), num_classes=3)

@@ -11,40 +11,23 @@ from torch_geometric.data import Data
 from torch_geometric.nn import MessagePassing, global_mean_pool
 
 from graphtheory import Neighborhood
-from graphtheory.lab.train import (
-    FullGraph,
-    GraphSets,
-    GraphTask,
-    ImageData,
-    ImageTask,
-    NodeTask,
-    Recipe,
-    SampledLayers,
-    fit,
-    load_parameters,
-    predict,
-    write_predictions,
-)
-from graphtheory.lab.train.predict import by_layers
+from graphtheory.lab.train import FullGraph, NodeTask, SampledLayers, fit, load_parameters
+from graphtheory.lab.train.graphs import GraphSets, GraphTask
+from graphtheory.lab.train.images import ImageData, ImageTask, Recipe
+from graphtheory.lab.train.predict import by_layers, predict, write_predictions
 from graphtheory.lab.zoo.node_models import NetworkConfig, build, pattern_of
 from graphtheory.models import GraphTransformer, SampledGCN
 from graphtheory.nn.conv import GCNConv
 from graphtheory.nn.conv.weighted_sums import SAGEConv
 from graphtheory.patterns import AddSelf, Compose, GraphSAGE
-from tests.lab.train.conftest import CLASSES, NODES, new_task
+from tests.lab.train.conftest import CLASSES, NODES, new_task, without_time
 
 EDGES = torch.tensor([[0, 1], [1, 0]])
 
 
-class Pool(nn.Module):
-    """A linear map of the mean of a graph's nodes."""
-
-    def __init__(self, outputs: int) -> None:
-        super().__init__()
-        self.linear = nn.Linear(2, outputs)
-
+class Pool(nn.Linear):
     def forward(self, batch: Any) -> Tensor:
-        return self.linear(global_mean_pool(batch.x, batch.batch))
+        return super().forward(global_mean_pool(batch.x, batch.batch))
 
 
 def sets(y: Tensor) -> GraphSets:
@@ -70,18 +53,15 @@ def test_nodes_are_predicted_in_order_with_the_best_parameters(data: Data, tmp_p
     assert torch.equal(predict(again, source), probabilities)
 
 
-@pytest.mark.parametrize(
-    ("kind", "y"),
-    [
-        ("multiclass", torch.tensor([0, 1, 0, 1, 0, 1])),
-        ("multilabel", torch.tensor([[0.0, 1.0]] * 6)),
-        ("regression", torch.arange(12.0).view(6, 2) * 100),
-    ],
-)
+@pytest.mark.parametrize(("kind", "y"), [
+    ("multiclass", torch.tensor([0, 1, 0, 1, 0, 1])),
+    ("multilabel", torch.tensor([[0.0, 1.0]] * 6)),
+    ("regression", torch.arange(12.0).view(6, 2) * 100),
+])  # fmt: skip
 def test_graphs_are_predicted_one_by_one_as_in_batches(kind: Any, y: Tensor) -> None:
     source, outputs = sets(y), 2
     scale = source.statistics() if kind == "regression" else None
-    task = GraphTask(Pool(2), kind=kind, num_outputs=outputs, statistics=scale)
+    task = GraphTask(Pool(2, 2), kind=kind, num_outputs=outputs, statistics=scale)
     found = predict(task, source)
     task.eval()
     with torch.no_grad():
@@ -92,25 +72,20 @@ def test_graphs_are_predicted_one_by_one_as_in_batches(kind: Any, y: Tensor) -> 
 
 
 def test_images_are_predicted_in_order() -> None:
-    pixels = torch.randint(256, (6, 1, 2, 2), generator=torch.Generator().manual_seed(0))
-    source = ImageData(
-        pixels.byte(), torch.arange(6) % 2, torch.tensor([5, 0]), torch.tensor([1]), batch_size=2
-    )
-    model = nn.Sequential(nn.Flatten(), nn.Linear(4, 2))
-    recipe = Recipe(ema=None)
-    task = ImageTask(model, num_classes=2, statistics=source.statistics(), recipe=recipe)
+    pixels = torch.randint(256, (6, 1, 2, 2), generator=torch.Generator().manual_seed(0)).byte()
+    parts = torch.tensor([5, 0]), torch.tensor([1])
+    source = ImageData(pixels, torch.arange(6) % 2, *parts, batch_size=2)
+    how = {"statistics": source.statistics(), "recipe": Recipe(ema=None)}
+    task = ImageTask(nn.Sequential(nn.Flatten(), nn.Linear(4, 2)), num_classes=2, **how)
     expected = task.logits(source.pixels).softmax(1)
     assert torch.equal(predict(task, source), expected)
 
 
-@pytest.mark.parametrize(
-    ("kind", "head", "first"),
-    [
-        ("multiclass", "node,part,class,p0,p1", "0,test,1,0.25,0.75"),
-        ("multilabel", "node,part,p0,p1", "0,test,0.25,0.75"),
-        ("regression", "node,part,value0,value1", "0,test,0.25,0.75"),
-    ],
-)
+@pytest.mark.parametrize(("kind", "head", "first"), [
+    ("multiclass", "node,part,class,p0,p1", "0,test,1,0.25,0.75"),
+    ("multilabel", "node,part,p0,p1", "0,test,0.25,0.75"),
+    ("regression", "node,part,value0,value1", "0,test,0.25,0.75"),
+])  # fmt: skip
 def test_the_table_names_rows_and_parts(tmp_path: Path, kind: str, head: str, first: str) -> None:
     found, parts = torch.tensor([[0.25, 0.75], [1.0, 0.0]]), {"test": torch.tensor([0])}
     write_predictions(tmp_path / "p.csv", kind, found, {"node": range(2)}, parts)
@@ -170,29 +145,18 @@ class Net(nn.Module):
         return self.layer(*self.before(x, graph))
 
 
-@pytest.mark.parametrize(
-    ("model", "message"),
-    [
-        (Net(GCNConv(8, 3)), "a row depends on the others of its batch"),
-        (
-            Net(SAGEConv(8, 3), lambda x, graph: (x - x.mean(0), graph)),
-            "a row depends on the others of its batch",
-        ),
-        (
-            Net(SAGEConv(8, 3), lambda x, graph: (x * graph.degree()[:, None], graph)),
-            "the model itself reads 'degree' of the graph",
-        ),
-        (
-            Net(SAGEConv(8, 3), lambda x, graph: (x, Neighborhood.from_edge_index(EDGES, len(x)))),
-            "SAGEConv gets another graph",
-        ),
-        (GraphTransformer(8, 4, 3, 1, heads=2), "the model itself reads"),
-        (node_network("sgformer", {})[0], "the model itself reads 'edge_index' of the graph"),
-    ],
-)
-def test_a_model_whose_rows_meet_elsewhere_is_refused(
-    data: Data, model: nn.Module, message: str
-) -> None:
+@pytest.mark.parametrize(("model", "message"), [
+    (Net(GCNConv(8, 3)), "a row depends on the others of its batch"),
+    (Net(SAGEConv(8, 3), lambda x, graph: (x - x.mean(0), graph)),
+     "a row depends on the others of its batch"),
+    (Net(SAGEConv(8, 3), lambda x, graph: (x * graph.degree()[:, None], graph)),
+     "the model itself reads 'degree' of the graph"),
+    (Net(SAGEConv(8, 3), lambda x, graph: (x, Neighborhood.from_edge_index(EDGES, len(x)))),
+     "SAGEConv gets another graph"),
+    (GraphTransformer(8, 4, 3, 1, heads=2), "the model itself reads"),
+    (node_network("sgformer", {})[0], "the model itself reads 'edge_index' of the graph"),
+])  # fmt: skip
+def test_models_whose_rows_meet_are_refused(data: Data, model: nn.Module, message: str) -> None:
     with pytest.raises(ValueError, match=f"evaluation_rows: {message}"):
         in_rows(model.eval(), data, FullGraph(data).graph, 20)
     assert all("forward" not in vars(module) for module in model.modules())
@@ -202,14 +166,11 @@ def test_fit_evaluates_in_rows_where_it_is_asked_to(data: Data) -> None:
     def found(rows: int | None) -> tuple[Any, torch.Tensor]:
         torch.manual_seed(0)
         task = NodeTask(SampledGCN(8, 4, 3), num_classes=3)
-        sampled = SampledLayers(
-            data, Compose(AddSelf(), GraphSAGE(2)), 3, evaluation=AddSelf(), evaluation_rows=rows
-        )
-        history = fit(task, sampled, epochs=3, progress=False).history
-        assert [task.model.training] == [False] and sampled.evaluation_batch().at_once == rows
-        return [{k: v for k, v in row.items() if k != "seconds"} for row in history], predict(
-            task, sampled
-        )
+        how = {"evaluation": AddSelf(), "evaluation_rows": rows}
+        sampled = SampledLayers(data, Compose(AddSelf(), GraphSAGE(2)), 3, **how)
+        history = without_time(fit(task, sampled, epochs=3, progress=False))
+        assert not task.model.training and sampled.evaluation_batch().at_once == rows
+        return history, predict(task, sampled)
 
     (whole, outputs), (parts, same) = found(None), found(7)
     torch.testing.assert_close(same, outputs)

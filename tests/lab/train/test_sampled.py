@@ -41,18 +41,13 @@ def test_seeds_come_first_and_carry_the_loss(data: Data) -> None:
 
 
 @needs_sampler
-def test_an_epoch_takes_every_labeled_node_once(data: Data) -> None:
+def test_an_epoch_takes_every_labeled_node_once_and_any_epoch_can_be_drawn(data: Data) -> None:
     module = SampledGraph(data, num_neighbors=[2], batch_size=8)
     labeled = data.train_mask.nonzero().flatten()
     orders = [torch.cat(module.order(epoch)) for epoch in (0, 1)]
     assert all(torch.equal(order.sort().values, labeled) for order in orders)
     assert not torch.equal(*orders)
     assert len(module.train_dataloader()) == len(list(module.train_dataloader())) == 3
-
-
-@needs_sampler
-def test_the_batches_of_any_epoch_can_be_drawn(data: Data) -> None:
-    module = SampledGraph(data, num_neighbors=[2], batch_size=8)
     for epoch in (3, 0):
         drawn = [batch.y for batch in module.train_batches(epoch)]
         nodes = module.order(epoch)
@@ -154,17 +149,14 @@ LAYERS: dict[str, Any] = {"pattern": SAMPLER, "num_layers": 2, "evaluation": pat
 
 
 @needs_sampler
-@pytest.mark.parametrize(
-    ("kind", "options", "message"),
-    [
-        (SampledGraph, {"num_neighbors": []}, r"num_neighbors: got \[\], expected"),
-        (SampledGraph, {"num_neighbors": [5, 0]}, r"num_neighbors: got \[5, 0\], expected"),
-        (SampledGraph, {"num_neighbors": [5], "batch_size": 0}, "batch_size: got 0, expected 1 or"),
-        (SampledLayers, LAYERS | {"num_layers": 0}, "num_layers: got 0"),
-        (SampledLayers, LAYERS | {"batch_size": 0}, "batch_size: got 0"),
-        (SampledLayers, LAYERS | {"pattern": patterns.KHop(1)}, "evaluation: got"),
-    ],
-)
+@pytest.mark.parametrize(("kind", "options", "message"), [
+    (SampledGraph, {"num_neighbors": []}, r"num_neighbors: got \[\], expected"),
+    (SampledGraph, {"num_neighbors": [5, 0]}, r"num_neighbors: got \[5, 0\], expected"),
+    (SampledGraph, {"num_neighbors": [5], "batch_size": 0}, "batch_size: got 0, expected 1 or"),
+    (SampledLayers, LAYERS | {"num_layers": 0}, "num_layers: got 0"),
+    (SampledLayers, LAYERS | {"batch_size": 0}, "batch_size: got 0"),
+    (SampledLayers, LAYERS | {"pattern": patterns.KHop(1)}, "evaluation: got"),
+])  # fmt: skip
 def test_refuses(data: Data, kind: type, options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         kind(data, **options)

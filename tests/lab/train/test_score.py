@@ -24,12 +24,9 @@ def test_accuracy_f1_and_rocauc_are_those_of_scikit_learn(generator: torch.Gener
     logits[:, 4] = -9.0  # a class that occurs nowhere
     expected = f1_score(y.numpy(), logits.argmax(1).numpy(), average="macro")
     assert SCORES["f1"](logits, y) == pytest.approx(expected, abs=1e-6)
-
-
-@pytest.mark.parametrize(("classes", "label"), [(3, 0), (2, 0), (2, 1)])
-def test_rocauc_refuses_what_it_is_not_defined_for(classes: int, label: int) -> None:
-    with pytest.raises(UndefinedScoreError, match="expected 2 classes, and both there"):
-        rocauc(torch.zeros(4, classes), torch.full((4,), label))
+    for classes, label in ((3, 0), (2, 0), (2, 1)):
+        with pytest.raises(UndefinedScoreError, match="expected 2 classes, and both there"):
+            rocauc(torch.zeros(4, classes), torch.full((4,), label))
 
 
 def test_scores_of_several_labels_are_those_of_scikit_learn(generator: torch.Generator) -> None:

@@ -12,23 +12,19 @@ from typing import Any
 import pytest
 import torch
 from lightning import Callback
-from lightning.pytorch.callbacks import EarlyStopping, LearningRateMonitor, ModelCheckpoint
+from lightning.pytorch.callbacks import (
+    EarlyStopping,
+    LambdaCallback,
+    LearningRateMonitor,
+    ModelCheckpoint,
+)
 from lightning.pytorch.loggers import CSVLogger
-from torch import nn
 from torch.optim.lr_scheduler import LambdaLR, OneCycleLR, ReduceLROnPlateau, StepLR
 from torch_geometric.data import Data
 
-from graphtheory.lab.train import (
-    AdamOptions,
-    CheckpointError,
-    FitResult,
-    FullGraph,
-    NodeTask,
-    SampledLayers,
-    TrainerOptions,
-    fit,
-    read_checkpoint,
-)
+from graphtheory.lab.train import AdamOptions, FullGraph, NodeTask, SampledLayers
+from graphtheory.lab.train.checkpoint import CheckpointError, read_checkpoint
+from graphtheory.lab.train.fit import FitResult, TrainerOptions, fit
 from graphtheory.models import SampledGCN
 from graphtheory.patterns import Compose, UniformNodes
 from tests.lab.train.conftest import make_data, new_task, without_time
@@ -61,19 +57,6 @@ class Steps(Callback):
         self.ends = state_dict["ends"]
 
 
-class Layers(nn.Module):
-    """A model for batches of `SampledLayers`, and for the whole graph."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.linear = nn.Linear(8, 3)
-
-    def forward(self, x: torch.Tensor, graph: Any) -> torch.Tensor:
-        for layer in graph if isinstance(graph, tuple) else (graph,):
-            x = layer.to_dense() @ x
-        return self.linear(x)
-
-
 def batches(data: Data) -> SampledLayers:
     """Five batches of four nodes in an epoch."""
     return SampledLayers(data, UniformNodes(share=0.5), 1, evaluation=Compose(), batch_size=4)
@@ -82,31 +65,22 @@ def batches(data: Data) -> SampledLayers:
 def run(data: Data, *, epochs: int = 6, several: bool = False, **given: Any) -> FitResult:
     names = ("schedule", "warmup", "clip", "lr", "average")
     options = {name: given.pop(name) for name in names if name in given}
-    task = new_task(dropout=0.2, **options)
-    if several:
-        task.model = Layers()
-        if task.average is not None:
-            task.average = task.options.average_of(task.model)
+    task = new_task(dropout=0.2, several=several, **options)
     source = batches(data) if several else FullGraph(data)
     return fit(task, source, epochs=epochs, patience=99, progress=False, **given)
 
 
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        ({}, [1, 1, 1, 1]),
-        ({"warmup": 2}, [0.5, 1, 1, 1]),
-        ({"schedule": "linear"}, [1, 0.75, 0.5, 0.25]),
-        ({"schedule": "linear", "warmup": 2}, [0.5, 1, 1, 0.5]),
-        ({"schedule": "cosine"}, [1, 0.853553, 0.5, 0.146447]),
-        ({"schedule": partial(StepLR, step_size=2)}, [1, 1, 0.1, 0.1]),
-        ({"schedule": partial(StepLR, step_size=2), "warmup": 1}, [1, 1, 1, 0.1]),
-        ({"schedule": PLATEAU}, [1, 0.5, 0.25, 0.125]),
-    ],
-)
-def test_the_step_size_of_each_epoch(
-    data: Data, options: dict[str, Any], expected: list[float]
-) -> None:
+@pytest.mark.parametrize(("options", "expected"), [
+    ({}, [1, 1, 1, 1]),
+    ({"warmup": 2}, [0.5, 1, 1, 1]),
+    ({"schedule": "linear"}, [1, 0.75, 0.5, 0.25]),
+    ({"schedule": "linear", "warmup": 2}, [0.5, 1, 1, 0.5]),
+    ({"schedule": "cosine"}, [1, 0.853553, 0.5, 0.146447]),
+    ({"schedule": partial(StepLR, step_size=2)}, [1, 1, 0.1, 0.1]),
+    ({"schedule": partial(StepLR, step_size=2), "warmup": 1}, [1, 1, 1, 0.1]),
+    ({"schedule": PLATEAU}, [1, 0.5, 0.25, 0.125]),
+])  # fmt: skip
+def test_step_sizes_of_epochs(data: Data, options: dict[str, Any], expected: list[float]) -> None:
     steps = Steps()
     run(data, epochs=4, lr=1.0, trainer=TrainerOptions(callbacks=[steps]), **options)
     assert steps.rates == pytest.approx(expected, abs=1e-6)
@@ -139,35 +113,24 @@ def test_nothing_given_is_the_run_that_it_was(data: Data) -> None:
     assert half.history[0]["train_loss"] == pytest.approx(plain.history[0]["train_loss"], rel=0.02)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"schedule": "cosine", "warmup": 2, "clip": 0.1},
-        {"schedule": PLATEAU, "clip": 0.1},
-        {"schedule": lambda o: {"scheduler": OneCycleLR(o, 1.0, 100), "interval": "step"}},
-    ],
-    ids=["cosine", "plateau", "one cycle"],
-)
-def test_a_run_in_parts_is_the_run_in_one(
-    data: Data, tmp_path: Path, options: dict[str, Any]
-) -> None:
-    class Stop(Callback):
-        def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
-            if trainer.current_epoch == self.at:  # type: ignore[attr-defined]
+@pytest.mark.parametrize("options", [
+    {"schedule": "cosine", "warmup": 2, "clip": 0.1},
+    {"schedule": PLATEAU, "clip": 0.1},
+    {"schedule": lambda o: {"scheduler": OneCycleLR(o, 1.0, 100), "interval": "step"}},
+], ids=["cosine", "plateau", "one cycle"])  # fmt: skip
+def test_runs_in_parts_are_runs_in_one(data: Data, tmp_path: Path, options: dict[str, Any]) -> None:
+    def part(folder: str, at: int | None = None, **more: Any) -> tuple[FitResult | None, Steps]:
+        def stop(trainer: Any, task: Any) -> None:
+            if trainer.current_epoch == at:
                 raise KeyboardInterrupt
 
-    def part(folder: str, stop: int | None = None, **more: Any) -> tuple[FitResult | None, Steps]:
-        steps, stopper = Steps(), Stop()
-        stopper.at = stop  # type: ignore[attr-defined]
+        steps, stopper = Steps(), LambdaCallback(on_train_epoch_start=stop)
         trainer = TrainerOptions(accumulate=2, precision="bf16-mixed", callbacks=[steps, stopper])
+        more |= options | {"average": 0.9, "out_dir": tmp_path / folder}
         try:
-            found = run(
-                data, several=True, average=0.9, trainer=trainer, out_dir=tmp_path / folder,
-                **options, **more,
-            )  # fmt: skip
+            return run(data, several=True, trainer=trainer, **more), steps
         except (KeyboardInterrupt, SystemExit):
             return None, steps
-        return found, steps
 
     whole, steps = part("whole")
     assert whole is not None and steps.ends == 6
@@ -179,29 +142,23 @@ def test_a_run_in_parts_is_the_run_in_one(
     assert all(torch.equal(v, other["state_dict"][k]) for k, v in one["state_dict"].items())
 
 
-@pytest.mark.parametrize(
-    ("first", "then", "message"),
-    [
-        ({"schedule": "cosine"}, {"epochs": 9}, "epochs is 6 there, 9 here"),
-        ({"clip": 1.0}, {}, "clip=1.0"),
-        ({}, {"warmup": 3}, "warmup=3"),
-        ({"schedule": partial(StepLR, step_size=2)}, {}, "StepLR"),
-        ({"trainer": TrainerOptions(accumulate=2)}, {}, "accumulate is 2 there, absent here"),
-    ],
-)
+@pytest.mark.parametrize(("first", "then", "message"), [
+    ({"schedule": "cosine"}, {"epochs": 9}, "epochs is 6 there, 9 here"),
+    ({"clip": 1.0}, {}, "clip=1.0"),
+    ({}, {"warmup": 3}, "warmup=3"),
+    ({"schedule": partial(StepLR, step_size=2)}, {}, "StepLR"),
+    ({"trainer": TrainerOptions(accumulate=2)}, {}, "accumulate is 2 there, absent here"),
+])  # fmt: skip
 def test_another_way_to_learn_is_another_run(
     data: Data, tmp_path: Path, first: dict[str, Any], then: dict[str, Any], message: str
 ) -> None:
     run(data, out_dir=tmp_path, **first)
+    again = first | then if "epochs" in then else then
     with pytest.raises(CheckpointError, match=message):
-        run(
-            data, out_dir=tmp_path, resume=True, **({**first, **then} if "epochs" in then else then)
-        )
+        run(data, out_dir=tmp_path, resume=True, **again)
 
 
-def test_loggers_and_callbacks_get_every_epoch_without_the_test_score(
-    data: Data, tmp_path: Path
-) -> None:
+def test_loggers_and_callbacks_get_epochs_without_test_scores(data: Data, tmp_path: Path) -> None:
     logger, best = CSVLogger(tmp_path / "log"), ModelCheckpoint(tmp_path / "best", monitor="val")
     callbacks = [LearningRateMonitor("epoch"), best]
     found = run(data, trainer=TrainerOptions(callbacks=callbacks, loggers=[logger]))
@@ -222,19 +179,16 @@ def test_a_callback_that_stops_has_ended_the_run(data: Data, tmp_path: Path) -> 
     assert first.epochs == 2 and part(True) == first
 
 
-@pytest.mark.parametrize(
-    ("kind", "options", "message"),
-    [
-        (AdamOptions, {"schedule": "step"}, "schedule: got 'step', expected 'cosine', 'linear'"),
-        (AdamOptions, {"warmup": -1}, "warmup: got -1, expected 0 or more epochs"),
-        (AdamOptions, {"clip": 0.0}, "clip: got 0.0, expected a norm above 0"),
-        (TrainerOptions, {"accumulate": 0}, "accumulate: got 0, expected 1 or more"),
-        (TrainerOptions, {"num_nodes": 0}, "num_nodes: got 0, expected 1 or more"),
-        (TrainerOptions, {"precision": "bf16-true"}, "precision: got 'bf16-true', expected one of"),
-        (TrainerOptions, {"callbacks": [3]}, "callbacks: got a builtins.int, expected those of"),
-        (TrainerOptions, {"loggers": ["csv"]}, "loggers: got a builtins.str, expected those of"),
-    ],
-)
+@pytest.mark.parametrize(("kind", "options", "message"), [
+    (AdamOptions, {"schedule": "step"}, "schedule: got 'step', expected 'cosine', 'linear'"),
+    (AdamOptions, {"warmup": -1}, "warmup: got -1, expected 0 or more epochs"),
+    (AdamOptions, {"clip": 0.0}, "clip: got 0.0, expected a norm above 0"),
+    (TrainerOptions, {"accumulate": 0}, "accumulate: got 0, expected 1 or more"),
+    (TrainerOptions, {"num_nodes": 0}, "num_nodes: got 0, expected 1 or more"),
+    (TrainerOptions, {"precision": "bf16-true"}, "precision: got 'bf16-true', expected one of"),
+    (TrainerOptions, {"callbacks": [3]}, "callbacks: got a builtins.int, expected those of"),
+    (TrainerOptions, {"loggers": ["csv"]}, "loggers: got a builtins.str, expected those of"),
+])  # fmt: skip
 def test_refuses(kind: Any, options: dict[str, Any], message: str) -> None:
     with pytest.raises((ValueError, TypeError), match=message):
         kind(**options)
@@ -270,10 +224,7 @@ def six_runs(out: Path, **options: Any) -> list[Any]:
         return without_time(fit(task, sampled, epochs=2, progress=False, trainer=trainer))
 
     def trained(folder: str, several: bool, epochs: int) -> tuple[Any, float]:
-        task = new_task(dropout=0.0, average=0.9)
-        if several:
-            task.model = Layers()
-            task.average = task.options.average_of(task.model)
+        task = new_task(dropout=0.0, average=0.9, several=several)
         data = (batches if several else FullGraph)(make_data())
         found = fit(
             task, data, epochs=epochs, out_dir=out / folder, resume=True, progress=False,
@@ -288,17 +239,13 @@ def six_runs(out: Path, **options: Any) -> list[Any]:
     ]  # fmt: skip
 
 
-def in_two_processes(folder: Path) -> list[Any]:
-    (folder / "script.py").write_text(SCRIPT)
+def test_two_processes_share_the_batches_of_an_epoch_and_go_on(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(SCRIPT)
     env = os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])}
-    words = [sys.executable, folder / "script.py", folder]
+    words = [sys.executable, tmp_path / "script.py", tmp_path]
     done = subprocess.run(words, env=env, capture_output=True, text=True, timeout=110)
     assert done.returncode == 0, done.stderr[-3000:]
-    return [json.loads(p.read_text()) for p in sorted(folder.glob("rank*.json"))]
-
-
-def test_two_processes_share_the_batches_of_an_epoch_and_go_on(tmp_path: Path) -> None:
-    both = in_two_processes(tmp_path)
+    both = [json.loads(path.read_text()) for path in sorted(tmp_path.glob("rank*.json"))]
     assert len(both) == 2 and both[0] == both[1]
     whole, _, parts, graph, at_once, in_rows = both[0]
     for row, expected in zip(in_rows, at_once, strict=True):

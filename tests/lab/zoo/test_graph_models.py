@@ -78,11 +78,8 @@ def test_graph_tokens_paths_and_resistance_alone_and_in_a_batch(neighbors: str) 
         other[read] = value
         changed = model(Batch.from_data_list([other])) - together[1]
         assert changed.abs().max() > 1e-5, read
-
-
-def test_nodes_of_a_network_with_tokens() -> None:
-    model = build("gt", replace(SMALL, readout="token"), level="node")
-    assert model(Batch.from_data_list(molecules())).shape == (16, 2)
+    of_nodes = build("gt", config, level="node")
+    assert of_nodes(Batch.from_data_list(molecules())).shape == (16, 2)
 
 
 @pytest.mark.parametrize("name", graph_zoo.COMPARED)
@@ -99,24 +96,21 @@ def test_the_order_of_the_nodes_makes_no_difference(name: str) -> None:
     torch.testing.assert_close(*outputs, rtol=1e-4, atol=1e-5)
 
 
-def changed_outputs(name: str, **changed: Tensor) -> Tensor:
-    graph = molecules()[1].clone()
-    model = build(name)
+@pytest.mark.parametrize("name", graph_zoo.COMPARED)
+def test_who_reads_edges_and_distances(name: str) -> None:
+    graph, model = molecules()[1], build(name)
     for module in model.modules():
         if getattr(module, "is_bucket_bias", False):
             torch.nn.init.normal_(module.table)
-    before = model(Batch.from_data_list([graph]))
-    graph.update(changed)
-    return (model(Batch.from_data_list([graph])) - before).abs().max()
 
+    def outputs(**changed: Tensor) -> Tensor:
+        return model(Batch.from_data_list([graph.clone().update(changed)]))
 
-@pytest.mark.parametrize("name", graph_zoo.COMPARED)
-def test_who_reads_edges_and_distances(name: str) -> None:
-    graph = molecules()[1]
-    other_bonds = changed_outputs(name, edge_attr=(graph.edge_attr + 1) % 4)
-    other_distances = changed_outputs(name, distance=graph.distance.flip(0))
-    assert (other_bonds > 1e-4) == (name != "mlp")
-    assert (other_distances > 1e-4) == (name == "gt")
+    for readers, other in (
+        (set(graph_zoo.COMPARED) - {"mlp"}, outputs(edge_attr=(graph.edge_attr + 1) % 4)),
+        ({"gt"}, outputs(distance=graph.distance.flip(0))),
+    ):
+        assert ((other - outputs()).abs().max() > 1e-4) == (name in readers)
 
 
 def test_a_ball_is_what_lies_within_its_hops() -> None:
@@ -160,18 +154,15 @@ def test_what_has_to_be_computed_before_and_what_is_missing() -> None:
         build("gt")(batch)
 
 
-@pytest.mark.parametrize(
-    ("name", "changed", "message"),
-    [
-        ("gtt", {}, "model: got 'gtt', expected one of gt, gt-plain, gine"),
-        ("gt", {"norm": "none"}, "norm: got 'none', expected one of batch, layer"),
-        ("gcn", {"readout": "token"}, "readout: got 'token', expected one of mean"),
-        ("gt", {"local": "gcn"}, "local: got 'gcn', expected one of gine, None"),
-        ("gt", {"neighbors": "2:60"}, "neighbors: got '2:60', expected 'all' or hops"),
-        ("gt", {"neighbors": "20"}, "neighbors: got '20', expected 'all' or hops up to 19"),
-        ("gatv2", {"heads": 3}, "heads: got 3, expected a divisor of hidden=8"),
-    ],
-)
+@pytest.mark.parametrize(("name", "changed", "message"), [
+    ("gtt", {}, "model: got 'gtt', expected one of gt, gt-plain, gine"),
+    ("gt", {"norm": "none"}, "norm: got 'none', expected one of batch, layer"),
+    ("gcn", {"readout": "token"}, "readout: got 'token', expected one of mean"),
+    ("gt", {"local": "gcn"}, "local: got 'gcn', expected one of gine, None"),
+    ("gt", {"neighbors": "2:60"}, "neighbors: got '2:60', expected 'all' or hops"),
+    ("gt", {"neighbors": "20"}, "neighbors: got '20', expected 'all' or hops up to 19"),
+    ("gatv2", {"heads": 3}, "heads: got 3, expected a divisor of hidden=8"),
+])  # fmt: skip
 def test_options_that_do_not_exist(name: str, changed: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         build(name, replace(SMALL, **changed))

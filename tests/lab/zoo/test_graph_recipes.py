@@ -96,14 +96,11 @@ def test_the_network_of_ogb_by_hand(name: str, virtual: bool) -> None:
 
 
 @pytest.mark.parametrize("name", ["gcn", "gine", "gatedgcn"])
-@pytest.mark.parametrize(
-    "config",
-    [
-        replace(POST, virtual_node=True, head_width="halving", head_layers=3),
-        replace(POST, edge_features=False, readout="sum", walk=0, activation="relu"),
-        replace(OGB, virtual_node=True, walk=3, walk_width=2),
-    ],
-)
+@pytest.mark.parametrize("config", [
+    replace(POST, virtual_node=True, head_width="halving", head_layers=3),
+    replace(POST, edge_features=False, readout="sum", walk=0, activation="relu"),
+    replace(OGB, virtual_node=True, walk=3, walk_width=2),
+])  # fmt: skip
 def test_graphs_alone_and_in_a_batch_and_every_part_learns(name: str, config: GraphConfig) -> None:
     refused = None if name == "gcn" or config.edge_features else "edge_features"
     if name == "gatedgcn" and config.stack == "ogb":
@@ -120,19 +117,14 @@ def test_graphs_alone_and_in_a_batch_and_every_part_learns(name: str, config: Gr
     assert unread == ({f"{last}weight", f"{last}bias"} if name == "gatedgcn" else set())
 
 
-@pytest.mark.parametrize(
-    ("name", "changed", "message"),
-    [
-        ("gt", {"stack": "post"}, "stack: got 'post', expected one of pre"),
-        ("gcn", {"stack": "pre", "ffn": False}, "ffn: got False, expected True with stack='pre'"),
-        ("gcn", {"degree": True}, "degree: got True, expected False with stack='post'"),
-        ("gcn", {"activation": "elu"}, "activation: got 'elu', expected one of gelu, relu"),
-        ("gcn", {"walk_width": 8}, "walk_width: got 8, expected 1 or more, and less than hidden=8"),
-    ],
-)
-def test_options_that_a_stack_does_not_have(
-    name: str, changed: dict[str, Any], message: str
-) -> None:
+@pytest.mark.parametrize(("name", "changed", "message"), [
+    ("gt", {"stack": "post"}, "stack: got 'post', expected one of pre"),
+    ("gcn", {"stack": "pre", "ffn": False}, "ffn: got False, expected True with stack='pre'"),
+    ("gcn", {"degree": True}, "degree: got True, expected False with stack='post'"),
+    ("gcn", {"activation": "elu"}, "activation: got 'elu', expected one of gelu, relu"),
+    ("gcn", {"walk_width": 8}, "walk_width: got 8, expected 1 or more, and less than hidden=8"),
+])  # fmt: skip
+def test_options_that_a_stack_lacks(name: str, changed: dict[str, Any], message: str) -> None:
     base = replace(POST, walk_width=28) if changed.get("stack") == "pre" else POST
     with pytest.raises(ValueError, match=message):
         build(name, replace(base, **changed))

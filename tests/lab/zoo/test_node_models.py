@@ -30,9 +30,7 @@ CONFIGS = {
     "sampled": NetworkConfig(hidden=16, heads=2, neighbors="all:4", num_buckets=5),
 }
 every_name = pytest.mark.parametrize("name", NAMES)
-every_stacked_name = pytest.mark.parametrize(
-    "name", [n for n in NAMES if n not in ("sgformer", *SAMPLED)]
-)
+STACKED = [name for name in NAMES if name not in ("sgformer", *SAMPLED)]
 every_config = pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS.keys())
 
 
@@ -67,9 +65,7 @@ def test_overfits_a_tiny_graph(name: str, config: NetworkConfig, tiny: Tiny) -> 
 
 @every_config
 @every_name
-def test_sparse_features_give_what_dense_ones_give(
-    name: str, config: NetworkConfig, tiny: Tiny
-) -> None:
+def test_sparse_features_give_what_dense_do(name: str, config: NetworkConfig, tiny: Tiny) -> None:
     model, nb, x = built(name, config).eval(), seen_by(name, config, tiny), sparse(tiny.x)
     gradients = []
     for features in (x, x.to_dense()):
@@ -90,12 +86,19 @@ def test_a_seed_fixes_weights_and_dropout_draws(name: str, tiny: Tiny) -> None:
     assert not torch.equal(model(x, nb), model(x, nb))
 
 
-@every_stacked_name
-def test_residual_is_a_matter_of_the_config(name: str) -> None:
-    for config, kind in ((CONFIGS["classic"], Stack), (CONFIGS["residual"], ResidualStack)):
+@pytest.mark.parametrize("name", STACKED)
+def test_residual_ffn_and_project_are_the_config_s(name: str) -> None:
+    def made(config: NetworkConfig) -> tuple[nn.Module, int]:
         model = built(name, config)
         body = model.body if isinstance(model, GraphTransformer) else model
-        assert type(body) is kind
+        return body, sum(p.numel() for p in model.parameters())
+
+    (plain, _), (residual, size) = made(CONFIGS["classic"]), made(CONFIGS["residual"])
+    assert (type(plain), type(residual)) == (Stack, ResidualStack)
+    ffn = 2 * (2 * 16 + 16 * 32 + 32 + 32 * 16 + 16)  # in each of two blocks
+    assert made(replace(CONFIGS["residual"], ffn=True))[1] == size + ffn
+    first = made(replace(CONFIGS["classic"], project=True))[0].input
+    assert (first.in_features, first.out_features) == (6, 16)
 
 
 @every_name
@@ -104,19 +107,6 @@ def test_depth_and_width_are_the_config_s(name: str) -> None:
              for n in (2, 3, 4)]  # fmt: skip
     assert count[0] < count[1] < count[2]
     assert count[2] - count[1] == count[1] - count[0]  # a hidden layer more each time
-
-
-@every_stacked_name
-def test_ffn_and_project_are_the_config_s(name: str) -> None:
-    def size(config: NetworkConfig) -> int:
-        return sum(p.numel() for p in built(name, config).parameters())
-
-    plain, residual = CONFIGS["classic"], CONFIGS["residual"]
-    ffn = 2 * (2 * 16 + 16 * 32 + 32 + 32 * 16 + 16)  # in each of two blocks
-    assert size(replace(residual, ffn=True)) == size(residual) + ffn
-    first = built(name, replace(plain, project=True))
-    first = first.body.input if isinstance(first, GraphTransformer) else first.input
-    assert (first.in_features, first.out_features) == (6, 16)
 
 
 @every_name
@@ -175,18 +165,15 @@ def test_attention_dropout_reaches_the_layers(tiny: Tiny) -> None:
         assert torch.equal(model(tiny.x, nb), model(tiny.x, nb))
 
 
-@pytest.mark.parametrize(
-    ("text", "pattern"),
-    [
-        ("1", Compose(KHop(1), AddSelf())),
-        ("3", Compose(KHop(3), AddSelf())),
-        ("2:60", Compose(KHop(2), Sample(60), AddSelf())),
-        ("all:20", Compose(Sample(20, whole_graph=True), AddSelf())),
-        ("=3", Compose(AtDistance(3))),
-        ("=0", Compose(AtDistance(0))),
-        ("=3:20", Compose(AtDistance(3), Sample(20))),
-    ],
-)
+@pytest.mark.parametrize(("text", "pattern"), [
+    ("1", Compose(KHop(1), AddSelf())),
+    ("3", Compose(KHop(3), AddSelf())),
+    ("2:60", Compose(KHop(2), Sample(60), AddSelf())),
+    ("all:20", Compose(Sample(20, whole_graph=True), AddSelf())),
+    ("=3", Compose(AtDistance(3))),
+    ("=0", Compose(AtDistance(0))),
+    ("=3:20", Compose(AtDistance(3), Sample(20))),
+])  # fmt: skip
 def test_forms_of_neighbors(text: str, pattern: Compose) -> None:
     assert zoo.parse_neighbors(text) == pattern
     for name in TRANSFORMERS:
@@ -240,9 +227,8 @@ def test_refusals_name_the_option() -> None:
     with pytest.raises(ValueError, match="layer_norm: got True beside batch_norm=True"):
         built("gcn", replace(CONFIGS["classic"], batch_norm=True, layer_norm=True))
     for wrong in ({"output": "mlp"}, {"output": "linear", "residual": True}):
-        with pytest.raises(
-            ValueError, match=r"output: got '(mlp|linear)', expected 'conv' or, wit"
-        ):
+        told = r"output: got '(mlp|linear)', expected 'conv' or, wit"
+        with pytest.raises(ValueError, match=told):
             built("gcn", replace(CONFIGS["classic"], **wrong))
     with pytest.raises(ValueError, match="layer_norm: got True, expected False with residual"):
         built("gcn", replace(CONFIGS["residual"], layer_norm=True))
