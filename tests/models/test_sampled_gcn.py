@@ -5,25 +5,18 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphtheory import Neighborhood
+from graphtheory import Neighborhood, patterns
 from graphtheory.models import SampledGCN
-from graphtheory.patterns import (
-    LADIES,
-    AddSelf,
-    Compose,
-    DegreeGroups,
-    Effective,
-    FastGCN,
-    GraphSAGE,
-    Pattern,
-    SymmetricNormalize,
-    UniformNodes,
-    effective_adjacency,
-    per_layer,
-)
+from graphtheory.patterns import AddSelf, Compose, DegreeGroups, SymmetricNormalize, per_layer
 from tests.models.conftest import Tiny
 
-SAMPLERS = [DegreeGroups(p_star=0.7), FastGCN(), LADIES(), GraphSAGE(2), UniformNodes()]
+SAMPLERS = [
+    DegreeGroups(p_star=0.7),
+    patterns.FastGCN(),
+    patterns.LADIES(),
+    patterns.GraphSAGE(2),
+    patterns.UniformNodes(),
+]
 
 
 def adjacency(graph: Neighborhood) -> Neighborhood:
@@ -43,7 +36,7 @@ def formula(model: SampledGCN, x: Tensor, layers: list[Neighborhood]) -> Tensor:
 @pytest.mark.parametrize("fixed", [False, True])
 @pytest.mark.parametrize("sampler", SAMPLERS, ids=repr)
 def test_output_and_gradients_are_those_of_the_formula(
-    tiny: Tiny, sampler: Pattern, fixed: bool, hidden: Any, generator: torch.Generator
+    tiny: Tiny, sampler: patterns.Pattern, fixed: bool, hidden: Any, generator: torch.Generator
 ) -> None:
     model = SampledGCN(6, hidden, 3, fixed=fixed, generator=generator).double()
     x = tiny.x.double().requires_grad_()
@@ -78,7 +71,7 @@ def test_prediction_with_the_effective_adjacency(tiny: Tiny, generator: torch.Ge
     model.B2.fill_(500.0)
     a, x = adjacency(tiny.graph), tiny.x.double()
     sampler = DegreeGroups(share=0.8, p_star=0.7)
-    star = effective_adjacency(sampler, a).neighborhood
+    star = patterns.effective_adjacency(sampler, a).neighborhood
     with torch.no_grad():
         outputs = torch.stack(
             [model(x, per_layer(sampler, a, 3, generator=generator)) for _ in range(1500)]
@@ -181,6 +174,6 @@ def test_it_learns_classes_by_adam_and_predicts_with_the_effective_adjacency() -
         of_lab("lab.train.nodes"),
         of_lab("lab.train.nodes").NodeTask(model, num_classes=4),
     )
-    source = nodes.FullGraph(data, sampler, evaluation=Effective(sampler))
+    source = nodes.FullGraph(data, sampler, evaluation=patterns.Effective(sampler))
     found = of_lab("lab.train.fit").fit(task, source, epochs=60, progress=False)
     assert found.test is not None and found.test > 0.6

@@ -8,17 +8,11 @@ import pytest
 from matplotlib.figure import Figure
 
 from graphtheory.lab import plot
-from graphtheory.papers.pictures import (
-    error_curves,
-    log_axis,
-    phase_diagram,
-    power_laws,
-    step_curves,
-    value_curves,
-)
+from graphtheory.papers import pictures
+from graphtheory.papers.pictures import error_curves, phase_diagram, power_laws, step_curves
 from tests.lab.test_plot import lines, pixels
 from tests.papers.icl.test_picture import PICTURES as OF_PROMPTS
-from tests.papers.topology.test_picture import PICTURES as OF_SAMPLES
+from tests.papers.topology.test_figures import PICTURES as OF_SAMPLES
 
 ERRORS = [
     {"series": name, "at": at, "error": error + seed / 10, "panel": panel}
@@ -118,8 +112,12 @@ def test_curves_and_numbers_are_medians_with_their_marks_and_law() -> None:
         for at in (0.1, 1.0)
         for value in (0.1, 0.2, 0.6)
     ]
-    figure = value_curves(rows, xlabel="x", ylabel="y", scale=100, marks=(50,))
+    figure = pictures.value_curves(rows, xlabel="x", ylabel="y", scale=100, marks=(50,))
     first, second = figure.get_axes()
     assert first.get_xscale() == "log" and second.get_title(loc="left") == "q"
     assert list(first.get_lines()[0].get_ydata()) == [20.0, 20.0]
-    assert value_curves(rows, xlabel="x", ylabel="y", axis=log_axis).get_axes()[0].get_yscale()
+    assert (
+        pictures.value_curves(rows, xlabel="x", ylabel="y", axis=pictures.log_axis)
+        .get_axes()[0]
+        .get_yscale()
+    )

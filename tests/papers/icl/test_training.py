@@ -4,24 +4,9 @@ import pytest
 import torch
 from torch import Generator
 
+from graphtheory.papers.icl import data
 from graphtheory.papers.icl import training as icl
-from graphtheory.papers.icl.data import (
-    Patterns,
-    PromptSource,
-    label_embedding,
-    training_tasks,
-    unseen_tasks,
-)
-from graphtheory.papers.icl.training import (
-    SPREAD_OUTSIDE,
-    DiagonalStart,
-    Learner,
-    PromptPrediction,
-    PromptTest,
-    icl_predict,
-    prompts_of,
-    world,
-)
+from graphtheory.papers.icl.training import DiagonalStart, Learner, PromptTest, icl_predict, world
 from graphtheory.papers.shallow import LINEAR, ROOT, ShallowAttention
 
 
@@ -30,8 +15,8 @@ def test_worlds_are_those_of_their_seed_and_tests_have_prompts_of_their_own() ->
     assert torch.equal(given.patterns.relevant, world(6, 3).patterns.relevant)
     assert not torch.equal(given.patterns.relevant, world(6, 4).patterns.relevant)
     inside, outside = given.test(PromptTest(0.6, 7)), given.test(PromptTest(0.6, 7, 1.1))
-    assert torch.equal(inside.tasks, unseen_tasks(given.tasks, 6)) and len(inside.tasks) == 24
-    assert len(outside.tasks) == 6 and outside.patterns.spread == SPREAD_OUTSIDE
+    assert torch.equal(inside.tasks, data.unseen_tasks(given.tasks, 6)) and len(inside.tasks) == 24
+    assert len(outside.tasks) == 6 and outside.patterns.spread == icl.SPREAD_OUTSIDE
     assert (inside.alpha, inside.length) == (0.6, 7)
     trained = world(6, 3, blocks=4).training(0.7, 5)
     assert len(trained.tasks) == 24 and (trained.alpha, trained.length) == (0.7, 5)
@@ -85,16 +70,16 @@ def test_prediction_is_the_formula_of_every_prompt(generator: Generator) -> None
     found = icl_predict(net(generator), torch.zeros(0, 6, DIM))
     assert found.value.shape == (TRIALS, 0)
     assert found.attention is not None and found.attention.shape == (TRIALS, 0, 5)
-    found = PromptPrediction(torch.tensor([[torch.nan, torch.nan, 2.0, -2.0]]), None)
+    found = icl.PromptPrediction(torch.tensor([[torch.nan, torch.nan, 2.0, -2.0]]), None)
     assert found.wrong(torch.tensor([1.0, -1.0, 1.0, 1.0])).tolist() == [[True, True, False, True]]
     with pytest.raises(ValueError, match=r"columns: shape \(3, 2, 5\), expected \[P, l \+ 1, 8\]"):
         icl_predict(net(generator), torch.zeros(3, 2, 5))
 
 
 def test_at_the_start_the_query_looks_at_its_own_pattern(generator: Generator) -> None:
-    source = PromptSource(
-        Patterns.orthogonal(3, 2, dim=5, generator=generator), training_tasks(3),
-        label_embedding(3, generator=generator), length=12,
+    source = data.PromptSource(
+        data.Patterns.orthogonal(3, 2, dim=5, generator=generator), data.training_tasks(3),
+        data.label_embedding(3, generator=generator), length=12,
     )  # fmt: skip
     model = net(generator)
     DiagonalStart(5, delta=0.5)(model, generator)
@@ -138,7 +123,7 @@ def test_outcomes_count_signs_and_zero_as_wrong() -> None:
     source = given.test(PromptTest(0.8, 5))
     found = icl.outcomes(model, source, 600, 9)
     wrong, seen = torch.zeros(2), 0
-    for prompts, columns in prompts_of(source, 2, 600, 9):
+    for prompts, columns in icl.prompts_of(source, 2, 600, 9):
         seen += columns.size(1)
         for t in range(2):
             value = icl.icl_predict(model.trial(t), columns[t]).value[0]

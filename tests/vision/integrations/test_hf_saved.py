@@ -12,17 +12,8 @@ import torch
 from torch import nn
 
 from graphtheory.patterns import TopK
-from graphtheory.vision.nn import (
-    AveragePool,
-    Centers,
-    Fuse,
-    Keep,
-    LearnedCenters,
-    MaskPool,
-    MaxPool,
-    Merge,
-    MultiScale,
-)
+from graphtheory.vision import nn as vision_nn
+from graphtheory.vision.nn import AveragePool, Centers, Fuse, Keep, LearnedCenters, MaskPool, Merge
 from graphtheory.vision.nn.reduce import Clean, Random
 
 hf = pytest.importorskip("transformers")
@@ -232,8 +223,8 @@ def test_what_another_library_put_around_saving_stays_and_writes_what_is_applied
 
 @pytest.mark.parametrize(
     "centers",
-    [AveragePool(2), MaxPool(3), MaskPool(2, 8, eps=0.1), LearnedCenters(3, 8),
-     MultiScale([AveragePool(1), MaskPool(2, 8)])],
+    [AveragePool(2), vision_nn.MaxPool(3), MaskPool(2, 8, eps=0.1), LearnedCenters(3, 8),
+     vision_nn.MultiScale([AveragePool(1), MaskPool(2, 8)])],
     ids=lambda centers: type(centers).__name__,
 )  # fmt: skip
 def test_centers_are_made_again_from_the_config(centers: Centers) -> None:

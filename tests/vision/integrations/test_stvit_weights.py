@@ -5,15 +5,8 @@ from itertools import product
 import pytest
 import torch
 from torch import Tensor
-from torch.nn.functional import (
-    adaptive_max_pool2d,
-    batch_norm,
-    conv2d,
-    gelu,
-    hardswish,
-    layer_norm,
-    linear,
-)
+from torch.nn import functional as F
+from torch.nn.functional import adaptive_max_pool2d, batch_norm, conv2d, gelu, hardswish, layer_norm
 
 from graphtheory.vision import models
 from graphtheory.vision.integrations.weights import load_stvit_r
@@ -97,7 +90,7 @@ class Written:
         return layer_norm(x, x.shape[-1:], self.given[f"{name}.weight"], self.given[f"{name}.bias"])
 
     def map(self, name: str, x: Tensor) -> Tensor:
-        return linear(x, self.given[f"{name}.weight"], self.given.get(f"{name}.bias"))
+        return F.linear(x, self.given[f"{name}.weight"], self.given.get(f"{name}.bias"))
 
     def mlp(self, at: str, x: Tensor) -> Tensor:
         return self.map(at + "mlp.fc2", gelu(self.map(at + "mlp.fc1", self.norm(at + "norm2", x))))

@@ -1,13 +1,20 @@
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
+from graphtheory.graph import Grid
 from graphtheory.vision import models
-from graphtheory.vision.models import ClassToken, DistilledToken, MeanToken, vit_pico
-from graphtheory.vision.models.vit import depth_rates, vit
+from graphtheory.vision.models import ClassToken, DistilledToken, MeanToken, swin_pico, vit_pico
+from graphtheory.vision.models.resnet import ResidualConv, SmallResNet
+from graphtheory.vision.models.swin import PatchMerging, swin
+from graphtheory.vision.models.vit import depth_rates, stvit, vit
+from graphtheory.vision.nn import AveragePool, MultiScale
+from graphtheory.vision.nn.patch import from_map
 
 # Parameters as published, or counted by the libraries that publish weights.
 PUBLISHED = {
@@ -93,3 +100,185 @@ def test_what_is_compiled_takes_the_cliques_that_are_kept(monkeypatch: pytest.Mo
     expected = model(images)
     monkeypatch.delattr("graphtheory.vision.nn.token_sets.cliques")
     torch.testing.assert_close(torch.compile(model, backend="eager")(images), expected)
+
+
+def tiny(**options: object) -> models.STViT:
+    return stvit(8, 4, 2, **{"image_size": 32, "patch_size": 4, "base": 1, **options})
+
+
+def test_named_models_have_the_layout_and_sizes_of_the_paper() -> None:
+    with torch.device("meta"):
+        made = [models.stvit_deit_tiny(), models.stvit_deit_small(), models.stvit_deit_base()]
+    for model, dim, heads in zip(made, (192, 384, 768), (3, 6, 12), strict=True):
+        parts = (model.base, model.semantic.blocks, model.blocks)
+        assert [len(p) for p in parts] == [4, 2, 6] and model.embed.prefix.size(0) == 0
+        attention = model.semantic.blocks[1].attention
+        assert (attention.dim, attention.heads) == (dim, heads)
+        assert model.semantic.global_centers.shape == (16, dim)
+    rates = [b.drop_path.p for part in parts for b in part]
+    assert rates == models.vit.depth_rates(0.1, 12)
+    # A DeiT without class token, and G and the mask net: 9C + C, 2C, C.
+    with torch.device("meta"):
+        sizes = [
+            sum(p.numel() for p in model.parameters())
+            for model in (models.stvit_deit_small(), models.deit_small(readout=models.MeanToken))
+        ]
+    assert sizes[0] - sizes[1] == 16 * 384 + 13 * 384
+
+
+def test_maps_and_assignment_have_the_shapes_of_the_paper() -> None:
+    model = stvit(12, 4, 2, base=1).eval()
+    images = torch.randn(2, 3, 224, 224)
+    found = model.attention_maps(images)
+    shapes = [(196, 196), (16, 196), (16, 212), (16, 16)]
+    assert [m.weights.shape for m in found] == [(2 * m * n, 2) for m, n in shapes]
+    second = found[2].weights.view(2, 16, 212, 2).permute(0, 3, 1, 2)
+    torch.testing.assert_close(second.sum(3), torch.ones(2, 2, 16))
+    torch.testing.assert_close(model.assignment(images), second[..., 16:])
+    assert model.assignment(images).shape == (2, 2, 16, 196)
+    assert tiny(semantic=1, with_global=False).assignment(torch.randn(1, 3, 32, 32)).size(3) == 64
+
+
+def test_images_of_any_size_do_not_see_each_other() -> None:
+    model = tiny(out_channels=3, tokens=9).eval()
+    images = torch.randn(3, 3, 28, 36)
+    out = model(images)
+    torch.testing.assert_close(model(images[1:2]), out[1:2])
+    assert out.shape == (3, 3) and model.tokens(images).shape == (3, 9, 8)
+
+
+def test_other_centers() -> None:
+    parts = [AveragePool(3), AveragePool(4)]
+    model = tiny(tokens=MultiScale(parts), semantic=3)
+    assert model.tokens(torch.randn(2, 3, 32, 32)).shape == (2, 25, 8)
+    assert len(model.blocks) == 0
+
+
+def test_bad_options_are_named() -> None:
+    for options, message in (
+        ({"tokens": 15}, "tokens: got 15, expected a square number"),
+        ({"base": 3}, r"base: got 3, expected 0\.\.2"),
+        ({"image_size": 30}, "image_size: got 30, expected a multiple of patch_size=4"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            tiny(**options)
+    assert models.stvit_nano().base[0].attention.heads == 4
+
+
+SWIN_SIZES = {"swin_tiny": 28_288_354, "swin_small": 49_606_258, "swin_base": 87_768_224}
+
+
+def test_named_models_have_the_published_sizes_and_bad_options_are_named() -> None:
+    with torch.device("meta"):
+        sizes = {n: sum(p.numel() for p in getattr(models, n)().parameters()) for n in SWIN_SIZES}
+    assert sizes == SWIN_SIZES
+    with pytest.raises(ValueError, match="heads: 1 stages, expected 2 as many as depths"):
+        swin(8, (1, 1), (2,))
+
+
+def test_merging_puts_four_patches_side_by_side_and_zeros_where_one_is_missing() -> None:
+    merge, maps = PatchMerging(2), torch.randn(2, 2, 3, 5)
+    merge.norm, merge.reduction = nn.Identity(), nn.Identity()
+    x, grid = merge(*from_map(maps))
+    assert grid == Grid(2, 2, 3)
+    first = maps[1, :, 0:2, 2:4]  # image 1, row 0, column 1 of the result
+    wanted = torch.cat([first[:, 0, 0], first[:, 1, 0], first[:, 0, 1], first[:, 1, 1]])
+    assert torch.equal(x[6 + 1], wanted)
+    corner = torch.cat([maps[0, :, 2, 4], torch.zeros(6)])
+    assert torch.equal(x[5], corner)
+
+
+def test_images_of_any_size_stay_apart_and_windows_shift_unless_one_covers_the_grid() -> None:
+    model, images = swin_pico(out_channels=3).eval(), torch.randn(3, 3, 27, 38)
+    out = model(images)
+    torch.testing.assert_close(model(images[1:2]), out[1:2])
+    assert model.tokens(images).shape == (3, 7 * 10, 64)
+    model, device = swin_pico(), torch.device("cpu")
+    plain, shifted = model.stages[0].windows(Grid(1, 16, 16), device)
+    assert plain.neighborhood.blocks == (16, 16, 16)
+    assert shifted.neighborhood.sets.dst[0] == 4
+    for grid in (Grid(1, 4, 4), Grid(1, 4, 12)):
+        assert model.stages[0].windows(grid, device)[1].neighborhood.blocks is not None
+
+
+def test_a_patch_sees_its_window_and_through_the_shift_the_next() -> None:
+    model = swin_pico(drop_path=0.0)
+    stage, images = model.stages[0], torch.randn(1, 3, 32, 32, requires_grad=True)
+    stage.merge = None
+
+    def seen_by(row: int, column: int) -> torch.Tensor:
+        out, grid = stage(*model.patch(images))
+        (grad,) = torch.autograd.grad(out[row * grid.width + column].sum(), images)
+        return grad[0].abs().sum(0).view(16, 2, 16, 2).sum((1, 3)) > 0
+
+    wanted = torch.zeros(16, 16, dtype=torch.bool)
+    wanted[:4, :4] = True  # the first shifted window lies in the first window
+    assert torch.equal(seen_by(0, 0), wanted)
+    wanted[:8, :8] = True  # the next one, of rows and columns 2 to 5, lies in four
+    assert torch.equal(seen_by(2, 2), wanted)
+
+
+def test_maps_name_the_patches_of_their_grid() -> None:
+    model, images = swin_pico(), torch.randn(2, 3, 32, 32)
+    nn.init.normal_(model.stages[0].blocks[1].attention.bias.table)
+    maps = model.attention_maps(images)
+    assert [m.neighborhood.num_dst for m in maps] == [512, 512, 128, 128]
+    assert maps[0].neighborhood.rows(torch.tensor([17])).indices.tolist() == [
+        r * 16 + c for r in range(4) for c in range(4)
+    ]
+    shifted, weights = maps[1]
+    total = torch.zeros(512, 2).index_add(0, shifted.targets(), weights)
+    torch.testing.assert_close(total, torch.ones(512, 2))
+    # An image of one color leaves the bias alone to tell patches apart.
+    plain = model.attention_maps(torch.zeros(1, 3, 32, 32))[1]
+    row = plain.neighborhood.rows(torch.tensor([2 * 16 + 3]))  # at (2, 3) of window rows 2..5
+    table = model.stages[0].blocks[1].attention.bias.table
+    sources = row.indices
+    relative = (2 - sources // 16 + 3) * 7 + (3 - sources % 16 + 3)
+    expected = table[relative].softmax(0)
+    torch.testing.assert_close(plain.weights[row.perm], expected.detach())
+
+
+@pytest.mark.parametrize(
+    ("name", "module"),
+    [
+        ("vit_pico", "vit"), ("deit_base", "vit"), ("swin_nano", "swin"), ("vig_tiny", "vig"),
+        ("pyramid_vig_medium", "vig"), ("stvit_deit_small", "vit"), ("stvit_micro", "vit"),
+        ("stvit_swin_tiny", "stvit_swin"), ("stvit_r_swin_small", "stvit_swin"),
+    ],
+)  # fmt: skip
+def test_networks_of_named_sizes_come_from_their_modules(name: str, module: str) -> None:
+    family = import_module(f"graphtheory.vision.models.{module}")
+    assert getattr(models, name) is getattr(family, name)
+
+
+@pytest.mark.parametrize("name", ["vit_huge", "resnet_tiny", "vit_other_tiny"])
+def test_unknown_names_are_attribute_errors(name: str) -> None:
+    with pytest.raises(AttributeError, match=name):
+        getattr(models, name)
+
+
+def test_named_sizes_are_listed() -> None:
+    listed = dir(models)
+    assert {"vit_small", "stvit_deit_small", "pyramid_vig_tiny", "GPT"} <= set(listed)
+    assert all(hasattr(models, name) for name in listed)
+
+
+def test_shapes_of_any_size_and_stages_that_halve() -> None:
+    model = SmallResNet(5, in_channels=1).eval()
+    for size in (8, 28, 31):
+        assert model(torch.randn(2, 1, size, size)).shape == (2, 5)
+    model = SmallResNet(5, in_channels=3, depth=2).eval()
+    x, shapes = model.stem(torch.randn(1, 3, 32, 32)), []
+    for block in model.blocks:
+        x = block(x)
+        shapes.append(tuple(x.shape[1:]))
+    assert shapes == [(16, 32, 32)] * 2 + [(32, 16, 16)] * 2 + [(64, 8, 8)] * 2
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_a_block_is_its_way_and_its_branch(stride: int) -> None:
+    block = ResidualConv(4, 4 * stride, stride).eval()
+    x = torch.randn(2, 4, 6, 6)
+    assert block(x).equal((block.way(x) + block.branch(x)).relu())
+    assert (stride == 1) == isinstance(block.way, torch.nn.Identity)
