@@ -32,9 +32,7 @@ def printed(notebook: object) -> list[str]:
 
 @pytest.mark.timeout(300)  # wall-clock time, of which a busy machine takes more
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_notebook_runs_as_kept_within_a_minute(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_notebook_runs_as_kept_within_a_minute(path: Path, monkeypatch) -> None:
     pytest.importorskip("nbclient", reason="needs nbclient, which is not installed")
     pytest.importorskip("ipykernel", reason="needs ipykernel, which is not installed")
     monkeypatch.setenv("PYTHONPATH", os.environ.get("PYTHONPATH", ""))  # put back afterwards

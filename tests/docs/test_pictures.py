@@ -10,9 +10,7 @@ PICTURES = Path(__file__).parents[2] / "docs" / "pictures"
 
 
 @pytest.mark.parametrize("script", sorted(PICTURES.glob("*.py")), ids=lambda script: script.stem)
-def test_a_picture_is_drawn_as_committed(
-    script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_picture_is_drawn_as_committed(script: Path, tmp_path, monkeypatch) -> None:
     several = script.stem == "howto"  # draws a picture for each of many pages into a folder
     kept = sorted(PICTURES.glob("howto-*.png")) if several else [script.with_suffix(".png")]
     monkeypatch.setattr(

@@ -30,11 +30,7 @@ def test_faults_are_seen() -> None:
 
 @pytest.mark.parametrize(
     "page",
-    [
-        *(DOCS / f"{name}.md" for name in SHORT),
-        *sorted(DOCS.glob("performance*.md")),
-        *PAGES,
-    ],
+    [*(DOCS / f"{name}.md" for name in SHORT), *sorted(DOCS.glob("performance*.md")), *PAGES],
     ids=lambda page: page.stem,
 )
 def test_a_page_is_short_and_plain(page: Path) -> None:

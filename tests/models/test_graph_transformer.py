@@ -107,9 +107,7 @@ def test_the_encoding_steers_attention_by_differences_between_distances(tiny: Ti
         torch.testing.assert_close(mass[:9], torch.ones(9, 2))  # the ring has all three distances
 
 
-def test_tables_share_the_last_bucket_are_for_all_layers_and_of_zeros_no_encoding(
-    tiny: Tiny,
-) -> None:
+def test_tables_share_the_last_bucket_are_for_all_layers_and_of_zeros_no_encoding(tiny) -> None:
     model = GraphTransformer(6, 8, 3, 1, heads=2, num_buckets=2, pattern=None, stack=Stack).eval()
     nb = Compose(KHop(3), AddSelf())(tiny.graph)
     set_table(model, [0.0, 2.0])
@@ -147,9 +145,7 @@ def test_every_parameter_learns_and_features_have_to_fit_the_graph(tiny: Tiny) -
         model(tiny.x[:4], tiny.edge_index)
 
 
-def test_names_of_nodes_do_not_matter_and_a_node_that_sees_nobody_keeps_its_own_term(
-    tiny: Tiny,
-) -> None:
+def test_names_of_nodes_do_not_matter_and_a_node_that_sees_nobody_keeps_its_own_term(tiny) -> None:
     model = GraphTransformer(6, 8, 3, 2, heads=2, pattern=BALL).eval()
     name = torch.randperm(10, generator=torch.Generator().manual_seed(3))
     renamed = model(tiny.x[name.argsort()], name[tiny.edge_index])

@@ -81,9 +81,7 @@ def test_prediction_with_the_effective_adjacency(tiny: Tiny, generator: torch.Ge
         assert ((outputs.mean(0) - model(x, a)).abs() > 4 * error).all()
 
 
-def test_what_learns_begins_with_its_variance_from_the_generator(
-    generator: torch.Generator,
-) -> None:
+def test_what_learns_begins_with_its_variance_from_the_generator(generator) -> None:
     theory, practice = SampledGCN(6, 5, 3, fixed=True), SampledGCN(6, 5, 3)
     assert {n for n, _ in theory.named_parameters()} == {"W", "V"}
     assert {n for n, _ in practice.named_parameters()} == {"W", "V", "B1", "B2", "C"}

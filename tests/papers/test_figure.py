@@ -138,9 +138,7 @@ def test_a_figure_imports_its_own_chapter_and_few_modules(tmp_path: object) -> N
     assert max(int(of[0]) for of in found.values()) <= MOST, found
 
 
-def test_a_figure_alone_is_that_of_the_list_where_no_two_have_one_name(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_figure_alone_is_that_of_the_list_where_no_two_have_one_name(monkeypatch) -> None:
     every = index.figures()
     assert all(index.figure(name) is one for name, one in every.items())
     assert index.figure("fig-3-88") is None

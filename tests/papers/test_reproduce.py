@@ -150,10 +150,7 @@ TINY = [
 
 
 @pytest.mark.parametrize("tiny", TINY, ids=lambda tiny: tiny.figure)
-def test_a_figure_prints_and_draws(
-    tiny: Tiny, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
-    request: pytest.FixtureRequest,
-) -> None:  # fmt: skip
+def test_a_figure_prints_and_draws(tiny: Tiny, tmp_path, capsys, monkeypatch, request) -> None:
     """From seed 3 on, or on its default data."""
     for fixture in tiny.fixtures:
         request.getfixturevalue(fixture)
@@ -224,9 +221,7 @@ def test_an_interrupted_study_goes_on_and_a_new_one_sets_its_runs_aside(
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals")
-def test_sigterm_tells_what_is_kept(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sigterm_tells_what_is_kept(tmp_path, capsys, monkeypatch) -> None:
     def told_to_leave(*_: Any, **__: Any) -> Any:
         signal.raise_signal(signal.SIGTERM)
 

@@ -119,9 +119,7 @@ def test_help_of_a_command_teaches(run: Run, name: str) -> None:
     assert {word for word in example[1].split() if word.startswith("--")} <= named
 
 
-def test_help_is_wrapped_at_the_width_of_the_terminal(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_help_is_wrapped_at_the_width_of_the_terminal(run: Run, monkeypatch) -> None:
     assert re.fullmatch(r"graphtheory \d+\.\d+\S*\n", run("--version")[1])
     code, out, _ = run()
     assert code == 0 and "graphtheory bench" in out
@@ -147,9 +145,7 @@ def test_help_is_wrapped_at_the_width_of_the_terminal(
 
 
 @pytest.mark.parametrize("line", REFUSED, ids=lambda line: line.partition(" => ")[0])
-def test_what_cannot_be_done_is_refused_in_a_line(
-    run: Run, molecules: str, tmp_path: Path, line: str
-) -> None:
+def test_what_cannot_be_done_is_refused_in_a_line(run, molecules, tmp_path, line: str) -> None:
     words, _, expected = line.partition(" => ")
     code, out, err = run(*shlex.split(words))
     by_tyro = ("Error parsing", "Unrecognized", "Invalid choice")  # which it tells in a box
@@ -202,9 +198,7 @@ def failing(error: BaseException) -> Callable[..., Any]:
     return fail
 
 
-def test_failures_have_codes_and_a_bug_its_traceback(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failures_have_codes_and_a_bug_its_traceback(run: Run, monkeypatch) -> None:
     def trained(error: BaseException) -> tuple[int, str, str]:
         monkeypatch.setattr("graphtheory.lab.train.fit", failing(error))
         return run("train", *KARATE, "--out", "here")
@@ -243,9 +237,7 @@ def test_train_writes_a_run_and_resumes_it(run: Run, tmp_path: Path) -> None:
     assert len(rows[1]) == 5 and rows[1][:3] == rows[0]
 
 
-def test_a_checkpoint_of_another_model_or_a_damaged_one_is_refused(
-    run: Run, tmp_path: Path
-) -> None:
+def test_a_checkpoint_of_another_model_or_a_damaged_one_is_refused(run: Run, tmp_path) -> None:
     words = ("train", *KARATE, "--out", "one", "--model")
     assert run(*words, "mlp")[0] == 0
     assert "checkpoint of another run" in refused(run(*words, "gcn", "--resume"))
@@ -274,9 +266,7 @@ def test_a_set_of_graphs_shows_those_of_validation(run: Run, tmp_path: Path) -> 
     assert re.search(r"drawn: \d+ of \d+ edges", page)
 
 
-def test_too_many_nodes_are_refused_before_training(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_too_many_nodes_are_refused_before_training(run: Run, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr("graphtheory.lab.report.page.MOST_NODES", 33)
     code, _, err = run(*EXPLORED, "gt")
     assert code == 2 and "--explorer: the graph has 34 nodes, expected 33 or fewer" in err
@@ -353,9 +343,7 @@ def test_without_resume_earlier_runs_are_set_aside(copied: Path, run: Run) -> No
     assert len((copied / "runs.jsonl").read_text().splitlines()) == 1
 
 
-def test_an_interrupted_bench_keeps_its_runs_and_goes_on(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_bench_keeps_its_runs_and_goes_on(run: Run, tmp_path, monkeypatch) -> None:
     trained = node_task.NodeBenchTask.run
     calls = iter(range(2))
 
@@ -510,9 +498,7 @@ def test_a_bad_graph_with_classes_of_nodes(
     assert expected in refused(run("train", "--data", "bad.pt", "--model", "mlp"))
 
 
-def test_python_and_the_command_line_give_the_same_numbers(
-    run: Run, tmp_path: Path, molecules: str
-) -> None:
+def test_python_and_the_command_line_give_the_same_numbers(run, tmp_path, molecules) -> None:
     import graphtheory
     from graphtheory.lab.datasets.own_graphs import read_graph_file
 
@@ -607,9 +593,7 @@ def test_bench_on_images_goes_on_where_it_stopped(run: Run, tmp_path: Path) -> N
 # tune, diagnose, datasets -------------------------------------------------------------------------
 
 
-def test_tune_keeps_a_log_and_goes_on(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_space: None
-) -> None:
+def test_tune_keeps_a_log_and_goes_on(run: Run, tmp_path, monkeypatch, small_space: None) -> None:
     from graphtheory.lab.bench.search import read_log
     from graphtheory.lab.bench.task import TUNED, kept_options
 
@@ -634,9 +618,7 @@ def test_tune_keeps_a_log_and_goes_on(
     assert "rename or delete it" in refused(run(*words, "2"))
 
 
-def test_a_recipe_is_repeated_and_judged(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_recipe_is_repeated_and_judged(run: Run, tmp_path, monkeypatch) -> None:
     from graphtheory.lab.bench import recipes
 
     own = recipes.Recipe(
@@ -667,9 +649,7 @@ def test_diagnose_writes_tables_and_pictures(run: Run, tmp_path: Path) -> None:
     assert found["verdicts"] == [] and found["rows"][0]["name"] == "nodes"
 
 
-def test_diagnose_answers_first_and_takes_your_own_graph(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_diagnose_answers_first_and_takes_your_own_graph(run: Run, tmp_path, monkeypatch) -> None:
     torch.save(decided_at(2), tmp_path / "mine.pt")
     wide = lambda stderr=False: Console(  # noqa: E731
         stderr=stderr, width=80, force_terminal=not stderr, color_system=None
@@ -837,9 +817,7 @@ def test_a_reader_that_goes_away_ends_the_help_quietly() -> None:
     assert done.stderr == ""
 
 
-def test_a_second_ctrl_c_while_the_process_ends_is_no_error(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_second_ctrl_c_while_the_process_ends_is_no_error(monkeypatch) -> None:
     monkeypatch.setattr(sys.modules["graphtheory.lab.cli.main"], "main", lambda: 130)
     before = signal.getsignal(signal.SIGINT)
     try:
@@ -858,9 +836,7 @@ def test_a_folder_in_use_is_told_by_the_option() -> None:
     assert message_of(OSError("out_dir cannot be written to")) == "--out cannot be written to"
 
 
-def test_resume_says_where_there_is_nothing_to_go_on_from(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_resume_says_where_there_is_nothing_to_go_on_from(tmp_path, capsys) -> None:
     words = ["train", "--dataset", "karate", "--epochs", "1", "--resume", "--out", str(tmp_path)]
     assert main(words) == 0
     assert f"No checkpoint in {tmp_path}, so training" in capsys.readouterr().out

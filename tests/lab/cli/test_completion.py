@@ -21,9 +21,7 @@ Run = Callable[..., tuple[int, str, str]]
         (("diagnose", "--q"), {"--quiet"}),
     ],
 )
-def test_bash_completes(
-    run: Run, tmp_path: Path, typed: tuple[str, ...], expected: set[str]
-) -> None:
+def test_bash_completes(run: Run, tmp_path, typed: tuple[str, ...], expected: set[str]) -> None:
     bash = shutil.which("bash")
     if bash is None:
         pytest.skip("needs bash")

@@ -188,9 +188,7 @@ def test_a_benchmark_tells_of_epochs(run: Run, monkeypatch: pytest.MonkeyPatch) 
     assert "mlp, epoch 1 of at most 2" in run(*WORDS["tune"])[2]
 
 
-def test_long_work_in_a_file_is_told_of(
-    in_a_file: Screen, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_long_work_in_a_file_is_told_of(in_a_file: Screen, monkeypatch, capsys) -> None:
     monkeypatch.setattr(progress, "PATIENCE", 0.05)
     with in_a_file.working("reading Cora"):
         time.sleep(0.3)

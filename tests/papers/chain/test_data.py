@@ -13,9 +13,7 @@ from graphtheory.papers.chain.steps import k_step_matrix, output_primacy, primac
 DATA = data.ChainData()
 
 
-def test_a_task_shifts_along_its_permutation_in_steps_that_are_there(
-    generator: torch.Generator,
-) -> None:
+def test_a_task_shifts_along_its_permutation_in_steps_that_are_there(generator) -> None:
     prompts = DATA.training(DATA.patterns(generator), 4, generator)
     for ask in (prompts.at, prompts.relation):
         with pytest.raises(ValueError, match="step: from 0 to 3, expected 1 to 3"):
@@ -30,9 +28,7 @@ def test_a_task_shifts_along_its_permutation_in_steps_that_are_there(
         assert (at == 0).all() == (turn == 20) and (at == 0).any() == (turn == 20)
 
 
-def test_positions_are_orthonormal_and_noise_is_of_the_type_of_the_patterns(
-    generator: torch.Generator,
-) -> None:
+def test_positions_are_orthonormal_and_noise_is_of_the_type_of_the_patterns(generator) -> None:
     mu = DATA.patterns(generator)
     c = data.step_positions(mu, 3, generator)
     torch.testing.assert_close(c @ c.t(), torch.eye(3))
@@ -97,9 +93,7 @@ def test_prompts_of_every_step(generator: torch.Generator) -> None:
         )
 
 
-def test_columns_hold_both_ends_and_the_relation_marks_those_that_tell(
-    generator: torch.Generator,
-) -> None:
+def test_columns_hold_both_ends_and_the_relation_marks_those_that_tell(generator) -> None:
     prompts = DATA.training(DATA.patterns(generator), 2, generator)
     found = prompts.icl_columns().view(2, 20, 3, 60)
     ends = torch.cat([prompts.context[:, :, 0], prompts.context[:, :, 3]], 2)

@@ -5,18 +5,8 @@ import torch
 
 from graphtheory.papers.chain import training as chain
 from graphtheory.papers.chain.data import ChainData, TrajectoryErrors, step_positions
-from graphtheory.papers.chain.model import (
-    ChainAttention,
-    ChainTransformer,
-    cot_generate,
-)
-from graphtheory.papers.chain.training import (
-    MASSES,
-    Learner,
-    Probe,
-    chain_mass,
-    error_of,
-)
+from graphtheory.papers.chain.model import ChainAttention, ChainTransformer, cot_generate
+from graphtheory.papers.chain.training import MASSES, Learner, Probe, chain_mass, error_of
 from graphtheory.vision.nn import LearnedPositions, PeriodicPositions, SinusoidalPositions
 
 DATA = ChainData()
@@ -80,9 +70,7 @@ def test_no_model_is_refused() -> None:
 
 
 @pytest.mark.parametrize("kind", [LearnedPositions(12, 8), SinusoidalPositions(8), "period"])
-def test_a_transformer_answers_each_prompt_alone(
-    kind: torch.nn.Module | str, generator: torch.Generator
-) -> None:
+def test_a_transformer_answers_each_prompt_alone(kind: torch.nn.Module | str, generator) -> None:
     position = PeriodicPositions(torch.eye(3, 8)) if kind == "period" else kind
     model = ChainTransformer(position, 8, depth=2, heads=2, generator=generator)
     columns, sizes = torch.randn(3, 12, 8, generator=generator), torch.tensor([12, 4, 7])

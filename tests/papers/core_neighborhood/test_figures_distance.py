@@ -247,9 +247,7 @@ def few(epochs: int) -> tuple[figures_labels.Recipe, ...]:
     return tuple(replace(recipe, epochs=epochs) for recipe in figures_labels.tuned("karate"))
 
 
-def test_the_transformer_without_encoding_has_the_options_of_the_one_with_it(
-    listen: Listen,
-) -> None:
+def test_the_transformer_without_encoding_has_the_options_of_the_one_with_it(listen) -> None:
     trained = listen(figures_labels)
     figures_labels.Labels("karate", seeds=1, shares=(1.0,), recipes=few(1)).measure(
         figures_labels.scores

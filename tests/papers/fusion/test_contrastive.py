@@ -161,9 +161,7 @@ def test_theorem_2_and_separability_under_noise() -> None:
         subspaces.noise_bounds(1.5, 0.5)
 
 
-def test_samples_lie_in_their_subspace_on_both_sides_or_one_and_noise_is_bounded(
-    generator: torch.Generator,
-) -> None:
+def test_samples_lie_in_their_subspace_on_both_sides_or_one_and_noise_is_bounded(generator) -> None:
     found = Subspaces(10, 3, 2, 5, noise=0.2).sample(generator)
     for k in range(3):
         mine, basis = found.clean[found.y == k], found.bases[k]
@@ -191,9 +189,7 @@ def parts(of: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor
 
 
 @pytest.mark.parametrize("shape", [(4, 2, 1), (20, 4, 3)])
-def test_theorem_1_is_exact_on_half_space_data(
-    shape: tuple[int, int, int], generator: torch.Generator
-) -> None:
+def test_theorem_1_is_exact_on_half_space_data(shape: tuple[int, int, int], generator) -> None:
     x, y, _, _ = Subspaces(*shape, per_cluster=6).sample(generator)
     found = subspaces.fusion_weights(x, y)
     torch.testing.assert_close(found.weights.norm(dim=0), torch.ones(len(y)).double())
@@ -205,9 +201,7 @@ def test_theorem_1_is_exact_on_half_space_data(
     assert (found.rho > 0).all()
 
 
-def test_without_the_sign_condition_attention_within_a_cluster_is_negative(
-    generator: torch.Generator,
-) -> None:
+def test_without_the_sign_condition_attention_within_a_cluster_is_negative(generator) -> None:
     x, y, _, _ = Subspaces(20, 4, 3, 12, half_space=False).sample(generator)
     with pytest.raises(ValueError, match=r"no direction .* all samples of cluster 0 on one side"):
         subspaces.fusion_weights(x, y)
@@ -216,9 +210,7 @@ def test_without_the_sign_condition_attention_within_a_cluster_is_negative(
     assert (between.abs() < 1e-12).all() and within.min() < 0
 
 
-def test_the_search_finds_what_the_exact_problem_has_by_several_starts(
-    generator: torch.Generator,
-) -> None:
+def test_the_search_finds_what_the_exact_problem_has_by_several_starts(generator) -> None:
     x, y, _, _ = Subspaces(12, 3, 2, 5).sample(generator)
     exact = subspaces.fusion_weights(
         x, y
@@ -241,9 +233,7 @@ def test_the_search_finds_what_the_exact_problem_has_by_several_starts(
         cluster_integrity(x, y, generator, starts=0)
 
 
-def test_integrity_of_a_known_case_and_of_more_clusters_and_the_sign_of_its_step(
-    generator: torch.Generator,
-) -> None:
+def test_integrity_of_a_known_case_and_of_more_clusters_and_the_sign_of_its_step(generator) -> None:
     angle = torch.tensor(0.5, dtype=torch.float64)  # two lines: u is the normal of the other
     x = torch.stack([torch.tensor([1.0, 0.0]).double(), torch.stack([angle.cos(), angle.sin()])])
     found = cluster_integrity(x, torch.tensor([0, 1]), generator)

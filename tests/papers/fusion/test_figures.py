@@ -12,9 +12,7 @@ from graphtheory.lab.cli import main
 from graphtheory.papers.figure import Figure
 from graphtheory.papers.fusion import figures_attention
 from graphtheory.papers.fusion.figures import FIGURES, Heads, ahead_of_others, chosen, gains, scores
-from graphtheory.papers.fusion.figures_attention import (
-    FIGURES as OF_ATTENTION,
-)
+from graphtheory.papers.fusion.figures_attention import FIGURES as OF_ATTENTION
 from graphtheory.papers.fusion.figures_attention import Depths, attention, attention_by_depth
 from graphtheory.papers.fusion.figures_theorem import FIGURES as OF_THEOREMS
 from graphtheory.papers.fusion.figures_theorem import Theorems, draws, subspaces
@@ -159,9 +157,7 @@ def test_theorem_1_holds_on_every_half_space_and_theorem_2_says_nothing() -> Non
 
 
 @pytest.mark.usefixtures("few_images")
-def test_train_learns_without_labels_and_resumes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_train_learns_without_labels_and_resumes(tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
     words = ["train", "--task", "contrastive", "--head", "mlp", "--epochs", "2"]
     assert main(words) == 0

@@ -183,9 +183,7 @@ def test_what_cannot_be_learned_from_is_refused_in_words() -> None:
         fit(task, loader(), progress=False)  # type: ignore[arg-type]
 
 
-def test_batches_follow_from_seed_and_epoch_and_no_epoch_is_better_than_another(
-    tmp_path: Path,
-) -> None:
+def test_batches_follow_from_seed_and_epoch_and_no_epoch_is_better_than_another(tmp_path) -> None:
     one, other = samples(), samples()
     assert len(list(one.train_batches(0))) == one.count == 3
     for a, b in zip(one.train_batches(4), other.train_batches(4), strict=True):

@@ -10,14 +10,7 @@ from graphtheory.graph import cliques
 from graphtheory.papers.figure import figures
 from graphtheory.papers.icl import figures_mechanism, figures_pruning
 from graphtheory.papers.icl import training as icl
-from graphtheory.papers.icl.figures_alpha import (
-    Case,
-    Growth,
-    _sizes,
-    growth,
-    law,
-    trainings,
-)
+from graphtheory.papers.icl.figures_alpha import Case, Growth, _sizes, growth, law, trainings
 from graphtheory.papers.icl.figures_mechanism import Dynamics, looks, mass_by_kind, projection
 from graphtheory.papers.icl.figures_pruning import RULES, free_rate, kept_mask, removal_order
 from graphtheory.papers.icl.training import Learner, PromptTest, world
@@ -268,9 +261,7 @@ def test_order_of_removal(generator: torch.Generator) -> None:
         removal_order("last", norms)
 
 
-def test_every_trial_loses_neurons_of_its_own_as_if_they_had_not_been_there(
-    generator: torch.Generator,
-) -> None:
+def test_every_trial_loses_neurons_of_its_own_as_if_they_had_not_been_there(generator) -> None:
     model = ShallowAttention(3, 4, 6, trials=2, generator=generator)
     kept = torch.tensor([[True] * 3 + [False] * 3, [False] * 5 + [True]])
     whole = model.W_O.detach().clone()

@@ -51,9 +51,7 @@ def test_a_network_learns() -> None:
     assert trained.error < start.error - 0.1 and trained.hinge < start.hinge
 
 
-def test_a_training_that_was_interrupted_goes_on_to_the_same_bits(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_training_that_was_interrupted_goes_on_to_the_same_bits(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(checkpoint, "SECONDS", 0.0)
     learner, seen = replace(SMALL, steps=9), list[int]()
     given = own_world(learner)
@@ -212,9 +210,7 @@ def test_what_cannot_be_trained_on_is_refused(
         Curriculum(Ramp(1, 3), 8)  # type: ignore[arg-type]
 
 
-def test_a_training_that_stopped_goes_on_to_the_same_bits(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_training_that_stopped_goes_on_to_the_same_bits(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(checkpoint, "SECONDS", 0.0)
 
     def run(steps: int, stop: int = -1, file: Path | None = None) -> tuple[list[float], nn.Module]:

@@ -70,9 +70,7 @@ def test_prompts_are_stars(generator: Generator) -> None:
         ("task", torch.zeros(2, 2, dtype=torch.int64)),
     ],
 )
-def test_shapes_that_do_not_fit_are_named(
-    name: str, change: torch.Tensor, generator: Generator
-) -> None:
+def test_shapes_that_do_not_fit_are_named(name: str, change: torch.Tensor, generator) -> None:
     with pytest.raises(ValueError, match=f"{name}: shape"):
         replace(drawn(3, generator), **{name: change})
 
@@ -92,9 +90,7 @@ FAMILIES = (Linear(), Quadratic(), SparseLinear(2), TwoLayer(7), DecisionTree(3)
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: type(family).__name__)
-def test_a_prompt_has_one_function_and_its_answer(
-    family: FunctionFamily, generator: Generator
-) -> None:
+def test_a_prompt_has_one_function_and_its_answer(family: FunctionFamily, generator) -> None:
     prompts = family.prompts(5, 41, 3, generator)
     assert prompts.columns().shape == (5, 41, 4)
     again = family.prompts(5, 41, 3, Generator().manual_seed(0))

@@ -17,9 +17,7 @@ from graphtheory.vision.nn.reduce import Oracle
 from tests.papers.conftest import drawn
 
 
-def test_sets_have_their_shares_in_random_order_and_some_noisier_tokens(
-    generator: Generator,
-) -> None:
+def test_sets_have_their_shares_in_random_order_and_some_noisier_tokens(generator) -> None:
     data = TokenPatterns(20, 0.4, 0.2, c_0=0.0)
     mu = data.patterns(generator)
     torch.testing.assert_close(mu @ mu.t(), torch.eye(5))
@@ -232,9 +230,7 @@ def test_alpha_star_is_1_once_the_background_is_gone() -> None:
 SCENE = scenes.SCENES["digits"]
 
 
-def test_classes_are_numbered_as_given_and_backgrounds_agree_as_often_as_said(
-    generator: Generator,
-) -> None:
+def test_classes_are_numbered_as_given_and_backgrounds_agree_as_often_as_said(generator) -> None:
     given = Images(torch.arange(6, dtype=torch.uint8).view(6, 1, 1, 1), torch.tensor([2, 0, 1] * 2))
     found = scenes.of_classes(given, (1, 2))
     assert found.pixels.flatten().tolist() == [0, 2, 3, 5] and found.y.tolist() == [1, 0, 1, 0]

@@ -203,9 +203,7 @@ def test_it_is_the_printed_formula_and_projected_parameters_are_in_the_class(
     assert made.C.abs().max() == 1
 
 
-def test_output_weights_are_the_best_of_their_box(
-    adjacency: Neighborhood, generator: Generator
-) -> None:
+def test_output_weights_are_the_best_of_their_box(adjacency: Neighborhood, generator) -> None:
     true, x = TargetFunction(5, 3, 2, generator), torch.randn(12, 5, generator=generator)
     y, found = true(x, adjacency).detach(), TargetFunction(5, 3, 2, generator)
     found.W, found.V = true.W, true.V

@@ -73,9 +73,7 @@ def test_a_folder_that_is_not_there_is_named(make: Any, tmp_path: Path) -> None:
         from_pretrained(hf.ViTForImageClassification, make(tmp_path))
 
 
-def test_both_kinds_of_rules_at_once_and_nothing_after_undo(
-    zoo: ModuleType, tmp_path: Path
-) -> None:
+def test_both_kinds_of_rules_at_once_and_nothing_after_undo(zoo: ModuleType, tmp_path) -> None:
     model = zoo.tiny("ViT")
     apply(model, TopK(0.5))
     apply(model, Merge(2))
@@ -90,9 +88,7 @@ def test_both_kinds_of_rules_at_once_and_nothing_after_undo(
 
 
 @pytest.mark.parametrize("what", [Keep(0.5), Semantic(4, base=0), TopK(0.5)], ids=str)
-def test_hugging_face_alone_reports_what_it_leaves_out(
-    what: Any, zoo: ModuleType, tmp_path: Path
-) -> None:
+def test_hugging_face_alone_reports_what_it_leaves_out(what: Any, zoo, tmp_path) -> None:
     model = zoo.tiny("ViT")
     apply(model, what)
     model.save_pretrained(tmp_path)
@@ -174,9 +170,7 @@ def test_every_keyword_of_hugging_face_is_taken_as_theirs(
 @pytest.mark.parametrize(
     "head", ["DeiTForImageClassification", "DeiTForImageClassificationWithTeacher"]
 )
-def test_an_auto_class_takes_the_class_that_was_saved(
-    head: str, zoo: ModuleType, tmp_path: Path
-) -> None:
+def test_an_auto_class_takes_the_class_that_was_saved(head: str, zoo: ModuleType, tmp_path) -> None:
     torch.manual_seed(0)
     model = getattr(hf, head)(hf.DeiTConfig(**zoo._SIZES)).eval()
     apply(model, Merge(2))

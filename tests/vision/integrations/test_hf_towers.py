@@ -142,9 +142,7 @@ def test_heads_that_average_patches_count_merged_ones_by_size(name: str, zoo: Mo
         if t % 3 == w or name in ("ViT", "BEiT", "CLIP")
     ],
 )  # fmt: skip
-def test_gradient_checkpointing_gives_the_same_gradients(
-    name: str, what: Any, zoo: ModuleType
-) -> None:
+def test_gradient_checkpointing_gives_the_same_gradients(name: str, what: Any, zoo) -> None:
     model = zoo.tiny(name).train()
     apply(model, what)
     grads = []

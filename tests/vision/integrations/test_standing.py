@@ -389,9 +389,7 @@ def test_what_stands_on_a_model_is_kept_or_refused(thing: Any, name: str, zoo: M
 
 @pytest.mark.parametrize("thing", [function_around_a_layer, dispatched, dispatched_and_taken_off])
 @pytest.mark.parametrize("name", ["ViT", "timm"])
-def test_a_forward_that_is_overwritten_is_seen(
-    thing: Any, name: str, zoo: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_forward_that_is_overwritten_is_seen(thing: Any, name: str, zoo, monkeypatch) -> None:
     def put_on(module: Any, compute: Any) -> None:
         module.forward = functools.partial(compute, module)
 

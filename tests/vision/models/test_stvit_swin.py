@@ -193,9 +193,7 @@ def test_attention_of_the_class_token_decides(model: ViT) -> None:
 
 @pytest.mark.parametrize("rule", [Keep(0.5), Fuse(0.5), Merge(4)], ids=str)
 @torch.no_grad()
-def test_tokens_are_reduced_between_attention_and_mlp_or_after_both(
-    model: ViT, rule: Reducer
-) -> None:
+def test_tokens_are_reduced_between_attention_and_mlp_or_after_both(model, rule: Reducer) -> None:
     x, block, nb = model.embed(images())[0], model.blocks[0], token_cliques(3, 17, "cpu")
     seen = {"keys": _keys(block.attention, block.norm1(x)).view(3, 17, -1)}
     weights = block.attention.weights(block.norm1(x), nb).view(3, 17, 17, -1)

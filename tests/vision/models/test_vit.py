@@ -78,9 +78,7 @@ def test_maps_are_of_each_layer_and_each_reads_its_tokens() -> None:
 
 
 @PICO
-def test_it_learns_and_repeats(
-    network: Callable[..., Any], losses: Callable[..., list[float]]
-) -> None:
+def test_it_learns_and_repeats(network: Callable[..., Any], losses) -> None:
     make = partial(network, out_channels=4, drop_path=0.1)
     first = losses(make)
     assert first == losses(make) and first[-1] < 0.5 * first[0]

@@ -198,9 +198,7 @@ def definition(message: Message, x: Tensor, sources: Tensor, lists: Tensor) -> T
 
 @pytest.mark.parametrize("kind", KINDS[:3])
 @pytest.mark.parametrize("training", [True, False])
-def test_equal_to_the_definition(
-    kind: type[Message], training: bool, given: tuple[Tensor, ...]
-) -> None:
+def test_equal_to_the_definition(kind: type[Message], training: bool, given) -> None:
     message = made(kind).train(training)
     x, sources, lists = given
     leaves = [x.requires_grad_(), sources.requires_grad_()]
