@@ -1,7 +1,6 @@
 """Prompts of chains of thought: their tasks, steps and errors."""
 
 import math
-from collections.abc import Callable
 
 import pytest
 import torch
@@ -9,6 +8,7 @@ import torch
 from graphtheory.papers.chain import data
 from graphtheory.papers.chain import steps as checks
 from graphtheory.papers.chain.steps import k_step_matrix, output_primacy, primacy, right_end_leads
+from tests.papers.conftest import refuses
 
 DATA = data.ChainData()
 
@@ -53,20 +53,13 @@ def test_positions_are_orthonormal_and_noise_is_of_the_type_of_the_patterns(gene
 
 
 @pytest.mark.parametrize(
-    "change",
-    [
-        {"share": 2.0},
-        {"share": math.nan},
-        {"steps": 0},
-        {"contexts": -3},
-        {"noise": -1.0},
-        {"noise": math.inf},
-    ],
-)
-def test_data_that_cannot_be_are_named(change: dict) -> None:
-    (name,) = change
-    with pytest.raises(ValueError, match=f"{name}: got {change[name]}, expected"):
-        data.ChainData(**change)
+    ("name", "value"),
+    [("share", 2.0), ("share", math.nan), ("steps", 0), ("contexts", -3), ("noise", -1.0),
+     ("noise", math.inf)],
+)  # fmt: skip
+def test_data_that_cannot_be_are_named(name: str, value: float) -> None:
+    with pytest.raises(ValueError, match=f"{name}: got {value}, expected"):
+        data.ChainData(**{name: value})
 
 
 def test_prompts_of_every_step(generator: torch.Generator) -> None:
@@ -88,9 +81,8 @@ def test_prompts_of_every_step(generator: torch.Generator) -> None:
         k = int(step[row])
         assert torch.equal(own[:, :30], prompts.query[row, :k])
         assert torch.equal(own[:-1, 30:], prompts.query[row, 1:k]) and not own[-1, 30:].any()
-        assert torch.equal(
-            label[row], mu[checks.trajectories(task[row])[k, prompts.query_pattern[row, 0]]]
-        )
+        end = checks.trajectories(task[row])[k, prompts.query_pattern[row, 0]]
+        assert torch.equal(label[row], mu[end])
 
 
 def test_columns_hold_both_ends_and_the_relation_marks_those_that_tell(generator) -> None:
@@ -115,41 +107,31 @@ def test_prompts_that_cannot_be_are_named(generator: torch.Generator) -> None:
         data.draw_prompts(patterns, task, contexts, 0.4, generator, **options)  # type: ignore[arg-type]
 
     draw(2 * mu)  # without noise any patterns will do
-    for name, options in {
-        "patterns: products": {"patterns": 2 * mu, "noise": 0.1},
-        "contexts: got 0": {"contexts": 0},
-        "task: shape": {"patterns": mu[:7]},
-        "noise: got nan": {"noise": math.nan},
-        "transitions: smallest entry": {"transitions": torch.zeros(4, 3, 20, 20)},
-    }.items():
-        with pytest.raises(ValueError, match=name):
-            draw(**options)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="patterns: products"):
-        data.step_positions(2 * mu, 3, generator)
+    refuses(
+        (lambda: draw(2 * mu, noise=0.1), "patterns: products"),
+        (lambda: draw(contexts=0), "contexts: got 0"),
+        (lambda: draw(mu[:7]), "task: shape"),
+        (lambda: draw(noise=math.nan), "noise: got nan"),
+        (lambda: draw(transitions=torch.zeros(4, 3, 20, 20)), "transitions: smallest entry"),
+        (lambda: data.step_positions(2 * mu, 3, generator), "patterns: products"),
+    )
 
 
-TASK = torch.tensor([[[1, 0]]])
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
+def test_patterns_steps_and_transitions_that_cannot_be_are_named() -> None:
+    task, check = torch.tensor([[[1, 0]]]), checks.check_transitions
+    refuses(
         (lambda: checks.check_orthonormal(torch.eye(3)[0]), r"patterns: shape \(3,\)"),
         (lambda: checks.check_orthonormal(torch.full((2, 3), math.nan)), "patterns: products"),
         (
             lambda: checks.check_step(torch.tensor([1]), 2, 3),
             r"step: shape \(1,\), expected \(2,\)",
         ),
-        (lambda: checks.check_transitions(torch.eye(2), TASK), r"transitions: shape \(2, 2\)"),
+        (lambda: check(torch.eye(2), task), r"transitions: shape \(2, 2\)"),
         (
-            lambda: checks.check_transitions(torch.zeros(1, 1, 2, 2), TASK),
+            lambda: check(torch.zeros(1, 1, 2, 2), task),
             "transitions: .* sums of rows up to 1 from 1",
         ),
-    ],
-)
-def test_what_cannot_be_is_named(make: Callable[[], None], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        make()
+    )
 
 
 A = torch.tensor([[[0.6, 0.4], [0.4, 0.6]], [[0.4, 0.6], [0.8, 0.2]]])
@@ -216,22 +198,24 @@ def test_rivals_lie_on_the_trajectory_of_another_start() -> None:
             assert sorted(row.tolist())[:2] == pytest.approx([0.05, 0.05])
 
 
-def test_what_cannot_be_is_named_of_errors() -> None:
-    with pytest.raises(ValueError, match=r"rho: got 0\.2, expected 0\.740 to 0\.971"):
-        data.TrajectoryErrors.even(0.5, 0.2, 3, 10)
-    with pytest.raises(ValueError, match=r"tau_o: got 0\.47 .* at most 0\.457"):
-        data.TrajectoryErrors.of_output(0.47, 0.1 * 0.4 / 0.47, 3, 10, holds=False)
+def test_errors_that_cannot_be_are_named() -> None:
+    made = data.TrajectoryErrors
     for tau in (0.0, -1.0, 1.5):
-        for make in (data.TrajectoryErrors.even, data.TrajectoryErrors.first):
-            with pytest.raises(ValueError, match=rf"tau: got {tau}, expected above 0, at most 1"):
-                make(tau, 0.8, 3, 10)
-        with pytest.raises(ValueError, match=rf"tau_o: got {tau}, expected above 0, at most 1"):
-            data.TrajectoryErrors.of_output(tau, 0.1, 3, 10)
-    with pytest.raises(ValueError, match="steps: got 0, expected at least 1"):
-        data.TrajectoryErrors.even(0.5, 0.8, 0, 10)
-    with pytest.raises(ValueError, match="patterns: got 1, expected at least 2"):
-        data.TrajectoryErrors.first(0.5, 0.8, 3, 1)
-    with pytest.raises(ValueError, match="maps two patterns to one"):
-        data.TrajectoryErrors((0.7,), (0.2,))(torch.tensor([[0, 0]]))
-    with pytest.raises(ValueError, match="expected an even number"):
-        data.TrajectoryErrors((0.7,), (0.2,))(torch.tensor([[1, 2, 0]]))
+        told = f"got {tau}, expected above 0, at most 1"
+        refuses(
+            (lambda: made.even(tau, 0.8, 3, 10), f"tau: {told}"),  # noqa: B023 (called at once)
+            (lambda: made.first(tau, 0.8, 3, 10), f"tau: {told}"),  # noqa: B023
+            (lambda: made.of_output(tau, 0.1, 3, 10), f"tau_o: {told}"),  # noqa: B023
+        )
+    rho = 0.1 * 0.4 / 0.47
+    refuses(
+        (lambda: made.even(0.5, 0.2, 3, 10), r"rho: got 0\.2, expected 0\.740 to 0\.971"),
+        (
+            lambda: made.of_output(0.47, rho, 3, 10, holds=False),
+            r"tau_o: got 0\.47 .* at most 0\.457",
+        ),
+        (lambda: made.even(0.5, 0.8, 0, 10), "steps: got 0, expected at least 1"),
+        (lambda: made.first(0.5, 0.8, 3, 1), "patterns: got 1, expected at least 2"),
+        (lambda: made((0.7,), (0.2,))(torch.tensor([[0, 0]])), "maps two patterns to one"),
+        (lambda: made((0.7,), (0.2,))(torch.tensor([[1, 2, 0]])), "expected an even number"),
+    )

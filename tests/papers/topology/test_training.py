@@ -72,8 +72,7 @@ def test_a_step_is_one_of_its_own_network_on_its_own_labels(
         loss.backward()
         optimizer.step()
     found = together.model.networks[index].state_dict()
-    for name, value in model.state_dict().items():
-        torch.testing.assert_close(found[name], value)
+    torch.testing.assert_close(found, model.state_dict())
 
 
 def test_steps_on_samples_are_those_of_a_loop_with_dense_matrices() -> None:
@@ -98,8 +97,7 @@ def test_steps_on_samples_are_those_of_a_loop_with_dense_matrices() -> None:
             for name, value, step in zip(("W", "V"), (w, v), steps, strict=True):
                 values[name] = value.detach() - READING.step_size * step
     for network, values in zip(together.model.networks, start, strict=True):
-        for name, value in network.state_dict().items():
-            torch.testing.assert_close(value, values[name])
+        torch.testing.assert_close(network.state_dict(), values)
 
 
 def test_training_learns_is_a_function_of_the_generator_and_draws_afresh() -> None:

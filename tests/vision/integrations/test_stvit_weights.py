@@ -186,8 +186,8 @@ def test_the_published_names_give_the_published_outputs(centers: bool) -> None:
     images = 3 * coarse.repeat_interleave(8, 2).repeat_interleave(8, 3)
     stages, classes = Written(given)(images)
     torch.testing.assert_close(model(images), classes, rtol=1e-4, atol=1e-4)
-    for (found, _), wanted in zip(model.features(images), stages, strict=True):
-        torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-3)
+    found = [patches for patches, _ in model.features(images)]
+    torch.testing.assert_close(found, stages, rtol=1e-4, atol=1e-3)
     if centers:
         learned = model.stages[2].units[0].global_centers
         learned.copy_(given["layers.2.semantic_token2"][0])  # not window by window
@@ -223,10 +223,8 @@ def test_foreign_states_and_centers_of_another_number_are_refused() -> None:
         ({"layers.2.semantic_token2": centers}, r"unexpected: layers\.2\.semantic_token2"),
         ({"layers.2.blocks.12.norm1.bias": table}, r"unexpected: layers\.2\.blocks\.12\.norm1"),
     )  # fmt: skip
-    with (
-        unchanged(model),
-        pytest.raises(TypeError, match=r"expected a state dict.* a dict under 'model'"),
-    ):
+    no_state = pytest.raises(TypeError, match=r"expected a state dict.* a dict under 'model'")
+    with unchanged(model), no_state:
         load_stvit_r(model, {"model": given, "config": {}})
     given = state(centers=True)
     for shape in ((1, 35, 4 * DIM), (1, 81, 4 * DIM), (4 * DIM,)):

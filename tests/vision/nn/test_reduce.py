@@ -106,8 +106,7 @@ def test_the_order_of_images_does_not_matter_and_gradients_reach_the_tokens_that
     inputs, order = drawn(), torch.tensor([2, 0, 1])
     found = rule(**inputs)
     other = rule(**{key: values[order] for key, values in inputs.items()})
-    for one, two in zip(found, other, strict=True):
-        assert torch.equal(one[order], two)
+    assert all(torch.equal(one[order], two) for one, two in zip(found, other, strict=True))
     inputs = drawn()
     inputs["tokens"].requires_grad_()
     found = rule(**inputs)
@@ -124,8 +123,7 @@ def test_rules_compile(rule: Reducer) -> None:
         torch.manual_seed(0)
         expected = rule(**inputs)
         torch.manual_seed(0)
-        for one, two in zip(expected, compiled(**inputs), strict=True):
-            torch.testing.assert_close(one, two)
+        torch.testing.assert_close(compiled(**inputs), expected)
 
 
 def test_fuse_adds_the_rest_and_keep_takes_the_largest() -> None:
@@ -176,16 +174,16 @@ def test_merge_joins_the_most_alike_pairs(r: int) -> None:
 
 
 def test_bad_options_are_named_and_a_decreasing_schedule_merges_as_many() -> None:
-    with pytest.raises(ValueError, match="r: got -1, expected a number of tokens"):
-        Merge(-1)
-    with pytest.raises(ValueError, match=r"k: got 1.5, expected a share in"):
-        Keep(1.5)
-    with pytest.raises(ValueError, match="received: not given, expected"):
-        Fuse()(torch.ones(1, 3, 2))
+    for call, message in (
+        (lambda: Merge(-1), "r: got -1, expected a number of tokens"),
+        (lambda: Keep(1.5), r"k: got 1.5, expected a share in"),
+        (lambda: Fuse()(torch.ones(1, 3, 2)), "received: not given, expected"),
+        (lambda: decreasing(-1, 2), "r: got -2"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()
     assert [rule.r for rule in decreasing(13, 12)] == [26, 23, 21, 18, 16, 14, 11, 9, 7, 4, 2, 0]
     assert decreasing(3, 1) == [Merge(6)] and decreasing(0, 2) == [Merge(0), Merge(0)]
-    with pytest.raises(ValueError, match="r: got -2"):
-        decreasing(-1, 2)
 
 
 def test_autocast_does_not_change_which_tokens_are_merged() -> None:
@@ -265,16 +263,17 @@ def test_windows_are_cut_as_documented_and_do_not_see_each_other() -> None:
 
 
 def test_bad_input_and_bad_layers_are_named() -> None:
-    with pytest.raises(ValueError, match=r"x: shape \(8, 6\), expected \[9, dim\]"):
-        AveragePool(2)(torch.randn(8, 6), Grid(1, 3, 3))
-    with pytest.raises(ValueError, match="side: got 0"):
-        vision_nn.MaxPool(0)
-    with pytest.raises(ValueError, match="parts: none"):
-        vision_nn.MultiScale([])
-    with pytest.raises(ValueError, match="tokens: 16 semantic tokens of 9 patches, expected no"):
-        AveragePool(4)(torch.randn(9, 6), Grid(1, 3, 3))
-    with pytest.raises(ValueError, match="blocks: got 1, expected at least 2"):
-        layers(1)
+    for call, message in (
+        (lambda: AveragePool(2)(torch.randn(8, 6), Grid(1, 3, 3)),
+         r"x: shape \(8, 6\), expected \[9, dim\]"),
+        (lambda: AveragePool(4)(torch.randn(9, 6), Grid(1, 3, 3)),
+         "tokens: 16 semantic tokens of 9 patches, expected no"),
+        (lambda: vision_nn.MaxPool(0), "side: got 0"),
+        (lambda: vision_nn.MultiScale([]), "parts: none"),
+        (lambda: layers(1), "blocks: got 1, expected at least 2"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=message):
+            call()
     assert run(layers(1, with_global=False), torch.randn(32, DIM).double()).shape == (8, DIM)
 
 
