@@ -11,7 +11,7 @@ from graphtheory.lab import plot
 from graphtheory.papers import pictures
 from graphtheory.papers.pictures import error_curves, phase_diagram, power_laws, step_curves
 from tests.lab.test_plot import lines, pixels
-from tests.papers.icl.test_picture import PICTURES as OF_PROMPTS
+from tests.papers.icl.test_training import PICTURES as OF_PROMPTS
 from tests.papers.topology.test_figures import PICTURES as OF_SAMPLES
 
 ERRORS = [

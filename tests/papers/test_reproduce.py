@@ -233,31 +233,3 @@ def test_sigterm_tells_what_is_kept(tmp_path, capsys, monkeypatch) -> None:
     finally:
         signal.signal(signal.SIGTERM, before)
     assert caught.value.code == 143 and "Finished runs are in" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["fig-3-88"], "did you mean 'fig-3-8'"),
-        (["encoding", "--dataset", "karate"], "expected Cora, minesweeper"),
-        (["fig-3-8", "--dataset", "nowhere"], "nowhere"),
-        (["fig-3-8", "--seeds", "0"], "expected 1 or more"),
-        (["fig-3-8", "--seed", "1"], "takes splits from 0 on"),
-        (["fig-5-1", "--dataset", "Cora"], "fig-5-1 draws its data"),
-        (["table-b-1", "--dataset", "Actor"], "table-b-1 has no Actor, expected Cora"),
-        (["table-b-1", "--seeds", "3"], "table-b-1 draws nothing"),
-        (["table-b-2", "--root", "{}"], "PubMed: 8 of 8 raw files are missing"),
-        (["fig-4-8", "--dataset", "cifar10"], "fig-4-8 has no cifar10, expected digits, mnist"),
-        (["deep-fusion-heads", "--dataset", "Cora"], "expected digits, mnist"),
-        (["deep-fusion-heads", "--dataset", "mnist"], "MNIST/raw"),
-    ],
-)
-def test_what_cannot_be_run_is_refused_in_one_line(
-    words: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
-    monkeypatch.delenv("GRAPHTHEORY_DATA", raising=False)
-    words = [word.format(tmp_path) for word in words]
-    assert main(["reproduce", *words, "--out", str(tmp_path)]) == 2
-    error = capsys.readouterr().err.strip()
-    assert message in error and "\n" not in error

@@ -139,15 +139,13 @@ def test_gray_images_are_segmented_as_three_equal_colors(monkeypatch: pytest.Mon
         (lambda: patch_graphs(torch.rand(1, 8, 8), 4, Beside()), r"images: shape \(1, 8, 8\)"),
         (lambda: patch_graphs(torch.rand(1, 1, 8, 8), 0, Beside()), "patch_size: got 0, expected"),
         (lambda: Nearest(0), "k: got 0, expected 1 or more neighbors"),
-        (
-            lambda: patch_graphs(torch.rand(2, 1, 8, 8), 4, Beside(), y=[1]),
-            "y: 1 labels, expected one an image: 2",
-        ),
+        (lambda: patch_graphs(torch.rand(2, 1, 8, 8), 4, Beside(), y=[1]),
+         "y: 1 labels, expected one an image: 2"),
         (lambda: superpixel_graph(torch.rand(1, 3, 8, 8)), r"image: shape \(1, 3, 8, 8\), expect"),
         (lambda: superpixel_graph(torch.rand(4, 8, 8)), r"shape \(4, 8, 8\), expected \[1, H, W\]"),
         (lambda: superpixel_graph(torch.rand(8, 8)), r"image: shape \(8, 8\), expected \[1, H"),
     ],
-)
+)  # fmt: skip
 def test_bad_input_is_named(call, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         call()

@@ -477,16 +477,14 @@ def test_bad_graphs_are_named_in_one_line(run: Run, tmp_path: Path, what: str) -
     ("change", "expected"),
     [
         ({"y": torch.arange(8) % 3}, "data.x: got 9 rows beside 8 labels, expected one for each"),
-        (
-            {"y": torch.rand(9)},
-            "data.y: got torch.float32 [9], expected whole numbers [N], a class",
-        ),
+        ({"y": torch.rand(9)},
+         "data.y: got torch.float32 [9], expected whole numbers [N], a class"),
         ({"y": -torch.ones(9).long()}, "data.y: the largest class is -1 among 0 nodes with one"),
         ({"x": torch.full((9, 2), NAN)}, "data.x: 18 entries are NaN or infinite"),
         ({"x": None}, "data.x: got None beside 9 labels"),
         ({"edge_index": torch.tensor([[0], [9]])}, "entry 0 is 9, expected a node id in 0..8"),
     ],
-)
+)  # fmt: skip
 def test_a_bad_graph_with_classes_of_nodes(
     run: Run, tmp_path: Path, change: dict[str, Any], expected: str
 ) -> None:

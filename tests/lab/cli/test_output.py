@@ -1,10 +1,15 @@
-"""--json, --quiet and progress, of every command."""
+"""--json, --quiet and progress of every command, and completion in a shell."""
 
 import json
+import os
 import re
+import shutil
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -206,3 +211,41 @@ def test_a_terminal_has_a_moving_line(capsys: pytest.CaptureFixture[str]) -> Non
     with screen.working("reading Cora"), quiet.steps("run") as tell:
         assert isinstance(tell, Steps)
     assert re.search("reading Cora.*0:00:00", capsys.readouterr().err)
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [
+        (("tr",), {"train"}),
+        (("train", "--da"), {"--dataset", "--data"}),
+        (("bench", "--dataset", "Cora", "--se"), {"--seeds", "--set", "--search-log"}),
+        (("diagnose", "--q"), {"--quiet"}),
+    ],
+)
+def test_bash_completes(run: Run, tmp_path, typed: tuple[str, ...], expected: set[str]) -> None:
+    bash = shutil.which("bash")
+    if bash is None:
+        pytest.skip("needs bash")
+    script = tmp_path / "graphtheory.bash"
+    script.write_text(run("completion", "bash")[1])
+    asked = (
+        f"source {script}; COMP_WORDS=(graphtheory {' '.join(typed)}); COMP_CWORD={len(typed)}; "
+        'for name in $(complete -p graphtheory); do [[ $name == _* ]] && "$name"; done; '
+        'printf "%s\\n" "${COMPREPLY[@]}"'
+    )
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    said = subprocess.run(
+        [bash, "-c", asked], capture_output=True, text=True, check=True, env={"PATH": path}
+    )
+    assert set(said.stdout.split("\n")) - {""} == expected
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_script_is_one_that_its_shell_reads(run: Run, tmp_path: Path, shell: str) -> None:
+    code, out, err = run("completion", shell)
+    assert (code, err) == (0, "") and "graphtheory" in out and "--explorer" in out
+    if shutil.which(shell) is None:
+        pytest.skip(f"needs {shell} to read it")
+    script = tmp_path / "script"
+    script.write_text(out)
+    subprocess.run([shell, "-n", str(script)], check=True, capture_output=True)

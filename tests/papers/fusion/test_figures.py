@@ -170,28 +170,3 @@ def test_train_learns_without_labels_and_resumes(tmp_path, monkeypatch, capsys) 
     assert main([*words, "--resume"]) == 0
     again = json.loads((folder / "result.json").read_text())
     assert again["result"]["probe"] == kept["result"]["probe"]
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["train", "--task", "contrast"], "did you mean 'contrastive'"),
-        (["train", "--task", "contrastive", "--head", "dgi"], "--head: unknown name 'dgi'"),
-        (["train", "--task", "contrastive", "--model", "gat"], "known: cnn, resnet18"),
-        (["train", "--task", "contrastive", "--dataset", "mnist"], "folder that has MNIST/raw"),
-        (
-            ["train", "--task", "contrastive", "--split", "random"],
-            "--split: got random, but a contr",
-        ),
-        (["train", "--task", "contrastive", "--dataset", "minst"], "did you mean 'mnist'"),
-        (["train", "--head", "mlp"], "--head: got mlp, expected none without --task contrastive"),
-    ],
-)
-def test_what_cannot_be_run_is_refused_in_one_line(
-    words: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
-    monkeypatch.delenv("GRAPHTHEORY_DATA", raising=False)
-    assert main([*words, "--out", str(tmp_path)]) == 2
-    error = capsys.readouterr().err.strip()
-    assert message in error and "\n" not in error

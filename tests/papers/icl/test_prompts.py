@@ -260,33 +260,25 @@ def test_drawing_is_vectorized(generator: Generator) -> None:
         (lambda: data.Patterns(torch.zeros(2, 3), torch.zeros(2, 4)), "irrelevant: shape"),
         (lambda: data.Patterns(torch.zeros(2, 3), torch.zeros(2, 3), -1), "spread: got -1"),
         (lambda: data.section_6_5(1.3), "total: got 1.3, expected at most 1.2806"),
-        (
-            lambda: data.Patterns.orthogonal(norm=-1.0, generator=DRAW),
-            "norm: got -1.0, expected above 0",
-        ),
-        (
-            lambda: data.Patterns.orthogonal(irrelevant=-1, generator=DRAW),
-            "irrelevant: got -1, expected",
-        ),
+        (lambda: data.Patterns.orthogonal(norm=-1.0, generator=DRAW),
+         "norm: got -1.0, expected above 0"),
+        (lambda: data.Patterns.orthogonal(irrelevant=-1, generator=DRAW),
+         "irrelevant: got -1, expected"),
         (lambda: data.Patterns.orthogonal(20, 20, generator=torch.Generator()), "M1 \\+ M2 = 40"),
         (lambda: data.uncovered(torch.tensor([[0, 0]]), 3), "tasks:"),
         (lambda: data.uncovered(torch.tensor([[0, 3]]), 3), "tasks:"),
         (lambda: data.uncovered(torch.tensor([[-1, 0]]), 3), "tasks:"),
         (lambda: source().sample(-1, DRAW), "count: got -1, expected 0 or more"),
-        (
-            lambda: source().sample(3, DRAW, task=torch.zeros(2, dtype=torch.int64)),
-            r"task: shape \(2,\), expected \(3,\)",
-        ),
-        (
-            lambda: source().sample(2, DRAW, task=torch.tensor([0, 99])),
-            "task: from 0 to 99, expected 0 to",
-        ),
+        (lambda: source().sample(3, DRAW, task=torch.zeros(2, dtype=torch.int64)),
+         r"task: shape \(2,\), expected \(3,\)"),
+        (lambda: source().sample(2, DRAW, task=torch.tensor([0, 99])),
+         "task: from 0 to 99, expected 0 to"),
         (lambda: source(alpha=0.0), "alpha: got 0.0"),
         (lambda: source(length=0), "length: got 0"),
         (lambda: replace(source(), labels=torch.zeros(3, 2)), "labels: shape"),
         (lambda: replace(source(), tasks=torch.tensor([[0, 7]])), "tasks: patterns 0 to 7"),
     ],
-)
+)  # fmt: skip
 def test_what_is_refused(make: object, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make()  # type: ignore[operator]
