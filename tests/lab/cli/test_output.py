@@ -97,93 +97,50 @@ def in_a_file(capsys: pytest.CaptureFixture[str]) -> Screen:
     return Screen(Console(), Console(stderr=True, width=160), "")
 
 
-Told = Callable[[Steps, Callable[[float], None]], None]
+# What is told after so many seconds, and the lines that are written.
+TOLD: dict[str, tuple[list[tuple[Any, ...]], list[str]]] = {
+    "four of six, as two are known": (
+        [told for done in range(2, 6)
+         for told in ((0, "before", "gt", done, 6), (50, "finished", "ready"))],
+        ["3/6  ready  (2 min left)", "4/6  ready  (2 min left)", "5/6  ready  (50 s left)",
+         "6/6  ready"],
+    ),
+    "mostly kept": (
+        [*((0, "before", "gt", done, 20) for done in range(16)), (100, "epoch", 1, 4)],
+        ["16/20  gt, epoch 1 of at most 4"],
+    ),
+    "the first compiles": (
+        [(0, "before", "gt", 0, 20), *((25, "epoch", epoch, 100) for epoch in (1, 2, 3))],
+        ["1/20  gt, epoch 1 of at most 100", "1/20  gt, epoch 2 of at most 100  (13 h 52 min left)",
+         "1/20  gt, epoch 3 of at most 100  (13 h 52 min left)"],
+    ),
+    "a long step": (
+        [(0, "before", "gt", 0, 2), *((4, "epoch", epoch, 10) for epoch in range(1, 9)),
+         (0, "finished", "ready")],
+        ["1/2  gt, epoch 3 of at most 10  (1 min left)",
+         "1/2  gt, epoch 6 of at most 10  (56 s left)", "1/2  ready  (32 s left)"],
+    ),
+    "a long epoch": (
+        [(0, "before", "gt", 0, 1), *((6, "epoch", 2 + batch / 4, 4) for batch in range(1, 5))],
+        ["1/1  gt, epoch 3 of at most 4 (50% of it)  (36 s left)",
+         "1/1  gt, epoch 3 of at most 4  (24 s left)"],
+    ),
+    "draws": (
+        [(0, "before", "gt", 0, 1), (20, "draw", 1, 4), (20, "draw", 2, 4)],
+        ["1/1  gt, draw 1 of 4", "1/1  gt, draw 2 of 4  (40 s left)"],
+    ),
+}  # fmt: skip
 
 
-def four_of_six(tell: Steps, wait: Callable[[float], None]) -> None:
-    for done in range(4):  # two are known from earlier
-        tell.before("gt", done + 2, 6)
-        wait(50)
-        tell.finished("ready")
-
-
-def mostly_kept(tell: Steps, wait: Callable[[float], None]) -> None:
-    for done in range(15):
-        tell.before("gt", done, 20)
-    tell.before("gt", 15, 20)
-    wait(100)
-    tell.epoch(1, 4)
-
-
-def first_compiles(tell: Steps, wait: Callable[[float], None]) -> None:
-    tell.before("gt", 0, 20)
-    for epoch in (1, 2, 3):
-        wait(25)
-        tell.epoch(epoch, 100)
-
-
-def long_step(tell: Steps, wait: Callable[[float], None]) -> None:
-    tell.before("gt", 0, 2)
-    for epoch in range(1, 9):
-        wait(4)
-        tell.epoch(epoch, 10)
-    tell.finished("ready")
-
-
-def long_epoch(tell: Steps, wait: Callable[[float], None]) -> None:
-    tell.before("gt", 0, 1)
-    for batch in range(1, 5):
-        wait(6)
-        tell.epoch(2 + batch / 4, 4)
-
-
-def draws(tell: Steps, wait: Callable[[float], None]) -> None:
-    tell.before("gt", 0, 1)
-    for drawn in (1, 2):
-        wait(20)
-        tell.draw(drawn, 4)
-
-
-@pytest.mark.parametrize(
-    ("told", "expected"),
-    [
-        (
-            four_of_six,
-            ["3/6  ready  (2 min left)", "4/6  ready  (2 min left)", "5/6  ready  (50 s left)",
-             "6/6  ready"],
-        ),
-        (mostly_kept, ["16/20  gt, epoch 1 of at most 4"]),
-        (
-            first_compiles,
-            ["1/20  gt, epoch 1 of at most 100",
-             "1/20  gt, epoch 2 of at most 100  (13 h 52 min left)",
-             "1/20  gt, epoch 3 of at most 100  (13 h 52 min left)"],
-        ),
-        (
-            long_step,
-            ["1/2  gt, epoch 3 of at most 10  (1 min left)",
-             "1/2  gt, epoch 6 of at most 10  (56 s left)", "1/2  ready  (32 s left)"],
-        ),
-        (
-            long_epoch,
-            ["1/1  gt, epoch 3 of at most 4 (50% of it)  (36 s left)",
-             "1/1  gt, epoch 3 of at most 4  (24 s left)"],
-        ),
-        (draws, ["1/1  gt, draw 1 of 4", "1/1  gt, draw 2 of 4  (40 s left)"]),
-    ],
-)  # fmt: skip
-def test_lines_in_a_file_say_how_long_the_rest_takes(
-    told: Told, expected: list[str], in_a_file: Screen,
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+@pytest.mark.parametrize("name", TOLD)
+def test_lines_in_a_file_say_how_long_the_rest_takes(name, in_a_file, capsys, monkeypatch) -> None:
     now = [0.0]  # the time that progress reads
     monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: now[0]))
-
-    def wait(seconds: float) -> None:
-        now[0] += seconds
-
+    told, expected = TOLD[name]
     with in_a_file.steps("run") as tell:
-        told(tell, wait)
+        for seconds, method, *given in told:
+            now[0] += seconds
+            getattr(tell, method)(*given)
     assert capsys.readouterr().err.splitlines() == [f"run {line}" for line in expected]
 
 

@@ -14,6 +14,7 @@ from graphtheory.papers.mixture.tensor_init import TensorInit, _magnitude, direc
 from graphtheory.papers.mixture.training import Learner, Setting, convergence
 from tests.papers.conftest import drawn
 
+DOUBLE = torch.float64
 TEACHER = torch.tensor([[1.0, 0.5], [-0.5, 2.0], [0.3, 0.3]])
 
 
@@ -31,21 +32,13 @@ def test_each_network_is_the_formula_and_risk_cross_entropy() -> None:
 
 
 @pytest.mark.parametrize("together", [8, 2**17])
-def test_gradient_is_that_of_autograd(together: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gradient_and_hessian_are_those_of_autograd(together: int, monkeypatch) -> None:
     monkeypatch.setattr(one_hidden, "_TOGETHER", together)
-    net = OneHidden(torch.randn(4, 2, 3, 2, dtype=torch.float64, generator=drawn()))
-    x = torch.randn(4, 7, 3, dtype=torch.float64, generator=drawn(1))
+    net = OneHidden(torch.randn(4, 2, 3, 2, dtype=DOUBLE, generator=drawn()))
+    x = torch.randn(4, 7, 3, dtype=DOUBLE, generator=drawn(1))
     y = (torch.rand(4, 7, generator=drawn(2)) < 0.5).double()
     (slope,) = torch.autograd.grad(net.risk(x, y).sum(), [net.W])
     torch.testing.assert_close(net.gradient(x, y), slope)
-
-
-@pytest.mark.parametrize("together", [8, 2**17])
-def test_hessian_is_that_of_autograd(together: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(one_hidden, "_TOGETHER", together)
-    net = OneHidden(torch.randn(2, 2, 3, 2, dtype=torch.float64, generator=drawn()))
-    x = torch.randn(2, 7, 3, dtype=torch.float64, generator=drawn(1))
-    y = (torch.rand(2, 7, generator=drawn(2)) < 0.5).double()
 
     def one(flat: torch.Tensor) -> torch.Tensor:
         h = (x[1] @ flat.view(3, 2)).sigmoid().mean(1)
@@ -134,7 +127,6 @@ def test_bad_input_is_named(name: str, change) -> None:
         change()
 
 
-DOUBLE = torch.float64
 SKEW = GaussianMixture(
     torch.tensor([0.6, 0.4], dtype=DOUBLE),
     torch.tensor([[0.5, 0.0], [-1.0, 0.5]], dtype=DOUBLE),

@@ -32,12 +32,12 @@ def made(kind: Any = None, **options: Any) -> nn.Module:
     return drawn(kind(kind.config_class(**VIT, **options)), 0.2)
 
 
-def plain(layer: nn.Module, query: Tensor, sources: Tensor) -> Tensor:
+def plain(layer: nn.Module, query: Tensor, sources: Tensor, heads: int = 2) -> Tensor:
     """A layer in which `query` asks `sources`, both [B, T, C] before the norm."""
-    at = layer.attention
+    at, norm = layer.attention, layer.layernorm_before
     parts = ((at.q_proj, query), (at.k_proj, sources), (at.v_proj, sources))
-    q, k, v = (p(layer.layernorm_before(x)).unflatten(2, (2, 8)).transpose(1, 2) for p, x in parts)
-    seen = ((q @ k.transpose(2, 3)) / 8**0.5).softmax(3) @ v
+    q, k, v = (p(norm(x)).unflatten(2, (heads, -1)).transpose(1, 2) for p, x in parts)
+    seen = ((q @ k.transpose(2, 3)) / q.size(3) ** 0.5).softmax(3) @ v
     out = query + at.o_proj(seen.transpose(1, 2).flatten(2))
     return out + layer.mlp(layer.layernorm_after(out))
 
@@ -104,12 +104,15 @@ def test_one_of_each_kind_at_a_time() -> None:
 
 
 def test_bad_options_are_named() -> None:
-    for what, message in (
-        (Semantic(base=3), r"base: got 3, expected 0\.\.2"),
-        (Semantic(tokens=5, base=1), "tokens: got 5, expected a square number"),
+    for make, what, message in (
+        (made, Semantic(base=3), r"base: got 3, expected 0\.\.2"),
+        (made, Semantic(tokens=5, base=1), "tokens: got 5, expected a square number"),
+        (made_swin, Semantic(), r"base: got 4, expected 0\.\.2, for 5 blocks in a stage"),
+        (made_swin, Semantic(tokens=5, base=1), "tokens: got 5, expected a square number"),
+        (made_swin, Merge(2), "to a Swin Semantic, which gives all tokens back"),
     ):
         with pytest.raises(ValueError, match=message):
-            apply(made(), what)
+            apply(make(), what)
 
 
 SWIN = {
@@ -121,16 +124,6 @@ SWIN = {
 def made_swin(kind: Any = None, **options: Any) -> Any:
     kind = hf.SwinForImageClassification if kind is None else kind
     return drawn(kind(hf.SwinConfig(**{**SWIN, **options})), 0.2)
-
-
-def plain_block(block: Any, query: Tensor, sources: Tensor) -> Tensor:
-    """A block in which `query` asks `sources`, both [B, T, C] before the norm."""
-    at = block.attention
-    parts = ((at.q_proj, query), (at.k_proj, sources), (at.v_proj, sources))
-    q, k, v = (p(block.layernorm_before(x)).unflatten(2, (4, 4)).transpose(1, 2) for p, x in parts)
-    seen = F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
-    out = query + at.o_proj(seen)
-    return out + block.mlp(block.layernorm_after(out))
 
 
 @torch.no_grad()
@@ -147,10 +140,10 @@ def test_swin_is_the_formulas_in_plain_torch_and_undo_goes_back() -> None:
     first, making, again, among, back = stage.blocks
     x = first(x, (8, 8))[0]
     start = F.adaptive_avg_pool2d(x.transpose(1, 2).unflatten(2, (8, 8)), 3)
-    tokens = plain_block(making, start.flatten(2).transpose(1, 2), x)
-    tokens = plain_block(again, tokens + base.semantic.global_centers, torch.cat([tokens, x], 1))
-    tokens = plain_block(among, tokens, tokens)
-    wanted = base.layernorm(plain_block(back, x, tokens))
+    tokens = plain(making, start.flatten(2).transpose(1, 2), x, 4)
+    tokens = plain(again, tokens + base.semantic.global_centers, torch.cat([tokens, x], 1), 4)
+    tokens = plain(among, tokens, tokens, 4)
+    wanted = base.layernorm(plain(back, x, tokens, 4))
     found = base(pixels(32))
     torch.testing.assert_close(found.last_hidden_state, wanted, atol=1e-5, rtol=1e-5)
     undo(model)
@@ -185,16 +178,6 @@ def test_other_sizes_centers_that_learn_and_copies() -> None:
     apply(model, Semantic(9, base=2))
     undo(model)
     assert not hasattr(model.swin, "semantic") and hasattr(other.swin, "semantic")
-
-
-def test_bad_options_of_swin_are_named() -> None:
-    model = made_swin()
-    with pytest.raises(ValueError, match=r"base: got 4, expected 0\.\.2, for 5 blocks in a stage"):
-        apply(model, Semantic())
-    with pytest.raises(ValueError, match="tokens: got 5, expected a square number"):
-        apply(model, Semantic(tokens=5, base=1))
-    with pytest.raises(ValueError, match="to a Swin Semantic, which gives all tokens back"):
-        apply(model, Merge(2))
 
 
 @torch.no_grad()

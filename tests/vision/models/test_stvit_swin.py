@@ -58,9 +58,7 @@ def test_images_of_any_size_have_maps_of_each_layer() -> None:
     for make, options in ((stvit_swin, {"semantic": 1}), (stvit_r_swin, {"units": 1})):
         model = make(8, 1, window=2, side=1, pattern=TopK(1), out_channels=3, **options)
         for found in model.attention_maps(torch.randn(1, 3, 32, 32)):
-            assert int(
-                (found.weights > 0).sum()
-            ) == found.neighborhood.num_dst * found.weights.size(1)
+            assert (found.weights > 0).sum() == found.neighborhood.num_dst * found.weights.size(1)
 
 
 def test_edges_are_between_patches_of_the_grid_and_tokens() -> None:
@@ -183,12 +181,15 @@ def test_tokens_get_fewer_and_images_stay_apart(model: ViT, rule: Reducer) -> No
     assert not torch.allclose(reduced(images()), model(images()))
 
 
-def test_attention_of_the_class_token_decides(model: ViT) -> None:
-    found = ReducedViT(model, {1: Keep(4)}).reduced(images())
-    weights = attention_maps(model, images())[0].weights.view(3, 17, 17, -1).mean(3)
-    best = weights[:, 0, 1:].topk(4).indices.sort().values + 1
-    for image in range(3):
-        assert (found.slot[image] >= 0).nonzero().flatten().tolist() == [0, *best[image].tolist()]
+def test_attention_of_the_class_token_decides_and_without_one_the_mean_does(model: ViT) -> None:
+    for network, tokens in ((model, 17), (vit_pico(image_size=16, readout=MeanToken).eval(), 16)):
+        found = ReducedViT(network, {1: Keep(4)}).reduced(images())
+        weights = attention_maps(network, images())[0].weights.view(3, tokens, tokens, -1).mean(3)
+        score = weights[:, 0, 1:] if network is model else weights.mean(1)
+        best = score.topk(4).indices.sort().values + tokens - 16
+        first = [0] * (tokens - 16)
+        kept = [slot.nonzero().flatten().tolist() for slot in found.slot >= 0]
+        assert kept == [first + row for row in best.tolist()]
 
 
 @pytest.mark.parametrize("rule", [Keep(0.5), Fuse(0.5), Merge(4)], ids=str)
@@ -222,21 +223,10 @@ def test_products_of_deit_s_as_published(rules: dict[int, Reducer], published: f
     assert count_macs(behind, torch.randn(1, 3, 224, 224)).total / 1e9 > 1.05 * found
 
 
-def test_without_a_class_token_the_mean_attention_does() -> None:
-    model = vit_pico(image_size=16, readout=MeanToken).eval()
-    found = ReducedViT(model, {1: Keep(4)}).reduced(images())
-    weights = attention_maps(model, images())[0].weights.view(3, 16, 16, -1).mean((1, 3))
-    best = weights.topk(4).indices.sort().values
-    assert [s.nonzero().flatten().tolist() for s in found.slot >= 0] == best.tolist()
-
-
 def test_an_oracles_score_goes_along_and_may_decide_before_the_first_block(model: ViT) -> None:
     score = torch.arange(17.0).expand(3, -1)
-    found = ReducedViT(model, {1: Keep(8, Oracle()), 3: Keep(2, Oracle())}).reduced(
-        images(), score=score
-    )
-    assert found.slot[0].tolist() == [0, *[-1] * 14, 1, 2]
-    given, score = images(), torch.arange(17.0).expand(3, -1)
+    reduced, given = ReducedViT(model, {1: Keep(8, Oracle()), 3: Keep(2, Oracle())}), images()
+    assert reduced.reduced(given, score=score).slot[0].tolist() == [0, *[-1] * 14, 1, 2]
     reduced = ReducedViT(model, {0: Keep(8, Oracle()), 2: Keep(2, Oracle())})
     other = given.clone()
     other[:, :, :8] = 0  # the first 8 patches, of least score

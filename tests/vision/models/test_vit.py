@@ -48,14 +48,19 @@ def test_named_models_have_the_published_sizes_and_paths_that_drop_deeper() -> N
     assert rates == depth_rates(0.1, 12) and (rates[0], rates[-1]) == (0.0, 0.1)
 
 
-@pytest.mark.parametrize("readout", [models.ClassToken, DistilledToken, MeanToken])
-def test_images_do_not_see_each_other(readout: type) -> None:
-    model = vit_pico(out_channels=3, readout=readout).eval()
-    images = torch.randn(3, 3, 28, 36)
+@pytest.mark.parametrize(
+    ("make", "shape"),
+    [
+        *((partial(vit_pico, readout=readout), (readout.prefix + 63, 64))
+          for readout in (ClassToken, DistilledToken, MeanToken)),
+        (lambda **options: tiny(tokens=9, **options), (9, 8)),
+    ],
+)  # fmt: skip
+def test_images_of_any_size_do_not_see_each_other(make: Callable[..., Any], shape: Any) -> None:
+    model, images = make(out_channels=3).eval(), torch.randn(3, 3, 28, 36)
     out = model(images)
     torch.testing.assert_close(model(images[1:2]), out[1:2])
-    assert out.shape == (3, 3)
-    assert model.tokens(images).shape == (3, readout.prefix + 63, 64)
+    assert out.shape == (3, 3) and model.tokens(images).shape == (3, *shape)
 
 
 PICO = pytest.mark.parametrize("network", [vit_pico, models.stvit_pico])
@@ -144,14 +149,6 @@ def test_maps_and_assignment_have_the_shapes_of_the_paper() -> None:
     torch.testing.assert_close(model.assignment(images), second[..., 16:])
     assert model.assignment(images).shape == (2, 2, 16, 196)
     assert tiny(semantic=1, with_global=False).assignment(torch.randn(1, 3, 32, 32)).size(3) == 64
-
-
-def test_images_of_any_size_do_not_see_each_other() -> None:
-    model = tiny(out_channels=3, tokens=9).eval()
-    images = torch.randn(3, 3, 28, 36)
-    out = model(images)
-    torch.testing.assert_close(model(images[1:2]), out[1:2])
-    assert out.shape == (3, 3) and model.tokens(images).shape == (3, 9, 8)
 
 
 def test_other_centers() -> None:
