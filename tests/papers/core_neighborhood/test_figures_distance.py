@@ -29,23 +29,11 @@ def rows_of(kind: str, values: dict[int, float], seed: int = 0) -> list[dict[str
 def test_rows_of_a_small_study() -> None:
     told: list[tuple[str, int, int]] = []
     rows = SMALL.measure(values, lambda *args: told.append(args))
-    assert [(r["kind"], r["z"]) for r in rows] == [
-        ("majority", -1),
-        *(("b", z) for z in range(4)),
-        ("model", 1),
-        ("control", 1),
-        ("model", 2),
-        ("control", 2),
-    ]
-    assert [t[0] for t in told] == [
-        f"seed 0, {name}"
-        for name in (
-            "learned bias",
-            *("model at distance 1", "control at distance 1"),
-            *("model at distance 2", "control at distance 2"),
-        )
-    ]
-    assert [t[1:] for t in told] == [(i, 5) for i in range(5)]
+    pairs = [(kind, z) for z in (1, 2) for kind in ("model", "control")]
+    first = [("majority", -1), *(("b", z) for z in range(4))]
+    assert [(r["kind"], r["z"]) for r in rows] == first + pairs
+    names = ["learned bias", *(f"{kind} at distance {z}" for kind, z in pairs)]
+    assert told == [(f"seed 0, {name}", i, 5) for i, name in enumerate(names)]
     data = load("karate", None, None, 0, degree=False)
     common = data.y[data.train_mask].mode().values
     share = (data.y[data.test_mask] == common).float().mean()

@@ -11,7 +11,6 @@ from graphtheory.lab.datasets.embedded import CoreNeighborhoodGraph
 from graphtheory.papers.core_neighborhood import figures as steps
 from graphtheory.papers.core_neighborhood import figures_core
 from graphtheory.papers.core_neighborhood import training as core
-from graphtheory.papers.core_neighborhood.figures import FIGURES as OF_STEPS
 from graphtheory.papers.core_neighborhood.figures import Case, Curves, Phases, trials
 from graphtheory.papers.core_neighborhood.figures_core import BALL, NETWORKS, ONE_HOP, PLAIN, chosen
 from graphtheory.papers.core_neighborhood.training import GCN, Graph, Learner
@@ -20,6 +19,7 @@ from tests.lab.bench.conftest import Listen, nearly
 
 SMALL = CoreNeighborhoodGraph(num_nodes=80, degree=15, eps_s=0.2, num_patterns=5, dim=8)
 LEARNER = Learner(steps=3, batch_size=4, width=12, embedding=10, samples=5)
+BY_ID = {figure.id: figure for figure in steps.FIGURES}
 
 
 @pytest.mark.parametrize("variant", ["printed", "regular"])
@@ -127,7 +127,7 @@ def losses(eps_0: float, seed: int, *hinges: float) -> list[dict]:
 
 def test_settling_and_the_last_loss_over_twice_the_share() -> None:
     assert steps.settling(losses(0.1, 0, 1.0, 0.4, 0.25, 0.2)) == [20.0]
-    level, slower = next(figure for figure in OF_STEPS if figure.id == "fig-3-4").claims
+    level, slower = BY_ID["fig-3-4"].claims
     rows = []
     for seed, off in enumerate((0.9, 1.0, 1.1)):
         rows += losses(0.0, seed, 1.0, 0.0, 0.0, 0.0)
@@ -142,7 +142,7 @@ def test_settling_and_the_last_loss_over_twice_the_share() -> None:
 
 def told(name: str, value: float, rise: float, seeds: int = 3, slower: int = 100) -> str:
     """The verdict on losses that settle at `value` times 2 eps_0, and attention that rises."""
-    figure = next(figure for figure in OF_STEPS if figure.id == name)
+    figure = BY_ID[name]
     cases = {case.name for case in figure.grid.cases}
     rows = [
         {"case": case, "eps_0": eps, "gamma_d": 0.2, "seed": seed, "step": step, "error": 0.0,
