@@ -2,6 +2,7 @@ import os
 import subprocess
 import sys
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -28,8 +29,7 @@ def run(grid: Widths, width: int) -> list[Measured]:
     seeds = range(grid.first, grid.first + grid.seeds)
     return [
         {"width": width, "seed": seed, "step": step, "error": width + seed + step}
-        for seed in seeds
-        for step in (0, 1)
+        for seed, step in product(seeds, (0, 1))
     ]
 
 
@@ -151,9 +151,7 @@ def test_a_figure_alone_is_that_of_the_list_where_no_two_have_one_name(monkeypat
 
 MEASURED = [
     {"method": name, "contexts": n, "seed": seed, "loss": n, "error": (n + seed) / 100}
-    for name in ("ICL", "1-NN")
-    for n in (5, 10)
-    for seed in (0, 2)
+    for name, n, seed in product(("ICL", "1-NN"), (5, 10), (0, 2))
 ]
 ERRORS = Pivot(
     "errors", {"error": "test error"}, {"method": "method"}, "contexts", cell=percent_spread,

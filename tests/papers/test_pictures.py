@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from itertools import product
 
 import numpy as np
 import pytest
@@ -37,9 +38,7 @@ LOOKS = [
 ]
 NEEDED = [
     {"case": case, "value": v, "number": 5 / v + seed}
-    for case in ("gt", "gcn")
-    for v in (0.2, 0.4, 0.8)
-    for seed in (0, 1, 2)
+    for case, v, seed in product(("gt", "gcn"), (0.2, 0.4, 0.8), (0, 1, 2))
 ]
 PICTURES: dict[str, Callable[..., Figure]] = (
     {
@@ -108,9 +107,7 @@ def test_curves_and_numbers_are_medians_with_their_marks_and_law() -> None:
     assert "fitted: -1.00" in lines(gt) and "fitted: -1.00" not in lines(gcn)
     rows = [
         {"panel": panel, "series": "a", "at": at, "value": value}
-        for panel in ("p", "q")
-        for at in (0.1, 1.0)
-        for value in (0.1, 0.2, 0.6)
+        for panel, at, value in product(("p", "q"), (0.1, 1.0), (0.1, 0.2, 0.6))
     ]
     figure = pictures.value_curves(rows, xlabel="x", ylabel="y", scale=100, marks=(50,))
     first, second = figure.get_axes()

@@ -1,5 +1,6 @@
 import math
 from dataclasses import replace
+from itertools import product
 
 import pytest
 import torch
@@ -238,9 +239,7 @@ def test_the_verdict_of_figure_7_5(fails: float, chain: float, holds: bool) -> N
         {"panel": panel, "series": str(condition), "condition": condition, "contexts": contexts,
          "error": end if contexts == lengths[-1] else 0.5 + seed / 100, "seed": seed}
         | facts
-        for (panel, condition), end in last.items()
-        for contexts in lengths
-        for seed in (0, 1)
+        for (panel, condition), end, contexts, seed in product(last.items(), lengths, (0, 1))
     ]  # fmt: skip
     rows = [r | {"error": r["error"] + 0.02 * (r["panel"] == "ICL")} for r in rows]
     verdict = figure.report(figure.grid, rows).verdict
@@ -256,8 +255,7 @@ def lengths_needed(value: float, needed: float, error: float | None = None) -> l
     return [
         {"panel": "CoT", "series": f"tau = {value}", "value": value, "seed": seed, "contexts": n,
          "error": error or 0.05 * (needed * (1 + seed / 10) / n) ** 2}
-        for seed in range(3)
-        for n in (5, 10, 20, 40, 80, 160)
+        for seed, n in product(range(3), (5, 10, 20, 40, 80, 160))
     ]  # fmt: skip
 
 

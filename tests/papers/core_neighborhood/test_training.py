@@ -1,4 +1,5 @@
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import pytest
@@ -101,10 +102,7 @@ def test_rows_of_a_small_grid() -> None:
     rows = grid.measure(trials)
     assert [(r["case"], r["labels"], r["seed"], r["gamma_d"]) for r in rows] == [
         (case.name, labels, seed, value)
-        for case in CASES
-        for labels in (4, 8)
-        for seed in (0, 1)
-        for value in (0.3, 0.5)
+        for case, labels, seed, value in product(CASES, (4, 8), (0, 1), (0.3, 0.5))
     ]
     assert grid.measure(trials) == nearly(rows)
     rows = GRID.measure(steps.looks)
@@ -261,8 +259,7 @@ def test_report_of_a_small_grid() -> None:
     learned = {BALL: {"b": [0.0, 1.0, 2.0]}}
     rows = [
         row(n.name, z, s, 0.9 if n is BALL else 0.7, **learned.get(n, {}))
-        for n in (BALL, PLAIN, ONE_HOP[0])
-        for z in (2, 3)
+        for n, z in product((BALL, PLAIN, ONE_HOP[0]), (2, 3))
         for s in (0, 1, 2)
         if not (n is ONE_HOP[0] and z == 3)
     ]  # fmt: skip

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from itertools import product
 
 import pytest
 import torch
@@ -29,8 +30,7 @@ def test_verdicts_follow_the_errors() -> None:
             {"method": TINY.name, "seed": seed,
              "error": inside if test.s_1 is None else above if test.s_1 >= 1 else below}
             | test.facts
-            for test in grid.tests
-            for seed in range(3)
+            for test, seed in product(grid.tests, range(3))
         ]  # fmt: skip
         return figure.report(grid, rows).verdict
 
@@ -45,8 +45,7 @@ def test_a_step_size_whose_loss_is_no_number_is_not_the_best() -> None:
     grid = replace(figure.grid, learners=(first, second), seeds=1)
     rows = [
         {"method": learner.name, "error": 0.5, "hinge": hinge} | test.facts
-        for learner, hinge in ((first, torch.nan), (second, 0.3))
-        for test in grid.tests
+        for (learner, hinge), test in product(((first, torch.nan), (second, 0.3)), grid.tests)
     ]
     found = figure.report(grid, rows)
     assert found.verdict == f"Least loss on unseen tasks: {first.family}: 0.2."
@@ -60,9 +59,7 @@ FOUR_STEPS = Learner(steps=4, batch_size=6, width=8, length=4)
 def test_steps_are_read_where_the_error_of_each_network_stays_below() -> None:
     rows = [
         {"alpha": alpha, "seed": seed, "step": step, "error": alpha / step}
-        for alpha in (1.0, 0.5)
-        for seed in (1, 0)
-        for step in (4, 2, 1)
+        for alpha, seed, step in product((1.0, 0.5), (1, 0), (4, 2, 1))
     ]
     lengths = [{"alpha": 0.5, "seed": 0, "length": 2, "error": 1.0}]
     found = _sizes(Growth((), threshold=0.3), [*rows, *lengths])
@@ -192,8 +189,7 @@ def test_pruning_takes_the_rows_that_the_rule_names() -> None:
             for r in rows
             if r["kind"] == "error" and (r["rule"], r["rate"]) == (rule, rate)
         ]
-        for rule in RULES
-        for rate in rates
+        for rule, rate in product(RULES, rates)
     }
     assert errors["random", 0.0] == errors["smallest first", 0.0] == errors["largest first", 0.0]
     assert errors["random", 1.0] == [1.0, 1.0]  # an output of 0 is an error
@@ -226,9 +222,7 @@ def test_the_verdict_of_figure_6_5b(better: bool) -> None:
     rows = [
         {"kind": "error", "width": 200, "rule": RULES[0], "rate": rate, "alpha": alpha,
          "domain": "out of domain", "seed": seed, "error": error + rate * rate / 10}
-        for alpha, error in errors.items()
-        for rate in (0.0, 0.1, 0.5)
-        for seed in range(3)
+        for (alpha, error), rate, seed in product(errors.items(), (0.0, 0.1, 0.5), range(3))
     ] + [
         {"kind": "norm", "width": 200, "seed": seed, "rank": 0.5, "norm": 1.0, "small": 0.31}
         for seed in range(3)

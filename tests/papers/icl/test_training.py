@@ -1,5 +1,6 @@
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -153,25 +154,20 @@ ERRORS = [
     {"domain": domain, "method": name, "length": at, "error": error + 0.01 * seed}
     for domain in ("in domain", "out of domain")
     for name, errors in (("ICL", (0.2, 0.0)), ("1-NN", (0.3, 0.1)))
-    for at, error in zip((5, 40), errors, strict=True)
-    for seed in range(3)
+    for (at, error), seed in product(zip((5, 40), errors, strict=True), range(3))
 ]
 LOOKS = [
     {"step": step, "seed": seed, "domain": domain, "same": step / 10}
     | {
         f"{p} {k}": 0.1 * step + seed
-        for p in ("query", "key")
-        for k in ("whole", "along", "across")
+        for p, k in product(("query", "key"), ("whole", "along", "across"))
     }
-    for domain in ("in domain", "out of domain")
-    for step in (0, 5, 10)
-    for seed in (0, 1, 2)
+    for domain, step, seed in product(("in domain", "out of domain"), (0, 5, 10), (0, 1, 2))
 ]
 NEURONS = [
     {"step": step, "neuron": n, "sign": 1 - 2 * n, "input norm": step + n, "label norm": step}
     | {"input cosine": 0.05 * step, "label cosine": -0.05 * step}
-    for n in (0, 1)
-    for step in (0, 5, 10)
+    for n, step in product((0, 1), (0, 5, 10))
 ]  # fmt: skip
 PRUNED = [
     {"width": width, "rule": rule, "rate": rate, "error": rate * seed / 10}

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -59,8 +60,7 @@ def test_verdicts_and_what_is_told_beside_them() -> None:
     figure = BY_ID["fig-4-5a"]
     rows = [
         row(k, s, rate=0.9, straight=0.99, ended=k < 5 and (k, s) != (2, 0), steps=[0], gap=[1.0])
-        for k in (2, 3, 4, 5)
-        for s in range(8)
+        for k, s in product((2, 3, 4, 5), range(8))
     ]
     told = " ".join(claim(figure.grid, rows).text for claim in figure.claims)
     assert "a: log distances are straight lines with R^2 of at least 0.990." in told
@@ -295,8 +295,7 @@ def test_the_same_seeds_count_at_every_value_with_a_risk_and_a_rate_where_it_is_
     grid, root = BY_ID["fig-4-4a"].grid, 5**0.5
     rows = [
         row(v, s, rate=10 * v + s, ended=(s < 2 if v == 2 else not (v == 1 and s == 1)))
-        for v in (0.5, 1.0, 2.0)
-        for s in range(5)
+        for v, s in product((0.5, 1.0, 2.0), range(5))
     ]
     read = Counted("rate")
     assert read(grid, rows)["a"] == {0.5 * root: [5, 7, 8, 9], root: [10, 12, 13, 14]}
@@ -316,13 +315,11 @@ def test_the_same_seeds_count_at_every_value_with_a_risk_and_a_rate_where_it_is_
 def test_a_trend_is_one_within_seeds() -> None:
     rows = [  # each seed alike everywhere; those of a small rate end at small values alone
         row(v, s, rate=float(s), ended=abs(s - 2 * i) <= 3)
-        for i, v in enumerate((0.1, 0.5, 1.0, 1.5, 2.0))
-        for s in range(12)
+        for (i, v), s in product(enumerate((0.1, 0.5, 1.0, 1.5, 2.0)), range(12))
     ]
     assert "holds" not in verdict("fig-4-4a", rows)
     rows = [
         row(v, s, average=100.0 * ((7 * s) % 11) + v)
-        for v in (0.0, 0.1, 0.2, 0.3)
-        for s in range(11)
+        for v, s in product((0.0, 0.1, 0.2, 0.3), range(11))
     ]
     assert "rises with lambda_2 (1.00 [1.00, 1.00])" in verdict("fig-4-7b", rows)

@@ -1,5 +1,6 @@
 import math
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import pytest
@@ -71,9 +72,7 @@ def test_the_square_roots_fall_along_a_line() -> None:
         rows = [
             {"case": grid.cases[0].name, "sigma": sigma, "labels": labels, "seed": seed,
              "hinge": float(labels < needed[sigma])}
-            for sigma in grid.values
-            for labels in grid.labels
-            for seed in range(20)
+            for sigma, labels, seed in product(grid.values, grid.labels, range(20))
         ]  # fmt: skip
         return falls(grid, rows).text
 
@@ -88,9 +87,7 @@ FIGURE = FIGURES[-1]
 def test_every_rule_but_a_random_one_is_claimed_to_help() -> None:
     rows = [
         {"rule": rule, "kept": kept, "seed": seed, "hinge": kept + seed}
-        for rule in (RANDOM, NOISE)
-        for kept in (50, 40, 30)
-        for seed in range(3)
+        for rule, kept, seed in product((RANDOM, NOISE), (50, 40, 30), range(3))
     ]
     told = [claim(FIGURE.grid, rows).text for claim in FIGURE.claims]
     assert told[0].startswith("at random: ") and told[0].endswith("does not rise: not found.")

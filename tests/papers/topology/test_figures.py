@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +34,7 @@ def test_rows_of_a_small_grid() -> None:
     rows = SMALL.measure(errors)
     assert [(r["reading"], r["labels"], r["name"], r["seed"]) for r in rows] == [
         (reading, labels, sampler, seed)
-        for reading in ("SGD", "Adam")
-        for labels in (8, 12)
-        for sampler in SAMPLERS
-        for seed in (0, 1)
+        for reading, labels, sampler, seed in product(("SGD", "Adam"), (8, 12), SAMPLERS, (0, 1))
     ]
     assert all(r["error"] == pytest.approx(r["mse"] / r["variance"]) for r in rows)
     assert SMALL.measure(errors) == nearly(rows)
@@ -87,8 +85,7 @@ def verdict(figure: str, error: Any, seeds: int = 3, **more: Any) -> str:
         {"reading": "Adam", "name": task.name, "sampler": task.sampler, "learner": task.learner,
          "p_star": task.p_star, "p_hat": task.p_hat, "norm": task.degrees[0] / 2, "labels": labels,
          "width": width, "seed": seed, "mse": found, "variance": 1.0, "error": found} | more
-        for task in grid.tasks for labels in grid.labels for width in grid.widths
-        for seed in range(seeds)
+        for task, labels, width, seed in product(grid.tasks, grid.labels, grid.widths, range(seeds))
         for found in [error(task, labels * width) * (1 + seed / 1000)]
     ]  # fmt: skip
     return " ".join(claim(grid, rows).text for claim in BY_ID[figure].claims)
@@ -150,10 +147,7 @@ def report_of_least_risks(error: Any, seeds: int = 3) -> Any:
     rows = [
         {"target": target, "p_star": pair(p), "size": size, "seed": seed, "risk": 0.0,
          "error": error(p, size) + seed / 1e4}
-        for target in grid.targets
-        for p in grid.p_stars
-        for size in grid.sizes
-        for seed in range(seeds)
+        for target, p, size, seed in product(grid.targets, grid.p_stars, grid.sizes, range(seeds))
     ]  # fmt: skip
     return LEAST_RISK.report(grid, rows)
 
@@ -290,8 +284,7 @@ def test_of_several_numbers_of_labels_the_best_is_of_the_largest() -> None:
         row(learner="L", sampler=SAMPLERS[0], p_star=list(q), p_hat=list(q), seed=s, labels=labels,
             error=error)
         for labels, errors in ((20, {a: 0.3, b: 0.2}), (10, {a: 0.1, b: 0.9}))
-        for q, error in errors.items()
-        for s in range(3)
+        for (q, error), s in product(errors.items(), range(3))
     ]  # fmt: skip
     assert best_target(rows) == {"L": Lowest(b, 3, 3, 1.0)}
     assert best_sampler(rows) == {a: Lowest(a, 3, 3, 1.0), b: Lowest(b, 3, 3, 1.0)}
