@@ -18,6 +18,11 @@ def drawn(seed: int = 0) -> Generator:
     return Generator().manual_seed(seed)
 
 
+def entries(rows: list[dict[str, Any]], *names: str) -> list[tuple[Any, ...]]:
+    """What each row holds under the names."""
+    return [tuple(row[name] for name in names) for row in rows]
+
+
 def refuses(*cases: tuple[Callable[[], Any], str], error: type[Exception] = ValueError) -> None:
     """Asserts that each call raises the error with its message."""
     for call, message in cases:

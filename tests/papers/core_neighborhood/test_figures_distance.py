@@ -1,5 +1,5 @@
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 import pytest
@@ -15,6 +15,7 @@ from graphtheory.papers.core_neighborhood.figures_distance import Network, print
 from graphtheory.papers.core_neighborhood.figures_labels import MODELS, fewer_labels, parameters
 from tests.lab.bench.conftest import Listen
 from tests.lab.test_plot import lines
+from tests.papers.conftest import entries
 
 SMALL = figures_distance.Distances(
     "karate", seeds=1, networks=figures_distance.up_to(2), samples=3, num_buckets=4, epochs=2
@@ -45,11 +46,8 @@ def test_only_the_control_has_a_frozen_query(listen: Listen) -> None:
     trained = listen(figures_distance)
     replace(SMALL, networks=(SMALL.networks[0], *SMALL.networks[3:])).measure(values)
     networks = [trial.network for trial, _ in trained]
-    assert [(n.neighbors, n.frozen_query) for n in networks] == [
-        ("all:3", False),
-        ("=2:3", False),
-        ("=2:3", True),
-    ]
+    found = [(n.neighbors, n.frozen_query) for n in networks]
+    assert found == [("all:3", False), ("=2:3", False), ("=2:3", True)]
     for n in networks:  # one layer of one head that has nothing but its neighbors
         assert (n.layers, n.heads, n.root_weight, n.num_buckets) == (1, 1, False, 4)
 
@@ -291,9 +289,7 @@ def test_cases_name_known_graphs_and_rows_are_those_of_a_small_grid() -> None:
                 zoo.build(model, recipe.trial.network, num_features=5, num_classes=3)
     grid = figures_labels.Labels("karate", seeds=2, shares=(0.2, 1.0), recipes=few(2))
     rows = grid.measure(figures_labels.scores)
-    assert [(r["seed"], r["share"], r["model"]) for r in rows] == [
-        (seed, share, model) for seed in (0, 1) for share in (0.2, 1.0) for model in MODELS
-    ]
+    assert entries(rows, "seed", "share", "model") == [*product((0, 1), (0.2, 1.0), MODELS)]
     data = load("karate", None, None, 0, degree=False)
     assert rows[-1]["labels"] == int(data.train_mask.sum())
     assert rows[0]["labels"] < rows[-1]["labels"]

@@ -1,4 +1,5 @@
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from graphtheory.papers.core_neighborhood import figures_tables
 from graphtheory.papers.core_neighborhood.printed import PRINTED, Compared, verdicts
 from graphtheory.papers.figure import Figure
 from graphtheory.structure import discriminative_nodes
+from tests.papers.conftest import entries
 
 
 def cora(moment: str, shift: float) -> list[Row]:
@@ -123,8 +125,6 @@ def test_sizes_and_topology_need_no_features(data_root: Path) -> None:
 
 
 BY_ID = {figure.id: figure for figure in figures_tables.FIGURES}
-
-
 TABLES = [figure for figure in figures_tables.FIGURES if figure.run is figures_tables.diagnosis]
 
 
@@ -189,13 +189,11 @@ def test_few_directions_are_found(monkeypatch: pytest.MonkeyPatch, generator: ob
     low = torch.randn(60, 2) @ torch.randn(2, 20)
     features(low + 1e-3 * torch.randn(60, 20), monkeypatch)
     rows = figures_tables.spectra(figures_tables.Spectra())
-    assert [(r["moment"], r["class"], r["nodes"]) for r in rows] == [
-        (moment, c, 30) for moment in ("uncentered", "covariance") for c in (1, 2)
-    ]
+    expected = product(("uncentered", "covariance"), (1, 2), (30,))
+    assert entries(rows, "moment", "class", "nodes") == [*expected]
     assert all(r["held"] > 0.999 and r["needed"] <= 2 and r["above"] == 20 for r in rows)
-    assert [place for place, _ in rows[0]["eigenvalues"]] == [
-        p for p in figures_tables.PLACES if p <= 20
-    ]
+    places = [place for place, _ in rows[0]["eigenvalues"]]
+    assert places == [p for p in figures_tables.PLACES if p <= 20]
     made = BY_ID["fig-b-1"].report(figures_tables.Spectra(), rows)
     assert made.verdict.count("holds.") == 2 and "Of 60 nodes with features." in made.verdict
     assert made.table.rows[0][:4] == ["uncentered", "1", "30", "100.0"]

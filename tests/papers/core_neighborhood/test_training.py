@@ -17,6 +17,7 @@ from graphtheory.papers.core_neighborhood.figures_core import BALL, NETWORKS, ON
 from graphtheory.papers.core_neighborhood.training import GCN, Graph, Learner
 from graphtheory.structure import core_distance, count_by_distance, winning_margin
 from tests.lab.bench.conftest import Listen, nearly
+from tests.papers.conftest import entries
 
 SMALL = CoreNeighborhoodGraph(num_nodes=80, degree=15, eps_s=0.2, num_patterns=5, dim=8)
 LEARNER = Learner(steps=3, batch_size=4, width=12, embedding=10, samples=5)
@@ -100,15 +101,11 @@ CASES = (Case(SHORT, "regular"), Case(replace(SHORT, network=GCN), "regular"))
 def test_rows_of_a_small_grid() -> None:
     grid = Phases(cases=CASES, setting="gamma_d", values=(0.3, 0.5), labels=(4, 8), seeds=2)
     rows = grid.measure(trials)
-    assert [(r["case"], r["labels"], r["seed"], r["gamma_d"]) for r in rows] == [
-        (case.name, labels, seed, value)
-        for case, labels, seed, value in product(CASES, (4, 8), (0, 1), (0.3, 0.5))
-    ]
+    expected = product([case.name for case in CASES], (4, 8), (0, 1), (0.3, 0.5))
+    assert entries(rows, "case", "labels", "seed", "gamma_d") == [*expected]
     assert grid.measure(trials) == nearly(rows)
     rows = GRID.measure(steps.looks)
-    assert [(r["eps_0"], r["step"], r["seed"]) for r in rows] == [
-        (value, step, seed) for value in (0.0, 0.2) for step in (0, 2, 4) for seed in (0, 1)
-    ]
+    assert entries(rows, "eps_0", "step", "seed") == [*product((0.0, 0.2), (0, 2, 4), (0, 1))]
     assert all(0 < r["mass"] < 1 and r["hinge"] > 0 for r in rows)
 
 

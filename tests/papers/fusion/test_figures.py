@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from graphtheory.papers.fusion.figures_attention import Depths, attention, atten
 from graphtheory.papers.fusion.figures_theorem import FIGURES as OF_THEOREMS
 from graphtheory.papers.fusion.figures_theorem import Theorems, draws, subspaces
 from graphtheory.papers.fusion.recipe import ContrastiveRecipe, prepare
+from tests.papers.conftest import entries
 
 TINY = ContrastiveRecipe(depth=2, width=16, heads=2, batch_size=16, epochs=1, limit=1)
 BY_ID = {figure.id: figure for figure in FIGURES}
@@ -95,9 +97,7 @@ def test_attention_by_depth_draws_a_panel_a_map_and_a_measure() -> None:
 def test_attention_is_measured_before_and_after_and_drawn_in_order_of_class() -> None:
     rows = Depths(TINY, seeds=1, samples=40).measure(attention)
     measured = [r for r in rows if r["kind"] != "map"]
-    assert [(r["kind"], r["layer"]) for r in measured] == [
-        ("drawn", 1), ("drawn", 2), ("learned", 1), ("learned", 2),
-    ]  # fmt: skip
+    assert entries(measured, "kind", "layer") == [*product(("drawn", "learned"), (1, 2))]
     assert measured[0]["mass"] != measured[2]["mass"]
     maps = [r for r in rows if r["kind"] == "map"]
     assert [r["layer"] for r in maps] == [1, 2]

@@ -16,6 +16,7 @@ from graphtheory.papers.icl.figures_mechanism import Dynamics, looks, mass_by_ki
 from graphtheory.papers.icl.figures_pruning import RULES, free_rate, kept_mask, removal_order
 from graphtheory.papers.icl.training import Learner, PromptTest, world
 from graphtheory.papers.shallow import ShallowAttention
+from tests.papers.conftest import entries
 
 BY_ID = figures()
 TINY = Learner(steps=6, batch_size=4, width=12, length=4)
@@ -96,10 +97,8 @@ def test_medians_and_exponents_of_figure_6_3b() -> None:
         for n in (3, 6, 12, 24, 48)
     ]  # fmt: skip
     found = figure.report(figure.grid, rows)
-    assert (
-        "in domain: an error that stays below 5 % needs 20, 10 contexts at alpha' = 0.25, 0.5"
-        in found.verdict
-    )
+    needs = "an error that stays below 5 % needs 20, 10 contexts at alpha' = 0.25, 0.5"
+    assert f"in domain: {needs}" in found.verdict
     assert found.verdict.count("fewer with every larger value: holds") == 2
     assert found.verdict.count("contexts ~ (alpha')^-1.00 [-1.00, -1.00], claimed -1") == 2
     exponents = [row.value for row in found.rows if row.name.endswith("in the contexts")]
@@ -147,9 +146,7 @@ def test_looks_before_and_after() -> None:
     rows = Dynamics((SMALL,), TESTS, every=3, prompts=20, seeds=2, first=1).measure(looks)
     assert sorted({r["step"] for r in rows}) == [0, 3, 4]
     seen = [r for r in rows if r["kind"] == "look" and r["step"] == 0]
-    assert [(r["seed"], r["domain"]) for r in seen] == [
-        (1, "in domain"), (2, "in domain"), (1, "out of domain"), (2, "out of domain"),
-    ]  # fmt: skip
+    assert entries(seen, "domain", "seed") == [*product(("in domain", "out of domain"), (1, 2))]
     for row in seen:  # W_Q = W_K = delta, and a pattern has length 3
         assert row["query along"] == pytest.approx(0.3, rel=1e-3)
         assert row["key whole"] >= row["key along"] - 1e-4
@@ -183,14 +180,9 @@ def test_pruning_takes_the_rows_that_the_rule_names() -> None:
     rows = figures_pruning.Pruned((SMALL,), (TEST,), prompts=200, seeds=2, rates=rates).measure(
         figures_pruning.pruned_errors
     )
-    errors = {
-        (rule, rate): [
-            r["error"]
-            for r in rows
-            if r["kind"] == "error" and (r["rule"], r["rate"]) == (rule, rate)
-        ]
-        for rule, rate in product(RULES, rates)
-    }
+    errors: dict[tuple[str, float], list[float]] = {cell: [] for cell in product(RULES, rates)}
+    for row in (row for row in rows if row["kind"] == "error"):
+        errors[row["rule"], row["rate"]].append(row["error"])
     assert errors["random", 0.0] == errors["smallest first", 0.0] == errors["largest first", 0.0]
     assert errors["random", 1.0] == [1.0, 1.0]  # an output of 0 is an error
     given = world(6, 0)
@@ -229,9 +221,8 @@ def test_the_verdict_of_figure_6_5b(better: bool) -> None:
     ]  # fmt: skip
     found = figure.report(grid, rows)
     assert "below 0.25 of the largest): 31 % at m = 200; claimed about 15 %" in found.verdict
-    assert (
-        f"at {3 if better else 0} of 3 rates: {'holds' if better else 'not found'}" in found.verdict
-    )
+    told = "at 3 of 3 rates: holds" if better else "at 0 of 3 rates: not found"
+    assert told in found.verdict
     told = "alpha' = 0.4: nothing is lost up to 0 %, less far than the small neurons reach"
     assert told in found.verdict
     first, *_, last = found.rows

@@ -19,7 +19,7 @@ from graphtheory.papers.mixture.mixtures import Counted, Letter, Mixtures, ends,
 from graphtheory.papers.mixture.model import weight_error
 from graphtheory.papers.mixture.training import Learner, Setting, draw
 from tests.lab.bench.conftest import nearly
-from tests.papers.conftest import drawn
+from tests.papers.conftest import drawn, entries
 
 BY_ID = figures()
 SMALL = Setting(dim=2, neurons=1)
@@ -140,9 +140,7 @@ def rows_of(kind: str, error: dict[float, float]) -> list[dict[str, Any]]:
 def test_rows_are_of_each_minority_setting_and_seed() -> None:
     grid = replace(FRACTION.grid, values=(0.1, 0.5), seeds=1, recipe=TINY)
     rows = grid.measure(figures_images.group_errors)
-    assert [(r["kind"], r["value"]) for r in rows] == [
-        ("bright", 0.1), ("bright", 0.5), ("faint", 0.1), ("faint", 0.5),
-    ]  # fmt: skip
+    assert entries(rows, "kind", "value") == [*product(("bright", "faint"), (0.1, 0.5))]
     for r in rows:
         assert r["average"] == pytest.approx((r["minority"] + r["majority"]) / 2)
         assert 0 < r["average"] < 1

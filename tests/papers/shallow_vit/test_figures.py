@@ -23,6 +23,7 @@ from graphtheory.papers.shallow_vit.figures_backgrounds import (
 )
 from graphtheory.papers.shallow_vit.training import NOISE, RANDOM, RELEVANT, Learner, TokenPatterns
 from tests.lab.bench.conftest import nearly
+from tests.papers.conftest import entries
 
 LEARNER = Learner(steps=4, batch_size=4, width=12)
 DATA = TokenPatterns(10, 0.4, 0.1)
@@ -41,9 +42,7 @@ def test_two_readings_of_the_confusion_share() -> None:
 def test_rows_of_phases_curves_and_sparsifiers() -> None:
     grid = Phases(cases=CASES, setting="alpha_star", values=(0.3, 0.6), labels=(4, 8), seeds=2)
     rows = grid.measure(trials)
-    assert [(r["alpha_star"], r["labels"], r["seed"]) for r in rows] == [
-        (value, labels, seed) for value in (0.3, 0.6) for labels in (4, 8) for seed in (0, 1)
-    ]
+    assert entries(rows, "alpha_star", "labels", "seed") == [*product((0.3, 0.6), (4, 8), (0, 1))]
     assert grid.measure(trials) == nearly(rows)
     grid = Curves(
         cases=CASES, setting="alpha_star", values=(0.4,), labels=10, every=2, seeds=2, first=5
@@ -102,9 +101,7 @@ OVER_SHARES, OVER_NUMBERS, SPURIOUS = figures_backgrounds.FIGURES
 def test_rows_of_shares_and_numbers() -> None:
     grid = Backgrounds(scene=SCENE, kept=(25, 16), labels=(40,), most=40, seeds=1)
     rows = grid.measure(accuracies)
-    assert [(r["kept"], r["alpha_star"], r["labels"]) for r in rows] == [
-        (25, 0.64, 40), (16, 1.0, 40),
-    ]  # fmt: skip
+    assert entries(rows, "kept", "alpha_star", "labels") == [(25, 0.64, 40), (16, 1.0, 40)]
     assert all(0 <= r["accuracy"] <= 1 for r in rows)
     with pytest.raises(ValueError, match="labels: got 2000, expected at most 1237 images"):
         replace(grid, most=2000).measure(accuracies)

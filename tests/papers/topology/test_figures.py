@@ -21,6 +21,7 @@ from graphtheory.papers.topology.sampling import FULL, MLP, Sampling, candidates
 from graphtheory.papers.topology.training import SAMPLERS, DegreeGroupTask, pair
 from tests.lab.bench.conftest import nearly
 from tests.lab.test_plot import lines
+from tests.papers.conftest import entries
 
 BY_ID = index.figures()
 TASKS = tuple(
@@ -32,10 +33,8 @@ SMALL = SampledTasks(TASKS, labels=(8, 12), widths=(6,), seeds=2)
 
 def test_rows_of_a_small_grid() -> None:
     rows = SMALL.measure(errors)
-    assert [(r["reading"], r["labels"], r["name"], r["seed"]) for r in rows] == [
-        (reading, labels, sampler, seed)
-        for reading, labels, sampler, seed in product(("SGD", "Adam"), (8, 12), SAMPLERS, (0, 1))
-    ]
+    expected = product(("SGD", "Adam"), (8, 12), SAMPLERS, (0, 1))
+    assert entries(rows, "reading", "labels", "name", "seed") == [*expected]
     assert all(r["error"] == pytest.approx(r["mse"] / r["variance"]) for r in rows)
     assert SMALL.measure(errors) == nearly(rows)
 
