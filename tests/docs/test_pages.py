@@ -15,11 +15,8 @@ from matplotlib.image import imread
 
 DOCS = Path(__file__).parents[2] / "docs"
 BLOCK = re.compile(r"^```python\n(.*?)^```", flags=re.MULTILINE | re.DOTALL)
-PAGES = sorted(
-    p
-    for p in DOCS.rglob("*.md")
-    if not {"_build", "_generated"} & set(p.parts) and BLOCK.search(p.read_text("utf-8"))
-)
+WRITTEN = (p for p in DOCS.rglob("*.md") if not {"_build", "_generated"} & set(p.parts))
+PAGES = sorted(p for p in WRITTEN if BLOCK.search(p.read_text("utf-8")))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
@@ -151,9 +148,8 @@ def found(index: dict[str, Any], query: str) -> set[str]:
         if len(word) > 2 and word not in language.stopwords:
             stem = language.stem(word)
             places = [index[where].get(stem, []) for where in ("terms", "titleterms")]
-            pages &= {
-                n for place in places for n in (place if isinstance(place, list) else [place])
-            }
+            found = (place if isinstance(place, list) else [place] for place in places)
+            pages &= {n for pages_of_word in found for n in pages_of_word}
     return {index["docnames"][page] for page in pages}
 
 
@@ -232,9 +228,8 @@ PICTURES = Path(__file__).parents[2] / "docs" / "pictures"
 def test_a_picture_is_drawn_as_committed(script: Path, tmp_path, monkeypatch) -> None:
     several = script.stem == "howto"  # draws a picture for each of many pages into a folder
     kept = sorted(PICTURES.glob("howto-*.png")) if several else [script.with_suffix(".png")]
-    monkeypatch.setattr(
-        "sys.argv", [str(script), str(tmp_path if several else tmp_path / kept[0].name)]
-    )
+    made = tmp_path if several else tmp_path / kept[0].name
+    monkeypatch.setattr("sys.argv", [str(script), str(made)])
     runpy.run_path(str(script), run_name="__main__")
     assert sorted(path.name for path in tmp_path.iterdir()) == [path.name for path in kept]
     for path in kept:

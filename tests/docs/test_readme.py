@@ -77,9 +77,8 @@ def test_its_blocks_run_in_order_as_they_are_pasted(tmp_path, monkeypatch, capsy
     monkeypatch.chdir(tmp_path)
     assert all(line.startswith("pip install ") for line in BLOCKS[0].splitlines())
     prompt = InteractiveConsole({"__name__": "readme"})
-    for block, wanted in zip(
-        BLOCKS[1:], ("graphtheory: ", "torch.Size", "gt - gcn", "merged: "), strict=True
-    ):
+    told = ("graphtheory: ", "torch.Size", "gt - gcn", "merged: ")
+    for block, wanted in zip(BLOCKS[1:], told, strict=True):
         if "transformers" in block:
             pytest.importorskip("transformers", reason="needs transformers")
         if block.startswith("graphtheory "):

@@ -127,9 +127,8 @@ def test_tables_share_the_last_bucket_are_for_all_layers_and_of_zeros_no_encodin
     left = plain.load_state_dict(encoded.state_dict(), strict=False)
     assert not left.missing_keys
     assert all(key.endswith("bucket_bias.table") for key in left.unexpected_keys)
-    torch.testing.assert_close(
-        encoded(tiny.x, tiny.edge_index), plain(tiny.x, tiny.edge_index), rtol=0, atol=1e-6
-    )
+    found, wanted = (model(tiny.x, tiny.edge_index) for model in (encoded, plain))
+    torch.testing.assert_close(found, wanted, rtol=0, atol=1e-6)
     model = GraphTransformer(6, 8, 3, 3, heads=2, num_buckets=5)
     assert model.bucket_bias_table().shape == (3, 5, 2)
     assert not model.bucket_bias_table().any() and not model.bucket_bias_table().requires_grad
@@ -251,9 +250,8 @@ def test_stacks_by_hand(tiny: Tiny) -> None:
 def test_a_stack_with_a_linear_output_by_hand(
     tiny: Tiny, project: bool, linear_residual: bool, norm: str | None, gate: bool
 ) -> None:
-    options = {"project": project, "linear_residual": linear_residual, "gate": gate} | (
-        {norm: True} if norm else {}
-    )
+    options = {"project": project, "linear_residual": linear_residual, "gate": gate}
+    options |= {norm: True} if norm else {}
     stack = LinearOutputStack(Sum, 6, 8, 3, 2, StackOptions(0.5), **options).eval()
     if gate:
         nn.init.normal_(stack.mix)

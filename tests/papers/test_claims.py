@@ -53,10 +53,8 @@ def test_steps_on_a_straight_axis_and_a_measure_that_rises() -> None:
     ]
     steps = Crossing("step", "hinge", 0.01, "gamma", "{case}", log_size=False)
     assert steps(None, losses) == {"GT": {0.5: [math.inf, pytest.approx(15.0)]}}
-    scores = [
-        {"alpha": 1.0, "seed": 0, "labels": n, "accuracy": share}
-        for n, share in ((100, 0.5), (1000, 0.7))
-    ]
+    about = {"alpha": 1.0, "seed": 0}
+    scores = [about | {"labels": n, "accuracy": share} for n, share in ((100, 0.5), (1000, 0.7))]
     wanted = Crossing("labels", "accuracy", 0.6, "alpha", "all", rising=True, log_measure=False)
     assert wanted(None, scores)["all"][1.0] == [pytest.approx(10**2.5)]
 
@@ -131,9 +129,8 @@ def test_a_trend_and_one_that_is_denied() -> None:
              "does not fall": "holds"}  # fmt: skip
     for claimed, word in words.items():
         claim = Trend(what="y", letter="n", read=READ, claimed=claimed)  # type: ignore[arg-type]
-        assert claim(None, rows).text.startswith(
-            f"low line: y rises with n (1.00 [1.00, 1.00]), claimed: {claimed}: {word}. high"
-        )
+        told = f"y rises with n (1.00 [1.00, 1.00]), claimed: {claimed}: {word}"
+        assert claim(None, rows).text.startswith(f"low line: {told}. high")
     flat = Trend(what="y", letter="n", read=READ, claimed="rises")
     assert "y has no trend with n" in flat(None, measured(lambda n, seed: 1.0)).text
     assert "no verdict of fewer than 3 seeds" in flat(None, measured(lambda n, seed: n, 2)).text

@@ -133,9 +133,8 @@ def test_a_figure_imports_its_own_chapter_and_few_modules(tmp_path: object) -> N
     command = [sys.executable, "-c", _COUNT, str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     found = {name: of for name, *of in map(str.split, done.stdout.splitlines())}
-    assert {name: of[1:] for name, of in found.items()} == {
-        figure: [chapter] for chapter, figure in FIGURES.items()
-    }
+    chapters = {figure: [chapter] for chapter, figure in FIGURES.items()}
+    assert {name: of[1:] for name, of in found.items()} == chapters
     assert max(int(of[0]) for of in found.values()) <= MOST, found
 
 

@@ -100,9 +100,8 @@ def test_a_state_that_cannot_be_used_names_what_to_remove(tmp_path: Path) -> Non
     def run(grid: Squares, seed: int) -> list[Measured]:
         raise CheckpointError("last.ckpt: damaged")
 
-    with pytest.raises(
-        CheckpointError, match=r"damaged; without .*figure.under-way.* alone starts"
-    ):
+    told = r"damaged; without .*figure.under-way.* alone starts"
+    with pytest.raises(CheckpointError, match=told):
         Squares(1).measure(run, kept=tmp_path / "figure.jsonl")
 
 
@@ -217,9 +216,8 @@ def test_results_keep_the_order_of_items_that_run_on_torchs_threads(threads: int
     assert torch.get_num_threads() == threads
     assert map_on_threads(work, []) == []
     meet = threading.Barrier(threads)
-    assert (
-        map_on_threads(lambda item: meet.wait(5) >= 0, range(2 * threads)) == [True] * 2 * threads
-    )
+    found = map_on_threads(lambda item: meet.wait(5) >= 0, range(2 * threads))
+    assert found == [True] * 2 * threads
 
 
 def test_an_error_ends_what_is_under_way() -> None:

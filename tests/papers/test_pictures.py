@@ -113,8 +113,5 @@ def test_curves_and_numbers_are_medians_with_their_marks_and_law() -> None:
     first, second = figure.get_axes()
     assert first.get_xscale() == "log" and second.get_title(loc="left") == "q"
     assert list(first.get_lines()[0].get_ydata()) == [20.0, 20.0]
-    assert (
-        pictures.value_curves(rows, xlabel="x", ylabel="y", axis=pictures.log_axis)
-        .get_axes()[0]
-        .get_yscale()
-    )
+    figure = pictures.value_curves(rows, xlabel="x", ylabel="y", axis=pictures.log_axis)
+    assert figure.get_axes()[0].get_yscale()

@@ -34,9 +34,8 @@ def graph(trials: int = TRIALS) -> Neighborhood:
 
 
 def net(positions: int = 1, trials: int = TRIALS) -> ShallowAttention:
-    made = ShallowAttention(
-        DIM, (3, 2), 7, trials=trials, buckets=2, positions=positions, generator=drawn()
-    )
+    sizes = {"trials": trials, "buckets": 2, "positions": positions}
+    made = ShallowAttention(DIM, (3, 2), 7, **sizes, generator=drawn())
     with torch.no_grad():
         made.b.normal_(generator=drawn(1))
     return made
@@ -45,11 +44,10 @@ def net(positions: int = 1, trials: int = TRIALS) -> ShallowAttention:
 def by_hand(model: ShallowAttention, t: int, x: Tensor, n: int, place: int = 0) -> Tensor:
     """Eq. (3.1) of one node, source by source."""
     heard = [s for s in range(NODES) if abs(s - n) <= 2]
+    query = model.W_Q[t] @ x[n]
+    bias = [model.b[t, min(abs(s - n), 1)] for s in heard]
     logits = torch.stack(
-        [
-            (model.W_K[t] @ x[s]) @ (model.W_Q[t] @ x[n]) + model.b[t, min(abs(s - n), 1)]
-            for s in heard
-        ]
+        [(model.W_K[t] @ x[s]) @ query + b for s, b in zip(heard, bias, strict=True)]
     )
     weights = logits.softmax(0)
     total = sum(w * (model.W_V[t] @ x[s]) for w, s in zip(weights, heard, strict=True))
@@ -86,9 +84,8 @@ def test_some_rows_and_a_position_each() -> None:
     out = model(x, graph().rows(ids), ids, place)
     for t in range(TRIALS):
         for i in range(2):
-            wanted = by_hand(
-                model, t, x[t * NODES :][:NODES], int(nodes[t, i]), int(place[2 * t + i])
-            )
+            own, n, at = x[t * NODES :][:NODES], int(nodes[t, i]), int(place[2 * t + i])
+            wanted = by_hand(model, t, own, n, at)
             torch.testing.assert_close(out[t, i], wanted)
 
 
@@ -135,10 +132,8 @@ def test_bad_input_is_named(name: str, work) -> None:
 
 
 def cell(value: float, labels: int, hinges: list[float], setting: str = "v") -> list[dict]:
-    return [
-        {"case": "GT", setting: value, "labels": labels, "seed": seed, "hinge": hinge}
-        for seed, hinge in enumerate(hinges)
-    ]
+    about = {"case": "GT", setting: value, "labels": labels}
+    return [about | {"seed": seed, "hinge": hinge} for seed, hinge in enumerate(hinges)]
 
 
 def grid(seeds: int, **options: Any) -> Phases:
@@ -246,9 +241,8 @@ def test_attention_at_the_end_and_over_the_steps() -> None:
                 key="mass",
             )
         ]  # fmt: skip
-        return [
-            claim(GRID, rows).text for claim in shallow_trials.attention_claims("relevant nodes")
-        ]
+        claims = shallow_trials.attention_claims("relevant nodes")
+        return [claim(GRID, rows).text for claim in claims]
 
     close, rises = told(0.96)
     assert close.startswith("GT: attention on relevant nodes is 0.970 [0.96") and "holds" in close

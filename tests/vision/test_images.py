@@ -162,7 +162,6 @@ def test_images_that_are_no_floating_tensors_get_a_hint(images: object) -> None:
     stem = ConvStem((4,), (2,), in_channels=1)
     for call in (lambda: patch_graphs(images, 4, Beside()), lambda: superpixel_graph(images),
                  lambda: stem(images)):  # fmt: skip
-        with pytest.raises(
-            TypeError, match=r"expected a floating tensor; lab.datasets.image_sets.as_pixels"
-        ):
+        told = r"expected a floating tensor; lab.datasets.image_sets.as_pixels"
+        with pytest.raises(TypeError, match=told):
             call()

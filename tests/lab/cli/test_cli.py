@@ -38,11 +38,8 @@ Run = Callable[..., tuple[int, str, str]]
 KARATE = ("--dataset", "karate", "--epochs", "3")
 EXPLORED = ("train", "--dataset", "karate", "--epochs", "2", "--explorer", "--model")
 ON_DATA = ("train", "bench", "tune", "diagnose")
-REFUSED = [
-    line
-    for line in Path(__file__).with_name("refused.txt").read_text(encoding="utf-8").splitlines()
-    if " => " in line
-]
+_LINES = Path(__file__).with_name("refused.txt").read_text(encoding="utf-8").splitlines()
+REFUSED = [line for line in _LINES if " => " in line]
 SAMPLED = ("diagnose", "--dataset", "karate", "--sampling")
 BENCH = ("bench", *KARATE, "--models", "gt,mlp", "--seeds", "2", "--distances", "1", "--out", "b")
 
@@ -334,9 +331,8 @@ def test_resume_says_what_it_finds_and_runs_what_was_cut_short(copied: Path, run
 def test_without_resume_earlier_runs_are_set_aside(copied: Path, run: Run) -> None:
     before = (copied / "runs.jsonl").read_text()
     (copied / "runs.1.jsonl").write_text("older")
-    code, out, _ = run(
-        "bench", *KARATE, "--models", "mlp", "--seeds", "1", "--distances", "0", "--out", "b"
-    )
+    few = ("--models", "mlp", "--seeds", "1", "--distances", "0", "--out", "b")
+    code, out, _ = run("bench", *KARATE, *few)
     assert code == 0 and "Earlier runs are now in b/runs.2.jsonl" in out
     assert (copied / "runs.2.jsonl").read_text() == before
     assert (copied / "runs.1.jsonl").read_text() == "older"
@@ -505,9 +501,8 @@ def test_python_and_the_command_line_give_the_same_numbers(run, tmp_path, molecu
     assert run("bench", "--data", molecules, *words, "--out", "b")[0] == 0
     written = read(tmp_path / "b/results.json")
     graphs = read_graph_file(molecules)
-    found = graphtheory.bench(
-        graphs, ("gt", "gine"), seeds=2, epochs=2, threads=int(threads), progress=False
-    )
+    few = {"seeds": 2, "epochs": 2, "threads": int(threads), "progress": False}
+    found = graphtheory.bench(graphs, ("gt", "gine"), **few)
     for one, other in zip(found.runs, written["runs"], strict=True):
         assert (one.model, one.seed) == (other["model"], other["seed"])
         assert (one.test, one.val) == (other["test"], other["val"])

@@ -191,9 +191,8 @@ def test_bash_completes(run: Run, tmp_path, typed: tuple[str, ...], expected: se
         'printf "%s\\n" "${COMPREPLY[@]}"'
     )
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    said = subprocess.run(
-        [bash, "-c", asked], capture_output=True, text=True, check=True, env={"PATH": path}
-    )
+    options = {"text": True, "check": True, "env": {"PATH": path}}
+    said = subprocess.run([bash, "-c", asked], capture_output=True, **options)
     assert set(said.stdout.split("\n")) - {""} == expected
 
 

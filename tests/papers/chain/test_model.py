@@ -64,9 +64,8 @@ def test_prompts_that_cannot_be_are_named(model: ChainAttention | ChainTransform
         with pytest.raises(ValueError, match=r"sizes: shape \(1,\), expected \(2,\)"):
             ask(columns, torch.tensor([5]))
         for bad in (columns[:, :1], columns[..., :6], columns[0]):
-            with pytest.raises(
-                ValueError, match=r"columns: shape .* \[B, L, 8\] with L at least 2"
-            ):
+            told = r"columns: shape .* \[B, L, 8\] with L at least 2"
+            with pytest.raises(ValueError, match=told):
                 ask(bad)
 
 

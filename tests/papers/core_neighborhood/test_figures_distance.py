@@ -54,10 +54,8 @@ def test_only_the_control_has_a_frozen_query(listen: Listen) -> None:
 
 def test_a_curve_gathers_seeds_and_a_flat_one_has_no_trend() -> None:
     rows = rows_of("model", {1: 0.5, 2: 0.4}) + rows_of("model", {1: 0.7}, seed=1)
-    assert figures_distance.curve(rows + rows_of("b", {1: 9.0}), "model") == {
-        1: [0.5, 0.7],
-        2: [0.4],
-    }
+    found = figures_distance.curve(rows + rows_of("b", {1: 9.0}), "model")
+    assert found == {1: [0.5, 0.7], 2: [0.4]}
     rows = [
         *rows_of("majority", {-1: 0.3}),
         *rows_of("b", {1: 2.0, 2: 1.0}),
@@ -235,9 +233,8 @@ def few(epochs: int) -> tuple[figures_labels.Recipe, ...]:
 
 def test_the_transformer_without_encoding_has_the_options_of_the_one_with_it(listen) -> None:
     trained = listen(figures_labels)
-    figures_labels.Labels("karate", seeds=1, shares=(1.0,), recipes=few(1)).measure(
-        figures_labels.scores
-    )
+    grid = figures_labels.Labels("karate", seeds=1, shares=(1.0,), recipes=few(1))
+    grid.measure(figures_labels.scores)
     encoded, plain, gcn = (trial for trial, _ in trained)
     assert plain == replace(encoded, model="gt-plain") != encoded
     assert (encoded.model, gcn.model) == ("gt", "gcn")
@@ -245,9 +242,8 @@ def test_the_transformer_without_encoding_has_the_options_of_the_one_with_it(lis
 
 def test_gains_are_paired_and_drawn_for_each_share_in_order() -> None:
     # Differences 0.1, -0.1, 0.3: mean 0.1, standard deviation 0.2.
-    assert figures_labels.gain([0.8, 0.6, 0.9], [0.7, 0.7, 0.6]) == pytest.approx(
-        (0.1, 0.2 / 3**0.5)
-    )
+    found = figures_labels.gain([0.8, 0.6, 0.9], [0.7, 0.7, 0.6])
+    assert found == pytest.approx((0.1, 0.2 / 3**0.5))
     assert figures_labels.gain([0.5], [0.25]) == (0.25, 0.0)  # one seed has no spread
     figure = figures_labels.FIGURES[1]
     assert figure.settings("Minesweeper").seeds == 2 and figure.settings("Cora").seeds == 10
@@ -268,10 +264,8 @@ def test_gains_are_paired_and_drawn_for_each_share_in_order() -> None:
         for seed, value in enumerate(of)
     ]
     assert list(figures_labels.by_labels(rows)) == [0.5, 1.0]
-    assert figures_labels.by_labels(rows)[0.5] == (
-        10.5,
-        {model: list(of) for model, of in values.items()},
-    )
+    expected = {model: list(of) for model, of in values.items()}
+    assert figures_labels.by_labels(rows)[0.5] == (10.5, expected)
     figure = figures_labels.FIGURES[0]
     made = figure.report(figure.settings("karate"), rows)
     assert made.table.rows[0][1:4] == ["85.0", "80.0", "80.0"]
@@ -300,13 +294,11 @@ def test_cases_name_known_graphs_and_rows_are_those_of_a_small_grid() -> None:
 def test_rows_with_and_without_the_encoding(listen: Listen) -> None:
     trial = NodeRunConfig.of("gt", hidden=8, heads=2, neighbors="2", bias_lr=0.05)
     trained = listen(figures_labels)
-    grid = figures_labels.Encoding(
-        "karate", recipes=(figures_labels.Recipe("club", trial, 3, 3),), seeds=2
-    )
+    recipes = (figures_labels.Recipe("club", trial, 3, 3),)
+    grid = figures_labels.Encoding("karate", recipes=recipes, seeds=2)
     rows = grid.measure(figures_labels.with_and_without)
-    assert trained == [
-        (replace(trial, model=model), seed) for seed in (0, 1) for model in ("gt", "gt-plain")
-    ]
+    cells = product((0, 1), ("gt", "gt-plain"))
+    assert trained == [(replace(trial, model=model), seed) for seed, model in cells]
     assert [(r["case"], r["seed"]) for r in rows] == [("club", 0), ("club", 1)]
     assert all(0 <= r[m] <= 1 for r in rows for m in ("gt", "gt-plain"))
     assert replace(grid, seeds=1).measure(figures_labels.with_and_without) == rows[:1]

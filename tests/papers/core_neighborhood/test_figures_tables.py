@@ -53,9 +53,8 @@ def test_shares_are_compared_and_the_closest_definition_of_table_b5_is_listed() 
     assert (near.stated, far.stated) == (False, True)
     shares = found("B.5")
     assert len(shares) == 4
-    assert [v.what for v in shares if v.closest] == [
-        "margin > 0 (%), uncentered, N_z, z = 1, nodes that reach a discriminative one"
-    ]
+    told = "margin > 0 (%), uncentered, N_z, z = 1, nodes that reach a discriminative one"
+    assert [v.what for v in shares if v.closest] == [told]
     assert [v.stated for v in shares] == [True, False, True, False]
     assert shares[0].difference == pytest.approx(5.68)
 
@@ -78,9 +77,9 @@ def shape(dataset: str, curve: list[float]) -> str:
         for name, value in (("normalized margin", margin), ("reach", 100.0))
     ]
     share = PRINTED[dataset]["share"]
+    of_class = {"dataset": dataset, "moment": "covariance"}
     rows += [
-        Row.of("discriminative share", s, "%", dataset=dataset, moment="covariance", group=c)
-        for c, s in enumerate(share, 1)
+        Row.of("discriminative share", s, "%", **of_class, group=c) for c, s in enumerate(share, 1)
     ]
     return next(v.verdict for v in verdicts(rows) if v.table == "fig. B.5" and v.difference is None)
 

@@ -114,10 +114,8 @@ GRID = Curves(cases=CASES[:1], setting="eps_0", values=(0.0, 0.2), labels=10, ev
 
 def losses(eps_0: float, seed: int, *hinges: float) -> list[dict]:
     """A look every ten steps."""
-    return [
-        {"case": "GT", "eps_0": eps_0, "seed": seed, "step": 10 * i, "hinge": hinge}
-        for i, hinge in enumerate(hinges)
-    ]
+    about = {"case": "GT", "eps_0": eps_0, "seed": seed}
+    return [about | {"step": 10 * i, "hinge": hinge} for i, hinge in enumerate(hinges)]
 
 
 def test_settling_and_the_last_loss_over_twice_the_share() -> None:
@@ -199,9 +197,8 @@ def test_cells_of_a_small_grid(listen: Listen) -> None:
     for one in rows:
         if "b" in one:
             assert sum(one["b"]) == pytest.approx(0, abs=1e-5)
-    assert {r["network"] for r in rows if r["z"] == 2} == {
-        n.name for n in NETWORKS if n.beyond != 1
-    }
+    wanted = {n.name for n in NETWORKS if n.beyond != 1}
+    assert {r["network"] for r in rows if r["z"] == 2} == wanted
 
 
 def test_candidates_are_judged_on_validation(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -273,13 +270,9 @@ def test_report_of_a_small_grid() -> None:
 
 def test_large_graphs_have_nearer_distances_and_the_encoding_pays_on_the_embedded_one() -> None:
     assert figures_core.on_dataset(figures_core.CoreDistance(), "Actor", None).distances == (1, 2)
-    assert figures_core.on_dataset(figures_core.CoreDistance(), "Cora", None).distances == (
-        1,
-        2,
-        3,
-        4,
-        5,
-    )
+    for name, distances in (("Actor", (1, 2)), ("Cora", (1, 2, 3, 4, 5))):
+        grid = figures_core.on_dataset(figures_core.CoreDistance(), name, None)
+        assert grid.distances == distances
     quick = replace(FIGURE.settings("core-distance", quick=True), networks=(BALL, PLAIN))
     torch.manual_seed(0)
     rows = quick.measure(figures_core.scores)

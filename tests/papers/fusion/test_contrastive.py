@@ -240,10 +240,7 @@ def test_integrity_of_a_known_case_and_of_more_clusters_and_the_sign_of_its_step
     assert float(found.rho.min()) == pytest.approx(float(angle.sin()))
     # From here the paper's step, +x whatever the sign, leads down to the lesser peak of 0.6.
     samples = torch.tensor([[0, 0.6, 0.8], [0, 0.6, -0.8]]).double()
-    barred, u = (
-        torch.tensor([[1.0], [0], [0]]).double(),
-        torch.tensor([[0.0], [0.7], [0.71]]).double(),
-    )
+    barred, u = torch.tensor([[[1.0], [0], [0]], [[0], [0.7], [0.71]]]).double()
     assert subspaces._search(samples, barred, u, 2000, 0.01)[0] > 0.78
     x, y, _, _ = Subspaces(6, 3, 2, 4).sample(generator)
     paper = cluster_integrity(x, y, generator)
@@ -298,10 +295,8 @@ def test_an_mlp_has_the_parameters_of_the_transformer(depth: int) -> None:
     recipe = ContrastiveRecipe(depth=depth)
     ours, theirs = (make_head(replace(recipe, head=h), 128) for h in (TRANSFORMER, MLP))
     assert abs(count(theirs) / count(ours) - 1) < 0.01
-    assert all(
-        make_head(replace(recipe, head=h), 128)(torch.randn(3, 128)).shape == (3, 128)
-        for h in IMAGE_HEADS
-    )
+    for name in IMAGE_HEADS:
+        assert make_head(replace(recipe, head=name), 128)(torch.randn(3, 128)).shape == (3, 128)
     with pytest.raises(ValueError, match="head: got 'deep'"):
         make_head(replace(recipe, head="deep"), 8)
 

@@ -75,10 +75,8 @@ def test_cells_settings_and_step_sizes_of_each_figure() -> None:
 
 
 def test_attention_by_depth_draws_a_panel_a_map_and_a_measure() -> None:
-    maps = [
-        {"layer": layer, "labels": [0, 0, 1, 1], "weights": np.full((4, 4), 0.25)}
-        for layer in (1, 3)
-    ]
+    alike = {"labels": [0, 0, 1, 1], "weights": np.full((4, 4), 0.25)}
+    maps = [alike | {"layer": layer} for layer in (1, 3)]
     rows = [
         {"series": series, "layer": layer, "mass": 0.1 * layer, "means": 1.0, "uniform": 1 / 3}
         for series in ("after", "before")
@@ -103,9 +101,8 @@ def test_attention_is_measured_before_and_after_and_drawn_in_order_of_class() ->
     assert [r["layer"] for r in maps] == [1, 2]
     assert maps[0]["labels"] == sorted(maps[0]["labels"])
     assert sum(maps[0]["weights"][3]) == pytest.approx(1, abs=1e-3)
-    assert figures_attention.slopes(rows, "learned", "mass") == [
-        pytest.approx(measured[3]["mass"] - measured[2]["mass"])
-    ]
+    growth = measured[3]["mass"] - measured[2]["mass"]
+    assert figures_attention.slopes(rows, "learned", "mass") == [pytest.approx(growth)]
 
 
 def test_digits_are_learned_for_longer_than_larger_images() -> None:

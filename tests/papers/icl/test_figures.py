@@ -177,9 +177,8 @@ TEST = PromptTest(0.8, 6, 1.2)
 
 def test_pruning_takes_the_rows_that_the_rule_names() -> None:
     rates = (0.0, 0.5, 1.0)
-    rows = figures_pruning.Pruned((SMALL,), (TEST,), prompts=200, seeds=2, rates=rates).measure(
-        figures_pruning.pruned_errors
-    )
+    grid = figures_pruning.Pruned((SMALL,), (TEST,), prompts=200, seeds=2, rates=rates)
+    rows = grid.measure(figures_pruning.pruned_errors)
     errors: dict[tuple[str, float], list[float]] = {cell: [] for cell in product(RULES, rates)}
     for row in (row for row in rows if row["kind"] == "error"):
         errors[row["rule"], row["rate"]].append(row["error"])

@@ -74,11 +74,8 @@ def test_a_loss_at_every_context_is_the_mean_over_inputs() -> None:
     learner = replace(SMALL, tokens="in turn", every_context=True)
     prompts = own_world(learner).test(TESTS[0]).sample(5, torch.Generator().manual_seed(0))
     said = torch.randn(5, 7, 1, generator=torch.Generator().manual_seed(1))
-    wanted = [
-        max(0.0, 1 - float(said[p, 2 * i, 0]) * float(prompts.y[p, i]))
-        for p in range(5)
-        for i in range(4)
-    ]
+    inputs = [(said[p, 2 * i, 0], prompts.y[p, i]) for p in range(5) for i in range(4)]
+    wanted = [max(0.0, 1 - float(output) * float(y)) for output, y in inputs]
     found = icl.loss_of(lambda tokens: said, learner, prompts)
     assert float(found) == pytest.approx(fmean(wanted), rel=1e-6)
     query = icl.loss_of(lambda tokens: said, replace(learner, every_context=False), prompts)
@@ -155,9 +152,8 @@ def test_it_learns_one_function_of_all_prompts_at_every_position() -> None:
         return x, 2.0 * x[..., 0]
 
     network = model()
-    losses = train_in_context(
-        network, same, SHORT, steps=50, batch_size=32, generator=draw(), lr=1e-2
-    )
+    options: dict[str, Any] = {"steps": 50, "batch_size": 32, "generator": draw(), "lr": 1e-2}
+    losses = train_in_context(network, same, SHORT, **options)
     assert np.mean(losses[-5:]) < 0.5 * losses[0] and not network.training
 
 

@@ -78,9 +78,8 @@ def test_shapes_that_do_not_fit_are_named(name: str, change: torch.Tensor, gener
 def test_contexts_with_the_pattern_of_the_query(generator: Generator) -> None:
     prompts = drawn(20, generator)
     assert prompts.pattern is not None
-    for pattern, same in zip(
-        prompts.pattern.tolist(), prompts.same_pattern().tolist(), strict=True
-    ):
+    same_pattern = prompts.same_pattern().tolist()
+    for pattern, same in zip(prompts.pattern.tolist(), same_pattern, strict=True):
         assert same == [j == pattern[-1] for j in pattern[:-1]]
     with pytest.raises(ValueError, match="no patterns"):
         replace(prompts, pattern=None).same_pattern()
@@ -139,9 +138,8 @@ def test_patterns_of_the_thesis_and_conditions_of_a_theorem(generator: torch.Gen
     both = torch.cat([inside.relevant, inside.irrelevant])
     torch.testing.assert_close(both @ both.t(), 9 * torch.eye(30), atol=1e-4, rtol=0)
     outside = inside.combined(data.section_6_5(1.1))
-    torch.testing.assert_close(
-        outside.relevant @ outside.relevant.t(), 9 * torch.eye(3), atol=1e-4, rtol=0
-    )
+    products = outside.relevant @ outside.relevant.t()
+    torch.testing.assert_close(products, 9 * torch.eye(3), atol=1e-4, rtol=0)
     assert torch.equal(outside.irrelevant, inside.irrelevant[:3]) and outside.spread == 5
     a, b = data.section_6_5(1.1)[0, 4:].tolist()
     assert a + b == pytest.approx(1.1) and a**2 + b**2 + 2 * 0.3**2 == pytest.approx(1)
@@ -161,9 +159,8 @@ def test_blocks_cover_every_pattern_and_label_evenly_or_say_what_they_do_not() -
         assert not data.uncovered(tasks, 6)
     assert data.training_tasks(6, 2)[6:8].tolist() == [[0, 2], [1, 3]]
     left = data.unseen_tasks(data.training_tasks(6, 4), 6)
-    assert len(left) == 6 and not set(map(tuple, left.tolist())) & set(
-        map(tuple, data.training_tasks(6, 4).tolist())
-    )
+    known = set(map(tuple, data.training_tasks(6, 4).tolist()))
+    assert len(left) == 6 and not set(map(tuple, left.tolist())) & known
     with pytest.raises(ValueError, match="all 6 are given"):
         data.unseen_tasks(data.all_tasks(3), 3)
     more = torch.cat([data.training_tasks(3), torch.tensor([[0, 2]])])
@@ -196,9 +193,8 @@ def test_inputs_and_labels_are_those_of_their_patterns(generator: Generator) -> 
     prompts = made.sample(300, generator)
     assert prompts.pattern is not None and prompts.task is not None
     mu, nu = made.patterns.relevant, made.patterns.irrelevant
-    torch.testing.assert_close(
-        prompts.x @ mu.t() / 9, torch.eye(5)[prompts.pattern], atol=1e-4, rtol=0
-    )
+    along = prompts.x @ mu.t() / 9
+    torch.testing.assert_close(along, torch.eye(5)[prompts.pattern], atol=1e-4, rtol=0)
     kappa = prompts.x @ nu.t() / 9
     assert ((kappa.abs() > 1e-4).sum(2) <= 1).all() and kappa.abs().max() <= 0.5001
     assert kappa.min() < -0.45 and kappa.max() > 0.45
@@ -215,9 +211,8 @@ def test_shares_of_patterns(generator: Generator) -> None:
     counts = torch.zeros(5)
     for j in range(5):  # relative to the task's first pattern; the second is the next one
         counts[j] = (prompts.pattern[:, :-1] == (prompts.task[:, :1] + j) % 5).float().mean()
-    torch.testing.assert_close(
-        counts, torch.tensor([0.3, 0.3, 0.4 / 3, 0.4 / 3, 0.4 / 3]), atol=5e-3, rtol=0
-    )
+    wanted = torch.tensor([0.3, 0.3, 0.4 / 3, 0.4 / 3, 0.4 / 3])
+    torch.testing.assert_close(counts, wanted, atol=5e-3, rtol=0)
     queries = prompts.pattern[:, -1].bincount() / len(prompts)
     torch.testing.assert_close(queries, torch.full((5,), 0.2), atol=0.01, rtol=0)
     assert abs(float(prompts.answer.mean())) < 0.02

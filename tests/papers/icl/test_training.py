@@ -26,9 +26,8 @@ def test_worlds_are_those_of_their_seed_and_tests_have_prompts_of_their_own() ->
     assert (inside.alpha, inside.length) == (0.6, 7)
     trained = world(6, 3, blocks=4).training(0.7, 5)
     assert len(trained.tasks) == 24 and (trained.alpha, trained.length) == (0.7, 5)
-    every = [
-        PromptTest(a, n, s) for a in (0.6, 0.8) for n in (4, 5) for s in (None, -0.6, 0.0, 1.0)
-    ]
+    settings = product((0.6, 0.8), (4, 5), (None, -0.6, 0.0, 1.0))
+    every = [PromptTest(*setting) for setting in settings]
     assert len({test.seed(0) for test in every}) == len(every)
 
 
@@ -143,9 +142,8 @@ def test_outcomes_count_signs_and_zero_as_wrong() -> None:
 def test_a_trained_learner_answers_unseen_tasks() -> None:
     learner = Learner(steps=120, batch_size=64, width=60, length=12, step_size=3.0)
     given = world(6, 0)
-    before = icl.outcomes(
-        learner.model(1, torch.Generator()), given.test(PromptTest(0.8, 20)), 300, 1
-    )
+    start, source = learner.model(1, torch.Generator()), given.test(PromptTest(0.8, 20))
+    before = icl.outcomes(start, source, 300, 1)
     after = icl.outcomes(icl.train(learner, given, 1, 0), given.test(PromptTest(0.8, 20)), 300, 1)
     assert before[0].error > 0.1 > 0.05 > after[0].error
 
@@ -219,9 +217,8 @@ def test_a_page_of_prompts_is_one_file(tmp_path: Path) -> None:
     assert text.count("data:image/svg+xml") == 3
     assert "1 of 3 answers are right" in text
     assert text.count(": wrong.</figcaption>") == 2
-    assert " src=" not in text.replace(' src="data:', "") and "http" not in text.replace(
-        "http-equiv", ""
-    )
+    assert " src=" not in text.replace(' src="data:', "")
+    assert "http" not in text.replace("http-equiv", "")
     plain = Linear().prompts(2, 61, 3, torch.Generator().manual_seed(0))
     assert "μ" not in picture.prompt_page(plain, torch.ones(2, 60) / 60, plain.answer).html()
     with pytest.raises(ValueError, match=r"attention: shape \(3, 4\), expected \(3, 5\)"):

@@ -96,9 +96,8 @@ def test_both_kinds_of_images_and_no_image_in_both_groups() -> None:
 
 
 def test_copies_have_the_noise_and_the_rest_has_none() -> None:
-    given = figures_images.Grouped(
-        torch.zeros(60, 1, 9, 9), torch.arange(60), torch.arange(60) // 40
-    )
+    ids = torch.arange(60)
+    given = figures_images.Grouped(torch.zeros(60, 1, 9, 9), ids, ids // 40)
     found = with_noisy_copies(given, 1, 15, 4.0, drawn())
     assert torch.equal(found.x[:60], given.x) and len(found.x) == 75
     assert float(found.x[60:].std()) == pytest.approx(2, abs=0.1)
@@ -215,9 +214,8 @@ def test_rows_of_starts_and_the_error_of_the_tensor_start() -> None:
     near, far = rows[2:]
     assert near["error"][0] < 0.1 < 1 < far["error"][0]
     assert near["steps"][-1] == 6 and len(near["error"]) == len(near["gap"]) == 7
-    assert [r["error"] for r in grid.measure(figures_samples.paths)] == nearly(
-        [r["error"] for r in rows]
-    )
+    again = [r["error"] for r in grid.measure(figures_samples.paths)]
+    assert again == nearly([r["error"] for r in rows])
     # At a tenth of the dimension and of the examples.
     trial = draw(Setting((-0.3, 0.0), (2.0, 2.0), dim=5, neurons=2, size=0.3), 20_000, 0)
     found = figures_samples.starting_points(trial, 0.1, 0)
@@ -316,8 +314,6 @@ def test_a_trend_is_one_within_seeds() -> None:
         for (i, v), s in product(enumerate((0.1, 0.5, 1.0, 1.5, 2.0)), range(12))
     ]
     assert "holds" not in verdict("fig-4-4a", rows)
-    rows = [
-        row(v, s, average=100.0 * ((7 * s) % 11) + v)
-        for v, s in product((0.0, 0.1, 0.2, 0.3), range(11))
-    ]
+    cells = product((0.0, 0.1, 0.2, 0.3), range(11))
+    rows = [row(v, s, average=100.0 * ((7 * s) % 11) + v) for v, s in cells]
     assert "rises with lambda_2 (1.00 [1.00, 1.00])" in verdict("fig-4-7b", rows)

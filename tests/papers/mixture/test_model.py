@@ -152,17 +152,15 @@ def test_moments_are_the_derivatives_of_the_density() -> None:
         )
         torch.testing.assert_close(first(SKEW, x[None], one), -slope / p)
         torch.testing.assert_close(second(SKEW, x[None], one), bend / p)
-        torch.testing.assert_close(
-            tensor_init.third_along(SKEW, x[None], one, alpha), -cube @ alpha / p
-        )
+        along = tensor_init.third_along(SKEW, x[None], one, alpha)
+        torch.testing.assert_close(along, -cube @ alpha / p)
         wanted = -torch.einsum("ijk,ia,jb,kc->abc", cube, basis, basis, basis) / p
         torch.testing.assert_close(tensor_init.third(SKEW, x[None], one, basis), wanted)
 
 
 def test_directions_of_a_tensor_that_is_not_orthogonal() -> None:
-    columns = torch.nn.functional.normalize(
-        torch.randn(3, 3, dtype=DOUBLE, generator=drawn(2)), dim=0
-    )
+    columns = torch.randn(3, 3, dtype=DOUBLE, generator=drawn(2))
+    columns = torch.nn.functional.normalize(columns, dim=0)
     size = torch.tensor([2.0, -1.0, 0.5], dtype=DOUBLE)
     cube = torch.einsum("a,ia,ja,ka->ijk", size, columns, columns, columns)
     found = directions(cube, drawn())
@@ -175,9 +173,8 @@ def test_directions_of_a_tensor_that_is_not_orthogonal() -> None:
 def test_the_start_is_near_the_teacher(mean: float) -> None:
     """With a mean of 0 the mixture is symmetric, and Q_2 is nothing."""
     teacher = torch.tensor([[1.5, 0.2], [0.3, -1.2], [0.0, 0.4]])
-    mixture = GaussianMixture.isotropic(
-        (0.5, 0.5), ((mean,) * 3, (mean / 2, mean, 0.0)), (1.0, 1.5)
-    )
+    means = (mean,) * 3, (mean / 2, mean, 0.0)
+    mixture = GaussianMixture.isotropic((0.5, 0.5), means, (1.0, 1.5))
     assert mixture.symmetric == (mean == 0)
     x, y, _ = mixture.labeled(200_000, lambda x: (x @ teacher).sigmoid().mean(1), drawn())
     errors = {

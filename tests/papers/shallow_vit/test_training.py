@@ -90,10 +90,8 @@ def test_sets_are_the_formula_on_the_tokens_that_stay(positions: int) -> None:
 
 
 def test_attention_is_among_the_tokens_of_a_set_of_even_size() -> None:
-    x, rows = (
-        torch.randn(8, DIM, generator=drawn(1)),
-        Neighborhood(torch.tensor([0, 4, 8]), torch.arange(8).flip(0), 8),
-    )
+    x = torch.randn(8, DIM, generator=drawn(1))
+    rows = Neighborhood(torch.tensor([0, 4, 8]), torch.arange(8).flip(0), 8)
     weights, inside, ids = ShallowViT(net(1)).attention(x, rows)
     assert ids.tolist() == [7, 6, 5, 4, 3, 2, 1, 0] and inside.num_edges == 32
     sums = torch.zeros(8).index_add(0, inside.targets(), weights[:, 0].detach())
@@ -110,10 +108,8 @@ LEARNER = Learner(steps=3, batch_size=4, width=16)
 
 
 def test_each_rule_removes_what_it_says_and_tokens_keep_their_places() -> None:
-    kept = {
-        rule: tokens.draw(DATA, 30, 0, 6, rule).train
-        for rule in (tokens.RANDOM, tokens.RELEVANT, tokens.NOISE, tokens.ATTENTION)
-    }
+    rules = (tokens.RANDOM, tokens.RELEVANT, tokens.NOISE, tokens.ATTENTION)
+    kept = {rule: tokens.draw(DATA, 30, 0, 6, rule).train for rule in rules}
     mu = tokens.draw(DATA, 30, 0).mu
     share = {rule: float(sets.relevant.float().mean()) for rule, sets in kept.items()}
     assert share[tokens.RELEVANT] == 1 and share[tokens.RANDOM] == pytest.approx(0.5, abs=0.1)
@@ -131,9 +127,8 @@ def test_each_rule_removes_what_it_says_and_tokens_keep_their_places() -> None:
 def test_a_trained_network_keeps_what_it_attends_to_most() -> None:
     trials = [tokens.draw(DATA, 30, seed) for seed in range(2)]
     model, _ = tokens.run(LEARNER, trials, 12, 0)
-    for index, (whole, some) in enumerate(
-        zip(trials, tokens.most_attended(model, trials, 6), strict=True)
-    ):
+    attended = zip(trials, tokens.most_attended(model, trials, 6), strict=True)
+    for index, (whole, some) in enumerate(attended):
         one, alone = whole.test, model.trial(index)
         query, key = one.x @ alone.W_Q[0].t(), one.x @ alone.W_K[0].t()
         received = (query @ key.transpose(1, 2)).softmax(2).sum(1)
@@ -162,9 +157,8 @@ def test_a_step_is_that_of_the_mean_loss_over_the_sets() -> None:
     start, _ = tokens.run(replace(learner, steps=0), trials, 12, 0)
     model, _ = tokens.run(learner, trials, 12, 0)
     sets, alone = trials[1].train, start.trial(1)
-    out = ShallowViT(alone, sets.place.flatten())(
-        sets.x.flatten(0, 1), sets.rows(), torch.arange(4)
-    )
+    vit = ShallowViT(alone, sets.place.flatten())
+    out = vit(sets.x.flatten(0, 1), sets.rows(), torch.arange(4))
     (1 - sets.y * out[0]).clamp(min=0).mean().backward()
     assert alone.W_O.grad is not None
     torch.testing.assert_close(model.W_O[1], alone.W_O[0] - learner.step_size * alone.W_O.grad[0])
@@ -176,13 +170,11 @@ def test_a_majority_is_learned_and_attended_to() -> None:
     learner = Learner(steps=150, width=100, places=False)
     start, _ = tokens.run(replace(learner, steps=0), trials, 12, 0)
     model, _ = tokens.run(learner, trials, 12, 0)
-    for found, other in zip(
-        tokens.evaluate(model, trials), tokens.evaluate(start, trials), strict=True
-    ):
+    scores = (tokens.evaluate(network, trials) for network in (model, start))
+    for found, other in zip(*scores, strict=True):
         assert found.error == 0 and found.hinge < 0.05 < other.hinge
-    for after, before in zip(
-        tokens.relevant_mass(model, trials), tokens.relevant_mass(start, trials), strict=True
-    ):
+    masses = (tokens.relevant_mass(network, trials) for network in (model, start))
+    for after, before in zip(*masses, strict=True):
         assert after > before + 0.05
 
 
@@ -244,10 +236,11 @@ def test_a_network_sees_no_background_where_only_the_image_stays(generator: Gene
     model = scenes.network(SCENE, 1, 10, SCENE.canvas.relevant, 0).eval()
     whole = scenes.network(SCENE, 1, 10, SCENE.canvas.tokens, 0).eval()
     image = torch.randint(256, (3, 1, 8, 8), generator=generator).to(torch.uint8)
-    textured, black = (
-        SCENE.canvas(image, Generator().manual_seed(1), torch.full((3,), on)).float() / 255
+    pictures = (
+        SCENE.canvas(image, Generator().manual_seed(1), torch.full((3,), on))
         for on in (True, False)
     )
+    textured, black = (picture.float() / 255 for picture in pictures)
     assert not torch.equal(textured[:, :1], black[:, :1])
     torch.testing.assert_close(model(textured), model(black))
     assert not torch.allclose(whole(textured), whole(black), atol=1e-3)

@@ -38,9 +38,8 @@ def test_norms_by_hand() -> None:
     assert infinity_norm(A.replace(weight=None)) == 2
     assert infinity_distance(A, B) == 4  # rows 3, 4, 2.5
     assert infinity_distance(A, A) == 0
-    twice = Neighborhood.from_edge_index(
-        torch.tensor([[0, 0], [1, 1]]), 2, weight=torch.tensor([3.0, -1.0])
-    )
+    edges = torch.tensor([[0, 0], [1, 1]])
+    twice = Neighborhood.from_edge_index(edges, 2, weight=torch.tensor([3.0, -1.0]))
     assert infinity_norm(twice) == 2
     for nodes in (0, 3):
         nb = Neighborhood.from_edge_index(torch.zeros(2, 0, dtype=torch.int64), nodes)
@@ -140,9 +139,8 @@ def test_samples_of_the_required_size_are_as_close_as_the_lemma_says(leaves: int
     size = tuple((least * groups.size).ceil().long().tolist())
     pattern = DegreeGroups(2, p_star=p_star, count=size)
     target, drawn = pattern.effective(nb).to_dense(), torch.Generator().manual_seed(0)
-    off = torch.stack(
-        [(pattern(nb, generator=drawn).to_dense() - target).abs().sum(1) for _ in range(300)]
-    ).mean(0)
+    draws = torch.stack([pattern(nb, generator=drawn).to_dense() for _ in range(300)])
+    off = (draws - target).abs().sum(2).mean(0)
     mass = torch.stack([nb.to_dense()[:, groups.group == g].sum(1) for g in (0, 1)], 1)
     assert (off <= 2 * tolerance * (mass / (2 * found)).sum(1) + 1e-6).all()
 
@@ -170,13 +168,11 @@ def test_psi_needs_groups() -> None:
 
 @pytest.fixture
 def adjacency(generator: Generator) -> Neighborhood:
-    dense = torch.rand(12, 12, generator=generator) * (
-        torch.rand(12, 12, generator=generator) < 0.4
-    )
+    dense, there = (torch.rand(12, 12, generator=generator) for _ in range(2))
+    dense = dense * (there < 0.4)
     rows, columns = dense.nonzero().t()
-    return Neighborhood.from_edge_index(
-        torch.stack([columns, rows]), 12, weight=dense[rows, columns]
-    )
+    edges = torch.stack([columns, rows])
+    return Neighborhood.from_edge_index(edges, 12, weight=dense[rows, columns])
 
 
 def dense_of(nb: Neighborhood) -> torch.Tensor:
@@ -302,9 +298,8 @@ def test_what_is_used_stands_beside_what_is_admitted() -> None:
     norms, table, *_ = diagnosis.sampling_tables(rows)
     assert table.columns[-2:] == ("p*", "share drawn")
     large = named(rows, "group largest p*")[0] < 0.9
-    assert table.note.endswith(
-        "Outside: group 1: p* too large." if large else "All groups are inside."
-    )
+    outside = "Outside: group 1: p* too large." if large else "All groups are inside."
+    assert table.note.endswith(outside)
     few = diagnosis.SamplingDiagnosis(share=0.1, p_star=(0.9, 9.0, 0.01), draws=2).run()
     note = diagnosis.sampling_tables(few)[1].note
     assert "group 2: p* too large" in note and "group 2: share too small" in note

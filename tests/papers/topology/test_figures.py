@@ -1,6 +1,5 @@
 """Figures 5.1 to 5.4, the least risk of the concept class, and the study of sampling."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -8,7 +7,6 @@ from typing import Any
 
 import pytest
 from matplotlib.collections import PolyCollection
-from matplotlib.figure import Figure
 
 from graphtheory.lab.bench.rows import Row
 from graphtheory.papers import figure as index
@@ -55,14 +53,8 @@ def test_every_figure_learns_under_both_readings_and_the_search_holds_nodes_out(
 
 
 def row(**entries: Any) -> dict[str, Any]:
-    return {
-        "reading": "SGD",
-        "name": "a",
-        "norm": 1.0,
-        "labels": 10,
-        "width": 5,
-        "seed": 0,
-    } | entries
+    about = {"reading": "SGD", "name": "a", "norm": 1.0, "labels": 10, "width": 5, "seed": 0}
+    return about | entries
 
 
 def test_norms_at_the_most_labels_by_hand() -> None:
@@ -129,9 +121,8 @@ def test_targets_of_the_class_are_fitted_with_the_adjacency_that_made_them() -> 
     assert error["(5.12)", "(0.9, 0.1)", 4] < 0.2
     assert error["(5.12)", "(0.1, 0.9)", 4] > 0.8
     assert all(r["error"] == pytest.approx(r["risk"] / _variance(r, rows)) for r in rows)
-    one = replace(
-        FEW_CLASSES, p_stars=FEW_CLASSES.p_stars[:1], sizes=(1,), targets=FEW_CLASSES.targets[:1]
-    )
+    first = {"p_stars": FEW_CLASSES.p_stars[:1], "targets": FEW_CLASSES.targets[:1]}
+    one = replace(FEW_CLASSES, sizes=(1,), **first)
     assert one.measure(figures_targets.least_risks) == rows[:1]
 
 
@@ -161,10 +152,8 @@ def test_verdicts_on_least_risks() -> None:
     other = report_of_least_risks(lambda p, size: (p != (0.5, 0.5)) + size)
     assert other.verdict.count("claimed: falls: not found") == 6
     assert other.verdict.count("claimed at p^ = (0.9, 0.1): not found") == 2
-    assert (
-        "no verdict of fewer than 3 seeds"
-        in report_of_least_risks(lambda p, size: size, seeds=1).verdict
-    )
+    told = report_of_least_risks(lambda p, size: size, seeds=1).verdict
+    assert "no verdict of fewer than 3 seeds" in told
 
 
 STUDY = BY_ID["sampling"]
@@ -205,9 +194,8 @@ def test_an_interrupted_search_goes_on_and_more_budgets_run_no_search(tmp_path: 
             raise KeyboardInterrupt
         ran.append((candidate.budget, grid.epochs, seed))
         given = {"sampler": candidate.sampler, "variant": candidate.variant}
-        return [
-            run_of(seed=seed, test=0.5, **given, tried=candidate.tried, budget=candidate.budget)
-        ]
+        given |= {"tried": candidate.tried, "budget": candidate.budget}
+        return [run_of(seed=seed, test=0.5, **given)]
 
     kept = tmp_path / "sampling.jsonl"
     grid = Sampling(
@@ -310,9 +298,7 @@ INFLUENCE = [
     Row("influence", KARATE | {"degree": d}, 1 / d, "1", 1 / d, 0.5 / d, 2 / d, 3)
     for d in (2, 30, 5)
 ]
-PICTURES: dict[str, Callable[[], Figure]] = {
-    "sampling_picture": lambda: sampling_picture(INFLUENCE)
-}
+PICTURES = {"sampling_picture": lambda: sampling_picture(INFLUENCE)}
 
 
 def test_influence_is_a_line_in_a_band() -> None:

@@ -66,6 +66,5 @@ def test_purity_error_and_relevant_keys_follow_clusters_and_dimensions() -> None
 def test_a_step_of_attention_moves_estimates_to_the_centers() -> None:
     for row in theory.Recovered(dims=(32, 64), errors=(0.5,), seeds=2).measure(theory.recovered):
         assert row["after"] < row["before"] / 4
-        assert row["of the rate"] == pytest.approx(
-            row["after"] * row["dim"] * row["gap"] / math.log(8 * row["dim"])
-        )
+        rate = math.log(8 * row["dim"]) / (row["dim"] * row["gap"])
+        assert row["of the rate"] == pytest.approx(row["after"] / rate)

@@ -76,9 +76,8 @@ def test_it_is_our_network_with_the_same_rules(
     name: str, rules: dict[int, Reducer], proportional: bool, inside: bool
 ) -> None:
     theirs = made(name)
-    ours = ReducedViT(
-        from_huggingface(theirs), rules, proportional=proportional, inside=inside
-    ).eval()
+    options = {"proportional": proportional, "inside": inside}
+    ours = ReducedViT(from_huggingface(theirs), rules, **options).eval()
     apply(theirs, Reduce(rules, proportional, inside=inside))
     torch.testing.assert_close(logits(theirs), ours(pixels(24)), atol=1e-5, rtol=1e-5)
     with torch.no_grad():
@@ -179,9 +178,8 @@ def test_no_trace_is_left_of_a_call_of_torch_func() -> None:
 def test_what_is_not_supported_is_named_and_changes_nothing() -> None:
     sizes = {"embed_dim": 8, "depths": [1, 1], "num_heads": [1, 2], "window_size": 3}
     swin = hf.SwinModel(hf.SwinConfig(**sizes, image_size=24, patch_size=4))
-    with pytest.raises(
-        ValueError, match=r"SwinModel attends in windows .* no token may be missing"
-    ):
+    told = r"SwinModel attends in windows .* no token may be missing"
+    with pytest.raises(ValueError, match=told):
         apply(swin, Merge(2))
     other = hf.YolosModel(hf.YolosConfig(**VIT | {"image_size": [24, 24]}))
     with pytest.raises(ValueError, match="got YolosModel of model_type 'yolos', expected ViT"):

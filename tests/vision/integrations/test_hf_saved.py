@@ -200,9 +200,8 @@ def test_what_another_library_put_around_saving_stays_and_writes_what_is_applied
     undo(model)
     model.save_pretrained(tmp_path / "none")
     assert calls == [tmp_path / "two", tmp_path / "none"] and model.save_pretrained is around
-    plain, told = hf.ViTForImageClassification.from_pretrained(
-        tmp_path / "none", output_loading_info=True
-    )
+    load = hf.ViTForImageClassification.from_pretrained
+    plain, told = load(tmp_path / "none", output_loading_info=True)
     assert not told["unexpected_keys"] and "graphtheory" not in plain.config.to_dict()
 
 

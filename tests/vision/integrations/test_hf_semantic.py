@@ -183,9 +183,8 @@ def test_other_sizes_centers_that_learn_and_copies() -> None:
 @torch.no_grad()
 def test_nearest_attention_in_windows_of_swin_v2() -> None:
     sizes = {"embed_dim": 8, "depths": [1, 2], "num_heads": [1, 2], "window_size": 4}
-    model = hf.Swinv2ForImageClassification(
-        hf.Swinv2Config(**sizes, image_size=32, patch_size=2, num_labels=5)
-    ).eval()
+    config = hf.Swinv2Config(**sizes, image_size=32, patch_size=2, num_labels=5)
+    model = hf.Swinv2ForImageClassification(config).eval()
     draw = torch.Generator().manual_seed(0)
     for parameter in model.parameters():
         parameter.add_(0.2 * torch.randn(parameter.shape, generator=draw))

@@ -88,9 +88,8 @@ def test_tokens_have_the_position_of_their_place_and_a_fused_one_none(
     place = found.place.clamp(min=0)
     at = layer.attention
     norm = layer.norm1 if hasattr(layer, "norm1") else layer.layernorm_before
-    q, k, v = (
-        p(norm(x)).unflatten(2, (2, 16)).transpose(1, 2) for p in (at.q_proj, at.k_proj, at.v_proj)
-    )
+    maps = at.q_proj, at.k_proj, at.v_proj
+    q, k, v = (p(norm(x)).unflatten(2, (2, 16)).transpose(1, 2) for p in maps)
     bias = found.size.log()[:, None, None]
     if "BEiT" in name:
         own = layer.relative_position_bias

@@ -124,9 +124,8 @@ class Written:
         self, at: str, x: Tensor, sources: Tensor, heads: int, residual: Tensor | None = None
     ) -> Tensor:
         query, key = (self.norm(at + "norm1", t) for t in (x, sources))
-        branch = self.attend(
-            at, self.map(at + "attn.q", query), self.map(at + "attn.kv", key), heads
-        )
+        query, key_value = self.map(at + "attn.q", query), self.map(at + "attn.kv", key)
+        branch = self.attend(at, query, key_value, heads)
         x = (x if residual is None else residual) + self.given[at + "layer_scale_1"] * branch
         return x + self.given[at + "layer_scale_2"] * self.mlp(at, x)
 

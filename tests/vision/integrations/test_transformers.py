@@ -187,17 +187,15 @@ PADDED = torch.tensor([[1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 0, 0]])
 
 def gpt2(**options: Any) -> nn.Module:
     sizes = {"n_embd": 16, "n_layer": 2, "n_head": 2, "vocab_size": 50, "n_positions": 12}
-    return drawn(
-        hf.GPT2LMHeadModel(hf.GPT2Config(**sizes, bos_token_id=0, eos_token_id=49, **options))
-    )
+    config = hf.GPT2Config(**sizes, bos_token_id=0, eos_token_id=49, **options)
+    return drawn(hf.GPT2LMHeadModel(config))
 
 
 def clip() -> nn.Module:
     vision = {**VIT, "projection_dim": 8}
     text = {**TEXT, "bos_token_id": 0, "eos_token_id": 49, "pad_token_id": 1}
-    return drawn(
-        hf.CLIPModel(hf.CLIPConfig(text_config=text, vision_config=vision, projection_dim=8))
-    )
+    config = hf.CLIPConfig(text_config=text, vision_config=vision, projection_dim=8)
+    return drawn(hf.CLIPModel(config))
 
 
 MODELS = {
@@ -305,9 +303,8 @@ def test_dropout_grouped_heads_and_masks_of_numbers() -> None:
     numbers = torch.where(mask, 0.0, torch.finfo(torch.float32).min)
     expected = nn.functional.scaled_dot_product_attention(query, key, value, mask, enable_gqa=True)
     for given in (mask, numbers, None):
-        out, weights = topk_attention_forward(
-            nn.Module(), query, key, value, given, pattern=TopK(1.0), is_causal=True
-        )
+        options = {"pattern": TopK(1.0), "is_causal": True}
+        out, weights = topk_attention_forward(nn.Module(), query, key, value, given, **options)
         torch.testing.assert_close(out, expected.transpose(1, 2))
         assert weights is None
 

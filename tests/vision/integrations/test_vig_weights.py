@@ -72,9 +72,8 @@ class Published(nn.Module):
     def block(self, dim: int, side: int, stage: int) -> nn.Module:
         mixed = nn.ModuleDict({"nn": conv(2 * dim, 2 * dim, groups=4)})
         message = nn.ModuleDict({"gconv": mixed})
-        grapher = nn.ModuleDict(
-            {"fc1": conv(dim, dim), "graph_conv": message, "fc2": conv(2 * dim, dim)}
-        )
+        maps = {"fc1": conv(dim, dim), "graph_conv": message, "fc2": conv(2 * dim, dim)}
+        grapher = nn.ModuleDict(maps)
         if self.reduce:
             table = places(side, self.reduce[stage], dim)
             grapher.relative_pos = nn.Parameter(table, requires_grad=False)

@@ -122,9 +122,8 @@ def seen(kind: str) -> Tensor:
 def test_by_the_definition(kind: str, k: int | float) -> None:
     query, key, value = draw(2, 4, 5, 3), draw(2, 2, 6, 3), draw(2, 2, 6, 3)
     mask = None if kind in ("none", "causal") else seen(kind)
-    out, weights = nearest_attention(
-        query, key, value, mask, TopK(k), causal=kind == "causal", with_weights=True
-    )
+    options = {"causal": kind == "causal", "with_weights": True}
+    out, weights = nearest_attention(query, key, value, mask, TopK(k), **options)
     key, value = (t.repeat_interleave(2, 1) for t in (key, value))
     logits = query @ key.transpose(2, 3) * 3**-0.5
     if kind == "causal":

@@ -114,10 +114,8 @@ def test_layout_is_that_of_the_supplement() -> None:
 
 def test_cost_is_less_than_swins_by_the_published_24_percent() -> None:
     image = torch.zeros(1, 3, 224, 224)
-    ours, theirs = (
-        count_macs(make().requires_grad_(False), image).total
-        for make in (models.stvit_swin_tiny, models.swin_tiny)
-    )
+    networks = (make().requires_grad_(False) for make in (models.stvit_swin_tiny, models.swin_tiny))
+    ours, theirs = (count_macs(network, image).total for network in networks)
     assert round(ours / theirs, 2) == 0.76
 
 
@@ -200,9 +198,8 @@ def test_tokens_are_reduced_between_attention_and_mlp_or_after_both(model, rule:
     weights = block.attention.weights(block.norm1(x), nb).view(3, 17, 17, -1)
     seen["received"] = weights[:, 0].mean(2)
     between, end = x + block.attention(block.norm1(x), nb), block(x, nb)
-    few, behind = (
-        rule(y.view(3, 17, -1), **{rule.needs: seen[rule.needs]}).tokens for y in (between, end)
-    )
+    given = {rule.needs: seen[rule.needs]}
+    few, behind = (rule(y.view(3, 17, -1), **given).tokens for y in (between, end))
     place = torch.arange(17).expand(3, -1)
     now = Reduction(x.view(3, 17, -1), torch.ones(3, 17), place, place)
     for inside, wanted in ((True, few + block.mlp(block.norm2(few))), (False, behind)):

@@ -227,9 +227,8 @@ def test_maps_name_the_patches_of_their_grid() -> None:
     nn.init.normal_(model.stages[0].blocks[1].attention.bias.table)
     maps = model.attention_maps(images)
     assert [m.neighborhood.num_dst for m in maps] == [512, 512, 128, 128]
-    assert maps[0].neighborhood.rows(torch.tensor([17])).indices.tolist() == [
-        r * 16 + c for r in range(4) for c in range(4)
-    ]
+    heard = maps[0].neighborhood.rows(torch.tensor([17])).indices.tolist()
+    assert heard == [r * 16 + c for r in range(4) for c in range(4)]
     shifted, weights = maps[1]
     total = torch.zeros(512, 2).index_add(0, shifted.targets(), weights)
     torch.testing.assert_close(total, torch.ones(512, 2))

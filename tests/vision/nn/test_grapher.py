@@ -129,9 +129,8 @@ def test_a_drawing_is_of_one_image_in_pixels(reduce: int) -> None:
 
 
 def test_a_block_leaves_out_branches_of_an_image_with_their_rate() -> None:
-    block = vision_nn.GraphBlock(
-        Grapher(MaxRelative(DIM), NearestNeighbors(2), drop_path=0.5)
-    ).train()
+    grapher = Grapher(MaxRelative(DIM), NearestNeighbors(2), drop_path=0.5)
+    block = vision_nn.GraphBlock(grapher).train()
     x, grid = torch.randn(64 * 4, DIM), Grid(64, 2, 2)
     out = block(x, grid, torch.Generator().manual_seed(0))
     kept = (out == x).view(64, -1).all(1)
@@ -229,10 +228,8 @@ def test_attention_is_that_of_the_layer(given: tuple[Tensor, ...]) -> None:
     message, (x, sources, lists) = made(AttentionMessage).eval(), given
     attention = message.attention
     w, b = attention.qkv.weight.chunk(3), attention.qkv.bias.chunk(3)
-    q, k, v = (
-        (t @ m.T + c).view(-1, 4, DIM // 4)
-        for t, m, c in zip((x, sources, sources), w, b, strict=True)
-    )
+    parts = zip((x, sources, sources), w, b, strict=True)
+    q, k, v = ((t @ m.T + c).view(-1, 4, DIM // 4) for t, m, c in parts)
     weights = ((q[:, None] * k[lists]).sum(3) / (DIM // 4) ** 0.5).softmax(1)  # [N, k, heads]
     seen = attention.out((weights[..., None] * v[lists]).sum(1).flatten(1))
     pairs = torch.stack([x, seen], 2).flatten(1)

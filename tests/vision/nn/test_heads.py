@@ -32,9 +32,8 @@ def test_the_sizes_of_the_paper_have_the_printed_parameters(
 
 def test_it_is_torchs_encoder_with_the_norm_first() -> None:
     head = TransformerHead(8, 3, width=8, depth=2, heads=2, hidden_channels=12)
-    layer = nn.TransformerEncoderLayer(
-        8, 2, 12, 0.0, "gelu", layer_norm_eps=1e-6, batch_first=True, norm_first=True
-    )
+    options = {"layer_norm_eps": 1e-6, "batch_first": True, "norm_first": True}
+    layer = nn.TransformerEncoderLayer(8, 2, 12, 0.0, "gelu", **options)
     theirs = nn.TransformerEncoder(layer, 2, nn.LayerNorm(8), enable_nested_tensor=False)
     names = {
         "blocks.": "layers.", "attention.qkv.": "self_attn.in_proj_",
@@ -243,9 +242,8 @@ def test_other_grids_types_bytes_and_arrays_are_refused_in_words() -> None:
     with pytest.raises(ValueError, match=r"x: shape \(5, 2\), expected \[4, dim\] for Grid"):
         to_map(torch.zeros(5, 2), Grid(1, 2, 2))
     embed = PatchEmbedding(8, patch_size=4)
-    with pytest.raises(
-        TypeError, match=r"got torch.uint8, expected a floating tensor; lab\.datasets\.image_sets"
-    ):
+    told = r"got torch.uint8, expected a floating tensor; lab\.datasets\.image_sets"
+    with pytest.raises(TypeError, match=told):
         embed(torch.zeros(1, 3, 8, 8, dtype=torch.uint8))
     with pytest.raises(TypeError, match="got list, expected a floating tensor"):
         embed([0.0])  # type: ignore[arg-type]
