@@ -169,9 +169,8 @@ def test_each_page_of_prose_is_there_as_markdown_and_listed() -> None:
 
 
 NOTEBOOKS = sorted((DOCS / "notebooks").glob("*.ipynb"))
-SECONDS = (
-    60  # of processor time, which a busy machine hardly changes; kernels compiled anew included
-)
+# Of processor time, which a busy machine hardly changes; kernels compiled anew included.
+SECONDS = 60
 
 
 def printed(notebook: object) -> list[str]:

@@ -4,13 +4,8 @@ from torch import Tensor, nn
 from torch.nn.functional import elu, gelu, relu
 
 from graphtheory import Neighborhood, ops
-from graphtheory.models import (
-    GraphTransformer,
-    LinearOutputStack,
-    ResidualStack,
-    Stack,
-    StackOptions,
-)
+from graphtheory import models as networks
+from graphtheory.models import GraphTransformer, ResidualStack, Stack, StackOptions
 from graphtheory.nn import GCNConv, attention_maps
 from graphtheory.nn.conv.spd_transformer_conv import SPDTransformerConv
 from graphtheory.patterns import AddSelf, Compose, KHop, Pattern, Sample, TopK
@@ -77,10 +72,9 @@ def test_an_edge_list_and_a_neighborhood_of_the_same_edges_give_the_same(
     from_edges = model(tiny.x, tiny.edge_index)
     torch.manual_seed(1)
     assert torch.equal(from_edges, model(tiny.x, tiny.graph))
-    one, other = (
-        model(tiny.x, graph, generator=torch.Generator().manual_seed(2))
-        for graph in (tiny.edge_index, tiny.graph)
-    )
+    draws = (torch.Generator().manual_seed(2) for _ in range(2))
+    one = model(tiny.x, tiny.edge_index, generator=next(draws))
+    other = model(tiny.x, tiny.graph, generator=next(draws))
     assert torch.equal(one, other)
     assert torch.equal(one, from_edges) == (pattern is None or not pattern.is_random)
 
@@ -252,7 +246,7 @@ def test_a_stack_with_a_linear_output_by_hand(
 ) -> None:
     options = {"project": project, "linear_residual": linear_residual, "gate": gate}
     options |= {norm: True} if norm else {}
-    stack = LinearOutputStack(Sum, 6, 8, 3, 2, StackOptions(0.5), **options).eval()
+    stack = networks.LinearOutputStack(Sum, 6, 8, 3, 2, StackOptions(0.5), **options).eval()
     if gate:
         nn.init.normal_(stack.mix)
     widths = [m.made_with for m in stack.layers]

@@ -41,9 +41,8 @@ def test_output_and_gradients_are_those_of_the_formula(
     upstream = torch.randn(true.shape, generator=generator, dtype=torch.float64)
     inputs = [x, *model.parameters()]
     assert len(inputs) == (3 if fixed else 6)
-    for one, other in zip(
-        *(torch.autograd.grad((out * upstream).sum(), inputs) for out in (found, true)), strict=True
-    ):
+    slopes = (torch.autograd.grad((out * upstream).sum(), inputs) for out in (found, true))
+    for one, other in zip(*slopes, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-11, atol=1e-11)
 
 

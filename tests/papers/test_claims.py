@@ -1,5 +1,6 @@
 import math
 from functools import partial
+from itertools import product
 
 import numpy as np
 import pytest
@@ -24,12 +25,9 @@ def curve(value: float, needed: float, seed: int) -> list[dict]:
 
 
 def test_the_size_that_is_needed_and_its_exponent() -> None:
-    rows = [
-        row
-        for value in (0.2, 0.4, 0.8)
-        for seed in range(3)
-        for row in curve(value, 3 * value**-1.5 * (1 + seed / 10), seed)
-    ]
+    rows = []
+    for value, seed in product((0.2, 0.4, 0.8), range(3)):
+        rows += curve(value, 3 * value**-1.5 * (1 + seed / 10), seed)
     needed = CLAIM(None, rows)["CoT"]
     assert needed[0.2] == pytest.approx([3 * 0.2**-1.5 * f for f in (1, 1.1, 1.2)])
     inside = CLAIM.inside(None, rows)["CoT"]
@@ -270,11 +268,7 @@ def test_half_of_the_trials_and_regression_of_counts() -> None:
 
 
 def test_boundaries_rise_where_more_is_needed() -> None:
-    grid = Successes(
-        np.array([1.0, 2, 4]),
-        np.array([10.0, 20, 40, 80]),
-        np.array([[19.0, 20, 20, 20], [2, 18, 20, 20], [0, 0, 5, 20]]),
-        20,
-    )
+    counts = np.array([[19.0, 20, 20, 20], [2, 18, 20, 20], [0, 0, 5, 20]])
+    grid = Successes(np.array([1.0, 2, 4]), np.array([10.0, 20, 40, 80]), counts, 20)
     found = trends.trend([1, 2, 4], boundaries(grid, resamples=20))
     assert found.low == 1 == pytest.approx(found.value)

@@ -13,15 +13,8 @@ import torch
 from graphtheory.lab.signals import insistent_signals
 from graphtheory.lab.train import CheckpointError
 from graphtheory.lab.train.checkpoint import next_place
-from graphtheory.papers.grid import (
-    Grid,
-    Measured,
-    axis,
-    label,
-    map_on_threads,
-    under_way,
-    unrecorded,
-)
+from graphtheory.papers import grid as grids
+from graphtheory.papers.grid import Grid, Measured, axis, label, map_on_threads, under_way
 
 
 @dataclass(frozen=True)
@@ -31,7 +24,7 @@ class Squares(Grid):
     seeds: int = axis("seed")
     first: int = 0
     factor: float = 1.0
-    fails: int | None = unrecorded(None)
+    fails: int | None = grids.unrecorded(None)
 
 
 @dataclass(frozen=True)
@@ -139,7 +132,7 @@ class Cases(Grid):
     labels: tuple[int, ...] = axis("label")
     seeds: int = 2
     first: int = 5
-    root: Path | None = unrecorded(None)
+    root: Path | None = grids.unrecorded(None)
 
 
 def test_the_key_follows_from_the_fields() -> None:

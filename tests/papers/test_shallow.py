@@ -1,4 +1,5 @@
 import math
+from itertools import product
 from types import SimpleNamespace
 from typing import Any
 
@@ -46,9 +47,8 @@ def by_hand(model: ShallowAttention, t: int, x: Tensor, n: int, place: int = 0) 
     heard = [s for s in range(NODES) if abs(s - n) <= 2]
     query = model.W_Q[t] @ x[n]
     bias = [model.b[t, min(abs(s - n), 1)] for s in heard]
-    logits = torch.stack(
-        [(model.W_K[t] @ x[s]) @ query + b for s, b in zip(heard, bias, strict=True)]
-    )
+    keys = [model.W_K[t] @ x[s] for s in heard]
+    logits = torch.stack([key @ query + b for key, b in zip(keys, bias, strict=True)])
     weights = logits.softmax(0)
     total = sum(w * (model.W_V[t] @ x[s]) for w, s in zip(weights, heard, strict=True))
     return model.a[t, place] @ torch.relu(model.W_O[t] @ total)
@@ -161,12 +161,9 @@ def test_counts_of_successes_at_what_is_shown_of_a_value() -> None:
 
 def test_the_law_of_the_labels_at_which_half_succeed() -> None:
     law = Boundary("v", (-1,))
-    rows = [
-        row
-        for value in (0.2, 0.4, 0.8)
-        for labels in (4, 8, 16, 32)
-        for row in cell(value, labels, [float(labels * value < 3)] * 20)
-    ]
+    rows = []
+    for value, labels in product((0.2, 0.4, 0.8), (4, 8, 16, 32)):
+        rows += cell(value, labels, [float(labels * value < 3)] * 20)
     found = law.claim.find(law.successes(grid(20), rows)["GT"])
     assert found is not None and found.exponent == pytest.approx(-1, abs=0.2)
     shown = law.show(grid(20), rows)

@@ -6,14 +6,8 @@ import pytest
 import torch
 
 from graphtheory.graph import Grid
-from graphtheory.vision.images import (
-    Beside,
-    InWindow,
-    Nearest,
-    nodes_of,
-    patch_graphs,
-    superpixel_graph,
-)
+from graphtheory.vision import images as image_graphs
+from graphtheory.vision.images import Beside, InWindow, Nearest, patch_graphs, superpixel_graph
 from graphtheory.vision.nn import PatchEmbedding
 from graphtheory.vision.nn.patch import ConvStem
 
@@ -71,7 +65,7 @@ def test_edges_by_place_or_to_the_nearest_stay_within_their_image() -> None:
     within = patch_graphs(torch.rand(1, 1, 8, 8), 2, InWindow(2)).edge_index
     assert sorted(within[0, within[1] == 5].tolist()) == [0, 1, 4, 5]
     images = torch.rand(2, 3, 8, 8)
-    x = nodes_of(images, 2)[1]
+    x = image_graphs.nodes_of(images, 2)[1]
     source, target = Nearest(3)(x, Grid(1, 4, 4))
     distance = torch.cdist(x, x).fill_diagonal_(torch.inf)
     for node in range(16):

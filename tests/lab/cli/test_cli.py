@@ -34,7 +34,6 @@ from graphtheory.lab.zoo import node_models as zoo
 from graphtheory.papers.topology.diagnosis import SAMPLERS
 from tests.lab.bench.conftest import decided_at
 
-Run = Callable[..., tuple[int, str, str]]
 KARATE = ("--dataset", "karate", "--epochs", "3")
 EXPLORED = ("train", "--dataset", "karate", "--epochs", "2", "--explorer", "--model")
 ON_DATA = ("train", "bench", "tune", "diagnose")
@@ -55,7 +54,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def copied(run: Run, finished: Path, tmp_path: Path) -> Path:
+def copied(run, finished: Path, tmp_path: Path) -> Path:
     """A copy of that benchmark where `run` works."""
     return Path(shutil.copytree(finished, tmp_path / "b"))
 
@@ -103,7 +102,7 @@ POSITIONAL = {"shell", "figure", "edges", "nodes", "folder"}
 
 
 @pytest.mark.parametrize("name", _COMMANDS)
-def test_help_of_a_command_teaches(run: Run, name: str) -> None:
+def test_help_of_a_command_teaches(run, name: str) -> None:
     kind, (code, out, _) = _COMMANDS[name], run(name, "--help")
     assert code == 0 and f"graphtheory {name}" in out
     options = {field.name for field in fields(kind)} - {"output"}
@@ -116,7 +115,7 @@ def test_help_of_a_command_teaches(run: Run, name: str) -> None:
     assert {word for word in example[1].split() if word.startswith("--")} <= named
 
 
-def test_help_is_wrapped_at_the_width_of_the_terminal(run: Run, monkeypatch) -> None:
+def test_help_is_wrapped_at_the_width_of_the_terminal(run, monkeypatch) -> None:
     assert re.fullmatch(r"graphtheory \d+\.\d+\S*\n", run("--version")[1])
     code, out, _ = run()
     assert code == 0 and "graphtheory bench" in out
@@ -169,7 +168,7 @@ def test_what_cannot_be_done_is_refused_in_a_line(run, molecules, tmp_path, line
     ],
 )
 def test_what_options_and_names_show_is_refused_before_torch_is_loaded(
-    run: Run, monkeypatch: pytest.MonkeyPatch, line: str, expected: str
+    run, monkeypatch: pytest.MonkeyPatch, line: str, expected: str
 ) -> None:
     monkeypatch.setattr(sys.modules["graphtheory.lab.cli.main"], "import_module", None)
     assert expected in refused(run(*line.split()))
@@ -177,7 +176,7 @@ def test_what_options_and_names_show_is_refused_before_torch_is_loaded(
 
 @pytest.mark.parametrize("name", ON_DATA)
 def test_folders_that_are_files_or_not_there_are_refused(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+    run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     (tmp_path / "taken").write_text("")
     assert "taken" in refused(run(name, "--dataset", "karate", "--out", "taken"))
@@ -195,7 +194,7 @@ def failing(error: BaseException) -> Callable[..., Any]:
     return fail
 
 
-def test_failures_have_codes_and_a_bug_its_traceback(run: Run, monkeypatch) -> None:
+def test_failures_have_codes_and_a_bug_its_traceback(run, monkeypatch) -> None:
     def trained(error: BaseException) -> tuple[int, str, str]:
         monkeypatch.setattr("graphtheory.lab.train.fit", failing(error))
         return run("train", *KARATE, "--out", "here")
@@ -212,7 +211,7 @@ def test_failures_have_codes_and_a_bug_its_traceback(run: Run, monkeypatch) -> N
 # train --------------------------------------------------------------------------------------------
 
 
-def test_train_writes_a_run_and_resumes_it(run: Run, tmp_path: Path) -> None:
+def test_train_writes_a_run_and_resumes_it(run, tmp_path: Path) -> None:
     code, out, _ = run("train", *KARATE, "--model", "gt", "--seed", "1")
     assert code == 0
     folder = tmp_path / "runs/train-karate-gt-random-60-20-20-1"
@@ -227,14 +226,12 @@ def test_train_writes_a_run_and_resumes_it(run: Run, tmp_path: Path) -> None:
     assert "add --resume" in refused(run(*again))
     assert run(*again, "--resume")[0] == 0
     longer = read(folder / "result.json")
-    rows = [
-        [{k: v for k, v in row.items() if k != "seconds"} for row in kept["result"]["history"]]
-        for kept in (kept, longer)
-    ]
+    histories = [kept["result"]["history"] for kept in (kept, longer)]
+    rows = [[{k: v for k, v in row.items() if k != "seconds"} for row in of] for of in histories]
     assert len(rows[1]) == 5 and rows[1][:3] == rows[0]
 
 
-def test_a_checkpoint_of_another_model_or_a_damaged_one_is_refused(run: Run, tmp_path) -> None:
+def test_a_checkpoint_of_another_model_or_a_damaged_one_is_refused(run, tmp_path) -> None:
     words = ("train", *KARATE, "--out", "one", "--model")
     assert run(*words, "mlp")[0] == 0
     assert "checkpoint of another run" in refused(run(*words, "gcn", "--resume"))
@@ -243,7 +240,7 @@ def test_a_checkpoint_of_another_model_or_a_damaged_one_is_refused(run: Run, tmp
 
 
 @pytest.mark.parametrize("model", ["gt", "gat"])
-def test_a_page_is_written_beside_the_report(run: Run, tmp_path: Path, model: str) -> None:
+def test_a_page_is_written_beside_the_report(run, tmp_path: Path, model: str) -> None:
     code, out, err = run(*EXPLORED, model, "--out", "o")
     assert code == 0, err
     assert "Written to o: report.html, explorer.html" in out
@@ -252,7 +249,7 @@ def test_a_page_is_written_beside_the_report(run: Run, tmp_path: Path, model: st
     assert "Every epoch" in (tmp_path / "o/report.html").read_text(encoding="utf-8")
 
 
-def test_a_set_of_graphs_shows_those_of_validation(run: Run, tmp_path: Path) -> None:
+def test_a_set_of_graphs_shows_those_of_validation(run, tmp_path: Path) -> None:
     edges = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
     made = [Data(x=torch.rand(3, 2), y=torch.tensor([i % 2]), edge_index=edges) for i in range(40)]
     torch.save(made, tmp_path / "mine.pt")
@@ -263,7 +260,7 @@ def test_a_set_of_graphs_shows_those_of_validation(run: Run, tmp_path: Path) -> 
     assert re.search(r"drawn: \d+ of \d+ edges", page)
 
 
-def test_too_many_nodes_are_refused_before_training(run: Run, tmp_path, monkeypatch) -> None:
+def test_too_many_nodes_are_refused_before_training(run, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr("graphtheory.lab.report.page.MOST_NODES", 33)
     code, _, err = run(*EXPLORED, "gt")
     assert code == 2 and "--explorer: the graph has 34 nodes, expected 33 or fewer" in err
@@ -297,7 +294,7 @@ def test_bench_writes_everything(finished: Path) -> None:
     assert "graphtheory bench --dataset karate --epochs 3" in report
 
 
-def test_resume_adds_what_is_missing(copied: Path, run: Run) -> None:
+def test_resume_adds_what_is_missing(copied: Path, run) -> None:
     before = (copied / "runs.jsonl").read_text()
     more = ("bench", *KARATE, "--models", "gt,gcn", "--seeds", "3", "--distances", "0")
     code, out, err = run(*more, "--out", "b", "--resume")
@@ -307,7 +304,7 @@ def test_resume_adds_what_is_missing(copied: Path, run: Run) -> None:
     assert after.startswith(before) and len(after.splitlines()) == 8
 
 
-def test_resume_says_what_it_finds_and_runs_what_was_cut_short(copied: Path, run: Run) -> None:
+def test_resume_says_what_it_finds_and_runs_what_was_cut_short(copied: Path, run) -> None:
     code, out, err = run(*BENCH, "--resume")
     assert code == 0 and "4 of 4 runs are known from earlier." in out
     assert "test mean ± std" in out and "gt - mlp" in out and "Written to b" in out
@@ -328,7 +325,7 @@ def test_resume_says_what_it_finds_and_runs_what_was_cut_short(copied: Path, run
         assert "is no finished run" in refused(run(*BENCH, "--resume"))
 
 
-def test_without_resume_earlier_runs_are_set_aside(copied: Path, run: Run) -> None:
+def test_without_resume_earlier_runs_are_set_aside(copied: Path, run) -> None:
     before = (copied / "runs.jsonl").read_text()
     (copied / "runs.1.jsonl").write_text("older")
     few = ("--models", "mlp", "--seeds", "1", "--distances", "0", "--out", "b")
@@ -339,7 +336,7 @@ def test_without_resume_earlier_runs_are_set_aside(copied: Path, run: Run) -> No
     assert len((copied / "runs.jsonl").read_text().splitlines()) == 1
 
 
-def test_an_interrupted_bench_keeps_its_runs_and_goes_on(run: Run, tmp_path, monkeypatch) -> None:
+def test_an_interrupted_bench_keeps_its_runs_and_goes_on(run, tmp_path, monkeypatch) -> None:
     trained = node_task.NodeBenchTask.run
     calls = iter(range(2))
 
@@ -375,7 +372,7 @@ def molecules(tmp_path: Path) -> str:
 
 
 def test_bench_train_and_tune_on_the_users_own_graphs(
-    run: Run, tmp_path: Path, molecules: str, monkeypatch: pytest.MonkeyPatch
+    run, tmp_path: Path, molecules: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words = ("bench", "--data", molecules, "--epochs", "2", "--models", "gine,mlp", "--seeds")
     code, out, err = run(*words, "1")
@@ -400,7 +397,7 @@ def test_bench_train_and_tune_on_the_users_own_graphs(
     assert key.startswith("mine-")
 
 
-def test_options_set_by_hand(run: Run, tmp_path: Path, molecules: str) -> None:
+def test_options_set_by_hand(run, tmp_path: Path, molecules: str) -> None:
     by_hand = ("--data", molecules, "--epochs", "1", "--set", "walk=4,readout=token,lr=0.002")
     words = ("bench", *by_hand, "--models", "gt,gcn", "--seeds", "1", "--out", "b")
     told = "walk=4, readout=token, lr=0.002 (gcn ignores readout=token)"
@@ -422,7 +419,7 @@ def test_options_set_by_hand(run: Run, tmp_path: Path, molecules: str) -> None:
 
 @pytest.mark.parametrize(("words", "studied"), [(("--models", "mlp"), []), ((), [3])])
 def test_models_that_are_named_are_trained_alone(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], studied: Any
+    run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], studied: Any
 ) -> None:
     asked: list[int] = []
 
@@ -449,7 +446,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("what", BAD)
-def test_bad_graphs_are_named_in_one_line(run: Run, tmp_path: Path, what: str) -> None:
+def test_bad_graphs_are_named_in_one_line(run, tmp_path: Path, what: str) -> None:
     import graphtheory
 
     change, expected = BAD[what]
@@ -482,7 +479,7 @@ def test_bad_graphs_are_named_in_one_line(run: Run, tmp_path: Path, what: str) -
     ],
 )  # fmt: skip
 def test_a_bad_graph_with_classes_of_nodes(
-    run: Run, tmp_path: Path, change: dict[str, Any], expected: str
+    run, tmp_path: Path, change: dict[str, Any], expected: str
 ) -> None:
     made = {
         "x": torch.rand(9, 2), "y": torch.arange(9) % 3, "edge_index": torch.tensor([[0], [1]]),
@@ -510,7 +507,7 @@ def test_python_and_the_command_line_give_the_same_numbers(run, tmp_path, molecu
     assert [d.difference for d in found.differences()] == against
 
 
-def test_bench_on_a_set_of_graphs_by_name(run: Run, tmp_path: Path, data_root: Path) -> None:
+def test_bench_on_a_set_of_graphs_by_name(run, tmp_path: Path, data_root: Path) -> None:
     words = ("bench", "--dataset", "ogbg-molesol", "--epochs", "1", "--seeds", "1", "--out", "m")
     code, out, _ = run(*words, "--models", "mlp,gcn", "--root", str(data_root))
     assert code == 0 and "ogbg-molesol, split scaffold" in out
@@ -520,7 +517,7 @@ def test_bench_on_a_set_of_graphs_by_name(run: Run, tmp_path: Path, data_root: P
 # images ------------------------------------------------------------------------------------------
 
 
-def test_train_on_images_writes_a_run_and_resumes_it(run: Run, tmp_path: Path) -> None:
+def test_train_on_images_writes_a_run_and_resumes_it(run, tmp_path: Path) -> None:
     small = ("--set", "width=32,depth=4,batch_size=128")
     words = ("train", "--dataset", "digits", "--model", "stvit", *small, "--epochs", "2")
     code, out, _ = run(*words)
@@ -541,7 +538,7 @@ def test_train_on_images_writes_a_run_and_resumes_it(run: Run, tmp_path: Path) -
     assert "another run" in other and "epochs=2" in other
 
 
-def test_a_folder_of_images_with_options_of_the_network(run: Run, tmp_path: Path) -> None:
+def test_a_folder_of_images_with_options_of_the_network(run, tmp_path: Path) -> None:
     from sklearn.datasets import load_digits
 
     pixels, y = load_digits(return_X_y=True)
@@ -571,7 +568,7 @@ def test_a_folder_of_images_with_options_of_the_network(run: Run, tmp_path: Path
     assert "cnn with mlp head on own, without labels" in page and "1-nearest neighbor" in page
 
 
-def test_bench_on_images_goes_on_where_it_stopped(run: Run, tmp_path: Path) -> None:
+def test_bench_on_images_goes_on_where_it_stopped(run, tmp_path: Path) -> None:
     small = ("--set", "width=32,depth=4,batch_size=128", "--epochs", "1")
     words = ("bench", "--dataset", "digits", *small, "--models")
     code, out, _ = run(*words, "cnn,stvit", "--seeds", "1")
@@ -586,7 +583,7 @@ def test_bench_on_images_goes_on_where_it_stopped(run: Run, tmp_path: Path) -> N
 # tune, diagnose, datasets -------------------------------------------------------------------------
 
 
-def test_tune_keeps_a_log_and_goes_on(run: Run, tmp_path, monkeypatch, small_space: None) -> None:
+def test_tune_keeps_a_log_and_goes_on(run, tmp_path, monkeypatch, small_space: None) -> None:
     from graphtheory.lab.bench.search import read_log
     from graphtheory.lab.bench.task import TUNED, kept_options
 
@@ -611,7 +608,7 @@ def test_tune_keeps_a_log_and_goes_on(run: Run, tmp_path, monkeypatch, small_spa
     assert "rename or delete it" in refused(run(*words, "2"))
 
 
-def test_a_recipe_is_repeated_and_judged(run: Run, tmp_path, monkeypatch) -> None:
+def test_a_recipe_is_repeated_and_judged(run, tmp_path, monkeypatch) -> None:
     from graphtheory.lab.bench import recipes
 
     own = recipes.Recipe(
@@ -630,7 +627,7 @@ def test_a_recipe_is_repeated_and_judged(run: Run, tmp_path, monkeypatch) -> Non
     assert "did you mean 'own'" in refused(run("recipes", "--source", "onw"))
 
 
-def test_diagnose_writes_tables_and_pictures(run: Run, tmp_path: Path) -> None:
+def test_diagnose_writes_tables_and_pictures(run, tmp_path: Path) -> None:
     code, out, _ = run("diagnose", "--dataset", "Karate", "--max-distance", "3")
     assert code == 0 and "Core distance" in out and "Discriminative nodes by class" in out
     folder = tmp_path / "runs/diagnose-karate"
@@ -642,7 +639,7 @@ def test_diagnose_writes_tables_and_pictures(run: Run, tmp_path: Path) -> None:
     assert found["verdicts"] == [] and found["rows"][0]["name"] == "nodes"
 
 
-def test_diagnose_answers_first_and_takes_your_own_graph(run: Run, tmp_path, monkeypatch) -> None:
+def test_diagnose_answers_first_and_takes_your_own_graph(run, tmp_path, monkeypatch) -> None:
     torch.save(decided_at(2), tmp_path / "mine.pt")
     wide = lambda stderr=False: Console(  # noqa: E731
         stderr=stderr, width=80, force_terminal=not stderr, color_system=None
@@ -659,7 +656,7 @@ def test_diagnose_answers_first_and_takes_your_own_graph(run: Run, tmp_path, mon
     assert "--kind: got 'node', but a list" in refused(run("diagnose", "--data", "several.pt"))
 
 
-def test_diagnose_says_what_a_sampler_makes_of_the_graph(run: Run, tmp_path: Path) -> None:
+def test_diagnose_says_what_a_sampler_makes_of_the_graph(run, tmp_path: Path) -> None:
     words = ("--sampling", "degree-groups", "--p-star", "1,0.5,0.25", "--draws", "3")
     code, out, _ = run("diagnose", "--dataset", "Karate", *words)
     assert code == 0 and "norm of A*, closed form" in out and "loses most" in out
@@ -679,20 +676,20 @@ def test_diagnose_says_what_a_sampler_makes_of_the_graph(run: Run, tmp_path: Pat
     assert off[0] > off[1] > 0  # the more are drawn, the closer
 
 
-def test_diagnose_sets_the_printed_numbers_beside(run: Run, data_root: Path) -> None:
+def test_diagnose_sets_the_printed_numbers_beside(run, data_root: Path) -> None:
     code, out, _ = run("diagnose", "--dataset", "cora", "--root", str(data_root))
     assert code == 0
     assert re.search(r"B\.8 +│ class sizes, largest gap \(nodes\) +│ +431\.14 │ +431\.14", out)
 
 
-def test_diagnose_without_features_says_so(run: Run, data_root: Path) -> None:
+def test_diagnose_without_features_says_so(run, data_root: Path) -> None:
     if (data_root / "Planetoid/PubMed/raw/ind.pubmed.allx").exists():
         pytest.skip("PubMed's features are at hand")
     code, out, _ = run("diagnose", "--dataset", "PubMed", "--root", str(data_root))
     assert code == 0 and "not measured" in out and "44324" in out
 
 
-def test_datasets_lists_where_files_go(run: Run, tmp_path: Path) -> None:
+def test_datasets_lists_where_files_go(run, tmp_path: Path) -> None:
     code, out, _ = run("datasets")
     assert code == 0
     assert "Planetoid/Cora/raw" in out and "embedded" in out and "600 graphs" in out
@@ -704,14 +701,14 @@ def test_datasets_lists_where_files_go(run: Run, tmp_path: Path) -> None:
     assert re.search(r"facebook .*there", out) and re.search(r"Cora .* 0 of 8", out)
 
 
-def test_a_download_that_is_not_needed_says_so(run: Run) -> None:
+def test_a_download_that_is_not_needed_says_so(run) -> None:
     assert run("datasets", "--download", "karate")[1] == "karate: its files are embedded.\n"
     found = json.loads(run("datasets", "--download", "karate", "--json")[1])
     assert found == {"name": "karate", "files": "embedded"}
 
 
 def test_small_graphs_compute_on_one_thread_and_the_setting_comes_back(
-    run: Run, tmp_path: Path, two_threads: None
+    run, tmp_path: Path, two_threads: None
 ) -> None:
     words = ("bench", *KARATE, "--models", "mlp", "--seeds", "1", "--distances", "0", "--out")
     assert run(*words, "one")[0] == run(*words, "two", "--threads", "2")[0] == 0
@@ -724,7 +721,7 @@ def test_small_graphs_compute_on_one_thread_and_the_setting_comes_back(
 # Doctor -------------------------------------------------------------------------------------------
 
 
-def test_doctor_names_versions_backends_and_optional_packages(run: Run) -> None:
+def test_doctor_names_versions_backends_and_optional_packages(run) -> None:
     code, out, _ = run("doctor")
     assert code == 0
     assert torch.__version__ in out and "numba_csr" in out and "transformers" in out
@@ -740,7 +737,7 @@ def test_doctor_names_versions_backends_and_optional_packages(run: Run) -> None:
     assert {"hf", "timm", "gpu"} <= set(found["optional"]) and "dev" not in found["optional"]
 
 
-def test_warmup_says_where_the_machine_code_lies(run: Run, monkeypatch) -> None:
+def test_warmup_says_where_the_machine_code_lies(run, monkeypatch) -> None:
     monkeypatch.setattr("graphtheory.integrations.warmup._SIZES", ())
     code, out, _ = run("warmup")
     assert code == 0 and "their machine code lies in" in out
@@ -748,7 +745,7 @@ def test_warmup_says_where_the_machine_code_lies(run: Run, monkeypatch) -> None:
     assert code == 0 and Path(json.loads(out)["folder"]).is_absolute()
 
 
-def test_doctor_notices_the_other_project_of_that_name(run: Run, monkeypatch) -> None:
+def test_doctor_notices_the_other_project_of_that_name(run, monkeypatch) -> None:
     for other, told in (("1.1.0", True), (None, False)):
         of = {"graphtheory": other}
         there = "graphtheory.lab.cli.doctor.installed"
@@ -757,7 +754,7 @@ def test_doctor_notices_the_other_project_of_that_name(run: Run, monkeypatch) ->
         assert ("then pip install . in your clone." in run("doctor")[1]) is told
 
 
-def test_a_short_search_before_a_benchmark(run: Run, tmp_path: Path, small_space: None) -> None:
+def test_a_short_search_before_a_benchmark(run, tmp_path: Path, small_space: None) -> None:
     from graphtheory.lab.bench.search import best, read_log
 
     quick = ("--seeds", "1", "--epochs", "2", "--distances", "0")
@@ -787,7 +784,7 @@ def test_a_short_search_before_a_benchmark(run: Run, tmp_path: Path, small_space
     assert "does not match its own digest" in refused(run(*words, "--budget", "2"))
 
 
-def test_a_full_disk_is_one_sentence(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_one_sentence(run, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
@@ -803,9 +800,8 @@ def test_a_reader_that_goes_away_ends_the_help_quietly() -> None:
     )
     there, here = os.pipe()
     os.close(there)
-    done = subprocess.run(
-        [sys.executable, "-c", program], stdout=here, stderr=subprocess.PIPE, text=True, check=False
-    )
+    options = {"stdout": here, "stderr": subprocess.PIPE, "text": True}
+    done = subprocess.run([sys.executable, "-c", program], **options, check=False)
     os.close(here)
     assert done.stderr == ""
 

@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,7 +19,6 @@ from graphtheory.lab import progress
 from graphtheory.lab.cli.show import Output, Screen
 from graphtheory.lab.progress import Steps
 
-Run = Callable[..., tuple[int, str, str]]
 KARATE = ("--dataset", "karate", "--epochs", "2")
 WORDS: dict[str, tuple[str, ...]] = {
     "train": ("train", *KARATE, "--model", "gat", "--set", "heads=2", "--explorer"),
@@ -52,7 +50,7 @@ pytestmark = pytest.mark.usefixtures("small_space")
 
 
 @pytest.mark.parametrize("name", WORDS)
-def test_json_is_one_document_and_the_only_output(run: Run, name: str) -> None:
+def test_json_is_one_document_and_the_only_output(run, name: str) -> None:
     code, out, err = run(*WORDS[name], "--json")
     assert code == 0, err
     found = json.loads(out)
@@ -63,13 +61,13 @@ def test_json_is_one_document_and_the_only_output(run: Run, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", WORDS)
-def test_quiet_says_results_alone(run: Run, name: str) -> None:
+def test_quiet_says_results_alone(run, name: str) -> None:
     code, out, err = run(*WORDS[name], "-q")
     assert (code, err) == (0, "")
     assert out and "Set by hand:" not in out and "; --resume" not in out
 
 
-def test_json_holds_what_the_file_holds(run: Run, tmp_path: Any) -> None:
+def test_json_holds_what_the_file_holds(run, tmp_path: Any) -> None:
     found = json.loads(run(*WORDS["train"], "--json", "--out", "here")[1])
     assert found.pop("folder") == "here"
     assert found == json.loads((tmp_path / "here/result.json").read_text())
@@ -78,13 +76,13 @@ def test_json_holds_what_the_file_holds(run: Run, tmp_path: Any) -> None:
     assert again == json.loads((tmp_path / "b/results.json").read_text())
 
 
-def test_remarks_go_to_the_error_stream_beside_json(run: Run) -> None:
+def test_remarks_go_to_the_error_stream_beside_json(run) -> None:
     _, _, err = run(*WORDS["train"], "--json")
     assert "Set by hand: heads=2." in err and "epoch 2/2" in err
     assert run(*WORDS["train"], "--json", "-q", "--out", "other")[2] == ""
 
 
-def test_a_refusal_is_a_sentence_and_no_json(run: Run) -> None:
+def test_a_refusal_is_a_sentence_and_no_json(run) -> None:
     code, out, err = run("train", "--dataset", "karate", "--model", "gtt", "--json", "-q")
     assert (code, out) == (2, "") and err.startswith("graphtheory: --model: unknown name 'gtt'")
 
@@ -144,7 +142,7 @@ def test_lines_in_a_file_say_how_long_the_rest_takes(name, in_a_file, capsys, mo
     assert capsys.readouterr().err.splitlines() == [f"run {line}" for line in expected]
 
 
-def test_a_benchmark_tells_of_epochs(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_benchmark_tells_of_epochs(run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "SILENCE", 0.0)
     assert "gcn, epoch 1 of at most 2" in run(*WORDS["bench"])[2]
     assert "mlp, epoch 1 of at most 2" in run(*WORDS["tune"])[2]
@@ -179,7 +177,7 @@ def test_a_terminal_has_a_moving_line(capsys: pytest.CaptureFixture[str]) -> Non
         (("diagnose", "--q"), {"--quiet"}),
     ],
 )
-def test_bash_completes(run: Run, tmp_path, typed: tuple[str, ...], expected: set[str]) -> None:
+def test_bash_completes(run, tmp_path, typed: tuple[str, ...], expected: set[str]) -> None:
     bash = shutil.which("bash")
     if bash is None:
         pytest.skip("needs bash")
@@ -197,7 +195,7 @@ def test_bash_completes(run: Run, tmp_path, typed: tuple[str, ...], expected: se
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_a_script_is_one_that_its_shell_reads(run: Run, tmp_path: Path, shell: str) -> None:
+def test_a_script_is_one_that_its_shell_reads(run, tmp_path: Path, shell: str) -> None:
     code, out, err = run("completion", shell)
     assert (code, err) == (0, "") and "graphtheory" in out and "--explorer" in out
     if shutil.which(shell) is None:

@@ -181,10 +181,11 @@ def test_balls_are_rows_of_distances() -> None:
 
 
 @pytest.mark.parametrize("network", SMALL.networks)
-def test_every_network_learns_something_of_labels(network: str) -> None:
-    (found,) = figures.correlation(replace(SMALL, steps=20), network, GRAPH, 0)
+def test_every_network_is_trained_alike_again(network: str) -> None:
+    short = replace(SMALL, steps=5)
+    (found,), (again,) = (figures.correlation(short, network, GRAPH, 0) for _ in range(2))
     assert (found["network"], found["nodes"], found["seed"]) == (network, 600, 0)
-    assert found == figures.correlation(replace(SMALL, steps=20), network, GRAPH, 0)[0]
+    assert found == again
 
 
 def test_distances_are_read_and_the_claim_can_fail() -> None:

@@ -17,9 +17,8 @@ from tests.lab.bench.conftest import Listen
 from tests.lab.test_plot import lines
 from tests.papers.conftest import entries
 
-SMALL = figures_distance.Distances(
-    "karate", seeds=1, networks=figures_distance.up_to(2), samples=3, num_buckets=4, epochs=2
-)
+SETTINGS: dict[str, Any] = {"seeds": 1, "samples": 3, "num_buckets": 4, "epochs": 2}
+SMALL = figures_distance.Distances("karate", networks=figures_distance.up_to(2), **SETTINGS)
 FIGURE, DISTANCES, LABELS = figures_distance.FIGURES
 
 
@@ -56,12 +55,8 @@ def test_a_curve_gathers_seeds_and_a_flat_one_has_no_trend() -> None:
     rows = rows_of("model", {1: 0.5, 2: 0.4}) + rows_of("model", {1: 0.7}, seed=1)
     found = figures_distance.curve(rows + rows_of("b", {1: 9.0}), "model")
     assert found == {1: [0.5, 0.7], 2: [0.4]}
-    rows = [
-        *rows_of("majority", {-1: 0.3}),
-        *rows_of("b", {1: 2.0, 2: 1.0}),
-        *rows_of("model", {1: 0.5, 2: 0.5}),
-        *rows_of("control", {1: 0.1, 2: 0.2}),
-    ]
+    rows = rows_of("majority", {-1: 0.3}) + rows_of("b", {1: 2.0, 2: 1.0})
+    rows += rows_of("model", {1: 0.5, 2: 0.5}) + rows_of("control", {1: 0.1, 2: 0.2})
     assert torch.tensor(figures_distance.summary(rows)["model"]["spearman"]).isnan()
 
 

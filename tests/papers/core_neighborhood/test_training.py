@@ -164,9 +164,8 @@ def test_attention_that_rises_to_1(rise: float, close: int, rises: int) -> None:
 
 
 (FIGURE,) = figures_core.FIGURES
-FEW_DISTANCES = figures_core.CoreDistance(
-    "karate", distances=(1, 2), farthest=2, budget=2, epochs=2, seeds=2
-)
+SHORTEST = {"distances": (1, 2), "farthest": 2, "budget": 2, "epochs": 2, "seeds": 2}
+FEW_DISTANCES = figures_core.CoreDistance("karate", **SHORTEST)
 
 
 def row(network: str, z: int, seed: int, test: float, **more: Any) -> dict[str, Any]:
@@ -237,11 +236,12 @@ def test_gains_are_paired_by_seed_and_peaks_are_counted() -> None:
     found = figures_core.gains(FEW_DISTANCES, rows)
     assert list(found) == ["ball of z"] and list(found["ball of z"]) == [2]
     assert found["ball of z"][2] == pytest.approx([10, 9])
-    rows = [
-        row(BALL.name, 1, 0, 0.9, b=[-1.0, 1.0]),
-        row(BALL.name, 2, 0, 0.9, b=[-1.0, 3.0, 1.0]),
-        row(figures_core.WIDER.name, 1, 0, 0.9, b=[0.0, 2.0, 1.0]),
-    ]
+    learned = (
+        (BALL, 1, [-1.0, 1.0]),
+        (BALL, 2, [-1.0, 3.0, 1.0]),
+        (figures_core.WIDER, 1, [0.0, 2.0, 1.0]),
+    )
+    rows = [row(network.name, z, 0, 0.9, b=b) for network, z, b in learned]
     verdict = figures_core.peaks(replace(FEW_DISTANCES, seeds=5), rows)
     assert "gt, ball of z: b is largest at distance z in 1 of 2 networks" in verdict.text
     assert "claimed in all: not found" in verdict.text

@@ -16,21 +16,10 @@ from torch.nn.functional import normalize
 from battery.forked import start
 from graphtheory import Neighborhood
 from graphtheory.lab.train import fit
+from graphtheory.papers.fusion import recipe as recipes
 from graphtheory.papers.fusion import subspaces
 from graphtheory.papers.fusion.contrastive import Infomax, SGDOptions, _shuffled, nt_xent
-from graphtheory.papers.fusion.recipe import (
-    GRAPH,
-    IMAGE_HEADS,
-    MLP,
-    TRANSFORMER,
-    ContrastiveRecipe,
-    GCNEncoder,
-    ResNetFeatures,
-    image_encoder,
-    make_head,
-    prepare,
-    recipe_for,
-)
+from graphtheory.papers.fusion.recipe import image_encoder, make_head, prepare, recipe_for
 from graphtheory.papers.fusion.subspaces import Subspaces, class_mass, cluster_integrity, sharpness
 
 
@@ -259,7 +248,7 @@ def test_an_image_becomes_features(name: str) -> None:
 
 def test_the_small_stem_keeps_the_map_and_resnet_20_has_its_parameters() -> None:
     pytest.importorskip("transformers", reason="transformers is not installed")
-    model = ResNetFeatures(18, 1)
+    model = recipes.ResNetFeatures(18, 1)
     seen = model.network.embedder(torch.zeros(2, 1, 16, 16))
     assert seen.shape == (2, 64, 16, 16)
     count = sum(p.numel() for p in model.parameters())
@@ -275,15 +264,15 @@ def test_the_small_stem_keeps_the_map_and_resnet_20_has_its_parameters() -> None
 def test_a_node_becomes_features_and_bad_names_are_named() -> None:
     x = torch.randn(5, 6).relu()
     nb = Neighborhood.from_edge_index(torch.tensor([[0, 1, 2], [1, 2, 3]]), 5)
-    model = GCNEncoder(6, 4)
+    model = recipes.GCNEncoder(6, 4)
     torch.testing.assert_close(model(x.to_sparse_csr(), nb), model(x, nb))
     with pytest.raises(ValueError, match="unknown backbone 'lenet'"):
         image_encoder("lenet", 1, 8)
     with pytest.raises(ValueError, match="depth: got 34"):
-        ResNetFeatures(34)
+        recipes.ResNetFeatures(34)
 
 
-SMALL = ContrastiveRecipe(depth=2, width=32, heads=2, batch_size=32, epochs=1, limit=2)
+SMALL = recipes.ContrastiveRecipe(depth=2, width=32, heads=2, batch_size=32, epochs=1, limit=2)
 
 
 def count(head: torch.nn.Module) -> int:
@@ -292,10 +281,12 @@ def count(head: torch.nn.Module) -> int:
 
 @pytest.mark.parametrize("depth", [2, 5])
 def test_an_mlp_has_the_parameters_of_the_transformer(depth: int) -> None:
-    recipe = ContrastiveRecipe(depth=depth)
-    ours, theirs = (make_head(replace(recipe, head=h), 128) for h in (TRANSFORMER, MLP))
+    recipe = recipes.ContrastiveRecipe(depth=depth)
+    ours, theirs = (
+        make_head(replace(recipe, head=h), 128) for h in (recipes.TRANSFORMER, recipes.MLP)
+    )
     assert abs(count(theirs) / count(ours) - 1) < 0.01
-    for name in IMAGE_HEADS:
+    for name in recipes.IMAGE_HEADS:
         assert make_head(replace(recipe, head=name), 128)(torch.randn(3, 128)).shape == (3, 128)
     with pytest.raises(ValueError, match="head: got 'deep'"):
         make_head(replace(recipe, head="deep"), 8)
@@ -314,7 +305,9 @@ def test_a_run_is_a_function_of_its_seed_and_leaves_test_images_out() -> None:
 
 @pytest.mark.parametrize("head", ["transformer", "none", "dgi"])
 def test_nodes_of_a_graph_are_learned_alike(head: str) -> None:
-    recipe = replace(GRAPH, dataset="karate", head=head, width=8, depth=2, heads=2, epochs=3)
+    recipe = replace(
+        recipes.GRAPH, dataset="karate", head=head, width=8, depth=2, heads=2, epochs=3
+    )
     run = prepare(replace(recipe, batch_size=16), 0)
     before = run.score()
     assert fit(run.task, run.data, epochs=3, progress=False).epochs == 3

@@ -52,8 +52,7 @@ def test_a_backbone_as_drawn_is_scored_once_per_seed_and_its_norms_follow_from_i
     grid = Heads(TINY, heads=("untrained",), seeds=1)
     (row,) = grid.measure(scores)
     assert row["lr"] == grid.lrs[0] and 0.1 < row["nearest"] <= 1
-    pytest.importorskip("transformers")  # the ResNet is its
-    grid = Heads(replace(TINY, encoder="resnet18"), heads=("untrained",), seeds=1)
+    grid = Heads(replace(TINY, encoder="resnet20"), heads=("untrained",), seeds=1)
     assert grid.measure(scores) == grid.measure(scores)
 
 
@@ -79,8 +78,7 @@ def test_attention_by_depth_draws_a_panel_a_map_and_a_measure() -> None:
     maps = [alike | {"layer": layer} for layer in (1, 3)]
     rows = [
         {"series": series, "layer": layer, "mass": 0.1 * layer, "means": 1.0, "uniform": 1 / 3}
-        for series in ("after", "before")
-        for layer in (1, 2, 3)
+        for series, layer in product(("after", "before"), (1, 2, 3))
     ]
     figure = attention_by_depth(maps, rows, {"mass": "mass", "means": "means"}, title="t")
     titles = [axes.get_title(loc="left") for axes in figure.get_axes()]

@@ -18,13 +18,8 @@ from graphtheory.papers.icl.training import Learner, PromptTest
 
 SMALL = Learner(steps=2, batch_size=4, width=6, length=3)
 TESTS = (PromptTest(0.8, 4), PromptTest(0.8, 4, 1.2))
-GRID = Errors(
-    (SMALL, *(figures_methods.Method("1-NN", test) for test in TESTS)),
-    TESTS,
-    prompts=30,
-    seeds=2,
-    first=5,
-)
+METHODS = tuple(figures_methods.Method("1-NN", test) for test in TESTS)
+GRID = Errors((SMALL, *METHODS), TESTS, prompts=30, seeds=2, first=5)
 
 
 def test_learners_and_methods_answer_the_same_prompts_and_no_number_is_an_error(
@@ -55,10 +50,8 @@ def test_differences_are_paired_by_seed() -> None:
     assert found.verdict.startswith("Claimed for ICL: the fewest errors. in domain: ICL - 3-NN, ")
     assert "+10.00 ± 0.00 points over 5 to 40 contexts" in found.verdict
     assert found.verdict.count("better than 1-NN, worse than 3-NN.") == 2
-    assert [line[:2] for line in found.table.rows[:2]] == [
-        ["in domain", figures_methods.ICL],
-        ["in domain", "1-NN"],
-    ]
+    lines = [line[:2] for line in found.table.rows[:2]]
+    assert lines == [["in domain", figures_methods.ICL], ["in domain", "1-NN"]]
 
 
 @pytest.mark.parametrize("name", figures_methods.BASELINES)
@@ -104,12 +97,10 @@ def test_training_sets_of_every_size_and_tests_on_unseen_tasks(generator: torch.
         assert len(drawn) == count
         assert drawn <= cycle if count <= 4 else drawn > cycle
     assert not uncovered(every[figures_methods.chosen_tasks(4, 4, generator)], 4)
-    assert (
-        len({tuple(figures_methods.chosen_tasks(4, 2, generator).tolist()) for _ in range(20)}) > 3
-    )
-    grid = figures_methods.TaskCounts(
-        (3,), (-1, 0), SMALL_tasks, PromptTest(0.8, 5), prompts=40, seeds=2, first=4
-    )
+    draws = [figures_methods.chosen_tasks(4, 2, generator) for _ in range(20)]
+    assert len({tuple(draw.tolist()) for draw in draws}) > 3
+    settings = {"prompts": 40, "seeds": 2, "first": 4}
+    grid = figures_methods.TaskCounts((3,), (-1, 0), SMALL_tasks, PromptTest(0.8, 5), **settings)
     rows = grid.measure(figures_methods.unseen_errors)
     assert [(r["tasks"], r["seed"]) for r in rows] == [(2, 4), (2, 5), (3, 4), (3, 5)]
     assert [r["covered"] for r in rows] == [False, False, True, True]
@@ -130,9 +121,8 @@ def test_where_the_error_falls() -> None:
         ]
         return FIGURES[2].report(grid, rows).verdict
 
-    assert verdict(0.3, 0.2, 0.001, 0.004) == (
-        "M1 = 4: at least 20 % with fewer tasks, 0.1 % with M1, at most 0.4 % from there on: holds."
-    )
+    told = "at least 20 % with fewer tasks, 0.1 % with M1, at most 0.4 % from there on: holds."
+    assert verdict(0.3, 0.2, 0.001, 0.004) == f"M1 = 4: {told}"
     for wrong in ((0.3, 0.2, 0.001, 0.02), (0.3, 0.005, 0.001, 0.004)):
         assert verdict(*wrong).endswith("not found.")
 
@@ -161,18 +151,15 @@ def test_every_method_sees_the_examples_before_a_place_alone() -> None:
 def test_each_method_is_best_where_it_belongs() -> None:
     exact = squared_errors("least squares", Linear())
     assert exact[4:].max() < 1e-9 < exact[3]  # from as many examples as dimensions on
-    assert (
-        squared_errors("ridge", Linear(), noise=1.0)[4]
-        < squared_errors("least squares", Linear(), noise=1.0)[4]
+    ridge, plain = (
+        squared_errors(name, Linear(), noise=1.0) for name in ("ridge", "least squares")
     )
-    assert (
-        squared_errors("lasso", SparseLinear(1))[3]
-        < squared_errors("least squares", SparseLinear(1))[3]
-    )
+    assert ridge[4] < plain[4]
+    lasso, plain = (squared_errors(name, SparseLinear(1)) for name in ("lasso", "least squares"))
+    assert lasso[3] < plain[3]
     assert squared_errors(GradientDescent(500), Linear())[11] < 1e-2
-    assert (
-        squared_errors("gradient descent", Linear())[11] < squared_errors("averaging", Linear())[11]
-    )
+    descent, mean = (squared_errors(name, Linear()) for name in ("gradient descent", "averaging"))
+    assert descent[11] < mean[11]
 
 
 def test_a_network_learns_a_network_from_examples() -> None:

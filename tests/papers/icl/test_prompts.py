@@ -8,22 +8,14 @@ from torch import Generator
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from graphtheory.papers.icl import data
-from graphtheory.papers.icl.prompts import (
-    DecisionTree,
-    FunctionFamily,
-    Linear,
-    NoisyLinear,
-    Prompts,
-    Quadratic,
-    SparseLinear,
-    TwoLayer,
-)
+from graphtheory.papers.icl import prompts as families
+from graphtheory.papers.icl.prompts import DecisionTree, Linear, NoisyLinear, Quadratic, TwoLayer
 
 
-def drawn(count: int, generator: Generator) -> Prompts:
+def drawn(count: int, generator: Generator) -> families.Prompts:
     """Prompts of eight contexts with five patterns."""
     q = torch.randn(3, generator=generator)
-    return Prompts(
+    return families.Prompts(
         torch.randn(count, 9, 10, generator=generator),
         torch.randint(2, (count, 9), generator=generator) * 2.0 - 1,
         torch.stack([-q, q]),
@@ -85,11 +77,13 @@ def test_contexts_with_the_pattern_of_the_query(generator: Generator) -> None:
         replace(prompts, pattern=None).same_pattern()
 
 
-FAMILIES = (Linear(), Quadratic(), SparseLinear(2), TwoLayer(7), DecisionTree(3))
+FAMILIES = (Linear(), Quadratic(), families.SparseLinear(2), TwoLayer(7), DecisionTree(3))
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: type(family).__name__)
-def test_a_prompt_has_one_function_and_its_answer(family: FunctionFamily, generator) -> None:
+def test_a_prompt_has_one_function_and_its_answer(
+    family: families.FunctionFamily, generator
+) -> None:
     prompts = family.prompts(5, 41, 3, generator)
     assert prompts.columns().shape == (5, 41, 4)
     again = family.prompts(5, 41, 3, Generator().manual_seed(0))
@@ -98,7 +92,7 @@ def test_a_prompt_has_one_function_and_its_answer(family: FunctionFamily, genera
 
 
 def test_each_family_has_the_functions_of_its_name(generator: Generator) -> None:
-    for family, nonzero in ((Linear(), 6), (SparseLinear(2), 2)):
+    for family, nonzero in ((Linear(), 6), (families.SparseLinear(2), 2)):
         prompts = family.prompts(4, 21, 6, generator)
         w = torch.linalg.lstsq(prompts.x[:, :-1], prompts.y[:, :-1, None]).solution
         torch.testing.assert_close((prompts.x[:, -1:] @ w).flatten(), prompts.answer)

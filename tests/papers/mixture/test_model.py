@@ -1,5 +1,6 @@
 import math
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -147,9 +148,8 @@ def test_moments_are_the_derivatives_of_the_density() -> None:
         one, p = torch.ones(1, dtype=DOUBLE), density(x)
         slope = torch.autograd.functional.jacobian(density, x)
         bend = torch.autograd.functional.hessian(density, x)
-        cube = torch.autograd.functional.jacobian(
-            lambda at: torch.autograd.functional.hessian(density, at, create_graph=True), x
-        )
+        bends = partial(torch.autograd.functional.hessian, density, create_graph=True)
+        cube = torch.autograd.functional.jacobian(bends, x)
         torch.testing.assert_close(first(SKEW, x[None], one), -slope / p)
         torch.testing.assert_close(second(SKEW, x[None], one), bend / p)
         along = tensor_init.third_along(SKEW, x[None], one, alpha)

@@ -44,9 +44,8 @@ def test_rows_of_phases_curves_and_sparsifiers() -> None:
     rows = grid.measure(trials)
     assert entries(rows, "alpha_star", "labels", "seed") == [*product((0.3, 0.6), (4, 8), (0, 1))]
     assert grid.measure(trials) == nearly(rows)
-    grid = Curves(
-        cases=CASES, setting="alpha_star", values=(0.4,), labels=10, every=2, seeds=2, first=5
-    )
+    settings = {"setting": "alpha_star", "values": (0.4,), "labels": 10, "every": 2, "seeds": 2}
+    grid = Curves(cases=CASES, **settings, first=5)
     rows = grid.measure(looks)
     assert [(r["step"], r["seed"]) for r in rows] == [(s, t) for s in (0, 2, 4) for t in (5, 6)]
     assert all(0 < r["mass"] < 1 and r["hinge"] > 0 for r in rows)

@@ -236,10 +236,8 @@ def test_a_network_sees_no_background_where_only_the_image_stays(generator: Gene
     model = scenes.network(SCENE, 1, 10, SCENE.canvas.relevant, 0).eval()
     whole = scenes.network(SCENE, 1, 10, SCENE.canvas.tokens, 0).eval()
     image = torch.randint(256, (3, 1, 8, 8), generator=generator).to(torch.uint8)
-    pictures = (
-        SCENE.canvas(image, Generator().manual_seed(1), torch.full((3,), on))
-        for on in (True, False)
-    )
+    fills = (torch.full((3,), on) for on in (True, False))
+    pictures = (SCENE.canvas(image, Generator().manual_seed(1), fill) for fill in fills)
     textured, black = (picture.float() / 255 for picture in pictures)
     assert not torch.equal(textured[:, :1], black[:, :1])
     torch.testing.assert_close(model(textured), model(black))

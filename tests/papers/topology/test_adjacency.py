@@ -6,18 +6,9 @@ from torch import Generator
 
 from graphtheory import Neighborhood, bipartite, patterns
 from graphtheory.lab.bench.rows import Row
+from graphtheory.papers.topology import adjacency as measures
 from graphtheory.papers.topology import diagnosis
-from graphtheory.papers.topology.adjacency import (
-    deviation,
-    group_degrees,
-    infinity_distance,
-    infinity_norm,
-    influence,
-    influence_change,
-    largest_scaling,
-    psi,
-    smallest_share,
-)
+from graphtheory.papers.topology.adjacency import deviation, infinity_distance, psi, smallest_share
 from graphtheory.papers.topology.figures_targets import Descent, TargetFunction, least_risk
 from graphtheory.patterns import AddSelf, Compose, DegreeGroups, FastGCN, KHop, UniformNodes
 
@@ -34,16 +25,16 @@ B = matrix([[1, 1, 0], [0, 0, 0], [0, 2, 0]])
 
 
 def test_norms_by_hand() -> None:
-    assert infinity_norm(A) == 4
-    assert infinity_norm(A.replace(weight=None)) == 2
+    assert measures.infinity_norm(A) == 4
+    assert measures.infinity_norm(A.replace(weight=None)) == 2
     assert infinity_distance(A, B) == 4  # rows 3, 4, 2.5
     assert infinity_distance(A, A) == 0
     edges = torch.tensor([[0, 0], [1, 1]])
     twice = Neighborhood.from_edge_index(edges, 2, weight=torch.tensor([3.0, -1.0]))
-    assert infinity_norm(twice) == 2
+    assert measures.infinity_norm(twice) == 2
     for nodes in (0, 3):
         nb = Neighborhood.from_edge_index(torch.zeros(2, 0, dtype=torch.int64), nodes)
-        assert infinity_norm(nb) == infinity_distance(nb, nb) == 0
+        assert measures.infinity_norm(nb) == infinity_distance(nb, nb) == 0
 
 
 @pytest.mark.parametrize("order", [1, -1])
@@ -54,14 +45,14 @@ def test_distance_is_that_of_the_dense_matrices(order: int) -> None:
 
 
 def test_influence_is_the_column_sum_gained_and_lost() -> None:
-    assert influence(A).tolist() == A.to_dense().sum(0).tolist()
-    assert influence(bipartite([2], [3])).tolist() == [2, 2, 2]
+    assert measures.influence(A).tolist() == A.to_dense().sum(0).tolist()
+    assert measures.influence(bipartite([2], [3])).tolist() == [2, 2, 2]
     index = torch.tensor([0, 1, 1])
     star = DegreeGroups(assignment=index, p_star=(0.5, 2.0)).effective(A)
-    change = influence_change(A, star)
+    change = measures.influence_change(A, star)
     assert change.before.tolist() == [1.5, -2, 4] and change.ratio.tolist() == [0.5, 2, 2]
     silent = A.keep(A.indices != 2)
-    assert influence_change(silent, silent).ratio.tolist() == [1, 1, 1]
+    assert measures.influence_change(silent, silent).ratio.tolist() == [1, 1, 1]
 
 
 def test_deviation_is_the_mean_over_draws(generator: torch.Generator) -> None:
@@ -77,10 +68,8 @@ def test_deviation_is_the_mean_over_draws(generator: torch.Generator) -> None:
 def test_deviation_shrinks_with_the_sample(symmetric: bool, generator: torch.Generator) -> None:
     # (D.2) and (D.18).
     clique = KHop(1)(bipartite([20], [20]))
-    means = [
-        deviation(pattern, clique, clique, generator=generator).mean
-        for pattern in (DegreeGroups(count=s, symmetric=symmetric) for s in (2, 5, 10, 15, 20))
-    ]
+    samplers = (DegreeGroups(count=s, symmetric=symmetric) for s in (2, 5, 10, 15, 20))
+    means = [deviation(one, clique, clique, generator=generator).mean for one in samplers]
     assert means == sorted(means, reverse=True) and means[-1] == pytest.approx(0, abs=1e-5)
     assert deviation(patterns.GraphSAGE(3), clique, clique, generator=generator).mean > 0
 
@@ -89,7 +78,7 @@ def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(ValueError, match=r"second: \(2, 3\) targets and sources"):
         infinity_distance(A, bipartite([2], [3]))
     with pytest.raises(ValueError, match="effective: 2 sources, expected 3"):
-        influence_change(A, bipartite([2], [2]))
+        measures.influence_change(A, bipartite([2], [2]))
     with pytest.raises(ValueError, match="draws: got 1, expected at least 2"):
         deviation(UniformNodes(), A, A, draws=1)
 
@@ -111,8 +100,8 @@ def test_psi_scalings_and_shares_by_hand() -> None:
     assert psi(DEGREE, SIZE).tolist() == [1.0, 0.5]
     assert psi(torch.tensor([3.0]), torch.tensor([7])).tolist() == [1.0]
     found = psi(DEGREE, SIZE)
-    assert largest_scaling(found, c=3).tolist() == [1.5, 3.0]
-    assert largest_scaling(found, c=3, symmetric=True).tolist() == [0.75, 3.0]
+    assert measures.largest_scaling(found, c=3).tolist() == [1.5, 3.0]
+    assert measures.largest_scaling(found, c=3, symmetric=True).tolist() == [0.75, 3.0]
     # 1 + 2 * 0.5 / (2 p psi) = 1 + 1 / (2 p psi)
     share = smallest_share(found, P, tolerance=0.5, c=2)
     assert share.tolist() == [1 / (1 + 1 / 1.0), 1 / (1 + 1 / 0.25)]
@@ -125,7 +114,7 @@ def test_psi_scalings_and_shares_by_hand() -> None:
     assert share.tolist() == sorted(share.tolist()) and share.unique().numel() == 3
     nb = star(6)
     groups = DegreeGroups(2).groups_of(nb)
-    assert group_degrees(nb, groups.group).tolist() == [2, 7]
+    assert measures.group_degrees(nb, groups.group).tolist() == [2, 7]
 
 
 @pytest.mark.parametrize("leaves", [5, 20])
@@ -134,7 +123,7 @@ def test_samples_of_the_required_size_are_as_close_as_the_lemma_says(leaves: int
     # 2 c tau sum_l a_il / (L psi_l), a_il the row's mass in group l: (D.12).
     nb, tolerance, p_star = star(leaves), 0.3, (0.7, 0.3)
     groups = DegreeGroups(2, p_star=p_star).groups_of(nb)
-    found = psi(group_degrees(nb, groups.group), groups.size)
+    found = psi(measures.group_degrees(nb, groups.group), groups.size)
     least = smallest_share(found, groups.p_star, tolerance=tolerance)
     size = tuple((least * groups.size).ceil().long().tolist())
     pattern = DegreeGroups(2, p_star=p_star, count=size)
@@ -264,13 +253,11 @@ def test_biased_fastgcn_takes_from_the_largest_columns() -> None:
 
 def test_groups_are_those_of_the_formulas() -> None:
     p_star = (0.9, 0.5, 0.1)
-    plain, both = (
-        diagnosis.SamplingDiagnosis(sampling=name, p_star=p_star, draws=2).run()
-        for name in ("degree-groups", "degree-groups-symmetric")
-    )
-    size, degree, psi, largest, share = (
-        torch.tensor(named(plain, f"group {name}"), dtype=torch.float64) for name in NAMES
-    )
+    names = ("degree-groups", "degree-groups-symmetric")
+    reports = (diagnosis.SamplingDiagnosis(sampling=name, p_star=p_star, draws=2) for name in names)
+    plain, both = (report.run() for report in reports)
+    found = [named(plain, f"group {name}") for name in NAMES]
+    size, degree, psi, largest, share = torch.tensor(found, dtype=torch.float64)
     p = torch.tensor(p_star, dtype=torch.float64)
     torch.testing.assert_close(psi, (degree[2] * degree).sqrt() * size / (degree * size).sum())
     torch.testing.assert_close(largest, 1 / (3 * psi))

@@ -28,10 +28,8 @@ VIT = {
     "num_hidden_layers": 3, "num_attention_heads": 2, "hidden_size": 16, "intermediate_size": 24,
     "image_size": 24, "patch_size": 4, "num_labels": 5,
 }  # fmt: skip
-MODELS = {
-    "vit": (hf.ViTForImageClassification, hf.ViTConfig),
-    "deit": (hf.DeiTForImageClassificationWithTeacher, hf.DeiTConfig),
-}
+DEIT = (hf.DeiTForImageClassificationWithTeacher, hf.DeiTConfig)
+MODELS = {"vit": (hf.ViTForImageClassification, hf.ViTConfig), "deit": DEIT}
 every_model = pytest.mark.parametrize("name", MODELS)
 
 if not hasattr(hf.ViTModel(hf.ViTConfig(**VIT)), "layers"):

@@ -14,15 +14,8 @@ from torch.nn import functional as F
 
 from graphtheory.graph import Grid
 from graphtheory.patterns import TopK
-from graphtheory.vision.integrations.timm import (
-    Reduce,
-    Semantic,
-    apply,
-    attention_maps,
-    load_timm,
-    trace,
-    undo,
-)
+from graphtheory.vision.integrations import timm as timm_layers
+from graphtheory.vision.integrations.timm import Semantic, apply, attention_maps, trace, undo
 from graphtheory.vision.models import DistilledToken, ReducedViT, ViT
 from graphtheory.vision.models.vit import vit
 from graphtheory.vision.nn import AveragePool, Fuse, Keep, Merge, unmerge
@@ -152,7 +145,7 @@ def ours(theirs: nn.Module, pattern: TopK | None = None) -> ViT:
         DIM, 3, HEADS, image_size=24, patch_size=4, out_channels=5, mlp_ratio=1.5, pattern=pattern,
         readout=DistilledToken,
     ).eval()  # fmt: skip
-    load_timm(model, theirs.state_dict())
+    timm_layers.load_timm(model, theirs.state_dict())
     return model
 
 
@@ -215,7 +208,7 @@ def test_fewer_tokens_as_in_our_network(
     theirs = MODELS[name]()
     before = theirs(pixels())
     reduced = ReducedViT(ours(theirs), rules, proportional=proportional).eval()
-    apply(theirs, Reduce(rules, proportional))
+    apply(theirs, timm_layers.Reduce(rules, proportional))
     torch.testing.assert_close(theirs(pixels()), reduced(pixels()), atol=1e-5, rtol=1e-5)
     assert torch.equal(trace(theirs).slot, reduced.reduced(pixels()).slot)
     undo(theirs)
@@ -245,7 +238,7 @@ def test_a_mean_of_the_patches_counts_merged_ones_by_their_number(name: str) -> 
     apply(model, Merge(4))
     found = read(pixels())
     assert found.shape == (2, trace(model).slot.size(1), DIM)
-    apply(model, Reduce(Merge(4), restore=False))
+    apply(model, timm_layers.Reduce(Merge(4), restore=False))
     fewer = read(pixels())
     assert fewer.size(1) == found.size(1) - 12
     assert torch.equal(found, unmerge(fewer, trace(model).slot))

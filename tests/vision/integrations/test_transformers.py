@@ -209,9 +209,8 @@ MODELS = {
 
 
 def logits(model: nn.Module, inputs: dict[str, Tensor]) -> Tensor:
-    given = (
-        inputs if isinstance(model, hf.GPT2LMHeadModel) else {**inputs, "pixel_values": pixels(32)}
-    )
+    of_text = isinstance(model, hf.GPT2LMHeadModel)
+    given = inputs if of_text else {**inputs, "pixel_values": pixels(32)}
     with torch.no_grad():
         out = model(**given)
     if isinstance(model, hf.GPT2LMHeadModel):

@@ -65,9 +65,8 @@ class Published(nn.Module):
                 self.backbone.append(nn.ModuleDict({"conv": conv(dims[s - 1], dim, 3, 2)}))
                 side = -(-side // 2)
             self.backbone.extend(self.block(dim, side, s) for _ in range(depth))
-        self.prediction = nn.Sequential(
-            *conv(dims[-1], 1024), nn.GELU(), nn.Dropout(0.0), nn.Conv2d(1024, classes, 1)
-        )
+        head = (nn.GELU(), nn.Dropout(0.0), nn.Conv2d(1024, classes, 1))
+        self.prediction = nn.Sequential(*conv(dims[-1], 1024), *head)
 
     def block(self, dim: int, side: int, stage: int) -> nn.Module:
         mixed = nn.ModuleDict({"nn": conv(2 * dim, 2 * dim, groups=4)})

@@ -7,17 +7,7 @@ from graphtheory.lab.metrics import count_macs
 from graphtheory.nn import Attention, attention_maps
 from graphtheory.patterns import TopK
 from graphtheory.vision import models
-from graphtheory.vision.models import (
-    MeanToken,
-    ReducedViT,
-    STViTSwin,
-    ViT,
-    stvit_r_swin_base,
-    stvit_r_swin_small,
-    swin_pico,
-    vit_pico,
-    vit_small,
-)
+from graphtheory.vision.models import ReducedViT, ViT, stvit_r_swin_small, vit_pico, vit_small
 from graphtheory.vision.models.reduced_vit import _keys
 from graphtheory.vision.models.stvit_swin import stvit_r_swin, stvit_swin
 from graphtheory.vision.nn import Fuse, Keep, Merge, PatchEmbedding, unmerge
@@ -27,10 +17,10 @@ from graphtheory.vision.nn.token_sets import token_cliques
 
 def test_sizes_and_costs_are_published_but_for_norms() -> None:
     with torch.device("meta"):
-        models = [stvit_r_swin_small(), stvit_r_swin_base()]
-    sizes = [sum(p.numel() for p in model.parameters()) for model in models]
+        made = [stvit_r_swin_small(), models.stvit_r_swin_base()]
+    sizes = [sum(p.numel() for p in model.parameters()) for model in made]
     assert [round(n / 1e6, 3) for n in sizes] == [49.626, 87.813]  # the log of B says 87.812
-    rates = [models[0].stages[2].units[i].blocks[4].drop_path.p for i in range(3)]
+    rates = [made[0].stages[2].units[i].blocks[4].drop_path.p for i in range(3)]
     assert rates == [0.3 * i / 23 for i in (9, 15, 21)]
     # 5.826 G in the authors' log, of which 3.312 G in stage 3; their counter counts norms.
     model, image = stvit_r_swin_small().requires_grad_(False), torch.zeros(1, 3, 224, 224)
@@ -88,7 +78,7 @@ def test_gradients_reach_every_parameter_and_images_of_another_size_than_g_are_n
         model(torch.randn(2, 3, 96, 96))
 
 
-def tokens_only(**options: object) -> STViTSwin:
+def tokens_only(**options: object) -> models.STViTSwin:
     return stvit_swin(8, 1, **{"window": 4, "side": 2, "out_channels": 3, **options})
 
 
@@ -180,7 +170,10 @@ def test_tokens_get_fewer_and_images_stay_apart(model: ViT, rule: Reducer) -> No
 
 
 def test_attention_of_the_class_token_decides_and_without_one_the_mean_does(model: ViT) -> None:
-    for network, tokens in ((model, 17), (vit_pico(image_size=16, readout=MeanToken).eval(), 16)):
+    for network, tokens in (
+        (model, 17),
+        (vit_pico(image_size=16, readout=models.MeanToken).eval(), 16),
+    ):
         found = ReducedViT(network, {1: Keep(4)}).reduced(images())
         weights = attention_maps(network, images())[0].weights.view(3, tokens, tokens, -1).mean(3)
         score = weights[:, 0, 1:] if network is model else weights.mean(1)
@@ -258,7 +251,7 @@ def test_the_model_stays_and_its_copy_learns(model: ViT) -> None:
     with pytest.raises(ValueError, match=r"after: blocks \[-1, 5\], expected 0..4"):
         ReducedViT(model, {-1: Merge(), 5: Merge(), 4: Merge()})
     with pytest.raises(TypeError, match="model: got Swin, expected a ViT"):
-        ReducedViT(swin_pico(), {1: Merge()})
+        ReducedViT(models.swin_pico(), {1: Merge()})
     with pytest.raises(TypeError, match="after: got TopK, expected Keep, Fuse or Merge"):
         ReducedViT(model, {1: TopK()})
 

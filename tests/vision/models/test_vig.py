@@ -140,9 +140,9 @@ def unit(**options: object) -> Dumbbell:
 def plain(block: Block, query: Tensor, sources: Tensor, residual: Tensor | float) -> Tensor:
     """[B, M, C] asks [B, K, C]."""
     weight, bias = block.attention.qkv.weight.chunk(3), block.attention.qkv.bias.chunk(3)
+    parts = zip((query, sources, sources), weight, bias, strict=True)
     q, k, v = (
-        (block.norm1(t) @ w.T + b).unflatten(2, (HEADS, -1)).transpose(1, 2)
-        for t, w, b in zip((query, sources, sources), weight, bias, strict=True)
+        (block.norm1(t) @ w.T + b).unflatten(2, (HEADS, -1)).transpose(1, 2) for t, w, b in parts
     )
     weights = (q @ k.transpose(2, 3) / math.sqrt(DIM // HEADS)).softmax(3)
     branch = block.attention.out((weights @ v).transpose(1, 2).flatten(2))

@@ -9,15 +9,7 @@ from torch import nn
 
 from graphtheory.graph import Grid
 from graphtheory.vision import models
-from graphtheory.vision.models import (
-    ClassToken,
-    DistilledToken,
-    MeanToken,
-    gpt,
-    gpt2_small,
-    swin_pico,
-    vit_pico,
-)
+from graphtheory.vision.models import ClassToken, DistilledToken, gpt, swin_pico, vit_pico
 from graphtheory.vision.models.resnet import ResidualConv, SmallResNet
 from graphtheory.vision.models.swin import PatchMerging, swin
 from graphtheory.vision.models.vit import depth_rates, stvit, vit
@@ -52,7 +44,7 @@ def test_named_models_have_the_published_sizes_and_paths_that_drop_deeper() -> N
     ("make", "shape"),
     [
         *((partial(vit_pico, readout=readout), (readout.prefix + 63, 64))
-          for readout in (ClassToken, DistilledToken, MeanToken)),
+          for readout in (ClassToken, DistilledToken, models.MeanToken)),
         (lambda **options: tiny(tokens=9, **options), (9, 8)),
     ],
 )  # fmt: skip
@@ -82,13 +74,13 @@ def test_maps_are_of_each_layer_and_each_reads_its_tokens() -> None:
     assert model.training
     tokens = torch.randn(2, 5, 4)
     assert torch.equal(ClassToken()(tokens), tokens[:, 0])
-    assert torch.equal(MeanToken()(tokens), tokens.mean(1))
+    assert torch.equal(models.MeanToken()(tokens), tokens.mean(1))
     head = DistilledToken.linear(4, 3)
     output, distilled = head.both(tokens)
     torch.testing.assert_close(output, head.output(tokens[:, 0]))
     torch.testing.assert_close(distilled, head.distilled(tokens[:, 1]))
     torch.testing.assert_close(head(tokens), (output + distilled) / 2)
-    assert (MeanToken.prefix, ClassToken.prefix, DistilledToken.prefix) == (0, 1, 2)
+    assert (models.MeanToken.prefix, ClassToken.prefix, DistilledToken.prefix) == (0, 1, 2)
 
 
 @PICO
@@ -131,10 +123,8 @@ def test_named_models_have_the_layout_and_sizes_of_the_paper() -> None:
     assert rates == models.vit.depth_rates(0.1, 12)
     # A DeiT without class token, and G and the mask net: 9C + C, 2C, C.
     with torch.device("meta"):
-        sizes = [
-            sum(p.numel() for p in model.parameters())
-            for model in (models.stvit_deit_small(), models.deit_small(readout=models.MeanToken))
-        ]
+        networks = (models.stvit_deit_small(), models.deit_small(readout=models.MeanToken))
+        sizes = [sum(p.numel() for p in model.parameters()) for model in networks]
     assert sizes[0] - sizes[1] == 16 * 384 + 13 * 384
 
 
@@ -289,7 +279,7 @@ def test_a_block_is_its_way_and_its_branch(stride: int) -> None:
 
 def test_it_has_the_published_size_and_parts_can_be_left_out() -> None:
     with torch.device("meta"):
-        assert sum(p.numel() for p in gpt2_small().parameters()) == 124_439_808
+        assert sum(p.numel() for p in models.gpt2_small().parameters()) == 124_439_808
     model = gpt(8, 1, 2, in_channels=8, norm=False, mlp_ratio=0)
     names = {name.split(".")[0] for name, _ in model.named_parameters()}
     assert names == {"embed", "position", "blocks", "head"}

@@ -60,7 +60,7 @@ def test_the_attention_of_a_pass_is_that_of_the_pass() -> None:
     query, key, value = layer.qkv(seen).view(5, 3, 2, 3).permute(1, 2, 0, 3)
     torch.testing.assert_close(attention[0], (query @ key.mT / 3**0.5).softmax(2))
     branch = layer.out((attention[0] @ value).transpose(0, 1).flatten(1))
-    torch.testing.assert_close(layer.with_weights(seen, _clique(5))[0], branch)
+    torch.testing.assert_close(layer.with_weights(seen, token_cliques(1, 5, CPU))[0], branch)
 
 
 def test_a_sample_attends_to_the_batch_and_its_order_does_not_matter() -> None:
@@ -95,12 +95,6 @@ def test_bad_sizes_are_named() -> None:
         MLPHead(4, depth=0)
     with pytest.raises(ValueError, match=r"x: shape \(2, 3, 4\), expected \[batch, in_channels\]"):
         TransformerHead(4)(torch.zeros(2, 3, 4))
-
-
-def _clique(count: int):
-    from graphtheory.vision.nn.token_sets import token_cliques
-
-    return token_cliques(1, count, torch.device("cpu"))
 
 
 def test_sines_turn_and_a_period_begins_again() -> None:
