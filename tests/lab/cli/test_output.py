@@ -50,14 +50,21 @@ pytestmark = pytest.mark.usefixtures("small_space")
 
 
 @pytest.mark.parametrize("name", WORDS)
-def test_json_is_one_document_and_the_only_output(run, name: str) -> None:
-    code, out, err = run(*WORDS[name], "--json")
+def test_json_is_one_document_and_the_only_output(run, tmp_path, name: str) -> None:
+    """What the file holds, beside it; remarks go to the error stream."""
+    file = {"train": "result.json", "bench": "results.json"}.get(name)
+    code, out, err = run(*WORDS[name], "--json", *(("--out", "here") if file else ()))
     assert code == 0, err
     found = json.loads(out)
     if name in KEYS:
         assert KEYS[name] <= set(found)
     else:
         assert len(found) > 10 and all("name" in row or "id" in row for row in found)
+    if file:
+        assert found.pop("folder") == "here"
+        assert found == json.loads((tmp_path / "here" / file).read_text())
+    if name == "train":
+        assert "Set by hand: heads=2." in err and "epoch 2/2" in err
 
 
 @pytest.mark.parametrize("name", WORDS)
@@ -67,19 +74,8 @@ def test_quiet_says_results_alone(run, name: str) -> None:
     assert out and "Set by hand:" not in out and "; --resume" not in out
 
 
-def test_json_holds_what_the_file_holds(run, tmp_path: Any) -> None:
-    found = json.loads(run(*WORDS["train"], "--json", "--out", "here")[1])
-    assert found.pop("folder") == "here"
-    assert found == json.loads((tmp_path / "here/result.json").read_text())
-    again = json.loads(run(*WORDS["bench"], "--json", "--out", "b")[1])
-    assert again.pop("folder") == "b"
-    assert again == json.loads((tmp_path / "b/results.json").read_text())
-
-
-def test_remarks_go_to_the_error_stream_beside_json(run) -> None:
-    _, _, err = run(*WORDS["train"], "--json")
-    assert "Set by hand: heads=2." in err and "epoch 2/2" in err
-    assert run(*WORDS["train"], "--json", "-q", "--out", "other")[2] == ""
+def test_quiet_leaves_out_remarks_beside_json(run) -> None:
+    assert run(*WORDS["train"], "--json", "-q")[2] == ""
 
 
 def test_a_refusal_is_a_sentence_and_no_json(run) -> None:
