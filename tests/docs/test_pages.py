@@ -121,14 +121,10 @@ def test_every_outcome_begins_with_a_verdict() -> None:
 
 
 WANTED = {
-    "speed up GAT": "tutorials/speed-up",
-    "faster ViT": "tutorials/sparse-vit",
-    "train on CSV": "howto/own-data",
-    "wandb": "faq",
-    "ogbg-molhiv": "howto/graph-prediction",
-    "Windows": "install",
-    "Hugging Face Hub": "howto/save-and-resume",
-}
+    "speed up GAT": "tutorials/speed-up", "faster ViT": "tutorials/sparse-vit",
+    "train on CSV": "howto/own-data", "wandb": "faq", "ogbg-molhiv": "howto/graph-prediction",
+    "Windows": "install", "Hugging Face Hub": "howto/save-and-resume",
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")

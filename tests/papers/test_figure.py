@@ -106,15 +106,10 @@ def test_every_figure_has_cells_that_its_key_tells_apart_and_a_smaller_quick_for
 
 MOST = 160  # modules of the package that a command may import before a cell runs, of more than 350
 FIGURES = {
-    "chain": "fig-7-3a",
-    "core_neighborhood": "core-distance",
-    "fusion": "deep-fusion-heads",
-    "icl": "fig-6-5a",
-    "mixture": "fig-4-8",
-    "shallow_vit": "fig-2-6a",
-    "topology": "opt-5",
+    "chain": "fig-7-3a", "core_neighborhood": "core-distance", "fusion": "deep-fusion-heads",
+    "icl": "fig-6-5a", "mixture": "fig-4-8", "shallow_vit": "fig-2-6a", "topology": "opt-5",
     "vision": "kvt-k",
-}
+}  # fmt: skip
 # Each figure in a process of its own, which begins with the command and other packages imported.
 _COUNT = f"""
 import os, sys

@@ -82,11 +82,10 @@ def test_some_rows_and_a_position_each() -> None:
     ids = (nodes + NODES * torch.arange(TRIALS)[:, None]).flatten()
     place = torch.tensor([1, 0, 0, 1, 1, 1])
     out = model(x, graph().rows(ids), ids, place)
-    for t in range(TRIALS):
-        for i in range(2):
-            own, n, at = x[t * NODES :][:NODES], int(nodes[t, i]), int(place[2 * t + i])
-            wanted = by_hand(model, t, own, n, at)
-            torch.testing.assert_close(out[t, i], wanted)
+    for t, i in product(range(TRIALS), range(2)):
+        own, n, at = x[t * NODES :][:NODES], int(nodes[t, i]), int(place[2 * t + i])
+        wanted = by_hand(model, t, own, n, at)
+        torch.testing.assert_close(out[t, i], wanted)
 
 
 @pytest.mark.parametrize("matched", [2, 10])
@@ -208,10 +207,9 @@ def test_looks_at_some_steps_end_where_all_have_learned(
 def test_speed_leaves_out_where_a_trial_never_arrives() -> None:
     law = Speed("v", (-1,), (0.1001,))
     rows = []
-    for value, last in ((0.2, 1), (0.4, 40), (0.8, 20)):
-        for seed in range(3):
-            low = 1.0 if value == 0.2 and seed else 0.1
-            rows += curve(value, seed, (0, 1.0), (last * (1 + seed / 100), low))
+    for (value, last), seed in product(((0.2, 1), (0.4, 40), (0.8, 20)), range(3)):
+        low = 1.0 if value == 0.2 and seed else 0.1
+        rows += curve(value, seed, (0, 1.0), (last * (1 + seed / 100), low))
     shown = law.show(GRID, rows)
     (line,) = shown.table.rows
     assert line[:2] == ["GT, loss below 0.1001", "none"] and line[-1] == "-1"

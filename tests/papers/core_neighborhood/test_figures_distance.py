@@ -273,9 +273,8 @@ def test_gains_are_paired_and_drawn_for_each_share_in_order() -> None:
 def test_cases_name_known_graphs_and_rows_are_those_of_a_small_grid() -> None:
     for name, (seeds, recipes) in figures_labels.CASES.items():
         assert name in {known.lower() for known in graphs.names("node")} and seeds > 0
-        for recipe in recipes:
-            for model in MODELS[:2]:
-                zoo.build(model, recipe.trial.network, num_features=5, num_classes=3)
+        for recipe, model in product(recipes, MODELS[:2]):
+            zoo.build(model, recipe.trial.network, num_features=5, num_classes=3)
     grid = figures_labels.Labels("karate", seeds=2, shares=(0.2, 1.0), recipes=few(2))
     rows = grid.measure(figures_labels.scores)
     assert entries(rows, "seed", "share", "model") == [*product((0, 1), (0.2, 1.0), MODELS)]

@@ -1,6 +1,7 @@
 """Figure 6.4, where learners and methods answer the same prompts, and textbook methods."""
 
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -42,9 +43,7 @@ def test_differences_are_paired_by_seed() -> None:
     rows = [
         {"method": name, "seed": seed, "error": wrong[name] + 0.1 * seed + 0.001 * seed * seed}
         | test.facts
-        for name in wrong
-        for test in grid.tests
-        for seed in range(3)
+        for name, test, seed in product(wrong, grid.tests, range(3))
     ]  # fmt: skip
     found = FIGURES[1].report(grid, rows)
     assert found.verdict.startswith("Claimed for ICL: the fewest errors. in domain: ICL - 3-NN, ")

@@ -57,14 +57,13 @@ def test_prediction_is_the_formula_of_every_prompt(generator: Generator) -> None
     model, columns = net(generator), torch.randn(TRIALS, 7, 6, DIM, generator=generator)
     found = icl_predict(model, columns, chunk=4)
     assert found.attention is not None
-    for t in range(TRIALS):
-        for p in range(7):
-            contexts, query = columns[t, p, :-1], columns[t, p, -1]
-            weights = (contexts @ model.W_K[t].t() @ (model.W_Q[t] @ query)).softmax(0)
-            heard = (weights[:, None] * (contexts @ model.W_V[t].t())).sum(0)
-            value = model.a[t, 0] @ torch.relu(model.W_O[t] @ heard)
-            torch.testing.assert_close(found.attention[t, p], weights)
-            torch.testing.assert_close(found.value[t, p], value)
+    for t, p in product(range(TRIALS), range(7)):
+        contexts, query = columns[t, p, :-1], columns[t, p, -1]
+        weights = (contexts @ model.W_K[t].t() @ (model.W_Q[t] @ query)).softmax(0)
+        heard = (weights[:, None] * (contexts @ model.W_V[t].t())).sum(0)
+        value = model.a[t, 0] @ torch.relu(model.W_O[t] @ heard)
+        torch.testing.assert_close(found.attention[t, p], weights)
+        torch.testing.assert_close(found.value[t, p], value)
     shared = icl_predict(model, columns[0], attention=False)
     torch.testing.assert_close(shared.value[0], found.value[0])
     assert shared.attention is None

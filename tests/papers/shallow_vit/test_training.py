@@ -42,16 +42,10 @@ def test_sets_have_their_shares_in_random_order_and_some_noisier_tokens(generato
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("tokens", 0),
-        ("alpha_star", 0.05),
-        ("alpha_star", 1.0),
-        ("alpha_confusion", -0.1),
-        ("num_patterns", 2),
-        ("dim", 4),
-        ("c_0", -1.0),
-        ("noisy", 1.1),
+        ("tokens", 0), ("alpha_star", 0.05), ("alpha_star", 1.0), ("alpha_confusion", -0.1),
+        ("num_patterns", 2), ("dim", 4), ("c_0", -1.0), ("noisy", 1.1),
     ],
-)
+)  # fmt: skip
 def test_parameters_out_of_range_are_named(name: str, value: object) -> None:
     with pytest.raises(ValueError, match=f"{name}: got {value!r}, expected"):
         TokenPatterns(**{name: value})
