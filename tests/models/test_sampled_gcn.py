@@ -30,9 +30,7 @@ def formula(model: SampledGCN, x: Tensor, layers: list[Neighborhood]) -> Tensor:
 @pytest.mark.parametrize("hidden", [3, (4, 9), (9, 4)])
 @pytest.mark.parametrize("fixed", [False, True])
 @pytest.mark.parametrize("sampler", SAMPLERS, ids=repr)
-def test_output_and_gradients_are_those_of_the_formula(
-    tiny: Tiny, sampler: patterns.Pattern, fixed: bool, hidden: Any, generator: torch.Generator
-) -> None:
+def test_output_and_gradients_follow_the_formula(tiny, sampler, fixed, hidden, generator) -> None:
     model = SampledGCN(6, hidden, 3, fixed=fixed, generator=generator).double()
     x = tiny.x.double().requires_grad_()
     layers = per_layer(sampler, adjacency(tiny.graph), 3, generator=generator)

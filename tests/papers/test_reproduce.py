@@ -6,7 +6,6 @@ import signal
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -185,9 +184,7 @@ def test_the_list_names_every_entry_and_its_data(capsys: pytest.CaptureFixture[s
     assert data["encoding"] == "Cora, minesweeper"
 
 
-def test_an_interrupted_study_goes_on_and_a_new_one_sets_its_runs_aside(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_study_goes_on_or_is_set_aside(tmp_path, capsys, monkeypatch) -> None:
     words = ["reproduce", "fig-3-9", "--dataset", "karate", "--quick", "--out", str(tmp_path)]
     kept = tmp_path / "fig-3-9-karate.jsonl"
     train = figures_labels.train_nodes

@@ -187,9 +187,7 @@ def curve(value: float, seed: int, *points: tuple[int, float], key: str = "hinge
 
 
 @pytest.mark.parametrize(("until_learned", "ends"), [(True, [False, True]), (False, [False] * 2)])
-def test_looks_at_some_steps_end_where_all_have_learned(
-    until_learned: bool, ends: list[bool]
-) -> None:
+def test_looks_at_some_steps_end_where_all_have_learned(until_learned, ends: list[bool]) -> None:
     grid = Curves(
         cases=(CASE,), setting="v", values=(), labels=8, every=2, first=5,
         until_learned=until_learned,

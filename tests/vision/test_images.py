@@ -97,9 +97,7 @@ def disk(channels: int, low: float = 0.0, high: float = 1.0) -> torch.Tensor:
 
 @pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (0.2, 0.4), (-1.0, 1.0), (0.0, 255.0)])
 @pytest.mark.parametrize("channels", [1, 3])
-def test_superpixels_follow_the_shape_in_gray_as_in_color(
-    channels: int, low: float, high: float
-) -> None:
+def test_superpixels_follow_the_shape_in_gray_as_in_color(channels, low, high) -> None:
     pytest.importorskip("skimage", reason="scikit-image is not installed")
     data = superpixel_graph(disk(channels, low, high), 40)
     bright = (data.x - low) / (high - low)  # 0 or 1 of a region on one side of the edge

@@ -167,17 +167,13 @@ def test_what_cannot_be_done_is_refused_in_a_line(run, molecules, tmp_path, line
         *((f"{name} --dataset karte", "did you mean 'karate'") for name in ON_DATA),
     ],
 )
-def test_what_options_and_names_show_is_refused_before_torch_is_loaded(
-    run, monkeypatch: pytest.MonkeyPatch, line: str, expected: str
-) -> None:
+def test_what_names_show_is_refused_without_torch(run, monkeypatch, line, expected) -> None:
     monkeypatch.setattr(sys.modules["graphtheory.lab.cli.main"], "import_module", None)
     assert expected in refused(run(*line.split()))
 
 
 @pytest.mark.parametrize("name", ON_DATA)
-def test_folders_that_are_files_or_not_there_are_refused(
-    run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+def test_folders_that_are_files_or_not_there_are_refused(run, tmp_path, monkeypatch, name) -> None:
     (tmp_path / "taken").write_text("")
     assert "taken" in refused(run(name, "--dataset", "karate", "--out", "taken"))
     monkeypatch.setenv("GRAPHTHEORY_DATA", "gone")
@@ -371,9 +367,7 @@ def molecules(tmp_path: Path) -> str:
     return "mine.pt"
 
 
-def test_bench_train_and_tune_on_the_users_own_graphs(
-    run, tmp_path: Path, molecules: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_commands_on_the_users_own_graphs(run, tmp_path, molecules: str, monkeypatch) -> None:
     words = ("bench", "--data", molecules, "--epochs", "2", "--models", "gine,mlp", "--seeds")
     code, out, err = run(*words, "1")
     assert code == 0 and "mine, split random-80-10-10" in out and "lower is better" in out
@@ -418,9 +412,7 @@ def test_options_set_by_hand(run, tmp_path: Path, molecules: str) -> None:
 
 
 @pytest.mark.parametrize(("words", "studied"), [(("--models", "mlp"), []), ((), [3])])
-def test_models_that_are_named_are_trained_alone(
-    run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], studied: Any
-) -> None:
+def test_named_models_are_trained_alone(run, tmp_path, monkeypatch, words, studied) -> None:
     asked: list[int] = []
 
     def study(name: str, root: Any, farthest: int, **options: Any) -> list[Any]:
@@ -478,9 +470,7 @@ def test_bad_graphs_are_named_in_one_line(run, tmp_path: Path, what: str) -> Non
         ({"edge_index": torch.tensor([[0], [9]])}, "entry 0 is 9, expected a node id in 0..8"),
     ],
 )  # fmt: skip
-def test_a_bad_graph_with_classes_of_nodes(
-    run, tmp_path: Path, change: dict[str, Any], expected: str
-) -> None:
+def test_a_bad_graph_with_classes_of_nodes(run, tmp_path, change: Any, expected: str) -> None:
     made = {
         "x": torch.rand(9, 2), "y": torch.arange(9) % 3, "edge_index": torch.tensor([[0], [1]]),
     } | change  # fmt: skip
@@ -707,9 +697,7 @@ def test_a_download_that_is_not_needed_says_so(run) -> None:
     assert found == {"name": "karate", "files": "embedded"}
 
 
-def test_small_graphs_compute_on_one_thread_and_the_setting_comes_back(
-    run, tmp_path: Path, two_threads: None
-) -> None:
+def test_small_graphs_take_one_thread_and_it_is_restored(run, tmp_path, two_threads) -> None:
     words = ("bench", *KARATE, "--models", "mlp", "--seeds", "1", "--distances", "0", "--out")
     assert run(*words, "one")[0] == run(*words, "two", "--threads", "2")[0] == 0
     for name, expected in (("one", ", 1 of "), ("two", ", 2 of ")):

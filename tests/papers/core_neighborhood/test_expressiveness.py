@@ -28,9 +28,7 @@ def colors(graph) -> str:
 @pytest.mark.parametrize(
     ("name", "pairs"), [("brec", 260), ("sr25", 105), ("csl", 45), ("exp", 600)]
 )
-def test_pairs_differ_but_color_refinement_sees_no_difference(
-    name: str, pairs: int, data_root: Path
-) -> None:
+def test_pairs_differ_but_color_refinement_sees_no_difference(name, pairs, data_root) -> None:
     found = expressiveness_pairs(name.upper(), data_root)
     assert len(found) == pairs
     some = found[:: len(found) // 20]

@@ -130,9 +130,7 @@ def test_no_weights_are_refused_and_too_large_a_bound_is_infinite() -> None:
     ("count", "delta", "Delta", "factor"),
     [(4, 0.0, 0.9, 1.9e-3), (4, 0.1, 0.5, 0.054), (64, 0.0, 0.9, 4e-25)],
 )
-def test_theorem_2_has_a_factor_below_1(
-    count: int, delta: float, Delta: float, factor: float
-) -> None:
+def test_theorem_2_has_a_factor_below_1(count: int, delta: float, Delta: float, factor) -> None:
     found = subspaces.growth_bound(count, delta, Delta)
     assert found.factor == pytest.approx(factor, rel=0.15) and found.squares_negative
 

@@ -194,9 +194,7 @@ def filled(p: int, n: int, d: int, value: float) -> tuple[Any, Any]:
         ({"steps": 0}, ValueError, "steps: got 0, expected 1 or more"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_trained_on_is_refused(
-    changed: dict[str, Any], error: type[Exception], message: str
-) -> None:
+def test_what_cannot_be_trained_on_is_refused(changed: dict[str, Any], error, message: str) -> None:
     given = {"model": model(), "sample": Linear().prompts, "curriculum": SHORT, "steps": 1}
     with pytest.raises(error, match=message):
         train_in_context(**given | changed, generator=draw())

@@ -81,9 +81,7 @@ FAMILIES = (Linear(), Quadratic(), families.SparseLinear(2), TwoLayer(7), Decisi
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: type(family).__name__)
-def test_a_prompt_has_one_function_and_its_answer(
-    family: families.FunctionFamily, generator
-) -> None:
+def test_a_prompt_has_one_function_and_its_answer(family, generator: Generator) -> None:
     prompts = family.prompts(5, 41, 3, generator)
     assert prompts.columns().shape == (5, 41, 4)
     again = family.prompts(5, 41, 3, Generator().manual_seed(0))
@@ -165,9 +163,7 @@ def test_blocks_cover_every_pattern_and_label_evenly_or_say_what_they_do_not() -
     assert twice == ["2 tasks map mu_1 to +1, expected 1", "no task maps mu_3 to +1"]
 
 
-def source(
-    alpha: float = 0.6, length: int = 8, generator: Generator | None = None
-) -> data.PromptSource:
+def source(alpha: float = 0.6, length: int = 8, generator: Any = None) -> data.PromptSource:
     drawn = generator or Generator().manual_seed(1)
     return data.PromptSource(
         data.Patterns.orthogonal(5, 4, dim=10, generator=drawn), data.training_tasks(5),

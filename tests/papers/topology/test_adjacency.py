@@ -170,9 +170,7 @@ def dense_of(nb: Neighborhood) -> torch.Tensor:
     return dense
 
 
-def test_it_is_the_printed_formula_and_projected_parameters_are_in_the_class(
-    adjacency: Neighborhood, generator: Generator
-) -> None:
+def test_targets_are_the_printed_formula_and_projections_in_the_class(adjacency, generator) -> None:
     made, x = TargetFunction(5, 3, 2, generator), torch.randn(12, 5, generator=generator)
     a = dense_of(adjacency)
     r_1 = a @ (a @ x @ made.W[0]).sin() @ made.V[0]
@@ -204,9 +202,7 @@ def test_output_weights_are_the_best_of_their_box(adjacency: Neighborhood, gener
         assert float(error.square().mean()) >= left - 1e-9
 
 
-def test_least_risk_is_at_most_that_of_zero_and_finds_a_function_of_the_class(
-    adjacency: Neighborhood, generator: Generator
-) -> None:
+def test_least_risk_is_at_most_that_of_zero_and_finds_a_function(adjacency, generator) -> None:
     true, x = TargetFunction(3, 2, 2, generator), torch.randn(12, 3, generator=generator)
     y = 1e-4 * true(x, adjacency).detach()  # small, as sampled targets are
     descent = Descent(starts=3, rounds=30, steps=5)

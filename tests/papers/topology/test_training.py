@@ -57,9 +57,7 @@ def test_each_network_is_a_sampled_gcn(index: int) -> None:
 @pytest.mark.parametrize(
     ("index", "changes"), [(0, {}), (1, {}), (1, {"adam": True}), (0, {"everything": True})]
 )
-def test_a_step_is_one_of_its_own_network_on_its_own_labels(
-    index: int, changes: dict[str, bool]
-) -> None:
+def test_a_step_is_one_of_its_own_network_on_its_own_labels(index: int, changes) -> None:
     together = made(None, OPTIONS._replace(reading=replace(READING, **changes)))
     model, mine = copy.deepcopy(together.model.networks[index]), together.tasks[index]
     together.train()

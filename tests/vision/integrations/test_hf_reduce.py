@@ -9,20 +9,16 @@ from torch import Tensor, nn
 
 from graphtheory.lab.metrics import count_macs
 from graphtheory.patterns import TopK
+from graphtheory.vision.integrations.token_hooks import Reduce, ReductionHooks, trace
 from graphtheory.vision.integrations.transformers import from_huggingface
 from graphtheory.vision.models import ReducedViT
 from graphtheory.vision.nn import Fuse, Keep, Merge, decreasing, unmerge
-from graphtheory.vision.nn.reduce import Random, Reducer
+from graphtheory.vision.nn.reduce import Random
 from tests.vision.integrations.conftest import drawn, pixels
 
 hf = pytest.importorskip("transformers")
 
 from graphtheory.vision.integrations.hf_apply import apply, undo  # noqa: E402
-from graphtheory.vision.integrations.token_hooks import (  # noqa: E402
-    Reduce,
-    ReductionHooks,
-    trace,
-)
 
 VIT = {
     "num_hidden_layers": 3, "num_attention_heads": 2, "hidden_size": 16, "intermediate_size": 24,
@@ -70,9 +66,7 @@ def test_nothing_less_changes_nothing_and_undo_goes_back(name: str) -> None:
     ids=str,
 )  # fmt: skip
 @pytest.mark.parametrize("inside", [True, False])
-def test_it_is_our_network_with_the_same_rules(
-    name: str, rules: dict[int, Reducer], proportional: bool, inside: bool
-) -> None:
+def test_it_is_our_network_with_the_same_rules(name, rules, proportional, inside) -> None:
     theirs = made(name)
     options = {"proportional": proportional, "inside": inside}
     ours = ReducedViT(from_huggingface(theirs), rules, **options).eval()

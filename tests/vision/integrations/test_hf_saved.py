@@ -142,9 +142,7 @@ def loaded(load: Any, options: dict[str, Any], folder: Path) -> list[Any]:
 
 @pytest.mark.parametrize("auto", [False, True])
 @pytest.mark.parametrize("options", KEYWORDS, ids=str)
-def test_every_keyword_of_hugging_face_is_taken_as_theirs(
-    options: dict[str, Any], auto: bool, zoo: ModuleType, tmp_path: Path
-) -> None:
+def test_every_keyword_of_hugging_face_is_taken_as_theirs(options, auto, zoo, tmp_path) -> None:
     model = zoo.tiny("ViT")
     apply(model, Merge(2))
     model.save_pretrained(tmp_path)
@@ -180,9 +178,7 @@ def test_saving_takes_the_arguments_of_hugging_face(zoo: ModuleType, tmp_path: P
         assert torch.equal(logits(again, zoo), logits(model, zoo))
 
 
-def test_what_another_library_put_around_saving_stays_and_writes_what_is_applied(
-    zoo: ModuleType, tmp_path: Path
-) -> None:
+def test_what_another_library_put_around_saving_stays(zoo: ModuleType, tmp_path: Path) -> None:
     model = zoo.tiny("ViT")
     apply(model, Merge(2))
     inner, calls = model.save_pretrained, []
@@ -218,9 +214,7 @@ def test_centers_are_made_again_from_the_config(centers: Centers) -> None:
     again.load_state_dict(centers.state_dict())
 
 
-def test_rules_that_a_config_cannot_hold_are_refused_before_anything_is_written(
-    zoo: ModuleType, tmp_path: Path
-) -> None:
+def test_rules_that_a_config_cannot_hold_are_refused_before_writing(zoo, tmp_path) -> None:
     class Own(Centers):
         pass
 

@@ -71,9 +71,7 @@ def turn(x: Tensor, angle: tuple[Tensor, Tensor]) -> Tensor:
 @pytest.mark.parametrize("name", ["BEiT", "BEiT, shared bias", "DINOv3 ViT"])
 @pytest.mark.parametrize("rule", [Merge(5), Fuse(0.5)], ids=["merge", "fuse"])
 @torch.no_grad()
-def test_tokens_have_the_position_of_their_place_and_a_fused_one_none(
-    name: str, rule: Any, zoo: ModuleType
-) -> None:
+def test_tokens_have_the_position_of_their_place_and_a_fused_one_none(name, rule, zoo) -> None:
     model = zoo.tiny(name, attn_implementation="eager")
     layer = layers_of(model)[1]
     seen: list[Any] = []
@@ -207,9 +205,7 @@ REFUSED = [
 @pytest.mark.parametrize(
     ("kind", "options", "what", "reason"), REFUSED, ids=[r[0] for r in REFUSED]
 )
-def test_models_that_need_every_token_are_refused_with_the_reason(
-    kind: str, options: Any, what: Any, reason: str, zoo: ModuleType
-) -> None:
+def test_models_that_need_every_token_are_refused(kind, options, what, reason, zoo) -> None:
     made = getattr(hf, kind)
     sizes = zoo._SWIN if options is None else zoo._SIZES | options
     if "Text" in kind or "2Vision" in kind:

@@ -465,9 +465,7 @@ def test_a_layer_that_runs_by_itself_is_named(zoo: ModuleType) -> None:
 
 @pytest.mark.parametrize("inner_first", [True, False])
 @pytest.mark.parametrize("name", ["ViT", "Swin"])
-def test_a_rule_of_a_part_of_the_model_is_not_overwritten(
-    name: str, inner_first: bool, zoo: ModuleType
-) -> None:
+def test_a_rule_of_a_part_of_the_model_is_not_overwritten(name, inner_first, zoo) -> None:
     model, read, _ = made(name, zoo)
     parts = [model.base_model, model]
     first, second = parts if inner_first else parts[::-1]
@@ -498,9 +496,7 @@ class Hidden(nn.Module):
 
 @pytest.mark.parametrize("layers", [[0], [0, 1, 2]])
 @pytest.mark.parametrize("rule", [TopK(0.5), Merge(3), Semantic(4, base=0)], ids=str)
-def test_no_attention_is_passed_over_for_what_its_map_hides(
-    layers: list[int], rule: Any, zoo: ModuleType
-) -> None:
+def test_no_attention_is_passed_over_for_what_its_map_hides(layers, rule, zoo) -> None:
     found, changed = [], [f"blocks.{n}.attn" for n in range(3)] if rule == TopK(0.5) else []
     for kind in (Hidden, LowRank):
         model, read, _ = made("timm", zoo)

@@ -195,9 +195,7 @@ def test_the_published_names_give_the_published_outputs(centers: bool) -> None:
 
 @pytest.mark.parametrize("centers", [False, True])
 @pytest.mark.parametrize(("name", "sizes"), [("small", (96, 3)), ("base", (128, 4))])
-def test_every_published_size_has_our_shapes(
-    name: str, sizes: tuple[int, int], centers: bool
-) -> None:
+def test_every_published_size_has_our_shapes(name: str, sizes: tuple, centers: bool) -> None:
     names = shapes(*sizes, 3, 1000, centers=centers)
     with torch.device("meta"):
         given = {name: torch.empty(shape) for name, shape in names.items()}

@@ -19,7 +19,6 @@ from graphtheory.vision.integrations.timm import Semantic, apply, attention_maps
 from graphtheory.vision.models import DistilledToken, ReducedViT, ViT
 from graphtheory.vision.models.vit import vit
 from graphtheory.vision.nn import AveragePool, Fuse, Keep, Merge, unmerge
-from graphtheory.vision.nn.reduce import Reducer
 from tests.vision.integrations.conftest import drawn
 from tests.vision.integrations.conftest import pixels as images_of
 
@@ -35,9 +34,7 @@ class Standing(nn.Module):
         self.qkv, self.proj = nn.Linear(DIM, 3 * DIM), nn.Linear(DIM, DIM)
         self.attn_drop, self.proj_drop = nn.Dropout(0.0), nn.Dropout(0.0)
 
-    def forward(
-        self, x: Tensor, attn_mask: Tensor | None = None, is_causal: bool = False
-    ) -> Tensor:
+    def forward(self, x: Tensor, attn_mask: Any = None, is_causal: bool = False) -> Tensor:
         q, k, v = self.qkv(x).unflatten(2, (3, HEADS, -1)).permute(2, 0, 3, 1, 4)
         out = F.scaled_dot_product_attention(q, k, v, attn_mask, is_causal=is_causal)
         return self.proj_drop(self.proj(out.transpose(1, 2).flatten(2)))
@@ -58,9 +55,7 @@ class Block(nn.Module):
         self.norm1, self.attn = nn.LayerNorm(DIM, 1e-6), Standing()
         self.norm2, self.mlp = nn.LayerNorm(DIM, 1e-6), MLP()
 
-    def forward(
-        self, x: Tensor, attn_mask: Tensor | None = None, is_causal: bool = False
-    ) -> Tensor:
+    def forward(self, x: Tensor, attn_mask: Any = None, is_causal: bool = False) -> Tensor:
         x = x + self.attn(self.norm1(x), attn_mask=attn_mask, is_causal=is_causal)
         return x + self.mlp(self.norm2(x))
 
@@ -202,9 +197,7 @@ def test_shifted_windows_have_rows_of_their_own_length() -> None:
 )  # fmt: skip
 @pytest.mark.parametrize("name", ["stand-in", "deit"])
 @torch.no_grad()
-def test_fewer_tokens_as_in_our_network(
-    name: str, rules: dict[int, Reducer], proportional: bool
-) -> None:
+def test_fewer_tokens_as_in_our_network(name: str, rules: Any, proportional: bool) -> None:
     theirs = MODELS[name]()
     before = theirs(pixels())
     reduced = ReducedViT(ours(theirs), rules, proportional=proportional).eval()
@@ -362,9 +355,7 @@ class Rotated(Standing):
     ],
     ids=str,
 )  # fmt: skip
-def test_models_of_timm_that_need_every_token_are_refused(
-    name: str, options: dict[str, Any], reason: str
-) -> None:
+def test_models_of_timm_that_need_every_token_are_refused(name: str, options, reason: str) -> None:
     model = of_timm(name, **options)
     for what in (Merge(2), Semantic(tokens=1, base=0)):
         with pytest.raises(ValueError, match=reason):

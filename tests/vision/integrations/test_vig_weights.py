@@ -133,9 +133,7 @@ def images(size: int) -> Tensor:
 
 @torch.no_grad()
 @pytest.mark.parametrize(("make", "size"), [(flat, 64), (steep, 32)])
-def test_the_published_names_give_the_published_outputs(
-    make: Callable[[], tuple[Published, ViG]], size: int
-) -> None:
+def test_the_published_names_give_the_published_outputs(make: Callable, size: int) -> None:
     theirs, model = make()
     load_vig(model, theirs.state_dict())
     torch.testing.assert_close(model(images(size)), theirs(images(size)), rtol=1e-4, atol=1e-4)

@@ -44,9 +44,7 @@ def test_images_stay_apart_however_many_are_in_memory(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize(("height", "width", "reduce"), [(6, 6, 2), (4, 8, 4), (5, 3, 2)])
-def test_places_are_cosines_of_encodings_and_their_table_is_resized(
-    height: int, width: int, reduce: int
-) -> None:
+def test_places_are_cosines_of_encodings_in_a_resized_table(height, width, reduce) -> None:
     dim, grid = 16, Grid(1, height, width)
     angle = torch.arange(9.0)[:, None] * 10000 ** -(torch.arange(4) / 4)
     axis = torch.cat([angle.sin(), angle.cos()], 1)

@@ -24,9 +24,7 @@ of_paper = partial(TransformerHead, 512, depth=5, head_dim=64)
         (MLPHead(512, 640, 512, 5), 1.9), (MLPHead(512, 1024, 512, 8), 7.4),
     ],
 )  # fmt: skip
-def test_the_sizes_of_the_paper_have_the_printed_parameters(
-    head: nn.Module, printed: float
-) -> None:
+def test_the_sizes_of_the_paper_have_the_printed_parameters(head, printed: float) -> None:
     assert round(sum(p.numel() for p in head.parameters()) / 1e6, 1) == printed
 
 

@@ -100,9 +100,7 @@ def test_what_every_rule_fulfils(rule: Reducer, prefix: int) -> None:
 
 
 @pytest.mark.parametrize("rule", RULES, ids=name)
-def test_the_order_of_images_does_not_matter_and_gradients_reach_the_tokens_that_stay(
-    rule: Reducer,
-) -> None:
+def test_images_have_no_order_and_gradients_reach_the_tokens_that_stay(rule: Reducer) -> None:
     inputs, order = drawn(), torch.tensor([2, 0, 1])
     found = rule(**inputs)
     other = rule(**{key: values[order] for key, values in inputs.items()})
@@ -214,9 +212,7 @@ KINDS = [
 
 
 @pytest.mark.parametrize("centers", KINDS, ids=lambda c: type(c).__name__)
-def test_centers_are_as_many_for_every_grid_and_of_their_image_alone(
-    centers: vision_nn.Centers,
-) -> None:
+def test_centers_are_as_many_for_every_grid_and_of_their_image_alone(centers) -> None:
     for grid in (Grid(2, 14, 14), Grid(3, 7, 5), Grid(1, 4, 9)):
         x = torch.randn(grid.num_nodes, 6)
         found = centers(x, grid)
