@@ -1,5 +1,3 @@
-"""A command line in a folder of its own."""
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 

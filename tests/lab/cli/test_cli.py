@@ -666,13 +666,10 @@ def test_diagnose_says_what_a_sampler_makes_of_the_graph(run, tmp_path: Path) ->
     assert off[0] > off[1] > 0  # the more are drawn, the closer
 
 
-def test_diagnose_sets_the_printed_numbers_beside(run, data_root: Path) -> None:
+def test_diagnose_sets_the_printed_numbers_beside_and_misses_features(run, data_root) -> None:
     code, out, _ = run("diagnose", "--dataset", "cora", "--root", str(data_root))
     assert code == 0
     assert re.search(r"B\.8 +│ class sizes, largest gap \(nodes\) +│ +431\.14 │ +431\.14", out)
-
-
-def test_diagnose_without_features_says_so(run, data_root: Path) -> None:
     if (data_root / "Planetoid/PubMed/raw/ind.pubmed.allx").exists():
         pytest.skip("PubMed's features are at hand")
     code, out, _ = run("diagnose", "--dataset", "PubMed", "--root", str(data_root))

@@ -19,7 +19,6 @@ from graphtheory.papers.shallow import ShallowAttention
 from tests.papers.conftest import entries
 
 BY_ID = figures()
-TINY = Learner(steps=6, batch_size=4, width=12, length=4)
 
 
 def test_verdicts_follow_the_errors() -> None:
@@ -28,7 +27,7 @@ def test_verdicts_follow_the_errors() -> None:
 
     def verdict(below: float, above: float, inside: float) -> str:
         rows = [
-            {"method": TINY.name, "seed": seed,
+            {"method": SMALL.name, "seed": seed,
              "error": inside if test.s_1 is None else above if test.s_1 >= 1 else below}
             | test.facts
             for test, seed in product(grid.tests, range(3))
@@ -54,9 +53,6 @@ def test_a_step_size_whose_loss_is_no_number_is_not_the_best() -> None:
     assert found.table.columns[1:3] == wanted
 
 
-FOUR_STEPS = Learner(steps=4, batch_size=6, width=8, length=4)
-
-
 def test_steps_are_read_where_the_error_of_each_network_stays_below() -> None:
     rows = [
         {"alpha": alpha, "seed": seed, "step": step, "error": alpha / step}
@@ -71,8 +67,9 @@ def test_steps_are_read_where_the_error_of_each_network_stays_below() -> None:
 
 
 def test_curves_end_when_all_networks_are_there_and_have_the_power_of_alpha() -> None:
+    learner = Learner(steps=4, batch_size=6, width=8, length=4)
     grid = Growth(
-        trainings((0.5, 1.0), (2, 3)), FOUR_STEPS, PromptTest(0.8, 5), every=2, threshold=4.0,
+        trainings((0.5, 1.0), (2, 3)), learner, PromptTest(0.8, 5), every=2, threshold=4.0,
         prompts=30, seeds=2,
     )  # fmt: skip
     rows = grid.measure(growth)

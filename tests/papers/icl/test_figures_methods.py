@@ -85,9 +85,6 @@ def test_what_is_refused() -> None:
         context_predictions("1-NN", torch.zeros(1, 3, 2), torch.zeros(2, 2))
 
 
-SMALL_tasks = Learner(steps=4, batch_size=6, width=8, length=4)
-
-
 def test_training_sets_of_every_size_and_tests_on_unseen_tasks(generator: torch.Generator) -> None:
     every, cycle = all_tasks(4), set(map(tuple, training_tasks(4).tolist()))
     for count in (2, 4, 7):
@@ -99,7 +96,8 @@ def test_training_sets_of_every_size_and_tests_on_unseen_tasks(generator: torch.
     draws = [figures_methods.chosen_tasks(4, 2, generator) for _ in range(20)]
     assert len({tuple(draw.tolist()) for draw in draws}) > 3
     settings = {"prompts": 40, "seeds": 2, "first": 4}
-    grid = figures_methods.TaskCounts((3,), (-1, 0), SMALL_tasks, PromptTest(0.8, 5), **settings)
+    learner = Learner(steps=4, batch_size=6, width=8, length=4)
+    grid = figures_methods.TaskCounts((3,), (-1, 0), learner, PromptTest(0.8, 5), **settings)
     rows = grid.measure(figures_methods.unseen_errors)
     assert [(r["tasks"], r["seed"]) for r in rows] == [(2, 4), (2, 5), (3, 4), (3, 5)]
     assert [r["covered"] for r in rows] == [False, False, True, True]

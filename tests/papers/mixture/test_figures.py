@@ -204,11 +204,9 @@ def test_success_is_a_small_spread_of_starts() -> None:
     assert figures_samples.successes(grid, rows)["a"].counts.tolist() == [[1, 2], [0, 1]]
 
 
-SKEW = Setting((-0.3, 0.0), dim=4, neurons=2)
-
-
 def test_rows_of_starts_and_the_error_of_the_tensor_start() -> None:
-    grid = Mixtures("sigma", (Learner(steps=6),), (1.0,), SKEW, 300, 1)
+    skew = Setting((-0.3, 0.0), dim=4, neurons=2)
+    grid = Mixtures("sigma", (Learner(steps=6),), (1.0,), skew, 300, 1)
     rows = grid.measure(figures_samples.paths)
     assert [r["start"] for r in rows] == [TENSOR, figures_samples.PRINTED, NEAR, FAR]
     near, far = rows[2:]

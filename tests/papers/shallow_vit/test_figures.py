@@ -49,7 +49,7 @@ def test_rows_of_phases_curves_and_sparsifiers() -> None:
     rows = grid.measure(looks)
     assert [(r["step"], r["seed"]) for r in rows] == [(s, t) for s in (0, 2, 4) for t in (5, 6)]
     assert all(0 < r["mass"] < 1 and r["hinge"] > 0 for r in rows)
-    grid = Sparsified(CASE, (RELEVANT, RANDOM), (10, 5), 6, 2)
+    grid = Sparsified(CASES[0], (RELEVANT, RANDOM), (10, 5), 6, 2)
     rows = grid.measure(figures.losses)
     share = {(r["rule"], r["kept"]): r["alpha_star"] for r in rows}
     assert share[RELEVANT, 10] == share[RANDOM, 10] == pytest.approx(0.4)
@@ -78,22 +78,17 @@ def test_the_square_roots_fall_along_a_line() -> None:
     assert told({s: 64 - 140 * s for s in grid.values}).endswith("line: not found.")
 
 
-CASE = Case(Learner(steps=4, batch_size=4, width=12), TokenPatterns(10, 0.4, 0.1))
-FIGURE = FIGURES[-1]
-
-
 def test_every_rule_but_a_random_one_is_claimed_to_help() -> None:
     rows = [
         {"rule": rule, "kept": kept, "seed": seed, "hinge": kept + seed}
         for rule, kept, seed in product((RANDOM, NOISE), (50, 40, 30), range(3))
     ]
-    told = [claim(FIGURE.grid, rows).text for claim in FIGURE.claims]
+    told = [claim(FIGURES[-1].grid, rows).text for claim in FIGURES[-1].claims]
     assert told[0].startswith("at random: ") and told[0].endswith("does not rise: not found.")
     assert told[1].startswith("noisiest first: ") and told[1].endswith("claimed: rises: holds.")
 
 
 SCENE = replace(scenes.SCENES["digits"], updates=2, batch_size=16)
-ALPHAS = (0.64, 0.8, 1.0)
 OVER_SHARES, OVER_NUMBERS, SPURIOUS = figures_backgrounds.FIGURES
 
 
@@ -124,7 +119,7 @@ def rows_of(labels: tuple[int, ...], slope: float) -> list[dict[str, Any]]:
     return [
         {"kept": 16, "alpha_star": a, "labels": n, "seed": s,
          "accuracy": 0.8 + slope * (n * a**2 / 200 - 1) + 0.001 * s}
-        for a in ALPHAS for n in labels for s in range(3)
+        for a in (0.64, 0.8, 1.0) for n in labels for s in range(3)
     ]  # fmt: skip
 
 
@@ -165,8 +160,7 @@ def test_the_images_that_are_needed_fall_as_a_power_inside_the_grid() -> None:
 
 @pytest.mark.usefixtures("few_images")
 def test_rows_of_backgrounds_that_say_the_class() -> None:
-    scene = replace(scenes.SCENES["digits"], updates=2, batch_size=16)
-    rows = Spurious(scene=scene, kept=(16,), labels=30, seeds=1).measure(gaps)
+    rows = Spurious(scene=SCENE, kept=(16,), labels=30, seeds=1).measure(gaps)
     assert [row["start"] for row in rows] == [DRAWN, PRETRAINED]
     for row in rows:
         assert row["accuracy"] == pytest.approx((row[AGREEING] + row[CONFLICTING]) / 2)

@@ -164,15 +164,9 @@ def adjacency(generator: Generator) -> Neighborhood:
     return Neighborhood.from_edge_index(edges, 12, weight=dense[rows, columns])
 
 
-def dense_of(nb: Neighborhood) -> torch.Tensor:
-    dense = torch.zeros(nb.num_dst, nb.num_src)
-    dense[nb.targets(), nb.indices] = nb.weight
-    return dense
-
-
 def test_targets_are_the_printed_formula_and_projections_in_the_class(adjacency, generator) -> None:
     made, x = TargetFunction(5, 3, 2, generator), torch.randn(12, 5, generator=generator)
-    a = dense_of(adjacency)
+    a = adjacency.to_dense()
     r_1 = a @ (a @ x @ made.W[0]).sin() @ made.V[0]
     r_2 = a @ (a @ x @ made.W[1]).tanh() @ made.V[1]
     assert torch.allclose(made(x, adjacency), a @ (r_1.sin() * r_2) @ made.C, atol=1e-6)

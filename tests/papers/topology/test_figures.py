@@ -156,7 +156,6 @@ def test_verdicts_on_least_risks() -> None:
     assert "no verdict of fewer than 3 seeds" in told
 
 
-STUDY = BY_ID["sampling"]
 TRIED: Any = ({}, {"lr": 0.5})
 
 
@@ -214,7 +213,8 @@ def test_an_interrupted_search_goes_on_and_more_budgets_run_no_search(tmp_path: 
 
 
 def test_a_graph_brings_its_own_lengths_and_options() -> None:
-    cora, facebook = (on_dataset(STUDY.grid, name, None) for name in ("Cora", "Facebook"))
+    study = BY_ID["sampling"].grid
+    cora, facebook = (on_dataset(study, name, None) for name in ("Cora", "Facebook"))
     assert (cora.seeds, cora.epochs, len(cora.tried)) == (5, 400, 4)
     assert (facebook.seeds, facebook.epochs, len(facebook.tried)) == (3, 600, 3)
     assert cora.cells()[0]["candidate"].trial != facebook.cells()[0]["candidate"].trial

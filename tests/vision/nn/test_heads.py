@@ -85,14 +85,20 @@ def test_depth_one_of_the_mlp_is_linear_and_lightly_takes_it() -> None:
 
 
 def test_bad_sizes_are_named() -> None:
-    with pytest.raises(ValueError, match="heads: got 3, expected a divisor of dim=8"):
-        TransformerHead(4, width=8, heads=3)
-    with pytest.raises(ValueError, match="depth: got 0, expected 1 or more"):
-        TransformerHead(4, depth=0)
-    with pytest.raises(ValueError, match="depth: got 0, expected 1 or more"):
-        MLPHead(4, depth=0)
-    with pytest.raises(ValueError, match=r"x: shape \(2, 3, 4\), expected \[batch, in_channels\]"):
-        TransformerHead(4)(torch.zeros(2, 3, 4))
+    for call, message in (
+        (lambda: TransformerHead(4, width=8, heads=3), "heads: got 3, expected a divisor of dim=8"),
+        (lambda: TransformerHead(4, depth=0), "depth: got 0, expected 1 or more"),
+        (lambda: MLPHead(4, depth=0), "depth: got 0, expected 1 or more"),
+        (lambda: TransformerHead(4)(torch.zeros(2, 3, 4)),
+         r"x: shape \(2, 3, 4\), expected \[batch, in_channels\]"),
+        (lambda: ConvStem((4, 8), (2,)), "strides: 1 for 2 widths, expected as many"),
+        (lambda: ConvStem((4,), (2,))(torch.zeros(1, 1, 8, 8)),
+         r"images: shape \(1, 1, 8, 8\), expected \[1 or more, 3"),
+        (lambda: to_map(torch.zeros(5, 2), Grid(1, 2, 2)),
+         r"x: shape \(5, 2\), expected \[4, dim\] for Grid"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=message):
+            call()
 
 
 def test_sines_turn_and_a_period_begins_again() -> None:
