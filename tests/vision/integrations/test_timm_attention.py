@@ -152,12 +152,10 @@ def test_all_change_nothing_half_changes_and_undo_goes_back(name: str) -> None:
     apply(model, TopK(0.5))
     found = model(images)
     assert not torch.allclose(found, before, atol=1e-4) and list(model.state_dict()) == names
-    for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+    for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model)), model):
         torch.testing.assert_close(other(images), found)
         undo(other)
         assert torch.equal(other(images), before)
-    undo(model)
-    assert torch.equal(model(images), before)
     with pytest.raises(ValueError, match="model: nothing was applied"):
         undo(model)
 
