@@ -72,16 +72,13 @@ def test_a_claim_of_its_first_lines_is_that_of_a_row(claim: str) -> None:
 
 
 @pytest.mark.timeout(400)
-def test_its_blocks_run_in_order_as_they_are_pasted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_its_blocks_run_in_order_as_they_are_pasted(tmp_path, monkeypatch, capsys) -> None:
     """Python at a prompt, where an empty line ends a class and a loop does not end without one."""
     monkeypatch.chdir(tmp_path)
     assert all(line.startswith("pip install ") for line in BLOCKS[0].splitlines())
     prompt = InteractiveConsole({"__name__": "readme"})
-    for block, wanted in zip(
-        BLOCKS[1:], ("graphtheory: ", "torch.Size", "gt - gcn", "merged: "), strict=True
-    ):
+    told = ("graphtheory: ", "torch.Size", "gt - gcn", "merged: ")
+    for block, wanted in zip(BLOCKS[1:], told, strict=True):
         if "transformers" in block:
             pytest.importorskip("transformers", reason="needs transformers")
         if block.startswith("graphtheory "):

@@ -1,4 +1,6 @@
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from torch import Generator
@@ -14,6 +16,18 @@ _FEW = 300  # images of each part
 def drawn(seed: int = 0) -> Generator:
     """A source of randomness of its own."""
     return Generator().manual_seed(seed)
+
+
+def entries(rows: list[dict[str, Any]], *names: str) -> list[tuple[Any, ...]]:
+    """What each row holds under the names."""
+    return [tuple(row[name] for name in names) for row in rows]
+
+
+def refuses(*cases: tuple[Callable[[], Any], str], error: type[Exception] = ValueError) -> None:
+    """Asserts that each call raises the error with its message."""
+    for call, message in cases:
+        with pytest.raises(error, match=message):
+            call()
 
 
 @pytest.fixture

@@ -1,21 +1,15 @@
 import math
 from functools import partial
+from itertools import product
 
 import numpy as np
 import pytest
 
 from graphtheory.lab.bench.rows import Row
-from graphtheory.papers.claims import (
-    Crossing,
-    Level,
-    Power,
-    Trend,
-    Turn,
-    exponent_rows,
-    fewer,
-    over,
-)
-from graphtheory.papers.stats import Successes, boundaries, boundary, regression_of
+from graphtheory.papers import claims
+from graphtheory.papers import stats as trends
+from graphtheory.papers.claims import Crossing, Level, Power, Trend, Turn, exponent_rows, fewer
+from graphtheory.papers.stats import Successes, boundaries, boundary, crossing, halves, regression
 
 CLAIM = Crossing("contexts")
 FEW_DRAWS, BOUNDARIES = partial(boundary, resamples=50), partial(boundaries, resamples=30)
@@ -31,17 +25,14 @@ def curve(value: float, needed: float, seed: int) -> list[dict]:
 
 
 def test_the_size_that_is_needed_and_its_exponent() -> None:
-    rows = [
-        row
-        for value in (0.2, 0.4, 0.8)
-        for seed in range(3)
-        for row in curve(value, 3 * value**-1.5 * (1 + seed / 10), seed)
-    ]
+    rows = []
+    for value, seed in product((0.2, 0.4, 0.8), range(3)):
+        rows += curve(value, 3 * value**-1.5 * (1 + seed / 10), seed)
     needed = CLAIM(None, rows)["CoT"]
     assert needed[0.2] == pytest.approx([3 * 0.2**-1.5 * f for f in (1, 1.1, 1.2)])
     inside = CLAIM.inside(None, rows)["CoT"]
     assert list(inside) == [0.2, 0.4]  # at 0.8 the 5 examples are enough
-    found = regression_of(inside)
+    found = trends.regression_of(inside)
     assert found is not None and found.exponent == pytest.approx(-1.5)
     rows = [row | {"error": 0.5} for v in (0.2, 0.4) for s in range(3) for row in curve(v, 9, s)]
     assert CLAIM(None, rows) == {"CoT": {0.2: [math.inf] * 3, 0.4: [math.inf] * 3}}
@@ -60,10 +51,8 @@ def test_steps_on_a_straight_axis_and_a_measure_that_rises() -> None:
     ]
     steps = Crossing("step", "hinge", 0.01, "gamma", "{case}", log_size=False)
     assert steps(None, losses) == {"GT": {0.5: [math.inf, pytest.approx(15.0)]}}
-    scores = [
-        {"alpha": 1.0, "seed": 0, "labels": n, "accuracy": share}
-        for n, share in ((100, 0.5), (1000, 0.7))
-    ]
+    about = {"alpha": 1.0, "seed": 0}
+    scores = [about | {"labels": n, "accuracy": share} for n, share in ((100, 0.5), (1000, 0.7))]
     wanted = Crossing("labels", "accuracy", 0.6, "alpha", "all", rising=True, log_measure=False)
     assert wanted(None, scores)["all"][1.0] == [pytest.approx(10**2.5)]
 
@@ -85,7 +74,7 @@ def successes(half: float) -> Successes:
     return Successes(values, labels, np.round(20 / (1 + np.exp(-logit))), 20)
 
 
-READ = over("n", "y", "{line} line")
+READ = claims.over("n", "y", "{line} line")
 
 
 def test_numbers_are_read_by_line_and_setting_seeds_in_order() -> None:
@@ -138,9 +127,8 @@ def test_a_trend_and_one_that_is_denied() -> None:
              "does not fall": "holds"}  # fmt: skip
     for claimed, word in words.items():
         claim = Trend(what="y", letter="n", read=READ, claimed=claimed)  # type: ignore[arg-type]
-        assert claim(None, rows).text.startswith(
-            f"low line: y rises with n (1.00 [1.00, 1.00]), claimed: {claimed}: {word}. high"
-        )
+        told = f"y rises with n (1.00 [1.00, 1.00]), claimed: {claimed}: {word}"
+        assert claim(None, rows).text.startswith(f"low line: {told}. high")
     flat = Trend(what="y", letter="n", read=READ, claimed="rises")
     assert "y has no trend with n" in flat(None, measured(lambda n, seed: 1.0)).text
     assert "no verdict of fewer than 3 seeds" in flat(None, measured(lambda n, seed: n, 2)).text
@@ -168,3 +156,119 @@ def test_turns_are_inside_and_levels_within_bounds() -> None:
     low, high = claim(None, rows).text.split(". high line: ")
     assert low.startswith("low line: ratio is 1.02 [1.0") and " at n = 2, claimed at least" in low
     assert low.endswith("at most 1.25: holds") and high.endswith("not found.")
+
+
+def test_intervals_of_student_of_few_seeds_and_of_means() -> None:
+    assert trends.student_interval([1.0, 3.0]) == (2, pytest.approx(12.7062, rel=1e-4))
+    assert math.isnan(trends.student_interval([1.0])[1])
+    inf = float("inf")
+    by = {2: [1.0, 2.0, 6.0], 1: [1.0, 1.0, 1.0]}
+    assert trends.means(by | {3: [1.0, 2.0, inf]})[0].tolist() == [1, 3, inf]
+    still, wide = trends.levels(trends.means(by))
+    assert (still.value, still.low, still.high) == (1, 1, 1)
+    assert wide.value == 3 and 1 <= wide.low < 3 < wide.high <= 6
+    paired = {v: [100.0 * s + v for s in range(3)] for v in (1.0, 2.0)}
+    assert trends.trend([1, 2], trends.means(paired)).low == 1
+
+
+def test_trends_and_turns_are_as_sure_as_their_seeds() -> None:
+    sure = {v: [v + s for s in range(5)] for v in (3.0, 1.0, 2.0)}
+    found = trends.trend([1, 2, 3], trends.medians(sure))
+    assert (found.value, found.low, found.high, found.direction) == (1, 1, 1, "rises")
+    falls = trends.trend([1, 2, 3], trends.medians({v: [-v, -2 * v] for v in (1.0, 2.0, 3.0)}))
+    assert falls.direction == "falls" and str(falls) == "-1.00 [-1.00, -1.00]"
+    random = np.random.default_rng(0).normal(size=(4, 5))
+    unsure = trends.trend([1, 2, 3, 4], trends.medians(dict(enumerate(random.tolist()))))
+    assert unsure.low < 0 < unsure.high and unsure.direction == "no trend"
+    flat = trends.trend([1, 2], trends.medians({1: [1.0], 2: [1.0]}))
+    assert flat.value == 0 and flat.direction == "no trend"
+    bowl = {v: [(v - 2) ** 2 + 0.1 * s for s in range(4)] for v in (1.0, 2.0, 4.0)}
+    found = trends.lowest([1, 2, 4], trends.medians(bowl))
+    assert found.at == 2 and found.holds
+    slope = trends.lowest([1, 2, 4], trends.medians({v: [v, v + 1] for v in (1.0, 2.0, 4.0)}))
+    assert slope.at == 1 and slope.inside == 0 and not slope.holds
+
+
+def test_seeds_stay_together_and_trials_without_a_measure_do_not_count() -> None:
+    """Seeds differ by 100 and settings by 1: only differences within a seed tell the trend."""
+    paired = {v: [100 * s + v for s in range(6)] for v in (1.0, 2.0)}
+    assert trends.trend([1, 2], trends.medians(paired)).low == 1
+    nan = float("nan")
+    whole, drawn = trends.medians({1: [1.0, nan, 3.0], 2: [nan, nan, 5.0]}, resamples=50)
+    assert whole.tolist() == [2, 5] and set(drawn[:, 0]) <= {1, 2, 3} and set(drawn[:, 1]) == {5}
+
+
+def test_where_a_curve_passes() -> None:
+    falling = [(1, 1.0), (10, 0.1), (100, 0.01)]
+    assert crossing(falling, 0.1**0.5, log_x=True, log_y=True) == pytest.approx(10**0.5)
+    assert crossing(falling, 0.55) == pytest.approx(5.5)
+    assert crossing([(3, 0.0), *falling[1:]], 0.5) == 3  # past it at the first point
+    assert crossing(falling, 0.001) == math.inf
+    rising = [(1, 0.0), (100, 1.0)]
+    assert crossing(rising, 0.5, rising=True, log_x=True) == pytest.approx(10)
+    # an error of 0 counts as a hundredth of the threshold
+    assert crossing([(1, 1.0), (2, 0.0)], 0.1, log_y=True) == pytest.approx(1 + 1 / 3)
+
+
+def test_where_a_curve_passes_for_the_last_time() -> None:
+    def settled(curve: list[tuple[float, float]]) -> float:
+        return crossing(curve, 0.05, log_x=True, log_y=True, stays=True)
+
+    fall = math.log(0.1 / 0.05) / math.log(100)
+    assert settled([(5, 0.4), (10, 0.1), (20, 0.001)]) == pytest.approx(10 * 2**fall)
+    again = settled([(5, 0.01), (10, 0.2), (20, 0.01)])
+    assert again == pytest.approx(10 * 2 ** (math.log(4) / math.log(20)))
+    assert settled([(5, 0.4), (20, 0.06)]) == math.inf
+    assert settled([(5, 0.0), (20, 0.0)]) == 5
+
+
+VALUES = np.array([0.2, 0.3, 0.4, 0.6, 0.8])
+LABELS = np.array([5.0, 8, 12, 20, 32, 50, 80, 128, 200])
+
+
+def grid(exponent: float, steepness: float = 4.0, trials: int = 20, seed: int = 0) -> Successes:
+    half = 6 * VALUES**exponent
+    chance = 1 / (1 + (half[:, None] / LABELS) ** steepness)
+    counts = np.random.default_rng(seed).binomial(trials, chance).astype(float)
+    return Successes(VALUES, LABELS, counts, trials)
+
+
+@pytest.mark.parametrize("exponent", [-2.0, -1.0, 0.0])
+def test_a_planted_exponent_lies_in_its_interval(exponent: float) -> None:
+    found = boundary(grid(exponent), resamples=100)
+    assert found.low < exponent < found.high
+    assert found.high - found.low < 0.8 and found.misfit > 0.01
+    assert found.factor * 0.5**found.exponent == pytest.approx(6 * 0.5**exponent, rel=0.2)
+
+
+def test_laws_of_two_values_are_not_tested_and_no_power_law_is_told() -> None:
+    whole = grid(-2.0)
+    two = Successes(VALUES[::4], LABELS, whole.counts[::4], 20)
+    assert np.isnan(boundary(two, resamples=20).misfit)
+    bent = np.array([100.0, 10, 5, 10, 100])
+    chance = 1 / (1 + (bent[:, None] / LABELS) ** 6)
+    assert boundary(Successes(VALUES, LABELS, np.round(40 * chance), 40), 20).misfit < 1e-6
+    assert np.isnan(boundary(Successes(VALUES, LABELS, np.zeros((5, 9)), 20), 20).exponent)
+
+
+def test_half_of_the_trials_and_regression_of_counts() -> None:
+    wanted = 6 * VALUES**-2.0
+    np.testing.assert_allclose(halves(grid(-2.0, trials=2000)), wanted, rtol=0.05)
+    counts = np.zeros((5, 9))
+    counts[1] = 20
+    counts[2, 4:] = 20
+    half = halves(Successes(VALUES, LABELS, counts, 20))
+    assert half[0] == np.inf and half[1] == 0 and 20 < half[2] < 32
+    random = np.random.default_rng(1)
+    values = VALUES.repeat(10)
+    counts = 3 * values**-2 * np.exp(0.1 * random.standard_normal(50))
+    found = regression(values.tolist(), counts.tolist(), resamples=200)
+    assert found.low < -2 < found.high and found.high - found.low < 0.2
+    assert str(found).startswith(f"{found.exponent:.2f} [")
+
+
+def test_boundaries_rise_where_more_is_needed() -> None:
+    counts = np.array([[19.0, 20, 20, 20], [2, 18, 20, 20], [0, 0, 5, 20]])
+    grid = Successes(np.array([1.0, 2, 4]), np.array([10.0, 20, 40, 80]), counts, 20)
+    found = trends.trend([1, 2, 4], boundaries(grid, resamples=20))
+    assert found.low == 1 == pytest.approx(found.value)

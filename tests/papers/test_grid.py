@@ -1,13 +1,20 @@
 import json
+import sys
+import threading
+import time
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
 import pytest
+import torch
 
+from graphtheory.lab.signals import insistent_signals
 from graphtheory.lab.train import CheckpointError
 from graphtheory.lab.train.checkpoint import next_place
-from graphtheory.papers.grid import Grid, Measured, axis, label, under_way, unrecorded
+from graphtheory.papers import grid as grids
+from graphtheory.papers.grid import Grid, Measured, axis, label, map_on_threads, under_way
 
 
 @dataclass(frozen=True)
@@ -17,7 +24,7 @@ class Squares(Grid):
     seeds: int = axis("seed")
     first: int = 0
     factor: float = 1.0
-    fails: int | None = unrecorded(None)
+    fails: int | None = grids.unrecorded(None)
 
 
 @dataclass(frozen=True)
@@ -86,9 +93,8 @@ def test_a_state_that_cannot_be_used_names_what_to_remove(tmp_path: Path) -> Non
     def run(grid: Squares, seed: int) -> list[Measured]:
         raise CheckpointError("last.ckpt: damaged")
 
-    with pytest.raises(
-        CheckpointError, match=r"damaged; without .*figure.under-way.* alone starts"
-    ):
+    told = r"damaged; without .*figure.under-way.* alone starts"
+    with pytest.raises(CheckpointError, match=told):
         Squares(1).measure(run, kept=tmp_path / "figure.jsonl")
 
 
@@ -126,7 +132,7 @@ class Cases(Grid):
     labels: tuple[int, ...] = axis("label")
     seeds: int = 2
     first: int = 5
-    root: Path | None = unrecorded(None)
+    root: Path | None = grids.unrecorded(None)
 
 
 def test_the_key_follows_from_the_fields() -> None:
@@ -184,3 +190,79 @@ class AxisAndSetting(Grid):
 def test_a_name_for_two_fields_is_refused(grid: Grid) -> None:
     with pytest.raises(ValueError, match="'width' names two fields of the grid"):
         grid.cells()
+
+
+@pytest.fixture(params=[1, 2])
+def threads(request: pytest.FixtureRequest) -> Iterator[int]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    yield request.param
+    torch.set_num_threads(before)
+
+
+def test_results_keep_the_order_of_items_that_run_on_torchs_threads(threads: int) -> None:
+    def work(item: int) -> tuple[int, int]:
+        time.sleep(0.02 * (3 - item))
+        return item, torch.get_num_threads()
+
+    assert map_on_threads(work, range(3)) == [(0, 1), (1, 1), (2, 1)]
+    assert torch.get_num_threads() == threads
+    assert map_on_threads(work, []) == []
+    meet = threading.Barrier(threads)
+    found = map_on_threads(lambda item: meet.wait(5) >= 0, range(2 * threads))
+    assert found == [True] * 2 * threads
+
+
+def test_an_error_ends_what_is_under_way() -> None:
+    ended = []
+
+    def work(item: int) -> None:
+        if item == 0:
+            time.sleep(0.05)
+            raise KeyError("first")
+        try:
+            while True:
+                time.sleep(0.01)
+        finally:
+            ended.append(item)
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        with pytest.raises(KeyError, match="first"):
+            map_on_threads(work, range(4))
+        assert 1 in ended and 3 not in ended and torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_the_first_error_ends_an_earlier_item_and_survives_a_finalizer() -> None:
+    class Slow:
+        def __del__(self) -> None:
+            start = time.monotonic()
+            while time.monotonic() - start < 0.3:
+                pass
+
+    begun = []
+
+    def work(item: int) -> None:
+        begun.append(item)
+        if item == 1:
+            time.sleep(0.1)
+            raise ValueError("of item 1")
+        Slow()
+        while True:
+            time.sleep(0.01)
+
+    before, start = torch.get_num_threads(), time.monotonic()
+    hook, ignored = sys.unraisablehook, list[object]()
+    torch.set_num_threads(2)
+    sys.unraisablehook = lambda report: ignored.append(report.exc_type)
+    try:
+        with pytest.raises(ValueError, match="of item 1"), insistent_signals():
+            map_on_threads(work, range(9))
+    finally:
+        torch.set_num_threads(before)
+        sys.unraisablehook = hook
+    assert time.monotonic() - start < 5 and set(begun) <= {0, 1, 2}
+    assert set(ignored) <= {KeyboardInterrupt}

@@ -6,14 +6,8 @@ import pytest
 import torch
 
 from graphtheory.graph import Grid
-from graphtheory.vision.images import (
-    Beside,
-    InWindow,
-    Nearest,
-    nodes_of,
-    patch_graphs,
-    superpixel_graph,
-)
+from graphtheory.vision import images as image_graphs
+from graphtheory.vision.images import Beside, InWindow, Nearest, patch_graphs, superpixel_graph
 from graphtheory.vision.nn import PatchEmbedding
 from graphtheory.vision.nn.patch import ConvStem
 
@@ -71,7 +65,7 @@ def test_edges_by_place_or_to_the_nearest_stay_within_their_image() -> None:
     within = patch_graphs(torch.rand(1, 1, 8, 8), 2, InWindow(2)).edge_index
     assert sorted(within[0, within[1] == 5].tolist()) == [0, 1, 4, 5]
     images = torch.rand(2, 3, 8, 8)
-    x = nodes_of(images, 2)[1]
+    x = image_graphs.nodes_of(images, 2)[1]
     source, target = Nearest(3)(x, Grid(1, 4, 4))
     distance = torch.cdist(x, x).fill_diagonal_(torch.inf)
     for node in range(16):
@@ -103,9 +97,7 @@ def disk(channels: int, low: float = 0.0, high: float = 1.0) -> torch.Tensor:
 
 @pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (0.2, 0.4), (-1.0, 1.0), (0.0, 255.0)])
 @pytest.mark.parametrize("channels", [1, 3])
-def test_superpixels_follow_the_shape_in_gray_as_in_color(
-    channels: int, low: float, high: float
-) -> None:
+def test_superpixels_follow_the_shape_in_gray_as_in_color(channels, low, high) -> None:
     pytest.importorskip("skimage", reason="scikit-image is not installed")
     data = superpixel_graph(disk(channels, low, high), 40)
     bright = (data.x - low) / (high - low)  # 0 or 1 of a region on one side of the edge
@@ -139,15 +131,13 @@ def test_gray_images_are_segmented_as_three_equal_colors(monkeypatch: pytest.Mon
         (lambda: patch_graphs(torch.rand(1, 8, 8), 4, Beside()), r"images: shape \(1, 8, 8\)"),
         (lambda: patch_graphs(torch.rand(1, 1, 8, 8), 0, Beside()), "patch_size: got 0, expected"),
         (lambda: Nearest(0), "k: got 0, expected 1 or more neighbors"),
-        (
-            lambda: patch_graphs(torch.rand(2, 1, 8, 8), 4, Beside(), y=[1]),
-            "y: 1 labels, expected one an image: 2",
-        ),
+        (lambda: patch_graphs(torch.rand(2, 1, 8, 8), 4, Beside(), y=[1]),
+         "y: 1 labels, expected one an image: 2"),
         (lambda: superpixel_graph(torch.rand(1, 3, 8, 8)), r"image: shape \(1, 3, 8, 8\), expect"),
         (lambda: superpixel_graph(torch.rand(4, 8, 8)), r"shape \(4, 8, 8\), expected \[1, H, W\]"),
         (lambda: superpixel_graph(torch.rand(8, 8)), r"image: shape \(8, 8\), expected \[1, H"),
     ],
-)
+)  # fmt: skip
 def test_bad_input_is_named(call, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         call()
@@ -164,7 +154,6 @@ def test_images_that_are_no_floating_tensors_get_a_hint(images: object) -> None:
     stem = ConvStem((4,), (2,), in_channels=1)
     for call in (lambda: patch_graphs(images, 4, Beside()), lambda: superpixel_graph(images),
                  lambda: stem(images)):  # fmt: skip
-        with pytest.raises(
-            TypeError, match=r"expected a floating tensor; lab.datasets.image_sets.as_pixels"
-        ):
+        told = r"expected a floating tensor; lab.datasets.image_sets.as_pixels"
+        with pytest.raises(TypeError, match=told):
             call()

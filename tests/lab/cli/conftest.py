@@ -1,5 +1,3 @@
-"""A command line in a folder of its own."""
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -40,11 +38,8 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
 def small_space(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few and quick candidates for every search on a graph."""
     default = {"hidden": 4, "lr": 0.01, "residual": True}
-    axes = {
-        name: {v: {name: v} for v in (default[name], 2 * default[name])}
-        for name in ("hidden", "lr")
-    }
+    values = {name: (default[name], 2 * default[name]) for name in ("hidden", "lr")}
+    axes = {name: {v: {name: v} for v in of} for name, of in values.items()}
     monkeypatch.setattr(node_task, "axes_of", lambda *_: axes)
-    monkeypatch.setattr(
-        node_task, "node_default", lambda _, model, *__: (NodeRunConfig.of(model, **default), 2, 2)
-    )
+    chosen = lambda _, model, *__: (NodeRunConfig.of(model, **default), 2, 2)  # noqa: E731
+    monkeypatch.setattr(node_task, "node_default", chosen)

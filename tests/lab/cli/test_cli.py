@@ -34,15 +34,11 @@ from graphtheory.lab.zoo import node_models as zoo
 from graphtheory.papers.topology.diagnosis import SAMPLERS
 from tests.lab.bench.conftest import decided_at
 
-Run = Callable[..., tuple[int, str, str]]
 KARATE = ("--dataset", "karate", "--epochs", "3")
 EXPLORED = ("train", "--dataset", "karate", "--epochs", "2", "--explorer", "--model")
 ON_DATA = ("train", "bench", "tune", "diagnose")
-REFUSED = [
-    line
-    for line in Path(__file__).with_name("refused.txt").read_text(encoding="utf-8").splitlines()
-    if " => " in line
-]
+_LINES = Path(__file__).with_name("refused.txt").read_text(encoding="utf-8").splitlines()
+REFUSED = [line for line in _LINES if " => " in line]
 SAMPLED = ("diagnose", "--dataset", "karate", "--sampling")
 BENCH = ("bench", *KARATE, "--models", "gt,mlp", "--seeds", "2", "--distances", "1", "--out", "b")
 
@@ -58,7 +54,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def copied(run: Run, finished: Path, tmp_path: Path) -> Path:
+def copied(run, finished: Path, tmp_path: Path) -> Path:
     """A copy of that benchmark where `run` works."""
     return Path(shutil.copytree(finished, tmp_path / "b"))
 
@@ -106,7 +102,7 @@ POSITIONAL = {"shell", "figure", "edges", "nodes", "folder"}
 
 
 @pytest.mark.parametrize("name", _COMMANDS)
-def test_help_of_a_command_teaches(run: Run, name: str) -> None:
+def test_help_of_a_command_teaches(run, name: str) -> None:
     kind, (code, out, _) = _COMMANDS[name], run(name, "--help")
     assert code == 0 and f"graphtheory {name}" in out
     options = {field.name for field in fields(kind)} - {"output"}
@@ -119,9 +115,7 @@ def test_help_of_a_command_teaches(run: Run, name: str) -> None:
     assert {word for word in example[1].split() if word.startswith("--")} <= named
 
 
-def test_help_is_wrapped_at_the_width_of_the_terminal(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_help_is_wrapped_at_the_width_of_the_terminal(run, monkeypatch) -> None:
     assert re.fullmatch(r"graphtheory \d+\.\d+\S*\n", run("--version")[1])
     code, out, _ = run()
     assert code == 0 and "graphtheory bench" in out
@@ -147,9 +141,7 @@ def test_help_is_wrapped_at_the_width_of_the_terminal(
 
 
 @pytest.mark.parametrize("line", REFUSED, ids=lambda line: line.partition(" => ")[0])
-def test_what_cannot_be_done_is_refused_in_a_line(
-    run: Run, molecules: str, tmp_path: Path, line: str
-) -> None:
+def test_what_cannot_be_done_is_refused_in_a_line(run, molecules, tmp_path, line: str) -> None:
     words, _, expected = line.partition(" => ")
     code, out, err = run(*shlex.split(words))
     by_tyro = ("Error parsing", "Unrecognized", "Invalid choice")  # which it tells in a box
@@ -175,17 +167,13 @@ def test_what_cannot_be_done_is_refused_in_a_line(
         *((f"{name} --dataset karte", "did you mean 'karate'") for name in ON_DATA),
     ],
 )
-def test_what_options_and_names_show_is_refused_before_torch_is_loaded(
-    run: Run, monkeypatch: pytest.MonkeyPatch, line: str, expected: str
-) -> None:
+def test_what_names_show_is_refused_without_torch(run, monkeypatch, line, expected) -> None:
     monkeypatch.setattr(sys.modules["graphtheory.lab.cli.main"], "import_module", None)
     assert expected in refused(run(*line.split()))
 
 
 @pytest.mark.parametrize("name", ON_DATA)
-def test_folders_that_are_files_or_not_there_are_refused(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+def test_folders_that_are_files_or_not_there_are_refused(run, tmp_path, monkeypatch, name) -> None:
     (tmp_path / "taken").write_text("")
     assert "taken" in refused(run(name, "--dataset", "karate", "--out", "taken"))
     monkeypatch.setenv("GRAPHTHEORY_DATA", "gone")
@@ -202,9 +190,7 @@ def failing(error: BaseException) -> Callable[..., Any]:
     return fail
 
 
-def test_failures_have_codes_and_a_bug_its_traceback(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failures_have_codes_and_a_bug_its_traceback(run, monkeypatch) -> None:
     def trained(error: BaseException) -> tuple[int, str, str]:
         monkeypatch.setattr("graphtheory.lab.train.fit", failing(error))
         return run("train", *KARATE, "--out", "here")
@@ -221,7 +207,7 @@ def test_failures_have_codes_and_a_bug_its_traceback(
 # train --------------------------------------------------------------------------------------------
 
 
-def test_train_writes_a_run_and_resumes_it(run: Run, tmp_path: Path) -> None:
+def test_train_writes_a_run_and_resumes_it(run, tmp_path: Path) -> None:
     code, out, _ = run("train", *KARATE, "--model", "gt", "--seed", "1")
     assert code == 0
     folder = tmp_path / "runs/train-karate-gt-random-60-20-20-1"
@@ -236,16 +222,12 @@ def test_train_writes_a_run_and_resumes_it(run: Run, tmp_path: Path) -> None:
     assert "add --resume" in refused(run(*again))
     assert run(*again, "--resume")[0] == 0
     longer = read(folder / "result.json")
-    rows = [
-        [{k: v for k, v in row.items() if k != "seconds"} for row in kept["result"]["history"]]
-        for kept in (kept, longer)
-    ]
+    histories = [kept["result"]["history"] for kept in (kept, longer)]
+    rows = [[{k: v for k, v in row.items() if k != "seconds"} for row in of] for of in histories]
     assert len(rows[1]) == 5 and rows[1][:3] == rows[0]
 
 
-def test_a_checkpoint_of_another_model_or_a_damaged_one_is_refused(
-    run: Run, tmp_path: Path
-) -> None:
+def test_a_checkpoint_of_another_model_or_a_damaged_one_is_refused(run, tmp_path) -> None:
     words = ("train", *KARATE, "--out", "one", "--model")
     assert run(*words, "mlp")[0] == 0
     assert "checkpoint of another run" in refused(run(*words, "gcn", "--resume"))
@@ -254,7 +236,7 @@ def test_a_checkpoint_of_another_model_or_a_damaged_one_is_refused(
 
 
 @pytest.mark.parametrize("model", ["gt", "gat"])
-def test_a_page_is_written_beside_the_report(run: Run, tmp_path: Path, model: str) -> None:
+def test_a_page_is_written_beside_the_report(run, tmp_path: Path, model: str) -> None:
     code, out, err = run(*EXPLORED, model, "--out", "o")
     assert code == 0, err
     assert "Written to o: report.html, explorer.html" in out
@@ -263,7 +245,7 @@ def test_a_page_is_written_beside_the_report(run: Run, tmp_path: Path, model: st
     assert "Every epoch" in (tmp_path / "o/report.html").read_text(encoding="utf-8")
 
 
-def test_a_set_of_graphs_shows_those_of_validation(run: Run, tmp_path: Path) -> None:
+def test_a_set_of_graphs_shows_those_of_validation(run, tmp_path: Path) -> None:
     edges = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
     made = [Data(x=torch.rand(3, 2), y=torch.tensor([i % 2]), edge_index=edges) for i in range(40)]
     torch.save(made, tmp_path / "mine.pt")
@@ -274,9 +256,7 @@ def test_a_set_of_graphs_shows_those_of_validation(run: Run, tmp_path: Path) -> 
     assert re.search(r"drawn: \d+ of \d+ edges", page)
 
 
-def test_too_many_nodes_are_refused_before_training(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_too_many_nodes_are_refused_before_training(run, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr("graphtheory.lab.report.page.MOST_NODES", 33)
     code, _, err = run(*EXPLORED, "gt")
     assert code == 2 and "--explorer: the graph has 34 nodes, expected 33 or fewer" in err
@@ -310,7 +290,7 @@ def test_bench_writes_everything(finished: Path) -> None:
     assert "graphtheory bench --dataset karate --epochs 3" in report
 
 
-def test_resume_adds_what_is_missing(copied: Path, run: Run) -> None:
+def test_resume_adds_what_is_missing(copied: Path, run) -> None:
     before = (copied / "runs.jsonl").read_text()
     more = ("bench", *KARATE, "--models", "gt,gcn", "--seeds", "3", "--distances", "0")
     code, out, err = run(*more, "--out", "b", "--resume")
@@ -320,7 +300,7 @@ def test_resume_adds_what_is_missing(copied: Path, run: Run) -> None:
     assert after.startswith(before) and len(after.splitlines()) == 8
 
 
-def test_resume_says_what_it_finds_and_runs_what_was_cut_short(copied: Path, run: Run) -> None:
+def test_resume_says_what_it_finds_and_runs_what_was_cut_short(copied: Path, run) -> None:
     code, out, err = run(*BENCH, "--resume")
     assert code == 0 and "4 of 4 runs are known from earlier." in out
     assert "test mean ± std" in out and "gt - mlp" in out and "Written to b" in out
@@ -341,21 +321,18 @@ def test_resume_says_what_it_finds_and_runs_what_was_cut_short(copied: Path, run
         assert "is no finished run" in refused(run(*BENCH, "--resume"))
 
 
-def test_without_resume_earlier_runs_are_set_aside(copied: Path, run: Run) -> None:
+def test_without_resume_earlier_runs_are_set_aside(copied: Path, run) -> None:
     before = (copied / "runs.jsonl").read_text()
     (copied / "runs.1.jsonl").write_text("older")
-    code, out, _ = run(
-        "bench", *KARATE, "--models", "mlp", "--seeds", "1", "--distances", "0", "--out", "b"
-    )
+    few = ("--models", "mlp", "--seeds", "1", "--distances", "0", "--out", "b")
+    code, out, _ = run("bench", *KARATE, *few)
     assert code == 0 and "Earlier runs are now in b/runs.2.jsonl" in out
     assert (copied / "runs.2.jsonl").read_text() == before
     assert (copied / "runs.1.jsonl").read_text() == "older"
     assert len((copied / "runs.jsonl").read_text().splitlines()) == 1
 
 
-def test_an_interrupted_bench_keeps_its_runs_and_goes_on(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_bench_keeps_its_runs_and_goes_on(run, tmp_path, monkeypatch) -> None:
     trained = node_task.NodeBenchTask.run
     calls = iter(range(2))
 
@@ -390,9 +367,7 @@ def molecules(tmp_path: Path) -> str:
     return "mine.pt"
 
 
-def test_bench_train_and_tune_on_the_users_own_graphs(
-    run: Run, tmp_path: Path, molecules: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_commands_on_the_users_own_graphs(run, tmp_path, molecules: str, monkeypatch) -> None:
     words = ("bench", "--data", molecules, "--epochs", "2", "--models", "gine,mlp", "--seeds")
     code, out, err = run(*words, "1")
     assert code == 0 and "mine, split random-80-10-10" in out and "lower is better" in out
@@ -416,7 +391,7 @@ def test_bench_train_and_tune_on_the_users_own_graphs(
     assert key.startswith("mine-")
 
 
-def test_options_set_by_hand(run: Run, tmp_path: Path, molecules: str) -> None:
+def test_options_set_by_hand(run, tmp_path: Path, molecules: str) -> None:
     by_hand = ("--data", molecules, "--epochs", "1", "--set", "walk=4,readout=token,lr=0.002")
     words = ("bench", *by_hand, "--models", "gt,gcn", "--seeds", "1", "--out", "b")
     told = "walk=4, readout=token, lr=0.002 (gcn ignores readout=token)"
@@ -437,9 +412,7 @@ def test_options_set_by_hand(run: Run, tmp_path: Path, molecules: str) -> None:
 
 
 @pytest.mark.parametrize(("words", "studied"), [(("--models", "mlp"), []), ((), [3])])
-def test_models_that_are_named_are_trained_alone(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], studied: Any
-) -> None:
+def test_named_models_are_trained_alone(run, tmp_path, monkeypatch, words, studied) -> None:
     asked: list[int] = []
 
     def study(name: str, root: Any, farthest: int, **options: Any) -> list[Any]:
@@ -465,7 +438,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("what", BAD)
-def test_bad_graphs_are_named_in_one_line(run: Run, tmp_path: Path, what: str) -> None:
+def test_bad_graphs_are_named_in_one_line(run, tmp_path: Path, what: str) -> None:
     import graphtheory
 
     change, expected = BAD[what]
@@ -489,19 +462,15 @@ def test_bad_graphs_are_named_in_one_line(run: Run, tmp_path: Path, what: str) -
     ("change", "expected"),
     [
         ({"y": torch.arange(8) % 3}, "data.x: got 9 rows beside 8 labels, expected one for each"),
-        (
-            {"y": torch.rand(9)},
-            "data.y: got torch.float32 [9], expected whole numbers [N], a class",
-        ),
+        ({"y": torch.rand(9)},
+         "data.y: got torch.float32 [9], expected whole numbers [N], a class"),
         ({"y": -torch.ones(9).long()}, "data.y: the largest class is -1 among 0 nodes with one"),
         ({"x": torch.full((9, 2), NAN)}, "data.x: 18 entries are NaN or infinite"),
         ({"x": None}, "data.x: got None beside 9 labels"),
         ({"edge_index": torch.tensor([[0], [9]])}, "entry 0 is 9, expected a node id in 0..8"),
     ],
-)
-def test_a_bad_graph_with_classes_of_nodes(
-    run: Run, tmp_path: Path, change: dict[str, Any], expected: str
-) -> None:
+)  # fmt: skip
+def test_a_bad_graph_with_classes_of_nodes(run, tmp_path, change: Any, expected: str) -> None:
     made = {
         "x": torch.rand(9, 2), "y": torch.arange(9) % 3, "edge_index": torch.tensor([[0], [1]]),
     } | change  # fmt: skip
@@ -510,9 +479,7 @@ def test_a_bad_graph_with_classes_of_nodes(
     assert expected in refused(run("train", "--data", "bad.pt", "--model", "mlp"))
 
 
-def test_python_and_the_command_line_give_the_same_numbers(
-    run: Run, tmp_path: Path, molecules: str
-) -> None:
+def test_python_and_the_command_line_give_the_same_numbers(run, tmp_path, molecules) -> None:
     import graphtheory
     from graphtheory.lab.datasets.own_graphs import read_graph_file
 
@@ -521,9 +488,8 @@ def test_python_and_the_command_line_give_the_same_numbers(
     assert run("bench", "--data", molecules, *words, "--out", "b")[0] == 0
     written = read(tmp_path / "b/results.json")
     graphs = read_graph_file(molecules)
-    found = graphtheory.bench(
-        graphs, ("gt", "gine"), seeds=2, epochs=2, threads=int(threads), progress=False
-    )
+    few = {"seeds": 2, "epochs": 2, "threads": int(threads), "progress": False}
+    found = graphtheory.bench(graphs, ("gt", "gine"), **few)
     for one, other in zip(found.runs, written["runs"], strict=True):
         assert (one.model, one.seed) == (other["model"], other["seed"])
         assert (one.test, one.val) == (other["test"], other["val"])
@@ -531,7 +497,7 @@ def test_python_and_the_command_line_give_the_same_numbers(
     assert [d.difference for d in found.differences()] == against
 
 
-def test_bench_on_a_set_of_graphs_by_name(run: Run, tmp_path: Path, data_root: Path) -> None:
+def test_bench_on_a_set_of_graphs_by_name(run, tmp_path: Path, data_root: Path) -> None:
     words = ("bench", "--dataset", "ogbg-molesol", "--epochs", "1", "--seeds", "1", "--out", "m")
     code, out, _ = run(*words, "--models", "mlp,gcn", "--root", str(data_root))
     assert code == 0 and "ogbg-molesol, split scaffold" in out
@@ -541,7 +507,7 @@ def test_bench_on_a_set_of_graphs_by_name(run: Run, tmp_path: Path, data_root: P
 # images ------------------------------------------------------------------------------------------
 
 
-def test_train_on_images_writes_a_run_and_resumes_it(run: Run, tmp_path: Path) -> None:
+def test_train_on_images_writes_a_run_and_resumes_it(run, tmp_path: Path) -> None:
     small = ("--set", "width=32,depth=4,batch_size=128")
     words = ("train", "--dataset", "digits", "--model", "stvit", *small, "--epochs", "2")
     code, out, _ = run(*words)
@@ -562,7 +528,7 @@ def test_train_on_images_writes_a_run_and_resumes_it(run: Run, tmp_path: Path) -
     assert "another run" in other and "epochs=2" in other
 
 
-def test_a_folder_of_images_with_options_of_the_network(run: Run, tmp_path: Path) -> None:
+def test_a_folder_of_images_with_options_of_the_network(run, tmp_path: Path) -> None:
     from sklearn.datasets import load_digits
 
     pixels, y = load_digits(return_X_y=True)
@@ -592,7 +558,7 @@ def test_a_folder_of_images_with_options_of_the_network(run: Run, tmp_path: Path
     assert "cnn with mlp head on own, without labels" in page and "1-nearest neighbor" in page
 
 
-def test_bench_on_images_goes_on_where_it_stopped(run: Run, tmp_path: Path) -> None:
+def test_bench_on_images_goes_on_where_it_stopped(run, tmp_path: Path) -> None:
     small = ("--set", "width=32,depth=4,batch_size=128", "--epochs", "1")
     words = ("bench", "--dataset", "digits", *small, "--models")
     code, out, _ = run(*words, "cnn,stvit", "--seeds", "1")
@@ -607,9 +573,7 @@ def test_bench_on_images_goes_on_where_it_stopped(run: Run, tmp_path: Path) -> N
 # tune, diagnose, datasets -------------------------------------------------------------------------
 
 
-def test_tune_keeps_a_log_and_goes_on(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_space: None
-) -> None:
+def test_tune_keeps_a_log_and_goes_on(run, tmp_path, monkeypatch, small_space: None) -> None:
     from graphtheory.lab.bench.search import read_log
     from graphtheory.lab.bench.task import TUNED, kept_options
 
@@ -634,9 +598,7 @@ def test_tune_keeps_a_log_and_goes_on(
     assert "rename or delete it" in refused(run(*words, "2"))
 
 
-def test_a_recipe_is_repeated_and_judged(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_recipe_is_repeated_and_judged(run, tmp_path, monkeypatch) -> None:
     from graphtheory.lab.bench import recipes
 
     own = recipes.Recipe(
@@ -655,7 +617,7 @@ def test_a_recipe_is_repeated_and_judged(
     assert "did you mean 'own'" in refused(run("recipes", "--source", "onw"))
 
 
-def test_diagnose_writes_tables_and_pictures(run: Run, tmp_path: Path) -> None:
+def test_diagnose_writes_tables_and_pictures(run, tmp_path: Path) -> None:
     code, out, _ = run("diagnose", "--dataset", "Karate", "--max-distance", "3")
     assert code == 0 and "Core distance" in out and "Discriminative nodes by class" in out
     folder = tmp_path / "runs/diagnose-karate"
@@ -667,9 +629,7 @@ def test_diagnose_writes_tables_and_pictures(run: Run, tmp_path: Path) -> None:
     assert found["verdicts"] == [] and found["rows"][0]["name"] == "nodes"
 
 
-def test_diagnose_answers_first_and_takes_your_own_graph(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_diagnose_answers_first_and_takes_your_own_graph(run, tmp_path, monkeypatch) -> None:
     torch.save(decided_at(2), tmp_path / "mine.pt")
     wide = lambda stderr=False: Console(  # noqa: E731
         stderr=stderr, width=80, force_terminal=not stderr, color_system=None
@@ -686,7 +646,7 @@ def test_diagnose_answers_first_and_takes_your_own_graph(
     assert "--kind: got 'node', but a list" in refused(run("diagnose", "--data", "several.pt"))
 
 
-def test_diagnose_says_what_a_sampler_makes_of_the_graph(run: Run, tmp_path: Path) -> None:
+def test_diagnose_says_what_a_sampler_makes_of_the_graph(run, tmp_path: Path) -> None:
     words = ("--sampling", "degree-groups", "--p-star", "1,0.5,0.25", "--draws", "3")
     code, out, _ = run("diagnose", "--dataset", "Karate", *words)
     assert code == 0 and "norm of A*, closed form" in out and "loses most" in out
@@ -706,20 +666,17 @@ def test_diagnose_says_what_a_sampler_makes_of_the_graph(run: Run, tmp_path: Pat
     assert off[0] > off[1] > 0  # the more are drawn, the closer
 
 
-def test_diagnose_sets_the_printed_numbers_beside(run: Run, data_root: Path) -> None:
+def test_diagnose_sets_the_printed_numbers_beside_and_misses_features(run, data_root) -> None:
     code, out, _ = run("diagnose", "--dataset", "cora", "--root", str(data_root))
     assert code == 0
     assert re.search(r"B\.8 +│ class sizes, largest gap \(nodes\) +│ +431\.14 │ +431\.14", out)
-
-
-def test_diagnose_without_features_says_so(run: Run, data_root: Path) -> None:
     if (data_root / "Planetoid/PubMed/raw/ind.pubmed.allx").exists():
         pytest.skip("PubMed's features are at hand")
     code, out, _ = run("diagnose", "--dataset", "PubMed", "--root", str(data_root))
     assert code == 0 and "not measured" in out and "44324" in out
 
 
-def test_datasets_lists_where_files_go(run: Run, tmp_path: Path) -> None:
+def test_datasets_lists_where_files_go(run, tmp_path: Path) -> None:
     code, out, _ = run("datasets")
     assert code == 0
     assert "Planetoid/Cora/raw" in out and "embedded" in out and "600 graphs" in out
@@ -731,15 +688,13 @@ def test_datasets_lists_where_files_go(run: Run, tmp_path: Path) -> None:
     assert re.search(r"facebook .*there", out) and re.search(r"Cora .* 0 of 8", out)
 
 
-def test_a_download_that_is_not_needed_says_so(run: Run) -> None:
+def test_a_download_that_is_not_needed_says_so(run) -> None:
     assert run("datasets", "--download", "karate")[1] == "karate: its files are embedded.\n"
     found = json.loads(run("datasets", "--download", "karate", "--json")[1])
     assert found == {"name": "karate", "files": "embedded"}
 
 
-def test_small_graphs_compute_on_one_thread_and_the_setting_comes_back(
-    run: Run, tmp_path: Path, two_threads: None
-) -> None:
+def test_small_graphs_take_one_thread_and_it_is_restored(run, tmp_path, two_threads) -> None:
     words = ("bench", *KARATE, "--models", "mlp", "--seeds", "1", "--distances", "0", "--out")
     assert run(*words, "one")[0] == run(*words, "two", "--threads", "2")[0] == 0
     for name, expected in (("one", ", 1 of "), ("two", ", 2 of ")):
@@ -751,7 +706,7 @@ def test_small_graphs_compute_on_one_thread_and_the_setting_comes_back(
 # Doctor -------------------------------------------------------------------------------------------
 
 
-def test_doctor_names_versions_backends_and_optional_packages(run: Run) -> None:
+def test_doctor_names_versions_backends_and_optional_packages(run) -> None:
     code, out, _ = run("doctor")
     assert code == 0
     assert torch.__version__ in out and "numba_csr" in out and "transformers" in out
@@ -767,7 +722,7 @@ def test_doctor_names_versions_backends_and_optional_packages(run: Run) -> None:
     assert {"hf", "timm", "gpu"} <= set(found["optional"]) and "dev" not in found["optional"]
 
 
-def test_warmup_says_where_the_machine_code_lies(run: Run, monkeypatch) -> None:
+def test_warmup_says_where_the_machine_code_lies(run, monkeypatch) -> None:
     monkeypatch.setattr("graphtheory.integrations.warmup._SIZES", ())
     code, out, _ = run("warmup")
     assert code == 0 and "their machine code lies in" in out
@@ -775,7 +730,7 @@ def test_warmup_says_where_the_machine_code_lies(run: Run, monkeypatch) -> None:
     assert code == 0 and Path(json.loads(out)["folder"]).is_absolute()
 
 
-def test_doctor_notices_the_other_project_of_that_name(run: Run, monkeypatch) -> None:
+def test_doctor_notices_the_other_project_of_that_name(run, monkeypatch) -> None:
     for other, told in (("1.1.0", True), (None, False)):
         of = {"graphtheory": other}
         there = "graphtheory.lab.cli.doctor.installed"
@@ -784,7 +739,7 @@ def test_doctor_notices_the_other_project_of_that_name(run: Run, monkeypatch) ->
         assert ("then pip install . in your clone." in run("doctor")[1]) is told
 
 
-def test_a_short_search_before_a_benchmark(run: Run, tmp_path: Path, small_space: None) -> None:
+def test_a_short_search_before_a_benchmark(run, tmp_path: Path, small_space: None) -> None:
     from graphtheory.lab.bench.search import best, read_log
 
     quick = ("--seeds", "1", "--epochs", "2", "--distances", "0")
@@ -814,7 +769,7 @@ def test_a_short_search_before_a_benchmark(run: Run, tmp_path: Path, small_space
     assert "does not match its own digest" in refused(run(*words, "--budget", "2"))
 
 
-def test_a_full_disk_is_one_sentence(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_one_sentence(run, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
@@ -830,16 +785,13 @@ def test_a_reader_that_goes_away_ends_the_help_quietly() -> None:
     )
     there, here = os.pipe()
     os.close(there)
-    done = subprocess.run(
-        [sys.executable, "-c", program], stdout=here, stderr=subprocess.PIPE, text=True, check=False
-    )
+    options = {"stdout": here, "stderr": subprocess.PIPE, "text": True}
+    done = subprocess.run([sys.executable, "-c", program], **options, check=False)
     os.close(here)
     assert done.stderr == ""
 
 
-def test_a_second_ctrl_c_while_the_process_ends_is_no_error(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_second_ctrl_c_while_the_process_ends_is_no_error(monkeypatch) -> None:
     monkeypatch.setattr(sys.modules["graphtheory.lab.cli.main"], "main", lambda: 130)
     before = signal.getsignal(signal.SIGINT)
     try:
@@ -858,9 +810,7 @@ def test_a_folder_in_use_is_told_by_the_option() -> None:
     assert message_of(OSError("out_dir cannot be written to")) == "--out cannot be written to"
 
 
-def test_resume_says_where_there_is_nothing_to_go_on_from(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_resume_says_where_there_is_nothing_to_go_on_from(tmp_path, capsys) -> None:
     words = ["train", "--dataset", "karate", "--epochs", "1", "--resume", "--out", str(tmp_path)]
     assert main(words) == 0
     assert f"No checkpoint in {tmp_path}, so training" in capsys.readouterr().out

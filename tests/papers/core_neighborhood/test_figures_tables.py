@@ -1,15 +1,20 @@
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
+from torch_geometric.data import Data
 
 from graphtheory.lab.bench.diagnose import Diagnosis
 from graphtheory.lab.bench.rows import Row
 from graphtheory.lab.datasets.graphs import load_known
-from graphtheory.papers.core_neighborhood.figures_tables import FIGURES, diagnosis
+from graphtheory.papers.core_neighborhood import figures_tables
 from graphtheory.papers.core_neighborhood.printed import PRINTED, Compared, verdicts
 from graphtheory.papers.figure import Figure
 from graphtheory.structure import discriminative_nodes
+from tests.papers.conftest import entries
 
 
 def cora(moment: str, shift: float) -> list[Row]:
@@ -48,9 +53,8 @@ def test_shares_are_compared_and_the_closest_definition_of_table_b5_is_listed() 
     assert (near.stated, far.stated) == (False, True)
     shares = found("B.5")
     assert len(shares) == 4
-    assert [v.what for v in shares if v.closest] == [
-        "margin > 0 (%), uncentered, N_z, z = 1, nodes that reach a discriminative one"
-    ]
+    told = "margin > 0 (%), uncentered, N_z, z = 1, nodes that reach a discriminative one"
+    assert [v.what for v in shares if v.closest] == [told]
     assert [v.stated for v in shares] == [True, False, True, False]
     assert shares[0].difference == pytest.approx(5.68)
 
@@ -67,16 +71,14 @@ def test_balance_and_the_reading_of_the_figure() -> None:
 
 def shape(dataset: str, curve: list[float]) -> str:
     where = {"dataset": dataset, "moment": "covariance", "region": "ring"}
-    rows = [
-        Row.of(name, value, "1", **where, distance=z)
-        for z, margin in enumerate(curve, 1)
-        for name, value in (("normalized margin", margin), ("reach", 100.0))
-    ]
+    rows = []
+    for z, margin in enumerate(curve, 1):
+        rows.append(Row.of("normalized margin", margin, "1", **where, distance=z))
+        rows.append(Row.of("reach", 100.0, "1", **where, distance=z))
     share = PRINTED[dataset]["share"]
-    rows += [
-        Row.of("discriminative share", s, "%", dataset=dataset, moment="covariance", group=c)
-        for c, s in enumerate(share, 1)
-    ]
+    of_class = {"dataset": dataset, "moment": "covariance"}
+    for c, s in enumerate(share, 1):
+        rows.append(Row.of("discriminative share", s, "%", **of_class, group=c))
     return next(v.verdict for v in verdicts(rows) if v.table == "fig. B.5" and v.difference is None)
 
 
@@ -110,26 +112,24 @@ def test_sizes_and_topology_need_no_features(data_root: Path) -> None:
     sizes = [v for v in verdicts(Diagnosis("PubMed", data_root).run()) if v.table == "B.6"]
     assert {v.what: v.difference for v in sizes}["edges"] == 0
     grid = BY_ID["table-b-6"].settings("karate", quick=True)
-    names = {row["name"] for row in diagnosis(grid)}
+    names = {row["name"] for row in figures_tables.diagnosis(grid)}
     assert names.isdisjoint({"margin", "discriminative share"}) and grid.max_distance == 3
     figure = BY_ID["table-b-6"]
     grid = figure.settings("PubMed", data_root)
-    verdict = figure.report(grid, diagnosis(grid)).verdict
+    verdict = figure.report(grid, figures_tables.diagnosis(grid)).verdict
     assert "edges: 44324, thesis 44324, found" in verdict and "at hand" not in verdict
     assert figure.data.read("PubMed", data_root) is not None
 
 
-BY_ID = {figure.id: figure for figure in FIGURES}
-
-
-TABLES = [figure for figure in FIGURES if figure.run is diagnosis]
+BY_ID = {figure.id: figure for figure in figures_tables.FIGURES}
+TABLES = [figure for figure in figures_tables.FIGURES if figure.run is figures_tables.diagnosis]
 
 
 @pytest.mark.parametrize("figure", TABLES, ids=lambda figure: figure.id)
 def test_every_table_has_the_rows_that_it_is_made_of(figure: Figure) -> None:
     grid = replace(figure.grid, max_distance=2, dataset="karate")
     (cell,) = grid.cells()
-    measured = diagnosis(grid, **cell)
+    measured = figures_tables.diagnosis(grid, **cell)
     shown = figure.show(grid, measured)
     (claim,) = figure.claims
     assert {row.name for row in shown.rows} == set(claim.__self__.wanted)
@@ -157,7 +157,7 @@ def test_shares_of_the_nodes_whose_features_are_at_hand(data_root: Path) -> None
         pytest.skip("needs a PubMed without ind.pubmed.allx")
     figure = BY_ID["table-b-2"]
     grid = figure.settings("PubMed", data_root)
-    made = figure.report(grid, diagnosis(grid))
+    made = figure.report(grid, figures_tables.diagnosis(grid))
     known = load_known("PubMed", data_root)
     found = discriminative_nodes(known.x, known.y)
     shares = [100 * float(found[known.y == c].double().mean()) for c in range(3)]
@@ -165,3 +165,50 @@ def test_shares_of_the_nodes_whose_features_are_at_hand(data_root: Path) -> None
     assert uncentered == pytest.approx(shares)
     assert "Of the 1,060 nodes whose features are at hand." in made.verdict
     assert ("nodes with features", 1060) in {(row.name, row.value) for row in made.rows}
+
+
+@pytest.mark.parametrize("shape", [(9, 4), (4, 9)])
+def test_eigenvalues_are_those_of_the_moments(shape: tuple[int, int]) -> None:
+    x = np.random.default_rng(0).standard_normal(shape) + 3
+    for centered, moment in (
+        (True, np.cov(x.T, bias=True)), (False, x.T @ x / len(x)),
+    ):  # fmt: skip
+        expected = np.linalg.eigvalsh(moment)[::-1][: min(shape)]
+        assert np.allclose(figures_tables.eigenvalues(x, centered=centered), expected)
+
+
+def features(x: torch.Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
+    y = torch.arange(len(x)) % 2
+    monkeypatch.setattr(figures_tables, "load_known", lambda name, root: Data(x=x, y=y))
+
+
+def test_few_directions_are_found(monkeypatch: pytest.MonkeyPatch, generator: object) -> None:
+    low = torch.randn(60, 2) @ torch.randn(2, 20)
+    features(low + 1e-3 * torch.randn(60, 20), monkeypatch)
+    rows = figures_tables.spectra(figures_tables.Spectra())
+    expected = product(("uncentered", "covariance"), (1, 2), (30,))
+    assert entries(rows, "moment", "class", "nodes") == [*expected]
+    assert all(r["held"] > 0.999 and r["needed"] <= 2 and r["above"] == 20 for r in rows)
+    places = [place for place, _ in rows[0]["eigenvalues"]]
+    assert places == [p for p in figures_tables.PLACES if p <= 20]
+    made = BY_ID["fig-b-1"].report(figures_tables.Spectra(), rows)
+    assert made.verdict.count("holds.") == 2 and "Of 60 nodes with features." in made.verdict
+    assert made.table.rows[0][:4] == ["uncentered", "1", "30", "100.0"]
+    assert made.rows[1].name == "fig-b-1 share of the 3 largest eigenvalues"
+    assert made.picture is not None
+
+
+def test_as_many_directions_as_features_are_not_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    features(torch.randn(400, 20), monkeypatch)
+    rows = figures_tables.spectra(replace(figures_tables.Spectra(), moments=("covariance",)))
+    assert all(0.15 < r["held"] < 0.35 and r["needed"] > 10 for r in rows)
+    made = BY_ID["fig-b-1"].report(figures_tables.Spectra(), rows)
+    assert "not found" in made.verdict and "holds." not in made.verdict
+
+
+def test_a_pubmed_without_allx_has_the_nodes_with_features(data_root: Path) -> None:
+    figure = BY_ID["fig-b-2"]
+    if (data_root / "Planetoid/PubMed/raw/ind.pubmed.allx").exists():
+        pytest.skip("needs a PubMed without ind.pubmed.allx")
+    rows = figures_tables.spectra(figure.settings("PubMed", data_root))
+    assert sum(r["nodes"] for r in rows if r["moment"] == "covariance") == 1060

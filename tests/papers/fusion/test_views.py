@@ -12,21 +12,15 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from graphtheory import Neighborhood
 from graphtheory.lab.train import CheckpointError, FitResult, NodeTask, fit, read_checkpoint
+from graphtheory.papers.fusion import views as fusion
 from graphtheory.papers.fusion.contrastive import SGDOptions, SimCLR
 from graphtheory.papers.fusion.recipe import GCNEncoder
-from graphtheory.papers.fusion.views import (
-    GraphViews,
-    ImageViews,
-    Loaded,
-    Strengths,
-    Unlabeled,
-    columns_times,
-)
+from graphtheory.papers.fusion.views import GraphViews, ImageViews, Unlabeled
 
 
 @pytest.mark.parametrize("channels", [1, 3])
 def test_two_views_of_an_image_differ_and_stay_images(channels: int) -> None:
-    augment = Strengths(flip=channels == 3).build(channels, 8)
+    augment = fusion.Strengths(flip=channels == 3).build(channels, 8)
     images = torch.randint(0, 256, (5, channels, 8, 8), dtype=torch.uint8)
     seen = ImageViews(nn.Flatten(), augment)
     torch.manual_seed(3)
@@ -60,7 +54,8 @@ def test_a_view_of_a_graph_drops_edges_and_whole_features() -> None:
     sparse = GraphViews(Seen(), x.to_sparse_csr(), edges, 0.5, 0.25)(torch.tensor([3, 7]))
     assert torch.equal(sparse, dense) and dense.shape == (4, 41)
     x, factor = torch.randn(4, 3).relu(), torch.tensor([0.0, 1.0, 2.0])
-    torch.testing.assert_close(columns_times(x.to_sparse_csr(), factor).to_dense(), x * factor)
+    found = fusion.columns_times(x.to_sparse_csr(), factor).to_dense()
+    torch.testing.assert_close(found, x * factor)
 
 
 class Noisy(nn.Module):
@@ -119,8 +114,7 @@ def test_a_run_in_parts_is_the_run_in_one(tmp_path: Path) -> None:
     parts = new()
     found = train(parts, samples(), epochs=6, out_dir=tmp_path / "parts", resume=True)
     assert losses(found) == losses(expected)
-    for name, tensor in whole.state_dict().items():
-        assert torch.equal(parts.state_dict()[name], tensor)
+    torch.testing.assert_close(parts.state_dict(), whole.state_dict(), rtol=0, atol=0)
     log = (tmp_path / "parts" / "history.csv").read_text().splitlines()
     assert [line.split(",")[0] for line in log] == ["epoch", *"123456"]
     again = new()
@@ -160,14 +154,13 @@ def test_what_cannot_be_learned_from_is_refused_in_words() -> None:
         samples(0)
     bad = new()
     nn.init.constant_(bad.head.weight, torch.nan)
-    with pytest.raises(
-        FloatingPointError, match=r"loss nan; .*smaller step than that of SGDOptions"
-    ):
+    smaller = r"loss nan; .*smaller step than that of SGDOptions"
+    with pytest.raises(FloatingPointError, match=smaller):
         train(bad, samples(), epochs=1)
     with pytest.raises(ValueError, match="samples without labels, expected labels in"):
         fit(NodeTask(nn.Linear(3, 2), num_classes=2), samples())
     with pytest.raises(TypeError, match="loader: got list, expected a DataLoader"):
-        Loaded([torch.zeros(2, 3)])  # type: ignore[arg-type]
+        fusion.Loaded([torch.zeros(2, 3)])  # type: ignore[arg-type]
     words = DataLoader([{"image": 1.0}] * 4, batch_size=2)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="a batch of dict, expected a tensor of samples"):
         fit(new(), words, epochs=1, progress=False)
@@ -183,13 +176,10 @@ def test_what_cannot_be_learned_from_is_refused_in_words() -> None:
         fit(task, loader(), progress=False)  # type: ignore[arg-type]
 
 
-def test_batches_follow_from_seed_and_epoch_and_no_epoch_is_better_than_another(
-    tmp_path: Path,
-) -> None:
+def test_batches_follow_from_seed_and_epoch_and_no_epoch_is_better_than_another(tmp_path) -> None:
     one, other = samples(), samples()
     assert len(list(one.train_batches(0))) == one.count == 3
-    for a, b in zip(one.train_batches(4), other.train_batches(4), strict=True):
-        assert torch.equal(a, b)
+    assert all(map(torch.equal, one.train_batches(4), other.train_batches(4)))
     assert not torch.equal(next(one.train_batches(0)), next(one.train_batches(1)))
     train(new(), samples(), epochs=3, patience=1, out_dir=tmp_path)
     assert not (tmp_path / "best.ckpt").exists()
@@ -219,5 +209,4 @@ def test_a_loader_is_taken_and_its_order_follows_from_seed_and_epoch(tmp_path: P
         fit(parts, loader(), progress=stop, **options)
     again = new()
     fit(again, loader(), progress=False, resume=True, **options)
-    for one, other in zip(whole.parameters(), again.parameters(), strict=True):
-        assert torch.equal(one, other)
+    assert all(map(torch.equal, whole.parameters(), again.parameters()))

@@ -1,4 +1,6 @@
 import math
+from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -6,18 +8,14 @@ from torch import Generator, Tensor
 from torch.distributions import MultivariateNormal
 
 from graphtheory.papers.mixture import model as one_hidden
+from graphtheory.papers.mixture import tensor_init
+from graphtheory.papers.mixture import training as mix
 from graphtheory.papers.mixture.model import GaussianMixture, OneHidden, risk, weight_error
-from graphtheory.papers.mixture.tensor_init import (
-    TensorInit,
-    _magnitude,
-    directions,
-    first,
-    second,
-    third,
-    third_along,
-)
+from graphtheory.papers.mixture.tensor_init import TensorInit, _magnitude, directions, first, second
+from graphtheory.papers.mixture.training import Learner, Setting, convergence
 from tests.papers.conftest import drawn
 
+DOUBLE = torch.float64
 TEACHER = torch.tensor([[1.0, 0.5], [-0.5, 2.0], [0.3, 0.3]])
 
 
@@ -35,21 +33,13 @@ def test_each_network_is_the_formula_and_risk_cross_entropy() -> None:
 
 
 @pytest.mark.parametrize("together", [8, 2**17])
-def test_gradient_is_that_of_autograd(together: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gradient_and_hessian_are_those_of_autograd(together: int, monkeypatch) -> None:
     monkeypatch.setattr(one_hidden, "_TOGETHER", together)
-    net = OneHidden(torch.randn(4, 2, 3, 2, dtype=torch.float64, generator=drawn()))
-    x = torch.randn(4, 7, 3, dtype=torch.float64, generator=drawn(1))
+    net = OneHidden(torch.randn(4, 2, 3, 2, dtype=DOUBLE, generator=drawn()))
+    x = torch.randn(4, 7, 3, dtype=DOUBLE, generator=drawn(1))
     y = (torch.rand(4, 7, generator=drawn(2)) < 0.5).double()
     (slope,) = torch.autograd.grad(net.risk(x, y).sum(), [net.W])
     torch.testing.assert_close(net.gradient(x, y), slope)
-
-
-@pytest.mark.parametrize("together", [8, 2**17])
-def test_hessian_is_that_of_autograd(together: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(one_hidden, "_TOGETHER", together)
-    net = OneHidden(torch.randn(2, 2, 3, 2, dtype=torch.float64, generator=drawn()))
-    x = torch.randn(2, 7, 3, dtype=torch.float64, generator=drawn(1))
-    y = (torch.rand(2, 7, generator=drawn(2)) < 0.5).double()
 
     def one(flat: torch.Tensor) -> torch.Tensor:
         h = (x[1] @ flat.view(3, 2)).sigmoid().mean(1)
@@ -138,7 +128,6 @@ def test_bad_input_is_named(name: str, change) -> None:
         change()
 
 
-DOUBLE = torch.float64
 SKEW = GaussianMixture(
     torch.tensor([0.6, 0.4], dtype=DOUBLE),
     torch.tensor([[0.5, 0.0], [-1.0, 0.5]], dtype=DOUBLE),
@@ -159,20 +148,19 @@ def test_moments_are_the_derivatives_of_the_density() -> None:
         one, p = torch.ones(1, dtype=DOUBLE), density(x)
         slope = torch.autograd.functional.jacobian(density, x)
         bend = torch.autograd.functional.hessian(density, x)
-        cube = torch.autograd.functional.jacobian(
-            lambda at: torch.autograd.functional.hessian(density, at, create_graph=True), x
-        )
+        bends = partial(torch.autograd.functional.hessian, density, create_graph=True)
+        cube = torch.autograd.functional.jacobian(bends, x)
         torch.testing.assert_close(first(SKEW, x[None], one), -slope / p)
         torch.testing.assert_close(second(SKEW, x[None], one), bend / p)
-        torch.testing.assert_close(third_along(SKEW, x[None], one, alpha), -cube @ alpha / p)
+        along = tensor_init.third_along(SKEW, x[None], one, alpha)
+        torch.testing.assert_close(along, -cube @ alpha / p)
         wanted = -torch.einsum("ijk,ia,jb,kc->abc", cube, basis, basis, basis) / p
-        torch.testing.assert_close(third(SKEW, x[None], one, basis), wanted)
+        torch.testing.assert_close(tensor_init.third(SKEW, x[None], one, basis), wanted)
 
 
 def test_directions_of_a_tensor_that_is_not_orthogonal() -> None:
-    columns = torch.nn.functional.normalize(
-        torch.randn(3, 3, dtype=DOUBLE, generator=drawn(2)), dim=0
-    )
+    columns = torch.randn(3, 3, dtype=DOUBLE, generator=drawn(2))
+    columns = torch.nn.functional.normalize(columns, dim=0)
     size = torch.tensor([2.0, -1.0, 0.5], dtype=DOUBLE)
     cube = torch.einsum("a,ia,ja,ka->ijk", size, columns, columns, columns)
     found = directions(cube, drawn())
@@ -185,9 +173,8 @@ def test_directions_of_a_tensor_that_is_not_orthogonal() -> None:
 def test_the_start_is_near_the_teacher(mean: float) -> None:
     """With a mean of 0 the mixture is symmetric, and Q_2 is nothing."""
     teacher = torch.tensor([[1.5, 0.2], [0.3, -1.2], [0.0, 0.4]])
-    mixture = GaussianMixture.isotropic(
-        (0.5, 0.5), ((mean,) * 3, (mean / 2, mean, 0.0)), (1.0, 1.5)
-    )
+    means = (mean,) * 3, (mean / 2, mean, 0.0)
+    mixture = GaussianMixture.isotropic((0.5, 0.5), means, (1.0, 1.5))
     assert mixture.symmetric == (mean == 0)
     x, y, _ = mixture.labeled(200_000, lambda x: (x @ teacher).sigmoid().mean(1), drawn())
     errors = {
@@ -226,3 +213,70 @@ def test_the_start_is_near_the_teacher_and_takes_no_more_neurons_than_features()
         TensorInit(3)(SKEW, torch.zeros(9, 2), torch.zeros(9), drawn())
     with pytest.raises(ValueError, match="tries: got 0"):
         TensorInit(2, tries=0)
+
+
+def test_settings_share_teacher_and_numbers_and_turn_their_mixture() -> None:
+    near, far = (mix.draw(Setting(means=(m, -1.0)), 50, 3) for m in (1.0, 4.0))
+    assert torch.equal(near.teacher, far.teacher)
+    off = far.x - near.x
+    assert bool(((off.abs() < 1e-5) | ((off - 3).abs() < 1e-5)).all()) and bool((off > 2).any())
+    assert not torch.equal(near.x, mix.draw(Setting(), 50, 4).x)
+    small = mix.draw(Setting(size=0.1), 5, 0).teacher
+    assert float(small.abs().max()) <= 0.1 and small.shape == (5, 3)
+    setting = Setting(turned=True, deviations=(2.0, 1.0))
+    spread = mix.draw(setting, 5, 0, DOUBLE).mixture.covariances
+    wanted = torch.tensor([1, 1.1, 1.2, 1.3, 1.4], dtype=DOUBLE)
+    torch.testing.assert_close(torch.linalg.eigvalsh(spread[1]), wanted)
+    torch.testing.assert_close(spread[0], 4 * spread[1])
+    assert setting.stretch == 1.4
+
+
+def test_starts_fill_the_ball_and_step_sizes_follow_the_bound_or_not() -> None:
+    teacher = torch.zeros(1, 2)
+    starts = mix.near(teacher, 0.5, 4000, Generator().manual_seed(0))
+    size = starts.flatten(1).norm(dim=1)
+    assert float(size.max()) <= 0.5
+    assert float((size < 0.25).float().mean()) == pytest.approx(0.25, abs=0.03)
+    trials = [mix.draw(Setting(deviations=(s, s)), 5, 0) for s in (1.0, 3.0)]
+    sizes = Learner(factor=2.0).step_sizes(trials)
+    torch.testing.assert_close(sizes, torch.tensor([2 / 4, 2 / 16]))
+    fixed = Learner(factor=2.0, fixed=True)
+    assert fixed.step_sizes(trials).tolist() == [2, 2]
+    assert fixed.name != replace(fixed, fixed=False).name
+
+
+def test_descent_ends_at_the_critical_point_and_not_at_a_saddle() -> None:
+    setting = Setting(dim=2, neurons=1, means=(0.0, 0.0))
+    trials = [mix.draw(setting, 400, seed, DOUBLE) for seed in range(2)]
+    learner = Learner(factor=4.0, steps=400)
+    net = learner.run(learner.start(trials, 2, 0), trials)
+    first = learner.start(trials, 2, 0)
+    found, ended = mix.critical_point(first, trials)
+    assert bool(ended.all())
+    torch.testing.assert_close(found.W, net.W, atol=1e-6, rtol=0)
+    x, y = mix.examples(trials)
+    assert float(found.gradient(x, y).abs().max()) < 1e-9
+    torch.testing.assert_close(first.W, learner.start(trials, 2, 0).W)
+    # Two neurons that start alike stay alike: a critical point whose Hessian is not positive.
+    trials = [mix.draw(Setting(dim=2, neurons=2, means=(1.0, 0.0)), 2000, 1, DOUBLE)]
+    teacher = trials[0].teacher
+    same = teacher.mean(1, keepdim=True).expand(2, 2)
+    net = OneHidden(same[None, None].contiguous())
+    net = Learner(factor=8.0, steps=300).run(net, trials)
+    found, ended = mix.critical_point(net, trials)
+    assert not bool(ended.any()) and torch.equal(found.W, net.W)
+
+
+def test_risks_by_group_and_the_rate_of_a_straight_line() -> None:
+    trial = mix.draw(Setting(weights=(0.8, 0.2), deviations=(1.0, 4.0)), 5, 0)
+    found = mix.risks(trial.teacher, trial, 0, tested=20_000)
+    assert found.excess == 0 == found.excess_groups[0]
+    assert found.average == pytest.approx(0.8 * found.groups[0] + 0.2 * found.groups[1])
+    other = mix.risks(trial.teacher + 1, trial, 0, tested=20_000)
+    assert min(other.excess_groups) > 0
+    assert other.excess == pytest.approx(other.average - found.average)
+    gap = 3 * torch.tensor([0.9**t for t in range(0, 200, 2)])
+    found = convergence(list(range(0, 200, 2)), gap.double())
+    assert found["rate"] == pytest.approx(0.9, abs=1e-4)
+    assert found["straight"] == pytest.approx(1, abs=1e-4)
+    assert math.isnan(convergence([0, 1], torch.tensor([1.0, 0.5]))["rate"])

@@ -9,29 +9,23 @@ from torch import Tensor, nn
 
 from graphtheory.lab.metrics import count_macs
 from graphtheory.patterns import TopK
+from graphtheory.vision.integrations.token_hooks import Reduce, ReductionHooks, trace
 from graphtheory.vision.integrations.transformers import from_huggingface
 from graphtheory.vision.models import ReducedViT
 from graphtheory.vision.nn import Fuse, Keep, Merge, decreasing, unmerge
-from graphtheory.vision.nn.reduce import Random, Reducer
+from graphtheory.vision.nn.reduce import Random
 from tests.vision.integrations.conftest import drawn, pixels
 
 hf = pytest.importorskip("transformers")
 
 from graphtheory.vision.integrations.hf_apply import apply, undo  # noqa: E402
-from graphtheory.vision.integrations.token_hooks import (  # noqa: E402
-    Reduce,
-    ReductionHooks,
-    trace,
-)
 
 VIT = {
     "num_hidden_layers": 3, "num_attention_heads": 2, "hidden_size": 16, "intermediate_size": 24,
     "image_size": 24, "patch_size": 4, "num_labels": 5,
 }  # fmt: skip
-MODELS = {
-    "vit": (hf.ViTForImageClassification, hf.ViTConfig),
-    "deit": (hf.DeiTForImageClassificationWithTeacher, hf.DeiTConfig),
-}
+DEIT = (hf.DeiTForImageClassificationWithTeacher, hf.DeiTConfig)
+MODELS = {"vit": (hf.ViTForImageClassification, hf.ViTConfig), "deit": DEIT}
 every_model = pytest.mark.parametrize("name", MODELS)
 
 if not hasattr(hf.ViTModel(hf.ViTConfig(**VIT)), "layers"):
@@ -72,13 +66,10 @@ def test_nothing_less_changes_nothing_and_undo_goes_back(name: str) -> None:
     ids=str,
 )  # fmt: skip
 @pytest.mark.parametrize("inside", [True, False])
-def test_it_is_our_network_with_the_same_rules(
-    name: str, rules: dict[int, Reducer], proportional: bool, inside: bool
-) -> None:
+def test_it_is_our_network_with_the_same_rules(name, rules, proportional, inside) -> None:
     theirs = made(name)
-    ours = ReducedViT(
-        from_huggingface(theirs), rules, proportional=proportional, inside=inside
-    ).eval()
+    options = {"proportional": proportional, "inside": inside}
+    ours = ReducedViT(from_huggingface(theirs), rules, **options).eval()
     apply(theirs, Reduce(rules, proportional, inside=inside))
     torch.testing.assert_close(logits(theirs), ours(pixels(24)), atol=1e-5, rtol=1e-5)
     with torch.no_grad():
@@ -179,9 +170,8 @@ def test_no_trace_is_left_of_a_call_of_torch_func() -> None:
 def test_what_is_not_supported_is_named_and_changes_nothing() -> None:
     sizes = {"embed_dim": 8, "depths": [1, 1], "num_heads": [1, 2], "window_size": 3}
     swin = hf.SwinModel(hf.SwinConfig(**sizes, image_size=24, patch_size=4))
-    with pytest.raises(
-        ValueError, match=r"SwinModel attends in windows .* no token may be missing"
-    ):
+    told = r"SwinModel attends in windows .* no token may be missing"
+    with pytest.raises(ValueError, match=told):
         apply(swin, Merge(2))
     other = hf.YolosModel(hf.YolosConfig(**VIT | {"image_size": [24, 24]}))
     with pytest.raises(ValueError, match="got YolosModel of model_type 'yolos', expected ViT"):

@@ -12,17 +12,8 @@ import torch
 from torch import nn
 
 from graphtheory.patterns import TopK
-from graphtheory.vision.nn import (
-    AveragePool,
-    Centers,
-    Fuse,
-    Keep,
-    LearnedCenters,
-    MaskPool,
-    MaxPool,
-    Merge,
-    MultiScale,
-)
+from graphtheory.vision import nn as vision_nn
+from graphtheory.vision.nn import AveragePool, Centers, Fuse, Keep, LearnedCenters, MaskPool, Merge
 from graphtheory.vision.nn.reduce import Clean, Random
 
 hf = pytest.importorskip("transformers")
@@ -82,9 +73,7 @@ def test_a_folder_that_is_not_there_is_named(make: Any, tmp_path: Path) -> None:
         from_pretrained(hf.ViTForImageClassification, make(tmp_path))
 
 
-def test_both_kinds_of_rules_at_once_and_nothing_after_undo(
-    zoo: ModuleType, tmp_path: Path
-) -> None:
+def test_both_kinds_of_rules_at_once_and_nothing_after_undo(zoo: ModuleType, tmp_path) -> None:
     model = zoo.tiny("ViT")
     apply(model, TopK(0.5))
     apply(model, Merge(2))
@@ -99,9 +88,7 @@ def test_both_kinds_of_rules_at_once_and_nothing_after_undo(
 
 
 @pytest.mark.parametrize("what", [Keep(0.5), Semantic(4, base=0), TopK(0.5)], ids=str)
-def test_hugging_face_alone_reports_what_it_leaves_out(
-    what: Any, zoo: ModuleType, tmp_path: Path
-) -> None:
+def test_hugging_face_alone_reports_what_it_leaves_out(what: Any, zoo, tmp_path) -> None:
     model = zoo.tiny("ViT")
     apply(model, what)
     model.save_pretrained(tmp_path)
@@ -149,22 +136,13 @@ def loaded(load: Any, options: dict[str, Any], folder: Path) -> list[Any]:
     kept = {k: v for k, v in model.config.to_dict().items() if k != "graphtheory"}
     told = [{n: str(v) for n, v in i.items() if n != "unexpected_keys"} for i in info]
     shapes = {n: t.shape for n, t in model.state_dict().items()}
-    return [
-        type(out),
-        type(model),
-        model.dtype,
-        model.config._attn_implementation,
-        kept,
-        told,
-        shapes,
-    ]
+    attention = model.config._attn_implementation
+    return [type(out), type(model), model.dtype, attention, kept, told, shapes]
 
 
 @pytest.mark.parametrize("auto", [False, True])
 @pytest.mark.parametrize("options", KEYWORDS, ids=str)
-def test_every_keyword_of_hugging_face_is_taken_as_theirs(
-    options: dict[str, Any], auto: bool, zoo: ModuleType, tmp_path: Path
-) -> None:
+def test_every_keyword_of_hugging_face_is_taken_as_theirs(options, auto, zoo, tmp_path) -> None:
     model = zoo.tiny("ViT")
     apply(model, Merge(2))
     model.save_pretrained(tmp_path)
@@ -172,20 +150,16 @@ def test_every_keyword_of_hugging_face_is_taken_as_theirs(
     found = loaded(lambda *a, **o: from_pretrained(kind, *a, **o), options, tmp_path)
     assert found == loaded(kind.from_pretrained, options, tmp_path)
     if len(found) > 1:
-        again = from_pretrained(
-            kind, tmp_path, **{k: v for k, v in options.items() if k != "config"}
-        )
-        assert hf_apply._applied(again[0] if isinstance(again, tuple) else again) == [
-            Reduce(Merge(2))
-        ]
+        rest = {k: v for k, v in options.items() if k != "config"}
+        again = from_pretrained(kind, tmp_path, **rest)
+        rules = hf_apply._applied(again[0] if isinstance(again, tuple) else again)
+        assert rules == [Reduce(Merge(2))]
 
 
 @pytest.mark.parametrize(
     "head", ["DeiTForImageClassification", "DeiTForImageClassificationWithTeacher"]
 )
-def test_an_auto_class_takes_the_class_that_was_saved(
-    head: str, zoo: ModuleType, tmp_path: Path
-) -> None:
+def test_an_auto_class_takes_the_class_that_was_saved(head: str, zoo: ModuleType, tmp_path) -> None:
     torch.manual_seed(0)
     model = getattr(hf, head)(hf.DeiTConfig(**zoo._SIZES)).eval()
     apply(model, Merge(2))
@@ -204,9 +178,7 @@ def test_saving_takes_the_arguments_of_hugging_face(zoo: ModuleType, tmp_path: P
         assert torch.equal(logits(again, zoo), logits(model, zoo))
 
 
-def test_what_another_library_put_around_saving_stays_and_writes_what_is_applied(
-    zoo: ModuleType, tmp_path: Path
-) -> None:
+def test_what_another_library_put_around_saving_stays(zoo: ModuleType, tmp_path: Path) -> None:
     model = zoo.tiny("ViT")
     apply(model, Merge(2))
     inner, calls = model.save_pretrained, []
@@ -224,16 +196,15 @@ def test_what_another_library_put_around_saving_stays_and_writes_what_is_applied
     undo(model)
     model.save_pretrained(tmp_path / "none")
     assert calls == [tmp_path / "two", tmp_path / "none"] and model.save_pretrained is around
-    plain, told = hf.ViTForImageClassification.from_pretrained(
-        tmp_path / "none", output_loading_info=True
-    )
+    load = hf.ViTForImageClassification.from_pretrained
+    plain, told = load(tmp_path / "none", output_loading_info=True)
     assert not told["unexpected_keys"] and "graphtheory" not in plain.config.to_dict()
 
 
 @pytest.mark.parametrize(
     "centers",
-    [AveragePool(2), MaxPool(3), MaskPool(2, 8, eps=0.1), LearnedCenters(3, 8),
-     MultiScale([AveragePool(1), MaskPool(2, 8)])],
+    [AveragePool(2), vision_nn.MaxPool(3), MaskPool(2, 8, eps=0.1), LearnedCenters(3, 8),
+     vision_nn.MultiScale([AveragePool(1), MaskPool(2, 8)])],
     ids=lambda centers: type(centers).__name__,
 )  # fmt: skip
 def test_centers_are_made_again_from_the_config(centers: Centers) -> None:
@@ -243,9 +214,7 @@ def test_centers_are_made_again_from_the_config(centers: Centers) -> None:
     again.load_state_dict(centers.state_dict())
 
 
-def test_rules_that_a_config_cannot_hold_are_refused_before_anything_is_written(
-    zoo: ModuleType, tmp_path: Path
-) -> None:
+def test_rules_that_a_config_cannot_hold_are_refused_before_writing(zoo, tmp_path) -> None:
     class Own(Centers):
         pass
 

@@ -45,6 +45,5 @@ def test_every_rule_runs_in_onnx_runtime(rule: Any, tied: bool, zoo: ModuleType)
     given = images if tied else images.flip(0) ** 2
     (found,) = session.run(None, {session.get_inputs()[0].name: given.numpy()})
     with torch.no_grad():
-        torch.testing.assert_close(
-            torch.from_numpy(found), zoo.Read(model)(given), atol=1e-5, rtol=1e-5
-        )
+        wanted = zoo.Read(model)(given)
+        torch.testing.assert_close(torch.from_numpy(found), wanted, atol=1e-5, rtol=1e-5)

@@ -44,18 +44,17 @@ def made(name: str, zoo: ModuleType) -> tuple[Any, Callable[[Any], Tensor], Modu
 
 def layers_of(model: Any) -> list[Any]:
     """Its layers, in Swin the blocks of the deepest stage."""
-    found = [m for m in model.modules() if hasattr(m, "mlp")]
-    return found[-3:]
+    return [m for m in model.modules() if hasattr(m, "mlp")][-3:]
 
 
 def attention_of(layer: Any) -> Any:
     return layer.attn if hasattr(layer, "attn") else layer.attention
 
 
-def maps_of(layer: Any) -> list[tuple[Any, str]]:
-    """Linear maps of the attention and of the MLP, and where they are."""
+def maps_of(model: Any) -> list[tuple[Any, str]]:
+    """Linear maps of the attention and of the MLP of its layers, and where they are."""
     return [
-        (part, name) for part in (attention_of(layer), layer.mlp)
+        (part, name) for layer in layers_of(model) for part in (attention_of(layer), layer.mlp)
         for name, m in part.named_children() if isinstance(m, nn.Linear)
     ]  # fmt: skip
 
@@ -79,22 +78,19 @@ def more(out: Any) -> Any:
 # Things: each changes the model, and gives it or a copy.
 
 
-def function_around_a_layer(model: Any) -> Any:
-    layer = layers_of(model)[1]
-    layer.forward = around(layer.forward)
-    return model
+def function_around(name: str, part_of: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def thing(model: Any) -> Any:
+        part = part_of(layers_of(model)[1])
+        part.forward = around(part.forward)
+        return model
+
+    thing.__name__ = f"function_around_{name}"
+    return thing
 
 
-def function_around_attention(model: Any) -> Any:
-    at = attention_of(layers_of(model)[1])
-    at.forward = around(at.forward)
-    return model
-
-
-def function_around_an_mlp(model: Any) -> Any:
-    mlp = layers_of(model)[1].mlp
-    mlp.forward = around(mlp.forward)
-    return model
+function_around_a_layer = function_around("a_layer", lambda layer: layer)
+function_around_attention = function_around("attention", attention_of)
+function_around_an_mlp = function_around("an_mlp", lambda layer: layer.mlp)
 
 
 def add_hook(module: Any, hook: Any) -> None:
@@ -193,9 +189,8 @@ class LowRank(nn.Module):
 
 def low_rank(model: Any) -> Any:
     torch.manual_seed(0)
-    for layer in layers_of(model):
-        for part, name in maps_of(layer):
-            setattr(part, name, LowRank(getattr(part, name)))
+    for part, name in maps_of(model):
+        setattr(part, name, LowRank(getattr(part, name)))
     return model
 
 
@@ -208,9 +203,8 @@ def hooked(model: Any) -> Any:
 
 
 def pruned(model: Any) -> Any:
-    for layer in layers_of(model):
-        for part, name in maps_of(layer):
-            prune.l1_unstructured(getattr(part, name), "weight", 0.5)
+    for part, name in maps_of(model):
+        prune.l1_unstructured(getattr(part, name), "weight", 0.5)
     return model
 
 
@@ -220,10 +214,9 @@ class Double(nn.Module):
 
 
 def parametrized(model: Any) -> Any:
-    for layer in layers_of(model):
-        for part, name in maps_of(layer):
-            parametrize.register_parametrization(getattr(part, name), "weight", Double())
-        at = attention_of(layer)
+    for part, name in maps_of(model):
+        parametrize.register_parametrization(getattr(part, name), "weight", Double())
+    for at in map(attention_of, layers_of(model)):
         at.register_parameter("extra", nn.Parameter(torch.ones(2)))
         parametrize.register_parametrization(at, "extra", Double())  # changes its class
     return model
@@ -237,11 +230,8 @@ def other_mlp(model: Any) -> Any:
 
 def other_layer(model: Any) -> Any:
     layer = layers_of(model)[1]
-    (holder, name), *_ = [
-        (m, n) for m in model.modules() for n, child in m.named_children() if child is layer
-    ]
-    plain = made_of_type(layer)
-    setattr(holder, name, plain)
+    (name,) = [name for name, part in model.named_modules() if part is layer]
+    model.set_submodule(name, made_of_type(layer))
     return model
 
 
@@ -389,9 +379,7 @@ def test_what_stands_on_a_model_is_kept_or_refused(thing: Any, name: str, zoo: M
 
 @pytest.mark.parametrize("thing", [function_around_a_layer, dispatched, dispatched_and_taken_off])
 @pytest.mark.parametrize("name", ["ViT", "timm"])
-def test_a_forward_that_is_overwritten_is_seen(
-    thing: Any, name: str, zoo: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_forward_that_is_overwritten_is_seen(thing: Any, name: str, zoo, monkeypatch) -> None:
     def put_on(module: Any, compute: Any) -> None:
         module.forward = functools.partial(compute, module)
 
@@ -477,9 +465,7 @@ def test_a_layer_that_runs_by_itself_is_named(zoo: ModuleType) -> None:
 
 @pytest.mark.parametrize("inner_first", [True, False])
 @pytest.mark.parametrize("name", ["ViT", "Swin"])
-def test_a_rule_of_a_part_of_the_model_is_not_overwritten(
-    name: str, inner_first: bool, zoo: ModuleType
-) -> None:
+def test_a_rule_of_a_part_of_the_model_is_not_overwritten(name, inner_first, zoo) -> None:
     model, read, _ = made(name, zoo)
     parts = [model.base_model, model]
     first, second = parts if inner_first else parts[::-1]
@@ -510,19 +496,14 @@ class Hidden(nn.Module):
 
 @pytest.mark.parametrize("layers", [[0], [0, 1, 2]])
 @pytest.mark.parametrize("rule", [TopK(0.5), Merge(3), Semantic(4, base=0)], ids=str)
-def test_no_attention_is_passed_over_for_what_its_map_hides(
-    layers: list[int], rule: Any, zoo: ModuleType
-) -> None:
-    found = []
+def test_no_attention_is_passed_over_for_what_its_map_hides(layers, rule, zoo) -> None:
+    found, changed = [], [f"blocks.{n}.attn" for n in range(3)] if rule == TopK(0.5) else []
     for kind in (Hidden, LowRank):
         model, read, _ = made("timm", zoo)
         torch.manual_seed(0)
         for number in layers:
             at = model.blocks[number].attn
             at.qkv = kind(at.qkv)
-        assert (
-            timm.apply(model, rule)
-            == [f"blocks.{n}.attn" for n in range(3)][: 3 * (rule == TopK(0.5))]
-        )
+        assert timm.apply(model, rule) == changed
         found.append(read(model))
     assert torch.equal(*found)

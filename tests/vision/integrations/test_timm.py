@@ -23,13 +23,10 @@ MODELS = [
     ("vit_tiny_patch16_224", VIT, our_vit),
     ("vit_tiny_patch16_224", VIT | {"init_values": 0.1}, partial(our_vit, layer_scale=0.1)),
     ("deit_tiny_distilled_patch16_224", VIT, partial(our_vit, readout=DistilledToken)),
-    (
-        "vit_tiny_patch16_224",
-        VIT | {"class_token": False, "global_pool": "avg", "fc_norm": False},
-        partial(our_vit, readout=MeanToken),
-    ),
+    ("vit_tiny_patch16_224", VIT | {"class_token": False, "global_pool": "avg", "fc_norm": False},
+     partial(our_vit, readout=MeanToken)),
     ("swin_tiny_patch4_window7_224", SWIN | {"depths": (2, 2), "num_heads": (2, 4)}, our_swin),
-]
+]  # fmt: skip
 
 
 def made(name: str, options: dict[str, Any]) -> nn.Module:

@@ -1,37 +1,36 @@
+import math
 import re
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional as F
 
-from graphtheory.vision.nn import Fuse, Keep, Merge, decreasing, unmerge
-from graphtheory.vision.nn.reduce import (
-    Clean,
-    Oracle,
-    Random,
-    Reducer,
-    Reduction,
-    _pool_by_product,
-    compose_slots,
-    pool,
-)
+from graphtheory import bipartite, ops
+from graphtheory.graph import Grid
+from graphtheory.nn import Attention, Block
+from graphtheory.vision import nn as vision_nn
+from graphtheory.vision.nn import AveragePool, Fuse, Keep, MaskPool, Merge, decreasing, reduce
+from graphtheory.vision.nn.centers import _cut
+from graphtheory.vision.nn.reduce import Clean, Oracle, Random, Reducer, Reduction, pool
+from tests.vision.models.test_vig import plain
 
 SLOT = torch.tensor([[0, -1, 1, 1], [1, 0, -1, 0]])
 
 
 def test_unmerge_pool_and_slots_of_two_reductions() -> None:
     values = torch.tensor([[[1.0], [2.0]], [[3.0], [4.0]]])
-    assert unmerge(values, SLOT).squeeze(2).tolist() == [[1, 0, 2, 2], [4, 3, 0, 3]]
-    assert unmerge(values[..., 0], SLOT).tolist() == [[1, 0, 2, 2], [4, 3, 0, 3]]
+    assert vision_nn.unmerge(values, SLOT).squeeze(2).tolist() == [[1, 0, 2, 2], [4, 3, 0, 3]]
+    assert vision_nn.unmerge(values[..., 0], SLOT).tolist() == [[1, 0, 2, 2], [4, 3, 0, 3]]
     values = torch.arange(8.0).view(2, 4)
     assert pool(values, SLOT, 2).tolist() == [[0, 5], [12, 4]]
     wide = torch.stack([values, -values], 2)
     assert torch.equal(pool(wide, SLOT, 2)[..., 1], -pool(values, SLOT, 2))
     later = torch.tensor([[1, 0], [-1, 0]])
-    assert compose_slots(SLOT, later).tolist() == [[1, -1, 0, 0], [0, -1, -1, -1]]
+    assert reduce.compose_slots(SLOT, later).tolist() == [[1, -1, 0, 0], [0, -1, -1, -1]]
     values = torch.randn(*SLOT.shape, 3, dtype=torch.float64, requires_grad=True)
     results = []
-    for way in (pool, _pool_by_product):
+    for way in (pool, reduce._pool_by_product):
         out = way(values, SLOT, 2)
         results.append((out, *torch.autograd.grad(out.square().sum(), values)))
     torch.testing.assert_close(*results)
@@ -96,19 +95,16 @@ def test_what_every_rule_fulfils(rule: Reducer, prefix: int) -> None:
         fused = isinstance(rule, Fuse)
         assert (place < 0).tolist() == [False] * (many - fused) + [True] * fused
         assert torch.equal(slots[place[place >= 0]], torch.arange(many - fused))
-    alone = unmerge((found.size > 0).float(), found.slot)
+    alone = vision_nn.unmerge((found.size > 0).float(), found.slot)
     assert torch.equal(alone > 0, found.slot >= 0)
 
 
 @pytest.mark.parametrize("rule", RULES, ids=name)
-def test_the_order_of_images_does_not_matter_and_gradients_reach_the_tokens_that_stay(
-    rule: Reducer,
-) -> None:
+def test_images_have_no_order_and_gradients_reach_the_tokens_that_stay(rule: Reducer) -> None:
     inputs, order = drawn(), torch.tensor([2, 0, 1])
     found = rule(**inputs)
     other = rule(**{key: values[order] for key, values in inputs.items()})
-    for one, two in zip(found, other, strict=True):
-        assert torch.equal(one[order], two)
+    assert all(torch.equal(one[order], two) for one, two in zip(found, other, strict=True))
     inputs = drawn()
     inputs["tokens"].requires_grad_()
     found = rule(**inputs)
@@ -125,8 +121,7 @@ def test_rules_compile(rule: Reducer) -> None:
         torch.manual_seed(0)
         expected = rule(**inputs)
         torch.manual_seed(0)
-        for one, two in zip(expected, compiled(**inputs), strict=True):
-            torch.testing.assert_close(one, two)
+        torch.testing.assert_close(compiled(**inputs), expected)
 
 
 def test_fuse_adds_the_rest_and_keep_takes_the_largest() -> None:
@@ -177,16 +172,16 @@ def test_merge_joins_the_most_alike_pairs(r: int) -> None:
 
 
 def test_bad_options_are_named_and_a_decreasing_schedule_merges_as_many() -> None:
-    with pytest.raises(ValueError, match="r: got -1, expected a number of tokens"):
-        Merge(-1)
-    with pytest.raises(ValueError, match=r"k: got 1.5, expected a share in"):
-        Keep(1.5)
-    with pytest.raises(ValueError, match="received: not given, expected"):
-        Fuse()(torch.ones(1, 3, 2))
+    for call, message in (
+        (lambda: Merge(-1), "r: got -1, expected a number of tokens"),
+        (lambda: Keep(1.5), r"k: got 1.5, expected a share in"),
+        (lambda: Fuse()(torch.ones(1, 3, 2)), "received: not given, expected"),
+        (lambda: decreasing(-1, 2), "r: got -2"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()
     assert [rule.r for rule in decreasing(13, 12)] == [26, 23, 21, 18, 16, 14, 11, 9, 7, 4, 2, 0]
     assert decreasing(3, 1) == [Merge(6)] and decreasing(0, 2) == [Merge(0), Merge(0)]
-    with pytest.raises(ValueError, match="r: got -2"):
-        decreasing(-1, 2)
 
 
 def test_autocast_does_not_change_which_tokens_are_merged() -> None:
@@ -208,3 +203,139 @@ def test_sizes_are_exact_whatever_the_type_of_the_tokens(dtype: torch.dtype) -> 
     assert merged.tokens.dtype == dtype
     wide = torch.float64 if dtype is torch.float64 else torch.float32
     assert merged.size.dtype == wide
+
+
+KINDS = [
+    MaskPool(4, 6), AveragePool(4), vision_nn.MaxPool(5), vision_nn.LearnedCenters(7, 6),
+    vision_nn.MultiScale([AveragePool(3), MaskPool(4, 6)]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("centers", KINDS, ids=lambda c: type(c).__name__)
+def test_centers_are_as_many_for_every_grid_and_of_their_image_alone(centers) -> None:
+    for grid in (Grid(2, 14, 14), Grid(3, 7, 5), Grid(1, 4, 9)):
+        x = torch.randn(grid.num_nodes, 6)
+        found = centers(x, grid)
+        assert found.shape == (grid.count * centers.tokens, 6)
+        last = centers(x[-grid.size :], Grid(1, grid.height, grid.width))
+        torch.testing.assert_close(found[-centers.tokens :], last)
+
+
+def test_mask_pool_is_the_published_formula() -> None:
+    """14 x 14 patches, 16 centers: windows of 4 with stride 4 and padding 1."""
+    pool, x = MaskPool(4, 6), torch.randn(3 * 196, 6)
+    maps = x.view(3, 14, 14, 6).permute(0, 3, 1, 2)
+    ones = torch.ones(3, 1, 14, 14)
+    cut, real = (F.unfold(m, 4, stride=4, padding=1).transpose(1, 2) for m in (maps, ones))
+    windows = cut.reshape(48, 6, 4, 4)
+    seen = nn.functional.gelu(pool.norm(pool.depthwise(windows).permute(0, 2, 3, 1)))
+    logits = (seen @ pool.score.weight.T).flatten(1) - 1e9 * (1 - real.reshape(48, 16))
+    wanted = (logits.softmax(1)[:, :, None] * windows.flatten(2).transpose(1, 2)).sum(1)
+    torch.testing.assert_close(pool(x, Grid(3, 14, 14)), wanted)
+
+
+@pytest.mark.parametrize(("side", "patches"), [(4, 14), (5, 14), (6, 14), (8, 14), (10, 14)])
+def test_padding_has_no_weight(side: int, patches: int) -> None:
+    """A weighted mean of equal patches is that patch, unless zeros around them count."""
+    x = torch.randn(1, 6).expand(patches**2, 6)
+    found = MaskPool(side, 6)(x, Grid(1, patches, patches))
+    torch.testing.assert_close(found, x[:1].expand(side**2, 6))
+
+
+def test_windows_are_cut_as_documented_and_do_not_see_each_other() -> None:
+    assert [_cut(14, g).size(1) for g in (4, 5, 6, 7, 8, 10)] == [4, 3, 3, 2, 2, 3]
+    assert _cut(14, 4)[[0, 3]].tolist() == [[-1, 0, 1, 2], [11, 12, 13, -1]]
+    assert _cut(14, 5)[[0, 4]].tolist() == [[0, 1, 2], [12, 13, -1]]
+    assert _cut(7, 3).tolist() == [[-1, 0, 1], [2, 3, 4], [5, 6, -1]]
+    for side in range(1, 17):
+        rows = _cut(14, side)
+        assert set(rows.unique().tolist()) - {-1} == set(range(14))
+        assert bool((rows >= 0).any(1).all())  # nobody stands for padding alone
+    pool, x = MaskPool(2, 6), torch.randn(36, 6)
+    moved = x.view(6, 6, 6).clone()
+    moved[:3, 3] += 1
+    change = (pool(moved.view(36, 6), Grid(1, 6, 6)) - pool(x, Grid(1, 6, 6))).abs().amax(1)
+    assert (change > 0).tolist() == [False, True, False, False]
+
+
+def test_bad_input_and_bad_layers_are_named() -> None:
+    for call, message in (
+        (lambda: AveragePool(2)(torch.randn(8, 6), Grid(1, 3, 3)),
+         r"x: shape \(8, 6\), expected \[9, dim\]"),
+        (lambda: AveragePool(4)(torch.randn(9, 6), Grid(1, 3, 3)),
+         "tokens: 16 semantic tokens of 9 patches, expected no"),
+        (lambda: vision_nn.MaxPool(0), "side: got 0"),
+        (lambda: vision_nn.MultiScale([]), "parts: none"),
+        (lambda: layers(1), "blocks: got 1, expected at least 2"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=message):
+            call()
+    assert run(layers(1, with_global=False), torch.randn(32, DIM).double()).shape == (8, DIM)
+
+
+IMAGES, SIDE, DIM, HEADS = 2, 4, 6, 2
+PATCHES, TOKENS = SIDE**2, 4
+GRID = Grid(IMAGES, SIDE, SIDE)
+OF_PATCHES = bipartite([TOKENS] * IMAGES, [PATCHES] * IMAGES)
+OF_BOTH = bipartite([TOKENS] * IMAGES, [TOKENS + PATCHES] * IMAGES)
+
+
+def layers(count: int = 2, **options: bool) -> vision_nn.SemanticTokens:
+    blocks = [Block(Attention(DIM, HEADS)) for _ in range(count)]
+    made = vision_nn.SemanticTokens(AveragePool(2), blocks, **options).double()
+    made.reset_parameters(torch.Generator().manual_seed(0))
+    return made
+
+
+def run(made: vision_nn.SemanticTokens, x: Tensor) -> Tensor:
+    return made(x, GRID, OF_PATCHES, OF_BOTH)
+
+
+def test_equal_to_the_formulas_in_plain_torch() -> None:
+    made, x = layers(), torch.randn(32, DIM).double()
+    patches = x.view(IMAGES, PATCHES, DIM)
+    centers = made.centers(x, GRID).view(IMAGES, TOKENS, DIM)
+    first = plain(made.blocks[0], centers, patches, centers)
+    query = first + made.global_centers
+    sources = torch.cat([first, patches], 1)
+    wanted = plain(made.blocks[1], query, sources, query)
+    torch.testing.assert_close(run(made, x), wanted.flatten(0, 1))
+
+
+def test_centers_are_in_the_query_alone_and_the_order_of_patches_does_not_matter() -> None:
+    made, seen = layers(), []
+    for block in made.blocks:
+        block.register_forward_pre_hook(
+            lambda _, args, options: seen.append((args[0], options["sources"])), with_kwargs=True
+        )
+    run(made, torch.randn(32, DIM).double())
+    (_, patches), (query, both) = seen
+    both = both.view(IMAGES, TOKENS + PATCHES, DIM)
+    torch.testing.assert_close(both[:, TOKENS:].flatten(0, 1), patches)
+    shift = query.view(IMAGES, TOKENS, DIM) - both[:, :TOKENS]
+    torch.testing.assert_close(shift, made.global_centers.expand(IMAGES, -1, -1))
+    made, x = layers(3), torch.randn(32, DIM).double()
+    centers, order = made.centers(x, GRID), torch.randperm(PATCHES)
+    made.centers.forward = lambda x, grid: centers
+    moved = x.view(IMAGES, PATCHES, DIM)[:, order].flatten(0, 1)
+    torch.testing.assert_close(run(made, moved), run(made, x))
+    swapped = x.view(IMAGES, PATCHES, DIM).flip(0).flatten(0, 1)  # of the other image: that matters
+    assert not torch.allclose(run(made, swapped), run(made, x))
+
+
+def test_one_step_of_attention_comes_closer_to_the_means_of_clusters() -> None:
+    """Supplement A.7: weights exp(lambda <center, x>), lambda = (log d + log K) / gap."""
+    drawn = torch.Generator().manual_seed(0)
+    dim, clusters, each = 64, 8, 200
+    means = torch.linalg.qr(torch.randn(dim, clusters, generator=drawn))[0].T
+    noise = torch.randn(clusters, each, dim, generator=drawn) * 0.5 / math.sqrt(dim)
+    x = (means[:, None] + noise).flatten(0, 1)
+    start = means + 0.1 * torch.randn(clusters, dim, generator=drawn)
+    start = start / start.norm(dim=1, keepdim=True)
+    gap = (start @ means.T).diagonal() - (start @ means.T).fill_diagonal_(-1).amax(1)
+    scale = (math.log(dim) + math.log(clusters)) / float(gap.min())
+
+    nb = bipartite([clusters], [clusters * each])
+    found = ops.attention(start[:, None], x[:, None], x[:, None], nb, scale=scale)[:, 0]
+    before, after = (torch.cosine_similarity(c, means).min() for c in (start, found))
+    assert before < 0.85 and after > 0.99
