@@ -149,32 +149,25 @@ def test_why_dense_sets_do_not_take_them() -> None:
 _ROW = torch.zeros(21, dtype=torch.uint8)
 
 
-@pytest.mark.parametrize(
-    ("edges", "error", "message"),
-    [
-        (torch.zeros(21, 2), TypeError, "edges: got Tensor, expected EdgeFeatures"),
-        ((1,), TypeError, "edges: got int, expected EdgeFeatures"),
-        ((), ValueError, "edges: got 0,"),
-        ((EdgeFeatures(torch.zeros(21, 2)),) * 2, ValueError, "edges: got 2, of which 0"),
-        (EdgeFeatures(torch.zeros(20, 2)), ValueError, r"features: shape \(20, 2\), .* \[21,"),
-        (EdgeFeatures(torch.zeros(21)), ValueError, r"edges.features: shape \(21,\)"),
-        (EdgeFeatures(torch.zeros(21, 2).long()), TypeError, "features: dtype torch.int64"),
-        (
-            EdgeFeatures(torch.zeros(21, 2), torch.zeros(7, 1, 3)), ValueError,
-            r"edges.query: shape \(7, 1, 3\), expected \[7, 1, 2\]",
-        ),
-        (
-            EdgeFeatures(torch.zeros(21, 2), torch.zeros(7, 1, 2).double()), TypeError,
-            "edges.query: dtype torch.float64, expected torch.float32",
-        ),
-        (EdgeFeatures(torch.zeros(257, 2), row=_ROW), ValueError, "257 rows, expected 1 to 256"),
-        (EdgeFeatures(torch.zeros(3, 2, 2), row=_ROW), ValueError, r"expected \[3, 1, edge_dim\]"),
-        (EdgeFeatures(torch.zeros(3, 2), row=_ROW[1:]), ValueError, r"edges.row: .* \[21\]"),
-        (EdgeFeatures(torch.zeros(3, 2), row=_ROW.int()), ValueError, "uint8 or int64"),
-        (EdgeFeatures(torch.zeros(3, 2), row=_ROW + 3), IndexError, "edges.row: entries 3 to 3"),
-        (EdgeFeatures(torch.zeros(3, 2), row=_ROW.long() - 1), IndexError, "entries -1 to -1"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("edges", "error", "message"), [
+    (torch.zeros(21, 2), TypeError, "edges: got Tensor, expected EdgeFeatures"),
+    ((1,), TypeError, "edges: got int, expected EdgeFeatures"),
+    ((), ValueError, "edges: got 0,"),
+    ((EdgeFeatures(torch.zeros(21, 2)),) * 2, ValueError, "edges: got 2, of which 0"),
+    (EdgeFeatures(torch.zeros(20, 2)), ValueError, r"features: shape \(20, 2\), .* \[21,"),
+    (EdgeFeatures(torch.zeros(21)), ValueError, r"edges.features: shape \(21,\)"),
+    (EdgeFeatures(torch.zeros(21, 2).long()), TypeError, "features: dtype torch.int64"),
+    (EdgeFeatures(torch.zeros(21, 2), torch.zeros(7, 1, 3)), ValueError,
+     r"edges.query: shape \(7, 1, 3\), expected \[7, 1, 2\]"),
+    (EdgeFeatures(torch.zeros(21, 2), torch.zeros(7, 1, 2).double()), TypeError,
+     "edges.query: dtype torch.float64, expected torch.float32"),
+    (EdgeFeatures(torch.zeros(257, 2), row=_ROW), ValueError, "257 rows, expected 1 to 256"),
+    (EdgeFeatures(torch.zeros(3, 2, 2), row=_ROW), ValueError, r"expected \[3, 1, edge_dim\]"),
+    (EdgeFeatures(torch.zeros(3, 2), row=_ROW[1:]), ValueError, r"edges.row: .* \[21\]"),
+    (EdgeFeatures(torch.zeros(3, 2), row=_ROW.int()), ValueError, "uint8 or int64"),
+    (EdgeFeatures(torch.zeros(3, 2), row=_ROW + 3), IndexError, "edges.row: entries 3 to 3"),
+    (EdgeFeatures(torch.zeros(3, 2), row=_ROW.long() - 1), IndexError, "entries -1 to -1"),
+])  # fmt: skip
 def test_errors_name_the_argument(edges: object, error: type, message: str) -> None:
     nb, x = GRAPHS["random"](7), torch.zeros(7, 1, 4)
     for backend in ("numba_csr", "reference"):

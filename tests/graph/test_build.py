@@ -71,20 +71,17 @@ def test_sizes_of_other_kinds_and_none_at_all() -> None:
     assert star([0]).indptr.tolist() == [0, 0]
 
 
-@pytest.mark.parametrize(
-    ("call", "words"),
-    [
-        (lambda: cliques([2, -1]), r"sizes: got \[2, -1\], expected a list of counts"),
-        (lambda: cliques([2.5]), "sizes: got"),
-        (lambda: cliques([[2]]), "sizes: got"),
-        (lambda: cliques(torch.tensor([2.0])), "sizes: got"),
-        (lambda: star([-1]), "sizes: got"),
-        (lambda: causal([2, -1]), r"sizes: got \[2, -1\], expected a list of counts"),
-        (lambda: bipartite([1], [-1]), "sizes_src: got"),
-        (lambda: bipartite([1, 2], [3]), "sizes_src: 1 blocks, expected 2 as many as sizes_dst"),
-        (lambda: bipartite([1], [2, 3]), "sizes_src: 2 blocks, expected 1 as many as sizes_dst"),
-    ],
-)
+@pytest.mark.parametrize(("call", "words"), [
+    (lambda: cliques([2, -1]), r"sizes: got \[2, -1\], expected a list of counts"),
+    (lambda: cliques([2.5]), "sizes: got"),
+    (lambda: cliques([[2]]), "sizes: got"),
+    (lambda: cliques(torch.tensor([2.0])), "sizes: got"),
+    (lambda: star([-1]), "sizes: got"),
+    (lambda: causal([2, -1]), r"sizes: got \[2, -1\], expected a list of counts"),
+    (lambda: bipartite([1], [-1]), "sizes_src: got"),
+    (lambda: bipartite([1, 2], [3]), "sizes_src: 1 blocks, expected 2 as many as sizes_dst"),
+    (lambda: bipartite([1], [2, 3]), "sizes_src: 2 blocks, expected 1 as many as sizes_dst"),
+])  # fmt: skip
 def test_what_is_no_size_is_refused(call: Any, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         call()
@@ -114,15 +111,12 @@ def test_neighbor_lists_are_copied() -> None:
     assert neighbor_lists(sources).indices.data_ptr() != sources.data_ptr()
 
 
-@pytest.mark.parametrize(
-    ("sources", "error", "message"),
-    [
-        (torch.tensor([[0, -1]]), IndexError, "sources: entry 1 is -1, expected a node id in 0..0"),
-        (torch.tensor([0, 1]), ValueError, r"sources: shape \(2,\), expected \[num_dst, k\]"),
-        (torch.tensor([[0.0]]), TypeError, "sources: got torch.float32, expected int64 or int32"),
-        ([[0]], TypeError, "sources: got list, expected int64 or int32"),
-    ],
-)
+@pytest.mark.parametrize(("sources", "error", "message"), [
+    (torch.tensor([[0, -1]]), IndexError, "sources: entry 1 is -1, expected a node id in 0..0"),
+    (torch.tensor([0, 1]), ValueError, r"sources: shape \(2,\), expected \[num_dst, k\]"),
+    (torch.tensor([[0.0]]), TypeError, "sources: got torch.float32, expected int64 or int32"),
+    ([[0]], TypeError, "sources: got list, expected int64 or int32"),
+])  # fmt: skip
 def test_bad_neighbor_lists(sources: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         neighbor_lists(sources)

@@ -85,20 +85,17 @@ def divmod_pair(nodes: Neighborhood, width: int) -> tuple[torch.Tensor, torch.Te
     return targets // width - sources // width, targets % width - sources % width
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: Grid(1, 0, 2), "height: got 0, expected a whole number from 1 up"),
-        (lambda: Grid(-1, 1, 2), "count: got -1, expected a whole number from 0 up"),
-        (lambda: Grid(1, 2, 0), "width: got 0, expected a whole number from 1 up"),
-        (lambda: Grid(1.0, 2, 2), "count: got 1.0, expected a whole number from 0 up"),
-        (lambda: windows(Grid(1, 4, 4), 2.0), "size: got 2.0, expected a whole number from 1 up"),
-        (lambda: windows(Grid(1, 4, 4), 2, -1), "shift: got -1, expected 0..1, below size=2"),
-        (lambda: windows(Grid(1, 4, 4), 2, 1.0), "shift: got 1.0, expected 0..1, below size=2"),
-        (lambda: windows(Grid(1, 4, 4), 0), "size: got 0, expected a whole number from 1 up"),
-        (lambda: windows(Grid(1, 4, 4), 2, 2), "shift: got 2, expected 0..1, below size=2"),
-    ],
-)
+@pytest.mark.parametrize(("call", "message"), [
+    (lambda: Grid(1, 0, 2), "height: got 0, expected a whole number from 1 up"),
+    (lambda: Grid(-1, 1, 2), "count: got -1, expected a whole number from 0 up"),
+    (lambda: Grid(1, 2, 0), "width: got 0, expected a whole number from 1 up"),
+    (lambda: Grid(1.0, 2, 2), "count: got 1.0, expected a whole number from 0 up"),
+    (lambda: windows(Grid(1, 4, 4), 2.0), "size: got 2.0, expected a whole number from 1 up"),
+    (lambda: windows(Grid(1, 4, 4), 2, -1), "shift: got -1, expected 0..1, below size=2"),
+    (lambda: windows(Grid(1, 4, 4), 2, 1.0), "shift: got 1.0, expected 0..1, below size=2"),
+    (lambda: windows(Grid(1, 4, 4), 0), "size: got 0, expected a whole number from 1 up"),
+    (lambda: windows(Grid(1, 4, 4), 2, 2), "shift: got 2, expected 0..1, below size=2"),
+])  # fmt: skip
 def test_bad_sizes_are_named(call, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         call()

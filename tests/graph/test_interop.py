@@ -243,24 +243,21 @@ def test_there_and_back(kind: str, weighted: bool, narrow: bool) -> None:
     assert torch.equal(back.to_dense(), nb.to_dense())
 
 
-@pytest.mark.parametrize(
-    ("obj", "options", "error", "words"),
-    [
-        ([[0], [1]], {}, TypeError, "obj: got list"),
-        (HeteroData(), {}, TypeError, "obj: got HeteroData"),
-        (EDGES.float(), {}, TypeError, r"edge_index: dtype torch\.float32"),
-        (EDGES.T, {}, ValueError, "transpose it"),
-        (EDGES, {"num_nodes": 3}, IndexError, r"edge_index.*entry 0 is 3"),
-        (EDGES, {"num_nodes": 5, "size": (5, 5)}, ValueError, "not both"),
-        (EDGES, {"weight": WEIGHT[:2]}, ValueError, "weight: shape"),
-        (EdgeIndex(EDGES, sparse_size=(5, 5)), {"num_nodes": 6}, ValueError, "asked for 6 sources"),
-        (scipy.sparse.coo_array((2, 3)), {"num_nodes": 2}, ValueError, "2 targets, but obj has 3"),
-        (scipy.sparse.coo_array(np.ones(3)), {}, ValueError, "expected a matrix"),
-        (nx.path_graph(3), {"num_nodes": 2}, ValueError, "obj has 3"),
-        (Neighborhood.from_edge_index(EDGES), {"num_nodes": 9}, ValueError, "obj has 4"),
-        (Data(x=torch.ones(2, 1)), {}, ValueError, "neither edge_index nor adj_t"),
-    ],
-)
+@pytest.mark.parametrize(("obj", "options", "error", "words"), [
+    ([[0], [1]], {}, TypeError, "obj: got list"),
+    (HeteroData(), {}, TypeError, "obj: got HeteroData"),
+    (EDGES.float(), {}, TypeError, r"edge_index: dtype torch\.float32"),
+    (EDGES.T, {}, ValueError, "transpose it"),
+    (EDGES, {"num_nodes": 3}, IndexError, r"edge_index.*entry 0 is 3"),
+    (EDGES, {"num_nodes": 5, "size": (5, 5)}, ValueError, "not both"),
+    (EDGES, {"weight": WEIGHT[:2]}, ValueError, "weight: shape"),
+    (EdgeIndex(EDGES, sparse_size=(5, 5)), {"num_nodes": 6}, ValueError, "asked for 6 sources"),
+    (scipy.sparse.coo_array((2, 3)), {"num_nodes": 2}, ValueError, "2 targets, but obj has 3"),
+    (scipy.sparse.coo_array(np.ones(3)), {}, ValueError, "expected a matrix"),
+    (nx.path_graph(3), {"num_nodes": 2}, ValueError, "obj has 3"),
+    (Neighborhood.from_edge_index(EDGES), {"num_nodes": 9}, ValueError, "obj has 4"),
+    (Data(x=torch.ones(2, 1)), {}, ValueError, "neither edge_index nor adj_t"),
+])  # fmt: skip
 def test_what_does_not_fit_is_refused(
     obj: Any, options: dict[str, Any], error: type[Exception], words: str
 ) -> None:

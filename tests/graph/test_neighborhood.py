@@ -345,33 +345,26 @@ def test_compiled_code_reads_makes_and_fills_one() -> None:
     assert torch.equal(found, degrees(cliques([2, 2]), EDGES))
 
 
-@pytest.mark.parametrize(
-    ("args", "options", "error", "words"),
-    [
-        (([[0], [1]],), {}, TypeError, "edge_index: got list"),
-        ((EDGES.double(),), {}, TypeError, r"edge_index: dtype torch\.float64, expected int64"),
-        ((EDGES.bool(),), {}, TypeError, r"edge_index: dtype torch\.bool"),
-        ((EDGES.T,), {}, ValueError, r"edge_index: shape \(5, 2\).*transpose it\?"),
-        ((EDGES.T[:, :1],), {}, ValueError, r"shape \(5, 1\), expected \[2, num_edges\]$"),
-        ((EDGES.T.repeat(1, 2),), {}, ValueError, r"shape \(5, 4\), expected \[2, num_edges\]$"),
-        ((EDGES[0],), {}, ValueError, r"edge_index: shape \(5,\), expected \[2, num_edges\]"),
-        ((EDGES, 3), {}, IndexError, r"edge_index\[0\]: entry 4 is 3, expected .* 0\.\.2"),
-        ((EDGES - 1, 4), {}, IndexError, r"edge_index\[0\]: entry 1 is -1"),
-        (
-            (EDGES,),
-            {"num_src": 4, "num_dst": 3},
-            IndexError,
-            r"edge_index\[1\]: entry 4 is 3, expected a node id in 0\.\.2",
-        ),
-        ((EDGES, 4), {"num_src": 4}, ValueError, "give either num_nodes or"),
-        ((EDGES,), {"num_src": 4}, ValueError, "num_dst: not given"),
-        ((EDGES,), {"num_dst": 4}, ValueError, "num_src: not given"),
-        ((EDGES[:, :0], -1), {}, ValueError, "got -1, expected 0 or more"),
-        ((EDGES,), {"weight": WEIGHT[:4]}, ValueError, r"weight: shape \(4,\).*\[5\]"),
-        ((EDGES,), {"weight": WEIGHT[:, None]}, ValueError, r"weight: shape \(5, 1\)"),
-        ((EDGES,), {"weight": EDGES[0]}, TypeError, r"weight: dtype torch\.int64"),
-    ],
-)
+@pytest.mark.parametrize(("args", "options", "error", "words"), [
+    (([[0], [1]],), {}, TypeError, "edge_index: got list"),
+    ((EDGES.double(),), {}, TypeError, r"edge_index: dtype torch\.float64, expected int64"),
+    ((EDGES.bool(),), {}, TypeError, r"edge_index: dtype torch\.bool"),
+    ((EDGES.T,), {}, ValueError, r"edge_index: shape \(5, 2\).*transpose it\?"),
+    ((EDGES.T[:, :1],), {}, ValueError, r"shape \(5, 1\), expected \[2, num_edges\]$"),
+    ((EDGES.T.repeat(1, 2),), {}, ValueError, r"shape \(5, 4\), expected \[2, num_edges\]$"),
+    ((EDGES[0],), {}, ValueError, r"edge_index: shape \(5,\), expected \[2, num_edges\]"),
+    ((EDGES, 3), {}, IndexError, r"edge_index\[0\]: entry 4 is 3, expected .* 0\.\.2"),
+    ((EDGES - 1, 4), {}, IndexError, r"edge_index\[0\]: entry 1 is -1"),
+    ((EDGES,), {"num_src": 4, "num_dst": 3}, IndexError,
+     r"edge_index\[1\]: entry 4 is 3, expected a node id in 0\.\.2"),
+    ((EDGES, 4), {"num_src": 4}, ValueError, "give either num_nodes or"),
+    ((EDGES,), {"num_src": 4}, ValueError, "num_dst: not given"),
+    ((EDGES,), {"num_dst": 4}, ValueError, "num_src: not given"),
+    ((EDGES[:, :0], -1), {}, ValueError, "got -1, expected 0 or more"),
+    ((EDGES,), {"weight": WEIGHT[:4]}, ValueError, r"weight: shape \(4,\).*\[5\]"),
+    ((EDGES,), {"weight": WEIGHT[:, None]}, ValueError, r"weight: shape \(5, 1\)"),
+    ((EDGES,), {"weight": EDGES[0]}, TypeError, r"weight: dtype torch\.int64"),
+])  # fmt: skip
 def test_edge_lists_that_are_refused(
     args: tuple[Any, ...], options: dict[str, Any], error: type[Exception], words: str
 ) -> None:
@@ -382,51 +375,31 @@ def test_edge_lists_that_are_refused(
 INDPTR, INDICES = torch.tensor([0, 1, 3]), torch.tensor([1, 0, 1])
 
 
-@pytest.mark.parametrize(
-    ("indptr", "indices", "options", "error", "words"),
-    [
-        (INDPTR.int(), INDICES, {}, TypeError, r"indptr: torch\.int32 of shape \(3,\)"),
-        (INDPTR, INDICES.float(), {}, TypeError, r"indices: torch\.float32 .* int64 or int32 of"),
-        (INDPTR[None], INDICES, {}, TypeError, r"indptr: .* of shape \(1, 3\)"),
-        (INDPTR[:0], INDICES, {}, ValueError, "indptr: empty"),
-        (INDPTR + 1, INDICES, {}, ValueError, "indptr: runs from 1 to 4, expected 0 to 3"),
-        (INDPTR[:2], INDICES, {}, ValueError, "indptr: runs from 0 to 1, expected 0 to 3"),
-        (torch.tensor([0, 4, 3]), INDICES, {}, ValueError, "without decreasing"),
-        (INDPTR, INDICES + 1, {}, IndexError, r"indices: entry 0 is 2, expected .* 0\.\.1"),
-        (INDPTR, INDICES - 1, {}, IndexError, r"indices: entry 1 is -1"),
-        (INDPTR, INDICES, {"num_src": 1}, IndexError, r"indices: entry 0 is 1.*1 nodes"),
-        (INDPTR, INDICES, {"weight": torch.ones(2)}, ValueError, r"weight: shape \(2,\)"),
-        (INDPTR, INDICES, {"distance": torch.ones(3)}, TypeError, "expected uint8 hops"),
-        (INDPTR, INDICES, {"perm": INDICES[:1]}, ValueError, r"perm: shape \(1,\)"),
-        (
-            INDPTR,
-            INDICES,
-            {"perm": INDICES / 2},
-            TypeError,
-            "perm: got torch.float32, expected int",
-        ),
-        (
-            INDPTR,
-            INDICES,
-            {"perm": [1, 0, 2]},
-            TypeError,
-            "perm: got list, expected int64 or int32",
-        ),
-        (INDPTR, INDICES, {"perm": INDICES - 1}, IndexError, "perm: smallest entry is -1, exp.* 0"),
-        (INDPTR, INDICES, {"sets": Sets((3,), (2,))}, ValueError, "3 targets and 2 sources"),
-        (
-            torch.tensor([0, 1, 4]),
-            torch.tensor([0, 1, 0, 1]),
-            {"sets": Sets((2,), (2,))},
-            ValueError,
-            "not those of complete sets",
-        ),
-        (INDPTR, INDICES, {"sets": (2, 2)}, TypeError, "sets: got tuple, expected graph.Sets"),
-        (INDPTR, INDICES, {"sets": Sets((2,), (3,))}, ValueError, "sets: .* 3 sources, exp.* 2"),
-        (INDPTR, INDICES, {"sets": Sets((2,), (2,))}, ValueError, "not those of complete sets"),
-        (INDPTR, INDICES, {"sets": Sets((2,), (2,), True)}, ValueError, "not those of causal sets"),
-    ],
-)
+@pytest.mark.parametrize(("indptr", "indices", "options", "error", "words"), [
+    (INDPTR.int(), INDICES, {}, TypeError, r"indptr: torch\.int32 of shape \(3,\)"),
+    (INDPTR, INDICES.float(), {}, TypeError, r"indices: torch\.float32 .* int64 or int32 of"),
+    (INDPTR[None], INDICES, {}, TypeError, r"indptr: .* of shape \(1, 3\)"),
+    (INDPTR[:0], INDICES, {}, ValueError, "indptr: empty"),
+    (INDPTR + 1, INDICES, {}, ValueError, "indptr: runs from 1 to 4, expected 0 to 3"),
+    (INDPTR[:2], INDICES, {}, ValueError, "indptr: runs from 0 to 1, expected 0 to 3"),
+    (torch.tensor([0, 4, 3]), INDICES, {}, ValueError, "without decreasing"),
+    (INDPTR, INDICES + 1, {}, IndexError, r"indices: entry 0 is 2, expected .* 0\.\.1"),
+    (INDPTR, INDICES - 1, {}, IndexError, r"indices: entry 1 is -1"),
+    (INDPTR, INDICES, {"num_src": 1}, IndexError, r"indices: entry 0 is 1.*1 nodes"),
+    (INDPTR, INDICES, {"weight": torch.ones(2)}, ValueError, r"weight: shape \(2,\)"),
+    (INDPTR, INDICES, {"distance": torch.ones(3)}, TypeError, "expected uint8 hops"),
+    (INDPTR, INDICES, {"perm": INDICES[:1]}, ValueError, r"perm: shape \(1,\)"),
+    (INDPTR, INDICES, {"perm": INDICES / 2}, TypeError, "perm: got torch.float32, expected int"),
+    (INDPTR, INDICES, {"perm": [1, 0, 2]}, TypeError, "perm: got list, expected int64 or int32"),
+    (INDPTR, INDICES, {"perm": INDICES - 1}, IndexError, "perm: smallest entry is -1, exp.* 0"),
+    (INDPTR, INDICES, {"sets": Sets((3,), (2,))}, ValueError, "3 targets and 2 sources"),
+    (torch.tensor([0, 1, 4]), torch.tensor([0, 1, 0, 1]), {"sets": Sets((2,), (2,))}, ValueError,
+     "not those of complete sets"),
+    (INDPTR, INDICES, {"sets": (2, 2)}, TypeError, "sets: got tuple, expected graph.Sets"),
+    (INDPTR, INDICES, {"sets": Sets((2,), (3,))}, ValueError, "sets: .* 3 sources, exp.* 2"),
+    (INDPTR, INDICES, {"sets": Sets((2,), (2,))}, ValueError, "not those of complete sets"),
+    (INDPTR, INDICES, {"sets": Sets((2,), (2,), True)}, ValueError, "not those of causal sets"),
+])  # fmt: skip
 def test_row_pointers_that_are_refused(
     indptr: Tensor, indices: Tensor, options: dict[str, Any], error: type[Exception], words: str
 ) -> None:

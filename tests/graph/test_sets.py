@@ -60,17 +60,14 @@ def test_equal_sets_are_stored_once_and_transposed_causal_ones_are_none() -> Non
     assert Sets((1, 2), (1, 2), causal=True).transpose() is None
 
 
-@pytest.mark.parametrize(
-    ("args", "words"),
-    [
-        (((1, -1), (1, 1)), r"dst: got \(1, -1\), expected a tuple of counts"),
-        (((1,), (1.5,)), "src: got"),
-        (([1], (1,)), r"dst: got \[1\], expected a tuple"),
-        (((1, 2), (3,)), "src: 1 sets, expected 2 as many as dst"),
-        (((1,), (2, 3)), "src: 2 sets, expected 1 as many as dst"),
-        (((1, 2), (2, 1), True), r"src: got \(2, 1\), expected \(1, 2\) as dst has.*causal"),
-    ],
-)
+@pytest.mark.parametrize(("args", "words"), [
+    (((1, -1), (1, 1)), r"dst: got \(1, -1\), expected a tuple of counts"),
+    (((1,), (1.5,)), "src: got"),
+    (([1], (1,)), r"dst: got \[1\], expected a tuple"),
+    (((1, 2), (3,)), "src: 1 sets, expected 2 as many as dst"),
+    (((1,), (2, 3)), "src: 2 sets, expected 1 as many as dst"),
+    (((1, 2), (2, 1), True), r"src: got \(2, 1\), expected \(1, 2\) as dst has.*causal"),
+])  # fmt: skip
 def test_what_is_no_set_is_refused(args: tuple[Any, ...], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         Sets(*args)

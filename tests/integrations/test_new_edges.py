@@ -167,18 +167,10 @@ def test_a_hook_on_messages_is_called_at_new_edges(name: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"improved": True},
-        {"add_self_loops": False},
-        {"normalize": False},
-        {"flow": "target_to_source"},
-        {"bias": False},
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("options", [
+    {}, {"improved": True}, {"add_self_loops": False}, {"normalize": False},
+    {"flow": "target_to_source"}, {"bias": False},
+], ids=str)  # fmt: skip
 def test_gcn_at_new_edges_has_the_bits_of_pyg(options: dict[str, Any], dtype: torch.dtype) -> None:
     theirs = pyg.GCNConv(6, 4, **options).to(dtype)
     layer = copy.deepcopy(theirs)

@@ -43,14 +43,11 @@ def test_starts_at_zero_and_returns_to_it_and_shows_its_state() -> None:
     assert module.is_bucket_bias
 
 
-@pytest.mark.parametrize(
-    ("arguments", "options", "message"),
-    [
-        ((0, 1), {}, "num_buckets: got 0, expected at least 1"),
-        ((3, 0), {}, "heads: got 0, expected at least 1"),
-        ((254, 2), {"own_token": True}, "num_buckets: got 254, expected at most 253 with"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "options", "message"), [
+    ((0, 1), {}, "num_buckets: got 0, expected at least 1"),
+    ((3, 0), {}, "heads: got 0, expected at least 1"),
+    ((254, 2), {"own_token": True}, "num_buckets: got 254, expected at most 253 with"),
+])  # fmt: skip
 def test_sizes_out_of_range_are_named(arguments, options, message) -> None:
     with pytest.raises(ValueError, match=message):
         BucketBias(*arguments, **options)
@@ -64,14 +61,11 @@ def test_more_buckets_than_a_byte_counts() -> None:
     assert torch.equal(found, module.table[[0, 255, 528, 528]])
 
 
-@pytest.mark.parametrize(
-    ("distance", "error", "message"),
-    [
-        (torch.rand(3), TypeError, "distance: torch.float32 of shape .3,., expected integer hops"),
-        (torch.zeros(2, 2).long(), TypeError, "distance: torch.int64 of shape .2, 2."),
-        (torch.tensor([2, -1]), ValueError, "distance: got -1, expected hops of 0 or more"),
-    ],
-)
+@pytest.mark.parametrize(("distance", "error", "message"), [
+    (torch.rand(3), TypeError, "distance: torch.float32 of shape .3,., expected integer hops"),
+    (torch.zeros(2, 2).long(), TypeError, "distance: torch.int64 of shape .2, 2."),
+    (torch.tensor([2, -1]), ValueError, "distance: got -1, expected hops of 0 or more"),
+])  # fmt: skip
 def test_distances_that_are_none_are_named(distance, error, message) -> None:
     with pytest.raises(error, match=message):
         BucketBias(4, 1)(distance)

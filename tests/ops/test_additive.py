@@ -138,50 +138,23 @@ GOOD = {
 }
 
 
-@pytest.mark.parametrize(
-    ("change", "error", "message"),
-    [
-        (
-            {"source": torch.randn(4, 2, 4)},
-            ValueError,
-            "source: shape .4, 2, 4., expected .3, heads",
-        ),
-        (
-            {"target": torch.randn(3, 1, 4)},
-            ValueError,
-            "target: shape .3, 1, 4., expected .3, 2, 4.",
-        ),
-        (
-            {"target": torch.randn(3, 3, 4)},
-            ValueError,
-            "target: shape .3, 3, 4., expected .3, 2, 4.",
-        ),
-        ({"target": torch.ones(3, 2, 4).int()}, TypeError, "target: dtype torch.int32"),
-        ({"att": torch.randn(2, 3)}, ValueError, "att: shape .2, 3., expected .2, 4."),
-        (
-            {"att": torch.ones(2, 4).long()},
-            TypeError,
-            "att: dtype torch.int64, expected a floating",
-        ),
-        ({"edge_matrix": None}, ValueError, "edge_features: expected together with edge_matrix"),
-        ({"edge_features": torch.randn(3, 5)}, ValueError, "edge_features: shape .3, 5., exp"),
-        ({"edge_matrix": 3}, TypeError, "edge_matrix: got int, expected a tensor"),
-        ({"att": None}, TypeError, "att: got NoneType, expected a tensor"),
-        (
-            {"edge_matrix": torch.ones(5, 4)},
-            ValueError,
-            "edge_matrix: shape .5, 4., expected .2, edge",
-        ),
-        (
-            {"edge_matrix": torch.ones(4)},
-            ValueError,
-            "edge_matrix: shape .4,., expected .2, edge_dim",
-        ),
-        ({"edge_matrix": torch.ones(2, 5, 4).to("meta")}, ValueError, "edge_matrix: on meta, exp"),
-        ({"edge_features": torch.ones(2, 5).to("meta")}, ValueError, "edge_features: on meta, exp"),
-        ({"edge_matrix": torch.randn(2, 5, 3)}, ValueError, "edge_matrix: shape .2, 5, 3., exp"),
-    ],
-)
+@pytest.mark.parametrize(("change", "error", "message"), [
+    ({"source": torch.randn(4, 2, 4)}, ValueError, "source: shape .4, 2, 4., expected .3, heads"),
+    ({"target": torch.randn(3, 1, 4)}, ValueError, "target: shape .3, 1, 4., expected .3, 2, 4."),
+    ({"target": torch.randn(3, 3, 4)}, ValueError, "target: shape .3, 3, 4., expected .3, 2, 4."),
+    ({"target": torch.ones(3, 2, 4).int()}, TypeError, "target: dtype torch.int32"),
+    ({"att": torch.randn(2, 3)}, ValueError, "att: shape .2, 3., expected .2, 4."),
+    ({"att": torch.ones(2, 4).long()}, TypeError, "att: dtype torch.int64, expected a floating"),
+    ({"edge_matrix": None}, ValueError, "edge_features: expected together with edge_matrix"),
+    ({"edge_features": torch.randn(3, 5)}, ValueError, "edge_features: shape .3, 5., exp"),
+    ({"edge_matrix": 3}, TypeError, "edge_matrix: got int, expected a tensor"),
+    ({"att": None}, TypeError, "att: got NoneType, expected a tensor"),
+    ({"edge_matrix": torch.ones(5, 4)}, ValueError, "edge_matrix: shape .5, 4., expected .2, edge"),
+    ({"edge_matrix": torch.ones(4)}, ValueError, "edge_matrix: shape .4,., expected .2, edge_dim"),
+    ({"edge_matrix": torch.ones(2, 5, 4).to("meta")}, ValueError, "edge_matrix: on meta, exp"),
+    ({"edge_features": torch.ones(2, 5).to("meta")}, ValueError, "edge_features: on meta, exp"),
+    ({"edge_matrix": torch.randn(2, 5, 3)}, ValueError, "edge_matrix: shape .2, 5, 3., exp"),
+])  # fmt: skip
 def test_errors_name_the_argument(change, error, message) -> None:
     nb = Neighborhood.from_edge_index(torch.tensor([[0, 1], [1, 2]]), num_nodes=3)
     arguments = {**GOOD, **change}

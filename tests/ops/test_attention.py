@@ -242,13 +242,9 @@ def compare(compiled: Callable[..., Tensor], eager: Callable[..., Tensor], *rest
             torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    "run",
-    [
-        from_edges, with_bias, with_buckets, in_parts,
-        on_cliques, on_ragged_cliques, on_causal_cliques,
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("run", [
+    from_edges, with_bias, with_buckets, in_parts, on_cliques, on_ragged_cliques, on_causal_cliques,
+])  # fmt: skip
 def test_compiled_without_a_break_it_is_the_same(run: Callable[..., Tensor]) -> None:
     torch._dynamo.reset()
     compiled = torch.compile(run, fullgraph=True, backend="aot_eager")

@@ -41,27 +41,24 @@ def test_names_in_the_order_of_choice() -> None:
         ops.backend_names("softmax")
 
 
-@pytest.mark.parametrize(
-    ("asked", "name"),
-    [
-        (call(cliques([16, 16])), "blocks"),
-        (call(cliques([16, 16]), dropout=0.5), "blocks"),
-        (call(cliques([60, 50]), dropout=0.5), "numba_csr"),
-        (call(cliques([3, 3])), "numba_csr"),
-        (call(cliques([60, 50])), "blocks"),
-        (call(cliques([3, 2])), "numba_csr"),
-        (call(cliques([3, 2]), device="meta"), "blocks"),
-        (call(causal([200, 150])), "blocks"),
-        (call(causal([20, 15])), "numba_csr"),
-        (call(star([1000])), "numba_csr"),
-        (call(cliques([0, 0])), "numba_csr"),
-        (call(GRAPH), "numba_csr"),
-        (call(GRAPH, device="meta"), "torch_csr"),
-        (call(cliques([3, 3]), dropout=0.5, k=2), "blocks"),
-        (call(cliques([3, 2]), k=2), "numba_csr"),
-        (call(cliques([3, 3]), device="meta", k=2), "torch_csr"),
-    ],
-)
+@pytest.mark.parametrize(("asked", "name"), [
+    (call(cliques([16, 16])), "blocks"),
+    (call(cliques([16, 16]), dropout=0.5), "blocks"),
+    (call(cliques([60, 50]), dropout=0.5), "numba_csr"),
+    (call(cliques([3, 3])), "numba_csr"),
+    (call(cliques([60, 50])), "blocks"),
+    (call(cliques([3, 2])), "numba_csr"),
+    (call(cliques([3, 2]), device="meta"), "blocks"),
+    (call(causal([200, 150])), "blocks"),
+    (call(causal([20, 15])), "numba_csr"),
+    (call(star([1000])), "numba_csr"),
+    (call(cliques([0, 0])), "numba_csr"),
+    (call(GRAPH), "numba_csr"),
+    (call(GRAPH, device="meta"), "torch_csr"),
+    (call(cliques([3, 3]), dropout=0.5, k=2), "blocks"),
+    (call(cliques([3, 2]), k=2), "numba_csr"),
+    (call(cliques([3, 3]), device="meta", k=2), "torch_csr"),
+])  # fmt: skip
 def test_the_first_that_can_is_taken(asked: AttentionCall, name: str) -> None:
     assert dispatch.choose(asked).name == name
 
@@ -262,14 +259,11 @@ class Misspelled(Backend):
     operations = frozenset({"attention", "atention"})
 
 
-@pytest.mark.parametrize(
-    ("backend", "error", "message"),
-    [
-        (Misspelled(), ValueError, "operations: misspelled declares atention, expected some of"),
-        (Misspelled, TypeError, "expected an instance of Backend with a name"),
-        (Backend(), TypeError, "expected an instance of Backend with a name"),
-    ],
-)
+@pytest.mark.parametrize(("backend", "error", "message"), [
+    (Misspelled(), ValueError, "operations: misspelled declares atention, expected some of"),
+    (Misspelled, TypeError, "expected an instance of Backend with a name"),
+    (Backend(), TypeError, "expected an instance of Backend with a name"),
+])  # fmt: skip
 def test_what_cannot_be_a_backend_is_refused_and_leaves_no_trace(
     backend: object, error: type[Exception], message: str
 ) -> None:

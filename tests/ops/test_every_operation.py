@@ -193,15 +193,12 @@ def results(name: str, nb: Neighborhood, by: str, leaves: list[Tensor]) -> list[
     return [out.detach(), *torch.autograd.grad(out, wanted, up)]
 
 
-@pytest.mark.parametrize(
-    ("name", "graph", "backend"),
-    [
-        *((n, g, b) for n in OPERATIONS for b in OPERATIONS[n].backends
-          for g in ("random", "more sources", "more targets")),
-        *((n, g, "numba_csr") for n in OPERATIONS for g in ("hub", "transposed")),
-        *WITH_SETS,
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "graph", "backend"), [
+    *((n, g, b) for n in OPERATIONS for b in OPERATIONS[n].backends
+      for g in ("random", "more sources", "more targets")),
+    *((n, g, "numba_csr") for n in OPERATIONS for g in ("hub", "transposed")),
+    *WITH_SETS,
+])  # fmt: skip
 def test_first_and_second_derivatives(name: str, graph: str, backend: str) -> None:
     """Entry by entry by one backend on one graph, elsewhere along random directions."""
     nb = graph_of(graph)

@@ -85,21 +85,18 @@ def test_ladies_draws_for_these_targets(replace):
     torch.testing.assert_close(found.to_dense(), expected.to_dense())
 
 
-@pytest.mark.parametrize(
-    ("pattern", "cheap"),
-    [
-        (Compose(KHop(2), Sample(2), AddSelf()), True),
-        (Compose(Sample(2, whole_graph=True), GraphSAGE(1)), True),
-        (DilatedHops(), True),
-        (LADIES(3), True),
-        (FastGCN(3), True),
-        (DegreeGroups(), True),
-        (DegreeGroups(symmetric=True), False),
-        (Compose(Sample(3), FastGCN(3)), False),
-        (Compose(Sample(2), KHop(2)), False),
-        (Compose(AddSelf(), SymmetricNormalize()), False),
-    ],
-)
+@pytest.mark.parametrize(("pattern", "cheap"), [
+    (Compose(KHop(2), Sample(2), AddSelf()), True),
+    (Compose(Sample(2, whole_graph=True), GraphSAGE(1)), True),
+    (DilatedHops(), True),
+    (LADIES(3), True),
+    (FastGCN(3), True),
+    (DegreeGroups(), True),
+    (DegreeGroups(symmetric=True), False),
+    (Compose(Sample(3), FastGCN(3)), False),
+    (Compose(Sample(2), KHop(2)), False),
+    (Compose(AddSelf(), SymmetricNormalize()), False),
+])  # fmt: skip
 def test_what_costs_its_rows_alone(pattern, cheap):
     assert pattern.costs_rows == cheap
 
@@ -152,14 +149,9 @@ def test_layers_on_rows_of_the_users_own_pattern_of_a_square_graph():
 
 
 SAMPLERS: list[Pattern] = [
-    DegreeGroups(share=0.6),
-    FastGCN(count=4),
-    FastGCN(count=4, replace=False),
-    GraphSAGE(2),
-    LADIES(count=4),
-    LADIES(count=4, replace=False),
-    UniformNodes(share=0.6),
-]
+    DegreeGroups(share=0.6), FastGCN(count=4), FastGCN(count=4, replace=False), GraphSAGE(2),
+    LADIES(count=4), LADIES(count=4, replace=False), UniformNodes(share=0.6),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS, ids=repr)

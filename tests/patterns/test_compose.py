@@ -55,19 +55,10 @@ def test_what_is_no_pattern_is_refused() -> None:
         Compose(KHop(2), 60)
 
 
-@pytest.mark.parametrize(
-    "pattern",
-    [
-        AddSelf(),
-        Sample(2, whole_graph=True),
-        SymmetricNormalize(),
-        KHop(1),
-        AtDistance(1),
-        DilatedHops(),
-        DegreeGroups(),
-    ],
-    ids=repr,
-)
+@pytest.mark.parametrize("pattern", [
+    AddSelf(), Sample(2, whole_graph=True), SymmetricNormalize(), KHop(1), AtDistance(1),
+    DilatedHops(), DegreeGroups(),
+], ids=repr)  # fmt: skip
 def test_bipartite_is_refused_where_a_graph_is_meant(pattern: Compose) -> None:
     two_by_three = bipartite([2], [3])
     with pytest.raises(ValueError, match="3 sources and 2 targets"):

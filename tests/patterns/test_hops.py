@@ -48,15 +48,12 @@ def test_a_node_with_none_at_these_distances_has_an_empty_row(pattern: Pattern) 
     assert pattern(GRAPHS["clique"]).num_edges == 0
 
 
-@pytest.mark.parametrize(
-    ("make", "name", "span", "values"),
-    [
-        (KHop, "radius", "1..254", [0, *WRONG]),
-        (AtDistance, "z", "0..254", WRONG),
-        (partial(DilatedHops, step=1), "hops", "1..254", [0, *WRONG]),
-        (partial(DilatedHops, 4), "step", "1..4", [0, 5, *WRONG]),
-    ],
-)
+@pytest.mark.parametrize(("make", "name", "span", "values"), [
+    (KHop, "radius", "1..254", [0, *WRONG]),
+    (AtDistance, "z", "0..254", WRONG),
+    (partial(DilatedHops, step=1), "hops", "1..254", [0, *WRONG]),
+    (partial(DilatedHops, 4), "step", "1..4", [0, 5, *WRONG]),
+])  # fmt: skip
 def test_hops_out_of_range(make: Any, name: str, span: str, values: list[Any]) -> None:
     for value in values:
         message = re.escape(f"{name}: got {value!r}, expected {span} hops")

@@ -317,34 +317,28 @@ class DegreeForgotten(GraphSAGE):
         return Sample(self.n)(neighborhood, generator=generator)
 
 
-@pytest.mark.parametrize(
-    "pattern",
-    [
-        NotRescaled(share=0.5),
-        RowsForColumns((3,), share=0.6, p_star=(0.7, 0.3)),
-        NextColumn(count=4),
-        DegreeForgotten(2),
-    ],
-)
+@pytest.mark.parametrize("pattern", [
+    NotRescaled(share=0.5),
+    RowsForColumns((3,), share=0.6, p_star=(0.7, 0.3)),
+    NextColumn(count=4),
+    DegreeForgotten(2),
+])  # fmt: skip
 def test_planted_fault_moves_the_mean(pattern: Pattern) -> None:
     with pytest.raises(AssertionError, match="off by"):
         laws.means_what_it_expects(pattern, laws.random_directed(7, 0.4, seed=2))
 
 
-@pytest.mark.parametrize(
-    ("law", "pattern"),
-    [
-        (laws.equals_its_mask, OneHopMore(1)),
-        (laws.equals_its_mask, Transposed(1)),
-        (laws.draws_uniformly, FirstOnes(2)),
-        (laws.seed_decides, FirstOnes(2)),
-        (laws.seed_decides, Global(2)),
-        (laws.is_valid_and_leaves_its_input, Global(2)),
-        (laws.follows_names, OddNodesOnly()),
-        (laws.carries_distances, OffByOneDistance(2)),
-        (laws.carries_distances, AddSelf()),
-    ],
-)
+@pytest.mark.parametrize(("law", "pattern"), [
+    (laws.equals_its_mask, OneHopMore(1)),
+    (laws.equals_its_mask, Transposed(1)),
+    (laws.draws_uniformly, FirstOnes(2)),
+    (laws.seed_decides, FirstOnes(2)),
+    (laws.seed_decides, Global(2)),
+    (laws.is_valid_and_leaves_its_input, Global(2)),
+    (laws.follows_names, OddNodesOnly()),
+    (laws.carries_distances, OffByOneDistance(2)),
+    (laws.carries_distances, AddSelf()),
+])  # fmt: skip
 def test_planted_fault_breaks_its_law(law: laws.Law, pattern: Pattern) -> None:
     with pytest.raises(AssertionError):
         law(pattern, laws.random_directed(20, 0.2, seed=4))

@@ -255,20 +255,17 @@ def test_balance_counts_empty_classes_and_skips_the_unlabeled():
     assert class_balance(torch.tensor([0, 0, 1, 1])) == (2.0, 0.0, 20.0)
 
 
-@pytest.mark.parametrize(
-    ("change", "error", "message"),
-    [
-        ({"x": torch.ones(4, 3, dtype=torch.int64)}, TypeError, r"x: dtype torch\.int64"),
-        ({"x": torch.ones(5, 3)}, ValueError, r"x: shape \(5, 3\) and label \(4,\)"),
-        ({"x": torch.full((4, 3), math.nan)}, ValueError, "x: holds nan"),
-        ({"x": torch.full((4, 3), math.inf).to_sparse()}, ValueError, "x: holds nan"),
-        ({"label": torch.ones(4)}, TypeError, "label: dtype"),
-        ({"label": torch.tensor([0, 1, -1, 0])}, ValueError, "label: smallest is -1"),
-        ({"moment": "centered"}, ValueError, "moment: got 'centered'"),
-        ({"x": torch.ones(4)}, ValueError, r"x: shape \(4,\) and label \(4,\)"),
-        ({"label": torch.zeros(4, 1).long()}, ValueError, r"x: shape .* and label \(4, 1\)"),
-    ],
-)
+@pytest.mark.parametrize(("change", "error", "message"), [
+    ({"x": torch.ones(4, 3, dtype=torch.int64)}, TypeError, r"x: dtype torch\.int64"),
+    ({"x": torch.ones(5, 3)}, ValueError, r"x: shape \(5, 3\) and label \(4,\)"),
+    ({"x": torch.full((4, 3), math.nan)}, ValueError, "x: holds nan"),
+    ({"x": torch.full((4, 3), math.inf).to_sparse()}, ValueError, "x: holds nan"),
+    ({"label": torch.ones(4)}, TypeError, "label: dtype"),
+    ({"label": torch.tensor([0, 1, -1, 0])}, ValueError, "label: smallest is -1"),
+    ({"moment": "centered"}, ValueError, "moment: got 'centered'"),
+    ({"x": torch.ones(4)}, ValueError, r"x: shape \(4,\) and label \(4,\)"),
+    ({"label": torch.zeros(4, 1).long()}, ValueError, r"x: shape .* and label \(4, 1\)"),
+])  # fmt: skip
 def test_bad_features_are_named(change, error, message):
     arguments = {"x": torch.ones(4, 3), "label": torch.tensor([0, 1, 1, 0])} | change
     with pytest.raises(error, match=message):

@@ -254,23 +254,20 @@ def test_graphs_too_large_for_narrow_ids_take_wide_ones(monkeypatch):
     assert torch.equal(shortest_path_distance(graph, pairs=pairs), expected)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error", "message"),
-    [
-        ({"cutoff": 0}, ValueError, r"cutoff: got 0, expected hops in 1\.\.254"),
-        ({"cutoff": 255}, ValueError, r"cutoff: got 255, expected hops in 1\.\.254"),
-        ({"cutoff": True}, ValueError, "cutoff: got True"),
-        ({"cutoff": 2.5}, TypeError, r"cutoff: got 2\.5, expected a whole number"),
-        ({"sources": torch.tensor([0.0])}, TypeError, r"sources: dtype torch\.float32"),
-        ({"sources": torch.tensor([[0]])}, ValueError, r"sources: shape \(1, 1\).*\[num_sources\]"),
-        ({"sources": torch.tensor([0, 3])}, IndexError, "sources: entry 1 is 3"),
-        ({"sources": torch.tensor([-1])}, IndexError, "sources: entry 0 is -1"),
-        ({"pairs": torch.tensor([[0, 1, 2]])}, ValueError, r"pairs: shape \(1, 3\).*2, num_pairs"),
-        ({"pairs": torch.tensor([[0], [7]])}, IndexError, "pairs: entry 1 is 7"),
-        ({"pairs": torch.tensor([[0.0], [1.0]])}, TypeError, "pairs: dtype"),
-        ({"sources": [0], "pairs": torch.tensor([[0], [1]])}, ValueError, "one of them"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("arguments", "error", "message"), [
+    ({"cutoff": 0}, ValueError, r"cutoff: got 0, expected hops in 1\.\.254"),
+    ({"cutoff": 255}, ValueError, r"cutoff: got 255, expected hops in 1\.\.254"),
+    ({"cutoff": True}, ValueError, "cutoff: got True"),
+    ({"cutoff": 2.5}, TypeError, r"cutoff: got 2\.5, expected a whole number"),
+    ({"sources": torch.tensor([0.0])}, TypeError, r"sources: dtype torch\.float32"),
+    ({"sources": torch.tensor([[0]])}, ValueError, r"sources: shape \(1, 1\).*\[num_sources\]"),
+    ({"sources": torch.tensor([0, 3])}, IndexError, "sources: entry 1 is 3"),
+    ({"sources": torch.tensor([-1])}, IndexError, "sources: entry 0 is -1"),
+    ({"pairs": torch.tensor([[0, 1, 2]])}, ValueError, r"pairs: shape \(1, 3\).*2, num_pairs"),
+    ({"pairs": torch.tensor([[0], [7]])}, IndexError, "pairs: entry 1 is 7"),
+    ({"pairs": torch.tensor([[0.0], [1.0]])}, TypeError, "pairs: dtype"),
+    ({"sources": [0], "pairs": torch.tensor([[0], [1]])}, ValueError, "one of them"),
+])  # fmt: skip
 def test_bad_arguments_are_named(arguments, error, message):
     with pytest.raises(error, match=message):
         shortest_path_distance(graph_of([(0, 1)], 3), **arguments)

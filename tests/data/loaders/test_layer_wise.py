@@ -178,24 +178,18 @@ def test_a_seed_may_come_twice_and_hear_nothing():
     assert batch.num_sampled_nodes == [3, 1, 0] and batch.num_sampled_edges == [2, 0]
 
 
-@pytest.mark.parametrize(
-    ("change", "error", "match"),
-    [
-        ({"data": HeteroData()}, TypeError, "data: got HeteroData, expected Data with edge_index"),
-        ({"data": Data(x=torch.ones(2, 1))}, TypeError, "data: got Data, expected Data with edge"),
-        ({"sampler": "ladies"}, TypeError, "pattern: got str"),
-        ({"layers": 0}, ValueError, "num_layers: got 0"),
-        (
-            {"sampler": Compose(AddSelf(), FastGCN(4))},
-            ValueError,
-            r"adds edges, expected (.|\n)*GCNNorm",
-        ),
-        ({"sampler": Compose(FastGCN(4), KHop(2))}, ValueError, "adds edges"),
-        ({"sampler": Sample(4, whole_graph=True)}, ValueError, "adds edges"),
-        ({"transform_sampler_output": len}, TypeError, "transform_sampler_output: edges have"),
-        ({"input_nodes": torch.zeros(40, dtype=torch.bool)}, ValueError, "input_nodes: empty"),
-    ],
-)
+@pytest.mark.parametrize(("change", "error", "match"), [
+    ({"data": HeteroData()}, TypeError, "data: got HeteroData, expected Data with edge_index"),
+    ({"data": Data(x=torch.ones(2, 1))}, TypeError, "data: got Data, expected Data with edge"),
+    ({"sampler": "ladies"}, TypeError, "pattern: got str"),
+    ({"layers": 0}, ValueError, "num_layers: got 0"),
+    ({"sampler": Compose(AddSelf(), FastGCN(4))}, ValueError,
+     r"adds edges, expected (.|\n)*GCNNorm"),
+    ({"sampler": Compose(FastGCN(4), KHop(2))}, ValueError, "adds edges"),
+    ({"sampler": Sample(4, whole_graph=True)}, ValueError, "adds edges"),
+    ({"transform_sampler_output": len}, TypeError, "transform_sampler_output: edges have"),
+    ({"input_nodes": torch.zeros(40, dtype=torch.bool)}, ValueError, "input_nodes: empty"),
+])  # fmt: skip
 def test_refusals_name_what_was_wrong(data, change, error, match):
     with pytest.raises(error, match=match):
         loaded(**{"data": data, "sampler": FastGCN(4)} | change)

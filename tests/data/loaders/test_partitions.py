@@ -139,15 +139,12 @@ def test_processes_share_the_parts(data, part):
     assert sorted(node for nodes in mine + yours for node in nodes) == list(range(40))
 
 
-@pytest.mark.parametrize(
-    ("part", "error", "message"),
-    [
-        (torch.zeros(40), TypeError, "part: got torch.float32, expected an int64 tensor"),
-        ([0] * 40, TypeError, "part: got list"),
-        (torch.zeros(39, dtype=torch.int64), ValueError, r"part: shape \(39,\), expected one"),
-        (torch.full((40,), -1), ValueError, "expected one part of 0 or more"),
-    ],
-)
+@pytest.mark.parametrize(("part", "error", "message"), [
+    (torch.zeros(40), TypeError, "part: got torch.float32, expected an int64 tensor"),
+    ([0] * 40, TypeError, "part: got list"),
+    (torch.zeros(39, dtype=torch.int64), ValueError, r"part: shape \(39,\), expected one"),
+    (torch.full((40,), -1), ValueError, "expected one part of 0 or more"),
+])  # fmt: skip
 def test_parts_of_another_form(data, part, error, message):
     with pytest.raises(error, match=message):
         PartitionLoader(data, part)

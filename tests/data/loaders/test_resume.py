@@ -95,18 +95,15 @@ def test_a_state_tells_the_epoch_that_comes_next(data):
     del batches
 
 
-@pytest.mark.parametrize(
-    ("change", "match"),
-    [
-        ({"batch_size": 4}, "got batch_size=4 in a loader with batch_size=7, expected the same"),
-        ({"seed": 2}, "seed=2 in a loader with seed=0"),
-        ({"world_size": 2}, "world_size=2 in a loader with world_size=1"),
-        ({"seeds": 39}, "seeds=39 in a loader with seeds=40"),
-        ({"step": 6}, "step 6, expected below the 6 of an epoch"),
-        ({"step": -1}, "step: got -1, expected a whole number from 0 on"),
-        ({"epoch": "1"}, "epoch: got '1', expected a whole number"),
-    ],
-)
+@pytest.mark.parametrize(("change", "match"), [
+    ({"batch_size": 4}, "got batch_size=4 in a loader with batch_size=7, expected the same"),
+    ({"seed": 2}, "seed=2 in a loader with seed=0"),
+    ({"world_size": 2}, "world_size=2 in a loader with world_size=1"),
+    ({"seeds": 39}, "seeds=39 in a loader with seeds=40"),
+    ({"step": 6}, "step 6, expected below the 6 of an epoch"),
+    ({"step": -1}, "step: got -1, expected a whole number from 0 on"),
+    ({"epoch": "1"}, "epoch: got '1', expected a whole number"),
+])  # fmt: skip
 def test_the_state_of_another_loader_is_refused(data, change, match):
     loader = sampled(data)
     with pytest.raises(ValueError, match=match):

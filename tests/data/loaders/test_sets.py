@@ -129,21 +129,15 @@ def test_rows_may_be_empty():
     assert batch.n_id.tolist() == [2, 1, 0]
 
 
-@pytest.mark.parametrize(
-    ("change", "error", "match"),
-    [
-        ({"pattern": "ladies"}, TypeError, "pattern: got str"),
-        ({"num_layers": 0}, ValueError, "num_layers: got 0"),
-        ({"data": HeteroData()}, TypeError, "to_homogeneous"),
-        ({"data": [1]}, TypeError, "data: got list"),
-        ({"data": Data(x=torch.ones(3, 1))}, ValueError, "neither edge_index nor adj_t"),
-        (
-            {"data": Data(edge_index=torch.empty(2, 0, dtype=torch.int64), num_nodes=0)},
-            ValueError,
-            "data: has no nodes",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("change", "error", "match"), [
+    ({"pattern": "ladies"}, TypeError, "pattern: got str"),
+    ({"num_layers": 0}, ValueError, "num_layers: got 0"),
+    ({"data": HeteroData()}, TypeError, "to_homogeneous"),
+    ({"data": [1]}, TypeError, "data: got list"),
+    ({"data": Data(x=torch.ones(3, 1))}, ValueError, "neither edge_index nor adj_t"),
+    ({"data": Data(edge_index=torch.empty(2, 0, dtype=torch.int64), num_nodes=0)}, ValueError,
+     "data: has no nodes"),
+])  # fmt: skip
 def test_refusals_name_what_was_wrong(data, change, error, match):
     given = {"data": data, "pattern": GraphSAGE(2), "num_layers": 2} | change
     with pytest.raises(error, match=match):
@@ -177,19 +171,12 @@ def test_a_relation_of_one_node_type_is_a_graph_of_its_own(data, sampler, same):
     assert same(list(sets), list(AttentionSetLoader(data, KHop(2), **options)))
 
 
-@pytest.mark.parametrize(
-    ("edge_type", "error", "match"),
-    [
-        (
-            None,
-            TypeError,
-            r"edge_type: got None beside HeteroData, expected one of \[\('author', 'kn",
-        ),
-        (WRITES, ValueError, "joins two node types, expected one of"),
-        (("paper", "likes", "paper"), ValueError, "is not there, expected one of"),
-        ("cites", ValueError, "edge_type: 'cites' is not there"),
-    ],
-)
+@pytest.mark.parametrize(("edge_type", "error", "match"), [
+    (None, TypeError, r"edge_type: got None beside HeteroData, expected one of \[\('author', 'kn"),
+    (WRITES, ValueError, "joins two node types, expected one of"),
+    (("paper", "likes", "paper"), ValueError, "is not there, expected one of"),
+    ("cites", ValueError, "edge_type: 'cites' is not there"),
+])  # fmt: skip
 def test_a_relation_is_named(data, edge_type, error, match):
     with pytest.raises(error, match=match):
         NodeSetLoader(citations(data), GraphSAGE(2), 1, edge_type=edge_type)

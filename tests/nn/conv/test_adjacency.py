@@ -84,16 +84,13 @@ def test_the_same_tensor_is_not_sorted_again(edge_index, options) -> None:
 
 
 @pytest.mark.parametrize("options", [{}, {"add_self_loops": True}])
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda e: e.fill_(2),
-        lambda e: e[0].copy_(e[1].roll(3)),
-        lambda e: e.t_().resize_(2, 20),
-        lambda e: e.set_(torch.ones(2, 3, dtype=torch.long)),
-        lambda e: setattr(e, "data", torch.zeros(2, 5, dtype=torch.long)),
-    ],
-)
+@pytest.mark.parametrize("change", [
+    lambda e: e.fill_(2),
+    lambda e: e[0].copy_(e[1].roll(3)),
+    lambda e: e.t_().resize_(2, 20),
+    lambda e: e.set_(torch.ones(2, 3, dtype=torch.long)),
+    lambda e: setattr(e, "data", torch.zeros(2, 5, dtype=torch.long)),
+])  # fmt: skip
 def test_a_tensor_changed_in_place_is_sorted_again(edge_index, change, options) -> None:
     adjacency_of(edge_index, 6, 6, **options)
     change(edge_index)
@@ -137,17 +134,14 @@ def test_tensors_that_do_not_tell_of_changes_are_sorted_every_time() -> None:
         assert not torch.equal(rows(first), edge_index)
 
 
-@pytest.mark.parametrize(
-    ("given", "error", "message"),
-    [
-        ([[0], [1]], TypeError, "edge_index: got list, expected a Neighborhood or one of"),
-        (None, TypeError, "edge_index: got NoneType"),
-        (torch.rand(2, 3), TypeError, "edge_index: dtype torch.float32, expected int64 or int32"),
-        (torch.zeros(3, 2).long(), ValueError, "edge_index: shape .3, 2., .* transpose it"),
-        (torch.tensor([[0], [6]]), IndexError, r"edge_index\[1\]: entry 0 is 6, .* in 0..5"),
-        (torch.eye(5).to_sparse(), ValueError, "edge_index: has 5 sources, expected 6 as x has"),
-    ],
-)
+@pytest.mark.parametrize(("given", "error", "message"), [
+    ([[0], [1]], TypeError, "edge_index: got list, expected a Neighborhood or one of"),
+    (None, TypeError, "edge_index: got NoneType"),
+    (torch.rand(2, 3), TypeError, "edge_index: dtype torch.float32, expected int64 or int32"),
+    (torch.zeros(3, 2).long(), ValueError, "edge_index: shape .3, 2., .* transpose it"),
+    (torch.tensor([[0], [6]]), IndexError, r"edge_index\[1\]: entry 0 is 6, .* in 0..5"),
+    (torch.eye(5).to_sparse(), ValueError, "edge_index: has 5 sources, expected 6 as x has"),
+])  # fmt: skip
 @pytest.mark.parametrize("add_self_loops", [True, False])
 def test_errors_name_the_argument(given, error, message, add_self_loops) -> None:
     with pytest.raises(error, match=message):

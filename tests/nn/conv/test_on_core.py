@@ -63,13 +63,10 @@ def test_constructor_forward_and_initialization_are_those_of_pyg(name) -> None:
         assert torch.equal(mine, other)
 
 
-@pytest.mark.parametrize(
-    ("name", "in_channels"),
-    [
-        *((name, size) for name in NAMES for size in (8, -1)),
-        *((name, (8, 4)) for name in ATTENTION),
-    ],
-)
+@pytest.mark.parametrize(("name", "in_channels"), [
+    *((name, size) for name in NAMES for size in (8, -1)),
+    *((name, (8, 4)) for name in ATTENTION),
+])  # fmt: skip
 def test_representation_and_kind_are_those_of_pyg(name, in_channels) -> None:
     ours, theirs = (getattr(room, name)(in_channels, 4) for room in (drop_in, pyg))
     assert repr(ours) == repr(theirs)
@@ -109,15 +106,12 @@ def test_copies_and_pickles_give_the_same(name, options, edge_index) -> None:
 
 
 @pytest.mark.parametrize("kind", ["edge_index", "Neighborhood"])
-@pytest.mark.parametrize(
-    ("name", "options"),
-    [
-        ("TransformerConv", {}),
-        ("TransformerConv", {"edge_dim": 1}),
-        *((name, {"add_self_loops": loops}) for name, loops in LOOPS),
-        ("GCNConv", {"cached": True}),
-    ],
-)
+@pytest.mark.parametrize(("name", "options"), [
+    ("TransformerConv", {}),
+    ("TransformerConv", {"edge_dim": 1}),
+    *((name, {"add_self_loops": loops}) for name, loops in LOOPS),
+    ("GCNConv", {"cached": True}),
+])  # fmt: skip
 def test_trains_on_what_was_found_in_inference_mode(name, options, kind, edge_index) -> None:
     """As in a validation before the first epoch: tensors made there take no part in gradients."""
     args = [edge_index]
@@ -187,10 +181,8 @@ EXPORTED = [
     ("GCNConv", {"add_self_loops": False}, ()),
     ("GCNConv", {"improved": True}, (torch.rand(20),)),
     ("SPDTransformerConv", {"heads": 2}, (torch.randint(4, (20,)),)),
-    (
-        "SPDTransformerConv", {"heads": 2, "edge_dim": 3, "value_encoding": True},
-        (torch.randint(4, (20,)), None, torch.randn(20, 3)),
-    ),
+    ("SPDTransformerConv", {"heads": 2, "edge_dim": 3, "value_encoding": True},
+     (torch.randint(4, (20,)), None, torch.randn(20, 3))),
     *((name, {"heads": 2}, ()) for name in ATTENTION),
     *((name, {"heads": 2, "edge_dim": 3}, (torch.randn(20, 3),)) for name in ATTENTION),
 ]  # fmt: skip
@@ -375,13 +367,10 @@ class Sorted(Two):
         return super().forward(x, Neighborhood.from_edge_index(edge_index, num_nodes=6))
 
 
-@pytest.mark.parametrize(
-    ("name", "algorithm"),
-    [
-        *((n, GNNExplainer) for n in [*NAMES, "SPDTransformerConv"]),
-        *((n, AttentionExplainer) for n in [*ATTENTION, "SPDTransformerConv"]),
-    ],
-)
+@pytest.mark.parametrize(("name", "algorithm"), [
+    *((n, GNNExplainer) for n in [*NAMES, "SPDTransformerConv"]),
+    *((n, AttentionExplainer) for n in [*ATTENTION, "SPDTransformerConv"]),
+])  # fmt: skip
 def test_edges_in_another_order_are_not_explained(name, algorithm, edge_index) -> None:
     """Weights of these edges would be returned as those of others."""
     model, x = Sorted(drop_in, name).eval(), torch.randn(6, 5)
@@ -423,11 +412,10 @@ def test_explains_a_transformer_as_pyg_does(name, algorithm, edge_index) -> None
 
 
 @pytest.mark.parametrize("form", ["edge_index", "Neighborhood", "csr"])
-@pytest.mark.parametrize(
-    "options",
-    [{"value_encoding": True}, {"edge_dim": 3, "value_encoding": True, "concat": False}],
-    ids=str,
-)
+@pytest.mark.parametrize("options", [
+    {"value_encoding": True},
+    {"edge_dim": 3, "value_encoding": True, "concat": False},
+], ids=str)  # fmt: skip
 def test_messages_add_up_to_the_output(options, form, edge_index, sparse_forms) -> None:
     edge_index = edge_index.unique(dim=1)[:, torch.randperm(edge_index.unique(dim=1).size(1))]
     graph = edge_index
@@ -538,13 +526,10 @@ class Doubled(drop_in.GCNConv):
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
-@pytest.mark.parametrize(
-    ("conv", "message"),
-    [
-        (Doubled(5, 4), "torch.jit.script: Doubled is a subclass of the drop-in"),
-        (drop_in.SPDTransformerConv(5, 4), "torch.jit.script: SPDTransformerConv is no layer of P"),
-    ],
-)
+@pytest.mark.parametrize(("conv", "message"), [
+    (Doubled(5, 4), "torch.jit.script: Doubled is a subclass of the drop-in"),
+    (drop_in.SPDTransformerConv(5, 4), "torch.jit.script: SPDTransformerConv is no layer of P"),
+])  # fmt: skip
 def test_torchscript_refuses_what_pyg_does_not_compute(conv, message) -> None:
     with pytest.raises(NotImplementedError, match=message):
         torch.jit.script(Net(conv))
@@ -570,17 +555,14 @@ def test_in_mixed_precision_and_pygs_containers_it_gives_the_same_and_warns_of_n
 
 
 BAD_OPTIONS = [
-    (
-        {"out_channels": 0},
-        "out_channels: got 0, expected at least 1",
-        [*NAMES, "SPDTransformerConv"],
-    ),
+    ({"out_channels": 0}, "out_channels: got 0, expected at least 1",
+     [*NAMES, "SPDTransformerConv"]),
     ({"aggr": "max"}, "aggr: got 'max', expected 'add'", NAMES),
     ({"heads": 0}, "heads: got 0, expected at least 1", [*ATTENTION, "SPDTransformerConv"]),
     ({"dropout": 1.0}, "dropout: got 1.0, expected a prob", [*ATTENTION, "SPDTransformerConv"]),
     ({"num_buckets": 0}, "num_buckets: got 0, expected at least 1", ["SPDTransformerConv"]),
     ({"decomposed_layers": 2}, "decomposed_layers: got 2, expected 1", ATTENTION),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(

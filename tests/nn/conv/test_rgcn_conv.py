@@ -46,10 +46,9 @@ def test_equals_pyg(data, name, aggr, bases, blocks, bipartite, draw_graph, asse
 
 
 @pytest.mark.parametrize("bases", [None, 3])
-@pytest.mark.parametrize(
-    ("name", "aggr"),
-    [("RGCNConv", "mean"), ("RGCNConv", "sum"), ("RGCNConv", "max"), ("FastRGCNConv", "mean")],
-)
+@pytest.mark.parametrize(("name", "aggr"), [
+    ("RGCNConv", "mean"), ("RGCNConv", "sum"), ("RGCNConv", "max"), ("FastRGCNConv", "mean"),
+])  # fmt: skip
 @pytest.mark.parametrize("case", ["all", "some", "pair"])
 @settings(max_examples=8)
 @given(data=st.data())

@@ -280,23 +280,16 @@ def test_distances_follow_the_order_of_each_form(make_graph, sparse_forms) -> No
     torch.testing.assert_close(conv(x, matrix, distance[by_row]), wanted)
 
 
-@pytest.mark.parametrize(
-    ("given", "error", "message"),
-    [
-        ({"distance": torch.zeros(3)}, ValueError, r"distance: shape \(3,\), expected one"),
-        ({"distance": [1]}, TypeError, "distance: got list, expected a tensor"),
-        ({"attn_bias": torch.zeros(20, 3)}, ValueError, r"attn_bias: shape \(20, 3\), expected"),
-        ({"edge_attr": torch.zeros(20, 3)}, ValueError, "edge_attr: got some, but the layer has"),
-        ({"distance": torch.rand(20)}, TypeError, "distance: torch.float32"),
-        (
-            {"x": torch.zeros(3, 5)},
-            IndexError,
-            r"edge_index\[0\]: entry .* expected a node id in 0..2",
-        ),
-        ({"edge_index": torch.rand(2, 20)}, TypeError, "edge_index: dtype torch.float32"),
-        ({"edge_index": cliques([5])}, ValueError, r"edge_index: .*5"),
-    ],
-)
+@pytest.mark.parametrize(("given", "error", "message"), [
+    ({"distance": torch.zeros(3)}, ValueError, r"distance: shape \(3,\), expected one"),
+    ({"distance": [1]}, TypeError, "distance: got list, expected a tensor"),
+    ({"attn_bias": torch.zeros(20, 3)}, ValueError, r"attn_bias: shape \(20, 3\), expected"),
+    ({"edge_attr": torch.zeros(20, 3)}, ValueError, "edge_attr: got some, but the layer has"),
+    ({"distance": torch.rand(20)}, TypeError, "distance: torch.float32"),
+    ({"x": torch.zeros(3, 5)}, IndexError, r"edge_index\[0\]: entry .* expected a node id in 0..2"),
+    ({"edge_index": torch.rand(2, 20)}, TypeError, "edge_index: dtype torch.float32"),
+    ({"edge_index": cliques([5])}, ValueError, r"edge_index: .*5"),
+])  # fmt: skip
 def test_layer_and_messages_name_what_they_refuse(given, error, message, make_graph) -> None:
     conv, handles = SPDTransformerConv(5, 4, heads=2), []
     arguments = {"x": torch.zeros(6, 5), "edge_index": make_graph(0, 6, 6, 20).edge_index} | given

@@ -24,15 +24,12 @@ def a_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
     triton_csr._lacking.cache_clear()
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({}, []),
-        ({"capability": (7, 5)}, ["compute capability 7.5, expected 8.0 or later"]),
-        ({"triton": None}, ["triton is not installed"]),
-        ({"there": False}, ["torch sees no GPU"]),
-    ],
-)
+@pytest.mark.parametrize(("change", "words"), [
+    ({}, []),
+    ({"capability": (7, 5)}, ["compute capability 7.5, expected 8.0 or later"]),
+    ({"triton": None}, ["triton is not installed"]),
+    ({"there": False}, ["torch sees no GPU"]),
+])  # fmt: skip
 def test_triton_says_why_it_cannot(
     change: dict[str, object], words: list[str], a_gpu: SimpleNamespace
 ) -> None:

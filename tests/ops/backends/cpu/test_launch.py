@@ -77,10 +77,9 @@ def test_little_work_stays_in_the_calling_thread_and_much_is_shared(
     assert threading.get_ident() in {thread for _, thread in seen}
 
 
-@pytest.mark.parametrize(
-    ("threads", "chunks", "worth", "others"),
-    [(8, 128, 1, 1), (8, 128, 3, 3), (8, 128, 100, 7), (8, 5, 100, 4), (2, 128, 100, 1)],
-)
+@pytest.mark.parametrize(("threads", "chunks", "worth", "others"), [
+    (8, 128, 1, 1), (8, 128, 3, 3), (8, 128, 100, 7), (8, 5, 100, 4), (2, 128, 100, 1),
+])  # fmt: skip
 def test_as_many_threads_help_as_the_work_pays_for(
     threads: int, chunks: int, worth: int, others: int,
     seen: list[tuple[int, int]], two_threads: None, monkeypatch: pytest.MonkeyPatch,

@@ -341,10 +341,9 @@ def product(x, y, n, depth, m, turned, times):
 
 @TYPES
 @pytest.mark.parametrize("turned", [False, True])
-@pytest.mark.parametrize(
-    ("n", "depth", "m"),
-    [(1, 1, 1), (7, 63, 5), (6, 16, 16), (63, 7, 257), (66, 197, 64), (257, 20, 33)],
-)
+@pytest.mark.parametrize(("n", "depth", "m"), [
+    (1, 1, 1), (7, 63, 5), (6, 16, 16), (63, 7, 257), (66, 197, 64), (257, 20, 33),
+])  # fmt: skip
 def test_products(n: int, depth: int, m: int, turned: bool, dtype: type) -> None:
     rng = np.random.default_rng(0)
     x, y = (rng.standard_normal(shape).astype(dtype) for shape in ((n, depth), (depth, m)))
