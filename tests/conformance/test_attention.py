@@ -1,7 +1,5 @@
 """Every backend against the definition: outputs, all gradients, memory, order of sums, threads."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from itertools import product
@@ -115,10 +113,7 @@ def test_twice_gives_the_same_bits(backend: str, bias: str) -> None:
     ("whole", "handed", "launches"), [(2**62, 2**62, 2), (0, 2**62, 8), (0, 0, 3)]
 )
 @pytest.mark.parametrize("bias", BIASES)
-def test_threads_do_not_change_a_bit(
-    bias: str, whole: int, handed: int, launches: int, two_threads: None,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+def test_threads_do_not_change_a_bit(bias, whole, handed, launches, two_threads, monkeypatch):
     monkeypatch.setattr(memory, "WHOLE_ROWS_BELOW", whole)
     monkeypatch.setattr(memory, "KEPT_WEIGHTS_BELOW", handed)
     asked = []
@@ -200,9 +195,7 @@ def relabeled(nb: Neighborhood, order: Tensor) -> Neighborhood:
 
 
 @pytest.mark.parametrize("backend", CSR)
-def test_names_of_nodes_and_order_of_edges_do_not_matter(
-    backend: str, generator: torch.Generator
-) -> None:
+def test_names_of_nodes_and_order_of_edges_do_not_matter(backend, generator) -> None:
     nb = GRAPHS["random"](63)
     inputs = draw_inputs(nb, 3, 5)
     order = torch.randperm(63, generator=generator)

@@ -1,7 +1,5 @@
 """Attention with features of edges on every backend, against the definition."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import pytest
@@ -74,9 +72,7 @@ def test_any_graph(backend: str, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_threads_do_not_change_a_bit(
-    form: str, two_threads: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_threads_do_not_change_a_bit(form, two_threads, monkeypatch) -> None:
     monkeypatch.setattr(memory, "WHOLE_ROWS_BELOW", 0)  # the hub is shared out
     monkeypatch.setattr(launch, "_CHUNK", 64)
     monkeypatch.setattr(launch, "WORTH_A_THREAD", 1)

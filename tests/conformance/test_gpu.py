@@ -1,7 +1,5 @@
 """The conformance suite on a GPU: Triton's kernels compiled, not interpreted."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from functools import partial

@@ -1,7 +1,5 @@
 """edge_dot, edge_softmax, aggregate and sums of messages on every backend against float64."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache, partial
 from itertools import product
@@ -184,9 +182,7 @@ def test_aggregate_takes_the_weight_of_the_neighborhood() -> None:
 
 @pytest.mark.parametrize("backend", [b for _, b in ran_by("aggregate by max")])
 @pytest.mark.parametrize(("reduce", "best"), [("max", 2.0), ("min", -3.0)])
-def test_equal_edges_share_the_gradient_of_the_largest(
-    backend: str, reduce: str, best: float
-) -> None:
+def test_equal_edges_share_the_gradient_of_the_largest(backend, reduce, best) -> None:
     nb = Neighborhood.from_edge_index(torch.tensor([[0, 1, 2, 2], [0, 0, 0, 1]]), 3)
     value = torch.tensor([[[1.0]], [[best / 2]], [[best]]], requires_grad=True)
     weights = torch.tensor([[0.0], [2.0], [1.0], [0.0]], requires_grad=True)

@@ -91,9 +91,7 @@ def test_what_is_no_size_is_refused(call: Any, words: str) -> None:
 @pytest.mark.parametrize(
     ("count", "k", "num_src"), [(5, 3, None), (5, 3, 9), (0, 3, 4), (4, 0, None)]
 )
-def test_neighbor_lists_are_rows(
-    count: int, k: int, num_src: int | None, dtype: torch.dtype
-) -> None:
+def test_neighbor_lists_are_rows(count, k, num_src, dtype) -> None:
     sources = torch.randint(num_src or max(count, 1), (count, k), dtype=dtype)
     nb = neighbor_lists(sources, num_src)
     edges = torch.stack([sources.flatten().long(), torch.arange(count).repeat_interleave(k)])

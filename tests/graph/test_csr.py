@@ -1,7 +1,5 @@
 """Sorting edges into rows: as torch ops, checked and traced."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -27,9 +25,7 @@ EDGES = torch.tensor([[2, 0, 1, 2, 3], [0, 2, 0, 0, 3]])
 
 
 @pytest.mark.parametrize("limit", [60, 10_000_000])
-def test_distinct_ids_are_unique_with_or_without_a_table(
-    limit: int, generator: torch.Generator
-) -> None:
+def test_distinct_ids_are_unique_with_or_without_a_table(limit, generator) -> None:
     for count in (0, 1, 57):
         ids = torch.randint(60, (count,), generator=generator) * (limit // 60)
         expected = ids.unique(return_inverse=True)
@@ -91,9 +87,7 @@ def away(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.mark.parametrize("kind", [torch.int64, torch.int32])
 @pytest.mark.parametrize("columns", [5, 0])
-def test_on_a_device_rows_are_the_same_and_are_read_once(
-    kind: torch.dtype, columns: int, request: pytest.FixtureRequest
-) -> None:
+def test_on_a_device_rows_are_the_same_and_are_read_once(kind, columns, request) -> None:
     edges = EDGES[:, :columns].to(kind)
     here = Neighborhood.from_edge_index(edges, num_src=4, num_dst=5)
     wanted = [*csr_from_edges(edges, 4, 5), *csr_transpose(here.indptr, here.indices, 4)]

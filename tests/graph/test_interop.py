@@ -258,9 +258,7 @@ def test_there_and_back(kind: str, weighted: bool, narrow: bool) -> None:
     (Neighborhood.from_edge_index(EDGES), {"num_nodes": 9}, ValueError, "obj has 4"),
     (Data(x=torch.ones(2, 1)), {}, ValueError, "neither edge_index nor adj_t"),
 ])  # fmt: skip
-def test_what_does_not_fit_is_refused(
-    obj: Any, options: dict[str, Any], error: type[Exception], words: str
-) -> None:
+def test_what_does_not_fit_is_refused(obj, options, error, words) -> None:
     with pytest.raises(error, match=words):
         neighborhood_from(obj, **options)
 

@@ -1,10 +1,7 @@
 """The neighborhood: what it holds, how it is narrowed, moved and turned, and what it refuses."""
 
-from __future__ import annotations
-
 import copy
 import pickle
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -48,9 +45,7 @@ def edge_lists(draw: st.DrawFn) -> tuple[Tensor, int, int]:
     return torch.tensor(rows, dtype=dtype).view(2, -1), num_src, num_dst
 
 
-def test_rows_list_sources_in_the_given_order_and_come_in_the_one_asked_for(
-    nb: Neighborhood,
-) -> None:
+def test_rows_list_sources_in_the_given_order_and_come_in_the_one_asked_for(nb) -> None:
     assert nb.indptr.tolist() == [0, 3, 3, 4, 5]
     assert nb.indices.tolist() == [2, 1, 2, 0, 3]
     assert nb.perm.tolist() == [0, 2, 3, 1, 4]
@@ -68,9 +63,7 @@ def test_rows_list_sources_in_the_given_order_and_come_in_the_one_asked_for(
 
 
 @given(edge_lists())
-def test_every_edge_is_kept_in_its_place_and_turned_by_transpose(
-    graph: tuple[Tensor, int, int],
-) -> None:
+def test_every_edge_is_kept_in_its_place_and_turned_by_transpose(graph) -> None:
     edges, num_src, num_dst = graph
     nb = Neighborhood.from_edge_index(edges, num_src=num_src, num_dst=num_dst)
     assert nb.indptr.dtype == nb.indices.dtype == torch.int64
@@ -126,9 +119,7 @@ def test_keep_and_transpose_take_everything_along(nb: Neighborhood) -> None:
         (causal([2, 2]), None, None),
     ],
 )
-def test_transpose_turns_what_is_known_of_the_edges(
-    given: Neighborhood, blocks: tuple[int, int, int] | None, sets: Sets | None
-) -> None:
+def test_transpose_turns_what_is_known_of_the_edges(given, blocks, sets) -> None:
     turned = given.transpose()
     assert (turned.blocks, turned.sets) == (blocks, sets)
     Neighborhood(turned.indptr, turned.indices, turned.num_src, sets=sets)
@@ -233,9 +224,7 @@ def device(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
 
 
 @pytest.mark.parametrize("turned", [False, True])
-def test_nothing_waits_for_a_gpu_to_which_all_parts_go(
-    nb: Neighborhood, device: list[Tensor], turned: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_waits_for_a_gpu_to_which_all_parts_go(nb, device, turned, monkeypatch) -> None:
     if turned:
         nb.transpose()
     there = nb.to("cuda")
@@ -302,9 +291,7 @@ def through_pickle(nb: Neighborhood) -> Neighborhood:
 @pytest.mark.parametrize(
     "copied", [through_pickle, copy.copy, copy.deepcopy, through_workers], ids=lambda f: f.__name__
 )
-def test_a_copy_is_the_same_and_as_immutable(
-    nb: Neighborhood, copied: Callable[[Neighborhood], Neighborhood]
-) -> None:
+def test_a_copy_is_the_same_and_as_immutable(nb, copied) -> None:
     cannot_be_changed(nb)
     nb.transpose()
     assert copied(causal([2, 1])).sets == causal([2, 1]).sets
@@ -365,9 +352,7 @@ def test_compiled_code_reads_makes_and_fills_one() -> None:
     ((EDGES,), {"weight": WEIGHT[:, None]}, ValueError, r"weight: shape \(5, 1\)"),
     ((EDGES,), {"weight": EDGES[0]}, TypeError, r"weight: dtype torch\.int64"),
 ])  # fmt: skip
-def test_edge_lists_that_are_refused(
-    args: tuple[Any, ...], options: dict[str, Any], error: type[Exception], words: str
-) -> None:
+def test_edge_lists_that_are_refused(args, options, error, words) -> None:
     with pytest.raises(error, match=words):
         Neighborhood.from_edge_index(*args, **options)
 
@@ -400,9 +385,7 @@ INDPTR, INDICES = torch.tensor([0, 1, 3]), torch.tensor([1, 0, 1])
     (INDPTR, INDICES, {"sets": Sets((2,), (2,))}, ValueError, "not those of complete sets"),
     (INDPTR, INDICES, {"sets": Sets((2,), (2,), True)}, ValueError, "not those of causal sets"),
 ])  # fmt: skip
-def test_row_pointers_that_are_refused(
-    indptr: Tensor, indices: Tensor, options: dict[str, Any], error: type[Exception], words: str
-) -> None:
+def test_row_pointers_that_are_refused(indptr, indices, options, error, words) -> None:
     with pytest.raises(error, match=words):
         Neighborhood(indptr, indices, **options)
 

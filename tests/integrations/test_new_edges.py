@@ -1,7 +1,5 @@
 """Accelerated layers at the first call on few edges: PyG's way, which takes no sorting."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

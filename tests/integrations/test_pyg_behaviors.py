@@ -310,9 +310,7 @@ def test_every_form_of_the_edges(name, kinds, widths) -> None:
 
 
 @pytest.mark.parametrize(("name", "kinds"), LAYERS, ids=["HGT", "HAN"])
-def test_typed_layers_read_sizes_off_the_first_input_and_leave_inputs_as_they_were(
-    name, kinds
-) -> None:
+def test_typed_layers_read_sizes_off_the_first_input_and_leave_inputs_as_they_were(name, kinds):
     layer = getattr(pyg, name)(-1, 32, (list(WIDTHS), kinds), heads=2)
     assert "has no weights yet" in accelerate(layer).kept[0].reason
     x, edges = features(WIDTHS), edges_of(kinds)

@@ -51,9 +51,7 @@ def test_layer_scale_is_on_both_branches() -> None:
     assert LayerScale(3, 1e-5).gamma.tolist() == pytest.approx([1e-5] * 3)
 
 
-def test_paths_drop_by_image_by_the_generator_and_keep_their_mean(
-    generator: torch.Generator,
-) -> None:
+def test_paths_drop_by_image_by_the_generator_and_keep_their_mean(generator) -> None:
     drop, x = DropPath(0.25), torch.ones(4000 * 3, 2)
     out = drop(x, 4000, generator).view(4000, 6)
     assert (out == out[:, :1]).all()

@@ -53,9 +53,7 @@ def test_equals_the_definition(seed, sizes, shape, slope) -> None:
 
 @pytest.mark.parametrize("edge_dim", [0, 3])
 @pytest.mark.parametrize("backend", EVERY)
-def test_every_backend_equals_the_definition(
-    backend, edge_dim, poisoned_memory, monkeypatch
-) -> None:
+def test_every_backend_equals_the_definition(backend, edge_dim, poisoned_memory, monkeypatch):
     monkeypatch.setattr(torch_csr, "_BUFFER", 50)  # several parts, the last one short
     nb, tensors = case(1, 8, 9, 133, 2, 5, edge_dim)  # more edges than a tile has, which cut rows
     wanted = definition(nb, *tensors, 0.3)

@@ -1,7 +1,5 @@
 """Attention as its user meets it: derivatives, dropout, compilation, any graph at all."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any
@@ -116,9 +114,7 @@ def neighborhoods(draw: st.DrawFn) -> Neighborhood:
     st.sampled_from([torch.float32, torch.float64, torch.bfloat16]),
     st.sampled_from([0.0, 0.5]),
 )
-def test_on_any_graph(
-    nb: Neighborhood, heads: int, dim: int, bias: str, dtype: torch.dtype, dropout: float
-) -> None:
+def test_on_any_graph(nb, heads, dim, bias, dtype, dropout) -> None:
     inputs = draw_inputs(nb, heads, dim, bias, dtype)
     tolerance = {torch.float64: 1e-12, torch.float32: 5e-6}
     assert_conforms(ops.attention, nb, inputs, dropout=dropout, tolerance=tolerance)

@@ -1,7 +1,5 @@
 """Ids, row pointers and shapes that do not fit are refused before a compiled loop reads by them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache
 from itertools import product

@@ -1,7 +1,5 @@
 """What a call must be: every message names the argument, what it was and what was expected."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Which calls go to the dense kernel on a CPU."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Which backend runs, and what the others object."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from functools import partial
@@ -264,9 +262,7 @@ class Misspelled(Backend):
     (Misspelled, TypeError, "expected an instance of Backend with a name"),
     (Backend(), TypeError, "expected an instance of Backend with a name"),
 ])  # fmt: skip
-def test_what_cannot_be_a_backend_is_refused_and_leaves_no_trace(
-    backend: object, error: type[Exception], message: str
-) -> None:
+def test_what_cannot_be_a_backend_is_refused_and_leaves_no_trace(backend, error, message) -> None:
     with pytest.raises(error, match=message):
         register(backend)
     assert "misspelled" not in BACKENDS

@@ -1,7 +1,5 @@
 """Which weights drop: a function of counter and seed, the same in torch and compiled."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """The primitives: derivatives of first and second order, and what they say at the edge."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor
@@ -48,9 +46,7 @@ def test_aggregate_counts_edges_without_weights_and_takes_those_of_another_type(
 @pytest.mark.parametrize("graph", ["random", "more sources", "no edges", "hub"])
 @pytest.mark.parametrize("reduce", ["mean", "max", "min"])
 @pytest.mark.parametrize("backend", ["numba_csr", "torch_csr"])
-def test_reductions_of_equal_numbers_by_every_backend(
-    backend: str, reduce: str, graph: str, weighted: bool
-) -> None:
+def test_reductions_of_equal_numbers_by_every_backend(backend, reduce, graph, weighted) -> None:
     """Few different numbers: several edges of a row are the largest, and share its gradient."""
     nb, generator = GRAPHS[graph](9), torch.Generator().manual_seed(2)
 

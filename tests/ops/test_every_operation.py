@@ -1,7 +1,5 @@
 """Every operation alike: derivatives, registration with torch, threads, strides, no features."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple
@@ -230,9 +228,7 @@ def test_a_gradient_alone_and_what_inference_gives_are_the_same_bits(name: str) 
     [(n, b) for n in OPERATIONS for b in CSR[:2] if b in OPERATIONS[n].backends
      if b == "numba_csr" or not n.startswith(("relu_sum of a matrix", "additive_score with"))],
 )  # fmt: skip
-def test_threads_do_not_change_a_bit(
-    name: str, graph: str, backend: str, two_threads: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_threads_do_not_change_a_bit(name, graph, backend, two_threads, monkeypatch) -> None:
     monkeypatch.setattr(launch, "WORTH_A_THREAD", 1)
     monkeypatch.setattr(launch, "_CHUNK", 64)
     nb, found = GRAPHS[graph](500), []

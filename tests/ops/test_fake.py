@@ -1,7 +1,5 @@
 """What an op tells torch of its results before it runs is what comes: shapes, types, strides."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -67,9 +65,7 @@ def assert_told(run: Callable[[], tuple[Tensor, ...]], *names: str) -> None:
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("kept", [True, False])
 @pytest.mark.parametrize("backend", ["numba_csr", "torch_csr"])
-def test_attention(
-    backend: str, kept: bool, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_attention(backend, kept, dtype, monkeypatch) -> None:
     if not kept:
         monkeypatch.setattr(memory, "KEPT_WEIGHTS_BELOW", 0)
     nb = GRAPHS["more sources"](7)
@@ -86,9 +82,7 @@ def test_attention(
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("kept", [True, False])
 @pytest.mark.parametrize("backend", ["numba_csr", "torch_csr"])
-def test_attention_with_features_of_edges(
-    backend: str, kept: bool, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_attention_with_features_of_edges(backend, kept, dtype, monkeypatch) -> None:
     if not kept:
         monkeypatch.setattr(memory, "KEPT_WEIGHTS_BELOW", 0)
     nb = GRAPHS["more sources"](7)

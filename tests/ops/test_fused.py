@@ -1,7 +1,5 @@
 """Attention as a torch op: registered as torch demands, saving no more than it must."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch.utils.checkpoint import checkpoint

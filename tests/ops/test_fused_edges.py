@@ -1,7 +1,5 @@
 """Attention with features of edges as one op: parts that are given for one kind of them alone."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -38,9 +36,7 @@ def without_queries(given: EdgeInputs, *places: int) -> EdgeInputs:
 @pytest.mark.parametrize("places", [(0,), (1,), (0, 1)])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16])
 @pytest.mark.parametrize("backend", CSR)
-def test_a_query_of_one_kind_alone(
-    backend: str, dtype: torch.dtype, places: tuple[int, ...]
-) -> None:
+def test_a_query_of_one_kind_alone(backend, dtype, places) -> None:
     """By edge without, the table with a query; the other way round; neither."""
     nb = GRAPHS["more targets"](7)
     for bias in ("edges", "buckets"):

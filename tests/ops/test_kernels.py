@@ -1,7 +1,5 @@
 """What gradients need: the transposed structure of primitives, and rows that a table gives."""
 
-from __future__ import annotations
-
 import torch
 
 from graphtheory.ops.backend import BACKENDS

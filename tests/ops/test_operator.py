@@ -1,7 +1,5 @@
 """The op that a trace sees and the function that a plain call runs are one."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The oracle itself, against loops over Python floats that share nothing with it."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

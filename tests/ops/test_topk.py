@@ -1,7 +1,5 @@
 """k-nearest attention against a choice made row by row in plain Python."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -244,9 +242,7 @@ def test_a_table_without_a_gradient_changes_no_other() -> None:
 @pytest.mark.parametrize("p", [0.0, 0.4])
 @pytest.mark.parametrize("heads", [2, 4, 5, 8])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_heads_that_share_look_ups(
-    heads: int, dtype: torch.dtype, p: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_heads_that_share_look_ups(heads, dtype, p, monkeypatch) -> None:
     nb = bipartite([7] * 70, [31] * 70)  # 31 sources are vectors of 16, 8, 4, 2 and 1
     inputs = draw_inputs(nb, heads, 3, "buckets", dtype)
     assert kernels.heads_together(nb.blocks, inputs.query, inputs.bias.table) == 4

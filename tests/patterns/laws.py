@@ -4,8 +4,6 @@
 compared with `mask`.
 """
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 from collections.abc import Callable

@@ -244,9 +244,7 @@ def test_what_does_not_fit_is_refused() -> None:
 
 @pytest.mark.parametrize("limit", [1, 64, 65, 4_096, 4_097, 300_000])
 @pytest.mark.parametrize("dtype", [torch.int64, torch.int32])
-def test_nodes_of_rows_are_numbered_targets_first_and_the_others_ascending(
-    limit: int, dtype: torch.dtype
-) -> None:
+def test_nodes_of_rows_are_numbered_targets_first_and_the_others_ascending(limit, dtype) -> None:
     draw = source()
     targets = torch.randperm(limit, generator=draw)[:50]
     ends = torch.tensor([0, limit - 1, *torch.randint(limit, (400,), generator=draw).tolist()])

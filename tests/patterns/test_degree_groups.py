@@ -35,9 +35,7 @@ def test_limits_lie_evenly_on_a_log_scale_begin_a_group_and_leave_none_empty() -
     (torch.tensor([1, 2]), (math.nan,), ValueError, r"groups: got \(nan,\), expected increasing"),
     (torch.tensor([1, 2]), (), ValueError, r"groups: got \(\), expected increasing degrees"),
 ])  # fmt: skip
-def test_bad_degrees_and_limits_are_refused(
-    degree: Any, groups: Any, error: type[Exception], message: str
-) -> None:
+def test_bad_degrees_and_limits_are_refused(degree, groups, error, message) -> None:
     with pytest.raises(error, match=message):
         group_by_degree(degree, groups)
 

@@ -92,9 +92,7 @@ DRAWN = [
 
 
 @pytest.mark.parametrize("pattern", DRAWN, ids=repr)
-def test_a_sample_is_drawn_while_the_ball_is_found(
-    pattern: OnRows, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_sample_is_drawn_while_the_ball_is_found(pattern, monkeypatch) -> None:
     graph = random_directed(40, 0.06, seed=1)
     ball, size = pattern.patterns[0], pattern.patterns[1].n
     for seed in range(3):

@@ -129,9 +129,7 @@ def test_every_kind_is_exported_and_a_frozen_value(kind: type[Pattern]) -> None:
 
 @of([p for p in ALL if not isinstance(p, DegreeGroups)])
 @pytest.mark.parametrize("num_nodes", [None, 9])
-def test_an_edge_list_and_data_are_read_as_pyg_reads_them(
-    pattern: Pattern, num_nodes: int | None
-) -> None:
+def test_an_edge_list_and_data_are_read_as_pyg_reads_them(pattern, num_nodes) -> None:
     edge_index = torch.tensor([[0, 1, 1, 2, 5, 3, 4, 0], [1, 0, 2, 1, 3, 5, 0, 4]])
     data = Data(edge_index=edge_index, num_nodes=num_nodes)
     given = edge_index if num_nodes is None else data
@@ -150,9 +148,7 @@ def test_what_is_no_graph_is_refused() -> None:
 
 @of(ALL)
 @on_every_graph
-def test_result_is_valid_on_every_backend_and_input_untouched(
-    pattern: Pattern, graph: Neighborhood
-) -> None:
+def test_result_is_valid_on_every_backend_and_input_untouched(pattern, graph) -> None:
     laws.is_valid_and_leaves_its_input(pattern, graph)
     laws.runs_on_every_backend(pattern, graph)
 

@@ -2,9 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pytest
@@ -127,9 +125,7 @@ PATTERN = torch.tensor([0, 1, -1, 1, 0, -1, 1])
      4 * NODES * (4 + 1) * (2 + 1)),
     (lambda: structure.hop_ball(RING, 2), 9 * NODES * 3),
 ], ids=["distances", "columns", "paths", "resistances", "counts", "balls"])  # fmt: skip
-def test_what_fits_exactly_is_computed_and_a_byte_less_is_refused(
-    call: Callable[[], Any], needed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_fits_exactly_is_computed_and_a_byte_less_is_refused(call, needed, monkeypatch):
     monkeypatch.setattr(memory, "available_bytes", lambda: needed)
     call()
     monkeypatch.setattr(memory, "available_bytes", lambda: needed - 1)

@@ -12,9 +12,7 @@ def both(*args, dtype=torch.float64, **options):
 
 @pytest.mark.parametrize("add_self_loops", [True, False])
 @pytest.mark.parametrize("in_channels", [5, (5, 3)])
-def test_targets_without_features_equal_pyg(
-    make_graph, assert_same, in_channels, add_self_loops
-) -> None:
+def test_targets_without_features_equal_pyg(make_graph, assert_same, in_channels, add_self_loops):
     graph = make_graph(0, 7, 4, 20)
     layers = both(in_channels, 4, heads=2, add_self_loops=add_self_loops)
     assert_same(*layers, (graph.features(7, 5), None), graph.edge_index, size=(7, 4))

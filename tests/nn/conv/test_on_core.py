@@ -216,9 +216,7 @@ def exported(conv, edges):
 
 
 @pytest.mark.parametrize("name", ["TransformerConv", "SPDTransformerConv"])
-def test_exported_attention_takes_more_edges_than_keep_their_weights(
-    name, make_graph, monkeypatch
-) -> None:
+def test_exported_attention_takes_more_edges_than_keep_their_weights(name, make_graph, monkeypatch):
     """From some number of edges on, weights are not kept for the backward pass: here from 50."""
     monkeypatch.setattr(memory, "KEPT_WEIGHTS_BELOW", 50 * 2 * 4)
     conv = getattr(drop_in, name)(5, 4, heads=2).eval()

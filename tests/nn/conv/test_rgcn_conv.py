@@ -52,9 +52,7 @@ def test_equals_pyg(data, name, aggr, bases, blocks, bipartite, draw_graph, asse
 @pytest.mark.parametrize("case", ["all", "some", "pair"])
 @settings(max_examples=8)
 @given(data=st.data())
-def test_ids_in_the_place_of_features(
-    data, case, name, aggr, bases, draw_graph, assert_same
-) -> None:
+def test_ids_in_the_place_of_features(data, case, name, aggr, bases, draw_graph, assert_same):
     graph = draw_graph(data, bipartite=case == "pair")
     some = torch.randint(20, (graph.num_src,), generator=graph.generator)
     of_targets = torch.randint(7, (graph.num_dst,), generator=graph.generator)

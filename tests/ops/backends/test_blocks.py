@@ -3,8 +3,6 @@
 The backward pass of a learned bias takes a few sets at a time.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -48,18 +46,14 @@ def dense(nb: Neighborhood, bias: str = "none") -> Tensor:
         (causal([5, 20, 3, 0, 17]), [(2, 2, 5, 4), (2, 2, 20, 4)]),
     ],
 )
-def test_sets_are_few_calls_without_a_mask_and_equal_ones_without_a_copy(
-    nb: Neighborhood, shapes: list[tuple[int, ...]], calls: Calls
-) -> None:
+def test_sets_are_few_calls_without_a_mask_and_equal_ones_without_a_copy(nb, shapes, calls) -> None:
     dense(nb)
     assert [c["shape"] for c in calls] == shapes
     assert all(c["attn_mask"] is None and c["is_causal"] == nb.sets.causal for c in calls)
     assert (nb._groups is None) == nb.sets.equal
 
 
-def test_ragged_sets_hide_their_padding_and_stars_of_a_size_class_are_one_call(
-    calls: Calls,
-) -> None:
+def test_ragged_sets_hide_their_padding_and_stars_of_a_size_class_are_one_call(calls) -> None:
     dense(cliques([5, 20, 3, 0]))
     assert calls[0]["attn_mask"].shape == (2, 1, 1, 5)
     assert calls[0]["attn_mask"].isinf().sum() == 2
@@ -158,9 +152,7 @@ def test_no_heads_and_no_features(nb: Neighborhood, shape: tuple[int, int]) -> N
 
 @pytest.mark.parametrize("bias", ["edges", "buckets"])
 @pytest.mark.parametrize("nb", [cliques([5] * 7), cliques([3, 17, 4, 16, 5]), causal([5] * 7)])
-def test_the_size_of_a_part_does_not_matter(
-    monkeypatch: pytest.MonkeyPatch, nb: Neighborhood, bias: str
-) -> None:
+def test_the_size_of_a_part_does_not_matter(monkeypatch, nb, bias) -> None:
     inputs = draw_inputs(nb, 2, 4, bias, torch.float64)
     leaves = list(inputs.leaves().values())
 

@@ -1,7 +1,5 @@
 """What the GPU backend says of itself, where there is no GPU and no Triton."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from types import SimpleNamespace
 
@@ -30,9 +28,7 @@ def a_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
     ({"triton": None}, ["triton is not installed"]),
     ({"there": False}, ["torch sees no GPU"]),
 ])  # fmt: skip
-def test_triton_says_why_it_cannot(
-    change: dict[str, object], words: list[str], a_gpu: SimpleNamespace
-) -> None:
+def test_triton_says_why_it_cannot(change, words, a_gpu) -> None:
     vars(a_gpu).update(change)
     assert triton_csr.triton_objections(torch.device("cuda")) == words
 

@@ -49,9 +49,7 @@ def test_freed_memory_is_used_again_and_memory_in_use_is_not(pool: memory.Buffer
     assert memory.empty((2**19 - 7,), LIKE).data_ptr() == place  # as many pages
 
 
-def test_a_freed_buffer_serves_a_little_less_and_its_last_page_may_be_small(
-    pool: memory.BufferPool,
-) -> None:
+def test_a_freed_buffer_serves_a_little_less_and_its_last_page_may_be_small(pool) -> None:
     pool.put_back(np.empty(8 * PAGE, np.uint8))
     assert pool.take(6 * PAGE).size == 6 * PAGE  # a third more would be idle
     assert pool.take(8 * PAGE + 1).size > 8 * PAGE

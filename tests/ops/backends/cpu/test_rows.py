@@ -3,8 +3,6 @@
 What a compiled loop calls is compiled into it: bits depend on nothing compiled before.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Iterator
 from importlib import import_module

@@ -1,7 +1,5 @@
 """Vector code against numpy's: lanes, ReLUs that keep signs, rows in registers, small products."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable
 from types import ModuleType
@@ -277,9 +275,7 @@ def test_sums_and_dot_products_of_rows(heads: int, dim: int, dtype: type) -> Non
 
 @TYPES
 @pytest.mark.parametrize("register", [16, 32, 64])
-def test_registers_of_other_processors(
-    register: int, dtype: type, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_registers_of_other_processors(register, dtype, monkeypatch) -> None:
     monkeypatch.setattr(rows, "REGISTER", register)
     anew = [njit(f.py_func) for f in (rows.add_rows, rows.write_dots)]
     for heads, dim in SHAPES:

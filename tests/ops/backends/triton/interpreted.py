@@ -120,9 +120,7 @@ ATTENTION = [  # graph, heads, features of a head, bias, type, dropout
 
 @pytest.mark.usefixtures("poisoned_memory")
 @pytest.mark.parametrize(("name", "heads", "dim", "bias", "dtype", "dropout"), ATTENTION)
-def test_attention_conforms(
-    name: str, heads: int, dim: int, bias: str, dtype: torch.dtype, dropout: float
-) -> None:
+def test_attention_conforms(name, heads, dim, bias, dtype, dropout):
     nb = (GRAPHS | MORE)[name]()
     inputs = draw_inputs(nb, heads, dim, bias, dtype)
     assert_conforms(attend, nb, inputs, dropout=dropout, tolerance=TOLERANCE)
@@ -245,9 +243,7 @@ HERE = [name for name in SHAPES if name.partition(" by ")[2] not in ("max", "min
 
 
 @pytest.mark.parametrize(("heads", "dim", "ordered"), [(4, 64, True), (1, 5, False)])
-def test_rows_from_the_longest_on_have_the_same_bits(
-    heads: int, dim: int, ordered: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_from_the_longest_on_have_the_same_bits(heads, dim, ordered, monkeypatch) -> None:
     monkeypatch.setattr(bins, "_OF_SMALL", 16)
     monkeypatch.setattr(bins, "_MOST", 64)
     found, begun = [], []

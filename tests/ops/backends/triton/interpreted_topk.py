@@ -97,10 +97,7 @@ CASES = [  # count, targets, sources; heads, features, bias, k, dropout, type, t
 
 @pytest.mark.usefixtures("poisoned_memory")
 @pytest.mark.parametrize(("sizes", "heads", "dim", "bias", "k", "dropout", "dtype", "error"), CASES)
-def test_outputs_and_gradients(
-    sizes: tuple[int, int, int], heads: int, dim: int, bias: str, k: int, dropout: float,
-    dtype: torch.dtype, error: float,
-) -> None:  # fmt: skip
+def test_outputs_and_gradients(sizes, heads, dim, bias, k, dropout, dtype, error):
     nb = blocks(*sizes)
     conforms(draw_inputs(nb, heads, dim, bias, dtype), nb, k, dropout, error)
 

@@ -70,9 +70,7 @@ def test_short_rows_alone_need_no_numbers(degrees: list[int]) -> None:
     ("degrees", "order"),
     [([2, 200, 0, 130, 200], [1, 4, 3, 0, 2]), ([2, 128, 0], None), ([513, 200], None)],
 )
-def test_long_rows_of_a_small_graph_begin_first(
-    degrees: list[int], order: list[int] | None
-) -> None:
+def test_long_rows_of_a_small_graph_begin_first(degrees, order) -> None:
     part = bins._plan(pointers(degrees)).bins[-1]
     assert (None if part.order is None else part.order.tolist()) == order
 
