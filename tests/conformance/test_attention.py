@@ -132,8 +132,7 @@ def test_threads_do_not_change_a_bit(bias, whole, handed, launches, two_threads,
     assert asked == [1] * launches
     torch.set_num_threads(1)
     one = outputs_and_gradients(run_by("numba_csr"), nb, inputs, 0.3)
-    assert asked == [1] * launches
-    assert all(torch.equal(one[name], two[name]) for name in one)
+    assert asked == [1] * launches and all(torch.equal(one[name], two[name]) for name in one)
 
 
 @pytest.mark.parametrize("backend", ["torch_csr", "numba_csr"])
@@ -163,8 +162,7 @@ def test_a_row_masked_by_minus_infinity(backend: str) -> None:
     masked[nb.targets() == 5] = -torch.inf
     masked.requires_grad_()
     out = ops.attention(inputs.query, inputs.key, inputs.value, nb, bias=masked, backend=backend)
-    assert out[5].eq(0).all()
-    assert out[4].ne(0).all()
+    assert out[5].eq(0).all() and out[4].ne(0).all()
     leaves = [inputs.query, inputs.key, inputs.value, masked]
     grads = torch.autograd.grad(out[5].sum(), leaves)
     assert all(g.eq(0).all() for g in grads)
@@ -183,8 +181,7 @@ def test_nan_stays_where_it_is(backend: str) -> None:
         after = ops.attention(**poisoned, neighborhood=nb, backend=backend)
         assert after[touched].isnan().all()
         elsewhere = torch.ones(nb.num_dst, dtype=torch.bool).index_fill(0, touched, False)
-        assert elsewhere.any()
-        assert torch.equal(after[elsewhere], before[elsewhere])
+        assert elsewhere.any() and torch.equal(after[elsewhere], before[elsewhere])
 
 
 def relabeled(nb: Neighborhood, order: Tensor) -> Neighborhood:

@@ -123,8 +123,7 @@ def test_gradients_that_nobody_asks_for() -> None:
         fixed = EdgeFeatures(e.features.detach(), e.query)
         out, sums = ops.attention(x.query, x.key, x.value, nb, edges=fixed, backend=backend)
         (grad,) = torch.autograd.grad(sums.sum(), e.query, retain_graph=True)
-        assert grad.abs().max() > 0
-        assert torch.autograd.grad(out.sum(), x.value)[0].abs().max() > 0
+        assert grad.abs().max() > 0 and torch.autograd.grad(out.sum(), x.value)[0].abs().max() > 0
         alone = ops.attention(
             x.query, x.key.detach(), x.value.detach(), nb, edges=e, backend=backend
         )
@@ -136,8 +135,7 @@ def test_why_dense_sets_do_not_take_them() -> None:
     nb = GRAPHS["clique"](7)
     x, f = torch.zeros(7, 1, 4), torch.zeros(49, 2)
     told = ops.explain(ops.attention, x, x, x, nb, edges=EdgeFeatures(f))
-    assert told.chosen == "numba_csr"
-    assert "features of edges" in told.reasons["blocks"]
+    assert told.chosen == "numba_csr" and "features of edges" in told.reasons["blocks"]
     with pytest.raises(NotImplementedError, match="features of edges"):
         ops.attention(x, x, x, nb, edges=EdgeFeatures(f), backend="blocks")
 

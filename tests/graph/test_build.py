@@ -36,8 +36,7 @@ def test_cliques_and_stars_are_bipartite(counts: list[int]) -> None:
         (cliques(counts), bipartite(counts, counts)),
         (star(counts), bipartite([1] * len(counts), counts)),
     ):
-        assert torch.equal(ours.indptr, theirs.indptr)
-        assert torch.equal(ours.indices, theirs.indices)
+        assert torch.equal(ours.indptr, theirs.indptr) and torch.equal(ours.indices, theirs.indices)
         assert (ours.num_src, ours.num_dst) == (theirs.num_src, theirs.num_dst)
         assert (ours.blocks, ours.sets) == (theirs.blocks, theirs.sets)
 
@@ -46,8 +45,7 @@ def test_cliques_and_stars_are_bipartite(counts: list[int]) -> None:
 def test_causal_cliques_look_back(counts: list[int]) -> None:
     nb = causal(counts)
     assert torch.equal(nb.to_dense(), complete(counts, counts).tril())
-    assert nb.sets == Sets(tuple(counts), tuple(counts), causal=True)
-    assert nb.blocks is None
+    assert nb.sets == Sets(tuple(counts), tuple(counts), causal=True) and nb.blocks is None
     Neighborhood(nb.indptr, nb.indices, nb.num_src, sets=nb.sets)  # validates
 
 
@@ -159,8 +157,7 @@ def test_ids_of_32_bits_stay_where_the_nodes_and_edges_of_a_union_fit() -> None:
     assert below.indices.dtype == torch.int32
     assert below.num_src == most and below.indices.tolist() == [0, most - 8, most - 7, most - 1]
     beyond = union([few(most - 7), few(9)])
-    assert beyond.indices.dtype == torch.int64
-    assert beyond.num_src == most + 2
+    assert beyond.indices.dtype == torch.int64 and beyond.num_src == most + 2
     assert beyond.indices.tolist() == [0, most - 8, most - 7, most + 1]
     assert beyond.indptr.tolist() == [0, 1, 2, 3, 4]
 
@@ -178,8 +175,7 @@ SIZES = [2, 0, 3]
 def test_nodes_and_tokens_fill_the_graphs_and_features_move_with_them() -> None:
     for sizes in (SIZES, torch.tensor(SIZES)):
         tokens = GraphTokens(sizes)
-        assert tokens.nodes.tolist() == [0, 1, 4, 5, 6]
-        assert tokens.tokens.tolist() == [2, 3, 7]
+        assert tokens.nodes.tolist() == [0, 1, 4, 5, 6] and tokens.tokens.tolist() == [2, 3, 7]
         assert tokens.batch.tolist() == [0, 0, 0, 1, 2, 2, 2, 2]
         assert tokens.cliques().sets.dst == (3, 1, 4)
     tokens, x, token = GraphTokens(SIZES), torch.randn(5, 2), torch.randn(2, requires_grad=True)

@@ -34,11 +34,9 @@ def test_distinct_ids_are_unique_with_or_without_a_table(limit, generator) -> No
 
 def test_rows_have_places_in_the_order_asked_for_and_a_stable_sort() -> None:
     ends, places = row_places(torch.tensor([0, 2, 2, 5]), torch.tensor([2, 1, 0, 2]))
-    assert ends.tolist() == [0, 3, 3, 5, 8]
-    assert places.tolist() == [2, 3, 4, 0, 1, 2, 3, 4]
+    assert ends.tolist() == [0, 3, 3, 5, 8] and places.tolist() == [2, 3, 4, 0, 1, 2, 3, 4]
     indptr, order = sort_by_key(torch.tensor([3, 1, 3, 1, 3]), 5)
-    assert indptr.tolist() == [0, 0, 2, 2, 5, 5]
-    assert order.tolist() == [1, 3, 0, 2, 4]
+    assert indptr.tolist() == [0, 0, 2, 2, 5, 5] and order.tolist() == [1, 3, 0, 2, 4]
 
 
 @pytest.mark.parametrize("num_keys", [1, 2**16, 2**16 + 1, 2**33])

@@ -66,8 +66,7 @@ def _parts(nb: Neighborhood) -> tuple[torch.Tensor, torch.Tensor, int]:
 def test_windows_that_divide_the_grid_are_equal_blocks() -> None:
     assert windows(Grid(3, 4, 8), 4).neighborhood.blocks == (6, 16, 16)
     shifted = windows(Grid(1, 8, 8), 4, 2).neighborhood
-    assert shifted.blocks is None
-    assert sorted(shifted.sets.dst) == [4] * 4 + [8] * 4 + [16]
+    assert shifted.blocks is None and sorted(shifted.sets.dst) == [4] * 4 + [8] * 4 + [16]
 
 
 @pytest.mark.parametrize(("size", "dtype"), [(4, torch.uint8), (9, torch.int16)])

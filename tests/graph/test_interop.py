@@ -188,8 +188,7 @@ def test_duplicates_of_coo_add_up_as_torch_says() -> None:
         torch.tensor([[0, 0], [1, 1]]), torch.tensor([1.0, 2.0]), (2, 2), check_invariants=True
     )
     nb = neighborhood_from(twice)
-    assert nb.num_edges == 1
-    assert torch.equal(nb.to_dense(), twice.to_dense())
+    assert nb.num_edges == 1 and torch.equal(nb.to_dense(), twice.to_dense())
 
 
 def test_networkx_graphs_send_both_ways_and_keep_parallel_edges() -> None:
@@ -204,8 +203,7 @@ def test_sizes_of_an_edge_list_and_of_an_edge_index_object() -> None:
     nb = neighborhood_from(EdgeIndex(EDGES, sparse_size=(4, 7)))
     assert (nb.num_src, nb.num_dst) == (4, 7)
     nb = neighborhood_from(EdgeIndex(EDGES), size=(4, 7))
-    assert (nb.num_src, nb.num_dst) == (4, 7)
-    assert type(nb.indices) is Tensor
+    assert (nb.num_src, nb.num_dst) == (4, 7) and type(nb.indices) is Tensor
     edges = torch.tensor([[0, 6], [1, 2]])
     assert neighborhood_from(edges).num_dst == 7
     assert neighborhood_from(edges, num_nodes=9).num_dst == 9

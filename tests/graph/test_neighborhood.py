@@ -46,13 +46,10 @@ def edge_lists(draw: st.DrawFn) -> tuple[Tensor, int, int]:
 
 
 def test_rows_list_sources_in_the_given_order_and_come_in_the_one_asked_for(nb) -> None:
-    assert nb.indptr.tolist() == [0, 3, 3, 4, 5]
-    assert nb.indices.tolist() == [2, 1, 2, 0, 3]
-    assert nb.perm.tolist() == [0, 2, 3, 1, 4]
-    assert nb.weight.tolist() == [1, 3, 4, 2, 5]
+    assert nb.indptr.tolist() == [0, 3, 3, 4, 5] and nb.indices.tolist() == [2, 1, 2, 0, 3]
+    assert nb.perm.tolist() == [0, 2, 3, 1, 4] and nb.weight.tolist() == [1, 3, 4, 2, 5]
     assert (nb.num_src, nb.num_dst, nb.num_edges, nb.device.type) == (4, 4, 5, "cpu")
-    assert nb.degree().tolist() == [3, 0, 1, 1]
-    assert nb.targets().tolist() == [0, 0, 0, 2, 3]
+    assert nb.degree().tolist() == [3, 0, 1, 1] and nb.targets().tolist() == [0, 0, 0, 2, 3]
     some = nb.rows(torch.tensor([3, 0, 1]))
     assert torch.equal(some.to_dense(), nb.to_dense()[[3, 0, 1]])
     assert (some.num_dst, some.num_src) == (3, 4)
@@ -75,8 +72,7 @@ def test_every_edge_is_kept_in_its_place_and_turned_by_transpose(graph) -> None:
     weight = torch.arange(1.0, edges.size(1) + 1)
     nb = Neighborhood.from_edge_index(edges, num_src=num_src, num_dst=num_dst, weight=weight)
     turned = nb.transpose()
-    assert nb.transpose() is turned
-    assert (turned.num_src, turned.num_dst) == (num_dst, num_src)
+    assert nb.transpose() is turned and (turned.num_src, turned.num_dst) == (num_dst, num_src)
     assert torch.equal(turned.edge_index().flip(0), nb.edge_index()[:, turned.perm])
     assert torch.equal(turned.to_dense(), nb.to_dense().T)
     assert torch.equal(turned.transpose().to_dense(), nb.to_dense())
@@ -95,14 +91,12 @@ def test_keep_leaves_the_chosen_edges(graph: tuple[Tensor, int, int], bits: int)
 
 def test_keep_and_transpose_take_everything_along(nb: Neighborhood) -> None:
     part = nb.keep(nb.indices == 2)
-    assert part.weight.tolist() == [1, 4]
-    assert part.distance.tolist() == [1, 4]
+    assert part.weight.tolist() == [1, 4] and part.distance.tolist() == [1, 4]
     assert part.perm.tolist() == [0, 3]
     plain = cliques([2])
     assert plain.perm is None and plain.blocks == (1, 2, 2)
     half = plain.keep(plain.indices == 0)
-    assert half.perm.tolist() == [0, 2]
-    assert half.blocks is None
+    assert half.perm.tolist() == [0, 2] and half.blocks is None
     ragged = causal([2, 1])
     assert ragged.keep(ragged.indices == 0).sets is None
     turned = nb.transpose()
@@ -127,8 +121,7 @@ def test_transpose_turns_what_is_known_of_the_edges(given, blocks, sets) -> None
 
 def test_replace_keeps_the_rest(nb: Neighborhood) -> None:
     bare = nb.replace(weight=None)
-    assert bare.weight is None
-    assert torch.equal(bare.distance, nb.distance)
+    assert bare.weight is None and torch.equal(bare.distance, nb.distance)
     assert torch.equal(bare.perm, nb.perm)
     assert cliques([2]).replace(weight=torch.ones(4)).blocks == (1, 2, 2)
     assert causal([2]).replace(weight=torch.ones(3)).sets == Sets((2,), (2,), causal=True)
@@ -169,8 +162,7 @@ def test_ids_of_32_bits(nb: Neighborhood) -> None:
         (narrow.rows(some).edge_index(), nb.rows(some).edge_index()),
     ):  # fmt: skip
         assert a.dtype == b.dtype and torch.equal(a, b)
-    assert narrow.to_int32() is narrow
-    assert narrow.replace(weight=None).indices.dtype == torch.int32
+    assert narrow.to_int32() is narrow and narrow.replace(weight=None).indices.dtype == torch.int32
     given = Neighborhood(nb.indptr, nb.indices.int(), perm=nb.perm)
     assert given.indices.dtype == given.transpose().indices.dtype == torch.int32
     assert cliques([2]).to_int32().blocks == (1, 2, 2)
@@ -305,8 +297,7 @@ def test_a_copy_is_the_same_and_as_immutable(nb, copied) -> None:
 def test_what_inference_caches_serves_training(nb: Neighborhood) -> None:
     with torch.inference_mode():
         kept = [nb.targets(), nb.transpose().indptr]
-    assert not any(t.is_inference() for t in kept)
-    assert nb.targets() is kept[0]
+    assert not any(t.is_inference() for t in kept) and nb.targets() is kept[0]
     nb = Neighborhood.from_edge_index(torch.tensor([[0, 1, 1], [1, 0, 2]]), num_nodes=3)
     value = torch.ones(3, 1, 2, requires_grad=True)
     with torch.inference_mode():
@@ -398,8 +389,7 @@ def test_keep_refuses_what_is_no_choice_of_edges(nb: Neighborhood) -> None:
 
 def test_it_is_moved_pinned_and_cloned_as_a_part_of_data(nb: Neighborhood) -> None:
     moved = Data(neighborhood=nb).to("meta", non_blocking=True).neighborhood
-    assert moved.device.type == "meta"
-    assert Data(neighborhood=nb).pin_memory().neighborhood is nb
+    assert moved.device.type == "meta" and Data(neighborhood=nb).pin_memory().neighborhood is nb
     cloned = Data(neighborhood=nb).clone().neighborhood
     assert torch.equal(cloned.to_dense(), nb.to_dense())
     cannot_be_changed(cloned)

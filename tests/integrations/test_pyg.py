@@ -94,8 +94,7 @@ def assert_same_after(model, *args):
     """`accelerate` swaps something, and the model gives what it gave, also when that is undone."""
     wanted, kinds = run(model, *args), [type(layer) for layer in model.modules()]
     report = accelerate(model)
-    assert report.swapped
-    assert not report.kept
+    assert report.swapped and not report.kept
     assert_close(run(model, *args), wanted)
     report.undo()
     assert [type(layer) for layer in model.modules()] == kinds
@@ -520,8 +519,7 @@ def test_what_cannot_be_swapped_is_kept_and_says_why(reason) -> None:
     model = nn.ModuleList([nn.ReLU(), layer, pyg.GCNConv(6, 4)])
     report = accelerate(model)
     assert [entry[:2] for entry in report.kept] == [("1", kind)]
-    assert report.kept[0].reason.startswith(reason)
-    assert type(layer) is kind
+    assert report.kept[0].reason.startswith(reason) and type(layer) is kind
     assert report.swapped == (Swapped("2", pyg.GCNConv, on_core.GCNConv),)
 
 

@@ -24,8 +24,7 @@ def test_distances_fall_into_their_buckets(num_buckets, hops, dtype) -> None:
     module = BucketBias(num_buckets, 2)
     bucket, table = module(torch.tensor(hops, dtype=dtype))
     assert bucket.dtype == torch.uint8
-    assert bucket.tolist() == [min(z, num_buckets - 1) for z in hops]
-    assert table is module.table
+    assert bucket.tolist() == [min(z, num_buckets - 1) for z in hops] and table is module.table
     assert table.shape == (num_buckets, 2)
 
 
@@ -39,8 +38,7 @@ def test_starts_at_zero_and_returns_to_it_and_shows_its_state() -> None:
     assert module(torch.empty(0, dtype=torch.long)).bucket.shape == (0,)
     module = BucketBias(4, 2, own_token=True)
     assert repr(module) == "BucketBias(num_buckets=4, heads=2)"
-    assert list(module.state_dict()) == ["table"]
-    assert module.is_bucket_bias
+    assert list(module.state_dict()) == ["table"] and module.is_bucket_bias
 
 
 @pytest.mark.parametrize(("arguments", "options", "message"), [
@@ -74,8 +72,7 @@ def test_distances_that_are_none_are_named(distance, error, message) -> None:
 def test_pairs_with_a_token_have_a_bucket_of_their_own() -> None:
     hops = torch.tensor([0, 1, 2, 200, TOKEN, UNREACHABLE], dtype=torch.uint8)
     module = BucketBias(3, 2, own_token=True)
-    assert module.table.shape == (4, 2)
-    assert module(hops).bucket.tolist() == [0, 1, 2, 2, 3, 2]
+    assert module.table.shape == (4, 2) and module(hops).bucket.tolist() == [0, 1, 2, 2, 3, 2]
     assert BucketBias(3, 2)(hops).bucket.tolist() == [0, 1, 2, 2, 2, 2]
 
 

@@ -57,8 +57,7 @@ def test_paths_drop_by_image_by_the_generator_and_keep_their_mean(generator) -> 
     assert (out == out[:, :1]).all()
     values, counts = out[:, 0].unique(return_counts=True)
     torch.testing.assert_close(values, torch.tensor([0, 4 / 3]))
-    assert abs(counts[0] / 4000 - 0.25) < 0.03
-    assert torch.equal(drop.eval()(x, 4000), x)
+    assert abs(counts[0] / 4000 - 0.25) < 0.03 and torch.equal(drop.eval()(x, 4000), x)
     block, x, nb = Block(Attention(8, 2), drop_path=0.5), torch.randn(32, 8), cliques([4] * 8)
 
     def out(seed: int) -> torch.Tensor:

@@ -160,8 +160,7 @@ def doubled(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.usefixtures("doubled")
 def test_a_backend_is_added_by_one_line() -> None:
     x = torch.rand(2, 1, 3)
-    assert ops.backend_names("edge_dot")[-1] == "doubled"
-    assert "doubled" not in ops.backend_names()
+    assert ops.backend_names("edge_dot")[-1] == "doubled" and "doubled" not in ops.backend_names()
     twice = ops.edge_dot(x, x, GRAPH, backend="doubled")
     torch.testing.assert_close(twice, 2 * ops.edge_dot(x, x, GRAPH))
     with pytest.raises(NotImplementedError, match="cannot run this call: it has float32 alone"):
@@ -238,8 +237,7 @@ def test_an_explanation_has_a_line_for_each_backend_and_draws_nothing() -> None:
     before, drawn = torch.get_rng_state(), generator.get_state()
     ops.explain(ops.attention, x, x, x, GRAPH, dropout=0.5, generator=generator)
     ops.explain(ops.additive_attention, x, x[..., 0], None, GRAPH, dropout=0.5)
-    assert torch.equal(torch.get_rng_state(), before)
-    assert torch.equal(generator.get_state(), drawn)
+    assert torch.equal(torch.get_rng_state(), before) and torch.equal(generator.get_state(), drawn)
 
 
 def test_what_cannot_be_explained_says_so() -> None:

@@ -263,8 +263,7 @@ def test_no_heads_and_no_features(name: str, backend: str) -> None:
     for heads, dim in ((0, 3), (2, 0)):
         leaves = OPERATIONS[name].leaves(nb, heads, dim)
         out, *grads = results(name, nb, backend, leaves)
-        assert out.shape == ((21, heads) if "score" in name else (7, heads, dim))
-        assert not out.any()
+        assert out.shape == ((21, heads) if "score" in name else (7, heads, dim)) and not out.any()
         assert [g.shape for g in grads] == [t.shape for t in leaves]
 
 

@@ -140,8 +140,7 @@ def test_a_pattern_with_an_assignment_is_a_value_of_known_types() -> None:
         DegreeGroups(assignment=torch.tensor(v)) for v in ([0, 1, 1], [0, 1, 1], [0, 1, 0])
     )
     assert one == same and hash(one) == hash(same) and repr(one) == repr(same)
-    assert one != other and repr(one) != repr(other)
-    assert DegreeGroups([3.0]) == DegreeGroups((3.0,))
+    assert one != other and repr(one) != repr(other) and DegreeGroups([3.0]) == DegreeGroups((3.0,))
     with pytest.raises(TypeError, match=r"assignment: got torch\.float32, expected an int64"):
         DegreeGroups(assignment=torch.zeros(3))
     with pytest.raises(TypeError, match=r"generator: got int, expected a torch\.Generator"):

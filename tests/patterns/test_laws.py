@@ -118,10 +118,8 @@ def test_the_known_kinds_are_found() -> None:
 
 @pytest.mark.parametrize("kind", [*kinds_of(Pattern), *kinds_of(ScorePattern)])
 def test_every_kind_is_exported_and_a_frozen_value(kind: type[Pattern]) -> None:
-    assert getattr(patterns, kind.__name__, None) is kind
-    assert kind.__name__ in patterns.__all__
-    assert is_dataclass(kind)
-    assert kind() == kind() and hash(kind()) == hash(kind())
+    assert getattr(patterns, kind.__name__, None) is kind and kind.__name__ in patterns.__all__
+    assert is_dataclass(kind) and kind() == kind() and hash(kind()) == hash(kind())
     for field in fields(kind()):
         with pytest.raises(FrozenInstanceError):
             setattr(kind(), field.name, 1)

@@ -81,8 +81,7 @@ def test_counts_span_several_batches_and_include_the_node_itself():
     kind = torch.zeros(1300, 5, 4, dtype=torch.int32)
     cells = (targets, distance.long(), pattern[sources])
     kind.index_put_(cells, torch.tensor(1, dtype=torch.int32), accumulate=True)
-    assert torch.equal(counts.pattern, kind[..., :3])
-    assert (counts.size[:, 0] == 1).all()
+    assert torch.equal(counts.pattern, kind[..., :3]) and (counts.size[:, 0] == 1).all()
     assert torch.equal(counts.within().size[:, 4], ball.degree().int())
     assert torch.equal(counts.within().pattern[:, 2], kind[:, :3, :3].sum(1).int())
 
@@ -149,8 +148,7 @@ def test_no_nodes_are_a_graph_and_classes_need_not_begin_with_the_lowest():
     graph, _, _ = random_case(10, 20, 3, 0, undirected=False)
     last = torch.full((10,), 2)
     counts = count_by_distance(graph, last, 3, max_distance=2)
-    assert torch.equal(counts.pattern[..., 2], counts.size)
-    assert not counts.pattern[..., :2].any()
+    assert torch.equal(counts.pattern[..., 2], counts.size) and not counts.pattern[..., :2].any()
     assert torch.equal(winning_margin(counts, last), counts.size[:, 1:].double())
 
 
@@ -193,8 +191,7 @@ def test_nodes_follow_the_definition(moment, generator):
     label = torch.randint(3, (200,), generator=generator)
     found = discriminative_nodes(x, label, moment=moment)
     expected = by_eigenvectors(x.numpy(), label.numpy(), moment)
-    assert found.tolist() == expected.tolist()
-    assert 0.05 < found.double().mean() < 0.95
+    assert found.tolist() == expected.tolist() and 0.05 < found.double().mean() < 0.95
 
 
 @pytest.mark.parametrize("moment", ["uncentered", "covariance"])
@@ -204,8 +201,7 @@ def test_wide_and_sparse_features_give_the_same_nodes(moment, generator):
     label = torch.randint(2, (400,), generator=generator)
     found = discriminative_nodes(x, label, moment=moment)
     expected = by_eigenvectors(x.numpy(), label.numpy(), moment)
-    assert found.tolist() == expected.tolist()
-    assert 0 < found.sum() < 400
+    assert found.tolist() == expected.tolist() and 0 < found.sum() < 400
     assert torch.equal(discriminative_nodes(x.to_sparse(), label, moment=moment), found)
     assert torch.equal(discriminative_nodes(x.to_sparse_csr(), label, moment=moment), found)
 

@@ -98,8 +98,7 @@ def test_every_route_agrees_with_networkx_on_any_small_graph(drawn):
 def test_more_sources_than_one_batch_agree_with_scipy(undirected, cutoff):
     graph = random_graph(1100, 1300, seed=cutoff, undirected=undirected)
     expected = scipy_table(graph, cutoff)
-    assert (expected == UNREACHABLE).any()
-    assert (expected == min(cutoff, 5)).any()
+    assert (expected == UNREACHABLE).any() and (expected == min(cutoff, 5)).any()
     assert torch.equal(shortest_path_distance(graph, cutoff=cutoff), expected)
     pairs = torch.randint(1100, (2, 9000), generator=torch.Generator().manual_seed(1))
     found = shortest_path_distance(graph, cutoff=cutoff, pairs=pairs)
@@ -222,8 +221,7 @@ def test_rings_are_slices_of_the_table(radius, inner):
     ring, distance = hop_ball(graph, radius, inner=inner)
     targets, sources = ((table >= inner) & (table <= radius)).nonzero(as_tuple=True)
     assert torch.equal(ring.edge_index(), torch.stack([sources, targets]))
-    assert torch.equal(distance, table[targets, sources])
-    assert torch.equal(ring.distance, distance)
+    assert torch.equal(distance, table[targets, sources]) and torch.equal(ring.distance, distance)
 
 
 @pytest.mark.parametrize("inner", [0, 2])
@@ -359,8 +357,7 @@ def test_wrong_input_is_refused() -> None:
 def test_names_of_edges_fit_the_type(name: int, dtype: torch.dtype) -> None:
     edges = torch.tensor([0, 0, 1]), torch.tensor([0])
     paths = shortest_path_edges(Neighborhood(*edges, 2, perm=torch.tensor([name])), 1)
-    assert paths.dtype == dtype
-    assert paths.flatten().tolist() == [-1, -1, name, -1]
+    assert paths.dtype == dtype and paths.flatten().tolist() == [-1, -1, name, -1]
 
 
 def test_five_steps_are_kept_by_default() -> None:

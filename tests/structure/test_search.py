@@ -53,8 +53,7 @@ def test_edges_by_source_are_the_transpose_and_shared_where_they_are_the_same():
     graph = random_graph(2)
     indptr, targets = columns_of(graph)
     turned = graph.transpose()
-    assert indptr.tolist() == turned.indptr.tolist()
-    assert targets.tolist() == turned.indices.tolist()
+    assert indptr.tolist() == turned.indptr.tolist() and targets.tolist() == turned.indices.tolist()
     both = torch.cat([graph.edge_index(), graph.edge_index().flip(0)], 1).unique(dim=1)
     undirected = Neighborhood.from_edge_index(both, 300)
     assert columns_of(undirected) is rows_of(undirected)
@@ -65,8 +64,7 @@ def test_components_are_numbered_along_the_edges():
         graph = random_graph(seed)
         source, target = graph.edge_index().numpy()
         strong = reachability(graph).strong
-        assert (strong[source] <= strong[target]).all()
-        assert len(set(strong)) > 2
+        assert (strong[source] <= strong[target]).all() and len(set(strong)) > 2
 
 
 @pytest.mark.parametrize(("total", "chunk"), [(0, 4), (1, 4), (8, 4), (9, 4), (100, 1)])

@@ -54,8 +54,7 @@ def test_what_cannot_be_cut_is_refused_by_name(data, load, name, value):
     with pytest.raises(ValueError, match=f"{name}: "):
         load(data)
     (batch,) = load(data, batch_size=40, attributes=["x"])  # the way out that the message names
-    assert torch.equal(batch.x, data.x[batch.n_id])
-    assert "y" not in batch
+    assert torch.equal(batch.x, data.x[batch.n_id]) and "y" not in batch
 
 
 def test_attributes_travel_on_the_callers_word_and_a_table_of_all_pairs_does_not(data):
@@ -63,8 +62,7 @@ def test_attributes_travel_on_the_callers_word_and_a_table_of_all_pairs_does_not
     loader = LOADERS[0](data, batch_size=9, attributes=["year_index", "table"])
     for batch in loader:
         assert torch.equal(batch.year_index, batch.n_id)
-        assert torch.equal(batch.table, data.table[batch.n_id])
-        assert "x" not in batch
+        assert torch.equal(batch.table, data.table[batch.n_id]) and "x" not in batch
     with pytest.raises(ValueError, match=r"distance: shape \(1600,\), expected one row for each"):
         AttentionSetLoader(AddDistances()(data), KHop(1), attributes=["distance"])
 

@@ -137,8 +137,7 @@ def test_mean_of_two_layers_is_the_square_of_a_star(data, sampler):
     sample = torch.stack(found)
     error = sample.std(0) / len(found) ** 0.5
     off = (sample.mean(0) - (star @ star @ x)[:8, 0]).abs()
-    assert (off <= 4 * error + 1e-9).all()
-    assert float(sample.std(0).max()) > 0
+    assert (off <= 4 * error + 1e-9).all() and float(sample.std(0).max()) > 0
 
 
 def test_weights_of_the_draw_reach_the_batch_and_ids_of_the_whole_graph_do_not(data):
@@ -222,8 +221,7 @@ def test_a_seed_gives_the_same_epochs_again_for_any_number_of_workers(data):
         return [[(b.n_id.tolist(), b.edge_weight.tolist()) for b in loader] for _ in range(2)]
 
     first, second = epochs(0)
-    assert first != second
-    assert epochs(1) == epochs(2) == [first, second]
+    assert first != second and epochs(1) == epochs(2) == [first, second]
     first, second = epochs(2, persistent_workers=True)
     assert first != second
     batch = next(iter(LayerWiseLoader(data, LADIES(4), 1, input_nodes=[5, 5], batch_size=2)))

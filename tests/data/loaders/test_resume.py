@@ -46,8 +46,7 @@ def test_a_new_loader_goes_on_where_the_state_stands(data, same, name, rank):
         assert (state["epoch"], state["step"]) == (1, stopped)
         second = LOADERS[name](data, **options)
         second.load_state_dict(state)
-        assert same(list(second), epochs[1][stopped:])
-        assert same(list(second), epochs[2])
+        assert same(list(second), epochs[1][stopped:]) and same(list(second), epochs[2])
 
 
 def test_a_layer_wise_loader_of_one_process_takes_the_seed_of_the_state(data, same):
@@ -79,8 +78,7 @@ def test_what_came_before_is_not_made_again(data):
     made = []
     loader = sampled(data, transform=lambda batch: made.append(batch.input_id.tolist()))
     loader.load_state_dict(loader.state_dict() | {"step": 4})
-    assert len(list(loader)) == len(made) == 2 and len(loader) == 6
-    assert made[0][0] == 28
+    assert len(list(loader)) == len(made) == 2 and len(loader) == 6 and made[0][0] == 28
 
 
 def test_a_state_tells_the_epoch_that_comes_next(data):

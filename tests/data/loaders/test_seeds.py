@@ -66,8 +66,7 @@ def test_epochs_differ_and_can_be_chosen(data, make, same):
     late.set_epoch(2)
     assert same(list(late), epochs[2])
     late.set_epoch(0)
-    assert same(list(late), epochs[0])
-    assert same(list(late), epochs[1])
+    assert same(list(late), epochs[0]) and same(list(late), epochs[1])
     assert not same(list(make(data, **OPTIONS | {"seed": 4})), epochs[0])
 
 
@@ -157,8 +156,7 @@ def test_global_random_state_is_neither_read_nor_changed(data, same):
 ])  # fmt: skip
 def test_length_and_last_batch(data, seeds, drop, sizes):
     loader = MAKERS[0](data, input_nodes=torch.arange(seeds), drop_last=drop, **OPTIONS)
-    assert len(loader) == len(sizes)
-    assert [batch.batch_size for batch in loader] == sizes
+    assert len(loader) == len(sizes) and [batch.batch_size for batch in loader] == sizes
 
 
 def test_input_id_is_the_place_in_what_was_given(data):

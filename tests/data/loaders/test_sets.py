@@ -125,8 +125,7 @@ def test_rows_may_be_empty():
         assert batch.n_id.tolist() == [0, 1, 2]
     data = Data(x=torch.ones(3, 1), edge_index=torch.tensor([[0], [1]]))
     (batch,) = AttentionSetLoader(data, KHop(1), input_nodes=[2, 1], batch_size=2)
-    assert batch.neighborhood.degree().tolist() == [0, 1]
-    assert batch.n_id.tolist() == [2, 1, 0]
+    assert batch.neighborhood.degree().tolist() == [0, 1] and batch.n_id.tolist() == [2, 1, 0]
 
 
 @pytest.mark.parametrize(("change", "error", "match"), [
@@ -264,8 +263,7 @@ def test_anchors_are_uniform_and_shared_within_a_batch_only(data):
     for _ in range(500):
         (batch,) = loader
         count[batch.n_id[batch.neighborhood.indices]] += 1
-    assert count.sum() == 4000
-    assert ((count - 100).abs() < 5 * (500 * 0.2 * 0.8) ** 0.5).all()
+    assert count.sum() == 4000 and ((count - 100).abs() < 5 * (500 * 0.2 * 0.8) ** 0.5).all()
 
 
 def test_a_layer_gives_the_seeds_what_it_gives_in_the_whole_graph_each_itself_once(data):

@@ -55,8 +55,7 @@ def test_self_loops_come_last_given_ones_are_marked_and_ids_keep_their_width(edg
     assert torch.equal(adj.edges, torch.cat([edge_index, loops], 1))
     assert torch.equal(rows(adj), adj.edges)
     marked = adj.to_edge_order(adj.replaced)
-    assert torch.equal(marked[:20], edge_index[0] == edge_index[1])
-    assert not marked[20:].any()
+    assert torch.equal(marked[:20], edge_index[0] == edge_index[1]) and not marked[20:].any()
     without = edge_index[:, edge_index[0] != edge_index[1]]
     assert adjacency_of(without, 6, 6, add_self_loops=True).replaced is None
     nb = Neighborhood.from_edge_index(edge_index, 6)

@@ -62,8 +62,7 @@ def test_weights_of_other_forms_equal_pyg(make_graph, sparse_forms, form, add_se
         assert result.sizes() == expected.sizes() == [6, 6, 2]
         torch.testing.assert_close(result.to_dense(), expected.to_dense())
         return
-    assert type(result[0]) is type(expected[0])
-    assert result[0].layout is expected[0].layout
+    assert type(result[0]) is type(expected[0]) and result[0].layout is expected[0].layout
     if form == "EdgeIndex":
         result[0].validate()
         assert torch.equal(result[0].as_tensor(), expected[0].as_tensor())

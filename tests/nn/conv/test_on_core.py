@@ -68,8 +68,7 @@ def test_constructor_forward_and_initialization_are_those_of_pyg(name) -> None:
 ])  # fmt: skip
 def test_representation_and_kind_are_those_of_pyg(name, in_channels) -> None:
     ours, theirs = (getattr(room, name)(in_channels, 4) for room in (drop_in, pyg))
-    assert repr(ours) == repr(theirs)
-    assert isinstance(ours, type(theirs))
+    assert repr(ours) == repr(theirs) and isinstance(ours, type(theirs))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -221,8 +220,7 @@ def test_exported_attention_takes_more_edges_than_keep_their_weights(name, make_
     conv = getattr(drop_in, name)(5, 4, heads=2).eval()
     program = exported(conv, make_graph(0, 6, 6, 20).edge_index)
     most = [found.upper for found in program.run_decompositions().range_constraints.values()]
-    assert len(most) == 2
-    assert all(bound > 2**62 for bound in most)
+    assert len(most) == 2 and all(bound > 2**62 for bound in most)
     more = torch.randn(9, 5), make_graph(1, 9, 9, 90).edge_index
     module, names = program.module(), [name for name, _ in conv.named_parameters()]
     torch.testing.assert_close(module(*more), conv(*more))
@@ -503,8 +501,7 @@ def test_torchscript_compiles_the_layer_of_pyg(name, edge_index) -> None:
     wanted = conv(x, edge_index)
     scripted = torch.jit.script(Net(conv))
     torch.testing.assert_close(scripted(x, edge_index), wanted)
-    assert torch.equal(torch.get_rng_state(), state)
-    assert type(conv) is getattr(drop_in, name)
+    assert torch.equal(torch.get_rng_state(), state) and type(conv) is getattr(drop_in, name)
     with torch.no_grad():  # one set of parameters
         next(conv.parameters()).mul_(2)
     torch.testing.assert_close(scripted(x, edge_index), conv(x, edge_index))

@@ -214,8 +214,7 @@ def test_a_pattern_brings_its_distances(make_graph) -> None:
     edge_index = make_graph(2, 8, 8, 10).edge_index
     graph = Neighborhood.from_edge_index(edge_index, num_nodes=8)
     nb = Compose(KHop(3), AddSelf())(graph)
-    assert nb.distance is not None
-    assert nb.distance.unique().numel() > 2
+    assert nb.distance is not None and nb.distance.unique().numel() > 2
     conv, x = (
         randomized(SPDTransformerConv(5, 4, num_buckets=4).double()),
         torch.randn(8, 5).double(),
@@ -308,5 +307,4 @@ def test_hops_of_a_neighborhood_reach_the_messages(make_graph) -> None:
     wanted, seen = conv(x, nb), []
     conv.register_message_forward_hook(lambda *given: seen.append(given))
     torch.testing.assert_close(conv(x, nb), wanted)
-    assert len(seen) == 1
-    assert not torch.allclose(conv(x, nb.edge_index()), wanted)
+    assert len(seen) == 1 and not torch.allclose(conv(x, nb.edge_index()), wanted)

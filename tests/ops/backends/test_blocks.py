@@ -55,8 +55,7 @@ def test_sets_are_few_calls_without_a_mask_and_equal_ones_without_a_copy(nb, sha
 
 def test_ragged_sets_hide_their_padding_and_stars_of_a_size_class_are_one_call(calls) -> None:
     dense(cliques([5, 20, 3, 0]))
-    assert calls[0]["attn_mask"].shape == (2, 1, 1, 5)
-    assert calls[0]["attn_mask"].isinf().sum() == 2
+    assert calls[0]["attn_mask"].shape == (2, 1, 1, 5) and calls[0]["attn_mask"].isinf().sum() == 2
     assert calls[1]["attn_mask"] is None  # alone in its group
     dense(star(range(1, 17)))
     assert [c["shape"] for c in calls[2:]] == [(16, 2, 1, 4)]
@@ -112,8 +111,7 @@ def test_nodes_without_edges_get_zeros_and_pass_no_gradient() -> None:
     out = ops.attention(inputs.query, inputs.key, inputs.value, nb, backend="blocks")
     assert out[2:5].eq(0).all()
     grads = torch.autograd.grad(out, [inputs.query, inputs.key, inputs.value], inputs.grad)
-    assert grads[0][2:5].eq(0).all()
-    assert all(g[3:8].eq(0).all() for g in grads[1:])
+    assert grads[0][2:5].eq(0).all() and all(g[3:8].eq(0).all() for g in grads[1:])
 
 
 @pytest.mark.parametrize("nb", [cliques([2, 3]), causal([2, 3])])
@@ -176,8 +174,7 @@ def test_a_bias_that_heads_share_stays_one_with_the_gradient_of_each() -> None:
         assert torch.equal(grad, weigh.transpose(0, 1).flatten(1).t())
     shared = torch.randn(18, 1).expand(-1, 4)
     mask = blocks.of_edges(shared).mask((2, 3, 3), torch.float32)
-    assert mask.stride(1) == 0
-    assert torch.equal(mask[1, 2], shared[9:, 0].view(3, 3))
+    assert mask.stride(1) == 0 and torch.equal(mask[1, 2], shared[9:, 0].view(3, 3))
     x = torch.randn(6, 4, 8)
     found, true = (
         ops.attention(x, x, x, cliques([3, 3]), bias=shared, backend=b)

@@ -116,8 +116,7 @@ def test_python_and_machine_code_agree(name: str, monkeypatch: pytest.MonkeyPatc
 def test_chunks_cover_rows_and_edges_once_in_equal_parts(degrees: list[int], chunks: int) -> None:
     indptr = np.concatenate([[0], np.cumsum(degrees, dtype=np.int64)])
     first = [launch.first_row(indptr, chunk, chunks) for chunk in range(chunks + 1)]
-    assert (first[0], first[-1]) == (0, len(degrees))
-    assert first == sorted(first)
+    assert (first[0], first[-1]) == (0, len(degrees)) and first == sorted(first)
     items, seen = len(degrees) + sum(degrees), []
     for chunk in range(chunks):
         begin, end, start, _, last, low = launch.items_of(indptr, chunk, chunks)

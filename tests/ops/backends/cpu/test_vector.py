@@ -88,8 +88,7 @@ def test_lanes(n: int, dtype: type) -> None:
 
 def test_lanes_of_no_numbers_and_of_special_ones() -> None:
     x = np.array([np.nan, -np.inf, 0.0, -3.0])
-    assert dot(x, 0, x, 0, 0) == 0 == largest(x, 0, 0)
-    assert largest(x, 0, 4) == np.inf
+    assert dot(x, 0, x, 0, 0) == 0 == largest(x, 0, 0) and largest(x, 0, 4) == np.inf
     assert largest(np.array([1.0, np.nan, -2.0]), 0, 3) == 2
     assert largest(np.array([np.nan, *np.ones(15), -9.0, *np.ones(30)]), 0, 47) == 9
     assert largest(np.array([*np.ones(16), np.nan, *np.ones(15), 9.0]), 0, 33) == 9
@@ -304,8 +303,7 @@ def test_infinities_and_nans_stay_in_their_head() -> None:
     found, sums = weights.copy(), np.zeros_like(x)
     write(found, NONE, False, x, 0, 16, OF, y, 64, 16, 4, 16)
     add(sums, 0, 16, NONE, weights, OF, x, 64, 16, 4, 16)
-    assert np.isinf(found[CHOSEN, 2]).all()
-    assert np.isfinite(found[LOW:HIGH, [0, 1, 3]]).all()
+    assert np.isinf(found[CHOSEN, 2]).all() and np.isfinite(found[LOW:HIGH, [0, 1, 3]]).all()
     assert np.isnan(sums[0, 1]).all() and np.isfinite(sums[0, [0, 2, 3]]).all()
 
 
@@ -354,7 +352,5 @@ def test_products(n: int, depth: int, m: int, turned: bool, dtype: type) -> None
 def test_rows_of_a_matrix_share_no_place_of_the_cache(dtype: type) -> None:
     for columns in (1, 16, 17, 64, 128, 200):
         found = matrix(13, columns, np.zeros(1, dtype))
-        assert found.shape[0] == 3 * TILE + 1
-        assert found.shape[1] >= whole(columns) >= columns
-        assert found.strides[0] % 128 == 64
-        assert not found.any()
+        assert found.shape[0] == 3 * TILE + 1 and found.shape[1] >= whole(columns) >= columns
+        assert found.strides[0] % 128 == 64 and not found.any()

@@ -150,8 +150,7 @@ def test_views_of_one_projection_are_read_where_they_lie() -> None:
         topk.topk_blocks(*nodes, None, None, None, None, nb.blocks, 4, 1.0, 0.0)
         for nodes in (both, [t.contiguous() for t in both])
     )
-    assert topk._side_by_side(*both)[0][1] is both[1]
-    assert all(map(torch.equal, views, copies))
+    assert topk._side_by_side(*both)[0][1] is both[1] and all(map(torch.equal, views, copies))
 
 
 def test_twice_gives_the_same_bits() -> None:
