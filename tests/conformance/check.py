@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -235,16 +234,6 @@ def wanted(nb: Neighborhood, inputs: Inputs, dropout: float = 0.0) -> Wanted:
     return true, outputs_and_gradients(same_precision, nb, inputs, dropout)
 
 
-@lru_cache(maxsize=len(BIASES))
-def drawn(
-    graph: str, nodes: int, bias: str, dtype: torch.dtype
-) -> tuple[Neighborhood, Inputs, Wanted]:
-    """A case by its names, for the backends that take it one after the other."""
-    nb = GRAPHS[graph](nodes)
-    inputs = draw_inputs(nb, *SIZES[nodes], bias, dtype)
-    return nb, inputs, wanted(nb, inputs)
-
-
 def assert_conforms(
     attention: Attention,
     nb: Neighborhood,
@@ -256,13 +245,8 @@ def assert_conforms(
 ) -> None:
     """Raise AssertionError unless `attention` gives the definition's outputs and gradients.
 
-    Args:
-        attention: Takes what `ops.attention` takes.
-        nb: The neighborhood.
-        inputs: Of any floating type.
-        dropout: Probability.
-        tolerance: Largest error relative to the largest true entry, for float32 and float64.
-        known: What `wanted` gives; None computes it.
+    `tolerance` is the largest error relative to the largest true entry, for float32 and float64;
+    `known` is what `wanted` gives, which is computed where it is None.
     """
     true, plain = wanted(nb, inputs, dropout) if known is None else known
     found = outputs_and_gradients(attention, nb, inputs, dropout)
