@@ -11,8 +11,8 @@ from torch_geometric.utils import to_torch_csr_tensor
 
 from battery import forms
 from battery.drawn_layers import LAYERS
-from graphtheory import accelerate
 from graphtheory.nn.conv import adjacency, on_core, weighted_sums
+from tests.integrations.conftest import swapped
 
 pytestmark = pytest.mark.filterwarnings("ignore:Sparse")
 EDGES = torch.from_numpy(np.random.default_rng(0).integers(0, 10, (2, 30)))
@@ -21,9 +21,7 @@ APPNP = pyg.APPNP(2, 0.1, normalize=False)
 
 
 def both(theirs: nn.Module) -> tuple[nn.Module, nn.Module]:
-    ours = copy.deepcopy(theirs)
-    assert accelerate(ours).swapped
-    return ours, theirs
+    return swapped(theirs), theirs
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -4,7 +4,6 @@ Each layer is compared with PyG's before the swap. docs/pyg_tests.md is the tabl
 """
 
 import copy
-from typing import Any
 
 import pytest
 import torch
@@ -18,18 +17,11 @@ from torch_geometric.utils import to_torch_csc_tensor
 
 from graphtheory.integrations.pyg import accelerate
 from graphtheory.nn.conv.pna_conv import PNAConv
+from tests.integrations.conftest import swapped
 
 TWO = torch.tensor([[0, 1, 2, 3], [0, 0, 1, 1]])  # sorted by target node, as an EdgeIndex needs
 STAR = torch.tensor([[0, 0, 0, 1, 2, 3], [1, 2, 3, 0, 0, 0]])
 pytestmark = pytest.mark.filterwarnings("ignore:Sparse")  # torch says that they are young
-
-
-def swapped(before: nn.Module) -> Any:
-    """A copy after `accelerate`, with the same parameters."""
-    after = copy.deepcopy(before)
-    report = accelerate(after)
-    assert report.swapped and not report.kept, str(report)
-    return after
 
 
 def assert_same(found, wanted) -> None:
@@ -60,10 +52,8 @@ ONE_SET = {
 }
 
 
-NORMALIZED = (
-    "SGConv",
-    "APPNP",
-)  # PyG counts a given self-loop twice in a sparse matrix: STAR has none
+# PyG counts a given self-loop twice in a sparse matrix: STAR has none.
+NORMALIZED = ("SGConv", "APPNP")
 
 
 @pytest.mark.parametrize("name", ONE_SET)
