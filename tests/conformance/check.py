@@ -123,7 +123,6 @@ class Inputs:
         return Inputs(*nodes, bias, self.grad.detach().to(dtype))
 
     def leaves(self) -> dict[str, Tensor]:
-        """Everything that has a gradient, by name."""
         out = {"query": self.query, "key": self.key, "value": self.value}
         if isinstance(self.bias, ops.BucketedBias):
             return out | {"bias.table": self.bias.table}

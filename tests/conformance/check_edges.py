@@ -27,8 +27,6 @@ class EdgeInputs:
     grads: tuple[Tensor, ...]
 
     def to(self, dtype: torch.dtype) -> EdgeInputs:
-        """Leaves of another type with the same values."""
-
         def cast(t: Tensor | None) -> Tensor | None:
             return None if t is None else t.detach().to(dtype).requires_grad_()
 
@@ -37,7 +35,6 @@ class EdgeInputs:
         return replace(self, inputs=self.inputs.to(dtype), edges=tuple(edges), grads=tuple(grads))
 
     def leaves(self) -> dict[str, Tensor]:
-        """Everything that has a gradient, by name."""
         out = self.inputs.leaves()
         for place, e in enumerate(self.edges):
             out[f"features {place}"] = e.features
@@ -49,7 +46,6 @@ class EdgeInputs:
 def draw_edges(
     nb: Neighborhood, heads: int, dim: int, form: str, bias: str, dtype: torch.dtype
 ) -> EdgeInputs:
-    """Normal numbers in `dtype`."""
     generator = torch.Generator().manual_seed(nb.num_edges + len(form))
 
     def normal(*shape: int) -> Tensor:

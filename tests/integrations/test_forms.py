@@ -130,7 +130,6 @@ def test_relations_with_a_fraction_are_refused() -> None:
 
 
 def gradients(layer: nn.Module, given: list[Tensor]) -> list[Tensor]:
-    """The output of a layer, and gradients of what it is given and of its parameters."""
     given = [t.clone().requires_grad_(t.is_floating_point()) for t in given]
     out = layer(given[0], EDGES, *given[1:])
     asked = [t for t in (*given, *layer.parameters()) if t.requires_grad]

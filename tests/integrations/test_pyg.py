@@ -47,8 +47,6 @@ MAKE = {
 
 
 class Two(nn.Module):
-    """Two layers of a kind."""
-
     def __init__(self, name, in_channels=6, **options) -> None:
         super().__init__()
         layer = getattr(pyg, name)
@@ -76,7 +74,6 @@ def randomized(model, dtype):
 
 
 def run(model, *args):
-    """The output and every gradient, under a fixed random cotangent."""
     args = [a.clone().requires_grad_() if a.is_floating_point() else a for a in args]
     model.zero_grad()
     out = model(*args)
@@ -340,7 +337,6 @@ def total(out):
 
 
 def run_typed(layer, args):
-    """Output and gradients of all parameters."""
     layer.zero_grad()
     out = layer(*args)
     total(out).backward()
@@ -349,7 +345,6 @@ def run_typed(layer, args):
 
 @pytest.fixture(params=MAKE)
 def case(request):
-    """A layer of PyG, and what it is called with."""
     return MAKE[request.param]().double(), args_of(request.param)
 
 
@@ -432,7 +427,6 @@ class Doubling(SumAggregation):
 
 
 def with_edges(change):
-    """A layer with features of edges, after `change` to it."""
     conv = pyg.GATConv(6, 4, edge_dim=2)
     change(conv)
     return conv

@@ -222,7 +222,6 @@ def on_causal_cliques(q: Tensor, k: Tensor, v: Tensor, edges: Tensor, table: Ten
 
 
 def compare(compiled: Callable[..., Tensor], eager: Callable[..., Tensor], *rest: Any) -> None:
-    """The same output and the same gradients, for the given leaves."""
     found, true = compiled(*rest), eager(*rest)
     torch.testing.assert_close(found, true, rtol=1e-5, atol=1e-6)
     wanted = [t for t in rest if t.requires_grad]

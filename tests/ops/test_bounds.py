@@ -272,8 +272,6 @@ def test_a_backward_pass_refuses_another_shape_of_what_it_saved(name: str) -> No
 
 
 class _Layer(torch.nn.Module):
-    """A layer of the library as it is compiled and exported."""
-
     def __init__(self) -> None:
         super().__init__()
         self.conv = nn.GATConv(3, 2, heads=2, add_self_loops=False)

@@ -185,7 +185,6 @@ def graph_of(graph: str, nodes: int = 4) -> Neighborhood:
 
 
 def results(name: str, nb: Neighborhood, by: str, leaves: list[Tensor]) -> list[Tensor]:
-    """The output, and the gradients of those that have one."""
     out, wanted = OPERATIONS[name].run(nb, by, *leaves), [t for t in leaves if t.requires_grad]
     up = torch.linspace(-1, 1, out.numel(), dtype=out.dtype).view_as(out)
     return [out.detach(), *torch.autograd.grad(out, wanted, up)]

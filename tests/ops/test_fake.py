@@ -22,8 +22,6 @@ DTYPES = [torch.float64, torch.float32, torch.bfloat16]
 
 
 class _Ours(TorchDispatchMode):
-    """Keeps the calls of this library's ops."""
-
     def __init__(self) -> None:
         super().__init__()
         self.calls: list[tuple[Any, tuple[Any, ...], Any]] = []

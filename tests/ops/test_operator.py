@@ -41,8 +41,6 @@ flat = Operator(
 
 
 class Seen(TorchDispatchMode):
-    """Names of the ops that pass."""
-
     def __init__(self) -> None:
         super().__init__()
         self.names: list[str] = []

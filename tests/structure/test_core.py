@@ -218,7 +218,6 @@ def test_classes_do_not_see_each_other_and_may_be_tiny(generator):
 
 
 def cora(root):
-    """Features and labels of Cora from its raw files."""
     data = of_lab().load("Cora", root)
     assert set(data.x.unique().tolist()) == {0.0, 1.0}
     return data.x, data.y

@@ -48,7 +48,6 @@ def networkx_table(graph, cutoff):
 
 
 def scipy_table(graph, cutoff):
-    """D[n, s] by scipy."""
     sources, targets = graph.edge_index().numpy()
     size = (graph.num_dst, graph.num_dst)
     matrix = sp.csr_matrix((np.ones(len(sources)), (sources, targets)), shape=size)

@@ -148,8 +148,6 @@ def test_errors_name_the_argument(given, error, message, add_self_loops) -> None
 
 
 class TwoLayers(nn.Module):
-    """Two layers that append self-loops to the same edges."""
-
     def __init__(self) -> None:
         super().__init__()
         self.first, self.last = GATConv(5, 4, heads=2), GATConv(8, 3)

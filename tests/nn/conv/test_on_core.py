@@ -356,8 +356,6 @@ def test_explains_what_pyg_explains(name, algorithm, edge_index) -> None:
 
 
 class Sorted(Two):
-    """A model that sorts its edges by target."""
-
     def forward(self, x, edge_index):
         return super().forward(x, Neighborhood.from_edge_index(edge_index, num_nodes=6))
 

@@ -22,7 +22,6 @@ def x():
 
 
 def product(function, x, *parameters):
-    """Result and gradients of parameters."""
     parameters = [p.clone().requires_grad_() for p in parameters]
     out = function(x, *parameters)
     out.backward(torch.linspace(-1, 1, out.numel(), dtype=out.dtype).view_as(out))

@@ -159,7 +159,6 @@ class Exported(nn.Module):
 
 
 def to_onnx(layer: nn.Module, given: dict[str, torch.Tensor]):
-    """The layer for any number of nodes and edges."""
     shapes = {name: {1 if name == "edge_index" else 0: AUTO} for name in given}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch's own

@@ -153,7 +153,6 @@ def test_a_second_call_starts_no_thread(threads_pay: None, monkeypatch: pytest.M
 
 
 def attend(nb: Neighborhood) -> Tensor:
-    """A call with its gradients."""
     inputs = draw_inputs(nb, 4, 32)
     out = ops.attention(inputs.query, inputs.key, inputs.value, nb, backend="numba_csr")
     grads = torch.autograd.grad(out, (inputs.query, inputs.key, inputs.value), inputs.grad)

@@ -185,7 +185,6 @@ MODULES = [import_module(m.name) for m in walk_packages(cpu.__path__, f"{cpu.__n
 
 
 def called(function: Any) -> Iterator[Dispatcher]:
-    """Compiled functions that a function names."""
     for name in function.__code__.co_names:
         found = function.__globals__.get(name)
         if isinstance(found, Dispatcher):

@@ -183,7 +183,6 @@ def primitives(nb: Neighborhood, dtype: torch.dtype) -> None:
 
 
 def sums(nb: Neighborhood, dtype: torch.dtype, weighted: bool, mean: bool, biased: bool) -> None:
-    """Sums as of layers, in both directions."""
     x, weights = torch.zeros(nb.num_dst, 1, 64, dtype=dtype), torch.zeros(nb.num_edges, 1)
     for by_node in (False, True):
         kernels.sums(
