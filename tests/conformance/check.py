@@ -224,6 +224,17 @@ def rounding(true: Iterable[Tensor], dtype: torch.dtype) -> float:
     return 2 * torch.finfo(torch.promote_types(dtype, torch.float32)).eps * largest
 
 
+def assert_within(
+    found: Iterable[Tensor], plain: Iterable[Tensor], true: Iterable[Tensor],
+    tolerance: dict[torch.dtype, float], more: float = 0.0,
+) -> None:  # fmt: skip
+    """Each has the type of plain torch's result, and no larger error than may be; see above."""
+    for ours, torchs, exact in zip(found, plain, true, strict=True):
+        assert ours.dtype == torchs.dtype
+        error = largest_error(ours.to(exact.device), exact)
+        assert error <= allowed_error(exact, torchs, tolerance) + more
+
+
 def wanted(nb: Neighborhood, inputs: Inputs, dropout: float = 0.0) -> Wanted:
     """What the definition gives in float64, and what plain torch gives in the type of the inputs.
 

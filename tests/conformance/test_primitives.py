@@ -11,17 +11,8 @@ from torch import Tensor
 
 from graphtheory import Neighborhood, ops
 from graphtheory.ops import reference
-from tests.conformance.check import (
-    FEW,
-    GRAPHS,
-    NARROW,
-    SIZES,
-    TYPED_SIZES,
-    allowed_error,
-    is_slow,
-    largest_error,
-    runs_here,
-)
+from tests.conformance import check
+from tests.conformance.check import FEW, GRAPHS, NARROW, SIZES, TYPED_SIZES, is_slow, runs_here
 from tests.conftest import case
 
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 5e-6}
@@ -110,9 +101,7 @@ def conforms(graph: str, nodes: int, dtype: torch.dtype, name: str, backends: li
     for backend in backends:
         found = results(run_by(backend, name), leaves, nb)
         with case(backend, graph, nodes, dtype):
-            for ours, torchs, exact in zip(found, plain, true, strict=True):
-                assert ours.dtype == dtype
-                assert largest_error(ours, exact) <= allowed_error(exact, torchs, TOLERANCE)
+            check.assert_within(found, plain, true, TOLERANCE)
 
 
 @pytest.mark.parametrize("name", SHAPES)
