@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -169,10 +170,8 @@ def outputs_and_gradients(
         bias=inputs.bias, dropout=dropout, generator=generator,
     )  # fmt: skip
     leaves = inputs.leaves()
-    grads = torch.autograd.grad(out, list(leaves.values()), inputs.grad, allow_unused=True)
-    found = {name: torch.zeros_like(leaves[name]) if g is None else g
-             for name, g in zip(leaves, grads, strict=True)}  # fmt: skip
-    return {"output": out.detach()} | found
+    grads = torch.autograd.grad(out, list(leaves.values()), inputs.grad, materialize_grads=True)
+    return {"output": out.detach()} | dict(zip(leaves, grads, strict=True))
 
 
 def definition(
@@ -183,23 +182,25 @@ def definition(
 
 
 def same_precision(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    nb: Neighborhood,
-    *,
-    bias: Tensor | ops.BucketedBias | None,
-    dropout: float,
-    generator: torch.Generator,
-) -> Tensor:
+    query: Tensor, key: Tensor, value: Tensor, nb: Neighborhood, *,
+    bias: Tensor | ops.BucketedBias | None, dropout: float, generator: torch.Generator,
+    edges: tuple[ops.EdgeFeatures, ...] = (),
+) -> Any:  # fmt: skip
     """Plain torch with no wider type anywhere: the error that one makes without the library."""
-    logits = query.size(2) ** -0.5 * reference.edge_dot(query, key, nb)
+    logits = reference.edge_dot(query, key, nb)
+    for e in edges:
+        if e.query is not None:
+            logits = logits + (e.query[nb.targets()] * e.per_edge()).sum(-1)
+    logits = query.size(2) ** -0.5 * logits
     if bias is not None:
         logits = logits + reference.edge_bias(bias)
     weights = reference.edge_softmax(logits, nb)
     if dropout > 0:
         weights = weights * dropout_factor(dropout, draw_seed(generator), weights)
-    return reference.aggregate(weights, value, nb)
+    out = reference.aggregate(weights, value, nb)
+    if not edges:
+        return out
+    return out, tuple(reference.edge_sums(weights, e.per_edge(), nb) for e in edges)
 
 
 def largest_error(found: Tensor, true: Tensor) -> float:

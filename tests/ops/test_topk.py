@@ -55,9 +55,8 @@ def halves(inputs: Inputs) -> Inputs:
 
 def with_gradients(out: Tensor, inputs: Inputs) -> list[Tensor]:
     leaves = list(inputs.leaves().values())
-    grads = torch.autograd.grad(out, leaves, inputs.grad, allow_unused=True)
-    pairs = zip(leaves, grads, strict=True)
-    return [out.detach(), *(torch.zeros_like(t) if g is None else g for t, g in pairs)]
+    grads = torch.autograd.grad(out, leaves, inputs.grad, materialize_grads=True)
+    return [out.detach(), *grads]
 
 
 def assert_same(found: list[Tensor], true: list[Tensor], tolerance: float) -> None:
