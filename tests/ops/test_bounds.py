@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from graphtheory import Neighborhood, cliques, neighbor_lists, nn, ops, structure
 from graphtheory.ops import projected
-from tests.ops.declared import declared_operators
+from tests.ops.declared import Calls, declared_operators
 
 N, M, E, H, D = 4, 5, 9, 2, 3
 B = "numba_csr"
@@ -68,21 +67,10 @@ def _calls() -> dict[str, Call]:
 NAMES = tuple(_calls())
 
 
-class _Recorded(TorchDispatchMode):
-    def __init__(self) -> None:
-        super().__init__()
-        self.found: dict[str, tuple[Any, tuple[Any, ...]]] = {}
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func.namespace == "graphtheory" and "csr" not in func.name():
-            self.found[func.name()] = func, args
-        return func(*args, **(kwargs or {}))
-
-
 @cache
 def _operators() -> dict[str, tuple[Any, tuple[Any, ...]]]:
     """Each operator with loops on a CPU, and valid arguments of it."""
-    with _Recorded() as recorded:
+    with Calls() as recorded:
         for _, run in _calls().values():
             run(_graph()).square().sum().backward()
         q = _leaf(6, H, D)
@@ -90,7 +78,8 @@ def _operators() -> dict[str, tuple[Any, tuple[Any, ...]]]:
         ops.topk_attention(
             q, q, q, cliques([3, 3]), 2, bias=bias, backend="blocks"
         ).sum().backward()
-    return recorded.found
+    calls = recorded.seen
+    return {op.name(): (op, args) for op, args, _ in calls if "csr" not in op.name()}
 
 
 def _copied(given: Any) -> Any:

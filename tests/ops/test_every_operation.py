@@ -7,12 +7,11 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from graphtheory import Neighborhood, causal, cliques, ops
 from graphtheory.ops.backends.cpu import launch
 from tests.conformance.check import GRAPHS
-from tests.ops.declared import declared_operators
+from tests.ops.declared import Calls, declared_operators
 
 CSR = ("numba_csr", "torch_csr", "reference")
 ONE = ("numba_csr", "reference")
@@ -266,19 +265,6 @@ def test_no_heads_and_no_features(name: str, backend: str) -> None:
         assert [g.shape for g in grads] == [t.shape for t in leaves]
 
 
-class _Recorded(TorchDispatchMode):
-    """The first call of each operator of the library, and its arguments."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.found: dict[str, tuple[Any, tuple[Any, ...]]] = {}
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func.namespace == "graphtheory" and "csr_from" not in func.name():
-            self.found.setdefault(func.name(), (func, _again(args)))
-        return func(*args, **(kwargs or {}))
-
-
 def _again(given: Any) -> Any:
     if isinstance(given, (list, tuple)):
         return type(given)(map(_again, given))
@@ -293,12 +279,13 @@ NAMES = {n for n in declared_operators() if "::projected" not in n} | {"graphthe
 
 @cache
 def operators(graph: str, backend: str) -> dict[str, tuple[Any, tuple[Any, ...]]]:
-    with _Recorded() as recorded:
+    with Calls() as recorded:
         for name, operation in OPERATIONS.items():
             if backend in operation.backends or (name, graph, backend) in WITH_SETS:
                 nb = graph_of(graph)
                 operation.run(nb, backend, *operation.leaves(nb)).square().sum().backward()
-    return recorded.found
+    first = [call for call in reversed(recorded.seen) if "csr_from" not in call[0].name()]
+    return {op.name(): (op, _again(args)) for op, args, _ in first}  # of each the first call
 
 
 @pytest.mark.parametrize("name", sorted(NAMES))

@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch import Tensor
 from torch._subclasses import FakeTensor, FakeTensorMode
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from graphtheory import Neighborhood, ops
@@ -16,22 +15,11 @@ from graphtheory.ops import EdgeFeatures
 from graphtheory.ops.backends.cpu import memory
 from tests.conformance.check import GRAPHS, Inputs, draw_inputs
 from tests.conformance.check_edges import FORMS, draw_edges
+from tests.ops.declared import Calls
 from tests.ops.test_every_operation import OPERATIONS, WITH_SETS, graph_of
 
 HEADS, DIM = 2, 3
 DTYPES = [torch.float64, torch.float32, torch.bfloat16]
-
-
-class _Ours(TorchDispatchMode):
-    def __init__(self) -> None:
-        super().__init__()
-        self.calls: list[tuple[Any, tuple[Any, ...], Any]] = []
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        found = func(*args, **(kwargs or {}))
-        if func.namespace == "graphtheory":
-            self.calls.append((func, args, found))
-        return found
 
 
 def described(tensor: Tensor) -> tuple[Any, ...]:
@@ -41,12 +29,12 @@ def described(tensor: Tensor) -> tuple[Any, ...]:
 
 def assert_told(run: Callable[[], tuple[Tensor, ...]], *names: str) -> None:
     """Every op that `run` and its backward pass call tells what it gives; these are among them."""
-    with _Ours() as seen:
+    with Calls() as calls:
         outs = [out for out in run() if out.requires_grad]
         torch.autograd.backward(outs, [torch.randn_like(out) for out in outs])
-    called = {func._schema.name.partition("::")[2] for func, *_ in seen.calls}
+    called = {func._schema.name.partition("::")[2] for func, *_ in calls.seen}
     assert called and called >= set(names), called
-    for func, args, found in seen.calls:
+    for func, args, found in calls.seen:
         with FakeTensorMode() as mode:
             told = func(*tree_map_only(Tensor, mode.from_tensor, args))
         pairs = zip(tree_leaves(told), tree_leaves(found), strict=True)
