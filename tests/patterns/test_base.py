@@ -33,27 +33,17 @@ GRAPH = random_directed(7, 0.4, seed=2)
 ROWS = torch.tensor([5, 0, 3])
 # Besides the default of every kind, which a new pattern is tried with without a line here.
 FIXED = [
-    *(kind() for kind in kinds_of(Pattern) if not kind().is_random),
-    KHop(2),
-    AtDistance(2),
-    DilatedHops(2, 1),
-    Compose(KHop(2), AddSelf()),
-    Compose(AddSelf(), SymmetricNormalize()),
+    *(kind() for kind in kinds_of(Pattern) if not kind().is_random), KHop(2), AtDistance(2),
+    DilatedHops(2, 1), Compose(KHop(2), AddSelf()), Compose(AddSelf(), SymmetricNormalize()),
     Compose(AtDistance(2), KHop(2)),
-]
+]  # fmt: skip
 RANDOM = [
-    *(kind() for kind in kinds_of(Pattern) if kind().is_random),
-    Sample(2),
-    Compose(KHop(2), Sample(2), AddSelf()),
-    GraphSAGE(2),
-    UniformNodes(share=0.6),
-    FastGCN(count=4),
-    DegreeGroups(share=0.6),
-    DegreeGroups(share=0.6, symmetric=True),
-    Compose(AddSelf(), GraphSAGE(2)),
-    Compose(Sample(3, whole_graph=True), AddSelf()),
+    *(kind() for kind in kinds_of(Pattern) if kind().is_random), Sample(2),
+    Compose(KHop(2), Sample(2), AddSelf()), GraphSAGE(2), UniformNodes(share=0.6), FastGCN(count=4),
+    DegreeGroups(share=0.6), DegreeGroups(share=0.6, symmetric=True),
+    Compose(AddSelf(), GraphSAGE(2)), Compose(Sample(3, whole_graph=True), AddSelf()),
     Compose(Sample(3), FastGCN(count=4)),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("pattern", FIXED, ids=repr)

@@ -83,11 +83,9 @@ class OnRows(Compose):
 
 
 DRAWN = [
-    OnRows(KHop(2), Sample(3)),
-    OnRows(KHop(1), Sample(1)),
-    OnRows(AtDistance(2), Sample(2)),
+    OnRows(KHop(2), Sample(3)), OnRows(KHop(1), Sample(1)), OnRows(AtDistance(2), Sample(2)),
     OnRows(KHop(3, max_degree=3), Sample(4)),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("pattern", DRAWN, ids=repr)

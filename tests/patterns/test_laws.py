@@ -37,35 +37,18 @@ from tests.patterns.laws import GRAPHS, kinds_of
 
 # Besides the default of every kind, which a new pattern is tried with without a line here.
 MORE: list[Pattern] = [
-    KHop(2),
-    KHop(254),
-    KHop(3, max_degree=2),
-    AtDistance(0),
-    AtDistance(2),
-    DilatedHops(5, 1),
-    DilatedHops(5, 3),
-    Sample(1),
-    Sample(2),
-    Sample(3, whole_graph=True),
-    Compose(KHop(2), AddSelf()),
-    Compose(AddSelf(), SymmetricNormalize()),
-    Compose(KHop(2), Sample(3), AddSelf()),
-    Compose(AtDistance(2), Sample(2)),
+    KHop(2), KHop(254), KHop(3, max_degree=2), AtDistance(0), AtDistance(2), DilatedHops(5, 1),
+    DilatedHops(5, 3), Sample(1), Sample(2), Sample(3, whole_graph=True),
+    Compose(KHop(2), AddSelf()), Compose(AddSelf(), SymmetricNormalize()),
+    Compose(KHop(2), Sample(3), AddSelf()), Compose(AtDistance(2), Sample(2)),
     DegreeGroups((3,), share=(0.5, 0.6), p_star=(0.7, 0.3)),
-    DegreeGroups(share=0.7, symmetric=True),
-    FastGCN(count=3),
-    FastGCN(share=0.4, replace=False),
-    FastGCN(share=0.4, replace=False, unbiased=False),
-    GraphSAGE(2),
-    LADIES(share=0.4, replace=False, normalize=True),
-    UniformNodes(share=0.6),
+    DegreeGroups(share=0.7, symmetric=True), FastGCN(count=3), FastGCN(share=0.4, replace=False),
+    FastGCN(share=0.4, replace=False, unbiased=False), GraphSAGE(2),
+    LADIES(share=0.4, replace=False, normalize=True), UniformNodes(share=0.6),
     Compose(AddSelf(), SymmetricNormalize(), FastGCN(share=0.5)),
-    Effective(Compose(AddSelf(), SymmetricNormalize(), UniformNodes())),
-    Window(0),
-    Window(3),
-    Expander(2),
-    Compose(KHop(1), AddSelf(), Expander(4), VirtualNode()),
-]
+    Effective(Compose(AddSelf(), SymmetricNormalize(), UniformNodes())), Window(0), Window(3),
+    Expander(2), Compose(KHop(1), AddSelf(), Expander(4), VirtualNode()),
+]  # fmt: skip
 # Divided by degrees, some of these graphs have a group that is empty.
 ANY_GRAPH = [p for p in MORE if not (isinstance(p, DegreeGroups) and p.groups != 1)]
 ALL = [*(kind() for kind in kinds_of(Pattern)), *ANY_GRAPH]

@@ -28,21 +28,13 @@ from graphtheory.patterns.draw import derive
 from graphtheory.structure import UNREACHABLE
 
 SAMPLERS = [
-    DegreeGroups(groups=2, share=0.5),
-    FastGCN(count=9),
-    GraphSAGE(2),
-    LADIES(count=9),
-    UniformNodes(count=12),
-    Sample(1),
-]
+    DegreeGroups(groups=2, share=0.5), FastGCN(count=9), GraphSAGE(2), LADIES(count=9),
+    UniformNodes(count=12), Sample(1),
+]  # fmt: skip
 KEEP_ALL = [
-    Compose(),
-    DegreeGroups(share=1.0),
-    FastGCN(share=1.0, replace=False),
-    GraphSAGE(100),
-    LADIES(share=1.0, replace=False),
-    UniformNodes(share=1.0),
-]
+    Compose(), DegreeGroups(share=1.0), FastGCN(share=1.0, replace=False), GraphSAGE(100),
+    LADIES(share=1.0, replace=False), UniformNodes(share=1.0),
+]  # fmt: skip
 
 
 def through(layers, x):

@@ -60,25 +60,12 @@ CALLS: dict[str, tuple[tuple[object, ...], Callable[[], tuple[np.ndarray, ...]]]
     ),
     "whole_backward": (
         (
-            INDPTR,
-            INDICES,
-            T_INDPTR,
-            TARGETS,
-            PERM,
-            KEY,
-            QUERY,
-            KEY,
-            VALUE,
-            WEIGHTS,
-            BUCKET,
-            0.5,
-            1.0,
-            0.25,
-            9,
+            INDPTR, INDICES, T_INDPTR, TARGETS, PERM, KEY, QUERY, KEY, VALUE, WEIGHTS, BUCKET, 0.5,
+            1.0, 0.25, 9,
         ),
         lambda: (none(*EDGES), none(*NODES), np.zeros((CHUNKS, 6)), none(*NODES), none(*NODES)),
     ),
-}
+}  # fmt: skip
 
 
 @part
