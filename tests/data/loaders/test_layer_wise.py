@@ -25,6 +25,7 @@ from graphtheory.patterns import (
     UniformNodes,
 )
 from graphtheory.patterns.base import layers_on_rows
+from tests.data.loaders.conftest import forking
 
 SAMPLERS = [
     DegreeGroups(groups=2, share=0.5, p_star=(0.9, 0.4)),
@@ -38,10 +39,6 @@ SAMPLERS = [
 ]
 WHOLE_LAYERS = [s for s in SAMPLERS[:-1] if not isinstance(s, (LADIES, GraphSAGE))]
 KEEP_ALL = [Compose(), FastGCN(share=1.0, replace=False), LADIES(share=1.0, replace=False)]
-forking = pytest.mark.filterwarnings(
-    "ignore:This process .* is multi-threaded:DeprecationWarning",
-    "ignore:This DataLoader will create:UserWarning",
-)
 
 
 def drawn(seed=0):

@@ -14,13 +14,8 @@ from battery.forked import start
 from graphtheory.data.loaders import LayerWiseLoader, NodeSetLoader
 from graphtheory.lab.train.fit import quiet_lightning
 from graphtheory.patterns import LADIES, AddSelf, Compose, GraphSAGE
-from tests.data.loaders.conftest import random_data
+from tests.data.loaders.conftest import forking, random_data
 from tests.data.loaders.test_ranks import LOADERS, matrix_of
-
-forking = pytest.mark.filterwarnings(
-    "ignore:This process .* is multi-threaded:DeprecationWarning",
-    "ignore:This DataLoader will create:UserWarning",
-)
 
 
 def sampled(data, **options):

@@ -26,7 +26,7 @@ from graphtheory.patterns import (
     Sample,
     SymmetricNormalize,
 )
-from tests.data.loaders.conftest import random_data
+from tests.data.loaders.conftest import forking, random_data
 
 MAKERS = [
     lambda data, **options: NodeSetLoader(data, FastGCN(count=9), 2, **options),
@@ -36,10 +36,6 @@ MAKERS = [
     ),
     lambda data, **options: AttentionSetLoader(data, SharedAnchors(5), **options),
 ]
-forking = pytest.mark.filterwarnings(
-    "ignore:This process .* is multi-threaded:DeprecationWarning",
-    "ignore:This DataLoader will create:UserWarning",  # a machine with fewer cores than workers
-)
 OPTIONS = {"batch_size": 6, "shuffle": True, "seed": 3}
 
 
