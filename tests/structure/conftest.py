@@ -1,11 +1,15 @@
-from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 
-@pytest.fixture(autouse=True, scope="package")
-def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """A cache for all tests, not the user's; a set is read from its raw files once."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("GRAPHTHEORY_CACHE", str(tmp_path_factory.mktemp("cache")))
-        yield
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One cache for all tests, so that a set is read from its raw files once."""
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(autouse=True)
+def own_cache(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test touches the user's cache."""
+    monkeypatch.setenv("GRAPHTHEORY_CACHE", str(cache))
